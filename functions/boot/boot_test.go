@@ -21,7 +21,7 @@ import (
 
 	"github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/rediscache"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -113,7 +113,7 @@ func badBasePath(path string) string {
 
 func load(t *testing.T, variables ...string) boot.Config {
 	t.Helper()
-	c, err := linked.Load(lookup(append(variables, "NAMESPACE=test")...))
+	c, err := clients.Load(lookup(append(variables, "NAMESPACE=test")...))
 	if err != nil {
 		t.Fatal(err)
 	}

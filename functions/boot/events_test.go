@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/sinks"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/outcome"
@@ -58,7 +58,7 @@ func TestOpen_events(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-held }))
 	defer server.Close()
 	defer close(held)
-	e, err := boot.Open(t.Context(), lookup("NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "EVENTS=kinesis", "KINESIS_STREAM=weir", "KINESIS_ENDPOINT="+server.URL), slog.New(slog.DiscardHandler), boot.Clients{AWS: linked.Clients().AWS, Events: sinks.Open})
+	e, err := boot.Open(t.Context(), lookup("NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "EVENTS=kinesis", "KINESIS_STREAM=weir", "KINESIS_ENDPOINT="+server.URL), slog.New(slog.DiscardHandler), boot.Clients{AWS: clients.Default().AWS, Events: sinks.Open})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,15 +14,15 @@ import (
 
 	"github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/linked"
 )
 
 // TestMain lets a test start a function as a separate process.
 func TestMain(m *testing.M) {
 	switch os.Getenv("WEIR_TEST_FUNCTION") {
 	case "authorizer":
-		boot.Start(lambdahttp.NewAuthorizer, linked.Clients())
+		boot.Start(lambdahttp.NewAuthorizer, clients.Default())
 		return
 	case "signingkeys":
 		boot.StartSigningKeys()

@@ -18,8 +18,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -132,7 +132,7 @@ func (keys) Lookup(_ context.Context, _ time.Time, key string) (caller.Record, e
 // missing.
 func openStore(t *testing.T, kind string) limiter.Store {
 	t.Helper()
-	c := boot.Config{Store: kind, Namespace: "gateway-" + rand.Text(), Table: "weir-gateway", Local: true, Clients: linked.Clients()}
+	c := boot.Config{Store: kind, Namespace: "gateway-" + rand.Text(), Table: "weir-gateway", Local: true, Clients: clients.Default()}
 	switch kind {
 	case "dynamodb":
 		c.DynamoDBEndpoint = storetest.Server(t, kind, "DYNAMODB_ENDPOINT")

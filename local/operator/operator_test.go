@@ -17,7 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -82,7 +82,7 @@ func parse(t testing.TB, document string) *rules.Rules {
 // open opens a store with a separate namespace for each call.
 func open(t testing.TB, kind string) limiter.Store {
 	t.Helper()
-	c := boot.Config{Store: kind, Namespace: "test-" + rand.Text(), Table: "weir-operator", Local: true, Clients: linked.Clients()}
+	c := boot.Config{Store: kind, Namespace: "test-" + rand.Text(), Table: "weir-operator", Local: true, Clients: clients.Default()}
 	switch kind {
 	case "dynamodb":
 		c.DynamoDBEndpoint = storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")

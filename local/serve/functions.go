@@ -14,9 +14,9 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -98,7 +98,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		if role != authorizerRole && role != handlerRole && role != contract.Settle {
 			continue
 		}
-		c, err := linked.Load(s.lookup(f.Environment))
+		c, err := clients.Load(s.lookup(f.Environment))
 		if err != nil {
 			return nil, err
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -53,7 +53,7 @@ func newOutage(t *testing.T, document string) *local {
 	store, handlers := storetest.Must(resilient.New(down{}, resilient.Options{Pause: time.Hour})), map[string]lambda.Handler{}
 	for _, f := range template.Functions() {
 		role := f.Environment[roleVariable]
-		c, err := linked.Load(s.lookup(f.Environment))
+		c, err := clients.Load(s.lookup(f.Environment))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/functions/sample"
@@ -170,7 +170,7 @@ func TestServe_rulesTable(t *testing.T) {
 		"RECORDS_TABLE": table, "RULES_FROM": contract.RulesTable, "RULES_FILE": l.checkout.Path("functions", "rules.json"), "RULES_VERSION": "1",
 		"JWKS": l.checkout.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
 	}
-	c, err := linked.Load(func(name string) (string, bool) { return variables[name], true })
+	c, err := clients.Load(func(name string) (string, bool) { return variables[name], true })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -180,7 +180,7 @@ func (p place) gateway(t *testing.T, c checkout.Checkout, f *functions, clock fu
 	handlers := map[string]lambda.Handler{}
 	var store limiter.Store
 	for _, function := range parsed.Functions() {
-		config, err := linked.Load(func(name string) (string, bool) { value, ok := variables[name]; return value, ok })
+		config, err := clients.Load(func(name string) (string, bool) { value, ok := variables[name]; return value, ok })
 		if err != nil {
 			t.Fatal(err)
 		}

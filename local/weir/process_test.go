@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -85,7 +85,7 @@ func TestServe_twoProcesses(t *testing.T) {
 // remaining reads from the store what remains of the caller's three limits.
 func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 	t.Helper()
-	c := boot.Config{Store: store, Namespace: namespace, Table: checkout.Table, DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), RedisURL: os.Getenv("REDIS_URL"), Local: true, Clients: linked.Clients()}
+	c := boot.Config{Store: store, Namespace: namespace, Table: checkout.Table, DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), RedisURL: os.Getenv("REDIS_URL"), Local: true, Clients: clients.Default()}
 	s, closeStore, err := c.OpenStore(t.Context())
 	if err != nil {
 		t.Fatal(err)

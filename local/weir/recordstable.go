@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/loopback"
 )
@@ -21,7 +21,7 @@ func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
 		return nil, command.Usage("--table: required: the records table of the deployment (or set RECORDS_TABLE)")
 	}
 	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
-	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: loopback.URL(endpoint), Clients: linked.Clients()}.DynamoDBClient(ctx)
+	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: loopback.URL(endpoint), Clients: clients.Default()}.DynamoDBClient(ctx)
 	if err != nil {
 		return nil, err
 	}

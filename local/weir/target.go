@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/local/checkout"
@@ -163,7 +163,7 @@ func (t *target) config() (boot.Config, error) {
 	if name, _ := t.lookup("NAMESPACE"); name == "" {
 		return boot.Config{}, errors.New("--namespace: required: the namespace of the deployment, usually its stage (or set NAMESPACE)")
 	}
-	return linked.Load(t.lookup)
+	return clients.Load(t.lookup)
 }
 
 // builtIn is the version of a document that is not published. Published versions are Unix seconds

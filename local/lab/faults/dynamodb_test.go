@@ -18,7 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -103,7 +103,7 @@ func failing(status int, exception, message string) http.Handler {
 func createTable(t *testing.T, endpoint string) string {
 	t.Helper()
 	ctx, table := context.Background(), "faults-"+rand.Text()
-	c, err := linked.Load(lookup("WEIR_LOCAL=true", "NAMESPACE=faults", "TABLE="+table, "DYNAMODB_ENDPOINT="+endpoint))
+	c, err := clients.Load(lookup("WEIR_LOCAL=true", "NAMESPACE=faults", "TABLE="+table, "DYNAMODB_ENDPOINT="+endpoint))
 	if err != nil {
 		t.Fatal(err)
 	}

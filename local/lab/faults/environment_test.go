@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/linked"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -107,7 +107,7 @@ func buildEnvironment(variables []string, logger *slog.Logger) (*environment, er
 func startEnvironment(variables []string, logger *slog.Logger) (e *environment, reached, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limiter.DefaultTimeout)
 	defer cancel()
-	c, err := linked.Load(lookup(variables...))
+	c, err := clients.Load(lookup(variables...))
 	if err != nil {
 		return nil, nil, err
 	}

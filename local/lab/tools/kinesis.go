@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/linked"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/sinks"
 	"github.com/weir-limits/weir/local/loopback"
 )
@@ -26,7 +26,7 @@ type stream struct {
 
 func (o *eventsOptions) kinesis(ctx context.Context) (source, error) {
 	endpoint := os.Getenv("KINESIS_ENDPOINT")
-	client, err := sinks.KinesisClient(ctx, boot.Config{Local: loopback.URL(endpoint), Clients: linked.Clients(), EventsConfig: boot.EventsConfig{KinesisStream: o.stream, KinesisEndpoint: endpoint}})
+	client, err := sinks.KinesisClient(ctx, boot.Config{Local: loopback.URL(endpoint), Clients: clients.Default(), EventsConfig: boot.EventsConfig{KinesisStream: o.stream, KinesisEndpoint: endpoint}})
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
-// Package linked has the clients of package boot that commands of this repository use. It excludes the
+// Package clients has the clients of package boot that commands of this repository use. It excludes the
 // clients for events, so that weir links neither Kafka nor Kinesis. Functions do not use this package,
 // because a function links only the clients of its deployment.
-package linked
+package clients
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"github.com/weir-limits/weir/functions/rediscache"
 )
 
-// Clients returns the clients of this package. The AWS SDK finds the region and the credentials, for
+// Default returns the clients of this package. The AWS SDK finds the region and the credentials, for
 // example in a profile.
-func Clients() boot.Clients {
+func Default() boot.Clients {
 	return boot.Clients{DynamoDB: dynamotable.OpenStore, Redis: rediscache.OpenStore, AWS: loadAWS}
 }
 
@@ -25,6 +25,6 @@ func loadAWS(ctx context.Context) (aws.Config, error) { return config.LoadDefaul
 // Load is boot.Load with the clients of this package.
 func Load(lookup func(string) (string, bool)) (boot.Config, error) {
 	c, err := boot.Load(lookup)
-	c.Clients = Clients()
+	c.Clients = Default()
 	return c, err
 }
