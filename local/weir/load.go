@@ -15,7 +15,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limits/weir/limiter/polite"
+	"github.com/weir-limits/weir/limiter/httpclient"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/load"
@@ -46,7 +46,7 @@ func loadCommand() *cobra.Command {
 			"Without --rate, each client sends its next request after the answer to its previous one. A run ends after --requests or --duration, whichever comes first.\n\n" +
 			"The host of the URL must be this machine, unless --host-allowed names it. --users and --tier send tokens that the local gateway accepts, like weir token. " +
 			"Set $" + tokenVariable + " to send another token.\n\n" +
-			"Without --polite, the command neither repeats nor delays requests, so the result has all refusals. With --polite, it waits and retries as package polite does.\n\n" +
+			"Without --polite, the command neither repeats nor delays requests, so the result has all refusals. With --polite, it waits and retries as package httpclient does.\n\n" +
 			"The exit status is 0 if there was an answer with any status, 1 if there was no answer, and 130 after an interrupt. An interrupted run prints its results so far.",
 		Example: "  weir load http://127.0.0.1:8080/api/v1/search --tier free --rate 50 --duration 5s",
 		Args:    command.Exactly(1),
@@ -173,7 +173,7 @@ func (l *loader) prepare(ctx context.Context, address string) (err error) {
 	l.wire = &wire{base: transport, answers: map[int]int64{}}
 	l.transport = l.wire
 	if l.polite {
-		l.transport = &polite.Transport{Base: l.wire}
+		l.transport = &httpclient.Transport{Base: l.wire}
 	}
 	return nil
 }

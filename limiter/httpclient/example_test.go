@@ -1,4 +1,4 @@
-package polite_test
+package httpclient_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-limits/weir/limiter/polite"
+	"github.com/weir-limits/weir/limiter/httpclient"
 )
 
 // The client waits for one second, as Retry-After requires, and repeats the request.
@@ -22,7 +22,7 @@ func ExampleTransport() {
 	}))
 	defer server.Close()
 
-	client := &http.Client{Transport: &polite.Transport{}}
+	client := &http.Client{Transport: &httpclient.Transport{}}
 	begun := time.Now()
 	answer, err := client.Get(server.URL) //nolint:noctx // as a reader would write it
 	if err != nil {
@@ -44,10 +44,10 @@ func ExampleWaitError() {
 	}))
 	defer server.Close()
 
-	client := &http.Client{Transport: &polite.Transport{MaxWait: 5 * time.Second}}
+	client := &http.Client{Transport: &httpclient.Transport{MaxWait: 5 * time.Second}}
 	for range 3 {
 		answer, err := client.Get(server.URL) //nolint:noctx // as a reader would write it
-		if later, ok := errors.AsType[*polite.WaitError](err); ok {
+		if later, ok := errors.AsType[*httpclient.WaitError](err); ok {
 			fmt.Println("retry in about", later.Wait.Round(time.Minute))
 			continue
 		}

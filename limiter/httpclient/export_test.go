@@ -1,4 +1,4 @@
-package polite
+package httpclient
 
 // Remembered returns the numbers of quotas and routes in the book.
 func (t *Transport) Remembered() (quotas, routes int) {

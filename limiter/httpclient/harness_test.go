@@ -1,4 +1,4 @@
-package polite_test
+package httpclient_test
 
 import (
 	"context"

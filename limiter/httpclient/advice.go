@@ -1,4 +1,4 @@
-package polite
+package httpclient
 
 import (
 	"math"

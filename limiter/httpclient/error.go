@@ -1,4 +1,4 @@
-package polite
+package httpclient
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ type WaitError struct {
 func (e *WaitError) Error() string {
 	wait := max(e.Wait, 0).Round(time.Millisecond)
 	if e.Refusals > 0 {
-		return fmt.Sprintf("polite: %s refused %d consecutive requests; retry in %s", e.Host, e.Refusals, wait)
+		return fmt.Sprintf("httpclient: %s refused %d consecutive requests; retry in %s", e.Host, e.Refusals, wait)
 	}
-	return fmt.Sprintf("polite: the quota of %s is exhausted; retry in %s", e.Host, wait)
+	return fmt.Sprintf("httpclient: the quota of %s is exhausted; retry in %s", e.Host, wait)
 }

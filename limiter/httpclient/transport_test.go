@@ -1,4 +1,4 @@
-package polite_test
+package httpclient_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/polite"
+	"github.com/weir-limits/weir/limiter/httpclient"
 )
 
 // After a 429 the random waits are up to 1, 2, 4 and 8 s, in addition to Retry-After.
@@ -25,7 +25,7 @@ func TestTransport_backoff(t *testing.T) {
 			shortest, longest := [4]time.Duration{}, [4]time.Duration{}
 			for run := range runs {
 				a := script(name, name, name, name, "200")
-				if status, err := get(t, &polite.Transport{Base: a}, "http://api.test/"); status != 200 || err != nil || len(a.at) != 5 {
+				if status, err := get(t, &httpclient.Transport{Base: a}, "http://api.test/"); status != 200 || err != nil || len(a.at) != 5 {
 					t.Fatalf("%s: got %d, %v after %d requests, want 200 after 5", name, status, err, len(a.at))
 				}
 				for i := range 4 {
@@ -51,7 +51,7 @@ func TestTransport_notRepeated(t *testing.T) {
 	for _, c := range []struct {
 		name, first string
 		request     func(*http.Request)
-		transport   *polite.Transport
+		transport   *httpclient.Transport
 	}{
 		{name: "no refusal", first: "500"},
 		{name: "503 without a time", first: "503"},
@@ -61,9 +61,9 @@ func TestTransport_notRepeated(t *testing.T) {
 			r.Method, r.Body = "PATCH", io.NopCloser(strings.NewReader("x"))
 			r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("x")), nil }
 		}},
-		{name: "no retries", first: "429", transport: &polite.Transport{Retries: -1}},
+		{name: "no retries", first: "429", transport: &httpclient.Transport{Retries: -1}},
 		{name: "a wait longer than the default MaxWait", first: "429 | Retry-After: 121"},
-		{name: "a wait longer than MaxWait", first: "429 | Retry-After: 5", transport: &polite.Transport{MaxWait: 5 * time.Second}},
+		{name: "a wait longer than MaxWait", first: "429 | Retry-After: 5", transport: &httpclient.Transport{MaxWait: 5 * time.Second}},
 		{name: "Unix seconds in Retry-After", first: "429 | Retry-After: 1772625603"},
 		{name: "a wait longer than the context", first: "429 | Retry-After: 2", request: func(r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
@@ -76,7 +76,7 @@ func TestTransport_notRepeated(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				a := script(c.first, "200")
-				transport := &polite.Transport{}
+				transport := &httpclient.Transport{}
 				if c.transport != nil {
 					transport = c.transport
 				}
@@ -106,7 +106,7 @@ func TestTransport_replay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 1", "503 | Retry-After: 1", "200")
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://api.test/", strings.NewReader("the body"))
-		if status, err := do(&polite.Transport{Base: a}, r); status != 200 || err != nil {
+		if status, err := do(&httpclient.Transport{Base: a}, r); status != 200 || err != nil {
 			t.Fatal(status, err)
 		}
 		if !slices.Equal(a.bodies, []string{"the body", "the body", "the body"}) || len(a.open) != 0 {
@@ -115,7 +115,7 @@ func TestTransport_replay(t *testing.T) {
 		r, _ = http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api.test/other", strings.NewReader("x"))
 		r.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
 		a.handler = script("429").handler
-		if _, err := do(&polite.Transport{Base: a}, r); err == nil || err.Error() != "gone" || len(a.open) != 0 {
+		if _, err := do(&httpclient.Transport{Base: a}, r); err == nil || err.Error() != "gone" || len(a.open) != 0 {
 			t.Errorf("error of GetBody: got %v and %d open response bodies, want the error of GetBody and 0", err, len(a.open))
 		}
 	})
@@ -139,7 +139,7 @@ func TestTransport_repeated(t *testing.T) {
 			if c.key != "" {
 				r.Header.Set("Idempotency-Key", c.key)
 			}
-			if status, err := do(&polite.Transport{Base: a}, r); status != 200 || !slices.Equal(a.bodies, []string{c.body, c.body}) {
+			if status, err := do(&httpclient.Transport{Base: a}, r); status != 200 || !slices.Equal(a.bodies, []string{c.body, c.body}) {
 				t.Errorf("%+v: got %d, %v, bodies %q, want 200 and two bodies %q", c, status, err, a.bodies, c.body)
 			}
 		})
@@ -148,7 +148,7 @@ func TestTransport_repeated(t *testing.T) {
 		a := script("429", "200")
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api.test/", http.NoBody)
 		r.GetBody = nil
-		if status, err := do(&polite.Transport{Base: a}, r); status != 200 {
+		if status, err := do(&httpclient.Transport{Base: a}, r); status != 200 {
 			t.Error(status, err)
 		}
 	})
@@ -158,7 +158,7 @@ func TestTransport_repeated(t *testing.T) {
 func TestTransport_context(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 30")
-		transport := &polite.Transport{Base: a}
+		transport := &httpclient.Transport{Base: a}
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		bodies := [3]closed{}
@@ -199,7 +199,7 @@ func TestTransport_answerTooLate(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		a := &api{handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() })}
 		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", http.NoBody)
-		if _, err := (&polite.Transport{Base: a}).RoundTrip(r); !errors.Is(err, context.Canceled) || len(a.open) != 0 {
+		if _, err := (&httpclient.Transport{Base: a}).RoundTrip(r); !errors.Is(err, context.Canceled) || len(a.open) != 0 {
 			t.Errorf("got %v and %d open response bodies, want context.Canceled and 0", err, len(a.open))
 		}
 	})
@@ -211,7 +211,7 @@ func TestTransport_sharedWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 10", "200")
 		a.latency = 100 * time.Millisecond
-		transport := &polite.Transport{Base: a}
+		transport := &httpclient.Transport{Base: a}
 		var all sync.WaitGroup
 		begun := time.Now()
 		for range 20 {
@@ -234,11 +234,11 @@ func TestTransport_breaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 10", "429 | Retry-After: 10", "429 | Retry-After: 10", "429 | Retry-After: 7", "200")
 		a.latency = 100 * time.Millisecond
-		transport := &polite.Transport{Base: a, Refusals: 3, Retries: -1}
+		transport := &httpclient.Transport{Base: a, Refusals: 3, Retries: -1}
 		refusal := func(want int, wait time.Duration) {
 			t.Helper()
-			var e *polite.WaitError
-			if _, err := get(t, transport, "http://api.test/"); !errors.As(err, &e) || *e != (polite.WaitError{Host: "api.test", Wait: wait, Refusals: 3}) || len(a.at) != want {
+			var e *httpclient.WaitError
+			if _, err := get(t, transport, "http://api.test/"); !errors.As(err, &e) || *e != (httpclient.WaitError{Host: "api.test", Wait: wait, Refusals: 3}) || len(a.at) != want {
 				t.Errorf("got %v after %d requests, want %d and a wait of %s", err, len(a.at), want, wait)
 			}
 		}
@@ -280,7 +280,7 @@ func TestTransport_breaker(t *testing.T) {
 func TestTransport_probeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 5", "200")
-		transport := &polite.Transport{Base: a, Refusals: 1, Retries: -1}
+		transport := &httpclient.Transport{Base: a, Refusals: 1, Retries: -1}
 		if status, err := get(t, transport, "http://api.test/"); status != 429 {
 			t.Fatal(status, err)
 		}
@@ -306,7 +306,7 @@ func TestTransport_burst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200", "429 | Retry-After: 1", "429 | Retry-After: 1", "429 | Retry-After: 1", "429 | Retry-After: 1", "200")
 		a.latency = 100 * time.Millisecond
-		transport := &polite.Transport{Base: a, Refusals: 2}
+		transport := &httpclient.Transport{Base: a, Refusals: 2}
 		if status, err := get(t, transport, "http://api.test/"); status != 200 {
 			t.Fatal(status, err)
 		}
@@ -335,7 +335,7 @@ func TestTransport_burst(t *testing.T) {
 func TestTransport_retryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 0", "429 | Retry-After: 0", "429 | Retry-After: 0", "200")
-		transport := &polite.Transport{Base: a, Refusals: 1, Retries: -1}
+		transport := &httpclient.Transport{Base: a, Refusals: 1, Retries: -1}
 		for i, want := range []int{429, 429, 429, 200, 200} {
 			if status, err := get(t, transport, "http://api.test/"); status != want {
 				t.Errorf("request %d: got %d, %v, want %d", i, status, err, want)
@@ -348,7 +348,7 @@ func TestTransport_retryAtOnce(t *testing.T) {
 func TestTransport_failsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200", "200", "429 | Retry-After: 60")
-		transport := &polite.Transport{Base: a, MaxWait: 10 * time.Second}
+		transport := &httpclient.Transport{Base: a, MaxWait: 10 * time.Second}
 		if status, err := get(t, transport, "http://api.test/"); status != 200 {
 			t.Fatal(status, err)
 		}
@@ -367,7 +367,7 @@ func TestTransport_failsAtOnce(t *testing.T) {
 			}
 		}
 		begun := time.Now()
-		if _, err := get(t, transport, "http://api.test/"); err == nil || err.Error() != "polite: the quota of api.test is exhausted; retry in 1m0s" || time.Since(begun) != 0 {
+		if _, err := get(t, transport, "http://api.test/"); err == nil || err.Error() != "httpclient: the quota of api.test is exhausted; retry in 1m0s" || time.Since(begun) != 0 {
 			t.Errorf("got %v after %s, want a WaitError after 0s", err, time.Since(begun))
 		}
 		slow.Wait()
@@ -387,7 +387,7 @@ func TestTransport_outOfOrder(t *testing.T) {
 			time.Sleep(time.Duration(left) * time.Millisecond) // responses to later requests arrive earlier
 			answer(w, fmt.Sprintf("200 | X-RateLimit-Limit: 4 | X-RateLimit-Remaining: %d | X-RateLimit-Reset: 60", left))
 		})}
-		transport := &polite.Transport{Base: a}
+		transport := &httpclient.Transport{Base: a}
 		var all sync.WaitGroup
 		for range 11 {
 			all.Go(func() {
@@ -410,7 +410,7 @@ func TestTransport_spread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const window = time.Minute
 		a := limited(t, 0, algo.Rate{Algorithm: algo.FixedWindow, Requests: 20, Window: window})
-		transport := &polite.Transport{Base: a}
+		transport := &httpclient.Transport{Base: a}
 		begun := time.Now()
 		for range 45 {
 			if status, err := get(t, transport, "http://api.test/"); status != 204 {
@@ -459,12 +459,12 @@ func TestTransport_manyClients(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		a := limited(t, 30*time.Millisecond, rate)
-		passed, took := crowd(t, &polite.Transport{Base: a, MaxWait: 10 * time.Minute})
+		passed, took := crowd(t, &httpclient.Transport{Base: a, MaxWait: 10 * time.Minute})
 		if passed != clients*each || a.status[429] != 0 {
-			t.Errorf("polite: got %d allowed requests, statuses %v, want %d and no 429", passed, a.status, clients*each)
+			t.Errorf("httpclient: got %d allowed requests, statuses %v, want %d and no 429", passed, a.status, clients*each)
 		}
 		if least := 180 * 600 * time.Millisecond; took < least || took > least*13/10 { // the limit admits 20 requests at once and then one every 0.6 s
-			t.Errorf("polite: got a duration of %s, want at least %s and at most 30 %% more", took, least)
+			t.Errorf("httpclient: got a duration of %s, want at least %s and at most 30 %% more", took, least)
 		}
 		if len(a.open) != 0 {
 			t.Errorf("got %d open response bodies, want 0", len(a.open))
@@ -498,7 +498,7 @@ func TestTransport_separateQuotas(t *testing.T) {
 			}
 			answer(w, line)
 		})}
-		transport := &polite.Transport{Base: a, Retries: -1, MaxWait: time.Second}
+		transport := &httpclient.Transport{Base: a, Retries: -1, MaxWait: time.Second}
 		begun := time.Now()
 		for i, c := range []struct {
 			method, url, name, value string
@@ -525,7 +525,7 @@ func TestTransport_separateQuotas(t *testing.T) {
 			r, _ := http.NewRequestWithContext(t.Context(), c.method, c.url, http.NoBody)
 			r.Header.Set(c.name, c.value)
 			status, err := do(transport, r)
-			if _, waits := errors.AsType[*polite.WaitError](err); status != c.want || waits != (c.want == 0) {
+			if _, waits := errors.AsType[*httpclient.WaitError](err); status != c.want || waits != (c.want == 0) {
 				t.Errorf("request %d: %s %s %s: got %d, %v, want %d", i, c.method, c.url, c.value, status, err, c.want)
 			}
 		}
@@ -540,7 +540,7 @@ func TestTransport_separateQuotas(t *testing.T) {
 func TestTransport_signed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 60")
-		transport := &polite.Transport{Base: a, Retries: -1, MaxWait: time.Second}
+		transport := &httpclient.Transport{Base: a, Retries: -1, MaxWait: time.Second}
 		send := func(authorization string) (int, error) {
 			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", http.NoBody)
 			r.Header.Set("Authorization", authorization)
@@ -549,7 +549,7 @@ func TestTransport_signed(t *testing.T) {
 		const format = "AWS4-HMAC-SHA256 Credential=%s/202603%02d/us-east-1/execute-api/aws4_request, SignedHeaders=host;x-amz-date, Signature=%064d"
 		for i := range 50 {
 			_, err := send(fmt.Sprintf(format, "AKID", i/25+1, i)) // the day in the scope changes after 25 requests
-			if _, waits := errors.AsType[*polite.WaitError](err); waits != (i > 0) {
+			if _, waits := errors.AsType[*httpclient.WaitError](err); waits != (i > 0) {
 				t.Errorf("request %d: got error %v, want a WaitError for all but the first", i, err)
 			}
 		}
@@ -575,7 +575,7 @@ func TestTransport_unavailable(t *testing.T) {
 			}
 			answer(w, "200")
 		})}
-		transport := &polite.Transport{Base: a, Refusals: 1, Retries: -1}
+		transport := &httpclient.Transport{Base: a, Refusals: 1, Retries: -1}
 		expect := func(path string, want int) {
 			t.Helper()
 			begun := time.Now()
@@ -616,7 +616,7 @@ func TestTransport_unavailableSince(t *testing.T) {
 			}
 			answer(w, "503 | Retry-After: 60")
 		})}
-		transport := &polite.Transport{Base: a, Retries: -1, MaxWait: 10 * time.Second}
+		transport := &httpclient.Transport{Base: a, Retries: -1, MaxWait: 10 * time.Second}
 		var slow sync.WaitGroup
 		if status, err := get(t, transport, "http://api.test/?slow"); status != 200 {
 			t.Fatal(status, err)
@@ -651,14 +651,14 @@ func TestTransport_refusedByAnother(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := script(c.lines...)
-			transport := &polite.Transport{Base: a, Refusals: 2, Retries: -1}
+			transport := &httpclient.Transport{Base: a, Refusals: 2, Retries: -1}
 			send := func(i int) (int, error) { return get(t, transport, fmt.Sprintf("http://api.test/%d/", i)) }
 			for i, want := range c.want {
 				if status, err := send(i); status != want {
 					t.Errorf("%s: request %d: got %d, %v, want %d", name, i, status, err, want)
 				}
 				if i == 2 { // in this test, two consecutive refusals open the breaker
-					var e *polite.WaitError
+					var e *httpclient.WaitError
 					if _, err := send(9); errors.As(err, &e) != (name == "no success") {
 						t.Errorf("%s: got error %v, want a WaitError unless a request succeeded", name, err)
 					}
@@ -674,7 +674,7 @@ func TestTransport_halfTheContext(t *testing.T) {
 	for lives, sent := range map[time.Duration]bool{9 * time.Second: false, 11 * time.Second: true} {
 		synctest.Test(t, func(t *testing.T) {
 			a := script("429 | Retry-After: 5", "200")
-			transport := &polite.Transport{Base: a, Retries: -1}
+			transport := &httpclient.Transport{Base: a, Retries: -1}
 			if status, err := get(t, transport, "http://api.test/"); status != 429 {
 				t.Fatal(status, err)
 			}
@@ -683,7 +683,7 @@ func TestTransport_halfTheContext(t *testing.T) {
 			r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", http.NoBody)
 			begun := time.Now()
 			status, err := do(transport, r)
-			if _, waits := errors.AsType[*polite.WaitError](err); waits == sent || (status == 200) != sent || !sent && time.Since(begun) != 0 {
+			if _, waits := errors.AsType[*httpclient.WaitError](err); waits == sent || (status == 200) != sent || !sent && time.Since(begun) != 0 {
 				t.Errorf("%s: got %d, %v after %s, want sent %t", lives, status, err, time.Since(begun), sent)
 			}
 		})
@@ -695,7 +695,7 @@ func TestTransport_halfTheContext(t *testing.T) {
 func TestTransport_probesHalfway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200 | X-RateLimit-Limit: 60 | X-RateLimit-Remaining: 0 | X-RateLimit-Reset: 3600", "200")
-		transport := &polite.Transport{Base: a}
+		transport := &httpclient.Transport{Base: a}
 		for range 2 {
 			if status, err := get(t, transport, "http://api.test/"); status != 200 {
 				t.Fatal(status, err)
@@ -717,7 +717,7 @@ func TestTransport_renamed(t *testing.T) {
 			}
 			answer(w, line)
 		})}
-		transport := &polite.Transport{Base: a}
+		transport := &httpclient.Transport{Base: a}
 		var all sync.WaitGroup
 		for range 5 { // the first request is sent, and four wait
 			all.Go(func() {
@@ -752,7 +752,7 @@ func TestTransport_shortBody(t *testing.T) {
 				}
 				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 			})
-			if status, err := get(t, &polite.Transport{Base: base}, "http://api.test/"); status != 200 || refusal.Len() != unread {
+			if status, err := get(t, &httpclient.Transport{Base: base}, "http://api.test/"); status != 200 || refusal.Len() != unread {
 				t.Errorf("body of %d bytes: got status %d, %v and %d bytes unread, want 200 and %d", length, status, err, refusal.Len(), unread)
 			}
 		})
@@ -769,7 +769,7 @@ func TestTransport_noLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200")
 		a.latency = 3 * time.Second
-		transport := &polite.Transport{Base: a}
+		transport := &httpclient.Transport{Base: a}
 		begun := time.Now()
 		var all sync.WaitGroup
 		for range 100 {
@@ -794,7 +794,7 @@ func TestTransport_bounded(t *testing.T) {
 			n++
 			answer(w, fmt.Sprintf(`200 | RateLimit: "p%d";r=1000;t=1`, n))
 		})}
-		transport := &polite.Transport{Base: a}
+		transport := &httpclient.Transport{Base: a}
 		for i := range 10_000 {
 			if status, err := get(t, transport, fmt.Sprintf("http://h%d.test/%d", i%5000, i)); status != 200 {
 				t.Fatal(status, err)
@@ -809,11 +809,11 @@ func TestTransport_bounded(t *testing.T) {
 // CloseIdleConnections of a client calls CloseIdleConnections of Base.
 func TestTransport_CloseIdleConnections(t *testing.T) {
 	base := &idle{}
-	client := &http.Client{Transport: &polite.Transport{Base: base}}
+	client := &http.Client{Transport: &httpclient.Transport{Base: base}}
 	if client.CloseIdleConnections(); base.closed != 1 {
 		t.Errorf("CloseIdleConnections of Base: got %d calls, want 1", base.closed)
 	}
-	(&polite.Transport{Base: script("200")}).CloseIdleConnections() // this Base has no CloseIdleConnections
+	(&httpclient.Transport{Base: script("200")}).CloseIdleConnections() // this Base has no CloseIdleConnections
 }
 
 type idle struct {

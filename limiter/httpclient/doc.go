@@ -1,7 +1,7 @@
-// Package polite is the client's side of a rate limit. Its http.RoundTripper observes the limits of
+// Package httpclient is the client's side of a rate limit. Its http.RoundTripper observes the limits of
 // the APIs that it calls. The APIs need not use Weir. The zero value is ready for use:
 //
-//	client := &http.Client{Transport: &polite.Transport{}}
+//	client := &http.Client{Transport: &httpclient.Transport{}}
 //
 // # What a Transport does
 //
@@ -44,4 +44,4 @@
 // A Transport does not know other processes that use the same quota, but the API's responses include
 // their use. It does not know the cost of a request. If some requests cost more than one, the API can
 // refuse the last requests of a quota.
-package polite
+package httpclient
