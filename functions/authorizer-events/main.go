@@ -4,12 +4,12 @@ package main
 
 import (
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/dynamotable"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/rediscache"
 	"github.com/weir-limits/weir/functions/sinks"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
 func main() {
-	boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamotable.OpenStore, Redis: rediscache.OpenStore, Events: sinks.Open})
+	boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamostore.Open, Redis: rediscache.OpenStore, Events: sinks.Open})
 }

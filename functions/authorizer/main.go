@@ -4,8 +4,8 @@ package main
 
 import (
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/dynamotable"
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
-func main() { boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamotable.OpenStore}) }
+func main() { boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamostore.Open}) }

@@ -21,7 +21,7 @@ import (
 // only the clients that its deployment uses, because clients cause most of a bundle's size and of a
 // cold start's duration.
 type Clients struct {
-	// DynamoDB opens the store for STORE=dynamodb, for example dynamotable.OpenStore.
+	// DynamoDB opens the store for STORE=dynamodb, for example dynamostore.Open.
 	DynamoDB OpenDynamoDB
 	// Redis opens the store for STORE=redis, for example rediscache.OpenStore.
 	Redis OpenRedis

@@ -10,14 +10,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/dynamotable"
 	"github.com/weir-limits/weir/functions/rediscache"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
 // Default returns the clients of this package. The AWS SDK finds the region and the credentials, for
 // example in a profile.
 func Default() boot.Clients {
-	return boot.Clients{DynamoDB: dynamotable.OpenStore, Redis: rediscache.OpenStore, AWS: loadAWS}
+	return boot.Clients{DynamoDB: dynamostore.Open, Redis: rediscache.OpenStore, AWS: loadAWS}
 }
 
 func loadAWS(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }

@@ -6,12 +6,12 @@ import (
 	"os"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/dynamotable"
 	"github.com/weir-limits/weir/functions/rediscache"
 	"github.com/weir-limits/weir/functions/runtimeproxy"
 	"github.com/weir-limits/weir/functions/sinks"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
 func main() {
-	runtimeproxy.Start(boot.Layer(os.LookupEnv, boot.Clients{DynamoDB: dynamotable.OpenStore, Redis: rediscache.OpenStore, Events: sinks.Open}))
+	runtimeproxy.Start(boot.Layer(os.LookupEnv, boot.Clients{DynamoDB: dynamostore.Open, Redis: rediscache.OpenStore, Events: sinks.Open}))
 }

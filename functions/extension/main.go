@@ -6,10 +6,10 @@ import (
 	"os"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/dynamotable"
 	"github.com/weir-limits/weir/functions/runtimeproxy"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
 func main() {
-	runtimeproxy.Start(boot.Layer(os.LookupEnv, boot.Clients{DynamoDB: dynamotable.OpenStore}))
+	runtimeproxy.Start(boot.Layer(os.LookupEnv, boot.Clients{DynamoDB: dynamostore.Open}))
 }

@@ -4,7 +4,7 @@ package main
 
 import (
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/dynamotable"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
-func main() { boot.StartSettle(boot.Clients{DynamoDB: dynamotable.OpenStore}) }
+func main() { boot.StartSettle(boot.Clients{DynamoDB: dynamostore.Open}) }

@@ -87,6 +87,15 @@ func New(api API, o Options) (*Store, error) {
 	return &Store{api: api, o: o}, nil
 }
 
+// Open is New with the default options of a table and a namespace, as a function of boot.Clients.
+func Open(client *dynamodb.Client, table, namespace string) (limiter.Store, error) {
+	store, err := New(client, Options{Table: table, Namespace: namespace})
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
 // Take implements limiter.Store.
 func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	t := newTake(now, charges, results, &s.guesses)

@@ -22,9 +22,9 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/dynamotable"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sample"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
@@ -108,9 +108,9 @@ var functions = map[string]func(){
 	},
 	"meet": start(meet),
 
-	contract.Authorizer: func() { boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamotable.OpenStore}) },
+	contract.Authorizer: func() { boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamostore.Open}) },
 	contract.Handler: func() {
-		boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{DynamoDB: dynamotable.OpenStore})
+		boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{DynamoDB: dynamostore.Open})
 	},
 }
 

@@ -25,12 +25,12 @@ import (
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/dynamotable"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/functions/records/recordstest"
 	"github.com/weir-limits/weir/functions/runtimeproxy"
 	"github.com/weir-limits/weir/functions/sample"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/lambdaenv"
@@ -39,7 +39,7 @@ import (
 // TestMain runs this binary as a Lambda function if a test started it as one.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == filepath.Base(contract.LayerExtension) {
-		runtimeproxy.Start(boot.Layer(os.LookupEnv, boot.Clients{DynamoDB: dynamotable.OpenStore}))
+		runtimeproxy.Start(boot.Layer(os.LookupEnv, boot.Clients{DynamoDB: dynamostore.Open}))
 		return
 	}
 	switch os.Getenv("WEIR_FUNCTION") {
@@ -48,11 +48,11 @@ func TestMain(m *testing.M) {
 		_ = os.Setenv(contract.VariableRuntimeAPI, contract.LayerHost+":"+port)
 		lambda.Start(func() (map[string]any, error) { return map[string]any{"statusCode": http.StatusOK}, nil })
 	case contract.Authorizer:
-		boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamotable.OpenStore})
+		boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamostore.Open})
 	case contract.Handler:
-		boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{DynamoDB: dynamotable.OpenStore})
+		boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{DynamoDB: dynamostore.Open})
 	case contract.Settle:
-		boot.StartSettle(boot.Clients{DynamoDB: dynamotable.OpenStore})
+		boot.StartSettle(boot.Clients{DynamoDB: dynamostore.Open})
 	case contract.SigningKeys:
 		boot.StartSigningKeys()
 	case contract.Publisher:
