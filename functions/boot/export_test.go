@@ -6,8 +6,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -37,6 +39,11 @@ func (c Config) StartOver(ctx context.Context, store limiter.Store, o Options) (
 
 // OpenPublisher returns the function publisher.
 var OpenPublisher = openPublisher
+
+// NewAppConfigAgent returns the source of rules in AppConfig.
+func NewAppConfigAgent(port int, c contract.Configuration) live.Source {
+	return newAppConfigAgent(port, c)
+}
 
 // Open is the part of Start that runs before the first event.
 var Open = open

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions"
-	"github.com/weir-limits/weir/functions/appconfig"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/dynamostore"
@@ -55,7 +54,7 @@ func (c Config) rules() (*live.Rules, error) {
 		return nil, err
 	}
 	if configuration, err := c.appConfig(); err != nil || configuration != nil {
-		return live.New(initial, appconfig.New(c.AppConfigPort, *configuration), live.Options{Parse: c.parsing(), Every: appConfigEvery}), err
+		return live.New(initial, newAppConfigAgent(c.AppConfigPort, *configuration), live.Options{Parse: c.parsing(), Every: appConfigEvery}), err
 	}
 	// Published versions are Unix seconds, and the version of the bundle must not exceed them.
 	if document.Version > time.Now().Unix() {

@@ -1,4 +1,4 @@
-package appconfig_test
+package boot_test
 
 import (
 	"io"
@@ -9,13 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limits/weir/functions/appconfig"
+	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// agent starts a fake AppConfig agent. It returns an Agent that reads from the fake.
-func agent(t *testing.T, answer http.HandlerFunc) *appconfig.Agent {
+// appConfigAgent starts a fake AppConfig agent. It returns the source that reads from the fake.
+func appConfigAgent(t *testing.T, answer http.HandlerFunc) live.Source {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
@@ -31,10 +32,10 @@ func agent(t *testing.T, answer http.HandlerFunc) *appconfig.Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return appconfig.New(port, c)
+	return boot.NewAppConfigAgent(port, c)
 }
 
-func TestAgent(t *testing.T) {
+func TestAppConfigAgent(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		want   string // part of the document or of the error
@@ -53,7 +54,7 @@ func TestAgent(t *testing.T) {
 			_, _ = io.WriteString(w, "{}")
 		}, "unexpected EOF", false},
 	} {
-		d, err := agent(t, c.answer).Document(t.Context())
+		d, err := appConfigAgent(t, c.answer).Document(t.Context())
 		got := string(d.Content)
 		if err != nil {
 			got = err.Error()
@@ -65,8 +66,8 @@ func TestAgent(t *testing.T) {
 }
 
 // A response that is too long is cut one byte above the limit, so the parser rejects it.
-func TestAgent_endless(t *testing.T) {
-	a := agent(t, func(w http.ResponseWriter, _ *http.Request) {
+func TestAppConfigAgent_endless(t *testing.T) {
+	a := appConfigAgent(t, func(w http.ResponseWriter, _ *http.Request) {
 		for b := make([]byte, 1<<16); ; {
 			if _, err := w.Write(b); err != nil {
 				return
