@@ -85,11 +85,10 @@ var siblings = map[string][]string{
 	// the caller.
 	"limiter/rules":       {"limiter/caller"},
 	"limiter/rules/live":  {"limiter/caller"},
-	"limiter/outcome":     {"limiter/caller"},
-	"limiter/telemetry":   {"limiter/caller", "limiter/outcome"},
-	"limiter/decisionlog": {"limiter/outcome"},
-	// httplimit uses the path that rules match, and the log line for bad credentials.
-	"limiter/httplimit": {"limiter/caller", "limiter/outcome", "limiter/rules", "limiter/telemetry"},
+	"limiter/telemetry":   {"limiter/caller"},
+	"limiter/decisionlog": {"limiter/telemetry"},
+	// httplimit uses the path that rules match, the outcome of a request, and the log line for bad credentials.
+	"limiter/httplimit": {"limiter/caller", "limiter/rules", "limiter/telemetry"},
 }
 
 // forbidden returns the reason why the package from must not import the package to; "" if it may.

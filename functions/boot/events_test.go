@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/sinks"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/outcome"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 func TestLoad_events(t *testing.T) {
@@ -62,7 +62,7 @@ func TestOpen_events(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Events.Record(outcome.Outcome{Time: e.Clock(), Caller: caller.Caller{User: "alice"}})
+	e.Events.Record(telemetry.Outcome{Time: e.Clock(), Caller: caller.Caller{User: "alice"}})
 	e.Events.Begin(e.Clock())
 	ctx := &doneRecorder{Context: t.Context()}
 	if e.Events.Wait(ctx); !ctx.done.Load() {

@@ -15,9 +15,9 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // allows returns the version of the rules in force at the deployment's time, and the number of
@@ -113,7 +113,7 @@ func TestConfig_rules_coldStart(t *testing.T) {
 		t.Helper()
 		d.metrics.Reset()
 		version, _ := d.allows(t)
-		d.Recorder.Record(outcome.Outcome{Time: d.now, Decision: limiter.Decision{Allowed: true}})
+		d.Recorder.Record(telemetry.Outcome{Time: d.now, Decision: limiter.Decision{Allowed: true}})
 		var line struct{ RulesAge, RulesVersion int }
 		if err := json.Unmarshal(d.metrics.Bytes(), &line); err != nil || int64(line.RulesVersion) != version {
 			t.Errorf("metrics: got %s, %v; want version %d of the rules", &d.metrics, err, version)
@@ -191,7 +191,7 @@ func TestConfig_rules_refused(t *testing.T) {
 		if version, _ := d.allows(t); version != first {
 			t.Errorf("version after the rejection: got %d, want the previous version", version)
 		}
-		d.Recorder.Record(outcome.Outcome{Time: d.now, Duration: time.Millisecond, Decision: limiter.Decision{Allowed: true}})
+		d.Recorder.Record(telemetry.Outcome{Time: d.now, Duration: time.Millisecond, Decision: limiter.Decision{Allowed: true}})
 	}
 	if n := strings.Count(d.metrics.String(), `"RulesRefused":1`); n != 1 || strings.Contains(d.metrics.String(), `"RulesRefused":2`) {
 		t.Errorf("got %d rejected documents, want 1:\n%s", n, &d.metrics)
@@ -252,7 +252,7 @@ func TestConfig_rules_appConfig(t *testing.T) {
 			t.Errorf("document %s: got version %d with %d requests, want %d with %d", c.document, version, requests, c.version, c.requests)
 		}
 	} // Two documents were rejected: the older one and the one without a version.
-	d.Recorder.Record(outcome.Outcome{Time: d.now.Add(time.Minute), Duration: time.Millisecond, Decision: limiter.Decision{Allowed: true}})
+	d.Recorder.Record(telemetry.Outcome{Time: d.now.Add(time.Minute), Duration: time.Millisecond, Decision: limiter.Decision{Allowed: true}})
 	if n := strings.Count(d.metrics.String(), `"RulesRefused":1`); n != 2 {
 		t.Errorf("got %d rejected documents, want 2:\n%s", n, &d.metrics)
 	}

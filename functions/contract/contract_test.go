@@ -23,7 +23,6 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/redisstore"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -172,19 +171,19 @@ func record() []byte {
 	d := limiter.Decision{Allowed: true, Limit: l, Shadowed: l, Over: l, FromCache: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, Overshoot: 1, Clamped: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1}}
 	charges := []limiter.Charge{{Limit: l, Subject: limiter.User("alice")}}
 	for _, err := range []error{nil, caller.ErrInvalidCredential, caller.ErrUnverified} {
-		r.Record(outcome.Outcome{Time: now, Charges: charges, Decision: d, Err: err})
+		r.Record(telemetry.Outcome{Time: now, Charges: charges, Decision: d, Err: err})
 	}
-	r.Record(outcome.Outcome{Time: now, Decision: limiter.Decision{Allowed: true}, Exemption: "health", RecordIgnored: true, Unmatched: true, Caller: caller.Caller{ForeignKey: true}})
+	r.Record(telemetry.Outcome{Time: now, Decision: limiter.Decision{Allowed: true}, Exemption: "health", RecordIgnored: true, Unmatched: true, Caller: caller.Caller{ForeignKey: true}})
 	d.Allowed = false
-	r.Record(outcome.Outcome{Time: now, Decision: d})
+	r.Record(telemetry.Outcome{Time: now, Decision: d})
 	d.Reason = limiter.ReasonBusy
-	r.Record(outcome.Outcome{Time: now, Decision: d})
+	r.Record(telemetry.Outcome{Time: now, Decision: d})
 	d.Failed, d.LocalFull = true, true
-	r.Record(outcome.Outcome{Time: now, Decision: d})
+	r.Record(telemetry.Outcome{Time: now, Decision: d})
 	r.RulesRefused(now)
 	r.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return time.Second, 0, true })
-	r.Settled(outcome.Settlement{Time: now, Rejected: 1, Settlement: limiter.Settlement{Lost: 1, Excess: []limiter.Excess{{Cost: 5}}}})
-	for result := range outcome.ReceiptResults {
+	r.Settled(telemetry.Settlement{Time: now, Rejected: 1, Settlement: limiter.Settlement{Lost: 1, Excess: []limiter.Excess{{Cost: 5}}}})
+	for result := range telemetry.ReceiptResults {
 		r.Receipt(now, result)
 	}
 	r.Notice(limiter.Notice{Time: now, Subject: limiter.User("alice"), Limit: l, Percent: 80})

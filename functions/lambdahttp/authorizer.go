@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // errUnauthorized has the exact text that makes API Gateway answer 401. Any other error means that the
@@ -76,11 +76,11 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 		Address: caller.ParseAddress(event.sourceIP),
 	})
 	switch result.Class() {
-	case outcome.Allowed:
+	case telemetry.ClassAllowed:
 		return a.policy(event, "Allow", result, a.sealed(ctx, result.Time, result.Pending)), nil
-	case outcome.Refused:
+	case telemetry.ClassRefused:
 		return a.policy(event, "Deny", result, ""), nil
-	case outcome.Unauthorized:
+	case telemetry.ClassUnauthorized:
 		return nil, errUnauthorized
 	default: // an error, because API Gateway would answer Deny with 429
 		return nil, cmp.Or(result.Err, errStoreFailed)

@@ -14,7 +14,6 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -100,7 +99,7 @@ func requestOf(r *http.Request, from origin) httplimit.Request {
 
 func (e *Environment) gate() *httplimit.Gate { return httplimit.New(e.gateOptions(e.settled)) }
 
-func (e *Environment) gateOptions(settled func(outcome.Settlement)) httplimit.Options {
+func (e *Environment) gateOptions(settled func(telemetry.Settlement)) httplimit.Options {
 	return httplimit.Options{
 		Identify: e.identify,
 		Select:   e.Rules.Select,
@@ -113,14 +112,14 @@ func (e *Environment) gateOptions(settled func(outcome.Settlement)) httplimit.Op
 	}
 }
 
-func (e *Environment) observe(o outcome.Outcome) {
+func (e *Environment) observe(o telemetry.Outcome) {
 	e.Recorder.Record(o)
 	e.Events.Record(o)
 }
 
 // settled records a settlement in the metrics, and debts beyond their maximum in the decision log. It counts
 // the receipt of the settlement.
-func (e *Environment) settled(s outcome.Settlement) {
+func (e *Environment) settled(s telemetry.Settlement) {
 	e.Recorder.Settled(s)
 	e.Events.Settled(s)
 	if !s.Voucher {
@@ -128,18 +127,18 @@ func (e *Environment) settled(s outcome.Settlement) {
 	}
 	switch {
 	case errors.Is(s.Err, limiter.ErrVoucherUsed):
-		e.Recorder.Receipt(s.Time, outcome.ReceiptReplayed)
+		e.Recorder.Receipt(s.Time, telemetry.ReceiptReplayed)
 	case errors.Is(s.Err, limiter.ErrVoucherExpired):
-		e.Recorder.Receipt(s.Time, outcome.ReceiptExpired)
+		e.Recorder.Receipt(s.Time, telemetry.ReceiptExpired)
 	case s.Err == nil:
-		e.Recorder.Receipt(s.Time, outcome.ReceiptSettled)
+		e.Recorder.Receipt(s.Time, telemetry.ReceiptSettled)
 	}
 }
 
 // settledLine records a settlement by a line of an access log. It never counts a receipt as replayed: the Go handler
 // may have settled the request before, and CloudWatch Logs may deliver a line twice. If the event fails, it counts no
 // lost settlement, because Lambda repeats the event.
-func (e *Environment) settledLine(s outcome.Settlement) {
+func (e *Environment) settledLine(s telemetry.Settlement) {
 	if errors.Is(s.Err, limiter.ErrVoucherUsed) {
 		s.Voucher = false
 	}
@@ -166,7 +165,7 @@ func (e *Environment) apiKeyHeader() string {
 
 // undecided records a request that was not decided because of err. It returns err.
 func (e *Environment) undecided(err error) error {
-	e.observe(outcome.Outcome{Time: e.Clock(), Err: err})
+	e.observe(telemetry.Outcome{Time: e.Clock(), Err: err})
 	return err
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/memstore"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -57,11 +56,11 @@ func TestEvents(t *testing.T) {
 	for _, c := range []struct {
 		name, event string
 		function    func(*lambdahttp.Environment) lambda.Handler
-		want        map[outcome.Class]int64
+		want        map[telemetry.Class]int64
 	}{
-		{"authorizer", "rest-authorizer-anonymous.json", lambdahttp.NewAuthorizer, map[outcome.Class]int64{"allowed": 2, "refused": 3}},
-		{"handler", "http-api-anonymous.json", func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, map[outcome.Class]int64{"allowed": 2, "refused": 3}},
-		{"handler behind the authorizer", "rest-proxy-anonymous.json", func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, map[outcome.Class]int64{}},
+		{"authorizer", "rest-authorizer-anonymous.json", lambdahttp.NewAuthorizer, map[telemetry.Class]int64{"allowed": 2, "refused": 3}},
+		{"handler", "http-api-anonymous.json", func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, map[telemetry.Class]int64{"allowed": 2, "refused": 3}},
+		{"handler behind the authorizer", "rest-proxy-anonymous.json", func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, map[telemetry.Class]int64{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &eventLog{}
@@ -72,7 +71,7 @@ func TestEvents(t *testing.T) {
 				_, _ = f.Invoke(t.Context(), sampleEvent(t, c.event))
 			}
 			e.Events.Close(t.Context(), e.Clock())
-			got := map[outcome.Class]int64{}
+			got := map[telemetry.Class]int64{}
 			for _, each := range l.events {
 				got[each.Outcome] += each.Count
 				if each.Rule == "" || each.Limit == "" || each.Subject == "" || each.Cost != each.Count {

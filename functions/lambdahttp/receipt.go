@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/outcome"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // receiptTimeout bounds how long an admitted request waits for the keys of receipts.
@@ -29,7 +29,7 @@ func (e *Environment) sealed(ctx context.Context, now time.Time, p *httplimit.Pe
 	defer cancel()
 	text, err := e.seal(ctx, now, p)
 	if err != nil {
-		e.Recorder.Receipt(now, outcome.ReceiptOmitted)
+		e.Recorder.Receipt(now, telemetry.ReceiptOmitted)
 		e.Logger.LogAttrs(ctx, slog.LevelWarn, "receipt omitted; the limits keep their reserve", slog.Any("err", err))
 	}
 	return text
@@ -68,7 +68,7 @@ func (e *Environment) open(ctx context.Context, now time.Time, receipt string) (
 		return voucher, nil
 	}
 	if errors.Is(err, receipts.ErrForged) {
-		e.Recorder.Receipt(now, outcome.ReceiptForged)
+		e.Recorder.Receipt(now, telemetry.ReceiptForged)
 	}
 	return nil, err
 }

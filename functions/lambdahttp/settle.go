@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/outcome"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // NewSettle returns the function that settles requests behind a REST API's authorizer. Its event is a
@@ -71,7 +71,7 @@ func (s settle) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 
 // invalid counts a report that is not valid, and returns the answer to it.
 func (s settle) invalid(ctx context.Context, err error) ([]byte, error) {
-	s.Recorder.Settled(outcome.Settlement{Time: s.Clock(), Rejected: 1})
+	s.Recorder.Settled(telemetry.Settlement{Time: s.Clock(), Rejected: 1})
 	s.Logger.LogAttrs(ctx, slog.LevelWarn, "report rejected", slog.Any("err", err))
 	return json.Marshal(contract.Settled{Reason: contract.ReasonInvalid})
 }
@@ -138,7 +138,7 @@ func (s settle) settle(ctx context.Context, gate *httplimit.Gate, receipt string
 	case err != nil:
 		return err
 	case !slices.ContainsFunc(voucher.Charges(), known.settles):
-		s.Recorder.Settled(outcome.Settlement{Time: s.Clock(), Rejected: len(known.costs)})
+		s.Recorder.Settled(telemetry.Settlement{Time: s.Clock(), Rejected: len(known.costs)})
 		return errNothing
 	}
 	p := gate.Resume(voucher, nil)

@@ -24,7 +24,6 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -68,8 +67,8 @@ func publish(t *testing.T, variables ...string) (log string) {
 		Budget: decisionlog.DefaultBudget, Dropped: recorder.EventsDropped, Logger: logger,
 	})
 	now := time.Now()
-	p.Record(outcome.Outcome{Time: now, Duration: time.Millisecond, Caller: caller.Caller{User: "alice"}})
-	p.Record(outcome.Outcome{Time: now, Duration: time.Millisecond, Caller: caller.Caller{User: "alice"}, Decision: limiter.Decision{Allowed: true}})
+	p.Record(telemetry.Outcome{Time: now, Duration: time.Millisecond, Caller: caller.Caller{User: "alice"}})
+	p.Record(telemetry.Outcome{Time: now, Duration: time.Millisecond, Caller: caller.Caller{User: "alice"}, Decision: limiter.Decision{Allowed: true}})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	p.Close(ctx, now)
@@ -81,7 +80,7 @@ func publish(t *testing.T, variables ...string) (log string) {
 }
 
 // outcomes returns the outcomes of events in order.
-func outcomes(t *testing.T, lines ...[]byte) (all []outcome.Class) {
+func outcomes(t *testing.T, lines ...[]byte) (all []telemetry.Class) {
 	t.Helper()
 	for _, line := range lines {
 		var e decisionlog.Event
@@ -132,11 +131,11 @@ func TestOpen_kafka(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	var got []outcome.Class
+	var got []telemetry.Class
 	for len(got) < 2 && t.Context().Err() == nil {
 		reader.PollFetches(t.Context()).EachRecord(func(r *kgo.Record) { got = append(got, outcomes(t, r.Value)...) })
 	}
-	if !slices.Equal(got, []outcome.Class{"refused", "allowed"}) {
+	if !slices.Equal(got, []telemetry.Class{"refused", "allowed"}) {
 		t.Errorf("outcomes in the topic: got %v, want refused and allowed", got)
 	}
 }
@@ -145,7 +144,7 @@ func TestOpen_kafka(t *testing.T) {
 func TestOpen_kinesis(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
 		var actions []string
-		var got []outcome.Class
+		var got []telemetry.Class
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 			actions = append(actions, "kinesis:"+operation)
@@ -173,7 +172,7 @@ func TestOpen_kinesis(t *testing.T) {
 			t.Errorf("called actions: got %v, want %v, each once", actions, contract.KinesisActions())
 		}
 		switch {
-		case status == http.StatusOK && (log != "" || !slices.Equal(got, []outcome.Class{"refused", "allowed"})):
+		case status == http.StatusOK && (log != "" || !slices.Equal(got, []telemetry.Class{"refused", "allowed"})):
 			t.Errorf("got outcomes %v and log %s; want refused and allowed, and no log", got, log)
 		case status != http.StatusOK && (strings.Count(log, "events dropped") != 1 || !strings.Contains(log, "events=2") || !strings.Contains(log, "ResourceNotFoundException")):
 			t.Errorf("log of a failed call: got %s, want one line about two dropped events", log)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/outcome"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Schema is the JSON Schema (draft 2020-12) of an event.
@@ -20,8 +20,8 @@ type Event struct {
 	Environment string    `json:"environment"` // random text that identifies the process
 	// Sequence numbers the events of an environment from 1. A repeated event has the same number,
 	// and a lost event leaves a gap.
-	Sequence int64         `json:"sequence"`
-	Outcome  outcome.Class `json:"outcome"`
+	Sequence int64           `json:"sequence"`
+	Outcome  telemetry.Class `json:"outcome"`
 	// Count is the number of requests that the event represents. It is an estimate for sampled
 	// requests, and exact for others.
 	Count   int64  `json:"count"`
@@ -40,5 +40,5 @@ type Event struct {
 	Shadowed string `json:"shadowed,omitempty"` // a limit in shadow mode that would have refused
 	// Notice reports that a subject has used a percentage of the limit. An event with a Notice reports no
 	// request, and its Subject is the subject of the limit.
-	Notice *outcome.Notice `json:"notice,omitempty"`
+	Notice *telemetry.Notice `json:"notice,omitempty"`
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -76,8 +75,8 @@ func (b *broker) Send(ctx context.Context, batch [][]byte) (int, error) {
 func (b *broker) events() []decisionlog.Event { return slices.Concat(b.batches...) }
 
 // sums returns the number of requests by outcome.
-func sums(list []decisionlog.Event) map[outcome.Class]int64 {
-	all := map[outcome.Class]int64{}
+func sums(list []decisionlog.Event) map[telemetry.Class]int64 {
+	all := map[telemetry.Class]int64{}
 	for _, e := range list {
 		all[e.Outcome] += e.Count
 	}
@@ -203,7 +202,7 @@ func TestPublisher_Record_flood(t *testing.T) {
 	all.Wait()
 	p.Close(t.Context(), noon.Add(time.Minute))
 	got := b.events()
-	if n := sums(got)[outcome.Refused]; n != workers*each {
+	if n := sums(got)[telemetry.ClassRefused]; n != workers*each {
 		t.Errorf("got %d refused, want %d", n, workers*each)
 	}
 	var cost int64
@@ -449,8 +448,8 @@ func TestPublisher_nil(t *testing.T) {
 	p.Close(t.Context(), noon)
 }
 
-func outcomeOf(now time.Time, took time.Duration, from caller.Caller, d limiter.Decision, err error) outcome.Outcome {
-	return outcome.Outcome{Time: now, Duration: took, Caller: from, Decision: d, Err: err}
+func outcomeOf(now time.Time, took time.Duration, from caller.Caller, d limiter.Decision, err error) telemetry.Outcome {
+	return telemetry.Outcome{Time: now, Duration: took, Caller: from, Decision: d, Err: err}
 }
 
 // Settlements of one second that exceed the max debt of a limit are one event, apart from the decisions.
@@ -458,19 +457,19 @@ func outcomeOf(now time.Time, took time.Duration, from caller.Caller, d limiter.
 func TestPublisher_Settled(t *testing.T) {
 	b := &broker{}
 	p := decisionlog.New(options(b))
-	over := func(cost int64) outcome.Settlement {
-		return outcome.Settlement{Time: noon, Caller: alice, Settlement: limiter.Settlement{Charged: 1, Excess: []limiter.Excess{{Limit: search, Cost: cost}}}}
+	over := func(cost int64) telemetry.Settlement {
+		return telemetry.Settlement{Time: noon, Caller: alice, Settlement: limiter.Settlement{Charged: 1, Excess: []limiter.Excess{{Limit: search, Cost: cost}}}}
 	}
 	p.Settled(over(30))
 	p.Settled(over(12))
-	p.Settled(outcome.Settlement{Time: noon, Caller: alice, Settlement: limiter.Settlement{Charged: 1, Lost: 1}})
-	p.Record(outcome.Outcome{Time: noon, Caller: alice, Decision: refused})
+	p.Settled(telemetry.Settlement{Time: noon, Caller: alice, Settlement: limiter.Settlement{Charged: 1, Lost: 1}})
+	p.Record(telemetry.Outcome{Time: noon, Caller: alice, Decision: refused})
 	p.Close(t.Context(), noon)
 	checkSchema(t, b.lines)
 	var nobody *decisionlog.Publisher
 	nobody.Settled(over(1))
 	got := b.events()
-	if len(got) != 2 || got[0].Excess != 42 || got[0].Count != 2 || got[0].Limit != "search" || got[0].Subject != hash(alice.Subject()) || got[0].Outcome != outcome.Allowed || got[1].Excess != 0 || got[1].Count != 1 {
+	if len(got) != 2 || got[0].Excess != 42 || got[0].Count != 2 || got[0].Limit != "search" || got[0].Subject != hash(alice.Subject()) || got[0].Outcome != telemetry.ClassAllowed || got[1].Excess != 0 || got[1].Count != 1 {
 		t.Errorf("got %+v, want one event of two settlements with an excess of 42, and one of the refusal", got)
 	}
 }
@@ -485,7 +484,7 @@ func TestPublisher_Notice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.Record(outcome.Outcome{Time: noon, Caller: alice, Decision: refused})
+	p.Record(telemetry.Outcome{Time: noon, Caller: alice, Decision: refused})
 	p.Close(t.Context(), noon)
 	checkSchema(t, b.lines)
 	got := b.events()
@@ -493,7 +492,7 @@ func TestPublisher_Notice(t *testing.T) {
 		t.Fatalf("got %+v, want two notices and a refusal", got)
 	}
 	id := n.ID(hash(alice.Subject()))
-	if e := got[0]; *e.Notice != outcome.NewNotice(&n, hash(alice.Subject())) || e.Notice.ID != id || got[1].Notice.ID != id || e.Subject != hash(alice.Subject()) || e.Limit != "search" || e.Remaining != 2 || e.Outcome != outcome.Allowed {
+	if e := got[0]; *e.Notice != telemetry.NewNotice(&n, hash(alice.Subject())) || e.Notice.ID != id || got[1].Notice.ID != id || e.Subject != hash(alice.Subject()) || e.Limit != "search" || e.Remaining != 2 || e.Outcome != telemetry.ClassAllowed {
 		t.Errorf("got %+v with notice %+v, want that of %+v", e, *e.Notice, n)
 	}
 	for range 1000 {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/outcome"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 const (
@@ -94,7 +94,7 @@ func New(o Options) *Publisher {
 }
 
 // Record adds a request. Call it once for each request after the decision.
-func (p *Publisher) Record(o outcome.Outcome) {
+func (p *Publisher) Record(o telemetry.Outcome) {
 	if p == nil {
 		return
 	}
@@ -114,7 +114,7 @@ func (p *Publisher) Record(o outcome.Outcome) {
 }
 
 // Settled adds the costs that exceeded the max debt of a limit.
-func (p *Publisher) Settled(s outcome.Settlement) {
+func (p *Publisher) Settled(s telemetry.Settlement) {
 	if p == nil || len(s.Excess) == 0 {
 		return
 	}
@@ -125,7 +125,7 @@ func (p *Publisher) Settled(s outcome.Settlement) {
 		if s.Voucher { // the caller of a voucher is unknown
 			subject = p.o.Hash(e.Subject)
 		}
-		k := key{second: s.Time.Unix(), outcome: outcome.Allowed, subject: subject, rule: e.Limit.Rule, limit: e.Limit.Name, settled: true}
+		k := key{second: s.Time.Unix(), outcome: telemetry.ClassAllowed, subject: subject, rule: e.Limit.Rule, limit: e.Limit.Name, settled: true}
 		if event := p.tally.event(k, s.Time); event != nil {
 			event.Count++
 			event.seen++
@@ -143,8 +143,8 @@ func (p *Publisher) Notice(n limiter.Notice) error {
 		return nil
 	}
 	subject := p.o.Hash(n.Subject)
-	event := newPending(key{outcome: outcome.Allowed, subject: subject, rule: n.Limit.Rule, limit: n.Limit.Name}, n.Time)
-	notice := outcome.NewNotice(&n, subject)
+	event := newPending(key{outcome: telemetry.ClassAllowed, subject: subject, rule: n.Limit.Rule, limit: n.Limit.Name}, n.Time)
+	notice := telemetry.NewNotice(&n, subject)
 	event.Count, event.seen, event.Notice, event.Remaining = 1, 1, &notice, max(0, n.Capacity-n.Used)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/outcome"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 const (
@@ -34,13 +34,13 @@ type pending struct {
 // key contains the values that all requests of one event share.
 type key struct {
 	second                         int64
-	outcome                        outcome.Class
+	outcome                        telemetry.Class
 	degraded                       limiter.Reason
 	subject, rule, limit, shadowed string
 	settled                        bool // true for an event of settlements, false for an event of decisions
 }
 
-func newKey(o *outcome.Outcome) key {
+func newKey(o *telemetry.Outcome) key {
 	k := key{second: o.Time.Unix(), outcome: o.Class()}
 	if d := &o.Decision; o.Err == nil {
 		k.degraded, k.shadowed = d.Reason, nameOf(d.Shadowed)
@@ -53,7 +53,7 @@ func newKey(o *outcome.Outcome) key {
 
 // isPlain reports whether a request was allowed without an outage and without a refusal by a shadow
 // limit. Only such requests are sampled; all others are counted.
-func isPlain(o *outcome.Outcome) bool {
+func isPlain(o *telemetry.Outcome) bool {
 	d := &o.Decision
 	return o.Err == nil && d.Allowed && d.Reason == limiter.ReasonNone && d.Shadowed == nil
 }
@@ -69,7 +69,7 @@ func nameOf(l *limiter.Limit) string {
 func sampled(oneIn int) bool { return oneIn > 0 && rand.IntN(oneIn) == 0 }
 
 // addSample adds a sampled request as an event of its own. The event counts as weight requests.
-func (t *tally) addSample(k key, o *outcome.Outcome, weight int64) {
+func (t *tally) addSample(k key, o *telemetry.Outcome, weight int64) {
 	if len(t.events) >= maxPending {
 		t.dropped++
 		return
@@ -79,7 +79,7 @@ func (t *tally) addSample(k key, o *outcome.Outcome, weight int64) {
 	p.add(o, weight)
 }
 
-func (t *tally) add(k key, o *outcome.Outcome) {
+func (t *tally) add(k key, o *telemetry.Outcome) {
 	if p := t.event(k, o.Time); p != nil {
 		p.add(o, 1)
 	}
@@ -114,7 +114,7 @@ func newPending(k key, now time.Time) *pending {
 	}}
 }
 
-func (p *pending) add(o *outcome.Outcome, weight int64) {
+func (p *pending) add(o *telemetry.Outcome, weight int64) {
 	p.Count += weight
 	p.seen++
 	p.latency += o.Duration

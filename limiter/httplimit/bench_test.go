@@ -13,9 +13,9 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // BenchmarkGate measures a request to a handler behind a Gate with a store in memory.
@@ -34,7 +34,7 @@ func BenchmarkGate(b *testing.B) {
 				Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 					return caller.Caller{User: "alice"}, nil
 				},
-				Observe: func(outcome.Outcome) {},
+				Observe: func(telemetry.Outcome) {},
 			})
 			h := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/api/v1/search", http.NoBody)

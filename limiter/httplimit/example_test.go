@@ -12,9 +12,9 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // The Gate enforces the limits of a document for a server. An API key identifies a caller; without a
@@ -103,7 +103,7 @@ func ExampleGate_Decide() {
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{User: "alice"}, nil // the host has verified the user
 		},
-		Observe: func(o outcome.Outcome) { fmt.Print(o.Caller.User, " ", o.Class(), ": ") },
+		Observe: func(o telemetry.Outcome) { fmt.Print(o.Caller.User, " ", o.Class(), ": ") },
 	})
 	for range 2 {
 		result := gate.Decide(context.Background(), httplimit.Request{Method: http.MethodGet, Path: rules.EncodedPath("/hello")})

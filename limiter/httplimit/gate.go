@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -27,9 +26,9 @@ type Options struct {
 	// Limiter decides the charges.
 	Limiter *limiter.Limiter
 	// Observe gets each decided request once, before the answer is written. It may be nil.
-	Observe func(outcome.Outcome)
+	Observe func(telemetry.Outcome)
 	// Settled gets the result of each settlement. It may be nil.
-	Settled func(outcome.Settlement)
+	Settled func(telemetry.Settlement)
 	// MaxDelay is the longest time for which Serve delays a request in the queue of a leaky bucket.
 	// Parse the rules with the same value, because it bounds the depth of queues. 0 means that Serve
 	// delays no request, and leaky buckets only count. A request with a deadline needs AnswerTime after
@@ -57,10 +56,10 @@ func New(o Options) *Gate {
 		panic("httplimit: Options.Limiter is nil")
 	}
 	if o.Observe == nil {
-		o.Observe = func(outcome.Outcome) {}
+		o.Observe = func(telemetry.Outcome) {}
 	}
 	if o.Settled == nil {
-		o.Settled = func(outcome.Settlement) {}
+		o.Settled = func(telemetry.Settlement) {}
 	}
 	if o.Clock == nil {
 		o.Clock = o.Limiter.Now
@@ -82,7 +81,7 @@ type Request struct {
 
 // Result is the decision of a Gate.
 type Result struct {
-	outcome.Outcome
+	telemetry.Outcome
 	// Answer has the header fields of the response. Its Problem is nil if the request passes.
 	// Otherwise the Problem is the response.
 	Answer Answer
@@ -96,7 +95,7 @@ type Result struct {
 
 // Decide decides a request. The steps are the same for every host, in this order.
 func (g *Gate) Decide(ctx context.Context, r Request) Result {
-	result, begun := Result{Outcome: outcome.Outcome{Time: g.o.Clock()}}, time.Now()
+	result, begun := Result{Outcome: telemetry.Outcome{Time: g.o.Clock()}}, time.Now()
 	o := &result.Outcome
 
 	// Identify the caller. If its credential is bad, only limits by address charge the caller.
@@ -150,7 +149,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 
 // answer returns the answer to a request. invalid reports whether the charges of the request are
 // invalid.
-func (g *Gate) answer(ctx context.Context, o *outcome.Outcome, invalid bool) Answer {
+func (g *Gate) answer(ctx context.Context, o *telemetry.Outcome, invalid bool) Answer {
 	switch {
 	case o.Err == nil:
 		return NewAnswer(o.Decision)

@@ -21,9 +21,9 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 500_000_000, time.UTC)
@@ -276,7 +276,7 @@ func newServer(t *testing.T) *server {
 			return rules.Selection{Ignored: s.ignored, Charges: []limiter.Charge{{Subject: r.Caller.Subject(), Limit: l, Cost: int64(len(r.Path.String()) - 1)}}}
 		},
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) { return s.caller, s.err },
-		Observe: func(o outcome.Outcome) {
+		Observe: func(o telemetry.Outcome) {
 			s.observed = append(s.observed, fmt.Sprint(o.Time.Equal(s.now), o.Duration >= 0, " ", o.Caller.User, " allowed=", o.Decision.Allowed, " err=", o.Err, " served=", s.served))
 		},
 		Clock:  func() time.Time { return s.now },
@@ -516,7 +516,7 @@ func TestGate_denied(t *testing.T) {
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{User: "a"}, caller.ErrInvalidCredential
 		},
-		Observe: func(o outcome.Outcome) {
+		Observe: func(o telemetry.Outcome) {
 			if o.Err != nil {
 				t.Errorf("observed error: got %v, want none", o.Err)
 			}

@@ -16,9 +16,9 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // wrapped returns a Gate whose rules are a document, and a store in memory.
@@ -117,7 +117,7 @@ func TestGate_Wrap_readings(t *testing.T) {
 // A request with a malformed path gets 400, unless the limits by address that it charges refuse it. It is not
 // served, and an error of its credential has no effect.
 func TestGate_malformedPath(t *testing.T) {
-	var observed []outcome.Outcome
+	var observed []telemetry.Outcome
 	r := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"bad","requests":2,"window":"1m","per":["ip"],"only":"bad_credentials"}}}]}`), rules.Options{Version: 1}))
 	gate := httplimit.New(httplimit.Options{
 		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
@@ -125,7 +125,7 @@ func TestGate_malformedPath(t *testing.T) {
 		Identify: func(_ context.Context, _ time.Time, q httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{IP: netip.PrefixFrom(q.Address, 32), User: "alice"}, caller.ErrUnverified
 		},
-		Observe: func(o outcome.Outcome) { observed = append(observed, o) },
+		Observe: func(o telemetry.Outcome) { observed = append(observed, o) },
 		Clock:   func() time.Time { return noon },
 	})
 	api := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called, want no call") }))
@@ -138,7 +138,7 @@ func TestGate_malformedPath(t *testing.T) {
 			t.Errorf("%s: got %d %v %s, want %d", path, w.Code, w.Header(), w.Body, want)
 		}
 	}
-	if len(observed) != 3 || observed[0].Class() != outcome.Refused || observed[0].Decision.Limit != nil || len(observed[0].Charges) != 1 || observed[0].Unmatched || observed[2].Decision.Limit == nil {
+	if len(observed) != 3 || observed[0].Class() != telemetry.ClassRefused || observed[0].Decision.Limit != nil || len(observed[0].Charges) != 1 || observed[0].Unmatched || observed[2].Decision.Limit == nil {
 		t.Errorf("observed: got %+v, want three refusals, the last by a limit", observed)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/outcome"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Pending settles an admitted request whose cost is known only after its answer. It is safe for
@@ -220,10 +220,10 @@ func (p *Pending) refuse(ctx context.Context, status int) {
 }
 
 // correct makes the settlement. problem is the reason why the last rejected report was rejected.
-func (p *Pending) correct(ctx context.Context, actual func(limiter.Charge) int64) (s outcome.Settlement, problem error) {
+func (p *Pending) correct(ctx context.Context, actual func(limiter.Charge) int64) (s telemetry.Settlement, problem error) {
 	p.mu.Lock()
 	defer p.mu.Unlock() // also if the store panics
-	s = outcome.Settlement{Time: p.gate.o.Clock(), Caller: p.caller, Rejected: p.rejected, Voucher: p.voucher != nil}
+	s = telemetry.Settlement{Time: p.gate.o.Clock(), Caller: p.caller, Rejected: p.rejected, Voucher: p.voucher != nil}
 	if p.voucher == nil {
 		s.Settlement = p.receipt.Settle(ctx, s.Time, actual)
 	} else {

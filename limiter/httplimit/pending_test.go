@@ -25,9 +25,9 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 const counting = `{"rules":[
@@ -56,7 +56,7 @@ type settling struct {
 	now     time.Time
 	rules   *rules.Rules
 	log     bytes.Buffer
-	settled []outcome.Settlement
+	settled []telemetry.Settlement
 }
 
 func newSettling(t *testing.T, store limiter.Store) *settling {
@@ -72,7 +72,7 @@ func newSettling(t *testing.T, store limiter.Store) *settling {
 			}
 			return caller.Caller{User: "alice", IP: address}, nil
 		},
-		Settled: func(o outcome.Settlement) { s.settled = append(s.settled, o) },
+		Settled: func(o telemetry.Settlement) { s.settled = append(s.settled, o) },
 		Logger:  slog.New(slog.NewTextHandler(&s.log, nil)),
 	})
 	return s

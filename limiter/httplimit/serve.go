@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Wrap returns a handler for net/http that enforces the limits before it calls the handler next. It serves an
@@ -29,7 +29,7 @@ func NewRequest(r *http.Request) Request {
 func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, next http.Handler) {
 	result := g.Decide(r.Context(), request)
 	switch {
-	case result.Class() != outcome.Allowed:
+	case result.Class() != telemetry.ClassAllowed:
 		result.Answer.Refuse(w)
 		return
 	case !wait(r.Context(), min(result.Decision.Delay, g.o.MaxDelay)):

@@ -9,8 +9,8 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Usage is the answer of the usage endpoint: the limits that count a caller's requests.
@@ -62,7 +62,7 @@ func (g *Gate) ServeUsage(w http.ResponseWriter, r *http.Request, request Reques
 	}
 	switch {
 	case err != nil:
-		g.answer(r.Context(), &outcome.Outcome{Err: err}, false).Refuse(w)
+		g.answer(r.Context(), &telemetry.Outcome{Err: err}, false).Refuse(w)
 	case selected.Usage == nil:
 		return false
 	default:

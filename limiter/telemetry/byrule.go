@@ -5,8 +5,6 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
-
-	"github.com/weir-limits/weir/limiter/outcome"
 )
 
 const (
@@ -77,7 +75,7 @@ func (b *byRule) find(rule string) int {
 // add counts an allowed decision once for each rule of its limits, and a refused decision for the rule
 // that refused it. It also counts a request over a limit in mode mark, and a refusal in shadow mode, for
 // the rule of that limit.
-func (b *byRule) add(o *outcome.Outcome) {
+func (b *byRule) add(o *Outcome) {
 	d := &o.Decision
 	if b.rows[maxRules].name == "" {
 		return

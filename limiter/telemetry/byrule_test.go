@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -26,7 +25,7 @@ type decided struct {
 	charges []limiter.Charge
 }
 
-func (d decided) outcome(now time.Time, took time.Duration, from caller.Caller, err error) outcome.Outcome {
+func (d decided) outcome(now time.Time, took time.Duration, from caller.Caller, err error) telemetry.Outcome {
 	o := outcomeOf(now, took, from, d.Decision, err)
 	o.Charges = d.charges
 	return o

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -40,7 +39,7 @@ func TestRecorder_exempt(t *testing.T) {
 	l := exemptLog{}
 	r := telemetry.New(l, "dev", hash)
 	record := func(name string, err error) {
-		r.Record(outcome.Outcome{Time: noon, Caller: alice, Decision: allowed, Exemption: name, Err: err})
+		r.Record(telemetry.Outcome{Time: noon, Caller: alice, Decision: allowed, Exemption: name, Err: err})
 	}
 	record("health", nil) // not counted by exemption, because Rules has not yet set their names
 	names := []string{"health", "b", "c", "d", "e", "f", "g", "h", "i", "office", "k", "l"}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/outcome"
 )
 
 // These are the names of the metrics in Namespace. Metrics of rules have the dimension RuleDimension,
@@ -76,7 +75,7 @@ type metrics struct {
 	overshoot                                             int64 // the largest overshoot of a decision, not a sum
 	refunds                                               limiter.Refunds
 	settlementsLost, reportsRejected, debtExcess          int64
-	receipts                                              [outcome.ReceiptResults]int64
+	receipts                                              [ReceiptResults]int64
 	rulesRefused, eventsDropped, recordsIgnored, notices  int64
 	foreignKeys, unmatched                                int64
 	latency, storeLatency                                 sample
@@ -114,7 +113,7 @@ func (m *metrics) addStore(d *limiter.Decision) {
 	m.addRefunds(d.Refunds)
 }
 
-func (m *metrics) addSettlement(s *outcome.Settlement) {
+func (m *metrics) addSettlement(s *Settlement) {
 	m.addRefunds(s.Refunds)
 	m.settlementsLost += int64(s.Lost)
 	m.reportsRejected += int64(s.Rejected)
@@ -183,8 +182,8 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{Degraded, m.degraded}, {FromCache, m.fromCache}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed}, {LocalFull, m.localFull},
 		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsDropped, int64(m.refunds.Dropped)},
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
-		{ReceiptsSettled, m.receipts[outcome.ReceiptSettled]}, {ReceiptsOmitted, m.receipts[outcome.ReceiptOmitted]}, {ReceiptsForged, m.receipts[outcome.ReceiptForged]},
-		{ReceiptsReplayed, m.receipts[outcome.ReceiptReplayed]}, {ReceiptsExpired, m.receipts[outcome.ReceiptExpired]},
+		{ReceiptsSettled, m.receipts[ReceiptSettled]}, {ReceiptsOmitted, m.receipts[ReceiptOmitted]}, {ReceiptsForged, m.receipts[ReceiptForged]},
+		{ReceiptsReplayed, m.receipts[ReceiptReplayed]}, {ReceiptsExpired, m.receipts[ReceiptExpired]},
 		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices}, {ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
 	} {
 		if i < 2 || c.value > 0 {

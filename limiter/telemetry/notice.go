@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/outcome"
 )
 
 type noticeLine struct {
@@ -14,7 +13,7 @@ type noticeLine struct {
 	Subject   string    `json:"subject"`
 	Rule      string    `json:"rule,omitempty"`
 	Limit     string    `json:"limit"`
-	outcome.Notice
+	Notice
 }
 
 // Notice writes a line for a notice, and counts it. It writes every notice at once.
@@ -23,9 +22,24 @@ func (r *Recorder) Notice(n limiter.Notice) {
 		return
 	}
 	hash := r.hash(n.Subject)
-	line := noticeLine{"notice", n.Time.UTC(), r.namespace, hash, n.Limit.Rule, n.Limit.Name, outcome.NewNotice(&n, hash)}
+	line := noticeLine{"notice", n.Time.UTC(), r.namespace, hash, n.Limit.Rule, n.Limit.Name, NewNotice(&n, hash)}
 	r.writing.Lock()
 	_ = r.out.Encode(line) // an error of the log cannot be reported anywhere else
 	r.writing.Unlock()
 	r.count(n.Time.UnixNano(), func() { r.metrics.notices++ })
+}
+
+// Notice is a limiter.Notice in the form in which logs and decision events contain it.
+type Notice struct {
+	ID       string    `json:"id"`       // equal for all copies of the notice
+	Percent  int       `json:"percent"`  // percentage of Capacity that the subject has used
+	Used     int64     `json:"used"`     // used quota when the notice was written
+	Capacity int64     `json:"capacity"` // capacity of the subject's own limit
+	Start    time.Time `json:"start"`    // start of the period
+	End      time.Time `json:"end"`      // end of the period
+}
+
+// NewNotice returns n in this form. hash is the hash of its subject.
+func NewNotice(n *limiter.Notice, hash string) Notice {
+	return Notice{n.ID(hash), n.Percent, n.Used, n.Capacity, n.Start.UTC(), n.End.UTC()}
 }

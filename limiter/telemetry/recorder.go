@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/outcome"
 )
 
 const (
@@ -56,7 +55,7 @@ func New(out io.Writer, namespace string, hash SubjectHash) *Recorder {
 }
 
 // Record counts one request. Call it once for each request after the decision.
-func (r *Recorder) Record(o outcome.Outcome) {
+func (r *Recorder) Record(o Outcome) {
 	if r == nil || r.out == nil {
 		return
 	}
@@ -65,17 +64,17 @@ func (r *Recorder) Record(o outcome.Outcome) {
 	r.count(o.Time.UnixNano()+int64(o.Duration), func() { r.add(&o) })
 }
 
-func (r *Recorder) add(o *outcome.Outcome) {
+func (r *Recorder) add(o *Outcome) {
 	m, d := &r.metrics, &o.Decision
 	switch o.Class() {
-	case outcome.Allowed:
+	case ClassAllowed:
 		m.allowed++
-	case outcome.Refused:
+	case ClassRefused:
 		m.addRefused(d)
 		r.refusals.add(newRefusal(o.Caller, d.Limit))
-	case outcome.Unauthorized:
+	case ClassUnauthorized:
 		m.unauthorized++
-	case outcome.Failed:
+	case ClassFailed:
 		m.failed++
 		if o.Err == nil && d.LocalFull {
 			m.localFull++
@@ -109,7 +108,7 @@ func (r *Recorder) Refunds(now time.Time, done limiter.Refunds) {
 }
 
 // Settled counts the result of a settlement.
-func (r *Recorder) Settled(s outcome.Settlement) {
+func (r *Recorder) Settled(s Settlement) {
 	if r == nil || r.out == nil || s.Rejected == 0 && s.Lost == 0 && len(s.Excess) == 0 && s.Refunds == (limiter.Refunds{}) {
 		return
 	}
@@ -117,7 +116,7 @@ func (r *Recorder) Settled(s outcome.Settlement) {
 }
 
 // Receipt counts what happened to a receipt.
-func (r *Recorder) Receipt(now time.Time, result outcome.ReceiptResult) {
+func (r *Recorder) Receipt(now time.Time, result ReceiptResult) {
 	if r == nil || r.out == nil {
 		return
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -693,6 +692,6 @@ func TestRecorder_slowLog(t *testing.T) {
 	<-done
 }
 
-func outcomeOf(now time.Time, took time.Duration, from caller.Caller, d limiter.Decision, err error) outcome.Outcome {
-	return outcome.Outcome{Time: now, Duration: took, Caller: from, Decision: d, Err: err}
+func outcomeOf(now time.Time, took time.Duration, from caller.Caller, d limiter.Decision, err error) telemetry.Outcome {
+	return telemetry.Outcome{Time: now, Duration: took, Caller: from, Decision: d, Err: err}
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
-	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/top"
@@ -43,7 +42,7 @@ func fill(t *testing.T, c boot.EventsConfig) {
 		Logger: slog.New(slog.NewTextHandler(testLog{t}, nil)),
 	})
 	for i := range 40 {
-		p.Record(outcome.Outcome{Time: time.Now().Truncate(time.Hour).Add(time.Duration(i%2) * time.Second), Caller: caller.Caller{User: "alice"}})
+		p.Record(telemetry.Outcome{Time: time.Now().Truncate(time.Hour).Add(time.Duration(i%2) * time.Second), Caller: caller.Caller{User: "alice"}})
 	}
 	p.Close(t.Context(), time.Now())
 }

@@ -1,6 +1,4 @@
-// Package outcome defines the value that describes one decided request. Package httplimit creates it,
-// and packages telemetry and decisionlog record it.
-package outcome
+package telemetry
 
 import (
 	"errors"
@@ -35,21 +33,21 @@ type Class string
 
 // These are the classes.
 const (
-	Allowed      Class = "allowed"
-	Refused      Class = "refused"      // the request exceeds a limit: 429; or its path is malformed: 400
-	Unauthorized Class = "unauthorized" // bad or missing credentials: 401
-	Failed       Class = "failed"       // no decision, an unverified credential, or a limit with on_error deny while the store fails: 500, 503
+	ClassAllowed      Class = "allowed"
+	ClassRefused      Class = "refused"      // the request exceeds a limit: 429; or its path is malformed: 400
+	ClassUnauthorized Class = "unauthorized" // bad or missing credentials: 401
+	ClassFailed       Class = "failed"       // no decision, an unverified credential, or a limit with on_error deny while the store fails: 500, 503
 )
 
 // Class returns the class of o.
 func (o *Outcome) Class() Class {
 	switch {
 	case errors.Is(o.Err, caller.ErrInvalidCredential), errors.Is(o.Err, caller.ErrMissingCredential):
-		return Unauthorized
+		return ClassUnauthorized
 	case o.Err != nil || o.Decision.Failed:
-		return Failed
+		return ClassFailed
 	case !o.Decision.Allowed:
-		return Refused
+		return ClassRefused
 	}
-	return Allowed
+	return ClassAllowed
 }
