@@ -45,7 +45,7 @@ APPROVAL ?= any-change
 CDK = cd infra && npx --no-install cdk
 SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTEXT: got "$(word)", want key=value without spaces)))$(if $(filter arch=% rules=% bundles=%,$(CONTEXT)),$(error CONTEXT: got arch, rules or bundles; use ARCH= and RULES=)) -c arch=$(ARCH) $(if $(filter file,$(origin RULES)),,-c rules=$(RULES)) $(addprefix -c ,$(CONTEXT))
 
-# What `make prove` deploys: the stack of infra, or the release. CLIENTS is its number of concurrent requests, and
+# What `make e2e` deploys: the stack of infra, or the release. CLIENTS is its number of concurrent requests, and
 # ISSUER=false deploys no issuer of tokens.
 VARIANT ?= stack
 CLIENTS ?=
@@ -58,7 +58,7 @@ SAM_TEMPLATE ?=
 TEMPLATES := $(wildcard infra/golden/*.json) infra/standalone/weir.template.json
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: context help run check check-fast test fetch test-go test-raced test-beside test-kafka sam test-sam templates test-containers test-console test-examples synth diff deploy destroy prove bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs rename clean .bin/weir .bin/weir-tools FORCE
+.PHONY: context help run check check-fast test fetch test-go test-raced test-beside test-kafka sam test-sam templates test-containers test-console test-examples synth diff deploy destroy e2e bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs rename clean .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,7 +66,7 @@ help: ## List the targets
 	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (of the first API)  ENVIRONMENTS=n (processes of a function; 0: run in this process)  for make run"
 	@echo "  ARCH=arm64|x86_64  for make functions and make build"
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
-	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy, destroy and prove; see infra/README.md"
+	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy, destroy and e2e; see infra/README.md"
 	@echo "  APPROVAL=any-change|broadening|never  when make deploy asks for confirmation"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
 	@echo "  WEIR_REQUIRE=browser,clients,docker,dynamodb,kafka,moto,redis,tools|all  makes tests fail instead of being skipped"
@@ -129,7 +129,7 @@ test-go: # the part of make test that needs DynamoDB Local, Moto and Redis
 test-raced:
 	$(LAB_TEST) -shuffle=on ./size
 	$(RACE_TEST) -shuffle=on -skip '^Test(SAM|Console|Kafka)|^TestStore_calls|$(PLAIN_TESTS)' $(RACED)
-	$(LAB_RACE_TEST) -shuffle=on -skip '^Test(SAM|Kafka)' ./prove ./testservers ./tools
+	$(LAB_RACE_TEST) -shuffle=on -skip '^Test(SAM|Kafka)' ./e2e ./testservers ./tools
 
 # These tests and checks have no deadlines. They have a low priority, so they use the time in which the
 # tests of test-raced wait.
@@ -201,11 +201,11 @@ deploy: context .bin/weir .bin/weir-tools functions infra/node_modules ## Deploy
 destroy: context functions infra/node_modules ## Delete the stack, except the table with the API keys
 	@$(CDK) destroy $(if $(filter never,$(APPROVAL)),--force) $(SETTINGS)
 
-PROVE = --store "$(if $(filter file,$(origin STORE)),dynamodb,$(STORE))" $(if $(filter file,$(origin RULES)),,--rules "$(RULES)") --variant "$(VARIANT)" $(if $(CLIENTS),--clients "$(CLIENTS)") $(if $(ISSUER),--issuer="$(ISSUER)") -- $(SETTINGS)
-prove: .bin/weir-tools ## Deploy a throw-away stack, verify it and delete it (STORE=dynamodb|elasticache|both VARIANT=stack|release); under a dollar
-	@.bin/weir-tools prove --check $(PROVE)
+E2E = --store "$(if $(filter file,$(origin STORE)),dynamodb,$(STORE))" $(if $(filter file,$(origin RULES)),,--rules "$(RULES)") --variant "$(VARIANT)" $(if $(CLIENTS),--clients "$(CLIENTS)") $(if $(ISSUER),--issuer="$(ISSUER)") -- $(SETTINGS)
+e2e: .bin/weir-tools ## Deploy a throw-away stack, verify it and delete it (STORE=dynamodb|elasticache|both VARIANT=stack|release); under a dollar
+	@.bin/weir-tools e2e --check $(E2E)
 	@$(MAKE) --no-print-directory $(if $(filter release,$(VARIANT)),.bin/weir release,build infra/node_modules)
-	@exec .bin/weir-tools prove $(PROVE)
+	@exec .bin/weir-tools e2e $(E2E)
 
 bootstrap: functions infra/node_modules ## Prepare an AWS account and region for the CDK, once
 	@$(CDK) bootstrap $(SETTINGS)

@@ -50,9 +50,9 @@ func TestRun_serve(t *testing.T) {
 	}
 }
 
-// With the rules of make prove, the row about settlements passes too.
+// With the rules of make e2e, the row about settlements passes too.
 func TestRun_serve_prove(t *testing.T) {
-	results := verified(t, served(t, serve.Memory, "local/lab/prove/rules.json"))
+	results := verified(t, served(t, serve.Memory, "local/lab/e2e/rules.json"))
 	want := slices.Insert(slices.Clone(local), slices.Index(local, "rest-not-cached"), "settlement")
 	if passed := ids(results, verify.Pass); !slices.Equal(passed, want) || len(ids(results, verify.Fail)) > 0 {
 		t.Errorf("got passed rows %q, want %q and no failed rows\n%s", passed, want, failures(results))

@@ -6,7 +6,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limits/weir/local/lab/prove"
+	"github.com/weir-limits/weir/local/lab/e2e"
 )
 
 // logRoleCommand returns the command with which make deploy creates the account's role for API Gateway's logs where none
@@ -22,7 +22,7 @@ func logRoleCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			role, err := prove.LogRole(c.Context(), aws)
+			role, err := e2e.LogRole(c.Context(), aws)
 			if err != nil {
 				return fmt.Errorf("the account's role for logs: %w; set logRole=true if the account has none, or logRole=false", err)
 			}

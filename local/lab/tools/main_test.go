@@ -29,15 +29,15 @@ func tool(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"frobnicate"}, {"with", "redis", "true"}, {"with", "mysql", "--", "true"}, {"sam", "x"}, {"events"}, {"events", "--stream", "s", "--brokers", "b:1"},
-		{"prove", "--store", "memory"}, {"prove", "--variant", "layer"}, {"prove", "--clients", "0"}, {"prove", "x"}, {"prove", "--", "-c", "stage=dev"}, {"prove", "--", "-c", "store=elasticache"}} {
+		{"e2e", "--store", "memory"}, {"e2e", "--variant", "layer"}, {"e2e", "--clients", "0"}, {"e2e", "x"}, {"e2e", "--", "-c", "stage=dev"}, {"e2e", "--", "-c", "store=elasticache"}} {
 		if code, _, errs := tool(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and two lines with --help", args, code, errs)
 		}
 	}
 }
 
-// prove --check fails before anything is built if there is no region or no credential.
-func TestProve_check(t *testing.T) {
+// e2e --check fails before anything is built if there is no region or no credential.
+func TestE2E_check(t *testing.T) {
 	for _, name := range []string{"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
 		t.Setenv(name, "")
 	}
@@ -45,10 +45,10 @@ func TestProve_check(t *testing.T) {
 		t.Setenv(name, os.DevNull)
 	}
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-	if code, _, errs := tool(t, "prove", "--check"); code != 2 || !strings.Contains(errs, "--region: required") {
+	if code, _, errs := tool(t, "e2e", "--check"); code != 2 || !strings.Contains(errs, "--region: required") {
 		t.Errorf("no region: got exit %d, stderr %q, want exit 2 and --region", code, errs)
 	}
-	if code, _, errs := tool(t, "prove", "--check", "--region", "eu-central-1"); code != 1 || !strings.Contains(errs, "no AWS credentials") {
+	if code, _, errs := tool(t, "e2e", "--check", "--region", "eu-central-1"); code != 1 || !strings.Contains(errs, "no AWS credentials") {
 		t.Errorf("no credentials: got exit %d, stderr %q, want exit 1", code, errs)
 	}
 }

@@ -1,4 +1,4 @@
-package prove
+package e2e
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"github.com/weir-limits/weir/local/verify/account"
 )
 
-// run is one run of a Prover.
+// run is one run of a Runner.
 type run struct {
-	*Prover
+	*Runner
 	stack, store string
 	newRole      bool     // the stack creates the role for API Gateway's logs
 	settings     []string // of the deployment, as -c key=value
@@ -57,7 +57,7 @@ func (r *run) deploy(ctx context.Context) error {
 	for _, each := range deployed.Resources() {
 		switch {
 		case each.Type == "AWS::DynamoDB::Table" && each.Retained:
-			key, _, err := apikeys.New(dynamodb.NewFromConfig(r.Config), each.Physical).Create(ctx, time.Now(), apikeys.Key{ID: "prove"}, false)
+			key, _, err := apikeys.New(dynamodb.NewFromConfig(r.Config), each.Physical).Create(ctx, time.Now(), apikeys.Key{ID: "e2e"}, false)
 			if err != nil {
 				return fmt.Errorf("API key: %w", err)
 			}

@@ -1,4 +1,4 @@
-package prove
+package e2e
 
 import (
 	"encoding/json"
@@ -34,7 +34,7 @@ func TestNewIssuer(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal(issuerTemplate("Weir-prove-issuer", c.keys), &made); err != nil {
+		if err := json.Unmarshal(issuerTemplate("Weir-e2e-issuer", c.keys), &made); err != nil {
 			t.Fatal(err)
 		}
 		served := made.Resources.Get.Properties.Integration.IntegrationResponses[0].ResponseTemplates["application/json"]

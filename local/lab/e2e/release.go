@@ -1,4 +1,4 @@
-package prove
+package e2e
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func (r *run) deployRelease(ctx context.Context, p map[string]string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := rulestore.New(dynamodb.NewFromConfig(r.Config), limits["RecordsTable"]).Publish(ctx, time.Now(), rules, "make prove", 0, 0); err != nil {
+	if _, err := rulestore.New(dynamodb.NewFromConfig(r.Config), limits["RecordsTable"]).Publish(ctx, time.Now(), rules, "make e2e", 0, 0); err != nil {
 		return fmt.Errorf("rules: %w", err)
 	}
 	template, err := appTemplate(api, limits)

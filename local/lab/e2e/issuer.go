@@ -1,4 +1,4 @@
-package prove
+package e2e
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 
 // The issuer and the audience of the token of a run, and the life of the token.
 const (
-	issuerName = "https://weir-prove.invalid"
-	audience   = "weir-prove"
+	issuerName = "https://weir-e2e.invalid"
+	audience   = "weir-e2e"
 	tokenLife  = 3 * time.Hour
 )
 
@@ -24,7 +24,7 @@ func newIssuer(now time.Time) (keys []byte, token string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	key := jose.JSONWebKey{Key: private, KeyID: "prove", Algorithm: string(jose.RS256), Use: "sig"}
+	key := jose.JSONWebKey{Key: private, KeyID: "e2e", Algorithm: string(jose.RS256), Use: "sig"}
 	if keys, err = json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}}); err != nil {
 		return nil, "", err
 	}
@@ -32,7 +32,7 @@ func newIssuer(now time.Time) (keys []byte, token string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	token, err = jwt.Signed(signer).Claims(map[string]any{"iss": issuerName, "aud": audience, "sub": "prove", "iat": now.Unix(), "exp": now.Add(tokenLife).Unix()}).Serialize()
+	token, err = jwt.Signed(signer).Claims(map[string]any{"iss": issuerName, "aud": audience, "sub": "e2e", "iat": now.Unix(), "exp": now.Add(tokenLife).Unix()}).Serialize()
 	return keys, token, err
 }
 

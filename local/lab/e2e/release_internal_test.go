@@ -1,4 +1,4 @@
-package prove
+package e2e
 
 import "testing"
 

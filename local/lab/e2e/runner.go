@@ -1,4 +1,4 @@
-package prove
+package e2e
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ import (
 	"github.com/weir-limits/weir/local/verify/account"
 )
 
-// Prover proves one deployment.
-type Prover struct {
+// Runner tests one deployment.
+type Runner struct {
 	Config aws.Config
 	// Deploy is the command that deploys a stack. Run appends the settings as -c key=value. Verify is the
 	// command weir verify, to which Run appends the stack.
@@ -50,9 +50,9 @@ func Stores() []string { return []string{"dynamodb", "elasticache"} }
 const interruptDelay = time.Minute
 
 // Run deploys a stack with a store, verifies it, prints its estimated cost and deletes it.
-func (p *Prover) Run(ctx context.Context, store string) error {
-	stage := "prove-" + strings.ToLower(rand.Text()[:6])
-	r := &run{Prover: p, stack: "Weir-" + stage, store: store, settings: []string{"-c", "stage=" + stage, "-c", "store=" + store}}
+func (p *Runner) Run(ctx context.Context, store string) error {
+	stage := "e2e-" + strings.ToLower(rand.Text()[:6])
+	r := &run{Runner: p, stack: "Weir-" + stage, store: store, settings: []string{"-c", "stage=" + stage, "-c", "store=" + store}}
 	role, err := LogRole(ctx, p.Config)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (p *Prover) Run(ctx context.Context, store string) error {
 }
 
 // Check makes the first call of Run, which changes nothing. It fails if the credentials are not valid in the region.
-func (p *Prover) Check(ctx context.Context) error {
+func (p *Runner) Check(ctx context.Context) error {
 	_, err := LogRole(ctx, p.Config)
 	return err
 }
@@ -123,7 +123,7 @@ func (r *run) verify(ctx context.Context) error {
 
 // program runs a program until it ends. If ctx ends, the program gets an interrupt. It has a process group of
 // its own: otherwise Ctrl-C would interrupt it twice, and a second interrupt ends weir at once.
-func (p *Prover) program(ctx context.Context, dir string, out io.Writer, argv []string, variables ...string) error {
+func (p *Runner) program(ctx context.Context, dir string, out io.Writer, argv []string, variables ...string) error {
 	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	c.Dir, c.Stdout, c.Stderr, c.WaitDelay = dir, out, p.Log, interruptDelay
 	c.Env = slices.Concat(os.Environ(), []string{"AWS_REGION=" + p.Config.Region}, variables)
@@ -152,7 +152,7 @@ func keeps(store string, newRole bool) []string {
 	return all
 }
 
-func (p *Prover) deleteCommand(stack string) string {
+func (p *Runner) deleteCommand(stack string) string {
 	return fmt.Sprintf("aws cloudformation delete-stack --region %s --stack-name %s", p.Config.Region, stack)
 }
 
@@ -160,7 +160,7 @@ func (p *Prover) deleteCommand(stack string) string {
 func (r *run) remove(ctx context.Context, started time.Time) error {
 	existed, template, left := false, []byte(nil), []string(nil)
 	for _, stack := range r.stacks() {
-		d := remover{Prover: r.Prover}
+		d := remover{Runner: r.Runner}
 		deployed, err := account.Open(ctx, r.Config, stack)
 		if missing(err) {
 			fmt.Fprintf(r.Log, "the stack %s does not exist\n", stack)

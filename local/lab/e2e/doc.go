@@ -1,7 +1,7 @@
-// Package prove deploys a throw-away stack, verifies it and deletes it. The stack is that of infra, or that of a release
+// Package e2e deploys a throw-away stack, verifies it and deletes it. The stack is that of infra, or that of a release
 // with an API and a function with the layer. An issuer of tokens is a stack of its own.
 //
-//	p := &prove.Prover{Config: config, Deploy: cdk, Verify: weir, Out: os.Stdout, Log: os.Stderr}
+//	p := &e2e.Runner{Config: config, Deploy: cdk, Verify: weir, Out: os.Stdout, Log: os.Stderr}
 //	err := p.Run(ctx, "dynamodb")
 //
 // # Guarantee
@@ -9,4 +9,4 @@
 // Run deletes what it deployed: after a success, a failure of any step, and an interrupt. It also deletes
 // what CloudFormation retains. It prints the name of the stack before it deploys. It prints what it could
 // not delete, with the command that deletes it, and returns an error then.
-package prove
+package e2e

@@ -1,4 +1,4 @@
-package prove_test
+package e2e_test
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/weir-limits/weir/local/lab/prove"
+	"github.com/weir-limits/weir/local/lab/e2e"
 	"github.com/weir-limits/weir/local/verify/account/accounttest"
 )
 
@@ -107,14 +107,14 @@ func createStack(ctx context.Context) error {
 	return err
 }
 
-// run proves a deployment in an account, with stand-ins.
+// run tests a deployment in an account, with stand-ins.
 func run(ctx context.Context, t *testing.T, c *accounttest.Cloud, mode string) (out, log string, err error) {
 	t.Helper()
-	return runOf(ctx, t, c, mode, "dynamodb", &prove.Prover{Issuer: true})
+	return runOf(ctx, t, c, mode, "dynamodb", &e2e.Runner{Issuer: true})
 }
 
-// runOf proves a golden template as p.
-func runOf(ctx context.Context, t *testing.T, c *accounttest.Cloud, mode, golden string, p *prove.Prover) (out, log string, err error) {
+// runOf tests a golden template as p.
+func runOf(ctx context.Context, t *testing.T, c *accounttest.Cloud, mode, golden string, p *e2e.Runner) (out, log string, err error) {
 	t.Helper()
 	template, err := filepath.Abs("../../../infra/golden/" + golden + ".template.json")
 	if err != nil {
@@ -164,22 +164,22 @@ func remains(t *testing.T, c *accounttest.Cloud) (all []string) {
 }
 
 // Nothing remains after any end of any step.
-func TestProver_Run(t *testing.T) {
+func TestRunner_Run(t *testing.T) {
 	for _, step := range []struct {
 		mode, fails string
 		interrupt   string // action at which the run is interrupted
 		late        bool   // only after DeleteStack
 	}{
 		{mode: "deploy:ok"},
-		{mode: "deploy:early", fails: "deployment of Weir-prove-"},
-		{mode: "deploy:fail", fails: "deployment of Weir-prove-"},
-		{mode: "verify:fail", fails: "verification of Weir-prove-"},
-		{mode: "deploy:hang", interrupt: "GET /hangs/deploy", fails: "deployment of Weir-prove-"},
-		{mode: "verify:hang", interrupt: "GET /hangs/verify", fails: "verification of Weir-prove-"},
-		{mode: "deploy:ok", interrupt: "CreateStack", fails: "Weir-prove-"},
+		{mode: "deploy:early", fails: "deployment of Weir-e2e-"},
+		{mode: "deploy:fail", fails: "deployment of Weir-e2e-"},
+		{mode: "verify:fail", fails: "verification of Weir-e2e-"},
+		{mode: "deploy:hang", interrupt: "GET /hangs/deploy", fails: "deployment of Weir-e2e-"},
+		{mode: "verify:hang", interrupt: "GET /hangs/verify", fails: "verification of Weir-e2e-"},
+		{mode: "deploy:ok", interrupt: "CreateStack", fails: "Weir-e2e-"},
 		{mode: "deploy:ok", interrupt: "DeleteStack"},
-		{mode: "deploy:ok", interrupt: "POST /", fails: "deployment of Weir-prove-"}, // the creation of the API key
-		{mode: "deploy:ok", interrupt: "POST /", late: true},                         // the deletion of the tables
+		{mode: "deploy:ok", interrupt: "POST /", fails: "deployment of Weir-e2e-"}, // the creation of the API key
+		{mode: "deploy:ok", interrupt: "POST /", late: true},                       // the deletion of the tables
 	} {
 		t.Run(step.mode+" "+step.interrupt, func(t *testing.T) {
 			c := accounttest.Start(t)
@@ -201,7 +201,7 @@ func TestProver_Run(t *testing.T) {
 			if got := remains(t, c); len(got) > 0 {
 				t.Errorf("remains: got %v, want nothing; %s%s", got, out, log)
 			}
-			if !strings.Contains(log, "aws cloudformation delete-stack --region us-east-1 --stack-name Weir-prove-") {
+			if !strings.Contains(log, "aws cloudformation delete-stack --region us-east-1 --stack-name Weir-e2e-") {
 				t.Errorf("log: got %s, want the command that deletes the stack", log)
 			}
 			if step.fails == "" && (!strings.Contains(out, "40 rows passed, 0 failed, 9 skipped") || !strings.Contains(out, "estimated cost") || !strings.Contains(out, ": deleted\n") || !strings.Contains(out, "a backup of the records table") || !strings.Contains(out, "/aws/apigateway/welcome")) {
@@ -213,22 +213,22 @@ func TestProver_Run(t *testing.T) {
 
 // Verification gets a token of the issuer and an API key, which no argument shows. The deployment gets the URL of the
 // issuer's keys.
-func TestProver_Run_credentials(t *testing.T) {
+func TestRunner_Run_credentials(t *testing.T) {
 	c, folder := accounttest.Start(t), t.TempDir()
 	t.Setenv("WEIR_STAND_IN_FOLDER", folder)
 	if out, log, err := run(t.Context(), t, c, "deploy:ok"); err != nil {
 		t.Fatalf("got error %v, want none; %s%s", err, out, log)
 	}
 	for program, want := range map[string]string{
-		"deploy": `^deploy -c stage=prove-\w+ -c store=dynamodb -c logRole=true -c audience=weir-prove -c issuer=https://weir-prove.invalid -c jwks=https://\w+\.execute-api\.us-east-1\.[a-z.]+/keys WEIR_TOKEN= WEIR_API_KEY=$`,
-		"verify": `^verify --stack Weir-prove-\w+ --region us-east-1 --write --json WEIR_TOKEN=\S+\.\S+\.\S+ WEIR_API_KEY=weir_\S{48}$`,
+		"deploy": `^deploy -c stage=e2e-\w+ -c store=dynamodb -c logRole=true -c audience=weir-e2e -c issuer=https://weir-e2e.invalid -c jwks=https://\w+\.execute-api\.us-east-1\.[a-z.]+/keys WEIR_TOKEN= WEIR_API_KEY=$`,
+		"verify": `^verify --stack Weir-e2e-\w+ --region us-east-1 --write --json WEIR_TOKEN=\S+\.\S+\.\S+ WEIR_API_KEY=weir_\S{48}$`,
 	} {
 		got, err := os.ReadFile(filepath.Join(folder, program))
 		if err != nil || !regexp.MustCompile(want).Match(got) {
 			t.Errorf("%s: got %s, %v, want %s", program, got, err, want)
 		}
 	}
-	if _, log, err := runOf(t.Context(), t, c, "deploy:ok", "dynamodb", &prove.Prover{}); err != nil || strings.Contains(log, "-issuer") {
+	if _, log, err := runOf(t.Context(), t, c, "deploy:ok", "dynamodb", &e2e.Runner{}); err != nil || strings.Contains(log, "-issuer") {
 		t.Errorf("without an issuer: got error %v, log %s, want no stack of an issuer", err, log)
 	}
 	// Functions in a network read a copy of the keys, which one function makes.
@@ -240,7 +240,7 @@ func TestProver_Run_credentials(t *testing.T) {
 		}
 		return ""
 	})
-	_, _, err := runOf(t.Context(), t, c, "deploy:ok", "everything", &prove.Prover{Issuer: true})
+	_, _, err := runOf(t.Context(), t, c, "deploy:ok", "everything", &e2e.Runner{Issuer: true})
 	if err == nil || !strings.Contains(err.Error(), "copy of the issuer's keys") || !strings.Contains(denied, "SigningKeys") || c.Stacks() > 0 {
 		t.Errorf("a copy that fails: got error %v, call %s and %d stacks, want the error and nothing left", err, denied, c.Stacks())
 	}
@@ -248,7 +248,7 @@ func TestProver_Run_credentials(t *testing.T) {
 
 // The template of a release is deployed with an API, a function with the layer, an issuer and a subscription of the
 // access log. Nothing remains, also after an interrupt during any of its stacks.
-func TestProver_Run_release(t *testing.T) {
+func TestRunner_Run_release(t *testing.T) {
 	release := t.TempDir()
 	template, err := os.ReadFile("../../../infra/standalone/weir.template.json")
 	if err != nil {
@@ -259,7 +259,7 @@ func TestProver_Run_release(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	prover := func() *prove.Prover { return &prove.Prover{Issuer: true, Release: release, Rules: "rules.json"} }
+	runner := func() *e2e.Runner { return &e2e.Runner{Issuer: true, Release: release, Rules: "rules.json"} }
 	for interrupted := range 5 { // the stack at whose creation the run is interrupted; 0 for none
 		c := accounttest.Start(t)
 		folder := t.TempDir()
@@ -267,7 +267,7 @@ func TestProver_Run_release(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		uploaded := 0
 		c.OnCall(func(action string) string {
-			if strings.HasPrefix(action, "PUT /weir-prove-") && strings.Contains(action, "/weir/") {
+			if strings.HasPrefix(action, "PUT /weir-e2e-") && strings.Contains(action, "/weir/") {
 				uploaded++
 			}
 			if action == "CreateStack" && c.Called(action) == interrupted {
@@ -275,7 +275,7 @@ func TestProver_Run_release(t *testing.T) {
 			}
 			return ""
 		})
-		out, log, err := runOf(ctx, t, c, "deploy:fail", "dynamodb", prover())
+		out, log, err := runOf(ctx, t, c, "deploy:fail", "dynamodb", runner())
 		interrupt()
 		if (err != nil) != (interrupted > 0) {
 			t.Errorf("interrupt at stack %d: got error %v; %s%s", interrupted, err, out, log)
@@ -290,11 +290,11 @@ func TestProver_Run_release(t *testing.T) {
 			t.Errorf("got %d files and %d stacks, want the template, two archives and four stacks", uploaded, c.Called("CreateStack"))
 		}
 		got, err := os.ReadFile(filepath.Join(folder, "verify"))
-		if want := `--json --url https://\S+\.execute-api\.us-east-1\.\S*/prove --layer-url \S+ WEIR_TOKEN=\S+ WEIR_API_KEY=weir_\S{48}$`; err != nil || !regexp.MustCompile(want).Match(got) {
+		if want := `--json --url https://\S+\.execute-api\.us-east-1\.\S*/e2e --layer-url \S+ WEIR_TOKEN=\S+ WEIR_API_KEY=weir_\S{48}$`; err != nil || !regexp.MustCompile(want).Match(got) {
 			t.Errorf("verify: got %s, %v, want %s", got, err, want)
 		}
 	}
-	p := prover()
+	p := runner()
 	p.Release = t.TempDir()
 	if _, _, err := runOf(t.Context(), t, accounttest.Start(t), "deploy:fail", "dynamodb", p); err == nil || !strings.Contains(err.Error(), "run make release") {
 		t.Errorf("without a release: got error %v, want make release", err)
@@ -302,24 +302,24 @@ func TestProver_Run_release(t *testing.T) {
 }
 
 // What cannot be deleted is named with its command.
-func TestProver_Run_left(t *testing.T) {
+func TestRunner_Run_left(t *testing.T) {
 	cloud := accounttest.Start(t)
 	for _, c := range []struct {
 		denied string
 		stuck  bool
 		want   []string
 	}{
-		{denied: "DeleteStack", want: []string{"run: aws cloudformation delete-stack --region us-east-1 --stack-name Weir-prove-"}},
+		{denied: "DeleteStack", want: []string{"run: aws cloudformation delete-stack --region us-east-1 --stack-name Weir-e2e-"}},
 		{denied: "DeleteRole", want: []string{"left: AWS::IAM::Role ", "aws iam delete-role --role-name "}},
 		{denied: "POST /", want: []string{"left: AWS::DynamoDB::Table ", "aws dynamodb delete-table --region us-east-1 --table-name "}},
-		{stuck: true, want: []string{"left: the stack Weir-prove-", "run: aws cloudformation delete-stack"}},
+		{stuck: true, want: []string{"left: the stack Weir-e2e-", "run: aws cloudformation delete-stack"}},
 	} {
 		t.Run(c.denied, func(t *testing.T) {
 			cloud.Deny(c.denied)
 			if c.stuck {
 				cloud.Stick()
 			}
-			out, log, err := runOf(t.Context(), t, cloud, "deploy:ok", "dynamodb", &prove.Prover{})
+			out, log, err := runOf(t.Context(), t, cloud, "deploy:ok", "dynamodb", &e2e.Runner{})
 			if err == nil || !strings.Contains(err.Error(), "not everything is deleted") {
 				t.Errorf("got error %v, want one; %s", err, log)
 			}
@@ -331,14 +331,14 @@ func TestProver_Run_left(t *testing.T) {
 		})
 	}
 	cloud.Deny("GetTemplate")
-	if out, _, err := runOf(t.Context(), t, cloud, "deploy:ok", "dynamodb", &prove.Prover{}); err == nil || !strings.Contains(out, "left: what CloudFormation retains of Weir-prove-") || cloud.Stacks() > 4 {
+	if out, _, err := runOf(t.Context(), t, cloud, "deploy:ok", "dynamodb", &e2e.Runner{}); err == nil || !strings.Contains(out, "left: what CloudFormation retains of Weir-e2e-") || cloud.Stacks() > 4 {
 		t.Errorf("unreadable stack: got error %v, %d stacks, %s, want it deleted and the command for the rest", err, cloud.Stacks(), out)
 	}
 	cloud.Deny("GET /account")
-	if err := (&prove.Prover{Config: cloud.Config()}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "API Gateway") {
+	if err := (&e2e.Runner{Config: cloud.Config()}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "API Gateway") {
 		t.Errorf("check without permissions: got error %v, want that of API Gateway", err)
 	}
-	if _, log, err := runOf(t.Context(), t, cloud, "deploy:ok", "dynamodb", &prove.Prover{}); err == nil || strings.Contains(log, "deploying") {
+	if _, log, err := runOf(t.Context(), t, cloud, "deploy:ok", "dynamodb", &e2e.Runner{}); err == nil || strings.Contains(log, "deploying") {
 		t.Errorf("no permissions: got error %v, log %s, want an error before the deployment", err, log)
 	}
 }

@@ -1,4 +1,4 @@
-package prove
+package e2e
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ func TestRemover_remove_creating(t *testing.T) {
 		fmt.Fprintf(w, "<%[1]sResponse><%[1]sResult>%[2]s</%[1]sResult></%[1]sResponse>", r.FormValue("Action"), result)
 	}))
 	t.Cleanup(server.Close)
-	r := remover{Prover: &Prover{Config: aws.Config{Region: "us-east-1", BaseEndpoint: &server.URL, RetryMaxAttempts: 1, Credentials: credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "")}}}
+	r := remover{Runner: &Runner{Config: aws.Config{Region: "us-east-1", BaseEndpoint: &server.URL, RetryMaxAttempts: 1, Credentials: credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "")}}}
 	r.remove(t.Context(), "s")
 	if len(r.left) != 1 || !strings.Contains(r.left[0], "AWS::DynamoDB::Table Records") || !strings.Contains(r.left[0], "aws dynamodb list-tables --region us-east-1") {
 		t.Errorf("left: got %q, want the table and the command that finds it", r.left)

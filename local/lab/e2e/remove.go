@@ -1,4 +1,4 @@
-package prove
+package e2e
 
 import (
 	"context"
@@ -27,7 +27,7 @@ const deletion = 90 * time.Minute
 
 // remover deletes a stack.
 type remover struct {
-	*Prover
+	*Runner
 	resources []account.Resource
 	left      []string // what could not be deleted, with commands
 }
@@ -150,7 +150,7 @@ func (r *remover) removeRole(ctx context.Context, name string) error {
 	return err
 }
 
-func (p *Prover) wait(ctx context.Context, d time.Duration) error {
+func (p *Runner) wait(ctx context.Context, d time.Duration) error {
 	if p.Wait != nil {
 		return p.Wait(ctx, d)
 	}

@@ -1,4 +1,4 @@
-package prove
+package e2e
 
 import (
 	"encoding/json"
@@ -32,7 +32,7 @@ func stackOf(description string, resources object, outputs map[string]any) []byt
 	for name, value := range outputs {
 		values[name] = object{"Value": value}
 	}
-	made, _ := json.Marshal(object{"Description": description + ", for one run of make prove", "Resources": resources, "Outputs": values}) // maps of texts have no error
+	made, _ := json.Marshal(object{"Description": description + ", for one run of make e2e", "Resources": resources, "Outputs": values}) // maps of texts have no error
 	return made
 }
 
@@ -132,7 +132,7 @@ func appTemplate(api, limits map[string]string) ([]byte, error) {
 		"Get":      mock(api["Api"], ref("Proxy"), "{}", fields, object{"AuthorizationType": "CUSTOM", "AuthorizerId": limits["AuthorizerId"]}),
 		"Snapshot": resource("ApiGateway::Deployment", object{"RestApiId": api["Api"]}, "Get"),
 		"Stage": resource("ApiGateway::Stage", object{
-			"RestApiId": api["Api"], "DeploymentId": ref("Snapshot"), "StageName": "prove",
+			"RestApiId": api["Api"], "DeploymentId": ref("Snapshot"), "StageName": "e2e",
 			"AccessLogSetting": object{"DestinationArn": api["AccessLogArn"], "Format": accessLine},
 		}),
 		"Role":     resource("IAM::Role", object{"AssumeRolePolicyDocument": trust("lambda.amazonaws.com"), "ManagedPolicyArns": policies}),
@@ -141,5 +141,5 @@ func appTemplate(api, limits map[string]string) ([]byte, error) {
 		// A function URL needs both permissions.
 		"InvokeURL": invoke(object{"Action": "lambda:InvokeFunctionUrl", "FunctionUrlAuthType": "NONE"}),
 		"Invoke":    invoke(object{"Action": "lambda:InvokeFunction", "InvokedViaFunctionUrl": true}),
-	}, object{"RestUrl": apiURL(api["Api"], "prove"), "LayerUrl": attribute("URL", "FunctionUrl")}), nil
+	}, object{"RestUrl": apiURL(api["Api"], "e2e"), "LayerUrl": attribute("URL", "FunctionUrl")}), nil
 }

@@ -12,18 +12,18 @@ import (
 
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/lab/prove"
+	"github.com/weir-limits/weir/local/lab/e2e"
 )
 
-func proveCommand() *cobra.Command {
-	o := &proveOptions{}
+func e2eCommand() *cobra.Command {
+	o := &e2eOptions{}
 	c := &cobra.Command{
-		Use:   "prove [-- -c KEY=VALUE...]",
+		Use:   "e2e [-- -c KEY=VALUE...]",
 		Short: "Deploy a throw-away stack, verify it and delete it",
-		Long: "Deploy a stack with a unique name, verify it with weir verify, print its estimated cost, and delete it, for each store. The command needs AWS credentials, a bootstrapped CDK and the built functions; make prove has all of them. " +
+		Long: "Deploy a stack with a unique name, verify it with weir verify, print its estimated cost, and delete it, for each store. The command needs AWS credentials, a bootstrapped CDK and the built functions; make e2e has all of them. " +
 			"Settings after -- are settings of the deployment.\n\n" +
 			"The command deletes the stack and what CloudFormation retains, also after a failure and after an interrupt. It prints what it could not delete, with the commands that delete it. A second interrupt ends the command at once.",
-		Example: "  make prove\n  weir-tools prove --store both -- -c arch=arm64",
+		Example: "  make e2e\n  weir-tools e2e --store both -- -c arch=arm64",
 		Args: func(c *cobra.Command, args []string) error {
 			if at := c.ArgsLenAtDash(); len(args) > 0 && at != 0 {
 				return command.Usage("arguments: got %q, want settings only after --", args)
@@ -34,11 +34,11 @@ func proveCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&o.store, "store", "dynamodb", "dynamodb, elasticache or both")
 	c.Flags().StringVar(&o.region, "region", "", "the region; default $AWS_REGION")
-	c.Flags().StringVar(&o.rules, "rules", "", "the rules of the deployment, of which the settings have the path too; default local/lab/prove/rules.json, with a limit that is settled")
+	c.Flags().StringVar(&o.rules, "rules", "", "the rules of the deployment, of which the settings have the path too; default local/lab/e2e/rules.json, with a limit that is settled")
 	c.Flags().StringVar(&o.variant, "variant", "stack", "stack, or release: the template of the release in dist/release, with an API and a function with the layer")
 	c.Flags().BoolVar(&o.issuer, "issuer", true, "deploy an issuer of tokens too, and verify with its token")
 	c.Flags().IntVar(&o.clients, "clients", 5, "maximum number of concurrent requests; a new account has a concurrency of 10, and a request to the REST API takes two of them")
-	c.Flags().StringVar(&o.report, "report", "prove", "first part of the names of the reports, such as prove-dynamodb.md")
+	c.Flags().StringVar(&o.report, "report", "e2e", "first part of the names of the reports, such as e2e-dynamodb.md")
 	c.Flags().StringVar(&o.cdk, "cdk", "npx --no-install cdk", "the CDK, with its arguments")
 	c.Flags().StringVar(&o.weir, "weir", "", "the program weir; default .bin/weir")
 	c.Flags().BoolVar(&o.check, "check", false, "only check the settings, the region and the credentials, and change nothing")
@@ -50,15 +50,15 @@ func proveCommand() *cobra.Command {
 // maxClients is the maximum of weir verify.
 const maxClients = 1000
 
-// proveOptions are the options of one run of weir-tools prove.
-type proveOptions struct {
+// e2eOptions are the options of one run of weir-tools e2e.
+type e2eOptions struct {
 	store, region, rules, report, cdk, weir, variant string
 	check, issuer                                    bool
 	clients                                          int
 }
 
-func (o *proveOptions) run(c *cobra.Command, settings []string) error {
-	stores := prove.Stores()
+func (o *e2eOptions) run(c *cobra.Command, settings []string) error {
+	stores := e2e.Stores()
 	if o.store != "both" {
 		if !slices.Contains(stores, o.store) {
 			return command.Usage("--store: got %q, want dynamodb, elasticache or both", o.store)
@@ -88,7 +88,7 @@ func (o *proveOptions) run(c *cobra.Command, settings []string) error {
 		return fmt.Errorf("no AWS credentials; set AWS_PROFILE, or log in: %w", err)
 	}
 	if o.check {
-		return (&prove.Prover{Config: aws}).Check(ctx)
+		return (&e2e.Runner{Config: aws}).Check(ctx)
 	}
 	place, err := checkout.Find()
 	if err != nil {
@@ -99,14 +99,14 @@ func (o *proveOptions) run(c *cobra.Command, settings []string) error {
 		weir = place.Path(".bin", "weir")
 	}
 	if o.rules == "" {
-		o.rules = place.Path("local", "lab", "prove", "rules.json")
+		o.rules = place.Path("local", "lab", "e2e", "rules.json")
 		settings = append(settings, "-c", "rules="+o.rules)
 	}
 	verify := []string{weir, "verify", "--rules", o.rules, "--clients", strconv.Itoa(o.clients)}
 	deploy := slices.Concat(strings.Fields(o.cdk), []string{"deploy", "--require-approval", "never"}, settings)
 	var failed error
 	for _, store := range stores {
-		p := &prove.Prover{
+		p := &e2e.Runner{
 			Config: aws, Deploy: deploy, Verify: verify, Rules: o.rules, Issuer: o.issuer && !issued(settings), Dir: place.Path("infra"),
 			Report: o.report + "-" + store + ".md", Out: c.OutOrStdout(), Log: c.ErrOrStderr(),
 		}
