@@ -2,25 +2,58 @@ package verify
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// Page returns the table of rows as Markdown.
+// Page returns the rows as the Markdown of the documentation: a table of the rows that the command tests, and
+// one of those that a person tests. Rows that make the same claim about several URLs share a line.
 func Page(rows []Row) string {
-	var b strings.Builder
-	b.WriteString("| row | must be true | needs | requests | test by hand |\n|---|---|---|---|---|\n")
-	for _, r := range rows {
-		var needs []string
-		for _, n := range r.Needs {
-			needs = append(needs, string(n))
+	var b, person strings.Builder
+	b.WriteString("| row | must be true | needs |\n|---|---|---|\n")
+	person.WriteString("\nA person tests these:\n\n| row | must be true | test |\n|---|---|---|\n")
+	for i, r := range rows {
+		if r.Check == nil {
+			fmt.Fprintf(&person, "| `%s` | %s | %s |\n", r.ID, cell(r.Claim), cell(r.Hand))
+			continue
 		}
-		cost := "–"
-		if r.Check != nil {
-			cost = r.Cost.String()
+		claim := anyURL(r)
+		same := func(o Row) bool { return anyURL(o) == claim }
+		if slices.ContainsFunc(rows[:i], same) {
+			continue
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.ID, cell(r.Claim), strings.Join(needs, ", "), cost, cell(r.Hand))
+		ids, needs := []string{r.ID}, slices.Clone(r.Needs)
+		for _, o := range rows[i+1:] {
+			if same(o) {
+				ids, needs = append(ids, o.ID), append(needs, o.Needs...)
+			}
+		}
+		if len(ids) == 1 {
+			claim = r.Claim
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.Join(ids, "`, `"), cell(claim), list(needs))
 	}
-	return b.String()
+	return b.String() + person.String()
+}
+
+// anyURL returns the claim of a row without the kind of URL that it is about.
+func anyURL(r Row) string {
+	claim := r.Claim
+	for _, u := range surfaces {
+		claim = strings.ReplaceAll(strings.ReplaceAll(claim, string(u.need), "The URL"), u.name, "the API")
+	}
+	return claim
+}
+
+// list returns the needs in their order, each once.
+func list(needs []Need) string {
+	var texts []string
+	for _, n := range needs {
+		if !slices.Contains(texts, string(n)) {
+			texts = append(texts, string(n))
+		}
+	}
+	return strings.Join(texts, ", ")
 }
 
 // cell escapes the text of a cell.

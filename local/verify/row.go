@@ -1,9 +1,6 @@
 package verify
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // Row is one fact about a deployment, and the way to test it.
 type Row struct {
@@ -50,15 +47,4 @@ type Cost struct {
 	Exhaust  bool // the test also sends as many requests as a limit admits, and some more
 	Settles  bool // the test needs a limit whose requests are settled
 	Burst    bool // the test uses the answers to a burst that exhausts a limit; all rows share one burst
-}
-
-// String describes the cost for a reader who does not know the limit.
-func (c Cost) String() string {
-	switch {
-	case c.Burst:
-		return "the burst"
-	case c.Exhaust:
-		return fmt.Sprintf("a limit + %d", c.Requests+extra)
-	}
-	return fmt.Sprint(c.Requests)
 }
