@@ -292,6 +292,7 @@ bench-docs: .bin/weir-tools ## Measure Weir and its peers, and write the tables 
 
 SIMULATED := --sync 500ms --warm-up 9s --time 3s
 MILLION := --rate 1000000 --all 500000 --all-lease 5000 --cache-ecpus 3000000 --invocation 200us
+TWENTY := --rate 20000 --callers 200000 --all 10000 --cache-ecpus 100000
 # The legend follows the last table only.
 TABLE := sed '/^An oracle/d'
 simulate-docs: .bin/weir ## Write the results of weir simulate into local/lab/RESULTS.md; takes an hour
@@ -299,11 +300,10 @@ simulate-docs: .bin/weir ## Write the results of weir simulate into local/lab/RE
 	.bin/weir simulate --store dynamodb --only adaptive $(SIMULATED) $(MILLION) --environments 600,6000 | $(TABLE); \
 	.bin/weir simulate --store elasticache --only 'all callers.*(shards|fixed_window, lease)' $(SIMULATED) $(MILLION) --environments 600 | $(TABLE); \
 	.bin/weir simulate --store dynamodb --only 'all callers.*(adaptive|shards|fixed_window, lease|window, sync)' $(SIMULATED) --invocation 200us --environments 600,6000 | $(TABLE); \
-	.bin/weir simulate --store elasticache --only 'all callers.*(shards|fixed_window, lease)' $(SIMULATED) --invocation 200us --environments 600,6000 | $(TABLE); \
-	for store in dynamodb elasticache; do \
-	.bin/weir simulate --store $$store --only 'all callers' $(SIMULATED) --rate 20000 --callers 200000 --all 10000 --cache-ecpus 100000 | $(TABLE); done; \
-	.bin/weir simulate --store dynamodb --only 'each caller: ([a-z_]+$$|.*(lease|shards|sync))' | $(TABLE); \
-	.bin/weir simulate --store elasticache --only 'each caller: ([a-z_]+$$|.*(lease|shards|sync))'; } >local/lab/RESULTS.md.new
+	.bin/weir simulate --store dynamodb --only 'all callers.*(adaptive|shards|lease|sync)' $(SIMULATED) $(TWENTY) | $(TABLE); \
+	.bin/weir simulate --store elasticache --only 'all callers.*(_window$$|shards|(fixed_window|bucket), lease)' $(SIMULATED) $(TWENTY) | $(TABLE); \
+	.bin/weir simulate --store dynamodb --only 'each caller: ([a-z_]+$$|.*(shards|sync))' | $(TABLE); \
+	.bin/weir simulate --store elasticache --only 'each caller: (sliding_window$$|.*sync)'; } >local/lab/RESULTS.md.new
 	@mv local/lab/RESULTS.md.new local/lab/RESULTS.md
 	WEIR_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestRunAdaptive' ./local/simulate
 

@@ -17,10 +17,10 @@ func Report(p Parameters, l Limits, results []Result) string {
 	var b strings.Builder
 	name := map[Store]string{DynamoDB: "DynamoDB", ElastiCache: "ElastiCache"}[p.Store]
 	fmt.Fprintf(&b, "## %s\n\n%s requests a second by %s callers (Zipf, exponent %g), for %s after a warm-up of %s; seed %d. "+
-		"A round trip takes %s (median; p99 %s), an invocation %s more, and a decision waits at most %s. ",
+		"Round trip %s (p99 %s), invocation %s more, deadline %s. ",
 		name, thousands(int64(p.Rate)), thousands(int64(p.Callers)), p.Exponent, p.Measured, p.Warmup, p.Seed, p.Median, p.P99, p.Invocation, p.Timeout)
 	if p.Store == DynamoDB {
-		fmt.Fprintf(&b, "An item accepts %g write units a second. ", p.ItemWrites)
+		fmt.Fprintf(&b, "An item accepts %g writes a second. ", p.ItemWrites)
 	} else {
 		fmt.Fprintf(&b, "A slot accepts %s ECPUs a second, the cache %s. A script costs %d. ", thousands(int64(p.SlotECPUs)), thousands(int64(p.CacheECPUs)), ecpuPerScript)
 	}
@@ -83,7 +83,7 @@ func columns(store Store) (heads []string, cells func(r *Result) []string) {
 		unit = "scripts"
 	}
 	heads = []string{"limit", "environments", "admitted %", "above %", "worst window %", "below %", "degraded %", "turned away %",
-		"calls", unit, "hottest/s", "throttled/s", "p99 ms", "$/M"}
+		"calls", unit, "hottest/s", "p99 ms", "$/M"}
 	return heads, func(r *Result) []string {
 		share := func(part, whole int64) float64 { return float64(part) / float64(max(1, whole)) }
 		percent := func(part, whole int64) string { return decimals(100*share(part, whole), 2) }
@@ -94,7 +94,7 @@ func columns(store Store) (heads []string, cells func(r *Result) []string) {
 		return []string{
 			r.Name, strconv.Itoa(r.Environments), percent(admitted, r.Requests), percent(r.Over, r.Oracle), percent(r.OverMost, r.Limit), percent(r.WronglyRefused, r.Oracle),
 			percent(r.Degraded, r.Requests), percent(r.Away, r.Requests),
-			decimals(share(r.Calls, r.Requests), 3), decimals(share(r.Units, r.Requests), 3), decimals(r.Hottest, 0), decimals(r.Throttled, 0),
+			decimals(share(r.Calls, r.Requests), 3), decimals(share(r.Units, r.Requests), 3), decimals(r.Hottest, 0),
 			milliseconds(r.P99), decimals(r.Dollars, 2),
 		}
 	}
@@ -106,7 +106,7 @@ const legend = "An oracle applies the algorithm to all requests in order of time
 	"Below: requests that the oracle admits in addition, in windows of a caller in which it admits more. Both are shares of the oracle's admissions. " +
 	"Worst window: the most requests above in one window of one caller, as a share of the limit. " +
 	"The other percentages are of all requests. Degraded: the store throttled or was too late, so the limiter refused a busy subject or `on_error` decided. Turned away: no environment was free within a second. " +
-	"Calls and writes (write units) or scripts are per request. hottest/s: the most writes or scripts of one item in a second. throttled/s: throttled calls. " +
+	"Calls and writes (write units) or scripts are per request. hottest/s: the most writes or scripts of one item in a second. " +
 	"p99: the time of a decision. $/M: the cost of a million requests, for the authorizer and the store.\n"
 
 // tabulate returns results as a table.

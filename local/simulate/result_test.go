@@ -132,7 +132,7 @@ func TestReport(t *testing.T) {
 		Oracle: 1250, WronglyRefused: 4, Over: 11, OverMost: 5, Cached: 300, Calls: 1700, Units: 1600, Hottest: 17, Throttled: 3,
 		P50: 4 * time.Millisecond, P99: 12 * time.Millisecond, Concurrency: 200, Dollars: 1.234,
 	}
-	const want = "| a limit | 8 | 52.50 | 0.88 | 25.00 | 0.32 | 5.00 | 2.50 | 0.850 | 0.800 | 17 | 3 | 12.00 | 1.23 |"
+	const want = "| a limit | 8 | 52.50 | 0.88 | 25.00 | 0.32 | 5.00 | 2.50 | 0.850 | 0.800 | 17 | 12.00 | 1.23 |"
 	report := Report(Default(ElastiCache), DefaultLimits(), []Result{r})
 	lines := strings.Split(report, "\n")
 	if got := strings.Join(strings.Fields(lines[6]), " "); got != want {
