@@ -39,7 +39,7 @@ func leaseGroup(ctx context.Context, b *bench) (group, error) {
 		Title: "Leases: one hot key on Redis, one process", Corner: "limit", Columns: leaseColumns, Rows: rows,
 		Note: "The limit is a billion requests a minute, and a lease has at most 100,000. All cores together decide, and then one goroutine. Without leases, 64 goroutines decide. " +
 			"Over-admitted: ten environments together send four times a limit of 1000, with leases of at most 50. " +
-			"A bucket's lease leaks at the rate of the bucket, so the bucket's figure depends on how fast the limit refills.",
+			"A bucket's lease leaks at the rate of the bucket.",
 	}
 	over := figure(0)
 	for _, name := range names {

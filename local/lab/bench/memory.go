@@ -66,7 +66,7 @@ func memoryGroup(ctx context.Context, b *bench) (group, error) {
 		Title: "Memory: ns, allocations and bytes a decision", Corner: "one limit", Columns: memoryColumns, Rows: rows,
 		Note: "Each call gets the caller's ID in a new string, as in a server. Every time includes one reading of the clock. " +
 			"Bytes a key are heap bytes without the ID, with 100,000 IDs. Errors are failed decisions in the parallel run on one key. " +
-			"memstore.Take is the store below Limiter.Take. The whole path matches the rules, decides, and sets the header fields.",
+			"The whole path matches the rules, decides, and sets the header fields.",
 	}
 	return group{Name: "Memory", Tables: []table{t}, Goals: memoryGoals(t)}, nil
 }

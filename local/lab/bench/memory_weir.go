@@ -30,9 +30,7 @@ func memoryWeir() []memoryContender {
 	var all []memoryContender
 	why := map[algo.Algorithm]string{algo.TokenBucket: bucketArgument, algo.SlidingWindow: slidingArgument}
 	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
-		all = append(all,
-			memoryContender{name: "Weir Limiter.Take, " + string(a), public: true, why: why[a], open: openLimiter(a)},
-			memoryContender{name: "Weir memstore.Take, " + string(a), open: openStore(a)})
+		all = append(all, memoryContender{name: "Weir Limiter.Take, " + string(a), public: true, why: why[a], open: openLimiter(a)})
 	}
 	return append(all, memoryContender{name: wholePath, open: openWholePath})
 }
@@ -54,24 +52,6 @@ func openLimiter(a algo.Algorithm) func(int, time.Duration) (func() taker, func(
 			return d.Allowed, err
 		}
 		return func() taker { return take }, nothing, nil
-	}
-}
-
-// openStore decides with a call of the store, without a Limiter. The call returns no Decision.
-func openStore(a algo.Algorithm) func(int, time.Duration) (func() taker, func(), error) {
-	return func(requests int, window time.Duration) (func() taker, func(), error) {
-		limit, err := newLimit(a, requests, window)
-		if err != nil {
-			return nil, nil, err
-		}
-		store, ctx := must(memstore.New(memstore.Options{})), context.Background()
-		return func() taker {
-			charges, results := []limiter.Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1)
-			return func(id string) (bool, error) {
-				charges[0].Subject, results[0] = limiter.User(id), algo.Result{}
-				return store.Take(ctx, algo.InstantOf(time.Now()), charges[0].Subject, charges, results)
-			}
-		}, nothing, nil
 	}
 }
 

@@ -24,7 +24,6 @@ func redisPeers() []redisContender {
 	return []redisContender{
 		{"no-op script", baseline, openNoop},
 		{leastScript, baseline, openLeast},
-		{"PING", baseline, openPing},
 		{"redis_rate", peerRow, openRedisRate},
 		{"throttled", peerRow, openThrottledRedis},
 		{"ulule/limiter", peerRow, openUluleRedis},
@@ -54,10 +53,6 @@ func openLeast(client *redis.Client, _ []redisLimit) (decideRedis, error) {
 	return func(ctx context.Context, caller string) (bool, error) {
 		return true, script.Run(ctx, client, []string{"least-" + caller}, value, time.Hour.Milliseconds()).Err()
 	}, nil
-}
-
-func openPing(client *redis.Client, _ []redisLimit) (decideRedis, error) {
-	return func(ctx context.Context, _ string) (bool, error) { return true, client.Ping(ctx).Err() }, nil
 }
 
 // eachLimit decides one limit after another, for peers that support only one limit. The keys of
