@@ -81,7 +81,6 @@ func synthesize(ctx context.Context) (err error) {
 	return nil
 }
 
-// given returns the keys of the app's context.
 func given(app awscdk.App) []string {
 	context, _ := app.Node().GetAllContext(nil).(map[string]any)
 	return slices.Sorted(maps.Keys(context))

@@ -223,7 +223,6 @@ func suspendedText(k Key) string {
 	return ""
 }
 
-// textOf returns the text of limits; "" for nil.
 func textOf(l *caller.Limits) string {
 	if l == nil {
 		return ""

@@ -16,7 +16,6 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// signingKeysConfig is the configuration of the function signingkeys.
 type signingKeysConfig struct {
 	RecordsTable     string `env:"RECORDS_TABLE, required"`
 	JWKS             string `env:"JWKS, required"` // the URL of the issuer's keys

@@ -155,7 +155,6 @@ func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.R
 	return e.Identifier.Caller(ctx, now, credentials(r.Header, e.apiKeyHeader(), r.Address))
 }
 
-// apiKeyHeader returns the canonical name of the header field of API keys.
 func (e *Environment) apiKeyHeader() string {
 	if e.APIKeyHeader == "" {
 		return defaultAPIKeyHeader

@@ -44,7 +44,6 @@ var errUnreadable = errors.New("event: no method or path, or one of an unexpecte
 // errFailed is the panic value that reports a failure of the function to the Gate.
 var errFailed = errors.New("the function failed")
 
-// exchange is the context of an event.
 type exchange struct {
 	response // Weir's own answer
 

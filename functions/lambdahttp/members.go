@@ -97,7 +97,6 @@ func membersOf(text []byte, names ...string) (members []member, others bool, err
 	return members, others, err
 }
 
-// find returns the member with a name, or nil if there is none.
 func find(members []member, name string) *member {
 	for i := range members {
 		if members[i].name == name {

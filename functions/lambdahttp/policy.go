@@ -35,7 +35,6 @@ const (
 // notDegraded is the value of Weir-Degraded in a refusal that the store decided.
 const notDegraded = "none"
 
-// fieldKeys contains the key of each header field.
 var fieldKeys = func() map[string]string {
 	keys := map[string]string{}
 	for _, f := range contract.Fields() {
@@ -53,7 +52,6 @@ func DecisionContext(a httplimit.Answer, subject limiter.Subject, tier string) m
 	return context
 }
 
-// writeContext calls the function add for each key of the context.
 func writeContext(a httplimit.Answer, subject, tier, receipt string, add func(key, value string)) {
 	decision := decisionAllowed
 	if a.Problem != nil {

@@ -30,7 +30,6 @@ type accessLog struct {
 	} `json:"logEvents"`
 }
 
-// accessLine has the members of a line that settle limits.
 type accessLine struct {
 	receipt string
 	known   known

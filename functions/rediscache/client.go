@@ -85,7 +85,6 @@ func NewClient(ctx context.Context, c boot.Config) (redis.UniversalClient, error
 	return redis.NewClusterClient(o), nil
 }
 
-// login returns the user and the password for a new connection.
 type login func(context.Context) (user, password string, err error)
 
 // announced returns a login that reports each new connection to package resilient. It uses the login by. If

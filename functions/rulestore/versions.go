@@ -178,7 +178,6 @@ func (s *Versions) write(ctx context.Context, v Version, compressed []byte, hist
 	return nil
 }
 
-// put returns the write p of an item.
 func (s *Versions) put(p types.Put, it records.Item) types.TransactWriteItem {
 	p.TableName, p.Item = &s.table, it
 	return types.TransactWriteItem{Put: &p}

@@ -9,7 +9,6 @@ import (
 	"github.com/weir-limits/weir/functions/lambdahttp"
 )
 
-// streaming is the value of [headerMode] for a streamed answer.
 const streaming = "streaming"
 
 // delimiter ends the metadata.

@@ -61,7 +61,6 @@ func (l login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// matches reports whether user and password are those of SampleLogin.
 func (l login) matches(user, password string) bool {
 	wantUser, wantPassword, ok := strings.Cut(l.SampleLogin, ":")
 	return ok && equal(wantUser, user) && equal(wantPassword, password)

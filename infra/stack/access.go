@@ -25,7 +25,6 @@ func restAccess(limits *ratelimit.Limits) awsapigateway.AccessLogFormat {
 	return format(fields)
 }
 
-// httpAccess returns the format of the HTTP API's access log.
 func httpAccess(logs awslogs.ILogGroup) awsapigatewayv2.IAccessLogSettings {
 	return &accessLog{awsapigatewayv2.NewLogGroupLogDestination(logs), format(map[string]string{
 		"requestId": "$context.requestId", "time": "$context.requestTimeEpoch",

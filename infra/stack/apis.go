@@ -12,7 +12,6 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// routes are the routes of both sample APIs.
 var routes = []struct{ method, path string }{
 	{"GET", "/api/v1/search"},
 	{"POST", "/api/v1/data"},

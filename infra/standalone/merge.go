@@ -45,7 +45,6 @@ type merger struct {
 	err        error
 }
 
-// sections merges the objects of a section by name.
 func (m *merger) sections(yes, no node, both func(name string, yes, no node) node) node {
 	merged := node{}
 	for _, name := range keys(yes, no) {
@@ -70,7 +69,6 @@ func (m *merger) not() string {
 	return name
 }
 
-// only gives a resource or an output a condition.
 func (m *merger) only(n node, condition string) node {
 	made := maps.Clone(n)
 	made["Condition"] = condition
@@ -144,7 +142,6 @@ func first(a, b any) any {
 	return b
 }
 
-// keys returns the keys of a and b, sorted.
 func keys(a, b node) []string {
 	all := map[string]bool{}
 	for _, n := range []node{a, b} {

@@ -318,7 +318,6 @@ func (s *stack) condition(name string, p awscdk.CfnParameter) awscdk.CfnConditio
 	})
 }
 
-// code returns a function's code in the bucket.
 func (s *stack) code(bundle string) awslambda.Code {
 	id := jsii.String("Code")
 	bucket, ok := s.cdk.Node().TryFindChild(id).(awss3.IBucket)
@@ -328,7 +327,6 @@ func (s *stack) code(bundle string) awslambda.Code {
 	return awslambda.Code_FromBucketV2(bucket, jsii.String(*s.prefix.ValueAsString()+contract.Archive(bundle, *s.architecture.ValueAsString())), nil)
 }
 
-// newTopic creates the alarm topic and its subscription.
 func (s *stack) newTopic() awssns.ITopic {
 	topic := awssns.NewTopic(s.cdk, jsii.String("Alarms"), nil)
 	subscription := awssns.NewCfnSubscription(s.cdk, jsii.String("AlarmEmailSubscription"), &awssns.CfnSubscriptionProps{
@@ -338,7 +336,6 @@ func (s *stack) newTopic() awssns.ITopic {
 	return topic
 }
 
-// onlyIf gives all resources in scope a condition.
 func (s *stack) onlyIf(scope constructs.IConstruct, condition awscdk.CfnCondition) {
 	for _, c := range *scope.Node().FindAll("") {
 		if r, ok := c.(awscdk.CfnResource); ok {

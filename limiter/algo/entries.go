@@ -48,7 +48,6 @@ func (e Entries) Until(i Instant) int {
 // From returns the entries from the i-th on.
 func (e Entries) From(i int) Entries { return e[i*entrySize:] }
 
-// with adds n entries at the instant i to e and returns the result.
 func (e Entries) with(i Instant, n int64) Entries {
 	return e + Entries(strings.Repeat(string(NewEntries(i)), int(n)))
 }

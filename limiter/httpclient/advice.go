@@ -27,7 +27,6 @@ const (
 	farthest = 24 * time.Hour
 )
 
-// advice is the information about a quota in one response.
 type advice struct {
 	refused bool
 	wait    time.Duration // the wait after a refusal; -1 means unknown

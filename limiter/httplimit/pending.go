@@ -39,7 +39,6 @@ type reported struct {
 	state reportState
 }
 
-// reportState says whether a report applies.
 type reportState byte
 
 const (

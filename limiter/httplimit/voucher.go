@@ -39,7 +39,6 @@ func (p *Pending) Serve(w http.ResponseWriter, r *http.Request, next http.Handle
 // Report reports the actual cost of a request, as the function [Report] does.
 func (p *Pending) Report(limit string, cost int64) { p.report("", limit, cost) }
 
-// parts is the number of parts of a voucher.
 const parts = 3
 
 // part returns the part of a voucher to which a kind of count belongs. Different processes can settle the

@@ -14,7 +14,6 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// breaker is a store behind a circuit breaker.
 type breaker struct {
 	limiter.Store
 	deadlines

@@ -271,7 +271,6 @@ func (w *world) correct(e *environment, a *admitted, now time.Time, voucher bool
 	return done, portable, err
 }
 
-// reset resets the caller, as an operator does.
 func (w *world) reset(e *environment) {
 	charges := w.charges(e, 1, true, true)
 	w.touch()

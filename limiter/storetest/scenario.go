@@ -160,7 +160,6 @@ func (h *scenario) newRate(r *rand.Rand) algo.Rate {
 
 var algorithms = []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.TokenBucket, algo.SlidingLog, algo.FixedWindow, algo.LeakyBucket}
 
-// changedRate returns another rate that l can have.
 func (h *scenario) changedRate(r *rand.Rand, l limiter.Limit) algo.Rate {
 	before := l.Rate
 	for range 20 {

@@ -99,7 +99,6 @@ func (b *byRule) add(o *Outcome) {
 	}
 }
 
-// addExempt counts a request of an exemption.
 func (b *byRule) addExempt(name string) {
 	if row := &b.rows[b.find(name)]; row.name != "" {
 		row.allowed++
@@ -119,7 +118,6 @@ func (b *byRule) take() (taken ruleCounts, ok bool) {
 	return ruleCounts{}, false
 }
 
-// pending reports whether a row is not empty.
 func (b *byRule) pending() bool {
 	return slices.ContainsFunc(b.rows[:], func(c ruleCounts) bool { return !c.empty() })
 }

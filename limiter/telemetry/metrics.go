@@ -68,7 +68,6 @@ const (
 // Namespace returns the CloudWatch namespace of a deployment by its name, such as its stage.
 func Namespace(deployment string) string { return "Weir/" + deployment }
 
-// metrics has the counts since the last write.
 type metrics struct {
 	allowed, refused, degraded, fromCache, busy, shadowed int64
 	unauthorized, failed, localFull, storeCalls, clamped  int64

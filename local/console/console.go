@@ -103,7 +103,6 @@ func (c *Console) state(w http.ResponseWriter, _ *http.Request) {
 	reply(w, map[string]any{"version": c.Rules().Version()})
 }
 
-// demo plays a scenario and serves its result.
 func demo(w http.ResponseWriter, r *http.Request) {
 	for _, s := range scenario.All() {
 		if s.Name() != r.PathValue("name") {

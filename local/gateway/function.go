@@ -32,7 +32,6 @@ var (
 	errIntegrationTimedOut = errors.New("integration timed out")
 )
 
-// function is a function of the template together with its handler.
 type function struct {
 	template.Function
 

@@ -63,7 +63,6 @@ type API struct {
 	handler handler
 }
 
-// handler serves the requests of an API.
 type handler interface {
 	http.Handler
 	// routes reports whether a route matches the method and the path of a request.

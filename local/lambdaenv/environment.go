@@ -317,7 +317,6 @@ func (e *Environment) thaw() {
 	}
 }
 
-// processes yields all processes that have started.
 func (e *Environment) processes() iter.Seq[*process] {
 	return func(yield func(*process) bool) {
 		for _, x := range e.extensions {

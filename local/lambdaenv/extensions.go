@@ -36,7 +36,6 @@ type extension struct {
 	events     chan extensionEvent
 }
 
-// extensionEvent is the answer to a request for the next event.
 type extensionEvent struct {
 	EventType          string `json:"eventType"`
 	DeadlineMs         int64  `json:"deadlineMs"`
@@ -177,7 +176,6 @@ func (e *Environment) identified(handle func(*extension, http.ResponseWriter, *h
 	}
 }
 
-// nextEvent reports that the extension is ready and answers with its next event.
 func nextEvent(x *extension, w http.ResponseWriter, r *http.Request) {
 	select {
 	case x.ready <- struct{}{}:

@@ -185,7 +185,6 @@ func (p *Pool) start(m *member) error {
 	return nil
 }
 
-// put makes an environment idle.
 func (p *Pool) put(m *member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,7 +228,6 @@ func (p *Pool) logEnd(m *member, err error) {
 	p.o.Logger.Error(message, "environment", m.name, "pid", m.PID, "err", err, "last", m.output.lastLine())
 }
 
-// drop removes an environment from the pool and ends it.
 func (p *Pool) drop(m *member) {
 	p.mu.Lock()
 	known := p.forget(m)

@@ -71,7 +71,6 @@ func (p *process) killAfter(d time.Duration) {
 	}
 }
 
-// shared is a writer for several processes.
 type shared struct {
 	mu sync.Mutex
 	w  io.Writer

@@ -69,7 +69,6 @@ func newInvocation(ctx context.Context, name string, event []byte) invocation {
 	return i
 }
 
-// outcome is the result of an invocation or of the init.
 type outcome struct {
 	answer []byte
 	err    error

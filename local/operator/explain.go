@@ -281,7 +281,6 @@ func (o *Operator) identify(ctx context.Context, now time.Time, q Question, addr
 	return who, rejected, nil
 }
 
-// charged returns the limits of the charges of an explanation, with the cost of each charge.
 func charged(e rules.Explanation) []rules.Listed {
 	listed := make([]rules.Listed, 0, len(e.Charges))
 	for _, m := range e.Matches {
@@ -342,7 +341,6 @@ func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Deci
 
 var units = map[string]string{"dynamodb": "write", "redis": "script"}
 
-// cost returns the cost of a decision that admits the request.
 func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 	if c.Unit = units[o.Kind]; c.Unit == "" {
 		return c

@@ -32,12 +32,10 @@ const (
 	patience    = 10 * time.Second
 )
 
-// about is the body of a question to Usage or Reset.
 type about struct {
 	Subject string `json:"subject"`
 }
 
-// failure is the body of an answer that reports an error.
 type failure struct {
 	Error string `json:"error"`
 }

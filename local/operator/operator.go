@@ -106,5 +106,4 @@ func (o *Operator) notes(listed []rules.Listed) (notes []string) {
 	return notes
 }
 
-// memory is the Kind of a store in the memory of this process.
 const memory = "memory"

@@ -167,7 +167,6 @@ func endpointOf(text string) (limiter.Subject, bool) {
 	return limiter.Endpoint(method, pattern), ok && isEndpoint(method, pattern)
 }
 
-// isEndpoint reports whether method and pattern are valid in a rule.
 func isEndpoint(method, pattern string) bool {
 	return strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" && (pattern == "*" || strings.HasPrefix(pattern, "/"))
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// endpoint is the method and the path of a rule.
 type endpoint struct {
 	Endpoint, Method string
 }

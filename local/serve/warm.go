@@ -19,7 +19,6 @@ const (
 	warmMost    = 10 * time.Second
 )
 
-// warm warms up the store of the functions.
 func (s *Server) warm(ctx context.Context) error { return warm(ctx, s.opened) }
 
 // warm charges invented callers and then deletes their state. After the warm-up, the first burst of

@@ -25,7 +25,6 @@ type cluster struct {
 	heat  map[limiter.Subject]*heat
 }
 
-// slots is the number of slots of a cluster.
 const slots = 16384
 
 func newCluster(m *meter, slot, whole float64) (*cluster, error) {

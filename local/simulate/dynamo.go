@@ -13,7 +13,6 @@ import (
 	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
-// link connects an environment to the store.
 type link interface {
 	// trip sends one call. serve runs when the call arrives. trip returns an error if the answer
 	// comes after the deadline.

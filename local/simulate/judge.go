@@ -34,7 +34,6 @@ type judge struct {
 	verdict verdict
 }
 
-// replay has the states and counts of one caller.
 type replay struct {
 	all, admitted        algo.State
 	index, missing, over int64 // numbers of the current window
@@ -196,7 +195,6 @@ func (j *judge) end(c *replay) {
 	c.missing, c.over = 0, 0
 }
 
-// close returns the verdict on all requests.
 func (j *judge) close() verdict {
 	for _, c := range j.callers {
 		if l := j.slots(); l != nil {

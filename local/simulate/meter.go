@@ -24,7 +24,6 @@ type heat struct {
 	units  float64
 }
 
-// refuse counts a throttled call.
 func (m *meter) refuse(at algo.Instant) {
 	if at >= m.from && at < m.end {
 		m.throttled++

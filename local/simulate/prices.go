@@ -15,7 +15,6 @@ const (
 	billing         = time.Millisecond
 )
 
-// dollars returns the cost of the authorizer and the store for a million requests.
 func (s *simulation) dollars(requests float64) float64 {
 	cost := requests*pricePerRequest + float64(s.tally.billed)*billing.Seconds()*gigabytes*pricePerGBs
 	if s.Store == DynamoDB {

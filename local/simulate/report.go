@@ -100,7 +100,6 @@ func columns(store Store) (heads []string, cells func(r *Result) []string) {
 	}
 }
 
-// legend explains the columns.
 const legend = "An oracle applies the algorithm to all requests in order of time. " +
 	"Above: admitted requests that the algorithm refuses when it replays only the admitted requests. " +
 	"Below: requests that the oracle admits in addition, in windows of a caller in which it admits more. Both are shares of the oracle's admissions. " +
@@ -109,7 +108,6 @@ const legend = "An oracle applies the algorithm to all requests in order of time
 	"Calls and writes (write units) or scripts are per request. hottest/s: the most writes or scripts of one item in a second. " +
 	"p99: the time of a decision. $/M: the cost of a million requests, for the authorizer and the store.\n"
 
-// tabulate returns results as a table.
 func tabulate(store Store, results []Result) string {
 	heads, cells := columns(store)
 	settled, after := slices.ContainsFunc(results, settles), slices.Index(heads, "hottest/s")

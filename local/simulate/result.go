@@ -58,7 +58,6 @@ type Result struct {
 // requestsEach is how many synchronous requests per second Lambda accepts per unit of concurrency.
 const requestsEach = 10
 
-// tally counts decisions.
 type tally struct {
 	Result
 	billed int64    // duration that Lambda bills, in units of billing

@@ -14,7 +14,6 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// request is the record of one decided request.
 type request struct {
 	at          algo.Instant
 	caller      uint32
@@ -169,7 +168,6 @@ func (s *simulation) startAll() error {
 	return nil
 }
 
-// setGap sets gap to the rate of the current tick.
 func (s *simulation) setGap() {
 	rate := s.Rate
 	if s.rate != nil {

@@ -35,7 +35,6 @@ type entry struct {
 	at int // index in the heap
 }
 
-// add counts n refusals of the caller who.
 func (c *counter) add(who Caller, n int64) {
 	c.total += n
 	if who.Subject == "" {

@@ -36,7 +36,6 @@ var accountRows = []Row{
 	byAccount("appconfig", "Rules from AppConfig arrive through the agent's layer.", "`make deploy` with `rulesFrom` and `appConfigLayer`, a deployment in AppConfig, then the dashboard's third row", NeedAnyURL),
 }
 
-// byAccount returns a row that the account of the deployment proves.
 func byAccount(id, claim, hand string, needs ...Need) Row {
 	return Row{
 		ID: id, Claim: claim, Hand: hand, Needs: slices.Concat([]Need{NeedStack}, needs),

@@ -23,7 +23,6 @@ var credentialKinds = []credentialKind{
 	{"token", "token", "Authorization", NeedToken, func(d *Deployment) string { return "Bearer " + d.Token }, "the token with another signature", changed},
 }
 
-// acceptedRows are the rows about valid credentials.
 func (u surface) acceptedRows() (rows []Row) {
 	for _, k := range credentialKinds {
 		rows = append(rows, Row{

@@ -56,7 +56,6 @@ type Deployment struct {
 // DefaultClients is the default of Deployment.Clients.
 const DefaultClients = 50
 
-// apiKeyField is the default header field of API keys.
 const apiKeyField = "X-Api-Key"
 
 // field returns the name of a header field of credentials in the deployment, or "" if it has none.
@@ -77,7 +76,6 @@ func (d *Deployment) now() time.Time {
 	return d.Clock()
 }
 
-// has reports whether the deployment provides what a row needs.
 func (d *Deployment) has(n Need) bool {
 	switch n {
 	case NeedREST:
@@ -145,5 +143,4 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// errTooLong is the error of a wait that is longer than MaxWait.
 var errTooLong = errors.New("the wait is longer than --wait permits")

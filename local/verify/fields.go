@@ -28,7 +28,6 @@ var limitFields = []struct {
 	{contract.FieldPolicy, policy}, {contract.FieldRateLimit, current},
 }
 
-// wrongFields returns what is wrong with the fields of limits.
 func wrongFields(h http.Header) (wrong []string) {
 	for _, f := range limitFields {
 		switch values := h.Values(f.name); {
@@ -43,7 +42,6 @@ func wrongFields(h http.Header) (wrong []string) {
 	return wrong
 }
 
-// wrongRefusal returns what is wrong with the fields of a refusal.
 func wrongRefusal(h http.Header) []string {
 	wrong := wrongFields(h)
 	if n, err := strconv.Atoi(h.Get(contract.FieldRetryAfter)); err != nil || n < 1 {
@@ -92,7 +90,6 @@ func limitOf(h http.Header) (name string, requests int) {
 	return "", 0
 }
 
-// verdict returns a passed observation if nothing is wrong with an answer.
 func verdict(expected, observed string, wrong []string, a answer) Observation {
 	if len(wrong) > 0 {
 		return failed(expected, strings.Join(wrong, "; "), a.String())
@@ -100,7 +97,6 @@ func verdict(expected, observed string, wrong []string, a answer) Observation {
 	return passed(expected, observed)
 }
 
-// described returns the fields that show a limit.
 func described(h http.Header) string {
 	return h.Get(contract.FieldPolicy) + ", " + h.Get(contract.FieldRateLimit)
 }

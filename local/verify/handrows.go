@@ -1,6 +1,5 @@
 package verify
 
-// handRows are the rows that a person tests on AWS.
 var handRows = []Row{
 	byHand("events-kafka", "Events reach Amazon MSK by IAM.", "`make deploy` with `events=kafka`, then `weir-tools events --iam --brokers … --topic …`; the alarm `events-dropped`"),
 	byHand("appconfig-delay", "A change of the rules in AppConfig arrives within a minute.", "a deployment in AppConfig, then the dashboard's third row"),
@@ -11,7 +10,6 @@ var handRows = []Row{
 	byHand("latency", "Latencies and cold starts are those of the [benchmarks](../local/lab/BENCHMARKS.md) plus the network.", "the dashboard's second row under load"),
 }
 
-// byHand returns a row that only a person can test.
 func byHand(id, claim, hand string) Row {
 	return Row{ID: id, Claim: claim, Hand: hand, Needs: []Need{NeedPerson}}
 }

@@ -142,7 +142,6 @@ func (p *Plan) missing(r Row) string {
 	return ""
 }
 
-// paths returns the paths of GET requests that rules name.
 func (d *Deployment) paths() (list []string) {
 	switch {
 	case d.Rules == nil:
@@ -158,7 +157,6 @@ func (d *Deployment) paths() (list []string) {
 	return list
 }
 
-// placeholder is the value of parameters in paths.
 const placeholder = "weir-verify"
 
 // concrete returns a path that matches the pattern of an endpoint.
@@ -198,7 +196,6 @@ func (d *Deployment) target(path string) (t Target, ok bool) {
 	return t, !first.Limit.Global && first.Limit.Count == (limiter.Count{}) && capacity > 0 && capacity <= maxCapacity && (t.Recovery <= maxRecovery || d.Path != "")
 }
 
-// hasBurst reports whether a rate is that of a bucket.
 func hasBurst(r algo.Rate) bool {
 	return r.Algorithm == algo.TokenBucket || r.Algorithm == algo.LeakyBucket
 }

@@ -48,5 +48,4 @@ func Report(version string, results []Result, hosts ...string) string {
 	return b.String()
 }
 
-// line returns a text as one cell of a table.
 func line(text string) string { return cell(strings.Join(strings.Fields(text), " ")) }

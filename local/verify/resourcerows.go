@@ -7,7 +7,6 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// resourceRows are the rows about the resources of the deployment.
 var resourceRows = []Row{
 	{
 		ID:    "table-ttl",

@@ -11,7 +11,6 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// refuse is the command that shows a refusal by the REST API.
 const refuse = "`for i in $(seq 80); do curl -si $URL/api/v1/items/1; done | grep -A14 '^HTTP.* 429' | head -20`"
 
 var notCached = Row{
@@ -46,7 +45,6 @@ var notCached = Row{
 	},
 }
 
-// restRefusedRows are the rows about requests that the REST API refuses.
 var restRefusedRows = []Row{
 	{
 		ID:    "rest-refused-status",
@@ -131,7 +129,6 @@ func missingValue(ctx context.Context, s *session) Observation {
 	return withoutFields(a)
 }
 
-// withoutFields tests that an answer has no field of a limit.
 func withoutFields(a answer) Observation {
 	var wrong []string
 	for _, f := range limitFields {
@@ -142,7 +139,6 @@ func withoutFields(a answer) Observation {
 	return verdict("no fields of a limit", "none on "+a.summary(), wrong, a)
 }
 
-// refusal returns a test of a refusal by the REST API.
 func refusal(check func(*session, answer) Observation) func(context.Context, *session) Observation {
 	return func(ctx context.Context, s *session) Observation {
 		b := s.first(ctx)

@@ -44,7 +44,6 @@ func (s *session) patient(ctx context.Context, r request) answer {
 	return s.send(ctx, r)
 }
 
-// countingCost is the number of requests of notCounting.
 const countingCost = 3
 
 // notCounting returns the reason why equal answers prove nothing, or "": the first URL must count each request. An API
@@ -146,7 +145,6 @@ func (b *burst) bounds(t *Target) (from, to int) {
 // caller fast enough.
 const subjectBusy = "subject_busy"
 
-// refusal returns an answer of a limit that refused.
 func (b *burst) refusal() (a answer, ok bool) { return refusalIn(b.answers) }
 
 // refusalIn returns an answer of a limit that refused. It prefers one with the fields of the limit. Without a
@@ -184,7 +182,6 @@ func (s *session) exhaust(ctx context.Context, url string, t *Target) (a answer,
 	return a, false
 }
 
-// summary describes an answer in a few words.
 func (a answer) summary() string {
 	switch problem := a.problem(); {
 	case a.err != nil:

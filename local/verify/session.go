@@ -54,7 +54,6 @@ func newSession(p *Plan) *session {
 
 func (s *session) close() { s.client.CloseIdleConnections() }
 
-// answer is an answer of the deployment.
 type answer struct {
 	status int
 	header http.Header
@@ -87,7 +86,6 @@ func (a answer) degraded() string {
 // decided reports whether the answer shows a decision of a limit.
 func (a answer) decided() bool { return a.allowed() || a.refused() }
 
-// problem returns the error in the body of a refusal, or "".
 func (a answer) problem() string {
 	var body struct{ Error string }
 	_ = json.Unmarshal(a.body, &body)
@@ -135,7 +133,6 @@ type request struct {
 	malformed         bool // the path ends with a % that begins no encoded byte
 }
 
-// get returns a GET request of the caller.
 func (s *session) get(url, path string) request {
 	return request{method: http.MethodGet, url: url, path: path, header: s.Credential}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// surface is one of the URLs of a deployment.
 type surface struct {
 	id, name, variable string
 	need               Need
@@ -33,7 +32,6 @@ const (
 	fieldHTTP = "Apigw-Requestid"
 )
 
-// answers is the row about the URL itself.
 func (u surface) answers() Row {
 	return Row{
 		ID:    u.id + "-answers",
@@ -57,7 +55,6 @@ func (u surface) answers() Row {
 	}
 }
 
-// allowedFields is the row about the fields of admitted requests.
 func (u surface) allowedFields() Row {
 	return Row{
 		ID:    u.id + "-allowed-fields",
@@ -209,7 +206,6 @@ func (u surface) preflight(ctx context.Context, s *session) Observation {
 	return passed(expected, fmt.Sprint(after))
 }
 
-// refusedRow is the row about requests that a function refuses.
 func (u surface) refusedRow() Row {
 	return Row{
 		ID:    u.id + "-refused",

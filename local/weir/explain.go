@@ -224,7 +224,6 @@ func numbers(l operator.Limit) []string {
 	return words
 }
 
-// concurrent reports whether l counts requests in flight.
 func concurrent(l operator.Limit) bool { return l.Count == string(limiter.CountConcurrent) }
 
 func windowOf(l operator.Limit) string {

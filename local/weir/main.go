@@ -13,7 +13,6 @@ import (
 
 func main() { command.Main(rootCommand()) }
 
-// exitStatuses describes the exit statuses of all commands.
 const exitStatuses = "Exit statuses: 0 success; 1 failed, or the document has mistakes, or the key does not exist; " +
 	"2 wrong command line; 130 interrupted before the end. weir serve, and weir top with a table that is updated, exit with 0 after an interrupt. " +
 	"weir explain also exits with 0 if the request would be refused."
@@ -27,7 +26,6 @@ const (
 	groupTools  = "tools"
 )
 
-// rootCommand returns weir with all its commands.
 func rootCommand() *cobra.Command {
 	root := command.Root(&cobra.Command{
 		Use:   "weir",

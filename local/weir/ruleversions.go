@@ -22,7 +22,6 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// rulesOptions are the options of all commands on the rules in a table.
 type rulesOptions struct {
 	table     string
 	namespace string

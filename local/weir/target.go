@@ -100,7 +100,6 @@ func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() 
 	return t.openStore(ctx)
 }
 
-// openStore opens the store of a deployment as its functions do.
 func (t *target) openStore(ctx context.Context) (operating, func() error, error) {
 	none := func() error { return nil }
 	config, err := t.config()

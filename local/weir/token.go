@@ -65,7 +65,6 @@ var reservedClaims = map[string]string{
 	"iss": "weir", "aud": "weir", "iat": "weir", "nbf": "nothing", "jti": "nothing",
 }
 
-// tokenClaims returns the claims that the flags of weir token set.
 func tokenClaims(user string, extra []string) (map[string]string, error) {
 	if user == "" {
 		return nil, command.Usage(`--user: got "", want a user; the gateway rejects a token without a user`)

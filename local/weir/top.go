@@ -126,7 +126,6 @@ func (o *topOptions) finish(ctx context.Context, follow bool, t *top.Top) error 
 	return nil
 }
 
-// source returns the source for the file on the command line.
 func (o *topOptions) source(file string) (source, error) {
 	switch file {
 	case "-":

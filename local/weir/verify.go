@@ -114,7 +114,6 @@ func (v *verifier) run(ctx context.Context) error {
 	return nil
 }
 
-// check validates the command line.
 func (v *verifier) check() error {
 	given := false
 	for _, f := range []struct{ flag, url string }{
@@ -216,7 +215,6 @@ func credential(apiKeyHeader string) http.Header {
 	return h
 }
 
-// sum counts outcomes.
 func sum(results []verify.Result) verified {
 	all := verified{Rows: results}
 	for _, r := range results {

@@ -32,7 +32,6 @@ type Sink struct {
 // New returns a sink for the stream with this name.
 func New(api API, stream string) *Sink { return &Sink{api, stream} }
 
-// record is a group of events that form one record of the stream.
 type record struct {
 	lines []byte
 	n     int
@@ -56,7 +55,6 @@ func (s *Sink) Send(ctx context.Context, batch [][]byte) (lost int, err error) {
 	return lost, err
 }
 
-// pack groups events into records.
 func pack(batch [][]byte) (records []record) {
 	for _, line := range batch {
 		if n := len(records); n == 0 || len(records[n-1].lines)+len(line) >= maxRecord {
@@ -69,7 +67,6 @@ func pack(batch [][]byte) (records []record) {
 	return records
 }
 
-// errRejected means that the stream rejected some records.
 var errRejected = errors.New("records rejected")
 
 // throttled reports whether a retry can succeed for a record that the stream rejected with err. (If a

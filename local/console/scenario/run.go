@@ -140,7 +140,6 @@ func most(instants []time.Duration) (n int) {
 	return n
 }
 
-// perSecond returns how many instants each second has.
 func perSecond(instants []time.Duration) []int {
 	seconds := []int{}
 	for _, at := range instants {

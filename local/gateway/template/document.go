@@ -39,7 +39,6 @@ func (l *location) String() string {
 	return join(l.parent.String(), l.key)
 }
 
-// join returns the path of key in the object at path.
 func join(path, key string) string {
 	if path == "" {
 		return key

@@ -140,7 +140,6 @@ func (q *properties) object(name string) *properties {
 	return newProperties(q.at(name), values, q.r, q.p)
 }
 
-// objects returns a property that is a list of objects.
 func (q *properties) objects(name string) []*properties {
 	q.read[name] = true
 	raw := q.values[name]

@@ -155,7 +155,6 @@ func (r *resolver) call(function string, argument any) (any, error) {
 	return nil, fmt.Errorf("%s is not supported", function)
 }
 
-// text resolves v to a string or a number and returns it as text.
 func (r *resolver) text(v any) (string, error) {
 	value, err := r.resolve(v)
 	if err != nil {

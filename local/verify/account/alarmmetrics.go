@@ -103,7 +103,6 @@ func (s *Stack) alarmMetrics(ctx context.Context) (verify.Observation, error) {
 	return o, nil
 }
 
-// watchedBy returns the metrics of alarms.
 func watchedBy(alarms map[string]types.MetricAlarm) map[string]source {
 	watched := map[string]source{}
 	add := func(namespace, name *string, of []types.Dimension) {

@@ -16,7 +16,6 @@ import (
 
 const alarmType = "AWS::CloudWatch::Alarm"
 
-// alarms returns the alarms of the stack as CloudWatch has them, by logical id.
 func (s *Stack) alarms(ctx context.Context) (map[string]types.MetricAlarm, error) {
 	ids, names := map[string]string{}, []string{}
 	for _, r := range s.of(alarmType) {

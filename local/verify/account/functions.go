@@ -26,7 +26,6 @@ func (s *Stack) weirFunctions() (all []Resource) {
 	return all
 }
 
-// variables returns the environment variables of a function in the template.
 func variables(r Resource) map[string]any {
 	environment, _ := r.Properties["Environment"].(map[string]any)
 	v, _ := environment["Variables"].(map[string]any)
@@ -56,7 +55,6 @@ func (s *Stack) function(role string) (Resource, bool) {
 	return Resource{}, false
 }
 
-// configurations returns the configurations of the functions.
 func (s *Stack) configurations(ctx context.Context) (all []*lambda.GetFunctionConfigurationOutput, err error) {
 	for _, r := range s.weirFunctions() {
 		out, err := s.functions.GetFunctionConfiguration(ctx, &lambda.GetFunctionConfigurationInput{FunctionName: &r.Physical})
@@ -68,7 +66,6 @@ func (s *Stack) configurations(ctx context.Context) (all []*lambda.GetFunctionCo
 	return all, nil
 }
 
-// inactive returns one line for each function that does not run.
 func inactive(all []*lambda.GetFunctionConfigurationOutput) (problems []string) {
 	for _, f := range all {
 		if f.State != types.StateActive {
@@ -78,7 +75,6 @@ func inactive(all []*lambda.GetFunctionConfigurationOutput) (problems []string) 
 	return problems
 }
 
-// functionsActive tests that Lambda runs the functions.
 func (s *Stack) functionsActive(ctx context.Context) (verify.Observation, error) {
 	all, err := s.configurations(ctx)
 	if err != nil {
@@ -90,7 +86,6 @@ func (s *Stack) functionsActive(ctx context.Context) (verify.Observation, error)
 	return verdict("active functions", fmt.Sprintf("%d functions", len(all)), inactive(all)), nil
 }
 
-// functionNetwork tests that Lambda has connected the functions to their network.
 func (s *Stack) functionNetwork(ctx context.Context) (verify.Observation, error) {
 	all, err := s.configurations(ctx)
 	if err != nil {

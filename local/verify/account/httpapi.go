@@ -83,7 +83,6 @@ func missing(list, mapped []string) (paths []string) {
 	return paths
 }
 
-// basePaths returns the paths by which a domain is mapped to the APIs of the stack.
 func (s *Stack) basePaths(ctx context.Context, domain string) (paths []string, err error) {
 	apis := s.apiIDs()
 	for in := (&apigatewayv2.GetApiMappingsInput{DomainName: &domain}); ; {

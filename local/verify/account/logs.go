@@ -56,7 +56,6 @@ func (s *Stack) search(ctx context.Context, groups []string, pattern string, fro
 	return m, nil
 }
 
-// logsOf returns the log groups of functions.
 func (s *Stack) logsOf(functions []Resource) (groups []string) {
 	for _, f := range functions {
 		logging, _ := f.Properties["LoggingConfig"].(map[string]any)

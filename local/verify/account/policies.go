@@ -23,7 +23,6 @@ type inline struct {
 	role, name string
 }
 
-// inlines returns the policies of the functions' roles.
 func (s *Stack) inlines() (all []inline) {
 	roles := map[string]bool{}
 	for _, f := range s.weirFunctions() {
@@ -45,7 +44,6 @@ func (s *Stack) inlines() (all []inline) {
 	return all
 }
 
-// rolePolicies compares the policies of the functions' roles with the template.
 func (s *Stack) rolePolicies(ctx context.Context) (verify.Observation, error) {
 	var problems []string
 	policies := s.inlines()
@@ -216,7 +214,6 @@ func statements(document any) (all []map[string]any) {
 	return all
 }
 
-// texts returns the texts in a list, or a single text.
 func texts(v any) (all []string) {
 	list, ok := v.([]any)
 	if !ok {

@@ -63,7 +63,6 @@ func skipped(reason string) verify.Observation {
 	return verify.Observation{Outcome: verify.Skip, Reason: reason}
 }
 
-// verdict returns a passed observation if there are no problems.
 func verdict(expected, observed string, problems []string) verify.Observation {
 	if len(problems) == 0 {
 		return verify.Observation{Outcome: verify.Pass, Expected: expected, Observed: observed}

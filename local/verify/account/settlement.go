@@ -62,7 +62,6 @@ func (s *Stack) settled(ctx context.Context, f Resource) (verify.Observation, er
 	return o, nil
 }
 
-// filtered returns the names of the metrics that a metric filter writes.
 func (s *Stack) filtered(r Resource) (names []string) {
 	written, _ := r.Properties["MetricTransformations"].([]any)
 	for _, each := range written {
@@ -72,7 +71,6 @@ func (s *Stack) filtered(r Resource) (names []string) {
 	return names
 }
 
-// authorizerMetric awaits the metric of the requests whose authorizer failed.
 func (s *Stack) authorizerMetric(ctx context.Context) (verify.Observation, error) {
 	for _, r := range s.of(metricFilterType) {
 		if !strings.Contains(fmt.Sprint(r.Properties["FilterPattern"]), "AUTHORIZER") {

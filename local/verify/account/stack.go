@@ -52,7 +52,6 @@ type Stack struct {
 	left []string
 }
 
-// clients are the clients of the services that a Stack reads.
 type clients struct {
 	formation *cloudformation.Client
 	watch     *cloudwatch.Client
@@ -161,7 +160,6 @@ func (s *Stack) readResources(ctx context.Context) error {
 	return nil
 }
 
-// of returns the resources of a type.
 func (s *Stack) of(kind string) (all []Resource) {
 	for _, r := range s.resources {
 		if r.Type == kind {

@@ -116,7 +116,6 @@ func (s *Stack) awaitRecent(ctx context.Context, namespace, metric string, dimen
 	return points, nil
 }
 
-// namespace returns the CloudWatch namespace of the deployment.
 func (s *Stack) namespace() string {
 	return contract.MetricNamespace(s.setting(contract.VariableNamespace))
 }
@@ -136,7 +135,6 @@ func (s *Stack) metricsArrive(ctx context.Context) (verify.Observation, error) {
 
 var search = regexp.MustCompile(`SEARCH\('[^']*', '[^']*'\)`)
 
-// dashboardSearch evaluates the SEARCH expressions of the dashboard.
 func (s *Stack) dashboardSearch(ctx context.Context) (verify.Observation, error) {
 	dashboards := s.of("AWS::CloudWatch::Dashboard")
 	if len(dashboards) == 0 {
@@ -176,7 +174,6 @@ func (s *Stack) dashboardSearch(ctx context.Context) (verify.Observation, error)
 	return verdict("metrics that the SEARCH finds", fmt.Sprintf("%d metrics", len(found.MetricDataResults)), problems), nil
 }
 
-// expressionsIn returns the SEARCH expressions in the texts of a value.
 func expressionsIn(v any) (all []string) {
 	switch v := v.(type) {
 	case string:
@@ -258,7 +255,6 @@ func (s *Stack) cacheLogin(ctx context.Context) (verify.Observation, error) {
 	return o, nil
 }
 
-// eventsStream tests that decision events arrive in the stream of Kinesis.
 func (s *Stack) eventsStream(ctx context.Context) (verify.Observation, error) {
 	stream := s.setting(contract.VariableKinesisStream)
 	if stream == "" {
@@ -284,7 +280,6 @@ func (s *Stack) eventsStream(ctx context.Context) (verify.Observation, error) {
 	return o, nil
 }
 
-// appConfigRules tests that functions read the rules from AppConfig.
 func (s *Stack) appConfigRules(ctx context.Context) (verify.Observation, error) {
 	if from := s.setting(contract.VariableRulesFrom); !strings.HasPrefix(from, contract.RulesAppConfig) {
 		return skipped("the rules are not in AppConfig; deploy the stack with rulesFrom and appConfigLayer"), nil

@@ -85,7 +85,6 @@ func (c *Cloud) alarmHistory(ctx context.Context, form url.Values) (string, erro
 	return "<AlarmHistoryItems><member>" + element("AlarmName", name) + element("HistorySummary", "Successfully executed action "+out.MetricAlarms[0].AlarmActions[0]) + "</member></AlarmHistoryItems>", nil
 }
 
-// metricData finds one metric.
 func (*Cloud) metricData(context.Context, url.Values) (string, error) {
 	return "<MetricDataResults><member>" + element("Id", "search") + element("Label", "GET /api/v1/search") + "</member></MetricDataResults>", nil
 }
