@@ -114,6 +114,7 @@ func NewLimit(l Limit) (*Limit, error) {
 		return nil, err
 	}
 	l.Rate = l.Rate.WithDefaults()
+	l.Rate.Counts = l.Rate.Counts || l.Spread.Counts()
 	machine, err := algo.New(l.Rate)
 	if err != nil {
 		return nil, err
@@ -236,7 +237,7 @@ type reports struct {
 func newReports(l *Limit) (*reports, error) {
 	perWindow := func(what string, requests, version int64) (*Limit, error) {
 		return NewLimit(Limit{Name: l.Name, ID: NewID(what, l.ID.String()), Version: version, Horizon: l.Horizon,
-			Rate: algo.Rate{Requests: requests, Window: local.ReportWindow}})
+			Rate: algo.Rate{Requests: requests, Window: local.ReportWindow, Counts: true}})
 	}
 	r := &reports{admitted: l}
 	var err error

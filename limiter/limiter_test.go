@@ -236,7 +236,7 @@ func TestLimiter_Take_denialCache(t *testing.T) {
 	}
 	now = now.Add(time.Hour)
 	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: a, Cost: 1}, limiter.Charge{Subject: user, Limit: b, Cost: 1})
-	if r.hints[0].Machine != nil || r.hints[1].State.Count != 3 {
+	if r.hints[0].Machine != nil || r.hints[1].State.Entries.Len() != 3 {
 		t.Errorf("got hints %+v, want none for a and a count of 3 for b", r.hints)
 	}
 	if d := takeAt(t, l, now, limiter.Charge{Subject: user, Limit: a, Cost: 1}); d.Allowed || !d.FromCache {
@@ -418,7 +418,7 @@ func TestLimiter_Take_superseded(t *testing.T) {
 			t.Errorf("request %d: got %+v, want a decision by the newer limit of 9 with %d remaining", i, d, 7-i)
 		}
 	}
-	if n := strings.Count(log.String(), "rules superseded"); n != 1 || !strings.Contains(log.String(), "version=1") || !strings.Contains(log.String(), "sliding/1m0s/9") {
+	if n := strings.Count(log.String(), "rules superseded"); n != 1 || !strings.Contains(log.String(), "version=1") || !strings.Contains(log.String(), "log/1m0s/9") {
 		t.Errorf("got %d lines, want one with the version and the fingerprint: %s", n, log.String())
 	}
 	if d := takeAt(t, l, noon.Add(time.Hour), limiter.Charge{Subject: other, Limit: older, Cost: 1}); d.Superseded {

@@ -76,16 +76,21 @@ func (u *observed) key(percent int) noticeKey {
 	return noticeKey{u.Subject, u.Limit.marks[percent].ID}
 }
 
-// window returns the window that counts u; nil if newer rules replaced it by another algorithm.
+// window returns the windows in which u counts; nil if newer rules replaced them by another algorithm. A sliding
+// window that stores instants has the windows of its marks.
 func (u *observed) window() *algo.Window {
-	w, _ := u.Machine.(*algo.Window)
+	m := u.Machine
+	if _, ok := m.(*algo.Log); ok {
+		m = u.Limit.marks[0].machine
+	}
+	w, _ := m.(*algo.Window)
 	return w
 }
 
 // period returns the number of the period in which u counts.
 func (u *observed) period(now algo.Instant) int64 {
 	w := u.window()
-	return w.At(u.State, now).Window
+	return w.At(u.State, max(now, u.State.Newest)).Window
 }
 
 // markedAt returns the instant at which a mark of u is charged. If the clock is behind the period of u, it is the
@@ -106,15 +111,14 @@ const nearPart = 10
 // near reports whether a forced charge of u.Cost can have raised the usage to a percentage that has no
 // mark. u has the state before that charge.
 func (n *notices) near(now algo.Instant, u *observed) bool {
-	w := u.window()
-	if w == nil {
+	if u.window() == nil {
 		return false
 	}
-	used := w.Used(u.State, now) + u.Cost + w.Capacity()/nearPart
+	used := u.Machine.Used(u.State, now) + u.Cost + u.Machine.Capacity()/nearPart
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i, percent := range u.Limit.Notify {
-		if !reaches(used, percent, w) {
+		if !reaches(used, percent, u.Machine) {
 			continue
 		}
 		if at := n.known[u.key(i)]; at == nil || !at.marked || at.period != u.period(now) {
@@ -127,25 +131,25 @@ func (n *notices) near(now algo.Instant, u *observed) bool {
 // due returns the percentages whose notices this process has to write now. These are the percentages that
 // the charge of u crossed, and percentages that were reached earlier but have no mark after the grace time.
 func (n *notices) due(now algo.Instant, u *observed) (due []int) {
-	w, l := u.window(), u.Limit
-	if w == nil {
+	m, l := u.Machine, u.Limit
+	if u.window() == nil {
 		return nil
 	}
-	used := w.Used(u.State, now)
-	if !reaches(used, l.Notify[0], w) {
+	used := m.Used(u.State, now)
+	if !reaches(used, l.Notify[0], m) {
 		return nil
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i, percent := range l.Notify {
-		if !reaches(used, percent, w) {
+		if !reaches(used, percent, m) {
 			continue
 		}
 		at := n.at(u.key(i), u.period(now))
 		if at == nil || at.marked {
 			continue
 		}
-		switch crossed := !reaches(used-u.Cost, percent, w); {
+		switch crossed := !reaches(used-u.Cost, percent, m); {
 		case crossed, at.since != 0 && now.Sub(at.since).Abs() >= noticeGrace:
 			at.since = now
 			due = append(due, i)
@@ -238,7 +242,7 @@ func (n *notices) writeAll(ctx context.Context, now algo.Instant, u *observed, p
 	for _, percent := range percentages {
 		err := n.write(ctx, Notice{
 			Time: now.Time(), Subject: u.Subject, Limit: u.Limit, Percent: u.Limit.Notify[percent],
-			Used: w.Used(u.State, now), Capacity: w.Capacity(), Start: w.Start(period).Time(), End: w.Start(period + 1).Time(),
+			Used: u.Machine.Used(u.State, now), Capacity: u.Machine.Capacity(), Start: w.Start(period).Time(), End: w.Start(period + 1).Time(),
 		})
 		if err == nil {
 			written = append(written, percent)

@@ -237,7 +237,7 @@ func TestOnError_local_bound(t *testing.T) {
 		for _, n := range []int{2, 5, 23} {
 			local := limit(t, limiter.Limit{Name: "a", Rate: rate, OnError: limiter.OnErrorLocal, LocalProcesses: n})
 			part := rate
-			part.Requests, part.Burst = rate.Requests/int64(n), rate.Burst/int64(n)
+			part.Requests, part.Burst, part.Counts = rate.Requests/int64(n), rate.Burst/int64(n), true // a part counts like the whole
 			divided := limit(t, limiter.Limit{Name: "a", Rate: part})
 			var shares, parts []*limiter.Limiter
 			for range n {
@@ -272,7 +272,7 @@ func TestOnError_local_bound(t *testing.T) {
 // If the fallback has no room for a subject, the request is denied with LocalFull. A full Local store denies
 // too. Once a second, subjects whose counts have expired are removed.
 func TestOnError_local_full(t *testing.T) {
-	c := limiter.Charge{Subject: user, Limit: onError(t, "a", 10, limiter.OnErrorLocal, 2), Cost: 1}
+	c := limiter.Charge{Subject: user, Limit: onError(t, "a", 40, limiter.OnErrorLocal, 2), Cost: 1}
 	full := newRemote()
 	full.fail = map[limiter.Subject]error{user: limiter.ErrFull}
 	l := storetest.Must(limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))

@@ -72,6 +72,10 @@ const (
 	MinSync   = 10 * time.Millisecond
 )
 
+// Counts returns the Rate.Counts of a limit: whether its state must be counts. A lease belongs to the window that
+// counted it, and an adaptive share is computed from a count.
+func (s Spread) Counts() bool { return s.Lease > 0 || s.Adaptive }
+
 func (s Spread) validate(rate algo.Rate, capacity int64) error {
 	set := ""
 	for _, f := range []struct {
@@ -129,6 +133,7 @@ func divideRate(r algo.Rate, i, n int64, all bool) algo.Rate {
 		}
 		return whole / n
 	}
+	r.Counts = r.Counts || r.Requests > algo.MaxExact // the parts count like the whole
 	r.Requests, r.Burst = one(r.Requests), one(r.Burst)
 	return r
 }

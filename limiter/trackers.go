@@ -262,10 +262,15 @@ func (l *Limit) reportCharges(subject Subject, out local.Report) []Charge {
 //   - A lease of a bucket that drains fast leaks before it is used.
 //   - A limit with a Spread saves store calls in its own way.
 func (l *Limit) leasable() bool {
-	if _, ok := l.machine.(*algo.Bucket); ok && l.leaseGrace() < minGrace {
+	switch l.machine.(type) {
+	case *algo.Bucket:
+		if l.leaseGrace() < minGrace {
+			return false
+		}
+	case *algo.Log:
 		return false
 	}
-	return l.Spread == Spread{} && l.Rate.Algorithm != algo.SlidingLog && !l.Count.Settles()
+	return l.Spread == Spread{} && !l.Count.Settles()
 }
 
 // leasesHelp reports whether leases of l can be large enough to save most writes.

@@ -31,7 +31,9 @@ func TestAccuracy(t *testing.T) {
 		Rows     []row
 		Boundary map[string]int
 		Sizes    []sizes
-	}{rows, map[string]int{}, nil}
+		Limits   []sizeRow
+		MaxExact int
+	}{rows, map[string]int{}, nil, sizeRows(t), algo.MaxExact}
 	for _, algorithm := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.SlidingLog} {
 		data.Boundary[string(algorithm)] = boundaryAttack(t, algorithm)
 	}

@@ -128,7 +128,7 @@ func TestForce(t *testing.T) {
 		{algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: 10 * time.Second}, []int64{19, 5}, 11 * time.Second},
 		{algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: 10 * time.Second}, []int64{1 << 60}, 11 * time.Second},
 		{algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: 10 * time.Second}, []int64{12}, 10 * time.Second},
-		{algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10, Window: 10 * time.Second}, []int64{1 << 60, 1}, 15500001908 * time.Nanosecond},
+		{algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10, Window: 10 * time.Second, Counts: true}, []int64{1 << 60, 1}, 15500001908 * time.Nanosecond},
 		{algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: 10 * time.Second}, []int64{12}, 10 * time.Second},
 		{algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: 10 * time.Second}, []int64{1 << 60}, 10 * time.Second},
 		{algo.Rate{Algorithm: algo.Concurrent, Requests: 10, Window: 10 * time.Second}, []int64{1 << 60}, 10 * time.Second},
@@ -272,7 +272,9 @@ func TestNew(t *testing.T) {
 		rate algo.Rate
 		want string // fingerprint, or the text of the error
 	}{
-		{"defaults", algo.Rate{Requests: 10, Window: time.Minute}, "sliding/1m0s/10"},
+		{"defaults", algo.Rate{Requests: 20, Window: time.Minute}, "sliding/1m0s/20"},
+		{"a small window stores instants", algo.Rate{Requests: 19, Window: time.Minute}, "log/1m0s/19"},
+		{"a small window with counts", algo.Rate{Requests: 19, Window: time.Minute, Counts: true}, "sliding/1m0s/19"},
 		{"burst defaults to requests", algo.Rate{Algorithm: algo.TokenBucket, Requests: 7, Window: time.Minute}, "bucket/8.571428572s/7"},
 		{"fixed", algo.Rate{Algorithm: algo.FixedWindow, Requests: 1, Window: 24 * time.Hour}, "fixed/24h0m0s/1"},
 		{"most", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1e9, Window: time.Second, Burst: 1e9}, "bucket/1ns/1000000000"},

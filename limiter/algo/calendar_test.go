@@ -252,7 +252,7 @@ func BenchmarkCalendar_Take(b *testing.B) {
 func TestWindow_TakeCompact(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Algorithm: algo.FixedWindow, Requests: 2, Window: time.Minute},
-		{Algorithm: algo.SlidingWindow, Requests: 2, Window: time.Minute},
+		{Algorithm: algo.SlidingWindow, Requests: 2, Window: time.Minute, Counts: true},
 		{Requests: 2, Calendar: algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin"}},
 		{Requests: 2, Calendar: algo.Calendar{Period: algo.Day, Zone: "Europe/Berlin"}},
 	} {

@@ -14,7 +14,7 @@ import (
 // time. A state with a higher count keeps that count.
 func TestClamp(t *testing.T) {
 	bucket := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
-	window := machine(t, algo.Rate{Requests: 10, Window: time.Second})
+	window := machine(t, algo.Rate{Requests: 10, Window: time.Second, Counts: true})
 	log := machine(t, algo.Rate{Algorithm: algo.SlidingLog, Requests: 2, Window: time.Second})
 	second := int64(start) / 1e9
 	ahead := start.Add(5*time.Second + 1)

@@ -87,7 +87,7 @@ func TestConvert_windows(t *testing.T) {
 		{"across, both", 7 * time.Second, 20 * time.Second, algo.State{Window: 3, Count: 3, Previous: 4}, 21 * s, algo.State{Window: 1, Count: 7, Previous: 4}},
 		{"across, in two", 7 * time.Second, 20 * time.Second, algo.State{Window: 2, Count: 3, Previous: 4}, 20 * s, algo.State{Window: 1, Count: 3, Previous: 7}},
 	} {
-		from, to := machine(t, algo.Rate{Requests: 10, Window: c.from}), machine(t, algo.Rate{Requests: 20, Window: c.to})
+		from, to := machine(t, algo.Rate{Requests: 10, Window: c.from, Counts: true}), machine(t, algo.Rate{Requests: 20, Window: c.to})
 		if got := algo.Convert(from, to, c.old, c.now); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
 		}
@@ -109,6 +109,29 @@ func TestConvert_overflow(t *testing.T) {
 		b := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: c.interval}).(*algo.Bucket)
 		if got := algo.Convert(old, b, algo.State{TAT: start.Add(c.debt)}, start); got.TAT != start.Add(b.Depth) {
 			t.Errorf("%+v: got TAT %s ahead, want %s", c, got.TAT.Sub(start), b.Depth)
+		}
+	}
+}
+
+// A change of the number across the border of algo.MaxExact keeps what was used, in both directions.
+func TestConvert_border(t *testing.T) {
+	small := machine(t, algo.Rate{Requests: algo.MaxExact, Window: time.Minute})
+	large := machine(t, algo.Rate{Requests: algo.MaxExact + 1, Window: time.Minute})
+	for _, c := range []struct{ from, to algo.Machine }{{small, large}, {large, small}} {
+		var s algo.State
+		for i := range 12 {
+			s, _ = c.from.Take(s, start.Add(time.Duration(i)*4*time.Second), 1)
+		}
+		now := start.Add(50 * time.Second)
+		next := algo.Convert(c.from, c.to, s, now)
+		if got := c.to.Used(next, now); got != 12 {
+			t.Errorf("%s to %s: got %d used, want 12", c.from.Fingerprint(), c.to.Fingerprint(), got)
+		}
+		if back := algo.Convert(c.to, c.from, next, now); c.from.Used(back, now) != 12 {
+			t.Errorf("%s to %s and back: got %d used, want 12", c.from.Fingerprint(), c.to.Fingerprint(), c.from.Used(back, now))
+		}
+		if used := c.to.Used(next, now.Add(2*time.Minute)); used != 0 {
+			t.Errorf("%s to %s: got %d used after two windows, want 0", c.from.Fingerprint(), c.to.Fingerprint(), used)
 		}
 	}
 }

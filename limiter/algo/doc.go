@@ -13,7 +13,7 @@
 //   - leaky bucket: the same as a token bucket; requests that wait for their Delay depart at intervals
 //     of T;
 //   - sliding window: at most Requests*(1 + L/Window) requests in any interval of length L. In the worst
-//     Window this is twice Requests;
+//     Window this is twice Requests. With at most MaxExact Requests, the same as a sliding log;
 //   - sliding log: at most Requests in any interval of length Window, and Requests*ceil(L/Window) in any
 //     interval of length L;
 //   - fixed window: at most Requests in each window aligned to UTC. Around a boundary, an interval of one

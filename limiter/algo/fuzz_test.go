@@ -99,7 +99,7 @@ func fuzzTake(f *testing.F, algorithm algo.Algorithm, check func(*testing.T, alg
 	f.Add(uint16(1), int64(1), uint16(1), []byte("\x00\x00\x00\x00\x01\x00\x00\x01\x00"))
 	f.Add(uint16(999), int64(algo.MaxWindow), uint16(9), []byte("\x28\x00\x03\x28\x00\x03\x28\xff\x03\x27\xff\x03"))
 	f.Fuzz(func(t *testing.T, requests uint16, window int64, burst uint16, script []byte) {
-		rate := algo.Rate{Algorithm: algorithm, Requests: int64(requests), Window: time.Duration(window)}
+		rate := algo.Rate{Algorithm: algorithm, Requests: int64(requests), Window: time.Duration(window), Counts: true}
 		if algorithm == algo.TokenBucket || algorithm == algo.LeakyBucket {
 			rate.Burst = int64(burst)
 		}

@@ -14,7 +14,7 @@ func TestMerge(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	const start = algo.Instant(1_770_000_000_000_000_000)
 	for _, rate := range []algo.Rate{
-		{Algorithm: algo.SlidingWindow, Requests: 40, Window: time.Minute},
+		{Algorithm: algo.SlidingWindow, Requests: 40, Window: time.Minute, Counts: true},
 		{Algorithm: algo.FixedWindow, Requests: 40, Window: time.Minute},
 		{Algorithm: algo.SlidingLog, Requests: 40, Window: time.Minute},
 		{Algorithm: algo.Concurrent, Requests: 40, Window: time.Minute},

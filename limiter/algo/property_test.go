@@ -17,7 +17,7 @@ func TestWindow_RetryAfter_exhaustive(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow} {
 		for length := time.Duration(1); length <= 11; length++ {
 			for requests := int64(1); requests <= min(6, int64(length)); requests++ {
-				m := machine(t, algo.Rate{Algorithm: algorithm, Requests: requests, Window: length})
+				m := machine(t, algo.Rate{Algorithm: algorithm, Requests: requests, Window: length, Counts: true})
 				for cost := int64(1); cost <= requests; cost++ {
 					for count := int64(0); count <= requests+2; count++ {
 						for previous := int64(0); previous <= requests+2; previous++ {
@@ -52,7 +52,7 @@ func draw(t *rapid.T) (m algo.Machine, s algo.State, now algo.Instant) {
 	now = start.Add(time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "now")))
 	requests := rapid.OneOf(rapid.Int64Range(1, 50), rapid.Int64Range(1, 5_000_000)).Draw(t, "requests")
 	window := time.Duration(rapid.OneOf(rapid.Int64Range(int64(time.Second), int64(time.Minute)), rapid.Just(int64(24*time.Hour)), rapid.Just(int64(algo.MaxWindow))).Draw(t, "window"))
-	rate := algo.Rate{Requests: requests, Window: window}
+	rate := algo.Rate{Requests: requests, Window: window, Counts: rapid.Bool().Draw(t, "counts")}
 	rate.Algorithm = rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog, algo.Concurrent}).Draw(t, "algorithm")
 	if rate.Algorithm == algo.SlidingLog || rate.Algorithm == algo.Concurrent {
 		rate.Requests = min(requests, 30)
@@ -172,7 +172,7 @@ func TestCostZero(t *testing.T) {
 // Stores build conditions from Room and PreviousRoom. Both agree with Take.
 func TestWindow_Room_exhaustive(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow} {
-		w := machine(t, algo.Rate{Algorithm: algorithm, Requests: 6, Window: 7}).(*algo.Window)
+		w := machine(t, algo.Rate{Algorithm: algorithm, Requests: 6, Window: 7, Counts: true}).(*algo.Window)
 		for now := algo.Instant(700); now < 707; now++ {
 			for cost := int64(1); cost <= 7; cost++ {
 				for previous := range int64(14) {
@@ -193,7 +193,7 @@ func TestWindow_Room_exhaustive(t *testing.T) {
 
 // Windows before 1970 have the same length as later ones.
 func TestWindow_Index(t *testing.T) {
-	w := machine(t, algo.Rate{Requests: 6, Window: 7}).(*algo.Window)
+	w := machine(t, algo.Rate{Requests: 6, Window: 7, Counts: true}).(*algo.Window)
 	for now, want := range map[algo.Instant]int64{0: 0, 6: 0, 7: 1, -1: -1, -7: -1, -8: -2} {
 		if got := w.Index(now); got != want {
 			t.Errorf("%d: got window %d, want %d", now, got, want)
@@ -206,7 +206,7 @@ func TestTake_bound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := algo.Rate{
 			Algorithm: rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog, algo.Concurrent}).Draw(t, "algorithm"),
-			Requests:  rapid.Int64Range(1, 20).Draw(t, "requests"), Window: time.Second,
+			Requests:  rapid.Int64Range(1, 20).Draw(t, "requests"), Window: time.Second, Counts: rapid.Bool().Draw(t, "counts"),
 		}
 		m, err := algo.New(rate)
 		if err != nil {

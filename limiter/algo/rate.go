@@ -12,7 +12,8 @@ type Algorithm string
 // The algorithms.
 const (
 	// SlidingWindow counts the present window and a part of the previous window: the part that is less than one
-	// Window old. It is the default, because it needs constant memory and one write.
+	// Window old. It is the default, because it needs constant memory and one write. Up to MaxExact Requests, it
+	// stores the instant of every request, like a SlidingLog.
 	SlidingWindow Algorithm = "sliding_window"
 	// FixedWindow counts in windows aligned to UTC, or in the periods of a Calendar. Across a boundary, it
 	// admits up to twice the limit.
@@ -36,6 +37,9 @@ const (
 const (
 	MaxRequests = 1_000_000_000        // maximum of Requests, of Burst, and of requests per second
 	MaxWindow   = 100 * 24 * time.Hour // maximum of Window, and of the time in which a bucket fills
+	// MaxExact is the highest Requests of a SlidingWindow that stores instants. Two counts admit one request less
+	// than the limit in each window of a caller that never stops asking. That is 5 % of 20 requests.
+	MaxExact = 19
 	// MaxLog is the highest Requests of a SlidingLog. A log holds at most twice as many entries: its
 	// requests and a debt of the same size, or entries that have expired and are not yet removed. Twice
 	// MaxLog entries of 12 bytes and the longest key fit into eight write units of DynamoDB.
@@ -54,6 +58,9 @@ type Rate struct {
 	Burst     int64 // bucket capacity; 0 means Requests; windows and logs have none
 	// Calendar replaces Window, which is then 0. Its Algorithm is FixedWindow.
 	Calendar Calendar
+	// Counts makes a SlidingWindow of every size keep two counts, because something adds them up or takes them in
+	// advance: the parts of a larger limit, leases, adaptive shares.
+	Counts bool
 }
 
 // Span returns the Window of r, or the longest length of its period.
@@ -94,6 +101,9 @@ func New(r Rate) (Machine, error) {
 	case TokenBucket, LeakyBucket:
 		return newBucket(r)
 	case SlidingWindow, FixedWindow:
+		if r.Algorithm == SlidingWindow && r.Requests <= MaxExact && !r.Counts {
+			return &Log{r.Window, r.Requests}, nil
+		}
 		return &Window{Length: r.Window, Requests: r.Requests, Sliding: r.Algorithm == SlidingWindow}, nil
 	case SlidingLog:
 		if r.Requests > MaxLog {

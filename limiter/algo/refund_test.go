@@ -139,7 +139,7 @@ func TestMachine_Excess(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute}, {Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute},
 		{Algorithm: algo.Concurrent, Requests: 10, Window: time.Minute},
-		{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute}, {Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute},
+		{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute}, {Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute, Counts: true},
 	} {
 		m, minute := machine(t, rate), start-start%algo.Instant(time.Minute)
 		for _, c := range []struct{ used, cost, want int64 }{{0, 20, 0}, {0, 21, 1}, {6, 14, 0}, {6, 15, 1}, {20, 0, 0}, {20, 4, 4}, {0, 1e9, 1e9 - 20}} {
@@ -156,7 +156,7 @@ func TestMachine_Excess(t *testing.T) {
 
 // A window's refund is exact in the window of the charge, and has no effect in another window.
 func TestWindow_Refund(t *testing.T) {
-	w := machine(t, algo.Rate{Requests: 10, Window: time.Minute}).(*algo.Window)
+	w := machine(t, algo.Rate{Requests: 10, Window: time.Minute, Counts: true}).(*algo.Window)
 	charged := algo.State{Window: 7, Count: 5}
 	for _, c := range []struct{ s, want algo.State }{
 		{algo.State{Window: 7, Count: 6, Previous: 3}, algo.State{Window: 7, Count: 2, Previous: 3}},

@@ -192,14 +192,16 @@ func TestStore_calls(t *testing.T) {
 		}
 	})
 	report(t, "a repeated refusal", calls, 500, 0)
-	// the condition of a window is longest with 5 limits (see rungs); MaxCharges limits have the most conditions
-	for _, n := range []int{5, limiter.MaxCharges} {
-		var charges []limiter.Charge
-		for i := range n {
-			charges = append(charges, limiter.Charge{Subject: caller(), Limit: storetest.Limit(t, fmt.Sprint("w", i), algo.Rate{Requests: 1e9, Window: algo.MaxWindow}), Cost: 1})
-			charges[i].Subject = charges[0].Subject
+	// the condition of a window or a small log is longest with 5 limits (see rungs); MaxCharges limits have the most conditions
+	for _, rate := range []algo.Rate{{Requests: 1e9, Window: algo.MaxWindow}, {Requests: 1, Window: algo.MaxWindow}} {
+		for _, n := range []int{5, 7, limiter.MaxCharges} {
+			var charges []limiter.Charge
+			for i := range n {
+				charges = append(charges, limiter.Charge{Subject: caller(), Limit: storetest.Limit(t, fmt.Sprint("w", i), rate), Cost: 1})
+				charges[i].Subject = charges[0].Subject
+			}
+			decide(t, storetest.Must(limiter.New(store, limiter.Options{})), noon, charges...)
 		}
-		decide(t, storetest.Must(limiter.New(store, limiter.Options{})), noon, charges...)
 	}
 	t.Logf("largest expression: %d bytes, %d operators (DynamoDB allows 4096 and 300)", m.bytes, m.operators)
 	if m.bytes > 4096 || m.operators > 300 {

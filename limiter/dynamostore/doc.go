@@ -44,14 +44,17 @@
 // limit.
 //
 // A charge on a log appends its instants if the list has room for them. There is room in two cases: the
-// whole list is short enough, or the list without the expired entries at its head is short enough. The
+// whole list is short enough, or the list without the expired entries at its head is short enough. An environment
+// without a state of the caller tests some entries of a short list, so it usually needs one call too. The
 // condition does not name the newest entry, so concurrent appends do not collide. A process whose clock
 // is behind appends an older instant. This entry counts as if it had the newest instant before it in the
 // list. The stamp has a random generation, which every write except an append replaces. While the
 // generation is the same, each entry is still at its position. The interval proves that no entry is too
 // far ahead of the clock (algo.Clamp).
 //
-// The list never holds more than twice what the limit allows. About one request in 40 removes the
+// The list of a log of up to algo.MaxExact requests holds up to that many entries, or a debt. A charge that finds it
+// full replaces it by a list without expired entries, in the same update. So three such logs take one write unit.
+// A longer list never holds more than twice what the limit allows. About one request in 40 removes the
 // expired entries in a separate update, which keeps entries that other requests append at the same time.
 // An entry takes 12 bytes, so a write costs one unit for each 85 entries in the list. A write of a log
 // of 100 requests costs 1 to 3 units. A write of the largest log, of 327 requests, costs up to 8 units.
@@ -76,7 +79,7 @@
 // request is allowed without a write. Otherwise, the guess was wrong, and the next attempt is built from
 // the item. With k limits on the subject there are at most k+1 attempts if the denial cache has their
 // states, and k+2 attempts if it does not. Each of the following events between two attempts can add one
-// attempt: a window or the interval of a log ends, a log is trimmed, a refund arrives, a limit is
+// attempt: a window or the interval of a log ends, a log is trimmed or replaced, a refund arrives, a limit is
 // converted, or an idle bucket becomes busy after a wrong guess. All attempts of a decision use the same
 // instant as "now".
 //

@@ -45,7 +45,7 @@ func (c *canned) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ .
 func FuzzStore_item(f *testing.F) {
 	var limits []*limiter.Limit
 	for _, algorithm := range algorithms {
-		limits = append(limits, storetest.Limit(f, "a", algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Minute}))
+		limits = append(limits, storetest.Limit(f, "a", algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Minute, Counts: true}))
 	}
 	other := storetest.Limit(f, "b", sliding)
 	for _, attributes := range []string{

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -124,5 +125,33 @@ func TestStore_readOnly(t *testing.T) {
 				t.Errorf("%s: got %d updates in %d calls for cost %d, want %d updates in one call", algorithm, api.updates, calls, c.cost, c.updates)
 			}
 		}
+	}
+}
+
+// A process without a state of the caller decides by one write if the oldest entries of a small log have expired. An
+// entry of a process whose clock was behind counts at the newer instant before it in the list.
+func TestStore_agedRoom(t *testing.T) {
+	type step struct {
+		at      time.Duration
+		allowed bool
+		updates int
+	}
+	limit := storetest.Limit(t, "a", algo.Rate{Requests: 2, Window: time.Minute})
+	for name, steps := range map[string][]step{
+		"expired":  {{0, true, 1}, {time.Second, true, 1}, {2 * time.Second, false, 1}, {70 * time.Second, true, 1}, {71 * time.Second, true, 1}, {72 * time.Second, false, 1}},
+		"together": {{0, true, 1}, {60 * time.Second, true, 1}, {119 * time.Second, true, 1}, {120 * time.Second, true, 2}},
+		"clocks":   {{100 * time.Second, true, 1}, {98 * time.Second, true, 2}, {159 * time.Second, false, 1}, {160 * time.Second, true, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api, who := &racing{API: &memtable.Table{}}, caller()
+			store := newRacing(api, "t")
+			for _, s := range steps {
+				api.updates = 0
+				allowed, err := store.Take(t.Context(), algo.InstantOf(noon.Add(s.at)), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]algo.Result, 1))
+				if err != nil || allowed != s.allowed || api.updates != s.updates {
+					t.Fatalf("after %s: got allowed %t and %d updates, error %v; want %t and %d", s.at, allowed, api.updates, err, s.allowed, s.updates)
+				}
+			}
+		})
 	}
 }

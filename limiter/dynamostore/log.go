@@ -1,7 +1,9 @@
 package dynamostore
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,29 +56,45 @@ const logInterval = algo.MaxSkew / 2
 // logIndex returns the index of the interval that contains an instant.
 func logIndex(at algo.Instant) int64 { return int64(at) / int64(logInterval) }
 
-// chargeLog appends entries at the instant now. The list has room in two cases: the whole list is short enough, or
-// the list without the expired entries at its head is short enough. Neither condition depends on the
-// newest entry, so concurrent appends do not collide.
+// chargeLog appends entries at the instant now. The list has room in three cases: the whole list is short enough, the
+// list without the expired entries at its head is short enough, or the list is known and the charge replaces it by one
+// without expired entries. The first two conditions do not depend on the newest entry, so concurrent appends do not
+// collide.
 func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) {
-	entries, at := attribute(entriesAttribute, v.id), attribute(stampAttribute, v.id)
-	_, expired := l.Live(v.settled.State, t.now)
+	s, entries, at := v.settled.State, attribute(entriesAttribute, v.id), attribute(stampAttribute, v.id)
+	_, expired := l.Live(s, t.now)
+	replace := int64(s.Entries.Len())+c.Cost > longest(l) || t.exact && l.Requests <= algo.MaxExact
+	if next, ok := c.Apply(l, s, t.now); replace && ok && c.Cost > 0 && expired > 0 {
+		next.Refunds = generation()
+		e.requireSame(v.id, s)
+		keep := state(v.id, l, next)
+		for _, name := range slices.Sorted(maps.Keys(keep)) {
+			e.setTo(name, e.value(keep[name]))
+		}
+		return
+	}
 	room := l.Requests - c.Cost
 	if c.Force {
 		room = l.MaxDebt() - c.Cost
 	}
 	ways := []string{e.absent(entries), e.sizeAtMost(entries, room)}
-	if most := min(room+int64(expired), l.MaxDebt()-c.Cost); most > room {
-		ways = append(ways, e.sameGeneration(at, v.settled.State)+" AND "+e.sizeAtMost(entries, most))
+	if most := min(room+int64(expired), max(longest(l), l.MaxDebt())-c.Cost); most > room {
+		ways = append(ways, e.sameGeneration(at, s)+" AND "+e.sizeAtMost(entries, most))
+	}
+	if !t.exact && !c.Force {
+		ways = append(ways, t.agedRoom(e, l, entries, room)...)
 	}
 	e.require("(" + strings.Join(ways, " OR ") + ")")
-	newest, now, known := attribute(newestAttribute, v.id), logIndex(t.now), logIndex(v.settled.State.Newest)
+	newest, now, known := attribute(newestAttribute, v.id), logIndex(t.now), logIndex(s.Newest)
+	appended := t.now
 	switch {
 	case known <= now:
 		e.require(e.absentOr(newest, "<=", e.number(now)))
 	case known == now+1: // the newest entry is one interval ahead, so the charge does not change newest
 		e.require(e.compare(newest, "=", e.number(known)))
 	default: // known is further ahead: only the exact instants show whether an entry is too far ahead
-		e.requireSame(v.id, v.settled.State)
+		appended = s.Newest
+		e.requireSame(v.id, s)
 	}
 	if c.Cost == 0 {
 		return
@@ -86,10 +104,31 @@ func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) 
 	}
 	instants := make([]algo.Instant, c.Cost)
 	for i := range instants {
-		instants[i] = t.now
+		instants[i] = appended
 	}
 	e.setTo(entries, "list_append(if_not_exists("+e.name(entries)+", "+e.value(list(""))+"), "+e.value(list(algo.NewEntries(instants...)))+")")
 	e.setAtFirst(at, e.value(stamp{generation: generation()}.value()))
+}
+
+// longest returns the number of entries up to which charges append to the list of a log and leave expired entries in
+// it. Three lists of small limits fit one write unit, unless the name of the subject or a debt is long.
+func longest(l *algo.Log) int64 {
+	if l.Requests <= algo.MaxExact {
+		return algo.MaxExact
+	}
+	return l.MaxDebt()
+}
+
+// agedRoom returns conditions under which a small log that this process does not know has room, because its oldest
+// entries have expired. Each condition names one entry, and allows for that entry and those before it. An entry counts
+// at the newest instant before it in the list, which is less than two intervals later than its own.
+func (t *take) agedRoom(e *expression, l *algo.Log, entries string, room int64) (ways []string) {
+	spare := min(longest(l), algo.MaxExact) - l.Requests
+	for n, most := int64(1), 1+rungs(len(t.charges))/2; n <= spare && int64(len(ways)) < most; n *= 2 {
+		expired := e.number(int64(t.now.Add(-l.Length - 2*logInterval)))
+		ways = append(ways, e.sizeAtMost(entries, room+n)+" AND "+e.name(entries)+"["+strconv.FormatInt(n-1, 10)+"] <= "+expired)
+	}
+	return ways
 }
 
 func (e *expression) sizeAtMost(entries string, n int64) string {
@@ -108,17 +147,9 @@ func (e *expression) requireSame(id string, s algo.State) {
 	e.require("size(" + e.name(attribute(entriesAttribute, id)) + ") = " + e.number(int64(s.Entries.Len())))
 }
 
-// fills reports whether a charge of this cost would make the list of a log too long. Expired entries in the
-// list count too. DynamoDB rejects every write of an item that is too large, so the store could not even trim
-// the list.
-func fills(v *view, cost int64) bool {
-	l, ok := v.settled.Machine.(*algo.Log)
-	return ok && int64(v.settled.State.Entries.Len()) > l.MaxDebt()-cost
-}
-
-// A list is trimmed when at least trimLeast of its entries have expired. Only an append that makes the length reach
-// or pass a multiple of trimEvery trims the list, so few concurrent appends trim it. A full list is trimmed if it has
-// any expired entries.
+// The list of a larger log is trimmed when at least trimLeast of its entries have expired. Only an append that makes the
+// length reach or pass a multiple of trimEvery trims the list, so few concurrent appends trim it. A full list is trimmed
+// if it has any expired entries.
 const (
 	trimLeast = 32
 	trimEvery = 16
@@ -134,7 +165,7 @@ func (e *expression) trimLog(it item, limit *limiter.Limit, cost int64) {
 	id := limit.ID.String()
 	held, err := it.held(id, limit)
 	l, ok := held.Machine.(*algo.Log)
-	if !ok || err != nil {
+	if !ok || err != nil || l.Requests <= algo.MaxExact {
 		return
 	}
 	s := held.State

@@ -97,7 +97,7 @@ type event struct {
 func newHistory(seed uint64) *history {
 	r := rand.New(rand.NewPCG(seed, 3))
 	h := &history{seed: seed, attempts: map[limiter.Once]int{}, refunded: map[limiter.Once]bool{}, r: r, pause: []int{1, 3, 4, 5}[r.IntN(4)], lossy: r.IntN(4) == 0}
-	requests := []int64{6, 12, 60}[r.IntN(3)]
+	requests := []int64{6, 12, 20, 60}[r.IntN(4)]
 	before := []algo.Algorithm{algo.SlidingLog, algo.SlidingLog, algo.SlidingWindow, algo.Concurrent, algo.Concurrent}[r.IntN(5)]
 	after := []algo.Algorithm{algo.SlidingLog, algo.TokenBucket, algo.Concurrent}[r.IntN(3)]
 	h.repeats = before == algo.Concurrent && after == algo.Concurrent && r.IntN(2) == 0
@@ -108,7 +108,7 @@ func newHistory(seed uint64) *history {
 		h.pause, window = 1, 20*time.Second
 	}
 	for i, rate := range []algo.Rate{
-		{Algorithm: before, Requests: requests, Window: window},
+		{Algorithm: before, Requests: requests, Window: window, Counts: true},
 		{Algorithm: after, Requests: requests + 3, Window: window * 13 / 10},
 	} {
 		l := limiter.Limit{Name: "a", Version: int64(i + 1), Rate: rate}

@@ -52,7 +52,7 @@ func (Items) Size(r algo.Rate) (fixed, instants int) {
 		fixed += nameBytes + numberBytes(index) + 3*(nameBytes+len(strconv.FormatInt(index, indexBase))+numberBytes(m.MaxDebt()))
 	case *algo.Log:
 		fixed += stampBytes + nameBytes + 3 + nameBytes + numberBytes(logIndex(math.MaxInt64))
-		instants = entryBytes * int(m.MaxDebt())
+		instants = entryBytes * int(max(longest(m), m.MaxDebt()))
 	case *algo.Slots:
 		fixed += nameBytes + 3 + nameBytes + numberBytes(logIndex(math.MaxInt64))
 		instants = slotBytes * int(m.Requests)

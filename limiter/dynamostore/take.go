@@ -36,7 +36,7 @@ type view struct {
 	changed bool         // held and settled differ, and the charge writes
 	clamped bool         // an attempt of this decision has clamped the state
 	refuses bool         // the state has no room for the charge; valid if exact
-	capped  bool         // the charge exceeds the max debt, or fills a log's list
+	capped  bool         // the charge exceeds the max debt, or needs room of expired slots
 	next    algo.State   // the state after the charge
 	guessed bool         // no cached state shows the bucket as busy, so busy is a guess
 	busy    bool         // a bucket is busy; for slots: the item has their map
@@ -121,7 +121,7 @@ func (t *take) learn(it item) error {
 		} else {
 			v.next, ok = c.Apply(v.settled.Machine, v.settled.State, t.now)
 		}
-		v.capped = c.Cost > 0 && (c.Force && capped(v, t.now, c.Cost) || fills(v, c.Cost) || t.tooManyExpired(v, c))
+		v.capped = c.Cost > 0 && (c.Force && capped(v, t.now, c.Cost) || t.tooManyExpired(v, c))
 		v.refuses = !ok
 		t.passes = t.passes && ok
 	}

@@ -18,16 +18,16 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The store trims a log when the list has twice as many entries as the capacity. It keeps entries that
+// The store trims a larger log when the list has twice as many entries as the capacity. It keeps entries that
 // still count according to a slow clock.
 func TestStore_tidy_log(t *testing.T) {
 	b, who := newTable(t), caller()
-	limit := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 4, Window: time.Second})
+	limit := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 20, Window: time.Second})
 	// The charges are 10 s apart, and the window is 1 s. left is the number of entries after the charge.
 	for i, c := range []struct {
 		cost int64
 		left int
-	}{{4, 4}, {4, 4}, {3, 7}, {1, 1}} {
+	}{{20, 20}, {20, 20}, {19, 39}, {1, 1}} {
 		if !b.take(t, noon.Add(time.Duration(i)*10*time.Second), limiter.Charge{Subject: who, Limit: limit, Cost: c.cost}) {
 			t.Fatal("got a refusal, want an allowed request")
 		}
@@ -108,7 +108,7 @@ func TestStore_tidy_crowded(t *testing.T) {
 // attributes that it cannot parse.
 func TestStore_tidy_idle(t *testing.T) {
 	b, who := newTable(t), caller()
-	second := algo.Rate{Requests: 10, Window: time.Second}
+	second := algo.Rate{Requests: 10, Window: time.Second, Counts: true}
 	for i := range 9 {
 		b.take(t, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), second), Cost: 1})
 	}
@@ -140,7 +140,7 @@ func TestStore_tidy_idle(t *testing.T) {
 // with older rules still charges the newer limits.
 func TestStore_tidy_converted(t *testing.T) {
 	limit := func(name string, version int64, a algo.Algorithm) *limiter.Limit {
-		return storetest.Must(limiter.NewLimit(limiter.Limit{Name: name, Version: version, Rate: algo.Rate{Algorithm: a, Requests: 10, Window: time.Minute}}))
+		return storetest.Must(limiter.NewLimit(limiter.Limit{Name: name, Version: version, Rate: algo.Rate{Algorithm: a, Requests: 10, Window: time.Minute, Counts: true}}))
 	}
 	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingLog} {
 		b, who := newTable(t), caller()
@@ -189,7 +189,7 @@ func TestStore_tidy_settled(t *testing.T) {
 	}
 	idle := caller()
 	for i := range 9 {
-		b.take(t, noon, limiter.Charge{Subject: idle, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
+		b.take(t, noon, limiter.Charge{Subject: idle, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second, Counts: true}), Cost: 1})
 	}
 	if item := settle(idle, noon.Add(2*time.Hour)); len(item) > 8 {
 		t.Errorf("after two idle hours: got %d attributes, want at most 8: %v", len(item), item)

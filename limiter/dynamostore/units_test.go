@@ -180,6 +180,42 @@ func TestStore_units_log(t *testing.T) {
 	}
 }
 
+// Three small sliding windows of a caller cost one write unit, also with the longest lists. A decision needs one write,
+// except if a process without a state of the caller finds a full list.
+func TestStore_units_small(t *testing.T) {
+	for _, c := range []struct {
+		remembered bool
+		every      time.Duration
+		most       float64 // writes of a decision
+	}{{true, 1600 * time.Millisecond, 1}, {false, 3200 * time.Millisecond, 1.2}} {
+		client, table := local(t)
+		meter := &consuming{API: client}
+		store := storetest.Must(dynamostore.New(meter, dynamostore.Options{Table: table, Namespace: "weir-prod"}))
+		who := limiter.User("5f0c8c5e-1b7e-4d1c-9d5a-0a8f3f2b6c1" + fmt.Sprint(c.remembered)[:1])
+		var charges []limiter.Charge
+		for _, window := range []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second} {
+			limit := storetest.Must(limiter.NewLimit(limiter.Limit{Name: fmt.Sprintf("l%.0f", window.Seconds()), Version: noon.Unix(), Rate: algo.Rate{Requests: algo.MaxExact, Window: window}}))
+			charges = append(charges, limiter.Charge{Subject: who, Limit: limit, Cost: 1})
+		}
+		const visits = 100
+		results, now := make([]algo.Result, len(charges)), noon.Add(123456789)
+		for range visits {
+			if !c.remembered {
+				clear(results)
+			}
+			if allowed, err := store.Take(context.Background(), algo.InstantOf(now), who, charges, results); err != nil || !allowed {
+				t.Fatalf("got allowed %t, error %v, want an admission", allowed, err)
+			}
+			now = now.Add(c.every)
+		}
+		writes := float64(meter.writes) / visits
+		t.Logf("remembered %t: at most %v units a write, %.2f writes a decision", c.remembered, meter.most, writes)
+		if meter.most != 1 || writes > c.most {
+			t.Errorf("remembered %t: got %v units for a write and %.2f writes a decision, want one unit and at most %v writes", c.remembered, meter.most, writes, c.most)
+		}
+	}
+}
+
 // A decision about a caller of 300 endpoints writes one unit for each item, however many endpoints the
 // caller has used.
 func TestStore_units_endpoints(t *testing.T) {

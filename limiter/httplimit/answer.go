@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // These are the header fields of an answer. HTTP ignores the case of field names: net/http writes its
@@ -79,7 +80,7 @@ func NewAnswer(d limiter.Decision) Answer {
 	case d.RetryAfter > 0:
 		extended := d.RetryAfter
 		if periodEnd(&d).IsZero() {
-			extended = jitter(extended)
+			extended = jitter(&d)
 		}
 		wait = max(1, seconds(extended))
 		a.RetryAfter = strconv.FormatInt(wait, 10)
@@ -109,11 +110,16 @@ func periodEnd(d *limiter.Decision) time.Time {
 	return d.At.Add(d.RetryAfter).In(zone)
 }
 
-func jitter(wait time.Duration) time.Duration {
+func jitter(d *limiter.Decision) time.Duration {
+	wait := d.RetryAfter
 	if wait <= jitterFrom {
 		return wait
 	}
-	return wait + rand.N(min(wait*3/100, maxJitter))
+	longer := wait + rand.N(min(wait*3/100, maxJitter))
+	if l, ok := d.Limit.Machine().(*algo.Log); ok { // after a window without requests, such a limit has its full quota
+		longer = max(wait, min(longer, l.Length))
+	}
+	return longer
 }
 
 // slotWait returns the wait after a refusal by a limit of requests in flight: 1 to 3 seconds. The number

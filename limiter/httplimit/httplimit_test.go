@@ -190,7 +190,7 @@ func TestNewAnswer_busy(t *testing.T) {
 
 // A long wait is extended by at most 3 % and a minute, and never shortened. The end of a period is exact.
 func TestNewAnswer_jitter(t *testing.T) {
-	l := limit(t, "slow", algo.Rate{Requests: 1, Window: 31 * 24 * time.Hour})
+	l := limit(t, "slow", algo.Rate{Requests: 100, Window: 31 * 24 * time.Hour})
 	for wait, longest := range map[time.Duration]int{1000 * time.Second: 1030, 2000 * time.Second: 2060, 31 * 24 * time.Hour: 31*24*3600 + 60} {
 		seen := map[string]bool{}
 		for range 500 {
@@ -242,6 +242,17 @@ func TestNewAnswer_unit(t *testing.T) {
 		l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "l", Rate: algo.Rate{Requests: 9, Window: time.Minute}, Count: limiter.Count{Of: counted}}))
 		if a := httplimit.NewAnswer(limiter.Decision{At: noon, Limit: l, RetryAfter: 5 * time.Second}); a.Problem.Message != want {
 			t.Errorf("%q: got the message %q, want %q", counted, a.Problem.Message, want)
+		}
+	}
+}
+
+// A caller of two requests a minute waits for at most a minute.
+func TestNewAnswer_window(t *testing.T) {
+	l := limit(t, "slow", algo.Rate{Requests: 2, Window: time.Minute})
+	for range 500 {
+		a := httplimit.NewAnswer(limiter.Decision{At: noon, Limit: l, Capacity: 2, RetryAfter: time.Minute - 1, ResetAfter: time.Minute - 1})
+		if a.RetryAfter != "60" {
+			t.Fatalf("Retry-After: got %s, want 60", a.RetryAfter)
 		}
 	}
 }

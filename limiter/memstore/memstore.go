@@ -18,8 +18,8 @@ const DefaultSubjects = 1_000_000
 // Options are the options of a Store. The zero value is ready for use.
 type Options struct {
 	// Subjects bounds the number of subjects with one limit each; 0 means DefaultSubjects. A subject
-	// counts once for each of its limits. A sliding_log or a concurrent limit counts once more for every four
-	// of its requests, because its entries take that much memory.
+	// counts once for each of its limits. A sliding_log, a sliding_window of up to algo.MaxExact requests or a
+	// concurrent limit counts once more for every four of its requests, because its entries take that much memory.
 	//
 	// The bound is divided evenly among the shards of the store, at least one subject each. A
 	// subject belongs to a shard by its hash. A full shard removes subjects at full quota; if there

@@ -155,8 +155,8 @@ func TestStore_full_sooner(t *testing.T) {
 func TestStore_fullOfSeveral(t *testing.T) {
 	const subjects = 640
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
-	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Second})
-	long := storetest.Limit(t, "long", algo.Rate{Requests: 10, Window: time.Hour})
+	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Second, Counts: true})
+	long := storetest.Limit(t, "long", algo.Rate{Requests: 10, Window: time.Hour, Counts: true})
 	for i := range 4 * subjects { // enough charges to fill every shard
 		for _, l := range []*limiter.Limit{short, long}[:1+i%2] {
 			if err := take(t, s, noon, strconv.Itoa(i), l, 1); err != nil && !errors.Is(err, limiter.ErrFull) {
@@ -282,8 +282,8 @@ func BenchmarkTake(b *testing.B) {
 // month.
 func TestStore_full_longLived(t *testing.T) {
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: 6400}))
-	long := storetest.Limit(t, "long", algo.Rate{Requests: 1, Window: 30 * 24 * time.Hour})
-	short := storetest.Limit(t, "short", algo.Rate{Requests: 1, Window: time.Second})
+	long := storetest.Limit(t, "long", algo.Rate{Requests: 1, Window: 30 * 24 * time.Hour, Counts: true})
+	short := storetest.Limit(t, "short", algo.Rate{Requests: 1, Window: time.Second, Counts: true})
 	for i := range 640 {
 		if err := take(t, s, noon, "long"+strconv.Itoa(i), long, 1); err != nil {
 			t.Fatal(err)

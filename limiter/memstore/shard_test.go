@@ -20,7 +20,7 @@ func TestShard_logs(t *testing.T) {
 		algorithm algo.Algorithm
 		logs      int
 	}{{algo.SlidingLog, 1}, {algo.TokenBucket, 0}, {algo.SlidingLog, 1}, {algo.SlidingWindow, 0}} {
-		l, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: limiter.NewID("a"), Version: int64(i), Rate: algo.Rate{Algorithm: c.algorithm, Requests: 10, Window: time.Hour}})
+		l, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: limiter.NewID("a"), Version: int64(i), Rate: algo.Rate{Algorithm: c.algorithm, Requests: 10, Window: time.Hour, Counts: true}})
 		if err != nil {
 			t.Fatal(err)
 		}

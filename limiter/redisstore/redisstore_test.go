@@ -127,7 +127,7 @@ func TestStore_calls_critical(t *testing.T) {
 		who, now := caller(), noon-noon%half
 		var charges []limiter.Charge
 		for j, a := range []algo.Algorithm{algo.SlidingLog, algorithm, algo.SlidingLog} {
-			limit := storetest.Limit(t, "l"+strconv.Itoa(j), algo.Rate{Algorithm: a, Requests: 8, Window: 4 * half})
+			limit := storetest.Limit(t, "l"+strconv.Itoa(j), algo.Rate{Algorithm: a, Requests: 8, Window: 4 * half, Counts: true})
 			charges = append(charges, limiter.Charge{Subject: who, Limit: limit, Cost: 1})
 		}
 		results := make([]algo.Result, 3)
@@ -258,7 +258,7 @@ func TestStore_value_olderRules(t *testing.T) {
 		return limit
 	}
 	for _, rate := range []algo.Rate{
-		{Requests: 10, Window: 30 * 24 * time.Hour},
+		{Requests: 10, Window: 30 * 24 * time.Hour, Counts: true},
 		{Requests: 10, Window: 90 * 24 * time.Hour, Algorithm: algo.TokenBucket},
 		{Requests: 10, Window: 30 * 24 * time.Hour, Algorithm: algo.SlidingLog},
 	} {

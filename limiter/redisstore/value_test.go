@@ -21,7 +21,7 @@ func TestStore_value_full(t *testing.T) {
 	var calls atomic.Int64
 	s, who := open(t, redisstore.Options{Namespace: "full"}, counter{&calls}), caller()
 	limit := func(n int, version int64) limiter.Charge {
-		l, err := limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(n), Rate: algo.Rate{Requests: 10 * version, Window: time.Hour}, Version: version})
+		l, err := limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(n), Rate: algo.Rate{Requests: 10 * version, Window: time.Hour, Counts: true}, Version: version})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestStore_value_overfull(t *testing.T) {
 	l := storetest.Must(limiter.New(open(t, redisstore.Options{Namespace: "overfull"}), limiter.Options{}))
 	who := caller()
 	for n := range 300 {
-		made, err := limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(n), Rate: algo.Rate{Requests: 3, Window: time.Hour}, OnError: limiter.OnErrorAllow})
+		made, err := limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(n), Rate: algo.Rate{Requests: 3, Window: time.Hour, Counts: true}, OnError: limiter.OnErrorAllow})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestStore_value_few(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "few"}), caller()
 	for n := range 20 {
-		l := storetest.Limit(t, "l"+strconv.Itoa(n), algo.Rate{Requests: 10, Window: time.Second})
+		l := storetest.Limit(t, "l"+strconv.Itoa(n), algo.Rate{Requests: 10, Window: time.Second, Counts: true})
 		take(t, s, noon.Add(time.Duration(n/19)*2*time.Hour), limiter.Charge{Subject: who, Limit: l, Cost: 1})
 	}
 	if n := client.StrLen(ctx, "{few/2/"+who.String()+"}").Val(); n != 8+20*16 {
@@ -144,7 +144,7 @@ func TestStore_value_layoutScript(t *testing.T) {
 func TestStore_value_empty(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "empty"}), caller()
-	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
+	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute, Counts: true})
 	if err := client.Set(ctx, "{empty/2/"+who.String()+"}", "\x02\x00\x00\x00\x00\x00\x00\x00", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestStore_value_unreadable(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "refund"}), caller()
 	key := "{refund/2/" + who.String() + "}"
-	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute}), Cost: 3}}
+	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute, Counts: true}), Cost: 3}}
 	_, results := take(t, s, noon, charges...)
 	good := client.Get(ctx, key).Val()
 	for _, value := range []string{"\x01" + good[1:], "\x02", "", "\x02\x02" + good[2:], good[:23]} {
@@ -196,7 +196,7 @@ func TestStore_value_ahead(t *testing.T) {
 	s := open(t, redisstore.Options{Namespace: "ahead"}, counter{&calls})
 	for _, algorithm := range []algo.Algorithm{algo.SlidingLog, algo.SlidingWindow, algo.FixedWindow} {
 		who := caller()
-		charge := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Second}), Cost: 1}
+		charge := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Second, Counts: true}), Cost: 1}
 		take(t, s, noon, charge)
 		calls.Store(0)
 		if ok, _ := take(t, s, noon.Add(-5*time.Second), charge); !ok || calls.Load() != 1 {

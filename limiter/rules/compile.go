@@ -155,6 +155,7 @@ func (c *compiler) rule(r *document.Rule) {
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		c.checkParameters(l, compiled.pattern)
+		l.Rate.Counts = l.Spread.Counts()
 		l.Name = cmp.Or(l.Name, compiled.pattern.name())
 		s := &spec{Limit: l, rule: at}
 		s.is = hashed{tier: s.Tier, name: s.Name, per: strings.Join(s.Per, " ")}

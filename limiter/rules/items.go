@@ -15,7 +15,7 @@ import (
 // count a caller in the same items.
 type Items interface {
 	// Size returns the largest size, in bytes, of a limit with a rate. instants is the size of the instants of requests,
-	// in proportion to the requests of the rate, and fixed the size of all else.
+	// which is in proportion to the requests if there are many, and fixed the size of all else.
 	Size(r algo.Rate) (fixed, instants int)
 
 	// Misfit returns by how many bytes an item with limits of these sizes is too large, and a description of the
@@ -92,13 +92,15 @@ func (c *compiler) items() (limits map[item][]*spec, order []item) {
 // each is the size of the instants of one request.
 func (c *compiler) size(s *spec) (most size, each int) {
 	most.limits = 1
-	shards := max(1, s.Spread.Shards) // each shard is an item with a part of the requests
+	shards := int64(max(1, s.Spread.Shards)) // each shard is an item with a part of the requests
 	for _, r := range append([]algo.Rate{s.Rate}, s.own...) {
 		fixed, instants := c.rules.options.Items.Size(r)
 		most.fixed = max(most.fixed, fixed)
 		if instants > 0 {
 			each = instants / int(r.Requests)
-			most.instants = max(most.instants, each*((int(r.Requests)+shards-1)/shards))
+			r.Requests = (r.Requests + shards - 1) / shards
+			_, instants = c.rules.options.Items.Size(r)
+			most.instants = max(most.instants, instants)
 		}
 	}
 	return most, each

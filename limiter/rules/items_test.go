@@ -78,8 +78,10 @@ func TestParse_items(t *testing.T) {
 		{"eleven with shards", document(rule("/a", "", `"*":`+tens("s", 5, `,"shards":2`)+`,"global":`+list("l", 6, `,"per":["client"]`))), split},
 		{"shared in many rules", document(sharedBelow...), whole},
 		{"shared count once", document(rule("/a", "", `"*":`+list("s", 7, `,"per":["client"]`)), rule("*", "", `"*":`+list("s", 7, `,"per":["client"]`))), whole},
-		{"longer windows take less", document(rule("/a", "", `"*":`+strings.ReplaceAll(list("l", 8, ""), "1m", "30d"))), whole},
-		{"an override takes more", strings.TrimSuffix(document(rule("/a", "", `"*":`+strings.ReplaceAll(list("l", 8, ""), "1m", "30d"))), "}") +
+		{"seven with counts", document(rule("/a", "", `"*":`+twenties("l", 7, ""))), whole},
+		{"eight with counts", document(rule("/a", "", `"*":`+twenties("l", 8, ""))), refused},
+		{"longer windows take less", document(rule("/a", "", `"*":`+strings.ReplaceAll(twenties("l", 8, ""), "1m", "30d"))), whole},
+		{"an override takes more", strings.TrimSuffix(document(rule("/a", "", `"*":`+strings.ReplaceAll(twenties("l", 8, ""), "1m", "30d"))), "}") +
 			`,"overrides":[{"user":"u","limits":{"l0":{"requests":1000000000,"window":"1s"},"l1":{"requests":1000000000,"window":"1s"}}}]}`, refused},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -98,6 +100,11 @@ func TestParse_items(t *testing.T) {
 	}
 }
 
+// twenties is like list, but each limit has so many requests that it stores two counts.
+func twenties(prefix string, n int, rest string) string {
+	return strings.ReplaceAll(list(prefix, n, rest), `"requests":1,`, `"requests":20,`)
+}
+
 // tens is like list, but each limit has ten requests, so shards can divide it.
 func tens(prefix string, n int, rest string) string {
 	return strings.ReplaceAll(list(prefix, n, rest), `"requests":1,`, `"requests":10,`)
@@ -114,11 +121,11 @@ func endpoints(n int) (list []string) {
 func TestParse_items_messages(t *testing.T) {
 	for _, c := range []struct{ document, want string }{
 		{document(rule("/a", "GET", `"*":`+list("l", 8, ""))),
-			`line 1: rules[0].limits.*[7]: does not fit one item: the first 8 limits of a "*" caller in the item (user endpoint GET /a) take up to 1078 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]`},
+			`line 1: rules[0].limits.*[7]: does not fit one item: the first 8 limits of a "*" caller in the item (user endpoint GET /a) take up to 1038 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]`},
 		{document(rule("/a", "", `"free":`+list("l", 11, `,"algorithm":"token_bucket"`))),
 			`line 1: rules[0].limits.free[10]: does not fit one item: got 11 limits of a "free" caller in the item (user endpoint /a), want at most 10; the first is rules[0].limits.free[0]`},
 		{document(rule("*", "", `"*":`+list("a", 6, `,"per":["client"]`)), rule("/a", "", `"*":`+list("b", 2, `,"per":["client"]`)), rule("/b/*", "", `"*":`+list("c", 1, `,"per":["client"]`)), rule("/d", "", `"*":`+list("a", 1, `,"per":["client"]`))),
-			`line 1: rules[1].limits.*[1]: does not fit one item: the first 8 limits of a "*" caller in the item (user) take up to 1078 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]; add "endpoint" to the per of limits of a single endpoint, such as rules[1].limits.*[1]`},
+			`line 1: rules[1].limits.*[1]: does not fit one item: the first 8 limits of a "*" caller in the item (user) take up to 1038 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]; add "endpoint" to the per of limits of a single endpoint, such as rules[1].limits.*[1]`},
 	} {
 		if _, err := rules.Parse([]byte(c.document), rules.Options{Items: dynamostore.Items{}}); err == nil || err.Error() != c.want {
 			t.Errorf("error:\n got %v\nwant %s", err, c.want)

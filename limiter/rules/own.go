@@ -148,7 +148,7 @@ func (r *Rules) replace(base *identified, path string, own algo.Rate) (made *lim
 // override, the burst is reduced to these requests. Without this reduction, an override that lowers a
 // limit would keep the high burst.
 func inherit(limit, own algo.Rate) algo.Rate {
-	own.Calendar = inheritCalendar(limit, own)
+	own.Calendar, own.Counts = inheritCalendar(limit, own), limit.Counts
 	if own.Window == 0 && own.Calendar.Period == "" {
 		own.Window = limit.Window
 	}

@@ -60,11 +60,11 @@ func TestRules_record(t *testing.T) {
 	const tail = ", log log/1m0s/30 v%d, shards sliding/1m0s/300 v%d, all sliding/1m0s/300 v100"
 	for _, c := range []struct{ tier, limits, want string }{
 		{"free", "search=5000/1m month=2000000 anchor=31", "search sliding/1m0s/5000 v1100, month month-31/2000000/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
-		{"free", "anchor=15", "search sliding/1m0s/12 v1100, month month-15/100/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
-		{"free", "week=70 anchor=friday", "search sliding/1m0s/12 v1100, month month-1/100/Europe/Berlin v1100, week week-friday/70/UTC v1100"},
+		{"free", "anchor=15", "search log/1m0s/12 v1100, month month-15/100/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
+		{"free", "week=70 anchor=friday", "search log/1m0s/12 v1100, month month-1/100/Europe/Berlin v1100, week week-friday/70/UTC v1100"},
 		{"free", "search=5000", "search sliding/1m0s/5000 v1100, month month-1/100/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
-		{"free", "", "search sliding/1m0s/12 v1100, month month-1/100/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
-		{"free", "gone=7", "search sliding/1m0s/12 v1100, month month-1/100/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
+		{"free", "", "search log/1m0s/12 v1100, month month-1/100/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
+		{"free", "gone=7", "search log/1m0s/12 v1100, month month-1/100/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
 		{"paid", "search=600", "search bucket/100ms/15 v1100, week week-monday/60/UTC v1100"},
 		{"paid", "search=60/1h", "search bucket/1m0s/15 v1100, week week-monday/60/UTC v1100"},
 	} {
@@ -75,7 +75,7 @@ func TestRules_record(t *testing.T) {
 	}
 	// With a token, limits by client count the user, so the record sets only the limits by API key.
 	both := caller.Caller{APIKey: "acme", User: "alice", Tier: "free", Limits: limitsOf(t, 1000, "search=5000 week=70")}
-	if got := fingerprints(r, both); !strings.HasPrefix(got, "search sliding/1m0s/10 v100, month month-1/100/Europe/Berlin v100, week week-monday/70/UTC v1100") {
+	if got := fingerprints(r, both); !strings.HasPrefix(got, "search log/1m0s/10 v100, month month-1/100/Europe/Berlin v100, week week-monday/70/UTC v1100") {
 		t.Errorf("with a token: got %s, want search of the document and week of the record", got)
 	}
 }
@@ -134,7 +134,7 @@ func TestRules_record_mistake(t *testing.T) {
 	} {
 		q := rules.Request{Method: "GET", Path: rules.EncodedPath("/a"), Caller: caller.Caller{APIKey: "x", Tier: "free", Limits: caller.ParseLimits(c.text)}}
 		s := r.Select(nil, q)
-		if got := s.Charges[0].Limit; s.Ignored == nil || got.Fingerprint() != "sliding/1m0s/10" || got.Version != c.version && c.version != 100 {
+		if got := s.Charges[0].Limit; s.Ignored == nil || got.Fingerprint() != "log/1m0s/10" || got.Version != c.version && c.version != 100 {
 			t.Errorf("%.60s: got %s of version %d with the reason %v, want the limit of the document with version %d and a reason", c.text, got.Fingerprint(), got.Version, s.Ignored, c.version)
 		}
 	}

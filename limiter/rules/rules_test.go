@@ -110,7 +110,7 @@ func TestParse_design(t *testing.T) {
 		{"enterprise", "GET", "/api/v1/search", []string{"sliding/1m0s/10000"}},
 		{"", "GET", "/api/v1/search", []string{"bucket/600ms/20"}},
 		{"gold", "GET", "/api/v1/search", []string{"bucket/600ms/20"}},
-		{"free", "POST", "/api/v1/data", []string{"sliding/1m0s/10", "sliding/1s/100000"}},
+		{"free", "POST", "/api/v1/data", []string{"log/1m0s/10", "sliding/1s/100000"}},
 	} {
 		charges := r.Charges(nil, c.method, rules.EncodedPath(c.path), caller.Caller{User: "a", Tier: c.tier})
 		var got []string
@@ -168,7 +168,7 @@ func TestParse_shared(t *testing.T) {
 func TestParse_horizon(t *testing.T) {
 	r := parse(t, `{"version":3,"rules":[
 		{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}},
-		{"endpoint":"/b","limits":{"*":{"requests":10,"window":"1d","per":["user","endpoint"]}}},
+		{"endpoint":"/b","limits":{"*":{"requests":100,"window":"1d","per":["user","endpoint"]}}},
 		{"endpoint":"/c","limits":{"global":{"requests":10,"window":"30d"}}}]}`)
 	charge := r.Charges(nil, "GET", rules.EncodedPath("/a"), alice)[0]
 	if got, want := charge.Limit.Horizon, 48*time.Hour; got != want {
@@ -188,14 +188,14 @@ func TestParse_horizon_combined(t *testing.T) {
 	} {
 		r := parse(t, document(
 			rule("/a", "", `"*":{"requests":1,"window":"1s","per":["client","claim:org","endpoint"]}`),
-			rule("/b", "", `"*":{"requests":1,"window":"30d","per":["`+kind+`","endpoint","claim:org"]}`),
+			rule("/b", "", `"*":{"requests":20,"window":"30d","per":["`+kind+`","endpoint","claim:org"]}`),
 			rule("/c", "", `"*":{"requests":1,"window":"1s","per":["`+kind+`","endpoint","claim:org"]}`),
 			rule("/d", "", `"*":{"requests":1,"window":"1s","per":["`+kind+`","endpoint"]}`)))
 		of := func(path string) limiter.Charge { return r.Charges(nil, "GET", rules.EncodedPath(path), caller)[0] }
 		if a, b := of("/a"), of("/b"); a.Subject != b.Subject {
 			t.Errorf("%s: got subjects %s and %s, want the same", kind, a.Subject, b.Subject)
 		}
-		for path, want := range map[string]time.Duration{"/a": 60 * 24 * time.Hour, "/b": 60 * 24 * time.Hour, "/c": 60 * 24 * time.Hour, "/d": 2 * time.Second} {
+		for path, want := range map[string]time.Duration{"/a": 60 * 24 * time.Hour, "/b": 60 * 24 * time.Hour, "/c": 60 * 24 * time.Hour, "/d": 6 * time.Second} {
 			if got := of(path).Limit.Horizon; got != want {
 				t.Errorf("%s: horizon of %s: got %s, want %s", kind, path, got, want)
 			}
@@ -209,7 +209,7 @@ func TestParse_horizon_order(t *testing.T) {
 	for i := range windows {
 		var list []string
 		for j := range windows {
-			list = append(list, rule(fmt.Sprintf("/%d", j), "", fmt.Sprintf(`"*":{"requests":1,"window":%q}`, windows[(i+j)%len(windows)])))
+			list = append(list, rule(fmt.Sprintf("/%d", j), "", fmt.Sprintf(`"*":{"requests":20,"window":%q}`, windows[(i+j)%len(windows)])))
 		}
 		for j := range windows {
 			if got, want := parse(t, document(list...)).Charges(nil, "GET", rules.EncodedPath(fmt.Sprintf("/%d", j)), alice)[0].Limit.Horizon, 96*time.Hour; got != want {

@@ -120,7 +120,7 @@ func TestParse_overrides(t *testing.T) {
 		{"endpoint":"/b","limits":{"*":{"name":"team","requests":10,"window":"1h","per":["user","claim:org"]}}}],
 	"overrides":[
 		{"user":"alice","limits":{"minute":{"requests":5,"window":"1m"}}},
-		{"apikey":"k1","limits":{"day":{"requests":7,"window":"30d"}}},
+		{"apikey":"k1","limits":{"day":{"requests":70,"window":"30d"}}},
 		{"ip":"203.0.113.7","limits":{"minute":{"requests":1,"window":"1m"}}},
 		{"ip":"2001:db8:1::/64","limits":{"minute":{"requests":2,"window":"1m"}}},
 		{"claim:org":"acme","limits":{"team":{"requests":70,"window":"1h","algorithm":"token_bucket","burst":3}}}]}`)
@@ -130,13 +130,13 @@ func TestParse_overrides(t *testing.T) {
 		want   string
 	}{
 		{"/a", alice, "minute sliding/1m0s/5, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
-		{"/a", caller.Caller{User: "alice", Tier: "paid"}, "minute sliding/1m0s/5, minute sliding/1m0s/1000"},
+		{"/a", caller.Caller{User: "alice", Tier: "paid"}, "minute log/1m0s/5, minute sliding/1m0s/1000"},
 		{"/a", caller.Caller{User: "bob", APIKey: "k1", IP: address}, "minute sliding/1m0s/10, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
-		{"/a", caller.Caller{APIKey: "k1", IP: address}, "minute sliding/1m0s/10, day sliding/720h0m0s/7, minute sliding/1m0s/1000"},
+		{"/a", caller.Caller{APIKey: "k1", IP: address}, "minute sliding/1m0s/10, day sliding/720h0m0s/70, minute sliding/1m0s/1000"},
 		{"/a", anonymous, "minute sliding/1m0s/1, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
 		{"/a", caller.Caller{IP: netip.MustParsePrefix("2001:db8:1::/64")}, "minute sliding/1m0s/2, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
 		{"/b", caller.Caller{User: "bob", Claims: map[string]string{"org": "acme"}}, "team bucket/51.428571429s/3"},
-		{"/b", caller.Caller{User: "bob", Claims: map[string]string{"org": "umbrella"}}, "team sliding/1h0m0s/10"},
+		{"/b", caller.Caller{User: "bob", Claims: map[string]string{"org": "umbrella"}}, "team log/1h0m0s/10"},
 	} {
 		if got := numbers(r.Charges(nil, "GET", rules.EncodedPath(c.path), c.caller)); got != c.want {
 			t.Errorf("%s %+v:\n got %s\nwant %s", c.path, c.caller, got, c.want)
@@ -183,7 +183,7 @@ func TestParse_overrides_all(t *testing.T) {
 	for _, tier := range []string{"free", "paid", "gold"} {
 		for _, path := range []string{"/a", "/b"} {
 			for _, user := range []string{"alice", "bob"} {
-				if got, want := numbers(r.Charges(nil, "GET", rules.EncodedPath(path), caller.Caller{User: user, Tier: tier})), "s sliding/1m0s/5, s sliding/1m0s/5"; got != want {
+				if got, want := numbers(r.Charges(nil, "GET", rules.EncodedPath(path), caller.Caller{User: user, Tier: tier})), "s log/1m0s/5, s log/1m0s/5"; got != want {
 					t.Errorf("%s %s of %s: got %s, want %s", tier, path, user, got, want)
 				}
 			}
@@ -202,7 +202,7 @@ func TestParse_overrides_all(t *testing.T) {
 func TestParse_overrides_combined(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"s","requests":10,"window":"1m","per":["claim:org","client"]}}}],"overrides":[
 		{"claim:org":"acme","limits":{"s":{"requests":50,"window":"1m"}}},
-		{"user":"alice","limits":{"s":{"requests":1,"window":"30d"}}},
+		{"user":"alice","limits":{"s":{"requests":31,"window":"30d"}}},
 		{"apikey":"k","limits":{"s":{"requests":2,"window":"1m"}}},
 		{"ip":"::ffff:203.0.113.7","limits":{"s":{"requests":3,"window":"1m"}}}]}`)
 	acme, other := map[string]string{"org": "acme"}, map[string]string{"org": "other"}
@@ -210,12 +210,12 @@ func TestParse_overrides_combined(t *testing.T) {
 		caller caller.Caller
 		want   string
 	}{
-		{caller.Caller{User: "alice", Claims: acme}, "s sliding/720h0m0s/1"},
-		{caller.Caller{User: "alice", APIKey: "k", Claims: other}, "s sliding/720h0m0s/1"},
+		{caller.Caller{User: "alice", Claims: acme}, "s sliding/720h0m0s/31"},
+		{caller.Caller{User: "alice", APIKey: "k", Claims: other}, "s sliding/720h0m0s/31"},
 		{caller.Caller{User: "bob", APIKey: "k", IP: address, Claims: acme}, "s sliding/1m0s/50"},
-		{caller.Caller{User: "bob", APIKey: "k", IP: address, Claims: other}, "s sliding/1m0s/10"},
-		{caller.Caller{APIKey: "k", IP: address, Claims: acme}, "s sliding/1m0s/2"},
-		{caller.Caller{IP: address, Claims: acme}, "s sliding/1m0s/3"},
+		{caller.Caller{User: "bob", APIKey: "k", IP: address, Claims: other}, "s log/1m0s/10"},
+		{caller.Caller{APIKey: "k", IP: address, Claims: acme}, "s log/1m0s/2"},
+		{caller.Caller{IP: address, Claims: acme}, "s log/1m0s/3"},
 		{caller.Caller{Claims: acme}, "s sliding/1m0s/50"},
 	} {
 		charges := r.Charges(nil, "GET", rules.EncodedPath("/"), c.caller)
@@ -233,7 +233,7 @@ func TestParse_overrides_combined(t *testing.T) {
 func TestParse_overrides_horizon(t *testing.T) {
 	for _, windows := range [][]any{{"1d", "30d", "1h"}, {"30d", "1h", "1d"}, {"1h", "1d", "30d"}} {
 		r := parse(t, fmt.Sprintf(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}}],"overrides":[
-			{"user":"u","limits":{"a":{"requests":1,"window":%q}}},{"user":"v","limits":{"a":{"requests":1,"window":%q}}},{"user":"w","limits":{"a":{"requests":1,"window":%q}}}]}`, windows...))
+			{"user":"u","limits":{"a":{"requests":20,"window":%q}}},{"user":"v","limits":{"a":{"requests":20,"window":%q}}},{"user":"w","limits":{"a":{"requests":20,"window":%q}}}]}`, windows...))
 		if got, want := r.Charges(nil, "GET", rules.EncodedPath("/a"), alice)[0].Limit.Horizon, 60*24*time.Hour; got != want {
 			t.Errorf("windows %v: horizon: got %s, want %s", windows, got, want)
 		}

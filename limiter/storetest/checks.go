@@ -70,7 +70,8 @@ func (w *world) expects(l *limiter.Limit) bool {
 
 // leases reports whether environments may take requests of the limit in advance. Failed calls can cause pressure.
 func (w *world) leases(l *limiter.Limit) bool {
-	return l.Spread.Lease > 0 || !l.Count.Settles() && l.Rate.Algorithm != algo.SlidingLog && w.faults() > 0
+	_, log := l.Machine().(*algo.Log)
+	return l.Spread.Lease > 0 || !l.Count.Settles() && !log && w.faults() > 0
 }
 
 // checkCounts fails if the store did not count exactly the charges of a request.
@@ -114,6 +115,9 @@ func (w *world) checkNotices(e *environment, now time.Time, d limiter.Decision, 
 	}
 	for i, c := range charges {
 		m, ok := c.Limit.Machine().(*algo.Window)
+		if l, log := c.Limit.Machine().(*algo.Log); log { // its notices have the windows of a fixed window
+			m, ok = &algo.Window{Length: l.Length, Requests: l.Requests}, true
+		}
 		if !ok || c.Limit.Shadow || !quiet || d.Superseded {
 			continue
 		}

@@ -79,6 +79,7 @@ func (q *quota) want(t *testing.T, when string, want ...string) {
 var noticeRates = []algo.Rate{
 	{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour},
 	{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Hour},
+	{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Hour, Counts: true},
 	{Algorithm: algo.FixedWindow, Requests: 10, Calendar: algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin", Anchor: "31"}},
 }
 

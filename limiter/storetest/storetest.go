@@ -26,10 +26,11 @@ type Suite struct {
 
 var ctx = context.Background()
 
-// rates has one rate for each algorithm, and one for a calendar, with a capacity of 10.
+// rates has one rate for each algorithm, and one for a calendar, with a capacity of 10. A sliding window of this capacity
+// without Counts is a sliding log.
 var rates = []algo.Rate{
 	{Algorithm: algo.TokenBucket, Requests: 7, Window: time.Minute, Burst: 10},
-	{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute},
+	{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute, Counts: true},
 	{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute},
 	{Algorithm: algo.LeakyBucket, Requests: 7, Window: time.Minute, Burst: 10},
 	{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute},
@@ -95,6 +96,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("OnceExpired", func(t *testing.T) { testOnceExpired(t, s) })
 	t.Run("Vouchers", func(t *testing.T) { testVouchers(t, s) })
 	t.Run("Spread", func(t *testing.T) { testSpread(t, s) })
+	t.Run("Rate", func(t *testing.T) { testRate(t, s) })
 	t.Run("Notices", func(t *testing.T) { testNotices(t, s) })
 	t.Run("ClockChange", func(t *testing.T) { testClockChange(t, s) })
 	t.Run("Pairs", func(t *testing.T) { testPairs(t, s) })
@@ -197,12 +199,13 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 		name string
 		to   algo.Rate
 	}{
-		{"raised", algo.Rate{Algorithm: rate.Algorithm, Requests: 30, Window: time.Minute}},
-		{"lowered", algo.Rate{Algorithm: rate.Algorithm, Requests: 3, Window: time.Minute}},
-		{"shorter", algo.Rate{Algorithm: rate.Algorithm, Requests: 10, Window: 7 * time.Second}},
-		{"longer", algo.Rate{Algorithm: rate.Algorithm, Requests: 10, Window: time.Hour}},
+		{"raised", algo.Rate{Algorithm: rate.Algorithm, Requests: 30, Window: time.Minute, Counts: rate.Counts}},
+		{"lowered", algo.Rate{Algorithm: rate.Algorithm, Requests: 3, Window: time.Minute, Counts: rate.Counts}},
+		{"shorter", algo.Rate{Algorithm: rate.Algorithm, Requests: 10, Window: 7 * time.Second, Counts: rate.Counts}},
+		{"longer", algo.Rate{Algorithm: rate.Algorithm, Requests: 10, Window: time.Hour, Counts: rate.Counts}},
 		{"bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute}},
-		{"window", algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute}},
+		{"small window", algo.Rate{Algorithm: algo.SlidingWindow, Requests: algo.MaxExact, Window: time.Minute}},
+		{"window", algo.Rate{Algorithm: algo.SlidingWindow, Requests: algo.MaxExact + 1, Window: time.Minute}},
 		{"log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute}},
 	} {
 		t.Run(change.name, func(t *testing.T) {
