@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -30,7 +31,10 @@ func (c *compiler) note() {
 			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units)
 		}
 	}
-	tiers := c.tiers()
+	tiers := c.doc.Tiers
+	if i, named := slices.BinarySearch(tiers, c.doc.DefaultTier); !named {
+		tiers = slices.Insert(slices.Clone(tiers), i, c.doc.DefaultTier)
+	}
 	for i := range c.rules.rules {
 		c.noteTiers(&c.rules.rules[i], tiers)
 		c.noteCallers(&c.rules.rules[i])
@@ -163,52 +167,31 @@ func (c *compiler) noteUsage() {
 	}
 }
 
-// tiers returns the tiers that rules name and the default tier, sorted.
-func (c *compiler) tiers() []string {
-	i, named := slices.BinarySearch(c.doc.Tiers, c.doc.DefaultTier)
-	if named {
-		return c.doc.Tiers
-	}
-	return slices.Insert(slices.Clone(c.doc.Tiers), i, c.doc.DefaultTier)
-}
-
-// noteTiers notes the tiers for which a rule has no limit.
+// noteTiers notes the tiers for which a rule has no limit. tiers are the tiers that rules name and the default tier.
 func (c *compiler) noteTiers(r *rule, tiers []string) {
+	const most = 10
 	_, others := r.tiers[document.OtherTiers]
-	_, global := r.tiers[document.Global]
 	missing := len(tiers) - len(r.tiers)
-	if global {
+	if len(r.global) > 0 {
 		missing++
 	}
-	if others || missing == 0 || global && len(r.tiers) == 1 {
+	if others || missing == 0 || len(r.global) > 0 && len(r.tiers) == 1 {
 		return
 	}
-	c.doc.Note(document.Join(r.Path, "limits"), "this rule has no limit for callers of tier %s%s", r.without(tiers, missing), c.defaultTier(tiers))
-}
-
-// defaultTier returns a text that names the default tier, for messages. It returns "" if a rule names the tier.
-// Authors easily forget a tier that no rule names.
-func (c *compiler) defaultTier(tiers []string) string {
-	if len(tiers) == len(c.doc.Tiers) {
-		return ""
-	}
-	return "; " + c.doc.DefaultTier + " is the default_tier, and no rule names it"
-}
-
-// without returns a text that lists those of the tiers for which the rule has no limit. missing is their
-// number.
-func (r *rule) without(tiers []string, missing int) string {
-	const most = 10
 	var words []string
 	for _, tier := range tiers {
-		if _, ok := r.tiers[tier]; ok {
-			continue
-		}
-		if words = append(words, tier); len(words) == most && missing > most {
-			return strings.Join(words, ", ") + " and " + strconv.Itoa(missing-most) + " more"
+		if _, ok := r.tiers[tier]; !ok && len(words) < most {
+			words = append(words, tier)
 		}
 	}
-	return document.AnyOf(words)
+	without := document.AnyOf(words)
+	if missing > most {
+		without = fmt.Sprintf("%s and %d more", strings.Join(words, ", "), missing-most)
+	}
+	if len(tiers) > len(c.doc.Tiers) { // authors easily forget a tier that no rule names
+		without += "; " + c.doc.DefaultTier + " is the default_tier, and no rule names it"
+	}
+	c.doc.Note(document.Join(r.Path, "limits"), "this rule has no limit for callers of tier %s", without)
 }
 
 // noteCallers notes the kinds of callers without a limit if the rule limits other callers of the same

@@ -77,83 +77,65 @@ const maxMeetings = 2000
 // pattern belongs to that pattern, and is counted there.
 func (r *Rules) meetings(p pattern) [][]int {
 	var all []int
-	var index trie
 	for i := range r.rules {
 		if q := r.rules[i].pattern; p.meets(q) && (!p.contains(q) || q.contains(p)) {
 			all = append(all, i)
-			index.add(q, i)
 		}
 	}
-	m := meeting{most: maxMeetings}
-	if m.walk([]*trie{&index}, nil, p.segments, p.below); m.most > 0 {
+	m := meeting{rules: r.rules, most: maxMeetings}
+	if m.walk(all, p, 0); m.most > 0 {
 		return m.sets
 	}
 	return [][]int{all}
 }
 
-// meeting collects the sets of rules that can match one path together.
+// meeting collects the sets of rules that can match one path.
 type meeting struct {
-	sets [][]int
-	most int // remaining calls of walk
+	rules []rule
+	sets  [][]int
+	most  int // remaining calls of walk
 }
 
-// walk follows the remaining segments of a pattern down the trie. nodes are all nodes that the path reaches at this
-// depth, because several patterns can match it. matched has the rules of patterns that end in * at the nodes above.
-// At each end, walk adds one set to m.sets.
-func (m *meeting) walk(nodes []*trie, matched []int, segments []string, below bool) {
+// walk adds the sets of paths that match p, and whose first segments, those before the index at, match the rules matched.
+// At each end of a path, walk adds one set to m.sets.
+func (m *meeting) walk(matched []int, p pattern, at int) {
 	if m.most--; m.most <= 0 {
 		return
 	}
-	matched = slices.Clone(matched)
-	for _, n := range nodes {
-		matched = append(matched, n.below...)
-	}
-	if len(segments) == 0 {
-		set := slices.Clone(matched)
-		for _, n := range nodes {
-			set = append(set, n.here...)
+	var set, beyond []int        // rules that match a path with these segments, and those that match every longer path too
+	byNext := map[string][]int{} // all other rules, by their next segment
+	for _, i := range matched {
+		switch own := &m.rules[i].pattern; {
+		case at < len(own.segments):
+			byNext[own.segments[at]] = append(byNext[own.segments[at]], i)
+		case own.below:
+			beyond = append(beyond, i)
+			fallthrough
+		default:
+			set = append(set, i)
 		}
+	}
+	if at >= len(p.segments) {
 		slices.Sort(set)
 		m.sets = append(m.sets, set)
-		if !below {
+		if !p.below {
 			return
 		}
-		segments = []string{parameter}
 	}
-	rest := segments[1:]
-	if segments[0] != parameter {
-		m.next(nodes, segments[0], matched, rest, below)
-		return
+	parameters := byNext[parameter]
+	delete(byNext, parameter)
+	next := slices.Sorted(maps.Keys(byNext))
+	if at < len(p.segments) && p.segments[at] != parameter {
+		next = p.segments[at : at+1]
+	} else if len(next) == 0 {
+		// A segment that is a literal of a rule matches more rules than any other text. So the walk tries another text
+		// only if there are no literals.
+		next = []string{parameter}
 	}
-	literals := map[string]bool{}
-	for _, n := range nodes {
-		for literal := range n.literal {
-			literals[literal] = true
+	for _, segment := range next {
+		if longer := slices.Concat(byNext[segment], parameters); len(longer) > 0 {
+			m.walk(append(longer, beyond...), p, at+1)
 		}
-	}
-	// A segment that is a literal of a rule matches more rules than any other text. So the walk tries another text
-	// only if there are no literals.
-	for _, literal := range slices.Sorted(maps.Keys(literals)) {
-		m.next(nodes, literal, matched, rest, below)
-	}
-	if len(literals) == 0 {
-		m.next(nodes, parameter, matched, rest, below)
-	}
-}
-
-// next continues the walk at the children of nodes that match a segment.
-func (m *meeting) next(nodes []*trie, segment string, matched []int, rest []string, below bool) {
-	var children []*trie
-	for _, n := range nodes {
-		if child := n.literal[segment]; child != nil {
-			children = append(children, child)
-		}
-		if n.param != nil {
-			children = append(children, n.param)
-		}
-	}
-	if len(children) > 0 {
-		m.walk(children, matched, rest, below)
 	}
 }
 
