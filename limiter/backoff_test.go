@@ -131,7 +131,7 @@ func TestLimiter_Take_floodOfMany(t *testing.T) {
 	}
 }
 
-// A process remembers Options.CacheSize refused callers. If more callers flood it in turn, each of their requests calls
+// A process remembers a sixth of Options.Subjects as refused callers. If more callers flood it in turn, each of their requests calls
 // the store.
 func TestLimiter_Take_floodOfCallers(t *testing.T) {
 	for _, c := range []struct{ callers, calls int64 }{{10_000, 0}, {15_000, 15_000}} {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
 // item is one charge of a request. The embedded Charge is what the store gets; original and want are what
@@ -127,7 +126,7 @@ func (b *batch) concurrent() bool {
 
 // lookUp fills the results and back-offs of b from the denial cache, and reports whether the cache
 // denies b.
-func (b *batch) lookUp(now algo.Instant, d denials) (denies bool) {
+func (b *batch) lookUp(now algo.Instant, d *denials) (denies bool) {
 	var backOffs [MaxCharges]time.Duration
 	denies = d.lookup(now, b.charges[0].Subject, b.charges, b.results, backOffs[:len(b.charges)])
 	for i := range b.items {
@@ -136,6 +135,4 @@ func (b *batch) lookUp(now algo.Instant, d denials) (denies bool) {
 	return denies
 }
 
-func (b *batch) subject() string { return b.charges[0].Subject.String() }
-
-func (b *batch) keys() []local.Charge { return keys(nil, b.charges) }
+func (b *batch) subject() Subject { return b.charges[0].Subject }

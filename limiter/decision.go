@@ -15,7 +15,7 @@ type Decision struct {
 	// OnErrorDeny. HTTP answers 503, not 429. No limit is reported then.
 	Failed bool
 	// LocalFull reports why the request Failed: this process decides alone in an outage, and has no room
-	// for another subject (Options.FallbackSize).
+	// for another subject (Options.Subjects).
 	LocalFull bool
 	// At is the instant of the decision.
 	At time.Time

@@ -11,10 +11,10 @@ import (
 )
 
 // The bound of the denial cache counts a subject with many limits as several subjects.
-func TestOptions_CacheSize(t *testing.T) {
+func TestOptions_Subjects(t *testing.T) {
 	// most subjects of a size that fit a cache of 8, by the number of limits of each subject
 	for each, most := range map[int]int{1: 8, 4: 8, 100: 2} {
-		l := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheSize: 8}))
+		l := storetest.Must(limiter.New(newRemote(), limiter.Options{Subjects: 6 * 8}))
 		limits := make([]*limiter.Limit, each)
 		for i := range limits {
 			limits[i] = limit(t, limiter.Limit{Name: "l" + strconv.Itoa(i), Rate: algo.Rate{Requests: 1, Window: time.Hour}})

@@ -13,7 +13,12 @@ func (l *Limiter) InFlight() int { return l.groups.InFlight() }
 func (l *Limiter) FallbackHolds(now time.Time) bool { return l.fallback.Holds(algo.InstantOf(now)) }
 
 // NoticesKnown returns the number of notices that this process remembers.
-func (l *Limiter) NoticesKnown() int { return len(l.notices.known) }
+func (l *Limiter) NoticesKnown() (n int) {
+	for _, e := range l.table.entries {
+		n += len(e.noticed)
+	}
+	return n
+}
 
 // MarksOf returns the subject that has the marks of the notices of s.
 func MarksOf(s Subject) Subject { return marksOf(s) }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
-
-	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
 // Limiter decides requests with a Store. Make one per process with New. It is safe for concurrent use.
@@ -19,6 +17,7 @@ type Limiter struct {
 	active    atomic.Int64 // requests that are being decided, and settlements on the shared store
 	settled   atomic.Int64 // settlements on the shared store that have ended
 	processClock
+	table   *table   // what this process keeps of subjects
 	notices *notices // nil without Options.Notify
 	*shared          // nil for a Local store
 }
@@ -32,21 +31,19 @@ func New(store Store, o Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{store: store, timeout: o.Timeout, intN: o.IntN, log: logs{Logger: o.Logger}}
+	l := &Limiter{store: store, timeout: o.Timeout, intN: o.IntN, log: logs{Logger: o.Logger}, table: newTable(o.Subjects)}
 	if o.Notify != nil {
-		l.notices = &notices{store: store, write: o.Notify, timeout: o.Timeout, log: &l.log, known: map[noticeKey]*noticed{}, most: o.CacheSize}
+		l.notices = &notices{table: l.table, store: store, write: o.Notify, timeout: o.Timeout, log: &l.log}
 	}
 	l.connector, _ = store.(Connector)
 	if local, ok := store.(Local); ok {
 		l.local, l.timeout = local, 0
 		return l, nil
 	}
-	seen := denials{local.NewDenials(o.CacheSize, o.CacheTTL, o.IntN)}
+	seen := &denials{l.table, o.CacheTTL, o.IntN}
 	l.shared = &shared{
 		store: store, clock: o.Clock, intN: o.IntN,
-		denials:  seen,
-		trackers: &trackers{most: o.CacheSize, intN: o.IntN, table: map[trackerKey]*tracker{}},
-		fallback: fallback{local.NewFallback(o.FallbackSize), seen},
+		denials: seen, trackers: &trackers{table: l.table, intN: o.IntN}, fallback: newFallback(seen),
 	}
 	l.groups = newGroups(l.shared, o.Timeout)
 	return l, nil

@@ -228,7 +228,7 @@ func TestLimiter_Take_flood(t *testing.T) {
 // under new rules.
 func TestLimiter_Take_denialCache(t *testing.T) {
 	now, r := noon, newRemote()
-	l := storetest.Must(limiter.New(r, limiter.Options{CacheSize: 4}))
+	l := storetest.Must(limiter.New(r, limiter.Options{Subjects: 6 * 4}))
 	a, b := perMinute(t, "a", 1), perMinute(t, "b", 10)
 	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 3})
 	if r.hints[0].Machine != nil {
@@ -266,7 +266,7 @@ func TestLimiter_Take_denialCache(t *testing.T) {
 	}
 	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 1})
 	if r.hints[0].Machine != nil {
-		t.Error("CacheSize 4: got a decision from the cache for the ninth most recent subject, want a store call")
+		t.Error("a cache of 4: got a decision from the cache for the ninth most recent subject, want a store call")
 	}
 }
 

@@ -136,7 +136,7 @@ func bound(rate algo.Rate, from, at time.Time) float64 {
 // requests, even if it needs room for the counters of other subjects.
 func TestSpread_sync_lost_kept(t *testing.T) {
 	store := newRemote()
-	e := storetest.Must(limiter.New(store, limiter.Options{CacheSize: 1, Logger: slog.New(slog.DiscardHandler)}))
+	e := storetest.Must(limiter.New(store, limiter.Options{Subjects: 2, Logger: slog.New(slog.DiscardHandler)}))
 	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", OnError: limiter.OnErrorAllow, Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: 100 * time.Millisecond}})}
 	for range 10 {
 		if d := take(t, e, c); !d.Allowed {

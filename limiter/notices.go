@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -38,32 +37,13 @@ const noticeGrace = 10 * time.Second
 // A mark is a count of 1 on a subject of its own. Therefore, marks add nothing to the item that each
 // request writes, and every store supports them.
 type notices struct {
+	*table
 	store   Store
 	write   func(context.Context, Notice) error
 	timeout time.Duration
 	log     *logs
 
 	failures lineInterval
-
-	mu    sync.Mutex
-	known map[noticeKey]*noticed
-	most  int // largest number of entries in known
-}
-
-// noticeKey identifies the notices of one percentage. mark is the ID of the mark, which also identifies the limit and
-// its windows: numbers of periods are comparable only for the same windows.
-type noticeKey struct {
-	subject Subject
-	mark    ID
-}
-
-// noticed is what this process knows about one notice of a subject in one period.
-type noticed struct {
-	period int64
-	marked bool
-	// since is the instant at which this process last wrote the notice. Before that, it is the instant at which
-	// this process first saw that the notice has no mark.
-	since algo.Instant
 }
 
 // observed is a charge and the state of its limit.
@@ -72,9 +52,8 @@ type observed struct {
 	algo.Result
 }
 
-func (u *observed) key(percent int) noticeKey {
-	return noticeKey{u.Subject, u.Limit.marks[percent].ID}
-}
+// mark returns the ID of the mark of a percentage.
+func (u *observed) mark(percent int) ID { return u.Limit.marks[percent].ID }
 
 // window returns the windows in which u counts; nil if newer rules replaced them by another algorithm. A sliding
 // window that stores instants has the windows of its marks.
@@ -121,7 +100,7 @@ func (n *notices) near(now algo.Instant, u *observed) bool {
 		if !reaches(used, percent, u.Machine) {
 			continue
 		}
-		if at := n.known[u.key(i)]; at == nil || !at.marked || at.period != u.period(now) {
+		if at := n.known(u.Subject, u.mark(i)); at == nil || !at.marked || at.period != u.period(now) {
 			return true
 		}
 	}
@@ -145,7 +124,7 @@ func (n *notices) due(now algo.Instant, u *observed) (due []int) {
 		if !reaches(used, percent, m) {
 			continue
 		}
-		at := n.at(u.key(i), u.period(now))
+		at := n.at(u.Subject, u.mark(i), u.period(now))
 		if at == nil || at.marked {
 			continue
 		}
@@ -160,25 +139,31 @@ func (n *notices) due(now algo.Instant, u *observed) (due []int) {
 	return due
 }
 
+// known returns what this process knows about a notice; nil if it knows nothing. The caller holds the lock.
+func (n *notices) known(subject Subject, mark ID) *noticed {
+	all := n.of(subject).noticed
+	for i := range all {
+		if all[i].mark == mark {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
 // at returns what this process knows about the notice of a period; nil if the period has ended. The caller
-// holds n.mu.
-func (n *notices) at(key noticeKey, period int64) *noticed {
-	at := n.known[key]
+// holds the lock.
+func (n *notices) at(subject Subject, mark ID, period int64) *noticed {
+	at := n.known(subject, mark)
 	switch {
 	case at == nil:
-		for full := range n.known {
-			if len(n.known) < n.most {
-				break
-			}
-			delete(n.known, full)
-		}
-		key.subject = key.subject.clone()
-		at = &noticed{period: period}
-		n.known[key] = at
+		e := n.open(subject)
+		e.noticed = append(e.noticed, noticed{mark: mark, period: period})
+		n.changed(e)
+		return &e.noticed[len(e.noticed)-1]
 	case at.period > period:
 		return nil
 	case at.period < period:
-		*at = noticed{period: period}
+		*at = noticed{mark: mark, period: period}
 	}
 	return at
 }
@@ -260,7 +245,7 @@ func (n *notices) setMarked(u *observed, now algo.Instant, percentages []int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, percent := range percentages {
-		if at := n.known[u.key(percent)]; at != nil && at.period == u.period(now) {
+		if at := n.known(u.Subject, u.mark(percent)); at != nil && at.period == u.period(now) {
 			at.marked = true
 		}
 	}

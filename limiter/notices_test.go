@@ -335,15 +335,15 @@ func TestNotice_endedPeriod(t *testing.T) {
 // The memory for notices is bounded. If a process forgets a subject, the subject causes no second notice.
 func TestNotice_memory(t *testing.T) {
 	var got written
-	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Notify: got.write, CacheSize: 10}))
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Notify: got.write, Subjects: 60}))
 	quota := perHour(t, nil)
 	for round := range 3 {
 		for i := range 50 {
 			takeAt(t, l, noon.Add(time.Duration(round)*time.Minute), limiter.Charge{Subject: limiter.User(strconv.Itoa(i)), Limit: quota, Cost: 10 - min(int64(round), 1)*10})
 		}
 	}
-	if n := l.NoticesKnown(); n != 10 || len(got) != 100 {
-		t.Errorf("got %d remembered notices and %d written ones, want 10 and 100", n, len(got))
+	if n := l.NoticesKnown(); n != 20 || len(got) != 100 { // two notices each of 10 callers
+		t.Errorf("got %d remembered notices and %d written ones, want 20 and 100", n, len(got))
 	}
 }
 

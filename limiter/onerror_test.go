@@ -283,7 +283,7 @@ func TestOnError_local_full(t *testing.T) {
 	}
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{}
-	l = storetest.Must(limiter.New(down, limiter.Options{FallbackSize: 3, Logger: slog.New(slog.DiscardHandler)}))
+	l = storetest.Must(limiter.New(down, limiter.Options{Subjects: 3, Logger: slog.New(slog.DiscardHandler)}))
 	request := func(i int, at time.Duration, want string) {
 		t.Helper()
 		c.Subject = limiter.User(fmt.Sprint(i))

@@ -108,22 +108,13 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 				continue
 			}
 			done[subject] = true
-			l.forget(subject) // forget first, so that no count reaches the store after its reset
+			l.table.forget(subject) // forget first, so that no count reaches the store after its reset
 			problems = append(problems, l.store.Reset(ctx, subject))
-			l.forget(subject)
+			l.table.forget(subject)
 		}
 		if l.sharesStore() {
 			problems = append(problems, l.fallback.Reset(ctx, c.Limit.countedSubject(c.Subject)))
 		}
 	}
 	return errors.Join(problems...)
-}
-
-// forget deletes the states, leases and counters of subject in this process. It keeps trackers whose call is in
-// flight.
-func (l *Limiter) forget(subject Subject) {
-	if l.sharesStore() {
-		l.denials.Forget(subject.String())
-		l.trackers.forget(subject)
-	}
 }

@@ -21,14 +21,15 @@ type Options struct {
 	// negative value disables the cache. After CacheTTL at the latest, this process notices a refund, a reset or a
 	// changed limit of another process. In a flood, this process makes about one refused store call per CacheTTL.
 	CacheTTL time.Duration
-	// CacheSize is the number of subjects in the denial cache. It also bounds the number of leases
-	// and counters of this process. 0 means 10,000.
-	CacheSize int
-	// FallbackSize is the number of subjects that this process counts by itself in an outage, for
-	// limits with OnErrorLocal. A subject with a long log counts as several. Further subjects are
-	// denied (Decision.LocalFull). Lost settlements add subjects to at most half of it. 0 means DefaultFallbackSize. A Local store needs no fallback: it
-	// denies subjects for which it has no room.
-	FallbackSize int
+	// Subjects bounds the memory for subjects; 0 means DefaultSubjects. A subject takes about a kilobyte; with many
+	// limits or a long log it counts as several.
+	//
+	// A sixth is for what this process remembers of callers in the denial cache, and for notices. It forgets first what
+	// was unchanged for the longest time. The rest is for leases and counters, and for subjects that this process
+	// counts by itself in an outage, for limits with OnErrorLocal; if it is full, further subjects are denied
+	// (Decision.LocalFull). Leases, counters and lost settlements take at most half of the rest. A Local store needs
+	// memory for notices only: it denies subjects for which it has no room.
+	Subjects int
 	// IntN returns a random number from 0 to n-1, which chooses shards, waits and report times. It
 	// MUST be safe for concurrent use. nil means rand.IntN of math/rand/v2. A generator with a known
 	// seed makes decisions repeatable.
@@ -49,16 +50,15 @@ type Options struct {
 // DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 900 * time.Millisecond
 
-// DefaultFallbackSize is the default of Options.FallbackSize. 50,000 subjects with one limit each take
-// about 10 MB (TestFallback_memory).
-const DefaultFallbackSize = 50_000
+// DefaultSubjects is the default of Options.Subjects: 10,000 callers in the denial cache, and 50,000 in an outage. These
+// 50,000 take about 17 MB if each has one limit (TestFallback_memory).
+const DefaultSubjects = 60_000
 
 // complete returns o with its defaults in place of zero values. An error wraps *algo.FieldError.
 func (o Options) complete() (Options, error) {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.CacheTTL = cmp.Or(o.CacheTTL, time.Second)
-	o.CacheSize = cmp.Or(o.CacheSize, 10_000)
-	o.FallbackSize = cmp.Or(o.FallbackSize, DefaultFallbackSize)
+	o.Subjects = cmp.Or(o.Subjects, DefaultSubjects)
 	if o.IntN == nil {
 		o.IntN = rand.IntN
 	}
@@ -75,8 +75,7 @@ func (o Options) complete() (Options, error) {
 		want string
 	}{
 		{"Timeout", o.Timeout > 0 && o.Timeout < MinWindow, o.Timeout, fmt.Sprintf("more than 0 and less than %s; 0 means %s", MinWindow, DefaultTimeout)},
-		{"CacheSize", o.CacheSize > 0, o.CacheSize, "at least 1; 0 means 10000"},
-		{"FallbackSize", o.FallbackSize > 0, o.FallbackSize, fmt.Sprintf("at least 1; 0 means %d", DefaultFallbackSize)},
+		{"Subjects", o.Subjects > 0, o.Subjects, fmt.Sprintf("at least 1; 0 means %d", DefaultSubjects)},
 	} {
 		if !option.ok {
 			return o, fmt.Errorf("limiter: %w", &algo.FieldError{Field: "Options." + option.name, Got: option.got, Want: option.want})

@@ -17,12 +17,10 @@ func TestNew_options(t *testing.T) {
 		limiter.Options
 	}{
 		{"", limiter.Options{}},
-		{"", limiter.Options{Timeout: 999 * ms, CacheTTL: -1, CacheSize: 1}},
+		{"", limiter.Options{Timeout: 999 * ms, CacheTTL: -1, Subjects: 1}},
 		{"Options.Timeout", limiter.Options{Timeout: time.Second}},
 		{"Options.Timeout", limiter.Options{Timeout: -1}},
-		{"Options.CacheSize", limiter.Options{CacheSize: -1}},
-		{"", limiter.Options{FallbackSize: 1}},
-		{"Options.FallbackSize", limiter.Options{FallbackSize: -1}},
+		{"Options.Subjects", limiter.Options{Subjects: -1}},
 	} {
 		l, err := limiter.New(newRemote(), c.Options)
 		if c.field == "" {

@@ -98,7 +98,7 @@ func (r *request) fillLast(b *batch) {
 
 // lastState returns the state of an item's limit at the instant of the request, as far as this process
 // knows it. It uses the state that this process last saw in the store, of any age, and the counter of
-// this process.
+// this process. The caller holds the lock of the table.
 func (r *request) lastState(it *item) algo.State {
 	l := r.limiter
 	var s algo.State
@@ -152,7 +152,7 @@ func (r *request) countInFallback(it *item) {
 		return
 	}
 	l := r.limiter
-	l.fallback.Raise(r.now, it.Subject.String(), it.original.key(), func() (s algo.State, ok bool) {
+	l.fallback.raise(r.now, it.Subject, it.original, func() (s algo.State, ok bool) {
 		c := l.trackers.count(it.Subject, it.original.ID)
 		if c.Machine == nil {
 			return s, false
@@ -175,7 +175,7 @@ func (r *request) lookUpOutage() {
 			continue
 		}
 		mirror := b.mirror(l.fallback)
-		if len(mirror.items) == 0 || !l.fallback.Look(r.now, mirror.subject(), mirror.keys(), mirror.results) {
+		if len(mirror.items) == 0 || !l.fallback.look(r.now, mirror.subject(), mirror.charges, mirror.results) {
 			continue
 		}
 		switch {
@@ -190,8 +190,8 @@ func (r *request) lookUpOutage() {
 }
 
 // hasMirror reports whether the fallback may repeat charges of b, because it holds counts of the subject.
-func (b *batch) hasMirror(f fallback) bool {
-	return b.remote && !b.shadow() && f.holds(b.items[0].Subject)
+func (b *batch) hasMirror(f *fallback) bool {
+	return b.remote && !b.shadow() && f.holdsSubject(b.items[0].Subject)
 }
 
 // hasMirror reports whether the fallback may repeat charges of r.
@@ -200,7 +200,7 @@ func (r *request) hasMirror() bool {
 }
 
 // mirror returns the charges of b with OnErrorLocal, for the fallback.
-func (b *batch) mirror(store fallback) batch {
+func (b *batch) mirror(store *fallback) batch {
 	mirror := batch{store: store, repeats: true}
 	for i := range b.items {
 		if it := &b.items[i]; it.original.OnError == OnErrorLocal {
@@ -266,11 +266,11 @@ func (r *request) mirrorStores() {
 		r.batches[i].keepMirror(&mirror)
 		// If a settlement was in progress since the call, the states of b can have a charge that is refunded now.
 		if l.active.Load() == 1 && l.settled.Load() == r.settled {
-			l.fallback.Drop(mirror.subject(), mirror.keys(), b.mirrorResults(&mirror))
+			l.fallback.drop(mirror.subject(), mirror.charges, b.mirrorResults(&mirror))
 		}
 	}
 	for i := range r.served {
-		if it := r.served[i].item; it.original.Spread.hasCounter() && !it.original.Shadow && it.original.OnError == OnErrorLocal && l.fallback.holds(it.Subject) {
+		if it := r.served[i].item; it.original.Spread.hasCounter() && !it.original.Shadow && it.original.OnError == OnErrorLocal && l.fallback.holdsSubject(it.Subject) {
 			mirror := batch{store: l.fallback, repeats: true}
 			if mirror.add(it, it.original, it.want); !r.takeMirror(&mirror) {
 				return
@@ -295,7 +295,7 @@ func (r *request) mirrorLeases(from int) {
 				leases.add(it, it.original, b.charges[j].Cost)
 			}
 		}
-		if len(leases.items) > 0 && !fallback.Mirror(r.now, leases.subject(), leases.keys(), leases.results) {
+		if len(leases.items) > 0 && !fallback.mirror(r.now, leases.subject(), leases.charges, leases.results) {
 			b.dropLeases = true
 		}
 	}
@@ -303,7 +303,7 @@ func (r *request) mirrorLeases(from int) {
 
 // takeMirror charges a mirror to the fallback, and reports whether the fallback admits it.
 func (r *request) takeMirror(mirror *batch) bool {
-	mirror.taken = r.limiter.fallback.Mirror(r.now, mirror.subject(), mirror.keys(), mirror.results)
+	mirror.taken = r.limiter.fallback.mirror(r.now, mirror.subject(), mirror.charges, mirror.results)
 	mirror.refused = !mirror.taken
 	r.batches = append(r.batches, *mirror)
 	return mirror.taken

@@ -272,7 +272,7 @@ func TestReceipt_Settle_leased(t *testing.T) {
 // store gets the quota back.
 func TestReceipt_Refund_evictedLease(t *testing.T) {
 	store := newRemote()
-	l := storetest.Must(limiter.New(store, limiter.Options{CacheSize: 1}))
+	l := storetest.Must(limiter.New(store, limiter.Options{Subjects: 2}))
 	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 8}})}
 	_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{charge})
 	if err != nil {

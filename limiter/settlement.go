@@ -170,7 +170,7 @@ func (l *Limiter) releaseHere(now algo.Instant, r *refundable) {
 		if _, slots := charged.Machine.(*algo.Slots); !slots || c.Force {
 			continue
 		}
-		l.denials.Release(r.subject.String(), uint64(c.Limit.ID), c.Cost, charged)
+		l.denials.release(r.subject, c.Limit.ID, c.Cost, charged)
 		l.releaseFallback(now, r, i)
 	}
 }
@@ -207,10 +207,10 @@ func (l *Limiter) forgetMirrors(now algo.Instant, all []refundable) {
 }
 
 // correctFallback makes a correction in the counts of an outage. charged is the result of the charge. See
-// local.Fallback.Settle for seen.
+// fallback.settle for seen.
 func (l *Limiter) correctFallback(now algo.Instant, c Charge, charged algo.Result, elapsed time.Duration, seen func(int) algo.Result) {
 	var none [1]int64
-	l.fallback.Fallback.Settle(now, c.Subject.String(), keys(nil, []Charge{c}), []algo.Result{charged}, elapsed, none[:], seen)
+	l.fallback.settle(now, c.Subject, []Charge{c}, []algo.Result{charged}, elapsed, none[:], seen)
 }
 
 // refundMirrors refunds the charges of counters in the counts of an outage, if the counters returned them.
@@ -234,14 +234,14 @@ func (l *Limiter) correctHere(now algo.Instant, r *refundable, elapsed time.Dura
 		_, slots := r.results[i].Machine.(*algo.Slots)
 		switch {
 		case c.Force && err != nil && once.Needed():
-			l.denials.Charge(now, r.subject.String(), uint64(c.Limit.ID), 0)
+			l.denials.charge(now, r.subject, c.Limit.ID, 0)
 		case c.Force:
 			var seen func(int) algo.Result
 			if err != nil && it.original.OnError == OnErrorLocal && !it.original.Shadow {
 				seen = func(int) algo.Result { return l.denials.last(now, it.Subject, it.original) }
 			}
 			l.correctFallback(now, whole, algo.Result{}, 0, seen)
-			l.denials.Charge(now, r.subject.String(), uint64(c.Limit.ID), c.Cost)
+			l.denials.charge(now, r.subject, c.Limit.ID, c.Cost)
 		case err == nil && !slots && r.mirrored[i].Machine != nil:
 			l.correctFallback(now, whole, r.mirrored[i], elapsed, nil)
 		}
@@ -269,10 +269,10 @@ func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, e
 			l.settled.Add(1)
 			l.active.Add(-1)
 		}()
-		l.denials.Expire(r.subject.String())
+		l.denials.expire(r.subject)
 		for _, c := range r.charges {
 			if c.Force {
-				l.denials.BeginCharge(now, r.subject.String(), uint64(c.Limit.ID))
+				l.denials.beginCharge(now, r.subject, c.Limit.ID)
 			}
 		}
 		l.releaseHere(now, &r)

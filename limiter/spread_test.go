@@ -407,7 +407,7 @@ func TestSpread_mistakes(t *testing.T) {
 // The number of leases and counters is bounded. Limits without a lease or counter are still exact.
 func TestSpread_bounded(t *testing.T) {
 	store := newRemote()
-	e := storetest.Must(limiter.New(store, limiter.Options{CacheSize: 10}))
+	e := storetest.Must(limiter.New(store, limiter.Options{Subjects: 24}))
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: limiter.Spread{Lease: 3}})
 	for i := range 100 {
 		caller := limiter.User(fmt.Sprint(i))
@@ -515,7 +515,7 @@ func TestSpread_shards_uneven(t *testing.T) {
 func TestSpread_eviction(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 100}, {Sync: 10 * time.Millisecond}} {
 		store := newRemote()
-		e := storetest.Must(limiter.New(store, limiter.Options{CacheSize: 3}))
+		e := storetest.Must(limiter.New(store, limiter.Options{Subjects: 6}))
 		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 1000, Window: time.Second}, Spread: spread})
 		calls := func(now time.Time, caller string, n int) int64 {
 			before := store.takes.Load()

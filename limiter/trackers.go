@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -9,43 +8,30 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// tracker is what this process holds of one limit of a subject: a lease or a counter, and the pressure
-// on the subject.
-type tracker struct {
-	limit    *Limit
-	lease    local.Lease
-	counter  local.Counter
-	pressure local.Pressure
-	// renewing is not nil while a request calls the store for a new lease or a synchronization. It
-	// is closed when that request has the result.
-	renewing chan struct{}
-	err      error // error of the last call for a lease or a synchronization; nil if it succeeded
-}
-
-// trackers are the trackers of this process. Their number is bounded. If there is no room for another
-// tracker, a charge goes to the store as if its limit had no Spread.
+// trackers are the trackers of this process. If there is no room for another tracker, a charge goes to the store as if
+// its limit had no Spread.
 type trackers struct {
-	most int
+	*table
 	intN func(n int) int
 
 	// pressureUntil is an instant after which no tracker is under pressure, unless pressure rises again.
 	pressureUntil atomic.Int64
-
-	mu    sync.Mutex
-	table map[trackerKey]*tracker
-	swept algo.Instant
 }
 
-type trackerKey struct {
-	subject Subject
-	id      ID
+// find returns the tracker of a limit; nil if there is none. The caller holds the lock.
+func (ts *trackers) find(subject Subject, id ID) *tracker {
+	for _, t := range ts.of(subject).trackers {
+		if t.limit.ID == id {
+			return t
+		}
+	}
+	return nil
 }
 
 // get returns the tracker of a limit, and creates it if necessary. It returns nil if there is no room.
 // The caller holds the lock.
 func (ts *trackers) get(now algo.Instant, subject Subject, limit *Limit) *tracker {
-	key := trackerKey{subject, limit.ID}
-	t := ts.table[key]
+	t := ts.find(subject, limit.ID)
 	switch {
 	case t != nil && t.limit == limit:
 		return t
@@ -54,12 +40,13 @@ func (ts *trackers) get(now algo.Instant, subject Subject, limit *Limit) *tracke
 	case t != nil: // the rules changed; the counter keeps its count
 		*t = tracker{limit: limit, lease: local.Lease{Serial: t.lease.Serial}, counter: t.counter.Renew(now, limit.counterRules())}
 		return t
-	case len(ts.table) >= ts.most && !ts.sweep(now):
+	case !ts.room(now, ts.forOthers()):
 		return nil
 	}
 	t = &tracker{limit: limit, counter: local.NewCounter(limit.counterRules())}
-	key.subject = subject.clone() // the subject can share memory with a large request text
-	ts.table[key] = t
+	e := ts.open(subject)
+	e.trackers = append(e.trackers, t)
+	ts.changed(e)
 	return t
 }
 
@@ -91,50 +78,10 @@ func (t *tracker) givesUp(waited bool) bool {
 	return !Answered(t.err) && (t.renewing != nil || waited)
 }
 
-// sweep removes idle trackers, at most once a second, and reports whether there is room.
-func (ts *trackers) sweep(now algo.Instant) bool {
-	if age := now.Sub(ts.swept); age >= 0 && age < time.Second {
-		return false
-	}
-	ts.swept = now
-	for key, t := range ts.table {
-		if t.idle(now) {
-			ts.remove(key, t)
-		}
-	}
-	return len(ts.table) < ts.most
-}
-
-// idle reports whether t may be removed.
-func (t *tracker) idle(now algo.Instant) bool {
-	if t.renewing != nil || t.lease.Left(now) > 0 || t.pressure.Current(now) > 1 {
-		return false
-	}
-	return t.counter.Idle(now)
-}
-
-// forget removes the trackers of subject that no request renews.
-func (ts *trackers) forget(subject Subject) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	for key, t := range ts.table {
-		if key.subject == subject && t.renewing == nil {
-			ts.remove(key, t)
-		}
-	}
-}
-
-// remove removes a tracker. Its lease ends, so a receipt can no longer return quota to it.
-func (ts *trackers) remove(key trackerKey, t *tracker) {
-	t.lease.Serial++
-	delete(ts.table, key)
-}
-
-// count returns what the counter of a limit counts. The result has no Machine if there is no counter.
+// count returns what the counter of a limit counts. The result has no Machine if there is no counter. The caller holds
+// the lock.
 func (ts *trackers) count(subject Subject, id ID) algo.Result {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if t := ts.table[trackerKey{subject, id}]; t != nil {
+	if t := ts.find(subject, id); t != nil {
 		return t.counter.Counted()
 	}
 	return algo.Result{}
@@ -153,7 +100,7 @@ func (ts *trackers) extendPressure(t *tracker) {
 // pressed returns the tracker of a limit if it is under pressure at the instant now, and nil otherwise. The
 // caller holds the lock.
 func (ts *trackers) pressed(now algo.Instant, subject Subject, limit *Limit) *tracker {
-	t := ts.table[trackerKey{subject, limit.ID}]
+	t := ts.find(subject, limit.ID)
 	if t == nil || t.limit != limit || t.pressure.Current(now) <= 1 {
 		return nil
 	}

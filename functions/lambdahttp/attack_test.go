@@ -584,7 +584,7 @@ func TestAttack_memory(t *testing.T) {
 	if a.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1000,"window":"1h","lease":10,"per":["client"]},"global":{"name":"address","requests":1,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})); err != nil {
 		t.Fatal(err)
 	}
-	a.Limiter = storetest.Must(limiter.New(void{}, limiter.Options{CacheSize: 1000, Logger: a.Logger}))
+	a.Limiter = storetest.Must(limiter.New(void{}, limiter.Options{Subjects: 6000, Logger: a.Logger}))
 	a.Recorder = telemetry.New(&bytes.Buffer{}, "test", nil)
 	function := lambdahttp.NewAuthorizer(a.Environment)
 	event := string(edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {

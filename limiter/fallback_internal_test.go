@@ -1,0 +1,203 @@
+package limiter
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+func hourly(tb testing.TB) *Limit {
+	tb.Helper()
+	return limitOf(tb, algo.Rate{Requests: 10, Window: time.Hour})
+}
+
+// fallbackOf returns a fallback with room for a number of subjects.
+func fallbackOf(subjects int) *fallback {
+	return newFallback(&denials{table: newTable(subjects * 6 / 5)})
+}
+
+// While take, raise and settle call the function seen, Holds must wait for their lock. Without the wait, Holds could
+// report that nothing is held.
+func TestFallback_Holds_waits(t *testing.T) {
+	f, limit := fallbackOf(10), hourly(t)
+	held := false
+	f.take(0, User("user"), []Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1), func() { held = f.holding.Load() > 0 })
+	if !held {
+		t.Error("Holds during take: got a result at once, want Holds to wait for the lock")
+	}
+	_ = f.Reset(t.Context(), User("user"))
+	f.raise(0, User("user"), limit, func() (algo.State, bool) {
+		held = f.holding.Load() > 0
+		return algo.State{}, false
+	})
+	if !held {
+		t.Error("Holds during raise: got a result at once, want Holds to wait for the lock")
+	}
+	held = false
+	f.settle(0, User("user"), []Charge{{Limit: limit, Cost: 1, Force: true}}, make([]algo.Result, 1), 0, make([]int64, 1), func(int) algo.Result {
+		held = f.holding.Load() > 0
+		return algo.Result{}
+	})
+	if !held {
+		t.Error("Holds during Settle: got a result at once, want Holds to wait for the lock")
+	}
+	if _ = f.Reset(t.Context(), User("user")); f.holding.Load() != 0 {
+		t.Errorf("got %d subjects held, want none", f.holding.Load())
+	}
+}
+
+// A debt of a settlement counts until it has expired. The entries that a settlement adds to a log or
+// removes from it change the weight of the subject.
+func TestFallback_settle(t *testing.T) {
+	bucket := limitOf(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute})
+	entries := limitOf(t, algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Hour})
+	const now = algo.Instant(time.Hour)
+	f, results := fallbackOf(10), make([]algo.Result, 1)
+	charge := func(l *Limit, cost int64, force bool) []Charge {
+		return []Charge{{Limit: l, Cost: cost, Force: force}}
+	}
+	f.take(now, User("bucket"), charge(bucket, 10, false), results, func() {})
+	f.settle(now, User("bucket"), charge(bucket, 40, true), results, 0, make([]int64, 1), nil)
+	if !f.Holds(now.Add(49 * time.Second)) {
+		t.Error("a bucket with a debt of 50 s: got nothing held after 49 s, want the debt")
+	}
+	if f.Holds(now.Add(50 * time.Second)) {
+		t.Error("a bucket with a debt of 50 s: got the debt held after 50 s, want nothing held")
+	}
+	f.take(now, User("log"), charge(entries, 200, false), results, func() { results[0] = algo.Result{} })
+	f.settle(now, User("log"), charge(entries, 150, false), results, 0, nil, nil)
+	if want := f.of(User("log")).size(); f.fixed != want {
+		t.Errorf("after a refund: got a weight of %d, want %d", f.fixed, want)
+	}
+	f.settle(now, User("log"), charge(entries, 250, true), results, 0, make([]int64, 1), nil)
+	if want := f.of(User("log")).size(); f.fixed != want {
+		t.Errorf("after a charge: got a weight of %d, want %d", f.fixed, want)
+	}
+}
+
+// After an outage, the fallback gives a slot the number that the store gave it. So it finds that the store counts all
+// slots, and a release of the slot in the store also releases it here.
+func TestFallback_mirror_slots(t *testing.T) {
+	const now = algo.Instant(time.Hour)
+	slots := slotsOf(t, 3, time.Minute)
+	f, charges := fallbackOf(10), []Charge{{Limit: slots, Cost: 1}}
+	local := make([]algo.Result, 1)
+	f.take(now, User("a"), charges, local, func() {})
+	stored, _ := slots.machine.Take(algo.State{Newest: 500}, now, 1)
+	mirrored := []algo.Result{{Machine: slots.machine, State: stored}}
+	if !f.mirror(now, User("a"), charges, mirrored) || mirrored[0].State.Entries.Len() != 2 {
+		t.Fatalf("got %+v, want two slots", mirrored)
+	}
+	f.settle(now, User("a"), charges, local, 0, nil, nil)
+	if f.drop(User("a"), charges, []algo.Result{{Machine: slots.machine, State: stored}}); f.of(User("a")).held != nil {
+		t.Errorf("got %+v, want nothing held: the store counts the slot too", f.of(User("a")).held)
+	}
+}
+
+// A slot that the fallback takes has another number than every slot of the store, also in the same millisecond and after
+// it repeated a charge of the store. So both count, until both are released. No number is used again.
+func TestFallback_slotNumbers(t *testing.T) {
+	const now = algo.Instant(time.Hour + 123)
+	slots := slotsOf(t, 10, time.Minute)
+	f, charges := fallbackOf(10), []Charge{{Limit: slots, Cost: 1}}
+	take := func(subject string) algo.State {
+		t.Helper()
+		results := make([]algo.Result, 1)
+		if taken, _ := f.take(now, User(subject), charges, results, func() {}); !taken {
+			t.Fatal("a charge in an outage: got a refusal, want an admission")
+		}
+		return results[0].State
+	}
+	stored, _ := slots.machine.Take(algo.State{}, now, 1) // the answer of this charge is lost
+	charged := take("a")
+	for i := range 3 {
+		take("a")
+		stored, _ = slots.machine.Take(stored, now, 1)
+		mirrored := []algo.Result{{Machine: slots.machine, State: stored}}
+		if !f.mirror(now, User("a"), charges, mirrored) || mirrored[0].Remaining(now) != int64(7-2*i) {
+			t.Fatalf("charge %d of the store: got %d slots free, want %d", i, mirrored[0].Remaining(now), 7-2*i)
+		}
+	}
+	for i := range 3 { // only the first release frees a slot
+		f.settle(now, User("a"), charges, []algo.Result{{Machine: slots.machine, State: charged}}, 0, nil, nil)
+		if got := slots.machine.Remaining(take("a"), now); got != int64(3-i) {
+			t.Errorf("a charge after release %d: got %d slots free, want %d", i, got, 3-i)
+		}
+	}
+}
+
+// Lost settlements of new subjects fill half of the fallback. The other half is left for the requests of an outage.
+func TestFallback_settle_room(t *testing.T) {
+	f, limit := fallbackOf(10), hourly(t)
+	for i := range 20 {
+		f.settle(0, User(fmt.Sprint("settled", i)), []Charge{{Limit: limit, Cost: 1, Force: true}}, make([]algo.Result, 1), 0, make([]int64, 1), func(int) algo.Result { return algo.Result{} })
+	}
+	taken := 0
+	for i := range 20 {
+		if _, err := f.take(0, User(fmt.Sprint("taken", i)), []Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1), func() {}); err == nil {
+			taken++
+		}
+	}
+	if taken != 5 {
+		t.Errorf("got room for %d subjects, want 5", taken)
+	}
+}
+
+// A log of 512 bytes counts as a further subject: the bound is that of the memory. Without a log, each subject counts
+// once.
+func TestFallback_room_logs(t *testing.T) {
+	const now, subjects = algo.Instant(time.Hour), 30
+	entries := limitOf(t, algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Hour})
+	for cost, want := range map[int64]int{1: 30, 63: 30, 64: 15, 127: 15, 128: 10, 300: 6} {
+		f, held := fallbackOf(subjects), 0
+		for i := range 2 * subjects {
+			if _, err := f.take(now, User(fmt.Sprint(i)), []Charge{{Limit: entries, Cost: cost}}, make([]algo.Result, 1), func() {}); err == nil {
+				held++
+			}
+		}
+		if held != want {
+			t.Errorf("logs of %d entries: got room for %d subjects, want %d", cost, held, want)
+		}
+	}
+}
+
+// 50,000 subjects of one limit use the memory that DefaultSubjects states.
+func TestFallback_memory(t *testing.T) {
+	const subjects = 50_000
+	f, charges := fallbackOf(subjects), []Charge{{Limit: hourly(t), Cost: 1}}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for i := range subjects {
+		if taken, err := f.take(0, User(fmt.Sprintf("weir:v1:user:%030d", i)), charges, make([]algo.Result, 1), func() {}); !taken || err != nil {
+			t.Fatalf("subject %d: got taken %t and error %v, want true and none", i, taken, err)
+		}
+	}
+	mb := float64(heap()-before) / 1e6
+	runtime.KeepAlive(f)
+	t.Logf("%.1f MB", mb)
+	if mb < 5 || mb > 25 {
+		t.Errorf("got %.1f MB for %d subjects, want 5 to 25: correct DefaultSubjects' comment", mb, subjects)
+	}
+}
+
+// A charge has leaked almost completely when a request with a slightly later instant uses the bucket. Its refund
+// returns nothing, because that request no longer profits from it.
+func TestFallback_settle_margin(t *testing.T) {
+	bucket := limitOf(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute})
+	const now = algo.Instant(time.Hour)
+	f, charged, results := fallbackOf(10), make([]algo.Result, 1), make([]algo.Result, 1)
+	one := []Charge{{Limit: bucket, Cost: 1}}
+	f.take(now, User("user"), one, charged, func() {})
+	f.take(now.Add(1001*time.Millisecond), User("user"), one, results, func() {})
+	if given := f.settle(now.Add(990*time.Millisecond), User("user"), one, charged, 990*time.Millisecond, make([]int64, 1), nil); given != 0 {
+		t.Errorf("got %d refunds, want none", given)
+	}
+}
