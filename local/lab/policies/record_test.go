@@ -74,31 +74,47 @@ func (s *stack) record(t *testing.T) map[string][]call {
 		if !ok {
 			continue
 		}
-		if function != contract.Settle { // the function Settle needs the keys that the authorizer has written into its tables
-			tables, key = newTables(t, function == contract.Handler)
-		}
-		if function == contract.Publisher { // the table is in its event, not in a variable
-			f.Environment = maps.Clone(f.Environment)
-			f.Environment[contract.VariableRecordsTable] = s.functions[contract.Authorizer].Environment[contract.VariableRecordsTable]
-		}
-		r := newRecorder(t, f, tables)
-		e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{Bootstrap: storetest.Must(os.Executable()), Name: function, Variables: s.variables(t, f, tables, r.URL), Output: t.Output()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, event := range events(t, function, key, receipt, tables[contract.VariableRecordsTable]) {
-			answer, err := e.Invoke(t.Context(), event)
-			if err != nil && err.Error() != "function authorizer: errorString: Unauthorized" {
+		started(t, func(output io.Writer) {
+			if function != contract.Settle { // the function Settle needs the keys that the authorizer has written into its tables
+				tables, key = newTables(t, function == contract.Handler)
+			}
+			if function == contract.Publisher { // the table is in its event, not in a variable
+				f.Environment = maps.Clone(f.Environment)
+				f.Environment[contract.VariableRecordsTable] = s.functions[contract.Authorizer].Environment[contract.VariableRecordsTable]
+			}
+			r := newRecorder(t, f, tables)
+			e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{Bootstrap: storetest.Must(os.Executable()), Name: function, Variables: s.variables(t, f, tables, r.URL), Output: output})
+			if err != nil {
 				t.Fatal(err)
 			}
-			receipt = receiptOf(answer, receipt)
-		}
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-		recorded[function] = slices.Concat(r.take(), recordClients(t, f), s.hostCalls(t, f))
+			for _, event := range events(t, function, key, receipt, tables[contract.VariableRecordsTable]) {
+				answer, err := e.Invoke(t.Context(), event)
+				if err != nil && err.Error() != "function authorizer: errorString: Unauthorized" {
+					t.Fatal(err)
+				}
+				receipt = receiptOf(answer, receipt)
+			}
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+			recorded[function] = slices.Concat(r.take(), recordClients(t, f), s.hostCalls(t, f))
+		})
 	}
 	return recorded
+}
+
+// started calls run until its process has reached its tables. A process waits half a second for them at its
+// start, and a busy machine can take longer.
+func started(t *testing.T, run func(output io.Writer)) {
+	t.Helper()
+	for range 10 {
+		var log bytes.Buffer
+		run(io.MultiWriter(t.Output(), &log))
+		if !bytes.Contains(log.Bytes(), []byte("not reached")) && !bytes.Contains(log.Bytes(), []byte("key not read")) {
+			return
+		}
+	}
+	t.Fatal("ten processes did not reach their tables")
 }
 
 // recordLayer runs a function with the layer and the variables of the output LayerVariables. It
@@ -113,29 +129,33 @@ func (s *stack) recordLayer(t *testing.T) []call {
 	for name, value := range layered {
 		f.Environment[strings.TrimPrefix(name, contract.LayerVariable(""))] = value
 	}
-	tables, key := newTables(t, true)
-	r := newRecorder(t, f, tables)
-	program, extension := storetest.Must(os.Executable()), filepath.Join(t.TempDir(), filepath.Base(contract.LayerExtension))
-	if err := os.Symlink(program, extension); err != nil {
-		t.Fatal(err)
-	}
-	variables := []string{"WEIR_FUNCTION=" + contract.Extension, contract.VariableWrapper + "=" + contract.LayerRoot + contract.LayerWrapper}
-	for _, each := range s.variables(t, f, tables, r.URL) {
-		variables = append(variables, contract.LayerVariable(each))
-	}
-	e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{Bootstrap: program, Name: contract.Extension, Variables: variables, Extensions: []string{extension}, Output: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, event := range events(t, contract.Extension, key, "a receipt", "") {
-		if _, err := e.Invoke(t.Context(), event); err != nil {
+	var calls []call
+	started(t, func(output io.Writer) {
+		tables, key := newTables(t, true)
+		r := newRecorder(t, f, tables)
+		program, extension := storetest.Must(os.Executable()), filepath.Join(t.TempDir(), filepath.Base(contract.LayerExtension))
+		if err := os.Symlink(program, extension); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
-	return slices.Concat(r.take(), recordClients(t, f))
+		variables := []string{"WEIR_FUNCTION=" + contract.Extension, contract.VariableWrapper + "=" + contract.LayerRoot + contract.LayerWrapper}
+		for _, each := range s.variables(t, f, tables, r.URL) {
+			variables = append(variables, contract.LayerVariable(each))
+		}
+		e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{Bootstrap: program, Name: contract.Extension, Variables: variables, Extensions: []string{extension}, Output: output})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range events(t, contract.Extension, key, "a receipt", "") {
+			if _, err := e.Invoke(t.Context(), event); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		calls = slices.Concat(r.take(), recordClients(t, f))
+	})
+	return calls
 }
 
 // newTables creates tables on DynamoDB Local, with an API key, and with or without the keys of receipts. A key of
