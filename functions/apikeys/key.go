@@ -99,3 +99,15 @@ func parseKey(it records.Item) (Key, error) {
 	}
 	return k, nil
 }
+
+// ItemOf returns the item of a key with this record.
+func ItemOf(r caller.Record) records.Item {
+	return Key{ID: r.ID, Tier: r.Tier, Owner: r.Owner, Suspended: r.Suspended, Limits: r.Limits, Created: r.Created}.item(r.Hash)
+}
+
+// RecordOf returns the record in the item of a key. With an error, it also returns the fields that it could parse.
+func RecordOf(it records.Item) (caller.Record, error) {
+	k, err := parseKey(it)
+	hash := strings.TrimPrefix(it.Text(contract.KeyAttribute), prefix)
+	return caller.Record{ID: k.ID, Hash: hash, Tier: k.Tier, Owner: k.Owner, Suspended: k.Suspended, Limits: k.Limits, Created: k.Created}, err
+}

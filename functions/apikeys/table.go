@@ -33,9 +33,8 @@ func (t Table) Record(ctx context.Context, hash string) (r caller.Record, ok boo
 	if err != nil || it == nil {
 		return caller.Record{}, false, err
 	}
-	k, err := parseKey(it)
-	if err != nil {
+	if r, err = RecordOf(it); err != nil {
 		return caller.Record{}, false, fmt.Errorf("%w: %w", err, caller.ErrRecord)
 	}
-	return caller.Record{ID: k.ID, Hash: hash, Tier: k.Tier, Owner: k.Owner, Suspended: k.Suspended, Limits: k.Limits}, true, nil
+	return r, true, nil
 }

@@ -125,11 +125,8 @@ func (c Config) limiter(store limiter.Store, logger *slog.Logger, notify func(co
 func (c Config) FindRecord(ctx context.Context) (find func(ctx context.Context, id string) (caller.Record, bool, error), err error) {
 	switch {
 	case c.APIKeysFile != "":
-		keys, err := c.apiKeys()
-		return func(_ context.Context, id string) (caller.Record, bool, error) {
-			r, ok := keys.Find(id)
-			return r, ok, nil
-		}, err
+		keys, err := c.keysFile()
+		return keys.find, err
 	case c.RecordsTable != "":
 		client, err := c.sharedDynamoDBClient(ctx)
 		return func(ctx context.Context, id string) (caller.Record, bool, error) {
@@ -137,22 +134,6 @@ func (c Config) FindRecord(ctx context.Context) (find func(ctx context.Context, 
 		}, err
 	}
 	return nil, nil
-}
-
-func (c Config) apiKeys() (*caller.APIKeys, error) {
-	list, err := os.ReadFile(c.APIKeysFile)
-	if err != nil {
-		return nil, fmt.Errorf("API_KEYS_FILE: %w", err)
-	}
-	secret, err := os.ReadFile(c.APIKeySecretFile)
-	if err != nil {
-		return nil, fmt.Errorf("API_KEY_SECRET_FILE: %w", err)
-	}
-	keys, err := caller.ParseAPIKeys(list, secret)
-	if err != nil {
-		return nil, fmt.Errorf("API_KEYS_FILE %s, API_KEY_SECRET_FILE %s: %w", c.APIKeysFile, c.APIKeySecretFile, err)
-	}
-	return keys, nil
 }
 
 func (c Config) identifier() (*caller.Identifier, error) {
@@ -177,7 +158,7 @@ func (c Config) identifier() (*caller.Identifier, error) {
 		}
 	}
 	if c.APIKeysFile != "" {
-		if o.APIKeys, err = c.apiKeys(); err != nil {
+		if o.APIKeys, err = c.keysFile(); err != nil {
 			return nil, err
 		}
 	}

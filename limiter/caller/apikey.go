@@ -28,6 +28,8 @@ type Record struct {
 	Suspended bool `json:"suspended,omitempty"`
 	// Limits replace numbers in the rules document for this caller. nil means that they were never set.
 	Limits *Limits `json:"limits,omitempty"`
+	// Created is the time of the key's creation, for operators. No decision depends on it.
+	Created time.Time `json:"created,omitzero"`
 }
 
 // HashAPIKey returns the HMAC-SHA256 of an API key in hexadecimal digits.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -20,19 +21,46 @@ import (
 // Checkout is a clone of this repository. Get one from [Find].
 type Checkout struct{ Root string }
 
+var errOutside = errors.New("working directory: not inside a checkout of Weir (no functions/rules.json here or in a parent directory); change to a checkout")
+
 // Find searches the working directory and the directories above it for the repository.
-func Find() (Checkout, error) {
+func Find() (Checkout, error) { return search(filepath.Join("functions", "rules.json")) }
+
+// FindKeys is Find for commands that only need the files in .weir. Outside the repository, it searches for the
+// folder of `weir serve --upstream`.
+func FindKeys() (Checkout, error) {
+	if c, err := Find(); !errors.Is(err, errOutside) {
+		return c, err
+	}
+	c, err := search(".weir")
+	if errors.Is(err, errOutside) {
+		err = fmt.Errorf("%w, or to the folder in which you run weir serve --upstream", err)
+	}
+	return c, err
+}
+
+// Here is FindKeys, or else the working directory.
+func Here() (Checkout, error) {
+	c, err := FindKeys()
+	if errors.Is(err, errOutside) {
+		c.Root, err = os.Getwd()
+	}
+	return c, err
+}
+
+// search returns the working directory or the nearest directory above it that has a file.
+func search(name string) (Checkout, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return Checkout{}, err
 	}
 	for {
-		if Exists(filepath.Join(dir, "functions", "rules.json")) {
+		if Exists(filepath.Join(dir, name)) {
 			return Checkout{dir}, nil
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return Checkout{}, errors.New("working directory: not inside a checkout of Weir (no functions/rules.json here or in a parent directory); change to a checkout")
+			return Checkout{}, errOutside
 		}
 		dir = parent
 	}
@@ -105,13 +133,13 @@ func (c Checkout) SampleKeys(renew bool) (keys map[string]string, err error) {
 	if !renew && Exists(c.APIKeysFile()) && Exists(c.APIKeySecretFile()) && Exists(c.sampleKeysFile()) {
 		return keys, readJSON(c.sampleKeysFile(), &keys)
 	}
-	secret := []byte(rand.Text())
+	secret := []byte(rand.Text() + rand.Text())[:secretBytes]
 	keys = map[string]string{}
 	var records []caller.Record
 	for _, tier := range SampleTiers {
 		key := "weir_" + tier + "-" + rand.Text()
 		keys[tier] = key
-		records = append(records, caller.Record{ID: "sample-" + tier, Hash: caller.HashAPIKey(secret, key), Tier: tier, Owner: "this checkout"})
+		records = append(records, caller.Record{ID: "sample-" + tier, Hash: caller.HashAPIKey(secret, key), Tier: tier, Owner: "this checkout", Created: time.Now().UTC().Truncate(time.Second)})
 	}
 	if err := writeFile(c.APIKeySecretFile(), secret); err != nil {
 		return nil, err

@@ -84,7 +84,7 @@ func (o *hashOptions) hash(c *cobra.Command, text string) (madeHash, error) {
 // from this checkout.
 func (o *hashOptions) key(cmd *cobra.Command) ([]byte, error) {
 	if o.table == "" {
-		c, err := checkout.Find()
+		c, err := checkout.FindKeys()
 		if err != nil {
 			return nil, err
 		}

@@ -110,11 +110,11 @@ func (l *limitFlags) warnTier(ctx context.Context, progress io.Writer, table, ti
 	}
 }
 
-// rulesInForce returns the rules in a file. Without a file, it returns the published rules, or else the
-// rules of the checkout, or nil. from is the name of the document in messages.
+// rulesInForce returns the rules in a file. Without a file, it returns the published rules if there is a table, or else
+// the rules of the checkout, or nil. from is the name of the document in messages.
 func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from string, err error) {
 	var document []byte
-	if from = file; file == "" {
+	if from = file; file == "" && table != "" {
 		client, err := openRecords(ctx, table)
 		if err != nil {
 			return nil, "", err
@@ -132,7 +132,9 @@ func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from
 			if err != nil {
 				return nil, "", nil //nolint:nilerr // without a checkout there is no other document
 			}
-			file, from = c.Path("functions", "rules.json"), "functions/rules.json (the table has no rules)"
+			if file, from = c.Path("functions", "rules.json"), "functions/rules.json"; table != "" {
+				from += " (the table has no rules)"
+			}
 		}
 		if document, err = os.ReadFile(file); err != nil {
 			return nil, "", fmt.Errorf("--rules: %w", err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
 )
 
@@ -23,12 +24,15 @@ func keysCommand() *cobra.Command {
 	c := command.Group(&cobra.Command{
 		Use:   "keys",
 		Short: "Create, list, change and revoke API keys in the records table of a deployment",
-		Long: "Create, list, change and revoke API keys in the records table of a deployment. The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on).\n\n" +
+		Long: "Create, list, change and revoke API keys in the records table of a deployment. The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on). " +
+			"With --local, the commands change the keys of weir serve in .weir instead, and a running weir serve applies the change to the next request.\n\n" +
 			"The table has only hashes of keys. A key is printed once, when it is created.",
-		Example: "  weir keys create --id acme --tier paid --table Weir-prod-Records\n  weir keys list",
+		Example: "  weir keys create --id acme --tier paid --table Weir-prod-Records\n  weir keys list\n  weir keys set sample-free --limit search=5000/1m --local",
 	})
 	var o keysOptions
+	c.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return o.check(c) }
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
+	c.PersistentFlags().BoolVar(&o.local, "local", false, "change the keys of weir serve on this machine, in .weir")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
 	c.AddCommand(createKeyCommand(&o), listKeysCommand(&o), setKeysCommand(&o), revokeKeysCommand(&o), rotateSecretCommand(&o), rotateReceiptsCommand(&o))
 	return c
@@ -192,16 +196,50 @@ func rotateReceiptsCommand(o *keysOptions) *cobra.Command {
 
 type keysOptions struct {
 	table string
+	local bool
 	json  bool
 }
 
-// open returns the keys in the table. Progress and warnings go to progress.
-func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*apikeys.Keys, error) {
+// check returns an error unless the flags name one source of keys. With --local it clears the table.
+func (o *keysOptions) check(c *cobra.Command) error {
+	switch {
+	case !o.local && o.table == "":
+		return errNoTable
+	case o.local && c.Flags().Changed("table"):
+		return command.Usage("--table and --local: got both, want one of them")
+	case o.local:
+		o.table = ""
+	}
+	return nil
+}
+
+// applied returns the text that says when a change applies: the text for a deployment, or that for --local.
+func (o *keysOptions) applied(deployed string) string {
+	if o.local {
+		return "a running weir serve applies the change to the next request"
+	}
+	return deployed
+}
+
+// source returns the keys in the table or, with --local, in .weir.
+func (o *keysOptions) source(ctx context.Context) (*apikeys.Keys, error) {
+	if o.local {
+		c, err := checkout.FindKeys()
+		return c.Keys(), err
+	}
 	client, err := openRecords(ctx, o.table)
 	if err != nil {
 		return nil, err
 	}
-	keys := apikeys.New(client, o.table)
+	return apikeys.New(client, o.table), nil
+}
+
+// open returns the keys. Progress and warnings go to progress.
+func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*apikeys.Keys, error) {
+	keys, err := o.source(ctx)
+	if err != nil {
+		return nil, err
+	}
 	keys.Progress = func(n int) { fmt.Fprintf(progress, "weir: %d keys read; reading more\n", n) }
 	keys.Warn = func(err error) { fmt.Fprintf(progress, "weir: warning: %v\n", err) }
 	return keys, nil
@@ -283,7 +321,7 @@ func (o *keysOptions) set(ctx context.Context, out, progress io.Writer, id strin
 	case failed == nil && len(changed) == 0:
 		fmt.Fprintf(out, "%s: no change\n", id)
 	case failed == nil:
-		fmt.Fprintln(out, "functions apply the change within about a minute")
+		fmt.Fprintln(out, o.applied("functions apply the change within about a minute"))
 	}
 	return o.explain(failed)
 }
@@ -306,7 +344,7 @@ func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, tierOf(k), stateOf(k), cmp.Or(k.Limits.String(), "-"), k.Created.Format(time.DateTime), k.Hash, k.Owner)
 	}
 	if len(list) == 0 && failed == nil {
-		fmt.Fprintf(t, "no API keys in %s; create one with weir keys create\n", o.table)
+		fmt.Fprintf(t, "no API keys in %s; create one with weir keys create\n", cmp.Or(o.table, ".weir"))
 	}
 	return errors.Join(t.Flush(), o.explain(failed))
 }
@@ -324,7 +362,7 @@ func (o *keysOptions) revoke(ctx context.Context, out, progress io.Writer, id, h
 		fmt.Fprintf(out, "revoked %s, hash %s, created %s\n", cmp.Or(k.ID, "(no id)"), k.Hash, k.Created.Format(time.DateTime))
 	}
 	if failed == nil {
-		fmt.Fprintln(out, "functions reject revoked keys within about a minute")
+		fmt.Fprintln(out, o.applied("functions reject revoked keys within about a minute"))
 	}
 	return o.explain(failed)
 }
@@ -347,6 +385,9 @@ func (o *keysOptions) rotate(ctx context.Context, out, progress io.Writer, force
 }
 
 func (o *keysOptions) rotateReceipts(ctx context.Context, out io.Writer, force bool) error {
+	if o.local {
+		return command.Usage("--local: not available: a local run has no key of receipts")
+	}
 	client, err := openRecords(ctx, o.table)
 	if err != nil {
 		return err

@@ -185,7 +185,7 @@ func (l *loader) mint() error {
 		}
 		return nil
 	}
-	c, err := checkout.Find()
+	c, err := checkout.FindKeys()
 	if err != nil {
 		return err
 	}

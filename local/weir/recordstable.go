@@ -16,9 +16,11 @@ import (
 	"github.com/weir-limits/weir/local/loopback"
 )
 
+var errNoTable = command.Usage("--table: required: the records table of the deployment (or set RECORDS_TABLE)")
+
 func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
 	if table == "" {
-		return nil, command.Usage("--table: required: the records table of the deployment (or set RECORDS_TABLE)")
+		return nil, errNoTable
 	}
 	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
 	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: loopback.URL(endpoint), Clients: clients.Default()}.DynamoDBClient(ctx)

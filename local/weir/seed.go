@@ -31,7 +31,7 @@ func seedCommand() *cobra.Command {
 			if asJSON {
 				return command.PrintJSON(c.OutOrStdout(), made)
 			}
-			made.print(c.OutOrStdout(), renew)
+			made.print(c.OutOrStdout())
 			return nil
 		},
 	}
@@ -50,7 +50,7 @@ type seeded struct {
 }
 
 func seed(ctx context.Context, endpoint string, renew bool) (s seeded, err error) {
-	c, err := checkout.Find()
+	c, err := checkout.FindKeys()
 	if err != nil {
 		return s, err
 	}
@@ -64,7 +64,7 @@ func seed(ctx context.Context, endpoint string, renew bool) (s seeded, err error
 	return s, err
 }
 
-func (s seeded) print(out io.Writer, renewed bool) {
+func (s seeded) print(out io.Writer) {
 	switch {
 	case s.Table == "":
 		fmt.Fprintln(out, "no table created, because make run needs none; to create a table, use --endpoint or DYNAMODB_ENDPOINT")
@@ -74,7 +74,4 @@ func (s seeded) print(out io.Writer, renewed bool) {
 		fmt.Fprintf(out, "table %s exists\n", s.Table)
 	}
 	serve.PrintAPIKeys(out, s.APIKeys)
-	if renewed {
-		fmt.Fprintln(out, "a running weir serve (make run) accepts the old keys until you restart it")
-	}
 }

@@ -29,7 +29,7 @@ func tokenCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			checkout, err := checkout.Find()
+			checkout, err := checkout.FindKeys()
 			if err != nil {
 				return err
 			}

@@ -131,7 +131,7 @@ func (o *topOptions) source(file string) (source, error) {
 	case "-":
 		return reader{o.in}, nil
 	case "":
-		c, err := checkout.Find()
+		c, err := checkout.FindKeys()
 		if err != nil {
 			return nil, fmt.Errorf("%w; name a FILE", err)
 		}
