@@ -43,6 +43,15 @@ func (p *Pending) inbound(r *http.Request) *http.Request {
 	return r
 }
 
+// ReportFields reports the cost fields in h and removes them from h, for a header that does not pass through the
+// handler's http.ResponseWriter, such as that of an upgraded connection. ctx is the context of the request that the
+// handler got.
+func ReportFields(ctx context.Context, h http.Header) {
+	if p, ok := ctx.Value(pendingKey{}).(*Pending); ok {
+		p.takeFields(h)
+	}
+}
+
 // counted is an http.ResponseWriter that records the status, the cost fields and the length of the body.
 // http.ResponseController finds the writer below it by Unwrap.
 type counted struct {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"os"
@@ -48,7 +49,7 @@ func (s *Server) prepare(ctx context.Context) error {
 		"RECORDS_TABLE": "", // empty: a local run reads API keys from a file
 		"STORE_TIMEOUT": cmp.Or(os.Getenv("STORE_TIMEOUT"), localTimeouts[s.Store], limiter.DefaultTimeout.String()),
 	}
-	if list := os.Getenv(contract.VariableBasePath); list != "" {
+	if list := os.Getenv(contract.VariableBasePath); list != "" && s.Upstream.url == nil {
 		s.variables[contract.VariableBasePath] = list
 	}
 	if s.Namespace != "" {
@@ -86,9 +87,6 @@ func (s *Server) startServer(ctx context.Context) (*servers.Server, error) {
 // share one store, also a memory store. Environments are separate processes, so each has its own
 // memory store.
 func (s *Server) gateway(ctx context.Context, template *template.Template) (*gateway.Gateway, error) {
-	if err := s.openMetrics(); err != nil {
-		return nil, err
-	}
 	var store limiter.Store
 	var basePaths []string
 	handlers := map[string]lambda.Handler{}
@@ -122,10 +120,26 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock, BasePaths: basePaths})
 }
 
-// limiting returns the authorizer or the handler, and adds its limiter to the operator. With a pool, other
-// processes run the function; the Environment here only validates the variables.
+// limiting returns the authorizer or the handler. With a pool, other processes run the function; the Environment
+// here only validates the variables.
 func (s *Server) limiting(ctx context.Context, f template.Function, c boot.Config, store limiter.Store) (lambda.Handler, error) {
-	e, err := c.Environment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.metrics, Clock: s.Clock, Rules: s.live})
+	role := f.Environment[roleVariable]
+	e, err := s.environment(ctx, c, store, s.Logger.With("function", f.ID), role)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.Environments > 0:
+		return s.pool(f, role)
+	case role == authorizerRole:
+		return lambdahttp.NewAuthorizer(e), nil
+	default:
+		return lambdahttp.NewHandler(e, sample.New(e)), nil
+	}
+}
+
+// environment returns the environment of a function, and adds its limiter to the operator.
+func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.Store, logger *slog.Logger, role string) (*lambdahttp.Environment, error) {
+	e, err := c.Environment(ctx, store, boot.Options{Logger: logger, Metrics: s.metrics, Clock: s.Clock, Rules: s.live})
 	if _, ok := errors.AsType[rules.Problems](err); ok { // the rules are invalid, for example a delay above MAX_DELAY
 		return nil, err
 	} else if _, ok := errors.AsType[*caller.RecordError](err); ok { // the record was edited by hand and is invalid
@@ -137,19 +151,9 @@ func (s *Server) limiting(ctx context.Context, f template.Function, c boot.Confi
 		s.live = e.Rules
 		s.live.Observe(s.printReload)
 	}
-	role := f.Environment[roleVariable]
 	s.operate(c, e, store, role)
-	if s.operator.Record, err = c.FindRecord(ctx); err != nil {
-		return nil, err
-	}
-	switch {
-	case s.Environments > 0:
-		return s.pool(f, role)
-	case role == authorizerRole:
-		return lambdahttp.NewAuthorizer(e), nil
-	default:
-		return lambdahttp.NewHandler(e, sample.New(e)), nil
-	}
+	s.operator.Record, err = c.FindRecord(ctx)
+	return e, err
 }
 
 func (s *Server) settle(ctx context.Context, f template.Function, c boot.Config, store limiter.Store) (lambda.Handler, error) {

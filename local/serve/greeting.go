@@ -3,6 +3,7 @@ package serve
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 
@@ -29,6 +30,9 @@ func (s *Server) greet(apis []*gateway.API) {
 	for i, api := range apis {
 		fmt.Fprintf(s.Out, "%s   %s\n", api.Kind, urls[i])
 	}
+	if s.Upstream.url != nil {
+		fmt.Fprintf(s.Out, "to     %s\n", &s.Upstream)
+	}
 	fmt.Fprintf(s.Out, "page   %s%s\n", urls[0], console.Path)
 	PrintAPIKeys(s.Out, s.apiKeys)
 	for _, line := range unmatched(placedIn(inForce), apis) {
@@ -37,14 +41,32 @@ func (s *Server) greet(apis []*gateway.API) {
 	if os.Getenv("RECORDS_TABLE") != "" {
 		fmt.Fprintln(s.Out, "warning: RECORDS_TABLE has no effect: the API keys are in", s.checkout.APIKeysFile())
 	}
+	s.suggest(apis, urls)
+}
+
+// suggest prints requests to try.
+func (s *Server) suggest(apis []*gateway.API, urls []string) {
 	fmt.Fprint(s.Out, "\nTry:\n")
 	if s.Port != DefaultPort {
 		fmt.Fprintf(s.Out, "  export WEIR_URL=%s\n", urls[0])
 	}
-	fmt.Fprintf(s.Out, "  curl -i %s/api/v1/search\n"+
-		"  curl -i -H \"Authorization: Bearer $(%s token --user alice --tier paid)\" %s/api/v1/search\n"+
-		"  curl -i -X POST %s/api/v1/data\n"+
-		"  curl -i -H \"x-api-key: %s\" %s/api/v1/search\n\n", urls[0], self(), urls[0], urls[max(0, len(apis)-1)], s.apiKeys["paid"], urls[0])
+	path, post := "/api/v1/search", fmt.Sprintf("  curl -i -X POST %s/api/v1/data\n", urls[len(apis)-1])
+	if s.Upstream.url != nil {
+		path, post = s.limitedPath(apis[0]), ""
+	}
+	fmt.Fprintf(s.Out, "  curl -i %s%s\n"+
+		"  curl -i -H \"Authorization: Bearer $(%s token --user alice --tier paid)\" %s%s\n%s"+
+		"  curl -i -H \"x-api-key: %s\" %s%s\n  %s keys list --local\n\n", urls[0], path, self(), urls[0], path, post, s.apiKeys["paid"], urls[0], path, self())
+}
+
+// limitedPath returns a path whose GET requests have limits.
+func (s *Server) limitedPath(api *gateway.API) string {
+	for _, target := range targets(endpointsOf(s.live.Current()), api.Routes) {
+		if target.Method == http.MethodGet {
+			return target.Path
+		}
+	}
+	return "/"
 }
 
 // urls returns the addresses of the first n APIs, which have consecutive ports.
@@ -82,7 +104,7 @@ func self() string {
 		return path
 	}
 	if relative, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(relative) {
-		return relative
+		return filepath.Dir(relative) + "/" + filepath.Base(relative) // ./weir, not weir
 	}
 	return path
 }

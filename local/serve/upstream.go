@@ -1,0 +1,150 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/functions/clients"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// Upstream is a flag: the URL of the HTTP server that gets the admitted requests. The zero value means none.
+type Upstream struct{ url *url.URL }
+
+// String implements pflag.Value.
+func (u *Upstream) String() string {
+	if u.url == nil {
+		return ""
+	}
+	return u.url.String()
+}
+
+// Type implements pflag.Value.
+func (u *Upstream) Type() string { return "URL" }
+
+// Set implements pflag.Value.
+func (u *Upstream) Set(text string) error {
+	parsed, err := url.Parse(strings.TrimSuffix(text, "/"))
+	if err != nil || parsed.Host == "" || *parsed != (url.URL{Scheme: parsed.Scheme, Host: parsed.Host}) || parsed.Scheme != "http" && parsed.Scheme != "https" {
+		return errors.New("want a URL without a path, such as http://127.0.0.1:3000")
+	}
+	u.url = parsed
+	return nil
+}
+
+// upstreamNamespace separates the state from other state in the store, as the namespace of a template does.
+const upstreamNamespace = "dev"
+
+// identityVariables identify callers. The upstream of a user can have its own issuer of tokens. If JWKS is set but
+// empty, the upstream alone reads tokens.
+var identityVariables = []string{"JWKS", "JWT_ISSUER", "JWT_AUDIENCE", "JWT_ALGORITHMS", "JWT_USER_CLAIM", "JWT_TIER_CLAIM"}
+
+// openUpstream returns an API that limits every request and passes it to the upstream.
+func (s *Server) openUpstream(ctx context.Context) (*gateway.API, error) {
+	if _, own := os.LookupEnv("JWKS"); own {
+		for _, name := range identityVariables {
+			s.variables[name] = os.Getenv(name)
+		}
+	}
+	c, err := clients.Load(s.lookup(map[string]string{"NAMESPACE": upstreamNamespace}))
+	if err != nil {
+		return nil, err
+	}
+	store, err := s.openStore(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.environment(ctx, c, store, s.Logger, handlerRole)
+	if err != nil {
+		return nil, err
+	}
+	return gateway.Upstream(e.Serve(newProxy(s.Upstream.url, s.Logger))), nil
+}
+
+// proxy passes requests to an upstream.
+type proxy struct {
+	url       *url.URL
+	transport http.RoundTripper
+	logger    *slog.Logger
+}
+
+// dialTimeout bounds how long a request waits for a connection. After that, an answer can take any time.
+const dialTimeout = 10 * time.Second
+
+func newProxy(upstream *url.URL, logger *slog.Logger) *proxy {
+	return &proxy{upstream, &http.Transport{
+		DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSHandshakeTimeout: dialTimeout,
+		DisableCompression:  true,                              // otherwise the upstream would get an Accept-Encoding that the client has not sent
+		MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Second, // less than servers keep idle connections
+		ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxHeader,
+	}, slog.New(telemetry.NewRateLimitedHandler(logger.Handler()))}
+}
+
+// ServeHTTP passes a request to the upstream and its answer to the client. It adds the header fields in w that the
+// upstream has not set.
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	fields := w.Header().Clone() // informational answers (1xx) clear the header
+	clear(w.Header())
+	_ = http.NewResponseController(w).EnableFullDuplex() // not supported by recorders in tests
+	add := func(h http.Header) {
+		for name, values := range fields {
+			if _, set := h[name]; !set {
+				h[name] = values
+			}
+		}
+	}
+	(&httputil.ReverseProxy{
+		Transport: p.transport, Rewrite: p.rewrite, FlushInterval: -1, ErrorLog: slog.NewLogLogger(p.logger.Handler(), slog.LevelWarn),
+		ModifyResponse: func(answer *http.Response) error {
+			if answer.StatusCode == http.StatusSwitchingProtocols {
+				httplimit.ReportFields(r.Context(), answer.Header)
+			}
+			add(answer.Header)
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			add(w.Header())
+			p.fail(w, r, err)
+		},
+	}).ServeHTTP(w, r)
+}
+
+// rewrite directs a request to the upstream. Path, query and Host stay as the client sent them, but an https server
+// gets its own Host. X-Forwarded-For gets the address of the client.
+func (p *proxy) rewrite(r *httputil.ProxyRequest) {
+	r.Out.URL.Scheme, r.Out.URL.Host, r.Out.URL.RawQuery = p.url.Scheme, p.url.Host, r.In.URL.RawQuery
+	r.Out.Trailer = r.In.Trailer // filled when the body ends
+	r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
+	r.SetXForwarded()
+	// The first three are of a proxy before this one. A client can declare the last one as hop-by-hop.
+	for _, name := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto", httplimit.OverField} {
+		if values, sent := r.In.Header[name]; sent {
+			r.Out.Header[name] = values
+		}
+	}
+	if p.url.Scheme == "https" {
+		r.Out.Host = ""
+	}
+}
+
+// fail answers 502. It logs nothing if the client has left.
+func (p *proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() == nil {
+		p.logger.LogAttrs(r.Context(), slog.LevelError, "the upstream gave no answer", slog.String("upstream", p.url.String()), slog.Any("err", err))
+	}
+	httplimit.Answer{Problem: &httplimit.Problem{
+		Type: "about:blank", Title: http.StatusText(http.StatusBadGateway), Status: http.StatusBadGateway, Error: "upstream_failed",
+		Message: fmt.Sprintf("The upstream %s gave no answer: %v.", p.url, err),
+	}}.Refuse(w)
+}

@@ -1,0 +1,516 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/command/commandtest"
+	"github.com/weir-limits/weir/local/servers"
+)
+
+// fronted is an upstream behind weir serve --upstream, in an empty folder.
+type fronted struct {
+	commandtest.Clock
+	t        *testing.T
+	url      string // of the gateway
+	upstream *httptest.Server
+	rules    string // file
+	log      *commandtest.Output
+}
+
+func newFronted(t *testing.T, store, rules string, h http.HandlerFunc) *fronted {
+	t.Helper()
+	if variable := servers.Variables[store]; variable != "" {
+		storetest.Server(t, store, variable)
+	}
+	t.Chdir(t.TempDir())
+	f := &fronted{t: t, rules: filepath.Join(t.TempDir(), "rules.json"), log: commandtest.NewOutput()}
+	f.Set(start)
+	f.write(rules)
+	f.upstream = httptest.NewServer(h)
+	t.Cleanup(f.upstream.Close)
+	s := &Server{Options: Options{Rules: f.rules, Store: store, Out: io.Discard, Logger: slog.New(slog.NewTextHandler(f.log, nil)), Clock: f.Now, Namespace: checkouttest.Namespace()}}
+	if err := s.Upstream.Set(f.upstream.URL); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	handlers, err := s.Open(t.Context(), []string{"http://127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(handlers[0])
+	t.Cleanup(front.Close)
+	f.url = front.URL
+	return f
+}
+
+func (f *fronted) write(rules string) {
+	f.t.Helper()
+	if err := os.WriteFile(f.rules, []byte(rules), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// raw sends the text of a request, and returns the connection after the header of the answer.
+func (f *fronted) raw(request string) (*http.Response, net.Conn, *bufio.Reader) {
+	f.t.Helper()
+	c, err := (&net.Dialer{}).DialContext(f.t.Context(), "tcp", strings.TrimPrefix(f.url, "http://"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = c.Close() })
+	if _, err := io.WriteString(c, strings.ReplaceAll(request, "\n", "\r\n")); err != nil {
+		f.t.Fatal(err)
+	}
+	in := bufio.NewReader(c)
+	r, err := http.ReadResponse(in, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r, c, in
+}
+
+func (f *fronted) get(path string) commandtest.Reply {
+	f.t.Helper()
+	return commandtest.Send(f.t, http.MethodGet, f.url+path, "")
+}
+
+func limited(endpoint, limit string) string {
+	return fmt.Sprintf(`{"version":1,"rules":[{"endpoint":%q,"limits":{"*":{%s}}}]}`, endpoint, limit)
+}
+
+const (
+	plenty = `"name":"all","requests":1000,"window":"1m"`
+	once   = `"name":"all","requests":1,"window":"1m"`
+)
+
+// A request reaches the upstream as the client sent it, except for hop-by-hop fields.
+func TestUpstream_request(t *testing.T) {
+	f := newFronted(t, Memory, limited("*", plenty), func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s host=%s length=%d body=%s trailer=%s xff=%s proto=%s encoding=%s hop=%s%s agent=%s over=%s", r.Method, r.RequestURI, r.Host, r.ContentLength, body, r.Trailer.Get("Sum"),
+			strings.Join(r.Header["X-Forwarded-For"], "|"), r.Header.Get("X-Forwarded-Proto"), r.Header.Get("Accept-Encoding"), r.Header.Get("X-Hop"), r.Header.Get("Keep-Alive"), r.Header.Get("User-Agent"), r.Header.Get("Weir-Over"))
+	})
+	for _, target := range []string{"/a%2Fb", "//x", "/a//b/", "/%61", "/a/;v=1?q=1;2&b=%zz&a=a+b", "/x?", "/caf%C3%A9?caf%c3%a9", "/_weir"} {
+		r, _, _ := f.raw("PATCH " + target + " HTTP/1.1\nHost: api.example\nConnection: close, X-Hop\nX-Hop: 1\nKeep-Alive: 5\nWeir-Over: x\nX-Forwarded-For: 203.0.113.7\nX-Forwarded-Proto: https\nContent-Length: 2\n\nhi")
+		text, err := io.ReadAll(r.Body)
+		want := "PATCH " + target + " host=api.example length=2 body=hi trailer= xff=203.0.113.7, 127.0.0.1 proto=https encoding= hop= agent= over="
+		if err != nil || r.StatusCode != http.StatusOK || string(text) != want {
+			t.Errorf("%s: got %s %q, error %v, want 200 %q", target, r.Status, text, err, want)
+		}
+		if r.Header.Get("X-RateLimit-Limit") != "1000" {
+			t.Errorf("%s: got the fields %v, want a limit of 1000", target, r.Header)
+		}
+	}
+	r, _, _ := f.raw("POST / HTTP/1.1\nHost: h\nConnection: close\nTransfer-Encoding: chunked\nTrailer: Sum\n\n2\nhi\n0\nSum: 7\n\n")
+	if text, _ := io.ReadAll(r.Body); !strings.Contains(string(text), "length=-1 body=hi trailer=7") {
+		t.Errorf("trailer: got %s, want a chunked body and its trailer", text)
+	}
+	if r, _, _ := f.raw("GET /a/../b HTTP/1.1\nHost: h\n\n"); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("dot segments: got %s, want 400", r.Status)
+	}
+}
+
+// The upstream gets the mark of a request over a limit, even if the client declares the field as hop-by-hop.
+func TestUpstream_mark(t *testing.T) {
+	f := newFronted(t, Memory, limited("*", once+`,"mode":"mark"`), func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, strings.Join(r.Header["Weir-Over"], "|"))
+	})
+	for _, want := range []string{"", "all"} {
+		r, _, _ := f.raw("GET / HTTP/1.1\nHost: h\nConnection: close, Weir-Over\nWeir-Over: x\n\n")
+		if text, _ := io.ReadAll(r.Body); r.StatusCode != http.StatusOK || string(text) != want {
+			t.Errorf("mark: got %s %q, want 200 %q", r.Status, text, want)
+		}
+	}
+}
+
+// An answer reaches the client as the upstream sent it, with the fields of the decision.
+func TestUpstream_answer(t *testing.T) {
+	f := newFronted(t, Memory, limited("*", plenty), func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Ratelimit", "mine")
+		h.Set("Link", "</a.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		h.Set("Trailer", "Sum")
+		h.Set("Content-Encoding", "gzip")
+		h.Set("Connection", "X-Hop")
+		h.Set("X-Hop", "1")
+		h.Add("Set-Cookie", "a=1")
+		h.Add("Set-Cookie", "b=2")
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = io.WriteString(w, "not gzip")
+		h.Set("Sum", "7")
+	})
+	r, _, in := f.raw("GET / HTTP/1.1\nHost: h\nConnection: close\n\n")
+	if r.StatusCode != http.StatusEarlyHints || r.Header.Get("Link") == "" || r.Header.Get("X-Ratelimit-Limit") != "" {
+		t.Errorf("first answer: got %s %v, want 103 with Link alone", r.Status, r.Header)
+	}
+	r, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(r.Body)
+	if r.StatusCode != http.StatusTeapot || string(text) != "not gzip" || r.Trailer.Get("Sum") != "7" {
+		t.Errorf("answer: got %s %q, trailer %v, want 418, the body and the trailer", r.Status, text, r.Trailer)
+	}
+	for name, want := range map[string]string{"X-Ratelimit-Limit": "1000", "Ratelimit": "mine", "Ratelimit-Policy": `"all";q=1000;w=60`, "Set-Cookie": "a=1|b=2", "Content-Encoding": "gzip", "X-Hop": ""} {
+		if got := strings.Join(r.Header[name], "|"); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+	if r, _, _ := f.raw("HEAD / HTTP/1.1\nHost: h\n\n"); r.StatusCode != http.StatusEarlyHints {
+		t.Errorf("HEAD: got %s, want 103 first", r.Status)
+	}
+}
+
+// The answer to HEAD has the header of the answer to GET, and no body.
+func TestUpstream_head(t *testing.T) {
+	f := newFronted(t, Memory, limited("*", `"name":"all","requests":100,"window":"1m","count":"bytes","reserve":50`), func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "40")
+		_, _ = io.WriteString(w, strings.Repeat("x", 40))
+	})
+	for range 3 {
+		if r := commandtest.Send(t, http.MethodHead, f.url+"/", ""); r.ContentLength != 40 || r.Header.Get("X-Ratelimit-Remaining") != "50" {
+			t.Errorf("HEAD: got length %d, %v, want 40, and 50 remaining because the body has no bytes", r.ContentLength, r.Header)
+		}
+	}
+	if r := f.get("/"); r.Text != strings.Repeat("x", 40) {
+		t.Errorf("GET: got %q, want 40 bytes", r.Text)
+	}
+	if r := f.get("/"); r.Header.Get("X-Ratelimit-Remaining") != "10" {
+		t.Errorf("after GET: got %q remaining, want 10 of 100 after 40 bytes and a reserve of 50", r.Header.Get("X-Ratelimit-Remaining"))
+	}
+}
+
+// Each part of an upload reaches the upstream at once, and each part of an answer the client: neither is buffered.
+func TestUpstream_streams(t *testing.T) {
+	const part = 8
+	f := newFronted(t, Memory, limited("*", plenty), func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		switch r.URL.Path {
+		case "/events":
+			w.Header().Set("Content-Type", "text/event-stream")
+		case "/sized":
+			w.Header().Set("Content-Length", strconv.Itoa(3*part))
+		}
+		for b := make([]byte, part); ; {
+			if _, err := io.ReadFull(r.Body, b); err != nil {
+				return
+			}
+			_, _ = w.Write(b)
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+	for _, path := range []string{"/events", "/sized", "/chunked"} {
+		body, send := io.Pipe()
+		parts := make(chan string, 3)
+		parts <- "data: 1\n"
+		go func() {
+			defer func() { _ = send.Close() }()
+			for text := range parts {
+				_, _ = io.WriteString(send, text)
+			}
+		}()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 { // a part is sent when the echo of the one before has arrived
+			b := make([]byte, part)
+			if _, err := io.ReadFull(r.Body, b); err != nil || string(b) != fmt.Sprintf("data: %d\n", i+1) {
+				t.Fatalf("%s: got part %q, error %v, want part %d", path, b, err, i+1)
+			}
+			if i < 2 {
+				parts <- fmt.Sprintf("data: %d\n", i+2)
+			}
+		}
+		close(parts)
+		if rest, err := io.ReadAll(r.Body); err != nil || len(rest) > 0 {
+			t.Errorf("%s: got %q, error %v after the last part, want the end", path, rest, err)
+		}
+		_ = r.Body.Close()
+	}
+}
+
+const upgrade = "GET /ws HTTP/1.1\nHost: h\nConnection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n\n"
+
+// echo upgrades a connection as a WebSocket server does, and then returns each byte.
+func echo(t *testing.T, w http.ResponseWriter, r *http.Request, fields string) {
+	c, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer func() { _ = c.Close() }()
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s\r\n", r.Header.Get("Upgrade"), fields)
+	_, _ = io.Copy(c, buffered)
+}
+
+// A WebSocket passes and counts as one request. Its cost is reported by the header of the upgrade. Over the limit, the
+// answer is a 429 before the upgrade.
+func TestUpstream_webSocket(t *testing.T) {
+	var upgraded atomic.Int64
+	f := newFronted(t, Memory, limited("/ws", `"name":"all","requests":10,"window":"1m","count":"cost","reserve":1`), func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Sec-Websocket-Key") == "" {
+			t.Errorf("fields of the upgrade: got %v, want the client's", r.Header)
+		}
+		upgraded.Add(1)
+		echo(t, w, r, "Weir-Cost: 10\r\n")
+	})
+	r, c, in := f.raw(upgrade)
+	if r.StatusCode != http.StatusSwitchingProtocols || r.Header.Get("Upgrade") != "websocket" || r.Header.Get("Weir-Cost") != "" || r.Header.Get("X-Ratelimit-Remaining") != "9" {
+		t.Fatalf("upgrade: got %s %v, want 101 with 9 remaining, without the cost", r.Status, r.Header)
+	}
+	for _, text := range []string{"hello", "again"} {
+		b := make([]byte, 5)
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(in, b); err != nil || string(b) != text {
+			t.Fatalf("echo: got %q, error %v, want %q", b, err, text)
+		}
+	}
+	_ = c.Close()
+	deadline, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for n := int64(1); ; n++ { // the cost is settled some time after the end of the connection
+		r, c, _ := f.raw(upgrade)
+		_ = c.Close()
+		if r.StatusCode == http.StatusTooManyRequests && r.Header.Get("Retry-After") != "" {
+			if upgraded.Load() != n {
+				t.Errorf("got %d upgrades, want %d: the refused one must not reach the upstream", upgraded.Load(), n)
+			}
+			return
+		}
+		if deadline.Err() != nil {
+			t.Fatalf("after a cost of the whole limit: got %s, want 429", r.Status)
+		}
+	}
+}
+
+// The upstream reports a cost in its header or in a trailer. The client does not get the report.
+func TestUpstream_cost(t *testing.T) {
+	f := newFronted(t, Memory, limited("*", `"name":"all","requests":100,"window":"1h","count":"cost","reserve":20`), func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header["Weir-Cost"]) > 0 {
+			t.Error("the upstream got a cost from the client, want none")
+		}
+		switch r.URL.Path {
+		case "/header":
+			w.Header().Set("Weir-Cost", "7")
+		case "/trailer":
+			w.Header().Set("Trailer", "Weir-Cost")
+			_, _ = io.WriteString(w, "streamed")
+			_ = http.NewResponseController(w).Flush()
+			w.Header().Set("Weir-Cost", "9")
+		}
+	})
+	for _, c := range []struct{ path, remaining string }{{"/header", "80"}, {"/trailer", "73"}, {"/none", "64"}, {"/header", "44"}} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+c.path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Weir-Cost", "0")
+		r := commandtest.Do(t, request)
+		if r.Header.Get("X-Ratelimit-Remaining") != c.remaining || r.Header.Get("Weir-Cost")+r.Trailer.Get("Weir-Cost") != "" {
+			t.Errorf("%s: got %v, trailer %v, want %s remaining and no cost", c.path, r.Header, r.Trailer, c.remaining)
+		}
+	}
+}
+
+// If the upstream does not answer, the answer is 502 with the reason. The log has it once.
+func TestUpstream_down(t *testing.T) {
+	f := newFronted(t, Memory, limited("*", plenty), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	if r := commandtest.Send(t, http.MethodPost, f.url+"/", ""); r.StatusCode != http.StatusBadGateway || !strings.Contains(r.Text, `"error":"upstream_failed","message":"The upstream `+f.upstream.URL+` gave no answer: EOF.`) {
+		t.Errorf("broken answer: got %s %s, want 502 with the reason", r.Status, r.Text)
+	}
+	f.upstream.Close()
+	for range 3 {
+		r := f.get("/")
+		if r.StatusCode != http.StatusBadGateway || !strings.Contains(r.Text, "connection refused") || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("X-Ratelimit-Limit") != "1000" {
+			t.Errorf("no server: got %s %v %s, want 502 with the reason and the limits", r.Status, r.Header, r.Text)
+		}
+	}
+	if n := strings.Count(f.log.String(), "\n"); n < 1 || n > 3 || !strings.Contains(f.log.String(), `msg="the upstream gave no answer" upstream=`+f.upstream.URL) {
+		t.Errorf("log: got %s, want at most one line a second", f.log)
+	}
+}
+
+// If a client disconnects, the upstream's request ends, its slot is free, and the log has no line.
+func TestUpstream_clientLeaves(t *testing.T) {
+	ended := make(chan struct{}, 1)
+	f := newFronted(t, Memory, limited("/slow/*", `"name":"all","requests":1,"window":"15m","count":"concurrent"`), func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow/answer" {
+			_ = http.NewResponseController(w).Flush()
+		}
+		if r.URL.Path != "/slow/free" {
+			<-r.Context().Done()
+			ended <- struct{}{}
+		}
+	})
+	for _, path := range []string{"/slow/answer", "/slow/header"} {
+		ctx, leave := context.WithCancel(t.Context())
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path == "/slow/header" {
+			go func() {
+				for f.get("/slow/free").StatusCode != http.StatusTooManyRequests { // until the request has the slot
+				}
+				leave()
+			}()
+		}
+		r, err := http.DefaultClient.Do(request)
+		if path == "/slow/answer" {
+			if err != nil || f.get("/slow/free").StatusCode != http.StatusTooManyRequests {
+				t.Fatalf("%s: got error %v, want an answer whose request has the only slot", path, err)
+			}
+			leave()
+			_ = r.Body.Close()
+		}
+		leave()
+		<-ended
+		for f.get("/slow/free").StatusCode != http.StatusOK { // the slot is free some time after the end
+			if t.Context().Err() != nil {
+				t.Fatal("slot: got none, want the one of the client that left")
+			}
+		}
+	}
+	if f.log.String() != "" {
+		t.Errorf("log: got %s, want nothing about clients that leave", f.log)
+	}
+}
+
+// On every store, the limit is exact, and a new rules document applies to the next request after a second, also
+// while an answer is streamed.
+func TestUpstream_reload(t *testing.T) {
+	for _, store := range stores {
+		t.Run(store, func(t *testing.T) {
+			more := make(chan struct{})
+			f := newFronted(t, store, limited("*", once), func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, "first ")
+				_ = http.NewResponseController(w).Flush()
+				if r.URL.Path == "/stream" {
+					<-more
+				}
+				_, _ = io.WriteString(w, "second")
+			})
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+"/stream", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			streamed, err := http.DefaultClient.Do(request)
+			if err != nil || streamed.StatusCode != http.StatusOK {
+				t.Fatalf("first request: got %v, error %v, want 200", streamed, err)
+			}
+			defer func() { _ = streamed.Body.Close() }()
+			if r := f.get("/"); r.StatusCode != http.StatusTooManyRequests || !strings.Contains(r.Text, `"error":"rate_limit_exceeded"`) || r.Header.Get("Retry-After") == "" || r.Header.Get("Weir-Degraded") != "" {
+				t.Errorf("second request: got %s %v %s, want 429", r.Status, r.Header, r.Text)
+			}
+			f.write(strings.NewReplacer(`"version":1`, `"version":2`, `"requests":1`, `"requests":3`).Replace(limited("*", once)))
+			f.Wait(time.Second)
+			for i, want := range []int{200, 200, 429} {
+				if r := f.get("/"); r.StatusCode != want || want == 200 && r.Text != "first second" {
+					t.Errorf("request %d after the change: got %s %s, want %d", i+1, r.Status, r.Text, want)
+				}
+			}
+			close(more)
+			if text, err := io.ReadAll(streamed.Body); err != nil || string(text) != "first second" {
+				t.Errorf("stream: got %q, error %v, want the whole answer", text, err)
+			}
+		})
+	}
+}
+
+// 256 concurrent clients get exactly the limit, and the upstream gets no refused request.
+func TestUpstream_concurrent(t *testing.T) {
+	var reached, admitted, refused atomic.Int64
+	f := newFronted(t, Memory, limited("*", `"name":"all","requests":300,"window":"1m"`), func(_ http.ResponseWriter, r *http.Request) {
+		reached.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+	})
+	var clients sync.WaitGroup
+	for range 256 {
+		clients.Go(func() {
+			for range 4 {
+				switch r := commandtest.Send(t, http.MethodPost, f.url+"/a", ""); r.StatusCode {
+				case http.StatusOK:
+					admitted.Add(1)
+				case http.StatusTooManyRequests:
+					refused.Add(1)
+				default:
+					t.Errorf("got %s %s, want 200 or 429", r.Status, r.Text)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	if admitted.Load() != 300 || refused.Load() != 724 || reached.Load() != 300 {
+		t.Errorf("got %d admitted, %d refused, %d at the upstream, want 300, 724 and 300", admitted.Load(), refused.Load(), reached.Load())
+	}
+}
+
+// The upstream's own tokens need its issuer, or no issuer.
+func TestUpstream_tokens(t *testing.T) {
+	pass := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Authorization")) }
+	f := newFronted(t, Memory, limited("*", plenty), pass)
+	if r := commandtest.Send(t, http.MethodGet, f.url+"/", "opaque"); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("token of another issuer: got %s, want 401", r.Status)
+	}
+	t.Setenv("JWKS", "")
+	f = newFronted(t, Memory, limited("*", plenty), pass)
+	if r := commandtest.Send(t, http.MethodGet, f.url+"/", "opaque"); r.StatusCode != http.StatusOK || r.Text != "Bearer opaque" {
+		t.Errorf("token with an empty JWKS: got %s %s, want 200 from the upstream", r.Status, r.Text)
+	}
+}
+
+func TestUpstream_Set(t *testing.T) {
+	for _, text := range []string{"http://127.0.0.1:3000", "https://api.example", "http://[::1]:3000/"} {
+		if err := new(Upstream).Set(text); err != nil {
+			t.Errorf("%s: got error %v, want none", text, err)
+		}
+	}
+	for _, text := range []string{"", "3000", "localhost:3000", "127.0.0.1:3000", "ftp://h", "http://h/a", "http://h/?a", "http://u:p@h", "http://"} {
+		if err := new(Upstream).Set(text); err == nil {
+			t.Errorf("%s: got no error, want one", text)
+		}
+	}
+}
+
+// An https upstream gets its own Host.
+func TestUpstream_https(t *testing.T) {
+	upstream := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Host) }))
+	defer upstream.Close()
+	address, err := url.Parse(upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProxy(address, slog.New(slog.DiscardHandler))
+	p.transport = upstream.Client().Transport
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.example/", http.NoBody))
+	if w.Body.String() != address.Host {
+		t.Errorf("host: got %q, want %q", w.Body, address.Host)
+	}
+}
