@@ -58,7 +58,7 @@ SAM_TEMPLATE ?=
 TEMPLATES := $(wildcard infra/golden/*.json) infra/standalone/weir.template.json
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: context help run check check-fast test fetch test-go test-raced test-beside test-kafka sam test-sam templates test-containers test-console test-examples synth diff deploy destroy e2e bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs rename clean .bin/weir .bin/weir-tools FORCE
+.PHONY: context help run check check-fast test fetch test-go test-raced test-beside test-kafka sam test-sam templates test-containers test-console test-examples synth diff deploy destroy e2e bootstrap release golden create-only vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs rename clean .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -210,8 +210,12 @@ e2e: .bin/weir-tools ## Deploy a throw-away stack, verify it and delete it (STOR
 bootstrap: functions infra/node_modules ## Prepare an AWS account and region for the CDK, once
 	@$(CDK) bootstrap $(SETTINGS)
 
-golden: .bin/weir-tools ## Write the templates in infra/golden again; make run loads them
+# Only a template with a new type of resource needs create-only, which installs Python tools the first time.
+golden: ## Write the templates in infra/golden again; make run loads them
 	@go test -trimpath -vet=off -count=1 -run TestGolden ./infra/stack -args -update
+	@go test -trimpath -vet=off -count=1 -run TestReplacements_types ./infra/stack >/dev/null || $(MAKE) --no-print-directory create-only
+
+create-only: .bin/weir-tools
 	@WEIR_REQUIRE=tools .bin/weir-tools with --install tools -- sh -c '"$$WEIR_TOOLS/python" infra/tools/create_only.py "$$@"' - $(TEMPLATES) > infra/stack/testdata/create-only.new
 	@mv infra/stack/testdata/create-only.new infra/stack/testdata/create-only.json
 

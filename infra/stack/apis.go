@@ -12,6 +12,8 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
+// routes are the routes of both sample APIs, which functions/sample answers. After a change, run `make golden`: it takes
+// seconds, and writes the templates that `make run` reads.
 var routes = []struct{ method, path string }{
 	{"GET", "/api/v1/search"},
 	{"POST", "/api/v1/data"},

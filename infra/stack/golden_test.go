@@ -32,7 +32,7 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkGolden(t, "../standalone/weir.template.json", got)
+		checkGolden(t, releasedPath, got)
 	})
 }
 
@@ -57,6 +57,8 @@ func checkGolden(t *testing.T, path string, got []byte) {
 		t.Errorf("%s differs from the synthesized stack from line %d; if the change is intended, run make golden", path, firstDifference(got, want))
 	}
 }
+
+const releasedPath = "../standalone/weir.template.json"
 
 func goldenPath(name string) string { return filepath.Join("..", "golden", name+".template.json") }
 

@@ -101,18 +101,29 @@ func checkReplacements(types map[string]createOnly, before, after map[string]res
 	return problems
 }
 
-// The test data has the create-only properties of each resource type in the golden templates.
+// The test data has the create-only properties of each resource type in the templates, and of no other. `make golden`
+// renews it if this test fails.
 func TestReplacements_types(t *testing.T) {
-	types := createOnlyProperties(t)
+	types, paths := createOnlyProperties(t), []string{releasedPath}
 	for name := range golden {
-		text, err := os.ReadFile(goldenPath(name))
+		paths = append(paths, goldenPath(name))
+	}
+	used := map[string]bool{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for id, r := range parse(t, text).Resources {
+			used[r.Type] = true
 			if _, known := types[r.Type]; !known {
-				t.Errorf("%s of %s: type %s is missing in testdata/create-only.json; run make golden", id, name, r.Type)
+				t.Errorf("%s of %s: type %s is missing in testdata/create-only.json; run make golden", id, path, r.Type)
 			}
+		}
+	}
+	for name := range types {
+		if !used[name] {
+			t.Errorf("testdata/create-only.json: got type %s, which no template has; run make golden", name)
 		}
 	}
 }
