@@ -24,7 +24,9 @@ func fallbackOf(subjects int) *fallback {
 func TestFallback_Holds_waits(t *testing.T) {
 	f, limit := fallbackOf(10), hourly(t)
 	held := false
-	f.take(0, User("user"), []Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1), func() { held = f.holding.Load() > 0 })
+	if _, err := f.take(0, User("user"), []Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1), func() { held = f.holding.Load() > 0 }); err != nil {
+		t.Fatal(err)
+	}
 	if !held {
 		t.Error("Holds during take: got a result at once, want Holds to wait for the lock")
 	}
@@ -59,7 +61,9 @@ func TestFallback_settle(t *testing.T) {
 	charge := func(l *Limit, cost int64, force bool) []Charge {
 		return []Charge{{Limit: l, Cost: cost, Force: force}}
 	}
-	f.take(now, User("bucket"), charge(bucket, 10, false), results, func() {})
+	if _, err := f.take(now, User("bucket"), charge(bucket, 10, false), results, func() {}); err != nil {
+		t.Fatal(err)
+	}
 	f.settle(now, User("bucket"), charge(bucket, 40, true), results, 0, make([]int64, 1), nil)
 	if !f.Holds(now.Add(49 * time.Second)) {
 		t.Error("a bucket with a debt of 50 s: got nothing held after 49 s, want the debt")
@@ -67,7 +71,9 @@ func TestFallback_settle(t *testing.T) {
 	if f.Holds(now.Add(50 * time.Second)) {
 		t.Error("a bucket with a debt of 50 s: got the debt held after 50 s, want nothing held")
 	}
-	f.take(now, User("log"), charge(entries, 200, false), results, func() { results[0] = algo.Result{} })
+	if _, err := f.take(now, User("log"), charge(entries, 200, false), results, func() { results[0] = algo.Result{} }); err != nil {
+		t.Fatal(err)
+	}
 	f.settle(now, User("log"), charge(entries, 150, false), results, 0, nil, nil)
 	if want := f.of(User("log")).size(); f.fixed != want {
 		t.Errorf("after a refund: got a weight of %d, want %d", f.fixed, want)
@@ -85,7 +91,9 @@ func TestFallback_mirror_slots(t *testing.T) {
 	slots := slotsOf(t, 3, time.Minute)
 	f, charges := fallbackOf(10), []Charge{{Limit: slots, Cost: 1}}
 	local := make([]algo.Result, 1)
-	f.take(now, User("a"), charges, local, func() {})
+	if _, err := f.take(now, User("a"), charges, local, func() {}); err != nil {
+		t.Fatal(err)
+	}
 	stored, _ := slots.machine.Take(algo.State{Newest: 500}, now, 1)
 	mirrored := []algo.Result{{Machine: slots.machine, State: stored}}
 	if !f.mirror(now, User("a"), charges, mirrored) || mirrored[0].State.Entries.Len() != 2 {
@@ -195,8 +203,12 @@ func TestFallback_settle_margin(t *testing.T) {
 	const now = algo.Instant(time.Hour)
 	f, charged, results := fallbackOf(10), make([]algo.Result, 1), make([]algo.Result, 1)
 	one := []Charge{{Limit: bucket, Cost: 1}}
-	f.take(now, User("user"), one, charged, func() {})
-	f.take(now.Add(1001*time.Millisecond), User("user"), one, results, func() {})
+	if _, err := f.take(now, User("user"), one, charged, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.take(now.Add(1001*time.Millisecond), User("user"), one, results, func() {}); err != nil {
+		t.Fatal(err)
+	}
 	if given := f.settle(now.Add(990*time.Millisecond), User("user"), one, charged, 990*time.Millisecond, make([]int64, 1), nil); given != 0 {
 		t.Errorf("got %d refunds, want none", given)
 	}

@@ -37,12 +37,12 @@ func newRecordLimits() *recordLimits {
 	return &recordLimits{made: made}
 }
 
-func (c *recordLimits) get(key recordKey, make func() applied) applied {
+func (c *recordLimits) get(key recordKey, apply func() applied) applied {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	made, ok := c.made.Get(key)
 	if !ok {
-		made = make()
+		made = apply()
 		c.made.Add(key, made)
 	}
 	return made
