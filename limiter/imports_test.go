@@ -87,8 +87,9 @@ var siblings = map[string][]string{
 	"limiter/rules/live":  {"limiter/caller"},
 	"limiter/telemetry":   {"limiter/caller"},
 	"limiter/decisionlog": {"limiter/telemetry"},
-	// httplimit uses the path that rules match, the outcome of a request, and the log line for bad credentials.
-	"limiter/httplimit": {"limiter/caller", "limiter/rules", "limiter/telemetry"},
+	// httplimit uses the path that rules match, the outcome of a request, the log line for bad credentials, and the
+	// store of a middleware that gets none.
+	"limiter/httplimit": {"limiter/caller", "limiter/memstore", "limiter/rules", "limiter/telemetry"},
 }
 
 // forbidden returns the reason why the package from must not import the package to; "" if it may.

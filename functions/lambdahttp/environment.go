@@ -152,7 +152,7 @@ func (e *Environment) settledLine(s telemetry.Settlement) {
 // the store call.
 func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.Request) (caller.Caller, error) {
 	e.Events.Begin(now)
-	return e.Identifier.Caller(ctx, now, credentials(r.Header, e.apiKeyHeader(), r.Address))
+	return e.Identifier.Caller(ctx, now, r.Credentials(e.apiKeyHeader()))
 }
 
 func (e *Environment) apiKeyHeader() string {

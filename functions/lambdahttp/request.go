@@ -233,17 +233,6 @@ func headerOf(single map[string]string, multi map[string][]string) http.Header {
 	return h
 }
 
-// credentials returns the credentials of a request. If a header field is repeated, credentials joins its
-// values, and the joined value is an invalid credential. If Weir accepted one of the values, a back end
-// could read another value, and so identify another caller.
-func credentials(h http.Header, apiKeyHeader string, address netip.Addr) caller.Credentials {
-	return caller.Credentials{
-		Authorization: strings.Join(h["Authorization"], ", "),
-		APIKey:        strings.Join(h[apiKeyHeader], ", "),
-		Address:       address,
-	}
-}
-
 // origin contains what a host reports about a request but an http.Request cannot contain.
 type origin struct {
 	decided bool              // an authorizer has charged and allowed the request

@@ -29,6 +29,9 @@ func Prefix(addr netip.Addr, ipv6Bits int) netip.Prefix {
 // http.Request.RemoteAddr and the source address of an event. It returns the zero Addr if s is not an
 // address.
 func ParseAddress(s string) netip.Addr {
+	if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(inner, "]") {
+		s = strings.TrimSuffix(inner, "]")
+	}
 	if strings.HasPrefix(s, "[") || strings.Count(s, ":") == 1 {
 		port, err := netip.ParseAddrPort(s)
 		if err != nil {
@@ -49,6 +52,6 @@ func LastHop(forwarded []string) netip.Addr {
 	if len(forwarded) == 0 {
 		return netip.Addr{}
 	}
-	last := forwarded[len(forwarded)-1]
-	return ParseAddress(strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:]))
+	_, last, _ := cutLast(forwarded[len(forwarded)-1])
+	return ParseAddress(last)
 }

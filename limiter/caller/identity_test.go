@@ -341,7 +341,7 @@ func TestParseAPIKeys(t *testing.T) {
 func TestAddress(t *testing.T) {
 	for text, want := range map[string]string{
 		"203.0.113.7": "203.0.113.7/32", "203.0.113.7:4711": "203.0.113.7/32", "::ffff:203.0.113.7": "203.0.113.7/32", "[::ffff:203.0.113.7]:80": "203.0.113.7/32",
-		"2001:db8:1:2:3::4": "2001:db8:1:2::/64", "[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
+		"2001:db8:1:2:3::4": "2001:db8:1:2::/64", "[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64", "[2001:db8:1:2:3::4]": "2001:db8:1:2::/64", "[::1": "invalid Prefix", "[]": "invalid Prefix",
 		"": "invalid Prefix", "@": "invalid Prefix", "203.0.113.07": "invalid Prefix", "300.1.1.1": "invalid Prefix", "1.2.3.4, 5.6.7.8": "invalid Prefix",
 	} {
 		if got := caller.Prefix(caller.ParseAddress(text), 64).String(); got != want {

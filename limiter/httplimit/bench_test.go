@@ -45,3 +45,15 @@ func BenchmarkGate(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPerIP measures a request to a handler behind PerIP and a proxy.
+func BenchmarkPerIP(b *testing.B) {
+	h := httplimit.PerIP(1e9, time.Hour, httplimit.WithTrustedProxies("10.0.0.0/8")).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/api/v1/search", http.NoBody)
+	r.RemoteAddr = "10.0.0.1:4711"
+	r.Header.Set("X-Forwarded-For", "203.0.113.7")
+	b.ReportAllocs()
+	for b.Loop() {
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+}

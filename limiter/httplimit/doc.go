@@ -1,6 +1,11 @@
-// Package httplimit decides HTTP requests and answers them. [Gate.Decide] is the decision sequence of
-// every host: read it to learn what happens to a request. [Gate.Wrap] is a middleware for net/http.
-// The Lambda functions use the same Gate.
+// Package httplimit decides HTTP requests and answers them. [PerIP] and [FromDocument] return a complete
+// middleware for net/http:
+//
+//	limit := httplimit.PerIP(100, time.Minute, httplimit.WithTrustedProxies("10.0.0.0/8"))
+//	http.ListenAndServe(":8080", limit.Wrap(handler))
+//
+// [Gate.Decide] is the decision sequence of every host: read it to learn what happens to a request. The Lambda
+// functions create their Gate with [New].
 //
 // # The answer
 //

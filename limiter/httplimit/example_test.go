@@ -17,61 +17,48 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// The Gate enforces the limits of a document for a server. An API key identifies a caller; without a
-// key, the address of the peer does.
-func ExampleGate() {
-	limits, err := rules.Parse([]byte(`{"rules":[
-		{"endpoint":"/hello","limits":{"free":{"requests":1,"window":"1h"},"paid":{"requests":100,"window":"1h"}}}
-	]}`), rules.Options{Version: 1})
-	if err != nil {
-		fmt.Println(err)
-		return
+// PerIP limits each address. The proxies in 10.0.0.0/8 report the addresses of their clients.
+func ExamplePerIP() {
+	limit := httplimit.PerIP(1, time.Hour, httplimit.WithTrustedProxies("10.0.0.0/8"))
+	api := limit.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+
+	for _, client := range []string{"203.0.113.7", "203.0.113.7", "203.0.113.8"} {
+		r := httptest.NewRequest(http.MethodGet, "/hello", http.NoBody) //nolint:noctx // as a reader would write it
+		r.RemoteAddr = "10.0.0.1:4711"
+		r.Header.Set("X-Forwarded-For", client)
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Header().Get("RateLimit-Policy"))
 	}
+	// Output:
+	// 200 "ip";q=1;w=3600
+	// 429 "ip";q=1;w=3600
+	// 200 "ip";q=1;w=3600
+}
+
+// A document has limits for each tier. An API key identifies a caller; without a key, the address does.
+func ExampleFromDocument() {
 	secret := []byte("kept in a secret store")
 	keys, err := caller.ParseAPIKeys(fmt.Appendf(nil, `[{"id":"k1","tier":"paid","hash":%q}]`, caller.HashAPIKey(secret, "the key of a customer")), secret)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	identifier := caller.New(caller.Options{APIKeys: keys})
-	store, err := memstore.New(memstore.Options{})
+	limit, err := httplimit.FromDocument([]byte(`{"rules":[
+		{"endpoint":"/hello","limits":{"free":{"requests":1,"window":"1h"},"paid":{"requests":100,"window":"1h"}}}
+	]}`), httplimit.WithIdentifier(caller.New(caller.Options{APIKeys: keys})))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	l, err := limiter.New(store, limiter.Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	gate := httplimit.New(httplimit.Options{
-		Limiter: l,
-		Select:  live.Fixed(limits).Select,
-		Identify: func(ctx context.Context, now time.Time, r httplimit.Request) (caller.Caller, error) {
-			return identifier.Caller(ctx, now, caller.Credentials{
-				APIKey: r.Header.Get("X-Api-Key"), Address: r.Address,
-			})
-		},
-	})
-	server := httptest.NewServer(gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })))
-	defer server.Close()
+	api := limit.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
 
 	for _, key := range []string{"", "", "the key of a customer", "weir_a-guess"} {
-		request, err := http.NewRequest(http.MethodGet, server.URL+"/hello", http.NoBody) //nolint:noctx // as a reader would write it
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		if key != "" {
-			request.Header.Set("X-Api-Key", key)
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		_ = answer.Body.Close()
-		fmt.Println(answer.StatusCode, answer.Header.Get("X-RateLimit-Remaining"))
+		r := httptest.NewRequest(http.MethodGet, "/hello", http.NoBody) //nolint:noctx // as a reader would write it
+		r.Header.Set("X-Api-Key", key)
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
 	}
 	// Output:
 	// 200 0

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -25,6 +26,9 @@ type Options struct {
 	Select func(ctx context.Context, now time.Time, r rules.Request) rules.Selection
 	// Limiter decides the charges.
 	Limiter *limiter.Limiter
+	// TrustedProxies are the proxies in front of a server with net/http. Wrap uses them to find the address of the
+	// client. With nil, it is the peer of the connection.
+	TrustedProxies caller.Proxies
 	// Observe gets each decided request once, before the answer is written. It may be nil.
 	Observe func(telemetry.Outcome)
 	// Settled gets the result of each settlement. It may be nil.
@@ -77,6 +81,17 @@ type Request struct {
 	Path    rules.Path
 	Header  http.Header
 	Address netip.Addr // address of the client; the zero Addr if the host does not know it
+}
+
+// Credentials returns the credentials in a request. apiKeyField is the canonical name of the header field of
+// API keys. The values of a repeated field are joined, and the joined value is an invalid credential: if Weir
+// accepted one of the values, a back end could read another value, and so identify another caller.
+func (r Request) Credentials(apiKeyField string) caller.Credentials {
+	return caller.Credentials{
+		Authorization: strings.Join(r.Header["Authorization"], ", "),
+		APIKey:        strings.Join(r.Header[apiKeyField], ", "),
+		Address:       r.Address,
+	}
 }
 
 // Result is the decision of a Gate.

@@ -16,11 +16,14 @@ import (
 // The handler next gets a request as it came, with its own path. However the handler reads the path, the request
 // is charged on the limits that rules select for this reading; see rules.Path.
 func (g *Gate) Wrap(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.Serve(w, r, NewRequest(r), next) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request := NewRequest(r)
+		request.Address = g.o.TrustedProxies.Client(request.Address, r.Header["X-Forwarded-For"])
+		g.Serve(w, r, request, next)
+	})
 }
 
 // NewRequest returns the parts of r that a Gate needs. The address is the peer of the connection.
-// Behind a proxy, replace it, for example with the address that caller.LastHop returns.
 func NewRequest(r *http.Request) Request {
 	return Request{Method: r.Method, Path: rules.URLPath(r.URL), Header: r.Header, Address: caller.ParseAddress(r.RemoteAddr)}
 }

@@ -18,6 +18,9 @@ type Options struct {
 	// If Assigned is true, Version replaces the version in the document. Set it for documents that are
 	// stored under a version.
 	Assigned bool
+	// RequireVersion makes a version of 0 a mistake. Set it if a store outlives the rules: states that were stored
+	// under the rules of one version keep their numbers under other rules of this version.
+	RequireVersion bool
 	// LeaseAbove is a rate in requests a second. Parse sets the Spread of a limit above this rate, so that its item
 	// needs fewer writes. A limit that counts all callers together gets adaptive shares. Any other limit gets leases,
 	// each for the requests of 10 ms. If the document sets lease, shards or sync_ms, the limit keeps its own
@@ -60,6 +63,9 @@ func Parse(text []byte, o Options) (*Rules, error) {
 	}
 	c := newCompiler(d, o)
 	c.compile()
+	if o.RequireVersion && c.rules.version == 0 && d.Mistakes() == 0 {
+		d.Report("version", "required: a number that grows with every change, such as the time in Unix seconds")
+	}
 	if problems := d.Problems(); len(problems) > 0 {
 		return nil, problems
 	}

@@ -272,13 +272,11 @@ func (l *Rules) judge(d Document, was *rules.Rules) (r *rules.Rules, repeated bo
 // rewritten without a change needs no new version.
 func (l *Rules) parse(d Document, was *rules.Rules, same bool) (*rules.Rules, error) {
 	o := l.options.Parse
-	o.Version = d.Version
+	o.Version, o.RequireVersion = d.Version, true
 	r, err := rules.Parse(d.Content, o)
 	switch {
 	case err != nil:
 		return nil, err
-	case r.Version() == 0: // without a version, stored states would keep the parameters of the old document
-		return nil, rules.Problems{{Path: "version", Message: "required: a number that grows with every change, such as the time in Unix seconds"}}
 	case was == nil || r.Version() > was.Version():
 		return r, nil
 	case r.Version() < was.Version():

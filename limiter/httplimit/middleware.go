@@ -1,0 +1,102 @@
+package httplimit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// PerIP returns a Gate that allows each address a number of requests in a window of at least a second. An IPv6
+// caller is its network of 64 bits. All requests without an address, such as those of a Unix socket, count
+// together. The answers call the limit "ip".
+//
+// In a shared store, Gates with equal numbers share the counts, and other numbers start new counts. PerIP
+// panics if a number or an option is out of range, because a program usually has them in its source.
+func PerIP(requests int, window time.Duration, options ...Option) *Gate {
+	limit, err := limiter.NewLimit(limiter.Limit{
+		Name: "ip", ID: limiter.NewID("ip", fmt.Sprint(requests), window.String()), Rate: algo.Rate{Requests: int64(requests), Window: window},
+	})
+	if err != nil {
+		panic(fmt.Errorf("httplimit: PerIP: %w", err))
+	}
+	m, err := newMiddleware(options)
+	if err != nil {
+		panic(err)
+	}
+	return m.gate(func(_ context.Context, _ time.Time, r rules.Request) rules.Selection {
+		return rules.Selection{Charges: []limiter.Charge{{Subject: limiter.IP(r.Caller.IP), Limit: limit, Cost: 1}}}
+	})
+}
+
+// FromDocument returns a Gate that enforces the rules of a document. A document for a store that processes
+// share MUST have the field "version", which grows with every change. The error names the option that is out
+// of range, or is of type rules.Problems and contains all mistakes of the document.
+func FromDocument(document []byte, options ...Option) (*Gate, error) {
+	m, err := newMiddleware(options)
+	if err != nil {
+		return nil, err
+	}
+	_, local := m.store.(limiter.Local)
+	r, err := rules.Parse(document, rules.Options{RequireVersion: !local})
+	if err != nil {
+		return nil, err
+	}
+	return m.gate(func(_ context.Context, _ time.Time, q rules.Request) rules.Selection { return r.Select(nil, q) }), nil
+}
+
+// An Option changes a Gate of PerIP or FromDocument.
+type Option func(*middleware)
+
+// WithStore makes a Gate count in the given store, such as one of package redisstore, instead of in the memory
+// of this process.
+func WithStore(s limiter.Store) Option { return func(m *middleware) { m.store = s } }
+
+// WithTrustedProxies makes a Gate read the address of the client from X-Forwarded-For, if the request comes
+// from one of the given networks. A network is "10.0.0.0/8" or a single address. See [caller.Proxies.Client].
+func WithTrustedProxies(networks ...string) Option {
+	return func(m *middleware) { m.o.TrustedProxies, m.err = caller.ParseProxies(networks...) }
+}
+
+// WithIdentifier makes a Gate identify callers by the Authorization and X-Api-Key fields, too. Limits of a
+// document can then count by user and by API key, and a bad credential gets 401.
+func WithIdentifier(i *caller.Identifier) Option { return func(m *middleware) { m.identifier = i } }
+
+// middleware contains the options of a Gate.
+type middleware struct {
+	store      limiter.Store
+	identifier *caller.Identifier
+	o          Options
+	err        error // of an option
+}
+
+// newMiddleware applies options, and opens what they do not set.
+func newMiddleware(options []Option) (m *middleware, err error) {
+	m = &middleware{identifier: caller.New(caller.Options{})}
+	for _, option := range options {
+		if option(m); m.err != nil {
+			return nil, fmt.Errorf("httplimit: %w", m.err)
+		}
+	}
+	if m.store == nil {
+		if m.store, err = memstore.New(memstore.Options{}); err != nil {
+			return nil, err
+		}
+	}
+	m.o.Limiter, err = limiter.New(m.store, limiter.Options{})
+	return m, err
+}
+
+// gate returns a Gate that charges what the function choose selects.
+func (m *middleware) gate(choose func(context.Context, time.Time, rules.Request) rules.Selection) *Gate {
+	m.o.Select = choose
+	m.o.Identify = func(ctx context.Context, now time.Time, r Request) (caller.Caller, error) {
+		return m.identifier.Caller(ctx, now, r.Credentials("X-Api-Key"))
+	}
+	return New(m.o)
+}

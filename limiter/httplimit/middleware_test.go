@@ -1,0 +1,141 @@
+package httplimit_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// send sends a request to h from a peer, with values of X-Forwarded-For.
+func send(t *testing.T, h http.Handler, method, path, peer string, forwarded ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
+	r.RemoteAddr, r.Header["X-Forwarded-For"] = peer, forwarded
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+var ok = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+
+func TestPerIP(t *testing.T) {
+	const limit = 3
+	for _, c := range []struct {
+		name        string
+		peers       []string // senders of the requests, which count as one caller
+		forwarded   [][]string
+		other       string
+		otherFields []string
+	}{
+		{"address", []string{"203.0.113.7:1", "203.0.113.7:2", "[::ffff:203.0.113.7]:3", "203.0.113.7:4"}, nil, "203.0.113.8:1", nil},
+		{"IPv6 network", []string{"[2001:db8:1:2::1]:1", "[2001:db8:1:2::2]:1", "[2001:db8:1:2:3::]:1", "[2001:db8:1:2:ffff::]:1"}, nil, "[2001:db8:1:3::1]:1", nil},
+		{"zone", []string{"[fe80::1%a]:1", "[fe80::1%b]:1", "[fe80::2%a]:1", "[fe80::1]:1"}, nil, "203.0.113.8:1", nil},
+		{"spoofed field of an untrusted peer", []string{"203.0.113.7:1", "203.0.113.7:1", "203.0.113.7:1", "203.0.113.7:1"}, [][]string{{"192.0.2.1"}, {"192.0.2.2"}, {"192.0.2.3"}, {"192.0.2.4"}}, "203.0.113.8:1", nil},
+		{"two proxies", []string{"10.0.0.1:1", "10.0.0.1:1", "10.0.0.1:1", "10.0.0.1:1"}, [][]string{{"203.0.113.7, 10.0.0.2"}, {"192.0.2.1, 203.0.113.7, 10.0.0.2"}, {"192.0.2.2", "203.0.113.7:80"}, {"203.0.113.7"}}, "10.0.0.1:1", []string{"203.0.113.8, 10.0.0.2"}},
+		{"no address", []string{"@", "", "@", "@"}, [][]string{{"192.0.2.1"}, {"192.0.2.2"}, {"192.0.2.3"}, {"192.0.2.4"}}, "203.0.113.7:1", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := httplimit.PerIP(limit, 24*time.Hour, httplimit.WithTrustedProxies("10.0.0.0/8")).Wrap(ok)
+			for i, peer := range c.peers {
+				var forwarded []string
+				if c.forwarded != nil {
+					forwarded = c.forwarded[i]
+				}
+				want := http.StatusOK
+				if i >= limit {
+					want = http.StatusTooManyRequests
+				}
+				w := send(t, h, http.MethodGet, "/a/../b", peer, forwarded...)
+				if got := w.Header().Get("RateLimit-Policy"); w.Code != want || got != `"ip";q=3;w=86400` {
+					t.Errorf("request %d of %s: got %d with policy %s, want %d", i, peer, w.Code, got, want)
+				}
+			}
+			if got := send(t, h, http.MethodGet, "/", c.other, c.otherFields...).Code; got != http.StatusOK {
+				t.Errorf("another caller: got %d, want 200", got)
+			}
+		})
+	}
+}
+
+// Gates that share a store share the counts only of equal numbers.
+func TestPerIP_shared(t *testing.T) {
+	store := httplimit.WithStore(storetest.Must(memstore.New(memstore.Options{})))
+	for _, c := range []struct {
+		requests int
+		window   time.Duration
+		want     int
+	}{{1, time.Hour, http.StatusOK}, {1, time.Hour, http.StatusTooManyRequests}, {2, time.Hour, http.StatusOK}, {1, 2 * time.Hour, http.StatusOK}} {
+		if got := send(t, httplimit.PerIP(c.requests, c.window, store).Wrap(ok), http.MethodGet, "/", "203.0.113.7:1").Code; got != c.want {
+			t.Errorf("%d a %s: got %d, want %d", c.requests, c.window, got, c.want)
+		}
+	}
+}
+
+func TestPerIP_panics(t *testing.T) {
+	for want, create := range map[string]func(){
+		"httplimit: PerIP: requests: got 0":       func() { httplimit.PerIP(0, time.Minute) },
+		"httplimit: PerIP: window: got 1ms":       func() { httplimit.PerIP(1, time.Millisecond) },
+		`httplimit: trusted proxies: got "proxy"`: func() { httplimit.PerIP(1, time.Minute, httplimit.WithTrustedProxies("proxy")) },
+	} {
+		func() {
+			defer func() {
+				if err, _ := recover().(error); err == nil || !strings.HasPrefix(err.Error(), want) {
+					t.Errorf("got panic %v, want %s", err, want)
+				}
+			}()
+			create()
+		}()
+	}
+}
+
+// remote is a store that is not Local.
+type remote struct{ limiter.Store }
+
+func TestFromDocument_errors(t *testing.T) {
+	const document = `{"rules":[{"endpoint":"*","limits":{"*":{"name":"a","requests":1,"window":"1m"}}}]}`
+	shared := httplimit.WithStore(remote{storetest.Must(memstore.New(memstore.Options{}))})
+	for _, c := range []struct {
+		document string
+		option   httplimit.Option
+		problems bool
+		want     string
+	}{
+		{`{`, httplimit.WithTrustedProxies(), true, "line 1"},
+		{`{"rules":[{"endpoint":"*","limits":{"*":{"name":"a","requests":0,"window":"1m"}}}]}`, shared, true, "rules[0].limits.*.requests: "},
+		{document, shared, true, "version: required"},
+		{document, httplimit.WithTrustedProxies("10.0.0.0/33"), false, `httplimit: trusted proxies: got "10.0.0.0/33"`},
+	} {
+		_, err := httplimit.FromDocument([]byte(c.document), c.option)
+		_, problems := errors.AsType[rules.Problems](err)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), "\n") > 0 || problems != c.problems {
+			t.Errorf("%s: got error %v, want only %s", c.document, err, c.want)
+		}
+	}
+	if _, err := httplimit.FromDocument([]byte(`{"version":7,`+document[1:]), shared); err != nil {
+		t.Errorf("with a version: got error %v, want none", err)
+	}
+}
+
+// The middleware of a document settles reported costs.
+func TestFromDocument_settles(t *testing.T) {
+	gate, err := httplimit.FromDocument([]byte(`{"rules":[{"endpoint":"/llm","limits":{"*":{"name":"tokens","requests":100,"window":"1d","algorithm":"fixed_window","count":"cost","reserve":10}}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Weir-Cost", "60") }))
+	for _, want := range []string{"90", "30", "0"} {
+		w := send(t, h, http.MethodPost, "/llm", "203.0.113.7:1")
+		if got := w.Header().Get("X-RateLimit-Remaining"); got != want || w.Header().Get("Weir-Cost") != "" {
+			t.Errorf("got %d with %s remaining, want %s and no Weir-Cost", w.Code, got, want)
+		}
+	}
+}
