@@ -13,7 +13,6 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
-	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -44,7 +43,7 @@ func TestLimiter_depth(t *testing.T) {
 	const most = 8
 	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
 		table := &stackTable{}
-		store := storetest.Must(resilient.New(storetest.Must(dynamostore.New(table, dynamostore.Options{Table: "t", Namespace: "n"})), resilient.Options{}))
+		store := storetest.Must(dynamostore.New(table, dynamostore.Options{Table: "t", Namespace: "n"}))
 		l := storetest.Must(limiter.New(store, limiter.Options{}))
 		charge := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: a, Requests: 10, Window: time.Minute}}), Cost: 1}
 		for i := range 2 { // the second request finds the subject in the denial cache

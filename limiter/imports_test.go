@@ -87,6 +87,9 @@ var siblings = map[string][]string{
 	"limiter/rules/live":  {"limiter/caller"},
 	"limiter/telemetry":   {"limiter/caller"},
 	"limiter/decisionlog": {"limiter/telemetry"},
+	// Stores outside the process have a circuit breaker unless a program declines it.
+	"limiter/dynamostore": {"limiter/resilient"},
+	"limiter/redisstore":  {"limiter/resilient"},
 	// httplimit uses the path that rules match, the outcome of a request, the log line for bad credentials, and the
 	// store of a middleware that gets none.
 	"limiter/httplimit": {"limiter/caller", "limiter/memstore", "limiter/rules", "limiter/telemetry"},

@@ -8,14 +8,14 @@ import (
 
 // Limiter decides requests with a Store. Make one per process with New. It is safe for concurrent use.
 type Limiter struct {
-	store     Store
-	timeout   time.Duration
-	local     Local     // the store, if it is in this process
-	connector Connector // the store, if it is a Connector
-	intN      func(n int) int
-	log       logs
-	active    atomic.Int64 // requests that are being decided, and settlements on the shared store
-	settled   atomic.Int64 // settlements on the shared store that have ended
+	store   Store
+	timeout time.Duration
+	local   Local  // the store, if it is in this process
+	remote  Remote // the store, if it is Remote
+	intN    func(n int) int
+	log     logs
+	active  atomic.Int64 // requests that are being decided, and settlements on the shared store
+	settled atomic.Int64 // settlements on the shared store that have ended
 	processClock
 	table   *table   // what this process keeps of subjects
 	notices *notices // nil without Options.Notify
@@ -27,15 +27,18 @@ func New(store Store, o Options) (*Limiter, error) {
 	if store == nil {
 		return nil, errors.New("limiter: store: got nil, want a Store")
 	}
+	remote, _ := store.(Remote)
+	if remote != nil && o.Timeout == 0 {
+		o.Timeout = remote.Timeout()
+	}
 	o, err := o.complete()
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{store: store, timeout: o.Timeout, intN: o.IntN, log: logs{Logger: o.Logger}, table: newTable(o.Subjects)}
+	l := &Limiter{store: store, remote: remote, timeout: o.Timeout, intN: o.IntN, log: logs{Logger: o.Logger}, table: newTable(o.Subjects)}
 	if o.Notify != nil {
 		l.notices = &notices{table: l.table, store: store, write: o.Notify, timeout: o.Timeout, log: &l.log}
 	}
-	l.connector, _ = store.(Connector)
 	if local, ok := store.(Local); ok {
 		l.local, l.timeout = local, 0
 		return l, nil

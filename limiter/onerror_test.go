@@ -421,13 +421,14 @@ func TestNewLimit_onError(t *testing.T) {
 // hanging is a store that does not answer while its field answers is false.
 type hanging struct {
 	*remote
+	storetest.Patient
 	mu      sync.Mutex
 	waited  []time.Duration
 	answers bool          // the store answers, as remote does
 	first   time.Duration // how long the first decision may wait; ConnectTimeout returns it once
 }
 
-// ConnectTimeout implements limiter.Connector.
+// ConnectTimeout implements limiter.Remote.
 func (h *hanging) ConnectTimeout(algo.Instant) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

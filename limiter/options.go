@@ -13,9 +13,9 @@ import (
 
 // Options are the options of a Limiter. The zero value is ready for use.
 type Options struct {
-	// Timeout bounds the time that a decision waits for a shared store; 0 means DefaultTimeout. It
-	// MUST be below MinWindow. A store that is a Connector may extend it. A Local store has no
-	// timeout.
+	// Timeout bounds the time that a decision waits for a shared store; 0 means that of a Remote store, and
+	// DefaultTimeout for any other store. It MUST be below MinWindow. A Remote store may extend it. A Local store
+	// has no timeout.
 	Timeout time.Duration
 	// CacheTTL is how long an entry of the denial cache can deny without a store call. 0 means one second, and a
 	// negative value disables the cache. After CacheTTL at the latest, this process notices a refund, a reset or a
@@ -47,7 +47,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// DefaultTimeout is the default of Options.Timeout.
+// DefaultTimeout is the default of Options.Timeout for a store that is not Remote.
 const DefaultTimeout = 900 * time.Millisecond
 
 // DefaultSubjects is the default of Options.Subjects: 10,000 callers in the denial cache, and 50,000 in an outage. These

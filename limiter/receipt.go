@@ -72,7 +72,7 @@ func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
 //   - A limit with Spread.Sync or Spread.Adaptive only refunds whole charges.
 //
 // A settlement that takes longer than Options.Timeout is lost, unless the store needs time to connect (see
-// Connector). now MUST be read from the same clock as the instant of the Take. A Receipt settles once: a second call
+// Remote). now MUST be read from the same clock as the instant of the Take. A Receipt settles once: a second call
 // of Settle or Refund does nothing and returns zero.
 func (r *Receipt) Settle(ctx context.Context, now time.Time, actual func(Charge) int64) (done Settlement) {
 	if r == nil {

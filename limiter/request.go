@@ -98,10 +98,10 @@ func (r *request) deadline(ctx context.Context) context.Context {
 // timeoutAt returns how long a decision or a settlement at the instant now may wait for a shared store. 0 means
 // without a bound.
 func (l *Limiter) timeoutAt(now algo.Instant) time.Duration {
-	if l.timeout == 0 || l.connector == nil {
+	if l.timeout == 0 || l.remote == nil {
 		return l.timeout
 	}
-	return max(l.timeout, l.connector.ConnectTimeout(now))
+	return max(l.timeout, l.remote.ConnectTimeout(now))
 }
 
 // denied reports whether anything has denied the request so far.

@@ -92,11 +92,15 @@ type Local interface {
 	TakeCompact(now algo.Instant, subject Subject, limit *Limit, cost int64) (state algo.Compact, allowed, known bool)
 }
 
-// Connector is implemented by stores that open connections, such as those of package resilient.
-type Connector interface {
+// Remote is implemented by stores outside this process, such as those of package resilient. Its methods MUST be
+// safe for concurrent use.
+type Remote interface {
+	// Timeout returns the Options.Timeout of a Limiter that sets none. 0 means DefaultTimeout.
+	Timeout() time.Duration
+
 	// ConnectTimeout returns how long a decision or a settlement at the instant now may wait for the store. It
 	// returns 0 if no connection has to be opened. If it is longer than Options.Timeout, it replaces the
-	// timeout. It MUST be below MinWindow, and safe for concurrent use.
+	// timeout. It MUST be below MinWindow.
 	ConnectTimeout(now algo.Instant) time.Duration
 }
 

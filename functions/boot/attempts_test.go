@@ -287,6 +287,28 @@ func TestOpenStore_breaker(t *testing.T) {
 	}
 }
 
+// The stores of functions are resilient once, with the deadlines of the library.
+func TestOpenStore_resilient(t *testing.T) {
+	for want, variables := range map[time.Duration][]string{
+		50 * time.Millisecond:  {"STORE=redis", "REDIS_URL=redis://127.0.0.1:6379"},
+		100 * time.Millisecond: {"TABLE=t", "DYNAMODB_ENDPOINT=http://127.0.0.1:8000", "WEIR_LOCAL=true"},
+	} {
+		s, closeStore, err := load(t, variables...).OpenStore(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if once, ok := s.(*resilient.Store); !ok || once.Timeout() != want {
+			t.Errorf("%v: got a %T, want a resilient store with a deadline of %s", variables, s, want)
+		}
+		if _, err := resilient.New(s, resilient.Options{}); err == nil {
+			t.Errorf("%v: got a store that is wrapped twice, want an error", variables)
+		}
+		if err := closeStore(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 type hanging struct{ limiter.Store }
 
 func (hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _ []limiter.Charge, _ []algo.Result) (bool, error) {
@@ -294,8 +316,8 @@ func (hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _ []
 	return false, limiter.ErrUnavailable
 }
 
-// A decision waits for the store at most until its deadline. Then on_error "local" decides from local
-// state.
+// A decision waits for the store at most until its deadline, which is that of the store unless a variable sets
+// another. Then on_error "local" decides from local state.
 func TestConfig_Environment_deadline(t *testing.T) {
 	const rule = `{"version":1,"rules":[{"endpoint":"/a","on_error":"local","local_processes":1,"limits":{"*":{"requests":2,"window":"1m"}}}]}`
 	file := write(t, "rules.json", rule)
@@ -303,13 +325,12 @@ func TestConfig_Environment_deadline(t *testing.T) {
 		variables   []string
 		first, then time.Duration
 	}{
-		{[]string{"STORE=redis", "REDIS_URL=redis://h"}, 900 * time.Millisecond, 50 * time.Millisecond},
-		{[]string{"TABLE=t"}, 900 * time.Millisecond, 100 * time.Millisecond},
-		{[]string{"TABLE=t", "STORE_TIMEOUT=70ms"}, 900 * time.Millisecond, 70 * time.Millisecond},
-		{[]string{"TABLE=t", "STORE_TIMEOUT=950ms"}, 950 * time.Millisecond, 950 * time.Millisecond},
+		{nil, 900 * time.Millisecond, 80 * time.Millisecond},
+		{[]string{"STORE_TIMEOUT=70ms"}, 900 * time.Millisecond, 70 * time.Millisecond},
+		{[]string{"STORE_TIMEOUT=950ms"}, 950 * time.Millisecond, 950 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			e, err := load(t, append(c.variables, "RULES_FILE="+file)...).Environment(t.Context(), storetest.Must(resilient.New(hanging{memstoreOf()}, resilient.Options{})), quiet)
+			e, err := load(t, append(c.variables, "TABLE=t", "RULES_FILE="+file)...).Environment(t.Context(), storetest.Must(resilient.New(hanging{memstoreOf()}, resilient.Options{Timeout: 80 * time.Millisecond})), quiet)
 			if err != nil {
 				t.Fatal(err)
 			}

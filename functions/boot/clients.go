@@ -13,7 +13,6 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/decisionlog"
-	"github.com/weir-limits/weir/limiter/resilient"
 )
 
 // Clients are the stores and clients that a program links in addition to the DynamoDB client, which reads
@@ -71,11 +70,7 @@ func (c Config) dynamoDBStore(ctx context.Context) (limiter.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := c.Clients.DynamoDB(client, c.Table, c.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	return resilient.New(store, resilient.Options{})
+	return c.Clients.DynamoDB(client, c.Table, c.Namespace)
 }
 
 func (c Config) redisStore(ctx context.Context) (limiter.Store, func() error, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -172,7 +173,7 @@ func (c *Config) validate() error {
 	for _, path := range c.BasePaths {
 		check(validBasePath().MatchString(path) && rules.Plain(path), "BASE_PATH: got %q, want a path such as /v1, or several separated by commas", path)
 	}
-	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want at least 0s and less than %s (0s means %s with redis, %s with dynamodb)", c.Timeout, limiter.MinWindow, redisTimeout, dynamoDBTimeout)
+	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want at least 0s and less than %s (0s means %s with redis, %s with dynamodb)", c.Timeout, limiter.MinWindow, resilient.RedisTimeout, resilient.DynamoDBTimeout)
 	for _, origin := range c.CORSOrigins {
 		check(validOrigin().MatchString(origin) || origin == "*" && len(c.CORSOrigins) == 1,
 			"CORS_ORIGINS: got %q, want only *, or origins without a path (https://app.example.com, http://localhost:3000)", origin)

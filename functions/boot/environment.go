@@ -117,7 +117,7 @@ func (c Config) reportedRules(now time.Time, recorder *telemetry.Recorder, logge
 }
 
 func (c Config) limiter(store limiter.Store, logger *slog.Logger, notify func(context.Context, limiter.Notice) error) (*limiter.Limiter, error) {
-	return limiter.New(store, limiter.Options{Timeout: c.timeout(), Logger: logger, Notify: notify})
+	return limiter.New(store, limiter.Options{Timeout: c.Timeout, Logger: logger, Notify: notify})
 }
 
 // FindRecord returns a function that finds the record of an API key by its id, for operators. It returns nil

@@ -83,7 +83,7 @@ func flooded(t *testing.T) (*target, *writes) {
 	})
 	a := newTarget(t)
 	known := a.Identifier
-	a.Environment = environment(t, storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "flood"})))
+	a.Environment = environment(t, storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "flood"})))
 	a.Identifier = known
 	var err error
 	if a.Rules, err = fixed(rules.Parse(sampleRules, rules.Options{Version: 1, LeaseAbove: rules.LeaseAboveDynamoDB})); err != nil {

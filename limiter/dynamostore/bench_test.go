@@ -44,7 +44,7 @@ func BenchmarkTake(b *testing.B) {
 			BaseEndpoint: aws.String("http://dynamodb.invalid"), Region: "us-east-1", HTTPClient: answered(`{"Attributes":` + item + `}}`),
 			Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""), Retryer: aws.NopRetryer{},
 		})
-		l := storetest.Must(limiter.New(storetest.Must(dynamostore.New(client, dynamostore.Options{Table: "t", Namespace: "w"})), limiter.Options{}))
+		l := storetest.Must(limiter.New(storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: "t", Namespace: "w"})), limiter.Options{}))
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

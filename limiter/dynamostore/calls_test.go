@@ -67,7 +67,7 @@ func (m *meter) initialize(ctx context.Context, in middleware.InitializeInput, n
 func metered(t *testing.T) (*dynamostore.Store, *meter) {
 	m := &meter{}
 	client, table := local(t, m.install)
-	return storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "calls"})), m
+	return storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "calls"})), m
 }
 
 func caller() limiter.Subject { return limiter.User("calls-" + rand.Text()) }
@@ -219,7 +219,7 @@ func TestStore_calls_environments(t *testing.T) {
 			m := &counted{API: client}
 			var all []*limiter.Limiter
 			for range n {
-				all = append(all, storetest.Must(limiter.New(storetest.Must(dynamostore.New(m, dynamostore.Options{Table: table, Namespace: "environments"})), limiter.Options{})))
+				all = append(all, storetest.Must(limiter.New(storetest.Must(dynamostore.NewBare(m, dynamostore.Options{Table: table, Namespace: "environments"})), limiter.Options{})))
 			}
 			c := limiter.Charge{Subject: caller(), Limit: storetest.Limit(t, "b", bucket), Cost: 1}
 			r := mathrand.New(mathrand.NewPCG(1, 2))

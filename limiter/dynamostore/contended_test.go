@@ -35,14 +35,14 @@ func (o *racing) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f
 }
 
 func newRacing(api *racing, table string) *dynamostore.Store {
-	return storetest.Must(dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "contended"}))
+	return storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: table, Namespace: "contended"}))
 }
 
 // A refusal that converts a limit is checked against the current item. If another process has
 // refunded the limit since the read, the request is allowed.
 func TestStore_refusalRace(t *testing.T) {
 	client, table := local(t)
-	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "contended"}))
+	other := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "contended"}))
 	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
 	old := storetest.Limit(t, "changed", bucket)
 	next, err := limiter.NewLimit(limiter.Limit{Name: "changed", Rate: sliding, Version: 2})
@@ -73,7 +73,7 @@ func TestStore_refusalRace(t *testing.T) {
 // conversions together with the charges: no other request sees a conversion without its charge.
 func TestStore_refusalRaceConversion(t *testing.T) {
 	client, table := local(t)
-	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "contended"}))
+	other := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "contended"}))
 	ctx, now := context.Background(), algo.InstantOf(noon)
 	for _, algorithm := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.TokenBucket, algo.SlidingLog, algo.Concurrent} {
 		rate := algo.Rate{Algorithm: algorithm, Requests: 20, Window: time.Minute}
@@ -109,7 +109,7 @@ func TestStore_refusalRaceConversion(t *testing.T) {
 // then converts this limit together with the other limits.
 func TestStore_refusalRaceNew(t *testing.T) {
 	client, table := local(t)
-	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "contended"}))
+	other := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "contended"}))
 	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
 	take := func(store *dynamostore.Store, want bool, charges ...limiter.Charge) {
 		t.Helper()
@@ -147,7 +147,7 @@ func (c *crowded) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, 
 func TestStore_Settle_contended(t *testing.T) {
 	client, table := local(t)
 	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
-	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "contended"}))
+	other := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "contended"}))
 	slots, entries := slotsOf(t, 5), storetest.Limit(t, "log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 100, Window: time.Hour})
 	charges := []limiter.Charge{{Subject: who, Limit: slots, Cost: 1}, {Subject: who, Limit: entries, Cost: 1}}
 	take := func(charges ...limiter.Charge) []algo.Result {
@@ -166,7 +166,7 @@ func TestStore_Settle_contended(t *testing.T) {
 	held := take(charges...)
 	take(charges[0]) // another slot of the same instant
 	appended := int64(0)
-	store := storetest.Must(dynamostore.New(&crowded{client, func() { take(charges[1]); appended++ }}, dynamostore.Options{Table: table, Namespace: "contended"}))
+	store := storetest.Must(dynamostore.NewBare(&crowded{client, func() { take(charges[1]); appended++ }}, dynamostore.Options{Table: table, Namespace: "contended"}))
 	once := limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}
 	if settled, err := store.Settle(ctx, now, who, charges, held, 0, once); !errors.Is(err, limiter.ErrContended) {
 		t.Errorf("got %+v and error %v, want %v", settled, err, limiter.ErrContended)
@@ -244,11 +244,11 @@ func TestStore_noTimeLeft(t *testing.T) {
 		who := caller()
 		// The first attempt fails, because it guesses that the bucket is idle.
 		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}}
-		if ok, err := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "late"})).Take(ctx, now, who, charges, make([]algo.Result, 1)); !ok || err != nil {
+		if ok, err := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "late"})).Take(ctx, now, who, charges, make([]algo.Result, 1)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		api := &late{API: client, never: never}
-		store := storetest.Must(dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "late"}))
+		store := storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: table, Namespace: "late"}))
 		_, err := store.Take(ctx, now, who, charges, make([]algo.Result, 1))
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, limiter.ErrContended) != contended {
 			t.Errorf("attempt %d of %d without an answer: got %v, want DeadlineExceeded, and ErrContended %t", never, api.updates, err, contended)

@@ -1,4 +1,5 @@
-// Package dynamostore keeps limits in a DynamoDB table.
+// Package dynamostore keeps limits in a DynamoDB table. [New] returns a store with a circuit breaker and a deadline
+// of 100 ms (package resilient), [NewBare] one without.
 //
 // A decision is one conditional UpdateItem for any number of limits on the subject. It needs one round
 // trip, no read, and one write unit if the item has at most 1 KB. Package rules bounds the items of a

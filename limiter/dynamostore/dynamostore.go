@@ -18,11 +18,12 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/resilient"
 )
 
-// API is the part of DynamoDB that a Store calls. A *dynamodb.Client implements it. The Store disables
-// the client's retries of updates, because a second copy of a correction could refund twice. Disable the retries of
-// reads too: for a limiter, a late answer is worse than an error. An API must not send an update twice itself.
+// API is the part of DynamoDB that a Store calls. A *dynamodb.Client implements it. The Store disables the client's
+// retries: a second copy of a correction could refund twice, and a late answer is worse than an error. An API must
+// not send an update twice itself.
 type API interface {
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
@@ -54,8 +55,9 @@ const contended = 8
 // refundAttempts is the maximum number of attempts of a refund that loses races.
 const refundAttempts = 4
 
-// Store is a limiter.Store in a DynamoDB table. It is safe for concurrent use.
+// Store is a limiter.Store in a DynamoDB table without a breaker. It is safe for concurrent use.
 type Store struct {
+	Items
 	api     API
 	o       Options
 	guesses guesses
@@ -68,8 +70,19 @@ var (
 	_ limiter.SkewEstimator = (*Store)(nil)
 )
 
-// New returns a Store over api. Options that are out of range are an error.
-func New(api API, o Options) (*Store, error) {
+// New returns a resilient store over api, with a deadline of resilient.DynamoDBTimeout. Options that are out of
+// range are an error.
+func New(api API, o Options) (*resilient.Store, error) {
+	s, err := NewBare(api, o)
+	if err != nil {
+		return nil, err
+	}
+	return resilient.New(s, resilient.Options{Timeout: resilient.DynamoDBTimeout})
+}
+
+// NewBare returns a Store over api without a breaker and a deadline of its own. Options that are out of range are an
+// error.
+func NewBare(api API, o Options) (*Store, error) {
 	switch {
 	case api == nil:
 		return nil, errors.New("dynamostore: api: required, got nil")
@@ -223,8 +236,13 @@ func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
 	return nil
 }
 
-// sentOnce disables the client's retries of an update. A second copy of a correction could refund twice.
-var sentOnce = []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }}
+// sentOnce disables the client's retries of a call, and makes its HTTP client lose no answer.
+var sentOnce = []func(*dynamodb.Options){func(o *dynamodb.Options) {
+	o.Retryer = aws.NopRetryer{}
+	if _, ok := o.HTTPClient.(resilient.HTTPClient); !ok {
+		o.HTTPClient = resilient.HTTPClient{Doer: o.HTTPClient}
+	}
+}}
 
 // update makes one attempt on the item with the key. It returns the item after the update, or the item that failed
 // the condition.
@@ -262,7 +280,7 @@ func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) 
 		TableName:      aws.String(s.o.Table),
 		Key:            keyOf(s.subjectKey(subject)),
 		ConsistentRead: aws.Bool(!limiter.MayBeStale(ctx)),
-	})
+	}, sentOnce...)
 	if err != nil {
 		return nil, failure(err)
 	}

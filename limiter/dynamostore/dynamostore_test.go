@@ -20,6 +20,7 @@ import (
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/resilient"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -116,7 +117,7 @@ func TestStore(t *testing.T) {
 	c := &compared{Client: dynamodb.New(client.Options(), o.install), t: t}
 	storetest.Run(t, storetest.Suite{
 		Open: func(*testing.T) limiter.Store {
-			return storetest.Must(dynamostore.New(c, dynamostore.Options{Table: table, Namespace: "test", Margin: 50 * time.Millisecond}))
+			return storetest.Must(dynamostore.NewBare(c, dynamostore.Options{Table: table, Namespace: "test", Margin: 50 * time.Millisecond}))
 		},
 		Margin: 50 * time.Millisecond,
 		Slow:   true,
@@ -139,10 +140,24 @@ func TestStore_linearizable(t *testing.T) {
 			return table
 		},
 		Open: func(t *testing.T, table string) limiter.Store {
-			return storetest.Must(dynamostore.New(connect(t), dynamostore.Options{Table: table, Namespace: "linear", Margin: 50 * time.Millisecond}))
+			return storetest.Must(dynamostore.NewBare(connect(t), dynamostore.Options{Table: table, Namespace: "linear", Margin: 50 * time.Millisecond}))
 		},
 		Margin:    50 * time.Millisecond,
 		Processes: true,
 		Releases:  true,
 	})
+}
+
+// New makes a store resilient. The store knows the sizes of its items, for httplimit.FromDocument.
+func TestNew(t *testing.T) {
+	s, err := dynamostore.New(&dynamodb.Client{}, dynamostore.Options{Table: "t", Namespace: "n"})
+	if err != nil || s.Timeout() != 100*time.Millisecond {
+		t.Fatalf("got %v, error %v, want a store with a deadline of 100 ms", s, err)
+	}
+	if _, ok := s.Unwrap().(rules.Items); !ok {
+		t.Errorf("got a %T without the sizes of items", s.Unwrap())
+	}
+	if _, err := dynamostore.New(nil, dynamostore.Options{}); err == nil {
+		t.Error("without a client: got no error, want one")
+	}
 }

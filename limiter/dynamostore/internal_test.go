@@ -72,7 +72,7 @@ func TestStore_Take_lastAttempt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := &scripted{answer: c.answer}
-			store, err := New(api, Options{Table: "t", Namespace: "n"})
+			store, err := NewBare(api, Options{Table: "t", Namespace: "n"})
 			if err != nil {
 				t.Fatal(err)
 			}

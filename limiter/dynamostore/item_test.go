@@ -31,7 +31,7 @@ func newTable(t *testing.T) table {
 }
 
 func tableOf(client *dynamodb.Client, name string) table {
-	return table{storetest.Must(dynamostore.New(client, dynamostore.Options{Table: name, Namespace: "items"})), client, name}
+	return table{storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: name, Namespace: "items"})), client, name}
 }
 
 func (b table) key(s limiter.Subject) map[string]types.AttributeValue {
@@ -269,7 +269,7 @@ func TestStore_unreadable(t *testing.T) {
 			}
 		}
 	}
-	missing := storetest.Must(dynamostore.New(b.client, dynamostore.Options{Table: "no-such-table", Namespace: "items"}))
+	missing := storetest.Must(dynamostore.NewBare(b.client, dynamostore.Options{Table: "no-such-table", Namespace: "items"}))
 	who := caller()
 	_, err := missing.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]algo.Result, 1))
 	if _, notFound := errors.AsType[*types.ResourceNotFoundException](err); !errors.Is(err, limiter.ErrUnavailable) || !notFound {

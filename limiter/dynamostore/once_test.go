@@ -78,7 +78,7 @@ func uncharged(t *testing.T) *settling {
 	t.Helper()
 	day := algo.Rate{Algorithm: algo.FixedWindow, Requests: 1000, Window: 24 * time.Hour}
 	s := &settling{t: t, api: &faulty{at: -1}, once: limiter.Once{ID: limiter.NewVoucherID(), Expires: algo.InstantOf(noon).Add(time.Hour)}}
-	s.store = storetest.Must(dynamostore.New(s.api, dynamostore.Options{Table: "t", Namespace: "n", Logger: slog.New(slog.DiscardHandler)}))
+	s.store = storetest.Must(dynamostore.NewBare(s.api, dynamostore.Options{Table: "t", Namespace: "n", Logger: slog.New(slog.DiscardHandler)}))
 	a := limiter.User("a")
 	s.charges = []limiter.Charge{{Subject: a, Limit: storetest.Limit(t, "up", day), Cost: 100}, {Subject: a, Limit: storetest.Limit(t, "down", day), Cost: 100}, {Subject: a, Limit: slotsOf(t, 5), Cost: 1}}
 	return s
@@ -300,7 +300,7 @@ func TestStore_Settle_takeoverOnce(t *testing.T) {
 	s.api.set(-1, none)
 	var other error
 	happened := false
-	slow := storetest.Must(dynamostore.New(&crowded{&s.api.Table, func() {
+	slow := storetest.Must(dynamostore.NewBare(&crowded{&s.api.Table, func() {
 		if s.api.updates++; s.api.updates == 2 && !happened { // between the failed mark and the takeover
 			happened = true
 			other = s.settle(attemptOver)
@@ -390,7 +390,7 @@ func TestStore_Settle_deadlineEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		api := &ending{s.api, cancel, c.after}
-		s.store = storetest.Must(dynamostore.New(api, dynamostore.Options{Table: "t", Namespace: "n", Logger: slog.New(slog.DiscardHandler)}))
+		s.store = storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: "t", Namespace: "n", Logger: slog.New(slog.DiscardHandler)}))
 		_, err := s.store.Settle(ctx, algo.InstantOf(noon), limiter.User("a"), s.charges, s.results, 0, s.once)
 		if !errors.Is(err, c.first) || (err == nil) != (c.first == nil) {
 			t.Errorf("%s, context ends after update %d: got %v, want %v", c.kinds, c.after, err, c.first)
@@ -420,7 +420,7 @@ func (u *unanswered) Do(*http.Request) (*http.Response, error) {
 func TestStore_Settle_clientRetries(t *testing.T) {
 	s, wire := newSettling(t, "-d-"), &unanswered{}
 	client := dynamodb.New(dynamodb.Options{Region: "eu-west-1", HTTPClient: wire, Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")})
-	store := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: "t", Namespace: "n"}))
+	store := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: "t", Namespace: "n"}))
 	_, err := store.Settle(t.Context(), algo.InstantOf(noon), limiter.User("a"), s.charges, s.results, 0, limiter.Once{})
 	if !errors.Is(err, limiter.ErrUnavailable) || wire.requests != 1 {
 		t.Errorf("got %d requests and %v, want 1 and %v", wire.requests, err, limiter.ErrUnavailable)

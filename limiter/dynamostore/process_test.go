@@ -80,7 +80,7 @@ func newProcess(h *history, id int, l load) *process {
 	if p.newer = p.operations; l.changes {
 		p.newer = r.IntN(p.operations)
 	}
-	p.store = storetest.Must(dynamostore.New(p, dynamostore.Options{Table: "t", Namespace: "n", Margin: modelMargin, Logger: slog.New(slog.DiscardHandler)}))
+	p.store = storetest.Must(dynamostore.NewBare(p, dynamostore.Options{Table: "t", Namespace: "n", Margin: modelMargin, Logger: slog.New(slog.DiscardHandler)}))
 	return p
 }
 
@@ -328,7 +328,7 @@ func (p *process) called(applied bool) {
 
 // written returns the state that the first applied call of the current operation left.
 func (p *process) written() algo.State {
-	s := storetest.Must(dynamostore.New(&memtable.Table{Items: map[string]memtable.Item{modelKey: p.after}}, dynamostore.Options{Table: "t", Namespace: "n"}))
+	s := storetest.Must(dynamostore.NewBare(&memtable.Table{Items: map[string]memtable.Item{modelKey: p.after}}, dynamostore.Options{Table: "t", Namespace: "n"}))
 	entries := storetest.Must(s.Inspect(context.Background(), modelCaller))
 	if len(entries) == 0 {
 		return algo.State{}

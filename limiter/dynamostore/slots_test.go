@@ -30,7 +30,7 @@ func TestSlots_calls(t *testing.T) {
 	m := &meter{}
 	open := func() *dynamostore.Store {
 		metered := dynamodb.New(client.Options(), m.install)
-		return storetest.Must(dynamostore.New(metered, dynamostore.Options{Table: table, Namespace: "slots"}))
+		return storetest.Must(dynamostore.NewBare(metered, dynamostore.Options{Table: table, Namespace: "slots"}))
 	}
 	l, ctx := slotsOf(t, 5), context.Background()
 	calls := func(what string, want int64, f func()) {
@@ -78,7 +78,7 @@ func TestSlots_calls(t *testing.T) {
 func TestSlots_staleHint(t *testing.T) {
 	b, who, ctx := newTable(t), caller(), context.Background()
 	m := &meter{}
-	s := storetest.Must(dynamostore.New(dynamodb.New(b.client.Options(), m.install), dynamostore.Options{Table: b.name, Namespace: "test"}))
+	s := storetest.Must(dynamostore.NewBare(dynamodb.New(b.client.Options(), m.install), dynamostore.Options{Table: b.name, Namespace: "test"}))
 	charges := []limiter.Charge{{Subject: who, Limit: slotsOf(t, 5), Cost: 1}}
 	take := func(now time.Time, results []algo.Result) {
 		t.Helper()
@@ -103,7 +103,7 @@ func TestSlots_staleHint(t *testing.T) {
 func TestSlots_idle(t *testing.T) {
 	b, who, ctx := newTable(t), caller(), context.Background()
 	m := &meter{}
-	s := storetest.Must(dynamostore.New(dynamodb.New(b.client.Options(), m.install), dynamostore.Options{Table: b.name, Namespace: "test"}))
+	s := storetest.Must(dynamostore.NewBare(dynamodb.New(b.client.Options(), m.install), dynamostore.Options{Table: b.name, Namespace: "test"}))
 	remembered := map[string][]algo.Result{}
 	request := func(now time.Time, name string) {
 		t.Helper()
@@ -145,7 +145,7 @@ func TestSlots_releases(t *testing.T) {
 	charges := []limiter.Charge{{Subject: who, Limit: l, Cost: 1}, {Subject: who, Limit: log, Cost: 1}}
 	var environments [4]*dynamostore.Store
 	for i := range environments {
-		environments[i] = storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "slots"}))
+		environments[i] = storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "slots"}))
 	}
 	var unknown atomic.Int64 // charges and releases that ended with an error, so that DynamoDB may have made them or not
 	take := func(s *dynamostore.Store, after int) []algo.Result {
@@ -198,7 +198,7 @@ func TestSlots_releases(t *testing.T) {
 // A charge from a slow clock records the Skew of slots in the item that are too far ahead, even if the cached slots are
 // not too far ahead.
 func TestSlots_markBehindCache(t *testing.T) {
-	s := storetest.Must(dynamostore.New(&memtable.Table{}, dynamostore.Options{Table: "t", Namespace: "n"}))
+	s := storetest.Must(dynamostore.NewBare(&memtable.Table{}, dynamostore.Options{Table: "t", Namespace: "n"}))
 	l, who, ctx := slotsOf(t, 5), limiter.User("a"), context.Background()
 	slow := algo.InstantOf(noon).Add(algo.MaxSkew/2 - time.Second)
 	take := func(now algo.Instant, results []algo.Result) {
@@ -234,7 +234,7 @@ func (r *repeated) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput,
 // slots. The item with the Skew of the first copy is the answer, and needs no further update.
 func TestSlots_forcedTwice(t *testing.T) {
 	api := &repeated{}
-	s := storetest.Must(dynamostore.New(api, dynamostore.Options{Table: "t", Namespace: "n"}))
+	s := storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: "t", Namespace: "n"}))
 	l, who, ctx := slotsOf(t, 5), limiter.User("a"), context.Background()
 	slow := algo.InstantOf(noon)
 	force := func(now algo.Instant, updates int) {

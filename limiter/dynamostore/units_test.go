@@ -56,7 +56,7 @@ var (
 func consumed(t *testing.T) (*dynamostore.Store, *consuming, func(limiter.Subject) map[string]types.AttributeValue) {
 	client, table := local(t)
 	c := &consuming{API: client}
-	return storetest.Must(dynamostore.New(c, dynamostore.Options{Table: table, Namespace: longest})), c, func(s limiter.Subject) map[string]types.AttributeValue {
+	return storetest.Must(dynamostore.NewBare(c, dynamostore.Options{Table: table, Namespace: longest})), c, func(s limiter.Subject) map[string]types.AttributeValue {
 		key := map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: s.Key(longest, 2)}}
 		out, err := client.GetItem(context.Background(), &dynamodb.GetItemInput{TableName: aws.String(table), Key: key, ConsistentRead: aws.Bool(true)})
 		if err != nil {
@@ -190,7 +190,7 @@ func TestStore_units_small(t *testing.T) {
 	}{{true, 1600 * time.Millisecond, 1}, {false, 3200 * time.Millisecond, 1.2}} {
 		client, table := local(t)
 		meter := &consuming{API: client}
-		store := storetest.Must(dynamostore.New(meter, dynamostore.Options{Table: table, Namespace: "weir-prod"}))
+		store := storetest.Must(dynamostore.NewBare(meter, dynamostore.Options{Table: table, Namespace: "weir-prod"}))
 		who := limiter.User("5f0c8c5e-1b7e-4d1c-9d5a-0a8f3f2b6c1" + fmt.Sprint(c.remembered)[:1])
 		var charges []limiter.Charge
 		for _, window := range []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second} {

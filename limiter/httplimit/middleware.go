@@ -42,12 +42,24 @@ func FromDocument(document []byte, options ...Option) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, local := m.store.(limiter.Local)
-	r, err := rules.Parse(document, rules.Options{RequireVersion: !local})
+	r, err := rules.Parse(document, parsing(m.store))
 	if err != nil {
 		return nil, err
 	}
 	return m.gate(func(_ context.Context, _ time.Time, q rules.Request) rules.Selection { return r.Select(nil, q) }), nil
+}
+
+// parsing returns the options of rules for a store.
+func parsing(store limiter.Store) (o rules.Options) {
+	_, local := store.(limiter.Local)
+	o.RequireVersion = !local
+	if wrapped, ok := store.(interface{ Unwrap() limiter.Store }); ok {
+		store = wrapped.Unwrap()
+	}
+	if items, ok := store.(rules.Items); ok { // as in DynamoDB, both the size and the writes of an item are bounded
+		o.Items, o.LeaseAbove = items, rules.LeaseAboveDynamoDB
+	}
+	return o
 }
 
 // An Option changes a Gate of PerIP or FromDocument.

@@ -1,14 +1,18 @@
 package httplimit_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -122,6 +126,58 @@ func TestFromDocument_errors(t *testing.T) {
 	}
 	if _, err := httplimit.FromDocument([]byte(`{"version":7,`+document[1:]), shared); err != nil {
 		t.Errorf("with a version: got error %v, want none", err)
+	}
+}
+
+// metered is a remote store that counts its calls.
+type metered struct {
+	remote
+	storetest.Patient
+	takes atomic.Int64
+}
+
+func (s *metered) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	s.takes.Add(1)
+	return s.remote.Take(ctx, now, subject, charges, results)
+}
+
+// items is a store that also has the sizes of its items, like that of DynamoDB. wrapper hides the sizes.
+type (
+	items struct {
+		*metered
+		dynamostore.Items
+	}
+	wrapper struct {
+		*metered
+		of items
+	}
+)
+
+func (w wrapper) Unwrap() limiter.Store { return w.of }
+
+// In a store like that of DynamoDB, large limits get leases.
+func TestFromDocument_items(t *testing.T) {
+	const requests = 50
+	for _, c := range []struct {
+		name   string
+		store  func(*metered) limiter.Store
+		leases bool
+	}{
+		{"any store", func(s *metered) limiter.Store { return s }, false},
+		{"items", func(s *metered) limiter.Store { return items{metered: s} }, true},
+		{"wrapped items", func(s *metered) limiter.Store { return wrapper{s, items{metered: s}} }, true},
+	} {
+		s := &metered{remote: remote{storetest.Must(memstore.New(memstore.Options{}))}}
+		gate, err := httplimit.FromDocument([]byte(`{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name":"a","requests":1000,"window":"1s"}}}]}`), httplimit.WithStore(c.store(s)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range requests {
+			send(t, gate.Wrap(ok), http.MethodGet, "/", "203.0.113.7:1")
+		}
+		if got := s.takes.Load(); (got < requests) != c.leases {
+			t.Errorf("%s: got %d store calls for %d requests, want leases: %t", c.name, got, requests, c.leases)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"crypto/rand"
 	"net"
 	"net/http"
 	"os"
@@ -9,11 +10,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // The programs of testdata/programs are complete servers behind a proxy. They have few lines, and they limit.
 func TestPrograms(t *testing.T) {
-	for name, most := range map[string]int{"memory": 12} {
+	for name, most := range map[string]int{"memory": 12, "redis": 16} {
 		t.Run(name, func(t *testing.T) {
 			text := program(t, name)
 			lines := 0
@@ -24,6 +27,9 @@ func TestPrograms(t *testing.T) {
 			}
 			if lines > most {
 				t.Errorf("got %d lines that are not blank, want at most %d", lines, most)
+			}
+			if name == "redis" {
+				text = strings.NewReplacer("redis://127.0.0.1:6379", storetest.Server(t, "redis", "REDIS_URL"), "shop", rand.Text()).Replace(text)
 			}
 			address := start(t, text)
 			admitted := 0

@@ -125,7 +125,7 @@ func (u users) open(t testing.TB, o redisstore.Options) limiter.Store {
 
 func newStore(t testing.TB, client redisstore.Client, o redisstore.Options) *redisstore.Store {
 	t.Helper()
-	s, err := redisstore.New(client, o)
+	s, err := redisstore.NewBare(client, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,5 @@
-// Package redisstore keeps limits in Redis, Valkey or ElastiCache.
+// Package redisstore keeps limits in Redis, Valkey or ElastiCache. [Open] and [New] return a store with a circuit
+// breaker and a deadline of 50 ms (package resilient), [NewBare] one without.
 //
 // A decision is one script call for any number of limits on the subject. It needs one round trip and one
 // key. The script decides and writes in one atomic step. The script takes the instant as an argument and

@@ -3,20 +3,19 @@ package redisstore_test
 import (
 	"fmt"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/redisstore"
 )
 
-// A Limiter uses Redis. The client is created once and does not retry.
-func ExampleNew() {
-	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}, MaxRetries: -1, ContextTimeoutEnabled: true})
-	store, err := redisstore.New(client, redisstore.Options{Namespace: "prod"})
+// A Limiter uses Redis. The store has a circuit breaker, and a decision waits for it at most 50 ms.
+func ExampleOpen() {
+	store, err := redisstore.Open("redis://127.0.0.1:6379", redisstore.Options{Namespace: "prod"})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	defer func() { _ = store.Close() }()
 	l, err := limiter.New(store, limiter.Options{})
 	fmt.Println(l != nil, err)
+	// Output: true <nil>
 }

@@ -15,12 +15,13 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// New rejects every kind of client that ignores deadlines. It also rejects options that are out of
+// NewBare rejects every kind of client that ignores deadlines. It also rejects options that are out of
 // range.
-func TestNew(t *testing.T) {
+func TestNewBare(t *testing.T) {
 	clients := func(obeys bool) map[string]redis.UniversalClient {
 		return map[string]redis.UniversalClient{
 			"server":   redis.NewClient(&redis.Options{ContextTimeoutEnabled: obeys}),
@@ -32,7 +33,7 @@ func TestNew(t *testing.T) {
 	}
 	for _, obeys := range []bool{true, false} {
 		for kind, client := range clients(obeys) {
-			if s, err := redisstore.New(client, redisstore.Options{Namespace: "n"}); (err == nil) != obeys || (s == nil) == obeys {
+			if s, err := redisstore.NewBare(client, redisstore.Options{Namespace: "n"}); (err == nil) != obeys || (s == nil) == obeys {
 				t.Errorf("%s, ContextTimeoutEnabled %t: got %v, error %v, want a store only if the client obeys deadlines", kind, obeys, s, err)
 			} else if err != nil && !strings.Contains(err.Error(), "ContextTimeoutEnabled") {
 				t.Errorf("%s: got error %v, want one that names ContextTimeoutEnabled", kind, err)
@@ -48,12 +49,45 @@ func TestNew(t *testing.T) {
 		"Namespace": {},
 		"Margin":    {Namespace: "n", Margin: -1},
 	} {
-		if _, err := redisstore.New(client, o); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if _, err := redisstore.NewBare(client, o); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got error %v, want an error with %q", o, err, want)
 		}
 	}
-	if _, err := redisstore.New(nil, redisstore.Options{Namespace: "n"}); err == nil {
+	if _, err := redisstore.NewBare(nil, redisstore.Options{Namespace: "n"}); err == nil {
 		t.Error("no client: got no error, want one")
+	}
+}
+
+// The documented ways to open a store make it resilient. Close closes only the client of Open.
+func TestOpen(t *testing.T) {
+	client, err := redisstore.NewClient("redis://127.0.0.1:1", redisstore.ClientOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, open := range map[string]func() (*resilient.Store, error){
+		"Open": func() (*resilient.Store, error) {
+			return redisstore.Open("redis://127.0.0.1:1", redisstore.Options{Namespace: "n"})
+		},
+		"New": func() (*resilient.Store, error) { return redisstore.New(client, redisstore.Options{Namespace: "n"}) },
+	} {
+		s, err := open()
+		if err != nil || s.Timeout() != 50*time.Millisecond {
+			t.Fatalf("%s: got %v, error %v, want a store with a deadline of 50 ms", name, s, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("%s: Close: %v", name, err)
+		}
+		if _, err := s.Inspect(t.Context(), limiter.User("u")); errors.Is(err, redis.ErrClosed) != (name == "Open") {
+			t.Errorf("%s: after Close: got error %v, want a closed client only after Open", name, err)
+		}
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	for address, want := range map[string]string{"http://h": "redisstore: invalid URL", "redis://u:p#w@h": "redisstore: invalid URL", "redis://h:6379": "redisstore: Namespace: required"} {
+		if s, err := redisstore.Open(address, redisstore.Options{}); s != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %s", address, err, want)
+		}
 	}
 }
 

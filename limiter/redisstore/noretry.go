@@ -7,7 +7,7 @@ import (
 )
 
 // NoRetry is a hook that makes a client send each command once. If a client repeats a script whose answer
-// was lost, the script can charge twice. New adds NoRetry to clients that accept hooks. A cluster client
+// was lost, the script can charge twice. New and NewBare add NoRetry to clients that accept hooks. A cluster client
 // needs the hook, because its MaxRedirects option also allows retries. The client still follows
 // redirects, because a node that redirects a command has not executed it. NoRetry is safe for concurrent
 // use.

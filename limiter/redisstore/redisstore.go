@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/resilient"
 )
 
 //go:embed take.lua
@@ -60,20 +61,21 @@ const settleAttempts = 10
 
 // Client is the part of Redis that a Store calls: a *redis.Client, a *redis.ClusterClient, or any
 // UniversalClient. It must not retry, because a retried script can charge twice. For these three kinds,
-// New adds the hook NoRetry, which prevents retries.
+// New and NewBare add the hook NoRetry, which prevents retries.
 type Client interface {
 	redis.Scripter
 	Get(ctx context.Context, key string) *redis.StringCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
 }
 
-// Store is a limiter.Store in Redis. It is safe for concurrent use.
+// Store is a limiter.Store in Redis without a breaker. It is safe for concurrent use.
 type Store struct {
 	client   Client
 	cluster  *redis.ClusterClient // nil if the client is of another kind
 	o        Options
 	skew     limiter.Skew
 	untidied atomic.Int64 // instant of the last log line about tidying, in ns since 1970
+	close    func() error // nil if the client belongs to the caller of New
 }
 
 var (
@@ -99,10 +101,39 @@ func AccessString(commands ...string) string {
 	return "on ~* resetchannels -@all +" + strings.Join(commands, " +")
 }
 
-// New returns a Store over client. If the client accepts hooks, New adds the hook NoRetry. The client
-// then sends each of its commands once. New returns an error for options out of range, and for a client
-// that ignores the deadline of a call (ContextTimeoutEnabled).
-func New(client Client, o Options) (*Store, error) {
+// Open returns a resilient store on the server at a URL such as "redis://127.0.0.1:6379". It does not connect. Its
+// Close closes the connections. For a cluster, use NewClient and New.
+func Open(address string, o Options) (*resilient.Store, error) {
+	client, err := NewClient(address, ClientOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: %w", err)
+	}
+	s, err := NewBare(client, o)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	s.close = client.Close
+	return s.resilient()
+}
+
+// New returns a resilient store over client, with a deadline of resilient.RedisTimeout. NewClient returns a client
+// with suitable settings. The error is that of NewBare.
+func New(client Client, o Options) (*resilient.Store, error) {
+	s, err := NewBare(client, o)
+	if err != nil {
+		return nil, err
+	}
+	return s.resilient()
+}
+
+func (s *Store) resilient() (*resilient.Store, error) {
+	return resilient.New(s, resilient.Options{Timeout: resilient.RedisTimeout})
+}
+
+// NewBare returns a Store over client without a breaker and a deadline of its own. If the client accepts hooks,
+// NewBare adds the hook NoRetry. The client then sends each of its commands once. NewBare returns an error for
+// options out of range, and for a client that ignores the deadline of a call (ContextTimeoutEnabled).
+func NewBare(client Client, o Options) (*Store, error) {
 	switch {
 	case client == nil:
 		return nil, errors.New("redisstore: client: required, got nil")
@@ -136,6 +167,14 @@ func obeysDeadlines(client Client) bool {
 		return c.Options().ContextTimeoutEnabled
 	}
 	return true
+}
+
+// Close closes the client of Open. It does nothing to a client that the caller created.
+func (s *Store) Close() error {
+	if s.close == nil {
+		return nil
+	}
+	return s.close()
 }
 
 // key returns the key of subject. The braces make the whole key the hash tag of a cluster.

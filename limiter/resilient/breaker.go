@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -14,16 +15,25 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-type breaker struct {
-	limiter.Store
+// Store is a remote store behind a circuit breaker. Create it with New, or with the New of a store's package. It
+// is safe for concurrent use.
+type Store struct {
+	inner redialing
+	usual time.Duration
 	deadlines
 	circuit *gobreaker.TwoStepCircuitBreaker[any]
 	answers atomic.Int64                  // number of calls that the store answered
 	probed  atomic.Pointer[chan struct{}] // closed when the last probe of the store has ended; nil before the first one
 }
 
-func newBreaker(store limiter.Store, o Options) *breaker {
-	b := &breaker{Store: store}
+var (
+	_ limiter.Store         = (*Store)(nil)
+	_ limiter.Remote        = (*Store)(nil)
+	_ limiter.SkewEstimator = (*Store)(nil)
+)
+
+func newStore(inner redialing, o Options) *Store {
+	b := &Store{inner: inner, usual: o.Timeout}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
 		Timeout:      o.Pause,
 		MaxRequests:  1, // one probe at a time
@@ -44,14 +54,14 @@ func newBreaker(store limiter.Store, o Options) *breaker {
 }
 
 // Take implements limiter.Store.
-func (b *breaker) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (taken bool, err error) {
+func (b *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (taken bool, err error) {
 	c, err := b.begin(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = c.end(err, limiter.Answered(err)) }()
 	err = errPanic
-	taken, err = b.Store.Take(ctx, now, subject, charges, results)
+	taken, err = b.inner.Take(ctx, now, subject, charges, results)
 	b.observe(now, err)
 	return taken, err
 }
@@ -59,7 +69,7 @@ func (b *breaker) Take(ctx context.Context, now algo.Instant, subject limiter.Su
 // Settle implements limiter.Store. It does not probe the store itself, because it makes no call if there is nothing to
 // refund, so its success does not show that the store works. After a pause of the breaker, it first looks at the
 // subject.
-func (b *breaker) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
+func (b *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
 	if b.circuit.State() == gobreaker.StateHalfOpen {
 		b.look(ctx, now, subject, charges)
 	}
@@ -69,12 +79,12 @@ func (b *breaker) Settle(ctx context.Context, now algo.Instant, subject limiter.
 	}
 	defer func() { err = c.end(err, false) }() // a refund can succeed without a call, so its success is no answer
 	err = errPanic
-	settled, err = b.Store.Settle(ctx, now, subject, charges, results, elapsed, once)
+	settled, err = b.inner.Settle(ctx, now, subject, charges, results, elapsed, once)
 	return settled, err
 }
 
 // look probes the store by a look at the limits of the charges. If another call is the probe, look waits until it ends.
-func (b *breaker) look(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge) {
+func (b *Store) look(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge) {
 	probed := *b.probed.Load()
 	looks := slices.Clone(charges)
 	for i := range looks {
@@ -90,12 +100,36 @@ func (b *breaker) look(ctx context.Context, now algo.Instant, subject limiter.Su
 }
 
 // ClockSkew implements limiter.SkewEstimator.
-func (b *breaker) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
-	return limiter.ClockSkew(b.Store)
+func (b *Store) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
+	return limiter.ClockSkew(b.inner.Store)
 }
 
-// ConnectTimeout implements limiter.Connector.
-func (b *breaker) ConnectTimeout(now algo.Instant) time.Duration { return b.timeout(now) }
+// Inspect implements limiter.Store. It bypasses the breaker.
+func (b *Store) Inspect(ctx context.Context, subject limiter.Subject) ([]limiter.Entry, error) {
+	return b.inner.Inspect(ctx, subject)
+}
+
+// Reset implements limiter.Store. It bypasses the breaker.
+func (b *Store) Reset(ctx context.Context, subject limiter.Subject) error {
+	return b.inner.Reset(ctx, subject)
+}
+
+// Timeout implements limiter.Remote.
+func (b *Store) Timeout() time.Duration { return b.usual }
+
+// ConnectTimeout implements limiter.Remote.
+func (b *Store) ConnectTimeout(now algo.Instant) time.Duration { return b.timeout(now) }
+
+// Unwrap returns the wrapped store.
+func (b *Store) Unwrap() limiter.Store { return b.inner.Store }
+
+// Close closes the wrapped store, if it is an io.Closer.
+func (b *Store) Close() error {
+	if s, ok := b.inner.Store.(io.Closer); ok {
+		return s.Close()
+	}
+	return nil
+}
 
 var errOpen = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrBreakerOpen)
 
@@ -108,13 +142,13 @@ var errOthersAnswered = errors.New("other calls were answered meanwhile")
 
 // call is a call of the store that the circuit permits.
 type call struct {
-	of      *breaker
+	of      *Store
 	done    func(error)
-	answers int64 // breaker.answers at the start of the call
+	answers int64 // Store.answers at the start of the call
 }
 
 // begin asks the circuit for a call. If it returns no error, end MUST follow.
-func (b *breaker) begin(ctx context.Context) (call, error) {
+func (b *Store) begin(ctx context.Context) (call, error) {
 	if err := ctx.Err(); err != nil { // no call is made, so the breaker does not count it
 		return call{}, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}

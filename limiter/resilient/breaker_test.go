@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -200,14 +201,15 @@ func TestStore_late(t *testing.T) {
 	})
 }
 
-// New does not wrap a Local store. Inspect and Reset call the store even while the breaker is open.
+// New wraps a remote store once. Inspect and Reset call the store even while the breaker is open.
 func TestNew(t *testing.T) {
-	local := storetest.Must(memstore.New(memstore.Options{}))
-	if store := storetest.Must(resilient.New(local, resilient.Options{})); store != limiter.Store(local) {
-		t.Errorf("a Local store: got a %T, want the same store", store)
-	}
 	s := newFailing()
 	store := storetest.Must(resilient.New(s, resilient.Options{Failures: 1}))
+	for _, unfit := range []limiter.Store{nil, storetest.Must(memstore.New(memstore.Options{})), store} {
+		if got, err := resilient.New(unfit, resilient.Options{}); got != nil || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("got %T", unfit)) {
+			t.Errorf("%T: got %v, error %v, want an error that names the type", unfit, got, err)
+		}
+	}
 	_ = direct(t.Context(), store, charge(t, 10))
 	s.failWith(limiter.ErrUnavailable)
 	if _, err := store.Settle(t.Context(), 0, user, charge(t, 10), make([]algo.Result, 1), 0, limiter.Once{}); err == nil {
@@ -634,6 +636,8 @@ func TestNew_options(t *testing.T) {
 		field string
 		resilient.Options
 	}{
+		{"Options.Timeout", resilient.Options{Timeout: -1}},
+		{"Options.Timeout", resilient.Options{Timeout: limiter.MinWindow}},
 		{"Options.Failures", resilient.Options{Failures: -1}},
 		{"Options.Pause", resilient.Options{Pause: -1}},
 		{"Options.ReconnectTimeout", resilient.Options{ReconnectTimeout: -1}},
@@ -649,8 +653,5 @@ func TestNew_options(t *testing.T) {
 				t.Errorf("%+v: got %v, want an error of %s", c.Options, err, c.field)
 			}
 		}
-	}
-	if s, err := resilient.New(nil, resilient.Options{}); s != nil || err == nil {
-		t.Errorf("without a store: got error %v, want an error and no store", err)
 	}
 }

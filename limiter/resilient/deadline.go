@@ -26,7 +26,7 @@ type deadlines struct {
 	failing atomic.Bool  // the last call had no answer
 }
 
-// timeout implements limiter.Connector. A client closes the connection of a failed call, so the next call may have to
+// timeout returns what limiter.Remote.ConnectTimeout returns. A client closes the connection of a failed call, so the next call may have to
 // connect.
 func (d *deadlines) timeout(now algo.Instant) time.Duration {
 	last := d.last.Load()

@@ -13,7 +13,7 @@ import (
 
 // After five failures in a row, the breaker opens, and decisions make no store call.
 func Example() {
-	down := newFailing() // such as redisstore.New(client, …)
+	down := newFailing() // such as redisstore.NewBare(client, …)
 	down.failWith(limiter.ErrUnavailable)
 	store, err := resilient.New(down, resilient.Options{})
 	if err != nil {

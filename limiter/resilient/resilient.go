@@ -2,12 +2,22 @@ package resilient
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// These are the deadlines of a decision on an open connection, in packages redisstore and dynamostore. In its
+// deadline, a store makes these calls:
+//
+//	Redis      one script call; one more if the server does not have the script yet
+//	DynamoDB   one conditional write, and one more for each wrong guess at the state (package
+//	           dynamostore); the SDK does not retry
+const (
+	RedisTimeout    = 50 * time.Millisecond
+	DynamoDBTimeout = 100 * time.Millisecond
 )
 
 // The defaults of Options.
@@ -20,6 +30,9 @@ const (
 
 // Options are the options of New. The zero value is ready for use.
 type Options struct {
+	// Timeout bounds a decision on an open connection, unless limiter.Options.Timeout is set. It MUST be below
+	// limiter.MinWindow. 0 means limiter.DefaultTimeout.
+	Timeout time.Duration
 	// Failures is the number of failures in a row that open the breaker; 0 means DefaultFailures.
 	Failures int
 	// Pause is the time from the opening of the breaker until a call probes the store; 0 means
@@ -33,26 +46,26 @@ type Options struct {
 	FirstTimeout time.Duration
 }
 
-// New wraps store. The package comment describes what the wrapped store does. The wrapped store is safe
-// for concurrent use. New returns a Local store unchanged, because it has no connections. Inspect and
-// Reset, which operators call, bypass the breaker. The error names the option that is out of range.
-func New(store limiter.Store, o Options) (limiter.Store, error) {
-	if store == nil {
-		return nil, errors.New("resilient: store: got nil, want a Store")
-	}
+// New wraps a store such as that of redisstore.NewBare. The package comment describes what the wrapped store does.
+// Inspect and Reset, which operators call, bypass the breaker. The error names the option that is out of range. A
+// store that is resilient already, and a Local store, which has no connections, are an error.
+func New(store limiter.Store, o Options) (*Store, error) {
 	o.Failures, o.Pause = cmp.Or(o.Failures, DefaultFailures), cmp.Or(o.Pause, DefaultPause)
 	o.ReconnectTimeout, o.FirstTimeout = cmp.Or(o.ReconnectTimeout, DefaultReconnectTimeout), cmp.Or(o.FirstTimeout, DefaultFirstTimeout)
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("resilient: %w", err)
 	}
-	if _, ok := store.(limiter.Local); ok {
-		return store, nil
+	switch store.(type) {
+	case nil, limiter.Local, *Store:
+		return nil, fmt.Errorf("resilient: store: got %T, want a store outside this process that is not resilient yet", store)
 	}
-	return newBreaker(redialing{store, o.ReconnectTimeout}, o), nil
+	return newStore(redialing{store, o.ReconnectTimeout}, o), nil
 }
 
 func (o Options) validate() error {
 	switch {
+	case o.Timeout < 0 || o.Timeout >= limiter.MinWindow:
+		return &algo.FieldError{Field: "Options.Timeout", Got: o.Timeout, Want: fmt.Sprintf("at least 0 and less than %s; 0 means %s", limiter.MinWindow, limiter.DefaultTimeout)}
 	case o.Failures < 0:
 		return &algo.FieldError{Field: "Options.Failures", Got: o.Failures, Want: fmt.Sprintf("at least 1; 0 means %d", DefaultFailures)}
 	case o.Pause < 0:

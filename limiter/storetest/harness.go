@@ -223,11 +223,14 @@ func one(l *limiter.Limit, cost int64) []limiter.Charge {
 	return []limiter.Charge{{Limit: l, Cost: cost}}
 }
 
-// Patient implements limiter.Connector with a deadline that a busy machine meets. A store in memory that a test treats as
+// Patient implements limiter.Remote with a deadline that a busy machine meets. A store in memory that a test treats as
 // shared can embed it. Without it, a decision gets limiter.ReasonBusy if the machine stops it for limiter.DefaultTimeout.
 type Patient struct{}
 
-// ConnectTimeout implements limiter.Connector.
+// Timeout implements limiter.Remote.
+func (Patient) Timeout() time.Duration { return 0 }
+
+// ConnectTimeout implements limiter.Remote.
 func (Patient) ConnectTimeout(algo.Instant) time.Duration { return time.Hour }
 
-var _ limiter.Connector = Patient{}
+var _ limiter.Remote = Patient{}

@@ -40,7 +40,7 @@ func carry[T any](ctx context.Context, l link, serve func(at algo.Instant, bille
 type dynamo struct{ *dynamostore.Store }
 
 func newDynamo(l link, t *table) (dynamo, error) {
-	s, err := dynamostore.New(client{link: l, table: t}, dynamostore.Options{Table: "simulated", Namespace: "s", Logger: slog.New(slog.DiscardHandler)})
+	s, err := dynamostore.NewBare(client{link: l, table: t}, dynamostore.Options{Table: "simulated", Namespace: "s", Logger: slog.New(slog.DiscardHandler)})
 	return dynamo{s}, err
 }
 

@@ -44,7 +44,10 @@ type environment struct {
 // ones.
 type untimed struct{ limiter.Store }
 
-// ConnectTimeout implements limiter.Connector.
+// Timeout implements limiter.Remote.
+func (untimed) Timeout() time.Duration { return 0 }
+
+// ConnectTimeout implements limiter.Remote.
 func (untimed) ConnectTimeout(algo.Instant) time.Duration { return 24 * time.Hour }
 
 func newEnvironment(s *simulation, index uint32) (*environment, error) {

@@ -28,7 +28,7 @@ func TestRun_likeRedis(t *testing.T) {
 	for _, s := range compared(t) {
 		namespace := rand.Text()
 		sameAs(t, s, func(e *environment) (limiter.Store, error) {
-			store, err := redisstore.New(client, redisstore.Options{Namespace: namespace})
+			store, err := redisstore.NewBare(client, redisstore.Options{Namespace: namespace})
 			return carriedStore{Store: store, env: e}, err
 		})
 	}

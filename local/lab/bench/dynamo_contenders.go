@@ -53,7 +53,7 @@ func dynamoContenders() []dynamoContender {
 
 // weirEnvironment decides with the public call of Weir, from the caller's ID to the decision.
 func weirEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
-	l := must(limiter.New(must(dynamostore.New(p.meter, dynamostore.Options{Table: p.table, Namespace: "w"})), limiter.Options{Logger: silent}))
+	l := must(limiter.New(must(dynamostore.NewBare(p.meter, dynamostore.Options{Table: p.table, Namespace: "w"})), limiter.Options{Logger: silent}))
 	return func(ctx context.Context, now time.Time) (bool, error) {
 		var charges []limiter.Charge
 		for _, limit := range limits {
@@ -70,7 +70,7 @@ func weirEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 // storeEnvironment calls the store directly. Each call passes the states that an earlier call returned.
 // There is no denial cache and no group commit.
 func storeEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
-	store, subject := must(dynamostore.New(p.meter, dynamostore.Options{Table: p.table, Namespace: "s"})), limiter.User(p.caller)
+	store, subject := must(dynamostore.NewBare(p.meter, dynamostore.Options{Table: p.table, Namespace: "s"})), limiter.User(p.caller)
 	var charges []limiter.Charge
 	for _, limit := range limits {
 		charges = append(charges, limiter.Charge{Subject: subject, Limit: limit, Cost: 1})

@@ -65,7 +65,7 @@ func (s *countingStore) Take(ctx context.Context, now algo.Instant, subject limi
 }
 
 func (m *redisMeasure) environment() (*limiter.Limiter, *countingStore) {
-	store := &countingStore{Store: must(redisstore.New(m.client, redisstore.Options{Namespace: m.run}))}
+	store := &countingStore{Store: must(redisstore.NewBare(m.client, redisstore.Options{Namespace: m.run}))}
 	return must(limiter.New(store, limiter.Options{Logger: silent})), store
 }
 

@@ -143,7 +143,7 @@ func charged(template []limiter.Charge, caller string) []limiter.Charge {
 func openRedisStore(a algo.Algorithm) func(*redis.Client, []redisLimit) (decideRedis, error) {
 	return func(client *redis.Client, limits []redisLimit) (decideRedis, error) {
 		template, err := weirLimits(a, limits)
-		store := must(redisstore.New(client, redisstore.Options{Namespace: "s" + string(a[:1])}))
+		store := must(redisstore.NewBare(client, redisstore.Options{Namespace: "s" + string(a[:1])}))
 		return func(ctx context.Context, caller string) (bool, error) {
 			charges := charged(template, caller)
 			return store.Take(ctx, algo.InstantOf(time.Now()), charges[0].Subject, charges, make([]algo.Result, len(charges)))
@@ -154,7 +154,7 @@ func openRedisStore(a algo.Algorithm) func(*redis.Client, []redisLimit) (decideR
 func openRedisLimiter(a algo.Algorithm) func(*redis.Client, []redisLimit) (decideRedis, error) {
 	return func(client *redis.Client, limits []redisLimit) (decideRedis, error) {
 		template, err := weirLimits(a, limits)
-		l := must(limiter.New(must(redisstore.New(client, redisstore.Options{Namespace: "l" + string(a[:1])})), limiter.Options{Logger: silent}))
+		l := must(limiter.New(must(redisstore.NewBare(client, redisstore.Options{Namespace: "l" + string(a[:1])})), limiter.Options{Logger: silent}))
 		return func(ctx context.Context, caller string) (bool, error) {
 			d, err := l.Take(ctx, time.Now(), charged(template, caller))
 			if err == nil && d.Reason != limiter.ReasonNone {

@@ -1,0 +1,94 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weir-limits/weir/limiter/resilient"
+)
+
+// ClientOptions are the options of NewClient. The zero value is for one server.
+type ClientOptions struct {
+	// Cluster connects to the cluster of which the URL names a node.
+	Cluster bool
+	// Login returns the user and the password for a new connection. nil means those of the URL.
+	Login func(context.Context) (user, password string, err error)
+}
+
+// maxLife is the age at which a connection is replaced. ElastiCache closes a connection 12 hours after a login with
+// a token.
+const maxLife = time.Hour
+
+// poolSize exceeds the number of failed dials in any outage. After as many failed dials as the pool size, go-redis
+// dials only once a second, in a goroutine that Lambda can freeze, and so recovers late. The breaker already limits
+// dials to two a second. The pool stays small, because concurrent calls share pipelines.
+const poolSize = 10_000
+
+// NewClient returns a client for New, which the caller closes. It does not connect. Do not let it retry: a repeated
+// script may charge twice, and a server that refuses a connection is down. A cluster client follows redirects. The
+// error is ErrURL.
+func NewClient(address string, o ClientOptions) (redis.UniversalClient, error) {
+	if !plain(address) {
+		return nil, ErrURL
+	}
+	// Without these options a new connection would need two more round trips.
+	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if !o.Cluster {
+		c, err := redis.ParseURL(address)
+		if err != nil {
+			return nil, ErrURL
+		}
+		c.MaxRetries, c.PoolSize, c.PipelinePoolSize = -1, poolSize, -1
+		c.DialerRetries, c.DialTimeout = 1, resilient.DefaultFirstTimeout // DialerRetries is the number of attempts, so 1 means no retry
+		c.ContextTimeoutEnabled = true
+		c.ConnMaxIdleTime, c.ConnMaxLifetime = resilient.ConnectionLife, maxLife
+		c.DisableIdentity, c.MaintNotificationsConfig = true, quiet
+		c.CredentialsProviderContext = announced(o.Login, c.Username, c.Password)
+		return redis.NewClient(c), nil
+	}
+	c, err := redis.ParseClusterURL(address)
+	if err != nil {
+		return nil, ErrURL
+	}
+	c.DialerRetries, c.DialTimeout, c.PoolSize, c.PipelinePoolSize = 1, resilient.DefaultFirstTimeout, poolSize, -1
+	c.ContextTimeoutEnabled = true
+	c.ConnMaxIdleTime, c.ConnMaxLifetime = resilient.ConnectionLife, maxLife
+	c.DisableIdentity, c.MaintNotificationsConfig = true, quiet
+	c.CredentialsProviderContext = announced(o.Login, c.Username, c.Password)
+	c.DisableRoutingPolicies = true // each command of the store has one key, so the client needs no table of commands
+	return redis.NewClusterClient(c), nil
+}
+
+type login = func(context.Context) (user, password string, err error)
+
+// announced returns a login that reports each new connection to package resilient. It uses the login by. If
+// by is nil, it uses the user and the password of the URL.
+func announced(by login, user, password string) login {
+	return func(ctx context.Context) (string, string, error) {
+		resilient.Opened(ctx)
+		if by == nil {
+			return user, password, nil
+		}
+		return by(ctx)
+	}
+}
+
+// ErrURL contains no part of the URL, because a parser can mistake a part of the password for the
+// host, the path, an option or the fragment.
+var ErrURL = errors.New("invalid URL (want redis://host:6379 or rediss://user:password@host:6379/0); percent-encode the password")
+
+// plain reports whether the URL has no fragment and no path except the number of a database. A
+// fragment or another path could be a part of an unescaped password.
+func plain(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Fragment == "" && !strings.Contains(address, "#") && validDatabase.MatchString(u.Path)
+}
+
+var validDatabase = regexp.MustCompile(`^(/[0-9]{0,5})?$`)
