@@ -87,6 +87,7 @@ var siblings = map[string][]string{
 	"limiter/rules/live":  {"limiter/caller"},
 	"limiter/telemetry":   {"limiter/caller"},
 	"limiter/decisionlog": {"limiter/telemetry"},
+	"limiter/otellimit":   {"limiter/telemetry"},
 	// Stores outside the process have a circuit breaker unless a program declines it.
 	"limiter/dynamostore": {"limiter/resilient"},
 	"limiter/redisstore":  {"limiter/resilient"},

@@ -112,7 +112,7 @@ func (e *Environment) gateOptions(settled func(telemetry.Settlement)) httplimit.
 	}
 }
 
-func (e *Environment) observe(o telemetry.Outcome) {
+func (e *Environment) observe(_ context.Context, o telemetry.Outcome) {
 	e.Recorder.Record(o)
 	e.Events.Record(o)
 }
@@ -164,7 +164,7 @@ func (e *Environment) apiKeyHeader() string {
 
 // undecided records a request that was not decided because of err. It returns err.
 func (e *Environment) undecided(err error) error {
-	e.observe(telemetry.Outcome{Time: e.Clock(), Err: err})
+	e.observe(context.Background(), telemetry.Outcome{Time: e.Clock(), Err: err})
 	return err
 }
 

@@ -34,7 +34,7 @@ func BenchmarkGate(b *testing.B) {
 				Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 					return caller.Caller{User: "alice"}, nil
 				},
-				Observe: func(telemetry.Outcome) {},
+				Observe: func(context.Context, telemetry.Outcome) {},
 			})
 			h := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/api/v1/search", http.NoBody)

@@ -90,7 +90,7 @@ func ExampleGate_Decide() {
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{User: "alice"}, nil // the host has verified the user
 		},
-		Observe: func(o telemetry.Outcome) { fmt.Print(o.Caller.User, " ", o.Class(), ": ") },
+		Observe: func(_ context.Context, o telemetry.Outcome) { fmt.Print(o.Caller.User, " ", o.Class(), ": ") },
 	})
 	for range 2 {
 		result := gate.Decide(context.Background(), httplimit.Request{Method: http.MethodGet, Path: rules.EncodedPath("/hello")})

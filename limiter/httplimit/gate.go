@@ -29,8 +29,8 @@ type Options struct {
 	// TrustedProxies are the proxies in front of a server with net/http. Wrap uses them to find the address of the
 	// client. With nil, it is the peer of the connection.
 	TrustedProxies caller.Proxies
-	// Observe gets each decided request once, before the answer is written. It may be nil.
-	Observe func(telemetry.Outcome)
+	// Observe gets each decided request once, with its context, before the answer is written. It may be nil.
+	Observe func(context.Context, telemetry.Outcome)
 	// Settled gets the result of each settlement. It may be nil.
 	Settled func(telemetry.Settlement)
 	// MaxDelay is the longest time for which Serve delays a request in the queue of a leaky bucket.
@@ -60,7 +60,7 @@ func New(o Options) *Gate {
 		panic("httplimit: Options.Limiter is nil")
 	}
 	if o.Observe == nil {
-		o.Observe = func(telemetry.Outcome) {}
+		o.Observe = func(context.Context, telemetry.Outcome) {}
 	}
 	if o.Settled == nil {
 		o.Settled = func(telemetry.Settlement) {}
@@ -151,7 +151,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 
 	// Record the outcome, then answer.
 	o.Duration = time.Since(begun)
-	g.o.Observe(*o)
+	g.o.Observe(ctx, *o)
 	if result.Answer = g.answer(ctx, o, invalid); malformed {
 		result.Answer = MalformedPath()
 	}

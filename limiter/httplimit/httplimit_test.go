@@ -287,7 +287,7 @@ func newServer(t *testing.T) *server {
 			return rules.Selection{Ignored: s.ignored, Charges: []limiter.Charge{{Subject: r.Caller.Subject(), Limit: l, Cost: int64(len(r.Path.String()) - 1)}}}
 		},
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) { return s.caller, s.err },
-		Observe: func(o telemetry.Outcome) {
+		Observe: func(_ context.Context, o telemetry.Outcome) {
 			s.observed = append(s.observed, fmt.Sprint(o.Time.Equal(s.now), o.Duration >= 0, " ", o.Caller.User, " allowed=", o.Decision.Allowed, " err=", o.Err, " served=", s.served))
 		},
 		Clock:  func() time.Time { return s.now },
@@ -527,7 +527,7 @@ func TestGate_denied(t *testing.T) {
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{User: "a"}, caller.ErrInvalidCredential
 		},
-		Observe: func(o telemetry.Outcome) {
+		Observe: func(_ context.Context, o telemetry.Outcome) {
 			if o.Err != nil {
 				t.Errorf("observed error: got %v, want none", o.Err)
 			}

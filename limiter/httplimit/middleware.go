@@ -10,6 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // PerIP returns a Gate that allows each address a number of requests in a window of at least a second. An IPv6
@@ -78,6 +79,12 @@ func WithTrustedProxies(networks ...string) Option {
 // WithIdentifier makes a Gate identify callers by the Authorization and X-Api-Key fields, too. Limits of a
 // document can then count by user and by API key, and a bad credential gets 401.
 func WithIdentifier(i *caller.Identifier) Option { return func(m *middleware) { m.identifier = i } }
+
+// WithObserver makes a Gate call the function observe once for each decided request, before the answer, such as the
+// function of package otellimit.
+func WithObserver(observe func(context.Context, telemetry.Outcome)) Option {
+	return func(m *middleware) { m.o.Observe = observe }
+}
 
 // middleware contains the options of a Gate.
 type middleware struct {

@@ -125,7 +125,7 @@ func TestGate_malformedPath(t *testing.T) {
 		Identify: func(_ context.Context, _ time.Time, q httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{IP: netip.PrefixFrom(q.Address, 32), User: "alice"}, caller.ErrUnverified
 		},
-		Observe: func(o telemetry.Outcome) { observed = append(observed, o) },
+		Observe: func(_ context.Context, o telemetry.Outcome) { observed = append(observed, o) },
 		Clock:   func() time.Time { return noon },
 	})
 	api := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called, want no call") }))

@@ -271,6 +271,7 @@ func TestLinks(t *testing.T) {
 		kafka   = "github.com/twmb/franz-go/pkg/kgo"
 		kinesis = "github.com/aws/aws-sdk-go-v2/service/kinesis"
 		config  = "github.com/aws/aws-sdk-go-v2/config"
+		otel    = "go.opentelemetry.io/otel"
 	)
 	for function, links := range map[string][]string{
 		"authorizer": nil, "handler": nil, "settle": nil, "signingkeys": nil, "publisher": nil, "extension": nil,
@@ -282,7 +283,7 @@ func TestLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		packages := strings.Fields(string(out))
-		for _, name := range []string{redis, kafka, kinesis, config} {
+		for _, name := range []string{redis, kafka, kinesis, config, otel} {
 			if got, want := slices.Contains(packages, name), slices.Contains(links, name); got != want {
 				t.Errorf("%s links %s: got %t, want %t", function, name, got, want)
 			}
