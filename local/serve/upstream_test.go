@@ -143,7 +143,7 @@ func TestUpstream_mark(t *testing.T) {
 
 // An answer reaches the client as the upstream sent it, with the fields of the decision.
 func TestUpstream_answer(t *testing.T) {
-	f := newFronted(t, Memory, limited("*", plenty), func(w http.ResponseWriter, r *http.Request) {
+	f := newFronted(t, Memory, limited("*", plenty), func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h.Set("Ratelimit", "mine")
 		h.Set("Link", "</a.css>; rel=preload")
