@@ -135,7 +135,7 @@ func TestStore_itemIdle(t *testing.T) {
 // A write of a short limit does not shorten the life of the count of a long limit.
 func TestStore_itemTTL(t *testing.T) {
 	b, who := newTable(t), caller()
-	day, err := limiter.NewLimit(limiter.Limit{Name: "day", Rate: algo.Rate{Requests: 10, Window: 24 * time.Hour}})
+	day, err := limiter.NewLimit(limiter.Limit{Name: "day", Rate: algo.Rate{Requests: 10, Window: 24 * time.Hour, Counts: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestStore_itemTTL_olderRules(t *testing.T) {
 	b, who := newTable(t), caller()
 	limits := map[string]*limiter.Limit{}
 	for name, l := range map[string]limiter.Limit{
-		"month":   {Name: "a", Version: 2, Rate: algo.Rate{Requests: 10, Window: 30 * 24 * time.Hour}},
+		"month":   {Name: "a", Version: 2, Rate: algo.Rate{Requests: 10, Window: 30 * 24 * time.Hour, Counts: true}},
 		"older":   {Name: "a", Version: 1, Rate: algo.Rate{Requests: 10, Window: time.Second}},
 		"another": {Name: "b", Version: 1, Rate: algo.Rate{Requests: 10, Window: time.Second}},
 	} {
@@ -193,7 +193,7 @@ func TestStore_itemTTL_olderRules(t *testing.T) {
 // charge, later charge, conversion by a refusal, debt, refund, and trim of a log.
 func TestStore_itemTTL_algorithms(t *testing.T) {
 	b, ctx := newTable(t), context.Background()
-	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour})
+	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Counts: true})
 	for i, algorithm := range algorithms {
 		who := caller()
 		short := func(version int64, algorithm algo.Algorithm) *limiter.Limit {

@@ -180,8 +180,8 @@ func (c counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func TestStore_value(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "value"}), caller()
-	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour})
-	minute, err := limiter.NewLimit(limiter.Limit{Name: "minute", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Horizon: day.Horizon, Version: 1})
+	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Counts: true})
+	minute, err := limiter.NewLimit(limiter.Limit{Name: "minute", Rate: algo.Rate{Requests: 10, Window: time.Minute, Counts: true}, Horizon: day.Horizon, Version: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,8 +264,8 @@ func TestStore_value_olderRules(t *testing.T) {
 	} {
 		who := who.And(limiter.User(string(rate.Algorithm)))
 		month := made(limiter.Limit{Name: "a", Version: 2, Rate: rate})
-		older := made(limiter.Limit{Name: "a", Version: 1, Rate: algo.Rate{Requests: 10, Window: time.Second}})
-		another := made(limiter.Limit{Name: "b", Version: 1, Rate: algo.Rate{Requests: 10, Window: time.Second}})
+		older := made(limiter.Limit{Name: "a", Version: 1, Rate: algo.Rate{Requests: 10, Window: time.Second, Counts: true}})
+		another := made(limiter.Limit{Name: "b", Version: 1, Rate: algo.Rate{Requests: 10, Window: time.Second, Counts: true}})
 		changed := made(limiter.Limit{Name: "b", Version: 2, Rate: algo.Rate{Requests: 1, Window: time.Second}})
 		for i, limit := range []*limiter.Limit{month, older, another, changed} {
 			cost := int64(5)
@@ -342,9 +342,9 @@ func TestStore_tidy(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "tidy"}), caller()
 	for i := range 25 {
-		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
+		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second, Counts: true}), Cost: 1})
 	}
-	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour}), Cost: 1}
+	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour, Counts: true}), Cost: 1}
 	length := func() int64 { return client.StrLen(ctx, "{tidy/2/"+who.String()+"}").Val() }
 	if take(t, s, noon.Add(time.Hour), stays); length() != 8+25*16+17 {
 		t.Errorf("length: got %d bytes, want %d, because no record has been idle for an hour", length(), 8+25*16+17)
@@ -363,7 +363,7 @@ func TestStore_tidy_mark(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "marks"}), caller()
 	charge := func(name string, window time.Duration) limiter.Charge {
-		return limiter.Charge{Subject: who, Limit: storetest.Limit(t, name, algo.Rate{Requests: 10, Window: window}), Cost: 1}
+		return limiter.Charge{Subject: who, Limit: storetest.Limit(t, name, algo.Rate{Requests: 10, Window: window, Counts: true}), Cost: 1}
 	}
 	for _, c := range []limiter.Charge{charge("gone", time.Second), charge("stays", 10*time.Hour)} {
 		take(t, s, noon.Add(10*time.Hour), c)
@@ -396,8 +396,8 @@ func TestStore_tidy_mark(t *testing.T) {
 func TestStore_Settle_ttl(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "settled"})
-	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Hour})
-	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour})
+	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Hour, Counts: true})
+	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Counts: true})
 	for name, c := range map[string]struct {
 		limits []*limiter.Limit
 		left   time.Duration
@@ -431,10 +431,10 @@ func TestStore_tidy_ttl(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "tidied"}), caller()
 	for i := range 25 {
-		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
+		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second, Counts: true}), Cost: 1})
 	}
-	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Algorithm: algo.FixedWindow})
-	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Second})
+	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Algorithm: algo.FixedWindow, Counts: true})
+	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Second, Counts: true})
 	take(t, s, noon, limiter.Charge{Subject: who, Limit: day, Cost: 10})
 	take(t, s, noon.Add(2*time.Hour), limiter.Charge{Subject: who, Limit: short, Cost: 1})
 	key := "{tidied/2/" + who.String() + "}"
@@ -462,7 +462,7 @@ func TestStore_log_1970(t *testing.T) {
 func TestStore_unreadable(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "bad"})
-	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
+	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute, Counts: true})
 	for _, value := range []string{
 		"\x01\x01" + strings.Repeat("x", 22), "\x02", "\x02x", "\x02\x01" + strings.Repeat("x", 22), "\x02\x00x", "text",
 		"\x02\x00version", "\x02\x01version" + strings.Repeat("\x22", 14), "\x02\x02version" + strings.Repeat("\x22", 15), "\x02\x01version" + strings.Repeat("\x40", 17),
@@ -518,7 +518,7 @@ func TestScripts(t *testing.T) {
 func TestStore_Settle_once(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "once"})
-	who, l := caller(), storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
+	who, l := caller(), storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute, Counts: true})
 	const life = 15 * time.Minute
 	for _, cost := range []int64{1, 1 << 30} { // the script settle and the script replace
 		once := limiter.Once{ID: limiter.NewVoucherID(), Expires: noon.Add(life)}
