@@ -16,7 +16,6 @@ import (
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
-	"github.com/weir-limits/weir/limiter/resilient"
 )
 
 func main() {
@@ -31,11 +30,7 @@ func run(folder string) error {
 	if err != nil {
 		return err
 	}
-	inner, err := dynamostore.New(&memtable.Table{}, dynamostore.Options{Table: "t", Namespace: "n"})
-	if err != nil {
-		return err
-	}
-	store, err := resilient.New(inner, resilient.Options{})
+	store, err := dynamostore.New(&memtable.Table{}, dynamostore.Options{Table: "t", Namespace: "n"})
 	if err != nil {
 		return err
 	}
