@@ -18,13 +18,16 @@ type Charge struct {
 	Force bool
 }
 
-// Apply charges c to a state of m. It returns the next state, and whether c is allowed. All stores use
-// it to decide.
+// TakeAll makes all charges on results, the states of their limits, or none. It reports which (see algo.TakeAll).
+func TakeAll(now algo.Instant, charges []Charge, results []algo.Result) bool {
+	return algo.TakeAll(now, results[:len(charges)], func(i int) (int64, bool) { return charges[i].Cost, charges[i].Force })
+}
+
+// Apply charges c to a state of m. It returns the next state, and whether c is allowed.
 func (c Charge) Apply(m algo.Machine, s algo.State, now algo.Instant) (algo.State, bool) {
-	if c.Force {
-		return m.Force(s, now, c.Cost), true
-	}
-	return m.Take(s, now, c.Cost)
+	r := algo.Result{Machine: m, State: s}
+	allowed := r.Take(now, c.Cost, c.Force)
+	return r.State, allowed
 }
 
 // lastSecond is the Unix second before which the instant of a request MUST lie.

@@ -161,28 +161,18 @@ func load(now algo.Instant, states []heldState, charges []Charge, results []algo
 // apply makes the charges on all results that have a Machine, or makes none. It reports whether it made them. The
 // caller holds the lock.
 func (f *fallback) apply(now algo.Instant, charges []Charge, results []algo.Result) bool {
-	next := make([]algo.State, len(charges))
-	for i, c := range charges {
-		if results[i].Machine == nil {
-			continue
-		}
-		s := results[i].State
-		_, slots := results[i].Machine.(*algo.Slots)
-		if slots {
-			s.Newest = f.newest // new slots follow this entry
-		}
-		var ok bool
-		if next[i], ok = c.Apply(results[i].Machine, s, now); !ok {
-			return false
-		}
-		if slots {
-			f.newest = next[i].Newest
-		}
-	}
 	for i := range charges {
-		results[i].State = next[i]
+		if _, slots := results[i].Machine.(*algo.Slots); slots {
+			results[i].State.Newest = f.newest // new slots follow this entry
+		}
 	}
-	return true
+	taken := TakeAll(now, charges, results)
+	for i := range charges {
+		if _, slots := results[i].Machine.(*algo.Slots); slots {
+			f.newest = results[i].State.Newest
+		}
+	}
+	return taken
 }
 
 // drop removes the states whose usage the store now counts too. stored contains the states of the store. No
@@ -244,18 +234,17 @@ func (f *fallback) settle(now algo.Instant, subject Subject, charges []Charge, r
 			}
 			states = append(states, start)
 			s = &states[len(states)-1]
-			fallthrough
-		case c.Force && s != nil:
-			m := s.machine
-			excess[i] = m.Excess(s.state, now, c.Cost)
-			s.state = m.Force(s.state, now, c.Cost)
-			f.until.Store(max(f.until.Load(), int64(m.Idle(s.state))))
-		case !c.Force && s != nil && algo.Refundable(s.machine, results[i].Machine):
-			after := s.machine.Refund(s.state, results[i].State, c.Cost, elapsed+fallbackMargin)
-			if after != s.state && !c.Limit.isLocalShare {
-				given++
-			}
-			s.state = after
+		case s == nil:
+			continue
+		}
+		r := algo.Result{Machine: s.machine, State: s.state}
+		over, refunded := r.Settle(now, results[i], c.Cost, c.Force, elapsed+fallbackMargin)
+		if s.state = r.State; c.Force {
+			excess[i] = over
+			f.until.Store(max(f.until.Load(), int64(r.Machine.Idle(r.State))))
+		}
+		if refunded && !c.Limit.isLocalShare {
+			given++
 		}
 	}
 	return given

@@ -139,19 +139,24 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 	for i := range charges {
 		c := &charges[i]
 		at := sh.find(k, c.Limit.ID)
-		if c.Force {
-			settled.Excess[i] = sh.force(k, at, c, now)
+		var r algo.Result
+		switch {
+		case c.Force:
+			r = sh.current(at, c, now).Result
+		case at == nil:
 			continue
+		default:
+			r = sh.held(at).Result
 		}
-		if at == nil || !algo.Refundable(sh.limit(at).Machine(), results[i].Machine) {
-			continue
-		}
-		before := sh.state(at)
-		after := sh.limit(at).Machine().Refund(before, results[i].State, c.Cost, elapsed+refundMargin)
-		if after != before {
+		var given bool
+		settled.Excess[i], given = r.Settle(now, results[i], c.Cost, c.Force, elapsed+refundMargin)
+		switch {
+		case given:
 			settled.Given++
-			sh.put(at, after)
+			sh.put(at, r.State)
 			sh.sooner(at)
+		case c.Force && c.Cost > 0:
+			sh.charge(k, at, c.Limit, r.State, now)
 		}
 	}
 	return settled, nil

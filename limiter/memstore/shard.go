@@ -143,16 +143,6 @@ func (sh *shard) decide(at *slot, c *limiter.Charge, now algo.Instant, result *a
 	return allowed
 }
 
-// force makes a charge with Force. It returns the part that exceeds the max debt.
-func (sh *shard) force(k key, at *slot, c *limiter.Charge, now algo.Instant) (excess int64) {
-	held := sh.current(at, c, now)
-	next, _ := c.Apply(held.Machine, held.State, now)
-	if c.Cost > 0 {
-		sh.charge(k, at, c.Limit, next, now)
-	}
-	return held.Machine.Excess(held.State, now, c.Cost)
-}
-
 func (sh *shard) use(at *slot, limit *limiter.Limit) {
 	n, ok := sh.numbers[limit]
 	if !ok {

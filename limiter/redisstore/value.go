@@ -111,32 +111,25 @@ type outcome struct {
 // charge decides whether the states in v allow the charges. It also builds the new value.
 func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo.Result) (o outcome, err error) {
 	var settled [limiter.MaxCharges]limiter.Held
-	var charged [limiter.MaxCharges]algo.State
 	var changed [limiter.MaxCharges]bool
-	o.allowed = true
 	byHand := false
 	for i, c := range charges {
 		held, err := v.held(c.Limit)
 		if err != nil {
 			return o, err
 		}
-		var ok bool
 		settled[i], changed[i] = held.Current(c.Limit, now)
-		charged[i], ok = c.Apply(settled[i].Machine, settled[i].State, now)
 		results[i] = settled[i].Result
-		o.allowed = o.allowed && ok
 		o.superseded = o.superseded || settled[i].Machine != c.Limit.Machine()
 		byHand = byHand || changed[i] || tooMuch(c, settled[i].Machine)
 	}
+	o.allowed = limiter.TakeAll(now, charges, results)
 	o.superseded = o.superseded && o.allowed && !byHand
 	for i, c := range charges {
 		if c.Cost == 0 || !o.allowed && !changed[i] {
 			continue
 		}
-		if o.allowed {
-			settled[i].State = charged[i]
-			results[i] = settled[i].Result
-		}
+		settled[i].State = results[i].State
 		if o.next == nil {
 			o.next = slices.Clone(v)
 		}
@@ -159,19 +152,14 @@ func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo
 		if err != nil {
 			return nil, settled, err
 		}
-		before := held.State
-		switch {
-		case c.Force:
+		if c.Force {
 			held, _ = held.Current(c.Limit, now)
-			settled.Excess[i] = held.Machine.Excess(held.State, now, c.Cost)
-			held.State, _ = c.Apply(held.Machine, held.State, now)
-		case !algo.Refundable(held.Machine, results[i].Machine):
-			continue
-		default:
-			if held.State = held.Machine.Refund(before, results[i].State, c.Cost, late); held.State == before {
-				continue
-			}
+		}
+		var given bool
+		if settled.Excess[i], given = held.Settle(now, results[i], c.Cost, c.Force, late); given {
 			settled.Given++
+		} else if !c.Force {
+			continue
 		}
 		if next, err = next.with(c.Limit.ID, held); err != nil {
 			return nil, settled, err

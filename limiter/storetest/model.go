@@ -39,24 +39,22 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 	limits := m.limits(subject)
 	results := make([]algo.Result, len(charges))
 	next := make([]limiter.Held, len(charges))
-	allowed := true
 	for i, c := range charges {
 		_, known := limits[c.Limit.ID]
 		held, _ := limits[c.Limit.ID].Current(c.Limit, now)
 		if known && c.Cost > 0 {
 			m.keep(subject, c.Limit.ID, held)
 		}
-		state, ok := c.Apply(held.Machine, held.State, now)
 		results[i], next[i] = held.Result, held
-		next[i].State = state
-		allowed = allowed && ok
 	}
-	if !allowed {
+	if !limiter.TakeAll(now, charges, results) {
+		for i := range results { // a store whose states differ from these has charged something
+			results[i] = next[i].Result
+		}
 		return false, results
 	}
 	for i, c := range charges {
-		results[i] = next[i].Result
-		if c.Cost > 0 {
+		if next[i].State = results[i].State; c.Cost > 0 {
 			m.keep(subject, c.Limit.ID, next[i])
 		}
 	}
@@ -199,25 +197,18 @@ func (m *Model) correct(now algo.Instant, subject limiter.Subject, charges []lim
 	limits := m.limits(subject)
 	for i, c := range charges {
 		held, ok := limits[c.Limit.ID]
-		if c.Cost == 0 {
+		if c.Cost == 0 || !ok && !c.Force {
 			continue
 		}
 		if c.Force {
 			held, _ = held.Current(c.Limit, now)
-			settled.Excess[i] = held.Machine.Excess(held.State, now, c.Cost)
-			held.State, _ = c.Apply(held.Machine, held.State, now)
-			m.keep(subject, c.Limit.ID, held)
 			changed = true
-			continue
 		}
-		if ok && algo.Refundable(held.Machine, results[i].Machine) {
-			before := held.State
-			held.State = held.Machine.Refund(held.State, results[i].State, c.Cost, elapsed+m.Margin)
-			limits[c.Limit.ID] = held
-			if held.State != before {
-				settled.Given++
-			}
+		var given bool
+		if settled.Excess[i], given = held.Settle(now, results[i], c.Cost, c.Force, elapsed+m.Margin); given {
+			settled.Given++
 		}
+		m.keep(subject, c.Limit.ID, held)
 	}
 	return settled, changed || settled.Given > 0
 }

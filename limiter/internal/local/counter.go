@@ -154,9 +154,8 @@ func (c *Counter) Take(now algo.Instant, cost int64, force bool) (allowed bool, 
 }
 
 func (c *Counter) take(now algo.Instant, cost int64, force bool) bool {
-	next, ok := take(c.Machine, c.State, now, cost, force)
+	ok := c.Result.Take(now, cost, force)
 	if ok {
-		c.State = next
 		c.own.State = c.Machine.Force(c.own.State, now, cost)
 		c.pending += cost
 		c.charged = max(c.charged, now)

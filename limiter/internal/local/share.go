@@ -257,7 +257,7 @@ func (s *Share) grant(now algo.Instant, all float64) {
 }
 
 // take charges the cost if the share allows it, and reports whether it does.
-func (s *Share) take(now algo.Instant, cost int64, force bool) (allowed bool) {
+func (s *Share) take(now algo.Instant, cost int64, force bool) bool {
 	s.demand += cost
 	s.requests++
 	switch {
@@ -270,8 +270,7 @@ func (s *Share) take(now algo.Instant, cost int64, force bool) (allowed bool) {
 			s.Machine = &algo.Bucket{Interval: b.Interval, Burst: cost, Depth: b.Interval * time.Duration(cost)}
 		}
 	}
-	s.State, allowed = take(s.Machine, s.State, now, cost, force)
-	return allowed
+	return s.Result.Take(now, cost, force)
 }
 
 // forget removes a request of this cost from the demand.
