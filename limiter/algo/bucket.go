@@ -140,6 +140,9 @@ func (b *Bucket) MaxHonest(now Instant) Instant { return now.Add(2*b.Depth + Max
 // Capacity implements Machine.
 func (b *Bucket) Capacity() int64 { return b.Burst }
 
+// MaxEntries implements Machine.
+func (b *Bucket) MaxEntries() int64 { return 0 }
+
 // Horizon implements Machine. It is the time until the largest debt has been paid off.
 func (b *Bucket) Horizon() time.Duration { return 2 * b.Depth }
 

@@ -112,6 +112,9 @@ func (l *Log) MaxHonest(now Instant) Instant { return now.Add(MaxSkew) }
 // Capacity implements Machine.
 func (l *Log) Capacity() int64 { return l.Requests }
 
+// MaxEntries implements Machine.
+func (l *Log) MaxEntries() int64 { return l.MaxDebt() }
+
 // Horizon implements Machine.
 func (l *Log) Horizon() time.Duration { return l.Length + MaxSkew }
 

@@ -95,6 +95,9 @@ type Machine interface {
 	// bucket, the requests of a window.
 	Capacity() int64
 
+	// MaxEntries returns the number of Entries of the largest debt; 0 if the states of the machine have no Entries.
+	MaxEntries() int64
+
 	// Horizon returns how long a state can still refuse after its newest instant. A store keeps the state
 	// at least that long.
 	Horizon() time.Duration

@@ -182,6 +182,9 @@ func (l *Slots) full(s State, at Instant) State {
 // Capacity implements Machine.
 func (l *Slots) Capacity() int64 { return l.Requests }
 
+// MaxEntries implements Machine.
+func (l *Slots) MaxEntries() int64 { return l.MaxDebt() }
+
 // Horizon implements Machine.
 func (l *Slots) Horizon() time.Duration { return l.Length + MaxSkew }
 
@@ -225,4 +228,10 @@ func Refundable(held, charged Machine) bool {
 		return true
 	}
 	return held.Fingerprint() == charged.Fingerprint()
+}
+
+// TakesSlots reports whether a charge on m takes slots, which a refund releases. m may be nil.
+func TakesSlots(m Machine) bool {
+	_, ok := m.(*Slots)
+	return ok
 }

@@ -247,6 +247,9 @@ func (w *Window) MaxHonest(now Instant) int64 { return w.Index(now.Add(MaxSkew))
 // Capacity implements Machine.
 func (w *Window) Capacity() int64 { return w.Requests }
 
+// MaxEntries implements Machine.
+func (w *Window) MaxEntries() int64 { return 0 }
+
 // Horizon implements Machine. A count has weight until the end of the next window.
 func (w *Window) Horizon() time.Duration { return 2 * w.Length }
 

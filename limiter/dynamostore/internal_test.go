@@ -27,7 +27,7 @@ func (s *scripted) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...fun
 }
 
 func itemOf(l *limiter.Limit, s algo.State) map[string]types.AttributeValue {
-	it := state(l.ID.String(), l.Machine(), s)
+	it := layoutOf(l.Machine()).write(nil, l.ID.String(), s, 0)
 	it[KeyAttribute] = &types.AttributeValueMemberS{Value: "x"}
 	it[attribute(fingerprintAttribute, l.ID.String())] = &types.AttributeValueMemberS{Value: l.Fingerprint()}
 	it[attribute(versionAttribute, l.ID.String())] = number(l.Version)
@@ -106,7 +106,7 @@ func TestFormat(t *testing.T) {
 		{&algo.Log{Length: time.Second, Requests: 9}, algo.State{Newest: 6, Refunds: 9, Entries: algo.NewEntries(5, 6)}},
 		{&algo.Slots{Length: time.Second, Requests: 9}, algo.State{Newest: 6, Refunds: 9, Entries: algo.NewEntries(5, 6)}},
 	} {
-		encoded, err := json.Marshal(state("00000000", c.machine, c.state))
+		encoded, err := json.Marshal(layoutOf(c.machine).write(nil, "00000000", c.state, 0))
 		if err != nil {
 			t.Fatal(err)
 		}

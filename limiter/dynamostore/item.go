@@ -36,15 +36,6 @@ const (
 
 func attribute(letter rune, id string) string { return string(letter) + id }
 
-// indexBase is the base of a window's index in the name of its count. A large base makes the name
-// short.
-const indexBase = 36
-
-// count returns the name of the attribute that counts a window of the limit id.
-func count(id string, window int64) string {
-	return string(countAttribute) + id + strconv.FormatInt(window, indexBase)
-}
-
 // held reads the state of the limit id. own is the charged limit, or nil. If the item has the fingerprint of
 // this limit, held uses the limit's machine.
 func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
@@ -64,19 +55,9 @@ func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 	}
 	r := reader{it: it}
 	h.Version = r.number(attribute(versionAttribute, id))
-	switch h.Machine.(type) {
-	case *algo.Bucket:
-		h.State.TAT = algo.Instant(r.number(attribute(tatAttribute, id)))
-		h.State.Refunds = r.number(attribute(refundsAttribute, id))
-	case *algo.Window:
-		h.State.Window = r.number(attribute(newestAttribute, id))
-		h.State.Count = r.number(count(id, h.State.Window))
-		h.State.Previous = r.number(count(id, h.State.Window-1))
-	case *algo.Log:
-		p := r.stamp(id)
-		h.State = p.state(r.instants(attribute(entriesAttribute, id)))
-	case *algo.Slots:
-		h.State = r.slots(id)
+	var err error
+	if h.State, err = layoutOf(h.Machine).read(it, id); r.err == nil {
+		r.err = err
 	}
 	h.Skew = r.skew(attribute(skewAttribute, id))
 	return h, r.err
@@ -102,46 +83,6 @@ func (it item) entries() ([]limiter.Entry, error) {
 	}
 	slices.SortFunc(entries, func(a, b limiter.Entry) int { return cmp.Compare(a.ID, b.ID) })
 	return entries, nil
-}
-
-// attributes returns the attributes of a state and its Skew, by name. The method
-// held is the inverse.
-func attributes(id string, h limiter.Held) map[string]types.AttributeValue {
-	all := state(id, h.Machine, h.State)
-	if h.Skew != (algo.Skew{}) {
-		all[attribute(skewAttribute, id)] = numbers(int64(h.Skew.Since), h.Skew.Newest)
-	}
-	return all
-}
-
-func state(id string, m algo.Machine, s algo.State) map[string]types.AttributeValue {
-	switch m.(type) {
-	case *algo.Bucket:
-		return map[string]types.AttributeValue{
-			attribute(tatAttribute, id):     number(int64(s.TAT)),
-			attribute(refundsAttribute, id): number(s.Refunds),
-		}
-	case *algo.Window:
-		return map[string]types.AttributeValue{
-			attribute(newestAttribute, id): number(s.Window),
-			count(id, s.Window):            number(s.Count),
-			count(id, s.Window-1):          number(s.Previous),
-		}
-	case *algo.Slots:
-		return map[string]types.AttributeValue{
-			attribute(newestAttribute, id): number(logIndex(newest(s))),
-			attribute(slotsAttribute, id):  slotsValue(nil, s),
-		}
-	}
-	p := stamp{s.Newest, s.Refunds, int64(s.Entries.Len())}
-	if n := s.Entries.Len(); n > 0 && s.Entries.At(n-1) == s.Newest { // the list has it, and 0 takes ten bytes less
-		p.newest = 0
-	}
-	return map[string]types.AttributeValue{
-		attribute(newestAttribute, id):  number(logIndex(s.Newest)),
-		attribute(stampAttribute, id):   p.value(),
-		attribute(entriesAttribute, id): list(s.Entries),
-	}
 }
 
 // bytes returns the size of the item without the entries of logs and without slots. DynamoDB counts the bytes of names

@@ -2,6 +2,7 @@ package dynamostore
 
 import (
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -12,6 +13,39 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
+
+// logLayout is the layout of a log: a list of entries, its stamp, and the interval of the newest entry.
+type logLayout struct{ plain }
+
+// size implements layout. A list holds the entries of the largest debt, or expired ones.
+func (logLayout) size(_ algo.Rate, m algo.Machine) (fixed, instants int) {
+	return stampBytes + nameBytes + 3 + nameBytes + numberBytes(logIndex(math.MaxInt64)), entryBytes * int(max(longest(m.(*algo.Log)), m.MaxEntries()))
+}
+
+func (logLayout) read(it item, id string) (algo.State, error) {
+	r := reader{it: it}
+	p := r.stamp(id)
+	s := p.state(r.instants(attribute(entriesAttribute, id)))
+	return s, r.err
+}
+
+func (logLayout) write(_ item, id string, s algo.State, _ algo.Instant) map[string]types.AttributeValue {
+	p := stamp{s.Newest, s.Refunds, int64(s.Entries.Len())}
+	if n := s.Entries.Len(); n > 0 && s.Entries.At(n-1) == s.Newest { // the list has it, and 0 takes ten bytes less
+		p.newest = 0
+	}
+	return map[string]types.AttributeValue{
+		attribute(newestAttribute, id):  number(logIndex(s.Newest)),
+		attribute(stampAttribute, id):   p.value(),
+		attribute(entriesAttribute, id): list(s.Entries),
+	}
+}
+
+// renew implements layout. A rewritten list has a new generation.
+func (logLayout) renew(_ *take, _ *view, s *algo.State) { s.Refunds = generation() }
+
+// unknown implements layout. The refund of a charge needs the entries, which a state outside the store may lack.
+func (logLayout) unknown(s algo.State) bool { return s.Entries == "" }
 
 // stamp describes the list of a log since its last rewrite. Between two rewrites, entries are only appended. While
 // the generation is the same, each entry therefore stays at its position.
@@ -56,18 +90,19 @@ const logInterval = algo.MaxSkew / 2
 // logIndex returns the index of the interval that contains an instant.
 func logIndex(at algo.Instant) int64 { return int64(at) / int64(logInterval) }
 
-// chargeLog appends entries at the instant now. The list has room in three cases: the whole list is short enough, the
-// list without the expired entries at its head is short enough, or the list is known and the charge replaces it by one
-// without expired entries. The first two conditions do not depend on the newest entry, so concurrent appends do not
-// collide.
-func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) {
-	s, entries, at := v.settled.State, attribute(entriesAttribute, v.id), attribute(stampAttribute, v.id)
+// charge implements layout. It appends entries at the instant now. The list has room in three cases: the whole list is
+// short enough, the list without the expired entries at its head is short enough, or the list is known and the charge
+// replaces it by one without expired entries. The first two conditions do not depend on the newest entry, so concurrent
+// appends do not collide.
+func (layout logLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
+	l, s := v.settled.Machine.(*algo.Log), v.settled.State
+	entries, at := attribute(entriesAttribute, v.id), attribute(stampAttribute, v.id)
 	_, expired := l.Live(s, t.now)
 	replace := int64(s.Entries.Len())+c.Cost > longest(l) || t.exact && l.Requests <= algo.MaxExact
 	if next, ok := c.Apply(l, s, t.now); replace && ok && c.Cost > 0 && expired > 0 {
 		next.Refunds = generation()
 		e.requireSame(v.id, s)
-		keep := state(v.id, l, next)
+		keep := layout.write(nil, v.id, next, t.now)
 		for _, name := range slices.Sorted(maps.Keys(keep)) {
 			e.setTo(name, e.value(keep[name]))
 		}
@@ -147,6 +182,13 @@ func (e *expression) requireSame(id string, s algo.State) {
 	e.require("size(" + e.name(attribute(entriesAttribute, id)) + ") = " + e.number(int64(s.Entries.Len())))
 }
 
+// exceeds implements layout.
+func (logLayout) exceeds(t *take, v *view, c limiter.Charge) bool {
+	l := v.settled.Machine.(*algo.Log)
+	live, _ := l.Live(v.settled.State, t.now)
+	return c.Force && live > l.MaxDebt()-c.Cost
+}
+
 // The list of a larger log is trimmed when at least trimLeast of its entries have expired. Only an append that makes the
 // length reach or pass a multiple of trimEvery trims the list, so few concurrent appends trim it. A full list is trimmed
 // if it has any expired entries.
@@ -158,23 +200,24 @@ const (
 	trimMost = 100
 )
 
-// trimLog adds the removal of a log's expired entries. cost is the cost of the preceding charge. An append and
-// a removal cannot share an update, so the removal is a separate update. It keeps entries that other requests
-// append in between.
-func (e *expression) trimLog(it item, limit *limiter.Limit, cost int64) {
-	id := limit.ID.String()
-	held, err := it.held(id, limit)
-	l, ok := held.Machine.(*algo.Log)
-	if !ok || err != nil || l.Requests <= algo.MaxExact {
-		return
+// trim implements layout. An append and a removal cannot share an update, so the removal of expired entries is a
+// separate update. It keeps entries that other requests append in between.
+func (logLayout) trim(e *expression, it item, id string, h algo.Result, cost int64) *expression {
+	l, s := h.Machine.(*algo.Log), h.State
+	if l.Requests <= algo.MaxExact {
+		return e
 	}
-	s := held.State
 	_, expired := l.Live(s, s.Newest)
 	length := int64(s.Entries.Len())
 	due := expired >= trimLeast && length/trimEvery != (length-cost)/trimEvery || length >= l.MaxDebt()
+	if !due {
+		return e
+	} else if e == nil {
+		e = newExpression()
+	}
 	n := min(expired, int(length)-1, trimMost-len(e.remove)) // keep the last entry, because an append can follow it
-	if !due || n <= 0 {
-		return
+	if n <= 0 {
+		return e
 	}
 	entries, at := attribute(entriesAttribute, id), attribute(stampAttribute, id)
 	e.requireMachine(id, l)
@@ -187,11 +230,13 @@ func (e *expression) trimLog(it item, limit *limiter.Limit, cost int64) {
 	p := r.stamp(id)
 	e.set = append(e.set, element(n)+" = "+e.number(int64(s.Entries.At(n))))
 	e.setTo(at, e.value(stamp{p.newest, generation(), max(1, p.settled-int64(n))}.value()))
+	return e
 }
 
-// giveBackLog rewrites the list without the entries of the charge. The condition is an unchanged list: in the first
+// refund implements layout. It rewrites the list without the entries of the charge. The condition is an unchanged list: in the first
 // attempt, unchanged since the charge; in a later attempt, since the attempt before.
-func (r *refund) giveBackLog(e *expression, l *algo.Log, i int) {
+func (logLayout) refund(r *refund, e *expression, i int) {
+	l := r.results[i].Machine.(*algo.Log)
 	id, seen := r.charges[i].Limit.ID.String(), r.results[i].State
 	if r.seen != nil {
 		seen = r.seen[i].State

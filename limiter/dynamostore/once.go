@@ -127,7 +127,7 @@ func (a *attempt) remaining(charges []limiter.Charge, results []algo.Result) []l
 	}
 	charges = slices.Clone(charges)
 	for i := range charges {
-		if _, slots := results[i].Machine.(*algo.Slots); !slots && !charges[i].Force {
+		if !algo.TakesSlots(results[i].Machine) && !charges[i].Force {
 			charges[i].Cost = 0
 		}
 	}

@@ -30,11 +30,10 @@ func newSettlement(now algo.Instant, charges []limiter.Charge, results []algo.Re
 }
 
 // needsItem reports whether the settlement must read the item first: a forced charge exceeds the max debt,
-// or the entries of a log are unknown.
+// or a refund needs more than the known state.
 func (s *settlement) needsItem() bool {
 	return len(s.forced.charges) > 0 && s.forced.hopeless() || slices.ContainsFunc(s.refund.results, func(r algo.Result) bool {
-		_, log := r.Machine.(*algo.Log)
-		return log && r.State.Entries == ""
+		return r.Machine != nil && layoutOf(r.Machine).unknown(r.State)
 	})
 }
 

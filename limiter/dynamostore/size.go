@@ -2,7 +2,6 @@ package dynamostore
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 
 	"github.com/weir-limits/weir/limiter"
@@ -38,26 +37,8 @@ func (Items) Size(r algo.Rate) (fixed, instants int) {
 	if err != nil {
 		return 0, 0
 	}
-	fixed = versionBytes + nameBytes + len(m.Fingerprint())
-	switch m := m.(type) {
-	case *algo.Bucket:
-		fixed += instantBytes + refundsBytes
-		if r.Algorithm == algo.LeakyBucket { // a process can reduce the burst, so the size is that of the largest burst
-			fixed += digits(algo.MaxRequests) - digits(m.Burst)
-		}
-	case *algo.Window:
-		// For a window, an item contains the newest index and up to three counts: after a pause, it still
-		// has the counts of two old windows, and the next request adds a third.
-		index := m.Index(math.MaxInt64 - 4*algo.Instant(algo.MaxPeriod)) // the largest index that a decision can have
-		fixed += nameBytes + numberBytes(index) + 3*(nameBytes+len(strconv.FormatInt(index, indexBase))+numberBytes(m.MaxDebt()))
-	case *algo.Log:
-		fixed += stampBytes + nameBytes + 3 + nameBytes + numberBytes(logIndex(math.MaxInt64))
-		instants = entryBytes * int(max(longest(m), m.MaxDebt()))
-	case *algo.Slots:
-		fixed += nameBytes + 3 + nameBytes + numberBytes(logIndex(math.MaxInt64))
-		instants = slotBytes * int(m.Requests)
-	}
-	return fixed, instants
+	fixed, instants = layoutOf(m).size(r, m)
+	return versionBytes + nameBytes + len(m.Fingerprint()) + fixed, instants
 }
 
 // Misfit returns by how many bytes an item with limits of these sizes is too large, and a description of the problem.

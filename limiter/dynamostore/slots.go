@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -14,6 +15,30 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
+
+// slotsLayout is the layout of slots: a map of them, and the interval of the newest slot.
+type slotsLayout struct{ plain }
+
+// size implements layout.
+func (slotsLayout) size(_ algo.Rate, m algo.Machine) (fixed, instants int) {
+	return nameBytes + 3 + nameBytes + numberBytes(logIndex(math.MaxInt64)), slotBytes * int(m.Capacity())
+}
+
+// write implements layout. The slots in the item keep their keys. The interval of the newest slot is there even if no
+// slot is: tidy reads it.
+func (slotsLayout) write(it item, id string, s algo.State, now algo.Instant) map[string]types.AttributeValue {
+	present, _ := it.slotsOf(id)
+	return map[string]types.AttributeValue{
+		attribute(newestAttribute, id): number(logIndex(max(now, newest(s)))),
+		attribute(slotsAttribute, id):  slotsValue(present, s),
+	}
+}
+
+// busy implements layout. Slots are busy if the item has their map.
+func (slotsLayout) busy(it item, id string, h limiter.Held, _ algo.Instant) (busy, known bool) {
+	_, exists := it.slotsOf(id)
+	return exists || it == nil && h.State.Entries != "", true
+}
 
 // mostSlots is the largest number of slots that a map can hold.
 const mostSlots = 2 * algo.MaxSlots
@@ -40,8 +65,11 @@ func newEntry(now algo.Instant, n int64) algo.Instant {
 	return algo.SlotStart(now) + algo.Instant(max(n-1, slotsTaken.Add(n)%algo.SlotNumbers))
 }
 
-// takeSlots returns the state of v after the charge c, whose slots get new entries.
-func (v *view) takeSlots(c limiter.Charge, now algo.Instant) (next algo.State, ok bool) {
+// next implements layout. New slots get new entries.
+func (l slotsLayout) next(v *view, c limiter.Charge, now algo.Instant) (next algo.State, ok bool) {
+	if c.Cost == 0 {
+		return l.plain.next(v, c, now)
+	}
 	v.entry = cmp.Or(v.entry, newEntry(now, c.Cost))
 	s := v.settled.State
 	s.Newest = v.entry - algo.Instant(c.Cost) // the new slots follow this entry
@@ -60,11 +88,11 @@ func (it item) slotsOf(id string) (slots map[string]types.AttributeValue, ok boo
 	return m.Value, true
 }
 
-// slots reads the slots of the limit id, in order of their instants.
-func (r *reader) slots(id string) algo.State {
-	name := attribute(slotsAttribute, id)
-	slots, ok := r.it.slotsOf(id)
-	if v := r.it[name]; v != nil && !ok {
+// read implements layout. The entries are in order of their instants.
+func (slotsLayout) read(it item, id string) (algo.State, error) {
+	r, name := reader{it: it}, attribute(slotsAttribute, id)
+	slots, ok := it.slotsOf(id)
+	if v := it[name]; v != nil && !ok {
 		r.fail(name, "a %T, want a map", v)
 	}
 	instants := make([]algo.Instant, 0, len(slots))
@@ -72,7 +100,7 @@ func (r *reader) slots(id string) algo.State {
 		instants = append(instants, algo.Instant(r.parse(name, v)))
 	}
 	slices.Sort(instants)
-	return algo.State{Entries: algo.NewEntries(instants...)}
+	return algo.State{Entries: algo.NewEntries(instants...)}, r.err
 }
 
 // slotsValue returns the map of the slots in s. A slot in old keeps its key, so that its holder can
@@ -121,8 +149,8 @@ const maxExpired = 60
 
 // expiredSlots returns the keys of the expired slots of v if a charge has no room without their removal.
 func (t *take) expiredSlots(v *view, c limiter.Charge) (keys []string, needed bool) {
-	l, ok := v.settled.Machine.(*algo.Slots)
-	if !ok || int64(v.settled.State.Entries.Len()) <= slotsRoom(l, c) {
+	l := v.settled.Machine.(*algo.Slots)
+	if int64(v.settled.State.Entries.Len()) <= slotsRoom(l, c) {
 		return nil, false
 	}
 	slots, _ := t.item.slotsOf(v.id)
@@ -148,11 +176,11 @@ func slotsRoom(l *algo.Slots, c limiter.Charge) int64 {
 	return l.Requests - c.Cost
 }
 
-// chargeSlots adds slots. The condition bounds the size of the map, so concurrent charges and releases do
+// charge implements layout. It adds slots. The condition bounds the size of the map, so concurrent charges and releases do
 // not collide. If expired slots take the room, the update removes them, on the condition that they still
 // exist. An update cannot add to an absent map, so the first charge creates it.
-func (t *take) chargeSlots(e *expression, l *algo.Slots, v *view, c limiter.Charge) {
-	slots, room, exists := attribute(slotsAttribute, v.id), slotsRoom(l, c), v.busy
+func (slotsLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
+	slots, room, exists := attribute(slotsAttribute, v.id), slotsRoom(v.settled.Machine.(*algo.Slots), c), v.busy
 	if t.exact {
 		_, exists = t.item.slotsOf(v.id)
 	}
@@ -160,7 +188,7 @@ func (t *take) chargeSlots(e *expression, l *algo.Slots, v *view, c limiter.Char
 	switch {
 	case !exists:
 		e.require(e.absent(slots))
-	// Only a charge of cost 0 gets here: other charges rewrite the map (tooManyExpired).
+	// Only a charge of cost 0 gets here: other charges rewrite the map (exceeds).
 	case t.exact && needed && len(expired) > t.mostExpired():
 		e.requireHeld(t.item, v)
 	case t.exact && needed:
@@ -236,11 +264,22 @@ func (t *take) requireNewest(e *expression, v *view, cost int64) {
 	}
 }
 
-// tooManyExpired reports whether a charge needs the removal of more expired slots than one update can
-// remove by key.
-func (t *take) tooManyExpired(v *view, c limiter.Charge) bool {
+// exceeds implements layout. A charge can need the removal of more expired slots than one update can remove by key.
+func (slotsLayout) exceeds(t *take, v *view, c limiter.Charge) bool {
+	l := v.settled.Machine.(*algo.Slots)
+	if live, _ := l.Live(v.settled.State, t.now); c.Force && live > l.MaxDebt()-c.Cost {
+		return true
+	}
 	keys, _ := t.expiredSlots(v, c)
 	return len(keys) > t.mostExpired()
+}
+
+// renew implements layout. A later attempt that takes slots gets other numbers than a rewrite that takes none.
+func (slotsLayout) renew(t *take, v *view, s *algo.State) {
+	if s.Refunds = newSlot(); t.passes {
+		v.slot, v.entry = cmp.Or(v.slot, s.Refunds), s.Newest
+		s.Refunds = v.slot
+	}
 }
 
 // holds reports whether an item has the slots of this decision. If an update reaches DynamoDB twice, the
@@ -259,9 +298,9 @@ func (t *take) holds(it item) bool {
 	return false
 }
 
-// giveBackSlots releases slots. The first attempt assumes that the item has them. The condition names only
+// refund implements layout. It releases slots. The first attempt assumes that the item has them. The condition names only
 // these slots, so it does not collide with other charges and releases, or with changed parameters.
-func (r *refund) giveBackSlots(e *expression, i int) {
+func (slotsLayout) refund(r *refund, e *expression, i int) {
 	id, slots := r.charges[i].Limit.ID.String(), attribute(slotsAttribute, r.charges[i].Limit.ID.String())
 	present, _ := r.item.slotsOf(id)
 	var keys []string
@@ -279,12 +318,22 @@ func (r *refund) giveBackSlots(e *expression, i int) {
 	r.given++
 }
 
+// idle implements layout. If all slots are released, it returns the end of the newest slot's interval. If tidy removed
+// the map of the slots earlier, the next charge would need a second write, which creates the map again.
+func (l slotsLayout) idle(it item, id string, h algo.Result) algo.Instant {
+	if h.State.Entries != "" {
+		return l.plain.idle(it, id, h)
+	}
+	r := reader{it: it}
+	return algo.Instant((r.number(attribute(newestAttribute, id)) + 1) * int64(logInterval))
+}
+
 // releases returns the update that releases slots and makes no other correction.
 func (r *refund) releases() *expression {
 	e := newExpression()
 	for i, c := range r.charges {
-		if _, ok := r.results[i].Machine.(*algo.Slots); ok && c.Cost > 0 {
-			r.giveBackSlots(e, i)
+		if algo.TakesSlots(r.results[i].Machine) && c.Cost > 0 {
+			slotsLayout{}.refund(r, e, i)
 		}
 	}
 	return e

@@ -1,10 +1,8 @@
 package dynamostore
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -55,15 +53,9 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 				v.settled.Result = algo.Result{Machine: hint.Machine, State: hint.State}
 			}
 		}
-		switch v.settled.Machine.(type) {
-		case *algo.Bucket:
-			v.busy = v.settled.State.TAT > now
-		case *algo.Slots:
-			v.busy = v.settled.State.Entries != ""
-		default:
-			continue
-		}
-		if v.guessed = !v.busy; v.guessed {
+		var known bool
+		v.busy, known = layoutOf(v.settled.Machine).busy(nil, v.id, v.settled, now)
+		if v.guessed = known && !v.busy; v.guessed {
 			v.busy = g.busy(c.Limit.ID)
 		}
 	}
@@ -79,13 +71,12 @@ func (t *take) teach(g *guesses, applied bool) {
 		if !v.guessed {
 			continue
 		}
-		if applied {
-			g.learn(t.charges[i].Limit.ID, v.busy)
-		} else if _, ok := v.settled.Machine.(*algo.Slots); ok {
-			_, exists := t.item.slotsOf(v.id)
-			g.learn(t.charges[i].Limit.ID, exists)
-		} else if _, ok := v.held.Machine.(*algo.Bucket); ok {
-			g.learn(t.charges[i].Limit.ID, v.held.State.TAT > t.now)
+		busy, known := v.busy, true
+		if !applied {
+			busy, known = layoutOf(v.settled.Machine).busy(t.item, v.id, v.held, t.now)
+		}
+		if known {
+			g.learn(t.charges[i].Limit.ID, busy)
 		}
 	}
 }
@@ -115,13 +106,10 @@ func (t *take) learn(it item) error {
 		v.settled, v.changed = v.held.Current(c.Limit, t.now)
 		v.changed = v.changed && c.Cost > 0
 		t.changed = t.changed || v.changed
+		layout := layoutOf(v.settled.Machine)
 		var ok bool
-		if _, slots := v.settled.Machine.(*algo.Slots); slots && c.Cost > 0 {
-			v.next, ok = v.takeSlots(c, t.now)
-		} else {
-			v.next, ok = c.Apply(v.settled.Machine, v.settled.State, t.now)
-		}
-		v.capped = c.Cost > 0 && (c.Force && capped(v, t.now, c.Cost) || t.tooManyExpired(v, c))
+		v.next, ok = layout.next(v, c, t.now)
+		v.capped = c.Cost > 0 && layout.exceeds(t, v, c)
 		v.refuses = !ok
 		t.passes = t.passes && ok
 	}
@@ -156,7 +144,7 @@ func (t *take) report() {
 		v := &t.views[i]
 		t.results[i] = v.settled.Result
 		t.results[i].Clamped = v.clamped || v.settled.Clamped
-		if _, ok := v.settled.Machine.(*algo.Slots); ok {
+		if algo.TakesSlots(v.settled.Machine) {
 			t.results[i].State.Newest, t.results[i].State.Refunds = v.entry, v.slot
 		}
 	}
@@ -228,142 +216,11 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	if c.Force && c.Cost == 0 {
 		return // a forced charge of cost 0 is allowed in any state, even if a slow clock sees a debt above the max debt
 	}
-	switch m := v.settled.Machine.(type) {
-	case *algo.Bucket:
-		t.chargeBucket(e, m, v, c)
-	case *algo.Window:
-		t.chargeWindow(e, m, v, c)
-	case *algo.Log:
-		t.chargeLog(e, m, v, c)
-	case *algo.Slots:
-		t.chargeSlots(e, m, v, c)
-	}
+	layoutOf(v.settled.Machine).charge(t, e, v, c)
 	if c.Cost > 0 && same {
 		e.setTo(attribute(fingerprintAttribute, v.id), value)
 		e.setAtFirst(attribute(versionAttribute, v.id), e.number(c.Limit.Version))
 	}
-}
-
-// chargeBucket adds the charge of a bucket that is known, or guessed, to be busy or idle. The charge of a
-// busy bucket is added to its TAT, and the charge of an idle bucket to now.
-func (t *take) chargeBucket(e *expression, b *algo.Bucket, v *view, c limiter.Charge) {
-	tat, increment := attribute(tatAttribute, v.id), b.Increment(c.Cost)
-	latest := b.Latest(t.now, c.Cost)
-	if c.Force {
-		latest = b.MaxDebt(t.now).Add(-increment)
-	}
-	switch {
-	case c.Cost == 0:
-		e.require(e.absentOr(tat, "<=", e.number(int64(latest))))
-	case v.settled.State.TAT > t.now, !t.exact && v.busy:
-		e.require(e.compare(tat, ">", e.number(int64(t.now))))
-		e.require(e.compare(tat, "<=", e.number(int64(latest))))
-		e.setTo(tat, e.name(tat)+" + "+e.number(int64(increment)))
-	default:
-		e.require(e.absentOr(tat, "<=", e.number(int64(t.now))))
-		e.setTo(tat, e.number(int64(t.now.Add(increment))))
-	}
-}
-
-// chargeWindow adds the charge to the later of two windows: the newest known window and the window of now.
-func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Charge) {
-	s := v.settled.State
-	index := max(w.Index(t.now), s.Window)
-	newest, current := attribute(newestAttribute, v.id), count(v.id, index)
-	if index > w.Index(t.now) { // after a reset, the cached index can be newer than the index in the item
-		e.require(e.compare(newest, "=", e.number(index)))
-		if w.Ahead(s, t.now) { // the Skew in the item decides whether the state is clamped
-			e.requireSkew(t.item, v.id)
-		}
-	} else {
-		e.require(e.absentOr(newest, "<=", e.number(index)))
-	}
-	switch {
-	case c.Force:
-		e.require(e.absentOr(current, "<=", e.number(w.MaxDebt()-c.Cost)))
-	case w.Sliding:
-		e.require(t.slidingRoom(e, w, v, index, c.Cost))
-	default:
-		e.require(e.absentOr(current, "<=", e.number(w.Requests-c.Cost)))
-	}
-	if c.Cost == 0 {
-		return
-	}
-	e.setTo(current, "if_not_exists("+e.name(current)+", "+e.number(0)+") + "+e.number(c.Cost))
-	e.setTo(newest, e.number(index))
-	for dead := index - 3; dead < index-1; dead++ {
-		e.remove = append(e.remove, e.name(count(v.id, dead)))
-	}
-}
-
-// requireSkew adds the condition that the Skew of the limit id has not changed.
-func (e *expression) requireSkew(it item, id string) {
-	skew := attribute(skewAttribute, id)
-	if value, ok := it[skew]; ok {
-		e.require(e.compare(skew, "=", e.value(value)))
-	} else {
-		e.require(e.absent(skew))
-	}
-}
-
-// slidingRoom returns the condition that a sliding window has room for the cost.
-func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost int64) string {
-	s := v.settled.State
-	current, previous := count(v.id, index), count(v.id, index-1)
-	// After the first charge of a window, the count of the window before it no longer grows.
-	if room := w.Room(index, t.now, s.Previous, cost); s.Window == index && room >= 0 {
-		return e.absentOr(previous, "<=", e.number(s.Previous)) + " AND " + e.absentOr(current, "<=", e.number(room))
-	}
-	// While the current window has no count, the previous count can still grow, so the condition also
-	// bounds the previous count.
-	ways := []string{e.absent(current) + " AND " + e.absentOr(previous, "<=", e.number(w.PreviousRoom(index, t.now, cost)))}
-	if t.exact {
-		before := w.At(s, t.now).Previous
-		ways = append(ways, e.absentOr(previous, "<=", e.number(before))+" AND "+e.absentOr(current, "<=", e.number(w.Room(index, t.now, before, cost))))
-		return "(" + strings.Join(ways, " OR ") + ")"
-	}
-	// No count is known. Each rung of the ladder accepts previous counts up to a bound. It bounds the
-	// current count as if the previous count were at this bound.
-	rungs := rungs(len(t.charges))
-	for rung := range rungs + 1 {
-		most := w.Requests * rung / rungs
-		room := w.Room(index, t.now, most, cost)
-		if room < 0 {
-			break
-		}
-		test := e.absent(previous)
-		if rung > 0 {
-			test = e.compare(previous, "<=", e.number(most))
-		}
-		ways = append(ways, test+" AND "+e.compare(current, "<=", e.number(room)))
-	}
-	return "(" + strings.Join(ways, " OR ") + ")"
-}
-
-// rungs returns the number of steps into which a ladder divides the previous count: eight, or as many
-// as fit. DynamoDB allows 300 operators in a condition. A window takes 18 operators and four for each
-// step.
-func rungs(limits int) int64 {
-	const operators = 280
-	return int64(min(8, (operators/limits-18)/4))
-}
-
-// capped reports whether a forced charge of this cost would exceed the max debt, which then caps the charge.
-func capped(v *view, now algo.Instant, cost int64) bool {
-	s := v.settled.State
-	switch m := v.settled.Machine.(type) {
-	case *algo.Bucket:
-		return cost > 2*m.Burst || max(s.TAT, now).Add(m.Increment(cost)) > m.MaxDebt(now)
-	case *algo.Window:
-		return m.At(s, now).Count > m.MaxDebt()-cost
-	case *algo.Log:
-		live, _ := m.Live(s, now)
-		return live > m.MaxDebt()-cost
-	case *algo.Slots:
-		live, _ := m.Live(s, now)
-		return live > m.MaxDebt()-cost
-	}
-	return false
 }
 
 // rewrite replaces the whole state of a limit if the item still holds the state that was read.
@@ -372,24 +229,12 @@ func (t *take) rewrite(e *expression, v *view) {
 	if t.passes {
 		next.State = v.next
 	}
-	slots := false
-	switch next.Machine.(type) {
-	case *algo.Log:
-		next.State.Refunds = generation()
-	case *algo.Slots:
-		if slots = true; t.passes {
-			v.slot, v.entry = cmp.Or(v.slot, newSlot()), next.State.Newest
-			next.State.Refunds = v.slot
-		} else { // a later attempt that takes slots gets other numbers
-			next.State.Refunds = newSlot()
-		}
-	}
+	layout := layoutOf(next.Machine)
+	layout.renew(t, v, &next.State)
 	e.requireHeld(t.item, v)
-	keep := attributes(v.id, next)
-	if slots {
-		present, _ := t.item.slotsOf(v.id)
-		keep[attribute(slotsAttribute, v.id)] = slotsValue(present, next.State)
-		keep[attribute(newestAttribute, v.id)] = number(logIndex(max(t.now, newest(next.State)))) // also if there are no slots: tidy reads this attribute
+	keep := layout.write(t.item, v.id, next.State, t.now)
+	if next.Skew != (algo.Skew{}) {
+		keep[attribute(skewAttribute, v.id)] = numbers(int64(next.Skew.Since), next.Skew.Newest)
 	}
 	for _, name := range t.item.stateOf(v.id) {
 		if _, ok := keep[name]; !ok {
@@ -407,7 +252,7 @@ func (t *take) rewrite(e *expression, v *view) {
 func (e *expression) requireHeld(it item, v *view) {
 	names := []string{attribute(fingerprintAttribute, v.id)}
 	if v.held.Machine != nil {
-		names = slices.AppendSeq(names, maps.Keys(state(v.id, v.held.Machine, v.held.State)))
+		names = slices.AppendSeq(names, maps.Keys(layoutOf(v.held.Machine).write(nil, v.id, v.held.State, 0)))
 		names = append(names, attribute(skewAttribute, v.id))
 	}
 	for _, name := range names {

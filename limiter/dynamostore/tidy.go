@@ -3,7 +3,6 @@ package dynamostore
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -38,9 +37,16 @@ const idleLeast = time.Hour
 // name, so a caller with long pauses leaves counts behind. The charge is already made, so tidy only logs an error. A
 // later write tidies again.
 func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subject, it item, charges []limiter.Charge) {
-	e := newExpression()
+	var trimmed *expression
 	for _, c := range charges {
-		e.trimLog(it, c.Limit, c.Cost)
+		id := c.Limit.ID.String()
+		if held, err := it.held(id, c.Limit); err == nil && held.Machine != nil {
+			trimmed = layoutOf(held.Machine).trim(trimmed, it, id, held.Result, c.Cost)
+		}
+	}
+	e := trimmed
+	if e == nil { // usually it stays on the stack
+		e = newExpression()
 	}
 	e.outlive(it, charges)
 	if len(e.set) > 0 {
@@ -110,13 +116,9 @@ func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded b
 	if err != nil || held.Machine == nil {
 		return false
 	}
-	var dead []string
-	if _, ok := held.Machine.(*algo.Window); ok {
-		var counts int
-		dead, counts = it.deadWindows(id, held.State.Window)
-		crowded = len(dead) > 0 && counts > countsMost
-	}
-	if it.idle(id, held).Add(idleLeast) <= now && len(dead) <= tidyMost/2 {
+	layout := layoutOf(held.Machine)
+	dead, crowded := layout.dead(it, id, held.State)
+	if layout.idle(it, id, held.Result).Add(idleLeast) <= now && len(dead) <= tidyMost/2 {
 		e.requireHeld(it, &view{id: id, held: held})
 		for _, name := range append(it.stateOf(id), attribute(fingerprintAttribute, id), attribute(versionAttribute, id)) {
 			e.remove = append(e.remove, e.name(name))
@@ -132,30 +134,4 @@ func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded b
 		e.remove = append(e.remove, e.name(name))
 	}
 	return crowded
-}
-
-// idle returns the instant from which the state of the limit id has no effect. If all slots of the limit are
-// released, this is the end of the newest slot's interval. If tidy removed the map of the slots earlier, the
-// next charge would need a second write, which creates the map again.
-func (it item) idle(id string, held limiter.Held) algo.Instant {
-	if _, ok := held.Machine.(*algo.Slots); ok && held.State.Entries == "" {
-		r := reader{it: it}
-		return algo.Instant((r.number(attribute(newestAttribute, id)) + 1) * int64(logInterval))
-	}
-	return held.Machine.Idle(held.State)
-}
-
-// deadWindows returns the counts of the limit id whose windows are before newest-1, and the number of
-// all counts.
-func (it item) deadWindows(id string, newest int64) (names []string, counts int) {
-	prefix := string(countAttribute) + id
-	for name := range it {
-		if rest, ok := strings.CutPrefix(name, prefix); ok {
-			counts++
-			if w, err := strconv.ParseInt(rest, indexBase, 64); err == nil && w < newest-1 {
-				names = append(names, name)
-			}
-		}
-	}
-	return names, counts
 }

@@ -269,14 +269,7 @@ const slotEntries = 8
 // weight returns the weight of a limit's slot, measured in slots: one for the slot itself, plus the memory of
 // all log entries that the slot may hold.
 func weight(limit *limiter.Limit) int {
-	entries := int64(0)
-	switch m := limit.Machine().(type) {
-	case *algo.Log:
-		entries = m.MaxDebt()
-	case *algo.Slots:
-		entries = m.MaxDebt()
-	}
-	return 1 + int(entries+slotEntries-1)/slotEntries
+	return 1 + int(limit.Machine().MaxEntries()+slotEntries-1)/slotEntries
 }
 
 // fits reports whether the shard has room for more limits of k's subject with this weight. If the shard
