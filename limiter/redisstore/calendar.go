@@ -17,20 +17,24 @@ var anchors = func() []string {
 	return list
 }()
 
-// appendCalendar appends the parameters of a window with a calendar: its period, its anchor, its
-// requests and its zone. Zeros fill the last unit.
-func appendCalendar(b []byte, w *algo.Window) []byte {
-	c, start := w.Calendar(), len(b)
-	b = append(b, byte(slices.Index(algo.Periods(), c.Period)), byte(slices.Index(anchors, c.Anchor)))
+// calendarLayout is the layout of a window with a calendar. Its parameters are its period, its anchor, its requests and
+// its zone. Zeros fill the last unit.
+type calendarLayout struct{ windowLayout }
+
+func (calendarLayout) parameters(m algo.Machine) (kind byte, p parameters) {
+	w := m.(*algo.Window)
+	c := w.Calendar()
+	b := append(p.bytes[:0], byte(slices.Index(algo.Periods(), c.Period)), byte(slices.Index(anchors, c.Anchor)))
 	b = append(appendDecimal(b, w.Requests), c.Zone...)
-	for (len(b)-start)%unit(kindCalendar) != 0 {
+	for len(b)%unit(kindCalendar) != 0 {
 		b = append(b, 0)
 	}
-	return b
+	p.size = len(b)
+	return kindCalendar, p
 }
 
-// parseCalendar is the inverse of appendCalendar.
-func parseCalendar(b []byte) (algo.Machine, error) {
+func (calendarLayout) machine(r record) (algo.Machine, error) {
+	b := r.limit[limitSize:]
 	if len(b) < 3 || int(b[0]) >= len(algo.Periods()) || int(b[1]) >= len(anchors) {
 		return nil, fmt.Errorf("parameters of a calendar: got % x, want a period and an anchor", b)
 	}

@@ -4,13 +4,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The kinds of the elements of a value. An element of kindVersion, kindSkew or kindRefunds belongs to the
+// The kinds of the elements of a value. layout has those of limits. An element of kindVersion, kindSkew or kindRefunds belongs to the
 // limit before it. The value contains such an element only if it differs from the default.
 const (
 	kindBucket = 1 + iota
@@ -132,7 +131,7 @@ func (r record) append(b []byte, version int64) []byte {
 
 // held returns the state of a limit from r, the record with the limit's ID.
 func (r record) held(limit *limiter.Limit) (limiter.Held, error) {
-	var own [limitSize + 15*3]byte
+	var own [limitSize + mostParameters]byte
 	if string(appendLimit(own[:0], limit.ID, limit.Machine())) == string(r.limit) {
 		return r.read(limit.Machine()), nil
 	}
@@ -141,24 +140,7 @@ func (r record) held(limit *limiter.Limit) (limiter.Held, error) {
 
 // parse reads a record of any limit.
 func (r record) parse() (limiter.Held, error) {
-	if r.kind() == kindCalendar {
-		machine, err := parseCalendar(r.limit[limitSize:])
-		if err != nil {
-			return limiter.Held{}, fmt.Errorf("%w: %w", limiter.ErrFormat, err)
-		}
-		return r.read(machine), nil
-	}
-	kinds := [...]string{kindBucket: "bucket", kindSliding: "sliding", kindFixed: "fixed", kindLog: "log", kindSlidingLarge: "sliding", kindFixedLarge: "fixed"}
-	length, rest := decimal(r.limit[limitSize:])
-	capacity, rest := decimal(rest)
-	kind := kinds[r.kind()]
-	if r.slots() {
-		kind, rest = "slots", rest[:max(0, len(rest)-1)]
-	}
-	if len(rest) > 0 {
-		return limiter.Held{}, fmt.Errorf("%w: parameters: %d bytes too many", limiter.ErrFormat, len(rest))
-	}
-	machine, err := algo.Parse(fmt.Sprintf("%s/%s/%d", kind, time.Duration(length), capacity))
+	machine, err := r.layout().machine(r)
 	if err != nil {
 		return limiter.Held{}, fmt.Errorf("%w: %w", limiter.ErrFormat, err)
 	}
@@ -167,107 +149,21 @@ func (r record) parse() (limiter.Held, error) {
 
 // read reads a record whose parameters are those of m.
 func (r record) read(m algo.Machine) limiter.Held {
-	h := limiter.Held{Result: algo.Result{Machine: m}, Version: r.version, Skew: r.skew}
-	switch r.kind() {
-	case kindBucket:
-		h.State = algo.State{TAT: algo.Instant(integer(r.state)), Refunds: r.refunds}
-	case kindLog:
-		h.State = algo.State{Newest: algo.Instant(integer(r.state[:8])), Entries: algo.Entries(r.entries)}
-	default:
-		half := len(r.state)/2 + 2 // offset of the previous count, which follows the index and the count
-		h.State = algo.State{Window: integer(r.state[:4]), Count: integer(r.state[4:half]), Previous: integer(r.state[half:])}
-	}
-	return h
+	return limiter.Held{Result: algo.Result{Machine: m, State: r.layout().read(r)}, Version: r.version, Skew: r.skew}
 }
 
-// slots reports whether r is a record of slots: a log whose parameters end with a zero byte.
-func (r record) slots() bool { return r.kind() == kindLog && r.limit[len(r.limit)-1] == 0 }
-
-// idle returns the instant from which the record counts nothing (algo.Machine.Idle).
+// idle returns the instant from which the record counts nothing (algo.Machine.Idle); 0 if it cannot be read.
 func (r record) idle() algo.Instant {
-	switch r.kind() {
-	case kindBucket:
-		return algo.Instant(integer(r.state))
-	case kindCalendar:
-		h, err := r.parse()
-		if err != nil {
-			return 0
-		}
-		return h.Machine.Idle(h.State)
+	h, err := r.parse()
+	if err != nil {
+		return 0
 	}
-	length, _ := decimal(r.limit[limitSize:])
-	if r.slots() {
-		if len(r.entries) == 0 {
-			return 0
-		}
-		return algo.Instant(integer(r.entries[len(r.entries)-entrySize:]) + length)
-	}
-	if r.kind() == kindLog {
-		return algo.Instant(integer(r.state[:8]) + length)
-	}
-	return algo.Instant((integer(r.state[:4]) + 2) * length)
+	return h.Machine.Idle(h.State)
 }
 
 func newRecord(id limiter.ID, h limiter.Held) record {
-	r := record{limit: appendLimit(nil, id, h.Machine), entries: []byte(h.State.Entries), version: h.Version, skew: h.Skew}
-	switch s := h.State; h.Machine.(type) {
-	case *algo.Bucket:
-		r.state, r.refunds = appendInteger(nil, int64(s.TAT), 8), s.Refunds
-	case *algo.Log, *algo.Slots:
-		r.state = appendInteger(appendInteger(nil, int64(s.Newest), 8), int64(s.Entries.Len()), 4)
-	case *algo.Window:
-		// Under older rules, the count could exceed the present limit.
-		if r.kind() < kindLog && max(s.Count, s.Previous) > math.MaxUint16 {
-			r.limit[0] += tagged(kindSlidingLarge-kindSliding, 0)
-		}
-		size := 2
-		if r.kind() > kindLog {
-			size = 4
-		}
-		r.state = appendIntegers(appendInteger(nil, s.Window, 4), size, s.Count, s.Previous)
-	}
-	return r
-}
-
-// appendLimit appends the identity of a limit: its tag, id and parameters.
-func appendLimit(b []byte, id limiter.ID, m algo.Machine) []byte {
-	kind, length := kindOf(m)
-	start := len(b)
-	b = appendInteger(append(b, 0), int64(id), idSize)
-	if kind == kindCalendar {
-		b = appendCalendar(b, m.(*algo.Window))
-	} else {
-		b = appendDecimal(appendDecimal(b, int64(length)), m.Capacity())
-	}
-	if _, ok := m.(*algo.Slots); ok {
-		b = append(b, 0) // marks slots: the parameters of a log never end with a zero byte
-	}
-	b[start] = tagged(kind, len(b)-start-limitSize)
-	return b
-}
-
-func kindOf(m algo.Machine) (kind byte, length time.Duration) {
-	switch m := m.(type) {
-	case *algo.Bucket:
-		return kindBucket, m.Interval
-	case *algo.Log:
-		return kindLog, m.Length
-	case *algo.Slots:
-		return kindLog, m.Length
-	case *algo.Window:
-		if m.Calendar() != (algo.Calendar{}) {
-			return kindCalendar, m.Length
-		}
-		kind = kindFixed
-		if m.Sliding {
-			kind = kindSliding
-		}
-		if m.MaxDebt() > math.MaxUint16 {
-			kind += kindSlidingLarge - kindSliding
-		}
-		return kind, m.Length
-	}
-	return 0, 0
+	r := record{limit: appendLimit(nil, id, h.Machine), version: h.Version, skew: h.Skew}
+	return layoutOf(h.Machine).write(r, h.State)
 }
 
 // appendDecimal appends a positive number. A round number, such as the numbers of most limits, takes one

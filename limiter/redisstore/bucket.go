@@ -1,0 +1,50 @@
+package redisstore
+
+import (
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// bucketLayout is the layout of a bucket: its TAT. An element of its own has the number of refunds.
+type bucketLayout struct{}
+
+func (bucketLayout) parameters(m algo.Machine) (kind byte, p parameters) {
+	b := m.(*algo.Bucket)
+	return kindBucket, newParameters(b.Interval, b.Burst)
+}
+
+func (bucketLayout) machine(r record) (algo.Machine, error) {
+	return parse("bucket", r.limit[limitSize:])
+}
+
+func (bucketLayout) read(r record) algo.State {
+	return algo.State{TAT: algo.Instant(integer(r.state)), Refunds: r.refunds}
+}
+
+func (bucketLayout) write(r record, s algo.State) record {
+	r.state, r.refunds = appendInteger(nil, int64(s.TAT), 8), s.Refunds
+	return r
+}
+
+func (bucketLayout) take(b []byte, m algo.Machine, now algo.Instant, c limiter.Charge) []byte {
+	bucket := m.(*algo.Bucket)
+	latest := bucket.Latest(now, c.Cost)
+	if c.Force {
+		latest = bucket.MaxDebt(now).Add(-bucket.Increment(c.Cost))
+	}
+	return appendIntegers(b, 8, int64(latest), int64(bucket.Increment(c.Cost)), 0)
+}
+
+func (bucketLayout) force(b []byte, m algo.Machine, now algo.Instant, c limiter.Charge) []byte {
+	bucket := m.(*algo.Bucket)
+	b = appendIntegers(b, 8, int64(now), int64(bucket.Increment(c.Cost)), int64(bucket.MaxDebt(now)))
+	return appendInteger(b, 0, 4)
+}
+
+func (bucketLayout) refund(b []byte, m algo.Machine, charged algo.State, cost int64, late time.Duration) []byte {
+	bucket := m.(*algo.Bucket)
+	b = appendInteger(appendInteger(b, int64(charged.TAT), 8), charged.Refunds, 4)
+	return appendIntegers(b, 8, int64(bucket.Increment(cost)), int64(bucket.Refundable(cost, late)))
+}
