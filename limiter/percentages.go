@@ -51,9 +51,8 @@ func (p Percentages) validate(r algo.Rate, s Spread) error {
 			return &algo.FieldError{Field: "notify", Got: p, Want: fmt.Sprintf("percentages from 1 to %d in ascending order", MaxPercent)}
 		}
 	}
-	windows := r.Algorithm == algo.FixedWindow || r.Algorithm == algo.SlidingWindow
 	switch {
-	case !windows:
+	case !r.Algorithm.HasWindows():
 		return &algo.FieldError{Field: "notify", Got: r.Algorithm, Want: "a fixed_window or a sliding_window: a notice is written once in a window"}
 	case r.Span() < MinNotifyWindow:
 		return &algo.FieldError{Field: "notify", Got: r.Span(), Want: "a window of at least " + strings.TrimSuffix(MinNotifyWindow.String(), "0s")}

@@ -25,7 +25,7 @@ func (l *Limiter) decideCompact(d *Decision, at time.Time, c *Charge) bool {
 	switch {
 	case !allowed:
 		d.RetryAfter = a.Wait
-	case limit.Rate.Algorithm == algo.LeakyBucket:
+	case limit.Rate.Algorithm.Queues():
 		d.Delay = a.Wait
 	}
 	if allowed && limit.Global {

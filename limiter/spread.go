@@ -77,7 +77,7 @@ const (
 func (s Spread) Counts() bool { return s.Lease > 0 || s.Adaptive }
 
 func (s Spread) validate(rate algo.Rate, capacity int64) error {
-	set := ""
+	set, noLease := "", rate.Algorithm.NoLease()
 	for _, f := range []struct {
 		name        string
 		value       int64
@@ -97,10 +97,8 @@ func (s Spread) validate(rate algo.Rate, capacity int64) error {
 			return &algo.FieldError{Field: f.name, Got: got, Want: "none beside " + set}
 		case f.value < f.least || f.value > f.most:
 			return &algo.FieldError{Field: f.name, Got: got, Want: fmt.Sprintf("%d to %d here", f.least/int64(f.unit), f.most/int64(f.unit))}
-		case f.name == "lease" && rate.Algorithm == algo.SlidingLog:
-			return &algo.FieldError{Field: f.name, Got: got, Want: "none: a sliding_log stores the instant of each request"}
-		case rate.Algorithm == algo.LeakyBucket:
-			return &algo.FieldError{Field: f.name, Got: got, Want: "none: a leaky_bucket spaces its requests; a token_bucket is the same without"}
+		case noLease != "" && (f.name == "lease" || rate.Algorithm.Queues()):
+			return &algo.FieldError{Field: f.name, Got: got, Want: "none: " + noLease}
 		}
 		set = f.name
 	}
@@ -108,7 +106,7 @@ func (s Spread) validate(rate algo.Rate, capacity int64) error {
 		switch {
 		case set != "":
 			return &algo.FieldError{Field: "adaptive", Got: true, Want: "none beside " + set}
-		case rate.Algorithm == algo.SlidingLog || rate.Algorithm == algo.LeakyBucket:
+		case noLease != "":
 			return &algo.FieldError{Field: "adaptive", Got: true, Want: "a window or a token_bucket"}
 		}
 	}

@@ -237,7 +237,7 @@ const (
 // leaseGrace returns how long a lease of l keeps all of its quota; 0 for Spread.Lease.
 func (l *Limit) leaseGrace() time.Duration {
 	bucket, ok := l.machine.(*algo.Bucket)
-	if !ok || l.Spread.Lease > 0 || l.Rate.Algorithm == algo.LeakyBucket {
+	if !ok || l.Spread.Lease > 0 || l.Rate.Algorithm.Queues() {
 		return 0
 	}
 	return min(local.LeaseLife, bucket.Depth/gracePart)

@@ -79,7 +79,7 @@ func (r Rate) WithDefaults() Rate {
 	} else if r.Algorithm == "" {
 		r.Algorithm = SlidingWindow
 	}
-	if r.Burst == 0 && (r.Algorithm == TokenBucket || r.Algorithm == LeakyBucket) {
+	if r.Burst == 0 && r.Algorithm.HasBurst() {
 		r.Burst = r.Requests
 	}
 	return r
@@ -91,7 +91,7 @@ func New(r Rate) (Machine, error) {
 	if err := r.validate(); err != nil {
 		return nil, err
 	}
-	if r.Burst != 0 && r.Algorithm != TokenBucket && r.Algorithm != LeakyBucket {
+	if r.Burst != 0 && !r.Algorithm.HasBurst() {
 		return nil, &FieldError{"burst", r.Burst, fmt.Sprintf("none: %s has no burst", r.Algorithm)}
 	}
 	if r.Calendar != (Calendar{}) {

@@ -15,7 +15,7 @@ import (
 // clamp reduces the burst of a leaky bucket to the requests that leave within MaxDelay.
 func (o Options) clamp(r algo.Rate) algo.Rate {
 	interval := int64(r.Span()) / max(1, r.Requests)
-	if r.Algorithm == algo.LeakyBucket && o.MaxDelay > 0 && interval > 0 {
+	if r.Algorithm.Queues() && o.MaxDelay > 0 && interval > 0 {
 		r = r.WithDefaults()
 		r.Burst = min(r.Burst, int64(o.MaxDelay)/interval+1)
 	}
@@ -119,7 +119,7 @@ func perSecond(r algo.Rate) int64 { return r.Requests * int64(time.Second) / int
 // a large limit that counts all callers gets adaptive shares, and any other large limit gets leases.
 func (o Options) spread(of *spec, r algo.Rate, global bool) (s limiter.Spread, note string) {
 	s = of.Spread
-	large := o.LeaseAbove > 0 && perSecond(r) > o.LeaseAbove && r.Algorithm != algo.SlidingLog && r.Algorithm != algo.LeakyBucket
+	large := o.LeaseAbove > 0 && perSecond(r) > o.LeaseAbove && r.Algorithm.NoLease() == ""
 	switch {
 	case s != (limiter.Spread{}) || !large || of.Count.Settles() || of.Notify != limiter.Percentages{}:
 	case global:
@@ -129,7 +129,7 @@ func (o Options) spread(of *spec, r algo.Rate, global bool) (s limiter.Spread, n
 	case capacity(r) >= 2: // a lease of a limit below 2 would take the whole limit
 		s.Lease = min(max(2, perSecond(r)/100), capacity(r))
 		note = fmt.Sprintf("more than %d requests a second: on DynamoDB an environment leases up to %d requests at once", o.LeaseAbove, s.Lease)
-		if r.Algorithm == algo.TokenBucket {
+		if r.Algorithm.HasBurst() {
 			note += ". Leases save few writes of a bucket: above 1,000 requests a second DynamoDB throttles its item. Use a window or shards"
 		}
 	}

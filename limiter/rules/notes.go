@@ -68,9 +68,9 @@ func (c *compiler) noteWindow(s *spec) {
 		return
 	}
 	days := strconv.FormatFloat(float64(s.Rate.Window)/float64(day), 'f', -1, 64)
-	if a := s.Rate.Algorithm; a == algo.FixedWindow {
+	if s.Rate.Algorithm.Resets() {
 		c.doc.Note(s.Path, "the windows are not calendar weeks or months: each window takes %s days, counted from 1 January 1970 UTC; period counts by the calendar", days)
-	} else if a == algo.SlidingWindow || a == algo.SlidingLog {
+	} else if !s.Rate.Algorithm.HasBurst() && !s.Rate.Algorithm.TakesSlots() {
 		c.doc.Note(s.Path, "the window is not a calendar week or month: usage expires gradually over %s days, and there is no reset; period counts by the calendar", days)
 	}
 }

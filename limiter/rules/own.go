@@ -157,7 +157,7 @@ func inherit(limit, own algo.Rate) algo.Rate {
 	} else if own.Algorithm == "" {
 		own.Algorithm = limit.Algorithm
 	}
-	if own.Burst == 0 && limit.Burst <= own.Requests && (own.Algorithm == algo.TokenBucket || own.Algorithm == algo.LeakyBucket) {
+	if own.Burst == 0 && limit.Burst <= own.Requests && own.Algorithm.HasBurst() {
 		own.Burst = limit.Burst
 	}
 	return own

@@ -44,7 +44,7 @@ func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 	var plan []Scenario
 	shapes := l.shapes(p)
 	for _, s := range shapes {
-		if l.Calendar.Period != "" && s.limit.Rate.Algorithm != algo.FixedWindow {
+		if l.Calendar.Period != "" && !s.limit.Rate.Algorithm.Resets() {
 			continue // other algorithms have no periods
 		}
 		s.limit.Name, s.limit.Count.Of = "simulated", l.Count

@@ -135,7 +135,7 @@ func (s *Scenario) validate() error {
 		return fmt.Errorf("%s: got %v, want %s", what, got, want)
 	}
 	window := s.Limit.Rate.Span()
-	if s.Limit.Rate.Calendar.Period != "" || s.Limit.Rate.Algorithm == algo.Concurrent {
+	if s.Limit.Rate.Calendar.Period != "" || s.Limit.Rate.Algorithm.TakesSlots() {
 		window = 1 // a period may end within the simulation, and slots have no window
 	}
 	switch {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -186,9 +185,9 @@ func (d *Deployment) target(path string) (t Target, ok bool) {
 		return t, false
 	}
 	rate, capacity := first.Limit.Rate.WithDefaults(), capacityOf(*first)
-	t = Target{Path: path, Limit: first.Limit.Name, Capacity: int(capacity), Recovery: rate.Span(), ends: rate.Algorithm == algo.FixedWindow}
+	t = Target{Path: path, Limit: first.Limit.Name, Capacity: int(capacity), Recovery: rate.Span(), ends: rate.Algorithm.Resets()}
 	t.Refill = time.Duration(int64(rate.Span()) / rate.Requests * first.Cost)
-	if t.bucket = hasBurst(rate); t.bucket {
+	if t.bucket = rate.Algorithm.HasBurst(); t.bucket {
 		t.Recovery = t.Refill
 	}
 	of := first.Limit.Count.Of
@@ -196,15 +195,11 @@ func (d *Deployment) target(path string) (t Target, ok bool) {
 	return t, !first.Limit.Global && first.Limit.Count == (limiter.Count{}) && capacity > 0 && capacity <= maxCapacity && (t.Recovery <= maxRecovery || d.Path != "")
 }
 
-func hasBurst(r algo.Rate) bool {
-	return r.Algorithm == algo.TokenBucket || r.Algorithm == algo.LeakyBucket
-}
-
 // capacityOf returns the number of requests that a charge's limit admits.
 func capacityOf(c limiter.Charge) int64 {
 	rate := c.Limit.Rate.WithDefaults()
 	capacity := rate.Requests
-	if hasBurst(rate) {
+	if rate.Algorithm.HasBurst() {
 		capacity = rate.Burst
 	}
 	return capacity / c.Cost

@@ -85,7 +85,7 @@ func (s *Tokens) Play() (any, error) {
 	if s.Reserve > s.Limit {
 		return nil, fmt.Errorf("reserve: got %d, want at most the limit %d", s.Reserve, s.Limit)
 	}
-	d, err := newDesk(limiter.Limit{Name: "demo", Rate: algo.Rate{Algorithm: algo.SlidingWindow, Requests: s.Limit, Window: tokensWindow}, Count: limiter.Count{Of: limiter.CountCost}})
+	d, err := newDesk(limiter.Limit{Name: "demo", Rate: algo.Rate{Requests: s.Limit, Window: tokensWindow}, Count: limiter.Count{Of: limiter.CountCost}})
 	if err != nil {
 		return nil, err
 	}
