@@ -28,6 +28,7 @@ func (a Algorithm) NoLease() string {
 		return "a sliding_log stores the instant of each request"
 	case LeakyBucket:
 		return "a leaky_bucket spaces its requests; a token_bucket is the same without"
+	default:
+		return ""
 	}
-	return ""
 }

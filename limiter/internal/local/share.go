@@ -270,7 +270,7 @@ func (s *Share) take(now algo.Instant, cost int64, force bool) bool {
 			s.Machine = &algo.Bucket{Interval: b.Interval, Burst: cost, Depth: b.Interval * time.Duration(cost)}
 		}
 	}
-	return s.Result.Take(now, cost, force)
+	return s.Take(now, cost, force)
 }
 
 // forget removes a request of this cost from the demand.
