@@ -27,8 +27,8 @@ const one = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"one","request
 
 // These are the fields of the first decision of one, as members of an object.
 const (
-	fields = `"RateLimit":"\"one\";r=0;t=2","RateLimit-Policy":"\"one\";q=1;w=1","X-RateLimit-Limit":"1","X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1772625602"`
-	lists  = `"RateLimit":["\"one\";r=0;t=2"],"RateLimit-Policy":["\"one\";q=1;w=1"],"X-RateLimit-Limit":["1"],"X-RateLimit-Remaining":["0"],"X-RateLimit-Reset":["1772625602"]`
+	fields = `"RateLimit":"\"one\";r=0;t=1","RateLimit-Policy":"\"one\";q=1;w=1","X-RateLimit-Limit":"1","X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1772625601"`
+	lists  = `"RateLimit":["\"one\";r=0;t=1"],"RateLimit-Policy":["\"one\";q=1;w=1"],"X-RateLimit-Limit":["1"],"X-RateLimit-Remaining":["0"],"X-RateLimit-Reset":["1772625601"]`
 )
 
 // undecidedREST is an event of a REST API without Weir's authorizer.
