@@ -37,7 +37,8 @@ func between(t *testing.T, text, begin, end string) string {
 
 // Each line of Go in the documents is also in a program that compiles.
 func TestDocuments_lines(t *testing.T) {
-	programs := read(t, "../ratelimit/example_test.go") + read(t, "../../functions/handler/main.go") + read(t, "../../limiter/httpclient/example_test.go")
+	programs := read(t, "../ratelimit/example_test.go") + read(t, "../../functions/handler/main.go") + read(t, "../../limiter/httpclient/example_test.go") +
+		read(t, "../../limiter/httplimit/testdata/programs/memory.go")
 	blocks := 0
 	for _, page := range []string{"../../README.md", "../ATTACH.md"} {
 		for _, block := range strings.Split(read(t, page), "```go\n")[1:] {

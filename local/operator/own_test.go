@@ -31,10 +31,10 @@ func TestOwn(t *testing.T) {
 		return c.Cost
 	})
 	got, err := d.Own(t.Context(), operator.Question{User: "alice", Tier: "free"})
-	reset := d.now.Unix() + 120
+	reset := d.now.Unix() + 120 // when the window after the present one ends
 	if want := []httplimit.LimitUsage{
 		{Name: "input", Endpoint: "/chat", Method: "POST", Limit: 100, Window: "60s", Count: "cost", Capacity: 100, Used: 150, Reset: reset},
-		{Name: "full", Endpoint: "/chat", Method: "POST", Limit: 5, Window: "60s", Mode: "mark", Capacity: 5, Used: 1, Remaining: 4, Reset: reset},
+		{Name: "full", Endpoint: "/chat", Method: "POST", Limit: 5, Window: "60s", Mode: "mark", Capacity: 5, Used: 1, Remaining: 4, Reset: d.now.Unix() + 60}, // a small window keeps instants
 		{Name: "day", Endpoint: "/chat", Method: "POST", Limit: 9, Window: "86400s", Period: "day", Capacity: 9, Used: 1, Remaining: 8, Reset: d.now.Truncate(24*time.Hour).Unix() + 86400},
 	}; err != nil || got.Subject != "user:alice" || got.Tier != "free" || got.Truncated || !slices.Equal(got.Limits, want) {
 		t.Errorf("got %+v, error %v, want the limits %+v", got, err, want)

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -59,7 +60,7 @@ func (s *Server) serving(t *testing.T) (apis []*httptest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.prepare(t.Context()); err != nil {
+	if err := errors.Join(s.prepare(t.Context()), s.openMetrics()); err != nil {
 		t.Fatal(err)
 	}
 	s.variables["STORE_TIMEOUT"] = "999ms"

@@ -50,7 +50,7 @@ func (s *Server) suggest(apis []*gateway.API, urls []string) {
 	if s.Port != DefaultPort {
 		fmt.Fprintf(s.Out, "  export WEIR_URL=%s\n", urls[0])
 	}
-	path, post := "/api/v1/search", fmt.Sprintf("  curl -i -X POST %s/api/v1/data\n", urls[len(apis)-1])
+	path, post := "/api/v1/search", fmt.Sprintf("  curl -i -X POST %s/api/v1/data\n", urls[max(0, len(apis)-1)])
 	if s.Upstream.url != nil {
 		path, post = s.limitedPath(apis[0]), ""
 	}

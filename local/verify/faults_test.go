@@ -627,12 +627,16 @@ func cached(h lambda.Handler) lambda.Handler {
 	})
 }
 
-// between returns the part of a text between two other texts. It ignores case, and returns the part in
-// lower case.
+// between returns the part of a text between two other texts. It ignores their case.
 func between(text []byte, from, to string) []byte {
-	_, after, _ := bytes.Cut(bytes.ToLower(text), []byte(strings.ToLower(from)))
+	lower := bytes.ToLower(text)
+	_, after, _ := bytes.Cut(lower, []byte(strings.ToLower(from)))
 	value, _, _ := bytes.Cut(after, []byte(to))
-	return value
+	if len(lower) != len(text) { // a letter with another length in lower case
+		return value
+	}
+	start := len(text) - len(after)
+	return text[start : start+len(value)]
 }
 
 // lenient admits one request without counting it.
