@@ -16,8 +16,8 @@ import (
 const deadMost = 8
 
 // tidy removes dead counts at once if the item has more than largeItem bytes, and a limit has dead counts and
-// more than countsMost counts. So a limit of a large item has at most three counts during a write. Package
-// rules reserves space for three counts in one write unit.
+// more than countsMost counts. So a limit of a large item has at most three counts during a write:
+// windowLayout.size reserves space for three counts in one write unit.
 const (
 	largeItem  = 512 // in bytes
 	countsMost = 2
