@@ -46,14 +46,16 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// The README shows the program.
-func TestPrograms_readme(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := program(t, "memory"); !strings.Contains(string(readme), "```go\n"+text+"```\n") {
-		t.Errorf("README.md: got no block of Go with this program:\n%s", text)
+// The documents show the programs.
+func TestPrograms_documents(t *testing.T) {
+	for name, document := range map[string]string{"memory": "README.md", "redis": "TASKS.md"} {
+		page, err := os.ReadFile("../../" + document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := program(t, name); !strings.Contains(string(page), "```go\n"+text+"```\n") {
+			t.Errorf("%s: got no block of Go with this program:\n%s", document, text)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// make only prints its commands in this test. Other CI jobs run its targets, and some targets need
+// make only prints its commands in these tests. Other CI jobs run its targets, and some targets need
 // an AWS account.
 const shellPrelude = `set -euo pipefail
 make() { command make --no-print-directory -n -C "$CHECKOUT" "$@" >/dev/null; }
@@ -33,7 +33,7 @@ var (
 func TestDocs_commands(t *testing.T) {
 	root := realCheckout(t)
 	c := checkouttest.Scratch(t)
-	installSelf(t, c)
+	installSelf(t, c.Path(".bin"))
 	gateway := commandtest.Start(t, []string{"serve"})
 	for _, file := range documents(t, root) {
 		text, err := os.ReadFile(filepath.Join(root, file))
@@ -46,7 +46,7 @@ func TestDocs_commands(t *testing.T) {
 					checkUsage(t, line[1])
 				}
 				if block[1] == "" {
-					runShell(t, root, c, atPort("export WEIR_URL="+defaultGateway+"\n"+block[2], gateway.Port))
+					runShell(t, root, c.Root, atPort("export WEIR_URL="+defaultGateway+"\n"+block[2], gateway.Port))
 				}
 			})
 		}
@@ -63,17 +63,17 @@ func realCheckout(t *testing.T) string {
 	return c.Root
 }
 
-// installSelf puts the program under test at .bin/weir in c, where the documents expect it.
-func installSelf(t *testing.T, c checkout.Checkout) {
+// installSelf puts the program under test into folder as weir.
+func installSelf(t *testing.T, folder string) {
 	t.Helper()
 	self, err := filepath.Abs(os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(c.Path(".bin"), 0o700); err != nil {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(c.Path(".bin", "weir"), []byte(commandtest.Script(self)), 0o700); err != nil { //nolint:gosec // the file is a script, so it must be executable
+	if err := os.WriteFile(filepath.Join(folder, "weir"), []byte(commandtest.Script(self)), 0o700); err != nil { //nolint:gosec // the file is a script, so it must be executable
 		t.Fatal(err)
 	}
 }
@@ -128,16 +128,19 @@ func atPort(script string, port int) string {
 	return script
 }
 
-func runShell(t *testing.T, root string, c checkout.Checkout, script string) {
+// runShell runs a script of a document in folder, with the Makefile of root, and returns what it prints.
+func runShell(t *testing.T, root, folder, script string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	shell := exec.CommandContext(ctx, "bash", "-c", shellPrelude+script)
-	shell.Dir = c.Root
+	shell.Dir = folder
 	shell.Env = append(os.Environ(), "CHECKOUT="+root, "MAKEFLAGS=", "MAKELEVEL=")
-	if out, err := shell.CombinedOutput(); err != nil {
+	out, err := shell.CombinedOutput()
+	if err != nil {
 		t.Errorf("commands: got error %v, want none\n%s\nof:\n%s", err, out, script)
 	}
+	return string(out)
 }
 
 var (

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/local/command/commandtest"
+)
+
+// costs are what the server of TestTasks reports, by path.
+var costs = map[string]string{"/v1/chat": "input=812, output=95, month=907", "/graphql": "120"}
+
+// The commands of each section of TASKS.md, with the rules of the section and a server behind the gateway, print the
+// lines that the section shows. The character … stands for any text.
+func TestTasks(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if cost, ok := costs[r.URL.Path]; ok {
+			w.Header().Set("Weir-Cost", cost)
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	}))
+	defer upstream.Close()
+	page, err := os.ReadFile(filepath.Join(realCheckout(t), "TASKS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, section := range strings.Split(string(page), "\n## ")[1:] {
+		rules, script, want := fenced(section, "json"), fenced(section, "sh"), fenced(section, "text")
+		if rules == "" {
+			continue
+		}
+		ran++
+		title, _, _ := strings.Cut(section, "\n")
+		t.Run(title, func(t *testing.T) {
+			folder := t.TempDir()
+			t.Chdir(folder)
+			installSelf(t, folder)
+			if err := os.WriteFile("rules.json", []byte(rules), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			gateway := commandtest.Start(t, []string{"serve", "--upstream", upstream.URL, "--rules", "rules.json"})
+			out := runShell(t, "", folder, atPort("export PATH=$PWD:$PATH WEIR_URL="+defaultGateway+"\n"+script, gateway.Port))
+			if !pattern(want).MatchString(out) {
+				t.Errorf("commands: got\n%s\nwant\n%s", out, want)
+			}
+		})
+	}
+	if ran < 5 {
+		t.Errorf("got %d sections with rules, want at least 5", ran)
+	}
+}
+
+// fenced returns the first block of the language in a section of a document.
+func fenced(section, language string) string {
+	_, block, _ := strings.Cut(section, "```"+language+"\n")
+	block, _, _ = strings.Cut(block, "```")
+	return block
+}
+
+// pattern matches the lines of want, in their order, among other lines.
+func pattern(want string) *regexp.Regexp {
+	var lines []string
+	for line := range strings.Lines(want) {
+		lines = append(lines, strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(line)), "…", "[^\n]*"))
+	}
+	return regexp.MustCompile(`(?ms)^\s*` + strings.Join(lines, `$.*^\s*`) + `\s*$`)
+}
