@@ -23,11 +23,7 @@ func (r sizeRow) Cells() string {
 }
 
 func sizeRows(t *testing.T) (rows []sizeRow) {
-	sizes := []int64{algo.MaxExact + 1, 30, 50, 100, 300, 1000}
-	for n := int64(algo.MaxExact); n > 0; n-- {
-		sizes = append([]int64{n}, sizes...)
-	}
-	for _, n := range sizes {
+	for _, n := range []int64{1, 2, 3, 5, 10, algo.MaxExact, algo.MaxExact + 1, 30, 50, 100, 300, 1000} {
 		r := sizeRow{Requests: n, Keeps: "two counts", Bursty: againstLog(t, n, bursts), Random: againstLog(t, n, random)}
 		if n <= algo.MaxExact {
 			r.Keeps = "instants"
@@ -38,11 +34,16 @@ func sizeRows(t *testing.T) (rows []sizeRow) {
 	return rows
 }
 
-// A caller that repeats each refused request after its RetryAfter gets at least 95 % of the limit, at every size.
+// A caller that repeats each refused request after its RetryAfter gets at least 95 % of the limit, at every size. With
+// instants, it gets exactly the limit, and no window has more.
 func TestAccuracy_everySize(t *testing.T) {
-	for n := range int64(1000) {
-		if share, _ := persistent(t, n+1); share < 95 || share > 100 {
-			t.Errorf("%d requests: got %.2f %% of the limit, want 95 to 100", n+1, share)
+	for n := int64(1); n <= 1000; n++ {
+		share, most := persistent(t, n)
+		if share < 95 || share > 100 {
+			t.Errorf("%d requests: got %.2f %% of the limit, want 95 to 100", n, share)
+		}
+		if n <= algo.MaxExact && (share != 100 || int64(most) != n) {
+			t.Errorf("%d requests: got %.2f %% of the limit, and %d in a window, want 100 and %d", n, share, most, n)
 		}
 	}
 }
