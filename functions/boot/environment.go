@@ -27,6 +27,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics is the destination of metrics. On Lambda it is standard output. nil means no metrics.
 	Metrics io.Writer
+	// Hash replaces the hash of subjects in metrics and events. nil means the hash that the variables select.
+	Hash func(telemetry.SubjectHash) telemetry.SubjectHash
 	// Sink is the destination of decision events. nil means no events.
 	Sink decisionlog.Sink
 	// Clock is the clock of requests. nil means the clock of the Limiter, which corrects clock skew.
@@ -45,6 +47,9 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if o.Metrics != nil || o.Sink != nil {
 		if hash, err = c.subjectHash(ctx, o.Logger); err != nil {
 			return nil, err
+		}
+		if o.Hash != nil {
+			hash = o.Hash(hash)
 		}
 	}
 	if o.Metrics != nil {

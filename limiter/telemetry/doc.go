@@ -1,5 +1,4 @@
-// Package telemetry writes metrics and the most refused callers to the log. CloudWatch extracts the
-// metrics.
+// Package telemetry writes metrics and refusals to the log. CloudWatch extracts the metrics.
 //
 // A [Recorder] gets the outcome of every request and writes at most one line of metrics a second, in
 // CloudWatch's embedded metric format. Each deployment has a namespace: "Weir/" and its name, see
@@ -96,17 +95,23 @@
 // Lambda counts the 401 of an authorizer as an error of the function. The authorizer therefore writes Unauthorized a
 // second time, with the dimension FunctionName, so that an alarm on errors can subtract these.
 //
-// # Most refused callers
+// # Refusals
 //
-// At most once a second there is a line for each of the ten most refused pairs of caller and limit,
-// and a line without a subject for all other pairs:
+// A [RefusalLine] answers why a caller was refused, and `weir why` reads it:
 //
-//	{"weir":"refused","subject":"3391c2a9a8625702","limit":"search","refused":17}
-//	{"weir":"refused","refused":230}
+//	{"weir":"refused","time":"2026-11-21T12:00:00.123Z","subject":"3391c2a9a8625702",
+//	 "rule":"GET /api/v1/search","limit":"search","capacity":20,"retryAfterSeconds":0.6,"refused":17}
+//	{"weir":"refused","time":"2026-11-21T12:00:00.123Z","refused":230}
+//
+// A caller has at most one line a second, and an environment at most twenty: those of the 18 callers with the
+// most refusals, and a line without a subject for all others. If several limits refuse a caller, they take
+// turns. Each refusal counts in one line. "weir" is "shadowed" if a limit in shadow mode would have refused.
+//
+// The subject is a keyed [SubjectHash], and the rule is a pattern of the document, so no line contains the
+// name of a caller or the path of a request. A line without a limit counts refusals that show no limit.
 //
 // A Contributor Insights rule has the key $.subject and the sum of $.refused, where $.weir is
-// "refused" and $.subject is present. The subject is a keyed [SubjectHash], so no line contains the
-// name of a caller. A line without a limit counts refusals that show no limit.
+// "refused" and $.subject is present.
 //
 // # Notices
 //
@@ -130,10 +135,10 @@
 // Nothing runs in the background, because Lambda freezes the process. The first decision after a
 // quiet second is written at once. The decisions of the next second are written together with the
 // first decision after it. Counts that wait longer than a minute are written separately, with their
-// own time. Lines of refused callers have the time at which they are written.
+// own time. A process that is never frozen calls [Recorder.Flush] to write without a further decision.
 //
 // When an environment ends, the waiting counts are lost: up to one second of decisions, but never the
-// first decision, and up to eleven seconds of counts by rule. A Recorder counts at most 1,000 pairs of
+// first decision, up to eleven seconds of counts by rule, and the refusals that wait for a turn. A Recorder counts at most 1,000 pairs of
 // caller and limit separately between two writes, and all further pairs together. CloudWatch can count a
 // line twice.
 //
@@ -144,11 +149,11 @@
 //
 //	one request a second           640 B/s                     1.7 GB a month
 //	a hundred or more a second     640 + 49 × 12 = 1.25 kB/s   3.3 GB a month
-//	at most, for any traffic       3.5 kB/s                    9.1 GB a month
+//	at most, for any traffic       9 kB/s                      24 GB a month
 //
 // A request adds at most one line, and a line of 240 bytes for each further rule that charges it. So
 // a million requests that one rule charges add at most 0.64 GB, with any number of environments. A
-// refused request adds at most 120 B more.
+// refused request adds at most 240 B more, if its rule and limit have names of usual length.
 //
 // CloudWatch charges $0.30 a month for each metric that had a value. A deployment has at most 21
 // totals ($6.30), and 2 or 3 metrics for each of at most eleven names of rules ($6.60 to $9.90). The

@@ -50,7 +50,7 @@ func New(out io.Writer, namespace string, hash SubjectHash) *Recorder {
 		namespace: namespace,
 		hash:      hash,
 		out:       json.NewEncoder(out),
-		refusals:  refusals{counts: map[refusal]int64{}},
+		refusals:  refusals{counts: map[refusal]*refused{}},
 	}
 }
 
@@ -61,17 +61,18 @@ func (r *Recorder) Record(o Outcome) {
 	}
 	// The time of the count is the end of the decision, so that a slow request does not move the time
 	// back.
-	r.count(o.Time.UnixNano()+int64(o.Duration), func() { r.add(&o) })
+	at := o.Time.UnixNano() + int64(o.Duration)
+	r.count(at, func() { r.add(&o, at) })
 }
 
-func (r *Recorder) add(o *Outcome) {
+func (r *Recorder) add(o *Outcome, at int64) {
 	m, d := &r.metrics, &o.Decision
 	switch o.Class() {
 	case ClassAllowed:
 		m.allowed++
 	case ClassRefused:
 		m.addRefused(d)
-		r.refusals.add(newRefusal(o.Caller, d.Limit))
+		r.refusals.add(newRefusal(o.Caller, d.Limit, false), refused{1, d.Capacity, d.Remaining, at, d.RetryAfter})
 	case ClassUnauthorized:
 		m.unauthorized++
 	case ClassFailed:
@@ -95,6 +96,9 @@ func (r *Recorder) add(o *Outcome) {
 	if o.Err == nil && !d.Failed {
 		m.addEnforced(o.Duration, d)
 		r.byRule.add(o)
+		if d.Shadowed != nil {
+			r.refusals.add(newRefusal(o.Caller, d.Shadowed, true), refused{count: 1, at: at})
+		}
 	}
 	m.addStore(d)
 }
@@ -187,7 +191,7 @@ type batch struct {
 	function string
 	byRule   []ruleCounts
 	exempt   []ruleCounts
-	refusals refusals
+	refusals []written
 }
 
 // write writes a line of metrics with the first rule and the first exemption, a line for each further
@@ -209,25 +213,47 @@ func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 		}
 	}
 	l.write(out, Namespace(namespace), b.at)
-	b.refusals.write(out, hash)
+	for i := range b.refusals {
+		b.refusals[i].write(out, hash)
+	}
 }
 
 // count calls the function add, which counts one event, and then writes the counts that are due. at is the time
-// of the event. count releases r.mu before it writes, so a request without due counts does not wait for the
-// log.
+// of the event.
 func (r *Recorder) count(at int64, add func()) {
 	r.mu.Lock()
 	due := r.takeOld(nil, at)
 	add()
 	due = r.takeDue(due, at)
 	r.mu.Unlock()
+	r.write(due)
+}
+
+// Flush writes the waiting counts, unless the last write was less than a second before now. If a process calls it
+// regularly, the log is complete without a further request. A process on Lambda is frozen, and cannot.
+func (r *Recorder) Flush(now time.Time) {
+	if r == nil || r.out == nil {
+		return
+	}
+	at := now.UnixNano()
+	r.mu.Lock()
+	due := r.takeOld(nil, at)
+	if r.newest != 0 {
+		due = r.takeDue(due, at)
+	}
+	r.mu.Unlock()
+	r.write(due)
+}
+
+// write writes counts without r.mu, so a request without due counts does not wait for the log.
+func (r *Recorder) write(due []*batch) {
 	if len(due) == 0 {
 		return
 	}
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	for i := range due {
-		due[i].write(r.out, r.namespace, r.hash)
+	for _, b := range due {
+		b.write(r.out, r.namespace, r.hash)
 	}
 }
 
@@ -242,12 +268,16 @@ func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
 
 // takeDue appends the waiting counts to the list due if the last write was at least the duration interval
 // before the time at, or if the clock was set back. It takes the counts of one rule and one exemption, because
-// a line has room for one of each. The caller holds r.mu.
+// a line has room for one of each. Only takeDue takes refusals, so a caller has at most one line a second. The caller
+// holds r.mu.
 func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	r.newest = at
 	if since := at - r.written; since >= interval || since <= -interval {
 		r.written = at
-		return append(due, r.take(at, 1))
+		lines := r.refusals.take()
+		b := r.take(at, 1)
+		b.refusals = lines
+		return append(due, b)
 	}
 	return due
 }
@@ -265,12 +295,8 @@ func (r *Recorder) take(at int64, rows int) *batch {
 			b.exempt = append(b.exempt, c)
 		}
 	}
-	if !r.byRule.pending() && !r.exempt.pending() {
+	if !r.byRule.pending() && !r.exempt.pending() && !r.refusals.pending() {
 		r.newest = 0
-	}
-	// The batch takes the map of refusals, and the recorder gets a new one.
-	if len(r.refusals.counts) > 0 || r.refusals.others > 0 {
-		b.refusals, r.refusals = r.refusals, refusals{counts: map[refusal]int64{}}
 	}
 	return b
 }

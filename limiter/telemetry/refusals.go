@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -13,26 +14,60 @@ import (
 
 const (
 	maxTracked = 1000 // number of pairs of caller and limit that are counted separately
-	maxNamed   = 10   // number of pairs that get a line
+	maxNamed   = 18   // number of callers that get a line; two more lines count the others
 )
+
+// These are the kinds of a RefusalLine.
+const (
+	LineRefused  = "refused"
+	LineShadowed = "shadowed" // a limit in shadow mode would have refused
+)
+
+// RefusalLine is a line of the log that counts refusals of a caller by a limit. It has no path of a request and no
+// name of a caller.
+type RefusalLine struct {
+	Weir string    `json:"weir"` // LineRefused or LineShadowed
+	Time time.Time `json:"time"` // when the last of the requests was refused
+	// Subject is the hash of the caller. If it is "", the line counts all callers and limits without a line of their own.
+	Subject string `json:"subject,omitempty"`
+	Rule    string `json:"rule,omitempty"` // the rule of the limit as in RuleDimension, such as "GET /api/v1/items/{id}"
+	Limit   string `json:"limit,omitempty"`
+	// Capacity, Remaining and RetryAfter are those of the last decision. They are 0 with LineShadowed.
+	Capacity   int64   `json:"capacity,omitempty"`
+	Remaining  int64   `json:"remaining,omitempty"`
+	RetryAfter float64 `json:"retryAfterSeconds,omitempty"`
+	Refused    int64   `json:"refused"` // number of requests
+}
 
 // refusals counts refusals for each pair of caller and limit. Its memory is bounded: further pairs
 // are counted together.
 type refusals struct {
-	counts map[refusal]int64
-	others int64
+	counts map[refusal]*refused
+	others [2]refused // of LineRefused and of LineShadowed
 }
 
-// refusal is the pair of a caller's strongest identity and the limit that refused. It does not
-// contain a Subject, because a Subject needs an allocation.
+// refusal is a pair of a caller and a limit.
 type refusal struct {
+	identity
+	rule, limit string
+	shadow      bool
+}
+
+// identity is the strongest identity of a caller. It is no Subject, because a Subject needs an allocation.
+type identity struct {
 	user, apiKey string
 	ip           netip.Prefix
-	limit        string
 }
 
-func newRefusal(c caller.Caller, l *limiter.Limit) refusal {
-	var r refusal
+// refused has the number of refusals and the numbers of the last one.
+type refused struct {
+	count, capacity, remaining int64
+	at                         int64 // nanoseconds of the wall clock
+	retryAfter                 time.Duration
+}
+
+func newRefusal(c caller.Caller, l *limiter.Limit, shadow bool) refusal {
+	r := refusal{shadow: shadow}
 	switch {
 	case c.User != "":
 		r.user = c.User
@@ -42,42 +77,94 @@ func newRefusal(c caller.Caller, l *limiter.Limit) refusal {
 		r.ip = c.IP
 	}
 	if l != nil {
-		r.limit = l.Name
+		r.rule, r.limit = l.Rule, l.Name
 	}
 	return r
 }
 
-func (r refusal) subject() limiter.Subject {
-	return caller.Caller{User: r.user, APIKey: r.apiKey, IP: r.ip}.Subject()
+func (i identity) subject() limiter.Subject {
+	return caller.Caller{User: i.user, APIKey: i.apiKey, IP: i.ip}.Subject()
 }
 
-func (s *refusals) add(r refusal) {
-	if _, known := s.counts[r]; !known && len(s.counts) == maxTracked {
-		s.others++
+// add counts last, one refusal.
+func (s *refusals) add(r refusal, last refused) {
+	sum := s.counts[r]
+	switch {
+	case sum != nil:
+	case len(s.counts) < maxTracked:
+		sum = &refused{}
+		s.counts[r] = sum
+	default:
+		s.otherOf(r).add(refused{count: last.count, at: last.at})
 		return
 	}
-	s.counts[r]++
+	sum.add(last)
 }
 
-// refusedLine is a line of the log. A line without a subject counts all other callers.
-type refusedLine struct {
-	Weir    string `json:"weir"` // always "refused"
-	Subject string `json:"subject,omitempty"`
-	Limit   string `json:"limit,omitempty"`
-	Refused int64  `json:"refused"`
+// add adds refusals that came later.
+func (s *refused) add(last refused) {
+	last.count += s.count
+	last.at = max(last.at, s.at)
+	*s = last
 }
 
-// write writes a line for each of the most refused pairs, and one line for all other pairs.
-func (s *refusals) write(out *json.Encoder, hash SubjectHash) {
-	most := slices.SortedFunc(maps.Keys(s.counts), func(a, b refusal) int { return cmp.Compare(s.counts[b], s.counts[a]) })
-	for i, r := range most {
-		if i < maxNamed {
-			_ = out.Encode(refusedLine{"refused", hash(r.subject()), r.limit, s.counts[r]})
-		} else {
-			s.others += s.counts[r]
+func (s *refusals) otherOf(r refusal) *refused {
+	if r.shadow {
+		return &s.others[1]
+	}
+	return &s.others[0]
+}
+
+func (s *refusals) pending() bool {
+	return len(s.counts) > 0 || s.others[0].count > 0 || s.others[1].count > 0
+}
+
+// written is a line of refusals: of a pair, or of all others.
+type written struct {
+	refusal
+	refused
+	others bool
+}
+
+// take removes the counts of one write: the pairs with the most refusals, at most one for each caller, and the sums of
+// the callers without a line. It keeps the other pairs of the callers with a line for the next write.
+func (s *refusals) take() (lines []written) {
+	pairs := slices.SortedFunc(maps.Keys(s.counts), func(a, b refusal) int { return cmp.Compare(s.counts[b].count, s.counts[a].count) })
+	kept, named := map[refusal]*refused{}, map[identity]bool{}
+	for _, r := range pairs {
+		sum := s.counts[r]
+		switch {
+		case named[r.identity]:
+			kept[r] = sum
+		case len(named) < maxNamed:
+			named[r.identity] = true
+			lines = append(lines, written{r, *sum, false})
+		default:
+			s.otherOf(r).add(refused{count: sum.count, at: sum.at})
 		}
 	}
-	if s.others > 0 {
-		_ = out.Encode(refusedLine{Weir: "refused", Refused: s.others})
+	for i, sum := range s.others {
+		if sum.count > 0 {
+			lines = append(lines, written{refusal{shadow: i == 1}, sum, true})
+		}
 	}
+	*s = refusals{counts: kept}
+	return lines
+}
+
+func (w *written) write(out *json.Encoder, hash SubjectHash) {
+	l := RefusalLine{
+		Weir: LineRefused, Time: time.Unix(0, w.at).UTC().Truncate(time.Millisecond), Limit: w.limit,
+		Capacity: w.capacity, Remaining: w.remaining, RetryAfter: float64(w.retryAfter.Milliseconds()) / 1000, Refused: w.count,
+	}
+	if w.shadow {
+		l.Weir = LineShadowed
+	}
+	if w.rule != "" {
+		l.Rule = dimension(w.rule)
+	}
+	if !w.others {
+		l.Subject = hash(w.subject())
+	}
+	_ = out.Encode(l) // an error of the log cannot be reported anywhere else
 }

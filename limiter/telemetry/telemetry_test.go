@@ -34,7 +34,7 @@ var (
 )
 
 func limit(name string) *limiter.Limit {
-	l, err := limiter.NewLimit(limiter.Limit{Name: name, Rate: algo.Rate{Requests: 1, Window: time.Second}})
+	l, err := limiter.NewLimit(limiter.Limit{Name: name, Rule: "GET /search", Rate: algo.Rate{Requests: 1, Window: time.Second}})
 	if err != nil {
 		panic(err)
 	}
@@ -51,16 +51,11 @@ type line struct {
 	rule    string // value of the dimension Rule
 }
 
-type refusedLine struct {
-	Weir, Subject, Limit string
-	Refused              int
-}
-
 // log collects lines and checks that each Write is one line.
 type log struct {
 	testing.TB
 	metrics []line
-	refused []refusedLine
+	refused []telemetry.RefusalLine
 	bytes   int
 	writing sync.Mutex
 	schema  *jsonschema.Schema
@@ -89,10 +84,10 @@ func (l *log) Write(b []byte) (int, error) {
 		l.metrics = append(l.metrics, l.read(b))
 		return len(b), nil
 	}
-	var r refusedLine
+	var r telemetry.RefusalLine
 	decoder := json.NewDecoder(bytes.NewReader(b))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil || r.Weir != "refused" || r.Refused < 1 {
+	if err := decoder.Decode(&r); err != nil || r.Weir != "refused" && r.Weir != "shadowed" || r.Refused < 1 {
 		l.Errorf("%s: %v", b, err)
 	}
 	l.refused = append(l.refused, r)
@@ -226,8 +221,8 @@ func TestRecorder_Record(t *testing.T) {
 			l := newLog(t)
 			telemetry.New(l, "dev", hash).Record(outcomeOf(noon, 0, alice, c.decision, c.err))
 			l.want(line{at: noon, counts: c.want})
-			if named := len(l.refused) > 0; named != (c.want["Refused"] > 0) {
-				t.Errorf("lines of refused callers: got %+v, want them only for refusals", l.refused)
+			if n := c.want["Refused"] + c.want["Shadowed"]; len(l.refused) != int(min(n, 1)) {
+				t.Errorf("lines of refusals: got %+v, want one if there are any", l.refused)
 			}
 		})
 	}
@@ -334,7 +329,7 @@ func TestRecorder_concurrent(t *testing.T) {
 	}
 	n := 0
 	for _, m := range l.refused {
-		n += m.Refused
+		n += int(m.Refused)
 	}
 	if n != 3*each {
 		t.Errorf("refusals in the log: got %d, want %d", n, 3*each)
@@ -427,7 +422,7 @@ func TestRecorder_allocations(t *testing.T) {
 	}
 }
 
-// A flood of refusals does not increase the log: a million refusals in a second cause at most eleven
+// A flood of refusals does not increase the log: a million refusals in a second cause at most twenty
 // lines. The sum of these lines is exact.
 func TestRecorder_flood(t *testing.T) {
 	l := newLog(t)
@@ -435,34 +430,41 @@ func TestRecorder_flood(t *testing.T) {
 	r.Record(outcomeOf(noon, 0, alice, allowed, nil))
 	l.bytes = 0
 	const n = 1_000_000
+	shadowed := limiter.Decision{Allowed: true, Shadowed: limit("tried")}
 	for i := range n {
 		from := caller.Caller{IP: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)}
 		if i%4 == 0 {
-			from = caller.Caller{User: fmt.Sprint("user", i%48)}
+			from = caller.Caller{User: fmt.Sprint("user", i%80)}
 		}
-		r.Record(outcomeOf(noon.Add(time.Duration(i)*time.Microsecond), 0, from, refused, nil))
+		at := noon.Add(time.Duration(i) * time.Microsecond)
+		r.Record(outcomeOf(at, 0, from, refused, nil))
+		r.Record(outcomeOf(at, 0, from, shadowed, nil))
 	}
 	if l.bytes != 0 {
 		t.Errorf("got %d bytes within a second, want 0", l.bytes)
 	}
 	r.Record(outcomeOf(noon.Add(time.Second), 0, alice, allowed, nil))
-	if len(l.metrics) != 2 || l.metrics[1].counts["Refused"] != n || len(l.refused) != 11 || l.bytes > 4000 {
-		t.Fatalf("got %d and %d lines, %d bytes: %+v, want 2 and 11 lines of at most 4000 bytes", len(l.metrics), len(l.refused), l.bytes, l.refused)
-	}
-	sum, names := 0, map[string]bool{}
+	sums, names := map[string]int64{}, map[string]bool{}
 	for i, m := range l.refused {
-		sum += m.Refused
+		sums[m.Weir] += m.Refused
+		if rest := i >= 18; rest != (m.Subject == "") || rest != (m.Limit == "") || !rest && m.Refused < n/80 || names[m.Subject] && !rest {
+			t.Errorf("line %d: got %+v, want a subject and a limit in all lines but the last two, and each subject once", i+1, m)
+		}
 		names[m.Subject] = true
-		if rest := i == 10; rest != (m.Subject == "") || rest != (m.Limit == "") || !rest && m.Refused < n/48 {
-			t.Errorf("line %d: got %+v, want a subject and a limit in all lines but the last", i+1, m)
+	}
+	if len(l.metrics) != 2 || l.metrics[1].counts["Refused"] != n || len(l.refused) != 20 || l.bytes > 5000 {
+		t.Fatalf("got %d and %d lines, %d bytes: %+v, want 2 and 20 lines of at most 5000 bytes", len(l.metrics), len(l.refused), l.bytes, l.refused)
+	}
+	// The lines of the next seconds have the second count of each of the 18 callers.
+	for second := 2; second < 40 && len(l.refused) > 0; second++ {
+		l.refused = nil
+		r.Record(outcomeOf(noon.Add(time.Duration(second)*time.Second), 0, alice, allowed, nil))
+		for _, m := range l.refused {
+			sums[m.Weir] += m.Refused
 		}
 	}
-	if sum != n || len(names) != 11 {
-		t.Errorf("got %d refusals of %d subjects, want %d of 11", sum, len(names), n)
-	}
-	r.Record(outcomeOf(noon.Add(2*time.Second), 0, alice, allowed, nil))
-	if len(l.refused) != 11 {
-		t.Errorf("got %d lines of refused callers, want 11, because each refusal is written once", len(l.refused))
+	if sums["refused"] != n || sums["shadowed"] != n {
+		t.Errorf("sums of the lines: got %v, want %d of each kind", sums, n)
 	}
 }
 
@@ -480,9 +482,9 @@ func TestRecorder_manyCallers(t *testing.T) {
 	}
 	r.Record(outcomeOf(noon, 0, caller.Caller{User: "7"}, refused, nil))
 	r.Record(outcomeOf(noon.Add(time.Second), 0, alice, allowed, nil))
-	seven := refusedLine{"refused", hash(limiter.User("7")), "search", 2}
-	rest := refusedLine{"refused", "", "", 990 + 50}
-	if len(l.refused) != 11 || l.refused[0] != seven || l.refused[10] != rest {
+	seven := telemetry.RefusalLine{Weir: "refused", Time: noon, Subject: hash(limiter.User("7")), Rule: "GET /search", Limit: "search", Refused: 2}
+	rest := telemetry.RefusalLine{Weir: "refused", Time: noon, Refused: 982 + 50}
+	if len(l.refused) != 19 || l.refused[0] != seven || l.refused[18] != rest {
 		t.Errorf("got %+v, want first %+v and last %+v", l.refused, seven, rest)
 	}
 	r.Record(outcomeOf(noon.Add(2*time.Second), 0, alice, refused, nil))
@@ -491,44 +493,77 @@ func TestRecorder_manyCallers(t *testing.T) {
 	}
 }
 
-// Refusals are counted by the strongest identity and by limit. A line contains only the hash of the
-// caller.
+// A line has the numbers of the last refusal. A caller has one line a second: that of its limit with the most
+// refusals. The counts of its other limits are in the lines of the next seconds. A line contains only the hash of
+// the caller, and the pattern of the rule.
 func TestRecorder_refused(t *testing.T) {
-	var out bytes.Buffer
-	r := telemetry.New(&out, "dev", hash)
+	l := newLog(t)
+	r := telemetry.New(l, "dev", hash)
 	r.Record(outcomeOf(noon, 0, caller.Caller{}, allowed, nil))
-	out.Reset()
 	record := func(n int, from caller.Caller, d limiter.Decision) {
-		for range n {
-			r.Record(outcomeOf(noon, 0, from, d, nil))
+		for i := range n {
+			r.Record(outcomeOf(noon.Add(time.Duration(i)*time.Millisecond), 0, from, d, nil))
 		}
 	}
 	elsewhere := alice
 	elsewhere.IP = netip.MustParsePrefix("2001:db8::/64")
 	record(4, alice, refused)
-	record(3, elsewhere, refused)
+	record(3, elsewhere, limiter.Decision{Limit: refused.Limit, Capacity: 20, Remaining: 1, RetryAfter: 1500*time.Millisecond + 1})
 	record(6, alice, limiter.Decision{Limit: limit("address")})
 	record(5, caller.Caller{APIKey: "k1", IP: alice.IP}, refused)
 	record(3, caller.Caller{IP: alice.IP}, refused)
+	record(1, caller.Caller{IP: alice.IP}, limiter.Decision{Allowed: true, Shadowed: limit("tried")})
 	record(2, caller.Caller{}, limiter.Decision{})
-	r.Record(outcomeOf(noon.Add(time.Second), 0, caller.Caller{}, allowed, nil))
 	user, key, address := hash(limiter.User("alice")), hash(limiter.APIKey("k1")), hash(limiter.IP(alice.IP))
-	want := strings.Join([]string{
-		`{"weir":"refused","subject":"` + user + `","limit":"search","refused":7}`,
-		`{"weir":"refused","subject":"` + user + `","limit":"address","refused":6}`,
-		`{"weir":"refused","subject":"` + key + `","limit":"search","refused":5}`,
-		`{"weir":"refused","subject":"` + address + `","limit":"search","refused":3}`,
-		`{"weir":"refused","subject":"` + hash(limiter.IP(netip.Prefix{})) + `","refused":2}`,
-	}, "\n") + "\n"
-	_, got, _ := strings.Cut(out.String(), "\n")
-	if got != want {
-		t.Errorf("\n got %s\nwant %s", got, want)
+	line := func(kind string, after int, subject, limit string, n int64) telemetry.RefusalLine {
+		return telemetry.RefusalLine{Weir: kind, Time: noon.Add(time.Duration(after) * time.Millisecond), Subject: subject, Rule: "GET /search", Limit: limit, Refused: n}
 	}
-	for _, secret := range []string{"alice", "k1\"", "203.0", "2001"} {
-		if strings.Contains(out.String(), secret) {
-			t.Errorf("the log contains %s, want only a hash", secret)
+	search := line("refused", 3, user, "search", 7)
+	search.Capacity, search.Remaining, search.RetryAfter = 20, 1, 1.5
+	unknown := line("refused", 1, hash(limiter.IP(netip.Prefix{})), "", 2)
+	unknown.Rule = ""
+	for second, want := range [][]telemetry.RefusalLine{
+		1: {search, line("refused", 4, key, "search", 5), line("refused", 2, address, "search", 3), unknown},
+		2: {line("refused", 5, user, "address", 6), line("shadowed", 0, address, "tried", 1)},
+		3: nil,
+	} {
+		if second == 0 {
+			continue
+		}
+		l.refused = nil
+		r.Record(outcomeOf(noon.Add(time.Duration(second)*time.Second), 0, caller.Caller{}, allowed, nil))
+		if !slices.Equal(l.refused, want) {
+			t.Errorf("second %d:\n got %+v\nwant %+v", second, l.refused, want)
 		}
 	}
+}
+
+// Flush writes what waits without a further request, and at most once a second.
+func TestRecorder_Flush(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "dev", hash)
+	lines := func(after time.Duration, want int) {
+		t.Helper()
+		if r.Flush(noon.Add(after)); len(l.metrics) != want || len(l.refused) != want {
+			t.Errorf("after %s: got %d and %d lines, want %d of each", after, len(l.metrics), len(l.refused), want)
+		}
+	}
+	lines(0, 0)
+	r.Record(outcomeOf(noon, 0, alice, refused, nil))
+	for range 40 {
+		r.Record(outcomeOf(noon, 0, alice, refused, nil))
+	}
+	r.Record(outcomeOf(noon, 0, alice, limiter.Decision{Limit: limit("day")}, nil))
+	lines(time.Second-1, 1)
+	lines(time.Second, 2)
+	lines(2*time.Second-1, 2)
+	lines(2*time.Second, 3) // the second limit of a caller
+	if search, day := l.refused[1], l.refused[2]; search.Refused != 40 || day.Refused != 1 || day.Limit != "day" {
+		t.Errorf("lines of the flushes: got %+v and %+v, want 40 refusals and 1", search, day)
+	}
+	lines(time.Hour, 3)
+	var none *telemetry.Recorder
+	none.Flush(noon)
 }
 
 var hash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
@@ -594,13 +629,15 @@ func TestRecorder_size(t *testing.T) {
 	}
 	r.Rules(noon.Add(time.Second), 1772625600, noon.Add(-time.Hour), long, nil)
 	longest := limit(strings.Repeat("a", 32))
+	longest.Rule = long[19]
 	for i := range 20_000 {
 		from := caller.Caller{User: fmt.Sprint(i % 1000)}
 		d := refusedBy(long[i%20])
 		d.StoreCalls, d.StoreTime, d.FromCache, d.Shadowed, d.Clamped, d.Overshoot = 2, 899_999*time.Microsecond, true, d.Limit, 3, 1e9
 		d.Refunds = limiter.Refunds{Given: 3, Dropped: 4}
 		r.Record(d.outcome(noon.Add(time.Second), 899_999*time.Microsecond, from, nil))
-		d.Limit = longest
+		d.Limit, d.Capacity, d.Remaining, d.RetryAfter, d.Shadowed = longest, 1e9, 1e9, 999_999_999*time.Millisecond, nil
+		r.Record(d.outcome(noon.Add(time.Second), 899_999*time.Microsecond, from, nil))
 		r.Record(d.outcome(noon.Add(time.Second), 899_999*time.Microsecond, from, nil))
 		r.Record(outcomeOf(noon.Add(time.Second), 899_999*time.Microsecond, from, limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, nil))
 		r.Record(outcomeOf(noon.Add(time.Second), 0, from, allowed, caller.ErrInvalidCredential))
@@ -608,7 +645,7 @@ func TestRecorder_size(t *testing.T) {
 		r.EventsDropped(noon.Add(time.Second), 10_000)
 	}
 	r.Record(usual.outcome(noon.Add(3*time.Second), 0, alice, nil))
-	size("everything", 3500)
+	size("everything", 9000)
 }
 
 // BenchmarkRecorder_Record measures a request that writes no line and a request that writes a line.

@@ -216,10 +216,10 @@ func decisionNotes(d limiter.Decision, c caller.Caller, tier string) (notes []st
 
 func (q Question) check() error {
 	if q.Method == "" || strings.ToUpper(q.Method) != q.Method {
-		return mistake("method: got %q, want one such as GET", q.Method)
+		return Mistake("method: got %q, want one such as GET", q.Method)
 	}
 	if !strings.HasPrefix(q.Path, "/") || strings.ContainsAny(q.Path, "?#") {
-		return mistake("path: got %q, want a path that begins with /, without a query", q.Path)
+		return Mistake("path: got %q, want a path that begins with /, without a query", q.Path)
 	}
 	return nil
 }
@@ -241,7 +241,7 @@ func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who c
 	address := o.Address
 	if q.IP != "" {
 		if address, err = netip.ParseAddr(q.IP); err != nil {
-			return who, nil, nil, mistake("ip: got %q, want an address such as 203.0.113.7", q.IP)
+			return who, nil, nil, Mistake("ip: got %q, want an address such as 203.0.113.7", q.IP)
 		}
 	}
 	if q.Token != "" || q.APIKey != "" {
@@ -269,11 +269,11 @@ func (o *Operator) identify(ctx context.Context, now time.Time, q Question, addr
 	credentials := caller.Credentials{APIKey: q.APIKey, Address: address}
 	switch {
 	case q.User != "" || q.Tier != "" || q.APIKeyID != "" || len(q.Claims) > 0:
-		return who, nil, mistake("token: got a token or an API key, and also user, tier, claims or an API key's id; give only one of the two")
+		return who, nil, Mistake("token: got a token or an API key, and also user, tier, claims or an API key's id; give only one of the two")
 	case q.Token != "" && !tokens:
-		return who, nil, mistake("token: cannot be verified here: set JWKS, JWT_ISSUER and JWT_AUDIENCE as the functions have them, or give --user, --tier and --claim")
+		return who, nil, Mistake("token: cannot be verified here: set JWKS, JWT_ISSUER and JWT_AUDIENCE as the functions have them, or give --user, --tier and --claim")
 	case q.APIKey != "" && !keys:
-		return who, nil, mistake("apikey: the records of API keys are not known here: give --records-table, or --apikey-id in place of the key")
+		return who, nil, Mistake("apikey: the records of API keys are not known here: give --records-table, or --apikey-id in place of the key")
 	case q.Token != "":
 		credentials.Authorization = "Bearer " + q.Token
 	}

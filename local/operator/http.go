@@ -45,13 +45,13 @@ type failure struct {
 // it calls the handler.
 func (o *Operator) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+pathExplain, func(w http.ResponseWriter, r *http.Request) { answer(w, r, o.Explain) })
+	mux.HandleFunc("POST "+pathExplain, func(w http.ResponseWriter, r *http.Request) { Answer(w, r, o.Explain) })
 	mux.HandleFunc("POST "+pathUsage, func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, func(ctx context.Context, a about) (Usage, error) { return o.Usage(ctx, a.Subject) })
+		Answer(w, r, func(ctx context.Context, a about) (Usage, error) { return o.Usage(ctx, a.Subject) })
 	})
-	mux.HandleFunc("POST "+pathOwn, func(w http.ResponseWriter, r *http.Request) { answer(w, r, o.Own) })
+	mux.HandleFunc("POST "+pathOwn, func(w http.ResponseWriter, r *http.Request) { Answer(w, r, o.Own) })
 	mux.HandleFunc("POST "+pathReset, func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, func(ctx context.Context, a about) (Forgotten, error) { return o.Reset(ctx, a.Subject) })
+		Answer(w, r, func(ctx context.Context, a about) (Forgotten, error) { return o.Reset(ctx, a.Subject) })
 	})
 	return mux
 }
@@ -64,7 +64,9 @@ func (r Refusal) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	write(w, http.StatusConflict, failure{string(r)})
 }
 
-func answer[Q, A any](w http.ResponseWriter, r *http.Request, ask func(context.Context, Q) (A, error)) {
+// Answer reads a question of r, and writes the answer of the function ask or its error. It is the handler of one path;
+// see [Operator.Handler].
+func Answer[Q, A any](w http.ResponseWriter, r *http.Request, ask func(context.Context, Q) (A, error)) {
 	var question Q
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion))
 	decoder.DisallowUnknownFields()
@@ -103,7 +105,7 @@ func NewClient(address string) (*Client, error) {
 			return &Client{"http://" + u.Host}, nil
 		}
 	}
-	return nil, mistake("url: got %q, want the URL of a gateway on this machine, such as http://127.0.0.1:8080", address)
+	return nil, Mistake("url: got %q, want the URL of a gateway on this machine, such as http://127.0.0.1:8080", address)
 }
 
 // client does not follow redirects, because a question may contain a token.
@@ -111,27 +113,28 @@ var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) er
 
 // Explain is [Operator.Explain].
 func (c *Client) Explain(ctx context.Context, q Question) (Explanation, error) {
-	return post[Explanation](ctx, c.url+pathExplain, q)
+	return Ask[Explanation](ctx, c, pathExplain, q)
 }
 
 // Usage is [Operator.Usage].
 func (c *Client) Usage(ctx context.Context, subject string) (Usage, error) {
-	return post[Usage](ctx, c.url+pathUsage, about{subject})
+	return Ask[Usage](ctx, c, pathUsage, about{subject})
 }
 
 // Reset is [Operator.Reset].
 func (c *Client) Reset(ctx context.Context, subject string) (Forgotten, error) {
-	return post[Forgotten](ctx, c.url+pathReset, about{subject})
+	return Ask[Forgotten](ctx, c, pathReset, about{subject})
 }
 
-func post[A any](ctx context.Context, address string, question any) (a A, err error) {
+// Ask sends a question to a path of the gateway, and returns the answer.
+func Ask[A any](ctx context.Context, c *Client, path string, question any) (a A, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	body, err := json.Marshal(question)
 	if err != nil {
 		return a, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, bytes.NewReader(body))
 	if err != nil {
 		return a, err
 	}

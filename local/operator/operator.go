@@ -51,7 +51,8 @@ type MistakeError struct{ text string }
 
 func (e *MistakeError) Error() string { return e.text }
 
-func mistake(format string, args ...any) error { return &MistakeError{fmt.Sprintf(format, args...)} }
+// Mistake returns a MistakeError.
+func Mistake(format string, args ...any) error { return &MistakeError{fmt.Sprintf(format, args...)} }
 
 // prefix returns the network of addr that counts as one caller.
 func (o *Operator) prefix(addr netip.Addr) netip.Prefix {

@@ -16,7 +16,7 @@ func (o *Operator) Own(ctx context.Context, q Question) (own httplimit.Usage, er
 		return own, err
 	}
 	if rejected != nil || c.User == "" && c.APIKey == "" {
-		return own, mistake("caller: no verified identity; the usage endpoint answers 401 (want a user or an API key)")
+		return own, Mistake("caller: no verified identity; the usage endpoint answers 401 (want a user or an API key)")
 	}
 	r := o.Rules(ctx, now)
 	listed, complete := r.Own(rules.Request{Caller: c})

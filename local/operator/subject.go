@@ -34,7 +34,7 @@ func ParseSubject(text string, ipv6Bits int) (limiter.Subject, error) {
 // meaning in a subject need an escape. parse also returns the values in the subject.
 func (o *Operator) parse(text string) (limiter.Subject, rules.Values, error) {
 	if len(text) > maxSubject {
-		return limiter.Subject{}, rules.Values{}, mistake("subject: got %d bytes, want at most %d", len(text), maxSubject)
+		return limiter.Subject{}, rules.Values{}, Mistake("subject: got %d bytes, want at most %d", len(text), maxSubject)
 	}
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
@@ -60,7 +60,7 @@ func (o *Operator) parse(text string) (limiter.Subject, rules.Values, error) {
 			return s.And(of), values, nil
 		}
 	}
-	return limiter.Subject{}, rules.Values{}, mistake("subject: got %q, %s", text, wantSubject)
+	return limiter.Subject{}, rules.Values{}, Mistake("subject: got %q, %s", text, wantSubject)
 }
 
 // parts reads a subject of one or more parts. The parts must be in the order that a subject in a store
@@ -74,7 +74,7 @@ func (o *Operator) parts(text string) (subject limiter.Subject, v rules.Values, 
 			return subject, v, err
 		}
 		if order <= last {
-			return subject, v, mistake("subject: got %q in the wrong place; want each part once, in this order: claim, header, method and path by name, then apikey, ip, user", part)
+			return subject, v, Mistake("subject: got %q in the wrong place; want each part once, in this order: claim, header, method and path by name, then apikey, ip, user", part)
 		}
 		last = order
 		if i > 0 {
@@ -91,7 +91,7 @@ func (o *Operator) part(part string, v *rules.Values) (order string, one limiter
 	const afterWords = "~" // "~" sorts after letters, so user, apikey and ip follow all other parts
 	kind, value, _ := strings.Cut(part, ":")
 	if strings.HasPrefix(value, "~") {
-		return "", one, mistake("subject: %q is the hash of a long name; want the name itself", part)
+		return "", one, Mistake("subject: %q is the hash of a long name; want the name itself", part)
 	}
 	switch {
 	case value == "":
@@ -112,7 +112,7 @@ func (o *Operator) part(part string, v *rules.Values) (order string, one limiter
 			return namedPart(part, kind, unescape(name), unescape(value), v)
 		}
 	}
-	return "", one, mistake("subject: got %q, %s", part, wantSubject)
+	return "", one, Mistake("subject: got %q, %s", part, wantSubject)
 }
 
 // namedPart reads a claim, a header field or a parameter of the path into v.
@@ -127,7 +127,7 @@ func namedPart(part, kind, name, value string, v *rules.Values) (order string, o
 	case kind == "path":
 		v.Parameters[name], one = value, limiter.PathParameter(name, value)
 	default:
-		return "", one, mistake("subject: got %q, %s", part, wantSubject)
+		return "", one, Mistake("subject: got %q, %s", part, wantSubject)
 	}
 	return kind + ":" + name, one, nil
 }
@@ -152,10 +152,10 @@ func (o *Operator) address(part, text string) (netip.Prefix, error) {
 	}
 	network, err := netip.ParsePrefix(text)
 	if err != nil {
-		return network, mistake("subject: %s: %q is no IP address (want one such as ip:203.0.113.7 or ip:2001:db8::1, or ip:unknown)", part, text)
+		return network, Mistake("subject: %s: %q is no IP address (want one such as ip:203.0.113.7 or ip:2001:db8::1, or ip:unknown)", part, text)
 	}
 	if caller := o.prefix(network.Addr()); network.Masked() != caller {
-		return network, mistake("subject: got %q, want %s: callers count by IPv4 address, or by an IPv6 network of IPV6_BITS", part, limiter.IP(caller))
+		return network, Mistake("subject: got %q, want %s: callers count by IPv4 address, or by an IPv6 network of IPV6_BITS", part, limiter.IP(caller))
 	}
 	return network.Masked(), nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/lambdaenv"
+	"github.com/weir-limits/weir/local/why"
 )
 
 // Environments is a flag: the maximum number of environments of a function. 0 runs the functions in
@@ -96,7 +97,7 @@ func (s *Server) openMetrics() error {
 	if err != nil {
 		return err
 	}
-	s.metrics = file
+	s.record = why.NewRecord(file)
 	s.closers = append(s.closers, func() { _ = file.Close() })
 	return nil
 }
@@ -106,7 +107,7 @@ func (s *Server) openMetrics() error {
 func (s *Server) line(environment string, line []byte) {
 	out := s.Log
 	if len(line) > 0 && line[0] == '{' {
-		out = s.metrics
+		out = s.record
 	}
 	_, _ = out.Write(fmt.Appendf(nil, "%s  %s\n", environment, line)) // a single Write keeps lines of different environments apart
 }

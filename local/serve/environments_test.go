@@ -22,6 +22,7 @@ import (
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/servers"
+	"github.com/weir-limits/weir/local/why"
 )
 
 // Ten environments of each function share one store. 64 concurrent clients of one caller get
@@ -169,7 +170,7 @@ func TestEnvironments_memory(t *testing.T) {
 // JSON lines go to the metrics file. Other lines go to the log, each in one write.
 func TestServer_line(t *testing.T) {
 	var log, metrics bytes.Buffer
-	s := &Server{Options: Options{Log: &log}, metrics: &metrics}
+	s := &Server{Options: Options{Log: &log}, record: why.NewRecord(&metrics)}
 	s.line("f/1", []byte("level=WARN"))
 	s.line("f/2", []byte(`{"_aws":1}`))
 	s.line("f/3", nil)
@@ -188,7 +189,7 @@ func TestServer_openMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if _, err := io.WriteString(s.metrics, text); err != nil {
+		if _, err := io.WriteString(s.record, text); err != nil {
 			t.Fatal(err)
 		}
 	}

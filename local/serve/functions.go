@@ -139,7 +139,7 @@ func (s *Server) limiting(ctx context.Context, f template.Function, c boot.Confi
 
 // environment returns the environment of a function, and adds its limiter to the operator.
 func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.Store, logger *slog.Logger, role string) (*lambdahttp.Environment, error) {
-	e, err := c.Environment(ctx, store, boot.Options{Logger: logger, Metrics: s.metrics, Clock: s.Clock, Rules: s.live})
+	e, err := c.Environment(ctx, store, boot.Options{Logger: logger, Metrics: s.record, Hash: s.record.Hash, Clock: s.Clock, Rules: s.live})
 	if _, ok := errors.AsType[rules.Problems](err); ok { // the rules are invalid, for example a delay above MAX_DELAY
 		return nil, err
 	} else if _, ok := errors.AsType[*caller.RecordError](err); ok { // the record was edited by hand and is invalid
@@ -151,6 +151,7 @@ func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.S
 		s.live = e.Rules
 		s.live.Observe(s.printReload)
 	}
+	s.recorders = append(s.recorders, e.Recorder)
 	s.operate(c, e, store, role)
 	s.operator.Record, err = c.FindRecord(ctx)
 	return e, err
@@ -160,10 +161,11 @@ func (s *Server) settle(ctx context.Context, f template.Function, c boot.Config,
 	if s.Environments > 0 {
 		return s.pool(f, contract.Settle)
 	}
-	e, err := c.SettleEnvironment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.metrics, Clock: s.Clock})
+	e, err := c.SettleEnvironment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.record, Clock: s.Clock})
 	if err != nil {
 		return nil, err
 	}
+	s.recorders = append(s.recorders, e.Recorder)
 	return lambdahttp.NewSettle(e), nil
 }
 

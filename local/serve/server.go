@@ -17,12 +17,14 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
+	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/operator"
+	"github.com/weir-limits/weir/local/why"
 )
 
 // Options configure a run. Out, Log, Logger and Clock are required.
@@ -61,8 +63,9 @@ const DefaultPort = 8080
 type Server struct {
 	Options
 
-	metrics  io.Writer // file that replaces CloudWatch
-	checkout checkout.Checkout
+	record    *why.Record // passes the lines on to the file that replaces CloudWatch
+	recorders []*telemetry.Recorder
+	checkout  checkout.Checkout
 	// variables override variables of the template.
 	variables map[string]string
 	apiKeys   map[string]string // key: tier
@@ -95,6 +98,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.greet(apis)
 	go s.watchRules(ctx)
+	go s.flushMetrics(ctx)
 	return s.serve(ctx, s.handlers(apis, s.urls(len(apis))), listeners)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/loopback"
 	"github.com/weir-limits/weir/local/operator"
+	"github.com/weir-limits/weir/local/why"
 )
 
 // sitePath is the prefix of the console and the operator's endpoints. Requests below it do not
@@ -21,6 +22,7 @@ func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(console.Path, s.console(apis, urls))
 	mux.Handle(operator.Path, s.operating())
+	mux.Handle("POST "+why.Path, s.record.Handler(s.Clock, s.operator.IPv6Bits, s.flush))
 	return guarded(mux)
 }
 

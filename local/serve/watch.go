@@ -28,6 +28,29 @@ func (s *Server) watchRules(ctx context.Context) {
 	}
 }
 
+// metricsPoll is the interval between checks of the waiting metrics. A Recorder writes them once a second.
+const metricsPoll = 50 * time.Millisecond
+
+// flushMetrics writes waiting metrics until ctx ends. A function in a separate process writes them itself when a request
+// arrives.
+func (s *Server) flushMetrics(ctx context.Context) {
+	for tick := time.NewTicker(metricsPoll); ; {
+		select {
+		case <-tick.C:
+			s.flush(s.Clock())
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		}
+	}
+}
+
+func (s *Server) flush(now time.Time) {
+	for _, r := range s.recorders {
+		r.Flush(now)
+	}
+}
+
 // printReload prints the rules in force after a change of the file, or the problems of the file.
 func (s *Server) printReload(_ time.Time, n live.Reload) {
 	switch problems, mistaken := errors.AsType[rules.Problems](n.Err); {

@@ -1,0 +1,60 @@
+package why
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// Answer lists refusals, or what limits in shadow mode would have refused.
+type Answer struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Count is the number of requests. Others of them are not in Rows: those of callers that the log lines do not
+	// name, and those of rows above the number of the question.
+	Count  int64 `json:"count"`
+	Others int64 `json:"others"`
+	Rows   []Row `json:"rows"`
+}
+
+// Row counts the refusals of one caller by one limit.
+type Row struct {
+	Caller  string `json:"caller,omitempty"` // such as user:alice; "" if only the hash is known
+	Subject string `json:"subject"`          // hash of the caller
+	Rule    string `json:"rule,omitempty"`   // such as "GET /api/v1/items/{id}"
+	Limit   string `json:"limit,omitempty"`
+	Count   int64  `json:"count"` // number of requests
+	// First and Last are the times of the first and the last log line. A line can count several requests of up to a
+	// second, and has the time of the last one.
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+	// Capacity, Remaining and RetryAfter are those of the last decision, and 0 in shadow mode.
+	Capacity   int64   `json:"capacity"`
+	Remaining  int64   `json:"remaining"`
+	RetryAfter float64 `json:"retryAfterSeconds"`
+}
+
+// add adds a log line with the caller and the limit of r.
+func (r *Row) add(l *telemetry.RefusalLine) {
+	r.Count += l.Refused
+	if r.First.IsZero() || l.Time.Before(r.First) {
+		r.First = l.Time
+	}
+	if !l.Time.Before(r.Last) {
+		r.Last, r.Capacity, r.Remaining, r.RetryAfter = l.Time, l.Capacity, l.Remaining, l.RetryAfter
+	}
+}
+
+// finish sorts the rows and keeps the first ones.
+func (a *Answer) finish(most int) {
+	slices.SortFunc(a.Rows, func(x, y Row) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), y.Last.Compare(x.Last), cmp.Compare(x.Subject, y.Subject), cmp.Compare(x.Rule, y.Rule), cmp.Compare(x.Limit, y.Limit))
+	})
+	kept := min(most, len(a.Rows))
+	for _, r := range a.Rows[kept:] {
+		a.Others += r.Count
+	}
+	a.Rows = a.Rows[:kept]
+}

@@ -1,0 +1,85 @@
+package why
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/local/operator"
+)
+
+// Path is the path at which a local gateway answers a Question. See [operator.Path].
+const Path = operator.Path + "why"
+
+// MaxRows is the largest number of rows in an Answer.
+const MaxRows = 1000
+
+// Question asks for refusals. The zero value asks for all that a Record has.
+type Question struct {
+	Subject string `json:"subject,omitempty"` // a caller, as in ParseCaller; "" means every caller
+	Since   string `json:"since,omitempty"`   // a period before now, such as 10m; "" means no limit
+	Shadow  bool   `json:"shadow,omitempty"`  // what limits in shadow mode would have refused
+	Number  int    `json:"number,omitempty"`  // largest number of rows; 0 means MaxRows
+}
+
+// ParseCaller reads a caller: user:ID, apikey:ID or ip:ADDRESS. ipv6Bits is the prefix length of the network that counts
+// as one IPv6 caller.
+func ParseCaller(text string, ipv6Bits int) (limiter.Subject, error) {
+	kind, _, _ := strings.Cut(text, ":")
+	if kind != "user" && kind != "apikey" && kind != "ip" || strings.Contains(text, "|") {
+		return limiter.Subject{}, operator.Mistake("caller: got %q, want user:ID, apikey:ID or ip:ADDRESS", text)
+	}
+	return operator.ParseSubject(text, ipv6Bits)
+}
+
+// kind returns the kind of the log lines.
+func (q *Question) kind() string {
+	if q.Shadow {
+		return telemetry.LineShadowed
+	}
+	return telemetry.LineRefused
+}
+
+// Handler answers questions at Path. It calls the function fresh first, so that lines that are due are in the Record. The
+// caller must check the Host header and the origin before it calls the handler.
+func (r *Record) Handler(clock func() time.Time, ipv6Bits int, fresh func(time.Time)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		operator.Answer(w, request, func(_ context.Context, q Question) (Answer, error) {
+			now := clock()
+			fresh(now)
+			return r.ask(q, now, ipv6Bits)
+		})
+	})
+}
+
+func (r *Record) ask(q Question, now time.Time, ipv6Bits int) (Answer, error) {
+	var from time.Time
+	if q.Since != "" {
+		since, err := time.ParseDuration(q.Since)
+		if err != nil || since <= 0 {
+			return Answer{}, operator.Mistake("since: got %q, want a period such as 10m", q.Since)
+		}
+		from = now.Add(-since)
+	}
+	if q.Number < 0 || q.Number > MaxRows {
+		return Answer{}, operator.Mistake("number: got %d, want 1 to %d", q.Number, MaxRows)
+	}
+	var subject string
+	if q.Subject != "" {
+		parsed, err := ParseCaller(q.Subject, ipv6Bits)
+		if err != nil {
+			return Answer{}, err
+		}
+		subject = r.hashOf(parsed)
+	}
+	return r.answer(q.kind(), subject, from, now, cmp.Or(q.Number, MaxRows)), nil
+}
+
+// Ask asks a local gateway.
+func Ask(ctx context.Context, gateway *operator.Client, q Question) (Answer, error) {
+	return operator.Ask[Answer](ctx, gateway, Path, q)
+}
