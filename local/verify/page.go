@@ -10,7 +10,7 @@ import (
 // one of those that a person tests. Rows that make the same claim about several URLs share a line.
 func Page(rows []Row) string {
 	var b, person strings.Builder
-	b.WriteString("| row | must be true | needs |\n|---|---|---|\n")
+	b.WriteString("| row | must be true |\n|---|---|\n")
 	person.WriteString("\nA person tests these:\n\n| row | must be true | test |\n|---|---|---|\n")
 	for i, r := range rows {
 		if r.Check == nil {
@@ -22,16 +22,16 @@ func Page(rows []Row) string {
 		if slices.ContainsFunc(rows[:i], same) {
 			continue
 		}
-		ids, needs := []string{r.ID}, slices.Clone(r.Needs)
+		ids := []string{r.ID}
 		for _, o := range rows[i+1:] {
 			if same(o) {
-				ids, needs = append(ids, o.ID), append(needs, o.Needs...)
+				ids = append(ids, o.ID)
 			}
 		}
 		if len(ids) == 1 {
 			claim = r.Claim
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.Join(ids, "`, `"), cell(claim), list(needs))
+		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.Join(ids, "`, `"), cell(claim))
 	}
 	return b.String() + person.String()
 }
@@ -43,17 +43,6 @@ func anyURL(r Row) string {
 		claim = strings.ReplaceAll(strings.ReplaceAll(claim, string(u.need), "The URL"), u.name, "the API")
 	}
 	return claim
-}
-
-// list returns the needs in their order, each once.
-func list(needs []Need) string {
-	var texts []string
-	for _, n := range needs {
-		if !slices.Contains(texts, string(n)) {
-			texts = append(texts, string(n))
-		}
-	}
-	return strings.Join(texts, ", ")
 }
 
 // cell escapes the text of a cell.
