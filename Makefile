@@ -131,12 +131,12 @@ test-raced:
 	$(RACE_TEST) -shuffle=on -skip '^Test(SAM|Console|Kafka)|^TestStore_calls|$(PLAIN_TESTS)' $(RACED)
 	$(LAB_RACE_TEST) -shuffle=on -skip '^Test(SAM|Kafka)' ./e2e ./testservers ./tools
 
-# These tests and checks have no deadlines. They have a low priority, so they use the time in which the
-# tests of test-raced wait.
+# These tests and checks have no deadlines. They run one package at a time, in the time in which the tests of
+# test-raced wait.
 test-beside:
-	nice $(GO_TEST) -p 1 -shuffle=on $(UNRACED)
-	nice $(LAB_TEST) -p 1 -shuffle=on -skip '^TestExamples_layer' ./examples ./release
-	@nice $(MAKE) --no-print-directory cfn-lint $(if $(NODE),templates)
+	$(GO_TEST) -p 1 -shuffle=on $(UNRACED)
+	$(LAB_TEST) -p 1 -shuffle=on -skip '^TestExamples_layer' ./examples ./release
+	@$(MAKE) --no-print-directory cfn-lint $(if $(NODE),templates)
 
 # Go caches the result of a test until a file changes that the test itself reads. If the test starts a
 # program, such as go list, Go does not see the files that this program reads. So -count=1 repeats the
