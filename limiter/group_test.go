@@ -380,6 +380,29 @@ func TestGroup_failure(t *testing.T) {
 	}
 }
 
+// A request that has its answer sees its own refund. The state that the group knows is older, so a later request does
+// not join the group.
+func TestGroup_afterAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l, begun := over(store, 0), time.Now()
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10_000)}
+		for i := range 2_000 {
+			var again limiter.Decision
+			oneByOne(2, func(i int) limiter.Decision {
+				d := takeAt(t, l, begun, c)
+				if i == 1 {
+					again = mustPeek(t, l, begun, c)
+				}
+				return d
+			})
+			if again.StoreCalls != 1 {
+				t.Fatalf("round %d: got %d calls for a read after the answer, want 1", i+1, again.StoreCalls)
+			}
+		}
+	})
+}
+
 // Each request of a group refunds only its own cost. Windows and logs refund the whole cost. A bucket
 // never gets more quota than it would have without these requests.
 func TestGroup_refund(t *testing.T) {

@@ -31,6 +31,22 @@ type group[S comparable, T any] struct {
 	members []*Waiter[T]
 	at      algo.Instant
 	totals  []total[T]
+	ended   []*Waiter[T] // requests that have an answer, and do not see it yet
+}
+
+// end sets the outcome of w. calls is the number of store calls that this request reports.
+func (g *group[S, T]) end(w *Waiter[T], taken bool, calls int, err error) {
+	if w.end(taken, calls, err) {
+		g.ended = append(g.ended, w)
+	}
+}
+
+// release shows the requests their answers.
+func (g *group[S, T]) release() {
+	for _, w := range g.ended {
+		close(w.done)
+	}
+	g.ended = g.ended[:0]
 }
 
 // Known is the state of a limit that a call returned.
@@ -127,7 +143,7 @@ func (g *group[S, T]) join(w *Waiter[T]) {
 		g.answerKnown(w)
 	case !fits && known: // w waits, because requests before it take the room
 	case w.calls >= maxCalls:
-		w.end(false, 0, fmt.Errorf("%w: waited for %d", ErrContended, w.calls))
+		g.end(w, false, 0, fmt.Errorf("%w: waited for %d", ErrContended, w.calls))
 	case w.state.CompareAndSwap(waiting, sent):
 		w.sees = !fits
 		g.members = append(g.members, w)
@@ -182,7 +198,7 @@ func (g *group[S, T]) answerKnown(w *Waiter[T]) {
 	for _, at := range w.totals {
 		w.answer.Results = append(w.answer.Results, g.totals[at].known)
 	}
-	w.end(false, 0, nil)
+	g.end(w, false, 0, nil)
 }
 
 // context returns the context of the first member, with the latest deadline of all members. If a member
@@ -211,7 +227,7 @@ func (g *group[S, T]) finish(taken bool, results []algo.Result, calls int, err e
 	}
 	if err != nil {
 		for i, w := range g.members {
-			w.end(false, ofFirst(i, calls), err)
+			g.end(w, false, ofFirst(i, calls), err)
 		}
 		return
 	}
@@ -228,7 +244,7 @@ func (g *group[S, T]) finish(taken bool, results []algo.Result, calls int, err e
 		for _, at := range w.totals {
 			w.answer.Results = append(w.answer.Results, g.totals[at].next)
 		}
-		w.end(false, calls, nil)
+		g.end(w, false, calls, nil)
 	default:
 		g.raced = !slices.ContainsFunc(g.totals, func(t total[T]) bool { return t.known.Machine == nil })
 		for i, w := range g.members {
@@ -256,7 +272,7 @@ func (g *group[S, T]) answerTaken(calls int) {
 			w.answer.Results = nil
 			w.again(ofFirst(i, calls))
 		} else {
-			w.end(true, ofFirst(i, calls), nil)
+			g.end(w, true, ofFirst(i, calls), nil)
 		}
 	}
 }

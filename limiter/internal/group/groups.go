@@ -71,7 +71,12 @@ func (g *Groups[S, T]) Leave(subject S, known func() []Known) (crowded bool) {
 		delete(g.waiting, subject)
 		return false
 	}
-	go g.serve(&group[S, T]{options: g.options, subject: subject, known: known()})
+	q := &group[S, T]{options: g.options, subject: subject, known: known()}
+	waits := g.fill(q)
+	q.release()
+	if waits {
+		go g.serve(q)
+	}
 	return true
 }
 
@@ -84,19 +89,27 @@ func (g *Groups[S, T]) InFlight() int {
 
 // serve makes calls for q until no request waits.
 func (g *Groups[S, T]) serve(q *group[S, T]) {
-	for g.more(q) {
+	for waits := true; waits; waits = g.more(q) {
 		q.compose()
 		if len(q.members) > 0 {
+			q.release()
 			g.charge(q)
 		}
 	}
 }
 
-// more adds the requests that arrived since the last call to q. If no request waits, it ends the group and
-// returns false.
+// more fills q, and releases the requests that have an answer.
 func (g *Groups[S, T]) more(q *group[S, T]) bool {
+	defer q.release()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.fill(q)
+}
+
+// fill adds the requests that arrived since the last call to q. If no request waits, it ends the group and returns
+// false. The caller holds the lock, and releases no answer of the last call before: a request that has seen an answer
+// can change the state that q knows, for example by a refund, and then arrive again.
+func (g *Groups[S, T]) fill(q *group[S, T]) bool {
 	for _, w := range g.waiting[q.subject] {
 		w.calls = 1 // w waited for the call that was in flight when it arrived
 		q.queue = append(q.queue, w)
@@ -109,7 +122,7 @@ func (g *Groups[S, T]) more(q *group[S, T]) bool {
 		deadline, ok := w.ctx.Deadline()
 		late := ok && deadline.Before(soon)
 		if late { // the store would charge the request, but the answer would come too late
-			w.end(false, 0, fmt.Errorf("%w: %w", ErrDeadline, context.DeadlineExceeded))
+			q.end(w, false, 0, fmt.Errorf("%w: %w", ErrDeadline, context.DeadlineExceeded))
 		}
 		return late
 	})

@@ -89,13 +89,11 @@ func (w *Waiter[T]) Wait() Answer {
 	return w.answer
 }
 
-// end sets the outcome. calls is the number of store calls that this request reports.
-func (w *Waiter[T]) end(taken bool, calls int, err error) {
+// end sets the outcome, and reports whether the request waits for it. The group then closes done.
+func (w *Waiter[T]) end(taken bool, calls int, err error) (waits bool) {
 	w.answer.Taken, w.answer.Err = taken, err
 	w.answer.Calls += calls
-	if w.state.Swap(answered) != left {
-		close(w.done)
-	}
+	return w.state.Swap(answered) != left
 }
 
 // again puts a member back into the queue. calls is the number of store calls that did not answer it.
