@@ -149,7 +149,6 @@ func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.S
 	}
 	if s.live == nil {
 		s.live = e.Rules
-		s.live.Observe(s.printReload)
 	}
 	s.recorders = append(s.recorders, e.Recorder)
 	s.operate(c, e, store, role)

@@ -35,9 +35,7 @@ func (s *Server) greet(apis []*gateway.API) {
 	}
 	fmt.Fprintf(s.Out, "page   %s%s\n", urls[0], console.Path)
 	PrintAPIKeys(s.Out, s.apiKeys)
-	for _, line := range unmatched(placedIn(inForce), apis) {
-		fmt.Fprintln(s.Out, "warning:", line)
-	}
+	s.warnUnmatched(inForce, apis)
 	if os.Getenv("RECORDS_TABLE") != "" {
 		fmt.Fprintln(s.Out, "warning: RECORDS_TABLE has no effect: the API keys are in", s.checkout.APIKeysFile())
 	}

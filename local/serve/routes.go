@@ -44,6 +44,13 @@ func placedIn(r *rules.Rules) (list []placed) {
 	return list
 }
 
+// warnUnmatched prints the endpoints of the rules that no route can match.
+func (s *Server) warnUnmatched(r *rules.Rules, apis []*gateway.API) {
+	for _, line := range unmatched(placedIn(r), apis) {
+		fmt.Fprintln(s.Out, "warning:", line)
+	}
+}
+
 // unmatched returns one line for each endpoint that no route of the APIs can match: its path or
 // method is probably misspelled, or a route is missing.
 func unmatched(endpoints []placed, apis []*gateway.API) (lines []string) {

@@ -190,13 +190,21 @@ func absolute(path, fallback string) string {
 	return path
 }
 
-func (s *Server) open(ctx context.Context, template *template.Template) ([]*gateway.API, error) {
+func (s *Server) open(ctx context.Context, template *template.Template) (apis []*gateway.API, err error) {
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.openMetrics(); err != nil {
 		return nil, err
 	}
+	if apis, err = s.openAPIs(ctx, template); err != nil {
+		return nil, err
+	}
+	s.live.Observe(func(_ time.Time, n live.Reload) { s.printReload(n, apis) })
+	return apis, nil
+}
+
+func (s *Server) openAPIs(ctx context.Context, template *template.Template) ([]*gateway.API, error) {
 	if s.Upstream.url != nil {
 		api, err := s.openUpstream(ctx)
 		return []*gateway.API{api}, err

@@ -101,7 +101,7 @@ func TestServe_rulesChange(t *testing.T) {
 	}
 }
 
-// An edit of the file prints one line about the rules in force.
+// An edit of the file prints one line about the rules in force, and one for each endpoint that matches no route.
 func TestServe_printReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	const valid = `{"version":%d,"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1,"window":"1m"}}}]}`
@@ -112,10 +112,12 @@ func TestServe_printReload(t *testing.T) {
 	}
 	write(fmt.Sprintf(valid, 1))
 	checkouttest.Scratch(t)
-	crowd := fmt.Sprintf(valid, 4) // the loop below adds limits until they exceed one item
+	crowd, warnings := fmt.Sprintf(valid, 4), "" // the loop below adds limits until they exceed one item
 	for i := range 14 {
 		crowd = strings.Replace(crowd, `[{`, fmt.Sprintf(`[{"endpoint":"/a%d","limits":{"*":{"requests":1,"window":"1m"}}},{`, i), 1)
+		warnings += fmt.Sprintf("warning: rules[%d] matches no route: /a%d\n", i, 13-i)
 	}
+	const unrouted = `{"version":%d,"rules":[{"endpoint":"/api/v1/serch","method":"GET","limits":{"*":{"requests":1,"window":"1m"}}}]}`
 	var out bytes.Buffer
 	s := &Server{Options: Options{Rules: file, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 	t.Cleanup(s.Close)
@@ -133,8 +135,11 @@ func TestServe_printReload(t *testing.T) {
 		{fmt.Sprintf(valid, 1) + " ", "rules  FILE has mistakes; version 1 stays in force\n  version: got 1, the version of the rules in force, for a different document; give it a higher version\n"},
 		{fmt.Sprintf(valid, 3), "rules  FILE (1 rule, version 3) are in force now\n"},
 		{fmt.Sprintf(valid, 2), "rules  the document is older than the rules in force: got version 2, want more than 3; version 3 stays in force\n"},
-		{crowd, "rules  FILE (15 rules, version 4) are in force now\nrules  counts that restart: rules[14].limits.* (all)\n"},
-		{"", "rules  stat FILE: no such file or directory; version 4 stays in force\n"},
+		{crowd, "rules  FILE (15 rules, version 4) are in force now\nrules  counts that restart: rules[14].limits.* (all)\n" + warnings},
+		{fmt.Sprintf(unrouted, 5), "rules  FILE (1 rule, version 5) are in force now\nwarning: rules[0] matches no route: GET /api/v1/serch\n"},
+		{fmt.Sprintf(unrouted, 5), ""}, // once for each version
+		{fmt.Sprintf(unrouted, 6), "rules  FILE (1 rule, version 6) are in force now\nwarning: rules[0] matches no route: GET /api/v1/serch\n"},
+		{"", "rules  stat FILE: no such file or directory; version 6 stays in force\n"},
 		{"", ""},
 	} {
 		out.Reset()
