@@ -78,7 +78,8 @@ func Parse(text []byte, o Options) (*Rules, error) {
 type compiler struct {
 	doc      *document.Document
 	rules    *Rules
-	specs    []*spec        // all limits, in file order
+	specs    []*spec // all limits, in file order
+	named    map[namedTier]bool
 	classes  map[string]int // index in rules.classes, by the place of the class
 	known    map[limitKey]*identified
 	replaced []*replacements     // the limits of each override of the document
@@ -122,7 +123,7 @@ func newCompiler(d *document.Document, o Options) *compiler {
 	for _, tier := range d.Tiers {
 		r.tiers[tier] = true
 	}
-	return &compiler{doc: d, rules: r, classes: map[string]int{}, known: map[limitKey]*identified{}, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
+	return &compiler{doc: d, rules: r, named: map[namedTier]bool{}, classes: map[string]int{}, known: map[limitKey]*identified{}, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
 }
 
 func (c *compiler) compile() {
@@ -168,8 +169,13 @@ func (c *compiler) rule(r *document.Rule) {
 		if s.byEndpoint() {
 			s.is.endpoint, s.is.method = compiled.pattern.text, r.Method
 		}
-		c.specs = append(c.specs, s)
+		c.add(s)
 	}
+}
+
+func (c *compiler) add(s *spec) {
+	c.specs = append(c.specs, s)
+	c.named[namedTier{s.rule, s.Tier}] = true
 }
 
 // checkParameters reports a path parameter in per that the endpoint of the rule does not have.

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -107,22 +108,12 @@ func (c *compiler) size(s *spec) (most size, each int) {
 }
 
 func (c *compiler) misfit() *misfit {
-	named := map[namedTier]bool{}
-	for _, s := range c.specs {
-		named[namedTier{s.rule, s.Tier}] = true
-	}
 	limits, order := c.items()
 	for _, it := range order {
 		if c.overflow(limits[it], it, "") == nil { // if the limits of all tiers fit together, the limits of each tier fit
 			continue
 		}
-		tiers := map[string]bool{document.OtherTiers: true} // "*" is an example of a tier that no rule names
-		for _, s := range limits[it] {
-			tiers[s.Tier] = true
-		}
-		delete(tiers, document.Global)
-		for _, tier := range slices.Sorted(maps.Keys(tiers)) {
-			met := slices.DeleteFunc(slices.Clone(limits[it]), func(s *spec) bool { return !c.meets(s, tier, named) })
+		for tier, met := range c.byTier(limits[it]) {
 			if m := c.overflow(met, it, tier); m != nil {
 				return m
 			}
@@ -131,20 +122,36 @@ func (c *compiler) misfit() *misfit {
 	return nil
 }
 
+// byTier returns those limits of an item that it contains for a caller of each tier.
+func (c *compiler) byTier(limits []*spec) iter.Seq2[string, []*spec] {
+	tiers := map[string]bool{document.OtherTiers: true} // "*" is an example of a tier that no rule names
+	for _, s := range limits {
+		tiers[s.Tier] = true
+	}
+	delete(tiers, document.Global)
+	return func(yield func(string, []*spec) bool) {
+		for _, tier := range slices.Sorted(maps.Keys(tiers)) {
+			met := slices.DeleteFunc(slices.Clone(limits), func(s *spec) bool { return !c.meets(s, tier) })
+			if !yield(tier, met) {
+				return
+			}
+		}
+	}
+}
+
 // namedTier is a tier for which a rule has limits.
 type namedTier struct {
 	rule int
 	tier string
 }
 
-// meets reports whether the item of a caller in tier can contain the limit s. named has the tiers that
-// each rule names.
-func (c *compiler) meets(s *spec, tier string, named map[namedTier]bool) bool {
+// meets reports whether the item of a caller in tier can contain the limit s.
+func (c *compiler) meets(s *spec, tier string) bool {
 	switch {
 	case s.Tier == tier, s.Tier == document.Global, c.rules.classes[s.class].allTiers():
 		return true
 	}
-	return s.Tier == document.OtherTiers && !named[namedTier{s.rule, tier}]
+	return s.Tier == document.OtherTiers && !c.named[namedTier{s.rule, tier}]
 }
 
 // misfit describes a set of limits that does not fit one item.
@@ -158,16 +165,24 @@ type misfit struct {
 	inFlight    bool  // one of these limits counts requests in flight
 }
 
+// distinct returns each limit once, although several rules may have it.
+func distinct(limits []*spec) iter.Seq[*spec] {
+	return func(yield func(*spec) bool) {
+		seen := make(map[hashed]bool, len(limits))
+		for _, s := range limits {
+			if !seen[s.is] && !yield(s) {
+				return
+			}
+			seen[s.is] = true
+		}
+	}
+}
+
 // overflow describes the misfit if the limits do not fit into one item. It returns nil if they fit.
 func (c *compiler) overflow(limits []*spec, it item, tier string) *misfit {
 	m := misfit{item: it, tier: tier}
 	var parts [2]size // index 0 is the size of limits without shards, index 1 of those with shards
-	seen := make(map[hashed]bool, len(limits))
-	for _, s := range limits {
-		if seen[s.is] { // an earlier rule has the same limit
-			continue
-		}
-		seen[s.is] = true
+	for s := range distinct(limits) {
 		part := &parts[0]
 		// Shards have their own items. m.limits still counts the limit, because a store in memory
 		// charges all limits in one step.

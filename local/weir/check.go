@@ -23,7 +23,8 @@ func checkCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
 		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there are mistakes, the exit status is 1.\n\n" +
-			"For a document without mistakes, the command prints notes. It also prints the maximum number of store items that a request of each endpoint writes, for each kind of caller. " +
+			"For a document without mistakes, the command prints notes. It also prints the maximum number of store items that a request of each endpoint writes, for each kind of caller, " +
+			"the items that have room for at most two more limits, and the counts that restart if a rule adds more. " +
 			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +
@@ -48,6 +49,8 @@ type checked struct {
 	Notes    []rules.Problem `json:"notes,omitempty"`
 	Writes   []rules.Writes  `json:"writes,omitempty"`   // items that one request writes, for each endpoint and kind of caller
 	Restarts []string        `json:"restarts,omitempty"` // only with --against: limits whose counts restart
+	Rooms    []rules.Room    `json:"rooms,omitempty"`    // items with little room for more limits
+	Beyond   []string        `json:"beyond,omitempty"`   // limits whose counts restart if a rule adds more than fit
 }
 
 func check(ctx context.Context, in io.Reader, out io.Writer, file, against string, asJSON bool) error {
@@ -66,6 +69,7 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 		result.Problems = rules.Problems{{Message: err.Error()}}
 	} else {
 		result.OK, result.Rules, result.Tiers, result.Notes, result.Writes = true, r.Len(), r.Tiers(), r.Notes(), r.Writes()
+		result.Rooms, result.Beyond = r.Rooms()
 		if result.Restarts, err = restarts(ctx, in, against, r); err != nil {
 			return err
 		}
@@ -128,7 +132,10 @@ func (c checked) print(out io.Writer, asJSON bool) error {
 			return err
 		}
 	}
-	return c.printWrites(out)
+	if err := c.printWrites(out); err != nil {
+		return err
+	}
+	return c.printRooms(out)
 }
 
 func (c checked) printWrites(out io.Writer) error {
@@ -141,6 +148,35 @@ func (c checked) printWrites(out io.Writer) error {
 		fmt.Fprintf(t, "  %s\t%d\t%d\t%d\t%d\t%d\n", strings.TrimSpace(w.Method+" "+w.Endpoint), w.User, w.APIKey, w.Both, w.Anonymous, w.Rejected)
 	}
 	return t.Flush()
+}
+
+// mostRooms bounds the items that the text lists.
+const mostRooms = 20
+
+func (c checked) printRooms(out io.Writer) error {
+	if len(c.Rooms) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  ITEMS WITH LITTLE ROOM\tTIER\tLIMITS\tONE MORE THAN FITS")
+	for _, r := range c.Rooms[:min(len(c.Rooms), mostRooms)] {
+		items, beyond := r.Items, "is a mistake"
+		if r.Shadow {
+			items += ", shadow"
+		}
+		if r.Restarts {
+			beyond = "restarts counts"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%d of %d\t%s\n", items, r.Tier, r.Limits, r.Most, beyond)
+	}
+	if more := len(c.Rooms) - mostRooms; more > 0 {
+		fmt.Fprintf(t, "  and %d more\n", more)
+	}
+	if err := t.Flush(); err != nil || len(c.Beyond) == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "  with one more than fits, %s\n", restartText(c.Beyond))
+	return err
 }
 
 // everyCount replaces the list of limits whose counts restart, if this version of weir cannot parse

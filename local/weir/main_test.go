@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/command/commandtest"
@@ -74,6 +75,31 @@ func TestCheck(t *testing.T) {
 	}
 	if code, _, errs := weir(t, "check", "nowhere.json"); code != 1 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "nowhere.json") {
 		t.Errorf("missing file: got exit %d, stderr %q, want exit 1 and one line with the file", code, errs)
+	}
+}
+
+// weir check prints the items with little room, and the counts that restart after one more limit than fits.
+func TestCheck_rooms(t *testing.T) {
+	const five = "  ITEMS WITH LITTLE ROOM  TIER  LIMITS  ONE MORE THAN FITS\n" +
+		"  user, apikey, ip        *     5 of 7  restarts counts\n" +
+		"  with one more than fits, 5 counts restart: rules[0].limits.* (e0), rules[1].limits.* (e1), rules[2].limits.* (e2), rules[3].limits.* (e3), rules[4].limits.* (e4)\n"
+	for n, want := range map[int]string{4: "", 5: five} {
+		if code, out, _ := weir(t, "check", endpoints(t, n)); code != 0 || !strings.HasSuffix(out, "0\n"+want) {
+			t.Errorf("%d windows: got exit %d, output %s, want exit 0 and %s", n, code, out, want)
+		}
+	}
+	var result checked
+	_, out, _ := weir(t, "check", "--json", endpoints(t, 7))
+	if err := json.Unmarshal([]byte(out), &result); err != nil || len(result.Rooms) != 1 || result.Rooms[0].Limits != 7 || result.Rooms[0].Most != 7 || len(result.Beyond) != 7 {
+		t.Errorf("JSON: got %s, error %v, want one item that is full, and 7 counts", out, err)
+	}
+	many := checked{OK: true}
+	for i := range 25 {
+		many.Rooms = append(many.Rooms, rules.Room{Items: fmt.Sprintf("endpoint /e%d", i), Tier: "*", Limits: 9, Most: 10})
+	}
+	var text bytes.Buffer
+	if err := many.printRooms(&text); err != nil || strings.Count(text.String(), "\n") != 22 || !strings.HasSuffix(text.String(), "  and 5 more\n") || !strings.Contains(text.String(), "  is a mistake\n") {
+		t.Errorf("25 items: got %s, error %v, want 20 of them and a line about the others", &text, err)
 	}
 }
 
