@@ -26,6 +26,7 @@ func Check(d contract.Deployment) (result contract.Checked) {
 		result.Rules = err.Error()
 		return result
 	}
+	result.SimilarTiers = r.SimilarTiers().Error()
 	result.Version, result.LocalProcesses = r.Version(), r.LocalProcesses()
 	counts := r.Counts()
 	result.Settles = len(counts) > 0

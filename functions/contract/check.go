@@ -4,6 +4,10 @@ package contract
 // a [Deployment] from standard input and writes a [Checked] to standard output, both in JSON.
 const CheckProgram = "github.com/weir-limits/weir/functions/boot/check"
 
+// VariableSimilarTiers is the variable with which a person accepts [Checked.SimilarTiers]: the value true. Functions
+// do not read it.
+const VariableSimilarTiers = "SIMILAR_TIERS"
+
 // Deployment contains the configuration of a deployed function.
 type Deployment struct {
 	// Variables are the function's environment variables. If a value is known only after the deployment,
@@ -20,6 +24,8 @@ type Checked struct {
 	Environment string `json:"environment,omitempty"`
 	// Rules lists the mistakes in the rules document, one on each line. It is "" if there are none.
 	Rules string `json:"rules,omitempty"`
+	// SimilarTiers lists the tiers whose names are probably misspelled, one on each line. It is "" if there are none.
+	SimilarTiers string `json:"similarTiers,omitempty"`
 	// Version is the version in the document or, without one, the value of [VariableRulesVersion]. 0
 	// means that neither exists.
 	Version int64 `json:"version,omitempty"`

@@ -116,7 +116,7 @@ func newCompiler(d *document.Document, o Options) *compiler {
 	if o.Items == nil {
 		o.Items = unbounded{}
 	}
-	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]bool{}, version: o.Version, defaultTier: d.DefaultTier, options: o, named: map[string][]*identified{}, records: newRecordLimits()}
+	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]bool{}, declared: d.Declared, version: o.Version, defaultTier: d.DefaultTier, options: o, named: map[string][]*identified{}, records: newRecordLimits()}
 	if d.Version != 0 && !o.Assigned {
 		r.version = d.Version
 	}

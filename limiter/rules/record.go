@@ -142,16 +142,6 @@ func (r *Rules) CheckLimits(own *caller.Limits) error {
 	return errors.Join(problems...)
 }
 
-// CheckTier returns an error if the rules name tiers, but not this one. A caller of such a tier gets the limits
-// of the default tier.
-func (r *Rules) CheckTier(tier string) error {
-	if tiers := r.Tiers(); len(tiers) > 0 && r.Tier(tier) != tier {
-		return fmt.Errorf("tier: got %q, want a tier that a rule names: %s%s; default_tier %s decides",
-			document.Shorten(tier), document.AnyOf(tiers[:min(20, len(tiers))]), document.DidYouMean(tier, tiers), r.defaultTier)
-	}
-	return nil
-}
-
 func (r *Rules) checkRate(name string, rate caller.Rate, own *caller.Limits) error {
 	if len(r.named[name]) == 0 {
 		return fmt.Errorf("limit %s: the rules have no limit of this name%s", name, document.DidYouMean(name, r.keyLimits()))

@@ -16,7 +16,8 @@ import (
 type Rules struct {
 	version     int64
 	defaultTier string
-	tiers       map[string]bool
+	tiers       map[string]bool // the declared tiers or, without a declaration, those that rules name
+	declared    bool
 	rules       []rule
 	index       trie
 	classes     []class                              // the sets of identities by which limits count
@@ -27,6 +28,7 @@ type Rules struct {
 	exempt      exemptions
 	usage       bool // the last rule is the usage endpoint
 	notes       []Problem
+	similar     Problems // those notes that report similar tiers
 	labels      []string
 	headers     []string
 	costFields  []string
@@ -120,22 +122,6 @@ func (r *Rules) Notes() []Problem { return r.notes }
 
 // Labels returns each Limit.Rule once, in file order.
 func (r *Rules) Labels() []string { return slices.Clone(r.labels) }
-
-// Tiers returns the tiers that rules name, sorted.
-func (r *Rules) Tiers() []string {
-	tiers := slices.AppendSeq(make([]string, 0, len(r.tiers)), maps.Keys(r.tiers))
-	slices.Sort(tiers)
-	return tiers
-}
-
-// Tier returns the tier that applies to a caller with the claimed tier. It returns the document's
-// default tier if no rule names the claimed tier.
-func (r *Rules) Tier(claimed string) string {
-	if r.tiers[claimed] {
-		return claimed
-	}
-	return r.defaultTier
-}
 
 // limits returns the limits of all rules, in file order.
 func (r *Rules) limits() iter.Seq[*limit] {

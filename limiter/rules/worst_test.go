@@ -33,6 +33,15 @@ func tiers(tier, n int) string {
 	return fill(n, func(i int) string { return fmt.Sprintf(`"t%d":%s`, tier+i, limit) })
 }
 
+// word returns a long name without digits, which is similar to that of other numbers.
+func word(i int) string {
+	letters := []byte(strings.Repeat("z", 60))
+	for at := 10; at < 50; at, i = at+10, i/10 {
+		letters[at] = byte('a' + i%10)
+	}
+	return string(letters)
+}
+
 // worst lists documents that need as much work as possible. problem is the expected error. It is ""
 // if the document is accepted.
 func worst() []attack {
@@ -46,6 +55,14 @@ func worst() []attack {
 		{"too many tiers", document(fill(1000, func(i int) string {
 			return rule(fmt.Sprintf("/a%d/*", i), "", tiers(i*20, 20))
 		})), "want at most 5000 in a document"},
+		{"many tiers of similar lengths", document(fill(1000, func(i int) string {
+			return rule(fmt.Sprintf("/a%d", i), "", `"`+word(i)+`":`+limit)
+		})), ""},
+		{"many declared tiers", strings.Replace(document(fill(1000, func(i int) string {
+			return rule(fmt.Sprintf("/a%d", i), "", `"`+word(i)+`":`+limit)
+		})), "{", `{"default_tier":"`+word(0)+`","tiers":[`+fill(1000, func(i int) string { return `"` + word(i) + `"` })+`],`, 1), ""},
+		{"10,000 declared tiers", strings.Replace(document(rule("/a", "", tiers(0, 5))), "{", `{"tiers":[`+fill(10_000, func(i int) string { return `"` + word(i) + `"` })+`],`, 1), "tiers: got 10000 tiers, want a list of 1 to 1000 tiers"},
+		{"many tiers that are not declared", strings.Replace(document(rule("/a", "", tiers(0, 20_000))), "{", `{"tiers":[`+fill(999, func(i int) string { return `"` + word(i) + `"` })+`,"free"],`, 1), "more than 100 problems"},
 		{"many tiers, and limits of other tiers", document(rule("*", "", `"t0":`+list("l", 7, "")), fill(999, func(i int) string {
 			return rule(fmt.Sprintf("/a%d", i), "", tiers(i+1, 1))
 		})), ""},

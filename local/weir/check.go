@@ -23,7 +23,7 @@ func checkCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
 		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there are mistakes, the exit status is 1.\n\n" +
-			"For a document without mistakes, the command prints notes. It also prints the maximum number of store items that a request of each endpoint writes, for each kind of caller, " +
+			"For a document without mistakes, the command prints notes, of which weir rules publish and make deploy refuse those on similar tiers. It also prints the maximum number of store items that a request of each endpoint writes, for each kind of caller, " +
 			"the items that have room for at most two more limits, and the counts that restart if a rule adds more. " +
 			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +

@@ -90,11 +90,11 @@ func (l *limitFlags) checked(ctx context.Context, progress io.Writer, table stri
 	return nil
 }
 
-// warnTier prints a warning if no rule names the tier of a key. The key is still valid, because
-// later rules can name the tier.
-func (l *limitFlags) warnTier(ctx context.Context, progress io.Writer, table, tier string) {
+// checkTier returns an error if the rules declare their tiers, but not this one. It prints a warning if no rule names the
+// tier, or if the rules are unknown: the key is still valid, because later rules can name the tier.
+func (l *limitFlags) checkTier(ctx context.Context, progress io.Writer, table, tier string) error {
 	if tier == "" {
-		return
+		return nil
 	}
 	r, from, err := rulesInForce(ctx, table, l.rules)
 	switch {
@@ -104,10 +104,14 @@ func (l *limitFlags) warnTier(ctx context.Context, progress io.Writer, table, ti
 		if err = r.CheckTier(tier); err != nil {
 			err = fmt.Errorf("%s: %w", from, err)
 		}
+		if r.DeclaresTiers() {
+			return err
+		}
 	}
 	if err != nil {
 		fmt.Fprintf(progress, "weir: warning: %v\n", err)
 	}
+	return nil
 }
 
 // rulesInForce returns the rules in a file. Without a file, it returns the published rules if there is a table, or else
@@ -146,28 +150,31 @@ func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from
 	return r, from, nil
 }
 
-// warnLimits prints a warning for each id whose limits do not fit the rules in force.
-func warnLimits(ctx context.Context, progress io.Writer, table string, list []apikeys.Key) {
-	limited := map[string]*caller.Limits{}
-	for _, k := range list {
-		if k.Limits != nil {
-			limited[k.ID] = k.Limits
-		}
-	}
-	if len(limited) == 0 {
+// warnRecords prints a warning for each id whose tier or limits do not fit the rules in force.
+func warnRecords(ctx context.Context, progress io.Writer, table string, list []apikeys.Key) {
+	if !slices.ContainsFunc(list, func(k apikeys.Key) bool { return k.Limits != nil || k.Tier != "" }) {
 		return
 	}
 	r, from, err := rulesInForce(ctx, table, "")
 	if err != nil {
-		fmt.Fprintf(progress, "weir: warning: limits not checked: %v\n", err)
+		fmt.Fprintf(progress, "weir: warning: tiers and limits not checked: %v\n", err)
+	}
+	if r == nil {
 		return
 	}
-	for _, id := range slices.Sorted(maps.Keys(limited)) {
-		if r == nil {
-			break
+	warnings := map[string]bool{} // several keys of an id have the same
+	for _, k := range list {
+		if err := r.CheckTier(k.Tier); k.Tier != "" && err != nil {
+			warnings[fmt.Sprintf("%s: %s: %v", k.ID, from, err)] = true
 		}
-		if err := r.CheckLimits(limited[id]); err != nil {
-			fmt.Fprintf(progress, "weir: warning: %s: limits ignored, because they do not fit %s: %v\n", id, from, err)
+		if k.Limits == nil {
+			continue
 		}
+		if err := r.CheckLimits(k.Limits); err != nil {
+			warnings[fmt.Sprintf("%s: limits ignored, because they do not fit %s: %v", k.ID, from, err)] = true
+		}
+	}
+	for _, warning := range slices.Sorted(maps.Keys(warnings)) {
+		fmt.Fprintf(progress, "weir: warning: %s\n", warning)
 	}
 }

@@ -62,14 +62,10 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 			case k.ID == "":
 				k.ID = "key-" + strings.ToLower(rand.Text()[:10])
 			}
-			if err := l.checked(c.Context(), c.ErrOrStderr(), o.table, change); err != nil {
+			if err := errors.Join(l.checkTier(c.Context(), c.ErrOrStderr(), o.table, k.Tier), l.checked(c.Context(), c.ErrOrStderr(), o.table, change)); err != nil {
 				return err
 			}
-			if err := o.create(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), k, add, change); err != nil {
-				return err
-			}
-			l.warnTier(c.Context(), c.ErrOrStderr(), o.table, k.Tier)
-			return nil
+			return o.create(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), k, add, change)
 		},
 	}
 	c.Flags().StringVar(&k.ID, "id", "", "id by which limits count: 1 to 64 letters, digits, _, . and - (default: a random id)")
@@ -120,14 +116,10 @@ func setKeysCommand(o *keysOptions) *cobra.Command {
 			if change == (apikeys.Change{}) {
 				return command.Usage("flags: got none, want --limit, --anchor, --no-limits, --tier or --suspended")
 			}
-			if err := l.checked(c.Context(), c.ErrOrStderr(), o.table, limits); err != nil {
+			if err := errors.Join(l.checkTier(c.Context(), c.ErrOrStderr(), o.table, tier), l.checked(c.Context(), c.ErrOrStderr(), o.table, limits)); err != nil {
 				return err
 			}
-			if err := o.set(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), args[0], change); err != nil {
-				return err
-			}
-			l.warnTier(c.Context(), c.ErrOrStderr(), o.table, tier)
-			return nil
+			return o.set(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), args[0], change)
 		},
 	}
 	l.flags(c)
@@ -332,7 +324,7 @@ func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
 		return err
 	}
 	list, failed := keys.List(ctx)
-	warnLimits(ctx, progress, o.table, list)
+	warnRecords(ctx, progress, o.table, list)
 	if o.json {
 		return errors.Join(command.PrintJSON(out, list), o.explain(failed))
 	}

@@ -269,12 +269,19 @@ func TestKeysOptions_open(t *testing.T) {
 	}
 }
 
-// If no rule names the tier, create and set still write it, and print a warning.
+// If no rule names the tier, create and set still write it, and print a warning. If the rules declare their tiers, they
+// write no other tier, and list prints a warning.
 func TestKeys_tier(t *testing.T) {
 	recordsTable(t)
 	document := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/a","limits":{"paid":{"requests":9,"window":"1m"},"*":{"requests":9,"window":"1m"}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	declared, strict := filepath.Join(t.TempDir(), "declared.json"), filepath.Join(t.TempDir(), "strict.json")
+	for file, tiers := range map[string]string{declared: `"free","paid"`, strict: `"free"`} {
+		if err := os.WriteFile(file, []byte(`{"tiers":[`+tiers+`],"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1m"}}}]}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	warning := "weir: warning: " + document + `: tier: got "pade", want a tier that a rule names: paid (did you mean "paid"?); default_tier free decides` + "\n"
 	for _, args := range [][]string{{"keys", "create", "--id", "acme", "--tier", "pade", "--rules", document}, {"keys", "set", "acme", "--tier", "pade", "--rules", document}} {
@@ -285,9 +292,20 @@ func TestKeys_tier(t *testing.T) {
 	for _, tier := range []string{"paid", "free", ""} {
 		ok(t, "keys", "set", "acme", "--tier", tier, "--rules", document)
 	}
+	if code, out, errs := weir(t, "keys", "set", "acme", "--tier", "pade", "--rules", declared); code != 1 || out != "" || errs != "weir: "+declared+`: tier: got "pade", want a tier of "tiers": free or paid (did you mean "paid"?); default_tier free decides`+"\n" {
+		t.Errorf("set of a tier that is not declared: got exit %d, output %q, stderr %q, want exit 1 and one error", code, out, errs)
+	}
+	if code, _, errs := weir(t, "keys", "create", "--id", "new", "--tier", "Paid", "--rules", declared); code != 1 || !strings.Contains(errs, `got "Paid"`) || strings.Contains(ok(t, "keys", "list"), "new") {
+		t.Errorf("create with a tier that is not declared: got exit %d, stderr %q, want exit 1 and no key", code, errs)
+	}
+	ok(t, "keys", "set", "acme", "--tier", "paid", "--rules", declared)
 	t.Chdir(t.TempDir()) // outside a checkout, nothing names the tiers
 	if code, _, errs := weir(t, "keys", "set", "acme", "--tier", "pade"); code != 0 || !strings.Contains(errs, "weir: warning: the table has no rules, so the tier is not checked") {
 		t.Errorf("without rules: got exit %d, stderr %q, want exit 0 and a warning", code, errs)
+	}
+	ok(t, "rules", "publish", strict, "--rules-from-table")
+	if code, _, errs := weir(t, "keys", "list"); code != 0 || !strings.HasPrefix(errs, `weir: warning: acme: version `) || !strings.Contains(errs, `tier: got "pade", want a tier of "tiers": free`) {
+		t.Errorf("list: got exit %d, stderr %q, want exit 0 and a warning about acme", code, errs)
 	}
 }
 

@@ -2,6 +2,7 @@ package document
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -34,7 +35,8 @@ type Document struct {
 	Version     int64 // 0 if the document has no version
 	DefaultTier string
 	Shadow      bool
-	Tiers       []string // the tiers that rules name, sorted
+	Tiers       []string // the declared tiers or, without a declaration, those that rules name; sorted
+	Declared    bool     // the document has a valid member "tiers"
 	Rules       []Rule
 	Overrides   []Override
 	Exempt      []Exemption
@@ -106,8 +108,10 @@ func (d *Document) Mistakes() int { return len(d.report.found) }
 // Full reports whether the document has more mistakes than Problems returns.
 func (d *Document) Full() bool { return d.report.more }
 
-// Note adds a note: the value is valid, but its effect may surprise the document's author.
-func (d *Document) Note(path, format string, args ...any) { d.report.note(path, format, args...) }
+// Note adds a note, and returns it: the value is valid, but its effect may surprise the document's author.
+func (d *Document) Note(path, format string, args ...any) Problem {
+	return d.report.note(path, format, args...)
+}
 
 // Notes returns the notes in file order.
 func (d *Document) Notes() Problems { return problems(d.report.notes) }
@@ -124,13 +128,16 @@ func (d *Document) read(root *node) {
 	o := root.object(&d.report)
 	o.text(o.member("$schema"))
 	list := o.required("rules")
-	tier := o.member("default_tier")
+	tiers, tier := o.member("tiers"), o.member("default_tier")
 	d.Shadow = o.readMode() == modeShadow
 	d.Version, _ = o.whole(o.member("version"), limiter.MaxVersion)
 	d.costField = d.readCostField(o)
 	d.Spelling = Spelling{o.truth("ignore_case"), o.truth("ignore_suffix"), o.truth("ignore_parameters"), o.truth("backslash_is_slash")}
 	overrides, exempt, usage := o.member("overrides"), o.member("exempt"), o.member("usage")
 	o.done()
+	if tiers != nil {
+		d.readTiers(tiers)
+	}
 	before := d.Mistakes()
 	if list != nil {
 		d.readRules(list)
@@ -164,27 +171,61 @@ func (d *Document) readRules(n *node) {
 		}
 		d.Rules = append(d.Rules, r)
 	}
-	d.Tiers = slices.Sorted(maps.Keys(tiers))
+	if !d.Declared {
+		d.Tiers = slices.Sorted(maps.Keys(tiers))
+	}
 	if len(tiers) > maxTiers {
 		d.report.at(n, "got %d tiers, want at most %d", len(tiers), maxTiers)
 		d.Rules = nil
 	}
 }
 
+// readTiers reads the declaration of all tiers.
+func (d *Document) readTiers(n *node) {
+	before := d.Mistakes()
+	for _, item := range d.values(n, maxTiers, "tiers", `["free", "paid"]`) {
+		name, ok := item.value.(string)
+		switch {
+		case !ok || !isTier(name) || name == Global:
+			d.report.at(item, `got %s, want a tier: letters, digits, "_", "." and "-", but not "global"`, item)
+		case slices.Contains(d.Tiers, name):
+			d.report.at(item, "got %s twice", item)
+		default:
+			d.Tiers = append(d.Tiers, name)
+		}
+	}
+	slices.Sort(d.Tiers)
+	d.Declared = d.Mistakes() == before && !d.report.more
+}
+
 // readDefaultTier reads the tier of callers that have no tier.
 func (d *Document) readDefaultTier(o *object, n *node) {
 	name, ok := o.text(n)
-	if !ok {
-		return
-	}
-	d.DefaultTier = name
 	switch {
-	case name == standardTier || slices.Contains(d.Tiers, name):
+	case n == nil && d.Declared && !d.hasTier(standardTier):
+		d.report.add("default_tier", `required, because "tiers" does not have %q, the default: %s`, standardTier, WantTier(d.Tiers, true))
+	case !ok:
+	case d.hasTier(name) || name == standardTier && !d.Declared:
+		d.DefaultTier = name
 	case len(d.Tiers) == 0:
 		d.report.at(n, "got %s, but no rule names a tier", n)
 	default:
-		d.report.at(n, "got %s, want a tier that a rule names: %s%s", n, AnyOf(d.Tiers[:min(20, len(d.Tiers))]), DidYouMean(name, d.Tiers))
+		d.report.at(n, "got %s, %s%s", n, WantTier(d.Tiers, d.Declared), DidYouMean(name, d.Tiers))
 	}
+}
+
+func (d *Document) hasTier(name string) bool {
+	_, has := slices.BinarySearch(d.Tiers, name)
+	return has
+}
+
+// WantTier returns the part of a message that lists the tiers of a document.
+func WantTier(tiers []string, declared bool) string {
+	of := "a tier that a rule names"
+	if declared {
+		of = `a tier of "tiers"`
+	}
+	return fmt.Sprintf("want %s: %s", of, AnyOf(tiers[:min(20, len(tiers))]))
 }
 
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
@@ -269,10 +310,14 @@ func (d *Document) readLimits(n *node, r *Rule) {
 		d.report.at(n, `got an empty object, want a tier, "*" or "global"`)
 	}
 	for _, m := range n.members {
-		if m.key != OtherTiers && m.key != Global && !isTier(m.key) {
-			d.report.at(m, `invalid tier, want letters, digits, "_", "." and "-", or "*" or "global"`)
-		} else {
+		switch {
+		case d.report.more: // the check below would compare many names
+		case m.key == OtherTiers || m.key == Global || isTier(m.key) && (!d.Declared || d.hasTier(m.key)):
 			r.Tiers = append(r.Tiers, m.key)
+		case isTier(m.key):
+			d.report.at(m, `got %q, %s; or "*" or "global"%s`, m.key, WantTier(d.Tiers, true), DidYouMean(m.key, append([]string{Global}, d.Tiers...)))
+		default:
+			d.report.at(m, `invalid tier, want letters, digits, "_", "." and "-", or "*" or "global"`)
 		}
 		nodes, inList := []*node{m}, m.kind == isList
 		if inList {
