@@ -20,7 +20,11 @@ func (r *request) arrange() error {
 				r.grouped = append(r.grouped, *it)
 			}
 		}
-		if n := len(r.grouped) - from; n > MaxCharges {
+		n := len(r.grouped) - from
+		for _, it := range r.grouped[from:] {
+			n += len(it.Limit.Tiers)
+		}
+		if n > MaxCharges {
 			return fmt.Errorf("%w: too many limits on one subject (got %d, want at most %d)", ErrInvalidCharge, n, MaxCharges)
 		}
 		r.batches = append(r.batches, batch{from: from, to: len(r.grouped)})

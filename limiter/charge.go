@@ -55,7 +55,7 @@ func check(now time.Time, charges []Charge) error {
 			return fmt.Errorf("%w: limit %q: cost of a concurrent limit (got %d, forced %t, want 0 or 1, not forced); a request takes one slot", ErrInvalidCharge, c.Limit.Name, c.Cost, c.Force)
 		}
 		for _, other := range charges[:i] {
-			if other.Limit.ID == c.Limit.ID && other.Subject == c.Subject && other.Limit.Shadow == c.Limit.Shadow {
+			if other.Limit.countsWith(c.Limit.ID) && other.Subject == c.Subject && other.Limit.Shadow == c.Limit.Shadow {
 				return fmt.Errorf("%w: limit %q: charged twice on one subject; add the costs to one charge", ErrInvalidCharge, c.Limit.Name)
 			}
 		}

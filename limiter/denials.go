@@ -89,7 +89,7 @@ func (d *denials) last(now algo.Instant, subject Subject, limit *Limit) (sum alg
 
 func (d *denials) lastOf(subject Subject, id ID) algo.Result {
 	for _, s := range d.of(subject).seen {
-		if s.limit.ID == id {
+		if s.limit.countsWith(id) {
 			return s.result
 		}
 	}
@@ -102,7 +102,7 @@ func (d *denials) change(subject Subject, id ID, f func(*seenState)) {
 	defer d.mu.Unlock()
 	e := d.of(subject)
 	for i := range e.seen {
-		if s := &e.seen[i]; s.limit.ID == id {
+		if s := &e.seen[i]; s.limit.countsWith(id) {
 			f(s)
 		}
 	}
@@ -213,7 +213,7 @@ func (d *denials) next(now algo.Instant, before *seenState, c Charge, r algo.Res
 // put replaces the state of the same limit under any version of its rules, or adds a state.
 func put(seen []seenState, s seenState) []seenState {
 	for i := range seen {
-		if seen[i].limit.ID == s.limit.ID {
+		if seen[i].limit.countsWith(s.limit.ID) {
 			seen[i] = s
 			return seen
 		}

@@ -191,7 +191,7 @@ func (f *fallback) drop(subject Subject, charges []Charge, stored []algo.Result)
 			continue
 		}
 		if in := stored[i].State; sameUsage(algo.Merge(c.Limit.machine, in, s.state), in) {
-			states = slices.DeleteFunc(states, func(s heldState) bool { return s.limit.ID == c.Limit.ID }) // also removes the state of this process's share of the limit
+			states = slices.DeleteFunc(states, func(s heldState) bool { return s.limit.countsWith(c.Limit.ID) }) // also removes the state of this process's share of the limit
 		}
 	}
 	f.put(subject, states)
@@ -291,7 +291,7 @@ func (f *fallback) put(subject Subject, states []heldState) {
 // heldOf returns the state of a limit under any version of its rules; nil if there is none.
 func heldOf(states []heldState, limit *Limit) *heldState {
 	for i := range states {
-		if s := &states[i]; s.limit.ID == limit.ID && s.limit.isLocalShare == limit.isLocalShare {
+		if s := &states[i]; s.limit.countsWith(limit.ID) && s.limit.isLocalShare == limit.isLocalShare {
 			return s
 		}
 	}

@@ -16,9 +16,13 @@ func newGroups(s *shared, timeout time.Duration) *group.Groups[Subject, *Limit] 
 	return group.New(groupedStore{s}, group.Options{MaxCharges: MaxCharges, Span: MinWindow, Margin: timeout / 10})
 }
 
-// groupLimit returns l for package group.
+// groupLimit returns l for package group. Limits that keep one count have one ID, so a call charges only one of them.
 func (l *Limit) groupLimit() group.Limit {
-	return group.Limit{ID: uint64(l.ID), Version: l.Version, Machine: l.machine}
+	id := l.ID
+	for _, other := range l.Tiers {
+		id = min(id, other)
+	}
+	return group.Limit{ID: uint64(id), Version: l.Version, Machine: l.machine}
 }
 
 // Charge implements group.Store.

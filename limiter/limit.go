@@ -6,6 +6,7 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,12 @@ type Limit struct {
 	Rate algo.Rate
 	// ID identifies the limit inside its subject; 0 means NewID(Name).
 	ID ID
+	// Tiers are the IDs of the same limit in other tiers, at most MaxCharges-1. All of them keep one count: the first
+	// charge on one of them moves the counts of the others to its ID, in the same step. A caller that changes tier
+	// therefore keeps its usage. A request charges one of them. They MUST have the same windows and the same Count;
+	// all else, such as the requests, may differ. A limit with Tiers is a window, which counts at every size, without
+	// Spread.
+	Tiers []ID
 	// Global reports that the limit counts all callers together. A decision reports it only if it
 	// refuses.
 	Global bool
@@ -114,7 +121,7 @@ func NewLimit(l Limit) (*Limit, error) {
 		return nil, err
 	}
 	l.Rate = l.Rate.WithDefaults()
-	l.Rate.Counts = l.Rate.Counts || l.Spread.Counts()
+	l.Rate.Counts = l.Rate.Counts || l.Spread.Counts() || len(l.Tiers) > 0
 	machine, err := algo.New(l.Rate)
 	if err != nil {
 		return nil, err
@@ -124,6 +131,9 @@ func NewLimit(l Limit) (*Limit, error) {
 		l.ID = NewID(l.Name)
 	}
 	l.Horizon = max(l.Horizon, machine.Horizon())
+	if err := l.validateTiers(); err != nil {
+		return nil, err
+	}
 	if err := l.Spread.validate(l.Rate, machine.Capacity()); err != nil {
 		return nil, err
 	}
@@ -152,7 +162,7 @@ func NewLimit(l Limit) (*Limit, error) {
 			return nil, err
 		}
 	}
-	if l.compacter = nil; l.Spread == (Spread{}) && !l.Shadow && !l.Mark && !l.notifies() {
+	if l.compacter = nil; l.Spread == (Spread{}) && !l.Shadow && !l.Mark && !l.notifies() && len(l.Tiers) == 0 {
 		l.compacter, _ = machine.(algo.Compacter)
 	}
 	if l.Spread.Adaptive {
@@ -173,6 +183,30 @@ func (l *Limit) setConcurrent() error {
 	}
 	return nil
 }
+
+// validateTiers returns an error if l cannot keep one count across tiers. Only the counts of windows move without a
+// loss: a bucket of a smaller tier would forget the debt that exceeds its burst.
+func (l *Limit) validateTiers() error {
+	field := &algo.FieldError{Field: "across_tiers", Got: true}
+	switch _, window := l.machine.(*algo.Window); {
+	case len(l.Tiers) == 0:
+		return nil
+	case !window:
+		field.Got, field.Want = l.Rate.Algorithm, "a fixed_window, a sliding_window or a period"
+	case l.Spread != Spread{}:
+		field.Got, field.Want = "lease, shards or sync_ms", "none of them"
+	case len(l.Tiers) >= MaxCharges:
+		field.Got, field.Want = fmt.Sprintf("%d tiers", len(l.Tiers)+1), fmt.Sprintf("at most %d", MaxCharges)
+	case slices.Contains(l.Tiers, l.ID):
+		field.Got, field.Want = l.ID, "the IDs of other limits"
+	default:
+		return nil
+	}
+	return field
+}
+
+// countsWith reports whether l and the limit id keep one count.
+func (l *Limit) countsWith(id ID) bool { return l.ID == id || slices.Contains(l.Tiers, id) }
 
 // concurrent reports whether l counts requests in flight.
 func (l *Limit) concurrent() bool { return l.Rate.Algorithm == algo.Concurrent }

@@ -3,7 +3,6 @@ package limiter
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -77,10 +76,16 @@ func (l *Limiter) locate(c Charge) (subjects []Subject, limits []*Limit) {
 // add adds the usage that a store holds for a limit: the limit of s, or a part of it.
 func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool) {
 	var held Held
-	if i := slices.IndexFunc(entries, func(e Entry) bool { return e.ID == limit.ID }); i >= 0 {
-		held, s.Known = entries[i].Held, true
+	var tiers []Held
+	for _, e := range entries {
+		if e.ID == limit.ID {
+			held = e.Held
+		} else if limit.countsWith(e.ID) {
+			tiers = append(tiers, e.Held)
+		}
 	}
-	held, _ = held.Current(limit, now)
+	s.Known = s.Known || held.Machine != nil || len(tiers) > 0
+	held, _ = held.Current(limit, now, tiers...)
 	m := held.Machine
 	s.Capacity += m.Capacity()
 	s.Remaining += m.Remaining(held.State, now)

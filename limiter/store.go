@@ -23,6 +23,8 @@ type Store interface {
 	// return without error, results holds the states after the charges, or the states that refused
 	// them.
 	//
+	// A charge of a limit with Tiers also counts what the subject has used of Limit.Tiers; see [Held.Current].
+	//
 	// A charge of cost 0 only reads: it MUST write nothing. If all charges cost 0, MayBeStale reports
 	// whether a state that is some milliseconds old is enough.
 	//
@@ -122,7 +124,25 @@ type Held struct {
 //   - A state with other parameters of the same or a higher version keeps its own parameters, and they
 //     decide. If two versions converted a state back and forth, this would create quota.
 //   - A state that is further ahead of now than honest clocks allow is clamped, or its Skew is recorded (algo.Clamp).
-func (h Held) Current(limit *Limit, now algo.Instant) (current Held, write bool) {
+//   - The states of Limit.Tiers, in the argument tiers, are added. A store that writes the sum MUST delete them in the
+//     same step. A state without a Machine adds nothing.
+func (h Held) Current(limit *Limit, now algo.Instant, tiers ...Held) (current Held, write bool) {
+	current, write = h.current(limit, now)
+	for _, t := range tiers {
+		if t.Machine == nil {
+			continue
+		}
+		m := current.Machine
+		current.State = algo.Sum(m, m, current.State, algo.Convert(t.Machine, m, t.State, now), now)
+		if write = true; m.Ahead(current.State, now) {
+			current.clamp(now)
+		}
+	}
+	return current, write
+}
+
+// current is Current without other tiers.
+func (h Held) current(limit *Limit, now algo.Instant) (current Held, write bool) {
 	own := limit.machine
 	if h.Machine == nil {
 		return Held{Result: algo.Result{Machine: own}, Version: limit.Version}, false

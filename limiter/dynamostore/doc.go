@@ -44,6 +44,10 @@
 // index without a count. So this environment also needs one call, unless the caller is near its
 // limit.
 //
+// Limits that keep one count across tiers ([limiter.Limit].Tiers) have their own attributes. The condition of a charge
+// includes that the item has no fingerprint of the other tiers. Otherwise the next attempt adds their counts and removes
+// their attributes, on the condition that all these states are unchanged.
+//
 // A charge on a log appends its instants if the list has room for them. There is room in two cases: the
 // whole list is short enough, or the list without the expired entries at its head is short enough. An environment
 // without a state of the caller tests some entries of a short list, so it usually needs one call too. The

@@ -159,7 +159,7 @@ func longest(l *algo.Log) int64 {
 // at the newest instant before it in the list, which is less than two intervals later than its own.
 func (t *take) agedRoom(e *expression, l *algo.Log, entries string, room int64) (ways []string) {
 	spare := min(longest(l), algo.MaxExact) - l.Requests
-	for n, most := int64(1), 1+rungs(len(t.charges))/2; n <= spare && int64(len(ways)) < most; n *= 2 {
+	for n, most := int64(1), 1+rungs(t.charges)/2; n <= spare && int64(len(ways)) < most; n *= 2 {
 		expired := e.number(int64(t.now.Add(-l.Length - 2*logInterval)))
 		ways = append(ways, e.sizeAtMost(entries, room+n)+" AND "+e.name(entries)+"["+strconv.FormatInt(n-1, 10)+"] <= "+expired)
 	}

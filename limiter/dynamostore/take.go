@@ -30,7 +30,8 @@ type take struct {
 type view struct {
 	id      string
 	held    limiter.Held // the state that the item stores
-	settled limiter.Held // held after the conversion and the clamp that the charge needs
+	tiers   []tier       // the states of Limit.Tiers that the item stores
+	settled limiter.Held // held and tiers after the conversion and the clamp that the charge needs
 	changed bool         // held and settled differ, and the charge writes
 	clamped bool         // an attempt of this decision has clamped the state
 	refuses bool         // the state has no room for the charge; valid if exact
@@ -42,12 +43,21 @@ type view struct {
 	entry   algo.Instant // entry of that slot
 }
 
+// tier is the state of a limit of Limit.Tiers. Its held has no Machine if the item has no such limit.
+type tier struct {
+	id   string
+	held limiter.Held
+}
+
 func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, g *guesses) *take {
 	t := &take{now: now, charges: charges, results: results, views: make([]view, len(charges))}
 	for i, c := range charges {
 		v := &t.views[i]
 		v.id = c.Limit.ID.String()
 		v.settled.Machine = c.Limit.Machine()
+		for _, id := range c.Limit.Tiers {
+			v.tiers = append(v.tiers, tier{id: id.String()})
+		}
 		if hint := results[i]; hint.Machine != nil {
 			if !hint.Machine.Ahead(hint.State, now) { // a state that is ahead needs the Skew in the item, so the store reads the item first
 				v.settled.Result = algo.Result{Machine: hint.Machine, State: hint.State}
@@ -103,7 +113,15 @@ func (t *take) learn(it item) error {
 		if v.held, err = it.held(v.id, c.Limit); err != nil {
 			return err
 		}
-		v.settled, v.changed = v.held.Current(c.Limit, t.now)
+		var tiers []limiter.Held
+		for j := range v.tiers {
+			o := &v.tiers[j]
+			if o.held, err = it.held(o.id, nil); err != nil {
+				return err
+			}
+			tiers = append(tiers, o.held)
+		}
+		v.settled, v.changed = v.held.Current(c.Limit, t.now, tiers...)
 		v.changed = v.changed && c.Cost > 0
 		t.changed = t.changed || v.changed
 		layout := layoutOf(v.settled.Machine)
@@ -163,7 +181,7 @@ func (t *take) attempt() *expression {
 			t.rewrite(e, v)
 		case t.exact && !t.passes: // nothing is charged
 			t.requireAnswer(e, v, c)
-		case t.exact && v.settled != v.held && v.held.Machine != nil: // a charge of cost 0 does not write, even if the state needs a conversion or a clamp
+		case t.exact && v.settled != v.held && v.stored(): // a charge of cost 0 does not write, even if the state needs a conversion or a clamp
 			e.requireHeld(t.item, v)
 		default:
 			t.charge(e, v, c)
@@ -216,6 +234,9 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	if c.Force && c.Cost == 0 {
 		return // a forced charge of cost 0 is allowed in any state, even if a slow clock sees a debt above the max debt
 	}
+	for _, o := range v.tiers { // a count of another tier needs a rewrite
+		e.require(e.absent(attribute(fingerprintAttribute, o.id)))
+	}
 	layoutOf(v.settled.Machine).charge(t, e, v, c)
 	if c.Cost > 0 && same {
 		e.setTo(attribute(fingerprintAttribute, v.id), value)
@@ -241,6 +262,11 @@ func (t *take) rewrite(e *expression, v *view) {
 			e.remove = append(e.remove, e.name(name))
 		}
 	}
+	for _, o := range v.tiers {
+		if o.held.Machine != nil {
+			e.removeLimit(t.item, o.id)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(keep)) {
 		e.setTo(name, e.value(keep[name]))
 	}
@@ -248,12 +274,25 @@ func (t *take) rewrite(e *expression, v *view) {
 	e.setTo(attribute(versionAttribute, v.id), e.number(next.Version))
 }
 
-// requireHeld adds the condition that the item still holds the state of v that was read.
+// stored reports whether the item has the limit of v, or the same limit in another tier.
+func (v *view) stored() bool {
+	return v.held.Machine != nil || slices.ContainsFunc(v.tiers, func(o tier) bool { return o.held.Machine != nil })
+}
+
+// requireHeld adds the condition that the item still holds the states of v that were read.
 func (e *expression) requireHeld(it item, v *view) {
-	names := []string{attribute(fingerprintAttribute, v.id)}
-	if v.held.Machine != nil {
-		names = slices.AppendSeq(names, maps.Keys(layoutOf(v.held.Machine).write(nil, v.id, v.held.State, 0)))
-		names = append(names, attribute(skewAttribute, v.id))
+	e.requireState(it, v.id, v.held)
+	for _, o := range v.tiers {
+		e.requireState(it, o.id, o.held)
+	}
+}
+
+// requireState adds the condition that the item still holds the state of the limit id that was read.
+func (e *expression) requireState(it item, id string, held limiter.Held) {
+	names := []string{attribute(fingerprintAttribute, id)}
+	if held.Machine != nil {
+		names = slices.AppendSeq(names, maps.Keys(layoutOf(held.Machine).write(nil, id, held.State, 0)))
+		names = append(names, attribute(skewAttribute, id))
 	}
 	for _, name := range names {
 		value, ok := it[name]

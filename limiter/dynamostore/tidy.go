@@ -107,6 +107,13 @@ func own(it item, id string, charges []limiter.Charge) bool {
 	})
 }
 
+// removeLimit adds the removal of all attributes of the limit id.
+func (e *expression) removeLimit(it item, id string) {
+	for _, name := range append(it.stateOf(id), attribute(fingerprintAttribute, id), attribute(versionAttribute, id)) {
+		e.remove = append(e.remove, e.name(name))
+	}
+}
+
 // removeDead adds the removal of the dead attributes of the limit id, on the condition that they are
 // still dead. Without this condition, the update could recreate a deleted item. It could also remove a
 // live count after a clamp or a conversion of the newest index. crowded reports whether the limit has
@@ -119,10 +126,8 @@ func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded b
 	layout := layoutOf(held.Machine)
 	dead, crowded := layout.dead(it, id, held.State)
 	if layout.idle(it, id, held.Result).Add(idleLeast) <= now && len(dead) <= tidyMost/2 {
-		e.requireHeld(it, &view{id: id, held: held})
-		for _, name := range append(it.stateOf(id), attribute(fingerprintAttribute, id), attribute(versionAttribute, id)) {
-			e.remove = append(e.remove, e.name(name))
-		}
+		e.requireState(it, id, held)
+		e.removeLimit(it, id)
 		return crowded
 	}
 	if len(dead) == 0 {

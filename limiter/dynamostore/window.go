@@ -106,7 +106,7 @@ func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost i
 	}
 	// No count is known. Each rung of the ladder accepts previous counts up to a bound. It bounds the
 	// current count as if the previous count were at this bound.
-	rungs := rungs(len(t.charges))
+	rungs := rungs(t.charges)
 	for rung := range rungs + 1 {
 		most := w.Requests * rung / rungs
 		room := w.Room(index, t.now, most, cost)
@@ -123,11 +123,14 @@ func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost i
 }
 
 // rungs returns the number of steps into which a ladder divides the previous count: eight, or as many
-// as fit. DynamoDB allows 300 operators in a condition. A window takes 18 operators and four for each
-// step.
-func rungs(limits int) int64 {
-	const operators = 280
-	return int64(min(8, (operators/limits-18)/4))
+// as fit. DynamoDB allows 300 operators in a condition. A window takes 18 operators, four for each
+// step, and two for each of Limit.Tiers.
+func rungs(charges []limiter.Charge) int64 {
+	operators := 280
+	for _, c := range charges {
+		operators -= 2 * len(c.Limit.Tiers)
+	}
+	return int64(min(8, (operators/len(charges)-18)/4))
 }
 
 func (windowLayout) exceeds(t *take, v *view, c limiter.Charge) bool {

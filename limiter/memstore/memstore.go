@@ -93,14 +93,14 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 	for i := range charges {
 		c := &charges[i]
 		slots[i] = sh.find(k, c.Limit.ID)
-		allowed = sh.decide(slots[i], c, now, &results[i]) && allowed
+		allowed = sh.decide(k, &slots[i], c, now, &results[i]) && allowed
 		if slots[i] == nil && c.Cost > 0 {
 			grows += weight(c.Limit)
 		}
 	}
 	if !allowed {
 		for i := range charges {
-			results[i].State = sh.current(slots[i], &charges[i], now).State
+			results[i].State = sh.current(k, &slots[i], &charges[i], now).State
 		}
 		return false, nil
 	}
@@ -142,7 +142,7 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 		var r algo.Result
 		switch {
 		case c.Force:
-			r = sh.current(at, c, now).Result
+			r = sh.current(k, &at, c, now).Result
 		case at == nil:
 			continue
 		default:

@@ -3,6 +3,7 @@ package memstore
 import (
 	"hash/maphash"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -128,16 +129,17 @@ func (sh *shard) charge(k key, at *slot, limit *limiter.Limit, s algo.State, now
 	sh.put(at, s)
 }
 
-// decide sets result to the state after charge c on the limit in a slot, and reports whether c is allowed. It
-// stores no charge. Most states are compact ones that need no copies of the large algo.State.
-func (sh *shard) decide(at *slot, c *limiter.Charge, now algo.Instant, result *algo.Result) (allowed bool) {
-	if m := c.Limit.Compacter(); at != nil && m != nil && !c.Force && same(sh.limit(at), c.Limit) {
-		if next, allowed, known := m.TakeCompact(at.state, now, c.Cost); known {
+// decide sets result to the state after charge c on its limit, and reports whether c is allowed. It
+// stores no charge. *at is the slot of the limit; see current. Most states are compact ones that need no copies of the
+// large algo.State.
+func (sh *shard) decide(k key, at **slot, c *limiter.Charge, now algo.Instant, result *algo.Result) (allowed bool) {
+	if m := c.Limit.Compacter(); *at != nil && m != nil && !c.Force && same(sh.limit(*at), c.Limit) {
+		if next, allowed, known := m.TakeCompact((*at).state, now, c.Cost); known {
 			*result = algo.Result{Machine: c.Limit.Machine(), State: m.State(next)}
 			return allowed
 		}
 	}
-	held := sh.current(at, c, now)
+	held := sh.current(k, at, c, now)
 	next, allowed := c.Apply(held.Machine, held.State, now)
 	*result = algo.Result{Machine: held.Machine, State: next, Clamped: held.Clamped}
 	return allowed
@@ -188,10 +190,16 @@ func (sh *shard) grow() {
 
 // remove removes every limit of subject from its chain.
 func (sh *shard) remove(chain *uint32, subject limiter.SubjectID) {
+	sh.removeSlots(chain, func(at *slot) bool { return at.subject == subject })
+	sh.subjects--
+}
+
+// removeSlots removes the slots that the function ends selects from a chain.
+func (sh *shard) removeSlots(chain *uint32, ends func(*slot) bool) {
 	for link := chain; *link != 0; {
 		i := *link
 		at := sh.slot(i)
-		if at.subject != subject {
+		if !ends(at) {
 			link = &at.next
 			continue
 		}
@@ -200,7 +208,16 @@ func (sh *shard) remove(chain *uint32, subject limiter.SubjectID) {
 		at.next, sh.free = sh.free, i
 		sh.slots--
 	}
-	sh.subjects--
+}
+
+// tiers returns the slots of limit.Tiers.
+func (sh *shard) tiers(k key, limit *limiter.Limit) (slots []*slot) {
+	for _, id := range limit.Tiers {
+		if at := sh.find(k, id); at != nil {
+			slots = append(slots, at)
+		}
+	}
+	return slots
 }
 
 func (sh *shard) held(at *slot) limiter.Held {
@@ -225,30 +242,42 @@ func (sh *shard) put(at *slot, s algo.State) {
 }
 
 // current returns the state that decides the charge c at the instant now (limiter.Held.Current). If Held.Current
-// changed the state and the cost is not 0, current stores the state. at is the slot of the limit; it is nil if
-// the limit was never charged.
-func (sh *shard) current(at *slot, c *limiter.Charge, now algo.Instant) limiter.Held {
-	if at == nil {
-		held, _ := limiter.Held{}.Current(c.Limit, now)
+// changed the state and the cost is not 0, current stores the state, and removes the slots of c.Limit.Tiers. *at is the
+// slot of the limit; it is nil if the limit was never charged. If only a limit of c.Limit.Tiers was charged, the slot of
+// that limit becomes *at.
+func (sh *shard) current(k key, at **slot, c *limiter.Charge, now algo.Instant) limiter.Held {
+	var held limiter.Held
+	own := c.Limit
+	if *at != nil {
+		if held, own = sh.held(*at), sh.limit(*at); own != c.Limit && own.Fingerprint() == c.Limit.Fingerprint() {
+			held.Machine = c.Limit.Machine() // so that Current need not format the fingerprint
+		}
+	}
+	var of []limiter.Held
+	tiers := sh.tiers(k, c.Limit)
+	for _, other := range tiers {
+		of = append(of, sh.held(other))
+	}
+	held, changed := held.Current(c.Limit, now, of...)
+	if !changed || c.Cost == 0 {
 		return held
 	}
-	held, own := sh.held(at), sh.limit(at)
-	if own != c.Limit && own.Fingerprint() == c.Limit.Fingerprint() {
-		held.Machine = c.Limit.Machine() // so that Current need not format the fingerprint
+	if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
+		own = c.Limit
 	}
-	held, changed := held.Current(c.Limit, now)
-	if changed && c.Cost > 0 {
-		if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
-			own = c.Limit
-		}
-		sh.drop(at) // remove the entries, because the new state may not be that of a log
-		sh.use(at, own)
-		sh.put(at, held.State)
-		if held.Skew != (algo.Skew{}) {
-			sh.skews[at] = held.Skew
-		}
-		sh.sooner(at)
+	if *at == nil {
+		*at, tiers = tiers[0], tiers[1:]
 	}
+	sh.drop(*at) // remove the entries, because the new state may not be that of a log
+	sh.use(*at, own)
+	sh.put(*at, held.State)
+	if held.Skew != (algo.Skew{}) {
+		sh.skews[*at] = held.Skew
+	}
+	if len(tiers) > 0 {
+		sh.removeSlots(sh.chain(k.hash), func(s *slot) bool { return slices.Contains(tiers, s) })
+	}
+	sh.sooner(*at)
 	return held
 }
 

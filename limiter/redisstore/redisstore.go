@@ -205,7 +205,11 @@ func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charge
 	if sent, due := s.skew.Begin(); due {
 		client = timed{s.client, key, sent, &s.skew}
 	}
-	v, charged, err := s.run(ctx, client, takeScript, []string{key}, limiter.Once{}, encodeTake(now, charges, results), lifetime(charges, results))
+	args := []any{encodeTake(now, charges, results), lifetime(charges, results)}
+	if tiers := encodeTiers(charges); tiers != nil {
+		args = append(args, tiers)
+	}
+	v, charged, err := s.run(ctx, client, takeScript, []string{key}, limiter.Once{}, args...)
 	if err != nil || !charged {
 		return v, false, err
 	}
@@ -295,6 +299,9 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 	var v value
 	if settleable(charges) {
 		args := appendOnce([]any{encodeSettle(now, charges, results, late), lifetime(charges, nil)}, now, once)
+		if tiers := encodeTiers(charges); tiers != nil {
+			args = append(append(args, "")[:3], tiers)
+		}
 		reply, err := settleScript.Run(ctx, s.client, keys, args...).Result()
 		if err != nil {
 			return settled, s.failed(err)

@@ -15,7 +15,8 @@
 --            B: 1 for a forced charge, 0 for a refund
 --            the limit, as in take.lua
 -- ARGV[2]  time to live of KEYS[1] in ms after a forced charge
--- ARGV[3]  time to live of KEYS[2] in ms; only with KEYS[2]
+-- ARGV[3]  time to live of KEYS[2] in ms; empty without KEYS[2]
+-- ARGV[4]  ids that the value must not have, as ARGV[3] of take.lua
 --
 -- take.lua describes the value of the subject.
 --
@@ -43,6 +44,7 @@ while i < #args do
     if t > 159 then extra = 3 * extra end
     if not size or next + size + extra > #new + 1 then return {value} end
     if t < 112 or t > 159 then
+      if ARGV[4] and string.find(ARGV[4], sub(new, next + 1, next + 5), 1, true) then return {value} end
       count = count + 1
       if at then behind = behind or next end
     elseif t == 144 and at and not behind then

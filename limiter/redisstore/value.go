@@ -71,6 +71,37 @@ func (v value) held(limit *limiter.Limit) (limiter.Held, error) {
 	return limiter.Held{}, nil
 }
 
+// tiers returns the states of limit.Tiers.
+func (v value) tiers(limit *limiter.Limit) (tiers []limiter.Held, err error) {
+	for _, id := range limit.Tiers {
+		for r := range v.records {
+			if r.id() != id {
+				continue
+			}
+			held, err := r.parse()
+			if err != nil {
+				return nil, err
+			}
+			tiers = append(tiers, held)
+		}
+	}
+	return tiers, nil
+}
+
+// current returns the state that decides a charge on limit at the instant now; see [limiter.Held.Current].
+func (v value) current(limit *limiter.Limit, now algo.Instant) (current limiter.Held, write bool, err error) {
+	held, err := v.held(limit)
+	if err != nil {
+		return held, false, err
+	}
+	tiers, err := v.tiers(limit)
+	if err != nil {
+		return held, false, err
+	}
+	current, write = held.Current(limit, now, tiers...)
+	return current, write, nil
+}
+
 // entries reads every limit of v, in order of ID.
 func (v value) entries() ([]limiter.Entry, error) {
 	var entries []limiter.Entry
@@ -114,11 +145,9 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo
 	var changed [limiter.MaxCharges]bool
 	byHand := false
 	for i, c := range charges {
-		held, err := v.held(c.Limit)
-		if err != nil {
+		if settled[i], changed[i], err = v.current(c.Limit, now); err != nil {
 			return o, err
 		}
-		settled[i], changed[i] = held.Current(c.Limit, now)
 		results[i] = settled[i].Result
 		o.superseded = o.superseded || settled[i].Machine != c.Limit.Machine()
 		byHand = byHand || changed[i] || tooMuch(c, settled[i].Machine)
@@ -133,7 +162,7 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo
 		if o.next == nil {
 			o.next = slices.Clone(v)
 		}
-		if o.next, err = o.next.with(c.Limit.ID, settled[i]); err != nil {
+		if o.next, err = o.next.with(c.Limit.ID, settled[i], c.Limit.Tiers); err != nil {
 			return o, err
 		}
 	}
@@ -149,11 +178,13 @@ func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo
 			continue
 		}
 		held, err := v.held(c.Limit)
+		var tiers []limiter.ID // a refund moves no count
+		if c.Force {
+			tiers = c.Limit.Tiers
+			held, _, err = v.current(c.Limit, now)
+		}
 		if err != nil {
 			return nil, settled, err
-		}
-		if c.Force {
-			held, _ = held.Current(c.Limit, now)
 		}
 		var given bool
 		if settled.Excess[i], given = held.Settle(now, results[i], c.Cost, c.Force, late); given {
@@ -161,18 +192,21 @@ func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo
 		} else if !c.Force {
 			continue
 		}
-		if next, err = next.with(c.Limit.ID, held); err != nil {
+		if next, err = next.with(c.Limit.ID, held, tiers); err != nil {
 			return nil, settled, err
 		}
 	}
 	return next, settled, nil
 }
 
-// with returns a copy of v in which the limit id has the state h.
-func (v value) with(id limiter.ID, h limiter.Held) (value, error) {
+// with returns a copy of v in which the limit id has the state h, which includes the limits merged.
+func (v value) with(id limiter.ID, h limiter.Held, merged []limiter.ID) (value, error) {
 	var list []record
 	replaced := false
 	for r := range v.records {
+		if slices.Contains(merged, r.id()) {
+			continue
+		}
 		if r.id() == id {
 			r, replaced = newRecord(id, h), true
 		}

@@ -23,6 +23,13 @@ func testDifferential(t *testing.T, s Suite) {
 			changed(t, first, 2, algo.Rate{Algorithm: rates[(i+1)%len(rates)].Algorithm, Requests: 5, Window: 10 * time.Second}),
 			changed(t, first, 3, longer(first.Rate)))
 	}
+	var tiers [3][]*limiter.Limit // in the first version, each tier has a count of its own
+	for version := range int64(3) {
+		for tier, l := range inTiers(algo.Rate{Algorithm: algo.SlidingWindow, Window: time.Duration(40+20*version) * time.Second}, version+1, version > 0, 4, 7, 10) {
+			tiers[tier] = append(tiers[tier], l)
+		}
+	}
+	limits = append(limits, slices.Concat(tiers[:]...))
 	latest := start
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPairOf(store, s)
@@ -60,7 +67,7 @@ func testDifferential(t *testing.T, s Suite) {
 // history is what one random script has charged.
 type history struct {
 	pair   *pair
-	limits [][]*limiter.Limit // by limit and version
+	limits [][]*limiter.Limit // by limit, and by tier and version
 	past   []admission
 }
 
@@ -77,7 +84,8 @@ func (h *history) take(t *rapid.T, now algo.Instant, version int) bool {
 	var hint []algo.Result
 	for _, versions := range h.limits {
 		if rapid.IntRange(0, len(h.limits)).Draw(t, "charged") < 3 {
-			c := limiter.Charge{Limit: versions[version], Cost: rapid.Int64Range(0, 4).Draw(t, "cost")}
+			of := version + 3*rapid.IntRange(0, len(versions)/3-1).Draw(t, "tier")
+			c := limiter.Charge{Limit: versions[of], Cost: rapid.Int64Range(0, 4).Draw(t, "cost")}
 			if rapid.IntRange(0, 15).Draw(t, "spend") == 0 {
 				c.Force, c.Cost = true, rapid.Int64Range(0, 25).Draw(t, "spent")
 			}

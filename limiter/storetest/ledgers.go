@@ -47,7 +47,7 @@ func (w *world) executed(now algo.Instant, charges []limiter.Charge, taken, answ
 		return
 	}
 	for _, o := range w.orphans {
-		held, _ := w.most.limits(o.Subject)[o.Limit.ID].Current(o.Limit, now)
+		held, _ := w.most.current(o.Subject, o.Limit, now)
 		held.State = held.Machine.Force(held.State, o.at, o.Cost)
 		w.most.keep(o.Subject, o.Limit.ID, held)
 	}
@@ -76,6 +76,11 @@ type limitOf struct {
 	limit   limiter.ID
 }
 
+// anyTier returns the limit of a charge in any tier.
+func anyTier(c limiter.Charge) limitOf {
+	return limitOf{c.Subject, slices.Min(append(slices.Clip(c.Limit.Tiers), c.Limit.ID))}
+}
+
 // enforced reports whether the limit can refuse.
 func enforced(l *limiter.Limit) bool { return !l.Mark && !l.Shadow }
 
@@ -92,7 +97,7 @@ func (w *world) admit(e *environment, now time.Time, c limiter.Charge, d limiter
 	}
 	w.split = w.split || degraded
 	var over int64
-	if over, n.own = e.alone.admit(now, c); over-e.refunds[limitOf{c.Subject, c.Limit.ID}] > w.slack(c.Limit) && !w.mixed && !w.divided(c.Limit) {
+	if over, n.own = e.alone.admit(now, c); over-e.refunds[anyTier(c)] > w.slack(c.Limit) && !w.mixed && !w.divided(c.Limit) {
 		w.fail("limit %s: environment %d alone admitted %d more than the limit (slack %d): %+v", c.Limit.Name, w.indexOf(e), over, w.slack(c.Limit), d)
 	}
 	if over, n.all = admit(&w.all, now, c); over > w.slack(c.Limit) && !w.split && !w.approximate(c.Limit) {
@@ -129,12 +134,12 @@ func (w *world) convert(now algo.Instant, charges []limiter.Charge, taken bool) 
 		}
 		for _, m := range models {
 			before := m.limits(c.Subject)[c.Limit.ID]
-			held, write := before.Current(c.Limit, now)
+			held, write := m.current(c.Subject, c.Limit, now)
 			if write || taken && before.Machine == nil {
-				m.keep(c.Subject, c.Limit.ID, held)
+				m.merge(c.Subject, c.Limit, held)
 			}
-			if write && m == &w.all && held.Machine.Used(held.State, now) < before.Machine.Used(before.State, now) {
-				w.cutAt[limitOf{c.Subject, c.Limit.ID}] = time.Now()
+			if write && m == &w.all && before.Machine != nil && held.Machine.Used(held.State, now) < before.Machine.Used(before.State, now) {
+				w.cutAt[anyTier(c)] = time.Now()
 			}
 		}
 	}
@@ -205,14 +210,21 @@ func (w *world) divided(l *limiter.Limit) bool {
 // slack returns by how much an environment may exceed the limit, because messages need time, clocks differ, or a
 // mechanism is documented as inexact.
 func (w *world) slack(l *limiter.Limit) (most int64) {
+	more := int64(0) // a lease that an environment took before the caller got the smaller limit
 	for _, version := range w.versions {
 		for _, other := range version {
-			if other.ID == l.ID {
+			if inTier := slices.Contains(l.Tiers, other.ID); inTier || other.ID == l.ID {
 				most = max(most, w.slackOf(other))
+				if inTier && w.leases(l) {
+					more = max(more, other.Machine().Capacity()-l.Machine().Capacity())
+				}
 			}
 		}
 	}
-	return most
+	if most == math.MaxInt64 {
+		return most
+	}
+	return most + more
 }
 
 func (w *world) slackOf(l *limiter.Limit) (n int64) {
@@ -264,7 +276,7 @@ func (w *world) lower(a *admitted, c *counted, now time.Time, actual int64) {
 	unknown := a.correct(&w.all, c, c.all, now, actual)
 	_, slots := c.Limit.Machine().(*algo.Slots)
 	for _, e := range w.envs {
-		if of := (limitOf{c.Subject, c.Limit.ID}); e != a.env && !slots && (e.link.faults > 0 || !a.began.After(w.cutAt[of])) {
+		if of := anyTier(c.Charge); e != a.env && !slots && (e.link.faults > 0 || !a.began.After(w.cutAt[of])) {
 			e.refunds[of] += c.Cost - actual
 		}
 	}

@@ -35,6 +35,12 @@ var mechanisms = []mechanism{
 	{"period", []string{"Rate"}, func(l *limiter.Limit) {
 		l.Rate.Window, l.Rate.Calendar = 0, algo.Calendar{Period: algo.Day, Zone: "UTC"}
 	}, nil},
+	{"tiers", []string{"Tiers"}, func(l *limiter.Limit) {
+		if l.Rate.Calendar == (algo.Calendar{}) && !l.Rate.Algorithm.HasWindows() && l.Count.Of != limiter.CountConcurrent {
+			l.Rate = algo.Rate{Algorithm: algo.FixedWindow, Requests: l.Rate.Requests, Window: l.Rate.Window}
+		}
+		l.Tiers = []limiter.ID{limiter.NewID(l.Name, "tier 1")}
+	}, map[stepKind]int{doTier: 6}},
 	{changes, []string{"Version"}, nil, map[stepKind]int{doReload: 3}},
 	{ahead, nil, nil, map[stepKind]int{doClock: 3}},
 	{"local", []string{"OnErrorLocal", "OnError"}, func(l *limiter.Limit) { l.OnError = limiter.OnErrorLocal }, map[stepKind]int{doOutage: 4}},
@@ -80,9 +86,10 @@ var refused = map[string]string{}
 
 func init() {
 	for field, pairs := range map[string][][2][]string{
-		"count":  {{{"lease", "shards", "sync", "adaptive"}, {"cost", "failures", "bytes", "concurrent"}}},
-		"notify": {{{"lease", "shards", "sync", "adaptive", "concurrent"}, {"notify"}}},
-		"shards": {{{"lease"}, {"shards"}}}, "sync_ms": {{{"lease", "shards"}, {"sync"}}},
+		"count":        {{{"lease", "shards", "sync", "adaptive"}, {"cost", "failures", "bytes", "concurrent"}}},
+		"across_tiers": {{{"lease", "shards", "sync", "adaptive", "concurrent"}, {"tiers"}}},
+		"notify":       {{{"lease", "shards", "sync", "adaptive", "concurrent"}, {"notify"}}},
+		"shards":       {{{"lease"}, {"shards"}}}, "sync_ms": {{{"lease", "shards"}, {"sync"}}},
 		"adaptive": {{{"lease", "shards", "sync"}, {"adaptive"}}}, "period": {{{"period"}, {"concurrent"}}},
 		"local_processes": {{{"allow", "deny"}, {"processes"}}},
 	} {

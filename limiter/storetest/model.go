@@ -41,9 +41,9 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 	next := make([]limiter.Held, len(charges))
 	for i, c := range charges {
 		_, known := limits[c.Limit.ID]
-		held, _ := limits[c.Limit.ID].Current(c.Limit, now)
-		if known && c.Cost > 0 {
-			m.keep(subject, c.Limit.ID, held)
+		held, changed := m.current(subject, c.Limit, now)
+		if (known || changed) && c.Cost > 0 {
+			m.merge(subject, c.Limit, held)
 		}
 		results[i], next[i] = held.Result, held
 	}
@@ -67,7 +67,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 func (m *Model) TakeSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, seen []algo.State) (bool, []algo.Result) {
 	before := make([]limiter.Held, len(charges))
 	for i, c := range charges {
-		before[i], _ = m.limits(subject)[c.Limit.ID].Current(c.Limit, now)
+		before[i], _ = m.current(subject, c.Limit, now)
 	}
 	allowed, results := m.Take(now, subject, charges)
 	for i, c := range charges {
@@ -109,7 +109,7 @@ func (m *Model) number(subject limiter.Subject, charges []limiter.Charge, seen [
 func (m *Model) SettleSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once, seen []algo.State) (limiter.Settled, error) {
 	before := make([]limiter.Held, len(charges))
 	for i, c := range charges {
-		before[i], _ = m.limits(subject)[c.Limit.ID].Current(c.Limit, now)
+		before[i], _ = m.current(subject, c.Limit, now)
 	}
 	settled, err := m.Settle(now, subject, charges, results, elapsed, once)
 	for i, c := range charges {
@@ -158,6 +158,24 @@ func (m *Model) keep(subject limiter.Subject, id limiter.ID, h limiter.Held) {
 	}
 }
 
+// current returns the state that decides a charge on l at the instant now; see [limiter.Held.Current].
+func (m *Model) current(subject limiter.Subject, l *limiter.Limit, now algo.Instant) (limiter.Held, bool) {
+	limits := m.limits(subject)
+	var tiers []limiter.Held
+	for _, id := range l.Tiers {
+		tiers = append(tiers, limits[id])
+	}
+	return limits[l.ID].Current(l, now, tiers...)
+}
+
+// merge stores the state that current returned.
+func (m *Model) merge(subject limiter.Subject, l *limiter.Limit, h limiter.Held) {
+	for _, id := range l.Tiers {
+		delete(m.limits(subject), id)
+	}
+	m.keep(subject, l.ID, h)
+}
+
 // Settle implements limiter.Store.Settle.
 func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
 	if !once.Needed() {
@@ -201,7 +219,8 @@ func (m *Model) correct(now algo.Instant, subject limiter.Subject, charges []lim
 			continue
 		}
 		if c.Force {
-			held, _ = held.Current(c.Limit, now)
+			held, _ = m.current(subject, c.Limit, now)
+			m.merge(subject, c.Limit, held)
 			changed = true
 		}
 		var given bool

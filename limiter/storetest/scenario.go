@@ -53,9 +53,10 @@ const (
 	doReload                     // new rules, with the same numbers or others
 	doClock                      // the clock of an environment is set
 	doReset                      // an operator resets the caller
+	doTier                       // an environment, or all, get another tier of the caller
 )
 
-var kindNames = [...]string{"take", "take of several subjects", "burst", "drain", "settle", "settle late", "settle elsewhere", "pass", "expire", "throttle", "stall", "lose", "outage", "reload", "clock", "reset"}
+var kindNames = [...]string{"take", "take of several subjects", "burst", "drain", "settle", "settle late", "settle elsewhere", "pass", "expire", "throttle", "stall", "lose", "outage", "reload", "clock", "reset", "tier"}
 
 func (s move) String() string {
 	return fmt.Sprintf("%s env %d, n %d, cost %d, alike %t, for %s", kindNames[s.Kind], s.Env, s.N, s.Cost, s.Alike, s.For)

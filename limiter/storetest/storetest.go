@@ -85,6 +85,8 @@ func Run(t *testing.T, s Suite) {
 	t.Run("Subjects", func(t *testing.T) { testSubjects(t, s) })
 	t.Run("ConcurrentSeveral", func(t *testing.T) { testConcurrentSeveral(t, s) })
 	t.Run("Cancelled", func(t *testing.T) { testCancelled(t, s) })
+	t.Run("Tiers", func(t *testing.T) { testTiers(t, s) })
+	t.Run("ConcurrentTiers", func(t *testing.T) { testConcurrentTiers(t, s) })
 	t.Run("Slots", func(t *testing.T) { testSlots(t, s) })
 	t.Run("SlotsReleasedTwice", func(t *testing.T) { testSlotsReleasedTwice(t, s) })
 	t.Run("SlotsChanged", func(t *testing.T) { testSlotsChanged(t, s) })

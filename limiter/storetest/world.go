@@ -25,7 +25,7 @@ type world struct {
 	outside  chan func() // executes calls of a store whose server is outside the bubble; nil for a store in this process
 	begun    time.Time
 	caller   limiter.Subject
-	versions [][]*limiter.Limit // the limits under each version of the rules
+	versions [][]*limiter.Limit // the limits under each version of the rules, in one tier and then in the other
 	rates    []algo.Rate        // the rates under the next changed rules
 	envs     []*environment
 	others   sync.WaitGroup // calls and settlements in the background
@@ -48,6 +48,7 @@ type environment struct {
 	link    *link
 	skew    time.Duration
 	version int
+	tier    int                           // index of the caller's tier: 0 or 1
 	alone   own                           // what this environment admitted
 	refunds map[limitOf]int64             // refunds of other environments' charges, on which this environment may have relied
 	synced  map[limiter.Subject]bool      // the environment knows the counters of the subject under the current numbers
@@ -110,7 +111,7 @@ func (w *world) begin() {
 
 // publish makes the next version of the rules, with the same numbers or others.
 func (w *world) publish(others bool) {
-	var next []*limiter.Limit
+	var next, inOther []*limiter.Limit
 	for i, l := range w.Limits {
 		if n := len(w.versions); n > 0 {
 			l.Version, l.Rate = int64(n+1), w.versions[n-1][i].Rate
@@ -119,8 +120,14 @@ func (w *world) publish(others bool) {
 			}
 		}
 		next = append(next, Must(limiter.NewLimit(l)))
+		other := next[i]
+		if len(l.Tiers) > 0 {
+			l.ID, l.Tiers, l.Rate.Requests = l.Tiers[0], []limiter.ID{other.ID}, 2*l.Rate.Requests
+			other = Must(limiter.NewLimit(l))
+		}
+		inOther = append(inOther, other)
 	}
-	w.versions = append(w.versions, next)
+	w.versions = append(w.versions, slices.Concat(next, inOther))
 }
 
 func (w *world) intN(n int) int {
@@ -221,11 +228,21 @@ func (w *world) disturb(e *environment, s move) {
 		w.skewed = true
 	case doReset:
 		w.reset(e)
+	case doTier:
+		tier := 1 - e.tier
+		for _, other := range w.envs {
+			if other == e || s.Alike {
+				other.tier = tier
+			}
+		}
 	default:
 	}
 }
 
-func (e *environment) limits(w *world) []*limiter.Limit { return w.versions[e.version] }
+func (e *environment) limits(w *world) []*limiter.Limit {
+	n := len(w.Limits)
+	return w.versions[e.version][e.tier*n:][:n]
+}
 
 // link is the connection of an environment to the store. It is a remote store for its Limiter.
 type link struct {
