@@ -80,7 +80,8 @@ type compiler struct {
 	rules    *Rules
 	specs    []*spec // all limits, in file order
 	named    map[namedTier]bool
-	classes  map[string]int // index in rules.classes, by the place of the class
+	tiers    map[hashed][]*spec // the same limit in every tier, by its values without the tier
+	classes  map[string]int     // index in rules.classes, by the place of the class
 	known    map[limitKey]*identified
 	replaced []*replacements     // the limits of each override of the document
 	labels   map[string]bool     // the labels in rules.labels
@@ -123,13 +124,14 @@ func newCompiler(d *document.Document, o Options) *compiler {
 	for _, tier := range d.Tiers {
 		r.tiers[tier] = true
 	}
-	return &compiler{doc: d, rules: r, named: map[namedTier]bool{}, classes: map[string]int{}, known: map[limitKey]*identified{}, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
+	return &compiler{doc: d, rules: r, named: map[namedTier]bool{}, tiers: map[hashed][]*spec{}, classes: map[string]int{}, known: map[limitKey]*identified{}, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
 }
 
 func (c *compiler) compile() {
 	for i := range c.doc.Rules {
 		c.rule(&c.doc.Rules[i])
 	}
+	c.joinTiers()
 	c.assign(false)
 	tooMany := !c.merge()
 	c.place()
@@ -162,7 +164,7 @@ func (c *compiler) rule(r *document.Rule) {
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		c.checkParameters(l, compiled.pattern)
-		l.Rate.Counts = l.Spread.Counts()
+		l.Rate.Counts = l.Spread.Counts() || l.AcrossTiers
 		l.Name = cmp.Or(l.Name, compiled.pattern.name())
 		s := &spec{Limit: l, rule: at}
 		s.is = hashed{tier: s.Tier, name: s.Name, per: strings.Join(s.Per, " ")}

@@ -160,7 +160,7 @@ type misfit struct {
 	tier        string
 	first, last *spec // first limit of the set, and the limit with which the set exceeds the item
 	movable     *spec // a limit that could leave the item if it counted by endpoint; nil if there is none
-	limits      int   // number of limits in the set
+	limits      int   // number of limits in the set; one for each tier of a limit with across_tiers
 	own         size  // size of all limits up to the limit last that are in the same item
 	inFlight    bool  // one of these limits counts requests in flight
 }
@@ -196,7 +196,7 @@ func (c *compiler) overflow(limits []*spec, it item, tier string) *misfit {
 		}
 		excess, _ := c.rules.options.Items.Misfit(part.fixed, part.instants)
 		m.inFlight = m.inFlight || m.last == nil && s.Count.Of == limiter.CountConcurrent
-		if m.limits++; m.last == nil && (excess > 0 || m.limits > limiter.MaxCharges) {
+		if m.limits += 1 + len(s.Tiers); m.last == nil && (excess > 0 || m.limits > limiter.MaxCharges) {
 			m.last, m.own = s, *part
 		}
 	}

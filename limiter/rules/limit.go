@@ -22,15 +22,24 @@ func (o Options) clamp(r algo.Rate) algo.Rate {
 	return r
 }
 
+// id returns the ID of the limit.
+func (s *spec) id() limiter.ID {
+	parts := []string{s.is.tier, s.is.name, s.is.per}
+	if s.byEndpoint() {
+		parts = append(parts, s.is.endpoint, s.is.method)
+	}
+	return limiter.NewID(parts...)
+}
+
 // make creates a limit and adds it to its rule.
 func (c *compiler) make(s *spec, horizon time.Duration) {
 	r, class := &c.rules.rules[s.rule], &c.rules.classes[s.class]
-	parts, label := []string{s.is.tier, s.is.name, s.is.per}, s.Name
+	label := s.Name
 	if s.byEndpoint() {
-		parts, label = append(parts, s.is.endpoint, s.is.method), r.label()
+		label = r.label()
 	}
 	l := s.Limit.Limit
-	l.Rule, l.ID, l.Global, l.Version, l.Horizon = label, limiter.NewID(parts...), class.everyone(), c.rules.version, horizon
+	l.Rule, l.ID, l.Global, l.Version, l.Horizon = label, s.id(), class.everyone(), c.rules.version, horizon
 	l.Shadow, l.Mark, l.OnError, l.LocalProcesses = r.Shadow, s.Mark && !r.Shadow, r.OnError, r.LocalProcesses
 	l.Rate = c.rules.options.clamp(s.Rate)
 	var note string
@@ -121,7 +130,7 @@ func (o Options) spread(of *spec, r algo.Rate, global bool) (s limiter.Spread, n
 	s = of.Spread
 	large := o.LeaseAbove > 0 && perSecond(r) > o.LeaseAbove && r.Algorithm.NoLease() == ""
 	switch {
-	case s != (limiter.Spread{}) || !large || of.Count.Settles() || of.Notify != limiter.Percentages{}:
+	case s != (limiter.Spread{}) || !large || of.Count.Settles() || of.AcrossTiers || of.Notify != limiter.Percentages{}:
 	case global:
 		s.Adaptive = true
 		note = fmt.Sprintf("more than %d requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. "+

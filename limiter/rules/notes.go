@@ -27,6 +27,7 @@ func (c *compiler) note() {
 		c.noteSettlements(s)
 		c.noteNotify(s)
 		c.noteChosen(s)
+		c.noteNewCount(s)
 		if units := c.rules.options.Items.Units(c.rules.options.Items.Size(s.Rate)); units > 1 {
 			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units)
 		}

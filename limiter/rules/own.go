@@ -116,7 +116,7 @@ func (r *Rules) countedBy(kind, name string) (list []*identified) {
 }
 
 // keptFields are the fields of a limit that its overrides do not change.
-var keptFields = []string{"lease", "shards", "sync_ms", "notify"}
+var keptFields = []string{"lease", "shards", "sync_ms", "notify", "across_tiers"}
 
 // replace creates the limit base with a caller's own numbers, which an override of the document or the record of an
 // API key sets. It is the same limit with other numbers, so a caller keeps its usage when it gains or loses them. path

@@ -22,16 +22,17 @@ type Limit struct {
 
 	Algorithm      string `json:"algorithm"`
 	Requests       int64  `json:"requests"`
-	WindowSeconds  int64  `json:"windowSeconds"`      // length of the window; for a calendar, of the present period
-	Period         string `json:"period,omitempty"`   // unit of a calendar: day, week, month or year
-	TimeZone       string `json:"timeZone,omitempty"` // time zone of the period
-	Anchor         string `json:"anchor,omitempty"`   // the first day of a week or a month
-	Burst          int64  `json:"burst,omitempty"`    // burst of a bucket
-	Cost           int64  `json:"cost"`               // cost of one request
-	Count          string `json:"count,omitempty"`    // cost, failures, bytes or concurrent: Cost is charged until the answer is known
-	Notify         []int  `json:"notify,omitempty"`   // percentages at which the limit writes a notice
-	Mode           string `json:"mode"`               // enforce, mark or shadow
-	OnError        string `json:"onError"`            // allow, deny or local
+	WindowSeconds  int64  `json:"windowSeconds"`         // length of the window; for a calendar, of the present period
+	Period         string `json:"period,omitempty"`      // unit of a calendar: day, week, month or year
+	TimeZone       string `json:"timeZone,omitempty"`    // time zone of the period
+	Anchor         string `json:"anchor,omitempty"`      // the first day of a week or a month
+	Burst          int64  `json:"burst,omitempty"`       // burst of a bucket
+	Cost           int64  `json:"cost"`                  // cost of one request
+	Count          string `json:"count,omitempty"`       // cost, failures, bytes or concurrent: Cost is charged until the answer is known
+	Notify         []int  `json:"notify,omitempty"`      // percentages at which the limit writes a notice
+	AcrossTiers    bool   `json:"acrossTiers,omitempty"` // true if the limits of several tiers keep one count
+	Mode           string `json:"mode"`                  // enforce, mark or shadow
+	OnError        string `json:"onError"`               // allow, deny or local
 	LocalProcesses int    `json:"localProcesses,omitempty"`
 	Lease          int64  `json:"lease,omitempty"`
 	Shards         int    `json:"shards,omitempty"`
@@ -65,7 +66,7 @@ func newLimit(l rules.Listed, now time.Time) Limit {
 	made := Limit{
 		Name: limit.Name, Path: l.Path, Tier: l.Tier, Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
 		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second), Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
-		Cost: l.Charge.Cost, Count: string(limit.Count.Of), Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
+		Cost: l.Charge.Cost, Count: string(limit.Count.Of), AcrossTiers: len(limit.Tiers) > 0, Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
 		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Adaptive: s.Adaptive, Overridden: l.Overridden,
 	}
 	if limit.Notify != (limiter.Percentages{}) {

@@ -212,6 +212,7 @@ func numbers(l operator.Limit) []string {
 	add(l.Burst > 0, "burst %d", l.Burst)
 	add(l.Count != "" && !concurrent(l), "counts %s, reserves %d", l.Count, l.Cost)
 	add(l.Cost != 1 && l.Count == "", "cost %d", l.Cost)
+	add(l.AcrossTiers, "one count across tiers")
 	add(l.Overridden, "overridden")
 	add(l.Mode != "enforce", "%s", l.Mode)
 	add(len(l.Notify) > 0, "notices at %s %%", strings.Trim(fmt.Sprint(l.Notify), "[]"))

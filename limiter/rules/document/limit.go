@@ -36,7 +36,9 @@ type Limit struct {
 	Tier    string   // a tier, OtherTiers or Global
 	Reserve int64    // what a request charges until its answer is known; 0 if Count does not reserve
 	Per     []string // sorted
-	Only    string   // selects the charged requests: OnlyUnverified, OnlyBadCredentials or "" for all
+	// AcrossTiers reports whether a caller that changes tier keeps its count of the limit.
+	AcrossTiers bool
+	Only        string // selects the charged requests: OnlyUnverified, OnlyBadCredentials or "" for all
 }
 
 // These are the values of the field "only" of a limit.
@@ -78,6 +80,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	l.Per = d.readPer(o, tier)
 	l.Name = d.readName(o, inList, l.Per == nil || slices.Contains(l.Per, PerEndpoint))
 	l.Only = d.readOnly(o, l.Per)
+	l.AcrossTiers = d.readAcrossTiers(o, &l)
 	l.Mark = o.choose(o.member("mode"), limitModes, map[string]string{modeShadow: `; "shadow" is a mode of a rule or of the document`}) == modeMark
 	o.text(o.member("note"))
 	o.done()
@@ -283,4 +286,21 @@ func (d *Document) readOnly(o *object, per []string) string {
 		d.report.add(Join(o.node.path(), "only"), `needs "per": ["ip"] or ["ip", "endpoint"]: without a verified identity a request has only its address`)
 	}
 	return only
+}
+
+// readAcrossTiers reads the field across_tiers of the limit l, whose other fields are known.
+func (d *Document) readAcrossTiers(o *object, l *Limit) bool {
+	path, hasTier := Join(o.node.path(), "across_tiers"), func(word string) bool { return IsIdentity(word) && word != PerIP }
+	if !o.truth("across_tiers") {
+		return false
+	}
+	switch {
+	case !l.Rate.Algorithm.HasWindows():
+		d.report.add(path, "got true, want a fixed_window, a sliding_window or a period; only these keep an exact count when the limit changes")
+	case l.Spread != limiter.Spread{}:
+		d.report.add(path, "got true beside lease, shards or sync_ms, want none of them")
+	case l.Per != nil && !slices.ContainsFunc(l.Per, hasTier):
+		d.report.add(path, `got true, want a "per" with client, user, apikey or claim:<name>: callers of several tiers share the other counts`)
+	}
+	return true
 }
