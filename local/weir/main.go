@@ -2,7 +2,7 @@
 // of limits, here and on AWS. README.md in this folder has a table of the commands.
 //
 // Each command has a file with its flags, its help and its output. The packages serve, operator,
-// load, top and simulate in the parent folder, and the packages below functions, do the work.
+// load, why and simulate in the parent folder, and the packages below functions, do the work.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 func main() { command.Main(rootCommand()) }
 
 const exitStatuses = "Exit statuses: 0 success; 1 failed, or the document has mistakes, or the key does not exist; " +
-	"2 wrong command line; 130 interrupted before the end. weir serve, and weir top with a table that is updated, exit with 0 after an interrupt. " +
+	"2 wrong command line; 130 interrupted before the end. weir serve exits with 0 after an interrupt. " +
 	"weir explain also exits with 0 if the request would be refused."
 
 // The groups of commands in the help.
@@ -40,7 +40,7 @@ func rootCommand() *cobra.Command {
 	}{
 		{groupServe, "Run it:", []*cobra.Command{serveCommand(), verifyCommand(), seedCommand(), tokenCommand()}},
 		{groupRules, "Rules:", []*cobra.Command{checkCommand(), rulesCommand()}},
-		{groupCaller, "Callers:", []*cobra.Command{explainCommand(), usageCommand(), resetCommand(), topCommand(), hashCommand()}},
+		{groupCaller, "Callers:", []*cobra.Command{explainCommand(), usageCommand(), resetCommand(), whyCommand(), hashCommand()}},
 		{groupKeys, "API keys:", []*cobra.Command{keysCommand()}},
 		{groupTools, "Tools:", []*cobra.Command{loadCommand(), simulateCommand(), versionCommand()}},
 	} {

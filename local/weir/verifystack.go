@@ -8,32 +8,16 @@ import (
 	"net/url"
 	"os"
 
-	"github.com/aws/aws-sdk-go-v2/config"
-
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/verify"
-	"github.com/weir-limits/weir/local/verify/account"
 )
-
-// maxAttempts is the maximum number of attempts of a call. IAM and API Gateway permit few calls a second.
-const maxAttempts = 10
 
 // openStack reads the stack and takes the URLs of the APIs from its outputs.
 func (v *verifier) openStack(ctx context.Context) error {
 	if production.MatchString(v.stackName) && !v.yes {
 		return command.Usage("--stack: %s looks like production; the command exhausts limits of its caller there; to test it, add --yes", v.stackName)
 	}
-	settings, err := config.LoadDefaultConfig(ctx, config.WithRegion(v.region), config.WithRetryMaxAttempts(maxAttempts))
-	if err != nil {
-		return fmt.Errorf("AWS configuration: %w", err)
-	}
-	if settings.Region == "" {
-		return command.Usage("--region: required: the region of the stack (or set AWS_REGION)")
-	}
-	if _, err := settings.Credentials.Retrieve(ctx); err != nil {
-		return fmt.Errorf("no AWS credentials; set AWS_PROFILE, or log in: %w", err)
-	}
-	stack, err := account.Open(ctx, settings, v.stackName)
+	stack, _, err := openStack(ctx, v.stackName, v.region)
 	if err != nil {
 		return err
 	}

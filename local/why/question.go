@@ -44,6 +44,8 @@ func (q *Question) kind() string {
 	return telemetry.LineRefused
 }
 
+func (q *Question) rows() int { return cmp.Or(q.Number, MaxRows) }
+
 // Handler answers questions at Path. It calls the function fresh first, so that lines that are due are in the Record. The
 // caller must check the Host header and the origin before it calls the handler.
 func (r *Record) Handler(clock func() time.Time, ipv6Bits int, fresh func(time.Time)) http.Handler {
@@ -76,7 +78,7 @@ func (r *Record) ask(q Question, now time.Time, ipv6Bits int) (Answer, error) {
 		}
 		subject = r.hashOf(parsed)
 	}
-	return r.answer(q.kind(), subject, from, now, cmp.Or(q.Number, MaxRows)), nil
+	return r.answer(q.kind(), subject, from, now, q.rows()), nil
 }
 
 // Ask asks a local gateway.

@@ -17,9 +17,9 @@ func eventsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "events",
 		Short: "Print the events of a Kafka topic or a Kinesis stream",
-		Long: "Print the decision events of a Kafka topic (--brokers) or a Kinesis data stream (--stream), oldest first, one JSON object per line. Pipe the events to \"weir top -\" to count refusals.\n\n" +
+		Long: "Print the decision events of a Kafka topic (--brokers) or a Kinesis data stream (--stream), oldest first, one JSON object per line.\n\n" +
 			"Without --follow, the command reads up to the last event that existed when it started. It fails if a Kafka topic delivers none of them for 15 seconds.",
-		Example: "  weir-tools events --stream weir-prod-events | weir top -\n" +
+		Example: "  weir-tools events --stream weir-prod-events | jq 'select(.outcome == \"refused\")'\n" +
 			"  weir-tools events --brokers broker:9098 --topic decisions --iam --last 5m --follow",
 		Args: command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {

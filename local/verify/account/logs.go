@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/local/verify"
 )
 
@@ -54,6 +56,29 @@ func (s *Stack) search(ctx context.Context, groups []string, pattern string, fro
 		}
 	}
 	return m, nil
+}
+
+// Logs describes the logs of the functions that decide requests.
+type Logs struct {
+	Namespace, RecordsTable, IPv6Bits string // variables of the functions; "" if they are not set
+	Groups                            []string
+}
+
+// Logs returns the logs of the functions that decide requests, also of those with the layer.
+func (s *Stack) Logs() (l Logs) {
+	var deciding []Resource
+	for _, r := range s.of(functionType) {
+		own := variables(r)
+		value := func(name string) string {
+			return cmp.Or(s.value(own[name]), s.value(own[contract.LayerVariable(name)]))
+		}
+		if namespace := value(contract.VariableNamespace); namespace != "" {
+			l.Namespace, l.RecordsTable, l.IPv6Bits = namespace, cmp.Or(l.RecordsTable, value(contract.VariableRecordsTable)), cmp.Or(l.IPv6Bits, value("IPV6_BITS"))
+			deciding = append(deciding, r)
+		}
+	}
+	l.Groups = s.logsOf(deciding)
+	return l
 }
 
 func (s *Stack) logsOf(functions []Resource) (groups []string) {

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/operator"
+	"github.com/weir-limits/weir/local/verify"
+	"github.com/weir-limits/weir/local/why"
+)
+
+func whyCommand() *cobra.Command {
+	var o whyOptions
+	c := &cobra.Command{
+		Use:   "why [CALLER]",
+		Short: "Show why a caller was refused, or who was refused most",
+		Long: "Show when a caller was refused, how often, by which rule and limit, how much was left and how long to wait. Without CALLER, list the callers with the most refusals. " +
+			"CALLER is the strongest identity of the caller: user:alice, apikey:acme (the id of the key's record) or ip:203.0.113.7. A rule is shown as its pattern, because the logs have no path.\n\n" +
+			"The command queries the gateway on this machine (--url, or the variable WEIR_URL), which keeps the last 10,000 log lines. With --stack it queries the logs of a deployment with CloudWatch Logs Insights, where callers are hashes: weir hash prints the hash of a caller. " +
+			"That query costs $0.005 for each GB of logs in the period.\n\n" +
+			"The functions write one line a second for a caller, and twenty for an environment. A line counts all refusals since the last one; FIRST and LAST are the times of lines.",
+		Example: "  weir why user:alice --since 10m\n" +
+			"  weir why --shadow\n" +
+			"  weir why ip:203.0.113.7 --stack Weir-prod --since 3h --json",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return command.Usage("arguments: got %q, want one CALLER, or none", args)
+			}
+			return nil
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return []string{"user:", "apikey:", "ip:"}[min(3*len(args), 3):], cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			o.progress = c.ErrOrStderr()
+			a, err := o.ask(c, strings.Join(args, ""))
+			if err != nil {
+				return usageOrFailure(err)
+			}
+			if o.json {
+				return command.PrintJSON(c.OutOrStdout(), a)
+			}
+			return o.print(c.OutOrStdout(), strings.Join(args, ""), a)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.url, "url", cmp.Or(os.Getenv("WEIR_URL"), defaultGateway), "the gateway on this machine; default $WEIR_URL")
+	f.StringVar(&o.stack, "stack", "", "query the logs of this CloudFormation stack instead")
+	f.StringVar(&o.region, "region", "", "with --stack, the region of the stack; default $AWS_REGION")
+	f.DurationVar(&o.since, "since", time.Hour, "the period before now")
+	f.BoolVar(&o.shadow, "shadow", false, "show what limits in shadow mode would have refused")
+	f.IntVarP(&o.number, "number", "n", 20, "maximum number of rows")
+	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	return c
+}
+
+type whyOptions struct {
+	url, stack, region string
+	since              time.Duration
+	shadow, json       bool
+	number             int
+	progress           io.Writer
+}
+
+func (o *whyOptions) ask(c *cobra.Command, caller string) (why.Answer, error) {
+	switch {
+	case o.since <= 0:
+		return why.Answer{}, command.Usage("--since: got %s, want a period such as 10m", o.since)
+	case o.number < 1 || o.number > why.MaxRows:
+		return why.Answer{}, command.Usage("--number: got %d, want 1 to %d", o.number, why.MaxRows)
+	case o.stack != "" && c.Flags().Changed("url"):
+		return why.Answer{}, command.Usage("--url and --stack: got both, want one of them")
+	case o.stack == "" && o.region != "":
+		return why.Answer{}, command.Usage("--region: requires --stack")
+	}
+	q := why.Question{Subject: caller, Since: o.since.String(), Shadow: o.shadow, Number: o.number}
+	if o.stack != "" {
+		return o.askStack(c.Context(), q)
+	}
+	client, err := operator.NewClient(o.url)
+	if err != nil {
+		return why.Answer{}, err
+	}
+	return why.Ask(c.Context(), client, q)
+}
+
+// askStack queries the log groups of a stack.
+func (o *whyOptions) askStack(ctx context.Context, q why.Question) (why.Answer, error) {
+	if q.Subject != "" { // a mistake must not cost calls of AWS
+		if _, err := why.ParseCaller(q.Subject, 0); err != nil {
+			return why.Answer{}, err
+		}
+	}
+	stack, settings, err := openStack(ctx, o.stack, o.region)
+	if err != nil {
+		return why.Answer{}, err
+	}
+	logs := stack.Logs()
+	if len(logs.Groups) == 0 {
+		return why.Answer{}, fmt.Errorf("--stack: %s has no function of Weir with a log group", o.stack)
+	}
+	var hash string
+	if q.Subject != "" {
+		bits, _ := strconv.Atoi(logs.IPv6Bits) // 0 means the default
+		subject, err := why.ParseCaller(q.Subject, bits)
+		if err != nil {
+			return why.Answer{}, err
+		}
+		key, _, err := records.SubjectKey(ctx, dynamodb.NewFromConfig(settings), logs.RecordsTable)
+		if err != nil {
+			return why.Answer{}, explainRecords(logs.RecordsTable, err)
+		}
+		hash = telemetry.NewSubjectHash(logs.Namespace, key)(subject)
+	}
+	l := why.Logs{Client: cloudwatchlogs.NewFromConfig(settings), Groups: logs.Groups, Wait: verify.Sleep, Progress: o.progress}
+	return l.Ask(ctx, q, hash, time.Now(), o.since)
+}
+
+func (o *whyOptions) print(out io.Writer, caller string, a why.Answer) error {
+	s := command.StyleOf(out)
+	what := "refused"
+	if o.shadow {
+		what = "would have been refused by limits in shadow mode"
+	}
+	if caller != "" {
+		caller += ": "
+	}
+	fmt.Fprintf(out, "%s%d %s in the last %s\n", s.Bold(printable(caller)), a.Count, what, seconds(o.since.Seconds()))
+	if len(a.Rows) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "COUNT\tCALLER\tRULE\tLIMIT\tFIRST\tLAST\tLEFT\tWAIT")
+	for _, r := range a.Rows {
+		left, wait := "-", "-"
+		if r.Capacity > 0 {
+			left, wait = fmt.Sprintf("%d of %d", r.Remaining, r.Capacity), seconds(r.RetryAfter)
+		}
+		const format = "2006-01-02 15:04:05"
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Count, printable(cmp.Or(r.Caller, r.Subject)), cmp.Or(printable(r.Rule), "-"), cmp.Or(printable(r.Limit), "-"),
+			r.First.Local().Format(format), r.Last.Local().Format(format), left, wait)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if a.Others > 0 {
+		fmt.Fprintf(out, "%d are not in the table\n", a.Others)
+	}
+	return nil
+}
+
+// printable removes control characters, which a terminal would execute.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, text)
+}
