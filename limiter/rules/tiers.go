@@ -119,6 +119,8 @@ func similar(a, b string) bool {
 	}
 	x, y := a[begin:len(a)-end], b[begin:len(b)-end]
 	switch {
+	case max(len(x), len(y)) > 2: // x+y would allocate
+		return false
 	case strings.ContainsAny(x+y, "0123456789"):
 		return false
 	case len(x) == 1 && len(y) == 1:

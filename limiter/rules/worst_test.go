@@ -36,7 +36,7 @@ func tiers(tier, n int) string {
 // word returns a long name without digits, which is similar to that of other numbers.
 func word(i int) string {
 	letters := []byte(strings.Repeat("z", 60))
-	for at := 10; at < 50; at, i = at+10, i/10 {
+	for at := 0; at < 60; at, i = at+19, i/10 { // the first letter and the last differ, and two between them
 		letters[at] = byte('a' + i%10)
 	}
 	return string(letters)
