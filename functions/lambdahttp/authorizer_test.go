@@ -156,8 +156,8 @@ func TestAuthorizer_problem_allRules(t *testing.T) {
 				rt.Errorf("context %s: got %q, want text that fits a JSON string", key, p.Context[key])
 			}
 		}
-		if p.Context["degraded"] != "none" { // a gateway response maps this value to a header
-			rt.Errorf("degraded: got %v, want none", p.Context["degraded"])
+		if got, ok := p.Context["degraded"]; ok { // a gateway response would map the value to a header
+			rt.Errorf("degraded: got %v, want no value", got)
 		}
 		var body httplimit.Problem
 		if err := json.Unmarshal([]byte(filled(refusal, p.Context)), &body); err != nil || body.Message != p.Context["message"] || len(body.Violated) != 1 || body.Violated[0] != name {

@@ -18,8 +18,8 @@ import (
 // The body template of a gateway response escapes nothing. So the values for the body
 // (contract.BodyKeys) contain no character that breaks a JSON string. Only values for headers contain
 // quotes. A refusal always has all values for the body: if no limit refused, the limit is 0, and the
-// window and the policy are empty. A refusal also always has a value for the header Weir-Degraded,
-// because API Gateway does not document how it handles a missing header value.
+// window and the policy are empty. If a value for a header is missing, the answer has no such header
+// (row rest-missing-value of `weir verify`).
 
 // Only this package or people read these keys of the context.
 const (
@@ -31,9 +31,6 @@ const (
 	decisionAllowed = "allowed"
 	decisionRefused = "refused"
 )
-
-// notDegraded is the value of Weir-Degraded in a refusal that the store decided.
-const notDegraded = "none"
 
 var fieldKeys = func() map[string]string {
 	keys := map[string]string{}
@@ -76,9 +73,6 @@ func writeContext(a httplimit.Answer, subject, tier, receipt string, add func(ke
 		add(contract.KeyLimit, strconv.FormatInt(p.Limit, 10)) // API Gateway may print a number as 1.0E9
 		add(contract.KeyWindow, p.Window)
 		add(contract.KeyPolicy, strings.Join(p.Violated, ","))
-		if a.Degraded == "" {
-			add(fieldKeys[httplimit.DegradedField], notDegraded)
-		}
 	}
 }
 

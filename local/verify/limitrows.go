@@ -12,7 +12,7 @@ import (
 
 var storeDecides = Row{
 	ID:    "store-decides",
-	Claim: "The functions can use the store: no answer has `Weir-Degraded`, or its value is `none`.",
+	Claim: "The functions can use the store: no answer has `Weir-Degraded`.",
 	Hand:  "`curl -si $URL/api/v1/search | grep -i weir-degraded`; the alarm `degraded`",
 	Needs: []Need{NeedAnyURL},
 	Cost:  Cost{Requests: 4 * probeCost},

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -147,9 +146,7 @@ func (p place) open(t *testing.T) *verify.Deployment {
 		if front := p.fronts[name]; front != nil {
 			h = front(h)
 		}
-		server := httptest.NewUnstartedServer(lax(h))
-		server.Listener = laxListener{server.Listener}
-		server.Start()
+		server := httptest.NewServer(h)
 		t.Cleanup(server.Close)
 		return server.URL
 	}
@@ -267,35 +264,6 @@ func denying(t *testing.T) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
-}
-
-// laxListener accepts malformed paths, as API Gateway does. net/http rejects them, so the connections replace
-// malformed with a mark of the same length. The handler lax restores the path.
-type laxListener struct{ net.Listener }
-
-type laxConn struct{ net.Conn }
-
-const malformed, mark = "%zz", "~zz"
-
-func (l laxListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	return laxConn{c}, err
-}
-
-func (c laxConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	copy(b, bytes.ReplaceAll(b[:n], []byte(malformed), []byte(mark)))
-	return n, err
-}
-
-func lax(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if path, ok := strings.CutSuffix(r.URL.Path, mark); ok {
-			path += malformed
-			r.URL.Path, r.URL.RawPath, r.RequestURI = path, path, path
-		}
-		h.ServeHTTP(w, r)
-	})
 }
 
 // functions make the authorizer fail. They implement verify.Faults.

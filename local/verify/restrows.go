@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -66,11 +65,7 @@ var restRefusedRows = []Row{
 		Needs: []Need{NeedREST},
 		Cost:  Cost{Burst: true},
 		Check: refusal(func(_ *session, a answer) Observation {
-			wrong := wrongRefusal(a.header)
-			if a.header.Get(contract.FieldDegraded) == "" {
-				wrong = append(wrong, "no "+contract.FieldDegraded)
-			}
-			return verdict("Retry-After and the fields of the limit", described(a.header), wrong, a)
+			return verdict("Retry-After and the fields of the limit", described(a.header), wrongRefusal(a.header), a)
 		}),
 	},
 	{
@@ -99,44 +94,17 @@ var restRefusedRows = []Row{
 	},
 	{
 		ID:    "rest-missing-value",
-		Claim: "If a value is missing in the context, the refusal has no field for it. Examples are `X-RateLimit-Limit` on a 429 `subject_busy` and on a 429 `malformed_path`.",
-		Hand:  "`seq 500 | xargs -P 100 -I{} curl -si $URL/api/v1/search | grep -B20 subject_busy`; `curl -i $URL/api/v1/items/%zz`",
+		Claim: "If a value is missing in the context, the refusal has no field for it, such as `Weir-Degraded`.",
+		Hand:  refuse,
 		Needs: []Need{NeedREST},
-		Cost:  Cost{Requests: 1, Burst: true},
-		Check: missingValue,
+		Cost:  Cost{Burst: true},
+		Check: refusal(func(_ *session, a answer) Observation {
+			if values, ok := a.header[contract.FieldDegraded]; ok && a.degraded() == "" {
+				return failed("no "+contract.FieldDegraded, fmt.Sprintf("%s %q", contract.FieldDegraded, values), a.String())
+			}
+			return passed("no "+contract.FieldDegraded, "none on "+a.summary())
+		}),
 	},
-}
-
-// missingValue tests a refusal that has no values of a limit. It uses the refusal of a busy subject. If
-// there was none, it sends a request with a malformed path.
-func missingValue(ctx context.Context, s *session) Observation {
-	for _, a := range s.first(ctx).answers {
-		if a.problem() == subjectBusy {
-			return withoutFields(a)
-		}
-	}
-	malformed := s.get(s.URL, s.plan.Exact.Path)
-	for _, path := range s.paths() {
-		if strings.HasSuffix(path, placeholder) { // API Gateway routes it, because a parameter ends the path
-			malformed.path = path
-		}
-	}
-	malformed.malformed = true
-	a := s.send(ctx, malformed)
-	if a.problem() != "malformed_path" {
-		return skipped("no request got 429 subject_busy, and a malformed path got " + a.summary())
-	}
-	return withoutFields(a)
-}
-
-func withoutFields(a answer) Observation {
-	var wrong []string
-	for _, f := range limitFields {
-		if values, ok := a.header[http.CanonicalHeaderKey(f.name)]; ok {
-			wrong = append(wrong, fmt.Sprintf("%s %q", f.name, values))
-		}
-	}
-	return verdict("no fields of a limit", "none on "+a.summary(), wrong, a)
 }
 
 func refusal(check func(*session, answer) Observation) func(context.Context, *session) Observation {

@@ -27,7 +27,7 @@ import (
 // starts this gateway.
 var local = []string{
 	"rest-answers", "http-answers", "store-decides", "rest-allowed-fields", "rest-unauthorized", "http-allowed-fields", "http-unauthorized", "rest-not-cached", "limit-exact",
-	"rest-refused-status", "rest-refused-fields", "rest-refused-content-type", "rest-refused-body", "http-refused", "retry-after",
+	"rest-refused-status", "rest-refused-fields", "rest-refused-content-type", "rest-refused-body", "rest-missing-value", "http-refused", "retry-after",
 }
 
 // tries is the maximum number of runs with a store. On a busy machine, the store can miss its deadline.

@@ -77,7 +77,7 @@ func (a answer) refused() bool {
 
 // degraded returns the reason why the store did not decide the request, or "".
 func (a answer) degraded() string {
-	if reason := a.header.Get(contract.FieldDegraded); reason != "none" && reason != subjectBusy {
+	if reason := a.header.Get(contract.FieldDegraded); reason != subjectBusy {
 		return reason
 	}
 	return ""
@@ -130,7 +130,6 @@ var errBudget = errors.New("the run has sent its maximum number of requests")
 type request struct {
 	method, url, path string
 	header            http.Header
-	malformed         bool // the path ends with a % that begins no encoded byte
 }
 
 func (s *session) get(url, path string) request {
@@ -171,9 +170,6 @@ func (s *session) do(ctx context.Context, r request) (a answer) {
 		return a
 	}
 	maps.Copy(q.Header, r.header)
-	if r.malformed {
-		q.URL.Opaque = q.URL.EscapedPath() + "%zz"
-	}
 	response, err := s.client.Do(q)
 	if err != nil {
 		a.err = err
