@@ -77,6 +77,14 @@ func (e *Explanation) read(paths []reading) {
 	}
 }
 
+// usage adds the rules that match the usage endpoint beside its own.
+func (e *Explanation) usage(r *Rules, matched []int) {
+	for _, i := range matched {
+		rule := &r.rules[i]
+		e.Matches = append(e.Matches, Match{Path: rule.Path, Endpoint: rule.Endpoint, Method: rule.Method, Reason: "the usage endpoint charges only its own limit"})
+	}
+}
+
 // match adds a rule.
 func (e *Explanation) match(r *rule, q *Request, exemption *Exemption) {
 	m := Match{Path: r.Path, Endpoint: r.Endpoint, Method: r.Method}

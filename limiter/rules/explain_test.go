@@ -128,6 +128,30 @@ func TestRules_Explain_override(t *testing.T) {
 	}
 }
 
+// If the caller has a tier, Of gives the limits of other tiers a reason. A limit that several rules share has none if one
+// of the rules applies it to the tier.
+func TestRules_Of_tier(t *testing.T) {
+	const limit = `{"name":"shared","requests":9,"window":"1m","per":["client"]}`
+	r := parse(t, `{"rules":[
+		{"endpoint":"/a","limits":{"free":{"requests":1,"window":"1m"},"*":`+limit+`,"global":{"name":"address","requests":9,"window":"1m","per":["ip"]}}},
+		{"endpoint":"/b","limits":{"paid":{"requests":2,"window":"1m"},"*":`+limit+`}}]}`)
+	for tier, want := range map[string]string{
+		"":     "* free global paid",
+		"free": "* free global",
+		"paid": "* global paid",
+	} {
+		got := ""
+		for _, l := range r.Of(rules.Values{Caller: caller.Caller{IP: address, Tier: tier}}, limiter.IP(address)) {
+			if l.Reason == "" {
+				got += " " + l.Tier
+			}
+		}
+		if got != " "+want {
+			t.Errorf("tier %q: got the limits%s, want %s", tier, got, want)
+		}
+	}
+}
+
 // Of returns the limits of a subject in all tiers, and no limit of another subject.
 func TestRules_Of(t *testing.T) {
 	r, err := rules.Parse([]byte(explained), rules.Options{Version: 1})

@@ -185,7 +185,7 @@ func TestRules_Select_readings(t *testing.T) {
 		if text := strings.Join(got, ", "); text != want || (s.Usage != nil) != (path == "/usage") {
 			t.Errorf("%s: got %s and usage %t, want %s", path, text, s.Usage != nil, want)
 		}
-		if e := r.Explain(q); path != "/usage" && (!slices.Equal(e.Charges, s.Charges) || !explains(e) || len(slices.CompactFunc(slices.Clone(e.Matches), func(a, b rules.Match) bool { return a.Path == b.Path })) < len(e.Matches)) {
+		if e := r.Explain(q); (!slices.Equal(e.Charges, s.Charges) || !explains(e) || len(slices.CompactFunc(slices.Clone(e.Matches), func(a, b rules.Match) bool { return a.Path == b.Path })) < len(e.Matches)) || path == "/usage" && (len(e.Matches) != 2 || e.Matches[0].Reason == "") {
 			t.Errorf("%s: explained: got %+v, want %+v", path, e, s)
 		}
 		if usage := r.IsUsage(q.Path); usage != (path == "/usage") {

@@ -60,10 +60,14 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 		matched, paths = r.index.below, []reading{{}}
 	}
 	s := Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Exemption: r.exempt.of(q, paths), Malformed: !ok}
-	if e == nil && r.asksUsage(q, matched) && r.isUsage(paths) {
+	if r.asksUsage(q, matched) && r.isUsage(paths) {
 		own := *q // the closure gets a copy, so that the request itself is not allocated on the heap
 		s.Usage = func() ([]Listed, bool) { return r.Own(own) }
-		matched = matched[len(matched)-1:] // the last rule is the usage endpoint; the request charges only its limit
+		last := len(matched) - 1 // the last rule is the usage endpoint; the request charges only its limit
+		if e != nil {
+			e.usage(r, matched[:last])
+		}
+		matched = matched[last:]
 	}
 	c := charger{rules: r, charges: dst, exemption: s.Exemption, explanation: e}
 	c.charge(q, matched, paths)

@@ -85,14 +85,15 @@ type Values struct {
 
 // Of returns the limits that count in subject, for every path and tier, in file order. v must contain the values in
 // subject, because they select the overrides. A limit that several rules share appears once. If each endpoint of the
-// caller has its own item, the list includes these limits, and Charge.Subject identifies the item.
+// caller has its own item, the list includes these limits, and Charge.Subject identifies the item. If v.Caller has a
+// tier, the limits of other tiers have a Reason.
 func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
 	q := Request{Caller: v.Caller, Method: v.Method, Header: v.Header, parameters: v.Parameters}
 	if q.parameters == nil {
 		q.parameters = map[string]string{}
 	}
 	var list []Listed
-	seen := map[*limiter.Limit]bool{}
+	seen := map[*limiter.Limit]int{} // index in the list
 	counts := make([]limiter.Subject, len(r.classes)) // the zero Subject for a class that does not count in subject
 	for i := range r.classes {
 		if s := r.classes[i].subject(&q); s == subject || r.classes[i].who(&q) == subject {
@@ -100,12 +101,28 @@ func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
 		}
 	}
 	for l := range r.limits() {
-		if counts[l.class] != (limiter.Subject{}) && !seen[l.Limit] {
-			seen[l.Limit] = true
+		if counts[l.class] == (limiter.Subject{}) {
+			continue
+		}
+		i, ok := seen[l.Limit]
+		if !ok {
+			i = len(list)
+			seen[l.Limit] = i
 			list = append(list, r.list(l, counts[l.class], r.apply(&v.Caller, l)))
+			list[i].Reason = "applies to other tiers"
+		}
+		if v.Caller.Tier == "" || r.rules[l.rule].applies(v.Caller.Tier, l) {
+			list[i].Reason = ""
 		}
 	}
 	return list
+}
+
+// applies reports whether the rule limits callers of a tier by the limit l, which is one of its own.
+func (r *rule) applies(tier string, l *limit) bool {
+	is := func(other limit) bool { return other.Path == l.Path }
+	of := r.of(tier)
+	return slices.ContainsFunc(of[0], is) || slices.ContainsFunc(of[1], is)
 }
 
 // byRequest reports whether a part of the class depends on the request and not on the caller.

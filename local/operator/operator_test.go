@@ -326,6 +326,32 @@ func TestInspect(t *testing.T) {
 	})
 }
 
+// Usage shows the limits of the default tier of an address, and of the tier in the record of an API key. It shows a limit of
+// another tier only if that has usage.
+func TestInspect_tiers(t *testing.T) {
+	d := newDesk(t, "memory")
+	d.rules = parse(t, `{"rules":[{"endpoint":"/a","limits":{"free":{"requests":9,"window":"1m"},"paid":{"requests":99,"window":"1m"},"*":{"requests":5,"window":"1m"}}}]}`)
+	d.Record = func(_ context.Context, id string) (caller.Record, bool, error) {
+		return caller.Record{ID: id, Tier: "paid"}, id != "nobody", nil
+	}
+	d.send(operator.Question{Method: "GET", Path: "/a", APIKeyID: "upgraded"})
+	for subject, want := range map[string]string{
+		"ip:203.0.113.7":  "free",
+		"apikey:acme":     "paid",
+		"apikey:upgraded": "free paid",
+		"apikey:nobody":   "* free paid",
+		"user:alice":      "* free paid",
+	} {
+		var got []string
+		for _, l := range d.inspect(subject).Limits {
+			got = append(got, l.Tier)
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("%s: got the limits of %s, want %s", subject, text, want)
+		}
+	}
+}
+
 // Usage also shows readable state that no rule describes. A reset removes this state too.
 func TestInspect_others(t *testing.T) {
 	eachStore(t, func(d *desk) {

@@ -23,7 +23,7 @@ func (o *Operator) readRecord(ctx context.Context, c *caller.Caller) (r caller.R
 	case err != nil:
 		return caller.Record{}, []string{fmt.Sprintf("the answer lacks the tier and the limits of the key's record, which cannot be read: %v", err)}, nil
 	case !ok:
-		return r, nil, fmt.Errorf("%w: no API key has the id %q", caller.ErrInvalidCredential, c.APIKey)
+		return caller.Record{}, nil, fmt.Errorf("%w: no API key has the id %q", caller.ErrInvalidCredential, c.APIKey)
 	}
 	c.Limits = r.Limits
 	return r, nil, nil

@@ -18,7 +18,9 @@ type Usage struct {
 	// Version is the version of the rules.
 	Version int64  `json:"rulesVersion"`
 	Source  string `json:"rulesSource,omitempty"` // see Operator.Source
-	// Limits are the limits of the subject in the rules, in file order and for every tier.
+	// Limits are the limits of the subject in the rules, in file order. An address has those of the default tier, an
+	// API key those of the tier in its record, and any other subject those of every tier. Limits of other tiers
+	// are included if they have usage.
 	Limits []Limit `json:"limits"`
 	// Others are limits in the store that the rules do not describe, such as removed limits.
 	Others []Other  `json:"others"`
@@ -58,11 +60,18 @@ func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 		return Usage{}, err
 	}
 	now := o.Clock()
-	_, notes, unknown := o.readRecord(ctx, &values.Caller)
+	record, notes, unknown := o.readRecord(ctx, &values.Caller)
 	if unknown != nil {
 		notes = append(notes, unknown.Error())
 	}
 	r := o.Rules(ctx, now)
+	switch c := &values.Caller; {
+	case c.User != "" || len(c.Claims) > 0: // the token has the tier
+	case record.ID != "":
+		c.Tier = r.Tier(record.Tier)
+	case c.APIKey == "" && c.IP.IsValid():
+		c.Tier = r.Tier("")
+	}
 	listed := r.Of(values, s)
 	i, err := o.usage(ctx, now, s, listed, r.Version())
 	i.Notes = append(append(i.Notes, notes...), recordNotes(r, values.Caller.Limits, listed)...)
@@ -71,9 +80,15 @@ func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 
 func (o *Operator) usage(ctx context.Context, now time.Time, s limiter.Subject, listed []rules.Listed, version int64) (Usage, error) {
 	i := Usage{Subject: s.String(), At: now.UTC(), Version: version, Source: o.Source, Others: []Other{}}
-	var err error
-	if i.Limits, err = o.usages(ctx, now, listed); err != nil {
+	limits, err := o.usages(ctx, now, listed)
+	if err != nil {
 		return i, err
+	}
+	i.Limits = limits[:0]
+	for n, l := range limits {
+		if listed[n].Reason == "" || l.State.Charged {
+			i.Limits = append(i.Limits, l)
+		}
 	}
 	if i.Others, err = o.others(ctx, now, s, listed); err != nil {
 		return i, err
