@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -23,6 +24,22 @@ const Interrupted = 130
 
 // UsageError is a mistake in the command line. The exit status is 2.
 type UsageError struct{ error }
+
+// firstDate is the first version that is taken for a time, in seconds: September 2001.
+const firstDate = 1_000_000_000
+
+// RulesVersion returns the text of a version of the rules, such as "version 7". A document without a field version has
+// a version in Unix seconds or, from a file on this machine, in milliseconds. RulesVersion adds its date.
+func RulesVersion(version int64) string {
+	date := time.Unix(version, 0)
+	switch {
+	case version < firstDate:
+		return fmt.Sprintf("version %d", version)
+	case version >= 1000*firstDate:
+		date = time.UnixMilli(version)
+	}
+	return fmt.Sprintf("version %d (%s)", version, date.UTC().Format(time.RFC3339))
+}
 
 // Usage returns a UsageError.
 func Usage(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/servers"
@@ -22,7 +23,7 @@ func (s *Server) greet(apis []*gateway.API) {
 		where += " of each environment; environments count separately"
 	}
 	inForce := s.live.Current()
-	fmt.Fprintf(s.Out, "rules  %s (%s, version %d)\nstate  in %s\nlog    metrics and notices in %s\n", s.Rules, count(inForce.Len()), inForce.Version(), where, s.checkout.MetricsFile())
+	fmt.Fprintf(s.Out, "rules  %s (%s, %s)\nstate  in %s\nlog    metrics and notices in %s\n", s.Rules, count(inForce.Len()), command.RulesVersion(inForce.Version()), where, s.checkout.MetricsFile())
 	if s.Environments > 0 {
 		fmt.Fprintf(s.Out, "each function has up to %d environments\n", s.Environments)
 	}

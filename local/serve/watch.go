@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
+	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/gateway"
 )
 
@@ -56,16 +57,16 @@ func (s *Server) flush(now time.Time) {
 func (s *Server) printReload(n live.Reload, apis []*gateway.API) {
 	switch problems, mistaken := errors.AsType[rules.Problems](n.Err); {
 	case n.Changed:
-		fmt.Fprintf(s.Out, "rules  %s (%s, version %d) are in force now\n", s.Rules, count(n.Rules.Len()), n.Rules.Version())
+		fmt.Fprintf(s.Out, "rules  %s (%s, %s) are in force now\n", s.Rules, count(n.Rules.Len()), command.RulesVersion(n.Rules.Version()))
 		if len(n.Restarts) > 0 {
 			fmt.Fprintf(s.Out, "rules  counts that restart: %s\n", listed(n.Restarts))
 		}
 		s.warnUnmatched(n.Rules, apis)
 	case n.Err == nil || n.Repeated:
 	case mistaken:
-		fmt.Fprintf(s.Out, "rules  %s has mistakes; version %d stays in force\n  %s\n", s.Rules, n.Rules.Version(), strings.ReplaceAll(problems.Error(), "\n", "\n  "))
+		fmt.Fprintf(s.Out, "rules  %s has mistakes; %s stays in force\n  %s\n", s.Rules, command.RulesVersion(n.Rules.Version()), strings.ReplaceAll(problems.Error(), "\n", "\n  "))
 	default:
-		fmt.Fprintf(s.Out, "rules  %v; version %d stays in force\n", n.Err, n.Rules.Version())
+		fmt.Fprintf(s.Out, "rules  %v; %s stays in force\n", n.Err, command.RulesVersion(n.Rules.Version()))
 	}
 }
 

@@ -103,7 +103,7 @@ func sourceOf(source string) string {
 
 func printExplanation(out io.Writer, e operator.Explanation) error {
 	s := command.StyleOf(out)
-	fmt.Fprintf(out, "%s %s by %s, tier %s, under rules of version %d%s\n", s.Bold(e.Method), s.Bold(e.Path), s.Bold(e.Caller.Subject), e.Caller.Tier, e.Version, sourceOf(e.Source))
+	fmt.Fprintf(out, "%s %s by %s, tier %s, under rules of %s%s\n", s.Bold(e.Method), s.Bold(e.Path), s.Bold(e.Caller.Subject), e.Caller.Tier, command.RulesVersion(e.Version), sourceOf(e.Source))
 	if len(e.Readings) > 0 {
 		fmt.Fprintf(out, "%s %q\n", s.Bold("readings of the path:"), e.Readings)
 	}

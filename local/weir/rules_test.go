@@ -23,6 +23,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/local/command"
 )
 
 // Publish, get, diff and rollback: each publication gets a higher version than the previous one.
@@ -56,10 +57,10 @@ func TestRules(t *testing.T) {
 	}
 	out := ok(t, "rules", "publish", file, "--note", "the first")
 	first := history()[0]
-	if want := fmt.Sprintf("published version %d; functions with rulesFrom=table use it within a minute\n", first.Version); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
+	if want := fmt.Sprintf("published %s; functions with rulesFrom=table use it within a minute\n", command.RulesVersion(first.Version)); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
 		t.Errorf("publish: got %+v, %q, want %q", first, out, want)
 	}
-	if out := ok(t, "rules", "publish", file); out != fmt.Sprintf("nothing was published: version %d, which is in force, has the same document\n", first.Version) || len(history()) != 1 {
+	if out := ok(t, "rules", "publish", file); out != fmt.Sprintf("nothing was published: %s, which is in force, has the same document\n", command.RulesVersion(first.Version)) || len(history()) != 1 {
 		t.Errorf("same document again: got %q, want no new version", out)
 	}
 	write(6)

@@ -172,7 +172,7 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 	case o.json:
 		return command.PrintJSON(out, r)
 	case r.Diff == "":
-		_, err = fmt.Fprintf(out, "nothing was published: version %d, which is in force, has the same document\n", r.Version.Version)
+		_, err = fmt.Fprintf(out, "nothing was published: %s, which is in force, has the same document\n", command.RulesVersion(r.Version.Version))
 	default:
 		text := r.Diff
 		if len(r.Restarts) > 0 {
@@ -181,7 +181,7 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 		if r.Settles {
 			text += settlesText
 		}
-		_, err = fmt.Fprintf(out, "%spublished version %d; functions with rulesFrom=table use it within a minute\n", text, r.Version.Version)
+		_, err = fmt.Fprintf(out, "%spublished %s; functions with rulesFrom=table use it within a minute\n", text, command.RulesVersion(r.Version.Version))
 	}
 	return err
 }
@@ -283,7 +283,7 @@ func (o *rulesOptions) history(ctx context.Context, out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "VERSION\tPUT\tBYTES\tNOTE")
 	for _, v := range all {
-		fmt.Fprintf(t, "%d\t%s\t%d\t%s\n", v.Version, v.Published.Format(time.DateTime), v.Bytes, v.Note)
+		fmt.Fprintf(t, "%d\t%s\t%d\t%s\n", v.Version, v.Published.UTC().Format(time.RFC3339), v.Bytes, v.Note)
 	}
 	return t.Flush()
 }

@@ -59,7 +59,7 @@ func completeSubject(_ *cobra.Command, args []string, _ string) ([]string, cobra
 
 func printUsage(out io.Writer, i operator.Usage) error {
 	s := command.StyleOf(out)
-	fmt.Fprintf(out, "%s, under rules of version %d%s\n\n%s\n", s.Bold(i.Subject), i.Version, sourceOf(i.Source), s.Bold("limits"))
+	fmt.Fprintf(out, "%s, under rules of %s%s\n\n%s\n", s.Bold(i.Subject), command.RulesVersion(i.Version), sourceOf(i.Source), s.Bold("limits"))
 	if len(i.Limits) == 0 {
 		fmt.Fprintln(out, "  the rules have no limit for this subject")
 	}
@@ -95,7 +95,7 @@ func printOthers(out io.Writer, s command.Style, others []operator.Other, at tim
 		if d := o.FullAt.Sub(at); d > 0 {
 			full = "full in " + seconds(d.Seconds())
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\trules of version %d\t%d of %d left, %s\n", o.ID, o.Subject, o.Parameters, o.Version, o.Remaining, o.Capacity, full)
+		fmt.Fprintf(t, "  %s\t%s\t%s\trules of %s\t%d of %d left, %s\n", o.ID, o.Subject, o.Parameters, command.RulesVersion(o.Version), o.Remaining, o.Capacity, full)
 	}
 	return t.Flush()
 }
