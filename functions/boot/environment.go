@@ -33,9 +33,10 @@ type Options struct {
 	Sink decisionlog.Sink
 	// Clock is the clock of requests. nil means the clock of the Limiter, which corrects clock skew.
 	Clock func() time.Time
-	// Rules are the rules of another Environment of this process, which already reports their reloads.
-	// nil means the rules that the variables select.
+	// Rules are the rules of another Environment of this process. nil means the rules that the variables select.
 	Rules *live.Rules
+	// Reloaded gets the result of each reload, unless Rules is set. nil means that the Logger logs it.
+	Reloaded func(time.Time, live.Reload)
 }
 
 // Environment returns a complete Environment that uses store. It reads the files that c names. If o has
@@ -74,10 +75,8 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if o.Clock == nil {
 		o.Clock = l.Now
 	}
-	if o.Rules == nil {
-		if o.Rules, err = c.reportedRules(o.Clock(), recorder, o.Logger); err != nil {
-			return nil, err
-		}
+	if o.Rules, err = c.reportedRules(o, recorder); err != nil {
+		return nil, err
 	}
 	ring, err := c.receipts(ctx)
 	if err != nil {
@@ -104,20 +103,27 @@ func notify(recorder *telemetry.Recorder, events *decisionlog.Publisher) func(co
 	}
 }
 
-// reportedRules returns the rules that the variables select. recorder and logger report the current
-// rules and every reload. If the first document has mistakes, recorder counts it before reportedRules
-// returns the error.
-func (c Config) reportedRules(now time.Time, recorder *telemetry.Recorder, logger *slog.Logger) (*live.Rules, error) {
-	r, err := c.rules()
-	if _, refused := errors.AsType[rules.Problems](err); refused {
-		recorder.RulesRefused(now)
-	}
-	if err != nil {
-		return nil, err
+// reportedRules returns the rules of o, or those that the variables select. recorder reports the current rules and
+// every reload. If the first document has mistakes, recorder counts it before reportedRules returns the error.
+func (c Config) reportedRules(o Options, recorder *telemetry.Recorder) (*live.Rules, error) {
+	r, now := o.Rules, o.Clock()
+	if r == nil {
+		var err error
+		r, err = c.rules()
+		if _, refused := errors.AsType[rules.Problems](err); refused {
+			recorder.RulesRefused(now)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if o.Reloaded == nil {
+			o.Reloaded = logReloads(o.Logger)
+		}
+		r.Observe(o.Reloaded)
 	}
 	inForce := r.Current()
 	recorder.Rules(now, inForce.Version(), time.Time{}, inForce.Labels(), inForce.Exemptions())
-	r.Observe(reportReloads(recorder, logger))
+	r.Observe(countReloads(recorder))
 	return r, nil
 }
 

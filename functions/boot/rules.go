@@ -167,18 +167,27 @@ func (f rulesFile) Document(context.Context) (live.Document, error) {
 // maxListed bounds the mistakes or limits that one log line lists.
 const maxListed = 10
 
-// reportReloads returns an observer that logs and counts every reload. It logs the mistakes of a document once. Until
-// the source has confirmed the rules, the observer reports the age unknownAge, which is high enough for an alarm.
-// Otherwise environments with a short life would never cause an alarm.
-func reportReloads(recorder *telemetry.Recorder, logger *slog.Logger) func(time.Time, live.Reload) {
+// countReloads returns an observer that records the rules in force and every rejected document. Until the source has
+// confirmed the rules, it records the age unknownAge, which is high enough for an alarm. Otherwise environments with a
+// short life would never cause an alarm.
+func countReloads(recorder *telemetry.Recorder) func(time.Time, live.Reload) {
 	started := time.Now()
 	return func(now time.Time, n live.Reload) {
-		ctx, confirmed := context.Background(), n.Confirmed
+		confirmed := n.Confirmed
 		if confirmed.IsZero() {
 			confirmed = started.Add(-unknownAge)
 		}
-		version := slog.Int64("version", n.Rules.Version())
 		recorder.Rules(now, n.Rules.Version(), confirmed, n.Rules.Labels(), n.Rules.Exemptions())
+		if _, refused := errors.AsType[rules.Problems](n.Err); !n.Repeated && (refused || errors.Is(n.Err, live.ErrOlder)) {
+			recorder.RulesRefused(now)
+		}
+	}
+}
+
+// logReloads returns an observer that logs every reload. It logs the mistakes of a document once.
+func logReloads(logger *slog.Logger) func(time.Time, live.Reload) {
+	return func(_ time.Time, n live.Reload) {
+		ctx, version := context.Background(), slog.Int64("version", n.Rules.Version())
 		switch problems, refused := errors.AsType[rules.Problems](n.Err); {
 		case n.Changed:
 			logger.LogAttrs(ctx, slog.LevelInfo, "rules changed", version)
@@ -188,10 +197,8 @@ func reportReloads(recorder *telemetry.Recorder, logger *slog.Logger) func(time.
 			}
 		case n.Err == nil || n.Repeated:
 		case errors.Is(n.Err, live.ErrOlder):
-			recorder.RulesRefused(now)
 			logger.LogAttrs(ctx, slog.LevelError, "rules refused: older than the rules in force", version, slog.Any("err", n.Err))
 		case refused:
-			recorder.RulesRefused(now)
 			logger.LogAttrs(ctx, slog.LevelError, "rules refused: the document has mistakes; the previous rules stay in force", version,
 				slog.Int("mistakes", len(problems)), slog.Any("err", problems[:min(len(problems), maxListed)]))
 		default:

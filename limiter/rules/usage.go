@@ -93,7 +93,7 @@ func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
 		q.parameters = map[string]string{}
 	}
 	var list []Listed
-	seen := map[*limiter.Limit]int{} // index in the list
+	seen := map[*limiter.Limit]int{}                  // index in the list
 	counts := make([]limiter.Subject, len(r.classes)) // the zero Subject for a class that does not count in subject
 	for i := range r.classes {
 		if s := r.classes[i].subject(&q); s == subject || r.classes[i].who(&q) == subject {

@@ -72,6 +72,7 @@ type Server struct {
 	live      *live.Rules       // rules that the functions in this process use
 	opened    limiter.Store     // store that the functions in this process use
 	operator  *operator.Operator
+	apis      []*gateway.API // nil until they are open
 	closers   []func()
 }
 
@@ -197,11 +198,8 @@ func (s *Server) open(ctx context.Context, template *template.Template) (apis []
 	if err := s.openMetrics(); err != nil {
 		return nil, err
 	}
-	if apis, err = s.openAPIs(ctx, template); err != nil {
-		return nil, err
-	}
-	s.live.Observe(func(_ time.Time, n live.Reload) { s.printReload(n, apis) })
-	return apis, nil
+	s.apis, err = s.openAPIs(ctx, template)
+	return s.apis, err
 }
 
 func (s *Server) openAPIs(ctx context.Context, template *template.Template) ([]*gateway.API, error) {

@@ -10,7 +10,6 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/gateway"
 )
 
 // rulesPoll is the interval between checks of the rules file. It is short, so that an edit is reported
@@ -54,14 +53,14 @@ func (s *Server) flush(now time.Time) {
 }
 
 // printReload prints the rules in force after a change of the file, or the problems of the file.
-func (s *Server) printReload(n live.Reload, apis []*gateway.API) {
+func (s *Server) printReload(_ time.Time, n live.Reload) {
 	switch problems, mistaken := errors.AsType[rules.Problems](n.Err); {
 	case n.Changed:
 		fmt.Fprintf(s.Out, "rules  %s (%s, %s) are in force now\n", s.Rules, count(n.Rules.Len()), command.RulesVersion(n.Rules.Version()))
 		if len(n.Restarts) > 0 {
 			fmt.Fprintf(s.Out, "rules  counts that restart: %s\n", listed(n.Restarts))
 		}
-		s.warnUnmatched(n.Rules, apis)
+		s.warnUnmatched(n.Rules, s.apis)
 	case n.Err == nil || n.Repeated:
 	case mistaken:
 		fmt.Fprintf(s.Out, "rules  %s has mistakes; %s stays in force\n  %s\n", s.Rules, command.RulesVersion(n.Rules.Version()), strings.ReplaceAll(problems.Error(), "\n", "\n  "))

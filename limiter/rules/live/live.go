@@ -58,16 +58,16 @@ const (
 // follows the rules with the highest version that charged it, so rules with a lower version would not
 // decide. To roll back, publish the old document under a new version.
 type Rules struct {
-	source   Source
-	options  Options
-	current  atomic.Pointer[state]
-	observer atomic.Pointer[func(time.Time, Reload)]
-	start    sync.Mutex // guards the start of a reload
-	pending  atomic.Pointer[attempt]
+	source  Source
+	options Options
+	current atomic.Pointer[state]
+	start   sync.Mutex // guards the start of a reload
+	pending atomic.Pointer[attempt]
 
 	judging            sync.Mutex // guards the fields below; a reload locks it after the source has answered
 	accepted, rejected digest
 	rejection          error // why the last document was rejected
+	observers          []func(time.Time, Reload)
 }
 
 type digest struct {
@@ -131,9 +131,13 @@ func New(initial *rules.Rules, source Source, o Options) *Rules {
 // Fixed returns rules that never change.
 func Fixed(r *rules.Rules) *Rules { return New(r, nil, Options{}) }
 
-// Observe sets the function that later reloads call with their start time and result. It replaces
-// the previous function. A reload is complete when f returns.
-func (l *Rules) Observe(f func(start time.Time, r Reload)) { l.observer.Store(&f) }
+// Observe adds a function that later reloads call with their start time and result. A reload is complete when f
+// returns, so f must not call Observe, Refresh or Wait.
+func (l *Rules) Observe(f func(start time.Time, r Reload)) {
+	l.judging.Lock()
+	defer l.judging.Unlock()
+	l.observers = append(l.observers, f)
+}
 
 // Current returns the rules in force, without a reload.
 func (l *Rules) Current() *rules.Rules { return l.current.Load().rules }
@@ -237,12 +241,12 @@ func (l *Rules) finish(ctx context.Context, now time.Time, a *attempt) {
 	}
 	s.pause = pause/2 + rand.N(max(pause/3, 1))
 	l.current.Store(s)
-	if observe := l.observer.Load(); observe != nil {
-		r := Reload{Rules: s.rules, Confirmed: s.confirmed, Changed: s.rules != was.rules, Err: s.err, Repeated: repeated}
-		if r.Changed {
-			r.Restarts = rules.Restarts(was.rules, s.rules)
-		}
-		(*observe)(now, r)
+	r := Reload{Rules: s.rules, Confirmed: s.confirmed, Changed: s.rules != was.rules, Err: s.err, Repeated: repeated}
+	if r.Changed && len(l.observers) > 0 {
+		r.Restarts = rules.Restarts(was.rules, s.rules)
+	}
+	for _, observe := range l.observers {
+		observe(now, r)
 	}
 	l.pending.CompareAndSwap(a, nil)
 }
