@@ -60,13 +60,13 @@ func (r *Rules) Rooms() (rooms []Room, restarts []string) {
 	return rooms, restarts
 }
 
-// room returns the number of limits, and how many more fit their item if these have the size of the largest: at most
+// room returns the number of limits, where each further tier of a limit with across_tiers is one, and how many more fit their item if these have the size of the largest: at most
 // littleRoom+1.
 func (c *compiler) room(limits []*spec) (n, room int) {
 	var all, largest size
 	for s := range distinct(limits) {
 		one, _ := c.size(s)
-		n++
+		n += 1 + len(s.Tiers)
 		if s.Spread.Shards == 0 {
 			all = all.with(one)
 		}

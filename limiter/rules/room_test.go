@@ -18,6 +18,7 @@ func buckets(n int, rest string) string {
 
 func TestRules_Rooms(t *testing.T) {
 	const client = "user, apikey, ip"
+	const acrossTiers = `{"name":"x","requests":9,"window":"1h","across_tiers":true}`
 	for _, c := range []struct {
 		name, document string
 		want           []rules.Room
@@ -34,6 +35,8 @@ func TestRules_Rooms(t *testing.T) {
 		{"each endpoint", document(rule("/a", "", `"*":`+buckets(10, "")), rule("/b", "", `"*":`+buckets(2, ""))),
 			[]rules.Room{{"user endpoint /a, apikey endpoint /a, ip endpoint /a", "*", false, 10, 10, false}}, nil},
 		{"shadow", document(strings.Replace(rule("/a", "", `"*":`+buckets(8, "")), "{", `{"mode":"shadow",`, 1)), []rules.Room{{client, "*", true, 8, 10, true}}, []string{"rules[0].limits.*[0] (l0)", "rules[0].limits.*[7] (l7)"}},
+		{"one count across tiers", document(rule("/a", "", `"free":`+strings.Replace(buckets(5, ""), "[", "["+acrossTiers+",", 1)+`,"paid":`+acrossTiers+`,"gold":`+acrossTiers)),
+			[]rules.Room{{client, "free", false, 8, 10, true}}, []string{"rules[0].limits.free[0] (x)", "rules[0].limits.paid (x)"}},
 		{"shared by rules", document(rule("/a", "", `"*":`+buckets(7, `,"per":["client"]`)), rule("/b", "", `"*":`+buckets(7, `,"per":["client"]`))), nil, nil},
 	} {
 		rooms, beyond := parse(t, c.document).Rooms()
