@@ -93,15 +93,14 @@ func TestOutage_tiers(t *testing.T) {
 	first.Cost = 30
 	takeAt(t, l, noon, first)
 	store.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
-	first.Cost = 15
-	takeAt(t, l, noon, first)
 	upgraded := c[1]
 	for _, step := range []struct {
+		charge  limiter.Charge
 		cost    int64
 		allowed bool
-	}{{156, false}, {155, true}, {1, false}} {
-		if upgraded.Cost = step.cost; takeAt(t, l, noon, upgraded).Allowed != step.allowed {
-			t.Errorf("cost %d after 45 requests in the other tier: got allowed %t, want %t", step.cost, !step.allowed, step.allowed)
+	}{{upgraded, 171, false}, {first, 15, true}, {upgraded, 156, false}, {upgraded, 155, true}, {upgraded, 1, false}} {
+		if step.charge.Cost = step.cost; takeAt(t, l, noon, step.charge).Allowed != step.allowed {
+			t.Errorf("limit of %d, cost %d: got allowed %t, want %t", step.charge.Limit.Rate.Requests, step.cost, !step.allowed, step.allowed)
 		}
 	}
 	if takeAt(t, l, noon, c[0]).Allowed {
