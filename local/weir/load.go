@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -84,7 +85,8 @@ type loader struct {
 	template  *http.Request
 	tokens    []string // one token for each user
 	transport http.RoundTripper
-	wire      *wire // counts all answers, including those that the polite transport answers with a retry
+	throttled atomic.Int64 // answers 429 of the stage's throttle
+	wire      *wire        // counts all answers, including those that the polite transport answers with a retry
 }
 
 func (l *loader) run(ctx context.Context, address string) error {
@@ -100,7 +102,7 @@ func (l *loader) run(ctx context.Context, address string) error {
 		Requests: l.requests, Duration: l.duration, Clients: l.clients, Rate: l.rate, Poisson: l.poisson, Send: l.send,
 	}, &m)
 	finished()
-	r := measured{URL: address, Result: m.Result(time.Now())}
+	r := measured{URL: address, Result: m.Result(time.Now()), Throttled: l.throttled.Load()}
 	if l.polite {
 		r.Wire = l.wire.answers
 	}
@@ -213,10 +215,21 @@ func (l *loader) send(ctx context.Context, n int) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	if _, err := io.CopyN(io.Discard, answer.Body, maxAnswer); err != nil && !errors.Is(err, io.EOF) {
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil {
 		return 0, err
 	}
+	if answer.StatusCode == http.StatusTooManyRequests && throttled(body) {
+		l.throttled.Add(1)
+	}
 	return answer.StatusCode, nil
+}
+
+// throttled reports whether body is that of the 429 by the throttle of a stage: the gateway response of a REST API, or the
+// answer of an HTTP API.
+func throttled(body []byte) bool {
+	var problem struct{ Error, Message string }
+	return json.Unmarshal(body, &problem) == nil && (problem.Error == "throttled" || problem.Error == "" && problem.Message == "Too Many Requests")
 }
 
 // wire is the transport below the polite one. It counts every answer by status.

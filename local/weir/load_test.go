@@ -64,6 +64,31 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// The 429 of a stage's throttle, of a REST API and of an HTTP API, counts apart from that of a limit.
+func TestLoad_throttled(t *testing.T) {
+	for body, want := range map[string]int64{
+		`{"status":429,"error":"throttled","message":"The API as a whole has too many requests."}`: 5,
+		`{"message":"Too Many Requests"}`:                               5,
+		`{"error":"rate_limit_exceeded","message":"Too Many Requests"}`: 0,
+		"": 0,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, body)
+		}))
+		_, out, _ := weir(t, "load", server.URL, "--requests", "5", "--json")
+		var m measured
+		if err := json.Unmarshal([]byte(out), &m); err != nil || m.Refused != 5 || m.Throttled != want {
+			t.Errorf("%s: got %d refused and %d throttled, error %v, want 5 and %d", body, m.Refused, m.Throttled, err, want)
+		}
+		_, out, _ = weir(t, "load", server.URL, "--requests", "5")
+		if strings.Contains(out, "refused by the throttle of the stage, and not by a limit: 5\n") != (want > 0) {
+			t.Errorf("%s: got %s, want a line about the throttle: %t", body, out, want > 0)
+		}
+		server.Close()
+	}
+}
+
 // --header Host sets the host of the request. If the percentiles include requests without an
 // answer, the output has a note.
 func TestLoad_hostAndUnanswered(t *testing.T) {

@@ -17,6 +17,8 @@ import (
 type measured struct {
 	URL string `json:"url"`
 	load.Result
+	// Throttled is the part of Refused that the throttle of the stage refused, and not a limit.
+	Throttled int64 `json:"throttled,omitempty"`
 	// Wire counts the answers by status, including answers that --polite retried.
 	Wire map[int]int64 `json:"wire,omitempty"`
 }
@@ -30,6 +32,9 @@ func (m measured) print(out io.Writer, asJSON bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d requests in %s, %.1f a second\n", m.URL, m.Requests, m.Took.Round(100*time.Microsecond), m.perSecond(m.Requests))
 	fmt.Fprintf(&b, "allowed %d (%.1f a second), refused %d (%.1f a second)\n", m.Allowed, m.perSecond(m.Allowed), m.Refused, m.perSecond(m.Refused))
+	if m.Throttled > 0 {
+		fmt.Fprintf(&b, "refused by the throttle of the stage, and not by a limit: %d\n", m.Throttled)
+	}
 	fmt.Fprintf(&b, "answers: %s\n", statuses(m.Statuses))
 	if m.Wire != nil {
 		fmt.Fprintf(&b, "answers, including those that were retried: %s\n", statuses(m.Wire))
