@@ -33,6 +33,8 @@ type Options struct {
 	// BasePaths are the paths that the mappings of custom domains add, such as "/v1". A request whose Host has no port
 	// comes from a custom domain.
 	BasePaths []string
+	// Unthrottled leaves out the throttles of the stages.
+	Unthrottled bool
 }
 
 // Gateway serves the APIs of a template and invokes their functions. It is safe for concurrent use.
@@ -95,7 +97,7 @@ func New(t *template.Template, o Options) (*Gateway, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	shared := &runtime{functions: map[string]*function{}, clock: o.Clock, logger: o.Logger, basePaths: o.BasePaths}
+	shared := &runtime{functions: map[string]*function{}, clock: o.Clock, logger: o.Logger, basePaths: o.BasePaths, unthrottled: o.Unthrottled}
 	for _, f := range t.Functions() {
 		if handler := o.Functions[f.ID]; handler != nil {
 			shared.functions[f.ID] = newFunction(f, handler)
@@ -150,6 +152,8 @@ type runtime struct {
 	clock     func() time.Time
 	logger    *slog.Logger
 	basePaths []string
+
+	unthrottled bool
 }
 
 // unmapped returns the path of a request without the longest base path, if the request comes from a custom domain. Events

@@ -18,10 +18,10 @@ type httpHandler struct {
 func newHTTPHandler(shared *runtime, api *template.HTTP) *httpHandler {
 	h := &httpHandler{shared, api, map[*template.Route]*throttle{}}
 	for _, route := range api.Routes {
-		h.throttles[route] = newThrottle(route.Throttle)
+		h.throttles[route] = shared.throttle(route.Throttle)
 	}
 	if api.Default != nil {
-		h.throttles[api.Default] = newThrottle(api.Default.Throttle)
+		h.throttles[api.Default] = shared.throttle(api.Default.Throttle)
 	}
 	return h
 }

@@ -22,7 +22,7 @@ func newRESTHandler(shared *runtime, api *template.REST) *restHandler {
 	h := &restHandler{shared, api, map[*template.Method]*throttle{}, newSubscribers(shared, api.AccessLog)}
 	for _, resource := range api.Resources {
 		for _, method := range resource.Methods {
-			h.throttles[method] = newThrottle(method.Throttle)
+			h.throttles[method] = shared.throttle(method.Throttle)
 		}
 	}
 	return h

@@ -16,6 +16,14 @@ type throttle struct {
 	state  algo.State
 }
 
+// throttle returns the throttle of a method or a route.
+func (t *runtime) throttle(bucket algo.Machine) *throttle {
+	if t.unthrottled {
+		return nil
+	}
+	return newThrottle(bucket)
+}
+
 func newThrottle(bucket algo.Machine) *throttle {
 	if bucket == nil {
 		return nil

@@ -117,7 +117,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	if len(handlers) == 0 {
 		return nil, fmt.Errorf("%s: no function has the variable %s, want %s or %s", s.Template, roleVariable, authorizerRole, handlerRole)
 	}
-	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock, BasePaths: basePaths})
+	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock, BasePaths: basePaths, Unthrottled: s.Unthrottled})
 }
 
 // limiting returns the authorizer or the handler. With a pool, other processes run the function; the Environment

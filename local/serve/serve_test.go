@@ -57,6 +57,38 @@ func newLocal(t *testing.T, store, rules string) *local {
 	return l
 }
 
+// With Unthrottled, an API has no throttle: a burst above 600 requests at one instant gets no 429.
+func TestServe_unthrottled(t *testing.T) {
+	rules := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(rules, []byte(`{"version":1,"rules":[]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, unthrottled := range []bool{false, true} {
+		checkouttest.Scratch(t)
+		var clock commandtest.Clock
+		clock.Set(start)
+		s := New(Options{Rules: rules, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now, Unthrottled: unthrottled})
+		t.Cleanup(s.Close)
+		handlers, err := s.Open(t.Context(), []string{"http://127.0.0.1:8080", "http://127.0.0.1:8081"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, api := range handlers {
+			throttled := 0
+			for range 700 {
+				w := httptest.NewRecorder()
+				api.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/search", http.NoBody))
+				if w.Code == http.StatusTooManyRequests {
+					throttled++
+				}
+			}
+			if want := map[bool]int{false: 100, true: 0}[unthrottled]; throttled != want {
+				t.Errorf("API %d, unthrottled %t: got %d throttled requests, want %d", i, unthrottled, throttled, want)
+			}
+		}
+	}
+}
+
 func (l *local) token(user, tier string) string {
 	l.t.Helper()
 	token, err := l.checkout.Token(user, tier, time.Until(start)+time.Hour, nil)

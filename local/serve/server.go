@@ -40,6 +40,8 @@ type Options struct {
 	// Namespace separates the state of this run from other state in the store. Empty means the
 	// namespace in the template.
 	Namespace string
+	// Unthrottled leaves out the throttles of the template's stages.
+	Unthrottled bool
 	// Port is the port of the first API.
 	Port command.Port
 	// Environments is the maximum number of processes of a function. With 0, functions run in this

@@ -23,7 +23,7 @@ func serveCommand() *cobra.Command {
 			"Method, path, query and body pass unchanged, and also the Host, unless the upstream is https. X-Forwarded-For gets the address of the client. Answers are streamed; WebSockets count as one request. " +
 			"The answer gets the RateLimit fields that the upstream has not set. The field Weir-Cost, or the one that a limit names, reports a cost and does not reach the client. " +
 			"A bearer token must be one of weir token. If your server has its own tokens, set JWKS, JWT_ISSUER and JWT_AUDIENCE; with JWKS= Weir ignores tokens. The sample keys and the key of the tokens are in .weir in this folder.\n\n" +
-			"The throttle of the template's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 \"throttled\".\n\n" +
+			"The throttle of the template's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 \"throttled\", unless --no-throttle is given.\n\n" +
 			"--store dynamodb and --store redis start a local DynamoDB or Redis server, unless DYNAMODB_ENDPOINT or REDIS_URL names one. Only a checkout can start DynamoDB.\n\n" +
 			"Three variables of this command also apply to the functions. SAMPLE_LOGIN is the user:password of the sample API's login (default demo:demo). MAX_DELAY is the maximum wait of a request in a leaky bucket. BASE_PATH lists the paths that custom domains add, such as /v1,/orders/v2. A request with a Host without a port comes from such a domain.",
 		Example: "  weir serve\n  weir serve --store redis --environments 10\n  weir serve --rules my-rules.json --port 9000\n  weir serve --upstream http://127.0.0.1:3000 --rules rules.json",
@@ -42,6 +42,7 @@ func serveCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Store, "store", serve.Memory, "the store of the state: memory, dynamodb or redis")
 	command.Complete(c, "store", serve.Memory, "dynamodb", "redis")
 	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default: a template in infra/golden")
+	c.Flags().BoolVar(&o.Unthrottled, "no-throttle", false, "leave out the throttle of the template's stages, such as for weir load")
 	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")
 	c.Flags().Var(&o.Port, "port", "the port of the first API; the second API has the next port")
 	c.Flags().Var(&o.Environments, "environments", "maximum number of processes of each function, which run its bootstrap in dist; 0: run the functions in this process")
@@ -54,7 +55,7 @@ func checkUpstream(c *cobra.Command) error {
 	if !c.Flags().Changed("upstream") {
 		return nil
 	}
-	for _, name := range []string{"template", "environments", "idle"} {
+	for _, name := range []string{"template", "no-throttle", "environments", "idle"} {
 		if c.Flags().Changed(name) {
 			return command.Usage("--%s: has no effect with --upstream, which runs no functions", name)
 		}
