@@ -15,6 +15,9 @@ const maxBody = 1 << 20
 // New returns the sample API. Replace it with your own http.Handler. Its routes contain no code for
 // limits, because the Environment enforces rules.json before it calls them. Only the login calls the
 // limiter.
+//
+// API Gateway, also that of make run, has only the routes of infra/stack/apis.go: add a new route there too, and run
+// make golden.
 func New(e *lambdahttp.Environment) http.Handler {
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1/search", func(w http.ResponseWriter, r *http.Request) {
