@@ -62,6 +62,14 @@ func (r *Rules) list(l *limit, s limiter.Subject, own applied) Listed {
 	}
 }
 
+// Limits returns the limits of all rules in file order, with the numbers of the document and without subjects.
+func (r *Rules) Limits() (list []Listed) {
+	for l := range r.limits() {
+		list = append(list, r.list(l, limiter.Subject{}, applied{limit: l.Limit}))
+	}
+	return list
+}
+
 // Explain returns the rules whose endpoint matches a request. For each limit it returns the charge or
 // the reason why the limit does not apply. It explains the result of Select.
 func (r *Rules) Explain(q Request) Explanation {

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -14,6 +15,7 @@ type Limit struct {
 	Name    string `json:"name"`
 	Path    string `json:"path"` // place in the rules document, such as "rules[2].limits.free"
 	Tier    string `json:"tier"` // key of the limit in the rule: a tier, "*" or "global"
+	Rule    string `json:"rule"` // method, if there is one, and endpoint of the rule
 	Subject string `json:"subject"`
 	// Counted has the subjects under which the store counts the limit, if they differ from Subject. A
 	// limit with shards has one subject for each shard. A limit in shadow mode has a subject of its own.
@@ -39,7 +41,7 @@ type Limit struct {
 	SyncMS         int64  `json:"syncMs,omitempty"`
 	Adaptive       bool   `json:"adaptive,omitempty"`   // true if each environment admits a share of the limit
 	Overridden     bool   `json:"overridden,omitempty"` // true if an override for the caller sets these numbers
-	State          State  `json:"state"`
+	State          State  `json:"state,omitzero"`
 }
 
 // State is the usage of a limit, in requests, at the instant of the answer.
@@ -61,10 +63,19 @@ type State struct {
 	Superseded bool `json:"superseded,omitempty"`
 }
 
+// Limits returns the limits of all rules in file order, without subjects and usage.
+func Limits(r *rules.Rules, now time.Time) []Limit {
+	limits := []Limit{}
+	for _, l := range r.Limits() {
+		limits = append(limits, newLimit(l, now))
+	}
+	return limits
+}
+
 func newLimit(l rules.Listed, now time.Time) Limit {
 	limit, s, c := l.Charge.Limit, l.Charge.Limit.Spread, l.Charge.Limit.Rate.Calendar
 	made := Limit{
-		Name: limit.Name, Path: l.Path, Tier: l.Tier, Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
+		Name: limit.Name, Path: l.Path, Tier: l.Tier, Rule: strings.TrimSpace(l.Method + " " + l.Endpoint), Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
 		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second), Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
 		Cost: l.Charge.Cost, Count: string(limit.Count.Of), AcrossTiers: len(limit.Tiers) > 0, Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
 		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Adaptive: s.Adaptive, Overridden: l.Overridden,

@@ -616,3 +616,18 @@ func TestExplain_count(t *testing.T) {
 		}
 	})
 }
+
+// The usage of a caller has the debt of a limit whose cost was known after the answer.
+func TestUsage_debt(t *testing.T) {
+	d := newDesk(t, "memory")
+	d.rules = parse(t, `{"rules":[{"endpoint":"/chat","limits":{"*":{"name":"input","requests":100,"window":"1m","count":"cost","reserve":20}}}]}`)
+	charges := d.rules.Charges(nil, "POST", rules.EncodedPath("/chat"), caller.Caller{User: "alice"})
+	_, receipt, err := d.Limiters[0].TakeRefundable(t.Context(), d.now, charges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	receipt.Settle(t.Context(), d.now, func(limiter.Charge) int64 { return 150 })
+	if limits := d.inspect("user:alice").Limits; len(limits) != 1 || limits[0].State.Debt != 50 || limits[0].State.Remaining != 0 || limits[0].Rule != "/chat" {
+		t.Errorf("usage: got %+v, want a debt of 50 of the rule /chat", limits)
+	}
+}
