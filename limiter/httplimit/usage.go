@@ -88,7 +88,7 @@ func (g *Gate) serveUsage(w http.ResponseWriter, r *http.Request, now time.Time,
 	ctx, cancel := context.WithTimeout(r.Context(), usageTimeout)
 	defer cancel()
 	listed, complete := selected.Usage()
-	limits, err := ReadUsage(ctx, g.o.Limiter, now, listed)
+	limits, err := readUsage(ctx, g.o.Limiter, now, listed)
 	if err != nil {
 		Answer{RetryAfter: retrySoon, Problem: failure()}.Refuse(w)
 		return
@@ -99,8 +99,8 @@ func (g *Gate) serveUsage(w http.ResponseWriter, r *http.Request, now time.Time,
 	_, _ = w.Write(body) // the client may have disconnected
 }
 
-// ReadUsage reads what a caller has used of limits. It charges nothing.
-func ReadUsage(ctx context.Context, l *limiter.Limiter, now time.Time, listed []rules.Listed) ([]LimitUsage, error) {
+// readUsage reads what a caller has used of limits. It charges nothing.
+func readUsage(ctx context.Context, l *limiter.Limiter, now time.Time, listed []rules.Listed) ([]LimitUsage, error) {
 	charges := make([]limiter.Charge, len(listed))
 	for i := range listed {
 		charges[i] = listed[i].Charge

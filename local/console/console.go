@@ -6,22 +6,24 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"time"
 
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/console/scenario"
+	"github.com/weir-limits/weir/local/operator"
 )
 
 // Path is the prefix of all paths of a Console.
 const Path = "/_weir/"
 
-// policy is the Content-Security-Policy of the page. The page loads files only from its own origin,
+// policy is the Content-Security-Policy of the pages. A page loads files only from its own origin,
 // has no inline scripts or styles, and cannot be shown in a frame of another site.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-//go:embed web
+//go:embed pages web
 var web embed.FS
 
-// files are the scripts and style sheets of the page.
+// files are the scripts and style sheets of the pages.
 var files = func() fs.FS {
 	sub, err := fs.Sub(web, "web")
 	if err != nil {
@@ -30,19 +32,28 @@ var files = func() fs.FS {
 	return sub
 }()
 
-var page = template.Must(template.ParseFS(web, "web/index.html"))
+// pages has a template for each page.
+var pages = template.Must(template.ParseFS(web, "pages/*.html"))
 
 // Options are the options of a Console.
 type Options struct {
 	// APIs are the APIs to which the page can send requests.
 	APIs []API
-	// Rules returns the rules in force.
-	Rules func() *rules.Rules
+	// Rules returns the rules in force, and Reload their state.
+	Rules  func() *rules.Rules
+	Reload func() Reload
+	Clock  func() time.Time
 	// Source is a text that names the origin of the rules, and Store one that names the store. The
 	// page shows both.
 	Source, Store string
 	// Token returns a token for a user and a tier that the APIs accept.
 	Token func(user, tier string) (string, error)
+}
+
+// Reload is the state of the rules after the last reload.
+type Reload struct {
+	Since   time.Time // when the rules in force were loaded
+	Problem error     // the reason why the document at the source is not in force; nil if it is
 }
 
 // API is an API to which the page can send requests.
@@ -56,7 +67,7 @@ type API struct {
 // Endpoint is a method and a path of an API.
 type Endpoint struct{ Method, Path string }
 
-// Console serves the page and its API below Path. It is safe for concurrent use. Make one
+// Console serves the pages and their API below Path. It is safe for concurrent use. Make one
 // with New.
 type Console struct {
 	Options
@@ -68,9 +79,12 @@ type Console struct {
 // New returns a Console.
 func New(o Options) *Console {
 	c := &Console{Options: o, mux: http.NewServeMux(), runs: make(chan struct{}, MaxRuns)}
-	c.mux.HandleFunc("GET "+Path+"{$}", c.page)
+	c.mux.HandleFunc("GET "+Path+"{$}", c.page("limits"))
+	c.mux.HandleFunc("GET "+Path+"requests", c.page("requests"))
+	c.mux.HandleFunc("GET "+Path+"demos", c.page("demos"))
 	c.mux.Handle("GET "+Path, http.StripPrefix(Path, http.FileServerFS(files)))
 	c.mux.HandleFunc("GET "+Path+"state", c.state)
+	c.mux.HandleFunc("GET "+Path+"limits", c.limits)
 	c.mux.HandleFunc("GET "+Path+"demo/{name}", demo)
 	c.mux.HandleFunc("POST "+Path+"requests", c.send)
 	return c
@@ -86,21 +100,33 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
-// page serves the HTML page. Its forms offer the APIs, endpoints and tiers.
-func (c *Console) page(w http.ResponseWriter, _ *http.Request) {
-	demos := map[string][]scenario.Parameter{}
-	for _, s := range scenario.All() {
-		demos[s.Name()] = s.Parameters()
+// page returns a handler that serves an HTML page.
+func (c *Console) page(name string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		demos := map[string][]scenario.Parameter{}
+		for _, s := range scenario.All() {
+			demos[s.Name()] = s.Parameters()
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_ = pages.ExecuteTemplate(w, name+".html", map[string]any{ // an error means that the browser has disconnected
+			"Console": c, "Demos": demos, "Rules": c.Rules(), "MaxCount": MaxCount, "MaxRate": MaxRate, "MaxUser": maxUser,
+		})
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = page.Execute(w, map[string]any{ // an error means that the browser has disconnected
-		"Console": c, "Demos": demos, "Rules": c.Rules(), "MaxCount": MaxCount, "MaxRate": MaxRate, "MaxUser": maxUser,
-	})
 }
 
-// state serves the values that can change while the page is open.
+// state serves the version and the age of the rules, which can change while a page is open.
 func (c *Console) state(w http.ResponseWriter, _ *http.Request) {
-	reply(w, map[string]any{"version": c.Rules().Version()})
+	reload := c.Reload()
+	state := map[string]any{"version": c.Rules().Version(), "since": reload.Since.UTC(), "ageSeconds": int64(c.Clock().Sub(reload.Since) / time.Second)}
+	if reload.Problem != nil {
+		state["problem"] = reload.Problem.Error()
+	}
+	reply(w, state)
+}
+
+// limits serves the limits of the rules in force.
+func (c *Console) limits(w http.ResponseWriter, _ *http.Request) {
+	reply(w, operator.Limits(c.Rules(), c.Clock()))
 }
 
 func demo(w http.ResponseWriter, r *http.Request) {

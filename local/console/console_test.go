@@ -17,11 +17,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/console"
 )
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // open starts a console with one API, which the handler api serves.
 func open(t *testing.T, api http.HandlerFunc) *httptest.Server {
@@ -35,6 +38,8 @@ func open(t *testing.T, api http.HandlerFunc) *httptest.Server {
 	s := httptest.NewServer(console.New(console.Options{
 		APIs:  []console.API{{Kind: "REST", URL: target.URL, Endpoints: func() []console.Endpoint { return []console.Endpoint{{Method: "GET", Path: "/a"}} }}},
 		Rules: func() *rules.Rules { return parsed }, Source: "<rules>.json", Store: "memory",
+		Reload: func() console.Reload { return console.Reload{Since: noon, Problem: errors.New("line 1: mistake")} },
+		Clock:  func() time.Time { return noon.Add(90 * time.Second) },
 		Token: func(user, tier string) (string, error) {
 			if user == "nobody" {
 				return "", errors.New("no key")
@@ -78,11 +83,11 @@ func do(t *testing.T, r *http.Request) (*http.Response, string) {
 	return response, string(body)
 }
 
-// The page and its files have a Content-Security-Policy that forbids inline scripts and styles. The
-// page contains neither.
+// The pages and their files have a Content-Security-Policy that forbids inline scripts and styles. The
+// pages contain neither.
 func TestPage(t *testing.T) {
 	s := open(t, http.NotFound)
-	for path, media := range map[string]string{"": "text/html; charset=utf-8", "main.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml", "uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8", "state": "application/json"} {
+	for path, media := range map[string]string{"": "text/html; charset=utf-8", "requests": "text/html; charset=utf-8", "demos": "text/html; charset=utf-8", "limits": "application/json", "limits.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml", "uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8", "state": "application/json"} {
 		r, body := get(t, s.URL+console.Path+path)
 		if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != media || body == "" {
 			t.Errorf("%q: got %s, header %v and %d bytes, want 200, the media type %s and a body", path, r.Status, r.Header, len(body), media)
@@ -92,18 +97,26 @@ func TestPage(t *testing.T) {
 			t.Errorf("%q: got the header %v, want a strict Content-Security-Policy and Cache-Control: no-store", path, r.Header)
 		}
 	}
-	_, page := get(t, s.URL+console.Path)
-	for _, want := range []string{`<strong id="version" aria-live="polite">7</strong>`, "&lt;rules&gt;.json", `data-method="GET" data-path="/a"`, "<option>paid</option>", `name="intervalMs" type="number" inputmode="numeric" min="0" max="1000" value="400"`} {
-		if !strings.Contains(page, want) {
-			t.Errorf("page: got no %s, want one", want)
+	for path, wants := range map[string][]string{
+		"":         {`aria-current="page">Limits<`, "&lt;rules&gt;.json", `<script type="module" src="limits.js">`},
+		"requests": {`aria-current="page">Requests<`, `data-method="GET" data-path="/a"`, "<option>paid</option>"},
+		"demos":    {`aria-current="page">Demonstrations<`, `name="intervalMs" type="number" inputmode="numeric" min="0" max="1000" value="400"`},
+		"state":    {`{"ageSeconds":90,"problem":"line 1: mistake","since":"2026-11-21T12:00:00Z","version":7}`},
+		"limits":   {`"name":"a","path":"rules[0].limits.free","tier":"free","rule":"/a"`, `"requests":2,"windowSeconds":60`},
+	} {
+		_, page := get(t, s.URL+console.Path+path)
+		for _, want := range wants {
+			if !strings.Contains(page, want) {
+				t.Errorf("%q: got no %s in %s, want it", path, want, page)
+			}
+		}
+		for _, forbidden := range []string{"<script>", "<style", "style=", "onclick=", "http://", "https://"} {
+			if strings.Contains(page, forbidden) {
+				t.Errorf("%q: got %s, want none", path, forbidden)
+			}
 		}
 	}
-	for _, forbidden := range []string{"<script>", "<style", "style=", "onclick=", "http://", "https://"} {
-		if strings.Contains(page, forbidden) {
-			t.Errorf("page: got %s, want none", forbidden)
-		}
-	}
-	for _, path := range []string{"nothing", "../console.go", "demo/nothing", "web/index.html"} {
+	for _, path := range []string{"nothing", "../console.go", "demo/nothing", "limits.html", "pages/limits.html"} {
 		if r, _ := get(t, s.URL+console.Path+path); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: got %s, want 404", path, r.Status)
 		}

@@ -1,17 +1,18 @@
-// Package console serves the web page of a local run. `make run` serves it at /_weir/. The page
-// sends requests to the running gateway and draws a chart of the answers. It shows the usage of a
-// caller, and demonstrates the algorithms and the settlement of tokens.
+// Package console serves the web pages of a local run, below /_weir/. The first page is for operators: who
+// is limited now and why, the limits of a caller, the last refusals, and the rules. It asks packages
+// why and operator once a second. Another page sends requests to the running gateway and draws a chart of the
+// answers. The third one demonstrates the algorithms and the settlement of tokens.
 //
 // # Guarantee
 //
-// The page computes no decisions. Its requests are real: this package sends them to the
+// The pages compute no decisions. Their requests are real: this package sends them to the
 // listeners of the APIs, with tokens that the APIs verify. Package scenario plays the
 // demonstrations with the real limiter.
 //
-// The page can send only to the endpoints in the Options. A run has at most [MaxCount]
+// A page can send only to the endpoints in the Options. A run has at most [MaxCount]
 // requests, at most [MaxRate] a second, and at most [MaxRuns] runs are concurrent. Tokens never
-// reach the page. The page loads nothing from other sites, and its policy forbids scripts and
-// styles that are not files of this package.
+// reach a page. The pages load nothing from other sites, and their policy forbids scripts and
+// styles that are not files of this package. They show the names of callers as text, never as HTML.
 //
 // The caller must protect the handler from other sites and other machines. No deployed
 // function imports this package.

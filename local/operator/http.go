@@ -22,7 +22,6 @@ const Path = "/_weir/api/"
 const (
 	pathExplain = Path + "explain"
 	pathUsage   = Path + "usage"
-	pathOwn     = Path + "own"
 	pathReset   = Path + "reset"
 )
 
@@ -49,7 +48,6 @@ func (o *Operator) Handler() http.Handler {
 	mux.HandleFunc("POST "+pathUsage, func(w http.ResponseWriter, r *http.Request) {
 		Answer(w, r, func(ctx context.Context, a about) (Usage, error) { return o.Usage(ctx, a.Subject) })
 	})
-	mux.HandleFunc("POST "+pathOwn, func(w http.ResponseWriter, r *http.Request) { Answer(w, r, o.Own) })
 	mux.HandleFunc("POST "+pathReset, func(w http.ResponseWriter, r *http.Request) {
 		Answer(w, r, func(ctx context.Context, a about) (Forgotten, error) { return o.Reset(ctx, a.Subject) })
 	})

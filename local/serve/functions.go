@@ -139,7 +139,7 @@ func (s *Server) limiting(ctx context.Context, f template.Function, c boot.Confi
 
 // environment returns the environment of a function, and adds its limiter to the operator.
 func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.Store, logger *slog.Logger, role string) (*lambdahttp.Environment, error) {
-	e, err := c.Environment(ctx, store, boot.Options{Logger: logger, Metrics: s.record, Hash: s.record.Hash, Clock: s.Clock, Rules: s.live, Reloaded: s.printReload})
+	e, err := c.Environment(ctx, store, boot.Options{Logger: logger, Metrics: s.record, Hash: s.record.Hash, Clock: s.Clock, Rules: s.live, Reloaded: s.reloaded})
 	if _, ok := errors.AsType[rules.Problems](err); ok { // the rules are invalid, for example a delay above MAX_DELAY
 		return nil, err
 	} else if _, ok := errors.AsType[*caller.RecordError](err); ok { // the record was edited by hand and is invalid

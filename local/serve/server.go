@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -72,7 +73,8 @@ type Server struct {
 	variables map[string]string
 	apiKeys   map[string]string // key: tier
 	live      *live.Rules       // rules that the functions in this process use
-	opened    limiter.Store     // store that the functions in this process use
+	reload    atomic.Pointer[console.Reload]
+	opened    limiter.Store // store that the functions in this process use
 	operator  *operator.Operator
 	apis      []*gateway.API // nil until they are open
 	closers   []func()
@@ -200,6 +202,7 @@ func (s *Server) open(ctx context.Context, template *template.Template) (apis []
 	if err := s.openMetrics(); err != nil {
 		return nil, err
 	}
+	s.reload.Store(&console.Reload{Since: s.Clock()})
 	s.apis, err = s.openAPIs(ctx, template)
 	return s.apis, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/console"
 )
 
 // rulesPoll is the interval between checks of the rules file. It is short, so that an edit is reported
@@ -21,7 +22,7 @@ func (s *Server) watchRules(ctx context.Context) {
 	for tick := time.NewTicker(rulesPoll); ; {
 		select {
 		case <-tick.C:
-			_ = s.live.Refresh(ctx, s.Clock()) // printReload prints the result
+			_ = s.live.Refresh(ctx, s.Clock()) // reloaded prints the result
 		case <-ctx.Done():
 			tick.Stop()
 			return
@@ -52,8 +53,18 @@ func (s *Server) flush(now time.Time) {
 	}
 }
 
+// reloaded keeps the result of a reload for the console, and prints it.
+func (s *Server) reloaded(now time.Time, n live.Reload) {
+	r := console.Reload{Since: s.reload.Load().Since, Problem: n.Err}
+	if n.Changed {
+		r.Since = now
+	}
+	s.reload.Store(&r)
+	s.printReload(n)
+}
+
 // printReload prints the rules in force after a change of the file, or the problems of the file.
-func (s *Server) printReload(_ time.Time, n live.Reload) {
+func (s *Server) printReload(n live.Reload) {
 	switch problems, mistaken := errors.AsType[rules.Problems](n.Err); {
 	case n.Changed:
 		fmt.Fprintf(s.Out, "rules  %s (%s, %s) are in force now\n", s.Rules, count(n.Rules.Len()), command.RulesVersion(n.Rules.Version()))

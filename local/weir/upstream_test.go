@@ -60,7 +60,7 @@ func TestServe_upstream(t *testing.T) {
 	if text := run("explain", "GET", "/hello/x"); !strings.Contains(text, "429") {
 		t.Errorf("explain: got %s, want a 429", text)
 	}
-	for _, path := range []string{"", "main.js", "console.css"} {
+	for _, path := range []string{"", "limits.js", "console.css"} {
 		if r := commandtest.Send(t, http.MethodGet, p.URL+"/_weir/"+path, ""); r.StatusCode != http.StatusOK {
 			t.Errorf("console, %s: got %s, want 200", path, r.Status)
 		}

@@ -146,13 +146,27 @@ func (b *tab) media(feature, value string) {
 	}))
 }
 
-// openConsole opens the console and waits until every demonstration has run.
-func openConsole(t *testing.T, api *httptest.Server, width, height int64) *tab {
+// The pages of the console.
+const (
+	limitsPage   = ""
+	requestsPage = "requests"
+	demosPage    = "demos"
+)
+
+var pages = []string{limitsPage, requestsPage, demosPage}
+
+// openConsole opens a page of the console and waits until it shows its contents.
+func openConsole(t *testing.T, api *httptest.Server, page string, width, height int64) *tab {
 	t.Helper()
 	b := openTab(t, width, height)
-	b.do(chromedp.Navigate(api.URL + console.Path))
-	b.await(`document.documentElement.dataset.ready !== undefined`)
+	b.open(api, page)
 	return b
+}
+
+func (b *tab) open(api *httptest.Server, page string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(api.URL + console.Path + page))
+	b.await(`document.documentElement.dataset.ready !== undefined`)
 }
 
 func screenshots(t *testing.T) string {

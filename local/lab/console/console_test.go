@@ -18,8 +18,6 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/storetest"
-	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/console/scenario"
@@ -114,7 +112,7 @@ func texts(numbers ...int) (list []string) {
 // parameters, in figures, sentence, table and chart.
 func TestConsole_demos(t *testing.T) {
 	l := newLocal(t, rules)
-	b := openConsole(t, l.rest, 1280, 900)
+	b := openConsole(t, l.rest, demosPage, 1280, 900)
 	t.Run("bucket", func(t *testing.T) {
 		for _, query := range []string{"", "capacity=5&rate=2&burst=7&offered=3&seconds=2"} {
 			want, got := played[scenario.BucketResult](t, "bucket", query), b.replay("bucket", query)
@@ -202,7 +200,7 @@ func TestConsole_demos(t *testing.T) {
 
 // The page shows reserved and settled tokens, and the caller's debt.
 func TestConsole_tokens(t *testing.T) {
-	b := openConsole(t, newLocal(t, rules).rest, 1280, 900)
+	b := openConsole(t, newLocal(t, rules).rest, demosPage, 1280, 900)
 	for _, query := range []string{"", "limit=2000&reserve=50&short=10&long=6000&answerMs=500&offered=4"} {
 		want, got := played[scenario.TokensResult](t, "tokens", query), b.replay("tokens", query)
 		if figures := texts(want.Admitted, want.Refused, int(want.Refunded), int(want.Charged), int(want.MostDebt)); !slices.Equal(got.Figures, figures) {
@@ -220,54 +218,6 @@ func TestConsole_tokens(t *testing.T) {
 			t.Errorf("%q: got status %q, want the excess of %d", query, got.Status, want.Excess)
 		}
 	}
-}
-
-// The page shows a caller's answer from the usage endpoint, with bars. It also shows exemptions,
-// the mode mark, and what each limit counts.
-func TestConsole_usage(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/api/v1/search","method":"GET","limits":{
-		"free":[{"name":"soft","requests":2,"window":"1h","algorithm":"fixed_window","mode":"mark"},{"name":"tokens","requests":100,"period":"month","per":["user"],"count":"cost","reserve":20},{"name":"slots","requests":3,"window":"1m","count":"concurrent"}],
-		"paid":{"name":"paid","requests":5,"window":"1h"}}}],
-		"exempt":[{"endpoint":"/api/v1/items/*","name":"items"}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b := openConsole(t, newLocal(t, file).rest, 1280, 900)
-	b.burst("HTTP", "GET /api/v1/search", "free", "alice", 3)
-	rows := func(id string) (list []string) {
-		return evaluate[[]string](b, `[...document.getElementById("`+id+`").tBodies[0].rows].map((row) => [...row.cells].map((e) => e.textContent).join(" | "))`)
-	}
-	b.do(chromedp.Click(`#who [type=submit]`))
-	b.await(`document.getElementById("usage-status").textContent === "user:alice, tier free: 3 limits."`)
-	if got, want := rows("usages"), []string{
-		"soft, mode mark | GET /api/v1/search | 2 of 2 | 0 | 2100-03-04 13:00:00",
-		"tokens, counts cost | GET /api/v1/search | 60 of 100 | 40 | 2100-04-01 00:00:00",
-		"slots, counts concurrent | GET /api/v1/search | 0 of 3 | 3 | 2100-03-04 12:00:30",
-	}; !slices.Equal(got, want) {
-		t.Errorf("usage: got %q, want %q", got, want)
-	}
-	if bars := evaluate[[]float64](b, `[...document.querySelectorAll("#usages meter")].map((m) => m.value / m.max)`); !slices.Equal(bars, []float64{1, 0.6, 0}) {
-		t.Errorf("bars: got %v, want 1, 0.6 and 0", bars)
-	}
-	if body := evaluate[string](b, `document.getElementById("usage-body").textContent`); !json.Valid([]byte(body)) || !strings.Contains(body, `"count": "cost"`) {
-		t.Errorf("answer: got %s, want its JSON", body)
-	}
-	b.do(chromedp.Click(`#explain`))
-	b.await(`document.getElementById("caller-status").textContent.endsWith("would be allowed, and marked as over soft.")`)
-	if got, want := rows("limits"), []string{
-		"soft (mark) | user:alice | fixed window | 2 in 3600 s | 0 of 2",
-		"tokens | user:alice | fixed window | 100 in a month from 1 (UTC), counts cost, reserves 20 | 40 of 100",
-		"slots | user:alice | concurrent | 3 in flight | 3 of 3",
-	}; !slices.Equal(got, want) {
-		t.Errorf("limits: got %q, want %q", got, want)
-	}
-	if facts := evaluate[string](b, `document.querySelector(".facts").textContent`); !strings.Contains(facts, "Exempt") || !strings.Contains(facts, "items") {
-		t.Errorf("facts: got %q, want the exemption", facts)
-	}
-	b.expect("400 (Bad Request)")
-	evaluate[bool](b, `document.getElementById("who").noValidate = true, document.querySelector("#who [name=user]").value = "", true`)
-	b.do(chromedp.Click(`#who [type=submit]`))
-	b.await(`document.getElementById("usage-error").textContent.startsWith("caller: no verified identity")`)
 }
 
 // counts returns the counters in the live section of the page.
@@ -299,7 +249,7 @@ func (b *tab) burst(api, endpoint, tier, user string, count int, rate ...int) {
 // how many were allowed and refused, and the last answer.
 func TestConsole_live(t *testing.T) {
 	l := newLocal(t, rules)
-	b := openConsole(t, l.rest, 1280, 900)
+	b := openConsole(t, l.rest, requestsPage, 1280, 900)
 	for _, c := range []struct {
 		api, endpoint, tier, user string
 		count, allowed            int
@@ -347,72 +297,21 @@ func TestConsole_live(t *testing.T) {
 	}
 }
 
-// The page shows why a caller is refused. After a reset, the caller is admitted again, and other
-// callers keep their usage.
-func TestConsole_caller(t *testing.T) {
-	l := newLocal(t, rules)
-	b := openConsole(t, l.rest, 1280, 900)
-	b.burst("REST", "GET /api/v1/search", "free", "other", 20)
-	b.burst("REST", "GET /api/v1/search", "free", "alice", 21)
-	said := func(button, want string) {
-		t.Helper()
-		b.do(chromedp.Click("#" + button))
-		b.await(`document.getElementById("caller-status").textContent || document.getElementById("caller-error").textContent`)
-		b.await(fmt.Sprintf(`document.getElementById("caller-status").textContent === %q`, want))
-	}
-	limits := func() []string {
-		return evaluate[[]string](b, `[...document.getElementById("limits").tBodies[0].rows[0].cells].map((e) => e.textContent)`)
-	}
-	said("explain", "GET /api/v1/search by user:alice, tier free, would be refused with 429 by search of user:alice: retry after 1 s.")
-	if want := []string{"search", "user:alice", "token bucket", "100 in 60 s", "0 of 20"}; !slices.Equal(limits(), want) {
-		t.Errorf("limits: got %v, want %v", limits(), want)
-	}
-	said("reset", "The usage of user:alice is reset. GET /api/v1/search by user:alice, tier free, would be allowed.")
-	if want := []string{"search", "user:alice", "token bucket", "100 in 60 s", "20 of 20"}; !slices.Equal(limits(), want) {
-		t.Errorf("limits: got %v, want %v", limits(), want)
-	}
-	b.do(chromedp.Click(`#clear`))
-	b.burst("REST", "GET /api/v1/search", "free", "alice", 21)
-	if want := texts(21, 20, 1, 0); !slices.Equal(b.counts(), want) {
-		t.Errorf("alice after the reset: got %v, want %v", b.counts(), want)
-	}
-	b.do(chromedp.Click(`#clear`))
-	b.burst("REST", "GET /api/v1/search", "free", "other", 1)
-	if want := texts(1, 0, 1, 0); !slices.Equal(b.counts(), want) {
-		t.Errorf("another caller: got %v, want %v", b.counts(), want)
-	}
-}
-
-// The page resets the usage of a user. If a limit of the user's address still refuses, the page
-// shows that.
-func TestConsole_callerOfAddress(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{
-		"free":{"name":"own","requests":2,"window":"1h"},"global":{"name":"address","requests":2,"window":"1h","per":["ip"]}}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b := openConsole(t, newLocal(t, file).rest, 1280, 900)
-	b.burst("REST", "GET /api/v1/search", "free", "alice", 3)
-	b.do(chromedp.Click(`#reset`))
-	b.await(`/^The usage of user:alice is reset\. .* would be refused with 429 by address of ip:127\.0\.0\.1: retry after \d+ s\.$/.test(document.getElementById("caller-status").textContent)`)
-}
-
 // Without rules, the page offers no endpoint and shows a message.
 func TestConsole_noRules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(`{"rules":[]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := openConsole(t, newLocal(t, file).rest, 1280, 900)
-	b.do(chromedp.Click(`#one`), chromedp.Click(`#explain`))
-	b.await(`document.getElementById("caller-error").textContent === "No rule applies to an endpoint of this API."`)
+	b := openConsole(t, newLocal(t, file).rest, requestsPage, 1280, 900)
+	b.do(chromedp.Click(`#one`))
+	b.await(`document.getElementById("live-error").textContent === "No rule applies to an endpoint of this API."`)
 	if want := texts(0, 0, 0, 0); !slices.Equal(b.counts(), want) {
 		t.Errorf("counts: got %v, want %v", b.counts(), want)
 	}
 }
 
-// After an edit of the rules file, the page's requests get the new rules. The page shows the new
-// version.
+// After an edit of the rules file, the page's requests get the new rules.
 func TestConsole_rules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	write := func(version, requests int) {
@@ -428,11 +327,10 @@ func TestConsole_rules(t *testing.T) {
 	}
 	write(1, 3)
 	l := newLocal(t, file)
-	b := openConsole(t, l.rest, 1280, 900)
-	version := func() string { return evaluate[string](b, `document.getElementById("version").textContent`) }
+	b := openConsole(t, l.rest, requestsPage, 1280, 900)
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 5)
-	if want := texts(5, 3, 2, 0); !slices.Equal(b.counts(), want) || version() != "1" {
-		t.Errorf("version %s: got %v, want %v", version(), b.counts(), want)
+	if want := texts(5, 3, 2, 0); !slices.Equal(b.counts(), want) {
+		t.Errorf("version 1: got %v, want %v", b.counts(), want)
 	}
 	write(2, 10)
 	l.Wait(5 * time.Minute)                                     // after the window, the next request checks the file again
@@ -440,7 +338,6 @@ func TestConsole_rules(t *testing.T) {
 	b.await(`fetch("state").then((r) => r.json()).then((state) => state.version === 2)`)
 	b.do(chromedp.Click(`#clear`))
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 12)
-	b.await(`document.getElementById("version").textContent === "2"`)
 	if want := texts(12, 10, 2, 0); !slices.Equal(b.counts(), want) {
 		t.Errorf("version 2: got %v, want %v", b.counts(), want)
 	}
@@ -454,7 +351,7 @@ func TestConsole_rules(t *testing.T) {
 
 // The page reads JSON lines correctly, even if a network packet ends inside a multi-byte character.
 func TestConsole_lines(t *testing.T) {
-	b := openConsole(t, newLocal(t, rules).rest, 1280, 900)
+	b := openConsole(t, newLocal(t, rules).rest, requestsPage, 1280, 900)
 	for _, size := range []int{1, 2, 7, 100} {
 		got := evaluate[string](b, fmt.Sprintf(`(async () => {
 			const { lines } = await import("%slines.js");
@@ -473,7 +370,7 @@ func TestConsole_lines(t *testing.T) {
 // After a stop, a run sends no more requests.
 func TestConsole_stop(t *testing.T) {
 	l := newLocal(t, rules)
-	b := openConsole(t, l.rest, 1280, 900)
+	b := openConsole(t, l.rest, requestsPage, 1280, 900)
 	b.do(chromedp.SetValue(`#order [name=count]`, strconv.Itoa(console.MaxCount)), chromedp.SetValue(`#order [name=rate]`, "5"), chromedp.Click(`#order [type=submit]`))
 	b.await(`document.getElementById("sent").textContent >= 2`)
 	b.do(chromedp.Click(`#stop`))
@@ -494,7 +391,7 @@ func TestConsole_stop(t *testing.T) {
 // start a run, and the focus then stays on its button.
 func TestConsole_keyboard(t *testing.T) {
 	l := newLocal(t, rules)
-	b := openConsole(t, l.rest, 1280, 900)
+	b := openConsole(t, l.rest, requestsPage, 1280, 900)
 	focused := func() string {
 		return evaluate[string](b, `document.activeElement.name || document.activeElement.id || document.activeElement.className || document.activeElement.tagName`)
 	}
@@ -537,86 +434,9 @@ func TestConsole_keyboard(t *testing.T) {
 	}
 }
 
-// On a desktop and on a phone, in both colour schemes, the page fits the window and is accessible.
-// The test writes pictures to .weir/screenshots.
-func TestConsole_sizes(t *testing.T) {
-	c, err := checkout.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
-	axe, err := os.ReadFile(c.Path("local", "console", "node_modules", "axe-core", "axe.min.js"))
-	if err != nil {
-		storetest.Program(t, "node")
-		t.Fatalf("%v: run make local/console/node_modules", err)
-	}
-	dir := screenshots(t)
-	l := newLocal(t, rules)
-	b := openConsole(t, l.rest, 1280, 900)
-	if *screenshot {
-		b.record(l, c.Path("local", "console", "console.png"))
-	}
-	b.burst("REST", "GET /api/v1/search", "free", "alice", 26)
-	// The answer to the first click moves the second button, so wait for the answer before the
-	// second click.
-	b.do(chromedp.Click(`#explain`))
-	b.await(`document.getElementById("limits").rows.length > 1`)
-	b.do(chromedp.Click(`#who [type=submit]`))
-	b.await(`document.getElementById("usages").rows.length > 1`)
-	evaluate[bool](b, `document.querySelectorAll("details").forEach((e) => { e.open = true }) || true`)
-	evaluate[bool](b, string(axe)+`; true`)
-	for _, c := range []struct {
-		name, scheme  string
-		width, height int64
-	}{{"light", "light", 1280, 900}, {"dark", "dark", 1280, 900}, {"phone light", "light", 375, 812}, {"phone dark", "dark", 375, 812}} {
-		t.Run(c.name, func(t *testing.T) {
-			b.media("prefers-color-scheme", c.scheme)
-			b.do(chromedp.EmulateViewport(c.width, c.height))
-			b.await(`document.getAnimations().length === 0`) // a button that still changes its colour has too little contrast
-			b.await(`[...document.querySelectorAll(".chart canvas")].every((c) => Math.abs(c.clientWidth - c.closest(".chart").clientWidth) < 2)`)
-			b.picture(dir, c.name)
-			if wide := evaluate[int64](b, `document.documentElement.scrollWidth`); wide > c.width {
-				t.Errorf("page width: got %d, want at most %d", wide, c.width)
-			}
-			found := evaluate[struct {
-				Violations []string
-				Passes     int
-			}](b, `axe.run().then((r) => ({ Violations: r.violations.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.target).join(", ")), Passes: r.passes.length }))`)
-			for _, violation := range found.Violations {
-				t.Errorf("accessibility: got violation %s, want none", violation)
-			}
-			if cut := evaluate[[]string](b, `[...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel ?? e.getAttribute("aria-labelledby"))`); len(cut) > 0 {
-				t.Errorf("clipped tables: got %v, want none", cut)
-			}
-			if found.Passes < 20 {
-				t.Errorf("passed accessibility checks: got %d, want at least 20", found.Passes)
-			}
-		})
-	}
-}
-
-// record writes the README's picture: eight seconds of requests, most of which the limit refuses
-// after the burst.
-func (b *tab) record(l *local, file string) {
-	b.t.Helper()
-	b.media("prefers-color-scheme", "light")
-	// Hide the path of the rules file on this machine.
-	evaluate[bool](b, `(document.querySelector(".facts .path").textContent = "functions/rules.json") !== ""`)
-	for range 8 {
-		b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById("live-status").textContent = ""`))
-		b.burst("REST", "GET /api/v1/search", "free", "alice", 10, 10)
-		l.Wait(time.Second)
-	}
-	b.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.blur()`), chromedp.EmulateViewport(1120, 790))
-	b.await(`[...document.querySelectorAll("#live .chart canvas")].every((c) => Math.abs(c.clientWidth - c.closest(".chart").clientWidth) < 2)`)
-	b.do(chromedp.Evaluate[chromedp.Void](`scrollTo({ top: document.getElementById("live").offsetTop - 72, behavior: "instant" })`))
-	b.view(file)
-	b.do(chromedp.Click(`#clear`), chromedp.EmulateViewport(1280, 900))
-	l.Wait(time.Hour)
-}
-
 // On a phone, the counters and the Start button are visible at the same time.
 func TestConsole_phone(t *testing.T) {
-	b := openConsole(t, newLocal(t, rules).rest, 375, 812)
+	b := openConsole(t, newLocal(t, rules).rest, requestsPage, 390, 844)
 	b.do(chromedp.ScrollIntoView(`#order [type=submit]`))
 	for _, id := range []string{"sent", "allowed", "refused", "other"} {
 		if !evaluate[bool](b, `(() => {
@@ -631,7 +451,7 @@ func TestConsole_phone(t *testing.T) {
 // With prefers-reduced-motion, the page has no transitions and draws the chart at most once a second.
 func TestConsole_motion(t *testing.T) {
 	l := newLocal(t, rules)
-	b := openConsole(t, l.rest, 1280, 900)
+	b := openConsole(t, l.rest, requestsPage, 1280, 900)
 	moves := `[getComputedStyle(document.documentElement).scrollBehavior, getComputedStyle(document.getElementById("one")).transitionDuration].join()`
 	// "reduce" must be last, because the code below runs with it.
 	for _, c := range []struct{ value, want string }{{"no-preference", "smooth,0.12s, 0.12s"}, {"reduce", "auto,0s"}} {

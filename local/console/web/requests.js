@@ -1,7 +1,6 @@
 // Starts runs of requests to the gateway. The server sends them and returns one line for each
 // answer.
 
-import { startCaller } from "./caller.js";
 import { Chart } from "./chart.js";
 import { lines } from "./lines.js";
 
@@ -114,19 +113,18 @@ const say = (text) => { $("live-status").textContent = text; };
 
 /** Returns the values of the form, in the format of the server. */
 function order(form, n) {
-  const chosen = form.endpoint.selectedOptions[0];
-  if (!chosen) throw new Error("No rule applies to an endpoint of this API.");
-  const { method, path } = chosen.dataset;
+  const { method, path } = form.endpoint.selectedOptions[0].dataset;
   const tier = form.tier.value;
   return { api: form.api.value, method, path, tier, user: tier && form.user.value, count: n ?? Number(form.count.value), rate: Number(form.rate.value) };
 }
 
 async function run(form, n) {
   if (running || !form.reportValidity()) return;
-  const wanted = order(form, n); // order throws only for a form without an endpoint, and a valid form has one
+  $("live-error").textContent = form.endpoint.value ? "" : "No rule applies to an endpoint of this API.";
+  if (!form.endpoint.value) return;
+  const wanted = order(form, n);
   const result = { count: wanted.count, sent: 0, allowed: 0, refused: 0, other: 0 };
   running = new AbortController();
-  $("live-error").textContent = "";
   enable(form);
   say(wanted.count > 1 ? `Sending ${wanted.count} requests, ${wanted.rate} a second.` : "Sending one request.");
   try {
@@ -143,7 +141,6 @@ async function run(form, n) {
   } finally {
     running = undefined;
     enable(form);
-    refreshVersion();
   }
 }
 
@@ -180,34 +177,22 @@ function clear() {
   say("Cleared.");
 }
 
-/** Shows the version of the rules in force, which can change while the page is open. */
-async function refreshVersion() {
-  if (document.hidden) return;
-  const response = await fetch("state").catch(() => undefined); // fetch fails if the server has stopped
-  if (!response?.ok) return;
-  const { version } = await response.json();
-  if ($("version").textContent !== String(version)) $("version").textContent = version; // assign only a new text: a screen reader announces every assignment
-}
-
-export function startLive() {
-  const form = $("order");
-  const all = [...form.endpoint.options];
-  chart = new Chart($("live-chart"), $("live-legend"), {
-    x: "seconds", y: "requests a second", series: [
-      { label: "Refused", colour: "refused", bars: true },
-      { label: "Allowed", colour: "allowed", bars: true },
-      { label: "Limit", colour: "text", dash: "dashed" },
-    ],
-  });
-  offer(form, all);
-  form.addEventListener("change", () => offer(form, all));
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    run(form);
-  });
-  $("one").addEventListener("click", () => run(form, 1));
-  $("stop").addEventListener("click", () => running?.abort());
-  $("clear").addEventListener("click", clear);
-  startCaller(() => order(form));
-  setInterval(refreshVersion, 5000);
-}
+const form = $("order");
+const all = [...form.endpoint.options];
+chart = new Chart($("live-chart"), $("live-legend"), {
+  x: "seconds", y: "requests a second", series: [
+    { label: "Refused", colour: "refused", bars: true },
+    { label: "Allowed", colour: "allowed", bars: true },
+    { label: "Limit", colour: "text", dash: "dashed" },
+  ],
+});
+offer(form, all);
+form.addEventListener("change", () => offer(form, all));
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  run(form);
+});
+$("one").addEventListener("click", () => run(form, 1));
+$("stop").addEventListener("click", () => running?.abort());
+$("clear").addEventListener("click", clear);
+document.documentElement.dataset.ready = ""; // tests wait for this attribute

@@ -1,0 +1,199 @@
+// Shows who is limited and why, the limits of a caller, the last refusals and the rules, and reads
+// them again every second. Its questions go to the endpoints below api/ and charge nothing.
+
+import { fill } from "./table.js";
+
+const $ = (selector) => document.querySelector(selector);
+const subject = new URLSearchParams(location.search).get("caller")?.trim() ?? "";
+const recent = 10_000; // ms: whoever was refused this recently is limited now, although the wait may be over
+const most = 100; // rows of a table
+const checked = 20; // rows whose usage is read to find out whether the wait has ended early
+
+/** Returns the JSON of an answer. The error of an answer that will stay the same has the property final. */
+async function read(response) {
+  const answer = await response.json().catch(() => ({ error: response.statusText }));
+  if (!response.ok) throw Object.assign(new Error(answer.error), { final: response.status < 500 });
+  return answer;
+}
+
+async function request(path, options) {
+  const response = await fetch(path, options).catch(() => { throw new Error("The gateway does not answer."); });
+  return read(response);
+}
+
+const ask = (what, question) => request(`api/${what}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
+
+/** Sets a text. A screen reader announces every assignment, so an equal text is not assigned. */
+function say(selector, text) {
+  if ($(selector).textContent !== text) $(selector).textContent = text;
+}
+
+const shown = new Map(); // the rows of each table, as JSON
+
+/** Fills the table of a section if its rows have changed, so that a selection and the focus stay. */
+function show(section, heads, rows, cells) {
+  const table = $(`#${section} table`);
+  const text = JSON.stringify(rows);
+  if (shown.get(section) === text) return;
+  shown.set(section, text);
+  const focused = table.contains(document.activeElement) && document.activeElement.href;
+  fill(table, heads, rows.slice(0, most).map(cells));
+  table.parentElement.hidden = !rows.length;
+  if (focused) [...table.querySelectorAll("a")].find((link) => link.href === focused)?.focus();
+}
+
+/** Returns a time in UTC, with its date unless it is within a day of another time. */
+function time(text, now, round = Math.ceil) {
+  const at = new Date(round(Date.parse(text) / 1000) * 1000);
+  const [day, clock] = at.toISOString().slice(0, 19).split("T");
+  return Math.abs(at - Date.parse(now)) < 86_400_000 ? clock : `${day} ${clock}`;
+}
+
+const grouped = (n) => n.toLocaleString("en-US");
+
+const number = (n, one) => `${grouped(n)} ${n === 1 ? one : `${one}s`}`;
+
+/** Returns a duration in its largest unit. */
+function age(seconds) {
+  const [n, unit] = [[86_400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]].find(([n]) => seconds >= n) ?? [1, "second"];
+  return number(Math.floor(seconds / n), unit);
+}
+
+function element(name, kind, text) {
+  const made = document.createElement(name);
+  made.className = kind;
+  made.textContent = text;
+  return made;
+}
+
+/** Returns a link that shows the limits of a caller. The gateway may know only the hash of a caller. */
+function callerOf(row) {
+  if (!row.caller) return element("span", "long", `${row.subject} (hash)`);
+  const link = element("a", "long", row.caller);
+  link.href = `?caller=${encodeURIComponent(row.caller)}#caller`;
+  return link;
+}
+
+const ruleOf = (rule) => element("span", "long", rule ?? "");
+
+/** Returns when a limit admits a request again. */
+const free = (when) => element("span", when === "now" ? "" : "refused", when);
+
+/** Returns a bar with the used part of a limit, and the numbers. */
+function bar(name, used, capacity) {
+  const meter = document.createElement("meter");
+  Object.assign(meter, { max: capacity, low: capacity * 0.8, high: capacity * 0.999, optimum: 0, value: used, ariaLabel: `${name}: used` });
+  const cell = element("span", "bar", "");
+  cell.append(meter, `${grouped(used)} of ${grouped(capacity)}`);
+  return cell;
+}
+
+/** Returns the length of a limit's window, or its period. */
+function windowOf(l) {
+  if (l.period) return `a ${l.period}${l.anchor ? ` from ${l.anchor}` : ""} (${l.timeZone})`;
+  const [n, unit] = [[86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]].find(([n]) => l.windowSeconds % n === 0);
+  return `${l.windowSeconds / n} ${unit}`;
+}
+
+/** Returns what a limit allows. */
+function atMost(l) {
+  if (l.count === "concurrent") return `${grouped(l.requests)} in flight`;
+  return `${grouped(l.requests)}${l.count ? ` (${l.count})` : ""} in ${windowOf(l)}${l.burst ? `, ${grouped(l.burst)} at once` : ""}`;
+}
+
+/** Returns the name of a limit, with its mode. */
+const named = (l) => (l.mode === "enforce" ? l.name : `${l.name} (${l.mode})`);
+
+/** Returns for whom a rule has a limit. */
+const tierOf = (l) => ({ "*": "other tiers", global: "global" })[l.tier] ?? l.tier;
+
+/** Shows refusals, and who of them is limited now. */
+async function showRefusals() {
+  const { rows, to, count } = await ask("why", { since: "1h" });
+  const until = await Promise.all(rows.map((row, i) => waitOf(row, to, i < checked)));
+  const limited = rows.map((row, i) => ({ ...row, until: until[i] }))
+    .filter((row) => row.until !== "now" || Date.parse(row.last) > Date.parse(to) - recent);
+  const callers = new Set(limited.map((row) => row.subject)).size;
+  say("#limited .status", callers ? `${number(callers, "caller")} ${callers === 1 ? "was" : "were"} refused in the last ten seconds, or must still wait.` : "No caller is limited now.");
+  show("limited", ["Caller", "Limit", "Rule", "Used", "Refused", "Free again, UTC"], limited, (row) => [
+    callerOf(row), row.limit, ruleOf(row.rule), bar(row.limit, row.capacity - row.remaining, row.capacity), number(row.count, "time"), free(row.until),
+  ]);
+  say("#refusals .status", count ? `${number(count, "refusal")} in the last hour.` : "No request was refused in the last hour.");
+  rows.sort((a, b) => Date.parse(b.last) - Date.parse(a.last));
+  show("refusals", ["Last, UTC", "Caller", "Limit", "Rule", "Times", "Retry after"], rows.map((row) => ({ ...row, at: time(row.last, to, Math.floor) })), (row) => [
+    row.at, callerOf(row), row.limit, ruleOf(row.rule), grouped(row.count), `${grouped(Math.ceil(row.retryAfterSeconds))} s`,
+  ]);
+}
+
+/** Returns when the limit of a refusal admits a request again. A reset or new rules can have ended the wait. */
+async function waitOf({ caller, limit, rule, last, retryAfterSeconds: wait }, now, check) {
+  const ends = Date.parse(last) + wait * 1000;
+  if (ends <= Date.parse(now)) return "now";
+  const { at, limits } = caller && check ? await ask("usage", { subject: caller }).catch(() => ({ limits: [] })) : { limits: [] };
+  const same = limits.filter((l) => l.name === limit && l.rule === rule);
+  if (!same.length) return time(new Date(ends), now);
+  return freeAgain((same.find((l) => !l.state.passes) ?? same[0]).state, at);
+}
+
+/** Shows the limits of the caller: first those that refuse, then by use. */
+async function showCaller() {
+  const { subject: name, at, limits, others } = await ask("usage", { subject });
+  const used = limits.filter(({ state }) => state.remaining < state.capacity || !state.passes);
+  const refusing = used.filter((l) => !l.state.passes && l.mode === "enforce").length;
+  const share = (l) => (l.state.passes ? l.state.remaining / l.state.capacity : -1);
+  say("#caller .status", `${name} uses ${used.length} of ${number(limits.length, "limit")}${refusing ? `; ${refusing} ${refusing === 1 ? "refuses" : "refuse"} now` : ""}.`);
+  show("caller", ["Limit", "Tier", "Rule", "At most", "Used", "Free again, UTC", "Full again, UTC"], used.sort((a, b) => share(a) - share(b)).map((l) => ({
+    ...l, free: freeAgain(l.state, at), full: time(l.state.fullAt, at),
+  })), (l) => [named(l), tierOf(l), ruleOf(l.rule), atMost(l), bar(l.name, l.state.capacity - l.state.remaining + (l.state.debt ?? 0), l.state.capacity), free(l.free), l.full]);
+  say("#caller .note", others.length ? `${number(others.length, "more count")} of limits that the rules no longer have.` : "");
+  $("#reset").hidden = false;
+}
+
+/** Returns when the limit of a state admits a request again. */
+function freeAgain(state, at) {
+  if (state.passes) return "now";
+  return state.never ? "never" : time(new Date(Date.parse(at) + state.retryAfterSeconds * 1000), at);
+}
+
+async function reset() {
+  say("#caller .error", "");
+  try {
+    await ask("reset", { subject });
+    await showCaller();
+  } catch (problem) {
+    say("#caller .error", problem.message);
+  }
+}
+
+/** Returns a version. A document without a version has the time of its file, in milliseconds. */
+const versionOf = (version) => (version > 1e12 ? `of ${new Date(version).toISOString().slice(0, 19).replace("T", " ")} UTC` : String(version));
+
+let since; // when the rules that the page shows were loaded
+
+/** Shows the version and the age of the rules, and their limits if the rules are new. */
+async function showRules() {
+  const state = await request("state");
+  say("#version", versionOf(state.version));
+  say("#age", `, in force for ${age(state.ageSeconds)}`);
+  say("#rules-error", state.problem ? `The document has mistakes, and is not in force:\n${state.problem}` : "");
+  if (state.since === since) return;
+  show("rules", ["Rule", "Tier", "Limit", "At most", "Algorithm"], await request("limits"), (l) => [
+    ruleOf(l.rule), tierOf(l), named(l), atMost(l), l.algorithm.replaceAll("_", " "),
+  ]);
+  since = state.since;
+}
+
+/** Shows a part of the page now and every second. Its errors appear in a section. */
+async function keep(section, part) {
+  let problem;
+  if (!document.hidden) {
+    problem = await part().catch((error) => error);
+    say(`#${section} .error`, problem?.message ?? "");
+  }
+  if (!problem?.final) setTimeout(keep, 1000, section, part);
+}
+
+$("#subject").value = subject;
+$("#reset").addEventListener("click", reset);
+await Promise.all([keep("limited", showRefusals), keep("rules", showRules), subject && keep("caller", showCaller)]);
+document.documentElement.dataset.ready = ""; // tests wait for this attribute

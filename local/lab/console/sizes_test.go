@@ -1,0 +1,163 @@
+package console_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/checkout"
+)
+
+// windows are the sizes of a desktop and of a phone.
+var windows = []struct {
+	name          string
+	width, height int64
+}{{"desktop", 1280, 900}, {"phone", 390, 844}}
+
+// brokenWords lists the words in the heads of columns that do not fit in one line.
+const brokenWords = `[...document.querySelectorAll("thead th")].flatMap((head) => [...head.textContent.matchAll(/\S+/g)].filter((word) => {
+	const range = document.createRange();
+	range.setStart(head.firstChild, word.index);
+	range.setEnd(head.firstChild, word.index + word[0].length);
+	return new Set([...range.getClientRects()].map((line) => line.top)).size > 1;
+}).map((word) => word[0]))`
+
+// On a desktop and on a phone, in both colour schemes, each page fits the window and is accessible. No
+// word in the head of a column is broken. The test writes pictures to .weir/screenshots.
+func TestConsole_sizes(t *testing.T) {
+	c, err := checkout.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	axe, err := os.ReadFile(c.Path("local", "console", "node_modules", "axe-core", "axe.min.js"))
+	if err != nil {
+		storetest.Program(t, "node")
+		t.Fatalf("%v: run make local/console/node_modules", err)
+	}
+	dir := screenshots(t)
+	l := newLocal(t, rules)
+	b := openConsole(t, l.rest, requestsPage, 1280, 900)
+	for _, user := range []string{"alice", "bob"} {
+		b.burst("REST", "GET /api/v1/search", "free", user, 26)
+	}
+	b.burst("HTTP", "POST /api/v1/data", "free", "alice", 16)
+	l.Wait(record)
+	for _, page := range []string{requestsPage, "?caller=user:alice", demosPage} {
+		if page != requestsPage { // which is open, with its answers
+			b.open(l.rest, page)
+		}
+		if *screenshot && strings.HasPrefix(page, "?") {
+			b.record()
+		}
+		evaluate[bool](b, `document.querySelectorAll("details").forEach((e) => { e.open = true }) || true`)
+		evaluate[bool](b, string(axe)+`; true`)
+		for _, window := range windows {
+			for _, scheme := range []string{"light", "dark"} {
+				name := fmt.Sprintf("%s %s %s", cmp.Or(strings.Split(page, "?")[0], "limits"), window.name, scheme)
+				t.Run(name, func(t *testing.T) {
+					b.media("prefers-color-scheme", scheme)
+					b.do(chromedp.EmulateViewport(window.width, window.height))
+					b.await(`document.getAnimations().length === 0`) // a button that still changes its colour has too little contrast
+					b.await(`[...document.querySelectorAll(".chart canvas")].every((c) => Math.abs(c.clientWidth - c.closest(".chart").clientWidth) < 2)`)
+					b.picture(dir, name)
+					b.fits(t, window.width)
+					b.accessible(t)
+				})
+			}
+		}
+	}
+}
+
+// record writes the picture of the README: the open page of limits.
+func (b *tab) record() {
+	b.t.Helper()
+	c, err := checkout.Find()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.media("prefers-color-scheme", "light")
+	// Hide the path of the rules file on this machine.
+	evaluate[bool](b, `(document.querySelector(".facts .path").textContent = "functions/rules.json") !== ""`)
+	b.do(chromedp.EmulateViewport(1120, 860))
+	b.view(c.Path("local", "console", "console.png"))
+}
+
+// fits reports what is wider than the window, and broken words in the heads of columns.
+func (b *tab) fits(t *testing.T, width int64) {
+	t.Helper()
+	if wide := evaluate[int64](b, `document.documentElement.scrollWidth`); wide > width {
+		t.Errorf("page width: got %d, want at most %d", wide, width)
+	}
+	if cut := evaluate[[]string](b, `[...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel ?? e.getAttribute("aria-labelledby"))`); len(cut) > 0 {
+		t.Errorf("clipped tables: got %v, want none", cut)
+	}
+	if broken := evaluate[[]string](b, brokenWords); len(broken) > 0 {
+		t.Errorf("words in heads of columns: got %q broken, want none", broken)
+	}
+}
+
+func (b *tab) accessible(t *testing.T) {
+	t.Helper()
+	found := evaluate[struct {
+		Violations []string
+		Passes     int
+	}](b, `axe.run().then((r) => ({ Violations: r.violations.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.target).join(", ")), Passes: r.passes.length }))`)
+	for _, violation := range found.Violations {
+		t.Errorf("accessibility: got violation %s, want none", violation)
+	}
+	if found.Passes < 20 {
+		t.Errorf("passed accessibility checks: got %d, want at least 20", found.Passes)
+	}
+}
+
+// With many limited callers and many rules, the page of limits has at most three screens.
+func TestConsole_screens(t *testing.T) {
+	var document struct {
+		Rules []any `json:"rules"`
+	}
+	limit := map[string]any{"requests": 1, "window": "1h"}
+	for i := range 30 {
+		document.Rules = append(document.Rules, map[string]any{"endpoint": fmt.Sprintf("/organisations/%d/members/{member}", i), "limits": map[string]any{"free": limit, "paid": limit}})
+	}
+	document.Rules = append(document.Rules, map[string]any{"endpoint": "/api/v1/search", "limits": map[string]any{"free": limit}})
+	content, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := screenshots(t) // before newLocal, which works in a scratch folder
+	l := newLocal(t, file)
+	b := openConsole(t, l.rest, requestsPage, 1280, 900)
+	for from := range 4 {
+		evaluate[bool](b, fmt.Sprintf(`(async () => {
+			for (let i = %d; i < 40; i += 4) {
+				const order = { api: "REST", method: "GET", path: "/api/v1/search", tier: "free", user: "a-long-name-of-a-caller@tenant-" + i, count: 2, rate: 50 };
+				await (await fetch("requests", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(order) })).text();
+			}
+			return (await fetch("api/why", { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" })).ok;
+		})()`, from))
+		l.Wait(record) // the record has the names of at most 18 callers a second
+	}
+	for _, window := range windows {
+		b.do(chromedp.EmulateViewport(window.width, window.height))
+		b.open(l.rest, limitsPage+"?caller=user:a-long-name-of-a-caller@tenant-7")
+		if rows := evaluate[[]int](b, `[...document.querySelectorAll("tbody")].map((body) => body.rows.length)`); fmt.Sprint(rows) != "[40 1 40 61]" {
+			t.Errorf("%s: rows: got %v, want 40 limited callers, 1 limit, 40 refusals and 61 limits", window.name, rows)
+		}
+		if height := evaluate[int64](b, `document.documentElement.scrollHeight`); height > 3*window.height {
+			t.Errorf("%s: height: got %d, want at most %d", window.name, height, 3*window.height)
+		}
+		b.fits(t, window.width)
+		b.picture(dir, "limits of many "+window.name)
+	}
+}
