@@ -81,7 +81,7 @@ type pattern struct {
 }
 
 func patterns() (list []pattern) {
-	for _, percent := range []int64{50, 95, 105, 200} {
+	for _, percent := range []int64{95, 105, 200} {
 		list = append(list, pattern{fmt.Sprintf("constant, %d %% of the limit", percent), func(*rand.Rand, time.Duration) (time.Duration, int) {
 			return time.Minute / time.Duration(percent), 0
 		}})

@@ -228,3 +228,19 @@ func goalGrid(goals []goal) string {
 	}
 	return b.String()
 }
+
+// aboveZero lists the figures above zero.
+func (t table) aboveZero() string {
+	var texts []string
+	for _, r := range t.Rows {
+		for i, v := range r.Values {
+			if v > 0 {
+				texts = append(texts, fmt.Sprintf("%s %s of %s", v.text(t.Columns[i].Digits), t.Columns[i].Name, r.Name))
+			}
+		}
+	}
+	if len(texts) == 0 {
+		return "none"
+	}
+	return strings.Join(texts, ", ")
+}
