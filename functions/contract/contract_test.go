@@ -213,7 +213,7 @@ func written(t *testing.T) (names, namespaces []string) {
 	return slices.Compact(names), slices.Compact(namespaces)
 }
 
-// The log line that reports a refused caller has the members that the contract lists.
+// The log lines about refusals have the members that the contract lists. One kind of line counts refused requests.
 func TestLine(t *testing.T) {
 	found := false
 	for line := range bytes.Lines(record()) {
@@ -224,11 +224,11 @@ func TestLine(t *testing.T) {
 		if kind := members[contract.LineKind]; kind == nil || kind == contract.LineNotice {
 			continue
 		}
-		found = true
-		want := []string{contract.LineKind, contract.LineSubject, contract.LineLimit, contract.LineCount}
-		slices.Sort(want)
-		if got := slices.Sorted(maps.Keys(members)); !slices.Equal(got, want) || members[contract.LineKind] != contract.LineRefused {
-			t.Errorf("log line: got %s, want the members %v", line, want)
+		found = found || members[contract.LineKind] == contract.LineRefused
+		for _, want := range []string{contract.LineSubject, contract.LineLimit, contract.LineCount} {
+			if members[want] == nil {
+				t.Errorf("log line: got %s, want the member %s", line, want)
+			}
 		}
 	}
 	if !found {

@@ -99,11 +99,10 @@ func RuleMetrics() []string {
 	return []string{MetricRuleAllowed, MetricRuleRefused, MetricRuleShadowed, MetricRuleMarked}
 }
 
-// These are the members of the log line that reports a refused caller, for Contributor Insights:
-//
-//	{"weir":"refused","subject":"3391c2a9a8625702","limit":"search","refused":17}
+// These are the members of the log line that reports a refused caller, which Contributor Insights reads. Package
+// limiter/telemetry documents the line.
 const (
-	LineKind    = "weir"    // its value is always [LineRefused]
+	LineKind    = "weir"    // LineRefused, unless the line reports something else
 	LineSubject = "subject" // the caller's keyed hash; absent if the line counts several callers
 	LineLimit   = "limit"
 	LineCount   = "refused" // number of refused requests
