@@ -300,7 +300,10 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 	if settleable(charges) {
 		args := appendOnce([]any{encodeSettle(now, charges, results, late), lifetime(charges, nil)}, now, once)
 		if tiers := encodeTiers(charges); tiers != nil {
-			args = append(append(args, "")[:3], tiers)
+			if len(args) == 2 { // without a Once
+				args = append(args, "")
+			}
+			args = append(args, tiers)
 		}
 		reply, err := settleScript.Run(ctx, s.client, keys, args...).Result()
 		if err != nil {

@@ -77,7 +77,7 @@ func TestServe_unthrottled(t *testing.T) {
 			throttled := 0
 			for range 700 {
 				w := httptest.NewRecorder()
-				api.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/search", http.NoBody))
+				api.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/search", http.NoBody))
 				if w.Code == http.StatusTooManyRequests {
 					throttled++
 				}

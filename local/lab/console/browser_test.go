@@ -153,8 +153,6 @@ const (
 	demosPage    = "demos"
 )
 
-var pages = []string{limitsPage, requestsPage, demosPage}
-
 // openConsole opens a page of the console and waits until it shows its contents.
 func openConsole(t *testing.T, api *httptest.Server, page string, width, height int64) *tab {
 	t.Helper()
