@@ -29,20 +29,20 @@ import (
 func maxZipped(function string) int {
 	switch {
 	case function == contract.Extension: // links the server of net/http, too
-		return 4_400_000
+		return 4_450_000
 	case function == contract.Extension+"-redis":
-		return 5_200_000
+		return 5_250_000
 	case function == contract.Extension+"-events":
-		return 6_900_000
+		return 6_950_000
 	case strings.HasSuffix(function, "-events"):
-		return 6_800_000
+		return 6_850_000
 	case strings.HasSuffix(function, "-redis"):
-		return 5_000_000
+		return 5_050_000
 	}
 	if function == contract.Handler { // also reads the paths and settles the receipts of a REST API
-		return 4_300_000
+		return 4_350_000
 	}
-	return 4_250_000
+	return 4_300_000
 }
 
 const (
