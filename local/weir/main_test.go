@@ -142,7 +142,7 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, args := range [][]string{
-		{"check", "-"}, {"check", "-", "--json"}, {"rules", "publish", "-", "--table", "x"}, {"top", "-"}, {"reset", "user:a", "--store", "redis", "--namespace", "x"},
+		{"check", "-"}, {"check", "-", "--json"}, {"rules", "publish", "-", "--table", "x"}, {"why", "user:a"}, {"reset", "user:a", "--store", "redis", "--namespace", "x"},
 		{"simulate", "--quick"}, {"usage", "user:a"},
 	} {
 		var out, errs bytes.Buffer
