@@ -138,9 +138,9 @@
 // own time. A process that is never frozen calls [Recorder.Flush] to write without a further decision.
 //
 // When an environment ends, the waiting counts are lost: up to one second of decisions, but never the
-// first decision, up to eleven seconds of counts by rule, and the refusals that wait for a turn. A Recorder counts at most 1,000 pairs of
-// caller and limit separately between two writes, and all further pairs together. CloudWatch can count a
-// line twice.
+// first decision, up to eleven seconds of counts by rule, and the refusals that wait for a turn. A Recorder
+// counts at most 1,000 pairs of caller and limit separately between two writes, and all further pairs
+// together. CloudWatch can count a line twice.
 //
 // # What it costs
 //

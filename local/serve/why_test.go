@@ -85,7 +85,7 @@ func TestServer_flushMetrics(t *testing.T) {
 		for i := range 41 {
 			r.Record(telemetry.Outcome{Time: time.Now(), Caller: caller.Caller{User: fmt.Sprint("user", i)}, Decision: limiter.Decision{}})
 		}
-		time.Sleep(time.Second + metricsPoll)
+		time.Sleep(time.Second + metricsPoll) // advances the synthetic clock
 		synctest.Wait()
 		if !strings.Contains(log.String(), `"Refused":40`) {
 			t.Errorf("log after a second: got %s, want the other 40 refusals", &log)

@@ -5,7 +5,7 @@ import { fill } from "./table.js";
 
 const $ = (selector) => document.querySelector(selector);
 const subject = new URLSearchParams(location.search).get("caller")?.trim() ?? "";
-const recent = 10_000; // ms: whoever was refused this recently is limited now, although the wait may be over
+const recent = 10_000; // ms: a caller that was refused this recently is limited now, although the wait may be over
 const most = 100; // rows of a table
 const checked = 20; // rows whose usage is read to find out whether the wait has ended early
 
