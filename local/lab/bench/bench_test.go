@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"math"
-	"strings"
 	"testing"
-
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
 // The smallest run of the memory benchmarks writes a valid report in JSON.
@@ -106,30 +103,10 @@ func TestTable_ratio(t *testing.T) {
 	}
 }
 
-// Only columns with another text in one of the rows differ.
-func TestTable_differing(t *testing.T) {
-	one := table{Title: "one", Columns: []column{{"a", 1}, {"b", 1}}, Rows: []row{{Name: "x", Values: []figure{1, 2}}, {Name: "y", Values: []figure{3, none}}}}
-	two := table{Title: "two", Columns: one.Columns, Rows: []row{{Name: "x", Values: []figure{1.01, 2}}, {Name: "y", Values: []figure{3, 5}}}}
-	if got, want := two.differing(one).markdown(), "### two\n\n|     |   b |\n|-----|----:|\n| x   | 2.0 |\n| y   | 5.0 |\n"; got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-}
-
 func TestTable_markdown(t *testing.T) {
 	got := table{Title: "T", Corner: "who", Columns: []column{{"ns", 1}}, Rows: []row{{Name: "we", Values: []figure{1.25}}, {Name: "they", Values: []figure{none}}}}.markdown()
 	want := "### T\n\n| who  |  ns |\n|------|----:|\n| we   | 1.2 |\n| they |   - |\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-}
-
-func TestWriteUnits(t *testing.T) {
-	of := func(n int) map[string]types.AttributeValue {
-		return map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: strings.Repeat("x", n-2)}}
-	}
-	for size, want := range map[int]float64{2: 1, 1024: 1, 1025: 2, 4096: 4} {
-		if got := writeUnits(of(size)); got != want {
-			t.Errorf("%d bytes: got %v units, want %v units", size, got, want)
-		}
 	}
 }

@@ -40,12 +40,10 @@ func dynamoGroup(ctx context.Context, b *bench) (group, error) {
 		"A limit is 100 requests in 10 s unless the row contains another limit. Spread: each request goes to a random environment. Five times the limit: the first two windows do not count. " +
 		"Two common patterns for comparison: the first reads the item, and writes it back if it is unchanged (a token bucket, up to 20 attempts). The second starts a window if the last one has expired, and otherwise increments its count. Both need three items for three limits. " +
 		"An environment that does not know the state of a bucket guesses whether it is busy; a wrong guess costs a second request."
-	units := m.tabulate("DynamoDB: write units a decision", 2, func(o outcome) figure { return o.units }, median).differing(requests)
-	units.Note = "Of the other columns, each request is one unit. Units as DynamoDB Local reports them. A write whose condition failed counts as DynamoDB bills it: by the size of the item. Reads do not count: the first pattern also needs one read unit for each attempt."
 	wrong := m.wrong()
-	units.Note += " Wrong decisions of all scenarios and rounds: " + wrong.aboveZero() + ". The admitted requests are replayed through the algorithm, in the order of their instants; those of the last pattern only at one instant."
+	requests.Note += " Wrong decisions of all scenarios and rounds: " + wrong.aboveZero() + ". The admitted requests are replayed through the algorithm, in the order of their instants; those of the last pattern only at one instant."
 	guess := m.tabulate("", 2, func(o outcome) figure { return o.guess }, median)
-	return group{Name: "DynamoDB", Tables: []table{requests, units}, Goals: dynamoGoals(requests, guess, wrong)}, nil
+	return group{Name: "DynamoDB", Tables: []table{requests}, Goals: dynamoGoals(requests, guess, wrong)}, nil
 }
 
 // dynamoVersion returns the release of the DynamoDB Local that this checkout starts.

@@ -16,9 +16,9 @@ import (
 
 // outcome has the cost and the errors of one contender in one scenario.
 type outcome struct {
-	requests, units figure // requests to DynamoDB and write units, for each decision
-	over, failed    figure // number of wrongly admitted requests, and number of failed decisions
-	guess           figure // requests for each decision if the environment must guess the bucket's state
+	requests     figure // requests to DynamoDB for each decision
+	over, failed figure // number of wrongly admitted requests, and number of failed decisions
+	guess        figure // requests for each decision if the environment must guess the bucket's state
 }
 
 // trial is one run of a scenario with one contender. Each trial has its own caller.
@@ -34,8 +34,8 @@ type trial struct {
 	failed    int
 	admitted  []algo.Instant
 	// The counts at the start of the measured part of the trial.
-	decisionsBefore, requestsBefore int
-	unitsBefore                     float64
+	decisionsBefore int
+	requestsBefore  int64
 }
 
 // noon is the start of the simulated clocks. It is not a boundary of a window.
@@ -52,11 +52,8 @@ func (m *dynamoMeasure) trial(ctx context.Context, c dynamoContender, s scenario
 	if err := s.run(t); err != nil {
 		return outcome{}, err
 	}
-	requests, units := t.meter.read()
-	n := figure(t.decisions - t.decisionsBefore)
 	o := outcome{
-		requests: figure(requests-t.requestsBefore) / n,
-		units:    figure(units-t.unitsBefore) / n,
+		requests: figure(t.meter.requests.Load()-t.requestsBefore) / figure(t.decisions-t.decisionsBefore),
 		failed:   figure(t.failed),
 	}
 	switch {
@@ -109,7 +106,7 @@ func (t *trial) decide(decide decideDynamo, now time.Time) error {
 // forget excludes all decisions so far from the cost. The check for over-admission still includes them.
 func (t *trial) forget() {
 	t.decisionsBefore = t.decisions
-	t.requestsBefore, t.unitsBefore = t.meter.read()
+	t.requestsBefore = t.meter.requests.Load()
 }
 
 // over returns the number of requests that were admitted over the limits. It replays the admitted requests

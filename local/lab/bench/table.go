@@ -125,26 +125,6 @@ func (t table) column(name string) int {
 	return slices.IndexFunc(t.Columns, func(c column) bool { return c.Name == name })
 }
 
-// differing returns the columns of t that differ from those of another table with the same rows.
-func (t table) differing(other table) table {
-	all := t
-	t.Columns, t.Rows = nil, make([]row, len(all.Rows))
-	for c, column := range all.Columns {
-		same := true
-		for i, r := range all.Rows {
-			same = same && r.Values[c].text(column.Digits) == other.Rows[i].Values[c].text(column.Digits)
-		}
-		if same {
-			continue
-		}
-		t.Columns = append(t.Columns, column)
-		for i, r := range all.Rows {
-			t.Rows[i] = row{Name: r.Name, Values: append(t.Rows[i].Values, r.Values[c])}
-		}
-	}
-	return t
-}
-
 // markdown returns the table, padded so that it reads as plain text too.
 func (t table) markdown() string {
 	cells := [][]string{{t.Corner}}
