@@ -108,11 +108,14 @@ func (s *refused) add(last refused) {
 	*s = last
 }
 
-func (s *refusals) otherOf(r refusal) *refused {
+func (s *refusals) otherOf(r refusal) *refused { return &s.others[r.kind()] }
+
+// kind returns the index of the pair in refusals.others.
+func (r refusal) kind() int {
 	if r.shadow {
-		return &s.others[1]
+		return 1
 	}
-	return &s.others[0]
+	return 0
 }
 
 func (s *refusals) pending() bool {
@@ -127,9 +130,13 @@ type written struct {
 }
 
 // take removes the counts of one write: the pairs with the most refusals, at most one for each caller, and the sums of
-// the callers without a line. It keeps the other pairs of the callers with a line for the next write.
+// the callers without a line. Of equal counts, requests that were refused come before those of limits in shadow mode,
+// and later ones first. It keeps the other pairs of the callers with a line for the next write.
 func (s *refusals) take() (lines []written) {
-	pairs := slices.SortedFunc(maps.Keys(s.counts), func(a, b refusal) int { return cmp.Compare(s.counts[b].count, s.counts[a].count) })
+	pairs := slices.SortedFunc(maps.Keys(s.counts), func(a, b refusal) int {
+		x, y := s.counts[a], s.counts[b]
+		return cmp.Or(cmp.Compare(y.count, x.count), cmp.Compare(a.kind(), b.kind()), cmp.Compare(y.at, x.at))
+	})
 	kept, named := map[refusal]*refused{}, map[identity]bool{}
 	for _, r := range pairs {
 		sum := s.counts[r]

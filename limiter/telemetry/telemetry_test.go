@@ -538,6 +538,28 @@ func TestRecorder_refused(t *testing.T) {
 	}
 }
 
+// If a caller has equal counts, the refused requests are written first, and then the limit that refused last.
+func TestRecorder_equalCounts(t *testing.T) {
+	for range 20 { // the order of a map is random
+		l := newLog(t)
+		r := telemetry.New(l, "dev", hash)
+		r.Record(outcomeOf(noon, 0, alice, allowed, nil))
+		r.Record(outcomeOf(noon, 0, alice, limiter.Decision{Limit: limit("early")}, nil))
+		r.Record(outcomeOf(noon.Add(2), 0, alice, limiter.Decision{Allowed: true, Shadowed: limit("tried")}, nil))
+		r.Record(outcomeOf(noon.Add(1), 0, alice, limiter.Decision{Limit: limit("late")}, nil))
+		for second := range time.Duration(3) {
+			r.Flush(noon.Add((second + 1) * time.Second))
+		}
+		var got []string
+		for _, line := range l.refused {
+			got = append(got, line.Limit)
+		}
+		if want := []string{"late", "early", "tried"}; !slices.Equal(got, want) {
+			t.Fatalf("lines of limits: got %v, want %v", got, want)
+		}
+	}
+}
+
 // Flush writes what waits without a further request, and at most once a second.
 func TestRecorder_Flush(t *testing.T) {
 	l := newLog(t)
