@@ -36,8 +36,10 @@ func PerIP(requests int, window time.Duration, options ...Option) *Gate {
 }
 
 // FromDocument returns a Gate that enforces the rules of a document. A document for a store that processes
-// share MUST have the field "version", which grows with every change. The error names the option that is out
-// of range, or is of type rules.Problems and contains all mistakes of the document.
+// share MUST have the field "version", which grows with every change. Limits with "notify" need WithNotify.
+// Without WithIdentifier, all callers are anonymous: limits by user, by API key or of another tier do not apply. A
+// leaky bucket refuses requests instead of delaying them. The error names the option or the limit that is out of
+// range, or is of type rules.Problems and contains all mistakes of the document.
 func FromDocument(document []byte, options ...Option) (*Gate, error) {
 	m, err := newMiddleware(options)
 	if err != nil {
@@ -46,6 +48,11 @@ func FromDocument(document []byte, options ...Option) (*Gate, error) {
 	r, err := rules.Parse(document, parsing(m.store))
 	if err != nil {
 		return nil, err
+	}
+	for _, l := range r.Limits() {
+		if m.notify == nil && l.Charge.Limit.Notify != (limiter.Percentages{}) {
+			return nil, fmt.Errorf(`httplimit: %s.notify: nothing writes its notices; pass WithNotify to FromDocument, or remove "notify"`, l.Path)
+		}
 	}
 	return m.gate(func(_ context.Context, _ time.Time, q rules.Request) rules.Selection { return r.Select(nil, q) }), nil
 }
@@ -71,7 +78,8 @@ type Option func(*middleware)
 func WithStore(s limiter.Store) Option { return func(m *middleware) { m.store = s } }
 
 // WithTrustedProxies makes a Gate read the address of the client from X-Forwarded-For, if the request comes
-// from one of the given networks. A network is "10.0.0.0/8" or a single address. See [caller.Proxies.Client].
+// from one of the given networks. A network is "10.0.0.0/8" or a single address. See [caller.Proxies.Client]. Of
+// several such options, the last one counts.
 func WithTrustedProxies(networks ...string) Option {
 	return func(m *middleware) { m.o.TrustedProxies, m.err = caller.ParseProxies(networks...) }
 }
@@ -86,9 +94,15 @@ func WithObserver(observe func(context.Context, telemetry.Outcome)) Option {
 	return func(m *middleware) { m.o.Observe = observe }
 }
 
+// WithNotify makes a Gate write the notices of limits with "notify"; see the field Notify of [limiter.Options].
+func WithNotify(write func(context.Context, limiter.Notice) error) Option {
+	return func(m *middleware) { m.notify = write }
+}
+
 // middleware contains the options of a Gate.
 type middleware struct {
 	store      limiter.Store
+	notify     func(context.Context, limiter.Notice) error
 	identifier *caller.Identifier
 	o          Options
 	err        error // of an option
@@ -107,7 +121,7 @@ func newMiddleware(options []Option) (m *middleware, err error) {
 			return nil, err
 		}
 	}
-	m.o.Limiter, err = limiter.New(m.store, limiter.Options{})
+	m.o.Limiter, err = limiter.New(m.store, limiter.Options{Notify: m.notify})
 	return m, err
 }
 

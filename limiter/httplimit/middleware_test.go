@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -116,6 +117,7 @@ func TestFromDocument_errors(t *testing.T) {
 		{`{`, httplimit.WithTrustedProxies(), true, "line 1"},
 		{`{"rules":[{"endpoint":"*","limits":{"*":{"name":"a","requests":0,"window":"1m"}}}]}`, shared, true, "rules[0].limits.*.requests: "},
 		{document, shared, true, "version: required"},
+		{fmt.Sprintf(notifying, 10), httplimit.WithTrustedProxies(), false, `httplimit: rules[0].limits.*.notify: nothing writes its notices; pass WithNotify`},
 		{document, httplimit.WithTrustedProxies("10.0.0.0/33"), false, `httplimit: trusted proxies: got "10.0.0.0/33"`},
 	} {
 		_, err := httplimit.FromDocument([]byte(c.document), c.option)
@@ -126,6 +128,25 @@ func TestFromDocument_errors(t *testing.T) {
 	}
 	if _, err := httplimit.FromDocument([]byte(`{"version":7,`+document[1:]), shared); err != nil {
 		t.Errorf("with a version: got error %v, want none", err)
+	}
+}
+
+const notifying = `{"rules":[{"endpoint":"*","limits":{"*":{"name":"a","requests":%d,"period":"month","notify":[80]}}}]}`
+
+func TestFromDocument_notify(t *testing.T) {
+	var got []limiter.Notice
+	gate, err := httplimit.FromDocument(fmt.Appendf(nil, notifying, 5), httplimit.WithNotify(func(_ context.Context, n limiter.Notice) error {
+		got = append(got, n)
+		return nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		send(t, gate.Wrap(ok), http.MethodGet, "/", "203.0.113.7:1")
+	}
+	if len(got) != 1 || got[0].Percent != 80 || got[0].Limit.Name != "a" {
+		t.Errorf("notices: got %+v, want one of 80 percent of a", got)
 	}
 }
 
