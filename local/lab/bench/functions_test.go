@@ -19,8 +19,8 @@ func TestRun_functions(t *testing.T) {
 	}
 	invocations := r.Groups[0].Tables[0]
 	for _, name := range []string{jsonRow, anonymousRow, apiKeyRow, es256Row, rs256Row, newRow, forgedRow, signatureRow} {
-		if ns := invocations.value(name, "ns"); !(ns > 0 && ns < 1e7) {
-			t.Errorf("%s: got %v ns, want above 0 and below 1e7", name, ns)
+		if ns := invocations.value(name, "ns"); !(ns > 0) {
+			t.Errorf("%s: got %v ns, want above 0", name, ns)
 		}
 	}
 }
