@@ -89,13 +89,13 @@ func (r *request) callConcurrently(ctx context.Context, which func(*batch) bool)
 	p := &r.parallel
 	for i := range r.batches {
 		if b := &r.batches[i]; b.remote && which(b) {
-			p.calls.Go(func() {
+			p.start(r.limiter.concurrentClock(), func() {
 				defer p.keep()
 				r.callBatch(ctx, b)
 			})
 		}
 	}
-	p.wait()
+	p.wait(r.limiter.concurrentClock())
 }
 
 // If other requests have used a bucket since the charge, a store does not refund what leaks in refundMargin. If the

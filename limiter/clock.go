@@ -15,6 +15,14 @@ type Clock interface {
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
+// ConcurrentClock is implemented by a Clock that runs the concurrent calls of a request itself. A simulation with a
+// virtual clock needs it, because it must know when all calls of a request wait for the store.
+type ConcurrentClock interface {
+	Clock
+	// Together returns after all calls have returned. It MUST let a call begin while another one waits for the store.
+	Together(calls []func())
+}
+
 // systemClock is the Clock of package time.
 type systemClock struct{}
 

@@ -34,13 +34,13 @@ func (r *request) refundBatches(ctx context.Context) {
 			if back.remote {
 				remote++
 			}
-			p.calls.Go(func() {
+			p.start(r.limiter.concurrentClock(), func() {
 				defer p.keep()
 				done[i] = r.limiter.refund(ctx, r.now, back, elapsed)
 			})
 		}
 	}
-	p.wait()
+	p.wait(r.limiter.concurrentClock())
 	for _, d := range done {
 		r.refunds.add(d)
 	}

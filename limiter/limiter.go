@@ -55,6 +55,15 @@ func New(store Store, o Options) (*Limiter, error) {
 // sharesStore reports whether other processes charge the same store.
 func (l *Limiter) sharesStore() bool { return l.shared != nil }
 
+// concurrentClock returns the ConcurrentClock of l, or nil.
+func (l *Limiter) concurrentClock() ConcurrentClock {
+	if l.shared == nil {
+		return nil
+	}
+	clock, _ := l.clock.(ConcurrentClock)
+	return clock
+}
+
 // Now returns the time for a decision. It is the clock of this process, corrected to the clock of the store if the
 // skew is known to within 10 ms. Read it once per request.
 //

@@ -12,6 +12,7 @@ import (
 // a server reaches only the goroutine of the request.
 type parallel struct {
 	calls    sync.WaitGroup
+	held     []func() // the calls that wait gives to a ConcurrentClock
 	panicked atomic.Pointer[storePanic]
 }
 
@@ -22,8 +23,21 @@ func (p *parallel) keep() {
 	}
 }
 
-// wait waits for all calls, and then repeats the first panic.
-func (p *parallel) wait() {
+// start runs a call in a goroutine of its own, unless clock is not nil, which then runs it.
+func (p *parallel) start(clock ConcurrentClock, call func()) {
+	if clock != nil {
+		p.held = append(p.held, call)
+		return
+	}
+	p.calls.Go(call)
+}
+
+// wait waits for all calls, and then repeats the first panic. clock is that of start.
+func (p *parallel) wait(clock ConcurrentClock) {
+	if held := p.held; len(held) > 0 {
+		p.held = nil
+		clock.Together(held)
+	}
 	p.calls.Wait()
 	if v := p.panicked.Load(); v != nil {
 		panic(v)

@@ -105,10 +105,14 @@ func (l *Limiter) settleStores(ctx context.Context, now time.Time, corrections [
 		settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed, once)
 	}
 	for i := 1; i < len(corrections); i++ {
-		p.calls.Go(func() { correct(i) })
+		p.start(l.concurrentClock(), func() { correct(i) })
 	}
-	correct(0)
-	p.wait()
+	if len(p.held) > 0 {
+		p.start(l.concurrentClock(), func() { correct(0) })
+	} else {
+		correct(0)
+	}
+	p.wait(l.concurrentClock())
 	var failed []error
 	used := 0
 	for _, s := range settled {
