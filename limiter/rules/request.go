@@ -62,6 +62,18 @@ func (q *Request) field(name string) string {
 // sorted.
 func (r *Rules) Headers() []string { return r.headers }
 
+// Claims returns the names of the claims by which limits count.
+func (r *Rules) Claims() (names []string) {
+	for i := range r.classes {
+		for _, part := range r.classes[i].parts {
+			if strings.HasPrefix(part.word, document.PerClaim) && !slices.Contains(names, part.name) {
+				names = append(names, part.name)
+			}
+		}
+	}
+	return names
+}
+
 // CostFields returns the names of the response fields in which an API reports costs, sorted. It is empty
 // unless a limit counts cost.
 func (r *Rules) CostFields() []string { return r.costFields }

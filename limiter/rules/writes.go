@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -39,12 +38,8 @@ var exampleAddress = netip.MustParsePrefix("192.0.2.1/32")
 // every claim by which limits count.
 func (r *Rules) Writes() (list []Writes) {
 	w := writer{rules: r, claims: map[string]string{}, known: map[string]Writes{}}
-	for i := range r.classes {
-		for _, part := range r.classes[i].parts {
-			if strings.HasPrefix(part.word, document.PerClaim) {
-				w.claims[part.name] = "x"
-			}
-		}
+	for _, name := range r.Claims() {
+		w.claims[name] = "x"
 	}
 	seen := map[Writes]bool{}
 	for i := range r.rules {

@@ -2,30 +2,45 @@ package simulate
 
 import (
 	"math/rand/v2"
-	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// answer draws how long a request lasts after its admission, and its actual cost.
-func (s *simulation) answer(r *rand.Rand) (lasts time.Duration, actual int64) {
-	lasts = s.durations.draw(r)
-	switch s.Limit.Count.Of {
-	case limiter.CountCost, limiter.CountBytes:
-		actual = min(int64(s.costs.draw(r)), algo.MaxRequests)
-	case limiter.CountFailures:
-		if r.Float64() < s.Answers.Failures {
-			actual = 1
-		}
-	case limiter.CountRequests, limiter.CountConcurrent:
+// answer draws how long a request lasts after its admission, its actual cost, and whether it fails.
+func (s *simulation) answer(r *rand.Rand, q *request) {
+	q.lasts = s.durations.draw(r)
+	if s.costly {
+		q.cost = min(int64(s.costs.draw(r)), algo.MaxRequests)
 	}
-	return lasts, actual
+	if s.failing {
+		q.failed = r.Float64() < s.Answers.Failures
+	}
 }
 
-// startsAt returns the start of the simulation. A period ends in the middle of the measured time,
-// so that its end is simulated.
+// actual returns what a charge of the request costs after the answer.
+func (r *request) actual(c limiter.Charge) int64 {
+	switch c.Limit.Count.Of {
+	case limiter.CountCost, limiter.CountBytes:
+		return r.cost
+	case limiter.CountFailures:
+		if r.failed {
+			return 1
+		}
+		return 0
+	case limiter.CountConcurrent:
+		return 0
+	case limiter.CountRequests:
+	}
+	return c.Cost
+}
+
+// startsAt returns the start of the simulation. The period of a single limit ends in the middle of the
+// measured time, so that its end is simulated.
 func (s *Scenario) startsAt() algo.Instant {
+	if s.Limit == nil {
+		return epoch
+	}
 	w, ok := s.Limit.Machine().(*algo.Window)
 	if !ok || w.Calendar() == (algo.Calendar{}) {
 		return epoch

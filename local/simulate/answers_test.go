@@ -70,7 +70,8 @@ func TestRun_concurrent(t *testing.T) {
 // A request is over the limit if it begins while as many requests as the limit are in flight. The
 // judge looks at requests in the order in which they begin.
 func TestJudge_concurrent(t *testing.T) {
-	j := newJudge(&algo.Slots{Length: time.Minute, Requests: 1}, 0, 0, 1)
+	one := limit(t, limiter.Limit{Count: limiter.Count{Of: limiter.CountConcurrent}, Rate: algo.Rate{Requests: 1, Window: time.Minute}})
+	j := newJudge(&Scenario{Limit: one, Reserve: 1}, 0)
 	for _, r := range []request{
 		{at: 10, took: 5, lasts: 10, admitted: true},  // in flight from 15 to 25
 		{at: 11, took: 1, lasts: 2, admitted: true},   // in flight from 12 to 14

@@ -5,7 +5,7 @@ import (
 	"iter"
 	"log/slog"
 	"math/rand/v2"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -24,6 +24,7 @@ type environment struct {
 	next    func() (struct{}, bool)
 	stop    func()
 	yield   func(struct{}) bool
+	waiting int // calls whose answers the environment waits for
 	stopped bool
 	err     error
 
@@ -32,6 +33,7 @@ type environment struct {
 	free     algo.Instant // end of the last invocation
 	begun    algo.Instant // start of the current request
 	deadline algo.Instant // deadline of the current decision
+	answered algo.Instant // when the last answer for which the environment waited arrives
 	serial   uint32
 	settling time.Duration // total time that measured requests waited for their settlement
 
@@ -114,19 +116,16 @@ func (e *environment) suspend() {
 func (e *environment) decide() {
 	s := e.sim
 	r := request{at: e.now, environment: e.index}
-	subject := limiter.Global()
-	if !s.Limit.Global {
+	if s.Limit == nil || !s.Limit.Global {
 		r.caller = uint32(s.callers.draw(e.traffic))
-		subject = limiter.User(strconv.FormatUint(uint64(r.caller), 10))
 	}
 	e.begun, e.deadline = e.now, e.now.Add(s.Timeout)
 	var d limiter.Decision
 	var receipt *limiter.Receipt
 	var err error
-	charges := []limiter.Charge{{Subject: subject, Limit: s.Limit, Cost: 1}}
-	if s.counts() {
-		charges[0].Cost = s.Reserve
-		r.lasts, r.actual = s.answer(e.traffic)
+	charges := s.charges(nil, r.caller)
+	if s.settles {
+		s.answer(e.traffic, &r)
 		d, receipt, err = e.limiter.TakeRefundable(context.Background(), r.at.Time(), charges)
 	} else {
 		d, err = e.limiter.Take(context.Background(), r.at.Time(), charges)
@@ -150,7 +149,7 @@ func (e *environment) settle(receipt *limiter.Receipt, r *request) {
 	e.now = e.now.Add(r.lasts)
 	begun := e.now
 	e.deadline = begun.Add(e.sim.Timeout)
-	receipt.Settle(context.Background(), begun.Time(), func(limiter.Charge) int64 { return r.actual })
+	receipt.Settle(context.Background(), begun.Time(), r.actual)
 	if e.measured() {
 		e.settling += e.now.Sub(begun)
 	}
@@ -170,12 +169,48 @@ func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error
 		e.now = max(e.now, e.deadline)
 		return context.DeadlineExceeded
 	}
+	e.waiting++
+	e.answered = max(e.answered, answer)
 	e.suspend()
-	e.now = answer
+	e.now = e.answered
 	if e.stopped {
 		return context.Canceled
 	}
 	return nil
+}
+
+// strand is one of several concurrent calls of a request.
+type strand struct {
+	next  func() (struct{}, bool)
+	yield func(struct{}) bool
+}
+
+// Together implements limiter.ConcurrentClock. All calls begin now. Those that need the store wait for it at the same
+// time, and continue when the last of their answers has arrived.
+func (e *environment) Together(calls []func()) {
+	outer, begun, end := e.yield, e.now, e.now
+	strands := make([]*strand, len(calls))
+	for i, call := range calls {
+		s := new(strand)
+		s.next, _ = iter.Pull(func(yield func(struct{}) bool) {
+			s.yield, e.yield = yield, yield
+			call()
+		})
+		strands[i] = s
+	}
+	for len(strands) > 0 {
+		strands = slices.DeleteFunc(strands, func(s *strand) bool {
+			e.now, e.yield = begun, s.yield
+			_, waits := s.next()
+			end = max(end, e.now)
+			return !waits
+		})
+		if e.yield = outer; len(strands) > 0 {
+			e.suspend()
+			begun = e.answered
+		}
+	}
+	e.now = end
 }
 
 // Now implements limiter.Clock.

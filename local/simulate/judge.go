@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
@@ -20,23 +21,38 @@ type verdict struct {
 	over, overMost int64
 }
 
-// judge compares decisions with the algorithm for each caller. Its memory grows with the number of
-// callers and of requests in flight, not with the number of requests.
+// judge compares decisions with the algorithms of the limits. Its memory grows with the number of callers and of
+// requests in flight, not with the number of requests.
 type judge struct {
-	machine algo.Machine
-	cost    int64 // charge of a request at admission
-	settles bool
-	window  int64
-	from    algo.Instant // start of the measurement; earlier requests are replayed but not counted
-	callers map[uint32]*replay
-	last    *replay // replay of the latest request's caller
-	caller  uint32
-	verdict verdict
+	scenario *Scenario
+	window   int64        // the longest window of the limits
+	calendar *algo.Window // the limit with the longest period, if that is longer than every window
+	from     algo.Instant // start of the measurement; earlier requests are replayed but not counted
+	shared   *totals      // totals of all callers, if they share a limit; otherwise each caller has its own
+	callers  map[uint32]*replay
+	counters map[limiter.Charge]*counter // by charge
+	last     *replay                     // replay of the latest request's caller
+	caller   uint32
+	next     []algo.State
+	verdict  verdict
 }
 
+// replay has the counters that the requests of a caller charge.
 type replay struct {
-	all, admitted        algo.State
-	index, missing, over int64 // numbers of the current window
+	*totals
+	counters []*counter
+}
+
+// totals are the numbers of the current window, of a caller or of all callers.
+type totals struct{ index, missing, over int64 }
+
+// counter has the state of one limit of a subject.
+type counter struct {
+	*totals
+	charge        limiter.Charge
+	machine       algo.Machine
+	all, admitted algo.State
+	settles       bool
 
 	// Settlements that are still to come, sorted by time: of requests that the oracle admits, and
 	// of requests that the limiter admitted.
@@ -55,18 +71,42 @@ type settlement struct {
 // judgeWindow is the length of the windows in which a limit of concurrent requests is compared.
 const judgeWindow = time.Second
 
-// newJudge returns the judge of a limit. A reserve of 0 means that charges are not settled.
-func newJudge(m algo.Machine, window time.Duration, from algo.Instant, reserve int64) *judge {
-	j := &judge{machine: m, cost: reserve, settles: reserve > 0, window: int64(window), from: from, callers: map[uint32]*replay{}}
-	if j.slots() != nil {
-		j.window = int64(judgeWindow)
+func newJudge(s *Scenario, from algo.Instant) *judge {
+	j := &judge{scenario: s, from: from, callers: map[uint32]*replay{}, counters: map[limiter.Charge]*counter{}}
+	j.window = int64(cmp.Or(s.longest(), judgeWindow))
+	mine, others := s.enforced(1), s.enforced(2)
+	for _, c := range mine {
+		if w, ok := c.Limit.Machine().(*algo.Window); ok && w.Calendar() != (algo.Calendar{}) && int64(c.Limit.Rate.Span()) == j.window {
+			j.calendar = w
+		}
+		if slices.Contains(others, c) {
+			j.shared = new(totals)
+		}
 	}
 	return j
 }
 
+// replayOf returns the replay of a caller.
+func (j *judge) replayOf(caller uint32) *replay {
+	if r := j.callers[caller]; r != nil {
+		return r
+	}
+	r := &replay{totals: cmp.Or(j.shared, new(totals))}
+	for _, c := range j.scenario.enforced(caller) {
+		k := j.counters[c]
+		if k == nil {
+			k = &counter{totals: r.totals, charge: c, machine: c.Limit.Machine(), settles: c.Limit.Count.Settles()}
+			j.counters[c] = k
+		}
+		r.counters = append(r.counters, k)
+	}
+	j.callers[caller] = r
+	return r
+}
+
 // slots returns the machine of a limit of concurrent requests, or nil for another limit.
-func (j *judge) slots() *algo.Slots {
-	l, _ := j.machine.(*algo.Slots)
+func (k *counter) slots() *algo.Slots {
+	l, _ := k.machine.(*algo.Slots)
 	return l
 }
 
@@ -76,16 +116,11 @@ func (j *judge) add(r *request) {
 		return
 	}
 	if j.last == nil || j.caller != r.caller {
-		c := j.callers[r.caller]
-		if c == nil {
-			c = new(replay)
-			j.callers[r.caller] = c
-		}
-		j.caller, j.last = r.caller, c
+		j.caller, j.last = r.caller, j.replayOf(r.caller)
 	}
 	c := j.last
 	if w := j.index(r.at); w != c.index {
-		j.end(c)
+		j.end(c.totals)
 		c.index = w
 	}
 	due, passes := j.replay(c, r)
@@ -106,49 +141,82 @@ func (j *judge) add(r *request) {
 
 // index returns the number of the window or period at a time.
 func (j *judge) index(at algo.Instant) int64 {
-	if w, ok := j.machine.(*algo.Window); ok && w.Calendar() != (algo.Calendar{}) {
-		return w.Index(at)
+	if j.calendar != nil {
+		return j.calendar.Index(at)
 	}
 	return int64(at) / j.window
 }
 
-// replay runs the algorithm on a request twice. due is the decision if the oracle's admissions
+// replay runs the algorithms on a request twice. due is the decision if the oracle's admissions
 // count. passes is the decision if the limiter's admissions count.
 func (j *judge) replay(c *replay, r *request) (due, passes bool) {
-	if !j.settles {
-		if c.all, due = j.machine.Take(c.all, r.at, 1); r.admitted {
-			c.admitted, passes = j.machine.Take(c.admitted, r.at, 1)
-		}
-		return due, passes
+	due, passes, j.next = true, true, j.next[:0]
+	for _, k := range c.counters {
+		next, ok := k.offer(r)
+		j.next, due = append(j.next, next), due && ok
 	}
-	began := r.at.Add(time.Duration(r.took))
-	if l := j.slots(); l != nil {
-		hold := func(begin algo.Instant) settlement {
-			return settlement{begin: begin, end: min(begin.Add(r.lasts), r.at.Add(l.Length))}
+	for i, k := range c.counters {
+		if due {
+			k.take(j.next[i], r)
 		}
-		c.dueEnds = slices.DeleteFunc(c.dueEnds, func(s settlement) bool { return s.end <= r.at })
-		if due = int64(len(c.dueEnds)) < l.Requests; due {
-			c.dueEnds = append(c.dueEnds, hold(r.at))
-		}
-		c.judgeBegins(l, r.at)
-		if r.admitted {
-			c.begins = insert(c.begins, hold(began), func(a, b settlement) int { return cmp.Compare(a.begin, b.begin) })
-		}
-		return due, true
-	}
-	byEnd := func(a, b settlement) int { return cmp.Compare(a.end, b.end) }
-	c.all = j.settle(c.all, &c.dueEnds, r.at)
-	if c.all, due = j.machine.Take(c.all, r.at, j.cost); due && r.actual != j.cost {
-		c.dueEnds = insert(c.dueEnds, settlement{r.at, r.at.Add(r.lasts), c.all, r.actual}, byEnd)
-	}
-	if !r.admitted {
-		return due, false
-	}
-	c.admitted = j.settle(c.admitted, &c.admittedEnds, r.at)
-	if c.admitted, passes = j.machine.Take(c.admitted, r.at, j.cost); passes && r.actual != j.cost {
-		c.admittedEnds = insert(c.admittedEnds, settlement{r.at, began.Add(r.lasts), c.admitted, r.actual}, byEnd)
+		passes = k.admit(r) && passes
 	}
 	return due, passes
+}
+
+// offer returns the state after the charge of a request on the oracle's count, and whether the limit admits it.
+func (k *counter) offer(r *request) (algo.State, bool) {
+	if l := k.slots(); l != nil {
+		k.dueEnds = slices.DeleteFunc(k.dueEnds, func(s settlement) bool { return s.end <= r.at })
+		return k.all, int64(len(k.dueEnds)) < l.Requests
+	}
+	k.all = k.settle(k.all, &k.dueEnds, r.at)
+	return k.machine.Take(k.all, r.at, k.charge.Cost)
+}
+
+// take charges a request that the oracle admits. next is the state from offer.
+func (k *counter) take(next algo.State, r *request) {
+	if l := k.slots(); l != nil {
+		k.dueEnds = append(k.dueEnds, hold(l, r, r.at))
+		return
+	}
+	k.all = next
+	k.insert(&k.dueEnds, settlement{begin: r.at, end: r.at.Add(r.lasts), taken: next}, r)
+}
+
+// admit charges a request that the limiter admitted. passes is false if that is above the limit.
+func (k *counter) admit(r *request) (passes bool) {
+	began := r.at.Add(time.Duration(r.took))
+	if l := k.slots(); l != nil {
+		k.judgeBegins(l, r.at)
+		if r.admitted {
+			k.begins = insert(k.begins, hold(l, r, began), func(a, b settlement) int { return cmp.Compare(a.begin, b.begin) })
+		}
+		return true
+	}
+	if !r.admitted {
+		return false
+	}
+	k.admitted = k.settle(k.admitted, &k.admittedEnds, r.at)
+	if k.admitted, passes = k.machine.Take(k.admitted, r.at, k.charge.Cost); passes {
+		k.insert(&k.admittedEnds, settlement{begin: r.at, end: began.Add(r.lasts), taken: k.admitted}, r)
+	}
+	return passes
+}
+
+// hold returns the time in which a request that begins at an instant holds its slot.
+func hold(l *algo.Slots, r *request, begin algo.Instant) settlement {
+	return settlement{begin: begin, end: min(begin.Add(r.lasts), r.at.Add(l.Length))}
+}
+
+// insert adds a settlement of a request to a list, unless it changes nothing.
+func (k *counter) insert(list *[]settlement, one settlement, r *request) {
+	if !k.settles {
+		return
+	}
+	if one.actual = r.actual(k.charge); one.actual != k.charge.Cost {
+		*list = insert(*list, one, func(a, b settlement) int { return cmp.Compare(a.end, b.end) })
+	}
 }
 
 func insert(list []settlement, one settlement, by func(a, b settlement) int) []settlement {
@@ -157,14 +225,14 @@ func insert(list []settlement, one settlement, by func(a, b settlement) int) []s
 }
 
 // settle applies the settlements up to a time, and removes them from the list.
-func (j *judge) settle(state algo.State, ends *[]settlement, until algo.Instant) algo.State {
+func (k *counter) settle(state algo.State, ends *[]settlement, until algo.Instant) algo.State {
 	n := 0
 	for ; n < len(*ends) && (*ends)[n].end <= until; n++ {
 		s := &(*ends)[n]
-		if more := s.actual - j.cost; more > 0 {
-			state = j.machine.Force(state, s.end, more)
+		if more := s.actual - k.charge.Cost; more > 0 {
+			state = k.machine.Force(state, s.end, more)
 		} else {
-			state = j.machine.Refund(state, s.taken, -more, s.end.Sub(s.begin))
+			state = k.machine.Refund(state, s.taken, -more, s.end.Sub(s.begin))
 		}
 	}
 	*ends = slices.Delete(*ends, 0, n)
@@ -173,21 +241,21 @@ func (j *judge) settle(state algo.State, ends *[]settlement, until algo.Instant)
 
 // judgeBegins judges the admitted requests that began up to a time; all later ones begin after it.
 // A request is over the limit if it begins while as many requests as the limit are in flight.
-func (c *replay) judgeBegins(l *algo.Slots, until algo.Instant) {
+func (k *counter) judgeBegins(l *algo.Slots, until algo.Instant) {
 	n := 0
-	for ; n < len(c.begins) && c.begins[n].begin <= until; n++ {
-		one := c.begins[n]
-		c.admittedEnds = slices.DeleteFunc(c.admittedEnds, func(s settlement) bool { return s.end <= one.begin })
-		if int64(len(c.admittedEnds)) >= l.Requests {
-			c.over++
+	for ; n < len(k.begins) && k.begins[n].begin <= until; n++ {
+		one := k.begins[n]
+		k.admittedEnds = slices.DeleteFunc(k.admittedEnds, func(s settlement) bool { return s.end <= one.begin })
+		if int64(len(k.admittedEnds)) >= l.Requests {
+			k.over++
 		}
-		c.admittedEnds = append(c.admittedEnds, one)
+		k.admittedEnds = append(k.admittedEnds, one)
 	}
-	c.begins = slices.Delete(c.begins, 0, n)
+	k.begins = slices.Delete(k.begins, 0, n)
 }
 
-// end adds the numbers of a caller's current window to the verdict.
-func (j *judge) end(c *replay) {
+// end adds the numbers of a current window to the verdict.
+func (j *judge) end(c *totals) {
 	v := &j.verdict
 	v.wronglyRefused += max(0, c.missing)
 	v.over += c.over
@@ -196,11 +264,13 @@ func (j *judge) end(c *replay) {
 }
 
 func (j *judge) close() verdict {
-	for _, c := range j.callers {
-		if l := j.slots(); l != nil {
-			c.judgeBegins(l, algo.Instant(1<<62))
+	for _, k := range j.counters {
+		if l := k.slots(); l != nil {
+			k.judgeBegins(l, algo.Instant(1<<62))
 		}
-		j.end(c)
+	}
+	for _, c := range j.callers {
+		j.end(c.totals)
 	}
 	return j.verdict
 }

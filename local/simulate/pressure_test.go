@@ -123,7 +123,7 @@ func crowd(t *table) { t.crowded = newPartition(t.rate, t.from) }
 func withinLimit(t *testing.T, s *stream) {
 	t.Helper()
 	l := s.charges(0)[0].Limit
-	v := judged(newJudge(l.Machine(), l.Rate.Window, 0, 0), s.log)
+	v := judged(newJudge(&Scenario{Limit: l}, 0), s.log)
 	over := 100 * float64(v.overMost) / float64(l.Machine().Capacity())
 	t.Logf("%s: %d of %d admitted, %d degraded; %d above the limit (%.2f %%)", s.name, s.admitted, len(s.log), s.degraded, v.overMost, over)
 	if over > 1 {

@@ -10,10 +10,13 @@ import (
 type Result struct {
 	Name         string `json:"name"`
 	Environments int    `json:"environments"`
-	Limit        int64  `json:"limit"` // capacity of the limit
-	Requests     int64  `json:"requests"`
-	Allowed      int64  `json:"allowed"`
-	Refused      int64  `json:"refused"`
+	Limit        int64  `json:"limit"` // capacity of the limit, or the smallest capacity of several
+	// Unfilled reports that the warm-up is shorter than a window. The counts of this limit begin at zero, so it refuses
+	// fewer requests than after a whole window.
+	Unfilled bool  `json:"unfilled,omitempty"`
+	Requests int64 `json:"requests"`
+	Allowed  int64 `json:"allowed"`
+	Refused  int64 `json:"refused"`
 	// Degraded counts requests that the store did not decide because it throttled or answered late.
 	// The limiter refused them as busy, or on_error decided.
 	Degraded int64 `json:"degraded"`
@@ -53,7 +56,11 @@ type Result struct {
 	Concurrency int `json:"concurrency"`
 	// Dollars is the cost of the authorizer and the store per million requests.
 	Dollars float64 `json:"dollarsPerMillion"`
+	// Month is the cost of 30 days at the rate of the scenario.
+	Month float64 `json:"dollarsPerMonth"`
 }
+
+const month = 30 * 24 * time.Hour
 
 // requestsEach is how many synchronous requests per second Lambda accepts per unit of concurrency.
 const requestsEach = 10
@@ -65,14 +72,20 @@ type tally struct {
 }
 
 func newTally(s *Scenario) *tally {
-	return &tally{
+	t := &tally{
 		Result: Result{
-			Name: s.Name, Environments: s.fleet(), Limit: s.Limit.Machine().Capacity(),
+			Name: s.Name, Environments: s.fleet(), Unfilled: s.unfilled(),
 			Admitted:    make([]int64, int(math.Ceil(s.Measured.Seconds()))),
 			Concurrency: max(s.fleet(), int(math.Ceil(s.Rate/requestsEach))),
 		},
 		took: make([]uint32, s.Timeout/time.Microsecond+1),
 	}
+	for i, c := range s.enforced(1) {
+		if capacity := c.Limit.Machine().Capacity(); i == 0 || capacity < t.Limit {
+			t.Limit = capacity
+		}
+	}
+	return t
 }
 
 // count gives a request to the judge, and adds it to the tally if the warm-up is over.
@@ -119,6 +132,7 @@ func (s *simulation) result() Result {
 	r.P50, r.P99 = t.quantile(0.5), t.quantile(0.99)
 	if r.Requests > 0 {
 		r.Dollars = s.dollars(float64(r.Requests))
+		r.Month = r.Dollars / 1e6 * s.Rate * month.Seconds()
 	}
 	return r
 }

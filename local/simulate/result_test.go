@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,14 +26,15 @@ func TestRun_dollars(t *testing.T) {
 		store      Store
 		invocation time.Duration
 		want       float64
+		month      float64 // 4,000 requests a second are 10,368 million in 30 days
 	}{
-		{DynamoDB, time.Millisecond, 0.20 + 0.033325 + 0.625}, // 3.5 ms for the call and 1 ms for the rest are 4.5 ms, billed as 5 ms
-		{ElastiCache, time.Millisecond, 0.20 + 0.033325 + 0.0069},
+		{DynamoDB, time.Millisecond, 0.20 + 0.033325 + 0.625, 8899.11}, // 3.5 ms for the call and 1 ms for the rest are 4.5 ms, billed as 5 ms
+		{ElastiCache, time.Millisecond, 0.20 + 0.033325 + 0.0069, 2490.65},
 	} {
 		p := small(test.store)
 		p.Median, p.P99, p.Invocation, p.SlotECPUs = 3500*time.Microsecond, 3500*time.Microsecond, test.invocation, 1e6
-		if r := simulated(t, Scenario{Name: "dollars", Limit: limit(t, strict), Parameters: p}); math.Abs(r.Dollars-test.want) > 1e-9 {
-			t.Errorf("%s: cost of a million requests: got %g, want %g", test.store, r.Dollars, test.want)
+		if r := simulated(t, Scenario{Name: "dollars", Limit: limit(t, strict), Parameters: p}); math.Abs(r.Dollars-test.want) > 1e-9 || math.Abs(r.Month-test.month) > 0.01 {
+			t.Errorf("%s: cost of a million requests and of a month: got %g and %g, want %g and %g", test.store, r.Dollars, r.Month, test.want, test.month)
 		}
 	}
 	s := simulation{Scenario: &Scenario{Parameters: Parameters{Store: DynamoDB}}, meter: &meter{reads: 3e6}, tally: new(tally)}
@@ -130,13 +132,32 @@ func TestReport(t *testing.T) {
 	r := Result{
 		Name: "a limit", Environments: 8, Limit: 20, Requests: 2000, Allowed: 1000, Refused: 850, Degraded: 100, Away: 50, Admitted: []int64{600, 450},
 		Oracle: 1250, WronglyRefused: 4, Over: 11, OverMost: 5, Cached: 300, Calls: 1700, Units: 1600, Hottest: 17, Throttled: 3,
-		P50: 4 * time.Millisecond, P99: 12 * time.Millisecond, Concurrency: 200, Dollars: 1.234,
+		P50: 4 * time.Millisecond, P99: 12 * time.Millisecond, Concurrency: 200, Dollars: 1.234, Month: 12_345.4,
 	}
-	const want = "| a limit | 8 | 52.50 | 0.88 | 25.00 | 0.32 | 5.00 | 2.50 | 0.850 | 0.800 | 17 | 12.00 | 1.23 |"
-	report := Report(Default(ElastiCache), DefaultLimits(), []Result{r})
-	lines := strings.Split(report, "\n")
-	if got := strings.Join(strings.Fields(lines[6]), " "); got != want {
-		t.Errorf("line of the report: got %s, want %s", got, want)
+	const four = "| a limit | 52.50 | 3.25 | 12,345 |"
+	const all = "| a limit | 8 | 52.50 | 3.25 | 0.88 | 25.00 | 0.32 | 5.00 | 2.50 | 0.850 | 0.800 | 17 | 12.00 | 1.23 | 12,345 |"
+	var report string
+	var lines []string
+	for want, names := range map[string][]string{four: nil, all: {AllColumns}, "| 0.800 | a limit | 0.004 |": {"writes", "limit", "settling"}} {
+		columns, err := ParseColumns(names, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(names, "settling") {
+			r.Settled = 8
+		}
+		report = Report(Default(ElastiCache), DefaultLimits().About(), columns, []Result{r})
+		r.Settled = 0
+		lines = strings.Split(report, "\n")
+		if got := strings.Join(strings.Fields(lines[6]), " "); got != want {
+			t.Errorf("line of the report with columns %q: got %s, want %s", names, got, want)
+		}
+		if strings.Count(report, "An oracle") > 1 || strings.Contains(report, "Turned away:") != (want == all) {
+			t.Errorf("report with columns %q: got %s, want one sentence on the oracle, and the meaning of the columns alone", names, report)
+		}
+	}
+	if _, err := ParseColumns([]string{"price"}, false); err == nil || !strings.HasPrefix(err.Error(), `columns: got "price", want all, or some of: limit, environments,`) {
+		t.Errorf("unknown column: got error %v, want the names", err)
 	}
 	if !strings.Contains(report, "A slot accepts 30,000 ECPUs a second, the cache 500,000. A script costs 3.") {
 		t.Errorf("report: got %q, want the ECPUs of a slot, the cache and a script", lines[2])

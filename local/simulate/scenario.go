@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -19,13 +21,17 @@ const (
 	ElastiCache Store = "elasticache"
 )
 
-// Scenario is one limit under traffic. A limit with Global counts all callers together, any other
-// each caller separately.
+// Scenario is traffic whose requests all charge the same limits.
 type Scenario struct {
-	Name  string
+	Name string
+	// Limit is the only limit. If it has Global, it counts all callers together, otherwise each caller separately. nil
+	// means that Charges returns the limits.
 	Limit *limiter.Limit
+	// Charges appends the charges of a request of a caller to dst. All callers have the same limits, and a caller always
+	// has the same charges. It is called by several goroutines.
+	Charges func(dst []limiter.Charge, caller uint32) []limiter.Charge
 	Parameters
-	// Answers describes the answers of admitted requests. It is unused if Limit has no Count.
+	// Answers describes the answers of admitted requests. It is unused if no limit has a Count.
 	Answers Answers
 	// Reserve is what a request charges at admission if Limit has a Count.
 	Reserve int64
@@ -78,15 +84,44 @@ type Answers struct {
 	Failures    float64       `json:"failures"` // share of the requests that fail
 }
 
-// counts reports whether the limit settles charges after the answers.
-func (s *Scenario) counts() bool { return s.Limit.Count.Settles() }
-
-// reserve returns the charge of a request before its settlement, or 0 if the limit does not settle.
-func (s *Scenario) reserve() int64 {
-	if !s.counts() {
-		return 0
+// charges appends the charges of a request of a caller to dst.
+func (s *Scenario) charges(dst []limiter.Charge, caller uint32) []limiter.Charge {
+	if s.Limit == nil {
+		return s.Charges(dst, caller)
 	}
-	return s.Reserve
+	charge := limiter.Charge{Subject: limiter.Global(), Limit: s.Limit, Cost: 1}
+	if !s.Limit.Global {
+		charge.Subject = limiter.User(strconv.FormatUint(uint64(caller), 10))
+	}
+	if s.Limit.Count.Settles() {
+		charge.Cost = s.Reserve
+	}
+	return append(dst, charge)
+}
+
+// enforced returns the charges of a caller on limits that can refuse its requests.
+func (s *Scenario) enforced(caller uint32) []limiter.Charge {
+	return slices.DeleteFunc(s.charges(nil, caller), func(c limiter.Charge) bool { return c.Limit.Shadow || c.Limit.Mark })
+}
+
+// counts reports whether a limit settles charges after the answers.
+func (s *Scenario) counts() bool {
+	return slices.ContainsFunc(s.charges(nil, 1), func(c limiter.Charge) bool { return c.Limit.Count.Settles() })
+}
+
+// unfilled reports whether the warm-up is shorter than the window of a limit, whose count is then still low.
+func (s *Scenario) unfilled() bool {
+	return s.Limit == nil && s.Warmup < s.longest()
+}
+
+// longest returns the longest window or period of the limits.
+func (s *Scenario) longest() (span time.Duration) {
+	for _, c := range s.enforced(1) {
+		if !c.Limit.Rate.Algorithm.TakesSlots() {
+			span = max(span, c.Limit.Rate.Span())
+		}
+	}
+	return span
 }
 
 // Default returns parameters for 100,000 requests per second by a million callers. Environment and
@@ -134,9 +169,9 @@ func (s *Scenario) validate() error {
 	wrong := func(what string, got any, want string) error {
 		return fmt.Errorf("%s: got %v, want %s", what, got, want)
 	}
-	window := s.Limit.Rate.Span()
-	if s.Limit.Rate.Calendar.Period != "" || s.Limit.Rate.Algorithm.TakesSlots() {
-		window = 1 // a period may end within the simulation, and slots have no window
+	window := time.Duration(1) // a period may end within the simulation, slots have no window, and several limits have several
+	if s.Limit != nil && s.Limit.Rate.Calendar.Period == "" && !s.Limit.Rate.Algorithm.TakesSlots() {
+		window = s.Limit.Rate.Span()
 	}
 	switch {
 	case s.Store != DynamoDB && s.Store != ElastiCache:
@@ -167,7 +202,7 @@ func (s *Scenario) validate() error {
 		return wrong("cost", fmt.Sprintf("%d and %d", s.Answers.Cost, s.Answers.CostP99), fmt.Sprintf("a median of at least 1, and a p99 from that to %d", int64(algo.MaxRequests)))
 	case s.counts() && !(s.Answers.Failures >= 0 && s.Answers.Failures <= 1):
 		return wrong("failures", s.Answers.Failures, "0 to 1")
-	case s.counts() && (s.Reserve < 1 || s.Reserve > s.Limit.Machine().Capacity()):
+	case s.Limit != nil && s.counts() && (s.Reserve < 1 || s.Reserve > s.Limit.Machine().Capacity()):
 		return wrong("reserve", s.Reserve, fmt.Sprintf("1 to the capacity, %d", s.Limit.Machine().Capacity()))
 	case !(s.ItemWrites >= 1):
 		return wrong("item writes", s.ItemWrites, "at least 1")

@@ -358,16 +358,13 @@ func TestCalls(t *testing.T) {
 }
 
 // The judge compares a short list of decisions with the algorithm. The limit is 2 requests per
-// window of 10; windows count from 100 on.
+// window of 10 seconds; windows count from 100 s on.
 func TestJudge(t *testing.T) {
-	m, err := algo.New(algo.Rate{Algorithm: algo.FixedWindow, Requests: 2, Window: 10})
-	if err != nil {
-		t.Fatal(err)
+	two := limit(t, limiter.Limit{Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 2, Window: 10 * time.Second}})
+	at := func(caller uint32, at time.Duration, admitted bool) request {
+		return request{caller: caller, at: algo.Instant(at * time.Second), admitted: admitted}
 	}
-	at := func(caller uint32, at algo.Instant, admitted bool) request {
-		return request{caller: caller, at: at, admitted: admitted}
-	}
-	v := judged(newJudge(m, 10, 100, 0), []request{
+	v := judged(newJudge(&Scenario{Limit: two}, algo.Instant(100*time.Second)), []request{
 		at(2, 90, true), at(2, 91, true), at(2, 92, true), at(2, 93, true), // warm-up
 		at(1, 101, false), at(1, 102, true), at(1, 103, true), // in one window, one wrong refusal and one wrong admission
 		at(1, 111, false), at(1, 112, true), // one wrong refusal

@@ -24,10 +24,11 @@ type request struct {
 	cached      bool // true if the environment refused it without a call
 	away        bool // true if it found no free environment
 
-	// Only for limits with a Count: the time from the admission to the end of the answer, and the
-	// actual cost.
+	// Only for limits with a Count: the time from the admission to the end of the answer, the actual cost, and whether
+	// the request failed.
 	lasts  time.Duration
-	actual int64
+	cost   int64
+	failed bool
 }
 
 // simulation is a running Scenario.
@@ -47,6 +48,9 @@ type simulation struct {
 	durations lognormal // durations of requests, if the limit has a Count
 	costs     lognormal // actual costs
 	shortest  time.Duration
+	settles   bool // a limit has a Count, and costly or failing say which
+	costly    bool
+	failing   bool
 	open      func(*environment) (limiter.Store, error)
 	meter     *meter
 	tally     *tally
@@ -98,7 +102,13 @@ func newSimulation(s *Scenario) (*simulation, error) {
 		shortest: max(1, s.Median/8),
 		meter:    &meter{from: from, end: end},
 		tally:    newTally(s),
-		judge:    newJudge(s.Limit.Machine(), s.Limit.Rate.Span(), from, s.reserve()),
+		judge:    newJudge(s, from),
+	}
+	for _, c := range s.charges(nil, 1) {
+		of := c.Limit.Count.Of
+		sim.settles = sim.settles || c.Limit.Count.Settles()
+		sim.costly = sim.costly || of == limiter.CountCost || of == limiter.CountBytes
+		sim.failing = sim.failing || of == limiter.CountFailures
 	}
 	sim.record = sim.count
 	return sim, nil
@@ -191,7 +201,10 @@ func (s *simulation) serve(ctx context.Context, before algo.Instant) error {
 		resumed = resumed[:0]
 		for len(s.calls) > 0 && s.calls[0].at < span {
 			c := s.calls.pop()
-			if c.serve(c.at); c.waits {
+			if c.serve(c.at); !c.waits {
+				continue
+			}
+			if c.caller.waiting--; c.caller.waiting == 0 {
 				resumed = append(resumed, c.caller)
 			}
 		}

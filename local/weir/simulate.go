@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/simulate"
 )
@@ -21,7 +23,10 @@ type simulation struct {
 	simulate.Parameters
 	simulate.Limits
 	environments []int
+	rules        string
+	document     *rules.Rules // nil without --rules
 	only         string
+	columns      []string
 	parallel     int
 	quick        bool
 	asJSON       bool
@@ -32,13 +37,17 @@ func simulateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate",
 		Short: "Simulate cost and accuracy of limits at up to a million requests a second",
-		Long: "Run the limiter against a simulated DynamoDB or ElastiCache on a virtual clock, with each algorithm and each way to reduce store calls. " +
-			"Print the store calls, their cost, and how many decisions differ from those of an oracle that sees all requests in order. The command uses no network.\n\n" +
+		Long: "Run the limiter against a simulated DynamoDB or ElastiCache on a virtual clock. Print the share of the requests that is admitted, the share of wrong decisions, and the dollars of 30 days. " +
+			"A decision is wrong if an oracle that sees all requests in order decides otherwise. The command uses no network.\n\n" +
+			"With --rules, each row is a rule of your document for a tier, with all requests for its endpoint. Without it, the rows are algorithms and ways to reduce store calls.\n\n" +
 			"It takes some minutes on two processors; --quick simulates a tenth of the traffic. local/simulate describes the model and its limits.",
-		Example: "  weir simulate --quick\n  weir simulate --rate 1000000 --all 500000 --environments 600,6000 --only 'all callers'\n  weir simulate --store elasticache --rate 200000 --json",
+		Example: "  weir simulate --rules rules.json --rate 5000\n  weir simulate --quick\n  weir simulate --rate 1000000 --all 500000 --environments 600,6000 --only 'all callers'\n  weir simulate --store elasticache --rate 200000 --json",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := given.settle(c)
+			if err == nil {
+				err = s.read(c)
+			}
 			if err != nil {
 				return err
 			}
@@ -52,6 +61,7 @@ func simulateCommand() *cobra.Command {
 // bind adds the flags to c. The values in s are their defaults.
 func (s *simulation) bind(c *cobra.Command) {
 	f := c.Flags()
+	f.StringVar(&s.rules, "rules", s.rules, "the rules document to simulate; --rate and --callers are then 1000 by default, and --warm-up and --time the longest window, at most 1m")
 	f.StringVar((*string)(&s.Store), "store", string(s.Store), "dynamodb or elasticache")
 	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the random numbers; the same seed has the same result")
 	f.Float64Var(&s.Rate, "rate", s.Rate, "requests a second")
@@ -84,6 +94,7 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.DurationVar(&s.Answers.DurationP99, "duration-p99", s.Answers.DurationP99, "99th percentile of the duration")
 	f.Float64Var(&s.Answers.Failures, "failures", s.Answers.Failures, "with --count failures: share of the requests that fail")
 	f.StringVar(&s.only, "only", s.only, "simulate only the limits whose names this regular expression matches")
+	f.StringSliceVar(&s.columns, "columns", s.columns, "the columns of the table by name, or all; default: limit, admitted %, wrong %, $ a month")
 	f.IntVar(&s.parallel, "parallel", runtime.GOMAXPROCS(0), "number of processors; the result does not depend on it")
 	f.BoolVar(&s.quick, "quick", s.quick, "simulate a tenth of the requests and callers, with a tenth of the limit for all")
 	f.BoolVar(&s.asJSON, "json", s.asJSON, "print one JSON object")
@@ -92,7 +103,10 @@ func (s *simulation) bind(c *cobra.Command) {
 // settle returns s with the defaults of its store and of --quick. A flag on the command line
 // overrides a default.
 func (s simulation) settle(c *cobra.Command) (simulation, error) {
-	settled := simulation{Parameters: simulate.Default(s.Store), Limits: simulate.DefaultLimits(), environments: s.environments}
+	settled := simulation{Parameters: simulate.Default(s.Store), Limits: simulate.DefaultLimits(), environments: s.environments, columns: s.columns}
+	if s.rules != "" {
+		settled.Rate, settled.Callers, settled.Warmup, settled.Measured = 1000, 1000, 0, 0
+	}
 	if s.quick {
 		settled.Rate /= 10
 		settled.Callers /= 10
@@ -103,8 +117,8 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	settled.bind(again)
 	var err error
 	c.Flags().Visit(func(f *pflag.Flag) {
-		// The value is in settled already, and Set of this flag cannot parse the text of String.
-		if f.Name == "environments" {
+		// The value is in settled already, and Set of these flags cannot parse the text of String.
+		if f.Name == "environments" || f.Name == "columns" {
 			return
 		}
 		if problem := again.Flags().Set(f.Name, f.Value.String()); problem != nil {
@@ -114,10 +128,41 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	return settled, err
 }
 
+// ownLimits are the flags of limits, which are those of the document with --rules.
+var ownLimits = []string{"window", "each", "all", "each-lease", "all-lease", "shards", "sync", "period", "time-zone", "count", "reserve"}
+
+// read reads the document of --rules.
+func (s *simulation) read(c *cobra.Command) error {
+	if s.rules == "" {
+		return nil
+	}
+	for _, name := range ownLimits {
+		if c.Flags().Changed(name) {
+			return command.Usage("--%s: has no effect with --rules, whose limits have their own values", name)
+		}
+	}
+	document, err := readDocument(c.Context(), c.InOrStdin(), s.rules)
+	if err != nil {
+		return fmt.Errorf("--rules: %w", err)
+	}
+	o := rules.Options{Items: dynamostore.Items{}}
+	if s.Store == simulate.DynamoDB {
+		o.LeaseAbove = rules.LeaseAboveDynamoDB
+	}
+	if s.document, err = rules.Parse(document, o); err != nil {
+		return fmt.Errorf("--rules: %s: %w", s.rules, err)
+	}
+	return nil
+}
+
 func (s simulation) run(ctx context.Context, out, errs io.Writer) error {
 	plan, err := s.plan()
 	if err != nil {
 		return command.AsUsage(err)
+	}
+	columns, err := simulate.ParseColumns(s.columns, len(s.environments) > 1)
+	if err != nil {
+		return command.Usage("--%w", err)
 	}
 	var progress atomic.Int64
 	begun := time.Now()
@@ -132,15 +177,20 @@ func (s simulation) run(ctx context.Context, out, errs io.Writer) error {
 	if s.asJSON {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")
-		return e.Encode(simulated{s.Parameters, s.Limits, results})
+		return e.Encode(simulated{plan[0].Parameters, s.rules, s.Limits, results})
 	}
-	_, err = io.WriteString(out, simulate.Report(s.Parameters, s.Limits, results))
+	about := s.About()
+	if s.document != nil {
+		about = "Each row is a rule of " + s.rules + " for a tier, with all requests for its endpoint. Each caller has its own address, identity, header fields and path parameters."
+	}
+	_, err = io.WriteString(out, simulate.Report(plan[0].Parameters, about, columns, results))
 	return err
 }
 
 // simulated is the output of --json.
 type simulated struct {
 	Parameters simulate.Parameters `json:"parameters"`
+	Rules      string              `json:"rules,omitempty"` // the file of the document, whose limits replace Limits
 	Limits     simulate.Limits     `json:"limits"`
 	Results    []simulate.Result   `json:"results"`
 }
@@ -157,7 +207,12 @@ func (s simulation) plan() ([]simulate.Scenario, error) {
 	var plan []simulate.Scenario
 	for _, n := range fleets {
 		s.Environments = n
-		part, err := simulate.Plan(s.Parameters, s.Limits, only)
+		var part []simulate.Scenario
+		if s.document != nil {
+			part, err = simulate.PlanRules(s.Parameters, s.Answers, s.document, only)
+		} else {
+			part, err = simulate.Plan(s.Parameters, s.Limits, only)
+		}
 		if err != nil {
 			return nil, err
 		}

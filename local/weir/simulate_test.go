@@ -2,6 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +80,49 @@ func TestSimulate_mistakes(t *testing.T) {
 	if code, out, errs := weir(t, append(small, "--each=1", "--only=^each")...); code != 0 || !strings.Contains(out, "sync 100ms") || strings.Contains(out, "shards") {
 		t.Errorf("one request per caller: got exit %d, stderr %s, output %s, want exit 0 with sync and without shards", code, errs, out)
 	}
+}
+
+// With --rules, the rows are the rules of the document. The table has the four columns that --columns replaces.
+func TestSimulate_rules(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.json")
+	write := func(document string) {
+		if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"rules":[{"endpoint":"/a","limits":{"paid":{"requests":5,"window":"1s"},"global":{"name":"all","requests":9000,"window":"1h"}}},{"endpoint":"/b","limits":{"*":{"requests":5,"window":"2s"}}}]}`)
+	flags := []string{"simulate", "--rules", file, "--rate", "200", "--callers", "20"}
+	for _, c := range []struct {
+		more string
+		want []string
+	}{
+		{"--only paid", []string{"\n| limit      | admitted % | wrong % | $ a month |\n", "\n| /a, paid * |", "for 1m0s after a warm-up of 1m0s", "Each row is a rule of " + file, "*: a window is longer"}},
+		{"--only /b --time 4s", []string{"\n| limit | admitted % | wrong % | $ a month |\n", "\n| /b, * |", "for 4s after a warm-up of 2s"}},
+		{"--only /b --store elasticache --environments 20,30", []string{"## ElastiCache", "\n| limit | environments | admitted % | wrong % | $ a month |\n"}},
+		{"--only /b --columns calls,limit", []string{"\n| calls | limit |\n"}},
+		{"--only /b --columns all", []string{"\n| limit | environments | admitted % | wrong % | above % | worst window % | below % | degraded % | turned away % | calls | writes | hottest/s | p99 ms |  $/M | $ a month |\n"}},
+		{"--only /b --json", []string{`"rules": "` + file, `"name": "/b, *"`, `"dollarsPerMonth": `}},
+	} {
+		code, out, errs := weir(t, append(slices.Clone(flags), strings.Fields(c.more)...)...)
+		for _, want := range c.want {
+			if code != 0 || !strings.Contains(out, want) {
+				t.Errorf("%s: got exit %d: %s%s, want %s", c.more, code, out, errs, want)
+			}
+		}
+	}
+	mistake := func(more string, status int, want string) {
+		if code, out, errs := weir(t, append(slices.Clone(flags), strings.Fields(more)...)...); code != status || out != "" || !strings.Contains(errs, want) || strings.Count(strings.SplitN(errs, "\n\n", 2)[0], "weir: ") != 1 {
+			t.Errorf("%s: got exit %d: %s%s, want exit %d and %s", more, code, out, errs, status, want)
+		}
+	}
+	mistake("--each 5", 2, "--each: has no effect with --rules")
+	mistake("--only /c", 2, `names: got "/c", want part of a name such as "/a`)
+	mistake("--columns price", 2, `--columns: got "price", want all, or some of: limit`)
+	mistake("--rules none.json", 1, "--rules: open none.json")
+	write(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":0,"window":"1s"}}}]}`)
+	mistake("", 1, "--rules: "+file+": line 1: rules[0].limits.*.requests: got 0")
+	write(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":5,"window":"1s","algorithm":"leaky_bucket"}}}]}`)
+	mistake("", 2, "a leaky_bucket cannot be simulated")
 }
 
 func TestEstimate(t *testing.T) {
