@@ -35,14 +35,21 @@ func (r *request) actual(c limiter.Charge) int64 {
 	return c.Cost
 }
 
-// startsAt returns the start of the simulation. The period of a single limit ends in the middle of the
-// measured time, so that its end is simulated.
-func (s *Scenario) startsAt() algo.Instant {
-	if s.Limit == nil {
-		return epoch
+// calendar returns the limit with the longest period, or nil if none has a period of the length of s.longest.
+func (s *Scenario) calendar() *algo.Window {
+	for _, c := range s.enforced(1) {
+		if w, ok := c.Limit.Machine().(*algo.Window); ok && w.Calendar() != (algo.Calendar{}) && c.Limit.Rate.Span() == s.longest() {
+			return w
+		}
 	}
-	w, ok := s.Limit.Machine().(*algo.Window)
-	if !ok || w.Calendar() == (algo.Calendar{}) {
+	return nil
+}
+
+// startsAt returns the start of the simulation. The longest period ends in the middle of the measured time, so that
+// its end is simulated.
+func (s *Scenario) startsAt() algo.Instant {
+	w := s.calendar()
+	if w == nil {
 		return epoch
 	}
 	within := epoch.Add(s.Warmup + s.Measured)

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -87,24 +86,18 @@ func TestJudge_concurrent(t *testing.T) {
 }
 
 // The measured time includes the end of a period, so each caller can use the quotas of two periods.
-func TestPlan_period(t *testing.T) {
-	l := smallLimits()
-	l.Calendar, l.Each = algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin", Anchor: "31"}, 5
-	plan, err := Plan(small(DynamoDB), l, nil)
+func TestPlanRules_period(t *testing.T) {
+	p := small(DynamoDB)
+	p.Callers, p.Exponent, p.Rate = 10, 0, 1000
+	plan, err := PlanRules(p, Answers{}, parsed(t, `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":5,"period":"month","time_zone":"Europe/Berlin","anchor":31}}}]}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range plan {
-		s := &plan[i]
-		s.Callers, s.Exponent, s.Rate = 10, 0, 1000
-		if at := s.startsAt().Add(s.Warmup + s.Measured/2).Time().String(); at != "2030-01-30 23:00:00 +0000 UTC" {
-			t.Errorf("%s: got the end of a period at %s, want the beginning of the 31st in Berlin", s.Name, at)
-		}
-		if r := simulated(t, *s); strings.HasSuffix(s.Name, "each caller: fixed_window") && (r.Oracle != 50 || r.Over != 0 || r.WronglyRefused != 0) {
-			t.Errorf("%s: got %d due, %d over and %d wrongly refused; want 50 in the new month, 0 and 0", s.Name, r.Oracle, r.Over, r.WronglyRefused)
-		}
+	s := plan[0]
+	if at := s.startsAt().Add(s.Warmup + s.Measured/2).Time().String(); at != "2030-01-30 23:00:00 +0000 UTC" {
+		t.Errorf("got the end of a period at %s, want the beginning of the 31st in Berlin", at)
 	}
-	if len(plan) != 2 {
-		t.Errorf("got %d scenarios, want only those of a fixed_window", len(plan))
+	if r := simulated(t, s); r.Oracle != 50 || r.Over != 0 || r.WronglyRefused != 0 || !r.Unfilled {
+		t.Errorf("got %d due, %d over, %d wrongly refused and unfilled %t; want 50 in the new month, 0, 0 and true", r.Oracle, r.Over, r.WronglyRefused, r.Unfilled)
 	}
 }

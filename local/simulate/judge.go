@@ -72,13 +72,10 @@ type settlement struct {
 const judgeWindow = time.Second
 
 func newJudge(s *Scenario, from algo.Instant) *judge {
-	j := &judge{scenario: s, from: from, callers: map[uint32]*replay{}, counters: map[limiter.Charge]*counter{}}
+	j := &judge{scenario: s, from: from, calendar: s.calendar(), callers: map[uint32]*replay{}, counters: map[limiter.Charge]*counter{}}
 	j.window = int64(cmp.Or(s.longest(), judgeWindow))
 	mine, others := s.enforced(1), s.enforced(2)
 	for _, c := range mine {
-		if w, ok := c.Limit.Machine().(*algo.Window); ok && w.Calendar() != (algo.Calendar{}) && int64(c.Limit.Rate.Span()) == j.window {
-			j.calendar = w
-		}
 		if slices.Contains(others, c) {
 			j.shared = new(totals)
 		}

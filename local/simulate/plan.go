@@ -22,19 +22,11 @@ type Limits struct {
 	AllLease  int64         `json:"allLease"`
 	Shards    int           `json:"shards"` // shards of the limit for all callers; a caller's own limit has at most 4
 	Sync      time.Duration `json:"syncNs"`
-	// Calendar replaces Window, unless it is zero.
-	Calendar algo.Calendar `json:"calendar"`
-	// Count is what the limits count. If it is not requests, a request charges Reserve at
-	// admission, and Answers describes what its answer shows.
-	Count   limiter.Counted `json:"count"`
-	Reserve int64           `json:"reserve"`
-	Answers Answers         `json:"answers"`
 }
 
 // DefaultLimits returns limits that refuse about half of the default traffic.
 func DefaultLimits() Limits {
-	return Limits{Window: time.Second, Each: 20, All: 50_000, EachLease: 10, AllLease: 1000, Shards: 64, Sync: 100 * time.Millisecond,
-		Reserve: 4, Answers: Answers{Duration: 100 * time.Millisecond, DurationP99: 400 * time.Millisecond, Cost: 2, CostP99: 6, Failures: 0.2}}
+	return Limits{Window: time.Second, Each: 20, All: 50_000, EachLease: 10, AllLease: 1000, Shards: 64, Sync: 100 * time.Millisecond}
 }
 
 // Plan returns the scenarios whose names match the expression only, or all scenarios if only is nil. The
@@ -44,13 +36,7 @@ func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 	var plan []Scenario
 	shapes := l.shapes(p)
 	for _, s := range shapes {
-		if l.Calendar.Period != "" && !s.limit.Rate.Algorithm.Resets() {
-			continue // other algorithms have no periods
-		}
-		s.limit.Name, s.limit.Count.Of = "simulated", l.Count
-		if s.limit.Rate.Calendar = l.Calendar; l.Calendar.Period == "" {
-			s.limit.Rate.Window = l.Window
-		}
+		s.limit.Name, s.limit.Rate.Window = "simulated", l.Window
 		name := s.name()
 		if only != nil && !only.MatchString(name) {
 			continue
@@ -59,10 +45,7 @@ func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		s := Scenario{Name: name, Limit: made, Parameters: p, Answers: l.Answers, Reserve: l.Reserve}
-		if l.Count == limiter.CountFailures || l.Count == limiter.CountConcurrent {
-			s.Reserve = 1
-		}
+		s := Scenario{Name: name, Limit: made, Parameters: p}
 		if err := s.validate(); err != nil {
 			return nil, err
 		}
@@ -95,20 +78,6 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 	}
 	all := func(a algo.Algorithm, how string, spread limiter.Spread) {
 		list = append(list, shape{how, limiter.Limit{Global: true, Spread: spread, Rate: algo.Rate{Algorithm: a, Requests: l.All}}})
-	}
-	switch l.Count {
-	case limiter.CountConcurrent:
-		each(algo.Concurrent, "", limiter.Limit{})
-		all(algo.Concurrent, "", limiter.Spread{})
-		return list
-	case limiter.CountCost, limiter.CountFailures, limiter.CountBytes: // a limit with such a Count cannot be spread
-		for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
-			each(a, "", limiter.Limit{})
-		}
-		all(algo.SlidingWindow, "", limiter.Spread{})
-		all(algo.FixedWindow, "", limiter.Spread{})
-		return list
-	case limiter.CountRequests:
 	}
 	sync, lease := fmt.Sprintf(", sync %s", l.Sync), fmt.Sprintf(", lease %d", l.AllLease)
 	share, shards := int(l.Each), int(min(4, l.Each))

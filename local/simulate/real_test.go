@@ -68,6 +68,12 @@ func (c carriedStore) count(billed bool) {
 	}
 }
 
+// countRules has limits that settle their charges after the answers.
+const countRules = `{"rules":[
+	{"endpoint":"/window","limits":{"*":{"requests":20,"window":"1s","count":"cost","reserve":4},"global":{"requests":150,"window":"1s","algorithm":"fixed_window","count":"cost","reserve":4}}},
+	{"endpoint":"/bucket","limits":{"*":{"requests":20,"window":"1s","algorithm":"token_bucket","count":"failures"}}},
+	{"endpoint":"/slots","limits":{"*":{"requests":20,"window":"1s","count":"concurrent"}}}]}`
+
 // compared returns scenarios in which calls often arrive out of order: few callers over their
 // limits, and very different round trips.
 func compared(t *testing.T) []Scenario {
@@ -83,15 +89,11 @@ func compared(t *testing.T) []Scenario {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, of := range []limiter.Counted{limiter.CountCost, limiter.CountFailures, limiter.CountConcurrent} {
-		l.Count = of
-		counts, err := Plan(p, l, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan = append(plan, counts...)
+	counts, err := PlanRules(p, DefaultAnswers(), parsed(t, countRules), nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return plan
+	return append(plan, counts...)
 }
 
 // sameAs compares the simulation of s with one that uses the stores that the function open returns.

@@ -1,14 +1,11 @@
 package simulate
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/weir-limits/weir/limiter"
 )
 
 // Report returns results as Markdown: the parameters, a sentence about the limits, the columns, and what they mean.
@@ -28,39 +25,9 @@ func Report(p Parameters, about string, columns Columns, results []Result) strin
 	return b.String()
 }
 
-// About describes the limits in sentences.
+// About describes the limits in a sentence.
 func (l Limits) About() string {
-	return fmt.Sprintf("The limit is %s %s for each caller, or %s for all callers together.%s", thousands(l.Each), l.time(), thousands(l.All), l.more())
-}
-
-// time describes the window or period, such as "a minute".
-func (l Limits) time() string {
-	switch {
-	case l.Count == limiter.CountConcurrent:
-		return "requests in flight"
-	case l.Calendar.Period != "":
-		return "in a " + string(l.Calendar.Period)
-	}
-	return "in " + l.Window.String()
-}
-
-// more describes the period, and what the limits count if they do not count requests.
-func (l Limits) more() (text string) {
-	if l.Calendar.Period != "" {
-		text = fmt.Sprintf(" In the middle of the time, a %s of %s ends.", l.Calendar.Period, cmp.Or(l.Calendar.Zone, "UTC"))
-	}
-	a := l.Answers
-	lasts := fmt.Sprintf("An admitted request takes %s (median; p99 %s)", a.Duration, a.DurationP99)
-	switch l.Count {
-	case limiter.CountCost, limiter.CountBytes:
-		text += fmt.Sprintf(" It counts %s. %s, reserves %s and costs %s (median; p99 %s).", l.Count, lasts, thousands(l.Reserve), thousands(a.Cost), thousands(a.CostP99))
-	case limiter.CountFailures:
-		text += fmt.Sprintf(" It counts failures. %s, and %g %% fail.", lasts, 100*a.Failures)
-	case limiter.CountConcurrent:
-		text += fmt.Sprintf(" A request holds its slot for at most %s. %s.", l.Window, lasts)
-	case limiter.CountRequests:
-	}
-	return text
+	return fmt.Sprintf("The limit is %s in %s for each caller, or %s for all callers together.", thousands(l.Each), l.Window, thousands(l.All))
 }
 
 // thousands returns n with commas between groups of three digits.

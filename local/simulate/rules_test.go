@@ -66,7 +66,7 @@ func TestPlanRules_charges(t *testing.T) {
 		r := parsed(t, document)
 		p := unset(DynamoDB)
 		p.Environments = 10
-		plan, err := PlanRules(p, DefaultLimits().Answers, r, nil)
+		plan, err := PlanRules(p, DefaultAnswers(), r, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

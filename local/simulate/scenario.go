@@ -104,6 +104,11 @@ func (s *Scenario) enforced(caller uint32) []limiter.Charge {
 	return slices.DeleteFunc(s.charges(nil, caller), func(c limiter.Charge) bool { return c.Limit.Shadow || c.Limit.Mark })
 }
 
+// DefaultAnswers returns answers of 100 ms, of which a fifth fails.
+func DefaultAnswers() Answers {
+	return Answers{Duration: 100 * time.Millisecond, DurationP99: 400 * time.Millisecond, Cost: 2, CostP99: 6, Failures: 0.2}
+}
+
 // counts reports whether a limit settles charges after the answers.
 func (s *Scenario) counts() bool {
 	return slices.ContainsFunc(s.charges(nil, 1), func(c limiter.Charge) bool { return c.Limit.Count.Settles() })

@@ -22,6 +22,7 @@ import (
 type simulation struct {
 	simulate.Parameters
 	simulate.Limits
+	simulate.Answers
 	environments []int
 	rules        string
 	document     *rules.Rules // nil without --rules
@@ -33,7 +34,7 @@ type simulation struct {
 }
 
 func simulateCommand() *cobra.Command {
-	given := simulation{Parameters: simulate.Default(simulate.DynamoDB), Limits: simulate.DefaultLimits()}
+	given := simulation{Parameters: simulate.Default(simulate.DynamoDB), Limits: simulate.DefaultLimits(), Answers: simulate.DefaultAnswers()}
 	c := &cobra.Command{
 		Use:   "simulate",
 		Short: "Simulate cost and accuracy of limits at up to a million requests a second",
@@ -84,15 +85,11 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.Int64Var(&s.AllLease, "all-lease", s.AllLease, "the lease of the limit for all callers")
 	f.IntVar(&s.Shards, "shards", s.Shards, "number of shards of the limit for all callers")
 	f.DurationVar(&s.Sync, "sync", s.Sync, "interval at which synchronized counters exchange their counts")
-	f.StringVar((*string)(&s.Calendar.Period), "period", string(s.Calendar.Period), "a calendar period instead of the window: day, week, month or year; the simulation covers its end")
-	f.StringVar(&s.Calendar.Zone, "time-zone", s.Calendar.Zone, "time zone of the period, such as Europe/Berlin")
-	f.StringVar((*string)(&s.Count), "count", string(s.Count), "what the limits count, if not requests: cost, failures, bytes or concurrent")
-	f.Int64Var(&s.Reserve, "reserve", s.Reserve, "with --count cost or bytes: what a request charges at admission")
-	f.Int64Var(&s.Answers.Cost, "cost", s.Answers.Cost, "with --count cost or bytes: median of the actual cost")
-	f.Int64Var(&s.Answers.CostP99, "cost-p99", s.Answers.CostP99, "99th percentile of the actual cost; equal to --cost: all requests cost the same")
-	f.DurationVar(&s.Answers.Duration, "duration", s.Answers.Duration, "with --count: median time from the admission of a request to the end of its answer")
-	f.DurationVar(&s.Answers.DurationP99, "duration-p99", s.Answers.DurationP99, "99th percentile of the duration")
-	f.Float64Var(&s.Answers.Failures, "failures", s.Answers.Failures, "with --count failures: share of the requests that fail")
+	f.Int64Var(&s.Cost, "cost", s.Cost, "for limits with count, median of the actual cost, or of the bytes")
+	f.Int64Var(&s.CostP99, "cost-p99", s.CostP99, "99th percentile of the actual cost; equal to --cost: all requests cost the same")
+	f.DurationVar(&s.Duration, "duration", s.Duration, "for limits with count, median time from the admission of a request to the end of its answer")
+	f.DurationVar(&s.DurationP99, "duration-p99", s.DurationP99, "99th percentile of the duration")
+	f.Float64Var(&s.Failures, "failures", s.Failures, "for limits with count, share of the requests that fail")
 	f.StringVar(&s.only, "only", s.only, "simulate only the limits whose names this regular expression matches")
 	f.StringSliceVar(&s.columns, "columns", s.columns, "the columns of the table by name, or all; default: limit, admitted %, wrong %, $ a month")
 	f.IntVar(&s.parallel, "parallel", runtime.GOMAXPROCS(0), "number of processors; the result does not depend on it")
@@ -103,7 +100,7 @@ func (s *simulation) bind(c *cobra.Command) {
 // settle returns s with the defaults of its store and of --quick. A flag on the command line
 // overrides a default.
 func (s simulation) settle(c *cobra.Command) (simulation, error) {
-	settled := simulation{Parameters: simulate.Default(s.Store), Limits: simulate.DefaultLimits(), environments: s.environments, columns: s.columns}
+	settled := simulation{Parameters: simulate.Default(s.Store), Limits: simulate.DefaultLimits(), Answers: simulate.DefaultAnswers(), environments: s.environments, columns: s.columns}
 	if s.rules != "" {
 		settled.Rate, settled.Callers, settled.Warmup, settled.Measured = 1000, 1000, 0, 0
 	}
@@ -129,7 +126,7 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 }
 
 // ownLimits are the flags of limits, which are those of the document with --rules.
-var ownLimits = []string{"window", "each", "all", "each-lease", "all-lease", "shards", "sync", "period", "time-zone", "count", "reserve"}
+var ownLimits = []string{"window", "each", "all", "each-lease", "all-lease", "shards", "sync"}
 
 // read reads the document of --rules.
 func (s *simulation) read(c *cobra.Command) error {
@@ -177,7 +174,7 @@ func (s simulation) run(ctx context.Context, out, errs io.Writer) error {
 	if s.asJSON {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")
-		return e.Encode(simulated{plan[0].Parameters, s.rules, s.Limits, results})
+		return e.Encode(simulated{plan[0].Parameters, s.rules, s.Limits, s.Answers, results})
 	}
 	about := s.About()
 	if s.document != nil {
@@ -192,6 +189,7 @@ type simulated struct {
 	Parameters simulate.Parameters `json:"parameters"`
 	Rules      string              `json:"rules,omitempty"` // the file of the document, whose limits replace Limits
 	Limits     simulate.Limits     `json:"limits"`
+	Answers    simulate.Answers    `json:"answers"`
 	Results    []simulate.Result   `json:"results"`
 }
 

@@ -43,32 +43,9 @@ func TestSimulate_mistakes(t *testing.T) {
 		"--each=0":          "each caller: sliding_window: requests: got 0",
 		"--time=1500ms":     "measured time: got 1.5s, want a multiple of the window",
 		"--environments=-1": "environments: got -1, want 1 to 100000",
-		"--count=tokens":    "count: got tokens, want requests, cost, failures, bytes or concurrent",
-		"--period=hour":     `period: got "hour", want day, week, month or year`,
-		"--time-zone=UTC":   `time_zone: got "UTC", want none without a period`,
 	} {
 		if code, _, errs := weir(t, append(small, flag)...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%s: got exit %d, stderr %s, want %s", flag, code, errs, want)
-		}
-	}
-	for flags, want := range map[string]string{
-		"--count=cost --reserve=0":               "reserve: got 0, want 1 to the capacity, 20",
-		"--count=bytes --cost=5 --cost-p99=4":    "cost: got 5 and 4, want a median of at least 1",
-		"--count=failures --failures=2":          "failures: got 2, want 0 to 1",
-		"--count=failures --duration=0":          "duration: got 0s and 400ms, want a median of at least 1ms",
-		"--count=concurrent --each=400 --only=.": "requests: got 400, want at most 390",
-	} {
-		if code, _, errs := weir(t, append(small, strings.Fields(flags)...)...); code != 2 || !strings.Contains(errs, want) {
-			t.Errorf("%s: got exit %d, stderr %s, want %s", flags, code, errs, want)
-		}
-	}
-	for flags, want := range map[string]string{
-		"--count=cost":                        "It counts cost. An admitted request takes 100ms (median; p99 400ms), reserves 4 and costs 2 (median; p99 6).",
-		"--count=concurrent --only=each":      "The limit is 20 requests in flight for each caller",
-		"--period=day --time-zone=Asia/Tokyo": "In the middle of the time, a day of Asia/Tokyo ends.",
-	} {
-		if code, out, errs := weir(t, append(small, strings.Fields(flags)...)...); code != 0 || !strings.Contains(out, want) {
-			t.Errorf("%s: got exit %d: %s%s, want %s", flags, code, out, errs, want)
 		}
 	}
 	if code, _, errs := weir(t, append(small, "--shards=1")...); code != 0 {
@@ -90,7 +67,7 @@ func TestSimulate_rules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(`{"rules":[{"endpoint":"/a","limits":{"paid":{"requests":5,"window":"1s"},"global":{"name":"all","requests":9000,"window":"1h"}}},{"endpoint":"/b","limits":{"*":{"requests":5,"window":"2s"}}}]}`)
+	write(`{"rules":[{"endpoint":"/a","limits":{"paid":{"requests":5,"window":"1s"},"global":{"name":"all","requests":9000,"window":"1h"}}},{"endpoint":"/b","limits":{"*":{"requests":5,"window":"2s"}}},{"endpoint":"/d","limits":{"*":{"requests":20,"window":"1s","count":"cost","reserve":4}}}]}`)
 	flags := []string{"simulate", "--rules", file, "--rate", "200", "--callers", "20"}
 	for _, c := range []struct {
 		more string
@@ -101,6 +78,7 @@ func TestSimulate_rules(t *testing.T) {
 		{"--only /b --store elasticache --environments 20,30", []string{"## ElastiCache", "\n| limit | environments | admitted % | wrong % | $ a month |\n"}},
 		{"--only /b --columns calls,limit", []string{"\n| calls | limit |\n"}},
 		{"--only /b --columns all", []string{"\n| limit | environments | admitted % | wrong % | above % | worst window % | below % | degraded % | turned away % | calls | writes | hottest/s | p99 ms |  $/M | $ a month |\n"}},
+		{"--only /d --columns settling", []string{"\n| settling |\n", "Settling: "}},
 		{"--only /b --json", []string{`"rules": "` + file, `"name": "/b, *"`, `"dollarsPerMonth": `}},
 	} {
 		code, out, errs := weir(t, append(slices.Clone(flags), strings.Fields(c.more)...)...)
@@ -117,6 +95,9 @@ func TestSimulate_rules(t *testing.T) {
 	}
 	mistake("--each 5", 2, "--each: has no effect with --rules")
 	mistake("--only /c", 2, `names: got "/c", want part of a name such as "/a`)
+	mistake("--only /d --duration=0", 2, "/d, *: duration: got 0s and 400ms, want a median of at least 1ms")
+	mistake("--only /d --cost=5 --cost-p99=4", 2, "/d, *: cost: got 5 and 4, want a median of at least 1")
+	mistake("--only /d --failures=2", 2, "/d, *: failures: got 2, want 0 to 1")
 	mistake("--columns price", 2, `--columns: got "price", want all, or some of: limit`)
 	mistake("--rules none.json", 1, "--rules: open none.json")
 	write(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":0,"window":"1s"}}}]}`)
