@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -129,5 +130,27 @@ func TestScenario_String(t *testing.T) {
 	a, b := Must(newScenario(7, rows, true)), Must(newScenario(7, rows, true))
 	if a.String() != b.String() || strings.Count(a.String(), "\n") < lengthOf {
 		t.Errorf("got\n%s and\n%s, want the same history twice", a, b)
+	}
+}
+
+// A request during a settlement fills the cache with a full count. The answer to the settlement is late, so the cache
+// marks the next request although the store has room again.
+func TestScenario_play_markedFromCache(t *testing.T) {
+	rate := algo.Rate{Algorithm: algo.SlidingLog, Requests: 2, Window: time.Minute}
+	h := &scenario{
+		Environments: 1,
+		Limits:       []limiter.Limit{{Name: "first", Rate: rate, Version: 1, Mark: true}, {Name: "all", Rate: rate, Version: 1}},
+		Rates:        []algo.Rate{rate, rate},
+		Steps: []move{
+			{Kind: doTake, N: 2, Cost: 1},
+			{Kind: doSettleLate, For: 2 * time.Second},
+			{Kind: doPass, For: 5 * time.Second},
+			{Kind: doTake, N: 1, Cost: 1},
+			{Kind: doPass, For: 5 * time.Second},
+			{Kind: doTake, N: 1, Cost: 1},
+		},
+	}
+	if found := h.play(t, Must(memstore.New(memstore.Options{}))); found != (problem{}) {
+		t.Error(found.text)
 	}
 }

@@ -135,6 +135,11 @@ func (w *world) take(e *environment, cost int64, several, alike bool) bool {
 		w.checkRefusal(e, now, d, charges, quiet, faultless)
 		return false
 	}
+	for _, c := range charges {
+		if d.Over != nil && d.StoreCalls > 0 && c.Limit.Mark { // the cache may mark the next requests too, also after a refund
+			w.refusedAt[c.Subject] = time.Now()
+		}
+	}
 	synced := !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return !e.synced[c.Subject] })
 	a := &admitted{env: e, receipt: receipt, at: now, began: began, plain: d.Reason == limiter.ReasonNone && faultless}
 	for _, c := range charges {
