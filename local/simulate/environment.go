@@ -123,7 +123,7 @@ func (e *environment) decide() {
 	var d limiter.Decision
 	var receipt *limiter.Receipt
 	var err error
-	charges := s.charges(nil, r.caller)
+	charges := s.charges(r.caller)
 	if s.settles {
 		s.answer(e.traffic, &r)
 		d, receipt, err = e.limiter.TakeRefundable(context.Background(), r.at.Time(), charges)

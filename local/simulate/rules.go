@@ -54,7 +54,7 @@ func PlanRules(p Parameters, answers Answers, r *rules.Rules, only *regexp.Regex
 		if s.Measured == 0 {
 			s.Measured = longest
 		}
-		for _, c := range s.charges(nil, 1) {
+		for _, c := range s.charges(1) {
 			if c.Limit.Rate.Algorithm == algo.LeakyBucket {
 				return nil, fmt.Errorf("%s: limit %q: a leaky_bucket cannot be simulated, because the wait in its queue is not; leave the rule out with --only", s.Name, c.Limit.Name)
 			}

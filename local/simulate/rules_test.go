@@ -77,7 +77,7 @@ func TestPlanRules_charges(t *testing.T) {
 				t.Errorf("got an unexpected scenario %q", s.Name)
 			}
 			charges := r.Charges(nil, q.method, rules.EncodedPath(q.path), q.caller)
-			if got := s.charges(nil, 7); !slices.Equal(got, charges) || len(got) != q.charges {
+			if got := s.charges(7); !slices.Equal(got, charges) || len(got) != q.charges {
 				t.Errorf("%s: got %d charges %+v, want %d charges %+v", s.Name, len(got), got, q.charges, charges)
 			}
 			if s.Warmup != time.Minute || s.Measured != time.Minute || s.unfilled() != strings.Contains(s.Name, "API key") {

@@ -84,10 +84,10 @@ type Answers struct {
 	Failures    float64       `json:"failures"` // share of the requests that fail
 }
 
-// charges appends the charges of a request of a caller to dst.
-func (s *Scenario) charges(dst []limiter.Charge, caller uint32) []limiter.Charge {
+// charges returns the charges of a request of a caller.
+func (s *Scenario) charges(caller uint32) []limiter.Charge {
 	if s.Limit == nil {
-		return s.Charges(dst, caller)
+		return s.Charges(nil, caller)
 	}
 	charge := limiter.Charge{Subject: limiter.Global(), Limit: s.Limit, Cost: 1}
 	if !s.Limit.Global {
@@ -96,12 +96,12 @@ func (s *Scenario) charges(dst []limiter.Charge, caller uint32) []limiter.Charge
 	if s.Limit.Count.Settles() {
 		charge.Cost = s.Reserve
 	}
-	return append(dst, charge)
+	return []limiter.Charge{charge}
 }
 
 // enforced returns the charges of a caller on limits that can refuse its requests.
 func (s *Scenario) enforced(caller uint32) []limiter.Charge {
-	return slices.DeleteFunc(s.charges(nil, caller), func(c limiter.Charge) bool { return c.Limit.Shadow || c.Limit.Mark })
+	return slices.DeleteFunc(s.charges(caller), func(c limiter.Charge) bool { return c.Limit.Shadow || c.Limit.Mark })
 }
 
 // DefaultAnswers returns answers of 100 ms, of which a fifth fails.
@@ -111,7 +111,7 @@ func DefaultAnswers() Answers {
 
 // counts reports whether a limit settles charges after the answers.
 func (s *Scenario) counts() bool {
-	return slices.ContainsFunc(s.charges(nil, 1), func(c limiter.Charge) bool { return c.Limit.Count.Settles() })
+	return slices.ContainsFunc(s.charges(1), func(c limiter.Charge) bool { return c.Limit.Count.Settles() })
 }
 
 // unfilled reports whether the warm-up is shorter than the window of a limit, whose count is then still low.

@@ -104,7 +104,7 @@ func newSimulation(s *Scenario) (*simulation, error) {
 		tally:    newTally(s),
 		judge:    newJudge(s, from),
 	}
-	for _, c := range s.charges(nil, 1) {
+	for _, c := range s.charges(1) {
 		of := c.Limit.Count.Of
 		sim.settles = sim.settles || c.Limit.Count.Settles()
 		sim.costly = sim.costly || of == limiter.CountCost || of == limiter.CountBytes
