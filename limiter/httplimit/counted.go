@@ -2,17 +2,26 @@ package httplimit
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 )
 
+// StatusClientLeft counts as the status of a request whose client leaves before the header of the answer. No client
+// gets it; nginx logs it in the same case.
+const StatusClientLeft = 499
+
 // serveCounted passes r to the handler next, and settles p when the body has ended. It also settles after a
-// panic, which counts as status 500.
+// panic, which counts as status 500. If the client has left, the panic is no failure: reverse proxies panic then.
 func (p *Pending) serveCounted(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	c := &counted{ResponseWriter: w, pending: p, head: r.Method == http.MethodHead}
 	status := http.StatusInternalServerError
 	defer func() {
+		if errors.Is(r.Context().Err(), context.Canceled) {
+			status = cmp.Or(c.status, StatusClientLeft)
+		}
 		p.takeFields(w.Header())
 		_ = p.Settle(r.Context(), status, c.bytes) // Options.Settled gets the error
 	}()

@@ -224,6 +224,37 @@ func TestGate_Wrap_settles(t *testing.T) {
 	}
 }
 
+// Reverse proxies panic if the client leaves. Such a request has the status that was sent, or else 499.
+func TestGate_Wrap_clientLeaves(t *testing.T) {
+	for name, c := range map[string]struct {
+		status   int // sent before the client leaves
+		failures int64
+	}{
+		"after status 200":  {http.StatusOK, 0},
+		"after status 500":  {http.StatusInternalServerError, 1},
+		"before the header": {0, 1}, // the limit counts 400 and above
+		"after early hints": {http.StatusEarlyHints, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+			ctx, leave := context.WithCancel(t.Context())
+			func() {
+				defer func() { _ = recover() }()
+				s.gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					if c.status != 0 {
+						w.WriteHeader(c.status)
+					}
+					leave()
+					panic(http.ErrAbortHandler)
+				})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/chat", http.NoBody))
+			}()
+			if got := s.used("/chat", user)["failures"]; got != c.failures {
+				t.Errorf("limit failures: got a usage of %d, want %d", got, c.failures)
+			}
+		})
+	}
+}
+
 // hijackable is a recorder whose connection a handler can take over.
 type hijackable struct {
 	*httptest.ResponseRecorder

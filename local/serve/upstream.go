@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -138,13 +137,15 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 	}
 }
 
-// fail answers 502. It logs nothing if the client has left.
+// fail answers 502, and logs err, which names the upstream. If the client has left, it logs nothing, and the request is no failure of the upstream.
 func (p *proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() == nil {
-		p.logger.LogAttrs(r.Context(), slog.LevelError, "the upstream gave no answer", slog.String("upstream", p.url.String()), slog.Any("err", err))
+	if r.Context().Err() != nil {
+		w.WriteHeader(httplimit.StatusClientLeft)
+		return
 	}
+	p.logger.LogAttrs(r.Context(), slog.LevelError, "the upstream gave no answer", slog.String("upstream", p.url.String()), slog.Any("err", err))
 	httplimit.Answer{Problem: &httplimit.Problem{
 		Type: "about:blank", Title: http.StatusText(http.StatusBadGateway), Status: http.StatusBadGateway, Error: "upstream_failed",
-		Message: fmt.Sprintf("The upstream %s gave no answer: %v.", p.url, err),
+		Message: "The upstream gave no answer. The log has the reason.",
 	}}.Refuse(w)
 }

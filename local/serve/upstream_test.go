@@ -341,17 +341,17 @@ func TestUpstream_cost(t *testing.T) {
 // If the upstream does not answer, the answer is 502 with the reason. The log has it once.
 func TestUpstream_down(t *testing.T) {
 	f := newFronted(t, Memory, limited("*", plenty), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	if r := commandtest.Send(t, http.MethodPost, f.url+"/", ""); r.StatusCode != http.StatusBadGateway || !strings.Contains(r.Text, `"error":"upstream_failed","message":"The upstream `+f.upstream.URL+` gave no answer: EOF.`) {
-		t.Errorf("broken answer: got %s %s, want 502 with the reason", r.Status, r.Text)
+	if r := commandtest.Send(t, http.MethodPost, f.url+"/", ""); r.StatusCode != http.StatusBadGateway || !strings.Contains(r.Text, `"error":"upstream_failed","message":"The upstream gave no answer. The log has the reason."`) {
+		t.Errorf("broken answer: got %s %s, want 502", r.Status, r.Text)
 	}
 	f.upstream.Close()
 	for range 3 {
 		r := f.get("/")
-		if r.StatusCode != http.StatusBadGateway || !strings.Contains(r.Text, "connection refused") || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("X-Ratelimit-Limit") != "1000" {
-			t.Errorf("no server: got %s %v %s, want 502 with the reason and the limits", r.Status, r.Header, r.Text)
+		if r.StatusCode != http.StatusBadGateway || !strings.Contains(r.Text, "upstream_failed") || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("X-Ratelimit-Limit") != "1000" {
+			t.Errorf("no server: got %s %v %s, want 502 with the limits", r.Status, r.Header, r.Text)
 		}
 	}
-	if n := strings.Count(f.log.String(), "\n"); n < 1 || n > 3 || !strings.Contains(f.log.String(), `msg="the upstream gave no answer" upstream=`+f.upstream.URL) {
+	if n := strings.Count(f.log.String(), "\n"); n < 1 || n > 3 || !strings.Contains(f.log.String(), `msg="the upstream gave no answer" upstream=`+f.upstream.URL+` err=EOF`) {
 		t.Errorf("log: got %s, want at most one line a second", f.log)
 	}
 }
@@ -399,6 +399,50 @@ func TestUpstream_clientLeaves(t *testing.T) {
 	}
 	if f.log.String() != "" {
 		t.Errorf("log: got %s, want nothing about clients that leave", f.log)
+	}
+}
+
+// A client that leaves is no failure of the server, before or after the header of the answer.
+func TestUpstream_clientLeavesNoFailure(t *testing.T) {
+	arrived := make(chan struct{}, 1)
+	f := newFronted(t, Memory, limited("*", `"name":"f","requests":3,"window":"15m","count":"failures","failure_status":["5xx"]`), func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/free":
+			return
+		case "/answer":
+			_ = http.NewResponseController(w).Flush()
+		case "/header":
+			arrived <- struct{}{}
+		}
+		<-r.Context().Done()
+	})
+	get := func(path string) (leave func(), r *http.Response, err error) {
+		ctx, leave := context.WithCancel(t.Context())
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path == "/header" {
+			go func() { <-arrived; leave() }()
+		}
+		r, err = http.DefaultClient.Do(request)
+		return leave, r, err
+	}
+	for range 3 {
+		if _, r, err := get("/header"); err == nil {
+			t.Fatalf("a client that left: got %s", r.Status)
+		}
+		leave, r, err := get("/answer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave()
+		_ = r.Body.Close()
+	}
+	for f.get("/free").Header.Get("X-Ratelimit-Remaining") != "2" { // the reserve of the request itself
+		if t.Context().Err() != nil {
+			t.Fatal("remaining: got less, want 2 some time after the clients have left")
+		}
 	}
 }
 

@@ -38,7 +38,7 @@ func serveCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&o.Rules, "rules", "", "the rules document; default functions/rules.json")
-	c.Flags().Var(&o.Upstream, "upstream", "the URL of your HTTP server, which gets the admitted requests instead of the template's functions")
+	c.Flags().Var(&o.Upstream, "upstream", "the URL of your HTTP server, which gets the admitted requests instead of the template's functions; paths below /_weir/ do not reach it")
 	c.Flags().StringVar(&o.Store, "store", serve.Memory, "the store of the state: memory, dynamodb or redis")
 	command.Complete(c, "store", serve.Memory, "dynamodb", "redis")
 	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default: a template in infra/golden")
