@@ -139,28 +139,57 @@ func (o *whyOptions) print(out io.Writer, caller string, a why.Answer) error {
 	if caller != "" {
 		caller += ": "
 	}
-	fmt.Fprintf(out, "%s%d %s in the last %s\n", s.Bold(printable(caller)), a.Count, what, seconds(o.since.Seconds()))
-	if len(a.Rows) == 0 {
-		return nil
-	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "COUNT\tCALLER\tRULE\tLIMIT\tFIRST\tLAST\tLEFT\tWAIT")
-	for _, r := range a.Rows {
-		left, wait := "-", "-"
-		if r.Capacity > 0 {
-			left, wait = fmt.Sprintf("%d of %d", r.Remaining, r.Capacity), seconds(r.RetryAfter)
+	fmt.Fprintf(out, "%s%d %s in the last %s at %s\n", s.Bold(printable(caller)), a.Count, what, seconds(o.since.Seconds()), o.where())
+	if len(a.Rows) > 0 {
+		if err := o.printRows(out, a.Rows); err != nil {
+			return err
 		}
-		const format = "2006-01-02 15:04:05"
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Count, printable(cmp.Or(r.Caller, r.Subject)), cmp.Or(printable(r.Rule), "-"), cmp.Or(printable(r.Limit), "-"),
-			r.First.Local().Format(format), r.Last.Local().Format(format), left, wait)
-	}
-	if err := table.Flush(); err != nil {
-		return err
 	}
 	if a.Others > 0 {
-		fmt.Fprintf(out, "%d are not in the table\n", a.Others)
+		fmt.Fprintf(out, "%d are not in the table; --number shows more rows\n", a.Others)
+	}
+	if a.Unnamed > 0 {
+		format := "%d of them are in log lines that name no caller\n"
+		if caller != "" {
+			format = "%d more are in log lines that name no caller, and can be of this one\n"
+		}
+		fmt.Fprintf(out, format, a.Unnamed)
+	}
+	if a.Partial {
+		fmt.Fprintln(out, "the logs have more callers than one query returns, so each number is a minimum; ask for a shorter period")
 	}
 	return nil
+}
+
+// where returns the source of the log lines.
+func (o *whyOptions) where() string {
+	if o.stack != "" {
+		return "the stack " + o.stack
+	}
+	return o.url
+}
+
+func (o *whyOptions) printRows(out io.Writer, rows []why.Row) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	head, last := "COUNT\tCALLER\tRULE\tLIMIT\tFIRST\tLAST", "\tLEFT\tWAIT\n"
+	if o.shadow { // such lines have no numbers of the limit
+		last = "\n"
+	}
+	fmt.Fprint(table, head, last)
+	for _, r := range rows {
+		const format = "2006-01-02 15:04:05"
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s", r.Count, printable(cmp.Or(r.Caller, r.Subject)), cmp.Or(printable(r.Rule), "-"), cmp.Or(printable(r.Limit), "-"),
+			r.First.Local().Format(format), r.Last.Local().Format(format))
+		switch {
+		case o.shadow:
+			fmt.Fprintln(table)
+		case r.Capacity > 0:
+			fmt.Fprintf(table, "\t%d of %d\t%s\n", r.Remaining, r.Capacity, seconds(r.RetryAfter))
+		default:
+			fmt.Fprint(table, "\t-\t-\n")
+		}
+	}
+	return table.Flush()
 }
 
 // printable removes control characters, which a terminal would execute.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,17 +37,51 @@ func TestWhy(t *testing.T) {
 	for _, args := range [][]string{{"why", "user:alice"}, {"why"}} {
 		code, out, errs := weir(t, args...)
 		lines := strings.Split(out, "\n")
-		if code != 0 || errs != "" || len(lines) != 4 || !strings.HasSuffix(lines[0], "40 refused in the last 1h") || strings.HasPrefix(lines[0], "user:alice: ") != (len(args) > 1) ||
+		if code != 0 || errs != "" || len(lines) != 4 || !strings.HasSuffix(lines[0], "40 refused in the last 1h at "+l.rest.URL) || strings.HasPrefix(lines[0], "user:alice: ") != (len(args) > 1) ||
 			strings.Join(strings.Fields(lines[1]), " ") != "COUNT CALLER RULE LIMIT FIRST LAST LEFT WAIT" || !strings.HasPrefix(lines[2], "40     user:alice  GET /api/v1/search  search  20") || !strings.Contains(lines[2], "0 of 20  ") {
 			t.Errorf("%q: got exit %d, stderr %q, output\n%s", args, code, errs, out)
 		}
 	}
 	for args, want := range map[string]string{
-		"why user:zoe":            "user:zoe: 0 refused in the last 1h\n",
-		"why --shadow --since 1m": "0 would have been refused by limits in shadow mode in the last 1m\n",
+		"why user:zoe":            "user:zoe: 0 refused in the last 1h at " + l.rest.URL + "\n",
+		"why --shadow --since 1m": "0 would have been refused by limits in shadow mode in the last 1m at " + l.rest.URL + "\n",
 	} {
 		if code, out, errs := weir(t, strings.Fields(args)...); code != 0 || out != want || errs != "" {
 			t.Errorf("%s: got exit %d, output %q, stderr %q, want %q", args, code, out, errs, want)
+		}
+	}
+}
+
+// The answer about a caller shows the refusals whose lines name no caller, and what an answer leaves out.
+func TestWhyOptions_print(t *testing.T) {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	row := why.Row{Subject: "aaaa", Count: 2, First: at, Last: at}
+	for _, c := range []struct {
+		caller string
+		shadow bool
+		answer why.Answer
+		want   []string
+	}{
+		{"user:a", false, why.Answer{Unnamed: 9}, []string{"user:a: 0 refused in the last 1m at here", "9 more are in log lines that name no caller, and can be of this one"}},
+		{"", false, why.Answer{Count: 9, Unnamed: 9}, []string{"9 refused in the last 1m at here", "9 of them are in log lines that name no caller"}},
+		{"", false, why.Answer{Count: 5, Others: 3, Partial: true, Rows: []why.Row{row}}, []string{
+			"5 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT WAIT", "2 aaaa - - T T - -",
+			"3 are not in the table; --number shows more rows", "the logs have more callers than one query returns, so each number is a minimum; ask for a shorter period",
+		}},
+		{"", true, why.Answer{Count: 2, Rows: []why.Row{row}}, []string{
+			"2 would have been refused by limits in shadow mode in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST", "2 aaaa - - T T",
+		}},
+	} {
+		o := whyOptions{url: "here", since: time.Minute, shadow: c.shadow}
+		var out strings.Builder
+		err := o.print(&out, c.caller, c.answer)
+		got := strings.ReplaceAll(out.String(), at.Local().Format("2006-01-02 15:04:05"), "T")
+		var lines []string
+		for line := range strings.Lines(got) {
+			lines = append(lines, strings.Join(strings.Fields(line), " "))
+		}
+		if err != nil || !slices.Equal(lines, c.want) {
+			t.Errorf("%+v: error %v, got\n%s\nwant\n%s", c.answer, err, got, strings.Join(c.want, "\n"))
 		}
 	}
 }
@@ -144,7 +179,7 @@ func TestWhy_stack(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	code, out, errs := weir(t, "why", "user:alice", "--stack", "Weir-prod", "--since", "3h")
-	if code != 0 || errs != "" || !strings.HasPrefix(out, "user:alice: 20 refused in the last 3h\n") || !strings.Contains(out, "\n17     user:alice  GET /a[2J  -  ") || !strings.HasSuffix(out, "\n3 are not in the table\n") || strings.Contains(out, "\x1b") {
+	if code != 0 || errs != "" || !strings.HasPrefix(out, "user:alice: 17 refused in the last 3h at the stack Weir-prod\n") || !strings.Contains(out, "\n17     user:alice  GET /a[2J  -  ") || !strings.HasSuffix(out, "\n3 more are in log lines that name no caller, and can be of this one\n") || strings.Contains(out, "\x1b") {
 		t.Errorf("got exit %d, stderr %q, output\n%s", code, errs, out)
 	}
 	hash := telemetry.NewSubjectHash("prod", []byte(deploymentKey))(limiter.User("alice"))

@@ -12,11 +12,16 @@ import (
 type Answer struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Count is the number of requests. Others of them are not in Rows: those of callers that the log lines do not
-	// name, and those of rows above the number of the question.
+	// Count is the number of requests of the caller of the question, or of all callers. Others of them are not in Rows,
+	// because the question asked for fewer rows.
 	Count  int64 `json:"count"`
 	Others int64 `json:"others"`
-	Rows   []Row `json:"rows"`
+	// Unnamed is the number of requests in log lines that name no caller: a flood of many callers has them. They are in
+	// Count if the question has no caller. Otherwise some of them can be requests of that caller.
+	Unnamed int64 `json:"unnamed"`
+	// Partial is true if the logs have more rows than one query returns. Then all counts are minimums.
+	Partial bool  `json:"partial,omitempty"`
+	Rows    []Row `json:"rows"`
 }
 
 // Row counts the refusals of one caller by one limit.
@@ -34,6 +39,14 @@ type Row struct {
 	Capacity   int64   `json:"capacity"`
 	Remaining  int64   `json:"remaining"`
 	RetryAfter float64 `json:"retryAfterSeconds"`
+}
+
+// addUnnamed adds requests that no log line names a caller of.
+func (a *Answer) addUnnamed(n int64, caller string) {
+	a.Unnamed += n
+	if caller == "" {
+		a.Count += n
+	}
 }
 
 // add adds a log line with the caller and the limit of r.

@@ -34,11 +34,11 @@ const (
 )
 
 // query returns the query of log lines of a kind. It lets Insights count, so the size of the logs does not matter. subject is
-// a hash, so no text of a client is in the query.
+// a hash, so no text of a client is in the query. Lines that name no caller are always in the result.
 func query(kind, subject string) string {
 	of := ""
 	if subject != "" {
-		of = fmt.Sprintf(" and subject = %q", subject)
+		of = fmt.Sprintf(" and (subject = %q or not ispresent(subject))", subject)
 	}
 	return fmt.Sprintf("filter weir = %q%s"+
 		" | stats sum(refused) as count, earliest(time) as first, latest(time) as last, latest(capacity) as capacity,"+
@@ -60,16 +60,17 @@ func (l *Logs) Ask(ctx context.Context, q Question, subject string, now time.Tim
 	if err != nil {
 		return Answer{}, fmt.Errorf("CloudWatch Logs Insights: %w", err)
 	}
+	a.Partial = len(results) == maxResults
 	for _, result := range results {
 		row, err := readRow(result)
 		if err != nil {
 			return Answer{}, fmt.Errorf("CloudWatch Logs Insights: %w", err)
 		}
-		a.Count += row.Count
 		if row.Subject == "" {
-			a.Others += row.Count
+			a.addUnnamed(row.Count, subject)
 			continue
 		}
+		a.Count += row.Count
 		row.Caller = q.Subject
 		a.Rows = append(a.Rows, row)
 	}

@@ -79,19 +79,23 @@ func TestLogs(t *testing.T) {
 	l, waited, progress := logs(t, f)
 	subject := hash(limiter.User("alice"))
 	got, err := l.Ask(t.Context(), why.Question{Subject: "user:alice"}, subject, noon, 10*time.Minute)
-	want := why.Answer{From: noon.Add(-10 * time.Minute), To: noon, Count: 217, Others: 200, Rows: []why.Row{{
+	want := why.Answer{From: noon.Add(-10 * time.Minute), To: noon, Count: 17, Unnamed: 200, Rows: []why.Row{{
 		Caller: "user:alice", Subject: "aaaa", Rule: "GET /a/{id}", Limit: "search", Count: 17,
 		First: noon.Add(-time.Minute), Last: noon.Add(-877 * time.Millisecond), Capacity: 20, RetryAfter: 0.6,
 	}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v, error %v\nwant %+v", got, err, want)
 	}
-	query := `filter weir = "refused" and subject = "` + subject + `" | stats sum(refused) as count, earliest(time) as first, latest(time) as last, latest(capacity) as capacity, latest(remaining) as remaining, latest(retryAfterSeconds) as retryAfter by subject, rule, ` + "`limit` | sort count desc | limit 10000"
+	query := `filter weir = "refused" and (subject = "` + subject + `" or not ispresent(subject)) | stats sum(refused) as count, earliest(time) as first, latest(time) as last, latest(capacity) as capacity, latest(remaining) as remaining, latest(retryAfterSeconds) as retryAfter by subject, rule, ` + "`limit` | sort count desc | limit 10000"
 	if asked := map[string]any{"queryString": query, "logGroupNames": []any{"authorizer", "handler"}, "startTime": float64(noon.Add(-10 * time.Minute).Unix()), "endTime": float64(noon.Unix())}; !reflect.DeepEqual(f.asked, asked) {
 		t.Errorf("query:\ngot  %v\nwant %v", f.asked, asked)
 	}
 	if *waited != 3*time.Second || progress.String() != "CloudWatch Logs Insights runs the query (2s) ...\n" || slices.Contains(f.calls, "StopQuery") {
 		t.Errorf("wait: got %s, progress %q, calls %q, want 3s, one line after 2s and no stop", *waited, progress, f.calls)
+	}
+	f.results = strings.TrimSuffix(strings.Repeat(`[{"field":"subject","value":"aaaa"},{"field":"count","value":"1"}],`, 10_000), ",")
+	if got, err := l.Ask(t.Context(), why.Question{}, "", noon, time.Minute); err != nil || !got.Partial || got.Count != 10_000 {
+		t.Errorf("largest result: got %d, partial %t, error %v, want 10,000 and partial", got.Count, got.Partial, err)
 	}
 	if _, err := l.Ask(t.Context(), why.Question{Shadow: true}, "", noon, time.Minute); err != nil || !strings.HasPrefix(fmt.Sprint(f.asked["queryString"]), `filter weir = "shadowed" | stats `) {
 		t.Errorf("shadow mode of all callers: got %v, error %v", f.asked["queryString"], err)

@@ -90,14 +90,14 @@ func (r *Record) answer(kind, subject string, from, to time.Time, most int) Answ
 	defer r.mu.Unlock()
 	for i := range r.lines {
 		l := &r.lines[i]
-		if l.Weir != kind || l.Time.Before(from) || subject != "" && l.Subject != subject {
+		if l.Weir != kind || l.Time.Before(from) || subject != "" && l.Subject != "" && l.Subject != subject {
+			continue
+		}
+		if l.Subject == "" {
+			a.addUnnamed(l.Refused, subject)
 			continue
 		}
 		a.Count += l.Refused
-		if l.Subject == "" {
-			a.Others += l.Refused
-			continue
-		}
 		of := Row{Caller: r.names[l.Subject], Subject: l.Subject, Rule: l.Rule, Limit: l.Limit}
 		if rows[of] == nil {
 			row := of

@@ -77,20 +77,20 @@ func TestRecord(t *testing.T) {
 	late := search
 	late.Count, late.First = 2, noon.Add(40*time.Second)
 	for _, c := range []struct {
-		question      why.Question
-		count, others int64
-		rows          []why.Row
+		question               why.Question
+		count, others, unnamed int64
+		rows                   []why.Row
 	}{
-		{why.Question{}, 15, 5, []why.Row{search, bobs, day}},
-		{why.Question{Number: 1}, 15, 10, []why.Row{search}},
-		{why.Question{Since: "20s"}, 12, 5, []why.Row{bobs, late, day}},
-		{why.Question{Subject: "user:alice"}, 6, 0, []why.Row{search, day}},
-		{why.Question{Subject: "user:zoe"}, 0, 0, []why.Row{}},
-		{why.Question{Shadow: true}, 7, 0, []why.Row{row("", bob, "tried", 7, 40, 40, 0)}},
+		{why.Question{}, 15, 0, 5, []why.Row{search, bobs, day}},
+		{why.Question{Number: 1}, 15, 5, 5, []why.Row{search}},
+		{why.Question{Since: "20s"}, 12, 0, 5, []why.Row{bobs, late, day}},
+		{why.Question{Subject: "user:alice"}, 6, 0, 5, []why.Row{search, day}},
+		{why.Question{Subject: "user:zoe"}, 0, 0, 5, []why.Row{}},
+		{why.Question{Shadow: true}, 7, 0, 0, []why.Row{row("", bob, "tried", 7, 40, 40, 0)}},
 	} {
 		got, err := ask(t, r, c.question)
-		if err != nil || got.Count != c.count || got.Others != c.others || !reflect.DeepEqual(got.Rows, c.rows) || !got.To.Equal(noon.Add(time.Minute)) {
-			t.Errorf("%+v:\ngot  %+v, error %v\nwant %d requests, %d others and %+v", c.question, got, err, c.count, c.others, c.rows)
+		if err != nil || got.Count != c.count || got.Others != c.others || got.Unnamed != c.unnamed || !reflect.DeepEqual(got.Rows, c.rows) || !got.To.Equal(noon.Add(time.Minute)) {
+			t.Errorf("%+v:\ngot  %+v, error %v\nwant %d requests, %d others, %d unnamed and %+v", c.question, got, err, c.count, c.others, c.unnamed, c.rows)
 		}
 	}
 	// The gateway knows the name of a caller from a question too.

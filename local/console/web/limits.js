@@ -74,13 +74,17 @@ function callerOf(row) {
   return link;
 }
 
+/** Returns the limit of a refusal. A caller with too many requests at once is refused without a limit. */
+const limitOf = (row) => row.limit ?? "none";
+
 const ruleOf = (rule) => element("span", "long", rule ?? "");
 
 /** Returns when a limit admits a request again. */
 const free = (when) => element("span", when === "now" ? "" : "refused", when);
 
-/** Returns a bar with the used part of a limit, and the numbers. */
+/** Returns a bar with the used part of a limit, and the numbers. A refusal without a limit has none. */
 function bar(name, used, capacity) {
+  if (!capacity) return "";
   const meter = document.createElement("meter");
   Object.assign(meter, { max: capacity, low: capacity * 0.8, high: capacity * 0.999, optimum: 0, value: used, ariaLabel: `${name}: used` });
   const cell = element("span", "bar", "");
@@ -116,12 +120,12 @@ async function showRefusals() {
   const callers = new Set(limited.map((row) => row.subject)).size;
   say("#limited .status", callers ? `${number(callers, "caller")} ${callers === 1 ? "was" : "were"} refused in the last ten seconds, or must still wait.` : "No caller is limited now.");
   show("limited", ["Caller", "Limit", "Rule", "Used", "Refused", "Free again, UTC"], limited, (row) => [
-    callerOf(row), row.limit, ruleOf(row.rule), bar(row.limit, row.capacity - row.remaining, row.capacity), number(row.count, "time"), free(row.until),
+    callerOf(row), limitOf(row), ruleOf(row.rule), bar(row.limit, row.capacity - row.remaining, row.capacity), number(row.count, "time"), free(row.until),
   ]);
   say("#refusals .status", count ? `${number(count, "refusal")} in the last hour.` : "No request was refused in the last hour.");
   rows.sort((a, b) => Date.parse(b.last) - Date.parse(a.last));
   show("refusals", ["Last, UTC", "Caller", "Limit", "Rule", "Times", "Retry after"], rows.map((row) => ({ ...row, at: time(row.last, to, Math.floor) })), (row) => [
-    row.at, callerOf(row), row.limit, ruleOf(row.rule), grouped(row.count), `${grouped(Math.ceil(row.retryAfterSeconds))} s`,
+    row.at, callerOf(row), limitOf(row), ruleOf(row.rule), grouped(row.count), `${grouped(Math.ceil(row.retryAfterSeconds))} s`,
   ]);
 }
 
