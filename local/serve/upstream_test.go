@@ -358,15 +358,18 @@ func TestUpstream_down(t *testing.T) {
 
 // If a client disconnects, the upstream's request ends, its slot is free, and the log has no line.
 func TestUpstream_clientLeaves(t *testing.T) {
-	ended := make(chan struct{}, 1)
+	arrived, ended := make(chan struct{}, 1), make(chan struct{}, 1)
 	f := newFronted(t, Memory, limited("/slow/*", `"name":"all","requests":1,"window":"15m","count":"concurrent"`), func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/slow/answer" {
+		switch r.URL.Path {
+		case "/slow/free":
+			return
+		case "/slow/answer":
 			_ = http.NewResponseController(w).Flush()
+		case "/slow/header":
+			arrived <- struct{}{}
 		}
-		if r.URL.Path != "/slow/free" {
-			<-r.Context().Done()
-			ended <- struct{}{}
-		}
+		<-r.Context().Done()
+		ended <- struct{}{}
 	})
 	for _, path := range []string{"/slow/answer", "/slow/header"} {
 		ctx, leave := context.WithCancel(t.Context())
@@ -376,12 +379,15 @@ func TestUpstream_clientLeaves(t *testing.T) {
 		}
 		if path == "/slow/header" {
 			go func() {
-				for f.get("/slow/free").StatusCode != http.StatusTooManyRequests { // until the request has the slot
-				}
+				<-arrived
 				leave()
 			}()
 		}
 		r, err := http.DefaultClient.Do(request)
+		for err == nil && r.StatusCode == http.StatusTooManyRequests { // the previous request may still have the slot
+			_ = r.Body.Close()
+			r, err = http.DefaultClient.Do(request)
+		}
 		if path == "/slow/answer" {
 			if err != nil || f.get("/slow/free").StatusCode != http.StatusTooManyRequests {
 				t.Fatalf("%s: got error %v, want an answer whose request has the only slot", path, err)

@@ -74,7 +74,7 @@ function callerOf(row) {
   return link;
 }
 
-/** Returns the limit of a refusal. A caller with too many requests at once is refused without a limit. */
+/** Returns the limit of a refusal. A malformed path, or too many requests of a caller at once, are refused without one. */
 const limitOf = (row) => row.limit ?? "none";
 
 const ruleOf = (rule) => element("span", "long", rule ?? "");

@@ -125,6 +125,28 @@ func TestConsole_caller(t *testing.T) {
 	b.await(`document.querySelector("#caller .error").textContent.startsWith('subject: got "alice", want')`)
 }
 
+// A malformed path is refused without a limit. The page shows none.
+func TestConsole_noLimit(t *testing.T) {
+	l := newLocal(t, rules)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.rest.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.URL.Path, r.URL.RawPath = "/api/v1/items/..", "/api/v1/items/%2e%2e"
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusTooManyRequests { // the authorizer of a REST API can only deny
+		t.Fatalf("status: got %d, want 429", answer.StatusCode)
+	}
+	l.Wait(record)
+	b := openConsole(t, l.rest, limitsPage, 1280, 900)
+	b.awaitRows("limited", "ip:127.0.0.1 | none |  |  | 1 time | now")
+	b.awaitRows("refusals", "12:00:30 | ip:127.0.0.1 | none |  | 1 | 0 s")
+}
+
 // The page shows what a link or the name of a caller contains as text, never as HTML.
 func TestConsole_hostile(t *testing.T) {
 	b := openConsole(t, newLocal(t, rules).rest, limitsPage, 1280, 900)
