@@ -107,3 +107,17 @@ func TestOutage_tiers(t *testing.T) {
 		t.Error("back in the smaller tier: got allowed, want refused")
 	}
 }
+
+// A count of another tier that a fast clock wrote has its Skew recorded, as that of the tier itself has.
+func TestHeld_Current_tiersAhead(t *testing.T) {
+	c := inTiers(t, 50, 200)
+	m, now := c[0].Limit.Machine(), algo.InstantOf(noon)
+	ahead, _ := m.Take(algo.State{}, now.Add(10*time.Hour), 3)
+	if !m.Ahead(ahead, now) {
+		t.Fatalf("state %v: got honest, want ahead", ahead)
+	}
+	got, write := limiter.Held{}.Current(c[1].Limit, now, limiter.Held{Result: algo.Result{Machine: m, State: ahead}})
+	if !write || got.Skew == (algo.Skew{}) {
+		t.Errorf("got %+v, write %t, want a state that is written with its Skew", got, write)
+	}
+}

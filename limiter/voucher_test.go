@@ -335,18 +335,21 @@ func TestLimiter_SettleVoucher_negative(t *testing.T) {
 	}
 }
 
-// full is a store that has no room for the IDs of settlements.
-type full struct{ limiter.Store }
+// full is a store that makes no settlement with an ID, such as one without room for IDs.
+type full struct {
+	limiter.Store
+	err error
+}
 
 func (f full) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
 	if once.Needed() {
-		return limiter.Settled{}, limiter.ErrVoucherExpired
+		return limiter.Settled{}, f.err
 	}
 	return f.Store.Settle(ctx, now, s, charges, results, elapsed, once)
 }
 
 // If the store has no room for the ID of a settlement, the settlement still releases slots and charges costs above the
-// reserve. Costs below the reserve keep it.
+// reserve. Costs below the reserve keep it. If another message makes the settlement, only the slots are released.
 func TestLimiter_SettleVoucher_full(t *testing.T) {
 	counting := func(name string, of limiter.Counted) *limiter.Limit {
 		return limit(t, limiter.Limit{Name: name, Rate: perMinute(t, "a", 1000).Rate, Count: limiter.Count{Of: of}})
@@ -363,19 +366,37 @@ func TestLimiter_SettleVoucher_full(t *testing.T) {
 		{[]limiter.Charge{failures}, limiter.Settlement{}, limiter.ErrVoucherExpired},
 		{[]limiter.Charge{tokens}, limiter.Settlement{Charged: 1}, nil},
 		{[]limiter.Charge{exports, failures, tokens}, limiter.Settlement{Refunds: limiter.Refunds{Given: 1}, Charged: 1}, limiter.ErrVoucherExpired},
+		{[]limiter.Charge{exports, tokens}, limiter.Settlement{Refunds: limiter.Refunds{Given: 1}, Lost: 1}, limiter.ErrVoucherBegun},
 	} {
-		store := newRemote()
-		l := storetest.Must(limiter.New(full{store}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+		store, refusal := newRemote(), limiter.ErrVoucherExpired
+		if c.err != nil {
+			refusal = c.err
+		}
+		l := storetest.Must(limiter.New(full{store, refusal}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 		v := voucher(t, l, c.charges)
 		got, err := l.SettleVoucher(ctx, noon, v, costOf(map[string]int64{exports.Limit.Name: 0, "failures": 0, "tokens": 250}))
 		if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("settlement of %d charges: got %+v and %v, want %+v and %v", len(c.charges), got, err, c.want, c.err)
 		}
 		for _, charge := range c.charges {
-			want := map[string]int64{exports.Limit.Name: 0, "failures": 1, "tokens": 250}[charge.Limit.Name]
+			want := map[string]int64{exports.Limit.Name: 0, "failures": 1, "tokens": 10 + 240*int64(c.want.Charged)}[charge.Limit.Name]
 			if n := used(t, store, noon, charge); n != want {
 				t.Errorf("%s: got a count of %d, want %d", charge.Limit.Name, n, want)
 			}
 		}
+	}
+}
+
+// A message that arrives again releases no slot, and counts none as dropped.
+func TestLimiter_SettleVoucher_slotsAgain(t *testing.T) {
+	charges := []limiter.Charge{{Subject: user, Limit: concurrent(t, 2), Cost: 1}, {Subject: user, Limit: perMinute(t, "tokens", 1000), Cost: 10}}
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
+	v := voucher(t, l, charges)
+	free := func(limiter.Charge) int64 { return 0 }
+	if got, err := l.SettleVoucher(ctx, noon, v, free); err != nil || !reflect.DeepEqual(got, limiter.Settlement{Refunds: limiter.Refunds{Given: 2}}) {
+		t.Fatalf("first message: got %+v, error %v, want both refunds", got, err)
+	}
+	if got, err := l.SettleVoucher(ctx, noon, v, free); !errors.Is(err, limiter.ErrVoucherUsed) || !reflect.DeepEqual(got, limiter.Settlement{}) {
+		t.Errorf("second message: got %+v, error %v, want nothing and %v", got, err, limiter.ErrVoucherUsed)
 	}
 }

@@ -37,10 +37,13 @@ const counting = `{"rules":[
 		{"name":"output","requests":1000,"window":"1m","per":["user"],"count":"cost","reserve":200},
 		{"name":"failures","requests":100,"window":"1m","per":["user"],"count":"failures"},
 		{"name":"bytes","requests":10000,"window":"1m","per":["user"],"count":"bytes","reserve":1000}]}},
+	{"endpoint":"/export","limits":{"*":{"name":"exports","requests":2,"window":"20m","per":["user"],"count":"concurrent"}}},
+	{"endpoint":"/report","limits":{"*":{"name":"reports","requests":2,"window":"40m","per":["user"],"count":"concurrent"}}},
 	{"endpoint":"/plain","limits":{"*":{"name":"plain","requests":100,"window":"1m","per":["ip"]}}},
 	{"endpoint":"/named","cost_field":"X-Tokens","limits":{"*":{"name":"named","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}}},
 	{"endpoint":"/lower","cost_field":"x-tokens","limits":{"*":{"name":"lower","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}}},
 	{"endpoint":"/queue","limits":{"*":[
+		{"name":"failures","requests":100,"window":"1m","per":["ip"],"count":"failures"},
 		{"name":"queue","requests":1,"window":"10s","burst":5,"algorithm":"leaky_bucket","per":["ip"]},
 		{"name":"waiting","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}]}},
 	{"endpoint":"/guess","limits":{"global":[
@@ -234,6 +237,7 @@ func TestGate_Wrap_clientLeaves(t *testing.T) {
 		"after status 500":  {http.StatusInternalServerError, 1},
 		"before the header": {0, 1}, // the limit counts 400 and above
 		"after early hints": {http.StatusEarlyHints, 1},
+		"after an upgrade":  {http.StatusSwitchingProtocols, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
@@ -418,8 +422,8 @@ func TestGate_Wrap_unserved(t *testing.T) {
 	cancel()
 	w := httptest.NewRecorder()
 	s.gate.Wrap(http.HandlerFunc(unreached)).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/queue", http.NoBody))
-	if got := s.used("/queue", user)["waiting"]; w.Code != http.StatusServiceUnavailable || got != 100 {
-		t.Errorf("after leaving the queue: got status %d and a usage of %d, want 503, and the 100 of the earlier request", w.Code, got)
+	if got := s.used("/queue", user); w.Code != http.StatusServiceUnavailable || got["waiting"] != 100 || got["failures"] != 0 {
+		t.Errorf("after leaving the queue: got status %d and the usage %v, want 503, the 100 of the earlier request and no failure", w.Code, got)
 	}
 }
 
@@ -482,4 +486,16 @@ func (c *callCounter) Settle(ctx context.Context, now algo.Instant, s limiter.Su
 		return limiter.Settled{}, err
 	}
 	return c.Store.Settle(ctx, now, s, charges, results, elapsed, once)
+}
+
+// A voucher lives for 15 minutes. That of a request in flight lives as long as its slot, at most MaxVoucherLife.
+func TestPending_Voucher(t *testing.T) {
+	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+	for path, want := range map[string]time.Duration{"/chat": 15 * time.Minute, "/export": 20 * time.Minute, "/report": limiter.MaxVoucherLife} {
+		decided := s.gate.Decide(t.Context(), httplimit.Request{Method: http.MethodGet, Path: rules.EncodedPath(path), Header: http.Header{}, Address: address.Addr()})
+		v, err := decided.Pending.Voucher(noon)
+		if err != nil || !v.Expires.Equal(noon.Add(want)) {
+			t.Errorf("%s: got %+v, error %v, want a life of %s", path, v, err, want)
+		}
+	}
 }

@@ -180,6 +180,34 @@ func TestStore_answers(t *testing.T) {
 	}
 }
 
+// Takes that time out count as failures although a settlement succeeds meanwhile: it can succeed without a call.
+func TestStore_settleIsNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFailing()
+		store, charges := storetest.Must(resilient.New(s, resilient.Options{})), charge(t, 1000)
+		s.hang.Store(true)
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				if err := direct(ctx, store, charges); !limiter.TimedOut(err) {
+					t.Errorf("got error %v, want a timeout", err)
+				}
+			})
+		}
+		synctest.Wait()
+		s.hang.Store(false)
+		if _, err := store.Settle(t.Context(), algo.InstantOf(noon), user, charges, make([]algo.Result, 1), 0, limiter.Once{}); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if err := direct(t.Context(), store, charges); !errors.Is(err, limiter.ErrBreakerOpen) {
+			t.Errorf("after five timeouts: got error %v, want %v", err, limiter.ErrBreakerOpen)
+		}
+	})
+}
+
 // A call that begins after its deadline neither counts as a failure nor uses up the probe.
 func TestStore_late(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
