@@ -219,7 +219,8 @@ func (s simulation) plan() ([]simulate.Scenario, error) {
 	return plan, nil
 }
 
-// report prints progress every two seconds until the returned function is called.
+// report prints progress after two seconds, then after pauses that double up to half a minute, until the returned
+// function is called.
 func report(to io.Writer, progress *atomic.Int64, plan []simulate.Scenario, begun time.Time) (stop func()) {
 	total := 0.0
 	for _, s := range plan {
@@ -228,13 +229,11 @@ func report(to io.Writer, progress *atomic.Int64, plan []simulate.Scenario, begu
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		tick := time.NewTicker(2 * time.Second)
-		defer tick.Stop()
-		for {
+		for pause := 2 * time.Second; ; pause = min(2*pause, 30*time.Second) {
 			select {
 			case <-done:
 				return
-			case now := <-tick.C:
+			case now := <-time.After(pause):
 				fmt.Fprintf(to, "weir: %s\n", estimate(float64(progress.Load())/total, now.Sub(begun), total))
 			}
 		}

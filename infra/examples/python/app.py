@@ -25,6 +25,7 @@ nested = NestedStack(
         "RestApiId": api.rest_api_id,
     },
 )
+# The template is a file of the release: copy it into this folder.
 limits = CfnInclude(nested, "Template", template_file=os.environ.get("WEIR_TEMPLATE", "weir.template.json"))
 
 

@@ -21,6 +21,7 @@ const nested = new NestedStack(stack, "Limits", {
     RestApiId: api.restApiId,
   },
 });
+// The template is a file of the release: copy it into this folder.
 const limits = new CfnInclude(nested, "Template", { templateFile: process.env.WEIR_TEMPLATE ?? "weir.template.json" });
 const output = (name: string) => Token.asString(limits.getOutput(name).value);
 
