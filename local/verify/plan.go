@@ -64,8 +64,10 @@ func (d *Deployment) Plan(rows []Row) *Plan {
 		switch {
 		case ok:
 			targets = append(targets, t)
-		case t.Limit != "" && p.Path == "":
-			p.Path = path
+		case t.Limit != "":
+			p.Path = cmp.Or(p.Path, path)
+		case d.Path != "":
+			p.Path = "" // its answers have no fields of a limit
 		}
 	}
 	if len(targets) > 0 {
@@ -135,6 +137,8 @@ func (p *Plan) missing(r Row) string {
 		return fmt.Sprintf("the rules have no GET endpoint whose smallest limit counts one caller, admits at most %d requests and recovers within %s; choose another --path or --tier", maxCapacity, maxRecovery)
 	case r.Cost.Settles && p.Settled == nil:
 		return "the rules have no GET endpoint whose smallest limit counts failures or requests in flight of one caller; choose another --path or --tier"
+	case r.Cost.Requests > 0 && p.Path == "" && p.deployment.Path != "":
+		return "--path: the rules have no limit for " + p.deployment.Path + " that refuses requests; a limit in shadow mode has no fields in the answer"
 	case r.Cost.Requests > 0 && p.Path == "":
 		return "the rules limit no GET requests; choose a --path"
 	}

@@ -34,6 +34,7 @@ func TestDeployment_Plan(t *testing.T) {
 		{"not a quota of a day", `{"endpoint":"/a","limits":{"*":{"requests":20,"window":"24h"}}}`, verify.Deployment{}, "", "", "/a"},
 		{"unless the user selects it", `{"endpoint":"/a","limits":{"*":{"requests":20,"window":"24h"}}}`, verify.Deployment{Path: "/a"}, "/a a 20", "/a a 20", "/a"},
 		{"not in mode shadow", `{"endpoint":"/a","mode":"shadow","limits":{"*":{"requests":6,"window":"1m"}}}`, verify.Deployment{}, "", "", ""},
+		{"not even if the user selects it", `{"endpoint":"/a","mode":"shadow","limits":{"*":{"requests":6,"window":"1m"}}},{"endpoint":"/b","limits":{"*":{"requests":6,"window":"1m"}}}`, verify.Deployment{Path: "/a"}, "", "", ""},
 		{"not if it counts failures", `{"endpoint":"/a","limits":{"*":{"requests":6,"window":"1m","count":"failures"}}}`, verify.Deployment{}, "", "", "/a"},
 		{"the tier of the caller", `{"endpoint":"/a","limits":{"free":{"requests":6,"window":"1m"},"paid":{"requests":60,"window":"1m"}}}`,
 			verify.Deployment{Tier: "paid"}, "/a a 60", "/a a 60", "/a"},
