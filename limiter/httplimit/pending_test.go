@@ -38,6 +38,7 @@ const counting = `{"rules":[
 		{"name":"failures","requests":100,"window":"1m","per":["user"],"count":"failures"},
 		{"name":"bytes","requests":10000,"window":"1m","per":["user"],"count":"bytes","reserve":1000}]}},
 	{"endpoint":"/export","limits":{"*":{"name":"exports","requests":2,"window":"20m","per":["user"],"count":"concurrent"}}},
+	{"endpoint":"/import","limits":{"*":{"name":"imports","requests":2,"window":"1m","per":["user"],"count":"concurrent"}}},
 	{"endpoint":"/report","limits":{"*":{"name":"reports","requests":2,"window":"40m","per":["user"],"count":"concurrent"}}},
 	{"endpoint":"/plain","limits":{"*":{"name":"plain","requests":100,"window":"1m","per":["ip"]}}},
 	{"endpoint":"/named","cost_field":"X-Tokens","limits":{"*":{"name":"named","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}}},
@@ -488,10 +489,11 @@ func (c *callCounter) Settle(ctx context.Context, now algo.Instant, s limiter.Su
 	return c.Store.Settle(ctx, now, s, charges, results, elapsed, once)
 }
 
-// A voucher lives for 15 minutes. That of a request in flight lives as long as its slot, at most MaxVoucherLife.
+// A voucher lives for 15 minutes. That of a request in flight lives as long as its slot if that is longer, at most
+// MaxVoucherLife.
 func TestPending_Voucher(t *testing.T) {
 	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
-	for path, want := range map[string]time.Duration{"/chat": 15 * time.Minute, "/export": 20 * time.Minute, "/report": limiter.MaxVoucherLife} {
+	for path, want := range map[string]time.Duration{"/chat": 15 * time.Minute, "/import": 15 * time.Minute, "/export": 20 * time.Minute, "/report": limiter.MaxVoucherLife} {
 		decided := s.gate.Decide(t.Context(), httplimit.Request{Method: http.MethodGet, Path: rules.EncodedPath(path), Header: http.Header{}, Address: address.Addr()})
 		v, err := decided.Pending.Voucher(noon)
 		if err != nil || !v.Expires.Equal(noon.Add(want)) {
