@@ -254,7 +254,7 @@ func newSystem(t *testing.T, store string) *system {
 		case *redis.ClusterClient:
 			client.Options().Dialer = w.dial
 		}
-		w.store, w.close = storetest.Must(redisstore.New(client, redisstore.Options{Namespace: "test"})), client.Close
+		w.store, w.close = storetest.Must(resilient.New(storetest.Must(redisstore.NewBare(client, redisstore.Options{Namespace: "test"})), resilient.Options{Timeout: resilient.RedisTimeout})), client.Close
 	} else {
 		w.speak = speakHTTP
 		w.config = load(t, append(variables, "TABLE=t")...)

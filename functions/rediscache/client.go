@@ -16,6 +16,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/resilient"
 )
 
 // OpenStore returns the Redis store that c configures, and a function that closes it. It does not connect. Use it
@@ -25,7 +26,11 @@ func OpenStore(ctx context.Context, c boot.Config) (limiter.Store, func() error,
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := redisstore.New(client, redisstore.Options{Namespace: c.Namespace})
+	bare, err := redisstore.NewBare(client, redisstore.Options{Namespace: c.Namespace})
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := resilient.New(bare, resilient.Options{Timeout: resilient.RedisTimeout})
 	if err != nil {
 		return nil, nil, err
 	}

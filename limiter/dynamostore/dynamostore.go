@@ -70,14 +70,14 @@ var (
 	_ limiter.SkewEstimator = (*Store)(nil)
 )
 
-// New returns a resilient store over api, with a deadline of resilient.DynamoDBTimeout. Options that are out of
-// range are an error.
+// New returns a resilient store over api for a server, with a deadline of resilient.DynamoDBTimeout. Options that are
+// out of range are an error.
 func New(api API, o Options) (*resilient.Store, error) {
 	s, err := NewBare(api, o)
 	if err != nil {
 		return nil, err
 	}
-	return resilient.New(s, resilient.Options{Timeout: resilient.DynamoDBTimeout})
+	return resilient.New(s, resilient.Options{Timeout: resilient.DynamoDBTimeout, Background: true})
 }
 
 // NewBare returns a Store over api without a breaker and a deadline of its own. Options that are out of range are an
@@ -100,13 +100,13 @@ func NewBare(api API, o Options) (*Store, error) {
 	return &Store{api: api, o: o}, nil
 }
 
-// Open is New with the default options of a table and a namespace, as a function of boot.Clients.
+// Open returns a resilient store for a process of AWS Lambda, as a function of boot.Clients.
 func Open(client *dynamodb.Client, table, namespace string) (limiter.Store, error) {
-	store, err := New(client, Options{Table: table, Namespace: namespace})
+	s, err := NewBare(client, Options{Table: table, Namespace: namespace})
 	if err != nil {
 		return nil, err
 	}
-	return store, nil
+	return resilient.New(s, resilient.Options{Timeout: resilient.DynamoDBTimeout})
 }
 
 // Take implements limiter.Store.

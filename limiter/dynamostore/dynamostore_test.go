@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net/http"
 	"reflect"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -17,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/resilient"
@@ -159,5 +163,35 @@ func TestNew(t *testing.T) {
 	}
 	if _, err := dynamostore.New(nil, dynamostore.Options{}); err == nil {
 		t.Error("without a client: got no error, want one")
+	}
+}
+
+type refusing struct{}
+
+func (refusing) Do(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED }
+
+// In a server, a goroutine looks whether the store works again. In AWS Lambda, nothing runs beside a request.
+func TestOpen(t *testing.T) {
+	client := dynamodb.New(dynamodb.Options{Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""), Retryer: aws.NopRetryer{}, HTTPClient: refusing{}})
+	charges := []limiter.Charge{{Subject: limiter.User("a"), Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute}), Cost: 1}}
+	for open, store := range map[bool]limiter.Store{
+		true:  storetest.Must(dynamostore.New(client, dynamostore.Options{Table: "t", Namespace: "n"})),
+		false: storetest.Must(dynamostore.Open(client, "t", "n")),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			take := func() error {
+				_, err := store.Take(t.Context(), algo.InstantOf(time.Now()), charges[0].Subject, charges, make([]algo.Result, 1))
+				return err
+			}
+			for range resilient.DefaultFailures {
+				if err := take(); !errors.Is(err, syscall.ECONNREFUSED) {
+					t.Fatalf("got error %v, want %v", err, syscall.ECONNREFUSED)
+				}
+			}
+			time.Sleep(resilient.DefaultPause + 1)
+			if err := take(); errors.Is(err, limiter.ErrBreakerOpen) != open {
+				t.Errorf("after the pause: got error %v, want %v: %t", err, limiter.ErrBreakerOpen, open)
+			}
+		})
 	}
 }

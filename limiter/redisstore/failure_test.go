@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -89,6 +90,33 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: got error %v, want %s", address, err, want)
 		}
 	}
+}
+
+// The stores are for servers: after a pause of the breaker, a goroutine looks whether the server works again.
+func TestOpen_background(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := redisstore.Open("redis://127.0.0.1:1", redisstore.Options{Namespace: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		charges := []limiter.Charge{{Subject: limiter.User("a"), Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute}), Cost: 1}}
+		take := func() error {
+			_, err := s.Take(t.Context(), algo.InstantOf(time.Now()), charges[0].Subject, charges, make([]algo.Result, 1))
+			return err
+		}
+		for range resilient.DefaultFailures {
+			if err := take(); !errors.Is(err, limiter.ErrUnavailable) || errors.Is(err, limiter.ErrBreakerOpen) {
+				t.Fatalf("got error %v, want %v from the server", err, limiter.ErrUnavailable)
+			}
+		}
+		time.Sleep(resilient.DefaultPause + 1)
+		if err := take(); !errors.Is(err, limiter.ErrBreakerOpen) {
+			t.Errorf("after the pause: got error %v, want %v", err, limiter.ErrBreakerOpen)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Replies about one key are answers, so a circuit breaker does not count them as failures. Replies

@@ -101,7 +101,7 @@ func AccessString(commands ...string) string {
 	return "on ~* resetchannels -@all +" + strings.Join(commands, " +")
 }
 
-// Open returns a resilient store on the server at a URL such as "redis://127.0.0.1:6379". It does not connect. Its
+// Open returns a resilient store for a server, on the server at a URL such as "redis://127.0.0.1:6379". It does not connect. Its
 // Close closes the connections. For a cluster, use NewClient and New.
 func Open(address string, o Options) (*resilient.Store, error) {
 	client, err := NewClient(address, ClientOptions{})
@@ -116,8 +116,8 @@ func Open(address string, o Options) (*resilient.Store, error) {
 	return s.resilient()
 }
 
-// New returns a resilient store over client, with a deadline of resilient.RedisTimeout. NewClient returns a client
-// with suitable settings. The error is that of NewBare.
+// New returns a resilient store over client for a server, with a deadline of resilient.RedisTimeout. NewClient returns
+// a client with suitable settings. The error is that of NewBare.
 func New(client Client, o Options) (*resilient.Store, error) {
 	s, err := NewBare(client, o)
 	if err != nil {
@@ -127,7 +127,7 @@ func New(client Client, o Options) (*resilient.Store, error) {
 }
 
 func (s *Store) resilient() (*resilient.Store, error) {
-	return resilient.New(s, resilient.Options{Timeout: resilient.RedisTimeout})
+	return resilient.New(s, resilient.Options{Timeout: resilient.RedisTimeout, Background: true})
 }
 
 // NewBare returns a Store over client without a breaker and a deadline of its own. If the client accepts hooks,

@@ -24,6 +24,7 @@ type Store struct {
 	circuit *gobreaker.TwoStepCircuitBreaker[any]
 	answers atomic.Int64                  // number of calls that the store answered
 	probed  atomic.Pointer[chan struct{}] // closed when the last probe of the store has ended; nil before the first one
+	background
 }
 
 var (
@@ -33,7 +34,7 @@ var (
 )
 
 func newStore(inner redialing, o Options) *Store {
-	b := &Store{inner: inner, usual: o.Timeout}
+	b := &Store{inner: inner, usual: o.Timeout, background: background{enabled: o.Background, rare: 2 * o.Pause}}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
 		Timeout:      o.Pause,
 		MaxRequests:  1, // one probe at a time
@@ -47,6 +48,7 @@ func newStore(inner redialing, o Options) *Store {
 			if to == gobreaker.StateHalfOpen {
 				b.probed.Store(new(make(chan struct{})))
 			}
+			b.change(to)
 		},
 	})
 	b.reconnect, b.first = o.ReconnectTimeout, o.FirstTimeout
@@ -55,6 +57,14 @@ func newStore(inner redialing, o Options) *Store {
 
 // Take implements limiter.Store.
 func (b *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (taken bool, err error) {
+	if b.opened.Load() != nil && b.waits() && ctx.Err() == nil && b.circuit.State() == gobreaker.StateHalfOpen {
+		b.lookBeside(ctx, now, subject, charges)
+		return false, errOpen
+	}
+	return b.take(ctx, now, subject, charges, results)
+}
+
+func (b *Store) take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (taken bool, err error) {
 	c, err := b.begin(ctx)
 	if err != nil {
 		return false, err
@@ -86,17 +96,23 @@ func (b *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 // look probes the store by a look at the limits of the charges. If another call is the probe, look waits until it ends.
 func (b *Store) look(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge) {
 	probed := *b.probed.Load()
-	looks := slices.Clone(charges)
-	for i := range looks {
-		looks[i].Cost, looks[i].Force = 0, false
-	}
-	if _, err := b.Take(ctx, now, subject, looks, make([]algo.Result, len(looks))); !errors.Is(err, limiter.ErrBreakerOpen) {
+	looks := looksOf(charges)
+	if _, err := b.take(ctx, now, subject, looks, make([]algo.Result, len(looks))); !errors.Is(err, limiter.ErrBreakerOpen) {
 		return
 	}
 	select {
 	case <-probed:
 	case <-ctx.Done():
 	}
+}
+
+// looksOf returns the charges with a cost of 0.
+func looksOf(charges []limiter.Charge) []limiter.Charge {
+	looks := slices.Clone(charges)
+	for i := range looks {
+		looks[i].Cost, looks[i].Force = 0, false
+	}
+	return looks
 }
 
 // ClockSkew implements limiter.SkewEstimator.

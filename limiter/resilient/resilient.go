@@ -44,6 +44,9 @@ type Options struct {
 	// FirstTimeout replaces ReconnectTimeout for the first decision, and for decisions that begin before
 	// the first decision returns. It MUST be at least ReconnectTimeout. 0 means DefaultFirstTimeout.
 	FirstTimeout time.Duration
+	// Background lets a goroutine look at the store after a pause, so that no request waits for a store that hangs. Set
+	// it in servers. In AWS Lambda, a process runs only during a request.
+	Background bool
 }
 
 // New wraps a store such as that of redisstore.NewBare. The package comment describes what the wrapped store does.
