@@ -44,9 +44,9 @@ func (r *request) combine() Decision {
 			continue
 		}
 		if b.skipped { // limits with Mark refuse
-			for j := range b.items {
+			for j := range b.tasks {
 				if b.results[j].Machine != nil {
-					over.report(&b.items[j], b.results[j], r.now)
+					over.report(&b.tasks[j], b.results[j], r.now)
 				}
 			}
 			continue
@@ -56,12 +56,12 @@ func (r *request) combine() Decision {
 	}
 	for i := range r.served {
 		switch s := &r.served[i]; {
-		case !s.item.original.Shadow && s.item.original.Mark && !s.allowed:
-			over.report(s.item, s.result, r.now)
-		case !s.item.original.Shadow && s.allowed == d.Allowed:
-			d.report(s.item, s.result, r.now)
-		case s.item.original.Shadow && !s.allowed && d.Shadowed == nil:
-			d.Shadowed = s.item.original
+		case !s.task.original.Shadow && s.task.original.Mark && !s.allowed:
+			over.report(s.task, s.result, r.now)
+		case !s.task.original.Shadow && s.allowed == d.Allowed:
+			d.report(s.task, s.result, r.now)
+		case s.task.original.Shadow && !s.allowed && d.Shadowed == nil:
+			d.Shadowed = s.task.original
 		}
 	}
 	if d.RetryAfter == algo.Never {
@@ -84,16 +84,16 @@ func (d *Decision) add(b *batch, now algo.Instant) {
 	if b.err != nil && !b.refused || b.refused == d.Allowed {
 		return
 	}
-	for i := range b.items {
-		if b.results[i].Machine != nil && (d.Allowed || b.items[i].original.enforced()) {
-			d.report(&b.items[i], b.results[i], now)
+	for i := range b.tasks {
+		if b.results[i].Machine != nil && (d.Allowed || b.tasks[i].original.enforced()) {
+			d.report(&b.tasks[i], b.results[i], now)
 		}
 	}
 }
 
-// report makes d report the limit of the item if that limit is stricter than the one that d reports. d.Allowed is
+// report makes d report the limit of the task if that limit is stricter than the one that d reports. d.Allowed is
 // already set. r is the state after the charge, or the state that refused it.
-func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
+func (d *Decision) report(it *task, r algo.Result, now algo.Instant) {
 	remaining, capacity := r.Machine.Remaining(r.State, now)+it.leaseLeft, r.Machine.Capacity()
 	if it.sharded { // estimate: every other shard is assumed to hold as much as this one
 		remaining, capacity = remaining*int64(it.original.Spread.Shards), it.original.machine.Capacity()
@@ -158,8 +158,8 @@ func (r *request) logFailures(ctx context.Context) {
 		} else if b.err != nil {
 			log.failure(ctx, r.now, b.err)
 		}
-		for j := range b.items {
-			if it := &b.items[j]; b.results[j].Machine != nil && !it.decided(b.results[j]) {
+		for j := range b.tasks {
+			if it := &b.tasks[j]; b.results[j].Machine != nil && !it.decided(b.results[j]) {
 				log.supersededBy(ctx, r.now, it.original, b.results[j].Machine)
 			}
 		}

@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// arrange groups the items that no tracker has decided into batches: one batch per subject.
+// arrange groups the tasks that no tracker has decided into batches: one batch per subject.
 func (r *request) arrange() error {
-	for i := range r.items {
-		first := &r.items[i]
+	for i := range r.tasks {
+		first := &r.tasks[i]
 		if first.done || r.arranged(i) {
 			continue
 		}
 		from := len(r.grouped)
 		r.grouped = append(r.grouped, *first)
-		for j := i + 1; j < len(r.items) && !first.sharded; j++ {
-			if it := &r.items[j]; !it.done && it.with(first) {
+		for j := i + 1; j < len(r.tasks) && !first.sharded; j++ {
+			if it := &r.tasks[j]; !it.done && it.with(first) {
 				r.grouped = append(r.grouped, *it)
 			}
 		}
@@ -43,18 +43,18 @@ func (r *request) fill() {
 	clear(r.results)
 	for i := range r.batches {
 		b := &r.batches[i]
-		b.items, b.charges, b.results = r.grouped[b.from:b.to], r.charges[b.from:b.to:b.to], r.results[b.from:b.to:b.to]
+		b.tasks, b.charges, b.results = r.grouped[b.from:b.to], r.charges[b.from:b.to:b.to], r.results[b.from:b.to:b.to]
 		b.store, b.remote = l.store, l.sharesStore()
-		for j := range b.items {
-			b.err = cmp.Or(b.err, b.items[j].unsynced)
+		for j := range b.tasks {
+			b.err = cmp.Or(b.err, b.tasks[j].unsynced)
 		}
 	}
 }
 
-// arranged reports whether item i belongs to the batch of an earlier item.
+// arranged reports whether task i belongs to the batch of an earlier task.
 func (r *request) arranged(i int) bool {
 	for j := range i {
-		if before := &r.items[j]; !before.done && r.items[i].with(before) {
+		if before := &r.tasks[j]; !before.done && r.tasks[i].with(before) {
 			return true
 		}
 	}

@@ -16,7 +16,7 @@ import (
 //     the process pauses. The pause is random: between half and all of the time until the debt is twice
 //     ttl again. Early or frequent requests do not shorten a pause.
 //   - An admission pays for one refused call, unless the caller sent requests before its Retry-After had
-//     passed. Therefore, a patient caller gets its share, and a flood gets no more than a patient caller.
+//     passed. Therefore, a patient caller gets its part, and a flood gets no more than a patient caller.
 //   - A pause applies to costs at least as large as the smallest refused cost. Costs of at least twice
 //     this cost have a separate debt. A pause does not apply to a cost for which the cached state had
 //     room.

@@ -174,8 +174,8 @@ func tenth(t *testing.T) limiter.Charge {
 	return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}
 }
 
-// backedOff returns a time at which l is in a back-off of the charge, which is of a limit of one request in 100 ms. The
-// store has room then.
+// backedOff returns a time at which l backs off from the charge. The charge is on a limit of one request in 100 ms.
+// The store has room then.
 func backedOff(t *testing.T, r *remote, l *limiter.Limiter, charge limiter.Charge) time.Time {
 	t.Helper()
 	for step := range 4 {

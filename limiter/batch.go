@@ -7,9 +7,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// item is one charge of a request. The embedded Charge is what the store gets; original and want are what
+// task is one charge of a request. The embedded Charge is what the store gets; original and want are what
 // the caller passed.
-type item struct {
+type task struct {
 	Charge
 	original *Limit        // limit that the caller passed; Charge.Limit can be its shard
 	want     int64         // cost that the caller passed; Charge.Cost is more for a lease, and 0 for a read
@@ -26,17 +26,17 @@ type item struct {
 }
 
 // charge returns the charge that the caller passed.
-func (i *item) charge() Charge {
+func (i *task) charge() Charge {
 	return Charge{Subject: i.Subject, Limit: i.original, Cost: i.want, Force: i.Force}
 }
 
-// decided reports whether r was decided by the parameters of the item's limit, and not by newer rules.
-func (i *item) decided(r algo.Result) bool {
+// decided reports whether r was decided by the parameters of the limit of i, and not by newer rules.
+func (i *task) decided(r algo.Result) bool {
 	return r.Machine == i.Limit.machine || r.Machine.Fingerprint() == i.Limit.fingerprint
 }
 
-// with reports whether the items i and j belong to one batch, which a store charges in one atomic step.
-func (i *item) with(j *item) bool {
+// with reports whether the tasks i and j belong to one batch, which a store charges in one atomic step.
+func (i *task) with(j *task) bool {
 	return i.Subject == j.Subject && !i.sharded && !j.sharded
 }
 
@@ -55,7 +55,7 @@ func clamped(charges []Charge, results []algo.Result) (n int) {
 type batch struct {
 	from, to   int // first and last index of b in the slices of the request
 	store      Store
-	items      []item
+	tasks      []task
 	charges    []Charge
 	results    []algo.Result
 	remote     bool // the store is shared, so the denial cache keeps its states
@@ -74,7 +74,7 @@ type batch struct {
 
 // shadow reports whether the limits of b are shadow limits, which refuse nothing. Shadow limits count on
 // separate subjects. Therefore, all limits of a batch are shadow limits, or none is.
-func (b *batch) shadow() bool { return b.items[0].original.Shadow }
+func (b *batch) shadow() bool { return b.tasks[0].original.Shadow }
 
 // denies reports whether b denies the request, unless its limits are shadow limits.
 func (b *batch) denies() bool { return (b.refused || busy(b.err)) && !b.skipped }
@@ -85,24 +85,24 @@ func (b *batch) marks() bool {
 
 // refuser returns the first limit of b that refuses; nil if none does.
 func (b *batch) refuser(now algo.Instant) *Limit {
-	for i := range b.items {
+	for i := range b.tasks {
 		if b.refuses(i, now) {
-			return b.items[i].original
+			return b.tasks[i].original
 		}
 	}
 	return nil
 }
 
-// refuses reports whether the known state or the back-off of item i refuses it.
+// refuses reports whether the known state or the back-off of task i refuses it.
 func (b *batch) refuses(i int, now algo.Instant) bool {
-	it, r := &b.items[i], b.results[i]
+	it, r := &b.tasks[i], b.results[i]
 	return it.backOff > 0 || !it.Force && r.Machine != nil && r.RetryAfter(now, it.want) > 0
 }
 
 // exhausted reports whether a known state refuses, without regard to back-offs.
 func (b *batch) exhausted(now algo.Instant) bool {
-	for i := range b.items {
-		if r := b.results[i]; r.Machine != nil && r.RetryAfter(now, b.items[i].want) > 0 {
+	for i := range b.tasks {
+		if r := b.results[i]; r.Machine != nil && r.RetryAfter(now, b.tasks[i].want) > 0 {
 			return true
 		}
 	}
@@ -111,7 +111,7 @@ func (b *batch) exhausted(now algo.Instant) bool {
 
 // renews reports whether a charge of b renews a lease.
 func (b *batch) renews() bool {
-	return slices.ContainsFunc(b.items, func(it item) bool { return it.lease != nil })
+	return slices.ContainsFunc(b.tasks, func(it task) bool { return it.lease != nil })
 }
 
 func (b *batch) forces() bool {
@@ -129,8 +129,8 @@ func (b *batch) concurrent() bool {
 func (b *batch) lookUp(now algo.Instant, d *denials) (denies bool) {
 	var backOffs [MaxCharges]time.Duration
 	denies = d.lookup(now, b.charges[0].Subject, b.charges, b.results, backOffs[:len(b.charges)])
-	for i := range b.items {
-		b.items[i].backOff = backOffs[i]
+	for i := range b.tasks {
+		b.tasks[i].backOff = backOffs[i]
 	}
 	return denies
 }

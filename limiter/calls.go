@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/group"
 )
 
-// callStores charges all batches: on a store of this process one after the other, until one refuses, and on a shared
-// store at the same time.
+// callStores charges all batches. A store of this process charges one batch after the other, until a batch is
+// refused. A shared store charges them at the same time.
 func (r *request) callStores(ctx context.Context) {
 	l := r.limiter
 	if r.chargedAt.IsZero() && (len(r.batches) > 1 || l.sharesStore() && l.fallback.Holds(r.now) && r.hasMirror()) {
@@ -83,12 +83,12 @@ func (r *request) probe(ctx context.Context) {
 	}
 }
 
-// callConcurrently charges the batches of a shared store at the same time. It includes those for which the
-// function which returns true.
-func (r *request) callConcurrently(ctx context.Context, which func(*batch) bool) {
+// callConcurrently charges the batches of a shared store at the same time. It charges only the batches for which
+// includes returns true.
+func (r *request) callConcurrently(ctx context.Context, includes func(*batch) bool) {
 	p := &r.parallel
 	for i := range r.batches {
-		if b := &r.batches[i]; b.remote && which(b) {
+		if b := &r.batches[i]; b.remote && includes(b) {
 			p.start(r.limiter.concurrentClock(), func() {
 				defer p.keep()
 				r.callBatch(ctx, b)
@@ -114,8 +114,8 @@ const (
 // wave returns the wave in which b is charged.
 func (b *batch) wave() wave {
 	w := refundableWave
-	for i := range b.items {
-		it := &b.items[i]
+	for i := range b.tasks {
+		it := &b.tasks[i]
 		bucket, ok := it.Limit.machine.(*algo.Bucket)
 		switch {
 		case !ok || it.Force || it.lease == nil && bucket.Increment(min(it.Cost, bucket.Burst)) > refundMargin:
@@ -131,9 +131,9 @@ func (b *batch) wave() wave {
 // hasRoom reports whether the limits of b had at least an eighth of their capacity left when this
 // process last saw their states.
 func (b *batch) hasRoom(now algo.Instant) bool {
-	for i := range b.items {
+	for i := range b.tasks {
 		m := b.results[i].Machine
-		if m == nil || b.items[i].sharded || 8*m.Remaining(b.results[i].State, now) < max(m.Capacity(), 8*b.items[i].want) {
+		if m == nil || b.tasks[i].sharded || 8*m.Remaining(b.results[i].State, now) < max(m.Capacity(), 8*b.tasks[i].want) {
 			return false
 		}
 	}
@@ -143,7 +143,7 @@ func (b *batch) hasRoom(now algo.Instant) bool {
 // callBatch charges one batch. If the first shard of a limit refuses, callBatch charges a second one.
 func (r *request) callBatch(ctx context.Context, b *batch) {
 	r.callBatchOnce(ctx, b)
-	if !b.refused || !b.remote || !b.items[0].sharded {
+	if !b.refused || !b.remote || !b.tasks[0].sharded {
 		return
 	}
 	first := b.shardRefusal()
@@ -157,7 +157,7 @@ func (r *request) callBatch(ctx context.Context, b *batch) {
 	if b.err == nil {
 		first = first.shorter(r.now, b)
 	}
-	for shard := range b.items[0].original.parts { // the denial cache may have a shard with a shorter wait
+	for shard := range b.tasks[0].original.parts { // the denial cache may have a shard with a shorter wait
 		if r.lookUpShard(b, shard) {
 			first = first.shorter(r.now, b)
 		}
@@ -176,7 +176,7 @@ func (r *request) callBatchOnce(ctx context.Context, b *batch) {
 }
 
 // plain reports whether b needs only the call of callSubject: its limit has no shards, and no charge renews a lease.
-func (b *batch) plain() bool { return !b.items[0].sharded && !b.renews() }
+func (b *batch) plain() bool { return !b.tasks[0].sharded && !b.renews() }
 
 // callSubject charges the shared store. If a call for the subject is in flight, b waits and shares the next call with
 // other requests. On an idle subject, all that follows is one call.
@@ -216,7 +216,7 @@ func (r *request) callSubject(ctx context.Context, b *batch) {
 func (b *batch) groupCharges(look bool) []group.Charge[*Limit] {
 	charges := make([]group.Charge[*Limit], len(b.charges))
 	for i, c := range b.charges {
-		charges[i] = group.Charge[*Limit]{Limit: c.Limit.groupLimit(), Target: c.Limit, Want: b.items[i].want, Cost: c.Cost}
+		charges[i] = group.Charge[*Limit]{Limit: c.Limit.groupLimit(), Target: c.Limit, Want: b.tasks[i].want, Cost: c.Cost}
 		if look {
 			charges[i].Want = 0
 		}

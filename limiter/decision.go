@@ -22,8 +22,8 @@ type Decision struct {
 	// Limit is the reported limit. It is nil if no limit applies, if only global limits apply, or if
 	// the store failed.
 	Limit *Limit
-	// Superseded reports that the decision used other parameters than those of Limit. Capacity is then the
-	// capacity by these other parameters. There are two causes:
+	// Superseded reports that the decision did not use the parameters of Limit. Capacity is then the capacity by these
+	// other parameters. There are two causes:
 	//
 	//   - The store holds state of a higher rules version, or of the same version with other numbers.
 	//   - The store failed, and this process enforced its part of the limit (Limit.LocalProcesses).
@@ -57,9 +57,9 @@ type Decision struct {
 	Overshoot int64
 	// FromCache reports that this process denied the request without a store call.
 	FromCache bool
-	// StoreCalls is the number of calls of a shared store for this decision, including refunds of a
-	// denied request. Several attempts inside a store are one call. Calls of a Local store do not
-	// count, and neither do those of a later settlement (Receipt.Settle, Limiter.SettleVoucher).
+	// StoreCalls is the number of calls of a shared store for this decision, including refunds of a denied request.
+	// Several attempts inside a store are one call. Calls of a Local store do not count, and neither do calls of a
+	// later settlement (Receipt.Settle, Limiter.SettleVoucher).
 	StoreCalls int
 	// StoreTime is the time that the decision waited for calls of a shared store. Concurrent calls count
 	// once.

@@ -137,9 +137,9 @@ func (d *denials) beginCharge(now algo.Instant, subject Subject, id ID) {
 	})
 }
 
-// charge adds a forced charge of the cost, which the store may have made, to the cached state of a limit, unless a state
-// from after beginCharge has it already. The state then is too old to deny requests, because the state of the store can
-// differ.
+// charge adds a forced charge of the cost to the cached state of a limit, because the store may have made the charge.
+// It adds nothing if a state from after beginCharge already has the charge. Afterwards the cached state denies no
+// requests, because the state of the store can differ.
 func (d *denials) charge(now algo.Instant, subject Subject, id ID, cost int64) {
 	d.change(subject, id, func(s *seenState) {
 		s.charge(now, cost)

@@ -275,8 +275,9 @@ func (e *environment) take() {
 	}
 }
 
-// takeHonest makes a request of a caller whose costs never exceed the limit, nor a part of it, and settles it. Refunds are
-// not needed to stay below the limit, because a store can lose them. Therefore the limit refuses no such request.
+// takeHonest makes a request of a caller and settles it. The costs of this caller never exceed the limit or a part of
+// it. Refunds are not needed to stay below the limit, because a store can lose them. Therefore the limit refuses no
+// such request.
 func (e *environment) takeHonest() {
 	c, actual := limiter.Charge{Subject: limiter.User("honest"), Limit: e.mine, Cost: 1}, e.random.Int64N(3)
 	if e.drawn.Spread != (limiter.Spread{}) || e.drawn.Count.Of == limiter.CountConcurrent {

@@ -20,5 +20,5 @@ func (l *Limiter) NoticesKnown() (n int) {
 	return n
 }
 
-// MarksOf returns the subject that has the marks of the notices of s.
-func MarksOf(s Subject) Subject { return marksOf(s) }
+// FlagsOf returns the subject that has the flags of the notices of s.
+func FlagsOf(s Subject) Subject { return flagsOf(s) }

@@ -50,7 +50,7 @@ func (r *request) refundBatches(ctx context.Context) {
 }
 
 // writeNotices writes the notices that are due after the decision of r. A denied request can cause a
-// notice too, because its states can show a percentage that has no mark. Counts of the fallback cause no
+// notice too, because its states can show a percentage that has no flag. Counts of the fallback cause no
 // notice, because it does not know the usage of all processes.
 func (r *request) writeNotices(ctx context.Context) {
 	l, denied := r.limiter, r.denied()
@@ -63,8 +63,8 @@ func (r *request) writeNotices(ctx context.Context) {
 		if b.err != nil || b.remote != l.sharesStore() {
 			continue
 		}
-		for j := range b.items {
-			it := &b.items[j]
+		for j := range b.tasks {
+			it := &b.tasks[j]
 			if !it.original.notifies() || b.results[j].Machine == nil || !it.decided(b.results[j]) {
 				continue
 			}

@@ -8,8 +8,8 @@ import (
 
 // sizeLeases sets the cost of each charge that renews a lease to the size of the lease.
 func (b *batch) sizeLeases(now algo.Instant) {
-	for i := range b.items {
-		it := &b.items[i]
+	for i := range b.tasks {
+		it := &b.tasks[i]
 		if it.lease == nil {
 			continue
 		}
@@ -25,8 +25,8 @@ func (b *batch) sizeLeases(now algo.Instant) {
 // lease was larger than the request, and the known state has room for the request.
 func (b *batch) shrinkLeases(now algo.Instant) bool {
 	shrunk := false
-	for i := range b.items {
-		if it := &b.items[i]; b.charges[i].Cost > it.want {
+	for i := range b.tasks {
+		if it := &b.tasks[i]; b.charges[i].Cost > it.want {
 			b.charges[i].Cost, shrunk = it.want, true
 		}
 		if b.refuses(i, now) {
@@ -38,8 +38,8 @@ func (b *batch) shrinkLeases(now algo.Instant) bool {
 
 // giveUpLeases reduces leases to the cost of the request.
 func (b *batch) giveUpLeases() {
-	for i := range b.items {
-		b.charges[i].Cost = min(b.charges[i].Cost, b.items[i].want)
+	for i := range b.tasks {
+		b.charges[i].Cost = min(b.charges[i].Cost, b.tasks[i].want)
 	}
 }
 
@@ -53,8 +53,8 @@ const (
 // leaseFirst makes charges of b take leases, for limits that have much room.
 func (r *request) leaseFirst(b *batch) {
 	ts := r.limiter.trackers
-	for i := range b.items {
-		it := &b.items[i]
+	for i := range b.tasks {
+		it := &b.tasks[i]
 		if it.lease != nil || it.Force || it.want == 0 || !it.original.leasable() {
 			continue
 		}
@@ -78,9 +78,9 @@ func (r *request) leaseFirst(b *batch) {
 // nearly every charge takes one write. The earlier instant lets a bucket exceed its burst by at most 1/backdatePart.
 func (r *request) chargeAt(b *batch) (at algo.Instant, hint []algo.Result) {
 	lag := maxBackdate
-	for i := range b.items {
+	for i := range b.tasks {
 		bucket, ok := b.charges[i].Limit.machine.(*algo.Bucket)
-		if !ok || b.items[i].lease == nil || b.items[i].original.Spread.Lease > 0 {
+		if !ok || b.tasks[i].lease == nil || b.tasks[i].original.Spread.Lease > 0 {
 			return r.now, nil
 		}
 		if seen := b.results[i]; seen.Machine != nil && 2*seen.Remaining(r.now) < seen.Machine.Capacity() {
@@ -103,8 +103,8 @@ func (r *request) returnLeases(refused bool) {
 	defer l.trackers.mu.Unlock()
 	for i := range r.batches {
 		b := &r.batches[i]
-		for j := range b.items {
-			it := &b.items[j]
+		for j := range b.tasks {
+			it := &b.tasks[j]
 			if it.lease == nil {
 				continue
 			}

@@ -40,17 +40,18 @@ type Limit struct {
 	// ID identifies the limit inside its subject; 0 means NewID(Name).
 	ID ID
 	// Tiers are the IDs of the same limit in other tiers, at most MaxCharges-1. All of them keep one count: the first
-	// charge on one of them moves the counts of the others to its ID, in the same step. A caller that changes tier
-	// therefore keeps its usage. A request charges one of them. They MUST have the same windows and the same Count;
-	// all else, such as the requests, may differ. A limit with Tiers is a window, which counts at every size, without
-	// Spread.
+	// charge in a tier also moves the counts of the other tiers to the ID of this tier, in the same step. A caller
+	// that changes tier therefore keeps its usage. A request charges one of them. They MUST have the same windows and
+	// the same Count; all else, such as the requests, may differ. A limit with Tiers is a window, which counts at
+	// every size, without Spread.
 	Tiers []ID
 	// Global reports that the limit counts all callers together. A decision reports it only if it
 	// refuses.
 	Global bool
-	// Version is the version of the rules that set the Rate, 0 to MaxVersion. New rules MUST have a higher version:
-	// if a store holds state of a higher version, the parameters of that state decide. If the Rate comes from several
-	// sources, such as a document and a record, use the sum of their versions, which grows if one of them grows.
+	// Version is the version of the rules that set the Rate, 0 to MaxVersion. New rules MUST have a higher version: if
+	// a store holds state of a higher version, the parameters of that state decide. If the Rate comes from several
+	// sources, such as a document and a record, use the sum of their versions: the sum grows whenever one version
+	// grows.
 	Version int64
 	// Horizon is how long a store keeps a subject after a charge on this limit. 0 means the time that this limit
 	// needs. If requests charge different limits of a subject, give all limits the longest Horizon. Otherwise a
@@ -87,7 +88,7 @@ type Limit struct {
 	parts        []*Limit // the shards of Spread.Shards
 	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
 	isLocalShare bool     // l is the localShare of another limit
-	marks        []*Limit // limits that count the written notices, one for each percentage of Notify
+	flags        []*Limit // limits that count the written notices, one for each percentage of Notify
 	reports      *reports // the limits of Spread.Adaptive that count reports; nil without it
 }
 
@@ -126,7 +127,7 @@ func NewLimit(l Limit) (*Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.machine, l.fingerprint, l.localShare, l.reports, l.marks = machine, machine.Fingerprint(), nil, nil, nil
+	l.machine, l.fingerprint, l.localShare, l.reports, l.flags = machine, machine.Fingerprint(), nil, nil, nil
 	if l.ID == 0 {
 		l.ID = NewID(l.Name)
 	}
@@ -158,7 +159,7 @@ func NewLimit(l Limit) (*Limit, error) {
 		}
 	}
 	if l.notifies() {
-		if l.marks, err = l.newMarks(); err != nil {
+		if l.flags, err = l.newFlags(); err != nil {
 			return nil, err
 		}
 	}
@@ -241,22 +242,22 @@ func (l Limit) newLocalShare() (*Limit, error) {
 // notifies reports whether a Limiter writes notices of l.
 func (l *Limit) notifies() bool { return l.Notify[0] != 0 && !l.Shadow }
 
-// newMarks returns the limits that count the written notices. Their IDs depend on the windows of l, so changed
+// newFlags returns the limits that count the written notices. Their IDs depend on the windows of l, so changed
 // windows begin new counts.
-func (l Limit) newMarks() (marks []*Limit, err error) {
+func (l Limit) newFlags() (flags []*Limit, err error) {
 	rate := algo.Rate{Algorithm: algo.FixedWindow, Requests: 1, Window: l.Rate.Window, Calendar: l.Rate.Calendar}
 	machine, err := algo.New(rate)
 	if err != nil {
 		return nil, err
 	}
 	for _, percent := range l.Notify.List() {
-		mark, err := NewLimit(Limit{Name: l.Name, Rate: rate, Horizon: l.Horizon, ID: NewID("notice", l.ID.String(), strconv.Itoa(percent), machine.Fingerprint())})
+		flag, err := NewLimit(Limit{Name: l.Name, Rate: rate, Horizon: l.Horizon, ID: NewID("notice", l.ID.String(), strconv.Itoa(percent), machine.Fingerprint())})
 		if err != nil {
 			return nil, err
 		}
-		marks = append(marks, mark)
+		flags = append(flags, flag)
 	}
-	return marks, nil
+	return flags, nil
 }
 
 // reports are the limits under which an adaptive limit counts the reports of processes. They count on the same

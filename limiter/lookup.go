@@ -38,7 +38,7 @@ func (r *request) lookUp() {
 }
 
 func (r *request) lookUpBatch(b *batch) {
-	if b.items[0].sharded {
+	if b.tasks[0].sharded {
 		b.refused = r.pickShard(b)
 	} else {
 		b.refused = b.lookUp(r.now, r.limiter.denials)
@@ -49,7 +49,7 @@ func (r *request) lookUpBatch(b *batch) {
 // forced charges always make a call.
 func (r *request) paused(b *batch) bool {
 	ts := r.limiter.trackers
-	return !r.look && ts.anyPressure(r.now) && slices.ContainsFunc(b.items, func(it item) bool {
+	return !r.look && ts.anyPressure(r.now) && slices.ContainsFunc(b.tasks, func(it task) bool {
 		return it.Cost > 0 && !it.Force && ts.paused(r.now, it.Subject, it.original)
 	})
 }
@@ -58,7 +58,7 @@ func (r *request) paused(b *batch) bool {
 // that has just refused. If no shard is left, pickShard returns true, and b reports the shard with the
 // shortest wait.
 func (r *request) pickShard(b *batch) (refused bool) {
-	shards := b.items[0].original.parts
+	shards := b.tasks[0].original.parts
 	tried, answer := b.charges[0].Limit, b.shardRefusal()
 	first := r.limiter.intN(len(shards))
 	for i := range shards {
@@ -78,7 +78,7 @@ func (r *request) pickShard(b *batch) (refused bool) {
 // lookUpShard makes b charge a shard, and looks the shard up in the denial cache. It reports whether the
 // cache denies.
 func (r *request) lookUpShard(b *batch, shard int) (refuses bool) {
-	it, c := &b.items[0], &b.charges[0]
+	it, c := &b.tasks[0], &b.charges[0]
 	c.Subject, c.Limit = it.Subject.shard(shard), it.original.parts[shard]
 	it.Limit, b.results[0] = c.Limit, algo.Result{}
 	return b.lookUp(r.now, r.limiter.denials)
@@ -92,18 +92,18 @@ type refusal struct {
 }
 
 func (b *batch) shardRefusal() refusal {
-	return refusal{b.charges[0].Limit, b.results[0], b.items[0].backOff}
+	return refusal{b.charges[0].Limit, b.results[0], b.tasks[0].backOff}
 }
 
 // answer makes b report the refusal of a shard.
 func (b *batch) answer(by refusal) {
-	b.charges[0].Limit, b.items[0].Limit, b.results[0], b.items[0].backOff = by.limit, by.limit, by.result, by.backOff
+	b.charges[0].Limit, b.tasks[0].Limit, b.results[0], b.tasks[0].backOff = by.limit, by.limit, by.result, by.backOff
 }
 
 // shorter returns the refusal with the shorter wait: f, or that of the shard that b charges.
 func (f refusal) shorter(now algo.Instant, b *batch) refusal {
 	other := b.shardRefusal()
-	if f.result.Machine == nil || other.wait(now, b.items[0].want) < f.wait(now, b.items[0].want) {
+	if f.result.Machine == nil || other.wait(now, b.tasks[0].want) < f.wait(now, b.tasks[0].want) {
 		return other
 	}
 	return f

@@ -27,14 +27,14 @@ func (n *Notice) ID(hash string) string {
 }
 
 // noticeGrace is the time that the process whose charge crossed a percentage has to write the notice and
-// its mark. After that time, other processes write a notice that has no mark.
+// its flag. After that time, other processes write a notice that has no flag.
 const noticeGrace = 10 * time.Second
 
-// notices writes the notices of a Limiter: each percentage of Limit.Notify has a mark in the store, for each
-// subject and period. A process writes a notice first and sets the mark afterwards. A process that ends
+// notices writes the notices of a Limiter: each percentage of Limit.Notify has a flag in the store, for each
+// subject and period. A process writes a notice first and sets the flag afterwards. A process that ends
 // between the two causes a second notice, but none is lost.
 //
-// A mark is a count of 1 on a subject of its own. Therefore, marks add nothing to the item that each
+// A flag is a count of 1 on a subject of its own. Therefore, flags add nothing to the item that each
 // request writes, and every store supports them.
 type notices struct {
 	*table
@@ -52,15 +52,15 @@ type observed struct {
 	algo.Result
 }
 
-// mark returns the ID of the mark of a percentage.
-func (u *observed) mark(percent int) ID { return u.Limit.marks[percent].ID }
+// flag returns the ID of the flag of a percentage.
+func (u *observed) flag(percent int) ID { return u.Limit.flags[percent].ID }
 
 // window returns the windows in which u counts; nil if newer rules replaced them by another algorithm. A sliding
-// window that stores instants has the windows of its marks.
+// window that stores instants has the windows of its flags.
 func (u *observed) window() *algo.Window {
 	m := u.Machine
 	if _, ok := m.(*algo.Log); ok {
-		m = u.Limit.marks[0].machine
+		m = u.Limit.flags[0].machine
 	}
 	w, _ := m.(*algo.Window)
 	return w
@@ -72,9 +72,9 @@ func (u *observed) period(now algo.Instant) int64 {
 	return w.At(u.State, max(now, u.State.Newest)).Window
 }
 
-// markedAt returns the instant at which a mark of u is charged. If the clock is behind the period of u, it is the
+// flaggedAt returns the instant at which a flag of u is charged. If the clock is behind the period of u, it is the
 // start of that period.
-func (u *observed) markedAt(now algo.Instant) algo.Instant {
+func (u *observed) flaggedAt(now algo.Instant) algo.Instant {
 	return max(now, u.window().Start(u.period(now)))
 }
 
@@ -88,7 +88,7 @@ func reaches(used int64, percent int, m algo.Machine) bool {
 const nearPart = 10
 
 // near reports whether a forced charge of u.Cost can have raised the usage to a percentage that has no
-// mark. u has the state before that charge.
+// flag. u has the state before that charge.
 func (n *notices) near(now algo.Instant, u *observed) bool {
 	if u.window() == nil {
 		return false
@@ -100,7 +100,7 @@ func (n *notices) near(now algo.Instant, u *observed) bool {
 		if !reaches(used, percent, u.Machine) {
 			continue
 		}
-		if at := n.known(u.Subject, u.mark(i)); at == nil || !at.marked || at.period != u.period(now) {
+		if at := n.known(u.Subject, u.flag(i)); at == nil || !at.flagged || at.period != u.period(now) {
 			return true
 		}
 	}
@@ -108,7 +108,7 @@ func (n *notices) near(now algo.Instant, u *observed) bool {
 }
 
 // due returns the percentages whose notices this process has to write now. These are the percentages that
-// the charge of u crossed, and percentages that were reached earlier but have no mark after the grace time.
+// the charge of u crossed, and percentages that were reached earlier but have no flag after the grace time.
 func (n *notices) due(now algo.Instant, u *observed) (due []int) {
 	m, l := u.Machine, u.Limit
 	if u.window() == nil {
@@ -124,8 +124,8 @@ func (n *notices) due(now algo.Instant, u *observed) (due []int) {
 		if !reaches(used, percent, m) {
 			continue
 		}
-		at := n.at(u.Subject, u.mark(i), u.period(now))
-		if at == nil || at.marked {
+		at := n.at(u.Subject, u.flag(i), u.period(now))
+		if at == nil || at.flagged {
 			continue
 		}
 		switch crossed := !reaches(used-u.Cost, percent, m); {
@@ -140,10 +140,10 @@ func (n *notices) due(now algo.Instant, u *observed) (due []int) {
 }
 
 // known returns what this process knows about a notice; nil if it knows nothing. The caller holds the lock.
-func (n *notices) known(subject Subject, mark ID) *noticed {
+func (n *notices) known(subject Subject, flag ID) *noticed {
 	all := n.of(subject).noticed
 	for i := range all {
-		if all[i].mark == mark {
+		if all[i].flag == flag {
 			return &all[i]
 		}
 	}
@@ -152,18 +152,18 @@ func (n *notices) known(subject Subject, mark ID) *noticed {
 
 // at returns what this process knows about the notice of a period; nil if the period has ended. The caller
 // holds the lock.
-func (n *notices) at(subject Subject, mark ID, period int64) *noticed {
-	at := n.known(subject, mark)
+func (n *notices) at(subject Subject, flag ID, period int64) *noticed {
+	at := n.known(subject, flag)
 	switch {
 	case at == nil:
 		e := n.open(subject)
-		e.noticed = append(e.noticed, noticed{mark: mark, period: period})
+		e.noticed = append(e.noticed, noticed{flag: flag, period: period})
 		n.changed(e)
 		return &e.noticed[len(e.noticed)-1]
 	case at.period > period:
 		return nil
 	case at.period < period:
-		*at = noticed{mark: mark, period: period}
+		*at = noticed{flag: flag, period: period}
 	}
 	return at
 }
@@ -176,48 +176,48 @@ func (n *notices) bounded(ctx context.Context) (context.Context, context.CancelF
 
 // after writes the notices of the due percentages after a charge, and returns the number of store calls.
 func (n *notices) after(ctx context.Context, now algo.Instant, u *observed, due []int) (calls int) {
-	unmarked, err := n.unmarked(ctx, now, u, due)
+	unflagged, err := n.unflagged(ctx, now, u, due)
 	if err != nil {
-		n.log.problem(ctx, now, slog.LevelWarn, "marks of notices not read", err)
+		n.log.problem(ctx, now, slog.LevelWarn, "flags of notices not read", err)
 		return 1
 	}
-	written := n.writeAll(ctx, now, u, unmarked)
+	written := n.writeAll(ctx, now, u, unflagged)
 	if len(written) == 0 {
 		return 1
 	}
 	if _, err := n.take(ctx, now, u, written, 1); err != nil {
-		n.log.problem(ctx, now, slog.LevelWarn, "notice not marked; a later request repeats it", err)
+		n.log.problem(ctx, now, slog.LevelWarn, "notice not flagged; a later request repeats it", err)
 		return 2
 	}
-	n.setMarked(u, now, written)
+	n.setFlagged(u, now, written)
 	return 2
 }
 
-// unmarked returns those of the due percentages that have no mark.
-func (n *notices) unmarked(ctx context.Context, now algo.Instant, u *observed, due []int) (unmarked []int, err error) {
+// unflagged returns those of the due percentages that have no flag.
+func (n *notices) unflagged(ctx context.Context, now algo.Instant, u *observed, due []int) (unflagged []int, err error) {
 	results, err := n.take(ctx, now, u, due, 0)
 	if err != nil {
 		return nil, err
 	}
-	var marked []int
+	var flagged []int
 	for i, percent := range due {
-		if m := results[i].Machine; m != nil && m.Used(results[i].State, u.markedAt(now)) > 0 {
-			marked = append(marked, percent)
+		if m := results[i].Machine; m != nil && m.Used(results[i].State, u.flaggedAt(now)) > 0 {
+			flagged = append(flagged, percent)
 		} else {
-			unmarked = append(unmarked, percent)
+			unflagged = append(unflagged, percent)
 		}
 	}
-	n.setMarked(u, now, marked)
-	return unmarked, nil
+	n.setFlagged(u, now, flagged)
+	return unflagged, nil
 }
 
-// take charges the cost to the marks of the percentages. With cost 0 it reads them.
+// take charges the cost to the flags of the percentages. With cost 0 it reads them.
 func (n *notices) take(ctx context.Context, now algo.Instant, u *observed, percentages []int, cost int64) ([]algo.Result, error) {
-	marks, results := make([]Charge, len(percentages)), make([]algo.Result, len(percentages))
+	flags, results := make([]Charge, len(percentages)), make([]algo.Result, len(percentages))
 	for i, percent := range percentages {
-		marks[i] = Charge{Subject: marksOf(u.Subject), Limit: u.Limit.marks[percent], Cost: cost, Force: cost > 0}
+		flags[i] = Charge{Subject: flagsOf(u.Subject), Limit: u.Limit.flags[percent], Cost: cost, Force: cost > 0}
 	}
-	_, err := n.store.Take(ctx, u.markedAt(now), marks[0].Subject, marks, results)
+	_, err := n.store.Take(ctx, u.flaggedAt(now), flags[0].Subject, flags, results)
 	return results, err
 }
 
@@ -238,15 +238,15 @@ func (n *notices) writeAll(ctx context.Context, now algo.Instant, u *observed, p
 	return written
 }
 
-// marksOf returns the subject that has the marks of the notices of s.
-func marksOf(s Subject) Subject { return s.And(Subject{other, "notice"}) }
+// flagsOf returns the subject that has the flags of the notices of s.
+func flagsOf(s Subject) Subject { return s.And(Subject{other, "notice"}) }
 
-func (n *notices) setMarked(u *observed, now algo.Instant, percentages []int) {
+func (n *notices) setFlagged(u *observed, now algo.Instant, percentages []int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, percent := range percentages {
-		if at := n.known(u.Subject, u.mark(percent)); at != nil && at.period == u.period(now) {
-			at.marked = true
+		if at := n.known(u.Subject, u.flag(percent)); at != nil && at.period == u.period(now) {
+			at.flagged = true
 		}
 	}
 }

@@ -62,17 +62,17 @@ func TestNotice(t *testing.T) {
 }
 
 // A request makes one store call. A request that crosses a percentage makes two more: one reads the
-// marks, and one sets a mark.
+// flags, and one sets a flag.
 func TestNotice_calls(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*limiter.Limit)
 		want   []int64 // calls of each request
 	}{
-		"notify":     {nil, []int64{1, 1, 1, 1, 1, 1, 1, 3, 1, 3, 0, 0}},
-		"no notify":  {func(l *limiter.Limit) { l.Notify = limiter.Percentages{} }, []int64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
-		"shadow":     {func(l *limiter.Limit) { l.Shadow = true }, []int64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
-		"with mark":  {func(l *limiter.Limit) { l.Mark = true }, []int64{1, 1, 1, 1, 1, 1, 1, 3, 1, 3, 0, 0}},
-		"high marks": {func(l *limiter.Limit) { l.Notify = limiter.Percentages{150} }, []int64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
+		"notify":           {nil, []int64{1, 1, 1, 1, 1, 1, 1, 3, 1, 3, 0, 0}},
+		"no notify":        {func(l *limiter.Limit) { l.Notify = limiter.Percentages{} }, []int64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
+		"shadow":           {func(l *limiter.Limit) { l.Shadow = true }, []int64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
+		"with mark":        {func(l *limiter.Limit) { l.Mark = true }, []int64{1, 1, 1, 1, 1, 1, 1, 3, 1, 3, 0, 0}},
+		"high percentages": {func(l *limiter.Limit) { l.Notify = limiter.Percentages{150} }, []int64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got written
@@ -89,7 +89,7 @@ func TestNotice_calls(t *testing.T) {
 				t.Errorf("got notices at %v, want 80 and 100", got.percentages())
 			}
 			if reads := storetest.Must(store.Inspect(ctx, user)); len(reads) > 1 {
-				t.Errorf("got %d limits on the subject, want marks on a subject of their own", len(reads))
+				t.Errorf("got %d limits on the subject, want flags on a subject of their own", len(reads))
 			}
 		})
 	}
@@ -152,13 +152,13 @@ func TestNotice_refused(t *testing.T) {
 	}
 }
 
-// A mark that cannot be read or set fails no request. A later request writes the notice.
-func TestNotice_markFails(t *testing.T) {
+// A flag that cannot be read or set fails no request. A later request writes the notice.
+func TestNotice_flagFails(t *testing.T) {
 	var got written
 	store := newRemote()
 	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write, Logger: slog.New(slog.DiscardHandler)}))
 	quota := limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 9}
-	store.fail = map[limiter.Subject]error{limiter.MarksOf(user): limiter.ErrUnavailable}
+	store.fail = map[limiter.Subject]error{limiter.FlagsOf(user): limiter.ErrUnavailable}
 	if d := take(t, l, quota); !d.Allowed || d.Reason != limiter.ReasonNone || len(got) > 0 {
 		t.Fatalf("got %+v and notices %v, want a plain decision and none", d, got)
 	}
@@ -175,7 +175,7 @@ func TestNotice_markFails(t *testing.T) {
 	}
 }
 
-// If Notify returns an error, no mark is set, and a later request writes the notice.
+// If Notify returns an error, no flag is set, and a later request writes the notice.
 func TestNotice_writeFails(t *testing.T) {
 	var got written
 	fails := true
@@ -197,8 +197,8 @@ func TestNotice_writeFails(t *testing.T) {
 	}
 }
 
-// A process whose clock is set back does not wait until its clock reaches the earlier time again, before it writes a
-// notice that is missing.
+// The clock of a process is set back. The process writes a missing notice without waiting until the clock shows the
+// earlier time again.
 func TestNotice_clockBack(t *testing.T) {
 	var got written
 	store, quota := newRemote(), limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8}
@@ -306,7 +306,7 @@ func (s lateStore) Take(ctx context.Context, now algo.Instant, subject limiter.S
 }
 
 // The answer to a charge of an ended period arrives after a notice of the next period. It writes no notice, and the
-// process still knows the marks of the next period.
+// process still knows the flags of the next period.
 func TestNotice_endedPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got written
@@ -461,14 +461,14 @@ func TestNotice_slow(t *testing.T) {
 			}
 			quota.Cost = 0
 			takeAt(t, l, began.Add(noticeRepeats), quota)
-			if marked := writer < 40*time.Millisecond; marked != (len(got) == 1) {
-				t.Errorf("writer of %s: got %d notices, want a second one only if the mark of the first is missing", writer, len(got))
+			if flagged := writer < 40*time.Millisecond; flagged != (len(got) == 1) {
+				t.Errorf("writer of %s: got %d notices, want a second one only if the flag of the first is missing", writer, len(got))
 			}
 		})
 	}
 }
 
-// noticeRepeats is the time after which a process repeats a notice without a mark.
+// noticeRepeats is the time after which a process repeats a notice without a flag.
 const noticeRepeats = 10 * time.Second
 
 // New rules replace a window by a period with a lower number, and change the percentages. The new period has notices

@@ -24,7 +24,7 @@ type Usage struct {
 	RetryAfter time.Duration
 	// ResetAfter is the time to full quota with no further traffic.
 	ResetAfter time.Duration
-	// Superseded reports that parameters other than those of Limit decide; see Decision.Superseded.
+	// Superseded reports that other parameters than Limit's own decide; see Decision.Superseded.
 	Superseded bool
 }
 

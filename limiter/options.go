@@ -13,9 +13,9 @@ import (
 
 // Options are the options of a Limiter. The zero value is ready for use.
 type Options struct {
-	// Timeout bounds the time that a decision waits for a shared store; 0 means that of a Remote store, and
-	// DefaultTimeout for any other store. It MUST be below MinWindow. A Remote store may extend it. A Local store
-	// has no timeout.
+	// Timeout bounds the time that a decision waits for a shared store; 0 means the timeout of a Remote store, and
+	// DefaultTimeout for any other store. It MUST be below MinWindow. A Remote store may extend it. A Local store has
+	// no timeout.
 	Timeout time.Duration
 	// CacheTTL is how long an entry of the denial cache can deny without a store call. 0 means one second, and a
 	// negative value disables the cache. After CacheTTL at the latest, this process notices a refund, a reset or a
@@ -36,11 +36,10 @@ type Options struct {
 	IntN func(n int) int
 	// Clock times the pauses between calls for a throttled item. nil means the clock of package time.
 	Clock Clock
-	// Notify writes a Notice, for limits with Limit.Notify. A decision or a settlement calls it before it
-	// returns. All notices of a decision, with the store calls for their marks, end at most Timeout after the
-	// first one is due, and ctx has this deadline. So a decision with notices takes at most its own deadline
-	// plus Timeout. Notify MUST be safe for concurrent use. If it returns an error, a later request writes the
-	// notice again. nil writes no notices.
+	// Notify writes a Notice, for limits with Limit.Notify. A decision or a settlement calls it before it returns. ctx
+	// has a deadline: all notices of a decision, and the store calls for their flags, end at most Timeout after the
+	// first notice is due. So a decision with notices takes at most its own deadline plus Timeout. Notify MUST be safe
+	// for concurrent use. If it returns an error, a later request writes the notice again. nil writes no notices.
 	Notify func(ctx context.Context, n Notice) error
 	// Logger logs failures of the store, at most one line a second for each reason. Each line has the
 	// number of lines suppressed before it. nil means slog.Default().

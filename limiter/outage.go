@@ -28,8 +28,8 @@ func (r *request) degrade() {
 	strictest := OnErrorAllow
 	for i := range r.batches {
 		if b := &r.batches[i]; b.failed() {
-			for j := range b.items {
-				strictest = max(strictest, b.items[j].original.OnError)
+			for j := range b.tasks {
+				strictest = max(strictest, b.tasks[j].original.OnError)
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func (r *request) takeLocally() {
 			return
 		}
 		b := failed.localCharges(r)
-		if len(b.items) == 0 {
+		if len(b.tasks) == 0 {
 			continue
 		}
 		if b.exceedsShare() { // not a refusal: the store can admit the request after the outage
@@ -86,8 +86,8 @@ func (r *request) takeFallback(b *batch) {
 // fillLast fills the results of b with the states that this process last saw. Where b charges a share of a limit, it
 // converts the state to the share.
 func (r *request) fillLast(b *batch) {
-	for i := range b.items {
-		it := &b.items[i]
+	for i := range b.tasks {
+		it := &b.tasks[i]
 		s := r.lastState(it)
 		if it.Limit.isLocalShare {
 			s = algo.Part(it.original.machine, it.Limit.machine, int64(it.original.LocalProcesses), s, r.now)
@@ -96,10 +96,10 @@ func (r *request) fillLast(b *batch) {
 	}
 }
 
-// lastState returns the state of an item's limit at the instant of the request, as far as this process
+// lastState returns the state of a task's limit at the instant of the request, as far as this process
 // knows it. It uses the state that this process last saw in the store, of any age, and the counter of
 // this process. The caller holds the lock of the table.
-func (r *request) lastState(it *item) algo.State {
+func (r *request) lastState(it *task) algo.State {
 	l := r.limiter
 	var s algo.State
 	if last := l.denials.last(r.now, it.Subject, it.original); last.Machine != nil {
@@ -113,15 +113,15 @@ func (r *request) lastState(it *item) algo.State {
 
 // exceedsShare reports whether a charge of b costs more than the capacity of this process's share.
 func (b *batch) exceedsShare() bool {
-	return slices.ContainsFunc(b.items, func(it item) bool { return it.Limit.isLocalShare && !it.Force && it.want > it.Limit.machine.Capacity() })
+	return slices.ContainsFunc(b.tasks, func(it task) bool { return it.Limit.isLocalShare && !it.Force && it.want > it.Limit.machine.Capacity() })
 }
 
 // localCharges returns the charges of b with OnErrorLocal for the fallback. Each is on the limit and, if
 // processes divide the limit, also on the share of this process.
 func (b *batch) localCharges(r *request) batch {
 	mirror := batch{store: r.limiter.fallback}
-	for i := range b.items {
-		it := &b.items[i]
+	for i := range b.tasks {
+		it := &b.tasks[i]
 		if it.original.OnError != OnErrorLocal {
 			continue
 		}
@@ -137,17 +137,17 @@ func (b *batch) localCharges(r *request) batch {
 	return mirror
 }
 
-// add adds a charge of an item on a limit.
-func (b *batch) add(it *item, limit *Limit, cost int64) {
+// add adds a charge of a task on a limit.
+func (b *batch) add(it *task, limit *Limit, cost int64) {
 	charge := Charge{Subject: it.Subject, Limit: limit, Cost: cost, Force: it.Force}
-	b.items = append(b.items, item{Charge: charge, original: it.original, want: it.want, leaseLeft: max(0, cost-it.want)})
+	b.tasks = append(b.tasks, task{Charge: charge, original: it.original, want: it.want, leaseLeft: max(0, cost-it.want)})
 	b.charges, b.results = append(b.charges, charge), append(b.results, algo.Result{})
 }
 
-// countInFallback charges the fallback with the count of the item's counter, because the store may never get that
+// countInFallback charges the fallback with the count of the task's counter, because the store may never get that
 // count. While the fallback holds this count, charges of the counter also count there. An adaptive limit needs no
 // such count: its share bounds what this process admits.
-func (r *request) countInFallback(it *item) {
+func (r *request) countInFallback(it *task) {
 	if it.original.Shadow || it.original.OnError != OnErrorLocal || it.original.reports != nil {
 		return
 	}
@@ -175,7 +175,7 @@ func (r *request) lookUpOutage() {
 			continue
 		}
 		mirror := b.mirror(l.fallback)
-		if len(mirror.items) == 0 || !l.fallback.look(r.now, mirror.subject(), mirror.charges, mirror.results) {
+		if len(mirror.tasks) == 0 || !l.fallback.look(r.now, mirror.subject(), mirror.charges, mirror.results) {
 			continue
 		}
 		switch {
@@ -191,7 +191,7 @@ func (r *request) lookUpOutage() {
 
 // hasMirror reports whether the fallback may repeat charges of b, because it holds counts of the subject.
 func (b *batch) hasMirror(f *fallback) bool {
-	return b.remote && !b.shadow() && f.holdsSubject(b.items[0].Subject)
+	return b.remote && !b.shadow() && f.holdsSubject(b.tasks[0].Subject)
 }
 
 // hasMirror reports whether the fallback may repeat charges of r.
@@ -202,8 +202,8 @@ func (r *request) hasMirror() bool {
 // mirror returns the charges of b with OnErrorLocal, for the fallback.
 func (b *batch) mirror(store *fallback) batch {
 	mirror := batch{store: store, repeats: true}
-	for i := range b.items {
-		if it := &b.items[i]; it.original.OnError == OnErrorLocal {
+	for i := range b.tasks {
+		if it := &b.tasks[i]; it.original.OnError == OnErrorLocal {
 			mirror.add(it, it.original, b.charges[i].Cost)
 		}
 	}
@@ -212,20 +212,20 @@ func (b *batch) mirror(store *fallback) batch {
 
 // mirrorResults returns those results of b that belong to the charges of mirror.
 func (b *batch) mirrorResults(mirror *batch) []algo.Result {
-	results := make([]algo.Result, 0, len(mirror.items))
-	for i := range b.items {
-		if b.items[i].original.OnError == OnErrorLocal {
+	results := make([]algo.Result, 0, len(mirror.tasks))
+	for i := range b.tasks {
+		if b.tasks[i].original.OnError == OnErrorLocal {
 			results = append(results, b.results[i])
 		}
 	}
 	return results
 }
 
-// keepMirror keeps the states of the fallback after the charges of mirror, which repeat those of b.
+// keepMirror keeps the states of the fallback after the charges of mirror, which repeat the charges of b.
 func (b *batch) keepMirror(mirror *batch) {
-	b.mirrored = make([]algo.Result, len(b.items))
-	for i, j := 0, 0; i < len(b.items); i++ {
-		if b.items[i].original.OnError == OnErrorLocal {
+	b.mirrored = make([]algo.Result, len(b.tasks))
+	for i, j := 0, 0; i < len(b.tasks); i++ {
+		if b.tasks[i].original.OnError == OnErrorLocal {
 			b.mirrored[i] = mirror.results[j]
 			j++
 		}
@@ -234,9 +234,9 @@ func (b *batch) keepMirror(mirror *batch) {
 
 // capLeases bounds new leases of b by the room of its mirror.
 func (b *batch) capLeases(mirror *batch, now algo.Instant) {
-	for i := range b.items {
-		it := &b.items[i]
-		j := slices.IndexFunc(mirror.items, func(other item) bool { return other.original == it.original })
+	for i := range b.tasks {
+		it := &b.tasks[i]
+		j := slices.IndexFunc(mirror.tasks, func(other task) bool { return other.original == it.original })
 		if it.lease == nil || j < 0 || mirror.results[j].Machine == nil {
 			continue
 		}
@@ -254,7 +254,7 @@ func (r *request) mirrorStores() {
 			continue
 		}
 		mirror := b.mirror(l.fallback)
-		if len(mirror.items) == 0 {
+		if len(mirror.tasks) == 0 {
 			continue
 		}
 		copy(mirror.results, b.mirrorResults(&mirror))
@@ -270,7 +270,7 @@ func (r *request) mirrorStores() {
 		}
 	}
 	for i := range r.served {
-		if it := r.served[i].item; it.original.Spread.hasCounter() && !it.original.Shadow && it.original.OnError == OnErrorLocal && l.fallback.holdsSubject(it.Subject) {
+		if it := r.served[i].task; it.original.Spread.hasCounter() && !it.original.Shadow && it.original.OnError == OnErrorLocal && l.fallback.holdsSubject(it.Subject) {
 			mirror := batch{store: l.fallback, repeats: true}
 			if mirror.add(it, it.original, it.want); !r.takeMirror(&mirror) {
 				return
@@ -290,12 +290,12 @@ func (r *request) mirrorLeases(from int) {
 			continue
 		}
 		leases := batch{store: fallback}
-		for j := range b.items {
-			if it := &b.items[j]; it.lease != nil && it.original.OnError == OnErrorLocal {
+		for j := range b.tasks {
+			if it := &b.tasks[j]; it.lease != nil && it.original.OnError == OnErrorLocal {
 				leases.add(it, it.original, b.charges[j].Cost)
 			}
 		}
-		if len(leases.items) > 0 && !fallback.mirror(r.now, leases.subject(), leases.charges, leases.results) {
+		if len(leases.tasks) > 0 && !fallback.mirror(r.now, leases.subject(), leases.charges, leases.results) {
 			b.dropLeases = true
 		}
 	}

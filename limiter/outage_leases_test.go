@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// afterOutage returns a Limiter that has a count of an outage for the charge, and its store, which fails no longer.
+// afterOutage returns a Limiter that has a count of an outage for the charge, and its store, which works again.
 func afterOutage(t *testing.T, c limiter.Charge) (*limiter.Limiter, *remote) {
 	t.Helper()
 	store := newRemote()

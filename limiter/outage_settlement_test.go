@@ -202,8 +202,8 @@ func settledDuring(t *testing.T, reserve, actual int64, change func(*outage)) (k
 	return kept
 }
 
-// A settlement is in flight while a request is decided. The fallback keeps its counts, because the state of the store can
-// be from before a refund, or lack nothing but a charge that the fallback does not have yet.
+// A settlement is in flight while a request is decided. The fallback keeps its counts: the state of the store can be
+// older than a refund, or it can lack only a charge that the fallback lacks too.
 func TestOutage_settlementInFlight(t *testing.T) {
 	for name, c := range map[string]struct {
 		reserve, actual int64
@@ -220,8 +220,8 @@ func TestOutage_settlementInFlight(t *testing.T) {
 	}
 }
 
-// A request of an outage settles under the rules of its admission, when the store counts the rest of its bucket and newer
-// rules have a deeper bucket. No usage is lost.
+// A request is admitted in an outage. It is settled under the rules of its admission after newer rules made the
+// bucket deeper and the store counts the rest of the bucket. No usage is lost.
 func TestOutage_settledLateAfterReload(t *testing.T) {
 	store := newOutage()
 	l := quiet(store)

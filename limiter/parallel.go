@@ -23,7 +23,7 @@ func (p *parallel) keep() {
 	}
 }
 
-// start runs a call in a goroutine of its own, unless clock is not nil, which then runs it.
+// start runs a call in a goroutine of its own. If clock is not nil, wait gives the call to clock, which runs it.
 func (p *parallel) start(clock ConcurrentClock, call func()) {
 	if clock != nil {
 		p.held = append(p.held, call)
@@ -32,7 +32,7 @@ func (p *parallel) start(clock ConcurrentClock, call func()) {
 	p.calls.Go(call)
 }
 
-// wait waits for all calls, and then repeats the first panic. clock is that of start.
+// wait waits for all calls, and then repeats the first panic. clock is the same as in start.
 func (p *parallel) wait(clock ConcurrentClock) {
 	if held := p.held; len(held) > 0 {
 		p.held = nil

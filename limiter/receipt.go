@@ -30,7 +30,7 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 	}
 	receipt := &Receipt{limiter: l, at: now}
 	for _, s := range r.served {
-		if !s.item.Force {
+		if !s.task.Force {
 			receipt.served = append(receipt.served, s)
 		}
 	}
@@ -39,9 +39,9 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 		if back := b.refundable(); len(back.charges) > 0 {
 			receipt.refundables = append(receipt.refundables, back)
 		}
-		for j := range b.items {
-			if it := &b.items[j]; it.lease != nil && b.taken {
-				receipt.served = append(receipt.served, served{item: it, tracker: it.lease, allowed: true, result: b.results[j], serial: it.serial})
+		for j := range b.tasks {
+			if it := &b.tasks[j]; it.lease != nil && b.taken {
+				receipt.served = append(receipt.served, served{task: it, tracker: it.lease, allowed: true, result: b.results[j], serial: it.serial})
 			}
 		}
 	}
@@ -105,19 +105,19 @@ func (r *Receipt) settleServed(now time.Time, actual func(Charge) int64, correct
 	defer l.trackers.mu.Unlock()
 	for i := range r.served {
 		s := &r.served[i]
-		if !s.allowed || s.item.Cost == 0 {
+		if !s.allowed || s.task.Cost == 0 {
 			continue
 		}
-		more := actual(s.item.charge()) - s.item.want
+		more := actual(s.task.charge()) - s.task.want
 		_, window := s.result.Machine.(*algo.Window)
-		switch counter := s.item.original.Spread.hasCounter(); {
+		switch counter := s.task.original.Spread.hasCounter(); {
 		case more == 0:
 		case more < 0 && s.giveBack(algo.InstantOf(now), -more):
 			done.Refunds.Given++
 		case counter || more < 0 && !window:
 			done.Refunds.Dropped++
 		default:
-			c := s.item.Charge
+			c := s.task.Charge
 			c.Cost, c.Force = max(more, -more), more > 0
 			corrections = addCorrection(corrections, l, s, c)
 		}
@@ -134,6 +134,6 @@ func addCorrection(corrections []refundable, l *Limiter, s *served, c Charge) []
 	if i < 0 {
 		i, corrections = len(corrections), append(corrections, refundable{store: l.store, subject: c.Subject, remote: true})
 	}
-	corrections[i].add(s.item, c, s.result, algo.Result{})
+	corrections[i].add(s.task, c, s.result, algo.Result{})
 	return corrections
 }

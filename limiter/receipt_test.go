@@ -142,8 +142,8 @@ func (s *slowSettle) Settle(ctx context.Context, now algo.Instant, subject limit
 	}
 }
 
-// In an outage, a settlement reports a cost beyond the max debt once. If processes divide the limit, the
-// max debt is that of this process's share.
+// In an outage, a settlement reports a cost beyond the max debt once. If processes divide the limit, the max debt is
+// the max debt of this process's share.
 func TestReceipt_Settle_share(t *testing.T) {
 	for processes, want := range map[int]int64{1: 300 - 2*100, 4: 300 - 2*25} {
 		store := newRemote()

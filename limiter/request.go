@@ -22,9 +22,9 @@ type request struct {
 	spread  bool // a limit of the request has a Spread
 	notify  bool // a limit of the request has Notify
 
-	items   []item   // the items of the charges, in the same order
+	tasks   []task   // the tasks of the charges, in the same order
 	served  []served // what trackers of this process decided
-	grouped []item   // the items that stores decide; those of one batch are adjacent
+	grouped []task   // the tasks that stores decide; those of one batch are adjacent
 	charges []Charge
 	results []algo.Result // the result of each charge
 	batches []batch
@@ -51,11 +51,11 @@ type request struct {
 
 // begin prepares r for a decision on the charges.
 func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
-	*r = request{limiter: l, at: now, now: algo.InstantOf(now), look: r.look, receipt: r.receipt, items: r.items[:0], served: r.served[:0],
+	*r = request{limiter: l, at: now, now: algo.InstantOf(now), look: r.look, receipt: r.receipt, tasks: r.tasks[:0], served: r.served[:0],
 		grouped: r.grouped[:0], charges: r.charges[:0], results: r.results[:0], batches: r.batches[:0], renewals: r.renewals[:0]}
 	l.active.Add(1)
 	for _, c := range charges {
-		it := item{Charge: c, original: c.Limit, want: c.Cost}
+		it := task{Charge: c, original: c.Limit, want: c.Cost}
 		if c.Limit.Shadow {
 			it.Subject = c.Limit.countedSubject(c.Subject)
 		}
@@ -65,7 +65,7 @@ func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 		it.sharded = c.Limit.Spread.Shards > 0 && l.sharesStore()
 		r.spread = r.spread || c.Limit.Spread != Spread{}
 		r.notify = r.notify || c.Limit.notifies()
-		r.items = append(r.items, it)
+		r.tasks = append(r.tasks, it)
 	}
 }
 
@@ -115,7 +115,7 @@ func (r *request) refused() bool {
 		}
 	}
 	for i := range r.served {
-		if s := &r.served[i]; !s.allowed && s.item.original.enforced() {
+		if s := &r.served[i]; !s.allowed && s.task.original.enforced() {
 			return true
 		}
 	}
@@ -141,30 +141,30 @@ func (r *request) leaveOutMarks() bool {
 	return true
 }
 
-// leaveOutMarksOf leaves out the limits with Mark that deny batch i. It returns false if other limits deny the batch. If
-// the batch has other limits, the left out ones get a batch of their own.
+// leaveOutMarksOf leaves out the limits with Mark that deny batch i. It returns false if other limits deny the batch.
+// If limits remain in the batch, the limits that were left out get a batch of their own.
 func (r *request) leaveOutMarksOf(i int) bool {
 	b := r.batches[i]
 	if !b.marks() {
 		return false
 	}
 	rest, out := b, b
-	rest.items, rest.charges, rest.results = nil, nil, nil
-	out.items, out.charges, out.results = nil, nil, nil
-	for j := range b.items {
+	rest.tasks, rest.charges, rest.results = nil, nil, nil
+	out.tasks, out.charges, out.results = nil, nil, nil
+	for j := range b.tasks {
 		to := &rest
 		if busy(b.err) || b.refuses(j, r.now) {
-			if to = &out; !b.items[j].original.Mark {
+			if to = &out; !b.tasks[j].original.Mark {
 				return false
 			}
 		}
-		to.items, to.charges, to.results = append(to.items, b.items[j]), append(to.charges, b.charges[j]), append(to.results, b.results[j])
+		to.tasks, to.charges, to.results = append(to.tasks, b.tasks[j]), append(to.charges, b.charges[j]), append(to.results, b.results[j])
 	}
-	if len(out.items) == 0 { // it is unknown which limit refused
+	if len(out.tasks) == 0 { // it is unknown which limit refused
 		return false
 	}
 	out.refused, out.skipped = false, true
-	if len(rest.items) == 0 {
+	if len(rest.tasks) == 0 {
 		r.batches[i] = out
 		return true
 	}
@@ -193,7 +193,7 @@ func (r *request) endRenewals() {
 
 // served is a charge that a tracker of this process decided.
 type served struct {
-	item    *item
+	task    *task
 	tracker *tracker
 	allowed bool
 	result  algo.Result // the state after the charge, or the state that refused it
@@ -206,17 +206,17 @@ type served struct {
 	returned bool // the counter returned the charge
 }
 
-// use charges the item to the lease of its tracker.
+// use charges the task to the lease of its tracker.
 func (s *served) use(now algo.Instant) {
 	l := &s.tracker.lease
-	l.Used += s.item.want
-	s.allowed, s.result, s.serial, s.item.leaseLeft = true, l.Result, l.Serial, l.Left(now)
+	l.Used += s.task.want
+	s.allowed, s.result, s.serial, s.task.leaseLeft = true, l.Result, l.Serial, l.Left(now)
 }
 
 // undo undoes the charge, because the request is denied or decides again.
 func (s *served) undo(now algo.Instant) {
-	if s.allowed && s.item.Cost > 0 && !s.undone {
-		s.giveBack(now, s.item.want)
+	if s.allowed && s.task.Cost > 0 && !s.undone {
+		s.giveBack(now, s.task.want)
 	}
 	s.undone = true
 }
@@ -224,8 +224,8 @@ func (s *served) undo(now algo.Instant) {
 // giveBack returns a part of the cost to the lease, if the tracker still has this lease and can use the part. It
 // returns the whole charge to the counter, if the counter has not sent the charge yet.
 func (s *served) giveBack(now algo.Instant, cost int64) bool {
-	if s.item.original.Spread.hasCounter() {
-		s.returned = cost == s.item.want && s.tracker.counter.Undo(s.taken)
+	if s.task.original.Spread.hasCounter() {
+		s.returned = cost == s.task.want && s.tracker.counter.Undo(s.taken)
 		return s.returned
 	}
 	l := &s.tracker.lease

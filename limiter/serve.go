@@ -11,14 +11,14 @@ import (
 // After that, the request calls the store itself.
 const serveRounds = 4
 
-// tracked reports whether a tracker decides the item, because its limit has a Spread that needs one.
-func (r *request) tracked(it *item) bool {
+// tracked reports whether a tracker decides the task, because its limit has a Spread that needs one.
+func (r *request) tracked(it *task) bool {
 	s := &it.original.Spread
 	return it.want > 0 && (s.hasCounter() || s.Lease > 1 && !it.Force && !r.look)
 }
 
-// tracker returns the tracker that decides an item; nil if none does. The caller holds the lock.
-func (r *request) tracker(it *item) *tracker {
+// tracker returns the tracker that decides a task; nil if none does. The caller holds the lock.
+func (r *request) tracker(it *task) *tracker {
 	ts := r.limiter.trackers
 	if r.tracked(it) {
 		return ts.get(r.now, it.Subject, it.original)
@@ -29,7 +29,7 @@ func (r *request) tracker(it *item) *tracker {
 	return nil
 }
 
-// serve lets trackers decide their items. If a lease is used up, serve leaves the item to the store,
+// serve lets trackers decide their tasks. If a lease is used up, serve leaves the task to the store,
 // whose charge renews the lease. If the synchronization of a counter is due, serve first synchronizes
 // it. If a tracker refuses, nothing is charged.
 func (r *request) serve(ctx context.Context) {
@@ -55,21 +55,21 @@ func (r *request) serve(ctx context.Context) {
 	}
 }
 
-// tryTrackers lets trackers decide all their items, or none. If it decides none, it returns a channel
-// to wait for, or an item whose counter this request has to synchronize. If mayWait is false, it leaves
-// the items that would have to wait to the store.
-func (r *request) tryTrackers(mayWait bool) (wait <-chan struct{}, due *item) {
+// tryTrackers lets trackers decide all their tasks, or none. If it decides none, it returns a channel
+// to wait for, or a task whose counter this request has to synchronize. If mayWait is false, it leaves
+// the tasks that would have to wait to the store.
+func (r *request) tryTrackers(mayWait bool) (wait <-chan struct{}, due *task) {
 	ts := r.limiter.trackers
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	refused := false
-	for i := range r.items {
-		it := &r.items[i]
+	for i := range r.tasks {
+		it := &r.tasks[i]
 		t := r.tracker(it)
 		if t == nil || it.unsynced != nil {
 			continue
 		}
-		s := served{item: it, tracker: t}
+		s := served{task: it, tracker: t}
 		synchronized, serves := it.original.Spread.hasCounter(), t.serves(r.now, it.original, it.want)
 		switch {
 		case r.look && !t.counter.Known():
@@ -109,8 +109,8 @@ func (r *request) tryTrackers(mayWait bool) (wait <-chan struct{}, due *item) {
 		r.undoServed()
 		return nil, nil
 	}
-	for i := range r.items {
-		if it := &r.items[i]; it.lease != nil {
+	for i := range r.tasks {
+		if it := &r.tasks[i]; it.lease != nil {
 			it.lease.renewing = make(chan struct{})
 			r.renewals = append(r.renewals, it.lease)
 		}
@@ -124,11 +124,11 @@ func (r *request) dropServed() {
 	r.undoServed()
 	for i := range r.served {
 		if s := &r.served[i]; !s.allowed && !r.look {
-			s.tracker.counter.Repeat(s.item.want)
+			s.tracker.counter.Repeat(s.task.want)
 		}
 	}
-	for i := range r.items {
-		it := &r.items[i]
+	for i := range r.tasks {
+		it := &r.tasks[i]
 		if it.done, it.lease, it.leaseLeft = false, nil, 0; it.gaveUp {
 			it.unsynced, it.gaveUp = nil, false
 		}
@@ -136,10 +136,10 @@ func (r *request) dropServed() {
 	r.served, r.counterErr = r.served[:0], nil
 }
 
-// synchronize synchronizes the counter of an item with the store. The store makes the charges that the
+// synchronize synchronizes the counter of a task with the store. The store makes the charges that the
 // counter has not yet reported, even beyond the limit. If the store failed and the counter must not decide without
-// the store, the store decides the item.
-func (r *request) synchronize(ctx context.Context, it *item) {
+// the store, the store decides the task.
+func (r *request) synchronize(ctx context.Context, it *task) {
 	l := r.limiter
 	l.trackers.mu.Lock()
 	t := l.trackers.get(r.now, it.Subject, it.original)

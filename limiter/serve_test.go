@@ -89,8 +89,9 @@ func TestSpread_sync_leaseBusy(t *testing.T) {
 	})
 }
 
-// The calls of two counters fail. A request then gives up on the first counter and waits for the second one. Meanwhile,
-// the first counter is synchronized. So it decides its charge, and its old error does not.
+// The calls of two counters fail. A request then gives up on the first counter and waits for the second one.
+// Meanwhile, the first counter is synchronized. So the first counter decides its charge, although its call had failed
+// before.
 func TestSpread_sync_staleError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &gated{remote: newRemote(), gates: map[limiter.Subject]chan error{}}

@@ -43,7 +43,7 @@ func (s *Settlement) Add(other Settlement) {
 type refundable struct {
 	store    Store
 	subject  Subject
-	items    []*item
+	tasks    []*task
 	charges  []Charge
 	results  []algo.Result
 	mirrored []algo.Result // see batch
@@ -57,8 +57,8 @@ func (b *batch) refundable() refundable {
 		return refundable{}
 	}
 	back := refundable{store: b.store, subject: b.charges[0].Subject, remote: b.remote}
-	for i := range b.items {
-		if it := &b.items[i]; it.lease == nil && !it.Force && b.charges[i].Cost > 0 {
+	for i := range b.tasks {
+		if it := &b.tasks[i]; it.lease == nil && !it.Force && b.charges[i].Cost > 0 {
 			var mirrored algo.Result
 			if b.mirrored != nil {
 				mirrored = b.mirrored[i]
@@ -69,8 +69,8 @@ func (b *batch) refundable() refundable {
 	return back
 }
 
-func (r *refundable) add(it *item, c Charge, result, mirrored algo.Result) {
-	r.items, r.charges = append(r.items, it), append(r.charges, c)
+func (r *refundable) add(it *task, c Charge, result, mirrored algo.Result) {
+	r.tasks, r.charges = append(r.tasks, it), append(r.charges, c)
 	r.results, r.mirrored = append(r.results, result), append(r.mirrored, mirrored)
 }
 
@@ -79,9 +79,9 @@ func (r *refundable) add(it *item, c Charge, result, mirrored algo.Result) {
 func (r *refundable) corrections(actual func(Charge) int64) refundable {
 	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
 	for i, c := range r.charges {
-		more := actual(r.items[i].charge()) - c.Cost
+		more := actual(r.tasks[i].charge()) - c.Cost
 		if c.Cost, c.Force = max(more, -more), more > 0; more != 0 {
-			made.add(r.items[i], c, r.results[i], r.mirrored[i])
+			made.add(r.tasks[i], c, r.results[i], r.mirrored[i])
 		}
 	}
 	return made
@@ -147,7 +147,7 @@ func (r *refundable) repeatable(forced bool) refundable {
 	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
 	for i, c := range r.charges {
 		if _, slots := r.results[i].Machine.(*algo.Slots); slots && !c.Force || forced && c.Force {
-			made.add(r.items[i], c, r.results[i], r.mirrored[i])
+			made.add(r.tasks[i], c, r.results[i], r.mirrored[i])
 		}
 	}
 	return made
@@ -186,7 +186,7 @@ func (l *Limiter) releaseFallback(now algo.Instant, r *refundable, i int) {
 	}
 	c := r.charges[i]
 	l.correctFallback(now, c, r.results[i], 0, nil)
-	if share := r.items[i].original.localShare; share != nil { // the share started with a part of the slots
+	if share := r.tasks[i].original.localShare; share != nil { // the share started with a part of the slots
 		c.Limit = share
 		l.correctFallback(now, c, r.results[i], 0, nil)
 	}
@@ -204,7 +204,7 @@ func (l *Limiter) forgetMirrors(now algo.Instant, all []refundable) {
 			if _, slots := r.results[j].Machine.(*algo.Slots); slots {
 				l.releaseFallback(now, r, j)
 			} else if r.mirrored[j].Machine != nil {
-				l.correctFallback(now, r.items[j].charge(), r.mirrored[j], 0, nil)
+				l.correctFallback(now, r.tasks[j].charge(), r.mirrored[j], 0, nil)
 			}
 		}
 	}
@@ -221,7 +221,7 @@ func (l *Limiter) correctFallback(now algo.Instant, c Charge, charged algo.Resul
 func (l *Limiter) refundMirrors(now algo.Instant, all []served, elapsed time.Duration) {
 	for i := range all {
 		if s := &all[i]; s.returned && s.mirrored.Machine != nil {
-			l.correctFallback(now, s.item.charge(), s.mirrored, elapsed, nil)
+			l.correctFallback(now, s.task.charge(), s.mirrored, elapsed, nil)
 			s.mirrored = algo.Result{}
 		}
 	}
@@ -233,7 +233,7 @@ func (l *Limiter) refundMirrors(now algo.Instant, all []served, elapsed time.Dur
 // counts nothing: the settlement is repeated, or was made before.
 func (l *Limiter) correctHere(now algo.Instant, r *refundable, elapsed time.Duration, once Once, err error) {
 	for i, c := range r.charges {
-		it := r.items[i]
+		it := r.tasks[i]
 		whole := Charge{Subject: it.Subject, Limit: it.original, Cost: c.Cost, Force: c.Force}
 		_, slots := r.results[i].Machine.(*algo.Slots)
 		switch {
@@ -284,8 +284,8 @@ func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, e
 	return l.correctOnce(ctx, now, r, elapsed, once)
 }
 
-// correctOnce makes the corrections on one subject, and those of this process. Releases need no ID, so they are also made
-// if the ID is used, begun, or cannot be kept.
+// correctOnce makes the corrections of one subject, in the store and in this process. Releases need no ID, so they
+// are also made if the ID is used, begun, or cannot be kept.
 func (l *Limiter) correctOnce(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
 	releases := once.Needed() && len(r.repeatable(false).charges) == len(r.charges)
 	if releases {
@@ -345,7 +345,7 @@ func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundab
 			continue
 		}
 		if excess := max(ofShare, settled.Excess[i]); excess > 0 {
-			s.Excess = append(s.Excess, Excess{r.items[i].charge().Subject, r.items[i].original, excess})
+			s.Excess = append(s.Excess, Excess{r.tasks[i].charge().Subject, r.tasks[i].original, excess})
 		}
 		s.Charged, ofShare = s.Charged+1, 0
 	}
@@ -371,7 +371,7 @@ func (l *Limiter) noticesAfter(ctx context.Context, now algo.Instant, r *refunda
 			bounded = true
 		}
 		look, results := Charge{Subject: r.subject, Limit: c.Limit}, make([]algo.Result, 1)
-		if _, err := r.store.Take(ctx, now, r.subject, []Charge{look}, results); err == nil && results[0].Machine != nil && r.items[i].decided(results[0]) {
+		if _, err := r.store.Take(ctx, now, r.subject, []Charge{look}, results); err == nil && results[0].Machine != nil && r.tasks[i].decided(results[0]) {
 			u := observed{c, results[0]}
 			if due := l.notices.due(now, &u); len(due) > 0 {
 				l.notices.after(ctx, now, &u, due)

@@ -44,7 +44,7 @@ func (l *Limiter) isSingle(r *request, charges []Charge) bool {
 // decideSingle decides a request with one charge on a Local store. For such a request the phases
 // of decide would take most of the time.
 func (l *Limiter) decideSingle(ctx context.Context, r *request, at time.Time, charges []Charge) Decision {
-	now, it := algo.InstantOf(at), item{Charge: charges[0], original: charges[0].Limit, want: charges[0].Cost}
+	now, it := algo.InstantOf(at), task{Charge: charges[0], original: charges[0].Limit, want: charges[0].Cost}
 	// The slices belong to the pooled request. New slices would be allocated for each request, because they are
 	// arguments of an interface method.
 	r.charges, r.results = append(r.charges[:0], charges[0]), append(r.results[:0], algo.Result{})

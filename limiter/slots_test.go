@@ -158,8 +158,8 @@ func TestCountConcurrent_outage(t *testing.T) {
 	}
 }
 
-// After an outage, the slots that the store takes and those of the outage are different slots, also in one
-// millisecond. So this process alone never admits more requests than the limit.
+// After an outage, no slot of the store equals a slot of the outage, not even in the same millisecond. So this
+// process alone never admits more requests than the limit.
 func TestCountConcurrent_outageEnds(t *testing.T) {
 	store := newRemote()
 	l, exports, now := surviving(store), limiter.Charge{Subject: user, Limit: concurrent(t, 8), Cost: 1}, noon.Add(123)

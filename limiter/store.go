@@ -52,9 +52,9 @@ type Store interface {
 	//     ErrVoucherUsed or ErrVoucherExpired. If no correction changed a state, a store need not keep the ID.
 	//   - A store that cannot keep the ID changes nothing and returns ErrVoucherExpired.
 	//   - A store that keeps the ID in the same step as the corrections needs nothing else. Any other store returns
-	//     ErrVoucherBegun while an earlier Settle of the ID may run. If that one had another error, or its process
-	//     ended, a later Settle makes the forced charges, even if the earlier one has made them. It makes the
-	//     refunds only if the earlier one has certainly not made them.
+	//     ErrVoucherBegun while an earlier Settle of the ID may run. If the earlier Settle returned another error, or
+	//     its process ended, a later Settle makes the forced charges, even if the earlier Settle has made them. It
+	//     makes the refunds only if the earlier Settle has certainly not made them.
 	//
 	// So a lost or repeated message can refuse a request that has room, but never admits one that has none. The
 	// results of logs have no Entries if once is needed.
@@ -121,7 +121,7 @@ type Held struct {
 //   - A limit that was never charged has its full quota.
 //   - A state with the parameters of limit is not converted.
 //   - A state with other parameters of a lower version is converted, once.
-//   - A state with other parameters of the same or a higher version keeps its own parameters, and they
+//   - A state with other parameters, of the same or a higher version, keeps its parameters, and these parameters
 //     decide. If two versions converted a state back and forth, this would create quota.
 //   - A state that is further ahead of now than honest clocks allow is clamped, or its Skew is recorded (algo.Clamp).
 //   - The states of Limit.Tiers, in the argument tiers, are added. A store that writes the sum MUST delete them in the

@@ -52,12 +52,12 @@ type seenState struct {
 	backOff
 }
 
-// openCharge is what the store counts at least while settlements charge a limit: the state from before them, with the
-// charges that this process made since and those of settlements that have ended. A state that is recorded meanwhile can
-// have the charge of a settlement or not.
+// openCharge is a lower bound of what the store counts while settlements charge a limit. It is the state before the
+// settlements, plus the charges of this process since then, plus the charges of settlements that have ended. A state
+// that is recorded in this time may include the charge of a settlement or not.
 //
-// A charge that the store answers before a settlement, and that is recorded after it has ended, hides the settlement
-// until the next charge.
+// The store can answer a charge before a settlement, and this process can record the answer after the settlement. The
+// recorded state then lacks the settlement until the next charge.
 type openCharge struct {
 	least       algo.State
 	since       algo.Instant // of least
@@ -66,13 +66,13 @@ type openCharge struct {
 
 // noticed is what this process knows about one notice of a subject in one period.
 type noticed struct {
-	// mark is the ID of the mark, which identifies the percentage, the limit and its windows: numbers of periods are
+	// flag is the ID of the flag, which identifies the percentage, the limit and its windows: numbers of periods are
 	// comparable only for the same windows.
-	mark   ID
-	period int64
-	marked bool
+	flag    ID
+	period  int64
+	flagged bool
 	// since is the instant at which this process last wrote the notice. Before that, it is the instant at which
-	// this process first saw that the notice has no mark.
+	// this process first saw that the notice has no flag.
 	since algo.Instant
 }
 

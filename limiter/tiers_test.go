@@ -108,7 +108,7 @@ func TestOutage_tiers(t *testing.T) {
 	}
 }
 
-// A count of another tier that a fast clock wrote has its Skew recorded, as that of the tier itself has.
+// A fast clock wrote the count of another tier. The store records its Skew, as for a count of the tier itself.
 func TestHeld_Current_tiersAhead(t *testing.T) {
 	c := inTiers(t, 50, 200)
 	m, now := c[0].Limit.Machine(), algo.InstantOf(noon)

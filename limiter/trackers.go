@@ -56,8 +56,8 @@ func (t *tracker) endRenewal() {
 	t.renewing = nil
 }
 
-// serves reports whether t can decide a request without the store. want is the cost of the request. The rules
-// of the limit can be newer than those of t.
+// serves reports whether t can decide a request without the store. want is the cost of the request. The rules of the
+// limit can be newer than the rules of t.
 func (t *tracker) serves(now algo.Instant, limit *Limit, want int64) bool {
 	if limit.Spread.hasCounter() {
 		return t.counter.Known() && (t.err == nil || busy(t.err) || limit.countsAlone())

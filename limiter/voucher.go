@@ -25,8 +25,8 @@ type Voucher struct {
 }
 
 const (
-	// MaxVoucherLife bounds the time from the charges of a Voucher to its expiry, and so the time for which a
-	// store keeps the ID of a settlement.
+	// MaxVoucherLife is the longest time from the charges of a Voucher to its expiry. So it also bounds the time for
+	// which a store keeps the ID of a settlement.
 	MaxVoucherLife = 30 * time.Minute
 	// maxVoucherSubjects bounds the subjects of a Voucher.
 	maxVoucherSubjects = 16
@@ -82,15 +82,15 @@ func (r *Receipt) portable() (subjects []refundable) {
 	}
 	for i := range r.served {
 		s := &r.served[i]
-		if _, window := s.result.Machine.(*algo.Window); !window || !s.allowed || s.item.original.Spread.hasCounter() || s.item.Cost == 0 {
+		if _, window := s.result.Machine.(*algo.Window); !window || !s.allowed || s.task.original.Spread.hasCounter() || s.task.Cost == 0 {
 			continue
 		}
-		add(s.item.Charge, s.result)
+		add(s.task.Charge, s.result)
 	}
 	return subjects
 }
 
-func newVoucherItem(c Charge) *item { return &item{Charge: c, original: c.Limit, want: c.Cost} }
+func newVoucherItem(c Charge) *task { return &task{Charge: c, original: c.Limit, want: c.Cost} }
 
 // Charges returns the charges that a settlement can correct. The limits of a decoded Voucher are new.
 // They have the ID, Name, Version, Horizon, Count and machine of the charged limits, but no Rate.

@@ -38,12 +38,12 @@ func sizeRows(t *testing.T) (rows []sizeRow) {
 // instants, it gets exactly the limit, and no window has more.
 func TestAccuracy_everySize(t *testing.T) {
 	for n := int64(1); n <= 1000; n++ {
-		share, most := persistent(t, n)
-		if share < 95 || share > 100 {
-			t.Errorf("%d requests: got %.2f %% of the limit, want 95 to 100", n, share)
+		percent, most := persistent(t, n)
+		if percent < 95 || percent > 100 {
+			t.Errorf("%d requests: got %.2f %% of the limit, want 95 to 100", n, percent)
 		}
-		if n <= algo.MaxExact && (share != 100 || int64(most) != n) {
-			t.Errorf("%d requests: got %.2f %% of the limit, and %d in a window, want 100 and %d", n, share, most, n)
+		if n <= algo.MaxExact && (percent != 100 || int64(most) != n) {
+			t.Errorf("%d requests: got %.2f %% of the limit, and %d in a window, want 100 and %d", n, percent, most, n)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func TestAccuracy_everySize(t *testing.T) {
 // persistent returns the percentage of a limit that a caller gets if it repeats each refused request after its
 // RetryAfter, and the highest number of requests in any window. The caller starts with the full quota at the end of a
 // window. The percentage leaves out the first two windows.
-func persistent(t *testing.T, requests int64) (share float64, most int) {
+func persistent(t *testing.T, requests int64) (percent float64, most int) {
 	t.Helper()
 	const window, windows = time.Minute, 12
 	m := machine(t, algo.Rate{Requests: requests, Window: window})

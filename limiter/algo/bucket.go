@@ -112,8 +112,8 @@ func (b *Bucket) Refund(s, charged State, cost int64, late time.Duration) State 
 	return s
 }
 
-// Untouched reports whether the state s equals the state charged, which is that right after a charge. Then no
-// later charge or refund has changed the bucket.
+// Untouched reports whether the state s equals charged, the state right after a charge. Then no later charge or
+// refund has changed the bucket.
 func (b *Bucket) Untouched(s, charged State) bool {
 	return s.TAT == charged.TAT && s.Refunds == charged.Refunds
 }

@@ -43,8 +43,8 @@ func Sum(m, from Machine, a, s State, now Instant) State {
 	return m.Force(a, now, from.Used(s, now))
 }
 
-// Part converts s, a state of the machine from, into a state of the machine to, which is one of n equal parts
-// of the machine from. The result counts an nth of what s counts, rounded up.
+// Part converts s, a state of the machine from, into a state of the machine to. The machine to is one of n equal
+// parts of from. The result counts an nth of what s counts, rounded up.
 func Part(from, to Machine, n int64, s State, now Instant) State {
 	switch whole := from.(type) {
 	case *Window:

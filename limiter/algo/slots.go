@@ -22,7 +22,7 @@ import (
 // runs for at most Length minus the skew.
 //
 // The entry of a slot is its millisecond plus a number of nanoseconds, which distinguishes the slots of a
-// millisecond. Each slot gets the number after that of the slot taken before it, also if that slot is already
+// millisecond. Each slot gets the number after the number of the previous slot, even if the previous slot is already
 // released. Therefore, a release that arrives twice does not release the slot of another request. The numbers of a
 // store are below SlotNumbers. They begin again after SlotNumbers slots, and when the store deletes the state. The
 // fallback of a process has the numbers from SlotNumbers on. So none of its slots is taken for one of a store.
@@ -47,12 +47,12 @@ func (l *Slots) counted(s *State, now Instant) counted {
 	return s.Entries.counted(LastSlot(now.Add(-l.Length)), l.Requests)
 }
 
-// SlotNumbers is the number of different entries that the slots of a store can have in one millisecond, and
-// also the number of those that the slots of a fallback can have.
+// SlotNumbers is the number of different entries that the slots of a store can have in one millisecond. The slots of
+// a fallback can have as many other entries.
 const SlotNumbers = int64(time.Millisecond) / 2
 
-// LastSlot returns the largest entry that a slot taken at the instant i or earlier can have, if i is a full
-// millisecond. Otherwise it returns that of the last full millisecond before i.
+// LastSlot returns the largest entry that a slot taken at the instant i or earlier can have. It rounds i down to a
+// full millisecond.
 func LastSlot(i Instant) Instant {
 	if i < 0 {
 		return -1
@@ -95,7 +95,7 @@ func newSlots(s *State, now Instant, n int64) Instant {
 		if until <= before {
 			return first
 		}
-		number = slotNumber(s.Entries.At(until-1)) + 1 // after SlotNumbers slots, a number can still be in use
+		number = slotNumber(s.Entries.At(until-1)) + 1 // numbers repeat after SlotNumbers slots, so another slot can have this number
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // bucketLayout is the layout of a bucket: its TAT, and the number of its refunds.
 type bucketLayout struct{ plain }
 
-// size implements layout. A process can reduce the burst of a leaky bucket, so its size is that of the largest burst.
+// size implements layout. A process can reduce the burst of a leaky bucket, so the size allows for the largest burst.
 func (bucketLayout) size(r algo.Rate, m algo.Machine) (fixed, instants int) {
 	fixed = instantBytes + refundsBytes
 	if r.Algorithm.Queues() {

@@ -210,7 +210,7 @@ func (s *Store) settle(ctx context.Context, subject limiter.Subject, t *settleme
 			return settled, false, err
 		}
 	}
-	// Only the other corrections lose races, so an update of the releases alone succeeds.
+	// Other requests cannot fail the condition of a release. So an update with only the releases succeeds.
 	if e := t.refund.releases(); e.update() != nil {
 		if _, _, err := s.update(ctx, s.subjectKey(subject), e); err != nil {
 			return settled, false, err

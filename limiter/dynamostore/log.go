@@ -155,8 +155,9 @@ func longest(l *algo.Log) int64 {
 }
 
 // agedRoom returns conditions under which a small log that this process does not know has room, because its oldest
-// entries have expired. Each condition names one entry, and allows for that entry and those before it. An entry counts
-// at the newest instant before it in the list, which is less than two intervals later than its own.
+// entries have expired. Each condition names one entry: if this entry has expired, so have the entries before it. An
+// entry counts at the newest instant before it in the list, which is less than two intervals later than the entry's
+// own instant.
 func (t *take) agedRoom(e *expression, l *algo.Log, entries string, room int64) (ways []string) {
 	spare := min(longest(l), algo.MaxExact) - l.Requests
 	for n, most := int64(1), 1+rungs(t.charges)/2; n <= spare && int64(len(ways)) < most; n *= 2 {

@@ -23,9 +23,9 @@ const (
 	countsMost = 2
 )
 
-// tidyMost bounds the attributes that one update removes. An update that has reached tidyMost includes no further
-// limit, and removes at most tidyMost counts of one limit. DynamoDB allows 4 KB and 300 operators in an expression.
-// An attribute takes two operators and at most 14 bytes. The next write removes the rest.
+// tidyMost bounds the attributes that one update removes: at most tidyMost counts of one limit, and no further limit
+// after tidyMost attributes. DynamoDB allows 4 KB and 300 operators in an expression. An attribute takes two
+// operators and at most 14 bytes. The next write removes the rest.
 const tidyMost = 80
 
 // idleLeast is the time for which a limit must have full quota before it is removed. Otherwise a

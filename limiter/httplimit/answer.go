@@ -30,7 +30,7 @@ type Answer struct {
 	Limit      string // capacity in requests
 	Remaining  string
 	Reset      string // when the quota is full again, in Unix seconds; "" for requests in flight
-	Policy     string // value of RateLimit-Policy; "" if newer rules than those of this process decided
+	Policy     string // value of RateLimit-Policy; "" if rules decided that are newer than the rules of this process
 	RateLimit  string
 	Degraded   string // the reason why the store did not decide (limiter.Reason); "" if it did
 
@@ -100,8 +100,8 @@ func NewAnswer(d limiter.Decision) Answer {
 	return a
 }
 
-// periodEnd returns the instant, in the time zone of the limit, at which a refused request is allowed because
-// a period ends. It is the zero time for other decisions, and for other parameters than those of the limit.
+// periodEnd returns the instant, in the time zone of the limit, at which a refused request is allowed because a
+// period ends. It is the zero time for other decisions, and if other parameters than the limit's own decided.
 func periodEnd(d *limiter.Decision) time.Time {
 	zone := d.Limit.Location()
 	if zone == nil || d.Superseded || d.RetryAfter <= 0 {

@@ -52,9 +52,9 @@ func (p *Pending) inbound(r *http.Request) *http.Request {
 	return r
 }
 
-// ReportFields reports the cost fields in h and removes them from h, for a header that does not pass through the
-// handler's http.ResponseWriter, such as that of an upgraded connection. ctx is the context of the request that the
-// handler got.
+// ReportFields reports the cost fields in h and removes them from h. It is for a header that does not pass through
+// the handler's http.ResponseWriter, such as the header of an upgraded connection. ctx is the context of the request
+// that the handler got.
 func ReportFields(ctx context.Context, h http.Header) {
 	if p, ok := ctx.Value(pendingKey{}).(*Pending); ok {
 		p.takeFields(h)

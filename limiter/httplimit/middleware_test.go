@@ -162,7 +162,7 @@ func (s *metered) Take(ctx context.Context, now algo.Instant, subject limiter.Su
 	return s.remote.Take(ctx, now, subject, charges, results)
 }
 
-// items is a store that also has the sizes of its items, like that of DynamoDB. wrapper hides the sizes.
+// items is a store that also has the sizes of its items, like the store on DynamoDB. wrapper hides the sizes.
 type (
 	items struct {
 		*metered
@@ -176,7 +176,7 @@ type (
 
 func (w wrapper) Unwrap() limiter.Store { return w.of }
 
-// In a store like that of DynamoDB, large limits get leases.
+// In a store like DynamoDB's, large limits get leases.
 func TestFromDocument_items(t *testing.T) {
 	const requests = 50
 	for _, c := range []struct {

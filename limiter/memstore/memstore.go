@@ -25,8 +25,8 @@ type Options struct {
 	// subject belongs to a shard by its hash. A full shard removes subjects at full quota; if there
 	// are none, Take of a new subject, or of a new limit, fails with limiter.ErrFull.
 	//
-	// The bound is also that of the IDs of settlements (limiter.Once) that the store keeps, at least leastIDs.
-	// If the store is full of IDs, Settle returns limiter.ErrVoucherExpired.
+	// The same number, but at least leastIDs, bounds the IDs of settlements (limiter.Once) that the store keeps. If
+	// the store is full of IDs, Settle returns limiter.ErrVoucherExpired.
 	Subjects int
 }
 

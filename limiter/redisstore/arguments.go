@@ -15,9 +15,9 @@ const (
 	fewBytes     = 4 // allocated for the parameters of a limit; enough for most limits
 )
 
-// encodeTake returns the first argument of take.lua. The charges must not be hopeless. seen contains the last
-// known result of each limit. If the parameters of a result differ from those of the charge, and belong to the
-// same or a newer version of the rules, the script decides by the parameters of the result.
+// encodeTake returns the first argument of take.lua. The charges must not be hopeless. seen contains the last known
+// result of each limit. A result can have other parameters than the charge. If they belong to the same or a newer
+// version of the rules, the script decides by the parameters of the result.
 func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) []byte {
 	b := appendInteger(make([]byte, 0, takeHeader+len(charges)*(takeCharge+fewBytes)), int64(now), 8)
 	for i, c := range charges {

@@ -15,15 +15,15 @@ func (bucketLayout) parameters(m algo.Machine) (kind byte, p parameters) {
 	return kindBucket, newParameters(b.Interval, b.Burst)
 }
 
-func (bucketLayout) machine(r record) (algo.Machine, error) {
+func (bucketLayout) machine(r stored) (algo.Machine, error) {
 	return parse("bucket", r.limit[limitSize:])
 }
 
-func (bucketLayout) read(r record) algo.State {
+func (bucketLayout) read(r stored) algo.State {
 	return algo.State{TAT: algo.Instant(integer(r.state)), Refunds: r.refunds}
 }
 
-func (bucketLayout) write(r record, s algo.State) record {
+func (bucketLayout) write(r stored, s algo.State) stored {
 	r.state, r.refunds = appendInteger(nil, int64(s.TAT), 8), s.Refunds
 	return r
 }

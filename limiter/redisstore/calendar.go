@@ -33,7 +33,7 @@ func (calendarLayout) parameters(m algo.Machine) (kind byte, p parameters) {
 	return kindCalendar, p
 }
 
-func (calendarLayout) machine(r record) (algo.Machine, error) {
+func (calendarLayout) machine(r stored) (algo.Machine, error) {
 	b := r.limit[limitSize:]
 	if len(b) < 3 || int(b[0]) >= len(algo.Periods()) || int(b[1]) >= len(anchors) {
 		return nil, fmt.Errorf("parameters of a calendar: got % x, want a period and an anchor", b)

@@ -15,13 +15,13 @@ type layout interface {
 	parameters(m algo.Machine) (kind byte, p parameters)
 
 	// machine is the inverse of parameters.
-	machine(r record) (algo.Machine, error)
+	machine(r stored) (algo.Machine, error)
 
 	// read returns the state of r.
-	read(r record) algo.State
+	read(r stored) algo.State
 
 	// write returns r with the state s. read is the inverse.
-	write(r record, s algo.State) record
+	write(r stored, s algo.State) stored
 
 	// take appends the six I4 of the charge c for take.lua.
 	take(b []byte, m algo.Machine, now algo.Instant, c limiter.Charge) []byte
@@ -49,7 +49,7 @@ func layoutOf(m algo.Machine) layout {
 	return windowLayout{}
 }
 
-func (r record) layout() layout {
+func (r stored) layout() layout {
 	switch kind := r.limit[0] >> 4; {
 	case kind == kindBucket:
 		return bucketLayout{}

@@ -15,13 +15,13 @@ func (logLayout) parameters(m algo.Machine) (kind byte, p parameters) {
 	return kindLog, newParameters(l.Length, l.Requests)
 }
 
-func (logLayout) machine(r record) (algo.Machine, error) { return parse("log", r.limit[limitSize:]) }
+func (logLayout) machine(r stored) (algo.Machine, error) { return parse("log", r.limit[limitSize:]) }
 
-func (logLayout) read(r record) algo.State {
+func (logLayout) read(r stored) algo.State {
 	return algo.State{Newest: algo.Instant(integer(r.state[:8])), Entries: algo.Entries(r.entries)}
 }
 
-func (logLayout) write(r record, s algo.State) record {
+func (logLayout) write(r stored, s algo.State) stored {
 	r.state = appendInteger(appendInteger(nil, int64(s.Newest), 8), int64(s.Entries.Len()), 4)
 	r.entries = []byte(s.Entries)
 	return r

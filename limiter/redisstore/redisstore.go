@@ -220,7 +220,7 @@ func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charge
 	return v, true, nil
 }
 
-// tidy removes idle records from a value that has many records. The charge is already made, so tidy only logs an
+// tidy removes idle limits from a value that has many limits. The charge is already made, so tidy only logs an
 // error. A later decision tidies again.
 func (s *Store) tidy(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge) {
 	tidied := v.tidied(now)
@@ -289,7 +289,7 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 }
 
 // Settle implements limiter.Store. The script makes the usual corrections. Settle computes the new value
-// itself in two cases: a debt reaches its maximum, or a forced charge finds no record, a log, or other
+// itself in two cases: a debt reaches its maximum, or a forced charge finds no stored limit, a log, or other
 // parameters.
 func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
 	if err := once.Expired(now); err != nil {
@@ -415,7 +415,7 @@ func present(reply any) (v value, err error) {
 func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
 	given := horizon(charges)
 	needed := given
-	for r := range v.records {
+	for r := range v.limits {
 		needed = max(needed, r.idle().Sub(now))
 	}
 	if needed = min(needed, 2*algo.MaxPeriod); needed > given+expiryMargin/2 { // half of the margin covers a small difference, the other half is for clock skew

@@ -336,7 +336,7 @@ func TestStore_olderRules(t *testing.T) {
 	}
 }
 
-// In a value with many records, the store removes the records of limits that the rules no longer have,
+// In a value with many limits, the store removes the limits that the rules no longer have,
 // after an idle hour.
 func TestStore_tidy(t *testing.T) {
 	client := local(t)
@@ -347,18 +347,18 @@ func TestStore_tidy(t *testing.T) {
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour, Counts: true}), Cost: 1}
 	length := func() int64 { return client.StrLen(ctx, "{tidy/2/"+who.String()+"}").Val() }
 	if take(t, s, noon.Add(time.Hour), stays); length() != 8+25*16+17 {
-		t.Errorf("length: got %d bytes, want %d, because no record has been idle for an hour", length(), 8+25*16+17)
+		t.Errorf("length: got %d bytes, want %d, because no limit has been idle for an hour", length(), 8+25*16+17)
 	}
 	if take(t, s, noon.Add(time.Hour+2*time.Second), stays); length() != 8+17 {
-		t.Errorf("length: got %d bytes, want one record", length())
+		t.Errorf("length: got %d bytes, want one limit", length())
 	}
 	if _, results := take(t, s, noon.Add(time.Hour+2*time.Second), stays); results[0].Machine.Remaining(results[0].State, noon.Add(time.Hour+2*time.Second)) != 7 {
 		t.Errorf("the remaining limit: got %+v, want 7 remaining", results)
 	}
 }
 
-// A state that was too far in the future has a Skew. When the store removes the idle record of a limit,
-// it also removes the Skew in that record.
+// A state that was too far in the future has a Skew. When the store removes an idle limit,
+// it also removes its Skew.
 func TestStore_tidy_mark(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "marks"}), caller()
@@ -374,7 +374,7 @@ func TestStore_tidy_mark(t *testing.T) {
 	}
 	take(t, s, noon.Add(12*time.Hour), charge("last", time.Second))
 	if n := client.StrLen(ctx, "{marks/2/"+who.String()+"}").Val(); n != 8+17+17+16 {
-		t.Errorf("length: got %d bytes, want two records and a Skew", n)
+		t.Errorf("length: got %d bytes, want two limits and a Skew", n)
 	}
 	entries, err := s.Inspect(ctx, who)
 	if err != nil {
@@ -426,7 +426,7 @@ func TestStore_Settle_ttl(t *testing.T) {
 	}
 }
 
-// The removal of idle records does not shorten the life that another limit in the key needs.
+// The removal of idle limits does not shorten the life that another limit in the key needs.
 func TestStore_tidy_ttl(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "tidied"}), caller()
@@ -439,7 +439,7 @@ func TestStore_tidy_ttl(t *testing.T) {
 	take(t, s, noon.Add(2*time.Hour), limiter.Charge{Subject: who, Limit: short, Cost: 1})
 	key := "{tidied/2/" + who.String() + "}"
 	if n := client.StrLen(ctx, key).Val(); n != 8+17+16 {
-		t.Errorf("length: got %d bytes, want the two records that are not idle", n)
+		t.Errorf("length: got %d bytes, want the two limits that are not idle", n)
 	}
 	if ttl := client.PTTL(ctx, key).Val(); ttl < 10*time.Hour {
 		t.Errorf("the count of a day: got an expiry in %s, want at least 10 hours", ttl)

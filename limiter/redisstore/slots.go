@@ -21,7 +21,7 @@ func (slotsLayout) parameters(m algo.Machine) (kind byte, p parameters) {
 	return kindLog, p
 }
 
-func (slotsLayout) machine(r record) (algo.Machine, error) {
+func (slotsLayout) machine(r stored) (algo.Machine, error) {
 	return parse("slots", bytes.TrimSuffix(r.limit[limitSize:], []byte{slotsMark}))
 }
 

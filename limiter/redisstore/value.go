@@ -49,13 +49,13 @@ func (v value) check() error {
 	return nil
 }
 
-// records iterates over the records of v. Call check first.
-func (v value) records(yield func(record) bool) {
+// limits iterates over the stored limits of v. Call check first.
+func (v value) limits(yield func(stored) bool) {
 	if len(v) == 0 {
 		return
 	}
 	for rest := []byte(v[headerSize:]); len(rest) > 0; {
-		var r record
+		var r stored
 		if r, rest, _ = cut(rest, v.version()); !yield(r) {
 			return
 		}
@@ -63,7 +63,7 @@ func (v value) records(yield func(record) bool) {
 }
 
 func (v value) held(limit *limiter.Limit) (limiter.Held, error) {
-	for r := range v.records {
+	for r := range v.limits {
 		if r.id() == limit.ID {
 			return r.held(limit)
 		}
@@ -74,7 +74,7 @@ func (v value) held(limit *limiter.Limit) (limiter.Held, error) {
 // tiers returns the states of limit.Tiers.
 func (v value) tiers(limit *limiter.Limit) (tiers []limiter.Held, err error) {
 	for _, id := range limit.Tiers {
-		for r := range v.records {
+		for r := range v.limits {
 			if r.id() != id {
 				continue
 			}
@@ -105,7 +105,7 @@ func (v value) current(limit *limiter.Limit, now algo.Instant) (current limiter.
 // entries reads every limit of v, in order of ID.
 func (v value) entries() ([]limiter.Entry, error) {
 	var entries []limiter.Entry
-	for r := range v.records {
+	for r := range v.limits {
 		held, err := r.parse()
 		if err != nil {
 			return nil, err
@@ -123,7 +123,7 @@ func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 		if err != nil {
 			return err
 		}
-		if held.Machine == nil { // the charge only read a limit that has no record
+		if held.Machine == nil { // the charge only read a limit that is not stored
 			held.Machine = c.Limit.Machine()
 		}
 		results[i] = held.Result
@@ -201,19 +201,19 @@ func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo
 
 // with returns a copy of v in which the limit id has the state h, which includes the limits merged.
 func (v value) with(id limiter.ID, h limiter.Held, merged []limiter.ID) (value, error) {
-	var list []record
+	var list []stored
 	replaced := false
-	for r := range v.records {
+	for r := range v.limits {
 		if slices.Contains(merged, r.id()) {
 			continue
 		}
 		if r.id() == id {
-			r, replaced = newRecord(id, h), true
+			r, replaced = newStored(id, h), true
 		}
 		list = append(list, r)
 	}
 	if !replaced {
-		list = append(list, newRecord(id, h))
+		list = append(list, newStored(id, h))
 	}
 	if len(list) > maxLimits {
 		return nil, fmt.Errorf("%w: too many limits on one subject (want at most %d)", limiter.ErrContended, maxLimits) // ErrContended denies the request under every OnError
@@ -221,7 +221,7 @@ func (v value) with(id limiter.ID, h limiter.Held, merged []limiter.ID) (value, 
 	return newValue(list), nil
 }
 
-func newValue(list []record) value {
+func newValue(list []stored) value {
 	version := int64(0)
 	if len(list) > 0 {
 		version = list[0].version
@@ -233,7 +233,7 @@ func newValue(list []record) value {
 	return v
 }
 
-// A limit must have full quota for idleLeast before its record is removed. Otherwise a process with a fast clock
+// A limit must have full quota for idleLeast before it is removed. Otherwise a process with a fast clock
 // could remove state that a process with a slow clock still counts.
 const idleLeast = time.Hour
 
@@ -241,14 +241,14 @@ const idleLeast = time.Hour
 // Limits of removed rules stay in a value and become idle.
 const manyLimits = 2 * limiter.MaxCharges
 
-// tidied returns v without its idle records. It returns nil if v has no idle records or only few
-// records.
+// tidied returns v without its idle limits. It returns nil if v has no idle limits or only few
+// limits.
 func (v value) tidied(now algo.Instant) value {
 	if len(v) < headerSize || int(v[1]) <= manyLimits {
 		return nil
 	}
-	var kept []record
-	for r := range v.records {
+	var kept []stored
+	for r := range v.limits {
 		h, err := r.parse()
 		if err != nil || h.Machine.Idle(h.State).Add(idleLeast) > now {
 			kept = append(kept, r)

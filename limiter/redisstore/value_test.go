@@ -83,7 +83,7 @@ func TestStore_value_few(t *testing.T) {
 		take(t, s, noon.Add(time.Duration(n/19)*2*time.Hour), limiter.Charge{Subject: who, Limit: l, Cost: 1})
 	}
 	if n := client.StrLen(ctx, "{few/2/"+who.String()+"}").Val(); n != 8+20*16 {
-		t.Errorf("length: got %d bytes, want 20 records", n)
+		t.Errorf("length: got %d bytes, want 20 limits", n)
 	}
 }
 

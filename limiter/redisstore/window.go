@@ -22,20 +22,20 @@ func (windowLayout) parameters(m algo.Machine) (kind byte, p parameters) {
 	return kind, newParameters(w.Length, w.Requests)
 }
 
-func (windowLayout) machine(r record) (algo.Machine, error) {
+func (windowLayout) machine(r stored) (algo.Machine, error) {
 	if kind := r.kind(); kind == kindSliding || kind == kindSlidingLarge {
 		return parse("sliding", r.limit[limitSize:])
 	}
 	return parse("fixed", r.limit[limitSize:])
 }
 
-func (windowLayout) read(r record) algo.State {
+func (windowLayout) read(r stored) algo.State {
 	half := len(r.state)/2 + 2 // offset of the previous count, which follows the index and the count
 	return algo.State{Window: integer(r.state[:4]), Count: integer(r.state[4:half]), Previous: integer(r.state[half:])}
 }
 
 // write implements layout. Under older rules, the count could exceed the present limit.
-func (windowLayout) write(r record, s algo.State) record {
+func (windowLayout) write(r stored, s algo.State) stored {
 	if r.kind() < kindLog && max(s.Count, s.Previous) > math.MaxUint16 {
 		r.limit[0] += tagged(kindSlidingLarge-kindSliding, 0)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// joinTiers finds the same limit in several tiers: limits that differ only in their tier and their numbers. If they have
-// the field across_tiers, it joins them, so that they keep one count.
+// joinTiers finds the same limit in several tiers: limits that differ only in their tier and their numbers. If one of
+// them has the field across_tiers, joinTiers makes them keep one count.
 func (c *compiler) joinTiers() {
 	for _, s := range c.specs {
 		if s.Tier != document.Global {

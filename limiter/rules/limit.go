@@ -145,7 +145,8 @@ func (o Options) spread(of *spec, r algo.Rate, global bool) (s limiter.Spread, n
 	return s, note
 }
 
-// mistake returns the reason why the numbers at path make no valid limit. They are those of the limit s, or replace them.
+// mistake returns the reason why the numbers at path make no valid limit. They are the numbers of the limit s, or
+// replace them.
 func (r *Rules) mistake(path string, s *spec, err error) Problem {
 	rule := r.rules[s.rule].Path
 	field, ok := errors.AsType[*algo.FieldError](err)

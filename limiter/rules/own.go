@@ -119,8 +119,8 @@ func (r *Rules) countedBy(kind, name string) (list []*identified) {
 var keptFields = []string{"lease", "shards", "sync_ms", "notify", "across_tiers"}
 
 // replace creates the limit base with a caller's own numbers, which an override of the document or the record of an
-// API key sets. It is the same limit with other numbers, so a caller keeps its usage when it gains or loses them. path
-// is the place of the numbers, for messages. problem is nil if the numbers are valid.
+// API key sets. It is the same limit with other numbers, so a caller keeps its usage when its own numbers are added
+// or removed. path is the place of the numbers, for messages. problem is nil if the numbers are valid.
 func (r *Rules) replace(base *identified, path string, own algo.Rate) (made *limiter.Limit, note string, problem *Problem) {
 	l := *base.Limit
 	l.Rate = r.options.clamp(inherit(base.spec.Rate, own))

@@ -43,9 +43,10 @@ func URLPath(u *url.URL) Path {
 // String returns the path as the host delivers it.
 func (p Path) String() string { return cmp.Or(p.text, "/") }
 
-// Below returns p without the stage or base path that the host has added, such as "/v1". The host can have added
-// each of the prefixes with which a path begins, because domains have different mappings, so there is a reading
-// without each of them. The prefix "/" is that of a domain that adds nothing. The prefixes are plain; see Plain.
+// Below returns p without the stage or base path that the host has added, such as "/v1". Domains have different
+// mappings, so the host can have added any prefix with which the path begins. Therefore, the path has one reading
+// without each of these prefixes. The prefix "/" stands for a domain that adds nothing. The prefixes are plain; see
+// Plain.
 func (p Path) Below(prefixes []string) Path {
 	p.prefixes = prefixes
 	return p
@@ -138,7 +139,7 @@ func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool)
 	return dst, true
 }
 
-// read appends the readings of text, which is the path p or what it becomes when it is parsed as a URL.
+// read appends the readings of text. text is the path p, or the path that remains when p is parsed as a URL.
 func (s *spelling) read(dst []reading, text string, p Path) (readings []reading, ok bool) {
 	whole, wellFormed := decode(text, false)
 	if whole = s.separate(whole); hasDots(whole) || !wellFormed && !p.decoded { // every dot segment of another reading is also one of whole

@@ -95,8 +95,8 @@ func TestPath_Below(t *testing.T) {
 	}
 }
 
-// The host can have added each of several prefixes, so a path has a reading without each that it has. The prefix / is
-// that of a host that adds nothing.
+// The host can have added each of several prefixes, so a path has a reading without each that it has. The prefix /
+// stands for a host that adds nothing.
 func TestPath_Below_several(t *testing.T) {
 	prefixes := []string{"/v1/e", "/v1/eu", "/orders/v2", "/v1", "/v0", "/"}
 	for path, want := range map[string][]string{

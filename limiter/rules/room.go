@@ -23,8 +23,8 @@ type Room struct {
 // littleRoom is the largest number of limits for which an item with a Room has room.
 const littleRoom = 2
 
-// Rooms returns the items with little room, the fullest first, and the counts that restart if a rule adds limits
-// beyond the room of an item with Restarts, in the form of the function Restarts.
+// Rooms returns the items with little room, the fullest first. It also returns the counts that restart if a rule adds
+// more limits than fit an item with Restarts, in the form of the function Restarts.
 func (r *Rules) Rooms() (rooms []Room, restarts []string) {
 	c := &compiler{rules: r, named: map[namedTier]bool{}}
 	for l := range r.limits() {
@@ -60,8 +60,8 @@ func (r *Rules) Rooms() (rooms []Room, restarts []string) {
 	return rooms, restarts
 }
 
-// room returns the number of limits, where each further tier of a limit with across_tiers is one, and how many more fit their item if these have the size of the largest: at most
-// littleRoom+1.
+// room returns the number of limits, and how many more limits of the largest size fit their item, at most
+// littleRoom+1. Each further tier of a limit with across_tiers counts as a limit.
 func (c *compiler) room(limits []*spec) (n, room int) {
 	var all, largest size
 	for s := range distinct(limits) {

@@ -34,8 +34,8 @@ func (r *Rules) CheckTier(tier string) error {
 // DeclaresTiers reports whether the document lists all its tiers in the member "tiers".
 func (r *Rules) DeclaresTiers() bool { return r.declared }
 
-// SimilarTiers returns those of Notes that report a tier whose name is probably a misspelling of another one: the
-// limits of such a tier never apply. A document that declares its tiers has none.
+// SimilarTiers returns the Notes about tiers whose name is probably a misspelling of another tier. The limits of such
+// a tier never apply. A document that declares its tiers has none.
 func (r *Rules) SimilarTiers() Problems { return r.similar }
 
 // tierUse is how a document uses the name of a tier.

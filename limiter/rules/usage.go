@@ -24,8 +24,9 @@ func (r *Rules) UsageEndpoint() string {
 	return r.rules[len(r.rules)-1].Endpoint
 }
 
-// asksUsage reports whether a request gets the usage. matched are the rules for its path. A request with
-// a bad credential does not get it, and is charged like any other request.
+// asksUsage reports whether a request asks for the usage of its caller. matched are the indexes of the rules that
+// match its path. A request with a bad credential is not answered with the usage. It is charged like any other
+// request.
 func (r *Rules) asksUsage(q *Request, matched []int) bool {
 	get := q.Method == http.MethodGet || q.Method == http.MethodHead
 	return r.usage && get && !q.Caller.Rejected && slices.Contains(matched, len(r.rules)-1)
@@ -118,7 +119,7 @@ func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
 	return list
 }
 
-// applies reports whether the rule limits callers of a tier by the limit l, which is one of its own.
+// applies reports whether l, a limit of the rule, applies to callers of a tier.
 func (r *rule) applies(tier string, l *limit) bool {
 	is := func(other limit) bool { return other.Path == l.Path }
 	of := r.of(tier)

@@ -91,8 +91,8 @@ type meeting struct {
 	most  int // remaining calls of walk
 }
 
-// walk adds the sets of paths that match p, and whose first segments, those before the index at, match the rules matched.
-// At each end of a path, walk adds one set to m.sets.
+// walk adds the sets of paths that match p. The first segments of these paths, before the index at, match the rules
+// in matched. At each end of a path, walk adds one set to m.sets.
 func (m *meeting) walk(matched []int, p pattern, at int) {
 	if m.most--; m.most <= 0 {
 		return

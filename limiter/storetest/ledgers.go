@@ -145,9 +145,9 @@ func (w *world) convert(now algo.Instant, charges []limiter.Charge, taken bool) 
 	}
 }
 
-// follow applies what the clock of another environment, if it is ahead, does to the charges of an environment. In the first
-// model of the environment of l, charges count in the windows in which the store counted them. In those of all environments,
-// slots expire by the clock of l.
+// follow updates the models after a charge of l, whose clock can be ahead of the clocks of other environments. In the
+// first model of the environment of l, charges count in the windows in which the store counted them. In the first
+// models of all environments, slots expire by the clock of l.
 func (w *world) follow(l *link, now algo.Instant, charges []limiter.Charge, results []algo.Result) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

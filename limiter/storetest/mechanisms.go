@@ -75,7 +75,7 @@ func countsOf(of limiter.Counted) func(*limiter.Limit) {
 	}
 }
 
-// alone are groups of mechanisms of which a limit has at most one, because they set the same field.
+// alone has groups of mechanisms that set the same field, so a limit has at most one mechanism of each group.
 var alone = [][]string{
 	{"cost", "failures", "bytes", "concurrent"},
 	{"local", "allow", "deny"},

@@ -21,7 +21,7 @@ type Model struct {
 	slots   map[slot]struct{}  // all slots that were ever taken
 }
 
-// slot identifies a slot. A store may use an entry twice if it keeps a number of its own in Refunds.
+// slot identifies a slot. A store may use an entry twice if it keeps its own number of the slot in Refunds.
 type slot struct {
 	subject limiter.Subject
 	limit   limiter.ID

@@ -114,7 +114,7 @@ func testNoticesSequential(t *testing.T, q *quota) {
 }
 
 // If the process that crosses a percentage does not write the notice, another process writes it after the
-// grace time, with the same ID. A notice that has a mark is not repeated.
+// grace time, with the same ID. A notice with a flag in the store is not repeated.
 func testNoticesRepeated(t *testing.T, q *quota) {
 	var lost limiter.Notice
 	failing := func(_ context.Context, n limiter.Notice) error {

@@ -117,7 +117,7 @@ func newScenario(seed uint64, rows []*mechanism, shared bool) (*scenario, error)
 	return h, nil
 }
 
-// drawLimits draws the limits. An error is that of NewLimit, which refuses the mechanisms on one limit.
+// drawLimits draws the limits. It returns an error if NewLimit refuses the mechanisms of a limit.
 func (h *scenario) drawLimits(r *rand.Rand, rows []*mechanism, shared bool) (err error) {
 	names := []string{"first"}
 	if !shared {

@@ -52,8 +52,8 @@ func testSettleUnknown(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// testSettleAhead charges a state that a wrong clock has written far in the future. The store marks the
-// state, and clamps it after one horizon, as for other charges.
+// testSettleAhead charges a state that a wrong clock has written far in the future. The store records the Skew of the
+// state, and clamps the state after one horizon, as for other charges.
 func testSettleAhead(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	_, results := p.take(t, start.Add(time.Hour), one(l, 6), nil)

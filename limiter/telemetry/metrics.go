@@ -57,8 +57,7 @@ const (
 	Exempt = "Exempt"
 )
 
-// RuleDimension is the name of the dimension of a rule, ExemptionDimension that of an exemption, and FunctionDimension
-// that of a Lambda function.
+// These are the names of dimensions: of a rule, of an exemption, and of a Lambda function.
 const (
 	RuleDimension      = "Rule"
 	ExemptionDimension = "Exemption"

@@ -18,11 +18,10 @@ type SubjectHash func(limiter.Subject) string
 // MinSubjectKey is the minimum length, in bytes, of a key of subject hashes.
 const MinSubjectKey = 16
 
-// NewSubjectHash returns the hash of a deployment: the first 8 bytes of an HMAC-SHA256. namespace is
-// the namespace in the keys of the deployment's store. Only someone with the key can compute the hash
-// of a subject and thereby test a guess. All environments need the same key. If key is missing or
-// shorter than MinSubjectKey, NewSubjectHash uses a random key. The hashes of this process then
-// differ from those of all other processes.
+// NewSubjectHash returns the hash of a deployment: the first 8 bytes of an HMAC-SHA256. namespace is the namespace in
+// the keys of the deployment's store. Only someone with the key can compute the hash of a subject and thereby test a
+// guess. All environments need the same key. If key is missing or shorter than MinSubjectKey, NewSubjectHash uses a
+// random key. Then no other process has the hashes of this process.
 func NewSubjectHash(namespace string, key []byte) SubjectHash {
 	if key = slices.Clone(key); len(key) < MinSubjectKey {
 		key = make([]byte, sha256.Size)

@@ -61,8 +61,8 @@ func (t *Table) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ ..
 	return &dynamodb.DeleteItemOutput{}, nil
 }
 
-// Size returns the number of bytes of an item as DynamoDB counts them: the bytes of names and text, one byte
-// and half a byte for each significant digit of a number, and for a list or a map three bytes plus one byte for
+// Size returns the number of bytes of an item as DynamoDB counts them. Names and text count their bytes. A number
+// counts one byte, and half a byte for each significant digit. A list or a map counts three bytes, and one byte for
 // each element.
 func Size(item Item) (n int) {
 	for name, value := range item {

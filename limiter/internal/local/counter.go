@@ -59,7 +59,7 @@ func (c *Counter) Renew(now algo.Instant, rules CounterRules) Counter {
 	next.convertOwn(m, now)
 	if next.share != nil {
 		next.share = c.share
-		next.share.settle(now, next.Result, next.ownCount())
+		next.share.compute(now, next.Result, next.ownCount())
 	}
 	return next
 }
@@ -234,7 +234,7 @@ func (c *Counter) Reported(now algo.Instant, out Report, results []algo.Result, 
 	overshoot = c.sync(now, results[0])
 	if s := c.share; s != nil {
 		s.update(now, out, results[1], results[2], func() float64 { return fraction(intN) })
-		s.settle(now, results[0], c.ownCount())
+		s.compute(now, results[0], c.ownCount())
 	}
 	return overshoot
 }
@@ -284,7 +284,7 @@ func (c *Counter) Unreported(now algo.Instant, out Report, charged, busy bool, i
 		c.Result = algo.Result{Machine: c.rules.Admitted}
 		c.convertOwn(c.rules.Admitted, now)
 		s.start(now, spread)
-		s.settle(now, c.Result, c.ownCount())
+		s.compute(now, c.Result, c.ownCount())
 	case busy:
 		s.interval = min(2*max(s.interval, minReport), maxReport)
 		s.due = now.Add(s.interval/2 + times(s.interval, spread))

@@ -182,8 +182,8 @@ func (s *Share) mayReport(now algo.Instant, random func() float64) {
 }
 
 // covered returns the length of time whose reports the store sums up at the instant now. Usually this is
-// ReportWindow. If there were no reports when s was created, it is the time since the first report of a process
-// that started together with this one.
+// ReportWindow. If there were no reports when s was created, other processes probably started together with this one.
+// The time then begins with the first report of such a process.
 func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	m, ok := r.Machine.(*algo.Window)
 	if !s.cold || !ok {
@@ -197,10 +197,10 @@ func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	return max(firstReports/15, before+now.Sub(max(first, start)))
 }
 
-// settle computes the share of this process. count is the state that counts the admissions of all processes.
+// compute computes the share of this process. count is the state that counts the admissions of all processes.
 // own reports whether this is the state of the limit itself, and not of a longer window
 // (CounterRules.Admitted).
-func (s *Share) settle(now algo.Instant, count algo.Result, own bool) {
+func (s *Share) compute(now algo.Instant, count algo.Result, own bool) {
 	m, span := count.Machine, Span(count.Machine)
 	ahead := min(4*s.interval, span)
 	s.until, s.strict = 0, own && span >= 4*s.interval

@@ -321,7 +321,7 @@ func (d *Document) readLimits(n *node, r *Rule) {
 		}
 		nodes, inList := []*node{m}, m.kind == isList
 		if inList {
-			nodes = m.items
+			nodes = m.elements
 			switch {
 			case len(nodes) == 0:
 				d.report.at(m, "got an empty list, want a limit; leave out a tier that has no limit")

@@ -222,16 +222,16 @@ func (d *Document) readPer(o *object, tier string) []string {
 	case n.kind != isList:
 		d.report.at(n, "got %s, want a list of words: %s", n, wantedWords[len("want "):])
 		return nil
-	case len(n.items) == 0:
+	case len(n.elements) == 0:
 		d.report.at(n, "got an empty list, want a word; the default is client and endpoint")
 		return nil
-	case len(n.items) > maxPer:
-		d.report.at(n, "got %d words, want at most %d", len(n.items), maxPer)
+	case len(n.elements) > maxPer:
+		d.report.at(n, "got %d words, want at most %d", len(n.elements), maxPer)
 		return nil
 	}
 	before := d.Mistakes()
 	var per []string
-	for _, item := range n.items {
+	for _, item := range n.elements {
 		word, ok := o.text(item)
 		if strings.HasPrefix(word, PerHeader) {
 			word = strings.ToLower(word)

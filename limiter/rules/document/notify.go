@@ -8,11 +8,11 @@ func (d *Document) readNotify(o *object) (p limiter.Percentages) {
 	if n == nil {
 		return p
 	}
-	items := d.values(n, len(p), "percentages", "[80, 100]")
-	if items == nil {
+	elements := d.values(n, len(p), "percentages", "[80, 100]")
+	if elements == nil {
 		return p
 	}
-	for i, item := range items {
+	for i, item := range elements {
 		percent, ok := o.whole(item, limiter.MaxPercent)
 		if ok && i > 0 && int(percent) <= p[i-1] {
 			d.report.at(item, "got %s, want more than %d: percentages are in ascending order", item, p[i-1])

@@ -33,10 +33,10 @@ func (d *Document) elements(n *node, most int, noun string) []*node {
 	switch {
 	case n.kind != isList:
 		d.report.at(n, "got %s, want a list", n)
-	case len(n.items) > most:
-		d.report.at(n, "got %d %s, want at most %d", len(n.items), noun, most)
+	case len(n.elements) > most:
+		d.report.at(n, "got %d %s, want at most %d", len(n.elements), noun, most)
 	default:
-		return n.items
+		return n.elements
 	}
 	return nil
 }
@@ -46,12 +46,12 @@ func (d *Document) values(n *node, most int, noun, example string) []*node {
 	got := n.String()
 	switch {
 	case n.kind != isList:
-	case len(n.items) == 0:
+	case len(n.elements) == 0:
 		got = "an empty list"
-	case len(n.items) > most:
-		got = strconv.Itoa(len(n.items)) + " " + noun
+	case len(n.elements) > most:
+		got = strconv.Itoa(len(n.elements)) + " " + noun
 	default:
-		return n.items
+		return n.elements
 	}
 	d.report.at(n, "got %s, want a list of 1 to %d %s, such as %s", got, most, noun, example)
 	return nil

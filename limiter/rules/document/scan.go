@@ -22,15 +22,15 @@ const maxValues = 200_000
 // node is a JSON value with its place in the text. encoding/json is not enough: it stops at the first
 // mistake, accepts duplicate names, and does not return the place of a value.
 type node struct {
-	parent  *node
-	key     string // name of the value in an object
-	index   int32  // index of the value in a list
-	end     int32  // offset of the first byte after the value
-	offset  int32  // offset of the member's name or, in a list, of the value
-	value   any    // string, json.Number, bool or nil; nil for an object or a list
-	kind    kind
-	members []*node // members of an object, in file order
-	items   []*node // elements of a list
+	parent   *node
+	key      string // name of the value in an object
+	index    int32  // index of the value in a list
+	end      int32  // offset of the first byte after the value
+	offset   int32  // offset of the member's name or, in a list, of the value
+	value    any    // string, json.Number, bool or nil; nil for an object or a list
+	kind     kind
+	members  []*node // members of an object, in file order
+	elements []*node // elements of a list
 }
 
 type kind byte
@@ -81,8 +81,8 @@ func (n *node) path() string {
 func (n *node) child(rest string) (*node, string) {
 	if n.kind == isList {
 		number, after, _ := strings.Cut(strings.TrimPrefix(rest, "["), "]")
-		if i, err := strconv.Atoi(number); err == nil && 0 <= i && i < len(n.items) {
-			return n.items[i], after
+		if i, err := strconv.Atoi(number); err == nil && 0 <= i && i < len(n.elements) {
+			return n.elements[i], after
 		}
 		return nil, rest
 	}
@@ -208,7 +208,7 @@ func (s *scanner) value(parent *node, depth int) (n *node, err error) {
 	case c == '{':
 		n.kind, err = isObject, s.members(n, depth)
 	case c == '[':
-		n.kind, err = isList, s.items(n, depth)
+		n.kind, err = isList, s.elements(n, depth)
 	case c == '"':
 		n.kind = isString
 		n.value, err = s.string()
@@ -279,7 +279,7 @@ func (s *scanner) members(n *node, depth int) error {
 	}
 }
 
-func (s *scanner) items(n *node, depth int) error {
+func (s *scanner) elements(n *node, depth int) error {
 	s.at++
 	if s.skip(']') {
 		return nil
@@ -289,8 +289,8 @@ func (s *scanner) items(n *node, depth int) error {
 		if err != nil {
 			return err
 		}
-		child.index = int32(len(n.items))
-		n.items = append(n.items, child)
+		child.index = int32(len(n.elements))
+		n.elements = append(n.elements, child)
 		switch {
 		case s.skip(']'):
 			return nil

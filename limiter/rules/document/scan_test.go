@@ -20,7 +20,7 @@ func (n *node) plain() any {
 		return object
 	case isList:
 		list := []any{}
-		for _, item := range n.items {
+		for _, item := range n.elements {
 			list = append(list, item.plain())
 		}
 		return list

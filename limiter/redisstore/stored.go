@@ -52,8 +52,8 @@ func unit(kind byte) int {
 
 func parametersSize(tag byte) int { return int(tag&15) * unit(tag>>4) }
 
-// record is one limit in a value. Its slices are parts of the value.
-type record struct {
+// stored is one limit in a value. Its slices are parts of the value.
+type stored struct {
 	limit   []byte // tag, id and parameters
 	state   []byte
 	entries []byte // entries of a log
@@ -65,19 +65,19 @@ type record struct {
 // annex reports whether an element with a tag belongs to the limit of the element before it.
 func annex(tag byte) bool { return tag>>4 >= kindVersion && tag>>4 <= kindRefunds }
 
-func (r record) kind() byte { return r.limit[0] >> 4 }
+func (r stored) kind() byte { return r.limit[0] >> 4 }
 
-func (r record) id() limiter.ID { return limiter.ID(integer(r.limit[1:limitSize])) }
+func (r stored) id() limiter.ID { return limiter.ID(integer(r.limit[1:limitSize])) }
 
-// cut returns the first record of b and the rest of b. version is the version of the value. ok is false
-// if b does not begin with a complete record.
-func cut(b []byte, version int64) (r record, rest []byte, ok bool) {
+// cut returns the first stored limit of b and the rest of b. version is the version of the value. ok is false
+// if b does not begin with a complete one.
+func cut(b []byte, version int64) (r stored, rest []byte, ok bool) {
 	element, rest, ok := cutElement(b)
 	if !ok || annex(element[0]) {
 		return r, rest, false
 	}
 	fixed := limitSize + parametersSize(element[0])
-	r = record{limit: element[:fixed], state: element[fixed:], version: version}
+	r = stored{limit: element[:fixed], state: element[fixed:], version: version}
 	if r.kind() == kindLog {
 		r.state, r.entries = r.state[:12], r.state[12:]
 	}
@@ -115,7 +115,7 @@ func cutElement(b []byte) (element, rest []byte, ok bool) {
 	return b[:size], b[size:], true
 }
 
-func (r record) append(b []byte, version int64) []byte {
+func (r stored) append(b []byte, version int64) []byte {
 	b = append(append(append(b, r.limit...), r.state...), r.entries...)
 	if r.version != version {
 		b = appendInteger(append(b, tagged(kindVersion, 0)), r.version, versionSize)
@@ -129,8 +129,8 @@ func (r record) append(b []byte, version int64) []byte {
 	return b
 }
 
-// held returns the state of a limit from r, the record with the limit's ID.
-func (r record) held(limit *limiter.Limit) (limiter.Held, error) {
+// held returns the state of a limit from r, which has the ID of the limit.
+func (r stored) held(limit *limiter.Limit) (limiter.Held, error) {
 	var own [limitSize + mostParameters]byte
 	if string(appendLimit(own[:0], limit.ID, limit.Machine())) == string(r.limit) {
 		return r.read(limit.Machine()), nil
@@ -138,8 +138,8 @@ func (r record) held(limit *limiter.Limit) (limiter.Held, error) {
 	return r.parse()
 }
 
-// parse reads a record of any limit.
-func (r record) parse() (limiter.Held, error) {
+// parse reads a stored limit of any kind.
+func (r stored) parse() (limiter.Held, error) {
 	machine, err := r.layout().machine(r)
 	if err != nil {
 		return limiter.Held{}, fmt.Errorf("%w: %w", limiter.ErrFormat, err)
@@ -147,13 +147,13 @@ func (r record) parse() (limiter.Held, error) {
 	return r.read(machine), nil
 }
 
-// read reads a record whose parameters are those of m.
-func (r record) read(m algo.Machine) limiter.Held {
+// read reads a stored limit whose parameters are those of m.
+func (r stored) read(m algo.Machine) limiter.Held {
 	return limiter.Held{Result: algo.Result{Machine: m, State: r.layout().read(r)}, Version: r.version, Skew: r.skew}
 }
 
-// idle returns the instant from which the record counts nothing (algo.Machine.Idle); 0 if it cannot be read.
-func (r record) idle() algo.Instant {
+// idle returns the instant from which r counts nothing (algo.Machine.Idle); 0 if it cannot be read.
+func (r stored) idle() algo.Instant {
 	h, err := r.parse()
 	if err != nil {
 		return 0
@@ -161,8 +161,8 @@ func (r record) idle() algo.Instant {
 	return h.Machine.Idle(h.State)
 }
 
-func newRecord(id limiter.ID, h limiter.Held) record {
-	r := record{limit: appendLimit(nil, id, h.Machine), version: h.Version, skew: h.Skew}
+func newStored(id limiter.ID, h limiter.Held) stored {
+	r := stored{limit: appendLimit(nil, id, h.Machine), version: h.Version, skew: h.Skew}
 	return layoutOf(h.Machine).write(r, h.State)
 }
 
