@@ -36,8 +36,8 @@ type LimitsChange struct {
 	Check func(*caller.Limits) error
 }
 
-// Apply returns the changed limits. old may be nil. Changed of the result is higher than that of old,
-// even if the clock of another operator was ahead.
+// Apply returns the changed limits. old may be nil. Changed of the result is higher than Changed of old, even if the
+// clock of another operator was ahead.
 func (c *LimitsChange) Apply(old *caller.Limits, now time.Time) (*caller.Limits, error) {
 	rates, anchor := map[string]caller.Rate{}, ""
 	if old != nil && !c.Clear {

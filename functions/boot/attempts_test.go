@@ -316,7 +316,7 @@ func (hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _ []
 	return false, limiter.ErrUnavailable
 }
 
-// A decision waits for the store at most until its deadline, which is that of the store unless a variable sets
+// A decision waits for the store at most until its deadline. The store has a default deadline, and a variable can set
 // another. Then on_error "local" decides from local state.
 func TestConfig_Environment_deadline(t *testing.T) {
 	const rule = `{"version":1,"rules":[{"endpoint":"/a","on_error":"local","local_processes":1,"limits":{"*":{"requests":2,"window":"1m"}}}]}`

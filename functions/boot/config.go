@@ -90,8 +90,9 @@ type Config struct {
 	// The layer then streams its refusals.
 	ResponseStream bool `env:"RESPONSE_STREAM"`
 
-	// AllowBypass lets a function with the layer start although it lacks the wrapper script, or its runtime requests
-	// events from another proxy of the Runtime API, past the layer. The log and the metric Failed report it once in an environment.
+	// AllowBypass lets a function with the layer start although the layer cannot limit it: the function lacks the
+	// wrapper script, or its runtime requests events from another proxy of the Runtime API. The log and the metric
+	// Failed report it once in an environment.
 	AllowBypass bool `env:"ALLOW_BYPASS"`
 
 	// RequireCredential rejects anonymous callers.

@@ -14,9 +14,9 @@ import (
 	"github.com/weir-limits/weir/functions/lambdahttp"
 )
 
-// Layer returns a function that creates the environment of a function with the layer. The names of its
-// variables are those of [contract.LayerVariable], also in errors. Variables of other programs, such as the
-// AppConfig agent, keep their names.
+// Layer returns a function that creates the environment of a function with the layer. Its variables have the names of
+// [contract.LayerVariable], also in errors. Variables of other programs, such as the AppConfig agent, keep their
+// names.
 func Layer(lookup func(string) (string, bool), clients Clients) func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) {
 	return func(ctx context.Context, logger *slog.Logger) (*lambdahttp.Environment, error) {
 		if kind, _ := lookup(contract.VariableInit); kind == "snap-start" {

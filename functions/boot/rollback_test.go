@@ -250,8 +250,8 @@ func TestConfig_rules_rollback(t *testing.T) {
 }
 
 // A rollback of AppConfig returns the old document with its old version. Environments with the newer document refuse
-// it. An environment that starts later has the old one, but decides by the newer one for a caller that this one counted.
-// The old document under a higher version decides for all.
+// it. An environment that starts later has the old document. For a caller that was counted under the newer document,
+// it still decides by the newer document. The old document under a higher version decides for all.
 func TestConfig_rules_rollback_AppConfig(t *testing.T) {
 	for _, store := range []string{contract.StoreDynamoDB, contract.StoreRedis} {
 		s := newSite(t, store)
@@ -300,9 +300,9 @@ func TestConfig_rules_rollback_AppConfig(t *testing.T) {
 	}
 }
 
-// Until the first publication of a deployment, the document of the bundle decides, as version 1. A caller that it
-// counted gets the published limits. Until an environment has read the publication, it decides by the published
-// limits for such a caller, although its bundle has others.
+// Until the first publication of a deployment, the document of the bundle decides, as version 1. A caller that was
+// counted under the bundle gets the published limits. An environment decides for such a caller by the published
+// limits even before it has read the publication, although its bundle has other limits.
 func TestConfig_rules_firstDeployment(t *testing.T) {
 	s := newSite(t, contract.StoreDynamoDB)
 	s.fromDeployment()

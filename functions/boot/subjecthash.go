@@ -15,11 +15,11 @@ import (
 // rest of its deadline to open the connection to the store.
 const subjectKeyTimeout = 500 * time.Millisecond
 
-// subjectHash returns the hash that represents callers in logs, metrics and events. Its key is in
-// RECORDS_TABLE, where the first environment of a deployment creates it. Locally it is in
-// SUBJECT_KEY_FILE. If the table fails, subjectHash logs a warning and uses a random key. If neither
-// variable is set, it uses a random key without a warning. Hashes with a random key differ from those of
-// other processes. It returns an error only for the file or the AWS configuration.
+// subjectHash returns the hash that represents callers in logs, metrics and events. Its key is in RECORDS_TABLE,
+// where the first environment of a deployment creates it. Locally it is in SUBJECT_KEY_FILE. If the table fails,
+// subjectHash logs a warning and uses a random key. If neither variable is set, it uses a random key without a
+// warning. With a random key, each process has other hashes. It returns an error only for the file or the AWS
+// configuration.
 func (c Config) subjectHash(ctx context.Context, logger *slog.Logger) (telemetry.SubjectHash, error) {
 	if c.SubjectKeyFile != "" {
 		key, err := os.ReadFile(c.SubjectKeyFile)

@@ -30,13 +30,13 @@ const (
 	ManagedInstances = "lambda-managed-instances"
 )
 
-// LayerHost is the address at which the extension listens. Its port is that of the Runtime API, so that
+// LayerHost is the address at which the extension listens. The extension uses the port of the Runtime API, so that
 // environments on one machine do not collide.
 const LayerHost = "127.0.0.2"
 
-// LayerAddress is the file, in the folder /tmp, by which the extension and [LayerScript] exchange
-// addresses. Its first line is the address of the extension. The script appends the address that it replaces:
-// that of Lambda, or of another proxy of the Runtime API whose script ran before.
+// LayerAddress is the file, in the folder /tmp, by which the extension and [LayerScript] exchange addresses. Its
+// first line is the address of the extension. The script appends the address that it replaces: the address of Lambda,
+// or of another proxy of the Runtime API whose script ran before.
 const LayerAddress = "weir-runtime-api"
 
 // VariableLayerFolder is the variable that replaces /tmp as the folder of [LayerAddress], for several environments on one

@@ -28,8 +28,8 @@ const (
 
 // Admitted is an admitted request, which a function in another process answers.
 type Admitted struct {
-	// Event is the event for the function. Its bytes are those of the event from Lambda, unless the client has
-	// sent a field that only Weir may set, or the request is over a limit in mode mark.
+	// Event is the event for the function. Its bytes are the bytes of the event from Lambda, except in two cases: the
+	// client has sent a field that only Weir may set, or the request is over a limit in mode mark.
 	Event []byte
 
 	w       http.ResponseWriter

@@ -154,7 +154,7 @@ func (r *eventReader) context(e *authorizerEvent) {
 // members yields the name of each member of an object. The body of the loop must read the value of the
 // member. The name is invalid after the value has been read. null has no members.
 func (r *eventReader) members(yield func(name []byte) bool) {
-	for range r.items('{', '}') {
+	for range r.between('{', '}') {
 		name, err := r.d.ReadValue()
 		if err != nil {
 			r.fail(err)
@@ -173,15 +173,15 @@ func (r *eventReader) members(yield func(name []byte) bool) {
 // elements yields once for each element of an array. The body of the loop must read the element. null
 // has no elements.
 func (r *eventReader) elements(yield func() bool) {
-	for range r.items('[', ']') {
+	for range r.between('[', ']') {
 		if !yield() {
 			return
 		}
 	}
 }
 
-// items yields once for each member or element between two delimiters.
-func (r *eventReader) items(begin, end jsontext.Kind) func(func() bool) {
+// between yields once for each member or element between two delimiters.
+func (r *eventReader) between(begin, end jsontext.Kind) func(func() bool) {
 	return func(yield func() bool) {
 		if !r.begins(begin) {
 			return

@@ -40,8 +40,8 @@ type Environment struct {
 	Receipts *receipts.Ring
 	// BasePaths are the paths that custom domains add before every path, such as "/v1". They are plain; see
 	// rules.Plain. Rules match the path without each base path that it begins with, and a router gets it without the
-	// longest. The base path "/" is that of a domain that adds nothing. Paths from API Gateway's default domain, a load
-	// balancer or net/http have no base path and stay unchanged.
+	// longest. The base path "/" stands for a domain that adds nothing. Paths from API Gateway's default domain, a
+	// load balancer or net/http have no base path and stay unchanged.
 	BasePaths []string
 	// APIKeyHeader is the name of the header field of API keys. "" means x-api-key.
 	APIKeyHeader string

@@ -185,7 +185,8 @@ func TestLayer_largeAnswerCost(t *testing.T) {
 	}
 }
 
-// An answer loses its cost field, and a request that of the client, although none of the limits of the request counts cost.
+// The layer removes the cost field of an answer, and a cost field that the client sent, although no limit of the
+// request counts cost.
 func TestLayer_uncountedCost(t *testing.T) {
 	const cost = `{"endpoint":"/cost","limits":{"global":{"name":"cost","requests":1000,"window":"1h","reserve":1,"count":"cost","per":["ip"]}}}`
 	for name, other := range map[string]string{

@@ -77,8 +77,8 @@ func allMembers(text []byte) (members []member, err error) {
 	return members, nil
 }
 
-// membersOf returns those members of the object in text that are named. Of members with the same name, it returns the last one,
-// which is the one that hosts read. others is true if the object has members of other names.
+// membersOf returns those members of the object in text that are named. If several members have the name, it returns
+// the last one, as hosts do. others is true if the object has members of other names.
 func membersOf(text []byte, names ...string) (members []member, others bool, err error) {
 	err = eachMember(text, func(name []byte, m member) error {
 		i := slices.IndexFunc(names, func(n string) bool { return n == string(name) })

@@ -178,7 +178,8 @@ func throughWrap(t *testing.T, e *lambdahttp.Environment, event []byte) (admitte
 	return admitted
 }
 
-// spellingHosts are the hosts, with the form in which they deliver a path and Weir's part in front of a router.
+// spellingHosts lists, for each host, the form in which it delivers a path, and the part of Weir in front of a
+// router.
 var spellingHosts = map[string]struct {
 	delivery
 
@@ -195,7 +196,7 @@ var spellingHosts = map[string]struct {
 // router returns the name of the route that serves each event, without Weir. It is "" for none.
 type router func(t *testing.T, d delivery, paths []string) []string
 
-// muxRoutes returns the routes of an http.ServeMux. The path is that of a request line, or decoded.
+// muxRoutes returns the routes of an http.ServeMux. The path is as in the request line, or decoded.
 func muxRoutes(_ *testing.T, d delivery, paths []string) (names []string) {
 	mux := routesOf(func(name string) { names[len(names)-1] = name })
 	for _, path := range paths {

@@ -21,10 +21,10 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// Publisher publishes the document of a stack. CloudFormation invokes it when the document changes, also in
-// the rollback of an update. Every publication gets a higher version than all before and than the document's own, so
-// that the document of a rollback also decides for callers that were counted under the rejected document, and a
-// deployed document for callers that were counted under the same document in a bundle.
+// Publisher publishes the document of a stack. CloudFormation invokes it when the document changes, also in the
+// rollback of an update. Every publication gets a version above all earlier publications and above the version in the
+// document. So the document of a rollback also decides for callers that were counted under the rejected document. A
+// deployed document also decides for callers that were counted under the same document in a bundle.
 type Publisher struct {
 	API   records.Writer
 	Clock func() time.Time

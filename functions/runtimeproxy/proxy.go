@@ -347,8 +347,8 @@ func (p *Proxy) unanswered(i *invocation) bool {
 	return !p.concurrent || !i.taken && time.Now().After(i.deadline)
 }
 
-// finish ends the invocations that get no answer any more. It waits until they are settled, as are those with
-// an answer.
+// finish ends the invocations that get no answer any more. It waits until their requests are settled, as after an
+// answer.
 func (p *Proxy) finish(ended func(*invocation) bool) {
 	var wait []*invocation
 	p.mu.Lock()

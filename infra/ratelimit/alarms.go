@@ -26,7 +26,7 @@ type Alarm struct {
 	Of, In float64
 }
 
-// Thresholds of the alarms on rates, times and shares. Alarms on single events have theirs beside
+// Thresholds of the alarms on rates, times and percentages. Alarms on single events have theirs beside
 // the description. infra/README.md lists all alarms with their remedies.
 const (
 	degradedPercent  = 1

@@ -15,15 +15,15 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// AddLayer limits a function of a managed runtime, such as Node.js or Python. It adds the layer, which
-// decides before the code of the function runs. The code of the function does not change. The function
-// gets the access of [Limits.Equip], and an alarm on its errors. The variables have the names of
-// contract.LayerVariable, so that they do not collide with those of the function. The code of the function has
-// these permissions, too: it can set any caller's counts (SECURITY.md, "Who can do what").
+// AddLayer limits a function of a managed runtime, such as Node.js or Python. It adds the layer, which decides before
+// the code of the function runs. The code of the function does not change. The function gets the access of
+// [Limits.Equip], and an alarm on its errors. The variables have the names of contract.LayerVariable, so that they do
+// not collide with the function's own variables. The code of the function has these permissions, too: it can set any
+// caller's counts (SECURITY.md, "Who can do what").
 //
-// AddLayer panics if the layer cannot work in the function: if the runtime is not a managed one, the
-// architecture differs from that of the limits, or the function has SnapStart or another wrapper script. It
-// also panics where [Limits.Equip] does. The synthesis fails if a wrapper script is set later.
+// AddLayer panics if the layer cannot work in the function: if the runtime is not a managed one, the architecture
+// differs from the architecture of the limits, or the function has SnapStart or another wrapper script. It also
+// panics where [Limits.Equip] does. The synthesis fails if a wrapper script is set later.
 func (l *Limits) AddLayer(f awslambda.Function) {
 	if err := l.checkLayered(f); err != nil {
 		panic(fmt.Errorf("ratelimit: %s: %w", *f.Node().Path(), err))

@@ -120,8 +120,8 @@ func references(document map[string]any) (paths []string) {
 	return paths
 }
 
-// security returns the names of an operation's security schemes, sorted. An operation without its
-// own has those of the document.
+// security returns the names of an operation's security schemes, sorted. If the operation has no security, the
+// security of the document applies.
 func security(document, operation map[string]any) (names []string) {
 	requirements, ok := operation["security"].([]any)
 	if !ok {

@@ -54,7 +54,7 @@ func responses(origins []string) []response {
 		response{"Default4xx", &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_DEFAULT_4XX()}},
 		response{"Default5xx", &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_DEFAULT_5XX()}})
 	for _, r := range all {
-		share(r.options, origins)
+		allowOrigins(r.options, origins)
 	}
 	return all
 }
@@ -70,10 +70,10 @@ func problem(kind awsapigateway.ResponseType, status, body string, fields map[st
 	}
 }
 
-// share lets pages of other origins read a response. A gateway response cannot choose one of
+// allowOrigins lets pages of other origins read a response. A gateway response cannot choose one of
 // several origins, so for several it allows *. This is safe: the responses contain no secret, and
 // browsers send these requests without cookies.
-func share(o *awsapigateway.GatewayResponseOptions, origins []string) {
+func allowOrigins(o *awsapigateway.GatewayResponseOptions, origins []string) {
 	origin := "*"
 	if len(origins) == 1 {
 		origin = origins[0]

@@ -227,9 +227,9 @@ func (v *validation) addMapping(c constructs.IConstruct, domain, api, path *stri
 	v.mappings = append(v.mappings, m)
 }
 
-// basePaths reports mappings whose path BASE_PATH lacks. The functions would match the rules with that path. They do
-// not know the mappings of a domain, so a mapping that adds no path must be in the list if the list has a path that the
-// same domain does not map.
+// basePaths reports mappings whose path is missing in BASE_PATH. The functions would match the rules with that path.
+// They do not know the mappings of a domain. So a mapping that adds no path must be in the list if the list has a
+// path of another domain.
 func (v *validation) basePaths() {
 	list := v.limits.props.Variables[contract.VariableBasePath]
 	known := strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })

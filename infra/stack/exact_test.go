@@ -338,7 +338,7 @@ func TestStack_shares(t *testing.T) {
 				values["unauthorized"] = 2
 			}
 		}
-		if got := share(t, expression, values); got != want {
+		if got := percentage(t, expression, values); got != want {
 			t.Errorf("%s: %s: got %v, want %v", prefix, expression, got, want)
 		}
 		for id, metric := range named {
@@ -349,13 +349,13 @@ func TestStack_shares(t *testing.T) {
 	}
 }
 
-// share evaluates the metric math "100 * a / b" with the given values. a and b are names, or sums in parentheses.
-func share(t *testing.T, expression string, values map[string]float64) float64 {
+// percentage evaluates the metric math "100 * a / b" with the given values. a and b are names, or sums in parentheses.
+func percentage(t *testing.T, expression string, values map[string]float64) float64 {
 	t.Helper()
 	numerator, denominator, ok := strings.Cut(expression, " / ")
 	numerator, hundred := strings.CutPrefix(numerator, "100 * ")
 	if !ok || !hundred {
-		t.Fatalf("got %q, want a share in percent", expression)
+		t.Fatalf("got %q, want a percentage", expression)
 	}
 	sum := func(terms string) (total float64) {
 		for term := range strings.SplitSeq(strings.ReplaceAll(strings.Trim(terms, "()"), " - ", " + -"), " + ") {

@@ -12,7 +12,7 @@ import (
 
 // notices returns the notices in the log: the percentage and the usage of each, and the end of its
 // period.
-func (r *ruled) notices(t *testing.T) (shares [][2]int64, ends []time.Time) {
+func (r *ruled) notices(t *testing.T) (percents [][2]int64, ends []time.Time) {
 	t.Helper()
 	for line := range bytes.Lines(r.metrics.Bytes()) {
 		var n struct {
@@ -24,10 +24,10 @@ func (r *ruled) notices(t *testing.T) (shares [][2]int64, ends []time.Time) {
 			t.Fatal(err)
 		}
 		if n.Weir == "notice" && n.Limit == "month" {
-			shares, ends = append(shares, [2]int64{n.Percent, n.Used}), append(ends, n.End)
+			percents, ends = append(percents, [2]int64{n.Percent, n.Used}), append(ends, n.End)
 		}
 	}
-	return shares, ends
+	return percents, ends
 }
 
 // A monthly quota logs one notice at 80 percent and one at 100 percent in each month. A limit
@@ -38,7 +38,7 @@ func TestNotify(t *testing.T) {
 		{"endpoint":"/plain","limits":{"*":{"name":"plain","requests":10,"period":"month","per":["client"]}}}]}`
 	onEach(t, document, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "data") }, func(t *testing.T, r *ruled) {
 		end := time.Date(2100, 2, 27, 23, 0, 0, 0, time.UTC) // 28 February 00:00 in Berlin: the quota begins on the 31st or on the last day of a month
-		wantShares, wantEnds := [][2]int64{{80, 8}, {100, 10}}, []time.Time{end, end}
+		wantPercents, wantEnds := [][2]int64{{80, 8}, {100, 10}}, []time.Time{end, end}
 		before := r.calls.Load()
 		r.want(t, "GET /plain", times(10, 200), "X-Api-Key: key-bob")
 		if calls := r.calls.Load() - before; calls != 10 {
@@ -49,13 +49,13 @@ func TestNotify(t *testing.T) {
 		if calls := r.calls.Load() - before; r.kind == "REST" && calls != 14 { // 10 charges; each of two notices takes one read and one write
 			t.Errorf("10 requests with two notices: got %d store calls, want 14", calls)
 		}
-		if shares, ends := r.notices(t); !slices.Equal(shares, wantShares) || !slices.Equal(ends, wantEnds) {
-			t.Errorf("first month: got notices %v until %v, want %v until %v", shares, ends, wantShares, wantEnds)
+		if percents, ends := r.notices(t); !slices.Equal(percents, wantPercents) || !slices.Equal(ends, wantEnds) {
+			t.Errorf("first month: got notices %v until %v, want %v until %v", percents, ends, wantPercents, wantEnds)
 		}
 		r.now = end
 		r.want(t, "GET /data", times(9, 200), "X-Api-Key: key-alice")
-		if shares, _ := r.notices(t); !slices.Equal(shares, append(wantShares, [2]int64{80, 8})) {
-			t.Errorf("second month: got notices %v, want one more notice, at 80 percent", shares)
+		if percents, _ := r.notices(t); !slices.Equal(percents, append(wantPercents, [2]int64{80, 8})) {
+			t.Errorf("second month: got notices %v, want one more notice, at 80 percent", percents)
 		}
 	})
 }
@@ -70,8 +70,8 @@ func TestNotify_settled(t *testing.T) {
 		}
 		r.want(t, "POST /chat", []int{200}, "X-Api-Key: key-alice", "Tokens: 850")
 		r.want(t, "POST /chat", []int{200}, "X-Api-Key: key-alice", "Tokens: 400")
-		if shares, _ := r.notices(t); !slices.Equal(shares, want) {
-			t.Errorf("got notices %v, want %v", shares, want)
+		if percents, _ := r.notices(t); !slices.Equal(percents, want) {
+			t.Errorf("got notices %v, want %v", percents, want)
 		}
 	})
 }

@@ -8,12 +8,11 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// matchResource finds the resource that has the path and the method, and collects the path
-// parameters, still percent-encoded. A literal resource has precedence over its sibling {name} for
-// all paths below it, even if it lacks the method (developer guide, "Set up a method request in API
-// Gateway"). Recorded: {name+} gets the requests that no other resource matches. Assumed: a literal
-// is compared with the decoded part of the path, or with the raw part if its percent-encoding is
-// malformed.
+// matchResource finds the resource that has the path and the method, and collects the path parameters, still
+// percent-encoded. A literal resource has precedence over its sibling {name} for all paths below it, even if the
+// literal resource lacks the method (developer guide, "Set up a method request in API Gateway"). Recorded: {name+}
+// gets the requests that no other resource matches. Assumed: a literal is compared with the decoded part of the path,
+// or with the raw part if its percent-encoding is malformed.
 func matchResource(n *template.Resource, method string, parts []string, parameters map[string]string) *template.Resource {
 	if len(parts) == 0 {
 		if n.Method(method) == nil {

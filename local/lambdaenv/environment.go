@@ -354,10 +354,10 @@ func (e *Environment) end() error {
 	return fmt.Errorf("%w: %w", ErrEnded, cmp.Or(e.err, errors.New("exit status 0")))
 }
 
-// Close sends SIGTERM to the process, and SIGKILL after half a second. It waits until the
-// process has ended. A current invocation fails. If there are extensions, SIGKILL follows after
-// 300 milliseconds. Then the extensions get the event SHUTDOWN if they registered for it, and SIGKILL two
-// seconds after the call or if they did not register.
+// Close sends SIGTERM to the process, and SIGKILL after half a second. It waits until the process has ended. A
+// current invocation fails. If there are extensions, SIGKILL follows after 300 milliseconds. Then each extension that
+// registered for the event SHUTDOWN gets it, and SIGKILL two seconds after the call of Close. Other extensions get
+// SIGKILL at once.
 func (e *Environment) Close() error {
 	reason := "spindown"
 	if e.timedOut.Load() {

@@ -29,11 +29,11 @@ func FuzzEnvironment_runtimeAPI(f *testing.F) {
 		r.URL.Path = path
 		w := httptest.NewRecorder()
 		e.runtimeAPI().ServeHTTP(w, r)
-		settled := len(answered) == 1
-		if ours := strings.Contains(path, "r1"); settled && (!ours || len(e.pending) != 0 || w.Code != http.StatusAccepted) {
+		accepted := len(answered) == 1
+		if ours := strings.Contains(path, "r1"); accepted && (!ours || len(e.pending) != 0 || w.Code != http.StatusAccepted) {
 			t.Errorf("%s %q: got an outcome with status %d and pending requests %v, want an outcome only for request r1, with status 202 and no pending request", method, path, w.Code, e.pending)
 		}
-		if settled {
+		if accepted {
 			if o := <-answered; o.err == nil && string(o.answer) != string(body) {
 				t.Errorf("answer: got %q, want the body %q", o.answer, body)
 			}

@@ -80,16 +80,16 @@ func (e *Environment) runtimeAPI() http.Handler {
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", e.next)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Lambda-Runtime-Function-Response-Mode") == "streaming" {
-			e.settleStream(w, r, r.PathValue("id"))
+			e.finishStream(w, r, r.PathValue("id"))
 			return
 		}
-		e.settle(w, r, r.PathValue("id"), func(body []byte) outcome { return outcome{answer: body} })
+		e.finish(w, r, r.PathValue("id"), func(body []byte) outcome { return outcome{answer: body} })
 	})
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", func(w http.ResponseWriter, r *http.Request) {
-		e.settle(w, r, r.PathValue("id"), failure)
+		e.finish(w, r, r.PathValue("id"), failure)
 	})
 	mux.HandleFunc("POST /2018-06-01/runtime/init/error", func(w http.ResponseWriter, r *http.Request) {
-		e.settle(w, r, initRequest, failure)
+		e.finish(w, r, initRequest, failure)
 	})
 	e.extensionsAPI(mux)
 	return mux
@@ -151,9 +151,9 @@ func (e *Environment) forgetAll() {
 	clear(e.pending)
 }
 
-// settle handles the response or error that the process sends for a request. It accepts only the outcome of
+// finish handles the response or error that the process sends for a request. It accepts only the outcome of
 // a pending request.
-func (e *Environment) settle(w http.ResponseWriter, r *http.Request, id string, parse func([]byte) outcome) {
+func (e *Environment) finish(w http.ResponseWriter, r *http.Request, id string, parse func([]byte) outcome) {
 	status, o := http.StatusAccepted, outcome{}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOutput))
 	_, large := errors.AsType[*http.MaxBytesError](err)
@@ -174,9 +174,9 @@ func (e *Environment) settle(w http.ResponseWriter, r *http.Request, id string, 
 	acknowledge(w, status)
 }
 
-// settleStream handles a streamed response. The trailers of the response report an error after its first
+// finishStream handles a streamed response. The trailers of the response report an error after its first
 // bytes.
-func (e *Environment) settleStream(w http.ResponseWriter, r *http.Request, id string) {
+func (e *Environment) finishStream(w http.ResponseWriter, r *http.Request, id string) {
 	p, ok := e.claim(id)
 	if !ok {
 		acknowledge(w, http.StatusForbidden)

@@ -18,9 +18,9 @@ type Usage struct {
 	// Version is the version of the rules.
 	Version int64  `json:"rulesVersion"`
 	Source  string `json:"rulesSource,omitempty"` // see Operator.Source
-	// Limits are the limits of the subject in the rules, in file order. An address has those of the default tier, an
-	// API key those of the tier in its record, and any other subject those of every tier. Limits of other tiers
-	// are included if they have usage.
+	// Limits are the limits of the subject in the rules, in file order. An address has the limits of the default tier,
+	// an API key the limits of the tier in its record, and any other subject the limits of every tier. Limits of other
+	// tiers are included if they have usage.
 	Limits []Limit `json:"limits"`
 	// Others are limits in the store that the rules do not describe, such as removed limits.
 	Others []Other  `json:"others"`

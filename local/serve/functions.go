@@ -199,8 +199,8 @@ func (s *Server) lookup(environment map[string]string) func(string) (string, boo
 	}
 }
 
-// variablesOf returns the variables of a function: those of the template without the names of AWS
-// resources, overridden by those of this run.
+// variablesOf returns the variables of a function: the variables of the template without the names of AWS resources,
+// overridden by the variables of this run.
 func (s *Server) variablesOf(environment map[string]string) map[string]string {
 	all := maps.Clone(environment)
 	maps.DeleteFunc(all, func(name, _ string) bool {

@@ -67,29 +67,29 @@ var columns = Columns{
 	}},
 	{"wrong %", oracleMeans + "Wrong: of all requests, those above the limits that were admitted, those below that were refused, and those that found no free environment. ",
 		func(r *Result) string { return percent(r.Over+r.WronglyRefused+r.Away, r.Requests) }},
-	{"above %", oracleMeans + "Above: admitted requests that the algorithm refuses when it replays only the admitted requests, as a share of the oracle's admissions. ",
+	{"above %", oracleMeans + "Above: admitted requests that the algorithm refuses when it replays only the admitted requests, in percent of the oracle's admissions. ",
 		func(r *Result) string { return percent(r.Over, r.Oracle) }},
-	{"worst window %", "Worst window: the most requests above in one window of one caller, as a share of the limit. ",
+	{"worst window %", "Worst window: the most requests above in one window of one caller, in percent of the limit. ",
 		func(r *Result) string { return percent(r.OverMost, r.Limit) }},
-	{"below %", "Below: requests that the oracle admits in addition, in windows of a caller in which it admits more, as a share of its admissions. ",
+	{"below %", "Below: requests that the oracle admits in addition, in windows of a caller in which it admits more, in percent of its admissions. ",
 		func(r *Result) string { return percent(r.WronglyRefused, r.Oracle) }},
 	{"degraded %", "Degraded: of all requests, those for which the store throttled or was too late, so the limiter refused a busy subject or `on_error` decided. ",
 		func(r *Result) string { return percent(r.Degraded, r.Requests) }},
 	{"turned away %", "Turned away: of all requests, those that found no free environment within a second. ",
 		func(r *Result) string { return percent(r.Away, r.Requests) }},
-	{"calls", "Calls are per request. ", func(r *Result) string { return decimals(share(r.Calls, r.Requests), 3) }},
-	{"writes", "Writes (write units) or scripts are per request. ", func(r *Result) string { return decimals(share(r.Units, r.Requests), 3) }},
+	{"calls", "Calls are per request. ", func(r *Result) string { return decimals(ratio(r.Calls, r.Requests), 3) }},
+	{"writes", "Writes (write units) or scripts are per request. ", func(r *Result) string { return decimals(ratio(r.Units, r.Requests), 3) }},
 	{settlements, "Settling: the part of the writes that settles requests after their answers. A settlement that changes nothing makes no call. The store can settle an answer before it charges a slightly earlier request; such an admission counts as above. ",
-		func(r *Result) string { return decimals(share(r.Settled, r.Requests), 3) }},
+		func(r *Result) string { return decimals(ratio(r.Settled, r.Requests), 3) }},
 	{"hottest/s", "hottest/s: the most writes or scripts of one item in a second. ", func(r *Result) string { return decimals(r.Hottest, 0) }},
 	{"p99 ms", "p99: the time of a decision. ", func(r *Result) string { return milliseconds(r.P99) }},
 	{"$/M", "$/M: the cost of a million requests, for the authorizer and the store. ", func(r *Result) string { return decimals(r.Dollars, 2) }},
 	{"$ a month", "$ a month: the cost of 30 days at this rate, for the authorizer and the store. ", func(r *Result) string { return thousands(int64(math.Round(r.Month))) }},
 }
 
-func share(part, whole int64) float64 { return float64(part) / float64(max(1, whole)) }
+func ratio(part, whole int64) float64 { return float64(part) / float64(max(1, whole)) }
 
-func percent(part, whole int64) string { return decimals(100*share(part, whole), 2) }
+func percent(part, whole int64) string { return decimals(100*ratio(part, whole), 2) }
 
 // write writes the table of the results and what its columns mean. It leaves out the column of settlements if there
 // are none.

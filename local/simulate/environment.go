@@ -12,9 +12,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// environment is one execution environment: a Limiter with its caches, which decides one request at
-// a time. It has its own virtual time and runs as a coroutine, ahead of other environments, until
-// it needs an answer of the store or reaches the end of the tick.
+// environment is one execution environment: a Limiter with its caches, which decides one request at a time. It has
+// its own virtual time. It runs as a coroutine until it needs an answer of the store or reaches the end of the tick,
+// and can be ahead of other environments.
 type environment struct {
 	sim     *simulation
 	index   uint32

@@ -80,11 +80,11 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 		list = append(list, shape{how, limiter.Limit{Global: true, Spread: spread, Rate: algo.Rate{Algorithm: a, Requests: l.All}}})
 	}
 	sync, lease := fmt.Sprintf(", sync %s", l.Sync), fmt.Sprintf(", lease %d", l.AllLease)
-	share, shards := int(l.Each), int(min(4, l.Each))
+	processes, shards := int(l.Each), int(min(4, l.Each))
 	for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
 		each(a, "", limiter.Limit{})
 	}
-	each(algo.SlidingWindow, fmt.Sprintf(", on_error local, %d", share), limiter.Limit{OnError: limiter.OnErrorLocal, LocalProcesses: share})
+	each(algo.SlidingWindow, fmt.Sprintf(", on_error local, %d", processes), limiter.Limit{OnError: limiter.OnErrorLocal, LocalProcesses: processes})
 	if l.Each > 1 { // a limit of one request cannot be leased or divided
 		lease := min(l.EachLease, l.Each)
 		each(algo.SlidingWindow, fmt.Sprintf(", lease %d", lease), limiter.Limit{Spread: limiter.Spread{Lease: lease}})

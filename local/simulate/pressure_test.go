@@ -220,7 +220,7 @@ func TestPressure_table(t *testing.T) {
 	}
 }
 
-// named returns charges like those of s, for callers with this name.
+// named returns charges as s does, for callers with this name.
 func named(s *stream, name string) func(int) []limiter.Charge {
 	charges := s.charges
 	return func(caller int) []limiter.Charge {

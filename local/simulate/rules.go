@@ -66,7 +66,8 @@ func PlanRules(p Parameters, answers Answers, r *rules.Rules, only *regexp.Regex
 	return plan, nil
 }
 
-// sort is a sort of requests: those for the endpoint of a rule, by callers of a tier with the same kind of credential.
+// sort is a sort of requests: the requests for the endpoint of a rule, by callers of a tier with the same kind of
+// credential.
 type sort struct {
 	rules    *rules.Rules
 	endpoint string

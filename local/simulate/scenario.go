@@ -81,7 +81,7 @@ type Answers struct {
 	DurationP99 time.Duration `json:"durationP99Ns"`
 	Cost        int64         `json:"cost"` // median of the reported cost, or of the body's bytes
 	CostP99     int64         `json:"costP99"`
-	Failures    float64       `json:"failures"` // share of the requests that fail
+	Failures    float64       `json:"failures"` // part of the requests that fail
 }
 
 // charges returns the charges of a request of a caller.

@@ -31,8 +31,8 @@ func Public(results []Result, hosts ...string) []Result {
 	return public
 }
 
-// Report returns the public form of results as Markdown. version is the version of this program, and hosts are those
-// of [Public].
+// Report returns the public form of results as Markdown. version is the version of this program, and hosts are the
+// hosts of [Public].
 func Report(version string, results []Result, hosts ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# A deployment of Weir, tested by weir verify %s\n\n| row | outcome | expected | observed |\n|---|---|---|---|\n", version)

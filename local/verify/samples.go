@@ -147,8 +147,8 @@ const subjectBusy = "subject_busy"
 
 func (b *burst) refusal() (a answer, ok bool) { return refusalIn(b.answers) }
 
-// refusalIn returns an answer of a limit that refused. It prefers one with the fields of the limit. Without a
-// body, only the fields distinguish the refusal by a limit from that of a busy subject.
+// refusalIn returns an answer of a limit that refused. It prefers one with the fields of the limit. Without a body,
+// only the fields distinguish a refusal by a limit from the refusal of a busy subject.
 func refusalIn(answers []answer) (found answer, ok bool) {
 	for _, a := range answers {
 		if problem := a.problem(); !a.refused() || problem == subjectBusy || problem == "throttled" {

@@ -225,8 +225,8 @@ func (l *loader) send(ctx context.Context, n int) (int, error) {
 	return answer.StatusCode, nil
 }
 
-// throttled reports whether body is that of the 429 by the throttle of a stage: the gateway response of a REST API, or the
-// answer of an HTTP API.
+// throttled reports whether body belongs to a 429 of the throttle of a stage: the gateway response of a REST API, or
+// the answer of an HTTP API.
 func throttled(body []byte) bool {
 	var problem struct{ Error, Message string }
 	return json.Unmarshal(body, &problem) == nil && (problem.Error == "throttled" || problem.Error == "" && problem.Message == "Too Many Requests")

@@ -64,7 +64,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// The 429 of a stage's throttle, of a REST API and of an HTTP API, counts apart from that of a limit.
+// A 429 of a stage's throttle, of a REST API or an HTTP API, counts apart from a 429 of a limit.
 func TestLoad_throttled(t *testing.T) {
 	for body, want := range map[string]int64{
 		`{"status":429,"error":"throttled","message":"The API as a whole has too many requests."}`: 5,

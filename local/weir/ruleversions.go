@@ -42,7 +42,7 @@ func (o *rulesOptions) open(ctx context.Context) (*rulestore.Versions, error) {
 }
 
 // checkSource returns an error if the functions of the namespace read the rules that their deployment published, and
-// not those of kept. It warns if it cannot know this.
+// not the rules of kept. It warns if it cannot know this.
 func (o *rulesOptions) checkSource(ctx context.Context, errs io.Writer, kept *rulestore.Versions) error {
 	if o.fromTable {
 		return nil

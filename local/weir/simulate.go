@@ -125,7 +125,7 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	return settled, err
 }
 
-// ownLimits are the flags of limits, which are those of the document with --rules.
+// ownLimits are the flags that describe limits. With --rules, the document describes the limits.
 var ownLimits = []string{"window", "each", "all", "each-lease", "all-lease", "shards", "sync"}
 
 // read reads the document of --rules.

@@ -1,5 +1,5 @@
-// Package e2e deploys a throw-away stack, verifies it and deletes it. The stack is that of infra, or that of a release
-// with an API and a function with the layer. An issuer of tokens is a stack of its own.
+// Package e2e deploys a throw-away stack, verifies it and deletes it. The stack is the stack of infra, or the
+// template of a release with an API and a function with the layer. An issuer of tokens is a stack of its own.
 //
 //	p := &e2e.Runner{Config: config, Deploy: cdk, Verify: weir, Out: os.Stdout, Log: os.Stderr}
 //	err := p.Run(ctx, "dynamodb")

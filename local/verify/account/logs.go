@@ -64,7 +64,7 @@ type Logs struct {
 	Groups                            []string
 }
 
-// Logs returns the logs of the functions that decide requests, also of those with the layer.
+// Logs returns the logs of the functions that decide requests, including functions with the layer.
 func (s *Stack) Logs() (l Logs) {
 	var deciding []Resource
 	for _, r := range s.of(functionType) {

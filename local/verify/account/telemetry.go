@@ -36,7 +36,7 @@ func (s *Stack) data(ctx context.Context, from, to time.Time, namespace, metric 
 	return out.Datapoints, nil
 }
 
-// latest is the end of a search. The clock of AWS can be ahead of that of this machine.
+// latest is the end of a search. The clock of AWS can be ahead of the clock of this machine.
 func latest() time.Time { return time.Now().Add(recent) }
 
 func sum(points []types.Datapoint) (total float64) {
