@@ -30,6 +30,8 @@ type Deployment struct {
 	APIKeyHeader string
 	// DomainURL is the URL of a custom domain of one of the APIs.
 	DomainURL string
+	// RESTDistributionURL and HTTPDistributionURL are the URLs of the distributions in front of the APIs.
+	RESTDistributionURL, HTTPDistributionURL string
 	// SuspendedKey is an API key that is suspended.
 	SuspendedKey string
 	// Origin is an origin whose pages may read answers, for preflights. Empty means an origin that only
@@ -90,6 +92,10 @@ func (d *Deployment) has(n Need) bool {
 		return len(d.urls()) > 0
 	case NeedDomainURL:
 		return d.DomainURL != ""
+	case NeedRESTDistribution:
+		return d.RESTDistributionURL != ""
+	case NeedHTTPDistribution:
+		return d.HTTPDistributionURL != ""
 	case NeedAPIKey:
 		return d.APIKey != ""
 	case NeedToken:

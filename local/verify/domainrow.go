@@ -15,11 +15,11 @@ var customDomain = Row{
 	Hand:  "`for u in $URL $DOMAIN_URL; do curl -si $u/api/v1/search | grep -i ratelimit-remaining; done`: the second value is lower",
 	Needs: []Need{NeedDomainURL, NeedAnyURL},
 	After: []string{"store-decides"},
-	Cost:  Cost{Requests: countingCost + patientCost + domainRequests + 1},
+	Cost:  Cost{Requests: countingCost + ampleCost + domainRequests + 1},
 	Check: func(ctx context.Context, s *session) Observation {
 		const expected = "the fields of the limit, and one limit for both URLs"
 		domain := s.get(s.DomainURL, s.plan.Path)
-		before := s.patient(ctx, domain)
+		before := s.ample(ctx, domain, countingCost+domainRequests+1)
 		switch {
 		case before.refused():
 			return skipped("the limit is used up; run again later, or raise --wait")

@@ -46,6 +46,12 @@ var faults = []struct {
 	{"a token is invalid for the handler", "http-token", fronted(httpAPI, replacing("Authorization", isToken, "Bearer e30.e30.e30"))},
 	{"the function URL drops a field", "function-url-allowed-fields", fronted(functionURL, without("X-RateLimit-Reset"))},
 	{"the layer drops a field", "layer-allowed-fields", fronted(layerURL, without("RateLimit"))},
+	{"no distribution", "rest-distribution-answers", fronted(restEdge, without("X-Amz-Cf-Id"))},
+	{"an error is kept", "rest-distribution-uncached", fronted(restEdge, keeping(http.StatusForbidden))},
+	{"a field names the address", "rest-distribution-forged", fronted(restEdge, believing("Weir-Viewer-Address"))},
+	{"a distribution of another API", "http-distribution-answers", fronted(httpEdge, without("X-RateLimit-Limit"))},
+	{"an answer is kept", "http-distribution-uncached", fronted(httpEdge, keeping(http.StatusNotFound))},
+	{"X-Forwarded-For names the address", "http-distribution-forged", fronted(httpEdge, believing("X-Forwarded-For"))},
 	{"the base path of the domain is unknown", "custom-domain", fronted(domain, without("RateLimit-Policy"))},
 	{"costs are not settled", "settlement", unsettledPlace},
 	{"caching on", "rest-not-cached", place{authorizer: cached}},
@@ -72,6 +78,7 @@ var faults = []struct {
 		})
 	}}},
 	{"500 if the authorizer fails", "rest-authorizer-failure", place{apis: removing("AUTHORIZER_FAILURE", "AUTHORIZER_CONFIGURATION_ERROR")}},
+	{"a 503 is kept", "rest-distribution-failure", fronted(restEdge, keeping(http.StatusServiceUnavailable))},
 }
 
 // Each fault makes its row fail, and no other.
@@ -529,6 +536,40 @@ func without(field string) func(http.Handler) http.Handler {
 			}
 		}
 	})
+}
+
+// keeping answers a request to a path like the first one if that got this status, as CloudFront does by default for ten
+// seconds.
+func keeping(status int) func(http.Handler) http.Handler {
+	return func(h http.Handler) http.Handler {
+		var kept sync.Map // *httptest.ResponseRecorder by path
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			first, ok := kept.Load(r.URL.Path)
+			if !ok {
+				recorder := httptest.NewRecorder()
+				h.ServeHTTP(recorder, r)
+				if first = recorder; recorder.Code == status {
+					kept.Store(r.URL.Path, recorder)
+				}
+			}
+			recorder := first.(*httptest.ResponseRecorder)
+			maps.Copy(w.Header(), recorder.Header())
+			w.WriteHeader(recorder.Code)
+			_, _ = w.Write(recorder.Body.Bytes())
+		})
+	}
+}
+
+// believing takes the address of the client from a field.
+func believing(field string) func(http.Handler) http.Handler {
+	return func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if address := r.Header.Get(field); address != "" {
+				r.RemoteAddr = address + ":443"
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
 }
 
 // unavailable answers 503 instead of 429.

@@ -60,6 +60,9 @@ const (
 	functionURL = "function-url"
 	layerURL    = "layer"
 	domain      = "domain"
+
+	restEdge = "rest-distribution"
+	httpEdge = "http-distribution"
 )
 
 // resources are the resources of a template, by logical ID.
@@ -156,6 +159,7 @@ func (p place) open(t *testing.T) *verify.Deployment {
 	}
 	return &verify.Deployment{
 		URL: url(rest, apis[0]), HTTPURL: url(httpAPI, apis[1]), FunctionURL: url(functionURL, apis[1]), LayerURL: url(layerURL, apis[1]),
+		RESTDistributionURL: url(restEdge, distributed(apis[0])), HTTPDistributionURL: url(httpEdge, distributed(apis[1])),
 		DomainURL: url(domain, apis[0]), Rules: placeRules(t, c), SuspendedKey: suspendedKey, APIKey: validKey, APIKeyHeader: p.apiKeyHeader, Token: token, Origin: "https://app.example", Resources: read, Faults: f, MaxWait: time.Minute, Clock: clock.Now,
 		Wait: func(_ context.Context, d time.Duration) error {
 			if !p.stopped {
@@ -164,6 +168,11 @@ func (p place) open(t *testing.T) *verify.Deployment {
 			return nil
 		},
 	}
+}
+
+// distributed returns an API behind a distribution.
+func distributed(api http.Handler) http.Handler {
+	return answering(func(r *httptest.ResponseRecorder) { r.Header().Set("X-Amz-Cf-Id", "JKJaXmPLvHcESHA=") })(api)
 }
 
 // gateway returns the REST API and the HTTP API of the place.

@@ -133,26 +133,34 @@ var authorizerFailure = Row{
 	Hand:  "`aws lambda put-function-concurrency --reserved-concurrent-executions 0 --function-name …`, then `curl -i $URL/api/v1/search`",
 	Needs: []Need{NeedREST, NeedFaults},
 	Cost:  Cost{Requests: faultTries},
-	Check: func(ctx context.Context, s *session) (o Observation) {
-		restore, err := s.Faults.BreakAuthorizer(ctx)
-		if err != nil {
-			return skipped("the authorizer cannot be made to fail: " + err.Error())
-		}
-		defer func() {
-			if err := restore(context.WithoutCancel(ctx)); err != nil {
-				o = failed("a restored authorizer", err.Error(), "")
+	Check: func(ctx context.Context, s *session) Observation {
+		return s.whileBroken(ctx, s.get(s.URL, s.plan.Path), func(a answer) Observation {
+			if a.status != http.StatusServiceUnavailable || a.header.Get(contract.FieldRetryAfter) == "" {
+				return failed("503 with Retry-After", a.summary(), a.String())
 			}
-		}()
-		a := s.send(ctx, s.get(s.URL, s.plan.Path))
-		for try := 1; try < faultTries && a.decided() && s.wait(ctx, faultPause, "the authorizer still answers") == nil; try++ {
-			a = s.send(ctx, s.get(s.URL, s.plan.Path))
-		}
-		if a.status != http.StatusServiceUnavailable || a.header.Get(contract.FieldRetryAfter) == "" {
-			return failed("503 with Retry-After", a.summary(), a.String())
-		}
-		s.broke = true
-		return passed("503 with Retry-After", "503")
+			s.broke = true
+			return passed("503 with Retry-After", "503")
+		})
 	},
+}
+
+// whileBroken makes the authorizer fail, and restores it after the test. The test gets the answer to a request that the
+// authorizer did not decide, or to the last one. It sends at most faultTries requests.
+func (s *session) whileBroken(ctx context.Context, r request, test func(answer) Observation) (o Observation) {
+	restore, err := s.Faults.BreakAuthorizer(ctx)
+	if err != nil {
+		return skipped("the authorizer cannot be made to fail: " + err.Error())
+	}
+	defer func() {
+		if err := restore(context.WithoutCancel(ctx)); err != nil {
+			o = failed("a restored authorizer", err.Error(), "")
+		}
+	}()
+	a := s.send(ctx, r)
+	for try := 1; try < faultTries && a.decided() && s.wait(ctx, faultPause, "the authorizer still answers") == nil; try++ {
+		a = s.send(ctx, r)
+	}
+	return test(a)
 }
 
 // authorizerMetric follows authorizerFailure, whose requests the metric counts.

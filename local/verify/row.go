@@ -26,19 +26,21 @@ type Need string
 
 // The needs of rows.
 const (
-	NeedREST         Need = "`--url`"
-	NeedHTTP         Need = "`--http-url`"
-	NeedFunctionURL  Need = "`--function-url`"
-	NeedLayerURL     Need = "`--layer-url`"
-	NeedAnyURL       Need = "a URL"
-	NeedDomainURL    Need = "`--domain-url`"
-	NeedAPIKey       Need = "`$WEIR_API_KEY`"
-	NeedToken        Need = "`$WEIR_TOKEN`"
-	NeedSuspendedKey Need = "`$WEIR_SUSPENDED_API_KEY`"
-	NeedResources    Need = "`--template` or `--stack`"
-	NeedStack        Need = "`--stack`"
-	NeedFaults       Need = "`--write`"
-	NeedPerson       Need = "a person"
+	NeedREST             Need = "`--url`"
+	NeedHTTP             Need = "`--http-url`"
+	NeedFunctionURL      Need = "`--function-url`"
+	NeedLayerURL         Need = "`--layer-url`"
+	NeedAnyURL           Need = "a URL"
+	NeedDomainURL        Need = "`--domain-url`"
+	NeedRESTDistribution Need = "`--distribution-url`"
+	NeedHTTPDistribution Need = "`--http-distribution-url`"
+	NeedAPIKey           Need = "`$WEIR_API_KEY`"
+	NeedToken            Need = "`$WEIR_TOKEN`"
+	NeedSuspendedKey     Need = "`$WEIR_SUSPENDED_API_KEY`"
+	NeedResources        Need = "`--template` or `--stack`"
+	NeedStack            Need = "`--stack`"
+	NeedFaults           Need = "`--write`"
+	NeedPerson           Need = "a person"
 )
 
 // Cost is a maximum number of requests.

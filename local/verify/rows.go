@@ -15,6 +15,7 @@ func Rows() []Row {
 		rows = append(rows, u.acceptedRows()...)
 	}
 	rows = append(rows, functionURL.allowedFields(), layerURL.allowedFields())
+	rows = append(rows, distributionRows()...)
 	rows = append(rows, customDomain, settlement, notCached, limitExact)
 	rows = append(rows, restRefusedRows...)
 	for _, u := range []surface{httpAPI, functionURL, layerURL} {
@@ -23,7 +24,7 @@ func Rows() []Row {
 	rows = append(rows, retryAfter)
 	rows = append(rows, resourceRows...)
 	rows = append(rows, accountRows...)
-	rows = append(rows, authorizerFailure, authorizerMetric)
+	rows = append(rows, authorizerFailure, distributionFailure, authorizerMetric)
 	rows = append(rows, handRows...)
 	for i, r := range rows {
 		rows[i].After = slices.Concat(answerRows(r), r.After)

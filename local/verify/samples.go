@@ -44,6 +44,18 @@ func (s *session) patient(ctx context.Context, r request) answer {
 	return s.send(ctx, r)
 }
 
+// ample is like patient. If fewer than n requests remain of the limit, it waits and repeats the request once more.
+func (s *session) ample(ctx context.Context, r request, n int) answer {
+	a := s.patient(ctx, r)
+	if t := s.plan.Quick; t != nil && a.allowed() && a.remaining() < n && s.wait(ctx, time.Duration(t.Capacity)*t.Refill, "little of the limit remains") == nil {
+		a = s.send(ctx, r)
+	}
+	return a
+}
+
+// ampleCost is the maximum number of requests of ample.
+const ampleCost = patientCost + 1
+
 const countingCost = 3
 
 // notCounting returns the reason why equal answers prove nothing, or "": the first URL must count each request. An API

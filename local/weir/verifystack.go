@@ -27,6 +27,8 @@ func (v *verifier) openStack(ctx context.Context) error {
 		v.Faults = stack
 	}
 	v.URL, v.HTTPURL = cmp.Or(v.URL, stack.Outputs["RestUrl"]), cmp.Or(v.HTTPURL, stack.Outputs["HttpUrl"])
+	v.RESTDistributionURL = cmp.Or(v.RESTDistributionURL, stack.Outputs["RestDistributionUrl"])
+	v.HTTPDistributionURL = cmp.Or(v.HTTPDistributionURL, stack.Outputs["HttpDistributionUrl"])
 	v.APIKeyHeader = cmp.Or(v.APIKeyHeader, stack.APIKeyHeader())
 	stack.REST, stack.HTTP = v.URL != "", v.HTTPURL != ""
 	for _, address := range []string{v.URL, v.HTTPURL} {
@@ -53,7 +55,7 @@ func (v *verifier) left() error {
 }
 
 func (v *verifier) hosts() (hosts []string) {
-	for _, address := range []string{v.URL, v.HTTPURL, v.FunctionURL, v.LayerURL, v.DomainURL} {
+	for _, address := range []string{v.URL, v.HTTPURL, v.FunctionURL, v.LayerURL, v.DomainURL, v.RESTDistributionURL, v.HTTPDistributionURL} {
 		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
 			hosts = append(hosts, u.Hostname())
 		}

@@ -1,0 +1,184 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+// distribution is a CloudFront distribution in front of an API.
+type distribution struct {
+	api  surface
+	need Need
+	url  func(*Deployment) string
+}
+
+var (
+	restDistribution = distribution{restAPI, NeedRESTDistribution, func(d *Deployment) string { return d.RESTDistributionURL }}
+	httpDistribution = distribution{httpAPI, NeedHTTPDistribution, func(d *Deployment) string { return d.HTTPDistributionURL }}
+)
+
+// distributionRows are the rows about requests through a distribution that admit each request.
+func distributionRows() (rows []Row) {
+	for _, d := range []distribution{restDistribution, httpDistribution} {
+		rows = append(rows, d.answers(), d.uncached(), d.forged())
+	}
+	return rows
+}
+
+func (d distribution) row(name string) string { return d.api.id + "-distribution-" + name }
+
+// fieldCloudFront is in each answer of a distribution.
+const fieldCloudFront = "X-Amz-Cf-Id"
+
+func (d distribution) answers() Row {
+	return Row{
+		ID:    d.row("answers"),
+		Claim: fmt.Sprintf("A request through the distribution of %s is decided.", d.api.name),
+		Hand:  "`curl -si $DISTRIBUTION_URL/api/v1/search | grep -i -e ratelimit -e x-amz-cf-id`",
+		Needs: []Need{d.need},
+		Cost:  Cost{Requests: patientCost},
+		Check: func(ctx context.Context, s *session) Observation {
+			a := s.patient(ctx, s.get(d.url(s.Deployment), s.plan.Path))
+			const expected = "an answer of a distribution with the fields of the limit"
+			switch {
+			case a.err == nil && a.header.Get(fieldCloudFront) == "":
+				return failed(expected, a.summary()+" without "+fieldCloudFront, a.String())
+			case a.refused():
+				return passed(expected, a.summary())
+			case a.status == http.StatusUnauthorized && len(s.Credential) == 0:
+				return skipped(noCredential)
+			case a.err != nil || a.status >= http.StatusInternalServerError:
+				return failed(expected, a.summary(), a.String())
+			}
+			return verdict(expected, described(a.header), wrongFields(a.header), a)
+		},
+	}
+}
+
+// noRoute is a path of no route, which API Gateway answers with an error itself.
+const noRoute = "/weir-verify-no-route"
+
+func (d distribution) uncached() Row {
+	return Row{
+		ID:    d.row("uncached"),
+		Claim: fmt.Sprintf("The distribution of %s keeps neither answers nor errors: %s answers each request.", d.api.name, d.api.name),
+		Hand:  "`for i in 1 2; do curl -si $DISTRIBUTION_URL/no-such-path | grep -i -e apigw -e '^age'; done`: two ids, and no `age`",
+		Needs: []Need{d.need},
+		After: []string{d.row("answers")},
+		Cost:  Cost{Requests: 4},
+		Check: func(ctx context.Context, s *session) Observation {
+			for _, path := range []string{s.plan.Path, noRoute} {
+				r := s.get(d.url(s.Deployment), path)
+				if o := differ(s.send(ctx, r), s.send(ctx, r)); o.Outcome != Pass {
+					return o
+				}
+			}
+			return differing
+		},
+	}
+}
+
+// differing is the observation of answers that the API gave itself.
+var differing = passed("another id of API Gateway in each answer", "different ids")
+
+// differ reports whether the API gave both answers: API Gateway gives each its own id.
+func differ(a, b answer) Observation {
+	id := func(a answer) string { return cmp.Or(a.header.Get(fieldREST), a.header.Get(fieldHTTP)) }
+	switch {
+	case id(a) == "" || id(b) == "":
+		return failed(differing.Expected, b.summary()+" without an id", b.String())
+	case id(a) == id(b):
+		return failed(differing.Expected, b.summary()+" with the id of the answer before", b.String())
+	}
+	return differing
+}
+
+// forgeries is the number of requests with forged fields.
+const forgeries = 5
+
+func (d distribution) forged() Row {
+	return Row{
+		ID:    d.row("forged"),
+		Claim: fmt.Sprintf("A client cannot choose its address with fields of its request through the distribution of %s.", d.api.name),
+		Hand:  "`for i in 1 2 3; do curl -si -H \"Weir-Viewer-Address: 192.0.2.$i\" $DISTRIBUTION_URL/api/v1/search | grep -i ratelimit-remaining; done`: the value decreases",
+		Needs: []Need{d.need},
+		After: []string{d.row("answers"), "store-decides"},
+		Cost:  Cost{Requests: countingCost + ampleCost + forgeries + 1},
+		Check: func(ctx context.Context, s *session) Observation { return s.forge(ctx, d.url(s.Deployment)) },
+	}
+}
+
+// forge sends requests without a credential, whose limit counts by the address.
+func (s *session) forge(ctx context.Context, url string) Observation {
+	const expected = "one limit for all requests, whatever fields they have"
+	plain := request{method: http.MethodGet, url: url, path: s.plan.Path}
+	before := s.ample(ctx, plain, countingCost+forgeries+1)
+	switch {
+	case before.refused():
+		return skipped("the limit is used up; run again later, or raise --wait")
+	case before.status == http.StatusUnauthorized:
+		return skipped("the deployment requires a credential, so no limit of this endpoint counts by the address")
+	case !before.decided():
+		return failed(expected, before.summary(), before.String())
+	case before.remaining() <= countingCost+forgeries:
+		return skipped(fmt.Sprintf("only %d of the limit remain; run again later", before.remaining()))
+	}
+	if reason := s.notCounting(ctx); reason != "" {
+		return skipped(reason)
+	}
+	for i := range forgeries {
+		r := plain
+		r.header = forgery(fmt.Sprintf("192.0.2.%d", i+1)) // RFC 5737: an address of nobody
+		if a := s.send(ctx, r); !a.decided() {
+			return failed(expected, a.summary(), a.String())
+		}
+	}
+	after, regained := s.send(ctx, plain), 0
+	if t := s.plan.Quick; t != nil {
+		regained = int(after.ended.Sub(before.sent)/t.Refill) + 1
+	}
+	switch {
+	case !after.decided():
+		return failed(expected, after.summary(), after.String())
+	case regained >= forgeries: // as if forged requests had a limit of their own
+		return skipped("the limit regained requests during the test; run again")
+	case after.remaining() > before.remaining()-1-forgeries+regained:
+		return failed(expected, fmt.Sprintf("%d of the limit remain after %d forged requests, and %d before", after.remaining(), forgeries, before.remaining()), after.String())
+	}
+	return passed(expected, "one limit")
+}
+
+// forgery returns fields that name another address.
+func forgery(address string) http.Header {
+	h := http.Header{}
+	for name, value := range map[string]string{
+		contract.OriginSecretField: "weir-verify", contract.ViewerAddressField: address, contract.CloudFrontAddressField: address + ":443",
+		"X-Forwarded-For": address, "X-Real-IP": address, "True-Client-IP": address, "Forwarded": "for=" + address,
+	} {
+		h.Set(name, value)
+	}
+	return h
+}
+
+// distributionFailure follows authorizerFailure. An answer 503 reaches only the client whose request failed.
+var distributionFailure = Row{
+	ID:    restDistribution.row("failure"),
+	Claim: "The distribution of the REST API does not keep a 503: the API answers each request.",
+	Hand:  "`aws lambda put-function-concurrency --reserved-concurrent-executions 0 --function-name …`, then `curl -i $DISTRIBUTION_URL/api/v1/search` twice: two values of `x-amz-apigw-id`",
+	Needs: []Need{NeedRESTDistribution, NeedFaults},
+	After: []string{restDistribution.row("answers"), "rest-authorizer-failure"},
+	Cost:  Cost{Requests: faultTries + 1},
+	Check: func(ctx context.Context, s *session) Observation {
+		r := s.get(s.RESTDistributionURL, s.plan.Path)
+		return s.whileBroken(ctx, r, func(a answer) Observation {
+			if a.status != http.StatusServiceUnavailable {
+				return failed("503 while the authorizer fails", a.summary(), a.String())
+			}
+			return differ(a, s.send(ctx, r))
+		})
+	},
+}
