@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -102,6 +103,14 @@ type Config struct {
 	// ForeignAPIKeys decides a request with an API key that is not Weir's, such as a key of a usage plan. "ignore"
 	// identifies the caller without the key. "refuse" answers 401.
 	ForeignAPIKeys string `env:"FOREIGN_API_KEYS, default=ignore"`
+	// ViewerAddress is who is believed for the address of the client: "source" is the host, "cloudfront" the field
+	// CloudFront-Viewer-Address, "weir" the field Weir-Viewer-Address, and "hops:N" entry N of X-Forwarded-For, counted
+	// from the right after the entry that the host appends. Fields count only in requests with a secret of
+	// RECORDS_TABLE in the field Weir-Origin-Secret.
+	ViewerAddress string `env:"VIEWER_ADDRESS, default=source"`
+	// DirectRequests decides requests without this secret. "source" decides them by their source address. "refuse"
+	// answers 403, or 429 behind the authorizer of a REST API. It has no effect with VIEWER_ADDRESS=source.
+	DirectRequests string `env:"DIRECT_REQUESTS, default=source"`
 	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller.
 	IPv6Bits int `env:"IPV6_BITS, default=64"`
 
@@ -183,6 +192,11 @@ func (c *Config) validate() error {
 		"API_KEY_HEADER: got %q, want the name of a header field other than Authorization and Cookie, or %s", c.APIKeyHeader, contract.NoAPIKeys)
 	check(c.ForeignAPIKeys == contract.ForeignKeysIgnored || c.ForeignAPIKeys == contract.ForeignKeysRefused,
 		"FOREIGN_API_KEYS: got %q, want %s or %s", c.ForeignAPIKeys, contract.ForeignKeysIgnored, contract.ForeignKeysRefused)
+	believed, err := origin.ParseBelieved(c.ViewerAddress)
+	check(err == nil, "VIEWER_ADDRESS: %w", err)
+	check(believed == origin.Believed{} || c.RecordsTable != "" || c.SubjectKeyFile != "", "RECORDS_TABLE: required with VIEWER_ADDRESS=%s: name of the table that holds the secrets of the distribution", believed)
+	check(c.DirectRequests == contract.DirectSource || c.DirectRequests == contract.DirectRefuse,
+		"DIRECT_REQUESTS: got %q, want %s or %s", c.DirectRequests, contract.DirectSource, contract.DirectRefuse)
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
 	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: required with JWKS; otherwise tokens of any issuer with the same key are valid")
 	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: required with JWKS; otherwise tokens for other APIs are valid")

@@ -82,8 +82,12 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if err != nil {
 		return nil, err
 	}
+	viewers, err := c.viewers(ctx, o.Logger)
+	if err != nil {
+		return nil, err
+	}
 	return &lambdahttp.Environment{
-		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Events: events, Receipts: ring,
+		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Events: events, Receipts: ring, Viewers: viewers,
 		BasePaths: c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream, AllowBypass: c.AllowBypass, SampleLogin: c.SampleLogin,
 	}, nil
 }

@@ -53,6 +53,7 @@ const (
 	MetricForeignKeys    = "ForeignKeys"
 	MetricNotices        = "Notices"
 	MetricUnmatched      = "Unmatched"
+	MetricDirectRequests = "DirectRequests"
 
 	MetricClamped       = "Clamped"
 	MetricRulesRefused  = "RulesRefused"
@@ -90,7 +91,7 @@ func Metrics() []string {
 		MetricSettlementsLost, MetricReportsRejected, MetricDebtExcess,
 		MetricReceiptsSettled, MetricReceiptsOmitted, MetricReceiptsForged, MetricReceiptsReplayed, MetricReceiptsExpired,
 		MetricRulesRefused, MetricRulesVersion, MetricRulesAge, MetricEventsDropped, MetricClockSkew,
-		MetricRecordsIgnored, MetricForeignKeys, MetricNotices, MetricUnmatched,
+		MetricRecordsIgnored, MetricForeignKeys, MetricNotices, MetricUnmatched, MetricDirectRequests,
 	}
 }
 

@@ -16,6 +16,9 @@ const SubjectKeyKey = "subjectkey"
 // ReceiptKeysKey is the partition key of the item that contains the keys of receipts.
 const ReceiptKeysKey = "receiptkeys"
 
+// OriginSecretsKey is the partition key of the item that contains the secrets of [OriginSecretField].
+const OriginSecretsKey = "originsecrets"
+
 // SecretsKey is the partition key of the item that contains the secrets that hash API keys. APIKeyPrefix precedes
 // the hash in the partition key of an API key.
 const (

@@ -26,6 +26,8 @@ const (
 	VariableKafkaTopic        = "KAFKA_TOPIC"
 	VariableKafkaIAM          = "KAFKA_IAM"
 	VariableKinesisStream     = "KINESIS_STREAM"
+	VariableViewerAddress     = "VIEWER_ADDRESS"
+	VariableDirectRequests    = "DIRECT_REQUESTS"
 )
 
 // The infrastructure refers to these variables but does not set them.
@@ -123,5 +125,6 @@ func Variables() []string {
 		VariableRulesFrom, VariableRulesVersion, VariableMaxDelay, VariableCORSOrigins,
 		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableEvents,
 		VariableEventsSample, VariableKafkaBrokers, VariableKafkaTopic, VariableKafkaIAM, VariableKinesisStream,
+		VariableViewerAddress, VariableDirectRequests,
 	}
 }

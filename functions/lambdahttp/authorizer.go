@@ -58,6 +58,9 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 // headers returns the header fields, besides the credentialFields, that the decision needs.
 func (a authorizer) headers() []string {
 	fields, key := a.Rules.Current().Headers(), a.apiKeyHeader()
+	if a.Viewers != nil {
+		fields = slices.Compact(slices.Sorted(slices.Values(slices.Concat(fields, a.Viewers.Fields()))))
+	}
 	if i, found := slices.BinarySearch(fields, key); !found && key != defaultAPIKeyHeader {
 		return slices.Insert(slices.Clone(fields), i, key)
 	}
@@ -73,7 +76,7 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 	defer a.Rules.Wait()
 	result := a.gate.Decide(ctx, httplimit.Request{
 		Method: event.method, Path: rules.EncodedPath(event.path).Below(a.basePaths(event.domain)), Header: event.header,
-		Address: caller.ParseAddress(event.sourceIP),
+		Address: caller.ParseAddress(event.sourceIP), Appended: true,
 	})
 	switch result.Class() {
 	case telemetry.ClassAllowed:

@@ -9,6 +9,8 @@ import (
 
 	"github.com/rs/cors"
 
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -38,6 +40,8 @@ type Environment struct {
 	// Receipts seals and opens the receipts of requests that an authorizer decides. If it is nil, limits
 	// with a count keep their reserve for such requests.
 	Receipts *receipts.Ring
+	// Viewers finds the addresses of clients behind a distribution or a proxy. nil means the addresses from the host.
+	Viewers *origin.Viewers
 	// BasePaths are the paths that custom domains add before every path, such as "/v1". They are plain; see
 	// rules.Plain. Rules match the path without each base path that it begins with, and a router gets it without the
 	// longest. The base path "/" stands for a domain that adds nothing. Paths from API Gateway's default domain, a
@@ -69,11 +73,11 @@ type Environment struct {
 func (e *Environment) Serve(api http.Handler) http.Handler {
 	gate := e.gate()
 	return e.cors(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		from := originOf(r.Context())
+		from := deliveryOf(r.Context())
 		switch {
 		case !from.decided:
 			defer e.Rules.Wait()
-			gate.Serve(w, r, requestOf(r, from), api)
+			gate.Serve(w, e.withoutSecret(r), requestOf(r, from), api)
 		case from.malformed:
 			httplimit.MalformedPath().Refuse(w)
 		default:
@@ -83,16 +87,27 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 			if request := requestOf(r, from); e.Rules.Current().IsUsage(request.Path) && gate.ServeUsage(w, r, request) {
 				return
 			}
-			e.serveDecided(gate, w, httplimit.SetOver(r, from.over), from.receipt, api)
+			e.serveDecided(gate, w, httplimit.SetOver(e.withoutSecret(r), from.over), from.receipt, api)
 		}
 	}))
 }
 
+// withoutSecret returns r without the secret of the distribution, valid or forged.
+func (e *Environment) withoutSecret(r *http.Request) *http.Request {
+	if _, sent := r.Header[contract.OriginSecretField]; !sent || e.Viewers == nil {
+		return r
+	}
+	copied := *r
+	copied.Header = r.Header.Clone()
+	copied.Header.Del(contract.OriginSecretField)
+	return &copied
+}
+
 // requestOf returns the parts of r that a Gate needs. Only the event has the path as the host delivers it.
-func requestOf(r *http.Request, from origin) httplimit.Request {
+func requestOf(r *http.Request, from delivery) httplimit.Request {
 	request := httplimit.NewRequest(r)
 	if from.path != nil {
-		request.Path = *from.path
+		request.Path, request.Appended = *from.path, true
 	}
 	return request
 }
@@ -152,7 +167,22 @@ func (e *Environment) settledLine(s telemetry.Settlement) {
 // the store call.
 func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.Request) (caller.Caller, error) {
 	e.Events.Begin(now)
-	return e.Identifier.Caller(ctx, now, r.Credentials(e.apiKeyHeader()))
+	if e.Viewers == nil {
+		return e.Identifier.Caller(ctx, now, r.Credentials(e.apiKeyHeader()))
+	}
+	address := e.Viewers.Find(ctx, now, r.Header, r.Address, r.Appended)
+	credentials := r.Credentials(e.apiKeyHeader())
+	credentials.Address = address.Addr
+	refused := address.Refused && r.Method != http.MethodOptions // a preflight has no limit
+	if refused {
+		credentials = caller.Credentials{Address: address.Addr} // verifying others could cost a read
+	}
+	c, err := e.Identifier.Caller(ctx, now, credentials)
+	if refused {
+		err = caller.ErrDirect
+	}
+	c.IPFrom, c.Direct = address.String(), address.Direct
+	return c, err
 }
 
 func (e *Environment) apiKeyHeader() string {

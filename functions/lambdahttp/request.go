@@ -71,7 +71,7 @@ func (e *proxyEvent) host() host {
 	return restAPI
 }
 
-// request converts the event to an http.Request with its origin in the context. basePaths are
+// request converts the event to an http.Request with its delivery in the context. basePaths are
 // those of its domain.
 func (e *proxyEvent) request(ctx context.Context, basePaths []string) (*http.Request, error) {
 	method, path, query := e.HTTPMethod, e.Path, e.query()
@@ -95,7 +95,7 @@ func (e *proxyEvent) request(ctx context.Context, basePaths []string) (*http.Req
 	below := e.path(path).Below(prefixes)
 	texts := e.authorizerContext()
 	fields, decided := decisionFields(texts)
-	ctx = withOrigin(ctx, origin{decided: decided, fields: fields, over: texts[keyOver], receipt: texts[contract.KeyReceipt], path: &below, malformed: malformed != nil})
+	ctx = withDelivery(ctx, delivery{decided: decided, fields: fields, over: texts[keyOver], receipt: texts[contract.KeyReceipt], path: &below, malformed: malformed != nil})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -233,8 +233,8 @@ func headerOf(single map[string]string, multi map[string][]string) http.Header {
 	return h
 }
 
-// origin contains what a host reports about a request but an http.Request cannot contain.
-type origin struct {
+// delivery contains what a host reports about a request but an http.Request cannot contain.
+type delivery struct {
 	decided bool              // an authorizer has charged and allowed the request
 	over    string            // httplimit.Answer.Over of the authorizer's decision
 	receipt string            // encrypted receipt of the authorizer's charges; "" if there is none
@@ -244,13 +244,13 @@ type origin struct {
 	malformed bool
 }
 
-type originKey struct{}
+type deliveryKey struct{}
 
-func withOrigin(ctx context.Context, o origin) context.Context {
-	return context.WithValue(ctx, originKey{}, o)
+func withDelivery(ctx context.Context, d delivery) context.Context {
+	return context.WithValue(ctx, deliveryKey{}, d)
 }
 
-func originOf(ctx context.Context) origin {
-	o, _ := ctx.Value(originKey{}).(origin)
-	return o
+func deliveryOf(ctx context.Context) delivery {
+	d, _ := ctx.Value(deliveryKey{}).(delivery)
+	return d
 }

@@ -38,9 +38,9 @@ func (k Keys) seal(now time.Time, scope Scope, receipt []byte) (string, error) {
 	if encoding.EncodedLen(headerBytes+nonceBytes+len(receipt)+tagBytes) > contract.MaxReceipt {
 		return "", ErrTooLong
 	}
-	key := k.current
-	if k.previous != nil && now.Before(k.rotated.Add(Stale)) {
-		key = k.previous
+	key := k.pair.Current
+	if k.pair.Previous != nil && now.Before(k.pair.Rotated.Add(Stale)) {
+		key = k.pair.Previous
 	}
 	sealed := make([]byte, headerBytes, headerBytes+nonceBytes+len(receipt)+tagBytes)
 	sealed[0] = version
@@ -63,7 +63,7 @@ func (k Keys) open(scope Scope, text string) ([]byte, error) {
 		return nil, ErrForged
 	}
 	header := sealed[:headerBytes]
-	for _, key := range [][]byte{k.current, k.previous} {
+	for _, key := range [][]byte{k.pair.Current, k.pair.Previous} {
 		if key == nil || !hmac.Equal(header[1:1+keyIDBytes], keyID(key)) {
 			continue
 		}

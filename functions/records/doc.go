@@ -12,12 +12,13 @@
 //	pk "signingkeys"      jwks, fetched                                 a copy of the issuer's key set
 //	pk "subjectkey"       key                                           the key of subject hashes
 //	pk "receiptkeys"      current, previous, rotated                    the keys of receipts (package receipts)
+//	pk "originsecrets"    current, previous, rotated                    the secrets of a distribution (package origin)
 //
-// This package defines the table ([TableInput]), reads of single items ([Table]), and the two records
-// that consist of one item: [SigningKeys] and [SubjectKey].
+// This package defines the table ([TableInput]), reads of single items ([Table]), secrets that rotate ([Pair]), and the
+// two records that consist of one item: [SigningKeys] and [SubjectKey].
 //
 // Functions only read single items, with four exceptions. The function signingkeys writes the item
-// "signingkeys". The function publisher writes the item "deployedrules#<namespace>". The first function that
+// "signingkeys". The function publisher writes the items "deployedrules#<namespace>" and "originsecrets". The first function that
 // starts creates the item "subjectkey". The first authorizer that seals a receipt creates the item "receiptkeys".
 // IAM policies limit reads and writes by the partition key. Functions use eventually consistent reads, which cost
 // half. Such a read may miss a change of the last second, but readers cache items for longer than a second anyway.

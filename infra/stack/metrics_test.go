@@ -15,9 +15,9 @@ import (
 var unused = []string{contract.RuleDimension + " " + contract.MetricRuleAllowed, contract.RuleDimension + " " + contract.MetricRuleMarked, contract.ExemptionDimension + " " + contract.MetricExempt}
 
 // ofCount are metrics that functions write only for a limit with count or notify, for a foreign API key, for a record
-// with a mistake, or for requests that no rule matches.
+// with a mistake, for requests that no rule matches, or for requests around a distribution.
 var ofCount = []string{
-	contract.MetricUnmatched, contract.MetricRecordsIgnored, contract.MetricForeignKeys, contract.MetricNotices, contract.MetricSettlementsLost, contract.MetricReportsRejected, contract.MetricDebtExcess,
+	contract.MetricUnmatched, contract.MetricRecordsIgnored, contract.MetricForeignKeys, contract.MetricDirectRequests, contract.MetricNotices, contract.MetricSettlementsLost, contract.MetricReportsRejected, contract.MetricDebtExcess,
 	contract.MetricReceiptsSettled, contract.MetricReceiptsOmitted, contract.MetricReceiptsForged, contract.MetricReceiptsReplayed, contract.MetricReceiptsExpired,
 }
 
@@ -80,7 +80,7 @@ func TestStack_metrics(t *testing.T) {
 	if !slices.Equal(looked, want) {
 		t.Errorf("metrics that the stack shows:\n got %v\nwant %v", looked, want)
 	}
-	if len(want)+len(unused)+len(ofCount) != 39 {
+	if len(want)+len(unused)+len(ofCount) != 40 {
 		t.Errorf("got %d written metrics; update the number here and the cost in infra/COSTS.md", len(want)+len(unused)+len(ofCount))
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")

@@ -52,6 +52,6 @@ func LastHop(forwarded []string) netip.Addr {
 	if len(forwarded) == 0 {
 		return netip.Addr{}
 	}
-	_, last, _ := cutLast(forwarded[len(forwarded)-1])
+	_, last, _ := CutLast(forwarded[len(forwarded)-1])
 	return ParseAddress(last)
 }

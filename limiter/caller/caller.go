@@ -23,6 +23,11 @@ type Caller struct {
 	// Gateway. The key identifies nobody here.
 	ForeignKey bool
 
+	// IPFrom is who named IP, and why, as text. It is "" if only the host can. Direct reports that another one can, and
+	// that the request came around it.
+	IPFrom string
+	Direct bool
+
 	// Rejected reports whether a credential was bad. The rules then charge only limits that count by
 	// address. No other field comes from a bad credential.
 	Rejected bool

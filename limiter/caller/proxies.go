@@ -39,7 +39,7 @@ func (p Proxies) Client(peer netip.Addr, forwarded []string) netip.Addr {
 	client, rest, more := peer, strings.Join(forwarded, ","), len(forwarded) > 0
 	for more && p.contain(client) {
 		var entry string
-		if rest, entry, more = cutLast(rest); entry == "" { // a list may have empty elements (RFC 9110, 5.6.1)
+		if rest, entry, more = CutLast(rest); entry == "" { // a list may have empty elements (RFC 9110, 5.6.1)
 			continue
 		}
 		addr := ParseAddress(entry)
@@ -61,8 +61,8 @@ func (p Proxies) contain(addr netip.Addr) bool {
 	return false
 }
 
-// cutLast cuts the last element from a comma-separated list. more reports whether before has further elements.
-func cutLast(list string) (before, last string, more bool) {
+// CutLast cuts the last element from a comma-separated list. more reports whether before has further elements.
+func CutLast(list string) (before, last string, more bool) {
 	comma := strings.LastIndexByte(list, ',')
 	return list[:max(comma, 0)], strings.TrimSpace(list[comma+1:]), comma >= 0
 }

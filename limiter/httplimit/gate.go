@@ -19,7 +19,8 @@ import (
 type Options struct {
 	// Identify returns the sender of a request that arrived at the time now. If it returns an error, the
 	// Caller is still charged, and the answer is 401, or 503 if the error wraps
-	// caller.ErrUnverified. For a request with a malformed path, the error is ignored.
+	// caller.ErrUnverified. For a request with a malformed path, the error is ignored. If the error wraps
+	// caller.ErrDirect, nothing is charged, and the answer is [Direct].
 	Identify func(ctx context.Context, now time.Time, r Request) (caller.Caller, error)
 	// Select returns the charges of a request that arrived at the time now, with the reasons. It can be
 	// Rules.Select of package rules/live.
@@ -81,6 +82,8 @@ type Request struct {
 	Path    rules.Path
 	Header  http.Header
 	Address netip.Addr // address of the client; the zero Addr if the host does not know it
+	// Appended reports that the host has appended Address to X-Forwarded-For.
+	Appended bool
 }
 
 // Credentials returns the credentials in a request. apiKeyField is the canonical name of the header field of
@@ -116,6 +119,12 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	// Identify the caller. If its credential is bad, only limits by address charge the caller.
 	var unidentified error
 	o.Caller, unidentified = g.o.Identify(ctx, o.Time, r)
+	if errors.Is(unidentified, caller.ErrDirect) { // costs no store call
+		o.Duration = time.Since(begun)
+		g.o.Observe(ctx, *o)
+		result.Answer = Direct()
+		return result
+	}
 
 	// Match the rules and charge their limits.
 	selected := g.o.Select(ctx, o.Time, rules.Request{Method: r.Method, Path: r.Path, Header: r.Header, Caller: o.Caller})

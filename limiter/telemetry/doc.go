@@ -55,6 +55,7 @@
 //	ForeignKeys     Count         requests with an API key that is not Weir's (caller.Caller.ForeignKey)
 //	EventsDropped   Count         lost decision events (package decisionlog)
 //	Notices         Count         notices of limits with Notify
+//	DirectRequests  Count         of all four: requests around the distribution (caller.Caller.Direct)
 //	Unmatched       Count         of all four: requests that no rule matched, except OPTIONS, exempt
 //	                              requests and malformed paths
 //

@@ -41,6 +41,7 @@ const (
 	ForeignKeys    = "ForeignKeys"
 	Notices        = "Notices"
 	Unmatched      = "Unmatched"
+	DirectRequests = "DirectRequests"
 
 	Clamped       = "Clamped"
 	RulesRefused  = "RulesRefused"
@@ -75,7 +76,7 @@ type metrics struct {
 	settlementsLost, reportsRejected, debtExcess          int64
 	receipts                                              [ReceiptResults]int64
 	rulesRefused, eventsDropped, recordsIgnored, notices  int64
-	foreignKeys, unmatched                                int64
+	foreignKeys, unmatched, directRequests                int64
 	latency, storeLatency                                 sample
 }
 
@@ -183,6 +184,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{ReceiptsSettled, m.receipts[ReceiptSettled]}, {ReceiptsOmitted, m.receipts[ReceiptOmitted]}, {ReceiptsForged, m.receipts[ReceiptForged]},
 		{ReceiptsReplayed, m.receipts[ReceiptReplayed]}, {ReceiptsExpired, m.receipts[ReceiptExpired]},
 		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices}, {ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
+		{DirectRequests, m.directRequests},
 	} {
 		if i < 2 || c.value > 0 {
 			l.add(c.name, "Count", c.value)

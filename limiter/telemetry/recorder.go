@@ -90,6 +90,9 @@ func (r *Recorder) add(o *Outcome, at int64) {
 	if o.Caller.ForeignKey {
 		m.foreignKeys++
 	}
+	if o.Caller.Direct {
+		m.directRequests++
+	}
 	if o.Exemption != "" && o.Err == nil {
 		r.exempt.addExempt(o.Exemption)
 	}

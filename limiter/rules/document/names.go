@@ -51,7 +51,7 @@ const reservedFields = "host differs between the domains of an API, and the othe
 // isReserved reports whether s is PerHeader and the name of a header field by which no limit can count.
 func isReserved(s string) bool {
 	switch strings.TrimPrefix(s, PerHeader) {
-	case "host", "authorization", "proxy-authorization", "x-api-key", "cookie":
+	case "host", "authorization", "proxy-authorization", "x-api-key", "cookie", "weir-origin-secret":
 		return strings.HasPrefix(s, PerHeader)
 	}
 	return false

@@ -1,0 +1,175 @@
+package origin_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/origin"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+var (
+	ctx  = context.Background()
+	noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	edge = netip.MustParseAddr("192.0.2.1") // the server of the distribution
+)
+
+// viewers returns Viewers with secrets.
+func viewers(believed string, s origin.Secrets, refuse bool) *origin.Viewers {
+	return origin.New(origin.Options{
+		Believed: storetest.Must(origin.ParseBelieved(believed)), Refuse: refuse, Logger: slog.New(slog.DiscardHandler),
+		Load: func(context.Context) (origin.Secrets, error) { return s, nil },
+	})
+}
+
+func TestParseBelieved(t *testing.T) {
+	for text, want := range map[string]string{"": "source", "source": "source", "cloudfront": "cloudfront", "weir": "weir", "hops:1": "hops:1", "hops:16": "hops:16"} {
+		if got, err := origin.ParseBelieved(text); err != nil || got.String() != want {
+			t.Errorf("%q: got %s, %v; want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"CloudFront", "hops", "hops:", "hops:0", "hops:-1", "hops:+1", "hops:01", "hops: 1", "hops:17", "hops:1e1", "hops:9999999999999999999", "X-Forwarded-For", " weir", strings.Repeat("x", 1000)} {
+		if got, err := origin.ParseBelieved(text); err == nil || len(err.Error()) > 200 {
+			t.Errorf("%q: got %s, %v; want a short error", text, got, err)
+		}
+	}
+}
+
+// Each row is the fields of a request with a valid secret, as the distribution and then API Gateway write them.
+func TestViewers_Find(t *testing.T) {
+	secrets := origin.NewSecrets()
+	secret, _ := secrets.Values()
+	for _, c := range []struct {
+		name, believed string
+		fields         []string // values of the field that is believed
+		want, problem  string
+	}{
+		{"IPv4", "cloudfront", []string{"203.0.113.7:46532"}, "203.0.113.7", ""},
+		{"IPv6", "cloudfront", []string{"2001:db8::7:443"}, "2001:db8::7", ""},
+		{"IPv6, whole", "cloudfront", []string{"2001:0db8:85a3:0000:0000:8a2e:0370:7334:65535"}, "2001:db8:85a3::8a2e:370:7334", ""},
+		{"IPv6 that ends in colons", "cloudfront", []string{"2001:db8:::443"}, "2001:db8::", ""},
+		{"mapped", "cloudfront", []string{"::ffff:203.0.113.7:443"}, "::ffff:203.0.113.7", ""},
+		{"no field", "cloudfront", nil, "", "missing"},
+		{"empty", "cloudfront", []string{""}, "", "no address"},
+		{"twice", "cloudfront", []string{"203.0.113.7:1", "203.0.113.7:1"}, "", "repeated"},
+		{"joined", "cloudfront", []string{"203.0.113.7:1,203.0.113.8:1"}, "", "no address"},
+		{"joined with a space", "cloudfront", []string{"203.0.113.7:1, 203.0.113.8:1"}, "", "no address"},
+		{"no port", "cloudfront", []string{"203.0.113.7"}, "", "no address"},
+		{"empty port", "cloudfront", []string{"203.0.113.7:"}, "", "no address"},
+		{"port out of range", "cloudfront", []string{"203.0.113.7:65536"}, "", "no address"},
+		{"signed port", "cloudfront", []string{"203.0.113.7:+80"}, "", "no address"},
+		{"port junk", "cloudfront", []string{"203.0.113.7:80x"}, "", "no address"},
+		{"brackets", "cloudfront", []string{"[2001:db8::7]:443"}, "", "no address"},
+		{"zone", "cloudfront", []string{"fe80::1%eth0:443"}, "", "no address"},
+		{"spaces", "cloudfront", []string{" 203.0.113.7:443"}, "", "no address"},
+		{"octal", "cloudfront", []string{"203.0.113.007:443"}, "", "no address"},
+		{"huge", "cloudfront", []string{strings.Repeat("1", 1<<20) + ":443"}, "", "no address"},
+		{"only a colon", "cloudfront", []string{":"}, "", "no address"},
+
+		{"IPv4", "weir", []string{"203.0.113.7"}, "203.0.113.7", ""},
+		{"IPv6", "weir", []string{"2001:db8::7"}, "2001:db8::7", ""},
+		{"port", "weir", []string{"203.0.113.7:80"}, "", "no address"},
+		{"zone", "weir", []string{"fe80::1%1"}, "", "no address"},
+		{"joined", "weir", []string{"203.0.113.7, 203.0.113.7"}, "", "no address"},
+		{"twice", "weir", []string{"203.0.113.7", "203.0.113.8"}, "", "repeated"},
+		{"no field", "weir", nil, "", "missing"},
+		{"huge", "weir", []string{strings.Repeat("1:", 1<<20)}, "", "no address"},
+
+		{"one proxy", "hops:1", []string{"203.0.113.7, 192.0.2.1"}, "203.0.113.7", ""},
+		{"with a forged entry", "hops:1", []string{"198.51.100.9, 203.0.113.7, 192.0.2.1"}, "203.0.113.7", ""},
+		{"two proxies", "hops:2", []string{"198.51.100.9,203.0.113.7,198.51.100.1,192.0.2.1"}, "203.0.113.7", ""},
+		{"repeated fields", "hops:2", []string{"198.51.100.9, 203.0.113.7", "198.51.100.1", "192.0.2.1"}, "203.0.113.7", ""},
+		{"empty elements", "hops:1", []string{"203.0.113.7,, ,192.0.2.1,"}, "203.0.113.7", ""},
+		{"a port", "hops:1", []string{"203.0.113.7:81, 192.0.2.1"}, "203.0.113.7", ""},
+		{"a bracket", "hops:1", []string{"[2001:db8::7]:81, 192.0.2.1"}, "2001:db8::7", ""},
+		{"the peer, mapped", "hops:1", []string{"203.0.113.7, ::ffff:192.0.2.1"}, "203.0.113.7", ""},
+		{"the peer forged twice", "hops:1", []string{"198.51.100.9, 192.0.2.1, 203.0.113.7, 192.0.2.1"}, "203.0.113.7", ""},
+		{"unknown", "hops:1", []string{"203.0.113.7, unknown, 192.0.2.1"}, "", "no address at this hop"},
+		{"huge entry", "hops:1", []string{strings.Repeat("1", 1<<20) + ", 192.0.2.1"}, "", "no address at this hop"},
+		{"only the peer", "hops:1", []string{"192.0.2.1"}, "", "too few entries"},
+		{"few", "hops:3", []string{"198.51.100.9, 203.0.113.7, 192.0.2.1"}, "", "too few entries"},
+		{"none", "hops:1", nil, "", "too few entries"},
+		{"many commas", "hops:1", []string{strings.Repeat(",", 1<<16)}, "", "too few entries"},
+		{"the host has not appended", "hops:1", []string{"198.51.100.9, 203.0.113.7"}, "", "the last entry is not the source address"},
+	} {
+		field := map[string]string{"cloudfront": "Cloudfront-Viewer-Address", "weir": contract.ViewerAddressField}[c.believed]
+		if field == "" {
+			field = "X-Forwarded-For"
+		}
+		h := http.Header{contract.OriginSecretField: {secret}}
+		if c.fields != nil {
+			h[field] = c.fields
+		}
+		got := viewers(c.believed, secrets, true).Find(ctx, noon, h, edge, true)
+		want := edge.String()
+		if c.want != "" {
+			want = c.want
+		}
+		from := c.believed
+		if c.problem != "" {
+			from = "source"
+		}
+		if got.Addr.String() != want || got.From != from || (got.Problem == "") != (c.problem == "") || !strings.HasSuffix(got.Problem, c.problem) || got.Direct || got.Refused || len(got.Problem) > 80 {
+			t.Errorf("%s, %s: got %s, %s, direct %t; want %s, %s, %s", c.believed, c.name, got.Addr, got, got.Direct, want, from, c.problem)
+		}
+	}
+}
+
+// Where the host has not appended the peer, no entry is left out.
+func TestViewers_Find_notAppended(t *testing.T) {
+	secrets := origin.NewSecrets()
+	secret, _ := secrets.Values()
+	h := http.Header{contract.OriginSecretField: {secret}, "X-Forwarded-For": {"198.51.100.9, 203.0.113.7"}}
+	for believed, want := range map[string]string{"hops:1": "203.0.113.7", "hops:2": "198.51.100.9", "hops:3": "192.0.2.1"} {
+		if got := viewers(believed, secrets, false).Find(ctx, noon, h, edge, false); got.Addr.String() != want {
+			t.Errorf("%s: got %s, %s; want %s", believed, got.Addr, got, want)
+		}
+	}
+}
+
+// Fields are sorted and canonical, because the authorizer searches them.
+func TestViewers_Fields(t *testing.T) {
+	for _, believed := range []string{"source", "cloudfront", "weir", "hops:1"} {
+		fields := storetest.Must(origin.ParseBelieved(believed)).Fields()
+		if !slices.IsSorted(fields) || believed != "source" && !slices.Contains(fields, contract.OriginSecretField) {
+			t.Errorf("%s: got %q, want the secret's field, sorted", believed, fields)
+		}
+		for _, field := range fields {
+			if http.CanonicalHeaderKey(field) != field {
+				t.Errorf("%s: got %s, want its canonical form", believed, field)
+			}
+		}
+	}
+}
+
+// No field moves an address to anything but an address without a zone, or panics.
+func FuzzViewers_Find(f *testing.F) {
+	secrets := origin.NewSecrets()
+	secret, _ := secrets.Values()
+	f.Add("203.0.113.7:80", "203.0.113.7", "203.0.113.7, 192.0.2.1")
+	f.Add("::1:80", "::1%lo", "unknown,,192.0.2.1")
+	var all []*origin.Viewers
+	for _, believed := range []string{"cloudfront", "weir", "hops:1", "hops:3"} {
+		all = append(all, viewers(believed, secrets, false))
+	}
+	f.Fuzz(func(t *testing.T, cloudFront, weir, forwarded string) {
+		h := http.Header{
+			contract.OriginSecretField: {secret}, "Cloudfront-Viewer-Address": {cloudFront}, contract.ViewerAddressField: {weir}, "X-Forwarded-For": {forwarded},
+		}
+		for _, v := range all {
+			for _, appended := range []bool{true, false} {
+				got := v.Find(ctx, noon, h, edge, appended)
+				if !got.IsValid() || got.From == "source" && got.Addr != edge || got.From == "source" == (got.Problem == "") || got.Direct {
+					t.Errorf("got %s, %s; want an address, or the source address with a problem", got.Addr, got)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,126 @@
+package records
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// Pair is a secret that rotates, and the content of an item.
+type Pair struct {
+	Current  []byte    // PairBytes random bytes
+	Previous []byte    // the secret that Current replaced; nil before the first rotation
+	Rotated  time.Time // when Current replaced Previous
+}
+
+// PairBytes is the length of each secret of a Pair.
+const PairBytes = 32
+
+// These are the attributes of the item of a Pair.
+const (
+	currentAttribute  = "current"
+	previousAttribute = "previous"
+	rotatedAttribute  = "rotated"
+)
+
+// ReadWriter is the part of DynamoDB that reads and writes an item. A *dynamodb.Client implements it.
+type ReadWriter interface {
+	Reader
+	Writer
+}
+
+// ErrNoPair means that the table has no such item.
+var ErrNoPair = errors.New("missing")
+
+// NewPair returns a random secret.
+func NewPair() Pair {
+	secret := make([]byte, PairBytes)
+	_, _ = rand.Read(secret) // rand.Read never fails
+	return Pair{Current: secret}
+}
+
+// LoadPair returns the Pair in the item of a key. If there is none, it creates it. Concurrent calls create one Pair, and
+// all return it.
+func LoadPair(ctx context.Context, api ReadWriter, table, key string) (Pair, error) {
+	it, err := NewTable(api, table).Get(ctx, key)
+	if err == nil && it == nil { // an eventually consistent read can miss a new item
+		it, _, err = Create(ctx, api, table, NewPair().item(key))
+	}
+	if err != nil {
+		return Pair{}, err
+	}
+	return parsePair(key, it)
+}
+
+// ReadPair returns the Pair in the item of a key. If there is none, the error wraps ErrNoPair.
+func ReadPair(ctx context.Context, api Reader, table, key string) (Pair, error) {
+	it, err := NewTable(api, table).Get(ctx, key)
+	if err != nil {
+		return Pair{}, err
+	}
+	return parsePair(key, it)
+}
+
+// RotatePair replaces the current secret at the time now. permit gets the Pair and can reject the rotation. If there is
+// no Pair, the error wraps ErrNoPair. Of two concurrent rotations, one fails.
+func RotatePair(ctx context.Context, api ReadWriter, table, key string, now time.Time, permit func(Pair) error) error {
+	it, err := GetConsistent(ctx, api, table, key)
+	if err != nil {
+		return err
+	}
+	p, err := parsePair(key, it)
+	if err != nil {
+		return err
+	}
+	if err := permit(p); err != nil {
+		return err
+	}
+	_, err = api.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: &table, Item: Pair{NewPair().Current, p.Current, now}.item(key),
+		ConditionExpression:       aws.String("#current = :current"), // without this condition, two concurrent rotations would remove the secret in use
+		ExpressionAttributeNames:  map[string]string{"#current": currentAttribute},
+		ExpressionAttributeValues: Item{":current": &types.AttributeValueMemberB{Value: p.Current}},
+	})
+	return wrap(err)
+}
+
+func (p Pair) item(key string) Item {
+	it := NewItem(key)
+	it.SetBinary(currentAttribute, p.Current)
+	if p.Previous != nil {
+		it.SetBinary(previousAttribute, p.Previous)
+		it.SetText(rotatedAttribute, p.Rotated.UTC().Format(time.RFC3339))
+	}
+	return it
+}
+
+// parsePair parses the item of a Pair, which is nil if there is none. Its error contains no part of a secret.
+func parsePair(key string, it Item) (p Pair, err error) {
+	if it == nil {
+		return Pair{}, wrap(fmt.Errorf("item %s: %w", key, ErrNoPair))
+	}
+	mistake := func(attribute, problem string) (Pair, error) {
+		return Pair{}, wrap(fmt.Errorf("item %s: %s: %s", key, attribute, problem))
+	}
+	p.Current = it.Binary(currentAttribute)
+	if len(p.Current) != PairBytes {
+		return mistake(currentAttribute, fmt.Sprintf("got %d bytes, want %d", len(p.Current), PairBytes))
+	}
+	if _, exists := it[previousAttribute]; !exists {
+		return p, nil
+	}
+	p.Previous = it.Binary(previousAttribute)
+	if len(p.Previous) != PairBytes {
+		return mistake(previousAttribute, fmt.Sprintf("got %d bytes, want %d", len(p.Previous), PairBytes))
+	}
+	if p.Rotated, err = time.Parse(time.RFC3339, it.Text(rotatedAttribute)); err != nil {
+		return mistake(rotatedAttribute, fmt.Sprintf("got %.40q, want a time such as 2006-01-02T15:04:05Z", it.Text(rotatedAttribute)))
+	}
+	return p, nil
+}
