@@ -219,9 +219,12 @@ func (s simulation) plan() ([]simulate.Scenario, error) {
 	return plan, nil
 }
 
-// report prints progress after two seconds, then after pauses that double up to half a minute, until the returned
-// function is called.
+// report prints progress on a terminal after two seconds, then after pauses that double up to half a minute, until the
+// returned function is called.
 func report(to io.Writer, progress *atomic.Int64, plan []simulate.Scenario, begun time.Time) (stop func()) {
+	if !command.IsTerminal(to) {
+		return func() {}
+	}
 	total := 0.0
 	for _, s := range plan {
 		total += s.Rate * (s.Warmup + s.Measured).Seconds()

@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/local/simulate"
@@ -104,6 +106,18 @@ func TestSimulate_rules(t *testing.T) {
 	mistake("", 1, "--rules: "+file+": line 1: rules[0].limits.*.requests: got 0")
 	write(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":5,"window":"1s","algorithm":"leaky_bucket"}}}]}`)
 	mistake("", 2, "a leaky_bucket cannot be simulated")
+}
+
+// A pipe gets no progress: in a log, each line would stay.
+func TestReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		stop := report(&out, new(atomic.Int64), []simulate.Scenario{{Parameters: simulate.Parameters{Rate: 1, Measured: time.Minute}}}, time.Now())
+		time.Sleep(time.Minute)
+		if stop(); out.Len() > 0 {
+			t.Errorf("got %q, want nothing", out.String())
+		}
+	})
 }
 
 func TestEstimate(t *testing.T) {
