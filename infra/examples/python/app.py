@@ -1,4 +1,5 @@
 import os
+import sys
 
 from aws_cdk import App, CfnOutput, CfnParameter, NestedStack, Stack, Token
 from aws_cdk.aws_apigateway import AuthorizationType, IntegrationResponse, MethodResponse, MockIntegration, RestApi, StageOptions
@@ -7,6 +8,9 @@ from aws_cdk.aws_lambda import Architecture, Code, Function, FunctionUrlAuthType
 from aws_cdk.cloudformation_include import CfnInclude
 
 RELEASE = "v1.0.0" # folder in the bucket; upload the release's files to it first
+TEMPLATE = os.environ.get("WEIR_TEMPLATE", "weir.template.json") # a file of the release
+if not os.path.exists(TEMPLATE):
+    sys.exit(f"{TEMPLATE}: not found; copy weir.template.json of the release into this folder")
 
 app = App()
 stack = Stack(app, "Orders")
@@ -25,8 +29,7 @@ nested = NestedStack(
         "RestApiId": api.rest_api_id,
     },
 )
-# The template is a file of the release: copy it into this folder.
-limits = CfnInclude(nested, "Template", template_file=os.environ.get("WEIR_TEMPLATE", "weir.template.json"))
+limits = CfnInclude(nested, "Template", template_file=TEMPLATE)
 
 
 def output(name):

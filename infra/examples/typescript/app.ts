@@ -1,3 +1,5 @@
+import { existsSync } from "node:fs";
+
 import { App, CfnOutput, CfnParameter, NestedStack, Stack, Token } from "aws-cdk-lib";
 import { AuthorizationType, MockIntegration, RestApi } from "aws-cdk-lib/aws-apigateway";
 import { ManagedPolicy } from "aws-cdk-lib/aws-iam";
@@ -5,6 +7,11 @@ import { Architecture, Code, Function, FunctionUrlAuthType, LayerVersion, Runtim
 import { CfnInclude } from "aws-cdk-lib/cloudformation-include";
 
 const release = "v1.0.0"; // folder in the bucket; upload the release's files to it first
+const template = process.env.WEIR_TEMPLATE ?? "weir.template.json"; // a file of the release
+if (!existsSync(template)) {
+  console.error(`${template}: not found; copy weir.template.json of the release into this folder`);
+  process.exit(1);
+}
 
 const app = new App();
 const stack = new Stack(app, "Orders");
@@ -21,8 +28,7 @@ const nested = new NestedStack(stack, "Limits", {
     RestApiId: api.restApiId,
   },
 });
-// The template is a file of the release: copy it into this folder.
-const limits = new CfnInclude(nested, "Template", { templateFile: process.env.WEIR_TEMPLATE ?? "weir.template.json" });
+const limits = new CfnInclude(nested, "Template", { templateFile: template });
 const output = (name: string) => Token.asString(limits.getOutput(name).value);
 
 // Give every method that should be limited this authorizer.

@@ -60,6 +60,7 @@ func checkSynthesized(t *testing.T, app *exec.Cmd) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkMissing(t, app)
 	out := t.TempDir()
 	app.Env = append(app.Environ(), "WEIR_TEMPLATE="+path, "CDK_OUTDIR="+out)
 	run(t, app)
@@ -75,6 +76,17 @@ func checkSynthesized(t *testing.T, app *exec.Cmd) {
 		t.Error("the template of the limits: got other resources, conditions or rules, want those of the release")
 	}
 	checkDeployment(t, got, limits)
+}
+
+// checkMissing checks that an app without the template says in one line where it comes from.
+func checkMissing(t *testing.T, app *exec.Cmd) {
+	t.Helper()
+	bare := exec.CommandContext(t.Context(), app.Path, app.Args[1:]...) //nolint:gosec // the test made the command
+	bare.Env = append(bare.Environ(), "WEIR_TEMPLATE=none.json")
+	out, err := bare.CombinedOutput()
+	if want := "none.json: not found; copy weir.template.json of the release into this folder\n"; err == nil || !strings.HasSuffix(string(out), want) { // jsii first warns of old versions of Node.js
+		t.Errorf("without the template: got error %v and %q, want an error and the last line %q", err, out, want)
+	}
 }
 
 // normal sorts DependsOn and makes it a list: the CDK writes one dependency as text and several as
