@@ -211,7 +211,8 @@ bootstrap: functions infra/node_modules ## Prepare an AWS account and region for
 	@$(CDK) bootstrap $(SETTINGS)
 
 # Only a template with a new type of resource needs create-only, which installs Python tools the first time.
-golden: ## Write the templates in infra/golden again; make run loads them
+golden: ## Write infra/stack/routes.txt and the templates in infra/golden again; make run loads them
+	@go test -trimpath -vet=off -count=1 -run TestRoutes ./functions/handler -args -update
 	@go test -trimpath -vet=off -count=1 -run TestGolden ./infra/stack -args -update
 	@go test -trimpath -vet=off -count=1 -run TestReplacements_types ./infra/stack >/dev/null || $(MAKE) --no-print-directory create-only
 

@@ -2,9 +2,10 @@
 //
 // To run your API with limits:
 //
-//  1. Write your routes in any http.Handler, as in [New], and pass it in functions/handler/main.go.
-//  2. Write the limits of your endpoints in functions/rules.json.
-//  3. List the routes in infra/stack/apis.go and run `make golden`: API Gateway and `make run` only pass these on.
+//  1. Write your routes in a [lambdahttp.Mux], as in [New], and pass it in functions/handler/main.go.
+//  2. Run `make golden`: API Gateway and `make run` pass on only the routes of the templates that it writes. With an
+//     http.Handler of another type, list its routes in infra/stack/routes.txt before.
+//  3. Write the limits of your endpoints in functions/rules.json.
 //
 // The handlers need no code for limits. [lambdahttp.Environment] enforces the rules before it calls
 // the handlers, on Lambda and on this machine. The login shows the exception, a limit that depends on

@@ -1,6 +1,9 @@
 package stack
 
 import (
+	_ "embed"
+	"strings"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
@@ -12,13 +15,19 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// routes are the routes of both sample APIs, which functions/sample answers. After a change, run `make golden`: it takes
-// seconds, and writes the templates that `make run` reads.
-var routes = []struct{ method, path string }{
-	{"GET", "/api/v1/search"},
-	{"POST", "/api/v1/data"},
-	{"POST", "/api/v1/login"},
-	{"GET", "/api/v1/items/{id}"},
+// routesFile has the routes of both sample APIs. `make golden` writes it from functions/sample.
+//
+//go:embed routes.txt
+var routesFile string
+
+type route struct{ method, path string }
+
+func routes() (list []route) {
+	for line := range strings.Lines(routesFile) {
+		method, path, _ := strings.Cut(strings.TrimSpace(line), " ")
+		list = append(list, route{method, path})
+	}
+	return list
 }
 
 // The methods and header fields that a page of another origin may use.
@@ -53,7 +62,7 @@ func (s *stage) newRESTAPI() restAPI {
 		DefaultCorsPreflightOptions: s.preflight(),
 	})
 	to := awsapigateway.NewLambdaIntegration(s.handler, &awsapigateway.LambdaIntegrationOptions{AllowTestInvoke: jsii.Bool(false)})
-	for _, r := range routes {
+	for _, r := range routes() {
 		m := api.Root().ResourceForPath(jsii.String(r.path)).AddMethod(jsii.String(r.method), to, nil)
 		ratelimit.Excuse(m, "AwsSolutions-COG4", "The authorizer is the limiter, which verifies tokens and keys.")
 	}
@@ -95,7 +104,7 @@ func (s *stage) newHTTPAPI() httpAPI {
 		AccessLogSettings: httpAccess(s.newAccessLog("HttpAccess", vendedLogs+"apigateway/weir-"+s.settings.Stage+"-http")),
 	})
 	to := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), s.handler, nil)
-	for _, r := range routes {
+	for _, r := range routes() {
 		for _, route := range *api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
 			Path: jsii.String(r.path), Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod(r.method)}, Integration: to,
 		}) {

@@ -2,5 +2,5 @@
 // the limits of package ratelimit on both, alarms, and a dashboard. Each stage is one stack, and
 // stages share nothing.
 //
-// Edit it for your API: replace the sample's routes in apis.go.
+// Edit it for your API (ADOPTING.md).
 package stack
