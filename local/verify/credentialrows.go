@@ -52,7 +52,7 @@ func (u surface) accepts(ctx context.Context, s *session, k credentialKind) Obse
 	valid := s.patient(ctx, with(k.value(s.Deployment)))
 	switch {
 	case valid.refused():
-		return skipped("the limit is used up; run again later, or raise --wait")
+		return skipped(UsedUp)
 	case !valid.allowed():
 		return failed(expected, valid.summary(), valid.String())
 	}

@@ -22,7 +22,7 @@ var customDomain = Row{
 		before := s.ample(ctx, domain, countingCost+domainRequests+1)
 		switch {
 		case before.refused():
-			return skipped("the limit is used up; run again later, or raise --wait")
+			return skipped(UsedUp)
 		case before.status == http.StatusUnauthorized && len(s.Credential) == 0:
 			return skipped(noCredential)
 		}

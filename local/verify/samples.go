@@ -102,7 +102,11 @@ func (s *session) first(ctx context.Context) *burst {
 	s.burst = &burst{}
 	b, url := s.burst, s.urls()[0]
 	b.before = s.patient(ctx, s.get(url, s.plan.Exact.Path))
-	if !b.before.allowed() {
+	switch {
+	case b.before.refused():
+		b.reason = UsedUp
+		return b
+	case !b.before.allowed():
 		b.reason = fmt.Sprintf("no allowed answer shows what remains of the limit (got %s)", b.before.summary())
 		return b
 	}

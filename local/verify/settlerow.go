@@ -74,7 +74,7 @@ func (a answer) remaining() int {
 func (t *Target) unsettleable(a answer) string {
 	switch name, _ := limitOf(a.header); {
 	case a.refused():
-		return "the limit is used up; run again later"
+		return UsedUp
 	case a.err != nil || a.status >= http.StatusBadRequest || a.degraded() != "":
 		return "no success that the store decided (got " + a.summary() + ")"
 	case a.remaining() < 0 || name != "" && name != t.Limit:

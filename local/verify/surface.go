@@ -66,7 +66,7 @@ func (u surface) allowedFields() Row {
 			a := s.probe(ctx, u.url(s.Deployment))
 			switch {
 			case a.refused():
-				return skipped("the limit is used up; run again later, or raise --wait")
+				return skipped(UsedUp)
 			case a.status == http.StatusUnauthorized && len(s.Credential) == 0:
 				return skipped(noCredential)
 			}
@@ -78,6 +78,9 @@ func (u surface) allowedFields() Row {
 		},
 	}
 }
+
+// UsedUp is the reason of a row that is skipped because a limit of the caller is used up, for example by an earlier run.
+const UsedUp = "the limit is used up; run again later, or raise --wait"
 
 // The reasons to skip a row because of the credential.
 const (
@@ -186,7 +189,7 @@ func (u surface) preflight(ctx context.Context, s *session) Observation {
 	}
 	before, _ := remaining()
 	if before < 1 {
-		return skipped("the limit is used up; run again later")
+		return skipped(UsedUp)
 	}
 	for _, p := range s.sendAll(ctx, request{method: http.MethodOptions, url: url, path: s.plan.Path, header: http.Header{
 		"Origin": {cmp.Or(s.Origin, "https://weir-verify.example")}, "Access-Control-Request-Method": {http.MethodGet},

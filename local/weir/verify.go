@@ -273,6 +273,15 @@ func (v *verifier) print(all verified) error {
 			fmt.Fprintf(v.out, "\n%s: %s\nby hand: %s\n%s\n", command.StyleOf(v.out).Bold(r.Row), r.Claim, r.Hand, cmp.Or(r.Raw, "no answer to show"))
 		}
 	}
-	_, err := fmt.Fprintf(v.out, "\n%d passed, %d failed, %d skipped; %d requests\n", all.Passed, all.Failed, all.Skipped, all.Requests)
-	return err
+	fmt.Fprintf(v.out, "\n%d passed, %d failed, %d skipped; %d requests\n", all.Passed, all.Failed, all.Skipped, all.Requests)
+	used := 0
+	for _, r := range all.Rows {
+		if r.Reason == verify.UsedUp {
+			used++
+		}
+	}
+	if used > 0 {
+		fmt.Fprintf(v.out, "%d rows were skipped because a limit is used up: run again after its window, or raise --wait\n", used)
+	}
+	return nil
 }

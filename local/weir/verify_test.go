@@ -37,6 +37,10 @@ func TestVerify(t *testing.T) {
 	if strings.Contains(out+errs, token) {
 		t.Error("output: got the token in it, want no token")
 	}
+	const used = "rows were skipped because a limit is used up: run again after its window, or raise --wait\n"
+	if code, again, _ := weir(t, args...); code != 0 || !strings.Contains(again, used) || strings.Contains(out, used) {
+		t.Errorf("second run: got exit %d, output %s, want exit 0 and %q, which the first run does not print", code, again, used)
+	}
 	if left := l.search(l.token("walter")); left != http.StatusOK {
 		t.Errorf("another caller after the run: got status %d, want 200", left)
 	}
