@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/console/scenario"
 	"github.com/weir-limits/weir/local/operator"
 )
@@ -116,8 +117,8 @@ func (c *Console) page(name string) http.HandlerFunc {
 
 // state serves the version and the age of the rules, which can change while a page is open.
 func (c *Console) state(w http.ResponseWriter, _ *http.Request) {
-	reload := c.Reload()
-	state := map[string]any{"version": c.Rules().Version(), "since": reload.Since.UTC(), "ageSeconds": int64(c.Clock().Sub(reload.Since) / time.Second)}
+	reload, version := c.Reload(), c.Rules().Version()
+	state := map[string]any{"version": version, "rules": command.RulesVersion(version), "since": reload.Since.UTC(), "ageSeconds": int64(c.Clock().Sub(reload.Since) / time.Second)}
 	if reload.Problem != nil {
 		state["problem"] = reload.Problem.Error()
 	}

@@ -101,7 +101,7 @@ func TestPage(t *testing.T) {
 		"":         {`aria-current="page">Limits<`, "&lt;rules&gt;.json", `<script type="module" src="limits.js">`},
 		"requests": {`aria-current="page">Requests<`, `data-method="GET" data-path="/a"`, "<option>paid</option>"},
 		"demos":    {`aria-current="page">Demonstrations<`, `name="intervalMs" type="number" inputmode="numeric" min="0" max="1000" value="400"`},
-		"state":    {`{"ageSeconds":90,"problem":"line 1: mistake","since":"2026-11-21T12:00:00Z","version":7}`},
+		"state":    {`{"ageSeconds":90,"problem":"line 1: mistake","rules":"version 7","since":"2026-11-21T12:00:00Z","version":7}`},
 		"limits":   {`"name":"a","path":"rules[0].limits.free","tier":"free","rule":"/a"`, `"requests":2,"windowSeconds":60`},
 	} {
 		_, page := get(t, s.URL+console.Path+path)

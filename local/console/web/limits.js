@@ -169,15 +169,12 @@ async function reset() {
   }
 }
 
-/** Returns a version. A document without a version has the time of its file, in milliseconds. */
-const versionOf = (version) => (version > 1e12 ? `of ${new Date(version).toISOString().slice(0, 19).replace("T", " ")} UTC` : String(version));
-
 let since; // when the rules that the page shows were loaded
 
 /** Shows the version and the age of the rules, and their limits if the rules are new. */
 async function showRules() {
   const state = await request("state");
-  say("#version", versionOf(state.version));
+  say("#version", state.rules);
   say("#age", `, in force for ${age(state.ageSeconds)}`);
   say("#rules-error", state.problem ? `The document has mistakes, and is not in force:\n${state.problem}` : "");
   if (state.since === since) return;
