@@ -86,6 +86,11 @@ type Config struct {
 	// and events. It replaces the key in RECORDS_TABLE in a local run and is not allowed elsewhere.
 	SubjectKeyFile string `env:"SUBJECT_KEY_FILE"`
 
+	// SignLines signs the log lines on which another function acts. The keys are those of receipts.
+	SignLines bool `env:"SIGN_LINES"`
+	// NoticeBus is the EventBridge bus to which the function forward sends notices. If it is empty, it sends none.
+	NoticeBus string `env:"NOTICE_BUS"`
+
 	// ResponseStream is true for a function with the layer whose answers Lambda streams: the function URL has
 	// the invoke mode RESPONSE_STREAM, or the integration of API Gateway has the response transfer mode STREAM.
 	// The layer then streams its refusals.
@@ -207,6 +212,7 @@ func (c *Config) validate() error {
 	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use", c.APIKeysFile)
 	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: got one, want both or none")
 	check(c.SubjectKeyFile == "" || c.Local, "SUBJECT_KEY_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use", c.SubjectKeyFile)
+	check(!c.SignLines || c.RecordsTable != "" || c.SubjectKeyFile != "", "RECORDS_TABLE: required with SIGN_LINES: name of the table that holds the keys")
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
 	check(c.SampleLogin == "" || strings.Contains(c.SampleLogin, ":"), "SAMPLE_LOGIN: no colon (want user:password)")
 	c.checkEvents(check)

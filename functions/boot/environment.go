@@ -82,6 +82,9 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if err != nil {
 		return nil, err
 	}
+	if c.SignLines {
+		recorder.SignWith(ring.Sign)
+	}
 	viewers, err := c.viewers(ctx, o.Logger)
 	if err != nil {
 		return nil, err
@@ -98,12 +101,11 @@ func notify(recorder *telemetry.Recorder, events *decisionlog.Publisher) func(co
 	if recorder == nil && events == nil {
 		return nil
 	}
-	return func(_ context.Context, n limiter.Notice) error {
+	return func(ctx context.Context, n limiter.Notice) error {
 		if err := events.Notice(n); err != nil {
 			return err
 		}
-		recorder.Notice(n)
-		return nil
+		return recorder.Notice(ctx, n)
 	}
 }
 

@@ -19,8 +19,8 @@ func (c Config) Share(client *dynamodb.Client) {
 	c.dynamo.once.Do(func() { c.dynamo.client = client })
 }
 
-// OpenSettle returns the function settle, as StartSettle does.
-var OpenSettle = openSettle
+// OpenForward returns the function forward, as StartForward does.
+var OpenForward = openForward
 
 // SubjectHash returns the hash that represents callers in logs.
 func (c Config) SubjectHash(ctx context.Context, logger *slog.Logger) (telemetry.SubjectHash, error) {

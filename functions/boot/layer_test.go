@@ -99,8 +99,8 @@ func TestLogLevel(t *testing.T) {
 			_, err := boot.Layer(f, boot.Clients{})(t.Context(), l)
 			return err
 		},
-		"settle": func(f lookup, l *slog.Logger) error {
-			_, err := boot.OpenSettle(t.Context(), f, l, boot.Clients{})
+		"forward": func(f lookup, l *slog.Logger) error {
+			_, err := boot.OpenForward(t.Context(), f, l, boot.Clients{})
 			return err
 		},
 	} {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 type sink struct{ events []decisionlog.Event }
@@ -31,11 +34,16 @@ func (s *sink) Send(_ context.Context, batch [][]byte) (int, error) {
 	return 0, nil
 }
 
-// An environment writes notices to the log and to the decision events, with the same id.
+// An environment writes notices to the log and to the decision events, with the same id. With SIGN_LINES, it signs the
+// lines.
 func TestConfig_Environment_notices(t *testing.T) {
 	var metrics bytes.Buffer
 	var sent sink
-	c, err := boot.Load(lookup("NAMESPACE=a", "STORE=memory", "RULES_VERSION=1"))
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, bytes.Repeat([]byte("k"), 32), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := boot.Load(lookup("NAMESPACE=a", "STORE=memory", "RULES_VERSION=1", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+key, "SIGN_LINES=true"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,6 +65,14 @@ func TestConfig_Environment_notices(t *testing.T) {
 	first, _, _ := strings.Cut(metrics.String(), "\n")
 	if err := json.Unmarshal([]byte(first), &line); err != nil || line.Weir != "notice" || line.Percent != 80 || len(line.Subject) != 16 {
 		t.Fatalf("got line %s, error %v, want the notice", first, err)
+	}
+	var signed telemetry.NoticeLine
+	if err := json.Unmarshal([]byte(first), &signed); err != nil {
+		t.Fatal(err)
+	}
+	text, signature, err := telemetry.Unsigned(&signed)
+	if err != nil || signature.Number == "" || e.Receipts.Verify(t.Context(), now, text, signature.MAC) != nil {
+		t.Errorf("got line %s, error %v, want a number and a valid MAC", first, err)
 	}
 	if len(sent.events) != 1 || sent.events[0].Notice == nil || sent.events[0].Notice.ID != line.ID || sent.events[0].Subject != line.Subject {
 		t.Errorf("got events %+v, want one with the notice %s", sent.events, line.ID)

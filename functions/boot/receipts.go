@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/functions/receipts"
 )
 
-// receipts returns the keys of receipts. They are in RECORDS_TABLE, where the first authorizer that seals a
+// receipts returns the keys of receipts. They are in RECORDS_TABLE, where the first function that seals a
 // receipt creates them. Locally they come from SUBJECT_KEY_FILE, so that the functions of a run share
 // them. If neither variable is set, the result is nil, and there are no receipts.
 func (c Config) receipts(ctx context.Context) (*receipts.Ring, error) {

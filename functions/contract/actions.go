@@ -20,10 +20,9 @@ func PublisherActions() []string { return []string{"dynamodb:PutItem"} }
 // starts creates the key of subject hashes.
 func SubjectKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
-// ReceiptKeyActions returns the IAM actions that the function [Authorizer] needs on the records table in
-// addition to [RecordActions], with [ReceiptKeysKey] as the only leading key. With them, the first
-// authorizer that seals a receipt creates the keys. The functions that open receipts need only
-// [RecordActions].
+// ReceiptKeyActions returns the IAM actions that a function that seals receipts or signs lines needs on the records
+// table in addition to [RecordActions], with [ReceiptKeysKey] as the only leading key. With them, the first such
+// function creates the keys. The functions that open receipts need only [RecordActions].
 func ReceiptKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
 // OriginSecretActions returns the IAM actions that the function [Publisher] needs on the records table, with
@@ -63,3 +62,6 @@ func KafkaTopicActions() []string {
 
 // KinesisActions returns the IAM actions that a function needs on the stream of events.
 func KinesisActions() []string { return []string{"kinesis:PutRecords"} }
+
+// NoticeActions returns the IAM actions that the function [Forward] needs on the event bus of notices.
+func NoticeActions() []string { return []string{"events:PutEvents"} }

@@ -32,7 +32,7 @@ type Checked struct {
 	// LocalProcesses is the smallest local_processes above 1 in the rules. It is 0 if there is none.
 	LocalProcesses int `json:"localProcesses,omitempty"`
 	// Settles is true if a limit counts what is known only after the answer. Behind a REST API, the
-	// function [Settle] then settles receipts.
+	// function [Forward] then settles receipts.
 	Settles bool `json:"settles,omitempty"`
 	// SettlesFromLog is true if such a limit counts what the access log of a REST API contains. This is
 	// everything except the cost that an API reports.

@@ -2,6 +2,7 @@ package contract_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"go/parser"
@@ -104,7 +105,7 @@ func TestVariables_values(t *testing.T) {
 
 // Each role is the name of a folder with the main package of a function.
 func TestRoles(t *testing.T) {
-	for _, role := range []string{contract.Authorizer, contract.Handler, contract.Settle, contract.SigningKeys} {
+	for _, role := range []string{contract.Authorizer, contract.Handler, contract.Forward, contract.SigningKeys} {
 		if _, err := os.Stat(filepath.Join("..", role, "main.go")); err != nil {
 			t.Error(err)
 		}
@@ -179,7 +180,8 @@ func record() []byte {
 	for result := range telemetry.ReceiptResults {
 		r.Receipt(now, result)
 	}
-	r.Notice(limiter.Notice{Time: now, Subject: limiter.User("alice"), Limit: l, Percent: 80})
+	_ = r.Notice(context.Background(), limiter.Notice{Time: now, Subject: limiter.User("alice"), Limit: l, Percent: 80})
+	r.LinesDropped(now, 1)
 	r.EventsDropped(now.Add(time.Second), 1)
 	return log.Bytes()
 }

@@ -52,6 +52,7 @@ const (
 	MetricRecordsIgnored = "RecordsIgnored"
 	MetricForeignKeys    = "ForeignKeys"
 	MetricNotices        = "Notices"
+	MetricLinesDropped   = "LinesDropped"
 	MetricUnmatched      = "Unmatched"
 	MetricDirectRequests = "DirectRequests"
 
@@ -91,7 +92,7 @@ func Metrics() []string {
 		MetricSettlementsLost, MetricReportsRejected, MetricDebtExcess,
 		MetricReceiptsSettled, MetricReceiptsOmitted, MetricReceiptsForged, MetricReceiptsReplayed, MetricReceiptsExpired,
 		MetricRulesRefused, MetricRulesVersion, MetricRulesAge, MetricEventsDropped, MetricClockSkew,
-		MetricRecordsIgnored, MetricForeignKeys, MetricNotices, MetricUnmatched, MetricDirectRequests,
+		MetricRecordsIgnored, MetricForeignKeys, MetricNotices, MetricLinesDropped, MetricUnmatched, MetricDirectRequests,
 	}
 }
 

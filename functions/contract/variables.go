@@ -28,6 +28,8 @@ const (
 	VariableKinesisStream     = "KINESIS_STREAM"
 	VariableViewerAddress     = "VIEWER_ADDRESS"
 	VariableDirectRequests    = "DIRECT_REQUESTS"
+	VariableSignLines         = "SIGN_LINES"
+	VariableNoticeBus         = "NOTICE_BUS"
 )
 
 // The infrastructure refers to these variables but does not set them.
@@ -45,7 +47,7 @@ const (
 	VariableLocal = "WEIR_LOCAL"
 )
 
-// VariableFunction names a function by its role: [Authorizer], [Handler], [Settle], [SigningKeys] or [Publisher]. No
+// VariableFunction names a function by its role: [Authorizer], [Handler], [Forward], [SigningKeys] or [Publisher]. No
 // function reads it. The local gateway uses it to find the functions of a template.
 const VariableFunction = "WEIR_FUNCTION"
 
@@ -54,18 +56,18 @@ const VariableFunction = "WEIR_FUNCTION"
 const (
 	Authorizer  = "authorizer"
 	Handler     = "handler"
-	Settle      = "settle"
+	Forward     = "forward"
 	SigningKeys = "signingkeys"
 	Publisher   = "publisher"
 )
 
-// Bundle returns the name of the bundle of an authorizer, a handler, an extension or a settle function: the folder of its main package
+// Bundle returns the name of the bundle of an authorizer, a handler, an extension or a forward function: the folder of its main package
 // in functions, and of its bootstrap in the bundles. A bundle links only the clients that its
 // deployment uses. Every bundle links the DynamoDB client. With redis, it also links the Redis client.
-// With events, it links all clients. The function [Settle] sends no events.
+// With events, it links all clients. The function [Forward] sends no events.
 func Bundle(role string, redis, events bool) string {
 	switch {
-	case events && role != Settle:
+	case events && role != Forward:
 		return role + "-events"
 	case redis:
 		return role + "-redis"
@@ -84,6 +86,8 @@ const (
 const (
 	StoreDynamoDB = "dynamodb"
 	StoreRedis    = "redis"
+	// StoreMemory has no counters that other functions use.
+	StoreMemory = "memory"
 )
 
 // These are the values of [VariableRulesFrom]: the rules that operators publish to the records table, the
@@ -126,5 +130,6 @@ func Variables() []string {
 		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableEvents,
 		VariableEventsSample, VariableKafkaBrokers, VariableKafkaTopic, VariableKafkaIAM, VariableKinesisStream,
 		VariableViewerAddress, VariableDirectRequests,
+		VariableSignLines, VariableNoticeBus,
 	}
 }

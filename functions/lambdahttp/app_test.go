@@ -544,7 +544,7 @@ func send(t *testing.T, method, url, body string) int {
 	return r.StatusCode
 }
 
-// The function settle reads both of its sample events. Their receipt comes from another deployment. With
+// The function forward reads both of its sample events. Their receipt comes from another deployment. With
 // a receipt of this deployment, each event settles the limits for which it has a value.
 func TestSettle_samples(t *testing.T) {
 	var sealed contract.Settlement
@@ -566,7 +566,7 @@ func TestSettle_samples(t *testing.T) {
 	}
 }
 
-// withReceipt returns an event of the function settle with another receipt.
+// withReceipt returns an event of the function forward with another receipt.
 func withReceipt(t *testing.T, event []byte, sealed, receipt string) []byte {
 	t.Helper()
 	var logs events.CloudwatchLogsEvent

@@ -70,7 +70,7 @@ func newDecided(t *testing.T, document string) *decided {
 	d.e.Recorder = telemetry.New(&d.metrics, "dev", nil)
 	d.e.Receipts = receipts.Fixed("dev", receipts.NewKeys())
 	d.e.Logger = slog.New(slog.NewTextHandler(&d.log, nil))
-	d.settle = lambdahttp.NewSettle(d.e)
+	d.settle = lambdahttp.NewForward(d.e)
 	return d
 }
 

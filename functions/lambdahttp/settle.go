@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/aws/aws-lambda-go/lambda"
-
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/limiter"
@@ -18,41 +16,14 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// NewSettle returns the function that settles requests behind a REST API's authorizer. Its event is a
-// contract.Settlement, or lines of the stage's access log from CloudWatch Logs. e needs Limiter, Clock,
-// Logger, Recorder and Receipts.
-//
-// The function returns an error only if the store or the records table failed. It is then safe to repeat
-// the event: a receipt settles each of its limits once.
-func NewSettle(e *Environment) lambda.Handler {
-	return settle{e, httplimit.New(e.gateOptions(e.settled)), httplimit.New(e.gateOptions(e.settledLine))}
-}
-
+// settle settles requests behind an authorizer, from reports and from lines of access logs.
 type settle struct {
 	*Environment
 	reports, lines *httplimit.Gate
 }
 
-type settleEvent struct {
-	Receipt string          `json:"receipt"`
-	Cost    json.RawMessage `json:"cost"`
-	Status  int             `json:"status"`
-	Bytes   *int64          `json:"bytes"`
-
-	AWSLogs *struct {
-		Data []byte `json:"data"`
-	} `json:"awslogs"`
-}
-
-// Invoke implements lambda.Handler.
-func (s settle) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
-	var event settleEvent
-	if err := json.Unmarshal(payload, &event); err != nil {
-		return s.invalid(ctx, err)
-	}
-	if event.AWSLogs != nil {
-		return []byte("null"), s.settleLines(ctx, event.AWSLogs.Data)
-	}
+// report settles a request with the values that a back end reports.
+func (s settle) report(ctx context.Context, event *forwardEvent) ([]byte, error) {
 	known := known{status: event.Status, bytes: unknownLength}
 	if event.Bytes != nil {
 		known.bytes = max(unknownLength, *event.Bytes)

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// report invokes the function settle. In the text of event, %s stands for the receipt.
+// report invokes the function forward. In the text of event, %s stands for the receipt.
 func (d *decided) report(event, receipt, want string) {
 	d.t.Helper()
 	got, err := d.settle.Invoke(ctx, []byte(strings.Replace(event, "%s", receipt, 1)))
@@ -23,7 +23,7 @@ func (d *decided) report(event, receipt, want string) {
 	}
 }
 
-// lines invokes the function settle with lines of an access log.
+// lines invokes the function forward with lines of an access log.
 func (d *decided) lines(lines ...string) error {
 	d.t.Helper()
 	var log struct {

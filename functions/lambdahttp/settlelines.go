@@ -23,34 +23,21 @@ const (
 	settling = 16
 )
 
-// accessLog is the uncompressed event of a subscription.
-type accessLog struct {
-	LogEvents []struct {
-		Message string `json:"message"`
-	} `json:"logEvents"`
-}
-
 type accessLine struct {
 	receipt string
 	known   known
 }
 
-// settleLines settles the requests in compressed lines of an access log. An error means that Lambda must
-// repeat the event.
-func (s settle) settleLines(ctx context.Context, data []byte) error {
-	log, err := uncompressed(data)
-	if err != nil { // drop the event, because a repetition does not help
-		_, err := s.invalid(ctx, err)
-		return err
-	}
+// settleLines settles the requests in lines of an access log. An error means that Lambda must repeat the event.
+func (s settle) settleLines(ctx context.Context, lines []string) error {
 	var (
 		wg     sync.WaitGroup
 		slots  = make(chan struct{}, settling)
 		failed atomic.Int64
 		first  atomic.Pointer[error]
 	)
-	for _, event := range log.LogEvents {
-		line, err := parseLine(event.Message)
+	for _, text := range lines {
+		line, err := parseLine(text)
 		if err != nil {
 			_, _ = s.invalid(ctx, err)
 		}
@@ -69,27 +56,36 @@ func (s settle) settleLines(ctx context.Context, data []byte) error {
 	}
 	wg.Wait()
 	if err := first.Load(); err != nil {
-		return fmt.Errorf("settle: %d of %d lines not settled: %w", failed.Load(), len(log.LogEvents), *err)
+		return fmt.Errorf("settle: %d of %d lines not settled: %w", failed.Load(), len(lines), *err)
 	}
 	return nil
 }
 
-func uncompressed(data []byte) (log accessLog, err error) {
+// uncompressed returns the lines in an event of CloudWatch Logs.
+func uncompressed(data []byte) (lines []string, err error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return log, fmt.Errorf("access log: %w", err)
+		return nil, fmt.Errorf("log: %w", err)
 	}
 	text, err := io.ReadAll(io.LimitReader(r, maxLines+1))
 	switch {
 	case err != nil:
-		return log, fmt.Errorf("access log: %w", err)
+		return nil, fmt.Errorf("log: %w", err)
 	case len(text) > maxLines:
-		return log, fmt.Errorf("access log: got more than %d bytes, want at most that", maxLines)
+		return nil, fmt.Errorf("log: got more than %d bytes, want at most that", maxLines)
+	}
+	var log struct {
+		LogEvents []struct {
+			Message string `json:"message"`
+		} `json:"logEvents"`
 	}
 	if err := json.Unmarshal(text, &log); err != nil {
-		return log, fmt.Errorf("access log: %w", err)
+		return nil, fmt.Errorf("log: %w", err)
 	}
-	return log, nil
+	for _, event := range log.LogEvents {
+		lines = append(lines, event.Message)
+	}
+	return lines, nil
 }
 
 // parseLine parses a line in JSON. Its values are strings or numbers. The receipt of the line is "" if the line has

@@ -20,10 +20,16 @@
 // its own, HMAC-SHA256 of the key, the salt, the namespace and the region. Random nonces therefore never
 // collide under one cipher key, and a key can seal any number of receipts.
 //
+// # Log lines
+//
+// The function that gets log lines from CloudWatch Logs acts on a line of a function only if the line has a MAC,
+// because other code can write into the log of a function. [Ring.Sign] returns the MAC, HMAC-SHA256 with a key that
+// is derived from the key of receipts and the scope, and [Ring.Verify] checks it.
+//
 // # Keys
 //
 // The item contract.ReceiptKeysKey of the records table has a current key and, after a rotation, the
-// previous key. The first authorizer that seals a receipt creates the item ([Load]). [Rotate] replaces
+// previous key. The first function that seals a receipt or signs a line creates the item ([Load]). [Rotate] replaces
 // the current key.
 //
 // Functions use keys for at most [Stale] after they have read them. For this time after a rotation,

@@ -32,7 +32,7 @@ func Load(ctx context.Context, api records.ReadWriter, table string) (Keys, erro
 func Read(ctx context.Context, api records.Reader, table string) (Keys, error) {
 	pair, err := records.ReadPair(ctx, api, table, contract.ReceiptKeysKey)
 	if errors.Is(err, records.ErrNoPair) {
-		err = fmt.Errorf("%w; the first authorizer that seals a receipt creates it", err)
+		err = fmt.Errorf("%w; the first function that seals a receipt or signs a line creates it", err)
 	}
 	return Keys{pair}, err
 }
@@ -51,7 +51,7 @@ func Rotate(ctx context.Context, api records.ReadWriter, table string, now time.
 		return nil
 	})
 	if errors.Is(err, records.ErrNoPair) {
-		return errors.New("records table: no key of receipts to rotate; the first authorizer that seals a receipt creates it")
+		return errors.New("records table: no key of receipts to rotate; the first function that seals a receipt or signs a line creates it")
 	}
 	return err
 }

@@ -33,15 +33,12 @@ const (
 // encoding is strict, so that trailing bits cannot differ.
 var encoding = base64.RawURLEncoding.Strict()
 
-// seal encrypts a receipt with the key for new receipts at the time now.
+// seal encrypts a receipt.
 func (k Keys) seal(now time.Time, scope Scope, receipt []byte) (string, error) {
 	if encoding.EncodedLen(headerBytes+nonceBytes+len(receipt)+tagBytes) > contract.MaxReceipt {
 		return "", ErrTooLong
 	}
-	key := k.pair.Current
-	if k.pair.Previous != nil && now.Before(k.pair.Rotated.Add(Stale)) {
-		key = k.pair.Previous
-	}
+	key := k.sealing(now)
 	sealed := make([]byte, headerBytes, headerBytes+nonceBytes+len(receipt)+tagBytes)
 	sealed[0] = version
 	copy(sealed[1:], keyID(key))
@@ -51,6 +48,14 @@ func (k Keys) seal(now time.Time, scope Scope, receipt []byte) (string, error) {
 		return "", err
 	}
 	return encoding.EncodeToString(aead.Seal(sealed, nil, receipt, sealed)), nil
+}
+
+// sealing returns the key for new receipts and lines at the time now.
+func (k Keys) sealing(now time.Time) []byte {
+	if k.pair.Previous != nil && now.Before(k.pair.Rotated.Add(Stale)) {
+		return k.pair.Previous
+	}
+	return k.pair.Current
 }
 
 // open decrypts a receipt. The error is ErrForged if no key of k sealed it.

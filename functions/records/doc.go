@@ -19,7 +19,8 @@
 //
 // Functions only read single items, with four exceptions. The function signingkeys writes the item
 // "signingkeys". The function publisher writes the items "deployedrules#<namespace>" and "originsecrets". The first function that
-// starts creates the item "subjectkey". The first authorizer that seals a receipt creates the item "receiptkeys".
+// starts creates the item "subjectkey". The first function that seals a receipt or signs a
+// line creates the item "receiptkeys".
 // IAM policies limit reads and writes by the partition key. Functions use eventually consistent reads, which cost
 // half. Such a read may miss a change of the last second, but readers cache items for longer than a second anyway.
 package records

@@ -55,6 +55,10 @@ func (l *Limits) access() access {
 	a := l.storeAccess()
 	a.permit(l.record(contract.RecordActions(), l.props.recordKeys()...))
 	a.permit(l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey))
+	if l.props.signsLines() { // the first function that signs a line creates the keys
+		a.permit(l.record(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
+		a.variables[contract.VariableSignLines] = jsii.String("true")
+	}
 	a.variables[contract.VariableRecordsTable] = l.records.TableName()
 	a.set(l.props.variables())
 	a.set(l.props.Variables)
@@ -105,7 +109,7 @@ func (p *LimitsProps) recordKeys() []string {
 	if p.inNetwork() { // also without an issuer: the keys are public
 		keys = append(keys, contract.SigningKeysKey)
 	}
-	if p.settling().Settles {
+	if p.settling().Settles || p.signsLines() {
 		keys = append(keys, contract.ReceiptKeysKey)
 	}
 	return keys

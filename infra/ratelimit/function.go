@@ -77,7 +77,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 	if document != "" {
 		l.watch(logs.LogGroupName())
 		l.newFunctionAlarms(id, f, p)
-		l.forward(id, logs) // only functions with rules write notices
+		l.forwardNotices(l, id+"Notice", logs) // only functions with rules write notices
 	}
 	return f, done
 }
@@ -122,7 +122,7 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 		Bundle: l.Bundle(contract.Authorizer), Role: contract.Authorizer,
 		Timeout: authorizerTimeout, ReservedConcurrency: l.props.ReservedConcurrency,
 	})
-	if l.props.settling().Settles {
+	if l.props.settling().Settles && !l.props.signsLines() { // otherwise every function has this permission
 		permit(f, l.record(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
 	}
 	return f

@@ -67,13 +67,12 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 		l.state = l.newTable()
 	}
 	l.prepareEvents()
-	l.newNotices()
+	l.newForward()
 	l.authorizer = l.newAuthorizer()
 	l.invoked = l.newAlias()
 	if props.Tokens != nil && props.inNetwork() {
 		l.newSigningKeys()
 	}
-	l.newSettle()
 	l.newPublisher(scope)
 	l.newAlarms()
 	l.newRefusedMost()

@@ -50,7 +50,7 @@ func enterShop() error {
 	if err := os.Chdir("testdata/shop"); err != nil {
 		return err
 	}
-	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "settle", "extension", "publisher", "orders"} {
+	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "forward", "extension", "publisher", "orders"} {
 		bundle := filepath.Join("dist", "arm64", name)
 		if err := os.MkdirAll(bundle, 0o755); err != nil {
 			return err
@@ -76,7 +76,7 @@ func props(t *testing.T) *ratelimit.LimitsProps {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "settle", "publisher"} {
+	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "forward", "publisher"} {
 		write(name+"/bootstrap", string(program(elf.EM_AARCH64)))
 	}
 	write("signingkeys/bootstrap", "no program")
@@ -718,7 +718,7 @@ func TestLimits_grants(t *testing.T) {
 	}
 }
 
-// The function Settle, its log subscription and its permissions exist only if a limit of the rules
+// The function Forward, its log subscription and its permissions exist only if a limit of the rules
 // needs them.
 func TestLimits_settle(t *testing.T) {
 	for rules, want := range map[string]struct {
@@ -742,7 +742,7 @@ func TestLimits_settle(t *testing.T) {
 		made := text(t, assertions.Template_FromStack(stack, nil).ToJSON())
 		app.Synth(nil)
 		for part, wanted := range map[string]bool{
-			`"WEIR_FUNCTION":"settle"`: want.settle, `["receiptkeys"]`: want.settle, `{"Action":"lambda:InvokeFunction","Effect":"Allow","Resource":{"Fn::GetAtt":["LimitsSettle`: want.settle,
+			`"WEIR_FUNCTION":"forward"`: want.settle, `["receiptkeys"]`: want.settle, `{"Action":"lambda:InvokeFunction","Effect":"Allow","Resource":{"Fn::GetAtt":["LimitsForward`: want.settle,
 			`"AWS::Logs::SubscriptionFilter"`: want.log, `"Principal":"logs.amazonaws.com","SourceAccount":{"Ref":"AWS::AccountId"},"SourceArn":{"Fn::GetAtt":["Access`: want.log,
 			`"FilterPattern":"{ $.receipt != \"-\" }"`: want.log,
 		} {
@@ -753,12 +753,12 @@ func TestLimits_settle(t *testing.T) {
 	}
 }
 
-// If the rules need the function Settle, a missing bundle of it is a mistake.
+// If the rules need the function Forward, a missing bundle of it is a mistake.
 func TestNew_settleBundle(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	p := props(t)
 	p.Rules, p.Store = "count.json", ratelimit.ElastiCache
-	if got := panicked(func() { ratelimit.NewLimits(stack, jsii.String("Limits"), p) }); !strings.Contains(got, "settle-redis/bootstrap: not found; build it") {
+	if got := panicked(func() { ratelimit.NewLimits(stack, jsii.String("Limits"), p) }); !strings.Contains(got, "forward-redis/bootstrap: not found; build it") {
 		t.Errorf("without the bundle: got %q, want a mistake", got)
 	}
 }

@@ -90,7 +90,7 @@ func (l *Limits) newVpc() awsec2.IVpc {
 		l.record(contract.RecordActions(), l.props.recordKeys()...),
 		l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey),
 	}
-	if l.props.settling().Settles {
+	if l.props.settling().Settles || l.props.signsLines() {
 		statements = append(statements, l.record(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
 	}
 	for _, statement := range statements {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,8 +44,8 @@ type LimitsProps struct {
 	// Bundles is the folder of the built functions. It contains authorizer/bootstrap,
 	// authorizer-redis/bootstrap with ElastiCache, or authorizer-events/bootstrap with Events. If
 	// Tokens is set and the functions are in a network, it also contains signingkeys/bootstrap. If a
-	// limit of the rules has a count other than requests, it also contains settle/bootstrap or,
-	// with ElastiCache, settle-redis/bootstrap. Without RulesFrom, it also contains publisher/bootstrap.
+	// limit of the rules has a count other than requests, it also contains forward/bootstrap or,
+	// with ElastiCache, forward-redis/bootstrap; with NoticeBus forward/bootstrap. Without RulesFrom, it also contains publisher/bootstrap.
 	// `make functions` fills the folder.
 	Bundles string
 	// Code returns the code of a function or of the layer, for example in a bucket. bundle is the name of
@@ -215,8 +216,11 @@ func (p *LimitsProps) checkBundles() (problems []error) {
 	if p.inNetwork() && p.Tokens != nil {
 		names = append(names, contract.SigningKeys)
 	}
-	if p.settling().Settles {
-		names = append(names, p.settleBundle())
+	settles, notices := p.forwardBundles()
+	for _, name := range []string{settles, notices} {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	if p.deployed() {
 		names = append(names, contract.Publisher)

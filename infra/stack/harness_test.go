@@ -52,7 +52,7 @@ func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 	return s
 }
 
-var bundles = []string{"authorizer", "authorizer-redis", "authorizer-events", "handler", "handler-redis", "handler-events", "settle", "settle-redis", "signingkeys", "publisher"}
+var bundles = []string{"authorizer", "authorizer-redis", "authorizer-events", "handler", "handler-redis", "handler-events", "forward", "forward-redis", "signingkeys", "publisher"}
 
 // program returns the header of a Linux executable for a machine, which is all that checkBundle
 // reads.

@@ -23,7 +23,13 @@ func TestStack_privilege(t *testing.T) {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": sealing},
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
 			"Publisher":  publisher,
-			"Settle":     {"LimitsSettleLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": contract.RecordActions()},
+			"Forward":    {"LimitsForwardLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": contract.RecordActions()},
+		},
+		"notices": {
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": sealing},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": sealing},
+			"Publisher":  publisher,
+			"Forward":    {"LimitsForwardLogs": logs, "LimitsRecords": contract.RecordActions(), noticeBus: contract.NoticeActions()},
 		},
 		"dynamodb": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
@@ -32,7 +38,7 @@ func TestStack_privilege(t *testing.T) {
 		},
 		"everything": {
 			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": sealing, "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
-			"Settle":      {"LimitsSettleLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": contract.RecordActions(), "*": slices.Concat(network, xray)},
+			"Forward":     {"LimitsForwardLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": contract.RecordActions(), "*": slices.Concat(network, xray)},
 			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records, "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
 			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": contract.SigningKeyActions(), "*": xray},
 		},
@@ -42,7 +48,11 @@ func TestStack_privilege(t *testing.T) {
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records, kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
 		},
 	} {
-		made := parse(t, synthesize(t, settings(t, golden[name])))
+		change := golden[name]
+		if name == "notices" {
+			change = forwarding
+		}
+		made := parse(t, synthesize(t, settings(t, change)))
 		for function, resources := range want {
 			_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+function+"Role")
 			got := allowed(t, made, policy)
@@ -71,12 +81,15 @@ const (
 	kafkaTopic   = `"arn:aws:kafka:eu-central-1:123456789012:topic/decisions/0a1b2c3d-0000-1111-2222-333344445555-6/decisions"`
 )
 
+// noticeBus is the ARN of the default event bus, as policies contain it.
+const noticeBus = `{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":events:",{"Ref":"AWS::Region"},":",{"Ref":"AWS::AccountId"},":event-bus/default"]]}`
+
 // A function can write only its own items of the records table, and no API keys. It can read only the items that
 // it needs: without counts, no keys of receipts.
 func TestStack_privilege_records(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
 	for function, keys := range map[string][]string{
-		"SigningKeys": {contract.SigningKeysKey}, "Authorizer": {contract.SubjectKeyKey, contract.ReceiptKeysKey}, "Handler": {contract.SubjectKeyKey}, "Settle": nil,
+		"SigningKeys": {contract.SigningKeysKey}, "Authorizer": {contract.SubjectKeyKey, contract.ReceiptKeysKey}, "Handler": {contract.SubjectKeyKey}, "Forward": nil,
 	} {
 		_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+function+"Role")
 		got := text(t, policy.Properties)
@@ -92,7 +105,7 @@ func TestStack_privilege_records(t *testing.T) {
 	deciding := []string{contract.SubjectKeyKey, contract.SecretsKey, contract.APIKeyPrefix + "*", contract.DeployedRulesKey("dev")}
 	for name, want := range map[string]map[string][]string{
 		"dynamodb":   {"Authorizer": deciding, "Handler": deciding},
-		"settlement": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey), "Settle": {contract.ReceiptKeysKey}},
+		"settlement": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey), "Forward": {contract.ReceiptKeysKey}},
 		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey, contract.ReceiptKeysKey), "SigningKeys": nil},
 	} {
 		made := parse(t, synthesize(t, settings(t, golden[name])))

@@ -128,7 +128,7 @@ func TestStack_functions(t *testing.T) {
 	}
 }
 
-// With the setting settle, the stack has the function Settle and its log subscription, even if no
+// With the setting settle, the stack has the function Forward and its log subscription, even if no
 // rule needs them yet.
 func TestStack_settle(t *testing.T) {
 	read, err := stack.Read([]byte("{}"), []string{"settle"}, func(key string) string { return map[string]string{"settle": "true"}[key] })
@@ -136,7 +136,7 @@ func TestStack_settle(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := text(t, parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.Settle = read.Settle }))))
-	for _, part := range []string{`"WEIR_FUNCTION":"settle"`, `"AWS::Logs::SubscriptionFilter"`, `$context.authorizer.receipt`} {
+	for _, part := range []string{`"WEIR_FUNCTION":"forward"`, `"AWS::Logs::SubscriptionFilter"`, `$context.authorizer.receipt`} {
 		if !strings.Contains(made, part) {
 			t.Errorf("template: got no %s, want one", part)
 		}

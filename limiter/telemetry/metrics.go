@@ -40,6 +40,7 @@ const (
 	RecordsIgnored = "RecordsIgnored"
 	ForeignKeys    = "ForeignKeys"
 	Notices        = "Notices"
+	LinesDropped   = "LinesDropped"
 	Unmatched      = "Unmatched"
 	DirectRequests = "DirectRequests"
 
@@ -76,7 +77,7 @@ type metrics struct {
 	settlementsLost, reportsRejected, debtExcess          int64
 	receipts                                              [ReceiptResults]int64
 	rulesRefused, eventsDropped, recordsIgnored, notices  int64
-	foreignKeys, unmatched, directRequests                int64
+	foreignKeys, unmatched, directRequests, linesDropped  int64
 	latency, storeLatency                                 sample
 }
 
@@ -184,7 +185,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{ReceiptsSettled, m.receipts[ReceiptSettled]}, {ReceiptsOmitted, m.receipts[ReceiptOmitted]}, {ReceiptsForged, m.receipts[ReceiptForged]},
 		{ReceiptsReplayed, m.receipts[ReceiptReplayed]}, {ReceiptsExpired, m.receipts[ReceiptExpired]},
 		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices}, {ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
-		{DirectRequests, m.directRequests},
+		{DirectRequests, m.directRequests}, {LinesDropped, m.linesDropped},
 	} {
 		if i < 2 || c.value > 0 {
 			l.add(c.name, "Count", c.value)

@@ -1,32 +1,50 @@
 package telemetry
 
 import (
+	"context"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
 )
 
-type noticeLine struct {
-	Weir      string    `json:"weir"` // always "notice"
-	Time      time.Time `json:"time"`
-	Namespace string    `json:"namespace"`
-	Subject   string    `json:"subject"`
-	Rule      string    `json:"rule,omitempty"`
-	Limit     string    `json:"limit"`
+// LineNotice is the kind of a NoticeLine.
+const LineNotice = "notice"
+
+// NoticeLine is the line of a notice.
+type NoticeLine struct {
+	Kind string `json:"weir"` // always LineNotice
+	Signature
+	Namespace string `json:"namespace"`
+	Subject   string `json:"subject"`
+	Rule      string `json:"rule,omitempty"`
+	Limit     string `json:"limit"`
 	Notice
 }
 
-// Notice writes a line for a notice, and counts it. It writes every notice at once.
-func (r *Recorder) Notice(n limiter.Notice) {
+// Notice writes a line for a notice, and counts it. It writes every notice at once. An error means that it cannot be
+// signed.
+func (r *Recorder) Notice(ctx context.Context, n limiter.Notice) error {
 	if r == nil || r.out == nil {
-		return
+		return nil
 	}
 	hash := r.hash(n.Subject)
-	line := noticeLine{"notice", n.Time.UTC(), r.namespace, hash, n.Limit.Rule, n.Limit.Name, NewNotice(&n, hash)}
+	line := &NoticeLine{LineNotice, Signature{Time: n.Time.UTC()}, r.namespace, hash, n.Limit.Rule, n.Limit.Name, NewNotice(&n, hash)}
+	if err := r.sign(ctx, line); err != nil {
+		return err
+	}
 	r.writing.Lock()
 	_ = r.out.Encode(line) // an error of the log cannot be reported anywhere else
 	r.writing.Unlock()
 	r.count(n.Time.UnixNano(), func() { r.metrics.notices++ })
+	return nil
+}
+
+// LinesDropped counts log lines that a function did not act on, because their signature was missing, old or repeated.
+func (r *Recorder) LinesDropped(now time.Time, n int) {
+	if r == nil || r.out == nil || n == 0 {
+		return
+	}
+	r.count(now.UnixNano(), func() { r.metrics.linesDropped += int64(n) })
 }
 
 // Notice is a limiter.Notice in the form in which logs and decision events contain it.

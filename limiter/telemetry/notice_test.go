@@ -21,7 +21,9 @@ func TestRecorder_Notice(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	n := limiter.Notice{Time: at, Subject: limiter.User("alice"), Limit: month, Percent: 80, Used: 8, Capacity: 10, Start: at.AddDate(0, 0, -20), End: at.AddDate(0, 0, 10)}
 	for range 3 { // no line is suppressed
-		r.Notice(n)
+		if err := r.Notice(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
 	}
 	lines, notices, counted := strings.Split(strings.TrimSpace(out.String()), "\n"), 0, 0.0
 	for _, line := range lines {
@@ -45,5 +47,7 @@ func TestRecorder_Notice(t *testing.T) {
 		t.Errorf("got %d notices and a count of %v, want 3 and 1, without names: %s", notices, counted, out.String())
 	}
 	var nobody *telemetry.Recorder
-	nobody.Notice(n)
+	if err := nobody.Notice(t.Context(), n); err != nil {
+		t.Error(err)
+	}
 }

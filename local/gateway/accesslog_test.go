@@ -20,13 +20,13 @@ import (
 )
 
 // logged is the REST API of template/testdata/good/accesslog.json, with the log lines that its
-// function Settle received.
+// function Forward received.
 type logged struct {
 	*gateway.Gateway
 
 	mu      sync.Mutex
 	events  []events.CloudwatchLogsData
-	blocked chan struct{} // if not nil, the function Settle waits until this channel is closed
+	blocked chan struct{} // if not nil, the function Forward waits until this channel is closed
 	fails   bool
 }
 

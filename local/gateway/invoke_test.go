@@ -19,7 +19,7 @@ func TestGateway_Invoke(t *testing.T) {
 		case `"fail"`:
 			return nil, fmt.Errorf("no \"store\"")
 		case `"busy"`:
-			return nil, fmt.Errorf("function Settle: %w", lambdaenv.ErrThrottled)
+			return nil, fmt.Errorf("function Forward: %w", lambdaenv.ErrThrottled)
 		}
 		return event, nil
 	}}

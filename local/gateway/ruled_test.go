@@ -98,9 +98,8 @@ func newRuled(t *testing.T, store limiter.Store, kind gateway.Kind, document str
 	logger := slog.New(slog.DiscardHandler)
 	recorder := telemetry.New(&r.metrics, "dev", nil)
 	recorder.Rules(r.now, 1, time.Time{}, parsed.Labels(), parsed.Exemptions())
-	notify := func(_ context.Context, n limiter.Notice) error { recorder.Notice(n); return nil }
 	e := &lambdahttp.Environment{
-		Limiter: storetest.Must(limiter.New(r, limiter.Options{Logger: logger, Notify: notify})), Rules: live.Fixed(parsed), Logger: logger,
+		Limiter: storetest.Must(limiter.New(r, limiter.Options{Logger: logger, Notify: recorder.Notice})), Rules: live.Fixed(parsed), Logger: logger,
 		Identifier: caller.New(caller.Options{APIKeys: r}), Clock: func() time.Time { return r.now }, Recorder: recorder,
 		Receipts: receipts.Fixed("dev", receipts.NewKeys()),
 	}

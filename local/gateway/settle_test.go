@@ -31,7 +31,7 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// settled is a REST API with Weir's authorizer, a back end without Weir, and the function Settle.
+// settled is a REST API with Weir's authorizer, a back end without Weir, and the function Forward.
 type settled struct {
 	*ruled
 	*gateway.Gateway
@@ -62,7 +62,7 @@ func newSettled(t *testing.T, store limiter.Store, document string, backEnd func
 	invoke := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.Invoke().ServeHTTP(w, r) }))
 	t.Cleanup(invoke.Close)
 	s.Gateway, err = gateway.New(templatetest.Parse(t, "template/testdata/good/accesslog.json"), gateway.Options{
-		Functions: functions{"Authorizer": lambdahttp.NewAuthorizer(environment()), "Settle": lambdahttp.NewSettle(environment()), "Handler": backEnd(invoke.URL)},
+		Functions: functions{"Authorizer": lambdahttp.NewAuthorizer(environment()), "Settle": lambdahttp.NewForward(environment()), "Handler": backEnd(invoke.URL)},
 		Clock:     func() time.Time { return s.now },
 	})
 	if err != nil {
@@ -72,7 +72,7 @@ func newSettled(t *testing.T, store limiter.Store, document string, backEnd func
 	return s
 }
 
-// A limit counts failures although its back end contains no code of Weir: the function Settle reads
+// A limit counts failures although its back end contains no code of Weir: the function Forward reads
 // the statuses from the access log.
 func TestSettle_failures(t *testing.T) {
 	for _, store := range []string{"memory", "dynamodb", "redis"} {
@@ -141,7 +141,7 @@ func startPython(t *testing.T, _ string) string {
 }
 
 // The sample functions in functions/SETTLE.md run in real Lambda runtimes and report their tokens
-// to the function Settle. The limits then count these tokens exactly.
+// to the function Forward. The limits then count these tokens exactly.
 func TestSettle_backEnds(t *testing.T) {
 	page, err := os.ReadFile("../../functions/SETTLE.md")
 	if err != nil {

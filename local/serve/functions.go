@@ -93,7 +93,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	for _, f := range template.Functions() {
 		role := f.Environment[roleVariable]
 		// No API invokes this function; a schedule starts it, for example.
-		if role != authorizerRole && role != handlerRole && role != contract.Settle {
+		if role != authorizerRole && role != handlerRole && role != contract.Forward {
 			continue
 		}
 		c, err := clients.Load(s.lookup(f.Environment))
@@ -107,7 +107,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 			}
 		}
 		start := s.limiting
-		if role == contract.Settle {
+		if role == contract.Forward {
 			start = s.settle
 		}
 		if handlers[f.ID], err = start(ctx, f, c, store); err != nil {
@@ -156,14 +156,14 @@ func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.S
 
 func (s *Server) settle(ctx context.Context, f template.Function, c boot.Config, store limiter.Store) (lambda.Handler, error) {
 	if s.Environments > 0 {
-		return s.pool(f, contract.Settle)
+		return s.pool(f, contract.Forward)
 	}
-	e, err := c.SettleEnvironment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.record, Clock: s.Clock})
+	e, err := c.ForwardEnvironment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.record, Clock: s.Clock})
 	if err != nil {
 		return nil, err
 	}
 	s.recorders = append(s.recorders, e.Recorder)
-	return lambdahttp.NewSettle(e), nil
+	return lambdahttp.NewForward(e), nil
 }
 
 // operate adds a function's limiter to the operator, which answers explain, usage and reset. It

@@ -313,7 +313,7 @@ func TestServe_noStore(t *testing.T) {
 	}
 }
 
-// A run uses a template with the function Settle. No variable of its functions refers to AWS.
+// A run uses a template with the function Forward. No variable of its functions refers to AWS.
 func TestServe_template(t *testing.T) {
 	for _, store := range []string{"", "memory", "dynamodb", "redis"} {
 		c := checkouttest.Scratch(t)

@@ -208,8 +208,8 @@ func (p place) gateway(t *testing.T, c checkout.Checkout, f *functions, clock fu
 		}
 		handlers[function.ID] = h
 		switch function.Environment["WEIR_FUNCTION"] {
-		case "settle":
-			handlers[function.ID] = lambdahttp.NewSettle(e)
+		case "forward":
+			handlers[function.ID] = lambdahttp.NewForward(e)
 		case "authorizer":
 			h := lambdahttp.NewAuthorizer(e)
 			if p.authorizer != nil {

@@ -243,7 +243,7 @@ func TestRules_similarTiers(t *testing.T) {
 }
 
 // The first published document with a limit that has "count" causes a note: a REST API then needs
-// the function Settle.
+// the function Forward.
 func TestRules_settles(t *testing.T) {
 	recordsTable(t)
 	const rule = `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":%d,"window":"1m"%s}}}]}`

@@ -113,8 +113,8 @@ func (p proposal) settles(maxDelay time.Duration) bool {
 	return err == nil && len(r.Counts()) > 0
 }
 
-// settlesText is printed with the first document that needs the function Settle.
-const settlesText = "note: a limit has the field \"count\". Behind a REST API, the function settle corrects its charges after the answer. " +
+// settlesText is printed with the first document that needs the function Forward.
+const settlesText = "note: a limit has the field \"count\". Behind a REST API, the function forward corrects its charges after the answer. " +
 	"Without this function, each request keeps the charge from before the answer: deploy with the setting settle=true (LimitsProps.Settle)\n"
 
 // published is the result of a publish. --json prints it.

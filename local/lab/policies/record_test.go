@@ -51,8 +51,8 @@ func TestMain(m *testing.M) {
 		boot.Start(lambdahttp.NewAuthorizer, boot.Clients{DynamoDB: dynamostore.Open})
 	case contract.Handler:
 		boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{DynamoDB: dynamostore.Open})
-	case contract.Settle:
-		boot.StartSettle(boot.Clients{DynamoDB: dynamostore.Open})
+	case contract.Forward:
+		boot.StartForward(boot.Clients{DynamoDB: dynamostore.Open})
 	case contract.SigningKeys:
 		boot.StartSigningKeys()
 	case contract.Publisher:
@@ -69,13 +69,13 @@ func (s *stack) record(t *testing.T) map[string][]call {
 	recorded, receipt := map[string][]call{}, ""
 	var tables map[string]string
 	var key string
-	for _, function := range []string{contract.Authorizer, contract.Settle, contract.SigningKeys, contract.Publisher, contract.Handler} {
+	for _, function := range []string{contract.Authorizer, contract.Forward, contract.SigningKeys, contract.Publisher, contract.Handler} {
 		f, ok := s.functions[function]
 		if !ok {
 			continue
 		}
 		started(t, func(output io.Writer) {
-			if function != contract.Settle { // the function Settle needs the keys that the authorizer has written into its tables
+			if function != contract.Forward { // the function Forward needs the keys that the authorizer has written into its tables
 				tables, key = newTables(t, function == contract.Handler)
 			}
 			if function == contract.Publisher { // the table is in its event, not in a variable
@@ -195,7 +195,7 @@ func (s *stack) variables(t *testing.T, f template.Function, tables map[string]s
 	delete(v, "REQUIRE_CREDENTIAL")
 	if v["RULES_FILE"] != "" {
 		rules := "rules.json"
-		if _, settles := s.functions[contract.Settle]; settles {
+		if _, settles := s.functions[contract.Forward]; settles {
 			rules = "settle.json"
 		}
 		v["RULES_FILE"] = storetest.Must(filepath.Abs("../../../infra/stack/testdata/" + rules))
@@ -217,7 +217,7 @@ func events(t *testing.T, function, key, receipt, table string) (list [][]byte) 
 	t.Helper()
 	prefix := ""
 	switch function {
-	case contract.Settle:
+	case contract.Forward:
 		return [][]byte{[]byte(`{"cost":1,"receipt":` + text(t, receipt) + `}`)}
 	case contract.SigningKeys:
 		return [][]byte{[]byte("{}")}

@@ -267,15 +267,16 @@ func TestStart(t *testing.T) {
 // A function links only the clients that its deployment uses.
 func TestLinks(t *testing.T) {
 	const (
-		redis   = "github.com/redis/go-redis/v9"
-		kafka   = "github.com/twmb/franz-go/pkg/kgo"
-		kinesis = "github.com/aws/aws-sdk-go-v2/service/kinesis"
-		config  = "github.com/aws/aws-sdk-go-v2/config"
-		otel    = "go.opentelemetry.io/otel"
+		redis       = "github.com/redis/go-redis/v9"
+		kafka       = "github.com/twmb/franz-go/pkg/kgo"
+		kinesis     = "github.com/aws/aws-sdk-go-v2/service/kinesis"
+		eventbridge = "github.com/aws/aws-sdk-go-v2/service/eventbridge"
+		config      = "github.com/aws/aws-sdk-go-v2/config"
+		otel        = "go.opentelemetry.io/otel"
 	)
 	for function, links := range map[string][]string{
-		"authorizer": nil, "handler": nil, "settle": nil, "signingkeys": nil, "publisher": nil, "extension": nil,
-		"authorizer-redis": {redis}, "handler-redis": {redis}, "settle-redis": {redis}, "extension-redis": {redis},
+		"authorizer": nil, "handler": nil, "forward": {eventbridge}, "signingkeys": nil, "publisher": nil, "extension": nil,
+		"authorizer-redis": {redis}, "handler-redis": {redis}, "forward-redis": {redis}, "extension-redis": {redis},
 		"authorizer-events": {redis, kafka, kinesis}, "handler-events": {redis, kafka, kinesis}, "extension-events": {redis, kafka, kinesis},
 	} {
 		out, err := exec.CommandContext(t.Context(), "go", "-C", "../../..", "list", "-deps", "-tags", "lambda.norpc,nethttpomithttp2", "./functions/"+function).Output()
@@ -283,7 +284,7 @@ func TestLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		packages := strings.Fields(string(out))
-		for _, name := range []string{redis, kafka, kinesis, config, otel} {
+		for _, name := range []string{redis, kafka, kinesis, eventbridge, config, otel} {
 			if got, want := slices.Contains(packages, name), slices.Contains(links, name); got != want {
 				t.Errorf("%s links %s: got %t, want %t", function, name, got, want)
 			}

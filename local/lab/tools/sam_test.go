@@ -177,7 +177,7 @@ var outcomes = map[string]string{
 }
 
 // The SAM CLI writes no access log, so it cannot settle a request by itself. `sam local invoke` runs the
-// function Settle with a sample event. Settle settles the receipt of the authorizer once. It rejects the
+// function Forward with a sample event. Settle settles the receipt of the authorizer once. It rejects the
 // receipt of the sample event, which is from another namespace.
 func TestSAM_settle(t *testing.T) {
 	template, cli, document := prepared(t, synthesizedAs(t, "WEIR_SETTLE_TEMPLATE"))
@@ -212,13 +212,13 @@ func TestSAM_settle(t *testing.T) {
 		{fresh, contract.Settled{Settled: true}},
 		{fresh, contract.Settled{Reason: contract.ReasonUsed}},
 	} {
-		answer := invoke("Settle", c.event)
+		answer := invoke("Forward", c.event)
 		var got contract.Settled
 		if err := json.Unmarshal(answer, &got); err != nil || got != c.want {
 			t.Errorf("settle: got %s (error %v), want %+v", answer, err, c.want)
 		}
 	}
-	if answer := invoke("Settle", sampleEvent(t, "settle-log.json")); string(bytes.TrimSpace(answer)) != "null" {
+	if answer := invoke("Forward", sampleEvent(t, "settle-log.json")); string(bytes.TrimSpace(answer)) != "null" {
 		t.Errorf("lines of an access log: got %s, want null", answer)
 	}
 }

@@ -61,7 +61,7 @@ func opened(t *testing.T, c *accounttest.Cloud, deployment string) (*accounttest
 			put(t, c, time.Now(), "AWS/Kinesis", "IncomingRecords", 20, "StreamName", r.Physical)
 		case r.Type == "AWS::Logs::SubscriptionFilter":
 			(&site{t, c, s}).logTo("RestAccess", time.Now(), `{"receipt":"AX8m"}`)
-		case r.Type == "AWS::Lambda::Function" && (strings.HasPrefix(r.ID, "LimitsSigningKeys") || strings.HasPrefix(r.ID, "LimitsSettle")):
+		case r.Type == "AWS::Lambda::Function" && (strings.HasPrefix(r.ID, "LimitsSigningKeys") || strings.HasPrefix(r.ID, "LimitsForward")):
 			put(t, c, time.Now(), "AWS/Lambda", "Invocations", 20, "FunctionName", r.Physical)
 		}
 	}

@@ -64,10 +64,10 @@ var cacheFaults = []fault{
 	{"an event dropped", func(s *site) func() { return s.count("Weir/dev", "EventsDropped", 1) }, []string{"events"}, "20 events in the stream, 1 dropped"},
 	{"rules rejected", func(s *site) func() { return s.count("Weir/dev", "RulesRefused", 1) }, []string{"appconfig"}, "1 rejected documents"},
 	{"lines not settled", func(s *site) func() {
-		return s.count("AWS/Lambda", "Invocations", -20, "FunctionName", s.physical("LimitsSettle"))
+		return s.count("AWS/Lambda", "Invocations", -20, "FunctionName", s.physical("LimitsForward"))
 	}, []string{"settlement-subscription"}, "0 invocations"},
 	{"settling fails", func(s *site) func() {
-		return s.count("AWS/Lambda", "Errors", 1, "FunctionName", s.physical("LimitsSettle"))
+		return s.count("AWS/Lambda", "Errors", 1, "FunctionName", s.physical("LimitsForward"))
 	}, []string{"settlement-subscription"}, "20 invocations, 1 of them failed"},
 	{"settlements lost", func(s *site) func() { return s.count("Weir/dev", "SettlementsLost", 3) }, []string{"settlement-subscription"}, "3 settlements lost"},
 	{"signing keys not written", func(s *site) func() {

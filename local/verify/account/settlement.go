@@ -3,6 +3,7 @@ package account
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -17,10 +18,12 @@ const (
 	metricFilterType = "AWS::Logs::MetricFilter"
 )
 
-// settlementSubscription tests that lines of the access log reach the function Settle, and that it settles them.
+// settlementSubscription tests that lines of the access log reach the function Forward, and that it settles them.
 func (s *Stack) settlementSubscription(ctx context.Context) (verify.Observation, error) {
-	f, ok := s.function(contract.Settle)
-	subscriptions := s.of(subscriptionType)
+	f, ok := s.settling()
+	subscriptions := slices.DeleteFunc(s.of(subscriptionType), func(r Resource) bool { // others send notices
+		return !strings.Contains(fmt.Sprint(r.Properties["FilterPattern"]), "$."+contract.LogReceipt)
+	})
 	if !ok || len(subscriptions) == 0 {
 		return skipped("no access log is settled; deploy the stack with settle=true"), nil
 	}
@@ -38,7 +41,17 @@ func (s *Stack) settlementSubscription(ctx context.Context) (verify.Observation,
 	return s.settled(ctx, f)
 }
 
-// settled tests that the function Settle has run since the run began, without errors.
+// settling returns the function Forward that has the counters.
+func (s *Stack) settling() (Resource, bool) {
+	for _, r := range s.weirFunctions() {
+		if v := variables(r); v[contract.VariableFunction] == contract.Forward && v[contract.VariableStore] != contract.StoreMemory {
+			return r, true
+		}
+	}
+	return Resource{}, false
+}
+
+// settled tests that the function Forward has run since the run began, without errors.
 func (s *Stack) settled(ctx context.Context, f Resource) (verify.Observation, error) {
 	name := types.Dimension{Name: aws.String("FunctionName"), Value: &f.Physical}
 	runs, err := s.await(ctx, "AWS/Lambda", "Invocations", name)

@@ -15,11 +15,11 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// StartSettle runs the function settle until Lambda ends the process. The function has no rules and sends
+// StartForward runs the function forward until Lambda ends the process. The function has no rules and sends
 // no events. A receipt contains all that it needs.
-func StartSettle(clients Clients) {
+func StartForward(clients Clients) {
 	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
-	f, err := openSettle(context.Background(), os.LookupEnv, logger, clients)
+	f, err := openForward(context.Background(), os.LookupEnv, logger, clients)
 	if err != nil {
 		logger.Error("cannot start", slog.Any("err", err))
 		os.Exit(1)
@@ -27,9 +27,9 @@ func StartSettle(clients Clients) {
 	lambda.Start(f)
 }
 
-// openSettle returns the function and opens its connections. Errors of the store and the table are only
+// openForward returns the function and opens its connections. Errors of the store and the table are only
 // logged, because both can recover before the first event.
-func openSettle(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, clients Clients) (lambda.Handler, error) {
+func openForward(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, clients Clients) (lambda.Handler, error) {
 	c, err := Load(lookup)
 	if err != nil {
 		return nil, err
@@ -42,24 +42,27 @@ func openSettle(ctx context.Context, lookup func(string) (string, bool), logger 
 	}
 	ctx, cancel := context.WithTimeout(ctx, resilient.DefaultFirstTimeout)
 	defer cancel()
-	e, err := c.SettleEnvironment(ctx, store, Options{Logger: logger, Metrics: os.Stdout})
+	e, err := c.ForwardEnvironment(ctx, store, Options{Logger: logger, Metrics: os.Stdout})
 	if err != nil {
 		return nil, err
 	}
 	if err := c.Probe(ctx, store); err != nil {
 		logger.Warn("store not reached", slog.Any("err", err))
 	}
-	return lambdahttp.NewSettle(e), nil
+	return lambdahttp.NewForward(e), nil
 }
 
-// SettleEnvironment returns the environment of the function settle. It reads no rules. From the records
+// ForwardEnvironment returns the environment of the function forward. It reads no rules. From the records
 // table, it reads only the keys of receipts.
-func (c Config) SettleEnvironment(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
+func (c Config) ForwardEnvironment(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
 	l, err := c.limiter(store, o.Logger, nil)
 	if err != nil {
 		return nil, err
 	}
 	e := &lambdahttp.Environment{Limiter: l, Clock: o.Clock, Logger: o.Logger}
+	if e.Notices, err = c.noticeBus(ctx); err != nil {
+		return nil, err
+	}
 	if e.Clock == nil {
 		e.Clock = l.Now
 	}
@@ -76,4 +79,19 @@ func (c Config) SettleEnvironment(ctx context.Context, store limiter.Store, o Op
 	}
 	e.Receipts = receipts.NewRing(c.receiptScope(client), func(ctx context.Context) (receipts.Keys, error) { return receipts.Read(ctx, client, c.RecordsTable) })
 	return e, nil
+}
+
+// noticeBus returns the bus that NOTICE_BUS names; nil if it is empty.
+func (c Config) noticeBus(ctx context.Context) (lambdahttp.NoticeBus, error) {
+	switch {
+	case c.NoticeBus == "":
+		return nil, nil
+	case c.Clients.Notices == nil:
+		return nil, errNoNotices
+	}
+	config, err := c.AWSConfig(ctx, "EVENTBRIDGE_ENDPOINT", "")
+	if err != nil {
+		return nil, err
+	}
+	return c.Clients.Notices(config, c.NoticeBus), nil
 }

@@ -1,0 +1,80 @@
+package lambdahttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// NewForward returns the function behind the subscriptions of logs. It settles requests behind a REST API's
+// authorizer, from lines of the stage's access log, and sends the notices in lines of other functions to
+// e.Notices. Back ends invoke it with a contract.Settlement. e needs Limiter, Clock, Logger, Recorder and Receipts.
+//
+// The function returns an error only if the store, the records table or the bus failed. It is then safe to repeat
+// the event: a receipt settles each of its limits once, and the copies of a notice have the same id.
+func NewForward(e *Environment) lambda.Handler {
+	return &forwarder{settle: settle{e, httplimit.New(e.gateOptions(e.settled)), httplimit.New(e.gateOptions(e.settledLine))}}
+}
+
+type forwarder struct {
+	settle
+	repeated repeated
+}
+
+type forwardEvent struct {
+	Receipt string          `json:"receipt"`
+	Cost    json.RawMessage `json:"cost"`
+	Status  int             `json:"status"`
+	Bytes   *int64          `json:"bytes"`
+
+	AWSLogs *struct {
+		Data []byte `json:"data"`
+	} `json:"awslogs"`
+}
+
+// Invoke implements lambda.Handler.
+func (f *forwarder) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+	var event forwardEvent
+	if err := json.Unmarshal(payload, &event); err != nil {
+		return f.invalid(ctx, err)
+	}
+	if event.AWSLogs == nil {
+		return f.report(ctx, &event)
+	}
+	lines, err := uncompressed(event.AWSLogs.Data)
+	if err != nil { // drop the event, because a repetition does not help
+		_, err := f.invalid(ctx, err)
+		return []byte("null"), err
+	}
+	notices, others := f.signedLines(lines)
+	return []byte("null"), errors.Join(f.settleLines(ctx, others), f.sendNotices(ctx, notices))
+}
+
+// signedLines separates the lines that need a signature. Such a line has a kind, and no receipt: a client can
+// add members to a line of the access log, but must not prevent its settlement.
+func (f *forwarder) signedLines(lines []string) (notices, others []string) {
+	for _, line := range lines {
+		var is struct {
+			Kind    string `json:"weir"`
+			Receipt any    `json:"receipt"`
+		}
+		if err := json.Unmarshal([]byte(line), &is); err == nil && is.Kind == telemetry.LineNotice && is.Receipt == nil {
+			notices = append(notices, line)
+		} else {
+			others = append(others, line)
+		}
+	}
+	return notices, others
+}
+
+// dropped counts lines on which the function does not act, and logs the reason.
+func (f *forwarder) dropped(ctx context.Context, n int, err error) {
+	f.Recorder.LinesDropped(f.Clock(), n)
+	f.Logger.LogAttrs(ctx, slog.LevelWarn, "log line dropped", slog.Any("err", err))
+}

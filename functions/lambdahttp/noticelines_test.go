@@ -1,0 +1,151 @@
+package lambdahttp_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// bus is an event bus that accepts at most most notices of a call.
+type bus struct {
+	most int
+	got  []string
+}
+
+var errBus = errors.New("bus down")
+
+func (b *bus) Put(_ context.Context, notices []lambdahttp.Notice) (sent int, err error) {
+	for _, n := range notices {
+		if sent == b.most {
+			return sent, errBus
+		}
+		b.got = append(b.got, string(n.Detail))
+		sent++
+	}
+	return sent, nil
+}
+
+// noticeLine returns the line that another function with the keys of ring writes for a notice at a time.
+func noticeLine(t *testing.T, ring *receipts.Ring, at time.Time, percent int) string {
+	t.Helper()
+	var out bytes.Buffer
+	r := telemetry.New(&out, "dev", nil)
+	if ring != nil {
+		r.SignWith(ring.Sign)
+	}
+	month := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "month", Rule: `GET /<a>&"é`, Rate: algo.Rate{Requests: 10, Calendar: algo.Calendar{Period: algo.Month}}}))
+	if err := r.Notice(ctx, limiter.Notice{Time: at, Subject: limiter.User("alice"), Limit: month, Percent: percent, Used: 8, Capacity: 10, Start: at, End: at.Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(out.String(), "\n")
+	return line
+}
+
+// The function forward sends a signed notice once, without its signature. It drops and counts other lines.
+func TestForward_notices(t *testing.T) {
+	d := newDecided(t, `{"rules":[]}`)
+	to := &bus{most: 1000}
+	d.e.Notices = to
+	ring := d.e.Receipts
+	good := noticeLine(t, ring, noon, 80)
+	var reordered map[string]any
+	if err := json.Unmarshal([]byte(noticeLine(t, ring, noon, 81)), &reordered); err != nil {
+		t.Fatal(err)
+	}
+	reordered["level"] = "INFO" // Lambda may add members
+	lines := []string{
+		good, string(storetest.Must(json.Marshal(reordered))), "CWL CONTROL MESSAGE: Checking health of destination", `{"weir":"refused","refused":3}`,
+	}
+	dropped := []string{
+		noticeLine(t, nil, noon, 82),
+		noticeLine(t, receipts.Fixed("dev", receipts.NewKeys()), noon, 83),
+		strings.Replace(noticeLine(t, ring, noon, 84), `"percent":84`, `"percent":99`, 1),
+		noticeLine(t, ring, noon.Add(-receipts.MaxLife-time.Nanosecond), 85),
+		noticeLine(t, ring, noon.Add(time.Minute+time.Nanosecond), 86),
+		`{"weir":"notice","percent":"a"}`,
+		`{"weir":"notice"}`,
+	}
+	for range 2 { // CloudWatch Logs can deliver lines twice
+		if err := d.lines(append(lines, dropped...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(to.got) != 2 || !strings.Contains(to.got[0], `"percent":80`) || !strings.Contains(to.got[1], `"percent":81`) || strings.Contains(strings.Join(to.got, ""), `"mac"`) || strings.Contains(strings.Join(to.got, ""), `"number"`) {
+		t.Errorf("got notices %q, want those of 80 and 81 percent without a signature", to.got)
+	}
+	d.now = d.now.Add(2 * time.Second)
+	d.e.Recorder.Flush(d.now)
+	if got, want := d.sum("LinesDropped"), 2*len(dropped)+2; got != want {
+		t.Errorf("dropped lines: got %d, want %d", got, want)
+	}
+}
+
+// If the bus or the keys fail, the event fails, and its repetition sends the other notices.
+func TestForward_notices_failed(t *testing.T) {
+	d := newDecided(t, `{"rules":[]}`)
+	to := &bus{most: 3}
+	d.e.Notices = to
+	var lines []string
+	for i := range 5 {
+		lines = append(lines, noticeLine(t, d.e.Receipts, noon, i+1))
+	}
+	if err := d.lines(lines...); !errors.Is(err, errBus) || len(to.got) != 3 {
+		t.Fatalf("got %v and %d notices, want an error after 3", err, len(to.got))
+	}
+	working := d.e.Receipts
+	d.e.Receipts = receipts.NewRing(receipts.Scope{}, func(context.Context) (receipts.Keys, error) { return receipts.Keys{}, errBus })
+	if err := d.lines(lines...); !errors.Is(err, errBus) || len(to.got) != 3 {
+		t.Fatalf("without keys: got %v and %d notices, want an error and no more notices", err, len(to.got))
+	}
+	d.e.Receipts = working
+	if err := d.lines(lines...); err != nil || len(to.got) != 5 {
+		t.Fatalf("got %v and %d notices, want 5 without an error", err, len(to.got))
+	}
+	for i, text := range to.got {
+		if want := fmt.Sprintf(`"percent":%d,`, i+1); !strings.Contains(text, want) {
+			t.Errorf("notice %d: got %s, want %s", i, text, want)
+		}
+	}
+}
+
+// A line of the access log settles its receipt even if a client has added a kind to it. Without a bus, notices are
+// dropped.
+func TestForward_kinds(t *testing.T) {
+	d := newDecided(t, eachCount)
+	receipt := d.receipt()
+	if err := d.lines(strings.Replace(line(receipt, "200", "5"), "{", `{"weir":"notice",`, 1), noticeLine(t, d.e.Receipts, noon, 80)); err != nil {
+		t.Fatal(err)
+	}
+	d.now = d.now.Add(2 * time.Second)
+	d.e.Recorder.Flush(d.now)
+	if settled, dropped := d.sum("ReceiptsSettled"), d.sum("LinesDropped"); settled != 1 || dropped != 1 {
+		t.Errorf("got %d settled receipts and %d dropped lines, want 1 and 1", settled, dropped)
+	}
+}
+
+// sum returns the sum of a metric.
+func (d *decided) sum(name string) (sum int) {
+	d.t.Helper()
+	for line := range bytes.Lines(d.metrics.Bytes()) {
+		var members map[string]any
+		if err := json.Unmarshal(line, &members); err != nil {
+			d.t.Fatal(err)
+		}
+		if n, ok := members[name].(float64); ok {
+			sum += int(n)
+		}
+	}
+	return sum
+}

@@ -1,0 +1,39 @@
+package receipts
+
+import (
+	"context"
+	"crypto/hmac"
+	"time"
+)
+
+// Sign returns the MAC of a log line. An error means that there are no keys.
+func (r *Ring) Sign(ctx context.Context, now time.Time, line []byte) (string, error) {
+	keys, err := r.keys.Get(ctx, now, r.load)
+	if err != nil {
+		return "", err
+	}
+	return encoding.EncodeToString(lineMAC(keys.sealing(now), r.scope, line)), nil
+}
+
+// Verify returns ErrForged unless Sign returned mac for the line, with a key in use and in the same scope. Other
+// errors mean that there are no keys.
+func (r *Ring) Verify(ctx context.Context, now time.Time, line []byte, mac string) error {
+	keys, err := r.keys.Get(ctx, now, r.load)
+	if err != nil {
+		return err
+	}
+	got, err := encoding.DecodeString(mac)
+	if err != nil {
+		return ErrForged
+	}
+	for _, key := range [][]byte{keys.pair.Current, keys.pair.Previous} {
+		if key != nil && hmac.Equal(got, lineMAC(key, r.scope, line)) {
+			return nil
+		}
+	}
+	return ErrForged
+}
+
+func lineMAC(key []byte, scope Scope, line []byte) []byte {
+	return derive(derive(key, "line key", []byte(scope.text())), "line", line)
+}
