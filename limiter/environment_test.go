@@ -311,7 +311,7 @@ func (e *environment) settle() {
 	i := e.random.IntN(len(e.open))
 	r := e.open[i]
 	e.open = slices.Delete(e.open, i, i+1)
-	most := int64(3) // below a higher cost only without a Spread: see Receipt.Settle
+	most := int64(3) // with a Spread, the settled cost is never above the reserve: see Receipt.Settle
 	if e.drawn.Spread == (limiter.Spread{}) {
 		most = 12
 	}

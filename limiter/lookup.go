@@ -26,7 +26,8 @@ func (r *request) lookUp() {
 				r.lookUpBatch(b)
 			}
 		}
-		// The back-off of a shadow limit refuses, but the limit may have room. So its refusal is unknown.
+		// Only the back-off of a shadow limit refuses. The limit itself may have room, so it is unknown whether it
+		// refuses.
 		if b.refused && b.shadow() && !b.exhausted(r.now) {
 			b.refused, b.skipped = false, true
 		}

@@ -252,7 +252,7 @@ func TestOnError_local_bound(t *testing.T) {
 				if got.Allowed {
 					admitted++
 				}
-				// The numbers in the decision are those of the share, not of the limit.
+				// The numbers in the decision belong to the share, not to the limit.
 				if got.Limit != local || !got.Superseded || got.Reason != limiter.ReasonUnavailable || got.StoreCalls != 1 {
 					t.Fatalf("got %+v, want a superseded decision with reason %s and one store call", got, limiter.ReasonUnavailable)
 				}

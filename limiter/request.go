@@ -168,7 +168,7 @@ func (r *request) leaveOutMarksOf(i int) bool {
 		r.batches[i] = out
 		return true
 	}
-	rest.refused, rest.calls = false, 0 // the calls so far count in out
+	rest.refused, rest.calls = false, 0 // out reports the calls until now
 	r.batches[i] = rest
 	r.batches = append(r.batches, out)
 	return true

@@ -368,7 +368,7 @@ func TestAttack_spellPath(t *testing.T) {
 		"/api/v1/Search", "/API/V1/SEARCH", "/api/v1/search;x=1", "/api/v1/search;", "/api;/v1/search", "/api/v1/search.", "/api/v1/search.json", "/api/v1/searchx",
 		"/api/v1\\search", "/api\\v1\\search", "/api/v1/search%5c", "/dev/api/v1/search", "/v1/api/v1/search", "/api/v1/%c0%afsearch", "/api/v1/%u0073earch", "/api/v1/search%", "/api/v1/search%2", "/api/v1/ſearch", "/api/v1/.../search", "/api/v1/search/*", "/*",
 	}
-	reread := []string{"/api/v1/search%3Fx", "/api/v1/search%23", "/api/v1/search%00", "/api/v1/search%20", "/api/v1/search%0a", "/api/v1/%2573earch", "/api%252Fv1/search"} // only a host that decodes makes these the search
+	reread := []string{"/api/v1/search%3Fx", "/api/v1/search%23", "/api/v1/search%00", "/api/v1/search%20", "/api/v1/search%0a", "/api/v1/%2573earch", "/api%252Fv1/search"} // these are the path of the search only on a host that decodes paths
 	onEachHost(t, func(t *testing.T, _ *target, send func(request) reply) {
 		for i, path := range same {
 			if got := send(request{path: path, address: fmt.Sprintf("192.0.2.%d", i)}); got.limit != "5" || !got.searched && i == 0 {

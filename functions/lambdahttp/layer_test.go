@@ -404,7 +404,7 @@ func TestLayer_status(t *testing.T) {
 		{`{"statusCode":[200],"headers":{"Weir-Cost":"7"}}`, all, "7 1", false},
 		{`{"statusCode":200,"headers":["a"],"multiValueHeaders":{"Weir-Cost":["7"]}}`, all, "7 1", false},
 		{`{"headers":{"Weir-Cost":"7"},"body":"x"}`, all[:1], "7 0", true},    // a REST API needs no status
-		{`{"headers":{"Weir-Cost":"7"},"cookies":[]}`, all[:1], "7 1", false}, // it knows no cookies
+		{`{"headers":{"Weir-Cost":"7"},"cookies":[]}`, all[:1], "7 1", false}, // a REST API has no member for cookies
 		{`{"headers":{"Weir-Cost":"7"},"body":"x"}`, [][]byte{all[1], alb}, "7 1", false},
 	} {
 		for i, event := range c.events {

@@ -49,7 +49,7 @@ func TestLayer_memory(t *testing.T) {
 		switch name {
 		case "inferred": // the full form is a copy
 			most = size + size/2
-		case "fields": // those that a host could accept
+		case "fields": // the largest answer that a host could accept
 			most = 5 << 20
 		}
 		if allocated := after.TotalAlloc - before.TotalAlloc; err != nil || allocated > most {

@@ -72,7 +72,7 @@ func parseCosts(text json.RawMessage) (costs []cost, err error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
-	if text[0] != '{' { // a number is the cost on the empty name
+	if text[0] != '{' { // the empty name stands for a cost without a name
 		text = slices.Concat([]byte(`{"":`), text, []byte("}"))
 	}
 	named, err := allMembers(text)

@@ -42,7 +42,7 @@ func Start(open Open) {
 		File: filepath.Join(cmp.Or(os.Getenv(contract.VariableLayerFolder), "/tmp"), contract.LayerAddress), Late: time.After(patience),
 		Concurrent: os.Getenv(contract.VariableInit) == contract.ManagedInstances, Open: open, Logger: slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler())),
 	}
-	if !x.Concurrent { // most steps of an invocation wait for the one before; a switch between processors only delays them
+	if !x.Concurrent { // most steps of an invocation wait for the previous step, so a second processor would only add delay
 		runtime.GOMAXPROCS(1)
 		debug.SetMemoryLimit(memoryLimit)
 	}
@@ -126,7 +126,7 @@ func (x *Extension) Run(ctx context.Context) error {
 // upstream returns the address of the Runtime API that the wrapper script replaced. It is valid when the runtime
 // has started.
 func (x *Extension) upstream() string {
-	content, _ := os.ReadFile(x.File) // without the script's line, the address is that of Lambda
+	content, _ := os.ReadFile(x.File) // if the script wrote no line, the address of Lambda is still in use
 	if lines := strings.Fields(string(content)); len(lines) > 1 {
 		return lines[1]
 	}

@@ -106,7 +106,7 @@ func (p *LimitsProps) recordKeys() []string {
 	case p.deployed():
 		keys = append(keys, contract.DeployedRulesKey(p.Namespace))
 	}
-	if p.inNetwork() { // also without an issuer: the keys are public
+	if p.inNetwork() { // even without an issuer: this gives away nothing, because the keys are public
 		keys = append(keys, contract.SigningKeysKey)
 	}
 	if p.settling().Settles || p.signsLines() {

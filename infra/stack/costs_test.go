@@ -95,9 +95,8 @@ func TestCOSTS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// totals is the number of metrics that are no rule's. It has one more, AuthorizerFailed, which
-	// a metric filter writes. It lacks those of limits with count, because the repository's rules
-	// have none.
+	// totals is the number of metrics without a rule. It includes AuthorizerFailed, which a metric filter writes. It
+	// excludes the metrics of limits with count, because the repository's rules have no such limit.
 	totals := 1 + len(slices.DeleteFunc(written(), func(name string) bool { return strings.Contains(name, " ") || slices.Contains(ofCount, name) }))
 	count := totals + 2*len(shipped.Labels())
 	metrics := metric * float64(count)

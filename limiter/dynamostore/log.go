@@ -31,7 +31,7 @@ func (logLayout) read(it item, id string) (algo.State, error) {
 
 func (logLayout) write(_ item, id string, s algo.State, _ algo.Instant) map[string]types.AttributeValue {
 	p := stamp{s.Newest, s.Refunds, int64(s.Entries.Len())}
-	if n := s.Entries.Len(); n > 0 && s.Entries.At(n-1) == s.Newest { // the list has it, and 0 takes ten bytes less
+	if n := s.Entries.Len(); n > 0 && s.Entries.At(n-1) == s.Newest { // the last entry of the list is this instant, and 0 takes ten bytes less
 		p.newest = 0
 	}
 	return map[string]types.AttributeValue{

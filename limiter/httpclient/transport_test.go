@@ -162,7 +162,7 @@ func TestTransport_context(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		bodies := [3]closed{}
-		for i := range bodies { // the first waits for its repetition, the second for its turn, and the third for the door
+		for i := range bodies { // each of the three requests waits at another place: before its repetition, for its turn, and before the quota is known
 			all.Go(func() {
 				r, _ := http.NewRequestWithContext(ctx, http.MethodPut, "http://api.test/", &bodies[i])
 				r.GetBody = func() (io.ReadCloser, error) { return http.NoBody, nil }

@@ -268,7 +268,7 @@ func (sh *shard) current(k key, at **slot, c *limiter.Charge, now algo.Instant) 
 	if *at == nil {
 		*at, tiers = tiers[0], tiers[1:]
 	}
-	sh.drop(*at) // remove the entries, because the new state may not be that of a log
+	sh.drop(*at) // remove the entries, because the new state may not be a log
 	sh.use(*at, own)
 	sh.put(*at, held.State)
 	if held.Skew != (algo.Skew{}) {

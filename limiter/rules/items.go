@@ -181,7 +181,7 @@ func distinct(limits []*spec) iter.Seq[*spec] {
 // overflow describes the misfit if the limits do not fit into one item. It returns nil if they fit.
 func (c *compiler) overflow(limits []*spec, it item, tier string) *misfit {
 	m := misfit{item: it, tier: tier}
-	var parts [2]size // index 0 is the size of limits without shards, index 1 of those with shards
+	var parts [2]size // index 0 is the size of limits without shards, index 1 the size of limits with shards
 	for s := range distinct(limits) {
 		part := &parts[0]
 		// Shards have their own items. m.limits still counts the limit, because a store in memory

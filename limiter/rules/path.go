@@ -142,7 +142,7 @@ func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool)
 // read appends the readings of text. text is the path p, or the path that remains when p is parsed as a URL.
 func (s *spelling) read(dst []reading, text string, p Path) (readings []reading, ok bool) {
 	whole, wellFormed := decode(text, false)
-	if whole = s.separate(whole); hasDots(whole) || !wellFormed && !p.decoded { // every dot segment of another reading is also one of whole
+	if whole = s.separate(whole); hasDots(whole) || !wellFormed && !p.decoded { // a dot segment in any other reading is also in whole
 		return dst, false
 	}
 	raw := s.separate(text)

@@ -131,7 +131,7 @@ func TestRules_Select_readingsFull(t *testing.T) {
 
 // crowded reports whether the limits of some caller do not fit an item.
 func crowded(rt *rapid.T, list []drawn, split bool) bool {
-	all := map[item][2]map[limiter.ID]bool{} // limits of callers of all tiers; index 0 has those without shards, index 1 those with shards
+	all := map[item][2]map[limiter.ID]bool{} // limits of callers of all tiers; index 0 has limits without shards, index 1 limits with shards
 	for _, caller := range callers {
 		for _, caller.Tier = range []string{"free", "paid", "other"} {
 			own := map[item][2]map[limiter.ID]bool{}

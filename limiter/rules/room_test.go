@@ -82,14 +82,14 @@ func TestRules_Rooms_exact(t *testing.T) {
 		rooms, beyond := r.Rooms()
 		if len(rooms) == 0 && !r.PerEndpoint() {
 			for _, tier := range []string{"free", "paid", "*"} {
-				rooms = append(rooms, rules.Room{Items: "user", Tier: tier, Most: 2, Restarts: true}) // at least; one more may fit
+				rooms = append(rooms, rules.Room{Items: "user", Tier: tier, Most: 2, Restarts: true}) // Most is a lower bound; one more limit may fit
 			}
 		}
 		for _, room := range rooms {
 			for family := range strings.SplitSeq(room.Items, ", ") {
 				more := room.Most - room.Limits
 				if fullest := rooms[0]; strings.HasPrefix(family, "ip") && more > fullest.Most-fullest.Limits {
-					continue // a limit by ip counts in the items of every tier, of which another one can have less room
+					continue // a limit by ip counts in the items of every tier, and the item of another tier can have less room
 				}
 				fits, err := with(more, room, family)
 				if err != nil || len(rules.Restarts(r, fits)) > 0 {

@@ -173,7 +173,7 @@ func (w *world) checkSettlement(a *admitted, now time.Time, done limiter.Settlem
 		}
 		_, bucket := c.Limit.Machine().(*algo.Bucket)
 		lowered := actual[i] < c.Cost
-		if moved := len(c.Limit.Tiers) > 0; moved && lowered && got == 0 { // the count is that of the other tier
+		if moved := len(c.Limit.Tiers) > 0; moved && lowered && got == 0 { // the charge has moved to the count of the other tier, and a refund there is dropped
 			continue
 		}
 		if got != want && (!lowered || !bucket && w.resets == 0) {

@@ -56,7 +56,7 @@ func testClockChange(t *testing.T, s Suite) {
 				now = now.Add(time.Duration(rapid.Int64Range(int64(-2*time.Second), int64(2*time.Hour)).Draw(t, "step")))
 			case 3:
 				edge := day[rapid.IntRange(0, 1).Draw(t, "edge")].Add(time.Duration(rapid.IntRange(-1, 1).Draw(t, "nanosecond")))
-				now = max(now.Add(-time.Second), edge) // a clock that is set back further is wrong, and a refusal then waits for a clamp
+				now = max(now.Add(-time.Second), edge) // not further back: that clock would be wrong, and a refusal would last until the store clamps the state
 			case 4:
 				version = 1
 			case 5:

@@ -146,7 +146,7 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 	if errors.Is(err, limiter.ErrVoucherUsed) && p.model.Settled(p.subject, once) {
 		return err
 	}
-	logs := 0 // number of logs; a store can still have expired entries of them and refund those, the model cannot
+	logs := 0 // number of logs; a store, but not the model, can still have expired entries of a log and refund them
 	for _, r := range results {
 		if _, ok := r.Machine.(*algo.Log); ok {
 			logs++
@@ -154,7 +154,7 @@ func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, 
 	}
 	want, wantErr := p.model.Settle(now, p.subject, charges, results, elapsed, once)
 	if errors.Is(err, limiter.ErrVoucherExpired) && (errors.Is(wantErr, limiter.ErrVoucherExpired) || errors.Is(wantErr, limiter.ErrVoucherUsed)) {
-		return err // of an ID that is used and has expired, a store can report either
+		return err // if an ID is used and has also expired, a store may return either error
 	}
 	if err != nil || wantErr != nil || got.Given < want.Given || got.Given > want.Given+logs || got.Excess != want.Excess {
 		t.Fatalf("settlement of %+v at start%+v: got %+v and %v, want %+v and %v", charges, now.Sub(start), got, err, want, wantErr)

@@ -91,7 +91,7 @@ func (m *Model) number(subject limiter.Subject, charges []limiter.Charge, seen [
 		}
 		held.State.Entries = seen[i].Entries
 		m.limits(subject)[c.Limit.ID] = held
-		if c.Force { // the max debt can leave less of the charge, and nobody releases its slots
+		if c.Force { // the max debt can cut the charge, and no request releases its slots
 			continue
 		}
 		for j := range c.Cost {

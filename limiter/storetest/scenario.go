@@ -44,9 +44,9 @@ const (
 	doSettle                     // settle N requests
 	doSettleLate                 // settle a request, with a store that executes it late
 	doVoucher                    // settle N requests in another environment
-	doPass                       // time doPass
-	doExpire                     // a window or more doPass
-	doThrottle                   // the store doThrottle the item for the next N writes
+	doPass                       // time passes
+	doExpire                     // a window or more passes
+	doThrottle                   // the store throttles the item for the next N writes
 	doStall                      // the next N calls take For
 	doLose                       // the next N messages are lost, doubled or late
 	doOutage                     // an outage of an environment, or of all, begins or ends
@@ -154,7 +154,7 @@ func (h *scenario) newRate(r *rand.Rand) algo.Rate {
 		rate.Requests, rate.Window = 1040, 10*rate.Window // a throttled item gets leases
 	}
 	if rate.Algorithm == algo.TokenBucket && r.IntN(3) == 0 {
-		rate.Burst, rate.Requests = rate.Requests, 20*rate.Requests // it doDrain fast, so it gets no refund
+		rate.Burst, rate.Requests = rate.Requests, 20*rate.Requests // it drains fast, so it gets no refund
 	}
 	return rate
 }

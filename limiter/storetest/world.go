@@ -220,7 +220,7 @@ func (w *world) disturb(e *environment, s move) {
 					clear(other.synced)
 				}
 			} else {
-				w.mixed = true // two versions at a time: an environment decides by the other's numbers
+				w.mixed = true // environments have different versions, so one can decide by the numbers of the other
 			}
 		}
 	case doClock:
@@ -363,7 +363,7 @@ func (w *world) execute(call func()) {
 		call()
 		return
 	}
-	var done sync.Mutex // a channel would belong to the bubble
+	var done sync.Mutex // synctest would count a channel as a part of the test
 	done.Lock()
 	w.outside <- func() {
 		defer done.Unlock()
@@ -414,7 +414,7 @@ func (l *link) Take(ctx context.Context, now algo.Instant, s limiter.Subject, ch
 func (l *link) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
 	sent, of := slices.Clone(charges), slices.Clone(results)
 	if l.world.Seed%2 == 0 {
-		elapsed += 2 * time.Second // as a store with a margin for clocks that differ
+		elapsed += 2 * time.Second // like a store that adds a margin for clock skew
 	}
 	var settled limiter.Settled
 	only := !slices.ContainsFunc(of, func(r algo.Result) bool { _, slots := r.Machine.(*algo.Slots); return !slots }) // a slot is released once

@@ -174,7 +174,7 @@ func (s *Scenario) validate() error {
 	wrong := func(what string, got any, want string) error {
 		return fmt.Errorf("%s: got %v, want %s", what, got, want)
 	}
-	window := time.Duration(1) // a period may end within the simulation, slots have no window, and several limits have several
+	window := time.Duration(1) // only a single limit with a window bounds the duration: periods may end within the simulation, and slots have no window
 	if s.Limit != nil && s.Limit.Rate.Calendar.Period == "" && !s.Limit.Rate.Algorithm.TakesSlots() {
 		window = s.Limit.Rate.Span()
 	}

@@ -44,7 +44,7 @@ var customDomain = Row{
 		switch {
 		case !after.decided():
 			return failed(expected, after.summary(), after.String())
-		case regained >= domainRequests: // as if the domain had a limit of its own
+		case regained >= domainRequests: // the result would be the same if the domain had a limit of its own
 			return skipped("the limit regained requests during the test; run again")
 		case after.remaining() > before.remaining()-1-domainRequests+regained:
 			return failed(expected, fmt.Sprintf("%d of the limit remain after %d requests to the other URL, and %d before", after.remaining(), domainRequests, before.remaining()), after.String())

@@ -8,7 +8,7 @@ var handRows = []Row{
 	byHand("rules-rollback", "CloudFormation publishes the previous rules when it rolls an update back.", "`make deploy` with a changed rule and a resource that fails; then the dashboard's third row, and `curl -i`"),
 	byHand("publisher-policy", "The policy of a publisher of rules is sufficient.", "publish rules with a role that has this policy"),
 	byHand("attached", "Limits work on an imported API, and on one from OpenAPI ([ATTACH.md](ATTACH.md)).", "a deployment of each, then `curl -i` until the limit refuses"),
-	byHand("latency", "Latencies and cold starts are those of the [benchmarks](../local/lab/BENCHMARKS.md) plus the network.", "the dashboard's second row under load"),
+	byHand("latency", "Latencies and cold starts are as in the [benchmarks](../local/lab/BENCHMARKS.md) plus the network.", "the dashboard's second row under load"),
 }
 
 func byHand(id, claim, hand string) Row {

@@ -114,7 +114,7 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	settled.bind(again)
 	var err error
 	c.Flags().Visit(func(f *pflag.Flag) {
-		// The value is in settled already, and Set of these flags cannot parse the text of String.
+		// Set of these flags cannot parse the text of String; the value is already in settled
 		if f.Name == "environments" || f.Name == "columns" {
 			return
 		}

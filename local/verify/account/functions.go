@@ -115,7 +115,7 @@ func (s *Stack) BreakAuthorizer(ctx context.Context) (restore func(context.Conte
 	}
 	command := "aws lambda delete-function-concurrency --function-name " + r.Physical
 	if n := before.ReservedConcurrentExecutions; n != nil {
-		if *n == 0 { // an undo to 0 would keep the REST API broken
+		if *n == 0 { // to restore 0 would leave the REST API without an authorizer
 			return nil, fmt.Errorf("function %s: its reserved concurrency is 0 already, perhaps because an earlier run was killed; run: %s --region %s", r.Physical, command, s.region)
 		}
 		command = fmt.Sprintf("aws lambda put-function-concurrency --reserved-concurrent-executions %d --function-name %s", *n, r.Physical)
