@@ -27,7 +27,6 @@ func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (De
 	return l.decidePooled(ctx, now, charges, true)
 }
 
-// decidePooled decides with a request from the pool.
 func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Charge, look bool) (Decision, error) {
 	r := requests.Get().(*request)
 	defer requests.Put(r)

@@ -42,8 +42,8 @@ type entry struct {
 	place  *list.Element // in table.order; nil if the entry must stay
 }
 
-// seenState is the state of a limit that this process last saw in the store. Limits of a new version of the rules are
-// other limits, so they find no state.
+// seenState is the state of a limit that this process last saw in the store. New rules have other limits, even for
+// the same ID, and these find no state here.
 type seenState struct {
 	limit  *Limit
 	result algo.Result

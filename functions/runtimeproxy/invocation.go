@@ -25,7 +25,7 @@ type invocation struct {
 	admitted chan []byte   // gets the event that the function must answer, or nil when Weir has answered
 	answers  chan *answer  // gets the answer of the function; closed if there will be none
 	settled  chan struct{} // closed at the end, after earlier
-	earlier  chan struct{} // settled of an unsettled invocation with the same id, which running no longer has; may be nil
+	earlier  chan struct{} // the channel settled of an earlier invocation with the same id, which is no longer in running but not yet settled; may be nil
 
 	// Proxy.mu guards these.
 	taken     bool // answers has an element or is closed

@@ -41,7 +41,6 @@ func (a *access) add(b access) {
 	a.statements = append(a.statements, b.statements...)
 }
 
-// storeAccess returns the access to the counters.
 func (l *Limits) storeAccess() access {
 	a := l.state.access()
 	if l.network != nil {

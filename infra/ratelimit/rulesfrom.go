@@ -31,7 +31,6 @@ func (p *LimitsProps) appConfig() (c contract.Configuration, ok bool) {
 	return c, err == nil
 }
 
-// checkRulesFrom checks RulesFrom and AppConfigLayer.
 func (p *LimitsProps) checkRulesFrom(want func(ok bool, format string, args ...any)) {
 	c, ok := p.appConfig()
 	if !ok {

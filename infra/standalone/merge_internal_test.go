@@ -292,7 +292,6 @@ func TestTemplate_everyResource(t *testing.T) {
 	}
 }
 
-// released returns the template of the release.
 func released(t *testing.T) node {
 	t.Helper()
 	content, err := os.ReadFile("weir.template.json")

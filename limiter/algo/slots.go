@@ -160,8 +160,9 @@ func (l *Slots) Refund(s, charged State, cost int64, _ time.Duration) State {
 	return s
 }
 
-// Repeat gives the slots that a charge took last in s the entries of stored, the state after the same charge on
-// another state. Therefore, Merge counts each slot once, and a refund of the other charge releases it.
+// Repeat makes the slots of a charge equal in two states. s is the state after the charge. stored is the state of a
+// store after the same charge. Repeat replaces the newest slots of s, which the charge took, by the slots that it
+// took in stored. Therefore, Merge counts each slot once, and a refund in the store releases it.
 func (l *Slots) Repeat(s, stored State, cost int64) State {
 	same := Entries("").insert(stored.Newest-Instant(cost)+1, cost)
 	return State{Newest: stored.Newest, Entries: l.Refund(s, s, cost, 0).Entries.union(same)}

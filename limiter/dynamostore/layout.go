@@ -17,7 +17,8 @@ type layout interface {
 	// read reads the state of the limit id.
 	read(it item, id string) (algo.State, error)
 
-	// write returns the attributes of a state, by name, for an item that was it at the instant now. read is the inverse.
+	// write returns the attributes of the state s by their names. it is the present item; nil if there is none. now is
+	// the instant of the decision. read is the inverse.
 	write(it item, id string, s algo.State, now algo.Instant) map[string]types.AttributeValue
 
 	// busy reports whether h has the update for a busy state. known is false if the kind has only one update, or if h is
@@ -33,7 +34,7 @@ type layout interface {
 	// charge adds the charge c of v to an update, and its condition.
 	charge(t *take, e *expression, v *view, c limiter.Charge)
 
-	// renew changes a state of v before a rewrite, so that no condition takes it for the state before.
+	// renew changes a state of v before a rewrite, so that conditions can tell the new state from the old one.
 	renew(t *take, v *view, s *algo.State)
 
 	// refund adds the refund of the charge i to an update, and its condition.

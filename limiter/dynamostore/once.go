@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// attemptAttribute is the attribute of a settlement's ID. Its value is the stamp of the attempt that wrote it last;
-// the stamp is negative if the settlement is done.
+// attemptAttribute is the attribute of a settlement's ID. Its value is the ticket of the attempt that wrote it last;
+// the ticket is negative if the settlement is done.
 const attemptAttribute = "s"
 
 // longestAttempt bounds the time after which an attempt counts as ended. If its context has a later deadline, or none,
@@ -25,14 +25,14 @@ const longestAttempt = 10 * time.Second
 // deadline and endTimeout is before the instant at which another attempt takes the ID over (algo.MaxSkew later).
 const endTimeout = 250 * time.Millisecond
 
-// attempt is one try to make a settlement that has an ID. It writes its stamp into the item of the ID.
+// attempt is one try to make a settlement that has an ID. It writes its ticket into the item of the ID.
 type attempt struct {
 	store *Store
 	key   string // key of the item of the ID
-	// stamp is the instant at which the attempt ends, in ns. The last ms is random, so that no two attempts have the
-	// same stamp. The stamp is negative if the attempt declares the settlement done before it corrects anything.
-	stamp  int64
-	before int64 // stamp of the attempt that this one takes over; 0 if it is the first
+	// ticket is the instant at which the attempt ends, in ns. The last ms is random, so that no two attempts have the
+	// same ticket. The ticket is negative if the attempt declares the settlement done before it corrects anything.
+	ticket int64
+	before int64 // ticket of the attempt that this one takes over; 0 if it is the first
 }
 
 // onceKey returns the key of the item that holds the ID of a settlement. No subject has this key, because the name of
@@ -51,14 +51,14 @@ func (s *Store) begin(ctx context.Context, now algo.Instant, subject limiter.Sub
 	if deadline, ok := ctx.Deadline(); ok && algo.InstantOf(deadline) >= now {
 		ends = min(ends, algo.InstantOf(deadline))
 	}
-	a := &attempt{store: s, key: s.onceKey(subject, once), stamp: int64(ends) + rand.Int64N(int64(time.Millisecond))} //nolint:gosec // the number only distinguishes attempts
+	a := &attempt{store: s, key: s.onceKey(subject, once), ticket: int64(ends) + rand.Int64N(int64(time.Millisecond))} //nolint:gosec // the number only distinguishes attempts
 	if !forces {
-		a.stamp = -a.stamp
+		a.ticket = -a.ticket
 	}
 	for range beginAttempts {
 		e := newExpression()
 		e.setTo(TTLAttribute, e.number(expiry(once.Expires, 0)))
-		it, applied, err := a.write(ctx, e, a.before, a.stamp)
+		it, applied, err := a.write(ctx, e, a.before, a.ticket)
 		if err != nil || applied {
 			return a, err
 		}
@@ -67,7 +67,7 @@ func (s *Store) begin(ctx context.Context, now algo.Instant, subject limiter.Sub
 		switch {
 		case r.err != nil:
 			return nil, r.err
-		case seen == a.stamp: // the client sent the update twice
+		case seen == a.ticket: // the client sent the update twice
 			return a, nil
 		case seen < 0:
 			return nil, limiter.ErrVoucherUsed
@@ -82,7 +82,7 @@ func (s *Store) begin(ctx context.Context, now algo.Instant, subject limiter.Sub
 // beginAttempts bounds the attempts of begin: the second one takes an ID over.
 const beginAttempts = 3
 
-// write replaces the stamp from by the stamp to; 0 means no stamp.
+// write replaces the ticket from by the ticket to; 0 means no ticket.
 func (a *attempt) write(ctx context.Context, e *expression, from, to int64) (item, bool, error) {
 	if from == 0 {
 		e.require(e.absent(attemptAttribute))
@@ -97,7 +97,7 @@ func (a *attempt) write(ctx context.Context, e *expression, from, to int64) (ite
 	return a.store.update(ctx, a.key, e)
 }
 
-// end writes the stamp that the ID has after this attempt. settled is the error of the corrections.
+// end writes the ticket that the ID has after this attempt. settled is the error of the corrections.
 //
 //   - If the corrections were made, the settlement is done.
 //   - If they were certainly not made, the ID is as before, so that a repetition of the settlement can make them.
@@ -105,16 +105,16 @@ func (a *attempt) write(ctx context.Context, e *expression, from, to int64) (ite
 //
 // If the update fails, a repetition charges too much, never too little. So end only logs the error.
 func (a *attempt) end(ctx context.Context, now algo.Instant, settled error, applied bool) {
-	next := -a.stamp
+	next := -a.ticket
 	switch {
-	case settled != nil && applied, settled == nil && a.stamp < 0:
+	case settled != nil && applied, settled == nil && a.ticket < 0:
 		return
 	case settled != nil:
 		next = a.before
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	if _, _, err := a.write(ctx, newExpression(), a.stamp, next); err != nil {
+	if _, _, err := a.write(ctx, newExpression(), a.ticket, next); err != nil {
 		a.store.warn(ctx, now, "end of a settlement not recorded; a repetition can charge it again", err)
 	}
 }

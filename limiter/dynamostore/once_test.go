@@ -123,7 +123,7 @@ func (s *settling) made() (n [3]int64) {
 }
 
 // An attempt without a deadline is over after 10 s (longestAttempt). Then clocks may differ by algo.MaxSkew, and the
-// last millisecond of a stamp is random.
+// last millisecond of a ticket is random.
 const attemptOver = 10*time.Second + algo.MaxSkew + time.Millisecond
 
 // Each update of a settlement fails in each way. The message is repeated at once, and when the attempt is over. A
@@ -138,7 +138,7 @@ func TestStore_Settle_faults(t *testing.T) {
 	for _, c := range []struct {
 		kinds             string // corrections: up, down, slots
 		fault             fault
-		update            int // number of the update that fails: a stamp, the corrections, the stamp of the end
+		update            int // number of the update that fails: a ticket, the corrections, the ticket of the end
 		first, soon, late error
 		want              [3]int64
 	}{
@@ -279,7 +279,7 @@ func TestStore_Settle_takeoverThrottled(t *testing.T) {
 	if err := s.settle(0); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Fatalf("got %v, want %v", err, limiter.ErrUnavailable)
 	}
-	s.api.set(2, throttled) // after the failed stamp and the takeover
+	s.api.set(2, throttled) // after the failed ticket and the takeover
 	for i, want := range []error{limiter.ErrItemThrottled, nil, limiter.ErrVoucherUsed} {
 		if err := s.settle(attemptOver); !errors.Is(err, want) {
 			t.Errorf("repetition %d: got %v, want %v", i+1, err, want)
@@ -301,7 +301,7 @@ func TestStore_Settle_takeoverOnce(t *testing.T) {
 	var other error
 	happened := false
 	slow := storetest.Must(dynamostore.NewBare(&crowded{&s.api.Table, func() {
-		if s.api.updates++; s.api.updates == 2 && !happened { // between the failed stamp and the takeover
+		if s.api.updates++; s.api.updates == 2 && !happened { // between the failed ticket and the takeover
 			happened = true
 			other = s.settle(attemptOver)
 		}

@@ -49,8 +49,8 @@ type Listed struct {
 	Overridden bool
 	// Ignored is the reason why the numbers of the API key's record do not apply; see Selection.
 	Ignored error
-	// Reason is the reason why the request does not charge the limit, or not again if an earlier rule
-	// shares it. It is "" if the limit is charged.
+	// Reason is the reason why the rule does not charge the limit, for example because an earlier rule has already
+	// charged it. It is "" if the limit is charged.
 	Reason string
 }
 
@@ -85,7 +85,7 @@ func (e *Explanation) read(paths []reading) {
 	}
 }
 
-// usage adds the rules that match the usage endpoint beside its own.
+// usage adds the other rules that match the usage endpoint, with the reason why they charge nothing.
 func (e *Explanation) usage(r *Rules, matched []int) {
 	for _, i := range matched {
 		rule := &r.rules[i]

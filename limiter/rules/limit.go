@@ -22,7 +22,6 @@ func (o Options) clamp(r algo.Rate) algo.Rate {
 	return r
 }
 
-// id returns the ID of the limit.
 func (s *spec) id() limiter.ID {
 	parts := []string{s.is.tier, s.is.name, s.is.per}
 	if s.byEndpoint() {

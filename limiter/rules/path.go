@@ -10,9 +10,9 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// Path is the path of a request, as its host delivers it. Its readings are the paths that the routers of back
-// ends can understand it as: a back end may decode a segment, decode the path before it splits it, or drop empty
-// segments. Rules match each reading.
+// Path is the path of a request, as its host delivers it. Routers of back ends read some paths differently: a back
+// end may decode a segment, decode the path before it splits the path, or drop empty segments. Each result is a
+// reading of the path, and rules match each reading.
 //
 // Create it with EncodedPath, DecodedPath or URLPath. The zero Path is "/". It is immutable.
 type Path struct {

@@ -29,7 +29,7 @@ func read(tb testing.TB, fields string, p rules.Path) []string {
 
 const everySetting = `"ignore_case":true,"ignore_suffix":true,"ignore_parameters":true,"backslash_is_slash":true,`
 
-// The readings of a path are what routers can understand it as. A malformed path has none.
+// Routers can read a path in different ways, which are the readings of the path. A malformed path has none.
 func TestPath_readings(t *testing.T) {
 	for _, c := range []struct {
 		fields, path string
@@ -95,8 +95,8 @@ func TestPath_Below(t *testing.T) {
 	}
 }
 
-// The host can have added each of several prefixes, so a path has a reading without each that it has. The prefix /
-// stands for a host that adds nothing.
+// With several prefixes, the path has one reading without each prefix with which it begins, because the host can have
+// added this prefix. The prefix / stands for a host that adds nothing.
 func TestPath_Below_several(t *testing.T) {
 	prefixes := []string{"/v1/e", "/v1/eu", "/orders/v2", "/v1", "/v0", "/"}
 	for path, want := range map[string][]string{

@@ -171,7 +171,7 @@ func (w *world) follow(l *link, now algo.Instant, charges []limiter.Charge, resu
 	}
 }
 
-// renew converts the models to the rules of counters of e, which the first request under these rules converts.
+// renew converts the models to the present rules. The first request of e under new rules converts its counters too.
 func (w *world) renew(e *environment, now time.Time, charges []limiter.Charge) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -34,7 +34,6 @@ func (z zipf) area(x float64) float64 {
 	return l
 }
 
-// inverse is the inverse of area.
 func (z zipf) inverse(a float64) float64 {
 	if t := max(-1, (1-z.exponent)*a); math.Abs(t) > 1e-8 {
 		return math.Exp(math.Log1p(t) / t * a)

@@ -83,7 +83,6 @@ func newJudge(s *Scenario, from algo.Instant) *judge {
 	return j
 }
 
-// replayOf returns the replay of a caller.
 func (j *judge) replayOf(caller uint32) *replay {
 	if r := j.callers[caller]; r != nil {
 		return r

@@ -35,7 +35,7 @@ func newPartition(rate float64, at algo.Instant) *partition {
 	return &partition{newAllowance(rate, at), newAllowance(readsPerWrite*rate, at)}
 }
 
-// item is what a table knows of an item beside its attributes.
+// item has the load of an item, its partition, and what stale reads return.
 type item struct {
 	heat
 	*partition

@@ -225,7 +225,6 @@ func (p place) gateway(t *testing.T, c checkout.Checkout, f *functions, clock fu
 	return g.APIs()
 }
 
-// variables returns the variables of the functions.
 func (p place) variables(t *testing.T, c checkout.Checkout) map[string]string {
 	t.Helper()
 	if _, err := c.Seed(); err != nil {

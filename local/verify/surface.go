@@ -162,7 +162,6 @@ func (u surface) unauthorized(ctx context.Context, s *session) Observation {
 	return passed(expected, "401 to "+strings.Join(tested, " and "))
 }
 
-// wrongChallenge returns what is wrong with a 401.
 func wrongChallenge(a answer) (wrong []string) {
 	challenge := a.header.Get("WWW-Authenticate") + a.header.Get("X-Amzn-Remapped-Www-Authenticate")
 	if !strings.HasPrefix(challenge, "Bearer") {

@@ -63,8 +63,8 @@ type total[T any] struct {
 	least     int64       // the smallest cost of a member
 }
 
-// compose answers the requests that the known state refuses. Of all other requests, those that fit become
-// members, in order of arrival. The rest wait for the result of the call.
+// compose answers the requests that the known state refuses. The other requests become members in order of arrival,
+// as far as they fit. The rest wait for the result of the call.
 func (g *group[S, T]) compose() {
 	g.gather(len(g.queue))
 	if n := len(g.members); g.raced && n > 1 { // if the sum is smaller, the store refuses it less often

@@ -43,8 +43,9 @@ func NewCounter(rules CounterRules) Counter {
 }
 
 // Renew returns a counter under changed rules at the instant now. It keeps the charges that the store may lack. It
-// also keeps the count, so that it can decide in an outage, unless a Share is new: a Share first has to read the
-// reports of other processes. Without a Share, its next synchronization is due.
+// also keeps the count, so that it can decide in an outage. It does not keep the count if it gets a Share that it had
+// not before: a new Share first has to read the reports of other processes. Without a Share, its next synchronization
+// is due.
 func (c *Counter) Renew(now algo.Instant, rules CounterRules) Counter {
 	next := NewCounter(rules)
 	next.pending, next.charged, next.epoch, next.own, next.lost = c.pending, c.charged, c.epoch, c.own, c.lost

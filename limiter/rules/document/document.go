@@ -180,7 +180,6 @@ func (d *Document) readRules(n *node) {
 	}
 }
 
-// readTiers reads the declaration of all tiers.
 func (d *Document) readTiers(n *node) {
 	before := d.Mistakes()
 	for _, item := range d.values(n, maxTiers, "tiers", `["free", "paid"]`) {

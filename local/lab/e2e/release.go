@@ -152,7 +152,6 @@ func (r *run) removeBucket(ctx context.Context) error {
 	return err
 }
 
-// layerVariables returns the variables of a function with the layer.
 func layerVariables(outputs map[string]string) (all map[string]string, err error) {
 	if err := json.Unmarshal([]byte(outputs["LayerVariables"]), &all); err != nil {
 		return nil, fmt.Errorf("output LayerVariables: %w", err)

@@ -26,7 +26,6 @@ func resource(kind string, properties object, after ...string) object {
 	return r
 }
 
-// stackOf returns a template.
 func stackOf(description string, resources object, outputs map[string]any) []byte {
 	values := object{}
 	for name, value := range outputs {
@@ -36,7 +35,6 @@ func stackOf(description string, resources object, outputs map[string]any) []byt
 	return made
 }
 
-// apiURL returns the URL of a stage.
 func apiURL(api any, stage string) object {
 	return join("https://", api, ".execute-api.", ref("AWS::Region"), ".", ref("AWS::URLSuffix"), "/"+stage)
 }
