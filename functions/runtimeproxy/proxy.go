@@ -32,7 +32,7 @@ const maxEvent = 8 << 20
 // freezes this process. It ignores the variables of HTTP proxies.
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
 
-// Proxy is a Runtime API before that of Lambda. It is safe for concurrent use.
+// Proxy is a Runtime API in front of Lambda's Runtime API. It is safe for concurrent use.
 type Proxy struct {
 	api        func() string // host and port of Lambda's Runtime API, or of another proxy before it
 	concurrent bool          // the runtime handles several events at once

@@ -26,7 +26,7 @@ func evaluate(t *testing.T, template node, conditions map[string]bool) node {
 			return !holds(list[0])
 		}
 		name, _ := n["Condition"].(string)
-		if value, ok := conditions[name]; ok || name == "" { // a comparison of a parameter does not hold without an entry
+		if value, ok := conditions[name]; ok || name == "" { // a condition without an entry is false if it compares a parameter
 			return value
 		}
 		return holds(object(template["Conditions"])[name])

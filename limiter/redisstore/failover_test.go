@@ -345,9 +345,9 @@ func TestStore_cluster_moved(t *testing.T) {
 	}
 }
 
-// A primary dies under load, and its replica takes over. What the primary answered and had not sent to the replica is
-// lost: at most the calls in flight, if only the process dies. The same number of requests may be counted without an
-// answer. A subject of another shard notices nothing.
+// A primary dies under load, and its replica takes over. Charges that the primary answered but did not send to the
+// replica are lost. If only the process dies, they are at most as many as the calls in flight. As many requests may
+// be counted without an answer. Subjects of other shards are not affected.
 func TestStore_cluster_died(t *testing.T) {
 	g, namespace := startGroup(t), "died-"+rand.Text()
 	s := g.users.open(t, redisstore.Options{Namespace: namespace})

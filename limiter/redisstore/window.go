@@ -34,7 +34,8 @@ func (windowLayout) read(r stored) algo.State {
 	return algo.State{Window: integer(r.state[:4]), Count: integer(r.state[4:half]), Previous: integer(r.state[half:])}
 }
 
-// write implements layout. Under older rules, the count could exceed the present limit.
+// write implements layout. A count can need more than 16 bits although the present limit does not, because older
+// rules had a larger limit.
 func (windowLayout) write(r stored, s algo.State) stored {
 	if r.kind() < kindLog && max(s.Count, s.Previous) > math.MaxUint16 {
 		r.limit[0] += tagged(kindSlidingLarge-kindSliding, 0)

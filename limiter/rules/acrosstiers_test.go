@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A caller that changes tier keeps its usage of a limit with across_tiers. That includes what it used before the document
-// had the field, an override, and a tier that a rule does not name.
+// A caller that changes tier keeps its usage of a limit with across_tiers. This is also true for usage from before
+// the document had the field, for a caller with an override, and for a tier that a rule does not name.
 func TestParse_acrossTiers(t *testing.T) {
 	text := string(storetest.Must(os.ReadFile("testdata/good/across_tiers.json")))
 	before := storetest.Must(rules.Parse([]byte(strings.ReplaceAll(text, `,"across_tiers":true`, "")), rules.Options{Version: 1}))

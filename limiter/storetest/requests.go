@@ -155,7 +155,7 @@ func (w *world) take(e *environment, cost int64, several, alike bool) bool {
 	return true
 }
 
-// decide is TakeRefundable. A panic is an error.
+// decide calls TakeRefundable, and converts a panic to an error.
 func (w *world) decide(e *environment, now time.Time, charges []limiter.Charge) (d limiter.Decision, r *limiter.Receipt, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -116,7 +116,7 @@ func TestVerify_private(t *testing.T) {
 		reported(t, server.URL, secrets) // the error names the address
 	}
 	reported(t, "http://bobsmith.acmecorp.invalid", secrets)
-	reported(t, "http://api.store.invalid", nil) // its parts are words of reports
+	reported(t, "http://api.store.invalid", nil) // reports contain these ordinary words, so they are no secrets here
 }
 
 // reported tests a URL and searches the report and the JSON for secrets and the URL.
