@@ -455,7 +455,7 @@ func TestRecorder_flood(t *testing.T) {
 	if len(l.metrics) != 2 || l.metrics[1].counts["Refused"] != n || len(l.refused) != 20 || l.bytes > 5000 {
 		t.Fatalf("got %d and %d lines, %d bytes: %+v, want 2 and 20 lines of at most 5000 bytes", len(l.metrics), len(l.refused), l.bytes, l.refused)
 	}
-	// The lines of the next seconds have the second count of each of the 18 callers.
+	// Each of the 18 callers has a second pair of counts, which is in the lines of the next seconds.
 	for second := 2; second < 40 && len(l.refused) > 0; second++ {
 		l.refused = nil
 		r.Record(outcomeOf(noon.Add(time.Duration(second)*time.Second), 0, alice, allowed, nil))
