@@ -14,6 +14,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/origin"
+	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/functions/rulestore"
 )
 
@@ -30,8 +33,8 @@ const publishTimeout = 45 * time.Second
 // act, and DynamoDB denies access until then.
 const publishAttempts = 10
 
-// StartPublisher runs a function until Lambda ends the process. The function publishes the rules document
-// of a stack when CloudFormation invokes it.
+// StartPublisher runs a function until Lambda ends the process. When CloudFormation invokes it, the function publishes the
+// rules document of a stack, or returns the secret of its distributions.
 func StartPublisher() {
 	logger := slog.New(lambdacontext.NewLogHandler())
 	f, err := openPublisher(context.Background(), os.LookupEnv, time.Now)
@@ -61,10 +64,34 @@ func openPublisher(ctx context.Context, lookup func(string) (string, bool), cloc
 		return p.Publish(ctx, e)
 	})
 	return func(ctx context.Context, e cfn.Event) error {
-		_, err := answer(ctx, e)
+		var err error
+		if _, ok := e.ResourceProperties[contract.PropertyRotation]; ok {
+			err = answerSecret(ctx, patient, e, clock())
+		} else {
+			_, err = answer(ctx, e)
+		}
 		if failed, ok := errors.AsType[*url.Error](err); ok {
 			err = failed.Err // without the URL, which contains a signature
 		}
 		return err
 	}, nil
+}
+
+// answerSecret answers CloudFormation with the secret that distributions send. cfn.LambdaWrap cannot hide an attribute.
+// A deletion keeps the secret, because functions outside the stack may use it.
+func answerSecret(ctx context.Context, api records.Writer, e cfn.Event, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	r := cfn.NewResponse(&e)
+	r.Status, r.PhysicalResourceID, r.NoEcho = cfn.StatusSuccess, contract.OriginSecretsKey, true
+	if e.RequestType != cfn.RequestDelete {
+		table, _ := e.ResourceProperties[contract.PropertyTable].(string)
+		secret, err := origin.Ensure(ctx, api, table, now)
+		if err != nil {
+			r.Status, r.Reason = cfn.StatusFailed, err.Error()
+		} else {
+			r.Data = map[string]any{contract.AttributeOriginSecret: secret}
+		}
+	}
+	return r.Send()
 }

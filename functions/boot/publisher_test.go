@@ -66,3 +66,61 @@ func TestPublisher(t *testing.T) {
 		t.Errorf("variables: got error %v, want one about WEIR_LOCAL", err)
 	}
 }
+
+// The function returns the secret of the distributions, and CloudFormation hides it. It creates the secret once, also after
+// it waited for a new permission. A deletion returns and changes nothing.
+func TestPublisher_originSecret(t *testing.T) {
+	var item json.RawMessage
+	denials := 1
+	table := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ Item json.RawMessage }
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutItem") {
+			t.Errorf("call of the table: got %s, error %v, want PutItem", r.Header.Get("X-Amz-Target"), err)
+		}
+		if denials > 0 {
+			denials--
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"__type":"com.amazon.coral.service#AccessDeniedException"}`)
+			return
+		}
+		if item != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","Item":`+string(item)+`}`)
+			return
+		}
+		item = in.Item
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer table.Close()
+	publish, err := boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer cfn.Response
+	answers := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		answer = cfn.Response{}
+		if err := json.NewDecoder(r.Body).Decode(&answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	event := func(kind cfn.RequestType) cfn.Event {
+		return cfn.Event{RequestType: kind, RequestID: "r", ResponseURL: answers.URL + "/?X-Amz-Signature=secret", ResourceProperties: map[string]any{
+			contract.PropertyTable: "records", contract.PropertyRotation: "",
+		}}
+	}
+	var secrets []string
+	for _, kind := range []cfn.RequestType{cfn.RequestCreate, cfn.RequestUpdate, cfn.RequestDelete} {
+		if err := publish(t.Context(), event(kind)); err != nil || answer.Status != cfn.StatusSuccess || answer.PhysicalResourceID != contract.OriginSecretsKey || !answer.NoEcho {
+			t.Errorf("%s: got answer %+v, error %v, want SUCCESS with NoEcho", kind, answer, err)
+		}
+		secret, _ := answer.Data[contract.AttributeOriginSecret].(string)
+		secrets = append(secrets, secret)
+	}
+	if len(secrets[0]) != 43 || secrets[1] != secrets[0] || secrets[2] != "" {
+		t.Errorf("secrets: got lengths %d, %d and %d, want one of 43 characters twice, and none for a deletion", len(secrets[0]), len(secrets[1]), len(secrets[2]))
+	}
+	answers.Close()
+	if err := publish(t.Context(), event(cfn.RequestUpdate)); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("lost answer: got error %v, want one without the signature", err)
+	}
+}

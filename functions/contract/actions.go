@@ -28,7 +28,7 @@ func ReceiptKeyActions() []string { return []string{"dynamodb:PutItem"} }
 // OriginSecretActions returns the IAM actions that the function [Publisher] needs on the records table, with
 // [OriginSecretsKey] as the only leading key, to create the secrets that a distribution sends. The functions that
 // compare secrets need only [RecordActions].
-func OriginSecretActions() []string { return []string{"dynamodb:GetItem", "dynamodb:PutItem"} }
+func OriginSecretActions() []string { return []string{"dynamodb:PutItem"} }
 
 // RulesActions returns the IAM actions that a publisher of rules needs on the records
 // table, with [RulesKeys] as the only leading keys. It also needs [RecordActions] with [DeployedRulesKey].

@@ -2,7 +2,7 @@
 // variables, IAM actions, attributes of tables, keys of the authorizer's context, header fields and
 // metrics. It also defines the check of a deployment.
 //
-// Package infra imports this package and no other package of the module, so a CDK app links neither the
+// Of this module, package infra imports only this package and functions/edge, so a CDK app links neither the
 // limiter nor a client of AWS. This package therefore imports only the standard library. The tests of
 // this package compare every name with the package that defines the name.
 //

@@ -73,8 +73,8 @@ func found(p records.Pair, err error) (Secrets, error) {
 }
 
 // Ensure returns the secret that a distribution sends at the time now. If the table has none, Ensure creates it.
-func Ensure(ctx context.Context, api records.ReadWriter, table string, now time.Time) (string, error) {
-	s, err := found(records.LoadPair(ctx, api, table, contract.OriginSecretsKey))
+func Ensure(ctx context.Context, api records.Writer, table string, now time.Time) (string, error) {
+	s, err := found(records.CreatePair(ctx, api, table, contract.OriginSecretsKey))
 	return s.Sent(now), err
 }
 

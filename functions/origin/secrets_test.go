@@ -159,7 +159,7 @@ func TestViewers_Find_absent(t *testing.T) {
 // Concurrent deployments create one secret. They call only the listed actions, on only the listed item.
 func TestEnsure(t *testing.T) {
 	var calls, reads recordstest.Calls
-	client, table := recordstest.Table(t, &calls)
+	client, table := recordstest.Table(t, nil)
 	storetest.Must(records.GetConsistent(ctx, new(recordstest.Calls).Client(client), table, contract.OriginSecretsKey)) // opens the connection without the timeout of a function
 	if _, err := origin.Read(ctx, client, table); !errors.Is(err, origin.ErrNoSecrets) {
 		t.Errorf("before the first deployment: got %v, want ErrNoSecrets", err)
@@ -167,7 +167,7 @@ func TestEnsure(t *testing.T) {
 	var wg sync.WaitGroup
 	secrets := make([]string, 4)
 	for i := range secrets {
-		wg.Go(func() { secrets[i] = storetest.Must(origin.Ensure(ctx, client, table, noon)) })
+		wg.Go(func() { secrets[i] = storetest.Must(origin.Ensure(ctx, calls.Client(client), table, noon)) })
 	}
 	wg.Wait()
 	current, previous := storetest.Must(origin.Read(ctx, reads.Client(client), table)).Values()

@@ -49,9 +49,18 @@ func NewPair() Pair {
 // all return it.
 func LoadPair(ctx context.Context, api ReadWriter, table, key string) (Pair, error) {
 	it, err := NewTable(api, table).Get(ctx, key)
-	if err == nil && it == nil { // an eventually consistent read can miss a new item
-		it, _, err = Create(ctx, api, table, NewPair().item(key))
+	switch {
+	case err != nil:
+		return Pair{}, err
+	case it == nil: // an eventually consistent read can miss a new item
+		return CreatePair(ctx, api, table, key)
 	}
+	return parsePair(key, it)
+}
+
+// CreatePair is like LoadPair, but always writes: an existing item stays as it is.
+func CreatePair(ctx context.Context, api Writer, table, key string) (Pair, error) {
+	it, _, err := Create(ctx, api, table, NewPair().item(key))
 	if err != nil {
 		return Pair{}, err
 	}
