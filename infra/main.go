@@ -76,6 +76,7 @@ func synthesize(ctx context.Context) (err error) {
 	}
 	settings.In("..") // the CDK runs this program in infra, the folder of cdk.json; paths are relative to its parent
 	settings.RulesVersion = lastChange(ctx, settings.Rules)
+	settings.Region = os.Getenv("CDK_DEFAULT_REGION") // the CDK sets it to the region of the deployment
 	stack.New(app, settings)
 	app.Synth(nil)
 	return nil

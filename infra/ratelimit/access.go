@@ -111,6 +111,9 @@ func (p *LimitsProps) recordKeys() []string {
 	if p.settling().Settles || p.signsLines() {
 		keys = append(keys, contract.ReceiptKeysKey)
 	}
+	if p.viewers() {
+		keys = append(keys, contract.OriginSecretsKey)
+	}
 	return keys
 }
 

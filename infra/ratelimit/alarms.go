@@ -47,7 +47,7 @@ const (
 // NewAlarm creates an alarm in scope that runs [LimitsProps].AlarmAction. A minute without data is
 // good, because it had no request. A second alarm with the same name gets a number, because names are unique in an
 // account.
-func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) {
+func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) awscloudwatch.Alarm {
 	if l.alarms[a.Name]++; l.alarms[a.Name] > 1 {
 		a.Name = fmt.Sprintf("%s-%d", a.Name, l.alarms[a.Name])
 	}
@@ -63,6 +63,7 @@ func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) {
 		alarm.AddAlarmAction(l.props.AlarmAction)
 		alarm.AddOkAction(l.props.AlarmAction)
 	}
+	return alarm
 }
 
 func (l *Limits) newAlarms() {

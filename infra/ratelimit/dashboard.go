@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudfront"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
@@ -25,6 +26,8 @@ type Dashboard struct {
 	Errors []awscloudwatch.IMetric
 	// Functions are functions that [Limits.NewFunction] created.
 	Functions []awslambda.IFunction
+	// Distributions are distributions of [Limits.NewDistribution].
+	Distributions []awscloudfront.IDistribution
 	// Costs are costs to add to those of the limits.
 	Costs []Cost
 }
@@ -61,6 +64,13 @@ func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
 		graph("Rules: oldest and newest version in force, and seconds since they were confirmed", []awscloudwatch.IMetric{m.Metric(contract.MetricRulesVersion, "Minimum"), m.Metric(contract.MetricRulesVersion, "Maximum")},
 			m.Metric(contract.MetricRulesAge, "Minimum"), m.Metric(contract.MetricRulesAge, "Maximum")),
 	)
+	if len(p.Distributions) > 0 {
+		var requests, errors []awscloudwatch.IMetric
+		for _, each := range p.Distributions {
+			requests, errors = append(requests, DistributionMetric(each, "Requests", "Sum")), append(errors, DistributionMetric(each, "5xxErrorRate", "Average"))
+		}
+		d.AddWidgets(graph("Requests to the distributions, requests around them, and % 5xx", append(requests, m.sums(contract.MetricDirectRequests)...), errors...))
+	}
 	return name
 }
 

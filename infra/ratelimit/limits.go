@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudfront"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -22,7 +23,10 @@ type Limits struct {
 	authorizer awslambda.Function
 	invoked    awslambda.IFunction // the authorizer or, with provisioned concurrency, its alias
 	metrics    Metrics
+	publisher  awslambda.Function      // answers custom resources; nil until it is needed
 	published  awscdk.CustomResource   // nil unless the deployment publishes the rules
+	secret     awscdk.CustomResource   // the secret of distributions; nil until NewDistribution is called
+	viewer     awscloudfront.Function  // of all distributions; nil until NewDistribution is called
 	agent      awslambda.ILayerVersion // layer with the AppConfig agent; nil until it is needed
 
 	settle         awslambda.Function // nil if every limit of the rules counts requests

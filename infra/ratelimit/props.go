@@ -112,6 +112,16 @@ type LimitsProps struct {
 	// CORSOrigins are the origins whose pages may call the API, such as https://app.example, or
 	// only "*". Cookies are not allowed. nil means none.
 	CORSOrigins []string
+	// ViewerAddress is the source of a client's address behind a CDN or a proxy: contract.ViewerCloudFront,
+	// contract.ViewerWeir, or contract.ViewerHops with a number. It counts only on requests with the secret of the
+	// records table, which a distribution of [Limits.NewDistribution] sends. "" means the host.
+	ViewerAddress string
+	// DirectRequests decides requests without the secret: contract.DirectRefuse answers 403. "" means that their
+	// source is their address.
+	DirectRequests string
+	// OriginRotation is any text. After a rotation of the secret, a new text makes the next deployment give the new
+	// secret to the distributions.
+	OriginRotation string
 	// MaxDelay is the longest wait of a request in a leaky bucket. 0: requests do not wait.
 	MaxDelay time.Duration
 	// Variables are more variables of functions/boot, such as BASE_PATH (for a custom domain),
@@ -178,6 +188,11 @@ func (p *LimitsProps) check() error {
 	return errors.Join(problems...)
 }
 
+// viewers reports whether the functions believe a field of the request for the client's address.
+func (p *LimitsProps) viewers() bool {
+	return p.ViewerAddress != "" && p.ViewerAddress != contract.ViewerSource
+}
+
 // unresolved reports whether s contains a value that is known only in the deployment, such as a
 // parameter. CloudFormation checks it then.
 func unresolved(s string) bool { return *awscdk.Token_IsUnresolved(s) }
@@ -197,6 +212,12 @@ func (p *LimitsProps) variables() map[string]string {
 	}
 	if p.RequireCredential {
 		v[contract.VariableRequireCredential] = "true"
+	}
+	if p.viewers() {
+		v[contract.VariableViewerAddress] = p.ViewerAddress
+	}
+	if p.DirectRequests != "" {
+		v[contract.VariableDirectRequests] = p.DirectRequests
 	}
 	if t := p.Tokens; t != nil {
 		v[contract.VariableJWKS], v[contract.VariableJWTIssuer], v[contract.VariableJWTAudience] = t.JWKS, t.Issuer, t.Audience
@@ -222,7 +243,7 @@ func (p *LimitsProps) checkBundles() (problems []error) {
 			names = append(names, name)
 		}
 	}
-	if p.deployed() {
+	if p.deployed() || p.viewers() {
 		names = append(names, contract.Publisher)
 	}
 	for _, name := range names {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
@@ -32,10 +33,10 @@ const maxDeployed = 100 << 10
 // deployed reports whether the deployment publishes the rules.
 func (p *LimitsProps) deployed() bool { return p.RulesFrom == "" }
 
-// newPublisher creates the function that publishes the rules, and the custom resource that invokes it. The
+// newPublisher creates the custom resource that publishes the rules with the function Publisher. The
 // resource contains the document. So CloudFormation invokes the function whenever the document changes:
-// in a deployment, and in the rollback of a deployment that changed it. The function can write only
-// the item of the rules. If Lambda repeats an event, the function only answers again.
+// in a deployment, and in the rollback of a deployment that changed it. If Lambda repeats an event, the
+// function only answers again.
 //
 // The resource is beside the construct, not in it. So functions that depend on the limits do not depend on the
 // resource, which depends on them.
@@ -47,20 +48,39 @@ func (l *Limits) newPublisher(scope constructs.Construct) {
 	if err != nil {
 		panic(fmt.Errorf("ratelimit: Rules: %w", err))
 	}
-	f, done := l.newFunction("Publisher", FunctionProps{
-		Bundle: filepath.Join(l.props.Bundles, contract.Publisher), Role: contract.Publisher, Timeout: publisherTimeout,
-	}, "")
-	defer done()
-	permit(f, l.record(contract.PublisherActions(), contract.DeployedRulesKey(l.props.Namespace)))
-	within := awscdk.Duration_Seconds(jsii.Number(publishWithin.Seconds()))
-	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{MaxEventAge: within})
-	l.published = awscdk.NewCustomResource(scope, jsii.String(*l.Node().Id()+"Rules"), &awscdk.CustomResourceProps{
-		ServiceToken: f.FunctionArn(), ResourceType: jsii.String("Custom::WeirRules"), ServiceTimeout: within,
-		Properties: &map[string]any{
-			contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace, contract.PropertyDocument: document,
-		},
-	})
+	l.published = l.newPublished(scope, *l.Node().Id()+"Rules", "Custom::WeirRules", map[string]any{
+		contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace, contract.PropertyDocument: document,
+	}, l.record(contract.PublisherActions(), contract.DeployedRulesKey(l.props.Namespace)))
 	l.publishAfter(l.invoked)
+}
+
+// newPublished creates a custom resource of the function Publisher, which it permits to write the resource's item.
+func (l *Limits) newPublished(scope constructs.Construct, id, kind string, properties map[string]any, permission *awsiam.PolicyStatementProps) awscdk.CustomResource {
+	within := awscdk.Duration_Seconds(jsii.Number(publishWithin.Seconds()))
+	if l.publisher == nil {
+		f, done := l.newFunction("Publisher", FunctionProps{
+			Bundle: filepath.Join(l.props.Bundles, contract.Publisher), Role: contract.Publisher, Timeout: publisherTimeout,
+		}, "")
+		defer done()
+		f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{MaxEventAge: within})
+		l.publisher = f
+	}
+	permit(l.publisher, permission)
+	return awscdk.NewCustomResource(scope, &id, &awscdk.CustomResourceProps{
+		ServiceToken: l.publisher.FunctionArn(), ResourceType: &kind, ServiceTimeout: within, Properties: &properties,
+	})
+}
+
+// originSecret returns the secret with which distributions prove themselves. The function Publisher creates it in the
+// records table and returns it in a deployment, so no template contains it. CloudFormation asks for it again only if
+// LimitsProps.OriginRotation changes.
+func (l *Limits) originSecret() *string {
+	if l.secret == nil {
+		l.secret = l.newPublished(l.Node().Scope().(constructs.Construct), *l.Node().Id()+"OriginSecret", "Custom::WeirOriginSecret", map[string]any{
+			contract.PropertyTable: l.records.TableName(), contract.PropertyRotation: l.props.OriginRotation,
+		}, l.record(contract.OriginSecretActions(), contract.OriginSecretsKey))
+	}
+	return l.secret.GetAttString(jsii.String(contract.AttributeOriginSecret))
 }
 
 // publishAfter delays the publication until f has its new code: new code reads old documents, but old code may reject

@@ -404,9 +404,9 @@ func TestStack_waf(t *testing.T) {
 
 // The dashboard has the prices of infra/COSTS.md.
 func TestStack_prices(t *testing.T) {
-	content := string(synthesizeOnce(t))
+	content := string(synthesizeOnce(t)) + string(synthesize(t, settings(t, fronted)))
 	document := read(t, "../COSTS.md")
-	for price, said := range map[string]string{"FILL(rest, 0) * 3.5000": "3.50", "FILL(http, 0) * 1.0000": "1.00", "FILL(invocations2, 0)) * 0.2000": "$0.20/M", "FILL(duration2, 0)) * 0.0066667": "0.5 GB × $13.33/M", "FILL(units, 0) * 0.6250": "$0.625/M"} {
+	for price, said := range map[string]string{"FILL(rest, 0) * 3.5000": "3.50", "FILL(http, 0) * 1.0000": "1.00", "FILL(restEdge, 0) * 1.1000 + FILL(httpEdge, 0) * 1.1000": "$1.10 more", "FILL(invocations2, 0)) * 0.2000": "$0.20/M", "FILL(duration2, 0)) * 0.0066667": "0.5 GB × $13.33/M", "FILL(units, 0) * 0.6250": "$0.625/M"} {
 		if !strings.Contains(content, price) || !strings.Contains(document, said) {
 			t.Errorf("prices: got no %s in the dashboard or no %s in infra/COSTS.md, want both", price, said)
 		}
@@ -487,5 +487,116 @@ func TestStack_rulesFrom(t *testing.T) {
 	_, f := made.one(t, "AWS::Lambda::Function", "LimitsAuthorizer")
 	if variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); variables["RULES_FROM"] != "table" || f.Properties["Layers"] != nil {
 		t.Errorf("rules from the table: got variables %v and layers %v, want RULES_FROM=table and no layers", variables, f.Properties["Layers"])
+	}
+}
+
+// Each distribution passes on every request as it came, caches nothing, not even an error, and proves itself with a
+// secret that no template contains. WAF runs at the distributions and nothing reads X-Forwarded-For.
+func TestStack_cloudfront(t *testing.T) {
+	content := synthesize(t, settings(t, fronted, func(s *stack.Settings) { s.DirectRequests = "refuse" }))
+	made := parse(t, content)
+	secret, resource := made.one(t, "Custom::WeirOriginSecret", "")
+	viewer, _ := made.one(t, "AWS::CloudFront::Function", "")
+	for prefix, want := range map[string]struct{ path, certificate string }{
+		"rest": {`{"Fn::Join":["",["/",{"Ref":"RestDeploymentStagedev53A53CFD"}]]}`, `{"AcmCertificateArn":"arn:aws:acm:us-east-1:123456789012:certificate/0a1b2c3d-0000-1111-2222-333344445555","MinimumProtocolVersion":"TLSv1.2_2021","SslSupportMethod":"sni-only"}`},
+		"http": {"null", "null"},
+	} {
+		_, d := made.one(t, "AWS::CloudFront::Distribution", prefix)
+		p := d.Properties["DistributionConfig"].(map[string]any)
+		origin := p["Origins"].([]any)[0].(map[string]any)
+		delete(p["DefaultCacheBehavior"].(map[string]any), "TargetOriginId")
+		var codes []string
+		for _, each := range p["CustomErrorResponses"].([]any) {
+			codes = append(codes, text(t, each))
+		}
+		for name, c := range map[string]struct{ got, want string }{
+			"behavior": {text(t, p["DefaultCacheBehavior"]), `{"AllowedMethods":["GET","HEAD","OPTIONS","PUT","PATCH","POST","DELETE"],"CachePolicyId":"4135ea2d-6df8-44a3-9df3-4b5a84be39ad","Compress":false,` +
+				`"FunctionAssociations":[{"EventType":"viewer-request","FunctionARN":{"Fn::GetAtt":["` + viewer + `","FunctionARN"]}}],"OriginRequestPolicyId":"b689b0a8-53d0-40ab-baf2-68738e2966ac","ViewerProtocolPolicy":"https-only"}`},
+			"origin": {text(t, origin["CustomOriginConfig"]), `{"OriginProtocolPolicy":"https-only","OriginSSLProtocols":["TLSv1.2"]}`},
+			"path":   {text(t, origin["OriginPath"]), want.path},
+			"secret": {text(t, origin["OriginCustomHeaders"]), `[{"HeaderName":"Weir-Origin-Secret","HeaderValue":{"Fn::GetAtt":["` + secret + `","Secret"]}}]`},
+			"TLS":    {text(t, p["ViewerCertificate"]), want.certificate},
+			"WAF":    {text(t, p["WebACLId"]), `{"Fn::GetAtt":["WebAcl","Arn"]}`},
+			"HTTP":   {text(t, p["HttpVersion"]), `"http2and3"`},
+		} {
+			if c.got != c.want {
+				t.Errorf("%s, %s: got %s, want %s", prefix, name, c.got, c.want)
+			}
+		}
+		for _, status := range []int{400, 403, 404, 405, 414, 416, 500, 501, 502, 503, 504} {
+			if want := fmt.Sprintf(`{"ErrorCachingMinTTL":0,"ErrorCode":%d}`, status); !slices.Contains(codes, want) {
+				t.Errorf("%s: got %s, want %s", prefix, codes, want)
+			}
+		}
+	}
+	if _, acl := made.one(t, "AWS::WAFv2::WebACL", ""); acl.Properties["Scope"] != "CLOUDFRONT" {
+		t.Errorf("web ACL: got the scope %v, want CLOUDFRONT", acl.Properties["Scope"])
+	}
+	if ids, _ := made.of("AWS::WAFv2::WebACLAssociation"); ids != nil {
+		t.Errorf("got %v, want no web ACL at the REST API", ids)
+	}
+	if strings.Contains(string(content), "X-Forwarded-For") {
+		t.Error("got X-Forwarded-For in the template, want nothing that reads it")
+	}
+	publisher, _ := made.one(t, "AWS::Lambda::Function", "LimitsPublisher")
+	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
+	if got, want := text(t, resource.Properties), `{"Rotation":"1","ServiceTimeout":"300","ServiceToken":{"Fn::GetAtt":["`+publisher+`","Arn"]},"Table":{"Ref":"`+records+`"}}`; got != want {
+		t.Errorf("secret: got %s, want %s", got, want)
+	}
+	for _, name := range []string{"Authorizer", "Handler"} {
+		_, f := made.one(t, "AWS::Lambda::Function", "Limits"+name)
+		if v := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); v["VIEWER_ADDRESS"] != "weir" || v["DIRECT_REQUESTS"] != "refuse" {
+			t.Errorf("%s: got variables %v, want VIEWER_ADDRESS weir and DIRECT_REQUESTS refuse", name, v)
+		}
+	}
+}
+
+// Alarms on CloudFront's metrics exist only in the region of these metrics.
+func TestStack_cloudfront_alarms(t *testing.T) {
+	content := synthesize(t, settings(t, fronted))
+	var made struct {
+		Conditions map[string]any
+		Resources  map[string]struct {
+			Condition  string
+			Properties map[string]any
+		}
+	}
+	if err := json.Unmarshal(content, &made); err != nil {
+		t.Fatal(err)
+	}
+	alarms := 0
+	for id, r := range made.Resources {
+		if r.Properties["Namespace"] != "AWS/CloudFront" {
+			continue
+		}
+		alarms++
+		if got := text(t, made.Conditions[r.Condition]); got != `{"Fn::Equals":[{"Ref":"AWS::Region"},"us-east-1"]}` {
+			t.Errorf("%s: got the condition %s, want one on the region us-east-1", id, got)
+		}
+	}
+	if alarms != 2 {
+		t.Errorf("alarms on CloudFront: got %d, want 2", alarms)
+	}
+}
+
+// Outside us-east-1, the stack does not create a web ACL for its distributions.
+func TestStack_cloudfront_region(t *testing.T) {
+	for region, refused := range map[string]bool{"": false, "us-east-1": false, "eu-central-1": true} {
+		s := settings(t, fronted, func(s *stack.Settings) { s.Region = region })
+		func() {
+			defer func() {
+				if got := recover(); (got != nil) != refused || refused && !strings.Contains(fmt.Sprint(got), "waf: got a stack with distributions in eu-central-1, want us-east-1") {
+					t.Errorf("%q: got the panic %v, want one: %t", region, got, refused)
+				}
+			}()
+			stack.New(cdkApp(t), s)
+		}()
+	}
+	s := settings(t, fronted, func(s *stack.Settings) {
+		s.Region, s.WAF, s.WebACL = "eu-central-1", 0, "arn:aws:wafv2:us-east-1:123456789012:global/webacl/mine/0a1b2c3d"
+	})
+	_, d := parse(t, synthesize(t, s)).one(t, "AWS::CloudFront::Distribution", "rest")
+	if got := d.Properties["DistributionConfig"].(map[string]any)["WebACLId"]; got != s.WebACL {
+		t.Errorf("web ACL: got %v, want %s", got, s.WebACL)
 	}
 }

@@ -36,6 +36,11 @@ func TestStack_privilege(t *testing.T) {
 			"Publisher":  publisher,
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
 		},
+		"cloudfront": {
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
+			"Publisher":  {"LimitsPublisherLogs": logs, "LimitsRecords": slices.Concat(contract.PublisherActions(), contract.OriginSecretActions())},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
+		},
 		"everything": {
 			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": sealing, "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
 			"Forward":     {"LimitsForwardLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": contract.RecordActions(), "*": slices.Concat(network, xray)},
@@ -106,6 +111,7 @@ func TestStack_privilege_records(t *testing.T) {
 	for name, want := range map[string]map[string][]string{
 		"dynamodb":   {"Authorizer": deciding, "Handler": deciding},
 		"settlement": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey), "Forward": {contract.ReceiptKeysKey}},
+		"cloudfront": {"Authorizer": append(slices.Clone(deciding), contract.OriginSecretsKey), "Handler": append(slices.Clone(deciding), contract.OriginSecretsKey)},
 		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey, contract.ReceiptKeysKey), "SigningKeys": nil},
 	} {
 		made := parse(t, synthesize(t, settings(t, golden[name])))

@@ -38,6 +38,15 @@ type Settings struct {
 	Zones      []string // see ratelimit.LimitsProps
 	WarmWrites float64  // see ratelimit.LimitsProps
 
+	CloudFront             bool   // puts a distribution in front of each API
+	RestDomain, HTTPDomain string // names of the distributions; "" for a name of cloudfront.net
+	Certificate            string // ARN of the certificate of these names, in us-east-1
+	WebACL                 string // ARN of an existing web ACL of the distributions, in us-east-1
+	ViewerAddress          string // see ratelimit.LimitsProps
+	DirectRequests         string // see ratelimit.LimitsProps
+	OriginRotation         string // see ratelimit.LimitsProps
+	Region                 string // region of the deployment, if it is known; "" otherwise
+
 	Throttle     float64           // requests per second that each API's stage accepts; default 600
 	WAF          float64           // requests in five minutes above which WAF blocks an address; 0: no WAF
 	Reserved     *float64          // see ratelimit.LimitsProps.ReservedConcurrency
@@ -114,7 +123,11 @@ func (r *reader) settings() Settings {
 		},
 		Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0),
 		RecordsTable: r.text("recordsTable", ""), MaxDelay: r.duration("maxDelay"), LogRole: r.flag("logRole"),
+		CloudFront: r.flag("cloudfront"), RestDomain: r.text("restDomain", ""), HTTPDomain: r.text("httpDomain", ""),
+		Certificate: r.text("certificate", ""), WebACL: r.text("webAcl", ""),
+		DirectRequests: r.text("directRequests", ""), OriginRotation: r.text("originRotation", ""),
 	}
+	s.ViewerAddress = r.text("viewerAddress", map[bool]string{true: contract.ViewerWeir}[s.CloudFront])
 	s.Bundles = r.text("bundles", "dist/"+s.Arch)
 	for key, variable := range map[string]string{"basePath": contract.VariableBasePath, "apiKeyHeader": contract.VariableAPIKeyHeader, "foreignApiKeys": contract.VariableForeignAPIKeys} {
 		if value := r.text(key, ""); value != "" {
@@ -129,6 +142,7 @@ func (r *reader) settings() Settings {
 		r.refuse("stage", s.Stage, "lower-case letters, digits and single hyphens, starting with a letter")
 	}
 	r.checkEvents(&s)
+	r.checkCloudFront(&s)
 	if s.AlarmEmail != "" && !strings.Contains(s.AlarmEmail, "@") {
 		r.refuse("alarmEmail", s.AlarmEmail, "an address")
 	}
@@ -169,6 +183,31 @@ func (r *reader) checkEvents(s *Settings) {
 		r.refuse("events", s.Events, "kinesis or kafka, or nothing for no events")
 	}
 }
+
+func (r *reader) checkCloudFront(s *Settings) {
+	for key, value := range map[string]string{"restDomain": s.RestDomain, "httpDomain": s.HTTPDomain, "certificate": s.Certificate, "webAcl": s.WebACL} {
+		if value != "" && !s.CloudFront {
+			r.refuse(key, value, "nothing without cloudfront=true")
+		}
+	}
+	if s.CloudFront && s.ViewerAddress != contract.ViewerWeir {
+		r.refuse("viewerAddress", s.ViewerAddress, contract.ViewerWeir+" with cloudfront=true, whose distributions write that field")
+	}
+	if s.CloudFront && (s.Certificate != "") != (s.RestDomain != "" || s.HTTPDomain != "") {
+		r.refuse("certificate", s.Certificate, "a certificate together with restDomain, httpDomain or both")
+	}
+	for key, value := range map[string]string{"certificate": s.Certificate, "webAcl": s.WebACL} {
+		if value != "" && !strings.Contains(value, ":"+globalRegion+":") {
+			r.refuse(key, value, "an ARN in "+globalRegion+", where CloudFront looks for it")
+		}
+	}
+	if s.WebACL != "" && s.WAF != 0 {
+		r.refuse("webAcl", s.WebACL, "nothing with waf, which creates a web ACL")
+	}
+}
+
+// globalRegion is the region of CloudFront's certificates and web ACLs.
+const globalRegion = "us-east-1"
 
 const minWAF = 10
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudfront"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
@@ -31,6 +32,8 @@ type stage struct {
 	rest    restAPI
 	http    httpAPI
 
+	restFront, httpFront awscloudfront.Distribution // nil without cloudfront=true
+
 	dashboard *string // name of the dashboard
 }
 
@@ -46,8 +49,11 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	s.rest = s.newRESTAPI()
 	s.limits.Attach(s.rest)
 	s.http = s.newHTTPAPI()
-	if settings.WAF > 0 {
-		s.newWAF()
+	switch {
+	case settings.CloudFront:
+		s.newDistributions()
+	case settings.WAF > 0:
+		s.protectREST()
 	}
 	s.newHTTPAlarm()
 	s.newDashboard()
@@ -62,6 +68,7 @@ func (s *stage) props() *ratelimit.LimitsProps {
 		Bundles: s.settings.Bundles, Rules: s.settings.Rules, RulesVersion: s.settings.RulesVersion,
 		RulesFrom: s.settings.RulesFrom, AppConfigLayer: s.settings.AppConfigLayer, Settle: s.settings.Settle,
 		RequireCredential: s.settings.RequireLogin, Variables: s.settings.Variables, CORSOrigins: s.settings.CORSOrigins, MaxDelay: s.settings.MaxDelay,
+		ViewerAddress: s.settings.ViewerAddress, DirectRequests: s.settings.DirectRequests, OriginRotation: s.settings.OriginRotation,
 		Tracing: s.settings.Tracing, ReservedConcurrency: s.settings.Reserved, ProvisionedConcurrency: s.settings.Provisioned,
 		Zones: s.settings.Zones, WarmWrites: s.settings.WarmWrites,
 		AlarmAction: awscloudwatchactions.NewSnsAction(s.alarms),
@@ -118,6 +125,8 @@ func (s *stage) newOutputs() {
 	}{
 		{"RestUrl", jsii.Sprintf("https://%s.execute-api.%s.%s/%s", *s.rest.RestApiId(), *s.stack.Region(), *s.stack.UrlSuffix(), *s.rest.DeploymentStage().StageName())},
 		{"HttpUrl", s.http.ApiEndpoint()},
+		{"RestDistributionUrl", urlOf(s.restFront)},
+		{"HttpDistributionUrl", urlOf(s.httpFront)},
 		{"CountersTable", variables[contract.LayerVariable(contract.VariableTable)]},
 		{"RecordsTable", s.limits.Records().TableName()},
 		{"Keys", jsii.Sprintf(".bin/weir keys create --table %s --tier paid --owner NAME", *s.limits.Records().TableName())},
@@ -125,7 +134,7 @@ func (s *stage) newOutputs() {
 		{"DashboardUrl", jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=%s",
 			*s.stack.Region(), *s.dashboard)},
 	} {
-		if o.value == nil { // a cache has no table of counters
+		if o.value == nil { // no table of counters, or no distribution
 			continue
 		}
 		awscdk.NewCfnOutput(s.stack, jsii.String(o.id), &awscdk.CfnOutputProps{Value: o.value})

@@ -5,16 +5,23 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// newWAF blocks addresses that send far too many requests, before API Gateway calls the authorizer.
-// It does not replace limits: WAF counts late and imprecisely, and protects only REST APIs.
-func (s *stage) newWAF() {
+// protectREST blocks addresses that send far too many requests, before API Gateway calls the authorizer.
+func (s *stage) protectREST() {
+	awswafv2.NewCfnWebACLAssociation(s.stack, jsii.String("WebAclOfRest"), &awswafv2.CfnWebACLAssociationProps{
+		WebAclArn: s.newWebACL("REGIONAL").AttrArn(), ResourceArn: s.rest.DeploymentStage().StageArn(),
+	})
+}
+
+// newWebACL creates a web ACL with a limit for each address. It does not replace limits: WAF counts late and
+// imprecisely. It reads the address of the connection and not X-Forwarded-For, whose first entry the client writes.
+func (s *stage) newWebACL(scope string) awswafv2.CfnWebACL {
 	visible := func(name string) *awswafv2.CfnWebACL_VisibilityConfigProperty {
 		return &awswafv2.CfnWebACL_VisibilityConfigProperty{
 			CloudWatchMetricsEnabled: jsii.Bool(true), SampledRequestsEnabled: jsii.Bool(true), MetricName: jsii.String(name),
 		}
 	}
-	acl := awswafv2.NewCfnWebACL(s.stack, jsii.String("WebAcl"), &awswafv2.CfnWebACLProps{
-		Scope:            jsii.String("REGIONAL"),
+	return awswafv2.NewCfnWebACL(s.stack, jsii.String("WebAcl"), &awswafv2.CfnWebACLProps{
+		Scope:            jsii.String(scope),
 		DefaultAction:    &awswafv2.CfnWebACL_DefaultActionProperty{Allow: &awswafv2.CfnWebACL_AllowActionProperty{}},
 		VisibilityConfig: visible("weir-" + s.settings.Stage),
 		Rules: &[]any{&awswafv2.CfnWebACL_RuleProperty{
@@ -29,8 +36,5 @@ func (s *stage) newWAF() {
 				AggregateKeyType: jsii.String("IP"), Limit: jsii.Number(s.settings.WAF), EvaluationWindowSec: jsii.Number(300),
 			}},
 		}},
-	})
-	awswafv2.NewCfnWebACLAssociation(s.stack, jsii.String("WebAclOfRest"), &awswafv2.CfnWebACLAssociationProps{
-		WebAclArn: acl.AttrArn(), ResourceArn: s.rest.DeploymentStage().StageArn(),
 	})
 }

@@ -37,6 +37,8 @@ var inertTypes = []string{
 	"AWS::Logs::MetricFilter",
 	"AWS::Logs::QueryDefinition",
 	"AWS::Logs::ResourcePolicy",
+	"AWS::S3::Bucket",
+	"AWS::S3::BucketPolicy",
 	"AWS::SNS::Subscription",
 	"AWS::SNS::Topic",
 	"AWS::SNS::TopicPolicy",
@@ -47,12 +49,15 @@ var inertTypes = []string{
 	"AWS::Scheduler::ScheduleGroup",
 	"AWS::SecretsManager::Secret",
 	"AWS::WAFv2::LoggingConfiguration",
-	"Custom::WeirRules", // a local run has the rules of a file
+	"Custom::WeirOriginSecret", // no request comes through a distribution here
+	"Custom::WeirRules",        // a local run has the rules of a file
 }
 
 // unenforcedTypes are the resource types that can block requests or functions on AWS but not here:
 // permissions, networks and web ACLs. Their properties are not read.
 var unenforcedTypes = []string{
+	"AWS::CloudFront::Distribution",
+	"AWS::CloudFront::Function",
 	"AWS::EC2::FlowLog",
 	"AWS::EC2::NetworkAcl",
 	"AWS::EC2::NetworkAclEntry",

@@ -1,0 +1,52 @@
+package ratelimit_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/infra/ratelimit"
+)
+
+// Several distributions share the viewer function and the secret, also if the rules are not deployed.
+func TestLimits_NewDistribution(t *testing.T) {
+	for _, from := range []string{"", "table"} {
+		_, stack, api := newAPI(t)
+		p := props(t)
+		p.ViewerAddress, p.RulesFrom = "weir", from
+		l := ratelimit.NewLimits(stack, jsii.String("Limits"), p)
+		l.Attach(api)
+		for _, id := range []string{"a", "b"} {
+			l.NewDistribution(stack, id, ratelimit.DistributionProps{Host: "api.example"})
+		}
+		made := assertions.Template_FromStack(stack, nil)
+		for kind, want := range map[string]float64{
+			"AWS::CloudFront::Distribution": 2, "AWS::CloudFront::Function": 1, "Custom::WeirOriginSecret": 1, "AWS::S3::Bucket": 0,
+			"Custom::WeirRules": map[string]float64{"": 1, "table": 0}[from],
+		} {
+			made.ResourceCountIs(jsii.String(kind), jsii.Number(want))
+		}
+		made.AllResourcesProperties(jsii.String("AWS::CloudFront::Distribution"), map[string]any{"DistributionConfig": map[string]any{
+			"Logging": assertions.Match_Absent(), "WebACLId": assertions.Match_Absent(), "ViewerCertificate": assertions.Match_Absent(),
+		}})
+	}
+}
+
+func TestLimits_NewDistribution_mistakes(t *testing.T) {
+	for want, change := range map[string]func(*ratelimit.LimitsProps, *ratelimit.DistributionProps){
+		`ViewerAddress: got "", want weir with a distribution`:       func(p *ratelimit.LimitsProps, _ *ratelimit.DistributionProps) { p.ViewerAddress = "" },
+		`ViewerAddress: got "hops:1", want weir with a distribution`: func(p *ratelimit.LimitsProps, _ *ratelimit.DistributionProps) { p.ViewerAddress = "hops:1" },
+		`Domain "api.example.com" and Certificate "", want both or`:  func(_ *ratelimit.LimitsProps, d *ratelimit.DistributionProps) { d.Domain = "api.example.com" },
+	} {
+		_, stack, _ := newAPI(t)
+		p, d := props(t), ratelimit.DistributionProps{Host: "api.example"}
+		p.ViewerAddress = "weir"
+		change(p, &d)
+		l := ratelimit.NewLimits(stack, jsii.String("Limits"), p)
+		if got := panicked(func() { l.NewDistribution(stack, "front", d) }); !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
