@@ -34,7 +34,7 @@ const limitsHelp = "\n\n--limit NAME=REQUESTS/WINDOW or NAME=REQUESTS replaces t
 
 func (l *limitFlags) flags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&l.limits, "limit", nil, "a limit for this caller only, such as search=5000/1m or month=2000000; may be repeated")
-	c.Flags().StringVar(&l.anchor, "anchor", "", "first day of the caller's periods: 1 to 31, or monday to sunday; \"\" for that of the rules")
+	c.Flags().StringVar(&l.anchor, "anchor", "", "first day of the caller's periods: 1 to 31, or monday to sunday; \"\" for the day in the rules")
 	c.Flags().BoolVar(&l.none, "no-limits", false, "remove the anchor and all limits that are for this caller only")
 	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that the limits must fit (default: the published rules, else functions/rules.json)")
 }

@@ -38,7 +38,7 @@ func simulateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate",
 		Short: "Simulate cost and accuracy of limits at up to a million requests a second",
-		Long: "Run the limiter against a simulated DynamoDB or ElastiCache on a virtual clock. Print the share of the requests that is admitted, the share of wrong decisions, and the dollars of 30 days. " +
+		Long: "Run the limiter against a simulated DynamoDB or ElastiCache on a virtual clock. Print the percentage of requests that is admitted, the percentage of wrong decisions, and the dollars of 30 days. " +
 			"A decision is wrong if an oracle that sees all requests in order decides otherwise. The command uses no network.\n\n" +
 			"With --rules, each row is a rule of your document for a tier, with all requests for its endpoint. Without it, the rows are algorithms and ways to reduce store calls.\n\n" +
 			"It takes some minutes on two processors; --quick simulates a tenth of the traffic. local/simulate describes the model and its limits.",
@@ -89,7 +89,7 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.Int64Var(&s.CostP99, "cost-p99", s.CostP99, "99th percentile of the actual cost; equal to --cost: all requests cost the same")
 	f.DurationVar(&s.Duration, "duration", s.Duration, "for limits with count, median time from the admission of a request to the end of its answer")
 	f.DurationVar(&s.DurationP99, "duration-p99", s.DurationP99, "99th percentile of the duration")
-	f.Float64Var(&s.Failures, "failures", s.Failures, "for limits with count, share of the requests that fail")
+	f.Float64Var(&s.Failures, "failures", s.Failures, "for limits with count, part of the requests that fail")
 	f.StringVar(&s.only, "only", s.only, "simulate only the limits whose names this regular expression matches")
 	f.StringSliceVar(&s.columns, "columns", s.columns, "the columns of the table by name, or all; default: limit, admitted %, wrong %, $ a month")
 	f.IntVar(&s.parallel, "parallel", runtime.GOMAXPROCS(0), "number of processors; the result does not depend on it")
@@ -244,7 +244,7 @@ func report(to io.Writer, progress *atomic.Int64, plan []simulate.Scenario, begu
 	return func() { close(done); <-stopped }
 }
 
-// estimate describes the progress. part is the share of the requests that is done, after is the time since
+// estimate describes the progress. part is the part of the requests that is done, after is the time since
 // the start, and total is the number of requests.
 func estimate(part float64, after time.Duration, total float64) string {
 	left := "unknown time"

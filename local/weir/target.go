@@ -56,7 +56,7 @@ func (t *target) flags(c *cobra.Command) {
 	f.StringVar(&t.namespace, "namespace", "", "with --store, the namespace of the deployment, such as its stage; default $NAMESPACE")
 	f.StringVar(&t.redisURL, "redis-url", "", "with --store redis, a redis:// or rediss:// URL; default $REDIS_URL (use the variable for a URL with a password, because other users of this machine can read flags)")
 	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json without a records table")
-	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules: those of the deployment of the namespace, else those of weir rules publish; default $RECORDS_TABLE without --rules")
+	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules: the rules that the deployment of the namespace published, else the rules of weir rules publish; default $RECORDS_TABLE without --rules")
 	f.BoolVar(&t.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable, "with --store, the deployment has rulesFrom=table now; ignore rules of the deployment itself; default: whether $RULES_FROM is table")
 	f.BoolVar(&t.json, "json", false, "print one JSON object")
 	command.Complete(c, "store", "dynamodb", "redis")

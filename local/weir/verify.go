@@ -64,9 +64,9 @@ func verifyCommand() *cobra.Command {
 	f.StringVar(&v.region, "region", "", "with --stack, the region of the stack; default $AWS_REGION")
 	f.BoolVar(&v.write, "write", false, "with --stack, permit the changes that the rows need, and undo them: the state of the alarm degraded, and the reserved concurrency of the authorizer, whose API fails for about half a minute")
 	f.StringVar(&v.report, "report", "", "write a report in Markdown without private values to this file")
-	f.StringVar(&v.rules, "rules", "", "the rules of the deployment; default: those in the records table of the stack, or functions/rules.json")
+	f.StringVar(&v.rules, "rules", "", "the rules of the deployment; default: the rules in the records table of the stack, or functions/rules.json")
 	f.StringVar(&v.Path, "path", "", "the path of the GET requests; default: one with a small limit")
-	f.StringVar(&v.APIKeyHeader, "api-key-header", "", "the API_KEY_HEADER of the functions, or none; default: that of the stack, or x-api-key")
+	f.StringVar(&v.APIKeyHeader, "api-key-header", "", "the API_KEY_HEADER of the functions, or none; default: the value in the stack, or x-api-key")
 	f.StringVar(&v.Tier, "tier", "", "the tier of the caller; default: the default tier of the rules")
 	f.StringVar(&v.Origin, "origin", "", "an origin in corsOrigins, for preflights")
 	f.DurationVar(&v.MaxWait, "wait", 15*time.Second, "the longest wait for a limit")
@@ -206,7 +206,7 @@ func (v *verifier) document(ctx context.Context) (document []byte, file string, 
 	return document, file, nil
 }
 
-// credential returns the header fields of the caller in the environment. apiKeyHeader is that of the deployment.
+// credential returns the header fields of the caller in the environment. apiKeyHeader is the API_KEY_HEADER of the deployment.
 func credential(apiKeyHeader string) http.Header {
 	h := http.Header{}
 	if token := os.Getenv(tokenVariable); token != "" {

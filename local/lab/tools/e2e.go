@@ -34,7 +34,7 @@ func e2eCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&o.store, "store", "dynamodb", "dynamodb, elasticache or both")
 	c.Flags().StringVar(&o.region, "region", "", "the region; default $AWS_REGION")
-	c.Flags().StringVar(&o.rules, "rules", "", "the rules of the deployment, of which the settings have the path too; default local/lab/e2e/rules.json, with a limit that is settled")
+	c.Flags().StringVar(&o.rules, "rules", "", "the rules document that the settings after -- deploy (-c rules=PATH); default local/lab/e2e/rules.json, with a limit that is settled")
 	c.Flags().StringVar(&o.variant, "variant", "stack", "what to deploy: stack, or release (the template in dist/release with an API and a function with the layer)")
 	c.Flags().BoolVar(&o.issuer, "issuer", true, "deploy an issuer of tokens too, and verify with its token")
 	c.Flags().IntVar(&o.clients, "clients", 5, "maximum number of concurrent requests; a new account has a concurrency of 10, and a request to the REST API takes two of them")
