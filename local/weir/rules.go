@@ -69,7 +69,7 @@ func getCommand(o *rulesOptions) *cobra.Command {
 	var deployed bool
 	c := &cobra.Command{
 		Use:     "get",
-		Short:   "Print the newest published rules document, another version, or the document of the deployment",
+		Short:   "Print the newest published rules document, another version, or the deployment's",
 		Long:    "Print the newest published rules document, or another version, exactly as it was published. With --deployed, print the document that the deployment of the namespace published: the rules in force without the setting rulesFrom. With --json, print an object with the document, its version, its note and its time.",
 		Example: "  weir rules get > rules.json\n  weir rules get --version 1772625602\n  weir rules get --deployed --namespace prod",
 		Args:    command.Exactly(0),
