@@ -36,8 +36,9 @@ const lastSecond = (math.MaxInt64 - int64(4*algo.MaxPeriod)) / int64(time.Second
 // decidable reports whether now is in the range of instants that the algorithms support.
 func decidable(now time.Time) bool { return now.Unix() > 0 && now.Unix() < lastSecond }
 
-// check returns an error for the first charge that is invalid.
-func check(now time.Time, charges []Charge) error {
+// check returns an error for the first charge that is invalid. shares reports whether the store can move share between
+// regions.
+func check(now time.Time, charges []Charge, shares bool) error {
 	if !decidable(now) {
 		return fmt.Errorf("%w: instant: out of range (got %s, want 1970 to 2261)", ErrInvalidCharge, now)
 	}
@@ -51,6 +52,8 @@ func check(now time.Time, charges []Charge) error {
 			return fmt.Errorf("%w: limit %q: cost: negative (got %d, want 0 or more)", ErrInvalidCharge, c.Limit.Name, c.Cost)
 		case c.Force && c.Limit.Spread.Shards > 0:
 			return fmt.Errorf("%w: limit %q: forced charge on a limit with shards; remove the shards or Force", ErrInvalidCharge, c.Limit.Name)
+		case c.Limit.regions != nil && !shares:
+			return fmt.Errorf("%w: limit %q: shared by regions, but the store cannot move share between them; use one in DynamoDB", ErrInvalidCharge, c.Limit.Name)
 		case c.Limit.concurrent() && (c.Cost > 1 || c.Force):
 			return fmt.Errorf("%w: limit %q: cost of a concurrent limit (got %d, forced %t, want 0 or 1, not forced); a request takes one slot", ErrInvalidCharge, c.Limit.Name, c.Cost, c.Force)
 		}

@@ -60,7 +60,7 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 // requests of the same cost, but never a global limit. A request that is denied in phase 2 or 4 makes no store
 // call, unless phase 2 synchronized a counter.
 func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
-	if err := check(now, charges); err != nil {
+	if err := check(now, charges, l.shares != nil); err != nil {
 		return Decision{}, err
 	}
 	if l.isSingle(r, charges) {

@@ -155,6 +155,9 @@ func (o OnError) String() string {
 // validate checks o for a limit with rate. processes is Limit.LocalProcesses.
 func (o OnError) validate(rate algo.Rate, processes int) error {
 	most := min(MaxLocalProcesses, maxParts(rate))
+	if rate.Regions.Of > 0 {
+		most = max(1, min(most, rate.Regions.Base(rate.Requests)))
+	}
 	switch {
 	case o < OnErrorAllow || o > OnErrorDeny:
 		return &algo.FieldError{Field: "on_error", Got: o, Want: "allow, local or deny"}

@@ -90,6 +90,7 @@ type Limit struct {
 	isLocalShare bool     // l is the localShare of another limit
 	flags        []*Limit // limits that count the written notices, one for each percentage of Notify
 	reports      *reports // the limits of Spread.Adaptive that count reports; nil without it
+	regions      []*Limit // the limit in each region, if regions share it; l itself is at its place
 }
 
 const maxName = 32
@@ -103,6 +104,27 @@ func IsName(s string) bool {
 // NewLimit validates l and returns it with its defaults. The error is a *algo.FieldError, which names the
 // field and its allowed values.
 func NewLimit(l Limit) (*Limit, error) {
+	if l.regions = nil; l.Rate.Regions == (algo.Regions{}) {
+		return l.build()
+	}
+	if _, err := l.build(); err != nil {
+		return nil, err
+	}
+	all := make([]*Limit, l.Rate.Regions.Of)
+	for i := range all {
+		one := l
+		one.Rate.Regions.Place, one.regions = i, all
+		made, err := one.build()
+		if err != nil {
+			return nil, err
+		}
+		all[i] = made
+	}
+	return all[l.Rate.Regions.Place], nil
+}
+
+// build is NewLimit for one region.
+func (l Limit) build() (*Limit, error) {
 	if !IsName(l.Name) {
 		return nil, &algo.FieldError{Field: "name", Got: fmt.Sprintf("%q", l.Name), Want: "1 to 32 of a-z, 0-9, _ and -"}
 	}
@@ -132,6 +154,9 @@ func NewLimit(l Limit) (*Limit, error) {
 		l.ID = NewID(l.Name)
 	}
 	l.Horizon = max(l.Horizon, machine.Horizon())
+	if err := l.validateRegions(); err != nil {
+		return nil, err
+	}
 	if err := l.validateTiers(); err != nil {
 		return nil, err
 	}
@@ -206,6 +231,28 @@ func (l *Limit) validateTiers() error {
 	return field
 }
 
+// validateRegions returns an error if regions cannot share l. algo.New has checked the algorithm.
+func (l *Limit) validateRegions() error {
+	field := &algo.FieldError{Field: "regions", Got: "shared", Want: "each"}
+	switch {
+	case l.Rate.Regions.Of == 0:
+		return nil
+	case l.Spread != Spread{}:
+		field.Want += " beside lease, shards, sync_ms or adaptive"
+	case len(l.Tiers) > 0:
+		field.Want += " beside across_tiers"
+	case l.notifies():
+		field.Want += " beside notify"
+	default:
+		return nil
+	}
+	return field
+}
+
+// Regions returns the limit in each region that shares it; none if regions do not share it. They differ in
+// Rate.Regions.Place.
+func (l *Limit) Regions() []*Limit { return l.regions }
+
 // countsWith reports whether l and the limit id keep one count.
 func (l *Limit) countsWith(id ID) bool { return l.ID == id || slices.Contains(l.Tiers, id) }
 
@@ -233,6 +280,9 @@ func (l Limit) divide() (shards []*Limit, err error) {
 // newLocalShare returns the part of l that each process enforces in an outage, if LocalProcesses divide
 // l.
 func (l Limit) newLocalShare() (*Limit, error) {
+	if shared, ok := l.machine.(*algo.Shared); ok {
+		l.Rate.Requests, l.Rate.Counts, l.Rate.Regions, l.regions = shared.Base(), true, algo.Regions{}, nil
+	}
 	l.isLocalShare, l.Spread, l.Rate = true, Spread{}, divideRate(l.Rate, 0, int64(l.LocalProcesses), false)
 	l.Notify = Percentages{}
 	l.OnError, l.LocalProcesses = OnErrorAllow, 0
@@ -296,7 +346,7 @@ func (l *Limit) Compacter() algo.Compacter { return l.compacter }
 // WindowAt returns the length of the window at an instant. Only the length of a calendar's period depends
 // on the instant.
 func (l *Limit) WindowAt(now time.Time) time.Duration {
-	if w, ok := l.machine.(*algo.Window); ok {
+	if w := algo.WindowOf(l.machine); w != nil {
 		return w.LengthAt(algo.InstantOf(now))
 	}
 	return l.Rate.Window
@@ -304,7 +354,7 @@ func (l *Limit) WindowAt(now time.Time) time.Duration {
 
 // Location returns the time zone of the limit's periods; nil for a limit without a period.
 func (l *Limit) Location() *time.Location {
-	if w, ok := l.machine.(*algo.Window); ok {
+	if w := algo.WindowOf(l.machine); w != nil {
 		return w.Location()
 	}
 	return nil

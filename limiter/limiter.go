@@ -12,6 +12,7 @@ type Limiter struct {
 	timeout time.Duration
 	local   Local  // the store, if it is in this process
 	remote  Remote // the store, if it is Remote
+	shares  Shares // the store, if it can move share between regions
 	intN    func(n int) int
 	log     logs
 	active  atomic.Int64 // requests that are being decided, and settlements on the shared store
@@ -36,6 +37,9 @@ func New(store Store, o Options) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{store: store, remote: remote, timeout: o.Timeout, intN: o.IntN, log: logs{Logger: o.Logger}, table: newTable(o.Subjects)}
+	if shares, ok := SharesOf(store); ok {
+		l.shares = shares
+	}
 	if o.Notify != nil {
 		l.notices = &notices{table: l.table, store: store, write: o.Notify, timeout: o.Timeout, log: &l.log}
 	}

@@ -68,9 +68,9 @@ type Store interface {
 	// unknown subject, it returns none. It writes nothing.
 	Inspect(ctx context.Context, subject Subject) ([]Entry, error)
 
-	// Reset deletes the state of the subject, which then has its full quota. The store keeps the IDs of its
-	// settlements, so none of them is applied again. A later refund of a charge from before the reset can
-	// refund a charge from after the reset.
+	// Reset deletes the state of the subject, which then has its full quota. Share that moved between regions stays
+	// where it is. The store keeps the IDs of its settlements, so none of them is applied again. A later refund of a
+	// charge from before the reset can refund a charge from after the reset.
 	Reset(ctx context.Context, subject Subject) error
 }
 
@@ -92,6 +92,35 @@ type Local interface {
 	// state that the store holds. The limit has a Compacter. TakeCompact then returns the next state, or the
 	// state that refused. Otherwise, TakeCompact changes nothing, known is false, and Take decides.
 	TakeCompact(now algo.Instant, subject Subject, limit *Limit, cost int64) (state algo.Compact, allowed, known bool)
+}
+
+// Shares is implemented by stores that hold limits that regions share (algo.Shared). Each region has a store of its own.
+// An unused part of the share of one region moves to another region by a Debit in the store of the one, and then a
+// Credit in the store of the other.
+type Shares interface {
+	// Debit takes share of the window index from the limit, as algo.Shared.Debit does, for a region whose clock shows
+	// now. The limit is that of the region of this store. moved is what the other region may credit. It is 0 if nothing
+	// is free, or if the store holds the limit with other parameters.
+	//
+	// An error means that the share may be lost until the window ends: nobody may credit it.
+	Debit(ctx context.Context, now algo.Instant, subject Subject, limit *Limit, index, lack int64) (moved int64, err error)
+
+	// Credit adds what debits of the same window moved, if the store counts no later window, and holds the limit with
+	// no other parameters; credited reports whether it does. r is then the state after it.
+	//
+	// A second Credit would create quota. So a caller MUST NOT repeat Credit, and an implementation MUST send it once,
+	// whatever happens to the message.
+	Credit(ctx context.Context, now algo.Instant, subject Subject, limit *Limit, index, moved int64) (r algo.Result, credited bool, err error)
+}
+
+// SharesOf returns s as Shares, if s can move share. A store that wraps another one has a method Unwrap, and can move
+// share only if the other one can.
+func SharesOf(s Store) (shares Shares, ok bool) {
+	shares, ok = s.(Shares)
+	if w, wraps := s.(interface{ Unwrap() Store }); ok && wraps {
+		_, ok = SharesOf(w.Unwrap())
+	}
+	return shares, ok
 }
 
 // Remote is implemented by stores outside this process, such as those of package resilient. Its methods MUST be

@@ -214,7 +214,7 @@ func (l *Limit) leasable() bool {
 		if l.leaseGrace() < minGrace {
 			return false
 		}
-	case *algo.Log:
+	case *algo.Log, *algo.Shared:
 		return false
 	}
 	return l.Spread == Spread{} && !l.Count.Settles()

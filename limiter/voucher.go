@@ -223,7 +223,7 @@ func appendCharged(b []byte, at algo.Instant, charged algo.Result) []byte {
 	case *algo.Bucket:
 		b = binary.AppendVarint(b, int64(s.TAT.Sub(at)))
 		return binary.AppendUvarint(b, uint64(s.Refunds))
-	case *algo.Window:
+	case *algo.Window, *algo.Shared:
 		return binary.AppendVarint(b, s.Window)
 	}
 	b = binary.AppendVarint(b, int64(s.Newest.Sub(at)))
@@ -371,7 +371,7 @@ func (r *voucherReader) charged(at algo.Instant, m algo.Machine) (s algo.State) 
 	case *algo.Bucket:
 		s.TAT = at.Add(time.Duration(r.Signed(farthest)))
 		s.Refunds = r.Number(0, math.MaxUint32)
-	case *algo.Window:
+	case *algo.Window, *algo.Shared:
 		s.Window = r.Signed(math.MaxUint32)
 	case *algo.Log, *algo.Slots:
 		s.Newest = at.Add(time.Duration(r.Signed(farthest)))

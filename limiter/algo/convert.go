@@ -8,6 +8,7 @@ import "time"
 //   - Bucket to bucket keeps the debt in requests, up to the new depth.
 //   - Window to window with the same boundaries keeps the counts. Otherwise an old window counts in full in
 //     every new window that it overlaps.
+//   - A window that regions share, from or to, counts what moved to other regions, but not what moved from them.
 //   - Log to log keeps the entries.
 //   - Slots to slots keeps the slots that have not expired.
 //   - Between different kinds, the requests that still count at the instant now are charged at this instant.
@@ -18,6 +19,12 @@ import "time"
 // Otherwise, a second conversion would lose precision, always toward fewer admissions. Therefore, a store converts
 // once, and stores the version of the rules that caused the conversion.
 func Convert(from, to Machine, s State, now Instant) State {
+	if shared, ok := from.(*Shared); ok {
+		from, s = shared.Whole, shared.whole(s)
+	}
+	if shared, ok := to.(*Shared); ok {
+		to = shared.Whole
+	}
 	switch old := from.(type) {
 	case *Bucket:
 		if b, ok := to.(*Bucket); ok {

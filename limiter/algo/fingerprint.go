@@ -12,6 +12,9 @@ import (
 // it stores with a state.
 func Parse(s string) (Machine, error) {
 	kind, rest, _ := strings.Cut(s, "/")
+	if region, ok := strings.CutPrefix(kind, kindShared); ok {
+		return parseShared(region, rest)
+	}
 	length, capacity, _ := strings.Cut(rest, "/")
 	if period, anchor, _ := strings.Cut(kind, "-"); slices.Contains(Periods(), Period(period)) {
 		return parsePeriod(s, Calendar{Period: Period(period), Anchor: anchor, Zone: capacity}, length)

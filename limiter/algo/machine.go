@@ -24,7 +24,7 @@ func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 // State is the state of one limit of one subject. Each machine uses some of the fields:
 //
 //   - a bucket: TAT and Refunds;
-//   - a window: Window, Count and Previous;
+//   - a window: Window, Count and Previous; a Shared window also two that have other names there (State.Moved);
 //   - a log: Newest and Entries;
 //   - slots: Newest, the entry of the slot taken last, and Entries. A store that numbers slots in another way
 //     need not keep Newest.
@@ -51,7 +51,7 @@ const Never = time.Duration(math.MaxInt64)
 // is wrong: see Clamp.
 const MaxSkew = 5 * time.Second
 
-// Machine is the compiled form of a Rate: a *Bucket, a *Window, a *Log or *Slots. Machines are immutable
+// Machine is the compiled form of a Rate: a *Bucket, a *Window, a *Shared, a *Log or *Slots. Machines are immutable
 // and safe for concurrent use. Their methods are pure. The methods of a Bucket and a Window do not
 // allocate, except Fingerprint.
 type Machine interface {

@@ -7,10 +7,11 @@ func Merge(m Machine, a, b State) State {
 	switch m.(type) {
 	case *Bucket:
 		a.TAT = max(a.TAT, b.TAT)
-	case *Window:
+	case *Window, *Shared:
 		newest := max(a.Window, b.Window)
 		a, b = a.shift(newest), b.shift(newest)
 		a.Count, a.Previous = max(a.Count, b.Count), max(a.Previous, b.Previous)
+		a = a.WithMoved(max(a.Moved(), b.Moved()), max(a.MovedBefore(), b.MovedBefore()))
 	case *Log:
 		a.Newest = max(a.Newest, b.Newest)
 		if b.Entries.Len() > a.Entries.Len() {
@@ -44,11 +45,15 @@ func Sum(m, from Machine, a, s State, now Instant) State {
 }
 
 // Part converts s, a state of the machine from, into a state of the machine to. The machine to is one of n equal
-// parts of from. The result counts an nth of what s counts, rounded up.
+// parts of from, or of the base share of from if regions share it. The result counts an nth of what s counts, rounded up.
 func Part(from, to Machine, n int64, s State, now Instant) State {
 	switch whole := from.(type) {
 	case *Window:
 		s.Count, s.Previous = mulDivCeil(s.Count, 1, n), mulDivCeil(s.Previous, 1, n)
+		return s
+	case *Shared:
+		s = s.used()
+		s.Count, s.Previous = mulDivCeil(max(0, s.Count), 1, n), mulDivCeil(s.Previous, 1, n)
 		return s
 	case *Log, *Slots:
 		kept := make([]Instant, 0, 1+s.Entries.Len()/int(n))
@@ -68,7 +73,7 @@ func (s State) shift(newest int64) State {
 	case 0:
 		return s
 	case 1:
-		return State{Window: newest, Previous: s.Count}
+		return State{Window: newest, Previous: s.Count}.WithMoved(0, s.Moved())
 	}
 	return State{Window: newest}
 }

@@ -61,6 +61,8 @@ type Rate struct {
 	// Counts makes a SlidingWindow of every size keep two counts, because something adds them up or takes them in
 	// advance: the parts of a larger limit, leases, adaptive shares.
 	Counts bool
+	// Regions makes a window the part of a limit that one of several regions enforces; see Shared. It implies Counts.
+	Regions Regions
 }
 
 // Span returns the Window of r, or the longest length of its period.
@@ -93,6 +95,9 @@ func New(r Rate) (Machine, error) {
 	}
 	if r.Burst != 0 && !r.Algorithm.HasBurst() {
 		return nil, &FieldError{"burst", r.Burst, fmt.Sprintf("none: %s has no burst", r.Algorithm)}
+	}
+	if r.Regions != (Regions{}) {
+		return newShared(r)
 	}
 	if r.Calendar != (Calendar{}) {
 		return newPeriods(r)

@@ -15,6 +15,8 @@
 //	t<id> g<id>    N N  bucket: TAT in ns; number of refunds
 //	x<id>          N    window: newest index charged
 //	c<id><index>   N    window: count of one index, which is in base 36
+//	d<id><index>   N    window that regions share: debits minus credits of one index (algo.Shared)
+//	d              N    1 if share has moved in this item
 //	l<id>          L    log: instants of the last requests, in the order of the appends
 //	n<id>          L    log: stamp of the list since its last rewrite, three numbers
 //	x<id>          N    log: interval of 2.5 s in which the newest entry is
@@ -47,6 +49,12 @@
 // Limits that keep one count across tiers ([limiter.Limit].Tiers) have their own attributes. The condition of a charge
 // includes that the item has no fingerprint of the other tiers. Otherwise the next attempt adds their counts and removes
 // their attributes, on the condition that all these states are unchanged.
+//
+// A region that shares a window with others charges it like a window of its base share, on the condition that no share has
+// moved. If some has, the condition names what has moved, so an environment without a state of the caller needs a second
+// call then. A debit bounds the count as a charge does, and adds to the moved share instead of the count. It names what had
+// moved before, so a second copy of it has no effect. A credit is sent once. A reset of an item in which share has moved
+// keeps that share, and therefore is an update.
 //
 // A charge on a log appends its instants if the list has room for them. There is room in two cases: the
 // whole list is short enough, or the list without the expired entries at its head is short enough. An environment
@@ -117,7 +125,8 @@
 //
 // # What it needs
 //
-// Decisions need [Actions] on the table. Inspect and Reset need [AdministrationActions]. The key of
+// Decisions need [Actions] on the table. Inspect and Reset need [AdministrationActions], and Reset also [Actions] for limits
+// that regions share. The key of
 // the table is [KeyAttribute], and its TTL attribute is [TTLAttribute]. A failed condition costs a
 // write unit. The denial cache ([limiter.Options].CacheTTL) prevents a flood of refused requests from
 // costing a write unit each.

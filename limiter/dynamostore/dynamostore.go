@@ -230,7 +230,19 @@ func (s *Store) Inspect(ctx context.Context, subject limiter.Subject) ([]limiter
 
 // Reset implements limiter.Store. The IDs of the subject's settlements are in other items.
 func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
-	if _, err := s.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(s.o.Table), Key: keyOf(s.subjectKey(subject))}); err != nil {
+	e := newExpression()
+	e.require(e.absent(sharesAttribute))
+	_, err := s.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+		TableName:                           aws.String(s.o.Table),
+		Key:                                 keyOf(s.subjectKey(subject)),
+		ConditionExpression:                 e.condition(),
+		ExpressionAttributeNames:            e.names,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		return s.resetShared(ctx, subject, failed.Item)
+	}
+	if err != nil {
 		return failure(err)
 	}
 	return nil

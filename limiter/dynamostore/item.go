@@ -32,6 +32,7 @@ const (
 	stampAttribute       = 'n'
 	skewAttribute        = 'a'
 	slotsAttribute       = 'm'
+	movedAttribute       = 'd'
 )
 
 func attribute(letter rune, id string) string { return string(letter) + id }
@@ -203,7 +204,7 @@ func (it item) stateOf(id string) (names []string) {
 			continue
 		}
 		switch rune(name[0]) {
-		case tatAttribute, refundsAttribute, newestAttribute, countAttribute, entriesAttribute, stampAttribute, skewAttribute, slotsAttribute:
+		case tatAttribute, refundsAttribute, newestAttribute, countAttribute, entriesAttribute, stampAttribute, skewAttribute, slotsAttribute, movedAttribute:
 			names = append(names, name)
 		}
 	}

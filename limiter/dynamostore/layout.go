@@ -59,6 +59,8 @@ func layoutOf(m algo.Machine) layout {
 		return bucketLayout{}
 	case *algo.Window:
 		return windowLayout{}
+	case *algo.Shared:
+		return sharedLayout{}
 	case *algo.Log:
 		return logLayout{}
 	default:

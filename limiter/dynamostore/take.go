@@ -92,11 +92,15 @@ func (t *take) teach(g *guesses, applied bool) {
 }
 
 // hopeless reports whether the answer needs no write: every charge has cost 0, or one charge can never
-// be allowed. A read is cheaper than a failed condition.
+// be allowed. It also reports whether a charge has no condition, because it exceeds what the region is known to have of a
+// shared limit. A read is cheaper than a failed condition.
 func (t *take) hopeless() bool {
 	looks := true
 	for i, c := range t.charges {
 		if most := t.views[i].settled.Machine.Capacity(); c.Cost > most && (!c.Force || c.Cost > 2*most) {
+			return true
+		}
+		if w, ok := t.views[i].settled.Machine.(*algo.Shared); ok && !c.Force && w.Room(w.At(t.views[i].settled.State, t.now), t.now, c.Cost) < 0 {
 			return true
 		}
 		looks = looks && c.Cost == 0

@@ -26,7 +26,7 @@ func count(id string, window int64) string {
 // size implements layout. An item contains the newest index and up to three counts: after a pause, it still has the
 // counts of two old windows, and the next request adds a third.
 func (windowLayout) size(_ algo.Rate, m algo.Machine) (fixed, instants int) {
-	w := m.(*algo.Window)
+	w := algo.WindowOf(m)
 	index := w.Index(math.MaxInt64 - 4*algo.Instant(algo.MaxPeriod)) // the largest index that a decision can have
 	count := nameBytes + len(strconv.FormatInt(index, indexBase)) + numberBytes(w.MaxDebt())
 	return nameBytes + numberBytes(index) + 3*count, 0
@@ -47,11 +47,20 @@ func (windowLayout) write(_ item, id string, s algo.State, _ algo.Instant) map[s
 	}
 }
 
-// charge implements layout. It charges the later of two windows: the newest known window and the window of now.
+// charge implements layout.
 func (windowLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
-	w, s := v.settled.Machine.(*algo.Window), v.settled.State
-	index := max(w.Index(t.now), s.Window)
-	newest, current := attribute(newestAttribute, v.id), count(v.id, index)
+	w := v.settled.Machine.(*algo.Window)
+	index := t.requireWindow(e, w, v)
+	t.requireRoom(e, w, v, index, c)
+	e.count(v.id, index, c.Cost)
+}
+
+// requireWindow adds the condition that index is the window to charge, and returns it. It is the later of two windows: the
+// newest known window and the window of now.
+func (t *take) requireWindow(e *expression, w *algo.Window, v *view) (index int64) {
+	s := v.settled.State
+	index = max(w.Index(t.now), s.Window)
+	newest := attribute(newestAttribute, v.id)
 	if index > w.Index(t.now) { // after a reset, the cached index can be newer than the index in the item
 		e.require(e.compare(newest, "=", e.number(index)))
 		if w.Ahead(s, t.now) { // the Skew in the item decides whether the state is clamped
@@ -60,6 +69,12 @@ func (windowLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
 	} else {
 		e.require(e.absentOr(newest, "<=", e.number(index)))
 	}
+	return index
+}
+
+// requireRoom adds the condition that the window index has room for the charge c.
+func (t *take) requireRoom(e *expression, w *algo.Window, v *view, index int64, c limiter.Charge) {
+	current := count(v.id, index)
 	switch {
 	case c.Force:
 		e.require(e.absentOr(current, "<=", e.number(w.MaxDebt()-c.Cost)))
@@ -68,13 +83,18 @@ func (windowLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
 	default:
 		e.require(e.absentOr(current, "<=", e.number(w.Requests-c.Cost)))
 	}
-	if c.Cost == 0 {
+}
+
+// count adds the cost to the count of the window index, and removes dead counts.
+func (e *expression) count(id string, index, cost int64) {
+	if cost == 0 {
 		return
 	}
-	e.setTo(current, "if_not_exists("+e.name(current)+", "+e.number(0)+") + "+e.number(c.Cost))
-	e.setTo(newest, e.number(index))
+	current := count(id, index)
+	e.setTo(current, "if_not_exists("+e.name(current)+", "+e.number(0)+") + "+e.number(cost))
+	e.setTo(attribute(newestAttribute, id), e.number(index))
 	for dead := index - 3; dead < index-1; dead++ {
-		e.remove = append(e.remove, e.name(count(v.id, dead)))
+		e.remove = append(e.remove, e.name(count(id, dead)))
 	}
 }
 
@@ -124,17 +144,20 @@ func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost i
 
 // rungs returns the number of steps into which a ladder divides the previous count: eight, or as many
 // as fit. DynamoDB allows 300 operators in a condition. A window takes 18 operators, four for each
-// step, and two for each of Limit.Tiers.
+// step, two for each of Limit.Tiers, and those of requireMoved.
 func rungs(charges []limiter.Charge) int64 {
 	operators := 280
 	for _, c := range charges {
 		operators -= 2 * len(c.Limit.Tiers)
+		if c.Limit.Regions() != nil {
+			operators -= 2 * movedOperators
+		}
 	}
 	return int64(min(8, (operators/len(charges)-18)/4))
 }
 
 func (windowLayout) exceeds(t *take, v *view, c limiter.Charge) bool {
-	w := v.settled.Machine.(*algo.Window)
+	w := algo.WindowOf(v.settled.Machine)
 	return c.Force && w.At(v.settled.State, t.now).Count > w.MaxDebt()-c.Cost
 }
 

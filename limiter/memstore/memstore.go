@@ -190,7 +190,7 @@ func (s *Store) Inspect(_ context.Context, subject limiter.Subject) ([]limiter.E
 func (s *Store) Reset(_ context.Context, subject limiter.Subject) error {
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
-	if sh.knows(k) {
+	if sh.knows(k) && !sh.resetShared(k) {
 		sh.remove(sh.chain(k.hash), subject.ID())
 	}
 	return nil

@@ -33,6 +33,8 @@ type shard struct {
 	logs map[*slot]algo.Entries
 	// skews holds the Skews of the few states that were too far ahead of a clock.
 	skews map[*slot]algo.Skew
+	// moved holds the share that moved of the limits that regions share, where it is not 0.
+	moved map[*slot]movedShare
 	// due is the instant at which the next subject reaches full quota; an earlier sweep would find
 	// nothing. swept is the instant of the last sweep.
 	due, swept algo.Instant
@@ -55,6 +57,9 @@ type limitOfSlots struct {
 	slots int
 }
 
+// movedShare is algo.State.Moved and MovedBefore.
+type movedShare struct{ present, before int64 }
+
 // key is a subject and its hash, by which the store finds it.
 type key struct {
 	hash    uint64
@@ -63,7 +68,7 @@ type key struct {
 
 func (sh *shard) init(seed maphash.Seed, capacity int) {
 	*sh = shard{seed: seed, capacity: capacity, chains: make([]uint32, 1), made: 1, due: math.MaxInt64,
-		numbers: map[*limiter.Limit]uint32{}, logs: map[*slot]algo.Entries{}, skews: map[*slot]algo.Skew{}}
+		numbers: map[*limiter.Limit]uint32{}, logs: map[*slot]algo.Entries{}, skews: map[*slot]algo.Skew{}, moved: map[*slot]movedShare{}}
 }
 
 // chain returns the head of the chain that a subject is in.
@@ -162,8 +167,9 @@ func (sh *shard) use(at *slot, limit *limiter.Limit) {
 	at.limit = n
 }
 
-// drop removes the limit, the entries and the Skew of a slot.
+// drop removes the limit, the entries, the Skew and the moved share of a slot.
 func (sh *shard) drop(at *slot) {
+	delete(sh.moved, at)
 	delete(sh.logs, at)
 	delete(sh.skews, at)
 	used := &sh.limits[at.limit]
@@ -229,12 +235,25 @@ func (sh *shard) state(at *slot) algo.State {
 	if m, ok := sh.limit(at).Machine().(algo.Compacter); ok {
 		return m.State(at.state)
 	}
+	if w, ok := sh.limit(at).Machine().(*algo.Shared); ok {
+		moved := sh.moved[at]
+		return w.Whole.State(at.state).WithMoved(moved.present, moved.before)
+	}
 	return algo.State{Newest: algo.Instant(at.state.Instant), Entries: sh.logs[at]}
 }
 
 func (sh *shard) put(at *slot, s algo.State) {
 	if m, ok := sh.limit(at).Machine().(algo.Compacter); ok {
 		at.state = m.Compact(s)
+		return
+	}
+	if w, ok := sh.limit(at).Machine().(*algo.Shared); ok {
+		at.state = w.Whole.Compact(s)
+		if moved := (movedShare{s.Moved(), s.MovedBefore()}); moved != (movedShare{}) {
+			sh.moved[at] = moved
+		} else {
+			delete(sh.moved, at)
+		}
 		return
 	}
 	at.state.Instant = int64(s.Newest)

@@ -251,10 +251,55 @@ func (m *Model) Inspect(subject limiter.Subject) []limiter.Entry {
 	return entries
 }
 
-// Reset implements limiter.Store.Reset. It keeps the IDs of settlements.
+// Debit implements limiter.Shares.Debit.
+func (m *Model) Debit(now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) (moved int64) {
+	m.move(subject, limit, func(w *algo.Shared, s algo.State) (next algo.State, ok bool) {
+		next, moved = w.Debit(s, index, now, lack)
+		return next, moved > 0
+	})
+	return moved
+}
+
+// Credit implements limiter.Shares.Credit.
+func (m *Model) Credit(subject limiter.Subject, limit *limiter.Limit, index, moved int64) bool {
+	return m.move(subject, limit, func(w *algo.Shared, s algo.State) (algo.State, bool) { return w.Credit(s, index, moved) })
+}
+
+// move changes the state of a limit, unless m holds it with other parameters.
+func (m *Model) move(subject limiter.Subject, limit *limiter.Limit, change func(*algo.Shared, algo.State) (algo.State, bool)) bool {
+	held, known := m.limits(subject)[limit.ID]
+	if known && held.Machine.Fingerprint() != limit.Fingerprint() {
+		return false
+	}
+	next, ok := change(limit.Machine().(*algo.Shared), held.State)
+	if !ok {
+		return false
+	}
+	if held.State = next; !known {
+		held.Version = limit.Version
+	}
+	held.Machine = limit.Machine()
+	m.keep(subject, limit.ID, held)
+	return true
+}
+
+// Reset implements limiter.Store.Reset. It keeps the IDs of settlements, and the share that moved.
 func (m *Model) Reset(subject limiter.Subject) {
-	delete(m.held, subject)
+	for _, e := range m.Inspect(subject) {
+		if !hasMoved(e) {
+			delete(m.held[subject], e.ID)
+			continue
+		}
+		e.State.Count, e.State.Previous, e.Skew = 0, 0, algo.Skew{}
+		m.held[subject][e.ID] = e.Held
+	}
 	maps.DeleteFunc(m.slots, func(s slot, _ struct{}) bool { return s.subject == subject })
+}
+
+// hasMoved reports whether share of a limit has moved in a window that its state counts.
+func hasMoved(e limiter.Entry) bool {
+	_, shared := e.Machine.(*algo.Shared)
+	return shared && (e.State.Moved() != 0 || e.State.MovedBefore() != 0)
 }
 
 func (m *Model) limits(subject limiter.Subject) map[limiter.ID]limiter.Held {

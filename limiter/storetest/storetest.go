@@ -97,6 +97,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("OnceMinute", func(t *testing.T) { testOnceMinute(t, s) })
 	t.Run("OnceExpired", func(t *testing.T) { testOnceExpired(t, s) })
 	t.Run("Vouchers", func(t *testing.T) { testVouchers(t, s) })
+	t.Run("Shares", func(t *testing.T) { RunShares(t, s) })
 	t.Run("Spread", func(t *testing.T) { testSpread(t, s) })
 	t.Run("Rate", func(t *testing.T) { testRate(t, s) })
 	t.Run("Notices", func(t *testing.T) { testNotices(t, s) })

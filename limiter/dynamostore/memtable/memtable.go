@@ -55,8 +55,13 @@ func (t *Table) GetItem(_ context.Context, in *dynamodb.GetItemInput, _ ...func(
 	return &dynamodb.GetItemOutput{Item: t.Items[Key(in.Key)]}, nil
 }
 
-// DeleteItem implements dynamostore.API. It deletes the item without a condition.
+// DeleteItem implements dynamostore.API. If the condition is false, the error is a
+// *types.ConditionalCheckFailedException with the item.
 func (t *Table) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	p := parser{item: t.Items[Key(in.Key)], names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues}
+	if in.ConditionExpression != nil && !p.holds(*in.ConditionExpression) {
+		return nil, &types.ConditionalCheckFailedException{Item: p.item}
+	}
 	delete(t.Items, Key(in.Key))
 	return &dynamodb.DeleteItemOutput{}, nil
 }

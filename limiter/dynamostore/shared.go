@@ -1,0 +1,265 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// sharedLayout is the layout of a window that regions share: that of a window, and what moved in each of its windows. An
+// absent number is 0.
+type sharedLayout struct{ windowLayout }
+
+var _ limiter.Shares = (*Store)(nil)
+
+// sharesAttribute is 1 in an item in which share has moved. Reset does not delete such an item.
+const sharesAttribute = string(movedAttribute)
+
+// moved returns the name of the attribute with the share that moved in a window of the limit id.
+func moved(id string, window int64) string {
+	return string(movedAttribute) + id + strconv.FormatInt(window, indexBase)
+}
+
+// size implements layout. There is a number for each of the three counts.
+func (l sharedLayout) size(r algo.Rate, m algo.Machine) (fixed, instants int) {
+	fixed, instants = l.windowLayout.size(r, m)
+	const marker, sign = 1 + 2, 1
+	return fixed + (fixed - nameBytes) + 3*sign + marker, instants
+}
+
+func (l sharedLayout) read(it item, id string) (algo.State, error) {
+	s, err := l.windowLayout.read(it, id)
+	if err != nil {
+		return s, err
+	}
+	r := reader{it: it}
+	return s.WithMoved(r.number(moved(id, s.Window)), r.number(moved(id, s.Window-1))), r.err
+}
+
+// write implements layout. For a condition, which has no item, it names both numbers; a number of 0 is not written.
+func (l sharedLayout) write(it item, id string, s algo.State, now algo.Instant) map[string]types.AttributeValue {
+	all := l.windowLayout.write(it, id, s, now)
+	for window, n := range map[int64]int64{s.Window: s.Moved(), s.Window - 1: s.MovedBefore()} {
+		if it == nil || n != 0 {
+			all[moved(id, window)] = number(n)
+		}
+	}
+	return all
+}
+
+// charge implements layout. While nothing has moved, the condition is that of a window of the base share, and that nothing
+// has moved. Otherwise it names what has moved, so that the bound of the count is exact.
+func (sharedLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
+	w := v.settled.Machine.(*algo.Shared)
+	index := t.requireWindow(e, w.Whole, v)
+	if c.Force {
+		t.requireRoom(e, w.Whole, v, index, c)
+	} else {
+		s := w.At(v.settled.State, t.now)
+		e.requireMoved(w, v.id, s)
+		if s.Moved() == 0 && (s.MovedBefore() == 0 || !w.Whole.Sliding) {
+			t.requireRoom(e, w.Part(), v, index, c)
+		} else {
+			e.requireCounts(w, v.id, s, w.Room(s, t.now, c.Cost))
+		}
+	}
+	e.count(v.id, index, c.Cost)
+}
+
+// movedOperators is the number of operators of the condition that one number in requireMoved has.
+const movedOperators = 4
+
+// requireMoved adds the condition that the share that moved is that of s, as far as s counts it.
+func (e *expression) requireMoved(w *algo.Shared, id string, s algo.State) {
+	e.requireNumber(moved(id, s.Window), s.Moved())
+	if w.Whole.Sliding {
+		e.requireNumber(moved(id, s.Window-1), s.MovedBefore())
+	}
+}
+
+// requireNumber adds the condition that an attribute is n. An absent attribute is 0.
+func (e *expression) requireNumber(attribute string, n int64) {
+	if n == 0 {
+		e.require(e.absentOr(attribute, "=", e.number(0)))
+	} else {
+		e.require(e.compare(attribute, "=", e.number(n)))
+	}
+}
+
+// requireCounts adds the condition that the newest window of s counts at most room, which is not negative, and the window
+// before it no more than in s.
+func (e *expression) requireCounts(w *algo.Shared, id string, s algo.State, room int64) {
+	if w.Whole.Sliding {
+		e.require(e.absentOr(count(id, s.Window-1), "<=", e.number(s.Previous)))
+	}
+	e.require(e.absentOr(count(id, s.Window), "<=", e.number(room)))
+}
+
+// dead implements layout.
+func (l sharedLayout) dead(it item, id string, s algo.State) (names []string, crowded bool) {
+	names, crowded = l.windowLayout.dead(it, id, s)
+	prefix := string(movedAttribute) + id
+	for name := range it {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			if w, err := strconv.ParseInt(rest, indexBase, 64); err == nil && w < s.Window-1 {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, crowded
+}
+
+// debitAttempts bounds the attempts of a debit: the first one expects that the window counts nothing, the second one knows
+// the item.
+const debitAttempts = 2
+
+// Debit implements limiter.Shares. A second copy of its message has no effect, because the condition names what moved
+// before.
+func (s *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) (int64, error) {
+	d := debit{now: now, limit: limit, index: index, lack: lack}
+	if limit.Machine().(*algo.Shared).Base() == 0 { // all that it can give is what it got
+		it, err := s.get(ctx, subject)
+		if err == nil {
+			err = d.learn(it)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	for range debitAttempts {
+		e, taken := d.attempt()
+		if taken == 0 {
+			return 0, nil
+		}
+		it, applied, err := s.update(ctx, s.subjectKey(subject), e)
+		if err != nil || applied {
+			return taken, err
+		}
+		if err := d.learn(it); err != nil {
+			return 0, err
+		}
+	}
+	return 0, fmt.Errorf("%w: debit lost %d races", limiter.ErrContended, debitAttempts)
+}
+
+// debit is a debit and what it knows of the item.
+type debit struct {
+	now         algo.Instant
+	limit       *limiter.Limit
+	index, lack int64
+	known       bool // the item was read
+	held        limiter.Held
+}
+
+func (d *debit) learn(it item) (err error) {
+	d.known = true
+	d.held, err = it.held(d.limit.ID.String(), d.limit)
+	return err
+}
+
+// attempt returns the update, and what it takes; 0 if nothing is free.
+func (d *debit) attempt() (*expression, int64) {
+	w, id := d.limit.Machine().(*algo.Shared), d.limit.ID.String()
+	if d.held.Machine != nil && d.held.Machine != d.limit.Machine() {
+		return nil, 0
+	}
+	next, taken := w.Debit(d.held.State, d.index, d.now, d.lack)
+	if taken == 0 {
+		return nil, 0
+	}
+	most := int64(0) // the count with which the region gives that much
+	if d.known {
+		most = w.Room(next, d.now, 0)
+	}
+	e := newExpression()
+	e.move(d.limit, d.index, d.now)
+	e.requireMoved(w, id, next.WithMoved(next.Moved()-taken, next.MovedBefore()))
+	e.requireCounts(w, id, next, most)
+	e.setTo(moved(id, d.index), e.number(next.Moved()))
+	return e, taken
+}
+
+// Credit implements limiter.Shares. Its update is sent once: the client has no retries (see API), and net/http repeats a
+// request only if it has written nothing of it.
+func (s *Store) Credit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, credit int64) (algo.Result, bool, error) {
+	e, id := newExpression(), limit.ID.String()
+	e.move(limit, index, now)
+	name := moved(id, index)
+	e.setTo(name, "if_not_exists("+e.name(name)+", "+e.number(0)+") - "+e.number(credit))
+	it, applied, err := s.update(ctx, s.subjectKey(subject), e)
+	if err != nil || !applied {
+		return algo.Result{}, false, err
+	}
+	held, err := it.held(id, limit)
+	return held.Result, true, err
+}
+
+// move adds what a debit and a credit of the window index have in common: the item has no other parameters and no later
+// window, and has these afterwards.
+func (e *expression) move(limit *limiter.Limit, index int64, now algo.Instant) {
+	id := limit.ID.String()
+	fingerprint, newest, parameters := attribute(fingerprintAttribute, id), attribute(newestAttribute, id), e.text(limit.Fingerprint())
+	e.require(e.absentOr(fingerprint, "=", parameters))
+	e.require(e.absentOr(newest, "<=", e.number(index)))
+	e.setTo(fingerprint, parameters)
+	e.setAtFirst(attribute(versionAttribute, id), e.number(limit.Version))
+	e.setTo(newest, e.number(index))
+	e.setTo(sharesAttribute, e.number(1))
+	e.setTo(TTLAttribute, e.number(expiry(now, limit.Horizon)))
+	for dead := index - 3; dead < index-1; dead++ {
+		e.remove = append(e.remove, e.name(count(id, dead)), e.name(moved(id, dead)))
+	}
+}
+
+// resetShared removes all of an item but the share that moved, and the windows in which it moved.
+func (s *Store) resetShared(ctx context.Context, subject limiter.Subject, it item) error {
+	for range contended {
+		e := newExpression()
+		e.require(e.compare(sharesAttribute, "=", e.number(1)))
+		for name := range it {
+			if id, ok := strings.CutPrefix(name, string(fingerprintAttribute)); ok {
+				if err := e.reset(it, id); err != nil {
+					return err
+				}
+			}
+		}
+		if e.update() == nil {
+			return nil
+		}
+		next, applied, err := s.update(ctx, s.subjectKey(subject), e)
+		if err != nil || applied {
+			return err
+		}
+		it = next
+	}
+	return fmt.Errorf("%w: reset lost %d races", limiter.ErrContended, contended)
+}
+
+// reset adds the removal of the limit id, but not of the share that moved.
+func (e *expression) reset(it item, id string) error {
+	held, err := it.held(id, nil)
+	if err != nil {
+		return err
+	}
+	_, shared := held.Machine.(*algo.Shared)
+	switch {
+	case !shared:
+		e.removeLimit(it, id)
+	case held.State.Moved() == 0 && held.State.MovedBefore() == 0: // a debit now would need the windows that the update removes
+		e.requireState(it, id, held)
+		e.removeLimit(it, id)
+	default:
+		for _, name := range it.stateOf(id) {
+			if letter := rune(name[0]); letter != movedAttribute && letter != newestAttribute {
+				e.remove = append(e.remove, e.name(name))
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,640 @@
+package storetest
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// sharedRates has one rate for each kind of window that regions can share. The first region has a base share of 4 of 10.
+var sharedRates = []algo.Rate{
+	{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute},
+	{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute},
+	{Requests: 10, Calendar: algo.Calendar{Period: algo.Day, Zone: "America/New_York"}},
+}
+
+// federation is a limit that regions share. Its regions are subjects of one store, which cannot know more than stores that
+// are far apart.
+type federation struct {
+	limits []*limiter.Limit
+	pairs  []*pair
+}
+
+func newFederation(t failer, s Suite, store limiter.Store, rate algo.Rate, regions int) *federation {
+	t.Helper()
+	f := &federation{}
+	for i := range regions {
+		rate.Regions = algo.Regions{Of: regions, Place: i}
+		f.limits = append(f.limits, Limit(t, "a", rate))
+		f.pairs = append(f.pairs, newPairOf(store, s))
+	}
+	return f
+}
+
+// window returns the windows of the whole limit.
+func (f *federation) window() *algo.Window { return algo.WindowOf(f.limits[0].Machine()) }
+
+// change replaces the limit of all regions, as in a later version of the rules. A rate without regions is a limit for each
+// region.
+func (f *federation) change(t failer, rate algo.Rate, shared bool) {
+	t.Helper()
+	for i, l := range f.limits {
+		if shared {
+			rate.Regions = algo.Regions{Of: len(f.limits), Place: i}
+		}
+		f.limits[i] = changed(t, l, l.Version+1, rate)
+	}
+}
+
+func (f *federation) take(t failer, i int, now algo.Instant, cost int64) (bool, []algo.Result) {
+	t.Helper()
+	return f.pairs[i].take(t, now, one(f.limits[i], cost), nil)
+}
+
+// admit fails if the answer of region i is not as wanted.
+func (f *federation) admit(t failer, i int, now algo.Instant, cost int64, want bool) []algo.Result {
+	t.Helper()
+	allowed, results := f.take(t, i, now, cost)
+	if allowed != want {
+		t.Fatalf("region %d, cost %d at start%+v: got allowed %t, want %t: %+v", i, cost, now.Sub(start), allowed, want, results)
+	}
+	return results
+}
+
+// debit takes share of the window index from region i, in the store and in the model.
+func (f *federation) debit(t failer, i int, now algo.Instant, index, lack int64) int64 {
+	t.Helper()
+	p := f.pairs[i]
+	moved, err := p.store.(limiter.Shares).Debit(ctx, now, p.subject, f.limits[i], index, lack)
+	if want := p.model.Debit(now, p.subject, f.limits[i], index, lack); err != nil || moved != want {
+		t.Fatalf("debit of %d in region %d, window %d: got %d and error %v, want %d", lack, i, index, moved, err, want)
+	}
+	p.inspect(t)
+	return moved
+}
+
+// credit gives share of the window index to region i, in the store and in the model.
+func (f *federation) credit(t failer, i int, now algo.Instant, index, moved int64) bool {
+	t.Helper()
+	p := f.pairs[i]
+	r, credited, err := p.store.(limiter.Shares).Credit(ctx, now, p.subject, f.limits[i], index, moved)
+	if want := p.model.Credit(p.subject, f.limits[i], index, moved); err != nil || credited != want {
+		t.Fatalf("credit of %d in region %d, window %d: got %t and error %v, want %t", moved, i, index, credited, err, want)
+	}
+	for _, e := range p.inspect(t) {
+		if credited && e.ID == f.limits[i].ID && r.State != e.State {
+			t.Fatalf("credit of %d in region %d: got the state %+v, want %+v", moved, i, r.State, e.State)
+		}
+	}
+	return credited
+}
+
+// state returns the state of region i.
+func (f *federation) state(t failer, i int) (s algo.State) {
+	t.Helper()
+	for _, e := range f.pairs[i].inspect(t) {
+		if e.ID == f.limits[i].ID {
+			s = e.State
+		}
+	}
+	return s
+}
+
+// index returns the window of region i for a transfer.
+func (f *federation) index(t failer, i int, now algo.Instant) int64 {
+	t.Helper()
+	return max(f.state(t, i).Window, f.window().Index(now))
+}
+
+// move moves share from region j to the first region.
+func (f *federation) move(t failer, j int, now algo.Instant, lack int64) int64 {
+	t.Helper()
+	index := f.index(t, 0, now)
+	moved := f.debit(t, j, now, index, lack)
+	if moved > 0 && !f.credit(t, 0, now, index, moved) {
+		t.Fatalf("credit of %d in the first region: got none, want one", moved)
+	}
+	return moved
+}
+
+// RunShares runs the part of the suite for limits that regions share. It skips a store that is not limiter.Shares.
+func RunShares(t *testing.T, s Suite) {
+	if _, ok := s.Open(t).(limiter.Shares); !ok {
+		t.Skip("the store cannot move share between regions")
+	}
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, Suite, algo.Rate)
+	}{
+		{"Base", testSharesBase},
+		{"Costs", testSharesCosts},
+		{"Window", testSharesWindow},
+		{"Previous", testSharesPrevious},
+		{"Settle", testSharesSettle},
+		{"Reset", testSharesReset},
+		{"Changed", testSharesChanged},
+		{"List", testSharesList},
+		{"Several", testSharesSeveral},
+		{"Hints", testSharesHints},
+		{"Concurrent", testSharesConcurrent},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, rate := range sharedRates {
+				t.Run(nameOf(rate), func(t *testing.T) { c.test(t, s, rate) })
+			}
+		})
+	}
+	t.Run("Histories", func(t *testing.T) { testSharesHistories(t, s) })
+}
+
+// A region admits its base share, also if that is 0. Without transfers, the regions admit the limit.
+func testSharesBase(t *testing.T, s Suite, rate algo.Rate) {
+	for _, requests := range []int64{10, 2} {
+		rate.Requests = requests
+		f, admitted := newFederation(t, s, s.Open(t), rate, 3), int64(0)
+		for i := range f.limits {
+			for range 12 {
+				if allowed, _ := f.take(t, i, start, 1); allowed {
+					admitted++
+				}
+			}
+		}
+		if admitted != requests {
+			t.Fatalf("three regions: got %d admitted, want %d", admitted, requests)
+		}
+	}
+}
+
+// A cost above the base share is allowed once enough share has moved, and a cost above the limit never.
+func testSharesCosts(t *testing.T, s Suite, rate algo.Rate) {
+	f := newFederation(t, s, s.Open(t), rate, 3)
+	results := f.admit(t, 0, start, 8, false)
+	if wait := results[0].RetryAfter(start, 8); wait <= 0 || wait == algo.Never {
+		t.Fatalf("cost 8 of a base share of 4: got retry after %s, want a wait", wait)
+	}
+	for j := 1; j < 3; j++ {
+		if moved := f.move(t, j, start, 2); moved < 2 {
+			t.Fatalf("a lack of 2 in an idle region with 3: got %d, want at least 2", moved)
+		}
+	}
+	f.admit(t, 0, start, 8, true)
+	if results := f.admit(t, 0, start, 11, false); results[0].RetryAfter(start, 11) != algo.Never {
+		t.Fatal("cost 11 of a limit of 10: got a wait, want none")
+	}
+	f.admit(t, 0, start, 8, false)
+	for i := range f.limits { // the rest of the limit
+		f.admit(t, i, start, 3, false)
+	}
+	f.admit(t, 0, start, 0, true)
+}
+
+// A debit and a credit count in their window only.
+func testSharesWindow(t *testing.T, s Suite, rate algo.Rate) {
+	f := newFederation(t, s, s.Open(t), rate, 2)
+	w := f.window()
+	index := w.Index(start)
+	next, after := w.Start(index+1), w.Start(index+2)
+	f.admit(t, 0, start, 5, true)
+	moved := f.debit(t, 1, start, index, 3)
+	f.admit(t, 0, next, 0, true)
+	if !f.credit(t, 0, start, index, moved) {
+		t.Fatal("a credit while no later window counts: got none, want one")
+	}
+	f.admit(t, 1, after, 1, true)
+	if moved := f.debit(t, 1, start, index, 1); moved != 0 {
+		t.Fatalf("a debit of an old window: got %d, want 0", moved)
+	}
+	f.admit(t, 0, after, 1, true)
+	if f.credit(t, 0, start, index, 5) {
+		t.Fatal("a credit of an old window: got one, want none")
+	}
+	// What moved in an old window has no effect in a later one.
+	late := w.Start(index + 5)
+	f.admit(t, 0, late, 5, true)
+	f.admit(t, 1, late, 5, true)
+	f.admit(t, 0, late, 1, false)
+	// A debit of a window that the clock of the other region has not reached moves that region forward.
+	if moved := f.debit(t, 1, late, index+7, 1); moved == 0 {
+		t.Fatal("a debit of a window that has not begun: got 0, want some")
+	}
+	f.admit(t, 1, late, 5, false)
+}
+
+// After its window, share that moved still belongs to the count of the previous window: the region that got it is not over
+// its share, and the region that gave it does not admit it again.
+func testSharesPrevious(t *testing.T, s Suite, rate algo.Rate) {
+	f := newFederation(t, s, s.Open(t), rate, 2)
+	w := f.window()
+	f.admit(t, 0, start, 5, true)
+	f.admit(t, 0, start, 4, false)
+	f.move(t, 1, start, 4)
+	f.admit(t, 0, start, 4, true)
+	next := w.Start(w.Index(start) + 1)
+	admitted := [2]int64{}
+	for i := range admitted {
+		for range 6 {
+			if allowed, _ := f.take(t, i, next.Add(w.Length/2), 1); allowed {
+				admitted[i]++
+			}
+		}
+	}
+	if want := [2]int64{3, 2}; w.Sliding && admitted != want || !w.Sliding && admitted != [2]int64{5, 5} {
+		t.Fatalf("half a window later: got %v admitted, want %v in a sliding window, and 5 each in others", admitted, want)
+	}
+	// Share that a region got and did not use is no quota of the next window.
+	f = newFederation(t, s, s.Open(t), rate, 2)
+	f.move(t, 1, start, 5)
+	f.admit(t, 0, next, 6, false)
+	f.admit(t, 0, next, 5, true)
+}
+
+// Settlements and forced charges change the count, and not what moved. They can exceed the share and the limit.
+func testSharesSettle(t *testing.T, s Suite, rate algo.Rate) {
+	f := newFederation(t, s, s.Open(t), rate, 2)
+	f.move(t, 1, start, 4)
+	charges := one(f.limits[0], 8)
+	charges[0].Subject = f.pairs[0].subject
+	_, results := f.pairs[0].take(t, start, charges, nil)
+	f.pairs[0].settle(t, start, one(f.limits[0], 6), results, 0) // a refund of 6
+	f.admit(t, 0, start, 6, true)
+	f.admit(t, 0, start, 3, false)
+	up := one(f.limits[1], 5)
+	up[0].Force = true
+	f.pairs[1].settle(t, start, up, make([]algo.Result, 1), 0)
+	f.admit(t, 1, start, 1, false)
+	f.admit(t, 1, start, 0, false) // it owes
+	if moved := f.debit(t, 1, start, f.index(t, 1, start), 1); moved != 0 {
+		t.Fatalf("a debit in a region over its share: got %d, want 0", moved)
+	}
+	for range 4 { // up to the max debt, which is that of the whole limit
+		f.pairs[1].settle(t, start, up, make([]algo.Result, 1), 0)
+	}
+	if state := f.state(t, 1); state.Count != 20 {
+		t.Fatalf("forced charges of 25: got a count of %d, want the max debt of 20", state.Count)
+	}
+	f.pairs[1].inspect(t)
+}
+
+// A reset returns what a region used, and not what it gave or got.
+func testSharesReset(t *testing.T, s Suite, rate algo.Rate) {
+	f := newFederation(t, s, s.Open(t), rate, 2)
+	other := Limit(t, "other", algo.Rate{Algorithm: algo.FixedWindow, Requests: 1, Window: time.Minute})
+	f.admit(t, 1, start, 1, true)
+	f.pairs[1].take(t, start, one(other, 1), nil)
+	moved := f.move(t, 1, start, 3)
+	f.admit(t, 0, start, 5+moved, true)
+	for _, p := range f.pairs {
+		p.reset(t)
+		p.inspect(t)
+	}
+	f.admit(t, 1, start, 5, false)
+	if allowed, _ := f.pairs[1].take(t, start, one(other, 1), nil); !allowed {
+		t.Fatal("another limit after a reset: got a refusal, want its quota")
+	}
+	f.admit(t, 1, start, 5-moved, true)
+	f.admit(t, 0, start, 5+moved, true)
+	f.admit(t, 0, start, 1, false)
+	f.pairs[1].reset(t) // what moved is still there
+	f.admit(t, 1, start, 6-moved, false)
+	// A region that never took part in a transfer is reset as before.
+	f = newFederation(t, s, s.Open(t), rate, 2)
+	f.admit(t, 0, start, 5, true)
+	f.pairs[0].reset(t)
+	if entries := f.pairs[0].inspect(t); len(entries) != 0 {
+		t.Fatalf("after a reset: got %+v, want nothing", entries)
+	}
+}
+
+// A changed limit keeps what a region used and gave, and forgets what it got. So the regions do not admit more than the
+// new limit.
+func testSharesChanged(t *testing.T, s Suite, rate algo.Rate) {
+	for _, change := range []struct {
+		name   string
+		to     algo.Rate
+		shared bool
+	}{
+		{"raised", algo.Rate{Algorithm: rate.Algorithm, Requests: 30, Window: time.Minute}, true},
+		{"lowered", algo.Rate{Algorithm: rate.Algorithm, Requests: 4, Window: time.Minute}, true},
+		{"longer", algo.Rate{Algorithm: rate.Algorithm, Requests: 10, Window: time.Hour}, true},
+		{"sliding", algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute}, true},
+		{"fixed", algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute}, true},
+		{"each", algo.Rate{Algorithm: rate.Algorithm, Requests: rate.Requests, Window: rate.Window, Calendar: rate.Calendar, Counts: true}, false},
+		{"bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute}, false},
+		{"log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute}, false},
+	} {
+		t.Run(change.name, func(t *testing.T) {
+			f := newFederation(t, s, s.Open(t), rate, 2)
+			f.move(t, 1, start, 5)
+			f.admit(t, 0, start, 10, true)
+			before := f.limits
+			f.limits = append([]*limiter.Limit(nil), before...)
+			if f.change(t, change.to, change.shared); f.limits[0].Fingerprint() == before[0].Fingerprint() {
+				return
+			}
+			if r := f.limits[0].Rate; r.Algorithm != algo.TokenBucket && r.Requests == 10 {
+				for i := range f.limits { // each region has used its share, or has given it
+					f.admit(t, i, start, 1, i == 1 && !change.shared)
+				}
+			}
+			for i := range f.limits {
+				for range 3 {
+					f.take(t, i, start, 1)
+				}
+			}
+			if change.shared { // a process with the old rules moves nothing
+				old := federation{before, f.pairs}
+				if moved := old.debit(t, 1, start, old.index(t, 1, start), 1); moved != 0 {
+					t.Fatalf("a debit with old rules: got %d, want 0", moved)
+				}
+				if old.credit(t, 0, start, old.index(t, 0, start), 1) {
+					t.Fatal("a credit with old rules: got one, want none")
+				}
+			}
+			for _, p := range f.pairs {
+				p.inspect(t)
+			}
+		})
+	}
+}
+
+// While the list of regions changes, no share moves between the old and the new list, and no region gets quota by the
+// change.
+func testSharesList(t *testing.T, s Suite, rate algo.Rate) {
+	f := newFederation(t, s, s.Open(t), rate, 2)
+	f.move(t, 1, start, 3)
+	f.admit(t, 0, start, 7, true)
+	three := newFederation(t, s, f.pairs[0].store, rate, 3)
+	for i := range f.limits {
+		three.pairs[i] = f.pairs[i]
+	}
+	for i, l := range three.limits {
+		rate.Regions = algo.Regions{Of: 3, Place: i}
+		three.limits[i] = changed(t, l, 2, rate)
+	}
+	index := f.index(t, 0, start)
+	three.admit(t, 0, start, 1, false)
+	if moved := f.debit(t, 0, start, index, 1); moved != 0 {
+		t.Fatalf("a debit by the old list: got %d, want 0", moved)
+	}
+	three.admit(t, 1, start, 3, false) // it gave 3 of its 3
+	if moved := three.debit(t, 2, start, index, 1); moved == 0 || !three.credit(t, 0, start, index, moved) {
+		t.Fatalf("a transfer by the new list: got %d moved, want some", moved)
+	}
+}
+
+// Limits that regions share and other limits of a subject are charged together, or not at all.
+func testSharesSeveral(t *testing.T, s Suite, rate algo.Rate) {
+	f := newFederation(t, s, s.Open(t), rate, 2)
+	second, bucket := rate, Limit(t, "bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute})
+	second.Requests, second.Regions = 6, algo.Regions{Of: 2}
+	charges := []limiter.Charge{{Limit: f.limits[0], Cost: 4}, {Limit: Limit(t, "b", second), Cost: 2}, {Limit: bucket, Cost: 1}}
+	p := f.pairs[0]
+	if allowed, _ := p.take(t, start, charges, nil); !allowed {
+		t.Fatal("within both shares: got a refusal, want an admission")
+	}
+	if allowed, _ := p.take(t, start, charges, nil); allowed {
+		t.Fatal("above the share of both: got an admission, want a refusal")
+	}
+	f.move(t, 1, start, 4)
+	_, results := p.take(t, start, charges, nil)
+	if used := results[2].Machine.Used(results[2].State, start); used != 1 {
+		t.Fatalf("a refusal by the second limit: got %d used of the third, want 1", used)
+	}
+	charges[1].Cost = 1
+	_, results = p.take(t, start, charges, results)
+	p.settle(t, start, charges, results, 0)
+	p.inspect(t)
+}
+
+// A cached state of what moved can be stale, and changes no answer.
+func testSharesHints(t *testing.T, s Suite, rate algo.Rate) {
+	f := newFederation(t, s, s.Open(t), rate, 2)
+	w := f.window()
+	p, l := f.pairs[0], f.limits[0]
+	_, fresh := p.take(t, start, one(l, 1), nil)
+	f.move(t, 1, start, 4)
+	_, rich := p.take(t, start, one(l, 7), fresh)
+	index := f.index(t, 0, start)
+	f.debit(t, 0, start, index, 1)
+	for _, hint := range [][]algo.Result{fresh, rich, nil} {
+		p.take(t, start, one(l, 1), hint)
+		p.take(t, start, one(l, 5), hint)
+	}
+	next := w.Start(w.Index(start) + 1)
+	for _, hint := range [][]algo.Result{rich, fresh, nil, rich} {
+		p.take(t, next, one(l, 1), hint)
+	}
+	f.debit(t, 0, next, index+1, 1)
+	for _, hint := range [][]algo.Result{rich, fresh, nil} {
+		p.take(t, next.Add(w.Length/3), one(l, 1), hint)
+	}
+	p.take(t, next, one(l, 6), rich)
+}
+
+// Regions that charge and move share at the same time admit no more than the limit, and no share gets lost.
+func testSharesConcurrent(t *testing.T, s Suite, rate algo.Rate) {
+	rate.Requests = 30
+	f, shares := newFederation(t, s, s.Open(t), rate, 3), s.Open(t).(limiter.Shares)
+	index := f.window().Index(start)
+	together(t, 12, func(n int) {
+		i := n % 3
+		p, l := f.pairs[i], f.limits[i]
+		for range 20 {
+			if takeSoon(t, p.store, start, []limiter.Charge{{Subject: p.subject, Limit: l, Cost: 1}}) {
+				continue
+			}
+			j := (i + 1 + n%2) % 3
+			moved, err := shares.Debit(ctx, start, f.pairs[j].subject, f.limits[j], index, 1)
+			if err == nil && moved > 0 {
+				_, credited, err := shares.Credit(ctx, start, p.subject, l, index, moved)
+				if err != nil || !credited {
+					t.Errorf("credit: got %t and error %v, want one", credited, err)
+				}
+			}
+		}
+	})
+	admitted, sum := int64(0), int64(0)
+	for i, p := range f.pairs {
+		entries, err := p.store.Inspect(ctx, p.subject)
+		if err != nil || len(entries) != 1 {
+			t.Fatalf("region %d: got %+v and error %v, want one limit", i, entries, err)
+		}
+		admitted += entries[0].State.Count
+		sum += entries[0].State.Moved()
+	}
+	if admitted != 30 || sum != 0 {
+		t.Fatalf("240 requests in three regions: got %d admitted and a sum of %d moved, want 30 and 0", admitted, sum)
+	}
+}
+
+// sharesHistory is a random history of several regions. Some credits are lost or late. Some messages are repeated, as far
+// as that is harmless.
+type sharesHistory struct {
+	*federation
+	*rand.Rand
+	t      failer
+	now    algo.Instant
+	skew   []time.Duration
+	seen   [][]algo.Result // results that a region saw, which can be stale
+	late   []lateCredit
+	forced int64
+	moved  int
+}
+
+type lateCredit struct {
+	region       int
+	index, moved int64
+}
+
+// In random histories, the store gives the answers of the model. With equal clocks, the regions count no more than one
+// store would. With clocks a second apart, they count no more than the limit in each window.
+func testSharesHistories(t *testing.T, s Suite) {
+	histories := 300
+	if s.Slow {
+		histories = 12
+	}
+	store, moved := s.Open(t), 0
+	for seed := range uint64(histories) {
+		h := newSharesHistory(t, s, store, seed)
+		for range 120 {
+			h.step()
+		}
+		moved += h.moved
+	}
+	if moved < histories {
+		t.Errorf("%d histories: got %d transfers, want more", histories, moved)
+	}
+}
+
+func newSharesHistory(t *testing.T, s Suite, store limiter.Store, seed uint64) *sharesHistory {
+	r := rand.New(rand.NewPCG(seed, 5))
+	rate := sharedRates[r.IntN(len(sharedRates))]
+	rate.Requests = 1 + r.Int64N(60)
+	n := 2 + r.IntN(3)
+	h := &sharesHistory{federation: newFederation(t, s, store, rate, n), Rand: r, t: named{t, seed}, now: start, skew: make([]time.Duration, n), seen: make([][]algo.Result, n)}
+	if r.IntN(2) == 0 {
+		for i := range h.skew {
+			h.skew[i] = time.Duration(r.Int64N(int64(time.Second)))
+		}
+	}
+	return h
+}
+
+// named adds the seed of a history to its failures.
+type named struct {
+	*testing.T
+	seed uint64
+}
+
+func (n named) Fatalf(format string, args ...any) {
+	n.Helper()
+	n.T.Fatalf("seed %d: "+format, append([]any{n.seed}, args...)...)
+}
+
+func (h *sharesHistory) clock(i int) algo.Instant { return h.now.Add(h.skew[i]) }
+
+func (h *sharesHistory) step() {
+	i := h.IntN(len(h.limits))
+	switch h.IntN(20) {
+	case 0:
+		h.now = h.now.Add(time.Duration(h.Int64N(int64(h.window().Length))))
+	case 1:
+		h.now = h.now.Add(time.Duration(h.Int64N(int64(2 * time.Second))))
+	case 2:
+		if h.IntN(5) == 0 {
+			h.pairs[i].reset(h.t)
+		}
+	case 3, 4:
+		h.settle(i)
+	case 5, 6, 7, 8:
+		h.transfer(i)
+	case 9:
+		if n := len(h.late); n > 0 {
+			c := h.late[n-1]
+			h.late = h.late[:n-1]
+			h.credit(h.t, c.region, h.clock(c.region), c.index, c.moved)
+		}
+	default:
+		h.request(i)
+	}
+}
+
+func (h *sharesHistory) request(i int) {
+	cost := 1 + h.Int64N(1+h.limits[i].MaxCost()/3)
+	var hint []algo.Result
+	if h.IntN(3) > 0 {
+		hint = h.seen[i]
+	}
+	allowed, results := h.pairs[i].take(h.t, h.clock(i), one(h.limits[i], cost), hint)
+	if h.IntN(2) == 0 {
+		h.seen[i] = results
+	}
+	if allowed {
+		h.judge(results[0].State.Window, h.clock(i))
+	}
+}
+
+// judge compares the counts of all regions with one store.
+func (h *sharesHistory) judge(index int64, now algo.Instant) {
+	w := h.window()
+	total := algo.State{Window: index}
+	skewed := false
+	for i := range h.limits {
+		s := h.state(h.t, i)
+		skewed = skewed || h.skew[i] != 0
+		switch s.Window {
+		case index + 1:
+			total.Count += s.Previous
+		case index:
+			total.Count += s.Count
+			total.Previous += s.Previous
+		case index - 1:
+			total.Previous += s.Count
+		}
+	}
+	if most := w.Requests + h.forced; total.Count > most || !skewed && w.Used(total, now) > most {
+		h.t.Fatalf("got %+v in all regions, want at most %d (clocks apart %t)", total, most, skewed)
+	}
+}
+
+func (h *sharesHistory) settle(i int) {
+	seen := h.seen[i]
+	if seen == nil {
+		return
+	}
+	c := one(h.limits[i], 1+h.Int64N(3))
+	c[0].Subject = h.pairs[i].subject
+	if c[0].Force = h.IntN(8) == 0; c[0].Force {
+		h.forced += c[0].Cost
+	}
+	h.pairs[i].settle(h.t, h.clock(i), c, seen, 0)
+	h.pairs[i].inspect(h.t)
+}
+
+func (h *sharesHistory) transfer(i int) {
+	index, now := h.index(h.t, i, h.clock(i)), h.clock(i)
+	got := int64(0)
+	for j := range h.limits {
+		if j == i || h.IntN(8) == 0 {
+			continue
+		}
+		moved := h.debit(h.t, j, now, index, 1+h.Int64N(1+h.limits[i].MaxCost()/2))
+		if h.IntN(8) > 0 { // the answer of the debit is not lost
+			got += moved
+		}
+	}
+	if got == 0 {
+		return
+	}
+	h.moved++
+	switch h.IntN(6) {
+	case 0: // lost
+	case 1:
+		h.late = append(h.late, lateCredit{i, index, got})
+	default:
+		h.credit(h.t, i, now, index, got)
+	}
+}
