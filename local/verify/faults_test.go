@@ -17,6 +17,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/verify"
@@ -48,10 +49,10 @@ var faults = []struct {
 	{"the layer drops a field", "layer-allowed-fields", fronted(layerURL, without("RateLimit"))},
 	{"no distribution", "rest-distribution-answers", fronted(restEdge, without("X-Amz-Cf-Id"))},
 	{"an error is kept", "rest-distribution-uncached", fronted(restEdge, keeping(http.StatusForbidden))},
-	{"a field names the address", "rest-distribution-forged", fronted(restEdge, believing("Weir-Viewer-Address"))},
+	{"no viewer function", "rest-distribution-forged", fronted(restEdge, believing)},
 	{"a distribution of another API", "http-distribution-answers", fronted(httpEdge, without("X-RateLimit-Limit"))},
 	{"an answer is kept", "http-distribution-uncached", fronted(httpEdge, keeping(http.StatusNotFound))},
-	{"X-Forwarded-For names the address", "http-distribution-forged", fronted(httpEdge, believing("X-Forwarded-For"))},
+	{"no viewer function of the HTTP API", "http-distribution-forged", fronted(httpEdge, believing)},
 	{"the base path of the domain is unknown", "custom-domain", fronted(domain, without("RateLimit-Policy"))},
 	{"costs are not settled", "settlement", unsettledPlace},
 	{"caching on", "rest-not-cached", place{authorizer: cached}},
@@ -562,16 +563,14 @@ func keeping(status int) func(http.Handler) http.Handler {
 	}
 }
 
-// believing takes the address of the client from a field.
-func believing(field string) func(http.Handler) http.Handler {
-	return func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if address := r.Header.Get(field); address != "" {
-				r.RemoteAddr = address + ":443"
-			}
-			h.ServeHTTP(w, r)
-		})
-	}
+// believing passes on the address that the client sent. Other requests have one address.
+func believing(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(contract.ViewerAddressField) != "" {
+			r.Header.Set(viewerless, "true")
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // unavailable answers 503 instead of 429.

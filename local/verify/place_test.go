@@ -20,7 +20,9 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -159,7 +161,7 @@ func (p place) open(t *testing.T) *verify.Deployment {
 	}
 	return &verify.Deployment{
 		URL: url(rest, apis[0]), HTTPURL: url(httpAPI, apis[1]), FunctionURL: url(functionURL, apis[1]), LayerURL: url(layerURL, apis[1]),
-		RESTDistributionURL: url(restEdge, distributed(apis[0])), HTTPDistributionURL: url(httpEdge, distributed(apis[1])),
+		RESTDistributionURL: url(restEdge, distributed(t, c, apis[0])), HTTPDistributionURL: url(httpEdge, distributed(t, c, apis[1])),
 		DomainURL: url(domain, apis[0]), Rules: placeRules(t, c), SuspendedKey: suspendedKey, APIKey: validKey, APIKeyHeader: p.apiKeyHeader, Token: token, Origin: "https://app.example", Resources: read, Faults: f, MaxWait: time.Minute, Clock: clock.Now,
 		Wait: func(_ context.Context, d time.Duration) error {
 			if !p.stopped {
@@ -170,10 +172,26 @@ func (p place) open(t *testing.T) *verify.Deployment {
 	}
 }
 
-// distributed returns an API behind a distribution.
-func distributed(api http.Handler) http.Handler {
-	return answering(func(r *httptest.ResponseRecorder) { r.Header().Set("X-Amz-Cf-Id", "JKJaXmPLvHcESHA=") })(api)
+// distributed returns an API behind a distribution with the secret of a checkout.
+func distributed(t *testing.T, c checkout.Checkout, api http.Handler) http.Handler {
+	t.Helper()
+	key, err := os.ReadFile(c.SubjectKeyFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := origin.Derive(key).Sent(start)
+	api = answering(func(r *httptest.ResponseRecorder) { r.Header().Set("X-Amz-Cf-Id", "JKJaXmPLvHcESHA=") })(api)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set(contract.OriginSecretField, secret)
+		if r.Header.Get(viewerless) == "" {
+			r.Header.Set(contract.ViewerAddressField, "127.0.0.1")
+		}
+		api.ServeHTTP(w, r)
+	})
 }
+
+// viewerless is a field of a request to a distribution without a viewer function.
+const viewerless = "Test-Viewerless"
 
 // gateway returns the REST API and the HTTP API of the place.
 func (p place) gateway(t *testing.T, c checkout.Checkout, f *functions, clock func() time.Time) []*gateway.API {
@@ -246,7 +264,7 @@ func (p place) variables(t *testing.T, c checkout.Checkout) map[string]string {
 	}
 	all := map[string]string{
 		"STORE": "memory", "NAMESPACE": "test", "RULES_FILE": rulesFile(c), "WEIR_LOCAL": "true", "CORS_ORIGINS": "https://app.example",
-		"JWKS": c.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
+		"VIEWER_ADDRESS": contract.ViewerWeir, "JWKS": c.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
 		"API_KEYS_FILE": c.APIKeysFile(), "API_KEY_SECRET_FILE": c.APIKeySecretFile(), "SUBJECT_KEY_FILE": c.SubjectKeyFile(),
 	}
 	all["REQUIRE_CREDENTIAL"] = strconv.FormatBool(p.closed)
