@@ -142,6 +142,7 @@ func TestStack_Check(t *testing.T) {
 	for golden, skipped := range map[string][]string{
 		"everything": {"appconfig", "domain-mappings"},
 		"dynamodb":   {"appconfig", "domain-mappings", "elasticache-login", "events", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
+		"cloudfront": {"appconfig", "domain-mappings", "elasticache-login", "events", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
 	} {
 		t.Run(golden, func(t *testing.T) {
 			_, s := deployed(t, golden)

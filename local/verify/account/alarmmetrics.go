@@ -47,8 +47,8 @@ var occasional = map[string][]string{
 	"AWS/ElastiCache": {"ThrottledCmds", "Evictions", "AuthenticationFailures", "IamAuthenticationThrottling", "CommandAuthorizationFailures"},
 }
 
-// idle are the namespaces of functions and APIs. Some of them may have had no request.
-var idle = []string{lambdaMetrics, apiMetrics}
+// idle are the namespaces of functions, APIs and distributions. Some of them may have had no request.
+var idle = []string{lambdaMetrics, apiMetrics, "AWS/CloudFront"}
 
 const (
 	lambdaMetrics = "AWS/Lambda"

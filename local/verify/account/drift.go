@@ -34,7 +34,7 @@ const (
 // list as a difference. The source is "Considerations when detecting drift" in the same guide.
 var compared = []string{
 	alarmType, authorizerType, functionType, httpStageType, metricFilterType, stageType, subscriptionType, tableType,
-	"AWS::ApiGateway::GatewayResponse", "AWS::ApiGateway::Method", "AWS::CloudWatch::InsightRule", "AWS::Lambda::Permission",
+	"AWS::ApiGateway::GatewayResponse", "AWS::ApiGateway::Method", "AWS::CloudFront::Distribution", "AWS::CloudFront::Function", "AWS::CloudWatch::InsightRule", "AWS::Lambda::Permission",
 	"AWS::WAFv2::WebACL", "AWS::WAFv2::WebACLAssociation",
 }
 
