@@ -105,8 +105,9 @@ func TestFallback_mirror_slots(t *testing.T) {
 	}
 }
 
-// A slot that the fallback takes has another number than every slot of the store, also in the same millisecond and after
-// it repeated a charge of the store. So both count, until both are released. No number is used again.
+// The fallback gives its slots numbers that no slot of the store has, even in the same millisecond, and even after
+// the fallback repeated a charge of the store. So the slots of both count until they are released. No number is used
+// again.
 func TestFallback_slotNumbers(t *testing.T) {
 	const now = algo.Instant(time.Hour + 123)
 	slots := slotsOf(t, 10, time.Minute)

@@ -35,7 +35,7 @@ type ReadWriter interface {
 	Writer
 }
 
-// ErrNoPair means that the table has no such item.
+// ErrNoPair means that the table has no item of the Pair.
 var ErrNoPair = errors.New("missing")
 
 // NewPair returns a random secret.

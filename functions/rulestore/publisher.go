@@ -34,7 +34,7 @@ type Publisher struct {
 // are needed only if another publication runs at the same time.
 const publications = 5
 
-// These are the attributes of the item that describe the events that published.
+// These attributes of the item describe the last events of CloudFormation that published a document.
 const (
 	eventsAttribute = "events" // ids of the last events
 	sentAttribute   = "sent"   // time of the last event, in Unix seconds

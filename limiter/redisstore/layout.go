@@ -26,10 +26,10 @@ type layout interface {
 	// take appends the six I4 of the charge c for take.lua.
 	take(b []byte, m algo.Machine, now algo.Instant, c limiter.Charge) []byte
 
-	// force appends the seven I4 of the forced charge c for settle.lua.
+	// force appends the forced charge c as settle.lua reads it: seven integers of four bytes (I4).
 	force(b []byte, m algo.Machine, now algo.Instant, c limiter.Charge) []byte
 
-	// refund appends the seven I4 of the refund of a charge for settle.lua. charged is the state after the charge.
+	// refund appends the refund of a charge in the same form. charged is the state after the charge.
 	refund(b []byte, m algo.Machine, charged algo.State, cost int64, late time.Duration) []byte
 }
 
