@@ -1,5 +1,8 @@
 // Package edge contains what runs in front of an API, at a CDN: the viewer function of a CloudFront distribution, in
-// JavaScript. CloudFront runs no Go.
+// JavaScript, and the list from which it refuses requests. CloudFront runs no Go.
+//
+// The list is in a KeyValueStore, which the function can only read: the [Config] under [ConfigKey], and an [Entry] for
+// each refused caller under a hash of the caller ([Config.Key]). A change acts at all locations after some seconds.
 //
 // Package infra imports this package, so it imports only the standard library.
 package edge
@@ -13,5 +16,6 @@ var viewer string
 // https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/cloudfront-limits.html#limits-functions
 const MaxViewer = 10 << 10
 
-// Viewer returns the viewer function. It writes the address of the client into contract.ViewerAddressField.
+// Viewer returns the viewer function. It writes the address of the client into contract.ViewerAddressField, and refuses
+// the callers in the list. Without a KeyValueStore, it refuses nobody.
 func Viewer() string { return viewer }

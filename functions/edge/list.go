@@ -1,0 +1,92 @@
+package edge
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ConfigKey is the key of the Config in the list.
+const ConfigKey = "config"
+
+// These are limits of CloudFront on a KeyValueStore:
+// https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/cloudfront-limits.html#limits-functions
+const (
+	MaxList    = 5 << 20 // bytes of all keys and values
+	MaxValue   = 1 << 10 // bytes of a value
+	MaxChanges = 50      // keys in a call
+)
+
+// Config is what the viewer function knows of the rules.
+type Config struct {
+	Version      int64    `json:"v"` // of the rules. Entries of other versions do not act
+	Secret       string   `json:"k"` // hashes subjects; everybody who reads the list can read it
+	APIKeyHeader string   `json:"h"` // name of the field of API keys, in lower case; "" for none
+	IPv6Bits     int      `json:"b"`
+	Pass         []string `json:"p"` // endpoints that pass: exempt ones, and the usage endpoint
+	// Credentials lets requests with a credential pass, because the rules exempt users or API keys.
+	Credentials bool `json:"c"`
+}
+
+// Value returns the value of ConfigKey. ok is false if it does not fit. Then nothing may be listed.
+func (c Config) Value() (value string, ok bool) {
+	if c.Pass == nil {
+		c.Pass = []string{}
+	}
+	text, err := json.Marshal(c)
+	return string(text), err == nil && len(text) <= MaxValue
+}
+
+// Address returns the subject of an address.
+func (c Config) Address(addr netip.Addr) string {
+	if addr = addr.Unmap(); addr.Is4() {
+		return "ip:" + addr.String()
+	}
+	network := netip.PrefixFrom(addr, c.IPv6Bits).Masked().Addr().As16()
+	groups := make([]string, len(network)/2)
+	for i := range groups {
+		groups[i] = strconv.FormatUint(uint64(network[2*i])<<8|uint64(network[2*i+1]), 16)
+	}
+	return "ip:" + strings.Join(groups, ":") + "/" + strconv.Itoa(c.IPv6Bits)
+}
+
+// APIKey returns the subject of an API key.
+func APIKey(key string) string { return "key:" + key }
+
+// keyLength is the length of a key of the list: 132 bits.
+const keyLength = 22
+
+// Key returns the key of a subject's entry.
+func (c Config) Key(subject string) string {
+	mac := hmac.New(sha256.New, []byte(c.Secret))
+	mac.Write([]byte(subject))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))[:keyLength]
+}
+
+// Entry is a refusal in the list.
+type Entry struct {
+	Until    time.Time // when the caller is admitted again
+	Version  int64     // of the rules
+	Name     string    // of the limit
+	Capacity int64
+	Requests int64
+	Window   time.Duration // a whole number of seconds
+}
+
+// Value returns the value of the entry: Until in milliseconds, rounded down, and the numbers.
+func (e Entry) Value() string {
+	return fmt.Sprintf("%d %d %d %d %d %s", e.Until.UnixMilli(), e.Version, e.Capacity, e.Requests, int64(e.Window/time.Second), e.Name)
+}
+
+// UntilOf returns the time until which the entry with a value acts. ok is false for other values.
+func UntilOf(value string) (until time.Time, ok bool) {
+	text, _, _ := strings.Cut(value, " ")
+	ms, err := strconv.ParseInt(text, 10, 64)
+	return time.UnixMilli(ms), err == nil
+}

@@ -1,0 +1,280 @@
+package viewer_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/functions/edge"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/viewer"
+)
+
+var noon = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+
+// lagging is a KeyValueStore whose changes act after some time.
+type lagging struct {
+	now     time.Time
+	lag     time.Duration
+	changes []change
+	reads   int
+	down    bool
+}
+
+type change struct {
+	at         time.Time
+	key, value string // value "" deletes the key
+}
+
+func (l *lagging) set(key, value string) { l.changes = append(l.changes, change{l.now, key, value}) }
+
+// Get implements viewer.Store.
+func (l *lagging) Get(key string) (string, error) {
+	l.reads++
+	value := ""
+	for _, c := range slices.Backward(l.changes) {
+		if c.key == key && !c.at.After(l.now.Add(-l.lag)) {
+			value = c.value
+			break
+		}
+	}
+	if l.down || value == "" {
+		return "", errors.New("no value")
+	}
+	return value, nil
+}
+
+var config = edge.Config{Version: 7, Secret: "c2VjcmV0", APIKeyHeader: "x-api-key", IPv6Bits: 64}
+
+func (l *lagging) configure(c edge.Config) {
+	value, ok := c.Value()
+	if !ok {
+		panic("the configuration does not fit")
+	}
+	l.set(edge.ConfigKey, value)
+}
+
+func entry(until time.Time) edge.Entry {
+	return edge.Entry{Until: until, Version: 7, Name: "address", Capacity: 60, Requests: 60, Window: time.Minute}
+}
+
+// The function replaces the address that a client sent. It refuses nobody without a store, without a list, or with a
+// malformed list.
+func TestFunction_passes(t *testing.T) {
+	for name, store := range map[string]viewer.Store{
+		"no store": nil, "no list": &lagging{now: noon}, "malformed": &lagging{now: noon, changes: []change{{noon, "config", "{"}}}, "null": &lagging{now: noon, changes: []change{{noon, "config", "null"}}},
+	} {
+		f := storetest.Must(viewer.New(store))
+		answer, headers, err := f.Handle(noon, viewer.Request{IP: "2001:db8::1", Method: "POST", URI: "/a%2Fb", Headers: map[string][]string{"weir-viewer-address": {"192.0.2.1", "192.0.2.2"}, "x": {"y"}}})
+		if err != nil || answer != nil || fmt.Sprint(headers) != "map[weir-viewer-address:[2001:db8::1] x:[y]]" {
+			t.Errorf("%s: got answer %v, headers %v, error %v; want the request with its address", name, answer, headers, err)
+		}
+	}
+}
+
+// The answer has the fields and the body of the limiter's 429. It ends exactly at the end of the wait.
+func TestFunction_refuses(t *testing.T) {
+	store := &lagging{now: noon}
+	store.configure(config)
+	until := noon.Add(90*time.Second + 5*time.Millisecond)
+	store.set(config.Key(config.Address(netip.MustParseAddr("192.0.2.1"))), entry(until).Value())
+	f := storetest.Must(viewer.New(store))
+	request := viewer.Request{IP: "192.0.2.1", Method: "GET", URI: "/"}
+	answer, _, err := f.Handle(noon, request)
+	if err != nil || answer == nil {
+		t.Fatalf("got %v, %v; want a refusal", answer, err)
+	}
+	want := map[string]string{
+		"retry-after": "91", "x-ratelimit-limit": "60", "x-ratelimit-remaining": "0", "ratelimit-policy": `"address";q=60;w=60`, "ratelimit": `"address";r=0;t=91`,
+		"cache-control": "no-store", "content-type": "application/problem+json", "weir-edge": "refused",
+	}
+	if answer.Status != 429 || fmt.Sprint(answer.Headers) != fmt.Sprint(want) {
+		t.Errorf("got %d %v, want 429 %v", answer.Status, answer.Headers, want)
+	}
+	var body map[string]any
+	if err := json.Unmarshal([]byte(answer.Body), &body); err != nil || body["error"] != "rate_limit_exceeded" || body["message"] != "Too many requests. Retry after 91 seconds." || body["window"] != "60s" || body["limit"] != 60.0 {
+		t.Errorf("got body %s, %v", answer.Body, err)
+	}
+	for at, refused := range map[time.Time]bool{until.Add(-time.Millisecond): true, until: false} {
+		if answer, _, err := f.Handle(at, request); err != nil || (answer != nil) != refused {
+			t.Errorf("%s: got %v, %v; want a refusal: %t", at, answer, err, refused)
+		}
+	}
+	store.down = true
+	if answer, _, err := f.Handle(noon, request); err != nil || answer != nil {
+		t.Errorf("with the store unreadable: got %v, %v; want the request", answer, err)
+	}
+}
+
+// A key of the list belongs to exactly one address or network, and Go and JavaScript agree about it.
+func TestFunction_addresses(t *testing.T) {
+	for _, bits := range []int{1, 17, 48, 56, 64, 96, 128} {
+		c := config
+		c.IPv6Bits = bits
+		for _, text := range []string{"192.0.2.1", "::ffff:192.0.2.1", "::1", "::", "2001:db8::", "2001:db8:1:2:3:4:5:6", "fe80::1:0:0:2", "64:ff9b::192.0.2.33", "2001:db8:0:0:1::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"} {
+			addr := netip.MustParseAddr(text)
+			store := &lagging{now: noon}
+			store.configure(c)
+			store.set(c.Key(c.Address(addr)), entry(noon.Add(time.Minute)).Value())
+			f := storetest.Must(viewer.New(store))
+			for _, other := range []string{text, addr.Unmap().String(), addr.StringExpanded(), addr.Next().String(), "192.0.2.2", "2001:db8:ffff::1"} {
+				if other == "invalid IP" { // the last address has no next one
+					continue
+				}
+				want := c.Address(netip.MustParseAddr(other)) == c.Address(addr)
+				if answer, _, err := f.Handle(noon, viewer.Request{IP: other, Method: "GET", URI: "/"}); err != nil || (answer != nil) != want {
+					t.Errorf("/%d: %s listed, request of %s: got %v, %v; want a refusal: %t", bits, text, other, answer, err, want)
+				}
+			}
+		}
+	}
+}
+
+// Endpoints that pass, credentials and OPTIONS.
+func TestFunction_exempt(t *testing.T) {
+	for _, c := range []struct {
+		pass        []string
+		credentials bool
+		method, uri string
+		headers     map[string][]string
+		refused     bool
+	}{
+		{nil, false, "GET", "/a%2Fb//c", nil, true},
+		{nil, false, "OPTIONS", "/", nil, false},
+		{nil, false, "GET", "/", map[string][]string{"authorization": {"Bearer x"}, "x-api-key": {"weir_x"}}, true},
+		{nil, true, "GET", "/", map[string][]string{"authorization": {"Bearer x"}}, false},
+		{nil, true, "GET", "/", map[string][]string{"x-api-key": {"weir_x"}}, false},
+		{nil, true, "GET", "/", nil, true},
+		{[]string{"/health"}, false, "GET", "/health", nil, false},
+		{[]string{"/health"}, false, "GET", "/Health/", nil, false},
+		{[]string{"/health"}, false, "GET", "/health/x", nil, true},
+		{[]string{"/health"}, false, "GET", "/", nil, true},
+		{[]string{"/health"}, false, "GET", "/x%20", nil, false},
+		{[]string{"/health"}, false, "GET", "//x", nil, false},
+		{[]string{"/health"}, false, "GET", "/x;a=1", nil, false},
+		{[]string{"/a/{id}/c", "/b/*"}, false, "GET", "/a/9/c", nil, false},
+		{[]string{"/a/{id}/c", "/b/*"}, false, "GET", "/b", nil, false},
+		{[]string{"/a/{id}/c", "/b/*"}, false, "GET", "/b/1/2/3", nil, false},
+		{[]string{"/a/{id}/c", "/b/*"}, false, "GET", "/a/9/d", nil, true},
+	} {
+		store := &lagging{now: noon}
+		with := config
+		with.Pass, with.Credentials = c.pass, c.credentials
+		store.configure(with)
+		store.set(with.Key(with.Address(netip.MustParseAddr("192.0.2.1"))), entry(noon.Add(time.Minute)).Value())
+		f := storetest.Must(viewer.New(store))
+		answer, _, err := f.Handle(noon, viewer.Request{IP: "192.0.2.1", Method: c.method, URI: c.uri, Headers: c.headers})
+		if err != nil || (answer != nil) != c.refused {
+			t.Errorf("%+v: got %v, %v", c, answer, err)
+		}
+	}
+}
+
+// With a lag of up to a minute, no request is refused after the end of its wait, under newer rules, after a reset, or
+// at an endpoint that passes, once the lag is over.
+func TestFunction_lag(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	refusals := 0
+	for range 100 {
+		store := &lagging{now: noon, lag: time.Duration(random.Int64N(int64(61 * time.Second)))}
+		f := storetest.Must(viewer.New(store))
+		type fact struct {
+			until, reset time.Time
+			version      int64
+		}
+		facts := map[string]*fact{}
+		c, published := config, noon.Add(-time.Hour)
+		store.now = published
+		store.configure(c)
+		store.now = noon
+		for range 200 {
+			store.now = store.now.Add(time.Duration(random.Int64N(int64(3 * time.Second))))
+			ip := "192.0.2." + strconv.Itoa(random.IntN(4))
+			subject := c.Address(netip.MustParseAddr(ip))
+			switch random.IntN(12) {
+			case 0, 1, 2:
+				e := entry(store.now.Add(time.Duration(random.Int64N(int64(2 * time.Minute)))))
+				e.Version = c.Version
+				facts[ip] = &fact{until: e.Until, version: c.Version}
+				store.set(c.Key(subject), e.Value())
+			case 3:
+				store.set(c.Key(subject), "")
+				if at := facts[ip]; at != nil {
+					at.reset = store.now
+				}
+			case 4:
+				if random.IntN(5) == 0 {
+					c.Version++
+					c.Pass = []string{"/health"}
+					published = store.now
+					store.configure(c)
+				}
+			case 5:
+				store.set(c.Key(subject), []string{"x", "99999999999999 7 1 1 1 a", "1795780800000 7 1 1", strings.Repeat("9", 1000)}[random.IntN(4)])
+				facts[ip] = nil
+			}
+			uri := []string{"/", "/health"}[random.IntN(2)]
+			answer, _, err := f.Handle(store.now, viewer.Request{IP: ip, Method: "GET", URI: uri})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer == nil {
+				continue
+			}
+			refusals++
+			settled := func(at time.Time) bool { return !at.IsZero() && !store.now.Add(-store.lag).Before(at) }
+			switch at := facts[ip]; {
+			case at == nil:
+			case settled(at.reset):
+				t.Fatalf("lag %s: %s refused after its count was reset", store.lag, ip)
+			case settled(published) && (at.version != c.Version || len(c.Pass) > 0 && uri == "/health"):
+				t.Fatalf("lag %s: %s %s refused under newer rules", store.lag, ip, uri)
+			}
+			wait, _ := strconv.Atoi(answer.Headers["retry-after"])
+			if wait < 1 || wait > 120 {
+				t.Fatalf("got a wait of %d s, want 1 to 120", wait)
+			}
+		}
+	}
+	if refusals < 500 {
+		t.Errorf("got %d refusals, want at least 500", refusals)
+	}
+}
+
+// A list of 40,000 callers fits a KeyValueStore, whatever the numbers.
+func TestEntry_fits(t *testing.T) {
+	e := entry(noon)
+	e.Version, e.Capacity, e.Requests, e.Window, e.Name = 1<<53-1, 1e9, 1e9, 100*24*time.Hour, strings.Repeat("a", 32)
+	if size := 40_000 * (len(config.Key("ip:192.0.2.1")) + len(e.Value())); size+edge.MaxValue > edge.MaxList {
+		t.Errorf("got %d bytes, want at most %d", size, edge.MaxList)
+	}
+	many := config
+	many.Pass = slices.Repeat([]string{"/health"}, 100)
+	if _, ok := many.Value(); ok {
+		t.Error("100 patterns: got a value, want none, because it does not fit")
+	}
+}
+
+// The work of the function is bounded for the longest path and the most patterns.
+func TestFunction_bounded(t *testing.T) {
+	c := config
+	for ok := true; ok; _, ok = c.Value() {
+		c.Pass = append(c.Pass, "/{a}/b")
+	}
+	c.Pass = c.Pass[1:]
+	store := &lagging{now: noon}
+	store.configure(c)
+	store.set(c.Key(c.Address(netip.MustParseAddr("2001:db8::1"))), entry(noon.Add(time.Minute)).Value())
+	f := storetest.Must(viewer.New(store))
+	answer, _, err := f.Handle(noon, viewer.Request{IP: "2001:db8::1", Method: "GET", URI: strings.Repeat("/a", 4096), Headers: map[string][]string{"x-api-key": {"weir_x"}}})
+	if steps := f.Steps(); err != nil || answer == nil || steps > 2000 || store.reads > 3 {
+		t.Errorf("got %v, %v after %d blocks and %d reads; want a refusal after at most 2000 and 3", answer, err, steps, store.reads)
+	}
+}
