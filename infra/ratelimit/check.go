@@ -92,6 +92,10 @@ func placeholder(variable string) string {
 		return contract.ForeignKeysIgnored
 	case contract.VariableJWTAlgorithms:
 		return "RS256"
+	case contract.VariableViewerAddress:
+		return contract.ViewerSource
+	case contract.VariableDirectRequests:
+		return contract.DirectSource
 	}
 	return "parameter"
 }

@@ -123,6 +123,7 @@ type stack struct {
 	issuer, audience, jwks, email, accessLog            awscdk.CfnParameter
 	origin, basePath, requireCredential                 awscdk.CfnParameter
 	apiKeyHeader, foreignAPIKeys, algorithms            awscdk.CfnParameter
+	viewerAddress, directRequests                       awscdk.CfnParameter
 	vpc, subnets, group, boundary, key, retention       awscdk.CfnParameter
 }
 
@@ -131,7 +132,7 @@ func (s *stack) fill(v variant, rules string) {
 	p := &ratelimit.LimitsProps{
 		Namespace: *s.namespace.ValueAsString(), Store: v.store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code, Settle: true,
 		Architecture: awslambda.Architecture_Custom(s.architecture.ValueAsString(), nil),
-		AlarmAction:  awscloudwatchactions.NewSnsAction(s.newTopic()),
+		AlarmAction:  awscloudwatchactions.NewSnsAction(s.newTopic()), ViewerAddress: *s.viewerAddress.ValueAsString(), DirectRequests: *s.directRequests.ValueAsString(),
 		Variables: map[string]string{
 			contract.VariableBasePath: *s.basePath.ValueAsString(), contract.VariableRequireCredential: *s.requireCredential.ValueAsString(),
 			contract.VariableAPIKeyHeader: *s.apiKeyHeader.ValueAsString(), contract.VariableForeignAPIKeys: *s.foreignAPIKeys.ValueAsString(),
@@ -248,6 +249,12 @@ func (s *stack) newParameters() {
 	s.apiKeyHeader = add("ApiKeyHeader", "The header field of API keys. none means that API keys identify no caller.", awscdk.CfnParameterProps{Default: jsii.String("x-api-key"), AllowedPattern: jsii.String("[A-Za-z0-9-]{1,64}")})
 	s.foreignAPIKeys = add("ForeignApiKeys", "Requests with an API key that is not Weir's, such as a key of a usage plan: ignore identifies the caller without the key, refuse answers 401.", awscdk.CfnParameterProps{
 		Default: jsii.String(contract.ForeignKeysIgnored), AllowedValues: jsii.Strings(contract.ForeignKeysIgnored, contract.ForeignKeysRefused),
+	})
+	s.viewerAddress = add("ViewerAddress", "Who is believed for the address of the client: source is API Gateway, cloudfront and weir are fields of a distribution, and hops:N is an entry of X-Forwarded-For. infra/EDGE.md describes them.", awscdk.CfnParameterProps{
+		Default: jsii.String(contract.ViewerSource), AllowedPattern: jsii.String("source|cloudfront|weir|hops:([1-9]|1[0-6])"), ConstraintDescription: jsii.String("source, cloudfront, weir, or hops:N with N from 1 to 16"),
+	})
+	s.directRequests = add("DirectRequests", "Requests without the secret of the distribution: source decides them by their source address, refuse refuses them.", awscdk.CfnParameterProps{
+		Default: jsii.String(contract.DirectSource), AllowedValues: jsii.Strings(contract.DirectSource, contract.DirectRefuse),
 	})
 	s.origin = add("CorsOrigin", "The origin whose pages may read refusals, such as https://app.example. * means every origin. Empty means none.", awscdk.CfnParameterProps{
 		Default: empty, AllowedPattern: jsii.String(`(\*|(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?)?`),
