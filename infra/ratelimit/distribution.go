@@ -44,7 +44,7 @@ const logExpiry = 30
 // NewDistribution creates a CloudFront distribution in front of an API whose functions have these limits. It passes on
 // every request, caches nothing, and proves itself with a secret field. LimitsProps.ViewerAddress MUST be
 // contract.ViewerWeir: CloudFront sends no field with the address of the client together with the Host that API Gateway
-// accepts, so a function in the distribution writes one.
+// accepts, so a function in the distribution writes one. scope MUST be in the stack of the limits.
 //
 // CloudFront's metrics exist only in us-east-1, and alarms read only metrics of their region. So the alarm on the
 // distribution's errors exists only if the stack is in us-east-1.
@@ -54,6 +54,9 @@ func (l *Limits) NewDistribution(scope constructs.Construct, id string, p Distri
 	}
 	if (p.Domain == "") != (p.Certificate == "") {
 		panic(fmt.Errorf("ratelimit: %s: got Domain %q and Certificate %q, want both or none", id, p.Domain, p.Certificate))
+	}
+	if own, other := *awscdk.Stack_Of(l).Node().Path(), *awscdk.Stack_Of(scope).Node().Path(); own != other {
+		panic(fmt.Errorf("ratelimit: %s: got the stack %s, want %s, the stack of the limits; for another stack, the secret would be an output, which CloudFormation does not hide", id, other, own))
 	}
 	props := &awscloudfront.DistributionProps{
 		Comment:         jsii.Sprintf("Weir %s: %s", l.props.Namespace, id),

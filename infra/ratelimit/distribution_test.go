@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
 	"github.com/aws/jsii-runtime-go"
 
@@ -48,5 +49,12 @@ func TestLimits_NewDistribution_mistakes(t *testing.T) {
 		if got := panicked(func() { l.NewDistribution(stack, "front", d) }); !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+	app, stack, _ := newAPI(t)
+	p := props(t)
+	p.ViewerAddress = "weir"
+	l, other := ratelimit.NewLimits(stack, jsii.String("Limits"), p), awscdk.NewStack(app, jsii.String("Other"), nil)
+	if got, want := panicked(func() { l.NewDistribution(other, "front", ratelimit.DistributionProps{Host: "api.example"}) }), "front: got the stack Other, want "; !strings.Contains(got, want) {
+		t.Errorf("another stack: got %q, want %q", got, want)
 	}
 }

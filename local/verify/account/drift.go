@@ -103,7 +103,7 @@ func (s *Stack) differences(ctx context.Context, since time.Time) (done, problem
 				problems = append(problems, id+": deleted")
 			case r.StackResourceDriftStatus == types.StackResourceDriftStatusModified:
 				for _, d := range r.PropertyDifferences {
-					problems = append(problems, fmt.Sprintf("%s: %s: got %s, want %s", id, aws.ToString(d.PropertyPath), aws.ToString(d.ActualValue), aws.ToString(d.ExpectedValue)))
+					problems = append(problems, id+": "+difference(d))
 				}
 			case r.StackResourceDriftStatus != types.StackResourceDriftStatusInSync: // unknown or unsupported
 				continue
@@ -112,4 +112,13 @@ func (s *Stack) differences(ctx context.Context, since time.Time) (done, problem
 		}
 	}
 	return done, problems, nil
+}
+
+// difference describes a difference. The origins of a distribution contain the secret with which it proves itself.
+func difference(d types.PropertyDifference) string {
+	path := aws.ToString(d.PropertyPath)
+	if strings.HasPrefix(path, "/DistributionConfig/Origins") {
+		return path + ": differs; the values are not shown, because they can contain the secret of the distribution"
+	}
+	return fmt.Sprintf("%s: got %s, want %s", path, aws.ToString(d.ActualValue), aws.ToString(d.ExpectedValue))
 }

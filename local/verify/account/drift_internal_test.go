@@ -24,6 +24,7 @@ func result(id, status, at, differences string) string {
 // not end, the row is skipped.
 func TestStack_drift(t *testing.T) {
 	const memory = "<member><PropertyPath>/MemorySize</PropertyPath><ExpectedValue>512</ExpectedValue><ActualValue>128</ActualValue><DifferenceType>NOT_EQUAL</DifferenceType></member>"
+	const secret = "<member><PropertyPath>/DistributionConfig/Origins/0/OriginCustomHeaders/0/HeaderValue</PropertyPath><ExpectedValue>secret</ExpectedValue><ActualValue>secret</ActualValue><DifferenceType>NOT_EQUAL</DifferenceType></member>"
 	const complete, failed = "<DetectionStatus>DETECTION_COMPLETE</DetectionStatus>", "<DetectionStatus>DETECTION_FAILED</DetectionStatus><DetectionStatusReason>internal failure</DetectionStatusReason>"
 	const before, during = "11:59:59", "12:00:01"
 	same := result("Table", "IN_SYNC", during, "")
@@ -36,6 +37,7 @@ func TestStack_drift(t *testing.T) {
 	}{
 		{"no difference", complete, []string{same, result("Function", "IN_SYNC", during, "")}, verify.Pass, "2 of 3 resources compared", 3},
 		{"another value", complete, []string{same, result("Function", "MODIFIED", during, memory)}, verify.Fail, "Function: /MemorySize: got 128, want 512", 3},
+		{"another secret", complete, []string{same, result("Function", "MODIFIED", during, secret)}, verify.Fail, "Function: /DistributionConfig/Origins/0/OriginCustomHeaders/0/HeaderValue: differs; the values are not shown, because they can contain the secret of the distribution", 3},
 		{"a deleted resource", complete, []string{result("Function", "DELETED", during, ""), same}, verify.Fail, "Function: deleted", 3},
 		{"an extra resource that differs", failed, []string{same + result("Role", "MODIFIED", during, memory)}, verify.Fail, "Role: /MemorySize: got 128, want 512", 3},
 		{"a resource without a result", complete, []string{same}, verify.Skip, "no difference in 1 resources, but did not compare Function (AWS::Lambda::Function)", 3},
