@@ -36,9 +36,24 @@ const lastSecond = (math.MaxInt64 - int64(4*algo.MaxPeriod)) / int64(time.Second
 // decidable reports whether now is in the range of instants that the algorithms support.
 func decidable(now time.Time) bool { return now.Unix() > 0 && now.Unix() < lastSecond }
 
-// check returns an error for the first charge that is invalid. shares reports whether the store can move share between
-// regions.
+// check returns an error if a charge is invalid, or charges the same count as another. shares reports whether the store
+// can move share between regions.
 func check(now time.Time, charges []Charge, shares bool) error {
+	if err := checkEach(now, charges, shares); err != nil {
+		return err
+	}
+	for i, c := range charges {
+		for _, other := range charges[:i] {
+			if other.Limit.countsWith(c.Limit.ID) && other.Subject == c.Subject && other.Limit.Shadow == c.Limit.Shadow {
+				return fmt.Errorf("%w: limit %q: charged twice on one subject; add the costs to one charge", ErrInvalidCharge, c.Limit.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// checkEach returns an error for the first charge that is invalid by itself.
+func checkEach(now time.Time, charges []Charge, shares bool) error {
 	if !decidable(now) {
 		return fmt.Errorf("%w: instant: out of range (got %s, want 1970 to 2261)", ErrInvalidCharge, now)
 	}
@@ -56,11 +71,6 @@ func check(now time.Time, charges []Charge, shares bool) error {
 			return fmt.Errorf("%w: limit %q: shared by regions, but the store cannot move share between them; use one in DynamoDB", ErrInvalidCharge, c.Limit.Name)
 		case c.Limit.concurrent() && (c.Cost > 1 || c.Force):
 			return fmt.Errorf("%w: limit %q: cost of a concurrent limit (got %d, forced %t, want 0 or 1, not forced); a request takes one slot", ErrInvalidCharge, c.Limit.Name, c.Cost, c.Force)
-		}
-		for _, other := range charges[:i] {
-			if other.Limit.countsWith(c.Limit.ID) && other.Subject == c.Subject && other.Limit.Shadow == c.Limit.Shadow {
-				return fmt.Errorf("%w: limit %q: charged twice on one subject; add the costs to one charge", ErrInvalidCharge, c.Limit.Name)
-			}
 		}
 	}
 	return nil

@@ -24,17 +24,20 @@ type Usage struct {
 	RetryAfter time.Duration
 	// ResetAfter is the time to full quota with no further traffic.
 	ResetAfter time.Duration
+	// InOtherTier reports that the store holds the count under Limit.Tiers, and not under Limit.ID.
+	InOtherTier bool
 	// Superseded reports that other parameters than Limit's own decide; see Decision.Superseded.
 	Superseded bool
 }
 
 // Inspect returns the usage of the limits of the charges at the time now, in the order of the charges. It reads
 // each subject once and writes nothing. It reports the state of the store. Leased quota counts as
-// charged. Charges that processes have counted since their last synchronization are missing.
+// charged. Charges that processes have counted since their last synchronization are missing. The charges may be on
+// several limits that keep one count (Limit.Tiers).
 //
 // The error is the error of the store, or wraps ErrInvalidCharge.
 func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) ([]Usage, error) {
-	if err := check(now, charges, l.shares != nil); err != nil {
+	if err := checkEach(now, charges, l.shares != nil); err != nil {
 		return nil, err
 	}
 	held, usages := map[Subject][]Entry{}, make([]Usage, len(charges))
@@ -84,6 +87,7 @@ func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool)
 			tiers = append(tiers, e.Held)
 		}
 	}
+	s.InOtherTier = held.Machine == nil && len(tiers) > 0
 	s.Known = s.Known || held.Machine != nil || len(tiers) > 0
 	held, _ = held.Current(limit, now, tiers...)
 	m := held.Machine

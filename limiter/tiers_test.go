@@ -59,9 +59,13 @@ func TestLimiter_tiers(t *testing.T) {
 	if d := takeAt(t, l, noon, free); !d.Allowed || d.Remaining != 5 {
 		t.Fatalf("free: got %+v, want 5 remaining", d)
 	}
+	usages, err := l.Inspect(ctx, noon, c[:])
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, want := range []int64{5, 155} {
-		if s := usageOf(t, l, noon, c[i]); !s.Known || s.Remaining != want {
-			t.Errorf("tier %d: got %+v, want %d remaining", i, s, want)
+		if s := usages[i]; !s.Known || s.Remaining != want || s.InOtherTier != (i == 1) {
+			t.Errorf("tier %d: got %+v, want %d remaining, counted in tier 0", i, s, want)
 		}
 	}
 	if d := takeAt(t, l, noon, c[1]); !d.Allowed || d.Remaining != 154 {

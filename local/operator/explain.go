@@ -162,7 +162,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		e.Exempt = &Exemption{Path: x.Path, Name: x.Name, Kind: x.Kind, Value: x.Value}
 	}
 	listed := charged(explained)
-	if e.Limits, err = o.usages(ctx, now, listed); err != nil {
+	if _, e.Limits, err = o.usages(ctx, now, listed); err != nil {
 		return Explanation{}, err
 	}
 	d, err := o.Limiters[0].Peek(ctx, now, explained.Charges)

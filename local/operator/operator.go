@@ -63,22 +63,22 @@ func (o *Operator) prefix(addr netip.Addr) netip.Prefix {
 	return caller.Prefix(addr, bits)
 }
 
-// usages returns the usage of limits, read by the first Limiter.
-func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Listed) ([]Limit, error) {
+// usages returns the usage of limits, read by the first Limiter, and as the answer shows it.
+func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Listed) ([]limiter.Usage, []Limit, error) {
 	charges := make([]limiter.Charge, len(listed))
 	for i, l := range listed {
 		charges[i] = l.Charge
 	}
 	usages, err := o.Limiters[0].Inspect(ctx, now, charges)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	limits := make([]Limit, len(listed))
 	for i, l := range listed {
 		limits[i] = newLimit(l, now)
 		limits[i].State = newState(usages[i], now)
 	}
-	return limits, nil
+	return usages, limits, nil
 }
 
 // notes explains numbers that a reader can misunderstand, and names counts that the usage does not

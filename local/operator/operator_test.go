@@ -352,6 +352,51 @@ func TestInspect_tiers(t *testing.T) {
 	}
 }
 
+// Limits that keep one count across tiers appear once, with the numbers of the caller's tier. If the tier is not known,
+// they have the numbers of the tier under which the store holds the count. A reset deletes the count.
+func TestInspect_acrossTiers(t *testing.T) {
+	const month = `"name":"month","period":"month","per":["client"],"across_tiers":true,"notify":[1]}`
+	eachStore(t, func(d *desk) {
+		d.rules = parse(d.t, `{"rules":[{"endpoint":"*","limits":{"free":{"requests":1000,`+month+`,"paid":{"requests":5000,`+month+`,"*":{"requests":100,`+month+`}}]}`)
+		tiers := map[string]string{"acme": "free", "new": "paid"}
+		d.Record = func(_ context.Context, id string) (caller.Record, bool, error) {
+			return caller.Record{ID: id, Tier: tiers[id]}, true, nil
+		}
+		want := func(subject, tiers string, capacity, remaining int64) {
+			d.t.Helper()
+			i := d.inspect(subject)
+			var got []string
+			for _, l := range i.Limits {
+				got = append(got, l.Tier)
+				if l.State.Capacity != capacity || l.State.Remaining != remaining {
+					d.t.Errorf("%s: got %+v, want %d of %d", subject, l.State, remaining, capacity)
+				}
+			}
+			if text := strings.Join(got, " "); text != tiers || len(i.Others) > 0 {
+				d.t.Errorf("%s: got the limits of %q and others %+v, want those of %q", subject, text, i.Others, tiers)
+			}
+		}
+		want("apikey:new", "paid", 5000, 5000)
+		for range 20 {
+			d.send(operator.Question{Method: "GET", Path: "/", APIKeyID: "acme", Tier: "free"})
+		}
+		want("apikey:acme", "free", 1000, 980)
+		tiers["acme"] = "paid"
+		want("apikey:acme", "paid", 5000, 4980)
+		d.send(operator.Question{Method: "GET", Path: "/", User: "alice", Tier: "paid"})
+		want("user:alice", "paid", 5000, 4999)
+		d.send(operator.Question{Method: "GET", Path: "/"})
+		want("ip:127.0.0.1", "free", 1000, 999)
+		if f := d.reset("apikey:acme"); len(f.Limits) != 1 || f.Limits[0].Tier != "paid" || f.Limits[0].State.Remaining != 4980 {
+			d.t.Errorf("reset: got %+v, want the limit of the tier paid with 4980 left", f.Limits)
+		}
+		want("apikey:acme", "paid", 5000, 5000)
+		if got := d.inspect("user:bob").Limits; len(got) != 3 {
+			d.t.Errorf("user without usage: got %+v, want the limits of every tier", got)
+		}
+	})
+}
+
 // Usage also shows readable state that no rule describes. A reset removes this state too.
 func TestInspect_others(t *testing.T) {
 	eachStore(t, func(d *desk) {

@@ -20,7 +20,8 @@ type Usage struct {
 	Source  string `json:"rulesSource,omitempty"` // see Operator.Source
 	// Limits are the limits of the subject in the rules, in file order. An address has the limits of the default tier,
 	// an API key the limits of the tier in its record, and any other subject the limits of every tier. Limits of other
-	// tiers are included if they have usage.
+	// tiers are included if they have usage. Limits that keep one count across tiers appear once, with the numbers of the
+	// caller's tier, or else of the tier in which the caller was last counted.
 	Limits []Limit `json:"limits"`
 	// Others are limits in the store that the rules do not describe, such as removed limits.
 	Others []Other  `json:"others"`
@@ -55,11 +56,29 @@ type Forgotten struct {
 // Usage returns the usage of every limit of a subject. The subject has the form that an Explanation
 // uses.
 func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
-	s, values, err := o.parse(subject)
+	now := o.Clock()
+	c, err := o.counts(ctx, now, subject)
 	if err != nil {
 		return Usage{}, err
 	}
-	now := o.Clock()
+	i, err := o.usage(ctx, now, c)
+	i.Notes = append(i.Notes, c.notes...)
+	return i, err
+}
+
+// counts are the limits of a subject.
+type counts struct {
+	subject limiter.Subject
+	version int64          // of the rules
+	listed  []rules.Listed // for the tier of the caller, if it is known
+	notes   []string       // about the record of an API key
+}
+
+func (o *Operator) counts(ctx context.Context, now time.Time, subject string) (counts, error) {
+	s, values, err := o.parse(subject)
+	if err != nil {
+		return counts{}, err
+	}
 	record, notes, unknown := o.readRecord(ctx, &values.Caller)
 	if unknown != nil {
 		notes = append(notes, unknown.Error())
@@ -73,28 +92,48 @@ func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 		c.Tier = r.Tier("")
 	}
 	listed := r.Of(values, s)
-	i, err := o.usage(ctx, now, s, listed, r.Version())
-	i.Notes = append(append(i.Notes, notes...), recordNotes(r, values.Caller.Limits, listed)...)
-	return i, err
+	return counts{s, r.Version(), listed, append(notes, recordNotes(r, values.Caller.Limits, listed)...)}, nil
 }
 
-func (o *Operator) usage(ctx context.Context, now time.Time, s limiter.Subject, listed []rules.Listed, version int64) (Usage, error) {
-	i := Usage{Subject: s.String(), At: now.UTC(), Version: version, Source: o.Source, Others: []Other{}}
-	limits, err := o.usages(ctx, now, listed)
+func (o *Operator) usage(ctx context.Context, now time.Time, c counts) (Usage, error) {
+	i := Usage{Subject: c.subject.String(), At: now.UTC(), Version: c.version, Source: o.Source, Others: []Other{}}
+	usages, limits, err := o.usages(ctx, now, c.listed)
 	if err != nil {
 		return i, err
 	}
 	i.Limits = limits[:0]
 	for n, l := range limits {
-		if listed[n].Reason == "" || l.State.Charged {
+		if (c.listed[n].Reason == "" || l.State.Charged) && !shownInOtherTier(c.listed, usages, n) {
 			i.Limits = append(i.Limits, l)
 		}
 	}
-	if i.Others, err = o.others(ctx, now, s, listed); err != nil {
+	if i.Others, err = o.others(ctx, now, c.subject, c.listed); err != nil {
 		return i, err
 	}
-	i.Notes = append([]string{"state in shards that the rules no longer have is not shown"}, o.notes(listed)...)
+	i.Notes = append([]string{"state in shards that the rules no longer have is not shown"}, o.notes(c.listed)...)
 	return i, nil
+}
+
+// shownInOtherTier reports whether the answer shows the count of the limit n under another limit, because both keep
+// one count. It shows the limit of the caller's tier, or else the limit under which the store holds the count.
+func shownInOtherTier(listed []rules.Listed, usages []limiter.Usage, n int) bool {
+	rank := func(i int) (rank int) {
+		if listed[i].Reason == "" {
+			rank += 2
+		}
+		if !usages[i].InOtherTier {
+			rank++
+		}
+		return rank
+	}
+	of := listed[n].Charge
+	for i := range listed {
+		other := listed[i].Charge
+		if slices.Contains(of.Limit.Tiers, other.Limit.ID) && other.Subject == of.Subject && other.Limit.Shadow == of.Limit.Shadow && rank(i) > rank(n) {
+			return true
+		}
+	}
+	return false
 }
 
 // others returns the state in the store that no listed limit describes.
@@ -150,20 +189,17 @@ func shadowOf(s limiter.Subject) limiter.Subject {
 // store. It returns the usage before the reset. Other subjects of the same caller, such as its
 // address, keep their usage.
 func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error) {
-	s, values, err := o.parse(subject)
-	if err != nil {
-		return Forgotten{}, err
-	}
 	now := o.Clock()
-	_, _, _ = o.readRecord(ctx, &values.Caller) // if the record cannot be read, the limits of the key's tier apply
-	r := o.Rules(ctx, now)
-	listed := r.Of(values, s)
-	before, err := o.usage(ctx, now, s, listed, r.Version())
+	c, err := o.counts(ctx, now, subject) // if the record cannot be read, the limits of every tier apply
 	if err != nil {
 		return Forgotten{}, err
 	}
-	charges := []limiter.Charge{{Subject: s, Limit: &limiter.Limit{}}, {Subject: s, Limit: &limiter.Limit{Shadow: true}}}
-	for _, l := range listed {
+	before, err := o.usage(ctx, now, c)
+	if err != nil {
+		return Forgotten{}, err
+	}
+	charges := []limiter.Charge{{Subject: c.subject, Limit: &limiter.Limit{}}, {Subject: c.subject, Limit: &limiter.Limit{Shadow: true}}}
+	for _, l := range c.listed {
 		charges = append(charges, l.Charge)
 	}
 	for _, l := range o.Limiters {
@@ -171,14 +207,14 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 			return Forgotten{}, err
 		}
 	}
-	f := Forgotten{Subject: before.Subject, At: before.At, Limits: []Limit{}, Others: before.Others, Notes: o.afterwards(listed)}
+	f := Forgotten{Subject: before.Subject, At: before.At, Limits: []Limit{}, Others: before.Others, Notes: o.afterwards(c.listed)}
 	for _, l := range before.Limits {
 		if l.State.Charged {
 			f.Limits = append(f.Limits, l)
 		}
 	}
-	for _, c := range charges {
-		for _, subject := range c.Limit.Subjects(c.Subject) {
+	for _, charge := range charges {
+		for _, subject := range charge.Limit.Subjects(charge.Subject) {
 			if text := subject.String(); !slices.Contains(f.Subjects, text) {
 				f.Subjects = append(f.Subjects, text)
 			}
