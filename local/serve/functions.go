@@ -52,6 +52,11 @@ func (s *Server) prepare(ctx context.Context) error {
 	if list := os.Getenv(contract.VariableBasePath); list != "" && s.Upstream.url == nil {
 		s.variables[contract.VariableBasePath] = list
 	}
+	for name, value := range map[string]string{contract.VariableViewerAddress: s.ViewerAddress, contract.VariableDirectRequests: s.DirectRequests} {
+		if value != "" {
+			s.variables[name] = value
+		}
+	}
 	if s.Namespace != "" {
 		s.variables["NAMESPACE"] = s.Namespace
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/serve"
 )
@@ -41,6 +42,10 @@ func serveCommand() *cobra.Command {
 	c.Flags().Var(&o.Upstream, "upstream", "the URL of your HTTP server, which gets the admitted requests instead of the template's functions; paths below /_weir/ do not reach it")
 	c.Flags().StringVar(&o.Store, "store", serve.Memory, "the store of the state: memory, dynamodb or redis")
 	command.Complete(c, "store", serve.Memory, "dynamodb", "redis")
+	c.Flags().StringVar(&o.ViewerAddress, "viewer-address", "", "who is believed for the address of the client: source, cloudfront, weir or hops:N; infra/EDGE.md describes them, and weir keys origin --local --show prints the secret that a proxy must send")
+	c.Flags().StringVar(&o.DirectRequests, "direct-requests", "", "requests without that secret: source or refuse")
+	command.Complete(c, "viewer-address", contract.ViewerSource, contract.ViewerCloudFront, contract.ViewerWeir, contract.ViewerHops)
+	command.Complete(c, "direct-requests", contract.DirectSource, contract.DirectRefuse)
 	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default: a template in infra/golden")
 	c.Flags().BoolVar(&o.Unthrottled, "no-throttle", false, "leave out the throttle of the template's stages, such as for weir load")
 	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")

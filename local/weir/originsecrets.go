@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/functions/origin"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
+)
+
+func originCommand(o *keysOptions) *cobra.Command {
+	var create, show bool
+	c := &cobra.Command{
+		Use:   "origin",
+		Short: "Show the age of the secret with which a distribution or a proxy proves itself",
+		Long: "Show the age of the secret with which a distribution or a proxy proves itself, in the field Weir-Origin-Secret. The deployment of a distribution of Weir creates the secret. " +
+			"For another distribution or a proxy, create it with --create, print it with --show, and set it there as a field that replaces what the client sent.",
+		Example: "  weir keys origin\n  weir keys origin --create --show",
+		Args:    command.Exactly(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.origin(c.Context(), c.OutOrStdout(), time.Now(), create, show)
+		},
+	}
+	c.Flags().BoolVar(&create, "create", false, "create the secret if there is none")
+	c.Flags().BoolVar(&show, "show", false, "print the secret that a distribution must send")
+	return c
+}
+
+func rotateOriginCommand(o *keysOptions) *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use:   "rotate-origin",
+		Short: "Replace the secret with which a distribution or a proxy proves itself",
+		Long: "Replace the secret with which a distribution or a proxy proves itself. The previous secret stays valid until the next rotation, so no request is lost.\n\n" +
+			"After a quarter of an hour, when all functions know the new secret, deploy the distribution with another originRotation, or set what weir keys origin --show prints in your proxy. " +
+			"A rotation fails for two hours after the last one. --force rotates all the same: requests with the secret before the previous one are then direct.",
+		Example: "  weir keys rotate-origin",
+		Args:    command.Exactly(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.rotateOrigin(c.Context(), c.OutOrStdout(), time.Now(), force)
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "rotate although a distribution may still send the previous secret")
+	return c
+}
+
+// originState is the state of the secrets of a distribution.
+type originState struct {
+	Rotated *time.Time `json:"rotated,omitempty"` // the last rotation
+	// SentFrom is when distributions may send the new secret.
+	SentFrom *time.Time `json:"sentFrom,omitempty"`
+	Secret   string     `json:"secret,omitempty"` // the one that a distribution must send
+}
+
+func (o *keysOptions) origin(ctx context.Context, out io.Writer, now time.Time, create, show bool) error {
+	s, err := o.originSecrets(ctx, now, create)
+	if err != nil {
+		return err
+	}
+	var state originState
+	if at := s.Rotated(); !at.IsZero() {
+		free := s.Settled()
+		state.Rotated, state.SentFrom = &at, &free
+	}
+	if show {
+		state.Secret = s.Sent(now)
+	}
+	switch {
+	case o.json:
+		return command.PrintJSON(out, state)
+	case show:
+		fmt.Fprintln(out, state.Secret)
+	case state.Rotated == nil:
+		fmt.Fprintln(out, "one secret, never rotated")
+	default:
+		fmt.Fprintf(out, "two secrets, rotated %s, %s ago\n", state.Rotated.UTC().Format(time.RFC3339), now.Sub(*state.Rotated).Round(time.Minute))
+	}
+	if at := state.SentFrom; at != nil && now.Before(*at) && !show {
+		fmt.Fprintf(out, "distributions send the previous one; deploy the new one at %s or later\n", at.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// originSecrets returns the secrets of the table or, with --local, of weir serve.
+func (o *keysOptions) originSecrets(ctx context.Context, now time.Time, create bool) (origin.Secrets, error) {
+	if o.local {
+		c, err := checkout.FindKeys()
+		if err != nil {
+			return origin.Secrets{}, err
+		}
+		key, err := c.SubjectKey()
+		return origin.Derive(key), err
+	}
+	client, err := openRecords(ctx, o.table)
+	if err != nil {
+		return origin.Secrets{}, err
+	}
+	if create {
+		if _, err := origin.Ensure(ctx, client, o.table, now); err != nil {
+			return origin.Secrets{}, o.explain(err)
+		}
+	}
+	s, err := origin.Read(ctx, client, o.table)
+	if errors.Is(err, origin.ErrNoSecrets) {
+		return s, err
+	}
+	return s, o.explain(err)
+}
+
+func (o *keysOptions) rotateOrigin(ctx context.Context, out io.Writer, now time.Time, force bool) error {
+	if o.local {
+		return command.Usage("--local: not available: a local run has one secret, which belongs to .weir")
+	}
+	client, err := openRecords(ctx, o.table)
+	if err != nil {
+		return err
+	}
+	switch err := origin.Rotate(ctx, client, o.table, now, force); {
+	case errors.Is(err, origin.ErrInUse):
+		return fmt.Errorf("%w; wait, or rotate with --force if every distribution sends the new secret", err)
+	case errors.Is(err, origin.ErrNoSecrets):
+		return err
+	case err != nil:
+		return o.explain(err)
+	case o.json:
+		return command.PrintJSON(out, struct{}{})
+	}
+	_, err = fmt.Fprintln(out, "both secrets are valid until the next rotation;\nafter a quarter of an hour, deploy the distribution with another originRotation, or set `weir keys origin --show` in your proxy")
+	return err
+}
