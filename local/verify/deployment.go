@@ -32,6 +32,9 @@ type Deployment struct {
 	DomainURL string
 	// RESTDistributionURL and HTTPDistributionURL are the URLs of the distributions in front of the APIs.
 	RESTDistributionURL, HTTPDistributionURL string
+	// DirectURL and DirectHTTPURL are the URLs of the APIs themselves, if the functions refuse requests around the
+	// distributions. URL and HTTPURL are then the URLs of the distributions. Empty means URL and HTTPURL.
+	DirectURL, DirectHTTPURL string
 	// SuspendedKey is an API key that is suspended.
 	SuspendedKey string
 	// Origin is an origin whose pages may read answers, for preflights. Empty means an origin that only

@@ -11,20 +11,20 @@ import (
 
 // distribution is a CloudFront distribution in front of an API.
 type distribution struct {
-	api  surface
-	need Need
-	url  func(*Deployment) string
+	api         surface
+	need        Need
+	url, direct func(*Deployment) string // of the distribution, and of the API itself
 }
 
 var (
-	restDistribution = distribution{restAPI, NeedRESTDistribution, func(d *Deployment) string { return d.RESTDistributionURL }}
-	httpDistribution = distribution{httpAPI, NeedHTTPDistribution, func(d *Deployment) string { return d.HTTPDistributionURL }}
+	restDistribution = distribution{restAPI, NeedRESTDistribution, func(d *Deployment) string { return d.RESTDistributionURL }, func(d *Deployment) string { return cmp.Or(d.DirectURL, d.URL) }}
+	httpDistribution = distribution{httpAPI, NeedHTTPDistribution, func(d *Deployment) string { return d.HTTPDistributionURL }, func(d *Deployment) string { return cmp.Or(d.DirectHTTPURL, d.HTTPURL) }}
 )
 
 // distributionRows are the rows about requests through a distribution that admit each request.
 func distributionRows() (rows []Row) {
 	for _, d := range []distribution{restDistribution, httpDistribution} {
-		rows = append(rows, d.answers(), d.uncached(), d.forged())
+		rows = append(rows, d.answers(), d.uncached(), d.forged(), d.around())
 	}
 	return rows
 }
@@ -111,6 +111,28 @@ func (d distribution) forged() Row {
 		Check: func(ctx context.Context, s *session) Observation { return s.forge(ctx, d.url(s.Deployment)) },
 	}
 }
+
+func (d distribution) around() Row {
+	return Row{
+		ID:    d.row("around"),
+		Claim: fmt.Sprintf("A request to %s around its distribution is refused, or decided by its source address, whatever fields it has.", d.api.name),
+		Hand:  fmt.Sprintf("`for i in 1 2 3; do curl -si -H \"Weir-Viewer-Address: 192.0.2.$i\" %s/api/v1/search | grep -i -e direct_request -e ratelimit-remaining; done`: the value decreases, or each request is refused", d.api.variable),
+		Needs: []Need{d.api.need, d.need},
+		After: []string{"store-decides", d.api.id + "-allowed-fields"},
+		Cost:  Cost{Requests: 1 + countingCost + ampleCost + forgeries + 1},
+		Check: func(ctx context.Context, s *session) Observation {
+			url := d.direct(s.Deployment)
+			a := s.send(ctx, request{method: http.MethodGet, url: url, path: s.plan.Path, header: forgery("192.0.2.1")})
+			if a.problem() == directRequest {
+				return passed("a refusal, or one limit for all requests", a.summary())
+			}
+			return s.forge(ctx, url)
+		},
+	}
+}
+
+// directRequest is the problem of a refused request around the distribution.
+const directRequest = "direct_request"
 
 // forge sends requests without a credential, whose limit counts by the address.
 func (s *session) forge(ctx context.Context, url string) Observation {

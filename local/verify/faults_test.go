@@ -47,14 +47,16 @@ var faults = []struct {
 	{"a token is invalid for the handler", "http-token", fronted(httpAPI, replacing("Authorization", isToken, "Bearer e30.e30.e30"))},
 	{"the function URL drops a field", "function-url-allowed-fields", fronted(functionURL, without("X-RateLimit-Reset"))},
 	{"the layer drops a field", "layer-allowed-fields", fronted(layerURL, without("RateLimit"))},
+	{"the base path of the domain is unknown", "custom-domain", fronted(domain, without("RateLimit-Policy"))},
+	{"costs are not settled", "settlement", unsettledPlace},
 	{"no distribution", "rest-distribution-answers", fronted(restEdge, without("X-Amz-Cf-Id"))},
 	{"an error is kept", "rest-distribution-uncached", fronted(restEdge, keeping(http.StatusForbidden))},
 	{"no viewer function", "rest-distribution-forged", fronted(restEdge, believing)},
+	{"a client chooses its address", "rest-distribution-around", fronted(rest, choosing)},
 	{"a distribution of another API", "http-distribution-answers", fronted(httpEdge, without("X-RateLimit-Limit"))},
 	{"an answer is kept", "http-distribution-uncached", fronted(httpEdge, keeping(http.StatusNotFound))},
 	{"no viewer function of the HTTP API", "http-distribution-forged", fronted(httpEdge, believing)},
-	{"the base path of the domain is unknown", "custom-domain", fronted(domain, without("RateLimit-Policy"))},
-	{"costs are not settled", "settlement", unsettledPlace},
+	{"a client of the HTTP API chooses its address", "http-distribution-around", fronted(httpAPI, choosing)},
 	{"caching on", "rest-not-cached", place{authorizer: cached}},
 	{"one request too many is admitted", "limit-exact", place{authorizer: lenient}},
 	{"403 instead of 429", "rest-refused-status", denied(func(p map[string]any) { delete(p, "StatusCode") })},
@@ -176,6 +178,22 @@ func TestRun_apiKeyHeader(t *testing.T) {
 			if r.Outcome == verify.Skip && slices.Contains(passed, r.Row) && !strings.Contains(r.Reason, "API keys identify no caller") {
 				t.Errorf("%s: got skipped (%s), want the reason that API keys identify no caller", r.Row, r.Reason)
 			}
+		}
+	}
+}
+
+// If the functions refuse requests around the distributions, all rows pass through the distributions.
+func TestRun_refusing(t *testing.T) {
+	d := place{authorizer: busy, refusing: true}.open(t)
+	d.DirectURL, d.DirectHTTPURL = d.URL, d.HTTPURL
+	d.URL, d.HTTPURL, d.FunctionURL, d.LayerURL, d.DomainURL = d.RESTDistributionURL, d.HTTPDistributionURL, "", "", ""
+	results := verified(t, d)
+	if failed := ids(results, verify.Fail); len(failed) > 0 {
+		t.Errorf("failed rows: got %q, want none\n%s", failed, failures(results))
+	}
+	for _, r := range results {
+		if strings.HasSuffix(r.Row, "-distribution-around") && !strings.HasSuffix(r.Observed, "direct_request") {
+			t.Errorf("%s: got %+v, want refused requests", r.Row, r)
 		}
 	}
 }
@@ -568,6 +586,16 @@ func believing(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(contract.ViewerAddressField) != "" {
 			r.Header.Set(viewerless, "true")
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// choosing takes the address of the client from a field.
+func choosing(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if address := r.Header.Get(contract.ViewerAddressField); address != "" {
+			r.RemoteAddr = address + ":443"
 		}
 		h.ServeHTTP(w, r)
 	})

@@ -51,6 +51,8 @@ type place struct {
 	closed bool
 	// apiKeyHeader is the variable API_KEY_HEADER of the functions. "" means the default.
 	apiKeyHeader string
+	// refusing reports that the functions refuse requests around the distributions.
+	refusing bool
 	// stopped reports that the clock does not advance while the run waits.
 	stopped bool
 }
@@ -270,6 +272,9 @@ func (p place) variables(t *testing.T, c checkout.Checkout) map[string]string {
 	all["REQUIRE_CREDENTIAL"] = strconv.FormatBool(p.closed)
 	if p.apiKeyHeader != "" {
 		all["API_KEY_HEADER"] = p.apiKeyHeader
+	}
+	if p.refusing {
+		all["DIRECT_REQUESTS"] = contract.DirectRefuse
 	}
 	if p.issuerless {
 		delete(all, "JWKS")

@@ -15,8 +15,9 @@ func Rows() []Row {
 		rows = append(rows, u.acceptedRows()...)
 	}
 	rows = append(rows, functionURL.allowedFields(), layerURL.allowedFields())
+	rows = append(rows, customDomain, settlement)
 	rows = append(rows, distributionRows()...)
-	rows = append(rows, customDomain, settlement, notCached, limitExact)
+	rows = append(rows, notCached, limitExact)
 	rows = append(rows, restRefusedRows...)
 	for _, u := range []surface{httpAPI, functionURL, layerURL} {
 		rows = append(rows, u.refusedRow())

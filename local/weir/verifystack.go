@@ -29,6 +29,10 @@ func (v *verifier) openStack(ctx context.Context) error {
 	v.URL, v.HTTPURL = cmp.Or(v.URL, stack.Outputs["RestUrl"]), cmp.Or(v.HTTPURL, stack.Outputs["HttpUrl"])
 	v.RESTDistributionURL = cmp.Or(v.RESTDistributionURL, stack.Outputs["RestDistributionUrl"])
 	v.HTTPDistributionURL = cmp.Or(v.HTTPDistributionURL, stack.Outputs["HttpDistributionUrl"])
+	if stack.RefusesDirect() {
+		v.DirectURL, v.DirectHTTPURL = v.URL, v.HTTPURL
+		v.URL, v.HTTPURL = cmp.Or(v.RESTDistributionURL, v.URL), cmp.Or(v.HTTPDistributionURL, v.HTTPURL)
+	}
 	v.APIKeyHeader = cmp.Or(v.APIKeyHeader, stack.APIKeyHeader())
 	stack.REST, stack.HTTP = v.URL != "", v.HTTPURL != ""
 	for _, address := range []string{v.URL, v.HTTPURL} {

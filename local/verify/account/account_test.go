@@ -186,10 +186,14 @@ func TestStack_Check_release(t *testing.T) {
 			c.Deploy(t, stackName, template, map[string]string{
 				"Namespace": "main", "CodeBucket": "bucket", "CodePrefix": "weir/", "Architecture": "arm64", "RestApiId": aws.ToString(api.Id), "Store": store,
 				"Issuer": "https://issuer.example", "Audience": "api", "JWKS": "https://issuer.example/keys", "AccessLogGroup": "", "AlarmEmail": "", "ApiKeyHeader": "x-other",
+				"ViewerAddress": "weir", "DirectRequests": "refuse",
 			})
 			_, s := opened(t, c, "main")
 			if got := s.APIKeyHeader(); got != "x-other" {
 				t.Errorf("header of API keys: got %q, want the parameter x-other", got)
+			}
+			if !s.RefusesDirect() {
+				t.Error("requests around the distribution: got them admitted, want the parameter refuse")
 			}
 			all := checkAll(t, s)
 			var skipped []string

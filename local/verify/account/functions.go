@@ -45,6 +45,11 @@ func (s *Stack) setting(name string) string {
 // APIKeyHeader returns the variable API_KEY_HEADER of the functions, or "".
 func (s *Stack) APIKeyHeader() string { return s.setting(contract.VariableAPIKeyHeader) }
 
+// RefusesDirect reports whether the functions refuse requests around the distributions.
+func (s *Stack) RefusesDirect() bool {
+	return s.setting(contract.VariableDirectRequests) == contract.DirectRefuse
+}
+
 // function returns the function with a role, such as contract.Authorizer.
 func (s *Stack) function(role string) (Resource, bool) {
 	for _, r := range s.weirFunctions() {
