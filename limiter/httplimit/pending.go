@@ -97,6 +97,23 @@ func Report(ctx context.Context, limit string, cost int64) {
 	}
 }
 
+// Unreported returns a limit of the request that counts cost, and for which no cost was reported. It returns nil if
+// there is none. ctx is the context of the request that the handler got.
+func Unreported(ctx context.Context) *limiter.Limit {
+	p, ok := ctx.Value(pendingKey{}).(*Pending)
+	if !ok {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.costs {
+		if r.state == unreported {
+			return r.limit
+		}
+	}
+	return nil
+}
+
 // report records the cost for each limit with this cost field and this name. An empty field or name matches
 // every limit.
 func (p *Pending) report(field, name string, cost int64) {

@@ -93,6 +93,11 @@ func (r *Rules) Len() int {
 	return len(r.rules)
 }
 
+// CaseMatters reports whether a path in upper case can have other limits than the same path in lower case.
+func (r *Rules) CaseMatters() bool {
+	return r.spelling != nil && !r.spelling.IgnoreCase && slices.ContainsFunc(r.rules, func(rule rule) bool { return rule.pattern.text != "*" })
+}
+
 // LocalProcesses returns the smallest local_processes above 1 of all rules. It returns 0 if no rule
 // divides its limits. In an outage, up to this number of environments stay within every divided
 // limit.

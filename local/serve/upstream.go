@@ -10,10 +10,14 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-limits/weir/functions/clients"
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/gateway"
 )
@@ -68,26 +72,31 @@ func (s *Server) openUpstream(ctx context.Context) (*gateway.API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return gateway.Upstream(e.Serve(newProxy(s.Upstream.url, s.Logger))), nil
+	return gateway.Upstream(e.Serve(newProxy(s.Upstream.url, s.Logger, s.Clock, e.Rules.Current))), nil
 }
 
 // proxy passes requests to an upstream.
 type proxy struct {
 	url       *url.URL
 	transport http.RoundTripper
-	logger    *slog.Logger
+	logger    *slog.Logger // one line a second for each message
+	notes     *slog.Logger
+	clock     func() time.Time
+	rules     func() *rules.Rules // those in force
+	express   sync.Once           // the note on servers that ignore the case of a path
+	missing   atomic.Int64        // time of the last warning of a cost that was not reported, in Unix nanoseconds
 }
 
 // dialTimeout bounds how long a request waits for a connection. After that, an answer can take any time.
 const dialTimeout = 10 * time.Second
 
-func newProxy(upstream *url.URL, logger *slog.Logger) *proxy {
-	return &proxy{upstream, &http.Transport{
+func newProxy(upstream *url.URL, logger *slog.Logger, clock func() time.Time, inForce func() *rules.Rules) *proxy {
+	return &proxy{url: upstream, clock: clock, rules: inForce, notes: logger, logger: slog.New(telemetry.NewRateLimitedHandler(logger.Handler())), transport: &http.Transport{
 		DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSHandshakeTimeout: dialTimeout,
 		DisableCompression:  true,                              // otherwise the upstream would get an Accept-Encoding that the client has not sent
 		MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Second, // less than servers keep idle connections
 		ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxHeader,
-	}, slog.New(telemetry.NewRateLimitedHandler(logger.Handler()))}
+	}}
 }
 
 // ServeHTTP passes a request to the upstream and its answer to the client. It adds the header fields in w that the
@@ -106,9 +115,11 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(&httputil.ReverseProxy{
 		Transport: p.transport, Rewrite: p.rewrite, FlushInterval: -1, ErrorLog: slog.NewLogLogger(p.logger.Handler(), slog.LevelWarn),
 		ModifyResponse: func(answer *http.Response) error {
-			if answer.StatusCode == http.StatusSwitchingProtocols {
-				httplimit.ReportFields(r.Context(), answer.Header)
+			p.takeCosts(r.Context(), answer.Header)
+			for _, field := range p.costFields() { // the proxy announces those that are left
+				delete(answer.Trailer, field)
 			}
+			p.noteExpress(r.Context(), answer.Header)
 			add(answer.Header)
 			return nil
 		},
@@ -117,6 +128,48 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.fail(w, r, err)
 		},
 	}).ServeHTTP(w, r)
+	p.takeCosts(r.Context(), w.Header()) // of the trailer
+	p.warnMissing(r.Context())
+}
+
+// costFields returns the names of the fields with which the upstream can report a cost.
+func (p *proxy) costFields() []string {
+	return append([]string{limiter.CostField}, p.rules().CostFields()...)
+}
+
+// takeCosts reports the cost fields in h, and removes them also if no limit of the request counts them.
+func (p *proxy) takeCosts(ctx context.Context, h http.Header) {
+	httplimit.ReportFields(ctx, h)
+	for _, field := range p.costFields() {
+		delete(h, field)
+		delete(h, http.TrailerPrefix+field)
+	}
+}
+
+// missingPause is the least time between two warnings of a cost that was not reported.
+const missingPause = time.Minute
+
+// warnMissing warns if the upstream has answered the request of ctx, but reported no cost.
+func (p *proxy) warnMissing(ctx context.Context) {
+	limit := httplimit.Unreported(ctx)
+	if limit == nil || ctx.Err() != nil {
+		return
+	}
+	now, last := p.clock(), p.missing.Load()
+	if last != 0 && now.Sub(time.Unix(0, last)).Abs() < missingPause || !p.missing.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	p.notes.LogAttrs(ctx, slog.LevelWarn, "the upstream reported no cost, so the reserve stays charged", slog.String("limit", limit.Name), slog.String("field", limit.Count.CostField()))
+}
+
+// noteExpress logs a note if Express gave an answer with the header h, and another spelling of its path can have other
+// limits.
+func (p *proxy) noteExpress(ctx context.Context, h http.Header) {
+	if h.Get("X-Powered-By") == "Express" && p.rules().CaseMatters() {
+		p.express.Do(func() {
+			p.notes.WarnContext(ctx, `Express ignores the case of a path, so /API can bypass the rules for /api; add "ignore_case": true to the rules document`)
+		})
+	}
 }
 
 // rewrite directs a request to the upstream. Path, query and Host stay as the client sent them, but an https server
@@ -142,6 +195,11 @@ func (p *proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		w.WriteHeader(httplimit.StatusClientLeft)
 		return
+	}
+	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "dial" { // the upstream did no work
+		for _, field := range p.rules().CostFields() {
+			httplimit.ReportFields(r.Context(), http.Header{field: {"0"}})
+		}
 	}
 	p.logger.LogAttrs(r.Context(), slog.LevelError, "the upstream gave no answer", slog.String("upstream", p.url.String()), slog.Any("err", err))
 	httplimit.Answer{Problem: &httplimit.Problem{

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
@@ -338,6 +339,88 @@ func TestUpstream_cost(t *testing.T) {
 	}
 }
 
+// The client gets no report of a cost, even if no limit of the request counts it.
+func TestUpstream_costUncounted(t *testing.T) {
+	f := newFronted(t, Memory, strings.Replace(limited("/chat", `"name":"all","requests":100,"window":"1h","count":"cost","reserve":9`), `{`, `{"cost_field":"X-Cost",`, 1), func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Trailer", "Weir-Cost, Sum, X-Cost")
+		w.Header().Set("Weir-Cost", "7")
+		w.Header().Set("X-Cost", "7")
+		w.WriteHeader(http.StatusOK)
+		_, _ = io.WriteString(w, "streamed")
+		w.Header().Set("Sum", "8")
+	})
+	for _, path := range []string{"/chat", "/Chat"} {
+		r, _, _ := f.raw("GET " + path + " HTTP/1.1\nHost: h\n\n")
+		if text, err := io.ReadAll(r.Body); err != nil || string(text) != "streamed" {
+			t.Fatalf("%s: got %q, error %v, want the body", path, text, err)
+		}
+		for _, name := range []string{"Weir-Cost", "X-Cost"} {
+			if _, announced := r.Trailer[name]; announced || r.Header.Get(name) != "" {
+				t.Errorf("%s: got the header %v and the trailer %v, want no %s", path, r.Header, r.Trailer, name)
+			}
+		}
+		if r.Trailer.Get("Sum") != "8" {
+			t.Errorf("%s: got the trailer %v, want the Sum of the upstream", path, r.Trailer)
+		}
+	}
+}
+
+// The log warns once a minute of a server that reports no cost, whose requests keep their reserve.
+func TestUpstream_costMissing(t *testing.T) {
+	f := newFronted(t, Memory, limited("/chat", `"name":"tokens","requests":100,"window":"1h","count":"cost","reserve":20`), func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery == "reported" {
+			w.Header().Set("Weir-Cost", "1")
+		}
+	})
+	f.get("/chat?reported")
+	f.get("/other")
+	if f.log.String() != "" {
+		t.Errorf("log: got %s, want nothing about a reported cost", f.log)
+	}
+	const want = `level=WARN msg="the upstream reported no cost, so the reserve stays charged" limit=tokens field=Weir-Cost`
+	for i, after := range []time.Duration{0, time.Minute - time.Second, time.Second} {
+		f.Wait(after)
+		f.get("/chat")
+		if n := strings.Count(f.log.String(), want); n != 1+i/2 {
+			t.Errorf("request %d: got %d warnings in %s, want %d", i+1, n, f.log, 1+i/2)
+		}
+	}
+}
+
+// An upstream to which there is no connection has done no work, so the request has no cost. If it breaks off, the
+// reserve stays.
+func TestUpstream_costDown(t *testing.T) {
+	f := newFronted(t, Memory, limited("*", `"name":"tokens","requests":100,"window":"1h","count":"cost","reserve":20`), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	post := func() string {
+		return commandtest.Send(t, http.MethodPost, f.url+"/", "").Header.Get("X-Ratelimit-Remaining")
+	}
+	if first, second := post(), post(); first != "80" || second != "60" {
+		t.Errorf("broken answers: got %s and %s remaining, want 80 and 60", first, second)
+	}
+	f.upstream.Close()
+	for range 3 {
+		if remaining := post(); remaining != "40" {
+			t.Errorf("no server: got %s remaining, want 40, because its requests cost nothing", remaining)
+		}
+	}
+}
+
+// Express ignores the case of a path. The log has a note once, if rules name paths and do not ignore it.
+func TestUpstream_express(t *testing.T) {
+	for document, want := range map[string]int{
+		limited("/v1/*", plenty): 1,
+		limited("*", plenty):     0,
+		strings.Replace(limited("/v1/*", plenty), `{`, `{"ignore_case":true,`, 1): 0,
+	} {
+		f := newFronted(t, Memory, document, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Powered-By", "Express") })
+		f.get("/V1/chat")
+		f.get("/v1/chat")
+		if n := strings.Count(f.log.String(), "\n"); n != want || want > 0 && !strings.Contains(f.log.String(), "ignore_case") {
+			t.Errorf("%s: got the log %s, want %d lines about ignore_case", document, f.log, want)
+		}
+	}
+}
+
 // If the upstream does not answer, the answer is 502 with the reason. The log has it once.
 func TestUpstream_down(t *testing.T) {
 	f := newFronted(t, Memory, limited("*", plenty), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
@@ -556,7 +639,7 @@ func TestUpstream_https(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newProxy(address, slog.New(slog.DiscardHandler))
+	p := newProxy(address, slog.New(slog.DiscardHandler), time.Now, func() *rules.Rules { return new(rules.Rules) })
 	p.transport = upstream.Client().Transport
 	w := httptest.NewRecorder()
 	p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.example/", http.NoBody))
