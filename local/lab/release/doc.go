@@ -4,8 +4,8 @@
 //     The file also contains rules.json, a document without rules.
 //   - layer-ARCH.zip, layer-redis-ARCH.zip and layer-events-ARCH.zip: the layer for functions in other languages
 //   - weir.template.json: the CloudFormation template that deploys these functions
-//   - TEMPLATE.md: its page; links lead to the repository at the version
-//   - examples.tar.gz: the examples of the page
+//   - TEMPLATE.md: its page; links lead to the repository at the version, and its commands use the version
+//   - examples.tar.gz: the examples of the page, with the version
 //   - deployer-policy.json and operator-policy.json: the IAM policies of who deploys the template and of who operates it
 //   - weir_OS_ARCH.tar.gz: the command; OS and ARCH are GOOS and GOARCH
 //   - sbom.cdx.json: the components in these programs, as a CycloneDX 1.6 document

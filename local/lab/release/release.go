@@ -179,10 +179,18 @@ func (k *packer) commands() (files []file, err error) {
 // The files of the examples. Others, such as the state of Terraform, come from using an example in this checkout.
 var exampleFiles = []string{"*.js", "*.md", "*.py", "*.tf", "*.ts", "*.yaml", ".npmrc", "cdk.json", "package.json", "package-lock.json", "requirements.txt", "tsconfig.json"}
 
+// exampleVersion is the version of the release that the page and the examples in the repository use.
+const exampleVersion = "v1.0.0"
+
+// released returns a text of the repository for the release.
+func (k *packer) released(text []byte) []byte {
+	return bytes.ReplaceAll(text, []byte(exampleVersion), []byte(k.Version))
+}
+
 // guide returns the page of the template, its examples and its policies.
 func (k *packer) guide(repository string) ([]file, error) {
 	page, err := os.ReadFile(k.Page)
-	files := []file{{name: "TEMPLATE.md", content: absolute(page, repository, "infra")}}
+	files := []file{{name: "TEMPLATE.md", content: k.released(absolute(page, repository, "infra"))}}
 	for _, role := range []string{"deployer", "operator"} {
 		policy, readErr := os.ReadFile(filepath.Join(k.Policies, role+".json"))
 		err = errors.Join(err, readErr)
@@ -202,7 +210,7 @@ func (k *packer) guide(repository string) ([]file, error) {
 			if strings.HasSuffix(found, ".md") {
 				content = absolute(content, repository, "infra/"+name)
 			}
-			examples = append(examples, file{name: name + "/" + filepath.Base(found), content: content})
+			examples = append(examples, file{name: name + "/" + filepath.Base(found), content: k.released(content)})
 		}
 	}
 	packed, packErr := tarred(examples...)

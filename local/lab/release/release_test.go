@@ -68,7 +68,7 @@ func programs(t *testing.T) release.Programs {
 	write(t, filepath.Join(dist, "template.json"), []byte("{}\n"))
 	write(t, filepath.Join(dist, "LICENSE"), []byte("license\n"))
 	write(t, filepath.Join(dist, "CHANGELOG.md"), []byte("# Changelog\n\n## Next\n\n- later\n\n## v1.2.0\n\n- this [one](infra/README.md#a), not https://a.example\n\n## v1.1.0\n\n- before\n"))
-	write(t, filepath.Join(dist, "TEMPLATE.md"), []byte("[a](README.md#x) [b](../limiter/y.md) [c](#here) [d](https://a.example)\n"))
+	write(t, filepath.Join(dist, "TEMPLATE.md"), []byte("[a](README.md#x) [b](../limiter/y.md) [c](#here) [d](https://a.example) v1.0.0\n"))
 	return release.Programs{
 		Page: filepath.Join(dist, "TEMPLATE.md"), Examples: "../../../infra/examples", Policies: "../../../infra/policies",
 		Version: "v1.2.0", Functions: dist, Commands: filepath.Join(dist, "weir"),
@@ -176,7 +176,7 @@ func TestWrite_contents(t *testing.T) {
 	}
 }
 
-// A release has the page of the template, with links into the repository, every file of the examples that the
+// A release has the page of the template, with links into the repository and the version of the release, every file of the examples that the
 // repository has, and the policies.
 func TestWrite_guide(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "release")
@@ -185,7 +185,7 @@ func TestWrite_guide(t *testing.T) {
 	}
 	files := read(t, dir)
 	const repository = "https://github.com/weir-limits/weir/blob/v1.2.0/"
-	if got, want := string(files["TEMPLATE.md"]), "[a]("+repository+"infra/README.md#x) [b]("+repository+"limiter/y.md) [c](#here) [d](https://a.example)\n"; got != want {
+	if got, want := string(files["TEMPLATE.md"]), "[a]("+repository+"infra/README.md#x) [b]("+repository+"limiter/y.md) [c](#here) [d](https://a.example) v1.2.0\n"; got != want {
 		t.Errorf("TEMPLATE.md: got %q, want %q", got, want)
 	}
 	for _, role := range []string{"deployer", "operator"} {
@@ -214,6 +214,11 @@ func TestWrite_guide(t *testing.T) {
 	}
 	if page := unpacked(t, files["examples.tar.gz"], "examples/express/README.md"); strings.Contains(page, "](../") || !strings.Contains(page, repository) {
 		t.Errorf("README.md of the example: got %s, want links into the repository", page)
+	}
+	for name, want := range map[string]string{"typescript/app.ts": `release = "v1.2.0"`, "python/app.py": `RELEASE = "v1.2.0"`, "terraform/main.tf": `prefix = "weir/v1.2.0/"`, "sam/template.yaml": "CodePrefix: weir/v1.2.0/"} {
+		if text := unpacked(t, files["examples.tar.gz"], "examples/"+name); !strings.Contains(text, want) || strings.Contains(text, "v1.0.0") {
+			t.Errorf("%s: got %s, want %s", name, text, want)
+		}
 	}
 }
 
