@@ -263,7 +263,9 @@ func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k api
 			APIKey string `json:"apiKey"`
 		}{made, key})
 	}
-	_, err = fmt.Fprintf(out, "%s\n\nid %s, tier %s%s, hash %s. Save the key: Weir does not store it and cannot show it again. Clients send it as x-api-key, or in the header field that API_KEY_HEADER names.\n", key, made.ID, tierOf(made), limitsOf(made), made.Hash)
+	// Only the key is a result, so that key=$(weir keys create) works.
+	fmt.Fprintf(progress, "id %s, tier %s%s, hash %s. Save the key: Weir does not store it and cannot show it again. Clients send it as x-api-key, or in the header field that API_KEY_HEADER names.\n", made.ID, tierOf(made), limitsOf(made), made.Hash)
+	_, err = fmt.Fprintln(out, key)
 	return err
 }
 

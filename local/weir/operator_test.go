@@ -181,7 +181,7 @@ func TestOperator_recordsTable(t *testing.T) {
 			t.Errorf("explanation: got %+v, want the published limit", e)
 		}
 	}
-	ok(t, "keys", "create", "--id", "acme", "--tier", "paid", "--limit", "x=4/1h")
+	createKey(t, "--id", "acme", "--tier", "paid", "--limit", "x=4/1h")
 	e := answers[operator.Explanation](t, "explain", "GET", "/x", "--apikey-id", "acme", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", os.Getenv("RECORDS_TABLE"))
 	if len(e.Limits) != 1 || e.Limits[0].Requests != 4 || e.Limits[0].WindowSeconds != 3600 {
 		t.Errorf("explanation of a key: got %+v, want the limit of its record", e.Limits)

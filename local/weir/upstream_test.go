@@ -73,6 +73,9 @@ func TestServe_upstream(t *testing.T) {
 		t.Fatalf("create: got %+v, error %v, want acme", made, err)
 	}
 	get(200, "4", "x-api-key", made.APIKey)
+	if key := run("keys", "create", "--rules", "rules.json", "--local"); !strings.HasPrefix(key, "weir_") || strings.ContainsAny(key, " \n") {
+		t.Errorf("create: got the output %q, want the key alone", key)
+	}
 	run("keys", "set", "acme", "--limit", "hello=9", "--rules", "rules.json", "--local")
 	get(200, "7", "x-api-key", made.APIKey)
 	run("keys", "set", "acme", "--suspended", "--local")
