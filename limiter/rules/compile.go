@@ -148,6 +148,7 @@ func (c *compiler) compile() {
 	}
 	c.checkUsage()
 	c.exempt()
+	c.markEdge()
 	c.readHeaders()
 	c.readCostFields()
 }

@@ -24,7 +24,7 @@ func checkCommand() *cobra.Command {
 		Short: "Find all mistakes in a rules document",
 		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there are mistakes, the exit status is 1.\n\n" +
 			"For a document without mistakes, the command prints notes, of which weir rules publish and make deploy refuse those on similar tiers. It also prints the maximum number of store items that a request of each endpoint writes, for each kind of caller, " +
-			"the items that have room for at most two more limits, and the counts that restart if a rule adds more. " +
+			"the limits for which a distribution in front can refuse requests, the items that have room for at most two more limits, and the counts that restart if a rule adds more. " +
 			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +
@@ -50,6 +50,7 @@ type checked struct {
 	Writes   []rules.Writes  `json:"writes,omitempty"`   // items that one request writes, for each endpoint and kind of caller
 	Restarts []string        `json:"restarts,omitempty"` // only with --against: limits whose counts restart
 	Rooms    []rules.Room    `json:"rooms,omitempty"`    // items with little room for more limits
+	Edge     []string        `json:"edge,omitempty"`     // limits for which a distribution in front can refuse requests
 	Beyond   []string        `json:"beyond,omitempty"`   // limits whose counts restart if a rule adds more than fit
 }
 
@@ -70,6 +71,7 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 	} else {
 		result.OK, result.Rules, result.Tiers, result.Notes, result.Writes = true, r.Len(), r.Tiers(), r.Notes(), r.Writes()
 		result.Rooms, result.Beyond = r.Rooms()
+		result.Edge = r.Edge().Limits
 		if result.Restarts, err = restarts(ctx, in, against, r); err != nil {
 			return err
 		}
@@ -129,6 +131,11 @@ func (c checked) print(out io.Writer, asJSON bool) error {
 	}
 	if len(c.Restarts) > 0 {
 		if _, err := fmt.Fprintf(out, "  %s\n", restartText(c.Restarts)); err != nil {
+			return err
+		}
+	}
+	if len(c.Edge) > 0 {
+		if _, err := fmt.Fprintf(out, "  a distribution in front can refuse for %s\n", strings.Join(c.Edge, ", ")); err != nil {
 			return err
 		}
 	}

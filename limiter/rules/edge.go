@@ -1,0 +1,69 @@
+package rules
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules/document"
+)
+
+// Edge is what a CDN in front of an API needs to know of the rules, in order to refuse the requests of callers that are
+// over a limit (limiter.Limit.Edge).
+type Edge struct {
+	Limits []string // paths of the limits, in file order
+	// Pass are the endpoints whose requests no such limit counts: the exempt ones, and the usage endpoint.
+	Pass []string
+	// Credentials reports that requests with a credential may be exempt.
+	Credentials bool
+	// IgnoresSuffix reports that the rules ignore suffixes, such as .json, so that Pass has further spellings.
+	IgnoresSuffix bool
+}
+
+// Edge returns what a CDN in front needs to know.
+func (r *Rules) Edge() Edge {
+	e := Edge{IgnoresSuffix: r.spelling.IgnoreSuffix}
+	for i := range r.rules {
+		for _, l := range r.rules[i].global {
+			if l.shared.Edge && l.edge(&r.rules[i]) {
+				e.Limits = append(e.Limits, l.Path)
+			}
+		}
+	}
+	for _, one := range r.exempt.list {
+		switch one.Kind {
+		case document.PerEndpoint:
+			e.Pass = append(e.Pass, one.Value)
+		case document.PerUser, document.PerAPIKey:
+			e.Credentials = true
+		}
+	}
+	if r.usage {
+		e.Pass = append(e.Pass, r.rules[len(r.rules)-1].pattern.text)
+	}
+	return e
+}
+
+// ExemptsPart reports whether an address of a network is exempt.
+func (r *Rules) ExemptsPart(network netip.Prefix) bool {
+	return slices.ContainsFunc(r.exempt.list, func(e Exemption) bool { return e.Kind == document.PerIP && e.network.Overlaps(network) })
+}
+
+// edge reports whether a rule charges this limit for every request of an address, or of an API key.
+func (s *spec) edge(r *rule) bool {
+	return r.Endpoint == "*" && r.Method == "" && !r.NoEdge && !r.Shadow &&
+		s.Tier == document.Global && s.Only == "" && !s.Mark && s.Count.Of == limiter.CountRequests &&
+		len(s.Per) == 1 && (s.Per[0] == document.PerIP || s.Per[0] == document.PerAPIKey)
+}
+
+// markEdge sets Edge of limits. If a rule charges the same count with more than 1, a refusal of its request can be
+// longer than that of others. If an override has own numbers for a part of a network, the network has no common wait.
+func (c *compiler) markEdge() {
+	for _, s := range c.specs {
+		known := c.known[limitKey{s.id(), false}]
+		if known == nil || known.cost != 1 || !s.edge(&c.rules.rules[s.rule]) {
+			continue
+		}
+		known.Edge = !slices.ContainsFunc(c.doc.Overrides, func(o document.Override) bool { return o.Name == s.Name && o.Kind == document.PerIP })
+	}
+}
