@@ -45,7 +45,7 @@ func requireSimulator(t *testing.T) {
 // The policies allow every call that a function makes, and deny similar calls.
 func TestPolicies(t *testing.T) {
 	requireSimulator(t)
-	for _, name := range []string{"dynamodb", "elasticache", "everything", "kafka", "settlement"} {
+	for _, name := range []string{"cloudfront", "dynamodb", "elasticache", "everything", "kafka", "settlement"} {
 		t.Run(name, func(t *testing.T) {
 			golden := parse(t, "../../../infra/golden/"+name+".template.json")
 			recorded := golden.record(t)

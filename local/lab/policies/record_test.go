@@ -87,7 +87,11 @@ func (s *stack) record(t *testing.T) map[string][]call {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, event := range events(t, function, key, receipt, tables[contract.VariableRecordsTable]) {
+			list := events(t, function, key, receipt, tables[contract.VariableRecordsTable])
+			if s.distributed() && function == contract.Publisher {
+				list = append(list, deployment(t, map[string]any{contract.PropertyTable: tables[contract.VariableRecordsTable], contract.PropertyRotation: "1"}))
+			}
+			for _, event := range list {
 				answer, err := e.Invoke(t.Context(), event)
 				if err != nil && err.Error() != "function authorizer: errorString: Unauthorized" {
 					t.Fatal(err)
@@ -239,8 +243,30 @@ func events(t *testing.T, function, key, receipt, table string) (list [][]byte) 
 	return list
 }
 
-// published returns an event of CloudFormation for the function publisher.
+// distributed reports whether the stack has a distribution, whose secret the function publisher creates.
+func (s *stack) distributed() bool {
+	for _, r := range s.Resources {
+		if r.Type == "AWS::CloudFront::Distribution" {
+			return true
+		}
+	}
+	return false
+}
+
+// published returns an event of CloudFormation that publishes rules.
 func published(t *testing.T, table string) []byte {
+	t.Helper()
+	var document bytes.Buffer
+	if err := gzip.NewWriter(&document).Close(); err != nil {
+		t.Fatal(err)
+	}
+	return deployment(t, map[string]any{
+		contract.PropertyTable: table, contract.PropertyNamespace: "dev", contract.PropertyDocument: base64.StdEncoding.EncodeToString(document.Bytes()),
+	})
+}
+
+// deployment returns an event of CloudFormation for the function publisher.
+func deployment(t *testing.T, properties map[string]any) []byte {
 	t.Helper()
 	answers := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var answer cfn.Response
@@ -249,13 +275,7 @@ func published(t *testing.T, table string) []byte {
 		}
 	}))
 	t.Cleanup(answers.Close)
-	var document bytes.Buffer
-	if err := gzip.NewWriter(&document).Close(); err != nil {
-		t.Fatal(err)
-	}
-	return []byte(text(t, cfn.Event{RequestType: cfn.RequestCreate, RequestID: "r", ResponseURL: answers.URL, ResourceProperties: map[string]any{
-		contract.PropertyTable: table, contract.PropertyNamespace: "dev", contract.PropertyDocument: base64.StdEncoding.EncodeToString(document.Bytes()),
-	}}))
+	return []byte(text(t, cfn.Event{RequestType: cfn.RequestCreate, RequestID: "r", ResponseURL: answers.URL, ResourceProperties: properties}))
 }
 
 // receiptOf returns the receipt in an authorizer's answer, or previous if it has none.

@@ -95,7 +95,7 @@ func (s *stack) arnOf(id string) string {
 }
 
 // values has the values of pseudo parameters, and of the parameters that functions read.
-var values = map[string]string{"AWS::Partition": "aws", "AWS::Region": "us-east-1", "Namespace": "main", "BasePath": "", "RequireCredential": "false", "ApiKeyHeader": "x-api-key", "ForeignApiKeys": "ignore", "JwtAlgorithms": "RS256"}
+var values = map[string]string{"AWS::Partition": "aws", "AWS::Region": "us-east-1", "Namespace": "main", "BasePath": "", "RequireCredential": "false", "ApiKeyHeader": "x-api-key", "ForeignApiKeys": "ignore", "JwtAlgorithms": "RS256", "ViewerAddress": "weir", "DirectRequests": "source"}
 
 // arns resolves references in v: an attribute becomes the resource's ARN, and a parameter its
 // value, or its name if values lacks it.
