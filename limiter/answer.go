@@ -14,7 +14,7 @@ func (r *request) answer(ctx context.Context, early bool) Decision {
 	l := r.limiter
 	r.logFailures(ctx)
 	d := r.combine()
-	d.FromCache = early && d.StoreCalls == 0
+	d.FromCache = early && d.StoreCalls == 0 && d.Transfer.Calls == 0
 	if d.Reason == ReasonBusy {
 		d.RetryAfter = l.busyWait()
 	}
@@ -28,7 +28,7 @@ func (r *request) answer(ctx context.Context, early bool) Decision {
 // over a store failure.
 func (r *request) combine() Decision {
 	d := Decision{Allowed: !r.denied(), Failed: r.failed, LocalFull: r.fallbackFull, At: r.at, Overshoot: r.overshoot,
-		StoreCalls: r.storeCalls, StoreTime: r.storeTime, Refunds: r.refunds, Clamped: r.clamped}
+		StoreCalls: r.storeCalls, StoreTime: r.storeTime, Refunds: r.refunds, Clamped: r.clamped, Transfer: r.moved}
 	if r.counterErr != nil && !busy(r.counterErr) { // if only the subject is busy, its counter still decides
 		d.Reason = reasonOf(r.counterErr)
 	}
@@ -113,6 +113,9 @@ func (d *Decision) report(it *task, r algo.Result, now algo.Instant) {
 	} else {
 		if !it.Force {
 			wait = max(it.backOff, r.Machine.RetryAfter(r.State, now, it.want))
+		}
+		if it.elsewhere && wait > 0 {
+			wait = transferPause
 		}
 		if it.original.concurrent() && wait > 0 && wait != algo.Never {
 			wait = min(max(wait, minSlotWait), maxSlotWait)

@@ -11,13 +11,14 @@ import (
 // the caller passed.
 type task struct {
 	Charge
-	original *Limit        // limit that the caller passed; Charge.Limit can be its shard
-	want     int64         // cost that the caller passed; Charge.Cost is more for a lease, and 0 for a read
-	backOff  time.Duration // time for which the back-off refuses the charge, even if the state has room
-	sharded  bool
-	done     bool  // a tracker decided this charge
-	unsynced error // why the counter of the charge cannot decide it; nil if it can
-	gaveUp   bool  // unsynced is the error of a call of another request (tracker.givesUp)
+	original  *Limit        // limit that the caller passed; Charge.Limit can be its shard
+	want      int64         // cost that the caller passed; Charge.Cost is more for a lease, and 0 for a read
+	backOff   time.Duration // time for which the back-off refuses the charge, even if the state has room
+	sharded   bool
+	done      bool  // a tracker decided this charge
+	unsynced  error // why the counter of the charge cannot decide it; nil if it can
+	elsewhere bool  // another region may have share that it could not give in time
+	gaveUp    bool  // unsynced is the error of a call of another request (tracker.givesUp)
 
 	lease     *tracker // tracker whose lease the charge renews; nil if none
 	leaseSize int64    // size of the new lease

@@ -36,10 +36,9 @@ const lastSecond = (math.MaxInt64 - int64(4*algo.MaxPeriod)) / int64(time.Second
 // decidable reports whether now is in the range of instants that the algorithms support.
 func decidable(now time.Time) bool { return now.Unix() > 0 && now.Unix() < lastSecond }
 
-// check returns an error if a charge is invalid, or charges the same count as another. shares reports whether the store
-// can move share between regions.
-func check(now time.Time, charges []Charge, shares bool) error {
-	if err := checkEach(now, charges, shares); err != nil {
+// check returns an error if a charge is invalid, or charges the same count as another. home is as in checkEach.
+func check(now time.Time, charges []Charge, home *algo.Regions) error {
+	if err := checkEach(now, charges, home); err != nil {
 		return err
 	}
 	for i, c := range charges {
@@ -52,8 +51,9 @@ func check(now time.Time, charges []Charge, shares bool) error {
 	return nil
 }
 
-// checkEach returns an error for the first charge that is invalid by itself.
-func checkEach(now time.Time, charges []Charge, shares bool) error {
+// checkEach returns an error for the first charge that is invalid by itself. home is the place of this region, or the zero
+// value if the Limiter knows no others. It is nil if the store cannot move share between regions.
+func checkEach(now time.Time, charges []Charge, home *algo.Regions) error {
 	if !decidable(now) {
 		return fmt.Errorf("%w: instant: out of range (got %s, want 1970 to 2261)", ErrInvalidCharge, now)
 	}
@@ -67,8 +67,11 @@ func checkEach(now time.Time, charges []Charge, shares bool) error {
 			return fmt.Errorf("%w: limit %q: cost: negative (got %d, want 0 or more)", ErrInvalidCharge, c.Limit.Name, c.Cost)
 		case c.Force && c.Limit.Spread.Shards > 0:
 			return fmt.Errorf("%w: limit %q: forced charge on a limit with shards; remove the shards or Force", ErrInvalidCharge, c.Limit.Name)
-		case c.Limit.regions != nil && !shares:
+		case c.Limit.regions != nil && home == nil:
 			return fmt.Errorf("%w: limit %q: shared by regions, but the store cannot move share between them; use one in DynamoDB", ErrInvalidCharge, c.Limit.Name)
+		case c.Limit.regions != nil && home.Of > 0 && c.Limit.Rate.Regions != *home:
+			return fmt.Errorf("%w: limit %q: regions: place %d of %d, want %d of %d as in Options.Regions", ErrInvalidCharge, c.Limit.Name,
+				c.Limit.Rate.Regions.Place, c.Limit.Rate.Regions.Of, home.Place, home.Of)
 		case c.Limit.concurrent() && (c.Cost > 1 || c.Force):
 			return fmt.Errorf("%w: limit %q: cost of a concurrent limit (got %d, forced %t, want 0 or 1, not forced); a request takes one slot", ErrInvalidCharge, c.Limit.Name, c.Cost, c.Force)
 		}

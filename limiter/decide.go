@@ -46,6 +46,8 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 //     takes in one atomic step (arrange.go).
 //  4. Look up: the denial cache may know a state that refuses. After an outage, the fallback can
 //     also refuse (lookup.go).
+//     If only limits that regions share refuse, the request asks the other regions for share (transfer.go). After
+//     the next phase, it asks them too, but only once.
 //  5. Call the stores: stores of this process take their batches first, one after another. Then the
 //     shared store takes the others in up to three waves (calls.go). Calls of one wave are concurrent.
 //     Requests of this process on one subject share a call (package internal/group).
@@ -60,7 +62,7 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 // requests of the same cost, but never a global limit. A request that is denied in phase 2 or 4 makes no store
 // call, unless phase 2 synchronized a counter.
 func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
-	if err := check(now, charges, l.shares != nil); err != nil {
+	if err := check(now, charges, l.home); err != nil {
 		return Decision{}, err
 	}
 	if l.isSingle(r, charges) {
@@ -77,10 +79,10 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 		}
 		r.lookUp()
 	}
-	early := r.denied()
+	early := r.denied() && !r.transfer(ctx) && (!r.shared || !r.leaveOutMarks())
 	if !early {
 		r.callStores(ctx)
-		for r.refused() && r.leaveOutMarks() {
+		for r.refused() && (r.transfer(ctx) || r.leaveOutMarks()) {
 			r.callStores(ctx)
 		}
 		r.fallBack()

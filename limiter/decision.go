@@ -67,6 +67,9 @@ type Decision struct {
 	// Refunds counts the charges of a denied request that were made before another subject refused
 	// it.
 	Refunds Refunds
+	// Transfer is what the decision did to get share of other regions, for limits that regions share. The request
+	// waited for it (StoreTime). Requests that waited for the transfer of another request do not report it.
+	Transfer Transfer
 	// Clamped is the number of limits whose state was further in the future than honest clocks allow, and
 	// was clamped (algo.Clamp). Before the clamp, these limits admitted too few requests.
 	Clamped int
@@ -79,6 +82,13 @@ type Decision struct {
 // Refunds counts refunds. Given is the number of charges that were refunded, at least in part. Dropped
 // is the number of charges that were not refunded, because a refund was not safe or the store failed.
 type Refunds struct{ Given, Dropped int }
+
+// Transfer counts what one transfer of share did.
+type Transfer struct {
+	Calls int   // calls of the stores of other regions
+	Moved int64 // share that this region got
+	Lost  int   // messages without an answer; what they moved is lost until the window ends
+}
 
 func (r *Refunds) add(other Refunds) {
 	r.Given += other.Given

@@ -4,19 +4,24 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // Limiter decides requests with a Store. Make one per process with New. It is safe for concurrent use.
 type Limiter struct {
-	store   Store
-	timeout time.Duration
-	local   Local  // the store, if it is in this process
-	remote  Remote // the store, if it is Remote
-	shares  Shares // the store, if it can move share between regions
-	intN    func(n int) int
-	log     logs
-	active  atomic.Int64 // requests that are being decided, and settlements on the shared store
-	settled atomic.Int64 // settlements on the shared store that have ended
+	store     Store
+	timeout   time.Duration
+	local     Local  // the store, if it is in this process
+	remote    Remote // the store, if it is Remote
+	shares    Shares // the store, if it can move share between regions
+	regions   []Shares
+	home      *algo.Regions // the place of this region in regions; nil if the store cannot move share
+	transfers transfers
+	intN      func(n int) int
+	log       logs
+	active    atomic.Int64 // requests that are being decided, and settlements on the shared store
+	settled   atomic.Int64 // settlements on the shared store that have ended
 	processClock
 	table   *table   // what this process keeps of subjects
 	notices *notices // nil without Options.Notify
@@ -38,7 +43,7 @@ func New(store Store, o Options) (*Limiter, error) {
 	}
 	l := &Limiter{store: store, remote: remote, timeout: o.Timeout, intN: o.IntN, log: logs{Logger: o.Logger}, table: newTable(o.Subjects)}
 	if shares, ok := SharesOf(store); ok {
-		l.shares = shares
+		l.shares, l.regions, l.home = shares, o.Regions, placeOf(o.Regions)
 	}
 	if o.Notify != nil {
 		l.notices = &notices{table: l.table, store: store, write: o.Notify, timeout: o.Timeout, log: &l.log}

@@ -21,7 +21,7 @@ func (r *request) lookUp() {
 			continue
 		}
 		r.lookUpBatch(b)
-		for b.refused && !b.shadow() && r.leaveOutMarksOf(i) {
+		for b.refused && !b.shadow() && !r.shared && r.leaveOutMarksOf(i) { // a shared limit can get share first
 			if b = &r.batches[i]; !b.skipped {
 				r.lookUpBatch(b)
 			}

@@ -37,7 +37,7 @@ type Usage struct {
 //
 // The error is the error of the store, or wraps ErrInvalidCharge.
 func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) ([]Usage, error) {
-	if err := checkEach(now, charges, l.shares != nil); err != nil {
+	if err := checkEach(now, charges, l.home); err != nil {
 		return nil, err
 	}
 	held, usages := map[Subject][]Entry{}, make([]Usage, len(charges))

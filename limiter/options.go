@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -30,6 +31,11 @@ type Options struct {
 	// (Decision.LocalFull). Leases, counters and lost settlements take at most half of the rest. A Local store needs
 	// memory for notices only: it denies subjects for which it has no room.
 	Subjects int
+	// Regions are the stores of the regions that share limits (algo.Shared), in the order that is the same in every
+	// region. The element of this region is nil. Each store SHOULD have a breaker and open connections. A request that
+	// exceeds the share of this region then asks the others, for up to TransferTimeout, about once a second. Without
+	// Regions, a limit that regions share admits the base share of this region. Shadow limits move no share.
+	Regions []Shares
 	// IntN returns a random number from 0 to n-1, which chooses shards, waits and report times. It
 	// MUST be safe for concurrent use. nil means rand.IntN of math/rand/v2. A generator with a known
 	// seed makes decisions repeatable.
@@ -74,6 +80,8 @@ func (o Options) complete() (Options, error) {
 		want string
 	}{
 		{"Timeout", o.Timeout > 0 && o.Timeout < MinWindow, o.Timeout, fmt.Sprintf("more than 0 and less than %s; 0 means %s", MinWindow, DefaultTimeout)},
+		{"Regions", len(o.Regions) == 0 || len(o.Regions) >= 2 && len(o.Regions) <= algo.MaxRegions && nils(o.Regions) == 1, fmt.Sprintf("%d stores, %d of them nil", len(o.Regions), nils(o.Regions)),
+			fmt.Sprintf("2 to %d, with nil for this region", algo.MaxRegions)},
 		{"Subjects", o.Subjects > 0, o.Subjects, fmt.Sprintf("at least 1; 0 means %d", DefaultSubjects)},
 	} {
 		if !option.ok {
@@ -81,4 +89,18 @@ func (o Options) complete() (Options, error) {
 		}
 	}
 	return o, nil
+}
+
+func nils(regions []Shares) (n int) {
+	for _, r := range regions {
+		if r == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// placeOf returns the place of this region, whose store is nil. It is the zero value if there are no regions.
+func placeOf(regions []Shares) *algo.Regions {
+	return &algo.Regions{Of: len(regions), Place: max(0, slices.Index(regions, nil))}
 }

@@ -21,6 +21,7 @@ type request struct {
 	receipt bool // the caller gets a Receipt
 	spread  bool // a limit of the request has a Spread
 	notify  bool // a limit of the request has Notify
+	shared  bool // regions share a limit of the request
 
 	tasks   []task   // the tasks of the charges, in the same order
 	served  []served // what trackers of this process decided
@@ -47,6 +48,8 @@ type request struct {
 	counterErr   error // error of the last synchronization of a counter that decides without the store
 	failed       bool  // the request is denied because a store failed
 	fallbackFull bool  // the fallback has no room for the subject
+	transferred  bool  // the request has tried to get share of other regions
+	moved        Transfer
 }
 
 // begin prepares r for a decision on the charges.
@@ -65,6 +68,7 @@ func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 		it.sharded = c.Limit.Spread.Shards > 0 && l.sharesStore()
 		r.spread = r.spread || c.Limit.Spread != Spread{}
 		r.notify = r.notify || c.Limit.notifies()
+		r.shared = r.shared || c.Limit.regions != nil
 		r.tasks = append(r.tasks, it)
 	}
 }

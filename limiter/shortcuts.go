@@ -38,7 +38,7 @@ func (l *Limiter) decideCompact(d *Decision, at time.Time, c *Charge) bool {
 
 // isSingle reports whether decideSingle decides a request.
 func (l *Limiter) isSingle(r *request, charges []Charge) bool {
-	return !l.sharesStore() && len(charges) == 1 && charges[0].Limit.Spread == Spread{} && !charges[0].Limit.Shadow && !charges[0].Limit.Mark && !charges[0].Limit.notifies() && !r.look && !r.receipt
+	return !l.sharesStore() && len(charges) == 1 && charges[0].Limit.Spread == Spread{} && !charges[0].Limit.Shadow && !charges[0].Limit.Mark && !charges[0].Limit.notifies() && charges[0].Limit.regions == nil && !r.look && !r.receipt
 }
 
 // decideSingle decides a request with one charge on a Local store. For such a request the phases

@@ -1,0 +1,282 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// distant is the store of a region as other processes see it. Its answers take time, or do not come.
+type distant struct {
+	*region
+	delay  time.Duration
+	cut    atomic.Bool // no message arrives
+	unhear atomic.Bool // messages arrive, and no answer
+	debits atomic.Int64
+}
+
+func (f *distant) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) (moved int64, err error) {
+	f.debits.Add(1)
+	if f.cut.Load() {
+		<-ctx.Done()
+		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
+	}
+	time.Sleep(f.delay)
+	moved, err = f.region.Debit(ctx, now, subject, limit, index, lack)
+	if f.unhear.Load() {
+		<-ctx.Done()
+		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
+	}
+	return moved, err
+}
+
+// region is a store that the Limiter treats as shared.
+type region struct {
+	limiter.Store
+	storetest.Patient
+	shares  limiter.Shares
+	credits atomic.Int64
+	fails   atomic.Bool // credits have no answer
+}
+
+func (r *region) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) (int64, error) {
+	return r.shares.Debit(ctx, now, subject, limit, index, lack)
+}
+
+func (r *region) Credit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, moved int64) (algo.Result, bool, error) {
+	r.credits.Add(1)
+	result, credited, err := r.shares.Credit(ctx, now, subject, limit, index, moved)
+	if r.fails.Load() {
+		return algo.Result{}, false, limiter.ErrUnavailable
+	}
+	return result, credited, err
+}
+
+// federation is a limit of several regions, with a Limiter in each. The messages between regions take 80 ms.
+type federation struct {
+	limiters []*limiter.Limiter
+	limits   []*limiter.Limit
+	stores   []*distant
+}
+
+func newFederation(t *testing.T, regions int, l limiter.Limit) *federation {
+	t.Helper()
+	f := &federation{}
+	for i := range regions {
+		store := storetest.Must(memstore.New(memstore.Options{}))
+		f.stores = append(f.stores, &distant{region: &region{Store: store, shares: store}, delay: 80 * time.Millisecond})
+		l.Name, l.Rate.Regions = "a", algo.Regions{Of: regions, Place: i}
+		f.limits = append(f.limits, limit(t, l))
+	}
+	for i := range regions {
+		var others []limiter.Shares
+		for j, s := range f.stores {
+			if j == i {
+				others = append(others, nil)
+			} else {
+				others = append(others, s)
+			}
+		}
+		f.limiters = append(f.limiters, storetest.Must(limiter.New(f.stores[i].region, limiter.Options{Regions: others})))
+	}
+	return f
+}
+
+func (f *federation) take(t *testing.T, i int, now time.Time, cost int64) limiter.Decision {
+	t.Helper()
+	d, err := f.limiters[i].Take(context.Background(), now, []limiter.Charge{{Subject: limiter.User("42"), Limit: f.limits[i], Cost: cost}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (f *federation) cut(cut bool) {
+	for _, s := range f.stores {
+		s.cut.Store(cut)
+	}
+}
+
+var sharedMinute = limiter.Limit{Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 300, Window: time.Minute}}
+
+// A region admits the whole limit if the others admit nothing. A decision within the share makes no call to another
+// region, and the answer shows the whole limit.
+func TestLimiter_Take_regions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, calls, admitted := newFederation(t, 3, sharedMinute), 0, 0
+		for i := range 320 {
+			d := f.take(t, 0, noon, 1)
+			if calls += d.Transfer.Calls; i < 100 && calls > 0 {
+				t.Fatalf("request %d of a share of 100: got %d calls of other regions, want none", i+1, calls)
+			}
+			if d.Capacity != 300 {
+				t.Fatalf("got capacity %d, want that of the whole limit", d.Capacity)
+			}
+			if d.Allowed {
+				admitted++
+			} else if d.RetryAfter <= 0 || d.Failed || d.Reason != limiter.ReasonNone {
+				t.Fatalf("request %d: got %+v, want a refusal with a wait", i+1, d)
+			}
+		}
+		if admitted != 300 || calls > 16 {
+			t.Errorf("one busy region: got %d admitted with %d calls of other regions, want 300 with at most 16", admitted, calls)
+		}
+		for i := 1; i < 3; i++ {
+			if f.take(t, i, noon, 1).Allowed {
+				t.Errorf("region %d: got an admission above the limit, want a refusal", i)
+			}
+		}
+		if next := noon.Add(time.Minute); !f.take(t, 1, next, 100).Allowed {
+			t.Error("in the next window: got a refusal within the share, want an admission")
+		}
+	})
+}
+
+// A cost above the base share waits for share of the others.
+func TestLimiter_Take_regionsCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFederation(t, 3, sharedMinute)
+		if d := f.take(t, 1, noon, 250); !d.Allowed || d.Transfer.Moved < 150 {
+			t.Errorf("cost 250 of a base share of 100: got %+v, want an admission", d)
+		}
+		if d := f.take(t, 1, noon, 301); d.Allowed || d.RetryAfter != 0 || d.Transfer.Calls != 0 {
+			t.Errorf("cost above the limit: got %+v, want a refusal without a wait and without calls", d)
+		}
+	})
+}
+
+// Requests of a process that need share wait for one transfer. In a flood, a process asks about once a second.
+func TestLimiter_Take_regionsFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFederation(t, 3, sharedMinute)
+		f.take(t, 0, noon, 100)
+		var admitted atomic.Int64
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if f.take(t, 0, noon, 1).Allowed {
+					admitted.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if calls := f.stores[1].debits.Load(); admitted.Load() != 50 || calls != 1 || f.stores[0].credits.Load() != 1 {
+			t.Errorf("50 requests at a time: got %d admitted, %d debits in one region and %d credits, want 50, 1 and 1", admitted.Load(), calls, f.stores[0].credits.Load())
+		}
+		f.take(t, 0, noon, 126) // takes all that moved
+		for i := 1; i < 3; i++ {
+			f.take(t, i, noon, 12)
+		}
+		before := f.stores[1].debits.Load()
+		for i := range 1000 {
+			f.take(t, 0, noon.Add(time.Duration(i)*5*time.Millisecond), 1)
+		}
+		if calls := f.stores[1].debits.Load() - before; calls < 2 || calls > 7 {
+			t.Errorf("a flood of 5 s: got %d debits in one region, want about one a second", calls)
+		}
+	})
+}
+
+// While no region answers, each admits its share. The wait is a second, because the others may have share. The request is
+// refused, and not decided by OnError.
+func TestLimiter_Take_regionsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFederation(t, 3, sharedMinute)
+		f.cut(true)
+		f.take(t, 0, noon, 100)
+		began := time.Now()
+		d := f.take(t, 0, noon, 1)
+		if took := time.Since(began); d.Allowed || d.RetryAfter != time.Second || d.Transfer.Lost != 2 || took > limiter.TransferTimeout {
+			t.Errorf("cut off: got %+v after %s, want a refusal for a second and two lost debits within %s", d, took, limiter.TransferTimeout)
+		}
+		if d := f.take(t, 0, noon.Add(2*time.Second), 1); d.Allowed || d.Transfer.Calls != 0 || d.RetryAfter != time.Second {
+			t.Errorf("two seconds later: got %+v, want no further debit in this window", d)
+		}
+		f.cut(false)
+		if d := f.take(t, 0, noon.Add(time.Minute), 150); !d.Allowed {
+			t.Errorf("in the next window, connected again: got %+v, want an admission", d)
+		}
+	})
+}
+
+// A debit or a credit without an answer is never repeated. What it moved is lost, and nobody admits more.
+func TestLimiter_Take_regionsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFederation(t, 2, sharedMinute)
+		f.stores[1].unhear.Store(true)
+		f.take(t, 0, noon, 150)
+		if d := f.take(t, 0, noon, 1); d.Allowed || d.Transfer.Lost != 1 || f.stores[0].credits.Load() != 0 {
+			t.Errorf("a debit without an answer: got %+v and %d credits, want a lost debit and no credit", d, f.stores[0].credits.Load())
+		}
+		if d := f.take(t, 1, noon, 150); d.Allowed {
+			t.Errorf("the region that made the debit: got %+v, want less than its base share", d)
+		}
+		f = newFederation(t, 2, sharedMinute)
+		f.stores[0].fails.Store(true)
+		f.take(t, 0, noon, 150)
+		if d := f.take(t, 0, noon, 1); d.Allowed || d.Transfer.Lost != 1 || f.stores[0].credits.Load() != 1 {
+			t.Errorf("a credit without an answer: got %+v and %d credits, want one lost credit", d, f.stores[0].credits.Load())
+		}
+	})
+}
+
+// A transfer does not begin if the invocation could end between debit and credit.
+func TestLimiter_Take_regionsRemainingTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFederation(t, 2, sharedMinute)
+		f.take(t, 0, noon, 150)
+		ctx, cancel := context.WithTimeout(context.Background(), limiter.TransferTimeout-time.Millisecond)
+		defer cancel()
+		d, err := f.limiters[0].Take(ctx, noon, []limiter.Charge{{Subject: limiter.User("42"), Limit: f.limits[0], Cost: 1}})
+		if err != nil || d.Allowed || d.Transfer.Calls != 0 || d.RetryAfter != time.Second {
+			t.Errorf("399 ms left: got %+v and error %v, want a refusal for a second without calls", d, err)
+		}
+	})
+}
+
+// Another limit that refuses keeps the request from moving share. A limit with Mark gets share before it reports.
+func TestLimiter_Take_regionsOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFederation(t, 2, sharedMinute)
+		tight := limit(t, limiter.Limit{Name: "tight", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 150, Window: time.Minute}})
+		charges := []limiter.Charge{{Subject: limiter.User("42"), Limit: f.limits[0], Cost: 150}, {Subject: limiter.User("42"), Limit: tight, Cost: 150}}
+		for i := range 2 {
+			d, err := f.limiters[0].Take(context.Background(), noon, charges)
+			if err != nil || d.Allowed != (i == 0) || d.Transfer.Calls != 0 {
+				t.Errorf("request %d: got %+v and error %v, want allowed %t and no calls of other regions", i, d, err, i == 0)
+			}
+		}
+		marked := sharedMinute
+		marked.Mark = true
+		f = newFederation(t, 2, marked)
+		f.take(t, 0, noon, 150)
+		if d := f.take(t, 0, noon, 1); !d.Allowed || d.Over != nil || d.Transfer.Moved == 0 {
+			t.Errorf("a limit with Mark: got %+v, want an admission within moved share", d)
+		}
+	})
+}
+
+// Options.Regions and the limits have the same list.
+func TestNew_regions(t *testing.T) {
+	store := storetest.Must(memstore.New(memstore.Options{}))
+	for _, regions := range [][]limiter.Shares{{nil}, {nil, nil}, {store, store}} {
+		if _, err := limiter.New(store, limiter.Options{Regions: regions}); err == nil {
+			t.Errorf("%d stores: got no error, want one", len(regions))
+		}
+	}
+	l := storetest.Must(limiter.New(store, limiter.Options{Regions: []limiter.Shares{nil, store}}))
+	other := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute, Regions: algo.Regions{Of: 2, Place: 1}}})
+	if _, err := l.Take(context.Background(), noon, []limiter.Charge{{Subject: limiter.User("42"), Limit: other, Cost: 1}}); !errors.Is(err, limiter.ErrInvalidCharge) {
+		t.Errorf("a limit of the other region: got error %v, want ErrInvalidCharge", err)
+	}
+}
