@@ -40,7 +40,7 @@ func (b *byRule) name(rules []string) {
 	old := b.rows
 	*b = byRule{}
 	for i, rule := range rules {
-		b.rows[i] = ruleCounts{rule: rule, name: dimension(rule)}
+		b.rows[i] = ruleCounts{rule: rule, name: RuleName(rule)}
 	}
 	b.rows[maxRules].name = otherRules
 	for _, was := range old {
@@ -122,9 +122,9 @@ func (b *byRule) pending() bool {
 	return slices.ContainsFunc(b.rows[:], func(c ruleCounts) bool { return !c.empty() })
 }
 
-// dimension returns the value of RuleDimension for a rule. The value is printable ASCII of bounded
-// length, and different rules have different values.
-func dimension(rule string) string {
+// RuleName returns the name of a rule, a Limit.Rule, in metrics (RuleDimension) and log lines. The name is printable ASCII of bounded
+// length, and different rules have different names.
+func RuleName(rule string) string {
 	name := strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {
 			return '?'

@@ -168,7 +168,7 @@ func (w *written) write(out *json.Encoder, hash SubjectHash) {
 		l.Weir = LineShadowed
 	}
 	if w.rule != "" {
-		l.Rule = dimension(w.rule)
+		l.Rule = RuleName(w.rule)
 	}
 	if !w.others {
 		l.Subject = hash(w.subject())

@@ -8,15 +8,19 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Limit is one limit of a subject, with its usage.
 type Limit struct {
-	Name    string `json:"name"`
-	Path    string `json:"path"` // place in the rules document, such as "rules[2].limits.free"
-	Tier    string `json:"tier"` // key of the limit in the rule: a tier, "*" or "global"
-	Rule    string `json:"rule"` // method, if there is one, and endpoint of the rule
-	Subject string `json:"subject"`
+	Name string `json:"name"`
+	Path string `json:"path"` // place in the rules document, such as "rules[2].limits.free"
+	Tier string `json:"tier"` // key of the limit in the rule: a tier, "*" or "global"
+	Rule string `json:"rule"` // method, if there is one, and endpoint of the rule
+	// MetricsRule is the name of the rule in metrics and log lines (telemetry.RuleName). It is made of Rule, or of Name if
+	// the limit counts without an endpoint.
+	MetricsRule string `json:"metricsRule"`
+	Subject     string `json:"subject"`
 	// Counted has the subjects under which the store counts the limit, if they differ from Subject. A
 	// limit with shards has one subject for each shard. A limit in shadow mode has a subject of its own.
 	Counted []string `json:"counted,omitempty"`
@@ -40,6 +44,7 @@ type Limit struct {
 	Shards         int    `json:"shards,omitempty"`
 	SyncMS         int64  `json:"syncMs,omitempty"`
 	Adaptive       bool   `json:"adaptive,omitempty"`   // true if each environment admits a share of the limit
+	OtherTier      bool   `json:"otherTier,omitempty"`  // true if the caller has another tier now, so that the limit does not apply
 	Overridden     bool   `json:"overridden,omitempty"` // true if an override for the caller sets these numbers
 	State          State  `json:"state,omitzero"`
 }
@@ -75,7 +80,8 @@ func Limits(r *rules.Rules, now time.Time) []Limit {
 func newLimit(l rules.Listed, now time.Time) Limit {
 	limit, s, c := l.Charge.Limit, l.Charge.Limit.Spread, l.Charge.Limit.Rate.Calendar
 	made := Limit{
-		Name: limit.Name, Path: l.Path, Tier: l.Tier, Rule: strings.TrimSpace(l.Method + " " + l.Endpoint), Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
+		Name: limit.Name, Path: l.Path, Tier: l.Tier, Rule: strings.TrimSpace(l.Method + " " + l.Endpoint), MetricsRule: telemetry.RuleName(limit.Rule),
+		Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
 		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second), Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
 		Cost: l.Charge.Cost, Count: string(limit.Count.Of), AcrossTiers: len(limit.Tiers) > 0, Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
 		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Adaptive: s.Adaptive, Overridden: l.Overridden,

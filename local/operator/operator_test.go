@@ -345,6 +345,9 @@ func TestInspect_tiers(t *testing.T) {
 		var got []string
 		for _, l := range d.inspect(subject).Limits {
 			got = append(got, l.Tier)
+			if other := subject == "apikey:upgraded" && l.Tier == "free"; l.OtherTier != other || l.MetricsRule != "/a" {
+				t.Errorf("%s: got other tier %t and the rule %s in metrics, want %t and /a", subject, l.OtherTier, l.MetricsRule, other)
+			}
 		}
 		if text := strings.Join(got, " "); text != want {
 			t.Errorf("%s: got the limits of %s, want %s", subject, text, want)
@@ -368,8 +371,8 @@ func TestInspect_acrossTiers(t *testing.T) {
 			var got []string
 			for _, l := range i.Limits {
 				got = append(got, l.Tier)
-				if l.State.Capacity != capacity || l.State.Remaining != remaining {
-					d.t.Errorf("%s: got %+v, want %d of %d", subject, l.State, remaining, capacity)
+				if l.MetricsRule != "month" || l.OtherTier || l.State.Capacity != capacity || l.State.Remaining != remaining {
+					d.t.Errorf("%s: got %+v, want the limit month with %d of %d", subject, l, remaining, capacity)
 				}
 			}
 			if text := strings.Join(got, " "); text != tiers || len(i.Others) > 0 {

@@ -104,6 +104,7 @@ func (o *Operator) usage(ctx context.Context, now time.Time, c counts) (Usage, e
 	i.Limits = limits[:0]
 	for n, l := range limits {
 		if (c.listed[n].Reason == "" || l.State.Charged) && !shownInOtherTier(c.listed, usages, n) {
+			l.OtherTier = c.listed[n].Reason != ""
 			i.Limits = append(i.Limits, l)
 		}
 	}

@@ -28,6 +28,9 @@ function say(selector, text) {
   if ($(selector).textContent !== text) $(selector).textContent = text;
 }
 
+let since; // when the rules that the page shows were loaded
+let inForce; // their limits
+
 const shown = new Map(); // the rows of each table, as JSON
 
 /** Fills the table of a section if its rows have changed, so that a selection and the focus stay. */
@@ -42,9 +45,9 @@ function show(section, heads, rows, cells) {
   if (focused) [...table.querySelectorAll("a")].find((link) => link.href === focused)?.focus();
 }
 
-/** Returns a time in UTC, with its date unless it is within a day of another time. */
-function time(text, now, round = Math.ceil) {
-  const at = new Date(round(Date.parse(text) / 1000) * 1000);
+/** Returns a time, which is a text or the milliseconds since 1970, in UTC, with its date unless it is within a day of another time. */
+function time(when, now, round = Math.ceil) {
+  const at = new Date(round(new Date(when) / 1000) * 1000);
   const [day, clock] = at.toISOString().slice(0, 19).split("T");
   return Math.abs(at - Date.parse(now)) < 86_400_000 ? clock : `${day} ${clock}`;
 }
@@ -129,21 +132,24 @@ async function showRefusals() {
   ]);
 }
 
-/** Returns when the limit of a refusal admits a request again. A reset or new rules can have ended the wait. */
+/** Returns when the limit of a refusal admits a request again. A reset, a new tier or new rules can have ended the wait. */
 async function waitOf({ caller, limit, rule, last, retryAfterSeconds: wait }, now, check) {
   const ends = Date.parse(last) + wait * 1000;
-  if (ends <= Date.parse(now)) return "now";
+  const is = (l) => l.name === limit && l.metricsRule === rule;
+  if (ends <= Date.parse(now) || limit && inForce && !inForce.some(is)) return "now";
   const { at, limits } = caller && check ? await ask("usage", { subject: caller }).catch(() => ({ limits: [] })) : { limits: [] };
-  const same = limits.filter((l) => l.name === limit && l.rule === rule);
-  if (!same.length) return time(new Date(ends), now);
-  return freeAgain((same.find((l) => !l.state.passes) ?? same[0]).state, at);
+  const same = limits.filter(is);
+  if (!same.length) return time(ends, now, Math.round); // such as a limit that counts by the caller's address
+  const own = same.filter((l) => !l.otherTier);
+  const decides = own.find((l) => !l.state.passes) ?? own[0];
+  return decides ? freeAgain(decides.state, at) : "now";
 }
 
 /** Shows the limits of the caller: first those that refuse, then by use. */
 async function showCaller() {
   const { subject: name, at, limits, others } = await ask("usage", { subject });
   const used = limits.filter(({ state }) => state.remaining < state.capacity || !state.passes);
-  const refusing = used.filter((l) => !l.state.passes && l.mode === "enforce").length;
+  const refusing = used.filter((l) => !l.state.passes && !l.otherTier && l.mode === "enforce").length;
   const share = (l) => (l.state.passes ? l.state.remaining / l.state.capacity : -1);
   say("#caller .status", `${name} uses ${used.length} of ${number(limits.length, "limit")}${refusing ? `; ${refusing} ${refusing === 1 ? "refuses" : "refuse"} now` : ""}.`);
   show("caller", ["Limit", "Tier", "Rule", "At most", "Used", "Free again, UTC", "Full again, UTC"], used.sort((a, b) => share(a) - share(b)).map((l) => ({
@@ -156,7 +162,7 @@ async function showCaller() {
 /** Returns when the limit of a state admits a request again. */
 function freeAgain(state, at) {
   if (state.passes) return "now";
-  return state.never ? "never" : time(new Date(Date.parse(at) + state.retryAfterSeconds * 1000), at);
+  return state.never ? "never" : time(Date.parse(at) + state.retryAfterSeconds * 1000, at);
 }
 
 async function reset() {
@@ -169,8 +175,6 @@ async function reset() {
   }
 }
 
-let since; // when the rules that the page shows were loaded
-
 /** Shows the version and the age of the rules, and their limits if the rules are new. */
 async function showRules() {
   const state = await request("state");
@@ -178,7 +182,8 @@ async function showRules() {
   say("#age", `, in force for ${age(state.ageSeconds)}`);
   say("#rules-error", state.problem ? `The document has mistakes, and is not in force:\n${state.problem}` : "");
   if (state.since === since) return;
-  show("rules", ["Rule", "Tier", "Limit", "At most", "Algorithm"], await request("limits"), (l) => [
+  inForce = await request("limits");
+  show("rules", ["Rule", "Tier", "Limit", "At most", "Algorithm"], inForce, (l) => [
     ruleOf(l.rule), tierOf(l), named(l), atMost(l), l.algorithm.replaceAll("_", " "),
   ]);
   since = state.since;
