@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -71,7 +72,8 @@ type Caller struct {
 	User     string            `json:"user,omitempty"`
 	APIKeyID string            `json:"apiKeyId,omitempty"`
 	IP       string            `json:"ip,omitempty"`
-	Tier     string            `json:"tier"` // the tier that selects the limits
+	IPFrom   string            `json:"ipFrom,omitempty"` // who is believed for IP, and why; "" if only the host can be
+	Tier     string            `json:"tier"`             // the tier that selects the limits
 	Claims   map[string]string `json:"claims,omitempty"`
 	// Rejected is the reason why the credential is rejected. It is "" if the credential is valid or absent.
 	Rejected string `json:"rejected,omitempty"`
@@ -134,19 +136,19 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	if err := q.check(); err != nil {
 		return Explanation{}, err
 	}
-	caller, rejected, notes, err := o.caller(ctx, now, q)
-	if err != nil {
-		return Explanation{}, err
-	}
-	r := o.Rules(ctx, now)
 	header := http.Header{}
 	for name, value := range q.Headers {
 		header.Set(name, value)
 	}
-	request := rules.Request{Method: q.Method, Path: rules.EncodedPath(q.Path).Below(o.BasePaths), Header: header, Caller: caller}
+	who, rejected, notes, err := o.caller(ctx, now, q, header)
+	if err != nil {
+		return Explanation{}, err
+	}
+	r := o.Rules(ctx, now)
+	request := rules.Request{Method: q.Method, Path: rules.EncodedPath(q.Path).Below(o.BasePaths), Header: header, Caller: who}
 	explained := r.Explain(request)
 	e := Explanation{
-		Method: q.Method, Path: q.Path, Caller: newCaller(caller, explained.Tier, rejected), At: now.UTC(), Version: r.Version(), Source: o.Source,
+		Method: q.Method, Path: q.Path, Caller: newCaller(who, explained.Tier, rejected), At: now.UTC(), Version: r.Version(), Source: o.Source,
 		Rules: []Rule{}, Others: r.Len() - len(explained.Matches), Cost: o.cost(explained.Charges), Notes: append([]string{}, notes...),
 	}
 	if paths := explained.Readings; len(paths) > 1 || len(paths) == 1 && paths[0] != q.Path {
@@ -172,6 +174,9 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	if e.Decision = newDecision(d, listed, rejected); explained.Malformed && d.Allowed {
 		e.Decision.Allowed, e.Decision.Status = false, http.StatusBadRequest
 	}
+	if errors.Is(rejected, caller.ErrDirect) {
+		e.Decision, e.Limits, e.Cost = Decision{Status: http.StatusForbidden}, []Limit{}, Cost{}
+	}
 	if decoded, err := url.PathUnescape(q.Path); err == nil && !explained.Malformed {
 		if request.Path = rules.DecodedPath(decoded).Below(o.BasePaths); r.Explain(request).Malformed {
 			e.Notes = append(e.Notes, "an HTTP API decodes the path, and answers 400, because the decoded path can be read with a . or .. segment")
@@ -180,8 +185,8 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	if o.Routed != nil {
 		o.route(&e)
 	}
-	e.Notes = append(e.Notes, decisionNotes(d, caller, explained.Tier)...)
-	e.Notes = append(e.Notes, recordNotes(r, caller.Limits, listed)...)
+	e.Notes = append(e.Notes, decisionNotes(d, who, explained.Tier)...)
+	e.Notes = append(e.Notes, recordNotes(r, who.Limits, listed)...)
 	e.Notes = append(e.Notes, o.notes(listed)...)
 	return e, nil
 }
@@ -225,7 +230,7 @@ func (q Question) check() error {
 }
 
 func newCaller(c caller.Caller, tier string, rejected error) Caller {
-	made := Caller{Subject: c.Subject().String(), User: c.User, APIKeyID: c.APIKey, Tier: tier, Claims: c.Claims}
+	made := Caller{Subject: c.Subject().String(), User: c.User, APIKeyID: c.APIKey, IPFrom: c.IPFrom, Tier: tier, Claims: c.Claims}
 	if c.IP.IsValid() {
 		made.IP = c.IP.String()
 	}
@@ -237,12 +242,18 @@ func newCaller(c caller.Caller, tier string, rejected error) Caller {
 
 // caller returns the caller of q. rejected is the reason why the credential of q is rejected, or nil. As
 // the tier of a token does, the tier of q takes precedence over the tier in the key's record.
-func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who caller.Caller, rejected error, notes []string, err error) {
+func (o *Operator) caller(ctx context.Context, now time.Time, q Question, header http.Header) (who caller.Caller, rejected error, notes []string, err error) {
 	address := o.Address
 	if q.IP != "" {
 		if address, err = netip.ParseAddr(q.IP); err != nil {
 			return who, nil, nil, Mistake("ip: got %q, want an address such as 203.0.113.7", q.IP)
 		}
+	}
+	found := o.find(ctx, now, header, address)
+	address = found.Addr
+	defer func() { who.IPFrom = found.From }()
+	if found.Refused {
+		return caller.Caller{IP: o.prefix(address), Rejected: true}, caller.ErrDirect, nil, nil
 	}
 	if q.Token != "" || q.APIKey != "" {
 		who, rejected, err = o.identify(ctx, now, q, address)
@@ -261,6 +272,20 @@ func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who c
 	}
 	who.Tier = cmp.Or(q.Tier, record.Tier)
 	return who, nil, notes, nil
+}
+
+// find returns the address of the client whose request has the given source address. Without a field of the distribution in
+// the question, the given address is that of the client. X-Forwarded-For has no entry of the host.
+func (o *Operator) find(ctx context.Context, now time.Time, header http.Header, source netip.Addr) origin.Address {
+	if o.Viewers == nil {
+		return origin.Address{Addr: source}
+	}
+	if !slices.ContainsFunc(o.Viewers.Fields(), func(name string) bool { return header[name] != nil }) {
+		return origin.Address{Addr: source, From: "the question, not from " + strings.Join(o.Viewers.Fields(), " and ")}
+	}
+	found := o.Viewers.Find(ctx, now, header, source, false)
+	found.From = found.String()
+	return found
 }
 
 // identify returns the caller that the credentials of q identify, or the reason why they are rejected.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -42,6 +43,8 @@ type Operator struct {
 	// Address is the address of a caller if the question has none. The zero Addr means that the
 	// address is unknown.
 	Address netip.Addr
+	// Viewers finds the address of a client behind a distribution or a proxy. nil means that only the host is believed.
+	Viewers *origin.Viewers
 	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller; 0 means 64.
 	IPv6Bits int
 }

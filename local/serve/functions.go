@@ -177,7 +177,7 @@ func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter
 	if s.operator == nil {
 		s.operator = &operator.Operator{
 			Store: store, Kind: c.Store, Inside: s.Environments == 0, Identifier: e.Identifier, Clock: s.Clock,
-			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits, BasePaths: c.BasePaths,
+			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits, BasePaths: c.BasePaths, Viewers: e.Viewers,
 		}
 	}
 	at := len(s.operator.Limiters)

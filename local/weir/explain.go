@@ -48,7 +48,7 @@ func explainCommand() *cobra.Command {
 	c.Flags().StringVar(&q.User, "user", "", "the user, as if a verified token named it")
 	c.Flags().StringVar(&q.Tier, "tier", "", "the tier; default: the tier of the API key's record, else default_tier of the rules document")
 	c.Flags().StringArrayVar(&claims, "claim", nil, "another claim of the token, as name=value; may be repeated")
-	c.Flags().StringArrayVar(&headers, "header", nil, "a header field by which limits count, as 'Name: value'; may be repeated")
+	c.Flags().StringArrayVar(&headers, "header", nil, "a header field by which limits count, or one of a distribution, as 'Name: value'; may be repeated")
 	c.Flags().StringVar(&q.APIKeyID, "apikey-id", "", "the id of an API key, as weir keys list shows it; its record sets tier and limits")
 	c.Flags().StringVar(&q.APIKey, "apikey", "", "an API key, in place of --apikey-id")
 	c.Flags().StringVar(&q.IP, "ip", "", "the client's address; default 127.0.0.1 for the gateway on this machine")
@@ -107,6 +107,9 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 	if len(e.Readings) > 0 {
 		fmt.Fprintf(out, "%s %q\n", s.Bold("readings of the path:"), e.Readings)
 	}
+	if e.Caller.IPFrom != "" {
+		fmt.Fprintf(out, "%s %s, from %s\n", s.Bold("address:"), cmp.Or(e.Caller.IP, "unknown"), e.Caller.IPFrom)
+	}
 	if e.Caller.Rejected != "" {
 		fmt.Fprintf(out, "%s %s\n", s.Bad("the credential is rejected:"), e.Caller.Rejected)
 	}
@@ -155,6 +158,8 @@ func verdict(s command.Style, e operator.Explanation) string {
 		}
 	case d.Unrouted:
 		text = s.Bad("not routed") + ": no API has a route for it, and no limit decides"
+	case d.Status == http.StatusForbidden:
+		text = s.Bad("403") + ": the request has no valid secret of the distribution, and DIRECT_REQUESTS is refuse (a REST API answers 429)"
 	case d.Status == http.StatusBadRequest:
 		text = s.Bad("400") + ": the path has a . or .. segment, or a % without two hexadecimal digits (a REST API answers 429)"
 	case d.Status == http.StatusUnauthorized:

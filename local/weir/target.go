@@ -189,7 +189,7 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	}
 	o := &operator.Operator{
 		Store: store, Kind: t.store, Limiters: []*limiter.Limiter{e.Limiter}, Rules: e.Rules.At,
-		Clock: time.Now, IPv6Bits: config.IPv6Bits, BasePaths: config.BasePaths, Identifier: e.Identifier,
+		Clock: time.Now, IPv6Bits: config.IPv6Bits, BasePaths: config.BasePaths, Identifier: e.Identifier, Viewers: e.Viewers,
 	}
 	o.Record, err = config.FindRecord(ctx)
 	return o, err
