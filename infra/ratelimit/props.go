@@ -181,6 +181,7 @@ func (p *LimitsProps) check() error {
 		want(t.Issuer != "" && t.Audience != "" && t.JWKS != "", "Tokens: got issuer %q, audience %q and JWKS %q, want all three; otherwise the functions would accept tokens for other APIs", t.Issuer, t.Audience, t.JWKS)
 		want(t.JWKS == "" || unresolved(t.JWKS) || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
 	}
+	want(p.DirectRequests == "" || p.DirectRequests == contract.DirectSource || p.viewers(), "DirectRequests: got %q, want none without ViewerAddress, because every request is direct then", p.DirectRequests)
 	p.checkEvents(want)
 	p.checkRulesFrom(want)
 	problems = append(problems, p.checkDeployment()...)
