@@ -76,6 +76,9 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 	gate := e.gate()
 	return e.cors(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := deliveryOf(r.Context())
+		if e.Viewers != nil {
+			w.Header().Set("Cache-Control", uncollapsed) // api can set another value
+		}
 		switch {
 		case !from.decided:
 			defer e.Rules.Wait()
@@ -93,6 +96,11 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 		}
 	}))
 }
+
+// uncollapsed is the Cache-Control of answers to a distribution. Without one, CloudFront gives the answer of one client to
+// others that wait for the same path, even if it caches nothing: its key has neither the query string nor credentials.
+// https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/RequestAndResponseBehaviorCustomOrigin.html#request-custom-traffic-spikes
+const uncollapsed = "private, no-store"
 
 // withoutSecret returns r without the secret of the distribution, valid or forged.
 func (e *Environment) withoutSecret(r *http.Request) *http.Request {

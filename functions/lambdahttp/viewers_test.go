@@ -210,3 +210,67 @@ func TestEnvironment_direct(t *testing.T) {
 		t.Errorf("authorizer: got %+v, error %v; want Deny with the problem", p, err)
 	}
 }
+
+// Behind a distribution, an admitted answer has a Cache-Control, so that CloudFront gives it to no other client that waits
+// for the same path. An API can set its own.
+func TestEnvironment_Serve_uncollapsed(t *testing.T) {
+	for name, file := range map[string]string{"HTTP API": "http-api-anonymous.json", "load balancer": "alb-anonymous.json", "REST API": "rest-proxy-anonymous.json"} {
+		for own, want := range map[string]string{"": "private, no-store", "max-age=5": "max-age=5"} {
+			for _, fronted := range []bool{true, false} {
+				a := newTarget(t)
+				if fronted {
+					a.fronted(t, "weir", false)
+				} else if own == "" {
+					want = ""
+				}
+				event := sentBy(t, file, "", nil)
+				handler := lambdahttp.NewHandler(a.Environment, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					if own != "" {
+						w.Header().Set("Cache-Control", own)
+					}
+				}))
+				if got := cacheControl(t, storetest.Must(handler.Invoke(ctx, event))); got != want {
+					t.Errorf("%s, handler with %q, fronted %t: got Cache-Control %q, want %q", name, own, fronted, got, want)
+				}
+				var answered []byte
+				if _, err := lambdahttp.NewLayer(a.Environment).Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
+					fields := map[string]string{}
+					if own != "" {
+						fields["cache-control"] = own
+					}
+					answered = bytes.Join(a.Answered(storetest.Must(json.Marshal(map[string]any{"statusCode": 200, "headers": fields}))), nil)
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if got := cacheControl(t, answered); got != want {
+					t.Errorf("%s, layer with %q, fronted %t: got Cache-Control %q, want %q", name, own, fronted, got, want)
+				}
+			}
+		}
+	}
+}
+
+// cacheControl returns the values of Cache-Control in an answer for a host.
+func cacheControl(t *testing.T, answer []byte) string {
+	t.Helper()
+	var fields struct {
+		Headers      map[string]string
+		MultiHeaders map[string][]string `json:"multiValueHeaders"`
+	}
+	if err := json.Unmarshal(answer, &fields); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for name, value := range fields.Headers {
+		if strings.EqualFold(name, "Cache-Control") {
+			all = append(all, value)
+		}
+	}
+	for name, values := range fields.MultiHeaders {
+		if strings.EqualFold(name, "Cache-Control") {
+			all = append(all, values...)
+		}
+	}
+	return strings.Join(all, " | ")
+}

@@ -5,6 +5,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/weir-limits/weir/functions/contract"
 )
@@ -65,12 +68,15 @@ const noRoute = "/weir-verify-no-route"
 func (d distribution) uncached() Row {
 	return Row{
 		ID:    d.row("uncached"),
-		Claim: fmt.Sprintf("The distribution of %s keeps neither answers nor errors: %s answers each request.", d.api.name, d.api.name),
-		Hand:  "`for i in 1 2; do curl -si $DISTRIBUTION_URL/no-such-path | grep -i -e apigw -e '^age'; done`: two ids, and no `age`",
+		Claim: fmt.Sprintf("The distribution of %s keeps neither answers nor errors, and answers no client with the answer of another: %s answers each request.", d.api.name, d.api.name),
+		Hand:  "`for i in 1 2; do curl -si $DISTRIBUTION_URL/no-such-path | grep -i -e apigw -e '^age'; done`: two ids, and no `age`; `for i in 1 2 3 4 5 6 7 8; do curl -si \"$DISTRIBUTION_URL/api/v1/search?i=$i\" | grep -i -e apigw & done; wait`: eight ids",
 		Needs: []Need{d.need},
 		After: []string{d.row("answers")},
-		Cost:  Cost{Requests: 4},
+		Cost:  Cost{Requests: 4 + simultaneous},
 		Check: func(ctx context.Context, s *session) Observation {
+			if o := s.collapse(ctx, s.get(d.url(s.Deployment), s.plan.Path)); o.Outcome != Pass {
+				return o
+			}
 			for _, path := range []string{s.plan.Path, noRoute} {
 				r := s.get(d.url(s.Deployment), path)
 				if o := differ(s.send(ctx, r), s.send(ctx, r)); o.Outcome != Pass {
@@ -80,6 +86,31 @@ func (d distribution) uncached() Row {
 			return differing
 		},
 	}
+}
+
+// simultaneous is the number of requests that CloudFront would collapse.
+const simultaneous = 8
+
+// collapse sends requests at the same time. They differ in their query strings, which CloudFront's key lacks, so it
+// answers them all with one answer unless this has a Cache-Control such as private.
+func (s *session) collapse(ctx context.Context, r request) Observation {
+	separator := "?"
+	if strings.Contains(r.path, "?") {
+		separator = "&"
+	}
+	requests := slices.Repeat([]request{r}, simultaneous)
+	for i := range requests {
+		requests[i].path += separator + "weir-verify=" + strconv.Itoa(i)
+	}
+	answers := s.sendEach(ctx, requests)
+	for i := range answers {
+		for _, before := range answers[:i] {
+			if o := differ(before, answers[i]); o.Outcome != Pass {
+				return o
+			}
+		}
+	}
+	return differing
 }
 
 // differing is the observation of answers that the API gave itself.

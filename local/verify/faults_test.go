@@ -54,7 +54,7 @@ var faults = []struct {
 	{"no viewer function", "rest-distribution-forged", fronted(restEdge, believing)},
 	{"a client chooses its address", "rest-distribution-around", fronted(rest, choosing)},
 	{"a distribution of another API", "http-distribution-answers", fronted(httpEdge, without("X-RateLimit-Limit"))},
-	{"an answer is kept", "http-distribution-uncached", fronted(httpEdge, keeping(http.StatusNotFound))},
+	{"simultaneous requests are collapsed", "http-distribution-uncached", fronted(httpEdge, collapsing)},
 	{"no viewer function of the HTTP API", "http-distribution-forged", fronted(httpEdge, believing)},
 	{"a client of the HTTP API chooses its address", "http-distribution-around", fronted(httpAPI, choosing)},
 	{"caching on", "rest-not-cached", place{authorizer: cached}},
@@ -579,6 +579,18 @@ func keeping(status int) func(http.Handler) http.Handler {
 			_, _ = w.Write(recorder.Body.Bytes())
 		})
 	}
+}
+
+// collapsing answers all requests with a query string with the answer to the first.
+func collapsing(h http.Handler) http.Handler {
+	kept := keeping(http.StatusOK)(h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "" {
+			kept.ServeHTTP(w, r)
+		} else {
+			h.ServeHTTP(w, r)
+		}
+	})
 }
 
 // believing passes on the address that the client sent. Other requests have one address.

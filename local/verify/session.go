@@ -138,9 +138,14 @@ func (s *session) get(url, path string) request {
 
 func (s *session) send(ctx context.Context, r request) answer { return s.sendAll(ctx, r, 1)[0] }
 
-// sendAll sends a request n times, with at most Clients requests at the same time.
+// sendAll sends a request n times.
 func (s *session) sendAll(ctx context.Context, r request, n int) []answer {
-	answers := make([]answer, n)
+	return s.sendEach(ctx, slices.Repeat([]request{r}, n))
+}
+
+// sendEach sends requests, with at most Clients requests at the same time.
+func (s *session) sendEach(ctx context.Context, requests []request) []answer {
+	answers, n := make([]answer, len(requests)), len(requests)
 	if s.sent+n > s.plan.Requests {
 		for i := range answers {
 			answers[i].err = errBudget
@@ -153,7 +158,7 @@ func (s *session) sendAll(ctx context.Context, r request, n int) []answer {
 	for i := range answers {
 		free <- struct{}{}
 		group.Go(func() {
-			answers[i] = s.do(ctx, r)
+			answers[i] = s.do(ctx, requests[i])
 			<-free
 		})
 	}
