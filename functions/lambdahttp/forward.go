@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strings"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -56,21 +58,36 @@ func (f *forwarder) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 	return []byte("null"), errors.Join(f.settleLines(ctx, others), f.sendNotices(ctx, notices))
 }
 
-// signedLines separates the lines that need a signature. Such a line has a kind, and no receipt: a client can
-// add members to a line of the access log, but must not prevent its settlement.
+// signedLines separates the lines that need a signature.
 func (f *forwarder) signedLines(lines []string) (notices, others []string) {
 	for _, line := range lines {
-		var is struct {
-			Kind    string `json:"weir"`
-			Receipt any    `json:"receipt"`
-		}
-		if err := json.Unmarshal([]byte(line), &is); err == nil && is.Kind == telemetry.LineNotice && is.Receipt == nil {
+		if kindOf(line) == telemetry.LineNotice {
 			notices = append(notices, line)
 		} else {
 			others = append(others, line)
 		}
 	}
 	return notices, others
+}
+
+// kindOf returns the kind of a line that needs a signature, or "". Such a line has no receipt: a client can add members
+// to a line of the access log, but must not prevent its settlement. A log can cut a line; only its beginning has the kind.
+func kindOf(line string) string {
+	var is struct {
+		Kind    string `json:"weir"`
+		Receipt any    `json:"receipt"`
+	}
+	if err := json.Unmarshal([]byte(line), &is); err != nil {
+		begin, ours := strings.CutPrefix(line, `{"weir":"`)
+		if ours && !strings.Contains(line, `"`+contract.LogReceipt+`"`) {
+			is.Kind, _, _ = strings.Cut(begin, `"`)
+			return is.Kind
+		}
+		return ""
+	} else if is.Receipt != nil {
+		return ""
+	}
+	return is.Kind
 }
 
 // dropped counts lines on which the function does not act, and logs the reason.

@@ -37,15 +37,20 @@ func (f *forwarder) sendNotices(ctx context.Context, lines []string) error {
 	}
 	var notices []Notice
 	var numbers []string
+	accepted := map[string]bool{}
 	for _, text := range lines {
 		var line telemetry.NoticeLine
 		number, err := f.verify(ctx, text, &line)
+		if err == nil && accepted[number] {
+			err = errRepeated
+		}
 		if err != nil && !errors.Is(err, errDropped) {
-			return err // without keys, no line can be verified
+			return err // the keys cannot be read, so no line can be verified
 		} else if err != nil {
 			f.dropped(ctx, 1, err)
 			continue
 		}
+		accepted[number] = true
 		line.Number, line.MAC = "", ""
 		detail, err := json.Marshal(line)
 		if err != nil {
@@ -61,14 +66,16 @@ func (f *forwarder) sendNotices(ctx context.Context, lines []string) error {
 // errDropped means that a line must not be acted on.
 var errDropped = errors.New("log line")
 
+var errRepeated = fmt.Errorf("%w: repeated", errDropped)
+
 // maxAhead is the largest difference between the clocks of two functions.
 const maxAhead = time.Minute
 
 // verify parses a line, and returns the number in its signature. The error wraps errDropped if the line is not
-// signed, old or repeated. Other errors mean that there are no keys.
+// signed, old or repeated. Other errors mean that the keys cannot be read.
 func (f *forwarder) verify(ctx context.Context, text string, line telemetry.Signed) (number string, err error) {
 	if f.Receipts == nil {
-		return "", errNoReceipts
+		return "", fmt.Errorf("%w: %w", errDropped, errNoReceipts)
 	}
 	if err := json.Unmarshal([]byte(text), line); err != nil {
 		return "", fmt.Errorf("%w: %w", errDropped, err)
@@ -87,7 +94,7 @@ func (f *forwarder) verify(ctx context.Context, text string, line telemetry.Sign
 	case age > receipts.MaxLife || age < -maxAhead:
 		return "", fmt.Errorf("%w: written %s ago, want at most %s", errDropped, age.Round(time.Second), receipts.MaxLife)
 	case !f.repeated.isNew(signature.Number):
-		return "", fmt.Errorf("%w: repeated", errDropped)
+		return "", errRepeated
 	}
 	return signature.Number, nil
 }

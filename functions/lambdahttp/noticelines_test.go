@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -89,6 +90,29 @@ func TestForward_notices(t *testing.T) {
 	d.e.Recorder.Flush(d.now)
 	if got, want := d.sum("LinesDropped"), 2*len(dropped)+2; got != want {
 		t.Errorf("dropped lines: got %d, want %d", got, want)
+	}
+}
+
+// A line that one event contains several times is sent once. A line that was cut, and every line while the table has no
+// keys, is dropped and counted, because a repetition of the event would not help.
+func TestForward_notices_dropped(t *testing.T) {
+	d := newDecided(t, `{"rules":[]}`)
+	to := &bus{most: 1000}
+	d.e.Notices = to
+	good := noticeLine(t, d.e.Receipts, noon, 80)
+	if err := d.lines(good, good, good, good[:len(good)/2], `{"weir":"not`); err != nil || len(to.got) != 1 {
+		t.Errorf("got %v and the notices %q, want one", err, to.got)
+	}
+	d.e.Receipts = receipts.NewRing(receipts.Scope{}, func(context.Context) (receipts.Keys, error) {
+		return receipts.Keys{}, fmt.Errorf("read: %w", records.ErrNoPair)
+	})
+	if err := d.lines(good, `{"weir":"notice"}`); err != nil || len(to.got) != 1 {
+		t.Errorf("without keys: got %v and the notices %q, want no error and no more", err, to.got)
+	}
+	d.now = d.now.Add(2 * time.Second)
+	d.e.Recorder.Flush(d.now)
+	if got := d.sum("LinesDropped"); got != 5 {
+		t.Errorf("dropped lines: got %d, want 2 repeated, 1 cut and 2 without keys", got)
 	}
 }
 

@@ -3,7 +3,10 @@ package receipts
 import (
 	"context"
 	"crypto/hmac"
+	"errors"
 	"time"
+
+	"github.com/weir-limits/weir/functions/records"
 )
 
 // Sign returns the MAC of a log line. An error means that there are no keys.
@@ -15,11 +18,13 @@ func (r *Ring) Sign(ctx context.Context, now time.Time, line []byte) (string, er
 	return encoding.EncodeToString(lineMAC(keys.sealing(now), r.scope, line)), nil
 }
 
-// Verify returns ErrForged unless Sign returned mac for the line, with a key in use and in the same scope. Other
-// errors mean that there are no keys.
+// Verify returns ErrForged unless Sign returned mac for the line, with a key in use and in the same scope: also if the
+// table has no keys, because nobody can have signed a line. Other errors mean that the keys cannot be read.
 func (r *Ring) Verify(ctx context.Context, now time.Time, line []byte, mac string) error {
 	keys, err := r.keys.Get(ctx, now, r.load)
-	if err != nil {
+	if errors.Is(err, records.ErrNoPair) {
+		return ErrForged
+	} else if err != nil {
 		return err
 	}
 	got, err := encoding.DecodeString(mac)
