@@ -80,7 +80,7 @@ func (r *request) moveShare(ctx context.Context, b *batch, j int) bool {
 		return false
 	case first:
 		moved, elsewhere := false, true
-		defer func() { l.transfers.end(r.now, t, moved, elsewhere) }()
+		defer func() { l.transfers.end(r.now, c.Limit.Rate.Span(), t, moved, elsewhere) }()
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < TransferTimeout { // the invocation would end between debit and credit
 			b.tasks[j].elsewhere = true
 			return false

@@ -36,7 +36,8 @@ type lostAt struct {
 	index int64
 }
 
-// transferPause is the time after a transfer that moved nothing, until the next one.
+// transferPause is the time after a transfer that moved nothing, until the next one. In a window of less than ten seconds,
+// it is a tenth of the window.
 const transferPause = time.Second
 
 // mostTransfers bounds the memory for transfers. If it is full of recent ones, further limits move no share.
@@ -65,12 +66,12 @@ func (ts *transfers) begin(now algo.Instant, key transferKey) (t *transfer, runn
 	return t, t.running, true
 }
 
-// end ends a transfer.
-func (ts *transfers) end(now algo.Instant, t *transfer, moved, elsewhere bool) {
+// end ends a transfer to a limit of this window.
+func (ts *transfers) end(now algo.Instant, window time.Duration, t *transfer, moved, elsewhere bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if t.moved, t.elsewhere = moved, elsewhere; !moved {
-		t.until = now.Add(transferPause)
+		t.until = now.Add(min(transferPause, window/10))
 	}
 	close(t.running)
 	t.running = nil

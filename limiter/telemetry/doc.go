@@ -32,6 +32,9 @@
 //	                              those of Receipt.Refund and Receipt.Settle
 //	RefundsDropped  Count         charges that were not refunded, because it was not safe or the store
 //	                              failed
+//	RegionCalls     Count         calls of the stores of other regions, for limits that regions share
+//	TransfersLost   Count         Decision.Transfer.Lost: what these messages moved is lost until the
+//	                              window ends
 //	SettlementsLost Count         charges that kept their reserve, because the store failed
 //	ReportsRejected Count         cost reports that were ignored
 //	DebtExcess      Count         cost above the reserve that exceeded the max debt; it is not counted
