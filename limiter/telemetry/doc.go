@@ -143,7 +143,8 @@
 // Nothing runs in the background, because Lambda freezes the process. The first decision after a
 // quiet second is written at once. The decisions of the next second are written together with the
 // first decision after it. Counts that wait longer than a minute are written separately, with their
-// own time. A process that is never frozen calls [Recorder.Flush] to write without a further decision.
+// own time. A process that is never frozen calls [Recorder.Flush] to write without a further decision, and
+// [Recorder.FlushAll] before somebody reads its log.
 //
 // When an environment ends, the waiting counts are lost: up to one second of decisions, but never the
 // first decision, up to eleven seconds of counts by rule, and the refusals that wait for a turn. A Recorder

@@ -249,6 +249,25 @@ func (r *Recorder) Flush(now time.Time) {
 	r.write(due)
 }
 
+// FlushAll writes all waiting counts, for somebody who is about to read the log. It can write several lines a second for a
+// caller.
+func (r *Recorder) FlushAll(now time.Time) {
+	if r == nil || r.out == nil {
+		return
+	}
+	var due []*batch
+	r.mu.Lock()
+	for r.newest != 0 {
+		r.written = now.UnixNano()
+		lines := r.refusals.take()
+		b := r.take(r.written, len(r.byRule.rows))
+		b.refusals = lines
+		due = append(due, b)
+	}
+	r.mu.Unlock()
+	r.write(due)
+}
+
 // write writes counts without r.mu, so a request without due counts does not wait for the log.
 func (r *Recorder) write(due []*batch) {
 	if len(due) == 0 {
@@ -272,7 +291,7 @@ func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
 
 // takeDue appends the waiting counts to the list due if the last write was at least the duration interval
 // before the time at, or if the clock was set back. It takes the counts of one rule and one exemption, because
-// a line has room for one of each. Only takeDue takes refusals, so a caller has at most one line a second. The caller
+// a line has room for one of each. Except for FlushAll, only takeDue takes refusals, so a caller has at most one line a second. The caller
 // holds r.mu.
 func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	r.newest = at

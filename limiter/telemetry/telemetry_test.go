@@ -589,6 +589,31 @@ func TestRecorder_Flush(t *testing.T) {
 	none.Flush(noon)
 }
 
+// FlushAll writes all that waits, also within a second of the last write.
+func TestRecorder_FlushAll(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "dev", hash)
+	r.Record(outcomeOf(noon, 0, alice, allowed, nil))
+	for _, limits := range [][]string{{"day", "hour", "day"}, {"day"}} {
+		l.refused = nil
+		for _, name := range limits {
+			r.Record(outcomeOf(noon.Add(1), 0, alice, limiter.Decision{Limit: limit(name)}, nil))
+		}
+		for range 2 { // the second call has nothing to write
+			r.FlushAll(noon.Add(2))
+		}
+		var refused int64
+		for _, line := range l.refused {
+			refused += line.Refused
+		}
+		if refused != int64(len(limits)) || l.refused[0].Limit != "day" {
+			t.Errorf("%q: got the lines %+v, want all refusals", limits, l.refused)
+		}
+	}
+	var none *telemetry.Recorder
+	none.FlushAll(noon)
+}
+
 var hash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
 
 // The hash of a subject depends on a key. Without the key, a list of addresses or users does not reveal

@@ -39,7 +39,9 @@ func (s *Server) flushMetrics(ctx context.Context) {
 	for tick := time.NewTicker(metricsPoll); ; {
 		select {
 		case <-tick.C:
-			s.flush(s.Clock())
+			for _, r := range s.recorders {
+				r.Flush(s.Clock())
+			}
 		case <-ctx.Done():
 			tick.Stop()
 			return
@@ -47,9 +49,11 @@ func (s *Server) flushMetrics(ctx context.Context) {
 	}
 }
 
-func (s *Server) flush(now time.Time) {
+// flushAll writes all that waits, so that an answer has the refusals of the last second. Functions in separate processes
+// write those with their next request.
+func (s *Server) flushAll(now time.Time) {
 	for _, r := range s.recorders {
-		r.Flush(now)
+		r.FlushAll(now)
 	}
 }
 
