@@ -41,6 +41,9 @@ func TestWhy(t *testing.T) {
 			t.Errorf("%q: got exit %d, stderr %q, output\n%s", args, code, errs, out)
 		}
 	}
+	if _, help, _ := weir(t, "why", "--help"); !strings.Contains(strings.Join(strings.Fields(help), " "), "a limit whose per lacks endpoint counts for several rules, so its name is shown") {
+		t.Errorf("help: got %s, want what RULE shows for a limit without endpoint", help)
+	}
 	for args, want := range map[string]string{
 		"why user:zoe":            "user:zoe: 0 refused in the last 1h at " + l.rest.URL + "\n",
 		"why --shadow --since 1m": "0 would have been refused by limits in shadow mode in the last 1m at " + l.rest.URL + "\n",
