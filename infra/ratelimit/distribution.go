@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -33,8 +34,9 @@ type DistributionProps struct {
 	Logs awss3.IBucket
 }
 
-// cachedErrors are the statuses that CloudFront would keep, for ten seconds by default, and answer to other clients,
-// whatever Cache-Control says. 429 is not among those that it keeps:
+// cachedErrors are the statuses for which CloudFront accepts a lifetime. By default, it keeps most of them for ten
+// seconds, and answers them to other clients. It keeps 400, 403, 412 and 415 only if the answer asks for it with
+// max-age, and 429 never. For 412 and 415 it accepts no lifetime; the cache policy, whose maximum is 0, applies.
 // https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/HTTPStatusCodes.html
 var cachedErrors = []float64{400, 403, 404, 405, 414, 416, 500, 501, 502, 503, 504}
 
@@ -88,6 +90,7 @@ func (l *Limits) behavior(p DistributionProps) *awscloudfront.BehaviorOptions {
 		ProtocolPolicy:     awscloudfront.OriginProtocolPolicy_HTTPS_ONLY,
 		OriginSslProtocols: &[]awscloudfront.OriginSslPolicy{awscloudfront.OriginSslPolicy_TLS_V1_2},
 		CustomHeaders:      &map[string]*string{contract.OriginSecretField: l.originSecret()},
+		ConnectionAttempts: jsii.Number(1), // CloudFront repeats a GET that timed out as often, and the limits would charge each
 	}
 	if p.Path != "" {
 		origin.OriginPath = jsii.String(p.Path)
@@ -124,10 +127,27 @@ func (l *Limits) viewerFunction() awscloudfront.Function {
 	return l.viewer
 }
 
+// unlogged are the regions to whose buckets CloudFront writes no logs. A deployment there would fail.
+// https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/standard-logging-legacy-s3.html
+var unlogged = []string{
+	"af-south-1", "ap-east-1", "ap-south-2", "ap-southeast-3", "ap-southeast-4", "ca-west-1", "eu-south-1", "eu-south-2",
+	"eu-central-2", "il-central-1", "me-central-1", "me-south-1",
+}
+
+// CheckLogRegion returns an error if CloudFront writes no logs to buckets in a region. "" is an unknown region.
+func CheckLogRegion(region string) error {
+	if slices.Contains(unlogged, region) {
+		return fmt.Errorf("logs of a distribution: got a bucket in %s, want a region that accounts need not enable, because CloudFront writes no logs to the others", region)
+	}
+	return nil
+}
+
 // NewDistributionLogs creates a bucket for the logs of distributions, which it keeps for 30 days. It outlives the
-// stack, because CloudFormation cannot delete a bucket with objects. CloudFront writes no logs to buckets in some
-// regions that an account must enable, such as af-south-1.
+// stack, because CloudFormation cannot delete a bucket with objects. It panics in a region that [CheckLogRegion] rejects.
 func (l *Limits) NewDistributionLogs(scope constructs.Construct, id string) awss3.Bucket {
+	if err := CheckLogRegion(*awscdk.Stack_Of(scope).Region()); err != nil {
+		panic(fmt.Errorf("ratelimit: %s: %w; leave out DistributionProps.Logs", id, err))
+	}
 	b := awss3.NewBucket(scope, jsii.String(id), &awss3.BucketProps{
 		BlockPublicAccess: awss3.BlockPublicAccess_BLOCK_ALL(), Encryption: awss3.BucketEncryption_S3_MANAGED, EnforceSSL: jsii.Bool(true),
 		ObjectOwnership: awss3.ObjectOwnership_BUCKET_OWNER_PREFERRED, // CloudFront grants itself access with an ACL

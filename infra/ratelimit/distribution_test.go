@@ -58,3 +58,15 @@ func TestLimits_NewDistribution_mistakes(t *testing.T) {
 		t.Errorf("another stack: got %q, want %q", got, want)
 	}
 }
+
+// In a region that is known not to get logs, the construct creates no bucket for them.
+func TestLimits_NewDistributionLogs_region(t *testing.T) {
+	app, _, _ := newAPI(t)
+	for region, want := range map[string]string{"eu-central-1": "", "me-south-1": "logs of a distribution: got a bucket in me-south-1, want a region"} {
+		stack := awscdk.NewStack(app, jsii.String("In-"+region), &awscdk.StackProps{Env: &awscdk.Environment{Region: jsii.String(region)}})
+		l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
+		if got := panicked(func() { l.NewDistributionLogs(stack, "logs") }); (got != "") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%s: got the panic %q, want %q", region, got, want)
+		}
+	}
+}

@@ -1,9 +1,11 @@
 package stack
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudfront"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/infra/ratelimit"
@@ -13,12 +15,18 @@ import (
 func (s *stage) newDistributions() {
 	acl := s.settings.WebACL
 	if s.settings.WAF > 0 {
-		if region := s.settings.Region; region != "" && region != globalRegion {
-			panic(fmt.Errorf("waf: got a stack with distributions in %s, want %s, the only region for web ACLs of CloudFront; remove waf, or create the web ACL there and set webAcl to its ARN", region, globalRegion))
+		if region := s.settings.Region; region != globalRegion {
+			panic(fmt.Errorf("waf: got a stack with distributions in %s, want %s, the only region for web ACLs of CloudFront; deploy there, or create the web ACL there and set webAcl to its ARN instead of waf", cmp.Or(region, "an unknown region"), globalRegion))
 		}
 		acl = *s.newWebACL("CLOUDFRONT").AttrArn()
 	}
-	logs := s.limits.NewDistributionLogs(s.stack, "distribution-logs")
+	var logs awss3.IBucket
+	if !s.settings.CloudFrontUnlogged {
+		if err := ratelimit.CheckLogRegion(s.settings.Region); err != nil {
+			panic(fmt.Errorf("cloudfront: %w; set cloudfrontLogs=false", err))
+		}
+		logs = s.limits.NewDistributionLogs(s.stack, "distribution-logs")
+	}
 	host := func(api *string) string {
 		return fmt.Sprintf("%s.execute-api.%s.%s", *api, *s.stack.Region(), *s.stack.UrlSuffix())
 	}

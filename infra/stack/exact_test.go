@@ -508,12 +508,13 @@ func TestStack_cloudfront(t *testing.T) {
 		for name, c := range map[string]struct{ got, want string }{
 			"behavior": {text(t, p["DefaultCacheBehavior"]), `{"AllowedMethods":["GET","HEAD","OPTIONS","PUT","PATCH","POST","DELETE"],"CachePolicyId":"4135ea2d-6df8-44a3-9df3-4b5a84be39ad","Compress":false,` +
 				`"FunctionAssociations":[{"EventType":"viewer-request","FunctionARN":{"Fn::GetAtt":["` + viewer + `","FunctionARN"]}}],"OriginRequestPolicyId":"b689b0a8-53d0-40ab-baf2-68738e2966ac","ViewerProtocolPolicy":"https-only"}`},
-			"origin": {text(t, origin["CustomOriginConfig"]), `{"OriginProtocolPolicy":"https-only","OriginSSLProtocols":["TLSv1.2"]}`},
-			"path":   {text(t, origin["OriginPath"]), want.path},
-			"secret": {text(t, origin["OriginCustomHeaders"]), `[{"HeaderName":"Weir-Origin-Secret","HeaderValue":{"Fn::GetAtt":["` + secret + `","Secret"]}}]`},
-			"TLS":    {text(t, p["ViewerCertificate"]), want.certificate},
-			"WAF":    {text(t, p["WebACLId"]), `{"Fn::GetAtt":["WebAcl","Arn"]}`},
-			"HTTP":   {text(t, p["HttpVersion"]), `"http2and3"`},
+			"attempts": {text(t, origin["ConnectionAttempts"]), "1"},
+			"origin":   {text(t, origin["CustomOriginConfig"]), `{"OriginProtocolPolicy":"https-only","OriginSSLProtocols":["TLSv1.2"]}`},
+			"path":     {text(t, origin["OriginPath"]), want.path},
+			"secret":   {text(t, origin["OriginCustomHeaders"]), `[{"HeaderName":"Weir-Origin-Secret","HeaderValue":{"Fn::GetAtt":["` + secret + `","Secret"]}}]`},
+			"TLS":      {text(t, p["ViewerCertificate"]), want.certificate},
+			"WAF":      {text(t, p["WebACLId"]), `{"Fn::GetAtt":["WebAcl","Arn"]}`},
+			"HTTP":     {text(t, p["HttpVersion"]), `"http2and3"`},
 			"errors": {text(t, p["CustomErrorResponses"]), `[{"ErrorCachingMinTTL":0,"ErrorCode":400},{"ErrorCachingMinTTL":0,"ErrorCode":403},{"ErrorCachingMinTTL":0,"ErrorCode":404},{"ErrorCachingMinTTL":0,"ErrorCode":405},` +
 				`{"ErrorCachingMinTTL":0,"ErrorCode":414},{"ErrorCachingMinTTL":0,"ErrorCode":416},{"ErrorCachingMinTTL":0,"ErrorCode":500},{"ErrorCachingMinTTL":0,"ErrorCode":501},` +
 				`{"ErrorCachingMinTTL":0,"ErrorCode":502},{"ErrorCachingMinTTL":0,"ErrorCode":503},{"ErrorCachingMinTTL":0,"ErrorCode":504}]`},
@@ -573,14 +574,26 @@ func TestStack_cloudfront_alarms(t *testing.T) {
 	}
 }
 
-// Outside us-east-1, the stack does not create a web ACL for its distributions.
+// Outside us-east-1, the stack does not create a web ACL for its distributions. CloudFront writes no logs in some regions.
 func TestStack_cloudfront_region(t *testing.T) {
-	for region, refused := range map[string]bool{"": false, "us-east-1": false, "eu-central-1": true} {
-		s := settings(t, fronted, func(s *stack.Settings) { s.Region = region })
+	for _, c := range []struct {
+		region   string
+		waf      float64
+		unlogged bool
+		want     string // the panic; "" for none
+	}{
+		{"us-east-1", 2000, false, ""},
+		{"", 2000, false, "waf: got a stack with distributions in an unknown region, want us-east-1"},
+		{"eu-central-1", 2000, false, "waf: got a stack with distributions in eu-central-1, want us-east-1"},
+		{"", 0, false, ""},
+		{"af-south-1", 0, false, "cloudfront: logs of a distribution: got a bucket in af-south-1, want a region"},
+		{"af-south-1", 0, true, ""},
+	} {
+		s := settings(t, fronted, func(s *stack.Settings) { s.Region, s.WAF, s.CloudFrontUnlogged = c.region, c.waf, c.unlogged })
 		func() {
 			defer func() {
-				if got := recover(); (got != nil) != refused || refused && !strings.Contains(fmt.Sprint(got), "waf: got a stack with distributions in eu-central-1, want us-east-1") {
-					t.Errorf("%q: got the panic %v, want one: %t", region, got, refused)
+				if got := recover(); (got != nil) != (c.want != "") || got != nil && !strings.Contains(fmt.Sprint(got), c.want) {
+					t.Errorf("%+v: got the panic %v", c, got)
 				}
 			}()
 			stack.New(cdkApp(t), s)

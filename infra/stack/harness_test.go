@@ -89,6 +89,7 @@ func everything(s *stack.Settings) {
 // fronted puts a distribution with WAF in front of each API. Only one has a domain of its own.
 func fronted(s *stack.Settings) {
 	s.CloudFront, s.ViewerAddress, s.OriginRotation, s.WAF = true, "weir", "1", 2000
+	s.Region = "us-east-1"
 	s.RestDomain, s.Certificate = "api.example.com", "arn:aws:acm:us-east-1:123456789012:certificate/0a1b2c3d-0000-1111-2222-333344445555"
 }
 

@@ -39,6 +39,7 @@ type Settings struct {
 	WarmWrites float64  // see ratelimit.LimitsProps
 
 	CloudFront             bool   // puts a distribution in front of each API
+	CloudFrontUnlogged     bool   // the distributions write no logs
 	RestDomain, HTTPDomain string // names of the distributions; "" for a name of cloudfront.net
 	Certificate            string // ARN of the certificate of these names, in us-east-1
 	WebACL                 string // ARN of an existing web ACL of the distributions, in us-east-1
@@ -123,7 +124,7 @@ func (r *reader) settings() Settings {
 		},
 		Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0),
 		RecordsTable: r.text("recordsTable", ""), MaxDelay: r.duration("maxDelay"), LogRole: r.flag("logRole"),
-		CloudFront: r.flag("cloudfront"), RestDomain: r.text("restDomain", ""), HTTPDomain: r.text("httpDomain", ""),
+		CloudFront: r.flag("cloudfront"), CloudFrontUnlogged: r.oneOf("cloudfrontLogs", "true", "false") == "false", RestDomain: r.text("restDomain", ""), HTTPDomain: r.text("httpDomain", ""),
 		Certificate: r.text("certificate", ""), WebACL: r.text("webAcl", ""),
 		DirectRequests: r.text("directRequests", ""), OriginRotation: r.text("originRotation", ""),
 	}
@@ -200,6 +201,9 @@ func (r *reader) checkCloudFront(s *Settings) {
 		if value != "" && !strings.Contains(value, ":"+globalRegion+":") {
 			r.refuse(key, value, "an ARN in "+globalRegion+", where CloudFront looks for it")
 		}
+	}
+	if s.CloudFrontUnlogged && !s.CloudFront {
+		r.refuse("cloudfrontLogs", "false", "nothing without cloudfront=true")
 	}
 	if s.WebACL != "" && s.WAF != 0 {
 		r.refuse("webAcl", s.WebACL, "nothing with waf, which creates a web ACL")

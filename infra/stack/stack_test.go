@@ -240,6 +240,7 @@ func TestRead(t *testing.T) {
 		"-c stagee=prod: want a setting: ":      {"stagee": "prod"},
 		"-c webAcl=arn:aws:wafv2:us-east-1:1:global/webacl/w/1: want nothing without cloudfront=true":    {"webAcl": "arn:aws:wafv2:us-east-1:1:global/webacl/w/1"},
 		"-c webAcl=arn:aws:wafv2:us-east-1:1:global/webacl/w/1: want nothing with waf":                   {"cloudfront": "true", "waf": "2000", "webAcl": "arn:aws:wafv2:us-east-1:1:global/webacl/w/1"},
+		"-c cloudfrontLogs=false: want nothing without cloudfront=true":                                  {"cloudfrontLogs": "false"},
 		"-c viewerAddress=source: want weir with cloudfront=true":                                        {"cloudfront": "true", "viewerAddress": "source"},
 		"-c certificate=: want a certificate together with restDomain, httpDomain or both":               {"cloudfront": "true", "restDomain": "api.example.com"},
 		"-c certificate=arn:aws:acm:eu-central-1:1:certificate/c: want an ARN in us-east-1, where Cloud": {"cloudfront": "true", "restDomain": "api.example.com", "certificate": "arn:aws:acm:eu-central-1:1:certificate/c"},
