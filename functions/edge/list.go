@@ -30,6 +30,8 @@ type Config struct {
 	APIKeyHeader string   `json:"h"` // name of the field of API keys, in lower case; "" for none
 	IPv6Bits     int      `json:"b"`
 	Pass         []string `json:"p"` // endpoints that pass: exempt ones, and the usage endpoint
+	// Origins are the origins whose pages may read answers, in lower case. The only element "*" means every origin.
+	Origins []string `json:"o,omitempty"`
 	// Credentials lets requests with a credential pass, because the rules exempt users or API keys.
 	Credentials bool `json:"c"`
 }
@@ -77,11 +79,16 @@ type Entry struct {
 	Capacity int64
 	Requests int64
 	Window   time.Duration // a whole number of seconds
+	Reset    time.Time     // when the quota is full again; Until, if it is earlier
 }
 
-// Value returns the value of the entry: Until in milliseconds, rounded down, and the numbers.
+// Value returns the value of the entry: Until in milliseconds, rounded down, the numbers, and Reset in seconds, rounded up.
 func (e Entry) Value() string {
-	return fmt.Sprintf("%d %d %d %d %d %s", e.Until.UnixMilli(), e.Version, e.Capacity, e.Requests, int64(e.Window/time.Second), e.Name)
+	reset := e.Until
+	if e.Reset.After(reset) {
+		reset = e.Reset
+	}
+	return fmt.Sprintf("%d %d %d %d %d %s %d", e.Until.UnixMilli(), e.Version, e.Capacity, e.Requests, int64(e.Window/time.Second), e.Name, reset.Add(time.Second-1).Unix())
 }
 
 // UntilOf returns the time until which the entry with a value acts. ok is false for other values.

@@ -33,6 +33,7 @@ async function refusal(request, ip) {
     const hash = crypto.createHmac('sha256', config.k).update(subjects[i]).digest('base64url').slice(0, 22);
     const answer = refuse(await read(list, hash), config.v, Date.now());
     if (answer) {
+      allowOrigin(answer.headers, request.headers.origin, config.o || []);
       return answer;
     }
   }
@@ -89,15 +90,38 @@ function address(ip, bits) {
   return 'ip:' + network.map((group) => group.toString(16)).join(':') + '/' + bits;
 }
 
+// The wait of the limiter's answer, in milliseconds: up to 3 % longer, so that callers do not all return at once.
+function jitter(wait, window) {
+  if (wait <= 10000) {
+    return wait;
+  }
+  return Math.max(wait, Math.min(wait + Math.random() * Math.min(wait * 0.03, 60000), window));
+}
+
+// A page may read the answer if its origin is allowed.
+function allowOrigin(headers, origin, allowed) {
+  if (allowed.length === 0) {
+    return;
+  }
+  headers.vary = { value: 'Origin' };
+  const all = allowed[0] === '*';
+  if (origin && (all || allowed.indexOf(origin.value.toLowerCase()) >= 0)) {
+    headers['access-control-allow-origin'] = { value: all ? '*' : origin.value };
+    headers['access-control-expose-headers'] = { value: exposed };
+  }
+}
+
+const exposed = 'Retry-After, X-Ratelimit-Limit, X-Ratelimit-Remaining, X-Ratelimit-Reset, Ratelimit-Policy, Ratelimit, Weir-Degraded';
+
 function refuse(entry, version, now) {
-  const parts = /^(\d{13}) (\d{1,16}) (\d{1,10}) (\d{1,10}) (\d{1,10}) ([a-z0-9_-]{1,32})$/.exec(entry);
+  const parts = /^(\d{13}) (\d{1,16}) (\d{1,10}) (\d{1,10}) (\d{1,10}) ([a-z0-9_-]{1,32}) (\d{1,11})$/.exec(entry);
   if (!parts || Number(parts[2]) !== version || now >= Number(parts[1])) {
     return null;
   }
-  const wait = Math.ceil((parts[1] - now) / 1000);
+  const wait = Math.ceil(jitter(parts[1] - now, parts[5] * 1000) / 1000);
   const name = parts[6];
   const fields = {
-    'retry-after': wait, 'x-ratelimit-limit': parts[3], 'x-ratelimit-remaining': 0,
+    'retry-after': wait, 'x-ratelimit-limit': parts[3], 'x-ratelimit-remaining': 0, 'x-ratelimit-reset': parts[7],
     'ratelimit-policy': `"${name}";q=${parts[4]};w=${parts[5]}`, ratelimit: `"${name}";r=0;t=${wait}`,
     'cache-control': 'no-store', 'content-type': 'application/problem+json', 'weir-edge': 'refused',
   };

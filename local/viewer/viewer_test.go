@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -13,6 +17,14 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/edge"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/viewer"
 )
@@ -79,38 +91,138 @@ func TestFunction_passes(t *testing.T) {
 	}
 }
 
-// The answer has the fields and the body of the limiter's 429. It ends exactly at the end of the wait.
+// minute is a limit of an entry.
+var minute = storetest.Must(limiter.NewLimit(limiter.Limit{Name: "address", Rule: "*", Rate: algo.Rate{Requests: 60, Window: time.Minute}}))
+
+// The answer is the limiter's 429: the same fields and the same body. It ends exactly at the end of the wait.
 func TestFunction_refuses(t *testing.T) {
-	store := &lagging{now: noon}
-	store.configure(config)
-	until := noon.Add(90*time.Second + 5*time.Millisecond)
-	store.set(config.Key(config.Address(netip.MustParseAddr("192.0.2.1"))), entry(until).Value())
-	f := storetest.Must(viewer.New(store))
-	request := viewer.Request{IP: "192.0.2.1", Method: "GET", URI: "/"}
-	answer, _, err := f.Handle(noon, request)
-	if err != nil || answer == nil {
-		t.Fatalf("got %v, %v; want a refusal", answer, err)
-	}
-	want := map[string]string{
-		"retry-after": "91", "x-ratelimit-limit": "60", "x-ratelimit-remaining": "0", "ratelimit-policy": `"address";q=60;w=60`, "ratelimit": `"address";r=0;t=91`,
-		"cache-control": "no-store", "content-type": "application/problem+json", "weir-edge": "refused",
-	}
-	if answer.Status != 429 || fmt.Sprint(answer.Headers) != fmt.Sprint(want) {
-		t.Errorf("got %d %v, want 429 %v", answer.Status, answer.Headers, want)
-	}
-	var body map[string]any
-	if err := json.Unmarshal([]byte(answer.Body), &body); err != nil || body["error"] != "rate_limit_exceeded" || body["message"] != "Too many requests. Retry after 91 seconds." || body["window"] != "60s" || body["limit"] != 60.0 {
-		t.Errorf("got body %s, %v", answer.Body, err)
-	}
-	for at, refused := range map[time.Time]bool{until.Add(-time.Millisecond): true, until: false} {
-		if answer, _, err := f.Handle(at, request); err != nil || (answer != nil) != refused {
-			t.Errorf("%s: got %v, %v; want a refusal: %t", at, answer, err, refused)
+	for _, wait := range []time.Duration{time.Millisecond, 9*time.Second + 5*time.Millisecond, 10 * time.Second, 50*time.Second + 5*time.Millisecond} {
+		d := limiter.Decision{At: noon, Limit: minute, Capacity: 60, RetryAfter: wait, ResetAfter: wait + 30*time.Second}
+		until := noon.Add(wait)
+		store := &lagging{now: noon}
+		store.configure(config)
+		listed := entry(until)
+		listed.Reset = noon.Add(d.ResetAfter)
+		store.set(config.Key(config.Address(netip.MustParseAddr("192.0.2.1"))), listed.Value())
+		f := storetest.Must(viewer.New(store))
+		request := viewer.Request{IP: "192.0.2.1", Method: "GET", URI: "/"}
+		got, _, err := f.Handle(noon, request)
+		if err != nil || got == nil {
+			t.Fatalf("got %v, %v; want a refusal", got, err)
+		}
+		want := refusal(d)
+		least, seconds := int(math.Ceil(wait.Seconds())), storetest.Must(strconv.Atoi(got.Headers["retry-after"]))
+		longest := least
+		if wait > 10*time.Second {
+			longest = int(math.Ceil(wait.Seconds() * 1.03))
+		}
+		if seconds < least || seconds > longest {
+			t.Errorf("%s: got a wait of %d s, want %d to %d", wait, seconds, least, longest)
+		}
+		if own := want.Headers["retry-after"]; own != got.Headers["retry-after"] { // both waits are random
+			want.Headers["retry-after"] = got.Headers["retry-after"]
+			want.Headers["ratelimit"] = strings.Replace(want.Headers["ratelimit"], "t="+own, "t="+got.Headers["retry-after"], 1)
+			want.Body = strings.Replace(want.Body, "after "+own, "after "+got.Headers["retry-after"], 1)
+		}
+		want.Headers["weir-edge"] = "refused"
+		if got.Status != want.Status || fmt.Sprint(got.Headers) != fmt.Sprint(want.Headers) || canonical(t, got.Body) != canonical(t, want.Body) {
+			t.Errorf("%s: got %d %v %s, want %d %v %s", wait, got.Status, got.Headers, got.Body, want.Status, want.Headers, want.Body)
+		}
+		for at, refused := range map[time.Time]bool{until.Add(-time.Millisecond): true, until: false} {
+			if answer, _, err := f.Handle(at, request); err != nil || (answer != nil) != refused {
+				t.Errorf("%s: got %v, %v; want a refusal: %t", at, answer, err, refused)
+			}
+		}
+		store.down = true
+		if answer, _, err := f.Handle(noon, request); err != nil || answer != nil {
+			t.Errorf("with the store unreadable: got %v, %v; want the request", answer, err)
 		}
 	}
-	store.down = true
-	if answer, _, err := f.Handle(noon, request); err != nil || answer != nil {
-		t.Errorf("with the store unreadable: got %v, %v; want the request", answer, err)
+}
+
+// refusal returns the answer of the limiter to a refused request.
+func refusal(d limiter.Decision) viewer.Answer {
+	w := httptest.NewRecorder()
+	httplimit.NewAnswer(d).Refuse(w)
+	return viewer.Answer{Status: w.Code, Headers: lower(w.Header()), Body: w.Body.String()}
+}
+
+func lower(h http.Header) map[string]string {
+	fields := map[string]string{}
+	for name, values := range h {
+		fields[strings.ToLower(name)] = strings.Join(values, " | ")
 	}
+	return fields
+}
+
+// canonical returns a JSON text with sorted members.
+func canonical(t *testing.T, text string) string {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatal(err)
+	}
+	return string(storetest.Must(json.Marshal(value)))
+}
+
+// Callers that are refused together do not all get the same wait, except in the last seconds.
+func TestFunction_jitter(t *testing.T) {
+	store := &lagging{now: noon}
+	store.configure(config)
+	store.set(config.Key(config.Address(netip.MustParseAddr("192.0.2.1"))), entry(noon.Add(50*time.Second)).Value())
+	f := storetest.Must(viewer.New(store))
+	waits := map[string]int{}
+	for range 200 {
+		answer, _, err := f.Handle(noon, viewer.Request{IP: "192.0.2.1", Method: "GET", URI: "/"})
+		if err != nil || answer == nil {
+			t.Fatalf("got %v, %v; want a refusal", answer, err)
+		}
+		waits[answer.Headers["retry-after"]]++
+	}
+	if len(waits) < 2 {
+		t.Errorf("got the waits %v, want several", waits)
+	}
+}
+
+// A refusal has the same CORS fields as one of a function.
+func TestFunction_cors(t *testing.T) {
+	for _, origins := range [][]string{nil, {"*"}, {"https://app.example", "https://admin.example"}} {
+		for _, origin := range []string{"", "https://app.example", "https://APP.example", "https://other.example"} {
+			with := config
+			with.Origins = origins
+			store := &lagging{now: noon}
+			store.configure(with)
+			store.set(with.Key(with.Address(netip.MustParseAddr("192.0.2.1"))), entry(noon.Add(time.Second)).Value())
+			request := viewer.Request{IP: "192.0.2.1", Method: "GET", URI: "/", Headers: map[string][]string{}}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+			if origin != "" {
+				request.Headers["origin"] = []string{origin}
+				r.Header.Set("Origin", origin)
+			}
+			answer, _, err := storetest.Must(viewer.New(store)).Handle(noon, request)
+			if err != nil || answer == nil {
+				t.Fatalf("got %v, %v; want a refusal", answer, err)
+			}
+			w := httptest.NewRecorder()
+			served(origins).ServeHTTP(w, r)
+			want := lower(w.Header())
+			for _, name := range []string{"vary", "access-control-allow-origin", "access-control-expose-headers"} {
+				if answer.Headers[name] != want[name] {
+					t.Errorf("origins %q, request of %q: %s: got %q, want %q", origins, origin, name, answer.Headers[name], want[name])
+				}
+			}
+		}
+	}
+}
+
+// served returns the handler of a function that allows origins.
+func served(origins []string) http.Handler {
+	e := &lambdahttp.Environment{
+		CORSOrigins: origins, Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time { return noon }, Identifier: caller.New(caller.Options{}),
+		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
+		Rules:   live.Fixed(storetest.Must(rules.Parse([]byte(`{"rules":[]}`), rules.Options{Version: 1}))),
+	}
+	return e.Serve(http.NotFoundHandler())
 }
 
 // A key of the list belongs to exactly one address or network, and Go and JavaScript agree about it.
