@@ -77,7 +77,7 @@ func (v *Viewers) Find(ctx context.Context, now time.Time, h http.Header, peer n
 	}
 	if problem := secrets.problem(h); problem != "" {
 		a.Problem, a.Direct, a.Refused = contract.OriginSecretField+": "+problem, true, v.refuse
-		v.logger.LogAttrs(ctx, slog.LevelInfo, "direct request", slog.String("problem", a.Problem), slog.Bool("refused", a.Refused))
+		v.logger.LogAttrs(ctx, slog.LevelInfo, "direct request", slog.String("problem", a.Problem), slog.String("address", a.From), slog.Bool("refused", a.Refused))
 		return a
 	}
 	addr, problem := v.believed.address(h, peer, appended)

@@ -186,33 +186,6 @@ func rotateReceiptsCommand(o *keysOptions) *cobra.Command {
 	return c
 }
 
-type keysOptions struct {
-	table string
-	local bool
-	json  bool
-}
-
-// check returns an error unless the flags name one source of keys. With --local it clears the table.
-func (o *keysOptions) check(c *cobra.Command) error {
-	switch {
-	case !o.local && o.table == "":
-		return errNoTable
-	case o.local && c.Flags().Changed("table"):
-		return command.Usage("--table and --local: got both, want one of them")
-	case o.local:
-		o.table = ""
-	}
-	return nil
-}
-
-// applied returns the text that says when a change applies: the text for a deployment, or that for --local.
-func (o *keysOptions) applied(deployed string) string {
-	if o.local {
-		return "a running weir serve applies the change to the next request"
-	}
-	return deployed
-}
-
 // source returns the keys in the table or, with --local, in .weir.
 func (o *keysOptions) source(ctx context.Context) (*apikeys.Keys, error) {
 	if o.local {
@@ -236,9 +209,6 @@ func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*apikeys.Ke
 	keys.Warn = func(err error) { fmt.Fprintf(progress, "weir: warning: %v\n", err) }
 	return keys, nil
 }
-
-// explain adds a remedy to an error of the table.
-func (o *keysOptions) explain(err error) error { return explainRecords(o.table, err) }
 
 func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k apikeys.Key, add bool, limits *apikeys.LimitsChange) error {
 	keys, err := o.open(ctx, progress)

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/local/command"
+)
+
+// keysOptions are the flags of the commands that change secrets of a deployment.
+type keysOptions struct {
+	table string
+	local bool
+	json  bool
+}
+
+// check returns an error unless the flags name one source of keys. With --local it clears the table.
+func (o *keysOptions) check(c *cobra.Command) error {
+	switch {
+	case !o.local && o.table == "":
+		return errNoTable
+	case o.local && c.Flags().Changed("table"):
+		return command.Usage("--table and --local: got both, want one of them")
+	case o.local:
+		o.table = ""
+	}
+	return nil
+}
+
+// applied returns the text that says when a change applies: the text for a deployment, or that for --local.
+func (o *keysOptions) applied(deployed string) string {
+	if o.local {
+		return "a running weir serve applies the change to the next request"
+	}
+	return deployed
+}
+
+// explain adds a remedy to an error of the table.
+func (o *keysOptions) explain(err error) error { return explainRecords(o.table, err) }
