@@ -61,7 +61,7 @@ type Reload struct {
 type API struct {
 	Kind string // REST or HTTP
 	URL  string // base URL without a path
-	// Endpoints returns the endpoints that the rules in force apply to.
+	// Endpoints returns the endpoints that the rules in force apply to. The page offers them. It can replace the path.
 	Endpoints func() []Endpoint
 }
 

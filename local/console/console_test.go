@@ -184,9 +184,13 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%s: got %s, %d answers and %v, want %d answers", user, r.Status, len(numbers), seen, want)
 		}
 	}
+	post(t, s, strings.Replace(fmt.Sprintf(order, "", "", 1), `"/a"`, `"//b/c?d=e"`, 1))
+	if seen["GET //b/c "] != 1 {
+		t.Errorf("another path: got requests %v, want one to //b/c", seen)
+	}
 	post(t, s, fmt.Sprintf(order, "", "alice", 2))
-	if seen["GET /a "] != 2 || seen[""] != 10 {
-		t.Errorf("anonymous caller: got requests %v, want 2 without a token and 10 in total", seen)
+	if seen["GET /a "] != 2 || seen[""] != 11 {
+		t.Errorf("anonymous caller: got requests %v, want 2 without a token and 11 in total", seen)
 	}
 }
 
@@ -194,10 +198,18 @@ func TestRequests(t *testing.T) {
 func TestRequests_refused(t *testing.T) {
 	s := open(t, func(http.ResponseWriter, *http.Request) { t.Error("requests: got one, want none") })
 	long := strings.Repeat("x", 100)
+	path := func(path string) string {
+		return strings.Replace(fmt.Sprintf(order, "free", "a", 1), `"/a"`, `"`+path+`"`, 1)
+	}
 	for _, c := range []struct{ order, want string }{
 		{`{"api":"FTP"}`, `api: got "FTP", want an API of this gateway`},
-		{`{"api":"REST","method":"GET","path":"//site.example/"}`, `endpoint: got "GET //site.example/", want an endpoint to which a rule applies`},
-		{`{"api":"REST","method":"DELETE","path":"/a"}`, `endpoint: got "DELETE /a", want an endpoint to which a rule applies`},
+		{`{"api":"REST","method":"DELETE","path":"/a"}`, `method: got "DELETE", want that of an endpoint to which a rule applies`},
+		{path("@site.example/"), `path: got "@site.example/", want one that begins with /, outside of /_weir/`},
+		{path(".site.example/"), `path: got ".site.example/", want one that begins with /, outside of /_weir/`},
+		{path(""), `path: got "", want one that begins with /, outside of /_weir/`},
+		{path("/_weir/state"), `path: got "/_weir/state", want one that begins with /, outside of /_weir/`},
+		{path("/%5fweir/state"), `path: got "/%5fweir/state", want one that begins with /, outside of /_weir/`},
+		{path("/%zz"), `path: got "/%zz", want one that begins with /, outside of /_weir/`},
 		{fmt.Sprintf(order, "gold", "a", 1), `tier: got "gold", want free, paid, or none`},
 		{fmt.Sprintf(order, "free", "", 1), `user: got "", want 1 to 64 bytes`},
 		{fmt.Sprintf(order, "free", long, 1), `user: got "` + long[:40] + `", want 1 to 64 bytes`},

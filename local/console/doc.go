@@ -9,7 +9,7 @@
 // listeners of the APIs, with tokens that the APIs verify. Package scenario plays the
 // demonstrations with the real limiter.
 //
-// A page can send only to the endpoints in the Options. A run has at most [MaxCount]
+// A page can send only to the APIs in the Options, with a method of their endpoints. A run has at most [MaxCount]
 // requests, at most [MaxRate] a second, and at most [MaxRuns] runs are concurrent. Tokens never
 // reach a page. The pages load nothing from other sites, and their policy forbids scripts and
 // styles that are not files of this package. They show the names of callers as text, never as HTML.

@@ -103,8 +103,8 @@ func (c *Console) request(o order) (*http.Request, error) {
 	switch {
 	case api < 0:
 		return nil, fmt.Errorf("api: got %s, want an API of this gateway", quote(o.API))
-	case !slices.Contains(c.APIs[api].Endpoints(), Endpoint{o.Method, o.Path}):
-		return nil, fmt.Errorf("endpoint: got %s, want an endpoint to which a rule applies", quote(o.Method+" "+o.Path))
+	case !slices.ContainsFunc(c.APIs[api].Endpoints(), func(e Endpoint) bool { return e.Method == o.Method }):
+		return nil, fmt.Errorf("method: got %s, want that of an endpoint to which a rule applies", quote(o.Method))
 	case o.Tier != "" && !slices.Contains(tiers, o.Tier):
 		return nil, fmt.Errorf("tier: got %s, want %s, or none", quote(o.Tier), strings.Join(tiers, ", "))
 	case o.Tier != "" && (o.User == "" || len(o.User) > maxUser):
@@ -115,8 +115,8 @@ func (c *Console) request(o order) (*http.Request, error) {
 		return nil, fmt.Errorf("rate: got %d, want 1 to %d a second", o.Rate, MaxRate)
 	}
 	request, err := http.NewRequest(o.Method, c.APIs[api].URL+o.Path, http.NoBody) //nolint:noctx // no context here: each copy gets its own
-	if err != nil {
-		return nil, err
+	if err != nil || !strings.HasPrefix(o.Path, "/") || strings.HasPrefix(request.URL.Path, Path) {
+		return nil, fmt.Errorf("path: got %s, want one that begins with /, outside of %s", quote(o.Path), Path)
 	}
 	if o.Tier != "" {
 		token, err := c.Token(o.User, o.Tier)

@@ -113,9 +113,9 @@ const say = (text) => { $("live-status").textContent = text; };
 
 /** Returns the values of the form, in the format of the server. */
 function order(form, n) {
-  const { method, path } = form.endpoint.selectedOptions[0].dataset;
+  const { method } = form.endpoint.selectedOptions[0].dataset;
   const tier = form.tier.value;
-  return { api: form.api.value, method, path, tier, user: tier && form.user.value, count: n ?? Number(form.count.value), rate: Number(form.rate.value) };
+  return { api: form.api.value, method, path: form.path.value, tier, user: tier && form.user.value, count: n ?? Number(form.count.value), rate: Number(form.rate.value) };
 }
 
 async function run(form, n) {
@@ -155,11 +155,17 @@ function enable(form) {
   $("one").ariaDisabled = running ? "true" : null;
 }
 
-/** Offers the endpoints of the chosen API. Enables the user field unless the caller is anonymous. */
+let offered; // the endpoint whose path the form has got
+
+/** Offers the endpoints of the chosen API, and the path of a newly chosen endpoint. Enables the user field unless the caller is anonymous. */
 function offer(form, all) {
   const was = form.endpoint.value;
   form.endpoint.replaceChildren(...all.filter((option) => option.dataset.api === form.api.value));
   if ([...form.endpoint.options].some((option) => option.value === was)) form.endpoint.value = was;
+  if (form.endpoint.value !== offered) {
+    offered = form.endpoint.value;
+    form.path.value = form.endpoint.selectedOptions[0]?.dataset.path ?? "";
+  }
   form.user.disabled = !form.tier.value;
 }
 

@@ -311,6 +311,18 @@ func TestConsole_noRules(t *testing.T) {
 	}
 }
 
+// A request goes to the path in the form, at first that of the endpoint.
+func TestConsole_path(t *testing.T) {
+	b := openConsole(t, newLocal(t, rules).rest, requestsPage, 1280, 900)
+	b.burst("REST", "GET /api/v1/search", "", "alice", 1)
+	evaluate[bool](b, `(document.querySelector("#order [name=path]").value += "/nowhere") !== ""`)
+	b.do(chromedp.Click(`#one`))
+	b.await(`document.getElementById("last-line").textContent.startsWith("403")`)
+	if want := texts(2, 1, 0, 1); !slices.Equal(b.counts(), want) {
+		t.Errorf("counts: got %v, want %v", b.counts(), want)
+	}
+}
+
 // After an edit of the rules file, the page's requests get the new rules.
 func TestConsole_rules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
@@ -403,7 +415,7 @@ func TestConsole_keyboard(t *testing.T) {
 	b.await(`document.activeElement.id === "main"`)
 	keys := map[string]string{"tier": "free", "user": "karl", "count": "23", "rate": "50"}
 	var stops []string
-	for range 6 {
+	for range 7 {
 		b.do(chromedp.KeyEvent(kb.Tab))
 		stop := focused()
 		stops = append(stops, stop)
@@ -414,7 +426,7 @@ func TestConsole_keyboard(t *testing.T) {
 			b.do(chromedp.KeyEvent(text))
 		}
 	}
-	if want := []string{"api", "endpoint", "tier", "user", "count", "rate"}; !slices.Equal(stops, want) {
+	if want := []string{"api", "endpoint", "path", "tier", "user", "count", "rate"}; !slices.Equal(stops, want) {
 		t.Fatalf("tab stops: got %v, want %v", stops, want)
 	}
 	b.do(chromedp.KeyEvent(kb.Enter))
