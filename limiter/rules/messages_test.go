@@ -1,6 +1,8 @@
 package rules_test
 
 import (
+	"errors"
+	"slices"
 	"testing"
 
 	"github.com/weir-limits/weir/limiter/rules"
@@ -32,5 +34,19 @@ func TestParse_messages(t *testing.T) {
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s:\n got %v\nwant %s", c.document, err, c.want)
 		}
+	}
+}
+
+// The problems of a document are in the order of their lines, also those of a missing member, which has the line of its
+// object.
+func TestParse_lineOrder(t *testing.T) {
+	_, err := rules.Parse([]byte("{\"rules\":[{\"endpoint\":\"/a\",\"limits\":{\n\"free\":{\n\"name\":\"X\",\n\"window\":\"365d\"},\n\"paid\":{\"requests\":0}}}]}"), rules.Options{})
+	problems, _ := errors.AsType[rules.Problems](err)
+	var lines []int
+	for _, p := range problems {
+		lines = append(lines, p.Line)
+	}
+	if !slices.Equal(lines, []int{2, 3, 4, 5, 5}) {
+		t.Errorf("got the lines %v of\n%v\nwant 2, 3, 4, 5, 5", lines, err)
 	}
 }

@@ -36,7 +36,7 @@ func (s *Server) greet(apis []*gateway.API) {
 	}
 	fmt.Fprintf(s.Out, "page   %s%s\n", urls[0], console.Path)
 	PrintAPIKeys(s.Out, s.apiKeys)
-	s.warnUnmatched(inForce, apis)
+	s.warn(inForce, apis)
 	if os.Getenv("RECORDS_TABLE") != "" {
 		fmt.Fprintln(s.Out, "warning: RECORDS_TABLE has no effect: the API keys are in", s.checkout.APIKeysFile())
 	}

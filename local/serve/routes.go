@@ -44,10 +44,13 @@ func placedIn(r *rules.Rules) (list []placed) {
 	return list
 }
 
-// warnUnmatched prints the endpoints of the rules that no route can match.
-func (s *Server) warnUnmatched(r *rules.Rules, apis []*gateway.API) {
+// warn prints what probably is misspelled in the rules: endpoints that no route can match, and tiers.
+func (s *Server) warn(r *rules.Rules, apis []*gateway.API) {
 	for _, line := range unmatched(placedIn(r), apis) {
 		fmt.Fprintln(s.Out, "warning:", line)
+	}
+	for _, note := range r.SimilarTiers() {
+		fmt.Fprintln(s.Out, "warning:", note)
 	}
 }
 

@@ -75,7 +75,7 @@ func (s *Server) printReload(n live.Reload) {
 		if len(n.Restarts) > 0 {
 			fmt.Fprintf(s.Out, "rules  counts that restart: %s\n", listed(n.Restarts))
 		}
-		s.warnUnmatched(n.Rules, s.apis)
+		s.warn(n.Rules, s.apis)
 	case n.Err == nil || n.Repeated:
 	case mistaken:
 		fmt.Fprintf(s.Out, "rules  %s has mistakes; %s stays in force\n  %s\n", s.Rules, command.RulesVersion(n.Rules.Version()), strings.ReplaceAll(problems.Error(), "\n", "\n  "))

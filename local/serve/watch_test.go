@@ -154,6 +154,7 @@ func TestServe_printReload(t *testing.T) {
 		warnings += fmt.Sprintf("warning: rules[%d] matches no route: /a%d\n", i, 13-i)
 	}
 	const unrouted = `{"version":%d,"rules":[{"endpoint":"/api/v1/serch","method":"GET","limits":{"*":{"requests":1,"window":"1m"}}}]}`
+	const similar = `{"version":7,"rules":[{"endpoint":"*","limits":{"pald":{"name":"all","requests":1,"window":"1m"},"paid":{"name":"all","requests":1,"window":"1m"},"*":{"name":"all","requests":1,"window":"1m"}}}]}`
 	var out bytes.Buffer
 	s := &Server{Options: Options{Rules: file, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 	t.Cleanup(s.Close)
@@ -175,7 +176,8 @@ func TestServe_printReload(t *testing.T) {
 		{fmt.Sprintf(unrouted, 5), "rules  FILE (1 rule, version 5) are in force now\nwarning: rules[0] matches no route: GET /api/v1/serch\n"},
 		{fmt.Sprintf(unrouted, 5), ""}, // once for each version
 		{fmt.Sprintf(unrouted, 6), "rules  FILE (1 rule, version 6) are in force now\nwarning: rules[0] matches no route: GET /api/v1/serch\n"},
-		{"", "rules  stat FILE: no such file or directory; version 6 stays in force\n"},
+		{similar, "rules  FILE (1 rule, version 7) are in force now\nwarning: line 1: rules[0].limits.paid: the tier \"paid\" is similar to \"pald\" (rules[0].limits.pald); if it is misspelled, no caller gets these limits; if both are right, list all tiers in \"tiers\"\n"},
+		{"", "rules  stat FILE: no such file or directory; version 7 stays in force\n"},
 		{"", ""},
 	} {
 		out.Reset()

@@ -126,7 +126,7 @@ func (d *Document) readWindow(o *object) time.Duration {
 		}
 		window, err := duration(s)
 		if err != nil || window < limiter.MinWindow || window > algo.MaxWindow || window%time.Second != 0 {
-			d.report.at(text, `got %s, want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"`, text)
+			d.report.at(text, `got %s, want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"; for calendar months and years, use "period": "month" or "year"`, text)
 		}
 		return window
 	}

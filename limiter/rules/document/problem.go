@@ -121,7 +121,7 @@ func (r *report) mistakes() Problems {
 }
 
 // locate finds the node at a path. A missing node gets the line of its closest parent, and sorts
-// after everything that the parent contains.
+// after everything on this line that the parent contains.
 func (r *report) locate(path, message string) located {
 	if r.root == nil {
 		return located{Problem{Path: path, Message: message}, 0}
@@ -139,9 +139,9 @@ func (r *report) locate(path, message string) located {
 	return r.place(n, path, message)
 }
 
-// problems returns list in file order.
+// problems returns list in the order of the lines, and on a line in file order.
 func problems(list []located) (sorted Problems) {
-	slices.SortStableFunc(list, func(a, b located) int { return cmp.Compare(a.offset, b.offset) })
+	slices.SortStableFunc(list, func(a, b located) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.offset, b.offset)) })
 	for _, l := range list {
 		sorted = append(sorted, l.Problem)
 	}
