@@ -232,7 +232,7 @@ local/gateway/testdata/node/node_modules: local/gateway/testdata/node/package-lo
 	@npm ci --ignore-scripts --prefix local/gateway/testdata/node --no-progress && touch $@
 
 infra/node_modules: infra/package-lock.json
-	@command -v npm >/dev/null || { echo "npm: not installed; the CDK needs Node.js 22 or newer" >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "npm: not installed; the CDK needs Node.js 20 or newer" >&2; exit 1; }
 	@npm ci --ignore-scripts --prefix infra --no-progress && touch $@
 
 fuzz: ## Run every fuzz target, one after another

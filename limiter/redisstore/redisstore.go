@@ -102,7 +102,8 @@ func AccessString(commands ...string) string {
 }
 
 // Open returns a resilient store for a server, on the server at a URL such as "redis://127.0.0.1:6379". It does not connect. Its
-// Close closes the connections. For a cluster, use NewClient and New.
+// Close closes the connections. For a cluster, use NewClient and New. In an outage, go-redis logs lines of its own for
+// the whole process; [github.com/redis/go-redis/v9/logging.Disable] stops them.
 func Open(address string, o Options) (*resilient.Store, error) {
 	client, err := NewClient(address, ClientOptions{})
 	if err != nil {

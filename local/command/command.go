@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -71,13 +72,25 @@ func Root(root *cobra.Command) *cobra.Command {
 	return root
 }
 
-// flagError returns a usage error. It replaces the library's error for a boolean flag, which names a
-// function of Go.
+// flagError returns a usage error. It replaces the library's errors for the types of Go.
 func flagError(_ *cobra.Command, err error) error {
-	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && invalid.GetFlag().Value.Type() == "bool" {
-		return Usage("invalid argument %q for \"--%s\" flag: want true or false", invalid.GetValue(), invalid.GetFlag().Name)
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return UsageError{err}
 	}
-	return UsageError{err}
+	var want string
+	switch invalid.GetFlag().Value.Type() {
+	case "bool":
+		want = "true or false"
+	case "duration":
+		want = "a duration with a unit, such as 10m"
+		if n, err := strconv.Atoi(invalid.GetValue()); err == nil && n > 0 {
+			want = fmt.Sprintf("a duration with a unit, such as %dm", n)
+		}
+	default:
+		return UsageError{err}
+	}
+	return Usage("invalid argument %q for \"--%s\" flag: want %s", invalid.GetValue(), invalid.GetFlag().Name, want)
 }
 
 // Build describes a program.

@@ -139,7 +139,7 @@ func Ask[A any](ctx context.Context, c *Client, path string, question any) (a A,
 	request.Header.Set("Content-Type", "application/json")
 	response, err := client.Do(request)
 	if err != nil {
-		return a, fmt.Errorf("no gateway at %s: %w; start one with make run, or set --url or WEIR_URL", request.URL.Host, err)
+		return a, fmt.Errorf("no gateway at %s: %w; start one with make run or weir serve, or set --url or WEIR_URL", request.URL.Host, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))

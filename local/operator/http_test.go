@@ -42,7 +42,7 @@ func TestClient(t *testing.T) {
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(failing{d.Store}, limiter.Options{}))}
 	same(t, c.Usage, d.Usage, "user:alice")
 	s.Close()
-	if _, err := c.Usage(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(), "start one with make run, or set --url or WEIR_URL") {
+	if _, err := c.Usage(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(), "start one with make run or weir serve, or set --url or WEIR_URL") {
 		t.Errorf("no gateway: got error %v, want one that names make run and WEIR_URL", err)
 	}
 }

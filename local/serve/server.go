@@ -178,10 +178,14 @@ func (s *Server) read() (parsed *template.Template, err error) {
 
 // find returns the checkout. With an upstream, it can be any folder.
 func (s *Server) find() (checkout.Checkout, error) {
-	if s.Upstream.url == nil {
-		return checkout.Find()
+	if s.Upstream.url != nil {
+		return checkout.Here()
 	}
-	return checkout.Here()
+	c, err := checkout.Find()
+	if err != nil {
+		return c, fmt.Errorf("%w, or limit your own server with --upstream URL --rules FILE", err)
+	}
+	return c, nil
 }
 
 // goldenTemplate is a template with an access log that settles receipts. It works with every store,

@@ -25,7 +25,7 @@ func checkCommand() *cobra.Command {
 		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there are mistakes, the exit status is 1.\n\n" +
 			"For a document without mistakes, the command prints notes, of which weir rules publish and make deploy refuse those on similar tiers. It also prints the maximum number of store items that a request of each endpoint writes, for each kind of caller, " +
 			"the limits for which a distribution in front can refuse requests, the items that have room for at most two more limits, and the counts that restart if a rule adds more. " +
-			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD. If FILE is -, it reads the standard input.",
+			"With --against OLD, it prints the limits in both documents whose counts would restart if FILE replaced OLD. A limit with a new name, a new tier or another mode is a new limit, with new counts, and is not in the list. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +
 			"  git show HEAD:functions/rules.json > /tmp/before.json\n" +
@@ -198,6 +198,9 @@ func restartText(limits []string) string {
 	text := strings.Join(limits[:min(len(limits), most)], ", ")
 	if more := len(limits) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
+	}
+	if len(limits) == 1 {
+		return "1 count restarts: " + text
 	}
 	return plural(len(limits), "count") + " restart: " + text
 }

@@ -78,7 +78,7 @@ func (l *limitFlags) checked(ctx context.Context, progress io.Writer, table stri
 	case err != nil:
 		return err
 	case r == nil:
-		fmt.Fprintln(progress, "weir: warning: the table has no rules, so the limits are not checked; name the rules document of the deployment with --rules")
+		fmt.Fprintln(progress, "weir: warning:", unchecked(table, "limits are"))
 		return nil
 	}
 	change.Check = func(limits *caller.Limits) error {
@@ -99,7 +99,7 @@ func (l *limitFlags) checkTier(ctx context.Context, progress io.Writer, table, t
 	r, from, err := rulesInForce(ctx, table, l.rules)
 	switch {
 	case err == nil && r == nil:
-		err = errors.New("the table has no rules, so the tier is not checked; name the rules document of the deployment with --rules")
+		err = errors.New(unchecked(table, "tier is"))
 	case err == nil:
 		if err = r.CheckTier(tier); err != nil {
 			err = fmt.Errorf("%s: %w", from, err)
@@ -112,6 +112,14 @@ func (l *limitFlags) checkTier(ctx context.Context, progress io.Writer, table, t
 		fmt.Fprintf(progress, "weir: warning: %v\n", err)
 	}
 	return nil
+}
+
+// unchecked explains that no rules were found. table is "" for the keys of weir serve.
+func unchecked(table, what string) string {
+	if table == "" {
+		return "no rules document here, so the " + what + " not checked; name the document of weir serve with --rules"
+	}
+	return "the table has no rules, so the " + what + " not checked; name the rules document of the deployment with --rules"
 }
 
 // rulesInForce returns the rules in a file. Without a file, it returns the published rules if there is a table, or else

@@ -123,7 +123,7 @@ func setKeysCommand(o *keysOptions) *cobra.Command {
 		},
 	}
 	l.flags(c)
-	c.Flags().StringVar(&tier, "tier", "", "tier of the keys; \"\" for default_tier of the rules. In another tier, the caller starts new counts")
+	c.Flags().StringVar(&tier, "tier", "", "tier of the keys; \"\" for default_tier of the rules. In another tier, the caller starts new counts, except those of limits with across_tiers")
 	completeTiers(c, &l.rules)
 	c.Flags().BoolVar(&suspended, "suspended", false, "suspend the keys; with =false, lift the suspension")
 	return c

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -115,6 +116,14 @@ func TestCheck_against(t *testing.T) {
 	}
 	if code, out, _ := weir(t, "check", "--against", twelve, endpoints(t, 13)); code != 0 || strings.Contains(out, "restart") {
 		t.Errorf("against twelve endpoints: got exit %d, output %s, want exit 0 and no restarts", code, out)
+	}
+	two, three := `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1d","shards":2}}}]}`, filepath.Join(t.TempDir(), "three.json")
+	before := filepath.Join(t.TempDir(), "two.json")
+	if err := errors.Join(os.WriteFile(before, []byte(two), 0o600), os.WriteFile(three, []byte(strings.Replace(two, `:2}`, `:3}`, 1)), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, out, _ := weir(t, "check", "--against", before, three); !strings.Contains(out, "  1 count restarts: rules[0].limits.* (a)\n") {
+		t.Errorf("one count: got %s, want 1 count restarts", out)
 	}
 	var result checked
 	code, out, _ := weir(t, "check", "--json", "--against", twelve, seven)

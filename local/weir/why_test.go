@@ -95,6 +95,8 @@ func TestWhy_mistakes(t *testing.T) {
 	}{
 		"a b":                              {2, `weir: arguments: got ["a" "b"], want one CALLER, or none`},
 		"--since 0s":                       {2, "weir: --since: got 0s, want a period such as 10m"},
+		"--since 5":                        {2, `weir: invalid argument "5" for "--since" flag: want a duration with a unit, such as 5m`},
+		"--since soon":                     {2, `weir: invalid argument "soon" for "--since" flag: want a duration with a unit, such as 10m`},
 		"--number 0":                       {2, "weir: --number: got 0, want 1 to 1000"},
 		"--stack s --url http://127.0.0.1": {2, "weir: --url and --stack: got both, want one of them"},
 		"--region r":                       {2, "weir: --region: requires --stack"},
