@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/decisionlog"
@@ -27,6 +28,8 @@ type Clients struct {
 	Redis OpenRedis
 	// Events opens the destination of events, for example sinks.Open.
 	Events OpenSink
+	// List opens the list of a distribution, for example keyvalues.Open.
+	List OpenList
 	// Notices opens the event bus of notices, for example eventbridge.Open.
 	Notices OpenNotices
 	// AWS loads the region and the credentials. If it is nil, they come from the variables that Lambda
@@ -44,6 +47,9 @@ type OpenRedis func(ctx context.Context, c Config) (limiter.Store, func() error,
 // process.
 type OpenSink func(ctx context.Context, c Config) (decisionlog.Sink, error)
 
+// OpenList returns the list in the KeyValueStore with this ARN.
+type OpenList func(config aws.Config, arn string) edge.Store
+
 // OpenNotices returns the event bus with this name.
 type OpenNotices func(config aws.Config, bus string) lambdahttp.NoticeBus
 
@@ -54,6 +60,7 @@ type LoadAWS func(ctx context.Context) (aws.Config, error)
 var (
 	errNoRedis    = unlinkedError{"STORE: this program does not link the client of Redis (got redis, want dynamodb or memory)", "-redis"}
 	errNoDynamoDB = unlinkedError{"STORE: this program does not link the store of DynamoDB (got dynamodb, want redis or memory)", ""}
+	errNoList     = unlinkedError{"EDGE_LIST: this program does not link the client of CloudFront (want EDGE_LIST unset)", ""}
 	errNoNotices  = unlinkedError{"NOTICE_BUS: this program does not link the client of EventBridge (want NOTICE_BUS unset)", ""}
 	errNoEvents   = unlinkedError{"EVENTS: this program does not link the clients of Kafka and Kinesis (want EVENTS unset)", "-events"}
 )

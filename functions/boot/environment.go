@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
@@ -85,12 +86,16 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if c.SignLines {
 		recorder.SignWith(ring.Sign)
 	}
+	var lists *lambdahttp.Edge
+	if c.EdgeDelay > 0 {
+		lists = &lambdahttp.Edge{Watch: edge.NewWatch(c.EdgeDelay), IPv6Bits: c.IPv6Bits}
+	}
 	viewers, err := c.viewers(ctx, o.Logger)
 	if err != nil {
 		return nil, err
 	}
 	return &lambdahttp.Environment{
-		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Events: events, Receipts: ring, Viewers: viewers,
+		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Events: events, Receipts: ring, Viewers: viewers, Edge: lists,
 		BasePaths: c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream, AllowBypass: c.AllowBypass, SampleLogin: c.SampleLogin,
 	}, nil
 }

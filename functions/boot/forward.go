@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/limiter"
@@ -63,6 +64,9 @@ func (c Config) ForwardEnvironment(ctx context.Context, store limiter.Store, o O
 	if e.Notices, err = c.noticeBus(ctx); err != nil {
 		return nil, err
 	}
+	if e.List, err = c.list(ctx); err != nil {
+		return nil, err
+	}
 	if e.Clock == nil {
 		e.Clock = l.Now
 	}
@@ -94,4 +98,19 @@ func (c Config) noticeBus(ctx context.Context) (lambdahttp.NoticeBus, error) {
 		return nil, err
 	}
 	return c.Clients.Notices(config, c.NoticeBus), nil
+}
+
+// list returns the list that EDGE_LIST names; nil if it is empty.
+func (c Config) list(ctx context.Context) (edge.Store, error) {
+	switch {
+	case c.EdgeList == "":
+		return nil, nil
+	case c.Clients.List == nil:
+		return nil, errNoList
+	}
+	config, err := c.AWSConfig(ctx, "EDGE_LIST_ENDPOINT", "")
+	if err != nil {
+		return nil, err
+	}
+	return c.Clients.List(config, c.EdgeList), nil
 }

@@ -1,11 +1,15 @@
 // Command forward acts on log lines: it settles the limits of requests behind a REST API after their answers, and
-// sends notices to an event bus. The limits are in DynamoDB.
+// sends notices to an event bus, and lists
+// refused callers for a distribution. The limits are in DynamoDB.
 package main
 
 import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/sinks/eventbridge"
+	"github.com/weir-limits/weir/functions/sinks/keyvalues"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
-func main() { boot.StartForward(boot.Clients{DynamoDB: dynamostore.Open, Notices: eventbridge.Open}) }
+func main() {
+	boot.StartForward(boot.Clients{DynamoDB: dynamostore.Open, List: keyvalues.Open, Notices: eventbridge.Open})
+}

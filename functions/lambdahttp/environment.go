@@ -10,6 +10,7 @@ import (
 	"github.com/rs/cors"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/limiter"
@@ -42,6 +43,10 @@ type Environment struct {
 	Receipts *receipts.Ring
 	// Viewers finds the addresses of clients behind a distribution or a proxy. nil means the addresses from the host.
 	Viewers *origin.Viewers
+	// Edge lists refused callers for a distribution in front. nil lists nobody.
+	Edge *Edge
+	// List is the list of the distribution, in the function of NewForward. nil: that function drops the callers.
+	List edge.Store
 	// Notices gets the notices in log lines, in the function of NewForward. nil: that function drops them.
 	Notices NoticeBus
 	// BasePaths are the paths that custom domains add before every path, such as "/v1". They are plain; see
@@ -140,9 +145,12 @@ func (e *Environment) gateOptions(settled func(telemetry.Settlement)) httplimit.
 	}
 }
 
-func (e *Environment) observe(_ context.Context, o telemetry.Outcome) {
+func (e *Environment) observe(ctx context.Context, o telemetry.Outcome) {
 	e.Recorder.Record(o)
 	e.Events.Record(o)
+	if e.Edge != nil {
+		e.list(ctx, &o)
+	}
 }
 
 // settled records a settlement in the metrics, and debts beyond their maximum in the decision log. It counts

@@ -54,20 +54,21 @@ func (f *forwarder) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 		_, err := f.invalid(ctx, err)
 		return []byte("null"), err
 	}
-	notices, others := f.signedLines(lines)
-	return []byte("null"), errors.Join(f.settleLines(ctx, others), f.sendNotices(ctx, notices))
+	kinds := f.byKind(lines)
+	return []byte("null"), errors.Join(f.settleLines(ctx, kinds[""]), f.sendNotices(ctx, kinds[telemetry.LineNotice]), f.listCallers(ctx, kinds[telemetry.LineEdge]))
 }
 
-// signedLines separates the lines that need a signature.
-func (f *forwarder) signedLines(lines []string) (notices, others []string) {
+// byKind groups the lines that need a signature by their kind, and all others under "".
+func (f *forwarder) byKind(lines []string) map[string][]string {
+	kinds := map[string][]string{}
 	for _, line := range lines {
-		if kindOf(line) == telemetry.LineNotice {
-			notices = append(notices, line)
-		} else {
-			others = append(others, line)
+		kind := kindOf(line)
+		if kind != telemetry.LineNotice && kind != telemetry.LineEdge {
+			kind = ""
 		}
+		kinds[kind] = append(kinds[kind], line)
 	}
-	return notices, others
+	return kinds
 }
 
 // kindOf returns the kind of a line that needs a signature, or "". Such a line has no receipt: a client can add members

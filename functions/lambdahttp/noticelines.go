@@ -40,14 +40,10 @@ func (f *forwarder) sendNotices(ctx context.Context, lines []string) error {
 	accepted := map[string]bool{}
 	for _, text := range lines {
 		var line telemetry.NoticeLine
-		number, err := f.verify(ctx, text, &line)
-		if err == nil && accepted[number] {
-			err = errRepeated
-		}
-		if err != nil && !errors.Is(err, errDropped) {
-			return err // the keys cannot be read, so no line can be verified
-		} else if err != nil {
-			f.dropped(ctx, 1, err)
+		number, ok, err := f.accept(ctx, text, &line, accepted)
+		if err != nil {
+			return err
+		} else if !ok {
 			continue
 		}
 		accepted[number] = true
@@ -61,6 +57,20 @@ func (f *forwarder) sendNotices(ctx context.Context, lines []string) error {
 	sent, err := f.Notices.Put(ctx, notices)
 	f.repeated.add(numbers[:sent])
 	return err
+}
+
+// accept is verify, and drops a line that must not be acted on. An error means that no line can be verified.
+// accepted has the numbers of the lines of this event.
+func (f *forwarder) accept(ctx context.Context, text string, line telemetry.Signed, accepted map[string]bool) (number string, ok bool, err error) {
+	number, err = f.verify(ctx, text, line)
+	if err == nil && accepted[number] {
+		err = errRepeated
+	}
+	if errors.Is(err, errDropped) {
+		f.dropped(ctx, 1, err)
+		return "", false, nil
+	}
+	return number, err == nil, err
 }
 
 // errDropped means that a line must not be acted on.

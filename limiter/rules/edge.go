@@ -49,11 +49,11 @@ func (r *Rules) ExemptsPart(network netip.Prefix) bool {
 	return slices.ContainsFunc(r.exempt.list, func(e Exemption) bool { return e.Kind == document.PerIP && e.network.Overlaps(network) })
 }
 
-// edge reports whether a rule charges this limit for every request of an address, or of an API key.
+// edge reports whether a rule charges this limit for every request of an address.
 func (s *spec) edge(r *rule) bool {
 	return r.Endpoint == "*" && r.Method == "" && !r.NoEdge && !r.Shadow &&
 		s.Tier == document.Global && s.Only == "" && !s.Mark && s.Count.Of == limiter.CountRequests &&
-		len(s.Per) == 1 && (s.Per[0] == document.PerIP || s.Per[0] == document.PerAPIKey)
+		len(s.Per) == 1 && s.Per[0] == document.PerIP
 }
 
 // markEdge sets Edge of limits. If a rule charges the same count with more than 1, a refusal of its request can be

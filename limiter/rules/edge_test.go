@@ -10,14 +10,14 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Only limits that charge every request of an address or an API key with 1 may be enforced in front of the API.
+// Only limits that charge every request of an address with 1 may be enforced in front of the API.
 func TestRules_Edge(t *testing.T) {
 	const limit = `"name":"a","requests":60,"window":"1m"`
 	everything := func(fields, limits string) string { return `{"endpoint":"*"` + fields + `,"limits":{` + limits + `}}` }
 	byIP := `"global":{` + limit + `,"per":["ip"]}`
 	for rule, want := range map[string]bool{
 		everything("", byIP): true,
-		everything("", `"global":[{`+limit+`,"per":["apikey"]}]`):                                    true,
+		everything("", `"global":[{`+limit+`,"per":["ip"]}]`):                                        true,
 		everything(`,"edge":true`, `"global":{`+limit+`,"per":["ip"],"algorithm":"token_bucket"}`):   true,
 		everything("", byIP) + `,{"endpoint":"/a","limits":{` + byIP + `}}`:                          true,
 		everything(`,"edge":false`, byIP):                                                            false,

@@ -29,12 +29,9 @@ func (r *Recorder) Notice(ctx context.Context, n limiter.Notice) error {
 	}
 	hash := r.hash(n.Subject)
 	line := &NoticeLine{LineNotice, Signature{Time: n.Time.UTC()}, r.namespace, hash, n.Limit.Rule, n.Limit.Name, NewNotice(&n, hash)}
-	if err := r.sign(ctx, line); err != nil {
+	if err := r.writeSigned(ctx, line); err != nil {
 		return err
 	}
-	r.writing.Lock()
-	_ = r.out.Encode(line) // an error of the log cannot be reported anywhere else
-	r.writing.Unlock()
 	r.count(n.Time.UnixNano(), func() { r.metrics.notices++ })
 	return nil
 }

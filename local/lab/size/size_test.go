@@ -271,11 +271,12 @@ func TestLinks(t *testing.T) {
 		kafka       = "github.com/twmb/franz-go/pkg/kgo"
 		kinesis     = "github.com/aws/aws-sdk-go-v2/service/kinesis"
 		eventbridge = "github.com/aws/aws-sdk-go-v2/service/eventbridge"
+		keyvalues   = "github.com/aws/aws-sdk-go-v2/service/cloudfrontkeyvaluestore"
 		config      = "github.com/aws/aws-sdk-go-v2/config"
 		otel        = "go.opentelemetry.io/otel"
 	)
 	for function, links := range map[string][]string{
-		"authorizer": nil, "handler": nil, "forward": {eventbridge}, "signingkeys": nil, "publisher": nil, "extension": nil,
+		"authorizer": nil, "handler": nil, "forward": {eventbridge, keyvalues}, "signingkeys": nil, "publisher": nil, "extension": nil,
 		"authorizer-redis": {redis}, "handler-redis": {redis}, "forward-redis": {redis}, "extension-redis": {redis},
 		"authorizer-events": {redis, kafka, kinesis}, "handler-events": {redis, kafka, kinesis}, "extension-events": {redis, kafka, kinesis},
 	} {
@@ -284,7 +285,7 @@ func TestLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		packages := strings.Fields(string(out))
-		for _, name := range []string{redis, kafka, kinesis, eventbridge, config, otel} {
+		for _, name := range []string{redis, kafka, kinesis, eventbridge, keyvalues, config, otel} {
 			if got, want := slices.Contains(packages, name), slices.Contains(links, name); got != want {
 				t.Errorf("%s links %s: got %t, want %t", function, name, got, want)
 			}

@@ -1,0 +1,72 @@
+package edge
+
+import (
+	"sync"
+	"time"
+)
+
+// Watch finds the callers to list: those that one process has refused from memory at least least times within span, and
+// whose wait is at least twice as long as a new entry needs to act. It is safe for concurrent use.
+type Watch struct {
+	delay time.Duration
+
+	mu      sync.Mutex
+	callers map[string]*watched
+}
+
+type watched struct {
+	since    time.Time // of the first refusal that counts
+	refusals int
+	listed   time.Time // end of the wait of the last entry
+}
+
+const (
+	least = 20
+	span  = 10 * time.Second
+	// maxWatched bounds the memory. Of a flood from more addresses, the others are not listed.
+	maxWatched = 4096
+)
+
+// NewWatch returns a Watch. delay is the time until a new entry acts.
+func NewWatch(delay time.Duration) *Watch {
+	return &Watch{delay: delay, callers: map[string]*watched{}}
+}
+
+// Refused counts a refusal from memory at the time now, and reports whether the caller must be listed until the end of
+// its wait. It reports this once for each wait.
+func (w *Watch) Refused(now time.Time, subject string, until time.Time) bool {
+	if until.Sub(now) < 2*w.delay {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.callers[subject]
+	switch {
+	case c == nil && !w.room(now):
+		return false
+	case c == nil:
+		c = &watched{since: now}
+		w.callers[subject] = c
+	case now.Sub(c.since) > span:
+		c.since, c.refusals = now, 0
+	}
+	c.refusals++
+	if c.refusals < least || !now.After(c.listed) {
+		return false
+	}
+	c.listed = until
+	return true
+}
+
+// room reports whether one more caller fits. It removes callers that no longer count.
+func (w *Watch) room(now time.Time) bool {
+	if len(w.callers) < maxWatched {
+		return true
+	}
+	for subject, c := range w.callers {
+		if now.Sub(c.since) > span && now.After(c.listed) {
+			delete(w.callers, subject)
+		}
+	}
+	return len(w.callers) < maxWatched
+}

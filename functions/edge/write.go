@@ -1,0 +1,137 @@
+package edge
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Store is the KeyValueStore of a list.
+type Store interface {
+	// State returns the tag that an Update needs, and the size of all keys and values in bytes.
+	State(ctx context.Context) (tag string, size int, err error)
+	// Get returns "" for a key without a value.
+	Get(ctx context.Context, key string) (string, error)
+	// All returns all values by their keys.
+	All(ctx context.Context) (map[string]string, error)
+	// Update changes at most MaxChanges keys, all or none. An empty value deletes its key. If the store has changed since
+	// the State with this tag, the error wraps ErrConflict.
+	Update(ctx context.Context, tag string, values map[string]string) error
+}
+
+// ErrConflict means that another process has changed the list.
+var ErrConflict = errors.New("the list has changed")
+
+const (
+	// fullAt is the size at which a writer removes entries.
+	fullAt = MaxList * 9 / 10
+	// afterSweep is the size that it keeps then.
+	afterSweep = MaxList * 8 / 10
+	attempts   = 5
+)
+
+// Write adds entries, by their keys, to a list under c. It does nothing if the list is under newer rules, or if c does
+// not fit. In a full list, it keeps the entries with the longest waits.
+func Write(ctx context.Context, s Store, now time.Time, c Config, entries map[string]Entry) error {
+	config, ok := c.Value()
+	if !ok {
+		return nil
+	}
+	values := map[string]string{ConfigKey: config}
+	for key, e := range entries {
+		if e.Until.After(now) {
+			values[key] = e.Value()
+		}
+	}
+	var err error
+	for range attempts {
+		if err = write(ctx, s, now, c, values); !errors.Is(err, ErrConflict) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("edge: %w", err)
+	}
+	return nil
+}
+
+func write(ctx context.Context, s Store, now time.Time, c Config, values map[string]string) error {
+	tag, size, err := s.State(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := s.Get(ctx, ConfigKey)
+	if err != nil {
+		return err
+	}
+	var inForce Config
+	switch changed := before != values[ConfigKey]; {
+	case changed && json.Unmarshal([]byte(before), &inForce) == nil && inForce.Version > c.Version:
+		return nil
+	case !changed:
+		values = maps.Clone(values)
+		delete(values, ConfigKey)
+	}
+	if size+sizeOf(values) > fullAt {
+		if values, err = swept(ctx, s, now, values); err != nil {
+			return err
+		}
+	}
+	for changes := range slices.Chunk(slices.Sorted(maps.Keys(values)), MaxChanges) {
+		some := map[string]string{}
+		for _, key := range changes {
+			some[key] = values[key]
+		}
+		if err := s.Update(ctx, tag, some); err != nil {
+			return err
+		}
+		if tag, _, err = s.State(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// swept adds to values the deletions that make room for them: entries whose wait is over, then those with the shortest
+// waits. It drops values with shorter waits than those of the list.
+func swept(ctx context.Context, s Store, now time.Time, values map[string]string) (map[string]string, error) {
+	all, err := s.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	after := maps.Clone(all)
+	maps.Copy(after, values)
+	size := sizeOf(after)
+	until := func(key string) time.Time {
+		if key == ConfigKey {
+			return now.AddDate(100, 0, 0)
+		}
+		at, _ := UntilOf(after[key])
+		return at
+	}
+	keys := slices.SortedFunc(maps.Keys(after), func(a, b string) int { return cmp.Or(until(a).Compare(until(b)), cmp.Compare(a, b)) })
+	result := maps.Clone(values)
+	for _, key := range keys {
+		if size <= afterSweep && until(key).After(now) {
+			break
+		}
+		size -= len(key) + len(after[key])
+		delete(result, key)
+		if _, listed := all[key]; listed {
+			result[key] = ""
+		}
+	}
+	return result, nil
+}
+
+func sizeOf(values map[string]string) (size int) {
+	for key, value := range values {
+		size += len(key) + len(value)
+	}
+	return size
+}

@@ -1,0 +1,102 @@
+package lambdahttp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/functions/edge"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// Edge decides which callers a distribution in front should refuse. The Recorder MUST sign lines.
+type Edge struct {
+	Watch    *edge.Watch
+	IPv6Bits int // prefix length of the network that counts as one caller
+}
+
+// list writes a line for a caller whom the distribution should refuse.
+func (e *Environment) list(ctx context.Context, o *telemetry.Outcome) {
+	d := &o.Decision
+	if !d.FromCache || d.Limit == nil || !d.Limit.Edge || d.Superseded || d.Reason != limiter.ReasonNone || o.Err != nil {
+		return
+	}
+	until := d.At.Add(d.RetryAfter)
+	inForce := e.Rules.Current()
+	if inForce.Version() != d.Limit.Version || !byAddress(o) || !e.Edge.Watch.Refused(o.Time, o.Caller.IP.String(), until) {
+		return
+	}
+	about := inForce.Edge()
+	if inForce.ExemptsPart(o.Caller.IP) || about.IgnoresSuffix && len(about.Pass) > 0 {
+		return
+	}
+	secret, err := e.Receipts.EdgeSecret(ctx, o.Time)
+	if err == nil {
+		c := edge.Config{Secret: secret, IPv6Bits: e.Edge.IPv6Bits}
+		rate := d.Limit.Rate
+		err = e.Recorder.Edge(ctx, telemetry.EdgeLine{
+			Signature: telemetry.Signature{Time: o.Time.UTC()}, Key: c.Key(c.Address(o.Caller.IP.Addr())), Until: until.UnixMilli(),
+			Limit: d.Limit.Name, Capacity: d.Capacity, Requests: rate.Requests, Window: int64(rate.Span() / time.Second), Version: d.Limit.Version,
+			Pass: about.Pass, Credentials: about.Credentials, APIKeyHeader: strings.ToLower(e.apiKeyHeader()), IPv6Bits: e.Edge.IPv6Bits,
+		})
+	}
+	if err != nil {
+		e.Logger.LogAttrs(ctx, slog.LevelWarn, "caller not listed for the distribution", slog.Any("err", err))
+	}
+}
+
+// byAddress reports whether the limit that refused a request counts by address alone.
+func byAddress(o *telemetry.Outcome) bool {
+	subject := limiter.IP(o.Caller.IP)
+	return slices.ContainsFunc(o.Charges, func(c limiter.Charge) bool { return c.Limit == o.Decision.Limit && c.Subject == subject })
+}
+
+var errNoList = errors.New("edge: no list; set EDGE_LIST, or remove the subscription")
+
+// listCallers adds the callers in lines to the list.
+func (f *forwarder) listCallers(ctx context.Context, lines []string) error {
+	switch {
+	case len(lines) == 0:
+		return nil
+	case f.List == nil:
+		f.dropped(ctx, len(lines), errNoList)
+		return nil
+	}
+	now := f.Clock()
+	secret, err := f.Receipts.EdgeSecret(ctx, now)
+	if err != nil {
+		return err
+	}
+	var config edge.Config
+	entries := map[string]edge.Entry{}
+	var numbers []string
+	accepted := map[string]bool{}
+	for _, text := range lines {
+		var line telemetry.EdgeLine
+		number, ok, err := f.accept(ctx, text, &line, accepted)
+		if err != nil {
+			return err
+		} else if !ok || line.Version < config.Version {
+			continue
+		}
+		if line.Version > config.Version {
+			clear(entries)
+		}
+		config = edge.Config{Version: line.Version, Secret: secret, APIKeyHeader: line.APIKeyHeader, IPv6Bits: line.IPv6Bits, Pass: line.Pass, Credentials: line.Credentials}
+		entries[line.Key] = edge.Entry{Until: time.UnixMilli(line.Until), Version: line.Version, Name: line.Limit, Capacity: line.Capacity, Requests: line.Requests, Window: time.Duration(line.Window) * time.Second}
+		numbers = append(numbers, number)
+		accepted[number] = true
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := edge.Write(ctx, f.List, now, config, entries); err != nil {
+		return err
+	}
+	f.repeated.add(numbers)
+	return nil
+}

@@ -1,0 +1,83 @@
+package keyvalues_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/edge"
+	"github.com/weir-limits/weir/functions/sinks/keyvalues"
+)
+
+// A list makes exactly the calls of contract.ListActions, and translates a conflict and a missing key.
+func TestList(t *testing.T) {
+	var calls []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		action, status, body := "", 200, "{}"
+		switch _, key, _ := strings.Cut(r.URL.Path, "/keys"); {
+		case r.Method == http.MethodPost:
+			action = "UpdateKeys"
+			var got struct{ Puts, Deletes []map[string]string }
+			if err := json.NewDecoder(r.Body).Decode(&got); err != nil || fmt.Sprint(got) != "{[map[Key:a Value:1]] [map[Key:b]]}" {
+				t.Errorf("got the changes %v, %v", got, err)
+			}
+			if r.Header.Get("If-Match") == "old" {
+				status, body = 409, `{"Message":"changed"}`
+				w.Header().Set("X-Amzn-Errortype", "ConflictException")
+			}
+		case !strings.Contains(r.URL.Path, "/keys"):
+			action, body = "DescribeKeyValueStore", `{"ItemCount":2,"TotalSizeInBytes":77}`
+			w.Header().Set("ETag", "now")
+		case key == "":
+			action, body = "ListKeys", `{"Items":[{"Key":"a","Value":"1"}]}`
+		case key == "/a":
+			action, body = "GetKey", `{"Key":"a","Value":"1"}`
+		default:
+			action, status, body = "GetKey", 404, `{"Message":"no such key"}`
+			w.Header().Set("X-Amzn-Errortype", "ResourceNotFoundException")
+		}
+		calls = append(calls, "cloudfront-keyvaluestore:"+action)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	defer server.Close()
+	ctx := context.Background()
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) { // the client puts the account before the host
+		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	}
+	l := keyvalues.Open(aws.Config{HTTPClient: &http.Client{Transport: &http.Transport{DialContext: dial}}, Region: "eu-central-1", BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")}, "arn:aws:cloudfront::123456789012:key-value-store/list")
+	if tag, size, err := l.State(ctx); tag != "now" || size != 77 || err != nil {
+		t.Errorf("got state %s, %d, %v", tag, size, err)
+	}
+	for key, want := range map[string]string{"a": "1", "b": ""} {
+		if got, err := l.Get(ctx, key); got != want || err != nil {
+			t.Errorf("%s: got %q, %v; want %q", key, got, err, want)
+		}
+	}
+	if all, err := l.All(ctx); fmt.Sprint(all) != "map[a:1]" || err != nil {
+		t.Errorf("got %v, %v", all, err)
+	}
+	changes := map[string]string{"a": "1", "b": ""}
+	if err := l.Update(ctx, "now", changes); err != nil {
+		t.Errorf("got %v, want none", err)
+	}
+	if err := l.Update(ctx, "old", changes); !errors.Is(err, edge.ErrConflict) {
+		t.Errorf("got %v, want %v", err, edge.ErrConflict)
+	}
+	slices.Sort(calls)
+	if got := slices.Compact(calls); !slices.Equal(got, contract.ListActions()) {
+		t.Errorf("got the calls %v, want %v", got, contract.ListActions())
+	}
+}

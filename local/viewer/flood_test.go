@@ -1,0 +1,225 @@
+package viewer_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/functions/edge"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/local/viewer"
+)
+
+// behind is an API behind a distribution, in virtual time. Lines of the log and changes of the list act after some time.
+type behind struct {
+	now     time.Time
+	log     bytes.Buffer
+	list    map[string]string
+	changed []change // of the list, in order
+	tag     int
+	down    bool
+	lag     time.Duration
+	reads   int
+
+	api     http.Handler
+	forward interface {
+		Invoke(context.Context, []byte) ([]byte, error)
+	}
+	viewer             *viewer.Function
+	invocations, edges int
+}
+
+// State, All, Update and Get implement edge.Store and viewer.Store.
+func (b *behind) State(context.Context) (string, int, error) { return strconv.Itoa(b.tag), 0, nil }
+
+func (b *behind) All(context.Context) (map[string]string, error) { return maps.Clone(b.list), nil }
+
+func (b *behind) Update(_ context.Context, tag string, values map[string]string) error {
+	if tag != strconv.Itoa(b.tag) {
+		return edge.ErrConflict
+	}
+	b.tag++
+	for key, value := range values {
+		b.list[key] = value
+		b.changed = append(b.changed, change{b.now, key, value})
+	}
+	return nil
+}
+
+type written struct{ *behind }
+
+func (w written) Get(_ context.Context, key string) (string, error) { return w.list[key], nil }
+
+type seen struct{ *behind }
+
+func (s seen) Get(key string) (value string, err error) {
+	s.reads++
+	for _, c := range s.changed {
+		if c.key == key && !c.at.After(s.now.Add(-s.lag)) {
+			value = c.value
+		}
+	}
+	if s.down || value == "" {
+		return "", errors.New("no value")
+	}
+	return value, nil
+}
+
+// shared is a store that a process does not have to itself, so the process remembers refusals.
+type shared struct{ limiter.Store }
+
+const flooded = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"address","requests":60,"window":"1m","algorithm":"fixed_window","per":["ip"]}}}]}`
+
+func newBehind(t *testing.T, lag time.Duration) *behind {
+	t.Helper()
+	b := &behind{now: noon, list: map[string]string{}, lag: lag}
+	logger := slog.New(slog.DiscardHandler)
+	ring := receipts.Fixed("dev", receipts.NewKeys())
+	recorder := telemetry.New(&b.log, "dev", nil)
+	recorder.SignWith(ring.Sign)
+	l := storetest.Must(limiter.New(shared{storetest.Must(memstore.New(memstore.Options{}))}, limiter.Options{Logger: logger}))
+	e := &lambdahttp.Environment{
+		Limiter: l, Rules: live.Fixed(storetest.Must(rules.Parse([]byte(flooded), rules.Options{Version: 7}))), Identifier: caller.New(caller.Options{IPv6Bits: 64}),
+		Clock: func() time.Time { return b.now }, Logger: logger, Recorder: recorder, Receipts: ring,
+		Edge: &lambdahttp.Edge{Watch: edge.NewWatch(lag), IPv6Bits: 64}, List: written{b},
+	}
+	b.api = e.Serve(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	b.forward = lambdahttp.NewForward(e)
+	b.viewer = storetest.Must(viewer.New(seen{b}))
+	return b
+}
+
+// request sends a request through the distribution, and returns the status.
+func (b *behind) request(t *testing.T, ip string) int {
+	t.Helper()
+	answer, headers, err := b.viewer.Handle(b.now, viewer.Request{IP: ip, Method: "GET", URI: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer != nil {
+		b.edges++
+		return answer.Status
+	}
+	b.invocations++
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	r.RemoteAddr = headers["weir-viewer-address"][0] + ":1"
+	w := httptest.NewRecorder()
+	b.api.ServeHTTP(w, r)
+	b.deliver(t)
+	return w.Code
+}
+
+// deliver sends the lines of the log to the function behind its subscription. Their delay is part of the lag.
+func (b *behind) deliver(t *testing.T) {
+	t.Helper()
+	var events []map[string]string
+	for line := range strings.Lines(b.log.String()) {
+		if strings.HasPrefix(line, `{"weir":"edge"`) {
+			events = append(events, map[string]string{"message": line})
+		}
+	}
+	b.log.Reset()
+	if events == nil {
+		return
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write(storetest.Must(json.Marshal(map[string]any{"logEvents": events})))
+	_ = z.Close()
+	if _, err := b.forward.Invoke(t.Context(), fmt.Appendf(nil, `{"awslogs":{"data":%q}}`, base64.StdEncoding.EncodeToString(packed.Bytes()))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// These are the prices of a million requests in us-east-1, in dollars, without free tiers.
+const (
+	invoked     = 1.314 // HTTP API and Lambda; infra/COSTS.md
+	distributed = 1.00  // CloudFront, with HTTPS
+	viewed      = 0.10  // CloudFront Functions
+	looked      = 0.03  // a read of the KeyValueStore
+)
+
+// A flood from one address against a limit of 60 a minute, for ten minutes. After an entry acts, and until the wait is
+// over, no request reaches the function; then the address is admitted at once. WEIR_FLOOD is the number of requests a
+// second, 20 without it.
+func TestFlood(t *testing.T) {
+	rate, err := strconv.Atoi(os.Getenv("WEIR_FLOOD"))
+	if err != nil {
+		rate = 20
+	}
+	const minutes, lag, ip = 10, 10 * time.Second, "2001:db8::1"
+	b := newBehind(t, lag)
+	admitted, acts, until := 0, time.Time{}, time.Time{}
+	for i := range minutes * 60 * rate {
+		b.now = noon.Add(time.Duration(i) * time.Second / time.Duration(rate))
+		before, changes := b.invocations, len(b.changed)
+		status := b.request(t, ip)
+		if status == 200 {
+			admitted++
+		}
+		if !b.now.Before(acts) && b.now.Before(until) && b.invocations > before {
+			t.Fatalf("%s: a request reached the function between %s and %s", b.now, acts, until)
+		}
+		if ends := until.Add(time.Millisecond); !until.IsZero() && !b.now.Before(ends) { // an entry has whole milliseconds
+			if status != 200 {
+				t.Fatalf("%s: got %d at the end of the wait, want 200", b.now, status)
+			}
+			until = time.Time{}
+		}
+		for _, c := range b.changed[changes:] {
+			if at, ok := edge.UntilOf(c.value); ok && c.key != edge.ConfigKey {
+				acts, until = b.now.Add(lag), at
+			}
+		}
+	}
+	if most := 60 * minutes; admitted > most || admitted < most-60 {
+		t.Errorf("got %d admitted requests, want about %d", admitted, most)
+	}
+	n := float64(minutes * 60 * rate)
+	if got := float64(b.invocations) / n; got > 0.25 {
+		t.Errorf("got %.0f %% of the requests at the function, want at most 25 %%", 100*got)
+	}
+	cost := func(invocations, requests, reads float64, in bool) float64 {
+		if !in {
+			return invocations * invoked / 1e6
+		}
+		return (invocations*invoked + requests*(distributed+viewed) + reads*looked) / 1e6
+	}
+	t.Logf("%d requests a second for %d minutes: %d of %.0f invoked the function, %d admitted, %d refused at the edge, %d reads of the list", rate, minutes, b.invocations, n, admitted, b.edges, b.reads)
+	t.Logf("an hour: without a distribution $%.2f; with one, without the list $%.2f; with the list $%.2f", 6*cost(n, n, 0, false), 6*cost(n, n, 0, true), 6*cost(float64(b.invocations), n, float64(b.reads), true))
+}
+
+// Without a readable list, everything is decided as without the edge.
+func TestFlood_unreadable(t *testing.T) {
+	b := newBehind(t, 10*time.Second)
+	b.down = true
+	statuses := map[int]int{}
+	for i := range 90 * 10 {
+		b.now = noon.Add(time.Duration(i) * 100 * time.Millisecond)
+		statuses[b.request(t, "192.0.2.1")]++
+	}
+	if b.edges != 0 || b.invocations != 900 || statuses[200] < 60 || statuses[200] > 120 || len(b.changed) == 0 {
+		t.Errorf("got %d refusals at the edge and %v, want none, and the limiter's answers", b.edges, statuses)
+	}
+}
