@@ -40,8 +40,10 @@ func (e *Environment) list(ctx context.Context, o *telemetry.Outcome) {
 		rate := d.Limit.Rate
 		err = e.Recorder.Edge(ctx, telemetry.EdgeLine{
 			Signature: telemetry.Signature{Time: o.Time.UTC()}, Key: c.Key(c.Address(o.Caller.IP.Addr())), Until: until.UnixMilli(),
+			Reset: d.At.Add(d.ResetAfter + time.Millisecond - 1).UnixMilli(), // rounded up, as in an answer
 			Limit: d.Limit.Name, Capacity: d.Capacity, Requests: rate.Requests, Window: int64(rate.Span() / time.Second), Version: d.Limit.Version,
 			Pass: about.Pass, Credentials: about.Credentials, APIKeyHeader: strings.ToLower(e.apiKeyHeader()), IPv6Bits: e.Edge.IPv6Bits,
+			Origins: strings.Fields(strings.ToLower(strings.Join(e.CORSOrigins, " "))),
 		})
 	}
 	if err != nil {
@@ -86,8 +88,8 @@ func (f *forwarder) listCallers(ctx context.Context, lines []string) error {
 		if line.Version > config.Version {
 			clear(entries)
 		}
-		config = edge.Config{Version: line.Version, Secret: secret, APIKeyHeader: line.APIKeyHeader, IPv6Bits: line.IPv6Bits, Pass: line.Pass, Credentials: line.Credentials}
-		entries[line.Key] = edge.Entry{Until: time.UnixMilli(line.Until), Version: line.Version, Name: line.Limit, Capacity: line.Capacity, Requests: line.Requests, Window: time.Duration(line.Window) * time.Second}
+		config = edge.Config{Version: line.Version, Secret: secret, APIKeyHeader: line.APIKeyHeader, IPv6Bits: line.IPv6Bits, Pass: line.Pass, Credentials: line.Credentials, Origins: line.Origins}
+		entries[line.Key] = edge.Entry{Until: time.UnixMilli(line.Until), Version: line.Version, Name: line.Limit, Capacity: line.Capacity, Requests: line.Requests, Window: time.Duration(line.Window) * time.Second, Reset: time.UnixMilli(line.Reset)}
 		numbers = append(numbers, number)
 		accepted[number] = true
 	}

@@ -12,6 +12,7 @@ type EdgeLine struct {
 	Namespace string `json:"namespace"`
 	Key       string `json:"key"`   // the caller's key in the list
 	Until     int64  `json:"until"` // end of the wait, in Unix milliseconds
+	Reset     int64  `json:"reset"` // when the quota is full again, in Unix milliseconds
 	Limit     string `json:"limit"`
 	Capacity  int64  `json:"capacity"`
 	Requests  int64  `json:"requests"`
@@ -22,6 +23,7 @@ type EdgeLine struct {
 	Credentials  bool     `json:"credentials,omitempty"`
 	APIKeyHeader string   `json:"header,omitempty"`
 	IPv6Bits     int      `json:"bits"`
+	Origins      []string `json:"origins,omitempty"`
 }
 
 // Edge writes a line for a caller, and sets its kind, namespace and signature. An error means that it cannot be signed.

@@ -91,7 +91,7 @@ type shared struct{ limiter.Store }
 
 const flooded = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"address","requests":60,"window":"1m","algorithm":"fixed_window","per":["ip"]}}}]}`
 
-func newBehind(t *testing.T, lag time.Duration) *behind {
+func newBehind(t *testing.T, document string, lag time.Duration, origins ...string) *behind {
 	t.Helper()
 	b := &behind{now: noon, list: map[string]string{}, lag: lag}
 	logger := slog.New(slog.DiscardHandler)
@@ -100,9 +100,10 @@ func newBehind(t *testing.T, lag time.Duration) *behind {
 	recorder.SignWith(ring.Sign)
 	l := storetest.Must(limiter.New(shared{storetest.Must(memstore.New(memstore.Options{}))}, limiter.Options{Logger: logger}))
 	e := &lambdahttp.Environment{
-		Limiter: l, Rules: live.Fixed(storetest.Must(rules.Parse([]byte(flooded), rules.Options{Version: 7}))), Identifier: caller.New(caller.Options{IPv6Bits: 64}),
+		Limiter: l, Rules: live.Fixed(storetest.Must(rules.Parse([]byte(document), rules.Options{Version: 7}))), Identifier: caller.New(caller.Options{IPv6Bits: 64}),
 		Clock: func() time.Time { return b.now }, Logger: logger, Recorder: recorder, Receipts: ring,
-		Edge: &lambdahttp.Edge{Watch: edge.NewWatch(lag), IPv6Bits: 64}, List: written{b},
+		CORSOrigins: origins,
+		Edge:        &lambdahttp.Edge{Watch: edge.NewWatch(lag), IPv6Bits: 64}, List: written{b},
 	}
 	b.api = e.Serve(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	b.forward = lambdahttp.NewForward(e)
@@ -169,7 +170,7 @@ func TestFlood(t *testing.T) {
 		rate = 20
 	}
 	const minutes, lag, ip = 10, 10 * time.Second, "2001:db8::1"
-	b := newBehind(t, lag)
+	b := newBehind(t, flooded, lag)
 	admitted, acts, until := 0, time.Time{}, time.Time{}
 	for i := range minutes * 60 * rate {
 		b.now = noon.Add(time.Duration(i) * time.Second / time.Duration(rate))
@@ -210,9 +211,33 @@ func TestFlood(t *testing.T) {
 	t.Logf("an hour: without a distribution $%.2f; with one, without the list $%.2f; with the list $%.2f", 6*cost(n, n, 0, false), 6*cost(n, n, 0, true), 6*cost(float64(b.invocations), n, float64(b.reads), true))
 }
 
+// A refusal at the edge has the reset and the CORS fields of a refusal by the function.
+func TestFlood_fields(t *testing.T) {
+	const lag, ip, origin = 100 * time.Millisecond, "192.0.2.1", "https://app.example"
+	b := newBehind(t, strings.Replace(flooded, "fixed_window", "token_bucket", 1), lag, "https://App.example") // whose reset is after its wait
+	for range 90 {
+		b.request(t, ip)
+	}
+	b.now = b.now.Add(lag)
+	edge, _, err := b.viewer.Handle(b.now, viewer.Request{IP: ip, Method: "GET", URI: "/", Headers: map[string][]string{"origin": {origin}}})
+	if err != nil || edge == nil {
+		t.Fatalf("got %v, %v; want a refusal", edge, err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	r.RemoteAddr = ip + ":1"
+	r.Header.Set("Origin", origin)
+	w := httptest.NewRecorder()
+	b.api.ServeHTTP(w, r)
+	for _, name := range []string{"x-ratelimit-limit", "x-ratelimit-reset", "ratelimit-policy", "access-control-allow-origin", "access-control-expose-headers", "vary"} {
+		if got, want := edge.Headers[name], w.Header().Get(name); got != want || got == "" {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
 // Without a readable list, everything is decided as without the edge.
 func TestFlood_unreadable(t *testing.T) {
-	b := newBehind(t, 10*time.Second)
+	b := newBehind(t, flooded, 10*time.Second)
 	b.down = true
 	statuses := map[int]int{}
 	for i := range 90 * 10 {
