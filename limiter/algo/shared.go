@@ -85,17 +85,6 @@ func share(m Machine, r Regions) (Machine, error) {
 	return &Shared{whole, r, &part}, nil
 }
 
-// WindowOf returns the windows in which m counts, with the requests of all regions; nil if m is not a window.
-func WindowOf(m Machine) *Window {
-	switch m := m.(type) {
-	case *Window:
-		return m
-	case *Shared:
-		return m.Whole
-	}
-	return nil
-}
-
 // Moved returns what moved to other regions in Window, minus what moved from them. It is for a state of a Shared, which
 // keeps it in a field that windows do not need, so that states stay small.
 func (s State) Moved() int64 { return s.Refunds }

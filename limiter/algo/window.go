@@ -40,6 +40,17 @@ type Window struct {
 
 var _ Machine = (*Window)(nil)
 
+// WindowOf returns the windows in which m counts, with the requests of all regions; nil if m is not a window.
+func WindowOf(m Machine) *Window {
+	switch m := m.(type) {
+	case *Window:
+		return m
+	case *Shared:
+		return m.Whole
+	}
+	return nil
+}
+
 // Index returns the index of the window that contains now.
 func (w *Window) Index(now Instant) int64 {
 	if w.calendar != nil {

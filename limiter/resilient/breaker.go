@@ -61,10 +61,6 @@ func (b *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 		b.lookBeside(ctx, now, subject, charges)
 		return false, errOpen
 	}
-	return b.take(ctx, now, subject, charges, results)
-}
-
-func (b *Store) take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (taken bool, err error) {
 	c, err := b.begin(ctx)
 	if err != nil {
 		return false, err
@@ -96,14 +92,22 @@ func (b *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 // look probes the store by a look at the limits of the charges. If another call is the probe, look waits until it ends.
 func (b *Store) look(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge) {
 	probed := *b.probed.Load()
-	looks := looksOf(charges)
-	if _, err := b.take(ctx, now, subject, looks, make([]algo.Result, len(looks))); !errors.Is(err, limiter.ErrBreakerOpen) {
+	c, err := b.begin(ctx)
+	switch {
+	case errors.Is(err, limiter.ErrBreakerOpen):
+		select {
+		case <-probed:
+		case <-ctx.Done():
+		}
+		return
+	case err != nil:
 		return
 	}
-	select {
-	case <-probed:
-	case <-ctx.Done():
-	}
+	defer func() { _ = c.end(err, limiter.Answered(err)) }()
+	looks := looksOf(charges)
+	err = errPanic
+	_, err = b.inner.Take(ctx, now, subject, looks, make([]algo.Result, len(looks)))
+	b.observe(now, err)
 }
 
 // looksOf returns the charges with a cost of 0.
