@@ -119,7 +119,7 @@ type Config struct {
 	// RECORDS_TABLE in the field Weir-Origin-Secret.
 	ViewerAddress string `env:"VIEWER_ADDRESS, default=source"`
 	// DirectRequests decides requests without this secret. "source" decides them by their source address. "refuse"
-	// answers 403, or 429 behind the authorizer of a REST API. It has no effect with VIEWER_ADDRESS=source.
+	// answers 403, or 429 behind the authorizer of a REST API, and is an error with VIEWER_ADDRESS=source.
 	DirectRequests string `env:"DIRECT_REQUESTS, default=source"`
 	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller.
 	IPv6Bits int `env:"IPV6_BITS, default=64"`
@@ -207,6 +207,8 @@ func (c *Config) validate() error {
 	check(believed == origin.Believed{} || c.RecordsTable != "" || c.SubjectKeyFile != "", "RECORDS_TABLE: required with VIEWER_ADDRESS=%s: name of the table that holds the secrets of the distribution", believed)
 	check(c.DirectRequests == contract.DirectSource || c.DirectRequests == contract.DirectRefuse,
 		"DIRECT_REQUESTS: got %q, want %s or %s", c.DirectRequests, contract.DirectSource, contract.DirectRefuse)
+	check(c.DirectRequests != contract.DirectRefuse || believed != origin.Believed{} || err != nil,
+		"DIRECT_REQUESTS: got %s with VIEWER_ADDRESS=%s, want both or none; only a request without the secret of a distribution is direct", contract.DirectRefuse, contract.ViewerSource)
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
 	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: required with JWKS; otherwise tokens of any issuer with the same key are valid")
 	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: required with JWKS; otherwise tokens for other APIs are valid")

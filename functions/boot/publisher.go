@@ -83,10 +83,14 @@ func answerSecret(ctx context.Context, api records.Writer, e cfn.Event, now time
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	r := cfn.NewResponse(&e)
-	r.Status, r.PhysicalResourceID, r.NoEcho = cfn.StatusSuccess, contract.OriginSecretsKey, true
+	property := func(name string) string {
+		s, _ := e.ResourceProperties[name].(string)
+		return s
+	}
+	namespace := property(contract.PropertyNamespace)
+	r.Status, r.PhysicalResourceID, r.NoEcho = cfn.StatusSuccess, contract.OriginSecretsKey(namespace), true
 	if e.RequestType != cfn.RequestDelete {
-		table, _ := e.ResourceProperties[contract.PropertyTable].(string)
-		secret, err := origin.Ensure(ctx, api, table, now)
+		secret, err := origin.Deploy(ctx, api, property(contract.PropertyTable), namespace, property(contract.PropertyRotation), now)
 		if err != nil {
 			r.Status, r.Reason = cfn.StatusFailed, err.Error()
 		} else {

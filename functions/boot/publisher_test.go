@@ -1,6 +1,7 @@
 package boot_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -73,7 +74,10 @@ func TestPublisher_originSecret(t *testing.T) {
 	var item json.RawMessage
 	denials := 1
 	table := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var in struct{ Item json.RawMessage }
+		var in struct {
+			Item                json.RawMessage
+			ConditionExpression string
+		}
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutItem") {
 			t.Errorf("call of the table: got %s, error %v, want PutItem", r.Header.Get("X-Amz-Target"), err)
 		}
@@ -83,7 +87,7 @@ func TestPublisher_originSecret(t *testing.T) {
 			_, _ = io.WriteString(w, `{"__type":"com.amazon.coral.service#AccessDeniedException"}`)
 			return
 		}
-		if item != nil {
+		if item != nil && strings.HasPrefix(in.ConditionExpression, "attribute_not_exists") {
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","Item":`+string(item)+`}`)
 			return
@@ -92,7 +96,8 @@ func TestPublisher_originSecret(t *testing.T) {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	defer table.Close()
-	publish, err := boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), time.Now)
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	publish, err := boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,14 +108,14 @@ func TestPublisher_originSecret(t *testing.T) {
 			t.Error(err)
 		}
 	}))
-	event := func(kind cfn.RequestType) cfn.Event {
+	event := func(kind cfn.RequestType, text string) cfn.Event {
 		return cfn.Event{RequestType: kind, RequestID: "r", ResponseURL: answers.URL + "/?X-Amz-Signature=secret", ResourceProperties: map[string]any{
-			contract.PropertyTable: "records", contract.PropertyRotation: "",
+			contract.PropertyTable: "records", contract.PropertyNamespace: "test", contract.PropertyRotation: text,
 		}}
 	}
 	var secrets []string
 	for _, kind := range []cfn.RequestType{cfn.RequestCreate, cfn.RequestUpdate, cfn.RequestDelete} {
-		if err := publish(t.Context(), event(kind)); err != nil || answer.Status != cfn.StatusSuccess || answer.PhysicalResourceID != contract.OriginSecretsKey || !answer.NoEcho {
+		if err := publish(t.Context(), event(kind, "")); err != nil || answer.Status != cfn.StatusSuccess || answer.PhysicalResourceID != contract.OriginSecretsKey("test") || !answer.NoEcho {
 			t.Errorf("%s: got answer %+v, error %v, want SUCCESS with NoEcho", kind, answer, err)
 		}
 		secret, _ := answer.Data[contract.AttributeOriginSecret].(string)
@@ -119,8 +124,17 @@ func TestPublisher_originSecret(t *testing.T) {
 	if len(secrets[0]) != 43 || secrets[1] != secrets[0] || secrets[2] != "" {
 		t.Errorf("secrets: got lengths %d, %d and %d, want one of 43 characters twice, and none for a deletion", len(secrets[0]), len(secrets[1]), len(secrets[2]))
 	}
+	binary := func(b byte) map[string][]byte { return map[string][]byte{"B": bytes.Repeat([]byte{b}, 32)} }
+	item, _ = json.Marshal(map[string]any{"current": binary(0), "previous": binary(1), "rotated": map[string]string{"S": now.Format(time.RFC3339)}})
+	now = now.Add(10 * time.Minute)
+	if err := publish(t.Context(), event(cfn.RequestUpdate, "march")); err != nil || answer.Status != cfn.StatusFailed || !strings.Contains(answer.Reason, "want a deployment at 2026-03-04T12:15:00Z or later") || answer.Data != nil {
+		t.Errorf("a new text ten minutes after a rotation: got answer %+v, error %v, want FAILED with a time and no secret", answer, err)
+	}
+	if err := publish(t.Context(), event(cfn.RequestUpdate, "")); err != nil || answer.Status != cfn.StatusSuccess || answer.Data[contract.AttributeOriginSecret] != "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE" {
+		t.Errorf("its rollback: got answer %s, error %v, want SUCCESS with the previous secret", answer.Status, err)
+	}
 	answers.Close()
-	if err := publish(t.Context(), event(cfn.RequestUpdate)); err == nil || strings.Contains(err.Error(), "secret") {
+	if err := publish(t.Context(), event(cfn.RequestUpdate, "")); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("lost answer: got error %v, want one without the signature", err)
 	}
 }

@@ -30,6 +30,8 @@ func (c Config) viewers(ctx context.Context, logger *slog.Logger) (*origin.Viewe
 	if err != nil {
 		return nil, err
 	}
-	o.Load = func(ctx context.Context) (origin.Secrets, error) { return origin.Read(ctx, client, c.RecordsTable) }
+	o.Load = func(ctx context.Context) (origin.Secrets, error) {
+		return origin.Read(ctx, client, c.RecordsTable, c.Namespace)
+	}
 	return origin.New(o), nil
 }

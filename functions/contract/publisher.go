@@ -13,7 +13,8 @@ const (
 )
 
 // PropertyRotation makes the custom resource return the secret that a distribution sends to its origin, instead of
-// publishing rules. The only other property is [PropertyTable]. Its value is any text. A new text makes
+// publishing rules. The only other properties are [PropertyTable] and
+// [PropertyNamespace]. Its value is any text. A new text makes
 // CloudFormation ask for the secret again, after a rotation.
 const PropertyRotation = "Rotation"
 

@@ -16,8 +16,9 @@ const SubjectKeyKey = "subjectkey"
 // ReceiptKeysKey is the partition key of the item that contains the keys of receipts.
 const ReceiptKeysKey = "receiptkeys"
 
-// OriginSecretsKey is the partition key of the item that contains the secrets of [OriginSecretField].
-const OriginSecretsKey = "originsecrets"
+// OriginSecretsKey returns the partition key of the item that contains the secrets of [OriginSecretField] of a
+// deployment.
+func OriginSecretsKey(namespace string) string { return "originsecrets#" + namespace }
 
 // SecretsKey is the partition key of the item that contains the secrets that hash API keys. APIKeyPrefix precedes
 // the hash in the partition key of an API key.

@@ -6,10 +6,11 @@
 //
 // # Secrets
 //
-// The item contract.OriginSecretsKey of the records table has a current secret and, after a rotation, the previous one.
-// Both are valid. The custom resource of a distribution creates the item ([Ensure]). [Rotate] replaces the current
+// The item [contract.OriginSecretsKey] of the records table has a current secret and, after a rotation, the previous one.
+// Both are valid. The custom resource of a distribution creates the item ([Deploy]). [Rotate] replaces the current
 // secret.
 //
 // A function reads the secrets again once a minute, so it may not know a new secret yet. For [Settling] after a rotation,
-// [Ensure] returns the previous secret, and no distribution sends a secret that a function does not know.
+// senders get the previous secret, and no sender has a secret that a function does not know. The item has the time when a
+// sender took the current secret. Only [Deploying] after that can the next rotation remove the previous one.
 package origin

@@ -6,6 +6,16 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 )
 
+// Pair is the item of a table.
+type Pair = records.Pair
+
+// These are the changes of the item, and the secrets in it.
+var (
+	DeployPair = deploy
+	PermitPair = permit
+	FromPair   = fromPair
+)
+
 // NewSecrets returns a random secret.
 func NewSecrets() Secrets { return fromPair(records.NewPair()) }
 

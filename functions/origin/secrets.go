@@ -31,13 +31,15 @@ var secretLength = encoding.EncodedLen(records.PairBytes)
 // functions use secrets without reading them again.
 const Settling = 15 * time.Minute
 
-// Deploying is the time after a rotation in which another one is rejected: distributions need the new secret first.
+// Deploying is the time in which a deployment reaches every server of a distribution. A rotation is rejected until then.
 const Deploying = 2 * time.Hour
 
 // These are the errors of a rotation. Compare with errors.Is.
 var (
 	// ErrInUse means that a distribution may still send the secret that a rotation would invalidate.
 	ErrInUse = errors.New("the rotation would invalidate the secret that distributions may still send")
+	// ErrUnsettled means that distributions must not have the new secret yet.
+	ErrUnsettled = errors.New("the new secret of the distribution is too young")
 	// ErrNoSecrets means that the table has no secrets.
 	ErrNoSecrets = errors.New("records table: no secret of the distribution; the deployment of a distribution creates it, or `weir keys origin --create`")
 )
@@ -57,12 +59,9 @@ func Derive(key []byte) Secrets {
 	return fromPair(records.Pair{Current: mac.Sum(nil)})
 }
 
-// Read returns the secrets in a records table. If there are none, the error wraps ErrNoSecrets.
-func Read(ctx context.Context, api records.Reader, table string) (Secrets, error) {
-	return found(records.ReadPair(ctx, api, table, contract.OriginSecretsKey))
-}
-
-func found(p records.Pair, err error) (Secrets, error) {
+// Read returns the secrets of a namespace. If there are none, the error wraps ErrNoSecrets.
+func Read(ctx context.Context, api records.Reader, table, namespace string) (Secrets, error) {
+	p, err := records.ReadPair(ctx, api, table, contract.OriginSecretsKey(namespace))
 	if errors.Is(err, records.ErrNoPair) {
 		return Secrets{}, ErrNoSecrets
 	}
@@ -72,19 +71,60 @@ func found(p records.Pair, err error) (Secrets, error) {
 	return fromPair(p), nil
 }
 
-// Ensure returns the secret that a distribution sends at the time now. If the table has none, Ensure creates it.
-func Ensure(ctx context.Context, api records.Writer, table string, now time.Time) (string, error) {
-	s, err := found(records.CreatePair(ctx, api, table, contract.OriginSecretsKey))
-	return s.Sent(now), err
+// Create creates the secrets of a namespace if there are none.
+func Create(ctx context.Context, api records.Writer, table, namespace string) error {
+	_, err := records.CreatePair(ctx, api, table, contract.OriginSecretsKey(namespace))
+	return err
 }
 
-// Sent returns the secret that a distribution sends at the time now, from its next deployment on.
+// Take returns the secret that a sender, which is a distribution or a proxy, must have from the time now on, and records
+// that the sender took it. If there is none, Take creates it.
+func Take(ctx context.Context, api records.Writer, table, namespace string, now time.Time) (secret string, err error) {
+	err = records.TakePair(ctx, api, table, contract.OriginSecretsKey(namespace), func(p *records.Pair) error {
+		secret = take(p, now)
+		return nil
+	})
+	return secret, err
+}
+
+// Deploy is Take for a deployment of a distribution. A new text asks for the new secret. The error wraps ErrUnsettled if
+// distributions must not have it yet. The text of the deployment before is no new text, so a rollback succeeds, and the
+// distribution keeps its secret.
+func Deploy(ctx context.Context, api records.Writer, table, namespace, text string, now time.Time) (secret string, err error) {
+	err = records.TakePair(ctx, api, table, contract.OriginSecretsKey(namespace), func(p *records.Pair) error {
+		secret, err = deploy(p, text, now)
+		return err
+	})
+	return secret, err
+}
+
+func deploy(p *records.Pair, text string, now time.Time) (string, error) {
+	if s := fromPair(*p); text != p.Reason && s.unsettled(now) {
+		return "", fmt.Errorf("%w: not every function knows it (want a deployment at %s or later)", ErrUnsettled, s.Settled().UTC().Format(time.RFC3339))
+	}
+	p.Reason = text
+	return take(p, now), nil
+}
+
+func take(p *records.Pair, now time.Time) string {
+	s := fromPair(*p)
+	p.Taken = now
+	if s.unsettled(now) {
+		p.Taken = time.Time{}
+	}
+	return s.Sent(now)
+}
+
+// Sent returns the secret that a sender must have from the time now on.
 func (s Secrets) Sent(now time.Time) string {
-	if s.previous != "" && now.Before(s.Settled()) {
+	if s.unsettled(now) {
 		return s.previous
 	}
 	return s.current
 }
+
+// unsettled reports that senders still need the previous secret at the time now.
+func (s Secrets) unsettled(now time.Time) bool { return s.previous != "" && now.Before(s.Settled()) }
 
 // Rotated returns when the current secret replaced the previous one. It is the zero time before the first rotation.
 func (s Secrets) Rotated() time.Time { return s.rotated }
@@ -93,18 +133,32 @@ func (s Secrets) Rotated() time.Time { return s.rotated }
 func (s Secrets) Settled() time.Time { return s.rotated.Add(Settling) }
 
 // Rotate replaces the current secret at the time now. The previous one becomes invalid. The error wraps ErrInUse if a
-// distribution may still send it, unless force is true. Of two concurrent rotations, one fails.
-func Rotate(ctx context.Context, api records.ReadWriter, table string, now time.Time, force bool) error {
-	err := records.RotatePair(ctx, api, table, contract.OriginSecretsKey, now, func(p records.Pair) error {
-		if free := p.Rotated.Add(Deploying + time.Second); p.Previous != nil && now.Before(free) && !force { // the time of the rotation has no fraction
-			return fmt.Errorf("last rotation %s: %w (want %s or later)", p.Rotated.Format(time.RFC3339), ErrInUse, free.Format(time.RFC3339))
+// sender may still have it, unless force is true. Of two concurrent rotations, one fails.
+func Rotate(ctx context.Context, api records.ReadWriter, table, namespace string, now time.Time, force bool) error {
+	err := records.RotatePair(ctx, api, table, contract.OriginSecretsKey(namespace), now, func(p records.Pair) error {
+		if force {
+			return nil
 		}
-		return nil
+		return permit(p, now)
 	})
 	if errors.Is(err, records.ErrNoPair) {
 		return ErrNoSecrets
 	}
 	return err
+}
+
+// permit returns an error if a sender may still have the previous secret.
+func permit(p records.Pair, now time.Time) error {
+	free := p.Taken.Add(Deploying + time.Second) // the item has no fractions of a second
+	switch {
+	case p.Previous == nil:
+		return nil
+	case p.Taken.IsZero():
+		return fmt.Errorf("last rotation %s: no distribution or proxy took its secret: %w", p.Rotated.UTC().Format(time.RFC3339), ErrInUse)
+	case now.Before(free):
+		return fmt.Errorf("secret taken %s: %w (want %s or later)", p.Taken.UTC().Format(time.RFC3339), ErrInUse, free.UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 // problem returns why the secret field of a header is not valid; "" if it is.

@@ -68,19 +68,19 @@ func TestViewers_Find_secret(t *testing.T) {
 	}
 }
 
-// A rotation loses no request, although environments read the secrets at different times, operators deploy the
-// distribution at any time, and a deployment reaches the edge locations one by one.
+// A rotation loses no request, although environments read the secrets at different times, operators rotate and deploy the
+// distribution at any time, forget to change the text or roll back, and a deployment reaches the edge locations one by one.
 func TestRotate_noLoss(t *testing.T) {
 	const seed = 27
 	random := rand.New(rand.NewPCG(seed, seed))
-	table, now := origin.NewSecrets(), noon
+	table, now := records.NewPair(), noon
 	var outage time.Time // when the outage of the table ends
 	down := func() bool { return now.Before(outage) }
 	load := func(context.Context) (origin.Secrets, error) {
 		if down() {
 			return origin.Secrets{}, errors.New("down")
 		}
-		return table, nil
+		return origin.FromPair(table), nil
 	}
 	var environments []*origin.Viewers
 	for range 5 {
@@ -88,21 +88,47 @@ func TestRotate_noLoss(t *testing.T) {
 			Believed: storetest.Must(origin.ParseBelieved("weir")), Refuse: true, Load: load, Logger: slog.New(slog.DiscardHandler),
 		}))
 	}
-	locations := slices.Repeat([]string{table.Sent(now)}, 8)
-	target, deployed, rotations := table.Sent(now), now, 0
-	for requests := range 20_000 {
+	text, target, deployed := "", storetest.Must(origin.DeployPair(&table, "", now)), now
+	locations := slices.Repeat([]string{target}, 8)
+	rotations, early, rejected := 0, 0, 0
+	// deploy deploys the distribution with a text. CloudFormation asks for the secret only if the text is new, and sends
+	// the old text again if this fails.
+	deploy := func(next string) {
+		if down() || next == text {
+			return
+		}
+		secret, err := origin.DeployPair(&table, next, now)
+		if err != nil {
+			early++
+			secret = storetest.Must(origin.DeployPair(&table, text, now))
+			next = text
+		}
+		text, target, deployed = next, secret, now
+	}
+	for requests := range 40_000 {
 		now = now.Add(time.Duration(random.IntN(10_000)) * time.Millisecond)
 		switch random.IntN(400) {
-		case 0: // the operator deploys the distribution
-			target, deployed = table.Sent(now), now
-		case 1: // the operator rotates, as far as the command permits it, some time after the last deployment
-			if _, previous := table.Values(); !down() && (previous == "" || now.After(table.Rotated().Add(origin.Deploying))) && target == table.Sent(now) && now.After(deployed.Add(30*time.Minute)) {
-				table = table.After(now)
-				rotations++
-				target, deployed = table.Sent(now), now // too early: the distribution must keep the previous secret
+		case 0:
+			deploy(fmt.Sprint("rotation ", requests))
+		case 1: // a deployment that fails later
+			before := text
+			deploy(fmt.Sprint("rotation ", requests))
+			deploy(before)
+		case 2:
+			if down() {
+				break
 			}
-		case 2: // an outage of less than an hour; a rotation needs the table
-			if now.After(table.Settled()) {
+			if origin.PermitPair(table, now) != nil {
+				rejected++
+				break
+			}
+			table = table.Next(now)
+			rotations++
+			if random.IntN(2) == 0 {
+				deploy(fmt.Sprint("rotation ", requests)) // too early
+			}
+		case 3: // an outage of less than an hour
+			if now.After(origin.FromPair(table).Settled()) && now.After(outage.Add(10*time.Minute)) { // an outage soon after another is a longer one
 				outage = now.Add(time.Duration(random.IntN(50)) * time.Minute)
 			}
 		}
@@ -112,11 +138,11 @@ func TestRotate_noLoss(t *testing.T) {
 		}
 		e := environments[random.IntN(len(environments))]
 		if got := e.Find(ctx, now, sent(locations[at]), edge, true); got.Direct || got.From != "weir" {
-			t.Fatalf("seed %d, request %d, %s after the last rotation: got %s, want the address of the client", seed, requests, now.Sub(table.Rotated()), got)
+			t.Fatalf("seed %d, request %d, %s after the last rotation: got %s, want the address of the client", seed, requests, now.Sub(table.Rotated), got)
 		}
 	}
-	if rotations < 3 {
-		t.Errorf("got %d rotations, want some", rotations)
+	if rotations < 3 || early == 0 || rejected == 0 {
+		t.Errorf("got %d rotations, %d early deployments and %d rejected rotations, want some", rotations, early, rejected)
 	}
 }
 
@@ -156,63 +182,101 @@ func TestViewers_Find_absent(t *testing.T) {
 	}
 }
 
+// Known secrets count for an hour after their item was deleted. Warm reads them before the first request.
+func TestViewers_Find_deleted(t *testing.T) {
+	secrets, err, reads := origin.NewSecrets(), error(nil), 0
+	v := origin.New(origin.Options{
+		Believed: storetest.Must(origin.ParseBelieved("weir")), Refuse: true, Logger: slog.New(slog.DiscardHandler),
+		Load: func(context.Context) (origin.Secrets, error) { reads++; return secrets, err },
+	})
+	current, _ := secrets.Values()
+	if err := v.Warm(ctx, noon); err != nil {
+		t.Fatal(err)
+	}
+	if got := v.Find(ctx, noon, sent(current), edge, true); got.From != "weir" || reads != 1 {
+		t.Errorf("the first request: got %s after %d reads, want the address of the client after 1", got, reads)
+	}
+	err = origin.ErrNoSecrets
+	for after := time.Minute; after < time.Hour; after += time.Minute {
+		if got := v.Find(ctx, noon.Add(after), sent(current), edge, true); got.From != "weir" {
+			t.Fatalf("%s later, without the item: got %s, refused %t; want the address of the client", after, got, got.Refused)
+		}
+	}
+	if got := v.Find(ctx, noon.Add(2*time.Hour), sent(current), edge, true); got.From != "source" || got.Refused {
+		t.Errorf("two hours later: got %s, refused %t; want the source address", got, got.Refused)
+	}
+}
+
 // Concurrent deployments create one secret. They call only the listed actions, on only the listed item.
-func TestEnsure(t *testing.T) {
+func TestTake(t *testing.T) {
 	var calls, reads recordstest.Calls
 	client, table := recordstest.Table(t, nil)
-	storetest.Must(records.GetConsistent(ctx, new(recordstest.Calls).Client(client), table, contract.OriginSecretsKey)) // opens the connection without the timeout of a function
-	if _, err := origin.Read(ctx, client, table); !errors.Is(err, origin.ErrNoSecrets) {
+	storetest.Must(records.GetConsistent(ctx, new(recordstest.Calls).Client(client), table, contract.OriginSecretsKey("prod"))) // opens the connection without the timeout of a function
+	if _, err := origin.Read(ctx, client, table, "prod"); !errors.Is(err, origin.ErrNoSecrets) {
 		t.Errorf("before the first deployment: got %v, want ErrNoSecrets", err)
 	}
 	var wg sync.WaitGroup
 	secrets := make([]string, 4)
 	for i := range secrets {
-		wg.Go(func() { secrets[i] = storetest.Must(origin.Ensure(ctx, calls.Client(client), table, noon)) })
+		wg.Go(func() { secrets[i] = storetest.Must(origin.Take(ctx, calls.Client(client), table, "prod", noon)) })
 	}
 	wg.Wait()
-	current, previous := storetest.Must(origin.Read(ctx, reads.Client(client), table)).Values()
+	current, previous := storetest.Must(origin.Read(ctx, reads.Client(client), table, "prod")).Values()
 	if slices.ContainsFunc(secrets, func(s string) bool { return s != current }) || len(current) != 43 || previous != "" {
 		t.Error("got different secrets, want one of 43 characters")
 	}
 	calls.Want(t, contract.OriginSecretActions())
 	reads.Want(t, contract.RecordActions())
 	for _, key := range calls.Keys() {
-		if key != contract.OriginSecretsKey {
+		if key != contract.OriginSecretsKey("prod") {
 			t.Errorf("items: got %q, want only the item of the secrets", key)
 		}
 	}
 }
 
 // A rotation keeps the previous secret, which distributions send until functions know the new one. The next rotation
-// fails for a while. Of concurrent rotations one succeeds.
+// fails until a distribution has the new one. Of concurrent rotations one succeeds.
 func TestRotate(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
-	if err := origin.Rotate(ctx, client, table, noon, false); !errors.Is(err, origin.ErrNoSecrets) {
+	rotate := func(at time.Time, force bool) error { return origin.Rotate(ctx, client, table, "prod", at, force) }
+	deploy := func(text string, at time.Time) (string, error) {
+		return origin.Deploy(ctx, client, table, "prod", text, at)
+	}
+	if err := rotate(noon, false); !errors.Is(err, origin.ErrNoSecrets) {
 		t.Errorf("before the first deployment: got %v, want ErrNoSecrets", err)
 	}
-	first := storetest.Must(origin.Ensure(ctx, client, table, noon))
-	if err := origin.Rotate(ctx, client, table, noon, false); err != nil {
+	first := storetest.Must(deploy("a", noon))
+	if err := rotate(noon, false); err != nil {
 		t.Fatal(err)
 	}
-	current, previous := storetest.Must(origin.Read(ctx, client, table)).Values()
-	for after, want := range map[time.Duration]string{0: first, origin.Settling - 1: first, origin.Settling: current} {
-		if got := storetest.Must(origin.Ensure(ctx, client, table, noon.Add(after))); got != want || previous != first {
-			t.Errorf("%s after a rotation: got the previous secret %t, want it %t", after, got == first, want == first)
-		}
+	current, previous := storetest.Must(origin.Read(ctx, client, table, "prod")).Values()
+	early := noon.Add(origin.Settling - 1)
+	if _, err := deploy("b", early); !errors.Is(err, origin.ErrUnsettled) || !strings.Contains(err.Error(), "2026-03-04T12:15:00Z") {
+		t.Errorf("a new text just after a rotation: got %v, want ErrUnsettled and a time", err)
 	}
-	if err := origin.Rotate(ctx, client, table, noon.Add(origin.Deploying), false); !errors.Is(err, origin.ErrInUse) {
-		t.Errorf("an early rotation: got %v, want ErrInUse", err)
+	if got := storetest.Must(deploy("a", early)); got != first || previous != first {
+		t.Error("a rollback just after a rotation: got another secret, want the previous one")
+	}
+	later := noon.Add(3 * origin.Deploying)
+	if err := rotate(later, false); !errors.Is(err, origin.ErrInUse) {
+		t.Errorf("a rotation without a deployment: got %v, want ErrInUse", err)
+	}
+	if got := storetest.Must(deploy("b", later)); got != current {
+		t.Error("a new text: got another secret, want the current one")
+	}
+	if err := rotate(later.Add(origin.Deploying), false); !errors.Is(err, origin.ErrInUse) {
+		t.Errorf("a rotation during a deployment: got %v, want ErrInUse", err)
 	}
 	errs := make([]error, 4)
 	var wg sync.WaitGroup
 	for i := range errs {
-		wg.Go(func() { errs[i] = origin.Rotate(ctx, client, table, noon.Add(2*origin.Deploying), false) })
+		wg.Go(func() { errs[i] = rotate(later.Add(2*origin.Deploying), false) })
 	}
 	wg.Wait()
 	if failed := len(slices.DeleteFunc(errs, func(err error) bool { return err == nil })); failed != 3 {
 		t.Errorf("concurrent rotations: got %d failures, want 3", failed)
 	}
-	if err := origin.Rotate(ctx, client, table, noon.Add(2*origin.Deploying), true); err != nil {
+	if err := rotate(later.Add(2*origin.Deploying), true); err != nil {
 		t.Errorf("a forced rotation: got %v, want none", err)
 	}
 }

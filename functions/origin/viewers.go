@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -37,17 +38,32 @@ type Options struct {
 
 // New returns Viewers.
 func New(o Options) *Viewers {
+	var known atomic.Bool
 	return &Viewers{
 		believed: o.Believed, refuse: o.Refuse, secrets: cache.New[Secrets](&policy),
 		logger: slog.New(telemetry.NewRateLimitedHandler(o.Logger.Handler())), // any client can send a direct request
 		load: func(ctx context.Context) (Secrets, time.Time, error) {
 			s, err := o.Load(ctx)
-			if errors.Is(err, ErrNoSecrets) {
+			if errors.Is(err, ErrNoSecrets) && !known.Load() { // afterwards, somebody deleted the item: the known secrets count
 				err = errors.Join(err, cache.ErrAbsent)
+			}
+			if err == nil {
+				known.Store(true)
 			}
 			return s, time.Time{}, err
 		},
 	}
+}
+
+// Warm reads the secrets, so that no request waits for them. v can be nil.
+func (v *Viewers) Warm(ctx context.Context, now time.Time) error {
+	if v == nil {
+		return nil
+	}
+	if _, err := v.secrets.Get(ctx, now, v.load); !errors.Is(err, cache.ErrAbsent) {
+		return err
+	}
+	return nil
 }
 
 // Fields returns the header fields that Find reads, in canonical form and sorted.

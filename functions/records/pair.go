@@ -17,6 +17,11 @@ type Pair struct {
 	Current  []byte    // PairBytes random bytes
 	Previous []byte    // the secret that Current replaced; nil before the first rotation
 	Rotated  time.Time // when Current replaced Previous
+
+	// Taken is when a sender took Current. It is the zero time if the last sender took Previous, and for a Pair
+	// without senders. Reason is a text of the last sender.
+	Taken  time.Time
+	Reason string
 }
 
 // PairBytes is the length of each secret of a Pair.
@@ -27,6 +32,8 @@ const (
 	currentAttribute  = "current"
 	previousAttribute = "previous"
 	rotatedAttribute  = "rotated"
+	takenAttribute    = "taken"
+	reasonAttribute   = "reason"
 )
 
 // ReadWriter is the part of DynamoDB that reads and writes an item. A *dynamodb.Client implements it.
@@ -90,11 +97,34 @@ func RotatePair(ctx context.Context, api ReadWriter, table, key string, now time
 	if err := permit(p); err != nil {
 		return err
 	}
-	_, err = api.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: &table, Item: Pair{NewPair().Current, p.Current, now}.item(key),
+	return replacePair(ctx, api, table, key, p, p.Next(now))
+}
+
+// Next returns the Pair after a rotation at the time now.
+func (p Pair) Next(now time.Time) Pair {
+	return Pair{Current: NewPair().Current, Previous: p.Current, Rotated: now, Reason: p.Reason}
+}
+
+// TakePair changes the fields Taken and Reason of a Pair with take. It creates the Pair if there is none.
+func TakePair(ctx context.Context, api Writer, table, key string, take func(*Pair) error) error {
+	p, err := CreatePair(ctx, api, table, key)
+	if err != nil {
+		return err
+	}
+	taken := p
+	if err := take(&taken); err != nil {
+		return err
+	}
+	return replacePair(ctx, api, table, key, p, taken)
+}
+
+// replacePair writes p, unless another call has rotated the Pair since it was old.
+func replacePair(ctx context.Context, api Writer, table, key string, old, p Pair) error {
+	_, err := api.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: &table, Item: p.item(key),
 		ConditionExpression:       aws.String("#current = :current"), // without this condition, two concurrent rotations would remove the secret in use
 		ExpressionAttributeNames:  map[string]string{"#current": currentAttribute},
-		ExpressionAttributeValues: Item{":current": &types.AttributeValueMemberB{Value: p.Current}},
+		ExpressionAttributeValues: Item{":current": &types.AttributeValueMemberB{Value: old.Current}},
 	})
 	return wrap(err)
 }
@@ -106,6 +136,10 @@ func (p Pair) item(key string) Item {
 		it.SetBinary(previousAttribute, p.Previous)
 		it.SetText(rotatedAttribute, p.Rotated.UTC().Format(time.RFC3339))
 	}
+	if !p.Taken.IsZero() {
+		it.SetText(takenAttribute, p.Taken.UTC().Format(time.RFC3339))
+	}
+	it.SetText(reasonAttribute, p.Reason)
 	return it
 }
 
@@ -117,7 +151,8 @@ func parsePair(key string, it Item) (p Pair, err error) {
 	mistake := func(attribute, problem string) (Pair, error) {
 		return Pair{}, wrap(fmt.Errorf("item %s: %s: %s", key, attribute, problem))
 	}
-	p.Current = it.Binary(currentAttribute)
+	p.Current, p.Reason = it.Binary(currentAttribute), it.Text(reasonAttribute)
+	p.Taken, _ = time.Parse(time.RFC3339, it.Text(takenAttribute)) // no time: not taken
 	if len(p.Current) != PairBytes {
 		return mistake(currentAttribute, fmt.Sprintf("got %d bytes, want %d", len(p.Current), PairBytes))
 	}

@@ -112,7 +112,7 @@ func (p *LimitsProps) recordKeys() []string {
 		keys = append(keys, contract.ReceiptKeysKey)
 	}
 	if p.viewers() {
-		keys = append(keys, contract.OriginSecretsKey)
+		keys = append(keys, contract.OriginSecretsKey(p.Namespace))
 	}
 	return keys
 }

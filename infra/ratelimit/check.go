@@ -93,7 +93,7 @@ func placeholder(variable string) string {
 	case contract.VariableJWTAlgorithms:
 		return "RS256"
 	case contract.VariableViewerAddress:
-		return contract.ViewerSource
+		return contract.ViewerWeir
 	case contract.VariableDirectRequests:
 		return contract.DirectSource
 	}

@@ -77,8 +77,8 @@ func (l *Limits) newPublished(scope constructs.Construct, id, kind string, prope
 func (l *Limits) originSecret() *string {
 	if l.secret == nil {
 		l.secret = l.newPublished(l.Node().Scope().(constructs.Construct), *l.Node().Id()+"OriginSecret", "Custom::WeirOriginSecret", map[string]any{
-			contract.PropertyTable: l.records.TableName(), contract.PropertyRotation: l.props.OriginRotation,
-		}, l.record(contract.OriginSecretActions(), contract.OriginSecretsKey))
+			contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace, contract.PropertyRotation: l.props.OriginRotation,
+		}, l.record(contract.OriginSecretActions(), contract.OriginSecretsKey(l.props.Namespace)))
 	}
 	return l.secret.GetAttString(jsii.String(contract.AttributeOriginSecret))
 }

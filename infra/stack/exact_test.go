@@ -535,7 +535,7 @@ func TestStack_cloudfront(t *testing.T) {
 	}
 	publisher, _ := made.one(t, "AWS::Lambda::Function", "LimitsPublisher")
 	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
-	if got, want := text(t, resource.Properties), `{"Rotation":"1","ServiceTimeout":"300","ServiceToken":{"Fn::GetAtt":["`+publisher+`","Arn"]},"Table":{"Ref":"`+records+`"}}`; got != want {
+	if got, want := text(t, resource.Properties), `{"Namespace":"dev","Rotation":"1","ServiceTimeout":"300","ServiceToken":{"Fn::GetAtt":["`+publisher+`","Arn"]},"Table":{"Ref":"`+records+`"}}`; got != want {
 		t.Errorf("secret: got %s, want %s", got, want)
 	}
 	for _, name := range []string{"Authorizer", "Handler"} {

@@ -111,7 +111,7 @@ func TestStack_privilege_records(t *testing.T) {
 	for name, want := range map[string]map[string][]string{
 		"dynamodb":   {"Authorizer": deciding, "Handler": deciding},
 		"settlement": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey), "Forward": {contract.ReceiptKeysKey}},
-		"cloudfront": {"Authorizer": append(slices.Clone(deciding), contract.OriginSecretsKey), "Handler": append(slices.Clone(deciding), contract.OriginSecretsKey)},
+		"cloudfront": {"Authorizer": append(slices.Clone(deciding), contract.OriginSecretsKey("dev")), "Handler": append(slices.Clone(deciding), contract.OriginSecretsKey("dev"))},
 		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey, contract.ReceiptKeysKey), "SigningKeys": nil},
 	} {
 		made := parse(t, synthesize(t, settings(t, golden[name])))

@@ -277,6 +277,13 @@ func (s *stack) newParameters() {
 			AssertDescription: jsii.String("Issuer needs Audience and JWKS; otherwise the functions would accept tokens for other APIs"),
 		}},
 	})
+	awscdk.NewCfnRule(s.cdk, jsii.String("DirectRequestsHaveASecret"), &awscdk.CfnRuleProps{
+		RuleCondition: awscdk.Fn_ConditionEquals(s.directRequests.ValueAsString(), contract.DirectRefuse),
+		Assertions: &[]*awscdk.CfnRuleAssertion{{
+			Assert:            awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.viewerAddress.ValueAsString(), contract.ViewerSource)),
+			AssertDescription: jsii.String("DirectRequests=refuse needs ViewerAddress; without it, no request is direct and none is refused"),
+		}},
+	})
 }
 
 // newAccountParameters adds the parameters for what an account prescribes: a network, a boundary of roles, a key, and

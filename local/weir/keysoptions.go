@@ -8,9 +8,10 @@ import (
 
 // keysOptions are the flags of the commands that change secrets of a deployment.
 type keysOptions struct {
-	table string
-	local bool
-	json  bool
+	table     string
+	namespace string // only for the secret of a distribution
+	local     bool
+	json      bool
 }
 
 // check returns an error unless the flags name one source of keys. With --local it clears the table.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +29,8 @@ func originCommand(o *keysOptions) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&create, "create", false, "create the secret if there is none")
-	c.Flags().BoolVar(&show, "show", false, "print the secret that a distribution must send")
+	c.Flags().BoolVar(&show, "show", false, "print the secret that a distribution must send, and record that one has it")
+	o.namespaceFlag(c)
 	return c
 }
 
@@ -39,7 +41,7 @@ func rotateOriginCommand(o *keysOptions) *cobra.Command {
 		Short: "Replace the secret with which a distribution or a proxy proves itself",
 		Long: "Replace the secret with which a distribution or a proxy proves itself. The previous secret stays valid until the next rotation, so no request is lost.\n\n" +
 			"After a quarter of an hour, when all functions know the new secret, deploy the distribution with another originRotation, or set what weir keys origin --show prints in your proxy. " +
-			"A rotation fails for two hours after the last one. --force rotates all the same: requests with the secret before the previous one are then direct.",
+			"A rotation fails until two hours after a distribution or a proxy took the last secret. --force rotates all the same: requests with the secret before the previous one are then direct.",
 		Example: "  weir keys rotate-origin",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -47,7 +49,19 @@ func rotateOriginCommand(o *keysOptions) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false, "rotate although a distribution may still send the previous secret")
+	o.namespaceFlag(c)
 	return c
+}
+
+// namespaceFlag adds the flag --namespace to a command for the secret of a distribution.
+func (o *keysOptions) namespaceFlag(c *cobra.Command) {
+	c.Flags().StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"), "the namespace of the deployment, such as its stage; default $NAMESPACE")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if !o.local && o.namespace == "" {
+			return command.Usage("--namespace: missing (or set NAMESPACE); each deployment has its own secret")
+		}
+		return nil
+	}
 }
 
 // originState is the state of the secrets of a distribution.
@@ -59,7 +73,7 @@ type originState struct {
 }
 
 func (o *keysOptions) origin(ctx context.Context, out io.Writer, now time.Time, create, show bool) error {
-	s, err := o.originSecrets(ctx, now, create)
+	s, err := o.originSecrets(ctx, create)
 	if err != nil {
 		return err
 	}
@@ -69,7 +83,9 @@ func (o *keysOptions) origin(ctx context.Context, out io.Writer, now time.Time, 
 		state.Rotated, state.SentFrom = &at, &free
 	}
 	if show {
-		state.Secret = s.Sent(now)
+		if state.Secret, err = o.takeOrigin(ctx, s, now); err != nil {
+			return err
+		}
 	}
 	switch {
 	case o.json:
@@ -88,7 +104,7 @@ func (o *keysOptions) origin(ctx context.Context, out io.Writer, now time.Time, 
 }
 
 // originSecrets returns the secrets of the table or, with --local, of weir serve.
-func (o *keysOptions) originSecrets(ctx context.Context, now time.Time, create bool) (origin.Secrets, error) {
+func (o *keysOptions) originSecrets(ctx context.Context, create bool) (origin.Secrets, error) {
 	if o.local {
 		c, err := checkout.FindKeys()
 		if err != nil {
@@ -102,15 +118,28 @@ func (o *keysOptions) originSecrets(ctx context.Context, now time.Time, create b
 		return origin.Secrets{}, err
 	}
 	if create {
-		if _, err := origin.Ensure(ctx, client, o.table, now); err != nil {
+		if err := origin.Create(ctx, client, o.table, o.namespace); err != nil {
 			return origin.Secrets{}, o.explain(err)
 		}
 	}
-	s, err := origin.Read(ctx, client, o.table)
+	s, err := origin.Read(ctx, client, o.table, o.namespace)
 	if errors.Is(err, origin.ErrNoSecrets) {
 		return s, err
 	}
 	return s, o.explain(err)
+}
+
+// takeOrigin returns the secret that a distribution must send. In the table, it records that one has it.
+func (o *keysOptions) takeOrigin(ctx context.Context, s origin.Secrets, now time.Time) (string, error) {
+	if o.local {
+		return s.Sent(now), nil
+	}
+	client, err := openRecords(ctx, o.table)
+	if err != nil {
+		return "", err
+	}
+	secret, err := origin.Take(ctx, client, o.table, o.namespace, now)
+	return secret, o.explain(err)
 }
 
 func (o *keysOptions) rotateOrigin(ctx context.Context, out io.Writer, now time.Time, force bool) error {
@@ -121,9 +150,9 @@ func (o *keysOptions) rotateOrigin(ctx context.Context, out io.Writer, now time.
 	if err != nil {
 		return err
 	}
-	switch err := origin.Rotate(ctx, client, o.table, now, force); {
+	switch err := origin.Rotate(ctx, client, o.table, o.namespace, now, force); {
 	case errors.Is(err, origin.ErrInUse):
-		return fmt.Errorf("%w; wait, or rotate with --force if every distribution sends the new secret", err)
+		return fmt.Errorf("%w; deploy with another originRotation or take the secret with weir keys origin --show, and wait two hours; or rotate with --force if every distribution sends the new secret", err)
 	case errors.Is(err, origin.ErrNoSecrets):
 		return err
 	case err != nil:
