@@ -81,7 +81,7 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 	switch result.Class() {
 	case telemetry.ClassAllowed:
 		return a.policy(event, "Allow", result, a.sealed(ctx, result.Time, result.Pending)), nil
-	case telemetry.ClassRefused:
+	case telemetry.ClassRefused, telemetry.ClassDirect:
 		return a.policy(event, "Deny", result, ""), nil
 	case telemetry.ClassUnauthorized:
 		return nil, errUnauthorized

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/rs/cors"
@@ -87,7 +88,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 		switch {
 		case !from.decided:
 			defer e.Rules.Wait()
-			gate.Serve(w, e.withoutSecret(r), requestOf(r, from), api)
+			gate.Serve(w, e.withoutForged(r, from), requestOf(r, from), api)
 		case from.malformed:
 			httplimit.MalformedPath().Refuse(w)
 		default:
@@ -97,7 +98,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 			if request := requestOf(r, from); e.Rules.Current().IsUsage(request.Path) && gate.ServeUsage(w, r, request) {
 				return
 			}
-			e.serveDecided(gate, w, httplimit.SetOver(e.withoutSecret(r), from.over), from.receipt, api)
+			e.serveDecided(gate, w, httplimit.SetOver(e.withoutForged(r, from), from.over), from.receipt, api)
 		}
 	}))
 }
@@ -107,17 +108,25 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 // https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/RequestAndResponseBehaviorCustomOrigin.html#request-custom-traffic-spikes
 const uncollapsed = "private, no-store"
 
-// withoutSecret returns r without the secret of the distribution, valid or forged.
-func (e *Environment) withoutSecret(r *http.Request) *http.Request {
+// withoutForged returns r without the secret of the distribution, and without a field with an address that is not
+// believed: api could believe it.
+func (e *Environment) withoutForged(r *http.Request, from delivery) *http.Request {
 	if e.Viewers == nil {
 		return r
 	}
-	if _, sent := r.Header[contract.OriginSecretField]; !sent {
+	sent := func(name string) bool { return len(r.Header[name]) > 0 }
+	if !slices.ContainsFunc(e.Viewers.Fields(), sent) {
 		return r
 	}
+	request := requestOf(r, from)
+	address := e.Viewers.Find(r.Context(), e.Clock(), r.Header, request.Address, request.Appended)
 	copied := *r
 	copied.Header = r.Header.Clone()
-	copied.Header.Del(contract.OriginSecretField)
+	for _, name := range e.Viewers.Fields() {
+		if name == contract.OriginSecretField || address.Problem != "" {
+			delete(copied.Header, name)
+		}
+	}
 	return &copied
 }
 

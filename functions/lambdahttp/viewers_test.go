@@ -125,7 +125,7 @@ func TestAttack_viewerAddress(t *testing.T) {
 	}
 }
 
-// Weir removes the secret, valid or forged, from a request that it passes on itself. A refusal says why.
+// Weir removes the secret, and an address without a valid one, from a request that it passes on itself.
 func TestEnvironment_Serve_originSecret(t *testing.T) {
 	for name, file := range map[string]string{"HTTP API": "http-api-anonymous.json", "function URL": "function-url-anonymous.json", "load balancer": "alb-anonymous.json", "REST API": "rest-proxy-anonymous.json"} {
 		for _, valid := range []bool{true, false} {
@@ -134,14 +134,14 @@ func TestEnvironment_Serve_originSecret(t *testing.T) {
 			if !valid {
 				secret = "forged"
 			}
-			event := sentBy(t, file, "", map[string]string{"weir-origin-secret": secret})
+			event := sentBy(t, file, "", map[string]string{"weir-origin-secret": secret, "weir-viewer-address": "198.51.100.99"})
 			var got http.Header
 			api := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
 			if _, err := lambdahttp.NewHandler(a.Environment, api).Invoke(ctx, event); err != nil {
 				t.Fatal(err)
 			}
-			if _, sent := got[contract.OriginSecretField]; sent || len(got) == 0 {
-				t.Errorf("%s, handler, valid %t: got the fields %v, want all but the secret", name, valid, got)
+			if _, sent := got[contract.OriginSecretField]; sent || len(got) == 0 || (got.Get(contract.ViewerAddressField) == "198.51.100.99") != valid {
+				t.Errorf("%s, handler, valid %t: got the fields %v, want all but the secret and a forged address", name, valid, got)
 			}
 			var passed []byte
 			if _, err := lambdahttp.NewLayer(a.Environment).Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
@@ -154,8 +154,8 @@ func TestEnvironment_Serve_originSecret(t *testing.T) {
 				Headers      map[string]any
 				MultiHeaders map[string]any `json:"multiValueHeaders"`
 			}
-			if err := json.Unmarshal(passed, &members); err != nil || bytes.Contains(passed, []byte(secret)) || len(members.Headers)+len(members.MultiHeaders) == 0 {
-				t.Errorf("%s, layer, valid %t: got the event %s, error %v; want it without the secret", name, valid, passed, err)
+			if err := json.Unmarshal(passed, &members); err != nil || bytes.Contains(passed, []byte(secret)) || bytes.Contains(passed, []byte("198.51.100.99")) != valid || len(members.Headers)+len(members.MultiHeaders) == 0 {
+				t.Errorf("%s, layer, valid %t: got the event %s, error %v; want it without the secret and a forged address", name, valid, passed, err)
 			}
 		}
 	}
@@ -203,6 +203,9 @@ func TestEnvironment_direct(t *testing.T) {
 	a.Recorder.Flush(noon.Add(time.Minute))
 	if got := log.String(); strings.Count(got, `"DirectRequests":1`) != 2 || strings.Contains(got, secret) {
 		t.Errorf("metrics: got %s, want two direct requests", got)
+	}
+	if got := log.String(); strings.Contains(got, `"Refused":1`) || strings.Contains(got, `"weir":"refused"`) || !strings.Contains(got, `"Allowed":2`) {
+		t.Errorf("metrics: got %s, want no refusal by a limit", got)
 	}
 	event := sentBy(t, "rest-authorizer-anonymous.json", "", map[string]string{"weir-origin-secret": "wrong"})
 	p, err := authorize(t, a.Environment, event)

@@ -95,7 +95,7 @@ func New(o Options) *Publisher {
 
 // Record adds a request. Call it once for each request after the decision.
 func (p *Publisher) Record(o telemetry.Outcome) {
-	if p == nil {
+	if p == nil || o.Class() == telemetry.ClassDirect { // any address can be direct, so these events could displace others
 		return
 	}
 	plain := isPlain(&o)

@@ -120,7 +120,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	var unidentified error
 	o.Caller, unidentified = g.o.Identify(ctx, o.Time, r)
 	if errors.Is(unidentified, caller.ErrDirect) { // costs no store call
-		o.Duration = time.Since(begun)
+		o.Duration, o.Err = time.Since(begun), unidentified
 		g.o.Observe(ctx, *o)
 		result.Answer = Direct()
 		return result

@@ -6,8 +6,8 @@
 //
 // # Totals
 //
-// Totals have no dimensions. Each request counts as one of Allowed, Refused, Unauthorized and Failed. In
-// the table, "of Refused" means that Refused includes the count.
+// Totals have no dimensions. Each request counts as one of Allowed, Refused, Unauthorized and Failed, but a
+// request that is refused because it is direct counts only as DirectRequests. In the table, "of Refused" means that Refused includes the count.
 //
 //	Allowed         Count         allowed, even if no limit applied, or if the request ended later
 //	                              in the queue of a leaky bucket
@@ -58,7 +58,8 @@
 //	ForeignKeys     Count         requests with an API key that is not Weir's (caller.Caller.ForeignKey)
 //	EventsDropped   Count         lost decision events (package decisionlog)
 //	Notices         Count         notices of limits with Notify
-//	DirectRequests  Count         of all four: requests around the distribution (caller.Caller.Direct)
+//	DirectRequests  Count         of all four: requests around the distribution (caller.Caller.Direct),
+//	                              and those that are refused for it
 //	LinesDropped    Count         log lines on which no function acts, because their signature is
 //	                              missing, old or repeated
 //	Unmatched       Count         of all four: requests that no rule matched, except OPTIONS, exempt

@@ -34,7 +34,8 @@ type Class string
 // These are the classes.
 const (
 	ClassAllowed      Class = "allowed"
-	ClassRefused      Class = "refused"      // the request exceeds a limit: 429; its path is malformed: 400; or it came around the distribution: 403
+	ClassRefused      Class = "refused"      // the request exceeds a limit: 429; or its path is malformed: 400
+	ClassDirect       Class = "direct"       // the request came around the distribution: 403
 	ClassUnauthorized Class = "unauthorized" // bad or missing credentials: 401
 	ClassFailed       Class = "failed"       // no decision, an unverified credential, or a limit with on_error deny while the store fails: 500, 503
 )
@@ -44,6 +45,8 @@ func (o *Outcome) Class() Class {
 	switch {
 	case errors.Is(o.Err, caller.ErrInvalidCredential), errors.Is(o.Err, caller.ErrMissingCredential):
 		return ClassUnauthorized
+	case errors.Is(o.Err, caller.ErrDirect):
+		return ClassDirect
 	case o.Err != nil || o.Decision.Failed:
 		return ClassFailed
 	case !o.Decision.Allowed:

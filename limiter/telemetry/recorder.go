@@ -69,6 +69,7 @@ func (r *Recorder) Record(o Outcome) {
 func (r *Recorder) add(o *Outcome, at int64) {
 	m, d := &r.metrics, &o.Decision
 	switch o.Class() {
+	case ClassDirect: // as a refusal, a scan of the API's own address would look like callers over their limits
 	case ClassAllowed:
 		m.allowed++
 	case ClassRefused:
