@@ -49,12 +49,13 @@ const (
 	MetricReceiptsReplayed = "ReceiptsReplayed"
 	MetricReceiptsExpired  = "ReceiptsExpired"
 
-	MetricRecordsIgnored = "RecordsIgnored"
-	MetricForeignKeys    = "ForeignKeys"
-	MetricNotices        = "Notices"
-	MetricLinesDropped   = "LinesDropped"
-	MetricUnmatched      = "Unmatched"
-	MetricDirectRequests = "DirectRequests"
+	MetricRecordsIgnored    = "RecordsIgnored"
+	MetricForeignKeys       = "ForeignKeys"
+	MetricNotices           = "Notices"
+	MetricLinesDropped      = "LinesDropped"
+	MetricUnmatched         = "Unmatched"
+	MetricDirectRequests    = "DirectRequests"
+	MetricAddressesNotFound = "AddressesNotFound"
 
 	MetricClamped       = "Clamped"
 	MetricRulesRefused  = "RulesRefused"
@@ -92,7 +93,7 @@ func Metrics() []string {
 		MetricSettlementsLost, MetricReportsRejected, MetricDebtExcess,
 		MetricReceiptsSettled, MetricReceiptsOmitted, MetricReceiptsForged, MetricReceiptsReplayed, MetricReceiptsExpired,
 		MetricRulesRefused, MetricRulesVersion, MetricRulesAge, MetricEventsDropped, MetricClockSkew,
-		MetricRecordsIgnored, MetricForeignKeys, MetricNotices, MetricLinesDropped, MetricUnmatched, MetricDirectRequests,
+		MetricRecordsIgnored, MetricForeignKeys, MetricNotices, MetricLinesDropped, MetricUnmatched, MetricDirectRequests, MetricAddressesNotFound,
 	}
 }
 

@@ -211,7 +211,7 @@ func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.R
 	if refused {
 		err = caller.ErrDirect
 	}
-	c.IPFrom, c.Direct = address.String(), address.Direct
+	c.IPFrom, c.Direct, c.IPNotFound = address.String(), address.Direct, address.Problem != "" && !address.Direct
 	return c, err
 }
 

@@ -201,6 +201,9 @@ func TestEnvironment_direct(t *testing.T) {
 		t.Errorf("through the distribution: got %d %s, want it to pass", w.Code, w.Body)
 	}
 	a.Recorder.Flush(noon.Add(time.Minute))
+	if got := log.String(); strings.Count(got, `"AddressesNotFound":1`) != 1 {
+		t.Errorf("metrics: got %s, want one address that was not found, in the request through the distribution", got)
+	}
 	if got := log.String(); strings.Count(got, `"DirectRequests":1`) != 2 || strings.Contains(got, secret) {
 		t.Errorf("metrics: got %s, want two direct requests", got)
 	}

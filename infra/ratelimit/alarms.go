@@ -82,6 +82,9 @@ func (l *Limits) newAlarms() {
 	if !l.props.checked().MatchesAll || l.props.RulesFrom != "" {
 		l.NewAlarm(l, Alarm{"unmatched", "No rule matches more than 50 % of requests, so they are not limited. Was a base path, a domain or a prefix of routes added? List paths that need no limit in exempt. See 'No rule matches requests' in infra/OPERATIONS.md.", m.Unmatched(), unmatchedPercent, 10, 15})
 	}
+	if l.props.viewers() && !unresolved(l.props.ViewerAddress) {
+		l.NewAlarm(l, Alarm{"addresses-not-found", "Requests from the distribution or the proxy lack the address of the client, or the records table cannot be read. Limits by address then count all clients of a server together. The functions' logs name the reason.", m.Metric(contract.MetricAddressesNotFound, "Sum"), 0, 2, 5})
+	}
 	l.state.alarms(l)
 }
 

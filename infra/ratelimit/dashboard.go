@@ -69,7 +69,7 @@ func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
 		for _, each := range p.Distributions {
 			requests, errors = append(requests, DistributionMetric(each, "Requests", "Sum")), append(errors, DistributionMetric(each, "5xxErrorRate", "Average"))
 		}
-		d.AddWidgets(graph("Requests to the distributions, requests around them, and % 5xx", append(requests, m.sums(contract.MetricDirectRequests)...), errors...))
+		d.AddWidgets(graph("Requests to the distributions, requests around them, and % 5xx", append(requests, m.sums(contract.MetricDirectRequests, contract.MetricAddressesNotFound)...), errors...))
 	}
 	return name
 }

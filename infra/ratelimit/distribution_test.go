@@ -29,6 +29,7 @@ func TestLimits_NewDistribution(t *testing.T) {
 		} {
 			made.ResourceCountIs(jsii.String(kind), jsii.Number(want))
 		}
+		made.HasResourceProperties(jsii.String("AWS::CloudWatch::Alarm"), map[string]any{"AlarmName": "weir-test-addresses-not-found", "MetricName": "AddressesNotFound", "Threshold": 0})
 		made.AllResourcesProperties(jsii.String("AWS::CloudFront::Distribution"), map[string]any{"DistributionConfig": map[string]any{
 			"Logging": assertions.Match_Absent(), "WebACLId": assertions.Match_Absent(), "ViewerCertificate": assertions.Match_Absent(),
 		}})

@@ -17,7 +17,7 @@ var unused = []string{contract.RuleDimension + " " + contract.MetricRuleAllowed,
 // ofCount are metrics that functions write only for a limit with count or notify, for a dropped line, for a foreign API key, for a record
 // with a mistake, for requests that no rule matches, or for requests around a distribution.
 var ofCount = []string{
-	contract.MetricUnmatched, contract.MetricRecordsIgnored, contract.MetricForeignKeys, contract.MetricDirectRequests, contract.MetricNotices, contract.MetricLinesDropped, contract.MetricSettlementsLost, contract.MetricReportsRejected, contract.MetricDebtExcess,
+	contract.MetricUnmatched, contract.MetricRecordsIgnored, contract.MetricForeignKeys, contract.MetricDirectRequests, contract.MetricAddressesNotFound, contract.MetricNotices, contract.MetricLinesDropped, contract.MetricSettlementsLost, contract.MetricReportsRejected, contract.MetricDebtExcess,
 	contract.MetricReceiptsSettled, contract.MetricReceiptsOmitted, contract.MetricReceiptsForged, contract.MetricReceiptsReplayed, contract.MetricReceiptsExpired,
 }
 
@@ -80,7 +80,7 @@ func TestStack_metrics(t *testing.T) {
 	if !slices.Equal(looked, want) {
 		t.Errorf("metrics that the stack shows:\n got %v\nwant %v", looked, want)
 	}
-	if len(want)+len(unused)+len(ofCount) != 41 {
+	if len(want)+len(unused)+len(ofCount) != 42 {
 		t.Errorf("got %d written metrics; update the number here and the cost in infra/COSTS.md", len(want)+len(unused)+len(ofCount))
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")

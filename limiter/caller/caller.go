@@ -24,9 +24,10 @@ type Caller struct {
 	ForeignKey bool
 
 	// IPFrom is who named IP, and why, as text. It is "" if only the host can. Direct reports that another one can, and
-	// that the request came around it.
-	IPFrom string
-	Direct bool
+	// that the request came around it. IPNotFound reports that it did not, or that this is unknown, and that IP is all the
+	// same the address of the connection.
+	IPFrom             string
+	Direct, IPNotFound bool
 
 	// Rejected reports whether a credential was bad. The rules then charge only limits that count by
 	// address. No other field comes from a bad credential.

@@ -60,6 +60,8 @@
 //	Notices         Count         notices of limits with Notify
 //	DirectRequests  Count         of all four: requests around the distribution (caller.Caller.Direct),
 //	                              and those that are refused for it
+//	AddressesNotFound Count       requests from a distribution or a proxy without the address of the
+//	                              client, or whose secret could not be verified (caller.Caller.IPNotFound)
 //	LinesDropped    Count         log lines on which no function acts, because their signature is
 //	                              missing, old or repeated
 //	Unmatched       Count         of all four: requests that no rule matched, except OPTIONS, exempt

@@ -39,12 +39,13 @@ const (
 	ReceiptsReplayed = "ReceiptsReplayed"
 	ReceiptsExpired  = "ReceiptsExpired"
 
-	RecordsIgnored = "RecordsIgnored"
-	ForeignKeys    = "ForeignKeys"
-	Notices        = "Notices"
-	LinesDropped   = "LinesDropped"
-	Unmatched      = "Unmatched"
-	DirectRequests = "DirectRequests"
+	RecordsIgnored    = "RecordsIgnored"
+	ForeignKeys       = "ForeignKeys"
+	Notices           = "Notices"
+	LinesDropped      = "LinesDropped"
+	Unmatched         = "Unmatched"
+	DirectRequests    = "DirectRequests"
+	AddressesNotFound = "AddressesNotFound"
 
 	Clamped       = "Clamped"
 	RulesRefused  = "RulesRefused"
@@ -81,6 +82,7 @@ type metrics struct {
 	receipts                                              [ReceiptResults]int64
 	rulesRefused, eventsDropped, recordsIgnored, notices  int64
 	foreignKeys, unmatched, directRequests, linesDropped  int64
+	addressesNotFound                                     int64
 	latency, storeLatency                                 sample
 }
 
@@ -191,7 +193,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{ReceiptsSettled, m.receipts[ReceiptSettled]}, {ReceiptsOmitted, m.receipts[ReceiptOmitted]}, {ReceiptsForged, m.receipts[ReceiptForged]},
 		{ReceiptsReplayed, m.receipts[ReceiptReplayed]}, {ReceiptsExpired, m.receipts[ReceiptExpired]},
 		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices}, {ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
-		{DirectRequests, m.directRequests}, {LinesDropped, m.linesDropped},
+		{DirectRequests, m.directRequests}, {AddressesNotFound, m.addressesNotFound}, {LinesDropped, m.linesDropped},
 	} {
 		if i < 2 || c.value > 0 {
 			l.add(c.name, "Count", c.value)

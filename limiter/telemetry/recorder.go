@@ -95,6 +95,9 @@ func (r *Recorder) add(o *Outcome, at int64) {
 	if o.Caller.Direct {
 		m.directRequests++
 	}
+	if o.Caller.IPNotFound {
+		m.addressesNotFound++
+	}
 	if o.Exemption != "" && o.Err == nil {
 		r.exempt.addExempt(o.Exemption)
 	}
