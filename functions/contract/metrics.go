@@ -116,3 +116,6 @@ const (
 // LineNotice is the value of [LineKind] in the log line of a notice. Package limiter/telemetry documents the
 // line.
 const LineNotice = "notice"
+
+// LineEdge is the value of [LineKind] in the log line of a caller whom a distribution should refuse.
+const LineEdge = "edge"

@@ -30,6 +30,8 @@ const (
 	VariableDirectRequests    = "DIRECT_REQUESTS"
 	VariableSignLines         = "SIGN_LINES"
 	VariableNoticeBus         = "NOTICE_BUS"
+	VariableEdgeDelay         = "EDGE_DELAY"
+	VariableEdgeList          = "EDGE_LIST"
 )
 
 // The infrastructure refers to these variables but does not set them.
@@ -130,6 +132,6 @@ func Variables() []string {
 		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableEvents,
 		VariableEventsSample, VariableKafkaBrokers, VariableKafkaTopic, VariableKafkaIAM, VariableKinesisStream,
 		VariableViewerAddress, VariableDirectRequests,
-		VariableSignLines, VariableNoticeBus,
+		VariableSignLines, VariableNoticeBus, VariableEdgeDelay, VariableEdgeList,
 	}
 }

@@ -58,6 +58,9 @@ func (l *Limits) access() access {
 		a.permit(l.record(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
 		a.variables[contract.VariableSignLines] = jsii.String("true")
 	}
+	if l.props.lists() {
+		a.variables[contract.VariableEdgeDelay] = jsii.String(edgeDelay.String())
+	}
 	a.variables[contract.VariableRecordsTable] = l.records.TableName()
 	a.set(l.props.variables())
 	a.set(l.props.Variables)

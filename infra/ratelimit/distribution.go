@@ -121,7 +121,8 @@ func (l *Limits) viewerFunction() awscloudfront.Function {
 	if l.viewer == nil {
 		l.viewer = awscloudfront.NewFunction(l, jsii.String("Viewer"), &awscloudfront.FunctionProps{
 			Code: awscloudfront.FunctionCode_FromInline(jsii.String(edge.Viewer())), Runtime: awscloudfront.FunctionRuntime_JS_2_0(),
-			Comment: jsii.Sprintf("Weir %s: the address of the client", l.props.Namespace),
+			KeyValueStore: l.list,
+			Comment:       jsii.Sprintf("Weir %s: the address of the client", l.props.Namespace),
 		})
 	}
 	return l.viewer

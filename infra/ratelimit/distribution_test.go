@@ -24,7 +24,7 @@ func TestLimits_NewDistribution(t *testing.T) {
 		}
 		made := assertions.Template_FromStack(stack, nil)
 		for kind, want := range map[string]float64{
-			"AWS::CloudFront::Distribution": 2, "AWS::CloudFront::Function": 1, "Custom::WeirOriginSecret": 1, "AWS::S3::Bucket": 0,
+			"AWS::CloudFront::Distribution": 2, "AWS::CloudFront::Function": 1, "AWS::CloudFront::KeyValueStore": 1, "Custom::WeirOriginSecret": 1, "AWS::S3::Bucket": 0,
 			"Custom::WeirRules": map[string]float64{"": 1, "table": 0}[from],
 		} {
 			made.ResourceCountIs(jsii.String(kind), jsii.Number(want))

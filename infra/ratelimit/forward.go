@@ -46,22 +46,22 @@ func (p *LimitsProps) checked() contract.Checked {
 }
 
 // forwardBundles returns the names of the bundles of the functions behind the subscriptions of logs: the one that
-// settles, and the one that sends notices. They are "" if there is no such function.
-func (p *LimitsProps) forwardBundles() (settles, notices string) {
+// settles, and the one that calls services outside a network. They are "" if there is no such function.
+func (p *LimitsProps) forwardBundles() (settles, outside string) {
 	if p.settling().Settles {
 		settles = contract.Bundle(contract.Forward, p.Store == ElastiCache, false)
 	}
-	if p.NoticeBus != nil {
-		notices = contract.Bundle(contract.Forward, false, false)
+	if p.signsLines() {
+		outside = contract.Bundle(contract.Forward, false, false)
 	}
-	return settles, notices
+	return settles, outside
 }
 
 // newForward creates the function Forward behind the subscriptions of logs. It settles receipts if a limit of the
-// rules has "count", or if [LimitsProps].Settle is set, and sends notices to [LimitsProps].NoticeBus. A function in
-// the network reaches no event bus, so there a second function sends the notices.
+// rules has "count", or if [LimitsProps].Settle is set, sends notices to [LimitsProps].NoticeBus, and lists callers for
+// distributions. A function in the network reaches neither bus nor list, so there a second function does this.
 func (l *Limits) newForward() {
-	settles, notices := l.props.forwardBundles()
+	settles, outside := l.props.forwardBundles()
 	if settles != "" {
 		l.settlesFromLog = l.props.settling().SettlesFromLog
 		l.settle = l.newForwarder("Forward", settles, l.storeAccess())
@@ -71,16 +71,17 @@ func (l *Limits) newForward() {
 		l.NewAlarm(l, Alarm{"settlements-lost", "Settlements did not reach the store, so limits keep the reserve of requests: callers are refused too early. Look at the store-* alarms.", l.metrics.Metric(contract.MetricSettlementsLost, "Sum"), 0, 3, 5})
 	}
 	switch none := (access{variables: map[string]*string{contract.VariableStore: jsii.String(contract.StoreMemory)}}); {
-	case notices == "":
+	case outside == "":
 		return
 	case l.settle == nil:
-		l.notices = l.newForwarder("Forward", notices, none)
+		l.outside = l.newForwarder("Forward", outside, none)
 	case l.network != nil:
-		l.notices = l.newForwarder("Notices", notices, none)
+		l.outside = l.newForwarder("Notices", outside, none)
 	default:
-		l.notices = l.settle
+		l.outside = l.settle
 	}
 	l.newNotices()
+	l.newList()
 }
 
 // newForwarder creates a function with the access to the counters. Of the records table, it can read only the keys of
@@ -98,7 +99,7 @@ func (l *Limits) newForwarder(id, bundle string, counters access) awslambda.Func
 		contract.VariableNamespace: jsii.String(l.props.Namespace), contract.VariableRecordsTable: l.records.TableName(),
 	})
 	for _, a := range []Alarm{
-		{"forward-failed", "The function Forward fails. Receipts are not settled, and their limits keep the reserve; notices do not reach their event bus. Look at the store-* alarms, then at the log of the function. Lambda repeats lines of a log twice.", LambdaMetric(f, "Errors", "Sum"), 0, 2, 5},
+		{"forward-failed", "The function Forward fails. Receipts are not settled, and their limits keep the reserve; notices do not reach their event bus, and distributions refuse no new callers. Look at the store-* alarms, then at the log of the function. Lambda repeats lines of a log twice.", LambdaMetric(f, "Errors", "Sum"), 0, 2, 5},
 		{"forward-throttled", "Lambda throttles the function Forward. Back ends that invoke it get an error, and their limits keep the reserve. Raise the account's concurrency.", LambdaMetric(f, "Throttles", "Sum"), 0, 2, 5},
 	} {
 		l.NewAlarm(l, a)

@@ -77,7 +77,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 	if document != "" {
 		l.watch(logs.LogGroupName())
 		l.newFunctionAlarms(id, f, p)
-		l.forwardNotices(l, id+"Notice", logs) // only functions with rules write notices
+		l.forwardLines(l, id+"Notice", logs) // only functions with rules sign lines
 	}
 	return f, done
 }

@@ -31,7 +31,8 @@ type Limits struct {
 
 	settle         awslambda.Function // nil if every limit of the rules counts requests
 	settlesFromLog bool
-	notices        awslambda.Function // nil if LimitsProps.NoticeBus is nil
+	outside        awslambda.Function          // acts on signed lines; nil if functions sign none
+	list           awscloudfront.KeyValueStore // callers whom distributions refuse; nil without distributions
 
 	attached    []*attachment
 	alarms      map[string]int         // number of alarms by name

@@ -1,6 +1,10 @@
 package ratelimit
 
 import (
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudfront"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
@@ -8,20 +12,57 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
+// edgeDelay is the time until a new entry in the list of distributions acts: until the line has reached the function
+// Forward, and the entry the servers of CloudFront.
+const edgeDelay = 10 * time.Second
+
 // newNotices lets a function send notices to [LimitsProps].NoticeBus. Functions that make decisions only log a
 // notice, so they neither wait for the bus nor need a permission for it.
 func (l *Limits) newNotices() {
 	bus := l.props.NoticeBus
-	allow(l.notices, contract.NoticeActions(), bus.EventBusArn())
-	setVariables(l.notices, map[string]*string{contract.VariableNoticeBus: bus.EventBusName()})
+	if bus == nil {
+		return
+	}
+	allow(l.outside, contract.NoticeActions(), bus.EventBusArn())
+	setVariables(l.outside, map[string]*string{contract.VariableNoticeBus: bus.EventBusName()})
 }
 
-// signsLines reports whether functions that make decisions sign lines, because another function acts on them.
-func (p *LimitsProps) signsLines() bool { return p.NoticeBus != nil }
-
-// forwardNotices sends the notices in a log group to the function that acts on them.
-func (l *Limits) forwardNotices(scope constructs.Construct, id string, logs awslogs.ILogGroup) {
-	if l.notices != nil {
-		subscribe(scope, id, logs, l.notices, awslogs.FilterPattern_StringValue(jsii.String("$."+contract.LineKind), jsii.String("="), jsii.String(contract.LineNotice)))
+// newList creates the list of callers whom distributions refuse, and lets a function write it.
+func (l *Limits) newList() {
+	if !l.props.lists() {
+		return
 	}
+	l.list = awscloudfront.NewKeyValueStore(l, jsii.String("List"), &awscloudfront.KeyValueStoreProps{
+		// Names are unique in an account, not in a region, and the CDK's name has no region.
+		KeyValueStoreName: jsii.Sprintf("%s-%s", *awscdk.Stack_Of(l).Region(), *awscdk.Names_UniqueResourceName(l, &awscdk.UniqueResourceNameOptions{MaxLength: jsii.Number(48)})),
+		Comment:           jsii.Sprintf("Weir %s: callers whom distributions refuse", l.props.Namespace),
+	})
+	allow(l.outside, contract.ListActions(), l.list.KeyValueStoreArn())
+	setVariables(l.outside, map[string]*string{contract.VariableEdgeList: l.list.KeyValueStoreArn()})
+}
+
+// lists reports whether functions list callers for distributions: whether the viewer function writes the address.
+func (p *LimitsProps) lists() bool { return p.ViewerAddress == contract.ViewerWeir }
+
+// signsLines reports whether functions that make decisions sign lines, because another function acts on them.
+func (p *LimitsProps) signsLines() bool { return p.NoticeBus != nil || p.lists() }
+
+// forwardLines sends the lines in a log group that a function signs to the function that acts on them. A log group has
+// at most two subscriptions, so there is one for all kinds.
+func (l *Limits) forwardLines(scope constructs.Construct, id string, logs awslogs.ILogGroup) {
+	if l.outside == nil {
+		return
+	}
+	var kinds []awslogs.JsonPattern
+	if l.props.NoticeBus != nil {
+		kinds = append(kinds, ofKind(contract.LineNotice))
+	}
+	if l.props.lists() {
+		kinds = append(kinds, ofKind(contract.LineEdge))
+	}
+	subscribe(scope, id, logs, l.outside, awslogs.FilterPattern_Any(kinds...))
+}
+
+func ofKind(kind string) awslogs.JsonPattern {
+	return awslogs.FilterPattern_StringValue(jsii.String("$."+contract.LineKind), jsii.String("="), jsii.String(kind))
 }

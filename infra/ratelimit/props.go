@@ -45,7 +45,7 @@ type LimitsProps struct {
 	// authorizer-redis/bootstrap with ElastiCache, or authorizer-events/bootstrap with Events. If
 	// Tokens is set and the functions are in a network, it also contains signingkeys/bootstrap. If a
 	// limit of the rules has a count other than requests, it also contains forward/bootstrap or,
-	// with ElastiCache, forward-redis/bootstrap; with NoticeBus forward/bootstrap. Without RulesFrom, it also contains publisher/bootstrap.
+	// with ElastiCache, forward-redis/bootstrap; with NoticeBus or the ViewerAddress weir, forward/bootstrap. Without RulesFrom, it also contains publisher/bootstrap.
 	// `make functions` fills the folder.
 	Bundles string
 	// Code returns the code of a function or of the layer, for example in a bucket. bundle is the name of
@@ -238,8 +238,8 @@ func (p *LimitsProps) checkBundles() (problems []error) {
 	if p.inNetwork() && p.Tokens != nil {
 		names = append(names, contract.SigningKeys)
 	}
-	settles, notices := p.forwardBundles()
-	for _, name := range []string{settles, notices} {
+	settles, outside := p.forwardBundles()
+	for _, name := range []string{settles, outside} {
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

@@ -17,7 +17,7 @@ const (
 	costWrite, costScript = 0.63, 0.007                                      // of a decision by DynamoDB and by ElastiCache
 	costREST, costHTTP    = 5.05 - 3.50 - costWrite, 2.30 - 1.00 - costWrite // without API Gateway and the store
 	costShared            = 0.30                                             // less with much traffic, because requests share a log line
-	costEdge              = 1.00 + 0.10                                      // of a distribution: the request and the viewer function
+	costEdge              = 1.00 + 0.10 + 0.06                               // of a distribution: the request, the viewer function and its reads
 	costHandlerAndLog     = 0.21 + 0.14                                      // of a REST API: the handler and the access log, which are not the limits
 )
 

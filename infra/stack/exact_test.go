@@ -546,6 +546,36 @@ func TestStack_cloudfront(t *testing.T) {
 	}
 }
 
+// The viewer function reads one list, in which only the function Forward writes. It gets the signed lines of each
+// function that makes decisions. The template has neither the content of the list nor the secret in it.
+func TestStack_cloudfront_list(t *testing.T) {
+	made := parse(t, synthesize(t, settings(t, fronted)))
+	id, list := made.one(t, "AWS::CloudFront::KeyValueStore", "")
+	if got, want := text(t, list.Properties), `{"Comment":"Weir dev: callers whom distributions refuse","Name":{"Fn::Join":["",[{"Ref":"AWS::Region"},"-WeirdevLimits5649BE54"]]}}`; got != want {
+		t.Errorf("list: got %s, want %s", got, want)
+	}
+	arn := `{"Fn::GetAtt":["` + id + `","Arn"]}`
+	_, viewer := made.one(t, "AWS::CloudFront::Function", "")
+	if got, want := text(t, viewer.Properties["FunctionConfig"].(map[string]any)["KeyValueStoreAssociations"]), `[{"KeyValueStoreARN":`+arn+`}]`; got != want {
+		t.Errorf("viewer function: got the stores %s, want %s", got, want)
+	}
+	forward, f := made.one(t, "AWS::Lambda::Function", "LimitsForward")
+	if v := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); text(t, v["EDGE_LIST"]) != arn || v["STORE"] != "memory" {
+		t.Errorf("Forward: got variables %v, want EDGE_LIST %s and no counters", v, arn)
+	}
+	for _, name := range []string{"Authorizer", "Handler"} {
+		_, f := made.one(t, "AWS::Lambda::Function", "Limits"+name)
+		if v := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); v["EDGE_DELAY"] != "10s" || v["SIGN_LINES"] != "true" || v["EDGE_LIST"] != nil {
+			t.Errorf("%s: got variables %v, want EDGE_DELAY 10s and SIGN_LINES true", name, v)
+		}
+		logs, _ := made.one(t, "AWS::Logs::LogGroup", "Limits"+name+"Logs")
+		_, lines := made.one(t, "AWS::Logs::SubscriptionFilter", "Limits"+name)
+		if got, want := text(t, lines.Properties), `{"DestinationArn":{"Fn::GetAtt":["`+forward+`","Arn"]},"FilterPattern":"{ $.weir = \"edge\" }","LogGroupName":{"Ref":"`+logs+`"}}`; got != want {
+			t.Errorf("%s: got the subscription %s, want %s", name, got, want)
+		}
+	}
+}
+
 // Alarms on CloudFront's metrics exist only in the region of these metrics.
 func TestStack_cloudfront_alarms(t *testing.T) {
 	content := synthesize(t, settings(t, fronted))

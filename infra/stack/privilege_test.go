@@ -37,9 +37,10 @@ func TestStack_privilege(t *testing.T) {
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
 		},
 		"cloudfront": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": sealing},
+			"Forward":    {"LimitsForwardLogs": logs, "LimitsRecords": contract.RecordActions(), "LimitsList": contract.ListActions()},
 			"Publisher":  {"LimitsPublisherLogs": logs, "LimitsRecords": slices.Concat(contract.PublisherActions(), contract.OriginSecretActions())},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": sealing},
 		},
 		"everything": {
 			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": sealing, "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
@@ -111,7 +112,7 @@ func TestStack_privilege_records(t *testing.T) {
 	for name, want := range map[string]map[string][]string{
 		"dynamodb":   {"Authorizer": deciding, "Handler": deciding},
 		"settlement": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey), "Forward": {contract.ReceiptKeysKey}},
-		"cloudfront": {"Authorizer": append(slices.Clone(deciding), contract.OriginSecretsKey("dev")), "Handler": append(slices.Clone(deciding), contract.OriginSecretsKey("dev"))},
+		"cloudfront": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey, contract.OriginSecretsKey("dev")), "Handler": append(slices.Clone(deciding), contract.ReceiptKeysKey, contract.OriginSecretsKey("dev")), "Forward": {contract.ReceiptKeysKey}},
 		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey, contract.ReceiptKeysKey), "SigningKeys": nil},
 	} {
 		made := parse(t, synthesize(t, settings(t, golden[name])))

@@ -141,14 +141,19 @@ func (d *parser) readAccessLog(q *properties) *AccessLog {
 	return &AccessLog{Group: group, Format: format}
 }
 
+// readSubscriptions reads the subscriptions of access logs. Lines in the logs of functions are not delivered here.
 func (d *parser) readSubscriptions() {
 	d.each("AWS::Logs::SubscriptionFilter", func(id string, q *properties) {
 		group, destination := q.required("LogGroupName"), q.required("DestinationArn")
+		q.inert("FilterName")
+		if d.functionLogs[group] {
+			q.inert("FilterPattern")
+			return
+		}
 		filter, err := parseLineFilter(q.text("FilterPattern"))
 		if err != nil {
 			d.p.add(q.at("FilterPattern"), "%v", err)
 		}
-		q.inert("FilterName")
 		f, ok := d.function(q, "DestinationArn", destination)
 		if !ok {
 			return

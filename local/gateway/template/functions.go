@@ -9,7 +9,7 @@ import (
 // readFunctions reads the Lambda functions with their versions and aliases. It ignores their code,
 // because the caller of gateway.New supplies the handlers.
 func (d *parser) readFunctions() {
-	d.byARN = map[string]Function{}
+	d.byARN, d.functionLogs = map[string]Function{}, map[string]bool{}
 	d.each("AWS::Lambda::Function", func(id string, q *properties) {
 		f := Function{
 			ID:      id,
@@ -21,8 +21,11 @@ func (d *parser) readFunctions() {
 			f.Environment = environment.textMap("Variables")
 			environment.done()
 		}
+		if logging := q.object("LoggingConfig"); logging != nil && logging.has("LogGroup") {
+			d.functionLogs[logging.text("LogGroup")] = true
+		}
 		q.inert("Architectures", "Code", "DeadLetterConfig", "Description", "EphemeralStorage", "FunctionName",
-			"Handler", "KmsKeyArn", "Layers", "LoggingConfig", "ReservedConcurrentExecutions", "Role", "Runtime",
+			"Handler", "KmsKeyArn", "Layers", "ReservedConcurrentExecutions", "Role", "Runtime",
 			"RuntimeManagementConfig", "SnapStart", "Tags", "TracingConfig", "VpcConfig")
 		if twin, taken := d.byARN[f.ARN]; taken {
 			d.p.add(q.at("FunctionName"), "got %q, which is the name of %s too", d.names[id], twin.ID)

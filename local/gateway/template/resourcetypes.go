@@ -58,6 +58,7 @@ var inertTypes = []string{
 var unenforcedTypes = []string{
 	"AWS::CloudFront::Distribution",
 	"AWS::CloudFront::Function",
+	"AWS::CloudFront::KeyValueStore",
 	"AWS::EC2::FlowLog",
 	"AWS::EC2::NetworkAcl",
 	"AWS::EC2::NetworkAclEntry",

@@ -75,10 +75,11 @@ func Parse(data []byte) (*Template, error) {
 
 type parser struct {
 	*resolver
-	p           *problems
-	template    Template
-	byARN       map[string]Function
-	permissions []permission
+	p            *problems
+	template     Template
+	byARN        map[string]Function
+	functionLogs map[string]bool // log groups of functions, by name
+	permissions  []permission
 }
 
 // each calls f with the properties of every resource of a type, sorted by logical id. It then
