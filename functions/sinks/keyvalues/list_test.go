@@ -25,7 +25,8 @@ import (
 func TestList(t *testing.T) {
 	var calls []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		action, status, body := "", 200, "{}"
+		var action string
+		status, body := 200, "{}"
 		switch _, key, _ := strings.Cut(r.URL.Path, "/keys"); {
 		case r.Method == http.MethodPost:
 			action = "UpdateKeys"
