@@ -13,7 +13,7 @@ import (
 const (
 	restRequests = 3.5
 	httpRequests = 1
-	edgeRequests = 1.1 // an HTTPS request to a distribution in the United States or Europe, and its viewer function
+	edgeRequests = 1.16 // an HTTPS request to a distribution in the United States or Europe, its viewer function, and two reads of the list
 )
 
 func (s *stage) newDashboard() {

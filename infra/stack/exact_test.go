@@ -406,7 +406,7 @@ func TestStack_waf(t *testing.T) {
 func TestStack_prices(t *testing.T) {
 	content := string(synthesizeOnce(t)) + string(synthesize(t, settings(t, fronted)))
 	document := read(t, "../COSTS.md")
-	for price, said := range map[string]string{"FILL(rest, 0) * 3.5000": "3.50", "FILL(http, 0) * 1.0000": "1.00", "FILL(restEdge, 0) * 1.1000 + FILL(httpEdge, 0) * 1.1000": "$1.10 more", "FILL(invocations2, 0)) * 0.2000": "$0.20/M", "FILL(duration2, 0)) * 0.0066667": "0.5 GB × $13.33/M", "FILL(units, 0) * 0.6250": "$0.625/M"} {
+	for price, said := range map[string]string{"FILL(rest, 0) * 3.5000": "3.50", "FILL(http, 0) * 1.0000": "1.00", "FILL(restEdge, 0) * 1.1600 + FILL(httpEdge, 0) * 1.1600": "$1.16 more", "FILL(invocations2, 0)) * 0.2000": "$0.20/M", "FILL(duration2, 0)) * 0.0066667": "0.5 GB × $13.33/M", "FILL(units, 0) * 0.6250": "$0.625/M"} {
 		if !strings.Contains(content, price) || !strings.Contains(document, said) {
 			t.Errorf("prices: got no %s in the dashboard or no %s in infra/COSTS.md, want both", price, said)
 		}

@@ -40,7 +40,7 @@ func maxZipped(function string) int {
 		return 5_050_000
 	}
 	if function == contract.Handler { // also reads the paths and settles the receipts of a REST API
-		return 4_350_000
+		return 4_400_000
 	}
 	return 4_300_000
 }
