@@ -1,6 +1,5 @@
-// Command forward acts on log lines: it settles the limits of requests behind a REST API after their answers, and
-// sends notices to an event bus, and lists
-// refused callers for a distribution. The limits are in DynamoDB.
+// Command forward acts on log lines. It settles the limits of requests behind a REST API after their answers, sends
+// notices to an event bus, and lists refused callers for a distribution. The limits are in DynamoDB.
 package main
 
 import (

@@ -142,6 +142,8 @@ func madeUp(kind, name, attribute string) string {
 		return name + "." + attribute
 	}
 	switch kind {
+	case "AWS::CloudFront::KeyValueStore":
+		return "arn:" + partition + ":cloudfront::" + Account + ":key-value-store/" + name
 	case "AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable":
 		name = "table/" + name
 	case "AWS::IAM::Role":

@@ -43,6 +43,11 @@ func recordClients(t *testing.T, f template.Function) (calls []call) {
 	case contract.EventsKafka:
 		calls = append(calls, recordKafka(t, v)...)
 	}
+	if list := v[contract.VariableEdgeList]; list != "" { // keyvalues.TestList records the client's calls
+		for _, action := range contract.ListActions() {
+			calls = append(calls, call{Action: action, Resource: list})
+		}
+	}
 	return calls
 }
 

@@ -185,6 +185,7 @@ func readsAPIKey(c call) bool {
 
 // otherActions has, by kind of resource, actions that no function needs.
 var otherActions = map[string][]string{
+	"cloudfront:key-value-store":  {"cloudfront-keyvaluestore:DeleteKey", "cloudfront-keyvaluestore:PutKey", "cloudfront:DeleteKeyValueStore"},
 	"dynamodb:table":              {"dynamodb:BatchGetItem", "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:DeleteTable", "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateTable"},
 	"kinesis:stream":              {"kinesis:PutRecord", "kinesis:GetRecords", "kinesis:DescribeStream", "kinesis:DeleteStream"},
 	"kafka:cluster":               {"kafka-cluster:AlterCluster", "kafka-cluster:DescribeCluster", "kafka-cluster:WriteDataIdempotently"},

@@ -30,6 +30,7 @@ import (
 	"github.com/weir-limits/weir/functions/records/recordstest"
 	"github.com/weir-limits/weir/functions/runtimeproxy"
 	"github.com/weir-limits/weir/functions/sample"
+	"github.com/weir-limits/weir/functions/sinks/keyvalues"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/gateway/template"
@@ -52,7 +53,7 @@ func TestMain(m *testing.M) {
 	case contract.Handler:
 		boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{DynamoDB: dynamostore.Open})
 	case contract.Forward:
-		boot.StartForward(boot.Clients{DynamoDB: dynamostore.Open})
+		boot.StartForward(boot.Clients{DynamoDB: dynamostore.Open, List: keyvalues.Open})
 	case contract.SigningKeys:
 		boot.StartSigningKeys()
 	case contract.Publisher:
@@ -76,7 +77,7 @@ func (s *stack) record(t *testing.T) map[string][]call {
 		}
 		started(t, func(output io.Writer) {
 			if function != contract.Forward { // the function Forward needs the keys that the authorizer has written into its tables
-				tables, key = newTables(t, function == contract.Handler)
+				tables, key = newTables(t, function == contract.Handler && f.Environment[contract.VariableSignLines] == "") // a handler that signs lines may have to create the keys
 			}
 			if function == contract.Publisher { // the table is in its event, not in a variable
 				f.Environment = maps.Clone(f.Environment)
@@ -89,7 +90,7 @@ func (s *stack) record(t *testing.T) map[string][]call {
 			}
 			list := events(t, function, key, receipt, tables[contract.VariableRecordsTable])
 			if s.distributed() && function == contract.Publisher {
-				list = append(list, deployment(t, map[string]any{contract.PropertyTable: tables[contract.VariableRecordsTable], contract.PropertyRotation: "1"}))
+				list = append(list, deployment(t, map[string]any{contract.PropertyTable: tables[contract.VariableRecordsTable], contract.PropertyNamespace: "dev", contract.PropertyRotation: "1"}))
 			}
 			for _, event := range list {
 				answer, err := e.Invoke(t.Context(), event)

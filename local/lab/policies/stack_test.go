@@ -82,6 +82,8 @@ func (s *stack) arnOf(id string) string {
 	r := s.Resources[id]
 	name := func(property string) string { text, _ := s.arns(r.Properties[property]).(string); return text }
 	switch r.Type {
+	case "AWS::CloudFront::KeyValueStore": // an ARN without a region
+		return "arn:aws:cloudfront::123456789012:key-value-store/" + id
 	case "AWS::Kinesis::Stream":
 		return arn("kinesis", "stream/"+id)
 	case "AWS::ElastiCache::ServerlessCache":
