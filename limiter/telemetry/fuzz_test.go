@@ -29,7 +29,9 @@ func FuzzRecorder(f *testing.F) {
 			d.Limit = &limiter.Limit{Name: name, Rule: key}
 		}
 		if bits&8 != 0 {
-			d.Shadowed = &limiter.Limit{Name: name}
+			tried := *limit("tried")
+			tried.Name = name
+			d.Shadowed = &tried
 		}
 		caller := caller.Caller{User: user, APIKey: key, Claims: map[string]string{name: user}, IP: netip.MustParsePrefix("203.0.113.7/32")}
 		var err error

@@ -105,7 +105,7 @@ func (r *Recorder) add(o *Outcome, at int64) {
 		m.addEnforced(o.Duration, d)
 		r.byRule.add(o)
 		if d.Shadowed != nil {
-			r.refusals.add(newRefusal(o.Caller, d.Shadowed, true), refused{count: 1, at: at})
+			r.refusals.add(newRefusal(o.Caller, d.Shadowed, true), refused{count: 1, capacity: d.Shadowed.Machine().Capacity(), at: at})
 		}
 	}
 	m.addStore(d)

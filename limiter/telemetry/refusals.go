@@ -32,7 +32,8 @@ type RefusalLine struct {
 	Subject string `json:"subject,omitempty"`
 	Rule    string `json:"rule,omitempty"` // the rule of the limit as in RuleDimension, such as "GET /api/v1/items/{id}"
 	Limit   string `json:"limit,omitempty"`
-	// Capacity, Remaining and RetryAfter are those of the last decision. They are 0 with LineShadowed.
+	// Capacity, Remaining and RetryAfter are those of the last decision. With LineShadowed, Remaining and RetryAfter
+	// are 0, and Capacity is that of the limit.
 	Capacity   int64   `json:"capacity,omitempty"`
 	Remaining  int64   `json:"remaining,omitempty"`
 	RetryAfter float64 `json:"retryAfterSeconds,omitempty"`

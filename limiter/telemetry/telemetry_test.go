@@ -521,11 +521,13 @@ func TestRecorder_refused(t *testing.T) {
 	}
 	search := line("refused", 3, user, "search", 7)
 	search.Capacity, search.Remaining, search.RetryAfter = 20, 1, 1.5
+	tried := line("shadowed", 0, address, "tried", 1)
+	tried.Capacity = 1
 	unknown := line("refused", 1, hash(limiter.IP(netip.Prefix{})), "", 2)
 	unknown.Rule = ""
 	for second, want := range [][]telemetry.RefusalLine{
 		1: {search, line("refused", 4, key, "search", 5), line("refused", 2, address, "search", 3), unknown},
-		2: {line("refused", 5, user, "address", 6), line("shadowed", 0, address, "tried", 1)},
+		2: {line("refused", 5, user, "address", 6), tried},
 		3: nil,
 	} {
 		if second == 0 {

@@ -35,7 +35,7 @@ type Row struct {
 	// second, and has the time of the last one.
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
-	// Capacity, Remaining and RetryAfter are those of the last decision, and 0 in shadow mode.
+	// Capacity, Remaining and RetryAfter are those of the last decision. In shadow mode, Remaining and RetryAfter are 0.
 	Capacity   int64   `json:"capacity"`
 	Remaining  int64   `json:"remaining"`
 	RetryAfter float64 `json:"retryAfterSeconds"`
