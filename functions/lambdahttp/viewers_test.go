@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -291,7 +292,11 @@ func TestEnvironment_noViewers_allocations(t *testing.T) {
 		for _, name := range names {
 			r.Header.Set(name, "203.0.113.7")
 		}
-		return testing.AllocsPerRun(100, func() { served.ServeHTTP(httptest.NewRecorder(), r) })
+		least := math.Inf(1)
+		for range 50 { // the race detector makes a sync.Pool drop some of its values
+			least = min(least, testing.AllocsPerRun(1, func() { served.ServeHTTP(httptest.NewRecorder(), r) }))
+		}
+		return least
 	}
 	if with, without := allocations(contract.OriginSecretField, contract.ViewerAddressField), allocations("A", "B"); with > without {
 		t.Errorf("got %v allocations, want %v", with, without)
