@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -71,6 +70,13 @@ func (c Config) Key(subject string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))[:keyLength]
 }
 
+// ownerLength is the length of an owner: 48 bits, because a collision only removes one entry too many.
+const ownerLength = 8
+
+// Owner returns the name under which the entries of an id's API keys are found. An entry has the hash of a key, from
+// which nobody can find its id.
+func (c Config) Owner(id string) string { return c.Key("id:" + id)[:ownerLength] }
+
 // Entry is a refusal in the list.
 type Entry struct {
 	Until    time.Time // when the caller is admitted again
@@ -80,7 +86,13 @@ type Entry struct {
 	Requests int64
 	Window   time.Duration // a whole number of seconds
 	Reset    time.Time     // when the quota is full again; Until, if it is earlier
+	Period   bool          // the wait ends with a period of a calendar, so it has no jitter
+	Owner    string        // of the API key (Config.Owner); "" for an address
+	Refused  time.Time     // when the limiter refused; the value does not have it
 }
+
+// base is the base of the numbers in a value. 40,000 entries with the largest numbers fit a list.
+const base = 36
 
 // Value returns the value of the entry: Until in milliseconds, rounded down, the numbers, and Reset in seconds, rounded up.
 func (e Entry) Value() string {
@@ -88,12 +100,20 @@ func (e Entry) Value() string {
 	if e.Reset.After(reset) {
 		reset = e.Reset
 	}
-	return fmt.Sprintf("%d %d %d %d %d %s %d", e.Until.UnixMilli(), e.Version, e.Capacity, e.Requests, int64(e.Window/time.Second), e.Name, reset.Add(time.Second-1).Unix())
+	number := func(n int64) string { return strconv.FormatInt(n, base) }
+	fields := []string{number(e.Until.UnixMilli()), number(e.Version), number(e.Capacity), number(e.Requests), number(int64(e.Window / time.Second)), e.Name, number(reset.Add(time.Second - 1).Unix())}
+	if e.Period {
+		fields = append(fields, "p")
+	}
+	if e.Owner != "" {
+		fields = append(fields, e.Owner)
+	}
+	return strings.Join(fields, " ")
 }
 
 // UntilOf returns the time until which the entry with a value acts. ok is false for other values.
 func UntilOf(value string) (until time.Time, ok bool) {
 	text, _, _ := strings.Cut(value, " ")
-	ms, err := strconv.ParseInt(text, 10, 64)
+	ms, err := strconv.ParseInt(text, base, 64)
 	return time.UnixMilli(ms), err == nil
 }

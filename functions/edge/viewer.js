@@ -90,9 +90,10 @@ function address(ip, bits) {
   return 'ip:' + network.map((group) => group.toString(16)).join(':') + '/' + bits;
 }
 
-// The wait of the limiter's answer, in milliseconds: up to 3 % longer, so that callers do not all return at once.
-function jitter(wait, window) {
-  if (wait <= 10000) {
+// The wait of the limiter's answer, in milliseconds: up to 3 % longer, so that callers do not all return at once. A
+// period of a calendar ends for all of them.
+function jitter(wait, window, period) {
+  if (wait <= 10000 || period) {
     return wait;
   }
   return Math.max(wait, Math.min(wait + Math.random() * Math.min(wait * 0.03, 60000), window));
@@ -114,15 +115,19 @@ function allowOrigin(headers, origin, allowed) {
 const exposed = 'Retry-After, X-Ratelimit-Limit, X-Ratelimit-Remaining, X-Ratelimit-Reset, Ratelimit-Policy, Ratelimit, Weir-Degraded';
 
 function refuse(entry, version, now) {
-  const parts = /^(\d{13}) (\d{1,16}) (\d{1,10}) (\d{1,10}) (\d{1,10}) ([a-z0-9_-]{1,32}) (\d{1,11})$/.exec(entry);
-  if (!parts || Number(parts[2]) !== version || now >= Number(parts[1])) {
+  const parts = /^([\da-z]{8,9}) ([\da-z]{1,11}) ([\da-z]{1,6}) ([\da-z]{1,6}) ([\da-z]{1,6}) ([a-z0-9_-]{1,32}) ([\da-z]{1,7})( p)?( [\w-]{8})?$/.exec(entry);
+  if (!parts) {
     return null;
   }
-  const wait = Math.ceil(jitter(parts[1] - now, parts[5] * 1000) / 1000);
+  const until = parseInt(parts[1], 36), limit = parseInt(parts[4], 36), window = parseInt(parts[5], 36);
+  if (parseInt(parts[2], 36) !== version || now >= until) {
+    return null;
+  }
+  const wait = Math.ceil(jitter(until - now, window * 1000, parts[8]) / 1000);
   const name = parts[6];
   const fields = {
-    'retry-after': wait, 'x-ratelimit-limit': parts[3], 'x-ratelimit-remaining': 0, 'x-ratelimit-reset': parts[7],
-    'ratelimit-policy': `"${name}";q=${parts[4]};w=${parts[5]}`, ratelimit: `"${name}";r=0;t=${wait}`,
+    'retry-after': wait, 'x-ratelimit-limit': parseInt(parts[3], 36), 'x-ratelimit-remaining': 0, 'x-ratelimit-reset': parseInt(parts[7], 36),
+    'ratelimit-policy': `"${name}";q=${limit};w=${window}`, ratelimit: `"${name}";r=0;t=${wait}`,
     'cache-control': 'no-store', 'content-type': 'application/problem+json', 'weir-edge': 'refused',
   };
   const headers = {};
@@ -131,7 +136,7 @@ function refuse(entry, version, now) {
   });
   const problem = {
     type: 'https://iana.org/assignments/http-problem-types#quota-exceeded', title: 'Too Many Requests', status: 429, error: 'rate_limit_exceeded',
-    message: `Too many requests. Retry after ${wait} second${wait === 1 ? '' : 's'}.`, limit: Number(parts[4]), window: parts[5] + 's', 'violated-policies': [name],
+    message: `Too many requests. Retry after ${wait} second${wait === 1 ? '' : 's'}.`, limit: limit, window: window + 's', 'violated-policies': [name],
   };
   return { statusCode: 429, statusDescription: 'Too Many Requests', headers: headers, body: { encoding: 'text', data: JSON.stringify(problem) } };
 }

@@ -36,21 +36,62 @@ const (
 )
 
 // Write adds entries, by their keys, to a list under c. It does nothing if the list is under newer rules, or if c does
-// not fit. In a full list, it keeps the entries with the longest waits.
+// not fit. In a full list, it keeps the entries with the longest waits. It adds no entry of a refusal before the removal
+// of its caller's entries.
 func Write(ctx context.Context, s Store, now time.Time, c Config, entries map[string]Entry) error {
 	config, ok := c.Value()
 	if !ok {
 		return nil
 	}
-	values := map[string]string{ConfigKey: config}
+	return repeat(func() error {
+		tag, size, err := s.State(ctx)
+		if err != nil {
+			return err
+		}
+		values, err := additions(ctx, s, now, entries)
+		if err != nil {
+			return err
+		}
+		before, err := s.Get(ctx, ConfigKey)
+		if err != nil {
+			return err
+		}
+		if before != config {
+			var inForce Config
+			if json.Unmarshal([]byte(before), &inForce) == nil && inForce.Version > c.Version {
+				return nil
+			}
+			values[ConfigKey] = config
+		}
+		if size+sizeOf(values) > fullAt {
+			if values, err = swept(ctx, s, now, values); err != nil {
+				return err
+			}
+		}
+		return update(ctx, s, tag, values)
+	})
+}
+
+// additions returns the values of the entries that can still act.
+func additions(ctx context.Context, s Store, now time.Time, entries map[string]Entry) (map[string]string, error) {
+	text, err := s.Get(ctx, removalsKey)
+	if err != nil {
+		return nil, err
+	}
+	removed := parseRemovals(text)
+	values := map[string]string{}
 	for key, e := range entries {
-		if e.Until.After(now) {
+		if e.Until.After(now) && !removed.cover(key, e) {
 			values[key] = e.Value()
 		}
 	}
-	var err error
+	return values, nil
+}
+
+// repeat repeats a change of the list after conflicts.
+func repeat(change func() error) (err error) {
 	for range attempts {
-		if err = write(ctx, s, now, c, values); !errors.Is(err, ErrConflict) {
+		if err = change(); !errors.Is(err, ErrConflict) {
 			break
 		}
 	}
@@ -60,28 +101,8 @@ func Write(ctx context.Context, s Store, now time.Time, c Config, entries map[st
 	return nil
 }
 
-func write(ctx context.Context, s Store, now time.Time, c Config, values map[string]string) error {
-	tag, size, err := s.State(ctx)
-	if err != nil {
-		return err
-	}
-	before, err := s.Get(ctx, ConfigKey)
-	if err != nil {
-		return err
-	}
-	var inForce Config
-	switch changed := before != values[ConfigKey]; {
-	case changed && json.Unmarshal([]byte(before), &inForce) == nil && inForce.Version > c.Version:
-		return nil
-	case !changed:
-		values = maps.Clone(values)
-		delete(values, ConfigKey)
-	}
-	if size+sizeOf(values) > fullAt {
-		if values, err = swept(ctx, s, now, values); err != nil {
-			return err
-		}
-	}
+// update changes values under the tag of a State.
+func update(ctx context.Context, s Store, tag string, values map[string]string) error {
 	for changes := range slices.Chunk(slices.Sorted(maps.Keys(values)), MaxChanges) {
 		some := map[string]string{}
 		for _, key := range changes {
@@ -90,6 +111,10 @@ func write(ctx context.Context, s Store, now time.Time, c Config, values map[str
 		if err := s.Update(ctx, tag, some); err != nil {
 			return err
 		}
+		if len(some) == len(values) {
+			return nil
+		}
+		var err error
 		if tag, _, err = s.State(ctx); err != nil {
 			return err
 		}
@@ -108,7 +133,7 @@ func swept(ctx context.Context, s Store, now time.Time, values map[string]string
 	maps.Copy(after, values)
 	size := sizeOf(after)
 	until := func(key string) time.Time {
-		if key == ConfigKey {
+		if key == ConfigKey || key == removalsKey {
 			return now.AddDate(100, 0, 0)
 		}
 		at, _ := UntilOf(after[key])

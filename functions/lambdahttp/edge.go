@@ -2,6 +2,7 @@ package lambdahttp
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -27,34 +29,57 @@ func (e *Environment) list(ctx context.Context, o *telemetry.Outcome) {
 	}
 	until := d.At.Add(d.RetryAfter)
 	inForce := e.Rules.Current()
-	if inForce.Version() != d.Limit.Version || !byAddress(o) || !e.Edge.Watch.Refused(o.Time, o.Caller.IP.String(), until) {
+	whom, byKey := watched(o)
+	if inForce.Version() != d.Limit.Version || whom == "" || !e.Edge.Watch.Refused(o.Time, whom, until) {
 		return
 	}
 	about := inForce.Edge()
-	if inForce.ExemptsPart(o.Caller.IP) || about.IgnoresSuffix && len(about.Pass) > 0 {
+	if byKey && (about.Credentials || about.Addresses) || inForce.ExemptsPart(o.Caller.IP) || about.IgnoresSuffix && len(about.Pass) > 0 {
 		return
 	}
 	secret, err := e.Receipts.EdgeSecret(ctx, o.Time)
 	if err == nil {
 		c := edge.Config{Secret: secret, IPv6Bits: e.Edge.IPv6Bits}
-		rate := d.Limit.Rate
-		err = e.Recorder.Edge(ctx, telemetry.EdgeLine{
+		line := telemetry.EdgeLine{
 			Signature: telemetry.Signature{Time: o.Time.UTC()}, Key: c.Key(c.Address(o.Caller.IP.Addr())), Until: until.UnixMilli(),
 			Reset: d.At.Add(d.ResetAfter + time.Millisecond - 1).UnixMilli(), // rounded up, as in an answer
-			Limit: d.Limit.Name, Capacity: d.Capacity, Requests: rate.Requests, Window: int64(rate.Span() / time.Second), Version: d.Limit.Version,
+			Limit: d.Limit.Name, Capacity: d.Capacity, Requests: d.Limit.Rate.Requests, Window: int64((d.Limit.WindowAt(d.At) + time.Second - 1) / time.Second),
+			Version: d.Limit.Version, Period: d.Limit.Location() != nil,
 			Pass: about.Pass, Credentials: about.Credentials, APIKeyHeader: strings.ToLower(e.apiKeyHeader()), IPv6Bits: e.Edge.IPv6Bits,
 			Origins: strings.Fields(strings.ToLower(strings.Join(e.CORSOrigins, " "))),
-		})
+		}
+		if byKey {
+			line.Key, line.Owner = c.Key(edge.APIKey(*o.Caller.Key)), c.Owner(o.Caller.APIKey)
+		}
+		err = e.Recorder.Edge(ctx, line)
 	}
 	if err != nil {
 		e.Logger.LogAttrs(ctx, slog.LevelWarn, "caller not listed for the distribution", slog.Any("err", err))
 	}
 }
 
-// byAddress reports whether the limit that refused a request counts by address alone.
-func byAddress(o *telemetry.Outcome) bool {
-	subject := limiter.IP(o.Caller.IP)
-	return slices.ContainsFunc(o.Charges, func(c limiter.Charge) bool { return c.Limit == o.Decision.Limit && c.Subject == subject })
+// watched returns a name for the caller whom the limit of a refusal counts: an address, or an API key. Each key of an id
+// has its own. The name is "" if the limit counts others.
+func watched(o *telemetry.Outcome) (whom string, byKey bool) {
+	i := slices.IndexFunc(o.Charges, func(c limiter.Charge) bool { return c.Limit == o.Decision.Limit })
+	switch {
+	case i < 0:
+		return "", false
+	case o.Charges[i].Subject == limiter.IP(o.Caller.IP):
+		return o.Caller.IP.String(), false
+	case o.Caller.Key != nil && o.Charges[i].Subject == limiter.APIKey(o.Caller.APIKey):
+		sum := sha256.Sum256([]byte(*o.Caller.Key))
+		return string(sum[:]), true
+	}
+	return "", false
+}
+
+// addKey adds the API key to a caller whom it identified. It adds only a key that nobody can guess from its entry:
+// everybody who reads the list can hash guesses.
+func addKey(c *caller.Caller, key string) {
+	if c.APIKey != "" && caller.WellFormed(key) {
+		c.Key = &key
+	}
 }
 
 var errNoList = errors.New("edge: no list; set EDGE_LIST, or remove the subscription")
@@ -89,7 +114,7 @@ func (f *forwarder) listCallers(ctx context.Context, lines []string) error {
 			clear(entries)
 		}
 		config = edge.Config{Version: line.Version, Secret: secret, APIKeyHeader: line.APIKeyHeader, IPv6Bits: line.IPv6Bits, Pass: line.Pass, Credentials: line.Credentials, Origins: line.Origins}
-		entries[line.Key] = edge.Entry{Until: time.UnixMilli(line.Until), Version: line.Version, Name: line.Limit, Capacity: line.Capacity, Requests: line.Requests, Window: time.Duration(line.Window) * time.Second, Reset: time.UnixMilli(line.Reset)}
+		entries[line.Key] = edge.Entry{Until: time.UnixMilli(line.Until), Version: line.Version, Name: line.Limit, Capacity: line.Capacity, Requests: line.Requests, Window: time.Duration(line.Window) * time.Second, Reset: time.UnixMilli(line.Reset), Period: line.Period, Owner: line.Owner, Refused: line.Time}
 		numbers = append(numbers, number)
 		accepted[number] = true
 	}

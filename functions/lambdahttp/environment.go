@@ -197,11 +197,15 @@ func (e *Environment) settledLine(s telemetry.Settlement) {
 // the store call.
 func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.Request) (caller.Caller, error) {
 	e.Events.Begin(now)
+	credentials := r.Credentials(e.apiKeyHeader())
 	if e.Viewers == nil {
-		return e.Identifier.Caller(ctx, now, r.Credentials(e.apiKeyHeader()))
+		c, err := e.Identifier.Caller(ctx, now, credentials)
+		if e.Edge != nil {
+			addKey(&c, credentials.APIKey)
+		}
+		return c, err
 	}
 	address := e.Viewers.Find(ctx, now, r.Header, r.Address, r.Appended)
-	credentials := r.Credentials(e.apiKeyHeader())
 	credentials.Address = address.Addr
 	refused := address.Refused && r.Method != http.MethodOptions // a preflight has no limit
 	if refused {
@@ -212,6 +216,9 @@ func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.R
 		err = caller.ErrDirect
 	}
 	c.IPFrom, c.Direct, c.IPNotFound = address.String(), address.Direct, address.Problem != "" && !address.Direct
+	if e.Edge != nil {
+		addKey(&c, credentials.APIKey)
+	}
 	return c, err
 }
 

@@ -36,8 +36,8 @@ func isForeign(list string) bool {
 	return true
 }
 
-// wellFormed reports whether key has the format of NewAPIKey.
-func wellFormed(key string) bool {
+// WellFormed reports whether key has the format of NewAPIKey. Nobody can guess such a key from a hash.
+func WellFormed(key string) bool {
 	text, ok := strings.CutPrefix(key, keyPrefix)
 	if !ok || len(text) != base64.RawURLEncoding.EncodedLen(keyBytes) {
 		return false

@@ -106,7 +106,7 @@ func NewRemoteRecords(table KeyTable) *RemoteRecords {
 
 // Lookup implements KeyRecords.
 func (r *RemoteRecords) Lookup(ctx context.Context, now time.Time, key string) (Record, error) {
-	if !wellFormed(key) {
+	if !WellFormed(key) {
 		return Record{}, fmt.Errorf("%w: malformed API key", ErrInvalidCredential)
 	}
 	id := digest(sha256.Sum256([]byte(key)))

@@ -14,8 +14,8 @@ type Edge struct {
 	Limits []string // paths of the limits, in file order
 	// Pass are the endpoints whose requests no such limit counts: the exempt ones, and the usage endpoint.
 	Pass []string
-	// Credentials reports that requests with a credential may be exempt.
-	Credentials bool
+	// Credentials reports that requests with a credential may be exempt, and Addresses that requests of some addresses are.
+	Credentials, Addresses bool
 	// IgnoresSuffix reports that the rules ignore suffixes, such as .json, so that Pass has further spellings.
 	IgnoresSuffix bool
 }
@@ -36,6 +36,8 @@ func (r *Rules) Edge() Edge {
 			e.Pass = append(e.Pass, one.Value)
 		case document.PerUser, document.PerAPIKey:
 			e.Credentials = true
+		case document.PerIP:
+			e.Addresses = true
 		}
 	}
 	if r.usage {
@@ -49,11 +51,11 @@ func (r *Rules) ExemptsPart(network netip.Prefix) bool {
 	return slices.ContainsFunc(r.exempt.list, func(e Exemption) bool { return e.Kind == document.PerIP && e.network.Overlaps(network) })
 }
 
-// edge reports whether a rule charges this limit for every request of an address.
+// edge reports whether a rule charges this limit for every request of an address or an API key.
 func (s *spec) edge(r *rule) bool {
 	return r.Endpoint == "*" && r.Method == "" && !r.NoEdge && !r.Shadow &&
 		s.Tier == document.Global && s.Only == "" && !s.Mark && s.Count.Of == limiter.CountRequests &&
-		len(s.Per) == 1 && s.Per[0] == document.PerIP
+		len(s.Per) == 1 && (s.Per[0] == document.PerIP || s.Per[0] == document.PerAPIKey)
 }
 
 // markEdge sets Edge of limits. If a rule charges the same count with more than 1, a refusal of its request can be

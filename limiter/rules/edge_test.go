@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Only limits that charge every request of an address with 1 may be enforced in front of the API.
+// Only limits that charge every request of an address or an API key with 1 may be enforced in front of the API.
 func TestRules_Edge(t *testing.T) {
 	const limit = `"name":"a","requests":60,"window":"1m"`
 	everything := func(fields, limits string) string { return `{"endpoint":"*"` + fields + `,"limits":{` + limits + `}}` }
@@ -30,6 +30,10 @@ func TestRules_Edge(t *testing.T) {
 		everything("", `"global":{`+limit+`,"per":["ip"],"only":"unverified"}`):                      false,
 		everything("", `"global":{`+limit+`,"per":["ip"],"count":"failures"}`):                       false,
 		everything("", `"global":{`+limit+`,"per":["ip","endpoint"]}`):                               false,
+		everything("", `"global":{`+limit+`,"per":["apikey"]}`):                                      true,
+		everything("", `"global":{`+limit+`,"per":["apikey","ip"]}`):                                 false,
+		everything("", `"global":{`+limit+`,"per":["client"]}`):                                      false,
+		everything("", `"*":{`+limit+`,"per":["apikey"]}`):                                           false,
 		everything("", `"global":{`+limit+`,"per":["user"]}`):                                        false,
 		everything("", `"global":{`+limit+`,"per":["global"]}`):                                      false,
 		everything("", `"*":{`+limit+`,"per":["ip"]}`):                                               false,
@@ -56,8 +60,8 @@ func TestRules_Edge(t *testing.T) {
 // The endpoints and the callers that no listed limit counts.
 func TestRules_Edge_exempt(t *testing.T) {
 	r := storetest.Must(rules.Parse([]byte(`{"rules":[],"usage":{"endpoint":"/usage","limit":{"name":"usage","requests":9,"window":"1m"}},"exempt":[{"endpoint":"/health"},{"user":"a"},{"ip":"2001:db8::/96"}]}`), rules.Options{Version: 1}))
-	if e := r.Edge(); fmt.Sprint(e.Pass) != "[/health /usage]" || !e.Credentials {
-		t.Errorf("got %+v, want /health, /usage and credentials to pass", e)
+	if e := r.Edge(); fmt.Sprint(e.Pass) != "[/health /usage]" || !e.Credentials || !e.Addresses {
+		t.Errorf("got %+v, want /health, /usage and credentials to pass, and exempt addresses", e)
 	}
 	for text, want := range map[string]bool{"2001:db8::/64": true, "2001:db8:1::/64": false, "192.0.2.1/32": false} {
 		if got := r.ExemptsPart(netip.MustParsePrefix(text)); got != want {

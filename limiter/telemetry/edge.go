@@ -16,8 +16,10 @@ type EdgeLine struct {
 	Limit     string `json:"limit"`
 	Capacity  int64  `json:"capacity"`
 	Requests  int64  `json:"requests"`
-	Window    int64  `json:"window"`  // in seconds
-	Version   int64  `json:"version"` // of the rules
+	Window    int64  `json:"window"`           // in seconds
+	Version   int64  `json:"version"`          // of the rules
+	Period    bool   `json:"period,omitempty"` // the limit counts in periods of a calendar
+	Owner     string `json:"owner,omitempty"`  // of the API key
 	// These members describe the rules, as in package functions/edge.
 	Pass         []string `json:"pass,omitempty"`
 	Credentials  bool     `json:"credentials,omitempty"`

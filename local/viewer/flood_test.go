@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -41,6 +42,7 @@ type behind struct {
 	down    bool
 	lag     time.Duration
 	reads   int
+	keys    keys
 
 	api     http.Handler
 	forward interface {
@@ -91,16 +93,27 @@ type shared struct{ limiter.Store }
 
 const flooded = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"address","requests":60,"window":"1m","algorithm":"fixed_window","per":["ip"]}}}]}`
 
+// keys are the API keys of two callers.
+type keys map[string]string
+
+// Lookup implements caller.KeyRecords.
+func (k keys) Lookup(_ context.Context, _ time.Time, key string) (caller.Record, error) {
+	if k[key] == "" {
+		return caller.Record{}, caller.ErrInvalidCredential
+	}
+	return caller.Record{ID: k[key]}, nil
+}
+
 func newBehind(t *testing.T, document string, lag time.Duration, origins ...string) *behind {
 	t.Helper()
-	b := &behind{now: noon, list: map[string]string{}, lag: lag}
+	b := &behind{now: noon, list: map[string]string{}, lag: lag, keys: keys{}}
 	logger := slog.New(slog.DiscardHandler)
 	ring := receipts.Fixed("dev", receipts.NewKeys())
 	recorder := telemetry.New(&b.log, "dev", nil)
 	recorder.SignWith(ring.Sign)
 	l := storetest.Must(limiter.New(shared{storetest.Must(memstore.New(memstore.Options{}))}, limiter.Options{Logger: logger}))
 	e := &lambdahttp.Environment{
-		Limiter: l, Rules: live.Fixed(storetest.Must(rules.Parse([]byte(document), rules.Options{Version: 7}))), Identifier: caller.New(caller.Options{IPv6Bits: 64}),
+		Limiter: l, Rules: live.Fixed(storetest.Must(rules.Parse([]byte(document), rules.Options{Version: 7}))), Identifier: caller.New(caller.Options{IPv6Bits: 64, APIKeys: b.keys}),
 		Clock: func() time.Time { return b.now }, Logger: logger, Recorder: recorder, Receipts: ring,
 		CORSOrigins: origins,
 		Edge:        &lambdahttp.Edge{Watch: edge.NewWatch(lag), IPv6Bits: 64}, List: written{b},
@@ -111,10 +124,14 @@ func newBehind(t *testing.T, document string, lag time.Duration, origins ...stri
 	return b
 }
 
-// request sends a request through the distribution, and returns the status.
-func (b *behind) request(t *testing.T, ip string) int {
+// request sends a request through the distribution, with an API key or "", and returns the status.
+func (b *behind) request(t *testing.T, ip, key string) int {
 	t.Helper()
-	answer, headers, err := b.viewer.Handle(b.now, viewer.Request{IP: ip, Method: "GET", URI: "/"})
+	request := viewer.Request{IP: ip, Method: "GET", URI: "/"}
+	if key != "" {
+		request.Headers = map[string][]string{"x-api-key": {key}}
+	}
+	answer, headers, err := b.viewer.Handle(b.now, request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +141,10 @@ func (b *behind) request(t *testing.T, ip string) int {
 	}
 	b.invocations++
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
-	r.RemoteAddr = headers["weir-viewer-address"][0] + ":1"
+	r.RemoteAddr = netip.AddrPortFrom(netip.MustParseAddr(headers["weir-viewer-address"][0]), 1).String()
+	if key != "" {
+		r.Header.Set("X-Api-Key", key)
+	}
 	w := httptest.NewRecorder()
 	b.api.ServeHTTP(w, r)
 	b.deliver(t)
@@ -175,7 +195,7 @@ func TestFlood(t *testing.T) {
 	for i := range minutes * 60 * rate {
 		b.now = noon.Add(time.Duration(i) * time.Second / time.Duration(rate))
 		before, changes := b.invocations, len(b.changed)
-		status := b.request(t, ip)
+		status := b.request(t, ip, "")
 		if status == 200 {
 			admitted++
 		}
@@ -216,7 +236,7 @@ func TestFlood_fields(t *testing.T) {
 	const lag, ip, origin = 100 * time.Millisecond, "192.0.2.1", "https://app.example"
 	b := newBehind(t, strings.Replace(flooded, "fixed_window", "token_bucket", 1), lag, "https://App.example") // whose reset is after its wait
 	for range 90 {
-		b.request(t, ip)
+		b.request(t, ip, "")
 	}
 	b.now = b.now.Add(lag)
 	edge, _, err := b.viewer.Handle(b.now, viewer.Request{IP: ip, Method: "GET", URI: "/", Headers: map[string][]string{"origin": {origin}}})
@@ -235,6 +255,63 @@ func TestFlood_fields(t *testing.T) {
 	}
 }
 
+// The edge refuses an API key that is over its quota, from each address. Each key of an id gets an entry of its own. A
+// reset removes all of them. A key is not listed if requests of an address are exempt.
+func TestFlood_apiKey(t *testing.T) {
+	const lag, quota = 10 * time.Second, `{"rules":[{"endpoint":"*","limits":{"global":{"name":"quota","requests":60,"period":"day","per":["apikey"]}}}]%s}`
+	b := newBehind(t, fmt.Sprintf(quota, ""), lag)
+	first, second, other := caller.NewAPIKey(), caller.NewAPIKey(), caller.NewAPIKey()
+	const guessable = "weir_hunter2"
+	b.keys[first], b.keys[second], b.keys[other], b.keys[guessable] = "acme", "acme", "other", "other"
+	flood := func(key string) {
+		for i := range 100 {
+			b.request(t, fmt.Sprintf("192.0.2.%d", i), key)
+		}
+		b.now = b.now.Add(lag)
+	}
+	edges := func(key string) (n int) {
+		b.edges = 0
+		b.request(t, "198.51.100.1", key)
+		return b.edges
+	}
+	flood(first)
+	if got := []int{edges(first), edges(second), edges(other), edges("")}; fmt.Sprint(got) != "[1 0 0 0]" {
+		t.Errorf("refusals at the edge: got %v, want one, of the first key", got)
+	}
+	answer, _, err := b.viewer.Handle(b.now, viewer.Request{IP: "198.51.100.1", Method: "GET", URI: "/", Headers: map[string][]string{"x-api-key": {first}}})
+	if want := (12*time.Hour - lag).Seconds(); err != nil || answer == nil || answer.Headers["retry-after"] != fmt.Sprint(want) || !strings.HasSuffix(answer.Headers["ratelimit-policy"], ";w=86400") {
+		t.Errorf("got %v, %v; want a wait of %v s until the next day", answer, err, want)
+	}
+	flood(guessable)
+	if edges(guessable) != 0 {
+		t.Error("a key that can be guessed: got a refusal at the edge, want none")
+	}
+	flood(second)
+	if edges(second) != 1 {
+		t.Error("the other key of the id: got no refusal at the edge, want one")
+	}
+	for _, c := range b.changed {
+		if strings.Contains(c.key+c.value, "weir_") {
+			t.Errorf("got %s: %s in the list, want no API key", c.key, c.value)
+		}
+	}
+	if n, err := edge.RemoveOwner(t.Context(), written{b}, b.now, "acme"); n != 2 || err != nil {
+		t.Errorf("reset: got %d removed entries, %v; want 2", n, err)
+	}
+	b.now = b.now.Add(lag)
+	if edges(first)+edges(second) != 0 {
+		t.Error("after the reset: got a refusal at the edge, want none")
+	}
+	exempt := newBehind(t, fmt.Sprintf(quota, `,"exempt":[{"ip":"203.0.113.1"}]`), lag)
+	exempt.keys[first] = "acme"
+	for range 100 {
+		exempt.request(t, "192.0.2.1", first)
+	}
+	if len(exempt.changed) != 0 {
+		t.Errorf("exempt addresses: got %d changes of the list, want none", len(exempt.changed))
+	}
+}
+
 // Without a readable list, everything is decided as without the edge.
 func TestFlood_unreadable(t *testing.T) {
 	b := newBehind(t, flooded, 10*time.Second)
@@ -242,7 +319,7 @@ func TestFlood_unreadable(t *testing.T) {
 	statuses := map[int]int{}
 	for i := range 90 * 10 {
 		b.now = noon.Add(time.Duration(i) * 100 * time.Millisecond)
-		statuses[b.request(t, "192.0.2.1")]++
+		statuses[b.request(t, "192.0.2.1", "")]++
 	}
 	if b.edges != 0 || b.invocations != 900 || statuses[200] < 60 || statuses[200] > 120 || len(b.changed) == 0 {
 		t.Errorf("got %d refusals at the edge and %v, want none, and the limiter's answers", b.edges, statuses)

@@ -184,6 +184,52 @@ func TestFunction_jitter(t *testing.T) {
 	}
 }
 
+// The wait for the next period of a calendar is exact.
+func TestFunction_period(t *testing.T) {
+	d := limiter.Decision{At: noon, Capacity: 60, RetryAfter: 12 * time.Hour, ResetAfter: 12 * time.Hour, Limit: storetest.Must(limiter.NewLimit(limiter.Limit{
+		Name: "address", Rule: "*", Rate: algo.Rate{Requests: 60, Calendar: algo.Calendar{Period: algo.Day}},
+	}))}
+	store := &lagging{now: noon}
+	store.configure(config)
+	e := entry(noon.Add(d.RetryAfter))
+	e.Window, e.Period = 24*time.Hour, true
+	store.set(config.Key(config.Address(netip.MustParseAddr("192.0.2.1"))), e.Value())
+	f := storetest.Must(viewer.New(store))
+	for range 20 {
+		got, _, err := f.Handle(noon, viewer.Request{IP: "192.0.2.1", Method: "GET", URI: "/"})
+		if err != nil || got == nil {
+			t.Fatalf("got %v, %v; want a refusal", got, err)
+		}
+		for name, want := range refusal(d).Headers {
+			if got.Headers[name] != want {
+				t.Fatalf("%s: got %q, want %q", name, got.Headers[name], want)
+			}
+		}
+	}
+}
+
+// An entry of an API key acts on the requests with this key, from each address.
+func TestFunction_apiKey(t *testing.T) {
+	store := &lagging{now: noon}
+	store.configure(config)
+	e := entry(noon.Add(time.Minute))
+	e.Owner = config.Owner("acme")
+	store.set(config.Key(edge.APIKey("weir_listed")), e.Value())
+	f := storetest.Must(viewer.New(store))
+	for _, c := range []struct {
+		keys    []string
+		refused bool
+	}{{[]string{"weir_listed"}, true}, {[]string{"weir_other"}, false}, {nil, false}, {[]string{"weir_listed", "weir_listed"}, false}, {[]string{"weir_listed, weir_listed"}, false}} {
+		request := viewer.Request{IP: "192.0.2.9", Method: "GET", URI: "/", Headers: map[string][]string{}}
+		if c.keys != nil {
+			request.Headers["x-api-key"] = c.keys
+		}
+		if answer, _, err := f.Handle(noon, request); err != nil || (answer != nil) != c.refused {
+			t.Errorf("%q: got %v, %v; want a refusal: %t", c.keys, answer, err, c.refused)
+		}
+	}
+}
+
 // A refusal has the same CORS fields as one of a function.
 func TestFunction_cors(t *testing.T) {
 	for _, origins := range [][]string{nil, {"*"}, {"https://app.example", "https://admin.example"}} {
@@ -363,7 +409,7 @@ func TestFunction_lag(t *testing.T) {
 // A list of 40,000 callers fits a KeyValueStore, whatever the numbers.
 func TestEntry_fits(t *testing.T) {
 	e := entry(noon)
-	e.Version, e.Capacity, e.Requests, e.Window, e.Name = 1<<53-1, 1e9, 1e9, 100*24*time.Hour, strings.Repeat("a", 32)
+	e.Version, e.Capacity, e.Requests, e.Window, e.Name, e.Period, e.Owner = 1<<53-1, 1e9, 1e9, 366*24*time.Hour, strings.Repeat("a", 32), true, config.Owner("acme")
 	if size := 40_000 * (len(config.Key("ip:192.0.2.1")) + len(e.Value())); size+edge.MaxValue > edge.MaxList {
 		t.Errorf("got %d bytes, want at most %d", size, edge.MaxList)
 	}
