@@ -245,7 +245,7 @@ fuzz: ## Run every fuzz target, one after another
 	if [[ -n $$failed ]]; then echo "failed targets:$$failed (their inputs are in testdata/fuzz beside the test)"; exit 1; fi
 
 soak: .bin/weir-tools ## Run load and faults on each store, and the long form of randomized tests
-	WEIR_REQUIRE=dynamodb,redis .bin/weir-tools with --install dynamodb,redis -- go -C local/lab test -count=1 -v -timeout=30m -run '^TestSoak$$' ./faults -args -soak "$(SOAK)" | grep -v 'level=ERROR msg="store failed"'
+	WEIR_REQUIRE=dynamodb,redis .bin/weir-tools with --install dynamodb,redis -- go -C local/lab test -count=1 -v -timeout=30m -run '^Test(Soak|Regions)$$' ./faults -args -soak "$(SOAK)" | grep -v 'level=ERROR msg="store failed"'
 	WEIR_SOAK=1 go test -count=1 -timeout=30m ./limiter/rules
 
 # With -trimpath, the linters and the tests use the same compiled packages.

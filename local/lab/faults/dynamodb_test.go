@@ -103,14 +103,7 @@ func failing(status int, exception, message string) http.Handler {
 func createTable(t *testing.T, endpoint string) string {
 	t.Helper()
 	ctx, table := context.Background(), "faults-"+rand.Text()
-	c, err := clients.Load(lookup("WEIR_LOCAL=true", "NAMESPACE=faults", "TABLE="+table, "DYNAMODB_ENDPOINT="+endpoint))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := c.DynamoDBClient(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := dynamoClient(t, endpoint)
 	if _, err := client.CreateTable(ctx, dynamostore.TableInput(table)); err != nil {
 		t.Fatal(err)
 	}
@@ -121,4 +114,18 @@ func createTable(t *testing.T, endpoint string) string {
 		}
 	})
 	return table
+}
+
+// dynamoClient returns a client as functions/boot builds it.
+func dynamoClient(t *testing.T, endpoint string) *dynamodb.Client {
+	t.Helper()
+	c, err := clients.Load(lookup("WEIR_LOCAL=true", "NAMESPACE=faults", "TABLE=t", "DYNAMODB_ENDPOINT="+endpoint))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := c.DynamoDBClient(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
