@@ -64,7 +64,7 @@ func (c Config) ForwardEnvironment(ctx context.Context, store limiter.Store, o O
 	if e.Notices, err = c.noticeBus(ctx); err != nil {
 		return nil, err
 	}
-	if e.List, err = c.list(ctx); err != nil {
+	if e.List, err = c.OpenList(ctx); err != nil {
 		return nil, err
 	}
 	if e.Clock == nil {
@@ -100,8 +100,8 @@ func (c Config) noticeBus(ctx context.Context) (lambdahttp.NoticeBus, error) {
 	return c.Clients.Notices(config, c.NoticeBus), nil
 }
 
-// list returns the list that EDGE_LIST names; nil if it is empty.
-func (c Config) list(ctx context.Context) (edge.Store, error) {
+// OpenList returns the list that EDGE_LIST names; nil if it is empty. Commands of operators remove callers from it.
+func (c Config) OpenList(ctx context.Context) (edge.Store, error) {
 	switch {
 	case c.EdgeList == "":
 		return nil, nil

@@ -11,13 +11,14 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/rediscache"
+	"github.com/weir-limits/weir/functions/sinks/keyvalues"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
 // Default returns the clients of this package. The AWS SDK finds the region and the credentials, for
 // example in a profile.
 func Default() boot.Clients {
-	return boot.Clients{DynamoDB: dynamostore.Open, Redis: rediscache.OpenStore, AWS: loadAWS}
+	return boot.Clients{DynamoDB: dynamostore.Open, Redis: rediscache.OpenStore, List: keyvalues.Open, AWS: loadAWS}
 }
 
 func loadAWS(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }

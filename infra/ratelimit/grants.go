@@ -8,11 +8,16 @@ import (
 )
 
 // GrantManageKeys permits a principal, for example a role, to run `weir keys`: to create, list,
-// rotate and revoke API keys.
+// rotate and revoke API keys, and to remove their entries from the list of distributions.
 func (l *Limits) GrantManageKeys(to awsiam.IGrantable) awsiam.Grant {
-	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{
-		Grantee: to, Actions: jsii.Strings(contract.KeyActions()...), ResourceArns: &[]*string{l.records.TableArn()},
-	})
+	on := func(actions []string, arn *string) awsiam.Grant {
+		return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{Grantee: to, Actions: jsii.Strings(actions...), ResourceArns: &[]*string{arn}})
+	}
+	keys := on(contract.KeyActions(), l.records.TableArn())
+	if l.list == nil {
+		return keys
+	}
+	return keys.Combine(on(contract.ListActions(), l.List()))
 }
 
 // GrantPublishRules permits a principal to run `weir rules`. The permission includes only the items of

@@ -28,6 +28,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/ratelimit"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -686,11 +687,14 @@ func TestLimits_construct(t *testing.T) {
 	app.Synth(nil)
 }
 
-// A grant allows only its own actions on the records table. GrantPublishRules allows them only on
+// A grant allows only its own actions on the records table, and GrantManageKeys also those on the list of a distribution.
+// GrantPublishRules allows them only on
 // the items of rules, and the item of the deployment's rules only for reads.
 func TestLimits_grants(t *testing.T) {
 	app, stack, api := newAPI(t)
-	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
+	p := props(t)
+	p.ViewerAddress = contract.ViewerWeir
+	l := ratelimit.NewLimits(stack, jsii.String("Limits"), p)
 	l.Attach(api)
 	role := func(id string) awsiam.Role {
 		return awsiam.NewRole(stack, jsii.String(id), &awsiam.RoleProps{AssumedBy: awsiam.NewAccountRootPrincipal()})
@@ -708,6 +712,10 @@ func TestLimits_grants(t *testing.T) {
 			if strings.HasPrefix(id, prefix) {
 				found = true
 				got := text(t, r.(map[string]any)["Properties"].(map[string]any)["PolicyDocument"])
+				if lists := strings.Contains(got, `"Action":["cloudfront-keyvaluestore:DescribeKeyValueStore","cloudfront-keyvaluestore:GetKey","cloudfront-keyvaluestore:ListKeys","cloudfront-keyvaluestore:UpdateKeys"],"Effect":"Allow"`); lists != (prefix == "KeysDefaultPolicy") {
+					t.Errorf("%s: got %s, want the actions on the list: %t", id, got, !lists)
+				}
+				got = strings.Split(got, `{"Action":["cloudfront-keyvaluestore`)[0]
 				for _, want := range statements {
 					if n := len(statements); !strings.Contains(got, want) || strings.Count(got, "LimitsRecords") != n || strings.Count(got, "Effect") != n {
 						t.Errorf("%s: got %s, want %s on the records, one of %d statements", id, got, want, n)

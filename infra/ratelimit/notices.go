@@ -41,6 +41,15 @@ func (l *Limits) newList() {
 	setVariables(l.outside, map[string]*string{contract.VariableEdgeList: l.list.KeyValueStoreArn()})
 }
 
+// List returns the ARN of the list of callers whom distributions refuse; nil without one. Operators give it to
+// `weir reset` and `weir keys`.
+func (l *Limits) List() *string {
+	if l.list == nil {
+		return nil
+	}
+	return l.list.KeyValueStoreArn()
+}
+
 // lists reports whether functions list callers for distributions: whether the viewer function writes the address.
 func (p *LimitsProps) lists() bool { return p.ViewerAddress == contract.ViewerWeir }
 

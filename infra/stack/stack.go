@@ -129,6 +129,7 @@ func (s *stage) newOutputs() {
 		{"HttpDistributionUrl", urlOf(s.httpFront)},
 		{"CountersTable", variables[contract.LayerVariable(contract.VariableTable)]},
 		{"RecordsTable", s.limits.Records().TableName()},
+		{"EdgeList", s.limits.List()},
 		{"Keys", jsii.Sprintf(".bin/weir keys create --table %s --tier paid --owner NAME", *s.limits.Records().TableName())},
 		{"RulesVersion", jsii.String(strconv.FormatInt(s.settings.RulesVersion, 10))},
 		{"DashboardUrl", jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=%s",

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -38,6 +39,8 @@ type Operator struct {
 	// Record returns the record of the API keys with an id. ok is false if there is none. nil means that the
 	// records are not known.
 	Record func(ctx context.Context, id string) (r caller.Record, ok bool, err error)
+	// List is the list of a distribution in front. A reset removes the caller's entries from it. nil means that there is none.
+	List edge.Store
 	// Clock returns the time. The Operator calls it once for each question.
 	Clock func() time.Time
 	// Address is the address of a caller if the question has none. The zero Addr means that the

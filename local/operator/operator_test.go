@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -25,6 +26,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/operator"
+	"github.com/weir-limits/weir/local/viewer"
 )
 
 const document = `{"version":7,"rules":[
@@ -470,6 +472,37 @@ func TestReset(t *testing.T) {
 		}
 	})
 }
+
+// A reset removes an address, and the API keys of an id, from the list of a distribution. Other subjects are not in the list.
+func TestReset_list(t *testing.T) {
+	d := newDesk(t, "memory")
+	list := viewer.NewList(d.Clock, 0)
+	d.List = list
+	c := edge.Config{Version: 7, Secret: "secret", IPv6Bits: 64}
+	entry := func(owner string) edge.Entry {
+		return edge.Entry{Until: noon.Add(time.Hour), Version: 7, Name: "address", Owner: owner, Refused: noon}
+	}
+	entries := map[string]edge.Entry{
+		c.Key(c.Address(netip.MustParseAddr("2001:db8::1"))): entry(""), c.Key(edge.APIKey("a")): entry(c.Owner("acme")), c.Key(edge.APIKey("b")): entry(c.Owner("acme")), c.Key(edge.APIKey("c")): entry(c.Owner("other")),
+	}
+	if err := edge.Write(t.Context(), list, noon, c, entries); err != nil {
+		t.Fatal(err)
+	}
+	for subject, want := range map[string]int{"ip:2001:db8::9": 1, "apikey:acme": 2, "user:acme": 0, "apikey:none": 0, "apikey:other|ip:192.0.2.1": 0} {
+		f := d.reset(subject)
+		if noted := strings.Contains(strings.Join(f.Notes, " "), "distribution"); f.Listed != want || !noted {
+			t.Errorf("%s: got %d removed entries, notes %q; want %d, and a note", subject, f.Listed, f.Notes, want)
+		}
+	}
+	d.List = broken{}
+	if _, err := d.Reset(t.Context(), "ip:192.0.2.1"); err == nil || !strings.Contains(err.Error(), "the usage is reset, but not the list") {
+		t.Errorf("the list fails: got %v, want an error that names the part that failed", err)
+	}
+}
+
+type broken struct{ edge.Store }
+
+func (broken) State(context.Context) (string, int, error) { return "", 0, errors.New("down") }
 
 // After a reset of a user, a limit of the caller's address can still refuse the caller. A note in the
 // answer states this.

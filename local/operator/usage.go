@@ -3,11 +3,14 @@ package operator
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -50,7 +53,9 @@ type Forgotten struct {
 	Others []Other `json:"others"`
 	// Subjects are the subjects that were removed from the store.
 	Subjects []string `json:"subjects"`
-	Notes    []string `json:"notes"`
+	// Listed is the number of entries that were removed from the list of the distribution in front.
+	Listed int      `json:"listed,omitempty"`
+	Notes  []string `json:"notes"`
 }
 
 // Usage returns the usage of every limit of a subject. The subject has the form that an Explanation
@@ -69,6 +74,7 @@ func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 // counts are the limits of a subject.
 type counts struct {
 	subject limiter.Subject
+	caller  caller.Caller  // whom the subject names
 	version int64          // of the rules
 	listed  []rules.Listed // for the tier of the caller, if it is known
 	notes   []string       // about the record of an API key
@@ -92,7 +98,7 @@ func (o *Operator) counts(ctx context.Context, now time.Time, subject string) (c
 		c.Tier = r.Tier("")
 	}
 	listed := r.Of(values, s)
-	return counts{s, r.Version(), listed, append(notes, recordNotes(r, values.Caller.Limits, listed)...)}, nil
+	return counts{s, values.Caller, r.Version(), listed, append(notes, recordNotes(r, values.Caller.Limits, listed)...)}, nil
 }
 
 func (o *Operator) usage(ctx context.Context, now time.Time, c counts) (Usage, error) {
@@ -209,6 +215,12 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 		}
 	}
 	f := Forgotten{Subject: before.Subject, At: before.At, Limits: []Limit{}, Others: before.Others, Notes: o.afterwards(c.listed)}
+	if f.Listed, err = o.unlist(ctx, now, c); err != nil {
+		return Forgotten{}, fmt.Errorf("the usage is reset, but not the list of the distribution, which can refuse until the end of a wait: %w; repeat the reset", err)
+	}
+	if o.List != nil {
+		f.Notes = append(f.Notes, "the distribution in front may still refuse for some seconds, until the change of its list has reached all servers")
+	}
 	for _, l := range before.Limits {
 		if l.State.Charged {
 			f.Limits = append(f.Limits, l)
@@ -222,6 +234,19 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 		}
 	}
 	return f, nil
+}
+
+// unlist removes a caller from the list of the distribution, and returns the number of removed entries. The list has
+// addresses and API keys.
+func (o *Operator) unlist(ctx context.Context, now time.Time, c counts) (int, error) {
+	switch {
+	case o.List == nil:
+	case c.caller.IP.IsValid() && c.subject == limiter.IP(c.caller.IP):
+		return edge.RemoveAddress(ctx, o.List, now, c.caller.IP.Addr())
+	case c.caller.APIKey != "" && c.subject == limiter.APIKey(c.caller.APIKey):
+		return edge.RemoveOwner(ctx, o.List, now, c.caller.APIKey)
+	}
+	return 0, nil
 }
 
 // afterwards returns notes about the counts that a reset does not delete.

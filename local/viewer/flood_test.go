@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -36,11 +35,9 @@ import (
 type behind struct {
 	now     time.Time
 	log     bytes.Buffer
-	list    map[string]string
-	changed []change // of the list, in order
-	tag     int
+	list    *viewer.List
+	written []map[string]string // changes of the list, in order
 	down    bool
-	lag     time.Duration
 	reads   int
 	keys    keys
 
@@ -52,40 +49,28 @@ type behind struct {
 	invocations, edges int
 }
 
-// State, All, Update and Get implement edge.Store and viewer.Store.
-func (b *behind) State(context.Context) (string, int, error) { return strconv.Itoa(b.tag), 0, nil }
-
-func (b *behind) All(context.Context) (map[string]string, error) { return maps.Clone(b.list), nil }
-
-func (b *behind) Update(_ context.Context, tag string, values map[string]string) error {
-	if tag != strconv.Itoa(b.tag) {
-		return edge.ErrConflict
-	}
-	b.tag++
-	for key, value := range values {
-		b.list[key] = value
-		b.changed = append(b.changed, change{b.now, key, value})
-	}
-	return nil
+// writer records the changes of the list.
+type writer struct {
+	edge.Store
+	b *behind
 }
 
-type written struct{ *behind }
-
-func (w written) Get(_ context.Context, key string) (string, error) { return w.list[key], nil }
-
-type seen struct{ *behind }
-
-func (s seen) Get(key string) (value string, err error) {
-	s.reads++
-	for _, c := range s.changed {
-		if c.key == key && !c.at.After(s.now.Add(-s.lag)) {
-			value = c.value
-		}
+// Update implements edge.Store.
+func (w writer) Update(ctx context.Context, tag string, values map[string]string) error {
+	err := w.Store.Update(ctx, tag, values)
+	if err == nil {
+		w.b.written = append(w.b.written, values)
 	}
-	if s.down || value == "" {
-		return "", errors.New("no value")
+	return err
+}
+
+// Get implements viewer.Store.
+func (b *behind) Get(key string) (value string, err error) {
+	b.reads++
+	if b.down {
+		return "", errors.New("unreadable")
 	}
-	return value, nil
+	return b.list.Functions().Get(key)
 }
 
 // shared is a store that a process does not have to itself, so the process remembers refusals.
@@ -106,7 +91,8 @@ func (k keys) Lookup(_ context.Context, _ time.Time, key string) (caller.Record,
 
 func newBehind(t *testing.T, document string, lag time.Duration, origins ...string) *behind {
 	t.Helper()
-	b := &behind{now: noon, list: map[string]string{}, lag: lag, keys: keys{}}
+	b := &behind{now: noon, keys: keys{}}
+	b.list = viewer.NewList(func() time.Time { return b.now }, lag)
 	logger := slog.New(slog.DiscardHandler)
 	ring := receipts.Fixed("dev", receipts.NewKeys())
 	recorder := telemetry.New(&b.log, "dev", nil)
@@ -116,11 +102,11 @@ func newBehind(t *testing.T, document string, lag time.Duration, origins ...stri
 		Limiter: l, Rules: live.Fixed(storetest.Must(rules.Parse([]byte(document), rules.Options{Version: 7}))), Identifier: caller.New(caller.Options{IPv6Bits: 64, APIKeys: b.keys}),
 		Clock: func() time.Time { return b.now }, Logger: logger, Recorder: recorder, Receipts: ring,
 		CORSOrigins: origins,
-		Edge:        &lambdahttp.Edge{Watch: edge.NewWatch(lag), IPv6Bits: 64}, List: written{b},
+		Edge:        &lambdahttp.Edge{Watch: edge.NewWatch(lag), IPv6Bits: 64}, List: writer{b.list, b},
 	}
 	b.api = e.Serve(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	b.forward = lambdahttp.NewForward(e)
-	b.viewer = storetest.Must(viewer.New(seen{b}))
+	b.viewer = storetest.Must(viewer.New(b))
 	return b
 }
 
@@ -194,7 +180,7 @@ func TestFlood(t *testing.T) {
 	admitted, acts, until := 0, time.Time{}, time.Time{}
 	for i := range minutes * 60 * rate {
 		b.now = noon.Add(time.Duration(i) * time.Second / time.Duration(rate))
-		before, changes := b.invocations, len(b.changed)
+		before, changes := b.invocations, len(b.written)
 		status := b.request(t, ip, "")
 		if status == 200 {
 			admitted++
@@ -208,9 +194,11 @@ func TestFlood(t *testing.T) {
 			}
 			until = time.Time{}
 		}
-		for _, c := range b.changed[changes:] {
-			if at, ok := edge.UntilOf(c.value); ok && c.key != edge.ConfigKey {
-				acts, until = b.now.Add(lag), at
+		for _, values := range b.written[changes:] {
+			for key, value := range values {
+				if at, ok := edge.UntilOf(value); ok && key != edge.ConfigKey {
+					acts, until = b.now.Add(lag), at
+				}
 			}
 		}
 	}
@@ -290,12 +278,10 @@ func TestFlood_apiKey(t *testing.T) {
 	if edges(second) != 1 {
 		t.Error("the other key of the id: got no refusal at the edge, want one")
 	}
-	for _, c := range b.changed {
-		if strings.Contains(c.key+c.value, "weir_") {
-			t.Errorf("got %s: %s in the list, want no API key", c.key, c.value)
-		}
+	if text := fmt.Sprint(b.written); strings.Contains(text, "weir_") {
+		t.Errorf("got %s in the list, want no API key", text)
 	}
-	if n, err := edge.RemoveOwner(t.Context(), written{b}, b.now, "acme"); n != 2 || err != nil {
+	if n, err := edge.RemoveOwner(t.Context(), b.list, b.now, "acme"); n != 2 || err != nil {
 		t.Errorf("reset: got %d removed entries, %v; want 2", n, err)
 	}
 	b.now = b.now.Add(lag)
@@ -307,8 +293,8 @@ func TestFlood_apiKey(t *testing.T) {
 	for range 100 {
 		exempt.request(t, "192.0.2.1", first)
 	}
-	if len(exempt.changed) != 0 {
-		t.Errorf("exempt addresses: got %d changes of the list, want none", len(exempt.changed))
+	if len(exempt.written) != 0 {
+		t.Errorf("exempt addresses: got %d changes of the list, want none", len(exempt.written))
 	}
 }
 
@@ -321,7 +307,7 @@ func TestFlood_unreadable(t *testing.T) {
 		b.now = noon.Add(time.Duration(i) * 100 * time.Millisecond)
 		statuses[b.request(t, "192.0.2.1", "")]++
 	}
-	if b.edges != 0 || b.invocations != 900 || statuses[200] < 60 || statuses[200] > 120 || len(b.changed) == 0 {
+	if b.edges != 0 || b.invocations != 900 || statuses[200] < 60 || statuses[200] > 120 || len(b.written) == 0 {
 		t.Errorf("got %d refusals at the edge and %v, want none, and the limiter's answers", b.edges, statuses)
 	}
 }

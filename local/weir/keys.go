@@ -126,6 +126,7 @@ func setKeysCommand(o *keysOptions) *cobra.Command {
 	c.Flags().StringVar(&tier, "tier", "", "tier of the keys; \"\" for default_tier of the rules. In another tier, the caller starts new counts, except those of limits with across_tiers")
 	completeTiers(c, &l.rules)
 	c.Flags().BoolVar(&suspended, "suspended", false, "suspend the keys; with =false, lift the suspension")
+	edgeListFlag(c.Flags(), &o.edgeList)
 	return c
 }
 
@@ -148,6 +149,7 @@ func revokeKeysCommand(o *keysOptions) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&hash, "hash", "", "only the key with this hash, as weir keys list shows it")
+	edgeListFlag(c.Flags(), &o.edgeList)
 	return c
 }
 
@@ -268,8 +270,9 @@ func (o *keysOptions) set(ctx context.Context, out, progress io.Writer, id strin
 		return err
 	}
 	changed, failed := keys.Set(ctx, time.Now(), id, change)
+	failed = errors.Join(o.explain(failed), o.unlist(ctx, out, changed))
 	if o.json {
-		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, changed...)), o.explain(failed))
+		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, changed...)), failed)
 	}
 	for _, k := range changed {
 		text := stateOf(k)
@@ -287,7 +290,7 @@ func (o *keysOptions) set(ctx context.Context, out, progress io.Writer, id strin
 	case failed == nil:
 		fmt.Fprintln(out, o.applied("functions apply the change within about a minute"))
 	}
-	return o.explain(failed)
+	return failed
 }
 
 func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
@@ -319,8 +322,9 @@ func (o *keysOptions) revoke(ctx context.Context, out, progress io.Writer, id, h
 		return err
 	}
 	revoked, failed := keys.Revoke(ctx, id, hash)
+	failed = errors.Join(o.explain(failed), o.unlist(ctx, out, revoked))
 	if o.json {
-		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, revoked...)), o.explain(failed))
+		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, revoked...)), failed)
 	}
 	for _, k := range revoked {
 		fmt.Fprintf(out, "revoked %s, hash %s, created %s\n", cmp.Or(k.ID, "(no id)"), k.Hash, k.Created.Format(time.DateTime))
@@ -328,7 +332,7 @@ func (o *keysOptions) revoke(ctx context.Context, out, progress io.Writer, id, h
 	if failed == nil {
 		fmt.Fprintln(out, o.applied("functions reject revoked keys within about a minute"))
 	}
-	return o.explain(failed)
+	return failed
 }
 
 func (o *keysOptions) rotate(ctx context.Context, out, progress io.Writer, force bool) error {

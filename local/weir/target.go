@@ -40,6 +40,7 @@ type target struct {
 	url                               string
 	store, table, namespace, redisURL string
 	rules, recordsTable               string
+	edgeList                          string // only of reset
 	fromTable                         bool
 	json                              bool
 }
@@ -71,7 +72,7 @@ const defaultGateway = "http://127.0.0.1:8080"
 func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() error, error) {
 	none := func() error { return nil }
 	if t.store == "" {
-		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table", "rules-from-table"} {
+		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table", "rules-from-table", "edge-list"} {
 			if c.Flags().Changed(name) {
 				return nil, none, command.Usage("--%s: requires --store dynamodb or redis; the gateway at %s ignores this flag", name, t.url)
 			}
@@ -191,6 +192,11 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 		Store: store, Kind: t.store, Limiters: []*limiter.Limiter{e.Limiter}, Rules: e.Rules.At,
 		Clock: time.Now, IPv6Bits: config.IPv6Bits, BasePaths: config.BasePaths, Identifier: e.Identifier, Viewers: e.Viewers,
 	}
+	if t.edgeList != "" {
+		if o.List, err = config.OpenList(ctx); err != nil {
+			return nil, err
+		}
+	}
 	o.Record, err = config.FindRecord(ctx)
 	return o, err
 }
@@ -220,7 +226,7 @@ func reachable(ctx context.Context, config boot.Config) error {
 // lookup returns a variable of the deployment's functions: from a flag, or else from this process.
 func (t *target) lookup(name string) (string, bool) {
 	flags := map[string]string{
-		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable,
+		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable, contract.VariableEdgeList: t.edgeList,
 		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // more time than in the functions, which run near the store
 	}
 	if value := flags[name]; value != "" {
