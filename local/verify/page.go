@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// Page returns the rows as the Markdown of the documentation: a table of the rows that the command tests, and
+// Page returns the rows as the Markdown of the documentation: a list of the rows that the command tests, and
 // one of those that a person tests. Rows that make the same claim about several URLs share a line.
 func Page(rows []Row) string {
 	var b, person strings.Builder
-	b.WriteString("| row | must be true |\n|---|---|\n")
-	person.WriteString("\nA person tests these:\n\n| row | must be true | test |\n|---|---|---|\n")
+	person.WriteString("\nA person tests these:\n\n")
 	for i, r := range rows {
 		if r.Check == nil {
-			fmt.Fprintf(&person, "| `%s` | %s | %s |\n", r.ID, cell(r.Claim), cell(r.Hand))
+			fmt.Fprintf(&person, "- `%s`: %s Test: %s\n", r.ID, r.Claim, r.Hand)
 			continue
 		}
 		claim := anyURL(r)
@@ -31,7 +30,7 @@ func Page(rows []Row) string {
 		if len(ids) == 1 {
 			claim = r.Claim
 		}
-		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.Join(ids, "`, `"), cell(claim))
+		fmt.Fprintf(&b, "- `%s`: %s\n", strings.Join(ids, "`, `"), claim)
 	}
 	return b.String() + person.String()
 }
@@ -44,6 +43,3 @@ func anyURL(r Row) string {
 	}
 	return claim
 }
-
-// cell escapes the text of a cell.
-func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -11,11 +11,11 @@ import (
 	"github.com/weir-limits/weir/local/verify"
 )
 
-var update = flag.Bool("update", false, "write the table into infra/LIMITATIONS.md")
+var update = flag.Bool("update", false, "write the lists into infra/LIMITATIONS.md")
 
 const page = "../../infra/LIMITATIONS.md"
 
-// The table in LIMITATIONS.md is the table of the rows.
+// The lists in LIMITATIONS.md are those of the rows.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -25,7 +25,7 @@ func TestPage(t *testing.T) {
 	before, rest, ok := strings.Cut(string(text), begin)
 	got, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
-		t.Fatalf("%s: got no lines %q and %q, want the table between them", page, begin, end)
+		t.Fatalf("%s: got no lines %q and %q, want the lists between them", page, begin, end)
 	}
 	want := verify.Page(verify.Rows())
 	if *update {
@@ -33,7 +33,7 @@ func TestPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if got != want {
-		t.Errorf("%s: got a table that differs from the rows, want the same; run go test ./local/verify -run TestPage -update", page)
+		t.Errorf("%s: got lists that differ from the rows, want the same; run go test ./local/verify -run TestPage -update", page)
 	}
 }
 
