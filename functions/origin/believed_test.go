@@ -122,7 +122,7 @@ func TestViewers_Find(t *testing.T) {
 	}
 }
 
-// Where the host has not appended the peer, no entry is left out.
+// If the host has not appended the address of the peer, the last entry of X-Forwarded-For counts too.
 func TestViewers_Find_notAppended(t *testing.T) {
 	secrets := origin.NewSecrets()
 	secret, _ := secrets.Values()
@@ -149,7 +149,7 @@ func TestViewers_Fields(t *testing.T) {
 	}
 }
 
-// No field moves an address to anything but an address without a zone, or panics.
+// Whatever the fields are, the result is an address without a zone, and nothing panics.
 func FuzzViewers_Find(f *testing.F) {
 	secrets := origin.NewSecrets()
 	secret, _ := secrets.Values()

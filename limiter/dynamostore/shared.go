@@ -119,8 +119,8 @@ func (l sharedLayout) dead(it item, id string, s algo.State) (names []string, cr
 // the item.
 const debitAttempts = 2
 
-// Debit implements limiter.Shares. A second copy of its message has no effect, because the condition names what moved
-// before.
+// Debit implements limiter.Shares. If its request to DynamoDB arrives twice, the second copy has no effect, because its
+// condition requires the share that had moved before the first.
 func (s *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) (int64, error) {
 	d := debit{now: now, limit: limit, index: index, lack: lack}
 	if limit.Machine().(*algo.Shared).Base() == 0 { // all that it can give is what it got

@@ -89,8 +89,7 @@ func (o Options) arrive(ctx context.Context, arrivals chan<- arrival, m *Meter) 
 	}
 }
 
-// miss records request n, and the later requests that were due before the time end, as not sent. due is the
-// start time of request n.
+// miss records requests as not sent: request n, which was due at the time due, and those due after it until end.
 func (o Options) miss(n int, due, end time.Duration, m *Meter) {
 	for ; o.Rate > 0 && n < o.Requests && due < end; n++ {
 		m.miss(end - due)

@@ -24,7 +24,7 @@ const (
 	soakFault        = time.Second            // duration of a fault
 	soakPause        = 2 * time.Second        // the time between faults
 
-	// The numbers of the limits in soakDocument for the endpoints soakPolicies.
+	// These are the numbers of each limit in soakDocument.
 	soakRequests = 40
 	soakWindow   = 5 * time.Second
 	soakShare    = soakRequests / 10
