@@ -21,6 +21,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/httplimit"
@@ -160,7 +161,10 @@ func record() []byte {
 	r := telemetry.New(&log, "dev", nil)
 	r.CountErrors("authorizer")
 	now := time.Now()
-	l := &limiter.Limit{Name: "a", Rule: "GET /a"}
+	l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rule: "GET /a", Rate: algo.Rate{Requests: 1, Window: time.Second}})
+	if err != nil {
+		panic(err)
+	}
 	r.Rules(now, 1, now, []string{l.Rule}, []string{"health"})
 	d := limiter.Decision{Allowed: true, Limit: l, Shadowed: l, Over: l, FromCache: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, Overshoot: 1, Clamped: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1}}
 	charges := []limiter.Charge{{Limit: l, Subject: limiter.User("alice")}}
