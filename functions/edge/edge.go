@@ -16,6 +16,9 @@ var viewer string
 // https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/cloudfront-limits.html#limits-functions
 const MaxViewer = 10 << 10
 
+// AnsweredField is a field of the refusals of the viewer function. Those of the limiter do not have it.
+const AnsweredField = "Weir-Edge"
+
 // Viewer returns the viewer function. It writes the address of the client into contract.ViewerAddressField, and refuses
 // the callers in the list. Without a KeyValueStore, it refuses nobody.
 func Viewer() string { return viewer }

@@ -2,6 +2,7 @@ package edge_test
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/weir-limits/weir/functions/edge"
@@ -11,6 +12,9 @@ import (
 func TestViewer(t *testing.T) {
 	if n := len(edge.Viewer()); n > edge.MaxViewer {
 		t.Errorf("got %d bytes, want at most %d", n, edge.MaxViewer)
+	}
+	if field := "'" + strings.ToLower(edge.AnsweredField) + "': 'refused'"; !strings.Contains(edge.Viewer(), field) {
+		t.Errorf("got no field %s, want it", field)
 	}
 	for _, match := range regexp.MustCompile(`(?m)^import .* from '(\w+)';$`).FindAllStringSubmatch(edge.Viewer(), -1) {
 		if match[1] != "cloudfront" && match[1] != "crypto" {

@@ -47,6 +47,8 @@ type Options struct {
 	// Source is a text that names the origin of the rules, and Store one that names the store. The
 	// page shows both.
 	Source, Store string
+	// Edge reports that the viewer function of a distribution is in front of the APIs.
+	Edge bool
 	// Token returns a token for a user and a tier that the APIs accept.
 	Token func(user, tier string) (string, error)
 }

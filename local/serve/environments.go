@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -97,7 +98,11 @@ func (s *Server) openMetrics() error {
 	if err != nil {
 		return err
 	}
-	s.record = why.NewRecord(file)
+	var out io.Writer = file
+	if s.Edge > 0 {
+		out = edgeLines{file, s}
+	}
+	s.record = why.NewRecord(out)
 	s.closers = append(s.closers, func() { _ = file.Close() })
 	return nil
 }

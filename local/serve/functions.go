@@ -60,6 +60,9 @@ func (s *Server) prepare(ctx context.Context) error {
 	if s.Namespace != "" {
 		s.variables["NAMESPACE"] = s.Namespace
 	}
+	if err := s.prepareEdge(); err != nil {
+		return err
+	}
 	variable := servers.Variables[s.Store]
 	if variable == "" {
 		return nil
@@ -154,6 +157,11 @@ func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.S
 	}
 	s.live = e.Rules
 	s.recorders = append(s.recorders, e.Recorder)
+	if s.Edge > 0 && s.edge == nil {
+		if err := s.openEdge(ctx, c, store); err != nil {
+			return nil, err
+		}
+	}
 	s.operate(c, e, store, role)
 	s.operator.Record, err = c.FindRecord(ctx)
 	return e, err
@@ -178,6 +186,9 @@ func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter
 		s.operator = &operator.Operator{
 			Store: store, Kind: c.Store, Inside: s.Environments == 0, Identifier: e.Identifier, Clock: s.Clock,
 			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits, BasePaths: c.BasePaths, Viewers: e.Viewers,
+		}
+		if s.edge != nil {
+			s.operator.List = s.edge.list
 		}
 	}
 	at := len(s.operator.Limiters)
@@ -230,6 +241,12 @@ func (s *Server) openStore(ctx context.Context, c boot.Config) (limiter.Store, e
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { _ = closeStore() })
+	if err := c.Probe(ctx, store); err != nil {
+		return nil, err
+	}
+	if s.Edge > 0 && c.Store == Memory {
+		store = remembered{store}
+	}
 	s.opened = store
-	return store, c.Probe(ctx, store)
+	return store, nil
 }

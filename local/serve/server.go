@@ -39,6 +39,9 @@ type Options struct {
 	// ViewerAddress and DirectRequests are the variables VIEWER_ADDRESS and DIRECT_REQUESTS of the functions. Empty means
 	// those of the template.
 	ViewerAddress, DirectRequests string
+	// Edge puts the viewer function of a distribution in front of the APIs. It is the time after which a change of its list
+	// acts. 0 means no distribution.
+	Edge time.Duration
 	// Template is the CloudFormation template. Empty means a template in infra/golden.
 	Template string
 	// Namespace separates the state of this run from other state in the store. Empty means the
@@ -79,6 +82,7 @@ type Server struct {
 	reload    atomic.Pointer[console.Reload]
 	opened    limiter.Store // store that the functions in this process use
 	operator  *operator.Operator
+	edge      *edge          // nil without a distribution
 	apis      []*gateway.API // nil until they are open
 	closers   []func()
 }
@@ -132,7 +136,11 @@ func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
 	}
 	var list []http.Handler
 	for _, api := range apis {
-		list = append(list, api)
+		if s.edge == nil {
+			list = append(list, api)
+			continue
+		}
+		list = append(list, s.edge.before(api))
 	}
 	if s.Upstream.url == nil {
 		list[0] = console.WithPointer(list[0])

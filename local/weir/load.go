@@ -16,6 +16,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter/httpclient"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
@@ -86,6 +87,7 @@ type loader struct {
 	tokens    []string // one token for each user
 	transport http.RoundTripper
 	throttled atomic.Int64 // answers 429 of the stage's throttle
+	atEdge    atomic.Int64 // refusals of the viewer function of a distribution
 	wire      *wire        // counts all answers, including those that the polite transport answers with a retry
 }
 
@@ -102,7 +104,7 @@ func (l *loader) run(ctx context.Context, address string) error {
 		Requests: l.requests, Duration: l.duration, Clients: l.clients, Rate: l.rate, Poisson: l.poisson, Send: l.send,
 	}, &m)
 	finished()
-	r := measured{URL: address, Result: m.Result(time.Now()), Throttled: l.throttled.Load()}
+	r := measured{URL: address, Result: m.Result(time.Now()), Throttled: l.throttled.Load(), AtEdge: l.atEdge.Load()}
 	if l.polite {
 		r.Wire = l.wire.answers
 	}
@@ -219,7 +221,11 @@ func (l *loader) send(ctx context.Context, n int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if answer.StatusCode == http.StatusTooManyRequests && throttled(body) {
+	switch {
+	case answer.StatusCode != http.StatusTooManyRequests:
+	case answer.Header.Get(edge.AnsweredField) != "":
+		l.atEdge.Add(1)
+	case throttled(body):
 		l.throttled.Add(1)
 	}
 	return answer.StatusCode, nil

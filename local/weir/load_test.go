@@ -9,9 +9,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/load"
@@ -61,6 +63,26 @@ func TestLoad(t *testing.T) {
 	}
 	if code != 0 || seen["GET|Bearer secret||"] != 5 || strings.Contains(out, "secret") {
 		t.Errorf("got exit %d, users %v, output %s, want exit 0, 5 requests with the token, and no token in the output", code, seen, out)
+	}
+}
+
+// A refusal at the edge counts apart from one by a function.
+func TestLoad_edge(t *testing.T) {
+	var n atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1)%5 > 1 {
+			w.Header().Set(edge.AnsweredField, "refused")
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+	_, out, _ := weir(t, "load", server.URL, "--requests", "5", "--json")
+	var m measured
+	if err := json.Unmarshal([]byte(out), &m); err != nil || m.Refused != 5 || m.AtEdge != 3 {
+		t.Errorf("got %d refused and %d at the edge, error %v, want 5 and 3", m.Refused, m.AtEdge, err)
+	}
+	if _, out, _ = weir(t, "load", server.URL, "--requests", "5"); !strings.Contains(out, "refused at the edge, in front of the API: 3; the functions decided 2\n") {
+		t.Errorf("got %s, want a line about the edge", out)
 	}
 }
 

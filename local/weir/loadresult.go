@@ -19,6 +19,9 @@ type measured struct {
 	load.Result
 	// Throttled is the part of Refused that the throttle of the stage refused, and not a limit.
 	Throttled int64 `json:"throttled,omitempty"`
+	// AtEdge is the part of Refused that a distribution refused. Such a request costs no request of the API and no
+	// invocation.
+	AtEdge int64 `json:"atEdge,omitempty"`
 	// Wire counts the answers by status, including answers that --polite retried.
 	Wire map[int]int64 `json:"wire,omitempty"`
 }
@@ -34,6 +37,9 @@ func (m measured) print(out io.Writer, asJSON bool) error {
 	fmt.Fprintf(&b, "allowed %d (%.1f a second), refused %d (%.1f a second)\n", m.Allowed, m.perSecond(m.Allowed), m.Refused, m.perSecond(m.Refused))
 	if m.Throttled > 0 {
 		fmt.Fprintf(&b, "refused by the throttle of the stage, and not by a limit: %d\n", m.Throttled)
+	}
+	if m.AtEdge > 0 {
+		fmt.Fprintf(&b, "refused at the edge, in front of the API: %d; the functions decided %d\n", m.AtEdge, m.Allowed+m.Refused+m.Other-m.AtEdge-m.Throttled)
 	}
 	fmt.Fprintf(&b, "answers: %s\n", statuses(m.Statuses))
 	if m.Wire != nil {

@@ -46,6 +46,7 @@ func serveCommand() *cobra.Command {
 	c.Flags().StringVar(&o.DirectRequests, "direct-requests", "", "requests without that secret: source or refuse")
 	command.Complete(c, "viewer-address", contract.ViewerSource, contract.ViewerCloudFront, contract.ViewerWeir, contract.ViewerHops)
 	command.Complete(c, "direct-requests", contract.DirectSource, contract.DirectRefuse)
+	c.Flags().DurationVar(&o.Edge, "edge", 0, "put the viewer function of a distribution in front of the APIs; it refuses callers whom functions have listed, this time after they are listed, such as 2s; 0: no distribution")
 	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default: a template in infra/golden")
 	c.Flags().BoolVar(&o.Unthrottled, "no-throttle", false, "leave out the throttle of the template's stages, such as for weir load")
 	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")
