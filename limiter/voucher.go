@@ -216,7 +216,7 @@ func appendCharge(b []byte, at algo.Instant, c Charge, charged algo.Result) []by
 }
 
 // appendCharged appends the fields of a charged state that algo.Machine.Refund reads. For a log or slots it
-// also appends Refunds, where a store can keep a number of its own.
+// also appends Refunds, in which a store can keep a number of its own.
 func appendCharged(b []byte, at algo.Instant, charged algo.Result) []byte {
 	s := charged.State
 	switch charged.Machine.(type) {

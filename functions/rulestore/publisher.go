@@ -135,7 +135,7 @@ func (n publication) after(previous records.Item, key string) (records.Item, err
 			newest, _ = strconv.ParseInt(s.Value, 10, 64)
 		}
 		if n.sent != 0 && n.sent < newest {
-			return nil, fmt.Errorf("event: got one of %d, want one of %d or later, in Unix seconds, because version %d is newer; nothing was changed", n.sent, newest, last.Version)
+			return nil, fmt.Errorf("event: older than that of version %d (got %d, want %d or later, in Unix seconds); nothing was changed", last.Version, n.sent, newest)
 		}
 		sent = max(sent, newest)
 	}

@@ -201,9 +201,9 @@ func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, body func() io.Rea
 	return response.StatusCode, nil
 }
 
-// request sends a request of the runtime to Lambda, with another body. A negative length is unknown: the
-// body and the trailers of the runtime are then sent while they are read, and sent is closed when they are
-// no longer read. With a known length, body must return the same bytes again.
+// request sends a request of the runtime to Lambda, with another body. If length is negative, it sends the
+// body and the trailers of the runtime while it reads them, and closes sent when it has stopped reading.
+// Otherwise body must return the same bytes at each call.
 func (p *Proxy) request(r *http.Request, body func() io.Reader, length int64) (response *http.Response, sent <-chan struct{}, err error) {
 	out, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+p.api()+r.URL.RequestURI(), http.NoBody)
 	if err != nil {

@@ -48,8 +48,9 @@
 //   - A batch that the broker rejects, or that takes at least 5 s and more than three requests. The
 //     Publisher then sends nothing for a second. After each further failure this pause doubles, up to
 //     30 s. The lost events leave a gap in the sequence of their environment.
-//   - Sampled requests while 1,000 events wait. Also counted requests while 200 events without a
-//     subject wait, unless one of these events has the second, outcome and reason of the request.
+//   - Sampled requests while 1,000 events wait.
+//   - Counted requests while 200 events without a subject wait, unless one of these events has the same
+//     second, outcome and reason.
 //   - The events since the last batch when an environment ends.
 //
 // A sink that gets no answer can send an event again. Both copies have the same environment and

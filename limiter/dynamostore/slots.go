@@ -24,8 +24,8 @@ func (slotsLayout) size(_ algo.Rate, m algo.Machine) (fixed, instants int) {
 	return nameBytes + 3 + nameBytes + numberBytes(logIndex(math.MaxInt64)), slotBytes * int(m.Capacity())
 }
 
-// write implements layout. The slots in the item keep their keys. The interval of the newest slot is there even if no
-// slot is: tidy reads it.
+// write implements layout. The slots in the item keep their keys. The interval of the newest slot is written even if
+// there is no slot, because tidy reads it.
 func (slotsLayout) write(it item, id string, s algo.State, now algo.Instant) map[string]types.AttributeValue {
 	present, _ := it.slotsOf(id)
 	return map[string]types.AttributeValue{

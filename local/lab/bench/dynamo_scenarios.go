@@ -28,7 +28,7 @@ var usual = budget{100, 10 * time.Second}
 // roomy is a limit that its scenarios never reach.
 var roomy = budget{2000, time.Minute}
 
-// The names of the rows that dynamoGoals looks up.
+// These are the names of the rows that dynamoGoals looks up.
 const (
 	remembered    = "remembered, one by one at half the limit"
 	notRemembered = "never seen, one by one at half the limit"

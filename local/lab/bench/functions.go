@@ -29,7 +29,7 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// The names of the rows, in the order of the table.
+// These are the names of the rows, in the order of the table.
 const (
 	jsonRow      = "encoding/json alone"
 	anonymousRow = "anonymous"

@@ -120,8 +120,8 @@ func samLocal(c checkout.Checkout) (variables, files map[string]string, err erro
 		}, nil
 }
 
-// The names of additional files in the folder of a function's code, and the path of that folder in a
-// container.
+// These are names of additional files in the folder of a function's code, and the path of that folder in
+// a container.
 const (
 	jwksFile         = "jwks.json"
 	apiKeysFile      = "apikeys.json"
