@@ -4,16 +4,40 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Check reports the mistakes in d that would prevent a function from starting. It loads the variables
-// and parses the rules in the same way as the function. It opens no connection.
-func Check(d contract.Deployment) (result contract.Checked) {
+// Checked is the result of a check. The fields after Rules are meaningful only if Environment and Rules
+// are empty.
+type Checked struct {
+	// Environment lists the mistakes in the variables, one on each line. It is "" if there are none.
+	Environment string
+	// Rules lists the mistakes in the rules document, one on each line. It is "" if there are none.
+	Rules string
+	// SimilarTiers lists the tiers whose names are probably misspelled, one on each line. It is "" if there are none.
+	SimilarTiers string
+	// Version is the version in the document or, without one, the value of RULES_VERSION. 0
+	// means that neither exists.
+	Version int64
+	// LocalProcesses is the smallest local_processes above 1 in the rules. It is 0 if there is none.
+	LocalProcesses int
+	// Settles is true if a limit counts what is known only after the answer. Behind a REST API, the
+	// function contract.Forward then settles receipts.
+	Settles bool
+	// SettlesFromLog is true if such a limit counts what the access log of a REST API contains. This is
+	// everything except the cost that an API reports.
+	SettlesFromLog bool
+	// MatchesAll is true if a rule matches every request, so that the metric of requests without a rule is always 0.
+	MatchesAll bool
+}
+
+// Check reports the mistakes in variables and rules that would prevent a function from starting. It loads the variables
+// and parses the rules document in the same way as the function. It opens no connection. If a value of a variable is
+// known only after the deployment, put a valid placeholder in its place.
+func Check(variables map[string]string, document []byte) (result Checked) {
 	c, err := Load(func(name string) (string, bool) {
-		value, ok := d.Variables[name]
+		value, ok := variables[name]
 		return value, ok
 	})
 	if err != nil {
@@ -21,7 +45,7 @@ func Check(d contract.Deployment) (result contract.Checked) {
 	}
 	o := c.parsing()
 	o.Version, o.Now = c.RulesVersion, time.Now()
-	r, err := rules.Parse(d.Rules, o)
+	r, err := rules.Parse(document, o)
 	if err != nil {
 		result.Rules = err.Error()
 		return result

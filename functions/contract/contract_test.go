@@ -244,21 +244,21 @@ func TestLine(t *testing.T) {
 
 const document = `{"version": 7, "rules": [{"endpoint": "/a", "on_error": "local", "local_processes": 20, "limits": {"*": {"requests": 100, "window": "1m"}}}]}`
 
-func check(t *testing.T, variables map[string]string, rules string) contract.Checked {
+func check(t *testing.T, variables map[string]string, rules string) boot.Checked {
 	t.Helper()
-	return boot.Check(contract.Deployment{Variables: variables, Rules: []byte(rules)})
+	return boot.Check(variables, []byte(rules))
 }
 
 func TestCheck(t *testing.T) {
 	variables := map[string]string{contract.VariableNamespace: "dev", contract.VariableTable: "t"}
-	if got, want := check(t, variables, document), (contract.Checked{Version: 7, LocalProcesses: 20}); got != want {
+	if got, want := check(t, variables, document), (boot.Checked{Version: 7, LocalProcesses: 20}); got != want {
 		t.Errorf("checked: got %+v, want %+v", got, want)
 	}
 	got := check(t, map[string]string{contract.VariableNamespace: "a b", contract.VariableTable: "t"}, `{"rules":[{"endpoint":"x"}]}`)
 	if !strings.HasPrefix(got.Environment, "NAMESPACE: ") || !strings.HasPrefix(got.Rules, "line 1: rules[0].endpoint") {
 		t.Errorf("checked: got %+v, want mistakes in Environment and Rules", got)
 	}
-	for counted, want := range map[string]contract.Checked{
+	for counted, want := range map[string]boot.Checked{
 		`"count": "requests"`:            {Version: 7, LocalProcesses: 20},
 		`"count": "cost", "reserve": 5`:  {Version: 7, LocalProcesses: 20, Settles: true},
 		`"count": "bytes", "reserve": 5`: {Version: 7, LocalProcesses: 20, Settles: true, SettlesFromLog: true},

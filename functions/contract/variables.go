@@ -122,6 +122,10 @@ const (
 // MaxEventsSample is the largest value of [VariableEventsSample].
 const MaxEventsSample = 1_000_000
 
+// VariableSimilarTiers is the variable with which a person accepts tiers with similar names: the value true. Functions
+// do not read it.
+const VariableSimilarTiers = "SIMILAR_TIERS"
+
 // Variables returns the variables that the infrastructure sets and package functions/boot reads, in
 // no particular order.
 func Variables() []string {

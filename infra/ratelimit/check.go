@@ -1,19 +1,12 @@
 package ratelimit
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
-	"runtime"
 	"slices"
-	"strings"
-	"sync"
 
+	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 )
 
@@ -34,11 +27,7 @@ func (p *LimitsProps) checkDeployment() (problems []error) {
 	if unreadable != nil {
 		problem("Rules: %w", unreadable)
 	}
-	result, err := check(contract.Deployment{Variables: p.known(), Rules: document})
-	if err != nil {
-		problem("%w", err)
-		return problems
-	}
+	result := boot.Check(p.known(), document)
 	if result.Environment != "" {
 		problem("the functions would not start:\n%s", result.Environment)
 	}
@@ -98,35 +87,4 @@ func placeholder(variable string) string {
 		return contract.DirectSource
 	}
 	return "parameter"
-}
-
-// checked caches the results of check by input. Stages and regions of an app often have the same
-// input.
-var checked sync.Map
-
-// check runs the functions' own check of variables and rules as a separate program, from the same
-// version of this module. A CDK app therefore does not link the limiter.
-func check(d contract.Deployment) (result contract.Checked, err error) {
-	input, err := json.Marshal(d)
-	if err != nil {
-		return result, fmt.Errorf("check: %w", err)
-	}
-	if before, ok := checked.Load(string(input)); ok {
-		return before.(contract.Checked), nil
-	}
-	c := exec.CommandContext(context.Background(), "go", "run", contract.CheckProgram) // a construct has no context
-	c.Stdin = bytes.NewReader(input)
-	c.Env = append(os.Environ(), "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH) // the check must run on this machine, whatever the platform of the functions
-	output, err := c.Output()
-	if err == nil {
-		err = json.Unmarshal(output, &result)
-	}
-	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(failed.Stderr)))
-	}
-	if err != nil {
-		return result, fmt.Errorf("check: `go run %s` failed: %w; build the functions first, because their build also downloads the modules of this program", contract.CheckProgram, err)
-	}
-	checked.Store(string(input), result)
-	return result, nil
 }

@@ -14,8 +14,7 @@
 // [Limits.AddLayer] adds a layer to a function of a managed runtime, such as Node.js or Python. A Go
 // function links limiter/httplimit or functions/lambdahttp, and gets its access from [Limits.Equip].
 //
-// The package links no part of the limiter. It runs the check of the functions on the variables and
-// the rules with `go run`, so the go command must be on the PATH.
+// The synthesis checks the variables and the rules with the code with which the functions read them.
 //
 // infra/ATTACH.md shows each case from start to end.
 package ratelimit

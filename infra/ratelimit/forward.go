@@ -13,6 +13,7 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 )
 
@@ -27,22 +28,20 @@ const forwardTimeout = 30 * time.Second
 
 // settling returns whether the rules need the function Forward, and whether it reads the access log.
 // checkDeployment has found no mistakes before.
-func (p *LimitsProps) settling() contract.Checked {
+func (p *LimitsProps) settling() boot.Checked {
 	if p.Settle {
-		return contract.Checked{Settles: true, SettlesFromLog: true}
+		return boot.Checked{Settles: true, SettlesFromLog: true}
 	}
 	return p.checked()
 }
 
 // checked returns what the check of the rules found.
-func (p *LimitsProps) checked() contract.Checked {
+func (p *LimitsProps) checked() boot.Checked {
 	document, err := os.ReadFile(p.Rules)
 	if err != nil {
-		return contract.Checked{}
+		return boot.Checked{}
 	}
-	// This result is cached: checkDeployment made the same call.
-	result, _ := check(contract.Deployment{Variables: p.known(), Rules: document})
-	return result
+	return boot.Check(p.known(), document)
 }
 
 // forwardBundles returns the names of the bundles of the functions behind the subscriptions of logs: the one that
