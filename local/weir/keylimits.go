@@ -26,6 +26,8 @@ type limitFlags struct {
 	anchor string
 	none   bool
 	rules  string
+
+	unknownTier bool // write a tier that no rule names
 }
 
 const limitsHelp = "\n\n--limit NAME=REQUESTS/WINDOW or NAME=REQUESTS replaces the numbers of a limit of the rules for this caller; NAME= removes them. " +
@@ -36,7 +38,8 @@ func (l *limitFlags) flags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&l.limits, "limit", nil, "a limit for this caller only, such as search=5000/1m or month=2000000; may be repeated")
 	c.Flags().StringVar(&l.anchor, "anchor", "", "first day of the caller's periods: 1 to 31, or monday to sunday; \"\" for the day in the rules")
 	c.Flags().BoolVar(&l.none, "no-limits", false, "remove the anchor and all limits that are for this caller only")
-	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that the limits must fit (default: the published rules, else functions/rules.json)")
+	c.Flags().BoolVar(&l.unknownTier, "unknown-tier", false, "write a tier that no rule names yet; until then, default_tier decides")
+	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that the limits and the tier must fit (default: the published rules, else functions/rules.json)")
 }
 
 // change returns the change that the flags request, or nil if no flag is set.
@@ -90,28 +93,36 @@ func (l *limitFlags) checked(ctx context.Context, progress io.Writer, table stri
 	return nil
 }
 
-// checkTier returns an error if the rules declare their tiers, but not this one. It prints a warning if no rule names the
-// tier, or if the rules are unknown: the key is still valid, because later rules can name the tier.
+// checkTier returns an error if the rules do not name the tier: the caller would get the limits of default_tier. With
+// --unknown-tier it prints a warning instead, because later rules can name the tier, unless the rules declare their
+// tiers. It also prints a warning if the rules are unknown.
 func (l *limitFlags) checkTier(ctx context.Context, progress io.Writer, table, tier string) error {
 	if tier == "" {
 		return nil
 	}
+	warn := func(err error) error {
+		_, failed := fmt.Fprintf(progress, "weir: warning: %v\n", err)
+		return failed
+	}
 	r, from, err := rulesInForce(ctx, table, l.rules)
 	switch {
-	case err == nil && r == nil:
-		err = errors.New(unchecked(table, "tier is"))
+	case err != nil && l.rules != "":
+		return err
+	case err != nil:
+		return warn(err)
+	case r == nil:
+		return warn(errors.New(unchecked(table, "tier is")))
+	}
+	switch err := r.CheckTier(tier); {
 	case err == nil:
-		if err = r.CheckTier(tier); err != nil {
-			err = fmt.Errorf("%s: %w", from, err)
-		}
-		if r.DeclaresTiers() {
-			return err
-		}
+		return nil
+	case r.DeclaresTiers():
+		return fmt.Errorf("%s: %w", from, err)
+	case !l.unknownTier:
+		return fmt.Errorf("%s: %w; if later rules name it, add --unknown-tier", from, err)
+	default:
+		return warn(fmt.Errorf("%s: %w", from, err))
 	}
-	if err != nil {
-		fmt.Fprintf(progress, "weir: warning: %v\n", err)
-	}
-	return nil
 }
 
 // unchecked explains that no rules were found. table is "" for the keys of weir serve.

@@ -325,8 +325,8 @@ func TestKeysOptions_open(t *testing.T) {
 	}
 }
 
-// If no rule names the tier, create and set still write it, and print a warning. If the rules declare their tiers, they
-// write no other tier, and list prints a warning.
+// Create and set write no tier that the rules do not name, unless --unknown-tier accepts it. If the rules declare their
+// tiers, they write no other tier at all, and list prints a warning.
 func TestKeys_tier(t *testing.T) {
 	recordsTable(t)
 	document := filepath.Join(t.TempDir(), "rules.json")
@@ -339,22 +339,37 @@ func TestKeys_tier(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	warning := "weir: warning: " + document + `: tier: got "pade", want a tier that a rule names: paid (did you mean "paid"?); default_tier free decides` + "\n"
-	for _, args := range [][]string{{"keys", "create", "--id", "acme", "--tier", "pade", "--rules", document}, {"keys", "set", "acme", "--tier", "pade", "--rules", document}} {
-		if code, out, errs := weir(t, args...); code != 0 || out == "" || !strings.HasPrefix(errs, warning) {
-			t.Errorf("%v: got exit %d, stderr %q, want exit 0 and %q", args, code, errs, warning)
+	text := document + `: tier: got "pade", want a tier that a rule names: paid (did you mean "paid"?); default_tier free decides`
+	refused := "weir: " + text + "; if later rules name it, add --unknown-tier\n"
+	createKey(t, "--id", "acme", "--tier", "paid", "--rules", document)
+	create, set := []string{"keys", "create", "--id", "other", "--tier", "pade", "--rules", document}, []string{"keys", "set", "acme", "--tier", "pade", "--rules", document}
+	for _, args := range [][]string{create, set} {
+		if code, out, errs := weir(t, args...); code != 1 || out != "" || errs != refused {
+			t.Errorf("%v: got exit %d, output %q, stderr %q, want exit 1 and %q", args, code, out, errs, refused)
+		}
+		if list := ok(t, "keys", "list"); strings.Contains(list, "pade") {
+			t.Errorf("%v: got the tier in %q, want no change", args, list)
 		}
 	}
+	for _, args := range [][]string{create, set} {
+		if code, out, errs := weir(t, append(args, "--unknown-tier")...); code != 0 || out == "" || !strings.HasPrefix(errs, "weir: warning: "+text+"\n") {
+			t.Errorf("%v --unknown-tier: got exit %d, stderr %q, want exit 0 and a warning", args, code, errs)
+		}
+	}
+	ok(t, "keys", "revoke", "other")
 	for _, tier := range []string{"paid", "free", ""} {
 		ok(t, "keys", "set", "acme", "--tier", tier, "--rules", document)
 	}
-	if code, out, errs := weir(t, "keys", "set", "acme", "--tier", "pade", "--rules", declared); code != 1 || out != "" || errs != "weir: "+declared+`: tier: got "pade", want a tier of "tiers": free or paid (did you mean "paid"?); default_tier free decides`+"\n" {
+	if code, out, errs := weir(t, "keys", "set", "acme", "--tier", "pade", "--rules", declared, "--unknown-tier"); code != 1 || out != "" || errs != "weir: "+declared+`: tier: got "pade", want a tier of "tiers": free or paid (did you mean "paid"?); default_tier free decides`+"\n" {
 		t.Errorf("set of a tier that is not declared: got exit %d, output %q, stderr %q, want exit 1 and one error", code, out, errs)
 	}
 	if code, _, errs := weir(t, "keys", "create", "--id", "new", "--tier", "Paid", "--rules", declared); code != 1 || !strings.Contains(errs, `got "Paid"`) || strings.Contains(ok(t, "keys", "list"), "new") {
 		t.Errorf("create with a tier that is not declared: got exit %d, stderr %q, want exit 1 and no key", code, errs)
 	}
 	ok(t, "keys", "set", "acme", "--tier", "paid", "--rules", declared)
+	if code, out, errs := weir(t, "keys", "set", "acme", "--tier", "pade", "--rules", "none.json"); code != 1 || out != "" || !strings.HasPrefix(errs, "weir: --rules: open none.json: ") {
+		t.Errorf("set with a missing document: got exit %d, output %q, stderr %q, want exit 1", code, out, errs)
+	}
 	t.Chdir(t.TempDir()) // outside a checkout, nothing names the tiers
 	if code, _, errs := weir(t, "keys", "set", "acme", "--tier", "pade"); code != 0 || !strings.Contains(errs, "weir: warning: the table has no rules, so the tier is not checked") {
 		t.Errorf("without rules: got exit %d, stderr %q, want exit 0 and a warning", code, errs)
