@@ -93,6 +93,16 @@ func (r *Rules) Len() int {
 	return len(r.rules)
 }
 
+// Enforces reports whether the document has a limit that refuses requests.
+func (r *Rules) Enforces() bool {
+	for l := range r.limits() {
+		if l.rule < r.Len() && !l.Shadow && !l.Mark {
+			return true
+		}
+	}
+	return false
+}
+
 // CaseMatters reports whether a path in upper case can have other limits than the same path in lower case.
 func (r *Rules) CaseMatters() bool {
 	return r.spelling != nil && !r.spelling.IgnoreCase && slices.ContainsFunc(r.rules, func(rule rule) bool { return rule.pattern.text != "*" })

@@ -158,6 +158,56 @@ func TestRules_deployed(t *testing.T) {
 	}
 }
 
+// Publish and rollback reject a document that enforces no limit, unless --unlimited is given, or the document in force
+// enforces none either.
+func TestRules_unlimited(t *testing.T) {
+	recordsTable(t)
+	file := func(document string) string {
+		t.Helper()
+		name := filepath.Join(t.TempDir(), "rules.json")
+		if err := os.WriteFile(name, []byte(document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	rule := func(mode string, requests int) string {
+		return fmt.Sprintf(`{"endpoint":"*",%s"limits":{"*":{"name":"all","requests":%d,"window":"1m"}}}`, mode, requests)
+	}
+	enforced, empty := file(`{"rules":[`+rule("", 5)+`]}`), file(`{"rules":[]}`)
+	shadow, again := file(`{"rules":[`+rule(`"mode":"shadow",`, 5)+`]}`), file(`{"rules":[`+rule(`"mode":"shadow",`, 6)+`]}`)
+	marked := file(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":5,"window":"1m","mode":"mark"}}}]}`)
+	usage := file(`{"usage":{"endpoint":"/limits","limit":{"requests":9,"window":"1m"}},"rules":[]}`)
+	refused := func(want string, args ...string) {
+		t.Helper()
+		before := ok(t, "rules", "history")
+		code, out, errs := weir(t, append([]string{"rules"}, args...)...)
+		if code != 1 || out != "" || errs != "weir: "+want+"; callers would have no limit; to accept this, add --unlimited\n" {
+			t.Errorf("%q: got exit %d, output %q, stderr %q, want exit 1 and one line that names --unlimited", args, code, out, errs)
+		}
+		if got := ok(t, "rules", "history"); got != before {
+			t.Errorf("%q: got the versions %s, want none more than %s", args, got, before)
+		}
+	}
+	refused(empty+": nothing was published, because the document has no rules", "publish", empty)
+	ok(t, "rules", "publish", empty, "--unlimited")
+	ok(t, "rules", "publish", enforced)
+	var all []rulestore.Version
+	if err := json.Unmarshal([]byte(ok(t, "rules", "history", "--json")), &all); err != nil {
+		t.Fatal(err)
+	}
+	refused(fmt.Sprintf("version %d: nothing was published, because the document has no rules", all[1].Version), "rollback")
+	for name, document := range map[string]string{"shadow": shadow, "mark": marked, "usage": usage} {
+		want := "no rule refuses a request"
+		if document == usage {
+			want = "the document has no rules"
+		}
+		t.Run(name, func(*testing.T) { refused(document+": nothing was published, because "+want, "publish", document) })
+	}
+	ok(t, "rules", "publish", shadow, "--unlimited")
+	ok(t, "rules", "publish", again)
+	ok(t, "rules", "publish", enforced)
+}
+
 func TestProposal_restarts(t *testing.T) {
 	r, err := rules.Parse([]byte(`{"rules":[]}`), rules.Options{})
 	if err != nil {

@@ -30,6 +30,7 @@ type rulesOptions struct {
 
 	restartCounts bool // publish even if counts restart
 	similarTiers  bool // publish even if tiers have similar names
+	unlimited     bool // publish even if no limit is left
 	fromTable     bool // publish even if the deployment published rules
 }
 
@@ -106,6 +107,22 @@ func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Durati
 	return rules.Restarts(before, r)
 }
 
+// unlimits returns an error if the proposal removes all limits: it enforces none, unlike document, which is in force. r
+// is the parsed proposal.
+func (p proposal) unlimits(document []byte, r *rules.Rules, maxDelay time.Duration) error {
+	if r.Enforces() {
+		return nil
+	}
+	if before, err := (proposal{document: document}).check(maxDelay); err == nil && !before.Enforces() {
+		return nil
+	}
+	reason := "no rule refuses a request"
+	if r.Len() == 0 {
+		reason = "the document has no rules"
+	}
+	return fmt.Errorf("%s: nothing was published, because %s; callers would have no limit; to accept this, add --unlimited", p.name, reason)
+}
+
 // settles reports whether a limit of the document has "count": it counts something that only the
 // answer shows.
 func (p proposal) settles(maxDelay time.Duration) bool {
@@ -154,6 +171,9 @@ func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string, after 
 	result := published{Version: before, Diff: difference(before, document, p)}
 	if result.Diff == "" {
 		return o.printPublished(out, result)
+	}
+	if err := p.unlimits(document, r, o.maxDelay); err != nil && !o.unlimited {
+		return err
 	}
 	if result.Restarts = p.restarts(document, r, o.maxDelay); len(result.Restarts) > 0 && !o.restartCounts {
 		return fmt.Errorf("%s; callers would get the full quota of these limits again; to accept this, add --restart-counts", restartText(result.Restarts))
