@@ -152,6 +152,8 @@ type Held struct {
 //   - A state with other parameters of a lower version is converted, once.
 //   - A state with other parameters, of the same or a higher version, keeps its parameters, and these parameters
 //     decide. If two versions converted a state back and forth, this would create quota.
+//   - The list of regions that share a limit has no version. So parts of the same limit of the same version are
+//     converted: this only loses share that moved.
 //   - A state that is further ahead of now than honest clocks allow is clamped, or its Skew is recorded (algo.Clamp).
 //   - The states of Limit.Tiers, in the argument tiers, are added. A store that writes the sum MUST delete them in the
 //     same step. A state without a Machine adds nothing.
@@ -181,7 +183,7 @@ func (h Held) current(limit *Limit, now algo.Instant) (current Held, write bool)
 		h.Machine = own
 		return h, changed
 	}
-	if h.Version >= limit.Version {
+	if h.Version > limit.Version || h.Version == limit.Version && !algo.SameWhole(h.Machine, own) {
 		return h, changed
 	}
 	next := Held{Result: algo.Result{Machine: own, State: algo.Convert(h.Machine, own, h.State, now), Clamped: h.Clamped}, Version: limit.Version}

@@ -105,6 +105,13 @@ func (w *Shared) Base() int64 { return w.share.Requests }
 // Its Requests can be 0.
 func (w *Shared) Part() *Window { return w.share }
 
+// SameWhole reports whether a and b are the parts of one limit in regions, which may have different lists of regions.
+func SameWhole(a, b Machine) bool {
+	s, ok := a.(*Shared)
+	t, also := b.(*Shared)
+	return ok && also && s.Whole.Fingerprint() == t.Whole.Fingerprint()
+}
+
 // At is like Window.At.
 func (w *Shared) At(s State, now Instant) State { return s.shift(max(s.Window, w.Whole.Index(now))) }
 

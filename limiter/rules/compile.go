@@ -26,6 +26,12 @@ type Options struct {
 	// each for the requests of 10 ms. If the document sets lease, shards or sync_ms, the limit keeps its own
 	// Spread. 0 disables LeaseAbove. Set LeaseAboveDynamoDB for a store in DynamoDB.
 	LeaseAbove int64
+	// Regions is the place of this process among the regions that share limits; see limiter.Options.Regions. Without
+	// it, a limit that regions share is a mistake, because each region would admit the whole limit.
+	Regions algo.Regions
+	// OneRegion accepts such limits without Regions. This process then decides the whole limit. Set it for commands that
+	// decide no requests, and for local runs.
+	OneRegion bool
 	// MaxDelay is the longest time for which a server delays a request (Decision.Delay). Parse
 	// reduces the burst of leaky buckets to the requests that leave within MaxDelay. 0 means no
 	// bound.
@@ -165,7 +171,7 @@ func (c *compiler) rule(r *document.Rule) {
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		c.checkParameters(l, compiled.pattern)
-		l.Rate.Counts = l.Spread.Counts() || l.AcrossTiers
+		l.Rate.Counts = l.Spread.Counts() || l.AcrossTiers || l.Rate.Regions != (algo.Regions{})
 		l.Name = cmp.Or(l.Name, compiled.pattern.name())
 		s := &spec{Limit: l, rule: at}
 		s.is = hashed{tier: s.Tier, name: s.Name, per: strings.Join(s.Per, " ")}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
@@ -55,7 +56,8 @@ func (r *Rules) ExemptsPart(network netip.Prefix) bool {
 func (s *spec) edge(r *rule) bool {
 	return r.Endpoint == "*" && r.Method == "" && !r.NoEdge && !r.Shadow &&
 		s.Tier == document.Global && s.Only == "" && !s.Mark && s.Count.Of == limiter.CountRequests &&
-		len(s.Per) == 1 && (s.Per[0] == document.PerIP || s.Per[0] == document.PerAPIKey)
+		len(s.Per) == 1 && (s.Per[0] == document.PerIP || s.Per[0] == document.PerAPIKey) &&
+		s.Rate.Regions == (algo.Regions{}) // share of another region can end the wait of a refusal
 }
 
 // markEdge sets Edge of limits. If a rule charges the same count with more than 1, a refusal of its request can be

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
@@ -44,6 +45,8 @@ type Listed struct {
 	Endpoint, Method string
 	// Charge has no Subject if the limit is skipped.
 	Charge limiter.Charge
+	// Shared reports whether regions share the limit, also if the rules were parsed for one region.
+	Shared bool
 	// Overridden reports whether an override or the record of an API key sets the numbers of the limit in
 	// Charge.
 	Overridden bool
@@ -59,6 +62,7 @@ func (r *Rules) list(l *limit, s limiter.Subject, own applied) Listed {
 	return Listed{
 		Path: l.Path, Tier: l.Tier, Endpoint: rule.Endpoint, Method: rule.Method,
 		Charge: limiter.Charge{Subject: s, Limit: own.limit, Cost: l.cost}, Overridden: own.overridden, Ignored: own.mistake,
+		Shared: l.spec.Rate.Regions != algo.Regions{},
 	}
 }
 

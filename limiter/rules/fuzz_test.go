@@ -31,7 +31,7 @@ func FuzzRules_Charges(f *testing.F) {
 		f.Add(document, "", "/..", "gold", "al|ice", "k=1", "\x00", false)
 	}
 	f.Fuzz(func(t *testing.T, document []byte, method, path, tier, user, key, org string, rejected bool) {
-		r, err := rules.Parse(document, rules.Options{Items: dynamostore.Items{}, Version: 1})
+		r, err := rules.Parse(document, rules.Options{Items: dynamostore.Items{}, Version: 1, OneRegion: true})
 		if err != nil {
 			return
 		}

@@ -45,7 +45,7 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 	if l.Spread, note = c.rules.options.spread(s, l.Rate, class.global); note != "" {
 		c.doc.Note(s.Path, "%s", note)
 	}
-	made, err := limiter.NewLimit(l)
+	made, err := c.rules.options.newLimit(l)
 	if err != nil {
 		problem := c.rules.mistake(s.Path, s, err)
 		c.doc.Report(problem.Path, "%s", problem.Message)
@@ -106,6 +106,7 @@ func (c *compiler) shares(s *spec, made *limiter.Limit, known *identified) bool 
 		differs bool
 		want    string
 	}{
+		{known.spec.Rate.Regions != s.Rate.Regions, `it must have the same "regions"`},
 		{was.Rate != made.Rate || was.Spread != made.Spread, "it must have the same numbers"},
 		{was.Count != made.Count, `it must have the same "count", "failure_status" and "cost_field"`},
 		{was.Notify != made.Notify, `it must have the same "notify"`},
@@ -121,6 +122,25 @@ func (c *compiler) shares(s *spec, made *limiter.Limit, known *identified) bool 
 	return true
 }
 
+// newLimit makes a limit. If regions share it, it is that of the region of this process.
+func (o Options) newLimit(l limiter.Limit) (*limiter.Limit, error) {
+	if l.Rate.Regions == (algo.Regions{}) {
+		return limiter.NewLimit(l)
+	}
+	if l.Rate.Regions = o.Regions; o.Regions != (algo.Regions{}) {
+		return limiter.NewLimit(l)
+	}
+	if !o.OneRegion {
+		return nil, &algo.FieldError{Field: "regions", Got: "shared", Want: "each: this process has no list of the regions, so each region would admit the whole limit"}
+	}
+	whole := l
+	l.Rate.Regions = algo.Regions{Of: 2} // the fewest
+	if _, err := limiter.NewLimit(l); err != nil {
+		return nil, err
+	}
+	return limiter.NewLimit(whole)
+}
+
 func perSecond(r algo.Rate) int64 { return r.Requests * int64(time.Second) / int64(r.Span()) }
 
 // spread returns the spread of a limit with a rate, and a note on it for the author. If the document does not set one,
@@ -129,6 +149,8 @@ func (o Options) spread(of *spec, r algo.Rate, global bool) (s limiter.Spread, n
 	s = of.Spread
 	large := o.LeaseAbove > 0 && perSecond(r) > o.LeaseAbove && r.Algorithm.NoLease() == ""
 	switch {
+	case large && r.Regions != (algo.Regions{}):
+		note = fmt.Sprintf("more than %d requests a second: regions share it without leases, so DynamoDB throttles its item in a region that admits more than 1,000 a second", o.LeaseAbove)
 	case s != (limiter.Spread{}) || !large || of.Count.Settles() || of.AcrossTiers || of.Notify != limiter.Percentages{}:
 	case global:
 		s.Adaptive = true

@@ -28,6 +28,7 @@ func (c *compiler) note() {
 		c.noteNotify(s)
 		c.noteChosen(s)
 		c.noteNewCount(s)
+		c.noteRegions(s)
 		if units := c.rules.options.Items.Units(c.rules.options.Items.Size(s.Rate)); units > 1 {
 			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units)
 		}
@@ -127,6 +128,17 @@ func (c *compiler) noteNotify(s *spec) {
 		c.doc.Note(path, "the limit writes no notices in mode shadow")
 	default:
 		c.doc.Note(path, "writes a notice at %s of the limit; each costs one more write for each subject and window", s.Notify)
+	}
+}
+
+// fewShared is the largest number of requests of a sliding window for which regions often move share. A fixed window then
+// admits more, with fewer calls (TestLimiter_Take_regionsFigures).
+const fewShared = 100
+
+// noteRegions notes a sliding window that regions share although a fixed window would serve its callers better.
+func (c *compiler) noteRegions(s *spec) {
+	if s.Rate.Regions != (algo.Regions{}) && s.Rate.Algorithm == algo.SlidingWindow && s.Rate.Requests <= fewShared {
+		c.doc.Note(s.Path, "regions share a sliding_window of up to %d requests: near the limit, a decision can need a call of another region, and they admit less than one store would; a fixed_window admits more, with fewer calls", fewShared)
 	}
 }
 

@@ -188,7 +188,7 @@ line 6: rules[0].limits.free.window_seconds: required, or "window": "1m", or "pe
 line 7: rules[0].limits.free.requests: got 0, want a whole number from 1 to 1000000000
 line 9: rules[0].limits.free: got the same name twice in one object
 line 10: rules[0].limits["a b"]: invalid tier, want letters, digits, "_", "." and "-", or "*" or "global"
-line 11: rules[0].limits["a b"].brust: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, count, reserve, failure_status, notify, per, name, only, across_tiers, mode, note`
+line 11: rules[0].limits["a b"].brust: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, count, reserve, failure_status, notify, per, name, only, across_tiers, regions, mode, note`
 	lines := strings.Split(fmt.Sprint(err), "\n")
 	slices.Sort(lines)
 	if got := strings.Join(lines, "\n"); got != sorted(want) {

@@ -117,7 +117,7 @@ func (r *Rules) countedBy(kind, name string) (list []*identified) {
 }
 
 // keptFields are the fields of a limit that its overrides do not change.
-var keptFields = []string{"lease", "shards", "sync_ms", "notify", "across_tiers"}
+var keptFields = []string{"lease", "shards", "sync_ms", "notify", "across_tiers", "regions"}
 
 // replace creates the limit base with a caller's own numbers, which an override of the document or the record of an
 // API key sets. It is the same limit with other numbers, so a caller keeps its usage when its own numbers are added
@@ -133,7 +133,7 @@ func (r *Rules) replace(base *identified, path string, own algo.Rate) (made *lim
 	default:
 		l.Spread.Lease = min(l.Spread.Lease, capacity(l.Rate))
 	}
-	made, err := limiter.NewLimit(l)
+	made, err := r.options.newLimit(l)
 	if err != nil {
 		mistake := r.mistake(path, base.spec, err)
 		return nil, note, &mistake
@@ -149,7 +149,7 @@ func (r *Rules) replace(base *identified, path string, own algo.Rate) (made *lim
 // override, the burst is reduced to these requests. Without this reduction, an override that lowers a
 // limit would keep the high burst.
 func inherit(limit, own algo.Rate) algo.Rate {
-	own.Calendar, own.Counts = inheritCalendar(limit, own), limit.Counts
+	own.Calendar, own.Counts, own.Regions = inheritCalendar(limit, own), limit.Counts, limit.Regions
 	if own.Window == 0 && own.Calendar.Period == "" {
 		own.Window = limit.Window
 	}

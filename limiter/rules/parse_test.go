@@ -57,6 +57,15 @@ var defects = map[string]string{
 	"across_tiers_unnamed_tier":     `line 3: rules[1].limits.*: applies to callers of tier paid too, but rules[0].limits.paid keeps the same count with other numbers; name the tier paid in this rule`,
 	"across_tiers_many":             `line 1: rules[0].limits.t0.across_tiers: got 11 tiers, want at most 10`,
 	"override_of_across_tiers":      `line 2: overrides[0].limits.all: does not fit rules[0].limits.free.across_tiers: got token_bucket, want a fixed_window, a sliding_window or a period`,
+	"regions_unknown":               `line 1: rules[0].limits.*.regions: got "share", want each or shared (did you mean "shared"?)`,
+	"regions_of_a_bucket":           `line 1: rules[0].limits.*.regions: got shared, want each: regions can share only the counts of a fixed_window, a sliding_window or a period`,
+	"regions_of_slots":              `line 2: rules[0].limits.*.regions: got shared, as in the document, want each: regions can share only the counts of a fixed_window, a sliding_window or a period`,
+	"regions_beside_lease":          `line 1: rules[0].limits.*.regions: got shared beside lease, shards or sync_ms, want each, or none of them`,
+	"regions_beside_across_tiers":   `line 1: rules[0].limits.*.regions: got shared beside across_tiers, want one of them`,
+	"regions_beside_notify":         `line 1: rules[0].limits.*.regions: got shared beside notify, want one of them: a region does not know the usage in the others`,
+	"regions_of_one_rule":           `line 2: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same "regions"`,
+	"regions_above_local_processes": `line 1: rules[0].local_processes: got 6, want 1 to 5 here for rules[0].limits.*`,
+	"override_of_regions":           `line 2: overrides[0].limits.all: does not fit rules[0].limits.*.regions: got shared, want each: regions cannot share a token_bucket; use a fixed_window, a sliding_window or a period`,
 	"override_of_notify":            `line 2: overrides[0].limits.x: does not fit rules[0].limits.*.notify: got 10s, want a window of at least 1m`,
 	"cost_field_reserved":           "line 1: cost_field: got \"authorization\", want Weir-Cost, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id\nline 1: rules[0].cost_field: got \"Content-Length\", want Weir-Cost, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id",
 	"usage_mark":                    `line 1: usage.limit.mode: got "mark", want "enforce": nothing else limits the usage endpoint`,
@@ -112,7 +121,7 @@ line 1: exempt[0].path: unknown field; known fields: ip, user, apikey, endpoint,
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
 line 2: rules[0].limits.free.window_seconds: got 0, want a whole number from 1 to 8640000
-line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, count, reserve, failure_status, notify, per, name, only, across_tiers, mode, note`,
+line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, count, reserve, failure_status, notify, per, name, only, across_tiers, regions, mode, note`,
 	"lease_above_requests":          `line 1: rules[0].limits.free.lease: got 11, want 1 to 10 here`,
 	"lease_of_a_log":                `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log stores the instant of each request`,
 	"limits_without_tier":           `line 1: rules[0].limits: got a limit, want limits by tier, such as {"*": {"requests": 100, "window": "1m"}}`,
@@ -181,7 +190,7 @@ line 1: overrides[1].limits.c: no limit of this name counts by user, want "a"`,
 	"two_spreads":                `line 1: rules[0].limits.free.sync_ms: got 100, want none beside shards`,
 	"two_windows":                `line 1: rules[0].limits.free.window: got window and window_seconds, want one of them`,
 	"unknown_default_tier":       `line 1: default_tier: got "gold", want a tier that a rule names: free`,
-	"unknown_field":              `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, tiers, default_tier, mode, version, cost_field, ignore_case, ignore_suffix, ignore_parameters, backslash_is_slash, overrides, exempt, usage`,
+	"unknown_field":              `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, tiers, default_tier, mode, version, cost_field, regions, ignore_case, ignore_suffix, ignore_parameters, backslash_is_slash, overrides, exempt, usage`,
 	"tier_not_declared":          `line 1: rules[0].limits.pade: got "pade", want a tier of "tiers": free or paid; or "*" or "global" (did you mean "paid"?)`,
 	"tier_not_declared_global":   `line 1: rules[0].limits.globl: got "globl", want a tier of "tiers": free; or "*" or "global" (did you mean "global"?)`,
 	"tier_not_declared_case":     `line 1: rules[0].limits.paid: got "paid", want a tier of "tiers": Paid or free; or "*" or "global" (did you mean "Paid"?)`,
@@ -258,7 +267,7 @@ func TestParse_bad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = rules.Parse(document, rules.Options{Items: dynamostore.Items{}})
+			_, err = rules.Parse(document, rules.Options{Items: dynamostore.Items{}, OneRegion: true})
 			if _, ok := errors.AsType[rules.Problems](err); !ok {
 				t.Fatalf("error: got %v, want one of type Problems", err)
 			}
@@ -290,7 +299,7 @@ func TestSchema(t *testing.T) {
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
 		"eight_limits_of_a_caller": true, "eleven_buckets_of_an_endpoint": true, "logs_of_a_caller": true, "override_below_cost": true, "override_of_shards": true, "local_processes_above_burst": true, "cost_above_local_processes": true, "shared_with_other_on_error": true, "override_of_local_processes": true, "override_below_a_local_cost": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
-		"count_reserve_too_high": true, "concurrent_cost": true, "concurrent_override": true, "concurrent_override_period": true, "concurrent_override_burst": true, "count_shared": true, "notify_shared": true, "notify_short_window": true, "notify_unsorted": true, "override_of_notify": true, "across_tiers_global": true, "across_tiers_of_one_tier": true, "across_tiers_other_period": true, "across_tiers_other_count": true, "across_tiers_other_mode": true, "across_tiers_unnamed_tier": true, "across_tiers_many": true, "override_of_across_tiers": true, "usage_mark": true, "exempt_address": true, "mark_shared": true, "per_header_alone": true, "per_header_global": true, "per_header_credential": true, "per_header_twice": true, "per_path_unknown": true, "per_path_doubled": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
+		"count_reserve_too_high": true, "concurrent_cost": true, "concurrent_override": true, "concurrent_override_period": true, "concurrent_override_burst": true, "count_shared": true, "notify_shared": true, "notify_short_window": true, "notify_unsorted": true, "override_of_notify": true, "regions_of_slots": true, "regions_of_one_rule": true, "regions_above_local_processes": true, "override_of_regions": true, "across_tiers_global": true, "across_tiers_of_one_tier": true, "across_tiers_other_period": true, "across_tiers_other_count": true, "across_tiers_other_mode": true, "across_tiers_unnamed_tier": true, "across_tiers_many": true, "override_of_across_tiers": true, "usage_mark": true, "exempt_address": true, "mark_shared": true, "per_header_alone": true, "per_header_global": true, "per_header_credential": true, "per_header_twice": true, "per_path_unknown": true, "per_path_doubled": true, "exempt_twice": true, "only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
 		"tier_not_declared": true, "tier_not_declared_global": true, "tier_not_declared_case": true, "default_tier_not_declared": true, "default_tier_missing": true,
 		"time_zone_unknown": true, "override_anchor_without_period": true,
 	}
@@ -322,7 +331,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(document)
 	}
 	f.Fuzz(func(t *testing.T, document []byte) {
-		r, err := rules.Parse(document, rules.Options{Items: dynamostore.Items{}, Version: 1})
+		r, err := rules.Parse(document, rules.Options{Items: dynamostore.Items{}, Version: 1, OneRegion: true})
 		if err != nil {
 			return
 		}

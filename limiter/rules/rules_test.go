@@ -18,7 +18,7 @@ import (
 
 func parse(tb testing.TB, document string) *rules.Rules {
 	tb.Helper()
-	r, err := rules.Parse([]byte(document), rules.Options{Items: dynamostore.Items{}, Version: 1})
+	r, err := rules.Parse([]byte(document), rules.Options{Items: dynamostore.Items{}, Version: 1, OneRegion: true})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -361,27 +361,31 @@ func testSharesChanged(t *testing.T, s Suite, rate algo.Rate) {
 }
 
 // While the list of regions changes, no share moves between the old and the new list, and no region gets quota by the
-// change.
+// change. The rules can have a new version or not.
 func testSharesList(t *testing.T, s Suite, rate algo.Rate) {
-	f := newFederation(t, s, s.Open(t), rate, 2)
-	f.move(t, 1, start, 3)
-	f.admit(t, 0, start, 7, true)
-	three := newFederation(t, s, f.pairs[0].store, rate, 3)
-	for i := range f.limits {
-		three.pairs[i] = f.pairs[i]
-	}
-	for i, l := range three.limits {
-		rate.Regions = algo.Regions{Of: 3, Place: i}
-		three.limits[i] = changed(t, l, 2, rate)
-	}
-	index := f.index(t, 0, start)
-	three.admit(t, 0, start, 1, false)
-	if moved := f.debit(t, 0, start, index, 1); moved != 0 {
-		t.Fatalf("a debit by the old list: got %d, want 0", moved)
-	}
-	three.admit(t, 1, start, 3, false) // it gave 3 of its 3
-	if moved := three.debit(t, 2, start, index, 1); moved == 0 || !three.credit(t, 0, start, index, moved) {
-		t.Fatalf("a transfer by the new list: got %d moved, want some", moved)
+	for later := range int64(2) {
+		f := newFederation(t, s, s.Open(t), rate, 2)
+		f.move(t, 1, start, 3)
+		f.admit(t, 0, start, 7, true)
+		three := newFederation(t, s, f.pairs[0].store, rate, 3)
+		for i := range f.limits {
+			three.pairs[i] = f.pairs[i]
+		}
+		for i, l := range three.limits {
+			rate.Regions = algo.Regions{Of: 3, Place: i}
+			three.limits[i] = changed(t, l, l.Version+later, rate)
+		}
+		index := f.index(t, 0, start)
+		three.admit(t, 0, start, 1, false)
+		if moved := f.debit(t, 0, start, index, 1); moved != 0 {
+			t.Fatalf("a debit by the old list: got %d, want 0", moved)
+		}
+		three.admit(t, 1, start, 3, false) // it gave 3 of its 3
+		f.admit(t, 1, start, 3, false)     // also if the old list returns
+		three.admit(t, 1, start, 1, false)
+		if moved := three.debit(t, 2, start, index, 1); moved == 0 || !three.credit(t, 0, start, index, moved) {
+			t.Fatalf("a transfer by the new list: got %d moved, want some", moved)
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ type Limit struct {
 	Count          string `json:"count,omitempty"`       // cost, failures, bytes or concurrent: Cost is charged until the answer is known
 	Notify         []int  `json:"notify,omitempty"`      // percentages at which the limit writes a notice
 	AcrossTiers    bool   `json:"acrossTiers,omitempty"` // true if the limits of several tiers keep one count
+	Shared         bool   `json:"shared,omitempty"`      // true if regions share the limit
 	Mode           string `json:"mode"`                  // enforce, mark or shadow
 	OnError        string `json:"onError"`               // allow, deny or local
 	LocalProcesses int    `json:"localProcesses,omitempty"`
@@ -83,7 +84,7 @@ func newLimit(l rules.Listed, now time.Time) Limit {
 		Name: limit.Name, Path: l.Path, Tier: l.Tier, Rule: strings.TrimSpace(l.Method + " " + l.Endpoint), MetricsRule: telemetry.RuleName(limit.Rule),
 		Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
 		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second), Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
-		Cost: l.Charge.Cost, Count: string(limit.Count.Of), AcrossTiers: len(limit.Tiers) > 0, Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
+		Cost: l.Charge.Cost, Count: string(limit.Count.Of), AcrossTiers: len(limit.Tiers) > 0, Shared: l.Shared, Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
 		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Adaptive: s.Adaptive, Overridden: l.Overridden,
 	}
 	if limit.Notify != (limiter.Percentages{}) {

@@ -86,7 +86,7 @@ type proposal struct {
 // check parses the document and checks it for every kind of store.
 func (p proposal) check(maxDelay time.Duration) (r *rules.Rules, err error) {
 	for _, leaseAbove := range []int64{rules.LeaseAboveDynamoDB, 0} {
-		if r, err = rules.Parse(p.document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: maxDelay, Items: dynamostore.Items{}, Now: time.Now()}); err != nil {
+		if r, err = rules.Parse(p.document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: maxDelay, Items: dynamostore.Items{}, OneRegion: true, Now: time.Now()}); err != nil {
 			return nil, err
 		}
 	}

@@ -142,7 +142,7 @@ func (s *simulation) read(c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--rules: %w", err)
 	}
-	o := rules.Options{Items: dynamostore.Items{}}
+	o := rules.Options{Items: dynamostore.Items{}, OneRegion: true}
 	if s.Store == simulate.DynamoDB {
 		o.LeaseAbove = rules.LeaseAboveDynamoDB
 	}

@@ -46,6 +46,7 @@ type Document struct {
 	Complete bool
 
 	costField string // cost_field of the document, for rules without a cost_field
+	shared    bool   // regions share the limits that do not say otherwise
 	report    report
 }
 
@@ -133,6 +134,7 @@ func (d *Document) read(root *node) {
 	d.Shadow = o.readMode() == modeShadow
 	d.Version, _ = o.whole(o.member("version"), limiter.MaxVersion)
 	d.costField = d.readCostField(o)
+	d.shared = o.choice("regions", regions) == regionsShared
 	d.Spelling = Spelling{o.truth("ignore_case"), o.truth("ignore_suffix"), o.truth("ignore_parameters"), o.truth("backslash_is_slash")}
 	overrides, exempt, usage := o.member("overrides"), o.member("exempt"), o.member("usage")
 	o.done()

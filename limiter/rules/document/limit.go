@@ -29,7 +29,8 @@ const (
 // Limit is one limit of a rule.
 type Limit struct {
 	// Limit has the fields that the limit itself sets: Name, Rate, Spread, Count, Notify and Mark. Name is "" if it
-	// comes from the endpoint. At most one field of Spread is set.
+	// comes from the endpoint. At most one field of Spread is set. If regions share the limit, Rate.Regions is
+	// AnyRegion.
 	limiter.Limit
 
 	Path    string   // such as "rules[2].limits.free"
@@ -47,7 +48,19 @@ const (
 	OnlyBadCredentials = "bad_credentials" // requests whose credential was rejected
 )
 
+// AnyRegion stands for the region of a process that is not known here. The state of a limit in a region is at most as
+// large as in this one.
+var AnyRegion = algo.Regions{Of: algo.MaxRegions, Place: algo.MaxRegions - 1}
+
+// These are the values of the field "regions"; the first is the default.
+const (
+	regionsEach   = "each"
+	regionsShared = "shared"
+)
+
 const modeMark = "mark"
+
+var regions = []string{regionsEach, regionsShared}
 
 var limitModes = []string{"enforce", modeMark}
 
@@ -81,6 +94,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	l.Name = d.readName(o, inList, l.Per == nil || slices.Contains(l.Per, PerEndpoint))
 	l.Only = d.readOnly(o, l.Per)
 	l.AcrossTiers = d.readAcrossTiers(o, &l)
+	l.Rate.Regions = d.readRegions(o, &l)
 	l.Mark = o.choose(o.member("mode"), limitModes, map[string]string{modeShadow: `; "shadow" is a mode of a rule or of the document`}) == modeMark
 	o.text(o.member("note"))
 	o.done()
@@ -303,4 +317,28 @@ func (d *Document) readAcrossTiers(o *object, l *Limit) bool {
 		d.report.add(path, `got true, want a "per" with client, user, apikey or claim:<name>: callers of several tiers share the other counts`)
 	}
 	return true
+}
+
+// readRegions reads the field regions of the limit l, whose other fields are known. Without the field, that of the
+// document applies.
+func (d *Document) readRegions(o *object, l *Limit) algo.Regions {
+	path, got := Join(o.node.path(), "regions"), regionsShared
+	switch chosen := o.choice("regions", regions); {
+	case chosen == regionsShared:
+	case d.shared && !o.has("regions"):
+		got += ", as in the document"
+	default:
+		return algo.Regions{}
+	}
+	switch {
+	case l.Rate.Algorithm != "" && !l.Rate.Algorithm.HasWindows():
+		d.report.add(path, "got %s, want each: regions can share only the counts of a fixed_window, a sliding_window or a period", got)
+	case l.Spread != limiter.Spread{}:
+		d.report.add(path, "got %s beside lease, shards or sync_ms, want each, or none of them", got)
+	case l.AcrossTiers:
+		d.report.add(path, "got %s beside across_tiers, want one of them", got)
+	case l.Notify != limiter.Percentages{}:
+		d.report.add(path, "got %s beside notify, want one of them: a region does not know the usage in the others", got)
+	}
+	return AnyRegion
 }
