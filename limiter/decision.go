@@ -88,6 +88,8 @@ type Transfer struct {
 	Calls int   // calls of the stores of other regions
 	Moved int64 // share that this region got
 	Lost  int   // messages without an answer; what they moved is lost until the window ends
+	// Failed is the number of other regions that could not be asked, or did not answer.
+	Failed int
 }
 
 func (r *Refunds) add(other Refunds) {

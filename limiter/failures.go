@@ -22,6 +22,9 @@ var (
 	// ErrBreakerOpen means that no call was made, because the store failed shortly before. Nothing was
 	// charged. The error also wraps ErrUnavailable.
 	ErrBreakerOpen = errors.New("circuit breaker open")
+	// ErrNotSent means that no message was sent, because no connection was open in time. The error also wraps
+	// ErrUnavailable.
+	ErrNotSent = errors.New("not sent")
 	// ErrThrottled means that the store throttles the whole table or account. This is an outage. The error
 	// also wraps ErrUnavailable.
 	ErrThrottled = errors.New("store throttled")

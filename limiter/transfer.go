@@ -155,8 +155,9 @@ func (r *request) debit(ctx context.Context, t *transfer, c Charge, index, lack 
 			continue
 		}
 		elsewhere = true
+		r.moved.Failed++
 		l.log.failure(ctx, r.now, err)
-		if !Answered(err) && !errors.Is(err, ErrBreakerOpen) && !errors.Is(err, ErrThrottled) {
+		if !Answered(err) && !errors.Is(err, ErrBreakerOpen) && !errors.Is(err, ErrNotSent) && !errors.Is(err, ErrThrottled) {
 			t.lost[i] = lostAt{true, index}
 			r.moved.Lost++
 		}

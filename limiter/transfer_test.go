@@ -196,7 +196,7 @@ func TestLimiter_Take_regionsCut(t *testing.T) {
 		f.take(t, 0, noon, 100)
 		began := time.Now()
 		d := f.take(t, 0, noon, 1)
-		if took := time.Since(began); d.Allowed || d.RetryAfter != time.Second || d.Transfer.Lost != 2 || took > limiter.TransferTimeout {
+		if took := time.Since(began); d.Allowed || d.RetryAfter != time.Second || d.Transfer.Lost != 2 || d.Transfer.Failed != 2 || took > limiter.TransferTimeout {
 			t.Errorf("cut off: got %+v after %s, want a refusal for a second and two lost debits within %s", d, took, limiter.TransferTimeout)
 		}
 		if d := f.take(t, 0, noon.Add(2*time.Second), 1); d.Allowed || d.Transfer.Calls != 0 || d.RetryAfter != time.Second {

@@ -2,8 +2,10 @@ package boot
 
 import (
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -38,6 +40,9 @@ type Checked struct {
 func Check(variables map[string]string, document []byte) (result Checked) {
 	c, err := Load(func(name string) (string, bool) {
 		value, ok := variables[name]
+		if name == "AWS_REGION" && !ok { // Lambda sets it, and all regions have the same mistakes
+			value, _, ok = strings.Cut(variables[contract.VariableRegions], ",")
+		}
 		return value, ok
 	})
 	if err != nil {

@@ -110,6 +110,14 @@ const localRegion = "us-east-1"
 
 const dynamoDBVariable = "DYNAMODB_ENDPOINT"
 
+// localRegion returns the region of a process that plays one of several regions on one machine; "" for any other.
+func (c Config) localRegion() string {
+	if len(c.Regions) == 0 {
+		return ""
+	}
+	return c.Region
+}
+
 // AWSConfig returns the configuration of an AWS client. endpoint is the value of the given variable.
 // An empty endpoint means AWS. With an endpoint, AWSConfig reads no AWS profile: an invalid profile
 // cannot fail a local run, and the endpoint receives no real credentials.
@@ -120,7 +128,7 @@ func (c Config) AWSConfig(ctx context.Context, variable, endpoint string) (aws.C
 		}
 		if c.Local {
 			return aws.Config{
-				Region: localRegion, BaseEndpoint: aws.String(endpoint),
+				Region: cmp.Or(c.localRegion(), localRegion), BaseEndpoint: aws.String(endpoint),
 				Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
 			}, nil
 		}

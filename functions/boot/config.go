@@ -24,6 +24,12 @@ type Config struct {
 
 	// Table is the DynamoDB table that holds the counters.
 	Table string `env:"TABLE"`
+	// Regions are the regions that share limits with "regions": "shared", in an order that is the same in all of them. In
+	// each region, the counters are in a table with the name of Table. If it is empty, rules with such a limit are refused,
+	// because each region would admit the whole limit.
+	Regions []string `env:"REGIONS"`
+	// Region is the region of this function, which Lambda sets.
+	Region string `env:"AWS_REGION"`
 	// DynamoDBEndpoint is the URL of a DynamoDB outside AWS. If it is empty, the client calls DynamoDB
 	// in AWS.
 	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
@@ -183,6 +189,7 @@ func (c *Config) validate() error {
 	default:
 		check(false, "STORE: got %q, want dynamodb, redis or memory", c.Store)
 	}
+	c.checkRegions(check)
 	check(c.RulesVersion >= 0 && c.RulesVersion <= limiter.MaxVersion, "RULES_VERSION: got %d, want 1 to %d, such as Unix seconds", c.RulesVersion, int64(limiter.MaxVersion))
 	if _, err := c.appConfig(); err != nil {
 		check(false, "RULES_FROM: %w", err)

@@ -69,7 +69,11 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 			Budget: decisionlog.DefaultBudget, Dropped: recorder.EventsDropped, Logger: o.Logger,
 		})
 	}
-	l, err := c.limiter(store, o.Logger, notify(recorder, events))
+	regions, err := c.openRegions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := limiter.New(store, limiter.Options{Timeout: c.Timeout, Logger: o.Logger, Notify: notify(recorder, events), Regions: regions})
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +83,7 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if o.Rules, err = c.reportedRules(o, recorder); err != nil {
 		return nil, err
 	}
+	c.warmRegions(ctx, regions, o.Rules.Current(), o.Logger)
 	ring, err := c.receipts(ctx)
 	if err != nil {
 		return nil, err
@@ -136,10 +141,6 @@ func (c Config) reportedRules(o Options, recorder *telemetry.Recorder) (*live.Ru
 	recorder.Rules(now, inForce.Version(), time.Time{}, inForce.Labels(), inForce.Exemptions())
 	r.Observe(countReloads(recorder))
 	return r, nil
-}
-
-func (c Config) limiter(store limiter.Store, logger *slog.Logger, notify func(context.Context, limiter.Notice) error) (*limiter.Limiter, error) {
-	return limiter.New(store, limiter.Options{Timeout: c.Timeout, Logger: logger, Notify: notify})
 }
 
 // FindRecord returns a function that finds the record of an API key by its id, for operators. It returns nil

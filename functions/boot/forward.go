@@ -56,7 +56,7 @@ func openForward(ctx context.Context, lookup func(string) (string, bool), logger
 // ForwardEnvironment returns the environment of the function forward. It reads no rules. From the records
 // table, it reads only the keys of receipts.
 func (c Config) ForwardEnvironment(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
-	l, err := c.limiter(store, o.Logger, nil)
+	l, err := limiter.New(store, limiter.Options{Timeout: c.Timeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}

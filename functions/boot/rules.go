@@ -95,7 +95,7 @@ func inRules(err error) error {
 }
 
 func (c Config) parsing() rules.Options {
-	o := rules.Options{MaxDelay: c.MaxDelay, Items: dynamostore.Items{}, OneRegion: c.Local} // with Redis too, so that every store accepts a document
+	o := rules.Options{MaxDelay: c.MaxDelay, Items: dynamostore.Items{}, OneRegion: c.Local, Regions: c.place()} // with Redis too, so that every store accepts a document
 	if c.Store == "dynamodb" {
 		o.LeaseAbove = rules.LeaseAboveDynamoDB
 	}

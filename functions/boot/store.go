@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,16 +41,23 @@ func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, err
 // DynamoDBClient returns a client that does not retry. The store itself repeats a call if a repetition
 // is safe.
 func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
+	return c.dynamoDBClient(ctx, "", resilient.ConnectionLife)
+}
+
+// dynamoDBClient returns a client that closes a connection after it was idle for a time. If region is "", it is that of
+// this process.
+func (c Config) dynamoDBClient(ctx context.Context, region string, idle time.Duration) (*dynamodb.Client, error) {
 	config, err := c.AWSConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
 	if err != nil {
 		return nil, err
 	}
+	config.Region = cmp.Or(region, config.Region)
 	return dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
 		o.Retryer = aws.NopRetryer{}
 		o.Logger = logging.Nop{} // the caller logs each error once
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
 			o.HTTPClient = resilient.HTTPClient{Doer: client.
-				WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = resilient.ConnectionLife }).
+				WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = idle }).
 				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.DefaultFirstTimeout })} // the longest wait of a decision
 		}
 	}), nil

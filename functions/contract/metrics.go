@@ -38,6 +38,9 @@ const (
 	MetricOvershoot      = "Overshoot"
 	MetricRefundsGiven   = "RefundsGiven"
 	MetricRefundsDropped = "RefundsDropped"
+	MetricRegionCalls    = "RegionCalls"
+	MetricTransfersLost  = "TransfersLost"
+	MetricRegionsFailed  = "RegionsFailed"
 
 	MetricSettlementsLost = "SettlementsLost"
 	MetricReportsRejected = "ReportsRejected"
@@ -89,7 +92,7 @@ func Metrics() []string {
 	return []string{
 		MetricAllowed, MetricRefused, MetricDegraded, MetricFromCache, MetricBusy, MetricLocalFull,
 		MetricShadowed, MetricUnauthorized, MetricFailed, MetricLatency, MetricStoreCalls,
-		MetricStoreLatency, MetricOvershoot, MetricRefundsGiven, MetricRefundsDropped, MetricClamped,
+		MetricStoreLatency, MetricOvershoot, MetricRefundsGiven, MetricRefundsDropped, MetricClamped, MetricRegionCalls, MetricTransfersLost, MetricRegionsFailed,
 		MetricSettlementsLost, MetricReportsRejected, MetricDebtExcess,
 		MetricReceiptsSettled, MetricReceiptsOmitted, MetricReceiptsForged, MetricReceiptsReplayed, MetricReceiptsExpired,
 		MetricRulesRefused, MetricRulesVersion, MetricRulesAge, MetricEventsDropped, MetricClockSkew,

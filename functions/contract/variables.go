@@ -32,6 +32,7 @@ const (
 	VariableNoticeBus         = "NOTICE_BUS"
 	VariableEdgeDelay         = "EDGE_DELAY"
 	VariableEdgeList          = "EDGE_LIST"
+	VariableRegions           = "REGIONS"
 )
 
 // The infrastructure refers to these variables but does not set them.
@@ -136,6 +137,6 @@ func Variables() []string {
 		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableEvents,
 		VariableEventsSample, VariableKafkaBrokers, VariableKafkaTopic, VariableKafkaIAM, VariableKinesisStream,
 		VariableViewerAddress, VariableDirectRequests,
-		VariableSignLines, VariableNoticeBus, VariableEdgeDelay, VariableEdgeList,
+		VariableSignLines, VariableNoticeBus, VariableEdgeDelay, VariableEdgeList, VariableRegions,
 	}
 }

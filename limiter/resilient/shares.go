@@ -3,6 +3,7 @@ package resilient
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -10,11 +11,18 @@ import (
 
 var _ limiter.Shares = (*Store)(nil)
 
-// Debit implements limiter.Shares, if the wrapped store does. Like Credit, it is never repeated.
+// Debit implements limiter.Shares, if the wrapped store does. Like Credit, it is never repeated. If a connection may have to
+// be opened, Debit opens it by a look at the limit, and makes the debit only if as much time is left. Otherwise the store
+// could make a debit that its caller no longer waits for.
 func (b *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) (moved int64, err error) {
 	shares, err := b.shares()
 	if err != nil {
 		return 0, err
+	}
+	if b.timeout(now) > 0 {
+		if err := b.connect(ctx, now, subject, limit); err != nil {
+			return 0, err
+		}
 	}
 	c, err := b.begin(ctx)
 	if err != nil {
@@ -25,6 +33,20 @@ func (b *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Sub
 	moved, err = shares.Debit(ctx, now, subject, limit, index, lack)
 	b.observe(now, err)
 	return moved, err
+}
+
+// connect opens a connection to the store. It returns an error unless the rest of the time of ctx is as long as that took.
+func (b *Store) connect(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit) error {
+	began := time.Now()
+	_, err := b.Take(ctx, now, subject, []limiter.Charge{{Subject: subject, Limit: limit}}, make([]algo.Result, 1))
+	if err != nil {
+		return fmt.Errorf("%w: %w", limiter.ErrNotSent, err)
+	}
+	took := time.Since(began)
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < took {
+		return fmt.Errorf("%w: %w: the connection took %s", limiter.ErrUnavailable, limiter.ErrNotSent, took)
+	}
+	return nil
 }
 
 // Credit implements limiter.Shares, if the wrapped store does. It is not repeated on another connection, because a second

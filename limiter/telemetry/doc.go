@@ -35,6 +35,7 @@
 //	RegionCalls     Count         calls of the stores of other regions, for limits that regions share
 //	TransfersLost   Count         Decision.Transfer.Lost: what these messages moved is lost until the
 //	                              window ends
+//	RegionsFailed   Count         Decision.Transfer.Failed: regions without an answer in time
 //	SettlementsLost Count         charges that kept their reserve, because the store failed
 //	ReportsRejected Count         cost reports that were ignored
 //	DebtExcess      Count         cost above the reserve that exceeded the max debt; it is not counted

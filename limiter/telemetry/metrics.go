@@ -28,6 +28,7 @@ const (
 	RefundsDropped = "RefundsDropped"
 	RegionCalls    = "RegionCalls"
 	TransfersLost  = "TransfersLost"
+	RegionsFailed  = "RegionsFailed"
 
 	SettlementsLost = "SettlementsLost"
 	ReportsRejected = "ReportsRejected"
@@ -77,7 +78,7 @@ type metrics struct {
 	unauthorized, failed, localFull, storeCalls, clamped  int64
 	overshoot                                             int64 // the largest overshoot of a decision, not a sum
 	refunds                                               limiter.Refunds
-	regionCalls, transfersLost                            int64
+	regionCalls, transfersLost, regionsFailed             int64
 	settlementsLost, reportsRejected, debtExcess          int64
 	receipts                                              [ReceiptResults]int64
 	rulesRefused, eventsDropped, recordsIgnored, notices  int64
@@ -117,6 +118,7 @@ func (m *metrics) addStore(d *limiter.Decision) {
 	m.clamped += int64(d.Clamped)
 	m.regionCalls += int64(d.Transfer.Calls)
 	m.transfersLost += int64(d.Transfer.Lost)
+	m.regionsFailed += int64(d.Transfer.Failed)
 	m.addRefunds(d.Refunds)
 }
 
@@ -188,7 +190,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{Allowed, m.allowed}, {Refused, m.refused},
 		{Degraded, m.degraded}, {FromCache, m.fromCache}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed}, {LocalFull, m.localFull},
 		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsDropped, int64(m.refunds.Dropped)},
-		{RegionCalls, m.regionCalls}, {TransfersLost, m.transfersLost},
+		{RegionCalls, m.regionCalls}, {TransfersLost, m.transfersLost}, {RegionsFailed, m.regionsFailed},
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
 		{ReceiptsSettled, m.receipts[ReceiptSettled]}, {ReceiptsOmitted, m.receipts[ReceiptOmitted]}, {ReceiptsForged, m.receipts[ReceiptForged]},
 		{ReceiptsReplayed, m.receipts[ReceiptReplayed]}, {ReceiptsExpired, m.receipts[ReceiptExpired]},

@@ -1,0 +1,86 @@
+package boot
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/resilient"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// regionConnectionLife is how long an idle connection to another region stays open. It is longer than that of the own
+// store, because a debit first looks whether the connection still works.
+const regionConnectionLife = time.Minute
+
+var validRegion = pattern(`^[a-z]{2}(-[a-z]+)+-[0-9]{1,2}$`)
+
+func (c *Config) checkRegions(check func(ok bool, format string, args ...any)) {
+	if len(c.Regions) == 0 {
+		return
+	}
+	check(c.Store == "dynamodb", "REGIONS: got STORE=%s, want dynamodb; no other store can be reached from other regions", c.Store)
+	check(len(c.Regions) >= 2 && len(c.Regions) <= algo.MaxRegions, "REGIONS: got %d regions, want 2 to %d", len(c.Regions), algo.MaxRegions)
+	for i, region := range c.Regions {
+		check(validRegion().MatchString(region), "REGIONS: got %q, want a region such as eu-central-1", region)
+		check(!slices.Contains(c.Regions[:i], region), "REGIONS: got %s twice", region)
+	}
+	check(slices.Contains(c.Regions, c.Region), "REGIONS: got no %q, want a list with AWS_REGION, the region of this function", c.Region)
+}
+
+// place returns the place of this region among those that share limits. It is the zero value without REGIONS.
+func (c Config) place() algo.Regions {
+	if len(c.Regions) == 0 {
+		return algo.Regions{}
+	}
+	return algo.Regions{Of: len(c.Regions), Place: slices.Index(c.Regions, c.Region)}
+}
+
+// openRegions returns the stores of the regions that share limits, without the one of this region. It returns none without
+// REGIONS. It opens no connection.
+func (c Config) openRegions(ctx context.Context) (all []limiter.Shares, err error) {
+	for _, region := range c.Regions {
+		if region == c.Region {
+			all = append(all, nil)
+			continue
+		}
+		client, err := c.dynamoDBClient(ctx, region, regionConnectionLife)
+		if err != nil {
+			return nil, err
+		}
+		store, err := c.Clients.DynamoDB(client, c.Table, c.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		shares, ok := limiter.SharesOf(store)
+		if !ok {
+			return nil, errNoDynamoDB
+		}
+		all = append(all, shares)
+	}
+	return all, nil
+}
+
+// warmRegions opens connections to the other regions, if the rules have a limit that regions share. It does not wait for
+// them: until they are open, a request that needs share of another region is refused for a second.
+func (c Config) warmRegions(ctx context.Context, regions []limiter.Shares, r *rules.Rules, logger *slog.Logger) {
+	if !slices.ContainsFunc(r.Limits(), func(l rules.Listed) bool { return l.Shared }) {
+		return
+	}
+	for i, other := range regions {
+		store, ok := other.(limiter.Store)
+		if !ok { // this region
+			continue
+		}
+		go func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resilient.DefaultFirstTimeout)
+			defer cancel()
+			if err := c.Probe(ctx, store); err != nil {
+				logger.Warn("region not reached", slog.String("region", c.Regions[i]), slog.Any("err", err))
+			}
+		}()
+	}
+}

@@ -1,0 +1,75 @@
+package resilient_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/resilient"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// farAway is the store of another region. Its answers take time, and more if a connection has to be opened.
+type farAway struct {
+	*memstore.Store
+	trip, open    time.Duration
+	looks, debits int
+}
+
+// unlocal hides that the store is in this process.
+type unlocal struct {
+	limiter.Store
+	limiter.Shares
+}
+
+func (f *farAway) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	f.looks++
+	select {
+	case <-ctx.Done():
+		return false, errors.Join(limiter.ErrUnavailable, ctx.Err())
+	case <-time.After(f.open + f.trip):
+	}
+	f.open = 0
+	return f.Store.Take(ctx, now, s, charges, results)
+}
+
+func (f *farAway) Debit(ctx context.Context, now algo.Instant, s limiter.Subject, l *limiter.Limit, index, lack int64) (int64, error) {
+	f.debits++
+	time.Sleep(f.trip)
+	return f.Store.Debit(ctx, now, s, l, index, lack)
+}
+
+// A debit goes only over a connection that is known to be open: otherwise it could reach the store after its caller has
+// given up, and its share would be lost.
+func TestStore_Debit_connects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := algo.Rate{Algorithm: algo.FixedWindow, Requests: 300, Window: time.Minute, Regions: algo.Regions{Of: 2, Place: 1}}
+		limit := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: shared}))
+		far := &farAway{Store: storetest.Must(memstore.New(memstore.Options{})), trip: 80 * time.Millisecond, open: 240 * time.Millisecond}
+		store := storetest.Must(resilient.New(unlocal{far, far}, resilient.Options{}))
+		for i, step := range []struct {
+			pause         time.Duration
+			sent          bool
+			looks, debits int
+		}{
+			{0, false, 1, 0}, // the connection is opened, but no time is left
+			{time.Second, true, 1, 1},
+			{4 * time.Second, true, 1, 2},
+			{6 * time.Second, true, 2, 3}, // the connection may be gone
+		} {
+			time.Sleep(step.pause)
+			ctx, cancel := context.WithTimeout(t.Context(), 350*time.Millisecond)
+			now := algo.InstantOf(time.Now())
+			moved, err := store.Debit(ctx, now, user, limit, algo.WindowOf(limit.Machine()).Index(now), 1)
+			cancel()
+			if sent := err == nil && moved > 0; sent != step.sent || !sent && !errors.Is(err, limiter.ErrNotSent) || far.looks != step.looks || far.debits != step.debits {
+				t.Errorf("step %d: got %d moved, error %v, %d looks and %d debits, want %+v", i, moved, err, far.looks, far.debits, step)
+			}
+		}
+	})
+}
