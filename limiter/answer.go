@@ -78,8 +78,12 @@ func (r *request) combine() Decision {
 
 // add adds the results of the batch b to d. The limits of b are enforced, so they are not shadow limits.
 func (d *Decision) add(b *batch, now algo.Instant) {
-	if b.err != nil && !busy(b.err) && d.Reason == ReasonNone {
+	switch {
+	case d.Reason != ReasonNone:
+	case b.err != nil && !busy(b.err):
 		d.Reason = reasonOf(b.err)
+	case b.repeats && b.refused:
+		d.Reason = ReasonOutage
 	}
 	if b.err != nil && !b.refused || b.refused == d.Allowed {
 		return

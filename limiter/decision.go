@@ -74,7 +74,7 @@ type Decision struct {
 	// was clamped (algo.Clamp). Before the clamp, these limits admitted too few requests.
 	Clamped int
 	// Reason is ReasonNone if no store failed. A decision with any other Reason is degraded: Limit.OnError
-	// decided, unless a limit with a known state refused. With ReasonBusy, the request is denied for every
+	// decided, unless a limit with a known state refused. ReasonBusy and ReasonOutage deny the request for every
 	// OnError.
 	Reason Reason
 }

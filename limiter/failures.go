@@ -192,4 +192,7 @@ const (
 	ReasonBusy Reason = "subject_busy"
 	// ReasonFull: the store has no room for the subject.
 	ReasonFull Reason = "store_full"
+	// ReasonOutage: the store works, but this process denied the request, because it counted the subject by itself in
+	// an earlier outage, and that count is used up.
+	ReasonOutage Reason = "outage_count"
 )

@@ -293,7 +293,7 @@ func TestOutage_cached(t *testing.T) {
 		t.Errorf("above the limit: got %+v, want a refusal by this process with a wait of 11h", d)
 	}
 	r.fail[user] = nil
-	if d := takeAt(t, l, later, c); outcome(d) != "refused" || d.Limit != daily {
+	if d := takeAt(t, l, later, c); outcome(d) != "refused degraded" || d.Reason != limiter.ReasonOutage || d.Limit != daily {
 		t.Errorf("the store is back: got %+v, want the requests of the outage to count", d)
 	}
 	others := storetest.Must(limiter.New(r, limiter.Options{}))
@@ -325,8 +325,8 @@ func TestOutage_refused(t *testing.T) {
 	r.fail = nil
 	calls := r.takes.Load()
 	for range 20 {
-		if d := take(t, l, c); d.Allowed || d.Limit != c.Limit || d.Reason != limiter.ReasonNone || d.RetryAfter <= 0 {
-			t.Errorf("got %+v, want a refusal by its limit", d)
+		if d := take(t, l, c); d.Allowed || d.Limit != c.Limit || d.Reason != limiter.ReasonOutage || d.RetryAfter <= 0 {
+			t.Errorf("got %+v, want a refusal by its limit with a reason", d)
 		}
 	}
 	if n := r.takes.Load() - calls; n != 1 {

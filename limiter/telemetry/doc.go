@@ -16,7 +16,7 @@
 //	Failed          Count         no decision, an unverified credential, or a limit with on_error
 //	                              deny while the store fails: 500, 503
 //	Degraded        Count         of all four: the decision lacks at least one answer of the store;
-//	                              does not include busy subjects
+//	                              does not include busy subjects and counts of an earlier outage
 //	LocalFull       Count         of Failed: in an outage the environment had no room to count one
 //	                              more caller
 //	Busy            Count         of Refused: the subject got too many concurrent charges

@@ -107,7 +107,9 @@ func (m *metrics) addEnforced(took time.Duration, d *limiter.Decision) {
 
 // addStore counts how a decision used the store, even if the decision was not enforced.
 func (m *metrics) addStore(d *limiter.Decision) {
-	if d.Reason != limiter.ReasonNone && d.Reason != limiter.ReasonBusy {
+	switch d.Reason {
+	case limiter.ReasonNone, limiter.ReasonBusy, limiter.ReasonOutage: // the store works
+	default:
 		m.degraded++
 	}
 	if d.StoreCalls > 0 {

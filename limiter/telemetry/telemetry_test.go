@@ -203,6 +203,7 @@ func TestRecorder_Record(t *testing.T) {
 		{"remembered", limiter.Decision{Limit: limit("a"), FromCache: true}, nil, counts{"Allowed": 0, "Refused": 1, "FromCache": 1, "Latency": 1}},
 		{"busy", limiter.Decision{Reason: limiter.ReasonBusy, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 1, "Busy": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
 		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1}, nil, counts{"Allowed": 1, "Refused": 0, "Degraded": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
+		{"refused by the count of an earlier outage", limiter.Decision{Reason: limiter.ReasonOutage}, nil, counts{"Allowed": 0, "Refused": 1, "Latency": 1}},
 		{"refused while the store failed", limiter.Decision{Reason: limiter.ReasonTimeout}, nil, counts{"Allowed": 0, "Refused": 1, "Degraded": 1, "Latency": 1}},
 		{"denied because the store failed", limiter.Decision{Failed: true, Reason: limiter.ReasonBreaker, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "StoreCalls": 1, "StoreLatency": 1}},
 		{"denied because there is no room", limiter.Decision{Failed: true, LocalFull: true, Reason: limiter.ReasonBreaker}, nil, counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "LocalFull": 1}},
