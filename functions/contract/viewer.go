@@ -1,5 +1,7 @@
 package contract
 
+import "time"
+
 // These are the values of [VariableViewerAddress]: who is believed for the address of the client. ViewerHops precedes
 // a number from 1 to [MaxViewerHops].
 const (
@@ -30,3 +32,7 @@ const (
 	// brackets. CloudFront writes it if the origin request policy names it.
 	CloudFrontAddressField = "CloudFront-Viewer-Address"
 )
+
+// EdgeDelay is the usual time until a new entry in the list of a distribution acts: until the line of the log has reached
+// the function [Forward], and the entry the servers of CloudFront. A wait is listed if it is at least twice as long.
+const EdgeDelay = 10 * time.Second

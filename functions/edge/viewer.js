@@ -4,6 +4,9 @@
 import cf from 'cloudfront';
 import crypto from 'crypto';
 
+// The version of the rules of the deployment, or 0. Entries of older rules do not act.
+const oldest = 0;
+
 async function handler(event) {
   const request = event.request;
   // CloudFront sets viewer.ip from the connection. A field that the client sent is replaced.
@@ -21,6 +24,9 @@ async function refusal(request, ip) {
   }
   const list = cf.kvs();
   const config = JSON.parse(await list.get('config'));
+  if (config.v < oldest) {
+    return null;
+  }
   const key = request.headers[config.h];
   if (config.c && (key || request.headers.authorization) || passes(config.p, request.uri)) {
     return null;

@@ -35,13 +35,16 @@ const (
 	attempts   = 5
 )
 
-// Write adds entries, by their keys, to a list under c. It does nothing if the list is under newer rules, or if c does
-// not fit. In a full list, it keeps the entries with the longest waits. It adds no entry of a refusal before the removal
-// of its caller's entries.
+// Write adds entries, by their keys, to a list under c. Entries of older rules no longer act then. It does nothing if the
+// list is under newer rules. If c does not fit, it adds no entry. In a full list, it keeps the entries with the longest
+// waits. It adds no entry of a refusal before the removal of its caller's entries.
 func Write(ctx context.Context, s Store, now time.Time, c Config, entries map[string]Entry) error {
 	config, ok := c.Value()
 	if !ok {
-		return nil
+		c.Pass, c.Origins, entries = nil, nil, nil
+		if config, ok = c.Value(); !ok {
+			return nil
+		}
 	}
 	return repeat(func() error {
 		tag, size, err := s.State(ctx)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,12 +93,18 @@ func TestWrite(t *testing.T) {
 		t.Errorf("older rules: got %v and %d values, want 121", err, len(l.values))
 	}
 	large := config
+	large.Version = 8
 	for range 200 {
 		large.Pass = append(large.Pass, "/health")
 	}
-	if err := edge.Write(ctx, l, noon, large, entries(1, "d", noon.Add(time.Minute))); err != nil || len(l.values) != 121 {
-		t.Errorf("endpoints that do not fit: got %v and %d values, want nothing listed", err, len(l.values))
+	if err := edge.Write(ctx, l, noon, large, entries(1, "d", noon.Add(time.Minute))); err != nil || len(l.values) != 121 || !strings.Contains(l.values[edge.ConfigKey], `"v":8,`) {
+		t.Errorf("endpoints that do not fit: got %v and %d values under %s, want nothing listed, and the new version", err, len(l.values), l.values[edge.ConfigKey])
 	}
+	if err := edge.Write(ctx, l, noon, config, entries(1, "d", noon.Add(time.Minute))); err != nil || len(l.values) != 121 {
+		t.Errorf("the rules before: got %v and %d values, want 121", err, len(l.values))
+	}
+	config := config
+	config.Version = 8
 	l.others = 100
 	if err := edge.Write(ctx, l, noon, config, entries(1, "e", noon.Add(time.Minute))); !errors.Is(err, edge.ErrConflict) {
 		t.Errorf("endless conflicts: got %v, want %v", err, edge.ErrConflict)

@@ -7,11 +7,14 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -19,16 +22,35 @@ import (
 type Edge struct {
 	Watch    *edge.Watch
 	IPv6Bits int // prefix length of the network that counts as one caller
+
+	version atomic.Int64 // of the last rules
 }
 
-// list writes a line for a caller whom the distribution should refuse.
+// changed reports whether the rules have a higher version than at the last call. The first call returns false.
+func (e *Edge) changed(version int64) bool {
+	for {
+		last := e.version.Load()
+		if version <= last {
+			return false
+		}
+		if e.version.CompareAndSwap(last, version) {
+			return last != 0
+		}
+	}
+}
+
+// list writes a line for a caller whom the distribution should refuse. If the rules have changed, it writes a line without
+// a caller, so that entries of older rules no longer act.
 func (e *Environment) list(ctx context.Context, o *telemetry.Outcome) {
 	d := &o.Decision
+	inForce := e.Rules.Current()
+	if e.Edge.changed(inForce.Version()) {
+		e.writeEdge(ctx, o.Time, inForce, telemetry.EdgeLine{Version: inForce.Version()})
+	}
 	if !d.FromCache || d.Limit == nil || !d.Limit.Edge || d.Superseded || d.Reason != limiter.ReasonNone || o.Err != nil {
 		return
 	}
 	until := d.At.Add(d.RetryAfter)
-	inForce := e.Rules.Current()
 	whom, byKey := watched(o)
 	if inForce.Version() != d.Limit.Version || whom == "" || !e.Edge.Watch.Refused(o.Time, whom, until) {
 		return
@@ -38,24 +60,35 @@ func (e *Environment) list(ctx context.Context, o *telemetry.Outcome) {
 		return
 	}
 	secret, err := e.Receipts.EdgeSecret(ctx, o.Time)
-	if err == nil {
-		c := edge.Config{Secret: secret, IPv6Bits: e.Edge.IPv6Bits}
-		line := telemetry.EdgeLine{
-			Signature: telemetry.Signature{Time: o.Time.UTC()}, Key: c.Key(c.Address(o.Caller.IP.Addr())), Until: until.UnixMilli(),
-			Reset: d.At.Add(d.ResetAfter + time.Millisecond - 1).UnixMilli(), // rounded up, as in an answer
-			Limit: d.Limit.Name, Capacity: d.Capacity, Requests: d.Limit.Rate.Requests, Window: int64((d.Limit.WindowAt(d.At) + time.Second - 1) / time.Second),
-			Version: d.Limit.Version, Period: d.Limit.Location() != nil,
-			Pass: about.Pass, Credentials: about.Credentials, APIKeyHeader: strings.ToLower(e.apiKeyHeader()), IPv6Bits: e.Edge.IPv6Bits,
-			Origins: strings.Fields(strings.ToLower(strings.Join(e.CORSOrigins, " "))),
-		}
-		if byKey {
-			line.Key, line.Owner = c.Key(edge.APIKey(*o.Caller.Key)), c.Owner(o.Caller.APIKey)
-		}
-		err = e.Recorder.Edge(ctx, line)
-	}
 	if err != nil {
-		e.Logger.LogAttrs(ctx, slog.LevelWarn, "caller not listed for the distribution", slog.Any("err", err))
+		e.notListed(ctx, err)
+		return
 	}
+	c := edge.Config{Secret: secret, IPv6Bits: e.Edge.IPv6Bits}
+	line := telemetry.EdgeLine{
+		Key: c.Key(c.Address(o.Caller.IP.Addr())), Until: until.UnixMilli(), Reset: d.At.Add(d.ResetAfter + time.Millisecond - 1).UnixMilli(), // rounded up, as in an answer
+		Limit: d.Limit.Name, Capacity: d.Capacity, Requests: d.Limit.Rate.Requests, Window: int64((d.Limit.WindowAt(d.At) + time.Second - 1) / time.Second),
+		Version: d.Limit.Version, Period: d.Limit.Location() != nil,
+	}
+	if byKey {
+		line.Key, line.Owner = c.Key(edge.APIKey(*o.Caller.Key)), c.Owner(o.Caller.APIKey)
+	}
+	e.writeEdge(ctx, o.Time, inForce, line)
+}
+
+// writeEdge adds the members that describe the rules to a line, and writes it.
+func (e *Environment) writeEdge(ctx context.Context, now time.Time, inForce *rules.Rules, line telemetry.EdgeLine) {
+	about := inForce.Edge()
+	line.Time = now.UTC()
+	line.Pass, line.Credentials, line.APIKeyHeader, line.IPv6Bits = about.Pass, about.Credentials, strings.ToLower(e.apiKeyHeader()), e.Edge.IPv6Bits
+	line.Origins = strings.Fields(strings.ToLower(strings.Join(e.CORSOrigins, " ")))
+	if err := e.Recorder.Edge(ctx, line); err != nil {
+		e.notListed(ctx, err)
+	}
+}
+
+func (e *Environment) notListed(ctx context.Context, err error) {
+	e.Logger.LogAttrs(ctx, slog.LevelWarn, "caller not listed for the distribution", slog.Any("err", err))
 }
 
 // watched returns a name for the caller whom the limit of a refusal counts: an address, or an API key. Each key of an id
@@ -113,17 +146,57 @@ func (f *forwarder) listCallers(ctx context.Context, lines []string) error {
 		if line.Version > config.Version {
 			clear(entries)
 		}
-		config = edge.Config{Version: line.Version, Secret: secret, APIKeyHeader: line.APIKeyHeader, IPv6Bits: line.IPv6Bits, Pass: line.Pass, Credentials: line.Credentials, Origins: line.Origins}
-		entries[line.Key] = edge.Entry{Until: time.UnixMilli(line.Until), Version: line.Version, Name: line.Limit, Capacity: line.Capacity, Requests: line.Requests, Window: time.Duration(line.Window) * time.Second, Reset: time.UnixMilli(line.Reset), Period: line.Period, Owner: line.Owner, Refused: line.Time}
 		numbers = append(numbers, number)
 		accepted[number] = true
+		config = edge.Config{Version: line.Version, Secret: secret, APIKeyHeader: line.APIKeyHeader, IPv6Bits: line.IPv6Bits, Pass: line.Pass, Credentials: line.Credentials, Origins: line.Origins}
+		until := time.UnixMilli(line.Until)
+		if line.Key == "" || f.listed.covers(line.Key, line.Version, until) {
+			continue
+		}
+		entries[line.Key] = edge.Entry{Until: until, Version: line.Version, Name: line.Limit, Capacity: line.Capacity, Requests: line.Requests, Window: time.Duration(line.Window) * time.Second, Reset: time.UnixMilli(line.Reset), Period: line.Period, Owner: line.Owner, Refused: line.Time}
 	}
-	if len(entries) == 0 {
-		return nil
-	}
-	if err := edge.Write(ctx, f.List, now, config, entries); err != nil {
-		return err
+	if len(entries) > 0 || f.listed.older(config.Version) {
+		if err := edge.Write(ctx, f.List, now, config, entries); err != nil {
+			return err
+		}
+		f.listed.add(config.Version, entries)
 	}
 	f.repeated.add(numbers)
 	return nil
+}
+
+// listed remembers the last entries that this environment has written. Each environment of a flooded function logs the
+// caller, and a write has several calls, so a repeated one must cost none. Its zero value remembers none.
+type listed struct {
+	mu      sync.Mutex
+	version int64                // of the rules
+	until   map[string]time.Time // by key
+}
+
+// maxListed bounds the memory.
+const maxListed = 10_000
+
+// older reports whether the remembered entries are of older rules.
+func (l *listed) older(version int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.version < version
+}
+
+// covers reports whether an entry is written.
+func (l *listed) covers(key string, version int64, until time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.version == version && !l.until[key].Before(until)
+}
+
+func (l *listed) add(version int64, entries map[string]edge.Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.until == nil || l.version != version || len(l.until) > maxListed {
+		l.version, l.until = version, map[string]time.Time{}
+	}
+	for key, e := range entries {
+		l.until[key] = e.Until
+	}
 }

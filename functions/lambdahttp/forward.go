@@ -27,6 +27,7 @@ func NewForward(e *Environment) lambda.Handler {
 type forwarder struct {
 	settle
 	repeated repeated
+	listed   listed
 }
 
 type forwardEvent struct {

@@ -59,7 +59,7 @@ func (l *Limits) access() access {
 		a.variables[contract.VariableSignLines] = jsii.String("true")
 	}
 	if l.props.lists() {
-		a.variables[contract.VariableEdgeDelay] = jsii.String(edgeDelay.String())
+		a.variables[contract.VariableEdgeDelay] = jsii.String(contract.EdgeDelay.String())
 	}
 	a.variables[contract.VariableRecordsTable] = l.records.TableName()
 	a.set(l.props.variables())

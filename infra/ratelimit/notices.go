@@ -1,8 +1,6 @@
 package ratelimit
 
 import (
-	"time"
-
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudfront"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
@@ -11,10 +9,6 @@ import (
 
 	"github.com/weir-limits/weir/functions/contract"
 )
-
-// edgeDelay is the time until a new entry in the list of distributions acts: until the line has reached the function
-// Forward, and the entry the servers of CloudFront.
-const edgeDelay = 10 * time.Second
 
 // newNotices lets a function send notices to [LimitsProps].NoticeBus. Functions that make decisions only log a
 // notice, so they neither wait for the bus nor need a permission for it.

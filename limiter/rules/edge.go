@@ -3,6 +3,7 @@ package rules
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -12,7 +13,7 @@ import (
 // Edge is what a CDN in front of an API needs to know of the rules, in order to refuse the requests of callers that are
 // over a limit (limiter.Limit.Edge).
 type Edge struct {
-	Limits []string // paths of the limits, in file order
+	Limits []EdgeLimit // in file order
 	// Pass are the endpoints whose requests no such limit counts: the exempt ones, and the usage endpoint.
 	Pass []string
 	// Credentials reports that requests with a credential may be exempt, and Addresses that requests of some addresses are.
@@ -21,13 +22,21 @@ type Edge struct {
 	IgnoresSuffix bool
 }
 
+// EdgeLimit is a limit whose callers a CDN in front can refuse.
+type EdgeLimit struct {
+	Path string
+	// Wait is how long a caller that never stops waits between two admissions, or two bursts of them. A CDN can refuse only
+	// for the rest of a wait.
+	Wait time.Duration
+}
+
 // Edge returns what a CDN in front needs to know.
 func (r *Rules) Edge() Edge {
 	e := Edge{IgnoresSuffix: r.spelling.IgnoreSuffix}
 	for i := range r.rules {
 		for _, l := range r.rules[i].global {
 			if l.shared.Edge && l.edge(&r.rules[i]) {
-				e.Limits = append(e.Limits, l.Path)
+				e.Limits = append(e.Limits, EdgeLimit{l.Path, floodWait(l.shared.Limit)})
 			}
 		}
 	}
@@ -45,6 +54,14 @@ func (r *Rules) Edge() Edge {
 		e.Pass = append(e.Pass, r.rules[len(r.rules)-1].pattern.text)
 	}
 	return e
+}
+
+func floodWait(l *limiter.Limit) time.Duration {
+	_, log := l.Machine().(*algo.Log)
+	if log || l.Rate.Algorithm == algo.FixedWindow { // all requests leave the count together
+		return l.Rate.Span()
+	}
+	return l.Rate.Window / time.Duration(l.Rate.Requests)
 }
 
 // ExemptsPart reports whether an address of a network is exempt.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -53,6 +54,24 @@ func TestRules_Edge(t *testing.T) {
 			if charge.Limit.Edge != want {
 				t.Errorf("%s: limit %s: got Edge %t, want %t", document, charge.Limit.Name, charge.Limit.Edge, want)
 			}
+		}
+	}
+}
+
+// The wait of a caller that never stops.
+func TestRules_Edge_wait(t *testing.T) {
+	for limit, want := range map[string]time.Duration{
+		`"requests":60,"window":"1m"`:                            time.Second,
+		`"requests":60,"window":"1m","algorithm":"token_bucket"`: time.Second,
+		`"requests":100,"window":"1h"`:                           36 * time.Second,
+		`"requests":60,"window":"1m","algorithm":"sliding_log"`:  time.Minute,
+		`"requests":60,"window":"1m","algorithm":"fixed_window"`: time.Minute,
+		`"requests":10,"window":"1m"`:                            time.Minute,    // stores instants
+		`"requests":60,"period":"day"`:                           26 * time.Hour, // the longest day
+	} {
+		r := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"a","per":["ip"],`+limit+`}}}]}`), rules.Options{Version: 1}))
+		if e := r.Edge(); len(e.Limits) != 1 || e.Limits[0].Wait != want {
+			t.Errorf("%s: got %v, want a wait of %s", limit, e.Limits, want)
 		}
 	}
 }

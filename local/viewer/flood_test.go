@@ -41,22 +41,37 @@ type behind struct {
 	reads   int
 	keys    keys
 
-	api     http.Handler
-	forward interface {
+	environment *lambdahttp.Environment
+	api         http.Handler
+	forward     interface {
 		Invoke(context.Context, []byte) ([]byte, error)
 	}
 	viewer             *viewer.Function
 	invocations, edges int
+	calls              int // of the writer
 }
 
-// writer records the changes of the list.
+// writer records the changes of the list, and counts calls.
 type writer struct {
 	edge.Store
 	b *behind
 }
 
+// State implements edge.Store.
+func (w writer) State(ctx context.Context) (string, int, error) {
+	w.b.calls++
+	return w.Store.State(ctx)
+}
+
+// Get implements edge.Store.
+func (w writer) Get(ctx context.Context, key string) (string, error) {
+	w.b.calls++
+	return w.Store.Get(ctx, key)
+}
+
 // Update implements edge.Store.
 func (w writer) Update(ctx context.Context, tag string, values map[string]string) error {
+	w.b.calls++
 	err := w.Store.Update(ctx, tag, values)
 	if err == nil {
 		w.b.written = append(w.b.written, values)
@@ -104,10 +119,16 @@ func newBehind(t *testing.T, document string, lag time.Duration, origins ...stri
 		CORSOrigins: origins,
 		Edge:        &lambdahttp.Edge{Watch: edge.NewWatch(lag), IPv6Bits: 64}, List: writer{b.list, b},
 	}
-	b.api = e.Serve(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	b.environment = e
+	b.start()
 	b.forward = lambdahttp.NewForward(e)
 	b.viewer = storetest.Must(viewer.New(b))
 	return b
+}
+
+// start starts the function, after a change of its environment.
+func (b *behind) start() {
+	b.api = b.environment.Serve(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 }
 
 // request sends a request through the distribution, with an API key or "", and returns the status.
@@ -168,28 +189,64 @@ const (
 )
 
 // A flood from one address against a limit of 60 a minute, for ten minutes. After an entry acts, and until the wait is
-// over, no request reaches the function; then the address is admitted at once. WEIR_FLOOD is the number of requests a
-// second, 20 without it.
+// over, no request reaches the function; then the address is admitted at once. A caller that never stops has long waits
+// only where requests leave the count together: a sliding_window of 60 admits one a second, so only its first wait is
+// listed. WEIR_FLOOD is the number of requests a second for the limits with long waits, 20 without it.
 func TestFlood(t *testing.T) {
-	rate, err := strconv.Atoi(os.Getenv("WEIR_FLOOD"))
-	if err != nil {
-		rate = 20
+	for _, c := range []struct {
+		algorithm       string
+		least, most     float64 // part of the requests that reach the function
+		writes          int
+		fewest, highest int // admitted requests
+	}{
+		{"fixed_window", 0.16, 0.25, 10, 600, 600},
+		{"sliding_log", 0.16, 0.25, 10, 600, 600},
+		{"sliding_window", 0.9, 0.95, 1, 580, 660},
+		{"token_bucket", 1, 1, 0, 659, 660},
+	} {
+		t.Run(c.algorithm, func(t *testing.T) {
+			rate, err := strconv.Atoi(os.Getenv("WEIR_FLOOD"))
+			if err != nil || c.writes < 10 {
+				rate = 20
+			}
+			f := flood(t, c.algorithm, rate)
+			if got := float64(f.invocations) / f.requests; got < c.least || got > c.most {
+				t.Errorf("got %.3f of the requests at the function, want %.2f to %.2f", got, c.least, c.most)
+			}
+			if f.admitted < c.fewest || f.admitted > c.highest || len(f.written) != c.writes {
+				t.Errorf("got %d admitted requests and %d changes of the list, want %d to %d, and %d", f.admitted, len(f.written), c.fewest, c.highest, c.writes)
+			}
+			f.print(t, rate)
+		})
 	}
-	const minutes, lag, ip = 10, 10 * time.Second, "2001:db8::1"
-	b := newBehind(t, flooded, lag)
-	admitted, acts, until := 0, time.Time{}, time.Time{}
-	for i := range minutes * 60 * rate {
+}
+
+type result struct {
+	*behind
+	admitted int
+	requests float64
+}
+
+const floodLasts = 10 * time.Minute
+
+func flood(t *testing.T, algorithm string, rate int) result {
+	t.Helper()
+	const lag, ip = 10 * time.Second, "2001:db8::1"
+	b := newBehind(t, strings.Replace(flooded, "fixed_window", algorithm, 1), lag)
+	r := result{behind: b, requests: floodLasts.Seconds() * float64(rate)}
+	acts, until := time.Time{}, time.Time{}
+	for i := range int(r.requests) {
 		b.now = noon.Add(time.Duration(i) * time.Second / time.Duration(rate))
 		before, changes := b.invocations, len(b.written)
 		status := b.request(t, ip, "")
-		if status == 200 {
-			admitted++
+		if status == http.StatusOK {
+			r.admitted++
 		}
 		if !b.now.Before(acts) && b.now.Before(until) && b.invocations > before {
 			t.Fatalf("%s: a request reached the function between %s and %s", b.now, acts, until)
 		}
 		if ends := until.Add(time.Millisecond); !until.IsZero() && !b.now.Before(ends) { // an entry has whole milliseconds
-			if status != 200 {
+			if status != http.StatusOK {
 				t.Fatalf("%s: got %d at the end of the wait, want 200", b.now, status)
 			}
 			until = time.Time{}
@@ -202,21 +259,21 @@ func TestFlood(t *testing.T) {
 			}
 		}
 	}
-	if most := 60 * minutes; admitted > most || admitted < most-60 {
-		t.Errorf("got %d admitted requests, want about %d", admitted, most)
-	}
-	n := float64(minutes * 60 * rate)
-	if got := float64(b.invocations) / n; got > 0.25 {
-		t.Errorf("got %.0f %% of the requests at the function, want at most 25 %%", 100*got)
-	}
-	cost := func(invocations, requests, reads float64, in bool) float64 {
-		if !in {
-			return invocations * invoked / 1e6
+	return r
+}
+
+// print prints what the flood invoked, and what it costs in an hour.
+func (r result) print(t *testing.T, rate int) {
+	t.Helper()
+	cost := func(invocations, reads float64, distribution bool) float64 {
+		dollars := invocations * invoked
+		if distribution {
+			dollars += r.requests*(distributed+viewed) + reads*looked
 		}
-		return (invocations*invoked + requests*(distributed+viewed) + reads*looked) / 1e6
+		return dollars / 1e6 * float64(time.Hour) / float64(floodLasts)
 	}
-	t.Logf("%d requests a second for %d minutes: %d of %.0f invoked the function, %d admitted, %d refused at the edge, %d reads of the list", rate, minutes, b.invocations, n, admitted, b.edges, b.reads)
-	t.Logf("an hour: without a distribution $%.2f; with one, without the list $%.2f; with the list $%.2f", 6*cost(n, n, 0, false), 6*cost(n, n, 0, true), 6*cost(float64(b.invocations), n, float64(b.reads), true))
+	t.Logf("%d requests a second for %s: %d of %.0f invoked the function, %d admitted, %d refused at the edge, %d reads of the list by the viewer function, %d calls of its writer", rate, floodLasts, r.invocations, r.requests, r.admitted, r.edges, r.reads, r.calls)
+	t.Logf("an hour: without a distribution $%.2f; with one, without the list $%.2f; with the list $%.2f", cost(r.requests, 0, false), cost(r.requests, 0, true), cost(float64(r.invocations), float64(r.reads), true))
 }
 
 // A refusal at the edge has the reset and the CORS fields of a refusal by the function.
@@ -295,6 +352,48 @@ func TestFlood_apiKey(t *testing.T) {
 	}
 	if len(exempt.written) != 0 {
 		t.Errorf("exempt addresses: got %d changes of the list, want none", len(exempt.written))
+	}
+}
+
+// Each environment of a function lists a caller. Only the first line costs calls.
+func TestFlood_environments(t *testing.T) {
+	const lag = 10 * time.Second
+	b := newBehind(t, flooded, lag)
+	for range 5 {
+		b.environment.Edge = &lambdahttp.Edge{Watch: edge.NewWatch(lag), IPv6Bits: 64}
+		b.start()
+		for range 100 {
+			b.request(t, "192.0.2.1", "")
+		}
+	}
+	if len(b.written) != 1 || b.calls != 4 {
+		t.Errorf("got %d changes in %d calls, want one in 4", len(b.written), b.calls)
+	}
+}
+
+// When the rules change, entries of older rules no longer act after the lag, although nobody else is refused.
+func TestFlood_rules(t *testing.T) {
+	const lag = 10 * time.Second
+	b := newBehind(t, flooded, lag)
+	for range 100 {
+		b.request(t, "192.0.2.1", "")
+	}
+	b.now = b.now.Add(lag)
+	if status := b.request(t, "192.0.2.1", ""); status != http.StatusTooManyRequests || b.edges != 1 {
+		t.Fatalf("got %d and %d refusals at the edge, want one", status, b.edges)
+	}
+	raised := strings.Replace(flooded, `"requests":60`, `"requests":600`, 1)
+	b.environment.Rules = live.Fixed(storetest.Must(rules.Parse([]byte(raised), rules.Options{Version: 8})))
+	b.start()
+	b.request(t, "192.0.2.2", "")
+	b.now = b.now.Add(lag)
+	if status := b.request(t, "192.0.2.1", ""); status != http.StatusOK {
+		t.Errorf("after the limit is raised: got %d, want 200", status)
+	}
+	calls := b.calls
+	b.request(t, "192.0.2.2", "")
+	if b.calls != calls {
+		t.Errorf("the next request: got %d calls of the writer, want none", b.calls-calls)
 	}
 }
 

@@ -58,7 +58,12 @@ var blocks = regexp.MustCompile(`(?m)(\)|else|try|=>) \{$`)
 func (f *Function) Steps() int { return f.steps }
 
 // New returns the viewer function of package edge with a store. A nil store means that none is associated.
-func New(store Store) (*Function, error) { return load(edge.Viewer(), store) }
+func New(store Store) (*Function, error) { return NewDeployed(store, 0) }
+
+// NewDeployed is New for a deployment of rules with a version.
+func NewDeployed(store Store, version int64) (*Function, error) {
+	return load(edge.Viewer(version), store)
+}
 
 func load(source string, store Store) (*Function, error) {
 	f := &Function{store: store, engine: goja.New()}

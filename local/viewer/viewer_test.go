@@ -208,6 +208,19 @@ func TestFunction_period(t *testing.T) {
 	}
 }
 
+// After a deployment of newer rules, entries of older ones do not act.
+func TestFunction_deployed(t *testing.T) {
+	for version, refused := range map[int64]bool{0: true, 7: true, 8: false} {
+		store := &lagging{now: noon}
+		store.configure(config)
+		store.set(config.Key(config.Address(netip.MustParseAddr("192.0.2.1"))), entry(noon.Add(time.Minute)).Value())
+		f := storetest.Must(viewer.NewDeployed(store, version))
+		if answer, _, err := f.Handle(noon, viewer.Request{IP: "192.0.2.1", Method: "GET", URI: "/"}); err != nil || (answer != nil) != refused {
+			t.Errorf("rules of version 7, deployment of %d: got %v, %v; want a refusal: %t", version, answer, err, refused)
+		}
+	}
+}
+
 // An entry of an API key acts on the requests with this key, from each address.
 func TestFunction_apiKey(t *testing.T) {
 	store := &lagging{now: noon}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
@@ -50,7 +52,7 @@ type checked struct {
 	Writes   []rules.Writes  `json:"writes,omitempty"`   // items that one request writes, for each endpoint and kind of caller
 	Restarts []string        `json:"restarts,omitempty"` // only with --against: limits whose counts restart
 	Rooms    []rules.Room    `json:"rooms,omitempty"`    // items with little room for more limits
-	Edge     []string        `json:"edge,omitempty"`     // limits for which a distribution in front can refuse requests
+	Edge     []edgeLimit     `json:"edge,omitempty"`     // limits for which a distribution in front can refuse requests
 	Beyond   []string        `json:"beyond,omitempty"`   // limits whose counts restart if a rule adds more than fit
 }
 
@@ -71,7 +73,9 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 	} else {
 		result.OK, result.Rules, result.Tiers, result.Notes, result.Writes = true, r.Len(), r.Tiers(), r.Notes(), r.Writes()
 		result.Rooms, result.Beyond = r.Rooms()
-		result.Edge = r.Edge().Limits
+		for _, l := range r.Edge().Limits {
+			result.Edge = append(result.Edge, edgeLimit{l.Path, l.Wait.Seconds()})
+		}
 		if result.Restarts, err = restarts(ctx, in, against, r); err != nil {
 			return err
 		}
@@ -134,8 +138,8 @@ func (c checked) print(out io.Writer, asJSON bool) error {
 			return err
 		}
 	}
-	if len(c.Edge) > 0 {
-		if _, err := fmt.Fprintf(out, "  a distribution in front can refuse for %s\n", strings.Join(c.Edge, ", ")); err != nil {
+	for _, l := range c.Edge {
+		if _, err := fmt.Fprintf(out, "  %s\n", l); err != nil {
 			return err
 		}
 	}
@@ -143,6 +147,19 @@ func (c checked) print(out io.Writer, asJSON bool) error {
 		return err
 	}
 	return c.printRooms(out)
+}
+
+// edgeLimit is a limit whose callers a distribution in front can refuse.
+type edgeLimit struct {
+	Path string  `json:"path"`
+	Wait float64 `json:"floodWaitSeconds"` // of a caller that never stops
+}
+
+func (l edgeLimit) String() string {
+	if least := 2 * contract.EdgeDelay.Seconds(); l.Wait < least {
+		return fmt.Sprintf("a distribution in front refuses no flood over %s, which waits only %.3g s at a time (want %g s): a sliding_log of at most %d requests, or a fixed_window, makes it wait a whole window", l.Path, l.Wait, least, algo.MaxLog)
+	}
+	return fmt.Sprintf("a distribution in front can refuse a flood over %s, which waits %.3g s at a time", l.Path, l.Wait)
 }
 
 func (c checked) printWrites(out io.Writer) error {

@@ -33,6 +33,27 @@ func weir(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
+// check says which limits a distribution in front can enforce, and for how long at a time.
+func TestCheck_edge(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.json")
+	const document = `{"rules":[{"endpoint":"*","limits":{"global":[
+		{"name":"a","requests":60,"window":"1m","algorithm":"sliding_log","per":["ip"]},
+		{"name":"b","requests":60,"window":"1m","per":["apikey"]},
+		{"name":"c","requests":60,"window":"1m","per":["user"]}]}}]}`
+	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := ok(t, "check", file)
+	for _, want := range []string{"can refuse a flood over rules[0].limits.global[0], which waits 60 s at a time\n", "refuses no flood over rules[0].limits.global[1], which waits only 1 s at a time (want 20 s): a sliding_log of at most 327"} {
+		if !strings.Contains(out, "  a distribution in front "+want) || strings.Contains(out, "global[2]") {
+			t.Errorf("got %s, want a line %q, and none for the limit by user", out, want)
+		}
+	}
+	if out := ok(t, "check", file, "--json"); !strings.Contains(strings.Join(strings.Fields(out), ""), `"edge":[{"path":"rules[0].limits.global[0]","floodWaitSeconds":60},`) {
+		t.Errorf("got %s, want the limits with their waits", out)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	good, bad := "../serve/testdata/design.json", "../../limiter/rules/testdata/bad/five.json"
 	ok := good + ": ok, 2 rules, tiers: enterprise, free, paid\n" +
