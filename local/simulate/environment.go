@@ -117,7 +117,7 @@ func (e *environment) decide() {
 	s := e.sim
 	r := request{at: e.now, environment: e.index}
 	if s.Limit == nil || !s.Limit.Global {
-		r.caller = uint32(s.callers.draw(e.traffic))
+		r.caller = uint32((s.callers.draw(e.traffic)-1)/s.sample() + 1)
 	}
 	e.begun, e.deadline = e.now, e.now.Add(s.Timeout)
 	var d limiter.Decision

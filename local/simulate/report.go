@@ -20,6 +20,9 @@ func Report(p Parameters, about string, columns Columns, results []Result) strin
 	} else {
 		fmt.Fprintf(&b, "A slot accepts %s ECPUs a second, the cache %s. A script costs %d. ", thousands(int64(p.SlotECPUs)), thousands(int64(p.CacheECPUs)), ecpuPerScript)
 	}
+	if n := p.sample(); n > 1 {
+		about += fmt.Sprintf(" Of %d requests, one was simulated: %[1]d callers became one caller with their mean rate, and limits that callers share were divided by %[1]d, which is less exact. The dollars are those of all requests.", n)
+	}
 	fmt.Fprintf(&b, "%s\n\n", about)
 	columns.write(&b, p.Store, results)
 	return b.String()

@@ -74,9 +74,9 @@ type tally struct {
 func newTally(s *Scenario) *tally {
 	t := &tally{
 		Result: Result{
-			Name: s.Name, Environments: s.fleet(), Unfilled: s.unfilled(),
+			Name: s.Name, Environments: s.environments(), Unfilled: s.unfilled(),
 			Admitted:    make([]int64, int(math.Ceil(s.Measured.Seconds()))),
-			Concurrency: max(s.fleet(), int(math.Ceil(s.Rate/requestsEach))),
+			Concurrency: max(s.environments(), int(math.Ceil(s.Rate/requestsEach))),
 		},
 		took: make([]uint32, s.Timeout/time.Microsecond+1),
 	}

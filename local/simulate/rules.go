@@ -33,7 +33,11 @@ func PlanRules(p Parameters, answers Answers, r *rules.Rules, only *regexp.Regex
 		name := sort.name()
 		names = append(names, name)
 		if only == nil || only.MatchString(name) {
-			plan = append(plan, Scenario{Name: name, Charges: sort.charges, Parameters: p, Answers: answers})
+			s := Scenario{Name: name, Charges: sort.charges, Parameters: p, Answers: answers}
+			if err := s.divide(); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			plan = append(plan, s)
 		}
 	}
 	switch {

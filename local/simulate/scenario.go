@@ -50,6 +50,10 @@ type Parameters struct {
 	// The k-th of Callers sends requests with a frequency proportional to k^-Exponent (Zipf's law).
 	Callers  int     `json:"callers"`
 	Exponent float64 `json:"exponent"`
+	// Of Sample requests, one is simulated. 0 means all. Sample callers of neighbouring frequencies become one caller with
+	// their mean frequency, and limits that callers share are divided by Sample. A sample does not show whether the store
+	// throttles an item.
+	Sample int `json:"sample,omitempty"`
 	// Warmup is simulated before Measured and does not count. Both are multiples of the limit's
 	// window.
 	Warmup   time.Duration `json:"warmupNs"`
@@ -147,6 +151,15 @@ func Default(store Store) Parameters {
 	return p
 }
 
+// sample returns the number of requests of which one is simulated.
+func (p *Parameters) sample() int { return max(1, p.Sample) }
+
+// simulated returns the rate of the simulated requests.
+func (p *Parameters) simulated() float64 { return p.Rate / float64(p.sample()) }
+
+// Requests returns the mean number of requests that a run simulates.
+func (p *Parameters) Requests() float64 { return p.simulated() * (p.Warmup + p.Measured).Seconds() }
+
 func (p *Parameters) fleet() int {
 	if p.Environments > 0 {
 		return p.Environments
@@ -154,9 +167,19 @@ func (p *Parameters) fleet() int {
 	return int(math.Ceil(3 * p.Rate * (p.Invocation + p.Median).Seconds()))
 }
 
-// fleet returns the number of environments. With a Count, a request occupies its environment until
-// its settlement.
+// fleet returns the number of simulated environments. A sample of the requests keeps the number, so that each
+// environment gets as many requests of a caller as without a sample. If callers share every limit, it divides the number,
+// so that each environment gets as many requests of a limit.
 func (s *Scenario) fleet() int {
+	if s.sample() == 1 || len(s.own()) > 0 {
+		return s.environments()
+	}
+	return max(1, s.environments()/s.sample())
+}
+
+// environments returns the number of environments. With a Count, a request occupies its environment until its
+// settlement.
+func (s *Scenario) environments() int {
 	if s.Environments > 0 || !s.counts() {
 		return s.Parameters.fleet()
 	}
@@ -183,16 +206,16 @@ func (s *Scenario) validate() error {
 		return wrong("store", fmt.Sprintf("%q", s.Store), "dynamodb or elasticache")
 	case !(s.Rate >= 1 && s.Rate <= 1e8):
 		return wrong("rate", s.Rate, "1 to 1e8 requests a second")
-	case s.Callers < 1 || s.Callers > math.MaxUint32:
-		return wrong("callers", s.Callers, "1 to 4294967295")
+	case s.Callers < s.sample() || s.Callers > math.MaxUint32:
+		return wrong("callers", s.Callers, fmt.Sprintf("%d to 4294967295", s.sample()))
 	case !(s.Exponent >= 0 && s.Exponent <= 10):
 		return wrong("exponent", s.Exponent, "0 to 10")
 	case s.Measured <= 0 || s.Measured%window != 0:
 		return wrong("measured time", s.Measured, fmt.Sprintf("a multiple of the window, %s", window))
 	case s.Warmup < 0 || s.Warmup%window != 0:
 		return wrong("warm-up", s.Warmup, fmt.Sprintf("0, or a multiple of the window, %s", window))
-	case s.Rate*(s.Warmup+s.Measured).Seconds() > maxRequests:
-		return wrong("rate times time", s.Rate*(s.Warmup+s.Measured).Seconds(), fmt.Sprintf("at most %d requests", maxRequests))
+	case s.Requests() > maxRequests:
+		return wrong("rate times time", s.Requests(), fmt.Sprintf("at most %d requests", maxRequests))
 	case s.Environments < 0 || s.fleet() > maxEnvironments:
 		return wrong("environments", cmp.Or(s.Environments, s.fleet()), fmt.Sprintf("1 to %d", maxEnvironments))
 	case s.Invocation < 0 || s.Invocation > time.Minute:

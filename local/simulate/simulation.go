@@ -179,7 +179,7 @@ func (s *simulation) startAll() error {
 }
 
 func (s *simulation) setGap() {
-	rate := s.Rate
+	rate := s.simulated()
 	if s.rate != nil {
 		rate = s.rate(s.since.Sub(s.start))
 	}

@@ -93,11 +93,11 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.StringVar(&s.only, "only", s.only, "simulate only the limits whose names this regular expression matches")
 	f.StringSliceVar(&s.columns, "columns", s.columns, "the columns of the table by name, or all; default: limit, admitted %, wrong %, $ a month")
 	f.IntVar(&s.parallel, "parallel", runtime.GOMAXPROCS(0), "number of processors; the result does not depend on it")
-	f.BoolVar(&s.quick, "quick", s.quick, "simulate a tenth of the requests and callers, with a tenth of the limit for all")
+	f.BoolVar(&s.quick, "quick", s.quick, "simulate a tenth of the requests and callers, with a tenth of the limits that callers share; the dollars are those of all requests")
 	f.BoolVar(&s.asJSON, "json", s.asJSON, "print one JSON object")
 }
 
-// settle returns s with the defaults of its store and of --quick. A flag on the command line
+// settle returns s with the defaults of its store and of --rules. A flag on the command line
 // overrides a default.
 func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	settled := simulation{Parameters: simulate.Default(s.Store), Limits: simulate.DefaultLimits(), Answers: simulate.DefaultAnswers(), environments: s.environments, columns: s.columns}
@@ -105,10 +105,7 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 		settled.Rate, settled.Callers, settled.Warmup, settled.Measured = 1000, 1000, 0, 0
 	}
 	if s.quick {
-		settled.Rate /= 10
-		settled.Callers /= 10
-		settled.All /= 10
-		settled.AllLease /= 10
+		settled.Sample = 10
 	}
 	again := &cobra.Command{}
 	settled.bind(again)
@@ -227,7 +224,7 @@ func report(to io.Writer, progress *atomic.Int64, plan []simulate.Scenario, begu
 	}
 	total := 0.0
 	for _, s := range plan {
-		total += s.Rate * (s.Warmup + s.Measured).Seconds()
+		total += s.Requests()
 	}
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

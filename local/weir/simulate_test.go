@@ -31,9 +31,18 @@ func TestSimulate(t *testing.T) {
 		t.Fatalf("--json: got exit %d, error %v: %s%s, want exit 0 and JSON", code, err, out, errs)
 	}
 	want := simulate.Default(simulate.ElastiCache)
-	want.Rate, want.Callers, want.P99 = 2000, 100, 5e6
+	want.Rate, want.Callers, want.P99, want.Sample = 2000, 100, 5e6, 10
 	if got.Parameters != want || got.Limits.All != 1000 || got.Limits.Each != 20 || len(got.Results) != 2 || got.Results[0].Requests == 0 {
 		t.Errorf("got %+v, want the parameters %+v", got, want)
+	}
+	if n := float64(got.Results[0].Requests); n < 400 || n > 800 {
+		t.Errorf("--quick: got %.0f requests, want about a tenth of 6,000", n)
+	}
+	if code, out, errs := weir(t, append(small, "--quick")...); code != 0 || !strings.Contains(out, "2,000 requests a second by 100 callers") || !strings.Contains(out, "Of 10 requests, one was simulated") {
+		t.Errorf("--quick: got exit %d: %s%s, want exit 0, the given rate, and what was simulated", code, out, errs)
+	}
+	if code, _, errs := weir(t, append(small, "--quick", "--callers", "9")...); code != 2 || !strings.Contains(errs, "callers: got 9, want 10 to") {
+		t.Errorf("--quick of 9 callers: got exit %d: %s, want exit 2", code, errs)
 	}
 }
 
