@@ -15,6 +15,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
@@ -68,8 +69,8 @@ func TestConfig_Environment_regionsUnknown(t *testing.T) {
 	c := inRegion(t, nil, "eu-central-1")
 	store := storetest.Must(dynamostore.New(&memtable.Table{}, dynamostore.Options{Table: "counters", Namespace: "test"}))
 	_, err := c.Environment(context.Background(), store, boot.Options{Logger: slog.New(slog.DiscardHandler), Metrics: &metrics})
-	if err == nil || !strings.Contains(err.Error(), "this process has no list of the regions") || !strings.Contains(metrics.String(), contract.MetricRulesRefused) {
-		t.Errorf("got error %v and metrics %s, want a refusal and %s", err, metrics.String(), contract.MetricRulesRefused)
+	if err == nil || !strings.Contains(err.Error(), "this process has no list of the regions") || !strings.Contains(metrics.String(), telemetry.RulesRefused) {
+		t.Errorf("got error %v and metrics %s, want a refusal and %s", err, metrics.String(), telemetry.RulesRefused)
 	}
 	variables := map[string]string{"NAMESPACE": "a", "STORE": "dynamodb", "TABLE": "t"}
 	if got := boot.Check(variables, []byte(sharedRules)); !strings.Contains(got.Rules, "no list of the regions") {

@@ -1,8 +1,5 @@
 package contract
 
-// CounterActions returns the IAM actions that a function needs on the table of counters.
-func CounterActions() []string { return []string{"dynamodb:GetItem", "dynamodb:UpdateItem"} }
-
 // RecordActions returns the IAM actions that a function needs on the records table to identify
 // callers and to read rules, with the keys of the items that it reads as the only leading keys.
 func RecordActions() []string { return []string{"dynamodb:GetItem"} }

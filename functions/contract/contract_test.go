@@ -114,11 +114,8 @@ func TestRoles(t *testing.T) {
 }
 
 func TestTables(t *testing.T) {
-	if contract.KeyAttribute != dynamostore.KeyAttribute || contract.TTLAttribute != dynamostore.TTLAttribute {
-		t.Errorf("attributes of the counters: got %s and %s, want %s and %s", contract.KeyAttribute, contract.TTLAttribute, dynamostore.KeyAttribute, dynamostore.TTLAttribute)
-	}
-	if got := dynamostore.Actions(); !slices.Equal(contract.CounterActions(), got) {
-		t.Errorf("actions of the store: got %v, want %v", contract.CounterActions(), got)
+	if contract.KeyAttribute != dynamostore.KeyAttribute {
+		t.Errorf("key of the counters: got %s, want %s", contract.KeyAttribute, dynamostore.KeyAttribute)
 	}
 	if got := redisstore.AccessString(redisstore.Commands()...); contract.CacheAccess != got {
 		t.Errorf("access of the store: got %q, want %q", contract.CacheAccess, got)
@@ -140,18 +137,18 @@ func TestFields(t *testing.T) {
 // A Recorder writes every metric of the contract and no other.
 func TestMetrics(t *testing.T) {
 	var want []string
-	for _, name := range contract.RuleMetrics() {
-		want = append(want, contract.RuleDimension+" "+name)
+	for _, name := range telemetry.RuleMetrics() {
+		want = append(want, telemetry.RuleDimension+" "+name)
 	}
-	want = append(want, contract.ExemptionDimension+" "+contract.MetricExempt, contract.FunctionDimension+" "+contract.MetricUnauthorized)
-	want = append(want, contract.Metrics()...)
+	want = append(want, telemetry.ExemptionDimension+" "+telemetry.Exempt, telemetry.FunctionDimension+" "+telemetry.Unauthorized)
+	want = append(want, telemetry.Metrics()...)
 	slices.Sort(want)
 	got, namespaces := written(t)
 	if !slices.Equal(got, want) {
 		t.Errorf("metrics of the Recorder:\n got %v\nwant %v", got, want)
 	}
-	if !slices.Equal(namespaces, []string{contract.MetricNamespace("dev")}) {
-		t.Errorf("namespaces: got %v, want only %s", namespaces, contract.MetricNamespace("dev"))
+	if !slices.Equal(namespaces, []string{telemetry.Namespace("dev")}) {
+		t.Errorf("namespaces: got %v, want only %s", namespaces, telemetry.Namespace("dev"))
 	}
 }
 

@@ -1,11 +1,7 @@
 package contract
 
-// These are the attributes of the tables. Both tables have the same partition key, a string. Only the
-// table of counters has a time to live, in seconds since the Unix epoch.
-const (
-	KeyAttribute = "pk"
-	TTLAttribute = "ttl"
-)
+// KeyAttribute is the partition key of both tables, a string.
+const KeyAttribute = "pk"
 
 // SigningKeysKey is the partition key of the item that contains the copy of the issuer's keys.
 const SigningKeysKey = "signingkeys"

@@ -29,6 +29,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
 
 	samples "github.com/weir-limits/weir/events"
 )
@@ -554,7 +555,7 @@ func TestSettle_samples(t *testing.T) {
 	for name, answers := range map[string][2]string{"settle-invoke.json": {forged, settled}, "settle-log.json": {"null", "null"}} {
 		d := newDecided(t, eachCount)
 		event := sampleEvent(t, name)
-		if got, err := d.settle.Invoke(ctx, event); err != nil || string(got) != answers[0] || d.counted(contract.MetricReceiptsForged) != 1 {
+		if got, err := d.settle.Invoke(ctx, event); err != nil || string(got) != answers[0] || d.counted(telemetry.ReceiptsForged) != 1 {
 			t.Errorf("%s: got %s, %v; want %s and one forged receipt", name, got, err, answers[0])
 		}
 		d.want(name, "calls 0, input 0, output 0, failures 0, bytes 0")

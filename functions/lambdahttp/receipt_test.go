@@ -159,7 +159,7 @@ func TestHandler_settles(t *testing.T) {
 	}
 	d.serve(api, authorizer)
 	d.want("a replay", "calls 1, input 12, output 34, failures 0, bytes 300")
-	if settled, replayed := d.counted(contract.MetricReceiptsSettled), d.counted(contract.MetricReceiptsReplayed); settled != 1 || replayed != 1 {
+	if settled, replayed := d.counted(telemetry.ReceiptsSettled), d.counted(telemetry.ReceiptsReplayed); settled != 1 || replayed != 1 {
 		t.Errorf("got %d settled and %d replayed receipts, want 1 and 1", settled, replayed)
 	}
 }
@@ -218,7 +218,7 @@ func TestHandler_badReceipt(t *testing.T) {
 		}
 	}
 	d.want("forgeries", "calls 1, input 100, output 200, failures 1, bytes 1000")
-	if got := d.counted(contract.MetricReceiptsForged); got != 5 {
+	if got := d.counted(telemetry.ReceiptsForged); got != 5 {
 		t.Errorf("forged receipts: got %d, want 5", got)
 	}
 	if strings.Contains(d.log.String(), receipt[:20]) {
@@ -227,7 +227,7 @@ func TestHandler_badReceipt(t *testing.T) {
 	authorizer[contract.KeyReceipt] = receipt
 	d.now = noon.Add(15 * time.Minute)
 	d.serve(func(http.ResponseWriter, *http.Request) {}, authorizer)
-	if got := d.counted(contract.MetricReceiptsExpired); got != 1 {
+	if got := d.counted(telemetry.ReceiptsExpired); got != 1 {
 		t.Errorf("expired receipts: got %d, want 1", got)
 	}
 }
@@ -275,7 +275,7 @@ func TestAuthorizer_receiptOmitted(t *testing.T) {
 		if got := d.authorize(); got["weir"] != "allowed" || got[contract.KeyReceipt] != nil {
 			t.Errorf("%s: got %v, want an admitted request without a receipt", name, got)
 		}
-		if got := d.counted(contract.MetricReceiptsOmitted); got != 1 || !strings.Contains(d.log.String(), c.log) {
+		if got := d.counted(telemetry.ReceiptsOmitted); got != 1 || !strings.Contains(d.log.String(), c.log) {
 			t.Errorf("%s: got %d omitted receipts and the log %s, want 1 and %q", name, got, &d.log, c.log)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // report invokes the function forward. In the text of event, %s stands for the receipt.
@@ -93,7 +93,7 @@ func TestSettle_reports(t *testing.T) {
 			d := newDecided(t, eachCount)
 			d.report(c.event, d.receipt(), c.answer)
 			d.want(c.name, c.want)
-			if rejected := d.counted(contract.MetricReportsRejected); (rejected > 0) != (c.answer == invalid || strings.Contains(c.event, "tokens")) {
+			if rejected := d.counted(telemetry.ReportsRejected); (rejected > 0) != (c.answer == invalid || strings.Contains(c.event, "tokens")) {
 				t.Errorf("rejected reports: got %d", rejected)
 			}
 		})
@@ -116,7 +116,7 @@ func TestSettle_receipts(t *testing.T) {
 	last := d.receipt()
 	d.now = noon.Add(15 * time.Minute)
 	d.report(`{"receipt":"%s","cost":0}`, last, expired)
-	for name, want := range map[string]int{contract.MetricReceiptsSettled: 1, contract.MetricReceiptsReplayed: 1, contract.MetricReceiptsForged: 6, contract.MetricReceiptsExpired: 1} {
+	for name, want := range map[string]int{telemetry.ReceiptsSettled: 1, telemetry.ReceiptsReplayed: 1, telemetry.ReceiptsForged: 6, telemetry.ReceiptsExpired: 1} {
 		if got := d.counted(name); got != want {
 			t.Errorf("%s: got %d, want %d", name, got, want)
 		}
@@ -143,7 +143,7 @@ func TestSettle_lines(t *testing.T) {
 			}
 			d.want("line and report", "calls 1, input 12, output 34, failures 0, bytes 300")
 			// The two equal lines are settled at the same time, so each can settle one of the limits.
-			if settled, replayed, forged := d.counted(contract.MetricReceiptsSettled), d.counted(contract.MetricReceiptsReplayed), d.counted(contract.MetricReceiptsForged); settled != 2 && settled != 3 || replayed != 0 || forged != 1 {
+			if settled, replayed, forged := d.counted(telemetry.ReceiptsSettled), d.counted(telemetry.ReceiptsReplayed), d.counted(telemetry.ReceiptsForged); settled != 2 && settled != 3 || replayed != 0 || forged != 1 {
 				t.Errorf("got %d settled, %d replayed and %d forged, want 2 or 3, 0 and 1", settled, replayed, forged)
 			}
 		})
@@ -175,7 +175,7 @@ func TestSettle_parts(t *testing.T) {
 				step(d, receipt)
 			}
 			d.want(name, "calls 1, input 12, output 12, failures 0, bytes 300")
-			if replayed := d.counted(contract.MetricReceiptsReplayed); (replayed == 1) != (name == "repeated") || replayed > 1 {
+			if replayed := d.counted(telemetry.ReceiptsReplayed); (replayed == 1) != (name == "repeated") || replayed > 1 {
 				t.Errorf("replayed receipts: got %d", replayed)
 			}
 		})
@@ -213,7 +213,7 @@ func TestSettle_repeatedMembers(t *testing.T) {
 		}
 		d.want(agent, "calls 1, input 100, output 200, failures 1, bytes 1000")
 	}
-	if got := d.counted(contract.MetricReportsRejected); got != 3 {
+	if got := d.counted(telemetry.ReportsRejected); got != 3 {
 		t.Errorf("rejected lines: got %d, want 3", got)
 	}
 }
@@ -237,7 +237,7 @@ func TestSettle_cutLines(t *testing.T) {
 		}
 	}
 	d.want("cut lines", "calls 1, input 100, output 200, failures 1, bytes 1000")
-	if got := d.counted(contract.MetricReportsRejected); got != cut {
+	if got := d.counted(telemetry.ReportsRejected); got != cut {
 		t.Errorf("rejected lines: got %d, want %d", got, cut)
 	}
 }
@@ -267,7 +267,7 @@ func TestSettle_failures(t *testing.T) {
 		}
 	}
 	d.want("repetitions", "calls 2, input 200, output 400, failures 0, bytes 2")
-	if got := d.counted(contract.MetricSettlementsLost); got != 1 { // only the report is lost: Lambda repeats the lines
+	if got := d.counted(telemetry.SettlementsLost); got != 1 { // only the report is lost: Lambda repeats the lines
 		t.Errorf("lost settlements: got %d, want 1", got)
 	}
 }
@@ -306,7 +306,7 @@ func TestSettle_badLines(t *testing.T) {
 			t.Errorf("%s: got %v, want no error", name, err)
 		}
 	}
-	if got := d.counted(contract.MetricReportsRejected); got != 4 {
+	if got := d.counted(telemetry.ReportsRejected); got != 4 {
 		t.Errorf("rejected events: got %d, want 4", got)
 	}
 }

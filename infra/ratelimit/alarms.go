@@ -12,6 +12,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Alarm is an alarm on a metric with periods of one minute. All fields are required.
@@ -71,10 +72,10 @@ func (l *Limits) newAlarms() {
 	for _, a := range []Alarm{
 		{"degraded", "More than 1 % of requests are decided without the store, by on_error of their rules. The store fails or is slow. Look at the store-* alarms, then at 'store failed' in the functions' logs.", m.Degraded(), degradedPercent, 3, 5},
 		{"refused", "More than 50 % of requests are refused. The cause is an attack, a client in a loop, or a rule that is too strict. The Contributor Insights rule weir-<stage>-refused-most shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
-		{"failed", "Requests could not be decided. They got 5xx, or passed in a function with the layer. Keys or the issuer cannot be read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(contract.MetricFailed, "Sum"), 0, 2, 5},
-		{"rules-refused", "A rules document has mistakes. The previous document stays in force, and no environment starts with the new one. Correct it (make check) and publish it again. Each environment counts the mistakes once, so the alarm ends a minute later; rules-stale lasts until the document is corrected.", m.Metric(contract.MetricRulesRefused, "Sum"), 0, 1, 1},
-		{"rules-stale", "For 300 seconds no environment could confirm its rules. Their source cannot be read, or its document was rejected. The previous rules stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(contract.MetricRulesAge, "Minimum"), staleSeconds, 3, 5},
-		{"clock-skew", "The clock of an environment differs from the store's by more than 250 ms. Buckets that fill faster than that refuse other callers, or admit too much. Lambda synchronizes its clocks, so look for an environment of your own.", m.Metric(contract.MetricClockSkew, "Maximum"), skewMilliseconds, 3, 5},
+		{"failed", "Requests could not be decided. They got 5xx, or passed in a function with the layer. Keys or the issuer cannot be read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
+		{"rules-refused", "A rules document has mistakes. The previous document stays in force, and no environment starts with the new one. Correct it (make check) and publish it again. Each environment counts the mistakes once, so the alarm ends a minute later; rules-stale lasts until the document is corrected.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
+		{"rules-stale", "For 300 seconds no environment could confirm its rules. Their source cannot be read, or its document was rejected. The previous rules stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(telemetry.RulesAge, "Minimum"), staleSeconds, 3, 5},
+		{"clock-skew", "The clock of an environment differs from the store's by more than 250 ms. Buckets that fill faster than that refuse other callers, or admit too much. Lambda synchronizes its clocks, so look for an environment of your own.", m.Metric(telemetry.ClockSkew, "Maximum"), skewMilliseconds, 3, 5},
 	} {
 		l.NewAlarm(l, a)
 	}
@@ -83,7 +84,7 @@ func (l *Limits) newAlarms() {
 		l.NewAlarm(l, Alarm{"unmatched", "No rule matches more than 50 % of requests, so they are not limited. Was a base path, a domain or a prefix of routes added? List paths that need no limit in exempt. See 'No rule matches requests' in infra/OPERATIONS.md.", m.Unmatched(), unmatchedPercent, 10, 15})
 	}
 	if l.props.viewers() && !unresolved(l.props.ViewerAddress) {
-		l.NewAlarm(l, Alarm{"addresses-not-found", "Requests from the distribution or the proxy lack the address of the client, or the records table cannot be read. Limits by address then count all clients of a server together. The functions' logs name the reason.", m.Metric(contract.MetricAddressesNotFound, "Sum"), 0, 2, 5})
+		l.NewAlarm(l, Alarm{"addresses-not-found", "Requests from the distribution or the proxy lack the address of the client, or the records table cannot be read. Limits by address then count all clients of a server together. The functions' logs name the reason.", m.Metric(telemetry.AddressesNotFound, "Sum"), 0, 2, 5})
 	}
 	l.state.alarms(l)
 }
@@ -92,7 +93,7 @@ func (l *Limits) newAlarms() {
 // measure. AWS's own metrics do not include the network, and those of a cache may not include
 // scripts.
 func (m Metrics) storeSlow(description string, above float64) Alarm {
-	return Alarm{"store-slow", description, m.Metric(contract.MetricStoreLatency, "p99"), above, 5, 5}
+	return Alarm{"store-slow", description, m.Metric(telemetry.StoreLatency, "p99"), above, 5, 5}
 }
 
 // newFunctionAlarms adds the alarms on a function that makes decisions.
@@ -127,7 +128,7 @@ func (l *Limits) newErrorsAlarm(scope constructs.Construct, id string, f awslamb
 	}
 	if rejects {
 		expression = "100 * (errors - FILL(unauthorized, 0)) / invocations"
-		using["unauthorized"] = Metric(l.metrics.namespace, contract.MetricUnauthorized, "Sum", map[string]*string{contract.FunctionDimension: f.FunctionName()})
+		using["unauthorized"] = Metric(l.metrics.namespace, telemetry.Unauthorized, "Sum", map[string]*string{telemetry.FunctionDimension: f.FunctionName()})
 	}
 	l.NewAlarm(scope, Alarm{strings.ToLower(id) + "-errors", "More than 50 % of the function's invocations fail, and callers get 5xx: it cannot start, crashes or times out. Look at the function's log. Bad credentials do not count.", Percent("Failed invocations, %", expression, using), errorsPercent, 3, 5})
 }

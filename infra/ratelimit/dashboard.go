@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Prices per million invocations and per million GB-seconds (arm64) in us-east-1, in dollars,
@@ -47,29 +47,29 @@ func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
 	name = jsii.Sprintf("weir-%s-%s", l.props.Namespace, *scope.Region())
 	d := awscloudwatch.NewDashboard(scope, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: name})
 	d.AddWidgets(
-		graph("Is it up? Requests, and % degraded or failed", m.sums(contract.MetricAllowed, contract.MetricRefused, contract.MetricFailed, contract.MetricLocalFull), append([]awscloudwatch.IMetric{m.Degraded()}, p.Errors...)...),
+		graph("Is it up? Requests, and % degraded or failed", m.sums(telemetry.Allowed, telemetry.Refused, telemetry.Failed, telemetry.LocalFull), append([]awscloudwatch.IMetric{m.Degraded()}, p.Errors...)...),
 		&contributors{region: scope.Region(), rule: l.RefusedMost()},
 		graph("What does it cost? Dollars an hour", []awscloudwatch.IMetric{l.cost(p.Costs, functions)}),
 	)
 	d.AddWidgets(
-		graph("Refusals, and % of requests", m.sums(contract.MetricRefused, contract.MetricFromCache, contract.MetricBusy, contract.MetricShadowed, contract.MetricUnauthorized), m.Refused()),
+		graph("Refusals, and % of requests", m.sums(telemetry.Refused, telemetry.FromCache, telemetry.Busy, telemetry.Shadowed, telemetry.Unauthorized), m.Refused()),
 		graph("Milliseconds per decision, total and in the store", []awscloudwatch.IMetric{
-			m.Metric(contract.MetricLatency, "p50"), m.Metric(contract.MetricLatency, "p99"), m.Metric(contract.MetricStoreLatency, "p50"), m.Metric(contract.MetricStoreLatency, "p99"),
+			m.Metric(telemetry.Latency, "p50"), m.Metric(telemetry.Latency, "p99"), m.Metric(telemetry.StoreLatency, "p50"), m.Metric(telemetry.StoreLatency, "p99"),
 		}),
-		graph("Store calls, and environments of the functions", m.sums(contract.MetricStoreCalls), each(functions, "ConcurrentExecutions", "Maximum")...),
+		graph("Store calls, and environments of the functions", m.sums(telemetry.StoreCalls), each(functions, "ConcurrentExecutions", "Maximum")...),
 	)
 	d.AddWidgets(
-		graph("Which rules refuse, or would? % of all requests", []awscloudwatch.IMetric{m.ByRule("refused by", contract.MetricRuleRefused), m.ByRule("shadow:", contract.MetricRuleShadowed)}),
-		graph("What is not exact? Overshoot, refunds, clamped states, dropped events", m.sums(contract.MetricRefundsGiven, contract.MetricRefundsDropped, contract.MetricClamped, contract.MetricEventsDropped), m.Metric(contract.MetricOvershoot, "Maximum")),
-		graph("Rules: oldest and newest version in force, and seconds since they were confirmed", []awscloudwatch.IMetric{m.Metric(contract.MetricRulesVersion, "Minimum"), m.Metric(contract.MetricRulesVersion, "Maximum")},
-			m.Metric(contract.MetricRulesAge, "Minimum"), m.Metric(contract.MetricRulesAge, "Maximum")),
+		graph("Which rules refuse, or would? % of all requests", []awscloudwatch.IMetric{m.ByRule("refused by", telemetry.RuleRefused), m.ByRule("shadow:", telemetry.RuleShadowed)}),
+		graph("What is not exact? Overshoot, refunds, clamped states, dropped events", m.sums(telemetry.RefundsGiven, telemetry.RefundsDropped, telemetry.Clamped, telemetry.EventsDropped), m.Metric(telemetry.Overshoot, "Maximum")),
+		graph("Rules: oldest and newest version in force, and seconds since they were confirmed", []awscloudwatch.IMetric{m.Metric(telemetry.RulesVersion, "Minimum"), m.Metric(telemetry.RulesVersion, "Maximum")},
+			m.Metric(telemetry.RulesAge, "Minimum"), m.Metric(telemetry.RulesAge, "Maximum")),
 	)
 	if len(p.Distributions) > 0 {
 		var requests, errors []awscloudwatch.IMetric
 		for _, each := range p.Distributions {
 			requests, errors = append(requests, DistributionMetric(each, "Requests", "Sum")), append(errors, DistributionMetric(each, "5xxErrorRate", "Average"))
 		}
-		d.AddWidgets(graph("Requests to the distributions, requests around them, and % 5xx", append(requests, m.sums(contract.MetricDirectRequests, contract.MetricAddressesNotFound)...), errors...))
+		d.AddWidgets(graph("Requests to the distributions, requests around them, and % 5xx", append(requests, m.sums(telemetry.DirectRequests, telemetry.AddressesNotFound)...), errors...))
 	}
 	return name
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Events is the destination of decision events. Set either Stream or Kafka.
@@ -115,7 +116,7 @@ func (l *Limits) prepareEvents() {
 	} else if l.network != nil && !l.network.given {
 		l.newStreamEndpoint(e.Stream)
 	}
-	l.NewAlarm(l, Alarm{"events-dropped", "Decision events do not reach their broker. No request fails because of it. The broker is down, slow or throttling, or rejects the functions: see 'events dropped' in their logs.", l.metrics.Metric(contract.MetricEventsDropped, "Sum"), 0, 3, 5})
+	l.NewAlarm(l, Alarm{"events-dropped", "Decision events do not reach their broker. No request fails because of it. The broker is down, slow or throttling, or rejects the functions: see 'events dropped' in their logs.", l.metrics.Metric(telemetry.EventsDropped, "Sum"), 0, 3, 5})
 }
 
 // newStreamEndpoint adds a VPC endpoint that reaches only this stream.

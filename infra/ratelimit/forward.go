@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // responseTypeField is the field of the access log with the type of a gateway response, such as AUTHORIZER_FAILURE.
@@ -67,7 +68,7 @@ func (l *Limits) newForward() {
 		if l.network != nil {
 			l.network.join(l.settle)
 		}
-		l.NewAlarm(l, Alarm{"settlements-lost", "Settlements did not reach the store, so limits keep the reserve of requests: callers are refused too early. Look at the store-* alarms.", l.metrics.Metric(contract.MetricSettlementsLost, "Sum"), 0, 3, 5})
+		l.NewAlarm(l, Alarm{"settlements-lost", "Settlements did not reach the store, so limits keep the reserve of requests: callers are refused too early. Look at the store-* alarms.", l.metrics.Metric(telemetry.SettlementsLost, "Sum"), 0, 3, 5})
 	}
 	switch none := (access{variables: map[string]*string{contract.VariableStore: jsii.String(contract.StoreMemory)}}); {
 	case outside == "":

@@ -7,16 +7,16 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Metrics creates CloudWatch metrics that the functions write; limiter/telemetry documents them.
 // [Limits.Metrics] returns a Metrics.
 type Metrics struct{ namespace string }
 
-func newMetrics(namespace string) Metrics { return Metrics{contract.MetricNamespace(namespace)} }
+func newMetrics(namespace string) Metrics { return Metrics{telemetry.Namespace(namespace)} }
 
-// Metric returns the metric with this name, such as contract.MetricAllowed. statistic is one of
+// Metric returns the metric with this name, such as telemetry.Allowed. statistic is one of
 // CloudWatch's, such as Sum or p99.
 func (m Metrics) Metric(name, statistic string) awscloudwatch.IMetric {
 	return Metric(m.namespace, name, statistic, nil)
@@ -45,7 +45,7 @@ func Percent(label, expression string, using map[string]awscloudwatch.IMetric) a
 // Refused returns the refused requests in percent of all requests.
 func (m Metrics) Refused() awscloudwatch.IMetric {
 	return Percent("Refused, %", "100 * refused / (allowed + refused)", map[string]awscloudwatch.IMetric{
-		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"),
+		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"),
 	})
 }
 
@@ -53,15 +53,15 @@ func (m Metrics) Refused() awscloudwatch.IMetric {
 // gave no answer for at least one of its limits. A busy subject does not count.
 func (m Metrics) Degraded() awscloudwatch.IMetric {
 	return Percent("Degraded, %", "100 * degraded / (allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0))", map[string]awscloudwatch.IMetric{
-		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"), "unauthorized": m.Metric(contract.MetricUnauthorized, "Sum"),
-		"failed": m.Metric(contract.MetricFailed, "Sum"), "degraded": m.Metric(contract.MetricDegraded, "Sum"),
+		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"), "unauthorized": m.Metric(telemetry.Unauthorized, "Sum"),
+		"failed": m.Metric(telemetry.Failed, "Sum"), "degraded": m.Metric(telemetry.Degraded, "Sum"),
 	})
 }
 
 // Unmatched returns the requests that no rule matches, in percent of all requests.
 func (m Metrics) Unmatched() awscloudwatch.IMetric {
 	return Percent("Unmatched, %", "100 * unmatched / (allowed + refused)", map[string]awscloudwatch.IMetric{
-		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"), "unmatched": m.Metric(contract.MetricUnmatched, "Sum"),
+		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"), "unmatched": m.Metric(telemetry.Unmatched, "Sum"),
 	})
 }
 
@@ -78,8 +78,8 @@ func RESTErrors(name *string) awscloudwatch.IMetric {
 // ByRule returns the metric with the given name for each rule, in percent of the rule's decided requests.
 // A graph shows one line for each rule with data.
 func (m Metrics) ByRule(label, name string) awscloudwatch.IMetric {
-	search := fmt.Sprintf(`SEARCH('{"%s","%s"} MetricName="%s"', 'Sum')`, m.namespace, contract.RuleDimension, name)
+	search := fmt.Sprintf(`SEARCH('{"%s","%s"} MetricName="%s"', 'Sum')`, m.namespace, telemetry.RuleDimension, name)
 	return Percent(label, "100 * "+search+" / (allowed + refused)", map[string]awscloudwatch.IMetric{
-		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"),
+		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"),
 	})
 }

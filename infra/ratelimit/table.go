@@ -6,6 +6,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
 // NewTableWrites is the number of write units per second that a new on-demand table accepts:
@@ -20,7 +21,7 @@ func (l *Limits) newTable() state {
 	p := &awsdynamodb.TableProps{
 		PartitionKey:        partitionKey(),
 		BillingMode:         awsdynamodb.BillingMode_PAY_PER_REQUEST,
-		TimeToLiveAttribute: jsii.String(contract.TTLAttribute),
+		TimeToLiveAttribute: jsii.String(dynamostore.TTLAttribute),
 		RemovalPolicy:       awscdk.RemovalPolicy_DESTROY,
 	}
 	if writes := l.props.WarmWrites; writes > 0 {
@@ -37,6 +38,6 @@ func partitionKey() *awsdynamodb.Attribute {
 
 func (t table) access() access {
 	a := access{variables: map[string]*string{contract.VariableStore: jsii.String(contract.StoreDynamoDB), contract.VariableTable: t.TableName()}}
-	a.allow(contract.CounterActions(), t.TableArn())
+	a.allow(dynamostore.Actions(), t.TableArn())
 	return a
 }

@@ -8,26 +8,26 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // unused are metrics that no alarm or dashboard shows. infra/README.md describes alarms on them.
-var unused = []string{contract.RuleDimension + " " + contract.MetricRuleAllowed, contract.RuleDimension + " " + contract.MetricRuleMarked, contract.ExemptionDimension + " " + contract.MetricExempt}
+var unused = []string{telemetry.RuleDimension + " " + telemetry.RuleAllowed, telemetry.RuleDimension + " " + telemetry.RuleMarked, telemetry.ExemptionDimension + " " + telemetry.Exempt}
 
 // ofCount are metrics that functions write only for a limit with count or notify, for a dropped line, for a foreign API key, for a record
 // with a mistake, for requests that no rule matches, for requests around a distribution, or for a limit that regions share.
 var ofCount = []string{
-	contract.MetricRegionCalls, contract.MetricTransfersLost, contract.MetricRegionsFailed, contract.MetricUnmatched, contract.MetricRecordsIgnored, contract.MetricForeignKeys, contract.MetricDirectRequests, contract.MetricAddressesNotFound, contract.MetricNotices, contract.MetricLinesDropped, contract.MetricSettlementsLost, contract.MetricReportsRejected, contract.MetricDebtExcess,
-	contract.MetricReceiptsSettled, contract.MetricReceiptsOmitted, contract.MetricReceiptsForged, contract.MetricReceiptsReplayed, contract.MetricReceiptsExpired,
+	telemetry.RegionCalls, telemetry.TransfersLost, telemetry.RegionsFailed, telemetry.Unmatched, telemetry.RecordsIgnored, telemetry.ForeignKeys, telemetry.DirectRequests, telemetry.AddressesNotFound, telemetry.Notices, telemetry.LinesDropped, telemetry.SettlementsLost, telemetry.ReportsRejected, telemetry.DebtExcess,
+	telemetry.ReceiptsSettled, telemetry.ReceiptsOmitted, telemetry.ReceiptsForged, telemetry.ReceiptsReplayed, telemetry.ReceiptsExpired,
 }
 
 // written returns all metrics that functions write, each as dimension and name.
 func written() []string {
-	names := contract.Metrics()
-	for _, name := range contract.RuleMetrics() {
-		names = append(names, contract.RuleDimension+" "+name)
+	names := telemetry.Metrics()
+	for _, name := range telemetry.RuleMetrics() {
+		names = append(names, telemetry.RuleDimension+" "+name)
 	}
-	names = append(names, contract.ExemptionDimension+" "+contract.MetricExempt, contract.FunctionDimension+" "+contract.MetricUnauthorized)
+	names = append(names, telemetry.ExemptionDimension+" "+telemetry.Exempt, telemetry.FunctionDimension+" "+telemetry.Unauthorized)
 	slices.Sort(names)
 	return names
 }
@@ -49,7 +49,7 @@ func TestStack_metrics(t *testing.T) {
 			if m["Namespace"] == "Weir/dev" {
 				name := m["MetricName"].(string)
 				if strings.Contains(text(t, m["Dimensions"]), `"Name":"FunctionName"`) {
-					name = contract.FunctionDimension + " " + name
+					name = telemetry.FunctionDimension + " " + name
 				}
 				used[name] = true
 			}

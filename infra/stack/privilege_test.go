@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
 // Each function may make only its own calls, on its own resources. Tests of the packages that call
@@ -20,27 +21,27 @@ func TestStack_privilege(t *testing.T) {
 	publisher := map[string][]string{"LimitsPublisherLogs": logs, "LimitsRecords": contract.PublisherActions()}
 	for name, want := range map[string]map[string]map[string][]string{
 		"settlement": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": sealing},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
 			"Publisher":  publisher,
-			"Forward":    {"LimitsForwardLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": contract.RecordActions()},
+			"Forward":    {"LimitsForwardLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": contract.RecordActions()},
 		},
 		"notices": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": sealing},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": sealing},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
 			"Publisher":  publisher,
 			"Forward":    {"LimitsForwardLogs": logs, "LimitsRecords": contract.RecordActions(), noticeBus: contract.NoticeActions()},
 		},
 		"dynamodb": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
 			"Publisher":  publisher,
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
 		},
 		"cloudfront": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": sealing},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
 			"Forward":    {"LimitsForwardLogs": logs, "LimitsRecords": contract.RecordActions(), "LimitsList": contract.ListActions()},
 			"Publisher":  {"LimitsPublisherLogs": logs, "LimitsRecords": slices.Concat(contract.PublisherActions(), contract.OriginSecretActions())},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": sealing},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
 		},
 		"everything": {
 			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": sealing, "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
@@ -49,9 +50,9 @@ func TestStack_privilege(t *testing.T) {
 			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": contract.SigningKeyActions(), "*": xray},
 		},
 		"kafka": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records, kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records, kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
 			"Publisher":  publisher,
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records, kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records, kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
 		},
 	} {
 		change := golden[name]

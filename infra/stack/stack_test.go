@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/stack"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
 // Every method except OPTIONS has the authorizer. Neither its results nor answers are cached.
@@ -102,7 +103,7 @@ func TestStack_refusal(t *testing.T) {
 func TestStack_table(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t)))
 	_, counters := made.one(t, "AWS::DynamoDB::Table", "LimitsCounters")
-	if got, want := text(t, counters.Properties["TimeToLiveSpecification"]), fmt.Sprintf(`{"AttributeName":%q,"Enabled":true}`, contract.TTLAttribute); got != want {
+	if got, want := text(t, counters.Properties["TimeToLiveSpecification"]), fmt.Sprintf(`{"AttributeName":%q,"Enabled":true}`, dynamostore.TTLAttribute); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for _, prefix := range []string{"LimitsCounters", "LimitsRecords"} {

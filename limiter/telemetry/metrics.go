@@ -70,6 +70,24 @@ const (
 	FunctionDimension  = "FunctionName"
 )
 
+// Metrics returns the names of the metrics without a dimension, in no particular order.
+func Metrics() []string {
+	return []string{
+		Allowed, Refused, Degraded, FromCache, Busy, LocalFull,
+		Shadowed, Unauthorized, Failed, Latency, StoreCalls,
+		StoreLatency, Overshoot, RefundsGiven, RefundsDropped, Clamped, RegionCalls, TransfersLost, RegionsFailed,
+		SettlementsLost, ReportsRejected, DebtExcess,
+		ReceiptsSettled, ReceiptsOmitted, ReceiptsForged, ReceiptsReplayed, ReceiptsExpired,
+		RulesRefused, RulesVersion, RulesAge, EventsDropped, ClockSkew,
+		RecordsIgnored, ForeignKeys, Notices, LinesDropped, Unmatched, DirectRequests, AddressesNotFound,
+	}
+}
+
+// RuleMetrics returns the names of the metrics with RuleDimension.
+func RuleMetrics() []string {
+	return []string{RuleAllowed, RuleRefused, RuleShadowed, RuleMarked}
+}
+
 // Namespace returns the CloudWatch namespace of a deployment by its name, such as its stage.
 func Namespace(deployment string) string { return "Weir/" + deployment }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
 var resourceRows = []Row{
@@ -21,9 +21,9 @@ var resourceRows = []Row{
 			if len(tables) == 0 {
 				return skipped("no table holds counters")
 			}
-			expected := "a time to live by the attribute " + contract.TTLAttribute
+			expected := "a time to live by the attribute " + dynamostore.TTLAttribute
 			for _, t := range tables {
-				if t.TTL != contract.TTLAttribute {
+				if t.TTL != dynamostore.TTLAttribute {
 					return failed(expected, fmt.Sprintf("%s has the attribute %q", t.Name, t.TTL), "")
 				}
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/verify"
 )
 
@@ -63,7 +63,7 @@ func (o source) http() bool {
 // mayBeIdle reports whether a metric may have had no data with the dimensions of o. An authorizer may have had no bad
 // credential.
 func (o source) mayBeIdle(name string) bool {
-	rejected := name == contract.MetricUnauthorized && len(o.dimensions) == 1 && aws.ToString(o.dimensions[0].Name) == contract.FunctionDimension
+	rejected := name == telemetry.Unauthorized && len(o.dimensions) == 1 && aws.ToString(o.dimensions[0].Name) == telemetry.FunctionDimension
 	return rejected || slices.Contains(idle, o.namespace)
 }
 
@@ -73,7 +73,7 @@ func (s *Stack) alarmMetrics(ctx context.Context) (verify.Observation, error) {
 	if err != nil {
 		return verify.Observation{}, err
 	}
-	requests, err := s.recent(ctx, s.namespace(), contract.MetricAllowed)
+	requests, err := s.recent(ctx, s.namespace(), telemetry.Allowed)
 	if err != nil {
 		return verify.Observation{}, err
 	}
@@ -214,7 +214,7 @@ func (s *Stack) occasional(namespace, name string) bool {
 	if namespace != s.namespace() {
 		return slices.Contains(occasional[namespace], name)
 	}
-	return slices.Contains(contract.Metrics(), name) || slices.ContainsFunc(s.of(metricFilterType), func(r Resource) bool { return slices.Contains(s.filtered(r), name) })
+	return slices.Contains(telemetry.Metrics(), name) || slices.ContainsFunc(s.of(metricFilterType), func(r Resource) bool { return slices.Contains(s.filtered(r), name) })
 }
 
 // list returns the names of the metrics that have the namespace and exactly the dimensions of a source.

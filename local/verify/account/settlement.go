@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/verify"
 )
 
@@ -62,7 +63,7 @@ func (s *Stack) settled(ctx context.Context, f Resource) (verify.Observation, er
 	if err != nil {
 		return verify.Observation{}, err
 	}
-	lost, err := s.count(ctx, s.namespace(), contract.MetricSettlementsLost)
+	lost, err := s.count(ctx, s.namespace(), telemetry.SettlementsLost)
 	if err != nil {
 		return verify.Observation{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/verify"
 )
 
@@ -117,20 +118,20 @@ func (s *Stack) awaitRecent(ctx context.Context, namespace, metric string, dimen
 }
 
 func (s *Stack) namespace() string {
-	return contract.MetricNamespace(s.setting(contract.VariableNamespace))
+	return telemetry.Namespace(s.setting(contract.VariableNamespace))
 }
 
 // metricsArrive tests that CloudWatch reads the metrics in the functions' logs.
 func (s *Stack) metricsArrive(ctx context.Context) (verify.Observation, error) {
-	points, err := s.awaitRecent(ctx, s.namespace(), contract.MetricAllowed)
+	points, err := s.awaitRecent(ctx, s.namespace(), telemetry.Allowed)
 	if err != nil {
 		return verify.Observation{}, err
 	}
 	var problems []string
 	if sum(points) == 0 {
-		problems = append(problems, "no data of the metric "+contract.MetricAllowed+"; send a request within the last hour, and check the function's log")
+		problems = append(problems, "no data of the metric "+telemetry.Allowed+"; send a request within the last hour, and check the function's log")
 	}
-	return verdict("the metric "+contract.MetricAllowed, fmt.Sprintf("%s = %.0f", contract.MetricAllowed, sum(points)), problems), nil
+	return verdict("the metric "+telemetry.Allowed, fmt.Sprintf("%s = %.0f", telemetry.Allowed, sum(points)), problems), nil
 }
 
 var search = regexp.MustCompile(`SEARCH\('[^']*', '[^']*'\)`)
@@ -148,16 +149,16 @@ func (s *Stack) dashboardSearch(ctx context.Context) (verify.Observation, error)
 	if err := json.Unmarshal([]byte(aws.ToString(out.DashboardBody)), &body); err != nil {
 		return verify.Observation{}, fmt.Errorf("dashboard: %w", err)
 	}
-	expressions := slices.DeleteFunc(expressionsIn(body), func(e string) bool { return !strings.Contains(e, contract.MetricRuleRefused) })
+	expressions := slices.DeleteFunc(expressionsIn(body), func(e string) bool { return !strings.Contains(e, telemetry.RuleRefused) })
 	if len(expressions) == 0 {
-		return verdict("a SEARCH for "+contract.MetricRuleRefused, "", []string{"the dashboard has no SEARCH for this metric"}), nil
+		return verdict("a SEARCH for "+telemetry.RuleRefused, "", []string{"the dashboard has no SEARCH for this metric"}), nil
 	}
-	refused, err := s.count(ctx, s.namespace(), contract.MetricRefused)
+	refused, err := s.count(ctx, s.namespace(), telemetry.Refused)
 	if err != nil {
 		return verify.Observation{}, err
 	}
 	if refused.now+refused.before == 0 {
-		return skipped("the metric " + contract.MetricRefused + " has no data yet; exceed a limit and wait a few minutes"), nil
+		return skipped("the metric " + telemetry.Refused + " has no data yet; exceed a limit and wait a few minutes"), nil
 	}
 	now := time.Now()
 	found, err := s.watch.GetMetricData(ctx, &cloudwatch.GetMetricDataInput{
@@ -225,15 +226,15 @@ func (s *Stack) cacheLogin(ctx context.Context) (verify.Observation, error) {
 	if s.setting(contract.VariableStore) != contract.StoreRedis {
 		return skipped("the store is DynamoDB; deploy the stack with store=elasticache"), nil
 	}
-	allowed, err := s.await(ctx, s.namespace(), contract.MetricAllowed)
+	allowed, err := s.await(ctx, s.namespace(), telemetry.Allowed)
 	if err != nil {
 		return verify.Observation{}, err
 	}
-	refused, err := s.count(ctx, s.namespace(), contract.MetricRefused)
+	refused, err := s.count(ctx, s.namespace(), telemetry.Refused)
 	if err != nil {
 		return verify.Observation{}, err
 	}
-	degraded, err := s.count(ctx, s.namespace(), contract.MetricDegraded)
+	degraded, err := s.count(ctx, s.namespace(), telemetry.Degraded)
 	if err != nil {
 		return verify.Observation{}, err
 	}
@@ -264,7 +265,7 @@ func (s *Stack) eventsStream(ctx context.Context) (verify.Observation, error) {
 	if err != nil {
 		return verify.Observation{}, err
 	}
-	dropped, err := s.count(ctx, s.namespace(), contract.MetricEventsDropped)
+	dropped, err := s.count(ctx, s.namespace(), telemetry.EventsDropped)
 	if err != nil {
 		return verify.Observation{}, err
 	}
@@ -284,17 +285,17 @@ func (s *Stack) appConfigRules(ctx context.Context) (verify.Observation, error) 
 	if from := s.setting(contract.VariableRulesFrom); !strings.HasPrefix(from, contract.RulesAppConfig) {
 		return skipped("the rules are not in AppConfig; deploy the stack with rulesFrom and appConfigLayer"), nil
 	}
-	versions, err := s.awaitRecent(ctx, s.namespace(), contract.MetricRulesVersion)
+	versions, err := s.awaitRecent(ctx, s.namespace(), telemetry.RulesVersion)
 	if err != nil {
 		return verify.Observation{}, err
 	}
-	refused, err := s.count(ctx, s.namespace(), contract.MetricRulesRefused)
+	refused, err := s.count(ctx, s.namespace(), telemetry.RulesRefused)
 	if err != nil {
 		return verify.Observation{}, err
 	}
 	var problems []string
 	if sum(versions) == 0 {
-		problems = append(problems, "no data of the metric "+contract.MetricRulesVersion)
+		problems = append(problems, "no data of the metric "+telemetry.RulesVersion)
 	}
 	if refused.now > 0 {
 		problems = append(problems, fmt.Sprintf("%.0f rejected documents", refused.now))

@@ -1,0 +1,34 @@
+package contract
+
+import "strings"
+
+// VariableLogLevel is Lambda's variable with the ApplicationLogLevel of a function whose logs are JSON.
+const VariableLogLevel = "AWS_LAMBDA_LOG_LEVEL"
+
+// DropsMetrics reports whether Lambda drops metrics at an ApplicationLogLevel. Metrics are JSON lines without a level, and
+// Lambda gives such a line the level INFO.
+func DropsMetrics(level string) bool {
+	switch strings.ToUpper(level) {
+	case "WARN", "ERROR", "FATAL":
+		return true
+	}
+	return false
+}
+
+// These are the members of the log line that reports a refused caller, which Contributor Insights reads. Package
+// limiter/telemetry documents the line.
+const (
+	LineKind    = "weir"    // LineRefused, unless the line reports something else
+	LineSubject = "subject" // the caller's keyed hash; absent if the line counts several callers
+	LineLimit   = "limit"
+	LineCount   = "refused" // number of refused requests
+
+	LineRefused = "refused"
+)
+
+// LineNotice is the value of [LineKind] in the log line of a notice. Package limiter/telemetry documents the
+// line.
+const LineNotice = "notice"
+
+// LineEdge is the value of [LineKind] in the log line of a caller whom a distribution should refuse.
+const LineEdge = "edge"
