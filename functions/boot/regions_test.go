@@ -15,12 +15,12 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 const sharedRules = `{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":300,"window":"100d","algorithm":"fixed_window","regions":"shared"}}}]}`
