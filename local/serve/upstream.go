@@ -2,6 +2,8 @@ package serve
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -19,6 +21,7 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/gateway"
 )
 
@@ -50,12 +53,13 @@ func (u *Upstream) Set(text string) error {
 const upstreamNamespace = "dev"
 
 // identityVariables identify callers. The upstream of a user can have its own issuer of tokens. If JWKS is set but
-// empty, the upstream alone reads tokens.
+// empty, the upstream alone reads tokens. Without JWKS, it alone reads those that weir token did not issue.
 var identityVariables = []string{"JWKS", "JWT_ISSUER", "JWT_AUDIENCE", "JWT_ALGORITHMS", "JWT_USER_CLAIM", "JWT_TIER_CLAIM"}
 
 // openUpstream returns an API that limits every request and passes it to the upstream.
 func (s *Server) openUpstream(ctx context.Context) (*gateway.API, error) {
-	if _, own := os.LookupEnv("JWKS"); own {
+	_, own := os.LookupEnv("JWKS")
+	if own {
 		for _, name := range identityVariables {
 			s.variables[name] = os.Getenv(name)
 		}
@@ -72,7 +76,12 @@ func (s *Server) openUpstream(ctx context.Context) (*gateway.API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return gateway.Upstream(e.Serve(newProxy(s.Upstream.url, s.Logger, s.Clock, e.Rules.Current))), nil
+	p := newProxy(s.Upstream.url, s.Logger, s.Clock, e.Rules.Current)
+	limited := e.Serve(p)
+	if !own {
+		limited = p.hideForeign(limited)
+	}
+	return gateway.Upstream(limited), nil
 }
 
 // proxy passes requests to an upstream.
@@ -84,6 +93,7 @@ type proxy struct {
 	clock     func() time.Time
 	rules     func() *rules.Rules // those in force
 	express   sync.Once           // the note on servers that ignore the case of a path
+	foreign   sync.Once           // the note on tokens of another issuer
 	missing   atomic.Int64        // time of the last warning of a cost that was not reported, in Unix nanoseconds
 }
 
@@ -172,6 +182,41 @@ func (p *proxy) noteExpress(ctx context.Context, h http.Header) {
 	}
 }
 
+// foreignToken is the key of an Authorization field that hideForeign has hidden.
+type foreignToken struct{}
+
+// hideForeign hides bearer tokens of other issuers than weir token from h, which would answer 401, until rewrite restores
+// them. Their callers count by address.
+func (p *proxy) hideForeign(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if field := r.Header["Authorization"]; len(field) == 1 && isForeign(field[0]) {
+			p.foreign.Do(func() {
+				p.notes.WarnContext(r.Context(), "bearer tokens that weir token did not issue pass unverified, so their callers count by address; set JWKS, JWT_ISSUER and JWT_AUDIENCE to count by user")
+			})
+			r = r.Clone(context.WithValue(r.Context(), foreignToken{}, field))
+			r.Header.Del("Authorization")
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// isForeign reports whether an Authorization field has a bearer token that does not name the issuer of weir token.
+func isForeign(field string) bool {
+	scheme, token, _ := strings.Cut(field, " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return false
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return true
+	}
+	var claims struct {
+		Issuer string `json:"iss"`
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	return err != nil || json.Unmarshal(payload, &claims) != nil || claims.Issuer != checkout.Issuer
+}
+
 // rewrite directs a request to the upstream. Path, query and Host stay as the client sent them, but an https server
 // gets its own Host. X-Forwarded-For gets the address of the client.
 func (p *proxy) rewrite(r *httputil.ProxyRequest) {
@@ -179,6 +224,9 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.Trailer = r.In.Trailer // filled when the body ends
 	r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
 	r.SetXForwarded()
+	if token, hidden := r.In.Context().Value(foreignToken{}).([]string); hidden {
+		r.Out.Header["Authorization"] = token
+	}
 	// The first three are of a proxy before this one. A client can declare the last one as hop-by-hop.
 	for _, name := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto", httplimit.OverField} {
 		if values, sent := r.In.Header[name]; sent {

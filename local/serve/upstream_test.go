@@ -3,6 +3,7 @@ package serve
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log/slog"
@@ -610,12 +611,21 @@ func TestUpstream_concurrent(t *testing.T) {
 	}
 }
 
-// The upstream's own tokens need its issuer, or no issuer.
+// The upstream's own tokens reach it without a setting. Only a token that names the issuer of weir token is verified.
 func TestUpstream_tokens(t *testing.T) {
 	pass := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Authorization")) }
 	f := newFronted(t, Memory, limited("*", plenty), pass)
-	if r := commandtest.Send(t, http.MethodGet, f.url+"/", "opaque"); r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("token of another issuer: got %s, want 401", r.Status)
+	payload := func(claims string) string { return base64.RawURLEncoding.EncodeToString([]byte(claims)) }
+	for _, token := range []string{"opaque", "a.b.c", "a." + payload(`{"iss":"https://issuer.example"}`) + ".c"} {
+		if r := commandtest.Send(t, http.MethodGet, f.url+"/", token); r.StatusCode != http.StatusOK || r.Text != "Bearer "+token {
+			t.Errorf("token %s: got %s %s, want 200 and the token at the upstream", token, r.Status, r.Text)
+		}
+	}
+	if log := f.log.String(); strings.Count(log, "pass unverified") != 1 || strings.Contains(log, "opaque") {
+		t.Errorf("log: got %s, want one note and no token", log)
+	}
+	if r := commandtest.Send(t, http.MethodGet, f.url+"/", "a."+payload(`{"iss":"weir-local"}`)+".c"); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("forged token: got %s, want 401", r.Status)
 	}
 	t.Setenv("JWKS", "")
 	f = newFronted(t, Memory, limited("*", plenty), pass)

@@ -23,7 +23,7 @@ func serveCommand() *cobra.Command {
 			"With --upstream, this command limits the requests to any HTTP server, and needs no checkout of Weir. Paths below /_weir/ belong to the console. " +
 			"Method, path, query and body pass unchanged, and also the Host, unless the upstream is https. X-Forwarded-For gets the address of the client. Answers are streamed; WebSockets count as one request. " +
 			"The answer gets the RateLimit fields that the upstream has not set. The field Weir-Cost, or the one that a rule names, reports a cost and never reaches the client. " +
-			"A bearer token must be one of weir token. If your server has its own tokens, set JWKS, JWT_ISSUER and JWT_AUDIENCE; with JWKS= Weir ignores tokens. The sample keys and the key of the tokens are in .weir in this folder.\n\n" +
+			"Bearer tokens of other issuers than weir token pass unverified, and their callers count by address; to count them by user, set JWKS, JWT_ISSUER and JWT_AUDIENCE. The sample keys and the key of the tokens are in .weir in this folder.\n\n" +
 			"The throttle of the template's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 \"throttled\", unless --no-throttle is given.\n\n" +
 			"--store dynamodb and --store redis start a local DynamoDB or Redis server, unless DYNAMODB_ENDPOINT or REDIS_URL names one. Only a checkout can start DynamoDB.\n\n" +
 			"Three variables of this command also apply to the functions. SAMPLE_LOGIN is the user:password of the sample API's login (default demo:demo). MAX_DELAY is the maximum wait of a request in a leaky bucket. BASE_PATH lists the paths that custom domains add, such as /v1,/orders/v2. A request with a Host without a port comes from such a domain.",

@@ -140,6 +140,9 @@ func (o *whyOptions) print(out io.Writer, caller string, a why.Answer) error {
 		caller += ": "
 	}
 	fmt.Fprintf(out, "%s%d %s in the last %s at %s\n", s.Bold(printable(caller)), a.Count, what, seconds(o.since.Seconds()), o.where())
+	if a.Count+a.Unnamed == 0 && caller != "" && !o.shadow {
+		fmt.Fprintln(out, "this does not count 401s; the log of the gateway or functions has them as \"credential refused\"")
+	}
 	if len(a.Rows) > 0 {
 		if err := o.printRows(out, a.Rows); err != nil {
 			return err

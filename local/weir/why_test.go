@@ -45,7 +45,7 @@ func TestWhy(t *testing.T) {
 		t.Errorf("help: got %s, want what RULE shows for a limit without endpoint", help)
 	}
 	for args, want := range map[string]string{
-		"why user:zoe":            "user:zoe: 0 refused in the last 1h at " + l.rest.URL + "\n",
+		"why user:zoe":            "user:zoe: 0 refused in the last 1h at " + l.rest.URL + "\nthis does not count 401s; the log of the gateway or functions has them as \"credential refused\"\n",
 		"why --shadow --since 1m": "0 would have been refused by limits in shadow mode in the last 1m at " + l.rest.URL + "\n",
 	} {
 		if code, out, errs := weir(t, strings.Fields(args)...); code != 0 || out != want || errs != "" {
