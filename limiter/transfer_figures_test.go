@@ -15,8 +15,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Three regions, 120 ms apart, admit almost what one store admits. The figures are for traffic with random distances at a
-// percentage of the limit, which the regions get in these proportions.
+// Three regions, 120 ms apart, admit almost what one store admits. The requests come at random intervals, at a
+// percentage of the limit, and each region gets a part of them.
 func TestLimiter_Take_regionsFigures(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -77,8 +77,9 @@ func (s *spec) edge(r *rule) bool {
 		s.Rate.Regions == (algo.Regions{}) // share of another region can end the wait of a refusal
 }
 
-// markEdge sets Edge of limits. If a rule charges the same count with more than 1, a refusal of its request can be
-// longer than that of others. If an override has own numbers for a part of a network, the network has no common wait.
+// markEdge sets Edge of limits. It leaves out a count that a rule charges with more than 1, because the wait after a
+// refusal then depends on the request. It also leaves out a limit with an override for addresses, because the addresses of
+// a network can then have different waits.
 func (c *compiler) markEdge() {
 	for _, s := range c.specs {
 		known := c.known[limitKey{s.id(), false}]

@@ -60,7 +60,7 @@ func PlanRules(p Parameters, answers Answers, r *rules.Rules, only *regexp.Regex
 		}
 		for _, c := range s.charges(1) {
 			if c.Limit.Rate.Algorithm == algo.LeakyBucket {
-				return nil, fmt.Errorf("%s: limit %q: a leaky_bucket cannot be simulated, because the wait in its queue is not; leave the rule out with --only", s.Name, c.Limit.Name)
+				return nil, fmt.Errorf("%s: limit %q: a leaky_bucket cannot be simulated, because the simulation has no queues; leave the rule out with --only", s.Name, c.Limit.Name)
 			}
 		}
 		if err := s.validate(); err != nil {

@@ -137,7 +137,7 @@ func TestPlanRules_mistakes(t *testing.T) {
 	for _, c := range []struct{ document, only, want string }{
 		{`{"rules":[]}`, "", "rules: got none that charges a limit, want at least one"},
 		{queue, "/c", `names: got "/c", want part of a name such as "/a, *"`},
-		{queue, "", `/a, *: limit "queue": a leaky_bucket cannot be simulated, because the wait in its queue is not; leave the rule out with --only`},
+		{queue, "", `/a, *: limit "queue": a leaky_bucket cannot be simulated, because the simulation has no queues; leave the rule out with --only`},
 		{queue, "/b", ""},
 	} {
 		_, err := PlanRules(unset(DynamoDB), Answers{}, parsed(t, c.document), regexp.MustCompile(c.only))

@@ -14,5 +14,5 @@
 // it lacks something that it needs or if its precondition did not occur. Run sends at most [Plan.Requests]
 // requests: GET requests and preflights. It never exhausts a limit that all callers share.
 //
-// The table in infra/LIMITATIONS.md is the result of [Page].
+// The lists in infra/LIMITATIONS.md are the result of [Page].
 package verify

@@ -36,7 +36,7 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify",
 		Short: "Test a deployment, fact after fact",
 		Long: "Test a deployment: whether its limits are exact, whether refusals have the right status, fields and body, and more. " +
-			"Each row of the output is one fact. A row that fails shows the answer of the deployment. A row that does not apply is skipped with the reason. The table in infra/LIMITATIONS.md lists the rows, and infra/VERIFY.md describes the command.\n\n" +
+			"Each row of the output is one fact. A row that fails shows the answer of the deployment. A row that does not apply is skipped with the reason. infra/LIMITATIONS.md lists the rows, and infra/VERIFY.md describes the command.\n\n" +
 			"The command sends GET requests and preflights: about 250 with the sample rules. It prints the maximum number first. It exhausts limits of its caller, and no limit that all callers share. " +
 			"The caller is anonymous unless $" + tokenVariable + " or $" + apiKeyVariable + " has a credential, which has rows of its own. $" + suspendedKeyVariable + " has an API key that is suspended.\n\n" +
 			"With URLs only, the command needs no AWS credentials. With --stack, it also reads the stack, its resources, its metrics and its logs with the AWS configuration (AWS_PROFILE, AWS_REGION). It changes nothing without --write. " +

@@ -71,8 +71,9 @@ func (s *Stack) domainMappings(ctx context.Context) (verify.Observation, error) 
 	return verdict("the paths of all mappings in BASE_PATH", fmt.Sprintf("%d mappings", mapped), problems), nil
 }
 
-// missing returns the paths of one domain's mappings that the list of base paths lacks. The path "" must be there, as /,
-// only if the list has a path that the domain does not map: the functions would remove it.
+// missing returns the paths of one domain's mappings that the list of base paths lacks. The list needs the path "", as
+// /, only if it also has a path that the domain does not map, because the functions would otherwise remove that path
+// from requests to this domain.
 func missing(list, mapped []string) (paths []string) {
 	elsewhere := slices.ContainsFunc(list, func(path string) bool { return !slices.Contains(mapped, strings.TrimPrefix(path, "/")) })
 	for _, path := range mapped {
