@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/functions/origin"
 )
 
-// viewers returns what finds the addresses of clients. It returns nil if only the host is believed. The secrets are in
+// viewers returns the Viewers, which find the addresses of clients. It returns nil if these come only from the host. The secrets are in
 // RECORDS_TABLE. Locally they come from SUBJECT_KEY_FILE.
 func (c Config) viewers(ctx context.Context, logger *slog.Logger) (*origin.Viewers, error) {
 	believed, err := origin.ParseBelieved(c.ViewerAddress)

@@ -79,7 +79,7 @@ const removalsKey = "removals"
 const (
 	// maxRemovals is the number of removals that fit a value.
 	maxRemovals = 50
-	// keptRemovals is the age of a line that can still arrive: that of receipts.MaxLife.
+	// keptRemovals is the largest age of a line that can still arrive, as receipts.MaxLife.
 	keptRemovals = 30 * time.Minute
 	// afterwards is the time for which a function may still refuse from memory after a reset.
 	afterwards = 2 * time.Second
@@ -104,7 +104,7 @@ func parseRemovals(text string) (list removals) {
 	return list
 }
 
-// with adds a removal, and drops those of the same mark, old ones, and the first of too many.
+// with adds a removal. It drops earlier removals of the same mark, old removals, and the oldest if there are too many.
 func (l removals) with(mark string, now time.Time) (list removals) {
 	for _, r := range l {
 		if r.mark != mark && now.Sub(r.at) < keptRemovals {
@@ -123,7 +123,7 @@ func (l removals) value() string {
 	return strings.Join(fields, " ")
 }
 
-// cover reports whether an entry is of a refusal before the removal of its caller's entries.
+// cover reports whether an entry's caller was refused before the last removal of its entries.
 func (l removals) cover(key string, e Entry) bool {
 	mark := e.Owner
 	if mark == "" {

@@ -23,7 +23,7 @@ type watched struct {
 const (
 	least = 20
 	span  = 10 * time.Second
-	// maxWatched bounds the memory. Of a flood from more addresses, the others are not listed.
+	// maxWatched bounds the memory. If a flood has more callers, the others are not listed.
 	maxWatched = 4096
 )
 

@@ -37,7 +37,7 @@ const (
 
 // Write adds entries, by their keys, to a list under c. Entries of older rules no longer act then. It does nothing if the
 // list is under newer rules. If c does not fit, it adds no entry. In a full list, it keeps the entries with the longest
-// waits. It adds no entry of a refusal before the removal of its caller's entries.
+// waits. It adds no entry of a caller who was refused before the last removal of its entries.
 func Write(ctx context.Context, s Store, now time.Time, c Config, entries map[string]Entry) error {
 	config, ok := c.Value()
 	if !ok {

@@ -52,8 +52,8 @@ func (a *Admitted) Answered(payload []byte) [][]byte {
 	return a.amended(full)
 }
 
-// implied returns the status of an answer without one: 200 of a REST API that knows all members. It returns 0 for payload
-// 2.0, because such an answer is only a body, and -1 if the host rejects the answer.
+// implied returns the status that the host gives to an answer without one. A REST API gives 200 if it knows all members
+// of the answer. The result is 0 for payload 2.0, because such an answer is only a body, and -1 if the host rejects it.
 func (a *Admitted) implied(unknown bool) int {
 	switch {
 	case a.event.host() == httpAPI:

@@ -92,7 +92,7 @@ func (e *Environment) notListed(ctx context.Context, err error) {
 }
 
 // watched returns a name for the caller whom the limit of a refusal counts: an address, or an API key. Each key of an id
-// has its own. The name is "" if the limit counts others.
+// has its own name. The name is "" if the limit counts anything else.
 func watched(o *telemetry.Outcome) (whom string, byKey bool) {
 	i := slices.IndexFunc(o.Charges, func(c limiter.Charge) bool { return c.Limit == o.Decision.Limit })
 	switch {

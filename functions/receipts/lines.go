@@ -18,8 +18,8 @@ func (r *Ring) Sign(ctx context.Context, now time.Time, line []byte) (string, er
 	return encoding.EncodeToString(lineMAC(keys.sealing(now), r.scope, line)), nil
 }
 
-// Verify returns ErrForged unless Sign returned mac for the line, with a key in use and in the same scope: also if the
-// table has no keys, because nobody can have signed a line. Other errors mean that the keys cannot be read.
+// Verify returns nil if Sign returned mac for the line, with a key in use and in the same scope. Otherwise it returns
+// ErrForged, also if the table has no keys. Other errors mean that the keys cannot be read.
 func (r *Ring) Verify(ctx context.Context, now time.Time, line []byte, mac string) error {
 	keys, err := r.keys.Get(ctx, now, r.load)
 	if errors.Is(err, records.ErrNoPair) {

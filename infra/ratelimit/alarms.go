@@ -120,8 +120,8 @@ func alarmID(c constructs.IConstruct) string {
 
 // newErrorsAlarm adds the alarm on a function that cannot start, crashes or times out. Lambda counts a failed start as
 // an error of the invocation. rejects means that the function answers a bad credential with an error, as the authorizer
-// of a REST API must. Without those errors, clients cannot raise the alarm. Only this function counts them, because the
-// 401 of another function is no error: it must not hide the errors of this one.
+// of a REST API must. The alarm subtracts those errors, so that clients cannot raise it. It subtracts only those of this
+// function: another function answers 401 without an error, which must not hide an error of this one.
 func (l *Limits) newErrorsAlarm(scope constructs.Construct, id string, f awslambda.IFunction, rejects bool) {
 	expression, using := "100 * errors / invocations", map[string]awscloudwatch.IMetric{
 		"errors": LambdaMetric(f, "Errors", "Sum"), "invocations": LambdaMetric(f, "Invocations", "Sum"),

@@ -27,9 +27,9 @@ type Caller struct {
 	// Gateway. The key identifies nobody here.
 	ForeignKey bool
 
-	// IPFrom is who named IP, and why, as text. It is "" if only the host can. Direct reports that another one can, and
-	// that the request came around it. IPNotFound reports that it did not, or that this is unknown, and that IP is all the
-	// same the address of the connection.
+	// IPFrom describes the source of IP: the host, or a distribution or proxy in front. It is "" if only the host can be
+	// the source. Direct reports that the request came around the distribution or proxy. IPNotFound reports that it came
+	// through it, or that this is unknown, but that IP is the address of the connection.
 	IPFrom             string
 	Direct, IPNotFound bool
 

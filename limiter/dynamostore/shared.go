@@ -200,8 +200,8 @@ func (s *Store) Credit(ctx context.Context, now algo.Instant, subject limiter.Su
 	return held.Result, true, err
 }
 
-// move adds what a debit and a credit of the window index have in common: the item has no other parameters and no later
-// window, and has these afterwards.
+// move adds what a debit and a credit of the window index have in common. The condition is that the item has no other
+// parameters and no later window; the update writes these parameters and this window.
 func (e *expression) move(limit *limiter.Limit, index int64, now algo.Instant) {
 	id := limit.ID.String()
 	fingerprint, newest, parameters := attribute(fingerprintAttribute, id), attribute(newestAttribute, id), e.text(limit.Fingerprint())

@@ -274,7 +274,8 @@ func (slotsLayout) exceeds(t *take, v *view, c limiter.Charge) bool {
 	return len(keys) > t.mostExpired()
 }
 
-// renew implements layout. A later attempt that takes slots gets other numbers than a rewrite that takes none.
+// renew implements layout. It gives a rewrite without new slots numbers of its own, so that no later attempt that takes
+// slots has the same.
 func (slotsLayout) renew(t *take, v *view, s *algo.State) {
 	if s.Refunds = newSlot(); t.passes {
 		v.slot, v.entry = cmp.Or(v.slot, s.Refunds), s.Newest
