@@ -67,8 +67,7 @@ func (r *Rules) overridden(who *caller.Caller, l *limit) *limiter.Limit {
 	return l.Limit
 }
 
-// override returns the limits of the override for the identity of who that word, a word of per, names. It returns nil
-// if there is none.
+// override returns the limits of the override for who, identified by a word of per. It returns nil if there is none.
 func (r *Rules) override(word string, who *caller.Caller, name string) (own *replacements) {
 	var i document.Identity
 	switch {

@@ -542,7 +542,8 @@ func TestRecorder_refused(t *testing.T) {
 	}
 }
 
-// If a caller has equal counts, the refused requests are written first, and then the limit that refused last.
+// If several limits have refused a caller equally often, enforced limits come before shadow limits, and later refusals
+// before earlier ones.
 func TestRecorder_equalCounts(t *testing.T) {
 	for range 20 { // the order of a map is random
 		l := newLog(t)
