@@ -45,7 +45,6 @@ const (
 	mostCredit = 8
 )
 
-// of returns the debt of a cost.
 func (b *backOff) of(cost int64) *debt {
 	if cost < 2*b.cost {
 		return &b.debts[0]

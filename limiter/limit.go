@@ -265,7 +265,6 @@ func (l *Limit) concurrent() bool { return l.Rate.Algorithm == algo.Concurrent }
 // enforced reports whether l can deny a request.
 func (l *Limit) enforced() bool { return !l.Shadow && !l.Mark }
 
-// divide returns the shards of l.
 func (l Limit) divide() (shards []*Limit, err error) {
 	for i := range l.Spread.Shards {
 		part := l

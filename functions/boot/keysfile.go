@@ -46,7 +46,6 @@ func (f *keysFile) find(_ context.Context, id string) (r caller.Record, ok bool,
 	return r, ok, nil
 }
 
-// current returns the keys in the file.
 func (f *keysFile) current() (*caller.APIKeys, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -117,7 +117,6 @@ func addKey(c *caller.Caller, key string) {
 
 var errNoList = errors.New("edge: no list; set EDGE_LIST, or remove the subscription")
 
-// listCallers adds the callers in lines to the list.
 func (f *forwarder) listCallers(ctx context.Context, lines []string) error {
 	switch {
 	case len(lines) == 0:

@@ -21,7 +21,6 @@ var (
 	edge = netip.MustParseAddr("192.0.2.1") // the server of the distribution
 )
 
-// viewers returns Viewers with secrets.
 func viewers(believed string, s origin.Secrets, refuse bool) *origin.Viewers {
 	return origin.New(origin.Options{
 		Believed: storetest.Must(origin.ParseBelieved(believed)), Refuse: refuse, Logger: slog.New(slog.DiscardHandler),

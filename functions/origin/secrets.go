@@ -24,7 +24,6 @@ type Secrets struct {
 // encoding is the encoding of a secret in the field.
 var encoding = base64.RawURLEncoding
 
-// secretLength is the length of an encoded secret.
 var secretLength = encoding.EncodedLen(records.PairBytes)
 
 // Settling is the time after a rotation in which distributions still send the previous secret. It is much longer than

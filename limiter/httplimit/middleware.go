@@ -57,7 +57,6 @@ func FromDocument(document []byte, options ...Option) (*Gate, error) {
 	return m.gate(func(_ context.Context, _ time.Time, q rules.Request) rules.Selection { return r.Select(nil, q) }), nil
 }
 
-// parsing returns the options of rules for a store.
 func parsing(store limiter.Store) (o rules.Options) {
 	_, local := store.(limiter.Local)
 	o.RequireVersion = !local

@@ -216,7 +216,6 @@ func (sh *shard) removeSlots(chain *uint32, ends func(*slot) bool) {
 	}
 }
 
-// tiers returns the slots of limit.Tiers.
 func (sh *shard) tiers(k key, limit *limiter.Limit) (slots []*slot) {
 	for _, id := range limit.Tiers {
 		if at := sh.find(k, id); at != nil {

@@ -156,7 +156,6 @@ func startGroup(t *testing.T) *group {
 	return &group{nodes, newUsers(t, connectCluster(clients[0]), clients...)}
 }
 
-// shard returns the primary and the replica of a shard.
 func (g *group) shard(t *testing.T, shard int) (primary, replica *process) {
 	t.Helper()
 	primary, replica = g.nodes[shard], g.nodes[shard+shards]

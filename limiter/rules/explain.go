@@ -97,7 +97,6 @@ func (e *Explanation) usage(r *Rules, matched []int) {
 	}
 }
 
-// match adds a rule.
 func (e *Explanation) match(r *rule, q *Request, exemption *Exemption) {
 	m := Match{Path: r.Path, Endpoint: r.Endpoint, Method: r.Method}
 	switch {

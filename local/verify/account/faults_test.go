@@ -214,7 +214,6 @@ func (s *site) log(at time.Time, line string) {
 	s.logTo("LimitsAuthorizerLogs", at, line)
 }
 
-// logTo adds a line to a log.
 func (s *site) logTo(prefix string, at time.Time, line string) {
 	s.Helper()
 	client, group, stream := cloudwatchlogs.NewFromConfig(s.cloud.Config()), s.physical(prefix), "stream"
