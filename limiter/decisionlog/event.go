@@ -26,8 +26,11 @@ type Event struct {
 	// requests, and exact for others.
 	Count   int64  `json:"count"`
 	Subject string `json:"subject,omitempty"` // the caller's hash; "" if several callers are counted together
-	Rule    string `json:"rule,omitempty"`    // the rule of the limit that decided, such as "GET /api/v1/search"
-	Limit   string `json:"limit,omitempty"`   // the name of the limit that decided
+	// AddressFrom is who named the address of the last request, and why (caller.Caller.IPFrom); "" if only the host can, or
+	// if several callers are counted together.
+	AddressFrom string `json:"addressFrom,omitempty"`
+	Rule        string `json:"rule,omitempty"`  // the rule of the limit that decided, such as "GET /api/v1/search"
+	Limit       string `json:"limit,omitempty"` // the name of the limit that decided
 	// Cost is the sum of the costs of the requests on the limit that decided.
 	Cost int64 `json:"cost"`
 	// Remaining is the remaining quota of the limit that decided, after the last request.

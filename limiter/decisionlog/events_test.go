@@ -93,6 +93,21 @@ func hung(ctx context.Context, n int) (int, error) {
 	return n, ctx.Err()
 }
 
+// An event names who named the address of the last request.
+func TestPublisher_Record_addressFrom(t *testing.T) {
+	b := &broker{}
+	p := decisionlog.New(options(b))
+	for _, from := range []string{"weir", "source (Weir-Viewer-Address: missing)"} {
+		from := caller.Caller{IP: netip.MustParsePrefix("192.0.2.1/32"), IPFrom: from}
+		p.Record(outcomeOf(noon, 0, from, refused, nil))
+	}
+	p.Close(t.Context(), noon)
+	if got := b.events(); len(got) != 1 || got[0].Count != 2 || got[0].AddressFrom != "source (Weir-Viewer-Address: missing)" {
+		t.Errorf("got %+v, want one event with the last one", got)
+	}
+	checkSchema(t, b.lines)
+}
+
 // Requests of the same kind are one event.
 func TestPublisher_Record(t *testing.T) {
 	invalid := fmt.Errorf("token: %w", caller.ErrInvalidCredential)

@@ -118,6 +118,9 @@ func (p *pending) add(o *telemetry.Outcome, weight int64) {
 	p.Count += weight
 	p.seen++
 	p.latency += o.Duration
+	if p.Subject != "" {
+		p.AddressFrom = o.Caller.IPFrom
+	}
 	if p.Limit != "" {
 		p.Cost += o.Decision.Cost * weight
 		p.Remaining = o.Decision.Remaining

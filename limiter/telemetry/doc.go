@@ -118,7 +118,8 @@
 // turns. Each refusal counts in one line. "weir" is "shadowed" if a limit in shadow mode would have refused.
 //
 // The subject is a keyed [SubjectHash], and the rule is a pattern of the document, so no line contains the
-// name of a caller or the path of a request. A line without a limit counts refusals that show no limit.
+// name of a caller or the path of a request. Behind a distribution or a proxy, "addressFrom" is who named the address of
+// the last request, and why it was the host. A line without a limit counts refusals that show no limit.
 //
 // A Contributor Insights rule has the key $.subject and the sum of $.refused, where $.weir is
 // "refused" and $.subject is present.

@@ -74,7 +74,7 @@ func (r *Recorder) add(o *Outcome, at int64) {
 		m.allowed++
 	case ClassRefused:
 		m.addRefused(d)
-		r.refusals.add(newRefusal(o.Caller, d.Limit, false), refused{1, d.Capacity, d.Remaining, at, d.RetryAfter})
+		r.refusals.add(newRefusal(o.Caller, d.Limit, false), refused{1, d.Capacity, d.Remaining, at, d.RetryAfter, o.Caller.IPFrom})
 	case ClassUnauthorized:
 		m.unauthorized++
 	case ClassFailed:
@@ -105,7 +105,7 @@ func (r *Recorder) add(o *Outcome, at int64) {
 		m.addEnforced(o.Duration, d)
 		r.byRule.add(o)
 		if d.Shadowed != nil {
-			r.refusals.add(newRefusal(o.Caller, d.Shadowed, true), refused{count: 1, capacity: d.Shadowed.Machine().Capacity(), at: at})
+			r.refusals.add(newRefusal(o.Caller, d.Shadowed, true), refused{count: 1, capacity: d.Shadowed.Machine().Capacity(), at: at, addressFrom: o.Caller.IPFrom})
 		}
 	}
 	m.addStore(d)

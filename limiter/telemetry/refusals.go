@@ -30,8 +30,10 @@ type RefusalLine struct {
 	Time time.Time `json:"time"` // when the last of the requests was refused
 	// Subject is the hash of the caller. If it is "", the line counts all callers and limits without a line of their own.
 	Subject string `json:"subject,omitempty"`
-	Rule    string `json:"rule,omitempty"` // the rule of the limit as in RuleDimension, such as "GET /api/v1/items/{id}"
-	Limit   string `json:"limit,omitempty"`
+	// AddressFrom is who named the address of the last request, and why (caller.Caller.IPFrom); "" if only the host can.
+	AddressFrom string `json:"addressFrom,omitempty"`
+	Rule        string `json:"rule,omitempty"` // the rule of the limit as in RuleDimension, such as "GET /api/v1/items/{id}"
+	Limit       string `json:"limit,omitempty"`
 	// Capacity, Remaining and RetryAfter are those of the last decision. With LineShadowed, Remaining and RetryAfter
 	// are 0, and Capacity is that of the limit.
 	Capacity   int64   `json:"capacity,omitempty"`
@@ -65,6 +67,7 @@ type refused struct {
 	count, capacity, remaining int64
 	at                         int64 // nanoseconds of the wall clock
 	retryAfter                 time.Duration
+	addressFrom                string
 }
 
 func newRefusal(c caller.Caller, l *limiter.Limit, shadow bool) refusal {
@@ -172,7 +175,7 @@ func (w *written) write(out *json.Encoder, hash SubjectHash) {
 		l.Rule = RuleName(w.rule)
 	}
 	if !w.others {
-		l.Subject = hash(w.subject())
+		l.Subject, l.AddressFrom = hash(w.subject()), w.addressFrom
 	}
 	_ = out.Encode(l) // an error of the log cannot be reported anywhere else
 }

@@ -508,7 +508,7 @@ func TestRecorder_refused(t *testing.T) {
 		}
 	}
 	elsewhere := alice
-	elsewhere.IP = netip.MustParsePrefix("2001:db8::/64")
+	elsewhere.IP, elsewhere.IPFrom = netip.MustParsePrefix("2001:db8::/64"), "weir"
 	record(4, alice, refused)
 	record(3, elsewhere, limiter.Decision{Limit: refused.Limit, Capacity: 20, Remaining: 1, RetryAfter: 1500*time.Millisecond + 1})
 	record(6, alice, limiter.Decision{Limit: limit("address")})
@@ -521,7 +521,7 @@ func TestRecorder_refused(t *testing.T) {
 		return telemetry.RefusalLine{Weir: kind, Time: noon.Add(time.Duration(after) * time.Millisecond), Subject: subject, Rule: "GET /search", Limit: limit, Refused: n}
 	}
 	search := line("refused", 3, user, "search", 7)
-	search.Capacity, search.Remaining, search.RetryAfter = 20, 1, 1.5
+	search.Capacity, search.Remaining, search.RetryAfter, search.AddressFrom = 20, 1, 1.5, "weir"
 	tried := line("shadowed", 0, address, "tried", 1)
 	tried.Capacity = 1
 	unknown := line("refused", 1, hash(limiter.IP(netip.Prefix{})), "", 2)

@@ -192,7 +192,15 @@ func (o *whyOptions) printRows(out io.Writer, rows []why.Row) error {
 			fmt.Fprint(table, "\t-\t-\n")
 		}
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if r.AddressFrom != "" {
+			fmt.Fprintf(out, "the last address of %s is from %s\n", printable(cmp.Or(r.Caller, r.Subject)), printable(r.AddressFrom))
+		}
+	}
+	return nil
 }
 
 // printable removes control characters, which a terminal would execute.

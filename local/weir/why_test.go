@@ -58,6 +58,8 @@ func TestWhy(t *testing.T) {
 func TestWhyOptions_print(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	row := why.Row{Subject: "aaaa", Count: 2, First: at, Last: at}
+	behind := row
+	behind.AddressFrom = "source (Weir-Viewer-Address: missing)"
 	for _, c := range []struct {
 		caller string
 		shadow bool
@@ -69,6 +71,9 @@ func TestWhyOptions_print(t *testing.T) {
 		{"", false, why.Answer{Count: 5, Others: 3, Partial: true, Rows: []why.Row{row}}, []string{
 			"5 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT WAIT", "2 aaaa - - T T - -",
 			"3 are not in the table; --number shows more rows", "the logs have more callers than one query returns, so each number is a minimum; ask for a shorter period",
+		}},
+		{"", false, why.Answer{Count: 2, Rows: []why.Row{behind}}, []string{
+			"2 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT WAIT", "2 aaaa - - T T - -", "the last address of aaaa is from source (Weir-Viewer-Address: missing)",
 		}},
 		{"", true, why.Answer{Count: 2, Rows: []why.Row{row}}, []string{
 			"2 would have been refused by limits in shadow mode in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST", "2 aaaa - - T T",

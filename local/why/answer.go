@@ -39,6 +39,8 @@ type Row struct {
 	Capacity   int64   `json:"capacity"`
 	Remaining  int64   `json:"remaining"`
 	RetryAfter float64 `json:"retryAfterSeconds"`
+	// AddressFrom is who named the address of the last request, behind a distribution or a proxy.
+	AddressFrom string `json:"addressFrom,omitempty"`
 }
 
 // addUnnamed adds requests that no log line names a caller of.
@@ -56,7 +58,7 @@ func (r *Row) add(l *telemetry.RefusalLine) {
 		r.First = l.Time
 	}
 	if !l.Time.Before(r.Last) {
-		r.Last, r.Capacity, r.Remaining, r.RetryAfter = l.Time, l.Capacity, l.Remaining, l.RetryAfter
+		r.Last, r.Capacity, r.Remaining, r.RetryAfter, r.AddressFrom = l.Time, l.Capacity, l.Remaining, l.RetryAfter, l.AddressFrom
 	}
 }
 

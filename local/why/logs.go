@@ -42,7 +42,7 @@ func query(kind, subject string) string {
 	}
 	return fmt.Sprintf("filter weir = %q%s"+
 		" | stats sum(refused) as count, earliest(time) as first, latest(time) as last, latest(capacity) as capacity,"+
-		" latest(remaining) as remaining, latest(retryAfterSeconds) as retryAfter by subject, rule, `limit`"+
+		" latest(remaining) as remaining, latest(retryAfterSeconds) as retryAfter, latest(addressFrom) as addressFrom by subject, rule, `limit`"+
 		" | sort count desc | limit %d", kind, of, maxResults)
 }
 
@@ -149,6 +149,8 @@ func readRow(result []types.ResultField) (r Row, err error) {
 			r.Remaining = int64(number(value))
 		case "retryAfter":
 			r.RetryAfter = number(value)
+		case "addressFrom":
+			r.AddressFrom = value
 		}
 	}
 	return r, err

@@ -71,7 +71,7 @@ func logs(t *testing.T, f *insights) (l *why.Logs, waited *time.Duration, progre
 }
 
 const oneResult = `[{"field":"subject","value":"aaaa"},{"field":"rule","value":"GET /a/{id}"},{"field":"limit","value":"search"},{"field":"count","value":"17"},
-	{"field":"first","value":"2026-11-21T11:59:00Z"},{"field":"last","value":"2026-11-21T11:59:59.123Z"},{"field":"capacity","value":"20"},{"field":"retryAfter","value":"0.6"},{"field":"@ptr","value":"x"}]`
+	{"field":"first","value":"2026-11-21T11:59:00Z"},{"field":"last","value":"2026-11-21T11:59:59.123Z"},{"field":"capacity","value":"20"},{"field":"retryAfter","value":"0.6"},{"field":"addressFrom","value":"weir"},{"field":"@ptr","value":"x"}]`
 
 // The query lets Insights count the lines of the caller in the period, and its result is the answer.
 func TestLogs(t *testing.T) {
@@ -81,12 +81,12 @@ func TestLogs(t *testing.T) {
 	got, err := l.Ask(t.Context(), why.Question{Subject: "user:alice"}, subject, noon, 10*time.Minute)
 	want := why.Answer{From: noon.Add(-10 * time.Minute), To: noon, Count: 17, Unnamed: 200, Rows: []why.Row{{
 		Caller: "user:alice", Subject: "aaaa", Rule: "GET /a/{id}", Limit: "search", Count: 17,
-		First: noon.Add(-time.Minute), Last: noon.Add(-877 * time.Millisecond), Capacity: 20, RetryAfter: 0.6,
+		First: noon.Add(-time.Minute), Last: noon.Add(-877 * time.Millisecond), Capacity: 20, RetryAfter: 0.6, AddressFrom: "weir",
 	}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v, error %v\nwant %+v", got, err, want)
 	}
-	query := `filter weir = "refused" and (subject = "` + subject + `" or not ispresent(subject)) | stats sum(refused) as count, earliest(time) as first, latest(time) as last, latest(capacity) as capacity, latest(remaining) as remaining, latest(retryAfterSeconds) as retryAfter by subject, rule, ` + "`limit` | sort count desc | limit 10000"
+	query := `filter weir = "refused" and (subject = "` + subject + `" or not ispresent(subject)) | stats sum(refused) as count, earliest(time) as first, latest(time) as last, latest(capacity) as capacity, latest(remaining) as remaining, latest(retryAfterSeconds) as retryAfter, latest(addressFrom) as addressFrom by subject, rule, ` + "`limit` | sort count desc | limit 10000"
 	if asked := map[string]any{"queryString": query, "logGroupNames": []any{"authorizer", "handler"}, "startTime": float64(noon.Add(-10 * time.Minute).Unix()), "endTime": float64(noon.Unix())}; !reflect.DeepEqual(f.asked, asked) {
 		t.Errorf("query:\ngot  %v\nwant %v", f.asked, asked)
 	}
