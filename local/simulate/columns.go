@@ -46,7 +46,10 @@ func ParseColumns(names []string, environments bool) (list Columns, err error) {
 	return list, nil
 }
 
-const settlements = "settling"
+const (
+	settlements = "settling"
+	atEdge      = "at the edge %"
+)
 
 const oracleMeans = "An oracle applies the limits to all requests in order of time. "
 
@@ -75,6 +78,8 @@ var columns = Columns{
 		func(r *Result) string { return percent(r.WronglyRefused, r.Oracle) }},
 	{"degraded %", "Degraded: of all requests, those for which the store throttled or was too late, so the limiter refused a busy subject or `on_error` decided. ",
 		func(r *Result) string { return percent(r.Degraded, r.Requests) }},
+	{atEdge, "At the edge: of all requests, those that a distribution in front refused (`--edge`), without an invocation. Its own price is not included. ",
+		func(r *Result) string { return percent(r.AtEdge, r.Requests) }},
 	{"turned away %", "Turned away: of all requests, those that found no free environment within a second. ",
 		func(r *Result) string { return percent(r.Away, r.Requests) }},
 	{"calls", "Calls are per request. ", func(r *Result) string { return decimals(ratio(r.Calls, r.Requests), 3) }},
@@ -91,11 +96,13 @@ func ratio(part, whole int64) float64 { return float64(part) / float64(max(1, wh
 
 func percent(part, whole int64) string { return decimals(100*ratio(part, whole), 2) }
 
-// write writes the table of the results and what its columns mean. It leaves out the column of settlements if there
-// are none.
+// write writes the table of the results and what its columns mean. It leaves out the columns of settlements and of the
+// edge if there are none.
 func (list Columns) write(b *strings.Builder, store Store, results []Result) {
-	if !slices.ContainsFunc(results, func(r Result) bool { return r.Settled > 0 }) {
-		list = slices.DeleteFunc(slices.Clone(list), func(c column) bool { return c.name == settlements })
+	for name, part := range map[string]func(Result) int64{settlements: func(r Result) int64 { return r.Settled }, atEdge: func(r Result) int64 { return r.AtEdge }} {
+		if !slices.ContainsFunc(results, func(r Result) bool { return part(r) > 0 }) {
+			list = slices.DeleteFunc(slices.Clone(list), func(c column) bool { return c.name == name })
+		}
 	}
 	lines := make([][]string, 1+len(results))
 	legend := ""

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
@@ -40,6 +41,9 @@ type environment struct {
 	// Calls sent and requests decided since the simulation last collected both.
 	sent []call
 	log  []request
+
+	watched *edge.Watch // nil without a distribution
+	listed  []entry     // since the simulation last collected them
 }
 
 // untimed hides the store's deadlines in real time, because the environment applies the virtual
@@ -54,7 +58,7 @@ func (untimed) ConnectTimeout(algo.Instant) time.Duration { return 24 * time.Hou
 
 func newEnvironment(s *simulation, index uint32) (*environment, error) {
 	e := &environment{
-		sim: s, index: index,
+		sim: s, index: index, watched: s.newWatch(),
 		traffic: rand.New(rand.NewPCG(s.Seed, 2*uint64(index))),
 		random:  rand.New(rand.NewPCG(s.Seed, 2*uint64(index)+1)),
 	}
@@ -119,6 +123,11 @@ func (e *environment) decide() {
 	if s.Limit == nil || !s.Limit.Global {
 		r.caller = uint32((s.callers.draw(e.traffic)-1)/s.sample() + 1)
 	}
+	if s.atEdge(r.caller, e.now) { // occupies no environment
+		r.edge = true
+		e.log, e.arrival = append(e.log, r), e.arrival.Add(e.pause())
+		return
+	}
 	e.begun, e.deadline = e.now, e.now.Add(s.Timeout)
 	var d limiter.Decision
 	var receipt *limiter.Receipt
@@ -133,6 +142,7 @@ func (e *environment) decide() {
 	if err != nil {
 		e.err = err
 	}
+	e.watch(r.caller, &d)
 	r.took = uint32(e.now.Sub(r.at))
 	r.admitted, r.degraded, r.cached = d.Allowed, d.Reason != limiter.ReasonNone, d.FromCache
 	e.log = append(e.log, r)

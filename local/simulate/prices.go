@@ -16,7 +16,7 @@ const (
 )
 
 func (s *simulation) dollars(requests float64) float64 {
-	cost := requests*pricePerRequest + float64(s.tally.billed)*billing.Seconds()*gigabytes*pricePerGBs
+	cost := (requests-float64(s.tally.AtEdge))*pricePerRequest + float64(s.tally.billed)*billing.Seconds()*gigabytes*pricePerGBs
 	if s.Store == DynamoDB {
 		cost += float64(s.meter.writes)*pricePerWrite + float64(s.meter.reads)*pricePerRead
 	} else {

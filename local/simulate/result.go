@@ -38,6 +38,8 @@ type Result struct {
 	Over     int64 `json:"over"`
 	OverMost int64 `json:"overMost"`
 
+	// AtEdge is the part of Refused that the distribution in front refused. It costs no invocation.
+	AtEdge int64 `json:"atEdge,omitempty"`
 	Cached int64 `json:"cached"` // refused by the denial cache, without a store call
 	Calls  int64 `json:"calls"`
 	// Units are DynamoDB's write units or ElastiCache's scripts. Reads are DynamoDB's read units.
@@ -100,6 +102,11 @@ func (s *simulation) count(r *request) {
 		t.Away++
 		return
 	}
+	if r.edge {
+		t.Refused++
+		t.AtEdge++
+		return
+	}
 	switch {
 	case r.degraded:
 		t.Degraded++
@@ -138,7 +145,7 @@ func (s *simulation) result() Result {
 }
 
 func (t *tally) quantile(q float64) time.Duration {
-	rank := int64(q * float64(t.Requests-t.Away-1))
+	rank := int64(q * float64(t.Requests-t.Away-t.AtEdge-1))
 	for i, n := range t.took {
 		if rank -= int64(n); rank < 0 {
 			return time.Duration(i) * time.Microsecond

@@ -59,6 +59,10 @@ type Parameters struct {
 	Warmup   time.Duration `json:"warmupNs"`
 	Measured time.Duration `json:"measuredNs"`
 
+	// Edge is the time until a new entry in the list of a distribution in front acts. 0 means that there is none. Limits
+	// with limiter.Limit.Edge are listed.
+	Edge time.Duration `json:"edgeNs,omitempty"`
+
 	// Environments is the number of environments, which exist from the start. 0 means three times
 	// the mean number of busy ones, if each decision makes one call.
 	Environments int `json:"environments"`
@@ -216,6 +220,8 @@ func (s *Scenario) validate() error {
 		return wrong("warm-up", s.Warmup, fmt.Sprintf("0, or a multiple of the window, %s", window))
 	case s.Requests() > maxRequests:
 		return wrong("rate times time", s.Requests(), fmt.Sprintf("at most %d requests", maxRequests))
+	case s.Edge != 0 && (s.Edge < minEdge || s.Edge > time.Hour):
+		return wrong("edge", s.Edge, fmt.Sprintf("0, or %s to 1h", minEdge))
 	case s.Environments < 0 || s.fleet() > maxEnvironments:
 		return wrong("environments", cmp.Or(s.Environments, s.fleet()), fmt.Sprintf("1 to %d", maxEnvironments))
 	case s.Invocation < 0 || s.Invocation > time.Minute:

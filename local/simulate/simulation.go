@@ -22,6 +22,7 @@ type request struct {
 	admitted    bool
 	degraded    bool // true if the store did not decide
 	cached      bool // true if the environment refused it without a call
+	edge        bool // true if the distribution in front refused it
 	away        bool // true if it found no free environment
 
 	// Only for limits with a Count: the time from the admission to the end of the answer, the actual cost, and whether
@@ -58,9 +59,10 @@ type simulation struct {
 	record    func(*request) // if not nil, called for each request in order of time
 
 	all          []*environment
-	parked       []*environment // environments that have reached the end of the tick
-	since, until algo.Instant   // start and end of the tick
-	gap          float64        // mean nanoseconds between two requests of one environment
+	list         map[uint32]entry // of the distribution, by caller
+	parked       []*environment   // environments that have reached the end of the tick
+	since, until algo.Instant     // start and end of the tick
+	gap          float64          // mean nanoseconds between two requests of one environment
 	calls        calls
 	log          []request // requests that the judge has not seen yet
 }
@@ -103,6 +105,7 @@ func newSimulation(s *Scenario) (*simulation, error) {
 		meter:    &meter{from: from, end: end},
 		tally:    newTally(s),
 		judge:    newJudge(s, from),
+		list:     map[uint32]entry{},
 	}
 	for _, c := range s.charges(1) {
 		of := c.Limit.Count.Of
@@ -153,6 +156,7 @@ func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 		if err != nil {
 			return err
 		}
+		s.collectListed()
 		if progress != nil {
 			progress.Add(int64(n))
 		}

@@ -70,6 +70,7 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.Float64Var(&s.Exponent, "exponent", s.Exponent, "exponent of Zipf's law, which distributes requests among callers; 0: all callers send the same number")
 	f.DurationVar(&s.Warmup, "warm-up", s.Warmup, "virtual time before the measurement starts")
 	f.DurationVar(&s.Measured, "time", s.Measured, "virtual time that is measured")
+	f.DurationVar(&s.Edge, "edge", s.Edge, "with --rules, time until a new entry in the list of a distribution in front acts, such as 10s; 0: no distribution. The column \"at the edge %\" shows what it refuses")
 	f.IntSliceVar(&s.environments, "environments", s.environments, "numbers of environments, each simulated separately; 0: three times the number that is busy if each decision makes one call")
 	f.DurationVar(&s.Invocation, "invocation", s.Invocation, "duration of an invocation, without the wait for the store")
 	f.DurationVar(&s.Timeout, "timeout", s.Timeout, "maximum time that a decision waits for the store (elasticache: 50ms)")
