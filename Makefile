@@ -45,6 +45,9 @@ CONTEXT ?=
 # When `make deploy` asks for confirmation: any-change, broadening, or never for a pipeline, which has no terminal.
 APPROVAL ?= any-change
 CDK = cd infra && npx --no-install cdk
+# The regions that make deploy deploys, such as ONLY="eu-central-1 us-east-1"; all by default.
+ONLY ?=
+STACKS = $(if $(ONLY),$(patsubst %,'Weir-*-%',$(ONLY)),--all)
 SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTEXT: got "$(word)", want key=value without spaces)))$(if $(filter arch=% rules=% bundles=%,$(CONTEXT)),$(error CONTEXT: got arch, rules or bundles; use ARCH= and RULES=)) -c arch=$(ARCH) $(if $(filter file,$(origin RULES)),,-c rules=$(RULES)) $(addprefix -c ,$(CONTEXT))
 
 # What `make e2e` deploys: the stack of infra, or the release. CLIENTS is its number of concurrent requests, and
@@ -198,10 +201,10 @@ diff: context functions infra/node_modules ## Show what a deploy would change
 # An account has one role for API Gateway's logs in each region: a deployment creates it only if there is none.
 LOG_ROLE = $(if $(filter logRole=%,$(CONTEXT)),true,.bin/weir-tools log-role)
 deploy: context .bin/weir .bin/weir-tools functions infra/node_modules ## Deploy the stack with your AWS credentials
-	@setting=$$($(LOG_ROLE)) && $(CDK) deploy --require-approval $(APPROVAL) $(SETTINGS) $$setting
+	@setting=$$($(LOG_ROLE)) && $(CDK) deploy --require-approval $(APPROVAL) $(STACKS) $(SETTINGS) $$setting
 
 destroy: context functions infra/node_modules ## Delete the stack, except the table with the API keys
-	@$(CDK) destroy $(if $(filter never,$(APPROVAL)),--force) $(SETTINGS)
+	@$(CDK) destroy $(if $(filter never,$(APPROVAL)),--force) --all $(SETTINGS)
 
 E2E = --store "$(if $(filter file,$(origin STORE)),dynamodb,$(STORE))" $(if $(filter file,$(origin RULES)),,--rules "$(RULES)") --variant "$(VARIANT)" $(if $(CLIENTS),--clients "$(CLIENTS)") $(if $(ISSUER),--issuer="$(ISSUER)") -- $(SETTINGS)
 e2e: .bin/weir-tools ## Deploy a throw-away stack, verify it and delete it (STORE=dynamodb|elasticache|both VARIANT=stack|release); under a dollar

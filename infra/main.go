@@ -77,7 +77,15 @@ func synthesize(ctx context.Context) (err error) {
 	settings.In("..") // the CDK runs this program in infra, the folder of cdk.json; paths are relative to its parent
 	settings.RulesVersion = lastChange(ctx, settings.Rules)
 	settings.Region = os.Getenv("CDK_DEFAULT_REGION") // the CDK sets it to the region of the deployment
-	stack.New(app, settings)
+	var first awscdk.Stack
+	for _, each := range settings.Each() {
+		made := stack.New(app, each)
+		if first == nil {
+			first = made
+		} else { // the records that the first region creates
+			made.AddDependency(first, jsii.String("records"))
+		}
+	}
 	app.Synth(nil)
 	return nil
 }

@@ -64,6 +64,7 @@ func (l *Limits) access() access {
 	a.variables[contract.VariableRecordsTable] = l.records.TableName()
 	a.set(l.props.variables())
 	a.set(l.props.Variables)
+	a.add(l.regionsAccess())
 	a.add(l.props.Events.access())
 	if c, ok := l.props.appConfig(); ok {
 		a.allow(contract.AppConfigActions(), awscdk.Stack_Of(l).FormatArn(&awscdk.ArnComponents{

@@ -38,6 +38,8 @@ const (
 	staleSeconds     = 300 // five times the interval at which environments reload the rules
 	concurrency      = 800 // concurrent environments; an account usually has 1,000, and a new one can have 10
 	slowMilliseconds = 250
+	regionsFailed    = 10 // in a minute; a connection that has to be opened can cause one
+	transfersLost    = 10 // in a minute
 	skewMilliseconds = 250
 	// Milliseconds: half of the timeout of a call to DynamoDB, and half of the timeout of a call to
 	// the cache.
@@ -85,6 +87,10 @@ func (l *Limits) newAlarms() {
 	}
 	if l.props.viewers() && !unresolved(l.props.ViewerAddress) {
 		l.NewAlarm(l, Alarm{"addresses-not-found", "Requests from the distribution or the proxy lack the address of the client, or the records table cannot be read. Limits by address then count all clients of a server together. The functions' logs name the reason.", m.Metric(telemetry.AddressesNotFound, "Sum"), 0, 2, 5})
+	}
+	if l.props.Regions != nil {
+		l.NewAlarm(l, Alarm{"regions-failed", "Requests that need share of another region get no answer from it in time. Meanwhile this region admits its own share of the limits that regions share. Look at the AWS Health Dashboard, and whether the stack of each region exists. See 'A region fails' in infra/OPERATIONS.md.", m.Metric(telemetry.RegionsFailed, "Sum"), regionsFailed, 3, 5})
+		l.NewAlarm(l, Alarm{"share-lost", "Answers between regions are lost. What they moved counts as used until the window ends, so limits admit less than they could. The cause is the network between the regions, or the table of counters of one of them.", m.Metric(telemetry.TransfersLost, "Sum"), transfersLost, 3, 5})
 	}
 	l.state.alarms(l)
 }

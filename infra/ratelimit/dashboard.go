@@ -64,6 +64,9 @@ func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
 		graph("Rules: oldest and newest version in force, and seconds since they were confirmed", []awscloudwatch.IMetric{m.Metric(telemetry.RulesVersion, "Minimum"), m.Metric(telemetry.RulesVersion, "Maximum")},
 			m.Metric(telemetry.RulesAge, "Minimum"), m.Metric(telemetry.RulesAge, "Maximum")),
 	)
+	if l.props.Regions != nil {
+		d.AddWidgets(graph("Share between regions: calls, calls without an answer, and messages whose share is lost", m.sums(telemetry.RegionCalls, telemetry.RegionsFailed, telemetry.TransfersLost)))
+	}
 	if len(p.Distributions) > 0 {
 		var requests, errors []awscloudwatch.IMetric
 		for _, each := range p.Distributions {

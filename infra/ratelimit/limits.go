@@ -59,6 +59,7 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 	if err := props.check(); err != nil {
 		panic(err)
 	}
+	props.checkRegion(scope)
 	l := &Limits{props: *props, alarms: map[string]int{}}
 	constructs.NewConstruct_Override(l, scope, id)
 	l.metrics = newMetrics(props.Namespace)
@@ -102,8 +103,11 @@ func (l *Limits) RefusedMost() *string { return l.refusedMost.RuleName() }
 // newRecords creates the records table, which operators write and functions read. It outlives the
 // stack, because lost API keys cannot be restored.
 func (l *Limits) newRecords() awsdynamodb.ITable {
-	if l.props.Records != nil {
+	switch {
+	case l.props.Records != nil:
 		return l.props.Records
+	case l.props.Regions != nil:
+		return l.globalRecords()
 	}
 	return awsdynamodb.NewTable(l, jsii.String("Records"), &awsdynamodb.TableProps{
 		PartitionKey:                     partitionKey(),

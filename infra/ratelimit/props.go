@@ -98,6 +98,12 @@ type LimitsProps struct {
 	// outlives the stack.
 	Records awsdynamodb.ITable
 
+	// Regions are the regions that share limits with "regions": "shared", such as eu-central-1 and us-east-1, in an order
+	// that is the same in all of them. Each has limits with the same Namespace, in a stack whose Env has the region. The
+	// first region creates the records table with a replica in each other region, unless Records is set, and publishes
+	// the rules. Deploy it before the others. nil means one region.
+	Regions []string
+
 	// Events is the destination of decision events. nil means no events.
 	Events *Events
 
@@ -182,6 +188,7 @@ func (p *LimitsProps) check() error {
 		want(t.JWKS == "" || unresolved(t.JWKS) || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
 	}
 	want(p.DirectRequests == "" || p.DirectRequests == contract.DirectSource || p.viewers(), "DirectRequests: got %q, want none without ViewerAddress, because every request is direct then", p.DirectRequests)
+	want(p.Regions == nil || !p.viewers(), "Regions: got some with ViewerAddress, want none; the regions have no common secret of a distribution")
 	p.checkEvents(want)
 	p.checkRulesFrom(want)
 	problems = append(problems, p.checkDeployment()...)
@@ -208,6 +215,9 @@ func (p *LimitsProps) variables() map[string]string {
 		v[contract.VariableRulesVersion] = strconv.FormatInt(p.RulesVersion, 10)
 	}
 	v[contract.VariableRulesFrom] = cmp.Or(p.RulesFrom, contract.RulesDeployment)
+	if p.Regions != nil {
+		v[contract.VariableRegions] = strings.Join(p.Regions, ",")
+	}
 	if p.MaxDelay != 0 {
 		v[contract.VariableMaxDelay] = p.MaxDelay.String()
 	}

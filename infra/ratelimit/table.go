@@ -19,6 +19,7 @@ type table struct{ awsdynamodb.Table }
 // counters are useless after their window.
 func (l *Limits) newTable() state {
 	p := &awsdynamodb.TableProps{
+		TableName:           l.props.countersName(),
 		PartitionKey:        partitionKey(),
 		BillingMode:         awsdynamodb.BillingMode_PAY_PER_REQUEST,
 		TimeToLiveAttribute: jsii.String(dynamostore.TTLAttribute),

@@ -202,7 +202,7 @@ func TestREADME_alarms(t *testing.T) {
 	}
 }
 
-var quantity = regexp.MustCompile(`(\d+) (?:%|ms|seconds|invocations)`)
+var quantity = regexp.MustCompile(`(\d+) (?:%|ms|seconds|invocations|calls|messages)`)
 
 // checkAlarm compares the threshold and the minutes of an alarm with its row in the table and with its
 // description. The texts of store-slow also name twice the threshold, which is the timeout of a call.

@@ -21,6 +21,8 @@ var golden = map[string]func(*stack.Settings){
 	"elasticache": elasticache,
 	"everything":  everything,
 	"kafka":       toKafka,
+	"regions":     inRegions("us-east-1", "eu-central-1", "ap-southeast-1"),
+	"regions-two": inRegions("eu-central-1", "us-east-1", "ap-southeast-1"),
 	"settlement":  settlement,
 }
 

@@ -93,6 +93,11 @@ func fronted(s *stack.Settings) {
 	s.RestDomain, s.Certificate = "api.example.com", "arn:aws:acm:us-east-1:123456789012:certificate/0a1b2c3d-0000-1111-2222-333344445555"
 }
 
+// inRegions makes the stack that of us-east-1 among regions that share limits.
+func inRegions(regions ...string) func(*stack.Settings) {
+	return func(s *stack.Settings) { s.Regions, s.Region = regions, "us-east-1" }
+}
+
 // toKafka sends decision events to an existing cluster; the counters stay in DynamoDB.
 func toKafka(s *stack.Settings) {
 	s.Throttle, s.WarmWrites = 2000, 12000

@@ -37,6 +37,14 @@ func TestStack_privilege(t *testing.T) {
 			"Publisher":  publisher,
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
 		},
+		"regions": {
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsGlobalRecords": records, otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
+			"Publisher":  {"LimitsPublisherLogs": logs, "LimitsGlobalRecords": contract.PublisherActions()},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsGlobalRecords": records, otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
+		},
+		"regions-two": {
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), replicaOfRecords: records, otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
+		},
 		"cloudfront": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
 			"Forward":    {"LimitsForwardLogs": logs, "LimitsRecords": contract.RecordActions(), "LimitsList": contract.ListActions()},
@@ -81,6 +89,14 @@ func TestStack_privilege(t *testing.T) {
 		}
 	}
 }
+
+// otherCounters is the ARN of the table of counters in another region, as policies contain it.
+func otherCounters(region string) string {
+	return `{"Fn::Join":["",["arn:aws:dynamodb:` + region + `:",{"Ref":"AWS::AccountId"},":table/weir-dev-counters"]]}`
+}
+
+// replicaOfRecords is the ARN of the records in the second region.
+const replicaOfRecords = `{"Fn::Join":["",["arn:aws:dynamodb:us-east-1:",{"Ref":"AWS::AccountId"},":table/weir-dev-records"]]}`
 
 // ARNs of an existing Kafka cluster, as policies contain them.
 const (

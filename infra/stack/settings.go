@@ -48,6 +48,8 @@ type Settings struct {
 	OriginRotation         string // see ratelimit.LimitsProps
 	Region                 string // region of the deployment, if it is known; "" otherwise
 
+	Regions []string // see ratelimit.LimitsProps
+
 	Throttle     float64           // requests per second that each API's stage accepts; default 600
 	WAF          float64           // requests in five minutes above which WAF blocks an address; 0: no WAF
 	Reserved     *float64          // see ratelimit.LimitsProps.ReservedConcurrency
@@ -122,7 +124,8 @@ func (r *reader) settings() Settings {
 			Brokers: r.text("kafkaBrokers", ""), Topic: r.text("kafkaTopic", ""), Cluster: r.text("kafkaCluster", ""),
 			SecurityGroup: r.text("kafkaSecurityGroup", ""), Vpc: r.text("kafkaVpc", ""), Subnets: r.list("kafkaSubnets"),
 		},
-		Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0),
+		Regions: r.list("regions"),
+		Zones:   r.list("zones"), WarmWrites: r.number("warmWrites", 0),
 		RecordsTable: r.text("recordsTable", ""), MaxDelay: r.duration("maxDelay"), LogRole: r.flag("logRole"),
 		CloudFront: r.flag("cloudfront"), CloudFrontUnlogged: r.oneOf("cloudfrontLogs", "true", "false") == "false", RestDomain: r.text("restDomain", ""), HTTPDomain: r.text("httpDomain", ""),
 		Certificate: r.text("certificate", ""), WebACL: r.text("webAcl", ""),
@@ -141,6 +144,9 @@ func (r *reader) settings() Settings {
 	}
 	if !validStage.MatchString(s.Stage) {
 		r.refuse("stage", s.Stage, "lower-case letters, digits and single hyphens, starting with a letter")
+	}
+	if s.Regions != nil && (s.CloudFront || s.Kafka.Vpc != "" || s.Zones != nil) {
+		r.refuse("regions", r.lookup("regions"), "nothing with cloudfront, zones or events=kafka, which are in one region")
 	}
 	r.checkEvents(&s)
 	r.checkCloudFront(&s)
@@ -225,6 +231,19 @@ const (
 )
 
 var validStage = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+
+// Each returns the settings of the stack of each region, in the order in which the regions are deployed. Without Regions, it
+// returns s alone.
+func (s Settings) Each() (all []Settings) {
+	for _, region := range s.Regions {
+		s.Region = region
+		all = append(all, s)
+	}
+	if all == nil {
+		return []Settings{s}
+	}
+	return all
+}
 
 // In makes relative paths in s relative to folder.
 func (s *Settings) In(folder string) {

@@ -37,12 +37,16 @@ type stage struct {
 	dashboard *string // name of the dashboard
 }
 
-// New adds the stack of a stage to an app. It panics if the settings have mistakes; the error has
-// one line for each.
+// New adds the stack of a stage to an app, or that of Settings.Region if Settings.Regions is set. It panics if the settings
+// have mistakes; the error has one line for each.
 func New(scope constructs.Construct, settings Settings) awscdk.Stack {
-	s := &stage{stack: awscdk.NewStack(scope, jsii.String("Weir-"+settings.Stage), &awscdk.StackProps{
-		Description: jsii.String("Weir: a rate limiter for APIs on API Gateway, in front of an example API"),
-	}), settings: settings}
+	p := &awscdk.StackProps{Description: jsii.String("Weir: a rate limiter for APIs on API Gateway, in front of an example API")}
+	id := "Weir-" + settings.Stage
+	if settings.Regions != nil {
+		p.StackName, p.Env = jsii.String(id), &awscdk.Environment{Region: jsii.String(settings.Region)}
+		id += "-" + settings.Region
+	}
+	s := &stage{stack: awscdk.NewStack(scope, jsii.String(id), p), settings: settings}
 	s.alarms = s.newTopic()
 	s.limits = ratelimit.NewLimits(s.stack, jsii.String("Limits"), s.props())
 	s.handler = s.limits.NewFunction("Handler", ratelimit.FunctionProps{Bundle: s.limits.Bundle("handler"), Role: "handler", Timeout: handlerTimeout})
@@ -70,7 +74,7 @@ func (s *stage) props() *ratelimit.LimitsProps {
 		RequireCredential: s.settings.RequireLogin, Variables: s.settings.Variables, CORSOrigins: s.settings.CORSOrigins, MaxDelay: s.settings.MaxDelay,
 		ViewerAddress: s.settings.ViewerAddress, DirectRequests: s.settings.DirectRequests, OriginRotation: s.settings.OriginRotation,
 		Tracing: s.settings.Tracing, ReservedConcurrency: s.settings.Reserved, ProvisionedConcurrency: s.settings.Provisioned,
-		Zones: s.settings.Zones, WarmWrites: s.settings.WarmWrites,
+		Regions: s.settings.Regions, Zones: s.settings.Zones, WarmWrites: s.settings.WarmWrites,
 		AlarmAction: awscloudwatchactions.NewSnsAction(s.alarms),
 	}
 	if name := s.settings.RecordsTable; name != "" {

@@ -220,7 +220,7 @@ func (s *Server) lookup(environment map[string]string) func(string) (string, boo
 func (s *Server) variablesOf(environment map[string]string) map[string]string {
 	all := maps.Clone(environment)
 	maps.DeleteFunc(all, func(name, _ string) bool {
-		return strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "KINESIS_") || strings.HasPrefix(name, "KAFKA_") || name == "EVENTS" || name == "RECORDS_TABLE" || name == "RULES_VERSION" || name == "RULES_FROM"
+		return strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "KINESIS_") || strings.HasPrefix(name, "KAFKA_") || name == "EVENTS" || name == "RECORDS_TABLE" || name == "RULES_VERSION" || name == "RULES_FROM" || name == contract.VariableRegions
 	})
 	maps.Copy(all, s.variables)
 	return all

@@ -1,0 +1,71 @@
+package ratelimit
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/limiter/dynamostore"
+)
+
+// checkRegion panics unless the stack of the limits is in one of the regions that share limits.
+func (p *LimitsProps) checkRegion(scope constructs.Construct) {
+	if region := *awscdk.Stack_Of(scope).Region(); p.Regions != nil && !slices.Contains(p.Regions, region) {
+		panic(fmt.Errorf("ratelimit: Regions: the stack %s is in the region %s, want one of %v; set Env.Region of the stack", *awscdk.Stack_Of(scope).StackName(), region, p.Regions))
+	}
+}
+
+// owns reports whether these limits own what all regions have in common: the records and the publication of the rules.
+func (l *Limits) owns() bool {
+	return l.props.Regions == nil || l.props.Regions[0] == *awscdk.Stack_Of(l).Region()
+}
+
+// others returns the other regions that share limits.
+func (l *Limits) others() []string {
+	return slices.DeleteFunc(slices.Clone(l.props.Regions), func(region string) bool { return region == *awscdk.Stack_Of(l).Region() })
+}
+
+// countersName returns the name of the table of counters, which functions in the other regions know. It is nil without
+// Regions: CloudFormation then chooses one.
+func (p *LimitsProps) countersName() *string {
+	if p.Regions == nil {
+		return nil
+	}
+	return jsii.Sprintf("weir-%s-counters", p.Namespace)
+}
+
+// regionsAccess returns the access to the counters of the other regions, from which share of a limit moves.
+func (l *Limits) regionsAccess() (a access) {
+	for _, region := range l.others() {
+		a.allow(dynamostore.Actions(), awscdk.Stack_Of(l).FormatArn(&awscdk.ArnComponents{
+			Service: jsii.String("dynamodb"), Region: jsii.String(region), Resource: jsii.String("table"), ResourceName: l.props.countersName(),
+		}))
+	}
+	return a
+}
+
+// globalRecords returns the records of all regions: a table that the first region creates with a replica in each other
+// one.
+func (l *Limits) globalRecords() awsdynamodb.ITable {
+	name := jsii.Sprintf("weir-%s-records", l.props.Namespace)
+	if !l.owns() {
+		return awsdynamodb.Table_FromTableName(l, jsii.String("Records"), name)
+	}
+	var replicas []*awsdynamodb.ReplicaTableProps
+	for _, region := range l.others() {
+		replicas = append(replicas, &awsdynamodb.ReplicaTableProps{Region: jsii.String(region)})
+	}
+	return awsdynamodb.NewTableV2(l, jsii.String("GlobalRecords"), &awsdynamodb.TablePropsV2{ // a resource cannot become another type under its ID
+		TableName:                        name,
+		PartitionKey:                     partitionKey(),
+		Billing:                          awsdynamodb.Billing_OnDemand(nil),
+		PointInTimeRecoverySpecification: &awsdynamodb.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: jsii.Bool(true)},
+		DeletionProtection:               jsii.Bool(true),
+		RemovalPolicy:                    awscdk.RemovalPolicy_RETAIN,
+		Replicas:                         &replicas,
+	})
+}

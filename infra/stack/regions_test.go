@@ -1,0 +1,90 @@
+package stack_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/infra/stack"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// The first region has the records of all regions, and publishes the rules. Each region has counters whose name the others
+// know, and watches what moves between them.
+func TestStack_regions(t *testing.T) {
+	for name, owner := range map[string]bool{"regions": true, "regions-two": false} {
+		content := synthesize(t, settings(t, golden[name]))
+		made := parse(t, content)
+		_, counters := made.one(t, "AWS::DynamoDB::Table", "")
+		if got := counters.Properties["TableName"]; got != "weir-dev-counters" {
+			t.Errorf("%s: counters: got the name %v, want weir-dev-counters", name, got)
+		}
+		_, tables := made.of("AWS::DynamoDB::GlobalTable")
+		_, published := made.of("Custom::WeirRules")
+		if len(tables) != map[bool]int{true: 1}[owner] || len(published) != len(tables) {
+			t.Fatalf("%s: got %d global tables and %d publications, want both in the first region only", name, len(tables), len(published))
+		}
+		if owner {
+			records := tables[0]
+			for _, replica := range records.Properties["Replicas"].([]any) {
+				if got, want := text(t, replica), `{"DeletionProtectionEnabled":true,"PointInTimeRecoverySpecification":{"PointInTimeRecoveryEnabled":true},"Region":"`; !strings.HasPrefix(got, want) {
+					t.Errorf("a replica of the records: got %s, want protection and backups", got)
+				}
+			}
+			if n := len(records.Properties["Replicas"].([]any)); n != 3 || records.DeletionPolicy != "Retain" || records.Properties["TableName"] != "weir-dev-records" {
+				t.Errorf("records: got %d replicas and %s, want 3, retained under the name weir-dev-records", n, text(t, records))
+			}
+		}
+		for _, function := range []string{"LimitsAuthorizer", "LimitsHandler"} {
+			_, f := made.one(t, "AWS::Lambda::Function", function)
+			variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any)
+			if got := variables[contract.VariableRegions]; got != map[bool]string{true: "us-east-1,eu-central-1,ap-southeast-1", false: "eu-central-1,us-east-1,ap-southeast-1"}[owner] {
+				t.Errorf("%s: %s: got the regions %v, want the list of the setting", name, function, got)
+			}
+		}
+		_, dashboard := made.one(t, "AWS::CloudWatch::Dashboard", "")
+		for _, metric := range []string{telemetry.RegionCalls, telemetry.RegionsFailed, telemetry.TransfersLost} {
+			if !strings.Contains(text(t, dashboard.Properties), metric) {
+				t.Errorf("%s: dashboard: got no %s, want it", name, metric)
+			}
+		}
+		for _, alarm := range []string{"weir-dev-regions-failed", "weir-dev-share-lost"} {
+			if !strings.Contains(string(content), `"AlarmName": "`+alarm+`"`) {
+				t.Errorf("%s: got no alarm %s, want it", name, alarm)
+			}
+		}
+	}
+}
+
+// Each region has a stack with the same name, in the order of the setting.
+func TestSettings_Each(t *testing.T) {
+	read := func(given map[string]string) (stack.Settings, error) {
+		return stack.Read([]byte("{}"), nil, func(key string) string { return given[key] })
+	}
+	s, err := read(map[string]string{"stage": "prod", "regions": "eu-central-1,us-east-1"})
+	if all := s.Each(); err != nil || len(all) != 2 || all[0].Region != "eu-central-1" || all[1].Region != "us-east-1" || len(all[1].Regions) != 2 {
+		t.Errorf("got %+v and error %v, want a stack in each region", all, err)
+	}
+	if s, err = read(nil); err != nil || len(s.Each()) != 1 {
+		t.Errorf("without regions: got %d stacks and error %v, want one", len(s.Each()), err)
+	}
+	for key, value := range map[string]string{"cloudfront": "true", "zones": "eu-central-1a,eu-central-1b"} {
+		if _, err := read(map[string]string{"regions": "eu-central-1,us-east-1", key: value}); err == nil || !strings.HasPrefix(err.Error(), "-c regions=eu-central-1,us-east-1: want nothing with cloudfront") {
+			t.Errorf("regions with %s: got error %v, want one", key, err)
+		}
+	}
+	for _, c := range []struct{ regions, region, want string }{
+		{"eu-central-1,us-east-1", "us-east-2", "is in the region us-east-2"},
+		{"eu-central-1", "eu-central-1", "REGIONS: got 1 regions, want 2 to 10"},
+		{"eu-central-1,eu-central-1", "eu-central-1", "REGIONS: got eu-central-1 twice"},
+	} {
+		func() {
+			defer func() {
+				if err, _ := recover().(error); err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s in %s: got %v, want %q", c.regions, c.region, err, c.want)
+				}
+			}()
+			stack.New(cdkApp(t), settings(t, func(s *stack.Settings) { s.Regions, s.Region = strings.Split(c.regions, ","), c.region }))
+		}()
+	}
+}
