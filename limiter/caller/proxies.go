@@ -37,7 +37,7 @@ func ParseProxies(networks ...string) (Proxies, error) {
 // proxy: its unknown clients count as one.
 func (p Proxies) Client(peer netip.Addr, forwarded []string) netip.Addr {
 	client, rest, more := peer, strings.Join(forwarded, ","), len(forwarded) > 0
-	for more && p.contain(client) {
+	for more && p.Contain(client) {
 		var entry string
 		if rest, entry, more = CutLast(rest); entry == "" { // a list may have empty elements (RFC 9110, 5.6.1)
 			continue
@@ -51,7 +51,8 @@ func (p Proxies) Client(peer netip.Addr, forwarded []string) netip.Addr {
 	return client
 }
 
-func (p Proxies) contain(addr netip.Addr) bool {
+// Contain reports whether addr is the address of a trusted proxy.
+func (p Proxies) Contain(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("") // a Prefix contains no address with a zone
 	for _, network := range p {
 		if network.Contains(addr) {

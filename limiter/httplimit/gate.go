@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -47,7 +48,10 @@ type Options struct {
 
 // Gate decides requests for every kind of host: a middleware, an authorizer, or a Lambda handler. Create
 // it with New. It is safe for concurrent use.
-type Gate struct{ o Options }
+type Gate struct {
+	o         Options
+	untrusted sync.Once // the warning on a proxy that is not trusted
+}
 
 // New returns a Gate. It panics if a required option is missing. The program then fails when it starts,
 // and not at its first request.
@@ -73,7 +77,7 @@ func New(o Options) *Gate {
 		o.Logger = slog.Default()
 	}
 	o.Logger = slog.New(telemetry.NewRateLimitedHandler(o.Logger.Handler())) // any client can cause log lines with bad credentials
-	return &Gate{o}
+	return &Gate{o: o}
 }
 
 // Request contains the parts of a request that a Gate needs.

@@ -246,6 +246,15 @@ func TestNewAnswer_unit(t *testing.T) {
 	}
 }
 
+// A reserve can exceed what is left, although some is left.
+func TestNewAnswer_reserve(t *testing.T) {
+	l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "points", Rate: algo.Rate{Requests: 1000, Window: time.Minute}, Count: limiter.Count{Of: limiter.CountCost}}))
+	d := limiter.Decision{At: noon, Limit: l, Capacity: 1000, Remaining: 160, Cost: 200, RetryAfter: 5 * time.Second}
+	if a := httplimit.NewAnswer(d); a.Problem.Message != "This request reserves 200, and 160 of 1000 are left. Retry after 5 seconds." {
+		t.Errorf("got the message %q", a.Problem.Message)
+	}
+}
+
 // A caller of two requests a minute waits for at most a minute.
 func TestNewAnswer_window(t *testing.T) {
 	l := limit(t, "slow", algo.Rate{Requests: 2, Window: time.Minute})

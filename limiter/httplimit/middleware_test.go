@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -31,6 +32,27 @@ func send(t *testing.T, h http.Handler, method, path, peer string, forwarded ...
 }
 
 var ok = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+
+// A proxy that is not trusted makes all of its clients one caller. The log warns once.
+func TestPerIP_untrusted(t *testing.T) {
+	for peer, want := range map[string]int{"172.31.0.9:1": 1, "127.0.0.1:1": 1, "[::ffff:192.168.1.1]:1": 1, "[fd00::1]:1": 1, "10.0.0.1:1": 0, "203.0.113.7:1": 0} {
+		var log strings.Builder
+		before := slog.Default()
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		api := httplimit.PerIP(9, time.Minute, httplimit.WithTrustedProxies("10.0.0.0/8")).Wrap(ok)
+		slog.SetDefault(before)
+		send(t, api, http.MethodGet, "/", peer) // without X-Forwarded-For, the peer is the client
+		if log.Len() > 0 {
+			t.Errorf("%s without a proxy: got log %s, want none", peer, &log)
+		}
+		for _, client := range []string{"198.51.100.1", "unknown"} {
+			send(t, api, http.MethodGet, "/", peer, client)
+		}
+		if got := strings.Count(log.String(), "X-Forwarded-For ignored"); got != want {
+			t.Errorf("%s: got log %s, want %d warnings", peer, &log, want)
+		}
+	}
+}
 
 func TestPerIP(t *testing.T) {
 	const limit = 3

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -44,6 +45,9 @@ func refusal(message string) *Problem {
 // wait helps.
 func overLimit(d *limiter.Decision, wait int64) *Problem {
 	concurrent, text := d.Limit.Count.Of == limiter.CountConcurrent, tooMany(d.Limit.Count.Of)
+	if d.Limit.Count.Of == limiter.CountCost && d.Remaining > 0 && wait >= 0 {
+		text = fmt.Sprintf("This request reserves %d, and %d of %d are left.", d.Cost, d.Remaining, d.Capacity)
+	}
 	if end := periodEnd(d); !end.IsZero() {
 		text += end.Format(" The limit resets 2006-01-02 15:04 ") + end.Location().String() + "."
 	}

@@ -2,7 +2,9 @@ package httplimit
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/caller"
@@ -18,9 +20,24 @@ import (
 func (g *Gate) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request := NewRequest(r)
-		request.Address = g.o.TrustedProxies.Client(request.Address, r.Header["X-Forwarded-For"])
+		if forwarded := r.Header["X-Forwarded-For"]; len(forwarded) > 0 {
+			peer := request.Address
+			if request.Address = g.o.TrustedProxies.Client(peer, forwarded); request.Address == peer {
+				g.warnUntrusted(r.Context(), peer)
+			}
+		}
 		g.Serve(w, r, request, next)
 	})
+}
+
+// warnUntrusted warns once if peer is probably a proxy that TrustedProxies lacks. Without the warning, nobody would see
+// that all clients behind it share one limit.
+func (g *Gate) warnUntrusted(ctx context.Context, peer netip.Addr) {
+	if addr := peer.Unmap(); (addr.IsPrivate() || addr.IsLoopback()) && !g.o.TrustedProxies.Contain(peer) {
+		g.untrusted.Do(func() {
+			g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "X-Forwarded-For ignored, so all clients of this peer count as one; if it is your proxy, trust its network (WithTrustedProxies)", slog.Any("peer", peer))
+		})
+	}
 }
 
 // NewRequest returns the parts of r that a Gate needs. The address is the peer of the connection.

@@ -119,6 +119,27 @@ func TestOpen_background(t *testing.T) {
 	})
 }
 
+// A wrong address shows at once, and not at the first request. A store that is closed first logs nothing.
+func TestOpen_noServer(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			s, err := redisstore.Open("redis://u:secret@127.0.0.1:1", redisstore.Options{Namespace: "n", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if closed {
+				err = s.Close()
+			}
+			synctest.Wait()
+			if got := log.String(); strings.Contains(got, "gives no answer") == closed || strings.Contains(got, "secret") || err != nil {
+				t.Errorf("closed %t: got log %q, error %v", closed, got, err)
+			}
+			_ = s.Close()
+		})
+	}
+}
+
 // Replies about one key are answers, so a circuit breaker does not count them as failures. Replies
 // about every key are failures. The texts are those of Redis 7.0 and Valkey 8.
 func TestFailure(t *testing.T) {
