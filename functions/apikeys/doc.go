@@ -3,7 +3,7 @@
 // The table never contains a key. It contains the HMAC-SHA256 of the key under a secret of the table
 // ([Key]). A key has 256 random bits, so a reader of the table cannot compute the key from its hash,
 // even with the secret. The secret is in the same table because functions in a VPC can reach only
-// DynamoDB.
+// DynamoDB. An imported key ([Keys.Import]) can have fewer: a reader of the table can then guess it.
 //
 // A rotation adds a new secret and keeps the previous one. Keys that the previous secret hashed stay
 // valid until the next rotation, which removes that secret.

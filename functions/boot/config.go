@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -117,7 +118,8 @@ type Config struct {
 	// APIKeyHeader is the header field of API keys. "none" means that API keys identify no caller.
 	APIKeyHeader string `env:"API_KEY_HEADER, default=x-api-key"`
 	// ForeignAPIKeys decides a request with an API key that is not Weir's, such as a key of a usage plan. "ignore"
-	// identifies the caller without the key. "refuse" answers 401.
+	// identifies the caller without the key. "refuse" answers 401. "accept" looks the key up, and answers 401 without a
+	// record.
 	ForeignAPIKeys string `env:"FOREIGN_API_KEYS, default=ignore"`
 	// ViewerAddress is who is believed for the address of the client: "source" is the host, "cloudfront" the field
 	// CloudFront-Viewer-Address, "weir" the field Weir-Viewer-Address, and "hops:N" entry N of X-Forwarded-For, counted
@@ -207,8 +209,8 @@ func (c *Config) validate() error {
 	}
 	check(validHeader().MatchString(c.APIKeyHeader) && !strings.EqualFold(c.APIKeyHeader, "authorization") && !strings.EqualFold(c.APIKeyHeader, "cookie"),
 		"API_KEY_HEADER: got %q, want the name of a header field other than Authorization and Cookie, or %s", c.APIKeyHeader, contract.NoAPIKeys)
-	check(c.ForeignAPIKeys == contract.ForeignKeysIgnored || c.ForeignAPIKeys == contract.ForeignKeysRefused,
-		"FOREIGN_API_KEYS: got %q, want %s or %s", c.ForeignAPIKeys, contract.ForeignKeysIgnored, contract.ForeignKeysRefused)
+	check(slices.Contains([]string{contract.ForeignKeysIgnored, contract.ForeignKeysRefused, contract.ForeignKeysAccepted}, c.ForeignAPIKeys),
+		"FOREIGN_API_KEYS: got %q, want %s, %s or %s", c.ForeignAPIKeys, contract.ForeignKeysIgnored, contract.ForeignKeysRefused, contract.ForeignKeysAccepted)
 	believed, err := origin.ParseBelieved(c.ViewerAddress)
 	check(err == nil, "VIEWER_ADDRESS: %w", err)
 	check(believed == origin.Believed{} || c.RecordsTable != "" || c.SubjectKeyFile != "", "RECORDS_TABLE: required with VIEWER_ADDRESS=%s: name of the table that holds the secrets of the distribution", believed)

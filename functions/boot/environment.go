@@ -160,13 +160,15 @@ func (c Config) FindRecord(ctx context.Context) (find func(ctx context.Context, 
 }
 
 func (c Config) identifier() (*caller.Identifier, error) {
-	o := caller.Options{RequireCredential: c.RequireCredential, IPv6Bits: c.IPv6Bits, RefuseForeignKeys: c.ForeignAPIKeys == contract.ForeignKeysRefused}
+	o := caller.Options{RequireCredential: c.RequireCredential, IPv6Bits: c.IPv6Bits, RefuseForeignKeys: c.ForeignAPIKeys != contract.ForeignKeysIgnored}
 	table, err := c.records(context.Background())
 	if err != nil {
 		return nil, err
 	}
 	if table != nil {
-		o.APIKeys = caller.NewRemoteRecords(apikeys.NewTable(table))
+		keys := caller.NewRemoteRecords(apikeys.NewTable(table))
+		keys.AcceptForeign = c.ForeignAPIKeys == contract.ForeignKeysAccepted
+		o.APIKeys = keys
 	}
 	if c.JWKS != "" {
 		keys, err := c.keys(table)

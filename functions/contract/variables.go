@@ -41,8 +41,8 @@ const (
 	VariableBasePath = "BASE_PATH"
 	// VariableAPIKeyHeader is the header field of API keys: a name, or [NoAPIKeys].
 	VariableAPIKeyHeader = "API_KEY_HEADER"
-	// VariableForeignAPIKeys decides requests with an API key that is not Weir's: [ForeignKeysIgnored] or
-	// [ForeignKeysRefused].
+	// VariableForeignAPIKeys decides requests with an API key that is not Weir's: [ForeignKeysIgnored],
+	// [ForeignKeysRefused] or [ForeignKeysAccepted].
 	VariableForeignAPIKeys = "FOREIGN_API_KEYS"
 	// VariableJWTAlgorithms lists the signature algorithms of accepted tokens, separated by commas.
 	VariableJWTAlgorithms = "JWT_ALGORITHMS"
@@ -110,8 +110,9 @@ const NoAPIKeys = "none"
 
 // These are the values of [VariableForeignAPIKeys].
 const (
-	ForeignKeysIgnored = "ignore"
-	ForeignKeysRefused = "refuse"
+	ForeignKeysIgnored  = "ignore"
+	ForeignKeysRefused  = "refuse"
+	ForeignKeysAccepted = "accept"
 )
 
 // These are the values of [VariableEvents].

@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -207,6 +208,21 @@ func TestAuthorizer_foreignKey(t *testing.T) {
 	}
 	if _, err := authorize(t, memory(t), changed(t, event, "weir_sample_enterprise_key", "weir_x")); err == nil || err.Error() != "Unauthorized" {
 		t.Errorf("a key of Weir's, cut short: got %v, want Unauthorized", err)
+	}
+}
+
+// An imported key identifies its caller, and API Gateway finds its usage plan.
+func TestAuthorizer_importedKey(t *testing.T) {
+	const key, secret = "partner-key-of-20-letters", "a secret of at least 16 bytes"
+	list := fmt.Sprintf(`[{"id":"partner","hash":%q}]`, caller.HashAPIKey([]byte(secret), caller.DigestKey(key)))
+	e := memory(t)
+	e.Identifier = caller.New(caller.Options{APIKeys: storetest.Must(caller.ParseAPIKeys([]byte(list), []byte(secret))), RefuseForeignKeys: true})
+	event := sampleEvent(t, "rest-authorizer-apikey.json")
+	if p, err := authorize(t, e, changed(t, event, "weir_sample_enterprise_key", key)); err != nil || effect(p) != "Allow" || p.UsageIdentifierKey != key || p.PrincipalID != "apikey:partner" {
+		t.Errorf("imported key: got %+v, %v; want Allow of partner with the usage key", p, err)
+	}
+	if _, err := authorize(t, e, changed(t, event, "weir_sample_enterprise_key", key+"2")); err == nil || err.Error() != "Unauthorized" {
+		t.Errorf("another foreign key: got %v, want Unauthorized", err)
 	}
 }
 

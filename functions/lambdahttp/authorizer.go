@@ -96,13 +96,14 @@ func (a authorizer) policy(event *authorizerEvent, effect string, r httplimit.Re
 	if tier == "" { // no rule matches the request
 		tier = a.Rules.Current().Tier(r.Caller.Tier)
 	}
-	return policy(event.methodARN, effect, r, tier, receipt, a.usageKey(event, r.Caller.ForeignKey))
+	return policy(event.methodARN, effect, r, tier, receipt, a.usageKey(event, &r.Caller))
 }
 
-// usageKey returns the key of a usage plan: a foreign key, or what x-api-key contains if Weir does not read this field.
-func (a authorizer) usageKey(event *authorizerEvent, foreign bool) string {
+// usageKey returns the key of a usage plan: a foreign key, also one that identifies the caller, or what x-api-key contains
+// if Weir does not read this field.
+func (a authorizer) usageKey(event *authorizerEvent, who *caller.Caller) string {
 	field := a.apiKeyHeader()
-	if !foreign {
+	if keys := event.header[field]; !who.ForeignKey && (who.APIKey == "" || len(keys) != 1 || !caller.IsForeignKey(keys[0])) {
 		if _, reads := a.Identifier.Identifies(); reads && field == defaultAPIKeyHeader {
 			return ""
 		}

@@ -247,8 +247,8 @@ func (s *stack) newParameters() {
 	})
 	s.requireCredential = add("RequireCredential", "true rejects callers without a token or an API key with 401.", awscdk.CfnParameterProps{Default: jsii.String("false"), AllowedValues: jsii.Strings("true", "false")})
 	s.apiKeyHeader = add("ApiKeyHeader", "The header field of API keys. none means that API keys identify no caller.", awscdk.CfnParameterProps{Default: jsii.String("x-api-key"), AllowedPattern: jsii.String("[A-Za-z0-9-]{1,64}")})
-	s.foreignAPIKeys = add("ForeignApiKeys", "Requests with an API key that is not Weir's, such as a key of a usage plan: ignore identifies the caller without the key, refuse answers 401.", awscdk.CfnParameterProps{
-		Default: jsii.String(contract.ForeignKeysIgnored), AllowedValues: jsii.Strings(contract.ForeignKeysIgnored, contract.ForeignKeysRefused),
+	s.foreignAPIKeys = add("ForeignApiKeys", "Requests with an API key that is not Weir's, such as a key of a usage plan: ignore identifies the caller without the key, refuse answers 401, accept looks up keys of weir keys import.", awscdk.CfnParameterProps{
+		Default: jsii.String(contract.ForeignKeysIgnored), AllowedValues: jsii.Strings(contract.ForeignKeysIgnored, contract.ForeignKeysRefused, contract.ForeignKeysAccepted),
 	})
 	s.viewerAddress = add("ViewerAddress", "Who is believed for the address of the client: source is API Gateway, cloudfront and weir are fields of a distribution, and hops:N is an entry of X-Forwarded-For. infra/EDGE.md describes them.", awscdk.CfnParameterProps{
 		Default: jsii.String(contract.ViewerSource), AllowedPattern: jsii.String("source|cloudfront|weir|hops:([1-9]|1[0-6])"), ConstraintDescription: jsii.String("source, cloudfront, weir, or hops:N with N from 1 to 16"),

@@ -39,6 +39,13 @@ func HashAPIKey(secret []byte, key string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
+// DigestKey returns the SHA-256 of an API key in hexadecimal digits. RemoteRecords hashes a foreign key's digest instead
+// of the key, because some operators have only digests of their keys.
+func DigestKey(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
 // KeyRecords finds the record of an API key. It is safe for concurrent use.
 type KeyRecords interface {
 	// Lookup returns the record of an API key at the time now. The error wraps ErrInvalidCredential if there is
@@ -125,6 +132,9 @@ func (k *APIKeys) Lookup(_ context.Context, _ time.Time, key string) (Record, er
 		return Record{}, fmt.Errorf("%w: API key of %d bytes", ErrInvalidCredential, len(key))
 	}
 	record, ok := k.byHash[HashAPIKey(k.secret, key)]
+	if !ok && IsForeignKey(key) {
+		record, ok = k.byHash[HashAPIKey(k.secret, DigestKey(key))]
+	}
 	if !ok {
 		return Record{}, fmt.Errorf("%w: unknown API key", ErrInvalidCredential)
 	}

@@ -36,6 +36,16 @@ func isForeign(list string) bool {
 	return true
 }
 
+// minForeign is the length of the shortest foreign API key that can have a record.
+const minForeign = 16
+
+// IsForeignKey reports whether an API key can have a record although it is not Weir's. Such a key has 16 to 256 visible
+// characters of ASCII. It has no comma, which separates the values of a repeated header field.
+func IsForeignKey(key string) bool {
+	invisible := func(r rune) bool { return r <= ' ' || r > '~' || r == ',' }
+	return len(key) >= minForeign && len(key) <= maxAPIKey && isForeign(key) && !strings.ContainsFunc(key, invisible)
+}
+
 // WellFormed reports whether key has the format of NewAPIKey. Nobody can guess such a key from a hash.
 func WellFormed(key string) bool {
 	text, ok := strings.CutPrefix(key, keyPrefix)

@@ -70,12 +70,16 @@ var errReads = fmt.Errorf("API keys: too many concurrent lookups (want at most %
 // While the table fails, there is one read a second for all keys together. The secrets of the hashes
 // follow the same rules. Missing secrets count as a failure.
 //
-// A key that does not have the format of NewAPIKey is rejected without a read. Any other key costs
+// A key that does not have the format of NewAPIKey is rejected without a read, unless AcceptForeign is true and
+// IsForeignKey returns true. Any other key costs
 // one read, or two during a rotation of secrets. Even a request whose address is over a limit costs this
 // read, because limits are checked only after the caller is identified. There is one read of a key at a
 // time. The read continues when the request that started it ends. A request with a cached record does
 // not wait for a running read.
 type RemoteRecords struct {
+	// AcceptForeign looks up foreign keys too. Set it before the first Lookup.
+	AcceptForeign bool
+
 	table   KeyTable
 	policy  cache.Policy // policy of each cached record
 	secrets *cache.Value[[][]byte]
@@ -106,7 +110,7 @@ func NewRemoteRecords(table KeyTable) *RemoteRecords {
 
 // Lookup implements KeyRecords.
 func (r *RemoteRecords) Lookup(ctx context.Context, now time.Time, key string) (Record, error) {
-	if !WellFormed(key) {
+	if !WellFormed(key) && (!r.AcceptForeign || !IsForeignKey(key)) {
 		return Record{}, fmt.Errorf("%w: malformed API key", ErrInvalidCredential)
 	}
 	id := digest(sha256.Sum256([]byte(key)))
@@ -184,8 +188,12 @@ func (r *RemoteRecords) read(ctx context.Context, now time.Time, key string) (Re
 	if err != nil {
 		return Record{}, err
 	}
+	hashed := key
+	if isForeign(key) {
+		hashed = DigestKey(key)
+	}
 	for _, secret := range secrets {
-		if record, ok, err := r.table.Record(ctx, HashAPIKey(secret, key)); ok || err != nil {
+		if record, ok, err := r.table.Record(ctx, HashAPIKey(secret, hashed)); ok || err != nil {
 			return record, err
 		}
 	}

@@ -38,8 +38,13 @@ func (l *limitFlags) flags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&l.limits, "limit", nil, "a limit for this caller only, such as search=5000/1m or month=2000000; may be repeated")
 	c.Flags().StringVar(&l.anchor, "anchor", "", "first day of the caller's periods: 1 to 31, or monday to sunday; \"\" for the day in the rules")
 	c.Flags().BoolVar(&l.none, "no-limits", false, "remove the anchor and all limits that are for this caller only")
+	l.tierFlags(c, "the limits and the tier")
+}
+
+// tierFlags adds the flags of the rules that a tier must fit.
+func (l *limitFlags) tierFlags(c *cobra.Command, fitting string) {
 	c.Flags().BoolVar(&l.unknownTier, "unknown-tier", false, "write a tier that no rule names yet; until then, default_tier decides")
-	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that the limits and the tier must fit (default: the published rules, else functions/rules.json)")
+	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that "+fitting+" must fit (default: the published rules, else functions/rules.json)")
 }
 
 // change returns the change that the flags request, or nil if no flag is set.

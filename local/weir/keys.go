@@ -16,15 +16,14 @@ import (
 
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/receipts"
-	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
 )
 
 func keysCommand() *cobra.Command {
 	c := command.Group(&cobra.Command{
 		Use:   "keys",
-		Short: "Create, list, change and revoke API keys in the records table of a deployment",
-		Long: "Create, list, change and revoke API keys in the records table of a deployment. The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on). " +
+		Short: "Create, import, list, change and revoke API keys in the records table of a deployment",
+		Long: "Create, import, list, change and revoke API keys in the records table of a deployment. The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on). " +
 			"With --local, the commands change the keys of weir serve in .weir instead, and a running weir serve applies the change to the next request.\n\n" +
 			"The table has only hashes of keys. A key is printed once, when it is created.",
 		Example: "  weir keys create --id acme --tier paid --table Weir-prod-Records\n  weir keys list\n  weir keys set sample-free --limit search=5000/1m --local",
@@ -34,7 +33,7 @@ func keysCommand() *cobra.Command {
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
 	c.PersistentFlags().BoolVar(&o.local, "local", false, "change the keys of weir serve on this machine, in .weir")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
-	c.AddCommand(createKeyCommand(&o), listKeysCommand(&o), setKeysCommand(&o), revokeKeysCommand(&o), rotateSecretCommand(&o), rotateReceiptsCommand(&o), originCommand(&o), rotateOriginCommand(&o))
+	c.AddCommand(createKeyCommand(&o), importKeysCommand(&o), listKeysCommand(&o), setKeysCommand(&o), revokeKeysCommand(&o), rotateSecretCommand(&o), rotateReceiptsCommand(&o), originCommand(&o), rotateOriginCommand(&o))
 	return c
 }
 
@@ -186,30 +185,6 @@ func rotateReceiptsCommand(o *keysOptions) *cobra.Command {
 	}
 	c.Flags().BoolVar(&force, "force", false, "rotate although this invalidates receipts that are not settled yet")
 	return c
-}
-
-// source returns the keys in the table or, with --local, in .weir.
-func (o *keysOptions) source(ctx context.Context) (*apikeys.Keys, error) {
-	if o.local {
-		c, err := checkout.FindKeys()
-		return c.Keys(), err
-	}
-	client, err := openRecords(ctx, o.table)
-	if err != nil {
-		return nil, err
-	}
-	return apikeys.New(client, o.table), nil
-}
-
-// open returns the keys. Progress and warnings go to progress.
-func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*apikeys.Keys, error) {
-	keys, err := o.source(ctx)
-	if err != nil {
-		return nil, err
-	}
-	keys.Progress = func(n int) { fmt.Fprintf(progress, "weir: %d keys read; reading more\n", n) }
-	keys.Warn = func(err error) { fmt.Fprintf(progress, "weir: warning: %v\n", err) }
-	return keys, nil
 }
 
 func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k apikeys.Key, add bool, limits *apikeys.LimitsChange) error {

@@ -1,0 +1,139 @@
+package apikeys
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weir-limits/weir/limiter/caller"
+)
+
+// Imported is a key that another system created.
+type Imported struct {
+	Key // ID, Tier and Owner
+	// Secret is the API key itself: a key of Weir, or a foreign key (caller.IsForeignKey). Digest is its SHA-256 in
+	// hexadecimal digits (caller.DigestKey). An Imported has one of them.
+	Secret, Digest string
+}
+
+// ErrGuessable means that a key has so few characters, or such similar ones, that others can guess it. The table has the
+// secret of the hashes, so its readers can try billions of keys a second.
+var ErrGuessable = errors.New("the key can be guessed")
+
+// minBits is the entropy from which a key is not guessable.
+const minBits = 56
+
+// Check returns an error if the key cannot be imported. The error wraps ErrGuessable if the key itself is the only
+// mistake. It contains no part of the key. Check does not recognize keys that consist of words.
+func (i Imported) Check() error {
+	switch digest, err := hex.DecodeString(i.Digest); {
+	case (i.Secret == "") == (i.Digest == ""):
+		return errors.New("want a key or its SHA-256, but not both")
+	case i.Digest != "" && (err != nil || len(digest) != 32 || strings.ToLower(i.Digest) != i.Digest):
+		return errors.New("sha256: want 64 lower-case hexadecimal digits")
+	case i.Secret != "" && !caller.WellFormed(i.Secret) && !caller.IsForeignKey(i.Secret):
+		return fmt.Errorf("key: got %d bytes, want 16 to 256 visible characters without a comma; with the prefix weir_, want a key that weir keys create printed", len(i.Secret))
+	}
+	if err := i.validate(); err != nil {
+		return err
+	}
+	if i.Secret == "" {
+		return nil
+	}
+	if bits := entropy(i.Secret); bits < minBits {
+		return fmt.Errorf("%w: got about %.0f bits of entropy, want at least %d", ErrGuessable, bits, minBits)
+	}
+	return nil
+}
+
+// entropy returns the Shannon entropy of the characters of a text, in bits. It is too high for words, and a little too
+// low for short random texts.
+func entropy(text string) (bits float64) {
+	counts := map[rune]float64{}
+	for _, r := range text {
+		counts[r]++
+	}
+	n := float64(len(text))
+	for _, c := range counts {
+		bits -= c * math.Log2(c/n)
+	}
+	return bits
+}
+
+// hash returns the hash in the record of the key.
+func (i Imported) hash(secret []byte) string {
+	if caller.WellFormed(i.Secret) {
+		return caller.HashAPIKey(secret, i.Secret)
+	}
+	return caller.HashAPIKey(secret, cmp.Or(i.Digest, caller.DigestKey(i.Secret)))
+}
+
+// Import writes the records of keys, which must pass Check or be guessable. It returns the written keys, even with an
+// error. Keys that the table has are left out, so a failed Import can be repeated. Like Create with add, it adds a key to
+// an id that has one, with the Suspended and Limits of the newest.
+func (t *Keys) Import(ctx context.Context, now time.Time, list []Imported) (written []Key, err error) {
+	for n, i := range list {
+		if err := i.Check(); err != nil && !errors.Is(err, ErrGuessable) {
+			return nil, fmt.Errorf("key %d: %w", n+1, err)
+		}
+	}
+	all, err := t.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := t.secret(ctx, len(all) == 0)
+	if err != nil {
+		return nil, err
+	}
+	items, has, err := t.place(list, all, secret)
+	if err != nil {
+		return nil, err
+	}
+	newest := map[string]Key{}
+	for _, k := range all {
+		if t.warn(k.malformed); k.malformed == nil {
+			newest[k.ID] = k.Key
+		}
+	}
+	for n, i := range list {
+		if has[items[n]] {
+			continue
+		}
+		has[items[n]] = true
+		k, hash := i.Key, strings.TrimPrefix(items[n], prefix)
+		if last, ok := newest[k.ID]; ok {
+			k.Tier, k.Owner, k.Suspended, k.Limits = cmp.Or(k.Tier, last.Tier), cmp.Or(k.Owner, last.Owner), last.Suspended, last.Limits
+		}
+		k.Created, k.Hash = now.UTC().Truncate(time.Second), hash[:hashDigits]
+		if _, err := t.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.table, Item: k.item(hash)}); err != nil {
+			return written, fmt.Errorf("records table: %w", err)
+		}
+		newest[k.ID] = k
+		written = append(written, k)
+	}
+	return written, nil
+}
+
+// place returns the item of each key, and the items that the table has. It returns an error if a key would have two ids.
+func (t *Keys) place(list []Imported, all []located, secret []byte) (items []string, has map[string]bool, err error) {
+	ids := map[string]string{}
+	has = map[string]bool{}
+	for _, k := range all {
+		ids[k.item], has[k.item] = k.ID, true
+	}
+	for n, i := range list {
+		item := prefix + i.hash(secret)
+		if id, ok := ids[item]; ok && id != i.ID {
+			return nil, nil, fmt.Errorf("key %d: got the id %q, but the same key has the id %q", n+1, i.ID, id)
+		}
+		ids[item], items = i.ID, append(items, item)
+	}
+	return items, has, nil
+}
