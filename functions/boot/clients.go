@@ -110,8 +110,9 @@ const localRegion = "us-east-1"
 
 const dynamoDBVariable = "DYNAMODB_ENDPOINT"
 
-// localRegion returns the region of a process that plays one of several regions on one machine; "" for any other.
-func (c Config) localRegion() string {
+// ownRegion returns the region of a process that is in one of several regions. Otherwise it returns "": the configuration of
+// AWS has the region.
+func (c Config) ownRegion() string {
 	if len(c.Regions) == 0 {
 		return ""
 	}
@@ -128,7 +129,7 @@ func (c Config) AWSConfig(ctx context.Context, variable, endpoint string) (aws.C
 		}
 		if c.Local {
 			return aws.Config{
-				Region: cmp.Or(c.localRegion(), localRegion), BaseEndpoint: aws.String(endpoint),
+				Region: cmp.Or(c.ownRegion(), localRegion), BaseEndpoint: aws.String(endpoint),
 				Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
 			}, nil
 		}

@@ -51,7 +51,7 @@ func (c Config) dynamoDBClient(ctx context.Context, region string, idle time.Dur
 	if err != nil {
 		return nil, err
 	}
-	config.Region = cmp.Or(region, config.Region)
+	config.Region = cmp.Or(region, c.ownRegion(), config.Region)
 	return dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
 		o.Retryer = aws.NopRetryer{}
 		o.Logger = logging.Nop{} // the caller logs each error once

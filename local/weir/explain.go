@@ -78,19 +78,10 @@ func parseHeaders(list []string) (map[string]string, error) {
 }
 
 func (t *target) explain(c *cobra.Command, q operator.Question) error {
-	to, closeIt, err := t.open(c.Context(), c)
-	defer func() { _ = closeIt() }()
-	if err != nil {
-		return err
-	}
-	e, err := to.Explain(c.Context(), q)
-	if err != nil {
-		return usageOrFailure(err)
-	}
-	if t.json {
-		return command.PrintJSON(c.OutOrStdout(), e)
-	}
-	return printExplanation(c.OutOrStdout(), e)
+	return usageOrFailure(t.each(c, func(to operating) (any, func(io.Writer) error, error) {
+		e, err := to.Explain(c.Context(), q)
+		return e, func(out io.Writer) error { return printExplanation(out, e) }, err
+	}))
 }
 
 // sourceOf returns the source of the rules as the end of a sentence.

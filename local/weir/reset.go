@@ -31,19 +31,10 @@ func resetCommand() *cobra.Command {
 					return err
 				}
 			}
-			to, closeIt, err := t.open(c.Context(), c)
-			defer func() { _ = closeIt() }()
-			if err != nil {
-				return err
-			}
-			f, err := to.Reset(c.Context(), args[0])
-			if err != nil {
-				return usageOrFailure(err)
-			}
-			if t.json {
-				return command.PrintJSON(c.OutOrStdout(), f)
-			}
-			return printForgotten(c.OutOrStdout(), f)
+			return usageOrFailure(t.each(c, func(to operating) (any, func(io.Writer) error, error) {
+				f, err := to.Reset(c.Context(), args[0])
+				return f, func(out io.Writer) error { return printForgotten(out, f) }, err
+			}))
 		},
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")

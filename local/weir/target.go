@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -41,12 +42,13 @@ type target struct {
 	store, table, namespace, redisURL string
 	rules, recordsTable               string
 	edgeList                          string // only of reset
+	region                            string // of several that share limits
 	fromTable                         bool
 	json                              bool
 }
 
 const targetHelp = "\n\nThe command queries the gateway of make run (--url, or the variable WEIR_URL) or, with --store, a deployed table or cache. " +
-	"With --store, it also reads the variables of the functions (TABLE, RECORDS_TABLE, RULES_FROM, NAMESPACE, BASE_PATH, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
+	"With --store, it also reads the variables of the functions (TABLE, RECORDS_TABLE, RULES_FROM, NAMESPACE, REGIONS, BASE_PATH, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
 	"It then needs the deployed rules to interpret the state (--rules or --records-table), and prints their source."
 
 func (t *target) flags(c *cobra.Command) {
@@ -59,6 +61,7 @@ func (t *target) flags(c *cobra.Command) {
 	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json without a records table")
 	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules: the rules that the deployment of the namespace published, else the rules of weir rules publish; default $RECORDS_TABLE without --rules")
 	f.BoolVar(&t.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable, "with --store, the deployment has rulesFrom=table now; ignore rules of the deployment itself; default: whether $RULES_FROM is table")
+	f.StringVar(&t.region, "region", "", "with --store dynamodb and the variable REGIONS, the only region to query; default: each of REGIONS")
 	f.BoolVar(&t.json, "json", false, "print one JSON object")
 	command.Complete(c, "store", "dynamodb", "redis")
 }
@@ -206,7 +209,11 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 func (t *target) where() string {
 	value := func(name string) string { v, _ := t.lookup(name); return cmp.Or(v, "not given") }
 	if t.store == "dynamodb" {
-		return fmt.Sprintf("the DynamoDB table %s, namespace %s", value("TABLE"), value("NAMESPACE"))
+		where := fmt.Sprintf("the DynamoDB table %s, namespace %s", value("TABLE"), value("NAMESPACE"))
+		if regions, _ := t.regions(); len(regions) > 0 {
+			where += ", in " + strings.Join(regions, ", ")
+		}
+		return where
 	}
 	address := "not given"
 	if u, err := url.Parse(value("REDIS_URL")); err == nil && u.Host != "" {
@@ -226,7 +233,7 @@ func reachable(ctx context.Context, config boot.Config) error {
 // lookup returns a variable of the deployment's functions: from a flag, or else from this process.
 func (t *target) lookup(name string) (string, bool) {
 	flags := map[string]string{
-		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable, contract.VariableEdgeList: t.edgeList,
+		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable, contract.VariableEdgeList: t.edgeList, "AWS_REGION": t.region,
 		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // more time than in the functions, which run near the store
 	}
 	if value := flags[name]; value != "" {
@@ -252,6 +259,68 @@ func (t *target) lookup(name string) (string, bool) {
 		}
 	}
 	return value, ok
+}
+
+// act is what a command does in one region: it returns its answer, and a function that prints it as text.
+type act func(operating) (answer any, text func(io.Writer) error, err error)
+
+// each acts in each region of the deployment (REGIONS), or in that of --region. Without REGIONS, it acts on what the flags
+// select. A region that fails is named, and the others are asked too.
+func (t *target) each(c *cobra.Command, do act) error {
+	regions, err := t.regions()
+	if err != nil {
+		return err
+	}
+	if len(regions) == 0 {
+		return t.one(c, do)
+	}
+	var failed []error
+	for _, t.region = range regions {
+		err := t.one(c, do)
+		if _, mistaken := errors.AsType[*operator.MistakeError](err); mistaken { // the same in every region
+			return command.AsUsage(err)
+		} else if err != nil {
+			failed = append(failed, fmt.Errorf("region %s: %w", t.region, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// regions returns the regions in which a command acts; none without REGIONS.
+func (t *target) regions() ([]string, error) {
+	list := os.Getenv(contract.VariableRegions)
+	switch {
+	case t.region != "" && (list == "" || t.store != "dynamodb"):
+		return nil, command.Usage("--region: requires --store dynamodb and the variable %s, the regions of the deployment; one region alone is that of AWS_REGION", contract.VariableRegions)
+	case list == "" || t.store != "dynamodb":
+		return nil, nil
+	case t.region != "":
+		return []string{t.region}, nil
+	}
+	return strings.Split(strings.ReplaceAll(list, " ", ""), ","), nil
+}
+
+// one acts on what the flags select.
+func (t *target) one(c *cobra.Command, do act) error {
+	to, closeIt, err := t.open(c.Context(), c)
+	defer func() { _ = closeIt() }()
+	if err != nil {
+		return err
+	}
+	answer, text, err := do(to)
+	if err != nil {
+		return err
+	}
+	out := c.OutOrStdout()
+	switch {
+	case t.json && t.region != "":
+		return command.PrintJSON(out, map[string]any{"region": t.region, "answer": answer})
+	case t.json:
+		return command.PrintJSON(out, answer)
+	case t.region != "":
+		fmt.Fprintf(out, "%s %s\n", command.StyleOf(out).Bold("region"), t.region)
+	}
+	return text(out)
 }
 
 // usageOrFailure returns a usage error if the user's question was wrong, and err otherwise.

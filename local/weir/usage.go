@@ -30,19 +30,10 @@ func usageCommand() *cobra.Command {
 		Args:              command.Exactly(1),
 		ValidArgsFunction: completeSubject,
 		RunE: func(c *cobra.Command, args []string) error {
-			to, closeIt, err := t.open(c.Context(), c)
-			defer func() { _ = closeIt() }()
-			if err != nil {
-				return err
-			}
-			i, err := to.Usage(c.Context(), args[0])
-			if err != nil {
-				return usageOrFailure(err)
-			}
-			if t.json {
-				return command.PrintJSON(c.OutOrStdout(), i)
-			}
-			return printUsage(c.OutOrStdout(), i)
+			return usageOrFailure(t.each(c, func(to operating) (any, func(io.Writer) error, error) {
+				i, err := to.Usage(c.Context(), args[0])
+				return i, func(out io.Writer) error { return printUsage(out, i) }, err
+			}))
 		},
 	}
 	t.flags(c)
