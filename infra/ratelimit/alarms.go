@@ -85,8 +85,14 @@ func (l *Limits) newAlarms() {
 	if !l.props.checked().MatchesAll || l.props.RulesFrom != "" {
 		l.NewAlarm(l, Alarm{"unmatched", "No rule matches more than 50 % of requests, so they are not limited. Was a base path, a domain or a prefix of routes added? List paths that need no limit in exempt. See 'No rule matches requests' in infra/OPERATIONS.md.", m.Unmatched(), unmatchedPercent, 10, 15})
 	}
-	if l.props.viewers() && !unresolved(l.props.ViewerAddress) {
-		l.NewAlarm(l, Alarm{"addresses-not-found", "Requests from the distribution or the proxy lack the address of the client, or the records table cannot be read. Limits by address then count all clients of a server together. The functions' logs name the reason.", m.Metric(telemetry.AddressesNotFound, "Sum"), 0, 2, 5})
+	if l.props.viewers() {
+		alarm := l.NewAlarm(l, Alarm{"addresses-not-found", "Requests from the distribution or the proxy lack the address of the client, or the records table cannot be read. Limits by address then count all clients of a server together. The functions' logs name the reason.", m.Metric(telemetry.AddressesNotFound, "Sum"), 0, 2, 5})
+		if unresolved(l.props.ViewerAddress) {
+			behind := awscdk.NewCfnCondition(awscdk.Stack_Of(l), jsii.String("HasViewerAddress"), &awscdk.CfnConditionProps{
+				Expression: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(l.props.ViewerAddress, contract.ViewerSource)),
+			})
+			alarm.Node().DefaultChild().(awscdk.CfnResource).CfnOptions().SetCondition(behind)
+		}
 	}
 	if l.props.Regions != nil {
 		l.NewAlarm(l, Alarm{"regions-failed", "Requests that need share of another region get no answer from it in time. Meanwhile this region admits its own share of the limits that regions share. Look at the AWS Health Dashboard, and whether the stack of each region exists. See 'A region fails' in infra/OPERATIONS.md.", m.Metric(telemetry.RegionsFailed, "Sum"), regionsFailed, 3, 5})

@@ -3,6 +3,7 @@ package verify
 var handRows = []Row{
 	byHand("events-kafka", "Events reach Amazon MSK by IAM.", "`make deploy` with `events=kafka`, then `weir-tools events --iam --brokers … --topic …`; the alarm `events-dropped`"),
 	byHand("why", "CloudWatch Logs Insights reads the refusals in the logs.", "`.bin/weir why --stack NAME` after some refusals; the counts are those of the metric `Refused`"),
+	byHand("edge-list", "The viewer function of a distribution refuses a flood some seconds after a function has listed its address, and no longer after a reset ([EDGE.md](EDGE.md#refused-before-it-costs)).", "with a rule for a flood, `weir load $DISTRIBUTION_URL/api/v1/search --host-allowed … --rate 50 --duration 1m` prints refusals at the edge; after `weir reset ip:… --store … --edge-list …`, it prints none for some seconds"),
 	byHand("appconfig-delay", "A change of the rules in AppConfig arrives within a minute.", "a deployment in AppConfig, then the dashboard's third row"),
 	byHand("denied-price", "A refused request costs what [COSTS.md](COSTS.md) states.", "Cost Explorer, a day after `for i in $(seq 100000); do curl -so /dev/null $URL/api/v1/search; done`"),
 	byHand("rules-rollback", "CloudFormation publishes the previous rules when it rolls an update back.", "`make deploy` with a changed rule and a resource that fails; then the dashboard's third row, and `curl -i`"),
