@@ -49,6 +49,8 @@ type Options struct {
 	Source, Store string
 	// Edge reports that the viewer function of a distribution is in front of the APIs.
 	Edge bool
+	// Upstream reports that the only API is a server of the user.
+	Upstream bool
 	// Token returns a token for a user and a tier that the APIs accept.
 	Token func(user, tier string) (string, error)
 }

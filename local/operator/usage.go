@@ -266,7 +266,7 @@ func (o *Operator) afterwards(listed []rules.Listed) []string {
 		notes = append(notes, "other environments still report what they have counted since their last report for limits with sync_ms or adaptive shares")
 	}
 	if own {
-		notes = append(notes, "other environments keep what they count in their own memory (the share of on_error local)")
+		notes = append(notes, "other environments keep what they counted in their own memory in an outage (on_error local), and refuse by it with Weir-Degraded: outage_count until it expires or they restart")
 	}
 	return notes
 }

@@ -82,14 +82,18 @@ const limitOf = (row) => row.limit ?? "none";
 
 const ruleOf = (rule) => element("span", "long", rule ?? "");
 
-/** Returns when a limit admits a request again. */
-const free = (when) => element("span", when === "now" ? "" : "refused", when);
+/** Returns when a limit admits a request again. A limit in another mode than enforce refuses nothing. */
+function free(when, mode = "enforce") {
+  if (when === "now") return when;
+  return mode === "enforce" ? element("span", "refused", when) : `${when} (refuses nothing)`;
+}
 
 /** Returns a bar with the used part of a limit, and the numbers. A refusal without a limit has none. */
-function bar(name, used, capacity) {
+function bar(name, used, capacity, mode = "enforce") {
   if (!capacity) return "";
   const meter = document.createElement("meter");
-  Object.assign(meter, { max: capacity, low: capacity * 0.8, high: capacity * 0.999, optimum: 0, value: used, ariaLabel: `${name}: used` });
+  const full = mode === "enforce" ? 0.999 : 1; // the color of a refusal begins above this part
+  Object.assign(meter, { max: capacity, low: capacity * 0.8, high: capacity * full, optimum: 0, value: used, ariaLabel: `${name}: used` });
   const cell = element("span", "bar", "");
   cell.append(meter, `${grouped(used)} of ${grouped(capacity)}`);
   return cell;
@@ -112,7 +116,10 @@ function atMost(l) {
 const named = (l) => (l.mode === "enforce" ? l.name : `${l.name} (${l.mode})`);
 
 /** Returns for whom a rule has a limit. */
-const tierOf = (l) => ({ "*": "other tiers", global: "global" })[l.tier] ?? l.tier;
+function tierOf(l) {
+  if (l.tier !== "*") return l.tier;
+  return inForce?.some((other) => other.rule === l.rule && !["*", "global"].includes(other.tier)) ? "other tiers" : "all tiers";
+}
 
 /** Shows refusals, and who of them is limited now. */
 async function showRefusals() {
@@ -130,6 +137,15 @@ async function showRefusals() {
   show("refusals", ["Last, UTC", "Caller", "Limit", "Rule", "Times", "Retry after"], rows.map((row) => ({ ...row, at: time(row.last, to, Math.floor) })), (row) => [
     row.at, callerOf(row), limitOf(row), ruleOf(row.rule), grouped(row.count), `${grouped(Math.ceil(row.retryAfterSeconds))} s`,
   ]);
+}
+
+/** Shows what limits in shadow mode would have refused. Most rules have none, and no such section then. */
+async function showShadow() {
+  const { rows, to } = await ask("why", { since: "1h", shadow: true });
+  show("shadow", ["Last, UTC", "Caller", "Limit", "Rule", "Times"], rows.map((row) => ({ ...row, at: time(row.last, to, Math.floor) })), (row) => [
+    row.at, callerOf(row), limitOf(row), ruleOf(row.rule), grouped(row.count),
+  ]);
+  $("#shadow").hidden = !rows.length;
 }
 
 /** Returns when the limit of a refusal admits a request again. A reset, a new tier or new rules can have ended the wait. */
@@ -154,7 +170,7 @@ async function showCaller() {
   say("#caller .status", `${name} uses ${used.length} of ${number(limits.length, "limit")}${refusing ? `; ${refusing} ${refusing === 1 ? "refuses" : "refuse"} now` : ""}.`);
   show("caller", ["Limit", "Tier", "Rule", "At most", "Used", "Free again, UTC", "Full again, UTC"], used.sort((a, b) => share(a) - share(b)).map((l) => ({
     ...l, free: freeAgain(l.state, at), full: time(l.state.fullAt, at),
-  })), (l) => [named(l), tierOf(l), ruleOf(l.rule), atMost(l), bar(l.name, l.state.capacity - l.state.remaining + (l.state.debt ?? 0), l.state.capacity), free(l.free), l.full]);
+  })), (l) => [named(l), tierOf(l), ruleOf(l.rule), atMost(l), bar(l.name, l.state.capacity - l.state.remaining + (l.state.debt ?? 0), l.state.capacity, l.mode), free(l.free, l.mode), l.full]);
   say("#caller .note", others.length ? `${number(others.length, "more count")} of limits that the rules no longer have.` : "");
   $("#reset").hidden = false;
 }
@@ -201,5 +217,5 @@ async function keep(section, part) {
 
 $("#subject").value = subject;
 $("#reset").addEventListener("click", reset);
-await Promise.all([keep("limited", showRefusals), keep("rules", showRules), subject && keep("caller", showCaller)]);
+await Promise.all([keep("limited", showRefusals), keep("shadow", showShadow), keep("rules", showRules), subject && keep("caller", showCaller)]);
 document.documentElement.dataset.ready = ""; // tests wait for this attribute

@@ -48,7 +48,7 @@ function rates() {
 function readLimit(policies) {
   const all = [...policies.matchAll(/"([^"]*)";q=(\d+);w=(\d+)/g)].map(([, name, q, w]) => ({ name, requests: Number(q), window: Number(w) }));
   limit = all.sort((a, b) => a.requests / a.window - b.requests / b.window)[0] ?? limit;
-  if (limit) chart.label(2, `Limit "${limit.name}": ${limit.requests} in ${limit.window} s`);
+  if (limit) chart.label(2, `Limit "${limit.name}": ${limit.requests} in ${limit.window} s (${Number((limit.requests / limit.window).toPrecision(2))} a second)`);
 }
 
 function count(kind, atEdge) {

@@ -179,7 +179,7 @@ func TestConsole_caller(t *testing.T) {
 	b.open(l.rest, "?caller=user:alice")
 	b.status("caller", "user:alice uses 3 of 4 limits; 1 refuses now.")
 	b.awaitRows("caller",
-		"soft (mark) | free | GET /api/v1/search | 2 in 1 h | 2 of 2 | 13:00:00 | 13:00:00",
+		"soft (mark) | free | GET /api/v1/search | 2 in 1 h | 2 of 2 | 13:00:00 (refuses nothing) | 13:00:00",
 		"hard | free | GET /api/v1/search | 3 in 2 d | 3 of 3 | 2100-03-06 12:00:30 | 2100-03-06 12:00:30",
 		"tokens | free | GET /api/v1/search | 100 (cost) in a month from 1 (UTC) | 60 of 100 | now | 2100-04-01 00:00:00")
 	if facts := evaluate[string](b, `document.querySelector(".facts").textContent`); !strings.Contains(facts, "Exempt") || !strings.Contains(facts, "items") {
@@ -188,6 +188,30 @@ func TestConsole_caller(t *testing.T) {
 	b.expect("400 (Bad Request)")
 	b.open(l.rest, "?caller=alice")
 	b.await(`document.querySelector("#caller .error").textContent.startsWith('subject: got "alice", want')`)
+}
+
+// A limit in shadow mode does not look as if it refused. The page lists what it would have refused.
+func TestConsole_shadow(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.json")
+	write(t, file, `{"rules":[{"endpoint":"/api/v1/search","method":"GET","mode":"shadow","limits":{"free":{"name":"trial","requests":2,"window":"1h","algorithm":"fixed_window"}}},
+		{"endpoint":"/api/v1/search","limits":{"free":{"name":"enforced","requests":9,"window":"1h"},"*":{"name":"rest","requests":9,"window":"1h"}}}]}`)
+	l := newLocal(t, file)
+	b := openConsole(t, l.rest, limitsPage, 1280, 900)
+	b.await(`document.getElementById("shadow").hidden`)
+	b.open(l.rest, requestsPage)
+	b.burst("HTTP", "GET /api/v1/search", "free", "alice", 4)
+	l.Wait(record)
+	b.open(l.rest, "?caller=user:alice")
+	b.awaitRows("shadow", "12:00:30 | user:alice | trial | GET /api/v1/search | 2")
+	b.status("caller", "user:alice uses 2 of 3 limits.")
+	b.await(`document.querySelector("#caller tbody tr").textContent.includes("13:00:00 (refuses nothing)") && !document.querySelector("#caller tbody .refused")`)
+	if high := evaluate[float64](b, `document.querySelector("#caller meter").high / document.querySelector("#caller meter").max`); high != 1 {
+		t.Errorf("bar: got the color of a refusal above %v, want 1", high)
+	}
+	b.awaitRows("rules",
+		"GET /api/v1/search | free | trial (shadow) | 2 in 1 h | fixed window",
+		"/api/v1/search | other tiers | rest | 9 in 1 h | sliding window",
+		"/api/v1/search | free | enforced | 9 in 1 h | sliding window")
 }
 
 // A malformed path is refused without a limit. The page shows none.
@@ -249,7 +273,7 @@ func TestConsole_version(t *testing.T) {
 	write(t, file, `{"version":2,"rules":[{"endpoint":"/api/v1/search","limits":{"*":{"requests":4,"window":"90s","algorithm":"token_bucket","burst":2}}}]}`)
 	reload()
 	rules("version 2, in force for 0 seconds")
-	b.awaitRows("rules", "/api/v1/search | other tiers | search | 4 in 90 s, 2 at once | token bucket")
+	b.awaitRows("rules", "/api/v1/search | all tiers | search | 4 in 90 s, 2 at once | token bucket")
 	write(t, file, `{"version":3,"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":-1,"window":"1m"}}}]}`)
 	reload()
 	b.await(`document.getElementById("rules-error").textContent.includes("rules[0].limits.free")`)
