@@ -83,7 +83,7 @@ func (c *compiler) noteCount(s *spec) {
 	switch s.Count.Of {
 	case limiter.CountRequests:
 	case limiter.CountCost:
-		c.doc.Note(s.Path, "behind a REST API, a back end other than the Go handler must report the cost to the function forward; without a report, each request keeps its reserve of %d", s.Reserve)
+		c.doc.Note(s.Path, "behind a REST API, a back end other than the Go handler must report the cost to the function forward; without a report, each request keeps its reserve")
 	case limiter.CountFailures, limiter.CountBytes:
 		c.doc.Note(s.Path, "behind a REST API, the access log settles this count, seconds after the answer, unless the back end is the Go handler")
 	case limiter.CountConcurrent:

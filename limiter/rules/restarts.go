@@ -8,8 +8,15 @@ package rules
 // Restarts compares documents that the same version of Weir compiled. A new version of Weir can count
 // the same document in other items, which also restarts counts. The CHANGELOG lists such versions.
 func Restarts(before, after *Rules) (restarts []string) {
+	restarts, _ = Moved(before, after)
+	return restarts
+}
+
+// Moved returns the counts that restart, and those that begin: limits of after that before does not have, because they
+// are new, or have a new name, tier, endpoint or mode. Their counts start at zero.
+func Moved(before, after *Rules) (restarts, begins []string) {
 	if before == nil {
-		return nil
+		return nil, nil
 	}
 	was, here := map[limitKey]counted{}, map[place]limitKey{}
 	for l := range before.limits() {
@@ -20,13 +27,17 @@ func Restarts(before, after *Rules) (restarts []string) {
 	for l := range after.limits() {
 		key := limitKey{l.ID, l.Shadow}
 		item, same := was[key]
-		if _, replaces := here[after.placeOf(l)]; reported[key] || same && item == after.counted(l) || !same && !replaces {
+		if reported[key] || same && item == after.counted(l) {
 			continue
 		}
 		reported[key] = true
-		restarts = append(restarts, l.Path+" ("+l.Name+")")
+		if _, replaces := here[after.placeOf(l)]; same || replaces {
+			restarts = append(restarts, l.Path+" ("+l.Name+")")
+		} else {
+			begins = append(begins, l.Path+" ("+l.Name+")")
+		}
 	}
-	return restarts
+	return restarts, begins
 }
 
 // place identifies a limit in a document by its endpoint, method, tier, name and shadow mode. A limit

@@ -49,6 +49,26 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
+// A limit begins if the document before does not have it. Each change of what identifies a limit makes a new one.
+func TestMoved(t *testing.T) {
+	const own = `"*":{"name":"a","requests":9,"window":"1m"}`
+	before := document(rule("/a", "", own))
+	for after, want := range map[string]string{
+		document(rule("/a", "", own)):                                          "[] []",
+		document(rule("/a", "", own), rule("/b", "", own)):                     "[] [rules[1].limits.* (a)]",
+		document(rule("/b", "", own)):                                          "[] [rules[0].limits.* (a)]",
+		document(rule("/a", "", strings.Replace(own, `"a"`, `"b"`, 1))):        "[] [rules[0].limits.* (b)]",
+		document(rule("/a", "", strings.Replace(own, `*`, `free`, 1))):         "[] [rules[0].limits.free (a)]",
+		strings.Replace(before, "{", `{"mode":"shadow",`, 1):                   "[] [rules[0].limits.* (a)]",
+		document(rule("/a", "", own[:len(own)-1]+`,"per":["ip","endpoint"]}`)): "[rules[0].limits.* (a)] []",
+	} {
+		restarts, begins := rules.Moved(parse(t, before), parse(t, after))
+		if got := fmt.Sprint(restarts, " ", begins); strings.ReplaceAll(got, "]  [", "] [") != want {
+			t.Errorf("%s: got %s, want %s", after, got, want)
+		}
+	}
+}
+
 // Of returns the limits in all items of a caller, or the limits in one of these items.
 func TestRules_Of_endpoints(t *testing.T) {
 	r := parse(t, document(append(endpoints(8), rule("*", "", `"global":{"name":"day","requests":9,"window":"1d","per":["client"]}`))...))

@@ -27,7 +27,7 @@ func checkCommand() *cobra.Command {
 		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there are mistakes, the exit status is 1.\n\n" +
 			"For a document without mistakes, the command prints notes, of which weir rules publish and make deploy refuse those on similar tiers. It also prints the maximum number of store items that a request of each endpoint writes, for each kind of caller, " +
 			"the limits for which a distribution in front can refuse requests, the items that have room for at most two more limits, and the counts that restart if a rule adds more. " +
-			"With --against OLD, it prints the limits in both documents whose counts would restart if FILE replaced OLD. A limit with a new name, a new tier or another mode is a new limit, with new counts, and is not in the list. If FILE is -, it reads the standard input.",
+			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD, and the limits that are new: also those with a new name, a new tier or another mode. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +
 			"  git show HEAD:functions/rules.json > /tmp/before.json\n" +
@@ -51,6 +51,7 @@ type checked struct {
 	Notes    []rules.Problem `json:"notes,omitempty"`
 	Writes   []rules.Writes  `json:"writes,omitempty"`   // items that one request writes, for each endpoint and kind of caller
 	Restarts []string        `json:"restarts,omitempty"` // only with --against: limits whose counts restart
+	Begins   []string        `json:"begins,omitempty"`   // only with --against: limits that the other document does not have
 	Rooms    []rules.Room    `json:"rooms,omitempty"`    // items with little room for more limits
 	Edge     []edgeLimit     `json:"edge,omitempty"`     // limits for which a distribution in front can refuse requests
 	Beyond   []string        `json:"beyond,omitempty"`   // limits whose counts restart if a rule adds more than fit
@@ -76,7 +77,7 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 		for _, l := range r.Edge().Limits {
 			result.Edge = append(result.Edge, edgeLimit{l.Path, l.Wait.Seconds()})
 		}
-		if result.Restarts, err = restarts(ctx, in, against, r); err != nil {
+		if result.Restarts, result.Begins, err = moved(ctx, in, against, r); err != nil {
 			return err
 		}
 	}
@@ -89,21 +90,22 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 	return nil
 }
 
-// restarts returns the limits whose counts would restart if the rules r replaced the document in the file.
-// It returns none if file is empty.
-func restarts(ctx context.Context, in io.Reader, file string, r *rules.Rules) ([]string, error) {
+// moved returns the limits whose counts would restart, and those whose counts would begin, if the rules r replaced the
+// document in the file. It returns none if file is empty.
+func moved(ctx context.Context, in io.Reader, file string, r *rules.Rules) (restarts, begins []string, err error) {
 	if file == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	document, err := readDocument(ctx, in, file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	before, err := checkout.ParseRules(document)
 	if err != nil {
-		return nil, fmt.Errorf("--against: %s: %w", file, err)
+		return nil, nil, fmt.Errorf("--against: %s: %w", file, err)
 	}
-	return rules.Restarts(before, r), nil
+	restarts, begins = rules.Moved(before, r)
+	return restarts, begins, nil
 }
 
 func (c checked) print(out io.Writer, asJSON bool) error {
@@ -128,13 +130,16 @@ func (c checked) print(out io.Writer, asJSON bool) error {
 	if _, err := fmt.Fprintf(out, "%s: ok, %s\n", c.File, summary); err != nil {
 		return err
 	}
-	for _, n := range c.Notes {
-		if _, err := fmt.Fprintf(out, "  note: %s\n", n); err != nil {
-			return err
-		}
+	if err := c.printNotes(out); err != nil {
+		return err
 	}
 	if len(c.Restarts) > 0 {
 		if _, err := fmt.Fprintf(out, "  %s\n", restartText(c.Restarts)); err != nil {
+			return err
+		}
+	}
+	if len(c.Begins) > 0 {
+		if _, err := fmt.Fprintf(out, "  new limits, whose counts start at zero: %s\n", some(c.Begins)); err != nil {
 			return err
 		}
 	}
@@ -160,6 +165,27 @@ func (l edgeLimit) String() string {
 		return fmt.Sprintf("a distribution in front refuses no flood over %s, which waits only %.3g s at a time (want %g s): a sliding_log of at most %d requests, or a fixed_window, makes it wait a whole window", l.Path, l.Wait, least, algo.MaxLog)
 	}
 	return fmt.Sprintf("a distribution in front can refuse a flood over %s, which waits %.3g s at a time", l.Path, l.Wait)
+}
+
+// printNotes prints each note once, with all its places.
+func (c checked) printNotes(out io.Writer) error {
+	places := map[string][]string{}
+	for _, n := range c.Notes {
+		places[n.Message] = append(places[n.Message], n.Path)
+	}
+	for _, n := range c.Notes {
+		paths := places[n.Message]
+		if delete(places, n.Message); len(paths) == 0 {
+			continue
+		}
+		if n.Path = some(paths); len(paths) > 1 {
+			n.Line = 0
+		}
+		if _, err := fmt.Fprintf(out, "  note: %s\n", n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c checked) printWrites(out io.Writer) error {
@@ -208,18 +234,24 @@ func (c checked) printRooms(out io.Writer) error {
 const everyCount = "every count may restart: the document in force is not valid for this version of weir"
 
 func restartText(limits []string) string {
-	const most = 10
 	if slices.Contains(limits, everyCount) {
 		return everyCount
 	}
-	text := strings.Join(limits[:min(len(limits), most)], ", ")
-	if more := len(limits) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
+	text := some(limits)
 	if len(limits) == 1 {
 		return "1 count restarts: " + text
 	}
 	return plural(len(limits), "count") + " restart: " + text
+}
+
+// some joins the first ten texts of a list, and says how many follow.
+func some(list []string) string {
+	const most = 10
+	text := strings.Join(list[:min(len(list), most)], ", ")
+	if more := len(list) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 func count(n int) string {

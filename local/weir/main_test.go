@@ -95,6 +95,9 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q: got error %v, output %q, want %q", document, err, &out, want)
 		}
 	}
+	if code, _, errs := weir(t, "check", "--again", "x", "nowhere.json"); code != 2 || !strings.HasPrefix(errs, "weir: unknown flag: --again (did you mean \"against\"?)\n") {
+		t.Errorf("misspelled flag: got exit %d, stderr %q, want exit 2 and the flag", code, errs)
+	}
 	if code, _, errs := weir(t, "check", "nowhere.json"); code != 1 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "nowhere.json") {
 		t.Errorf("missing file: got exit %d, stderr %q, want exit 1 and one line with the file", code, errs)
 	}
@@ -312,4 +315,27 @@ func serveInVain(t *testing.T, args ...string) (code int, errs string) {
 		}
 	}
 	return code, errs
+}
+
+// Check prints a note of several limits once. With --against it prints the limits that are new, also if only their mode is.
+func TestCheck_begins(t *testing.T) {
+	write := func(mode string) string {
+		name := filepath.Join(t.TempDir(), "rules.json")
+		document := `{"rules":[{"endpoint":"/a",` + mode + `"limits":{"*":[{"name":"in","requests":900,"window":"1m","count":"cost","reserve":80},{"name":"out","requests":900,"window":"1m","count":"cost","reserve":40}]}}]}`
+		if err := os.WriteFile(name, []byte(document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	enforced := write("")
+	out := ok(t, "check", enforced, "--against", write(`"mode":"shadow",`))
+	if want := "\n  new limits, whose counts start at zero: rules[0].limits.*[0] (in), rules[0].limits.*[1] (out)\n"; !strings.Contains(out, want) {
+		t.Errorf("shadow before: got %s, want %s", out, want)
+	}
+	if want := "\n  note: rules[0].limits.*[0], rules[0].limits.*[1]: behind a REST API, a back end"; strings.Count(out, "note: ") != 1 || !strings.Contains(out, want) {
+		t.Errorf("two limits with the same note: got %s, want one note with both places", out)
+	}
+	if out := ok(t, "check", enforced, "--against", enforced); strings.Contains(out, "new limits") {
+		t.Errorf("the same document: got %s, want no new limits", out)
+	}
 }
