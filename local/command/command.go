@@ -18,6 +18,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
 // Interrupted is the exit status of a command that an interrupt ended. Shells use the same number.
@@ -72,8 +74,14 @@ func Root(root *cobra.Command) *cobra.Command {
 	return root
 }
 
-// flagError returns a usage error. It replaces the library's errors for the types of Go.
-func flagError(_ *cobra.Command, err error) error {
+// flagError returns a usage error. It replaces the library's errors for the types of Go, and suggests a flag instead of one
+// that is probably misspelled.
+func flagError(c *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		return Usage("%w%s", err, document.DidYouMean(unknown.GetSpecifiedName(), names))
+	}
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return UsageError{err}

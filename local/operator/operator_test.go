@@ -591,6 +591,16 @@ func TestReset_spread(t *testing.T) {
 	})
 }
 
+// Only of limits with shards, usage notes that it does not show the shards of earlier rules.
+func TestUsage_shards(t *testing.T) {
+	d := newDesk(t, "memory")
+	for subject, want := range map[string]bool{"user:dave": true, "ip:127.0.0.1|user:dave": false} {
+		if i := d.inspect(subject); i.Notes == nil || strings.Contains(strings.Join(i.Notes, " "), "state in shards") != want {
+			t.Errorf("%s: got the notes %q, want a note about shards: %t", subject, i.Notes, want)
+		}
+	}
+}
+
 // An address counts as its network. If the address is unknown, a note states this.
 func TestExplain_address(t *testing.T) {
 	d := newDesk(t, "memory")

@@ -102,7 +102,7 @@ func (o *Operator) counts(ctx context.Context, now time.Time, subject string) (c
 }
 
 func (o *Operator) usage(ctx context.Context, now time.Time, c counts) (Usage, error) {
-	i := Usage{Subject: c.subject.String(), At: now.UTC(), Version: c.version, Source: o.Source, Others: []Other{}}
+	i := Usage{Subject: c.subject.String(), At: now.UTC(), Version: c.version, Source: o.Source, Others: []Other{}, Notes: []string{}}
 	usages, limits, err := o.usages(ctx, now, c.listed)
 	if err != nil {
 		return i, err
@@ -117,7 +117,10 @@ func (o *Operator) usage(ctx context.Context, now time.Time, c counts) (Usage, e
 	if i.Others, err = o.others(ctx, now, c.subject, c.listed); err != nil {
 		return i, err
 	}
-	i.Notes = append([]string{"state in shards that the rules no longer have is not shown"}, o.notes(c.listed)...)
+	if slices.ContainsFunc(c.listed, func(l rules.Listed) bool { return l.Charge.Limit.Spread.Shards > 0 }) {
+		i.Notes = append(i.Notes, "state in shards that the rules no longer have is not shown")
+	}
+	i.Notes = append(i.Notes, o.notes(c.listed)...)
 	return i, nil
 }
 

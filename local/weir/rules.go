@@ -112,6 +112,7 @@ func diffCommand(o *rulesOptions) *cobra.Command {
 		},
 	}
 	c.Flags().Int64Var(&from, "from", 0, "the first version; default: the version in force")
+	c.Flags().Bool("rules-from-table", false, "accepted, as in weir rules publish; the command always compares the versions in the table")
 	c.Flags().Int64Var(&to, "to", 0, "the second version; default: the version in force")
 	return c
 }

@@ -52,7 +52,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	write(5)
-	if out := ok(t, "rules", "diff", file); !strings.HasPrefix(out, "--- no rules\n+++ "+file+"\n") || !strings.Contains(out, "\n+          \"requests\": 5,\n") {
+	if out := ok(t, "rules", "diff", file, "--rules-from-table"); !strings.HasPrefix(out, "--- no rules\n+++ "+file+"\n") || !strings.Contains(out, "\n+          \"requests\": 5,\n") {
 		t.Errorf("diff before the first publish: got %s, want every line of the file as new", out)
 	}
 	out := ok(t, "rules", "publish", file, "--note", "the first")

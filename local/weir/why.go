@@ -32,7 +32,7 @@ func whyCommand() *cobra.Command {
 			"CALLER is the strongest identity of the caller: user:alice, apikey:acme (the id of the key's record) or ip:203.0.113.7. A rule is shown as its pattern, because the logs have no path; a limit whose per lacks endpoint counts for several rules, so its name is shown instead.\n\n" +
 			"The command queries the gateway on this machine (--url, or the variable WEIR_URL), which keeps the last 10,000 log lines. With --stack it queries the logs of a deployment with CloudWatch Logs Insights, where callers are hashes: weir hash prints the hash of a caller. " +
 			"That query costs $0.005 for each GB of logs in the period.\n\n" +
-			"The functions write one line a second for a caller, and twenty for an environment. A line counts all refusals since the line before it; FIRST and LAST are the times of lines. Refusals of the last second can be missing, except in the answer of a gateway without --environments.",
+			"The functions write one line a second for a caller, and twenty for an environment. A line counts all refusals since the line before it; FIRST and LAST are the times of lines; weir usage shows what is left now. Refusals of the last second can be missing, except in the answer of a gateway without --environments.",
 		Example: "  weir why user:alice --since 10m\n" +
 			"  weir why --shadow\n" +
 			"  weir why ip:203.0.113.7 --stack Weir-prod --since 3h --json",
@@ -174,13 +174,13 @@ func (o *whyOptions) where() string {
 
 func (o *whyOptions) printRows(out io.Writer, rows []why.Row) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	head, last := "COUNT\tCALLER\tRULE\tLIMIT\tFIRST\tLAST", "\tLEFT\tWAIT\n"
+	head, last := "COUNT\tCALLER\tRULE\tLIMIT\tFIRST\tLAST", "\tLEFT THEN\tWAIT THEN\n"
 	if o.shadow { // such lines have no numbers of the limit
 		last = "\n"
 	}
 	fmt.Fprint(table, head, last)
 	for _, r := range rows {
-		const format = "2006-01-02 15:04:05"
+		const format = "2006-01-02 15:04:05 MST"
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s", r.Count, printable(cmp.Or(r.Caller, r.Subject)), cmp.Or(printable(r.Rule), "-"), cmp.Or(printable(r.Limit), "-"),
 			r.First.Local().Format(format), r.Last.Local().Format(format))
 		switch {

@@ -37,7 +37,7 @@ func TestWhy(t *testing.T) {
 		code, out, errs := weir(t, args...)
 		lines := strings.Split(out, "\n")
 		if code != 0 || errs != "" || len(lines) != 4 || !strings.HasSuffix(lines[0], "40 refused in the last 1h at "+l.rest.URL) || strings.HasPrefix(lines[0], "user:alice: ") != (len(args) > 1) ||
-			strings.Join(strings.Fields(lines[1]), " ") != "COUNT CALLER RULE LIMIT FIRST LAST LEFT WAIT" || !strings.HasPrefix(lines[2], "40     user:alice  GET /api/v1/search  search  20") || !strings.Contains(lines[2], "0 of 20  ") {
+			strings.Join(strings.Fields(lines[1]), " ") != "COUNT CALLER RULE LIMIT FIRST LAST LEFT THEN WAIT THEN" || !strings.HasPrefix(lines[2], "40     user:alice  GET /api/v1/search  search  20") || !strings.Contains(lines[2], "0 of 20  ") {
 			t.Errorf("%q: got exit %d, stderr %q, output\n%s", args, code, errs, out)
 		}
 	}
@@ -69,11 +69,11 @@ func TestWhyOptions_print(t *testing.T) {
 		{"user:a", false, why.Answer{Unnamed: 9}, []string{"user:a: 0 refused in the last 1m at here", "9 more are in log lines that name no caller, and can be of this one"}},
 		{"", false, why.Answer{Count: 9, Unnamed: 9}, []string{"9 refused in the last 1m at here", "9 of them are in log lines that name no caller"}},
 		{"", false, why.Answer{Count: 5, Others: 3, Partial: true, Rows: []why.Row{row}}, []string{
-			"5 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT WAIT", "2 aaaa - - T T - -",
+			"5 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT THEN WAIT THEN", "2 aaaa - - T T - -",
 			"3 are not in the table; --number shows more rows", "the logs have more callers than one query returns, so each number is a minimum; ask for a shorter period",
 		}},
 		{"", false, why.Answer{Count: 2, Rows: []why.Row{behind}}, []string{
-			"2 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT WAIT", "2 aaaa - - T T - -", "the last address of aaaa is from source (Weir-Viewer-Address: missing)",
+			"2 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT THEN WAIT THEN", "2 aaaa - - T T - -", "the last address of aaaa is from source (Weir-Viewer-Address: missing)",
 		}},
 		{"", true, why.Answer{Count: 2, Rows: []why.Row{row}}, []string{
 			"2 would have been refused by limits in shadow mode in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST", "2 aaaa - - T T",
@@ -82,7 +82,7 @@ func TestWhyOptions_print(t *testing.T) {
 		o := whyOptions{url: "here", since: time.Minute, shadow: c.shadow}
 		var out strings.Builder
 		err := o.print(&out, c.caller, c.answer)
-		got := strings.ReplaceAll(out.String(), at.Local().Format("2006-01-02 15:04:05"), "T")
+		got := strings.ReplaceAll(out.String(), at.Local().Format("2006-01-02 15:04:05 MST"), "T")
 		var lines []string
 		for line := range strings.Lines(got) {
 			lines = append(lines, strings.Join(strings.Fields(line), " "))
