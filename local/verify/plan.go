@@ -140,7 +140,7 @@ func (p *Plan) missing(r Row) string {
 	case r.Cost.Requests > 0 && p.Path == "" && p.deployment.Path != "":
 		return "--path: the rules have no limit for " + p.deployment.Path + " that refuses requests; a limit in shadow mode has no fields in the answer"
 	case r.Cost.Requests > 0 && p.Path == "":
-		return "the rules limit no GET requests; choose a --path"
+		return "the rules name no path of a GET request with a limit (* names none); choose a --path of the API"
 	}
 	return ""
 }

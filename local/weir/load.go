@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -88,7 +90,10 @@ type loader struct {
 	transport http.RoundTripper
 	throttled atomic.Int64 // answers 429 of the stage's throttle
 	atEdge    atomic.Int64 // refusals of the viewer function of a distribution
-	wire      *wire        // counts all answers, including those that the polite transport answers with a retry
+	answered  atomic.Bool
+	unopened  atomic.Int64 // connections that the host refused
+	giveUp    context.CancelCauseFunc
+	wire      *wire // counts all answers, including those that the polite transport answers with a retry
 }
 
 func (l *loader) run(ctx context.Context, address string) error {
@@ -100,7 +105,10 @@ func (l *loader) run(ctx context.Context, address string) error {
 	}
 	var m load.Meter
 	finished := l.show(&m)
-	load.Run(ctx, load.Options{
+	running, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	l.giveUp = giveUp
+	load.Run(running, load.Options{
 		Requests: l.requests, Duration: l.duration, Clients: l.clients, Rate: l.rate, Poisson: l.poisson, Send: l.send,
 	}, &m)
 	finished()
@@ -114,6 +122,8 @@ func (l *loader) run(ctx context.Context, address string) error {
 	switch {
 	case ctx.Err() != nil:
 		return command.ExitError{Code: command.Interrupted}
+	case running.Err() != nil:
+		return context.Cause(running)
 	case len(r.Statuses) == 0:
 		return command.ExitError{Code: 1}
 	}
@@ -203,6 +213,9 @@ func (l *loader) mint() error {
 	return nil
 }
 
+// maxUnopened is the number of refused connections after which a load without an answer ends.
+const maxUnopened = 100
+
 // maxAnswer is the maximum number of bytes of a response body that a loader reads.
 const maxAnswer = 1 << 20
 
@@ -214,8 +227,12 @@ func (l *loader) send(ctx context.Context, n int) (int, error) {
 	}
 	answer, err := l.transport.RoundTrip(r)
 	if err != nil {
+		if errors.Is(err, syscall.ECONNREFUSED) && !l.answered.Load() && l.unopened.Add(1) == maxUnopened {
+			l.giveUp(fmt.Errorf("%s refused the first %d connections: no server listens there", l.template.URL.Host, maxUnopened))
+		}
 		return 0, err
 	}
+	l.answered.Store(true)
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if err != nil {

@@ -222,3 +222,15 @@ func TestProgress(t *testing.T) {
 		t.Errorf("progress: got %q, want %q", got, want)
 	}
 }
+
+// A load that gets no answer ends after a hundred refused connections.
+func TestLoad_closedPort(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	code, out, errs := weir(t, "load", server.URL, "--clients", "1", "--json")
+	var m measured
+	host := strings.TrimPrefix(server.URL, "http://")
+	if err := json.Unmarshal([]byte(out), &m); err != nil || code != 1 || m.Requests < 100 || m.Requests > 110 || errs != "weir: "+host+" refused the first 100 connections: no server listens there\n" {
+		t.Errorf("got exit %d, %d requests, error %v, stderr %q; want exit 1 soon after 100 requests", code, m.Requests, err, errs)
+	}
+}
