@@ -13,7 +13,7 @@ type verifier struct {
 	template, rules           string
 	stackName, region, report string
 	stack                     *account.Stack // nil without --stack
-	yes, asJSON, write        bool
+	yes, asJSON, write, all   bool
 	out, log                  io.Writer
 }
 

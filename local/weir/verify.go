@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -72,6 +73,7 @@ func verifyCommand() *cobra.Command {
 	f.DurationVar(&v.MaxWait, "wait", 15*time.Second, "the longest wait for a limit")
 	f.IntVar(&v.Clients, "clients", verify.DefaultClients, fmt.Sprintf("maximum number of concurrent requests, at most %d", maxLoadClients))
 	f.BoolVar(&v.yes, "yes", false, "test a deployment whose name looks like production")
+	f.BoolVar(&v.all, "all", false, "print each skipped row, not only the reasons")
 	f.BoolVar(&v.asJSON, "json", false, "print one JSON object, without private values")
 	return c
 }
@@ -104,6 +106,9 @@ func (v *verifier) run(ctx context.Context) error {
 	fmt.Fprintf(v.log, "sending at most %d requests\n", plan.Requests)
 	results, interrupted := verify.Run(ctx, plan, v.progress())
 	all := sum(results)
+	if !v.all && !v.asJSON {
+		printSkips(v.out, results)
+	}
 	if err := errors.Join(v.print(all), v.writeReport(results), v.left()); err != nil {
 		return err
 	}
@@ -234,7 +239,26 @@ func sum(results []verify.Result) verified {
 	return all
 }
 
-// progress prints each row when its test has ended. On a terminal, it first prints the name of the row.
+// printSkips prints each reason for which rows were skipped, with the name of a single row, or the number of rows.
+func printSkips(out io.Writer, results []verify.Result) {
+	rows := map[string]int{}
+	for _, r := range results {
+		rows[r.Reason]++
+	}
+	for _, r := range results {
+		n := rows[r.Reason]
+		if delete(rows, r.Reason); r.Outcome != verify.Skip || n == 0 {
+			continue
+		}
+		what := r.Row
+		if n > 1 {
+			what = plural(n, "row")
+		}
+		fmt.Fprintf(out, "%s  %s: %s\n", command.StyleOf(out).Weak("skip"), what, r.Reason)
+	}
+}
+
+// progress prints each row when its test has ended. Without --all, it prints no skipped row. On a terminal, it first prints the name of the row.
 func (v *verifier) progress() verify.Progress {
 	width := 0
 	for _, r := range verify.Rows() {
@@ -253,10 +277,13 @@ func (v *verifier) progress() verify.Progress {
 		case verify.Fail:
 			outcome, detail = style.Bad("FAIL"), r.Expected+"; observed: "+r.Noted()
 		case verify.Skip:
+			if !v.all {
+				return
+			}
 		}
 		fmt.Fprintf(out, "%s  %-*s  %s\n", outcome, width, r.Row, detail)
 	}}
-	if command.IsTerminal(out) {
+	if command.IsTerminal(out) { // the next line replaces this one
 		p.Begin = func(r verify.Row) { fmt.Fprintf(out, "\r\x1b[K      %s ...\r", r.ID) }
 	}
 	return p

@@ -58,7 +58,7 @@ func TestVerify_stack(t *testing.T) {
 		return "Throttling"
 	})
 	report := filepath.Join(t.TempDir(), "report.md")
-	code, out, errs := weir(t, "verify", "--stack", "Weir-dev", "--url", l.rest.URL, "--wait", "0s", "--report", report)
+	code, out, errs := weir(t, "verify", "--stack", "Weir-dev", "--url", l.rest.URL, "--wait", "0s", "--all", "--report", report)
 	if code != 0 {
 		t.Fatalf("got exit %d, stderr %s, want 0\n%s", code, errs, out)
 	}
