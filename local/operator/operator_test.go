@@ -594,9 +594,9 @@ func TestReset_spread(t *testing.T) {
 // Only of limits with shards, usage notes that it does not show the shards of earlier rules.
 func TestUsage_shards(t *testing.T) {
 	d := newDesk(t, "memory")
-	for subject, want := range map[string]bool{"user:dave": true, "ip:127.0.0.1|user:dave": false} {
-		if i := d.inspect(subject); i.Notes == nil || strings.Contains(strings.Join(i.Notes, " "), "state in shards") != want {
-			t.Errorf("%s: got the notes %q, want a note about shards: %t", subject, i.Notes, want)
+	for subject, want := range map[string]bool{"user:dave": true, "claim:org=acme|user:dave": false} {
+		if i := d.inspect(subject); len(i.Limits) == 0 || i.Notes == nil || strings.Contains(strings.Join(i.Notes, " "), "state in shards") != want {
+			t.Errorf("%s: got %d limits and the notes %q, want some, and a note about shards: %t", subject, len(i.Limits), i.Notes, want)
 		}
 	}
 }
