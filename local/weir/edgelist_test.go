@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -62,6 +63,12 @@ func (s *keyValueStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
+func (s *keyValueStore) copy() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.values)
+}
+
 // reset and keys remove their callers from the list of a distribution.
 func TestEdgeList(t *testing.T) {
 	recordsTable(t)
@@ -70,6 +77,8 @@ func TestEdgeList(t *testing.T) {
 	address, first, second := c.Key(c.Address(netip.MustParseAddr("192.0.2.1"))), c.Key(edge.APIKey("a")), c.Key(edge.APIKey("b"))
 	list := &keyValueStore{values: map[string]string{}}
 	fill := func() {
+		list.mu.Lock()
+		defer list.mu.Unlock()
 		until := time.Now().Add(time.Hour)
 		list.values[edge.ConfigKey], _ = c.Value()
 		list.values[address] = edge.Entry{Until: until, Name: "a"}.Value()
@@ -99,8 +108,9 @@ func TestEdgeList(t *testing.T) {
 		if err != nil || !strings.Contains(string(out), "removed from the list of the distribution: 1\n") {
 			t.Fatalf("%q: got %v, %s; want one removed entry", test.args, err, out)
 		}
+		left := list.copy()
 		for _, key := range []string{address, first, second} {
-			if got := list.values[key] == ""; got != (key == test.gone) {
+			if got := left[key] == ""; got != (key == test.gone) {
 				t.Errorf("%q: entry %s: got removed %t", test.args, key, got)
 			}
 		}
