@@ -79,11 +79,17 @@ func (s *spec) edge(r *rule) bool {
 
 // markEdge sets Edge of limits. It leaves out a count that a rule charges with more than 1, because the wait after a
 // refusal then depends on the request. It also leaves out a limit with an override for addresses, because the addresses of
-// a network can then have different waits.
+// a network can then have different waits. A rule with "edge": false excludes its limits from other rules too.
 func (c *compiler) markEdge() {
+	excluded := map[limiter.ID]bool{}
+	for _, s := range c.specs {
+		if c.rules.rules[s.rule].NoEdge {
+			excluded[s.id()] = true
+		}
+	}
 	for _, s := range c.specs {
 		known := c.known[limitKey{s.id(), false}]
-		if known == nil || known.cost != 1 || !s.edge(&c.rules.rules[s.rule]) {
+		if known == nil || known.cost != 1 || excluded[s.id()] || !s.edge(&c.rules.rules[s.rule]) {
 			continue
 		}
 		known.Edge = !slices.ContainsFunc(c.doc.Overrides, func(o document.Override) bool { return o.Name == s.Name && o.Kind == document.PerIP })

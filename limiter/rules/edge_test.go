@@ -22,6 +22,7 @@ func TestRules_Edge(t *testing.T) {
 		everything(`,"edge":true`, `"global":{`+limit+`,"per":["ip"],"algorithm":"token_bucket"}`):   true,
 		everything("", byIP) + `,{"endpoint":"/a","limits":{` + byIP + `}}`:                          true,
 		everything(`,"edge":false`, byIP):                                                            false,
+		everything("", byIP) + `,{"endpoint":"/a","edge":false,"limits":{` + byIP + `}}`:             false,
 		everything(`,"method":"GET"`, byIP):                                                          false,
 		everything(`,"cost":2`, byIP):                                                                false,
 		everything(`,"mode":"shadow"`, byIP):                                                         false,
