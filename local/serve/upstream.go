@@ -193,7 +193,8 @@ func (p *proxy) hideForeign(h http.Handler) http.Handler {
 			p.foreign.Do(func() {
 				p.notes.WarnContext(r.Context(), "bearer tokens that weir token did not issue pass unverified, so their callers count by address; set JWKS, JWT_ISSUER and JWT_AUDIENCE to count by user")
 			})
-			r = r.Clone(context.WithValue(r.Context(), foreignToken{}, field))
+			r = r.WithContext(context.WithValue(r.Context(), foreignToken{}, field)) // a clone would have no trailers
+			r.Header = r.Header.Clone()
 			r.Header.Del("Authorization")
 		}
 		h.ServeHTTP(w, r)

@@ -126,9 +126,11 @@ func TestUpstream_request(t *testing.T) {
 			t.Errorf("%s: got the fields %v, want a limit of 1000", target, r.Header)
 		}
 	}
-	r, _, _ := f.raw("POST / HTTP/1.1\nHost: h\nConnection: close\nTransfer-Encoding: chunked\nTrailer: Sum\n\n2\nhi\n0\nSum: 7\n\n")
-	if text, _ := io.ReadAll(r.Body); !strings.Contains(string(text), "length=-1 body=hi trailer=7") {
-		t.Errorf("trailer: got %s, want a chunked body and its trailer", text)
+	for _, field := range []string{"", "Authorization: Bearer x\n"} {
+		r, _, _ := f.raw("POST / HTTP/1.1\nHost: h\nConnection: close\n" + field + "Transfer-Encoding: chunked\nTrailer: Sum\n\n2\nhi\n0\nSum: 7\n\n")
+		if text, _ := io.ReadAll(r.Body); !strings.Contains(string(text), "length=-1 body=hi trailer=7") {
+			t.Errorf("trailer, fields %q: got %s, want a chunked body and its trailer", field, text)
+		}
 	}
 	if r, _, _ := f.raw("GET /a/../b HTTP/1.1\nHost: h\n\n"); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("dot segments: got %s, want 400", r.Status)
