@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
@@ -77,9 +78,12 @@ func (i Imported) hash(secret []byte) string {
 
 // Import writes the records of keys, which must pass Check or be guessable. It returns the written keys, even with an
 // error. Keys that the table has are left out, so a failed Import can be repeated. Like Create with add, it adds a key to
-// an id that has one, with the Suspended and Limits of the newest.
-func (t *Keys) Import(ctx context.Context, now time.Time, list []Imported) (written []Key, err error) {
+// an id that has one, with the Suspended and Limits of the newest. A key without a tier gets that of the newest, or else
+// the argument tier. After a rotation, Import moves the record of a key to the current secret: the record keeps its tier
+// and its owner.
+func (t *Keys) Import(ctx context.Context, now time.Time, list []Imported, tier string) (written []Key, err error) {
 	for n, i := range list {
+		i.Tier = cmp.Or(i.Tier, tier)
 		if err := i.Check(); err != nil && !errors.Is(err, ErrGuessable) {
 			return nil, fmt.Errorf("key %d: %w", n+1, err)
 		}
@@ -88,11 +92,15 @@ func (t *Keys) Import(ctx context.Context, now time.Time, list []Imported) (writ
 	if err != nil {
 		return nil, err
 	}
-	secret, err := t.secret(ctx, len(all) == 0)
+	secrets, _, err := t.secrets(ctx)
+	if err == nil && len(secrets) == 0 {
+		secrets = make([][]byte, 1)
+		secrets[0], err = t.secret(ctx, len(all) == 0)
+	}
 	if err != nil {
 		return nil, err
 	}
-	items, has, err := t.place(list, all, secret)
+	places, has, err := place(list, all, secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -103,37 +111,65 @@ func (t *Keys) Import(ctx context.Context, now time.Time, list []Imported) (writ
 		}
 	}
 	for n, i := range list {
-		if has[items[n]] {
+		at := places[n]
+		if _, ok := has[at.item]; ok {
 			continue
 		}
-		has[items[n]] = true
-		k, hash := i.Key, strings.TrimPrefix(items[n], prefix)
+		k, hash := i.Key, strings.TrimPrefix(at.item, prefix)
+		if old, ok := has[at.before]; ok {
+			k.Tier, k.Owner = old.Tier, old.Owner
+		}
 		if last, ok := newest[k.ID]; ok {
 			k.Tier, k.Owner, k.Suspended, k.Limits = cmp.Or(k.Tier, last.Tier), cmp.Or(k.Owner, last.Owner), last.Suspended, last.Limits
 		}
-		k.Created, k.Hash = now.UTC().Truncate(time.Second), hash[:hashDigits]
-		if _, err := t.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.table, Item: k.item(hash)}); err != nil {
-			return written, fmt.Errorf("records table: %w", err)
+		k.Tier, k.Created, k.Hash = cmp.Or(k.Tier, tier), now.UTC().Truncate(time.Second), hash[:hashDigits]
+		if err := t.move(ctx, k.item(hash), at.before); err != nil {
+			return written, err
 		}
-		newest[k.ID] = k
+		has[at.item], newest[k.ID] = k, k
 		written = append(written, k)
 	}
 	return written, nil
 }
 
-// place returns the item of each key, and the items that the table has. It returns an error if a key would have two ids.
-func (t *Keys) place(list []Imported, all []located, secret []byte) (items []string, has map[string]bool, err error) {
+// move writes an item, and then deletes the item of the same key under the previous secret, if before names it. With two
+// records, a revocation of one hash would leave the key valid.
+func (t *Keys) move(ctx context.Context, it records.Item, before string) error {
+	_, err := t.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.table, Item: it})
+	if err == nil && before != "" {
+		_, err = t.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &t.table, Key: records.NewItem(before)})
+	}
+	if err != nil {
+		return fmt.Errorf("records table: %w", err)
+	}
+	return nil
+}
+
+// placed has the item of a key, and that under the previous secret; "" if the table has none.
+type placed struct{ item, before string }
+
+// place returns the items of each key, and the keys that the table has by item. It returns an error if a key would have
+// two ids.
+func place(list []Imported, all []located, secrets [][]byte) (places []placed, has map[string]Key, err error) {
 	ids := map[string]string{}
-	has = map[string]bool{}
+	has = map[string]Key{}
 	for _, k := range all {
-		ids[k.item], has[k.item] = k.ID, true
+		ids[k.item], has[k.item] = k.ID, k.Key
 	}
 	for n, i := range list {
-		item := prefix + i.hash(secret)
-		if id, ok := ids[item]; ok && id != i.ID {
-			return nil, nil, fmt.Errorf("key %d: got the id %q, but the same key has the id %q", n+1, i.ID, id)
+		var at placed
+		for age, secret := range secrets {
+			item := prefix + i.hash(secret)
+			if id, ok := ids[item]; ok && id != i.ID {
+				return nil, nil, fmt.Errorf("key %d: got the id %q, but the same key has the id %q", n+1, i.ID, id)
+			}
+			if _, ok := has[item]; age == 0 {
+				at.item = item
+			} else if ok {
+				at.before = item
+			}
 		}
-		ids[item], items = i.ID, append(items, item)
+		ids[at.item], places = i.ID, append(places, at)
 	}
-	return items, has, nil
+	return places, has, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/records"
@@ -33,7 +34,7 @@ func TestKeys_Import(t *testing.T) {
 	}
 	own := caller.NewAPIKey() // of another region
 	list := []apikeys.Imported{imported("acme", "paid", foreign), {Key: apikeys.Key{ID: "bob", Owner: "Bob"}, Digest: caller.DigestKey(other)}, imported("acme", "", own), imported("acme", "", foreign)}
-	made, err := keys.Import(ctx, noon, list)
+	made, err := keys.Import(ctx, noon, list, "")
 	if err != nil || len(made) != 3 || made[0].ID != "acme" || made[2].Tier != "paid" || !made[0].Created.Equal(noon) {
 		t.Fatalf("import: got %+v, %v; want three records, the second of acme with its tier", made, err)
 	}
@@ -50,10 +51,10 @@ func TestKeys_Import(t *testing.T) {
 	if _, err := reader.Lookup(ctx, noon, foreign); !errors.Is(err, caller.ErrInvalidCredential) || len(function.Keys()) > 0 {
 		t.Errorf("without AcceptForeign: got %v and the calls %v, want ErrInvalidCredential and none", err, function.Keys())
 	}
-	if made, err := keys.Import(ctx, noon, list); err != nil || len(made) != 0 {
+	if made, err := keys.Import(ctx, noon, list, ""); err != nil || len(made) != 0 {
 		t.Errorf("import again: got %+v, %v; want no record", made, err)
 	}
-	if _, err := keys.Import(ctx, noon, []apikeys.Imported{imported("new", "", caller.NewAPIKey()), imported("eve", "", foreign)}); err == nil || !strings.Contains(err.Error(), `key 2: got the id "eve", but the same key has the id "acme"`) {
+	if _, err := keys.Import(ctx, noon, []apikeys.Imported{imported("new", "", caller.NewAPIKey()), imported("eve", "", foreign)}, ""); err == nil || !strings.Contains(err.Error(), `key 2: got the id "eve", but the same key has the id "acme"`) {
 		t.Errorf("another id for a key: got %v, want an error", err)
 	}
 	if all, err := keys.List(ctx); err != nil || len(all) != 3 {
@@ -63,12 +64,42 @@ func TestKeys_Import(t *testing.T) {
 	if _, err := keys.Set(ctx, noon, "acme", apikeys.Change{Suspended: &suspended}); err != nil {
 		t.Fatal(err)
 	}
-	if made, err := keys.Import(ctx, noon, []apikeys.Imported{imported("acme", "", other+"2")}); err != nil || len(made) != 1 || !made[0].Suspended {
+	if made, err := keys.Import(ctx, noon, []apikeys.Imported{imported("acme", "", other+"2")}, ""); err != nil || len(made) != 1 || !made[0].Suspended {
 		t.Errorf("another key of a suspended id: got %+v, %v; want it suspended", made, err)
 	}
 }
 
 // A key must have a form that functions look up, and must not be guessable. Errors contain no part of the key.
+// After a rotation, an import moves the records: tiers of today stay, and a revocation of the new hash ends the key.
+func TestKeys_Import_rotated(t *testing.T) {
+	client, table := recordstest.Table(t, nil)
+	keys := apikeys.New(client, table)
+	list := []apikeys.Imported{imported("acme", "free", foreign)}
+	if _, err := keys.Import(ctx, noon, list, ""); err != nil {
+		t.Fatal(err)
+	}
+	tier := "paid"
+	if _, err := keys.Set(ctx, noon, "acme", apikeys.Change{Tier: &tier}); err != nil {
+		t.Fatal(err)
+	}
+	if err := keys.Rotate(ctx, noon.Add(time.Minute), false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keys.Import(ctx, noon.Add(time.Hour), []apikeys.Imported{imported("eve", "", foreign)}, ""); err == nil {
+		t.Error("another id for a key of the previous secret: got no error, want one")
+	}
+	made, err := keys.Import(ctx, noon.Add(time.Hour), append(list, imported("acme", "", other)), "free")
+	if err != nil || len(made) != 2 || made[0].Tier != "paid" || made[1].Tier != "paid" {
+		t.Fatalf("import after a rotation: got %+v, %v; want both keys with the tier paid", made, err)
+	}
+	if _, err := keys.Revoke(ctx, "acme", made[0].Hash); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := keys.List(ctx); err != nil || len(all) != 1 || all[0].Hash != made[1].Hash {
+		t.Errorf("after the revocation: got %+v, %v; want only the other key", all, err)
+	}
+}
+
 func TestImported_Check(t *testing.T) {
 	digest := caller.DigestKey(foreign)
 	for _, c := range []struct {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -47,10 +48,10 @@ func importKeysCommand(o *keysOptions) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: nothing was imported: %w", args[0], err)
 			}
-			return o.importKeys(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), list)
+			return o.importKeys(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), list, i.tier)
 		},
 	}
-	c.Flags().StringVar(&i.tier, "tier", "", "tier of the keys that have none in the file")
+	c.Flags().StringVar(&i.tier, "tier", "", "tier of the keys that have none in the file, and whose id has none in the table")
 	i.tierFlags(c, "the tiers")
 	completeTiers(c, &i.rules)
 	c.Flags().BoolVar(&i.guessable, "guessable", false, "import keys that can be guessed, too")
@@ -68,6 +69,7 @@ type importedKey struct {
 
 // parseImport parses lines of JSON, or CSV with a header. Its errors contain no key.
 func parseImport(text []byte) (list []apikeys.Imported, err error) {
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // the byte order mark of a spreadsheet
 	read := parseCSV
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
 		read = parseJSONLines
@@ -118,15 +120,13 @@ func parseCSV(text []byte) (lines []importedKey, _ error) {
 	return lines, nil
 }
 
-// check sets the default tier, and returns the first mistake.
+// check returns the first mistake.
 func (i *keyImport) check(ctx context.Context, progress io.Writer, table string, list []apikeys.Imported) error {
 	var tiers []string
 	guessable := 0
-	for n := range list {
-		if list[n].Tier == "" {
-			list[n].Tier = i.tier
-		}
-		switch err := list[n].Check(); {
+	for n, key := range list {
+		key.Tier = cmp.Or(key.Tier, i.tier)
+		switch err := key.Check(); {
 		case errors.Is(err, apikeys.ErrGuessable) && i.guessable:
 			guessable++
 		case errors.Is(err, apikeys.ErrGuessable):
@@ -134,8 +134,8 @@ func (i *keyImport) check(ctx context.Context, progress io.Writer, table string,
 		case err != nil:
 			return fmt.Errorf("key %d: %w", n+1, err)
 		}
-		if !slices.Contains(tiers, list[n].Tier) {
-			tiers = append(tiers, list[n].Tier)
+		if !slices.Contains(tiers, key.Tier) {
+			tiers = append(tiers, key.Tier)
 		}
 	}
 	for _, tier := range tiers {
@@ -149,12 +149,12 @@ func (i *keyImport) check(ctx context.Context, progress io.Writer, table string,
 	return nil
 }
 
-func (o *keysOptions) importKeys(ctx context.Context, out, progress io.Writer, list []apikeys.Imported) error {
+func (o *keysOptions) importKeys(ctx context.Context, out, progress io.Writer, list []apikeys.Imported, tier string) error {
 	keys, err := o.open(ctx, progress)
 	if err != nil {
 		return err
 	}
-	written, err := keys.Import(ctx, time.Now(), list)
+	written, err := keys.Import(ctx, time.Now(), list, tier)
 	err = o.explain(err)
 	if o.json {
 		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, written...)), err)

@@ -56,7 +56,7 @@ func TestKeys_import(t *testing.T) {
 	if code, out, errs := run(lines, "--tier", "free"); code != 0 || errs != "" || out != "imported 2 keys\nfunctions with FOREIGN_API_KEYS=accept use them within ten seconds\n" {
 		t.Errorf("import: got exit %d, output %q, stderr %q, want two keys", code, out, errs)
 	}
-	if code, out, errs := run("id,key\nacme,"+first+"\nacme,"+third+"\n", "--json"); code != 0 || errs != "" || strings.Count(out, `"id": "acme"`) != 1 || !strings.Contains(out, `"tier": "paid"`) {
+	if code, out, errs := run("\xef\xbb\xbfid,key\nacme,"+first+"\nacme,"+third+"\n", "--json", "--tier", "free"); code != 0 || errs != "" || strings.Count(out, `"id": "acme"`) != 1 || !strings.Contains(out, `"tier": "paid"`) {
 		t.Errorf("CSV with one new key: got exit %d, output %q, stderr %q, want the new key of acme with its tier", code, out, errs)
 	}
 	if code, out, errs := run(lines+`{"key":"aaaaaaaaaaaaaaaa","id":"carl"}`, "--guessable"); code != 0 || errs != "weir: warning: 1 key can be guessed\n" || !strings.HasPrefix(out, "imported 1 key\n2 keys existed already\n") {
