@@ -86,7 +86,7 @@ check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 
 # The linters include vet. With -trimpath, test binaries do not contain paths, so a second checkout
 # does not compile them again.
-TEST_FLAGS := -trimpath -vet=off -timeout=10m
+TEST_FLAGS := -trimpath -vet=off -timeout=20m
 GO_TEST := go test $(TEST_FLAGS)
 # Before a program with the race detector exits, it sleeps for one second by default. Hundreds of programs
 # exit, because tests start processes. The detector reports a race when it happens, so 50 ms are enough.

@@ -119,25 +119,42 @@ func TestOpen_background(t *testing.T) {
 	})
 }
 
-// A wrong address shows at once, and not at the first request. A store that is closed first logs nothing.
+// A wrong address shows at once, and not at the first request.
 func TestOpen_noServer(t *testing.T) {
-	for _, closed := range []bool{false, true} {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := openAt(t, "127.0.0.1:1", &log)
+		synctest.Wait()
+		if got := log.String(); !strings.Contains(got, "gives no answer") || strings.Contains(got, "secret") {
+			t.Errorf("got log %q", got)
+		}
+		_ = s.Close()
+	})
+}
+
+// After Close nothing of the store runs, so nothing logs. Each round closes at another moment of the first call.
+func TestOpen_closed(t *testing.T) {
+	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
-			s, err := redisstore.Open("redis://u:secret@127.0.0.1:1", redisstore.Options{Namespace: "n", Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			if err != nil {
+			if err := openAt(t, "127.0.0.1:1", &log).Close(); err != nil {
 				t.Fatal(err)
 			}
-			if closed {
-				err = s.Close()
-			}
+			closed := log.String()
 			synctest.Wait()
-			if got := log.String(); strings.Contains(got, "gives no answer") == closed || strings.Contains(got, "secret") || err != nil {
-				t.Errorf("closed %t: got log %q, error %v", closed, got, err)
+			if got := log.String(); got != closed {
+				t.Fatalf("after Close: got log %q", strings.TrimPrefix(got, closed))
 			}
-			_ = s.Close()
 		})
 	}
+}
+
+func openAt(t *testing.T, address string, log io.Writer) *resilient.Store {
+	s, err := redisstore.Open("redis://u:secret@"+address, redisstore.Options{Namespace: "n", Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // Replies about one key are answers, so a circuit breaker does not count them as failures. Replies

@@ -101,9 +101,10 @@ func AccessString(commands ...string) string {
 	return "on ~* resetchannels -@all +" + strings.Join(commands, " +")
 }
 
-// Open returns a resilient store for a server, on the server at a URL such as "redis://127.0.0.1:6379". It connects in a
-// goroutine, which logs an error to Options.Logger if the server does not answer. Close closes the connections. For a cluster, use NewClient and New. In an outage, go-redis logs lines of its own for
-// the whole process; [github.com/redis/go-redis/v9/logging.Disable] stops them.
+// Open returns a resilient store for the server at a URL such as "redis://127.0.0.1:6379". It connects in a
+// goroutine, which logs an error to Options.Logger if the server does not answer. Close ends that goroutine and closes
+// the connections. For a cluster, use NewClient and New. In an outage, go-redis logs lines of its own for the whole
+// process; [github.com/redis/go-redis/v9/logging.Disable] stops them.
 func Open(address string, o Options) (*resilient.Store, error) {
 	client, err := NewClient(address, ClientOptions{})
 	if err != nil {
@@ -113,16 +114,24 @@ func Open(address string, o Options) (*resilient.Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	s.close = client.Close
-	go s.greet()
+	ctx, cancel := context.WithTimeout(context.Background(), resilient.DefaultFirstTimeout)
+	greeted := make(chan struct{})
+	go func() {
+		defer close(greeted)
+		s.greet(ctx)
+	}()
+	s.close = func() error {
+		cancel()
+		err := client.Close()
+		<-greeted
+		return err
+	}
 	return s.resilient()
 }
 
 // greet logs an error if the server does not answer. A wrong address would otherwise show only at the first request.
-func (s *Store) greet() {
-	ctx, cancel := context.WithTimeout(context.Background(), resilient.DefaultFirstTimeout)
-	defer cancel()
-	if _, err := s.Inspect(ctx, limiter.Global()); err != nil && !errors.Is(err, redis.ErrClosed) {
+func (s *Store) greet(ctx context.Context) {
+	if _, err := s.Inspect(ctx, limiter.Global()); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		s.o.Logger.LogAttrs(ctx, slog.LevelError, "the Redis server gives no answer; until it does, on_error decides, by default in each process alone", slog.Any("err", err))
 	}
 }
