@@ -11,8 +11,9 @@ import (
 // TransferTimeout bounds the time that a decision waits for share of other regions.
 const TransferTimeout = 400 * time.Millisecond
 
-// creditTime is the part of TransferTimeout that is left for the credit in the store of this region.
-const creditTime = 100 * time.Millisecond
+// DebitTimeout is the part of TransferTimeout that other regions have for their answers. The rest is for the credit in the
+// store of this region.
+const DebitTimeout = 300 * time.Millisecond
 
 // transfer moves share from other regions for the limits that refuse the request. It makes at most one transfer for a
 // request, and only if nothing else refuses. It reports whether the stores can decide the request again.
@@ -130,7 +131,7 @@ func (r *request) makeTransfer(ctx context.Context, t *transfer, b *batch, j int
 // debit takes share of a window from all other regions, at the same time.
 func (r *request) debit(ctx context.Context, t *transfer, c Charge, index, lack int64) (got int64, elsewhere bool) {
 	l, began := r.limiter, time.Now()
-	ctx, cancel := context.WithTimeout(ctx, TransferTimeout-creditTime)
+	ctx, cancel := context.WithTimeout(ctx, DebitTimeout)
 	defer cancel()
 	var moved [algo.MaxRegions]int64
 	var errs [algo.MaxRegions]error

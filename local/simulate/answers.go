@@ -38,7 +38,7 @@ func (r *request) actual(c limiter.Charge) int64 {
 // calendar returns the limit with the longest period, or nil if none has a period of the length of s.longest.
 func (s *Scenario) calendar() *algo.Window {
 	for _, c := range s.enforced(1) {
-		if w, ok := c.Limit.Machine().(*algo.Window); ok && w.Calendar() != (algo.Calendar{}) && c.Limit.Rate.Span() == s.longest() {
+		if w := algo.WindowOf(c.Limit.Machine()); w != nil && w.Calendar() != (algo.Calendar{}) && c.Limit.Rate.Span() == s.longest() {
 			return w
 		}
 	}

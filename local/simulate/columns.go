@@ -21,13 +21,17 @@ type column struct {
 const AllColumns = "all"
 
 // ParseColumns returns the columns with the names, in this order. The name AllColumns selects all. Without names, it
-// returns the four columns by which one chooses a configuration and, for several numbers of environments, that number.
-func ParseColumns(names []string, environments bool) (list Columns, err error) {
+// returns the four columns by which one chooses a configuration or, for regions, those that compare them with one store.
+// For several numbers of environments, it adds that number.
+func ParseColumns(names []string, environments, regions bool) (list Columns, err error) {
 	if slices.Equal(names, []string{AllColumns}) {
 		return columns, nil
 	}
 	if len(names) == 0 {
 		names = []string{"limit", "admitted %", "wrong %", "$ a month"}
+		if regions {
+			names = []string{"limit", "admitted %", ofOneStore, "above %", betweenRegions}
+		}
 		if environments {
 			names = slices.Insert(names, 1, "environments")
 		}
@@ -47,8 +51,10 @@ func ParseColumns(names []string, environments bool) (list Columns, err error) {
 }
 
 const (
-	settlements = "settling"
-	atEdge      = "at the edge %"
+	settlements    = "settling"
+	atEdge         = "at the edge %"
+	ofOneStore     = "of one store %"
+	betweenRegions = "calls between regions"
 )
 
 const oracleMeans = "An oracle applies the limits to all requests in order of time. "
@@ -62,11 +68,7 @@ var columns = Columns{
 	}},
 	{"environments", "", func(r *Result) string { return strconv.Itoa(r.Environments) }},
 	{"admitted %", "", func(r *Result) string {
-		admitted := int64(0)
-		for _, n := range r.Admitted {
-			admitted += n
-		}
-		return percent(admitted, r.Requests)
+		return percent(r.admitted(), r.Requests)
 	}},
 	{"wrong %", oracleMeans + "Wrong: of all requests, those above the limits that were admitted, those below that were refused, and those that found no free environment. ",
 		func(r *Result) string { return percent(r.Over+r.WronglyRefused+r.Away, r.Requests) }},
@@ -80,6 +82,9 @@ var columns = Columns{
 		func(r *Result) string { return percent(r.Degraded, r.Requests) }},
 	{atEdge, "At the edge: of all requests, those that a distribution in front refused (`--edge`), without an invocation. Its own price is not included. ",
 		func(r *Result) string { return percent(r.AtEdge, r.Requests) }},
+	{ofOneStore, "Of one store: what the regions admit, in percent of what one store admits that all requests reach in order. ",
+		func(r *Result) string { return percent(r.admitted(), r.Oracle) }},
+	{betweenRegions, "Calls between regions are per request. ", func(r *Result) string { return decimals(ratio(r.RegionCalls, r.Requests), 4) }},
 	{"turned away %", "Turned away: of all requests, those that found no free environment within a second. ",
 		func(r *Result) string { return percent(r.Away, r.Requests) }},
 	{"calls", "Calls are per request. ", func(r *Result) string { return decimals(ratio(r.Calls, r.Requests), 3) }},
@@ -96,10 +101,13 @@ func ratio(part, whole int64) float64 { return float64(part) / float64(max(1, wh
 
 func percent(part, whole int64) string { return decimals(100*ratio(part, whole), 2) }
 
-// write writes the table of the results and what its columns mean. It leaves out the columns of settlements and of the
-// edge if there are none.
+// write writes the table of the results and what its columns mean. It leaves out the columns of settlements, of the edge
+// and of regions if there are none.
 func (list Columns) write(b *strings.Builder, store Store, results []Result) {
-	for name, part := range map[string]func(Result) int64{settlements: func(r Result) int64 { return r.Settled }, atEdge: func(r Result) int64 { return r.AtEdge }} {
+	regions := func(r Result) int64 { return int64(r.Regions) }
+	for name, part := range map[string]func(Result) int64{
+		settlements: func(r Result) int64 { return r.Settled }, atEdge: func(r Result) int64 { return r.AtEdge }, ofOneStore: regions, betweenRegions: regions,
+	} {
 		if !slices.ContainsFunc(results, func(r Result) bool { return part(r) > 0 }) {
 			list = slices.DeleteFunc(slices.Clone(list), func(c column) bool { return c.name == name })
 		}

@@ -38,6 +38,10 @@
 // oracle settles its own requests, without delay. A settlement that is lost keeps its reserve or its slot.
 // The simulation of a period begins so that the period ends in the middle of the measured time.
 //
+// With Regions, each region has its own table and its own environments, which ask the tables of the other regions for share with
+// the code of limiter. A call of another region takes Distance longer. The oracle is one store. A region that is cut off
+// exchanges no message with the others: their calls end at their deadline.
+//
 // # How it scales
 //
 // An environment does not wait for the others. It decides its requests until one of them needs the

@@ -17,26 +17,30 @@ import (
 // its own virtual time. It runs as a coroutine until it needs an answer of the store or reaches the end of the tick,
 // and can be ahead of other environments.
 type environment struct {
-	sim     *simulation
-	index   uint32
-	limiter *limiter.Limiter
-	traffic *rand.Rand // source of the arrivals; equal for all scenarios with the same seed
-	random  *rand.Rand // source of all other random numbers
-	next    func() (struct{}, bool)
-	stop    func()
-	yield   func(struct{}) bool
-	waiting int // calls whose answers the environment waits for
-	stopped bool
-	err     error
+	sim      *simulation
+	index    uint32
+	region   int
+	limiter  *limiter.Limiter
+	traffic  *rand.Rand // source of the arrivals; equal for all scenarios with the same seed
+	random   *rand.Rand // source of all other random numbers
+	next     func() (struct{}, bool)
+	stop     func()
+	yield    func(struct{}) bool
+	waiting  int // calls whose answers the environment waits for
+	stopped  bool
+	together bool // concurrent calls run, and Together sets now
+	err      error
 
 	now      algo.Instant
 	arrival  algo.Instant // arrival of the next request
 	free     algo.Instant // end of the last invocation
 	begun    algo.Instant // start of the current request
 	deadline algo.Instant // deadline of the current decision
-	answered algo.Instant // when the last answer for which the environment waited arrives
-	serial   uint32
-	settling time.Duration // total time that measured requests waited for their settlement
+	// transferEnds is the deadline of the current transfer of share.
+	transferEnds algo.Instant
+	answered     algo.Instant // when the last answer for which the environment waited arrives
+	serial       uint32
+	settling     time.Duration // total time that measured requests waited for their settlement
 
 	// Calls sent and requests decided since the simulation last collected both.
 	sent []call
@@ -56,22 +60,32 @@ func (untimed) Timeout() time.Duration { return 0 }
 // ConnectTimeout implements limiter.Remote.
 func (untimed) ConnectTimeout(algo.Instant) time.Duration { return 24 * time.Hour }
 
-func newEnvironment(s *simulation, index uint32) (*environment, error) {
+func newEnvironment(s *simulation, index uint32, region int) (*environment, error) {
 	e := &environment{
-		sim: s, index: index, watched: s.newWatch(),
+		sim: s, index: index, region: region, watched: s.newWatch(),
 		traffic: rand.New(rand.NewPCG(s.Seed, 2*uint64(index))),
 		random:  rand.New(rand.NewPCG(s.Seed, 2*uint64(index)+1)),
 	}
 	o := limiter.Options{IntN: e.random.IntN, Clock: e, Logger: slog.New(slog.DiscardHandler)}
-	store, err := s.open(e)
+	store, err := e.open(&o)
 	if err != nil {
 		return nil, err
 	}
-	if e.limiter, err = limiter.New(untimed{store}, o); err != nil {
+	if e.limiter, err = limiter.New(store, o); err != nil {
 		return nil, err
 	}
 	e.next, e.stop = iter.Pull(e.run)
 	return e, nil
+}
+
+// open returns the store of an environment, and sets the stores of the other regions.
+func (e *environment) open(o *limiter.Options) (store limiter.Store, err error) {
+	if e.sim.Regions > 0 {
+		store, o.Regions, err = e.openRegions()
+		return store, err
+	}
+	store, err = e.sim.open(e)
+	return untimed{store}, err
 }
 
 // patience is how long a request waits for a free environment. If it waits longer, there are too
@@ -110,7 +124,7 @@ func (e *environment) await() bool {
 
 // pause draws the time to the next request of a Poisson process.
 func (e *environment) pause() time.Duration {
-	return time.Duration(e.traffic.ExpFloat64() * e.sim.gap)
+	return time.Duration(e.traffic.ExpFloat64() * e.sim.gap / e.sim.part(e.region))
 }
 
 func (e *environment) suspend() {
@@ -132,7 +146,7 @@ func (e *environment) decide() {
 	var d limiter.Decision
 	var receipt *limiter.Receipt
 	var err error
-	charges := s.charges(r.caller)
+	charges := e.inRegion(s.charges(r.caller))
 	if s.settles {
 		s.answer(e.traffic, &r)
 		d, receipt, err = e.limiter.TakeRefundable(context.Background(), r.at.Time(), charges)
@@ -145,6 +159,7 @@ func (e *environment) decide() {
 	e.watch(r.caller, &d)
 	r.took = uint32(e.now.Sub(r.at))
 	r.admitted, r.degraded, r.cached = d.Allowed, d.Reason != limiter.ReasonNone, d.FromCache
+	r.regionCalls = uint8(d.Transfer.Calls) //nolint:gosec // at most algo.MaxRegions
 	e.log = append(e.log, r)
 	if receipt != nil {
 		e.settle(receipt, &r)
@@ -168,21 +183,33 @@ func (e *environment) settle(receipt *limiter.Receipt, r *request) {
 // trip makes one call to the store: it arrives after half of the round trip, and its answer after
 // the other half. If the answer is after the deadline, trip returns an error although the store
 // serves the call.
-func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error {
-	there := max(e.sim.latency.draw(e.random)/2, e.sim.shortest)
+func (e *environment) trip(ctx context.Context, serve func(at algo.Instant)) error {
+	return e.send(ctx, e.region, serve)
+}
+
+// send is trip to the store of a region. A call to a region that is cut off never arrives.
+func (e *environment) send(ctx context.Context, to int, serve func(at algo.Instant)) error {
+	there := max(e.sim.latency.draw(e.random)/2, e.sim.shortest) + e.sim.between(e.region, to)
 	c := call{at: e.now.Add(there), caller: e, serial: e.serial, serve: serve}
-	answer := c.at.Add(there)
-	c.waits = answer <= e.deadline
+	answer, deadline := c.at.Add(there), e.deadline
+	if d, ok := ctx.Value(until{}).(algo.Instant); ok {
+		deadline = d
+	}
+	separated := e.sim.separated(e.region, to, e.now)
+	c.waits = answer <= deadline && !separated
 	e.serial++
-	e.sent = append(e.sent, c)
+	if !separated {
+		e.sent = append(e.sent, c)
+	}
 	if !c.waits {
-		e.now = max(e.now, e.deadline)
+		e.now = max(e.now, deadline)
 		return context.DeadlineExceeded
 	}
 	e.waiting++
 	e.answered = max(e.answered, answer)
-	e.suspend()
-	e.now = e.answered
+	if e.suspend(); !e.together { // otherwise another call can already wait for a later answer
+		e.now = e.answered
+	}
 	if e.stopped {
 		return context.Canceled
 	}
@@ -199,6 +226,8 @@ type strand struct {
 // time, and continue when the last of their answers has arrived.
 func (e *environment) Together(calls []func()) {
 	outer, begun, end := e.yield, e.now, e.now
+	e.together = true
+	defer func() { e.together = false }()
 	strands := make([]*strand, len(calls))
 	for i, call := range calls {
 		s := new(strand)

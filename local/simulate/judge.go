@@ -91,7 +91,7 @@ func (j *judge) replayOf(caller uint32) *replay {
 	for _, c := range j.scenario.enforced(caller) {
 		k := j.counters[c]
 		if k == nil {
-			k = &counter{totals: r.totals, charge: c, machine: c.Limit.Machine(), settles: c.Limit.Count.Settles()}
+			k = &counter{totals: r.totals, charge: c, machine: wholeMachine(c.Limit), settles: c.Limit.Count.Settles()}
 			j.counters[c] = k
 		}
 		r.counters = append(r.counters, k)

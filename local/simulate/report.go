@@ -8,13 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// Report returns results as Markdown: the parameters, a sentence about the limits, the columns, and what they mean.
+// Report returns results as Markdown: the parameters, a sentence about the limits, the columns, and what they mean. A rate
+// of 0 means that each result has its own rate, callers and times.
 func Report(p Parameters, about string, columns Columns, results []Result) string {
 	var b strings.Builder
 	name := map[Store]string{DynamoDB: "DynamoDB", ElastiCache: "ElastiCache"}[p.Store]
-	fmt.Fprintf(&b, "## %s\n\n%s requests a second by %s callers (Zipf, exponent %g), for %s after a warm-up of %s; seed %d. "+
-		"Round trip %s (p99 %s), invocation %s more, deadline %s. ",
-		name, thousands(int64(p.Rate)), thousands(int64(p.Callers)), p.Exponent, p.Measured, p.Warmup, p.Seed, p.Median, p.P99, p.Invocation, p.Timeout)
+	if p.Regions > 0 {
+		name += fmt.Sprintf(" in %d regions, %s apart", p.Regions, p.Distance)
+	}
+	traffic := "Each row has the requests of one caller"
+	if p.Rate > 0 {
+		traffic = fmt.Sprintf("%s requests a second by %s callers (Zipf, exponent %g), for %s after a warm-up of %s", thousands(int64(p.Rate)), thousands(int64(p.Callers)), p.Exponent, p.Measured, p.Warmup)
+	}
+	fmt.Fprintf(&b, "## %s\n\n%s; seed %d. Round trip %s (p99 %s), invocation %s more, deadline %s. ", name, traffic, p.Seed, p.Median, p.P99, p.Invocation, p.Timeout)
 	if p.Store == DynamoDB {
 		fmt.Fprintf(&b, "An item accepts %g writes a second. ", p.ItemWrites)
 	} else {

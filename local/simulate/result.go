@@ -9,8 +9,8 @@ import (
 // Degraded and Away.
 type Result struct {
 	Name         string `json:"name"`
-	Environments int    `json:"environments"`
-	Limit        int64  `json:"limit"` // capacity of the limit, or the smallest capacity of several
+	Environments int    `json:"environments"` // in each region
+	Limit        int64  `json:"limit"`        // capacity of the limit, or the smallest capacity of several
 	// Unfilled reports that the warm-up is shorter than a window. The counts of this limit begin at zero, so it refuses
 	// fewer requests than after a whole window.
 	Unfilled bool  `json:"unfilled,omitempty"`
@@ -39,9 +39,12 @@ type Result struct {
 	OverMost int64 `json:"overMost"`
 
 	// AtEdge is the part of Refused that the distribution in front refused. It costs no invocation.
-	AtEdge int64 `json:"atEdge,omitempty"`
-	Cached int64 `json:"cached"` // refused by the denial cache, without a store call
-	Calls  int64 `json:"calls"`
+	AtEdge  int64 `json:"atEdge,omitempty"`
+	Regions int   `json:"regions,omitempty"` // number of regions that share the limits
+	// RegionCalls is the number of calls of other regions for share.
+	RegionCalls int64 `json:"regionCalls,omitempty"`
+	Cached      int64 `json:"cached"` // refused by the denial cache, without a store call
+	Calls       int64 `json:"calls"`
 	// Units are DynamoDB's write units or ElastiCache's scripts. Reads are DynamoDB's read units.
 	Units int64 `json:"units"`
 	Reads int64 `json:"reads"`
@@ -62,6 +65,14 @@ type Result struct {
 	Month float64 `json:"dollarsPerMonth"`
 }
 
+// admitted returns the number of all requests that passed.
+func (r *Result) admitted() (n int64) {
+	for _, second := range r.Admitted {
+		n += second
+	}
+	return n
+}
+
 const month = 30 * 24 * time.Hour
 
 // requestsEach is how many synchronous requests per second Lambda accepts per unit of concurrency.
@@ -76,11 +87,11 @@ type tally struct {
 func newTally(s *Scenario) *tally {
 	t := &tally{
 		Result: Result{
-			Name: s.Name, Environments: s.environments(), Unfilled: s.unfilled(),
+			Name: s.Name, Regions: s.Regions, Environments: s.environments(), Unfilled: s.unfilled(),
 			Admitted:    make([]int64, int(math.Ceil(s.Measured.Seconds()))),
 			Concurrency: max(s.environments(), int(math.Ceil(s.Rate/requestsEach))),
 		},
-		took: make([]uint32, s.Timeout/time.Microsecond+1),
+		took: make([]uint32, s.longestDecision()/time.Microsecond+1),
 	}
 	for i, c := range s.enforced(1) {
 		if capacity := c.Limit.Machine().Capacity(); i == 0 || capacity < t.Limit {
@@ -121,6 +132,7 @@ func (s *simulation) count(r *request) {
 	if r.cached {
 		t.Cached++
 	}
+	t.RegionCalls += int64(r.regionCalls)
 	took := time.Duration(r.took)
 	t.billed += int64((took + s.Invocation + billing - 1) / billing)
 	t.took[took/time.Microsecond]++

@@ -139,7 +139,7 @@ func TestReport(t *testing.T) {
 	var report string
 	var lines []string
 	for want, names := range map[string][]string{four: nil, all: {AllColumns}, "| 0.800 | a limit | 0.004 |": {"writes", "limit", "settling"}} {
-		columns, err := ParseColumns(names, false)
+		columns, err := ParseColumns(names, false, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("report with columns %q: got %s, want one sentence on the oracle, and the meaning of the columns alone", names, report)
 		}
 	}
-	if _, err := ParseColumns([]string{"price"}, false); err == nil || !strings.HasPrefix(err.Error(), `columns: got "price", want all, or some of: limit, environments,`) {
+	if _, err := ParseColumns([]string{"price"}, false, false); err == nil || !strings.HasPrefix(err.Error(), `columns: got "price", want all, or some of: limit, environments,`) {
 		t.Errorf("unknown column: got error %v, want the names", err)
 	}
 	if !strings.Contains(report, "A slot accepts 30,000 ECPUs a second, the cache 500,000. A script costs 3.") {

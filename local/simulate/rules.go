@@ -23,24 +23,31 @@ const maxWindow = time.Minute
 // PlanRules returns a scenario for each rule and tier whose name matches the expression only, or for all if only is nil.
 // All requests of a scenario are for the endpoint of the rule. They charge what the rules select for them, also limits
 // of other rules. Each caller has its own user or, if no limit of the rule counts users, its own API key or address. It
-// also has its own claims, header fields and path parameters.
+// also has its own claims, header fields and path parameters. With p.Regions, there are scenarios only of the rules and
+// tiers whose limits all are shared by regions, one for each kind of traffic.
 //
 // If p.Warmup or p.Measured is 0, it is the longest window of the scenarios, at most a minute. An error names the
 // invalid parameter, or a limit that cannot be simulated.
 func PlanRules(p Parameters, answers Answers, r *rules.Rules, only *regexp.Regexp) (plan []Scenario, err error) {
+	if err := p.checkRegions(); err != nil {
+		return nil, err
+	}
 	var names []string
 	for _, sort := range sorts(r) {
-		name := sort.name()
-		names = append(names, name)
-		if only == nil || only.MatchString(name) {
-			s := Scenario{Name: name, Charges: sort.charges, Parameters: p, Answers: answers}
+		for _, s := range (Scenario{Name: sort.name(), Charges: sort.charges, Parameters: p, Answers: answers}).inTraffics() {
+			names = append(names, s.Name)
+			if only != nil && !only.MatchString(s.Name) {
+				continue
+			}
 			if err := s.divide(); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+				return nil, fmt.Errorf("%s: %w", s.Name, err)
 			}
 			plan = append(plan, s)
 		}
 	}
 	switch {
+	case len(names) == 0 && p.Regions > 0:
+		return nil, fmt.Errorf(`rules: got none whose limits are all "regions": "shared", want at least one`)
 	case len(names) == 0:
 		return nil, fmt.Errorf("rules: got none that charges a limit, want at least one")
 	case len(plan) == 0:

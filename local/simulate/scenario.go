@@ -36,7 +36,10 @@ type Scenario struct {
 	// Reserve is what a request charges at admission if Limit has a Count.
 	Reserve int64
 	// rate returns the requests per second at a time since the start. nil: Rate applies.
-	rate func(since time.Duration) float64
+	rate    func(since time.Duration) float64
+	traffic traffic
+	// rejoins is how long after the warm-up the cut of the traffic ends; 0: never.
+	rejoins time.Duration
 }
 
 // Parameters describe the traffic, the functions and the store. Default returns a complete set.
@@ -63,7 +66,12 @@ type Parameters struct {
 	// with limiter.Limit.Edge are listed.
 	Edge time.Duration `json:"edgeNs,omitempty"`
 
-	// Environments is the number of environments, which exist from the start. 0 means three times
+	// Regions is the number of regions that share the limits; 0 means one region. Each has a table of its own. Distance is
+	// what a call of another region takes longer than one of the own.
+	Regions  int           `json:"regions,omitempty"`
+	Distance time.Duration `json:"distanceNs,omitempty"`
+
+	// Environments is the number of environments in each region, which exist from the start. 0 means three times
 	// the mean number of busy ones, if each decision makes one call.
 	Environments int `json:"environments"`
 	// Invocation is the duration of an invocation without the wait for the store.
@@ -147,6 +155,7 @@ func Default(store Store) Parameters {
 		Warmup: 2 * time.Second, Measured: 3 * time.Second,
 		Invocation: time.Millisecond,
 		Timeout:    100 * time.Millisecond, Median: 4 * time.Millisecond, P99: 12 * time.Millisecond,
+		Distance:   80 * time.Millisecond,
 		ItemWrites: 1000, SlotECPUs: 30_000, CacheECPUs: 500_000,
 	}
 	if store == ElastiCache {
@@ -208,8 +217,8 @@ func (s *Scenario) validate() error {
 	switch {
 	case s.Store != DynamoDB && s.Store != ElastiCache:
 		return wrong("store", fmt.Sprintf("%q", s.Store), "dynamodb or elasticache")
-	case !(s.Rate >= 1 && s.Rate <= 1e8):
-		return wrong("rate", s.Rate, "1 to 1e8 requests a second")
+	case !(s.Rate > 0 && s.Rate <= 1e8):
+		return wrong("rate", s.Rate, "above 0, at most 1e8 requests a second")
 	case s.Callers < s.sample() || s.Callers > math.MaxUint32:
 		return wrong("callers", s.Callers, fmt.Sprintf("%d to 4294967295", s.sample()))
 	case !(s.Exponent >= 0 && s.Exponent <= 10):

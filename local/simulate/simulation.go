@@ -24,6 +24,7 @@ type request struct {
 	cached      bool // true if the environment refused it without a call
 	edge        bool // true if the distribution in front refused it
 	away        bool // true if it found no free environment
+	regionCalls uint8
 
 	// Only for limits with a Count: the time from the admission to the end of the answer, the actual cost, and whether
 	// the request failed.
@@ -53,6 +54,7 @@ type simulation struct {
 	costly    bool
 	failing   bool
 	open      func(*environment) (limiter.Store, error)
+	tables    []*table // of DynamoDB, one for each region
 	meter     *meter
 	tally     *tally
 	judge     *judge
@@ -62,7 +64,7 @@ type simulation struct {
 	list         map[uint32]entry // of the distribution, by caller
 	parked       []*environment   // environments that have reached the end of the tick
 	since, until algo.Instant     // start and end of the tick
-	gap          float64          // mean nanoseconds between two requests of one environment
+	gap          float64          // mean nanoseconds between two requests of one environment, if all requests reached its region
 	calls        calls
 	log          []request // requests that the judge has not seen yet
 }
@@ -120,8 +122,10 @@ func newSimulation(s *Scenario) (*simulation, error) {
 // openStore creates the store. open then connects an environment to it.
 func (s *simulation) openStore() error {
 	if s.Store == DynamoDB {
-		table := newTable(s.meter, s.ItemWrites)
-		s.open = func(e *environment) (limiter.Store, error) { return newDynamo(e, table) }
+		for range max(1, s.Regions) {
+			s.tables = append(s.tables, newTable(s.meter, s.ItemWrites))
+		}
+		s.open = func(e *environment) (limiter.Store, error) { return newDynamo(e, s.tables[0]) }
 		return nil
 	}
 	cluster, err := newCluster(s.meter, s.SlotECPUs, s.CacheECPUs)
@@ -134,7 +138,7 @@ func (s *simulation) openStore() error {
 const minTick = 100 * time.Millisecond
 
 // run simulates tick by tick. A decision ends in the next tick at the latest, because a tick is at
-// least as long as the timeout.
+// least as long as the longest decision.
 func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 	defer func() {
 		for _, e := range s.all {
@@ -146,7 +150,7 @@ func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 		return err
 	}
 	for s.until < s.end {
-		s.since, s.until = s.until, min(s.until.Add(max(minTick, s.Timeout)), s.end)
+		s.since, s.until = s.until, min(s.until.Add(max(minTick, s.longestDecision())), s.end)
 		s.setGap()
 		s.advance(s.takeParked())
 		if err := s.serve(ctx, s.until); err != nil {
@@ -171,12 +175,17 @@ func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 func (s *simulation) startAll() error {
 	s.since = s.start
 	s.setGap()
-	for i := range s.fleet() {
-		e, err := newEnvironment(s, uint32(i))
-		if err != nil {
-			return err
+	for region := range max(1, s.Regions) {
+		if s.part(region) == 0 {
+			continue
 		}
-		s.all = append(s.all, e)
+		for range s.fleet() {
+			e, err := newEnvironment(s, uint32(len(s.all)), region)
+			if err != nil {
+				return err
+			}
+			s.all = append(s.all, e)
+		}
 	}
 	s.advance(s.all)
 	return nil

@@ -7,12 +7,14 @@ import (
 	"io"
 	"regexp"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/command"
@@ -41,8 +43,9 @@ func simulateCommand() *cobra.Command {
 		Long: "Run the limiter against a simulated DynamoDB or ElastiCache on a virtual clock. Print the percentage of requests that is admitted, the percentage of wrong decisions, and the dollars of 30 days. " +
 			"A decision is wrong if an oracle that sees all requests in order decides otherwise. The command uses no network.\n\n" +
 			"With --rules, each row is a rule of your document for a tier, with all requests for its endpoint. Without it, the rows are algorithms and ways to reduce store calls.\n\n" +
+			"With --regions, regions share the limits, and the table compares what they admit with one store. With --rules, the rows are those whose limits all have \"regions\": \"shared\".\n\n" +
 			"It takes some minutes on two processors; --quick simulates a tenth of the traffic. local/simulate describes the model and its limits.",
-		Example: "  weir simulate --rules rules.json --rate 5000\n  weir simulate --quick\n  weir simulate --rate 1000000 --all 500000 --environments 600,6000 --only 'all callers'\n  weir simulate --store elasticache --rate 200000 --json",
+		Example: "  weir simulate --rules rules.json --rate 5000\n  weir simulate --quick\n  weir simulate --rate 1000000 --all 500000 --environments 600,6000 --only 'all callers'\n  weir simulate --store elasticache --rate 200000 --json\n  weir simulate --regions 3 --only '1,000 a minute'",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := given.settle(c)
@@ -71,7 +74,9 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.DurationVar(&s.Warmup, "warm-up", s.Warmup, "virtual time before the measurement starts")
 	f.DurationVar(&s.Measured, "time", s.Measured, "virtual time that is measured")
 	f.DurationVar(&s.Edge, "edge", s.Edge, "with --rules, time until a new entry in the list of a distribution in front acts, such as 10s; 0: no distribution. The column \"at the edge %\" shows what it refuses")
-	f.IntSliceVar(&s.environments, "environments", s.environments, "numbers of environments, each simulated separately; 0: three times the number that is busy if each decision makes one call")
+	f.IntVar(&s.Regions, "regions", s.Regions, "number of regions that share the limits; 0: one region")
+	f.DurationVar(&s.Distance, "distance", s.Distance, "with --regions, what a round trip to another region takes longer")
+	f.IntSliceVar(&s.environments, "environments", s.environments, "numbers of environments in each region, each simulated separately; 0: three times the number that is busy if each decision makes one call")
 	f.DurationVar(&s.Invocation, "invocation", s.Invocation, "duration of an invocation, without the wait for the store")
 	f.DurationVar(&s.Timeout, "timeout", s.Timeout, "maximum time that a decision waits for the store (elasticache: 50ms)")
 	f.DurationVar(&s.Median, "median", s.Median, "median round trip to the store (elasticache: 600µs)")
@@ -123,24 +128,47 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	return settled, err
 }
 
-// ownLimits are the flags that describe limits. With --rules, the document describes the limits.
-var ownLimits = []string{"window", "each", "all", "each-lease", "all-lease", "shards", "sync"}
+// ownLimits are the flags that describe limits. With --rules, the document describes the limits. ownTraffic are those that
+// describe requests. With --regions and no --rules, each row has its own limit and its own requests.
+var (
+	ownLimits  = []string{"window", "each", "all", "each-lease", "all-lease", "shards", "sync"}
+	ownTraffic = []string{"rate", "callers", "exponent", "warm-up", "time", "quick"}
+)
+
+// checkEffects returns an error if a flag has no effect beside others.
+func (s *simulation) checkEffects(c *cobra.Command) error {
+	var without []string
+	var reason string
+	switch {
+	case s.rules != "":
+		without, reason = ownLimits, "with --rules, whose limits have their own values"
+	case s.Regions != 0:
+		without, reason = slices.Concat(ownLimits, ownTraffic), "with --regions, whose rows have their own values; give --rules to simulate your own limits"
+	}
+	if s.Regions == 0 {
+		if c.Flags().Changed("distance") {
+			return command.Usage("--distance: has no effect without --regions")
+		}
+		s.Distance = 0
+	}
+	for _, name := range without {
+		if c.Flags().Changed(name) {
+			return command.Usage("--%s: has no effect %s", name, reason)
+		}
+	}
+	return nil
+}
 
 // read reads the document of --rules.
 func (s *simulation) read(c *cobra.Command) error {
-	if s.rules == "" {
-		return nil
-	}
-	for _, name := range ownLimits {
-		if c.Flags().Changed(name) {
-			return command.Usage("--%s: has no effect with --rules, whose limits have their own values", name)
-		}
+	if err := s.checkEffects(c); err != nil || s.rules == "" {
+		return err
 	}
 	document, err := readDocument(c.Context(), c.InOrStdin(), s.rules)
 	if err != nil {
 		return fmt.Errorf("--rules: %w", err)
 	}
-	o := rules.Options{Items: dynamostore.Items{}, OneRegion: true}
+	o := rules.Options{Items: dynamostore.Items{}, OneRegion: s.Regions == 0, Regions: algo.Regions{Of: s.Regions}}
 	if s.Store == simulate.DynamoDB {
 		o.LeaseAbove = rules.LeaseAboveDynamoDB
 	}
@@ -155,7 +183,7 @@ func (s simulation) run(ctx context.Context, out, errs io.Writer) error {
 	if err != nil {
 		return command.AsUsage(err)
 	}
-	columns, err := simulate.ParseColumns(s.columns, len(s.environments) > 1)
+	columns, err := simulate.ParseColumns(s.columns, len(s.environments) > 1, s.Regions > 0)
 	if err != nil {
 		return command.Usage("--%w", err)
 	}
@@ -167,19 +195,34 @@ func (s simulation) run(ctx context.Context, out, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
+	p, about := plan[0].Parameters, s.about()
+	if s.document == nil && s.Regions > 0 {
+		p.Rate, p.Callers, p.Warmup, p.Measured = 0, 0, 0, 0
+	}
 	n, took := progress.Load(), time.Since(begun)
 	fmt.Fprintf(errs, "weir: simulated %d requests in %s, %.0f a second\n", n, took.Round(time.Second/10), float64(n)/took.Seconds())
 	if s.asJSON {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")
-		return e.Encode(simulated{plan[0].Parameters, s.rules, s.Limits, s.Answers, results})
+		return e.Encode(simulated{p, s.rules, s.Limits, s.Answers, results})
 	}
-	about := s.About()
-	if s.document != nil {
-		about = "Each row is a rule of " + s.rules + " for a tier, with all requests for its endpoint. Each caller has its own address, identity, header fields and path parameters."
-	}
-	_, err = io.WriteString(out, simulate.Report(plan[0].Parameters, about, columns, results))
+	_, err = io.WriteString(out, simulate.Report(p, about, columns, results))
 	return err
+}
+
+// about describes the rows in a sentence or two.
+func (s simulation) about() string {
+	about := s.About()
+	switch {
+	case s.document != nil:
+		about = "Each row is a rule of " + s.rules + " for a tier, with all requests for its endpoint. Each caller has its own address, identity, header fields and path parameters."
+	case s.Regions > 0:
+		about = "The percentage is that of the requests, of the limit."
+	}
+	if s.Regions > 0 {
+		about += " A name ends with the regions in which the requests arrive. A region that is cut off exchanges no message with the others in the measured time."
+	}
+	return about
 }
 
 // simulated is the output of --json.
@@ -204,9 +247,12 @@ func (s simulation) plan() ([]simulate.Scenario, error) {
 	for _, n := range fleets {
 		s.Environments = n
 		var part []simulate.Scenario
-		if s.document != nil {
+		switch {
+		case s.document != nil:
 			part, err = simulate.PlanRules(s.Parameters, s.Answers, s.document, only)
-		} else {
+		case s.Regions != 0:
+			part, err = simulate.PlanRegions(s.Parameters, only)
+		default:
 			part, err = simulate.Plan(s.Parameters, s.Limits, only)
 		}
 		if err != nil {

@@ -31,7 +31,7 @@ func TestSimulate(t *testing.T) {
 		t.Fatalf("--json: got exit %d, error %v: %s%s, want exit 0 and JSON", code, err, out, errs)
 	}
 	want := simulate.Default(simulate.ElastiCache)
-	want.Rate, want.Callers, want.P99, want.Sample = 2000, 100, 5e6, 10
+	want.Rate, want.Callers, want.P99, want.Sample, want.Distance = 2000, 100, 5e6, 10, 0
 	if got.Parameters != want || got.Limits.All != 1000 || got.Limits.Each != 20 || len(got.Results) != 2 || got.Results[0].Requests == 0 {
 		t.Errorf("got %+v, want the parameters %+v", got, want)
 	}
@@ -115,6 +115,41 @@ func TestSimulate_rules(t *testing.T) {
 	mistake("", 1, "--rules: "+file+": line 1: rules[0].limits.*.requests: got 0")
 	write(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":5,"window":"1s","algorithm":"leaky_bucket"}}}]}`)
 	mistake("", 2, "a leaky_bucket cannot be simulated")
+}
+
+// With --regions, the table compares regions with one store: for the limits of the command, or for those of a document.
+func TestSimulate_regions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.json")
+	document := `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":30,"window":"2s","regions":"shared"}}},{"endpoint":"/b","limits":{"*":{"requests":30,"window":"2s"}}}]}`
+	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		more string
+		want []string
+	}{
+		{"--only ^5.*fixed", []string{"## DynamoDB in 3 regions, 80ms apart\n", "admitted % | of one store % | above % | calls between regions |\n", "\n| 5 a minute, fixed_window, 90 %: one region |"}},
+		{"--only ^5.*fixed --json", []string{`"regions": 3,`, `"distanceNs": 80000000,`, `"rate": 0,`, `"regionCalls": `}},
+		{"--rules " + file + " --rate 100 --callers 10 --distance 20ms", []string{"in 3 regions, 20ms apart\n", "\n| /a, *: one region", "\n| /a, *: even", "100 requests a second by 10 callers"}},
+	} {
+		code, out, errs := weir(t, append([]string{"simulate", "--regions", "3"}, strings.Fields(c.more)...)...)
+		for _, want := range c.want {
+			if code != 0 || !strings.Contains(out, want) || strings.Contains(out, "/b") {
+				t.Errorf("%s: got exit %d: %s%s, want %s, and no row of /b", c.more, code, out, errs, want)
+			}
+		}
+	}
+	for flags, want := range map[string]string{
+		"--regions 1":                           "regions: got 1, want 2 to 10",
+		"--regions 3 --rate 5":                  "--rate: has no effect with --regions, whose rows have their own values; give --rules",
+		"--regions 3 --store elasticache":       "regions: got the store elasticache, want dynamodb",
+		"--distance 20ms":                       "--distance: has no effect without --regions",
+		"--regions 3 --only /b --rules " + file: `names: got "/b", want part of a name such as "/a, *: one region"`,
+	} {
+		if code, out, errs := weir(t, append([]string{"simulate"}, strings.Fields(flags)...)...); code != 2 || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%s: got exit %d: %s%s, want exit 2 and %s", flags, code, out, errs, want)
+		}
+	}
 }
 
 // A pipe gets no progress: in a log, each line would stay.
