@@ -132,7 +132,7 @@ test-go: # the part of make test that needs DynamoDB Local, Moto and Redis
 	$(LAB_TEST) -count=1 -run '^Test(Examples_layer|Policies)' ./examples ./policies
 
 test-raced:
-	$(LAB_TEST) -shuffle=on ./size
+	$(LAB_TEST) -shuffle=on -skip '^TestFunctions$$' ./size
 	$(RACE_TEST) -shuffle=on -skip '^Test(SAM|Console|Kafka)|^TestStore_calls|$(PLAIN_TESTS)' $(RACED)
 	$(LAB_RACE_TEST) -shuffle=on -skip '^Test(SAM|Kafka)' ./e2e ./testservers ./tools
 
@@ -168,6 +168,7 @@ templates: # the templates of make test-sam
 test-containers:
 	WEIR_SETTLE_TEMPLATE="$(abspath infra/cdk.out/Weir-settle.template.json)" WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir-tools with --install clients,docker,dynamodb,tools -- \
 		$(LAB_TEST) -count=1 -v -run '^TestSAM' ./tools
+	$(LAB_TEST) -count=1 -run '^TestFunctions$$' ./size
 
 test-console: .bin/weir-tools ## Test the console in Chromium, and write screenshots to .weir/screenshots
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/console/node_modules; fi

@@ -35,9 +35,9 @@ func maxZipped(function string) int {
 	case function == contract.Extension+"-events":
 		return 7_050_000
 	case strings.HasSuffix(function, "-events"):
-		return 6_900_000
+		return 6_950_000
 	case strings.HasSuffix(function, "-redis"):
-		return 5_100_000
+		return 5_150_000
 	}
 	switch function {
 	case contract.Handler, // also reads the paths and settles the receipts of a REST API
