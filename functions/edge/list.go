@@ -20,6 +20,7 @@ const (
 	MaxList    = 5 << 20 // bytes of all keys and values
 	MaxValue   = 1 << 10 // bytes of a value
 	MaxChanges = 50      // keys in a call
+	MaxPage    = 50      // keys in an answer
 )
 
 // Config is what the viewer function knows of the rules.

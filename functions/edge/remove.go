@@ -13,63 +13,89 @@ import (
 // RemoveAddress removes the entry of an address, and returns the number of removed entries. Use it after a reset of the
 // address. The removal acts at all locations after some seconds.
 func RemoveAddress(ctx context.Context, s Store, now time.Time, addr netip.Addr) (removed int, err error) {
-	return remove(ctx, s, now, func(c Config) (mark string, keys []string, err error) {
-		key := c.Key(c.Address(addr))
+	c, err := recordRemoval(ctx, s, now, func(c Config) string { return markOf(c.Key(c.Address(addr))) })
+	if c == nil || err != nil {
+		return 0, err
+	}
+	key := c.Key(c.Address(addr))
+	return remove(ctx, s, func() (keys []string, err error) {
 		value, err := s.Get(ctx, key)
-		if value == "" || err != nil {
-			return markOf(key), nil, err
+		if value != "" {
+			keys = []string{key}
 		}
-		return markOf(key), []string{key}, nil
+		return keys, err
 	})
 }
 
 // RemoveOwner removes the entries of all API keys of an id, and returns the number of removed entries. It reads the whole
-// list, because only the keys themselves lead to their entries.
+// list, because only the keys themselves lead to their entries. After a failure, use it again.
 func RemoveOwner(ctx context.Context, s Store, now time.Time, id string) (removed int, err error) {
-	return remove(ctx, s, now, func(c Config) (mark string, keys []string, err error) {
-		owner := c.Owner(id)
-		all, err := s.All(ctx)
-		for key, value := range all {
-			if strings.HasSuffix(value, " "+owner) {
-				keys = append(keys, key)
+	c, err := recordRemoval(ctx, s, now, func(c Config) string { return c.Owner(id) })
+	if c == nil || err != nil {
+		return 0, err
+	}
+	for token, next := "", ""; ; token = next {
+		n, err := remove(ctx, s, func() (keys []string, err error) {
+			var page map[string]string
+			page, next, err = s.Page(ctx, token)
+			for key, value := range page {
+				if strings.HasSuffix(value, " "+c.Owner(id)) {
+					keys = append(keys, key)
+				}
 			}
+			return keys, err
+		})
+		if removed += n; err != nil || next == "" {
+			return removed, err
 		}
-		return owner, keys, err
-	})
+	}
 }
 
-// remove removes the entries that find returns, and records the removal under their mark.
-func remove(ctx context.Context, s Store, now time.Time, find func(Config) (mark string, keys []string, err error)) (removed int, err error) {
+// recordRemoval records the removal of the entries with a mark. From then on, no line of an earlier refusal adds one. The
+// result is nil if no entry was ever written.
+func recordRemoval(ctx context.Context, s Store, now time.Time, markOf func(Config) string) (c *Config, err error) {
 	err = repeat(func() error {
-		removed = 0
 		tag, _, err := s.State(ctx)
 		if err != nil {
 			return err
 		}
 		text, err := s.Get(ctx, ConfigKey)
-		if text == "" || err != nil { // no entry was ever written
+		if text == "" || err != nil {
 			return err
 		}
-		var c Config
 		if err := json.Unmarshal([]byte(text), &c); err != nil {
 			return fmt.Errorf("%s: %w", ConfigKey, err)
-		}
-		mark, keys, err := find(c)
-		if err != nil {
-			return err
 		}
 		before, err := s.Get(ctx, removalsKey)
 		if err != nil {
 			return err
 		}
-		values := map[string]string{removalsKey: parseRemovals(before).with(mark, now).value()}
+		return s.Update(ctx, tag, map[string]string{removalsKey: parseRemovals(before).with(markOf(*c), now).value()})
+	})
+	return c, err
+}
+
+// remove removes the entries that find returns, at most MaxChanges.
+func remove(ctx context.Context, s Store, find func() (keys []string, err error)) (removed int, err error) {
+	err = repeat(func() error {
+		tag, _, err := s.State(ctx)
+		if err != nil {
+			return err
+		}
+		keys, err := find()
+		if removed = len(keys); removed == 0 || err != nil {
+			return err
+		}
+		values := map[string]string{}
 		for _, key := range keys {
 			values[key] = ""
 		}
-		removed = len(keys)
-		return update(ctx, s, tag, values)
+		return s.Update(ctx, tag, values)
 	})
-	return removed, err
+	if err != nil {
+		return 0, err
+	}
+	return removed, nil
 }
 
 // removalsKey is the key of the last removals. A line of the log can arrive after the removal of its caller's entries, and
@@ -79,6 +105,8 @@ const removalsKey = "removals"
 const (
 	// maxRemovals is the number of removals that fit a value.
 	maxRemovals = 50
+	// everybody is the mark of all callers. No hash has this mark.
+	everybody = "*"
 	// keptRemovals is the largest age of a line that can still arrive, as receipts.MaxLife.
 	keptRemovals = 30 * time.Minute
 	// afterwards is the time for which a function may still refuse from memory after a reset.
@@ -86,7 +114,7 @@ const (
 )
 
 type removal struct {
-	mark string // of an address, the beginning of its key; else the owner
+	mark string // of an address, the beginning of its key; of an API key, its owner; or everybody
 	at   time.Time
 }
 
@@ -104,7 +132,8 @@ func parseRemovals(text string) (list removals) {
 	return list
 }
 
-// with adds a removal. It drops earlier removals of the same mark, old removals, and the oldest if there are too many.
+// with adds a removal. It drops earlier removals of the same mark, and old ones. If there are too many, the two oldest
+// become one removal of everybody: no caller is refused although its count was reset, and some lines add no entry.
 func (l removals) with(mark string, now time.Time) (list removals) {
 	for _, r := range l {
 		if r.mark != mark && now.Sub(r.at) < keptRemovals {
@@ -112,7 +141,13 @@ func (l removals) with(mark string, now time.Time) (list removals) {
 		}
 	}
 	list = append(list, removal{mark, now.Add(time.Second)}) // the value has whole seconds
-	return list[max(0, len(list)-maxRemovals):]
+	if len(list) > maxRemovals {
+		if first := list[0].at; first.After(list[1].at) { // the clock of another process is ahead
+			list[1].at = first
+		}
+		list[1].mark, list = everybody, list[1:]
+	}
+	return list
 }
 
 func (l removals) value() string {
@@ -130,7 +165,7 @@ func (l removals) cover(key string, e Entry) bool {
 		mark = markOf(key)
 	}
 	for _, r := range l {
-		if r.mark == mark && e.Refused.Before(r.at.Add(afterwards)) {
+		if (r.mark == mark || r.mark == everybody) && e.Refused.Before(r.at.Add(afterwards)) {
 			return true
 		}
 	}

@@ -21,7 +21,7 @@ func TestRemove(t *testing.T) {
 		listed[config.Key(edge.APIKey(fmt.Sprint("acme", i)))] = edge.Entry{Until: until, Owner: config.Owner("acme")}
 	}
 	listed[config.Key(edge.APIKey("other"))] = edge.Entry{Until: until, Owner: config.Owner("other")}
-	l := &list{values: map[string]string{}}
+	l := newList()
 	if n, err := edge.RemoveAddress(ctx, l, noon, addr); n != 0 || err != nil || len(l.values) != 0 {
 		t.Errorf("without a list: got %d, %v and %d values, want no change", n, err, len(l.values))
 	}
@@ -31,7 +31,7 @@ func TestRemove(t *testing.T) {
 			e.Refused, e.Name = noon.Add(at), "a"
 			listed[key] = e
 		}
-		if err := edge.Write(ctx, l, noon.Add(at), config, listed); err != nil {
+		if err := edge.NewWriter(l).Write(ctx, noon.Add(at), config, listed); err != nil {
 			t.Fatal(err)
 		}
 		for key := range listed {
@@ -63,8 +63,26 @@ func TestRemove(t *testing.T) {
 	if n := write(4 * time.Second); n != 63 {
 		t.Errorf("later refusals: got %d entries, want 63", n)
 	}
-	for i := range 200 {
-		if _, err := edge.RemoveAddress(ctx, l, noon, netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})); err != nil {
+	l.others = 100
+	if _, err := edge.RemoveAddress(ctx, l, noon, addr); !errors.Is(err, edge.ErrConflict) {
+		t.Errorf("endless conflicts: got %v, want %v", err, edge.ErrConflict)
+	}
+}
+
+// After more removals than a value can have, a late line of none of their callers adds an entry.
+func TestRemove_many(t *testing.T) {
+	l := newList()
+	w := edge.NewWriter(l)
+	if err := w.Write(ctx, noon, config, nil); err != nil {
+		t.Fatal(err)
+	}
+	entry := func(i int, at time.Duration) (key string, e map[string]edge.Entry) {
+		key = config.Key(config.Address(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})))
+		return key, map[string]edge.Entry{key: {Name: "a", Until: noon.Add(time.Hour), Refused: noon.Add(at)}}
+	}
+	const removals = 200
+	for i := range removals {
+		if _, err := edge.RemoveAddress(ctx, l, noon.Add(time.Duration(i)*time.Second), netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -73,8 +91,16 @@ func TestRemove(t *testing.T) {
 			t.Errorf("%s: got %d bytes, want at most %d", key, len(value), edge.MaxValue)
 		}
 	}
-	l.others = 100
-	if _, err := edge.RemoveAddress(ctx, l, noon, addr); !errors.Is(err, edge.ErrConflict) {
-		t.Errorf("endless conflicts: got %v, want %v", err, edge.ErrConflict)
+	for i := range removals {
+		for at, want := range map[time.Duration]bool{time.Duration(i) * time.Second: false, (removals + 5) * time.Second: true} {
+			key, e := entry(i, at)
+			if err := w.Write(ctx, noon.Add(removals*time.Second), config, e); err != nil || (l.values[key] != "") != want {
+				t.Errorf("line of a refusal at %s, reset at %d s: got %v, listed %t; want %t", at, i, err, !want, want)
+			}
+			l.set(key, "")
+		}
+	}
+	if key, e := entry(201, 170*time.Second); w.Write(ctx, noon.Add(removals*time.Second), config, e) != nil || l.values[key] == "" {
+		t.Error("another caller, after the removals that are not kept: got no entry, want one")
 	}
 }

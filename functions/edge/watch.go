@@ -12,13 +12,18 @@ type Watch struct {
 
 	mu      sync.Mutex
 	callers map[string]*watched
+	cleared time.Time // when it last removed callers
 }
 
 type watched struct {
 	since    time.Time // of the first refusal that counts
 	refusals int
-	listed   time.Time // end of the wait of the last entry
+	quiet    time.Time // end of the time in which the caller is not listed again
 }
+
+// RelistAfter is the time after which a caller that is still refused from memory is listed again: a reset may have removed
+// its entry.
+const RelistAfter = 30 * time.Second
 
 const (
 	least = 20
@@ -33,7 +38,7 @@ func NewWatch(delay time.Duration) *Watch {
 }
 
 // Refused counts a refusal from memory at the time now, and reports whether the caller must be listed until the end of
-// its wait. It reports this once for each wait.
+// its wait. It reports this once for each wait, and again after RelistAfter.
 func (w *Watch) Refused(now time.Time, subject string, until time.Time) bool {
 	if until.Sub(now) < 2*w.delay {
 		return false
@@ -51,20 +56,26 @@ func (w *Watch) Refused(now time.Time, subject string, until time.Time) bool {
 		c.since, c.refusals = now, 0
 	}
 	c.refusals++
-	if c.refusals < least || !now.After(c.listed) {
+	if c.refusals < least || !now.After(c.quiet) {
 		return false
 	}
-	c.listed = until
+	if c.quiet = now.Add(RelistAfter); c.quiet.After(until) {
+		c.quiet = until
+	}
 	return true
 }
 
-// room reports whether one more caller fits. It removes callers that no longer count.
+// room reports whether one more caller fits. It removes callers whose refusals no longer count, also listed ones.
 func (w *Watch) room(now time.Time) bool {
 	if len(w.callers) < maxWatched {
 		return true
 	}
+	if now.Sub(w.cleared) < time.Second { // each time, it looks at all callers
+		return false
+	}
+	w.cleared = now
 	for subject, c := range w.callers {
-		if now.Sub(c.since) > span && now.After(c.listed) {
+		if now.Sub(c.since) > span {
 			delete(w.callers, subject)
 		}
 	}

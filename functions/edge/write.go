@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -17,8 +19,9 @@ type Store interface {
 	State(ctx context.Context) (tag string, size int, err error)
 	// Get returns "" for a key without a value.
 	Get(ctx context.Context, key string) (string, error)
-	// All returns all values by their keys.
-	All(ctx context.Context) (map[string]string, error)
+	// Page returns at most MaxPage values by their keys, and the token of the next page. The first page has the token "",
+	// and so has the page after the last one.
+	Page(ctx context.Context, token string) (values map[string]string, next string, err error)
 	// Update changes at most MaxChanges keys, all or none. An empty value deletes its key. If the store has changed since
 	// the State with this tag, the error wraps ErrConflict.
 	Update(ctx context.Context, tag string, values map[string]string) error
@@ -28,17 +31,35 @@ type Store interface {
 var ErrConflict = errors.New("the list has changed")
 
 const (
-	// fullAt is the size at which a writer removes entries.
+	// fullAt is the size at which a list is full.
 	fullAt = MaxList * 9 / 10
-	// afterSweep is the size that it keeps then.
-	afterSweep = MaxList * 8 / 10
-	attempts   = 5
+	// maxPages is the number of pages that a write to a full list reads.
+	maxPages = 20
+	attempts = 5
 )
 
+// Writer adds entries to a list. It is safe for concurrent use.
+type Writer struct {
+	store Store
+
+	mu   sync.Mutex
+	next string // token of the page that it sweeps next
+}
+
+// NewWriter returns a Writer for a list.
+func NewWriter(s Store) *Writer { return &Writer{store: s} }
+
 // Write adds entries, by their keys, to a list under c. Entries of older rules no longer act then. It does nothing if the
-// list is under newer rules. If c does not fit, it adds no entry. In a full list, it keeps the entries with the longest
-// waits. It adds no entry of a caller who was refused before the last removal of its entries.
-func Write(ctx context.Context, s Store, now time.Time, c Config, entries map[string]Entry) error {
+// list is under newer rules. If c does not fit, it adds no entry. It adds no entry of a caller who was refused before the
+// last removal of its entries.
+//
+// It also reads the page after that of the last Write, and removes the entries whose wait is over. In a full list, it reads
+// up to 20 pages, and also removes entries with shorter waits than the new ones. It drops the entries for which there is
+// still no room.
+//
+// It works in rounds of at most five calls, and each changes at most MaxChanges keys: one round for up to 49 entries, and
+// up to 21 more for the pages. A conflict repeats only its round. A failure keeps the rounds before it.
+func (w *Writer) Write(ctx context.Context, now time.Time, c Config, entries map[string]Entry) error {
 	config, ok := c.Value()
 	if !ok {
 		c.Pass, c.Origins, entries = nil, nil, nil
@@ -46,49 +67,174 @@ func Write(ctx context.Context, s Store, now time.Time, c Config, entries map[st
 			return nil
 		}
 	}
-	return repeat(func() error {
-		tag, size, err := s.State(ctx)
-		if err != nil {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	longest := func(a, b string) int {
+		return cmp.Or(entries[b].Until.Compare(entries[a].Until), cmp.Compare(a, b))
+	}
+	to := &writing{Writer: w, now: now, version: c.Version, config: config, entries: entries, left: slices.SortedFunc(maps.Keys(entries), longest)}
+	for len(to.left) > 0 || !to.swept {
+		if err := repeat(func() error { return to.round(ctx) }); err != nil {
 			return err
 		}
-		values, err := additions(ctx, s, now, entries)
-		if err != nil {
-			return err
-		}
-		before, err := s.Get(ctx, ConfigKey)
-		if err != nil {
-			return err
-		}
-		if before != config {
-			var inForce Config
-			if json.Unmarshal([]byte(before), &inForce) == nil && inForce.Version > c.Version {
-				return nil
-			}
-			values[ConfigKey] = config
-		}
-		if size+sizeOf(values) > fullAt {
-			if values, err = swept(ctx, s, now, values); err != nil {
-				return err
-			}
-		}
-		return update(ctx, s, tag, values)
-	})
+	}
+	return nil
 }
 
-// additions returns the values of the entries that can still act.
-func additions(ctx context.Context, s Store, now time.Time, entries map[string]Entry) (map[string]string, error) {
-	text, err := s.Get(ctx, removalsKey)
+// writing is the state of a Write.
+type writing struct {
+	*Writer
+	now     time.Time
+	version int64
+	config  string
+	entries map[string]Entry
+	left    []string // keys of the entries to add, in the order of Write
+	pages   int      // that it has read
+	swept   bool     // it has removed what is over from a page
+}
+
+// round changes keys under one tag, after which it has read the configuration and the removals.
+func (w *writing) round(ctx context.Context) error {
+	tag, size, err := w.store.State(ctx)
+	if err != nil {
+		return err
+	}
+	c := change{values: map[string]string{}, room: fullAt - size}
+	if newer, err := w.configure(ctx, &c); newer || err != nil {
+		w.left, w.swept = nil, true
+		return err
+	}
+	left, err := w.allowed(ctx)
+	if err != nil {
+		return err
+	}
+	next, swept := w.next, w.swept
+	if w.needsPage(&c, left) {
+		w.pages++
+		if next, err = c.read(ctx, w); err != nil {
+			w.next = "" // the token may no longer be valid
+			return err
+		}
+	}
+	for len(left) > 0 && c.add(left[0], w.entries[left[0]]) {
+		left = left[1:]
+	}
+	if c.evict(w.now.Add(1), math.MaxInt); c.page != nil {
+		if swept = !c.over(w.now.Add(1)); !swept {
+			next = w.next
+		}
+	}
+	if full := len(c.values) < MaxChanges; full && w.pages >= maxPages {
+		left = nil
+	}
+	if len(c.values) > 0 {
+		if err := w.store.Update(ctx, tag, c.values); err != nil {
+			return err
+		}
+	}
+	w.next, w.left, w.swept = next, left, swept
+	return nil
+}
+
+// configure adds the configuration to a change, if it differs from that of the list. newer reports that the list is under
+// newer rules.
+func (w *writing) configure(ctx context.Context, c *change) (newer bool, err error) {
+	before, err := w.store.Get(ctx, ConfigKey)
+	if before == w.config || err != nil {
+		return false, err
+	}
+	var inForce Config
+	if json.Unmarshal([]byte(before), &inForce) == nil && inForce.Version > w.version {
+		return true, nil
+	}
+	c.set(ConfigKey, w.config)
+	return false, nil
+}
+
+// needsPage reports whether a round reads a page: to sweep it, once not all changes are for new entries, or to make room.
+func (w *writing) needsPage(c *change, left []string) bool {
+	if !w.swept && len(left)+len(c.values) < MaxChanges {
+		return true
+	}
+	size := 0
+	for _, key := range left[:min(len(left), MaxChanges)] {
+		size += len(key) + len(w.entries[key].Value())
+	}
+	return w.pages < maxPages && c.room < size
+}
+
+// allowed returns the keys of the entries to add that can still act.
+func (w *writing) allowed(ctx context.Context) (keys []string, err error) {
+	text, err := w.store.Get(ctx, removalsKey)
 	if err != nil {
 		return nil, err
 	}
 	removed := parseRemovals(text)
-	values := map[string]string{}
-	for key, e := range entries {
-		if e.Until.After(now) && !removed.cover(key, e) {
-			values[key] = e.Value()
+	for _, key := range w.left {
+		if e := w.entries[key]; e.Until.After(w.now) && !removed.cover(key, e) {
+			keys = append(keys, key)
 		}
 	}
-	return values, nil
+	return keys, nil
+}
+
+// change is what a round changes.
+type change struct {
+	values  map[string]string // an empty value deletes its key
+	room    int               // bytes until the list is full
+	page    map[string]string
+	victims []string // keys of the page, those of the shortest waits first
+}
+
+// read reads the next page.
+func (c *change) read(ctx context.Context, w *writing) (next string, err error) {
+	if c.page, next, err = w.store.Page(ctx, w.next); err != nil {
+		return "", err
+	}
+	for key := range c.page {
+		if _, added := w.entries[key]; !added && key != ConfigKey && key != removalsKey {
+			c.victims = append(c.victims, key)
+		}
+	}
+	slices.SortFunc(c.victims, func(a, b string) int { return cmp.Or(c.until(a).Compare(c.until(b)), cmp.Compare(a, b)) })
+	return next, nil
+}
+
+// until returns the end of a wait in the page; a time long ago for a malformed value.
+func (c *change) until(key string) time.Time {
+	until, _ := UntilOf(c.page[key])
+	return until
+}
+
+func (c *change) set(key, value string) {
+	c.values[key] = value
+	c.room -= len(key) + len(value)
+}
+
+// over reports whether the page has an entry, not deleted yet, whose wait ends before an instant.
+func (c *change) over(before time.Time) bool {
+	return len(c.victims) > 0 && c.until(c.victims[0]).Before(before)
+}
+
+// evict deletes entries of the page whose wait ends before an instant, until the list has room.
+func (c *change) evict(before time.Time, room int) {
+	for c.room < room && len(c.values) < MaxChanges && c.over(before) {
+		key := c.victims[0]
+		c.values[key], c.victims = "", c.victims[1:]
+		c.room += len(key) + len(c.page[key])
+	}
+}
+
+// add reports whether there is room for an entry. It deletes entries with shorter waits for it.
+func (c *change) add(key string, e Entry) bool {
+	value := e.Value()
+	size := len(key) + len(value)
+	c.evict(e.Until, size)
+	if c.room < size || len(c.values) == MaxChanges {
+		return false
+	}
+	c.set(key, value)
+	return true
 }
 
 // repeat repeats a change of the list after conflicts.
@@ -102,64 +248,4 @@ func repeat(change func() error) (err error) {
 		return fmt.Errorf("edge: %w", err)
 	}
 	return nil
-}
-
-// update changes values under the tag of a State.
-func update(ctx context.Context, s Store, tag string, values map[string]string) error {
-	for changes := range slices.Chunk(slices.Sorted(maps.Keys(values)), MaxChanges) {
-		some := map[string]string{}
-		for _, key := range changes {
-			some[key] = values[key]
-		}
-		if err := s.Update(ctx, tag, some); err != nil {
-			return err
-		}
-		if len(some) == len(values) {
-			return nil
-		}
-		var err error
-		if tag, _, err = s.State(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// swept adds to values the deletions that make room for them: entries whose wait is over, then those with the shortest
-// waits. It drops values with shorter waits than those of the list.
-func swept(ctx context.Context, s Store, now time.Time, values map[string]string) (map[string]string, error) {
-	all, err := s.All(ctx)
-	if err != nil {
-		return nil, err
-	}
-	after := maps.Clone(all)
-	maps.Copy(after, values)
-	size := sizeOf(after)
-	until := func(key string) time.Time {
-		if key == ConfigKey || key == removalsKey {
-			return now.AddDate(100, 0, 0)
-		}
-		at, _ := UntilOf(after[key])
-		return at
-	}
-	keys := slices.SortedFunc(maps.Keys(after), func(a, b string) int { return cmp.Or(until(a).Compare(until(b)), cmp.Compare(a, b)) })
-	result := maps.Clone(values)
-	for _, key := range keys {
-		if size <= afterSweep && until(key).After(now) {
-			break
-		}
-		size -= len(key) + len(after[key])
-		delete(result, key)
-		if _, listed := all[key]; listed {
-			result[key] = ""
-		}
-	}
-	return result, nil
-}
-
-func sizeOf(values map[string]string) (size int) {
-	for key, value := range values {
-		size += len(key) + len(value)
-	}
-	return size
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -26,7 +27,8 @@ type Edge struct {
 	version atomic.Int64 // of the last rules
 }
 
-// changed reports whether the rules have a higher version than at the last call. The first call returns false.
+// changed reports whether the rules have a higher version than at the last call. The first call returns true: the rules
+// can have changed while no environment was running.
 func (e *Edge) changed(version int64) bool {
 	for {
 		last := e.version.Load()
@@ -34,13 +36,13 @@ func (e *Edge) changed(version int64) bool {
 			return false
 		}
 		if e.version.CompareAndSwap(last, version) {
-			return last != 0
+			return true
 		}
 	}
 }
 
-// list writes a line for a caller whom the distribution should refuse. If the rules have changed, it writes a line without
-// a caller, so that entries of older rules no longer act.
+// list writes a line for a caller whom the distribution should refuse. At the first request, and if the rules have changed,
+// it writes a line without a caller, so that entries of older rules no longer act.
 func (e *Environment) list(ctx context.Context, o *telemetry.Outcome) {
 	d := &o.Decision
 	inForce := e.Rules.Current()
@@ -57,6 +59,10 @@ func (e *Environment) list(ctx context.Context, o *telemetry.Outcome) {
 	}
 	about := inForce.Edge()
 	if byKey && (about.Credentials || about.Addresses) || inForce.ExemptsPart(o.Caller.IP) || about.IgnoresSuffix && len(about.Pass) > 0 {
+		return
+	}
+	if byKey && o.Caller.Key == nil {
+		e.notListed(ctx, errGuessable)
 		return
 	}
 	secret, err := e.Receipts.EdgeSecret(ctx, o.Time)
@@ -100,11 +106,13 @@ func watched(o *telemetry.Outcome) (whom string, byKey bool) {
 		return "", false
 	case o.Charges[i].Subject == limiter.IP(o.Caller.IP):
 		return o.Caller.IP.String(), false
-	case o.Caller.Key != nil && o.Charges[i].Subject == limiter.APIKey(o.Caller.APIKey):
-		sum := sha256.Sum256([]byte(*o.Caller.Key))
-		return string(sum[:]), true
+	case o.Charges[i].Subject != limiter.APIKey(o.Caller.APIKey):
+		return "", false
+	case o.Caller.Key == nil:
+		return o.Caller.APIKey, true
 	}
-	return "", false
+	sum := sha256.Sum256([]byte(*o.Caller.Key))
+	return string(sum[:]), true
 }
 
 // addKey adds the API key to a caller whom it identified. It adds only a key that nobody can guess from its entry:
@@ -115,7 +123,10 @@ func addKey(c *caller.Caller, key string) {
 	}
 }
 
-var errNoList = errors.New("edge: no list; set EDGE_LIST, or remove the subscription")
+var (
+	errGuessable = errors.New("edge: an API key that readers of the list could guess, because Weir did not generate it; generate one with weir keys set")
+	errNoList    = errors.New("edge: no list; set EDGE_LIST, or remove the subscription")
+)
 
 func (f *forwarder) listCallers(ctx context.Context, lines []string) error {
 	switch {
@@ -130,7 +141,8 @@ func (f *forwarder) listCallers(ctx context.Context, lines []string) error {
 	if err != nil {
 		return err
 	}
-	var config edge.Config
+	before := f.listed.current()
+	config := edge.Config{Version: before} // Write ignores lines of older rules
 	entries := map[string]edge.Entry{}
 	var numbers []string
 	accepted := map[string]bool{}
@@ -148,14 +160,13 @@ func (f *forwarder) listCallers(ctx context.Context, lines []string) error {
 		numbers = append(numbers, number)
 		accepted[number] = true
 		config = edge.Config{Version: line.Version, Secret: secret, APIKeyHeader: line.APIKeyHeader, IPv6Bits: line.IPv6Bits, Pass: line.Pass, Credentials: line.Credentials, Origins: line.Origins}
-		until := time.UnixMilli(line.Until)
-		if line.Key == "" || f.listed.covers(line.Key, line.Version, until) {
-			continue
+		e := edge.Entry{Until: time.UnixMilli(line.Until), Version: line.Version, Name: line.Limit, Capacity: line.Capacity, Requests: line.Requests, Window: time.Duration(line.Window) * time.Second, Reset: time.UnixMilli(line.Reset), Period: line.Period, Owner: line.Owner, Refused: line.Time}
+		if line.Key != "" && !f.listed.covers(line.Key, e) {
+			entries[line.Key] = e
 		}
-		entries[line.Key] = edge.Entry{Until: until, Version: line.Version, Name: line.Limit, Capacity: line.Capacity, Requests: line.Requests, Window: time.Duration(line.Window) * time.Second, Reset: time.UnixMilli(line.Reset), Period: line.Period, Owner: line.Owner, Refused: line.Time}
 	}
-	if len(entries) > 0 || f.listed.older(config.Version) {
-		if err := edge.Write(ctx, f.List, now, config, entries); err != nil {
+	if len(entries) > 0 || config.Version > before {
+		if err := f.writer.Write(ctx, now, config, entries); err != nil {
 			return err
 		}
 		f.listed.add(config.Version, entries)
@@ -168,34 +179,36 @@ func (f *forwarder) listCallers(ctx context.Context, lines []string) error {
 // caller, and a write has several calls, so a repeated one must cost none. Its zero value remembers none.
 type listed struct {
 	mu      sync.Mutex
-	version int64                // of the rules
-	until   map[string]time.Time // by key
+	version int64                 // of the rules
+	entries map[string]edge.Entry // by key
 }
 
 // maxListed bounds the memory.
 const maxListed = 10_000
 
-// older reports whether the remembered entries are of older rules.
-func (l *listed) older(version int64) bool {
+// current returns the highest version of rules that was written.
+func (l *listed) current() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.version < version
+	return l.version
 }
 
-// covers reports whether an entry is written.
-func (l *listed) covers(key string, version int64, until time.Time) bool {
+// covers reports whether an entry was written so short a time before that it is still in the list.
+func (l *listed) covers(key string, e edge.Entry) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.version == version && !l.until[key].Before(until)
+	last, ok := l.entries[key]
+	return ok && last.Version == e.Version && !last.Until.Before(e.Until) && e.Refused.Before(last.Refused.Add(edge.RelistAfter))
 }
 
 func (l *listed) add(version int64, entries map[string]edge.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.until == nil || l.version != version || len(l.until) > maxListed {
-		l.version, l.until = version, map[string]time.Time{}
+	if version < l.version { // another event was faster
+		return
 	}
-	for key, e := range entries {
-		l.until[key] = e.Until
+	if l.entries == nil || l.version < version || len(l.entries) > maxListed {
+		l.version, l.entries = version, map[string]edge.Entry{}
 	}
+	maps.Copy(l.entries, entries)
 }

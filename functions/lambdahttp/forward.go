@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -21,13 +22,14 @@ import (
 // The function returns an error only if the store, the records table or the bus failed. It is then safe to repeat
 // the event: a receipt settles each of its limits once, and the copies of a notice have the same id.
 func NewForward(e *Environment) lambda.Handler {
-	return &forwarder{settle: settle{e, httplimit.New(e.gateOptions(e.settled)), httplimit.New(e.gateOptions(e.settledLine))}}
+	return &forwarder{settle: settle{e, httplimit.New(e.gateOptions(e.settled)), httplimit.New(e.gateOptions(e.settledLine))}, writer: edge.NewWriter(e.List)}
 }
 
 type forwarder struct {
 	settle
 	repeated repeated
 	listed   listed
+	writer   *edge.Writer // of e.List
 }
 
 type forwardEvent struct {

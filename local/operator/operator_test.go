@@ -485,7 +485,7 @@ func TestReset_list(t *testing.T) {
 	entries := map[string]edge.Entry{
 		c.Key(c.Address(netip.MustParseAddr("2001:db8::1"))): entry(""), c.Key(edge.APIKey("a")): entry(c.Owner("acme")), c.Key(edge.APIKey("b")): entry(c.Owner("acme")), c.Key(edge.APIKey("c")): entry(c.Owner("other")),
 	}
-	if err := edge.Write(t.Context(), list, noon, c, entries); err != nil {
+	if err := edge.NewWriter(list).Write(t.Context(), noon, c, entries); err != nil {
 		t.Fatal(err)
 	}
 	for subject, want := range map[string]int{"ip:2001:db8::9": 1, "apikey:acme": 2, "user:acme": 0, "apikey:none": 0, "apikey:other|ip:192.0.2.1": 0} {

@@ -69,6 +69,12 @@ func (w writer) Get(ctx context.Context, key string) (string, error) {
 	return w.Store.Get(ctx, key)
 }
 
+// Page implements edge.Store.
+func (w writer) Page(ctx context.Context, token string) (map[string]string, string, error) {
+	w.b.calls++
+	return w.Store.Page(ctx, token)
+}
+
 // Update implements edge.Store.
 func (w writer) Update(ctx context.Context, tag string, values map[string]string) error {
 	w.b.calls++
@@ -196,17 +202,17 @@ func TestFlood(t *testing.T) {
 	for _, c := range []struct {
 		algorithm       string
 		least, most     float64 // part of the requests that reach the function
-		writes          int
-		fewest, highest int // admitted requests
+		writes          int     // the first one has only the rules
+		fewest, highest int     // admitted requests
 	}{
-		{"fixed_window", 0.16, 0.25, 10, 600, 600},
-		{"sliding_log", 0.16, 0.25, 10, 600, 600},
-		{"sliding_window", 0.9, 0.95, 1, 580, 660},
-		{"token_bucket", 1, 1, 0, 659, 660},
+		{"fixed_window", 0.16, 0.25, 11, 600, 600},
+		{"sliding_log", 0.16, 0.25, 11, 600, 600},
+		{"sliding_window", 0.9, 0.95, 2, 580, 660},
+		{"token_bucket", 1, 1, 1, 659, 660},
 	} {
 		t.Run(c.algorithm, func(t *testing.T) {
 			rate, err := strconv.Atoi(os.Getenv("WEIR_FLOOD"))
-			if err != nil || c.writes < 10 {
+			if err != nil || c.writes <= 10 {
 				rate = 20
 			}
 			f := flood(t, c.algorithm, rate)
@@ -327,9 +333,11 @@ func TestFlood_apiKey(t *testing.T) {
 	if want := (12*time.Hour - lag).Seconds(); err != nil || answer == nil || answer.Headers["retry-after"] != fmt.Sprint(want) || !strings.HasSuffix(answer.Headers["ratelimit-policy"], ";w=86400") {
 		t.Errorf("got %v, %v; want a wait of %v s until the next day", answer, err, want)
 	}
+	var log bytes.Buffer
+	b.environment.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	flood(guessable)
-	if edges(guessable) != 0 {
-		t.Error("a key that can be guessed: got a refusal at the edge, want none")
+	if n := strings.Count(log.String(), "caller not listed"); edges(guessable) != 0 || n != 1 || strings.Contains(log.String(), guessable) {
+		t.Errorf("a key that can be guessed: got %d refusals at the edge and the log %q, want none, and one line without the key", b.edges, log.String())
 	}
 	flood(second)
 	if edges(second) != 1 {
@@ -350,12 +358,25 @@ func TestFlood_apiKey(t *testing.T) {
 	for range 100 {
 		exempt.request(t, "192.0.2.1", first)
 	}
-	if len(exempt.written) != 0 {
-		t.Errorf("exempt addresses: got %d changes of the list, want none", len(exempt.written))
+	if exempt.entries() != 0 {
+		t.Errorf("exempt addresses: got %d entries, want none", exempt.entries())
 	}
 }
 
-// Each environment of a function lists a caller. Only the first line costs calls.
+// entries returns the number of entries that were written.
+func (b *behind) entries() (n int) {
+	for _, values := range b.written {
+		for key, value := range values {
+			if key != edge.ConfigKey && value != "" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Each environment of a function writes a line with the version of its rules, and lists a caller. Only the first lines cost
+// calls.
 func TestFlood_environments(t *testing.T) {
 	const lag = 10 * time.Second
 	b := newBehind(t, flooded, lag)
@@ -366,34 +387,74 @@ func TestFlood_environments(t *testing.T) {
 			b.request(t, "192.0.2.1", "")
 		}
 	}
-	if len(b.written) != 1 || b.calls != 4 {
-		t.Errorf("got %d changes in %d calls, want one in 4", len(b.written), b.calls)
+	if len(b.written) != 2 || b.entries() != 1 || b.calls != 10 {
+		t.Errorf("got %d changes, %d entries and %d calls, want 2 changes in 10, with one entry", len(b.written), b.entries(), b.calls)
 	}
 }
 
-// When the rules change, entries of older rules no longer act after the lag, although nobody else is refused.
-func TestFlood_rules(t *testing.T) {
-	const lag = 10 * time.Second
+// A caller that comes back after a reset is listed again in the same window, by the same environments.
+func TestFlood_reset(t *testing.T) {
+	const lag = 2 * time.Second
 	b := newBehind(t, flooded, lag)
-	for range 100 {
+	flood := func() {
+		for range 100 {
+			b.request(t, "192.0.2.1", "")
+		}
+		b.now = b.now.Add(lag)
+		b.edges = 0
 		b.request(t, "192.0.2.1", "")
 	}
-	b.now = b.now.Add(lag)
-	if status := b.request(t, "192.0.2.1", ""); status != http.StatusTooManyRequests || b.edges != 1 {
-		t.Fatalf("got %d and %d refusals at the edge, want one", status, b.edges)
+	if flood(); b.edges != 1 {
+		t.Fatal("got no refusal at the edge, want one")
 	}
-	raised := strings.Replace(flooded, `"requests":60`, `"requests":600`, 1)
-	b.environment.Rules = live.Fixed(storetest.Must(rules.Parse([]byte(raised), rules.Options{Version: 8})))
-	b.start()
-	b.request(t, "192.0.2.2", "")
-	b.now = b.now.Add(lag)
-	if status := b.request(t, "192.0.2.1", ""); status != http.StatusOK {
-		t.Errorf("after the limit is raised: got %d, want 200", status)
+	charges := b.environment.Rules.Current().Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{IP: netip.MustParsePrefix("192.0.2.1/32")})
+	if err := b.environment.Limiter.Reset(t.Context(), charges); err != nil {
+		t.Fatal(err)
 	}
-	calls := b.calls
-	b.request(t, "192.0.2.2", "")
-	if b.calls != calls {
-		t.Errorf("the next request: got %d calls of the writer, want none", b.calls-calls)
+	if n, err := edge.RemoveAddress(t.Context(), b.list, b.now, netip.MustParseAddr("192.0.2.1")); n != 1 || err != nil {
+		t.Fatalf("reset: got %d removed entries, %v; want 1", n, err)
+	}
+	b.now = b.now.Add(edge.RelistAfter)
+	if flood(); b.edges != 1 {
+		t.Error("after the reset, and another flood: got no refusal at the edge, want one")
+	}
+}
+
+// When the rules change, entries of older rules no longer act after the lag, although nobody else is refused, and also if no
+// environment was running at the change.
+func TestFlood_rules(t *testing.T) {
+	const lag = 10 * time.Second
+	for _, running := range []bool{true, false} {
+		b := newBehind(t, flooded, lag)
+		for range 100 {
+			b.request(t, "192.0.2.1", "")
+		}
+		b.now = b.now.Add(lag)
+		if status := b.request(t, "192.0.2.1", ""); status != http.StatusTooManyRequests || b.edges != 1 {
+			t.Fatalf("got %d and %d refusals at the edge, want one", status, b.edges)
+		}
+		older := b.environment.Rules
+		raised := strings.Replace(flooded, `"requests":60`, `"requests":600`, 1)
+		b.environment.Rules = live.Fixed(storetest.Must(rules.Parse([]byte(raised), rules.Options{Version: 8})))
+		if !running {
+			b.environment.Edge = &lambdahttp.Edge{Watch: edge.NewWatch(lag), IPv6Bits: 64}
+		}
+		b.start()
+		b.request(t, "192.0.2.2", "")
+		b.now = b.now.Add(lag)
+		if status := b.request(t, "192.0.2.1", ""); status != http.StatusOK {
+			t.Errorf("after the limit is raised, running %t: got %d, want 200", running, status)
+		}
+		calls := b.calls
+		b.request(t, "192.0.2.2", "")
+		b.environment.Rules, b.environment.Edge = older, &lambdahttp.Edge{Watch: edge.NewWatch(lag), IPv6Bits: 64} // a cold start reads old rules
+		b.start()
+		for range 100 {
+			b.request(t, "192.0.2.3", "")
+		}
+		if b.calls != calls {
+			t.Errorf("the next request, and an environment with older rules: got %d calls of the writer, want none", b.calls-calls)
+		}
 	}
 }
 
@@ -406,7 +467,7 @@ func TestFlood_unreadable(t *testing.T) {
 		b.now = noon.Add(time.Duration(i) * 100 * time.Millisecond)
 		statuses[b.request(t, "192.0.2.1", "")]++
 	}
-	if b.edges != 0 || b.invocations != 900 || statuses[200] < 60 || statuses[200] > 120 || len(b.written) == 0 {
+	if b.edges != 0 || b.invocations != 900 || statuses[200] < 60 || statuses[200] > 120 || b.entries() == 0 {
 		t.Errorf("got %d refusals at the edge and %v, want none, and the limiter's answers", b.edges, statuses)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -49,11 +50,20 @@ func (l *List) Get(_ context.Context, key string) (string, error) {
 	return l.values[key], nil
 }
 
-// All implements edge.Store.
-func (l *List) All(context.Context) (map[string]string, error) {
+// Page implements edge.Store. A token is the first key of a page.
+func (l *List) Page(_ context.Context, token string) (values map[string]string, next string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.values), nil
+	keys := slices.Sorted(maps.Keys(l.values))
+	at, _ := slices.BinarySearch(keys, token)
+	values = map[string]string{}
+	for _, key := range keys[at:] {
+		if len(values) == edge.MaxPage {
+			return values, key, nil
+		}
+		values[key] = l.values[key]
+	}
+	return values, "", nil
 }
 
 // Update implements edge.Store.

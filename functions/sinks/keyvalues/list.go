@@ -45,20 +45,21 @@ func (l *List) Get(ctx context.Context, key string) (string, error) {
 	return aws.ToString(out.Value), nil
 }
 
-// All implements edge.Store.
-func (l *List) All(ctx context.Context) (map[string]string, error) {
-	all := map[string]string{}
-	pages := kvs.NewListKeysPaginator(l.client, &kvs.ListKeysInput{KvsARN: &l.arn})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("key value store: %w", err)
-		}
-		for _, item := range page.Items {
-			all[aws.ToString(item.Key)] = aws.ToString(item.Value)
-		}
+// Page implements edge.Store.
+func (l *List) Page(ctx context.Context, token string) (values map[string]string, next string, err error) {
+	in := &kvs.ListKeysInput{KvsARN: &l.arn, MaxResults: aws.Int32(edge.MaxPage)} // the default is 10
+	if token != "" {
+		in.NextToken = &token
 	}
-	return all, nil
+	out, err := l.client.ListKeys(ctx, in)
+	if err != nil {
+		return nil, "", fmt.Errorf("key value store: %w", err)
+	}
+	values = map[string]string{}
+	for _, item := range out.Items {
+		values[aws.ToString(item.Key)] = aws.ToString(item.Value)
+	}
+	return values, aws.ToString(out.NextToken), nil
 }
 
 // Update implements edge.Store.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,7 +43,13 @@ func TestList(t *testing.T) {
 			action, body = "DescribeKeyValueStore", `{"ItemCount":2,"TotalSizeInBytes":77}`
 			w.Header().Set("ETag", "now")
 		case key == "":
-			action, body = "ListKeys", `{"Items":[{"Key":"a","Value":"1"}]}`
+			action, body = "ListKeys", `{"Items":[{"Key":"a","Value":"1"}],"NextToken":"second"}`
+			switch query := r.URL.Query(); {
+			case query.Get("MaxResults") != strconv.Itoa(edge.MaxPage):
+				t.Errorf("got a page of %q keys, want %d", query.Get("MaxResults"), edge.MaxPage)
+			case query.Get("NextToken") == "second":
+				body = `{"Items":[{"Key":"b","Value":"2"}]}`
+			}
 		case key == "/a":
 			action, body = "GetKey", `{"Key":"a","Value":"1"}`
 		default:
@@ -67,8 +74,10 @@ func TestList(t *testing.T) {
 			t.Errorf("%s: got %q, %v; want %q", key, got, err, want)
 		}
 	}
-	if all, err := l.All(ctx); fmt.Sprint(all) != "map[a:1]" || err != nil {
-		t.Errorf("got %v, %v", all, err)
+	for token, want := range map[string]string{"": "map[a:1] second", "second": "map[b:2] "} {
+		if values, next, err := l.Page(ctx, token); fmt.Sprint(values)+" "+next != want || err != nil {
+			t.Errorf("page %q: got %v, next %q, %v; want %s", token, values, next, err, want)
+		}
 	}
 	changes := map[string]string{"a": "1", "b": ""}
 	if err := l.Update(ctx, "now", changes); err != nil {
