@@ -7,11 +7,7 @@
 // Package infra imports this package, so it imports only the standard library.
 package edge
 
-import (
-	_ "embed"
-	"fmt"
-	"strings"
-)
+import _ "embed"
 
 //go:embed viewer.js
 var viewer string
@@ -24,8 +20,5 @@ const MaxViewer = 10 << 10
 const AnsweredField = "Weir-Edge"
 
 // Viewer returns the viewer function. It writes the address of the client into contract.ViewerAddressField, and refuses
-// the callers in the list. Without a KeyValueStore, it refuses nobody. Entries of rules with a version below oldest do not
-// act: a deployment of new rules ends them.
-func Viewer(oldest int64) string {
-	return strings.Replace(viewer, "const oldest = 0;", fmt.Sprintf("const oldest = %d;", oldest), 1)
-}
+// the callers in the list. Without a KeyValueStore, it refuses nobody.
+func Viewer() string { return viewer }

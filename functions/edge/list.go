@@ -30,6 +30,7 @@ type Config struct {
 	APIKeyHeader string   `json:"h"` // name of the field of API keys, in lower case; "" for none
 	IPv6Bits     int      `json:"b"`
 	Pass         []string `json:"p"` // endpoints that pass: exempt ones, and the usage endpoint
+	Below        int      `json:"d"` // segments that a stage or a base path can add before them, at most
 	// Origins are the origins whose pages may read answers, in lower case. The only element "*" means every origin.
 	Origins []string `json:"o,omitempty"`
 	// Credentials lets requests with a credential pass, because the rules exempt users or API keys.

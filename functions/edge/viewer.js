@@ -4,9 +4,6 @@
 import cf from 'cloudfront';
 import crypto from 'crypto';
 
-// The version of the rules of the deployment, or 0. Entries of older rules do not act.
-const oldest = 0;
-
 async function handler(event) {
   const request = event.request;
   // CloudFront sets viewer.ip from the connection. A field that the client sent is replaced.
@@ -24,11 +21,8 @@ async function refusal(request, ip) {
   }
   const list = cf.kvs();
   const config = JSON.parse(await list.get('config'));
-  if (config.v < oldest) {
-    return null;
-  }
   const key = request.headers[config.h];
-  if (config.c && (key || request.headers.authorization) || passes(config.p, request.uri)) {
+  if (config.c && (key || request.headers.authorization) || passes(config.p, request.uri, config.d || 1)) {
     return null;
   }
   const subjects = [address(ip, config.b)];
@@ -54,25 +48,35 @@ async function read(list, hash) {
   }
 }
 
-// The endpoints that no listed limit counts. A pattern can match too much here: then only the request passes.
-function passes(patterns, path) {
+// The endpoints that no listed limit counts, also below a stage or a base path of some segments. A pattern can match too
+// much here: then only the request passes.
+function passes(patterns, path, below) {
   if (patterns.length === 0) {
     return false;
   }
-  if (/%|;|\/\//.test(path)) {
+  if (/[%;\\]|\/\//.test(path)) {
     return true; // Weir reads such a path in several ways
   }
-  const have = path.toLowerCase().split('/');
+  const have = segments(path);
   return patterns.some((pattern) => {
-    const want = pattern.toLowerCase().split('/');
+    const want = segments(pattern);
     const open = want[want.length - 1] === '*';
     if (open) {
       want.pop();
     }
-    const rest = have.length - want.length;
-    const ends = open ? rest >= 0 : rest === 0 || rest === 1 && have[have.length - 1] === '';
-    return ends && want.every((segment, i) => segment.charAt(0) === '{' || segment === have[i]);
+    for (let at = 0; at <= below; at++) {
+      const rest = have.length - want.length - at;
+      if ((open ? rest >= 0 : rest === 0) && want.every((segment, i) => i === 0 || segment.charAt(0) === '{' || segment === have[at + i])) {
+        return true;
+      }
+    }
+    return false;
   });
+}
+
+// The first one is before the first slash.
+function segments(path) {
+  return path.toLowerCase().replace(/\/$/, '').split('/');
 }
 
 // An IPv4 address, also one that is mapped into IPv6, or the network of an IPv6 address.

@@ -86,11 +86,21 @@ func (e *Environment) list(ctx context.Context, o *telemetry.Outcome) {
 func (e *Environment) writeEdge(ctx context.Context, now time.Time, inForce *rules.Rules, line telemetry.EdgeLine) {
 	about := inForce.Edge()
 	line.Time = now.UTC()
-	line.Pass, line.Credentials, line.APIKeyHeader, line.IPv6Bits = about.Pass, about.Credentials, strings.ToLower(e.apiKeyHeader()), e.Edge.IPv6Bits
+	line.Pass, line.Below, line.Credentials, line.APIKeyHeader, line.IPv6Bits = about.Pass, e.below(), about.Credentials, strings.ToLower(e.apiKeyHeader()), e.Edge.IPv6Bits
 	line.Origins = strings.Fields(strings.ToLower(strings.Join(e.CORSOrigins, " ")))
 	if err := e.Recorder.Edge(ctx, line); err != nil {
 		e.notListed(ctx, err)
 	}
+}
+
+// below returns the number of segments that a stage or a base path can add before an endpoint. Not each distribution hides
+// the stage.
+func (e *Environment) below() int {
+	n := 1
+	for _, path := range e.BasePaths {
+		n = max(n, strings.Count(path, "/"))
+	}
+	return n
 }
 
 func (e *Environment) notListed(ctx context.Context, err error) {
@@ -159,7 +169,7 @@ func (f *forwarder) listCallers(ctx context.Context, lines []string) error {
 		}
 		numbers = append(numbers, number)
 		accepted[number] = true
-		config = edge.Config{Version: line.Version, Secret: secret, APIKeyHeader: line.APIKeyHeader, IPv6Bits: line.IPv6Bits, Pass: line.Pass, Credentials: line.Credentials, Origins: line.Origins}
+		config = edge.Config{Version: line.Version, Secret: secret, APIKeyHeader: line.APIKeyHeader, IPv6Bits: line.IPv6Bits, Pass: line.Pass, Below: line.Below, Credentials: line.Credentials, Origins: line.Origins}
 		e := edge.Entry{Until: time.UnixMilli(line.Until), Version: line.Version, Name: line.Limit, Capacity: line.Capacity, Requests: line.Requests, Window: time.Duration(line.Window) * time.Second, Reset: time.UnixMilli(line.Reset), Period: line.Period, Owner: line.Owner, Refused: line.Time}
 		if line.Key != "" && !f.listed.covers(line.Key, e) {
 			entries[line.Key] = e

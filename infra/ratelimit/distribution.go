@@ -119,12 +119,8 @@ func uncached() *[]*awscloudfront.ErrorResponse {
 // viewerFunction returns the viewer function of all distributions.
 func (l *Limits) viewerFunction() awscloudfront.Function {
 	if l.viewer == nil {
-		var deployed int64 // version of the rules, if it changes only by a deployment
-		if l.props.RulesFrom == "" {
-			deployed = l.props.checked().Version
-		}
 		l.viewer = awscloudfront.NewFunction(l, jsii.String("Viewer"), &awscloudfront.FunctionProps{
-			Code: awscloudfront.FunctionCode_FromInline(jsii.String(edge.Viewer(deployed))), Runtime: awscloudfront.FunctionRuntime_JS_2_0(),
+			Code: awscloudfront.FunctionCode_FromInline(jsii.String(edge.Viewer())), Runtime: awscloudfront.FunctionRuntime_JS_2_0(),
 			KeyValueStore: l.list,
 			Comment:       jsii.Sprintf("Weir %s: the address of the client", l.props.Namespace),
 		})

@@ -22,6 +22,7 @@ type EdgeLine struct {
 	Owner     string `json:"owner,omitempty"`  // of the API key
 	// These members describe the rules, as in package functions/edge.
 	Pass         []string `json:"pass,omitempty"`
+	Below        int      `json:"below"`
 	Credentials  bool     `json:"credentials,omitempty"`
 	APIKeyHeader string   `json:"header,omitempty"`
 	IPv6Bits     int      `json:"bits"`

@@ -306,6 +306,23 @@ func TestFlood_fields(t *testing.T) {
 	}
 }
 
+// An exempt endpoint passes below a base path, whose length the function writes into the list.
+func TestFlood_basePath(t *testing.T) {
+	const lag, ip = 10 * time.Second, "192.0.2.1"
+	b := newBehind(t, strings.Replace(flooded, `{"rules"`, `{"exempt":[{"endpoint":"/health"}],"rules"`, 1), lag)
+	b.environment.BasePaths = []string{"/", "/v1/eu"}
+	b.start()
+	for range 100 {
+		b.request(t, ip, "")
+	}
+	b.now = b.now.Add(lag)
+	for uri, refused := range map[string]bool{"/v1/eu/health": false, "/health": false, "/v1/eu/x": true, "/v1/eu/x/health": true} {
+		if answer, _, err := b.viewer.Handle(b.now, viewer.Request{IP: ip, Method: "GET", URI: uri}); err != nil || (answer != nil) != refused {
+			t.Errorf("%s: got %v, %v; want a refusal: %t", uri, answer, err, refused)
+		}
+	}
+}
+
 // The edge refuses an API key that is over its quota, from each address. Each key of an id gets an entry of its own. A
 // reset removes all of them. A key is not listed if requests of an address are exempt.
 func TestFlood_apiKey(t *testing.T) {

@@ -51,21 +51,19 @@ type Answer struct {
 
 var imports = regexp.MustCompile(`(?m)^import (\w+) from '(\w+)';$`)
 
-// blocks matches the beginning of each block and each function of an expression, so that a run can count them.
-var blocks = regexp.MustCompile(`(?m)(\)|else|try|=>) \{$`)
+// blocks and expressions match the beginning of each block, and of each function that is an expression, so that a run can
+// count them.
+var (
+	blocks      = regexp.MustCompile(`(?m)(\)|else|try|=>) \{$`)
+	expressions = regexp.MustCompile(`(=>) ([^{])`)
+)
 
-// Steps returns the number of blocks that the last run entered.
+// Steps returns the number of blocks and functions that the last run entered.
 func (f *Function) Steps() int { return f.steps }
 
 // New returns the viewer function of package edge with a store. A nil store means that none is associated.
-func New(store Store) (*Function, error) { return NewDeployed(store, 0) }
-
-// NewDeployed is New for a deployment of rules with a version.
-func NewDeployed(store Store, version int64) (*Function, error) {
-	return load(edge.Viewer(version), store)
-}
-
-func load(source string, store Store) (*Function, error) {
+func New(store Store) (*Function, error) {
+	source := edge.Viewer()
 	f := &Function{store: store, engine: goja.New()}
 	modules := map[string]any{"cloudfront": map[string]any{"kvs": f.kvs}, "crypto": map[string]any{"createHmac": f.createHMAC}}
 	for _, match := range imports.FindAllStringSubmatch(source, -1) {
@@ -81,6 +79,7 @@ func load(source string, store Store) (*Function, error) {
 		return nil, err
 	}
 	counted := blocks.ReplaceAllString(imports.ReplaceAllString(source, ""), "${0}step();")
+	counted = expressions.ReplaceAllString(counted, "$1 step() || $2")
 	if _, err := f.engine.RunString(counted); err != nil {
 		return nil, fmt.Errorf("viewer function: %w", err)
 	}
