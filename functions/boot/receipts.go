@@ -28,7 +28,11 @@ func (c Config) receipts(ctx context.Context) (*receipts.Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	return receipts.NewRing(c.receiptScope(client), func(ctx context.Context) (receipts.Keys, error) { return receipts.Load(ctx, client, c.RecordsTable) }), nil
+	table, err := c.keyRecords(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return receipts.NewRing(c.receiptScope(client), func(ctx context.Context) (receipts.Keys, error) { return receipts.Load(ctx, table, c.RecordsTable) }), nil
 }
 
 // receiptScope returns the scope of receipts whose keys are in RECORDS_TABLE.

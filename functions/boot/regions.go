@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/resilient"
@@ -37,6 +38,21 @@ func (c Config) place() algo.Regions {
 		return algo.Regions{}
 	}
 	return algo.Regions{Of: len(c.Regions), Place: slices.Index(c.Regions, c.Region)}
+}
+
+// keyRecords returns the records of this region, for keys that the first function creates. It creates them in the first of the
+// regions: a global table keeps only the last of two writes that two regions accept at once, and a function of the other
+// region would go on with the lost key.
+func (c Config) keyRecords(ctx context.Context) (records.ReadWriter, error) {
+	own, err := c.sharedDynamoDBClient(ctx)
+	if err != nil || len(c.Regions) == 0 || c.Regions[0] == c.Region {
+		return own, err
+	}
+	first, err := c.dynamoDBClient(ctx, c.Regions[0], resilient.ConnectionLife)
+	return struct {
+		records.Reader
+		records.Writer
+	}{own, first}, err
 }
 
 // openRegions returns the stores of the regions that share limits, without the one of this region. It returns none without

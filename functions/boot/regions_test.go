@@ -3,7 +3,9 @@ package boot_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/records/recordstest"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
@@ -79,5 +83,31 @@ func TestConfig_Environment_regionsUnknown(t *testing.T) {
 	variables[contract.VariableRegions] = "eu-central-1,us-east-1"
 	if got := boot.Check(variables, []byte(sharedRules)); got.Rules+got.Environment != "" {
 		t.Errorf("a check with regions: got %+v, want no mistake", got)
+	}
+}
+
+// A function creates keys in the first region. So functions that start at once in two regions have the same keys, although
+// no record has reached the other region yet.
+func TestConfig_Environment_regionsKeys(t *testing.T) {
+	table, list := "weir-test-"+rand.Text(), []string{"eu-central-1", "us-east-1"}
+	tables := map[string]*memtable.Table{list[0]: {}, list[1]: {}}
+	endpoint := recordstest.Regional(t, table, list...)
+	hashes, found := map[string]bool{}, map[string]bool{}
+	for _, region := range []string{"us-east-1", "eu-central-1"} {
+		c := inRegion(t, tables, region, "REGIONS="+strings.Join(list, ","), "RECORDS_TABLE="+table, "DYNAMODB_ENDPOINT="+endpoint, "WEIR_LOCAL=true")
+		client := storetest.Must(c.DynamoDBClient(t.Context()))
+		_ = storetest.Must(records.GetConsistent(t.Context(), client, table, "no key")) // opens a connection
+		hash, log := hashOf(t, c)
+		hashes[hash+log] = true
+		store := storetest.Must(dynamostore.New(tables[region], dynamostore.Options{Table: "counters", Namespace: "test"}))
+		e := storetest.Must(c.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler)}))
+		_ = storetest.Must(e.Receipts.Sign(t.Context(), noon, []byte("line")))
+		for _, key := range []string{contract.SubjectKeyKey, contract.ReceiptKeysKey} {
+			found[region+" "+key] = storetest.Must(records.GetConsistent(t.Context(), client, table, key)) != nil
+		}
+	}
+	want := map[string]bool{"us-east-1 subjectkey": false, "us-east-1 receiptkeys": false, "eu-central-1 subjectkey": true, "eu-central-1 receiptkeys": true}
+	if len(hashes) != 1 || !maps.Equal(found, want) {
+		t.Errorf("got the hashes %v and the keys %v, want one hash without a warning and the keys %v", hashes, found, want)
 	}
 }

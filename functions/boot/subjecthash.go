@@ -34,13 +34,13 @@ func (c Config) subjectHash(ctx context.Context, logger *slog.Logger) (telemetry
 	if c.RecordsTable == "" {
 		return telemetry.NewSubjectHash(c.Namespace, nil), nil
 	}
-	client, err := c.sharedDynamoDBClient(ctx)
+	table, err := c.keyRecords(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, subjectKeyTimeout)
 	defer cancel()
-	key, _, err := records.SubjectKey(ctx, client, c.RecordsTable)
+	key, _, err := records.SubjectKey(ctx, table, c.RecordsTable)
 	if err != nil {
 		logger.Warn("subject hash key not read; this environment uses a random key, so its hashes differ from those of other environments", slog.Any("err", err))
 	}

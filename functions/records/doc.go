@@ -20,7 +20,7 @@
 // Functions only read single items, with four exceptions. The function signingkeys writes the item
 // "signingkeys". The function publisher writes the items "deployedrules#<namespace>" and "originsecrets". The first function that
 // starts creates the item "subjectkey". The first function that seals a receipt or signs a
-// line creates the item "receiptkeys".
+// line creates the item "receiptkeys". If the table is a global one, functions of all regions create them in the first region.
 // IAM policies limit reads and writes by the partition key. Functions use eventually consistent reads, which cost
 // half. Such a read may miss a change of the last second, but readers cache items for longer than a second anyway.
 package records

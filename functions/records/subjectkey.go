@@ -16,10 +16,7 @@ const subjectKeyBytes = 32
 
 // SubjectKey returns the key of subject hashes. If there is none, it creates the key. created reports
 // whether this call created it. Concurrent calls create one key, and all return it.
-func SubjectKey(ctx context.Context, api interface {
-	Reader
-	Writer
-}, table string) (key []byte, created bool, err error) {
+func SubjectKey(ctx context.Context, api ReadWriter, table string) (key []byte, created bool, err error) {
 	it, err := NewTable(api, table).Get(ctx, contract.SubjectKeyKey)
 	if err != nil {
 		return nil, false, err

@@ -53,9 +53,9 @@ func (l *Limits) storeAccess() access {
 func (l *Limits) access() access {
 	a := l.storeAccess()
 	a.permit(l.record(contract.RecordActions(), l.props.recordKeys()...))
-	a.permit(l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey))
+	a.permit(l.newKey(contract.SubjectKeyActions(), contract.SubjectKeyKey))
 	if l.props.signsLines() { // the first function that signs a line creates the keys
-		a.permit(l.record(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
+		a.permit(l.newKey(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
 		a.variables[contract.VariableSignLines] = jsii.String("true")
 	}
 	if l.props.lists() {

@@ -123,7 +123,7 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 		Timeout: authorizerTimeout, ReservedConcurrency: l.props.ReservedConcurrency,
 	})
 	if l.props.settling().Settles && !l.props.signsLines() { // otherwise every function has this permission
-		permit(f, l.record(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
+		permit(f, l.newKey(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
 	}
 	return f
 }

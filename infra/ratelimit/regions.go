@@ -6,6 +6,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -38,14 +39,31 @@ func (p *LimitsProps) countersName() *string {
 	return jsii.Sprintf("weir-%s-counters", p.Namespace)
 }
 
-// regionsAccess returns the access to the counters of the other regions, from which share of a limit moves.
+// regionsAccess returns the access to the counters of the other regions, from which share of a limit moves. A debit is an
+// UpdateItem. A GetItem opens the connection before it, and a region without a base share must read the item to know what it
+// can give.
 func (l *Limits) regionsAccess() (a access) {
 	for _, region := range l.others() {
-		a.allow(dynamostore.Actions(), awscdk.Stack_Of(l).FormatArn(&awscdk.ArnComponents{
-			Service: jsii.String("dynamodb"), Region: jsii.String(region), Resource: jsii.String("table"), ResourceName: l.props.countersName(),
-		}))
+		a.allow(dynamostore.Actions(), l.tableIn(region, l.props.countersName()))
 	}
 	return a
+}
+
+// newKey returns a statement that allows to create a key in the records of the first region. Functions of all regions create
+// keys there, so that no region replaces the key of another.
+func (l *Limits) newKey(actions []string, key string) *awsiam.PolicyStatementProps {
+	s := l.record(actions, key)
+	if !l.owns() {
+		s.Resources = &[]*string{l.tableIn(l.props.Regions[0], l.records.TableName())}
+	}
+	return s
+}
+
+// tableIn returns the ARN of a table in another region.
+func (l *Limits) tableIn(region string, name *string) *string {
+	return awscdk.Stack_Of(l).FormatArn(&awscdk.ArnComponents{
+		Service: jsii.String("dynamodb"), Region: jsii.String(region), Resource: jsii.String("table"), ResourceName: name,
+	})
 }
 
 // globalRecords returns the records of all regions: a table that the first region creates with a replica in each other

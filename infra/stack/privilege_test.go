@@ -43,7 +43,7 @@ func TestStack_privilege(t *testing.T) {
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsGlobalRecords": records, otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
 		},
 		"regions-two": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), replicaOfRecords: records, otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), recordsIn("us-east-1"): contract.RecordActions(), recordsIn("eu-central-1"): contract.SubjectKeyActions(), otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
 		},
 		"cloudfront": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
@@ -95,8 +95,10 @@ func otherCounters(region string) string {
 	return `{"Fn::Join":["",["arn:aws:dynamodb:` + region + `:",{"Ref":"AWS::AccountId"},":table/weir-dev-counters"]]}`
 }
 
-// replicaOfRecords is the ARN of the records in the second region.
-const replicaOfRecords = `{"Fn::Join":["",["arn:aws:dynamodb:us-east-1:",{"Ref":"AWS::AccountId"},":table/weir-dev-records"]]}`
+// recordsIn is the ARN of the records in a region, as policies of another region than the first contain it.
+func recordsIn(region string) string {
+	return strings.Replace(otherCounters(region), "counters", "records", 1)
+}
 
 // ARNs of an existing Kafka cluster, as policies contain them.
 const (

@@ -1,24 +1,18 @@
 package main
 
 import (
-	"bytes"
+	"crypto/rand"
 	"encoding/json"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
+	"github.com/weir-limits/weir/functions/records/recordstest"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -27,47 +21,21 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-var signedIn = regexp.MustCompile(`Credential=[^/]+/[0-9]+/([a-z0-9-]+)/`)
-
-// regional returns the URL of DynamoDB Local for which each region has tables of its own, and the region down none.
-func regional(t *testing.T, table, down string) string {
-	t.Helper()
-	to := storetest.Must(url.Parse(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")))
-	proxy := httputil.NewSingleHostReverseProxy(to)
-	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) } // without a log
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		region := signedIn.FindStringSubmatch(r.Header.Get("Authorization"))[1]
-		if region == down {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		body = bytes.ReplaceAll(body, []byte(strconv.Quote(table)), []byte(strconv.Quote(table+"."+region)))
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
 // With REGIONS, explain, usage and reset act in each region, or in that of --region, and name one that does not answer.
 func TestOperator_regions(t *testing.T) {
-	const table, list = "weir-test-regions", "eu-central-1,ap-southeast-1,us-east-1"
+	const list = "eu-central-1,ap-southeast-1,us-east-1"
+	table := "weir-test-" + rand.Text()
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(`{"version":7,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":300,"period":"day","regions":"shared"}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"DYNAMODB_ENDPOINT": regional(t, table, "ap-southeast-1"), "REGIONS": list, "TABLE": table, "NAMESPACE": checkouttest.Namespace(), "WEIR_LOCAL": "true", "RULES_FILE": file, "STORE": "dynamodb"} {
+	for name, value := range map[string]string{"DYNAMODB_ENDPOINT": recordstest.Regional(t, table, "eu-central-1", "us-east-1"), "REGIONS": list, "TABLE": table, "NAMESPACE": checkouttest.Namespace(), "WEIR_LOCAL": "true", "RULES_FILE": file, "STORE": "dynamodb"} {
 		t.Setenv(name, value)
 	}
 	for _, region := range []string{"us-east-1", "eu-central-1"} {
 		t.Setenv("AWS_REGION", region)
 		c := storetest.Must(clients.Load(os.LookupEnv))
 		client := storetest.Must(c.DynamoDBClient(t.Context()))
-		_, _ = client.CreateTable(t.Context(), dynamostore.TableInput(table)) // an earlier run can have made it
 		e := storetest.Must(c.Environment(t.Context(), storetest.Must(dynamostore.Open(client, table, c.Namespace)), boot.Options{Logger: slog.New(slog.DiscardHandler)}))
 		charges := e.Rules.Current().Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{User: "alice"})
 		charges[0].Cost = 30

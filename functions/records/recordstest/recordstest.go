@@ -35,14 +35,7 @@ type Calls struct {
 // client.
 func Table(t testing.TB, c *Calls) (client *dynamodb.Client, table string) {
 	t.Helper()
-	options := dynamodb.Options{
-		BaseEndpoint: aws.String(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")),
-		Region:       "us-east-1",
-		Credentials:  credentials.NewStaticCredentialsProvider("local", "local", ""),
-		Retryer:      aws.NopRetryer{},
-		HTTPClient:   resilient.HTTPClient{Doer: awshttp.NewBuildableClient()},
-	}
-	client, table = dynamodb.New(options), "weir-test-"+rand.Text()
+	client, table = local(t), "weir-test-"+rand.Text()
 	if _, err := client.CreateTable(t.Context(), records.TableInput(table)); err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +45,18 @@ func Table(t testing.TB, c *Calls) (client *dynamodb.Client, table string) {
 		}
 	})
 	return c.Client(client), table
+}
+
+// local returns a client of DynamoDB Local. Without a server it skips the test.
+func local(t testing.TB) *dynamodb.Client {
+	t.Helper()
+	return dynamodb.New(dynamodb.Options{
+		BaseEndpoint: aws.String(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")),
+		Region:       "us-east-1",
+		Credentials:  credentials.NewStaticCredentialsProvider("local", "local", ""),
+		Retryer:      aws.NopRetryer{},
+		HTTPClient:   resilient.HTTPClient{Doer: awshttp.NewBuildableClient()},
+	})
 }
 
 // Client returns a copy of base. c records the calls of the copy, but not the calls of base. A recorder
