@@ -34,6 +34,9 @@ func (c call) equal(o call) bool {
 	return c.Action == o.Action && c.Resource == o.Resource && slices.Equal(c.Keys, o.Keys) && c.Function == o.Function
 }
 
+// on reports whether c is a call on a table of this kind: the table has a logical ID such as LimitsCounters1, or a name.
+func (c call) on(kind string) bool { return strings.Contains(strings.ToLower(c.Resource), kind) }
+
 func requireSimulator(t *testing.T) {
 	t.Helper()
 	storetest.Program(t, "node")
@@ -45,7 +48,7 @@ func requireSimulator(t *testing.T) {
 // The policies allow every call that a function makes, and deny similar calls.
 func TestPolicies(t *testing.T) {
 	requireSimulator(t)
-	for _, name := range []string{"cloudfront", "dynamodb", "elasticache", "everything", "kafka", "settlement"} {
+	for _, name := range []string{"cloudfront", "dynamodb", "elasticache", "everything", "kafka", "regions", "regions-two", "settlement"} {
 		t.Run(name, func(t *testing.T) {
 			golden := parse(t, "../../../infra/golden/"+name+".template.json")
 			recorded := golden.record(t)
@@ -116,6 +119,11 @@ func checkPolicies(t *testing.T, golden *stack, function string, recorded map[st
 			}
 		}
 	}
+	for _, c := range elsewhere(calls) {
+		if !slices.ContainsFunc(calls, c.equal) && !counts(calls, c) {
+			misses = append(misses, c)
+		}
+	}
 	role, endpoints := golden.policies(t, function)
 	evaluate(t, function, role, endpoints, calls, misses)
 	checkNeeded(t, function, role, calls)
@@ -124,7 +132,7 @@ func checkPolicies(t *testing.T, golden *stack, function string, recorded map[st
 // counts reports whether c is a call on the counters, and calls have the same call for another item. The items of
 // settled IDs have keys of their own, and no policy restricts the keys of counters.
 func counts(calls []call, c call) bool {
-	return strings.Contains(c.Resource, "Counters") && slices.ContainsFunc(calls, func(o call) bool { return o.Action == c.Action && o.Resource == c.Resource && o.Function == c.Function })
+	return c.on("counters") && slices.ContainsFunc(calls, func(o call) bool { return o.Action == c.Action && o.Resource == c.Resource && o.Function == c.Function })
 }
 
 // checkEndpoints checks the policy of each VPC endpoint alone, together with a role that allows
@@ -217,13 +225,30 @@ func nearMisses(calls []call) (misses []call) {
 		for _, action := range otherActions[resourceKind(c.Resource)] {
 			misses = append(misses, call{Action: action, Resource: c.Resource, Keys: c.Keys})
 		}
-		if c.Action == "dynamodb:PutItem" || c.Action == "dynamodb:GetItem" && strings.Contains(c.Resource, "Records") && !readsAPIKey(c) {
+		if c.Action == "dynamodb:PutItem" || c.Action == "dynamodb:GetItem" && c.on("records") && !readsAPIKey(c) {
 			for _, keys := range [][]string{{c.Keys[0] + "2"}, append([]string{"rules#1"}, c.Keys...), nil} {
 				misses = append(misses, call{Action: c.Action, Resource: c.Resource, Keys: keys})
 			}
 		}
 	}
 	return misses
+}
+
+// elsewhere returns the calls on the tables of the same names in other regions: in those of the golden templates, and in one of
+// no template.
+func elsewhere(calls []call) (others []call) {
+	for _, c := range calls {
+		if resourceKind(c.Resource) != "dynamodb:table" {
+			continue
+		}
+		service, region := "arn:aws:dynamodb:", strings.Split(c.Resource, ":")[3]
+		for _, other := range []string{"us-east-1", "eu-central-1", "ap-southeast-1", "eu-west-1"} {
+			if other != region {
+				others = append(others, call{Action: c.Action, Resource: strings.Replace(c.Resource, service+region, service+other, 1), Keys: c.Keys})
+			}
+		}
+	}
+	return others
 }
 
 // neighbour returns an ARN of the same kind with another name.

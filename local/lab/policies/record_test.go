@@ -109,13 +109,13 @@ func (s *stack) record(t *testing.T) map[string][]call {
 }
 
 // started calls run until its process has reached its tables. A process waits half a second for them at its
-// start, and a busy machine can take longer.
+// start, and for those of other regions at a transfer. A busy machine can take longer.
 func started(t *testing.T, run func(output io.Writer)) {
 	t.Helper()
 	for range 10 {
 		var log bytes.Buffer
 		run(io.MultiWriter(t.Output(), &log))
-		if !bytes.Contains(log.Bytes(), []byte("not reached")) && !bytes.Contains(log.Bytes(), []byte("key not read")) {
+		if !bytes.Contains(log.Bytes(), []byte("not reached")) && !bytes.Contains(log.Bytes(), []byte("key not read")) && !bytes.Contains(log.Bytes(), []byte("store failed")) {
 			return
 		}
 	}
@@ -202,6 +202,9 @@ func (s *stack) variables(t *testing.T, f template.Function, tables map[string]s
 		rules := "rules.json"
 		if _, settles := s.functions[contract.Forward]; settles {
 			rules = "settle.json"
+		}
+		if v[contract.VariableRegions] != "" {
+			rules, v["AWS_REGION"] = "shared.json", values["AWS::Region"]
 		}
 		v["RULES_FILE"] = storetest.Must(filepath.Abs("../../../infra/stack/testdata/" + rules))
 	}
@@ -302,6 +305,9 @@ type recorder struct {
 func newRecorder(t *testing.T, f template.Function, tables map[string]string) *recorder {
 	t.Helper()
 	target := storetest.Must(url.Parse(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")))
+	if regions := f.Environment[contract.VariableRegions]; regions != "" {
+		target = storetest.Must(url.Parse(recordstest.Regional(t, tables[contract.VariableTable], strings.Split(regions, ",")...)))
+	}
 	r := &recorder{tables: map[string]string{}}
 	for variable, name := range tables {
 		r.tables[name] = f.Environment[variable]
@@ -312,7 +318,7 @@ func newRecorder(t *testing.T, f template.Function, tables map[string]string) *r
 		if err != nil {
 			return // the function cancelled the call, so there is no answer
 		}
-		if err := r.add(in.Header.Get("X-Amz-Target"), body); err != nil {
+		if err := r.add(recordstest.RegionOf(in), in.Header.Get("X-Amz-Target"), body); err != nil {
 			t.Error(err)
 		}
 		in.Body = io.NopCloser(bytes.NewReader(body))
@@ -322,7 +328,7 @@ func newRecorder(t *testing.T, f template.Function, tables map[string]string) *r
 	return r
 }
 
-func (r *recorder) add(target string, body []byte) error {
+func (r *recorder) add(region, target string, body []byte) error {
 	type item struct {
 		Key struct{ S string } `json:"pk"`
 	}
@@ -334,7 +340,7 @@ func (r *recorder) add(target string, body []byte) error {
 		return err
 	}
 	_, operation, _ := strings.Cut(target, ".")
-	c := call{Action: "dynamodb:" + operation, Resource: tableARN(r.tables[in.TableName])}
+	c := call{Action: "dynamodb:" + operation, Resource: "arn:aws:dynamodb:" + region + ":123456789012:table/" + r.tables[in.TableName]}
 	for _, i := range []*item{in.Key, in.Item} {
 		if i != nil {
 			c.Keys = append(c.Keys, i.Key.S)

@@ -1,6 +1,7 @@
 package policies_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -93,11 +94,11 @@ func (s *stack) arnOf(id string) string {
 	case "AWS::Logs::LogGroup":
 		return arn("logs", "log-group:"+id+":*")
 	}
-	return tableARN(id)
+	return tableARN(cmp.Or(name("TableName"), id))
 }
 
 // values has the values of pseudo parameters, and of the parameters that functions read.
-var values = map[string]string{"AWS::Partition": "aws", "AWS::Region": "us-east-1", "Namespace": "main", "BasePath": "", "RequireCredential": "false", "ApiKeyHeader": "x-api-key", "ForeignApiKeys": "ignore", "JwtAlgorithms": "RS256", "ViewerAddress": "weir", "DirectRequests": "source"}
+var values = map[string]string{"AWS::Partition": "aws", "AWS::Region": "us-east-1", "AWS::AccountId": "123456789012", "Namespace": "main", "BasePath": "", "RequireCredential": "false", "ApiKeyHeader": "x-api-key", "ForeignApiKeys": "ignore", "JwtAlgorithms": "RS256", "ViewerAddress": "weir", "DirectRequests": "source"}
 
 // arns resolves references in v: an attribute becomes the resource's ARN, and a parameter its
 // value, or its name if values lacks it.
