@@ -31,6 +31,8 @@ var accountRows = []Row{
 	byAccount("subject-key-policy", "The condition `dynamodb:LeadingKeys` permits functions to create the key of subject hashes.", "the first request after `make deploy`; no line `subject hash key not read` in the log of the authorizer", NeedAnyURL),
 	byAccount("signing-keys-policy", "The condition `dynamodb:LeadingKeys` permits the function SigningKeys to write its item.", "its log, five minutes after a deployment with `store=elasticache` and an issuer"),
 	byAccount("settlement-subscription", "The function Forward gets the lines of the access log with a receipt, and settles them without errors.", "the metrics `Invocations` and `Errors` of the function Forward", NeedAnyURL),
+	byAccount("regions-tables", "Each region that shares limits has the table of counters and the records.", "`aws dynamodb describe-table --table-name weir-dev-counters --region …`"),
+	byAccount("regions-reached", "The functions reach the tables of the other regions.", "the metrics `RegionCalls` and `RegionsFailed`; the alarm `regions-failed`", NeedRegionURL),
 	byAccount("elasticache-login", "The IAM login to ElastiCache works, and so does its ACL. A user group of the engine Valkey needs no user `default`, unlike Redis OSS.", "`make deploy CONTEXT=\"stage=cache store=elasticache\"`, then `curl -i` and the alarm `degraded`", NeedAnyURL),
 	byAccount("events", "Events reach a stream.", "`make deploy CONTEXT=\"stage=try events=kinesis\"`, then `weir-tools events --stream NAME`; the alarm `events-dropped`", NeedAnyURL),
 	byAccount("appconfig", "Rules from AppConfig arrive through the agent's layer.", "`make deploy` with `rulesFrom` and `appConfigLayer`, a deployment in AppConfig, then the dashboard's third row", NeedAnyURL),

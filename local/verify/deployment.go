@@ -30,6 +30,8 @@ type Deployment struct {
 	APIKeyHeader string
 	// DomainURL is the URL of a custom domain of one of the APIs.
 	DomainURL string
+	// RegionURL is the URL of the API in another of the regions that share limits. The API is of the kind of the first URL.
+	RegionURL string
 	// RESTDistributionURL and HTTPDistributionURL are the URLs of the distributions in front of the APIs.
 	RESTDistributionURL, HTTPDistributionURL string
 	// DirectURL and DirectHTTPURL are the URLs of the APIs themselves, if the functions refuse requests around the
@@ -95,6 +97,8 @@ func (d *Deployment) has(n Need) bool {
 		return len(d.urls()) > 0
 	case NeedDomainURL:
 		return d.DomainURL != ""
+	case NeedRegionURL:
+		return d.RegionURL != ""
 	case NeedRESTDistribution:
 		return d.RESTDistributionURL != ""
 	case NeedHTTPDistribution:

@@ -271,7 +271,11 @@ func hurried(clock func() time.Time) func() time.Time {
 // outcome runs all rows and returns the result of one.
 func outcome(t *testing.T, d *verify.Deployment, row string) verify.Result {
 	t.Helper()
-	results := verified(t, d)
+	return resultOf(verified(t, d), row)
+}
+
+// resultOf returns the result of a row.
+func resultOf(results []verify.Result, row string) verify.Result {
 	return results[slices.IndexFunc(results, func(r verify.Result) bool { return r.Row == row })]
 }
 

@@ -34,6 +34,8 @@ type Target struct {
 	ends bool
 	// bucket reports that the limit regains requests steadily. settles reports that it refunds or releases a success.
 	bucket, settles bool
+	// shared reports that regions share the limit. One region then admits what it has, and what it can get of the others.
+	shared bool
 }
 
 // Plan is what a run tests and sends.
@@ -43,6 +45,8 @@ type Plan struct {
 	Exact, Quick *Target
 	// Settled is the endpoint whose requests are settled, or nil.
 	Settled *Target
+	// Shared is the endpoint whose limit regions share, or nil.
+	Shared *Target
 	// Path is the path of requests that exhaust no limit. It is empty if there is none in the rules.
 	Path string
 	// Requests is the maximum number of requests.
@@ -61,8 +65,11 @@ func (d *Deployment) Plan(rows []Row) *Plan {
 		if t.settles && (p.Settled == nil || t.Refill > p.Settled.Refill) {
 			p.Settled = &t
 		}
+		if ok && t.shared && (p.Shared == nil || byRecovery(t, *p.Shared) < 0) {
+			p.Shared = &t
+		}
 		switch {
-		case ok:
+		case ok && !t.shared:
 			targets = append(targets, t)
 		case t.Limit != "":
 			p.Path = cmp.Or(p.Path, path)
@@ -108,11 +115,18 @@ func byRecovery(a, b Target) int {
 
 // cost returns the maximum number of requests of a row, without the burst.
 func (p *Plan) cost(r Row) int {
+	n := r.Cost.Requests
 	if r.Cost.Exhaust {
-		return r.Cost.Requests + p.capacity() + extra
+		n += p.capacity() + extra
 	}
-	return r.Cost.Requests
+	if r.Cost.Shared {
+		n += p.Shared.twice()
+	}
+	return n
 }
+
+// twice returns the number of requests that exhaust the limit in two regions that count it alone.
+func (t *Target) twice() int { return 2 * (t.Capacity + extra) }
 
 // capacity returns the largest capacity of a limit that the run exhausts.
 func (p *Plan) capacity() int {
@@ -134,7 +148,9 @@ func (p *Plan) missing(r Row) string {
 	}
 	switch {
 	case (r.Cost.Burst || r.Cost.Exhaust) && p.Exact == nil:
-		return fmt.Sprintf("the rules have no GET endpoint whose smallest limit counts one caller, admits at most %d requests and recovers within %s; choose another --path or --tier", maxCapacity, maxRecovery)
+		return fmt.Sprintf("the rules have no GET endpoint whose smallest limit counts one caller in one region, admits at most %d requests and recovers within %s; choose another --path or --tier", maxCapacity, maxRecovery)
+	case r.Cost.Shared && p.Shared == nil:
+		return fmt.Sprintf("the rules have no GET endpoint whose smallest limit regions share, counts one caller, admits at most %d requests and recovers within %s; choose another --path or --tier", maxCapacity, maxRecovery)
 	case r.Cost.Settles && p.Settled == nil:
 		return "the rules have no GET endpoint whose smallest limit counts failures or requests in flight of one caller; choose another --path or --tier"
 	case r.Cost.Requests > 0 && p.Path == "" && p.deployment.Path != "":
@@ -194,6 +210,7 @@ func (d *Deployment) target(path string) (t Target, ok bool) {
 	if t.bucket = rate.Algorithm.HasBurst(); t.bucket {
 		t.Recovery = t.Refill
 	}
+	t.shared = slices.ContainsFunc(d.Rules.Limits(), func(l rules.Listed) bool { return l.Shared && l.Charge.Limit.ID == first.Limit.ID })
 	of := first.Limit.Count.Of
 	t.settles = !first.Limit.Global && (of == limiter.CountFailures || of == limiter.CountConcurrent) && capacity > settleRequests+1
 	return t, !first.Limit.Global && first.Limit.Count == (limiter.Count{}) && capacity > 0 && capacity <= maxCapacity && (t.Recovery <= maxRecovery || d.Path != "")

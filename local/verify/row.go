@@ -32,6 +32,7 @@ const (
 	NeedLayerURL         Need = "`--layer-url`"
 	NeedAnyURL           Need = "a URL"
 	NeedDomainURL        Need = "`--domain-url`"
+	NeedRegionURL        Need = "`--region-url`"
 	NeedRESTDistribution Need = "`--distribution-url`"
 	NeedHTTPDistribution Need = "`--http-distribution-url`"
 	NeedAPIKey           Need = "`$WEIR_API_KEY`"
@@ -48,5 +49,6 @@ type Cost struct {
 	Requests int  // independent of the rules
 	Exhaust  bool // the test also sends as many requests as a limit admits, and some more
 	Settles  bool // the test needs a limit whose requests are settled
+	Shared   bool // the test sends as many requests as two regions admit if each counts alone
 	Burst    bool // the test uses the answers to a burst that exhausts a limit; all rows share one burst
 }

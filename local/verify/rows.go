@@ -22,7 +22,7 @@ func Rows() []Row {
 	for _, u := range []surface{httpAPI, functionURL, layerURL} {
 		rows = append(rows, u.refusedRow())
 	}
-	rows = append(rows, retryAfter)
+	rows = append(rows, retryAfter, regionsLimit)
 	rows = append(rows, resourceRows...)
 	rows = append(rows, accountRows...)
 	rows = append(rows, authorizerFailure, distributionFailure, authorizerMetric)

@@ -58,6 +58,7 @@ func verifyCommand() *cobra.Command {
 	f.StringVar(&v.FunctionURL, "function-url", "", "the URL of a function that calls the limiter")
 	f.StringVar(&v.LayerURL, "layer-url", "", "the URL of a function with the layer")
 	f.StringVar(&v.DomainURL, "domain-url", "", "the URL of a custom domain of one of the APIs, with the path of its mapping")
+	f.StringVar(&v.RegionURL, "region-url", "", "the URL of the first API in another of the regions that share limits; with --stack, default: the stack of the same name there")
 	f.StringVar(&v.RESTDistributionURL, "distribution-url", "", "the URL of the distribution in front of the REST API (output RestDistributionUrl)")
 	f.StringVar(&v.HTTPDistributionURL, "http-distribution-url", "", "the URL of the distribution in front of the HTTP API (output HttpDistributionUrl)")
 	f.StringVar(&v.template, "template", "", "a synthesized template, for the rows about resources")
@@ -124,13 +125,13 @@ func (v *verifier) run(ctx context.Context) error {
 func (v *verifier) check() error {
 	given := false
 	for _, f := range []struct{ flag, url string }{
-		{"url", v.URL}, {"http-url", v.HTTPURL}, {"function-url", v.FunctionURL}, {"layer-url", v.LayerURL}, {"domain-url", v.DomainURL},
+		{"url", v.URL}, {"http-url", v.HTTPURL}, {"function-url", v.FunctionURL}, {"layer-url", v.LayerURL}, {"domain-url", v.DomainURL}, {"region-url", v.RegionURL},
 		{"distribution-url", v.RESTDistributionURL}, {"http-distribution-url", v.HTTPDistributionURL},
 	} {
 		if f.url == "" {
 			continue
 		}
-		given = given || !slices.Contains([]string{"domain-url", "distribution-url", "http-distribution-url"}, f.flag) // these are compared with another URL
+		given = given || !slices.Contains([]string{"domain-url", "region-url", "distribution-url", "http-distribution-url"}, f.flag) // these are compared with another URL
 		u, err := url.Parse(f.url)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" {
 			return command.Usage("--%s: got %q, want a URL such as https://abc123.execute-api.eu-central-1.amazonaws.com/dev", f.flag, f.url)

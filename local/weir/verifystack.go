@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/verify"
@@ -34,13 +35,33 @@ func (v *verifier) openStack(ctx context.Context) error {
 		v.URL, v.HTTPURL = cmp.Or(v.RESTDistributionURL, v.URL), cmp.Or(v.HTTPDistributionURL, v.HTTPURL)
 	}
 	v.APIKeyHeader = cmp.Or(v.APIKeyHeader, stack.APIKeyHeader())
+	v.readRegion(ctx)
 	stack.REST, stack.HTTP = v.URL != "", v.HTTPURL != ""
-	for _, address := range []string{v.URL, v.HTTPURL} {
+	for _, address := range []string{v.URL, v.HTTPURL, v.RegionURL} {
 		if production.MatchString(address) && !v.yes {
 			return command.Usage("--stack: its URL %s looks like production; to test it, add --yes", address)
 		}
 	}
 	return nil
+}
+
+// readRegion takes the URL of another region that shares limits from the stack of the same name there.
+func (v *verifier) readRegion(ctx context.Context) {
+	regions := v.stack.Regions()
+	if regions == nil || v.RegionURL != "" {
+		return
+	}
+	other := regions[(slices.Index(regions, v.stack.Region())+1)%len(regions)]
+	stack, _, err := openStack(ctx, v.stackName, other)
+	if err != nil {
+		fmt.Fprintf(v.log, "region %s: %v; rows about two regions are skipped\n", other, err)
+		return
+	}
+	output := "RestUrl"
+	if v.URL == "" {
+		output = "HttpUrl"
+	}
+	v.RegionURL = stack.Outputs[output]
 }
 
 // left prints the changes of the stack that could not be undone. It returns an error if there are any.
@@ -59,7 +80,7 @@ func (v *verifier) left() error {
 }
 
 func (v *verifier) hosts() (hosts []string) {
-	for _, address := range []string{v.URL, v.HTTPURL, v.FunctionURL, v.LayerURL, v.DomainURL, v.RESTDistributionURL, v.HTTPDistributionURL} {
+	for _, address := range []string{v.URL, v.HTTPURL, v.FunctionURL, v.LayerURL, v.DomainURL, v.RegionURL, v.RESTDistributionURL, v.HTTPDistributionURL} {
 		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
 			hosts = append(hosts, u.Hostname())
 		}

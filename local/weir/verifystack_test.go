@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,40 @@ func TestVerify_stack(t *testing.T) {
 	} {
 		if code, _, errs := weir(t, append([]string{"verify"}, args...)...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%q: got exit %d, %q, want 2 and %q", args, code, errs, want)
+		}
+	}
+}
+
+// The URL in another region is that of the stack of the same name there.
+func TestVerify_regions(t *testing.T) {
+	c := accounttest.Start(t)
+	var template map[string]any
+	if err := json.Unmarshal(templatetest.Read(t, "../../infra/golden/regions.template.json"), &template); err != nil {
+		t.Fatal(err)
+	}
+	l := newLocal(t, "memory", "../../functions/rules.json") // in another folder
+	template["Outputs"] = map[string]any{"RestUrl": map[string]any{"Value": l.rest.URL}}
+	document, err := json.Marshal(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Deploy(t, "Weir-dev", document, nil)
+	c.Deny("ListMetrics") // the command would wait minutes for the metrics of alarms
+	client := cloudwatch.NewFromConfig(c.Config(), accounttest.Query)
+	for _, name := range []string{"Allowed", "RegionCalls"} {
+		if _, err := client.PutMetricData(t.Context(), &cloudwatch.PutMetricDataInput{
+			Namespace: aws.String("Weir/dev"), MetricData: []watch.MetricDatum{{MetricName: &name, Value: aws.Float64(1), Timestamp: aws.Time(time.Now())}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, value := range c.Environment() {
+		t.Setenv(name, value)
+	}
+	_, out, errs := weir(t, "verify", "--stack", "Weir-dev", "--wait", "0s", "--all")
+	for _, want := range []string{"skip  regions-limit +the rules have no GET endpoint whose smallest limit regions share", "pass  regions-reached ", "FAIL  regions-tables "} { // the other regions have no counters
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("got %s and stderr %s, want %s", out, errs, want)
 		}
 	}
 }

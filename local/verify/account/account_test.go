@@ -54,6 +54,13 @@ func opened(t *testing.T, c *accounttest.Cloud, deployment string) (*accounttest
 		put(t, c, time.Now(), "Weir/"+deployment, name, 20)
 	}
 	put(t, c, time.Now().Add(-20*time.Minute), "Weir/"+deployment, "Allowed", 20) // CloudWatch lists a metric after 15 minutes
+	if regions := s.Regions(); regions != nil {
+		put(t, c, time.Now(), "Weir/"+deployment, "RegionCalls", 20)
+		for _, region := range regions { // each has a stack of its own
+			c.CreateTable(t, region, "weir-dev-counters")
+			c.CreateTable(t, region, "weir-dev-records")
+		}
+	}
 	for _, r := range s.Resources() {
 		exist(t, c, deployment, r)
 		switch {
@@ -140,9 +147,11 @@ func failing(all map[string]verify.Observation) (failed []string) {
 
 func TestStack_Check(t *testing.T) {
 	for golden, skipped := range map[string][]string{
-		"everything": {"appconfig", "domain-mappings"},
-		"dynamodb":   {"appconfig", "domain-mappings", "elasticache-login", "events", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
-		"cloudfront": {"appconfig", "domain-mappings", "elasticache-login", "events", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
+		"everything":  {"appconfig", "domain-mappings", "regions-reached", "regions-tables"},
+		"dynamodb":    {"appconfig", "domain-mappings", "elasticache-login", "events", "regions-reached", "regions-tables", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
+		"cloudfront":  {"appconfig", "domain-mappings", "elasticache-login", "events", "regions-reached", "regions-tables", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
+		"regions":     {"appconfig", "domain-mappings", "elasticache-login", "events", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
+		"regions-two": {"appconfig", "domain-mappings", "elasticache-login", "events", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
 	} {
 		t.Run(golden, func(t *testing.T) {
 			_, s := deployed(t, golden)
@@ -174,8 +183,8 @@ func TestStack_Check_release(t *testing.T) {
 		t.Fatal(err)
 	}
 	for store, want := range map[string][]string{
-		"dynamodb":    {"appconfig", "authorizer-metric", "domain-mappings", "elasticache-login", "events", "http-route-settings", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
-		"elasticache": {"appconfig", "authorizer-metric", "domain-mappings", "events", "http-route-settings", "settlement-subscription"},
+		"dynamodb":    {"appconfig", "authorizer-metric", "domain-mappings", "elasticache-login", "events", "http-route-settings", "regions-reached", "regions-tables", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
+		"elasticache": {"appconfig", "authorizer-metric", "domain-mappings", "events", "http-route-settings", "regions-reached", "regions-tables", "settlement-subscription"},
 	} {
 		t.Run(store, func(t *testing.T) {
 			c := accounttest.Start(t)

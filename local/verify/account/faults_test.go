@@ -15,6 +15,7 @@ import (
 	watch "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	logs "github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 
 	"github.com/weir-limits/weir/local/verify/account"
@@ -75,10 +76,23 @@ var cacheFaults = []fault{
 	}, []string{"signing-keys-policy"}, "2 of 20 invocations failed, among them the last"},
 }
 
+// regionsFaults are the faults of a stack in several regions.
+var regionsFaults = []fault{
+	{"a region without counters", (*site).dropCounters, []string{"regions-tables"}, "eu-central-1: no table weir-dev-counters"},
+	{"regions that do not answer", func(s *site) func() { return s.count("Weir/dev", "RegionsFailed", 20) }, []string{"regions-reached"}, "none of 20 calls was answered"},
+	{"policy of another region", func(s *site) func() { return s.changePolicy(":dynamodb:eu-central-1:", ":dynamodb:eu-central-2:") }, []string{"role-policies"}, "eu-central-2"},
+	{"policy too narrow", func(s *site) func() { return s.changePolicy(`"dynamodb:UpdateItem"`, `"dynamodb:DescribeTable"`) }, []string{"role-permissions", "role-policies"}, "dynamodb:UpdateItem"},
+}
+
 // Each fault makes exactly its rows fail.
 func TestStack_faults(t *testing.T) {
 	c, s := deployed(t, "dynamodb")
 	seedAll(t, c, s, stackFaults)
+}
+
+func TestStack_faults_regions(t *testing.T) {
+	c, s := deployed(t, "regions")
+	seedAll(t, c, s, regionsFaults)
 }
 
 // A fault in the hour before the run causes a warning. Each fault during the run makes exactly its row
@@ -199,6 +213,15 @@ func (s *site) emptyDashboard() (undo func()) {
 		_, err := s.watch().PutDashboard(s.Context(), &cloudwatch.PutDashboardInput{DashboardName: name, DashboardBody: &body})
 		s.check(err)
 	})
+}
+
+// dropCounters deletes the counters of another region.
+func (s *site) dropCounters() (undo func()) {
+	const region = "eu-central-1"
+	client := dynamodb.NewFromConfig(s.cloud.Config(), func(o *dynamodb.Options) { o.Region = region })
+	_, err := client.DeleteTable(s.Context(), &dynamodb.DeleteTableInput{TableName: aws.String("weir-dev-counters")})
+	s.check(err)
+	return func() { s.cloud.CreateTable(s.T, region, "weir-dev-counters") }
 }
 
 // count adds a value to a metric. The function undo adds the negative value, because Moto deletes no

@@ -172,13 +172,22 @@ func (s *Stack) questions(p inline, deployed any) (all []question) {
 				continue
 			}
 			for _, table := range sorted(resources) {
-				if s.differs("", statement["Resource"], table) == "" {
+				if s.names(statement["Resource"], table) {
 					all = append(all, near(action, table, keys)...)
 				}
 			}
 		}
 	}
 	return all
+}
+
+// names reports whether a deployed resource is one of the resources of a statement in the template.
+func (s *Stack) names(resources any, deployed string) bool {
+	list, several := resources.([]any)
+	if !several {
+		list = []any{resources}
+	}
+	return slices.ContainsFunc(list, func(each any) bool { return s.differs("", each, deployed) == "" })
 }
 
 // near returns a permitted call for each key, and similar calls that no function makes. The first key is no

@@ -32,6 +32,8 @@ var rows = map[string]func(*Stack, context.Context) (verify.Observation, error){
 	"log-errors":              (*Stack).logErrors,
 	"subject-key-policy":      (*Stack).logSubjectKey,
 	"signing-keys-policy":     (*Stack).signingKeysWritten,
+	"regions-tables":          (*Stack).regionsTables,
+	"regions-reached":         (*Stack).regionsReached,
 	"elasticache-login":       (*Stack).cacheLogin,
 	"events":                  (*Stack).eventsStream,
 	"appconfig":               (*Stack).appConfigRules,

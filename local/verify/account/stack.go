@@ -72,6 +72,9 @@ type Resource struct {
 	Properties map[string]any
 }
 
+// Region returns the region of the stack.
+func (s *Stack) Region() string { return s.region }
+
 // Resources returns the resources of the stack.
 func (s *Stack) Resources() []Resource { return slices.Clone(s.resources) }
 

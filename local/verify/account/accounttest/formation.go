@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/apigatewayv2"
@@ -25,6 +26,8 @@ import (
 	tables "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/aws/smithy-go/transport/http/protocol/awsquery"
+
+	"github.com/weir-limits/weir/functions/records"
 )
 
 // native are the types that Moto's CloudFormation creates.
@@ -145,7 +148,7 @@ func (t template) forMoto(s *stack) template {
 	made := template{Parameters: t.Parameters, Conditions: t.Conditions, Resources: map[string]resource{}, Outputs: map[string]output{}}
 	maps.DeleteFunc(made.Parameters, func(_ string, p parameter) bool { return strings.HasPrefix(p.Type, "AWS::SSM::") }) // the version of the CDK's bootstrap
 	for id, r := range t.Resources {
-		if name, _ := r.Properties["StageName"].(string); !slices.Contains(native, r.Type) {
+		if name, _ := cmp.Or(r.Properties["StageName"], r.Properties["TableName"]).(string); !slices.Contains(native, r.Type) {
 			s.physical[id] = cmp.Or(s.physical[id], name, strings.ToLower(id))
 		}
 	}
@@ -214,6 +217,20 @@ func (c *Cloud) createOther(ctx context.Context, id, kind string, properties []b
 		}
 		_, err := apigatewayv2.NewFromConfig(c.behind()).CreateStage(ctx, in)
 		return err
+	case "AWS::DynamoDB::GlobalTable":
+		var in struct {
+			TableName string
+			Replicas  []struct{ Region string }
+		}
+		if err := json.Unmarshal(properties, &in); err != nil {
+			return err
+		}
+		for _, replica := range in.Replicas {
+			if err := c.createTable(ctx, replica.Region, in.TableName); err != nil {
+				return err
+			}
+		}
+		return nil
 	case "AWS::CloudWatch::Alarm":
 		in := &cloudwatch.PutMetricAlarmInput{ActionsEnabled: aws.Bool(true)}
 		if err := json.Unmarshal(properties, in); err != nil {
@@ -224,6 +241,23 @@ func (c *Cloud) createOther(ctx context.Context, id, kind string, properties []b
 		return err
 	}
 	return nil
+}
+
+// createTable creates a table in a region, unless it exists.
+func (c *Cloud) createTable(ctx context.Context, region, name string) error {
+	_, err := dynamodb.NewFromConfig(c.behind(), func(o *dynamodb.Options) { o.Region = region }).CreateTable(ctx, records.TableInput(name))
+	if _, exists := errors.AsType[*tables.ResourceInUseException](err); exists {
+		return nil
+	}
+	return err
+}
+
+// CreateTable creates a table in a region, unless it exists.
+func (c *Cloud) CreateTable(t *testing.T, region, name string) {
+	t.Helper()
+	if err := c.createTable(t.Context(), region, name); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // expire sets the time to live of a table, which Moto's CloudFormation ignores.
