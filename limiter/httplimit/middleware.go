@@ -3,6 +3,7 @@ package httplimit
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -36,7 +37,8 @@ func PerIP(requests int, window time.Duration, options ...Option) *Gate {
 }
 
 // FromDocument returns a Gate that enforces the rules of a document. A document for a store that processes
-// share MUST have the field "version", which grows with every change. Limits with "notify" need WithNotify.
+// share MUST have the field "version", which grows with every change. Limits with "notify" need WithNotify, and those with
+// "regions": "shared" need WithRegions.
 // Without WithIdentifier, all callers are anonymous: limits by user, by API key or of another tier do not apply. A
 // leaky bucket refuses requests instead of delaying them. The error names the option or the limit that is out of
 // range, or is of type rules.Problems and contains all mistakes of the document.
@@ -45,7 +47,11 @@ func FromDocument(document []byte, options ...Option) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := rules.Parse(document, parsing(m.store))
+	o := parsing(m.store)
+	if m.regions != nil {
+		o.Regions = algo.Regions{Of: len(m.regions), Place: slices.Index(m.regions, nil)}
+	}
+	r, err := rules.Parse(document, o)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +82,11 @@ type Option func(*middleware)
 // of this process.
 func WithStore(s limiter.Store) Option { return func(m *middleware) { m.store = s } }
 
+// WithRegions makes the Gates of several regions share the limits of a document with "regions": "shared". all are the stores of
+// the regions, in an order that is the same in every region, with nil for this region. WithStore is the store of this region.
+// See the field Regions of [limiter.Options].
+func WithRegions(all ...limiter.Shares) Option { return func(m *middleware) { m.regions = all } }
+
 // WithTrustedProxies makes a Gate read the address of the client from X-Forwarded-For, if the request comes
 // from one of the given networks. A network is "10.0.0.0/8" or a single address. See [caller.Proxies.Client]. Of
 // several such options, the last one counts.
@@ -101,6 +112,7 @@ func WithNotify(write func(context.Context, limiter.Notice) error) Option {
 // middleware contains the options of a Gate.
 type middleware struct {
 	store      limiter.Store
+	regions    []limiter.Shares
 	notify     func(context.Context, limiter.Notice) error
 	identifier *caller.Identifier
 	o          Options
@@ -120,7 +132,10 @@ func newMiddleware(options []Option) (m *middleware, err error) {
 			return nil, err
 		}
 	}
-	m.o.Limiter, err = limiter.New(m.store, limiter.Options{Notify: m.notify})
+	if _, ok := limiter.SharesOf(m.store); m.regions != nil && !ok {
+		return nil, fmt.Errorf("httplimit: WithRegions: a %T cannot move share between regions; pass a store of package dynamostore to WithStore", m.store)
+	}
+	m.o.Limiter, err = limiter.New(m.store, limiter.Options{Notify: m.notify, Regions: m.regions})
 	return m, err
 }
 

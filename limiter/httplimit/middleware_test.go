@@ -238,3 +238,38 @@ func TestFromDocument_settles(t *testing.T) {
 		}
 	}
 }
+
+// The Gates of two regions together admit the shared limit, wherever the requests come from. Without the regions, and with a
+// store that cannot move share, FromDocument returns an error.
+func TestFromDocument_regions(t *testing.T) {
+	document := []byte(`{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name":"a","requests":9,"window":"100d","algorithm":"fixed_window","regions":"shared"}}}]}`)
+	stores, admitted := []*memstore.Store{storetest.Must(memstore.New(memstore.Options{})), storetest.Must(memstore.New(memstore.Options{}))}, 0
+	for i, store := range stores {
+		regions := []limiter.Shares{stores[0], stores[1]}
+		regions[i] = nil
+		gate, err := httplimit.FromDocument(document, httplimit.WithStore(store), httplimit.WithRegions(regions...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 12 {
+			if send(t, gate.Wrap(ok), http.MethodGet, "/", "203.0.113.7:1").Code == http.StatusOK {
+				admitted++
+			}
+		}
+		if i == 0 && admitted != 9 {
+			t.Errorf("the first region: got %d admitted, want all 9", admitted)
+		}
+	}
+	if admitted != 9 {
+		t.Errorf("both regions: got %d admitted, want 9", admitted)
+	}
+	for want, options := range map[string][]httplimit.Option{
+		"this process has no list of the regions":                       nil,
+		"httplimit: WithRegions: a httplimit_test.remote cannot move":   {httplimit.WithStore(remote{stores[0]}), httplimit.WithRegions(nil, stores[1])},
+		"limiter: Options.Regions: got 2 stores, 0 of them nil, want 2": {httplimit.WithStore(stores[0]), httplimit.WithRegions(stores[0], stores[1])},
+	} {
+		if _, err := httplimit.FromDocument(document, options...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %s", err, want)
+		}
+	}
+}
