@@ -45,7 +45,7 @@ CONTEXT ?=
 # When `make deploy` asks for confirmation: any-change, broadening, or never for a pipeline, which has no terminal.
 APPROVAL ?= any-change
 CDK = cd infra && npx --no-install cdk
-# The regions that make deploy deploys, such as ONLY="eu-central-1 us-east-1"; all by default.
+# The regions that make deploy deploys, and make destroy destroys, such as ONLY="eu-central-1 us-east-1"; all by default.
 ONLY ?=
 STACKS = $(if $(ONLY),$(patsubst %,'Weir-*-%',$(ONLY)),--all)
 SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTEXT: got "$(word)", want key=value without spaces)))$(if $(filter arch=% rules=% bundles=%,$(CONTEXT)),$(error CONTEXT: got arch, rules or bundles; use ARCH= and RULES=)) -c arch=$(ARCH) $(if $(filter file,$(origin RULES)),,-c rules=$(RULES)) $(addprefix -c ,$(CONTEXT))
@@ -205,7 +205,7 @@ deploy: context .bin/weir .bin/weir-tools functions infra/node_modules ## Deploy
 	@setting=$$($(LOG_ROLE)) && $(CDK) deploy --require-approval $(APPROVAL) $(STACKS) $(SETTINGS) $$setting
 
 destroy: context functions infra/node_modules ## Delete the stack, except the table with the API keys
-	@$(CDK) destroy $(if $(filter never,$(APPROVAL)),--force) --all $(SETTINGS)
+	@$(CDK) destroy $(if $(filter never,$(APPROVAL)),--force) $(STACKS) $(SETTINGS)
 
 E2E = --store "$(if $(filter file,$(origin STORE)),dynamodb,$(STORE))" $(if $(filter file,$(origin RULES)),,--rules "$(RULES)") --variant "$(VARIANT)" $(if $(CLIENTS),--clients "$(CLIENTS)") $(if $(ISSUER),--issuer="$(ISSUER)") -- $(SETTINGS)
 e2e: .bin/weir-tools ## Deploy a throw-away stack, verify it and delete it (STORE=dynamodb|elasticache|both VARIANT=stack|release); under a dollar

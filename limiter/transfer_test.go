@@ -71,14 +71,27 @@ type federation struct {
 
 func newFederation(t *testing.T, regions int, l limiter.Limit) *federation {
 	t.Helper()
-	f := &federation{}
-	for i := range regions {
-		store := storetest.Must(memstore.New(memstore.Options{}))
-		f.stores = append(f.stores, &distant{region: &region{Store: store, shares: store}, delay: 80 * time.Millisecond})
-		l.Name, l.Rate.Regions = "a", algo.Regions{Of: regions, Place: i}
+	var stores []*distant
+	for range regions {
+		stores = append(stores, newDistant())
+	}
+	return federationOf(t, stores, l)
+}
+
+func newDistant() *distant {
+	store := storetest.Must(memstore.New(memstore.Options{}))
+	return &distant{region: &region{Store: store, shares: store}, delay: 80 * time.Millisecond}
+}
+
+// federationOf returns the limit of the regions with these stores.
+func federationOf(t *testing.T, stores []*distant, l limiter.Limit) *federation {
+	t.Helper()
+	f := &federation{stores: stores}
+	for i := range stores {
+		l.Name, l.Rate.Regions = "a", algo.Regions{Of: len(stores), Place: i}
 		f.limits = append(f.limits, limit(t, l))
 	}
-	for i := range regions {
+	for i := range stores {
 		var others []limiter.Shares
 		for j, s := range f.stores {
 			if j == i {
