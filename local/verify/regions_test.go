@@ -29,11 +29,11 @@ import (
 )
 
 // inRegion returns the REST API of a region. tables has the counters of each region.
-func inRegion(t *testing.T, rules, region string, tables map[string]*memtable.Table, now func() time.Time) string {
+func inRegion(t *testing.T, rules, region string, tables map[string]*memtable.Locked, now func() time.Time) string {
 	t.Helper()
 	variables := map[string]string{
 		"TABLE": "counters", "NAMESPACE": "test", "RULES_FILE": rules, "WEIR_LOCAL": "true", "DYNAMODB_ENDPOINT": "http://127.0.0.1:1",
-		"REGIONS": "us-east-1,eu-central-1", "AWS_REGION": region, "API_KEY_HEADER": contract.NoAPIKeys,
+		"REGIONS": "us-east-1,eu-central-1", "AWS_REGION": region, "API_KEY_HEADER": contract.NoAPIKeys, "STORE_TIMEOUT": "900ms", // a busy machine is slow
 	}
 	c := storetest.Must(clients.Load(func(name string) (string, bool) { value, ok := variables[name]; return value, ok }))
 	c.Clients.DynamoDB = func(client *dynamodb.Client, table, namespace string) (limiter.Store, error) {
@@ -66,7 +66,7 @@ func twoRegions(t *testing.T, algorithm string, apart bool) *verify.Deployment {
 	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	here, there := map[string]*memtable.Table{"us-east-1": {}, "eu-central-1": {}}, map[string]*memtable.Table{"us-east-1": {}, "eu-central-1": {}}
+	here, there := map[string]*memtable.Locked{"us-east-1": {}, "eu-central-1": {}}, map[string]*memtable.Locked{"us-east-1": {}, "eu-central-1": {}}
 	if !apart {
 		there = here
 	}

@@ -17,7 +17,7 @@ type Item = map[string]types.AttributeValue
 
 // Table is a table with the key of a dynamostore.Store. It supports the part of DynamoDB's language that
 // the Store uses, and panics on anything else. The zero value is an empty table. A Table is not safe for
-// concurrent use.
+// concurrent use; a [Locked] is.
 type Table struct {
 	// Items has the items by key. An update replaces an item and never modifies it, so an answer can
 	// contain the item.
