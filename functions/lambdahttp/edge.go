@@ -46,8 +46,8 @@ func (e *Edge) changed(version int64) bool {
 func (e *Environment) list(ctx context.Context, o *telemetry.Outcome) {
 	d := &o.Decision
 	inForce := e.Rules.Current()
-	if e.Edge.changed(inForce.Version()) {
-		e.writeEdge(ctx, o.Time, inForce, telemetry.EdgeLine{Version: inForce.Version()})
+	if e.Edge.changed(inForce.Version()) && !e.writeEdge(ctx, o.Time, inForce, telemetry.EdgeLine{Version: inForce.Version()}) {
+		e.Edge.version.Store(0) // so that the next request writes it
 	}
 	if !d.FromCache || d.Limit == nil || !d.Limit.Edge || d.Superseded || d.Reason != limiter.ReasonNone || o.Err != nil {
 		return
@@ -82,15 +82,17 @@ func (e *Environment) list(ctx context.Context, o *telemetry.Outcome) {
 	e.writeEdge(ctx, o.Time, inForce, line)
 }
 
-// writeEdge adds the members that describe the rules to a line, and writes it.
-func (e *Environment) writeEdge(ctx context.Context, now time.Time, inForce *rules.Rules, line telemetry.EdgeLine) {
+// writeEdge adds the members that describe the rules to a line, and writes it. It reports whether the line could be signed.
+func (e *Environment) writeEdge(ctx context.Context, now time.Time, inForce *rules.Rules, line telemetry.EdgeLine) bool {
 	about := inForce.Edge()
 	line.Time = now.UTC()
 	line.Pass, line.Below, line.Credentials, line.APIKeyHeader, line.IPv6Bits = about.Pass, e.below(), about.Credentials, strings.ToLower(e.apiKeyHeader()), e.Edge.IPv6Bits
 	line.Origins = strings.Fields(strings.ToLower(strings.Join(e.CORSOrigins, " ")))
 	if err := e.Recorder.Edge(ctx, line); err != nil {
 		e.notListed(ctx, err)
+		return false
 	}
+	return true
 }
 
 // below returns the number of segments that a stage or a base path can add before an endpoint. Not each distribution hides

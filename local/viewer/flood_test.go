@@ -475,6 +475,24 @@ func TestFlood_rules(t *testing.T) {
 	}
 }
 
+// An environment that cannot sign its first line writes it with the next request.
+func TestFlood_unsigned(t *testing.T) {
+	b := newBehind(t, flooded, 10*time.Second)
+	failing := true
+	b.environment.Recorder.SignWith(func(ctx context.Context, now time.Time, text []byte) (string, error) {
+		if failing {
+			return "", errors.New("no keys")
+		}
+		return b.environment.Receipts.Sign(ctx, now, text)
+	})
+	for _, want := range []int{0, 1, 1} {
+		if b.request(t, "192.0.2.1", ""); len(b.written) != want {
+			t.Errorf("failing %t: got %d changes of the list, want %d", failing, len(b.written), want)
+		}
+		failing = false
+	}
+}
+
 // Without a readable list, everything is decided as without the edge.
 func TestFlood_unreadable(t *testing.T) {
 	b := newBehind(t, flooded, 10*time.Second)
