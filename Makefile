@@ -7,13 +7,14 @@ SHELL := /bin/bash
 LINT_VERSION := v2.15.0
 LINT := .bin/golangci-lint-$(LINT_VERSION)
 
-# Options of `make run`: its store, its rules, the port of its first API, the processes of each function, and the lag of a
-# distribution in front.
+# Options of `make run`: its store, its rules, the port of its first API, the processes of each function, the lag of a
+# distribution in front, and the number of regions.
 STORE ?= memory
 RULES ?= functions/rules.json
 PORT ?= 8080
 ENVIRONMENTS ?= 0
 EDGE ?= 0
+REGIONS ?= 0
 BENCH ?=
 SIMULATE ?=
 
@@ -68,7 +69,7 @@ SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (of the first API)  ENVIRONMENTS=n (processes of a function; 0: run in this process)  EDGE=2s (viewer function in front; lag of its list)  for make run"
+	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (of the first API)  ENVIRONMENTS=n (processes of a function; 0: run in this process)  EDGE=2s (viewer function in front; lag of its list)  REGIONS=3 (that share limits)  for make run"
 	@echo "  ARCH=arm64|x86_64  for make functions and make build"
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy, destroy and e2e; see infra/README.md"
@@ -79,7 +80,7 @@ help: ## List the targets
 
 run: .bin/weir ## Run the REST API, the HTTP API and the console on this machine
 	@$(if $(filter-out 0,$(ENVIRONMENTS)),echo "building the functions for ENVIRONMENTS=$(ENVIRONMENTS); the first time this takes about a minute ..." && $(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH))
-	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)" --environments "$(ENVIRONMENTS)" --edge "$(EDGE)"
+	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)" --environments "$(ENVIRONMENTS)" --edge "$(EDGE)" --regions "$(REGIONS)"
 
 check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 	@.bin/weir check "$(RULES)"

@@ -36,6 +36,8 @@ type Options struct {
 	Clock func() time.Time
 	// Rules are the rules of another Environment of this process. nil means the rules that the variables select.
 	Rules *live.Rules
+	// Regions replaces the stores of Config.Regions. nil means tables of DynamoDB in these regions.
+	Regions []limiter.Shares
 	// Reloaded gets the result of each reload, unless Rules is set. nil means that the Logger logs it.
 	Reloaded func(time.Time, live.Reload)
 }
@@ -69,9 +71,11 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 			Budget: decisionlog.DefaultBudget, Dropped: recorder.EventsDropped, Logger: o.Logger,
 		})
 	}
-	regions, err := c.openRegions(ctx)
-	if err != nil {
-		return nil, err
+	regions := o.Regions
+	if regions == nil {
+		if regions, err = c.openRegions(ctx); err != nil {
+			return nil, err
+		}
 	}
 	l, err := limiter.New(store, limiter.Options{Timeout: c.Timeout, Logger: o.Logger, Notify: notify(recorder, events), Regions: regions})
 	if err != nil {

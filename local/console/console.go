@@ -49,6 +49,8 @@ type Options struct {
 	Source, Store string
 	// Edge reports that the viewer function of a distribution is in front of the APIs.
 	Edge bool
+	// Regions reports that several regions share limits. The page of the regions exists only then.
+	Regions bool
 	// Upstream reports that the only API is a server of the user.
 	Upstream bool
 	// Token returns a token for a user and a tier that the APIs accept.
@@ -84,9 +86,12 @@ type Console struct {
 // New returns a Console.
 func New(o Options) *Console {
 	c := &Console{Options: o, mux: http.NewServeMux(), runs: make(chan struct{}, MaxRuns)}
-	c.mux.HandleFunc("GET "+Path+"{$}", c.page("limits"))
-	c.mux.HandleFunc("GET "+Path+"requests", c.page("requests"))
-	c.mux.HandleFunc("GET "+Path+"demos", c.page("demos"))
+	c.mux.HandleFunc("GET "+Path+"{$}", c.page("limits", "Limits"))
+	c.mux.HandleFunc("GET "+Path+"requests", c.page("requests", "Requests"))
+	c.mux.HandleFunc("GET "+Path+"demos", c.page("demos", "Demonstrations"))
+	if c.Regions {
+		c.mux.HandleFunc("GET "+Path+"regions", c.page("regions", "Regions"))
+	}
 	c.mux.Handle("GET "+Path, http.StripPrefix(Path, http.FileServerFS(files)))
 	c.mux.HandleFunc("GET "+Path+"state", c.state)
 	c.mux.HandleFunc("GET "+Path+"limits", c.limits)
@@ -106,7 +111,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // page returns a handler that serves an HTML page.
-func (c *Console) page(name string) http.HandlerFunc {
+func (c *Console) page(name, title string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		demos := map[string][]scenario.Parameter{}
 		for _, s := range scenario.All() {
@@ -114,7 +119,7 @@ func (c *Console) page(name string) http.HandlerFunc {
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_ = pages.ExecuteTemplate(w, name+".html", map[string]any{ // an error means that the browser has disconnected
-			"Console": c, "Demos": demos, "Rules": c.Rules(), "MaxCount": MaxCount, "MaxRate": MaxRate, "MaxUser": maxUser,
+			"Title": title, "Console": c, "Demos": demos, "Rules": c.Rules(), "MaxCount": MaxCount, "MaxRate": MaxRate, "MaxUser": maxUser,
 		})
 	}
 }

@@ -1,6 +1,6 @@
 // Package serve runs the APIs of a CloudFormation template on this machine. It runs the same
 // functions as AWS does, in this process or in separate processes, as on Lambda. With an [Upstream],
-// it limits the requests to a server instead. The first API also serves a site below /_weir/: the
+// it limits the requests to a server instead. With [Regions], it runs the APIs once for each region. The first API also serves a site below /_weir/: the
 // console and the endpoints of package operator.
 //
 // A [Server] starts in this order. It reads the rules and the template, opens the ports, creates

@@ -121,6 +121,13 @@ func TestExample_busy(t *testing.T) {
 	})
 }
 
+// A gateway of one region has the whole limit of all regions.
+func TestExample_regions(t *testing.T) {
+	eachStore(t, "regions.json", func(l *local, api *httptest.Server) {
+		l.times(92, 90, http.StatusOK, "search", l.search(api, l.token("alice", "")))
+	})
+}
+
 // Every example document is valid and has a test.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("../examples/*.json")
@@ -136,7 +143,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := rules.Parse(document, rules.Options{}); err != nil {
+		if _, err := rules.Parse(document, rules.Options{OneRegion: true}); err != nil {
 			t.Errorf("%s: got error %v, want none", file, err)
 		}
 		if !strings.Contains(string(source), `"`+filepath.Base(file)+`"`) {

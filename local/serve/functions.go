@@ -15,7 +15,6 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sample"
@@ -67,7 +66,7 @@ func (s *Server) prepare(ctx context.Context) error {
 	if variable == "" {
 		return nil
 	}
-	address := os.Getenv(variable)
+	address := cmp.Or(s.storeAddress(), os.Getenv(variable))
 	if address == "" {
 		fmt.Fprintf(s.Out, "starting %s on this machine, which takes some seconds ...\n", s.Store)
 		started, err := s.startServer(ctx)
@@ -104,7 +103,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		if role != authorizerRole && role != handlerRole && role != contract.Forward {
 			continue
 		}
-		c, err := clients.Load(s.lookup(f.Environment))
+		c, err := s.load(f.Environment)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +146,9 @@ func (s *Server) limiting(ctx context.Context, f template.Function, c boot.Confi
 
 // environment returns the environment of a function, and adds its limiter to the operator.
 func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.Store, logger *slog.Logger, role string) (*lambdahttp.Environment, error) {
-	e, err := c.Environment(ctx, store, boot.Options{Logger: logger, Metrics: s.record, Hash: s.record.Hash, Clock: s.Clock, Rules: s.live, Reloaded: s.reloaded})
+	e, err := s.placed(c).Environment(ctx, store, boot.Options{
+		Logger: logger, Metrics: s.record, Hash: s.record.Hash, Clock: s.Clock, Rules: s.live, Regions: s.otherRegions(), Reloaded: s.reloaded,
+	})
 	if _, ok := errors.AsType[rules.Problems](err); ok { // the rules are invalid, for example a delay above MAX_DELAY
 		return nil, err
 	} else if _, ok := errors.AsType[*caller.RecordError](err); ok { // the record was edited by hand and is invalid
@@ -246,6 +247,11 @@ func (s *Server) openStore(ctx context.Context, c boot.Config) (limiter.Store, e
 	}
 	if s.Edge > 0 && c.Store == Memory {
 		store = remembered{store}
+	}
+	if s.region != nil {
+		if err := s.region.all.Join(s.region.place, store); err != nil {
+			return nil, err
+		}
 	}
 	s.opened = store
 	return store, nil

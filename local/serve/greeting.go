@@ -40,6 +40,7 @@ func (s *Server) greet(apis []*gateway.API) {
 			fmt.Fprintln(s.Out, "warning: --edge: the rules have no limit for which it can refuse requests; see Refused before it costs in infra/EDGE.md")
 		}
 	}
+	s.greetRegions(inForce, len(apis))
 	fmt.Fprintf(s.Out, "page   %s%s\n", urls[0], console.Path)
 	PrintAPIKeys(s.Out, s.apiKeys)
 	s.warn(inForce, apis)

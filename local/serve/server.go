@@ -54,6 +54,9 @@ type Options struct {
 	// Environments is the maximum number of processes of a function. With 0, functions run in this
 	// process.
 	Environments Environments
+	// Regions is the number of regions, each with APIs of its own, that share limits. The APIs of the next region have ports
+	// that are 10 higher. 0 means one region.
+	Regions Regions
 	// Idle is the time without a request after which an environment ends. 0 means never.
 	Idle time.Duration
 
@@ -83,6 +86,7 @@ type Server struct {
 	opened    limiter.Store // store that the functions in this process use
 	operator  *operator.Operator
 	edge      *edge          // nil without a distribution
+	region    *region        // nil without Regions
 	apis      []*gateway.API // nil until they are open
 	closers   []func()
 }
@@ -92,26 +96,39 @@ func New(o Options) *Server { return &Server{Options: o} }
 
 // Run serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
+	if s.Regions > 0 {
+		return s.runRegions(ctx)
+	}
 	defer s.Close()
-	template, err := s.read()
+	run, err := s.start(ctx)
 	if err != nil {
 		return err
+	}
+	s.greet(s.apis)
+	return run()
+}
+
+// start starts everything, and returns a function that answers requests until ctx ends.
+func (s *Server) start(ctx context.Context) (run func() error, err error) {
+	template, err := s.read()
+	if err != nil {
+		return nil, err
 	}
 	listeners, err := s.listen(ctx, s.ports(template))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	apis, err := s.open(ctx, template)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.warm(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	s.greet(apis)
+	handlers := s.handlers(apis, s.urls(len(apis)))
 	go s.watchRules(ctx)
 	go s.flushMetrics(ctx)
-	return s.serve(ctx, s.handlers(apis, s.urls(len(apis))), listeners)
+	return func() error { return s.serve(ctx, handlers, listeners) }, nil
 }
 
 // Open starts everything except the listeners, and returns a handler for each API. urls are the

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/loopback"
 	"github.com/weir-limits/weir/local/operator"
+	"github.com/weir-limits/weir/local/regions"
 	"github.com/weir-limits/weir/local/why"
 )
 
@@ -22,6 +23,12 @@ func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(console.Path, s.console(apis, urls))
 	mux.Handle(operator.Path, s.operating())
+	if s.region != nil {
+		s.region.all.SetURL(s.region.place, urls[0])
+		h := s.region.all.Handler(s.live.Current, s.operator.IPv6Bits)
+		mux.Handle(regions.Path, h)
+		mux.Handle(regions.CutPath, h)
+	}
 	mux.Handle("POST "+why.Path, s.record.Handler(s.Clock, s.operator.IPv6Bits, s.flushAll))
 	return guarded(mux)
 }

@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -64,7 +63,7 @@ func (s *Server) openUpstream(ctx context.Context) (*gateway.API, error) {
 			s.variables[name] = os.Getenv(name)
 		}
 	}
-	c, err := clients.Load(s.lookup(map[string]string{"NAMESPACE": upstreamNamespace}))
+	c, err := s.load(map[string]string{"NAMESPACE": upstreamNamespace})
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func serveCommand() *cobra.Command {
 			"The throttle of the template's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 \"throttled\", unless --no-throttle is given.\n\n" +
 			"--store dynamodb and --store redis start a local DynamoDB or Redis server, unless DYNAMODB_ENDPOINT or REDIS_URL names one. Only a checkout can start DynamoDB.\n\n" +
 			"Three variables of this command also apply to the functions. SAMPLE_LOGIN is the user:password of the sample API's login (default demo:demo). MAX_DELAY is the maximum wait of a request in a leaky bucket. BASE_PATH lists the paths that custom domains add, such as /v1,/orders/v2. A request with a Host without a port comes from such a domain.",
-		Example: "  weir serve\n  weir serve --store redis --environments 10\n  weir serve --rules my-rules.json --port 9000\n  weir serve --upstream http://127.0.0.1:3000 --rules rules.json",
+		Example: "  weir serve\n  weir serve --store redis --environments 10\n  weir serve --rules my-rules.json --port 9000\n  weir serve --regions 3 --rules local/examples/regions.json\n  weir serve --upstream http://127.0.0.1:3000 --rules rules.json",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkUpstream(c); err != nil {
@@ -52,6 +52,7 @@ func serveCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")
 	c.Flags().Var(&o.Port, "port", "the port of the first API; the second API has the next port")
 	c.Flags().Var(&o.Environments, "environments", "maximum number of processes of each function, which run its bootstrap in dist; 0: run the functions in this process")
+	c.Flags().Var(&o.Regions, "regions", "number of regions, 80 ms apart, that share limits with \"regions\": \"shared\"; each has APIs of its own, at ports that are 10 higher than those of the one before; 0: one region")
 	c.Flags().DurationVar(&o.Idle, "idle", 0, "time without a request after which an environment ends; 0: never")
 	return c
 }

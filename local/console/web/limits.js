@@ -1,72 +1,19 @@
 // Shows who is limited and why, the limits of a caller, the last refusals and the rules, and reads
 // them again every second. Its questions go to the endpoints below api/ and charge nothing.
 
-import { fill } from "./table.js";
+import { $, ask, element, grouped, keep, number, request, say, show, time } from "./page.js";
 
-const $ = (selector) => document.querySelector(selector);
 const subject = new URLSearchParams(location.search).get("caller")?.trim() ?? "";
 const recent = 10_000; // ms: a caller that was refused this recently is limited now, although the wait may be over
-const most = 100; // rows of a table
 const checked = 20; // rows whose usage is read to find out whether the wait has ended early
-
-/** Returns the JSON of an answer. The error of an answer that will stay the same has the property final. */
-async function read(response) {
-  const answer = await response.json().catch(() => ({ error: response.statusText }));
-  if (!response.ok) throw Object.assign(new Error(answer.error), { final: response.status < 500 });
-  return answer;
-}
-
-async function request(path, options) {
-  const response = await fetch(path, options).catch(() => { throw new Error("The gateway does not answer."); });
-  return read(response);
-}
-
-const ask = (what, question) => request(`api/${what}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
-
-/** Sets a text. A screen reader announces every assignment, so an equal text is not assigned. */
-function say(selector, text) {
-  if ($(selector).textContent !== text) $(selector).textContent = text;
-}
 
 let since; // when the rules that the page shows were loaded
 let inForce; // their limits
-
-const shown = new Map(); // the rows of each table, as JSON
-
-/** Fills the table of a section if its rows have changed, so that a selection and the focus stay. */
-function show(section, heads, rows, cells) {
-  const table = $(`#${section} table`);
-  const text = JSON.stringify(rows);
-  if (shown.get(section) === text) return;
-  shown.set(section, text);
-  const focused = table.contains(document.activeElement) && document.activeElement.href;
-  fill(table, heads, rows.slice(0, most).map(cells));
-  table.parentElement.hidden = !rows.length;
-  if (focused) [...table.querySelectorAll("a")].find((link) => link.href === focused)?.focus();
-}
-
-/** Returns a time, which is a text or the milliseconds since 1970, in UTC, with its date unless it is within a day of another time. */
-function time(when, now, round = Math.ceil) {
-  const at = new Date(round(new Date(when) / 1000) * 1000);
-  const [day, clock] = at.toISOString().slice(0, 19).split("T");
-  return Math.abs(at - Date.parse(now)) < 86_400_000 ? clock : `${day} ${clock}`;
-}
-
-const grouped = (n) => n.toLocaleString("en-US");
-
-const number = (n, one) => `${grouped(n)} ${n === 1 ? one : `${one}s`}`;
 
 /** Returns a duration in its largest unit. */
 function age(seconds) {
   const [n, unit] = [[86_400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]].find(([n]) => seconds >= n) ?? [1, "second"];
   return number(Math.floor(seconds / n), unit);
-}
-
-function element(name, kind, text) {
-  const made = document.createElement(name);
-  made.className = kind;
-  made.textContent = text;
-  return made;
 }
 
 /** Returns a link that shows the limits of a caller. The gateway may know only the hash of a caller. */
@@ -97,6 +44,12 @@ function bar(name, used, capacity, mode = "enforce") {
   const cell = element("span", "bar", "");
   cell.append(meter, `${grouped(used)} of ${grouped(capacity)}`);
   return cell;
+}
+
+/** Returns the use of a limit. If regions share it, the gateway knows only what its region can admit without the others. */
+function useOf({ name, state, mode, shared }) {
+  if (shared) return `${grouped(state.remaining)} of ${grouped(state.capacity)} left here`;
+  return bar(name, state.capacity - state.remaining + (state.debt ?? 0), state.capacity, mode);
 }
 
 /** Returns the length of a limit's window, or its period. */
@@ -164,13 +117,13 @@ async function waitOf({ caller, limit, rule, last, retryAfterSeconds: wait }, no
 /** Shows the limits of the caller: first those that refuse, then by use. */
 async function showCaller() {
   const { subject: name, at, limits, others } = await ask("usage", { subject });
-  const used = limits.filter(({ state }) => state.remaining < state.capacity || !state.passes);
+  const used = limits.filter(({ state, shared }) => !state.passes || (shared ? state.charged : state.remaining < state.capacity));
   const refusing = used.filter((l) => !l.state.passes && !l.otherTier && l.mode === "enforce").length;
   const share = (l) => (l.state.passes ? l.state.remaining / l.state.capacity : -1);
   say("#caller .status", `${name} uses ${used.length} of ${number(limits.length, "limit")}${refusing ? `; ${refusing} ${refusing === 1 ? "refuses" : "refuse"} now` : ""}.`);
   show("caller", ["Limit", "Tier", "Rule", "At most", "Used", "Free again, UTC", "Full again, UTC"], used.sort((a, b) => share(a) - share(b)).map((l) => ({
     ...l, free: freeAgain(l.state, at), full: time(l.state.fullAt, at),
-  })), (l) => [named(l), tierOf(l), ruleOf(l.rule), atMost(l), bar(l.name, l.state.capacity - l.state.remaining + (l.state.debt ?? 0), l.state.capacity, l.mode), free(l.free, l.mode), l.full]);
+  })), (l) => [named(l), tierOf(l), ruleOf(l.rule), atMost(l), useOf(l), free(l.free, l.mode), l.full]);
   say("#caller .note", others.length ? `${number(others.length, "more count")} of limits that the rules no longer have.` : "");
   $("#reset").hidden = false;
 }
@@ -203,16 +156,6 @@ async function showRules() {
     ruleOf(l.rule), tierOf(l), named(l), atMost(l), l.algorithm.replaceAll("_", " "),
   ]);
   since = state.since;
-}
-
-/** Shows a part of the page now and every second. Its errors appear in a section. */
-async function keep(section, part) {
-  let problem;
-  if (!document.hidden) {
-    problem = await part().catch((error) => error);
-    say(`#${section} .error`, problem?.message ?? "");
-  }
-  if (!problem?.final) setTimeout(keep, 1000, section, part);
 }
 
 $("#subject").value = subject;

@@ -29,19 +29,25 @@ const brokenWords = `[...document.querySelectorAll("thead th")].flatMap((head) =
 	return new Set([...range.getClientRects()].map((line) => line.top)).size > 1;
 }).map((word) => word[0]))`
 
-// On a desktop and on a phone, in both colour schemes, each page fits the window and is accessible. No
-// word in the head of a column is broken. The test writes pictures to .weir/screenshots.
-func TestConsole_sizes(t *testing.T) {
+// axe returns the script that checks whether a page is accessible.
+func axe(t *testing.T) string {
+	t.Helper()
 	c, err := checkout.Find()
 	if err != nil {
 		t.Fatal(err)
 	}
-	axe, err := os.ReadFile(c.Path("local", "console", "node_modules", "axe-core", "axe.min.js"))
+	script, err := os.ReadFile(c.Path("local", "console", "node_modules", "axe-core", "axe.min.js"))
 	if err != nil {
 		storetest.Program(t, "node")
 		t.Fatalf("%v: run make local/console/node_modules", err)
 	}
-	dir := screenshots(t)
+	return string(script)
+}
+
+// On a desktop and on a phone, in both colour schemes, each page fits the window and is accessible. No
+// word in the head of a column is broken. The test writes pictures to .weir/screenshots.
+func TestConsole_sizes(t *testing.T) {
+	axe, dir := axe(t), screenshots(t)
 	l := newLocal(t, rules)
 	b := openConsole(t, l.rest, requestsPage, 1280, 900)
 	for _, user := range []string{"alice", "bob"} {
@@ -57,7 +63,7 @@ func TestConsole_sizes(t *testing.T) {
 			b.record()
 		}
 		evaluate[bool](b, `document.querySelectorAll("details").forEach((e) => { e.open = true }) || true`)
-		evaluate[bool](b, string(axe)+`; true`)
+		evaluate[bool](b, axe+`; true`)
 		for _, window := range windows {
 			for _, scheme := range []string{"light", "dark"} {
 				name := fmt.Sprintf("%s %s %s", cmp.Or(strings.Split(page, "?")[0], "limits"), window.name, scheme)
