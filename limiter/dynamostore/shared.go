@@ -57,19 +57,19 @@ func (l sharedLayout) write(it item, id string, s algo.State, now algo.Instant) 
 // has moved. Otherwise it names what has moved, so that the bound of the count is exact.
 func (sharedLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
 	w := v.settled.Machine.(*algo.Shared)
-	index := t.requireWindow(e, w.Whole, v)
+	in := t.requireWindow(e, w.Whole, v)
 	if c.Force {
-		t.requireRoom(e, w.Whole, v, index, c)
+		t.requireRoom(e, w.Whole, v, in, c)
 	} else {
 		s := w.At(v.settled.State, t.now)
 		e.requireMoved(w, v.id, s)
 		if s.Moved() == 0 && (s.MovedBefore() == 0 || !w.Whole.Sliding) {
-			t.requireRoom(e, w.Part(), v, index, c)
+			t.requireRoom(e, w.Part(), v, in, c)
 		} else {
 			e.requireCounts(w, v.id, s, w.Room(s, t.now, c.Cost))
 		}
 	}
-	e.count(v.id, index, c.Cost)
+	e.count(v.id, in, c.Cost)
 }
 
 // movedOperators is the number of operators of the condition that one number in requireMoved has.

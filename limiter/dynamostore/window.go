@@ -50,17 +50,23 @@ func (windowLayout) write(_ item, id string, s algo.State, _ algo.Instant) map[s
 // charge implements layout.
 func (windowLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
 	w := v.settled.Machine.(*algo.Window)
-	index := t.requireWindow(e, w, v)
-	t.requireRoom(e, w, v, index, c)
-	e.count(v.id, index, c.Cost)
+	in := t.requireWindow(e, w, v)
+	t.requireRoom(e, w, v, in, c)
+	e.count(v.id, in, c.Cost)
 }
 
-// requireWindow adds the condition that index is the window to charge, and returns it. It is the later of two windows: the
-// newest known window and the window of now.
-func (t *take) requireWindow(e *expression, w *algo.Window, v *view) (index int64) {
+// charged is the window that a charge counts in. newest and current are the names of the attributes with the newest index and
+// with the count of this window.
+type charged struct {
+	index           int64
+	newest, current string
+}
+
+// requireWindow adds the condition that the result is the window to charge. It is the later of two windows: the newest known
+// window and the window of now.
+func (t *take) requireWindow(e *expression, w *algo.Window, v *view) charged {
 	s := v.settled.State
-	index = max(w.Index(t.now), s.Window)
-	newest := attribute(newestAttribute, v.id)
+	index, newest := max(w.Index(t.now), s.Window), attribute(newestAttribute, v.id)
 	if index > w.Index(t.now) { // after a reset, the cached index can be newer than the index in the item
 		e.require(e.compare(newest, "=", e.number(index)))
 		if w.Ahead(s, t.now) { // the Skew in the item decides whether the state is clamped
@@ -69,31 +75,29 @@ func (t *take) requireWindow(e *expression, w *algo.Window, v *view) (index int6
 	} else {
 		e.require(e.absentOr(newest, "<=", e.number(index)))
 	}
-	return index
+	return charged{index, newest, count(v.id, index)}
 }
 
-// requireRoom adds the condition that the window index has room for the charge c.
-func (t *take) requireRoom(e *expression, w *algo.Window, v *view, index int64, c limiter.Charge) {
-	current := count(v.id, index)
+// requireRoom adds the condition that the charged window has room for the charge c.
+func (t *take) requireRoom(e *expression, w *algo.Window, v *view, in charged, c limiter.Charge) {
 	switch {
 	case c.Force:
-		e.require(e.absentOr(current, "<=", e.number(w.MaxDebt()-c.Cost)))
+		e.require(e.absentOr(in.current, "<=", e.number(w.MaxDebt()-c.Cost)))
 	case w.Sliding:
-		e.require(t.slidingRoom(e, w, v, index, c.Cost))
+		e.require(t.slidingRoom(e, w, v, in.index, c.Cost))
 	default:
-		e.require(e.absentOr(current, "<=", e.number(w.Requests-c.Cost)))
+		e.require(e.absentOr(in.current, "<=", e.number(w.Requests-c.Cost)))
 	}
 }
 
-// count adds the cost to the count of the window index, and removes dead counts.
-func (e *expression) count(id string, index, cost int64) {
+// count adds the cost to the count of the charged window, and removes dead counts.
+func (e *expression) count(id string, in charged, cost int64) {
 	if cost == 0 {
 		return
 	}
-	current := count(id, index)
-	e.setTo(current, "if_not_exists("+e.name(current)+", "+e.number(0)+") + "+e.number(cost))
-	e.setTo(attribute(newestAttribute, id), e.number(index))
-	for dead := index - 3; dead < index-1; dead++ {
+	e.setTo(in.current, "if_not_exists("+e.name(in.current)+", "+e.number(0)+") + "+e.number(cost))
+	e.setTo(in.newest, e.number(in.index))
+	for dead := in.index - 3; dead < in.index-1; dead++ {
 		e.remove = append(e.remove, e.name(count(id, dead)))
 	}
 }
