@@ -103,9 +103,13 @@ func TestTable_ratio(t *testing.T) {
 	}
 }
 
+// Markdown leaves out the omitted rows and columns.
 func TestTable_markdown(t *testing.T) {
-	got := table{Title: "T", Corner: "who", Columns: []column{{"ns", 1}}, Rows: []row{{Name: "we", Values: []figure{1.25}}, {Name: "they", Values: []figure{none}}}}.markdown()
-	want := "### T\n\n| who  |  ns |\n|------|----:|\n| we   | 1.2 |\n| they |   - |\n"
+	got := table{
+		Title: "T", Corner: "who", Columns: []column{{"bytes", 0}, {"ns", 1}}, Omitted: []string{"bytes", "others"},
+		Rows: []row{{Name: "we", Values: []figure{7, 1.25}}, {Name: "others", Values: []figure{7, 2}}, {Name: "they", Values: []figure{7, none}}},
+	}.markdown()
+	want := "## T\n\n| who  |  ns |\n|------|----:|\n| we   | 1.2 |\n| they |   - |\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -84,7 +84,7 @@ func (r report) json(w io.Writer) error {
 // markdown returns the report in the form of the documentation, which has no goals.
 func (r report) markdown() string {
 	var b strings.Builder
-	b.WriteString("# Benchmarks\n\nFor maintainers; the figures for users are in [STORES](../../limiter/STORES.md#figures). Written by `make bench-docs`. ")
+	b.WriteString("# Benchmarks\n\nFor maintainers; the figures for users are in [STORES](../../limiter/STORES.md#figures). Written by `make bench-docs`; `make bench BENCH=-json` has more rows and columns. ")
 	fmt.Fprintf(&b, "%s, %d cores, %s, %s, %s; medians of %d interleaved rounds in one run.\n",
 		r.Machine.CPU, r.Machine.Cores, r.Machine.OS, r.Machine.Go, r.Machine.Date, r.Rounds)
 	if r.Quick {
@@ -96,7 +96,6 @@ func (r report) markdown() string {
 	}
 	fmt.Fprintf(&b, "\n%s.\n", strings.Join(versions, ", "))
 	for _, g := range r.Groups {
-		fmt.Fprintf(&b, "\n## %s\n", g.Name)
 		for _, t := range g.Tables {
 			b.WriteString("\n" + t.markdown())
 		}

@@ -23,6 +23,7 @@ type table struct {
 	Note    string   `json:"note,omitempty"`
 	Corner  string   `json:"-"` // head of the column with the names of the rows
 	Columns []column `json:"columns"`
+	Omitted []string `json:"-"` // rows and columns that only the JSON contains
 	Rows    []row    `json:"rows"`
 }
 
@@ -129,16 +130,23 @@ func (t table) column(name string) int {
 func (t table) markdown() string {
 	cells := [][]string{{t.Corner}}
 	for _, c := range t.Columns {
-		cells[0] = append(cells[0], c.Name)
+		if !slices.Contains(t.Omitted, c.Name) {
+			cells[0] = append(cells[0], c.Name)
+		}
 	}
 	for _, r := range t.Rows {
+		if slices.Contains(t.Omitted, r.Name) {
+			continue
+		}
 		line := []string{r.Name}
 		for i, v := range r.Values {
-			line = append(line, v.text(t.Columns[i].Digits))
+			if c := t.Columns[i]; !slices.Contains(t.Omitted, c.Name) {
+				line = append(line, v.text(c.Digits))
+			}
 		}
 		cells = append(cells, line)
 	}
-	text := "### " + t.Title + "\n\n" + grid(cells, true)
+	text := "## " + t.Title + "\n\n" + grid(cells, true)
 	if t.Note != "" {
 		text += "\n" + t.Note + "\n"
 	}
@@ -209,13 +217,13 @@ func goalGrid(goals []goal) string {
 	return b.String()
 }
 
-// aboveZero lists the figures above zero.
-func (t table) aboveZero() string {
+// aboveZero lists the figures above zero in the columns.
+func (t table) aboveZero(columns ...string) string {
 	var texts []string
 	for _, r := range t.Rows {
 		for i, v := range r.Values {
-			if v > 0 {
-				texts = append(texts, fmt.Sprintf("%s %s of %s", v.text(t.Columns[i].Digits), t.Columns[i].Name, r.Name))
+			if c := t.Columns[i]; v > 0 && slices.Contains(columns, c.Name) {
+				texts = append(texts, fmt.Sprintf("%s %q of %s", v.text(c.Digits), c.Name, r.Name))
 			}
 		}
 	}
