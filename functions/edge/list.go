@@ -113,6 +113,13 @@ func (e Entry) Value() string {
 	return strings.Join(fields, " ")
 }
 
+// in reports whether a value refuses for at least as long as the entry, under the same rules.
+func (e Entry) in(value string) bool {
+	fields := strings.Fields(value)
+	until, ok := UntilOf(value)
+	return ok && len(fields) > 1 && fields[1] == strconv.FormatInt(e.Version, base) && !until.Before(e.Until.Truncate(time.Millisecond))
+}
+
 // UntilOf returns the time until which the entry with a value acts. ok is false for other values.
 func UntilOf(value string) (until time.Time, ok bool) {
 	text, _, _ := strings.Cut(value, " ")

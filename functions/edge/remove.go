@@ -109,8 +109,11 @@ const (
 	everybody = "*"
 	// keptRemovals is the largest age of a line that can still arrive, as receipts.MaxLife.
 	keptRemovals = 30 * time.Minute
-	// afterwards is the time for which a function may still refuse from memory after a reset.
-	afterwards = 2 * time.Second
+	// afterReset is the time for which a function may still refuse from memory after a reset.
+	afterReset = 2 * time.Second
+	// afterKeys is the same after a change of an API key: functions read its record again after a minute
+	// (caller.RemoteRecords). While they cannot read it, they use the old one for up to an hour.
+	afterKeys = 75 * time.Second
 )
 
 type removal struct {
@@ -160,9 +163,9 @@ func (l removals) value() string {
 
 // cover reports whether an entry's caller was refused before the last removal of its entries.
 func (l removals) cover(key string, e Entry) bool {
-	mark := e.Owner
+	mark, afterwards := e.Owner, afterKeys
 	if mark == "" {
-		mark = markOf(key)
+		mark, afterwards = markOf(key), afterReset
 	}
 	for _, r := range l {
 		if (r.mark == mark || r.mark == everybody) && e.Refused.Before(r.at.Add(afterwards)) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/functions/edge"
@@ -12,7 +13,9 @@ import (
 
 // A removal deletes the entries of one address, or of all keys of one id, also after conflicts. A late line does not add
 // them again, and a later refusal does.
-func TestRemove(t *testing.T) {
+func TestRemove(t *testing.T) { synctest.Test(t, testRemove) } // waits after conflicts
+
+func testRemove(t *testing.T) {
 	addr := netip.MustParseAddr("2001:db8::1")
 	ofAddress := config.Key(config.Address(addr))
 	until := noon.Add(time.Hour)
@@ -60,7 +63,12 @@ func TestRemove(t *testing.T) {
 			t.Errorf("lines of refusals at %s: got %d entries, want %d", at, n, want)
 		}
 	}
-	if n := write(4 * time.Second); n != 63 {
+	for at, want := range map[time.Duration]int{4 * time.Second: 3, 75 * time.Second: 3} {
+		if n := write(at); n != want {
+			t.Errorf("refusals at %s: got %d entries, want %d, none by a record before its change", at, n, want)
+		}
+	}
+	if n := write(77 * time.Second); n != 63 {
 		t.Errorf("later refusals: got %d entries, want 63", n)
 	}
 	l.others = 100

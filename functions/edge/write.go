@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -35,7 +36,14 @@ const (
 	fullAt = MaxList * 9 / 10
 	// maxPages is the number of pages that a write to a full list reads.
 	maxPages = 20
-	attempts = 5
+)
+
+// The waits before the attempts after a conflict are random, so that writers do not meet again: at most firstWait, and
+// twice as long each time, up to maxWait.
+const (
+	attempts  = 10
+	firstWait = 100 * time.Millisecond
+	maxWait   = 800 * time.Millisecond
 )
 
 // Writer adds entries to a list. It is safe for concurrent use.
@@ -58,7 +66,8 @@ func NewWriter(s Store) *Writer { return &Writer{store: s} }
 // still no room.
 //
 // It works in rounds of at most five calls, and each changes at most MaxChanges keys: one round for up to 49 entries, and
-// up to 21 more for the pages. A conflict repeats only its round. A failure keeps the rounds before it.
+// up to 21 more for the pages. A conflict repeats only its round, without the entries that the list has by then: each
+// environment of a flooded function can list the same caller. A failure keeps the rounds before it.
 func (w *Writer) Write(ctx context.Context, now time.Time, c Config, entries map[string]Entry) error {
 	config, ok := c.Value()
 	if !ok {
@@ -91,10 +100,16 @@ type writing struct {
 	left    []string // keys of the entries to add, in the order of Write
 	pages   int      // that it has read
 	swept   bool     // it has removed what is over from a page
+	met     bool     // the last round met another writer
 }
 
 // round changes keys under one tag, after which it has read the configuration and the removals.
 func (w *writing) round(ctx context.Context) error {
+	if w.met && len(w.left) > 0 {
+		if err := w.omitListed(ctx); err != nil || len(w.left) == 0 {
+			return err
+		}
+	}
 	tag, size, err := w.store.State(ctx)
 	if err != nil {
 		return err
@@ -129,10 +144,27 @@ func (w *writing) round(ctx context.Context) error {
 	}
 	if len(c.values) > 0 {
 		if err := w.store.Update(ctx, tag, c.values); err != nil {
+			w.met = errors.Is(err, ErrConflict)
 			return err
 		}
 	}
-	w.next, w.left, w.swept = next, left, swept
+	w.next, w.left, w.swept, w.met = next, left, swept, false
+	return nil
+}
+
+// omitListed omits the entries that another writer has added. If none is left, that writer has also swept.
+func (w *writing) omitListed(ctx context.Context) error {
+	var left []string
+	for _, key := range w.left {
+		value, err := w.store.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if !w.entries[key].in(value) {
+			left = append(left, key)
+		}
+	}
+	w.left, w.swept = left, w.swept || len(left) == 0
 	return nil
 }
 
@@ -239,7 +271,12 @@ func (c *change) add(key string, e Entry) bool {
 
 // repeat repeats a change of the list after conflicts.
 func repeat(change func() error) (err error) {
-	for range attempts {
+	wait := firstWait
+	for i := range attempts {
+		if i > 0 {
+			time.Sleep(rand.N(wait))
+			wait = min(2*wait, maxWait)
+		}
 		if err = change(); !errors.Is(err, ErrConflict) {
 			break
 		}

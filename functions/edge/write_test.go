@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/functions/edge"
@@ -139,7 +142,9 @@ func entries(n int, prefix string, until time.Time) map[string]edge.Entry {
 }
 
 // A write has at most 50 changes, is repeated after a conflict, and never goes back to older rules.
-func TestWrite(t *testing.T) {
+func TestWrite(t *testing.T) { synctest.Test(t, testWrite) } // waits after conflicts
+
+func testWrite(t *testing.T) {
 	l := newList()
 	l.others = 3
 	writer := edge.NewWriter(l)
@@ -365,5 +370,66 @@ func TestWatch(t *testing.T) {
 	}
 	if refuse("after many listed ones", 71*time.Second, time.Hour, 20) != 1 {
 		t.Error("got no room ten seconds after other callers with long waits were listed")
+	}
+}
+
+// distant is a list whose calls take 40 ms. It is safe for concurrent use.
+type distant struct {
+	*list
+	mu sync.Mutex
+}
+
+func (d *distant) call() (done func()) {
+	time.Sleep(40 * time.Millisecond)
+	d.mu.Lock()
+	return d.mu.Unlock
+}
+
+// State implements edge.Store.
+func (d *distant) State(ctx context.Context) (string, int, error) {
+	defer d.call()()
+	return d.list.State(ctx)
+}
+
+// Get implements edge.Store.
+func (d *distant) Get(ctx context.Context, key string) (string, error) {
+	defer d.call()()
+	return d.list.Get(ctx, key)
+}
+
+// Page implements edge.Store.
+func (d *distant) Page(ctx context.Context, token string) (map[string]string, string, error) {
+	defer d.call()()
+	return d.list.Page(ctx, token)
+}
+
+// Update implements edge.Store.
+func (d *distant) Update(ctx context.Context, tag string, values map[string]string) error {
+	defer d.call()()
+	return d.list.Update(ctx, tag, values)
+}
+
+// The environments of a flooded function list the same caller within a second, each by an own invocation. All invocations
+// succeed, with few calls.
+func TestWrite_together(t *testing.T) {
+	for n, most := range map[int]int{5: 50, 20: 250, 40: 600} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &distant{list: newList()}
+			var failed atomic.Int64
+			var writers sync.WaitGroup
+			for i := range n {
+				writers.Go(func() {
+					time.Sleep(time.Duration(i) * time.Second / time.Duration(n))
+					if err := edge.NewWriter(l).Write(ctx, noon, config, entries(1, "a", noon.Add(time.Hour))); err != nil {
+						failed.Add(1)
+					}
+				})
+			}
+			writers.Wait()
+			if failed.Load() > 0 || l.calls > most || len(l.values) != 2 {
+				t.Errorf("%d writers: got %d failures, %d calls and %d values; want no failure, at most %d calls, and 2 values", n, failed.Load(), l.calls, len(l.values), most)
+			}
+			t.Logf("%d writers: %d calls, %d updates", n, l.calls, l.updates)
+		})
 	}
 }

@@ -178,7 +178,11 @@ func (f *forwarder) listCallers(ctx context.Context, lines []string) error {
 		}
 	}
 	if len(entries) > 0 || config.Version > before {
-		if err := f.writer.Write(ctx, now, config, entries); err != nil {
+		switch err := f.writer.Write(ctx, now, config, entries); {
+		case errors.Is(err, edge.ErrConflict): // a caller who still sends requests is in a later line
+			f.dropped(ctx, len(lines), err)
+			return nil
+		case err != nil:
 			return err
 		}
 		f.listed.add(config.Version, entries)
