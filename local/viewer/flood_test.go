@@ -22,6 +22,7 @@ import (
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -37,7 +38,8 @@ type behind struct {
 	log     bytes.Buffer
 	list    *viewer.List
 	written []map[string]string // changes of the list, in order
-	down    bool
+	down    bool                // the list
+	fails   bool                // the store
 	reads   int
 	keys    keys
 
@@ -49,6 +51,7 @@ type behind struct {
 	viewer             *viewer.Function
 	invocations, edges int
 	calls              int // of the writer
+	lines              int // that list a caller
 }
 
 // writer records the changes of the list, and counts calls.
@@ -95,7 +98,18 @@ func (b *behind) Get(key string) (value string, err error) {
 }
 
 // shared is a store that a process does not have to itself, so the process remembers refusals.
-type shared struct{ limiter.Store }
+type shared struct {
+	limiter.Store
+	b *behind
+}
+
+// Take implements limiter.Store.
+func (s shared) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	if s.b.fails {
+		return false, limiter.ErrUnavailable
+	}
+	return s.Store.Take(ctx, now, subject, charges, results)
+}
 
 const flooded = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"address","requests":60,"window":"1m","algorithm":"fixed_window","per":["ip"]}}}]}`
 
@@ -118,7 +132,7 @@ func newBehind(t *testing.T, document string, lag time.Duration, origins ...stri
 	ring := receipts.Fixed("dev", receipts.NewKeys())
 	recorder := telemetry.New(&b.log, "dev", nil)
 	recorder.SignWith(ring.Sign)
-	l := storetest.Must(limiter.New(shared{storetest.Must(memstore.New(memstore.Options{}))}, limiter.Options{Logger: logger}))
+	l := storetest.Must(limiter.New(shared{storetest.Must(memstore.New(memstore.Options{})), b}, limiter.Options{Logger: logger}))
 	e := &lambdahttp.Environment{
 		Limiter: l, Rules: live.Fixed(storetest.Must(rules.Parse([]byte(document), rules.Options{Version: 7}))), Identifier: caller.New(caller.Options{IPv6Bits: 64, APIKeys: b.keys}),
 		Clock: func() time.Time { return b.now }, Logger: logger, Recorder: recorder, Receipts: ring,
@@ -171,6 +185,9 @@ func (b *behind) deliver(t *testing.T) {
 	for line := range strings.Lines(b.log.String()) {
 		if strings.HasPrefix(line, `{"weir":"edge"`) {
 			events = append(events, map[string]string{"message": line})
+			if !strings.Contains(line, `"key":""`) {
+				b.lines++
+			}
 		}
 	}
 	b.log.Reset()
@@ -324,10 +341,10 @@ func TestFlood_basePath(t *testing.T) {
 }
 
 // The edge refuses an API key that is over its quota, from each address. Each key of an id gets an entry of its own. A
-// reset removes all of them. A key is not listed if requests of an address are exempt.
+// reset removes all of them.
 func TestFlood_apiKey(t *testing.T) {
-	const lag, quota = 10 * time.Second, `{"rules":[{"endpoint":"*","limits":{"global":{"name":"quota","requests":60,"period":"day","per":["apikey"]}}}]%s}`
-	b := newBehind(t, fmt.Sprintf(quota, ""), lag)
+	const lag, quota = 10 * time.Second, `{"rules":[{"endpoint":"*","limits":{"global":{"name":"quota","requests":60,"period":"day","per":["apikey"]}}}]}`
+	b := newBehind(t, quota, lag)
 	first, second, other := caller.NewAPIKey(), caller.NewAPIKey(), caller.NewAPIKey()
 	const guessable = "weir_hunter2"
 	b.keys[first], b.keys[second], b.keys[other], b.keys[guessable] = "acme", "acme", "other", "other"
@@ -370,13 +387,80 @@ func TestFlood_apiKey(t *testing.T) {
 	if edges(first)+edges(second) != 0 {
 		t.Error("after the reset: got a refusal at the edge, want none")
 	}
-	exempt := newBehind(t, fmt.Sprintf(quota, `,"exempt":[{"ip":"203.0.113.1"}]`), lag)
-	exempt.keys[first] = "acme"
-	for range 100 {
-		exempt.request(t, "192.0.2.1", first)
+}
+
+// A caller is listed only if the edge then refuses no request that the limits admit.
+func TestFlood_listed(t *testing.T) {
+	const lag, ip = 10 * time.Second, "2001:db8::2"
+	document := func(per, members string) string {
+		return fmt.Sprintf(`{%s"rules":[{"endpoint":"*","limits":{"global":{"name":"flood","requests":60,"window":"1m","algorithm":"fixed_window","per":[%q]}}}]}`, members, per)
 	}
-	if exempt.entries() != 0 {
-		t.Errorf("exempt addresses: got %d entries, want none", exempt.entries())
+	parsed := func(text string, version int64) *rules.Rules {
+		return storetest.Must(rules.Parse([]byte(text), rules.Options{Version: version}))
+	}
+	const none = "0 lines, 0 0 refused" // with the key, without it
+	for name, c := range map[string]struct {
+		per, members string
+		before       func(b *behind)
+		want         string
+	}{
+		"address":                                {"ip", "", nil, "1 lines, 1 1 refused"},
+		"address, exempt user":                   {"ip", `"exempt":[{"user":"alice"}],`, nil, "1 lines, 0 1 refused"},
+		"address, exempt key":                    {"ip", `"exempt":[{"apikey":"acme"}],`, nil, "1 lines, 0 1 refused"},
+		"address, exempt address in its network": {"ip", `"exempt":[{"ip":"2001:db8:0:0:1::/96"}],`, nil, none},
+		"address, exempt address elsewhere":      {"ip", `"exempt":[{"ip":"2001:db8:0:1::/64"}],`, nil, "1 lines, 1 1 refused"},
+		"address, exempt endpoint":               {"ip", `"exempt":[{"endpoint":"/health"}],`, nil, "1 lines, 1 1 refused"},
+		"address, suffixes":                      {"ip", `"ignore_suffix":true,`, nil, "1 lines, 1 1 refused"},
+		"address, exempt endpoint with suffixes": {"ip", `"exempt":[{"endpoint":"/health"}],"ignore_suffix":true,`, nil, none},
+		// After an outage, the process refuses by what it counted alone. The store may have room.
+		"address, counts of an outage": {"ip", "", func(b *behind) {
+			b.fails = true
+			for range 60 {
+				b.request(t, ip, "")
+			}
+			b.fails = false
+			b.request(t, "192.0.2.1", "")
+		}, none},
+		// The store has the same limit with other numbers, which may belong to other rules than the list.
+		"address, superseded": {"ip", "", func(b *behind) {
+			other := parsed(strings.Replace(document("ip", ""), `"requests":60`, `"requests":50`, 1), 7)
+			charges := other.Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{IP: netip.MustParsePrefix("2001:db8::/64")})
+			for range 60 {
+				_ = storetest.Must(b.environment.Limiter.Take(t.Context(), b.now, charges))
+			}
+		}, none},
+		// Newer rules arrive between a decision and its line, which would have the exemptions of the newer rules.
+		"address, newer rules": {"ip", "", func(b *behind) { b.environment.Rules = live.Fixed(parsed(document("ip", ""), 8)) }, none},
+
+		"key":                  {"apikey", "", nil, "1 lines, 1 0 refused"},
+		"key, exempt endpoint": {"apikey", `"exempt":[{"endpoint":"/health"}],`, nil, "1 lines, 1 0 refused"},
+		"key, exempt address":  {"apikey", `"exempt":[{"ip":"203.0.113.1"}],`, nil, none},
+		"key, exempt user":     {"apikey", `"exempt":[{"user":"alice"}],`, nil, none},
+		"key, exempt key":      {"apikey", `"exempt":[{"apikey":"other"}],`, nil, none},
+	} {
+		b := newBehind(t, document(c.per, c.members), lag)
+		key := caller.NewAPIKey()
+		b.keys[key] = "acme"
+		if c.before != nil {
+			c.before(b)
+		}
+		flooding := map[string]string{"apikey": key}[c.per]
+		refused := 0
+		for range 100 {
+			if b.request(t, ip, flooding) == http.StatusTooManyRequests {
+				refused++
+			}
+		}
+		b.now = b.now.Add(lag)
+		atEdge := func(key string) int {
+			b.edges = 0
+			b.request(t, ip, key)
+			return b.edges
+		}
+		got := fmt.Sprintf("%d lines, %d %d refused", b.lines, atEdge(key), atEdge(""))
+		if got != c.want || refused < 40 {
+			t.Errorf("%s: got %s after %d refusals, want %s", name, got, refused, c.want)
+		}
 	}
 }
 
