@@ -88,8 +88,8 @@ func layerGroup(ctx context.Context, b *bench) (group, error) {
 	})
 	t := table{
 		Title: "Layer: what it adds to a function that does nothing", Corner: "function", Columns: layerColumns, Rows: rows,
-		Omitted: []string{"invocation, us", "with the layer, not HTTP"},
-		Note:    "The function is a Go program. An invocation lasts from the event to the request for the next one, with the settlement; each figure is a median. Switched off: without the wrapper script, so the extension only waits. The memory is the largest resident memory of the extension. In the last row, events and answers have bodies of 5.9 MB, and the limit counts bytes. A server on this machine replaces DynamoDB.",
+		Omitted: []string{"invocation, us", "with the layer, switched off", "with the layer, not HTTP"},
+		Note:    "The function is a Go program. An invocation lasts from the event to the request for the next one, with the settlement; each figure is a median. The memory is the largest resident memory of the extension. In the last row, events and answers have bodies of 5.9 MB, and the limit counts bytes. A server on this machine replaces DynamoDB.",
 	}
 	if err != nil {
 		return group{}, err
