@@ -6,13 +6,16 @@ import (
 )
 
 // Watch finds the callers to list: those that one process has refused from memory at least least times within span, and
-// whose wait is at least twice as long as a new entry needs to act. It is safe for concurrent use.
+// whose wait is at least twice as long as a new entry needs to act. It lists ten at once, and then one in the time that an
+// entry needs to act: enough for each wait of two callers, but a flood from many addresses buys few calls of the list. It is
+// safe for concurrent use.
 type Watch struct {
 	delay time.Duration
 
 	mu      sync.Mutex
 	callers map[string]*watched
 	cleared time.Time // when it last removed callers
+	paid    time.Time // when it could again list atOnce callers
 }
 
 type watched struct {
@@ -28,6 +31,8 @@ const RelistAfter = 30 * time.Second
 const (
 	least = 20
 	span  = 10 * time.Second
+	// atOnce is the number of callers that it lists without a pause.
+	atOnce = 10
 	// maxWatched bounds the memory. If a flood has more callers, the others are not listed.
 	maxWatched = 4096
 )
@@ -56,12 +61,24 @@ func (w *Watch) Refused(now time.Time, subject string, until time.Time) bool {
 		c.since, c.refusals = now, 0
 	}
 	c.refusals++
-	if c.refusals < least || !now.After(c.quiet) {
+	if c.refusals < least || !now.After(c.quiet) || !w.pay(now) {
 		return false
 	}
 	if c.quiet = now.Add(RelistAfter); c.quiet.After(until) {
 		c.quiet = until
 	}
+	return true
+}
+
+// pay reports whether one more caller can be listed at the time now.
+func (w *Watch) pay(now time.Time) bool {
+	if w.paid.Before(now) {
+		w.paid = now
+	}
+	if w.paid.Sub(now) > (atOnce-1)*w.delay {
+		return false
+	}
+	w.paid = w.paid.Add(w.delay)
 	return true
 }
 

@@ -340,19 +340,19 @@ func TestWatch(t *testing.T) {
 		n, want   int
 	}{
 		{"a", 0, time.Minute, 19, 0},
-		{"a", 10 * time.Second, time.Minute, 100, 1},
-		{"a", 61 * time.Second, 2 * time.Minute, 19, 0},
-		{"a", 61 * time.Second, 2 * time.Minute, 1, 1},
 		{"slow", 0, time.Hour, 19, 0},
-		{"slow", 10*time.Second + 1, time.Hour, 19, 0},
 		{"short", 0, 20*time.Second - 1, 100, 0},
 		{"long enough", 0, 20 * time.Second, 100, 1},
 		{"reset", 0, time.Hour, 100, 1},
+		{"next wait", 0, 25 * time.Second, 100, 1},
+		{"a", 10 * time.Second, time.Minute, 100, 1},
+		{"slow", 10*time.Second + 1, time.Hour, 19, 0},
+		{"next wait", 26 * time.Second, time.Minute, 100, 1},
 		{"reset", 30 * time.Second, time.Hour, 100, 0},
 		{"reset", 30*time.Second + 1, time.Hour, 100, 1},
 		{"reset", 31 * time.Second, time.Hour, 100, 0},
-		{"next wait", 0, 25 * time.Second, 100, 1},
-		{"next wait", 26 * time.Second, time.Minute, 100, 1},
+		{"a", 61 * time.Second, 2 * time.Minute, 19, 0},
+		{"a", 61 * time.Second, 2 * time.Minute, 1, 1},
 	} {
 		if got := refuse(c.name, c.at, c.until, c.n); got != c.want {
 			t.Errorf("%s: %d refusals at %s: got %d entries, want %d", c.name, c.n, c.at, got, c.want)
@@ -431,5 +431,37 @@ func TestWrite_together(t *testing.T) {
 			}
 			t.Logf("%d writers: %d calls, %d updates", n, l.calls, l.updates)
 		})
+	}
+}
+
+// A flood from new addresses lists ten callers, and then one for each delay. Two callers that never stop are listed for each
+// of their waits.
+func TestWatch_many(t *testing.T) {
+	const delay, lasts = 10 * time.Second, 10 * time.Minute
+	w := edge.NewWatch(delay)
+	listed := 0
+	for at := time.Duration(0); at < lasts; at += 50 * time.Millisecond {
+		for range 25 {
+			if w.Refused(noon.Add(at), at.String(), noon.Add(at+time.Minute)) {
+				listed++
+			}
+		}
+	}
+	if want := 10 + int(lasts/delay) - 1; listed != want { // the first one of the pauses is due after a delay
+		t.Errorf("got %d listed callers of 12,000, want %d", listed, want)
+	}
+	w = edge.NewWatch(delay)
+	for at := time.Duration(0); at < time.Hour; at += 2*delay + time.Millisecond {
+		for _, name := range []string{"a", "b"} {
+			listed := 0
+			for range 30 {
+				if w.Refused(noon.Add(at), name, noon.Add(at+2*delay)) {
+					listed++
+				}
+			}
+			if listed != 1 {
+				t.Fatalf("%s after %s: got %d lines, want 1", name, at, listed)
+			}
+		}
 	}
 }

@@ -493,6 +493,19 @@ func TestFlood_environments(t *testing.T) {
 	}
 }
 
+// A flood that changes its address as soon as it is listed buys few calls of the list, but not one for each address.
+func TestFlood_addresses(t *testing.T) {
+	const addresses = 60
+	b := newBehind(t, flooded, 10*time.Second)
+	for i := range addresses * 85 {
+		b.now = noon.Add(time.Duration(i) * time.Millisecond)
+		b.request(t, fmt.Sprintf("2001:db8:0:%x::1", i/85), "")
+	}
+	if b.lines != 10 || b.calls > 5*(10+1) {
+		t.Errorf("got %d lines and %d calls for %d addresses, want 10 lines, and five calls for each and for the rules", b.lines, b.calls, addresses)
+	}
+}
+
 // A caller that comes back after a reset is listed again in the same window, by the same environments.
 func TestFlood_reset(t *testing.T) {
 	const lag = 2 * time.Second
