@@ -124,6 +124,12 @@ func (c *Client) Reset(ctx context.Context, subject string) (Forgotten, error) {
 	return Ask[Forgotten](ctx, c, pathReset, about{subject})
 }
 
+// NoGatewayError means that no gateway of Weir answers at a URL.
+type NoGatewayError struct{ error }
+
+// Unwrap returns the error of the connection, if there was none.
+func (e *NoGatewayError) Unwrap() error { return e.error }
+
 // Ask sends a question to a path of the gateway, and returns the answer.
 func Ask[A any](ctx context.Context, c *Client, path string, question any) (a A, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -139,7 +145,7 @@ func Ask[A any](ctx context.Context, c *Client, path string, question any) (a A,
 	request.Header.Set("Content-Type", "application/json")
 	response, err := client.Do(request)
 	if err != nil {
-		return a, fmt.Errorf("no gateway at %s: %w; start one with make run or weir serve, or set --url or WEIR_URL", request.URL.Host, err)
+		return a, &NoGatewayError{fmt.Errorf("no gateway at %s: %w; start one with make run or weir serve, or set --url or WEIR_URL", request.URL.Host, err)}
 	}
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
@@ -151,7 +157,7 @@ func Ask[A any](ctx context.Context, c *Client, path string, question any) (a A,
 	}
 	var failed failure
 	if json.Unmarshal(content, &failed) != nil || failed.Error == "" {
-		return a, fmt.Errorf("%s answered %s, so this is not a gateway of Weir; start one with make run", request.URL.Host, response.Status)
+		return a, &NoGatewayError{fmt.Errorf("%s answered %s, so this is not a gateway of Weir; start one with make run", request.URL.Host, response.Status)}
 	}
 	if response.StatusCode == http.StatusBadRequest {
 		return a, &MistakeError{failed.Error}

@@ -39,7 +39,8 @@ type Operator struct {
 	// Record returns the record of the API keys with an id. ok is false if there is none. nil means that the
 	// records are not known.
 	Record func(ctx context.Context, id string) (r caller.Record, ok bool, err error)
-	// List is the list of a distribution in front. A reset removes the caller's entries from it. nil means that there is none.
+	// List is the list of a distribution in front. Answers have the caller's entries in it, and a reset removes them. nil means
+	// that there is none, or that it is not known.
 	List edge.Store
 	// Clock returns the time. The Operator calls it once for each question.
 	Clock func() time.Time

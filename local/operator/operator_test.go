@@ -502,7 +502,55 @@ func TestReset_list(t *testing.T) {
 
 type broken struct{ edge.Store }
 
-func (broken) State(context.Context) (string, int, error) { return "", 0, errors.New("down") }
+func (broken) State(context.Context) (string, int, error)  { return "", 0, errors.New("down") }
+func (broken) Get(context.Context, string) (string, error) { return "", errors.New("down") }
+
+// An explanation has the entries by which the distribution refuses the request: of its address and of its API key. Requests
+// that it passes have none.
+func TestExplain_edge(t *testing.T) {
+	d := newDesk(t, "memory")
+	c := edge.Config{Version: 7, Secret: "secret", IPv6Bits: 64}
+	entry := edge.Entry{Until: noon.Add(time.Hour), Version: 7, Name: "address", Refused: noon}
+	ofKey := entry
+	ofKey.Owner, ofKey.Name = c.Owner("acme"), "key"
+	entries := map[string]edge.Entry{c.Key(c.Address(local)): entry, c.Key(edge.APIKey("a")): ofKey}
+	for _, test := range []struct {
+		credentials bool // pass
+		q           operator.Question
+		want        []string
+	}{
+		{false, operator.Question{Method: "GET", Path: "/search"}, []string{"ip:127.0.0.1"}},
+		{false, operator.Question{Method: "GET", Path: "/search", APIKeyID: "acme"}, []string{"ip:127.0.0.1", "apikey:acme"}},
+		{false, operator.Question{Method: "GET", Path: "/search", APIKeyID: "acme", IP: "192.0.2.1"}, []string{"apikey:acme"}},
+		{false, operator.Question{Method: "OPTIONS", Path: "/search"}, nil},
+		{true, operator.Question{Method: "GET", Path: "/search"}, []string{"ip:127.0.0.1"}},
+		{true, operator.Question{Method: "GET", Path: "/search", User: "alice"}, nil},
+	} {
+		d.List = nil
+		if e := d.explain(test.q); e.Edge != nil {
+			t.Errorf("%+v without a list: got %+v, want no entry", test.q, e.Edge)
+		}
+		list := viewer.NewList(d.Clock, 0)
+		d.List, c.Credentials = list, test.credentials
+		if err := edge.NewWriter(list).Write(t.Context(), noon, c, entries); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range d.explain(test.q).Edge {
+			got = append(got, r.Subject)
+			if r.CredentialsPass != test.credentials || !r.Until.Equal(entry.Until) || r.Version != 7 {
+				t.Errorf("%+v: got %+v, want the end and the version of the entry", test.q, r)
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%+v, credentials pass: %t: got %q, want %q", test.q, test.credentials, got, test.want)
+		}
+	}
+	d.List = broken{}
+	if e := d.explain(operator.Question{Method: "GET", Path: "/search"}); !slices.ContainsFunc(e.Notes, func(n string) bool { return strings.HasPrefix(n, "the list of the distribution cannot be read") }) {
+		t.Errorf("the list fails: got notes %q, want one about it", e.Notes)
+	}
+}
 
 // After a reset of a user, a limit of the caller's address can still refuse the caller. A note in the
 // answer states this.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -27,8 +26,10 @@ type Usage struct {
 	// caller's tier, or else of the tier in which the caller was last counted.
 	Limits []Limit `json:"limits"`
 	// Others are limits in the store that the rules do not describe, such as removed limits.
-	Others []Other  `json:"others"`
-	Notes  []string `json:"notes"`
+	Others []Other `json:"others"`
+	// Edge is the entry of the subject in the list of a distribution in front. It is empty without an entry or a list.
+	Edge  []EdgeRefusal `json:"edge,omitempty"`
+	Notes []string      `json:"notes"`
 }
 
 // Other is the state of a limit that the rules do not describe. The name and the tier of the limit are
@@ -67,8 +68,14 @@ func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 		return Usage{}, err
 	}
 	i, err := o.usage(ctx, now, c)
+	if err != nil {
+		return i, err
+	}
+	if i.Edge, err = o.atEdge(ctx, now, listingOf(c.subject, &c.caller)); err != nil {
+		i.Notes = append(i.Notes, unreadList(err))
+	}
 	i.Notes = append(i.Notes, c.notes...)
-	return i, err
+	return i, nil
 }
 
 // counts are the limits of a subject.
@@ -218,7 +225,7 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 		}
 	}
 	f := Forgotten{Subject: before.Subject, At: before.At, Limits: []Limit{}, Others: before.Others, Notes: o.afterwards(c.listed)}
-	if f.Listed, err = o.unlist(ctx, now, c); err != nil {
+	if f.Listed, err = o.unlist(ctx, now, listingOf(c.subject, &c.caller)); err != nil {
 		return Forgotten{}, fmt.Errorf("the usage is reset, but not the list of the distribution, which can refuse until the end of a wait: %w; repeat the reset", err)
 	}
 	if o.List != nil {
@@ -237,19 +244,6 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 		}
 	}
 	return f, nil
-}
-
-// unlist removes a caller from the list of the distribution, and returns the number of removed entries. The list has
-// addresses and API keys.
-func (o *Operator) unlist(ctx context.Context, now time.Time, c counts) (int, error) {
-	switch {
-	case o.List == nil:
-	case c.caller.IP.IsValid() && c.subject == limiter.IP(c.caller.IP):
-		return edge.RemoveAddress(ctx, o.List, now, c.caller.IP.Addr())
-	case c.caller.APIKey != "" && c.subject == limiter.APIKey(c.caller.APIKey):
-		return edge.RemoveOwner(ctx, o.List, now, c.caller.APIKey)
-	}
-	return 0, nil
 }
 
 // afterwards returns notes about the counts that a reset does not delete.

@@ -27,9 +27,9 @@ import (
 	"github.com/weir-limits/weir/local/viewer"
 )
 
-// edge stands for a distribution in front of the APIs: its viewer function, its list, and the function that writes the
-// list from lines of the log.
-type edge struct {
+// distribution stands for one in front of the APIs: its viewer function, its list, and the function that writes the list
+// from lines of the log.
+type distribution struct {
 	viewer  *viewer.Function
 	list    *viewer.List
 	forward lambda.Handler
@@ -62,7 +62,7 @@ func (s *Server) openEdge(ctx context.Context, c boot.Config, store limiter.Stor
 	if err != nil {
 		return err
 	}
-	made := &edge{secrets: origin.Derive(key), list: viewer.NewList(s.Clock, s.Edge), clock: s.Clock, logger: s.Logger}
+	made := &distribution{secrets: origin.Derive(key), list: viewer.NewList(s.Clock, s.Edge), clock: s.Clock, logger: s.Logger}
 	if made.viewer, err = viewer.New(made.list.Functions()); err != nil {
 		return err
 	}
@@ -78,18 +78,18 @@ func (s *Server) openEdge(ctx context.Context, c boot.Config, store limiter.Stor
 }
 
 // before returns a handler that sends the requests that the viewer function does not answer to api.
-func (e *edge) before(api http.Handler) http.Handler {
+func (d *distribution) before(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		now := e.clock()
+		now := d.clock()
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		fields := map[string][]string{}
 		for name, values := range r.Header {
 			fields[strings.ToLower(name)] = values
 		}
-		answer, passed, err := e.viewer.Handle(now, viewer.Request{IP: host, Method: r.Method, URI: r.URL.EscapedPath(), Headers: fields})
+		answer, passed, err := d.viewer.Handle(now, viewer.Request{IP: host, Method: r.Method, URI: r.URL.EscapedPath(), Headers: fields})
 		switch {
 		case err != nil: // CloudFront answers 503 if a function fails
-			e.logger.Error("viewer function failed", slog.Any("err", err))
+			d.logger.Error("viewer function failed", slog.Any("err", err))
 			http.Error(w, "the viewer function failed", http.StatusServiceUnavailable)
 		case answer != nil:
 			for name, value := range answer.Headers {
@@ -99,7 +99,7 @@ func (e *edge) before(api http.Handler) http.Handler {
 			_, _ = io.WriteString(w, answer.Body) // the client may have disconnected
 		default:
 			r.Header[contract.ViewerAddressField] = passed[strings.ToLower(contract.ViewerAddressField)]
-			r.Header[contract.OriginSecretField] = []string{e.secrets.Sent(now)}
+			r.Header[contract.OriginSecretField] = []string{d.secrets.Sent(now)}
 			api.ServeHTTP(w, r)
 		}
 	})
@@ -124,16 +124,16 @@ func (l edgeLines) Write(line []byte) (int, error) {
 	return n, err
 }
 
-func (e *edge) add(line string) error {
+func (d *distribution) add(line string) error {
 	content, _ := json.Marshal(events.CloudwatchLogsData{LogEvents: []events.CloudwatchLogsLogEvent{{Message: line}}}) // Marshal never fails for texts
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	_, _ = z.Write(content) // a Buffer never fails
 	_ = z.Close()
 	payload, _ := json.Marshal(map[string]any{"awslogs": map[string]any{"data": packed.Bytes()}})
-	_, err := e.forward.Invoke(context.Background(), payload)
+	_, err := d.forward.Invoke(context.Background(), payload)
 	if err != nil {
-		e.logger.Error("caller not listed", slog.Any("err", err))
+		d.logger.Error("caller not listed", slog.Any("err", err))
 	}
 	return err
 }

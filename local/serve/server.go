@@ -85,7 +85,7 @@ type Server struct {
 	reload    atomic.Pointer[console.Reload]
 	opened    limiter.Store // store that the functions in this process use
 	operator  *operator.Operator
-	edge      *edge          // nil without a distribution
+	edge      *distribution  // nil without a distribution
 	region    *region        // nil without Regions
 	apis      []*gateway.API // nil until they are open
 	closers   []func()

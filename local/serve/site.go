@@ -29,7 +29,8 @@ func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 		mux.Handle(regions.Path, h)
 		mux.Handle(regions.CutPath, h)
 	}
-	mux.Handle("POST "+why.Path, s.record.Handler(s.Clock, s.operator.IPv6Bits, s.flushAll))
+	mux.Handle("POST "+operator.UnlistPath, s.operator.UnlistHandler())
+	mux.Handle("POST "+why.Path, s.record.Handler(s.Clock, s.operator.IPv6Bits, s.operator.List, s.flushAll))
 	return guarded(mux)
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/local/command"
@@ -57,7 +59,7 @@ func (s *Server) flushAll(now time.Time) {
 	}
 }
 
-// reloaded keeps the result of a reload for the console, and prints it.
+// reloaded keeps the result of a reload for the console, and prints it. The distribution no longer refuses by older rules.
 func (s *Server) reloaded(now time.Time, n live.Reload) {
 	r := console.Reload{Since: s.reload.Load().Since, Problem: n.Err}
 	if n.Changed {
@@ -65,6 +67,11 @@ func (s *Server) reloaded(now time.Time, n live.Reload) {
 	}
 	s.reload.Store(&r)
 	s.printReload(n)
+	if n.Changed && s.edge != nil {
+		if err := edge.Retire(context.Background(), s.edge.list, n.Rules.Version()); err != nil {
+			s.Logger.Error("the list of the distribution is still under the rules before; reset callers whom it refuses", slog.Any("err", err))
+		}
+	}
 }
 
 // printReload prints the rules in force after a change of the file, or the problems of the file.

@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/edge"
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/operator"
 )
 
 func edgeListFlag(f *pflag.FlagSet, arn *string) {
@@ -28,29 +28,35 @@ func printUnlisted(out io.Writer, n int) {
 	}
 }
 
-// unlist removes changed API keys from the list of the distribution: until the end of a wait, it would refuse them by
-// their limits before the change.
-func (o *keysOptions) unlist(ctx context.Context, out io.Writer, changed []apikeys.Key) error {
-	if o.edgeList == "" || o.local {
-		return nil
+// openList returns the list of a distribution; nil without an ARN.
+func openList(ctx context.Context, arn string) (edge.Store, error) {
+	return boot.Config{EdgeList: arn, Clients: clients.Default()}.OpenList(ctx)
+}
+
+// printEdge prints the entries of a distribution's list. version is that of the rules in force; 0 if it is not known.
+func printEdge(out io.Writer, all []operator.EdgeRefusal, version int64, at time.Time) {
+	for _, r := range all {
+		limit := printable(r.Limit)
+		if version != 0 && r.Version != version {
+			limit += " of rules of " + command.RulesVersion(r.Version)
+		}
+		if r.CredentialsPass {
+			limit += ", except with a credential"
+		}
+		fmt.Fprintf(out, "%s the distribution refuses %s until %s (%s), by limit %s; weir reset %s removes the entry\n",
+			command.StyleOf(out).Bold("edge"), r.Subject, r.Until.Local().Format(time.DateTime+" MST"), seconds(r.Until.Sub(at).Seconds()), limit, r.Subject)
 	}
-	list, err := boot.Config{EdgeList: o.edgeList, Clients: clients.Default()}.OpenList(ctx)
+}
+
+// retire ends the entries of rules before a version, which is in force. Without an ARN, it does nothing.
+func retire(ctx context.Context, arn string, version int64) error {
+	list, err := openList(ctx, arn)
+	if list != nil && err == nil {
+		err = edge.Retire(ctx, list, version)
+	}
 	if err != nil {
-		return err
-	}
-	var done []string
-	for _, k := range changed {
-		if k.ID == "" || slices.Contains(done, k.ID) {
-			continue
-		}
-		done = append(done, k.ID)
-		n, err := edge.RemoveOwner(ctx, list, time.Now(), k.ID)
-		if err != nil {
-			return fmt.Errorf("the keys are changed, but not the list of the distribution, which can refuse %s until the end of a wait: %w; run weir reset apikey:%s with --edge-list", k.ID, err, k.ID)
-		}
-		if !o.json {
-			printUnlisted(out, n)
-		}
+		return fmt.Errorf("%s is published, but the list of the distribution did not change: until their waits end, or a function reports the new rules, it can refuse callers by the rules before: %w; "+
+			"to end this, repeat weir rules get | weir rules publish - with the same flags, which only changes the list", command.RulesVersion(version), err)
 	}
 	return nil
 }

@@ -38,7 +38,6 @@ func resetCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
-	edgeListFlag(c.Flags(), &t.edgeList)
 	t.flags(c)
 	return c
 }

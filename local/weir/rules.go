@@ -32,6 +32,7 @@ func (o *rulesOptions) publishFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.unlimited, "unlimited", false, "publish even if no limit is left")
 	c.Flags().BoolVar(&o.similarTiers, "similar-tiers", os.Getenv(contract.VariableSimilarTiers) == "true", "publish even if tiers have similar names; default: whether $"+contract.VariableSimilarTiers+" is true")
 	c.Flags().BoolVar(&o.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable, "the deployment has rulesFrom=table now; do not check for rules of the deployment itself; default: whether $RULES_FROM is table")
+	edgeListFlag(c.Flags(), &o.edgeList)
 	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the setting maxDelay of the deployment, the maximum wait in a leaky bucket")
 }
 
@@ -48,7 +49,8 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 			"The command rejects a document with mistakes and prints all mistakes. It does not publish a document again that equals the version in force. " +
 			"A document can move limits of a caller to other items of the store. The counts of these limits then restart. The command rejects such a document and names the limits, unless --restart-counts is given. It also rejects similar tiers, of which one is probably misspelled, unless --similar-tiers is given, and a document without a limit that refuses requests, unless --unlimited is given.\n\n" +
 			"The new version is higher than all previous ones: the time in Unix seconds, or the version in the document if that is higher. " +
-			"If two people publish at the same time, one publication fails. With --after VERSION, the publication also fails if another version is in force. The exit status is then 1.",
+			"If two people publish at the same time, one publication fails. With --after VERSION, the publication also fails if another version is in force. The exit status is then 1.\n\n" +
+			"With --edge-list, a distribution in front no longer refuses callers by the rules before. Without it, it does so until their waits end, or a function reports the new rules.",
 		Example: "  weir rules publish rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",
 		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -25,6 +25,7 @@ import (
 type rulesOptions struct {
 	table     string
 	namespace string
+	edgeList  string
 	json      bool
 	maxDelay  time.Duration
 
@@ -170,7 +171,7 @@ func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string, after 
 	}
 	result := published{Version: before, Diff: difference(before, document, p)}
 	if result.Diff == "" {
-		return o.printPublished(out, result)
+		return errors.Join(o.printPublished(out, result), retire(ctx, o.edgeList, before.Version))
 	}
 	if err := p.unlimits(document, r, o.maxDelay); err != nil && !o.unlimited {
 		return err
@@ -183,7 +184,7 @@ func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string, after 
 	}
 	result.Replaces = before.Version
 	result.Settles = len(r.Counts()) > 0 && !proposal{document: document}.settles(o.maxDelay)
-	return o.printPublished(out, result)
+	return errors.Join(o.printPublished(out, result), retire(ctx, o.edgeList, result.Version.Version))
 }
 
 func (o *rulesOptions) printPublished(out io.Writer, r published) error {
@@ -201,7 +202,10 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 		if r.Settles {
 			text += settlesText
 		}
-		_, err = fmt.Fprintf(out, "%spublished %s; functions with rulesFrom=table use it within a minute\n", text, command.RulesVersion(r.Version.Version))
+		if text = fmt.Sprintf("%spublished %s; functions with rulesFrom=table use it within a minute", text, command.RulesVersion(r.Version.Version)); o.edgeList != "" {
+			text += "; a distribution in front stops refusing by the rules before within seconds"
+		}
+		_, err = fmt.Fprintln(out, text)
 	}
 	return err
 }

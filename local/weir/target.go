@@ -41,7 +41,7 @@ type target struct {
 	url                               string
 	store, table, namespace, redisURL string
 	rules, recordsTable               string
-	edgeList                          string // only of reset
+	edgeList                          string
 	region                            string // of several that share limits
 	fromTable                         bool
 	json                              bool
@@ -49,7 +49,7 @@ type target struct {
 
 const targetHelp = "\n\nThe command queries the gateway of make run (--url, or the variable WEIR_URL) or, with --store, a deployed table or cache. " +
 	"With --store, it also reads the variables of the functions (TABLE, RECORDS_TABLE, RULES_FROM, NAMESPACE, REGIONS, BASE_PATH, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
-	"It then needs the deployed rules to interpret the state (--rules or --records-table), and prints their source."
+	"It then needs the deployed rules to interpret the state (--rules or --records-table), and prints their source. With --edge-list, it also reads the list of callers whom a distribution in front refuses; the gateway always does."
 
 func (t *target) flags(c *cobra.Command) {
 	f := c.Flags()
@@ -61,6 +61,7 @@ func (t *target) flags(c *cobra.Command) {
 	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json without a records table")
 	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules: the rules that the deployment of the namespace published, else the rules of weir rules publish; default $RECORDS_TABLE without --rules")
 	f.BoolVar(&t.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable, "with --store, the deployment has rulesFrom=table now; ignore rules of the deployment itself; default: whether $RULES_FROM is table")
+	edgeListFlag(f, &t.edgeList)
 	f.StringVar(&t.region, "region", "", "with --store dynamodb and the variable REGIONS, the only region to query; default: each of REGIONS")
 	f.BoolVar(&t.json, "json", false, "print one JSON object")
 	command.Complete(c, "store", "dynamodb", "redis")

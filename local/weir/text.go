@@ -50,3 +50,13 @@ func printNotes(out io.Writer, s command.Style, notes []string) error {
 	}
 	return nil
 }
+
+// printable removes control characters, which a terminal would execute.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, text)
+}

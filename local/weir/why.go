@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/command"
@@ -60,6 +61,7 @@ func whyCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.url, "url", cmp.Or(os.Getenv("WEIR_URL"), defaultGateway), "the gateway on this machine; default $WEIR_URL")
 	f.StringVar(&o.stack, "stack", "", "query the logs of this CloudFormation stack instead")
+	f.StringVar(&o.edgeList, "edge-list", "", "with --stack, the ARN of the list of callers whom a distribution refuses; default: the output EdgeList of the stack")
 	f.StringVar(&o.region, "region", "", "with --stack, the region of the stack; default $AWS_REGION")
 	f.DurationVar(&o.since, "since", time.Hour, "the period before now")
 	f.BoolVar(&o.shadow, "shadow", false, "show what limits in shadow mode would have refused")
@@ -69,11 +71,11 @@ func whyCommand() *cobra.Command {
 }
 
 type whyOptions struct {
-	url, stack, region string
-	since              time.Duration
-	shadow, json       bool
-	number             int
-	progress           io.Writer
+	url, stack, region, edgeList string
+	since                        time.Duration
+	shadow, json                 bool
+	number                       int
+	progress                     io.Writer
 }
 
 func (o *whyOptions) ask(c *cobra.Command, caller string) (why.Answer, error) {
@@ -86,6 +88,8 @@ func (o *whyOptions) ask(c *cobra.Command, caller string) (why.Answer, error) {
 		return why.Answer{}, command.Usage("--url and --stack: got both, want one of them")
 	case o.stack == "" && o.region != "":
 		return why.Answer{}, command.Usage("--region: requires --stack")
+	case o.stack == "" && o.edgeList != "":
+		return why.Answer{}, command.Usage("--edge-list: requires --stack")
 	}
 	q := why.Question{Subject: caller, Since: o.since.String(), Shadow: o.shadow, Number: o.number}
 	if o.stack != "" {
@@ -114,8 +118,8 @@ func (o *whyOptions) askStack(ctx context.Context, q why.Question) (why.Answer, 
 		return why.Answer{}, fmt.Errorf("--stack: %s has no function of Weir with a log group", o.stack)
 	}
 	var hash string
+	bits, _ := strconv.Atoi(logs.IPv6Bits) // 0 means the default
 	if q.Subject != "" {
-		bits, _ := strconv.Atoi(logs.IPv6Bits) // 0 means the default
 		subject, err := why.ParseCaller(q.Subject, bits)
 		if err != nil {
 			return why.Answer{}, err
@@ -127,7 +131,13 @@ func (o *whyOptions) askStack(ctx context.Context, q why.Question) (why.Answer, 
 		hash = telemetry.NewSubjectHash(logs.Namespace, key)(subject)
 	}
 	l := why.Logs{Client: cloudwatchlogs.NewFromConfig(settings), Groups: logs.Groups, Wait: verify.Sleep, Progress: o.progress}
-	return l.Ask(ctx, q, hash, time.Now(), o.since)
+	a, err := l.Ask(ctx, q, hash, time.Now(), o.since)
+	if arn := cmp.Or(o.edgeList, stack.Outputs["EdgeList"]); arn != "" && err == nil {
+		if unread := a.AddEdge(ctx, clients.Default().List(settings, arn), q, bits); unread != nil { // the answer is useful without it
+			fmt.Fprintf(o.progress, "weir: warning: the list of the distribution cannot be read, so the answer does not say whether it refuses the caller: %v\n", unread)
+		}
+	}
+	return a, err
 }
 
 func (o *whyOptions) print(out io.Writer, caller string, a why.Answer) error {
@@ -157,6 +167,10 @@ func (o *whyOptions) print(out io.Writer, caller string, a why.Answer) error {
 			format = "%d more are in log lines that name no caller, and can be of this one\n"
 		}
 		fmt.Fprintf(out, format, a.Unnamed)
+	}
+	if a.Distribution && !o.shadow {
+		fmt.Fprintln(out, "requests that the distribution in front refused are in no log line, and not counted")
+		printEdge(out, a.Edge, 0, a.To)
 	}
 	if a.Partial {
 		fmt.Fprintln(out, "the logs have more callers than one query returns, so each number is a minimum; ask for a shorter period")
@@ -201,14 +215,4 @@ func (o *whyOptions) printRows(out io.Writer, rows []why.Row) error {
 		}
 	}
 	return nil
-}
-
-// printable removes control characters, which a terminal would execute.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return -1
-		}
-		return r
-	}, text)
 }

@@ -8,14 +8,17 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/local/operator"
 	"github.com/weir-limits/weir/local/serve"
 	"github.com/weir-limits/weir/local/why"
 )
@@ -75,7 +78,12 @@ func TestWhyOptions_print(t *testing.T) {
 		{"", false, why.Answer{Count: 2, Rows: []why.Row{behind}}, []string{
 			"2 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT THEN WAIT THEN", "2 aaaa - - T T - -", "the last address of aaaa is from source (Weir-Viewer-Address: missing)",
 		}},
-		{"", true, why.Answer{Count: 2, Rows: []why.Row{row}}, []string{
+		{"ip:192.0.2.1", false, why.Answer{To: at, Distribution: true, Edge: []operator.EdgeRefusal{{Subject: "ip:192.0.2.1", Limit: "flood", Version: 7, Until: at.Add(time.Minute), CredentialsPass: true}}}, []string{
+			"ip:192.0.2.1: 0 refused in the last 1m at here", `this does not count 401s; the log of the gateway or functions has them as "credential refused"`,
+			"requests that the distribution in front refused are in no log line, and not counted",
+			"edge the distribution refuses ip:192.0.2.1 until " + at.Add(time.Minute).Local().Format("2006-01-02 15:04:05 MST") + " (1m), by limit flood, except with a credential; weir reset ip:192.0.2.1 removes the entry",
+		}},
+		{"", true, why.Answer{Count: 2, Rows: []why.Row{row}, Distribution: true}, []string{
 			"2 would have been refused by limits in shadow mode in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST", "2 aaaa - - T T",
 		}},
 	} {
@@ -121,6 +129,7 @@ type deployment struct {
 	t     *testing.T
 	query map[string]any // the last query of logs
 	token string         // error of StartQuery
+	list  string         // output EdgeList of the stack
 }
 
 const (
@@ -144,7 +153,7 @@ func (d *deployment) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch action + form.Get("Action") {
 	case "DescribeStacks":
-		xml("DescribeStacks", "<Stacks><member><StackName>Weir-prod</StackName><StackStatus>CREATE_COMPLETE</StackStatus><CreationTime>2026-11-21T12:00:00Z</CreationTime></member></Stacks>")
+		xml("DescribeStacks", "<Stacks><member><StackName>Weir-prod</StackName><StackStatus>CREATE_COMPLETE</StackStatus><CreationTime>2026-11-21T12:00:00Z</CreationTime><Outputs><member><OutputKey>EdgeList</OutputKey><OutputValue>"+d.list+"</OutputValue></member></Outputs></member></Stacks>")
 	case "GetTemplate":
 		var text bytes.Buffer
 		_ = json.Compact(&text, []byte(deploymentTemplate))
@@ -201,5 +210,31 @@ func TestWhy_stack(t *testing.T) {
 	d.token = "AccessDeniedException"
 	if code, _, errs := weir(t, "why", "--stack", "Weir-prod"); code != 1 || !strings.Contains(errs, "no permission logs:StartQuery") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("without permission: got exit %d, stderr %q, want 1 and one line", code, errs)
+	}
+}
+
+// With --stack, weir why shows the caller's entry in the list of the stack's distribution, or warns that it cannot.
+func TestWhy_stack_edge(t *testing.T) {
+	d := &deployment{t: t, list: listARN}
+	list := &keyValueStore{values: map[string]string{}}
+	c := edge.Config{Version: 7, Secret: "secret", IPv6Bits: 64}
+	value, _ := c.Value()
+	list.set(map[string]string{edge.ConfigKey: value, c.Key(c.Address(netip.MustParseAddr("192.0.2.1"))): edge.Entry{Until: time.Now().Add(time.Hour), Version: 7, Name: "flood"}.Value()})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/key-value-stores/") {
+			list.ServeHTTP(w, r)
+			return
+		}
+		d.ServeHTTP(w, r)
+	}))
+	defer s.Close()
+	environment := []string{"AWS_ENDPOINT_URL=http://aws.example", "HTTP_PROXY=" + s.URL, "http_proxy=" + s.URL, "NO_PROXY=", "no_proxy=", "AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b"}
+	args := []string{"why", "ip:192.0.2.1", "--stack", "Weir-prod"}
+	if out, failed := run(t, environment, args...); failed || !strings.Contains(out, "are in no log line, and not counted\nedge the distribution refuses ip:192.0.2.1 until ") || !strings.Contains(out, "by limit flood; weir reset ip:192.0.2.1 removes the entry\n") {
+		t.Errorf("got failed %t, %s; want the entry", failed, out)
+	}
+	list.deny(true)
+	if out, failed := run(t, environment, args...); failed || !strings.Contains(out, "ip:192.0.2.1: 17 refused") || !strings.Contains(out, "warning: the list of the distribution cannot be read") {
+		t.Errorf("without permission: got failed %t, %s; want the answer and a warning", failed, out)
 	}
 }

@@ -2,10 +2,13 @@ package why
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/local/operator"
 )
 
 // Answer lists refusals, or what limits in shadow mode would have refused.
@@ -22,6 +25,19 @@ type Answer struct {
 	// Partial is true if the logs have more rows than one query returns. Then all counts are minimums.
 	Partial bool  `json:"partial,omitempty"`
 	Rows    []Row `json:"rows"`
+	// Distribution is true if a distribution in front refuses listed callers. No log line counts such a request.
+	Distribution bool `json:"distribution,omitempty"`
+	// Edge is the entry of the caller of the question in the list of the distribution. It is empty without an entry.
+	Edge []operator.EdgeRefusal `json:"edge,omitempty"`
+}
+
+// AddEdge adds what the list of a distribution has about the caller of q.
+func (a *Answer) AddEdge(ctx context.Context, list edge.Store, q Question, ipv6Bits int) (err error) {
+	a.Distribution = true
+	if q.Subject != "" {
+		a.Edge, err = operator.AtEdge(ctx, list, a.To, q.Subject, ipv6Bits)
+	}
+	return err
 }
 
 // Row counts the refusals of one caller by one limit.
