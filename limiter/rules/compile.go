@@ -102,6 +102,8 @@ type spec struct {
 	class int // index in Rules.classes
 	is    hashed
 	own   []algo.Rate // rates that overrides set for the limit
+
+	notEdge string // why a CDN in front cannot refuse for the limit; "" if it can
 }
 
 type limitKey struct {

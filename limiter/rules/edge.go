@@ -35,7 +35,7 @@ func (r *Rules) Edge() Edge {
 	e := Edge{IgnoresSuffix: r.spelling.IgnoreSuffix}
 	for i := range r.rules {
 		for _, l := range r.rules[i].global {
-			if l.shared.Edge && l.edge(&r.rules[i]) {
+			if l.shared.Edge && l.notEdge == "" {
 				e.Limits = append(e.Limits, EdgeLimit{l.Path, floodWait(l.shared.Limit)})
 			}
 		}
@@ -69,12 +69,52 @@ func (r *Rules) ExemptsPart(network netip.Prefix) bool {
 	return slices.ContainsFunc(r.exempt.list, func(e Exemption) bool { return e.Kind == document.PerIP && e.network.Overlaps(network) })
 }
 
-// edge reports whether a rule charges this limit for every request of an address or an API key.
-func (s *spec) edge(r *rule) bool {
-	return r.Endpoint == "*" && r.Method == "" && !r.NoEdge && !r.Shadow &&
-		s.Tier == document.Global && s.Only == "" && !s.Mark && s.Count.Of == limiter.CountRequests &&
-		len(s.Per) == 1 && (s.Per[0] == document.PerIP || s.Per[0] == document.PerAPIKey) &&
-		s.Rate.Regions == (algo.Regions{}) // share of another region can end the wait of a refusal
+// EdgeReason is why a CDN in front cannot refuse requests for some limits.
+type EdgeReason struct {
+	Reason string
+	Paths  []string // of the limits, in file order
+}
+
+// EdgeReasons returns the reasons for the limits that Edge does not have.
+func (r *Rules) EdgeReasons() (list []EdgeReason) {
+	for l := range r.limits() {
+		if l.shared.Edge || l.rule >= r.Len() {
+			continue
+		}
+		i := slices.IndexFunc(list, func(e EdgeReason) bool { return e.Reason == l.notEdge })
+		if i < 0 {
+			i, list = len(list), append(list, EdgeReason{Reason: l.notEdge})
+		}
+		list[i].Paths = append(list[i].Paths, l.Path)
+	}
+	return list
+}
+
+// edgeReason returns why a rule does not charge this limit for every request of an address or an API key; "" if it does.
+func (s *spec) edgeReason(r *rule) string {
+	switch {
+	case r.NoEdge:
+		return `the rule has "edge": false`
+	case r.Shadow:
+		return "the rule is in shadow mode"
+	case r.Endpoint != "*":
+		return "the rule is not for all endpoints (*)"
+	case r.Method != "":
+		return "the rule is for one method"
+	case s.Tier != document.Global:
+		return `the limit is not under "global"`
+	case len(s.Per) != 1 || s.Per[0] != document.PerIP && s.Per[0] != document.PerAPIKey:
+		return `the limit does not count "per" one of ip and apikey`
+	case s.Only != "":
+		return `the limit has "only"`
+	case s.Mark:
+		return "the limit is in mode mark"
+	case s.Count.Of != limiter.CountRequests:
+		return `the limit has "count"`
+	case s.Rate.Regions != (algo.Regions{}):
+		return "regions share the limit" // share of another region can end the wait of a refusal
+	}
+	return ""
 }
 
 // markEdge sets Edge of limits. It leaves out a count that a rule charges with more than 1, because the wait after a
@@ -88,10 +128,20 @@ func (c *compiler) markEdge() {
 		}
 	}
 	for _, s := range c.specs {
-		known := c.known[limitKey{s.id(), false}]
-		if known == nil || known.cost != 1 || excluded[s.id()] || !s.edge(&c.rules.rules[s.rule]) {
+		known := c.known[limitKey{s.id(), c.rules.rules[s.rule].Shadow}]
+		if known == nil {
 			continue
 		}
-		known.Edge = !slices.ContainsFunc(c.doc.Overrides, func(o document.Override) bool { return o.Name == s.Name && o.Kind == document.PerIP })
+		switch s.notEdge = s.edgeReason(&c.rules.rules[s.rule]); {
+		case s.notEdge != "":
+		case excluded[s.id()]:
+			s.notEdge = `another rule with this limit has "edge": false`
+		case known.cost != 1:
+			s.notEdge = "a request can cost more than 1"
+		case slices.ContainsFunc(c.doc.Overrides, func(o document.Override) bool { return o.Name == s.Name && o.Kind == document.PerIP }):
+			s.notEdge = "an override changes the limit of addresses"
+		default:
+			known.Edge = true
+		}
 	}
 }

@@ -3,6 +3,7 @@ package rules_test
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,30 +17,31 @@ func TestRules_Edge(t *testing.T) {
 	const limit = `"name":"a","requests":60,"window":"1m"`
 	everything := func(fields, limits string) string { return `{"endpoint":"*"` + fields + `,"limits":{` + limits + `}}` }
 	byIP := `"global":{` + limit + `,"per":["ip"]}`
-	for rule, want := range map[string]bool{
-		everything("", byIP): true,
-		everything("", `"global":[{`+limit+`,"per":["ip"]}]`):                                        true,
-		everything(`,"edge":true`, `"global":{`+limit+`,"per":["ip"],"algorithm":"token_bucket"}`):   true,
-		everything("", byIP) + `,{"endpoint":"/a","limits":{` + byIP + `}}`:                          true,
-		everything(`,"edge":false`, byIP):                                                            false,
-		everything("", byIP) + `,{"endpoint":"/a","edge":false,"limits":{` + byIP + `}}`:             false,
-		everything(`,"method":"GET"`, byIP):                                                          false,
-		everything(`,"cost":2`, byIP):                                                                false,
-		everything(`,"mode":"shadow"`, byIP):                                                         false,
-		`{"endpoint":"/x","limits":{` + byIP + `}}`:                                                  false,
-		everything("", byIP) + `,{"endpoint":"/a","cost":2,"limits":{` + byIP + `}}`:                 false,
-		everything("", `"global":{`+limit+`,"per":["ip"],"mode":"mark"}`):                            false,
-		everything("", `"global":{`+limit+`,"per":["ip"],"only":"unverified"}`):                      false,
-		everything("", `"global":{`+limit+`,"per":["ip"],"count":"failures"}`):                       false,
-		everything("", `"global":{`+limit+`,"per":["ip","endpoint"]}`):                               false,
-		everything("", `"global":{`+limit+`,"per":["apikey"]}`):                                      true,
-		everything("", `"global":{`+limit+`,"per":["apikey","ip"]}`):                                 false,
-		everything("", `"global":{`+limit+`,"per":["client"]}`):                                      false,
-		everything("", `"*":{`+limit+`,"per":["apikey"]}`):                                           false,
-		everything("", `"global":{`+limit+`,"per":["user"]}`):                                        false,
-		everything("", `"global":{`+limit+`,"per":["global"]}`):                                      false,
-		everything("", `"*":{`+limit+`,"per":["ip"]}`):                                               false,
-		everything("", byIP) + `],"overrides":[{"ip":"192.0.2.0/24","limits":{"a":{"requests":70}}}`: false,
+	const here = "" // the edge can refuse
+	for rule, reason := range map[string]string{
+		everything("", byIP): here,
+		everything("", `"global":[{`+limit+`,"per":["ip"]}]`):                                        here,
+		everything(`,"edge":true`, `"global":{`+limit+`,"per":["ip"],"algorithm":"token_bucket"}`):   here,
+		everything("", byIP) + `,{"endpoint":"/a","limits":{` + byIP + `}}`:                          here,
+		everything(`,"edge":false`, byIP):                                                            `the rule has "edge": false`,
+		everything("", byIP) + `,{"endpoint":"/a","edge":false,"limits":{` + byIP + `}}`:             `another rule with this limit has "edge": false`,
+		everything(`,"method":"GET"`, byIP):                                                          "the rule is for one method",
+		everything(`,"cost":2`, byIP):                                                                "a request can cost more than 1",
+		everything(`,"mode":"shadow"`, byIP):                                                         "the rule is in shadow mode",
+		`{"endpoint":"/x","limits":{` + byIP + `}}`:                                                  "the rule is not for all endpoints (*)",
+		everything("", byIP) + `,{"endpoint":"/a","cost":2,"limits":{` + byIP + `}}`:                 "a request can cost more than 1",
+		everything("", `"global":{`+limit+`,"per":["ip"],"mode":"mark"}`):                            "the limit is in mode mark",
+		everything("", `"global":{`+limit+`,"per":["ip"],"only":"unverified"}`):                      `the limit has "only"`,
+		everything("", `"global":{`+limit+`,"per":["ip"],"count":"failures"}`):                       `the limit has "count"`,
+		everything("", `"global":{`+limit+`,"per":["ip","endpoint"]}`):                               `the limit does not count "per" one of ip and apikey`,
+		everything("", `"global":{`+limit+`,"per":["apikey"]}`):                                      here,
+		everything("", `"global":{`+limit+`,"per":["apikey","ip"]}`):                                 `the limit does not count "per" one of ip and apikey`,
+		everything("", `"global":{`+limit+`,"per":["client"]}`):                                      `the limit does not count "per" one of ip and apikey`,
+		everything("", `"*":{`+limit+`,"per":["apikey"]}`):                                           `the limit is not under "global"`,
+		everything("", `"global":{`+limit+`,"per":["user"]}`):                                        `the limit does not count "per" one of ip and apikey`,
+		everything("", `"global":{`+limit+`,"per":["global"]}`):                                      `the limit does not count "per" one of ip and apikey`,
+		everything("", `"*":{`+limit+`,"per":["ip"]}`):                                               `the limit is not under "global"`,
+		everything("", byIP) + `],"overrides":[{"ip":"192.0.2.0/24","limits":{"a":{"requests":70}}}`: "an override changes the limit of addresses",
 	} {
 		document := `{"rules":[` + rule + `]}`
 		r, err := rules.Parse([]byte(document), rules.Options{Version: 1})
@@ -47,9 +49,12 @@ func TestRules_Edge(t *testing.T) {
 			t.Errorf("%s: %v", document, err)
 			continue
 		}
-		e := r.Edge()
+		e, reasons, want := r.Edge(), r.EdgeReasons(), reason == here
 		if got := len(e.Limits) == 1; got != want {
 			t.Errorf("%s: got the limits %v, want one: %t", document, e.Limits, want)
+		}
+		if want && len(reasons) > 0 || !want && (len(reasons) == 0 || reasons[0].Reason != reason || !strings.HasPrefix(reasons[0].Paths[0], "rules[0].limits.")) {
+			t.Errorf("%s: got the reasons %+v, want %q first", document, reasons, reason)
 		}
 		for _, charge := range r.Charges(nil, "GET", rules.EncodedPath("/x"), caller.Caller{IP: netip.MustParsePrefix("198.51.100.1/32"), User: "u", APIKey: "k"}) {
 			if charge.Limit.Edge != want {

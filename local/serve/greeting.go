@@ -37,7 +37,7 @@ func (s *Server) greet(apis []*gateway.API) {
 	if s.edge != nil {
 		fmt.Fprintf(s.Out, "edge   the viewer function of a distribution; changes of its list act after %s\n", s.Edge)
 		if len(inForce.Edge().Limits) == 0 {
-			fmt.Fprintln(s.Out, "warning: --edge: the rules have no limit for which it can refuse requests; see Refused before it costs in infra/EDGE.md")
+			fmt.Fprintln(s.Out, "warning: --edge: the rules have no limit for which it can refuse requests; weir check --edge prints the reasons")
 		}
 	}
 	s.greetRegions(inForce, len(apis))

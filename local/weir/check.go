@@ -19,14 +19,14 @@ import (
 )
 
 func checkCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, edge bool
 	var against string
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
 		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there are mistakes, the exit status is 1.\n\n" +
 			"For a document without mistakes, the command prints notes, of which weir rules publish and make deploy refuse those on similar tiers. It also prints the maximum number of store items that a request of each endpoint writes, for each kind of caller, " +
-			"the limits for which a distribution in front can refuse requests, the items that have room for at most two more limits, and the counts that restart if a rule adds more. " +
+			"the limits for which a distribution in front can refuse requests and, if there are any or with --edge, the reasons why it cannot for the others, the items that have room for at most two more limits, and the counts that restart if a rule adds more. " +
 			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD, and the limits that are new: also those with a new name, a new tier or another mode. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +
@@ -34,10 +34,11 @@ func checkCommand() *cobra.Command {
 			"  weir check --against /tmp/before.json functions/rules.json",
 		Args: command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return check(c.Context(), c.InOrStdin(), c.OutOrStdout(), args[0], against, asJSON)
+			return check(c.Context(), c.InOrStdin(), c.OutOrStdout(), args[0], against, edge, asJSON)
 		},
 	}
 	c.Flags().StringVar(&against, "against", "", "the document in force; print the limits whose counts would restart")
+	c.Flags().BoolVar(&edge, "edge", false, "print why a distribution in front cannot refuse requests for the other limits")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }
@@ -54,10 +55,13 @@ type checked struct {
 	Begins   []string        `json:"begins,omitempty"`   // only with --against: limits that the other document does not have
 	Rooms    []rules.Room    `json:"rooms,omitempty"`    // items with little room for more limits
 	Edge     []edgeLimit     `json:"edge,omitempty"`     // limits for which a distribution in front can refuse requests
+	NotEdge  []notEdge       `json:"notEdge,omitempty"`  // reasons why it cannot for the others
 	Beyond   []string        `json:"beyond,omitempty"`   // limits whose counts restart if a rule adds more than fit
+
+	printsEdge bool // NotEdge is in the text too
 }
 
-func check(ctx context.Context, in io.Reader, out io.Writer, file, against string, asJSON bool) error {
+func check(ctx context.Context, in io.Reader, out io.Writer, file, against string, edge, asJSON bool) error {
 	document, err := readDocument(ctx, in, file)
 	if err != nil && (!asJSON || ctx.Err() != nil) {
 		return err
@@ -77,6 +81,10 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 		for _, l := range r.Edge().Limits {
 			result.Edge = append(result.Edge, edgeLimit{l.Path, l.Wait.Seconds()})
 		}
+		for _, reason := range r.EdgeReasons() {
+			result.NotEdge = append(result.NotEdge, notEdge(reason))
+		}
+		result.printsEdge = edge || len(result.Edge) > 0
 		if result.Restarts, result.Begins, err = moved(ctx, in, against, r); err != nil {
 			return err
 		}
@@ -143,10 +151,8 @@ func (c checked) print(out io.Writer, asJSON bool) error {
 			return err
 		}
 	}
-	for _, l := range c.Edge {
-		if _, err := fmt.Fprintf(out, "  %s\n", l); err != nil {
-			return err
-		}
+	if err := c.printEdge(out); err != nil {
+		return err
 	}
 	if err := c.printWrites(out); err != nil {
 		return err
@@ -165,6 +171,29 @@ func (l edgeLimit) String() string {
 		return fmt.Sprintf("a distribution in front refuses no flood over %s, which waits only %.3g s at a time (want %g s): a sliding_log of at most %d requests, or a fixed_window, makes it wait a whole window", l.Path, l.Wait, least, algo.MaxLog)
 	}
 	return fmt.Sprintf("a distribution in front can refuse a flood over %s, which waits %.3g s at a time", l.Path, l.Wait)
+}
+
+// notEdge is why a distribution in front cannot refuse requests for some limits.
+type notEdge struct {
+	Reason string   `json:"reason"`
+	Paths  []string `json:"paths"`
+}
+
+func (c checked) printEdge(out io.Writer) error {
+	for _, l := range c.Edge {
+		if _, err := fmt.Fprintf(out, "  %s\n", l); err != nil {
+			return err
+		}
+	}
+	if !c.printsEdge {
+		return nil
+	}
+	for _, n := range c.NotEdge {
+		if _, err := fmt.Fprintf(out, "  a distribution in front refuses no request for %s, because %s\n", some(n.Paths), n.Reason); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // printNotes prints each note once, with all its places.

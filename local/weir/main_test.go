@@ -33,7 +33,8 @@ func weir(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// check says which limits a distribution in front can enforce, and for how long at a time.
+// check says which limits a distribution in front can enforce, and for how long at a time. For the others it says why not, if
+// a limit of the document can be enforced there, or with --edge.
 func TestCheck_edge(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	const document = `{"rules":[{"endpoint":"*","limits":{"global":[
@@ -45,12 +46,25 @@ func TestCheck_edge(t *testing.T) {
 	}
 	out := ok(t, "check", file)
 	for _, want := range []string{"can refuse a flood over rules[0].limits.global[0], which waits 60 s at a time\n", "refuses no flood over rules[0].limits.global[1], which waits only 1 s at a time (want 20 s): a sliding_log of at most 327"} {
-		if !strings.Contains(out, "  a distribution in front "+want) || strings.Contains(out, "global[2]") {
-			t.Errorf("got %s, want a line %q, and none for the limit by user", out, want)
+		if !strings.Contains(out, "  a distribution in front "+want) {
+			t.Errorf("got %s, want a line %q", out, want)
 		}
+	}
+	const reason = "  a distribution in front refuses no request for %s, because the limit does not count \"per\" one of ip and apikey\n"
+	if want := fmt.Sprintf(reason, "rules[0].limits.global[2]"); strings.Count(out, want) != 1 {
+		t.Errorf("got %s, want once %q", out, want)
 	}
 	if out := ok(t, "check", file, "--json"); !strings.Contains(strings.Join(strings.Fields(out), ""), `"edge":[{"path":"rules[0].limits.global[0]","floodWaitSeconds":60},`) {
 		t.Errorf("got %s, want the limits with their waits", out)
+	}
+	if err := os.WriteFile(file, []byte(strings.NewReplacer(`"ip"`, `"claim:a"`, `"apikey"`, `"claim:a"`).Replace(document)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := ok(t, "check", file); strings.Contains(out, "a distribution in front") {
+		t.Errorf("no limit fits: got %s, want nothing about a distribution", out)
+	}
+	if out := ok(t, "check", file, "--edge"); !strings.Contains(out, fmt.Sprintf(reason, "rules[0].limits.global[0], rules[0].limits.global[1], rules[0].limits.global[2]")) {
+		t.Errorf("no limit fits, --edge: got %s, want one line with the three limits", out)
 	}
 }
 
@@ -90,7 +104,7 @@ func TestCheck(t *testing.T) {
 		"\ufeff{}": "-:1:1: the document begins with a byte order mark; save it as UTF-8 without the mark\n",
 	} {
 		var out bytes.Buffer
-		err := check(t.Context(), strings.NewReader(document), &out, "-", "", false)
+		err := check(t.Context(), strings.NewReader(document), &out, "-", "", false, false)
 		if out.String() != want || (err == nil) != strings.Contains(want, "ok") {
 			t.Errorf("%q: got error %v, output %q, want %q", document, err, &out, want)
 		}
