@@ -22,15 +22,21 @@ const AllColumns = "all"
 
 // ParseColumns returns the columns with the names, in this order. The name AllColumns selects all. Without names, it
 // returns the four columns by which one chooses a configuration or, for regions, those that compare them with one store.
-// For several numbers of environments, it adds that number.
-func ParseColumns(names []string, environments, regions bool) (list Columns, err error) {
+// For several numbers of environments, it adds that number, and for a distribution that of its refusals.
+func ParseColumns(names []string, p Parameters, environments bool) (list Columns, err error) {
 	if slices.Equal(names, []string{AllColumns}) {
-		return columns, nil
+		if p.Edge > 0 {
+			return columns, nil
+		}
+		return columns.without(atEdge), nil
 	}
 	if len(names) == 0 {
 		names = []string{"limit", "admitted %", "wrong %", "$ a month"}
-		if regions {
+		if p.Regions > 0 {
 			names = []string{"limit", "admitted %", ofOneStore, "above %", betweenRegions}
+		}
+		if p.Edge > 0 {
+			names = slices.Insert(names, 3, atEdge)
 		}
 		if environments {
 			names = slices.Insert(names, 1, "environments")
@@ -101,15 +107,17 @@ func ratio(part, whole int64) float64 { return float64(part) / float64(max(1, wh
 
 func percent(part, whole int64) string { return decimals(100*ratio(part, whole), 2) }
 
-// write writes the table of the results and what its columns mean. It leaves out the columns of settlements, of the edge
-// and of regions if there are none.
+func (list Columns) without(name string) Columns {
+	return slices.DeleteFunc(slices.Clone(list), func(c column) bool { return c.name == name })
+}
+
+// write writes the table of the results and what its columns mean. It leaves out the columns of settlements and of regions
+// if there are none.
 func (list Columns) write(b *strings.Builder, store Store, results []Result) {
 	regions := func(r Result) int64 { return int64(r.Regions) }
-	for name, part := range map[string]func(Result) int64{
-		settlements: func(r Result) int64 { return r.Settled }, atEdge: func(r Result) int64 { return r.AtEdge }, ofOneStore: regions, betweenRegions: regions,
-	} {
+	for name, part := range map[string]func(Result) int64{settlements: func(r Result) int64 { return r.Settled }, ofOneStore: regions, betweenRegions: regions} {
 		if !slices.ContainsFunc(results, func(r Result) bool { return part(r) > 0 }) {
-			list = slices.DeleteFunc(slices.Clone(list), func(c column) bool { return c.name == name })
+			list = list.without(name)
 		}
 	}
 	lines := make([][]string, 1+len(results))

@@ -139,7 +139,7 @@ func TestReport(t *testing.T) {
 	var report string
 	var lines []string
 	for want, names := range map[string][]string{four: nil, all: {AllColumns}, "| 0.800 | a limit | 0.004 |": {"writes", "limit", "settling"}} {
-		columns, err := ParseColumns(names, false, false)
+		columns, err := ParseColumns(names, Parameters{}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,10 +156,29 @@ func TestReport(t *testing.T) {
 			t.Errorf("report with columns %q: got %s, want one sentence on the oracle, and the meaning of the columns alone", names, report)
 		}
 	}
-	if _, err := ParseColumns([]string{"price"}, false, false); err == nil || !strings.HasPrefix(err.Error(), `columns: got "price", want all, or some of: limit, environments,`) {
+	if _, err := ParseColumns([]string{"price"}, Parameters{}, false); err == nil || !strings.HasPrefix(err.Error(), `columns: got "price", want all, or some of: limit, environments,`) {
 		t.Errorf("unknown column: got error %v, want the names", err)
 	}
 	if !strings.Contains(report, "A slot accepts 30,000 ECPUs a second, the cache 500,000. A script costs 3.") {
 		t.Errorf("report: got %q, want the ECPUs of a slot, the cache and a script", lines[2])
+	}
+}
+
+// The column of refusals at the edge is in the table only with a distribution, or if it is named.
+func TestParseColumns_edge(t *testing.T) {
+	for _, c := range []struct {
+		names []string
+		edge  time.Duration
+		want  bool
+	}{{nil, 1, true}, {nil, 0, false}, {[]string{AllColumns}, 1, true}, {[]string{AllColumns}, 0, false}, {[]string{atEdge}, 0, true}, {[]string{"limit"}, 1, false}} {
+		list, err := ParseColumns(c.names, Parameters{Edge: c.edge}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		list.write(&b, DynamoDB, []Result{{Requests: 1}})
+		if got := strings.Contains(b.String(), atEdge); got != c.want {
+			t.Errorf("columns %q, lag %d: got the column: %t, want %t", c.names, c.edge, got, c.want)
+		}
 	}
 }

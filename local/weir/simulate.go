@@ -73,7 +73,7 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.Float64Var(&s.Exponent, "exponent", s.Exponent, "exponent of Zipf's law, which distributes requests among callers; 0: all callers send the same number")
 	f.DurationVar(&s.Warmup, "warm-up", s.Warmup, "virtual time before the measurement starts")
 	f.DurationVar(&s.Measured, "time", s.Measured, "virtual time that is measured")
-	f.DurationVar(&s.Edge, "edge", s.Edge, "with --rules, time until a new entry in the list of a distribution in front acts, such as 10s; 0: no distribution. The column \"at the edge %\" shows what it refuses")
+	f.DurationVar(&s.Edge, "edge", s.Edge, "with --rules, time until a new entry in the list of a distribution in front acts, such as 10s; 0: no distribution. The table then has what it refuses")
 	f.IntVar(&s.Regions, "regions", s.Regions, "number of regions that share the limits; 0: one region")
 	f.DurationVar(&s.Distance, "distance", s.Distance, "with --regions, what a round trip to another region takes longer")
 	f.IntSliceVar(&s.environments, "environments", s.environments, "numbers of environments in each region, each simulated separately; 0: three times the number that is busy if each decision makes one call")
@@ -97,7 +97,7 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.DurationVar(&s.DurationP99, "duration-p99", s.DurationP99, "99th percentile of the duration")
 	f.Float64Var(&s.Failures, "failures", s.Failures, "for limits with count, part of the requests that fail")
 	f.StringVar(&s.only, "only", s.only, "simulate only the limits whose names this regular expression matches")
-	f.StringSliceVar(&s.columns, "columns", s.columns, "the columns of the table by name, or all; default: limit, admitted %, wrong %, $ a month")
+	f.StringSliceVar(&s.columns, "columns", s.columns, "the columns of the table by name, or all; default: limit, admitted %, wrong %, $ a month, and with --edge at the edge %")
 	f.IntVar(&s.parallel, "parallel", runtime.GOMAXPROCS(0), "number of processors; the result does not depend on it")
 	f.BoolVar(&s.quick, "quick", s.quick, "simulate a tenth of the requests and callers, with a tenth of the limits that callers share; the dollars are those of all requests")
 	f.BoolVar(&s.asJSON, "json", s.asJSON, "print one JSON object")
@@ -145,6 +145,9 @@ func (s *simulation) checkEffects(c *cobra.Command) error {
 	case s.Regions != 0:
 		without, reason = slices.Concat(ownLimits, ownTraffic), "with --regions, whose rows have their own values; give --rules to simulate your own limits"
 	}
+	if s.Edge > 0 && s.rules == "" {
+		return command.Usage("--edge: requires --rules: a distribution refuses only for limits of a document")
+	}
 	if s.Regions == 0 {
 		if c.Flags().Changed("distance") {
 			return command.Usage("--distance: has no effect without --regions")
@@ -175,6 +178,9 @@ func (s *simulation) read(c *cobra.Command) error {
 	if s.document, err = rules.Parse(document, o); err != nil {
 		return fmt.Errorf("--rules: %s: %w", s.rules, err)
 	}
+	if s.Edge > 0 && len(s.document.Edge().Limits) == 0 {
+		return command.Usage("--edge: %s has no limit for which a distribution can refuse requests; weir check --edge prints the reasons", s.rules)
+	}
 	return nil
 }
 
@@ -183,7 +189,7 @@ func (s simulation) run(ctx context.Context, out, errs io.Writer) error {
 	if err != nil {
 		return command.AsUsage(err)
 	}
-	columns, err := simulate.ParseColumns(s.columns, len(s.environments) > 1, s.Regions > 0)
+	columns, err := simulate.ParseColumns(s.columns, plan[0].Parameters, len(s.environments) > 1)
 	if err != nil {
 		return command.Usage("--%w", err)
 	}

@@ -53,6 +53,7 @@ func TestSimulate_mistakes(t *testing.T) {
 		"--only=nothing":    `names: got "nothing", want part of a name such as "each caller: sliding_window"`,
 		"--each=0":          "each caller: sliding_window: requests: got 0",
 		"--time=1500ms":     "measured time: got 1.5s, want a multiple of the window",
+		"--edge=10s":        "--edge: requires --rules",
 		"--environments=-1": "environments: got -1, want 1 to 100000",
 	} {
 		if code, _, errs := weir(t, append(small, flag)...); code != 2 || !strings.Contains(errs, want) {
@@ -110,7 +111,12 @@ func TestSimulate_rules(t *testing.T) {
 	mistake("--only /d --cost=5 --cost-p99=4", 2, "/d, *: cost: got 5 and 4, want a median of at least 1")
 	mistake("--only /d --failures=2", 2, "/d, *: failures: got 2, want 0 to 1")
 	mistake("--columns price", 2, `--columns: got "price", want all, or some of: limit`)
+	mistake("--edge 10s", 2, "--edge: "+file+" has no limit for which a distribution can refuse requests")
 	mistake("--rules none.json", 1, "--rules: open none.json")
+	write(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"flood","requests":60,"window":"1m","algorithm":"sliding_log","per":["ip"]}}}]}`)
+	if code, out, errs := weir(t, append(slices.Clone(flags), "--edge", "10s", "--quick")...); code != 0 || !strings.Contains(out, " | admitted % | wrong % | at the edge % | $ a month |\n") {
+		t.Errorf("--edge: got exit %d: %s%s, want the column of refusals at the edge", code, out, errs)
+	}
 	write(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":0,"window":"1s"}}}]}`)
 	mistake("", 1, "--rules: "+file+": line 1: rules[0].limits.*.requests: got 0")
 	write(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":5,"window":"1s","algorithm":"leaky_bucket"}}}]}`)
