@@ -10,18 +10,19 @@ import (
 // GrantManageKeys permits a principal, for example a role, to run `weir keys`: to create, list,
 // rotate and revoke API keys, and to remove their entries from the list of distributions.
 func (l *Limits) GrantManageKeys(to awsiam.IGrantable) awsiam.Grant {
-	on := func(actions []string, arn *string) awsiam.Grant {
-		return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{Grantee: to, Actions: jsii.Strings(actions...), ResourceArns: &[]*string{arn}})
-	}
-	keys := on(contract.KeyActions(), l.records.TableArn())
-	if l.list == nil {
-		return keys
-	}
-	return keys.Combine(on(contract.ListActions(), l.List()))
+	return l.withList(awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{Grantee: to, Actions: jsii.Strings(contract.KeyActions()...), ResourceArns: &[]*string{l.records.TableArn()}}), to)
 }
 
-// GrantPublishRules permits a principal to run `weir rules`. The permission includes only the items of
-// the rules, because the table also contains API keys and the secrets that verify them.
+// withList adds the permission to change the list of distributions, if there is one.
+func (l *Limits) withList(grant awsiam.Grant, to awsiam.IGrantable) awsiam.Grant {
+	if l.list == nil {
+		return grant
+	}
+	return grant.Combine(awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{Grantee: to, Actions: jsii.Strings(contract.ListActions()...), ResourceArns: &[]*string{l.List()}}))
+}
+
+// GrantPublishRules permits a principal to run `weir rules`, and to end entries of older rules in the list of distributions.
+// On the table, it includes only the items of the rules, because this also contains API keys and the secrets that verify them.
 func (l *Limits) GrantPublishRules(to awsiam.IGrantable) awsiam.Grant {
 	on := func(actions []string, keys ...string) awsiam.Grant {
 		return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{
@@ -32,5 +33,5 @@ func (l *Limits) GrantPublishRules(to awsiam.IGrantable) awsiam.Grant {
 			},
 		})
 	}
-	return on(contract.RulesActions(), contract.RulesKeys()...).Combine(on(contract.RecordActions(), contract.DeployedRulesKey(l.props.Namespace)))
+	return l.withList(on(contract.RulesActions(), contract.RulesKeys()...).Combine(on(contract.RecordActions(), contract.DeployedRulesKey(l.props.Namespace))), to)
 }
