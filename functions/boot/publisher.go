@@ -11,10 +11,12 @@ import (
 	"github.com/aws/aws-lambda-go/cfn"
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/functions/rulestore"
@@ -23,6 +25,7 @@ import (
 type publisherConfig struct {
 	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
 	Local            bool   `env:"WEIR_LOCAL"`
+	EdgeList         string `env:"EDGE_LIST"`
 }
 
 // publishTimeout bounds a publication. It leaves time to answer CloudFormation before the timeout of the
@@ -30,14 +33,18 @@ type publisherConfig struct {
 const publishTimeout = 45 * time.Second
 
 // publishAttempts is the number of attempts to write the document. A new permission takes some seconds to
-// act, and DynamoDB denies access until then.
+// act, and AWS denies access until then.
 const publishAttempts = 10
 
+func patientRetryer() aws.Retryer {
+	return retry.AddWithErrorCodes(retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts = publishAttempts }), "AccessDeniedException")
+}
+
 // StartPublisher runs a function until Lambda ends the process. When CloudFormation invokes it, the function publishes the
-// rules document of a stack, or returns the secret of its distributions.
-func StartPublisher() {
+// rules document of a stack, and ends entries of older rules in the list of its distributions. Or it returns their secret.
+func StartPublisher(clients Clients) {
 	logger := slog.New(lambdacontext.NewLogHandler())
-	f, err := openPublisher(context.Background(), os.LookupEnv, time.Now)
+	f, err := openPublisher(context.Background(), os.LookupEnv, clients, logger, time.Now)
 	if err != nil {
 		logger.Error("cannot start", slog.Any("err", err))
 		os.Exit(1)
@@ -45,7 +52,7 @@ func StartPublisher() {
 	lambda.Start(f)
 }
 
-func openPublisher(ctx context.Context, lookup func(string) (string, bool), clock func() time.Time) (func(context.Context, cfn.Event) error, error) {
+func openPublisher(ctx context.Context, lookup func(string) (string, bool), clients Clients, logger *slog.Logger, clock func() time.Time) (func(context.Context, cfn.Event) error, error) {
 	var c publisherConfig
 	if err := readVariables(&c, lookup); err != nil {
 		return nil, err
@@ -54,10 +61,11 @@ func openPublisher(ctx context.Context, lookup func(string) (string, bool), cloc
 	if err != nil {
 		return nil, err
 	}
-	patient := dynamodb.New(client.Options(), func(o *dynamodb.Options) {
-		o.Retryer = retry.AddWithErrorCodes(retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts = publishAttempts }), "AccessDeniedException")
-	})
+	patient := dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.Retryer = patientRetryer() })
 	p := &rulestore.Publisher{API: patient, Clock: clock}
+	if p.Published, err = c.retire(ctx, clients, logger); err != nil {
+		return nil, err
+	}
 	answer := cfn.LambdaWrap(func(ctx context.Context, e cfn.Event) (string, map[string]any, error) {
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
@@ -74,6 +82,26 @@ func openPublisher(ctx context.Context, lookup func(string) (string, bool), cloc
 			err = failed.Err // without the URL, which contains a signature
 		}
 		return err
+	}, nil
+}
+
+// retire returns a function that ends the entries of rules before a version in the list; nil without a list. Its failure
+// does not make a deployment fail: entries end by themselves.
+func (c publisherConfig) retire(ctx context.Context, clients Clients, logger *slog.Logger) (func(context.Context, int64), error) {
+	if open := clients.List; open != nil {
+		clients.List = func(config aws.Config, arn string) edge.Store {
+			config.Retryer = patientRetryer
+			return open(config, arn)
+		}
+	}
+	list, err := Config{EdgeList: c.EdgeList, Clients: clients}.OpenList(ctx)
+	if list == nil || err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, version int64) {
+		if err := edge.Retire(ctx, list, version); err != nil {
+			logger.Error("the rules are published, but the distribution can refuse callers by the rules before until their waits end", slog.Any("err", err))
+		}
 	}, nil
 }
 

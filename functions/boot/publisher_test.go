@@ -2,8 +2,11 @@ package boot_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,9 +15,11 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/cfn"
+	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/edge"
 )
 
 // The function publisher waits for a new permission, and answers CloudFormation also after a failure. If the answer
@@ -37,7 +42,7 @@ func TestPublisher(t *testing.T) {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	defer table.Close()
-	publish, err := boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), time.Now)
+	publish, err := boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), boot.Clients{}, slog.New(slog.DiscardHandler), time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +68,7 @@ func TestPublisher(t *testing.T) {
 	if err := publish(t.Context(), event("records")); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("lost answer: got error %v, want one without the signature", err)
 	}
-	if _, err := boot.OpenPublisher(t.Context(), lookup("WEIR_LOCAL=perhaps"), time.Now); err == nil || !strings.HasPrefix(err.Error(), "WEIR_LOCAL: ") {
+	if _, err := boot.OpenPublisher(t.Context(), lookup("WEIR_LOCAL=perhaps"), boot.Clients{}, slog.New(slog.DiscardHandler), time.Now); err == nil || !strings.HasPrefix(err.Error(), "WEIR_LOCAL: ") {
 		t.Errorf("variables: got error %v, want one about WEIR_LOCAL", err)
 	}
 }
@@ -97,7 +102,7 @@ func TestPublisher_originSecret(t *testing.T) {
 	}))
 	defer table.Close()
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
-	publish, err := boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), func() time.Time { return now })
+	publish, err := boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), boot.Clients{}, slog.New(slog.DiscardHandler), func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,4 +142,92 @@ func TestPublisher_originSecret(t *testing.T) {
 	if err := publish(t.Context(), event(cfn.RequestUpdate, "")); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("lost answer: got error %v, want one without the signature", err)
 	}
+}
+
+// A publication ends entries of older rules in the list of the distributions, also if its event is repeated. It succeeds
+// without the list, and the log has the reason.
+func TestPublisher_list(t *testing.T) {
+	var item json.RawMessage
+	table := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ Item json.RawMessage }
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			t.Error(err)
+		}
+		if item != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","Item":`+string(item)+`}`)
+			return
+		}
+		item = in.Item
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer table.Close()
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	list := &listed{version: 7}
+	var log bytes.Buffer
+	variables := lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true", "EDGE_LIST=arn:list", "AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b")
+	clients := boot.Clients{List: func(config aws.Config, arn string) edge.Store {
+		if arn != "arn:list" || config.Retryer().MaxAttempts() != 10 {
+			t.Errorf("list: got %s with %d attempts, want 10 for a permission that does not act yet", arn, config.Retryer().MaxAttempts())
+		}
+		return list
+	}}
+	publish, err := boot.OpenPublisher(t.Context(), variables, clients, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var status cfn.StatusType
+	answers := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var answer cfn.Response
+		if err := json.NewDecoder(r.Body).Decode(&answer); err != nil {
+			t.Error(err)
+		}
+		status = answer.Status
+	}))
+	defer answers.Close()
+	event := cfn.Event{RequestType: cfn.RequestUpdate, RequestID: "r", ResponseURL: answers.URL, ResourceProperties: map[string]any{
+		contract.PropertyTable: "records", contract.PropertyNamespace: "test", contract.PropertyDocument: packed(t, oneRule),
+	}}
+	for _, step := range []struct {
+		down  bool
+		want  int64
+		lines int
+	}{{true, 7, 1}, {false, now.Unix(), 1}, {false, now.Unix(), 1}} { // the last two are repetitions
+		list.down = step.down
+		if err := publish(t.Context(), event); err != nil || status != cfn.StatusSuccess || list.version != step.want || strings.Count(log.String(), "level=ERROR") != step.lines {
+			t.Errorf("%+v: got error %v, status %s, version %d in the list, log %s; want SUCCESS", step, err, status, list.version, &log)
+		}
+	}
+	if _, err := boot.OpenPublisher(t.Context(), variables, boot.Clients{}, slog.New(slog.DiscardHandler), time.Now); err == nil || !strings.HasPrefix(err.Error(), "EDGE_LIST: ") {
+		t.Errorf("without a client: got error %v, want one about EDGE_LIST", err)
+	}
+}
+
+// listed is a list that has only its Config.
+type listed struct {
+	edge.Store
+	version int64
+	down    bool
+}
+
+// State implements edge.Store.
+func (l *listed) State(context.Context) (string, int, error) {
+	if l.down {
+		return "", 0, errors.New("down")
+	}
+	return "tag", 0, nil
+}
+
+// Get implements edge.Store.
+func (l *listed) Get(context.Context, string) (string, error) {
+	value, _ := edge.Config{Version: l.version}.Value()
+	return value, nil
+}
+
+// Update implements edge.Store.
+func (l *listed) Update(_ context.Context, _ string, values map[string]string) error {
+	var c edge.Config
+	err := json.Unmarshal([]byte(values[edge.ConfigKey]), &c)
+	l.version = c.Version
+	return err
 }

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudfront"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
@@ -31,8 +32,13 @@ func (l *Limits) newList() {
 		KeyValueStoreName: jsii.Sprintf("%s-%s", *awscdk.Stack_Of(l).Region(), *awscdk.Names_UniqueResourceName(l, &awscdk.UniqueResourceNameOptions{MaxLength: jsii.Number(48)})),
 		Comment:           jsii.Sprintf("Weir %s: callers whom distributions refuse", l.props.Namespace),
 	})
-	allow(l.outside, contract.ListActions(), l.list.KeyValueStoreArn())
-	setVariables(l.outside, map[string]*string{contract.VariableEdgeList: l.list.KeyValueStoreArn()})
+	l.changeList(l.outside)
+}
+
+// changeList lets a function change the list.
+func (l *Limits) changeList(f awslambda.Function) {
+	allow(f, contract.ListActions(), l.list.KeyValueStoreArn())
+	setVariables(f, map[string]*string{contract.VariableEdgeList: l.list.KeyValueStoreArn()})
 }
 
 // List returns the ARN of the list of callers whom distributions refuse; nil without one. Operators give it to

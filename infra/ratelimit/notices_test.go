@@ -60,7 +60,7 @@ func TestLimits_notices(t *testing.T) {
 		for part, n := range map[string]int{
 			`"WEIR_FUNCTION":"forward"`: c.functions, `"AWS::Logs::SubscriptionFilter"`: c.signs, `"FilterPattern":"` + pattern + `"`: c.signs, `"events:PutEvents"`: c.bus, `event-bus/quotas"`: c.bus, `"NOTICE_BUS":"quotas"`: c.bus,
 			`"Principal":"logs.amazonaws.com","SourceAccount":{"Ref":"AWS::AccountId"},"SourceArn":{"Fn::GetAtt":["LimitsAuthorizerLogs`: c.signs, `"SIGN_LINES":"true"`: c.signs,
-			`"AWS::CloudFront::KeyValueStore"`: lists, `"EDGE_DELAY":"10s"`: lists, `"EDGE_LIST":{"Fn::GetAtt":["LimitsList`: lists, `"KeyValueStoreAssociations":[{"KeyValueStoreARN":{"Fn::GetAtt":["LimitsList`: lists, `cloudfront-keyvaluestore:UpdateKeys`: lists,
+			`"AWS::CloudFront::KeyValueStore"`: lists, `"EDGE_DELAY":"10s"`: lists, `"EDGE_LIST":{"Fn::GetAtt":["LimitsList`: 2 * lists, `"KeyValueStoreAssociations":[{"KeyValueStoreARN":{"Fn::GetAtt":["LimitsList`: lists, `cloudfront-keyvaluestore:UpdateKeys`: 2 * lists, // Forward and Publisher
 		} {
 			if got := strings.Count(made, part); got != n {
 				t.Errorf("%s: got %s %d times, want %d", name, part, got, n)

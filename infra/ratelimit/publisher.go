@@ -38,6 +38,8 @@ func (p *LimitsProps) deployed() bool { return p.RulesFrom == "" }
 // in a deployment, and in the rollback of a deployment that changed it. If Lambda repeats an event, the
 // function only answers again.
 //
+// The function also ends entries of older rules in the list of distributions.
+//
 // The resource is beside the construct, not in it. So functions that depend on the limits do not depend on the
 // resource, which depends on them.
 func (l *Limits) newPublisher(scope constructs.Construct) {
@@ -51,6 +53,9 @@ func (l *Limits) newPublisher(scope constructs.Construct) {
 	l.published = l.newPublished(scope, *l.Node().Id()+"Rules", "Custom::WeirRules", map[string]any{
 		contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace, contract.PropertyDocument: document,
 	}, l.record(contract.PublisherActions(), contract.DeployedRulesKey(l.props.Namespace)))
+	if l.list != nil {
+		l.changeList(l.publisher)
+	}
 	l.publishAfter(l.invoked)
 }
 

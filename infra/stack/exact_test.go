@@ -546,7 +546,7 @@ func TestStack_cloudfront(t *testing.T) {
 	}
 }
 
-// The viewer function reads one list, in which only the function Forward writes. It gets the signed lines of each
+// The viewer function reads one list. Only the functions Forward and Publisher write in it. Forward gets the signed lines of each
 // function that makes decisions. The template has neither the content of the list nor the secret in it.
 func TestStack_cloudfront_list(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, fronted)))
@@ -562,6 +562,10 @@ func TestStack_cloudfront_list(t *testing.T) {
 	forward, f := made.one(t, "AWS::Lambda::Function", "LimitsForward")
 	if v := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); text(t, v["EDGE_LIST"]) != arn || v["STORE"] != "memory" {
 		t.Errorf("Forward: got variables %v, want EDGE_LIST %s and no counters", v, arn)
+	}
+	_, publisher := made.one(t, "AWS::Lambda::Function", "LimitsPublisher")
+	if v := publisher.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); text(t, v["EDGE_LIST"]) != arn {
+		t.Errorf("Publisher: got variables %v, want EDGE_LIST %s", v, arn)
 	}
 	for _, name := range []string{"Authorizer", "Handler"} {
 		_, f := made.one(t, "AWS::Lambda::Function", "Limits"+name)

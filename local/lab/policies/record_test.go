@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	case contract.SigningKeys:
 		boot.StartSigningKeys()
 	case contract.Publisher:
-		boot.StartPublisher()
+		boot.StartPublisher(boot.Clients{List: keyvalues.Open})
 	default:
 		os.Exit(m.Run())
 	}
@@ -198,6 +198,7 @@ func (s *stack) variables(t *testing.T, f template.Function, tables map[string]s
 		delete(v, contract.VariableEventsSample)
 	}
 	delete(v, "REQUIRE_CREDENTIAL")
+	delete(v, contract.VariableEdgeList) // recordClients has its calls
 	if v["RULES_FILE"] != "" {
 		rules := "rules.json"
 		if _, settles := s.functions[contract.Forward]; settles {

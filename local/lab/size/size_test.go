@@ -278,7 +278,7 @@ func TestLinks(t *testing.T) {
 		otel        = "go.opentelemetry.io/otel"
 	)
 	for function, links := range map[string][]string{
-		"authorizer": nil, "handler": nil, "forward": {eventbridge, keyvalues}, "signingkeys": nil, "publisher": nil, "extension": nil,
+		"authorizer": nil, "handler": nil, "forward": {eventbridge, keyvalues}, "signingkeys": nil, "publisher": {keyvalues}, "extension": nil,
 		"authorizer-redis": {redis}, "handler-redis": {redis}, "forward-redis": {redis}, "extension-redis": {redis},
 		"authorizer-events": {redis, kafka, kinesis}, "handler-events": {redis, kafka, kinesis}, "extension-events": {redis, kafka, kinesis},
 	} {
