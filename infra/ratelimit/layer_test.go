@@ -213,6 +213,21 @@ func TestLimits_logLevel(t *testing.T) {
 	}
 }
 
+// The synthesis rejects hops behind a function URL, where no entry of X-Forwarded-For can be believed.
+func TestLimits_functionURL(t *testing.T) {
+	for who, want := range map[string]string{"": "", "source": "", "cloudfront": "", "hops:2": "Shop/Orders/FunctionUrl: ViewerAddress: got hops:2, want none behind a function URL"} {
+		app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.ViewerAddress = who }, nil)
+		l.Equip(f)
+		other := awslambda.NewFunction(awscdk.Stack_Of(f), jsii.String("Unlimited"), &awslambda.FunctionProps{Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x"))})
+		for _, each := range []awslambda.Function{f, other} {
+			each.AddFunctionUrl(&awslambda.FunctionUrlOptions{AuthType: awslambda.FunctionUrlAuthType_NONE})
+		}
+		if got := panicked(func() { app.Synth(nil) }); (got == "") != (want == "") || !strings.Contains(got, want) || strings.Contains(got, "Unlimited") {
+			t.Errorf("%q: got %q, want %q", who, got, want)
+		}
+	}
+}
+
 // Each mistake makes AddLayer panic with one line that names a remedy.
 func TestLimits_AddLayer_mistakes(t *testing.T) {
 	for name, c := range map[string]struct {

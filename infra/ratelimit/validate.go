@@ -47,6 +47,8 @@ func (v *validator) Validate() *[]*string {
 			w.addMapping(c, c.DomainName(), c.ApiId(), c.ApiMappingKey())
 		case awscloudwatch.CfnInsightRule:
 			w.namespace(c)
+		case awslambda.CfnUrl:
+			w.functionURL(c)
 		}
 	}
 	for _, a := range v.limits.attached {
@@ -101,6 +103,13 @@ func (v *validation) authorizer(c awsapigateway.CfnAuthorizer) {
 	}
 	if v.invokes(resolved(c, c.AuthorizerUri())) {
 		v.problem("authorizer %s caches its results, but a cached result counts nothing; set the time to live of its results to 0", *c.Node().Path())
+	}
+}
+
+// functionURL reports the URL of a function with the limiter that counts hops.
+func (v *validation) functionURL(c awslambda.CfnUrl) {
+	if who := v.limits.props.ViewerAddress; strings.HasPrefix(who, contract.ViewerHops) && v.invokes(resolved(c, c.TargetFunctionArn())) {
+		v.problem("%s: ViewerAddress: got %s, want none behind a function URL, which keeps only the first entry of X-Forwarded-For, the one that a client can write", *c.Node().Scope().Node().Path(), who)
 	}
 }
 
