@@ -69,7 +69,7 @@ func checkEach(now time.Time, charges []Charge, home *algo.Regions) error {
 			return fmt.Errorf("%w: limit %q: forced charge on a limit with shards; remove the shards or Force", ErrInvalidCharge, c.Limit.Name)
 		case c.Limit.regions != nil && home == nil:
 			return fmt.Errorf("%w: limit %q: shared by regions, but the store cannot move share between them; use one in DynamoDB", ErrInvalidCharge, c.Limit.Name)
-		case c.Limit.regions != nil && home.Of > 0 && c.Limit.Rate.Regions != *home:
+		case c.Limit.regions != nil && home.Of > 0 && (c.Limit.Rate.Regions.Of != home.Of || c.Limit.Rate.Regions.Place != home.Place):
 			return fmt.Errorf("%w: limit %q: regions: place %d of %d, want %d of %d as in Options.Regions", ErrInvalidCharge, c.Limit.Name,
 				c.Limit.Rate.Regions.Place, c.Limit.Rate.Regions.Of, home.Place, home.Of)
 		case c.Limit.concurrent() && (c.Cost > 1 || c.Force):

@@ -158,8 +158,8 @@ func (o OnError) String() string {
 // validate checks o for a limit with rate. processes is Limit.LocalProcesses.
 func (o OnError) validate(rate algo.Rate, processes int) error {
 	most := min(MaxLocalProcesses, maxParts(rate))
-	if rate.Regions.Of > 0 {
-		most = max(1, min(most, rate.Regions.Base(rate.Requests)))
+	if of := rate.Regions.Of; of > 0 { // as if each region had a share
+		most = max(1, min(most, algo.Regions{Of: of, Place: rate.Regions.Place}.Base(rate.Requests)))
 	}
 	switch {
 	case o < OnErrorAllow || o > OnErrorDeny:

@@ -181,7 +181,7 @@ func (l Limit) build() (*Limit, error) {
 	if err := l.OnError.validate(l.Rate, l.LocalProcesses); err != nil {
 		return nil, err
 	}
-	if l.LocalProcesses > 1 {
+	if l.LocalProcesses > 1 && l.Rate.Regions.HasShare(l.Rate.Regions.Place) {
 		if l.localShare, err = l.newLocalShare(); err != nil {
 			return nil, err
 		}

@@ -31,6 +31,12 @@ func TestNewLimit_regions(t *testing.T) {
 	if next := limit(t, other); next.Regions()[0].Rate.Requests != 20 {
 		t.Errorf("a changed copy: got regions with %d requests, want 20", next.Regions()[0].Rate.Requests)
 	}
+	for place, base := range []int64{5, 0} {
+		without := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute, Regions: algo.Regions{Of: 2, Place: place, Without: 2}}, LocalProcesses: 2})
+		if got := without.Machine().(*algo.Shared).Base(); got != base {
+			t.Errorf("region %d of two, the last one without share: got base share %d, want %d", place, got, base)
+		}
+	}
 	divided := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute, Regions: algo.Regions{Of: 3}}, LocalProcesses: 2})
 	if got := divided.MaxLocalCost(); got != 2 {
 		t.Errorf("a base share of 4 in two processes: got a largest cost of %d in an outage, want 2", got)

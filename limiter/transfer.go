@@ -137,7 +137,7 @@ func (r *request) debit(ctx context.Context, t *transfer, c Charge, index, lack 
 	var errs [algo.MaxRegions]error
 	var p parallel
 	for i, other := range c.Limit.regions {
-		if i == c.Limit.Rate.Regions.Place || t.lost[i] == (lostAt{true, index}) {
+		if i == c.Limit.Rate.Regions.Place || !c.Limit.Rate.Regions.HasShare(i) || t.lost[i] == (lostAt{true, index}) {
 			elsewhere = elsewhere || t.lost[i] == lostAt{true, index}
 			continue
 		}

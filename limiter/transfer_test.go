@@ -88,7 +88,7 @@ func federationOf(t *testing.T, stores []*distant, l limiter.Limit) *federation 
 	t.Helper()
 	f := &federation{stores: stores}
 	for i := range stores {
-		l.Name, l.Rate.Regions = "a", algo.Regions{Of: len(stores), Place: i}
+		l.Name, l.Rate.Regions.Of, l.Rate.Regions.Place = "a", len(stores), i
 		f.limits = append(f.limits, limit(t, l))
 	}
 	for i := range stores {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -25,19 +26,30 @@ func (c *Config) checkRegions(check func(ok bool, format string, args ...any)) {
 	}
 	check(c.Store == "dynamodb", "REGIONS: got STORE=%s, want dynamodb; no other store can be reached from other regions", c.Store)
 	check(len(c.Regions) >= 2 && len(c.Regions) <= algo.MaxRegions, "REGIONS: got %d regions, want 2 to %d", len(c.Regions), algo.MaxRegions)
-	for i, region := range c.Regions {
-		check(validRegion().MatchString(region), "REGIONS: got %q, want a region such as eu-central-1", region)
-		check(!slices.Contains(c.Regions[:i], region), "REGIONS: got %s twice", region)
+	names, shares := contract.RegionNames(c.Regions), len(c.Regions)
+	for i, name := range names {
+		check(validRegion().MatchString(name), "REGIONS: got %q, want a region such as eu-central-1", c.Regions[i])
+		check(!slices.Contains(names[:i], name), "REGIONS: got %s twice", name)
+		if name != c.Regions[i] {
+			shares--
+		}
 	}
-	check(slices.Contains(c.Regions, c.Region), "REGIONS: got no %q, want a list with AWS_REGION, the region of this function", c.Region)
+	check(shares > 0, "REGIONS: got %s in all regions, want at most in those that join or leave", contract.WithoutShare)
+	check(slices.Contains(names, c.Region), "REGIONS: got no %q, want a list with AWS_REGION, the region of this function", c.Region)
 }
 
 // place returns the place of this region among those that share limits. It is the zero value without REGIONS.
-func (c Config) place() algo.Regions {
-	if len(c.Regions) == 0 {
-		return algo.Regions{}
+func (c Config) place() (r algo.Regions) {
+	for i, name := range contract.RegionNames(c.Regions) {
+		if name == c.Region {
+			r.Place = i
+		}
+		if name != c.Regions[i] {
+			r.Without |= 1 << i
+		}
 	}
-	return algo.Regions{Of: len(c.Regions), Place: slices.Index(c.Regions, c.Region)}
+	r.Of = len(c.Regions)
+	return r
 }
 
 // keyRecords returns the records of this region, for keys that the first function creates. It creates them in the first of the
@@ -45,10 +57,11 @@ func (c Config) place() algo.Regions {
 // region would go on with the lost key.
 func (c Config) keyRecords(ctx context.Context) (records.ReadWriter, error) {
 	own, err := c.sharedDynamoDBClient(ctx)
-	if err != nil || len(c.Regions) == 0 || c.Regions[0] == c.Region {
+	names := contract.RegionNames(c.Regions)
+	if err != nil || len(names) == 0 || names[0] == c.Region {
 		return own, err
 	}
-	first, err := c.dynamoDBClient(ctx, c.Regions[0], resilient.ConnectionLife)
+	first, err := c.dynamoDBClient(ctx, names[0], resilient.ConnectionLife)
 	return struct {
 		records.Reader
 		records.Writer
@@ -58,7 +71,7 @@ func (c Config) keyRecords(ctx context.Context) (records.ReadWriter, error) {
 // openRegions returns the stores of the regions that share limits, without the one of this region. It returns none without
 // REGIONS. It opens no connection.
 func (c Config) openRegions(ctx context.Context) (all []limiter.Shares, err error) {
-	for _, region := range c.Regions {
+	for _, region := range contract.RegionNames(c.Regions) {
 		if region == c.Region {
 			all = append(all, nil)
 			continue

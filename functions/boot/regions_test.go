@@ -67,6 +67,44 @@ func TestConfig_Environment_regions(t *testing.T) {
 	}
 }
 
+// A region with :0 has no share: it takes its requests from the others, and gives them none.
+func TestConfig_Environment_regionsWithout(t *testing.T) {
+	t.Setenv("AWS_REGION", "eu-central-1")
+	tables, now := map[string]*memtable.Locked{"eu-central-1": {}, "us-east-1": {}}, time.Unix(1_800_000_000, 0)
+	admitted := map[string]int{}
+	for _, region := range []string{"us-east-1", "eu-central-1"} {
+		c := inRegion(t, tables, region, "REGIONS=eu-central-1,us-east-1:0")
+		store := storetest.Must(dynamostore.New(tables[region], dynamostore.Options{Table: "counters", Namespace: "test"}))
+		e := storetest.Must(c.Environment(context.Background(), store, boot.Options{Logger: slog.New(slog.DiscardHandler)}))
+		charges := e.Rules.Current().Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{User: "alice"})
+		if got, want := charges[0].Limit.Rate.Regions.Without, uint16(2); got != want {
+			t.Errorf("%s: got the regions without share %b, want %b", region, got, want)
+		}
+		calls := 0
+		for range 200 {
+			d, err := e.Limiter.Take(t.Context(), now, charges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if calls += d.Transfer.Calls; d.Allowed {
+				admitted[region]++
+			}
+		}
+		if region == "eu-central-1" && calls > 0 {
+			t.Errorf("got %d calls of a region without share, want none", calls)
+		}
+	}
+	if sum := admitted["us-east-1"] + admitted["eu-central-1"]; admitted["us-east-1"] == 0 || sum != 150 {
+		t.Errorf("got %v admitted, want 150 together: the share of the other region", admitted)
+	}
+	for list, want := range map[string]string{"eu-central-1,us-east-1:0": "", "eu-central-1:0,us-east-1:0": "REGIONS: got :0 in all regions", "eu-central-1,eu-central-1:0": "got eu-central-1 twice", "eu-central-1,us-east-1:1": `got "us-east-1:1"`} {
+		got := boot.Check(map[string]string{"NAMESPACE": "a", "STORE": "dynamodb", "TABLE": "t", contract.VariableRegions: list}, []byte(sharedRules))
+		if got.Rules != "" || !strings.Contains(got.Environment, want) || want == "" && got.Environment != "" {
+			t.Errorf("%s: got %+v, want %q", list, got, want)
+		}
+	}
+}
+
 // A function that does not know the regions refuses rules with shared limits, with a metric.
 func TestConfig_Environment_regionsUnknown(t *testing.T) {
 	var metrics bytes.Buffer

@@ -101,7 +101,8 @@ type LimitsProps struct {
 	// Regions are the regions that share limits with "regions": "shared", such as eu-central-1 and us-east-1, in an order
 	// that is the same in all of them. Each has limits with the same Namespace, in a stack whose Env has the region. The
 	// first region creates the records table with a replica in each other region, unless Records is set, and publishes
-	// the rules. Deploy it before the others. nil means one region.
+	// the rules. Deploy it before the others. A region with contract.WithoutShare joins or leaves the list: see
+	// infra/OPERATIONS.md. nil means one region.
 	Regions []string
 
 	// Events is the destination of decision events. nil means no events.
@@ -189,6 +190,8 @@ func (p *LimitsProps) check() error {
 	}
 	want(p.DirectRequests == "" || p.DirectRequests == contract.DirectSource || p.viewers(), "DirectRequests: got %q, want none without ViewerAddress, because every request is direct then", p.DirectRequests)
 	want(p.Regions == nil || !p.viewers(), "Regions: got some with ViewerAddress, want none; the regions have no common secret of a distribution")
+	first, _, _ := strings.Cut(strings.Join(p.Regions, ","), ",")
+	want(!strings.HasSuffix(first, contract.WithoutShare), "Regions: got %s first, want a region with a share: it has the records, so it cannot join or leave", first)
 	p.checkEvents(want)
 	p.checkRulesFrom(want)
 	problems = append(problems, p.checkDeployment()...)

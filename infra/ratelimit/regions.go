@@ -10,24 +10,25 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
 // checkRegion panics unless the stack of the limits is in one of the regions that share limits.
 func (p *LimitsProps) checkRegion(scope constructs.Construct) {
-	if region := *awscdk.Stack_Of(scope).Region(); p.Regions != nil && !slices.Contains(p.Regions, region) {
+	if region := *awscdk.Stack_Of(scope).Region(); p.Regions != nil && !slices.Contains(contract.RegionNames(p.Regions), region) {
 		panic(fmt.Errorf("ratelimit: Regions: the stack %s is in the region %s, want one of %v; set Env.Region of the stack", *awscdk.Stack_Of(scope).StackName(), region, p.Regions))
 	}
 }
 
 // owns reports whether these limits own what all regions have in common: the records and the publication of the rules.
 func (l *Limits) owns() bool {
-	return l.props.Regions == nil || l.props.Regions[0] == *awscdk.Stack_Of(l).Region()
+	return l.props.Regions == nil || contract.RegionNames(l.props.Regions)[0] == *awscdk.Stack_Of(l).Region()
 }
 
 // others returns the other regions that share limits.
 func (l *Limits) others() []string {
-	return slices.DeleteFunc(slices.Clone(l.props.Regions), func(region string) bool { return region == *awscdk.Stack_Of(l).Region() })
+	return slices.DeleteFunc(contract.RegionNames(l.props.Regions), func(region string) bool { return region == *awscdk.Stack_Of(l).Region() })
 }
 
 // countersName returns the name of the table of counters, which functions in the other regions know. It is nil without

@@ -65,6 +65,10 @@ func TestSettings_Each(t *testing.T) {
 	if all := s.Each(); err != nil || len(all) != 2 || all[0].Region != "eu-central-1" || all[1].Region != "us-east-1" || len(all[1].Regions) != 2 {
 		t.Errorf("got %+v and error %v, want a stack in each region", all, err)
 	}
+	s, err = read(map[string]string{"stage": "prod", "regions": "eu-central-1,us-east-1:0"})
+	if all := s.Each(); err != nil || all[1].Region != "us-east-1" {
+		t.Errorf("a region without share: got %+v and error %v, want its stack", all, err)
+	}
 	if s, err = read(nil); err != nil || len(s.Each()) != 1 {
 		t.Errorf("without regions: got %d stacks and error %v, want one", len(s.Each()), err)
 	}
@@ -76,6 +80,7 @@ func TestSettings_Each(t *testing.T) {
 	for _, c := range []struct{ regions, region, want string }{
 		{"eu-central-1,us-east-1", "us-east-2", "is in the region us-east-2"},
 		{"eu-central-1", "eu-central-1", "REGIONS: got 1 regions, want 2 to 10"},
+		{"eu-central-1:0,us-east-1", "us-east-1", "Regions: got eu-central-1:0 first"},
 		{"eu-central-1,eu-central-1", "eu-central-1", "REGIONS: got eu-central-1 twice"},
 	} {
 		func() {

@@ -235,7 +235,7 @@ var validStage = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 // Each returns the settings of the stack of each region, in the order in which the regions are deployed. Without Regions, it
 // returns s alone.
 func (s Settings) Each() (all []Settings) {
-	for _, region := range s.Regions {
+	for _, region := range contract.RegionNames(s.Regions) {
 		s.Region = region
 		all = append(all, s)
 	}

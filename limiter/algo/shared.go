@@ -11,14 +11,21 @@ import (
 type Regions struct {
 	Of    int // number of regions that share the limit; 0, or 2 to MaxRegions
 	Place int // place of this region in the list of all regions, which is the same everywhere; 0 to Of-1
+	// Without has bit i set if the region at place i has no share, because it joins or leaves the list. The other regions
+	// do not ask it for share. While the list changes in two steps, each remaining region thus has the smaller of its old
+	// and its new base share.
+	Without uint16
 }
 
 // MaxRegions is the largest number of regions that share a limit.
 const MaxRegions = 10
 
 // Base returns the base share of the region: its part of n requests. The first regions get one more if n cannot be
-// divided, so that the sum of all base shares is n.
+// divided. The sum of all base shares is n if all regions have a share.
 func (r Regions) Base(n int64) int64 {
+	if !r.HasShare(r.Place) {
+		return 0
+	}
 	base := n / int64(r.Of)
 	if int64(r.Place) < n%int64(r.Of) {
 		base++
@@ -26,8 +33,11 @@ func (r Regions) Base(n int64) int64 {
 	return base
 }
 
+// HasShare reports whether the region at a place has a share.
+func (r Regions) HasShare(place int) bool { return r.Without>>place&1 == 0 }
+
 func (r Regions) validate() error {
-	if r.Of < 2 || r.Of > MaxRegions || r.Place < 0 || r.Place >= r.Of {
+	if r.Of < 2 || r.Of > MaxRegions || r.Place < 0 || r.Place >= r.Of || r.Without>>r.Of != 0 {
 		return &FieldError{"regions", fmt.Sprintf("place %d of %d", r.Place, r.Of), fmt.Sprintf("2 to %d regions, and a place from 0", MaxRegions)}
 	}
 	return nil
@@ -260,9 +270,17 @@ func (w *Shared) Idle(s State) Instant { return w.Whole.Idle(s) }
 // kindShared begins the fingerprint of a Shared. The place, the number of regions and the fingerprint of Whole follow.
 const kindShared = "shared-"
 
-// Fingerprint implements Machine. For example, it is "shared-0-3/fixed/1m0s/300" in the first of three regions.
+// noShare is the place of a region without a share, in its fingerprint.
+const noShare = "x"
+
+// Fingerprint implements Machine. For example, it is "shared-0-3/fixed/1m0s/300" in the first of three regions, and
+// "shared-x-3/fixed/1m0s/300" in one that has no share.
 func (w *Shared) Fingerprint() string {
-	return fmt.Sprintf("%s%d-%d/%s", kindShared, w.Regions.Place, w.Regions.Of, w.Whole.Fingerprint())
+	place := noShare
+	if w.Regions.HasShare(w.Regions.Place) {
+		place = strconv.Itoa(w.Regions.Place)
+	}
+	return fmt.Sprintf("%s%s-%d/%s", kindShared, place, w.Regions.Of, w.Whole.Fingerprint())
 }
 
 // parseShared is the inverse of Fingerprint. region is the text after kindShared, and whole that after the slash.
@@ -270,6 +288,9 @@ func parseShared(region, whole string) (Machine, error) {
 	place, of, _ := strings.Cut(region, "-")
 	var r Regions
 	var err error
+	if place == noShare {
+		place, r.Without = "0", 1
+	}
 	if r.Place, err = strconv.Atoi(place); err == nil {
 		r.Of, err = strconv.Atoi(of)
 	}

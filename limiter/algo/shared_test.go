@@ -354,7 +354,9 @@ func TestShared_Fingerprint(t *testing.T) {
 		{Requests: 5, Calendar: algo.Calendar{Period: algo.Day, Zone: "Europe/Berlin"}},
 		{Requests: 5, Calendar: algo.Calendar{Period: algo.Month, Anchor: "15"}},
 	} {
-		for _, w := range regions(t, rate, 3) {
+		all := regions(t, rate, 3)
+		rate.Regions = algo.Regions{Of: 3, Place: 1, Without: 2}
+		for _, w := range append(all, machine(t, rate).(*algo.Shared)) {
 			m, err := algo.Parse(w.Fingerprint())
 			if err != nil || m.Fingerprint() != w.Fingerprint() || m.(*algo.Shared).Base() != w.Base() {
 				t.Errorf("%s: got %v and error %v, want the same", w.Fingerprint(), m, err)
@@ -377,6 +379,7 @@ func TestNew_regions(t *testing.T) {
 		{Algorithm: algo.Concurrent, Requests: 5, Window: time.Minute, Regions: algo.Regions{Of: 3}},
 		{Requests: 5, Window: time.Minute, Regions: algo.Regions{Of: 1}},
 		{Requests: 5, Window: time.Minute, Regions: algo.Regions{Of: 3, Place: 3}},
+		{Requests: 5, Window: time.Minute, Regions: algo.Regions{Of: 3, Without: 8}},
 		{Requests: 5, Window: time.Minute, Regions: algo.Regions{Of: algo.MaxRegions + 1}},
 	} {
 		if m, err := algo.New(rate); err == nil {

@@ -298,7 +298,7 @@ func (t *target) regions() ([]string, error) {
 	case t.region != "":
 		return []string{t.region}, nil
 	}
-	return strings.Split(strings.ReplaceAll(list, " ", ""), ","), nil
+	return contract.RegionNames(strings.Split(strings.ReplaceAll(list, " ", ""), ",")), nil
 }
 
 // one acts on what the flags select.

@@ -17,7 +17,7 @@ import (
 // Regions returns the regions that share limits. It returns none for a deployment in one region.
 func (s *Stack) Regions() []string {
 	if list := s.setting(contract.VariableRegions); list != "" {
-		return strings.Split(list, ",")
+		return contract.RegionNames(strings.Split(list, ","))
 	}
 	return nil
 }
