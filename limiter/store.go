@@ -99,8 +99,9 @@ type Local interface {
 // Credit in the store of the other.
 type Shares interface {
 	// Debit takes share of the window index from the limit, as algo.Shared.Debit does, for a region whose clock shows
-	// now. The limit is that of the region of this store. moved is what the other region may credit. It is 0 if nothing
-	// is free, or if the store holds the limit with other parameters.
+	// now. The limit is that of the region of this store. A state with older parameters is converted (Held.Giving). moved
+	// is what the other region may credit. It is 0 if nothing is free, or if the store holds the limit with newer
+	// parameters.
 	//
 	// An error means that the share may be lost until the window ends: nobody may credit it.
 	Debit(ctx context.Context, now algo.Instant, subject Subject, limit *Limit, index, lack int64) (moved int64, err error)
@@ -191,6 +192,23 @@ func (h Held) current(limit *Limit, now algo.Instant) (current Held, write bool)
 		next.clamp(now)
 	}
 	return next, true
+}
+
+// Giving returns the state from which a store takes a debit on the limit (Shares.Debit). Like Current, it converts a state
+// that older rules or another list of regions left: otherwise a region without requests of its own would give no share
+// until the store deletes that state. ok is false if newer rules decide, or if a clock is wrong.
+func (h Held) Giving(limit *Limit, now algo.Instant) (giving Held, ok bool) {
+	switch {
+	case h.Machine == nil:
+		return Held{Result: algo.Result{Machine: limit.machine}, Version: limit.Version}, true
+	case h.Machine == limit.machine || h.Machine.Fingerprint() == limit.fingerprint:
+		h.Machine = limit.machine
+		return h, true
+	case h.Machine.Ahead(h.State, now):
+		return h, false
+	}
+	giving, _ = h.current(limit, now)
+	return giving, giving.Machine == limit.machine && giving.Skew == algo.Skew{}
 }
 
 // clamp clamps a state that is too far ahead of now, or records its Skew. changed reports whether one of them

@@ -154,11 +154,12 @@ type debit struct {
 	limit       *limiter.Limit
 	index, lack int64
 	known       bool // the item was read
+	item        item
 	held        limiter.Held
 }
 
 func (d *debit) learn(it item) (err error) {
-	d.known = true
+	d.known, d.item = true, it
 	d.held, err = it.held(d.limit.ID.String(), d.limit)
 	return err
 }
@@ -166,18 +167,26 @@ func (d *debit) learn(it item) (err error) {
 // attempt returns the update, and what it takes; 0 if nothing is free.
 func (d *debit) attempt() (*expression, int64) {
 	w, id := d.limit.Machine().(*algo.Shared), d.limit.ID.String()
-	if d.held.Machine != nil && d.held.Machine != d.limit.Machine() {
+	giving, ok := d.held.Giving(d.limit, d.now)
+	if !ok {
 		return nil, 0
 	}
-	next, taken := w.Debit(d.held.State, d.index, d.now, d.lack)
+	next, taken := w.Debit(giving.State, d.index, d.now, d.lack)
 	if taken == 0 {
 		return nil, 0
+	}
+	e := newExpression()
+	if d.held.Machine != nil && d.held.Machine != d.limit.Machine() {
+		e.requireState(d.item, id, d.held)
+		giving.State = next
+		e.replace(d.item, id, giving, d.now)
+		e.keepShares(d.limit, d.now)
+		return e, taken
 	}
 	most := int64(0) // the count with which the region gives that much
 	if d.known {
 		most = w.Room(next, d.now, 0)
 	}
-	e := newExpression()
 	e.move(d.limit, d.index, d.now)
 	e.requireMoved(w, id, next.WithMoved(next.Moved()-taken, next.MovedBefore()))
 	e.requireCounts(w, id, next, most)
@@ -210,11 +219,16 @@ func (e *expression) move(limit *limiter.Limit, index int64, now algo.Instant) {
 	e.setTo(fingerprint, parameters)
 	e.setAtFirst(attribute(versionAttribute, id), e.number(limit.Version))
 	e.setTo(newest, e.number(index))
-	e.setTo(sharesAttribute, e.number(1))
-	e.setTo(TTLAttribute, e.number(expiry(now, limit.Horizon)))
+	e.keepShares(limit, now)
 	for dead := index - 3; dead < index-1; dead++ {
 		e.remove = append(e.remove, e.name(count(id, dead)), e.name(moved(id, dead)))
 	}
+}
+
+// keepShares makes a reset keep the share that moved, and sets the expiry.
+func (e *expression) keepShares(limit *limiter.Limit, now algo.Instant) {
+	e.setTo(sharesAttribute, e.number(1))
+	e.setTo(TTLAttribute, e.number(expiry(now, limit.Horizon)))
 }
 
 // resetShared removes all of an item but the share that moved, and the windows in which it moved.

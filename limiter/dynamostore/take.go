@@ -257,25 +257,30 @@ func (t *take) rewrite(e *expression, v *view) {
 	layout := layoutOf(next.Machine)
 	layout.renew(t, v, &next.State)
 	e.requireHeld(t.item, v)
-	keep := layout.write(t.item, v.id, next.State, t.now)
-	if next.Skew != (algo.Skew{}) {
-		keep[attribute(skewAttribute, v.id)] = numbers(int64(next.Skew.Since), next.Skew.Newest)
-	}
-	for _, name := range t.item.stateOf(v.id) {
-		if _, ok := keep[name]; !ok {
-			e.remove = append(e.remove, e.name(name))
-		}
-	}
+	e.replace(t.item, v.id, next, t.now)
 	for _, o := range v.tiers {
 		if o.held.Machine != nil {
 			e.removeLimit(t.item, o.id)
 		}
 	}
+}
+
+// replace writes the whole state of the limit id, and removes what the item has of another state.
+func (e *expression) replace(it item, id string, next limiter.Held, now algo.Instant) {
+	keep := layoutOf(next.Machine).write(it, id, next.State, now)
+	if next.Skew != (algo.Skew{}) {
+		keep[attribute(skewAttribute, id)] = numbers(int64(next.Skew.Since), next.Skew.Newest)
+	}
+	for _, name := range it.stateOf(id) {
+		if _, ok := keep[name]; !ok {
+			e.remove = append(e.remove, e.name(name))
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(keep)) {
 		e.setTo(name, e.value(keep[name]))
 	}
-	e.setTo(attribute(fingerprintAttribute, v.id), e.text(next.Machine.Fingerprint()))
-	e.setTo(attribute(versionAttribute, v.id), e.number(next.Version))
+	e.setTo(attribute(fingerprintAttribute, id), e.text(next.Machine.Fingerprint()))
+	e.setTo(attribute(versionAttribute, id), e.number(next.Version))
 }
 
 // stored reports whether the item has the limit of v, or the same limit in another tier.

@@ -11,44 +11,50 @@ var _ limiter.Shares = (*Store)(nil)
 
 // Debit implements limiter.Shares.
 func (s *Store) Debit(_ context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) (moved int64, err error) {
-	_, _, err = s.move(now, subject, limit, func(w *algo.Shared, state algo.State) (next algo.State, ok bool) {
-		next, moved = w.Debit(state, index, now, lack)
-		return next, moved > 0
-	})
-	if err != nil {
-		moved = 0
+	sh, k := s.lock(subject)
+	defer sh.mu.Unlock()
+	at, held := sh.shared(k, limit)
+	giving, ok := held.Giving(limit, now)
+	if !ok {
+		return 0, nil
 	}
-	return moved, err
+	next, moved := limit.Machine().(*algo.Shared).Debit(giving.State, index, now, lack)
+	if moved == 0 || at == nil && !sh.room(now, k, weight(limit)) {
+		return 0, nil
+	}
+	if at != nil && !same(sh.limit(at), limit) {
+		sh.drop(at)
+		sh.use(at, limit)
+	}
+	sh.charge(k, at, limit, next, now)
+	return moved, nil
 }
 
 // Credit implements limiter.Shares.
 func (s *Store) Credit(_ context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, moved int64) (algo.Result, bool, error) {
-	return s.move(now, subject, limit, func(w *algo.Shared, state algo.State) (algo.State, bool) {
-		return w.Credit(state, index, moved)
-	})
-}
-
-// move changes the state of a limit, unless the store holds it with other parameters.
-func (s *Store) move(now algo.Instant, subject limiter.Subject, limit *limiter.Limit, change func(*algo.Shared, algo.State) (algo.State, bool)) (r algo.Result, ok bool, err error) {
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
-	at := sh.find(k, limit.ID)
+	at, held := sh.shared(k, limit)
 	if at != nil && !same(sh.limit(at), limit) {
-		return r, false, nil
+		return algo.Result{}, false, nil
 	}
-	var state algo.State
-	if at != nil {
-		state = sh.state(at)
-	}
-	next, ok := change(limit.Machine().(*algo.Shared), state)
+	next, ok := limit.Machine().(*algo.Shared).Credit(held.State, index, moved)
 	if !ok {
-		return r, false, nil
+		return algo.Result{}, false, nil
 	}
 	if at == nil && !sh.room(now, k, weight(limit)) {
-		return r, false, limiter.ErrFull
+		return algo.Result{}, false, limiter.ErrFull
 	}
 	sh.charge(k, at, limit, next, now)
 	return algo.Result{Machine: limit.Machine(), State: next}, true, nil
+}
+
+// shared returns the slot of a limit and what it holds; nil if the limit was never charged.
+func (sh *shard) shared(k key, limit *limiter.Limit) (at *slot, held limiter.Held) {
+	if at = sh.find(k, limit.ID); at != nil {
+		held = sh.held(at)
+	}
+	return at, held
 }
 
 // resetShared resets a subject of which share has moved: it keeps what moved, and removes all other state. It returns

@@ -7,8 +7,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// While the list of regions changes, no share moves between the old and the new list, and no region gets quota by the
-// change. The rules can have a new version or not.
+// While the list of regions changes, no region gets quota by the change, and none gives what it has not. The rules can have a new version or not.
 func testSharesList(t *testing.T, s Suite, rate algo.Rate) {
 	for later := range int64(2) {
 		f := newFederation(t, s, s.Open(t), rate, 2)

@@ -252,35 +252,32 @@ func (m *Model) Inspect(subject limiter.Subject) []limiter.Entry {
 }
 
 // Debit implements limiter.Shares.Debit.
-func (m *Model) Debit(now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) (moved int64) {
-	m.move(subject, limit, func(w *algo.Shared, s algo.State) (next algo.State, ok bool) {
-		next, moved = w.Debit(s, index, now, lack)
-		return next, moved > 0
-	})
+func (m *Model) Debit(now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) int64 {
+	giving, ok := m.limits(subject)[limit.ID].Giving(limit, now)
+	if !ok {
+		return 0
+	}
+	next, moved := limit.Machine().(*algo.Shared).Debit(giving.State, index, now, lack)
+	if giving.State = next; moved > 0 {
+		m.keep(subject, limit.ID, giving)
+	}
 	return moved
 }
 
 // Credit implements limiter.Shares.Credit.
 func (m *Model) Credit(subject limiter.Subject, limit *limiter.Limit, index, moved int64) bool {
-	return m.move(subject, limit, func(w *algo.Shared, s algo.State) (algo.State, bool) { return w.Credit(s, index, moved) })
-}
-
-// move changes the state of a limit, unless m holds it with other parameters.
-func (m *Model) move(subject limiter.Subject, limit *limiter.Limit, change func(*algo.Shared, algo.State) (algo.State, bool)) bool {
 	held, known := m.limits(subject)[limit.ID]
 	if known && held.Machine.Fingerprint() != limit.Fingerprint() {
 		return false
 	}
-	next, ok := change(limit.Machine().(*algo.Shared), held.State)
-	if !ok {
-		return false
-	}
+	next, ok := limit.Machine().(*algo.Shared).Credit(held.State, index, moved)
 	if held.State = next; !known {
 		held.Version = limit.Version
 	}
-	held.Machine = limit.Machine()
-	m.keep(subject, limit.ID, held)
-	return true
+	if held.Machine = limit.Machine(); ok {
+		m.keep(subject, limit.ID, held)
+	}
+	return ok
 }
 
 // Reset implements limiter.Store.Reset. It keeps the IDs of settlements, and the share that moved.

@@ -143,6 +143,7 @@ func RunShares(t *testing.T, s Suite) {
 		{"Settle", testSharesSettle},
 		{"Reset", testSharesReset},
 		{"Changed", testSharesChanged},
+		{"Stale", testSharesStale},
 		{"List", testSharesList},
 		{"Steps", testSharesSteps},
 		{"Several", testSharesSeveral},
@@ -365,6 +366,35 @@ func testSharesChanged(t *testing.T, s Suite, rate algo.Rate) {
 				p.inspect(t)
 			}
 		})
+	}
+}
+
+// A region without requests gives share also after a change, although nothing but debits can convert its state.
+func testSharesStale(t *testing.T, s Suite, rate algo.Rate) {
+	for name, to := range map[string]algo.Rate{
+		"raised": {Algorithm: rate.Algorithm, Requests: 30, Window: rate.Window, Calendar: rate.Calendar},
+		"longer": {Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour},
+		"list":   rate,
+	} {
+		for windows := range int64(3) {
+			f := newFederation(t, s, s.Open(t), rate, 3)
+			f.limits, f.pairs = f.limits[:2], f.pairs[:2]
+			f.move(t, 1, start, 1)
+			if name != "list" { // without a new version
+				f.change(t, to, true)
+			}
+			for i, l := range f.limits {
+				to.Regions = algo.Regions{Of: 2, Place: i}
+				f.limits[i] = changed(t, l, l.Version, to)
+			}
+			w := f.window()
+			index := w.Index(start) + windows
+			now := max(start, w.Start(index))
+			if moved := f.debit(t, 1, now, index, 1); moved == 0 {
+				t.Errorf("%s, %d windows later: got nothing from a region without requests, want some", name, windows)
+			}
+			f.debit(t, 1, now, index, 1)
+		}
 	}
 }
 
