@@ -203,12 +203,14 @@ func (w *Shared) Refund(s, charged State, cost int64, late time.Duration) State 
 }
 
 // Debit takes share for another region from the window index, at the instant now of that region. It takes at least lack,
-// if so much is free, and otherwise what is free. It takes more so that the other region need not ask soon again:
+// if so much is free. It takes more so that the other region need not ask soon again:
 //
-//   - if nothing is counted in the window, all that is free but an eighth of the base share;
+//   - if nothing is counted in the window, all that is free but an eighth of the base share, and at least half;
 //   - otherwise half of what is free;
-//   - in a window of an hour or more, an eighth of what is free, because a lost transfer is lost for as long.
+//   - in a window of an hour or more, an eighth of what is free, because a lost transfer is lost for as long. If less than
+//     lack is free, it takes as much as in a short window.
 //
+// It never takes all for a request that needs share of several regions, because they may not have enough together.
 // The result is 0 if nothing is free, or if s counts in a later window.
 func (w *Shared) Debit(s State, index int64, now Instant, lack int64) (next State, moved int64) {
 	if s.Window > index {
@@ -221,12 +223,14 @@ func (w *Shared) Debit(s State, index int64, now Instant, lack int64) (next Stat
 	}
 	moved = (free + 1) / 2
 	if at.Count+at.Moved() == 0 {
-		moved = free - w.Base()/8
+		moved = max(moved, free-w.Base()/8)
 	}
-	if w.Whole.Length >= time.Hour {
-		moved = min(moved, free/8)
+	if free >= lack {
+		if w.Whole.Length >= time.Hour {
+			moved = min(moved, free/8)
+		}
+		moved = max(moved, lack)
 	}
-	moved = min(free, max(moved, lack))
 	at = at.WithMoved(at.Moved()+moved, at.MovedBefore())
 	return at, moved
 }

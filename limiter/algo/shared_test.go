@@ -313,7 +313,7 @@ func TestShared_ResetAfter(t *testing.T) {
 	}
 }
 
-// A window of an hour moves little more than what is lacking.
+// A window of an hour moves little more than what is lacking. A region never gives all if that is not enough.
 func TestShared_Debit(t *testing.T) {
 	for _, c := range []struct {
 		window             time.Duration
@@ -321,15 +321,18 @@ func TestShared_Debit(t *testing.T) {
 	}{
 		{time.Minute, 0, 1, 88},
 		{time.Minute, 0, 95, 95},
-		{time.Minute, 0, 500, 100},
+		{time.Minute, 0, 500, 88},
 		{time.Minute, 20, 1, 40},
 		{time.Minute, 20, 70, 70},
+		{time.Minute, 20, 81, 40},
 		{time.Minute, 99, 5, 1},
 		{time.Minute, 100, 1, 0},
 		{time.Hour, 0, 1, 12},
 		{time.Hour, 20, 1, 10},
 		{time.Hour, 20, 30, 30},
 		{time.Hour, 97, 1, 1},
+		{time.Hour, 20, 81, 40},
+		{time.Hour, 20, 80, 80},
 	} {
 		w := regions(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 300, Window: c.window}, 3)[1]
 		index := w.Whole.Index(start)
