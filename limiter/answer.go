@@ -32,6 +32,9 @@ func (r *request) combine() Decision {
 	if r.counterErr != nil && !busy(r.counterErr) { // if only the subject is busy, its counter still decides
 		d.Reason = reasonOf(r.counterErr)
 	}
+	if r.shared {
+		r.markElsewhere()
+	}
 	subjectBusy, over := false, Decision{}
 	for i := range r.batches {
 		b := &r.batches[i]
@@ -118,8 +121,8 @@ func (d *Decision) report(it *task, r algo.Result, now algo.Instant) {
 		if !it.Force {
 			wait = max(it.backOff, r.Machine.RetryAfter(r.State, now, it.want))
 		}
-		if it.elsewhere && wait > 0 {
-			wait = transferPause
+		if it.elsewhere && wait != algo.Never {
+			wait = min(wait, transferPause)
 		}
 		if it.original.concurrent() && wait > 0 && wait != algo.Never {
 			wait = min(max(wait, minSlotWait), maxSlotWait)

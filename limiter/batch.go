@@ -17,7 +17,9 @@ type task struct {
 	sharded   bool
 	done      bool  // a tracker decided this charge
 	unsynced  error // why the counter of the charge cannot decide it; nil if it can
-	elsewhere bool  // another region may have share that it could not give in time
+	asked     bool  // the request has asked other regions for share, or waited in vain
+	shareless bool  // the other regions have no share
+	elsewhere bool  // another region can have share
 	gaveUp    bool  // unsynced is the error of a call of another request (tracker.givesUp)
 
 	lease     *tracker // tracker whose lease the charge renews; nil if none

@@ -47,7 +47,7 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 //  4. Look up: the denial cache may know a state that refuses. After an outage, the fallback can
 //     also refuse (lookup.go).
 //     If only limits that regions share refuse, the request asks the other regions for share (transfer.go). After
-//     the next phase, it asks them too, but only once.
+//     the next phase, it asks them too, once for each limit.
 //  5. Call the stores: stores of this process take their batches first, one after another. Then the
 //     shared store takes the others in up to three waves (calls.go). Calls of one wave are concurrent.
 //     Requests of this process on one subject share a call (package internal/group).

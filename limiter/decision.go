@@ -67,8 +67,8 @@ type Decision struct {
 	// Refunds counts the charges of a denied request that were made before another subject refused
 	// it.
 	Refunds Refunds
-	// Transfer is what the decision did to get share of other regions, for limits that regions share. The request
-	// waited for it (StoreTime). Requests that waited for the transfer of another request do not report it.
+	// Transfer is what the decision did to get share of other regions, for limits that regions share. StoreTime does not
+	// contain its time. Requests that waited for the transfer of another request do not report it.
 	Transfer Transfer
 	// Clamped is the number of limits whose state was further in the future than honest clocks allow, and
 	// was clamped (algo.Clamp). Before the clamp, these limits admitted too few requests.
@@ -83,7 +83,7 @@ type Decision struct {
 // is the number of charges that were not refunded, because a refund was not safe or the store failed.
 type Refunds struct{ Given, Dropped int }
 
-// Transfer counts what one transfer of share did.
+// Transfer counts what the transfers of share for one request did.
 type Transfer struct {
 	Calls int   // calls of the stores of other regions
 	Moved int64 // share that this region got

@@ -48,8 +48,9 @@ type request struct {
 	counterErr   error // error of the last synchronization of a counter that decides without the store
 	failed       bool  // the request is denied because a store failed
 	fallbackFull bool  // the fallback has no room for the subject
-	transferred  bool  // the request has tried to get share of other regions
 	moved        Transfer
+	rounds       int       // how often the request asked other regions for share, or waited for a request that did
+	shareUntil   time.Time // end of the time for these rounds
 }
 
 // begin prepares r for a decision on the charges.

@@ -103,8 +103,11 @@ type Shares interface {
 	// is what the other region may credit. It is 0 if nothing is free, or if the store holds the limit with newer
 	// parameters.
 	//
+	// seen is a hint on entry: the state that this store returned last, or the zero value. A stale hint can change how much
+	// more than lack moves. On return without error, seen is the state after the debit, or the state that gives nothing.
+	//
 	// An error means that the share may be lost until the window ends: nobody may credit it.
-	Debit(ctx context.Context, now algo.Instant, subject Subject, limit *Limit, index, lack int64) (moved int64, err error)
+	Debit(ctx context.Context, now algo.Instant, subject Subject, limit *Limit, index, lack int64, seen *algo.Result) (moved int64, err error)
 
 	// Credit adds what debits of the same window moved, if the store counts no later window, and holds the limit with
 	// no other parameters; credited reports whether it does. r is then the state after it.

@@ -15,24 +15,41 @@ const TransferTimeout = 400 * time.Millisecond
 // store of this region.
 const DebitTimeout = 300 * time.Millisecond
 
-// transfer moves share from other regions for the limits that refuse the request. It makes at most one transfer for a
-// request, and only if nothing else refuses. It reports whether the stores can decide the request again.
+// A second round begins only if the first one took at most a third of TransferTimeout. Its debits then have more time than
+// those of the first.
+const (
+	maxRounds  = 2
+	firstRound = TransferTimeout / 3
+)
+
+// lack is a limit that refuses a request, although other regions can have share of it.
+type lack struct {
+	need
+	b     *batch
+	j     int   // index of the task in b
+	index int64 // window of the transfer
+	asked [algo.MaxRegions]bool
+	moved [algo.MaxRegions]int64
+	errs  [algo.MaxRegions]error
+	err   error // of the credit
+}
+
+func (k *lack) task() *task { return &k.b.tasks[k.j] }
+
+// transfer moves share from other regions for all limits that refuse the request, at the same time, if nothing else refuses
+// it. It reports whether the stores can decide the request again. A request asks for share of a limit once. In a second
+// round, it asks for what was not known to be lacking in the first, or for what a transfer of another request did not bring.
 func (r *request) transfer(ctx context.Context) bool {
 	l := r.limiter
-	if !r.shared || r.look || r.transferred || len(l.regions) == 0 || !r.curable() {
+	if !r.shared || r.look || len(l.regions) == 0 {
 		return false
 	}
-	r.transferred = true
-	for i := range r.batches {
-		b := &r.batches[i]
-		if !b.denies() || b.shadow() {
-			continue
-		}
-		for j := range b.tasks {
-			if b.refuses(j, r.now) && !r.moveShare(ctx, b, j) {
-				return false
-			}
-		}
+	lacks, curable := r.lacks()
+	if !curable || len(lacks) == 0 || !r.beginRound(ctx) {
+		return false
+	}
+	if lacks = r.makeTransfers(ctx, lacks); len(lacks) == 0 || !r.awaitTransfers(ctx, lacks) {
+		return false
 	}
 	for i := range r.batches {
 		if b := &r.batches[i]; b.refused && !b.shadow() {
@@ -47,11 +64,12 @@ func (r *request) transfer(ctx context.Context) bool {
 	return true
 }
 
-// curable reports whether share of other regions could admit the request: only limits that regions share refuse it.
-func (r *request) curable() bool {
+// lacks returns the limits that refuse the request and can get share of other regions. curable is false if another limit
+// refuses the request, or if other regions could not help. Limits with Mark refuse nobody.
+func (r *request) lacks() (lacks []*lack, curable bool) {
 	for i := range r.served {
 		if s := &r.served[i]; !s.allowed && s.task.original.enforced() {
-			return false
+			return nil, false
 		}
 	}
 	for i := range r.batches {
@@ -60,108 +78,219 @@ func (r *request) curable() bool {
 			continue
 		}
 		if b.err != nil || b.repeats {
-			return false
+			return nil, false
 		}
 		for j := range b.tasks {
-			if it := &b.tasks[j]; b.refuses(j, r.now) && (it.original.regions == nil || !it.decided(b.results[j]) ||
-				it.want > it.original.machine.Capacity() || it.original.machine.Ahead(b.results[j].State, r.now)) {
-				return false
+			it := &b.tasks[j]
+			switch {
+			case !b.refuses(j, r.now):
+			case it.original.regions != nil && !it.asked && it.decided(b.results[j]) && it.want <= it.original.machine.Capacity() && !it.original.machine.Ahead(b.results[j].State, r.now):
+				w := it.original.machine.(*algo.Shared)
+				at := w.At(b.results[j].State, r.now)
+				lacks = append(lacks, &lack{b: b, j: j, index: at.Window, need: need{amount: max(1, at.Count-w.Room(at, r.now, it.want))}})
+			case it.original.enforced():
+				return nil, false
 			}
 		}
 	}
-	return true
+	return lacks, true
 }
 
-// moveShare moves share to the limit of task j, or waits for another request that does. It reports whether share has moved.
-func (r *request) moveShare(ctx context.Context, b *batch, j int) bool {
-	l, c := r.limiter, b.charges[j]
-	t, running, first := l.transfers.begin(r.now, transferKey{c.Subject, c.Limit})
-	switch {
-	case t == nil:
+// beginRound reports whether there is time for a round. It is not if the invocation could end between debit and credit.
+func (r *request) beginRound(ctx context.Context) bool {
+	if r.rounds == 0 {
+		r.shareUntil = time.Now().Add(TransferTimeout)
+	} else if r.rounds == maxRounds || time.Until(r.shareUntil) < TransferTimeout-firstRound {
 		return false
-	case first:
-		moved, elsewhere := false, true
-		defer func() { l.transfers.end(r.now, c.Limit.Rate.Span(), t, moved, elsewhere) }()
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < TransferTimeout { // the invocation would end between debit and credit
-			b.tasks[j].elsewhere = true
-			return false
-		}
-		moved, elsewhere = r.makeTransfer(ctx, t, b, j)
-		b.tasks[j].elsewhere = elsewhere
-		return moved
-	case running != nil:
-		<-running
 	}
-	moved, elsewhere := l.transfers.result(t)
-	b.tasks[j].elsewhere = elsewhere
-	return moved && running != nil
+	r.rounds++
+	deadline, ok := ctx.Deadline()
+	return !ok || !deadline.Before(r.shareUntil)
 }
 
-// makeTransfer asks the other regions at the same time, and then credits what they gave. elsewhere reports whether another
-// region may have share that it did not give.
-func (r *request) makeTransfer(ctx context.Context, t *transfer, b *batch, j int) (moved, elsewhere bool) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), TransferTimeout)
-	defer cancel()
-	c, w := b.charges[j], b.charges[j].Limit.machine.(*algo.Shared)
-	at := w.At(b.results[j].State, r.now)
-	lack := at.Count - w.Room(at, r.now, b.tasks[j].want)
-	got, elsewhere := r.debit(ctx, t, c, at.Window, lack)
-	if got == 0 {
-		return false, elsewhere
-	}
-	r.storeCalls++
-	result, credited, err := r.limiter.shares.Credit(ctx, r.now, c.Subject, c.Limit, at.Window, got)
-	if err != nil || !credited {
-		if r.moved.Lost++; err != nil {
-			r.limiter.log.failure(ctx, r.now, err)
+// makeTransfers makes the transfers of the limits for which no other request makes one. It returns the limits that get share
+// now, none if the request gets not enough of them. It ends its transfers before the request waits for others: two requests
+// could wait for each other.
+func (r *request) makeTransfers(ctx context.Context, lacks []*lack) (begun []*lack) {
+	defer func() {
+		for _, k := range lacks {
+			if k.first {
+				r.limiter.transfers.end(r.now, k.b.charges[k.j].Limit.Rate.Span(), &k.need)
+			}
 		}
-		return false, true
+	}()
+	if begun = r.beginTransfers(lacks); begun != nil {
+		r.ask(ctx, begun)
 	}
-	r.moved.Moved += got
-	b.results[j] = result
-	if s := r.limiter.shared; s != nil {
+	return begun
+}
+
+// beginTransfers joins the transfers of other requests that are running, and begins the others. It returns nil if a limit
+// can get no share now, so that no share moves in vain.
+func (r *request) beginTransfers(lacks []*lack) (begun []*lack) {
+	ts := &r.limiter.transfers
+	for _, k := range lacks {
+		it, c := k.task(), k.b.charges[k.j]
+		known := ts.begin(r.now, transferKey{c.Subject, c.Limit}, &k.need, r.rounds == 1)
+		switch {
+		case k.first || k.running != nil:
+			begun = append(begun, k)
+		case it.original.enforced():
+			it.shareless = known && !k.elsewhere
+			return nil
+		default:
+			it.asked = true
+		}
+	}
+	return begun
+}
+
+// awaitTransfers waits for the transfers of other requests. It reports whether all limits have got share.
+func (r *request) awaitTransfers(ctx context.Context, lacks []*lack) bool {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), r.shareUntil)
+	defer cancel()
+	all := true
+	for _, k := range lacks {
+		it := k.task()
+		moved := k.credited && !k.b.refuses(k.j, r.now)
+		if it.asked = true; !k.first {
+			select {
+			case <-k.running:
+				moved = r.limiter.transfers.result(&k.need)
+			case <-ctx.Done():
+				k.elsewhere = true
+			}
+			it.asked = !moved
+		}
+		it.shareless = !k.elsewhere
+		all = all && (moved || !it.original.enforced())
+	}
+	return all
+}
+
+// ask makes the transfers that the request began: it asks the other regions for all limits at the same time, and then
+// credits what they gave.
+func (r *request) ask(ctx context.Context, lacks []*lack) {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), r.shareUntil)
+	defer cancel()
+	r.debit(ctx, lacks)
+	var gifts []*lack
+	for _, k := range lacks {
+		if r.count(ctx, k); k.got > 0 {
+			gifts = append(gifts, k)
+		}
+	}
+	credit := func(k *lack) {
+		c := k.b.charges[k.j]
+		k.err = ErrUnavailable // this error stays if the store panics
+		k.b.results[k.j], k.credited, k.err = r.limiter.credit(ctx, r.now, c, k)
+	}
+	if len(gifts) == 1 {
+		credit(gifts[0])
+	} else {
+		var p parallel
+		for _, k := range gifts {
+			p.start(r.limiter.concurrentClock(), func() {
+				defer p.keep()
+				credit(k)
+			})
+		}
+		p.wait(r.limiter.concurrentClock())
+	}
+	for _, k := range gifts {
+		r.countCredit(ctx, k)
+	}
+}
+
+// credit gives this region what the debits of k took. If that fails, it returns the state that was known before.
+func (l *Limiter) credit(ctx context.Context, now algo.Instant, c Charge, k *lack) (algo.Result, bool, error) {
+	result, credited, err := l.shares.Credit(ctx, now, c.Subject, c.Limit, k.index, k.got)
+	if err != nil || !credited {
+		return k.b.results[k.j], false, err
+	}
+	return result, true, nil
+}
+
+// debit takes share from all other regions, at the same time.
+func (r *request) debit(ctx context.Context, lacks []*lack) {
+	l := r.limiter
+	ctx, cancel := context.WithDeadline(ctx, r.shareUntil.Add(DebitTimeout-TransferTimeout))
+	defer cancel()
+	var p parallel
+	for _, k := range lacks {
+		k.made, k.elsewhere = true, true
+		c := k.b.charges[k.j]
+		for i, other := range c.Limit.regions {
+			if own := c.Limit.Rate.Regions; !k.first || i == own.Place || !own.HasShare(i) || k.transfer.lost[i] == (lostAt{true, k.index}) {
+				continue
+			}
+			r.moved.Calls++
+			k.asked[i], k.errs[i] = true, ErrUnavailable // this error stays if the store panics
+			p.start(l.concurrentClock(), func() {
+				defer p.keep()
+				k.moved[i], k.errs[i] = l.regions[i].Debit(ctx, r.now, c.Subject, other, k.index, k.wanted, &k.transfer.seen[i])
+			})
+		}
+	}
+	p.wait(l.concurrentClock())
+}
+
+// count adds up the answers to the debits of k.
+func (r *request) count(ctx context.Context, k *lack) {
+	if k.first {
+		k.elsewhere = false
+	}
+	for i, err := range k.errs {
+		switch {
+		case !k.asked[i]:
+		case err == nil:
+			k.got += k.moved[i]
+			seen := k.transfer.seen[i]
+			k.elsewhere = k.elsewhere || seen.Machine != nil && seen.Machine.Remaining(seen.State, r.now) > 0
+		default:
+			k.elsewhere = true
+			r.moved.Failed++
+			r.limiter.log.failure(ctx, r.now, err)
+			if !Answered(err) && !errors.Is(err, ErrBreakerOpen) && !errors.Is(err, ErrNotSent) && !errors.Is(err, ErrThrottled) {
+				k.transfer.lost[i] = lostAt{true, k.index}
+				r.moved.Lost++
+			}
+		}
+	}
+}
+
+// countCredit counts the credit of k, and keeps its result.
+func (r *request) countCredit(ctx context.Context, k *lack) {
+	if k.credited {
+		r.storeCalls++
+		r.moved.Moved += k.got
+	} else {
+		k.elsewhere = true
+		r.storeCalls++
+		r.moved.Lost++
+	}
+	if k.err != nil {
+		r.limiter.log.failure(ctx, r.now, k.err)
+	}
+	if s := r.limiter.shared; k.credited && s != nil {
+		c, result := k.b.charges[k.j], k.b.results[k.j]
 		s.denials.change(c.Subject, c.Limit.ID, func(seen *seenState) {
 			seen.result = result
 			seen.expire()
 		})
 	}
-	return true, elsewhere
 }
 
-// debit takes share of a window from all other regions, at the same time.
-func (r *request) debit(ctx context.Context, t *transfer, c Charge, index, lack int64) (got int64, elsewhere bool) {
-	l, began := r.limiter, time.Now()
-	ctx, cancel := context.WithTimeout(ctx, DebitTimeout)
-	defer cancel()
-	var moved [algo.MaxRegions]int64
-	var errs [algo.MaxRegions]error
-	var p parallel
-	for i, other := range c.Limit.regions {
-		if i == c.Limit.Rate.Regions.Place || !c.Limit.Rate.Regions.HasShare(i) || t.lost[i] == (lostAt{true, index}) {
-			elsewhere = elsewhere || t.lost[i] == lostAt{true, index}
-			continue
-		}
-		r.moved.Calls++
-		p.start(l.concurrentClock(), func() {
-			defer p.keep()
-			errs[i] = ErrUnavailable // this error stays if the store panics
-			moved[i], errs[i] = l.regions[i].Debit(ctx, r.now, c.Subject, other, index, lack)
-		})
+// markElsewhere marks the limits of which another region can have share, so that a refused caller returns soon. Without an
+// answer of all regions, nobody knows that they have none.
+func (r *request) markElsewhere() {
+	if len(r.limiter.regions) == 0 {
+		return
 	}
-	p.wait(l.concurrentClock())
-	r.storeTime += time.Since(began)
-	for i, err := range errs {
-		if err == nil {
-			got += moved[i]
-			continue
-		}
-		elsewhere = true
-		r.moved.Failed++
-		l.log.failure(ctx, r.now, err)
-		if !Answered(err) && !errors.Is(err, ErrBreakerOpen) && !errors.Is(err, ErrNotSent) && !errors.Is(err, ErrThrottled) {
-			t.lost[i] = lostAt{true, index}
-			r.moved.Lost++
+	for i := range r.batches {
+		for j := range r.batches[i].tasks {
+			it := &r.batches[i].tasks[j]
+			it.elsewhere = it.original.regions != nil && !it.shareless && r.batches[i].err == nil && !r.batches[i].repeats
 		}
 	}
-	return got, elsewhere
 }

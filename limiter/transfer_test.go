@@ -25,14 +25,14 @@ type distant struct {
 	debits atomic.Int64
 }
 
-func (f *distant) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) (moved int64, err error) {
+func (f *distant) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64, seen *algo.Result) (moved int64, err error) {
 	f.debits.Add(1)
 	if f.cut.Load() {
 		<-ctx.Done()
 		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
 	}
 	time.Sleep(f.delay)
-	moved, err = f.region.Debit(ctx, now, subject, limit, index, lack)
+	moved, err = f.region.Debit(ctx, now, subject, limit, index, lack, seen)
 	if f.unhear.Load() {
 		<-ctx.Done()
 		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
@@ -49,8 +49,8 @@ type region struct {
 	fails   atomic.Bool // credits have no answer
 }
 
-func (r *region) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) (int64, error) {
-	return r.shares.Debit(ctx, now, subject, limit, index, lack)
+func (r *region) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64, seen *algo.Result) (int64, error) {
+	return r.shares.Debit(ctx, now, subject, limit, index, lack, seen)
 }
 
 func (r *region) Credit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, moved int64) (algo.Result, bool, error) {
@@ -200,8 +200,8 @@ func TestLimiter_Take_regionsFlood(t *testing.T) {
 	})
 }
 
-// While no region answers, each admits its share. The wait is a second, because the others may have share. The request is
-// refused, and not decided by OnError.
+// While no region answers, each admits its share. The wait is a second, because the others may have share, and then lasts
+// until the window ends, because they are not asked again before. The request is refused, and not decided by OnError.
 func TestLimiter_Take_regionsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFederation(t, 3, sharedMinute)
@@ -212,8 +212,8 @@ func TestLimiter_Take_regionsCut(t *testing.T) {
 		if took := time.Since(began); d.Allowed || d.RetryAfter != time.Second || d.Transfer.Lost != 2 || d.Transfer.Failed != 2 || took > limiter.TransferTimeout {
 			t.Errorf("cut off: got %+v after %s, want a refusal for a second and two lost debits within %s", d, took, limiter.TransferTimeout)
 		}
-		if d := f.take(t, 0, noon.Add(2*time.Second), 1); d.Allowed || d.Transfer.Calls != 0 || d.RetryAfter != time.Second {
-			t.Errorf("two seconds later: got %+v, want no further debit in this window", d)
+		if d := f.take(t, 0, noon.Add(2*time.Second), 1); d.Allowed || d.Transfer.Calls != 0 || d.RetryAfter != 58*time.Second {
+			t.Errorf("two seconds later: got %+v, want no further debit in this window, and a wait until it ends", d)
 		}
 		f.cut(false)
 		if d := f.take(t, 0, noon.Add(time.Minute), 150); !d.Allowed {
@@ -269,12 +269,129 @@ func TestLimiter_Take_regionsOthers(t *testing.T) {
 				t.Errorf("request %d: got %+v and error %v, want allowed %t and no calls of other regions", i, d, err, i == 0)
 			}
 		}
+		soft := limit(t, limiter.Limit{Name: "soft", Mark: true, Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute}})
+		f, charges = newFederation(t, 2, sharedMinute), []limiter.Charge{{Subject: limiter.User("42"), Cost: 1}, {Subject: limiter.User("42"), Limit: soft, Cost: 1}}
+		charges[0].Limit = f.limits[0]
+		for i := range 300 {
+			if d, err := f.limiters[0].Take(context.Background(), noon, charges); err != nil || !d.Allowed || (d.Over != nil) != (i >= 10) {
+				t.Fatalf("request %d beside a limit of 10 with Mark: got %+v and error %v, want an admission", i+1, d, err)
+			}
+		}
 		marked := sharedMinute
 		marked.Mark = true
 		f = newFederation(t, 2, marked)
 		f.take(t, 0, noon, 150)
 		if d := f.take(t, 0, noon, 1); !d.Allowed || d.Over != nil || d.Transfer.Moved == 0 {
 			t.Errorf("a limit with Mark: got %+v, want an admission within moved share", d)
+		}
+	})
+}
+
+var sharedMonth = limiter.Limit{Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 300, Window: 30 * 24 * time.Hour}}
+
+// Requests that wait for a transfer in a long window, which moves little more than the first request lacks, get their share in
+// a second one. If there is no time for it, they are refused for a second, and not for the rest of the window.
+func TestLimiter_Take_regionsWaiting(t *testing.T) {
+	for delay, want := range map[time.Duration]int64{80 * time.Millisecond: 50, 200 * time.Millisecond: 24} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFederation(t, 3, sharedMonth)
+			for _, s := range f.stores {
+				s.delay = delay
+			}
+			f.take(t, 0, noon, 100)
+			var admitted atomic.Int64
+			var all sync.WaitGroup
+			began := time.Now()
+			for range 50 {
+				all.Go(func() {
+					if d := f.take(t, 0, noon, 1); d.Allowed {
+						admitted.Add(1)
+					} else if d.RetryAfter != time.Second {
+						t.Errorf("%s: got retry after %s, want 1s: other regions have share", delay, d.RetryAfter)
+					}
+				})
+			}
+			all.Wait()
+			if took := time.Since(began); admitted.Load() != want || took > limiter.TransferTimeout || f.stores[1].debits.Load() > 2 {
+				t.Errorf("%s: got %d of 50 admitted after %s and %d debits in one region, want %d within %s and two debits", delay, admitted.Load(), took, f.stores[1].debits.Load(), want, limiter.TransferTimeout)
+			}
+		})
+	}
+}
+
+// Limits that lack share at the same time get it at the same time. A limit of which the process did not know that it lacks
+// share gets it in a second round.
+func TestLimiter_Take_regionsSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFederation(t, 3, sharedMonth)
+		for _, s := range f.stores {
+			s.delay = 250 * time.Millisecond
+		}
+		charges := []limiter.Charge{{Subject: limiter.User("42"), Limit: f.limits[0], Cost: 100}}
+		for i, name := range []string{"b", "c", "d"} {
+			l := sharedMonth
+			l.Name, l.Rate.Regions = name, algo.Regions{Of: 3}
+			charges = append(charges, limiter.Charge{Subject: limiter.User("42"), Limit: limit(t, l), Cost: 100})
+			if i == 2 {
+				charges[3].Subject = limiter.User("other")
+			}
+		}
+		take := func(charges []limiter.Charge) (limiter.Decision, time.Duration) {
+			began := time.Now()
+			d, err := f.limiters[0].Take(context.Background(), noon, charges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d, time.Since(began)
+		}
+		take(charges)
+		if d, took := take(charges); !d.Allowed || took != 250*time.Millisecond || d.Transfer.Calls != 8 || f.stores[0].credits.Load() != 4 || d.StoreTime != 0 {
+			t.Errorf("four limits lack share: got %+v after %s and %d credits, want an admission after one round trip with eight calls", d, took, f.stores[0].credits.Load())
+		}
+		f = newFederation(t, 3, sharedMonth)
+		charges = []limiter.Charge{{Subject: limiter.User("42"), Limit: f.limits[0], Cost: 1}, charges[3]}
+		charges[1].Cost = 100
+		if _, err := f.stores[0].Take(context.Background(), algo.InstantOf(noon), charges[1].Subject, charges[1:], make([]algo.Result, 1)); err != nil {
+			t.Fatal(err)
+		}
+		charges[1].Cost = 1
+		f.take(t, 0, noon, 100)
+		if d, took := take(charges); !d.Allowed || took != 160*time.Millisecond || d.Transfer.Calls != 4 {
+			t.Errorf("a second limit lacks share in the store: got %+v after %s, want an admission after two rounds", d, took)
+		}
+	})
+}
+
+// A limit for which nobody was asked has no long wait, because other regions can have share. A request that needs more than
+// all regions have leaves each region some share.
+func TestLimiter_Take_regionsUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFederation(t, 3, sharedMonth)
+		f.take(t, 0, noon, 100)
+		tight := limit(t, limiter.Limit{Name: "tight", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 1, Window: time.Minute}})
+		charges := []limiter.Charge{{Subject: limiter.User("42"), Limit: tight, Cost: 1}, {Subject: limiter.User("42"), Limit: f.limits[0], Cost: 1}}
+		if _, err := f.limiters[0].Take(context.Background(), noon, charges[:1]); err != nil {
+			t.Fatal(err)
+		}
+		d, err := f.limiters[0].Take(context.Background(), noon, charges)
+		if err != nil || d.Allowed || d.Limit.Name != "tight" || d.Transfer.Calls != 0 {
+			t.Errorf("beside a limit that refuses: got %+v and error %v, want the wait of that limit and no calls", d, err)
+		}
+		if d, err = f.limiters[0].Peek(context.Background(), noon, charges[1:]); err != nil || d.RetryAfter != time.Second {
+			t.Errorf("a look: got %+v and error %v, want a wait of a second", d, err)
+		}
+		f = newFederation(t, 3, sharedMinute)
+		f.take(t, 0, noon, 20)
+		if d := f.take(t, 0, noon, 290); d.Allowed || d.RetryAfter != time.Second || d.Transfer.Moved != 176 {
+			t.Errorf("cost 290 of 280 left: got %+v, want a refusal for a second and some share", d)
+		}
+		if d := f.take(t, 0, noon, 290); d.Transfer.Calls != 0 {
+			t.Errorf("again: got %+v, want no call before the pause has passed", d)
+		}
+		for i := 1; i < 3; i++ {
+			if d := f.take(t, i, noon, 12); !d.Allowed || d.Transfer.Calls != 0 {
+				t.Errorf("region %d: got %+v, want an admission within its share", i, d)
+			}
 		}
 	})
 }

@@ -24,10 +24,26 @@ type transferKey struct {
 type transfer struct {
 	running chan struct{} // closed when the transfer ends; nil if none runs
 	moved   bool          // the last transfer moved share
-	// elsewhere reports that another region may have share that the last transfer could not get in time.
+	// elsewhere reports that another region can have share that the last transfer did not get.
 	elsewhere bool
-	until     algo.Instant            // the next transfer begins at this instant at the earliest
+	until     algo.Instant // the next transfer begins at this instant at the earliest
+	ended     algo.Instant
+	lacking   int64                   // what the requests lack that waited, and still lack after the last transfer
 	lost      [algo.MaxRegions]lostAt // debits without an answer
+	seen      []algo.Result           // the states that the stores of the other regions last returned
+}
+
+// need is what a request lacks of a limit, and what a transfer did about it.
+type need struct {
+	amount    int64 // what the request lacks
+	wanted    int64 // what this and other waiting requests lack
+	transfer  *transfer
+	running   <-chan struct{} // closed when the transfer ends
+	first     bool            // this request makes the transfer
+	made      bool            // it has asked other regions
+	got       int64
+	credited  bool
+	elsewhere bool // another region can have share that it did not give
 }
 
 // lostAt is the window in which the debit of a region had no answer. The region is not asked again in this window.
@@ -36,52 +52,68 @@ type lostAt struct {
 	index int64
 }
 
-// transferPause is the time after a transfer that moved nothing, until the next one. In a window of less than ten seconds,
-// it is a tenth of the window.
+// transferPause is the time after a transfer that did not get what its request lacked, until the next one. In a window of
+// less than ten seconds, it is a tenth of the window.
 const transferPause = time.Second
 
 // mostTransfers bounds the memory for transfers. If it is full of recent ones, further limits move no share.
 const mostTransfers = 10_000
 
-// begin returns the transfer of a key. first reports whether the caller makes it, and then MUST call end. Otherwise the
-// caller waits for t.running, if it is not nil. If it is nil, the last transfer was too recent for another one. t is nil
-// if there is no room.
-func (ts *transfers) begin(now algo.Instant, key transferKey) (t *transfer, running <-chan struct{}, first bool) {
+// begin sets k.first if the caller makes the transfer, and then MUST call end. Otherwise it sets k.running, for which the
+// caller waits, or neither. known then reports whether k.elsewhere is the result of a recent transfer, and not unknown for
+// lack of room. A request that waits for the first time adds what it lacks.
+func (ts *transfers) begin(now algo.Instant, key transferKey, k *need, adds bool) (known bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	t = ts.all[key]
+	t := ts.all[key]
 	switch {
 	case t == nil && !ts.room(now):
-		return nil, nil, false
+		return false
 	case t == nil:
-		t = &transfer{}
+		t = &transfer{seen: make([]algo.Result, len(key.limit.regions))}
 		key.subject = key.subject.clone() // the subject can share memory with a large request text
 		ts.all[key] = t
 	case t.running != nil:
-		return t, t.running, false
+		if k.running = t.running; adds {
+			t.lacking += k.amount
+		}
+		k.transfer = t
+		return true
 	case now < t.until && t.until.Sub(now) <= transferPause: // a longer pause means that the clock was set back
-		return t, nil, false
+		k.elsewhere = t.elsewhere
+		return true
 	}
-	t.running = make(chan struct{})
-	return t, t.running, true
+	k.wanted = k.amount
+	if now.Sub(t.ended).Abs() < transferPause {
+		k.wanted = max(k.amount, t.lacking)
+	}
+	t.running, t.lacking = make(chan struct{}), 0
+	k.transfer, k.running, k.first = t, t.running, true
+	return true
 }
 
-// end ends a transfer to a limit of this window.
-func (ts *transfers) end(now algo.Instant, window time.Duration, t *transfer, moved, elsewhere bool) {
+// end ends the transfer of k to a limit of this window. It keeps the last result if the request did not make the transfer, because it gets no share of
+// another limit.
+func (ts *transfers) end(now algo.Instant, window time.Duration, k *need) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if t.moved, t.elsewhere = moved, elsewhere; !moved {
-		t.until = now.Add(min(transferPause, window/10))
+	t := k.transfer
+	if k.made {
+		if t.moved, t.elsewhere = k.credited, k.elsewhere; !k.credited || k.got < k.amount {
+			t.until = now.Add(min(transferPause, window/10))
+		}
+		t.lacking, t.ended = max(0, t.lacking+k.amount-k.got), now
 	}
 	close(t.running)
 	t.running = nil
 }
 
-// result returns the result of the last transfer.
-func (ts *transfers) result(t *transfer) (moved, elsewhere bool) {
+// result returns the result of the transfer for which k waited.
+func (ts *transfers) result(k *need) (moved bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	return t.moved, t.elsewhere
+	k.elsewhere = k.transfer.elsewhere
+	return k.transfer.moved
 }
 
 // room makes room for one transfer, and reports whether there is some. The caller holds the lock.

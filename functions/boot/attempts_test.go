@@ -149,13 +149,15 @@ var look = func() []limiter.Charge {
 	return []limiter.Charge{{Subject: limiter.User("42"), Limit: l}}
 }()
 
+var sharedLimit = storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute, Regions: algo.Regions{Of: 2}}}))
+
 func take(ctx context.Context, s limiter.Store) error {
 	_, err := s.Take(ctx, algo.InstantOf(time.Now()), look[0].Subject, look, make([]algo.Result, 1))
 	return err
 }
 
 // A call that fails on a used connection is attempted once more on a new connection. A call that
-// fails on a new connection is not repeated. A refund is never repeated.
+// fails on a new connection is not repeated. A refund and a credit are never repeated.
 func TestOpenStore_deadConnection(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis"} {
 		for _, c := range []struct {
@@ -192,27 +194,46 @@ func TestOpenStore_deadConnection(t *testing.T) {
 				}
 			})
 		}
-		t.Run(store+" refund", func(t *testing.T) {
-			f := &flaky{hangUp: func(_, n int) bool { return n == 2 }}
-			s := f.open(t, store)
-			charged := look[0]
-			charged.Cost = 1
-			state, _ := charged.Limit.Machine().Take(algo.State{}, algo.InstantOf(time.Now()), 1)
-			for range 1000 {
-				_ = take(t.Context(), s)
-				f.taken()
+		charged := look[0]
+		charged.Cost = 1
+		state, _ := charged.Limit.Machine().Take(algo.State{}, algo.InstantOf(time.Now()), 1)
+		for name, send := range map[string]func(limiter.Store) error{
+			"refund": func(s limiter.Store) error {
 				_, err := s.Settle(t.Context(), 0, charged.Subject, []limiter.Charge{charged}, []algo.Result{{Machine: charged.Limit.Machine(), State: state}}, 0, limiter.Once{})
-				got := f.taken()
-				if len(got) != 1 {
-					t.Fatalf("refund: got %d requests, want 1: %v", len(got), err)
+				return err
+			},
+			"credit": func(s limiter.Store) error {
+				_, _, err := s.(limiter.Shares).Credit(t.Context(), algo.InstantOf(time.Now()), charged.Subject, sharedLimit, 0, 1)
+				return err
+			},
+		} {
+			t.Run(store+" "+name, func(t *testing.T) {
+				if s := (&flaky{}).open(t, store); name != "refund" && !canShare(s) {
+					t.Skip("the store cannot move share")
 				}
-				if !got[0].answered {
-					return
+				f := &flaky{hangUp: func(_, n int) bool { return n == 2 }}
+				s := f.open(t, store)
+				for range 1000 {
+					_ = take(t.Context(), s)
+					f.taken()
+					err := send(s)
+					got := f.taken()
+					if len(got) != 1 {
+						t.Fatalf("got %d requests, want 1: %v", len(got), err)
+					}
+					if !got[0].answered {
+						return
+					}
 				}
-			}
-			t.Error("got no connection that was used twice in 1000 rounds")
-		})
+				t.Error("got no connection that was used twice in 1000 rounds")
+			})
+		}
 	}
+}
+
+func canShare(s limiter.Store) bool {
+	_, ok := limiter.SharesOf(s)
+	return ok
 }
 
 // The client does not retry an error that DynamoDB returns. The SDK's retry quota never blocks the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
@@ -13,10 +12,6 @@ import (
 	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/rules"
 )
-
-// regionConnectionLife is how long an idle connection to another region stays open. It is longer than that of the own
-// store, because a debit first looks whether the connection still works.
-const regionConnectionLife = time.Minute
 
 var validRegion = pattern(`^[a-z]{2}(-[a-z]+)+-[0-9]{1,2}$`)
 
@@ -76,7 +71,7 @@ func (c Config) openRegions(ctx context.Context) (all []limiter.Shares, err erro
 			all = append(all, nil)
 			continue
 		}
-		client, err := c.dynamoDBClient(ctx, region, regionConnectionLife)
+		client, err := c.dynamoDBClient(ctx, region, resilient.RegionConnectionLife)
 		if err != nil {
 			return nil, err
 		}

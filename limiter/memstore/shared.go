@@ -10,16 +10,16 @@ import (
 var _ limiter.Shares = (*Store)(nil)
 
 // Debit implements limiter.Shares.
-func (s *Store) Debit(_ context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) (moved int64, err error) {
+func (s *Store) Debit(_ context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64, seen *algo.Result) (moved int64, err error) {
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
 	at, held := sh.shared(k, limit)
 	giving, ok := held.Giving(limit, now)
-	if !ok {
+	if *seen = held.Result; !ok {
 		return 0, nil
 	}
 	next, moved := limit.Machine().(*algo.Shared).Debit(giving.State, index, now, lack)
-	if moved == 0 || at == nil && !sh.room(now, k, weight(limit)) {
+	if *seen = giving.Result; moved == 0 || at == nil && !sh.room(now, k, weight(limit)) {
 		return 0, nil
 	}
 	if at != nil && !same(sh.limit(at), limit) {
@@ -27,6 +27,7 @@ func (s *Store) Debit(_ context.Context, now algo.Instant, subject limiter.Subje
 		sh.use(at, limit)
 	}
 	sh.charge(k, at, limit, next, now)
+	seen.State = next
 	return moved, nil
 }
 

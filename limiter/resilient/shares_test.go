@@ -3,6 +3,7 @@ package resilient_test
 import (
 	"context"
 	"errors"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,10 +39,10 @@ func (f *farAway) Take(ctx context.Context, now algo.Instant, s limiter.Subject,
 	return f.Store.Take(ctx, now, s, charges, results)
 }
 
-func (f *farAway) Debit(ctx context.Context, now algo.Instant, s limiter.Subject, l *limiter.Limit, index, lack int64) (int64, error) {
+func (f *farAway) Debit(ctx context.Context, now algo.Instant, s limiter.Subject, l *limiter.Limit, index, lack int64, seen *algo.Result) (int64, error) {
 	f.debits++
 	time.Sleep(f.trip)
-	return f.Store.Debit(ctx, now, s, l, index, lack)
+	return f.Store.Debit(ctx, now, s, l, index, lack, seen)
 }
 
 // A debit goes only over a connection that is known to be open: otherwise it could reach the store after its caller has
@@ -52,6 +53,7 @@ func TestStore_Debit_connects(t *testing.T) {
 		limit := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: shared}))
 		far := &farAway{Store: storetest.Must(memstore.New(memstore.Options{})), trip: 80 * time.Millisecond, open: 240 * time.Millisecond}
 		store := storetest.Must(resilient.New(unlocal{far, far}, resilient.Options{}))
+		var seen algo.Result
 		for i, step := range []struct {
 			pause         time.Duration
 			sent          bool
@@ -59,17 +61,43 @@ func TestStore_Debit_connects(t *testing.T) {
 		}{
 			{0, false, 1, 0}, // the connection is opened, but no time is left
 			{time.Second, true, 1, 1},
-			{4 * time.Second, true, 1, 2},
-			{6 * time.Second, true, 2, 3}, // the connection may be gone
+			{40 * time.Second, true, 1, 2},
+			{55 * time.Second, true, 2, 3}, // the connection may be gone
 		} {
 			time.Sleep(step.pause)
 			ctx, cancel := context.WithTimeout(t.Context(), 350*time.Millisecond)
 			now := algo.InstantOf(time.Now())
-			moved, err := store.Debit(ctx, now, user, limit, algo.WindowOf(limit.Machine()).Index(now), 1)
+			moved, err := store.Debit(ctx, now, user, limit, algo.WindowOf(limit.Machine()).Index(now), 1, &seen)
 			cancel()
-			if sent := err == nil && moved > 0; sent != step.sent || !sent && !errors.Is(err, limiter.ErrNotSent) || far.looks != step.looks || far.debits != step.debits {
+			if sent := err == nil && moved > 0; sent != step.sent || !sent && !errors.Is(err, limiter.ErrNotSent) || seen.Machine == nil || far.looks != step.looks || far.debits != step.debits {
 				t.Errorf("step %d: got %d moved, error %v, %d looks and %d debits, want %+v", i, moved, err, far.looks, far.debits, step)
 			}
 		}
 	})
+}
+
+// silent is a store whose credits have no answer.
+type silent struct {
+	*memstore.Store
+	credits int
+}
+
+func (f *silent) Credit(context.Context, algo.Instant, limiter.Subject, *limiter.Limit, int64, int64) (algo.Result, bool, error) {
+	f.credits++
+	return algo.Result{}, false, errors.Join(limiter.ErrUnavailable, io.EOF)
+}
+
+// A credit that fails is not repeated, also if its connection was dead. Its failures open the breaker, which then sends none.
+func TestStore_Credit_fails(t *testing.T) {
+	shared := algo.Rate{Algorithm: algo.FixedWindow, Requests: 300, Window: time.Minute, Regions: algo.Regions{Of: 2, Place: 1}}
+	limit := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: shared}))
+	bare := &silent{Store: storetest.Must(memstore.New(memstore.Options{}))}
+	store := storetest.Must(resilient.New(unlocal{bare, bare}, resilient.Options{}))
+	for i := range resilient.DefaultFailures + 1 {
+		_, credited, err := store.Credit(t.Context(), 0, user, limit, 0, 5)
+		open := i == resilient.DefaultFailures
+		if credited || err == nil || errors.Is(err, limiter.ErrBreakerOpen) != open || bare.credits != min(i+1, resilient.DefaultFailures) {
+			t.Errorf("credit %d: got credited %t, error %v and %d credits in the store, want a failure, and an open breaker %t", i+1, credited, err, bare.credits, open)
+		}
+	}
 }

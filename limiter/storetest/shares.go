@@ -21,7 +21,8 @@ var sharedRates = []algo.Rate{
 type federation struct {
 	limits []*limiter.Limit
 	pairs  []*pair
-	lists  []list // the list of each region, if they differ
+	lists  []list              // the list of each region, if they differ
+	hints  map[int]algo.Result // what the next debits of a region get as a hint
 }
 
 func newFederation(t failer, s Suite, store limiter.Store, rate algo.Rate, regions int) *federation {
@@ -75,11 +76,16 @@ func (f *federation) debit(t failer, i int, now algo.Instant, index, lack int64)
 func (f *federation) debitOf(t failer, i int, limit *limiter.Limit, now algo.Instant, index, lack int64) int64 {
 	t.Helper()
 	p := f.pairs[i]
-	moved, err := p.store.(limiter.Shares).Debit(ctx, now, p.subject, limit, index, lack)
+	seen := f.hints[i]
+	moved, err := p.store.(limiter.Shares).Debit(ctx, now, p.subject, limit, index, lack, &seen)
 	if want := p.model.Debit(now, p.subject, limit, index, lack); err != nil || moved != want {
 		t.Fatalf("debit of %d in region %d, window %d: got %d and error %v, want %d", lack, i, index, moved, err, want)
 	}
-	p.inspect(t)
+	for _, e := range p.inspect(t) {
+		if e.ID == limit.ID && moved > 0 && (seen.State != e.State || seen.Machine.Fingerprint() != e.Machine.Fingerprint()) {
+			t.Fatalf("debit in region %d: got the state %+v, want that of the store: %+v", i, seen.State, e.State)
+		}
+	}
 	return moved
 }
 
@@ -148,6 +154,7 @@ func RunShares(t *testing.T, s Suite) {
 		{"Steps", testSharesSteps},
 		{"Several", testSharesSeveral},
 		{"Hints", testSharesHints},
+		{"DebitHints", testSharesDebitHints},
 		{"Concurrent", testSharesConcurrent},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -447,6 +454,43 @@ func testSharesHints(t *testing.T, s Suite, rate algo.Rate) {
 	p.take(t, next, one(l, 6), rich)
 }
 
+// A stale hint of a debit changes only how much moves. A region gives some of what is free, and never more.
+func testSharesDebitHints(t *testing.T, s Suite, rate algo.Rate) {
+	rate.Requests = 30
+	store := s.Open(t)
+	for spent := range int64(10) {
+		f := newFederation(t, s, store, rate, 2)
+		p, l, index, seen := f.pairs[1], f.limits[1], f.window().Index(start), algo.Result{}
+		debit := func() (moved int64) {
+			t.Helper()
+			moved, err := store.(limiter.Shares).Debit(ctx, start, p.subject, l, index, 1, &seen)
+			if err != nil {
+				t.Fatalf("a debit after %d of the share: %v", spent, err)
+			}
+			return moved
+		}
+		used := int64(0)
+		for range 1 + spent {
+			if takeSoon(t, store, start, []limiter.Charge{{Subject: p.subject, Limit: l, Cost: 1}}) {
+				used++
+			}
+			if seen.Machine == nil {
+				debit()
+			}
+		}
+		hint := seen
+		moved := debit()
+		entries, err := store.Inspect(ctx, p.subject)
+		if err != nil || len(entries) != 1 {
+			t.Fatalf("got %+v and error %v, want one limit", entries, err)
+		}
+		now, free := entries[0].State, 15-used-hint.State.Moved()
+		if now.Moved() != hint.State.Moved()+moved || now.Count != used || moved > free || (moved > 0) != (free > 0) || seen.State != now {
+			t.Errorf("%d used since the hint: got %d of %d free, and %+v, seen as %+v", spent, moved, free, now, seen.State)
+		}
+	}
+}
+
 // Regions that charge and move share at the same time admit no more than the limit, and no share gets lost.
 func testSharesConcurrent(t *testing.T, s Suite, rate algo.Rate) {
 	rate.Requests = 30
@@ -460,7 +504,7 @@ func testSharesConcurrent(t *testing.T, s Suite, rate algo.Rate) {
 				continue
 			}
 			j := (i + 1 + n%2) % 3
-			moved, err := shares.Debit(ctx, start, f.pairs[j].subject, f.limits[j], index, 1)
+			moved, err := shares.Debit(ctx, start, f.pairs[j].subject, f.limits[j], index, 1, new(algo.Result))
 			if err == nil && moved > 0 {
 				_, credited, err := shares.Credit(ctx, start, p.subject, l, index, moved)
 				if err != nil || !credited {

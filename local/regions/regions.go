@@ -81,7 +81,7 @@ type link struct {
 }
 
 // Debit implements limiter.Shares.
-func (l link) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) (moved int64, err error) {
+func (l link) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64, seen *algo.Result) (moved int64, err error) {
 	began := time.Now()
 	defer func() {
 		t := Transfer{At: l.all.clock().UTC(), Region: l.from.name, From: l.to.name, Subject: subject.String(), Limit: limit.Name, Moved: moved, Milliseconds: time.Since(began).Milliseconds()}
@@ -97,7 +97,7 @@ func (l link) Debit(ctx context.Context, now algo.Instant, subject limiter.Subje
 	if err := l.travel(ctx); err != nil {
 		return 0, err
 	}
-	if moved, err = l.to.shares.Debit(ctx, now, subject, limit, index, lack); err != nil {
+	if moved, err = l.to.shares.Debit(ctx, now, subject, limit, index, lack, seen); err != nil {
 		return 0, err
 	}
 	if err := l.travel(ctx); err != nil { // the answer is lost, and so is the share

@@ -147,12 +147,12 @@ func (p *Parameters) checkRegions() error {
 	return nil
 }
 
-// longestDecision bounds the time of a decision: one that needs share of other regions calls its own store again.
+// longestDecision bounds the time of a decision: one that needs share of other regions calls its own store again after each round.
 func (s *Scenario) longestDecision() time.Duration {
 	if s.Regions == 0 {
 		return s.Timeout
 	}
-	return 2*s.Timeout + limiter.TransferTimeout
+	return 3*s.Timeout + 2*limiter.TransferTimeout
 }
 
 // wholeMachine returns the algorithm of a limit in all regions.
@@ -197,11 +197,11 @@ type otherRegion struct {
 }
 
 // Debit implements limiter.Shares. All debits of a transfer begin at the same time.
-func (o otherRegion) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64) (int64, error) {
+func (o otherRegion) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64, seen *algo.Result) (int64, error) {
 	e := o.env
 	e.transferEnds = e.now.Add(limiter.TransferTimeout)
 	ctx = context.WithValue(context.WithoutCancel(ctx), until{}, e.now.Add(limiter.DebitTimeout))
-	return o.Shares.Debit(ctx, now, subject, limit, index, lack)
+	return o.Shares.Debit(ctx, now, subject, limit, index, lack, seen)
 }
 
 // route is the link of an environment to the table of a region.

@@ -36,8 +36,8 @@ func TestPlanRegions_figures(t *testing.T) {
 		{"1,000 a minute, *, 200 %: even", [2]float64{99.9, 99.5}, [2]float64{0.11, 0.21}},
 		{"60 a minute, *, 90 %: one region", [2]float64{99.5, 98}, [2]float64{0.1, 0.5}},
 		{"5 a minute, *, 90 %: one region", [2]float64{99.5, 75}, [2]float64{0.7, 1.4}},
-		{"100 a second, *, 90 %: one region", [2]float64{99, 94}, [2]float64{0.07, 0.16}},
-		{"100 a second, *, 90 %: 80/15/5 %", [2]float64{97, 94}, [2]float64{0.12, 0.16}},
+		{"100 a second, *, 90 %: one region", [2]float64{99, 95}, [2]float64{0.07, 0.18}},
+		{"100 a second, *, 90 %: 80/15/5 %", [2]float64{98, 95}, [2]float64{0.1, 0.17}},
 	}
 	for _, f := range figures {
 		for i, algorithm := range []string{"fixed_window", "sliding_window"} {
