@@ -87,7 +87,7 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if o.Rules, err = c.reportedRules(o, recorder); err != nil {
 		return nil, err
 	}
-	c.warmRegions(ctx, regions, o.Rules.Current(), o.Logger)
+	c.warmRegions(ctx, regions, o.Rules, o.Logger)
 	ring, err := c.receipts(ctx)
 	if err != nil {
 		return nil, err
