@@ -94,10 +94,11 @@ func TestRegions(t *testing.T) {
 				load.limits = append(load.limits, storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: rate, OnError: limiter.OnErrorDeny})))
 			}
 			load.run(t, lasts)
-			if load.admitted.Load() == 0 || load.moved.Load() == 0 || load.lost.Load() == 0 {
-				t.Error("got no admission, no share moved, or no message lost, want all of them")
+			admitted, moved, lost, seconds := load.admitted.Load(), load.moved.Load(), load.lost.Load(), int64(lasts/time.Second)
+			if admitted < 10*seconds || moved < seconds || lost == 0 { // one table would admit twice as much
+				t.Errorf("got %d admitted, %d moved and %d messages lost in %d s, want at least 10 admitted and 1 moved a second, and some lost", admitted, moved, lost, seconds)
 			}
-			t.Logf("%d admitted, %d moved, %d messages lost", load.admitted.Load(), load.moved.Load(), load.lost.Load())
+			t.Logf("%d admitted, %d moved, %d messages lost", admitted, moved, lost)
 		})
 	}
 }
