@@ -57,8 +57,7 @@ func (e *Environment) list(ctx context.Context, o *telemetry.Outcome) {
 	if inForce.Version() != d.Limit.Version || whom == "" || !e.Edge.Watch.Refused(o.Time, whom, until) {
 		return
 	}
-	about := inForce.Edge()
-	if byKey && (about.Credentials || about.Addresses) || inForce.ExemptsPart(o.Caller.IP) || about.IgnoresSuffix && len(about.Pass) > 0 {
+	if inForce.ExemptsPart(o.Caller.IP) {
 		return
 	}
 	if byKey && o.Caller.Key == nil {

@@ -48,7 +48,7 @@ func TestParse_concurrentItems(t *testing.T) {
 		slots("a", algo.MaxSlots, "1m"):                                                         "",
 		`[` + slots("a", 200, "1m") + `,` + slots("b", 150, "1m") + `]`:                         "",
 		`[` + slots("a", 300, "1m") + `,` + slots("b", 300, "1m") + `]`:                         `rules[0].limits.*[1]: does not fit one item: the limits of a "*" caller in the item (user), including requests in flight, take up to 12358 bytes, want at most 8192 (8 write units); at most 91 requests fit`,
-		`[` + sizedLog("l", 300, "1h", `,"per":["client"]`) + `,` + slots("b", 200, "1m") + `]`: `at most 29 requests fit`,
+		`[` + sizedLog("l", 300, "1h", `,"per":["client"]`) + `,` + slots("b", 200, "1m") + `]`: `at most 158 requests fit, or use a sliding_window`,
 		`[` + slots("b", 200, "1m") + `,` + sizedLog("l", 300, "1h", `,"per":["client"]`) + `]`: `at most 158 requests fit, or use a sliding_window`,
 	} {
 		_, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+limits))), rules.Options{Items: dynamostore.Items{}})

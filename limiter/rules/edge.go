@@ -16,10 +16,9 @@ type Edge struct {
 	Limits []EdgeLimit // in file order
 	// Pass are the endpoints whose requests no such limit counts: the exempt ones, and the usage endpoint.
 	Pass []string
-	// Credentials reports that requests with a credential may be exempt, and Addresses that requests of some addresses are.
-	Credentials, Addresses bool
-	// IgnoresSuffix reports that the rules ignore suffixes, such as .json, so that Pass has further spellings.
-	IgnoresSuffix bool
+	// Credentials reports that the rules exempt users or API keys. Then requests with a credential pass, also with an
+	// invented one.
+	Credentials bool
 }
 
 // EdgeLimit is a limit whose callers a CDN in front can refuse.
@@ -31,8 +30,7 @@ type EdgeLimit struct {
 }
 
 // Edge returns what a CDN in front needs to know.
-func (r *Rules) Edge() Edge {
-	e := Edge{IgnoresSuffix: r.spelling.IgnoreSuffix}
+func (r *Rules) Edge() (e Edge) {
 	for i := range r.rules {
 		for _, l := range r.rules[i].global {
 			if l.shared.Edge && l.notEdge == "" {
@@ -46,8 +44,6 @@ func (r *Rules) Edge() Edge {
 			e.Pass = append(e.Pass, one.Value)
 		case document.PerUser, document.PerAPIKey:
 			e.Credentials = true
-		case document.PerIP:
-			e.Addresses = true
 		}
 	}
 	if r.usage {
@@ -119,8 +115,12 @@ func (s *spec) edgeReason(r *rule) string {
 
 // markEdge sets Edge of limits. It leaves out a count that a rule charges with more than 1, because the wait after a
 // refusal then depends on the request. It also leaves out a limit with an override for addresses, because the addresses of
-// a network can then have different waits. A rule with "edge": false excludes its limits from other rules too.
+// a network can then have different waits. A rule with "edge": false excludes its limits from other rules too. A CDN
+// cannot find out whether a request with an API key is exempt for another reason, or which spellings of an exempt path the
+// rules know if they ignore suffixes.
 func (c *compiler) markEdge() {
+	e := c.rules.Edge()
+	callers := slices.ContainsFunc(c.rules.exempt.list, func(e Exemption) bool { return e.Kind != document.PerEndpoint })
 	excluded := map[limiter.ID]bool{}
 	for _, s := range c.specs {
 		if c.rules.rules[s.rule].NoEdge {
@@ -140,6 +140,10 @@ func (c *compiler) markEdge() {
 			s.notEdge = "a request can cost more than 1"
 		case slices.ContainsFunc(c.doc.Overrides, func(o document.Override) bool { return o.Name == s.Name && o.Kind == document.PerIP }):
 			s.notEdge = "an override changes the limit of addresses"
+		case callers && s.Per[0] == document.PerAPIKey:
+			s.notEdge = "the rules exempt users, API keys or addresses, which a count of API keys cannot see"
+		case c.rules.spelling.IgnoreSuffix && len(e.Pass) > 0:
+			s.notEdge = "the rules ignore suffixes, and exempt endpoints or have a usage endpoint"
 		default:
 			known.Edge = true
 		}

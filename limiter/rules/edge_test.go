@@ -20,28 +20,34 @@ func TestRules_Edge(t *testing.T) {
 	const here = "" // the edge can refuse
 	for rule, reason := range map[string]string{
 		everything("", byIP): here,
-		everything("", `"global":[{`+limit+`,"per":["ip"]}]`):                                        here,
-		everything(`,"edge":true`, `"global":{`+limit+`,"per":["ip"],"algorithm":"token_bucket"}`):   here,
-		everything("", byIP) + `,{"endpoint":"/a","limits":{` + byIP + `}}`:                          here,
-		everything(`,"edge":false`, byIP):                                                            `the rule has "edge": false`,
-		everything("", byIP) + `,{"endpoint":"/a","edge":false,"limits":{` + byIP + `}}`:             `another rule with this limit has "edge": false`,
-		everything(`,"method":"GET"`, byIP):                                                          "the rule is for one method",
-		everything(`,"cost":2`, byIP):                                                                "a request can cost more than 1",
-		everything(`,"mode":"shadow"`, byIP):                                                         "the rule is in shadow mode",
-		`{"endpoint":"/x","limits":{` + byIP + `}}`:                                                  "the rule is not for all endpoints (*)",
-		everything("", byIP) + `,{"endpoint":"/a","cost":2,"limits":{` + byIP + `}}`:                 "a request can cost more than 1",
-		everything("", `"global":{`+limit+`,"per":["ip"],"mode":"mark"}`):                            "the limit is in mode mark",
-		everything("", `"global":{`+limit+`,"per":["ip"],"only":"unverified"}`):                      `the limit has "only"`,
-		everything("", `"global":{`+limit+`,"per":["ip"],"count":"failures"}`):                       `the limit has "count"`,
-		everything("", `"global":{`+limit+`,"per":["ip","endpoint"]}`):                               `the limit does not count "per" one of ip and apikey`,
-		everything("", `"global":{`+limit+`,"per":["apikey"]}`):                                      here,
-		everything("", `"global":{`+limit+`,"per":["apikey","ip"]}`):                                 `the limit does not count "per" one of ip and apikey`,
-		everything("", `"global":{`+limit+`,"per":["client"]}`):                                      `the limit does not count "per" one of ip and apikey`,
-		everything("", `"*":{`+limit+`,"per":["apikey"]}`):                                           `the limit is not under "global"`,
-		everything("", `"global":{`+limit+`,"per":["user"]}`):                                        `the limit does not count "per" one of ip and apikey`,
-		everything("", `"global":{`+limit+`,"per":["global"]}`):                                      `the limit does not count "per" one of ip and apikey`,
-		everything("", `"*":{`+limit+`,"per":["ip"]}`):                                               `the limit is not under "global"`,
-		everything("", byIP) + `],"overrides":[{"ip":"192.0.2.0/24","limits":{"a":{"requests":70}}}`: "an override changes the limit of addresses",
+		everything("", `"global":[{`+limit+`,"per":["ip"]}]`):                                          here,
+		everything(`,"edge":true`, `"global":{`+limit+`,"per":["ip"],"algorithm":"token_bucket"}`):     here,
+		everything("", byIP) + `,{"endpoint":"/a","limits":{` + byIP + `}}`:                            here,
+		everything(`,"edge":false`, byIP):                                                              `the rule has "edge": false`,
+		everything("", byIP) + `,{"endpoint":"/a","edge":false,"limits":{` + byIP + `}}`:               `another rule with this limit has "edge": false`,
+		everything(`,"method":"GET"`, byIP):                                                            "the rule is for one method",
+		everything(`,"cost":2`, byIP):                                                                  "a request can cost more than 1",
+		everything(`,"mode":"shadow"`, byIP):                                                           "the rule is in shadow mode",
+		`{"endpoint":"/x","limits":{` + byIP + `}}`:                                                    "the rule is not for all endpoints (*)",
+		everything("", byIP) + `,{"endpoint":"/a","cost":2,"limits":{` + byIP + `}}`:                   "a request can cost more than 1",
+		everything("", `"global":{`+limit+`,"per":["ip"],"mode":"mark"}`):                              "the limit is in mode mark",
+		everything("", `"global":{`+limit+`,"per":["ip"],"only":"unverified"}`):                        `the limit has "only"`,
+		everything("", `"global":{`+limit+`,"per":["ip"],"count":"failures"}`):                         `the limit has "count"`,
+		everything("", `"global":{`+limit+`,"per":["ip","endpoint"]}`):                                 `the limit does not count "per" one of ip and apikey`,
+		everything("", `"global":{`+limit+`,"per":["apikey"]}`):                                        here,
+		everything("", `"global":{`+limit+`,"per":["apikey","ip"]}`):                                   `the limit does not count "per" one of ip and apikey`,
+		everything("", `"global":{`+limit+`,"per":["client"]}`):                                        `the limit does not count "per" one of ip and apikey`,
+		everything("", `"*":{`+limit+`,"per":["apikey"]}`):                                             `the limit is not under "global"`,
+		everything("", `"global":{`+limit+`,"per":["user"]}`):                                          `the limit does not count "per" one of ip and apikey`,
+		everything("", `"global":{`+limit+`,"per":["global"]}`):                                        `the limit does not count "per" one of ip and apikey`,
+		everything("", `"*":{`+limit+`,"per":["ip"]}`):                                                 `the limit is not under "global"`,
+		everything("", byIP) + `],"overrides":[{"ip":"192.0.2.0/24","limits":{"a":{"requests":70}}}`:   "an override changes the limit of addresses",
+		everything("", `"global":{`+limit+`,"per":["apikey"]}`) + `],"exempt":[{"endpoint":"/health"}`: here,
+		everything("", `"global":{`+limit+`,"per":["apikey"]}`) + `],"exempt":[{"user":"a"}`:           "the rules exempt users, API keys or addresses, which a count of API keys cannot see",
+		everything("", `"global":{`+limit+`,"per":["apikey"]}`) + `],"exempt":[{"apikey":"a"}`:         "the rules exempt users, API keys or addresses, which a count of API keys cannot see",
+		everything("", `"global":{`+limit+`,"per":["apikey"]}`) + `],"exempt":[{"ip":"192.0.2.1"}`:     "the rules exempt users, API keys or addresses, which a count of API keys cannot see",
+		everything("", byIP) + `],"exempt":[{"user":"a"}`:                                              here,
+		everything("", byIP) + `],"ignore_suffix":true,"exempt":[{"endpoint":"/health"}`:               "the rules ignore suffixes, and exempt endpoints or have a usage endpoint",
 	} {
 		document := `{"rules":[` + rule + `]}`
 		r, err := rules.Parse([]byte(document), rules.Options{Version: 1})
@@ -85,8 +91,8 @@ func TestRules_Edge_wait(t *testing.T) {
 // The endpoints and the callers that no listed limit counts.
 func TestRules_Edge_exempt(t *testing.T) {
 	r := storetest.Must(rules.Parse([]byte(`{"rules":[],"usage":{"endpoint":"/usage","limit":{"name":"usage","requests":9,"window":"1m"}},"exempt":[{"endpoint":"/health"},{"user":"a"},{"ip":"2001:db8::/96"}]}`), rules.Options{Version: 1}))
-	if e := r.Edge(); fmt.Sprint(e.Pass) != "[/health /usage]" || !e.Credentials || !e.Addresses {
-		t.Errorf("got %+v, want /health, /usage and credentials to pass, and exempt addresses", e)
+	if e := r.Edge(); fmt.Sprint(e.Pass) != "[/health /usage]" || !e.Credentials {
+		t.Errorf("got %+v, want /health, /usage and credentials to pass", e)
 	}
 	for text, want := range map[string]bool{"2001:db8::/64": true, "2001:db8:1::/64": false, "192.0.2.1/32": false} {
 		if got := r.ExemptsPart(netip.MustParsePrefix(text)); got != want {

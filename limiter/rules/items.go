@@ -159,6 +159,7 @@ type misfit struct {
 	item
 	tier        string
 	first, last *spec // first limit of the set, and the limit with which the set exceeds the item
+	largest     *spec // limit of the set up to last with the most instants
 	movable     *spec // a limit that could leave the item if it counted by endpoint; nil if there is none
 	limits      int   // number of limits in the set; one for each tier of a limit with across_tiers
 	own         size  // size of all limits up to the limit last that are in the same item
@@ -181,6 +182,7 @@ func distinct(limits []*spec) iter.Seq[*spec] {
 // overflow describes the misfit if the limits do not fit into one item. It returns nil if they fit.
 func (c *compiler) overflow(limits []*spec, it item, tier string) *misfit {
 	m := misfit{item: it, tier: tier}
+	most := 0
 	var parts [2]size // index 0 is the size of limits without shards, index 1 the size of limits with shards
 	for s := range distinct(limits) {
 		part := &parts[0]
@@ -193,6 +195,9 @@ func (c *compiler) overflow(limits []*spec, it item, tier string) *misfit {
 		*part = part.with(one)
 		if m.first == nil {
 			m.first = s
+		}
+		if m.last == nil && one.instants >= most {
+			m.largest, most = s, one.instants
 		}
 		excess, _ := c.rules.options.Items.Misfit(part.fixed, part.instants)
 		m.inFlight = m.inFlight || m.last == nil && s.Count.Of == limiter.CountConcurrent
@@ -247,11 +252,12 @@ func (c *compiler) report(m *misfit) {
 	if m.inFlight {
 		kinds, remedy = "requests in flight", "count them by another subject"
 	}
-	if m.last.Count.Of == limiter.CountConcurrent {
+	if m.largest.Count.Of == limiter.CountConcurrent {
 		instead = ""
 	}
-	if last, each := c.size(m.last); each > 0 && last.instants-excess >= each {
-		remedy = fmt.Sprintf("at most %d requests fit%s", (last.instants-excess)/each*max(1, m.last.Spread.Shards), instead)
+	if largest, each := c.size(m.largest); each > 0 && largest.instants-excess >= each {
+		remedy = fmt.Sprintf("at most %d requests fit%s", (largest.instants-excess)/each*max(1, m.largest.Spread.Shards), instead)
 	}
+	m.last = m.largest
 	report("the limits of %s, including %s, %s; %s", where, kinds, problem, remedy)
 }

@@ -55,8 +55,10 @@ type checked struct {
 	Begins   []string        `json:"begins,omitempty"`   // only with --against: limits that the other document does not have
 	Rooms    []rules.Room    `json:"rooms,omitempty"`    // items with little room for more limits
 	Edge     []edgeLimit     `json:"edge,omitempty"`     // limits for which a distribution in front can refuse requests
-	NotEdge  []notEdge       `json:"notEdge,omitempty"`  // reasons why it cannot for the others
-	Beyond   []string        `json:"beyond,omitempty"`   // limits whose counts restart if a rule adds more than fit
+	// EdgePasses reports that requests with a credential pass the distribution.
+	EdgePasses bool      `json:"edgePassesCredentials,omitempty"`
+	NotEdge    []notEdge `json:"notEdge,omitempty"` // reasons why it cannot for the others
+	Beyond     []string  `json:"beyond,omitempty"`  // limits whose counts restart if a rule adds more than fit
 
 	printsEdge bool // NotEdge is in the text too
 }
@@ -81,6 +83,7 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 		for _, l := range r.Edge().Limits {
 			result.Edge = append(result.Edge, edgeLimit{l.Path, l.Wait.Seconds()})
 		}
+		result.EdgePasses = len(result.Edge) > 0 && r.Edge().Credentials
 		for _, reason := range r.EdgeReasons() {
 			result.NotEdge = append(result.NotEdge, notEdge(reason))
 		}
@@ -168,9 +171,9 @@ type edgeLimit struct {
 
 func (l edgeLimit) String() string {
 	if least := 2 * contract.EdgeDelay.Seconds(); l.Wait < least {
-		return fmt.Sprintf("a distribution in front refuses no flood over %s, which waits only %.3g s at a time (want %g s): a sliding_log of at most %d requests, or a fixed_window, makes it wait a whole window", l.Path, l.Wait, least, algo.MaxLog)
+		return fmt.Sprintf("a distribution in front refuses no flood over %s, which waits only %s at a time (want %s): a sliding_log of at most %d requests, or a fixed_window, makes it wait a whole window", l.Path, seconds(l.Wait), seconds(least), algo.MaxLog)
 	}
-	return fmt.Sprintf("a distribution in front can refuse a flood over %s, which waits %.3g s at a time", l.Path, l.Wait)
+	return fmt.Sprintf("a distribution in front can refuse a flood over %s, which waits %s at a time", l.Path, seconds(l.Wait))
 }
 
 // notEdge is why a distribution in front cannot refuse requests for some limits.
@@ -182,6 +185,11 @@ type notEdge struct {
 func (c checked) printEdge(out io.Writer) error {
 	for _, l := range c.Edge {
 		if _, err := fmt.Fprintf(out, "  %s\n", l); err != nil {
+			return err
+		}
+	}
+	if c.EdgePasses {
+		if _, err := fmt.Fprintln(out, "  a distribution in front lets requests with any credential pass, because the rules exempt users or API keys"); err != nil {
 			return err
 		}
 	}

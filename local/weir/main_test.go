@@ -45,7 +45,7 @@ func TestCheck_edge(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := ok(t, "check", file)
-	for _, want := range []string{"can refuse a flood over rules[0].limits.global[0], which waits 60 s at a time\n", "refuses no flood over rules[0].limits.global[1], which waits only 1 s at a time (want 20 s): a sliding_log of at most 327"} {
+	for _, want := range []string{"can refuse a flood over rules[0].limits.global[0], which waits 1m at a time\n", "refuses no flood over rules[0].limits.global[1], which waits only 1s at a time (want 20s): a sliding_log of at most 327"} {
 		if !strings.Contains(out, "  a distribution in front "+want) {
 			t.Errorf("got %s, want a line %q", out, want)
 		}
