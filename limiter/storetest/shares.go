@@ -164,6 +164,7 @@ func RunShares(t *testing.T, s Suite) {
 		})
 	}
 	t.Run("Histories", func(t *testing.T) { testSharesHistories(t, s) })
+	t.Run("StepHistories", func(t *testing.T) { testSharesStepHistories(t, s) })
 }
 
 // A region admits its base share, also if that is 0. Without transfers, the regions admit the limit.
