@@ -29,11 +29,11 @@ import (
 func maxZipped(function string) int {
 	switch {
 	case function == contract.Extension: // links the server of net/http, too
-		return 4_500_000
+		return 4_550_000
 	case function == contract.Extension+"-redis":
-		return 5_250_000
+		return 5_300_000
 	case function == contract.Extension+"-events":
-		return 7_050_000
+		return 7_100_000
 	case strings.HasSuffix(function, "-events"):
 		return 6_950_000
 	case strings.HasSuffix(function, "-redis"):
@@ -42,9 +42,9 @@ func maxZipped(function string) int {
 	switch function {
 	case contract.Handler, // also reads the paths and settles the receipts of a REST API
 		contract.Forward: // has the clients of EventBridge and of the list of a distribution
-		return 4_400_000
+		return 4_450_000
 	}
-	return 4_350_000
+	return 4_400_000
 }
 
 const (
