@@ -243,6 +243,36 @@ func TestLimiter_Take_regionsLost(t *testing.T) {
 	})
 }
 
+// A transfer is made in the window of the region's item if that is newer than the clock. Otherwise a process with a slow
+// clock would credit share of another window than that of the debit.
+func TestLimiter_Take_regionsSlowClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, next := newFederation(t, 2, sharedMinute), noon.Truncate(time.Minute).Add(time.Minute)
+		f.take(t, 0, next, 150)
+		if d := f.take(t, 0, next.Add(-500*time.Millisecond), 150); !d.Allowed || d.Transfer.Moved != 150 {
+			t.Errorf("a slow clock: got %+v, want an admission with 150 moved", d)
+		}
+		if d := f.take(t, 1, next, 1); d.Allowed {
+			t.Errorf("the other region in the next window: got %+v, want a refusal", d)
+		}
+	})
+}
+
+// A region without a share is not asked, and asks the others.
+func TestLimiter_Take_regionsWithout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := sharedMinute
+		l.Rate.Regions.Without = 4
+		f := federationOf(t, []*distant{newDistant(), newDistant(), newDistant()}, l)
+		if d := f.take(t, 0, noon, 101); !d.Allowed || d.Transfer.Calls != 1 || f.stores[2].debits.Load() != 0 {
+			t.Errorf("the last region has no share: got %+v and %d debits there, want an admission with one call and no debit", d, f.stores[2].debits.Load())
+		}
+		if d := f.take(t, 2, noon, 1); !d.Allowed || d.Transfer.Calls != 2 {
+			t.Errorf("the region without a share: got %+v, want an admission with two calls", d)
+		}
+	})
+}
+
 // A transfer does not begin if the invocation could end between debit and credit.
 func TestLimiter_Take_regionsRemainingTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -272,6 +272,15 @@ func TestShared_Convert(t *testing.T) {
 		if s := algo.Convert(all[0], regions(t, larger, 3)[0], c.s, start); s.Count != c.want || s.Moved() != 0 {
 			t.Errorf("%+v to a limit of 60: got %+v, want a count of %d", c.s, s, c.want)
 		}
+		sliding, hour := rate, rate
+		sliding.Algorithm, hour.Window = algo.SlidingWindow, time.Hour
+		before := c.s.Previous + c.s.MovedBefore()
+		for _, to := range []algo.Rate{sliding, hour} {
+			s := algo.Convert(all[0], regions(t, to, 3)[0], c.s, start)
+			if used := s.Count + s.Previous; used != c.want+before || s.Moved() != 0 || s.MovedBefore() != 0 {
+				t.Errorf("%+v to a %s of %s: got %+v, want %d and %d counted", c.s, to.Algorithm, to.Window, s, c.want, before)
+			}
+		}
 		bucket := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 30, Window: time.Minute})
 		if left := bucket.Remaining(algo.Convert(all[0], bucket, c.s, start), start); left != 30-c.want {
 			t.Errorf("%+v to a bucket: got %d remaining, want %d", c.s, left, 30-c.want)

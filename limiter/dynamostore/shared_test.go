@@ -2,13 +2,16 @@ package dynamostore_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -36,6 +39,78 @@ func (l *locked) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, o
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.Table.DeleteItem(ctx, in, o...)
+}
+
+// A credit is sent once, also by a client that keeps its default retries, because a second copy would create quota.
+func TestStore_Credit_once(t *testing.T) {
+	limit, wire := storetest.Limit(t, "a", sharedHour), &unanswered{}
+	client := dynamodb.New(dynamodb.Options{Region: "eu-west-1", HTTPClient: wire, Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")})
+	store := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: "t", Namespace: "n"}))
+	now := algo.InstantOf(noon)
+	_, credited, err := store.Credit(t.Context(), now, limiter.User("a"), limit, algo.WindowOf(limit.Machine()).Index(now), 5)
+	if credited || !errors.Is(err, limiter.ErrUnavailable) || wire.requests != 1 {
+		t.Errorf("got credited %t, %d requests and %v, want 1 request and %v", credited, wire.requests, err, limiter.ErrUnavailable)
+	}
+}
+
+// sharedHour is a rate that two regions share.
+var sharedHour = algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour, Regions: algo.Regions{Of: 2}}
+
+// A debit during a reset of an item whose moved share was of an old window is not lost. The same holds for a charge during a
+// debit that converts a state.
+func TestStore_shares_races(t *testing.T) {
+	var table memtable.Table
+	happens := func() {}
+	open := func(api dynamostore.API) *dynamostore.Store {
+		return storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: "t", Namespace: "n"}))
+	}
+	other, slow := open(&table), open(&crowded{&table, func() { happens() }})
+	limit, user, now := storetest.Limit(t, "a", sharedHour), limiter.User("a"), algo.InstantOf(noon)
+	debit := func(s *dynamostore.Store, l *limiter.Limit) int64 {
+		t.Helper()
+		return storetest.Must(s.Debit(t.Context(), now, user, l, algo.WindowOf(l.Machine()).Index(now), 1, new(algo.Result)))
+	}
+	take := func() {
+		t.Helper()
+		if ok, err := other.Take(t.Context(), now, user, []limiter.Charge{{Subject: user, Limit: limit, Cost: 1}}, make([]algo.Result, 1)); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	state := func() algo.State {
+		t.Helper()
+		entries := storetest.Must(other.Inspect(t.Context(), user))
+		if len(entries) != 1 {
+			t.Fatalf("got %+v, want one limit", entries)
+		}
+		return entries[0].State
+	}
+	debit(other, limit)
+	now = now.Add(3 * time.Hour)
+	take()
+	moved := int64(0)
+	happens = func() {
+		happens = func() {}
+		moved = debit(other, limit)
+	}
+	if err := slow.Reset(t.Context(), user); err != nil {
+		t.Fatal(err)
+	}
+	if s := state(); moved == 0 || s.Moved() != moved {
+		t.Errorf("a debit of %d during a reset: got %+v, want it kept", moved, s)
+	}
+	next := *limit
+	next.Rate.Requests, next.Version = 30, limit.Version+1
+	happens = func() { // the first attempt expects no state
+		happens = func() {
+			happens = func() {}
+			take()
+		}
+	}
+	before, l := state(), storetest.Must(limiter.NewLimit(next))
+	gave, err := slow.Debit(t.Context(), now, user, l, algo.WindowOf(l.Machine()).Index(now), 1, new(algo.Result))
+	if s := state(); !errors.Is(err, limiter.ErrContended) || s.Count != before.Count+1 || s.Moved() != before.Moved() {
+		t.Errorf("a charge during a debit that converts: got %d moved, error %v and %+v, want the charge in %+v and %v", gave, err, s, before, limiter.ErrContended)
+	}
 }
 
 // The store passes the suite for limits that regions share, with a table in memory. TestStore has the same with DynamoDB

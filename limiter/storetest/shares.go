@@ -228,6 +228,12 @@ func testSharesWindow(t *testing.T, s Suite, rate algo.Rate) {
 	if f.credit(t, 0, start, index, 5) {
 		t.Fatal("a credit of an old window: got one, want none")
 	}
+	f = newFederation(t, s, s.Open(t), rate, 2) // also if nothing has moved
+	f.admit(t, 1, after, 5, true)
+	if moved := f.debit(t, 1, start, index, 1); moved != 0 {
+		t.Fatalf("a debit of an old window in which nothing moved: got %d, want 0", moved)
+	}
+	f.admit(t, 1, after, 1, false)
 	// What moved in an old window has no effect in a later one.
 	late := w.Start(index + 5)
 	f.admit(t, 0, late, 5, true)
@@ -372,6 +378,8 @@ func testSharesChanged(t *testing.T, s Suite, rate algo.Rate) {
 			}
 			for _, p := range f.pairs {
 				p.inspect(t)
+				p.reset(t)
+				p.inspect(t)
 			}
 		})
 	}
@@ -403,6 +411,22 @@ func testSharesStale(t *testing.T, s Suite, rate algo.Rate) {
 			}
 			f.debit(t, 1, now, index, 1)
 		}
+	}
+	// A conversion by the first debit of a limit protects what moved from a reset.
+	f := newFederation(t, s, s.Open(t), rate, 2)
+	f.admit(t, 1, start, 1, true)
+	f.change(t, algo.Rate{Algorithm: rate.Algorithm, Requests: 30, Window: rate.Window, Calendar: rate.Calendar}, true)
+	if moved := f.debit(t, 1, start, f.window().Index(start), 1); moved == 0 {
+		t.Fatal("a first debit after a change: got nothing, want some")
+	}
+	f.pairs[1].reset(t)
+	f.pairs[1].inspect(t)
+	// A debit does not convert a state that is ahead of its clock: the next request records its Skew.
+	f = newFederation(t, s, s.Open(t), rate, 2)
+	f.admit(t, 1, f.window().Start(f.window().Index(start)+3), 1, true)
+	f.change(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}, true)
+	if moved := f.debit(t, 1, start, f.window().Index(start), 1); moved != 0 {
+		t.Fatalf("a debit after a change, of a state that is ahead: got %d, want 0", moved)
 	}
 }
 
@@ -453,6 +477,17 @@ func testSharesHints(t *testing.T, s Suite, rate algo.Rate) {
 		p.take(t, next.Add(w.Length/3), one(l, 1), hint)
 	}
 	p.take(t, next, one(l, 6), rich)
+	// Share that a region got before a change of the list that was taken back.
+	f = newFederation(t, s, s.Open(t), rate, 2)
+	p, l = f.pairs[0], f.limits[0]
+	f.move(t, 1, start, 4)
+	_, rich = p.take(t, start, one(l, 1), nil)
+	rate.Regions = algo.Regions{Of: 3}
+	p.take(t, start, one(changed(t, l, l.Version, rate), 1), nil)
+	p.take(t, start, one(l, 1), nil)
+	if allowed, _ := p.take(t, start, one(l, 5), rich); allowed {
+		t.Fatal("a cached state with share that a conversion dropped: got an admission, want a refusal")
+	}
 }
 
 // A stale hint of a debit changes only how much moves. A region gives some of what is free, and never more.
