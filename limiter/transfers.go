@@ -92,8 +92,8 @@ func (ts *transfers) begin(now algo.Instant, key transferKey, k *need, adds bool
 	return true
 }
 
-// end ends the transfer of k to a limit of this window. It keeps the last result if the request did not make the transfer, because it gets no share of
-// another limit.
+// end ends the transfer of k to a limit of this window. It keeps the last result if the request asked nobody, because it
+// gets no share of another limit.
 func (ts *transfers) end(now algo.Instant, window time.Duration, k *need) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -63,8 +63,12 @@ func KinesisActions() []string { return []string{"kinesis:PutRecords"} }
 // NoticeActions returns the IAM actions that the function [Forward] needs on the event bus of notices.
 func NoticeActions() []string { return []string{"events:PutEvents"} }
 
-// ListActions returns the IAM actions that the functions [Forward] and [Publisher] need on the KeyValueStore of a distribution's
-// list.
+// ListActions returns the IAM actions that the function [Forward] needs on the KeyValueStore of a distribution's list.
 func ListActions() []string {
 	return []string{"cloudfront-keyvaluestore:DescribeKeyValueStore", "cloudfront-keyvaluestore:GetKey", "cloudfront-keyvaluestore:ListKeys", "cloudfront-keyvaluestore:UpdateKeys"}
+}
+
+// RetireActions returns the IAM actions on that KeyValueStore that the function [Publisher] needs. It reads no entries.
+func RetireActions() []string {
+	return []string{"cloudfront-keyvaluestore:DescribeKeyValueStore", "cloudfront-keyvaluestore:GetKey", "cloudfront-keyvaluestore:UpdateKeys"}
 }

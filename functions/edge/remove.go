@@ -2,8 +2,6 @@ package edge
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -54,18 +52,16 @@ func RemoveOwner(ctx context.Context, s Store, now time.Time, id string) (remove
 // recordRemoval records the removal of the entries with a mark. From then on, no line of an earlier refusal adds one. The
 // result is nil if no entry was ever written.
 func recordRemoval(ctx context.Context, s Store, now time.Time, markOf func(Config) string) (c *Config, err error) {
-	err = repeat(func() error {
+	err = repeat(ctx, func() error {
 		tag, _, err := s.State(ctx)
 		if err != nil {
 			return err
 		}
-		text, err := s.Get(ctx, ConfigKey)
-		if text == "" || err != nil {
+		config, ok, err := inForce(ctx, s)
+		if err != nil || !ok {
 			return err
 		}
-		if err := json.Unmarshal([]byte(text), &c); err != nil {
-			return fmt.Errorf("%s: %w", ConfigKey, err)
-		}
+		c = &config
 		before, err := s.Get(ctx, removalsKey)
 		if err != nil {
 			return err
@@ -77,7 +73,7 @@ func recordRemoval(ctx context.Context, s Store, now time.Time, markOf func(Conf
 
 // remove removes the entries that find returns, at most MaxChanges.
 func remove(ctx context.Context, s Store, find func() (keys []string, err error)) (removed int, err error) {
-	err = repeat(func() error {
+	err = repeat(ctx, func() error {
 		tag, _, err := s.State(ctx)
 		if err != nil {
 			return err

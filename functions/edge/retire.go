@@ -13,7 +13,7 @@ const everything = "/*"
 // a function writes an entry of these rules, and the rest of their Config with it. Retire does nothing if no entry was ever
 // written, or if the list is under rules with this version or a higher one. It acts at all locations after some seconds.
 func Retire(ctx context.Context, s Store, version int64) error {
-	return repeat(func() error {
+	return repeat(ctx, func() error {
 		tag, _, err := s.State(ctx)
 		if err != nil {
 			return err

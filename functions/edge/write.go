@@ -83,7 +83,7 @@ func (w *Writer) Write(ctx context.Context, now time.Time, c Config, entries map
 	}
 	to := &writing{Writer: w, now: now, version: c.Version, config: config, entries: entries, left: slices.SortedFunc(maps.Keys(entries), longest)}
 	for len(to.left) > 0 || !to.swept {
-		if err := repeat(func() error { return to.round(ctx) }); err != nil {
+		if err := repeat(ctx, func() error { return to.round(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -270,15 +270,14 @@ func (c *change) add(key string, e Entry) bool {
 }
 
 // repeat repeats a change of the list after conflicts.
-func repeat(change func() error) (err error) {
-	wait := firstWait
-	for i := range attempts {
-		if i > 0 {
-			time.Sleep(rand.N(wait))
-			wait = min(2*wait, maxWait)
-		}
-		if err = change(); !errors.Is(err, ErrConflict) {
-			break
+func repeat(ctx context.Context, change func() error) error {
+	err := change()
+	for wait, i := firstWait, 1; i < attempts && errors.Is(err, ErrConflict); wait, i = min(2*wait, maxWait), i+1 {
+		select {
+		case <-time.After(rand.N(wait)):
+			err = change()
+		case <-ctx.Done():
+			return fmt.Errorf("edge: %w: %w", err, ctx.Err())
 		}
 	}
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 // GrantManageKeys permits a principal, for example a role, to run `weir keys`: to create, list,
 // rotate and revoke API keys, and to remove their entries from the list of distributions.
 func (l *Limits) GrantManageKeys(to awsiam.IGrantable) awsiam.Grant {
-	return l.withList(awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{Grantee: to, Actions: jsii.Strings(contract.KeyActions()...), ResourceArns: &[]*string{l.records.TableArn()}}), to)
+	return l.withList(awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{Grantee: to, Actions: jsii.Strings(contract.KeyActions()...), ResourceArns: &[]*string{l.records.TableArn()}}), to, contract.ListActions())
 }
 
 // withList adds the permission to change the list of distributions, if there is one.
-func (l *Limits) withList(grant awsiam.Grant, to awsiam.IGrantable) awsiam.Grant {
+func (l *Limits) withList(grant awsiam.Grant, to awsiam.IGrantable, actions []string) awsiam.Grant {
 	if l.list == nil {
 		return grant
 	}
-	return grant.Combine(awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{Grantee: to, Actions: jsii.Strings(contract.ListActions()...), ResourceArns: &[]*string{l.List()}}))
+	return grant.Combine(awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{Grantee: to, Actions: jsii.Strings(actions...), ResourceArns: &[]*string{l.List()}}))
 }
 
 // GrantPublishRules permits a principal to run `weir rules`, and to end entries of older rules in the list of distributions.
@@ -33,5 +33,5 @@ func (l *Limits) GrantPublishRules(to awsiam.IGrantable) awsiam.Grant {
 			},
 		})
 	}
-	return l.withList(on(contract.RulesActions(), contract.RulesKeys()...).Combine(on(contract.RecordActions(), contract.DeployedRulesKey(l.props.Namespace))), to)
+	return l.withList(on(contract.RulesActions(), contract.RulesKeys()...).Combine(on(contract.RecordActions(), contract.DeployedRulesKey(l.props.Namespace))), to, contract.RetireActions())
 }

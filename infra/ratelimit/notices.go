@@ -32,12 +32,12 @@ func (l *Limits) newList() {
 		KeyValueStoreName: jsii.Sprintf("%s-%s", *awscdk.Stack_Of(l).Region(), *awscdk.Names_UniqueResourceName(l, &awscdk.UniqueResourceNameOptions{MaxLength: jsii.Number(48)})),
 		Comment:           jsii.Sprintf("Weir %s: callers whom distributions refuse", l.props.Namespace),
 	})
-	l.changeList(l.outside)
+	l.changeList(l.outside, contract.ListActions())
 }
 
 // changeList lets a function change the list.
-func (l *Limits) changeList(f awslambda.Function) {
-	allow(f, contract.ListActions(), l.list.KeyValueStoreArn())
+func (l *Limits) changeList(f awslambda.Function, actions []string) {
+	allow(f, actions, l.list.KeyValueStoreArn())
 	setVariables(f, map[string]*string{contract.VariableEdgeList: l.list.KeyValueStoreArn()})
 }
 

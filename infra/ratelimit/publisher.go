@@ -54,7 +54,7 @@ func (l *Limits) newPublisher(scope constructs.Construct) {
 		contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace, contract.PropertyDocument: document,
 	}, l.record(contract.PublisherActions(), contract.DeployedRulesKey(l.props.Namespace)))
 	if l.list != nil {
-		l.changeList(l.publisher)
+		l.changeList(l.publisher, contract.RetireActions())
 	}
 	l.publishAfter(l.invoked)
 }

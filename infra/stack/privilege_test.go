@@ -48,7 +48,7 @@ func TestStack_privilege(t *testing.T) {
 		"cloudfront": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
 			"Forward":    {"LimitsForwardLogs": logs, "LimitsRecords": contract.RecordActions(), "LimitsList": contract.ListActions()},
-			"Publisher":  {"LimitsPublisherLogs": logs, "LimitsRecords": slices.Concat(contract.PublisherActions(), contract.OriginSecretActions()), "LimitsList": contract.ListActions()},
+			"Publisher":  {"LimitsPublisherLogs": logs, "LimitsRecords": slices.Concat(contract.PublisherActions(), contract.OriginSecretActions()), "LimitsList": contract.RetireActions()},
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
 		},
 		"everything": {

@@ -22,9 +22,11 @@ import (
 	"github.com/weir-limits/weir/functions/sinks/keyvalues"
 )
 
-// A list makes exactly the calls of contract.ListActions, and translates a conflict and a missing key.
+// A list makes exactly the calls of contract.ListActions, and translates a conflict and a missing key. edge.Retire makes those
+// of contract.RetireActions.
 func TestList(t *testing.T) {
 	var calls []string
+	retires := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var action string
 		status, body := 200, "{}"
@@ -32,6 +34,9 @@ func TestList(t *testing.T) {
 		case r.Method == http.MethodPost:
 			action = "UpdateKeys"
 			var got struct{ Puts, Deletes []map[string]string }
+			if retires {
+				break
+			}
 			if err := json.NewDecoder(r.Body).Decode(&got); err != nil || fmt.Sprint(got) != "{[map[Key:a Value:1]] [map[Key:b]]}" {
 				t.Errorf("got the changes %v, %v", got, err)
 			}
@@ -52,6 +57,8 @@ func TestList(t *testing.T) {
 			}
 		case key == "/a":
 			action, body = "GetKey", `{"Key":"a","Value":"1"}`
+		case key == "/"+edge.ConfigKey:
+			action, body = "GetKey", `{"Key":"config","Value":"{\"v\":1}"}`
 		default:
 			action, status, body = "GetKey", 404, `{"Message":"no such key"}`
 			w.Header().Set("X-Amzn-Errortype", "ResourceNotFoundException")
@@ -86,8 +93,18 @@ func TestList(t *testing.T) {
 	if err := l.Update(ctx, "old", changes); !errors.Is(err, edge.ErrConflict) {
 		t.Errorf("got %v, want %v", err, edge.ErrConflict)
 	}
-	slices.Sort(calls)
-	if got := slices.Compact(calls); !slices.Equal(got, contract.ListActions()) {
+	made := func() []string {
+		slices.Sort(calls)
+		return slices.Compact(calls)
+	}
+	if got := made(); !slices.Equal(got, contract.ListActions()) {
 		t.Errorf("got the calls %v, want %v", got, contract.ListActions())
+	}
+	calls, retires = nil, true
+	if err := edge.Retire(ctx, l, 2); err != nil {
+		t.Error(err)
+	}
+	if got := made(); !slices.Equal(got, contract.RetireActions()) {
+		t.Errorf("Retire: got the calls %v, want %v", got, contract.RetireActions())
 	}
 }

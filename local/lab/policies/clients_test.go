@@ -44,7 +44,11 @@ func recordClients(t *testing.T, f template.Function) (calls []call) {
 		calls = append(calls, recordKafka(t, v)...)
 	}
 	if list := v[contract.VariableEdgeList]; list != "" { // keyvalues.TestList records the client's calls
-		for _, action := range contract.ListActions() {
+		actions := contract.ListActions()
+		if v[contract.VariableFunction] == contract.Publisher {
+			actions = contract.RetireActions()
+		}
+		for _, action := range actions {
 			calls = append(calls, call{Action: action, Resource: list})
 		}
 	}
