@@ -30,8 +30,6 @@ type EventsConfig struct {
 	KinesisEndpoint string `env:"KINESIS_ENDPOINT"`
 }
 
-const maxSample = 1_000_000
-
 func (c *EventsConfig) checkEvents(check func(ok bool, format string, args ...any)) {
 	switch c.Events {
 	case "":
@@ -48,7 +46,7 @@ func (c *EventsConfig) checkEvents(check func(ok bool, format string, args ...an
 	default:
 		check(false, "EVENTS: got %q, want kafka, kinesis, or empty for no events", c.Events)
 	}
-	check(c.Sample >= 0 && c.Sample <= maxSample, "EVENTS_SAMPLE: got %d, want 1 to %d (one event for this many allowed requests), or 0 for none", c.Sample, maxSample)
+	check(c.Sample >= 0 && c.Sample <= contract.MaxEventsSample, "EVENTS_SAMPLE: got %d, want 1 to %d (one event for this many allowed requests), or 0 for none", c.Sample, contract.MaxEventsSample)
 }
 
 // isAddress reports whether s has the form host:port.

@@ -123,8 +123,8 @@ func TestTables(t *testing.T) {
 }
 
 func TestFields(t *testing.T) {
-	if got := httplimit.ExposedFields(); !slices.Equal(contract.FieldNames(), got) {
-		t.Errorf("fields of an answer: got %v, want %v", contract.FieldNames(), got)
+	if got, want := contract.FieldKeys(), httplimit.ExposedFields(); len(got) != len(want) {
+		t.Errorf("keys of the fields of an answer: got %v, want one for each of %v", got, want)
 	}
 	refusal := lambdahttp.DecisionContext(httplimit.MalformedPath(), limiter.Global(), "free")
 	for _, key := range contract.BodyKeys() {
@@ -224,10 +224,10 @@ func TestLine(t *testing.T) {
 		if err := json.Unmarshal(line, &members); err != nil {
 			t.Fatal(err)
 		}
-		if kind := members[contract.LineKind]; kind == nil || kind == contract.LineNotice {
+		if kind := members[contract.LineKind]; kind == nil || kind == telemetry.LineNotice {
 			continue
 		}
-		found = found || members[contract.LineKind] == contract.LineRefused
+		found = found || members[contract.LineKind] == telemetry.LineRefused
 		for _, want := range []string{contract.LineSubject, contract.LineLimit, contract.LineCount} {
 			if members[want] == nil {
 				t.Errorf("log line: got %s, want the member %s", line, want)

@@ -18,17 +18,8 @@ func DropsMetrics(level string) bool {
 // These are the members of the log line that reports a refused caller, which Contributor Insights reads. Package
 // limiter/telemetry documents the line.
 const (
-	LineKind    = "weir"    // LineRefused, unless the line reports something else
+	LineKind    = "weir"    // telemetry.LineRefused, unless the line reports something else
 	LineSubject = "subject" // the caller's keyed hash; absent if the line counts several callers
 	LineLimit   = "limit"
 	LineCount   = "refused" // number of refused requests
-
-	LineRefused = "refused"
 )
-
-// LineNotice is the value of [LineKind] in the log line of a notice. Package limiter/telemetry documents the
-// line.
-const LineNotice = "notice"
-
-// LineEdge is the value of [LineKind] in the log line of a caller whom a distribution should refuse.
-const LineEdge = "edge"

@@ -51,7 +51,7 @@ const (
 )
 
 // VariableFunction names a function by its role: [Authorizer], [Handler], [Forward], [SigningKeys] or [Publisher]. No
-// function reads it. The local gateway uses it to find the functions of a template.
+// function reads it. The local gateway finds the functions of a template by it, because the CDK adds a hash to logical ids.
 const VariableFunction = "WEIR_FUNCTION"
 
 // These are the roles of the functions. SigningKeys and Publisher are also the names of their bundles.

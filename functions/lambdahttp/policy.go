@@ -34,8 +34,8 @@ const (
 
 var fieldKeys = func() map[string]string {
 	keys := map[string]string{}
-	for _, f := range contract.Fields() {
-		keys[f.Name] = f.Key
+	for i, name := range httplimit.ExposedFields() {
+		keys[name] = contract.FieldKeys()[i]
 	}
 	return keys
 }()

@@ -6,6 +6,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // newRefusedMost creates a Contributor Insights rule that ranks pairs of caller and limit by
@@ -27,7 +28,7 @@ func (l *Limits) contributors() *string {
 			"Keys":    []string{"$." + contract.LineSubject, "$." + contract.LineLimit},
 			"ValueOf": "$." + contract.LineCount,
 			"Filters": []any{
-				map[string]any{"Match": "$." + contract.LineKind, "In": []string{contract.LineRefused}},
+				map[string]any{"Match": "$." + contract.LineKind, "In": []string{telemetry.LineRefused}},
 				map[string]any{"Match": "$." + contract.LineSubject, "IsPresent": true},
 			},
 		},

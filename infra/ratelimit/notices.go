@@ -9,6 +9,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // newNotices lets a function send notices to [LimitsProps].NoticeBus. Functions that make decisions only log a
@@ -35,7 +36,6 @@ func (l *Limits) newList() {
 	l.changeList(l.outside, contract.ListActions())
 }
 
-// changeList lets a function change the list.
 func (l *Limits) changeList(f awslambda.Function, actions []string) {
 	allow(f, actions, l.list.KeyValueStoreArn())
 	setVariables(f, map[string]*string{contract.VariableEdgeList: l.list.KeyValueStoreArn()})
@@ -64,10 +64,10 @@ func (l *Limits) forwardLines(scope constructs.Construct, id string, logs awslog
 	}
 	var kinds []awslogs.JsonPattern
 	if l.props.NoticeBus != nil {
-		kinds = append(kinds, ofKind(contract.LineNotice))
+		kinds = append(kinds, ofKind(telemetry.LineNotice))
 	}
 	if l.props.lists() {
-		kinds = append(kinds, ofKind(contract.LineEdge))
+		kinds = append(kinds, ofKind(telemetry.LineEdge))
 	}
 	subscribe(scope, id, logs, l.outside, awslogs.FilterPattern_Any(kinds...))
 }

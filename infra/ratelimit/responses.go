@@ -7,6 +7,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 // response is a gateway response of the limits. id is the id of its construct.
@@ -35,10 +36,10 @@ const (
 // ACCESS_DENIED, so every denial has the same status.
 func responses(origins []string) []response {
 	decision := map[string]string{}
-	for _, f := range contract.Fields() {
-		decision[f.Name] = "context.authorizer." + f.Key
+	for i, name := range httplimit.ExposedFields() {
+		decision[name] = "context.authorizer." + contract.FieldKeys()[i]
 	}
-	retry := map[string]string{contract.FieldRetryAfter: "'1'"}
+	retry := map[string]string{httplimit.RetryAfterField: "'1'"}
 	all := []response{
 		{"Refused", problem(awsapigateway.ResponseType_ACCESS_DENIED(), "429", refusedBody, decision)},
 		{"Unauthorized", problem(awsapigateway.ResponseType_UNAUTHORIZED(), "401", unauthorizedBody, map[string]string{"WWW-Authenticate": "'Bearer'"})},
@@ -83,6 +84,6 @@ func allowOrigins(o *awsapigateway.GatewayResponseOptions, origins []string) {
 		headers = *o.ResponseHeaders
 	}
 	headers["Access-Control-Allow-Origin"] = jsii.String("'" + origin + "'")
-	headers["Access-Control-Expose-Headers"] = jsii.String("'" + strings.Join(contract.FieldNames(), ",") + "'")
+	headers["Access-Control-Expose-Headers"] = jsii.String("'" + strings.Join(httplimit.ExposedFields(), ",") + "'")
 	o.ResponseHeaders = &headers
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/ratelimit"
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 // routesFile has the routes of both sample APIs. `make golden` writes it from functions/sample.
@@ -129,7 +129,7 @@ func (s *stage) httpPreflight() *awsapigatewayv2.CorsPreflightOptions {
 		AllowOrigins:  jsii.Strings(s.settings.CORSOrigins...),
 		AllowMethods:  &methods,
 		AllowHeaders:  jsii.Strings(corsHeaders...),
-		ExposeHeaders: jsii.Strings(contract.FieldNames()...),
+		ExposeHeaders: jsii.Strings(httplimit.ExposedFields()...),
 		MaxAge:        awscdk.Duration_Hours(jsii.Number(1)),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/stack"
 	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 // Every method except OPTIONS has the authorizer. Neither its results nor answers are cached.
@@ -76,8 +77,8 @@ func TestStack_refusal(t *testing.T) {
 		if r.Properties["ResponseType"] != "ACCESS_DENIED" {
 			continue
 		}
-		for _, f := range contract.Fields() {
-			field, key := f.Name, f.Key
+		for i, field := range httplimit.ExposedFields() {
+			key := contract.FieldKeys()[i]
 			if got := parameters["gatewayresponse.header."+field]; got != "context.authorizer."+key {
 				t.Errorf("%s: got %v, want the value of %s in the context", field, got, key)
 			}

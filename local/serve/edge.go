@@ -23,6 +23,7 @@ import (
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/viewer"
 )
@@ -106,7 +107,7 @@ func (d *distribution) before(api http.Handler) http.Handler {
 }
 
 // edgeLine is the beginning of a line about a caller whom the distribution should refuse.
-var edgeLine = fmt.Appendf(nil, `{"%s":"%s"`, contract.LineKind, contract.LineEdge)
+var edgeLine = fmt.Appendf(nil, `{"%s":"%s"`, contract.LineKind, telemetry.LineEdge)
 
 // edgeLines passes lines of functions on to out, and those for the list also to the function that writes it. The lag of
 // the list includes the time that CloudWatch Logs needs.

@@ -98,9 +98,9 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	var basePaths []string
 	handlers := map[string]lambda.Handler{}
 	for _, f := range template.Functions() {
-		role := f.Environment[roleVariable]
+		role := f.Environment[contract.VariableFunction]
 		// No API invokes this function; a schedule starts it, for example.
-		if role != authorizerRole && role != handlerRole && role != contract.Forward {
+		if role != contract.Authorizer && role != contract.Handler && role != contract.Forward {
 			continue
 		}
 		c, err := s.load(f.Environment)
@@ -122,7 +122,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		}
 	}
 	if len(handlers) == 0 {
-		return nil, fmt.Errorf("%s: no function has the variable %s, want %s or %s", s.Template, roleVariable, authorizerRole, handlerRole)
+		return nil, fmt.Errorf("%s: no function has the variable %s, want %s or %s", s.Template, contract.VariableFunction, contract.Authorizer, contract.Handler)
 	}
 	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock, BasePaths: basePaths, Unthrottled: s.Unthrottled})
 }
@@ -130,14 +130,14 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 // limiting returns the authorizer or the handler. With a pool, other processes run the function; the Environment
 // here only validates the variables.
 func (s *Server) limiting(ctx context.Context, f template.Function, c boot.Config, store limiter.Store) (lambda.Handler, error) {
-	role := f.Environment[roleVariable]
+	role := f.Environment[contract.VariableFunction]
 	e, err := s.environment(ctx, c, store, s.Logger.With("function", f.ID), role)
 	switch {
 	case err != nil:
 		return nil, err
 	case s.Environments > 0:
 		return s.pool(f, role)
-	case role == authorizerRole:
+	case role == contract.Authorizer:
 		return lambdahttp.NewAuthorizer(e), nil
 	default:
 		return lambdahttp.NewHandler(e, sample.New(e)), nil
@@ -193,19 +193,11 @@ func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter
 		}
 	}
 	at := len(s.operator.Limiters)
-	if role == authorizerRole {
+	if role == contract.Authorizer {
 		at = 0
 	}
 	s.operator.Limiters = slices.Insert(s.operator.Limiters, at, e.Limiter)
 }
-
-// roleVariable identifies the role of a function. A logical id cannot, because the CDK adds a hash
-// to it.
-const (
-	roleVariable   = "WEIR_FUNCTION"
-	authorizerRole = "authorizer"
-	handlerRole    = "handler"
-)
 
 // lookup returns a function like os.LookupEnv for the variables of a Lambda function.
 func (s *Server) lookup(environment map[string]string) func(string) (string, bool) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
@@ -52,12 +53,12 @@ func newOutage(t *testing.T, document string) *local {
 	}
 	store, handlers := storetest.Must(resilient.New(down{}, resilient.Options{Pause: time.Hour})), map[string]lambda.Handler{}
 	for _, f := range template.Functions() {
-		role := f.Environment[roleVariable]
+		role := f.Environment[contract.VariableFunction]
 		c, err := clients.Load(s.lookup(f.Environment))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if role != authorizerRole && role != handlerRole {
+		if role != contract.Authorizer && role != contract.Handler {
 			handlers[f.ID] = storetest.Must(s.settle(t.Context(), f, c, store))
 			continue
 		}
@@ -66,7 +67,7 @@ func newOutage(t *testing.T, document string) *local {
 			t.Fatal(err)
 		}
 		handlers[f.ID] = lambdahttp.NewHandler(e, sample.New(e))
-		if role == authorizerRole {
+		if role == contract.Authorizer {
 			handlers[f.ID] = lambdahttp.NewAuthorizer(e)
 		}
 	}

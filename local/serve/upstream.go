@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -71,7 +72,7 @@ func (s *Server) openUpstream(ctx context.Context) (*gateway.API, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.environment(ctx, c, store, s.Logger, handlerRole)
+	e, err := s.environment(ctx, c, store, s.Logger, contract.Handler)
 	if err != nil {
 		return nil, err
 	}

@@ -257,7 +257,7 @@ func restGateway(t *testing.T, e *lambdahttp.Environment) *httptest.Server {
 	handlers := map[string]lambda.Handler{}
 	for _, f := range parsed.Functions() {
 		handlers[f.ID] = lambdahttp.NewHandler(e, sample.New(e))
-		if f.Environment[roleVariable] == authorizerRole {
+		if f.Environment[contract.VariableFunction] == contract.Authorizer {
 			handlers[f.ID] = lambdahttp.NewAuthorizer(e)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 const problemType = "application/problem+json"
@@ -24,8 +24,8 @@ var limitFields = []struct {
 	name string
 	form *regexp.Regexp
 }{
-	{contract.FieldLimit, digits}, {contract.FieldRemaining, digits}, {contract.FieldReset, digits},
-	{contract.FieldPolicy, policy}, {contract.FieldRateLimit, current},
+	{httplimit.LimitField, digits}, {httplimit.RemainingField, digits}, {httplimit.ResetField, digits},
+	{httplimit.PolicyField, policy}, {httplimit.RateLimitField, current},
 }
 
 func wrongFields(h http.Header) (wrong []string) {
@@ -44,11 +44,11 @@ func wrongFields(h http.Header) (wrong []string) {
 
 func wrongRefusal(h http.Header) []string {
 	wrong := wrongFields(h)
-	if n, err := strconv.Atoi(h.Get(contract.FieldRetryAfter)); err != nil || n < 1 {
-		wrong = append(wrong, fmt.Sprintf("%s %q", contract.FieldRetryAfter, h.Get(contract.FieldRetryAfter)))
+	if n, err := strconv.Atoi(h.Get(httplimit.RetryAfterField)); err != nil || n < 1 {
+		wrong = append(wrong, fmt.Sprintf("%s %q", httplimit.RetryAfterField, h.Get(httplimit.RetryAfterField)))
 	}
-	if remaining := h.Get(contract.FieldRemaining); digits.MatchString(remaining) && remaining != "0" {
-		wrong = append(wrong, fmt.Sprintf("%s %q", contract.FieldRemaining, remaining))
+	if remaining := h.Get(httplimit.RemainingField); digits.MatchString(remaining) && remaining != "0" {
+		wrong = append(wrong, fmt.Sprintf("%s %q", httplimit.RemainingField, remaining))
 	}
 	return wrong
 }
@@ -83,7 +83,7 @@ func wrongBody(body []byte, name string, requests int) (wrong []string) {
 
 // limitOf returns the name and the requests of the limit in the field RateLimit-Policy.
 func limitOf(h http.Header) (name string, requests int) {
-	if m := policy.FindStringSubmatch(h.Get(contract.FieldPolicy)); m != nil {
+	if m := policy.FindStringSubmatch(h.Get(httplimit.PolicyField)); m != nil {
 		requests, _ = strconv.Atoi(m[2])
 		return m[1], requests
 	}
@@ -98,5 +98,5 @@ func verdict(expected, observed string, wrong []string, a answer) Observation {
 }
 
 func described(h http.Header) string {
-	return h.Get(contract.FieldPolicy) + ", " + h.Get(contract.FieldRateLimit)
+	return h.Get(httplimit.PolicyField) + ", " + h.Get(httplimit.RateLimitField)
 }

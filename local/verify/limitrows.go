@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 var storeDecides = Row{
@@ -23,7 +23,7 @@ var storeDecides = Row{
 		for _, url := range s.urls() {
 			switch last = s.probe(ctx, url); {
 			case last.degraded() != "":
-				return failed(expected, contract.FieldDegraded+": "+last.degraded(), last.String())
+				return failed(expected, httplimit.DegradedField+": "+last.degraded(), last.String())
 			case last.decided():
 				decided++
 			}
@@ -70,7 +70,7 @@ var limitExact = Row{
 		}
 		observed := fmt.Sprintf("%d pass", allowed)
 		if degraded != "" {
-			observed += fmt.Sprintf(", some of them without the store (%s: %s)", contract.FieldDegraded, degraded)
+			observed += fmt.Sprintf(", some of them without the store (%s: %s)", httplimit.DegradedField, degraded)
 		}
 		if allowed < from || allowed > to {
 			return failed(expected, observed, "")
@@ -92,7 +92,7 @@ var retryAfter = Row{
 		if !ok {
 			return skipped("no limit refused a request; the last answer is " + refused.summary())
 		}
-		t, err := refused.seconds(contract.FieldRetryAfter)
+		t, err := refused.seconds(httplimit.RetryAfterField)
 		if err != nil {
 			return skipped(err.Error())
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 // otherPart is the part of each batch of requests that the other region gets. The first region then needs share of the other.
@@ -52,7 +52,7 @@ func (t *Target) together(first, other []answer) Observation {
 		switch {
 		case !a.decided():
 			return failed(fmt.Sprintf("an answer to each of %d requests", len(all)), a.summary(), a.String())
-		case t.ends && a.allowed() && a.header.Get(contract.FieldReset) != first[0].header.Get(contract.FieldReset):
+		case t.ends && a.allowed() && a.header.Get(httplimit.ResetField) != first[0].header.Get(httplimit.ResetField):
 			return skipped("a window of the limit ended during the test; run again")
 		}
 	}
@@ -63,7 +63,7 @@ func (t *Target) together(first, other []answer) Observation {
 	here, there := passing(first), passing(other)
 	expected, observed := fmt.Sprintf("at most %d requests pass", most), fmt.Sprintf("%d of %d pass, %d of them in the other region", here+there, len(all), there)
 	if degraded != "" {
-		observed += fmt.Sprintf(", some of them without the store (%s: %s)", contract.FieldDegraded, degraded)
+		observed += fmt.Sprintf(", some of them without the store (%s: %s)", httplimit.DegradedField, degraded)
 	}
 	switch {
 	case here+there > most:

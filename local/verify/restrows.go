@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 const refuse = "`for i in $(seq 80); do curl -si $URL/api/v1/items/1; done | grep -A14 '^HTTP.* 429' | head -20`"
@@ -28,7 +28,7 @@ var notCached = Row{
 		values, refusals := map[string]bool{}, 0
 		for _, a := range b.answers {
 			if a.allowed() {
-				values[a.header.Get(contract.FieldRemaining)] = true
+				values[a.header.Get(httplimit.RemainingField)] = true
 			}
 			if a.refused() {
 				refusals++
@@ -37,7 +37,7 @@ var notCached = Row{
 		if len(values)+refusals == 0 {
 			return skipped("no answer of the burst shows a decision (got " + b.answers[0].summary() + ")")
 		}
-		if only := b.before.header.Get(contract.FieldRemaining); len(values) == 1 && values[only] {
+		if only := b.before.header.Get(httplimit.RemainingField); len(values) == 1 && values[only] {
 			return failed(expected, "the same value in all answers", b.before.String())
 		}
 		return passed(expected, fmt.Sprintf("%d different values, %d refusals", len(values), refusals))
@@ -99,10 +99,10 @@ var restRefusedRows = []Row{
 		Needs: []Need{NeedREST},
 		Cost:  Cost{Burst: true},
 		Check: refusal(func(_ *session, a answer) Observation {
-			if values, ok := a.header[contract.FieldDegraded]; ok && a.degraded() == "" {
-				return failed("no "+contract.FieldDegraded, fmt.Sprintf("%s %q", contract.FieldDegraded, values), a.String())
+			if values, ok := a.header[httplimit.DegradedField]; ok && a.degraded() == "" {
+				return failed("no "+httplimit.DegradedField, fmt.Sprintf("%s %q", httplimit.DegradedField, values), a.String())
 			}
-			return passed("no "+contract.FieldDegraded, "none on "+a.summary())
+			return passed("no "+httplimit.DegradedField, "none on "+a.summary())
 		}),
 	},
 }
@@ -135,7 +135,7 @@ var authorizerFailure = Row{
 	Cost:  Cost{Requests: faultTries},
 	Check: func(ctx context.Context, s *session) Observation {
 		return s.whileBroken(ctx, s.get(s.URL, s.plan.Path), func(a answer) Observation {
-			if a.status != http.StatusServiceUnavailable || a.header.Get(contract.FieldRetryAfter) == "" {
+			if a.status != http.StatusServiceUnavailable || a.header.Get(httplimit.RetryAfterField) == "" {
 				return failed("503 with Retry-After", a.summary(), a.String())
 			}
 			s.broke = true

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 // These bound a probe. After a cold start, the first store call can be late. The environment then does not
@@ -38,7 +38,7 @@ func (s *session) patient(ctx context.Context, r request) answer {
 	if !a.refused() {
 		return a
 	}
-	if t, err := a.seconds(contract.FieldRetryAfter); err != nil || s.wait(ctx, t, "the limit is used up") != nil {
+	if t, err := a.seconds(httplimit.RetryAfterField); err != nil || s.wait(ctx, t, "the limit is used up") != nil {
 		return a
 	}
 	return s.send(ctx, r)
@@ -64,7 +64,7 @@ func (s *session) notCounting(ctx context.Context) string {
 	if s.counting == nil {
 		values := map[string]bool{}
 		for _, a := range s.sendAll(ctx, s.get(s.urls()[0], s.plan.Path), countingCost) {
-			values[a.header.Get(contract.FieldRemaining)] = true
+			values[a.header.Get(httplimit.RemainingField)] = true
 		}
 		several := len(values) > 1
 		s.counting = &several
@@ -85,7 +85,7 @@ type burst struct {
 
 // read reads what remains of the limit before the burst.
 func (b *burst) read() {
-	b.remaining, _ = strconv.Atoi(b.before.header.Get(contract.FieldRemaining))
+	b.remaining, _ = strconv.Atoi(b.before.header.Get(httplimit.RemainingField))
 }
 
 // low reports whether too little of a limit remained to count it exactly.
@@ -118,12 +118,12 @@ func (s *session) first(ctx context.Context) *burst {
 		}
 	}
 	if b.remaining >= s.plan.Exact.Capacity {
-		b.reason = fmt.Sprintf("%s is %d, but the rules have a limit of %d requests; give the deployed rules with --rules", contract.FieldRemaining, b.remaining, s.plan.Exact.Capacity)
+		b.reason = fmt.Sprintf("%s is %d, but the rules have a limit of %d requests; give the deployed rules with --rules", httplimit.RemainingField, b.remaining, s.plan.Exact.Capacity)
 		return b
 	}
 	b.answers = s.sendAll(ctx, s.get(url, s.plan.Exact.Path), b.remaining+extra)
 	for _, a := range b.answers {
-		if reset := a.header.Get(contract.FieldReset); s.plan.Exact.ends && reset != "" && reset != b.before.header.Get(contract.FieldReset) {
+		if reset := a.header.Get(httplimit.ResetField); s.plan.Exact.ends && reset != "" && reset != b.before.header.Get(httplimit.ResetField) {
 			b.reason = "a window of the limit ended during the burst; run again"
 		}
 	}
@@ -170,7 +170,7 @@ func refusalIn(answers []answer) (found answer, ok bool) {
 		if problem := a.problem(); !a.refused() || problem == subjectBusy || problem == "throttled" {
 			continue
 		}
-		if a.header.Get(contract.FieldRateLimit) != "" {
+		if a.header.Get(httplimit.RateLimitField) != "" {
 			return a, true
 		}
 		found, ok = a, true

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 // These bound a request, and the part of its answer that is kept.
@@ -65,7 +65,7 @@ type answer struct {
 
 // allowed reports whether a limit admitted the request.
 func (a answer) allowed() bool {
-	return a.err == nil && !a.refused() && a.header.Get(contract.FieldRemaining) != ""
+	return a.err == nil && !a.refused() && a.header.Get(httplimit.RemainingField) != ""
 }
 
 // refused reports whether a limit refused the request. A REST API whose responses are not customized
@@ -77,7 +77,7 @@ func (a answer) refused() bool {
 
 // degraded returns the reason why the store did not decide the request, or "".
 func (a answer) degraded() string {
-	if reason := a.header.Get(contract.FieldDegraded); reason != subjectBusy {
+	if reason := a.header.Get(httplimit.DegradedField); reason != subjectBusy {
 		return reason
 	}
 	return ""
@@ -138,7 +138,6 @@ func (s *session) get(url, path string) request {
 
 func (s *session) send(ctx context.Context, r request) answer { return s.sendAll(ctx, r, 1)[0] }
 
-// sendAll sends a request n times.
 func (s *session) sendAll(ctx context.Context, r request, n int) []answer {
 	return s.sendEach(ctx, slices.Repeat([]request{r}, n))
 }

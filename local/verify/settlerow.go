@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 // These bound the test of settlements. The log of a REST API reaches the function that settles it after some minutes.
@@ -63,7 +63,7 @@ var settlement = Row{
 
 // remaining returns what an answer shows as the rest of the limit.
 func (a answer) remaining() int {
-	n, err := strconv.Atoi(a.header.Get(contract.FieldRemaining))
+	n, err := strconv.Atoi(a.header.Get(httplimit.RemainingField))
 	if err != nil {
 		return -1
 	}
@@ -85,9 +85,9 @@ func (t *Target) unsettleable(a answer) string {
 
 // regains returns the reason why the limit can have regained the requests by itself, or "".
 func (t *Target) regains(first, last answer) string {
-	reset := last.header.Get(contract.FieldReset)
+	reset := last.header.Get(httplimit.ResetField)
 	switch {
-	case !t.bucket && reset != first.header.Get(contract.FieldReset):
+	case !t.bucket && reset != first.header.Get(httplimit.ResetField):
 		return "a window of the limit ended during the test; run again"
 	case last.ended.Sub(first.sent) >= settleRequests*t.Refill:
 		return fmt.Sprintf("the limit regains a request in %s, which hides a late settlement", t.Refill)

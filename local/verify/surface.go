@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 type surface struct {
@@ -180,7 +180,7 @@ func (u surface) preflight(ctx context.Context, s *session) Observation {
 	url := u.url(s.Deployment)
 	remaining := func() (int, answer) {
 		a := s.send(ctx, s.get(url, s.plan.Path))
-		n, err := strconv.Atoi(a.header.Get(contract.FieldRemaining))
+		n, err := strconv.Atoi(a.header.Get(httplimit.RemainingField))
 		if err != nil || !a.allowed() {
 			return -1, a
 		}

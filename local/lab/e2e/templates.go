@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 // object is a part of a template.
@@ -103,9 +104,9 @@ func appTemplate(api, limits map[string]string) ([]byte, error) {
 		return nil, err
 	}
 	fields := map[string]string{}
-	for _, f := range contract.Fields() {
-		if f.Name != contract.FieldRetryAfter {
-			fields[f.Name] = "context.authorizer." + f.Key
+	for i, name := range httplimit.ExposedFields() {
+		if name != httplimit.RetryAfterField {
+			fields[name] = "context.authorizer." + contract.FieldKeys()[i]
 		}
 	}
 	service := func(name string) any {
