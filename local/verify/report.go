@@ -50,5 +50,4 @@ func Report(version string, results []Result, hosts ...string) string {
 
 func line(text string) string { return cell(strings.Join(strings.Fields(text), " ")) }
 
-// cell escapes the text of a cell.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
