@@ -123,44 +123,36 @@ func (c checked) print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return command.PrintJSON(out, c)
 	}
+	var b strings.Builder
 	for _, p := range c.Problems {
-		if _, err := fmt.Fprintln(out, p.In(c.File)); err != nil {
-			return err
-		}
+		fmt.Fprintln(&b, p.In(c.File))
 	}
-	if !c.OK {
-		return nil
+	if c.OK {
+		c.printRules(&b)
 	}
-	summary := count(c.Rules)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func (c checked) printRules(b *strings.Builder) {
+	summary := plural(c.Rules, "rule")
 	if c.Rules == 0 {
 		summary += ": nothing is limited"
 	}
 	if len(c.Tiers) > 0 {
 		summary += ", tiers: " + strings.Join(c.Tiers, ", ")
 	}
-	if _, err := fmt.Fprintf(out, "%s: ok, %s\n", c.File, summary); err != nil {
-		return err
-	}
-	if err := c.printNotes(out); err != nil {
-		return err
-	}
+	fmt.Fprintf(b, "%s: ok, %s\n", c.File, summary)
+	c.printNotes(b)
 	if len(c.Restarts) > 0 {
-		if _, err := fmt.Fprintf(out, "  %s\n", restartText(c.Restarts)); err != nil {
-			return err
-		}
+		fmt.Fprintf(b, "  %s\n", restartText(c.Restarts))
 	}
 	if len(c.Begins) > 0 {
-		if _, err := fmt.Fprintf(out, "  new limits, whose counts start at zero: %s\n", some(c.Begins)); err != nil {
-			return err
-		}
+		fmt.Fprintf(b, "  new limits, whose counts start at zero: %s\n", some(c.Begins))
 	}
-	if err := c.printEdge(out); err != nil {
-		return err
-	}
-	if err := c.printWrites(out); err != nil {
-		return err
-	}
-	return c.printRooms(out)
+	c.printEdge(b)
+	c.printWrites(b)
+	c.printRooms(b)
 }
 
 // edgeLimit is a limit whose callers a distribution in front can refuse.
@@ -182,30 +174,23 @@ type notEdge struct {
 	Paths  []string `json:"paths"`
 }
 
-func (c checked) printEdge(out io.Writer) error {
+func (c checked) printEdge(b *strings.Builder) {
 	for _, l := range c.Edge {
-		if _, err := fmt.Fprintf(out, "  %s\n", l); err != nil {
-			return err
-		}
+		fmt.Fprintf(b, "  %s\n", l)
 	}
 	if c.EdgePasses {
-		if _, err := fmt.Fprintln(out, "  a distribution in front lets requests with any credential pass, because the rules exempt users or API keys"); err != nil {
-			return err
-		}
+		fmt.Fprintln(b, "  a distribution in front lets requests with any credential pass, because the rules exempt users or API keys")
 	}
 	if !c.printsEdge {
-		return nil
+		return
 	}
 	for _, n := range c.NotEdge {
-		if _, err := fmt.Fprintf(out, "  a distribution in front refuses no request for %s, because %s\n", some(n.Paths), n.Reason); err != nil {
-			return err
-		}
+		fmt.Fprintf(b, "  a distribution in front refuses no request for %s, because %s\n", some(n.Paths), n.Reason)
 	}
-	return nil
 }
 
 // printNotes prints each note once, with all its places.
-func (c checked) printNotes(out io.Writer) error {
+func (c checked) printNotes(b *strings.Builder) {
 	places := map[string][]string{}
 	for _, n := range c.Notes {
 		places[n.Message] = append(places[n.Message], n.Path)
@@ -218,33 +203,30 @@ func (c checked) printNotes(out io.Writer) error {
 		if n.Path = some(paths); len(paths) > 1 {
 			n.Line = 0
 		}
-		if _, err := fmt.Fprintf(out, "  note: %s\n", n); err != nil {
-			return err
-		}
+		fmt.Fprintf(b, "  note: %s\n", n)
 	}
-	return nil
 }
 
-func (c checked) printWrites(out io.Writer) error {
+func (c checked) printWrites(b *strings.Builder) {
 	if len(c.Writes) == 0 {
-		return nil
+		return
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  WRITES OF A REQUEST\tUSER\tAPI KEY\tBOTH\tANONYMOUS\tBAD CREDENTIAL")
 	for _, w := range c.Writes {
 		fmt.Fprintf(t, "  %s\t%d\t%d\t%d\t%d\t%d\n", strings.TrimSpace(w.Method+" "+w.Endpoint), w.User, w.APIKey, w.Both, w.Anonymous, w.Rejected)
 	}
-	return t.Flush()
+	_ = t.Flush() // a strings.Builder returns no error
 }
 
 // mostRooms bounds the items that the text lists.
 const mostRooms = 20
 
-func (c checked) printRooms(out io.Writer) error {
+func (c checked) printRooms(b *strings.Builder) {
 	if len(c.Rooms) == 0 {
-		return nil
+		return
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  ITEMS WITH LITTLE ROOM\tTIER\tLIMITS\tONE MORE THAN FITS")
 	for _, r := range c.Rooms[:min(len(c.Rooms), mostRooms)] {
 		items, beyond := r.Items, "is a mistake"
@@ -259,11 +241,10 @@ func (c checked) printRooms(out io.Writer) error {
 	if more := len(c.Rooms) - mostRooms; more > 0 {
 		fmt.Fprintf(t, "  and %d more\n", more)
 	}
-	if err := t.Flush(); err != nil || len(c.Beyond) == 0 {
-		return err
+	_ = t.Flush() // a strings.Builder returns no error
+	if len(c.Beyond) > 0 {
+		fmt.Fprintf(b, "  with one more than fits, %s\n", restartText(c.Beyond))
 	}
-	_, err := fmt.Fprintf(out, "  with one more than fits, %s\n", restartText(c.Beyond))
-	return err
 }
 
 // everyCount replaces the list of limits whose counts restart, if this version of weir cannot parse
@@ -289,11 +270,4 @@ func some(list []string) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-func count(n int) string {
-	if n == 1 {
-		return "1 rule"
-	}
-	return fmt.Sprintf("%d rules", n)
 }

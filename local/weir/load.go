@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/functions/edge"
@@ -274,8 +273,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // show prints progress on a terminal. Call the returned function to stop it.
 func (l *loader) show(m *load.Meter) (finished func()) {
-	terminal, ok := l.log.(*os.File)
-	if !ok || !isatty.IsTerminal(terminal.Fd()) {
+	if !command.IsTerminal(l.log) {
 		return func() {}
 	}
 	var line sync.WaitGroup
@@ -286,9 +284,9 @@ func (l *loader) show(m *load.Meter) (finished func()) {
 		for {
 			select {
 			case <-tick.C:
-				fmt.Fprintf(terminal, "\r\x1b[K%s", progress(m.Result(time.Now())))
+				fmt.Fprintf(l.log, "\r\x1b[K%s", progress(m.Result(time.Now())))
 			case <-done:
-				fmt.Fprint(terminal, "\r\x1b[K")
+				fmt.Fprint(l.log, "\r\x1b[K")
 				return
 			}
 		}
