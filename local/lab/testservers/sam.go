@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"time"
 
@@ -28,15 +27,6 @@ type SAM struct {
 
 // ContainerHost is the name of this machine in the containers of the SAM CLI.
 const ContainerHost = "host.docker.internal"
-
-// Architecture returns Lambda's name of this machine's architecture. The SAM CLI runs functions
-// of this architecture only.
-func Architecture() string {
-	if runtime.GOARCH == "amd64" {
-		return "x86_64"
-	}
-	return runtime.GOARCH
-}
 
 // NewSAM returns the SAM CLI in tools, which is the folder that FetchTools returns. It uses
 // the Docker engine at docker, and keeps its files in dir. If the image of Lambda cannot be

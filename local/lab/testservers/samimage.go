@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weir-limits/weir/local/checkout"
 )
 
 // The repository of Lambda's images, and the name of the images that this package builds if it cannot pull
@@ -63,7 +65,7 @@ func (s *SAM) chooseImage(ctx context.Context, progress io.Writer) error {
 	s.standsIn = true
 	// The SAM CLI adds its emulator to an image and gives the new image the tag rapid-<arch>. If an
 	// image with this tag already exists, the SAM CLI uses it unchanged.
-	image, err := s.standIn(ctx, provided, "rapid-"+Architecture())
+	image, err := s.standIn(ctx, provided, "rapid-"+checkout.HostArch())
 	if err != nil {
 		return err
 	}
@@ -76,7 +78,7 @@ func (s *SAM) chooseImage(ctx context.Context, progress io.Writer) error {
 
 // pull gets the image of a runtime, unless the engine has it.
 func (s *SAM) pull(ctx context.Context, r Runtime) error {
-	image := lambdaRepository + r.Image + "-" + Architecture()
+	image := lambdaRepository + r.Image + "-" + checkout.HostArch()
 	if s.engine.has(ctx, image) {
 		return nil
 	}
@@ -104,7 +106,7 @@ func (s *SAM) standIn(ctx context.Context, r Runtime, tag string) (image string,
 // archive returns the files of a stand-in image: the SAM CLI's emulator, the folders that it needs, and the
 // runtime. The bootstraps of functions without a runtime are static programs, so they need no other files.
 func (s *SAM) archive(ctx context.Context, r Runtime) ([]byte, error) {
-	emulator := "aws-lambda-rie-" + Architecture()
+	emulator := "aws-lambda-rie-" + checkout.HostArch()
 	found, err := filepath.Glob(filepath.Join(filepath.Dir(s.tools), "lib/python3*/site-packages/samcli/local/rapid", emulator))
 	if err != nil || len(found) == 0 {
 		return nil, errors.Join(err, fmt.Errorf("the SAM CLI in %s has no %s", s.tools, emulator))

@@ -96,7 +96,7 @@ func checkDaily(t *testing.T, url string) {
 func layerFolder(t *testing.T, dir string) string {
 	t.Helper()
 	layer := filepath.Join(dir, "layer")
-	program, err := os.ReadFile(filepath.Join("../../../dist", testservers.Architecture(), contract.Extension, "bootstrap"))
+	program, err := os.ReadFile(filepath.Join("../../../dist", checkout.HostArch(), contract.Extension, "bootstrap"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func layeredTemplate(t *testing.T, dynamo, layer string, f layered) map[string]a
 	} {
 		variables[contract.LayerVariable(name)] = value
 	}
-	architectures := []string{testservers.Architecture()}
+	architectures := []string{checkout.HostArch()}
 	return map[string]any{"AWSTemplateFormatVersion": "2010-09-09", "Transform": "AWS::Serverless-2016-10-31", "Resources": map[string]any{
 		"Layer": map[string]any{"Type": "AWS::Serverless::LayerVersion", "Properties": map[string]any{"ContentUri": layer, "CompatibleArchitectures": architectures}},
 		apiID: map[string]any{"Type": "AWS::Serverless::Function", "Properties": map[string]any{

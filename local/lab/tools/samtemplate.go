@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-limits/weir/local/lab/testservers"
+	"github.com/weir-limits/weir/local/checkout"
 )
 
 // samTemplate is a synthesized template, prepared for the SAM CLI.
@@ -76,8 +76,8 @@ func (t *samTemplate) place(dir string, files, variables map[string]string) erro
 	for _, id := range t.functions() {
 		function := t.resources()[id].(map[string]any)
 		properties, metadata := object(function, "Properties"), object(function, "Metadata")
-		if architectures, ok := properties["Architectures"].([]any); !ok || !slices.Contains(architectures, any(testservers.Architecture())) {
-			return fmt.Errorf("function %s: Architectures: got %v, want %s for containers on this machine; run make synth ARCH=%[3]s", id, properties["Architectures"], testservers.Architecture())
+		if architectures, ok := properties["Architectures"].([]any); !ok || !slices.Contains(architectures, any(checkout.HostArch())) {
+			return fmt.Errorf("function %s: Architectures: got %v, want %s for containers on this machine; run make synth ARCH=%[3]s", id, properties["Architectures"], checkout.HostArch())
 		}
 		code, ok := metadata["aws:asset:path"].(string)
 		if !ok {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limits/weir/local/lab/testservers"
+	"github.com/weir-limits/weir/local/checkout"
 )
 
 // templateFor returns a template with a REST API, an HTTP API and a function. The code of the
@@ -33,7 +33,7 @@ func templateFor(t *testing.T, architecture string) string {
 }
 
 func TestSynthesizedTemplate(t *testing.T) {
-	path := templateFor(t, testservers.Architecture())
+	path := templateFor(t, checkout.HostArch())
 	template, err := readSAMTemplate(path)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestSynthesizedTemplate_mistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("function Handler: Architectures: got [riscv], want %s for containers on this machine; run make synth ARCH=%[1]s", testservers.Architecture())
+	want := fmt.Sprintf("function Handler: Architectures: got [riscv], want %s for containers on this machine; run make synth ARCH=%[1]s", checkout.HostArch())
 	if err := template.place(t.TempDir(), nil, nil); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
