@@ -23,7 +23,6 @@ type ConcurrentClock interface {
 	Together(calls []func())
 }
 
-// systemClock is the Clock of package time.
 type systemClock struct{}
 
 func (systemClock) Now() time.Time { return time.Now() }

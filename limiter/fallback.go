@@ -54,7 +54,6 @@ func (f *fallback) Holds(now algo.Instant) bool {
 	return false
 }
 
-// holdsSubject reports whether f holds a state of the subject.
 func (f *fallback) holdsSubject(s Subject) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,7 +196,6 @@ func (f *fallback) drop(subject Subject, charges []Charge, stored []algo.Result)
 	f.put(subject, states)
 }
 
-// sameUsage reports whether two states count the same usage.
 func sameUsage(a, b algo.State) bool {
 	a.Refunds = b.Refunds
 	return a == b

@@ -8,7 +8,6 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/group"
 )
 
-// groupedStore makes the calls of groups.
 type groupedStore struct{ *shared }
 
 // newGroups returns groups that call the store of s. timeout is the timeout of a decision.

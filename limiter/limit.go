@@ -291,7 +291,6 @@ func (l Limit) newLocalShare() (*Limit, error) {
 	return NewLimit(l)
 }
 
-// notifies reports whether a Limiter writes notices of l.
 func (l *Limit) notifies() bool { return l.Notify[0] != 0 && !l.Shadow }
 
 // newFlags returns the limits that count the written notices. Their IDs depend on the windows of l, so changed
@@ -320,7 +319,6 @@ type reports struct {
 	processes *Limit // counts the elapsed milliseconds of each process: 1,000 a second mean one process
 }
 
-// newReports returns the reports of an adaptive limit.
 func newReports(l *Limit) (*reports, error) {
 	perWindow := func(what string, requests, version int64) (*Limit, error) {
 		return NewLimit(Limit{Name: l.Name, ID: NewID(what, l.ID.String()), Version: version, Horizon: l.Horizon,
@@ -433,7 +431,6 @@ func NewID(parts ...string) ID {
 
 var idText = base32.HexEncoding.WithPadding(base32.NoPadding)
 
-// bytes returns the id in idBytes bytes.
 func (id ID) bytes() []byte {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(id))

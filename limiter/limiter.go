@@ -64,7 +64,6 @@ func New(store Store, o Options) (*Limiter, error) {
 // sharesStore reports whether other processes charge the same store.
 func (l *Limiter) sharesStore() bool { return l.shared != nil }
 
-// concurrentClock returns the ConcurrentClock of l, or nil.
 func (l *Limiter) concurrentClock() ConcurrentClock {
 	if l.shared == nil {
 		return nil

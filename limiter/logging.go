@@ -60,7 +60,6 @@ func (f *failureLog) allow(now algo.Instant, kind failureKind) (suppressed int64
 	return suppressed, true
 }
 
-// logs is the log of a Limiter.
 type logs struct {
 	*slog.Logger
 	failures             failureLog
@@ -75,7 +74,6 @@ func (l *logs) problem(ctx context.Context, now algo.Instant, level slog.Level, 
 	}
 }
 
-// failure logs the failure of a store.
 func (l *logs) failure(ctx context.Context, now algo.Instant, err error) {
 	l.problem(ctx, now, slog.LevelError, "store failed", err)
 }

@@ -52,7 +52,6 @@ type observed struct {
 	algo.Result
 }
 
-// flag returns the ID of the flag of a percentage.
 func (u *observed) flag(percent int) ID { return u.Limit.flags[percent].ID }
 
 // window returns the windows in which u counts; nil if newer rules replaced them by another algorithm. A sliding
@@ -66,7 +65,6 @@ func (u *observed) window() *algo.Window {
 	return w
 }
 
-// period returns the number of the period in which u counts.
 func (u *observed) period(now algo.Instant) int64 {
 	w := u.window()
 	return w.At(u.State, max(now, u.State.Newest)).Window

@@ -53,7 +53,6 @@ type request struct {
 	shareUntil   time.Time // end of the time for these rounds
 }
 
-// begin prepares r for a decision on the charges.
 func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 	*r = request{limiter: l, at: now, now: algo.InstantOf(now), look: r.look, receipt: r.receipt, tasks: r.tasks[:0], served: r.served[:0],
 		grouped: r.grouped[:0], charges: r.charges[:0], results: r.results[:0], batches: r.batches[:0], renewals: r.renewals[:0]}

@@ -320,7 +320,6 @@ func (l *Limiter) correctOnce(ctx context.Context, now algo.Instant, r refundabl
 	return made
 }
 
-// correctStore makes corrections in the store of r.
 func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
 	var settled Settled
 	settled, s.err = l.callSettle(ctx, now, &r, elapsed, once)

@@ -182,7 +182,6 @@ func (ts *trackers) firstLease(now algo.Instant, subject Subject, limit *Limit, 
 	return t, size
 }
 
-// counterRules returns the parameters of a counter of l.
 func (l *Limit) counterRules() local.CounterRules {
 	rules := local.CounterRules{Machine: l.machine, Horizon: l.Horizon, Interval: l.Spread.Sync}
 	if l.reports != nil {

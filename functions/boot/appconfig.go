@@ -32,7 +32,6 @@ type appConfigAgent struct {
 // both ends of the connection.
 const agentMaxIdle = 5 * time.Second
 
-// newAppConfigAgent returns an appConfigAgent that reads configuration c from the AppConfig agent on a local port.
 func newAppConfigAgent(port int, c contract.Configuration) *appConfigAgent {
 	return &appConfigAgent{
 		url: fmt.Sprintf("http://127.0.0.1:%d%s", port, c.Path()),

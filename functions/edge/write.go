@@ -90,7 +90,6 @@ func (w *Writer) Write(ctx context.Context, now time.Time, c Config, entries map
 	return nil
 }
 
-// writing is the state of a Write.
 type writing struct {
 	*Writer
 	now     time.Time

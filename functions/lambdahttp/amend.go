@@ -399,7 +399,6 @@ func (f *fullAnswer) amended(list bool, added http.Header, removed map[string]bo
 	return append(parts, f.text[at:])
 }
 
-// space is the white space of JSON.
 const space = " \t\r\n"
 
 // ordered returns the members that are not nil, in the order of the text.

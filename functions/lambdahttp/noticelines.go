@@ -26,7 +26,6 @@ type Notice struct {
 
 var errNoBus = errors.New("notice: no event bus; set NOTICE_BUS, or remove the subscription")
 
-// sendNotices sends the notices in lines to the bus.
 func (f *forwarder) sendNotices(ctx context.Context, lines []string) error {
 	switch {
 	case len(lines) == 0:

@@ -58,7 +58,6 @@ func (b Believed) Fields() []string {
 
 const forwardedField = "X-Forwarded-For"
 
-// cloudFrontField is the key of contract.CloudFrontAddressField in an http.Header.
 var cloudFrontField = http.CanonicalHeaderKey(contract.CloudFrontAddressField)
 
 // maxAddress is the length of the longest address with a port that a field can have.

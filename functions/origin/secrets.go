@@ -21,7 +21,6 @@ type Secrets struct {
 	rotated           time.Time // when current replaced previous
 }
 
-// encoding is the encoding of a secret in the field.
 var encoding = base64.RawURLEncoding
 
 var secretLength = encoding.EncodedLen(records.PairBytes)

@@ -33,7 +33,6 @@ const (
 // encoding is strict, so that trailing bits cannot differ.
 var encoding = base64.RawURLEncoding.Strict()
 
-// seal encrypts a receipt.
 func (k Keys) seal(now time.Time, scope Scope, receipt []byte) (string, error) {
 	if encoding.EncodedLen(headerBytes+nonceBytes+len(receipt)+tagBytes) > contract.MaxReceipt {
 		return "", ErrTooLong
@@ -83,7 +82,6 @@ func (k Keys) open(scope Scope, text string) ([]byte, error) {
 	return nil, ErrForged
 }
 
-// newCipher returns the cipher of the receipt of a scope with a header.
 func newCipher(key []byte, scope Scope, header []byte) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(derive(key, "cipher", append(header[1+keyIDBytes:headerBytes:headerBytes], scope.text()...)))
 	if err != nil {

@@ -88,7 +88,6 @@ func (v Version) attributes() records.Item {
 	return it
 }
 
-// item returns the item with a version and its compressed document.
 func (v Version) item(key string, compressed []byte) records.Item {
 	it := records.NewItem(key)
 	maps.Copy(it, v.attributes())

@@ -82,7 +82,6 @@ var errBypassed = fmt.Errorf("the runtime has requested no event through the lay
 // errNoWrapper is the cause of errBypassed that a deployment can introduce by replacing the variables of a function.
 var errNoWrapper = fmt.Errorf("%s: not set, so the runtime requests no event through the layer; set it to %s", contract.VariableWrapper, contract.LayerRoot+contract.LayerWrapper)
 
-// errConfiguration is the type of the error that Lambda reports for an invalid configuration.
 const errConfiguration = "Extension.ConfigInvalid"
 
 // Run registers the extension, serves the Runtime API to the runtime, and returns when the environment ends.

@@ -49,7 +49,6 @@ func (l *Limits) storeAccess() access {
 	return a
 }
 
-// access returns the access of a function that makes decisions.
 func (l *Limits) access() access {
 	a := l.storeAccess()
 	a.permit(l.record(contract.RecordActions(), l.props.recordKeys()...))

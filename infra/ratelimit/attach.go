@@ -141,7 +141,6 @@ func (a *attachment) name() *string {
 	return a.api.RestApiName()
 }
 
-// respond adds the gateway responses to the API.
 func (l *Limits) respond(a *attachment) {
 	for _, r := range responses(l.props.CORSOrigins) {
 		made := awsapigateway.NewGatewayResponse(a.api.(constructs.Construct), jsii.String("Limits"+r.id), &awsapigateway.GatewayResponseProps{

@@ -71,7 +71,6 @@ func (v value) held(limit *limiter.Limit) (limiter.Held, error) {
 	return limiter.Held{}, nil
 }
 
-// tiers returns the states of limit.Tiers.
 func (v value) tiers(limit *limiter.Limit) (tiers []limiter.Held, err error) {
 	for _, id := range limit.Tiers {
 		for r := range v.limits {

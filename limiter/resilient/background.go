@@ -22,7 +22,6 @@ type background struct {
 	works   atomic.Bool               // a look since the breaker opened has shown that the store answers
 }
 
-// change records a new state of the breaker.
 func (b *background) change(to gobreaker.State) {
 	switch to {
 	case gobreaker.StateOpen:

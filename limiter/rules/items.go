@@ -235,7 +235,6 @@ func (m *misfit) remedy() string {
 	return `; add "endpoint" to the per of limits of a single endpoint, such as ` + m.movable.Path
 }
 
-// report describes the misfit.
 func (c *compiler) report(m *misfit) {
 	where := fmt.Sprintf("a %q caller in the item (%s)", m.tier, m.family)
 	report := func(format string, args ...any) { c.doc.Report(m.last.Path, "does not fit one item: "+format, args...) }

@@ -68,7 +68,6 @@ func (r *rule) label() string {
 	return strings.TrimSpace(r.Method + " " + r.pattern.text)
 }
 
-// limit is a limit of a rule.
 type limit struct {
 	*limiter.Limit
 	*spec

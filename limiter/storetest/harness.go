@@ -203,7 +203,6 @@ func (p *pair) inspect(t failer) []limiter.Entry {
 	return got
 }
 
-// reset resets the subject in the store and in the model.
 func (p *pair) reset(t failer) {
 	t.Helper()
 	if err := p.store.Reset(ctx, p.subject); err != nil {

@@ -76,7 +76,6 @@ type limitOf struct {
 	limit   limiter.ID
 }
 
-// anyTier returns the limit of a charge in any tier.
 func anyTier(c limiter.Charge) limitOf {
 	return limitOf{c.Subject, slices.Min(append(slices.Clip(c.Limit.Tiers), c.Limit.ID))}
 }

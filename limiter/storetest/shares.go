@@ -105,7 +105,6 @@ func (f *federation) credit(t failer, i int, now algo.Instant, index, moved int6
 	return credited
 }
 
-// state returns the state of region i.
 func (f *federation) state(t failer, i int) (s algo.State) {
 	t.Helper()
 	for _, e := range f.pairs[i].inspect(t) {

@@ -89,7 +89,6 @@ func (t keysTable) Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.
 	return &dynamodb.ScanOutput{Items: slices.Collect(maps.Values(table.Items))}, nil
 }
 
-// read reads the records of the keys.
 func (t keysTable) read() (*memtable.Table, error) {
 	if _, err := t.SampleKeys(false); err != nil {
 		return nil, err
@@ -106,7 +105,6 @@ func (t keysTable) read() (*memtable.Table, error) {
 	return table, nil
 }
 
-// change changes the records of the keys.
 func (t keysTable) change(f func(*memtable.Table) error) error {
 	table, err := t.read()
 	if err != nil {

@@ -33,7 +33,6 @@ var files = func() fs.FS {
 	return sub
 }()
 
-// pages has a template for each page.
 var pages = template.Must(template.ParseFS(web, "pages/*.html"))
 
 // Options are the options of a Console.
@@ -134,7 +133,6 @@ func (c *Console) state(w http.ResponseWriter, _ *http.Request) {
 	reply(w, state)
 }
 
-// limits serves the limits of the rules in force.
 func (c *Console) limits(w http.ResponseWriter, _ *http.Request) {
 	reply(w, operator.Limits(c.Rules(), c.Clock()))
 }

@@ -25,7 +25,6 @@ type restRequest struct {
 	Context           restContext         `json:"requestContext"`
 }
 
-// authorizerEvent is the event of a REQUEST authorizer.
 type authorizerEvent struct {
 	Type      string `json:"type"`
 	MethodARN string `json:"methodArn"`

@@ -16,7 +16,6 @@ type throttle struct {
 	state  algo.State
 }
 
-// throttle returns the throttle of a method or a route.
 func (t *runtime) throttle(bucket algo.Machine) *throttle {
 	if t.unthrottled {
 		return nil

@@ -100,7 +100,6 @@ type Answers struct {
 	Failures    float64       `json:"failures"` // part of the requests that fail
 }
 
-// charges returns the charges of a request of a caller.
 func (s *Scenario) charges(caller uint32) []limiter.Charge {
 	if s.Limit == nil {
 		return s.Charges(nil, caller)

@@ -18,7 +18,6 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// keyImport has the flags of keys import.
 type keyImport struct {
 	limitFlags // only those of tiers
 	tier       string

@@ -104,7 +104,6 @@ func (p *parser) expect(want string) {
 	}
 }
 
-// holds evaluates a condition.
 func (p *parser) holds(condition string) bool {
 	p.start(condition)
 	holds := p.anyOf()

@@ -134,7 +134,6 @@ func (g *Groups[S, T]) fill(q *group[S, T]) bool {
 	return true
 }
 
-// charge makes the call for the members of q.
 func (g *Groups[S, T]) charge(q *group[S, T]) {
 	c := &Call[S, T]{Subject: q.subject, At: q.at, Crowded: func() bool { return g.crowded(q) }}
 	for _, t := range q.totals {

@@ -10,7 +10,6 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// countRequests is the word for limiter.CountRequests.
 const countRequests = "requests"
 
 var counts = []string{countRequests, string(limiter.CountCost), string(limiter.CountFailures), string(limiter.CountBytes), string(limiter.CountConcurrent)}

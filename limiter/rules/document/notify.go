@@ -2,7 +2,6 @@ package document
 
 import "github.com/weir-limits/weir/limiter"
 
-// readNotify reads the percentages at which a limit writes notices.
 func (d *Document) readNotify(o *object) (p limiter.Percentages) {
 	n := o.member("notify")
 	if n == nil {

@@ -39,7 +39,6 @@ var groups = []struct {
 	{"layer", "", layerGroup},
 }
 
-// bench is one run.
 type bench struct {
 	rounds   int
 	quick    bool

@@ -33,7 +33,6 @@ type redisLimit struct {
 // decideRedis decides one request by all limits.
 type decideRedis func(ctx context.Context, caller string) (allowed bool, err error)
 
-// redisKind is the kind of a row.
 type redisKind int
 
 const (
@@ -160,7 +159,6 @@ var (
 	tight   = []redisLimit{{100, time.Hour}}
 )
 
-// line measures all columns of a contender.
 func (m *redisMeasure) line(ctx context.Context, c redisContender) (line []figure, err error) {
 	var clients []*redis.Client
 	defer func() {

@@ -130,7 +130,6 @@ func weirLimits(a algo.Algorithm, limits []redisLimit) ([]limiter.Charge, error)
 	return charges, nil
 }
 
-// charged returns the charges of template with caller as their subject.
 func charged(template []limiter.Charge, caller string) []limiter.Charge {
 	charges, subject := make([]limiter.Charge, len(template)), limiter.User(caller)
 	for i, c := range template {

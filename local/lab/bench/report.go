@@ -24,7 +24,6 @@ type report struct {
 	Groups   []group           `json:"groups"`
 }
 
-// machineInfo describes the machine and the time of a run.
 type machineInfo struct {
 	Date  string `json:"date"`
 	CPU   string `json:"cpu"`
@@ -103,7 +102,6 @@ func (r report) markdown() string {
 	return b.String()
 }
 
-// goals returns the goals of each group as Markdown tables.
 func (r report) goals() string {
 	var b strings.Builder
 	for _, g := range r.Groups {

@@ -29,7 +29,6 @@ const (
 	invocationGB = 0.008 * 0.5
 )
 
-// cost is an estimated cost.
 type cost struct{ parts []part }
 
 type part struct {
@@ -57,7 +56,6 @@ func estimate(store string, requests int, existed time.Duration, template []byte
 	return c
 }
 
-// alarmMetrics returns the number of metrics in the alarms of a template.
 func alarmMetrics(template []byte) (n int) {
 	var t struct {
 		Resources map[string]struct {

@@ -18,7 +18,6 @@ import (
 	"github.com/weir-limits/weir/local/verify/account"
 )
 
-// run is one run of a Runner.
 type run struct {
 	*Runner
 	stack, store string
@@ -86,7 +85,6 @@ func (r *run) stacks() (names []string) {
 	return names
 }
 
-// create creates a stack from a template, and returns its outputs.
 func (r *run) create(ctx context.Context, stack string, template []byte) (outputs map[string]string, err error) {
 	return r.createFrom(ctx, &cloudformation.CreateStackInput{
 		StackName: &stack, TemplateBody: aws.String(string(template)), Capabilities: []types.Capability{types.CapabilityCapabilityIam},

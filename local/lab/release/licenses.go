@@ -90,7 +90,6 @@ func (l *licenses) notices(c cyclonedx.Component) ([]notice, error) {
 	return found, err
 }
 
-// folder returns the folder with the source of a component.
 func (l *licenses) folder(c cyclonedx.Component) (string, error) {
 	switch c.Name {
 	case standardLibrary:

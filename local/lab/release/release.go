@@ -156,7 +156,6 @@ func (k *packer) functions(rules []byte) (files []file, err error) {
 	return files, nil
 }
 
-// commands returns the archives of the command.
 func (k *packer) commands() (files []file, err error) {
 	paths, err := programs(k.Commands, "*/weir")
 	if err != nil {

@@ -50,7 +50,6 @@ func e2eCommand() *cobra.Command {
 // maxClients is the maximum of weir verify.
 const maxClients = 1000
 
-// e2eOptions are the options of one run of weir-tools e2e.
 type e2eOptions struct {
 	store, region, rules, report, cdk, weir, variant string
 	check, issuer                                    bool
@@ -121,7 +120,6 @@ func (o *e2eOptions) run(c *cobra.Command, settings []string) error {
 	return failed
 }
 
-// issued reports whether the settings have an issuer.
 func issued(settings []string) bool {
 	return slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "issuer=") })
 }

@@ -37,7 +37,6 @@ func eventsCommand() *cobra.Command {
 	return c
 }
 
-// eventsOptions are the options of one run of weir-tools events.
 type eventsOptions struct {
 	brokers  []string
 	topic    string

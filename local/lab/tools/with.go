@@ -119,7 +119,6 @@ func (w *with) run(ctx context.Context, names, argv []string) error {
 	return w.execute(ctx, argv, environment)
 }
 
-// provision is the result of provide.
 type provision struct {
 	value  string
 	server *servers.Server
