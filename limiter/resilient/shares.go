@@ -15,10 +15,7 @@ var _ limiter.Shares = (*Store)(nil)
 // ConnectionLife, because Debit first looks whether an old connection works.
 const RegionConnectionLife = time.Minute
 
-// trusted is the age up to which Debit trusts a connection. The client may close it soon after.
-const trusted = RegionConnectionLife * 5 / 6
-
-// Debit implements limiter.Shares, if the wrapped store does. Like Credit, it is never repeated. If a connection may have to
+// Debit implements limiter.Shares, if the wrapped store does. Like Credit, it is never repeated. If its connection may have to
 // be opened, Debit opens it by a look at the limit, and makes the debit only if as much time is left. Otherwise the store
 // could make a debit that its caller no longer waits for.
 func (b *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64, seen *algo.Result) (moved int64, err error) {
@@ -26,8 +23,10 @@ func (b *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Sub
 	if err != nil {
 		return 0, err
 	}
-	if b.untrusted(now) {
-		if err := b.connect(ctx, now, subject, limit, seen); err != nil {
+	l := b.lines.enter()
+	defer b.lines.leave()
+	if !b.lines.open(l, now) {
+		if err := b.connect(ctx, now, l, subject, limit, seen); err != nil {
 			return 0, err
 		}
 	}
@@ -39,30 +38,55 @@ func (b *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Sub
 	err = errPanic
 	moved, err = shares.Debit(ctx, now, subject, limit, index, lack, seen)
 	b.observe(now, err)
+	b.lines.used(l, now, err)
 	return moved, err
 }
 
-// untrusted reports whether a connection may have to be opened.
-func (b *Store) untrusted(now algo.Instant) bool {
-	last := b.last.Load()
-	return b.timeout(now) > 0 && (last == 0 || b.failing.Load() || now.Sub(algo.Instant(last)).Abs() >= trusted)
-}
-
-// connect opens a connection to the store, and sets seen to the state that it finds. It returns an error unless the rest of
-// the time of ctx is as long as that took.
-func (b *Store) connect(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, seen *algo.Result) error {
-	began := time.Now()
-	results := []algo.Result{*seen}
-	_, err := b.Take(ctx, now, subject, []limiter.Charge{{Subject: subject, Limit: limit}}, results)
-	if err != nil {
-		return fmt.Errorf("%w: %w", limiter.ErrNotSent, err)
+// connect waits until a look over the line has an answer, and sets seen to the state that its own look finds. It returns an
+// error unless the rest of the time of ctx is as long as the look took. The look goes on after ctx ends: a client closes the
+// connection of a call that ends early, so a connection that takes longer than ctx would never be open.
+func (b *Store) connect(ctx context.Context, now algo.Instant, l *line, subject limiter.Subject, limit *limiter.Limit, seen *algo.Result) error {
+	o, own := b.lines.look(l)
+	if own {
+		go b.lookOver(context.WithoutCancel(ctx), now, l, o, []limiter.Charge{{Subject: subject, Limit: limit}}, *seen)
 	}
-	*seen = results[0]
-	took := time.Since(began)
+	if time.Since(o.began) < b.first { // an older look hangs, or ended while the process was frozen
+		select {
+		case <-o.ended:
+		case <-ctx.Done():
+		}
+	}
+	select {
+	case <-o.ended:
+	default:
+		return fmt.Errorf("%w: %w: the connection is not open yet", limiter.ErrUnavailable, limiter.ErrNotSent)
+	}
+	if o.err != nil {
+		return fmt.Errorf("%w: %w", limiter.ErrNotSent, o.err)
+	}
+	if own {
+		*seen = o.found
+	}
+	took := time.Since(o.began)
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < took {
 		return fmt.Errorf("%w: %w: the connection took %s", limiter.ErrUnavailable, limiter.ErrNotSent, took)
 	}
 	return nil
+}
+
+// lookOver looks at the limit of the charge. If the store panics, the look has failed.
+func (b *Store) lookOver(ctx context.Context, now algo.Instant, l *line, o *opening, charges []limiter.Charge, hint algo.Result) {
+	results := []algo.Result{hint}
+	defer func() {
+		if recover() != nil {
+			o.err = errPanic
+		}
+		o.found = results[0]
+		b.lines.ended(l, now, o)
+	}()
+	ctx, cancel := context.WithTimeout(ctx, ConnectionLife)
+	defer cancel()
+	_, o.err = b.Take(ctx, now, charges[0].Subject, charges, results)
 }
 
 // Credit implements limiter.Shares, if the wrapped store does. It is not repeated on another connection, because a second

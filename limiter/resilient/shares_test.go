@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +21,7 @@ import (
 type farAway struct {
 	*memstore.Store
 	trip, open    time.Duration
-	looks, debits int
+	looks, debits atomic.Int64
 }
 
 // unlocal hides that the store is in this process.
@@ -29,18 +31,20 @@ type unlocal struct {
 }
 
 func (f *farAway) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	f.looks++
+	f.looks.Add(1)
 	select {
 	case <-ctx.Done():
 		return false, errors.Join(limiter.ErrUnavailable, ctx.Err())
 	case <-time.After(f.open + f.trip):
 	}
-	f.open = 0
+	if f.open > 0 {
+		f.open = 0
+	}
 	return f.Store.Take(ctx, now, s, charges, results)
 }
 
 func (f *farAway) Debit(ctx context.Context, now algo.Instant, s limiter.Subject, l *limiter.Limit, index, lack int64, seen *algo.Result) (int64, error) {
-	f.debits++
+	f.debits.Add(1)
 	time.Sleep(f.trip)
 	return f.Store.Debit(ctx, now, s, l, index, lack, seen)
 }
@@ -57,21 +61,33 @@ func TestStore_Debit_connects(t *testing.T) {
 		for i, step := range []struct {
 			pause         time.Duration
 			sent          bool
-			looks, debits int
+			looks, debits int64
 		}{
-			{0, false, 1, 0}, // the connection is opened, but no time is left
+			{0, false, 1, 0}, // no time is left, and the look goes on
 			{time.Second, true, 1, 1},
 			{40 * time.Second, true, 1, 2},
 			{55 * time.Second, true, 2, 3}, // the connection may be gone
 		} {
 			time.Sleep(step.pause)
-			ctx, cancel := context.WithTimeout(t.Context(), 350*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), limiter.DebitTimeout)
 			now := algo.InstantOf(time.Now())
 			moved, err := store.Debit(ctx, now, user, limit, algo.WindowOf(limit.Machine()).Index(now), 1, &seen)
 			cancel()
-			if sent := err == nil && moved > 0; sent != step.sent || !sent && !errors.Is(err, limiter.ErrNotSent) || seen.Machine == nil || far.looks != step.looks || far.debits != step.debits {
-				t.Errorf("step %d: got %d moved, error %v, %d looks and %d debits, want %+v", i, moved, err, far.looks, far.debits, step)
+			if sent := err == nil && moved > 0; sent != step.sent || !sent && !errors.Is(err, limiter.ErrNotSent) || sent && seen.Machine == nil || far.looks.Load() != step.looks || far.debits.Load() != step.debits {
+				t.Errorf("step %d: got %d moved, error %v, %d looks and %d debits, want %+v", i, moved, err, far.looks.Load(), far.debits.Load(), step)
 			}
+		}
+		var all sync.WaitGroup
+		for range 3 { // of three debits at a time, two need further connections
+			all.Go(func() {
+				now := algo.InstantOf(time.Now())
+				if _, err := store.Debit(t.Context(), now, user, limit, algo.WindowOf(limit.Machine()).Index(now), 1, new(algo.Result)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if all.Wait(); far.looks.Load() != 4 || far.debits.Load() != 6 {
+			t.Errorf("three debits at a time: got %d looks and %d debits, want two and three more", far.looks.Load(), far.debits.Load())
 		}
 	})
 }
