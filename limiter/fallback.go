@@ -146,11 +146,15 @@ func (f *fallback) look(now algo.Instant, subject Subject, charges []Charge, res
 	return load(now, f.of(subject).held, charges, results)
 }
 
-// load fills results with the states of the charged limits, and reports whether there are any.
+// load fills results with the states of the charged limits, and reports whether there are any. The store works, so it moves
+// share between regions, which f does not see. A limit that regions share thus has the share of all of them here.
 func load(now algo.Instant, states []heldState, charges []Charge, results []algo.Result) (found bool) {
 	for i, c := range charges {
 		results[i] = algo.Result{}
 		if s, ok := heldOf(states, c.Limit).as(c.Limit, now); ok {
+			if m, shared := c.Limit.machine.(*algo.Shared); shared {
+				s = m.WithAll(s, now)
+			}
 			results[i], found = algo.Result{Machine: c.Limit.machine, State: s}, true
 		}
 	}
@@ -189,7 +193,12 @@ func (f *fallback) drop(subject Subject, charges []Charge, stored []algo.Result)
 		if s == nil || s.machine != c.Limit.machine || stored[i].Machine == nil || stored[i].Machine.Fingerprint() != c.Limit.fingerprint {
 			continue
 		}
-		if in := stored[i].State; sameUsage(algo.Merge(c.Limit.machine, in, s.state), in) {
+		in := stored[i].State
+		merged := algo.Merge(c.Limit.machine, in, s.state)
+		if _, shared := c.Limit.machine.(*algo.Shared); shared { // what moved is no usage
+			merged = merged.WithMoved(in.Moved(), in.MovedBefore())
+		}
+		if sameUsage(merged, in) {
 			states = slices.DeleteFunc(states, func(s heldState) bool { return s.limit.countsWith(c.Limit.ID) }) // also removes the state of this process's share of the limit
 		}
 	}

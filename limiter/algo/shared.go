@@ -125,6 +125,12 @@ func SameWhole(a, b Machine) bool {
 // At is like Window.At.
 func (w *Shared) At(s State, now Instant) State { return s.shift(max(s.Window, w.Whole.Index(now))) }
 
+// WithAll returns s at the instant now as if all share of the other regions had moved to this one. Room and Remaining then
+// are those of Whole.
+func (w *Shared) WithAll(s State, now Instant) State {
+	return w.At(s, now).WithMoved(w.Base()-w.Whole.Requests, 0)
+}
+
 // used returns the state of the base share that counts as much as s.
 func (s State) used() State {
 	return State{Window: s.Window, Count: s.Count + s.Moved(), Previous: max(0, s.Previous+s.MovedBefore())}

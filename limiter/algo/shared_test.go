@@ -307,6 +307,21 @@ func TestShared_Merge(t *testing.T) {
 	}
 }
 
+// With all share, a region decides like the whole limit.
+func TestShared_WithAll(t *testing.T) {
+	for _, a := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow} {
+		w := regions(t, algo.Rate{Algorithm: a, Requests: 300, Window: time.Minute}, 3)[1]
+		index := w.Whole.Index(start)
+		for _, now := range []algo.Instant{start, start.Add(70 * time.Second), start.Add(10 * time.Minute)} {
+			counted := algo.State{Window: index, Count: 120, Previous: 90}
+			got, want := w.Remaining(w.WithAll(counted.WithMoved(50, -20), now), now), w.Whole.Remaining(counted, now)
+			if got != want {
+				t.Errorf("%s, %s later: got %d remaining, want %d", a, now.Sub(start), got, want)
+			}
+		}
+	}
+}
+
 // A region that has moved share is not at full quota until the window ends, so a store keeps its state.
 func TestShared_ResetAfter(t *testing.T) {
 	w := regions(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 300, Window: time.Minute}, 3)[0]
