@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -58,7 +59,8 @@ type debit struct {
 	now         algo.Instant
 	limit       *limiter.Limit
 	index, lack int64
-	known       bool // held was in the item at some time
+	known       bool  // held was in the item at some time
+	newest      int64 // the newest window in the item at that time
 	item        item
 	held        limiter.Held
 	seen        algo.Result // the state that decided the last attempt
@@ -71,7 +73,7 @@ func (d *debit) expect(hint algo.Result) {
 	if hint.Machine == nil || hint.Machine != w && hint.Machine.Fingerprint() != d.limit.Fingerprint() {
 		return
 	}
-	d.known, d.held.Machine, d.held.State = true, w, hint.State
+	d.known, d.newest, d.held.Machine, d.held.State = true, hint.State.Window, w, hint.State
 	if at := w.At(hint.State, w.Whole.Start(d.index)); at.Window > hint.State.Window && hint.State.Count > 0 {
 		at.Count = 1
 		d.held.State = at
@@ -84,6 +86,7 @@ func (d *debit) learn(it item) (err error) {
 	}
 	d.known, d.item = true, it
 	d.held, err = it.held(d.limit.ID.String(), d.limit)
+	d.newest = d.held.State.Window
 	return err
 }
 
@@ -114,5 +117,20 @@ func (d *debit) attempt() (*expression, int64) {
 	e.requireMoved(w, id, next.WithMoved(next.Moved()-taken, next.MovedBefore()))
 	e.requireCounts(w, id, next, most)
 	e.setTo(moved(id, d.index), e.number(next.Moved()))
+	d.removeDead(e, id)
 	return e, taken
+}
+
+// removeDead adds the removal of windows that no decision reads once the update has moved the item to the window of the
+// debit. In a region without requests, nothing else would remove them.
+func (d *debit) removeDead(e *expression, id string) {
+	dead, _ := sharedLayout{}.dead(d.item, id, algo.State{Window: d.index})
+	if d.known && d.newest < d.index-1 {
+		dead = append(dead, count(id, d.newest), moved(id, d.newest), count(id, d.newest-1), moved(id, d.newest-1))
+	}
+	for _, name := range dead[:min(len(dead), tidyMost/2)] {
+		if name = e.name(name); !slices.Contains(e.remove, name) {
+			e.remove = append(e.remove, name)
+		}
+	}
 }

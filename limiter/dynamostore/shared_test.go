@@ -56,6 +56,32 @@ func TestStore_Credit_once(t *testing.T) {
 // sharedHour is a rate that two regions share.
 var sharedHour = algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour, Regions: algo.Regions{Of: 2}}
 
+// An item from which share moves every few windows does not grow, although its region has no requests.
+func TestStore_Debit_dead(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		rate, table := sharedHour, &memtable.Table{}
+		rate.Requests = 1000
+		store, limit, seen := storetest.Must(dynamostore.NewBare(table, dynamostore.Options{Table: "t", Namespace: "n"})), storetest.Limit(t, "a", rate), algo.Result{}
+		for i := range 50 {
+			now := algo.InstantOf(noon.Add(time.Duration(5*i) * time.Hour))
+			index := algo.WindowOf(limit.Machine()).Index(now)
+			for range 2 {
+				if !known { // the second debit then finds what the first one has left
+					seen = algo.Result{}
+				}
+				if moved, err := store.Debit(t.Context(), now, limiter.User("a"), limit, index, 1, &seen); err != nil || moved == 0 {
+					t.Fatalf("window %d: got %d moved and error %v, want some", i, moved, err)
+				}
+			}
+		}
+		for _, item := range table.Items {
+			if len(item) > 9 {
+				t.Errorf("state of the last debit known %t: got %d attributes, want at most 9: %v", known, len(item), item)
+			}
+		}
+	}
+}
+
 // A debit during a reset of an item whose moved share was of an old window is not lost. The same holds for a charge during a
 // debit that converts a state.
 func TestStore_shares_races(t *testing.T) {
