@@ -221,7 +221,7 @@ func (r *request) debit(ctx context.Context, lacks []*lack) {
 		k.made, k.elsewhere = true, true
 		c := k.b.charges[k.j]
 		for i, other := range c.Limit.regions {
-			if own := c.Limit.Rate.Regions; !k.first || i == own.Place || !own.HasShare(i) || k.transfer.lost[i] == (lostAt{true, k.index}) {
+			if own := c.Limit.Rate.Regions; !k.first || i == own.Place || !own.HasShare(i) || k.transfer.lost[i].pauses(r.now, k.index) {
 				continue
 			}
 			r.moved.Calls++
@@ -242,7 +242,10 @@ func (r *request) count(ctx context.Context, k *lack) {
 	}
 	for i, err := range k.errs {
 		switch {
-		case !k.asked[i]:
+		case !k.asked[i]: // after a pause, another request of a long window can ask it again
+			if k.first && k.transfer.lost[i].pauses(r.now, k.index) && k.b.charges[k.j].Limit.Rate.Span() > lostPause {
+				k.elsewhere = true
+			}
 		case err == nil:
 			k.got += k.moved[i]
 			seen := k.transfer.seen[i]
@@ -252,7 +255,7 @@ func (r *request) count(ctx context.Context, k *lack) {
 			r.moved.Failed++
 			r.limiter.log.failure(ctx, r.now, err)
 			if !Answered(err) && !errors.Is(err, ErrBreakerOpen) && !errors.Is(err, ErrNotSent) && !errors.Is(err, ErrThrottled) {
-				k.transfer.lost[i] = lostAt{true, k.index}
+				k.transfer.lost[i] = lostAt{true, k.index, r.now}
 				r.moved.Lost++
 			}
 		}

@@ -222,6 +222,25 @@ func TestLimiter_Take_regionsCut(t *testing.T) {
 	})
 }
 
+// In a long window, a region is asked again a minute after a debit without an answer. Until then, the wait is a second.
+func TestLimiter_Take_regionsCutLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFederation(t, 3, sharedMonth)
+		f.cut(true)
+		f.take(t, 0, noon, 100)
+		if d := f.take(t, 0, noon, 1); d.Allowed || d.Transfer.Lost != 2 {
+			t.Errorf("cut off: got %+v, want a refusal and two lost debits", d)
+		}
+		f.cut(false)
+		if d := f.take(t, 0, noon.Add(59*time.Second), 1); d.Allowed || d.Transfer.Calls != 0 || d.RetryAfter != time.Second {
+			t.Errorf("connected again, 59 s later: got %+v, want a refusal for a second without calls", d)
+		}
+		if d := f.take(t, 0, noon.Add(61*time.Second), 1); !d.Allowed || d.Transfer.Moved == 0 {
+			t.Errorf("61 s later: got %+v, want an admission with moved share", d)
+		}
+	})
+}
+
 // unreliable is a store that can fail to answer.
 type unreliable struct {
 	limiter.Store

@@ -46,10 +46,20 @@ type need struct {
 	elsewhere bool // another region can have share that it did not give
 }
 
-// lostAt is the window in which the debit of a region had no answer. The region is not asked again in this window.
+// lostAt is the window and the instant of a debit that had no answer.
 type lostAt struct {
 	known bool
 	index int64
+	at    algo.Instant
+}
+
+// lostPause is the time after a debit without an answer in which its region is not asked again in the same window: the next
+// one could be lost too.
+const lostPause = time.Minute
+
+// pauses reports whether the region is not asked for share of the window index.
+func (l lostAt) pauses(now algo.Instant, index int64) bool {
+	return l.known && l.index == index && now.Sub(l.at).Abs() < lostPause
 }
 
 // transferPause is the time after a transfer that did not get what its request lacked, until the next one. In a window of
