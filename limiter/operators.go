@@ -17,6 +17,9 @@ type Usage struct {
 	// Capacity and Remaining are in requests: 0 <= Remaining <= Capacity. For a limit with shards,
 	// they are sums over all shards. For Spread.Adaptive, they are averages of four seconds.
 	Capacity, Remaining int64
+	// Share is what this region has of a limit that regions share: its base share, and what moved to it. Remaining is what
+	// is left of it. 0 for other limits.
+	Share int64
 	// Debt is what was charged beyond the capacity, in requests.
 	Debt int64
 	// RetryAfter is the time until the charge would be allowed if nothing else is charged. 0 means now, and
@@ -93,7 +96,11 @@ func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool)
 	m := held.Machine
 	s.Capacity += m.Capacity()
 	s.Remaining += m.Remaining(held.State, now)
-	s.Debt += max(0, m.Used(held.State, now)-m.Capacity())
+	used := m.Used(held.State, now)
+	if _, shared := m.(*algo.Shared); shared {
+		s.Share += used + m.Remaining(held.State, now)
+	}
+	s.Debt += max(0, used-m.Capacity())
 	if wait := held.RetryAfter(now, s.Cost); first || wait < s.RetryAfter {
 		s.RetryAfter = wait
 	}

@@ -3,6 +3,7 @@ package limiter_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -57,6 +58,36 @@ func TestLimiter_Inspect(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Share is what a region has of a limit that regions share: its base share, and what moved to it.
+func TestLimiter_Inspect_regions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFederation(t, 3, sharedMinute)
+		used := func() (shares, used [3]int64) {
+			t.Helper()
+			for i := range shares {
+				s := usageOf(t, f.limiters[i], noon, limiter.Charge{Subject: limiter.User("42"), Limit: f.limits[i], Cost: 1})
+				if shares[i], used[i] = s.Share, s.Share-s.Remaining; s.Capacity != 300 {
+					t.Errorf("region %d: got %+v, want the capacity of the whole limit", i, s)
+				}
+			}
+			return shares, used
+		}
+		if shares, used := used(); shares != [3]int64{100, 100, 100} || used != [3]int64{} {
+			t.Errorf("unused: got shares %v with %v used, want three unused shares of 100", shares, used)
+		}
+		f.take(t, 0, noon, 50)
+		if shares, used := used(); shares != [3]int64{100, 100, 100} || used != [3]int64{50, 0, 0} {
+			t.Errorf("half of a share used: got shares %v with %v used, want 50 of 100 in the first region", shares, used)
+		}
+		for range 70 {
+			f.take(t, 0, noon, 1)
+		}
+		if shares, used := used(); shares[0] <= 100 || shares[1] >= 100 || shares[0]+shares[1]+shares[2] != 300 || used != [3]int64{120, 0, 0} {
+			t.Errorf("after a transfer: got shares %v with %v used, want 300 together, and 120 used in the first region", shares, used)
+		}
+	})
 }
 
 // Inspect reads all limits of a subject with one call. It reports a state of a higher rules version with

@@ -56,7 +56,8 @@ type State struct {
 	Charged   bool  `json:"charged"`
 	Capacity  int64 `json:"capacity"`
 	Remaining int64 `json:"remaining"`
-	Debt      int64 `json:"debt,omitempty"` // what was charged beyond Capacity
+	Share     int64 `json:"share,omitempty"` // what this region has of a limit that regions share; Remaining is left of it
+	Debt      int64 `json:"debt,omitempty"`  // what was charged beyond Capacity
 	// Passes is true if the limit would allow a request of cost Cost now. Otherwise, the limit would
 	// allow it after RetryAfterSeconds, or never if Never is true.
 	Passes            bool    `json:"passes"`
@@ -109,7 +110,7 @@ func newLimit(l rules.Listed, now time.Time) Limit {
 
 func newState(s limiter.Usage, now time.Time) State {
 	state := State{
-		Charged: s.Known, Capacity: s.Capacity, Remaining: s.Remaining, Debt: s.Debt, Passes: s.RetryAfter == 0,
+		Charged: s.Known, Capacity: s.Capacity, Remaining: s.Remaining, Share: s.Share, Debt: s.Debt, Passes: s.RetryAfter == 0,
 		Never: s.RetryAfter == algo.Never, FullAt: now.Add(s.ResetAfter).UTC(), Superseded: s.Superseded,
 	}
 	if !state.Never {

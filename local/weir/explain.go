@@ -237,7 +237,10 @@ func windowOf(l operator.Limit) string {
 
 func usageOf(l operator.Limit, at time.Time) string {
 	s, inFlight := l.State, concurrent(l)
-	text := fmt.Sprintf("%d of %d left", s.Remaining, s.Capacity)
+	text := fmt.Sprintf("%d of %d left", s.Remaining, cmp.Or(s.Share, s.Capacity))
+	if s.Share > 0 {
+		text += " here"
+	}
 	if inFlight {
 		text = fmt.Sprintf("%d of %d in flight", s.Capacity-s.Remaining+s.Debt, s.Capacity)
 	}

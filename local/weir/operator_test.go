@@ -408,12 +408,15 @@ func TestUsage_bar(t *testing.T) {
 	var out bytes.Buffer
 	u := operator.Usage{Subject: "user:alice", Limits: []operator.Limit{
 		{Name: "search", Mode: "mark", State: operator.State{Capacity: 100, Remaining: 75, Passes: true}},
+		{Name: "unused", Shared: true, State: operator.State{Capacity: 300, Remaining: 100, Share: 100, Passes: true}},
+		{Name: "half", Shared: true, State: operator.State{Capacity: 300, Remaining: 94, Share: 188, Passes: true}},
 		{Name: "input", Count: "cost", Cost: 8000, State: operator.State{Capacity: 100, Debt: 7, Passes: true}},
 	}}
 	if err := printUsage(&out, u); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"mark", "[#####...............] 75 of 100 left", "counts cost, reserves 8000", "[####################] 0 of 100 left, in debt by 7"} {
+	for _, want := range []string{"mark", "[#####...............] 75 of 100 left", "counts cost, reserves 8000", "[####################] 0 of 100 left, in debt by 7",
+		"[....................] 100 of 100 left here", "[##########..........] 94 of 188 left here"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("got %q, want %q", out.String(), want)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -64,14 +65,14 @@ func printUsage(out io.Writer, i operator.Usage) error {
 	return printNotes(out, s, i.Notes)
 }
 
-// barOf returns a bar with the used part of a limit's capacity, and the usage as text.
+// barOf returns a bar with the used part of a limit's capacity, or of this region's share of it, and the usage as text.
 func barOf(l operator.Limit, at time.Time) string {
 	const width = 20
-	s := l.State
-	if s.Capacity <= 0 {
+	has := cmp.Or(l.State.Share, l.State.Capacity)
+	if has <= 0 {
 		return usageOf(l, at)
 	}
-	used := int((s.Capacity - s.Remaining) * width / s.Capacity)
+	used := int((has - l.State.Remaining) * width / has)
 	return "[" + strings.Repeat("#", used) + strings.Repeat(".", width-used) + "] " + usageOf(l, at)
 }
 
