@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -87,6 +88,7 @@ type Server struct {
 	operator  *operator.Operator
 	edge      *distribution  // nil without a distribution
 	region    *region        // nil without Regions
+	forwarded sync.Once      // see warnForwarded
 	apis      []*gateway.API // nil until they are open
 	closers   []func()
 }
@@ -153,11 +155,13 @@ func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
 	}
 	var list []http.Handler
 	for _, api := range apis {
-		if s.edge == nil {
-			list = append(list, api)
-			continue
+		var h http.Handler = api
+		if s.edge != nil {
+			h = s.edge.before(api)
+		} else if s.operator.Viewers == nil {
+			h = s.warnForwarded(api)
 		}
-		list = append(list, s.edge.before(api))
+		list = append(list, h)
 	}
 	if s.Upstream.url == nil {
 		list[0] = console.WithPointer(list[0])
