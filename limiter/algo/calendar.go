@@ -84,6 +84,7 @@ func (c Calendar) withDefaults() Calendar {
 type calendar struct {
 	Calendar
 	location *time.Location
+	longest  func() time.Duration   // see Calendar.Longest
 	first    int64                  // for a Week, its first weekday (Monday = 1); for a Month, its first day
 	present  atomic.Pointer[period] // cached period of a recent instant
 }
@@ -131,8 +132,40 @@ func (c Calendar) compile() (*calendar, error) {
 		return nil, &FieldError{"time_zone", strconv.Quote(c.Zone[:min(len(c.Zone), maxZone)]), "a " + ZoneWords}
 	}
 	location, _ := zones.Load(c.Zone)
-	known, _ := calendars.LoadOrStore(c, &calendar{Calendar: c, first: first, location: location.(*time.Location)})
+	made := &calendar{Calendar: c, first: first, location: location.(*time.Location)}
+	made.longest = sync.OnceValue(made.findLongest)
+	known, _ := calendars.LoadOrStore(c, made)
 	return known.(*calendar), nil
+}
+
+// Longest returns the length of the longest period, with the clock changes of the zone from 2025 to 2033; 0 for an
+// invalid calendar.
+func (c Calendar) Longest() time.Duration {
+	known, err := c.compile()
+	if err != nil {
+		return 0
+	}
+	return known.longest()
+}
+
+// findLongest looks at the periods around each clock change. All others have whole days.
+func (c *calendar) findLongest() time.Duration {
+	longest := c.Period.longest() - clockChange
+	for at := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() < 2034; {
+		for _, now := range []time.Time{at.Add(-1), at} {
+			p := c.at(InstantOf(now))
+			longest = max(longest, p.end.Sub(p.start))
+		}
+		_, end := at.In(c.location).ZoneBounds()
+		if end.IsZero() {
+			break
+		}
+		if !end.After(at) { // see begin
+			end = at.Add(day)
+		}
+		at = end
+	}
+	return longest
 }
 
 func (c Calendar) firstDay() (int64, error) {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -55,7 +56,7 @@ func (r *Rules) Edge() (e Edge) {
 func floodWait(l *limiter.Limit) time.Duration {
 	_, log := l.Machine().(*algo.Log)
 	if log || l.Rate.Algorithm == algo.FixedWindow { // all requests leave the count together
-		return l.Rate.Span()
+		return cmp.Or(l.Rate.Calendar.Longest(), l.Rate.Window)
 	}
 	return l.Rate.Window / time.Duration(l.Rate.Requests)
 }

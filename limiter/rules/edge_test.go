@@ -73,13 +73,14 @@ func TestRules_Edge(t *testing.T) {
 // The wait of a caller that never stops.
 func TestRules_Edge_wait(t *testing.T) {
 	for limit, want := range map[string]time.Duration{
-		`"requests":60,"window":"1m"`:                            time.Second,
-		`"requests":60,"window":"1m","algorithm":"token_bucket"`: time.Second,
-		`"requests":100,"window":"1h"`:                           36 * time.Second,
-		`"requests":60,"window":"1m","algorithm":"sliding_log"`:  time.Minute,
-		`"requests":60,"window":"1m","algorithm":"fixed_window"`: time.Minute,
-		`"requests":10,"window":"1m"`:                            time.Minute,    // stores instants
-		`"requests":60,"period":"day"`:                           26 * time.Hour, // the longest day
+		`"requests":60,"window":"1m"`:                              time.Second,
+		`"requests":60,"window":"1m","algorithm":"token_bucket"`:   time.Second,
+		`"requests":100,"window":"1h"`:                             36 * time.Second,
+		`"requests":60,"window":"1m","algorithm":"sliding_log"`:    time.Minute,
+		`"requests":60,"window":"1m","algorithm":"fixed_window"`:   time.Minute,
+		`"requests":10,"window":"1m"`:                              time.Minute, // stores instants
+		`"requests":60,"period":"day"`:                             24 * time.Hour,
+		`"requests":60,"period":"day","time_zone":"Europe/Berlin"`: 25 * time.Hour, // the longest day
 	} {
 		r := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"a","per":["ip"],`+limit+`}}}]}`), rules.Options{Version: 1}))
 		if e := r.Edge(); len(e.Limits) != 1 || e.Limits[0].Wait != want {
