@@ -14,6 +14,29 @@ func ParseRules(document []byte) (*rules.Rules, error) {
 	return rules.Parse(document, rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB, Items: dynamostore.Items{}, OneRegion: true, Now: time.Now()})
 }
 
+// KeepRules keeps the path of the rules document that weir serve uses here.
+func (c Checkout) KeepRules(path string) error {
+	return writeFile(c.rulesPathFile(), []byte(path))
+}
+
+// LocalRules returns the path of the rules document of the last weir serve here, or else that of the repository. It returns
+// "" if there is neither.
+func LocalRules() string {
+	c, err := FindKeys()
+	if err != nil {
+		return ""
+	}
+	kept, _ := os.ReadFile(c.rulesPathFile())
+	for _, path := range []string{string(kept), c.Path("functions", "rules.json")} {
+		if path != "" && Exists(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+func (c Checkout) rulesPathFile() string { return c.Path(".weir", "rules-path") }
+
 // Tiers returns the tiers of a rules document. "" means the document of the checkout. Tiers returns
 // none if it cannot read the document.
 func Tiers(document string) []string {

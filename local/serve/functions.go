@@ -40,6 +40,9 @@ func (s *Server) prepare(ctx context.Context) error {
 	if s.apiKeys, err = s.checkout.Seed(); err != nil {
 		return err
 	}
+	if err := s.checkout.KeepRules(s.Rules); err != nil {
+		return err
+	}
 	s.Store = cmp.Or(s.Store, Memory) // an empty STORE would mean DynamoDB on AWS
 	s.variables = map[string]string{
 		"STORE": s.Store, "TABLE": checkout.Table, "RULES_FILE": s.Rules, "WEIR_LOCAL": "true",

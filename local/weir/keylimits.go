@@ -44,7 +44,7 @@ func (l *limitFlags) flags(c *cobra.Command) {
 // tierFlags adds the flags of the rules that a tier must fit.
 func (l *limitFlags) tierFlags(c *cobra.Command, fitting string) {
 	c.Flags().BoolVar(&l.unknownTier, "unknown-tier", false, "write a tier that no rule names yet; until then, default_tier decides")
-	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that "+fitting+" must fit (default: the published rules, else functions/rules.json)")
+	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that "+fitting+" must fit (default: the published rules, else functions/rules.json; with --local, those of the last weir serve)")
 }
 
 // change returns the change that the flags request, or nil if no flag is set.
@@ -139,7 +139,7 @@ func unchecked(table, what string) string {
 }
 
 // rulesInForce returns the rules in a file. Without a file, it returns the published rules if there is a table, or else
-// the rules of the checkout, or nil. from is the name of the document in messages.
+// those of defaultRules, or nil. from is the name of the document in messages.
 func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from string, err error) {
 	var document []byte
 	if from = file; file == "" && table != "" {
@@ -156,12 +156,8 @@ func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from
 	}
 	if document == nil {
 		if file == "" {
-			c, err := checkout.Find()
-			if err != nil {
-				return nil, "", nil //nolint:nilerr // without a checkout there is no other document
-			}
-			if file, from = c.Path("functions", "rules.json"), "functions/rules.json"; table != "" {
-				from += " (the table has no rules)"
+			if file, from = defaultRules(table); file == "" {
+				return nil, "", nil
 			}
 		}
 		if document, err = os.ReadFile(file); err != nil {
@@ -172,6 +168,20 @@ func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from
 		return nil, "", fmt.Errorf("%s: %w", from, err)
 	}
 	return r, from, nil
+}
+
+// defaultRules returns the document of the last weir serve if there is no table, or else that of the checkout, and its name
+// in messages. It returns "" if there is none.
+func defaultRules(table string) (file, from string) {
+	if table == "" {
+		file = checkout.LocalRules()
+		return file, file
+	}
+	c, err := checkout.Find()
+	if err != nil {
+		return "", ""
+	}
+	return c.Path("functions", "rules.json"), "functions/rules.json (the table has no rules)"
 }
 
 // warnRecords prints a warning for each id whose tier or limits do not fit the rules in force.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +26,7 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 )
 
@@ -377,6 +379,40 @@ func TestKeys_tier(t *testing.T) {
 	ok(t, "rules", "publish", strict, "--rules-from-table")
 	if code, _, errs := weir(t, "keys", "list"); code != 0 || !strings.HasPrefix(errs, `weir: warning: acme: version `) || !strings.Contains(errs, `tier: got "pade", want a tier of "tiers": free`) {
 		t.Errorf("list: got exit %d, stderr %q, want exit 0 and a warning about acme", code, errs)
+	}
+}
+
+// With --local, tiers and limits must fit the document of the last weir serve. Without one, a warning says that they are not
+// checked, and outside of a folder of weir serve there is only an error.
+func TestKeys_localRules(t *testing.T) {
+	t.Chdir(t.TempDir())
+	set := []string{"keys", "set", "sample-free", "--tier", "gold", "--local"}
+	if code, _, errs := weir(t, set...); code != 1 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "not inside a checkout of Weir") {
+		t.Errorf("outside: got exit %d, stderr %q, want exit 1 and one line", code, errs)
+	}
+	c := checkout.Checkout{Root: "."}
+	if _, err := c.Seed(); err != nil {
+		t.Fatal(err)
+	}
+	const unknown = "weir: warning: no rules document here, so the tier is not checked; name the document of weir serve with --rules\n"
+	if code, _, errs := weir(t, set...); code != 0 || errs != unknown {
+		t.Errorf("before weir serve: got exit %d, stderr %q, want exit 0 and %q", code, errs, unknown)
+	}
+	document := filepath.Join(t.TempDir(), "mine.json")
+	if err := errors.Join(os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/a","limits":{"paid":{"requests":9,"window":"1m"}}}]}`), 0o600), c.KeepRules(document)); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := weir(t, set...); code != 1 || !strings.HasPrefix(errs, "weir: "+document+`: tier: got "gold", want a tier that a rule names: paid`) {
+		t.Errorf("after weir serve: got exit %d, stderr %q, want exit 1 and the tier of its document", code, errs)
+	}
+	if code, _, errs := weir(t, "keys", "list", "--local"); code != 0 || !strings.Contains(errs, document+`: tier: got "gold"`) {
+		t.Errorf("list: got exit %d, stderr %q, want exit 0 and a warning", code, errs)
+	}
+	if err := os.Remove(document); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := weir(t, append(set, "--suspended")...); code != 0 || errs != unknown {
+		t.Errorf("without the document: got exit %d, stderr %q, want exit 0 and %q", code, errs, unknown)
 	}
 }
 

@@ -32,6 +32,8 @@ func (o *keysOptions) check(c *cobra.Command) error {
 		return command.Usage("--edge-list and --local: got both, want one of them")
 	case o.local:
 		o.table = ""
+		_, err := checkout.FindKeys()
+		return err
 	}
 	return nil
 }

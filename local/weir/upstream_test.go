@@ -72,14 +72,14 @@ func TestServe_upstream(t *testing.T) {
 		apikeys.Key
 		APIKey string
 	}
-	if err := json.Unmarshal([]byte(run("keys", "create", "--id", "acme", "--tier", "paid", "--rules", "rules.json", "--local", "--json")), &made); err != nil || made.ID != "acme" {
+	if err := json.Unmarshal([]byte(run("keys", "create", "--id", "acme", "--tier", "paid", "--local", "--json")), &made); err != nil || made.ID != "acme" {
 		t.Fatalf("create: got %+v, error %v, want acme", made, err)
 	}
 	get(200, "4", "x-api-key", made.APIKey)
-	if key := run("keys", "create", "--rules", "rules.json", "--local"); !strings.HasPrefix(key, "weir_") || strings.ContainsAny(key, " \n") {
+	if key := run("keys", "create", "--local"); !strings.HasPrefix(key, "weir_") || strings.ContainsAny(key, " \n") {
 		t.Errorf("create: got the output %q, want the key alone", key)
 	}
-	run("keys", "set", "acme", "--limit", "hello=9", "--rules", "rules.json", "--local")
+	run("keys", "set", "acme", "--limit", "hello=9", "--local")
 	get(200, "7", "x-api-key", made.APIKey)
 	run("keys", "set", "acme", "--suspended", "--local")
 	get(401, "", "x-api-key", made.APIKey)
@@ -104,10 +104,11 @@ func TestServe_upstream(t *testing.T) {
 		"serve --upstream http://127.0.0.1:1 --rules rules.json --environments 2":                                                  "--environments: has no effect with --upstream",
 		"serve --upstream http://127.0.0.1:1 --rules rules.json --store dynamodb --port " + strconv.Itoa(commandtest.FreePorts(t)): "DynamoDB Local: run this inside a checkout of Weir, or set DYNAMODB_ENDPOINT",
 		"serve": "not inside a checkout of Weir (no functions/rules.json here or in a parent directory); change to a checkout, or limit your own server with --upstream URL --rules FILE",
-		"keys set sample-free --tier gold --local": "weir: warning: no rules document here, so the tier is not checked; name the document of weir serve with --rules",
+		"keys set sample-free --tier gold --local":       `rules.json: tier: got "gold", want a tier that a rule names`, // the document of weir serve
+		"keys set sample-free --limit goodbye=9 --local": "limit goodbye: the rules have no limit of this name",
 	} {
 		c := commandtest.Command(t, strings.Fields(args), alone...)
-		if out, err := c.CombinedOutput(); (err == nil) != strings.Contains(want, "warning") || !strings.Contains(string(out), want) {
+		if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("weir %s: got error %v, output %s, want %q", args, err, out, want)
 		}
 	}
