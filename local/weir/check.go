@@ -255,11 +255,10 @@ func restartText(limits []string) string {
 	if slices.Contains(limits, everyCount) {
 		return everyCount
 	}
-	text := some(limits)
 	if len(limits) == 1 {
-		return "1 count restarts: " + text
+		return "1 count restarts, because it moves to another item: " + limits[0]
 	}
-	return plural(len(limits), "count") + " restart: " + text
+	return plural(len(limits), "count") + " restart, because they move to other items: " + some(limits)
 }
 
 // some joins the first ten texts of a list, and says how many follow.

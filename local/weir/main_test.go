@@ -121,7 +121,7 @@ func TestCheck(t *testing.T) {
 func TestCheck_rooms(t *testing.T) {
 	const five = "  ITEMS WITH LITTLE ROOM  TIER  LIMITS  ONE MORE THAN FITS\n" +
 		"  user, apikey, ip        *     5 of 7  restarts counts\n" +
-		"  with one more than fits, 5 counts restart: rules[0].limits.* (e0), rules[1].limits.* (e1), rules[2].limits.* (e2), rules[3].limits.* (e3), rules[4].limits.* (e4)\n"
+		"  with one more than fits, 5 counts restart, because they move to other items: rules[0].limits.* (e0), rules[1].limits.* (e1), rules[2].limits.* (e2), rules[3].limits.* (e3), rules[4].limits.* (e4)\n"
 	for n, want := range map[int]string{4: "", 5: five} {
 		if code, out, _ := weir(t, "check", endpoints(t, n)); code != 0 || !strings.HasSuffix(out, "0\n"+want) {
 			t.Errorf("%d windows: got exit %d, output %s, want exit 0 and %s", n, code, out, want)
@@ -145,7 +145,7 @@ func TestCheck_rooms(t *testing.T) {
 // With --against, weir check prints the limits whose counts restart.
 func TestCheck_against(t *testing.T) {
 	seven, twelve := endpoints(t, 7), endpoints(t, 12)
-	const restart = "  7 counts restart: rules[0].limits.* (e0), rules[1].limits.* (e1), rules[2].limits.* (e2)"
+	const restart = "  7 counts restart, because they move to other items: rules[0].limits.* (e0), rules[1].limits.* (e1), rules[2].limits.* (e2)"
 	if code, out, _ := weir(t, "check", twelve); code != 0 || strings.Contains(out, "restart") || !strings.Contains(out, "note: line 1: rules: the limits of one caller do not fit one item") {
 		t.Errorf("without --against: got exit %d, output %s, want exit 0, a note, and no restarts", code, out)
 	}
@@ -160,7 +160,7 @@ func TestCheck_against(t *testing.T) {
 	if err := errors.Join(os.WriteFile(before, []byte(two), 0o600), os.WriteFile(three, []byte(strings.Replace(two, `:2}`, `:3}`, 1)), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, out, _ := weir(t, "check", "--against", before, three); !strings.Contains(out, "  1 count restarts: rules[0].limits.* (a)\n") {
+	if _, out, _ := weir(t, "check", "--against", before, three); !strings.Contains(out, "  1 count restarts, because it moves to another item: rules[0].limits.* (a)\n") {
 		t.Errorf("one count: got %s, want 1 count restarts", out)
 	}
 	var result checked

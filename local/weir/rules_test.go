@@ -235,7 +235,7 @@ func TestRules_restartCounts(t *testing.T) {
 		return all
 	}
 	ok(t, "rules", "publish", seven)
-	const want = "7 counts restart: rules[0].limits.* (e0), "
+	const want = "7 counts restart, because they move to other items: rules[0].limits.* (e0), "
 	refused := func(args ...string) {
 		t.Helper()
 		before := len(history())
