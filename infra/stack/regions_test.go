@@ -56,6 +56,39 @@ func TestStack_regions(t *testing.T) {
 	}
 }
 
+// The first of several regions becomes the only one, with the settings that infra/OPERATIONS.md names. CloudFormation keeps
+// the records, which the template drops, and functions read them under the same name. It replaces the counters, and no
+// resource of a fixed name.
+func TestStack_regions_toOne(t *testing.T) {
+	before := parse(t, synthesize(t, settings(t, golden["regions"])))
+	after := parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.RecordsTable, s.Region = "weir-dev-records", "us-east-1" })))
+	if problems := checkReplacements(createOnlyProperties(t), before.Resources, after.Resources); len(problems) > 0 {
+		t.Errorf("got %q, want an update without problems", problems)
+	}
+	if _, records := before.one(t, "AWS::DynamoDB::GlobalTable", ""); records.DeletionPolicy != "Retain" || records.Properties["TableName"] != "weir-dev-records" {
+		t.Errorf("records before: got %s, want weir-dev-records, retained", text(t, records))
+	}
+	if ids, _ := after.of("AWS::DynamoDB::GlobalTable"); len(ids) > 0 {
+		t.Errorf("records after: got %v, want the table outside of the stack", ids)
+	}
+	named, was := before.one(t, "AWS::DynamoDB::Table", "")
+	generated, is := after.one(t, "AWS::DynamoDB::Table", "")
+	if named != generated || was.Properties["TableName"] == nil || is.Properties["TableName"] != nil {
+		t.Errorf("counters: got %s %s, then %s %s, want a replacement without a fixed name", named, text(t, was), generated, text(t, is))
+	}
+	published, _ := before.one(t, "Custom::WeirRules", "")
+	if again, rules := after.one(t, "Custom::WeirRules", ""); again != published || rules.Properties[contract.PropertyTable] != "weir-dev-records" {
+		t.Errorf("publication of the rules: got %s %s, want %s in weir-dev-records", again, text(t, rules), published)
+	}
+	for _, function := range []string{"LimitsAuthorizer", "LimitsHandler"} {
+		_, f := after.one(t, "AWS::Lambda::Function", function)
+		variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any)
+		if variables[contract.VariableRegions] != nil || variables[contract.VariableRecordsTable] != "weir-dev-records" {
+			t.Errorf("%s: got %s, want the records weir-dev-records, and no regions", function, text(t, variables))
+		}
+	}
+}
+
 // Each region has a stack with the same name, in the order of the setting.
 func TestSettings_Each(t *testing.T) {
 	read := func(given map[string]string) (stack.Settings, error) {
