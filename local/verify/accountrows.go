@@ -32,6 +32,7 @@ var accountRows = []Row{
 	byAccount("signing-keys-policy", "The condition `dynamodb:LeadingKeys` permits the function SigningKeys to write its item.", "its log, five minutes after a deployment with `store=elasticache` and an issuer"),
 	byAccount("settlement-subscription", "The function Forward gets the lines of the access log with a receipt, and settles them without errors.", "the metrics `Invocations` and `Errors` of the function Forward", NeedAnyURL),
 	byAccount("regions-tables", "Each region that shares limits has the table of counters and the records.", "`aws dynamodb describe-table --table-name weir-dev-counters --region …`"),
+	byAccount("regions-settings", "The functions of all regions that share limits have the same list of regions, in the same order, and the same namespace.", "`aws lambda get-function-configuration --function-name … --region …`: `REGIONS` and `NAMESPACE`"),
 	byAccount("regions-reached", "The functions reach the tables of the other regions.", "the metrics `RegionCalls` and `RegionsFailed`; the alarm `regions-failed`", NeedRegionURL),
 	byAccount("elasticache-login", "The IAM login to ElastiCache works, and so does its ACL. A user group of the engine Valkey needs no user `default`, unlike Redis OSS.", "`make deploy CONTEXT=\"stage=cache store=elasticache\"`, then `curl -i` and the alarm `degraded`", NeedAnyURL),
 	byAccount("events", "Events reach a stream.", "`make deploy CONTEXT=\"stage=try events=kinesis\"`, then `weir-tools events --stream NAME`; the alarm `events-dropped`", NeedAnyURL),

@@ -147,9 +147,9 @@ func failing(all map[string]verify.Observation) (failed []string) {
 
 func TestStack_Check(t *testing.T) {
 	for golden, skipped := range map[string][]string{
-		"everything":  {"appconfig", "domain-mappings", "regions-reached", "regions-tables"},
-		"dynamodb":    {"appconfig", "domain-mappings", "elasticache-login", "events", "regions-reached", "regions-tables", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
-		"cloudfront":  {"appconfig", "domain-mappings", "elasticache-login", "events", "regions-reached", "regions-tables", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
+		"everything":  {"appconfig", "domain-mappings", "regions-reached", "regions-settings", "regions-tables"},
+		"dynamodb":    {"appconfig", "domain-mappings", "elasticache-login", "events", "regions-reached", "regions-settings", "regions-tables", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
+		"cloudfront":  {"appconfig", "domain-mappings", "elasticache-login", "events", "regions-reached", "regions-settings", "regions-tables", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
 		"regions":     {"appconfig", "domain-mappings", "elasticache-login", "events", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
 		"regions-two": {"appconfig", "domain-mappings", "elasticache-login", "events", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
 	} {
@@ -183,8 +183,8 @@ func TestStack_Check_release(t *testing.T) {
 		t.Fatal(err)
 	}
 	for store, want := range map[string][]string{
-		"dynamodb":    {"appconfig", "authorizer-metric", "domain-mappings", "elasticache-login", "events", "http-route-settings", "regions-reached", "regions-tables", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
-		"elasticache": {"appconfig", "authorizer-metric", "domain-mappings", "events", "http-route-settings", "regions-reached", "regions-tables", "settlement-subscription"},
+		"dynamodb":    {"appconfig", "authorizer-metric", "domain-mappings", "elasticache-login", "events", "http-route-settings", "regions-reached", "regions-settings", "regions-tables", "settlement-subscription", "signing-keys-policy", "vpc-policy"},
+		"elasticache": {"appconfig", "authorizer-metric", "domain-mappings", "events", "http-route-settings", "regions-reached", "regions-settings", "regions-tables", "settlement-subscription"},
 	} {
 		t.Run(store, func(t *testing.T) {
 			c := accounttest.Start(t)

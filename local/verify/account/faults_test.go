@@ -79,6 +79,12 @@ var cacheFaults = []fault{
 // regionsFaults are the faults of a stack in several regions.
 var regionsFaults = []fault{
 	{"a region without counters", (*site).dropCounters, []string{"regions-tables"}, "eu-central-1: no table weir-dev-counters"},
+	{"another order of the regions", func(s *site) func() {
+		return s.cloud.DeployedIn("eu-central-1", stackName, "us-east-1,eu-central-1", "eu-central-1,us-east-1")
+	}, []string{"regions-settings"}, `eu-central-1: REGIONS is "eu-central-1,us-east-1,ap-southeast-1", want "us-east-1,eu-central-1,ap-southeast-1" as in us-east-1`},
+	{"another namespace", func(s *site) func() {
+		return s.cloud.DeployedIn("ap-southeast-1", stackName, `"NAMESPACE": "dev"`, `"NAMESPACE": "other"`)
+	}, []string{"regions-settings"}, `ap-southeast-1: NAMESPACE is "other", want "dev" as in us-east-1`},
 	{"regions that do not answer", func(s *site) func() { return s.count("Weir/dev", "RegionsFailed", 20) }, []string{"regions-reached"}, "none of 20 calls was answered"},
 	{"policy of another region", func(s *site) func() { return s.changePolicy(":dynamodb:eu-central-1:", ":dynamodb:eu-central-2:") }, []string{"role-policies"}, "eu-central-2"},
 	{"policy too narrow", func(s *site) func() { return s.changePolicy(`"dynamodb:UpdateItem"`, `"dynamodb:DescribeTable"`) }, []string{"role-permissions", "role-policies"}, "dynamodb:UpdateItem"},

@@ -48,6 +48,33 @@ func (s *Stack) regionsTables(ctx context.Context) (verify.Observation, error) {
 	return verdict("the counters and the records in each region", fmt.Sprintf("%d regions", len(regions)), problems), nil
 }
 
+// regionsSettings tests that the functions of all regions agree. If their lists have another order, the base shares can
+// together exceed a limit; with another namespace, a region counts for itself.
+func (s *Stack) regionsSettings(ctx context.Context) (verify.Observation, error) {
+	regions := s.Regions()
+	if regions == nil {
+		return skipped("the stack is in one region; deploy it with regions"), nil
+	}
+	var problems []string
+	for _, region := range regions {
+		if region == s.region {
+			continue
+		}
+		config := s.config
+		config.Region = region
+		other, err := Open(ctx, config, s.Name)
+		if err != nil {
+			return verify.Observation{}, err
+		}
+		for _, variable := range []string{contract.VariableRegions, contract.VariableNamespace} {
+			if got, want := other.setting(variable), s.setting(variable); got != want {
+				problems = append(problems, fmt.Sprintf("%s: %s is %q, want %q as in %s", region, variable, got, want, s.region))
+			}
+		}
+	}
+	return verdict("the same regions and namespace everywhere", fmt.Sprintf("%d regions", len(regions)), problems), nil
+}
+
 // regionsReached tests that other regions answered the functions. The first call of an environment can fail, because it
 // opens the connection.
 func (s *Stack) regionsReached(ctx context.Context) (verify.Observation, error) {

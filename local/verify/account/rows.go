@@ -33,6 +33,7 @@ var rows = map[string]func(*Stack, context.Context) (verify.Observation, error){
 	"subject-key-policy":      (*Stack).logSubjectKey,
 	"signing-keys-policy":     (*Stack).signingKeysWritten,
 	"regions-tables":          (*Stack).regionsTables,
+	"regions-settings":        (*Stack).regionsSettings,
 	"regions-reached":         (*Stack).regionsReached,
 	"elasticache-login":       (*Stack).cacheLogin,
 	"events":                  (*Stack).eventsStream,

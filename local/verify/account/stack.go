@@ -44,6 +44,7 @@ type Stack struct {
 	resources  []Resource // in the order of CloudFormation
 	parameters map[string]string
 	region     string
+	config     aws.Config
 	began      time.Time // the time of Open, by the clock of AWS
 	lost       string    // the row that could not reach AWS, or whose credentials had expired
 	clients
@@ -81,7 +82,7 @@ func (s *Stack) Resources() []Resource { return slices.Clone(s.resources) }
 // Open reads a stack.
 func Open(ctx context.Context, config aws.Config, name string) (*Stack, error) {
 	s := &Stack{
-		Name: name, Log: io.Discard, Wait: verify.Sleep, region: config.Region, began: time.Now(),
+		Name: name, Log: io.Discard, Wait: verify.Sleep, region: config.Region, config: config, began: time.Now(),
 		clients: clients{
 			cloudformation.NewFromConfig(config), cloudwatch.NewFromConfig(config, queryProtocol), cloudwatchlogs.NewFromConfig(config),
 			dynamodb.NewFromConfig(config), lambda.NewFromConfig(config), iam.NewFromConfig(config),

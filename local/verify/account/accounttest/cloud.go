@@ -148,6 +148,32 @@ func (c *Cloud) Drift(ids ...string) {
 	c.drifted = ids
 }
 
+// DeployedIn makes the stack of a name have another template in one region, in which a text is replaced, until undo. Without
+// it, each region has the same stack.
+func (c *Cloud) DeployedIn(region, name, old, replacement string) (undo func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key, there := region+"/"+name, *c.stacks[name]
+	there.template = bytes.ReplaceAll(there.template, []byte(old), []byte(replacement))
+	c.stacks[key] = &there
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.stacks, key)
+	}
+}
+
+// regionField is the field of a call's form to which ServeHTTP adds the region of the call.
+const regionField = "Region"
+
+// regionOf returns the region for which a call is signed.
+func regionOf(r *http.Request) string {
+	if scope := strings.Split(r.Header.Get("Authorization"), "/"); len(scope) > 2 {
+		return scope[2]
+	}
+	return Region
+}
+
 // Stacks returns the number of stacks.
 func (c *Cloud) Stacks() int {
 	c.mu.Lock()
@@ -176,6 +202,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	form, _ := url.ParseQuery(string(body)) // not every service uses forms
+	form.Set(regionField, regionOf(r))
 	action := form.Get("Action")
 	if action == "" {
 		action = r.Method + " " + r.URL.Path

@@ -282,7 +282,10 @@ func Query(o *cloudwatch.Options) { o.Protocol = awsquery.New(schemas.GraniteSer
 func (c *Cloud) deployed(form url.Values) (*stack, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, ok := c.stacks[form.Get("StackName")]
+	s, ok := c.stacks[form.Get(regionField)+"/"+form.Get("StackName")]
+	if !ok {
+		s, ok = c.stacks[form.Get("StackName")]
+	}
 	if !ok {
 		return nil, fmt.Errorf("stack with id %s does not exist", form.Get("StackName"))
 	}
