@@ -68,7 +68,7 @@ const noRoute = "/weir-verify-no-route"
 func (d distribution) uncached() Row {
 	return Row{
 		ID:    d.row("uncached"),
-		Claim: fmt.Sprintf("The distribution of %s keeps neither answers nor errors, and answers no client with the answer of another: %s answers each request.", d.api.name, d.api.name),
+		Claim: fmt.Sprintf("The distribution of %s keeps neither answers nor errors: %s answers each request.", d.api.name, d.api.name),
 		Hand:  "`for i in 1 2; do curl -si $DISTRIBUTION_URL/no-such-path | grep -i -e apigw -e '^age'; done`: two ids, and no `age`; `for i in 1 2 3 4 5 6 7 8; do curl -si \"$DISTRIBUTION_URL/api/v1/search?i=$i\" | grep -i -e apigw & done; wait`: eight ids",
 		Needs: []Need{d.need},
 		After: []string{d.row("answers")},
@@ -134,7 +134,7 @@ const forgeries = 5
 func (d distribution) forged() Row {
 	return Row{
 		ID:    d.row("forged"),
-		Claim: fmt.Sprintf("A client cannot choose its address with fields of its request through the distribution of %s.", d.api.name),
+		Claim: fmt.Sprintf("Through the distribution of %s, a client cannot choose its address with fields of its request.", d.api.name),
 		Hand:  "`for i in 1 2 3; do curl -si -H \"Weir-Viewer-Address: 192.0.2.$i\" $DISTRIBUTION_URL/api/v1/search | grep -i ratelimit-remaining; done`: the value decreases",
 		Needs: []Need{d.need},
 		After: []string{d.row("answers"), "store-decides"},
@@ -146,7 +146,7 @@ func (d distribution) forged() Row {
 func (d distribution) around() Row {
 	return Row{
 		ID:    d.row("around"),
-		Claim: fmt.Sprintf("A request to %s around its distribution is refused, or decided by its source address, whatever fields it has.", d.api.name),
+		Claim: fmt.Sprintf("A request to %s that does not pass its distribution is refused, or decided by its source address, whatever its fields.", d.api.name),
 		Hand:  fmt.Sprintf("`for i in 1 2 3; do curl -si -H \"Weir-Viewer-Address: 192.0.2.$i\" %s/api/v1/search | grep -i -e direct_request -e ratelimit-remaining; done`: the value decreases, or each request is refused", d.api.variable),
 		Needs: []Need{d.api.need, d.need},
 		After: []string{"store-decides", d.api.id + "-allowed-fields"},
