@@ -27,7 +27,7 @@ type Options struct {
 	//
 	// A sixth is for what this process remembers of callers in the denial cache, and for notices. It forgets first what
 	// was unchanged for the longest time. The rest is for leases and counters, and for subjects that this process
-	// counts by itself in an outage, for limits with OnErrorLocal; if it is full, further subjects are denied
+	// counts by itself in an outage (OnErrorLocal). If the rest is full, further subjects are denied
 	// (Decision.LocalFull). Leases, counters and lost settlements take at most half of the rest. A Local store needs
 	// memory for notices only: it denies subjects for which it has no room.
 	Subjects int

@@ -109,8 +109,8 @@ type Shares interface {
 	// An error means that the share may be lost until the window ends: nobody may credit it.
 	Debit(ctx context.Context, now algo.Instant, subject Subject, limit *Limit, index, lack int64, seen *algo.Result) (moved int64, err error)
 
-	// Credit adds what debits of the same window moved, if the store counts no later window, and holds the limit with
-	// no other parameters; credited reports whether it does. r is then the state after it.
+	// Credit adds what debits of the window index moved. It does this unless the store counts a later window, or holds
+	// the limit with other parameters; credited reports whether it did. r is then the state after it.
 	//
 	// A second Credit would create quota. So a caller MUST NOT repeat Credit, and an implementation MUST send it once,
 	// whatever happens to the message.

@@ -121,9 +121,9 @@ type Config struct {
 	// identifies the caller without the key. "refuse" answers 401. "accept" looks the key up, and answers 401 without a
 	// record.
 	ForeignAPIKeys string `env:"FOREIGN_API_KEYS, default=ignore"`
-	// ViewerAddress is who is believed for the address of the client: "source" is the host, "cloudfront" the field
-	// CloudFront-Viewer-Address, "weir" the field Weir-Viewer-Address, and "hops:N" entry N of X-Forwarded-For, counted
-	// from the right after the entry that the host appends. Fields count only in requests with a secret of
+	// ViewerAddress is the source of the client's address: "source" is the host, "cloudfront" the field
+	// CloudFront-Viewer-Address, "weir" the field Weir-Viewer-Address, and "hops:N" an entry of X-Forwarded-For. The host
+	// appends the last entry, and "hops:1" is the entry before it. Fields count only in requests with a secret of
 	// RECORDS_TABLE in the field Weir-Origin-Secret.
 	ViewerAddress string `env:"VIEWER_ADDRESS, default=source"`
 	// DirectRequests decides requests without this secret. "source" decides them by their source address. "refuse"

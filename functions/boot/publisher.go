@@ -100,7 +100,7 @@ func (c publisherConfig) retire(ctx context.Context, clients Clients, logger *sl
 	}
 	return func(ctx context.Context, version int64) {
 		if err := edge.Retire(ctx, list, version); err != nil {
-			logger.Error("the rules are published, but the distribution can refuse callers by the rules before until their waits end", slog.Any("err", err))
+			logger.Error("the rules are published, but the distribution can refuse callers by older rules until their waits end", slog.Any("err", err))
 		}
 	}, nil
 }

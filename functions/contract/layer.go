@@ -40,13 +40,13 @@ const LayerHost = "127.0.0.2"
 const LayerAddress = "weir-runtime-api"
 
 // VariableLayerFolder is the variable that replaces /tmp as the folder of [LayerAddress], for several environments on one
-// machine. TMPDIR would not do: it is the function's, and can name a folder that does not exist or that environments
-// share.
+// machine. TMPDIR is not suitable: it belongs to the function, and its folder may not exist, or may be shared by
+// environments.
 const VariableLayerFolder = "WEIR_LAYER_FOLDER"
 
 // LayerScript returns the wrapper script. It starts the runtime with the extension as its Runtime API. If the
-// function has an HTTP proxy, it adds [LayerHost] to the addresses without a proxy: the client of the runtime
-// for .NET uses the proxy. A list that is "*" contains every address.
+// function has an HTTP proxy, it adds [LayerHost] to the addresses without a proxy. Otherwise the runtime for .NET
+// would call it through the proxy. It does not change the list "*", which contains every address.
 func LayerScript() string {
 	return "#!/bin/sh\n" +
 		"# Starts the runtime with the extension of Weir as its Runtime API.\n" +

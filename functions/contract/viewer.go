@@ -2,8 +2,8 @@ package contract
 
 import "time"
 
-// These are the values of [VariableViewerAddress]: who is believed for the address of the client. ViewerHops precedes
-// a number from 1 to [MaxViewerHops].
+// These are the values of [VariableViewerAddress]: the source of the client's address. ViewerHops precedes a number from 1
+// to [MaxViewerHops].
 const (
 	ViewerSource     = "source"     // the host; the default
 	ViewerCloudFront = "cloudfront" // [CloudFrontAddressField]
@@ -33,6 +33,6 @@ const (
 	CloudFrontAddressField = "CloudFront-Viewer-Address"
 )
 
-// EdgeDelay is the usual time until a new entry in the list of a distribution acts: until the line of the log has reached
-// the function [Forward], and the entry the servers of CloudFront. A wait is listed if it is at least twice as long.
+// EdgeDelay is the usual time until a new entry in the list of a distribution acts: the log line must reach the function
+// [Forward], and then the entry must reach the servers of CloudFront. A wait is listed if it is at least twice as long.
 const EdgeDelay = 10 * time.Second

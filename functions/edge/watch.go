@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Watch finds the callers to list: those that one process has refused from memory at least least times within span, and
-// whose wait is at least twice as long as a new entry needs to act. It lists ten at once, and then one in the time that an
-// entry needs to act: enough for each wait of two callers, but a flood from many addresses buys few calls of the list. It is
+// Watch finds the callers to list. The process has refused such a caller from memory at least least times within span, and
+// the wait is at least twice the time until a new entry acts. A Watch lists ten callers at once, and then one in each such
+// time. This is enough for each wait of two callers, and a flood from many addresses causes few calls of the list. It is
 // safe for concurrent use.
 type Watch struct {
 	delay time.Duration
@@ -24,8 +24,8 @@ type watched struct {
 	quiet    time.Time // end of the time in which the caller is not listed again
 }
 
-// RelistAfter is the time after which a caller that is still refused from memory is listed again: a reset may have removed
-// its entry.
+// RelistAfter is the time after which a caller that is still refused from memory is listed again, because a reset may have
+// removed its entry.
 const RelistAfter = 30 * time.Second
 
 const (

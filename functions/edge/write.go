@@ -57,7 +57,7 @@ type Writer struct {
 // NewWriter returns a Writer for a list.
 func NewWriter(s Store) *Writer { return &Writer{store: s} }
 
-// Write adds entries, by their keys, to a list under c. Entries of older rules no longer act then. It does nothing if the
+// Write adds entries, by their keys, to a list, and sets its configuration c. Entries of older rules then no longer act. It does nothing if the
 // list is under newer rules. If c does not fit, it adds no entry. It adds no entry of a caller who was refused before the
 // last removal of its entries.
 //
@@ -65,9 +65,9 @@ func NewWriter(s Store) *Writer { return &Writer{store: s} }
 // up to 20 pages, and also removes entries with shorter waits than the new ones. It drops the entries for which there is
 // still no room.
 //
-// It works in rounds of at most five calls, and each changes at most MaxChanges keys: one round for up to 49 entries, and
-// up to 21 more for the pages. A conflict repeats only its round, without the entries that the list has by then: each
-// environment of a flooded function can list the same caller. A failure keeps the rounds before it.
+// It works in rounds: one for up to 49 entries, and up to 21 more for the pages. A round makes at most five calls, and
+// changes at most MaxChanges keys. A conflict repeats only this round, without entries that others have added meanwhile:
+// each environment of a flooded function can list the same caller. A failure does not undo earlier rounds.
 func (w *Writer) Write(ctx context.Context, now time.Time, c Config, entries map[string]Entry) error {
 	config, ok := c.Value()
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// Believed is who is believed for the address of the client. The zero value is the host.
+// Believed is the source of the client's address. The zero value is the host.
 type Believed struct {
 	name string // value of contract.VariableViewerAddress; "" for the host
 	hops int    // entries of X-Forwarded-For, counted from the right; 0 for the other fields

@@ -10,7 +10,8 @@
 // Both are valid. The custom resource of a distribution creates the item ([Deploy]). [Rotate] replaces the current
 // secret.
 //
-// A function reads the secrets again once a minute, so it may not know a new secret yet. For [Settling] after a rotation,
-// senders get the previous secret, and no sender has a secret that a function does not know. The item has the time when a
-// sender took the current secret. Only [Deploying] after that can the next rotation remove the previous one.
+// A function reads the secrets again once a minute, so it may not know a new secret yet. So senders get the previous
+// secret until [Settling] has passed after a rotation, and no sender has a secret that a function does not know. The item
+// has the time at which a sender took the current secret. The next rotation can remove the previous one only when
+// [Deploying] has passed since then.
 package origin

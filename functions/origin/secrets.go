@@ -85,9 +85,9 @@ func Take(ctx context.Context, api records.Writer, table, namespace string, now 
 	return secret, err
 }
 
-// Deploy is Take for a deployment of a distribution. A text other than that of the last successful deployment asks for
-// the new secret. The error wraps ErrUnsettled if distributions must not have it yet. The rollback then has the text of
-// the last successful deployment again, so it succeeds, and the distribution keeps its secret.
+// Deploy is Take for a deployment of a distribution. If the text differs from that of the last successful deployment,
+// Deploy returns the new secret. The error wraps ErrUnsettled if distributions must not have this secret yet. The rollback
+// then has the old text again, so it succeeds, and the distribution keeps its secret.
 func Deploy(ctx context.Context, api records.Writer, table, namespace, text string, now time.Time) (secret string, err error) {
 	err = records.TakePair(ctx, api, table, contract.OriginSecretsKey(namespace), func(p *records.Pair) error {
 		secret, err = deploy(p, text, now)

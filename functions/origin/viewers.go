@@ -72,8 +72,8 @@ func (v *Viewers) Fields() []string { return v.believed.Fields() }
 // Address is the address of a client.
 type Address struct {
 	netip.Addr
-	// From is who was believed: a value of contract.VariableViewerAddress. Problem is the reason why it was the host
-	// although the variable names another.
+	// From is the source of the address: a value of contract.VariableViewerAddress. Problem is the reason why the host is
+	// the source although the variable has another value.
 	From, Problem string
 	// Direct reports that the request has no valid secret, and Refused that it is refused for this reason.
 	Direct, Refused bool
@@ -106,7 +106,7 @@ func (v *Viewers) Find(ctx context.Context, now time.Time, h http.Header, peer n
 	return a
 }
 
-// String returns who was believed, and why it was the host.
+// String returns From, and the Problem if there is one.
 func (a Address) String() string {
 	if a.Problem == "" {
 		return a.From

@@ -115,7 +115,7 @@ func (w *Shared) Base() int64 { return w.share.Requests }
 // Its Requests can be 0.
 func (w *Shared) Part() *Window { return w.share }
 
-// SameWhole reports whether a and b are the parts of one limit in regions, which may have different lists of regions.
+// SameWhole reports whether a and b are parts of the same limit in regions. Their lists of regions may differ.
 func SameWhole(a, b Machine) bool {
 	s, ok := a.(*Shared)
 	t, also := b.(*Shared)

@@ -28,8 +28,8 @@ type Caller struct {
 	ForeignKey bool
 
 	// IPFrom describes the source of IP: the host, or a distribution or proxy in front. It is "" if only the host can be
-	// the source. Direct reports that the request came around the distribution or proxy. IPNotFound reports that it came
-	// through it, or that this is unknown, but that IP is the address of the connection.
+	// the source. Direct reports that the request did not pass the distribution or proxy. IPNotFound reports that it passed
+	// it, or that this is unknown, but that IP is the address of the connection.
 	IPFrom             string
 	Direct, IPNotFound bool
 

@@ -16,6 +16,6 @@ var (
 	// ErrUnverified reports that a credential could not be verified, because the signing keys or the
 	// API key records could not be read. It is not the caller's fault.
 	ErrUnverified = errors.New("credential could not be verified")
-	// ErrDirect reports that a request came around the distribution or the proxy that must pass it on.
-	ErrDirect = errors.New("request around the distribution")
+	// ErrDirect reports that a request did not pass the distribution or the proxy in front.
+	ErrDirect = errors.New("request did not pass the distribution")
 )

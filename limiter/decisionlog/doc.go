@@ -39,8 +39,8 @@
 // In Lambda nothing runs between requests, so requests send the batches. A request starts a batch,
 // concurrently with its store call, if the previous batch is a second old or 500 events wait. When
 // the answer of the request is ready, it waits for the batch for at most [DefaultBudget]. A broker in
-// the same network needs a few milliseconds, and most of this time has passed when the answer is
-// ready. A slower batch continues during later requests, for example if it needs a new connection. At
+// the same network needs a few milliseconds, most of which pass during the store call. A slower
+// batch continues during later requests, for example if it needs a new connection. At
 // most five requests wait for one batch.
 //
 // # What is lost

@@ -26,7 +26,7 @@ type Event struct {
 	// requests, and exact for others.
 	Count   int64  `json:"count"`
 	Subject string `json:"subject,omitempty"` // the caller's hash; "" if several callers are counted together
-	// AddressFrom is who named the address of the last request, and why (caller.Caller.IPFrom); "" if only the host can, or
+	// AddressFrom is the source of the address of the last request (caller.Caller.IPFrom); "" if only the host can be, or
 	// if several callers are counted together.
 	AddressFrom string `json:"addressFrom,omitempty"`
 	Rule        string `json:"rule,omitempty"`  // the rule of the limit that decided, such as "GET /api/v1/search"

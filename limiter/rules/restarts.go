@@ -12,8 +12,8 @@ func Restarts(before, after *Rules) (restarts []string) {
 	return restarts
 }
 
-// Moved returns the counts that restart, and those that begin: limits of after that before does not have, because they
-// are new, or have a new name, tier, endpoint or mode. Their counts start at zero.
+// Moved returns the counts that restart, and those that begin at zero. A count begins if its limit is in after and not in
+// before, because it is new, or has a new name, tier, endpoint or mode.
 func Moved(before, after *Rules) (restarts, begins []string) {
 	if before == nil {
 		return nil, nil

@@ -59,8 +59,8 @@
 //	ForeignKeys     Count         requests with an API key that is not Weir's (caller.Caller.ForeignKey)
 //	EventsDropped   Count         lost decision events (package decisionlog)
 //	Notices         Count         notices of limits with Notify
-//	DirectRequests  Count         of all four: requests around the distribution (caller.Caller.Direct),
-//	                              and those that are refused for it
+//	DirectRequests  Count         of all four: requests that did not pass the distribution
+//	                              (caller.Caller.Direct), and those that are refused for it
 //	AddressesNotFound Count       requests from a distribution or a proxy without the address of the
 //	                              client, or whose secret could not be verified (caller.Caller.IPNotFound)
 //	LinesDropped    Count         log lines on which no function acts, because their signature is
@@ -118,8 +118,8 @@
 // turns. Each refusal counts in one line. "weir" is "shadowed" if a limit in shadow mode would have refused.
 //
 // The subject is a keyed [SubjectHash], and the rule is a pattern of the document, so no line contains the
-// name of a caller or the path of a request. Behind a distribution or a proxy, "addressFrom" is who named the address of
-// the last request, and why it was the host. A line without a limit counts refusals that show no limit.
+// name of a caller or the path of a request. Behind a distribution or a proxy, "addressFrom" is the source of the address
+// of the last request, with the reason if the host is the source. A line without a limit counts refusals that show no limit.
 //
 // A Contributor Insights rule has the key $.subject and the sum of $.refused, where $.weir is
 // "refused" and $.subject is present.

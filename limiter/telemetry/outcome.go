@@ -35,7 +35,7 @@ type Class string
 const (
 	ClassAllowed      Class = "allowed"
 	ClassRefused      Class = "refused"      // the request exceeds a limit: 429; or its path is malformed: 400
-	ClassDirect       Class = "direct"       // the request came around the distribution: 403
+	ClassDirect       Class = "direct"       // the request did not pass the distribution: 403
 	ClassUnauthorized Class = "unauthorized" // bad or missing credentials: 401
 	ClassFailed       Class = "failed"       // no decision, an unverified credential, or a limit with on_error deny while the store fails: 500, 503
 )

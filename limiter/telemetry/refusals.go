@@ -30,7 +30,7 @@ type RefusalLine struct {
 	Time time.Time `json:"time"` // when the last of the requests was refused
 	// Subject is the hash of the caller. If it is "", the line counts all callers and limits without a line of their own.
 	Subject string `json:"subject,omitempty"`
-	// AddressFrom is who named the address of the last request, and why (caller.Caller.IPFrom); "" if only the host can.
+	// AddressFrom is the source of the address of the last request (caller.Caller.IPFrom); "" if only the host can be.
 	AddressFrom string `json:"addressFrom,omitempty"`
 	Rule        string `json:"rule,omitempty"` // the rule of the limit as in RuleDimension, such as "GET /api/v1/items/{id}"
 	Limit       string `json:"limit,omitempty"`

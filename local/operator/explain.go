@@ -75,7 +75,7 @@ type Caller struct {
 	User     string            `json:"user,omitempty"`
 	APIKeyID string            `json:"apiKeyId,omitempty"`
 	IP       string            `json:"ip,omitempty"`
-	IPFrom   string            `json:"ipFrom,omitempty"` // who is believed for IP, and why; "" if only the host can be
+	IPFrom   string            `json:"ipFrom,omitempty"` // source of IP, with the reason; "" if only the host can be
 	Tier     string            `json:"tier"`             // the tier that selects the limits
 	Claims   map[string]string `json:"claims,omitempty"`
 	// Rejected is the reason why the credential is rejected. It is "" if the credential is valid or absent.

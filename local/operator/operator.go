@@ -47,7 +47,7 @@ type Operator struct {
 	// Address is the address of a caller if the question has none. The zero Addr means that the
 	// address is unknown.
 	Address netip.Addr
-	// Viewers finds the address of a client behind a distribution or a proxy. nil means that only the host is believed.
+	// Viewers finds the address of a client behind a distribution or a proxy. nil means that the host is the only source.
 	Viewers *origin.Viewers
 	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller; 0 means 64.
 	IPv6Bits int

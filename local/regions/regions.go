@@ -108,7 +108,7 @@ func (l link) Debit(ctx context.Context, now algo.Instant, subject limiter.Subje
 
 // Credit implements limiter.Shares. A region credits only its own store.
 func (link) Credit(context.Context, algo.Instant, limiter.Subject, *limiter.Limit, int64, int64) (algo.Result, bool, error) {
-	return algo.Result{}, false, fmt.Errorf("%w: a credit is for the store of the own region", limiter.ErrNotSent)
+	return algo.Result{}, false, fmt.Errorf("%w: a credit is only for the store of its own region", limiter.ErrNotSent)
 }
 
 // travel waits until a message has arrived. If the link is cut, it waits until ctx ends.

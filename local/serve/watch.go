@@ -69,7 +69,7 @@ func (s *Server) reloaded(now time.Time, n live.Reload) {
 	s.printReload(n)
 	if n.Changed && s.edge != nil {
 		if err := edge.Retire(context.Background(), s.edge.list, n.Rules.Version()); err != nil {
-			s.Logger.Error("the list of the distribution is still under the rules before; reset callers whom it refuses", slog.Any("err", err))
+			s.Logger.Error("the list of the distribution still has entries of older rules; reset the callers whom it refuses", slog.Any("err", err))
 		}
 	}
 }

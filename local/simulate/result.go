@@ -29,12 +29,12 @@ type Result struct {
 	// Oracle is the number of requests that the algorithm admits if it gets all requests in order
 	// of time.
 	Oracle int64 `json:"oracle"`
-	// WronglyRefused is how many more requests the oracle admits than the limiter, summed over the
-	// windows of all callers in which it does.
+	// WronglyRefused is the number of requests that the oracle admits in addition, summed over the
+	// windows of callers in which it admits more than the limiter.
 	WronglyRefused int64 `json:"wronglyRefused"`
-	// Over is the number of requests admitted over the limit: of the admitted requests alone, in
-	// order of time, the algorithm refuses this many. OverMost is the largest such number in one
-	// window of one caller.
+	// Over is the number of requests admitted over the limit: those that the algorithm refuses if
+	// it gets only the admitted requests, in order of time. OverMost is the largest such number in
+	// one window of one caller.
 	Over     int64 `json:"over"`
 	OverMost int64 `json:"overMost"`
 

@@ -53,7 +53,7 @@ type Parameters struct {
 	// The k-th of Callers sends requests with a frequency proportional to k^-Exponent (Zipf's law).
 	Callers  int     `json:"callers"`
 	Exponent float64 `json:"exponent"`
-	// Of Sample requests, one is simulated. 0 means all. Sample callers of neighbouring frequencies become one caller with
+	// One of Sample requests is simulated. 0 means all. Sample callers of neighbouring frequencies become one caller with
 	// their mean frequency, and limits that callers share are divided by Sample. A sample does not show whether the store
 	// throttles an item.
 	Sample int `json:"sample,omitempty"`

@@ -25,9 +25,9 @@ func checkCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
 		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there are mistakes, the exit status is 1.\n\n" +
-			"For a document without mistakes, the command prints notes, of which weir rules publish and make deploy refuse those on similar tiers. It also prints the maximum number of store items that a request of each endpoint writes, for each kind of caller, " +
-			"the limits for which a distribution in front can refuse requests and, if there are any or with --edge, the reasons why it cannot for the others, the items that have room for at most two more limits, and the counts that restart if a rule adds more. " +
-			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD, and the limits that are new: also those with a new name, a new tier or another mode. If FILE is -, it reads the standard input.",
+			"For a document without mistakes, the command prints notes. weir rules publish and make deploy refuse a document with a note on similar tiers. It also prints the maximum number of store items that a request of each endpoint writes, for each kind of caller, " +
+			"the items that have room for at most two more limits, and the counts that restart if a rule adds more. It prints the limits that a distribution in front can enforce and, if there are any or with --edge, why it cannot enforce the others.\n\n" +
+			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD, and the limits that are new, or have a new name, a new tier or another mode. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +
 			"  git show HEAD:functions/rules.json > /tmp/before.json\n" +
@@ -38,7 +38,7 @@ func checkCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&against, "against", "", "the document in force; print the limits whose counts would restart")
-	c.Flags().BoolVar(&edge, "edge", false, "print why a distribution in front cannot refuse requests for the other limits")
+	c.Flags().BoolVar(&edge, "edge", false, "print why a distribution in front cannot enforce the other limits")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }
@@ -54,10 +54,10 @@ type checked struct {
 	Restarts []string        `json:"restarts,omitempty"` // only with --against: limits whose counts restart
 	Begins   []string        `json:"begins,omitempty"`   // only with --against: limits that the other document does not have
 	Rooms    []rules.Room    `json:"rooms,omitempty"`    // items with little room for more limits
-	Edge     []edgeLimit     `json:"edge,omitempty"`     // limits for which a distribution in front can refuse requests
+	Edge     []edgeLimit     `json:"edge,omitempty"`     // limits that a distribution in front can enforce
 	// EdgePasses reports that requests with a credential pass the distribution.
 	EdgePasses bool      `json:"edgePassesCredentials,omitempty"`
-	NotEdge    []notEdge `json:"notEdge,omitempty"` // reasons why it cannot for the others
+	NotEdge    []notEdge `json:"notEdge,omitempty"` // reasons why it cannot enforce the others
 	Beyond     []string  `json:"beyond,omitempty"`  // limits whose counts restart if a rule adds more than fit
 
 	printsEdge bool // NotEdge is in the text too

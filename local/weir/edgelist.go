@@ -55,8 +55,8 @@ func retire(ctx context.Context, arn string, version int64) error {
 		err = edge.Retire(ctx, list, version)
 	}
 	if err != nil {
-		return fmt.Errorf("%s is published, but the list of the distribution did not change: until their waits end, or a function reports the new rules, it can refuse callers by the rules before: %w; "+
-			"to end this, repeat weir rules get | weir rules publish - with the same flags, which only changes the list", command.RulesVersion(version), err)
+		return fmt.Errorf("%s is published, but the list of the distribution did not change: %w; it can refuse callers by older rules until their waits end or a function reports the new rules; "+
+			"to change only the list, run weir rules get | weir rules publish - with the same flags", command.RulesVersion(version), err)
 	}
 	return nil
 }

@@ -192,7 +192,7 @@ func TestEdgeList_rules(t *testing.T) {
 	flags := []string{"--edge-list", listARN, "--rules-from-table"}
 	for i, args := range [][]string{{"publish", endpoints(t, 3)}, {"publish", endpoints(t, 4)}, {"rollback"}} {
 		out, failed := run(t, environment, append(append([]string{"rules"}, args...), flags...)...)
-		if got, want := version(), inForce(); failed || got != want || !strings.HasSuffix(out, "; a distribution in front stops refusing by the rules before within seconds\n") {
+		if got, want := version(), inForce(); failed || got != want || !strings.HasSuffix(out, "; a distribution in front stops refusing by older rules within seconds\n") {
 			t.Errorf("%d: got failed %t, version %d, %s; want version %d in the list", i, failed, got, out, want)
 		}
 	}

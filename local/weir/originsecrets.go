@@ -152,7 +152,7 @@ func (o *keysOptions) rotateOrigin(ctx context.Context, out io.Writer, now time.
 	}
 	switch err := origin.Rotate(ctx, client, o.table, o.namespace, now, force); {
 	case errors.Is(err, origin.ErrInUse):
-		return fmt.Errorf("%w; deploy with another originRotation or take the secret with weir keys origin --show, and wait two hours; or rotate with --force if every distribution sends the new secret", err)
+		return fmt.Errorf("%w; deploy with another originRotation, or run weir keys origin --show, and then wait two hours; if every distribution already sends the new secret, add --force", err)
 	case errors.Is(err, origin.ErrNoSecrets):
 		return err
 	case err != nil:

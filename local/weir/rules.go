@@ -47,10 +47,10 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 		Long: "Publish a rules document as a new version, and show the changes. FILE may be -, the standard input.\n\n" +
 			"If the deployment of the namespace publishes its own rules, functions do not read this version, and the command fails. A deployment that has changed to rulesFrom=table leaves its rules in the table; then add --rules-from-table, or set RULES_FROM=table.\n\n" +
 			"The command rejects a document with mistakes and prints all mistakes. It does not publish a document again that equals the version in force. " +
-			"A document can move limits of a caller to other items of the store. The counts of these limits then restart. The command rejects such a document and names the limits, unless --restart-counts is given. It also rejects similar tiers, of which one is probably misspelled, unless --similar-tiers is given, and a document without a limit that refuses requests, unless --unlimited is given.\n\n" +
+			"A document can move limits of a caller to other items of the store. The counts of these limits then restart. The command rejects such a document and names the limits, unless --restart-counts is given. It also rejects tiers with similar names, because one is probably misspelled, unless --similar-tiers is given. It rejects a document that refuses no request, unless --unlimited is given.\n\n" +
 			"The new version is higher than all previous ones: the time in Unix seconds, or the version in the document if that is higher. " +
 			"If two people publish at the same time, one publication fails. With --after VERSION, the publication also fails if another version is in force. The exit status is then 1.\n\n" +
-			"With --edge-list, a distribution in front no longer refuses callers by the rules before. Without it, it does so until their waits end, or a function reports the new rules.",
+			"With --edge-list, a distribution in front stops refusing callers by older rules. Without it, the distribution can refuse them until their waits end, or a function reports the new rules.",
 		Example: "  weir rules publish rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",
 		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -203,7 +203,7 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 			text += settlesText
 		}
 		if text = fmt.Sprintf("%spublished %s; functions with rulesFrom=table use it within a minute", text, command.RulesVersion(r.Version.Version)); o.edgeList != "" {
-			text += "; a distribution in front stops refusing by the rules before within seconds"
+			text += "; a distribution in front stops refusing by older rules within seconds"
 		}
 		_, err = fmt.Fprintln(out, text)
 	}

@@ -23,7 +23,7 @@ func serveCommand() *cobra.Command {
 			"With --upstream, this command limits the requests to any HTTP server, and needs no checkout of Weir. Paths below /_weir/ belong to the console. " +
 			"Method, path, query and body pass unchanged, and also the Host, unless the upstream is https. X-Forwarded-For gets the address of the client. Answers are streamed; WebSockets count as one request. " +
 			"The answer gets the RateLimit fields that the upstream has not set. The field Weir-Cost, or the one that a rule names, reports a cost and never reaches the client. " +
-			"Bearer tokens of other issuers than weir token pass unverified, and their callers count by address; to count them by user, set JWKS, JWT_ISSUER and JWT_AUDIENCE. The sample keys and the key of the tokens are in .weir in this folder.\n\n" +
+			"Only bearer tokens of weir token are verified. Callers with other tokens count by address; to count them by user, set JWKS, JWT_ISSUER and JWT_AUDIENCE. The sample keys and the key of the tokens are in .weir in this folder.\n\n" +
 			"The throttle of the template's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 \"throttled\", unless --no-throttle is given.\n\n" +
 			"--store dynamodb and --store redis start a local DynamoDB or Redis server, unless DYNAMODB_ENDPOINT or REDIS_URL names one. Only a checkout can start DynamoDB.\n\n" +
 			"Three variables of this command also apply to the functions. SAMPLE_LOGIN is the user:password of the sample API's login (default demo:demo). MAX_DELAY is the maximum wait of a request in a leaky bucket. BASE_PATH lists the paths that custom domains add, such as /v1,/orders/v2. A request with a Host without a port comes from such a domain.",
@@ -42,17 +42,17 @@ func serveCommand() *cobra.Command {
 	c.Flags().Var(&o.Upstream, "upstream", "the URL of your HTTP server, which gets the admitted requests instead of the template's functions; paths below /_weir/ do not reach it")
 	c.Flags().StringVar(&o.Store, "store", serve.Memory, "the store of the state: memory, dynamodb or redis")
 	command.Complete(c, "store", serve.Memory, "dynamodb", "redis")
-	c.Flags().StringVar(&o.ViewerAddress, "viewer-address", "", "who is believed for the address of the client: source, cloudfront, weir or hops:N; infra/EDGE.md describes them, and weir keys origin --local --show prints the secret that a proxy must send")
-	c.Flags().StringVar(&o.DirectRequests, "direct-requests", "", "requests without that secret: source or refuse")
+	c.Flags().StringVar(&o.ViewerAddress, "viewer-address", "", "the source of the client's address: source, cloudfront, weir or hops:N, as in infra/EDGE.md; weir keys origin --local --show prints the secret that a proxy must send")
+	c.Flags().StringVar(&o.DirectRequests, "direct-requests", "", "requests without the secret that --viewer-address needs: source or refuse")
 	command.Complete(c, "viewer-address", contract.ViewerSource, contract.ViewerCloudFront, contract.ViewerWeir, contract.ViewerHops)
 	command.Complete(c, "direct-requests", contract.DirectSource, contract.DirectRefuse)
-	c.Flags().DurationVar(&o.Edge, "edge", 0, "put the viewer function of a distribution in front of the APIs; it refuses callers whom functions have listed, this time after they are listed, such as 2s; 0: no distribution")
+	c.Flags().DurationVar(&o.Edge, "edge", 0, "put the viewer function of a distribution in front of the APIs; it refuses a listed caller this time after the caller is listed, such as 2s; 0: no distribution")
 	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default: a template in infra/golden")
 	c.Flags().BoolVar(&o.Unthrottled, "no-throttle", false, "leave out the throttle of the template's stages, such as for weir load")
 	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")
 	c.Flags().Var(&o.Port, "port", "the port of the first API; the second API has the next port")
 	c.Flags().Var(&o.Environments, "environments", "maximum number of processes of each function, which run its bootstrap in dist; 0: run the functions in this process")
-	c.Flags().Var(&o.Regions, "regions", "number of regions, 80 ms apart, that share limits with \"regions\": \"shared\"; each has APIs of its own, at ports that are 10 higher than those of the one before; 0: one region")
+	c.Flags().Var(&o.Regions, "regions", "number of regions, 80 ms apart, that share limits with \"regions\": \"shared\"; the APIs of each further region have ports that are 10 higher; 0: one region")
 	c.Flags().DurationVar(&o.Idle, "idle", 0, "time without a request after which an environment ends; 0: never")
 	return c
 }

@@ -44,7 +44,7 @@ func TestWhy(t *testing.T) {
 			t.Errorf("%q: got exit %d, stderr %q, output\n%s", args, code, errs, out)
 		}
 	}
-	if _, help, _ := weir(t, "why", "--help"); !strings.Contains(strings.Join(strings.Fields(help), " "), "a limit whose per lacks endpoint counts for several rules, so its name is shown") {
+	if _, help, _ := weir(t, "why", "--help"); !strings.Contains(strings.Join(strings.Fields(help), " "), "A limit whose per lacks endpoint counts for several rules, so the command shows its name") {
 		t.Errorf("help: got %s, want what RULE shows for a limit without endpoint", help)
 	}
 	for args, want := range map[string]string{

@@ -15,8 +15,8 @@ import (
 type Answer struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Count is the number of requests of the caller of the question, or of all callers. Others of them are not in Rows,
-	// because the question asked for fewer rows.
+	// Count is the number of requests of the caller of the question, or of all callers. Others is the number of them that
+	// are not in Rows, because the question asked for fewer rows.
 	Count  int64 `json:"count"`
 	Others int64 `json:"others"`
 	// Unnamed is the number of requests in log lines that name no caller: a flood of many callers has them. They are in
@@ -55,7 +55,7 @@ type Row struct {
 	Capacity   int64   `json:"capacity"`
 	Remaining  int64   `json:"remaining"`
 	RetryAfter float64 `json:"retryAfterSeconds"`
-	// AddressFrom is who named the address of the last request, behind a distribution or a proxy.
+	// AddressFrom is the source of the address of the last request, behind a distribution or a proxy.
 	AddressFrom string `json:"addressFrom,omitempty"`
 }
 

@@ -18,8 +18,8 @@ func releaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release VERSION",
 		Short: "Pack the built programs for a release",
-		Long: "Pack the functions and weir, which make release has built, for a release: the functions and the layer as zip files, the template that deploys them with its page, examples and IAM policies, weir as tar files, " +
-			"the licenses of the modules in them, these modules as a CycloneDX document, the section of the changelog, and the digests of all files. " +
+		Long: "Pack the programs that make release has built. A release has the functions and the layer as zip files, weir as tar files, and the template with its page, examples and IAM policies. " +
+			"It also has the licenses of the modules, a list of them as a CycloneDX document, the section of the changelog, and the digests of all files. " +
 			"The same programs give the same bytes.",
 		Example: "  make release VERSION=v1.0.0",
 		Args:    command.Exactly(1),
