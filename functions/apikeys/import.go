@@ -77,10 +77,9 @@ func (i Imported) hash(secret []byte) string {
 }
 
 // Import writes the records of keys, which must pass Check or be guessable. It returns the written keys, even with an
-// error. Keys that the table has are left out, so a failed Import can be repeated. Like Create with add, it adds a key to
-// an id that has one, with the Suspended and Limits of the newest. A key without a tier gets that of the newest, or else
-// the argument tier. After a rotation, Import moves the record of a key to the current secret: the record keeps its tier
-// and its owner.
+// error. Keys that the table has are left out, so a failed Import can be repeated. If the id has keys, the new one gets
+// Suspended and Limits of the newest. A key without a tier gets the tier of the newest key, or else the argument tier.
+// After a rotation, Import moves the record of a key to the current secret: the record keeps its tier and its owner.
 func (t *Keys) Import(ctx context.Context, now time.Time, list []Imported, tier string) (written []Key, err error) {
 	for n, i := range list {
 		i.Tier = cmp.Or(i.Tier, tier)

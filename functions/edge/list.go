@@ -96,7 +96,7 @@ type Entry struct {
 // base is the base of the numbers in a value. 40,000 entries with the largest numbers fit a list.
 const base = 36
 
-// Value returns the value of the entry: Until in milliseconds, rounded down, the numbers, and Reset in seconds, rounded up.
+// Value returns the value of the entry. Until is in milliseconds and rounded down, and Reset is in seconds and rounded up.
 func (e Entry) Value() string {
 	reset := e.Until
 	if e.Reset.After(reset) {

@@ -77,7 +77,7 @@ type Extension struct {
 const patience = 8 * time.Second
 
 // errBypassed means that no event can reach the proxy. The init of a slow function reports it, too.
-var errBypassed = fmt.Errorf("the runtime has requested no event through the layer for %s: its init is slow, or another proxy of the Runtime API takes its place; let %s be the last wrapper script (LAYER.md)", patience, contract.LayerRoot+contract.LayerWrapper)
+var errBypassed = fmt.Errorf("the runtime has requested no event through the layer for %s: its init is slow, or it uses another proxy of the Runtime API; make %s the last wrapper script (LAYER.md)", patience, contract.LayerRoot+contract.LayerWrapper)
 
 // errNoWrapper is the cause of errBypassed that a deployment can introduce by replacing the variables of a function.
 var errNoWrapper = fmt.Errorf("%s: not set, so the runtime requests no event through the layer; set it to %s", contract.VariableWrapper, contract.LayerRoot+contract.LayerWrapper)

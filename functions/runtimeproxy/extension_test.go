@@ -169,7 +169,7 @@ func TestExtension_otherProxy(t *testing.T) {
 // slow runtime starts later.
 func TestExtension_bypassed(t *testing.T) {
 	for wrapper, want := range map[string]string{
-		"/opt/weir": "another proxy of the Runtime API takes its place; let /opt/weir be the last wrapper script", "": "AWS_LAMBDA_EXEC_WRAPPER: not set, so the runtime requests no event through the layer; set it to /opt/weir",
+		"/opt/weir": "it uses another proxy of the Runtime API; make /opt/weir the last wrapper script", "": "AWS_LAMBDA_EXEC_WRAPPER: not set, so the runtime requests no event through the layer; set it to /opt/weir",
 	} {
 		t.Run("wrapper "+wrapper, func(t *testing.T) { holdsInit(t, wrapper, want) })
 	}

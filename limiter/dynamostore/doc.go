@@ -65,8 +65,8 @@
 // generation is the same, each entry is still at its position. The interval proves that no entry is too
 // far ahead of the clock (algo.Clamp).
 //
-// The list of a log of up to algo.MaxExact requests holds up to that many entries, or a debt. A charge that finds it
-// full replaces it by a list without expired entries, in the same update. So three such logs take one write unit.
+// If a log has up to algo.MaxExact requests, its list holds at most that many entries, unless it has a debt. A charge that
+// finds it full replaces it by a list without expired entries, in the same update. So three such logs take one write unit.
 // A longer list never holds more than twice what the limit allows. About one request in 40 removes the
 // expired entries in a separate update, which keeps entries that other requests append at the same time.
 // An entry takes 12 bytes, so a write costs one unit for each 85 entries in the list. A write of a log

@@ -13,8 +13,8 @@
 //
 // With [Options.Background], as in redisstore.New, redisstore.Open and dynamostore.New, no request waits for a store
 // that hangs. A Take after a pause fails at once, while a goroutine looks at its subject. If the store answers, the
-// next Take is the probe; if it does not, another pause begins. If no Take comes for two pauses, the next Take is the
-// probe without a look, so a second after an outage each Take reaches the store. In AWS Lambda, a process is frozen
+// next Take is the probe; if it does not, another pause begins. If no Take comes for two pauses, the next Take
+// probes the store itself. So a second after an outage, each Take reaches the store. In AWS Lambda, a process is frozen
 // between two requests, so functions do without Background.
 //
 // After a pause, a Settle probes the store by a Take of cost 0 on its subject. If a probe is in flight, the Settle

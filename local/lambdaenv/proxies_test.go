@@ -136,7 +136,7 @@ func TestStart_proxies(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	o := output{written: func(text string) {
-		if strings.Contains(text, "another proxy of the Runtime API takes its place") {
+		if strings.Contains(text, "it uses another proxy of the Runtime API") {
 			cancel()
 		}
 	}}
