@@ -80,7 +80,7 @@ func (s *Server) printReload(n live.Reload) {
 	case n.Changed:
 		fmt.Fprintf(s.Out, "rules  %s (%s, %s) are in force now\n", s.Rules, count(n.Rules.Len()), command.RulesVersion(n.Rules.Version()))
 		if len(n.Restarts) > 0 {
-			fmt.Fprintf(s.Out, "rules  counts that restart: %s\n", listed(n.Restarts))
+			fmt.Fprintf(s.Out, "rules  counts restart, because they move to other items: %s\n", listed(n.Restarts))
 		}
 		s.warn(n.Rules, s.apis)
 	case n.Err == nil || n.Repeated:

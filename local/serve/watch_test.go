@@ -172,7 +172,7 @@ func TestServe_printReload(t *testing.T) {
 		{fmt.Sprintf(valid, 1) + " ", "rules  FILE has mistakes; version 1 stays in force\n  version: got 1, the version of the rules in force, for a different document; give it a higher version\n"},
 		{fmt.Sprintf(valid, 3), "rules  FILE (1 rule, version 3) are in force now\n"},
 		{fmt.Sprintf(valid, 2), "rules  the document is older than the rules in force: got version 2, want more than 3; version 3 stays in force\n"},
-		{crowd, "rules  FILE (15 rules, version 4) are in force now\nrules  counts that restart: rules[14].limits.* (all)\n" + warnings},
+		{crowd, "rules  FILE (15 rules, version 4) are in force now\nrules  counts restart, because they move to other items: rules[14].limits.* (all)\n" + warnings},
 		{fmt.Sprintf(unrouted, 5), "rules  FILE (1 rule, version 5) are in force now\nwarning: rules[0] matches no route: GET /api/v1/serch\n"},
 		{fmt.Sprintf(unrouted, 5), ""}, // once for each version
 		{fmt.Sprintf(unrouted, 6), "rules  FILE (1 rule, version 6) are in force now\nwarning: rules[0] matches no route: GET /api/v1/serch\n"},
