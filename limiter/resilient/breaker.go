@@ -25,7 +25,7 @@ type Store struct {
 	answers atomic.Int64                  // number of calls that the store answered
 	probed  atomic.Pointer[chan struct{}] // closed when the last probe of the store has ended; nil before the first one
 	background
-	lines lines // of Debit
+	connections debitConnections
 }
 
 var (

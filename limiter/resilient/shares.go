@@ -23,10 +23,10 @@ func (b *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Sub
 	if err != nil {
 		return 0, err
 	}
-	l := b.lines.enter()
-	defer b.lines.leave()
-	if !b.lines.open(l, now) {
-		if err := b.connect(ctx, now, l, subject, limit, seen); err != nil {
+	conn := b.connections.enter()
+	defer b.connections.leave()
+	if !b.connections.open(conn, now) {
+		if err := b.connect(ctx, now, conn, subject, limit, seen); err != nil {
 			return 0, err
 		}
 	}
@@ -38,17 +38,17 @@ func (b *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Sub
 	err = errPanic
 	moved, err = shares.Debit(ctx, now, subject, limit, index, lack, seen)
 	b.observe(now, err)
-	b.lines.used(l, now, err)
+	b.connections.used(conn, now, err)
 	return moved, err
 }
 
-// connect waits until a look over the line has an answer, and sets seen to the state that its own look finds. It returns an
-// error unless the rest of the time of ctx is as long as the look took. The look goes on after ctx ends: a client closes the
+// connect waits until a look over conn has an answer, and sets seen to the state that its own look finds. It returns an error
+// unless the rest of the time of ctx is as long as the look took. The look goes on after ctx ends: a client closes the
 // connection of a call that ends early, so a connection that takes longer than ctx would never be open.
-func (b *Store) connect(ctx context.Context, now algo.Instant, l *line, subject limiter.Subject, limit *limiter.Limit, seen *algo.Result) error {
-	o, own := b.lines.look(l)
+func (b *Store) connect(ctx context.Context, now algo.Instant, conn *debitConnection, subject limiter.Subject, limit *limiter.Limit, seen *algo.Result) error {
+	o, own := b.connections.look(conn)
 	if own {
-		go b.lookOver(context.WithoutCancel(ctx), now, l, o, []limiter.Charge{{Subject: subject, Limit: limit}}, *seen)
+		go b.lookOver(context.WithoutCancel(ctx), now, conn, o, []limiter.Charge{{Subject: subject, Limit: limit}}, *seen)
 	}
 	if time.Since(o.began) < b.first { // an older look hangs, or ended while the process was frozen
 		select {
@@ -75,14 +75,14 @@ func (b *Store) connect(ctx context.Context, now algo.Instant, l *line, subject 
 }
 
 // lookOver looks at the limit of the charge. If the store panics, the look has failed.
-func (b *Store) lookOver(ctx context.Context, now algo.Instant, l *line, o *opening, charges []limiter.Charge, hint algo.Result) {
+func (b *Store) lookOver(ctx context.Context, now algo.Instant, conn *debitConnection, o *opening, charges []limiter.Charge, hint algo.Result) {
 	results := []algo.Result{hint}
 	defer func() {
 		if recover() != nil {
 			o.err = errPanic
 		}
 		o.found = results[0]
-		b.lines.ended(l, now, o)
+		b.connections.ended(conn, now, o)
 	}()
 	ctx, cancel := context.WithTimeout(ctx, ConnectionLife)
 	defer cancel()
