@@ -57,9 +57,9 @@ type Writer struct {
 // NewWriter returns a Writer for a list.
 func NewWriter(s Store) *Writer { return &Writer{store: s} }
 
-// Write adds entries, by their keys, to a list, and sets its configuration c. Entries of older rules then no longer act. It does nothing if the
-// list is under newer rules. If c does not fit, it adds no entry. It adds no entry of a caller who was refused before the
-// last removal of its entries.
+// Write adds entries, by their keys, to a list, and sets its configuration c. Entries of older rules then no longer act. Write
+// does nothing if the list is under newer rules. If c does not fit, it adds no entry. It adds no entry of a caller who was
+// refused before the last removal of its entries.
 //
 // It also reads the page after that of the last Write, and removes the entries whose wait is over. In a full list, it reads
 // up to 20 pages, and also removes entries with shorter waits than the new ones. It drops the entries for which there is

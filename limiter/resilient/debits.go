@@ -14,9 +14,8 @@ const trusted = RegionConnectionLife * 5 / 6
 // mostConnections is the number of idle connections that the HTTP client of the AWS SDK keeps for a host.
 const mostConnections = 10
 
-// debitConnections are those that Debit knows to be open. Over HTTP/1.1, each call needs one of its own. So the nth debit of those
-// that run at a time uses the nth connection, and it is open if n debits at a time have had answers. The zero value is ready
-// for use.
+// debitConnections are the connections of debits. Over HTTP/1.1, each call needs a connection of its own. So the nth debit that
+// runs at a time uses the nth of them, which is open if n debits at a time had answers. The zero value is ready for use.
 type debitConnections struct {
 	mu      sync.Mutex
 	running int // debits
