@@ -48,6 +48,7 @@ func (s *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Sub
 		}
 		if applied {
 			*seen = d.held.Result
+			s.tidy(ctx, now, subject, it, []limiter.Charge{{Limit: limit}})
 			return taken, nil
 		}
 	}

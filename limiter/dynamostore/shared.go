@@ -126,6 +126,7 @@ func (s *Store) Credit(ctx context.Context, now algo.Instant, subject limiter.Su
 	if err != nil || !applied {
 		return algo.Result{}, false, err
 	}
+	s.tidy(ctx, now, subject, it, []limiter.Charge{{Limit: limit}})
 	held, err := it.held(id, limit)
 	return held.Result, true, err
 }
@@ -184,7 +185,8 @@ func (e *expression) reset(it item, id string) error {
 	}
 	_, shared := held.Machine.(*algo.Shared)
 	switch {
-	case !shared:
+	case !shared: // a debit after a conversion now would need its fingerprint
+		e.requireMachine(id, held.Machine)
 		e.removeLimit(it, id)
 	case held.State.Moved() == 0 && held.State.MovedBefore() == 0: // a debit now would need the windows that the update removes
 		e.requireState(it, id, held)

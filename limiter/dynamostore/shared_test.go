@@ -3,12 +3,14 @@ package dynamostore_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -136,6 +138,80 @@ func TestStore_shares_races(t *testing.T) {
 	gave, err := slow.Debit(t.Context(), now, user, l, algo.WindowOf(l.Machine()).Index(now), 1, new(algo.Result))
 	if s := state(); !errors.Is(err, limiter.ErrContended) || s.Count != before.Count+1 || s.Moved() != before.Moved() {
 		t.Errorf("a charge during a debit that converts: got %d moved, error %v and %+v, want the charge in %+v and %v", gave, err, s, before, limiter.ErrContended)
+	}
+}
+
+// A debit during a reset of an item whose limit was not yet shared when the reset read it is not lost.
+func TestStore_Reset_sharedMeanwhile(t *testing.T) {
+	var table memtable.Table
+	happens := func() {}
+	open := func(api dynamostore.API) *dynamostore.Store {
+		return storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: "t", Namespace: "n"}))
+	}
+	other, slow := open(&table), open(&crowded{&table, func() { happens() }})
+	user, now, rate := limiter.User("a"), algo.InstantOf(noon), sharedHour
+	shared := storetest.Limit(t, "shared", rate)
+	index := algo.WindowOf(shared.Machine()).Index(now)
+	take := func(l *limiter.Limit, cost int64) (bool, algo.State) {
+		t.Helper()
+		charges, results := []limiter.Charge{{Subject: user, Limit: l, Cost: cost}}, make([]algo.Result, 1)
+		ok, err := other.Take(t.Context(), now, user, charges, results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok, results[0].State
+	}
+	debit := func(l *limiter.Limit) int64 {
+		t.Helper()
+		return storetest.Must(other.Debit(t.Context(), now, user, l, index, 1, new(algo.Result)))
+	}
+	rate.Regions = algo.Regions{}
+	each := storetest.Limit(t, "a", rate)
+	later := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", ID: each.ID, Rate: sharedHour, Version: each.Version + 1}))
+	take(each, 1)
+	debit(shared) // a reset keeps the item
+	moved := int64(0)
+	happens = func() {
+		happens = func() {}
+		take(later, 1)
+		moved = debit(later)
+	}
+	if err := slow.Reset(t.Context(), user); err != nil {
+		t.Fatal(err)
+	}
+	if ok, s := take(later, 1); !ok || moved == 0 || s.Count != 1 || s.Moved() != moved {
+		t.Errorf("a debit of %d during a reset: got allowed %t with %+v, want it kept", moved, ok, s)
+	}
+}
+
+// A debit and a credit do not shorten the life of an item that another limit needs for longer, such as a limit of newer rules.
+func TestStore_shares_ttl(t *testing.T) {
+	user, now, limit := limiter.User("a"), algo.InstantOf(noon), storetest.Limit(t, "a", sharedHour)
+	month := storetest.Limit(t, "month", algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: 30 * 24 * time.Hour})
+	index := algo.WindowOf(limit.Machine()).Index(now)
+	for name, move := range map[string]func(*dynamostore.Store) error{
+		"debit": func(s *dynamostore.Store) error {
+			_, err := s.Debit(t.Context(), now, user, limit, index, 1, new(algo.Result))
+			return err
+		},
+		"credit": func(s *dynamostore.Store) error {
+			_, _, err := s.Credit(t.Context(), now, user, limit, index, 1)
+			return err
+		},
+	} {
+		var table memtable.Table
+		store, results := storetest.Must(dynamostore.NewBare(&table, dynamostore.Options{Table: "t", Namespace: "n"})), make([]algo.Result, 1)
+		if ok, err := store.Take(t.Context(), now, user, []limiter.Charge{{Subject: user, Limit: month, Cost: 5}}, results); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if err := move(store); err != nil {
+			t.Fatal(err)
+		}
+		expiry := table.Items[user.Key("n", 2)][dynamostore.TTLAttribute].(*types.AttributeValueMemberN)
+		seconds, idle := storetest.Must(strconv.ParseInt(expiry.Value, 10, 64)), results[0].Machine.Idle(results[0].State).Time()
+		if time.Unix(seconds, 0).Before(idle) {
+			t.Errorf("%s: got an expiry at %d s, want at least %d s, when the other limit counts nothing", name, seconds, idle.Unix())
+		}
 	}
 }
 
