@@ -35,15 +35,13 @@ func dynamoGroup(ctx context.Context, b *bench) (group, error) {
 	if err := m.run(ctx, b); err != nil {
 		return group{}, err
 	}
-	requests := m.tabulate("DynamoDB: requests a decision", 2, func(o outcome) figure { return o.requests }, median)
-	requests.Omitted = []string{notRemembered, atOnce, spreadRow(1, "half"), spreadRow(1, "full"), "fixed_window", "Store.Take, token_bucket"}
+	requests := m.requests()
+	requests.Omitted = []string{notRemembered, atOnce, spreadRow(1, "half"), spreadRow(1, "full"), "fixed_window"}
 	requests.Note = "A decision is Limiter.Take from the caller's ID to the answer, with group commit and denial cache. Clocks are simulated, and arrivals are a Poisson process. " +
 		"A limit is 100 requests in 10 s unless the row contains another limit. Spread: each request goes to a random environment. Five times the limit: the first two windows do not count. " +
 		"Two common patterns for comparison: the first reads the item, and writes it back if it is unchanged (a token bucket, up to 20 attempts). The second starts a window if the last one has expired, and otherwise increments its count."
-	wrong := m.wrong()
-	requests.Note += " Wrong decisions of all scenarios and rounds: " + wrong.aboveZero("over-admitted", "failed") + "."
-	guess := m.tabulate("", 2, func(o outcome) figure { return o.guess }, median)
-	return group{Name: "DynamoDB", Tables: []table{requests}, Goals: dynamoGoals(requests, guess, wrong)}, nil
+	requests.Note += " Wrong decisions of all scenarios and rounds: " + m.wrong().aboveZero("over-admitted", "failed") + "."
+	return group{Name: "DynamoDB", Tables: []table{requests}}, nil
 }
 
 // dynamoVersion returns the release of the DynamoDB Local that this checkout starts.
@@ -75,7 +73,7 @@ func (m *dynamoMeasure) run(ctx context.Context, b *bench) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			b.progress.step("round %d of %d: %s", round+1, b.rounds, s.name)
+			b.say("round %d of %d: %s", round+1, b.rounds, s.name)
 			if err := m.scenario(ctx, i, round); err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
@@ -106,20 +104,20 @@ func (m *dynamoMeasure) scenario(ctx context.Context, i, round int) error {
 	return errors.Join(errs...)
 }
 
-// tabulate returns a table of one figure of the outcomes.
-func (m *dynamoMeasure) tabulate(title string, digits int, value func(outcome) figure, fold func([]figure) figure) table {
-	t := table{Title: title, Corner: "scenario"}
+// requests returns the table of the requests for each decision.
+func (m *dynamoMeasure) requests() table {
+	t := table{Title: "DynamoDB: requests a decision", Corner: "scenario"}
 	for _, c := range m.contenders {
-		t.Columns = append(t.Columns, column{c.name, digits})
+		t.Columns = append(t.Columns, column{c.name, 2})
 	}
 	for i, s := range m.scenarios {
 		r := row{Name: s.name}
 		for c := range m.contenders {
 			var values []figure
 			for _, o := range m.outcomes[i][c] {
-				values = append(values, value(o))
+				values = append(values, o.requests)
 			}
-			r.Values = append(r.Values, fold(values))
+			r.Values = append(r.Values, median(values))
 		}
 		t.Rows = append(t.Rows, r)
 	}
@@ -128,7 +126,7 @@ func (m *dynamoMeasure) tabulate(title string, digits int, value func(outcome) f
 
 // wrong returns a table of the wrong admissions and the failed decisions of each contender.
 func (m *dynamoMeasure) wrong() table {
-	t := table{Title: "DynamoDB: wrong decisions", Corner: "contender", Columns: []column{{"over-admitted", 0}, {"failed", 0}}}
+	t := table{Columns: []column{{"over-admitted", 0}, {"failed", 0}}}
 	for c, contender := range m.contenders {
 		over, failed := figure(0), figure(0)
 		for i := range m.scenarios {
@@ -140,50 +138,4 @@ func (m *dynamoMeasure) wrong() table {
 		t.Rows = append(t.Rows, row{Name: contender.name, Values: []figure{over, failed}})
 	}
 	return t
-}
-
-// dynamoGoals returns the goals. It finds the rows of the tables by name.
-func dynamoGoals(requests, guess, wrong table) (goals []goal) {
-	windows := []string{"sliding_window", "fixed_window"}
-	const bucket = "token_bucket"
-	all := append([]string{bucket, "sliding_log"}, windows...)
-	goalOf := func(contenders []string, row string, most float64) {
-		for _, c := range contenders {
-			goals = append(goals, atMost(c+": "+row, requests.value(row, c), most, 2))
-		}
-	}
-	goalOf(windows, remembered, 1.0)
-	goalOf(windows, notRemembered, 1.2)
-	goalOf(windows, callersRow, 1.3)
-	goalOf(windows, callersColdRow, 1.3)
-	goalOf(windows, spreadRow(50, "half"), 1.2)
-	goalOf(windows, spreadRow(50, "full"), 1.2)
-	for _, load := range []string{"half", "full"} {
-		goalOf([]string{bucket}, spreadRow(1, load), 1.0)
-	}
-	half, full := spreadRow(50, "half"), spreadRow(50, "full")
-	goals = append(goals, atMost(bucket+": "+half, requests.value(half, bucket), 1.25, 2).because(fmt.Sprintf(
-		"An update cannot take the maximum of two values, so no expression serves both a busy and an idle bucket. An environment that does not know the state and always guesses the more frequent one makes %s requests with the same arrivals.", guess.value(half, bucket).text(2))),
-		below(bucket+": "+full, requests.value(full, bucket), 1.5, 2))
-	goalOf([]string{"sliding_log"}, callersRow, 1.5)
-	goalOf([]string{"sliding_log"}, callersColdRow, 1.5)
-	for _, c := range all {
-		goals = append(goals, atMost(c+": three limits cost as much as one limit", requests.value(threeLimits, c), float64(requests.value(remembered, c)), 2))
-	}
-	for _, c := range all {
-		goals = append(goals, below(c+": "+overload, requests.value(overload, c), 0.3, 2))
-		flood := goal{What: c + ": " + floodRow, Want: "at most 1 call a second", Measured: (requests.value(floodRow, c) * floodRate).text(2) + " a second"}
-		flood.Met = requests.value(floodRow, c)*floodRate <= 1
-		goals = append(goals, flood)
-	}
-	return append(goals,
-		atMost("over-admission of all algorithms", sumOf(wrong, "over-admitted", all), 0, 0),
-		atMost("decisions that failed, of all algorithms", sumOf(wrong, "failed", all), 0, 0))
-}
-
-func sumOf(t table, column string, rows []string) (sum figure) {
-	for _, r := range rows {
-		sum += t.value(r, column)
-	}
-	return sum
 }

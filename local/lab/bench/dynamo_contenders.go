@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -46,7 +44,6 @@ func dynamoContenders() []dynamoContender {
 		all = append(all, dynamoContender{string(a), a, true, weirEnvironment})
 	}
 	return append(all,
-		dynamoContender{"Store.Take, token_bucket", algo.TokenBucket, true, storeEnvironment},
 		dynamoContender{"read, compare and swap", algo.TokenBucket, true, swapEnvironment},
 		dynamoContender{"expire or increment", algo.FixedWindow, false, incrementEnvironment})
 }
@@ -64,31 +61,6 @@ func weirEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
 			err = fmt.Errorf("%w: %s", errUndecided, d.Reason)
 		}
 		return d.Allowed, err
-	}
-}
-
-// storeEnvironment calls the store directly. Each call passes the states that an earlier call returned.
-// There is no denial cache and no group commit.
-func storeEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
-	store, subject := must(dynamostore.NewBare(p.meter, dynamostore.Options{Table: p.table, Namespace: "s"})), limiter.User(p.caller)
-	var charges []limiter.Charge
-	for _, limit := range limits {
-		charges = append(charges, limiter.Charge{Subject: subject, Limit: limit, Cost: 1})
-	}
-	var mu sync.Mutex
-	last := make([]algo.Result, len(charges))
-	return func(ctx context.Context, now time.Time) (bool, error) {
-		mu.Lock()
-		results := slices.Clone(last)
-		mu.Unlock()
-		ok, err := store.Take(ctx, algo.InstantOf(now), subject, charges, results)
-		if errors.Is(err, limiter.ErrContended) {
-			return false, fmt.Errorf("%w: %w", errUndecided, err)
-		}
-		mu.Lock()
-		last = results
-		mu.Unlock()
-		return ok, err
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 )
 
@@ -28,17 +27,10 @@ var usual = budget{100, 10 * time.Second}
 // roomy is a limit that its scenarios never reach.
 var roomy = budget{2000, time.Minute}
 
-// These are the names of the rows that dynamoGoals looks up.
+// These are the names of the rows that the page leaves out, and of the row whose over-admission needs no replay.
 const (
-	remembered    = "remembered, one by one at half the limit"
 	notRemembered = "never seen, one by one at half the limit"
-	threeLimits   = "remembered, three limits"
-	overload      = "five times the limit, one environment"
-	floodRow      = "refused flood, 100 a second"
 	atOnce        = "400 at one instant on a limit of 100, 64 callers"
-
-	callersRow     = "64 concurrent callers on one key, remembered"
-	callersColdRow = "64 concurrent callers on one key, never seen"
 )
 
 const floodRate = 100 // requests a second
@@ -53,13 +45,13 @@ func dynamoScenarios(quick bool) []scenario {
 		windows = 3
 	}
 	all := []scenario{
-		{remembered, []budget{usual}, false, evenly(windows, true)},
+		{"remembered, one by one at half the limit", []budget{usual}, false, evenly(windows, true)},
 		{notRemembered, []budget{usual}, false, evenly(windows, false)},
-		{threeLimits, []budget{usual, {2000, time.Minute}, {50_000, time.Hour}}, false, evenly(windows, true)},
-		{callersRow, []budget{roomy}, true, competing(64, true)},
-		{callersColdRow, []budget{roomy}, true, competing(64, false)},
-		{overload, []budget{usual}, false, overloaded},
-		{floodRow, []budget{{10, time.Hour}}, false, flooded},
+		{"remembered, three limits", []budget{usual, {2000, time.Minute}, {50_000, time.Hour}}, false, evenly(windows, true)},
+		{"64 concurrent callers on one key, remembered", []budget{roomy}, true, competing(64, true)},
+		{"64 concurrent callers on one key, never seen", []budget{roomy}, true, competing(64, false)},
+		{"five times the limit, one environment", []budget{usual}, false, overloaded},
+		{"refused flood, 100 a second", []budget{{10, time.Hour}}, false, flooded},
 		{atOnce, []budget{usual}, true, allAtOnce},
 	}
 	for _, load := range []struct {
@@ -112,23 +104,6 @@ func competing(callers int, remembered bool) func(*trial) error {
 			return nil
 		})
 	}
-}
-
-// together runs f once for each caller and returns one of the errors.
-func together(callers int, f func(caller int) error) error {
-	errs := make(chan error, callers)
-	var wg sync.WaitGroup
-	for caller := range callers {
-		wg.Go(func() { errs <- f(caller) })
-	}
-	wg.Wait()
-	close(errs)
-	for err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // overloaded sends five times the limit to one environment. The first two windows do not count, because

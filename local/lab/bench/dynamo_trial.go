@@ -18,7 +18,6 @@ import (
 type outcome struct {
 	requests     figure // requests to DynamoDB for each decision
 	over, failed figure // number of wrongly admitted requests, and number of failed decisions
-	guess        figure // requests for each decision if the environment must guess the bucket's state
 }
 
 // trial is one run of a scenario with one contender. Each trial has its own caller.
@@ -62,7 +61,6 @@ func (m *dynamoMeasure) trial(ctx context.Context, c dynamoContender, s scenario
 	case s.name == atOnce:
 		o.over = figure(max(0, len(t.admitted)-int(usual.requests)))
 	}
-	o.guess = t.guess(limits[0])
 	return o, nil
 }
 
@@ -126,20 +124,4 @@ func (t *trial) over(limits []*limiter.Limit) (over int) {
 		}
 	}
 	return over
-}
-
-// guess returns the number of requests for each decision of an environment that does not know the
-// bucket's state. The environment always guesses the more frequent state, busy or idle. A wrong guess
-// costs a second request.
-func (t *trial) guess(l *limiter.Limit) figure {
-	var state algo.State
-	busy := 0
-	for _, at := range t.admitted { // in order, because over has sorted them
-		if state.TAT > at {
-			busy++
-		}
-		state, _ = l.Machine().Take(state, at, 1)
-	}
-	share := figure(busy) / figure(max(1, len(t.admitted)))
-	return 1 + min(share, 1-share)
 }

@@ -44,7 +44,7 @@ type bench struct {
 	quick    bool
 	address  string            // address of the server that the current group measures
 	versions map[string]string // versions of the servers; each group adds its own
-	progress *progress
+	progress io.Writer
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -58,14 +58,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	rounds := flags.Int("rounds", 5, "number of rounds; each figure is the median of all rounds")
 	quick := flags.Bool("quick", false, "run a smoke test: two short rounds, too short for exact figures")
 	asJSON := flags.Bool("json", false, "print JSON")
-	write := flags.String("write", "", "write the tables as Markdown to this file, without the goals")
+	write := flags.String("write", "", "write the tables as Markdown to this file")
 	if err := flags.Parse(args); err != nil {
 		return flag.ErrHelp
 	}
 	if flags.NArg() > 0 || *rounds < 1 {
 		return fmt.Errorf("arguments: got %q and %d rounds, want no arguments and at least one round", flags.Args(), *rounds)
 	}
-	b := &bench{rounds: *rounds, quick: *quick, versions: map[string]string{}, progress: &progress{to: stderr}}
+	b := &bench{rounds: *rounds, quick: *quick, versions: map[string]string{}, progress: stderr}
 	if b.quick {
 		b.rounds = min(b.rounds, 2)
 	}
@@ -82,7 +82,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *asJSON {
 		return r.json(stdout)
 	}
-	_, err = io.WriteString(stdout, r.markdown()+r.goals())
+	_, err = io.WriteString(stdout, r.markdown())
 	return err
 }
 
@@ -100,7 +100,7 @@ func (b *bench) measure(ctx context.Context, only, names []string) (report, erro
 			continue
 		}
 		if b.address = os.Getenv(g.variable); g.variable != "" && b.address == "" {
-			b.progress.say("SKIPPED: %s needs %s; `make bench` starts a server and sets it", g.name, g.variable)
+			b.say("SKIPPED: %s needs %s; `make bench` starts a server and sets it", g.name, g.variable)
 			continue
 		}
 		measured, err := g.measure(ctx, b)
@@ -113,4 +113,9 @@ func (b *bench) measure(ctx context.Context, only, names []string) (report, erro
 	r.Versions = b.versions
 	addModules(r.Versions)
 	return r, nil
+}
+
+// say prints a line about the progress.
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(b.progress, "bench: "+format+"\n", args...)
 }

@@ -17,19 +17,16 @@ type taker func(id string) (allowed bool, err error)
 
 // memoryContender is a way to decide in this process.
 type memoryContender struct {
-	name   string
-	public bool   // a public call of Weir, to which the goals apply
-	why    string // measured reason why it can miss a goal with one key; "" if none is known
-	// open opens a limiter that allows each caller a number of requests in a window. worker creates a
-	// taker for one goroutine. finish frees the resources of the limiter.
-	open func(requests int, window time.Duration) (worker func() taker, finish func(), err error)
+	name string
+	open openMemory
 }
+
+// openMemory opens a limiter that allows each caller a number of requests in a window. worker creates a
+// taker for one goroutine. finish frees the resources of the limiter.
+type openMemory func(requests int, window time.Duration) (worker func() taker, finish func(), err error)
 
 // endless is a limit that is too large for any measurement to reach.
 const endless = 1_000_000_000
-
-// reference is the fastest peer. The goals compare the times of Weir with the times of reference.
-const reference = "go-limiter"
 
 // manyKeys is the number of callers in the measurement of memory.
 const manyKeys = 100_000
@@ -39,26 +36,20 @@ var memoryColumns = []column{
 	{"allocs", 2}, {"bytes a key", 0}, {"errors %", 2}, {"over-admitted", 0},
 }
 
-// timedColumns is the number of memoryColumns that contain times.
-const timedColumns = 5
-
 func memoryGroup(ctx context.Context, b *bench) (group, error) {
-	contenders := append(memoryPeers(), memoryWeir()...)
-	ids := make([]string, manyKeys)
-	for i := range ids {
-		ids[i] = fmt.Sprintf("caller-%08d", i)
+	m := memoryMeasure{ids: make([]string, manyKeys), time: 150 * time.Millisecond}
+	for i := range m.ids {
+		m.ids[i] = fmt.Sprintf("caller-%08d", i)
 	}
-	var names []string
-	for _, c := range contenders {
-		names = append(names, c.name)
+	if b.quick {
+		m.time = 10 * time.Millisecond
 	}
-	rows, err := interleave(ctx, b, names, func(i, _ int) ([]figure, error) {
-		m := memoryMeasure{contender: contenders[i], ids: ids, time: 150 * time.Millisecond}
-		if b.quick {
-			m.time = 10 * time.Millisecond
-		}
-		return m.line()
-	})
+	var contenders []contender
+	for _, c := range append(memoryPeers(), memoryWeir()...) {
+		m.open = c.open
+		contenders = append(contenders, contender{c.name, m.line})
+	}
+	rows, err := b.interleave(ctx, contenders)
 	if err != nil {
 		return group{}, err
 	}
@@ -70,43 +61,14 @@ func memoryGroup(ctx context.Context, b *bench) (group, error) {
 			"The whole path matches the rules, decides, and sets the header fields.",
 	}
 	t.Note += " Wrong decisions of parallel callers on one key: " + t.aboveZero("errors %", "over-admitted") + "."
-	return group{Name: "Memory", Tables: []table{t}, Goals: memoryGoals(t)}, nil
-}
-
-func memoryGoals(t table) (goals []goal) {
-	over := figure(0)
-	for _, c := range memoryWeir() {
-		over += t.value(c.name, "over-admitted")
-		if !c.public {
-			continue
-		}
-		ahead := 0
-		for _, column := range t.Columns[:timedColumns] {
-			ratio := t.ratio(c.name, reference, column.Name)
-			g := atMost(c.name+", "+column.Name+", of "+reference, ratio, 1.05, 2)
-			if ratio <= 1.1 { // the reason explains only a ratio up to 1.1
-				g = g.because(c.why)
-			}
-			goals = append(goals, g)
-			if ratio < 1 {
-				ahead++
-			}
-		}
-		goals = append(goals,
-			atLeast(c.name+", columns ahead of "+reference, figure(ahead), 3, 0).because(c.why),
-			atMost(c.name+", allocations", t.value(c.name, "allocs"), 0, 2),
-			atMost(c.name+", bytes a key over the key", t.value(c.name, "bytes a key"), 64, 0))
-	}
-	return append(goals,
-		atMost("whole path, ns (about 1 us)", t.value(wholePath, "one key, ns"), 1200, 0),
-		atMost("over-admission", over, 0, 0))
+	return group{Name: "Memory", Tables: []table{t}}, nil
 }
 
 // memoryMeasure is one contender in one round.
 type memoryMeasure struct {
-	contender memoryContender
-	ids       []string
-	time      time.Duration // approximate duration of one measurement
+	open openMemory
+	ids  []string
+	time time.Duration // approximate duration of one measurement
 }
 
 // line measures all columns. Each column uses a new limiter.
@@ -140,7 +102,7 @@ type speed struct{ serial, parallel, errors figure }
 
 // times measures decisions for callers that the limiter already knows.
 func (m memoryMeasure) times(requests int, ids []string) (s speed, allocs figure, err error) {
-	worker, finish, err := m.contender.open(requests, time.Hour)
+	worker, finish, err := m.open(requests, time.Hour)
 	if err != nil {
 		return s, 0, err
 	}
@@ -210,7 +172,7 @@ func (m memoryMeasure) bytes() (figure, error) {
 		runtime.ReadMemStats(&s)
 		return int64(s.HeapAlloc)
 	}
-	worker, finish, err := m.contender.open(endless, time.Hour)
+	worker, finish, err := m.open(endless, time.Hour)
 	if err != nil {
 		return 0, err
 	}
@@ -228,23 +190,20 @@ func (m memoryMeasure) bytes() (figure, error) {
 // over returns by how many requests the limiter exceeds the limit while goroutines on all cores use it.
 func (m memoryMeasure) over() (figure, error) {
 	const limit, attempts = 1000, 4000
-	worker, finish, err := m.contender.open(limit, time.Hour)
+	worker, finish, err := m.open(limit, time.Hour)
 	if err != nil {
 		return 0, err
 	}
 	defer finish()
 	var admitted atomic.Int64
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
+	err = together(runtime.GOMAXPROCS(0), func(int) error {
 		take := worker()
-		wg.Go(func() {
-			for range attempts {
-				if ok, err := take(m.ids[0]); ok && err == nil {
-					admitted.Add(1)
-				}
+		for range attempts {
+			if ok, err := take(m.ids[0]); ok && err == nil {
+				admitted.Add(1)
 			}
-		})
-	}
-	wg.Wait()
-	return figure(max(0, admitted.Load()-limit)), nil
+		}
+		return nil
+	})
+	return figure(max(0, admitted.Load()-limit)), err
 }

@@ -15,10 +15,10 @@ import (
 
 func memoryPeers() []memoryContender {
 	return []memoryContender{
-		{name: "x/time/rate, sync.Map", open: openRate},
-		{name: "throttled", open: openThrottled},
-		{name: reference, open: openGoLimiter},
-		{name: "ulule/limiter", open: openUlule},
+		{"x/time/rate, sync.Map", openRate},
+		{"throttled", openThrottled},
+		{"go-limiter", openGoLimiter},
+		{"ulule/limiter", openUlule},
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -20,21 +19,14 @@ import (
 	"github.com/weir-limits/weir/limiter/redisstore"
 )
 
-func redisPeers() []redisContender {
+func redisContenders() []redisContender {
 	return []redisContender{
-		{"no-op script", baseline, openNoop},
-		{leastScript, baseline, openLeast},
-		{"redis_rate", peerRow, openRedisRate},
-		{"throttled", peerRow, openThrottledRedis},
-		{"ulule/limiter", peerRow, openUluleRedis},
-	}
-}
-
-func redisWeir() []redisContender {
-	return []redisContender{
-		{"Weir Limiter.Take, token_bucket", publicRow, openRedisLimiter(algo.TokenBucket)},
-		{"Weir Limiter.Take, sliding_window", publicRow, openRedisLimiter(algo.SlidingWindow)},
-		{storeTake, storeRow, openRedisStore(algo.TokenBucket)},
+		{"no-op script", true, openNoop},
+		{"redis_rate", false, openRedisRate},
+		{"throttled", false, openThrottledRedis},
+		{"ulule/limiter", false, openUluleRedis},
+		{"Weir Limiter.Take, token_bucket", false, openRedisLimiter(algo.TokenBucket)},
+		{"Weir Limiter.Take, sliding_window", false, openRedisLimiter(algo.SlidingWindow)},
 	}
 }
 
@@ -42,16 +34,6 @@ func openNoop(client *redis.Client, _ []redisLimit) (decideRedis, error) {
 	script := redis.NewScript("return 1")
 	return func(ctx context.Context, caller string) (bool, error) {
 		return true, script.Run(ctx, client, []string{caller}).Err()
-	}, nil
-}
-
-// openLeast opens the smallest script that could decide: it reads a value of 25 bytes, and writes it with
-// an expiry.
-func openLeast(client *redis.Client, _ []redisLimit) (decideRedis, error) {
-	script := redis.NewScript(`redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return ARGV[1]`)
-	value := strings.Repeat("v", 25)
-	return func(ctx context.Context, caller string) (bool, error) {
-		return true, script.Run(ctx, client, []string{"least-" + caller}, value, time.Hour.Milliseconds()).Err()
 	}, nil
 }
 
@@ -137,17 +119,6 @@ func charged(template []limiter.Charge, caller string) []limiter.Charge {
 		charges[i] = c
 	}
 	return charges
-}
-
-func openRedisStore(a algo.Algorithm) func(*redis.Client, []redisLimit) (decideRedis, error) {
-	return func(client *redis.Client, limits []redisLimit) (decideRedis, error) {
-		template, err := weirLimits(a, limits)
-		store := must(redisstore.NewBare(client, redisstore.Options{Namespace: "s" + string(a[:1])}))
-		return func(ctx context.Context, caller string) (bool, error) {
-			charges := charged(template, caller)
-			return store.Take(ctx, algo.InstantOf(time.Now()), charges[0].Subject, charges, make([]algo.Result, len(charges)))
-		}, err
-	}
 }
 
 func openRedisLimiter(a algo.Algorithm) func(*redis.Client, []redisLimit) (decideRedis, error) {

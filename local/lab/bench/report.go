@@ -80,7 +80,7 @@ func (r report) json(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// markdown returns the report in the form of the documentation, which has no goals.
+// markdown returns the report in the form of the documentation.
 func (r report) markdown() string {
 	var b strings.Builder
 	b.WriteString("# Benchmarks\n\nFor maintainers; the figures for users are in [STORES](../../limiter/STORES.md#figures). Written by `make bench-docs`; `make bench BENCH=-json` has more rows and columns. ")
@@ -98,14 +98,6 @@ func (r report) markdown() string {
 		for _, t := range g.Tables {
 			b.WriteString("\n" + t.markdown())
 		}
-	}
-	return b.String()
-}
-
-func (r report) goals() string {
-	var b strings.Builder
-	for _, g := range r.Groups {
-		fmt.Fprintf(&b, "\n## %s: goals\n\n%s", g.Name, goalGrid(g.Goals))
 	}
 	return b.String()
 }

@@ -1,43 +1,47 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"sync"
 )
+
+// contender is a row of a table, and its measurement.
+type contender struct {
+	name    string
+	measure func() ([]figure, error)
+}
 
 // interleave measures every contender once in each round, so that other load on the machine affects
 // all contenders. It returns one row for each contender, with the medians of its rounds.
-func interleave(ctx context.Context, b *bench, names []string, measure func(contender, round int) ([]figure, error)) ([]row, error) {
-	rows := make([]row, len(names))
+func (b *bench) interleave(ctx context.Context, contenders []contender) ([]row, error) {
+	rows, lines := make([]row, len(contenders)), make([][][]figure, len(contenders))
 	for round := range b.rounds {
-		for i, name := range names {
+		for i, c := range contenders {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			b.progress.step("round %d of %d: %s", round+1, b.rounds, name)
-			line, err := measure(i, round)
+			b.say("round %d of %d: %s", round+1, b.rounds, c.name)
+			line, err := c.measure()
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("%s: %w", c.name, err)
 			}
-			rows[i].Name = name
-			rows[i].rounds = append(rows[i].rounds, line)
+			lines[i] = append(lines[i], line)
 		}
 	}
-	for i := range rows {
-		rows[i].Values = medians(rows[i].rounds)
+	for i, c := range contenders {
+		rows[i].Name = c.name
+		for column := range lines[i][0] {
+			var values []figure
+			for _, line := range lines[i] {
+				values = append(values, line[column])
+			}
+			rows[i].Values = append(rows[i].Values, median(values))
+		}
 	}
 	return rows, nil
-}
-
-func medians(lines [][]figure) (all []figure) {
-	for c := range lines[0] {
-		var values []figure
-		for _, line := range lines {
-			values = append(values, line[c])
-		}
-		all = append(all, median(values))
-	}
-	return all
 }
 
 // median returns the middle value. For an even number of values, it returns the mean of the two
@@ -49,4 +53,15 @@ func median(values []figure) figure {
 		return sorted[middle]
 	}
 	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// together runs f once for each caller and returns one of the errors.
+func together(callers int, f func(caller int) error) error {
+	errs := make([]error, callers)
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() { errs[caller] = f(caller) })
+	}
+	wg.Wait()
+	return cmp.Or(errs...)
 }
