@@ -102,8 +102,8 @@ PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top)$$
 RACED = $(shell go list ./... | grep -Ev '$(PLAIN)')
 UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
 # These tests run without the detector; the other tests of their packages run with it. In TestServe_burst,
-# requests must meet deadlines. In the other tests, one goroutine computes a lot, such as a simulation.
-PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_model|TestAdaptive(_longWindow|_surge)?|TestOutage_bound|TestFiles|TestParse_hostile|TestSimulate.*|TestDocs_commands)$$
+# requests must meet deadlines. The other tests compute a lot, such as a simulation of many processes.
+PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_model|TestAdaptive(_longWindow|_surge)?|TestOutage_(bound|environment)|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestParse_hostile|TestSimulate.*|TestDocs_commands)$$
 
 # Node.js is optional: without npm, the tests that need its packages are skipped.
 NODE := $(shell command -v npm)

@@ -24,7 +24,7 @@ import (
 // does not count.
 func TestFiles(t *testing.T) {
 	for _, name := range []string{"limiter", "limiter/internal/local", "limiter/internal/group", "local/weir"} {
-		out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Dir}} {{.Export}} {{.GoFiles}}", module+name).Output()
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-trimpath", "-export", "-deps", "-f", "{{.ImportPath}} {{.Dir}} {{.Export}} {{.GoFiles}}", module+name).Output()
 		if err != nil {
 			t.Fatalf("%s: go list: got error %v, want none", name, err)
 		}

@@ -423,7 +423,7 @@ func TestSpread_bounded(t *testing.T) {
 func TestSpread_peek(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Adaptive: true}, {}} {
 		e := environments(1, newRemote())[0]
-		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10_000, Window: time.Minute}, Spread: spread})
+		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 1000, Window: time.Minute}, Spread: spread})
 		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
 		for i := range 3 {
 			if d := mustPeek(t, e, noon, c); !d.Allowed {
