@@ -1,9 +1,17 @@
 package contract
 
-// FieldKeys returns the keys of the authorizer's context that have the values of header fields, in the order of
-// httplimit.ExposedFields. A gateway response refers to a value as context.authorizer.KEY.
-func FieldKeys() []string {
-	return []string{"retryAfter", "rateLimitLimit", "rateLimitRemaining", "rateLimitReset", "rateLimitPolicy", "rateLimit", "degraded"}
+// FieldKeys returns, for each header field of httplimit.ExposedFields, the key of the authorizer's context that has its
+// value. A gateway response refers to a value as context.authorizer.KEY.
+func FieldKeys() map[string]string {
+	return map[string]string{
+		"Retry-After":           "retryAfter",
+		"X-RateLimit-Limit":     "rateLimitLimit",
+		"X-RateLimit-Remaining": "rateLimitRemaining",
+		"X-RateLimit-Reset":     "rateLimitReset",
+		"RateLimit-Policy":      "rateLimitPolicy",
+		"RateLimit":             "rateLimit",
+		"Weir-Degraded":         "degraded",
+	}
 }
 
 // These are keys of the authorizer's context. The body of a refusal contains their values. API

@@ -32,13 +32,7 @@ const (
 	decisionRefused = "refused"
 )
 
-var fieldKeys = func() map[string]string {
-	keys := map[string]string{}
-	for i, name := range httplimit.ExposedFields() {
-		keys[name] = contract.FieldKeys()[i]
-	}
-	return keys
-}()
+var fieldKeys = contract.FieldKeys()
 
 // DecisionContext returns the context of an authorizer's policy. The gateway responses of
 // infra/ratelimit and [NewHandler] read it. subject is the subject of the decision, and tier is the

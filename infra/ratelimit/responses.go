@@ -36,8 +36,8 @@ const (
 // ACCESS_DENIED, so every denial has the same status.
 func responses(origins []string) []response {
 	decision := map[string]string{}
-	for i, name := range httplimit.ExposedFields() {
-		decision[name] = "context.authorizer." + contract.FieldKeys()[i]
+	for name, key := range contract.FieldKeys() {
+		decision[name] = "context.authorizer." + key
 	}
 	retry := map[string]string{httplimit.RetryAfterField: "'1'"}
 	all := []response{

@@ -10,7 +10,6 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/stack"
 	"github.com/weir-limits/weir/limiter/dynamostore"
-	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 // Every method except OPTIONS has the authorizer. Neither its results nor answers are cached.
@@ -77,8 +76,7 @@ func TestStack_refusal(t *testing.T) {
 		if r.Properties["ResponseType"] != "ACCESS_DENIED" {
 			continue
 		}
-		for i, field := range httplimit.ExposedFields() {
-			key := contract.FieldKeys()[i]
+		for field, key := range contract.FieldKeys() {
 			if got := parameters["gatewayresponse.header."+field]; got != "context.authorizer."+key {
 				t.Errorf("%s: got %v, want the value of %s in the context", field, got, key)
 			}

@@ -104,9 +104,9 @@ func appTemplate(api, limits map[string]string) ([]byte, error) {
 		return nil, err
 	}
 	fields := map[string]string{}
-	for i, name := range httplimit.ExposedFields() {
+	for name, key := range contract.FieldKeys() {
 		if name != httplimit.RetryAfterField {
-			fields[name] = "context.authorizer." + contract.FieldKeys()[i]
+			fields[name] = "context.authorizer." + key
 		}
 	}
 	service := func(name string) any {
