@@ -130,7 +130,7 @@ func TestAuthorizer_problem_allRules(t *testing.T) {
 		algorithm := rapid.SampledFrom([]string{"sliding_window", "fixed_window", "token_bucket", "leaky_bucket", "sliding_log"}).Draw(rt, "algorithm")
 		window := rapid.IntRange(1, 8_640_000).Draw(rt, "window")
 		drawn := func(version, requests int) *live.Rules {
-			limit := fmt.Sprintf(`{"name":%q,"requests":%d,"window_seconds":%d,"algorithm":%q}`, name, requests, window, algorithm)
+			limit := fmt.Sprintf(`{"name":%q,"requests":%d,"window":"%ds","algorithm":%q}`, name, requests, window, algorithm)
 			r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","cost":5,"limits":{"*":`+limit+`}}]}`), rules.Options{Version: int64(version)})
 			if err != nil {
 				rt.Skip(err)

@@ -91,9 +91,9 @@ func TestStore_units(t *testing.T) {
 	kinds := []string{
 		`"requests":1000000000,"window":"1s"`,
 		`"requests":1000000000,"window":"59s"`,
-		`"requests":1000000000,"window_seconds":8639999,"algorithm":"fixed_window"`,
+		`"requests":1000000000,"window":"8639999s","algorithm":"fixed_window"`,
 		`"requests":999,"window":"1m"`,
-		`"requests":700001,"window_seconds":8639999,"burst":699999,"algorithm":"token_bucket"`,
+		`"requests":700001,"window":"8639999s","burst":699999,"algorithm":"token_bucket"`,
 		`"requests":1,"window":"1s","algorithm":"leaky_bucket"`,
 	}
 	for first, kind := range kinds {

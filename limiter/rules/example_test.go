@@ -17,11 +17,10 @@ func ExampleParse() {
 	for _, c := range r.Charges(nil, "GET", rules.EncodedPath("/items/5/"), caller.Caller{User: "alice", Tier: "paid"}) {
 		fmt.Println(c.Subject, c.Limit.Name, c.Limit.Rate.Requests, c.Cost)
 	}
-	_, err = rules.Parse([]byte(`{"rules":[{"endpoint":"/items/","limits":{"free":{"requests":0}}}]}`), rules.Options{})
+	_, err = rules.Parse([]byte(`{"rules":[{"endpoint":"/items/","limits":{"free":{"requests":0,"window":"1m"}}}]}`), rules.Options{})
 	fmt.Println(err)
 	// Output:
 	// user:alice items 100 1
 	// line 1: rules[0].endpoint: got "/items/", want /items
 	// line 1: rules[0].limits.free.requests: got 0, want a whole number from 1 to 1000000000
-	// line 1: rules[0].limits.free.window_seconds: required, or "window": "1m", or "period": "month"
 }

@@ -37,6 +37,14 @@ func TestParse_numbers(t *testing.T) {
 	}
 }
 
+// A number can have any spelling of JSON. The field window_seconds is the window as a number.
+func TestParse_windowSeconds(t *testing.T) {
+	charges := load(t, "testdata/good/numbers.json").Charges(nil, "GET", rules.EncodedPath("/a"), alice)
+	if got, want := numbers(charges), "minute sliding/1m0s/100, tiny sliding/1s/100"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // attack is a document and what Parse reports about it.
 type attack struct{ name, document, problem string }
 

@@ -37,7 +37,7 @@ func TestParse_overrides_inherit(t *testing.T) {
 		{"bucket", `"requests":19`, "bucket/3.157894737s/19"},
 		{"leaky", `"requests":5`, "bucket/12s/5"},
 		{"fixed", `"requests":5`, "fixed/1h0m0s/5"},
-		{"fixed", `"requests":5,"window_seconds":60`, "fixed/1m0s/5"},
+		{"fixed", `"requests":5,"window":"1m"`, "fixed/1m0s/5"},
 		{"sliding", `"requests":5`, "log/1h0m0s/5"}, // a small window stores instants
 		{"sliding", `"requests":20`, "sliding/1h0m0s/20"},
 		{"sliding", `"requests":60,"algorithm":"token_bucket","burst":7`, "bucket/1m0s/7"},

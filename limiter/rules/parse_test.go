@@ -120,7 +120,7 @@ line 1: exempt[0].path: unknown field; known fields: ip, user, apikey, endpoint,
 	"five": `line 2: rules[0].endpoint: got "/a/", want /a
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
-line 2: rules[0].limits.free.window_seconds: got 0, want a whole number from 1 to 8640000
+line 2: rules[0].limits.free.window: got "0s", want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"; for calendar months and years, use "period": "month" or "year"
 line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, count, reserve, failure_status, notify, per, name, only, across_tiers, regions, mode, note`,
 	"lease_above_requests":          `line 1: rules[0].limits.free.lease: got 11, want 1 to 10 here`,
 	"lease_of_a_log":                `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log stores the instant of each request`,

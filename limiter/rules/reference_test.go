@@ -63,7 +63,7 @@ func TestReference(t *testing.T) {
 
 // The bucket example in RULES.md shows the numbers that a client receives.
 func TestReference_bucket(t *testing.T) {
-	r := parse(t, document(rule("/search", "", `"free":{"requests":100,"window_seconds":60,"algorithm":"token_bucket","burst":20}`)))
+	r := parse(t, document(rule("/search", "", `"free":{"requests":100,"window":"1m","algorithm":"token_bucket","burst":20}`)))
 	charge := r.Charges(nil, "GET", rules.EncodedPath("/search"), alice)
 	charge[0].Cost = 20
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))

@@ -76,7 +76,7 @@ func TestStart_concurrency(t *testing.T) {
 func TestStart_concurrentFunctions(t *testing.T) {
 	const limit, each = 100, 20
 	rules := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(rules, []byte(`{"version":1,"rules":[{"endpoint":"*","on_error":"deny","limits":{"global":{"name":"all","requests":100,"window_seconds":8640000,"algorithm":"fixed_window","per":["ip"]}}}]}`), 0o600); err != nil {
+	if err := os.WriteFile(rules, []byte(`{"version":1,"rules":[{"endpoint":"*","on_error":"deny","limits":{"global":{"name":"all","requests":100,"window":"100d","algorithm":"fixed_window","per":["ip"]}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for function, of := range map[string]struct{ event, admitted, refused string }{

@@ -27,23 +27,23 @@ import (
 // document has one limit for each policy, and a daily limit without on_error. The windows are so long
 // that none ends during a test.
 const document = `{"version":1,"rules":[
-	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
-	{"endpoint":"/deny","on_error":"deny","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
-	{"endpoint":"/local","on_error":"local","local_processes":5,"limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
-	{"endpoint":"/default","limits":{"*":{"requests":57,"window_seconds":8640000,"algorithm":"fixed_window"}}},
-	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}},
-	{"endpoint":"/pair","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"},"global":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}}
+	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window":"100d","algorithm":"fixed_window"}}},
+	{"endpoint":"/deny","on_error":"deny","limits":{"*":{"requests":20,"window":"100d","algorithm":"fixed_window"}}},
+	{"endpoint":"/local","on_error":"local","local_processes":5,"limits":{"*":{"requests":20,"window":"100d","algorithm":"fixed_window"}}},
+	{"endpoint":"/default","limits":{"*":{"requests":57,"window":"100d","algorithm":"fixed_window"}}},
+	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window":"100d","algorithm":"fixed_window"}}},
+	{"endpoint":"/pair","limits":{"*":{"requests":3000,"window":"100d","algorithm":"fixed_window"},"global":{"requests":3000,"window":"100d","algorithm":"fixed_window"}}}
 ]}`
 
 // soakDocument has the rules of TestSoak. All limits of a caller fit in one item, so that a fault of
 // an item affects all policies.
 const soakDocument = `{"version":1,"rules":[
-	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
-	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}},
-	{"endpoint":"/soak/allow","on_error":"allow","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}},
-	{"endpoint":"/soak/deny","on_error":"deny","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}},
-	{"endpoint":"/soak/lease","on_error":"allow","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window","lease":4}}},
-	{"endpoint":"/soak/local","on_error":"local","local_processes":10,"limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}}
+	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window":"100d","algorithm":"fixed_window"}}},
+	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window":"100d","algorithm":"fixed_window"}}},
+	{"endpoint":"/soak/allow","on_error":"allow","limits":{"*":{"requests":40,"window":"5s","algorithm":"fixed_window"}}},
+	{"endpoint":"/soak/deny","on_error":"deny","limits":{"*":{"requests":40,"window":"5s","algorithm":"fixed_window"}}},
+	{"endpoint":"/soak/lease","on_error":"allow","limits":{"*":{"requests":40,"window":"5s","algorithm":"fixed_window","lease":4}}},
+	{"endpoint":"/soak/local","on_error":"local","local_processes":10,"limits":{"*":{"requests":40,"window":"5s","algorithm":"fixed_window"}}}
 ]}`
 
 // The numbers of requests that the rules in document allow. requests is the limit of each policy. share
