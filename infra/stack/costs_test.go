@@ -84,7 +84,7 @@ func TestCOSTS(t *testing.T) {
 		storage                                 = 6.13 // dollars per month for the storage of the smallest cache
 	)
 	fixed := func(change func(*stack.Settings)) float64 {
-		_, alarms := parse(t, synthesize(t, settings(t, change))).of("AWS::CloudWatch::Alarm")
+		_, alarms := templateOf(t, change).of("AWS::CloudWatch::Alarm")
 		paid := 0
 		for _, a := range alarms {
 			paid += len(metricsOf(a.Properties))

@@ -5,26 +5,31 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
 	"github.com/aws/jsii-runtime-go"
+	"github.com/cdklabs/cdk-nag-go/cdknag/v2"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/ratelimit"
 	"github.com/weir-limits/weir/infra/stack"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 func TestMain(m *testing.M) {
+	bundlesRoot = storetest.Must(os.MkdirTemp("", "weir-bundles-"))
 	code := m.Run()
 	jsii.Close()
+	_ = os.RemoveAll(bundlesRoot)
 	os.Exit(code)
 }
 
@@ -35,24 +40,32 @@ func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Rules, s.RulesVersion, s.Bundles = "testdata/rules.json", 1, t.TempDir()
-	for _, name := range bundles {
-		if err := os.MkdirAll(filepath.Join(s.Bundles, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.Rules, s.RulesVersion = "testdata/rules.json", 1
 	for _, change := range changes {
 		change(&s)
 	}
-	for _, name := range bundles {
-		if err := os.WriteFile(filepath.Join(s.Bundles, name, "bootstrap"), program(map[string]elf.Machine{"arm64": elf.EM_AARCH64, "x86_64": elf.EM_X86_64}[s.Arch]), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.Bundles = bundles(t)[s.Arch]
 	return s
 }
 
-var bundles = []string{"authorizer", "authorizer-redis", "authorizer-events", "handler", "handler-redis", "handler-events", "forward", "forward-redis", "signingkeys", "publisher"}
+// bundlesRoot is a folder that TestMain removes.
+var bundlesRoot string
+
+// bundles returns the folders with the functions, by architecture. All tests share them.
+func bundles(t *testing.T) map[string]string {
+	t.Helper()
+	folders := map[string]string{}
+	for arch, machine := range map[string]elf.Machine{"arm64": elf.EM_AARCH64, "x86_64": elf.EM_X86_64} {
+		folders[arch] = filepath.Join(bundlesRoot, arch)
+		for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "handler", "handler-redis", "handler-events", "forward", "forward-redis", "signingkeys", "publisher"} {
+			file := filepath.Join(folders[arch], name, "bootstrap")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, program(machine), 0o755)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return folders
+}
 
 // program returns the header of a Linux executable for a machine, which is all that checkBundle
 // reads.
@@ -127,11 +140,26 @@ func cdkApp(t *testing.T) awscdk.App {
 
 var assetHash = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// synthesize returns a stage's template in which a constant replaces the hashes of assets.
-func synthesize(t *testing.T, s stack.Settings) []byte {
+// synthesis is a stage's template, in which a constant replaces the hashes of assets, and what the CDK and cdk-nag report.
+type synthesis struct {
+	template []byte
+	findings []string
+}
+
+// syntheses has the results of synthesize, by settings. A synthesis takes half a second.
+var syntheses = map[string]synthesis{}
+
+// synthesize returns the synthesis of a stage. Tests with equal settings share it.
+func synthesize(t *testing.T, changes ...func(*stack.Settings)) synthesis {
 	t.Helper()
+	s := settings(t, changes...)
+	key := text(t, s)
+	if done, ok := syntheses[key]; ok {
+		return done
+	}
 	a := cdkApp(t)
 	made := stack.New(a, s)
+	awscdk.Aspects_Of(a).Add(cdknag.NewAwsSolutionsChecks(&cdknag.NagPackProps{Verbose: jsii.Bool(true), Reports: jsii.Bool(false)}), nil)
 	content, err := os.ReadFile(filepath.Join(*a.Synth(nil).Directory(), *made.TemplateFile()))
 	if err != nil {
 		t.Fatal(err)
@@ -140,23 +168,24 @@ func synthesize(t *testing.T, s stack.Settings) []byte {
 	if err := json.Indent(&formatted, assetHash.ReplaceAll(content, []byte("<asset>")), "", " "); err != nil {
 		t.Fatal(err)
 	}
-	return append(formatted.Bytes(), '\n')
+	done := synthesis{template: append(formatted.Bytes(), '\n')}
+	found, all := assertions.Annotations_FromStack(made), jsii.String("*")
+	for _, m := range slices.Concat(*found.FindError(all, assertions.Match_AnyValue()), *found.FindWarning(all, assertions.Match_AnyValue())) {
+		done.findings = append(done.findings, text(t, m))
+	}
+	syntheses[key] = done
+	return done
 }
 
-// synthesizeOnce returns the template of the default settings. All tests share it.
-func synthesizeOnce(t *testing.T) []byte {
+// templateOf returns the template of a stage with the default settings after changes.
+func templateOf(t *testing.T, changes ...func(*stack.Settings)) template {
 	t.Helper()
-	once.Do(func() { plain = synthesize(t, settings(t)) })
-	return plain
+	return parse(t, synthesize(t, changes...).template)
 }
-
-var (
-	once  sync.Once
-	plain []byte
-)
 
 type template struct {
-	Resources map[string]resource
+	Conditions map[string]any
+	Resources  map[string]resource
 }
 
 type resource struct {
@@ -164,7 +193,7 @@ type resource struct {
 	Properties map[string]any
 	Metadata   map[string]any
 
-	DeletionPolicy, UpdateReplacePolicy string
+	Condition, DeletionPolicy, UpdateReplacePolicy string
 }
 
 func parse(t *testing.T, content []byte) template {
@@ -215,3 +244,25 @@ func text(t *testing.T, v any) string {
 
 // forwarding sets a bus to which notices are forwarded.
 func forwarding(s *stack.Settings) { s.NoticeBus = "default" }
+
+// Each of these functions changes settings that do not depend on each other, so that tests of one of them share a synthesis.
+
+// several changes neither the REST API nor the rate at which a new table of counters is too slow.
+func several(s *stack.Settings) {
+	s.AlarmEmail, s.LogRole, s.Settle, s.Throttle = "operator@example.com", true, true, 1000
+	s.Variables = map[string]string{contract.VariableBasePath: "/v1,/orders/v2", contract.VariableAPIKeyHeader: "x-partner-key", contract.VariableForeignAPIKeys: "refuse"}
+}
+
+func onX86(s *stack.Settings) { s.Arch, s.Throttle, s.WarmWrites = "x86_64", 1001, 4004 }
+
+// inZones chooses the zones of a cache, which has no limit of writes.
+func inZones(s *stack.Settings) {
+	elasticache(s)
+	s.Zones, s.Throttle = []string{"eu-central-1b", "eu-central-1c"}, 2000
+}
+
+// withRecords has the records that the first of several regions created.
+func withRecords(s *stack.Settings) { s.RecordsTable, s.Region = "weir-dev-records", "us-east-1" }
+
+// provisioned invokes the authorizer through an alias.
+func provisioned(s *stack.Settings) { s.Provisioned, s.RulesFrom = 1, "table" }

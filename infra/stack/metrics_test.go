@@ -39,7 +39,7 @@ var (
 
 // Alarms and dashboard use exactly the metrics that functions write, except unused.
 func TestStack_metrics(t *testing.T) {
-	made := parse(t, synthesizeOnce(t))
+	made := templateOf(t)
 	used := map[string]bool{}
 	_, alarms := made.of("AWS::CloudWatch::Alarm")
 	paid := 0

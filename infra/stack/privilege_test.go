@@ -67,7 +67,7 @@ func TestStack_privilege(t *testing.T) {
 		if name == "notices" {
 			change = forwarding
 		}
-		made := parse(t, synthesize(t, settings(t, change)))
+		made := templateOf(t, change)
 		for function, resources := range want {
 			_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+function+"Role")
 			got := allowed(t, made, policy)
@@ -112,7 +112,7 @@ const noticeBus = `{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":events:",{
 // A function can write only its own items of the records table, and no API keys. It can read only the items that
 // it needs: without counts, no keys of receipts.
 func TestStack_privilege_records(t *testing.T) {
-	made := parse(t, synthesize(t, settings(t, everything)))
+	made := templateOf(t, everything)
 	for function, keys := range map[string][]string{
 		"SigningKeys": {contract.SigningKeysKey}, "Authorizer": {contract.SubjectKeyKey, contract.ReceiptKeysKey}, "Handler": {contract.SubjectKeyKey}, "Forward": nil,
 	} {
@@ -134,7 +134,7 @@ func TestStack_privilege_records(t *testing.T) {
 		"cloudfront": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey, contract.OriginSecretsKey("dev")), "Handler": append(slices.Clone(deciding), contract.ReceiptKeysKey, contract.OriginSecretsKey("dev")), "Forward": {contract.ReceiptKeysKey}},
 		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey, contract.ReceiptKeysKey), "SigningKeys": nil},
 	} {
-		made := parse(t, synthesize(t, settings(t, golden[name])))
+		made := templateOf(t, golden[name])
 		for function, keys := range want {
 			_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+function+"Role")
 			got, statement := text(t, policy.Properties), onlyRecords("dynamodb:GetItem", keys)

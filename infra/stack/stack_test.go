@@ -16,7 +16,7 @@ import (
 func TestStack_authorizer(t *testing.T) {
 	for name, change := range golden {
 		t.Run(name, func(t *testing.T) {
-			made := parse(t, synthesize(t, settings(t, change)))
+			made := templateOf(t, change)
 			id, authorizer := made.one(t, "AWS::ApiGateway::Authorizer", "")
 			if p := authorizer.Properties; p["AuthorizerResultTtlInSeconds"] != 0.0 || p["Type"] != "REQUEST" || p["IdentitySource"] != "" {
 				t.Errorf("authorizer: got %s, want type REQUEST, no cache and no identity source", text(t, p))
@@ -45,7 +45,6 @@ func TestStack_authorizer(t *testing.T) {
 	}
 }
 
-// The 429 has the values of the authorizer's context.
 // The settings of paths and API keys are variables of the functions that decide.
 func TestStack_variables(t *testing.T) {
 	given := map[string]string{"basePath": "/v1,/orders/v2", "apiKeyHeader": "x-partner-key", "foreignApiKeys": "refuse"}
@@ -53,7 +52,10 @@ func TestStack_variables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.Variables = read.Variables })))
+	if !maps.Equal(read.Variables, settings(t, several).Variables) {
+		t.Fatalf("got the variables %v, want those of several", read.Variables)
+	}
+	made := templateOf(t, several)
 	for _, name := range []string{"LimitsAuthorizer", "LimitsHandler"} {
 		_, function := made.one(t, "AWS::Lambda::Function", name)
 		variables := function.Properties["Environment"].(map[string]any)["Variables"].(map[string]any)
@@ -63,8 +65,9 @@ func TestStack_variables(t *testing.T) {
 	}
 }
 
+// The 429 has the values of the authorizer's context.
 func TestStack_refusal(t *testing.T) {
-	made := parse(t, synthesize(t, settings(t, everything)))
+	made := templateOf(t, everything)
 	_, responses := made.of("AWS::ApiGateway::GatewayResponse")
 	statuses := map[string]any{}
 	for _, r := range responses {
@@ -100,7 +103,7 @@ func TestStack_refusal(t *testing.T) {
 }
 
 func TestStack_table(t *testing.T) {
-	made := parse(t, synthesize(t, settings(t)))
+	made := templateOf(t)
 	_, counters := made.one(t, "AWS::DynamoDB::Table", "LimitsCounters")
 	if got, want := text(t, counters.Properties["TimeToLiveSpecification"]), fmt.Sprintf(`{"AttributeName":%q,"Enabled":true}`, dynamostore.TTLAttribute); got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -114,9 +117,8 @@ func TestStack_table(t *testing.T) {
 }
 
 func TestStack_functions(t *testing.T) {
-	for arch, want := range map[string]string{"arm64": `["arm64"]`, "x86_64": `["x86_64"]`} {
-		made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.Arch = arch })))
-		ids, functions := made.of("AWS::Lambda::Function")
+	for want, change := range map[string]func(*stack.Settings){`["arm64"]`: golden["dynamodb"], `["x86_64"]`: onX86} {
+		ids, functions := templateOf(t, change).of("AWS::Lambda::Function")
 		if len(ids) != 3 {
 			t.Errorf("got %v, want an authorizer, a handler and a publisher", ids)
 		}
@@ -135,7 +137,10 @@ func TestStack_settle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := text(t, parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.Settle = read.Settle }))))
+	if !read.Settle {
+		t.Error("settle=true: got no setting Settle, want one")
+	}
+	made := text(t, templateOf(t, several))
 	for _, part := range []string{`"WEIR_FUNCTION":"forward"`, `"AWS::Logs::SubscriptionFilter"`, `$context.authorizer.receipt`} {
 		if !strings.Contains(made, part) {
 			t.Errorf("template: got no %s, want one", part)
@@ -146,19 +151,19 @@ func TestStack_settle(t *testing.T) {
 // API Gateway serves a snapshot: a change of the authorizer or of a gateway response creates a new
 // deployment. Other changes create none.
 func TestStack_deployment(t *testing.T) {
-	deployment := func(changes ...func(*stack.Settings)) string {
-		id, _ := parse(t, synthesize(t, settings(t, changes...))).one(t, "AWS::ApiGateway::Deployment", "")
+	deployment := func(change func(*stack.Settings)) string {
+		id, _ := templateOf(t, change).one(t, "AWS::ApiGateway::Deployment", "")
 		return id
 	}
-	first := deployment()
-	if again := deployment(func(s *stack.Settings) { s.AlarmEmail = "operator@example.com" }); again != first {
+	first := deployment(golden["dynamodb"])
+	if again := deployment(several); again != first {
 		t.Errorf("unchanged API: got the deployments %s and %s, want the same", first, again)
 	}
 	seen := map[string]string{first: "nothing"}
 	for name, change := range map[string]func(*stack.Settings){
 		"gateway responses": func(s *stack.Settings) { s.CORSOrigins = []string{"https://one.example"} },
 		"other origin":      func(s *stack.Settings) { s.CORSOrigins = []string{"https://two.example"} },
-		"authorizer":        func(s *stack.Settings) { s.Provisioned = 1 },
+		"authorizer":        provisioned,
 	} {
 		id := deployment(change)
 		if twin, taken := seen[id]; taken {
@@ -171,12 +176,12 @@ func TestStack_deployment(t *testing.T) {
 // By default, the stack does not replace the account's role for API Gateway's logs. The role outlives the stack, because
 // other APIs of the account use it.
 func TestStack_logRole(t *testing.T) {
-	for want, role := range map[int]string{0: "", 1: "true"} {
+	for role, change := range map[string]func(*stack.Settings){"": golden["dynamodb"], "true": several} {
 		read, err := stack.Read([]byte("{}"), []string{"logRole"}, func(key string) string { return map[string]string{"logRole": role}[key] })
-		if err != nil {
-			t.Fatal(err)
+		if set := settings(t, change).LogRole; err != nil || read.LogRole != set {
+			t.Fatalf("logRole=%s: got %t and error %v, want %t", role, read.LogRole, err, set)
 		}
-		made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.LogRole = read.LogRole })))
+		made, want := templateOf(t, change), map[string]int{"true": 1}[role]
 		ids, _ := made.of("AWS::ApiGateway::Account")
 		retained := 0
 		for id, r := range made.Resources {
@@ -192,7 +197,7 @@ func TestStack_logRole(t *testing.T) {
 
 // Only CloudWatch may publish to the alarm topic, and only with TLS.
 func TestStack_topic(t *testing.T) {
-	_, policy := parse(t, synthesize(t, settings(t))).one(t, "AWS::SNS::TopicPolicy", "")
+	_, policy := templateOf(t).one(t, "AWS::SNS::TopicPolicy", "")
 	effects := map[string]string{}
 	for _, each := range policy.Properties["PolicyDocument"].(map[string]any)["Statement"].([]any) {
 		statement := each.(map[string]any)

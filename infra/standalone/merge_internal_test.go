@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/ratelimit"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // evaluate returns the template under these conditions: without resources and outputs whose
@@ -90,37 +92,29 @@ func copied(t *testing.T, template any) node {
 	return made
 }
 
-// variants returns all combinations of the parameters that add or remove resources.
-func variants() (all []variant) {
-	for _, store := range []ratelimit.Store{ratelimit.ElastiCache, ratelimit.DynamoDB} {
-		for _, issuer := range []bool{true, false} {
-			for _, origin := range []bool{true, false} {
-				all = append(all, variant{store, issuer, origin, false})
-				if store == ratelimit.ElastiCache {
-					all = append(all, variant{store, issuer, origin, true})
-				}
-			}
-		}
-	}
-	return all
-}
-
-// With the conditions of a variant, the merged template has exactly the resources that the
+// The released template is the merged one. With the conditions of a variant, it has exactly the resources that the
 // construct creates for it.
 func TestTemplate_variants(t *testing.T) {
-	content, err := Template("rules.json")
+	all := map[variant]node{}
+	content, err := templateOf(func(v variant) (node, error) {
+		made, err := synthesize(v, "rules.json")
+		all[v] = copied(t, made) // merge changes no template, but its result shares parts with them
+		return made, err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	if released := storetest.Must(os.ReadFile("weir.template.json")); !bytes.Equal(content, released) {
+		t.Error("weir.template.json differs from the merged template; if the change is intended, run make golden")
+	}
+	if len(all) != 12 { // DynamoDB, a cache, and a cache in the user's network; each with and without an issuer and an origin
+		t.Errorf("got %d variants, want 12", len(all))
+	}
 	template := copied(t, json.RawMessage(content))
-	for _, v := range variants() {
-		made, err := synthesize(v, "rules.json")
-		if err != nil {
-			t.Fatal(err)
-		}
+	for v, made := range all {
 		for _, api := range []bool{true, false} {
 			always := map[string]bool{hasAPI: api, hasAlarmEmail: true, hasAccessLog: api, hasBoundary: api, hasKey: api}
-			want := evaluate(t, copied(t, made), always)
+			want := evaluate(t, made, always)
 			always[hasIssuer], always[hasOrigin], always[usesRedis], always[hasVPC] = v.issuer, v.origin, v.store == ratelimit.ElastiCache, v.network
 			got := evaluate(t, template, always)
 			if !reflect.DeepEqual(got, want) {

@@ -53,9 +53,14 @@ type variant struct {
 // Template returns the template in JSON. rules is the path of the rules document inside the
 // published functions. It is in force until the user publishes other rules.
 func Template(rules string) ([]byte, error) {
+	return templateOf(func(v variant) (node, error) { return synthesize(v, rules) })
+}
+
+// templateOf merges the templates of all variants. made returns them.
+func templateOf(made func(variant) (node, error)) ([]byte, error) {
 	in := func(store ratelimit.Store, network bool) (node, error) {
 		return either(hasIssuer, func(issuer bool) (node, error) {
-			return either(hasOrigin, func(origin bool) (node, error) { return synthesize(variant{store, issuer, origin, network}, rules) })
+			return either(hasOrigin, func(origin bool) (node, error) { return made(variant{store, issuer, origin, network}) })
 		})
 	}
 	merged, err := either(usesRedis, func(redis bool) (node, error) {
