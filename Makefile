@@ -135,7 +135,7 @@ test-go: # the part of make test that needs DynamoDB Local, Moto and Redis
 test-raced:
 	$(LAB_TEST) -shuffle=on -skip '^TestFunctions$$' ./size
 	$(RACE_TEST) -shuffle=on -skip '^Test(SAM|Console|Kafka)|^TestStore_calls|$(PLAIN_TESTS)' $(RACED)
-	$(LAB_RACE_TEST) -shuffle=on -skip '^Test(SAM|Kafka)' ./e2e ./testservers ./tools
+	$(LAB_RACE_TEST) -shuffle=on -skip '^Test(SAM|Kafka)' ./e2e ./kafka ./prometheus ./testservers ./tools
 
 # These tests and checks have no deadlines. They run one package at a time, in the time in which the tests of
 # test-raced wait.
@@ -153,7 +153,7 @@ check-fast: lint ## Lint, and run the tests that need no server
 	$(GO_TEST) -count=1 ./infra/...
 
 test-kafka: .bin/weir-tools ## Test events with Apache Kafka
-	.bin/weir-tools with --install kafka -- sh -c '$(GO_TEST) -count=1 -v -run ^TestKafka ./functions/sinks/kafka && $(LAB_TEST) -count=1 -v -run ^TestKafka ./tools'
+	.bin/weir-tools with --install kafka -- $(LAB_TEST) -count=1 -v -run ^TestKafka ./kafka ./tools
 
 sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=3000, and 3001)
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))

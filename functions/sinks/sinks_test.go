@@ -14,13 +14,10 @@ import (
 	"time"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/sinks"
-	"github.com/weir-limits/weir/functions/sinks/kafka"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
@@ -59,9 +56,6 @@ func publish(t *testing.T, variables ...string) (log string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k, ok := sink.(*kafka.Sink); ok {
-		defer k.Close()
-	}
 	p := decisionlog.New(decisionlog.Options{
 		Namespace: c.Namespace, Hash: hash, Sink: sink, OneIn: c.Sample,
 		Budget: decisionlog.DefaultBudget, Dropped: recorder.EventsDropped, Logger: logger,
@@ -93,7 +87,7 @@ func outcomes(t *testing.T, lines ...[]byte) (all []telemetry.Class) {
 }
 
 // The variables set the options of the connection.
-func TestKafkaOptions(t *testing.T) {
+func TestNewKafkaOptions(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	for _, c := range []struct {
@@ -105,7 +99,7 @@ func TestKafkaOptions(t *testing.T) {
 		{"KAFKA_IAM=true", true, true},
 	} {
 		variables := append(strings.Fields(c.variables), "NAMESPACE=dev", "STORE=memory", "EVENTS=kafka", "KAFKA_TOPIC=weir", "KAFKA_BROKERS=b:9098,c:9098")
-		o, err := sinks.KafkaOptions(t.Context(), load(t, variables...))
+		o, err := sinks.NewKafkaOptions(t.Context(), load(t, variables...))
 		if err != nil || !slices.Equal(o.Brokers, []string{"b:9098", "c:9098"}) || o.Topic != "weir" || o.TLS != c.tls || (o.Login != nil) != c.login {
 			t.Errorf("%s: got options %+v, %v; want brokers b:9098 and c:9098, topic weir, TLS %t, login %t", c.variables, o, err, c.tls, c.login)
 		}
@@ -114,29 +108,6 @@ func TestKafkaOptions(t *testing.T) {
 				t.Errorf("login: got %s %s, %v; want AKIAEXAMPLE and its secret", id, secret, err)
 			}
 		}
-	}
-}
-
-func TestOpen_kafka(t *testing.T) {
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "weir"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if log := publish(t, "EVENTS=kafka", "KAFKA_TOPIC=weir", "KAFKA_TLS=false", "KAFKA_BROKERS="+strings.Join(c.ListenAddrs(), ",")); log != "" {
-		t.Errorf("log: got %s, want none", log)
-	}
-	reader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics("weir"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
-	var got []telemetry.Class
-	for len(got) < 2 && t.Context().Err() == nil {
-		reader.PollFetches(t.Context()).EachRecord(func(r *kgo.Record) { got = append(got, outcomes(t, r.Value)...) })
-	}
-	if !slices.Equal(got, []telemetry.Class{"refused", "allowed"}) {
-		t.Errorf("outcomes in the topic: got %v, want refused and allowed", got)
 	}
 }
 

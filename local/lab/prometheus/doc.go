@@ -1,3 +1,3 @@
-// Package prometheus shows the decisions of a server in Go to Prometheus. It has only an example, which is in this
-// module because of the exporter.
+// Package prometheus tests limiter/otellimit with the SDK of OpenTelemetry, and shows the decisions of a server in Go to
+// Prometheus. It is in this module because of the SDK and the exporter.
 package prometheus

@@ -18,7 +18,6 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/sinks"
-	"github.com/weir-limits/weir/functions/sinks/kafka"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
@@ -33,7 +32,7 @@ func fill(t *testing.T, c boot.EventsConfig) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k, ok := sink.(*kafka.Sink); ok {
+	if k, ok := sink.(*sinks.Kafka); ok {
 		defer k.Close()
 	}
 	p := decisionlog.New(decisionlog.Options{

@@ -39,7 +39,7 @@ func (o *eventsOptions) kafka(ctx context.Context) (source, error) {
 	if o.topic == "" {
 		return nil, command.Usage("--topic: required: name of the topic with the events; or set KAFKA_TOPIC")
 	}
-	connection, err := sinks.KafkaOptions(ctx, boot.Config{Clients: clients.Default(), EventsConfig: boot.EventsConfig{KafkaBrokers: o.brokers, KafkaTopic: o.topic, KafkaTLS: o.tls || o.iam, KafkaIAM: o.iam}})
+	connection, err := sinks.NewKafkaOptions(ctx, boot.Config{Clients: clients.Default(), EventsConfig: boot.EventsConfig{KafkaBrokers: o.brokers, KafkaTopic: o.topic, KafkaTLS: o.tls || o.iam, KafkaIAM: o.iam}})
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package kafka
+package sinks
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/aws"
+
+	"github.com/weir-limits/weir/functions/boot"
 )
 
 const (
@@ -29,21 +31,41 @@ const (
 	maxBuffered = 2400
 )
 
-// Options are the options of [New]. Brokers and Topic are required.
-type Options struct {
+// KafkaOptions are the options of a connection to a topic. Brokers and Topic are required.
+type KafkaOptions struct {
 	Brokers []string // host:port of some brokers
 	Topic   string
 	TLS     bool
 	// Login returns the credentials for the IAM login to Amazon MSK. The sink calls it for each
 	// connection. nil means no login.
-	Login Login
+	Login func(context.Context) (accessKey, secretKey, sessionToken string, err error)
 }
 
-// Login returns AWS credentials.
-type Login func(context.Context) (accessKey, secretKey, sessionToken string, err error)
+// NewKafkaOptions returns the options that c configures.
+func NewKafkaOptions(ctx context.Context, c boot.Config) (KafkaOptions, error) {
+	o := KafkaOptions{Brokers: c.KafkaBrokers, Topic: c.KafkaTopic, TLS: c.KafkaTLS}
+	if !c.KafkaIAM {
+		return o, nil
+	}
+	config, err := c.AWSConfig(ctx, "DYNAMODB_ENDPOINT", c.DynamoDBEndpoint)
+	o.Login = func(ctx context.Context) (accessKey, secretKey, sessionToken string, err error) {
+		credentials, err := config.Credentials.Retrieve(ctx)
+		return credentials.AccessKeyID, credentials.SecretAccessKey, credentials.SessionToken, err
+	}
+	return o, err
+}
 
-// Sink implements decisionlog.Sink. It is safe for concurrent use.
-type Sink struct {
+// Kafka sends events to a topic. It implements decisionlog.Sink and is safe for concurrent use.
+//
+// Each event is one message without a key. All events of a batch go to one partition, and consecutive
+// batches go to different partitions. The environment and the sequence number in an event define the
+// order. The leader of the partition acknowledges a batch. If the leader fails before it has
+// replicated a batch, that batch is lost without an error.
+//
+// It opens connections when it needs them. It replaces a dead connection, for example after
+// Lambda froze the process, and sends the unacknowledged messages again. An event may therefore
+// arrive twice.
+type Kafka struct {
 	client *kgo.Client
 	broken *connecting
 }
@@ -72,8 +94,8 @@ func (c *connecting) failure() error {
 	return c.err
 }
 
-// New returns a sink. It does not connect. The error names the invalid option.
-func New(o Options) (*Sink, error) {
+// NewKafka returns a sink. It does not connect. The error names the invalid option.
+func NewKafka(o KafkaOptions) (*Kafka, error) {
 	broken := &connecting{}
 	options := append(o.Connection(), kgo.WithHooks(broken),
 		kgo.DefaultProduceTopic(o.Topic),
@@ -88,12 +110,12 @@ func New(o Options) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	return &Sink{client, broken}, nil
+	return &Kafka{client, broken}, nil
 }
 
 // Connection returns the client options for connections to the brokers. A client that reads the topic
 // can also use them.
-func (o Options) Connection() []kgo.Opt {
+func (o KafkaOptions) Connection() []kgo.Opt {
 	options := []kgo.Opt{
 		kgo.ClientID("weir"), kgo.SeedBrokers(o.Brokers...),
 		kgo.DialTimeout(dialTimeout), kgo.RequestTimeoutOverhead(answerTimeout), kgo.ConnIdleTimeout(maxIdle),
@@ -103,21 +125,21 @@ func (o Options) Connection() []kgo.Opt {
 		options = append(options, kgo.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
 	}
 	if o.Login != nil {
-		options = append(options, kgo.SASL(o.Login.mechanism()))
+		options = append(options, kgo.SASL(o.mechanism()))
 	}
 	return options
 }
 
-func (l Login) mechanism() sasl.Mechanism {
+func (o KafkaOptions) mechanism() sasl.Mechanism {
 	return aws.ManagedStreamingIAM(func(ctx context.Context) (aws.Auth, error) {
-		accessKey, secretKey, sessionToken, err := l(ctx)
+		accessKey, secretKey, sessionToken, err := o.Login(ctx)
 		// The default user agent would contain the host name.
 		return aws.Auth{AccessKey: accessKey, SecretKey: secretKey, SessionToken: sessionToken, UserAgent: "weir"}, err
 	})
 }
 
 // Send implements decisionlog.Sink.
-func (s *Sink) Send(ctx context.Context, batch [][]byte) (lost int, err error) {
+func (s *Kafka) Send(ctx context.Context, batch [][]byte) (lost int, err error) {
 	answers := make(chan error, len(batch))
 	for _, line := range batch {
 		s.client.TryProduce(ctx, &kgo.Record{Value: line}, func(_ *kgo.Record, err error) { answers <- err })
@@ -144,4 +166,4 @@ func (s *Sink) Send(ctx context.Context, batch [][]byte) (lost int, err error) {
 }
 
 // Close closes the connections.
-func (s *Sink) Close() { s.client.Close() }
+func (s *Kafka) Close() { s.client.Close() }

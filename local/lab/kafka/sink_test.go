@@ -1,7 +1,10 @@
+// Package kafka_test tests the Kafka sink with a fake broker, and with Apache Kafka.
 package kafka_test
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/pem"
 	"errors"
@@ -24,7 +27,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/sinks/kafka"
+	"github.com/weir-limits/weir/functions/sinks"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 const topic = "decisions"
@@ -40,10 +44,10 @@ func cluster(t *testing.T, options ...kfake.Opt) *kfake.Cluster {
 	return c
 }
 
-func sink(t *testing.T, o kafka.Options) *kafka.Sink {
+func sink(t *testing.T, o sinks.KafkaOptions) *sinks.Kafka {
 	t.Helper()
-	o.Topic = topic
-	s, err := kafka.New(o)
+	o.Topic = cmp.Or(o.Topic, topic)
+	s, err := sinks.NewKafka(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,22 +89,51 @@ func checkTopic(t *testing.T, brokers []string, topic string, want int) {
 	}
 }
 
-func TestSink_Send(t *testing.T) {
-	c := cluster(t)
-	s := sink(t, kafka.Options{Brokers: c.ListenAddrs()})
-	const batches, each = 20, 1200
+// The sink stores each event exactly once in an existing topic. It reports all events lost for an
+// unknown topic.
+func TestKafka(t *testing.T) {
+	brokers := strings.Split(storetest.Server(t, "kafka", "KAFKA_BROKERS"), ",")
+	name := "events-" + rand.Text()
+	makeTopic(t, brokers, name)
+	s := sink(t, sinks.KafkaOptions{Brokers: brokers, Topic: name})
+	const batches, each = 10, 1200
 	for i := range batches {
 		if lost, err := s.Send(t.Context(), batch(i*each, each)); lost != 0 || err != nil {
 			t.Fatalf("got %d lost events, error %v; want none", lost, err)
 		}
 	}
-	checkTopic(t, c.ListenAddrs(), topic, batches*each)
+	checkTopic(t, brokers, name, batches*each)
+
+	nowhere := sink(t, sinks.KafkaOptions{Brokers: brokers, Topic: name + "-unknown"})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if lost, err := nowhere.Send(ctx, batch(0, 3)); lost != 3 || err == nil {
+		t.Errorf("unknown topic: got %d lost, %v; want 3 and an error", lost, err)
+	}
+}
+
+// makeTopic creates a topic with three partitions.
+func makeTopic(t *testing.T, brokers []string, name string) {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 3, 1
+	request := kmsg.NewPtrCreateTopicsRequest()
+	request.Topics = append(request.Topics, topic)
+	answer, err := request.RequestWith(t.Context(), c)
+	if err != nil || answer.Topics[0].ErrorCode != 0 {
+		t.Fatalf("create topic %s: got %+v, %v; want no error", name, answer, err)
+	}
 }
 
 // A dead connection loses no event, because the sink sends the batch again on a new connection.
 func TestSink_Send_deadConnection(t *testing.T) {
 	c := cluster(t)
-	s := sink(t, kafka.Options{Brokers: c.ListenAddrs()})
+	s := sink(t, sinks.KafkaOptions{Brokers: c.ListenAddrs()})
 	if lost, err := s.Send(t.Context(), batch(0, 10)); lost != 0 || err != nil {
 		t.Fatalf("first batch: got %d lost, %v; want none", lost, err)
 	}
@@ -119,7 +152,7 @@ func TestSink_Send_deadConnection(t *testing.T) {
 // buffers at most two batches.
 func TestSink_Send_hung(t *testing.T) {
 	c := cluster(t)
-	s := sink(t, kafka.Options{Brokers: c.ListenAddrs()})
+	s := sink(t, sinks.KafkaOptions{Brokers: c.ListenAddrs()})
 	ctx, giveUp := context.WithCancel(t.Context())
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
@@ -150,7 +183,7 @@ func TestSink_Send_brokerStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := []string{fmt.Sprintf("127.0.0.1:%d", port)}
-	s := sink(t, kafka.Options{Brokers: address})
+	s := sink(t, sinks.KafkaOptions{Brokers: address})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if lost, err := s.Send(ctx, batch(0, 100)); lost != 100 || err == nil {
@@ -191,7 +224,7 @@ func TestSink_Login(t *testing.T) {
 		answer.SASLAuthBytes = []byte(`{"version":"2020_10_22","request-id":"1"}`)
 	})
 	t.Setenv("AWS_REGION", "eu-west-1")
-	s := sink(t, kafka.Options{Brokers: c.ListenAddrs(), Login: func(context.Context) (string, string, string, error) {
+	s := sink(t, sinks.KafkaOptions{Brokers: c.ListenAddrs(), Login: func(context.Context) (string, string, string, error) {
 		return "AKIAEXAMPLE", "not-to-be-shown", "session", nil
 	}})
 	if lost, err := s.Send(t.Context(), batch(0, 1)); lost != 0 || err != nil {
@@ -213,7 +246,7 @@ func TestSink_Send_tls(t *testing.T) {
 	}
 	t.Setenv("SSL_CERT_FILE", trusted) // a process reads this variable only once, so no earlier test may use it
 	c := cluster(t, kfake.TLS(&tls.Config{Certificates: server.TLS.Certificates}))
-	s := sink(t, kafka.Options{Brokers: c.ListenAddrs(), TLS: true})
+	s := sink(t, sinks.KafkaOptions{Brokers: c.ListenAddrs(), TLS: true})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if lost, err := s.Send(ctx, batch(0, 10)); lost != 0 || err != nil {
@@ -252,7 +285,7 @@ func listener(t *testing.T, closed bool) string {
 func TestSink_Send_reason(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
-	login := func(err error) kafka.Login {
+	login := func(err error) func(context.Context) (string, string, string, error) {
 		return func(context.Context) (string, string, string, error) {
 			return "AKIAEXAMPLE", "not-to-be-shown", "session", err
 		}
@@ -263,14 +296,14 @@ func TestSink_Send_reason(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1")
 	for _, c := range []struct {
 		name, broker string
-		options      kafka.Options
+		options      sinks.KafkaOptions
 		want         string
 	}{
-		{"closed port", listener(t, true), kafka.Options{}, "connection refused"},
-		{"TLS against plaintext", listener(t, false), kafka.Options{TLS: true}, "unable to dial: "},
-		{"plaintext against TLS", cluster(t, kfake.TLS(&tls.Config{Certificates: server.TLS.Certificates})).ListenAddrs()[0], kafka.Options{}, "is TLS missing?"},
-		{"login refused", iam, kafka.Options{Login: login(nil)}, "Access denied"},
-		{"no credentials", iam, kafka.Options{Login: login(errors.New("no credentials"))}, "no credentials"},
+		{"closed port", listener(t, true), sinks.KafkaOptions{}, "connection refused"},
+		{"TLS against plaintext", listener(t, false), sinks.KafkaOptions{TLS: true}, "unable to dial: "},
+		{"plaintext against TLS", cluster(t, kfake.TLS(&tls.Config{Certificates: server.TLS.Certificates})).ListenAddrs()[0], sinks.KafkaOptions{}, "is TLS missing?"},
+		{"login refused", iam, sinks.KafkaOptions{Login: login(nil)}, "Access denied"},
+		{"no credentials", iam, sinks.KafkaOptions{Login: login(errors.New("no credentials"))}, "no credentials"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.options.Brokers = []string{c.broker}
@@ -309,7 +342,7 @@ func TestActions(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	s := sink(t, kafka.Options{Brokers: c.ListenAddrs()})
+	s := sink(t, sinks.KafkaOptions{Brokers: c.ListenAddrs()})
 	for i := range 3 {
 		if lost, err := s.Send(t.Context(), batch(i, 1)); lost != 0 || err != nil {
 			t.Fatalf("got %d lost events, error %v; want none", lost, err)

@@ -1,4 +1,4 @@
-package kinesis_test
+package sinks
 
 import (
 	"bytes"
@@ -11,21 +11,19 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awskinesis "github.com/aws/aws-sdk-go-v2/service/kinesis"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
-
-	"github.com/weir-limits/weir/functions/sinks/kinesis"
 )
 
-// stream is an API that counts how often each event was stored.
-type stream struct {
+// putRecords is an API that counts how often each event was stored.
+type putRecords struct {
 	lines    map[string]int
 	calls    int
 	throttle func(call, record int) bool
 	fail     error
 }
 
-func (s *stream) PutRecords(ctx context.Context, in *awskinesis.PutRecordsInput, _ ...func(*awskinesis.Options)) (*awskinesis.PutRecordsOutput, error) {
+func (s *putRecords) PutRecords(ctx context.Context, in *kinesis.PutRecordsInput, _ ...func(*kinesis.Options)) (*kinesis.PutRecordsOutput, error) {
 	s.calls++
 	if s.fail != nil {
 		return nil, s.fail
@@ -33,7 +31,7 @@ func (s *stream) PutRecords(ctx context.Context, in *awskinesis.PutRecordsInput,
 	if *in.StreamName != "decisions" || len(in.Records) > 500 {
 		return nil, fmt.Errorf("call: got stream %s and %d records, want decisions and at most 500", *in.StreamName, len(in.Records))
 	}
-	out := &awskinesis.PutRecordsOutput{}
+	out := &kinesis.PutRecordsOutput{}
 	for i, r := range in.Records {
 		if s.throttle != nil && s.throttle(s.calls, i) {
 			out.Records = append(out.Records, types.PutRecordsResultEntry{ErrorCode: aws.String("ProvisionedThroughputExceededException")})
@@ -58,25 +56,25 @@ func batch(n int) [][]byte {
 	return lines
 }
 
-func TestSink_Send(t *testing.T) {
+func TestStream_Send(t *testing.T) {
 	for _, c := range []struct {
 		name           string
-		stream         stream
+		stream         putRecords
 		calls, arrived int
 		lost           int
 		err            string
 	}{
 		{name: "all", calls: 1, arrived: 1200},
-		{name: "throttled once", stream: stream{throttle: func(call, record int) bool { return call == 1 && record%2 == 0 }}, calls: 2, arrived: 1200},
+		{name: "throttled once", stream: putRecords{throttle: func(call, record int) bool { return call == 1 && record%2 == 0 }}, calls: 2, arrived: 1200},
 		// A record has at most 25,000 bytes, so it contains 83 lines of 301 bytes (24,983). They are
 		// lost together.
-		{name: "one record always throttled", stream: stream{throttle: func(_, record int) bool { return record == 0 }}, calls: 3, arrived: 1200 - 83, lost: 83, err: "ProvisionedThroughputExceededException"},
-		{name: "down", stream: stream{fail: errors.New("no such host")}, calls: 1, lost: 1200, err: "kinesis: no such host"},
+		{name: "one record always throttled", stream: putRecords{throttle: func(_, record int) bool { return record == 0 }}, calls: 3, arrived: 1200 - 83, lost: 83, err: "ProvisionedThroughputExceededException"},
+		{name: "down", stream: putRecords{fail: errors.New("no such host")}, calls: 1, lost: 1200, err: "kinesis: no such host"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c.stream.lines = map[string]int{}
-				lost, err := kinesis.New(&c.stream, "decisions").Send(t.Context(), batch(1200))
+				lost, err := stream{&c.stream, "decisions"}.Send(t.Context(), batch(1200))
 				if lost != c.lost || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 					t.Errorf("got %d lost events, error %v; want %d, %q", lost, err, c.lost, c.err)
 				}
@@ -94,13 +92,13 @@ func TestSink_Send(t *testing.T) {
 }
 
 // Send returns when its context ends.
-func TestSink_Send_canceled(t *testing.T) {
+func TestStream_Send_canceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		s := stream{lines: map[string]int{}, throttle: func(int, int) bool { return true }}
+		s := putRecords{lines: map[string]int{}, throttle: func(int, int) bool { return true }}
 		begun := time.Now()
-		lost, err := kinesis.New(&s, "decisions").Send(ctx, batch(10))
+		lost, err := stream{&s, "decisions"}.Send(ctx, batch(10))
 		if lost != 10 || err == nil || s.calls != 1 || time.Since(begun) != 50*time.Millisecond {
 			t.Errorf("got %d lost events, error %v, %d calls after %s; want 10 lost, one call, 50ms", lost, err, s.calls, time.Since(begun))
 		}
