@@ -111,8 +111,8 @@ func (d *Decision) report(it *task, r algo.Result, now algo.Instant) {
 	}
 	var wait time.Duration
 	if d.Allowed {
-		if queue, ok := r.Machine.(*algo.Bucket); ok && it.original.Rate.Algorithm.Queues() && it.want > 0 {
-			d.Delay = max(d.Delay, queue.Delay(r.State, now, it.want))
+		if it.original.Rate.Algorithm.Queues() && it.want > 0 {
+			d.Delay = max(d.Delay, algo.Delay(r.Machine, r.State, now, it.want))
 		}
 		if it.original.Global || d.Limit != nil && !fewer(min(remaining, capacity), it.want, d.Remaining, d.Cost) {
 			return

@@ -116,9 +116,8 @@ func (b *batch) wave() wave {
 	w := refundableWave
 	for i := range b.tasks {
 		it := &b.tasks[i]
-		bucket, ok := it.Limit.machine.(*algo.Bucket)
-		switch {
-		case !ok || it.Force || it.lease == nil && bucket.Increment(min(it.Cost, bucket.Burst)) > refundMargin:
+		switch leak := algo.Leak(it.Limit.machine, it.Cost); {
+		case leak == algo.Never || it.Force || it.lease == nil && leak > refundMargin:
 		case it.original.Global:
 			return sharedWave
 		default:

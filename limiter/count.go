@@ -53,6 +53,19 @@ func (c *Count) validate(s Spread) error {
 	return nil
 }
 
+// algorithm returns the algorithm of a limit with this Count. set is the algorithm in its Rate.
+func (c *Count) algorithm(set algo.Algorithm) (algo.Algorithm, error) {
+	switch concurrent := set.TakesSlots(); {
+	case c.Of == CountConcurrent && set != "" && !concurrent:
+		return set, &algo.FieldError{Field: "algorithm", Got: set, Want: "none: a limit that counts concurrent requests has no algorithm"}
+	case c.Of == CountConcurrent:
+		return algo.Concurrent, nil
+	case concurrent:
+		return set, &algo.FieldError{Field: "algorithm", Got: set, Want: "none: set the count to concurrent instead"}
+	}
+	return set, nil
+}
+
 // Statuses is a set of HTTP statuses, 100 to 599.
 type Statuses [8]uint64
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/internal/local"
+	"github.com/weir-limits/weir/limiter/internal/quota"
 )
 
 // fallback counts the requests that this process admits while the store fails. It is a Store for the charges of an
@@ -131,9 +131,7 @@ func (f *fallback) mirror(now algo.Instant, subject Subject, charges []Charge, r
 		return false
 	}
 	for i, c := range charges {
-		if l, ok := results[i].Machine.(*algo.Slots); ok && c.Cost > 0 && stored[i].State.Newest > 0 {
-			results[i].State = l.Repeat(results[i].State, stored[i].State, c.Cost)
-		}
+		results[i].State = algo.Repeat(results[i].Machine, results[i].State, stored[i].State, c.Cost)
 	}
 	f.write(subject, states, charges, results)
 	return true
@@ -152,10 +150,7 @@ func load(now algo.Instant, states []heldState, charges []Charge, results []algo
 	for i, c := range charges {
 		results[i] = algo.Result{}
 		if s, ok := heldOf(states, c.Limit).as(c.Limit, now); ok {
-			if m, shared := c.Limit.machine.(*algo.Shared); shared {
-				s = m.WithAll(s, now)
-			}
-			results[i], found = algo.Result{Machine: c.Limit.machine, State: s}, true
+			results[i], found = algo.Result{Machine: c.Limit.machine, State: algo.WithAll(c.Limit.machine, s, now)}, true
 		}
 	}
 	return found
@@ -165,13 +160,13 @@ func load(now algo.Instant, states []heldState, charges []Charge, results []algo
 // caller holds the lock.
 func (f *fallback) apply(now algo.Instant, charges []Charge, results []algo.Result) bool {
 	for i := range charges {
-		if _, slots := results[i].Machine.(*algo.Slots); slots {
+		if algo.TakesSlots(results[i].Machine) {
 			results[i].State.Newest = f.newest // new slots follow this entry
 		}
 	}
 	taken := TakeAll(now, charges, results)
 	for i := range charges {
-		if _, slots := results[i].Machine.(*algo.Slots); slots {
+		if algo.TakesSlots(results[i].Machine) {
 			f.newest = results[i].State.Newest
 		}
 	}
@@ -193,21 +188,11 @@ func (f *fallback) drop(subject Subject, charges []Charge, stored []algo.Result)
 		if s == nil || s.machine != c.Limit.machine || stored[i].Machine == nil || stored[i].Machine.Fingerprint() != c.Limit.fingerprint {
 			continue
 		}
-		in := stored[i].State
-		merged := algo.Merge(c.Limit.machine, in, s.state)
-		if _, shared := c.Limit.machine.(*algo.Shared); shared { // what moved is no usage
-			merged = merged.WithMoved(in.Moved(), in.MovedBefore())
-		}
-		if sameUsage(merged, in) {
+		if algo.Covers(c.Limit.machine, stored[i].State, s.state) {
 			states = slices.DeleteFunc(states, func(s heldState) bool { return s.limit.countsWith(c.Limit.ID) }) // also removes the state of this process's share of the limit
 		}
 	}
 	f.put(subject, states)
-}
-
-func sameUsage(a, b algo.State) bool {
-	a.Refunds = b.Refunds
-	return a == b
 }
 
 // Settle implements Store. No voucher has charges on a fallback, so there is no ID to check.
@@ -310,5 +295,5 @@ func (s *heldState) as(limit *Limit, now algo.Instant) (state algo.State, ok boo
 	if s == nil {
 		return algo.State{}, false
 	}
-	return local.Convert(s.machine, limit.machine, s.state, now), true
+	return quota.Convert(s.machine, limit.machine, s.state, now), true
 }

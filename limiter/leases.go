@@ -79,15 +79,15 @@ func (r *request) leaseFirst(b *batch) {
 func (r *request) chargeAt(b *batch) (at algo.Instant, hint []algo.Result) {
 	lag := maxBackdate
 	for i := range b.tasks {
-		bucket, ok := b.charges[i].Limit.machine.(*algo.Bucket)
-		if !ok || b.tasks[i].lease == nil || b.tasks[i].original.Spread.Lease > 0 {
+		m := b.charges[i].Limit.machine
+		if !algo.Leaks(m) || b.tasks[i].lease == nil || b.tasks[i].original.Spread.Lease > 0 {
 			return r.now, nil
 		}
 		if seen := b.results[i]; seen.Machine != nil && 2*seen.Remaining(r.now) < seen.Machine.Capacity() {
 			return r.now, nil
 		}
-		hint = append(hint, algo.Result{Machine: bucket, State: algo.State{TAT: r.now}})
-		lag = min(lag, bucket.Depth/backdatePart)
+		hint = append(hint, algo.Result{Machine: m, State: algo.State{TAT: r.now}})
+		lag = min(lag, algo.Leak(m, m.Capacity())/backdatePart)
 	}
 	return r.now.Add(-time.Duration(r.limiter.intN(int(lag)))), hint
 }

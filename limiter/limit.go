@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/internal/local"
+	"github.com/weir-limits/weir/limiter/internal/quota"
 )
 
 // MinWindow is the shortest window of a limit. It is longer than the deadline of a decision. Otherwise, a
@@ -143,7 +143,8 @@ func (l Limit) build() (*Limit, error) {
 	if err := l.Count.validate(l.Spread); err != nil {
 		return nil, err
 	}
-	if err := l.setConcurrent(); err != nil {
+	var err error
+	if l.Rate.Algorithm, err = l.Count.algorithm(l.Rate.Algorithm); err != nil {
 		return nil, err
 	}
 	l.Rate = l.Rate.WithDefaults()
@@ -200,27 +201,14 @@ func (l Limit) build() (*Limit, error) {
 	return &l, err
 }
 
-// setConcurrent sets the algorithm of a limit with CountConcurrent.
-func (l *Limit) setConcurrent() error {
-	switch concurrent := l.Rate.Algorithm == algo.Concurrent; {
-	case l.Count.Of == CountConcurrent && l.Rate.Algorithm != "" && !concurrent:
-		return &algo.FieldError{Field: "algorithm", Got: l.Rate.Algorithm, Want: "none: a limit that counts concurrent requests has no algorithm"}
-	case l.Count.Of == CountConcurrent:
-		l.Rate.Algorithm = algo.Concurrent
-	case concurrent:
-		return &algo.FieldError{Field: "algorithm", Got: l.Rate.Algorithm, Want: "none: set the count to concurrent instead"}
-	}
-	return nil
-}
-
 // validateTiers returns an error if l cannot keep one count across tiers. Only the counts of windows move without a
 // loss: a bucket of a smaller tier would forget the debt that exceeds its burst.
 func (l *Limit) validateTiers() error {
 	field := &algo.FieldError{Field: "across_tiers", Got: true}
-	switch _, window := l.machine.(*algo.Window); {
+	switch {
 	case len(l.Tiers) == 0:
 		return nil
-	case !window:
+	case !l.Rate.Algorithm.HasWindows():
 		field.Got, field.Want = l.Rate.Algorithm, "a fixed_window, a sliding_window or a period"
 	case l.Spread != Spread{}:
 		field.Got, field.Want = "lease, shards or sync_ms", "none of them"
@@ -260,7 +248,7 @@ func (l *Limit) Regions() []*Limit { return l.regions }
 func (l *Limit) countsWith(id ID) bool { return l.ID == id || slices.Contains(l.Tiers, id) }
 
 // concurrent reports whether l counts requests in flight.
-func (l *Limit) concurrent() bool { return l.Rate.Algorithm == algo.Concurrent }
+func (l *Limit) concurrent() bool { return l.Count.Of == CountConcurrent }
 
 // enforced reports whether l can deny a request.
 func (l *Limit) enforced() bool { return !l.Shadow && !l.Mark }
@@ -282,8 +270,8 @@ func (l Limit) divide() (shards []*Limit, err error) {
 // newLocalShare returns the part of l that each process enforces in an outage, if LocalProcesses divide
 // l.
 func (l Limit) newLocalShare() (*Limit, error) {
-	if shared, ok := l.machine.(*algo.Shared); ok {
-		l.Rate.Requests, l.Rate.Counts, l.Rate.Regions, l.regions = shared.Base(), true, algo.Regions{}, nil
+	if shared := l.Rate.Regions; shared.Of > 0 {
+		l.Rate.Requests, l.Rate.Counts, l.Rate.Regions, l.regions = shared.Base(l.Rate.Requests), true, algo.Regions{}, nil
 	}
 	l.isLocalShare, l.Spread, l.Rate = true, Spread{}, divideRate(l.Rate, 0, int64(l.LocalProcesses), false)
 	l.Notify = Percentages{}
@@ -296,7 +284,7 @@ func (l *Limit) notifies() bool { return l.Notify[0] != 0 && !l.Shadow }
 // newFlags returns the limits that count the written notices. Their IDs depend on the windows of l, so changed
 // windows begin new counts.
 func (l Limit) newFlags() (flags []*Limit, err error) {
-	rate := algo.Rate{Algorithm: algo.FixedWindow, Requests: 1, Window: l.Rate.Window, Calendar: l.Rate.Calendar}
+	rate := l.Rate.Once()
 	machine, err := algo.New(rate)
 	if err != nil {
 		return nil, err
@@ -322,12 +310,12 @@ type reports struct {
 func newReports(l *Limit) (*reports, error) {
 	perWindow := func(what string, requests, version int64) (*Limit, error) {
 		return NewLimit(Limit{Name: l.Name, ID: NewID(what, l.ID.String()), Version: version, Horizon: l.Horizon,
-			Rate: algo.Rate{Requests: requests, Window: local.ReportWindow, Counts: true}})
+			Rate: algo.Rate{Requests: requests, Window: quota.ReportWindow, Counts: true}})
 	}
 	r := &reports{admitted: l}
 	var err error
-	if local.Span(l.machine) < local.ReportWindow {
-		admitted := min(float64(algo.MaxRequests), local.Rate(l.machine)*local.ReportWindow.Seconds())
+	if quota.Span(l.machine) < quota.ReportWindow {
+		admitted := min(float64(algo.MaxRequests), quota.Rate(l.machine)*quota.ReportWindow.Seconds())
 		if r.admitted, err = perWindow("admitted", int64(admitted), l.Version); err != nil {
 			return nil, err
 		}

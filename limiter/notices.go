@@ -57,12 +57,10 @@ func (u *observed) flag(percent int) ID { return u.Limit.flags[percent].ID }
 // window returns the windows in which u counts; nil if newer rules replaced them by another algorithm. A sliding
 // window that stores instants has the windows of its flags.
 func (u *observed) window() *algo.Window {
-	m := u.Machine
-	if _, ok := m.(*algo.Log); ok {
-		m = u.Limit.flags[0].machine
+	if algo.KeepsInstants(u.Machine) {
+		return algo.WindowOf(u.Limit.flags[0].machine)
 	}
-	w, _ := m.(*algo.Window)
-	return w
+	return algo.WindowOf(u.Machine)
 }
 
 func (u *observed) period(now algo.Instant) int64 {

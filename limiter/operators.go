@@ -97,9 +97,7 @@ func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool)
 	s.Capacity += m.Capacity()
 	s.Remaining += m.Remaining(held.State, now)
 	used := m.Used(held.State, now)
-	if _, shared := m.(*algo.Shared); shared {
-		s.Share += used + m.Remaining(held.State, now)
-	}
+	s.Share += algo.ShareOf(m, held.State, now)
 	s.Debt += max(0, used-m.Capacity())
 	if wait := held.RetryAfter(now, s.Cost); first || wait < s.RetryAfter {
 		s.RetryAfter = wait

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/internal/local"
+	"github.com/weir-limits/weir/limiter/internal/quota"
 )
 
 // fallBack applies OnError to batches whose store failed. If r.limiter.fallback still holds counts of an
@@ -103,10 +103,10 @@ func (r *request) lastState(it *task) algo.State {
 	l := r.limiter
 	var s algo.State
 	if last := l.denials.last(r.now, it.Subject, it.original); last.Machine != nil {
-		s = local.Convert(last.Machine, it.original.machine, last.State, r.now)
+		s = quota.Convert(last.Machine, it.original.machine, last.State, r.now)
 	}
 	if c := l.trackers.count(it.Subject, it.original.ID); c.Machine != nil { // the limit can have had a counter under older rules
-		s = algo.Merge(it.original.machine, s, local.Convert(c.Machine, it.original.machine, c.State, r.now))
+		s = algo.Merge(it.original.machine, s, quota.Convert(c.Machine, it.original.machine, c.State, r.now))
 	}
 	return s
 }
@@ -157,7 +157,7 @@ func (r *request) countInFallback(it *task) {
 		if c.Machine == nil {
 			return s, false
 		}
-		return local.Convert(c.Machine, it.original.machine, c.State, r.now), true
+		return quota.Convert(c.Machine, it.original.machine, c.State, r.now), true
 	})
 }
 

@@ -109,12 +109,11 @@ func (r *Receipt) settleServed(now time.Time, actual func(Charge) int64, correct
 			continue
 		}
 		more := actual(s.task.charge()) - s.task.want
-		_, window := s.result.Machine.(*algo.Window)
 		switch counter := s.task.original.Spread.hasCounter(); {
 		case more == 0:
 		case more < 0 && s.giveBack(algo.InstantOf(now), -more):
 			done.Refunds.Given++
-		case counter || more < 0 && !window:
+		case counter || more < 0 && algo.Leaks(s.result.Machine):
 			done.Refunds.Dropped++
 		default:
 			c := s.task.Charge

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/internal/local"
+	"github.com/weir-limits/weir/limiter/internal/quota"
 )
 
 // requests is a pool of requests that are reused, with their slices.
@@ -201,7 +201,7 @@ type served struct {
 	tracker *tracker
 	allowed bool
 	result  algo.Result // the state after the charge, or the state that refused it
-	taken   local.Taken // the charge on the counter, if the tracker has one
+	taken   quota.Taken // the charge on the counter, if the tracker has one
 	serial  int64       // serial of the lease, if the tracker has one
 	undone  bool        // undo was called
 	// mirrored is the state of the fallback after it repeated the charge. It has no Machine if the fallback did not,

@@ -146,7 +146,7 @@ type settledSubject struct {
 func (r *refundable) repeatable(forced bool) refundable {
 	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
 	for i, c := range r.charges {
-		if _, slots := r.results[i].Machine.(*algo.Slots); slots && !c.Force || forced && c.Force {
+		if algo.TakesSlots(r.results[i].Machine) && !c.Force || forced && c.Force {
 			made.add(r.tasks[i], c, r.results[i], r.mirrored[i])
 		}
 	}
@@ -171,7 +171,7 @@ func (r *refundable) repeats() bool {
 func (l *Limiter) releaseHere(now algo.Instant, r *refundable) {
 	for i, c := range r.charges {
 		charged := r.results[i]
-		if _, slots := charged.Machine.(*algo.Slots); !slots || c.Force {
+		if !algo.TakesSlots(charged.Machine) || c.Force {
 			continue
 		}
 		l.denials.release(r.subject, c.Limit.ID, c.Cost, charged)
@@ -201,7 +201,7 @@ func (l *Limiter) forgetMirrors(now algo.Instant, all []refundable) {
 			if !r.remote || !c.Limit.Count.Settles() {
 				continue
 			}
-			if _, slots := r.results[j].Machine.(*algo.Slots); slots {
+			if algo.TakesSlots(r.results[j].Machine) {
 				l.releaseFallback(now, r, j)
 			} else if r.mirrored[j].Machine != nil {
 				l.correctFallback(now, r.tasks[j].charge(), r.mirrored[j], 0, nil)
@@ -235,7 +235,6 @@ func (l *Limiter) correctHere(now algo.Instant, r *refundable, elapsed time.Dura
 	for i, c := range r.charges {
 		it := r.tasks[i]
 		whole := Charge{Subject: it.Subject, Limit: it.original, Cost: c.Cost, Force: c.Force}
-		_, slots := r.results[i].Machine.(*algo.Slots)
 		switch {
 		case c.Force && err != nil && once.Needed():
 			l.denials.charge(now, r.subject, c.Limit.ID, 0)
@@ -246,7 +245,7 @@ func (l *Limiter) correctHere(now algo.Instant, r *refundable, elapsed time.Dura
 			}
 			l.correctFallback(now, whole, algo.Result{}, 0, seen)
 			l.denials.charge(now, r.subject, c.Limit.ID, c.Cost)
-		case err == nil && !slots && r.mirrored[i].Machine != nil:
+		case err == nil && !algo.TakesSlots(r.results[i].Machine) && r.mirrored[i].Machine != nil:
 			l.correctFallback(now, whole, r.mirrored[i], elapsed, nil)
 		}
 	}

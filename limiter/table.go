@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/internal/local"
+	"github.com/weir-limits/weir/limiter/internal/quota"
 )
 
 // table is all that this process keeps of subjects: one entry for each. The types denials, notices, trackers and
@@ -87,9 +87,9 @@ type heldState struct {
 // on the subject.
 type tracker struct {
 	limit    *Limit
-	lease    local.Lease
-	counter  local.Counter
-	pressure local.Pressure
+	lease    quota.Lease
+	counter  quota.Counter
+	pressure quota.Pressure
 	// renewing is not nil while a request calls the store for a new lease or a synchronization. It
 	// is closed when that request has the result.
 	renewing chan struct{}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/internal/local"
+	"github.com/weir-limits/weir/limiter/internal/quota"
 )
 
 // trackers are the trackers of this process. If there is no room for another tracker, a charge goes to the store as if
@@ -38,12 +38,12 @@ func (ts *trackers) get(now algo.Instant, subject Subject, limit *Limit) *tracke
 	case t != nil && t.renewing != nil: // a request renews the tracker under the old rules
 		return t
 	case t != nil: // the rules changed; the counter keeps its count
-		*t = tracker{limit: limit, lease: local.Lease{Serial: t.lease.Serial}, counter: t.counter.Renew(now, limit.counterRules())}
+		*t = tracker{limit: limit, lease: quota.Lease{Serial: t.lease.Serial}, counter: t.counter.Renew(now, limit.counterRules())}
 		return t
 	case !ts.room(now, ts.forOthers()):
 		return nil
 	}
-	t = &tracker{limit: limit, counter: local.NewCounter(limit.counterRules())}
+	t = &tracker{limit: limit, counter: quota.NewCounter(limit.counterRules())}
 	e := ts.open(subject)
 	e.trackers = append(e.trackers, t)
 	ts.changed(e)
@@ -147,7 +147,7 @@ func (ts *trackers) hot(now algo.Instant, subject Subject, limit *Limit) bool {
 // The pressure does not fall while leases save calls. Without leases, all environments of a hot subject would
 // throttle its item again at the same time.
 func (ts *trackers) nextLease(now algo.Instant, t *tracker, want int64) int64 {
-	if t.pressure.Raised() && t.lease.Used > want && now.Sub(t.lease.Taken).Abs() < 2*local.LeaseLife {
+	if t.pressure.Raised() && t.lease.Used > want && now.Sub(t.lease.Taken).Abs() < 2*quota.LeaseLife {
 		t.pressure.Set(now, t.pressure.Current(now))
 		ts.extendPressure(t)
 	}
@@ -182,15 +182,15 @@ func (ts *trackers) firstLease(now algo.Instant, subject Subject, limit *Limit, 
 	return t, size
 }
 
-func (l *Limit) counterRules() local.CounterRules {
-	rules := local.CounterRules{Machine: l.machine, Horizon: l.Horizon, Interval: l.Spread.Sync}
+func (l *Limit) counterRules() quota.CounterRules {
+	rules := quota.CounterRules{Machine: l.machine, Horizon: l.Horizon, Interval: l.Spread.Sync}
 	if l.reports != nil {
 		rules.Admitted = l.reports.admitted.machine
 	}
 	return rules
 }
 
-func (l *Limit) reportCharges(subject Subject, out local.Report) []Charge {
+func (l *Limit) reportCharges(subject Subject, out quota.Report) []Charge {
 	charge := func(l *Limit, cost int64) Charge {
 		return Charge{Subject: subject, Limit: l, Cost: cost, Force: true}
 	}
@@ -208,15 +208,11 @@ func (l *Limit) reportCharges(subject Subject, out local.Report) []Charge {
 //   - A lease of a bucket that drains fast leaks before it is used.
 //   - A limit with a Spread saves store calls in its own way.
 func (l *Limit) leasable() bool {
-	switch l.machine.(type) {
-	case *algo.Bucket:
-		if l.leaseGrace() < minGrace {
-			return false
-		}
-	case *algo.Log, *algo.Shared:
+	switch {
+	case l.Spread != Spread{}, l.Count.Settles(), l.regions != nil, algo.KeepsInstants(l.machine):
 		return false
 	}
-	return l.Spread == Spread{} && !l.Count.Settles()
+	return !algo.Leaks(l.machine) || l.leaseGrace() >= minGrace
 }
 
 // leasesHelp reports whether leases of l can be large enough to save most writes.
@@ -225,7 +221,7 @@ func (l *Limit) leasesHelp() bool {
 }
 
 // Under pressure, a lease of a bucket keeps all its quota for a grace time, and then leaks. The grace time is
-// the bucket's depth divided by gracePart, and at most local.LeaseLife. Therefore, the bucket exceeds its burst
+// the bucket's depth divided by gracePart, and at most quota.LeaseLife. Therefore, the bucket exceeds its burst
 // by at most 1/gracePart, which is 1 %. A lease with a grace time below minGrace would save no call, so such a
 // bucket is not leased.
 const (
@@ -235,9 +231,8 @@ const (
 
 // leaseGrace returns how long a lease of l keeps all of its quota; 0 for Spread.Lease.
 func (l *Limit) leaseGrace() time.Duration {
-	bucket, ok := l.machine.(*algo.Bucket)
-	if !ok || l.Spread.Lease > 0 || l.Rate.Algorithm.Queues() {
+	if !algo.Leaks(l.machine) || l.Spread.Lease > 0 || l.Rate.Algorithm.Queues() {
 		return 0
 	}
-	return min(local.LeaseLife, bucket.Depth/gracePart)
+	return min(quota.LeaseLife, algo.Leak(l.machine, l.machine.Capacity())/gracePart)
 }

@@ -85,9 +85,8 @@ func (r *request) lacks() (lacks []*lack, curable bool) {
 			switch {
 			case !b.refuses(j, r.now):
 			case it.original.regions != nil && !it.asked && it.decided(b.results[j]) && it.want <= it.original.machine.Capacity() && !it.original.machine.Ahead(b.results[j].State, r.now):
-				w := it.original.machine.(*algo.Shared)
-				at := w.At(b.results[j].State, r.now)
-				lacks = append(lacks, &lack{b: b, j: j, index: at.Window, need: need{amount: max(1, at.Count-w.Room(at, r.now, it.want))}})
+				index, amount := algo.Lack(it.original.machine, b.results[j].State, r.now, it.want)
+				lacks = append(lacks, &lack{b: b, j: j, index: index, need: need{amount: amount}})
 			case it.original.enforced():
 				return nil, false
 			}

@@ -82,7 +82,7 @@ func (r *Receipt) portable() (subjects []refundable) {
 	}
 	for i := range r.served {
 		s := &r.served[i]
-		if _, window := s.result.Machine.(*algo.Window); !window || !s.allowed || s.task.original.Spread.hasCounter() || s.task.Cost == 0 {
+		if algo.Leaks(s.result.Machine) || !s.allowed || s.task.original.Spread.hasCounter() || s.task.Cost == 0 {
 			continue
 		}
 		add(s.task.Charge, s.result)
@@ -219,14 +219,14 @@ func appendCharge(b []byte, at algo.Instant, c Charge, charged algo.Result) []by
 // also appends Refunds, in which a store can keep a number of its own.
 func appendCharged(b []byte, at algo.Instant, charged algo.Result) []byte {
 	s := charged.State
-	switch charged.Machine.(type) {
-	case *algo.Bucket:
-		b = binary.AppendVarint(b, int64(s.TAT.Sub(at)))
-		return binary.AppendUvarint(b, uint64(s.Refunds))
-	case *algo.Window, *algo.Shared:
+	newest := s.Newest
+	switch {
+	case algo.WindowOf(charged.Machine) != nil:
 		return binary.AppendVarint(b, s.Window)
+	case algo.Leaks(charged.Machine):
+		newest = s.TAT
 	}
-	b = binary.AppendVarint(b, int64(s.Newest.Sub(at)))
+	b = binary.AppendVarint(b, int64(newest.Sub(at)))
 	return binary.AppendUvarint(b, uint64(s.Refunds))
 }
 
@@ -367,13 +367,13 @@ func (r *voucherReader) statuses() (s Statuses) {
 
 // charged is the inverse of appendCharged.
 func (r *voucherReader) charged(at algo.Instant, m algo.Machine) (s algo.State) {
-	switch m.(type) {
-	case *algo.Bucket:
+	switch {
+	case algo.WindowOf(m) != nil:
+		s.Window = r.Signed(math.MaxUint32)
+	case algo.Leaks(m):
 		s.TAT = at.Add(time.Duration(r.Signed(farthest)))
 		s.Refunds = r.Number(0, math.MaxUint32)
-	case *algo.Window, *algo.Shared:
-		s.Window = r.Signed(math.MaxUint32)
-	case *algo.Log, *algo.Slots:
+	default:
 		s.Newest = at.Add(time.Duration(r.Signed(farthest)))
 		s.Refunds = r.Number(0, math.MaxInt64)
 	}

@@ -163,7 +163,7 @@ func TestBucket_Delay(t *testing.T) {
 		if s, ok = b.Take(s, start, 1); !ok {
 			t.Fatalf("request %d: got a refusal, want an admission", i+1)
 		}
-		if got, want := b.Delay(s, start, 1), time.Duration(i)*100*time.Millisecond; got != want {
+		if got, want := algo.Delay(b, s, start, 1), time.Duration(i)*100*time.Millisecond; got != want {
 			t.Errorf("request %d: got a delay of %s, want %s", i+1, got, want)
 		}
 	}
@@ -171,8 +171,8 @@ func TestBucket_Delay(t *testing.T) {
 		t.Error("got request 21 admitted, want a refusal because the queue is full")
 	}
 	s, _ = b.Take(s, start.Add(50*time.Millisecond), 0)
-	if s, ok := b.Take(s, start.Add(150*time.Millisecond), 1); !ok || b.Delay(s, start.Add(150*time.Millisecond), 1) != 1850*time.Millisecond {
-		t.Errorf("150 ms later: got a delay of %s, want 1.85s", b.Delay(s, start.Add(150*time.Millisecond), 1))
+	if s, ok := b.Take(s, start.Add(150*time.Millisecond), 1); !ok || algo.Delay(b, s, start.Add(150*time.Millisecond), 1) != 1850*time.Millisecond {
+		t.Errorf("150 ms later: got a delay of %s, want 1.85s", algo.Delay(b, s, start.Add(150*time.Millisecond), 1))
 	}
 }
 

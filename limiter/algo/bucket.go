@@ -69,12 +69,6 @@ func (b *Bucket) Excess(s State, now Instant, cost int64) int64 {
 // MaxDebt returns the latest TAT that a forced charge at the instant now may set.
 func (b *Bucket) MaxDebt(now Instant) Instant { return now.Add(2 * b.Depth) }
 
-// Delay returns how long after now a request leaves a queue. s is the state after the charge of the
-// request. Requests that wait for their Delay leave one Interval apart.
-func (b *Bucket) Delay(s State, now Instant, cost int64) time.Duration {
-	return max(0, s.TAT.Add(-b.Increment(min(cost, b.Burst))).Sub(now))
-}
-
 // RetryAfter implements Machine.
 func (b *Bucket) RetryAfter(s State, now Instant, cost int64) time.Duration {
 	if cost > b.Burst {

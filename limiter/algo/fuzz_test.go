@@ -24,7 +24,7 @@ func FuzzBucket_Delay(f *testing.F) {
 		b := m.(*algo.Bucket)
 		var free algo.Instant // instant at which all earlier requests have left the queue
 		for _, k := range taken {
-			leaves := k.clock.Add(b.Delay(k.left, k.clock, k.cost))
+			leaves := k.clock.Add(algo.Delay(b, k.left, k.clock, k.cost))
 			if leaves < free {
 				t.Errorf("%s: got a departure %s too early, want one Interval after the previous request", m.Fingerprint(), free.Sub(leaves))
 			}

@@ -31,6 +31,17 @@ func Merge(m Machine, a, b State) State {
 	return a
 }
 
+// Covers reports whether the state a of m counts, at every instant, at least what b counts. Refunds, and share that moved
+// between regions, are no usage.
+func Covers(m Machine, a, b State) bool {
+	merged := Merge(m, a, b)
+	if _, shared := m.(*Shared); shared {
+		merged = merged.WithMoved(a.Moved(), a.MovedBefore())
+	}
+	merged.Refunds = a.Refunds
+	return merged == a
+}
+
 // Sum returns a state of the machine m that counts, at the instant now, at least what a and s count together. a
 // is a state of m, and s is a state of the machine from, which is one of the parts of m.
 func Sum(m, from Machine, a, s State, now Instant) State {

@@ -125,10 +125,30 @@ func SameWhole(a, b Machine) bool {
 // At is like Window.At.
 func (w *Shared) At(s State, now Instant) State { return s.shift(max(s.Window, w.Whole.Index(now))) }
 
-// WithAll returns s at the instant now as if all share of the other regions had moved to this one. Room and Remaining then
-// are those of Whole.
-func (w *Shared) WithAll(s State, now Instant) State {
-	return w.At(s, now).WithMoved(w.Base()-w.Whole.Requests, 0)
+// WithAll returns the state s of m at the instant now as if all share of the other regions had moved to this one. Remaining
+// is then that of the whole limit. If regions do not share m, WithAll returns s.
+func WithAll(m Machine, s State, now Instant) State {
+	if w, ok := m.(*Shared); ok {
+		return w.At(s, now).WithMoved(w.share.Requests-w.Whole.Requests, 0)
+	}
+	return s
+}
+
+// ShareOf returns what a region has of the limit with the machine m: its base share, and what moved to it. It is 0 if
+// regions do not share m.
+func ShareOf(m Machine, s State, now Instant) int64 {
+	if w, ok := m.(*Shared); ok {
+		return w.Used(s, now) + w.Remaining(s, now)
+	}
+	return 0
+}
+
+// Lack returns what a region lacks for a charge of this cost, which the state s refuses at the instant now, and the window
+// in which it lacks it. m is a *Shared.
+func Lack(m Machine, s State, now Instant, cost int64) (index, lack int64) {
+	w := m.(*Shared)
+	at := w.At(s, now)
+	return at.Window, max(1, at.Count-w.Room(at, now, cost))
 }
 
 // used returns the state of the base share that counts as much as s.

@@ -314,7 +314,7 @@ func TestShared_WithAll(t *testing.T) {
 		index := w.Whole.Index(start)
 		for _, now := range []algo.Instant{start, start.Add(70 * time.Second), start.Add(10 * time.Minute)} {
 			counted := algo.State{Window: index, Count: 120, Previous: 90}
-			got, want := w.Remaining(w.WithAll(counted.WithMoved(50, -20), now), now), w.Whole.Remaining(counted, now)
+			got, want := w.Remaining(algo.WithAll(w, counted.WithMoved(50, -20), now), now), w.Whole.Remaining(counted, now)
 			if got != want {
 				t.Errorf("%s, %s later: got %d remaining, want %d", a, now.Sub(start), got, want)
 			}

@@ -160,10 +160,15 @@ func (l *Slots) Refund(s, charged State, cost int64, _ time.Duration) State {
 	return s
 }
 
-// Repeat makes the slots of a charge equal in two states. s is the state after the charge. stored is the state of a
+// Repeat makes the slots of a charge equal in two states of m. s is the state after the charge. stored is the state of a
 // store after the same charge. Repeat replaces the newest slots of s, which the charge took, by the slots that it
-// took in stored. Therefore, Merge counts each slot once, and a refund in the store releases it.
-func (l *Slots) Repeat(s, stored State, cost int64) State {
+// took in stored. Therefore, Merge counts each slot once, and a refund in the store releases it. If m takes no slots,
+// Repeat returns s.
+func Repeat(m Machine, s, stored State, cost int64) State {
+	l, ok := m.(*Slots)
+	if !ok || stored.Newest == 0 || cost == 0 {
+		return s
+	}
 	same := Entries("").insert(stored.Newest-Instant(cost)+1, cost)
 	return State{Newest: stored.Newest, Entries: l.Refund(s, s, cost, 0).Entries.union(same)}
 }

@@ -1,5 +1,7 @@
 package algo
 
+import "time"
+
 // Algorithms returns the algorithms that count requests, the default first. Concurrent, which counts requests in flight,
 // is not among them.
 func Algorithms() []Algorithm {
@@ -31,4 +33,28 @@ func (a Algorithm) NoLease() string {
 	default:
 		return ""
 	}
+}
+
+// Leak returns the time in which a charge of this cost leaks out of m; Never if m keeps a charge in full until it
+// expires. A cost above the Capacity counts as the Capacity. m may be nil.
+func Leak(m Machine, cost int64) time.Duration {
+	if b, ok := m.(*Bucket); ok {
+		return b.Increment(min(cost, b.Burst))
+	}
+	return Never
+}
+
+// Leaks reports whether charges leak out of m steadily.
+func Leaks(m Machine) bool { return Leak(m, 1) != Never }
+
+// Delay returns how long after now a request of this cost leaves a queue. s is the state of m after the charge of the
+// request. Requests that wait for their Delay leave one interval apart. It is 0 if charges do not leak out of m.
+func Delay(m Machine, s State, now Instant, cost int64) time.Duration {
+	return max(0, m.ResetAfter(s, now)-Leak(m, cost))
+}
+
+// KeepsInstants reports whether a state of m has the instant of each request. m may be nil.
+func KeepsInstants(m Machine) bool {
+	_, ok := m.(*Log)
+	return ok
 }

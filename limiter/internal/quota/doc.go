@@ -1,4 +1,4 @@
-// Package local has the state machines by which one process spreads the load of a busy limit.
+// Package quota has the state machines by which one process spreads the load of a busy limit.
 //
 //   - [Lease] is quota that the process took in advance.
 //   - [Counter] counts in the process and synchronizes with the store at intervals. With a [Share], it
@@ -7,4 +7,4 @@
 //
 // They know an algorithm and its state, but no limit and no subject. Package limiter locks them, because they have no
 // lock of their own. Nothing here reads a clock.
-package local
+package quota

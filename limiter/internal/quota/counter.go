@@ -1,4 +1,4 @@
-package local
+package quota
 
 import (
 	"time"
@@ -189,13 +189,11 @@ func (c *Counter) Repeat(cost int64) {
 // undone removes a charge from the state s and returns the result. before and after are the states around the
 // charge.
 func undone(m algo.Machine, s, before, after algo.State, cost int64) algo.State {
-	switch m.(type) {
-	case *algo.Window, *algo.Log:
+	switch {
+	case !algo.Leaks(m):
 		return m.Refund(s, after, cost, 0)
-	case *algo.Bucket:
-		if s == after { // a state that changed in between keeps the charge until the next synchronization
-			return before
-		}
+	case s == after: // a state that changed in between keeps the charge until the next synchronization
+		return before
 	}
 	return s
 }
@@ -260,9 +258,8 @@ func (c *Counter) sync(now algo.Instant, r algo.Result) (overshoot int64) {
 // atLeast raises the state s so that it counts at least as much as the state own at the instant now. It returns
 // the result.
 func atLeast(m algo.Machine, s, own algo.State, now algo.Instant) algo.State {
-	if _, ok := m.(*algo.Bucket); ok {
-		s.TAT = max(s.TAT, own.TAT)
-		return s
+	if algo.Leaks(m) {
+		return algo.Merge(m, s, own)
 	}
 	return m.Force(s, now, max(0, m.Used(own, now)-m.Used(s, now)))
 }
@@ -295,4 +292,13 @@ func (c *Counter) Unreported(now algo.Instant, out Report, charged, busy bool, i
 	if charged {
 		s.demand, s.requests, s.since = s.demand-out.demand, s.requests-out.requests, now
 	}
+}
+
+// Convert converts the state s at the instant now. The machine of s is from; the machine of the result is to. Unlike
+// algo.Convert, it changes nothing if the machines are equal.
+func Convert(from, to algo.Machine, s algo.State, now algo.Instant) algo.State {
+	if from == to || from.Fingerprint() == to.Fingerprint() {
+		return s
+	}
+	return algo.Convert(from, to, s, now)
 }

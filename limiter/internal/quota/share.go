@@ -1,4 +1,4 @@
-package local
+package quota
 
 import (
 	"math"
@@ -28,25 +28,14 @@ const firstReports = 1500 * time.Millisecond
 
 // Span returns how long a machine counts an admission.
 func Span(m algo.Machine) time.Duration {
-	switch m := m.(type) {
-	case *algo.Bucket:
-		return m.Depth
-	case *algo.Window:
-		return m.Length
+	if w := algo.WindowOf(m); w != nil {
+		return w.Length
 	}
-	return 0
+	return algo.Leak(m, m.Capacity())
 }
 
 // Rate returns how many requests a second a machine admits in the long run.
-func Rate(m algo.Machine) float64 {
-	switch m := m.(type) {
-	case *algo.Bucket:
-		return 1 / m.Interval.Seconds()
-	case *algo.Window:
-		return float64(m.Requests) / m.Length.Seconds()
-	}
-	return 0
-}
+func Rate(m algo.Machine) float64 { return float64(m.Capacity()) / Span(m).Seconds() }
 
 // Share is what one process may admit of an adaptive limit until its next report. All processes divide
 // the rate of the limit in proportion to their demand. The zero value has read no reports.
@@ -185,8 +174,8 @@ func (s *Share) mayReport(now algo.Instant, random func() float64) {
 // ReportWindow. If there were no reports when s was created, other processes probably started together with this one.
 // The time then begins with the first report of such a process.
 func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
-	m, ok := r.Machine.(*algo.Window)
-	if !s.cold || !ok {
+	m := algo.WindowOf(r.Machine)
+	if !s.cold || m == nil {
 		return ReportWindow
 	}
 	// A report is sent only with a request. Therefore, the report can be late by the time between two
@@ -210,16 +199,15 @@ func (s *Share) compute(now algo.Instant, count algo.Result, own bool) {
 	}
 	// room is the number of requests that the limit can admit from now until now plus ahead.
 	var room float64
-	switch m := m.(type) {
-	case *algo.Bucket:
-		room = float64(m.Burst-m.Used(count.State, now)) + ahead.Seconds()*Rate(m)
-	case *algo.Window:
-		at := m.At(count.State, now)
-		if end := m.Start(at.Window + 1).Sub(now); !m.Sliding && end < ahead {
-			s.until, s.next = now.Add(end), float64(m.Requests)/ahead.Seconds()
+	if w := algo.WindowOf(m); w == nil {
+		room = float64(m.Capacity()-m.Used(count.State, now)) + ahead.Seconds()*Rate(m)
+	} else {
+		at := w.At(count.State, now)
+		if end := w.Start(at.Window + 1).Sub(now); !w.Sliding && end < ahead {
+			s.until, s.next = now.Add(end), float64(w.Requests)/ahead.Seconds()
 			ahead = max(end, time.Millisecond)
 		}
-		room = float64(m.Requests - m.Used(count.State, now.Add(ahead-1)))
+		room = float64(w.Requests - w.Used(count.State, now.Add(ahead-1)))
 	}
 	// On average, the last report of a process is half an interval old, so the store lacks the admissions
 	// of that time.

@@ -1,4 +1,4 @@
-package local
+package quota
 
 import (
 	"time"
@@ -26,13 +26,11 @@ func (l *Lease) Left(now algo.Instant) int64 {
 	}
 	age = max(0, age)
 	left := l.Granted - l.Used
-	switch m := l.Machine.(type) {
-	case *algo.Bucket: // unused quota leaks at the rate of the bucket
-		left -= int64((max(0, age-l.Grace) + m.Interval - 1) / m.Interval)
-	case *algo.Window: // the lease belongs to the window in which it was charged
-		if m.Index(now) > l.State.Window {
-			return 0
-		}
+	if w := algo.WindowOf(l.Machine); w != nil && w.Index(now) > l.State.Window { // it belongs to the window that was charged
+		return 0
+	}
+	if interval := algo.Leak(l.Machine, 1); interval != algo.Never { // unused quota leaks at the rate of the bucket
+		left -= int64((max(0, age-l.Grace) + interval - 1) / interval)
 	}
 	return max(0, left)
 }
@@ -46,7 +44,7 @@ func (l *Lease) Next(now algo.Instant, cost, most int64) int64 {
 	size := l.Used
 	if age := now.Sub(l.Taken); l.Left(now) < cost && 2*l.Used >= l.Granted && age <= LeaseLife {
 		size = 2 * l.Granted
-		if _, window := l.Machine.(*algo.Window); window && 2*age > LeaseLife {
+		if !algo.Leaks(l.Machine) && 2*age > LeaseLife {
 			size = int64(float64(l.Granted) * float64(LeaseLife) / float64(age))
 		}
 	}
