@@ -48,7 +48,7 @@ func (o *operations) take() []string {
 // with settled IDs needs one more action.
 func TestActions(t *testing.T) {
 	var o operations
-	client, table := local(t)
+	client, table := onServer(t)
 	observed := dynamodb.New(client.Options(), o.install)
 	store := storetest.Must(dynamostore.NewBare(observed, dynamostore.Options{Table: table, Namespace: "actions", Margin: 50 * time.Millisecond}))
 	ctx, who, now := context.Background(), caller(), algo.InstantOf(noon)
@@ -85,7 +85,7 @@ func TestActions(t *testing.T) {
 
 // The store estimates the clock skew from the Date of each answer, including refusals.
 func TestStore_ClockSkew(t *testing.T) {
-	client, table := local(t)
+	client, table := onServer(t)
 	store, who := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "skew"})), caller()
 	if _, _, ok := store.ClockSkew(); ok {
 		t.Error("skew before any call: got a known skew, want unknown")

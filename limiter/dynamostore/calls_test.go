@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/smithy-go/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -23,52 +24,69 @@ import (
 
 var noon = time.Date(2100, 3, 4, 12, 0, 20, 0, time.UTC)
 
-// meter counts the calls to DynamoDB. It is the innermost middleware, so it counts every call.
+// meter is an API that counts the calls to it.
 type meter struct {
-	calls     atomic.Int64
+	dynamostore.API
+	calls atomic.Int64
+
 	mu        sync.Mutex
-	operators int // largest number of operators in one condition
-	bytes     int // largest size of one expression
+	updates   int
+	operators int     // largest number of operators in one condition
+	bytes     int     // largest size of one expression
+	units     float64 // write units of updates
+	most      float64 // largest number of units of one update
 }
 
 // callsKey is the context key of a counter. The counter counts the calls of one decision.
 type callsKey struct{}
 
-func (m *meter) install(o *dynamodb.Options) {
-	o.APIOptions = append(o.APIOptions, func(s *middleware.Stack) error {
-		return s.Initialize.Add(middleware.InitializeMiddlewareFunc("meter", m.initialize), middleware.Before)
-	}, func(s *middleware.Stack) error {
-		return s.Finalize.Add(middleware.FinalizeMiddlewareFunc("meter calls", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
-			m.calls.Add(1)
-			if n, ok := ctx.Value(callsKey{}).(*atomic.Int64); ok {
-				n.Add(1)
-			}
-			return next.HandleFinalize(ctx, in)
-		}), middleware.After)
-	})
-}
-
-func (m *meter) initialize(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
-	if input, ok := in.Parameters.(*dynamodb.UpdateItemInput); ok {
-		for _, expression := range []string{*input.ConditionExpression, *input.UpdateExpression} {
-			operators := 0
-			for _, word := range []string{" AND ", " OR ", " = ", " <= ", " >= ", " < ", " > ", " + ", " - ", "_exists"} {
-				operators += strings.Count(expression, word)
-			}
-			m.mu.Lock()
-			m.operators, m.bytes = max(m.operators, operators), max(m.bytes, len(expression))
-			m.mu.Unlock()
-		}
+func (m *meter) count(ctx context.Context) {
+	m.calls.Add(1)
+	if n, ok := ctx.Value(callsKey{}).(*atomic.Int64); ok {
+		n.Add(1)
 	}
-	// A timeout would start further calls, which the test would count.
-	return next.HandleInitialize(context.WithoutCancel(ctx), in)
 }
 
-// metered returns a store whose calls are counted.
+// UpdateItem makes a call without a deadline: a timeout would start further calls.
+func (m *meter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	m.count(ctx)
+	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+	out, err := m.API.UpdateItem(context.WithoutCancel(ctx), in, o...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.updates++
+	for _, expression := range []string{*in.ConditionExpression, *in.UpdateExpression} {
+		operators := 0
+		for _, word := range []string{" AND ", " OR ", " = ", " <= ", " >= ", " < ", " > ", " + ", " - ", "_exists"} {
+			operators += strings.Count(expression, word)
+		}
+		m.operators, m.bytes = max(m.operators, operators), max(m.bytes, len(expression))
+	}
+	if err == nil {
+		units := aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+		m.units, m.most = m.units+units, max(m.most, units)
+	}
+	return out, err
+}
+
+func (m *meter) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	m.count(ctx)
+	return m.API.GetItem(context.WithoutCancel(ctx), in, o...)
+}
+
+// metered returns a store on a new table whose calls are counted.
 func metered(t *testing.T) (*dynamostore.Store, *meter) {
-	m := &meter{}
-	client, table := local(t, m.install)
-	return storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "calls"})), m
+	t.Helper()
+	m := &meter{API: newTable(t)}
+	return open(m), m
+}
+
+// meteredOnServer is metered for a table in DynamoDB Local. A call takes some time there, so concurrent calls meet.
+func meteredOnServer(t *testing.T) (*dynamostore.Store, *meter) {
+	t.Helper()
+	client, table := onServer(t)
+	m := &meter{API: client}
+	return storetest.Must(dynamostore.NewBare(m, dynamostore.Options{Table: table, Namespace: "n"})), m
 }
 
 func caller() limiter.Subject { return limiter.User("calls-" + rand.Text()) }
@@ -106,13 +124,13 @@ func report(t *testing.T, what string, calls int64, decisions int, most float64)
 
 // 64 goroutines of one process that charge one key share calls to DynamoDB.
 func TestStore_calls_together(t *testing.T) {
-	store, m := metered(t)
+	store, m := meteredOnServer(t)
 	storetest.GroupCommit(t, store, m.calls.Load)
 }
 
 // The average number of calls to DynamoDB for a decision is bounded for each algorithm.
 func TestStore_calls(t *testing.T) {
-	store, m := metered(t)
+	store, m := meteredOnServer(t)
 	measure := func(f func()) int64 {
 		before := m.calls.Load()
 		f()
@@ -214,13 +232,13 @@ func TestStore_calls(t *testing.T) {
 // estimates the current state from its recent successes. Requests arrive at random times, at half of the limit and at the
 // limit.
 func TestStore_calls_environments(t *testing.T) {
-	client, table := local(t)
+	client := newTable(t)
 	for _, load := range []float64{0.5, 1} {
 		for _, n := range []int{1, 10, 50} {
-			m := &counted{API: client}
+			m := &meter{API: client}
 			var all []*limiter.Limiter
 			for range n {
-				all = append(all, storetest.Must(limiter.New(storetest.Must(dynamostore.NewBare(m, dynamostore.Options{Table: table, Namespace: "environments"})), limiter.Options{})))
+				all = append(all, storetest.Must(limiter.New(open(m), limiter.Options{})))
 			}
 			c := limiter.Charge{Subject: caller(), Limit: storetest.Limit(t, "b", bucket), Cost: 1}
 			r := mathrand.New(mathrand.NewPCG(1, 2))
@@ -238,20 +256,10 @@ func TestStore_calls_environments(t *testing.T) {
 	}
 }
 
-type counted struct {
-	dynamostore.API
-	calls atomic.Int64
-}
-
-func (c *counted) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	c.calls.Add(1)
-	return c.API.UpdateItem(ctx, in, o...)
-}
-
 // The number of attempts is bounded while the instant is fixed, so that no window ends. For k limits
 // there are at most k+1 attempts with a cached state, and at most k+2 without.
 func TestStore_attempts(t *testing.T) {
-	store, _ := metered(t)
+	store, _ := meteredOnServer(t)
 	for _, rates := range [][]algo.Rate{{bucket}, {sliding}, {bucket, bucket}, {bucket, sliding, fixed}, {bucket, bucket, bucket}} {
 		worst := [2]int64{}
 		for round := range 6 {

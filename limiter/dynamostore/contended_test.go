@@ -34,15 +34,10 @@ func (o *racing) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f
 	return out, err
 }
 
-func newRacing(api *racing, table string) *dynamostore.Store {
-	return storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: table, Namespace: "contended"}))
-}
-
 // A refusal that converts a limit is checked against the current item. If another process has
 // refunded the limit since the read, the request is allowed.
 func TestStore_refusalRace(t *testing.T) {
-	client, table := local(t)
-	other := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "contended"}))
+	other := newTable(t)
 	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
 	old := storetest.Limit(t, "changed", bucket)
 	next, err := limiter.NewLimit(limiter.Limit{Name: "changed", Rate: sliding, Version: 2})
@@ -54,11 +49,11 @@ func TestStore_refusalRace(t *testing.T) {
 	if ok, err := other.Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: old, Cost: 1}}, results); !ok || err != nil {
 		t.Fatalf("allowed: got %t, %v, want true", ok, err)
 	}
-	store := newRacing(&racing{API: client, before: 2, happens: func() {
+	store := open(&racing{API: other, before: 2, happens: func() {
 		if _, err := other.Settle(ctx, 0, who, []limiter.Charge{full}, results[:1], 0, limiter.Once{}); err != nil {
 			t.Error(err)
 		}
-	}}, table)
+	}})
 	after := make([]algo.Result, 2)
 	ok, err := store.Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: next, Cost: 1}}, after)
 	if err != nil {
@@ -72,8 +67,7 @@ func TestStore_refusalRace(t *testing.T) {
 // Another process refunds the limit that refuses, so the request is allowed. The store then writes the
 // conversions together with the charges: no other request sees a conversion without its charge.
 func TestStore_refusalRaceConversion(t *testing.T) {
-	client, table := local(t)
-	other := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "contended"}))
+	other := newTable(t)
 	ctx, now := context.Background(), algo.InstantOf(noon)
 	for _, algorithm := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.TokenBucket, algo.SlidingLog, algo.Concurrent} {
 		rate := algo.Rate{Algorithm: algorithm, Requests: 20, Window: time.Minute}
@@ -90,12 +84,12 @@ func TestStore_refusalRaceConversion(t *testing.T) {
 		if ok, err := other.Take(ctx, now, who, []limiter.Charge{full}, results[:1]); !ok || err != nil {
 			t.Fatalf("%s: allowed: got %t, %v, want true", algorithm, ok, err)
 		}
-		api := &racing{API: client, before: 2, happens: func() {
+		api := &racing{API: other, before: 2, happens: func() {
 			if settled, err := other.Settle(ctx, now, who, []limiter.Charge{full}, results[:1], 0, limiter.Once{}); err != nil || settled.Given != 1 {
 				t.Errorf("%s: got %+v and error %v, want a refund", algorithm, settled, err)
 			}
 		}}
-		ok, err := newRacing(api, table).Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: next, Cost: 1}}, make([]algo.Result, 2))
+		ok, err := open(api).Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: next, Cost: 1}}, make([]algo.Result, 2))
 		if !ok || err != nil || api.updates != 3 {
 			t.Errorf("%s: got allowed %t and error %v after %d updates, want true after 3", algorithm, ok, err, api.updates)
 		}
@@ -108,10 +102,9 @@ func TestStore_refusalRaceConversion(t *testing.T) {
 // During a refusal, a process with older rules charges one of the limits for the first time. The store
 // then converts this limit together with the other limits.
 func TestStore_refusalRaceNew(t *testing.T) {
-	client, table := local(t)
-	other := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "contended"}))
+	other := newTable(t)
 	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
-	take := func(store *dynamostore.Store, want bool, charges ...limiter.Charge) {
+	take := func(store limiter.Store, want bool, charges ...limiter.Charge) {
 		t.Helper()
 		for i := range charges {
 			charges[i].Subject = who
@@ -124,8 +117,8 @@ func TestStore_refusalRaceNew(t *testing.T) {
 		return storetest.Must(limiter.NewLimit(limiter.Limit{Name: name, Rate: sliding, Version: 2}))
 	}
 	take(other, true, limiter.Charge{Limit: full, Cost: fixed.Requests}, limiter.Charge{Limit: storetest.Limit(t, "a", bucket), Cost: 1})
-	api := &racing{API: client, before: 2, happens: func() { take(other, true, limiter.Charge{Limit: storetest.Limit(t, "b", bucket), Cost: 1}) }}
-	take(newRacing(api, table), false, limiter.Charge{Limit: full, Cost: 1}, limiter.Charge{Limit: newer("a"), Cost: 1}, limiter.Charge{Limit: newer("b"), Cost: 1})
+	api := &racing{API: other, before: 2, happens: func() { take(other, true, limiter.Charge{Limit: storetest.Limit(t, "b", bucket), Cost: 1}) }}
+	take(open(api), false, limiter.Charge{Limit: full, Cost: 1}, limiter.Charge{Limit: newer("a"), Cost: 1}, limiter.Charge{Limit: newer("b"), Cost: 1})
 	if api.updates != 3 || api.applied != 1 {
 		t.Errorf("got %d updates, of which %d wrote, want 3 and one", api.updates, api.applied)
 	}
@@ -145,9 +138,7 @@ func (c *crowded) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, 
 // A settlement loses every race for the refund of a log. It then releases its slot, refunds nothing else,
 // and keeps no ID. The repeated settlement refunds the log, and releases no slot again.
 func TestStore_Settle_contended(t *testing.T) {
-	client, table := local(t)
-	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
-	other := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "contended"}))
+	other, ctx, now, who := newTable(t), context.Background(), algo.InstantOf(noon), caller()
 	slots, entries := slotsOf(t, 5), storetest.Limit(t, "log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 100, Window: time.Hour})
 	charges := []limiter.Charge{{Subject: who, Limit: slots, Cost: 1}, {Subject: who, Limit: entries, Cost: 1}}
 	take := func(charges ...limiter.Charge) []algo.Result {
@@ -166,7 +157,7 @@ func TestStore_Settle_contended(t *testing.T) {
 	held := take(charges...)
 	take(charges[0]) // another slot of the same instant
 	appended := int64(0)
-	store := storetest.Must(dynamostore.NewBare(&crowded{client, func() { take(charges[1]); appended++ }}, dynamostore.Options{Table: table, Namespace: "contended"}))
+	store := open(&crowded{other, func() { take(charges[1]); appended++ }})
 	once := limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}
 	if settled, err := store.Settle(ctx, now, who, charges, held, 0, once); !errors.Is(err, limiter.ErrContended) {
 		t.Errorf("got %+v and error %v, want %v", settled, err, limiter.ErrContended)
@@ -186,8 +177,7 @@ func TestStore_Settle_contended(t *testing.T) {
 // requests charge the current or the previous window at the same time. This holds until the window is
 // full.
 func TestStore_windowRace(t *testing.T) {
-	client, table := local(t)
-	ctx, now := context.Background(), algo.InstantOf(noon)
+	other, ctx, now := newTable(t), context.Background(), algo.InstantOf(noon)
 	busy, window := storetest.Limit(t, "busy", bucket), storetest.Limit(t, "window", sliding)
 	w := window.Machine().(*algo.Window)
 	index := w.Index(now)
@@ -201,8 +191,7 @@ func TestStore_windowRace(t *testing.T) {
 		"current window, no charge":        {now, 0},
 	} {
 		who := caller()
-		other := newRacing(&racing{API: client}, table)
-		take := func(store *dynamostore.Store, at algo.Instant, charges ...limiter.Charge) {
+		take := func(store limiter.Store, at algo.Instant, charges ...limiter.Charge) {
 			t.Helper()
 			for i := range charges {
 				charges[i].Subject = who
@@ -213,8 +202,8 @@ func TestStore_windowRace(t *testing.T) {
 		}
 		take(other, now, limiter.Charge{Limit: busy, Cost: 1})
 		take(other, now.Add(-time.Minute), limiter.Charge{Limit: window, Cost: 400})
-		api := &racing{API: client, before: 2, happens: func() { take(other, c.at, limiter.Charge{Limit: window, Cost: c.cost}) }}
-		take(newRacing(api, table), now, limiter.Charge{Limit: busy, Cost: 1}, limiter.Charge{Limit: window, Cost: 500})
+		api := &racing{API: other, before: 2, happens: func() { take(other, c.at, limiter.Charge{Limit: window, Cost: c.cost}) }}
+		take(open(api), now, limiter.Charge{Limit: busy, Cost: 1}, limiter.Charge{Limit: window, Cost: 500})
 		if api.updates != 2 {
 			t.Errorf("%s: got %d attempts, want 2", name, api.updates)
 		}
@@ -238,17 +227,16 @@ func (l *late) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f .
 // If the context ends after an attempt that lost a race, the error is ErrContended. The store has
 // answered, so this is not an outage.
 func TestStore_noTimeLeft(t *testing.T) {
-	client, table := local(t)
-	ctx, now := context.Background(), algo.InstantOf(noon)
+	client, ctx, now := newTable(t), context.Background(), algo.InstantOf(noon)
 	for never, contended := range map[int]bool{1: false, 2: true} {
 		who := caller()
 		// The first attempt fails, because it guesses that the bucket is idle.
 		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}}
-		if ok, err := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "late"})).Take(ctx, now, who, charges, make([]algo.Result, 1)); !ok || err != nil {
+		if ok, err := client.Take(ctx, now, who, charges, make([]algo.Result, 1)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		api := &late{API: client, never: never}
-		store := storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: table, Namespace: "late"}))
+		store := open(api)
 		_, err := store.Take(ctx, now, who, charges, make([]algo.Result, 1))
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, limiter.ErrContended) != contended {
 			t.Errorf("attempt %d of %d without an answer: got %v, want DeadlineExceeded, and ErrContended %t", never, api.updates, err, contended)

@@ -64,7 +64,7 @@ func FuzzStore_item(f *testing.F) {
 	f.Fuzz(func(t *testing.T, attributes string, which uint8, cost int64, spend bool) {
 		limit := limits[int(which)%len(limits)]
 		c := &canned{item: parseItem(attributes, limit.ID.String())}
-		s, who, ctx := storetest.Must(dynamostore.NewBare(c, dynamostore.Options{Table: "t", Namespace: "n"})), limiter.User("fuzz"), context.Background()
+		s, who, ctx := open(c), limiter.User("fuzz"), context.Background()
 		_, err := s.Inspect(ctx, who)
 		readable := err == nil
 		if !readable && !errors.Is(err, limiter.ErrFormat) {

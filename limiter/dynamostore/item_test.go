@@ -3,7 +3,6 @@ package dynamostore_test
 import (
 	"context"
 	"errors"
-	"maps"
 	"strconv"
 	"testing"
 	"time"
@@ -18,43 +17,6 @@ import (
 	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
-
-// table is a store whose items the test can read and write.
-type table struct {
-	*dynamostore.Store
-	client *dynamodb.Client
-	name   string
-}
-
-func newTable(t *testing.T) table {
-	return tableOf(local(t))
-}
-
-func tableOf(client *dynamodb.Client, name string) table {
-	return table{storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: name, Namespace: "items"})), client, name}
-}
-
-func (b table) key(s limiter.Subject) map[string]types.AttributeValue {
-	return map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: s.Key("items", 2)}}
-}
-
-func (b table) item(t *testing.T, s limiter.Subject) map[string]types.AttributeValue {
-	t.Helper()
-	out, err := b.client.GetItem(context.Background(), &dynamodb.GetItemInput{TableName: aws.String(b.name), Key: b.key(s), ConsistentRead: aws.Bool(true)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out.Item
-}
-
-func (b table) take(t *testing.T, now time.Time, charges ...limiter.Charge) bool {
-	t.Helper()
-	ok, err := b.Take(context.Background(), algo.InstantOf(now), charges[0].Subject, charges, make([]algo.Result, len(charges)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ok
-}
 
 // The item of a caller stays small after a thousand requests at long and short intervals, although no
 // environment has a cached state of the caller.
@@ -79,7 +41,7 @@ func TestStore_itemSize(t *testing.T) {
 			b.take(t, now, charges...)
 		}
 		if i%50 == 49 {
-			largest = max(largest, memtable.Size(b.item(t, who)))
+			largest = max(largest, memtable.Size(b.item(who)))
 		}
 	}
 	t.Logf("largest item: %d bytes", largest)
@@ -101,7 +63,7 @@ func TestStore_itemSize_algorithms(t *testing.T) {
 				now = now.Add(17 * time.Second)
 			}
 			b.take(t, now, limiter.Charge{Subject: who, Limit: limit, Cost: int64(i % 4), Force: i%40 == 0})
-			item := b.item(t, who)
+			item := b.item(who)
 			largest = max(largest, memtable.Size(item))
 			if list, ok := item["l"+limit.ID.String()].(*types.AttributeValueMemberL); ok && int64(len(list.Value)) >= 2*limit.Rate.Requests {
 				t.Errorf("%s: list after charge %d: got %d entries, want less than %d, because the store trims a list of twice the capacity", algorithm, i+1, len(list.Value), 2*limit.Rate.Requests)
@@ -123,12 +85,12 @@ func TestStore_itemIdle(t *testing.T) {
 	}
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", sliding), Cost: 1}
 	b.take(t, noon.Add(59*time.Minute), stays)
-	if n := len(b.item(t, who)); n < 6*4 {
+	if n := len(b.item(who)); n < 6*4 {
 		t.Errorf("after 59 minutes: got %d attributes, want at least %d, because no limit has been idle for an hour", n, 6*4)
 	}
 	b.take(t, noon.Add(63*time.Minute), stays)
-	if n := len(b.item(t, who)); n > 8 {
-		t.Errorf("after 63 minutes: got %d attributes, want at most 8: %v", n, b.item(t, who))
+	if n := len(b.item(who)); n > 8 {
+		t.Errorf("after 63 minutes: got %d attributes, want at most 8: %v", n, b.item(who))
 	}
 }
 
@@ -143,20 +105,13 @@ func TestStore_itemTTL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expiry := func() int64 {
-		n, err := strconv.ParseInt(b.item(t, who)[dynamostore.TTLAttribute].(*types.AttributeValueMemberN).Value, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n - noon.Unix()
-	}
 	b.take(t, noon, limiter.Charge{Subject: who, Limit: day, Cost: 1})
-	if got, want := expiry(), int64(49*3600); got != want {
-		t.Errorf("expiry: got %d s, want %d (two days and an hour)", got, want)
+	if got, want := b.life(who, noon), 49*time.Hour; got != want {
+		t.Errorf("expiry: got %s, want %s (two days and an hour)", got, want)
 	}
 	b.take(t, noon.Add(time.Minute), limiter.Charge{Subject: who, Limit: second, Cost: 1})
-	if got, want := expiry(), int64(49*3600+60); got != want {
-		t.Errorf("expiry after a write of a short limit: got %d s, want %d", got, want)
+	if got, want := b.life(who, noon), 49*time.Hour+time.Minute; got != want {
+		t.Errorf("expiry after a write of a short limit: got %s, want %s", got, want)
 	}
 }
 
@@ -179,11 +134,7 @@ func TestStore_itemTTL_olderRules(t *testing.T) {
 	for i, name := range []string{"month", "older", "another", "month", "another"} {
 		now := noon.Add(time.Duration(i) * time.Second)
 		b.take(t, now, limiter.Charge{Subject: who, Limit: limits[name], Cost: 1})
-		n, err := strconv.ParseInt(b.item(t, who)[dynamostore.TTLAttribute].(*types.AttributeValueMemberN).Value, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if left := time.Unix(n, 0).Sub(now); left < 30*24*time.Hour {
+		if left := b.life(who, now); left < 30*24*time.Hour {
 			t.Errorf("after %s: got an expiry in %s, want at least 30 days", name, left)
 		}
 	}
@@ -210,11 +161,7 @@ func TestStore_itemTTL_algorithms(t *testing.T) {
 		now := noon
 		check := func(what string) {
 			t.Helper()
-			n, err := strconv.ParseInt(b.item(t, who)[dynamostore.TTLAttribute].(*types.AttributeValueMemberN).Value, 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if left := time.Unix(n, 0).Sub(now); left < 48*time.Hour {
+			if left := b.life(who, now); left < 48*time.Hour {
 				t.Errorf("%s, %s: got an expiry in %s, want at least 48 hours", algorithm, what, left)
 			}
 		}
@@ -247,31 +194,32 @@ func TestStore_itemTTL_algorithms(t *testing.T) {
 	}
 }
 
-// For a state that it cannot parse, the store returns ErrFormat and no decision.
+// For a state that it cannot parse, the store returns ErrFormat and no decision. A table that does not exist is an outage.
 func TestStore_unreadable(t *testing.T) {
-	b := newTable(t)
+	client, name := onServer(t)
 	limit := storetest.Limit(t, "a", sliding)
+	take := func(table string, who limiter.Subject, cost int64) error {
+		store := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "n"}))
+		_, err := store.Take(t.Context(), algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: cost}}, make([]algo.Result, 1))
+		return err
+	}
 	id := limit.ID.String()
-	for name, item := range map[string]map[string]types.AttributeValue{
+	for problem, item := range map[string]memtable.Item{
 		"fingerprint": {"f" + id: &types.AttributeValueMemberS{Value: "spiral/1m/3"}},
 		"number":      {"f" + id: &types.AttributeValueMemberS{Value: limit.Fingerprint()}, "x" + id: &types.AttributeValueMemberS{Value: "7"}},
 	} {
 		who := caller()
-		maps.Copy(item, b.key(who))
-		if _, err := b.client.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: aws.String(b.name), Item: item}); err != nil {
+		item[dynamostore.KeyAttribute] = &types.AttributeValueMemberS{Value: key(who)}
+		if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String(name), Item: item}); err != nil {
 			t.Fatal(err)
 		}
-		charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: 1000}}
 		for range 2 {
-			_, err := b.Take(context.Background(), algo.InstantOf(noon), who, charges, make([]algo.Result, 1))
-			if !errors.Is(err, limiter.ErrFormat) && !errors.Is(err, limiter.ErrUnavailable) {
-				t.Errorf("%s: got error %v, want ErrFormat", name, err)
+			if err := take(name, who, 1000); !errors.Is(err, limiter.ErrFormat) && !errors.Is(err, limiter.ErrUnavailable) {
+				t.Errorf("%s: got error %v, want ErrFormat", problem, err)
 			}
 		}
 	}
-	missing := storetest.Must(dynamostore.NewBare(b.client, dynamostore.Options{Table: "no-such-table", Namespace: "items"}))
-	who := caller()
-	_, err := missing.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]algo.Result, 1))
+	err := take("no-such-table", caller(), 1)
 	if _, notFound := errors.AsType[*types.ResourceNotFoundException](err); !errors.Is(err, limiter.ErrUnavailable) || !notFound {
 		t.Errorf("missing table: got error %v, want ErrUnavailable and ResourceNotFoundException", err)
 	}

@@ -102,10 +102,7 @@ func TestStore_ladder_refuses(t *testing.T) {
 // A Take of cost 0, or of a cost above the capacity, only reads the item. A Take of the whole capacity
 // writes.
 func TestStore_readOnly(t *testing.T) {
-	m := &meter{}
-	client, name := local(t, m.install)
-	api := &racing{API: client}
-	store := newRacing(api, name)
+	store, m := metered(t)
 	for _, algorithm := range algorithms {
 		who := caller()
 		charge := limiter.Charge{Limit: storetest.Limit(t, string(algorithm), algo.Rate{Algorithm: algorithm, Requests: 5, Window: time.Minute})}
@@ -116,13 +113,13 @@ func TestStore_readOnly(t *testing.T) {
 			if charge.Force = c.spend; c.spend { // a forced charge of 10 puts a new caller at its max debt
 				who = caller()
 			}
-			api.updates, charge.Subject, charge.Cost = 0, who, c.cost
-			before := m.calls.Load()
+			charge.Subject, charge.Cost = who, c.cost
+			before, updates := m.calls.Load(), m.updates
 			if _, err := store.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{charge}, make([]algo.Result, 1)); err != nil {
 				t.Fatal(err)
 			}
-			if calls := m.calls.Load() - before; int64(api.updates) != c.updates || calls != 1 {
-				t.Errorf("%s: got %d updates in %d calls for cost %d, want %d updates in one call", algorithm, api.updates, calls, c.cost, c.updates)
+			if calls, updates := m.calls.Load()-before, int64(m.updates-updates); updates != c.updates || calls != 1 {
+				t.Errorf("%s: got %d updates in %d calls for cost %d, want %d updates in one call", algorithm, updates, calls, c.cost, c.updates)
 			}
 		}
 	}
@@ -144,7 +141,7 @@ func TestStore_agedRoom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			api, who := &racing{API: &memtable.Table{}}, caller()
-			store := newRacing(api, "t")
+			store := open(api)
 			for _, s := range steps {
 				api.updates = 0
 				allowed, err := store.Take(t.Context(), algo.InstantOf(noon.Add(s.at)), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]algo.Result, 1))

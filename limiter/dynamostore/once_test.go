@@ -420,7 +420,7 @@ func (u *unanswered) Do(*http.Request) (*http.Response, error) {
 func TestStore_Settle_clientRetries(t *testing.T) {
 	s, wire := newSettling(t, "-d-"), &unanswered{}
 	client := dynamodb.New(dynamodb.Options{Region: "eu-west-1", HTTPClient: wire, Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")})
-	store := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: "t", Namespace: "n"}))
+	store := open(client)
 	_, err := store.Settle(t.Context(), algo.InstantOf(noon), limiter.User("a"), s.charges, s.results, 0, limiter.Once{})
 	if !errors.Is(err, limiter.ErrUnavailable) || wire.requests != 1 {
 		t.Errorf("got %d requests and %v, want 1 and %v", wire.requests, err, limiter.ErrUnavailable)

@@ -328,7 +328,7 @@ func (p *process) called(applied bool) {
 
 // written returns the state that the first applied call of the current operation left.
 func (p *process) written() algo.State {
-	s := storetest.Must(dynamostore.NewBare(&memtable.Table{Items: map[string]memtable.Item{modelKey: p.after}}, dynamostore.Options{Table: "t", Namespace: "n"}))
+	s := open(&memtable.Table{Items: map[string]memtable.Item{modelKey: p.after}})
 	entries := storetest.Must(s.Inspect(context.Background(), modelCaller))
 	if len(entries) == 0 {
 		return algo.State{}

@@ -1,10 +1,8 @@
 package dynamostore_test
 
 import (
-	"context"
 	"errors"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,35 +17,11 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// locked is a table in memory for concurrent use.
-type locked struct {
-	mu sync.Mutex
-	memtable.Table
-}
-
-func (l *locked) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Table.UpdateItem(ctx, in, o...)
-}
-
-func (l *locked) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Table.GetItem(ctx, in, o...)
-}
-
-func (l *locked) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, o ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Table.DeleteItem(ctx, in, o...)
-}
-
 // A credit is sent once, also by a client that keeps its default retries, because a second copy would create quota.
 func TestStore_Credit_once(t *testing.T) {
 	limit, wire := storetest.Limit(t, "a", sharedHour), &unanswered{}
 	client := dynamodb.New(dynamodb.Options{Region: "eu-west-1", HTTPClient: wire, Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")})
-	store := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: "t", Namespace: "n"}))
+	store := open(client)
 	now := algo.InstantOf(noon)
 	_, credited, err := store.Credit(t.Context(), now, limiter.User("a"), limit, algo.WindowOf(limit.Machine()).Index(now), 5)
 	if credited || !errors.Is(err, limiter.ErrUnavailable) || wire.requests != 1 {
@@ -63,7 +37,7 @@ func TestStore_Debit_dead(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		rate, table := sharedHour, &memtable.Table{}
 		rate.Requests = 1000
-		store, limit, seen := storetest.Must(dynamostore.NewBare(table, dynamostore.Options{Table: "t", Namespace: "n"})), storetest.Limit(t, "a", rate), algo.Result{}
+		store, limit, seen := open(table), storetest.Limit(t, "a", rate), algo.Result{}
 		for i := range 50 {
 			now := algo.InstantOf(noon.Add(time.Duration(5*i) * time.Hour))
 			index := algo.WindowOf(limit.Machine()).Index(now)
@@ -89,9 +63,6 @@ func TestStore_Debit_dead(t *testing.T) {
 func TestStore_shares_races(t *testing.T) {
 	var table memtable.Table
 	happens := func() {}
-	open := func(api dynamostore.API) *dynamostore.Store {
-		return storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: "t", Namespace: "n"}))
-	}
 	other, slow := open(&table), open(&crowded{&table, func() { happens() }})
 	limit, user, now := storetest.Limit(t, "a", sharedHour), limiter.User("a"), algo.InstantOf(noon)
 	debit := func(s *dynamostore.Store, l *limiter.Limit) int64 {
@@ -145,9 +116,6 @@ func TestStore_shares_races(t *testing.T) {
 func TestStore_Reset_sharedMeanwhile(t *testing.T) {
 	var table memtable.Table
 	happens := func() {}
-	open := func(api dynamostore.API) *dynamostore.Store {
-		return storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: "t", Namespace: "n"}))
-	}
 	other, slow := open(&table), open(&crowded{&table, func() { happens() }})
 	user, now, rate := limiter.User("a"), algo.InstantOf(noon), sharedHour
 	shared := storetest.Limit(t, "shared", rate)
@@ -200,7 +168,7 @@ func TestStore_shares_ttl(t *testing.T) {
 		},
 	} {
 		var table memtable.Table
-		store, results := storetest.Must(dynamostore.NewBare(&table, dynamostore.Options{Table: "t", Namespace: "n"})), make([]algo.Result, 1)
+		store, results := open(&table), make([]algo.Result, 1)
 		if ok, err := store.Take(t.Context(), now, user, []limiter.Charge{{Subject: user, Limit: month, Cost: 5}}, results); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -213,16 +181,4 @@ func TestStore_shares_ttl(t *testing.T) {
 			t.Errorf("%s: got an expiry at %d s, want at least %d s, when the other limit counts nothing", name, seconds, idle.Unix())
 		}
 	}
-}
-
-// The store passes the suite for limits that regions share, with a table in memory. TestStore has the same with DynamoDB
-// Local.
-func TestStore_shares(t *testing.T) {
-	var table locked
-	storetest.RunShares(t, storetest.Suite{
-		Open: func(*testing.T) limiter.Store {
-			return storetest.Must(dynamostore.NewBare(&table, dynamostore.Options{Table: "t", Namespace: "n", Margin: 50 * time.Millisecond}))
-		},
-		Margin: 50 * time.Millisecond,
-	})
 }

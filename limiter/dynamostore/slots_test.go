@@ -26,12 +26,7 @@ func slotsOf(tb testing.TB, n int64) *limiter.Limit {
 // slots of other requests. A new environment guesses that a subject has no map of slots yet. One wrong guess
 // costs a second call. The environment then guesses that the map exists.
 func TestSlots_calls(t *testing.T) {
-	client, table := local(t)
-	m := &meter{}
-	open := func() *dynamostore.Store {
-		metered := dynamodb.New(client.Options(), m.install)
-		return storetest.Must(dynamostore.NewBare(metered, dynamostore.Options{Table: table, Namespace: "slots"}))
-	}
+	first, m := metered(t)
 	l, ctx := slotsOf(t, 5), context.Background()
 	calls := func(what string, want int64, f func()) {
 		t.Helper()
@@ -48,7 +43,7 @@ func TestSlots_calls(t *testing.T) {
 		}
 		return results
 	}
-	s, who := open(), limiter.User("a")
+	s, who := first, limiter.User("a")
 	var held []algo.Result
 	calls("a new subject", 1, func() { held = take(s, who, algo.Result{}) })
 	calls("a cached subject", 1, func() { take(s, who, held[0]) })
@@ -63,9 +58,9 @@ func TestSlots_calls(t *testing.T) {
 		}
 	})
 	for i := range 8 {
-		take(open(), limiter.User(fmt.Sprint(i)), algo.Result{})
+		take(open(m), limiter.User(fmt.Sprint(i)), algo.Result{})
 	}
-	other := open()
+	other := open(m)
 	calls("known subjects of a new environment, with one wrong guess", 9, func() {
 		for i := range 8 {
 			take(other, limiter.User(fmt.Sprint(i)), algo.Result{})
@@ -76,9 +71,8 @@ func TestSlots_calls(t *testing.T) {
 // An environment remembers slots that are ahead of its clock, but a reset has removed them. A charge still takes one
 // call.
 func TestSlots_staleHint(t *testing.T) {
-	b, who, ctx := newTable(t), caller(), context.Background()
-	m := &meter{}
-	s := storetest.Must(dynamostore.NewBare(dynamodb.New(b.client.Options(), m.install), dynamostore.Options{Table: b.name, Namespace: "test"}))
+	s, m := metered(t)
+	who, ctx := caller(), context.Background()
 	charges := []limiter.Charge{{Subject: who, Limit: slotsOf(t, 5), Cost: 1}}
 	take := func(now time.Time, results []algo.Result) {
 		t.Helper()
@@ -101,9 +95,8 @@ func TestSlots_staleHint(t *testing.T) {
 // A caller uses four concurrent limits in turn. The store keeps the released limits of an item for an hour,
 // so a charge and a release take two calls. It removes them after that hour.
 func TestSlots_idle(t *testing.T) {
-	b, who, ctx := newTable(t), caller(), context.Background()
-	m := &meter{}
-	s := storetest.Must(dynamostore.NewBare(dynamodb.New(b.client.Options(), m.install), dynamostore.Options{Table: b.name, Namespace: "test"}))
+	s, m := metered(t)
+	who, ctx := caller(), context.Background()
 	remembered := map[string][]algo.Result{}
 	request := func(now time.Time, name string) {
 		t.Helper()
@@ -138,7 +131,7 @@ func TestSlots_idle(t *testing.T) {
 // Two environments release slots while others take slots and charge a log of the same item. No release is
 // lost, although a refund of the log would collide with every append.
 func TestSlots_releases(t *testing.T) {
-	client, table := local(t)
+	client, table := onServer(t)
 	const each, n = 40, 300
 	l, who, ctx := slotsOf(t, n), limiter.User("a"), context.Background()
 	log := storetest.Limit(t, "log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Hour})
@@ -198,7 +191,7 @@ func TestSlots_releases(t *testing.T) {
 // A charge from a slow clock records the Skew of slots in the item that are too far ahead, even if the cached slots are
 // not too far ahead.
 func TestSlots_markBehindCache(t *testing.T) {
-	s := storetest.Must(dynamostore.NewBare(&memtable.Table{}, dynamostore.Options{Table: "t", Namespace: "n"}))
+	s := open(&memtable.Table{})
 	l, who, ctx := slotsOf(t, 5), limiter.User("a"), context.Background()
 	slow := algo.InstantOf(noon).Add(algo.MaxSkew/2 - time.Second)
 	take := func(now algo.Instant, results []algo.Result) {
@@ -234,7 +227,7 @@ func (r *repeated) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput,
 // slots. The item with the Skew of the first copy is the answer, and needs no further update.
 func TestSlots_forcedTwice(t *testing.T) {
 	api := &repeated{}
-	s := storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: "t", Namespace: "n"}))
+	s := open(api)
 	l, who, ctx := slotsOf(t, 5), limiter.User("a"), context.Background()
 	slow := algo.InstantOf(noon)
 	force := func(now algo.Instant, updates int) {

@@ -2,19 +2,16 @@ package dynamostore_test
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -31,7 +28,7 @@ func TestStore_tidy_log(t *testing.T) {
 		if !b.take(t, noon.Add(time.Duration(i)*10*time.Second), limiter.Charge{Subject: who, Limit: limit, Cost: c.cost}) {
 			t.Fatal("got a refusal, want an allowed request")
 		}
-		if got := len(b.item(t, who)["l"+limit.ID.String()].(*types.AttributeValueMemberL).Value); got != c.left {
+		if got := len(b.item(who)["l"+limit.ID.String()].(*types.AttributeValueMemberL).Value); got != c.left {
 			t.Errorf("after charge %d: got %d entries, want %d", i+1, got, c.left)
 		}
 	}
@@ -40,11 +37,9 @@ func TestStore_tidy_log(t *testing.T) {
 // A trim keeps the entries and instants that other processes appended since the read. A process whose
 // state is older than the trim admits neither too many nor too few requests.
 func TestStore_tidy_logRace(t *testing.T) {
-	client, name := local(t)
-	ctx, who := context.Background(), caller()
+	other, ctx, who := newTable(t), context.Background(), caller()
 	limit := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 40, Window: 10 * time.Second})
-	other := newRacing(&racing{API: client}, name)
-	take := func(store *dynamostore.Store, at time.Time, cost int64, hint algo.Result) (bool, algo.Result) {
+	take := func(store limiter.Store, at time.Time, cost int64, hint algo.Result) (bool, algo.Result) {
 		t.Helper()
 		results := []algo.Result{hint}
 		ok, err := store.Take(ctx, algo.InstantOf(at), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: cost}}, results)
@@ -55,12 +50,12 @@ func TestStore_tidy_logRace(t *testing.T) {
 	}
 	_, stale := take(other, noon, 40, algo.Result{})
 	now := noon.Add(20 * time.Second)
-	api := &racing{API: client, before: 3, happens: func() { // runs before the trim, which follows the second attempt
+	api := &racing{API: other, before: 3, happens: func() { // runs before the trim, which follows the second attempt
 		if ok, _ := take(other, now.Add(-time.Second), 5, stale); !ok {
 			t.Error("request while the log is trimmed: got a refusal, want an allowed request")
 		}
 	}}
-	if ok, _ := take(newRacing(api, name), now, 16, algo.Result{}); !ok || api.updates != 3 {
+	if ok, _ := take(open(api), now, 16, algo.Result{}); !ok || api.updates != 3 {
 		t.Fatalf("got allowed %t and %d updates, want 3 updates: an attempt without a state, an attempt with it, and a trim", ok, api.updates)
 	}
 	entries, err := other.Inspect(ctx, who)
@@ -93,7 +88,7 @@ func TestStore_tidy_crowded(t *testing.T) {
 			b.take(t, noon.Add(time.Duration(visit)*10*time.Minute), some...)
 		}
 		counts := 0
-		for name := range b.item(t, who) {
+		for name := range b.item(who) {
 			if name[0] == 'c' {
 				counts++
 			}
@@ -113,21 +108,15 @@ func TestStore_tidy_idle(t *testing.T) {
 		b.take(t, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), second), Cost: 1})
 	}
 	odd := "f" + limiter.NewID("odd").String()
-	if _, err := b.client.UpdateItem(context.Background(), &dynamodb.UpdateItemInput{
-		TableName: aws.String(b.name), Key: b.key(who), UpdateExpression: aws.String("SET #f = :f"),
-		ExpressionAttributeNames:  map[string]string{"#f": odd},
-		ExpressionAttributeValues: map[string]types.AttributeValue{":f": &types.AttributeValueMemberN{Value: "7"}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	b.set(who, memtable.Item{odd: number(7)})
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute}), Cost: 1}
 	idle := noon.Truncate(time.Second).Add(2*time.Second + time.Hour)
 	b.take(t, idle.Add(-1), stays)
-	if n := len(b.item(t, who)); n < 9*4 {
+	if n := len(b.item(who)); n < 9*4 {
 		t.Errorf("a nanosecond before an idle hour: got %d attributes, want at least %d", n, 9*4)
 	}
 	b.take(t, idle, stays)
-	item := b.item(t, who)
+	item := b.item(who)
 	if n := len(item); n > 8 {
 		t.Errorf("after an idle hour: got %d attributes, want at most 8: %v", n, item)
 	}
@@ -179,13 +168,13 @@ func TestStore_tidy_converted(t *testing.T) {
 func TestStore_tidy_settled(t *testing.T) {
 	b := newTable(t)
 	stays := storetest.Limit(t, "stays", algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute})
-	settle := func(who limiter.Subject, at time.Time) map[string]types.AttributeValue {
+	settle := func(who limiter.Subject, at time.Time) memtable.Item {
 		t.Helper()
 		more := []limiter.Charge{{Subject: who, Limit: stays, Cost: 1, Force: true}}
 		if _, err := b.Settle(context.Background(), algo.InstantOf(at), who, more, make([]algo.Result, 1), 0, limiter.Once{}); err != nil {
 			t.Fatal(err)
 		}
-		return b.item(t, who)
+		return b.item(who)
 	}
 	idle := caller()
 	for i := range 9 {
@@ -196,8 +185,8 @@ func TestStore_tidy_settled(t *testing.T) {
 	}
 	daily := caller()
 	b.take(t, noon, limiter.Charge{Subject: daily, Limit: storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Algorithm: algo.FixedWindow}), Cost: 1})
-	expiry, _ := strconv.ParseInt(settle(daily, noon)[dynamostore.TTLAttribute].(*types.AttributeValueMemberN).Value, 10, 64)
-	if left := time.Unix(expiry, 0).Sub(noon); left < 12*time.Hour {
+	settle(daily, noon)
+	if left := b.life(daily, noon); left < 12*time.Hour {
 		t.Errorf("the count of a day: got an expiry in %s, want at least 12 h", left)
 	}
 }
@@ -205,42 +194,37 @@ func TestStore_tidy_settled(t *testing.T) {
 // The number of idle limits and expired counts is unbounded, but each removal fits into one expression. After a
 // few decisions all of them are removed, and each decision is one call again.
 func TestStore_tidy_many(t *testing.T) {
-	ctx := context.Background()
-	for name, fill := range map[string]func(t *testing.T, b table, who limiter.Subject){
-		"idle windows": func(t *testing.T, b table, who limiter.Subject) {
+	for name, fill := range map[string]func(t *testing.T, b *table, who limiter.Subject){
+		"idle windows": func(t *testing.T, b *table, who limiter.Subject) {
 			for i := range 60 {
 				b.take(t, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), sliding), Cost: 1})
 			}
 		},
-		"idle buckets": func(t *testing.T, b table, who limiter.Subject) {
+		"idle buckets": func(t *testing.T, b *table, who limiter.Subject) {
 			for i := range 60 {
 				b.take(t, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), bucket), Cost: 1})
 			}
 		},
-		"dead counts": func(t *testing.T, b table, who limiter.Subject) {
+		"dead counts": func(t *testing.T, b *table, who limiter.Subject) {
 			limit := storetest.Limit(t, "gone", sliding)
 			b.take(t, noon, limiter.Charge{Subject: who, Limit: limit, Cost: 1})
-			item := b.item(t, who)
+			counts := memtable.Item{}
 			for i := range 500 {
-				item["c"+limit.ID.String()+strconv.FormatInt(int64(i), 36)] = &types.AttributeValueMemberN{Value: "1"}
+				counts["c"+limit.ID.String()+strconv.FormatInt(int64(i), 36)] = number(1)
 			}
-			maps.Copy(item, b.key(who))
-			if _, err := b.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(b.name), Item: item}); err != nil {
-				t.Fatal(err)
-			}
+			b.set(who, counts)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &meter{}
-			client, table := local(t, m.install)
-			b, who := tableOf(client, table), caller()
+			b, who := newTable(t), caller()
 			fill(t, b, who)
-			m.operators, m.bytes = 0, 0
+			m := &meter{API: b}
+			b.Store = open(m)
 			stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", sliding), Cost: 1}
 			for i := range 10 {
 				b.take(t, noon.Add(24*time.Hour+time.Duration(i)*time.Second), stays)
 			}
-			if n := len(b.item(t, who)); n > 8 {
+			if n := len(b.item(who)); n > 8 {
 				t.Errorf("after ten decisions: got %d attributes, want at most 8", n)
 			}
 			before := m.calls.Load()
@@ -260,41 +244,27 @@ func TestStore_tidy_many(t *testing.T) {
 // The store reads an item with an expired count. Another process then sets the newest window back, so the count
 // is valid again. The store does not remove this count.
 func TestStore_tidy_setBack(t *testing.T) {
-	ctx := context.Background()
-	client, name := local(t)
-	who, limit := caller(), storetest.Limit(t, "a", sliding)
-	key := map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: who.Key("contended", 2)}}
-	update := func(expression string, names map[string]string, values map[string]types.AttributeValue) {
-		t.Helper()
-		if _, err := client.UpdateItem(ctx, &dynamodb.UpdateItemInput{TableName: aws.String(name), Key: key,
-			UpdateExpression: aws.String(expression), ExpressionAttributeNames: names, ExpressionAttributeValues: values}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	number := func(n int64) types.AttributeValue {
-		return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
-	}
+	b, who, limit := newTable(t), caller(), storetest.Limit(t, "a", sliding)
 	newest, index := "x"+limit.ID.String(), limit.Machine().(*algo.Window).Index(algo.InstantOf(noon))
-	counted := func(window int64) string { return "c" + limit.ID.String() + strconv.FormatInt(window, 36) }
-	api := &racing{API: client, before: 2, happens: func() { // runs between the charge and the removal
-		update("SET #x = :x", map[string]string{"#x": newest}, map[string]types.AttributeValue{":x": number(index - 10)})
-	}}
 	for i := range int64(12) {
-		update("SET #c = :n", map[string]string{"#c": counted(index - 5 - i)}, map[string]types.AttributeValue{":n": number(7)})
+		b.set(who, memtable.Item{"c" + limit.ID.String() + strconv.FormatInt(index-5-i, 36): number(7)})
 	}
-	take := func(store *dynamostore.Store, now time.Time) algo.Result {
+	api := &racing{API: b, before: 2, happens: func() { // runs between the charge and the removal
+		b.set(who, memtable.Item{newest: number(index - 10)})
+	}}
+	take := func(store limiter.Store, now time.Time) algo.Result {
 		t.Helper()
 		results := make([]algo.Result, 1)
-		if ok, err := store.Take(ctx, algo.InstantOf(now), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, results); !ok || err != nil {
+		if ok, err := store.Take(t.Context(), algo.InstantOf(now), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, results); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		return results[0]
 	}
-	take(newRacing(api, name), noon)
+	take(open(api), noon)
 	if api.updates != 2 {
 		t.Fatalf("got %d updates, want the charge and a removal", api.updates)
 	}
-	if r := take(newRacing(&racing{API: client}, name), noon.Add(-10*time.Minute)); r.State.Count != 8 {
+	if r := take(b, noon.Add(-10*time.Minute)); r.State.Count != 8 {
 		t.Errorf("the newest window: got a count of %d, want 8", r.State.Count)
 	}
 }

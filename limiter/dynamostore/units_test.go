@@ -5,13 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -22,47 +17,20 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// consuming is an API that records the write units of updates.
-type consuming struct {
-	dynamostore.API
-	mu     sync.Mutex
-	writes int
-	units  float64
-	most   float64 // largest number of units of one update
-}
-
-func (c *consuming) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := c.API.UpdateItem(ctx, in, o...)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.writes++
-	if err == nil {
-		units := aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
-		c.units += units
-		c.most = max(c.most, units)
-	}
-	return out, err
-}
-
 // longest is a namespace of maximum length. who is a user whose ID has the maximum length.
 var (
 	longest = strings.Repeat("n", 64)
 	who     = callers.Caller{User: strings.Repeat("u", 128)}
 )
 
-// consumed returns a store, a meter of the store's updates, and a function that reads the store's
-// items.
-func consumed(t *testing.T) (*dynamostore.Store, *consuming, func(limiter.Subject) map[string]types.AttributeValue) {
-	client, table := local(t)
-	c := &consuming{API: client}
-	return storetest.Must(dynamostore.NewBare(c, dynamostore.Options{Table: table, Namespace: longest})), c, func(s limiter.Subject) map[string]types.AttributeValue {
-		key := map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: s.Key(longest, 2)}}
-		out, err := client.GetItem(context.Background(), &dynamodb.GetItemInput{TableName: aws.String(table), Key: key, ConsistentRead: aws.Bool(true)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out.Item
+// longestItems returns a store with a namespace of maximum length, a meter of its calls, and a function that returns the
+// size of an item.
+func longestItems(t *testing.T) (*dynamostore.Store, *meter, func(limiter.Subject) int) {
+	t.Helper()
+	items := newTable(t)
+	m := &meter{API: items}
+	return storetest.Must(dynamostore.NewBare(m, dynamostore.Options{Table: "t", Namespace: longest})), m, func(s limiter.Subject) int {
+		return memtable.Size(items.Table.Items[s.Key(longest, 2)])
 	}
 }
 
@@ -107,7 +75,7 @@ func TestStore_units(t *testing.T) {
 		}
 		charges := r.Charges(nil, "GET", rules.EncodedPath("/"), who)
 		subject := charges[0].Limit.Subjects(charges[0].Subject)[0]
-		store, c, item := consumed(t)
+		store, m, size := longestItems(t)
 		largest := 0
 		now := time.Date(2255, 12, 31, 1, 2, 3, 123456789, time.UTC)
 		const visits = 24
@@ -128,12 +96,12 @@ func TestStore_units(t *testing.T) {
 			if _, err := store.Take(context.Background(), algo.InstantOf(now), subject, some, make([]algo.Result, len(some))); err != nil {
 				t.Fatal(err)
 			}
-			largest = max(largest, memtable.Size(item(subject)))
+			largest = max(largest, size(subject))
 			now = now.Add([]time.Duration{time.Second, 59 * time.Second, time.Second, 30 * 24 * time.Hour}[min(visit%12, 3)])
 		}
-		t.Logf("%d limits, %s: %d bytes, at most %v units a write, %.2f writes a visit", len(charges), kind, largest, c.most, float64(c.writes)/visits)
-		if c.most != 1 || largest > 1024 {
-			t.Errorf("%s: got %v units for a write and an item of %d bytes, want one unit and at most 1024 bytes", kind, c.most, largest)
+		t.Logf("%d limits, %s: %d bytes, at most %v units a write, %.2f writes a visit", len(charges), kind, largest, m.most, float64(m.updates)/visits)
+		if m.most != 1 || largest > 1024 {
+			t.Errorf("%s: got %v units for a write and an item of %d bytes, want one unit and at most 1024 bytes", kind, m.most, largest)
 		}
 	}
 }
@@ -153,7 +121,7 @@ func TestStore_units_log(t *testing.T) {
 		charge := r.Charges(nil, "GET", rules.EncodedPath("/"), who)[0]
 		length := charge.Limit.Rate.Window
 		charge.Subject = charge.Limit.Subjects(charge.Subject)[0]
-		store, c, item := consumed(t)
+		store, m, size := longestItems(t)
 		largest := 0
 		results := make([]algo.Result, 1)
 		now := noon.Add(123456789) // an instant with the maximum number of digits
@@ -171,11 +139,11 @@ func TestStore_units_log(t *testing.T) {
 			if _, err := store.Take(context.Background(), algo.InstantOf(now), charge.Subject, []limiter.Charge{charge}, results); err != nil {
 				t.Fatal(err)
 			}
-			largest = max(largest, memtable.Size(item(charge.Subject)))
+			largest = max(largest, size(charge.Subject))
 		}
-		t.Logf("%s: %d bytes, at most %v units a write", window, largest, c.most)
-		if c.most != 8 || largest > 8*1024 || largest+2*12 <= 8*1024-20 {
-			t.Errorf("%s: got %v units for a write and an item of %d bytes, want eight units and nearly 8 KB", window, c.most, largest)
+		t.Logf("%s: %d bytes, at most %v units a write", window, largest, m.most)
+		if m.most != 8 || largest > 8*1024 || largest+2*12 <= 8*1024-20 {
+			t.Errorf("%s: got %v units for a write and an item of %d bytes, want eight units and nearly 8 KB", window, m.most, largest)
 		}
 	}
 }
@@ -188,9 +156,8 @@ func TestStore_units_small(t *testing.T) {
 		every      time.Duration
 		most       float64 // writes of a decision
 	}{{true, 1600 * time.Millisecond, 1}, {false, 3200 * time.Millisecond, 1.2}} {
-		client, table := local(t)
-		meter := &consuming{API: client}
-		store := storetest.Must(dynamostore.NewBare(meter, dynamostore.Options{Table: table, Namespace: "weir-prod"}))
+		m := &meter{API: newTable(t)}
+		store := storetest.Must(dynamostore.NewBare(m, dynamostore.Options{Table: "t", Namespace: "weir-prod"}))
 		who := limiter.User("5f0c8c5e-1b7e-4d1c-9d5a-0a8f3f2b6c1" + fmt.Sprint(c.remembered)[:1])
 		var charges []limiter.Charge
 		for _, window := range []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second} {
@@ -208,10 +175,10 @@ func TestStore_units_small(t *testing.T) {
 			}
 			now = now.Add(c.every)
 		}
-		writes := float64(meter.writes) / visits
-		t.Logf("remembered %t: at most %v units a write, %.2f writes a decision", c.remembered, meter.most, writes)
-		if meter.most != 1 || writes > c.most {
-			t.Errorf("remembered %t: got %v units for a write and %.2f writes a decision, want one unit and at most %v writes", c.remembered, meter.most, writes, c.most)
+		writes := float64(m.updates) / visits
+		t.Logf("remembered %t: at most %v units a write, %.2f writes a decision", c.remembered, m.most, writes)
+		if m.most != 1 || writes > c.most {
+			t.Errorf("remembered %t: got %v units for a write and %.2f writes a decision, want one unit and at most %v writes", c.remembered, m.most, writes, c.most)
 		}
 	}
 }
@@ -227,7 +194,7 @@ func TestStore_units_endpoints(t *testing.T) {
 	if err != nil || !r.PerEndpoint() {
 		t.Fatal(err)
 	}
-	store, c, _ := consumed(t)
+	store, m, _ := longestItems(t)
 	l := storetest.Must(limiter.New(store, limiter.Options{}))
 	for i := range 300 {
 		decide(t, l, noon, r.Charges(nil, "GET", rules.EncodedPath(fmt.Sprintf("/e%d", i)), who)...)
@@ -235,7 +202,7 @@ func TestStore_units_endpoints(t *testing.T) {
 	for range 2 { // the limit of /e0 admits 3 requests, so it admits these two after the first
 		decide(t, l, noon, r.Charges(nil, "GET", rules.EncodedPath("/e0"), who)...)
 	}
-	if c.writes != 302 || c.units != 302 {
-		t.Errorf("302 decisions: got %d writes and %v units, want 302 of each", c.writes, c.units)
+	if m.updates != 302 || m.units != 302 {
+		t.Errorf("302 decisions: got %d writes and %v units, want 302 of each", m.updates, m.units)
 	}
 }
