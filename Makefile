@@ -103,7 +103,7 @@ RACED = $(shell go list ./... | grep -Ev '$(PLAIN)')
 UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
 # These tests run without the detector; the other tests of their packages run with it. In TestServe_burst,
 # requests must meet deadlines. The other tests compute a lot, such as a simulation of many processes.
-PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_model|TestAdaptive(_longWindow|_surge)?|TestOutage_(bound|environment)|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestParse_hostile|TestSimulate.*|TestDocs_commands)$$
+PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_model|TestAdaptive(_longWindow|_surge)?|TestOutage_(bound|environment)|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestModel_.*|TestPairs|TestParse_hostile|TestSimulate.*|TestDocs_commands)$$
 
 # Node.js is optional: without npm, the tests that need its packages are skipped.
 NODE := $(shell command -v npm)
@@ -127,7 +127,7 @@ fetch: .bin/weir-tools # the tools that take longest to fetch
 # decision needs.
 test-go: # the part of make test that needs DynamoDB Local, Moto and Redis
 	@$(MAKE) --no-print-directory -j2 test-raced test-beside
-	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./local/gateway/template ./local/serve ./local/weir
+	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./limiter/storetest ./local/gateway/template ./local/serve ./local/weir
 	$(LAB_RACE_TEST) -shuffle=on ./faults
 	$(GO_TEST) -v -run TestStore_calls ./limiter/redisstore ./limiter/dynamostore
 	$(LAB_TEST) -count=1 -run '^Test(Examples_layer|Policies)' ./examples ./policies

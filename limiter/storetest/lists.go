@@ -136,10 +136,7 @@ type stepHistory struct {
 // In random histories, the regions never admit more than one store, also if some have taken the next step and others have
 // not.
 func testSharesStepHistories(t *testing.T, s Suite) {
-	histories := 200
-	if s.Slow {
-		histories = 5
-	}
+	const histories = 20
 	store, moved := s.Open(t), int64(0)
 	for seed := range uint64(histories) {
 		h := newStepHistory(t, s, store, seed)

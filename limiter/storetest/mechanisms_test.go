@@ -1,156 +1,115 @@
 package storetest
 
 import (
-	"errors"
-	"flag"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"math/rand/v2"
-	"reflect"
 	"slices"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-var (
-	pairsHistories = flag.Int("pairs.histories", 8, "number of histories of each pair in TestPairs")
-	pairsSeed      = flag.Uint64("pairs.seed", 1, "seed of the first history of each pair in TestPairs")
-	pairsOnly      = flag.String("pairs.only", "", "the only pair in TestPairs, such as \"lease local\"")
+// mechanism is a row of the table of pairs: one way in which a limit, or what happens to it, differs from the plain case.
+type mechanism struct {
+	name string
+	// covers are the fields of limiter.Limit, limiter.Spread and limiter.Count, and the values of limiter.Counted and
+	// limiter.OnError, that the row tests.
+	covers []string
+	limit  func(*limiter.Limit) // configures a limit; nil if the mechanism concerns all limits
+	events map[stepKind]int     // weights of the steps that the mechanism adds to a history
+}
+
+var mechanisms = []mechanism{
+	{"lease", []string{"Spread.Lease"}, func(l *limiter.Limit) { l.Spread.Lease = 8 }, nil},
+	{pressure, nil, nil, map[stepKind]int{doThrottle: 3, doStall: 1, doBurst: 2}},
+	{"group", nil, nil, map[stepKind]int{doBurst: 6}},
+	{"shards", []string{"Spread.Shards"}, func(l *limiter.Limit) { l.Spread.Shards = 3 }, nil},
+	{"sync", []string{"Spread.Sync"}, func(l *limiter.Limit) { l.Spread.Sync = 100 * time.Millisecond }, nil},
+	{"adaptive", []string{"Spread.Adaptive"}, func(l *limiter.Limit) { l.Spread.Adaptive = true }, nil},
+	{"cost", []string{"CountCost", "Count.Of", "Count.Field"}, countsOf(limiter.CountCost), map[stepKind]int{doSettle: 6}},
+	{"failures", []string{"CountFailures", "Count.Failures"}, countsOf(limiter.CountFailures), map[stepKind]int{doSettle: 6}},
+	{"bytes", []string{"CountBytes"}, countsOf(limiter.CountBytes), map[stepKind]int{doSettle: 6}},
+	{"concurrent", []string{"CountConcurrent"}, countsOf(limiter.CountConcurrent), map[stepKind]int{doSettle: 8}},
+	{"mark", []string{"Mark"}, func(l *limiter.Limit) { l.Mark = true }, nil},
+	{"shadow", []string{"Shadow"}, func(l *limiter.Limit) { l.Shadow = true }, nil},
+	{"notify", []string{"Notify"}, func(l *limiter.Limit) { l.Notify = limiter.Percentages{50, 100} }, nil},
+	{"period", []string{"Rate"}, func(l *limiter.Limit) {
+		l.Rate.Window, l.Rate.Calendar = 0, algo.Calendar{Period: algo.Day, Zone: "UTC"}
+	}, nil},
+	{"tiers", []string{"Tiers"}, func(l *limiter.Limit) {
+		if l.Rate.Calendar == (algo.Calendar{}) && !l.Rate.Algorithm.HasWindows() && l.Count.Of != limiter.CountConcurrent {
+			l.Rate = algo.Rate{Algorithm: algo.FixedWindow, Requests: l.Rate.Requests, Window: l.Rate.Window}
+		}
+		l.Tiers = []limiter.ID{limiter.NewID(l.Name, "tier 1")}
+	}, map[stepKind]int{doTier: 6}},
+	{changes, []string{"Version"}, nil, map[stepKind]int{doReload: 3}},
+	{ahead, nil, nil, map[stepKind]int{doClock: 3}},
+	{"local", []string{"OnErrorLocal", "OnError"}, func(l *limiter.Limit) { l.OnError = limiter.OnErrorLocal }, map[stepKind]int{doOutage: 4}},
+	{"allow", []string{"OnErrorAllow"}, func(l *limiter.Limit) { l.OnError = limiter.OnErrorAllow }, map[stepKind]int{doOutage: 4}},
+	{"deny", []string{"OnErrorDeny"}, func(l *limiter.Limit) { l.OnError = limiter.OnErrorDeny }, map[stepKind]int{doOutage: 4}},
+	{"processes", []string{"LocalProcesses"}, func(l *limiter.Limit) { l.LocalProcesses = environments }, map[stepKind]int{doOutage: 4}},
+	{"reset", nil, nil, map[stepKind]int{doReset: 2}},
+	{"expiry", []string{"Horizon"}, nil, map[stepKind]int{doExpire: 3}},
+	{elsewhere, nil, nil, map[stepKind]int{doVoucher: 6}},
+	{"messages", nil, nil, map[stepKind]int{doLose: 4}},
+	{"stalls", nil, nil, map[stepKind]int{doStall: 3, doBurst: 1}},
+	{"late", nil, nil, map[stepKind]int{doSettleLate: 5}},
+	{"subjects", []string{"Global"}, nil, map[stepKind]int{doTakeMore: 8}},
+}
+
+// These names of mechanisms change how a history is checked.
+const (
+	pressure  = "pressure"
+	changes   = "changes"
+	ahead     = "ahead"
+	elsewhere = "elsewhere"
 )
 
-// Every mechanism, alone and with every other mechanism, keeps the limits in random histories.
-func TestPairs(t *testing.T) {
-	store := Must(memstore.New(memstore.Options{}))
-	for i := range mechanisms {
-		for j := i; j < len(mechanisms); j++ {
-			if name := nameOfPair(i, j); *pairsOnly == "" || *pairsOnly == name {
-				for n := range *pairsHistories {
-					if !playPair(t, store, i, j, *pairsSeed+uint64(n)) {
-						break
-					}
+// environments is the largest number of environments of a history.
+const environments = 2
+
+func countsOf(of limiter.Counted) func(*limiter.Limit) {
+	return func(l *limiter.Limit) {
+		if l.Count.Of = of; of == limiter.CountConcurrent {
+			l.Rate.Algorithm, l.Rate.Requests = "", min(l.Rate.Requests, 300)
+		}
+	}
+}
+
+// alone has groups of mechanisms that set the same field, so a limit has at most one mechanism of each group.
+var alone = [][]string{
+	{"cost", "failures", "bytes", "concurrent"},
+	{"local", "allow", "deny"},
+}
+
+// refused are the pairs that NewLimit refuses on one limit, with the field of the error.
+var refused = map[string]string{}
+
+func init() {
+	for field, pairs := range map[string][][2][]string{
+		"count":        {{{"lease", "shards", "sync", "adaptive"}, {"cost", "failures", "bytes", "concurrent"}}},
+		"across_tiers": {{{"lease", "shards", "sync", "adaptive", "concurrent"}, {"tiers"}}},
+		"notify":       {{{"lease", "shards", "sync", "adaptive", "concurrent"}, {"notify"}}},
+		"shards":       {{{"lease"}, {"shards"}}}, "sync_ms": {{{"lease", "shards"}, {"sync"}}},
+		"adaptive": {{{"lease", "shards", "sync"}, {"adaptive"}}}, "period": {{{"period"}, {"concurrent"}}},
+		"local_processes": {{{"allow", "deny"}, {"processes"}}},
+	} {
+		for _, p := range pairs {
+			for _, a := range p[0] {
+				for _, b := range p[1] {
+					refused[a+" "+b], refused[b+" "+a] = field, field
 				}
 			}
 		}
 	}
 }
 
-// NewLimit refuses exactly the pairs that the table lists, with the listed field.
-func TestPairs_refused(t *testing.T) {
-	h := &scenario{}
-	for i := range mechanisms {
-		for j := i + 1; j < len(mechanisms); j++ {
-			rows := []*mechanism{&mechanisms[i], &mechanisms[j]}
-			want := refused[rows[0].name+" "+rows[1].name]
-			if rows[0].limit == nil || rows[1].limit == nil || want == "" && !joins(rows) {
-				continue
-			}
-			var err error
-			for n := range uint64(20) { // with some algorithm
-				if err = h.drawLimits(rand.New(rand.NewPCG(n, 0)), rows, true); err == nil {
-					break
-				}
-			}
-			field := ""
-			if of, ok := errors.AsType[*algo.FieldError](err); ok {
-				field = of.Field
-			}
-			if field != want {
-				t.Errorf("%s: got error %v, want one of the field %q", nameOfPair(i, j), err, want)
-			}
+// joins reports whether one limit can have both mechanisms.
+func joins(rows []*mechanism) bool {
+	a, b := rows[0].name, rows[1].name
+	for _, group := range alone {
+		if slices.Contains(group, a) && slices.Contains(group, b) {
+			return false
 		}
 	}
-}
-
-// plain are the fields that are no mechanism of their own.
-var plain = []string{"Name", "Rule", "ID", "Edge", "Count", "Spread", "CountRequests"}
-
-// Every field and value that configures a limit has a row in the table.
-func TestPairs_complete(t *testing.T) {
-	var want []string
-	for prefix, of := range map[string]any{"": limiter.Limit{}, "Spread.": limiter.Spread{}, "Count.": limiter.Count{}} {
-		for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {
-			if f.IsExported() {
-				want = append(want, prefix+f.Name)
-			}
-		}
-	}
-	want = append(want, constants(t, "../count.go", "Counted")...)
-	want = append(want, constants(t, "../failures.go", "OnError")...)
-	covered := slices.Clone(plain)
-	for _, m := range mechanisms {
-		covered = append(covered, m.covers...)
-	}
-	slices.Sort(want)
-	slices.Sort(covered)
-	if !slices.Equal(covered, want) {
-		t.Errorf("mechanisms: got rows for\n%v, want rows for\n%v", covered, want)
-	}
-}
-
-func constants(t *testing.T, file, of string) (names []string) {
-	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ast.Inspect(f, func(n ast.Node) bool {
-		if d, ok := n.(*ast.GenDecl); ok && d.Tok == token.CONST {
-			typed := false
-			for _, s := range d.Specs {
-				v := s.(*ast.ValueSpec)
-				if id, ok := v.Type.(*ast.Ident); ok {
-					typed = id.Name == of
-				} else if v.Values != nil {
-					typed = false
-				}
-				for _, name := range v.Names {
-					if typed && ast.IsExported(name.Name) {
-						names = append(names, name.Name)
-					}
-				}
-			}
-		}
-		return true
-	})
-	if len(names) == 0 {
-		t.Fatalf("%s: got no constants of %s", file, of)
-	}
-	return names
-}
-
-// A history is determined by its seed, and prints its steps.
-func TestScenario_String(t *testing.T) {
-	rows := []*mechanism{&mechanisms[0]}
-	a, b := Must(newScenario(7, rows, true)), Must(newScenario(7, rows, true))
-	if a.String() != b.String() || strings.Count(a.String(), "\n") < lengthOf {
-		t.Errorf("got\n%s and\n%s, want the same history twice", a, b)
-	}
-}
-
-// A request during a settlement fills the cache with a full count. The answer to the settlement is late, so the cache
-// marks the next request although the store has room again.
-func TestScenario_play_markedFromCache(t *testing.T) {
-	rate := algo.Rate{Algorithm: algo.SlidingLog, Requests: 2, Window: time.Minute}
-	h := &scenario{
-		Environments: 1,
-		Limits:       []limiter.Limit{{Name: "first", Rate: rate, Version: 1, Mark: true}, {Name: "all", Rate: rate, Version: 1}},
-		Rates:        []algo.Rate{rate, rate},
-		Steps: []move{
-			{Kind: doTake, N: 2, Cost: 1},
-			{Kind: doSettleLate, For: 2 * time.Second},
-			{Kind: doPass, For: 5 * time.Second},
-			{Kind: doTake, N: 1, Cost: 1},
-			{Kind: doPass, For: 5 * time.Second},
-			{Kind: doTake, N: 1, Cost: 1},
-		},
-	}
-	if found := h.play(t, Must(memstore.New(memstore.Options{}))); found != (problem{}) {
-		t.Error(found.text)
-	}
+	return refused[a+" "+b] == ""
 }

@@ -132,8 +132,8 @@ func (f *federation) move(t failer, j int, now algo.Instant, lack int64) int64 {
 	return moved
 }
 
-// RunShares runs the part of the suite for limits that regions share. It skips a store that is not limiter.Shares.
-func RunShares(t *testing.T, s Suite) {
+// testShares runs the part of the suite for limits that regions share. It skips a store that is not limiter.Shares.
+func testShares(t *testing.T, s Suite) {
 	if _, ok := s.Open(t).(limiter.Shares); !ok {
 		t.Skip("the store cannot move share between regions")
 	}
@@ -584,10 +584,7 @@ type lateCredit struct {
 // In random histories, the store gives the answers of the model. With equal clocks, the regions count no more than one
 // store would. With clocks a second apart, they count no more than the limit in each window.
 func testSharesHistories(t *testing.T, s Suite) {
-	histories := 300
-	if s.Slow {
-		histories = 12
-	}
+	const histories = 20
 	store, moved := s.Open(t), 0
 	for seed := range uint64(histories) {
 		h := newSharesHistory(t, s, store, seed)

@@ -13,13 +13,8 @@ import (
 
 // testSpread charges limits with a Spread from two processes at once. The processes must admit the
 // documented numbers.
-func testSpread(t *testing.T, s Suite) {
+func testSpread(t *testing.T, open opener) {
 	const capacity, interval, perInterval = 200, 100 * time.Millisecond, 20
-	first := s.Open(t)
-	stores := []limiter.Store{first, s.Open(t)}
-	if _, ok := first.(limiter.Local); ok {
-		stores[1] = first
-	}
 	for _, c := range []struct {
 		name        string
 		spread      limiter.Spread
@@ -38,10 +33,10 @@ func testSpread(t *testing.T, s Suite) {
 				}
 				charges := []limiter.Charge{{Subject: subject(), Limit: limit, Cost: 1}}
 				var admitted, failed atomic.Int64
-				together(t, 2, func(i int) {
+				together(t, 2, func(int) {
 					// Without denial caches, each request calls the store, even after the other process's lease or
 					// shard refused a request.
-					l := Must(limiter.New(stores[i], limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
+					l := Must(limiter.New(open(), limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 					now := start.Time()
 					for refused := 0; refused < 2*perInterval; {
 						if c.spread.Sync > 0 { // the clock advances with each request, so that counters synchronize

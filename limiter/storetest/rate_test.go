@@ -10,9 +10,9 @@ import (
 
 // testRate checks that a caller that repeats each refused request after its RetryAfter gets at least 95 % of a sliding
 // window, and never more than the limit. It leaves out the first window, in which the caller has the full quota.
-func testRate(t *testing.T, s Suite) {
+func testRate(t *testing.T, open opener) {
 	const window, windows = 10 * time.Second, 4
-	l := Must(limiter.New(s.Open(t), limiter.Options{}))
+	l := Must(limiter.New(open(), limiter.Options{}))
 	begin := start.Time().Truncate(window)
 	for _, requests := range []int64{1, 2, 3, 5, algo.MaxExact, algo.MaxExact + 1, 50} {
 		charges := []limiter.Charge{{Subject: subject(), Limit: Limit(t, "a", algo.Rate{Requests: requests, Window: window}), Cost: 1}}

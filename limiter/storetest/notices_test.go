@@ -47,9 +47,9 @@ type quota struct {
 }
 
 // newQuota returns a quota of 10 requests that writes notices at 80 and 100 percent.
-func newQuota(t *testing.T, s Suite, rate algo.Rate) *quota {
+func newQuota(open opener, rate algo.Rate) *quota {
 	l := Must(limiter.NewLimit(limiter.Limit{Name: "quota", Rate: rate, Version: 1, Notify: limiter.Percentages{80, 100}}))
-	q := &quota{charge: limiter.Charge{Subject: subject(), Limit: l, Cost: 1}, now: start.Time(), store: s.Open(t)}
+	q := &quota{charge: limiter.Charge{Subject: subject(), Limit: l, Cost: 1}, now: start.Time(), store: open()}
 	for range 3 {
 		q.limiters = append(q.limiters, Must(limiter.New(q.store, limiter.Options{Notify: q.write})))
 	}
@@ -84,16 +84,13 @@ var noticeRates = []algo.Rate{
 }
 
 // testNotices checks that processes that share a store write each notice once in a period.
-func testNotices(t *testing.T, s Suite) {
-	for _, rate := range noticeRates {
-		name := nameOf(rate)
-		t.Run(name+"/Sequential", func(t *testing.T) { testNoticesSequential(t, newQuota(t, s, rate)) })
-		t.Run(name+"/Repeated", func(t *testing.T) { testNoticesRepeated(t, newQuota(t, s, rate)) })
-		t.Run(name+"/Corrected", func(t *testing.T) { testNoticesCorrected(t, newQuota(t, s, rate)) })
-		t.Run(name+"/Settled", func(t *testing.T) { testNoticesSettled(t, newQuota(t, s, rate)) })
-		rate.Requests = 60
-		t.Run(name+"/Concurrent", func(t *testing.T) { testNoticesConcurrent(t, newQuota(t, s, rate)) })
-	}
+func testNotices(t *testing.T, open opener, rate algo.Rate) {
+	t.Run("Sequential", func(t *testing.T) { testNoticesSequential(t, newQuota(open, rate)) })
+	t.Run("Repeated", func(t *testing.T) { testNoticesRepeated(t, newQuota(open, rate)) })
+	t.Run("Corrected", func(t *testing.T) { testNoticesCorrected(t, newQuota(open, rate)) })
+	t.Run("Settled", func(t *testing.T) { testNoticesSettled(t, newQuota(open, rate)) })
+	rate.Requests = 60
+	t.Run("Concurrent", func(t *testing.T) { testNoticesConcurrent(t, newQuota(open, rate)) })
 }
 
 // Each percentage causes one notice in each period. One request can reach several percentages.
