@@ -2,9 +2,9 @@ package ratelimit_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -89,13 +89,13 @@ func TestLimits_alarms(t *testing.T) {
 
 // No request is unmatched if a rule matches all. A source of rules can replace such a document.
 func TestLimits_alarms_unmatched(t *testing.T) {
-	for _, tt := range []struct {
+	_, stack, _ := newAPI(t)
+	for i, tt := range []struct {
 		endpoint, method, from string
 		want                   bool
 	}{{"*", "", "", false}, {"*", "GET", "", true}, {"/orders", "", "", true}, {"*", "", "table", true}} {
-		_, stack, _ := newAPI(t)
 		p := props(t)
-		p.RulesFrom = tt.from
+		p.Namespace, p.RulesFrom = fmt.Sprint("of", i), tt.from
 		rules := strings.Replace(document, "/orders", tt.endpoint, 1)
 		if tt.method != "" {
 			rules = strings.Replace(rules, `"limits"`, `"method": "`+tt.method+`", "limits"`, 1)
@@ -103,42 +103,25 @@ func TestLimits_alarms_unmatched(t *testing.T) {
 		if err := os.WriteFile(p.Rules, []byte(rules), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		ratelimit.NewLimits(stack, jsii.String("Limits"), p)
-		alarms := alarmsOf(t, []byte(text(t, assertions.Template_FromStack(stack, nil).ToJSON())))
-		if got := alarms["unmatched"] != ""; got != tt.want {
+		l := ratelimit.NewLimits(stack, jsii.String("Limits-"+p.Namespace), p)
+		if got := l.Node().TryFindChild(jsii.String("Alarm-unmatched")) != nil; got != tt.want {
 			t.Errorf("%+v: got an alarm unmatched: %t, want %t", tt, got, tt.want)
 		}
 	}
 }
 
-// Functions of the same id have alarms of different names, which do not depend on the order of the calls.
+// Functions and REST APIs of the same id have alarms of different names, which do not depend on the order of the calls. The
+// access logs of several APIs share one alarm.
 func TestLimits_alarmNames(t *testing.T) {
-	names := func(scopes ...string) []string {
-		_, l, f := newLayered(t, nil, nil)
-		stack := awscdk.Stack_Of(f)
-		for _, id := range scopes {
-			l.Equip(awslambda.NewFunction(constructs.NewConstruct(stack, jsii.String(id)), jsii.String("Orders"), &awslambda.FunctionProps{
-				Runtime: awslambda.Runtime_PROVIDED_AL2023(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("bootstrap"),
-				Code: awslambda.Code_FromBucketV2(awss3.Bucket_FromBucketName(f, jsii.String(id), jsii.String("code")), jsii.String("orders.zip"), nil),
-			}))
-		}
-		made := alarmsOf(t, []byte(text(t, assertions.Template_FromStack(stack, nil).ToJSON())))
-		return slices.DeleteFunc(slices.Sorted(maps.Keys(made)), func(name string) bool { return !strings.Contains(name, "orders") })
-	}
-	got := names("Admin", "Shop")
-	if want := names("Shop", "Admin"); len(got) != 2 || !slices.Equal(got, want) {
-		t.Errorf("alarms: got %q, and %q in the opposite order, want the same two", got, want)
-	}
-}
-
-// REST APIs of the same id have alarms of different names, which do not depend on the order of the calls. The access logs
-// of several APIs share one alarm.
-func TestLimits_alarmNames_APIs(t *testing.T) {
 	alarms := func(scopes ...string) map[string]string {
 		_, l, f := newLayered(t, nil, nil)
 		stack := awscdk.Stack_Of(f)
 		for _, id := range scopes {
 			scope := constructs.NewConstruct(stack, jsii.String(id))
+			l.Equip(awslambda.NewFunction(scope, jsii.String("Orders"), &awslambda.FunctionProps{
+				Runtime: awslambda.Runtime_PROVIDED_AL2023(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("bootstrap"),
+				Code: awslambda.Code_FromBucketV2(awss3.Bucket_FromBucketName(f, jsii.String(id), jsii.String("code")), jsii.String("orders.zip"), nil),
+			}))
 			api := awsapigateway.NewRestApi(scope, jsii.String("Api"), &awsapigateway.RestApiProps{RestApiName: jsii.String("of " + id), CloudWatchRole: jsii.Bool(false)})
 			api.Root().AddMethod(jsii.String("GET"), nil, nil)
 			l.Attach(api)
@@ -147,12 +130,14 @@ func TestLimits_alarmNames_APIs(t *testing.T) {
 		template := assertions.Template_FromStack(stack, nil)
 		template.ResourceCountIs(jsii.String("AWS::Logs::MetricFilter"), jsii.Number(len(scopes)))
 		made := alarmsOf(t, []byte(text(t, template.ToJSON())))
-		maps.DeleteFunc(made, func(name, _ string) bool { return !strings.Contains(name, "api") && name != "authorizer-failed" })
+		maps.DeleteFunc(made, func(name, _ string) bool {
+			return !strings.Contains(name, "orders") && !strings.Contains(name, "api") && name != "authorizer-failed"
+		})
 		return made
 	}
 	got, opposite := alarms("Admin", "Shop"), alarms("Shop", "Admin")
-	if len(got) != 3 || !maps.Equal(got, opposite) || got["authorizer-failed"] == "" {
-		t.Errorf("alarms: got %q, and %q in the opposite order, want the same: one for each API, and authorizer-failed", got, opposite)
+	if len(got) != 5 || !maps.Equal(got, opposite) || got["authorizer-failed"] == "" {
+		t.Errorf("alarms: got %q, and %q in the opposite order, want the same: one for each function and API, and authorizer-failed", got, opposite)
 	}
 }
 

@@ -37,35 +37,33 @@ func TestLimits_NewDistribution(t *testing.T) {
 }
 
 func TestLimits_NewDistribution_mistakes(t *testing.T) {
-	for want, change := range map[string]func(*ratelimit.LimitsProps, *ratelimit.DistributionProps){
-		`ViewerAddress: got "", want weir with a distribution`:       func(p *ratelimit.LimitsProps, _ *ratelimit.DistributionProps) { p.ViewerAddress = "" },
-		`ViewerAddress: got "hops:1", want weir with a distribution`: func(p *ratelimit.LimitsProps, _ *ratelimit.DistributionProps) { p.ViewerAddress = "hops:1" },
-		`Domain "api.example.com" and Certificate "", want both or`:  func(_ *ratelimit.LimitsProps, d *ratelimit.DistributionProps) { d.Domain = "api.example.com" },
+	app, stack, _ := newAPI(t)
+	newLimits := func(namespace, viewer string) *ratelimit.Limits {
+		p := props(t)
+		p.Namespace, p.ViewerAddress = namespace, viewer
+		return ratelimit.NewLimits(stack, jsii.String("Limits-"+namespace), p)
+	}
+	l, api := newLimits("weir", "weir"), ratelimit.DistributionProps{Host: "api.example"}
+	for want, do := range map[string]func(){
+		`ViewerAddress: got "", want weir with a distribution`:       func() { newLimits("none", "").NewDistribution(stack, "front", api) },
+		`ViewerAddress: got "hops:1", want weir with a distribution`: func() { newLimits("hops", "hops:1").NewDistribution(stack, "front", api) },
+		`Domain "api.example.com" and Certificate "", want both or`: func() {
+			l.NewDistribution(stack, "front", ratelimit.DistributionProps{Host: "api.example", Domain: "api.example.com"})
+		},
+		"front: got the stack Other, want ": func() { l.NewDistribution(awscdk.NewStack(app, jsii.String("Other"), nil), "front", api) },
 	} {
-		_, stack, _ := newAPI(t)
-		p, d := props(t), ratelimit.DistributionProps{Host: "api.example"}
-		p.ViewerAddress = "weir"
-		change(p, &d)
-		l := ratelimit.NewLimits(stack, jsii.String("Limits"), p)
-		if got := panicked(func() { l.NewDistribution(stack, "front", d) }); !strings.Contains(got, want) {
+		if got := panicked(do); !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-	}
-	app, stack, _ := newAPI(t)
-	p := props(t)
-	p.ViewerAddress = "weir"
-	l, other := ratelimit.NewLimits(stack, jsii.String("Limits"), p), awscdk.NewStack(app, jsii.String("Other"), nil)
-	if got, want := panicked(func() { l.NewDistribution(other, "front", ratelimit.DistributionProps{Host: "api.example"}) }), "front: got the stack Other, want "; !strings.Contains(got, want) {
-		t.Errorf("another stack: got %q, want %q", got, want)
 	}
 }
 
 // In a region that is known not to get logs, the construct creates no bucket for them.
 func TestLimits_NewDistributionLogs_region(t *testing.T) {
-	app, _, _ := newAPI(t)
+	app, stack, _ := newAPI(t)
+	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
 	for region, want := range map[string]string{"eu-central-1": "", "me-south-1": "logs of a distribution: got a bucket in me-south-1, want a region"} {
 		stack := awscdk.NewStack(app, jsii.String("In-"+region), &awscdk.StackProps{Env: &awscdk.Environment{Region: jsii.String(region)}})
-		l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
 		if got := panicked(func() { l.NewDistributionLogs(stack, "logs") }); (got != "") != (want != "") || !strings.Contains(got, want) {
 			t.Errorf("%s: got the panic %q, want %q", region, got, want)
 		}

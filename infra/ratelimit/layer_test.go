@@ -185,28 +185,25 @@ func TestLimits_AddLayer_elasticache(t *testing.T) {
 	made.ResourceCountIs(jsii.String("Custom::LogRetention"), jsii.Number(0))
 }
 
-func imageCode(t *testing.T) awslambda.Code {
-	t.Helper()
-	_, stack, _ := newAPI(t)
-	return awslambda.Code_FromEcrImage(awsecr.Repository_FromRepositoryName(stack, jsii.String("Images"), jsii.String("orders")), nil)
-}
-
 func setLogLevel(f awslambda.Function, level string) {
 	f.Node().DefaultChild().(awslambda.CfnFunction).SetLoggingConfig(&awslambda.CfnFunction_LoggingConfigProperty{LogFormat: jsii.String("JSON"), ApplicationLogLevel: jsii.String(level)})
 }
 
 // The synthesis rejects a log level at which Lambda drops metrics, for each function that writes some.
 func TestLimits_logLevel(t *testing.T) {
-	for level, accepted := range map[string]bool{"TRACE": true, "DEBUG": true, "INFO": true, "WARN": false, "ERROR": false, "FATAL": false} {
-		app, l, f := newLayered(t, nil, func(p *awslambda.FunctionProps) {
-			p.LoggingFormat, p.ApplicationLogLevelV2 = awslambda.LoggingFormat_JSON, awslambda.ApplicationLogLevel(level)
-		})
-		l.Equip(f)
-		authorizer := l.NewFunction("Own", ratelimit.FunctionProps{Bundle: l.Bundle(contract.Authorizer), Role: contract.Authorizer, Timeout: time.Second})
-		setLogLevel(authorizer, level)
-		got := panicked(func() { app.Synth(nil) })
+	app, l, _ := newLayered(t, nil, nil)
+	levels := map[string]bool{"TRACE": true, "DEBUG": true, "INFO": true, "WARN": false, "ERROR": false, "FATAL": false}
+	for level := range levels {
+		l.Equip(awslambda.NewFunction(awscdk.Stack_Of(l), jsii.String("Orders"+level), &awslambda.FunctionProps{
+			Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")),
+			LoggingFormat: awslambda.LoggingFormat_JSON, ApplicationLogLevelV2: awslambda.ApplicationLogLevel(level),
+		}))
+		setLogLevel(l.NewFunction("Own"+level, ratelimit.FunctionProps{Bundle: l.Bundle(contract.Authorizer), Role: contract.Authorizer, Timeout: time.Second}), level)
+	}
+	got := panicked(func() { app.Synth(nil) })
+	for level, accepted := range levels {
 		for _, name := range []string{"Shop/Orders", "Shop/Limits/Own"} {
-			if accepted != (got == "") || !accepted && !strings.Contains(got, name+": LoggingConfig.ApplicationLogLevel: got "+level) {
+			if strings.Contains(got, name+level+": LoggingConfig.ApplicationLogLevel: got "+level) == accepted {
 				t.Errorf("%s: got %q, want a problem of %s: %t", level, got, name, !accepted)
 			}
 		}
@@ -215,7 +212,7 @@ func TestLimits_logLevel(t *testing.T) {
 
 // The synthesis rejects hops behind a function URL, where no entry of X-Forwarded-For can be believed.
 func TestLimits_functionURL(t *testing.T) {
-	for who, want := range map[string]string{"": "", "source": "", "cloudfront": "", "hops:2": "Shop/Orders/FunctionUrl: ViewerAddress: got hops:2, want none behind a function URL"} {
+	for who, want := range map[string]string{"cloudfront": "", "hops:2": "Shop/Orders/FunctionUrl: ViewerAddress: got hops:2, want none behind a function URL"} {
 		app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.ViewerAddress = who }, nil)
 		l.Equip(f)
 		other := awslambda.NewFunction(awscdk.Stack_Of(f), jsii.String("Unlimited"), &awslambda.FunctionProps{Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x"))})
@@ -230,52 +227,57 @@ func TestLimits_functionURL(t *testing.T) {
 
 // Each mistake makes AddLayer panic with one line that names a remedy.
 func TestLimits_AddLayer_mistakes(t *testing.T) {
-	for name, c := range map[string]struct {
-		want   string
-		change func(*awslambda.FunctionProps)
-		do     func(*ratelimit.Limits, awslambda.Function)
-	}{
-		"provided": {want: "Shop/Orders: got the runtime provided.al2023, want a managed one", change: func(p *awslambda.FunctionProps) {
+	app, l, _ := newLayered(t, nil, nil)
+	stack := awscdk.Stack_Of(l)
+	function := func(id string, change func(*awslambda.FunctionProps)) awslambda.Function {
+		p := &awslambda.FunctionProps{
+			Runtime: awslambda.Runtime_NODEJS_22_X(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")),
+		}
+		change(p)
+		return awslambda.NewFunction(stack, jsii.String(id), p)
+	}
+	valid := func(*awslambda.FunctionProps) {}
+	twice, snapStart := function("Twice", valid), function("SnapStart", valid)
+	l.AddLayer(twice)
+	snapStart.Node().DefaultChild().(awslambda.CfnFunction).SetSnapStart(&awslambda.CfnFunction_SnapStartProperty{ApplyOn: jsii.String("PublishedVersions")})
+	for want, f := range map[string]awslambda.Function{
+		"Shop/Provided: got the runtime provided.al2023, want a managed one": function("Provided", func(p *awslambda.FunctionProps) {
 			p.Runtime, p.Code = awslambda.Runtime_PROVIDED_AL2023(), awslambda.Code_FromAsset(jsii.String("dist/arm64/orders"), nil)
-		}},
-		"image": {want: "Shop/Orders: got a function of a container image", change: func(p *awslambda.FunctionProps) {
+		}),
+		"Shop/Image: got a function of a container image": function("Image", func(p *awslambda.FunctionProps) {
 			p.Runtime, p.Handler = awslambda.Runtime_FROM_IMAGE(), awslambda.Handler_FROM_IMAGE()
-			p.Code = imageCode(t)
-		}},
-		"architecture": {want: "Shop/Orders: got the architecture x86_64, want arm64", change: func(p *awslambda.FunctionProps) { p.Architecture = nil }},
-		"wrapper": {want: "Shop/Orders: AWS_LAMBDA_EXEC_WRAPPER: got /opt/otel-handler, want none", change: func(p *awslambda.FunctionProps) {
-			(*p.Environment)["AWS_LAMBDA_EXEC_WRAPPER"] = jsii.String("/opt/otel-handler")
-		}},
-		"SnapStart": {want: "Shop/Orders: got SnapStart on PublishedVersions, want none", do: func(l *ratelimit.Limits, f awslambda.Function) {
-			f.Node().DefaultChild().(awslambda.CfnFunction).SetSnapStart(&awslambda.CfnFunction_SnapStartProperty{ApplyOn: jsii.String("PublishedVersions")})
-			l.AddLayer(f)
-		}},
-		"wrapper set later": {want: "Shop/Orders: AWS_LAMBDA_EXEC_WRAPPER: got /opt/otel-handler, want none", do: func(l *ratelimit.Limits, f awslambda.Function) {
-			l.AddLayer(f)
-			f.AddEnvironment(jsii.String("AWS_LAMBDA_EXEC_WRAPPER"), jsii.String("/opt/otel-handler"), nil)
-			awscdk.App_Of(f).Synth(nil)
-		}},
-		"a log level without metrics": {want: "Shop/Orders: LoggingConfig.ApplicationLogLevel: got WARN, want INFO", do: func(l *ratelimit.Limits, f awslambda.Function) {
-			l.AddLayer(f)
-			setLogLevel(f, "WARN")
-			awscdk.App_Of(f).Synth(nil)
-		}},
-		"twice": {want: "Shop/Orders: the function already has a layer of limits", do: func(l *ratelimit.Limits, f awslambda.Function) { l.AddLayer(f); l.AddLayer(f) }},
-		"no bundle": {want: "extension/bootstrap: not found; build it (make functions", do: func(_ *ratelimit.Limits, f awslambda.Function) {
-			p := props(t)
-			p.Namespace = "other"
-			ratelimit.NewLimits(awscdk.Stack_Of(f), jsii.String("Other"), p).AddLayer(f)
-		}},
+			p.Code = awslambda.Code_FromEcrImage(awsecr.Repository_FromRepositoryName(stack, jsii.String("Images"), jsii.String("orders")), nil)
+		}),
+		"Shop/X86: got the architecture x86_64, want arm64": function("X86", func(p *awslambda.FunctionProps) { p.Architecture = nil }),
+		"Shop/Wrapper: AWS_LAMBDA_EXEC_WRAPPER: got /opt/otel-handler, want none": function("Wrapper", func(p *awslambda.FunctionProps) {
+			p.Environment = &map[string]*string{"AWS_LAMBDA_EXEC_WRAPPER": jsii.String("/opt/otel-handler")}
+		}),
+		"Shop/SnapStart: got SnapStart on PublishedVersions, want none": snapStart,
+		"Shop/Twice: the function already has a layer of limits":        twice,
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, l, f := newLayered(t, nil, c.change)
-			if c.do == nil {
-				c.do = func(l *ratelimit.Limits, f awslambda.Function) { l.AddLayer(f) }
-			}
-			if got := panicked(func() { c.do(l, f) }); !strings.Contains(got, c.want) {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
-		})
+		if got := panicked(func() { l.AddLayer(f) }); !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	p := props(t)
+	p.Namespace = "other"
+	without := ratelimit.NewLimits(awscdk.NewStack(app, jsii.String("Without"), nil), jsii.String("Limits"), p)
+	if got, want := panicked(func() { without.AddLayer(function("Unlimited", valid)) }), "extension/bootstrap: not found; build it (make functions"; !strings.Contains(got, want) {
+		t.Errorf("no bundle: got %q, want %q", got, want)
+	}
+}
+
+// The synthesis rejects what makes the layer useless, also if it is set after AddLayer.
+func TestLimits_AddLayer_later(t *testing.T) {
+	app, l, f := newLayered(t, nil, nil)
+	l.AddLayer(f)
+	f.AddEnvironment(jsii.String("AWS_LAMBDA_EXEC_WRAPPER"), jsii.String("/opt/otel-handler"), nil)
+	setLogLevel(f, "WARN")
+	got := panicked(func() { app.Synth(nil) })
+	for _, want := range []string{"Shop/Orders: AWS_LAMBDA_EXEC_WRAPPER: got /opt/otel-handler, want none", "Shop/Orders: LoggingConfig.ApplicationLogLevel: got WARN, want INFO"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

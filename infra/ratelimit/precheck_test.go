@@ -2,9 +2,11 @@ package ratelimit_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,21 +28,17 @@ func TestLimits_precheck(t *testing.T) {
 	_, stack, own := newAPI(t)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
 	l.Attach(own)
-	if made := text(t, assertions.Template_FromStack(stack, nil).ToJSON()); strings.Contains(made, "Precheck") {
-		t.Errorf("own API: got a precheck, want none: %s", made)
-	}
-	_, stack, _ = newAPI(t)
-	l = ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
 	l.NewAuthorizer(awsapigateway.RestApi_FromRestApiId(stack, jsii.String("Imported"), jsii.String("a1b2c3d4e5")))
 	made := text(t, assertions.Template_FromStack(stack, nil).ToJSON())
 	for part, want := range map[string]int{
 		`"Action":"apigateway:GET","Effect":"Allow","Resource":[{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":apigateway:",{"Ref":"AWS::Region"},"::/restapis/a1b2c3d4e5"]]},`: 1,
 		`"apigateway:`:                         1,
+		`"DependsOn":["ApiLimitsPrecheck`:      0,
 		`"DependsOn":["ImportedLimitsPrecheck`: 8, // six responses, the authorizer, and the function, which needs its role
 		`"Type":"Custom::WeirPrecheck"`:        1,
 	} {
 		if got := strings.Count(made, part); got != want {
-			t.Errorf("imported API: got %s %d times, want %d", part, got, want)
+			t.Errorf("an own and an imported API: got %s %d times, want %d", part, got, want)
 		}
 	}
 }
@@ -95,29 +93,8 @@ type answer struct {
 	Data               struct{ Name string }
 }
 
-// precheck runs the precheck for an event and returns its answer to CloudFormation.
-func precheck(t *testing.T, g *apiGateway, event, remaining string) (got answer) {
-	t.Helper()
-	api := httptest.NewServer(g)
-	t.Cleanup(api.Close)
-	response := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPut || r.Header.Get("Content-Type") != "" {
-			t.Errorf("answer: got %s with the type %q, want PUT without a type", r.Method, r.Header.Get("Content-Type"))
-		}
-		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
-			t.Error(err)
-		}
-	}))
-	t.Cleanup(response.Close)
-	event = `StackId:"stack",RequestId:"request",LogicalResourceId:"id",ResponseURL:"` + response.URL + `",` + event
-	if out, err := runPrecheck(t, api.URL, event, remaining); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return got
-}
-
-// runPrecheck runs the precheck's handler with Node.js.
-func runPrecheck(t *testing.T, api, event, remaining string) (output string, err error) {
+// runPrecheck runs JavaScript that can call the precheck's handler.
+func runPrecheck(t *testing.T, script string) (output string, err error) {
 	t.Helper()
 	storetest.Program(t, "node")
 	folder := t.TempDir()
@@ -128,14 +105,14 @@ func runPrecheck(t *testing.T, api, event, remaining string) (output string, err
 	for path, content := range map[string]string{
 		filepath.Join(folder, "index.js"): string(storetest.Must(os.ReadFile("../../precheck.js"))), // relative to testdata/shop, where the tests run
 		filepath.Join(module, "index.js"): precheckClient,
-		filepath.Join(folder, "run.js"):   `require("./index.js").handler({` + event + `}, {getRemainingTimeInMillis: () => ` + remaining + `}).then(() => process.exit(0));`,
+		filepath.Join(folder, "run.js"):   `const { handler } = require("./index.js"); (async () => { ` + script + `; process.exit(0); })();`,
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c := exec.CommandContext(t.Context(), "node", "run.js")
-	c.Dir, c.Env = folder, []string{"API=" + api}
+	c.Dir = folder
 	out, err := c.CombinedOutput()
 	return string(out), err
 }
@@ -157,59 +134,65 @@ func TestPrecheck(t *testing.T) {
 		body   string
 		reason string
 		calls  int32
+		denied int32
 	}{
-		"create":                        {`RequestType:"Create",` + ours, 200, clean, "", 2},
-		"create: no API":                {`RequestType:"Create",ResourceProperties:{RestApiId:"b2",Responses:{ACCESS_DENIED:"ours"}}`, 404, `{"name":"NotFoundException","message":"Invalid API identifier specified"}`, "RestApiId: no REST API b2 in this account and region; pass the id of a REST API (HTTP APIs have other ids)", 1},
-		"create: responses":             {`RequestType:"Create",` + ours, 200, foreign, taken("ACCESS_DENIED, THROTTLED"), 2},
-		"create: another deployment":    {`RequestType:"Create",` + ours, 200, own, taken("ACCESS_DENIED"), 2},
-		"create: denied":                {`RequestType:"Create",` + ours, 403, `{"name":"AccessDeniedException","message":"no"}`, "RestApiId: the API a1 cannot be read (AccessDeniedException: no); deploy again", 20},
-		"create: internal error":        {`RequestType:"Create",` + ours, 500, `{"name":"InternalFailure","message":"broken"}`, "RestApiId: the API a1 cannot be read (InternalFailure: broken); deploy again", 1},
-		"create: no answer":             {`RequestType:"Create",` + ours, 0, "", "RestApiId: API Gateway did not answer in time; deploy again", 1},
-		"update: same API":              {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older",THROTTLED:"t"}}`, 200, "{}", "", 1},
-		"update: a type more, free":     {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, own, "", 2},
-		"update: a type more, taken":    {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, foreign, taken("THROTTLED"), 2},
-		"update: another API, free":     {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, clean, "", 2},
-		"update: an empty response":     {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, `{"items":[{"responseType":"ACCESS_DENIED","defaultResponse":false}]}`, taken("ACCESS_DENIED"), 2},
-		"create: no list":               {`RequestType:"Create",` + ours, 200, "{}", "RestApiId: the API a1 cannot be read (TypeError: Cannot read properties of undefined (reading 'filter')); deploy again", 2},
-		"update: another API, taken":    {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, foreign, taken("ACCESS_DENIED, THROTTLED"), 2},
-		"update: back after a failure":  {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, own, "", 2},
-		"delete":                        {`RequestType:"Delete",PhysicalResourceId:"precheck-a1",` + ours, 0, "", "", 0},
-		"delete: after a failed create": {`RequestType:"Delete",PhysicalResourceId:"precheck-a1",ResourceProperties:{RestApiId:"b2",Responses:{ACCESS_DENIED:"ours"}}`, 403, `{}`, "", 0},
-		"update: one response less":     {`RequestType:"Update",PhysicalResourceId:"precheck-a1",ResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours"}},OldResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours",DEFAULT_4XX:""}}`, 200, "{}", "", 1},
+		"create":                        {`RequestType:"Create",` + ours, 200, clean, "", 2, 0},
+		"create: no API":                {`RequestType:"Create",ResourceProperties:{RestApiId:"b2",Responses:{ACCESS_DENIED:"ours"}}`, 404, `{"name":"NotFoundException","message":"Invalid API identifier specified"}`, "RestApiId: no REST API b2 in this account and region; pass the id of a REST API (HTTP APIs have other ids)", 1, 0},
+		"create: responses":             {`RequestType:"Create",` + ours, 200, foreign, taken("ACCESS_DENIED, THROTTLED"), 2, 0},
+		"create: another deployment":    {`RequestType:"Create",` + ours, 200, own, taken("ACCESS_DENIED"), 2, 0},
+		"create: denied at first":       {`RequestType:"Create",` + ours, 200, clean, "", 21, 19}, // IAM can deny calls for some seconds after the role was created
+		"create: denied":                {`RequestType:"Create",` + ours, 403, `{"name":"AccessDeniedException","message":"no"}`, "RestApiId: the API a1 cannot be read (AccessDeniedException: no); deploy again", 20, 0},
+		"create: internal error":        {`RequestType:"Create",` + ours, 500, `{"name":"InternalFailure","message":"broken"}`, "RestApiId: the API a1 cannot be read (InternalFailure: broken); deploy again", 1, 0},
+		"create: no answer":             {`RequestType:"Create",` + ours, 0, "", "RestApiId: API Gateway did not answer in time; deploy again", 1, 0},
+		"update: same API":              {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older",THROTTLED:"t"}}`, 200, "{}", "", 1, 0},
+		"update: a type more, free":     {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, own, "", 2, 0},
+		"update: a type more, taken":    {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, foreign, taken("THROTTLED"), 2, 0},
+		"update: another API, free":     {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, clean, "", 2, 0},
+		"update: an empty response":     {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, `{"items":[{"responseType":"ACCESS_DENIED","defaultResponse":false}]}`, taken("ACCESS_DENIED"), 2, 0},
+		"create: no list":               {`RequestType:"Create",` + ours, 200, "{}", "RestApiId: the API a1 cannot be read (TypeError: Cannot read properties of undefined (reading 'filter')); deploy again", 2, 0},
+		"update: another API, taken":    {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, foreign, taken("ACCESS_DENIED, THROTTLED"), 2, 0},
+		"update: back after a failure":  {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, own, "", 2, 0},
+		"delete":                        {`RequestType:"Delete",PhysicalResourceId:"precheck-a1",` + ours, 0, "", "", 0, 0},
+		"delete: after a failed create": {`RequestType:"Delete",PhysicalResourceId:"precheck-a1",ResourceProperties:{RestApiId:"b2",Responses:{ACCESS_DENIED:"ours"}}`, 403, `{}`, "", 0, 0},
+		"update: one response less":     {`RequestType:"Update",PhysicalResourceId:"precheck-a1",ResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours"}},OldResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours",DEFAULT_4XX:""}}`, 200, "{}", "", 1, 0},
+	}
+	gateways, answers := map[string]*apiGateway{}, map[string]*answer{}
+	response := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPut || r.Header.Get("Content-Type") != "" {
+			t.Errorf("answer: got %s with the type %q, want PUT without a type", r.Method, r.Header.Get("Content-Type"))
+		}
+		if err := json.NewDecoder(r.Body).Decode(answers[r.URL.Query().Get("of")]); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer response.Close()
+	var script strings.Builder // calls the handler for one event after another
+	for name, tt := range tests {
+		gateways[name], answers[name] = &apiGateway{status: tt.status, body: tt.body, denied: tt.denied}, &answer{}
+		api := httptest.NewServer(gateways[name])
+		t.Cleanup(api.Close)
+		remaining := 20000
+		if tt.status == 0 {
+			remaining = 5050
+		}
+		fmt.Fprintf(&script, "process.env.API = %q; await handler({StackId:\"stack\",RequestId:\"request\",LogicalResourceId:\"id\",ResponseURL:%q,%s}, {getRemainingTimeInMillis: () => %d});\n",
+			api.URL, response.URL+"?of="+url.QueryEscape(name), tt.event, remaining)
+	}
+	if out, err := runPrecheck(t, script.String()); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			g := &apiGateway{status: tt.status, body: tt.body}
-			remaining := "20000"
-			if tt.status == 0 {
-				remaining = "5050"
-			}
-			want := answer{Status: "SUCCESS", Reason: tt.reason, PhysicalResourceID: "precheck-a1", StackID: "stack", RequestID: "request", LogicalResourceID: "id"}
-			if tt.reason != "" {
-				want.Status = "FAILED"
-			} else if tt.calls > 0 {
-				want.Data.Name = "shop"
-			}
-			if strings.Contains(name, "no API") {
-				want.PhysicalResourceID = "precheck-b2"
-			}
-			if got := precheck(t, g, tt.event, remaining); got != want || g.calls.Load() != tt.calls {
-				t.Errorf("got %+v after %d calls, want %+v after %d", got, g.calls.Load(), want, tt.calls)
-			}
-		})
-	}
-}
-
-// IAM can deny calls for some seconds after the role was created. Denied calls are repeated, but not for ever.
-func TestPrecheck_consistency(t *testing.T) {
-	const event = `RequestType:"Create",ResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours"}}`
-	for denied, want := range map[int32]struct {
-		status string
-		calls  int32
-	}{19: {"SUCCESS", 21}, 20: {"FAILED", 20}} {
-		g := &apiGateway{status: 200, body: `{"items":[]}`, denied: denied}
-		if got := precheck(t, g, event, "20000"); got.Status != want.status || g.calls.Load() != want.calls {
-			t.Errorf("%d denied calls: got %+v after %d calls, want %s after %d", denied, got, g.calls.Load(), want.status, want.calls)
+		want := answer{Status: "SUCCESS", Reason: tt.reason, PhysicalResourceID: "precheck-a1", StackID: "stack", RequestID: "request", LogicalResourceID: "id"}
+		if tt.reason != "" {
+			want.Status = "FAILED"
+		} else if tt.calls > 0 {
+			want.Data.Name = "shop"
+		}
+		if strings.Contains(name, "no API") {
+			want.PhysicalResourceID = "precheck-b2"
+		}
+		if got, calls := *answers[name], gateways[name].calls.Load(); got != want || calls != tt.calls {
+			t.Errorf("%s: got %+v after %d calls, want %+v after %d", name, got, calls, want, tt.calls)
 		}
 	}
 }
@@ -218,7 +201,7 @@ func TestPrecheck_consistency(t *testing.T) {
 func TestPrecheck_rejected(t *testing.T) {
 	response := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer response.Close()
-	out, err := runPrecheck(t, "", `RequestType:"Delete",ResourceProperties:{},ResponseURL:"`+response.URL+`"`, "20000")
+	out, err := runPrecheck(t, `await handler({RequestType:"Delete",ResourceProperties:{},ResponseURL:"`+response.URL+`"}, {getRemainingTimeInMillis: () => 20000})`)
 	if err == nil || !strings.Contains(out, "CloudFormation rejected the answer: status 403") {
 		t.Errorf("got %v and %s, want an error that names the status", err, out)
 	}
