@@ -3,12 +3,10 @@ package limiter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/internal/group"
 )
 
 // callStores charges all batches. A store of this process charges one batch after the other, until a batch is
@@ -182,15 +180,15 @@ func (b *batch) plain() bool { return !b.tasks[0].sharded && !b.renews() }
 func (r *request) callSubject(ctx context.Context, b *batch) {
 	l, subject := r.limiter, b.charges[0].Subject
 	if !b.forces() && !b.concurrent() {
-		w := l.groups.Enter(ctx, r.now, subject, r.look, func() []group.Charge[*Limit] { return b.groupCharges(r.look) })
-		if w != nil {
+		if w := l.groups.enter(ctx, r.now, subject, r.look, func() []waiterCharge { return b.waiterCharges(r.look) }); w != nil {
 			b.wait(l.shared, w)
 			return
 		}
 		b.err = ErrUnavailable // this error stays if the store panics
 		defer func() {
-			if l.groups.Leave(subject, b.groupStates) {
+			if q := l.groups.leave(subject, b.known); q != nil {
 				b.err = l.crowdedError(b.err)
+				go l.shared.serve(q)
 			}
 		}()
 	}
@@ -211,47 +209,45 @@ func (r *request) callSubject(ctx context.Context, b *batch) {
 	}
 }
 
-// groupCharges returns the charges of b in the form that a group of requests uses.
-func (b *batch) groupCharges(look bool) []group.Charge[*Limit] {
-	charges := make([]group.Charge[*Limit], len(b.charges))
+// waiterCharges returns the charges of b for a group of requests.
+func (b *batch) waiterCharges(look bool) []waiterCharge {
+	charges := make([]waiterCharge, len(b.charges))
 	for i, c := range b.charges {
-		charges[i] = group.Charge[*Limit]{Limit: c.Limit.groupLimit(), Target: c.Limit, Want: b.tasks[i].want, Cost: c.Cost}
+		charges[i] = waiterCharge{limit: c.Limit, want: b.tasks[i].want, cost: c.Cost}
 		if look {
-			charges[i].Want = 0
+			charges[i].want = 0
 		}
 	}
 	return charges
 }
 
-// groupStates returns the states that the call of b returned; none if it failed.
-func (b *batch) groupStates() (known []group.Known) {
+// known returns the states that the call of b returned; none if it failed.
+func (b *batch) known() (states []known) {
 	if b.err != nil {
 		return nil
 	}
 	for i, c := range b.charges {
-		known = append(known, group.Known{Limit: c.Limit.groupLimit(), Result: b.results[i]})
+		states = append(states, known{limit: c.Limit, result: b.results[i]})
 	}
-	return known
+	return states
 }
 
 // wait waits until a group has decided b.
-func (b *batch) wait(s *shared, w *group.Waiter[*Limit]) {
-	answer := w.Wait()
-	if p, ok := errors.AsType[*storePanic](answer.Err); ok {
+func (b *batch) wait(s *shared, w *waiter) {
+	answer := w.wait()
+	if p, ok := errors.AsType[*storePanic](answer.err); ok {
 		panic(p)
 	}
-	b.taken, b.err = answer.Taken, answer.Err
-	b.calls += answer.Calls
-	for i, cost := range answer.Costs {
-		b.charges[i].Cost = cost
+	b.taken, b.err = answer.taken, answer.err
+	b.calls += answer.calls
+	if errors.Is(b.err, errNoAnswer) { // w.charges still belong to the group
+		b.err = s.crowdedError(b.err)
+		return
 	}
-	copy(b.results, answer.Results)
-	switch {
-	case errors.Is(b.err, group.ErrDeadline):
-		b.err = s.crowdedError(fmt.Errorf("%w: %w", ErrUnavailable, b.err))
-	case errors.Is(b.err, group.ErrContended):
-		b.err = asBusy(fmt.Errorf("%w: %w", ErrContended, b.err))
+	for i, c := range w.charges {
+		b.charges[i].Cost = c.cost
 	}
+	copy(b.results, answer.results)
 }
 
 // callLeased charges the shared store. If the limit has no room for the lease but has room for the

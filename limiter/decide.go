@@ -50,7 +50,7 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 //     the next phase, it asks them too, once for each limit.
 //  5. Call the stores: stores of this process take their batches first, one after another. Then the
 //     shared store takes the others in up to three waves (calls.go). Calls of one wave are concurrent.
-//     Requests of this process on one subject share a call (package internal/group).
+//     Requests of this process on one subject share a call (group.go).
 //  6. Fall back: the strictest OnError of the limits whose store failed decides. Limits with OnErrorLocal
 //     are counted in this process then (outage.go).
 //  7. Finish: trackers get the leases that the request renewed. If the request is denied, the

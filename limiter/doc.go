@@ -39,7 +39,7 @@
 // # How it works
 //
 // Method decide, in decide.go, shows the seven phases of a decision. The table in table.go has what a
-// process keeps of subjects, package internal/quota has leases and counters, and package internal/group has group
+// process keeps of subjects, package internal/quota has leases and counters, and group.go has group
 // commit. ARCHITECTURE.md lists the files by topic.
 //
 // # Limits of the package

@@ -23,7 +23,7 @@ import (
 // defines: a type, a function, a constant, a variable, a method or a field. A use through an interface
 // does not count.
 func TestFiles(t *testing.T) {
-	for _, name := range []string{"limiter", "limiter/internal/quota", "limiter/internal/group", "local/weir"} {
+	for _, name := range []string{"limiter", "limiter/internal/quota", "local/weir"} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-trimpath", "-export", "-deps", "-f", "{{.ImportPath}} {{.Dir}} {{.Export}} {{.GoFiles}}", module+name).Output()
 		if err != nil {
 			t.Fatalf("%s: go list: got error %v, want none", name, err)

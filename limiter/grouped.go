@@ -3,72 +3,67 @@ package limiter
 import (
 	"context"
 	"errors"
-	"time"
 
-	"github.com/weir-limits/weir/limiter/internal/group"
+	"github.com/weir-limits/weir/limiter/algo"
 )
 
-type groupedStore struct{ *shared }
-
-// newGroups returns groups that call the store of s. timeout is the timeout of a decision.
-func newGroups(s *shared, timeout time.Duration) *group.Groups[Subject, *Limit] {
-	return group.New(groupedStore{s}, group.Options{MaxCharges: MaxCharges, Span: MinWindow, Margin: timeout / 10})
+// serve makes calls for q until no request waits.
+func (s *shared) serve(q *group) {
+	for waits := len(q.queue) > 0; waits; waits = s.groups.more(q) {
+		if q.compose(); len(q.members) > 0 {
+			q.release()
+			s.chargeGroup(q)
+		}
+	}
 }
 
-// groupLimit returns l for package group. Limits that keep one count have one ID, so a call charges only one of them.
-func (l *Limit) groupLimit() group.Limit {
-	id := l.ID
-	for _, other := range l.Tiers {
-		id = min(id, other)
+// chargeGroup makes the call of the members of q.
+func (s *shared) chargeGroup(q *group) {
+	charges, results := make([]Charge, len(q.totals)), make([]algo.Result, len(q.totals))
+	for i, t := range q.totals {
+		charges[i], results[i] = Charge{Subject: q.subject, Limit: t.limit, Cost: t.cost}, t.known
 	}
-	return group.Limit{ID: uint64(id), Version: l.Version, Machine: l.machine}
-}
-
-// Charge implements group.Store.
-func (s groupedStore) Charge(ctx context.Context, c *group.Call[Subject, *Limit]) (taken bool, calls int, err error) {
-	subject, charges := c.Subject, make([]Charge, len(c.Charges))
-	for i, sum := range c.Charges {
-		charges[i] = Charge{Subject: subject, Limit: sum.Target, Cost: sum.Cost}
-	}
-	taken, calls, err = s.take(ctx, c, charges)
-	if err != nil && c.Crowded() {
+	ctx, cancel := q.context()
+	defer cancel()
+	taken, calls, err := s.takeGroup(ctx, q.at, charges, results)
+	if err != nil && s.groups.crowded(q) {
 		err = s.crowdedError(err)
 	}
 	if busy(err) && !errors.Is(err, ErrItemThrottled) { // for a throttled item, retryThrottled has raised the pressure already
-		s.trackers.raisePressure(c.At, charges, false)
+		s.trackers.raisePressure(q.at, charges, false)
 	}
 	// If the store refused the sum of several requests, the cache records a refusal of the smallest cost.
 	if err == nil {
-		for i, least := range c.Least {
-			charges[i].Cost = least
+		for i, t := range q.totals {
+			charges[i].Cost = t.least
 		}
-		s.denials.record(c.At, subject, charges, c.Results, taken)
+		s.denials.record(q.at, q.subject, charges, results, taken)
 	}
-	return taken, calls, err
+	q.finish(taken, results, calls, err)
 }
 
-// take makes the call of a group, and repeats it if it is throttled. If a read shows that the state refuses the
-// sum of the charges, take returns this refusal.
-func (s groupedStore) take(ctx context.Context, c *group.Call[Subject, *Limit], charges []Charge) (taken bool, calls int, err error) {
+// takeGroup makes the call of a group, and repeats it if it is throttled. If a read shows that the state refuses the
+// sum of the charges, takeGroup returns this refusal.
+func (s *shared) takeGroup(ctx context.Context, at algo.Instant, charges []Charge, results []algo.Result) (taken bool, calls int, err error) {
 	defer func() {
 		if v := recover(); v != nil { // each request of the group panics in its own goroutine
 			taken, calls, err = false, 1, panicOf(v)
 		}
 	}()
 	subject := charges[0].Subject
-	taken, calls, err = s.call(ctx, c.At, subject, charges, c.Results)
+	taken, calls, err = s.call(ctx, at, subject, charges, results)
 	if !errors.Is(err, ErrItemThrottled) {
 		return taken, calls, err
 	}
-	again := &throttledCall{now: c.At, charges: charges, results: c.Results, err: err, calls: calls}
+	again := &throttledCall{now: at, charges: charges, results: results, err: err, calls: calls}
 	again.repeat = func() (bool, error) {
-		taken, calls, err := s.call(ctx, c.At, subject, charges, c.Results)
+		taken, calls, err := s.call(ctx, at, subject, charges, results)
 		again.calls += calls
 		return taken, err
 	}
 	again.refuses = func() bool {
 		for i, charge := range charges {
-			if c.Results[i].RetryAfter(c.At, charge.Cost) > 0 {
+			if results[i].RetryAfter(at, charge.Cost) > 0 {
 				return true
 			}
 		}

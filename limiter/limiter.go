@@ -56,8 +56,8 @@ func New(store Store, o Options) (*Limiter, error) {
 	l.shared = &shared{
 		store: store, clock: o.Clock, intN: o.IntN,
 		denials: seen, trackers: &trackers{table: l.table, intN: o.IntN}, fallback: newFallback(seen),
+		groups: groups{margin: o.Timeout / 10, waiting: map[Subject][]*waiter{}},
 	}
-	l.groups = newGroups(l.shared, o.Timeout)
 	return l, nil
 }
 

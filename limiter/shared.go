@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/internal/group"
 )
 
 // shared is the state that this process keeps for a store that other processes charge too.
@@ -16,10 +15,10 @@ type shared struct {
 	store    Store
 	clock    Clock
 	intN     func(n int) int
-	denials  *denials                       // states that deny without a store call
-	trackers *trackers                      // leases and counters
-	fallback *fallback                      // counts of an outage
-	groups   *group.Groups[Subject, *Limit] // requests that share a store call
+	denials  *denials  // states that deny without a store call
+	trackers *trackers // leases and counters
+	fallback *fallback // counts of an outage
+	groups   groups    // requests that share a store call
 	health   health
 	failing  atomic.Bool // the store did not answer the last call
 }

@@ -1,4 +1,4 @@
-package group
+package limiter
 
 import (
 	"context"
@@ -12,60 +12,63 @@ import (
 // maxCalls is the highest number of calls that a request waits for.
 const maxCalls = 6
 
-// Options are the options of Groups.
-type Options struct {
-	MaxCharges int           // highest number of charges in one call
-	Span       time.Duration // requests whose instants are further apart do not share a call
-	Margin     time.Duration // a request with less time left is not sent
-}
-
-// group is the queue of a subject, and the call that charges some of its requests.
-type group[S comparable, T any] struct {
-	options Options
-	subject S
-	queue   []*Waiter[T] // waiting requests, in order of arrival
-	known   []Known      // states that the last call returned; none if it failed
-	raced   bool         // the store refused the call although the known state had room, so other processes write too
+// group implements group commit: requests that charge the same subject share store calls. It is the queue of a subject,
+// and the call that charges some of its requests.
+//
+// At most one call is in flight for a subject. Requests that arrive meanwhile wait in a queue. When the call returns,
+// the group answers the requests that the returned state refuses. The next call charges the sum of all other
+// requests, at the latest of their instants. The result is the same as if the store charged the requests one after
+// the other. If the store refuses the sum, the returned state decides which requests the next call charges.
+//
+// Usually a request waits for two calls: the call in flight when it arrives, and the call that charges it. It waits
+// longer if other processes took the quota that the returned state still had. Then each call charges half of the
+// requests that still fit.
+type group struct {
+	subject Subject
+	queue   []*waiter // waiting requests, in order of arrival
+	known   []known   // states that the last call returned; none if it failed
+	raced   bool      // the store refused the call although the known state had room, so other processes write too
 
 	// These fields describe the next call, or the call in flight.
-	members []*Waiter[T]
+	members []*waiter
 	at      algo.Instant
-	totals  []total[T]
-	ended   []*Waiter[T] // requests that have an answer, and do not see it yet
+	totals  []total
+	ended   []*waiter // requests that have an answer, and do not see it yet
 }
 
 // end sets the outcome of w. calls is the number of store calls that this request reports.
-func (g *group[S, T]) end(w *Waiter[T], taken bool, calls int, err error) {
+func (g *group) end(w *waiter, taken bool, calls int, err error) {
 	if w.end(taken, calls, err) {
 		g.ended = append(g.ended, w)
 	}
 }
 
 // release shows the requests their answers.
-func (g *group[S, T]) release() {
+func (g *group) release() {
 	for _, w := range g.ended {
 		close(w.done)
 	}
 	g.ended = g.ended[:0]
 }
 
-// Known is the state of a limit that a call returned.
-type Known struct {
-	Limit  Limit
-	Result algo.Result
+// known is the state of a limit that a call returned.
+type known struct {
+	limit  *Limit
+	result algo.Result
 }
 
 // total is what a group charges on one limit.
-type total[T any] struct {
-	Charge[T]             // its Cost is the sum over the members
-	known     algo.Result // the state that the last call returned; zero if none
-	next      algo.Result // the state after the charges of the members so far
-	least     int64       // the smallest cost of a member
+type total struct {
+	limit *Limit
+	cost  int64       // sum over the members
+	known algo.Result // the state that the last call returned; zero if none
+	next  algo.Result // the state after the charges of the members so far
+	least int64       // the smallest cost of a member
 }
 
 // compose answers the requests that the known state refuses. The other requests become members in order of arrival,
 // as far as they fit. The rest wait for the result of the call.
-func (g *group[S, T]) compose() {
+func (g *group) compose() {
 	g.gather(len(g.queue))
 	if n := len(g.members); g.raced && n > 1 { // if the sum is smaller, the store refuses it less often
 		for _, w := range g.members {
@@ -77,7 +80,7 @@ func (g *group[S, T]) compose() {
 
 // gather takes requests from the queue and makes them the members of the next call. most is the highest
 // number of members.
-func (g *group[S, T]) gather(most int) {
+func (g *group) gather(most int) {
 	first := g.queue[0]
 	g.members, g.totals, g.at = g.members[:0], g.totals[:0], first.now
 	for _, w := range g.queue {
@@ -99,30 +102,44 @@ func (g *group[S, T]) gather(most int) {
 	}
 }
 
+// groupID identifies the count of l. Limits that keep one count have one groupID, so a call charges only one of them.
+func (l *Limit) groupID() ID {
+	id := l.ID
+	for _, other := range l.Tiers {
+		id = min(id, other)
+	}
+	return id
+}
+
+// groupsWith reports whether one charge can be on both limits: they are one limit under the same rules.
+func (l *Limit) groupsWith(other *Limit) bool {
+	return l == other || l.groupID() == other.groupID() && l.Version == other.Version && l.fingerprint == other.fingerprint
+}
+
 // compatible reports whether one call can charge both requests: their instants are close, and their rules have
 // one version.
-func (g *group[S, T]) compatible(w, first *Waiter[T]) bool {
-	return w == first || w.now.Sub(first.now).Abs() < g.options.Span && !slices.ContainsFunc(w.charges, func(c Charge[T]) bool {
-		return c.Limit.Version != first.charges[0].Limit.Version
+func (g *group) compatible(w, first *waiter) bool {
+	return w == first || w.now.Sub(first.now).Abs() < MinWindow && !slices.ContainsFunc(w.charges, func(c waiterCharge) bool {
+		return c.limit.Version != first.charges[0].limit.Version
 	})
 }
 
 // addTotals finds or adds the totals of the charges of w. It returns false if they do not fit into one
 // call.
-func (g *group[S, T]) addTotals(w *Waiter[T]) bool {
+func (g *group) addTotals(w *waiter) bool {
 	for i, c := range w.charges {
-		at := slices.IndexFunc(g.totals, func(t total[T]) bool { return t.Limit.ID == c.Limit.ID })
+		at := slices.IndexFunc(g.totals, func(t total) bool { return t.limit.groupID() == c.limit.groupID() })
 		if at < 0 {
 			at = len(g.totals)
-			t := total[T]{Charge: Charge[T]{Limit: c.Limit, Target: c.Target}, next: algo.Result{Machine: c.Limit.Machine}}
-			if k := slices.IndexFunc(g.known, func(k Known) bool { return k.Limit.same(c.Limit) }); k >= 0 {
-				t.known = g.known[k].Result
+			t := total{limit: c.limit, next: algo.Result{Machine: c.limit.machine}}
+			if k := slices.IndexFunc(g.known, func(k known) bool { return k.limit.groupsWith(c.limit) }); k >= 0 {
+				t.known = g.known[k].result
 				t.known.Clamped = false // an earlier answer has reported this clamp
 				t.next = t.known
 			}
 			g.totals = append(g.totals, t)
 		}
-		if !g.totals[at].Limit.same(c.Limit) || at >= g.options.MaxCharges {
+		if !g.totals[at].limit.groupsWith(c.limit) || at >= MaxCharges {
 			return false
 		}
 		w.totals[i] = at
@@ -131,9 +148,9 @@ func (g *group[S, T]) addTotals(w *Waiter[T]) bool {
 }
 
 // join makes w a member, answers it, or leaves it in the queue.
-func (g *group[S, T]) join(w *Waiter[T]) {
-	known := g.knows(w)
-	if known && (w.look || g.refuses(w)) {
+func (g *group) join(w *waiter) {
+	knows := g.knows(w)
+	if knows && (w.look || g.refuses(w)) {
 		g.answerKnown(w)
 		return
 	}
@@ -141,30 +158,30 @@ func (g *group[S, T]) join(w *Waiter[T]) {
 	switch {
 	case !fits && g.refuses(w):
 		g.answerKnown(w)
-	case !fits && known: // w waits, because requests before it take the room
+	case !fits && knows: // w waits, because requests before it take the room
 	case w.calls >= maxCalls:
-		g.end(w, false, 0, fmt.Errorf("%w: waited for %d", ErrContended, w.calls))
+		g.end(w, false, 0, asBusy(fmt.Errorf("%w: too many calls: waited for %d", ErrContended, w.calls)))
 	case w.state.CompareAndSwap(waiting, sent):
 		w.sees = !fits
 		g.members = append(g.members, w)
 		for i, c := range w.charges {
 			if fits {
-				g.totals[w.totals[i]].add(c.Cost, g.at)
+				g.totals[w.totals[i]].add(c.cost, g.at)
 			}
 		}
 	}
 }
 
-func (t *total[T]) add(cost int64, at algo.Instant) {
+func (t *total) add(cost int64, at algo.Instant) {
 	t.next.State, _ = t.next.Machine.Take(t.next.State, at, cost)
-	if t.Cost == 0 || cost < t.least {
+	if t.cost == 0 || cost < t.least {
 		t.least = cost
 	}
-	t.Cost += cost
+	t.cost += cost
 }
 
 // knows reports whether the last call returned the state of every limit of w.
-func (g *group[S, T]) knows(w *Waiter[T]) bool {
+func (g *group) knows(w *waiter) bool {
 	for _, at := range w.totals {
 		if g.totals[at].known.Machine == nil {
 			return false
@@ -174,9 +191,9 @@ func (g *group[S, T]) knows(w *Waiter[T]) bool {
 }
 
 // fits reports whether the charges of w are allowed after those of the members.
-func (g *group[S, T]) fits(w *Waiter[T]) bool {
+func (g *group) fits(w *waiter) bool {
 	for i, c := range w.charges {
-		if g.totals[w.totals[i]].next.RetryAfter(g.at, c.Cost) > 0 {
+		if g.totals[w.totals[i]].next.RetryAfter(g.at, c.cost) > 0 {
 			return false
 		}
 	}
@@ -184,9 +201,9 @@ func (g *group[S, T]) fits(w *Waiter[T]) bool {
 }
 
 // refuses reports whether the known state refuses w, even if no other request is charged.
-func (g *group[S, T]) refuses(w *Waiter[T]) bool {
+func (g *group) refuses(w *waiter) bool {
 	for i, c := range w.charges {
-		if k := g.totals[w.totals[i]].known; k.Machine != nil && k.RetryAfter(g.at, c.Want) > 0 {
+		if k := g.totals[w.totals[i]].known; k.Machine != nil && k.RetryAfter(g.at, c.want) > 0 {
 			return true
 		}
 	}
@@ -194,16 +211,16 @@ func (g *group[S, T]) refuses(w *Waiter[T]) bool {
 }
 
 // answerKnown answers w with the known states, which include no charge of w.
-func (g *group[S, T]) answerKnown(w *Waiter[T]) {
+func (g *group) answerKnown(w *waiter) {
 	for _, at := range w.totals {
-		w.answer.Results = append(w.answer.Results, g.totals[at].known)
+		w.answer.results = append(w.answer.results, g.totals[at].known)
 	}
 	g.end(w, false, 0, nil)
 }
 
 // context returns the context of the first member, with the latest deadline of all members. If a member
 // leaves, the context continues.
-func (g *group[S, T]) context() (context.Context, context.CancelFunc) {
+func (g *group) context() (context.Context, context.CancelFunc) {
 	ctx := context.WithoutCancel(g.members[0].ctx)
 	var latest time.Time
 	for _, w := range g.members {
@@ -220,7 +237,7 @@ func (g *group[S, T]) context() (context.Context, context.CancelFunc) {
 
 // finish answers the members after their call. If the store refused the sum of their charges, they wait
 // for the next call.
-func (g *group[S, T]) finish(taken bool, results []algo.Result, calls int, err error) {
+func (g *group) finish(taken bool, results []algo.Result, calls int, err error) {
 	g.known, g.raced = g.known[:0], false
 	for _, w := range g.queue {
 		w.calls++
@@ -234,7 +251,7 @@ func (g *group[S, T]) finish(taken bool, results []algo.Result, calls int, err e
 	for i := range g.totals {
 		t := &g.totals[i]
 		t.next = results[i]
-		g.known = append(g.known, Known{t.Limit, results[i]})
+		g.known = append(g.known, known{t.limit, results[i]})
 	}
 	switch {
 	case taken:
@@ -242,11 +259,11 @@ func (g *group[S, T]) finish(taken bool, results []algo.Result, calls int, err e
 	case len(g.members) == 1 && !g.members[0].sees && !g.members[0].giveUpLeases(): // the state refuses this request
 		w := g.members[0]
 		for _, at := range w.totals {
-			w.answer.Results = append(w.answer.Results, g.totals[at].next)
+			w.answer.results = append(w.answer.results, g.totals[at].next)
 		}
 		g.end(w, false, calls, nil)
 	default:
-		g.raced = !slices.ContainsFunc(g.totals, func(t total[T]) bool { return t.known.Machine == nil })
+		g.raced = !slices.ContainsFunc(g.totals, func(t total) bool { return t.known.Machine == nil })
 		for i, w := range g.members {
 			w.again(ofFirst(i, calls))
 		}
@@ -254,14 +271,14 @@ func (g *group[S, T]) finish(taken bool, results []algo.Result, calls int, err e
 }
 
 // answerTaken answers each member with the state after its own charge.
-func (g *group[S, T]) answerTaken(calls int) {
+func (g *group) answerTaken(calls int) {
 	for i, w := range slices.Backward(g.members) {
-		w.answer.Results = make([]algo.Result, len(w.charges))
+		w.answer.results = make([]algo.Result, len(w.charges))
 		for j, c := range w.charges {
 			next := &g.totals[w.totals[j]].next
-			w.answer.Results[j] = algo.Result{Machine: next.Machine, State: next.State, Clamped: i == 0 && next.Clamped}
+			w.answer.results[j] = algo.Result{Machine: next.Machine, State: next.State, Clamped: i == 0 && next.Clamped}
 			if !w.sees {
-				next.State = without(next.Machine, next.State, c.Cost)
+				next.State = without(next.Machine, next.State, c.cost)
 			}
 		}
 	}
@@ -269,7 +286,7 @@ func (g *group[S, T]) answerTaken(calls int) {
 		// The request waited for this call, which did not charge it. The next call charges it if the returned state
 		// has room.
 		if w.sees && !w.look {
-			w.answer.Results = nil
+			w.answer.results = nil
 			w.again(ofFirst(i, calls))
 		} else {
 			g.end(w, true, ofFirst(i, calls), nil)
