@@ -22,7 +22,7 @@ var accountRows = []Row{
 	byAccount("vpc-policy", "Lambda can connect a function to a VPC although the policy denies the permissions to the function's code.", "a deployment with `store=elasticache`; the state of its functions is `Active`"),
 	byAccount("role-policies", "The roles of the functions have the policies of the template, and no others.", "`aws iam get-role-policy --role-name … --policy-name …`"),
 	byAccount("role-permissions", "IAM permits the calls of the functions on their tables and items, and denies similar calls.", "`aws iam simulate-principal-policy --policy-source-arn …`"),
-	byAccount("alarm-states", "Each alarm has a state.", "`aws cloudwatch describe-alarms --alarm-name-prefix weir-dev-`"),
+	byAccount("alarm-states", "Each alarm has a state, and its actions are on.", "`aws cloudwatch describe-alarms --alarm-name-prefix weir-dev-`"),
 	byAccount("alarm-arrives", "Alarms reach the topic.", "`aws cloudwatch set-alarm-state --alarm-name weir-dev-degraded --state-value ALARM --state-reason try`", NeedFaults),
 	byAccount("metrics", "Functions with JSON logs produce metrics in the embedded format.", "`aws cloudwatch list-metrics --namespace Weir/dev`; the dashboard", NeedAnyURL),
 	byAccount("alarm-metrics", "CloudWatch has the metrics of the alarms. Those of ElastiCache Serverless have the dimension `clusterId`.", "`aws cloudwatch list-metrics --namespace AWS/ElastiCache`, 15 minutes after the first requests"),

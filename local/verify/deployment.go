@@ -42,8 +42,8 @@ type Deployment struct {
 	// Origin is an origin whose pages may read answers, for preflights. Empty means an origin that only
 	// "*" permits.
 	Origin string
-	// Resources reads the resources of the deployment.
-	Resources Resources
+	// Template is the template of the deployment.
+	Template *Template
 	// Account tests the rows that need calls of AWS.
 	Account Account
 	// Faults makes parts of the deployment fail. Set it only if the user permits changes.
@@ -110,7 +110,7 @@ func (d *Deployment) has(n Need) bool {
 	case NeedSuspendedKey:
 		return d.SuspendedKey != ""
 	case NeedResources:
-		return d.Resources != nil
+		return d.Template != nil
 	case NeedStack:
 		return d.Account != nil
 	case NeedFaults:

@@ -164,7 +164,7 @@ func (p place) open(t *testing.T) *verify.Deployment {
 	return &verify.Deployment{
 		URL: url(rest, apis[0]), HTTPURL: url(httpAPI, apis[1]), FunctionURL: url(functionURL, apis[1]), LayerURL: url(layerURL, apis[1]),
 		RESTDistributionURL: url(restEdge, distributed(t, c, apis[0])), HTTPDistributionURL: url(httpEdge, distributed(t, c, apis[1])),
-		DomainURL: url(domain, apis[0]), Rules: placeRules(t, c), SuspendedKey: suspendedKey, APIKey: validKey, APIKeyHeader: p.apiKeyHeader, Token: token, Origin: "https://app.example", Resources: read, Faults: f, MaxWait: time.Minute, Clock: clock.Now,
+		DomainURL: url(domain, apis[0]), Rules: placeRules(t, c), SuspendedKey: suspendedKey, APIKey: validKey, APIKeyHeader: p.apiKeyHeader, Token: token, Origin: "https://app.example", Template: read, Faults: f, MaxWait: time.Minute, Clock: clock.Now,
 		Wait: func(_ context.Context, d time.Duration) error {
 			if !p.stopped {
 				clock.Wait(d)

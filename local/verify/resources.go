@@ -8,29 +8,8 @@ import (
 	"slices"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 )
-
-// Resources reads the resources of a deployment.
-type Resources interface {
-	// Tables returns the tables that hold counters.
-	Tables(context.Context) ([]Table, error)
-	// Alarms returns the alarms.
-	Alarms(context.Context) ([]Alarm, error)
-}
-
-// Table is a DynamoDB table that holds counters.
-type Table struct {
-	Name string
-	// TTL is the attribute by which DynamoDB deletes expired items. It is "" if DynamoDB deletes none.
-	TTL string
-}
-
-// Alarm is an alarm of CloudWatch.
-type Alarm struct {
-	Name string
-	// Actions is the number of actions that run when the alarm starts.
-	Actions int
-}
 
 // Faults makes parts of a deployment fail.
 type Faults interface {
@@ -38,114 +17,100 @@ type Faults interface {
 	BreakAuthorizer(context.Context) (restore func(context.Context) error, err error)
 }
 
-// Template is the resources in a CloudFormation template. Create it with [ParseTemplate].
+// Template is what a CloudFormation template states about counters and alarms. Create it with [ParseTemplate]. Whether the
+// deployed resources are as in the template is the subject of rows with [NeedStack].
 type Template struct {
-	tables []Table
-	alarms []Alarm
-}
-
-// resource is a resource of a template. Its properties have the form of its type.
-type resource struct {
-	Type       string
-	Properties json.RawMessage
+	// TTL is the attribute by which DynamoDB deletes expired items, by the table of counters. It is "" if
+	// DynamoDB deletes none.
+	TTL map[string]string
+	// Actions is the number of actions that run when an alarm starts, by alarm.
+	Actions map[string]int
 }
 
 // ParseTemplate reads the resources in a template. The tables of counters are those to which the variable
 // TABLE of a function of Weir refers.
 func ParseTemplate(document []byte) (*Template, error) {
-	var t struct{ Resources map[string]resource }
+	var t struct {
+		Resources map[string]struct {
+			Type       string
+			Properties any
+		}
+	}
 	if err := json.Unmarshal(document, &t); err != nil {
 		return nil, fmt.Errorf("not a CloudFormation template in JSON: %w", err)
 	}
-	r := &Template{}
-	counters := map[string]bool{} // by logical ID
-	for _, id := range slices.Sorted(maps.Keys(t.Resources)) {
-		var err error
-		switch found := t.Resources[id]; found.Type {
+	read := &Template{TTL: map[string]string{}, Actions: map[string]int{}}
+	for id, r := range t.Resources {
+		switch r.Type {
 		case "AWS::Lambda::Function":
-			err = found.addTable(counters)
-		case "AWS::CloudWatch::Alarm":
-			err = r.addAlarm(id, found)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", id, err)
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(counters)) {
-		if found := t.Resources[id]; found.Type == "AWS::DynamoDB::Table" {
-			if err := r.addTable(id, found); err != nil {
-				return nil, fmt.Errorf("%s: %w", id, err)
+			variables := At(r.Properties, "Environment", "Variables")
+			// A table without Ref is a name, or an import.
+			table, ok := At(variables, contract.VariableTable, "Ref").(string)
+			if ok && At(variables, contract.VariableFunction) != nil && t.Resources[table].Type == "AWS::DynamoDB::Table" {
+				read.TTL[table] = ""
+				if ttl := At(t.Resources[table].Properties, "TimeToLiveSpecification"); At(ttl, "Enabled") == true {
+					read.TTL[table], _ = At(ttl, "AttributeName").(string)
+				}
 			}
+		case "AWS::CloudWatch::Alarm":
+			actions := At(r.Properties, "AlarmActions")
+			list, ok := actions.([]any)
+			if !ok && actions != nil {
+				list = []any{actions} // an intrinsic function, such as Fn::If
+			}
+			if At(r.Properties, "ActionsEnabled") == false {
+				list = nil
+			}
+			read.Actions[id] = len(list)
 		}
 	}
-	return r, nil
+	return read, nil
 }
 
-// read decodes the properties of the resource, if it has any.
-func (r resource) read(properties any) error {
-	if r.Properties == nil {
-		return nil
+// At returns the value at a path of keys in a decoded template, or nil.
+func At(v any, path ...string) any {
+	for _, key := range path {
+		m, _ := v.(map[string]any)
+		v = m[key]
 	}
-	return json.Unmarshal(r.Properties, properties)
+	return v
 }
 
-// addTable adds the logical ID of the table in which a function counts.
-func (r resource) addTable(counters map[string]bool) error {
-	var function struct {
-		Environment struct{ Variables map[string]json.RawMessage }
-	}
-	if err := r.read(&function); err != nil {
-		return err
-	}
-	variables := function.Environment.Variables
-	if variables[contract.VariableFunction] == nil {
-		return nil
-	}
-	var table struct{ Ref string }
-	if json.Unmarshal(variables[contract.VariableTable], &table) == nil && table.Ref != "" { // a value without Ref is a name, or an import
-		counters[table.Ref] = true
-	}
-	return nil
+var resourceRows = []Row{
+	{
+		ID:    "table-ttl",
+		Claim: "DynamoDB deletes expired counters.",
+		Hand:  "`aws dynamodb describe-time-to-live --table-name …`",
+		Needs: []Need{NeedResources},
+		Check: func(_ context.Context, s *session) Observation {
+			if len(s.Template.TTL) == 0 {
+				return skipped("no table holds counters")
+			}
+			expected := "a time to live by the attribute " + dynamostore.TTLAttribute
+			for _, table := range slices.Sorted(maps.Keys(s.Template.TTL)) {
+				if ttl := s.Template.TTL[table]; ttl != dynamostore.TTLAttribute {
+					return failed(expected, fmt.Sprintf("%s has the attribute %q", table, ttl), "")
+				}
+			}
+			return passed(expected, fmt.Sprintf("%d of %[1]d tables", len(s.Template.TTL)))
+		},
+	},
+	{
+		ID:    "alarm-actions",
+		Claim: "Each alarm has an action.",
+		Hand:  "`aws cloudwatch describe-alarms --alarm-name-prefix weir-dev-`",
+		Needs: []Need{NeedResources},
+		Check: func(_ context.Context, s *session) Observation {
+			if len(s.Template.Actions) == 0 {
+				return skipped("no alarm")
+			}
+			const expected = "an action of each alarm"
+			for _, alarm := range slices.Sorted(maps.Keys(s.Template.Actions)) {
+				if s.Template.Actions[alarm] == 0 {
+					return failed(expected, alarm+" has no action", "")
+				}
+			}
+			return passed(expected, fmt.Sprintf("%d of %[1]d alarms", len(s.Template.Actions)))
+		},
+	},
 }
-
-func (t *Template) addTable(id string, r resource) error {
-	var table struct {
-		TimeToLiveSpecification struct {
-			AttributeName string
-			Enabled       bool
-		}
-	}
-	if err := r.read(&table); err != nil {
-		return err
-	}
-	if !table.TimeToLiveSpecification.Enabled {
-		table.TimeToLiveSpecification.AttributeName = ""
-	}
-	t.tables = append(t.tables, Table{id, table.TimeToLiveSpecification.AttributeName})
-	return nil
-}
-
-func (t *Template) addAlarm(id string, r resource) error {
-	var alarm struct {
-		AlarmActions   json.RawMessage
-		ActionsEnabled *bool
-	}
-	if err := r.read(&alarm); err != nil {
-		return err
-	}
-	var actions []json.RawMessage
-	if err := json.Unmarshal(alarm.AlarmActions, &actions); err != nil && alarm.AlarmActions != nil {
-		actions = []json.RawMessage{alarm.AlarmActions} // an intrinsic function, such as Fn::If
-	}
-	if alarm.ActionsEnabled != nil && !*alarm.ActionsEnabled {
-		actions = nil
-	}
-	t.alarms = append(t.alarms, Alarm{id, len(actions)})
-	return nil
-}
-
-// Tables implements [Resources].
-func (t *Template) Tables(context.Context) ([]Table, error) { return t.tables, nil }
-
-// Alarms implements [Resources].
-func (t *Template) Alarms(context.Context) ([]Alarm, error) { return t.alarms, nil }

@@ -185,7 +185,7 @@ func (v *verifier) read(ctx context.Context) error {
 	if document, err = os.ReadFile(v.template); err != nil {
 		return fmt.Errorf("--template: %w", err)
 	}
-	if v.Resources, err = verify.ParseTemplate(document); err != nil {
+	if v.Template, err = verify.ParseTemplate(document); err != nil {
 		return fmt.Errorf("--template: %s: %w", v.template, err)
 	}
 	return nil

@@ -23,7 +23,10 @@ func (v *verifier) openStack(ctx context.Context) error {
 		return err
 	}
 	stack.Log = v.log
-	v.stack, v.Resources, v.Account = stack, stack, stack
+	v.stack, v.Account = stack, stack
+	if v.Template, err = verify.ParseTemplate(stack.Template); err != nil {
+		return err
+	}
 	if v.write {
 		v.Faults = stack
 	}

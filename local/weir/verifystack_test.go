@@ -2,73 +2,110 @@ package main
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
-	watch "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
-
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
-	"github.com/weir-limits/weir/local/verify/account/accounttest"
 )
 
-// verify tests a stack with the configuration of AWS. Its report names neither the account nor a resource.
-func TestVerify_stack(t *testing.T) {
-	c := accounttest.Start(t)
-	var template map[string]any
-	if err := json.Unmarshal(templatetest.Read(t, "../../infra/golden/dynamodb.template.json"), &template); err != nil {
-		t.Fatal(err)
-	}
-	template["Outputs"] = map[string]any{} // nothing serves the URLs of the emulated stack
-	document, err := json.Marshal(template)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Deploy(t, "Weir-dev", document, nil)
-	client := cloudwatch.NewFromConfig(c.Config(), accounttest.Query)
-	for _, name := range []string{"Allowed", "Refused"} {
-		if _, err := client.PutMetricData(t.Context(), &cloudwatch.PutMetricDataInput{
-			Namespace: aws.String("Weir/dev"), MetricData: []watch.MetricDatum{{MetricName: &name, Value: aws.Float64(1), Timestamp: aws.Time(time.Now())}},
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l := newLocal(t, "memory", "../../functions/rules.json")
-	for name, value := range c.Environment() {
+// stackTemplate is the template of a stack in two regions.
+const stackTemplate = `{"Resources": {
+	"Counters": {"Type": "AWS::DynamoDB::Table", "Properties": {"TimeToLiveSpecification": {"AttributeName": "ttl", "Enabled": true}}},
+	"Degraded": {"Type": "AWS::CloudWatch::Alarm", "Properties": {"AlarmActions": ["topic"]}},
+	"Authorizer": {"Type": "AWS::Lambda::Function", "Properties": {"Environment": {"Variables": {"WEIR_FUNCTION": "authorizer", "NAMESPACE": "dev", "TABLE": {"Ref": "Counters"}, "REGIONS": "REGIONS"}}}}
+}}`
+
+// stackAccount is an account with one stack in each region. It answers the calls that the tests need, and permits no other.
+type stackAccount struct {
+	name, output, regions string // of the stack: its name, its output RestUrl, and the variable REGIONS
+	throttled             int    // calls of DescribeStacks to throttle
+	calls                 []string
+}
+
+// open starts the account and configures AWS clients to use it.
+func (a *stackAccount) open(t *testing.T) {
+	t.Helper()
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL": server.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret"} {
 		t.Setenv(name, value)
 	}
-	throttled := 0
-	c.OnCall(func(action string) string {
-		if action == "ListMetrics" { // the command would wait minutes for the metrics of alarms
-			return "AccessDenied"
+}
+
+// ServeHTTP implements http.Handler.
+func (a *stackAccount) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	action, refused := r.FormValue("Action"), ""
+	a.calls = append(a.calls, action)
+	metric := ""
+	if slices.Contains([]string{"Allowed", "Refused", "RegionCalls"}, r.FormValue("MetricName")) {
+		metric = "<member><Timestamp>" + time.Now().UTC().Format(time.RFC3339) + "</Timestamp><Sum>1</Sum></member>"
+	}
+	listed, compared := "", ""
+	for id, kind := range map[string]string{"Counters": "AWS::DynamoDB::Table", "Degraded": "AWS::CloudWatch::Alarm", "Authorizer": "AWS::Lambda::Function"} {
+		listed += "<member><LogicalResourceId>" + id + "</LogicalResourceId><PhysicalResourceId>" + id + "</PhysicalResourceId><ResourceType>" + kind + "</ResourceType><ResourceStatus>CREATE_COMPLETE</ResourceStatus></member>"
+		compared += "<member><LogicalResourceId>" + id + "</LogicalResourceId><StackResourceDriftStatus>IN_SYNC</StackResourceDriftStatus></member>"
+	}
+	result, known := map[string]string{
+		"DescribeStacks":                    "<Stacks><member><StackStatus>CREATE_COMPLETE</StackStatus><Outputs><member><OutputKey>RestUrl</OutputKey><OutputValue>" + a.output + "</OutputValue></member></Outputs></member></Stacks>",
+		"GetTemplate":                       "<TemplateBody>" + html.EscapeString(strings.Replace(stackTemplate, `"REGIONS": "REGIONS"`, `"REGIONS": "`+a.regions+`"`, 1)) + "</TemplateBody>",
+		"ListStackResources":                "<StackResourceSummaries>" + listed + "</StackResourceSummaries>",
+		"DetectStackDrift":                  "<StackDriftDetectionId>detection</StackDriftDetectionId>",
+		"DescribeStackDriftDetectionStatus": "<DetectionStatus>DETECTION_COMPLETE</DetectionStatus>",
+		"DescribeStackResourceDrifts":       "<StackResourceDrifts>" + compared + "</StackResourceDrifts>",
+		"DescribeAlarms":                    "<MetricAlarms><member><AlarmName>Degraded</AlarmName><StateValue>OK</StateValue><ActionsEnabled>true</ActionsEnabled><AlarmActions><member>topic</member></AlarmActions></member></MetricAlarms>",
+		"GetMetricStatistics":               "<Datapoints>" + metric + "</Datapoints>",
+	}[action]
+	switch {
+	case action == "DescribeStacks" && a.throttled > 0:
+		a.throttled--
+		refused = "Throttling"
+	case action == "DescribeStacks" && r.FormValue("StackName") != a.name:
+		refused = "ValidationError"
+	case strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".DescribeTable"):
+		refused = "ResourceNotFoundException"
+	case !known: // such as ListMetrics: the command would wait minutes for the metrics of alarms
+		refused = "AccessDenied"
+	}
+	if refused != "" {
+		w.Header().Set("X-Amzn-Errortype", refused)
+		w.WriteHeader(http.StatusBadRequest)
+		if action == "" { // not a query service
+			fmt.Fprint(w, "{}")
+			return
 		}
-		if throttled == 3 || action != "DescribeStacks" {
-			return ""
-		}
-		throttled++
-		return "Throttling"
-	})
+		fmt.Fprintf(w, "<ErrorResponse><Error><Code>%s</Code></Error></ErrorResponse>", refused)
+		return
+	}
+	fmt.Fprintf(w, "<%[1]sResponse><%[1]sResult>%[2]s</%[1]sResult></%[1]sResponse>", action, result)
+}
+
+// verify tests a stack with the configuration of AWS, also if AWS throttles it. Its report names neither the account nor a
+// resource.
+func TestVerify_stack(t *testing.T) {
+	l := newLocal(t, "memory", "../../functions/rules.json")
+	a := &stackAccount{name: "Weir-dev", throttled: 3}
+	a.open(t)
 	report := filepath.Join(t.TempDir(), "report.md")
 	code, out, errs := weir(t, "verify", "--stack", "Weir-dev", "--url", l.rest.URL, "--wait", "0s", "--all", "--report", report)
 	if code != 0 {
 		t.Fatalf("got exit %d, stderr %s, want 0\n%s", code, errs, out)
 	}
-	for _, row := range []string{"table-ttl", "alarm-actions", "drift", "role-permissions", "metrics"} {
+	for _, row := range []string{"table-ttl", "alarm-actions", "drift", "metrics"} {
 		if !strings.Contains(out, "pass  "+row+" ") {
 			t.Errorf("output: got %s, want %s passed", out, row)
 		}
 	}
-	if !strings.Contains(out, "skip  alarm-arrives ") || c.Called("SetAlarmState") > 0 {
+	if !strings.Contains(out, "skip  alarm-arrives ") || slices.Contains(a.calls, "SetAlarmState") {
 		t.Errorf("without --write: got %s, want no change", out)
 	}
 	text := string(templatetest.Read(t, report))
@@ -78,11 +115,7 @@ func TestVerify_stack(t *testing.T) {
 	if code, _, errs := weir(t, "verify", "--stack", "Other"); code != 1 || !strings.Contains(errs, "stack Other in us-east-1: ") {
 		t.Errorf("missing stack: got exit %d, %s, want 1 and the stack", code, errs)
 	}
-	template["Outputs"] = map[string]any{"RestUrl": map[string]any{"Value": "http://127.0.0.1:1/prod"}}
-	if document, err = json.Marshal(template); err != nil {
-		t.Fatal(err)
-	}
-	c.Deploy(t, "Shop", []byte(strings.ReplaceAll(string(document), "weir-dev", "weir-shop")), nil)
+	a.name, a.output = "Shop", "http://127.0.0.1:1/prod"
 	if code, _, errs := weir(t, "verify", "--stack", "Shop"); code != 2 || !strings.Contains(errs, "/prod looks like production") {
 		t.Errorf("a stack with a URL of production: got exit %d, %s, want 2 and the URL", code, errs)
 	}
@@ -101,30 +134,8 @@ func TestVerify_stack(t *testing.T) {
 
 // The URL in another region is that of the stack of the same name there.
 func TestVerify_regions(t *testing.T) {
-	c := accounttest.Start(t)
-	var template map[string]any
-	if err := json.Unmarshal(templatetest.Read(t, "../../infra/golden/regions.template.json"), &template); err != nil {
-		t.Fatal(err)
-	}
 	l := newLocal(t, "memory", "../../functions/rules.json") // in another folder
-	template["Outputs"] = map[string]any{"RestUrl": map[string]any{"Value": l.rest.URL}}
-	document, err := json.Marshal(template)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Deploy(t, "Weir-dev", document, nil)
-	c.Deny("ListMetrics") // the command would wait minutes for the metrics of alarms
-	client := cloudwatch.NewFromConfig(c.Config(), accounttest.Query)
-	for _, name := range []string{"Allowed", "RegionCalls"} {
-		if _, err := client.PutMetricData(t.Context(), &cloudwatch.PutMetricDataInput{
-			Namespace: aws.String("Weir/dev"), MetricData: []watch.MetricDatum{{MetricName: &name, Value: aws.Float64(1), Timestamp: aws.Time(time.Now())}},
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, value := range c.Environment() {
-		t.Setenv(name, value)
-	}
+	(&stackAccount{name: "Weir-dev", output: l.rest.URL, regions: "us-east-1,eu-central-1"}).open(t)
 	_, out, errs := weir(t, "verify", "--stack", "Weir-dev", "--wait", "0s", "--all")
 	for _, want := range []string{"skip  regions-limit +the rules have no GET endpoint whose smallest limit regions share", "pass  regions-reached ", "FAIL  regions-tables "} { // the other regions have no counters
 		if !regexp.MustCompile(want).MatchString(out) {

@@ -22,7 +22,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/weir-limits/weir/local/lab/e2e"
-	"github.com/weir-limits/weir/local/verify/account/accounttest"
 )
 
 // TestMain lets the tests start this program in place of the CDK and of weir.
@@ -108,19 +107,19 @@ func createStack(ctx context.Context) error {
 }
 
 // run tests a deployment in an account, with stand-ins.
-func run(ctx context.Context, t *testing.T, c *accounttest.Cloud, mode string) (out, log string, err error) {
+func run(ctx context.Context, t *testing.T, c *cloud, mode string) (out, log string, err error) {
 	t.Helper()
 	return runOf(ctx, t, c, mode, "dynamodb", &e2e.Runner{Issuer: true})
 }
 
 // runOf tests a golden template as p.
-func runOf(ctx context.Context, t *testing.T, c *accounttest.Cloud, mode, golden string, p *e2e.Runner) (out, log string, err error) {
+func runOf(ctx context.Context, t *testing.T, c *cloud, mode, golden string, p *e2e.Runner) (out, log string, err error) {
 	t.Helper()
 	template, err := filepath.Abs("../../../infra/golden/" + golden + ".template.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range c.Environment() {
+	for name, value := range c.environment() {
 		t.Setenv(name, value)
 	}
 	t.Setenv("WEIR_STAND_IN", mode)
@@ -129,20 +128,20 @@ func runOf(ctx context.Context, t *testing.T, c *accounttest.Cloud, mode, golden
 		t.Setenv("WEIR_STAND_IN_FOLDER", t.TempDir())
 	}
 	var o, l bytes.Buffer
-	p.Config, p.Deploy, p.Verify, p.Dir, p.Out, p.Log = c.Config(), []string{os.Args[0], "deploy"}, []string{os.Args[0], "verify"}, t.TempDir(), &o, &l
+	p.Config, p.Deploy, p.Verify, p.Dir, p.Out, p.Log = c.config(), []string{os.Args[0], "deploy"}, []string{os.Args[0], "verify"}, t.TempDir(), &o, &l
 	p.Wait = func(context.Context, time.Duration) error { return nil }
 	err = p.Run(ctx, "dynamodb")
 	return o.String(), l.String(), err
 }
 
 // remains describes what exists in an account.
-func remains(t *testing.T, c *accounttest.Cloud) (all []string) {
+func remains(t *testing.T, c *cloud) (all []string) {
 	t.Helper()
-	tables, err := dynamodb.NewFromConfig(c.Config()).ListTables(t.Context(), &dynamodb.ListTablesInput{})
+	tables, err := dynamodb.NewFromConfig(c.config()).ListTables(t.Context(), &dynamodb.ListTablesInput{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	roles, err := iam.NewFromConfig(c.Config()).ListRoles(t.Context(), &iam.ListRolesInput{})
+	roles, err := iam.NewFromConfig(c.config()).ListRoles(t.Context(), &iam.ListRolesInput{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,10 +149,10 @@ func remains(t *testing.T, c *accounttest.Cloud) (all []string) {
 	for _, r := range roles.Roles {
 		all = append(all, aws.ToString(r.RoleName))
 	}
-	for range c.Stacks() {
+	for range c.count() {
 		all = append(all, "a stack")
 	}
-	buckets, err := s3.NewFromConfig(c.Config()).ListBuckets(t.Context(), &s3.ListBucketsInput{})
+	buckets, err := s3.NewFromConfig(c.config()).ListBuckets(t.Context(), &s3.ListBucketsInput{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,11 +181,11 @@ func TestRunner_Run(t *testing.T) {
 		{mode: "deploy:ok", interrupt: "POST /", late: true},                       // the deletion of the tables
 	} {
 		t.Run(step.mode+" "+step.interrupt, func(t *testing.T) {
-			c := accounttest.Start(t)
+			c := newCloud(t)
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
-			c.OnCall(func(action string) string {
-				if action == step.interrupt && (!step.late || c.Called("DeleteStack") > 0) {
+			c.onCall(func(action string) string {
+				if action == step.interrupt && (!step.late || c.called("DeleteStack") > 0) {
 					interrupt()
 				}
 				return ""
@@ -214,7 +213,7 @@ func TestRunner_Run(t *testing.T) {
 // Verification gets a token of the issuer and an API key, which no argument shows. The deployment gets the URL of the
 // issuer's keys.
 func TestRunner_Run_credentials(t *testing.T) {
-	c, folder := accounttest.Start(t), t.TempDir()
+	c, folder := newCloud(t), t.TempDir()
 	t.Setenv("WEIR_STAND_IN_FOLDER", folder)
 	if out, log, err := run(t.Context(), t, c, "deploy:ok"); err != nil {
 		t.Fatalf("got error %v, want none; %s%s", err, out, log)
@@ -233,7 +232,7 @@ func TestRunner_Run_credentials(t *testing.T) {
 	}
 	// Functions in a network read a copy of the keys, which one function makes.
 	denied := ""
-	c.OnCall(func(action string) string {
+	c.onCall(func(action string) string {
 		if strings.HasSuffix(action, "/invocations") {
 			denied = action
 			return "AccessDenied"
@@ -241,8 +240,8 @@ func TestRunner_Run_credentials(t *testing.T) {
 		return ""
 	})
 	_, _, err := runOf(t.Context(), t, c, "deploy:ok", "everything", &e2e.Runner{Issuer: true})
-	if err == nil || !strings.Contains(err.Error(), "copy of the issuer's keys") || !strings.Contains(denied, "SigningKeys") || c.Stacks() > 0 {
-		t.Errorf("a copy that fails: got error %v, call %s and %d stacks, want the error and nothing left", err, denied, c.Stacks())
+	if err == nil || !strings.Contains(err.Error(), "copy of the issuer's keys") || !strings.Contains(denied, "SigningKeys") || c.count() > 0 {
+		t.Errorf("a copy that fails: got error %v, call %s and %d stacks, want the error and nothing left", err, denied, c.count())
 	}
 }
 
@@ -261,16 +260,16 @@ func TestRunner_Run_release(t *testing.T) {
 	}
 	runner := func() *e2e.Runner { return &e2e.Runner{Issuer: true, Release: release, Rules: "rules.json"} }
 	for interrupted := range 5 { // the stack at whose creation the run is interrupted; 0 for none
-		c := accounttest.Start(t)
+		c := newCloud(t)
 		folder := t.TempDir()
 		t.Setenv("WEIR_STAND_IN_FOLDER", folder)
 		ctx, interrupt := context.WithCancel(t.Context())
 		uploaded := 0
-		c.OnCall(func(action string) string {
+		c.onCall(func(action string) string {
 			if strings.HasPrefix(action, "PUT /weir-e2e-") && strings.Contains(action, "/weir/") {
 				uploaded++
 			}
-			if action == "CreateStack" && c.Called(action) == interrupted {
+			if action == "CreateStack" && c.called(action) == interrupted {
 				interrupt()
 			}
 			return ""
@@ -286,8 +285,8 @@ func TestRunner_Run_release(t *testing.T) {
 		if interrupted > 0 {
 			continue
 		}
-		if uploaded != 3 || c.Called("CreateStack") != 4 {
-			t.Errorf("got %d files and %d stacks, want the template, two archives and four stacks", uploaded, c.Called("CreateStack"))
+		if uploaded != 3 || c.called("CreateStack") != 4 {
+			t.Errorf("got %d files and %d stacks, want the template, two archives and four stacks", uploaded, c.called("CreateStack"))
 		}
 		got, err := os.ReadFile(filepath.Join(folder, "verify"))
 		if want := `--json --url https://\S+\.execute-api\.us-east-1\.\S*/e2e --layer-url \S+ WEIR_TOKEN=\S+ WEIR_API_KEY=weir_\S{48}$`; err != nil || !regexp.MustCompile(want).Match(got) {
@@ -296,14 +295,14 @@ func TestRunner_Run_release(t *testing.T) {
 	}
 	p := runner()
 	p.Release = t.TempDir()
-	if _, _, err := runOf(t.Context(), t, accounttest.Start(t), "deploy:fail", "dynamodb", p); err == nil || !strings.Contains(err.Error(), "run make release") {
+	if _, _, err := runOf(t.Context(), t, newCloud(t), "deploy:fail", "dynamodb", p); err == nil || !strings.Contains(err.Error(), "run make release") {
 		t.Errorf("without a release: got error %v, want make release", err)
 	}
 }
 
 // What cannot be deleted is named with its command.
 func TestRunner_Run_left(t *testing.T) {
-	cloud := accounttest.Start(t)
+	account := newCloud(t)
 	for _, c := range []struct {
 		denied string
 		stuck  bool
@@ -315,11 +314,11 @@ func TestRunner_Run_left(t *testing.T) {
 		{stuck: true, want: []string{"left: the stack Weir-e2e-", "run: aws cloudformation delete-stack"}},
 	} {
 		t.Run(c.denied, func(t *testing.T) {
-			cloud.Deny(c.denied)
+			account.deny(c.denied)
 			if c.stuck {
-				cloud.Stick()
+				account.stick()
 			}
-			out, log, err := runOf(t.Context(), t, cloud, "deploy:ok", "dynamodb", &e2e.Runner{})
+			out, log, err := runOf(t.Context(), t, account, "deploy:ok", "dynamodb", &e2e.Runner{})
 			if err == nil || !strings.Contains(err.Error(), "not everything is deleted") {
 				t.Errorf("got error %v, want one; %s", err, log)
 			}
@@ -330,15 +329,15 @@ func TestRunner_Run_left(t *testing.T) {
 			}
 		})
 	}
-	cloud.Deny("GetTemplate")
-	if out, _, err := runOf(t.Context(), t, cloud, "deploy:ok", "dynamodb", &e2e.Runner{}); err == nil || !strings.Contains(out, "left: what CloudFormation retains of Weir-e2e-") || cloud.Stacks() > 4 {
-		t.Errorf("unreadable stack: got error %v, %d stacks, %s, want it deleted and the command for the rest", err, cloud.Stacks(), out)
+	account.deny("GetTemplate")
+	if out, _, err := runOf(t.Context(), t, account, "deploy:ok", "dynamodb", &e2e.Runner{}); err == nil || !strings.Contains(out, "left: what CloudFormation retains of Weir-e2e-") || account.count() > 4 {
+		t.Errorf("unreadable stack: got error %v, %d stacks, %s, want it deleted and the command for the rest", err, account.count(), out)
 	}
-	cloud.Deny("GET /account")
-	if err := (&e2e.Runner{Config: cloud.Config()}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "API Gateway") {
+	account.deny("GET /account")
+	if err := (&e2e.Runner{Config: account.config()}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "API Gateway") {
 		t.Errorf("check without permissions: got error %v, want that of API Gateway", err)
 	}
-	if _, log, err := runOf(t.Context(), t, cloud, "deploy:ok", "dynamodb", &e2e.Runner{}); err == nil || strings.Contains(log, "deploying") {
+	if _, log, err := runOf(t.Context(), t, account, "deploy:ok", "dynamodb", &e2e.Runner{}); err == nil || strings.Contains(log, "deploying") {
 		t.Errorf("no permissions: got error %v, log %s, want an error before the deployment", err, log)
 	}
 }
@@ -362,7 +361,7 @@ func TestPrices(t *testing.T) {
 			t.Errorf("COSTS.md: got no price %s, want it", p[1])
 		}
 	}
-	c := accounttest.Start(t)
+	c := newCloud(t)
 	out, _, err := run(t.Context(), t, c, "deploy:ok")
 	if err != nil || !regexp.MustCompile(`estimated cost, .*: \$0\.\d\d\n`).MatchString(out) {
 		t.Errorf("cost: got %s, %v; want less than a dollar", out, err)

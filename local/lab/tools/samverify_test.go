@@ -32,7 +32,7 @@ func TestSAM_verify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resources, err := verify.ParseTemplate(synthesizedTemplate)
+	read, err := verify.ParseTemplate(synthesizedTemplate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestSAM_verify(t *testing.T) {
 	}
 	// The containers run one request at a time.
 	d := verify.Deployment{
-		Rules: rules, Clients: 4, MaxWait: 15 * time.Second, Resources: resources,
+		Rules: rules, Clients: 4, MaxWait: 15 * time.Second, Template: read,
 		Credential: http.Header{"Authorization": {"Bearer " + token}}, // a caller that no other test uses
 	}
 	rest := d

@@ -40,26 +40,11 @@ func (s *Stack) alarms(ctx context.Context) (map[string]types.MetricAlarm, error
 	return found, nil
 }
 
-// Alarms implements [verify.Resources].
-func (s *Stack) Alarms(ctx context.Context) (all []verify.Alarm, err error) {
-	found, err := s.alarms(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range sorted(found) {
-		a := verify.Alarm{Name: id}
-		if aws.ToBool(found[id].ActionsEnabled) {
-			a.Actions = len(found[id].AlarmActions)
-		}
-		all = append(all, a)
-	}
-	return all, nil
-}
-
 // settled is the time after which an alarm of a new stack has a state.
 const settled = 15 * time.Minute
 
-// alarmStates tests that alarms have data, or a state without data.
+// alarmStates tests that alarms have data, or a state without data, and that their actions run. A template does not set
+// whether they run, so CloudFormation does not compare it.
 func (s *Stack) alarmStates(ctx context.Context) (verify.Observation, error) {
 	found, err := s.alarms(ctx)
 	if err != nil {
@@ -68,12 +53,15 @@ func (s *Stack) alarmStates(ctx context.Context) (verify.Observation, error) {
 	var problems []string
 	for _, id := range sorted(found) {
 		a := found[id]
+		if !aws.ToBool(a.ActionsEnabled) || len(a.AlarmActions) == 0 {
+			problems = append(problems, id+": runs no action")
+		}
 		changed := aws.ToTime(a.AlarmConfigurationUpdatedTimestamp)
 		if a.StateValue == types.StateValueInsufficientData && time.Since(changed) > settled {
 			problems = append(problems, id+": INSUFFICIENT_DATA; check the names of its metrics")
 		}
 	}
-	return verdict("a state of each alarm", fmt.Sprintf("%d alarms", len(found)), problems), nil
+	return verdict("a state and an action of each alarm", fmt.Sprintf("%d alarms", len(found)), problems), nil
 }
 
 // historyReads is the number of reads of an alarm's history, 5 s apart.

@@ -44,7 +44,7 @@ func TestStack_alarmStates(t *testing.T) {
 	}{
 		{"OK", time.Hour, verify.Pass}, {"ALARM", time.Hour, verify.Pass}, {"INSUFFICIENT_DATA", time.Minute, verify.Pass}, {"INSUFFICIENT_DATA", time.Hour, verify.Fail},
 	} {
-		answer := "<DescribeAlarmsResponse><DescribeAlarmsResult><MetricAlarms><member><AlarmName>a</AlarmName><StateValue>" + c.state + "</StateValue><AlarmConfigurationUpdatedTimestamp>" +
+		answer := "<DescribeAlarmsResponse><DescribeAlarmsResult><MetricAlarms><member><AlarmName>a</AlarmName><StateValue>" + c.state + "</StateValue><ActionsEnabled>true</ActionsEnabled><AlarmActions><member>topic</member></AlarmActions><AlarmConfigurationUpdatedTimestamp>" +
 			time.Now().Add(-c.age).UTC().Format(time.RFC3339) + "</AlarmConfigurationUpdatedTimestamp></member></MetricAlarms></DescribeAlarmsResult></DescribeAlarmsResponse>"
 		s := &Stack{clients: clients{watch: cloudwatch.NewFromConfig(client(serve(t, answer)), queryProtocol)}, resources: []Resource{{ID: "Alarm", Type: alarmType, Physical: "a"}}}
 		if o := s.Check(t.Context(), "alarm-states"); o.Outcome != c.want {

@@ -6,10 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/weir-limits/weir/local/verify"
 )
 
@@ -35,23 +31,4 @@ func (s *Stack) complete(context.Context) (verify.Observation, error) {
 		problems = append(problems, "the stack: "+s.Status)
 	}
 	return verdict("a complete stack", fmt.Sprintf("%s with %d resources", s.Status, len(s.resources)), problems), nil
-}
-
-// Tables implements [verify.Resources].
-func (s *Stack) Tables(ctx context.Context) (tables []verify.Table, err error) {
-	for _, r := range s.of(tableType) {
-		if r.Properties["TimeToLiveSpecification"] == nil {
-			continue // the records table
-		}
-		out, err := s.tables.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &r.Physical})
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.ID, err)
-		}
-		t := verify.Table{Name: r.ID}
-		if d := out.TimeToLiveDescription; d != nil && (d.TimeToLiveStatus == types.TimeToLiveStatusEnabled || d.TimeToLiveStatus == types.TimeToLiveStatusEnabling) {
-			t.TTL = aws.ToString(d.AttributeName)
-		}
-		tables = append(tables, t)
-	}
-	return tables, nil
 }
