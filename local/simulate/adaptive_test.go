@@ -14,13 +14,13 @@ import (
 // minutes.
 var long = os.Getenv("WEIR_SOAK") != ""
 
-// adaptive returns a scenario with the limit for all callers in functions/rules.json. Invocations
-// take only the time of their store calls, so that few environments can serve all requests.
-func adaptive(t *testing.T, environments int, rate float64, during time.Duration) Scenario {
+// adaptive returns a scenario with a limit for all callers. Invocations take only the time of their store calls, so that
+// few environments can serve all requests.
+func adaptive(t *testing.T, requests int64, environments int, rate float64, during time.Duration) Scenario {
 	p := Default(DynamoDB)
 	p.Environments, p.Rate, p.Invocation, p.Warmup, p.Measured = environments, rate, 0, 0, during
 	return Scenario{Name: "adaptive", Parameters: p, Limit: limit(t, limiter.Limit{
-		Global: true, Rate: algo.Rate{Requests: 100_000, Window: time.Second}, Spread: limiter.Spread{Adaptive: true},
+		Global: true, Rate: algo.Rate{Requests: requests, Window: time.Second}, Spread: limiter.Spread{Adaptive: true},
 	})}
 }
 
@@ -33,28 +33,27 @@ func run(t *testing.T, s Scenario) Result {
 	return r
 }
 
-// A limit of 100,000 requests per second for all callers, with adaptive shares: its item gets at
-// most 500 writes in any second. If callers send half of the limit, at most 1 % are refused. If
-// they send twice the limit, at most 5 % too many are admitted per second, after some seconds.
+// A limit of 100,000 requests per second for all callers (of 10,000 without WEIR_SOAK), with adaptive shares: its item gets
+// at most 500 writes in any second. If callers send half of the limit, at most 1 % are refused. If they send twice the
+// limit, at most 5 % too many are admitted per second, after some seconds.
 func TestRunAdaptive(t *testing.T) {
-	for _, c := range []struct {
-		environments   int
-		rate           float64
-		short, settled time.Duration // without WEIR_SOAK: simulated time (0: skip), and the time before admissions are checked
-	}{
-		{600, 50_000, 3 * time.Second, 0},
-		{600, 200_000, 0, 0},
-		{6000, 50_000, 0, 0},
-		{6000, 200_000, 7 * time.Second, 6 * time.Second},
-	} {
-		during, settled := c.short, c.settled
-		if long {
-			during, settled = time.Minute, 10*time.Second
+	type test struct {
+		environments    int
+		rate            float64
+		during, settled time.Duration // simulated time, and the time before admissions are checked
+	}
+	requests, tests := int64(10_000), []test{{300, 5000, 3 * time.Second, 0}, {600, 20_000, 7 * time.Second, 6 * time.Second}}
+	if long {
+		requests, tests = 100_000, nil
+		for _, environments := range []int{600, 6000} {
+			for _, rate := range []float64{50_000, 200_000} {
+				tests = append(tests, test{environments, rate, time.Minute, 10 * time.Second})
+			}
 		}
-		if during == 0 {
-			continue
-		}
-		r := run(t, adaptive(t, c.environments, c.rate, during))
+	}
+	for _, c := range tests {
+		during, settled := c.during, c.settled
+		r := run(t, adaptive(t, requests, c.environments, c.rate, during))
 		over := int64(0)
 		for _, admitted := range r.Admitted[settled/time.Second:] {
 			over = max(over, admitted-r.Limit)
@@ -78,7 +77,7 @@ func TestRunAdaptive_surge(t *testing.T) {
 		if environments > 600 {
 			before, during = 45*time.Second, 30*time.Second
 		}
-		s := adaptive(t, environments, 250_000, before+during)
+		s := adaptive(t, 100_000, environments, 250_000, before+during)
 		s.rate = func(since time.Duration) float64 {
 			if since < before {
 				return 50_000

@@ -13,7 +13,7 @@ import (
 func counted(t *testing.T, store Store, of limiter.Counted, requests, reserve, cost int64) Scenario {
 	t.Helper()
 	p := small(store)
-	p.Rate, p.Environments, p.Warmup, p.Measured = 1000, 300, time.Second, 2*time.Second
+	p.Rate, p.Environments, p.Warmup, p.Measured = 1000, 300, time.Second, time.Second
 	return Scenario{
 		Name: string(of), Parameters: p, Reserve: reserve, Limit: limit(t, limiter.Limit{Count: limiter.Count{Of: of}, Rate: algo.Rate{Requests: requests, Window: time.Second}}),
 		Answers: Answers{Duration: 50 * time.Millisecond, DurationP99: 100 * time.Millisecond, Cost: cost, CostP99: cost, Failures: 0.25},
