@@ -36,10 +36,10 @@ func (r *request) actual(c limiter.Charge) int64 {
 }
 
 // calendar returns the limit with the longest period, or nil if none has a period of the length of s.longest.
-func (s *Scenario) calendar() *algo.Window {
+func (s *Scenario) calendar() *limiter.Limit {
 	for _, c := range s.enforced(1) {
-		if w := algo.WindowOf(c.Limit.Machine()); w != nil && w.Calendar() != (algo.Calendar{}) && c.Limit.Rate.Span() == s.longest() {
-			return w
+		if c.Limit.Rate.Calendar.Period != "" && c.Limit.Rate.Span() == s.longest() {
+			return c.Limit
 		}
 	}
 	return nil
@@ -48,11 +48,11 @@ func (s *Scenario) calendar() *algo.Window {
 // startsAt returns the start of the simulation. The longest period ends in the middle of the measured time, so that
 // its end is simulated.
 func (s *Scenario) startsAt() algo.Instant {
-	w := s.calendar()
-	if w == nil {
+	l := s.calendar()
+	if l == nil {
 		return epoch
 	}
-	within := epoch.Add(s.Warmup + s.Measured)
+	w, within := algo.WindowOf(l.Machine()), epoch.Add(s.Warmup+s.Measured)
 	end := w.Start(w.Index(within)).Add(w.LengthAt(within))
 	return end.Add(-s.Warmup - s.Measured/2)
 }

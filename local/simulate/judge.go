@@ -25,10 +25,10 @@ type verdict struct {
 // requests in flight, not with the number of requests.
 type judge struct {
 	scenario *Scenario
-	window   int64        // the longest window of the limits
-	calendar *algo.Window // the limit with the longest period, if that is longer than every window
-	from     algo.Instant // start of the measurement; earlier requests are replayed but not counted
-	shared   *totals      // totals of all callers, if they share a limit; otherwise each caller has its own
+	window   int64          // the longest window of the limits
+	calendar *limiter.Limit // the limit with the longest period, if that is longer than every window
+	from     algo.Instant   // start of the measurement; earlier requests are replayed but not counted
+	shared   *totals        // totals of all callers, if they share a limit; otherwise each caller has its own
 	callers  map[uint32]*replay
 	counters map[limiter.Charge]*counter // by charge
 	last     *replay                     // replay of the latest request's caller
@@ -53,6 +53,7 @@ type counter struct {
 	machine       algo.Machine
 	all, admitted algo.State
 	settles       bool
+	slots         bool // the limit counts requests in flight
 
 	// Settlements that are still to come, sorted by time: of requests that the oracle admits, and
 	// of requests that the limiter admitted.
@@ -91,19 +92,13 @@ func (j *judge) replayOf(caller uint32) *replay {
 	for _, c := range j.scenario.enforced(caller) {
 		k := j.counters[c]
 		if k == nil {
-			k = &counter{totals: r.totals, charge: c, machine: wholeMachine(c.Limit), settles: c.Limit.Count.Settles()}
+			k = &counter{totals: r.totals, charge: c, machine: wholeMachine(c.Limit), settles: c.Limit.Count.Settles(), slots: c.Limit.Rate.Algorithm.TakesSlots()}
 			j.counters[c] = k
 		}
 		r.counters = append(r.counters, k)
 	}
 	j.callers[caller] = r
 	return r
-}
-
-// slots returns the machine of a limit of concurrent requests, or nil for another limit.
-func (k *counter) slots() *algo.Slots {
-	l, _ := k.machine.(*algo.Slots)
-	return l
 }
 
 // add judges one request. Requests must be added in order of time.
@@ -138,7 +133,7 @@ func (j *judge) add(r *request) {
 // index returns the number of the window or period at a time.
 func (j *judge) index(at algo.Instant) int64 {
 	if j.calendar != nil {
-		return j.calendar.Index(at)
+		return algo.WindowOf(j.calendar.Machine()).Index(at)
 	}
 	return int64(at) / j.window
 }
@@ -162,9 +157,9 @@ func (j *judge) replay(c *replay, r *request) (due, passes bool) {
 
 // offer returns the state after the charge of a request on the oracle's count, and whether the limit admits it.
 func (k *counter) offer(r *request) (algo.State, bool) {
-	if l := k.slots(); l != nil {
+	if k.slots {
 		k.dueEnds = slices.DeleteFunc(k.dueEnds, func(s settlement) bool { return s.end <= r.at })
-		return k.all, int64(len(k.dueEnds)) < l.Requests
+		return k.all, int64(len(k.dueEnds)) < k.machine.Capacity()
 	}
 	k.all = k.settle(k.all, &k.dueEnds, r.at)
 	return k.machine.Take(k.all, r.at, k.charge.Cost)
@@ -172,8 +167,8 @@ func (k *counter) offer(r *request) (algo.State, bool) {
 
 // take charges a request that the oracle admits. next is the state from offer.
 func (k *counter) take(next algo.State, r *request) {
-	if l := k.slots(); l != nil {
-		k.dueEnds = append(k.dueEnds, hold(l, r, r.at))
+	if k.slots {
+		k.dueEnds = append(k.dueEnds, k.hold(r, r.at))
 		return
 	}
 	k.all = next
@@ -183,10 +178,10 @@ func (k *counter) take(next algo.State, r *request) {
 // admit charges a request that the limiter admitted. passes is false if that is above the limit.
 func (k *counter) admit(r *request) (passes bool) {
 	began := r.at.Add(time.Duration(r.took))
-	if l := k.slots(); l != nil {
-		k.judgeBegins(l, r.at)
+	if k.slots {
+		k.judgeBegins(r.at)
 		if r.admitted {
-			k.begins = insert(k.begins, hold(l, r, began), func(a, b settlement) int { return cmp.Compare(a.begin, b.begin) })
+			k.begins = insert(k.begins, k.hold(r, began), func(a, b settlement) int { return cmp.Compare(a.begin, b.begin) })
 		}
 		return true
 	}
@@ -201,8 +196,8 @@ func (k *counter) admit(r *request) (passes bool) {
 }
 
 // hold returns the time in which a request that begins at an instant holds its slot.
-func hold(l *algo.Slots, r *request, begin algo.Instant) settlement {
-	return settlement{begin: begin, end: min(begin.Add(r.lasts), r.at.Add(l.Length))}
+func (k *counter) hold(r *request, begin algo.Instant) settlement {
+	return settlement{begin: begin, end: min(begin.Add(r.lasts), r.at.Add(k.charge.Limit.Rate.Window))}
 }
 
 // insert adds a settlement of a request to a list, unless it changes nothing.
@@ -237,12 +232,12 @@ func (k *counter) settle(state algo.State, ends *[]settlement, until algo.Instan
 
 // judgeBegins judges the admitted requests that began up to a time; all later ones begin after it.
 // A request is over the limit if it begins while as many requests as the limit are in flight.
-func (k *counter) judgeBegins(l *algo.Slots, until algo.Instant) {
+func (k *counter) judgeBegins(until algo.Instant) {
 	n := 0
 	for ; n < len(k.begins) && k.begins[n].begin <= until; n++ {
 		one := k.begins[n]
 		k.admittedEnds = slices.DeleteFunc(k.admittedEnds, func(s settlement) bool { return s.end <= one.begin })
-		if int64(len(k.admittedEnds)) >= l.Requests {
+		if int64(len(k.admittedEnds)) >= k.machine.Capacity() {
 			k.over++
 		}
 		k.admittedEnds = append(k.admittedEnds, one)
@@ -261,8 +256,8 @@ func (j *judge) end(c *totals) {
 
 func (j *judge) close() verdict {
 	for _, k := range j.counters {
-		if l := k.slots(); l != nil {
-			k.judgeBegins(l, algo.Instant(1<<62))
+		if k.slots {
+			k.judgeBegins(algo.Instant(1 << 62))
 		}
 	}
 	for _, c := range j.callers {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/document"
@@ -66,7 +65,7 @@ func PlanRules(p Parameters, answers Answers, r *rules.Rules, only *regexp.Regex
 			s.Measured = longest
 		}
 		for _, c := range s.charges(1) {
-			if c.Limit.Rate.Algorithm == algo.LeakyBucket {
+			if c.Limit.Rate.Algorithm.Queues() {
 				return nil, fmt.Errorf("%s: limit %q: a leaky_bucket cannot be simulated, because the simulation has no queues; leave the rule out with --only", s.Name, c.Limit.Name)
 			}
 		}

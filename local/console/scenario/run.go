@@ -98,8 +98,18 @@ func newDesk(l limiter.Limit) (*desk, error) {
 	return &desk{made, []limiter.Charge{{Subject: caller, Limit: limit, Cost: 1}}, first(limit.Rate.Window)}, nil
 }
 
-// play decides arrivals, which must be sorted.
-func play(rate algo.Rate, arrivals []time.Duration) (Run, error) {
+// play decides arrivals, which must be sorted, for each limit.
+func play(arrivals []time.Duration, rates ...algo.Rate) (r Result, err error) {
+	r.Runs = make([]Run, len(rates))
+	for i, rate := range rates {
+		if r.Runs[i], err = playOne(rate, arrivals); err != nil {
+			return Result{}, err
+		}
+	}
+	return r, nil
+}
+
+func playOne(rate algo.Rate, arrivals []time.Duration) (Run, error) {
 	d, err := newDesk(limiter.Limit{Name: "demo", Rate: rate})
 	if err != nil {
 		return Run{}, err
