@@ -57,17 +57,22 @@ func newLocal(t *testing.T, store, rules string) *local {
 	return l
 }
 
-// With Unthrottled, an API has no throttle: a burst above 600 requests at one instant gets no 429.
+// With Unthrottled, an API has no throttle: a burst above that of its stage at one instant gets no 429. The documents name
+// the burst of 600 of the template.
 func TestServe_unthrottled(t *testing.T) {
 	rules := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(rules, []byte(`{"version":1,"rules":[]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, unthrottled := range []bool{false, true} {
-		checkouttest.Scratch(t)
+		c := checkouttest.Scratch(t)
+		template, golden := throttledAt(t, c, 10)
+		if n := bytes.Count(golden, []byte(`"ThrottlingBurstLimit": 600,`)); n != 2 {
+			t.Errorf("template: got %d APIs with a burst of 600, want 2", n)
+		}
 		var clock commandtest.Clock
 		clock.Set(start)
-		s := New(Options{Rules: rules, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now, Unthrottled: unthrottled})
+		s := New(Options{Rules: rules, Template: template, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now, Unthrottled: unthrottled})
 		t.Cleanup(s.Close)
 		handlers, err := s.Open(t.Context(), []string{"http://127.0.0.1:8080", "http://127.0.0.1:8081"})
 		if err != nil {
@@ -75,14 +80,14 @@ func TestServe_unthrottled(t *testing.T) {
 		}
 		for i, api := range handlers {
 			throttled := 0
-			for range 700 {
+			for range 30 {
 				w := httptest.NewRecorder()
 				api.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/search", http.NoBody))
 				if w.Code == http.StatusTooManyRequests {
 					throttled++
 				}
 			}
-			if want := map[bool]int{false: 100, true: 0}[unthrottled]; throttled != want {
+			if want := map[bool]int{false: 20, true: 0}[unthrottled]; throttled != want {
 				t.Errorf("API %d, unthrottled %t: got %d throttled requests, want %d", i, unthrottled, throttled, want)
 			}
 		}
@@ -126,24 +131,15 @@ var stores = []string{"memory", "dynamodb", "redis"}
 
 // With the rules document of the design, both APIs give the documented answers on every store.
 func TestServe_document(t *testing.T) {
-	for _, store := range stores {
-		for _, kind := range []string{"REST", "HTTP"} {
-			t.Run(store+" "+kind, func(t *testing.T) {
-				l := newLocal(t, store, "testdata/design.json")
-				api := l.rest
-				if kind == "HTTP" {
-					api = l.http
-				}
-				l.searches(api, l.token("frank", "free"), 20)
-				l.searches(api, l.token("paula", "paid"), 100)
-				l.searches(api, l.token("ulla", "gold"), 20) // a caller of an unknown tier has the limits of tier free
-				l.searches(api, l.token("nina", ""), 20)
-				l.searches(api, "", 20) // an anonymous caller has the limits of tier free
-				l.enterprise(api)
-				l.data(api)
-			})
-		}
-	}
+	eachStore(t, "testdata/design.json", func(l *local, api *httptest.Server) {
+		l.searches(api, l.token("frank", "free"), 20)
+		l.searches(api, l.token("paula", "paid"), 100)
+		l.searches(api, l.token("ulla", "gold"), 20) // a caller of an unknown tier has the limits of tier free
+		l.searches(api, l.token("nina", ""), 20)
+		l.searches(api, "", 20) // an anonymous caller has the limits of tier free
+		l.enterprise(api)
+		l.data(api)
+	})
 }
 
 // searches sends n+1 searches at once: n must be admitted, and the last gets the documented
@@ -231,21 +227,15 @@ func TestServe_global(t *testing.T) {
 		{"endpoint":"/api/v1/search","limits":{"paid":{"requests":10,"window":"1m"}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, store := range stores {
-		for _, kind := range []string{"REST", "HTTP"} {
-			t.Run(store+" "+kind, func(t *testing.T) {
-				l := newLocal(t, store, document)
-				api := map[string]*httptest.Server{"REST": l.rest, "HTTP": l.http}[kind]
-				l.everybody(api, "")
-				l.Wait(2 * time.Minute)
-				if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("user0", "")); r.Header.Get("X-RateLimit-Remaining") != "9" {
-					t.Errorf("two minutes later: got %v, want 9 remaining", r.Header)
-				}
-				l.Wait(2 * time.Minute)
-				l.everybody(api, "paid") // the global limit is the only one of tier paid here
-			})
+	eachStore(t, document, func(l *local, api *httptest.Server) {
+		l.everybody(api, "")
+		l.Wait(2 * time.Minute)
+		if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("user0", "")); r.Header.Get("X-RateLimit-Remaining") != "9" {
+			l.t.Errorf("two minutes later: got %v, want 9 remaining", r.Header)
 		}
-	}
+		l.Wait(2 * time.Minute)
+		l.everybody(api, "paid") // the global limit is the only one of tier paid here
+	})
 }
 
 // everybody sends six requests by two callers. The global limit must admit exactly four of them.
