@@ -103,7 +103,7 @@ RACED = $(shell go list ./... | grep -Ev '$(PLAIN)')
 UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
 # These tests run without the detector; the other tests of their packages run with it. In TestServe_burst,
 # requests must meet deadlines. The other tests compute a lot, such as a simulation of many processes.
-PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst|TestStore_model|TestAdaptive(_longWindow|_surge)?|TestOutage_(bound|environment)|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestModel_.*|TestPairs|TestParse_hostile|TestSimulate.*|TestDocs_commands)$$
+PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory|viewerAddress)|TestLayer_(memory|eventMemory|hostileMembers|unreadable)|TestSpellings(_handler)?|TestServe_burst|TestStore_model|TestAdaptive(_longWindow|_surge)?|TestOutage_(bound|environment)|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestModel_.*|TestPairs|TestParse_hostile|TestSimulate.*|TestDocs_commands)$$
 
 # Node.js is optional: without npm, the tests that need its packages are skipped.
 NODE := $(shell command -v npm)

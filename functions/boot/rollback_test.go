@@ -212,11 +212,11 @@ func TestConfig_rules_rollback(t *testing.T) {
 					{"first deployment", 1, 10, 3, 3},
 					{"a document that is too strict", 2, 5, all, 1},
 					{"its rollback", 1, 10, all, 5},
-					{"a document that is too generous", 3, 1000, 90, 90},
+					{"a document that is too generous", 3, 100, 9, 9},
 					{"its rollback", 1, 10, all, 0},
-					{"rollback of the rollback", 3, 1000, all, 899},
+					{"rollback of the rollback", 3, 100, all, 80},
 					{"redeployment of the first commit", 1, 10, all, 0},
-					{"a corrected document", 4, 1005, all, 5},
+					{"a corrected document", 4, 105, all, 5},
 				} {
 					document := monthly(step.capacity)
 					s.published(document)

@@ -71,30 +71,28 @@ func changed(t testing.TB, event []byte, old, replacement string) []byte {
 
 func environment(t testing.TB, store limiter.Store) *lambdahttp.Environment {
 	t.Helper()
-	r, err := rules.Parse([]byte(document), rules.Options{Version: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := caller.ParseKeySet(sampleEvent(t, "jwks.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tokens, err := caller.NewVerifier(caller.TokenOptions{Keys: set, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := `[{"id":"sample-enterprise","tier":"enterprise","hash":"` + caller.HashAPIKey([]byte(secret), samples.APIKey) + `"}]`
-	keys, err := caller.ParseAPIKeys([]byte(list), []byte(secret))
-	if err != nil {
-		t.Fatal(err)
-	}
 	logger := slog.New(slog.DiscardHandler)
+	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: keySet(), Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}}))
 	return &lambdahttp.Environment{
-		Limiter: storetest.Must(limiter.New(store, limiter.Options{Logger: logger})), Rules: live.Fixed(r), Logger: logger,
-		Identifier: caller.New(caller.Options{Tokens: tokens, APIKeys: keys}),
+		Limiter: storetest.Must(limiter.New(store, limiter.Options{Logger: logger})), Rules: live.Fixed(parsed()), Logger: logger,
+		Identifier: caller.New(caller.Options{Tokens: tokens, APIKeys: apiKeys()}),
 		Clock:      func() time.Time { return noon },
 	}
 }
+
+// The environments of thousands of tests share what is parsed, because nothing changes it.
+var (
+	parsed = sync.OnceValue(func() *rules.Rules {
+		return storetest.Must(rules.Parse([]byte(document), rules.Options{Version: 1}))
+	})
+	keySet = sync.OnceValue(func() caller.KeySource {
+		return storetest.Must(caller.ParseKeySet(storetest.Must(samples.Files.ReadFile("jwks.json"))))
+	})
+	apiKeys = sync.OnceValue(func() *caller.APIKeys {
+		list := `[{"id":"sample-enterprise","tier":"enterprise","hash":"` + caller.HashAPIKey([]byte(secret), samples.APIKey) + `"}]`
+		return storetest.Must(caller.ParseAPIKeys([]byte(list), []byte(secret)))
+	})
+)
 
 // fixed converts the results of rules.Parse to rules that never reload, and returns err unchanged.
 func fixed(r *rules.Rules, err error) (*live.Rules, error) { return live.Fixed(r), err }

@@ -509,7 +509,7 @@ func TestAttack_spellAddress(t *testing.T) {
 // TestRules_writes checks the same for the rules of this repository.
 func TestAttack_items(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
-		for i := range 200 {
+		for i := range 50 {
 			send(request{
 				method: []string{"GET", "POST", "PUT", "DELETE", "HEAD"}[i%5], path: fmt.Sprintf("/api/v1/%d/search/%x?q=%d", i, i, i), address: fmt.Sprintf("2001:db8:1:2:%x::%x", i, i),
 				header: map[string]string{"User-Agent": fmt.Sprint("a", i), "Cookie": fmt.Sprint("b=", i), "X-Request-Id": fmt.Sprint(i), "Host": fmt.Sprintf("h%d.example", i), "Accept-Language": fmt.Sprint("x-", i)},
@@ -632,7 +632,7 @@ func TestAttack_log(t *testing.T) {
 		a.Logger = slog.New(telemetry.NewRateLimitedHandler(slog.NewJSONHandler(&log, nil)))
 		a.Recorder = telemetry.New(&log, "test", nil)
 		for name, host := range hosts {
-			for i := range 500 {
+			for i := range 100 {
 				key := caller.NewAPIKey()
 				token := a.forged(t, map[string]any{"sub": "victim\n{\"weir\":\"refused\"}"})
 				r := request{address: fmt.Sprintf("192.0.2.%d", i%3), header: map[string]string{"X-Api-Key": key}, path: "/api/v1/search\n%0asecret-in-a-path"}
@@ -682,7 +682,7 @@ func TestAttack_log_plain(t *testing.T) {
 			a.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			send := newClient(a, a.forged(t, map[string]any{"sub": "victim"}))
 			for range 3 {
-				for range 500 {
+				for range 100 {
 					send()
 				}
 				time.Sleep(time.Second) // advances the synthetic clock
