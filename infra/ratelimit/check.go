@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -51,11 +52,11 @@ func (p *LimitsProps) checkDeployment() (problems []error) {
 func (p *LimitsProps) known() map[string]string {
 	all := p.variables()
 	maps.Copy(all, p.Variables)
-	maps.Copy(all, p.Events.known())
+	maps.Copy(all, p.Events.variables())
 	all[contract.VariableRecordsTable] = "records"
 	for name, value := range all {
 		if unresolved(value) {
-			all[name] = placeholder(name)
+			all[name] = cmp.Or(placeholders[name], "parameter")
 		}
 	}
 	if p.Store == ElastiCache {
@@ -66,25 +67,15 @@ func (p *LimitsProps) known() map[string]string {
 	return all
 }
 
-// placeholder returns a valid value for a variable whose value is a parameter of the template.
-func placeholder(variable string) string {
-	switch variable {
-	case contract.VariableJWKS:
-		return "https://issuer.invalid/keys"
-	case contract.VariableCORSOrigins:
-		return "https://origin.invalid"
-	case contract.VariableBasePath:
-		return "/path"
-	case contract.VariableRequireCredential:
-		return "true"
-	case contract.VariableForeignAPIKeys:
-		return contract.ForeignKeysIgnored
-	case contract.VariableJWTAlgorithms:
-		return "RS256"
-	case contract.VariableViewerAddress:
-		return contract.ViewerWeir
-	case contract.VariableDirectRequests:
-		return contract.DirectSource
-	}
-	return "parameter"
+// placeholders are valid values for variables whose value is known only in the deployment. Other variables accept any text.
+var placeholders = map[string]string{
+	contract.VariableJWKS:              "https://issuer.invalid/keys",
+	contract.VariableCORSOrigins:       "https://origin.invalid",
+	contract.VariableBasePath:          "/path",
+	contract.VariableRequireCredential: "true",
+	contract.VariableForeignAPIKeys:    contract.ForeignKeysIgnored,
+	contract.VariableJWTAlgorithms:     "RS256",
+	contract.VariableViewerAddress:     contract.ViewerWeir,
+	contract.VariableDirectRequests:    contract.DirectSource,
+	contract.VariableKafkaBrokers:      "broker.invalid:9098",
 }

@@ -48,7 +48,7 @@ func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
 	d := awscloudwatch.NewDashboard(scope, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: name})
 	d.AddWidgets(
 		graph("Is it up? Requests, and % degraded or failed", m.sums(telemetry.Allowed, telemetry.Refused, telemetry.Failed, telemetry.LocalFull), append([]awscloudwatch.IMetric{m.Degraded()}, p.Errors...)...),
-		&contributors{region: scope.Region(), rule: l.RefusedMost()},
+		newContributors(scope.Region(), l.RefusedMost()),
 		graph("What does it cost? Dollars an hour", []awscloudwatch.IMetric{l.cost(p.Costs, functions)}),
 	)
 	d.AddWidgets(
@@ -136,31 +136,22 @@ func (l *Limits) cost(parts []Cost, functions []awslambda.IFunction) awscloudwat
 }
 
 // contributors is a widget with the pairs of caller and limit that have the most refused requests;
-// callers are hashes. The CDK has no such widget. It implements awscloudwatch.IWidget.
+// callers are hashes. The CDK has no such widget.
 type contributors struct {
+	awscloudwatch.ConcreteWidget
 	region, rule *string
-	x, y         *float64
 }
 
-// Height implements awscloudwatch.IWidget.
-func (c *contributors) Height() *float64 { return jsii.Number(6) }
-
-// Width implements awscloudwatch.IWidget.
-func (c *contributors) Width() *float64 { return jsii.Number(8) }
-
-// Warnings implements awscloudwatch.IWidget.
-func (c *contributors) Warnings() *[]*string { return nil }
-
-// WarningsV2 implements awscloudwatch.IWidget.
-func (c *contributors) WarningsV2() *map[string]*string { return nil }
-
-// Position implements awscloudwatch.IWidget.
-func (c *contributors) Position(x, y *float64) { c.x, c.y = x, y }
+func newContributors(region, rule *string) awscloudwatch.IWidget {
+	c := &contributors{region: region, rule: rule}
+	awscloudwatch.NewConcreteWidget_Override(c, jsii.Number(8), jsii.Number(6))
+	return c
+}
 
 // ToJson implements awscloudwatch.IWidget.
 func (c *contributors) ToJson() *[]any { //nolint:staticcheck // IWidget requires this spelling
 	return &[]any{map[string]any{
-		"type": "metric", "width": c.Width(), "height": c.Height(), "x": c.x, "y": c.y,
+		"type": "metric", "width": c.Width(), "height": c.Height(), "x": c.X(), "y": c.Y(),
 		"properties": map[string]any{
 			"title": "Who is refused? The top ten callers and limits", "view": "timeSeries", "region": c.region, "period": 60,
 			"insightRule": map[string]any{"ruleName": c.rule, "orderBy": "Sum", "maxContributorCount": 10},

@@ -49,12 +49,8 @@ func (p *LimitsProps) checkEvents(want func(ok bool, format string, args ...any)
 	}
 	want(p.Vpc != nil, "Vpc: required with Events.Kafka: the brokers' network")
 	want(k.SecurityGroup != nil, "Events.Kafka.SecurityGroup: required: the brokers' security group, which must admit the functions")
-	want(isToken(k.Cluster) || strings.HasPrefix(k.Cluster, "arn:") && strings.Count(k.Cluster, ":cluster/") == 1, "Events.Kafka.Cluster: got %q, want an ARN such as arn:aws:kafka:eu-west-1:123456789012:cluster/name/id", k.Cluster)
+	want(unresolved(k.Cluster) || strings.HasPrefix(k.Cluster, "arn:") && strings.Count(k.Cluster, ":cluster/") == 1, "Events.Kafka.Cluster: got %q, want an ARN such as arn:aws:kafka:eu-west-1:123456789012:cluster/name/id", k.Cluster)
 }
-
-// isToken reports whether text contains a CDK token: a value that is known only after the
-// deployment.
-func isToken(text string) bool { return *awscdk.Token_IsUnresolved(text) }
 
 func (e *Events) variables() map[string]string {
 	if e == nil {
@@ -73,24 +69,9 @@ func (e *Events) variables() map[string]string {
 	return v
 }
 
-// known returns the variables for events at synthesis. A placeholder replaces a value that is known
-// only after the deployment.
-func (e *Events) known() map[string]string {
-	v := e.variables()
-	for name, value := range v {
-		if isToken(value) {
-			v[name] = map[string]string{contract.VariableKafkaBrokers: "broker:9098"}[name]
-			if v[name] == "" {
-				v[name] = "name"
-			}
-		}
-	}
-	return v
-}
-
 func (k *Kafka) ports() (ports []float64) {
 	const iam = 9098 // port of brokers with IAM; used if the list of brokers is a token
-	if isToken(k.Brokers) {
+	if unresolved(k.Brokers) {
 		return []float64{iam}
 	}
 	for broker := range strings.SplitSeq(k.Brokers, ",") {

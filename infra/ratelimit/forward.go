@@ -122,9 +122,7 @@ func (l *Limits) GrantSettle(to awsiam.IGrantable) awsiam.Grant {
 	if l.settle == nil {
 		panic(errors.New("ratelimit: GrantSettle: every limit of the rules counts requests, so nothing settles; remove the call, or add a limit with count"))
 	}
-	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{
-		Grantee: to, Actions: jsii.Strings("lambda:InvokeFunction"), ResourceArns: &[]*string{l.settle.FunctionArn()},
-	})
+	return grant(to, []string{"lambda:InvokeFunction"}, l.settle.FunctionArn(), nil)
 }
 
 // AccessLogFields returns the fields that the JSON access log of a REST API's stage needs for

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -54,25 +55,18 @@ func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
 // done removes the temporary bundle.
 func (l *Limits) newFunction(id string, p FunctionProps, document string) (f awslambda.Function, done func()) {
 	code, done := l.code(p.Bundle, document)
-	logs := awslogs.NewLogGroup(l, jsii.String(id+"Logs"), &awslogs.LogGroupProps{
-		Retention: l.retention(), RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
-	})
-	role := awsiam.NewRole(l, jsii.String(id+"Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
-	f = awslambda.NewFunction(l, jsii.String(id), &awslambda.FunctionProps{
-		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String(bootstrap),
-		Code:         code,
-		Architecture: l.architecture(), MemorySize: jsii.Number(Memory),
-		Timeout: awscdk.Duration_Seconds(jsii.Number(p.Timeout.Seconds())),
-		Role:    role, LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON,
-		// Lambda's default logs two more lines per request, which would be most of the cost of
-		// logs.
-		SystemLogLevelV2: awslambda.SystemLogLevel_WARN,
-		Tracing:          l.tracing(), ReservedConcurrentExecutions: p.ReservedConcurrency,
+	tracing := awslambda.Tracing_DISABLED
+	if l.props.Tracing {
+		tracing = awslambda.Tracing_ACTIVE
+	}
+	f, logs := l.newLoggedFunction(l, id, id, &awslambda.FunctionProps{
+		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String(bootstrap), Code: code,
+		MemorySize: jsii.Number(Memory), Timeout: awscdk.Duration_Seconds(jsii.Number(p.Timeout.Seconds())),
+		Tracing: tracing, ReservedConcurrentExecutions: p.ReservedConcurrency,
 		Environment: &map[string]*string{contract.VariableFunction: jsii.String(p.Role)},
 	})
-	allow(f, []string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn())
 	if l.props.Tracing {
-		Excuse(role, "AwsSolutions-IAM5", "X-Ray's actions support no resources.", "Resource::*")
+		Excuse(f.Role(), "AwsSolutions-IAM5", "X-Ray's actions support no resources.", "Resource::*")
 	}
 	if document != "" {
 		l.watch(logs.LogGroupName())
@@ -80,6 +74,20 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 		l.forwardLines(l, id+"Notice", logs) // only functions with rules sign lines
 	}
 	return f, done
+}
+
+// newLoggedFunction creates a function with a role and a log group of its own. The ids of these begin with prefix.
+func (l *Limits) newLoggedFunction(scope constructs.Construct, id, prefix string, p *awslambda.FunctionProps) (awslambda.Function, awslogs.LogGroup) {
+	logs := awslogs.NewLogGroup(scope, jsii.String(prefix+"Logs"), &awslogs.LogGroupProps{
+		Retention: l.props.LogRetention, RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
+	})
+	p.Role = awsiam.NewRole(scope, jsii.String(prefix+"Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
+	p.Architecture, p.LogGroup, p.LoggingFormat = l.props.Architecture, logs, awslambda.LoggingFormat_JSON
+	// Lambda's default logs two more lines per request, which would be most of the cost of logs.
+	p.SystemLogLevelV2 = awslambda.SystemLogLevel_WARN
+	f := awslambda.NewFunction(scope, &id, p)
+	allow(f, []string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn())
+	return f, logs
 }
 
 // Equip gives a function the access that the limiter needs: the variables of functions/boot, the
@@ -173,25 +181,4 @@ func stage(bundle, document string) (folder string, remove func()) {
 		panic(fmt.Errorf("ratelimit: bundle %s: %w", bundle, err))
 	}
 	return folder, func() { _ = os.RemoveAll(folder) }
-}
-
-func (l *Limits) architecture() awslambda.Architecture {
-	if l.props.Architecture != nil {
-		return l.props.Architecture
-	}
-	return awslambda.Architecture_ARM_64()
-}
-
-func (l *Limits) retention() awslogs.RetentionDays {
-	if l.props.LogRetention != "" {
-		return l.props.LogRetention
-	}
-	return awslogs.RetentionDays_ONE_MONTH
-}
-
-func (l *Limits) tracing() awslambda.Tracing {
-	if l.props.Tracing {
-		return awslambda.Tracing_ACTIVE
-	}
-	return awslambda.Tracing_DISABLED
 }

@@ -51,7 +51,7 @@ func (l *Limits) checkLayered(f awslambda.Function) error {
 	case strings.HasPrefix(runtime, "provided") || strings.HasPrefix(runtime, "go"):
 		return fmt.Errorf("got the runtime %s, want a managed one, such as nodejs22.x; Lambda runs no wrapper script in others, so limit a Go function in its handler, with Equip", runtime)
 	}
-	if want := *l.architecture().Name(); architecture != want {
+	if want := *l.props.Architecture.Name(); architecture != want {
 		return fmt.Errorf("got the architecture %s, want %s, that of the layer; change it, or LimitsProps.Architecture", architecture, want)
 	}
 	if applied := resolvedObject(f, f.Node().DefaultChild().(awslambda.CfnFunction).SnapStart())["applyOn"]; applied != nil && applied != "None" {
@@ -111,7 +111,7 @@ func (l *Limits) Layer() awslambda.ILayerVersion {
 	defer done()
 	l.layer = awslambda.NewLayerVersion(l, jsii.String("Layer"), &awslambda.LayerVersionProps{
 		Code: code, Description: jsii.String("Weir: limits requests before the function runs"),
-		CompatibleArchitectures: &[]awslambda.Architecture{l.architecture()},
+		CompatibleArchitectures: &[]awslambda.Architecture{l.props.Architecture},
 	})
 	// An update creates a new version of the layer. Keep the previous version: functions of other
 	// stacks use its ARN, and Lambda rejects an update of a function whose layer version was

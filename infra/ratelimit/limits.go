@@ -1,11 +1,14 @@
 package ratelimit
 
 import (
+	"cmp"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudfront"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -61,6 +64,10 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 	}
 	props.checkRegion(scope)
 	l := &Limits{props: *props, alarms: map[string]int{}}
+	l.props.LogRetention = cmp.Or(l.props.LogRetention, awslogs.RetentionDays_ONE_MONTH)
+	if l.props.Architecture == nil {
+		l.props.Architecture = awslambda.Architecture_ARM_64()
+	}
 	constructs.NewConstruct_Override(l, scope, id)
 	l.metrics = newMetrics(props.Namespace)
 	l.records = l.newRecords()

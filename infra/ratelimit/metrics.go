@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
@@ -42,27 +43,31 @@ func Percent(label, expression string, using map[string]awscloudwatch.IMetric) a
 	})
 }
 
+// percent returns the metric of an expression over sums of metrics of the functions. In the expression, their names are in
+// lower case.
+func (m Metrics) percent(label, expression string, names ...string) awscloudwatch.IMetric {
+	using := map[string]awscloudwatch.IMetric{}
+	for _, name := range names {
+		using[strings.ToLower(name)] = m.Metric(name, "Sum")
+	}
+	return Percent(label, expression, using)
+}
+
 // Refused returns the refused requests in percent of all requests.
 func (m Metrics) Refused() awscloudwatch.IMetric {
-	return Percent("Refused, %", "100 * refused / (allowed + refused)", map[string]awscloudwatch.IMetric{
-		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"),
-	})
+	return m.percent("Refused, %", "100 * refused / (allowed + refused)", telemetry.Allowed, telemetry.Refused)
 }
 
 // Degraded returns the degraded requests in percent of all requests. A request is degraded if the store
 // gave no answer for at least one of its limits. A busy subject does not count.
 func (m Metrics) Degraded() awscloudwatch.IMetric {
-	return Percent("Degraded, %", "100 * degraded / (allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0))", map[string]awscloudwatch.IMetric{
-		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"), "unauthorized": m.Metric(telemetry.Unauthorized, "Sum"),
-		"failed": m.Metric(telemetry.Failed, "Sum"), "degraded": m.Metric(telemetry.Degraded, "Sum"),
-	})
+	return m.percent("Degraded, %", "100 * degraded / (allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0))",
+		telemetry.Allowed, telemetry.Refused, telemetry.Unauthorized, telemetry.Failed, telemetry.Degraded)
 }
 
 // Unmatched returns the requests that no rule matches, in percent of all requests.
 func (m Metrics) Unmatched() awscloudwatch.IMetric {
-	return Percent("Unmatched, %", "100 * unmatched / (allowed + refused)", map[string]awscloudwatch.IMetric{
-		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"), "unmatched": m.Metric(telemetry.Unmatched, "Sum"),
-	})
+	return m.percent("Unmatched, %", "100 * unmatched / (allowed + refused)", telemetry.Allowed, telemetry.Refused, telemetry.Unmatched)
 }
 
 // RESTErrors returns the 5xx answers of a REST API, which the name identifies, in percent of its answers.
@@ -79,7 +84,5 @@ func RESTErrors(name *string) awscloudwatch.IMetric {
 // A graph shows one line for each rule with data.
 func (m Metrics) ByRule(label, name string) awscloudwatch.IMetric {
 	search := fmt.Sprintf(`SEARCH('{"%s","%s"} MetricName="%s"', 'Sum')`, m.namespace, telemetry.RuleDimension, name)
-	return Percent(label, "100 * "+search+" / (allowed + refused)", map[string]awscloudwatch.IMetric{
-		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"),
-	})
+	return m.percent(label, "100 * "+search+" / (allowed + refused)", telemetry.Allowed, telemetry.Refused)
 }

@@ -5,9 +5,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -25,14 +23,10 @@ const precheckSeconds = 90
 // responses. The attribute Name of the resource is the name of the API.
 func (l *Limits) newPrecheck(api awsapigateway.IRestApi, all []response) awscdk.CustomResource {
 	scope := constructs.NewConstruct(api.(constructs.Construct), jsii.String("LimitsPrecheck"))
-	logs := awslogs.NewLogGroup(scope, jsii.String("Logs"), &awslogs.LogGroupProps{Retention: l.retention(), RemovalPolicy: awscdk.RemovalPolicy_DESTROY})
-	role := awsiam.NewRole(scope, jsii.String("Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
-	f := awslambda.NewFunction(scope, jsii.String("Function"), &awslambda.FunctionProps{
+	f, _ := l.newLoggedFunction(scope, "Function", "", &awslambda.FunctionProps{
 		Runtime: awslambda.Runtime_NODEJS_24_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String(precheckSource)),
-		Architecture: l.architecture(), Timeout: awscdk.Duration_Seconds(jsii.Number(precheckSeconds)),
-		Role: role, LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON, SystemLogLevelV2: awslambda.SystemLogLevel_WARN,
+		Timeout: awscdk.Duration_Seconds(jsii.Number(precheckSeconds)),
 	})
-	allow(f, []string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn())
 	stack := awscdk.Stack_Of(scope)
 	arn := jsii.Sprintf("arn:%s:apigateway:%s::/restapis/%s", *stack.Partition(), *stack.Region(), *api.RestApiId())
 	allow(f, []string{"apigateway:GET"}, arn, jsii.String(*arn+"/gatewayresponses"))

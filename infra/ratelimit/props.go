@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"path/filepath"
 	"regexp"
@@ -212,14 +213,11 @@ func unresolved(s string) bool { return *awscdk.Token_IsUnresolved(s) }
 // at synthesis.
 func (p *LimitsProps) variables() map[string]string {
 	v := map[string]string{
-		contract.VariableNamespace: p.Namespace, contract.VariableRulesFile: taskRoot + rulesFile, contract.VariableCORSOrigins: strings.Join(p.CORSOrigins, ","),
+		contract.VariableNamespace: p.Namespace, contract.VariableRulesFile: taskRoot + rulesFile, contract.VariableRulesFrom: cmp.Or(p.RulesFrom, contract.RulesDeployment),
+		contract.VariableRegions: strings.Join(p.Regions, ","), contract.VariableDirectRequests: p.DirectRequests,
 	}
 	if p.RulesVersion != 0 {
 		v[contract.VariableRulesVersion] = strconv.FormatInt(p.RulesVersion, 10)
-	}
-	v[contract.VariableRulesFrom] = cmp.Or(p.RulesFrom, contract.RulesDeployment)
-	if p.Regions != nil {
-		v[contract.VariableRegions] = strings.Join(p.Regions, ",")
 	}
 	if p.MaxDelay != 0 {
 		v[contract.VariableMaxDelay] = p.MaxDelay.String()
@@ -230,15 +228,14 @@ func (p *LimitsProps) variables() map[string]string {
 	if p.viewers() {
 		v[contract.VariableViewerAddress] = p.ViewerAddress
 	}
-	if p.DirectRequests != "" {
-		v[contract.VariableDirectRequests] = p.DirectRequests
-	}
 	if t := p.Tokens; t != nil {
 		v[contract.VariableJWKS], v[contract.VariableJWTIssuer], v[contract.VariableJWTAudience] = t.JWKS, t.Issuer, t.Audience
 		if p.inNetwork() { // functions in the VPC cannot reach the issuer, so they read its keys from the records table
 			v[contract.VariableJWKS] = contract.JWKSRecords
 		}
 	}
+	maps.DeleteFunc(v, func(_, value string) bool { return value == "" })
+	v[contract.VariableCORSOrigins] = strings.Join(p.CORSOrigins, ",") // also without origins
 	return v
 }
 

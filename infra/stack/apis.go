@@ -47,11 +47,11 @@ func (s *stage) newRESTAPI() restAPI {
 	s.limits.SettleFromLog(logs)
 	s.limits.WatchAccessLog(s.stack, logs)
 	api := awsapigateway.NewRestApi(s.stack, jsii.String("Rest"), &awsapigateway.RestApiProps{
-		RestApiName:    jsii.String("weir-" + s.settings.Stage),
+		RestApiName:    jsii.String("weir-" + s.settings.Namespace),
 		EndpointTypes:  &[]awsapigateway.EndpointType{awsapigateway.EndpointType_REGIONAL},
 		CloudWatchRole: jsii.Bool(s.settings.LogRole),
 		DeployOptions: &awsapigateway.StageOptions{
-			StageName:            jsii.String(s.settings.Stage),
+			StageName:            jsii.String(s.settings.Namespace),
 			ThrottlingRateLimit:  jsii.Number(s.settings.Throttle),
 			ThrottlingBurstLimit: jsii.Number(s.settings.Throttle),
 			AccessLogDestination: awsapigateway.NewLogGroupLogDestination(logs),
@@ -97,14 +97,14 @@ func (s *stage) preflight() *awsapigateway.CorsOptions {
 // newHTTPAPI creates the HTTP API, whose handler makes the decisions.
 func (s *stage) newHTTPAPI() httpAPI {
 	api := awsapigatewayv2.NewHttpApi(s.stack, jsii.String("Http"), &awsapigatewayv2.HttpApiProps{
-		ApiName:            jsii.String("weir-" + s.settings.Stage),
+		ApiName:            jsii.String("weir-" + s.settings.Namespace),
 		CreateDefaultStage: jsii.Bool(false),
 		CorsPreflight:      s.httpPreflight(),
 	})
 	awsapigatewayv2.NewHttpStage(s.stack, jsii.String("HttpStage"), &awsapigatewayv2.HttpStageProps{
 		HttpApi: api, StageName: jsii.String("$default"), AutoDeploy: jsii.Bool(true),
 		Throttle:          &awsapigatewayv2.ThrottleSettings{RateLimit: jsii.Number(s.settings.Throttle), BurstLimit: jsii.Number(s.settings.Throttle)},
-		AccessLogSettings: httpAccess(s.newAccessLog("HttpAccess", vendedLogs+"apigateway/weir-"+s.settings.Stage+"-http")),
+		AccessLogSettings: httpAccess(s.newAccessLog("HttpAccess", vendedLogs+"apigateway/weir-"+s.settings.Namespace+"-http")),
 	})
 	to := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), s.handler, nil)
 	for _, r := range routes() {

@@ -14,10 +14,10 @@ import (
 
 // newEvents sets where notices and decision events go. For Kinesis it creates the stream.
 func (s *stage) newEvents(p *ratelimit.LimitsProps) {
-	if name := s.settings.NoticeBus; name != "" {
+	if name := s.settings.Bus; name != "" {
 		p.NoticeBus = awsevents.EventBus_FromEventBusName(s.stack, jsii.String("NoticeBus"), jsii.String(name))
 	}
-	switch s.settings.Events {
+	switch s.settings.Sink {
 	case "kinesis":
 		stream := awskinesis.NewStream(s.stack, jsii.String("Decisions"), &awskinesis.StreamProps{
 			StreamMode: awskinesis.StreamMode_ON_DEMAND, Encryption: awskinesis.StreamEncryption_MANAGED,

@@ -20,51 +20,29 @@ import (
 // Settings are the settings of a deployment, from -c key=value of the CDK and from
 // infra/stages.json. [Read] reads them. infra/README.md documents each.
 type Settings struct {
-	Stage          string          // name of the stage, which separates stages in one account; default dev
-	Store          ratelimit.Store // see ratelimit.LimitsProps
-	RulesFrom      string          // see ratelimit.LimitsProps
-	AppConfigLayer string          // see ratelimit.LimitsProps
-	Settle         bool            // see ratelimit.LimitsProps
-	Rules          string          // path of the rules document, relative to the repository
-	RulesVersion   int64           // see ratelimit.LimitsProps
-	Arch           string          // arm64 or x86_64
-	Bundles        string          // folder of the built functions; default dist/ARCH
-	AlarmEmail     string          // address that gets alarms; "" for none
-	Issuer         string          // issuer of accepted tokens; requires Audience and JWKS
-	Audience       string          // audience of accepted tokens
-	JWKS           string          // URL of the issuer's public keys
-	CORSOrigins    []string        // origins whose pages may call the APIs
+	// LimitsProps are the settings of the limits. [New] sets Architecture, Records, Vpc, Events, NoticeBus and AlarmAction. The
+	// paths of Rules and Bundles are relative to the repository, unless [Settings.In] changes them.
+	ratelimit.LimitsProps
 
-	Zones      []string // see ratelimit.LimitsProps
-	WarmWrites float64  // see ratelimit.LimitsProps
+	Arch         string // arm64 or x86_64
+	AlarmEmail   string // address that gets alarms; "" for none
+	RecordsTable string // name of an earlier deployment's records table
+	Region       string // region of the deployment, if it is known; "" otherwise
 
 	CloudFront             bool   // puts a distribution in front of each API
 	CloudFrontUnlogged     bool   // the distributions write no logs
 	RestDomain, HTTPDomain string // names of the distributions; "" for a name of cloudfront.net
 	Certificate            string // ARN of the certificate of these names, in us-east-1
 	WebACL                 string // ARN of an existing web ACL of the distributions, in us-east-1
-	ViewerAddress          string // see ratelimit.LimitsProps
-	DirectRequests         string // see ratelimit.LimitsProps
-	OriginRotation         string // see ratelimit.LimitsProps
-	Region                 string // region of the deployment, if it is known; "" otherwise
 
-	Regions []string // see ratelimit.LimitsProps
-
-	Throttle     float64           // requests per second that each API's stage accepts; default 600
-	WAF          float64           // requests in five minutes above which WAF blocks an address; 0: no WAF
-	Reserved     *float64          // see ratelimit.LimitsProps.ReservedConcurrency
-	Provisioned  float64           // see ratelimit.LimitsProps.ProvisionedConcurrency
-	RecordsTable string            // name of an earlier deployment's records table
-	Tracing      bool              // samples requests with X-Ray
-	RequireLogin bool              // anonymous callers get 401
-	Variables    map[string]string // variables of the functions: the paths of custom domains, and the treatment of API keys
-	MaxDelay     time.Duration
-	LogRole      bool    // create the account's role for API Gateway's logs, which replaces the one that the account has
-	Events       string  // destination of decision events: kinesis, kafka, or ""
-	Sample       float64 // allowed requests per event; default 100
-	NoticeBus    string  // event bus for notices, such as "default"; "" for none
-	Kafka        Kafka
-	Warning      string // a setting that is probably a mistake; "" for none
+	Throttle float64 // requests per second that each API's stage accepts; default 600
+	WAF      float64 // requests in five minutes above which WAF blocks an address; 0: no WAF
+	LogRole  bool    // create the account's role for API Gateway's logs, which replaces the one that the account has
+	Sink     string  // destination of decision events: kinesis, kafka, or ""
+	Sample   float64 // allowed requests per event; default 100
+	Bus      string  // event bus for notices, such as "default"; "" for none
+	Kafka    Kafka
+	Warning  string // a setting that is probably a mistake; "" for none
 }
 
 // Kafka is a topic of an Amazon MSK cluster and the cluster's VPC.
@@ -93,13 +71,13 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 	for _, key := range slices.Sorted(maps.Keys(r.stage)) {
 		switch {
 		case key == "arch" || key == "bundles": // make builds the functions before the app reads the file, so the file cannot set them
-			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; run make deploy ARCH=%s", s.Stage, key, s.Arch))
+			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; run make deploy ARCH=%s", s.Namespace, key, s.Arch))
 		case !r.known[key] || key == "stage":
-			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; want one of %s", s.Stage, key, strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
+			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; want one of %s", s.Namespace, key, strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
 		}
 	}
 	if r.stage == nil && context("stage") != "" {
-		s.Warning = fmt.Sprintf("stages: no settings of stage %s, so the stack has the defaults; want one of %s, or your own stage", s.Stage, strings.Join(slices.Sorted(maps.Keys(stages)), ", "))
+		s.Warning = fmt.Sprintf("stages: no settings of stage %s, so the stack has the defaults; want one of %s, or your own stage", s.Namespace, strings.Join(slices.Sorted(maps.Keys(stages)), ", "))
 	}
 	return s, errors.Join(r.problems...)
 }
@@ -112,27 +90,29 @@ func ofCDK(key string) bool {
 
 func (r *reader) settings() Settings {
 	s := Settings{
-		Variables: map[string]string{},
-		Stage:     r.text("stage", "dev"), Store: ratelimit.Store(r.oneOf("store", string(ratelimit.DynamoDB), string(ratelimit.ElastiCache))),
-		Rules: r.text("rules", "functions/rules.json"), Arch: r.oneOf("arch", "arm64", "x86_64"),
-		RulesFrom: r.text("rulesFrom", ""), AppConfigLayer: r.text("appConfigLayer", ""), Settle: r.flag("settle"),
-		AlarmEmail: r.text("alarmEmail", ""), Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", ""),
-		CORSOrigins: r.list("corsOrigins"), Throttle: r.number("throttle", defaultThrottle), WAF: r.number("waf", 0),
-		Provisioned: r.number("provisioned", 0), Tracing: r.flag("tracing"), RequireLogin: r.flag("requireCredential"),
-		Events: r.text("events", ""), Sample: r.number("eventsSample", 0), NoticeBus: r.text("noticeBus", ""),
+		LimitsProps: ratelimit.LimitsProps{
+			Namespace: r.text("stage", "dev"), Store: ratelimit.Store(r.oneOf("store", string(ratelimit.DynamoDB), string(ratelimit.ElastiCache))),
+			Rules: r.text("rules", "functions/rules.json"), RulesFrom: r.text("rulesFrom", ""), AppConfigLayer: r.text("appConfigLayer", ""), Settle: r.flag("settle"),
+			CORSOrigins: r.list("corsOrigins"), RequireCredential: r.flag("requireCredential"), MaxDelay: r.duration("maxDelay"), Variables: map[string]string{},
+			DirectRequests: r.text("directRequests", ""), OriginRotation: r.text("originRotation", ""),
+			ProvisionedConcurrency: r.number("provisioned", 0), Tracing: r.flag("tracing"),
+			Regions: r.list("regions"), Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0),
+		},
+		Arch: r.oneOf("arch", "arm64", "x86_64"), AlarmEmail: r.text("alarmEmail", ""), RecordsTable: r.text("recordsTable", ""), LogRole: r.flag("logRole"),
+		Throttle: r.number("throttle", defaultThrottle), WAF: r.number("waf", 0),
+		Sink: r.text("events", ""), Sample: r.number("eventsSample", 0), Bus: r.text("noticeBus", ""),
 		Kafka: Kafka{
 			Brokers: r.text("kafkaBrokers", ""), Topic: r.text("kafkaTopic", ""), Cluster: r.text("kafkaCluster", ""),
 			SecurityGroup: r.text("kafkaSecurityGroup", ""), Vpc: r.text("kafkaVpc", ""), Subnets: r.list("kafkaSubnets"),
 		},
-		Regions: r.list("regions"),
-		Zones:   r.list("zones"), WarmWrites: r.number("warmWrites", 0),
-		RecordsTable: r.text("recordsTable", ""), MaxDelay: r.duration("maxDelay"), LogRole: r.flag("logRole"),
 		CloudFront: r.flag("cloudfront"), CloudFrontUnlogged: r.oneOf("cloudfrontLogs", "true", "false") == "false", RestDomain: r.text("restDomain", ""), HTTPDomain: r.text("httpDomain", ""),
 		Certificate: r.text("certificate", ""), WebACL: r.text("webAcl", ""),
-		DirectRequests: r.text("directRequests", ""), OriginRotation: r.text("originRotation", ""),
 	}
 	s.ViewerAddress = r.text("viewerAddress", map[bool]string{true: contract.ViewerWeir}[s.CloudFront])
 	s.Bundles = r.text("bundles", "dist/"+s.Arch)
+	if tokens := (ratelimit.Tokens{Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", "")}); tokens != (ratelimit.Tokens{}) {
+		s.Tokens = &tokens
+	}
 	for key, variable := range map[string]string{"basePath": contract.VariableBasePath, "apiKeyHeader": contract.VariableAPIKeyHeader, "foreignApiKeys": contract.VariableForeignAPIKeys} {
 		if value := r.text(key, ""); value != "" {
 			s.Variables[variable] = value
@@ -140,10 +120,10 @@ func (r *reader) settings() Settings {
 	}
 	if r.text("reserved", "") != "" {
 		n := r.number("reserved", 0)
-		s.Reserved = &n
+		s.ReservedConcurrency = &n
 	}
-	if !validStage.MatchString(s.Stage) {
-		r.refuse("stage", s.Stage, "lower-case letters, digits and single hyphens, starting with a letter")
+	if !validStage.MatchString(s.Namespace) {
+		r.refuse("stage", s.Namespace, "lower-case letters, digits and single hyphens, starting with a letter")
 	}
 	if s.Regions != nil && (s.CloudFront || s.Kafka.Vpc != "" || s.Zones != nil) {
 		r.refuse("regions", r.lookup("regions"), "nothing with cloudfront, zones or events=kafka, which are in one region")
@@ -171,23 +151,23 @@ func (r *reader) checkEvents(s *Settings) {
 	var missing []string
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		switch value := settings[key]; {
-		case s.Events == "kafka" && value == "":
+		case s.Sink == "kafka" && value == "":
 			missing = append(missing, key)
-		case s.Events != "kafka" && value != "":
+		case s.Sink != "kafka" && value != "":
 			r.refuse(key, value, "nothing without events=kafka")
 		}
 	}
 	if len(missing) > 0 {
-		r.refuse("events", s.Events, "also "+strings.Join(missing, ", "))
+		r.refuse("events", s.Sink, "also "+strings.Join(missing, ", "))
 	}
-	if n := len(k.Subnets); s.Events == "kafka" && n != 0 && (n < 2 || n > 3) {
+	if n := len(k.Subnets); s.Sink == "kafka" && n != 0 && (n < 2 || n > 3) {
 		r.refuse("kafkaSubnets", r.lookup("kafkaSubnets"), "two or three subnets in different zones, separated by commas")
 	}
-	if s.Events == "kafka" && s.Zones != nil {
+	if s.Sink == "kafka" && s.Zones != nil {
 		r.refuse("zones", r.lookup("zones"), "nothing with events=kafka; kafkaSubnets determines the zones")
 	}
-	if s.Events != "" && s.Events != "kafka" && s.Events != "kinesis" {
-		r.refuse("events", s.Events, "kinesis or kafka, or nothing for no events")
+	if s.Sink != "" && s.Sink != "kafka" && s.Sink != "kinesis" {
+		r.refuse("events", s.Sink, "kinesis or kafka, or nothing for no events")
 	}
 }
 

@@ -41,7 +41,7 @@ type stage struct {
 // have mistakes; the error has one line for each.
 func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	p := &awscdk.StackProps{Description: jsii.String("Weir: a rate limiter for APIs on API Gateway, in front of an example API")}
-	id := "Weir-" + settings.Stage
+	id := "Weir-" + settings.Namespace
 	if settings.Regions != nil {
 		p.StackName, p.Env = jsii.String(id), &awscdk.Environment{Region: jsii.String(settings.Region)}
 		id += "-" + settings.Region
@@ -67,27 +67,16 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 }
 
 func (s *stage) props() *ratelimit.LimitsProps {
-	p := &ratelimit.LimitsProps{
-		Namespace: s.settings.Stage, Store: s.settings.Store,
-		Bundles: s.settings.Bundles, Rules: s.settings.Rules, RulesVersion: s.settings.RulesVersion,
-		RulesFrom: s.settings.RulesFrom, AppConfigLayer: s.settings.AppConfigLayer, Settle: s.settings.Settle,
-		RequireCredential: s.settings.RequireLogin, Variables: s.settings.Variables, CORSOrigins: s.settings.CORSOrigins, MaxDelay: s.settings.MaxDelay,
-		ViewerAddress: s.settings.ViewerAddress, DirectRequests: s.settings.DirectRequests, OriginRotation: s.settings.OriginRotation,
-		Tracing: s.settings.Tracing, ReservedConcurrency: s.settings.Reserved, ProvisionedConcurrency: s.settings.Provisioned,
-		Regions: s.settings.Regions, Zones: s.settings.Zones, WarmWrites: s.settings.WarmWrites,
-		AlarmAction: awscloudwatchactions.NewSnsAction(s.alarms),
-	}
+	p := s.settings.LimitsProps
+	p.AlarmAction = awscloudwatchactions.NewSnsAction(s.alarms)
 	if name := s.settings.RecordsTable; name != "" {
 		p.Records = awsdynamodb.Table_FromTableName(s.stack, jsii.String("Records"), jsii.String(name))
 	}
-	s.newEvents(p)
+	s.newEvents(&p)
 	if s.settings.Arch == "x86_64" {
 		p.Architecture = awslambda.Architecture_X86_64()
 	}
-	if s.settings.Issuer != "" || s.settings.Audience != "" || s.settings.JWKS != "" {
-		p.Tokens = &ratelimit.Tokens{Issuer: s.settings.Issuer, Audience: s.settings.Audience, JWKS: s.settings.JWKS}
-	}
-	return p
+	return &p
 }
 
 // checkThroughput warns if the throttles admit more writes than a new counter table accepts. It is

@@ -213,7 +213,7 @@ func TestStack_stages(t *testing.T) {
 	a := cdkApp(t)
 	names := map[string]string{}
 	for _, stageName := range []string{"dev", "prod"} {
-		stack.New(a, settings(t, everything, func(s *stack.Settings) { s.Stage = stageName }))
+		stack.New(a, settings(t, everything, func(s *stack.Settings) { s.Namespace = stageName }))
 	}
 	assembly := a.Synth(nil)
 	for _, made := range *assembly.Stacks() {

@@ -23,9 +23,9 @@ func (s *stage) newWebACL(scope string) awswafv2.CfnWebACL {
 	return awswafv2.NewCfnWebACL(s.stack, jsii.String("WebAcl"), &awswafv2.CfnWebACLProps{
 		Scope:            jsii.String(scope),
 		DefaultAction:    &awswafv2.CfnWebACL_DefaultActionProperty{Allow: &awswafv2.CfnWebACL_AllowActionProperty{}},
-		VisibilityConfig: visible("weir-" + s.settings.Stage),
+		VisibilityConfig: visible("weir-" + s.settings.Namespace),
 		Rules: &[]any{&awswafv2.CfnWebACL_RuleProperty{
-			Name: jsii.String("address"), Priority: jsii.Number(0), VisibilityConfig: visible("weir-" + s.settings.Stage + "-address"),
+			Name: jsii.String("address"), Priority: jsii.Number(0), VisibilityConfig: visible("weir-" + s.settings.Namespace + "-address"),
 			Action: &awswafv2.CfnWebACL_RuleActionProperty{Block: &awswafv2.CfnWebACL_BlockActionProperty{
 				CustomResponse: &awswafv2.CfnWebACL_CustomResponseProperty{
 					ResponseCode:    jsii.Number(429),
