@@ -16,6 +16,7 @@ type task struct {
 	backOff   time.Duration // time for which the back-off refuses the charge, even if the state has room
 	sharded   bool
 	done      bool  // a tracker decided this charge
+	arranged  bool  // the charge belongs to a batch
 	unsynced  error // why the counter of the charge cannot decide it; nil if it can
 	asked     bool  // the request has asked other regions for share, or waited in vain
 	shareless bool  // the other regions have no share
@@ -56,18 +57,22 @@ func clamped(charges []Charge, results []algo.Result) (n int) {
 
 // batch has the charges of a request on one subject. A store takes all of them in one atomic step.
 type batch struct {
-	from, to   int // first and last index of b in the slices of the request
-	store      Store
-	tasks      []task
-	charges    []Charge
-	results    []algo.Result
-	remote     bool // the store is shared, so the denial cache keeps its states
-	calls      int  // calls of a shared store
+	from, to int // first and last index of b in the slices of the request
+	store    Store
+	tasks    []task
+	charges  []Charge
+	results  []algo.Result
+	remote   bool // the store is shared, so the denial cache keeps its states
+	// alone reports that b shares no call with other requests, because it forces a charge or takes slots. A store
+	// identifies the slots of one call together, but each request must release only its own.
+	alone      bool
+	calls      int // calls of a shared store
 	taken      bool
 	refused    bool
-	repeats    bool // b repeats charges of another batch, or of a counter, on the fallback
-	dropLeases bool // do not use the new leases
-	skipped    bool // b is not charged: its limit is a shadow limit in its back-off, or its limits with Mark refuse
+	repeats    bool  // b repeats charges of another batch, or of a counter, on the fallback
+	of         []int // the index of each charge in the batch that b repeats
+	dropLeases bool  // do not use the new leases
+	skipped    bool  // b is not charged: its limit is a shadow limit in its back-off, or its limits with Mark refuse
 	err        error
 
 	// mirrored are the states of the fallback after it repeated the charges of b. If it did not repeat a charge, the
@@ -115,16 +120,6 @@ func (b *batch) exhausted(now algo.Instant) bool {
 // renews reports whether a charge of b renews a lease.
 func (b *batch) renews() bool {
 	return slices.ContainsFunc(b.tasks, func(it task) bool { return it.lease != nil })
-}
-
-func (b *batch) forces() bool {
-	return slices.ContainsFunc(b.charges, func(c Charge) bool { return c.Force })
-}
-
-// concurrent reports whether b takes slots. Such a batch does not share a call with other requests. A store
-// identifies the slots of one call together, but each request must release only its own.
-func (b *batch) concurrent() bool {
-	return slices.ContainsFunc(b.charges, func(c Charge) bool { return c.Limit.concurrent() && c.Cost > 0 })
 }
 
 // lookUp fills the results and back-offs of b from the denial cache, and reports whether the cache

@@ -40,11 +40,11 @@ func (r *request) callStores(ctx context.Context) {
 	switch {
 	case remote > 1:
 		r.callInWaves(ctx)
-	case last.plain():
+	case last.tasks[0].sharded:
+		r.callBatch(ctx, last)
+	default: // the call of most requests has few functions on the stack
 		r.callSubject(ctx, last)
 		r.judge(last)
-	default:
-		r.callBatch(ctx, last)
 	}
 	r.storeTime += time.Since(began)
 }
@@ -172,14 +172,11 @@ func (r *request) callBatchOnce(ctx context.Context, b *batch) {
 	r.judge(b)
 }
 
-// plain reports whether b needs only the call of callSubject: its limit has no shards, and no charge renews a lease.
-func (b *batch) plain() bool { return !b.tasks[0].sharded && !b.renews() }
-
 // callSubject charges the shared store. If a call for the subject is in flight, b waits and shares the next call with
 // other requests. On an idle subject, all that follows is one call.
 func (r *request) callSubject(ctx context.Context, b *batch) {
 	l, subject := r.limiter, b.charges[0].Subject
-	if !b.forces() && !b.concurrent() {
+	if !b.alone {
 		if w := l.groups.enter(ctx, r.now, subject, r.look, func() []waiterCharge { return b.waiterCharges(r.look) }); w != nil {
 			b.wait(l.shared, w)
 			return

@@ -3,6 +3,8 @@ package limiter
 import (
 	"context"
 	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // Take decides one request at the time now. It makes all charges or none. The charges on one subject are one
@@ -39,11 +41,11 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 //
 //  1. Check: the charges are valid (charge.go). One charge on a store of this process ([Local]) usually
 //     needs no other phase: decideSingle decides it. Take calls decideCompact before, which decides it if
-//     the store holds a compact state of the subject (shortcuts.go).
+//     the store holds a compact state of the subject.
 //  2. Serve: leases and counters of this process, which trackers hold, decide what they can
 //     (serve.go). The store is called only if the synchronization of a counter is due.
 //  3. Arrange: the other charges form batches. A batch has all charges on one subject, which a store
-//     takes in one atomic step (arrange.go).
+//     takes in one atomic step (request.go).
 //  4. Look up: the denial cache may know a state that refuses. After an outage, the fallback can
 //     also refuse (lookup.go).
 //     If only limits that regions share refuse, the request asks the other regions for share (transfer.go). After
@@ -89,4 +91,69 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	}
 	r.finish(ctx, early)
 	return r.answer(ctx, early), nil
+}
+
+// decideCompact decides a request with one charge on a Local store, if the store holds a compact state for
+// that charge. Most requests on a Local store are of this kind, and the phases of decide would take most
+// of their time. decideCompact fills d and returns true, or changes nothing and returns false.
+func (l *Limiter) decideCompact(d *Decision, at time.Time, c *Charge) bool {
+	limit := c.Limit
+	if limit == nil || limit.compacter == nil || c.Force || c.Subject == (Subject{}) || !decidable(at) {
+		return false
+	}
+	now := algo.InstantOf(at)
+	state, allowed, known := l.local.TakeCompact(now, c.Subject, limit, c.Cost)
+	if !known {
+		return false
+	}
+	a := limit.compacter.Answer(state, now, c.Cost, allowed)
+	d.Allowed, d.At = allowed, at
+	switch {
+	case !allowed:
+		d.RetryAfter = a.Wait
+	case limit.Rate.Algorithm.Queues():
+		d.Delay = a.Wait
+	}
+	if allowed && limit.Global {
+		return true
+	}
+	d.Limit, d.Cost = limit, c.Cost
+	d.Capacity, d.Remaining, d.ResetAfter = a.Capacity, a.Remaining, a.ResetAfter
+	return true
+}
+
+// isSingle reports whether decideSingle decides a request.
+func (l *Limiter) isSingle(r *request, charges []Charge) bool {
+	return !l.sharesStore() && len(charges) == 1 && charges[0].Limit.Spread == Spread{} && !charges[0].Limit.Shadow && !charges[0].Limit.Mark && !charges[0].Limit.notifies() && charges[0].Limit.regions == nil && !r.look && !r.receipt
+}
+
+// decideSingle decides a request with one charge on a Local store. For such a request the phases
+// of decide would take most of the time.
+func (l *Limiter) decideSingle(ctx context.Context, r *request, at time.Time, charges []Charge) Decision {
+	now, it := algo.InstantOf(at), task{Charge: charges[0], original: charges[0].Limit, want: charges[0].Cost}
+	// The slices belong to the pooled request. New slices would be allocated for each request, because they are
+	// arguments of an interface method.
+	r.charges, r.results = append(r.charges[:0], charges[0]), append(r.results[:0], algo.Result{})
+	allowed, err := l.store.Take(ctx, now, it.Subject, r.charges, r.results)
+	d := Decision{Allowed: allowed, At: at}
+	if err != nil {
+		switch d.Reason = reasonOf(err); {
+		case d.Reason == ReasonBusy:
+			d.RetryAfter = l.busyWait()
+		case it.original.OnError == OnErrorAllow:
+			d.Allowed = true
+		default: // a Local store has no fallback
+			d.Failed, d.LocalFull = true, it.original.OnError == OnErrorLocal
+		}
+		l.log.failure(ctx, now, err)
+		return d
+	}
+	d.Clamped = clamped(r.charges, r.results)
+	if d.report(&it, r.results[0], now); d.RetryAfter == algo.Never {
+		d.RetryAfter = 0
+	}
+	if d.Superseded {
+		l.log.supersededBy(ctx, now, it.original, r.results[0].Machine)
+	}
+	return d
 }

@@ -10,8 +10,10 @@ import (
 // safe. It writes the notices that are due, unless the request was denied before the stores were called.
 func (r *request) finish(ctx context.Context, early bool) {
 	denied := r.denied()
-	r.returnLeases(denied)
-	r.limiter.refundMirrors(r.now, r.served, 0)
+	if len(r.renewals) > 0 || len(r.served) > 0 {
+		r.returnLeases(denied)
+		r.limiter.refundMirrors(r.now, r.served, 0)
+	}
 	if denied && len(r.batches) > 1 {
 		r.refundBatches(ctx)
 	}

@@ -31,7 +31,9 @@ func (r *request) lookUp() {
 		if b.refused && b.shadow() && !b.exhausted(r.now) {
 			b.refused, b.skipped = false, true
 		}
-		b.sizeLeases(r.now)
+		if len(r.renewals) > 0 {
+			b.sizeLeases(r.now)
+		}
 	}
 	if !r.refused() {
 		r.lookUpOutage()

@@ -42,8 +42,6 @@ type notices struct {
 	write   func(context.Context, Notice) error
 	timeout time.Duration
 	log     *logs
-
-	failures lineInterval
 }
 
 // observed is a charge and the state of its limit.
@@ -219,6 +217,7 @@ func (n *notices) take(ctx context.Context, now algo.Instant, u *observed, perce
 
 // writeAll writes the notices of percentages, and returns the percentages whose notices it wrote.
 func (n *notices) writeAll(ctx context.Context, now algo.Instant, u *observed, percentages []int) (written []int) {
+	const message = "notice not written; a later request repeats it"
 	w, period := u.window(), u.period(now)
 	for _, percent := range percentages {
 		err := n.write(ctx, Notice{
@@ -227,8 +226,8 @@ func (n *notices) writeAll(ctx context.Context, now algo.Instant, u *observed, p
 		})
 		if err == nil {
 			written = append(written, percent)
-		} else if n.failures.allow(now, time.Second) {
-			n.log.LogAttrs(ctx, slog.LevelWarn, "notice not written; a later request repeats it", slog.String("limit", u.Limit.Name), slog.Any("err", err))
+		} else if _, ok := n.log.allow(now, lineKind{message: message}, time.Second); ok {
+			n.log.LogAttrs(ctx, slog.LevelWarn, message, slog.String("limit", u.Limit.Name), slog.Any("err", err))
 		}
 	}
 	return written

@@ -12,7 +12,13 @@ import (
 // outage, fallBack also charges r.limiter.fallback with what the stores and counters admitted, and with new leases.
 func (r *request) fallBack() {
 	if !r.denied() {
-		r.degrade()
+		switch r.strictest() {
+		case OnErrorAllow:
+		case OnErrorDeny:
+			r.failed = true
+		case OnErrorLocal:
+			r.takeLocally()
+		}
 	}
 	switch l := r.limiter; {
 	case !l.sharesStore() || r.look || !l.fallback.Holds(r.now):
@@ -23,8 +29,8 @@ func (r *request) fallBack() {
 	}
 }
 
-// degrade applies the strictest OnError of all limits whose store failed.
-func (r *request) degrade() {
+// strictest returns the strictest OnError of all limits whose store failed.
+func (r *request) strictest() OnError {
 	strictest := OnErrorAllow
 	for i := range r.batches {
 		if b := &r.batches[i]; b.failed() {
@@ -33,13 +39,7 @@ func (r *request) degrade() {
 			}
 		}
 	}
-	switch strictest {
-	case OnErrorAllow:
-	case OnErrorDeny:
-		r.failed = true
-	case OnErrorLocal:
-		r.takeLocally()
-	}
+	return strictest
 }
 
 // failed reports whether OnError decides b, because its store failed.
@@ -171,11 +171,8 @@ func (r *request) lookUpOutage() {
 	}
 	for i := range r.batches {
 		b := &r.batches[i]
-		if !b.hasMirror(l.fallback) || b.err != nil {
-			continue
-		}
-		mirror := b.mirror(l.fallback)
-		if len(mirror.tasks) == 0 || !l.fallback.look(r.now, mirror.subject(), mirror.charges, mirror.results) {
+		mirror, ok := b.mirror(l.fallback)
+		if !ok || b.err != nil || !l.fallback.look(r.now, mirror.subject(), mirror.charges, mirror.results) {
 			continue
 		}
 		switch {
@@ -199,48 +196,28 @@ func (r *request) hasMirror() bool {
 	return len(r.served) > 0 || slices.ContainsFunc(r.batches, func(b batch) bool { return b.hasMirror(r.limiter.fallback) })
 }
 
-// mirror returns the charges of b with OnErrorLocal, for the fallback.
-func (b *batch) mirror(store *fallback) batch {
-	mirror := batch{store: store, repeats: true}
+// mirror returns the charges of b with OnErrorLocal, for the fallback. ok is false if there are none, or if the fallback
+// may not repeat charges of b.
+func (b *batch) mirror(store *fallback) (mirror batch, ok bool) {
+	if !b.hasMirror(store) {
+		return mirror, false
+	}
+	mirror = batch{store: store, repeats: true}
 	for i := range b.tasks {
 		if it := &b.tasks[i]; it.original.OnError == OnErrorLocal {
 			mirror.add(it, it.original, b.charges[i].Cost)
+			mirror.of = append(mirror.of, i)
 		}
 	}
-	return mirror
-}
-
-// mirrorResults returns those results of b that belong to the charges of mirror.
-func (b *batch) mirrorResults(mirror *batch) []algo.Result {
-	results := make([]algo.Result, 0, len(mirror.tasks))
-	for i := range b.tasks {
-		if b.tasks[i].original.OnError == OnErrorLocal {
-			results = append(results, b.results[i])
-		}
-	}
-	return results
-}
-
-// keepMirror keeps the states of the fallback after the charges of mirror, which repeat the charges of b.
-func (b *batch) keepMirror(mirror *batch) {
-	b.mirrored = make([]algo.Result, len(b.tasks))
-	for i, j := 0, 0; i < len(b.tasks); i++ {
-		if b.tasks[i].original.OnError == OnErrorLocal {
-			b.mirrored[i] = mirror.results[j]
-			j++
-		}
-	}
+	return mirror, len(mirror.tasks) > 0
 }
 
 // capLeases bounds new leases of b by the room of its mirror.
 func (b *batch) capLeases(mirror *batch, now algo.Instant) {
-	for i := range b.tasks {
-		it := &b.tasks[i]
-		j := slices.IndexFunc(mirror.tasks, func(other task) bool { return other.original == it.original })
-		if it.lease == nil || j < 0 || mirror.results[j].Machine == nil {
-			continue
+	for j, i := range mirror.of {
+		if it := &b.tasks[i]; it.lease != nil && mirror.results[j].Machine != nil {
+			b.charges[i].Cost = min(b.charges[i].Cost, max(it.want, mirror.results[j].Remaining(now)))
 		}
-		b.charges[i].Cost = min(b.charges[i].Cost, max(it.want, mirror.results[j].Remaining(now)))
 	}
 }
 
@@ -250,23 +227,28 @@ func (r *request) mirrorStores() {
 	l := r.limiter
 	for i := range r.batches { // the loop does not reach batches that it appends
 		b := &r.batches[i]
-		if !b.hasMirror(l.fallback) || !b.taken {
+		mirror, ok := b.mirror(l.fallback)
+		if !ok || !b.taken {
 			continue
 		}
-		mirror := b.mirror(l.fallback)
-		if len(mirror.tasks) == 0 {
-			continue
+		stored := make([]algo.Result, len(mirror.of))
+		for j, i := range mirror.of {
+			stored[j] = b.results[i]
 		}
-		copy(mirror.results, b.mirrorResults(&mirror))
+		copy(mirror.results, stored)
 		if !r.takeMirror(&mirror) {
 			r.batches[i].dropLeases = true // new leases would admit more requests than the fallback has room for
 			r.mirrorLeases(i + 1)
 			return
 		}
-		r.batches[i].keepMirror(&mirror)
+		mirrored := make([]algo.Result, len(b.tasks))
+		for j, i := range mirror.of {
+			mirrored[i] = mirror.results[j]
+		}
+		r.batches[i].mirrored = mirrored
 		// If a settlement was in progress since the call, the states of b can have a charge that is refunded now.
 		if l.active.Load() == 1 && l.settled.Load() == r.settled {
-			l.fallback.drop(mirror.subject(), mirror.charges, b.mirrorResults(&mirror))
+			l.fallback.drop(mirror.subject(), mirror.charges, stored)
 		}
 	}
 	for i := range r.served {

@@ -1,7 +1,10 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,6 +73,50 @@ func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 		r.notify = r.notify || c.Limit.notifies()
 		r.shared = r.shared || c.Limit.regions != nil
 		r.tasks = append(r.tasks, it)
+	}
+}
+
+// arrange groups the tasks that no tracker has decided into batches: one batch per subject.
+func (r *request) arrange() error {
+	for i := range r.tasks {
+		first := &r.tasks[i]
+		if first.done || first.arranged {
+			continue
+		}
+		from, n := len(r.grouped), 0
+		for j := i; j < len(r.tasks); j++ {
+			if it := &r.tasks[j]; j == i || !it.done && it.with(first) {
+				it.arranged = true
+				r.grouped = append(r.grouped, *it)
+				n += 1 + len(it.Limit.Tiers)
+			}
+		}
+		if n > MaxCharges {
+			return fmt.Errorf("%w: too many limits on one subject (got %d, want at most %d)", ErrInvalidCharge, n, MaxCharges)
+		}
+		r.batches = append(r.batches, batch{from: from, to: len(r.grouped)})
+	}
+	r.fill()
+	return nil
+}
+
+// fill sets the store of each batch, and the part of the request's slices that belongs to the batch.
+func (r *request) fill() {
+	l := r.limiter
+	for i := range r.grouped {
+		r.charges = append(r.charges, r.grouped[i].Charge)
+	}
+	r.results = slices.Grow(r.results, len(r.charges))[:len(r.charges)]
+	clear(r.results)
+	for i := range r.batches {
+		b := &r.batches[i]
+		b.tasks, b.charges, b.results = r.grouped[b.from:b.to], r.charges[b.from:b.to:b.to], r.results[b.from:b.to:b.to]
+		b.store, b.remote = l.store, l.sharesStore()
+		for j := range b.tasks {
+			it := &b.tasks[j]
+			b.err = cmp.Or(b.err, it.unsynced)
+			b.alone = b.alone || it.Force || it.original.concurrent() && it.Cost > 0
+		}
 	}
 }
 

@@ -44,6 +44,9 @@ func (r *request) transfer(ctx context.Context) bool {
 	if !r.shared || r.look || len(l.regions) == 0 {
 		return false
 	}
+	if l.shared != nil && l.failing.Load() { // the credit would fail too, and the share would be lost
+		return false
+	}
 	lacks, curable := r.lacks()
 	if !curable || len(lacks) == 0 || !r.beginRound(ctx) {
 		return false
@@ -151,11 +154,16 @@ func (r *request) awaitTransfers(ctx context.Context, lacks []*lack) bool {
 	all := true
 	for _, k := range lacks {
 		it := k.task()
+		if k.credited { // its state is new, so no earlier refusals count
+			it.backOff = 0
+		}
 		moved := k.credited && !k.b.refuses(k.j, r.now)
 		if it.asked = true; !k.first {
 			select {
 			case <-k.running:
-				moved = r.limiter.transfers.result(&k.need)
+				if moved = r.limiter.transfers.result(&k.need); moved {
+					it.backOff = 0
+				}
 			case <-ctx.Done():
 				k.elsewhere = true
 			}

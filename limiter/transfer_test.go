@@ -504,3 +504,51 @@ func TestNew_regions(t *testing.T) {
 		t.Errorf("a limit of the other region: got error %v, want ErrInvalidCharge", err)
 	}
 }
+
+// A process whose refused calls made it pause admits a request as soon as it got share for it.
+func TestLimiter_Take_regionsBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFederation(t, 2, limiter.Limit{Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 20, Window: time.Minute}})
+		options := limiter.Options{Regions: []limiter.Shares{nil, f.stores[1]}, CacheTTL: 10 * time.Second}
+		one, other := storetest.Must(limiter.New(f.stores[0].region, options)), storetest.Must(limiter.New(f.stores[0].region, options))
+		charge := func(region int, cost int64) []limiter.Charge {
+			return []limiter.Charge{{Subject: limiter.User("42"), Limit: f.limits[region], Cost: cost}}
+		}
+		theirs, unused, _ := f.limiters[1].TakeRefundable(t.Context(), noon, charge(1, 10))
+		for i := range 5 {
+			mustPeek(t, one, noon, charge(0, 0)[0]) // it sees room
+			d, receipt, _ := other.TakeRefundable(t.Context(), noon, charge(0, 10))
+			if got := takeAt(t, one, noon, charge(0, 1)[0]); !d.Allowed || !theirs.Allowed || got.Allowed {
+				t.Fatalf("round %d: got %+v, want a refusal after other requests took both shares", i+1, got)
+			}
+			if i < 4 {
+				receipt.Refund(t.Context(), noon)
+			}
+		}
+		unused.Refund(t.Context(), noon)
+		if d := takeAt(t, one, noon.Add(2*time.Second), charge(0, 1)[0]); !d.Allowed || d.StoreCalls != 2 || d.Transfer.Moved == 0 {
+			t.Errorf("with share of the other region: got %+v, want an admission by a credit and a charge", d)
+		}
+	})
+}
+
+// While the store of a region fails, a refusal that the process remembers moves no share, because its credit would fail.
+func TestLimiter_Take_regionsFailing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, store := newFederation(t, 2, sharedMinute), newRemote()
+		store.Store, f.stores[0].Store = f.stores[0].Store, store
+		l := storetest.Must(limiter.New(f.stores[0].region, limiter.Options{Regions: []limiter.Shares{nil, f.stores[1]}, CacheTTL: 10 * time.Second}))
+		_, unused, _ := f.limiters[1].TakeRefundable(t.Context(), noon, []limiter.Charge{{Subject: limiter.User("42"), Limit: f.limits[1], Cost: 150}})
+		c := limiter.Charge{Subject: limiter.User("42"), Limit: f.limits[0], Cost: 150}
+		if first, second := takeAt(t, l, noon, c), takeAt(t, l, noon, c); !first.Allowed || second.Allowed { // l remembers the refusal
+			t.Fatalf("got %+v and %+v, want an admission and a refusal", first, second)
+		}
+		unused.Refund(t.Context(), noon)
+		store.fail = map[limiter.Subject]error{other: limiter.ErrUnavailable}
+		takeAt(t, l, noon, limiter.Charge{Subject: other, Limit: perMinute(t, "b", 1), Cost: 1})
+		before := f.stores[1].debits.Load()
+		if d := takeAt(t, l, noon.Add(2*time.Second), c); d.Allowed || f.stores[1].debits.Load() != before {
+			t.Errorf("the store fails: got %+v and %d debits, want a refusal without debits", d, f.stores[1].debits.Load()-before)
+		}
+	})
+}

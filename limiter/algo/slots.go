@@ -235,9 +235,3 @@ func Refundable(held, charged Machine) bool {
 	}
 	return held.Fingerprint() == charged.Fingerprint()
 }
-
-// TakesSlots reports whether a charge on m takes slots, which a refund releases. m may be nil.
-func TakesSlots(m Machine) bool {
-	_, ok := m.(*Slots)
-	return ok
-}

@@ -58,3 +58,9 @@ func KeepsInstants(m Machine) bool {
 	_, ok := m.(*Log)
 	return ok
 }
+
+// TakesSlots reports whether a charge on m takes slots, which a refund releases. m may be nil.
+func TakesSlots(m Machine) bool {
+	_, ok := m.(*Slots)
+	return ok
+}

@@ -138,9 +138,6 @@ func (b *Store) Reset(ctx context.Context, subject limiter.Subject) error {
 // Timeout implements limiter.Remote.
 func (b *Store) Timeout() time.Duration { return b.usual }
 
-// ConnectTimeout implements limiter.Remote.
-func (b *Store) ConnectTimeout(now algo.Instant) time.Duration { return b.timeout(now) }
-
 // Unwrap returns the wrapped store.
 func (b *Store) Unwrap() limiter.Store { return b.inner.Store }
 
