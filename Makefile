@@ -64,7 +64,7 @@ SAM_TEMPLATE ?=
 TEMPLATES := $(wildcard infra/golden/*.json) infra/standalone/weir.template.json
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: context help run check check-fast test fetch test-go test-raced test-beside test-kafka sam test-sam templates test-containers test-console test-examples synth diff deploy destroy e2e bootstrap release golden create-only vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs rename clean .bin/weir .bin/weir-tools FORCE
+.PHONY: context help run check check-fast test fetch test-go raced-stores raced-limiter raced-functions raced-local test-plain test-lab test-kafka sam test-sam sam-skipped templates test-console test-examples synth diff deploy destroy e2e bootstrap release golden create-only vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs rename clean .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,54 +99,58 @@ LAB_RACE_TEST := GORACE=atexit_sleep_ms=50 $(LAB_TEST) -race
 # The race detector runs for packages with goroutines. PLAIN matches the other packages. The tests of
 # PLAIN compute a lot in one goroutine, and the detector would make them five times as slow.
 PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top)$$
-RACED = $(shell go list ./... | grep -Ev '$(PLAIN)')
-UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
-# These tests run without the detector; the other tests of their packages run with it. In TestServe_burst,
-# requests must meet deadlines. The other tests compute a lot, such as a simulation of many processes.
-PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory|viewerAddress)|TestLayer_(memory|eventMemory|hostileMembers|unreadable)|TestSpellings(_handler)?|TestServe_burst|TestStore_model|TestAdaptive(_longWindow|_surge)?|TestOutage_(bound|environment)|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestModel_.*|TestPairs|TestParse_hostile|TestSimulate.*|TestDocs_commands)$$
+# These tests run without the detector; the other tests of their packages run with it. They compute a lot, such as a
+# simulation of many processes, or count the calls of a store.
+PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory|viewerAddress)|TestLayer_(memory|eventMemory|hostileMembers|unreadable)|TestSpellings(_handler)?|TestStore_(calls.*|model)|TestAdaptive(_longWindow|_surge)?|TestOutage_(bound|environment)|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestModel_.*|TestPairs|TestParse_hostile|TestSimulate.*|TestDocs_commands)$$
+
+# In these tests, requests must meet deadlines.
+DEADLINES := ^TestServe_burst$$
+STORES := /limiter/(dynamostore|memstore|redisstore|storetest)(/|$$)
 
 # Node.js is optional: without npm, the tests that need its packages are skipped.
 NODE := $(shell command -v npm)
 MODULES := $(if $(NODE),local/gateway/testdata/node/node_modules local/console/node_modules infra/node_modules infra/examples/express/node_modules infra/examples/typescript/node_modules local/lab/policies/node_modules)
 
-# The downloads run beside the linters. The tests with containers, a browser or Kafka run alone. The second
-# line calls make by name: make -n would run a line with $(MAKE), and so start the servers.
+# The downloads run beside the linters. The second line calls make by name: make -n would run a line with $(MAKE), and
+# so start the servers.
 test: .bin/weir-tools ## Check formatting, vet, lint, and run all tests against real servers
 	@$(MAKE) --no-print-directory -j4 lint fetch build $(MODULES)
 	.bin/weir-tools with --install clients,dynamodb,moto,redis,tools -- make --no-print-directory test-go
-	$(LAB_TEST) ./bench/...
-	@$(MAKE) --no-print-directory test-kafka
-	@$(MAKE) --no-print-directory test-console
-	@if [[ ",$${WEIR_REQUIRE:-}," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) --no-print-directory test-containers; \
-	else echo "SKIPPED: make test-sam needs Node.js, for the CDK"; fi
 
 fetch: .bin/weir-tools # the tools that take longest to fetch
 	@.bin/weir-tools with --install clients,tools -- true
 
-# The tests of faults run alone, because they check deadlines. TestStore_calls prints how many calls a
-# decision needs.
+# One more group runs at a time than there are cores, because many tests wait for a server or a process. Each group
+# runs one package at a time. The longest groups start first. The tests that check deadlines run alone.
 test-go: # the part of make test that needs DynamoDB Local, Moto and Redis
-	@$(MAKE) --no-print-directory -j2 test-raced test-beside
-	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./limiter/storetest ./local/gateway/template ./local/serve ./local/weir
+	@$(MAKE) --no-print-directory -j$$(($$(getconf _NPROCESSORS_ONLN) + 1)) raced-stores test-plain raced-local raced-functions raced-limiter test-lab $(SAM) test-console cfn-lint test-kafka
 	$(LAB_RACE_TEST) -shuffle=on ./faults
-	$(GO_TEST) -v -run TestStore_calls ./limiter/redisstore ./limiter/dynamostore
-	$(LAB_TEST) -count=1 -run '^Test(Examples_layer|Policies)' ./examples ./policies
+	$(GO_TEST) -run '$(DEADLINES)' ./local/serve
 
-test-raced:
-	$(LAB_TEST) -shuffle=on -skip '^TestFunctions$$' ./size
-	$(RACE_TEST) -shuffle=on -skip '^Test(SAM|Console|Kafka)|^TestStore_calls|$(PLAIN_TESTS)' $(RACED)
-	$(LAB_RACE_TEST) -shuffle=on -skip '^Test(SAM|Kafka)' ./e2e ./kafka ./prometheus ./testservers ./tools
+# Without Node.js, make test skips the tests with the SAM CLI, unless WEIR_REQUIRE lists it.
+SAM = $(if $(or $(NODE),$(findstring all,$(WEIR_REQUIRE)),$(findstring node,$(WEIR_REQUIRE))),test-sam,sam-skipped)
+sam-skipped:
+	@echo "SKIPPED: make test-sam needs Node.js, for the CDK"
 
-# These tests and checks have no deadlines. They run one package at a time, in the time in which the tests of
-# test-raced wait.
-test-beside:
-	$(GO_TEST) -p 1 -shuffle=on $(UNRACED)
-	$(LAB_TEST) -p 1 -shuffle=on -skip '^TestExamples_layer' ./examples ./release
-	@$(MAKE) --no-print-directory cfn-lint $(if $(NODE),templates)
+raced-stores: GROUP = grep -E '$(STORES)'
+raced-limiter: GROUP = grep -E '/limiter(/|$$)' | grep -Ev '$(STORES)'
+raced-functions: GROUP = grep -E '/functions(/|$$)'
+raced-local: GROUP = grep -Ev '/(functions|limiter)(/|$$)'
+raced-stores raced-limiter raced-functions raced-local:
+	$(RACE_TEST) -p 1 -shuffle=on -skip '^Test(SAM|Console|Kafka)|$(DEADLINES)|$(PLAIN_TESTS)' $(shell go list ./... | grep -Ev '$(PLAIN)' | $(GROUP))
+
+test-plain:
+	$(GO_TEST) -p 1 -shuffle=on $(shell go list ./... | grep -E '$(PLAIN)')
+	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./limiter/redisstore ./limiter/storetest ./local/gateway/template ./local/weir
 
 # Go caches the result of a test until a file changes that the test itself reads. If the test starts a
 # program, such as go list, Go does not see the files that this program reads. So -count=1 repeats the
 # tests that start programs.
+test-lab:
+	$(LAB_TEST) -p 1 -shuffle=on -skip '^TestFunctions$$|^TestExamples_layer' ./bench/... ./examples ./release ./size
+	$(LAB_RACE_TEST) -p 1 -shuffle=on -skip '^Test(SAM|Kafka)' ./e2e ./kafka ./prometheus ./testservers ./tools
+	$(LAB_TEST) -p 1 -count=1 -run '^Test(Examples_layer|Policies)' ./examples ./policies
+
 check-fast: lint ## Lint, and run the tests that need no server
 	$(GO_TEST) -skip '^Test(SAM|Console|Kafka)' ./limiter/... ./functions/...
 	$(GO_TEST) -count=1 -run '^TestImports' ./limiter
@@ -159,14 +163,11 @@ sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=300
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
 	@exec .bin/weir-tools with --install docker,dynamodb,tools -- .bin/weir-tools sam --template "$(or $(SAM_TEMPLATE),$(SYNTHESIZED))" --port "$(if $(filter file,$(origin PORT)),3000,$(PORT))"
 
-test-sam: .bin/weir-tools templates infra/examples/express/node_modules ## Test the synthesized APIs and each sample event with the SAM CLI
-	@$(MAKE) --no-print-directory test-containers
-
 templates: # the templates of make test-sam
 	@$(if $(SAM_TEMPLATE),$(MAKE) functions ARCH=$(HOST_ARCH),$(MAKE) synth ARCH=$(HOST_ARCH))
 	@$(MAKE) synth ARCH=$(HOST_ARCH) FUNCTIONS= RULES=infra/stack/testdata/settle.json CONTEXT=stage=settle
 
-test-containers:
+test-sam: .bin/weir-tools templates infra/examples/express/node_modules ## Test the synthesized APIs and each sample event with the SAM CLI
 	WEIR_SETTLE_TEMPLATE="$(abspath infra/cdk.out/Weir-settle.template.json)" WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir-tools with --install clients,docker,dynamodb,tools -- \
 		$(LAB_TEST) -count=1 -v -run '^TestSAM' ./tools
 	$(LAB_TEST) -count=1 -run '^TestFunctions$$' ./size
