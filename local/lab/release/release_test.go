@@ -49,8 +49,11 @@ var folders = sync.OnceValues(func() ([]string, error) {
 	return strings.Fields(string(out)), err
 })
 
+// few are enough programs of a release that Write refuses.
+var few = []string{"arm64/authorizer/bootstrap", "weir/linux_amd64/weir"}
+
 // programs returns the programs of a release in a new folder.
-func programs(t *testing.T) release.Programs {
+func programs(t *testing.T, paths ...string) release.Programs {
 	t.Helper()
 	content, err := program()
 	if err != nil {
@@ -61,7 +64,7 @@ func programs(t *testing.T) release.Programs {
 		t.Fatal(err)
 	}
 	dist := t.TempDir()
-	for _, path := range []string{"arm64/authorizer/bootstrap", "x86_64/authorizer/bootstrap", "arm64/extension/bootstrap", "arm64/extension-redis/bootstrap", "weir/linux_amd64/weir"} {
+	for _, path := range paths {
 		write(t, filepath.Join(dist, path), content)
 	}
 	write(t, filepath.Join(dist, "rules.json"), []byte("{}\n"))
@@ -101,11 +104,42 @@ func read(t *testing.T, folder string) map[string][]byte {
 	return files
 }
 
+// complete returns the programs of a release. The command has the chart library of the console.
+func complete(t *testing.T) release.Programs {
+	t.Helper()
+	p := programs(t, append(few, "x86_64/authorizer/bootstrap", "arm64/extension/bootstrap", "arm64/extension-redis/bootstrap")...)
+	embedChart(t, p)
+	return p
+}
+
+var (
+	writing sync.Once
+	written map[string][]byte
+)
+
+// released returns the files of one release, by name. Tests share it, because the compression takes a second.
+func released(t *testing.T) map[string][]byte {
+	t.Helper()
+	writing.Do(func() {
+		dir := filepath.Join(t.TempDir(), "release")
+		if _, err := release.Write(dir, complete(t)); err != nil {
+			t.Fatal(err)
+		}
+		written = read(t, dir)
+	})
+	if written == nil {
+		t.Fatal("release: got none, want that of an earlier test")
+	}
+	return written
+}
+
 // Two releases of the same programs have the same bytes, although their folders and times differ.
 func TestWrite_reproducible(t *testing.T) {
-	first, second := filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "two")
-	p := programs(t)
-	names, err := release.Write(first, p)
+	second, later := filepath.Join(t.TempDir(), "two"), complete(t)
+	if err := os.Chtimes(filepath.Join(later.Functions, "arm64/authorizer/bootstrap"), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	names, err := release.Write(second, later)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,26 +147,14 @@ func TestWrite_reproducible(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Fatalf("got the files %q, want %q", names, want)
 	}
-	later := programs(t)
-	if err := os.Chtimes(filepath.Join(later.Functions, "arm64/authorizer/bootstrap"), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := release.Write(second, later); err != nil {
-		t.Fatal(err)
-	}
-	if !maps.EqualFunc(read(t, first), read(t, second), bytes.Equal) {
+	if !maps.EqualFunc(released(t), read(t, second), bytes.Equal) {
 		t.Error("got different bytes for the same programs, want the same")
 	}
 }
 
 // Lambda and a shell can execute the packed programs, and SHA256SUMS has the digest of every file.
 func TestWrite_contents(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "release")
-	p := programs(t)
-	if _, err := release.Write(dir, p); err != nil {
-		t.Fatal(err)
-	}
-	files := read(t, dir)
+	files := released(t)
 	want, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -179,11 +201,7 @@ func TestWrite_contents(t *testing.T) {
 // A release has the page of the template, with links into the repository and the version of the release, every file of the examples that the
 // repository has, and the policies.
 func TestWrite_guide(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "release")
-	if _, err := release.Write(dir, programs(t)); err != nil {
-		t.Fatal(err)
-	}
-	files := read(t, dir)
+	files := released(t)
 	const repository = "https://github.com/weir-limits/weir/blob/v1.2.0/"
 	if got, want := string(files["TEMPLATE.md"]), "[a]("+repository+"infra/README.md#x) [b]("+repository+"limiter/y.md) [c](#here) [d](https://a.example) v1.2.0\n"; got != want {
 		t.Errorf("TEMPLATE.md: got %q, want %q", got, want)
@@ -299,13 +317,7 @@ func modulesWithout(t *testing.T, path string) string {
 
 // Each archive has the license of each component in its program, and the inventory lists the component.
 func TestWrite_licenses(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "release")
-	p := programs(t)
-	embedChart(t, p)
-	if _, err := release.Write(dir, p); err != nil {
-		t.Fatal(err)
-	}
-	files := read(t, dir)
+	files := released(t)
 	all := append(modules(t), []string{"std", runtime.Version()})
 	for archive, want := range map[string][][]string{
 		"authorizer_arm64.zip": all, "layer-arm64.zip": all, "weir_linux_amd64.tar.gz": append(all, []string{"uPlot", "1.6.32"}),
@@ -366,16 +378,12 @@ func unpacked(t *testing.T, archive []byte, name string) string {
 
 // The inventory lists each module of the programs once, and the standard library, with its Go version.
 func TestWrite_inventory(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "release")
-	if _, err := release.Write(dir, programs(t)); err != nil {
-		t.Fatal(err)
-	}
 	var bom struct {
 		BOMFormat, SpecVersion string
 		Metadata               struct{ Timestamp string }
 		Components             []struct{ Name, PURL string }
 	}
-	if err := json.Unmarshal(read(t, dir)["sbom.cdx.json"], &bom); err != nil {
+	if err := json.Unmarshal(released(t)["sbom.cdx.json"], &bom); err != nil {
 		t.Fatal(err)
 	}
 	if bom.BOMFormat != "CycloneDX" || bom.SpecVersion != "1.6" || bom.Metadata.Timestamp != "" {
@@ -384,8 +392,8 @@ func TestWrite_inventory(t *testing.T) {
 	names := map[string]int{}
 	for _, c := range bom.Components {
 		names[c.Name]++
-		if !strings.HasPrefix(c.PURL, "pkg:golang/"+c.Name+"@") {
-			t.Errorf("%s: got the package URL %q, want that of a Go module", c.Name, c.PURL)
+		if !strings.HasPrefix(c.PURL, "pkg:golang/"+c.Name+"@") && !strings.HasPrefix(c.PURL, "pkg:npm/uplot@") {
+			t.Errorf("%s: got the package URL %q, want that of a Go module or of uPlot", c.Name, c.PURL)
 		}
 	}
 	for _, name := range []string{"std", "github.com/aws/aws-lambda-go"} {
@@ -428,7 +436,7 @@ func TestWrite_incomplete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "release")
 			write(t, filepath.Join(dir, "previous"), nil)
-			p := programs(t)
+			p := programs(t, few...)
 			c.change(&p)
 			if _, err := release.Write(dir, p); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got the error %v, want %q", err, c.want)

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -277,18 +278,27 @@ func TestLinks(t *testing.T) {
 		config      = "github.com/aws/aws-sdk-go-v2/config"
 		otel        = "go.opentelemetry.io/otel"
 	)
-	for function, links := range map[string][]string{
+	linked := map[string][]string{
 		"authorizer": nil, "handler": nil, "forward": {eventbridge, keyvalues}, "signingkeys": nil, "publisher": {keyvalues}, "extension": nil,
 		"authorizer-redis": {redis}, "handler-redis": {redis}, "forward-redis": {redis}, "extension-redis": {redis},
 		"authorizer-events": {redis, kafka, kinesis}, "handler-events": {redis, kafka, kinesis}, "extension-events": {redis, kafka, kinesis},
-	} {
-		out, err := exec.CommandContext(t.Context(), "go", "-C", "../../..", "list", "-deps", "-tags", "lambda.norpc,nethttpomithttp2", "./functions/"+function).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		packages := strings.Fields(string(out))
+	}
+	arguments := []string{"-C", "../../..", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "-tags", "lambda.norpc,nethttpomithttp2"}
+	for function := range linked {
+		arguments = append(arguments, "./functions/"+function)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", arguments...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(string(out), "\n"); got != len(linked) {
+		t.Fatalf("go list: got %d lines, want one for each of %d functions", got, len(linked))
+	}
+	for line := range strings.Lines(string(out)) {
+		packages := strings.Fields(line)
+		function := path.Base(packages[0])
 		for _, name := range []string{redis, kafka, kinesis, eventbridge, keyvalues, config, otel} {
-			if got, want := slices.Contains(packages, name), slices.Contains(links, name); got != want {
+			if got, want := slices.Contains(packages, name), slices.Contains(linked[function], name); got != want {
 				t.Errorf("%s links %s: got %t, want %t", function, name, got, want)
 			}
 		}

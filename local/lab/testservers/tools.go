@@ -30,8 +30,9 @@ func FetchTools(ctx context.Context, root string, progress io.Writer) (string, e
 		for _, args := range [][]string{
 			{"python3", "-m", "venv", "--clear", venv},
 			// --no-deps, because the lock file already lists all packages. --only-binary, because the
-			// installation of a wheel runs no code of the package.
-			{filepath.Join(programs, "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--only-binary=:all:", "-r", lock},
+			// installation of a wheel runs no code of the package. --no-compile, because Python compiles a module when a
+			// program imports it.
+			{filepath.Join(programs, "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--only-binary=:all:", "--no-compile", "-r", lock},
 		} {
 			if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 				return fmt.Errorf("%s: %w: %s", args[2], err, out)
