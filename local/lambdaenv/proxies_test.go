@@ -21,6 +21,7 @@ import (
 	"github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
@@ -51,10 +52,11 @@ const guardScript = `#!/bin/sh
 AWS_LAMBDA_RUNTIME_API=$GUARD exec "$@"
 `
 
-// buildExtension builds the extension of the layer. It returns the path.
+// buildExtension builds the extension of the layer in .bin, where the go command keeps an earlier build of the same source.
+// It returns the path.
 func buildExtension(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), contract.LayerExtension)
+	path := filepath.Join(checkouttest.Find(t).Path(".bin", "test"), contract.LayerExtension)
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, "../../functions/extension").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
