@@ -36,7 +36,7 @@ func (h *restHandler) logAccess(c *restCall, v variables, status, length int) {
 	for name, latency := range c.latencies {
 		v.context[name] = strconv.FormatInt(latency.Milliseconds(), 10)
 	}
-	line := h.api.AccessLog.Format.Render(v.value)
+	line := h.api.AccessLog.Format.Render(v.value, "-")
 	for _, s := range h.subscribers {
 		if s.filter.Selects(line) {
 			s.add(events.CloudwatchLogsLogEvent{ID: rand.Text(), Timestamp: c.at.UnixMilli(), Message: line})

@@ -163,7 +163,7 @@ func TestAccessLog_golden(t *testing.T) {
 	if len(parsed.REST) != 1 || parsed.REST[0].AccessLog == nil || len(parsed.REST[0].AccessLog.Subscriptions) != 1 {
 		t.Fatalf("got %+v, want a REST API with a subscription of its access log", parsed.REST)
 	}
-	line := parsed.REST[0].AccessLog.Format.Render(func(template.Variable) (string, bool) { return "", false })
+	line := parsed.REST[0].AccessLog.Format.Render(func(template.Variable) (string, bool) { return "", false }, "-")
 	var fields map[string]string
 	if err := json.Unmarshal([]byte(line), &fields); err != nil || fields["receipt"] != "-" || fields["status"] != "-" || fields["responseLength"] != "-" {
 		t.Errorf("line: got %s (error %v), want JSON with receipt, status and responseLength", line, err)

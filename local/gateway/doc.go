@@ -24,7 +24,7 @@
 //   - rest.go, http.go: the steps of a request, for each kind of API
 //   - failure.go, failureresponse.go: status, headers and body of a 429, and of other
 //     answers that a REST API creates without a function. template/gatewayresponse.go and
-//     template/mappingtemplate.go read the customized answers.
+//     template/variables.go read the customized answers.
 //   - throttle.go: the token buckets of a stage. template/throttle.go reads their rates.
 //   - restroute.go, httproute.go: which method or route a request matches
 //   - restevent.go, httpevent.go, response.go, httpresponse.go: events and answers

@@ -12,7 +12,7 @@ import (
 // pickTemplate returns the body template for the first media type in the client's Accept header.
 // Without such a template it returns the one for application/json, or else the first one in
 // alphabetical order. AWS does not document the choice.
-func pickTemplate(all map[string]template.MappingTemplate, accept string) (contentType string, t template.MappingTemplate) {
+func pickTemplate(all map[string]template.Text, accept string) (contentType string, t template.Text) {
 	contentType = mediaType(accept)
 	if _, ok := all[contentType]; !ok {
 		contentType = defaultContentType
@@ -63,7 +63,7 @@ func (h *restHandler) answer(w http.ResponseWriter, f failure, c *restCall) {
 	if response.Status != 0 {
 		status = response.Status
 	}
-	content := []byte(body.Render(v.value))
+	content := []byte(body.Render(v.value, ""))
 	h.logAccess(c, v, status, len(content))
 	writeBody(w, status, contentType, content)
 }

@@ -11,7 +11,7 @@ import (
 type AccessLog struct {
 	// Group is the name of the CloudWatch log group.
 	Group  string
-	Format AccessFormat
+	Format Text // of one line
 	// Subscriptions are the subscription filters of the log group, each with the function that gets
 	// the lines.
 	Subscriptions []Subscription
@@ -24,34 +24,11 @@ type Subscription struct {
 	Filter   LineFilter
 }
 
-// AccessFormat is the format of one access-log line: text with variables.
-type AccessFormat []templatePart
-
 // accessNames lists the $context variables that only access logs have. Access logs also have all
 // variables of gateway responses.
 var accessNames = []string{
 	"authorizer.error", "authorizer.latency", "authorizer.status", "integrationLatency", "responseLatency",
 	"responseLength", "status",
-}
-
-func parseAccessFormat(text string) (AccessFormat, error) {
-	var format AccessFormat
-	end := 0
-	for _, at := range templateVariable.FindAllStringSubmatchIndex(text, -1) {
-		v, err := parseAccessVariable(text[at[2]:at[3]])
-		if err != nil {
-			return nil, err
-		}
-		format = append(format, templatePart{text: text[end:at[0]]}, templatePart{variable: v})
-		end = at[1]
-	}
-	format = append(format, templatePart{text: text[end:]})
-	for _, part := range format {
-		if at := templateReference.FindStringIndex(part.text); at != nil {
-			return nil, fmt.Errorf("%.20q: unknown variable", part.text[at[0]:])
-		}
-	}
-	return format, nil
 }
 
 func parseAccessVariable(text string) (Variable, error) {
@@ -64,24 +41,6 @@ func parseAccessVariable(text string) (Variable, error) {
 		return v, nil
 	}
 	return Variable{}, fmt.Errorf("%q: unknown variable of an access log", text)
-}
-
-// Render returns one line. A variable without a value becomes "-". Assumed: as in gateway
-// responses, values are not escaped.
-func (f AccessFormat) Render(lookUp func(Variable) (string, bool)) string {
-	var b strings.Builder
-	for _, part := range f {
-		if part.variable.Source == "" {
-			b.WriteString(part.text)
-			continue
-		}
-		value, ok := lookUp(part.variable)
-		if !ok {
-			value = "-"
-		}
-		b.WriteString(value)
-	}
-	return b.String()
 }
 
 // LineFilter is a subscription filter of one field, as CloudWatch Logs matches it to a line of JSON.
@@ -129,7 +88,7 @@ func (d *parser) readAccessLog(q *properties) *AccessLog {
 	}
 	defer settings.done()
 	destination, text := settings.required("DestinationArn"), settings.required("Format")
-	format, err := parseAccessFormat(text)
+	format, err := parseText(text, parseAccessVariable)
 	if err != nil {
 		d.p.add(settings.at("Format"), "%v", err)
 	}
@@ -158,7 +117,7 @@ func (d *parser) readSubscriptions() {
 		if !ok {
 			return
 		}
-		d.checkPermissionOf(logsPrincipal, strings.TrimSuffix(q.path, ".Properties"), f, logGroupARN(group)+":*")
+		d.checkPermission(logsPrincipal, q, f, logGroupARN(group)+":*")
 		for _, api := range d.template.REST {
 			if api.AccessLog != nil && api.AccessLog.Group == group {
 				api.AccessLog.Subscriptions = append(api.AccessLog.Subscriptions, Subscription{id, f.ID, filter})

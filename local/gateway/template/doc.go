@@ -12,11 +12,11 @@
 //   - document.go, resolver.go, intrinsics.go, properties.go: the interpreter, from JSON
 //     to properties without intrinsic functions
 //   - resourcetypes.go: the known types of resources, and how each is treated
-//   - restapi.go, resttree.go, httpapi.go: the APIs, their methods and routes
-//   - gatewayresponse.go, mappingtemplate.go, variables.go: headers and bodies of answers
-//     that API Gateway creates without a function, such as a 429
+//   - restapi.go, httpapi.go, path.go: the APIs, their methods and routes
+//   - gatewayresponse.go, variables.go: headers and bodies of answers that API Gateway creates
+//     without a function, such as a 429
 //   - accesslog.go: the access log of a stage, and the functions that get its lines
-//   - throttle.go, cors.go, mock.go, authorizer.go, permission.go: settings of an API
+//   - throttle.go, cors.go, mock.go, permission.go: settings of an API
 //   - functions.go: functions with their versions and aliases
 //
 // # What it does not do

@@ -12,7 +12,7 @@ import (
 type GatewayResponse struct {
 	Status    int // 0: the default status of the type
 	Headers   []MappedHeader
-	Templates map[string]MappingTemplate // key: content type
+	Templates map[string]Text // key: content type
 }
 
 // MappedHeader is a header of a gateway response. Its value is a literal or one variable.
@@ -36,7 +36,7 @@ var gatewayResponseTypes = []string{
 const defaultContentType = "application/json"
 
 // defaultTemplate is the body of a gateway response that has no template.
-var defaultTemplate = MappingTemplate{
+var defaultTemplate = Text{
 	{text: `{"message":`}, {variable: Variable{"context.", "error.messageString"}}, {text: "}"},
 }
 
@@ -47,7 +47,7 @@ func (d *parser) readGatewayResponse(api *REST, q *properties) {
 	if kind != "" && !slices.Contains(gatewayResponseTypes, kind) {
 		q.refuse("ResponseType", kind, "a gateway response type that can be customized")
 	}
-	response := GatewayResponse{Status: q.number("StatusCode", 0, 200, 599), Templates: map[string]MappingTemplate{}}
+	response := GatewayResponse{Status: q.number("StatusCode", 0, 200, 599), Templates: map[string]Text{}}
 	parameters := q.textMap("ResponseParameters")
 	for _, key := range slices.Sorted(maps.Keys(parameters)) {
 		header, problem := parseMappedHeader(key, parameters[key])
@@ -58,7 +58,7 @@ func (d *parser) readGatewayResponse(api *REST, q *properties) {
 		response.Headers = append(response.Headers, header)
 	}
 	for contentType, text := range q.textMap("ResponseTemplates") {
-		template, err := parseMappingTemplate(text)
+		template, err := parseBody(text)
 		if err != nil {
 			d.p.add(q.at("ResponseTemplates")+"."+contentType, "%v", err)
 		}

@@ -55,13 +55,7 @@ func (d *parser) readHTTPAPIs() {
 		q.inert("Description", "FailOnWarnings", "IpAddressType", "Tags")
 		d.template.HTTP = append(d.template.HTTP, apis[id])
 	})
-	owner := func(q *properties) *HTTP {
-		id := q.required("ApiId")
-		if id != "" && apis[id] == nil {
-			q.refuse("ApiId", id, "a Ref to an HTTP API of this template")
-		}
-		return apis[id]
-	}
+	owner := ownerOf(apis, "ApiId", "a Ref to an HTTP API of this template")
 	d.each("AWS::ApiGatewayV2::Stage", func(_ string, q *properties) { d.readHTTPStage(owner(q), q) })
 	integrations := map[string]httpIntegration{}
 	d.each("AWS::ApiGatewayV2::Integration", func(id string, q *properties) {
@@ -137,7 +131,7 @@ func (d *parser) readRoute(api *HTTP, integrations map[string]httpIntegration, q
 	}
 	route.Function, route.Timeout, route.Throttle = i.function.ID, i.timeout, api.throttle
 	if i.known {
-		d.checkPermission(strings.TrimSuffix(q.path, ".Properties"), i.function, api.arn(route))
+		d.checkPermission(apiPrincipal, q, i.function, api.arn(route))
 	}
 	switch {
 	case slices.ContainsFunc(api.Routes, route.same), key == DefaultKey && api.Default != nil:

@@ -5,16 +5,16 @@ import (
 	"testing"
 )
 
-// FuzzParseMappingTemplate searches for a mapping template that crashes the parser, or whose output
+// FuzzParseBody searches for a body that crashes the parser, or whose output
 // is longer than its text and values together.
-func FuzzParseMappingTemplate(f *testing.F) {
+func FuzzParseBody(f *testing.F) {
 	for _, text := range []string{
 		`{"message":"$context.authorizer.message","limit":$context.authorizer.limit}`, `$context.error.messageString`, `$stageVariables.x$method.request.header.Origin`, `#set($x = 1)`, `$input.body`, `${context.x}`, `$!context.x`, `$context`, `$$context.requestId`, `https://x/#quota`, `#if(`, "$context.",
 	} {
 		f.Add(text, "value")
 	}
 	f.Fuzz(func(t *testing.T, text, value string) {
-		parsed, err := parseMappingTemplate(text)
+		parsed, err := parseBody(text)
 		if err != nil {
 			return
 		}
@@ -22,7 +22,7 @@ func FuzzParseMappingTemplate(f *testing.F) {
 		for _, part := range parsed {
 			values[part.variable.Name] = value
 		}
-		got := parsed.Render(func(v Variable) (string, bool) { value, ok := values[v.Name]; return value, ok })
+		got := parsed.Render(func(v Variable) (string, bool) { value, ok := values[v.Name]; return value, ok }, "")
 		if most := len(text) + len(parsed)*len(value); len(got) > most {
 			t.Errorf("%q with %q: got %d bytes, want at most %d", text, value, len(got), most)
 		}

@@ -1,6 +1,9 @@
 package template
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // permission is an AWS::Lambda::Permission that allows a service to invoke a function.
 type permission struct {
@@ -29,18 +32,36 @@ func (d *parser) readPermissions() {
 
 const apiPrincipal = "apigateway.amazonaws.com"
 
-// checkPermission adds a problem if API Gateway lacks the permission to invoke f for source, a
-// method, a route or an authorizer. On AWS, such a request gets a 500 and no log line.
-func (d *parser) checkPermission(path string, f Function, source string) {
-	d.checkPermissionOf(apiPrincipal, path, f, source)
-}
-
-// checkPermissionOf adds a problem if service lacks the permission to invoke f for source.
-func (d *parser) checkPermissionOf(service, path string, f Function, source string) {
+// checkPermission adds a problem of the resource with the properties q if service lacks the permission to invoke f for
+// source: a method, a route, an authorizer or a log group. On AWS, such a request gets a 500 and no log line.
+func (d *parser) checkPermission(service string, q *properties, f Function, source string) {
 	allows := func(p permission) bool {
 		return p.service == service && p.function == f.ARN && (p.source == "" || MatchPattern(p.source, source))
 	}
 	if !slices.ContainsFunc(d.permissions, allows) {
-		d.p.add(path, "no AWS::Lambda::Permission allows %s to invoke %s", source, f.ID)
+		d.p.add(strings.TrimSuffix(q.path, ".Properties"), "no AWS::Lambda::Permission allows %s to invoke %s", source, f.ID)
 	}
+}
+
+// MatchPattern reports whether text matches pattern. In pattern, * matches any text, including
+// slashes, and ? matches one character. It takes at most len(pattern)*len(text) steps.
+func MatchPattern(pattern, text string) bool {
+	p, t := 0, 0
+	star, end := -1, 0 // star: index of the last * in pattern, or -1; end: index in text at which the match of this * ends
+	for t < len(text) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, end = p, t
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
+			p++
+			t++
+		case star >= 0:
+			end++
+			p, t = star+1, end
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
 }

@@ -160,13 +160,22 @@ func (r *resolver) text(v any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	switch value := value.(type) {
-	case string:
-		return value, nil
-	case json.Number:
-		return value.String(), nil
+	text, ok := asText(value)
+	if !ok {
+		return "", fmt.Errorf("got %s, want text", describe(value))
 	}
-	return "", fmt.Errorf("got %s, want text", describe(value))
+	return text, nil
+}
+
+// asText returns a string or a number as text.
+func asText(v any) (text string, ok bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case json.Number:
+		return v.String(), true
+	}
+	return "", false
 }
 
 // describe returns the kind of a JSON value, such as "a list", for an error.

@@ -38,6 +38,12 @@ type Method struct {
 	Throttle   algo.Machine // nil if unlimited
 }
 
+// Authorizer is a REQUEST authorizer of a REST API.
+type Authorizer struct {
+	Function        string     // logical id of the function
+	IdentitySources []Variable // a request without a value for one of them gets a 401
+}
+
 // ARN returns the ARN of a method, as policies and permissions use it.
 func (a *REST) ARN(verb, path string) string {
 	return arn("execute-api", a.ID+"/"+a.Stage+"/"+verb+path)
@@ -51,14 +57,12 @@ func (d *parser) readRESTAPIs() {
 		apis[id] = d.readRESTAPI(id, q)
 		d.template.REST = append(d.template.REST, apis[id])
 	})
-	owner := func(q *properties) *REST {
-		id := q.required("RestApiId")
-		if id != "" && apis[id] == nil {
-			q.refuse("RestApiId", id, "a Ref to a REST API of this template")
-		}
-		return apis[id]
-	}
-	d.readDeployments(owner)
+	owner := ownerOf(apis, "RestApiId", "a Ref to a REST API of this template")
+	// Each deployment serves the whole API of the template, because a template contains no older version of it.
+	d.each("AWS::ApiGateway::Deployment", func(_ string, q *properties) {
+		owner(q)
+		q.inert("Description")
+	})
 	d.each("AWS::ApiGateway::Stage", func(_ string, q *properties) { d.readStage(owner(q), q) })
 	d.readResources(apis, owner)
 	d.each("AWS::ApiGateway::Authorizer", func(id string, q *properties) { d.readAuthorizer(id, owner(q), q) })
@@ -90,15 +94,6 @@ func (d *parser) readRESTAPI(id string, q *properties) *REST {
 	q.only("DisableExecuteApiEndpoint", "false: there is no other endpoint here", false)
 	q.inert("Description", "FailOnWarnings", "Tags")
 	return api
-}
-
-// readDeployments checks the deployments. Each deployment serves the whole API of the template,
-// because a template contains no older version of it.
-func (d *parser) readDeployments(owner func(*properties) *REST) {
-	d.each("AWS::ApiGateway::Deployment", func(_ string, q *properties) {
-		owner(q)
-		q.inert("Description")
-	})
 }
 
 func (d *parser) readStage(api *REST, q *properties) {
@@ -190,7 +185,7 @@ func (d *parser) readMethod(api *REST, q *properties) {
 	}
 	node.Methods[verb] = method
 	if ok {
-		d.checkPermission(strings.TrimSuffix(q.path, ".Properties"), f, api.ARN(verb, permissionPath(node.Path)))
+		d.checkPermission(apiPrincipal, q, f, api.ARN(verb, permissionPath(node.Path)))
 	}
 }
 
@@ -258,6 +253,30 @@ func (d *parser) readAuthorizer(id string, api *REST, q *properties) {
 	api.authorizers[id] = &Authorizer{Function: f.ID, IdentitySources: sources}
 	if ok {
 		source := arn("execute-api", fmt.Sprintf("%s/authorizers/%s", api.ID, id))
-		d.checkPermission(strings.TrimSuffix(q.path, ".Properties"), f, source)
+		d.checkPermission(apiPrincipal, q, f, source)
 	}
+}
+
+// parseIdentitySources reads an authorizer's IdentitySource: variables separated by commas. CDK
+// writes "" for an authorizer without a cache, which needs no identity source.
+func parseIdentitySources(text string) ([]Variable, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var sources []Variable
+	for part := range strings.SplitSeq(text, ",") {
+		source, err := parseVariable(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		// Path parameters are not valid identity sources. context.authorizer.* and context.error.*
+		// have no value before the authorizer runs.
+		switch {
+		case source.Source == "method.request.path.", source.Source == "context.authorizer.",
+			strings.HasPrefix(source.Name, "error."):
+			return nil, fmt.Errorf("%q: not an identity source", part)
+		}
+		sources = append(sources, source)
+	}
+	return sources, nil
 }

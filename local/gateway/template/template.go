@@ -94,6 +94,17 @@ func (d *parser) each(kind string, f func(id string, q *properties)) {
 	}
 }
 
+// ownerOf returns a function that returns the API to which a resource belongs: that of its property. want describes the API.
+func ownerOf[API any](apis map[string]*API, property, want string) func(q *properties) *API {
+	return func(q *properties) *API {
+		id := q.required(property)
+		if id != "" && apis[id] == nil {
+			q.refuse(property, id, want)
+		}
+		return apis[id]
+	}
+}
+
 func checkSections(document map[string]any, p *problems) {
 	// Conditions and Mappings can be ignored: only a resource's Condition and Fn::FindInMap use
 	// them, and Parse rejects both. Rules only check the parameters of a deployment.
