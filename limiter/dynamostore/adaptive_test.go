@@ -33,10 +33,7 @@ func TestStore_adaptive(t *testing.T) {
 		{Requests: 200, Window: time.Second, Algorithm: algo.TokenBucket},
 		{Requests: 12_000, Window: time.Hour, Algorithm: algo.TokenBucket, Burst: 2000},
 	} {
-		limit, err := limiter.NewLimit(limiter.Limit{Name: "all", Global: true, Rate: rate, Spread: limiter.Spread{Adaptive: true}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		limit := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "all", Global: true, Rate: rate, Spread: limiter.Spread{Adaptive: true}}))
 		charges, random := []limiter.Charge{{Subject: caller(), Limit: limit, Cost: 1}}, rand.New(rand.NewPCG(1, 2))
 		var all []*limiter.Limiter
 		for range 10 {

@@ -74,11 +74,7 @@ func (bucketLayout) refund(r *refund, e *expression, i int) {
 	if r.seen == nil || b.Untouched(r.seen[i].State, charged) {
 		e.requireMachine(id, b)
 		e.require(e.compare(tat, "=", e.number(int64(charged.TAT))))
-		if charged.Refunds == 0 {
-			e.require(e.absentOr(refunds, "=", e.number(0)))
-		} else {
-			e.require(e.compare(refunds, "=", e.number(charged.Refunds)))
-		}
+		e.requireNumber(refunds, charged.Refunds)
 		e.setTo(tat, e.number(int64(charged.TAT.Add(-b.Increment(cost)))))
 		e.setTo(refunds, e.number(charged.Refunds+1))
 		r.given++
@@ -87,7 +83,7 @@ func (bucketLayout) refund(r *refund, e *expression, i int) {
 	if back := b.Refundable(cost, r.late); back > 0 {
 		e.requireMachine(id, b)
 		e.setTo(tat, e.name(tat)+" - "+e.number(int64(back)))
-		e.setTo(refunds, "if_not_exists("+e.name(refunds)+", "+e.number(0)+") + "+e.number(1))
+		e.add(refunds, 1)
 		r.given++
 	}
 }

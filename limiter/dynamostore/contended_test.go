@@ -40,25 +40,15 @@ func TestStore_refusalRace(t *testing.T) {
 	other := newTable(t)
 	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
 	old := storetest.Limit(t, "changed", bucket)
-	next, err := limiter.NewLimit(limiter.Limit{Name: "changed", Rate: sliding, Version: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "changed", Rate: sliding, Version: 2}))
 	full := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "full", fixed), Cost: fixed.Requests}
-	results := make([]algo.Result, 2)
-	if ok, err := other.Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: old, Cost: 1}}, results); !ok || err != nil {
-		t.Fatalf("allowed: got %t, %v, want true", ok, err)
-	}
+	results := admit(t, other, now, full, limiter.Charge{Limit: old, Cost: 1})
 	store := open(&racing{API: other, before: 2, happens: func() {
 		if _, err := other.Settle(ctx, 0, who, []limiter.Charge{full}, results[:1], 0, limiter.Once{}); err != nil {
 			t.Error(err)
 		}
 	}})
-	after := make([]algo.Result, 2)
-	ok, err := store.Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: next, Cost: 1}}, after)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok, after := take(t, store, now, full, limiter.Charge{Limit: next, Cost: 1})
 	if wait := full.Limit.Machine().RetryAfter(after[0].State, now, full.Cost); !ok {
 		t.Errorf("got a refusal with RetryAfter %s, want an allowed request", wait)
 	}
@@ -77,24 +67,15 @@ func TestStore_refusalRaceConversion(t *testing.T) {
 		full := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "full", rate), Cost: 5}
 		rest := full
 		rest.Cost = full.Limit.MaxCost() - full.Cost
-		results := make([]algo.Result, 2)
-		if ok, err := other.Take(ctx, now, who, []limiter.Charge{rest, {Subject: who, Limit: old, Cost: 1}}, make([]algo.Result, 2)); !ok || err != nil {
-			t.Fatalf("%s: allowed: got %t, %v, want true", algorithm, ok, err)
-		}
-		if ok, err := other.Take(ctx, now, who, []limiter.Charge{full}, results[:1]); !ok || err != nil {
-			t.Fatalf("%s: allowed: got %t, %v, want true", algorithm, ok, err)
-		}
+		admit(t, other, now, rest, limiter.Charge{Limit: old, Cost: 1})
+		results := admit(t, other, now, full)
 		api := &racing{API: other, before: 2, happens: func() {
-			if settled, err := other.Settle(ctx, now, who, []limiter.Charge{full}, results[:1], 0, limiter.Once{}); err != nil || settled.Given != 1 {
+			if settled, err := other.Settle(ctx, now, who, []limiter.Charge{full}, results, 0, limiter.Once{}); err != nil || settled.Given != 1 {
 				t.Errorf("%s: got %+v and error %v, want a refund", algorithm, settled, err)
 			}
 		}}
-		ok, err := open(api).Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: next, Cost: 1}}, make([]algo.Result, 2))
-		if !ok || err != nil || api.updates != 3 {
-			t.Errorf("%s: got allowed %t and error %v after %d updates, want true after 3", algorithm, ok, err, api.updates)
-		}
-		if api.applied != 1 {
-			t.Errorf("%s: got %d updates that wrote, want one", algorithm, api.applied)
+		if admit(t, open(api), now, full, limiter.Charge{Limit: next, Cost: 1}); api.updates != 3 || api.applied != 1 {
+			t.Errorf("%s: got %d updates, of which %d wrote, want 3 and one", algorithm, api.updates, api.applied)
 		}
 	}
 }
@@ -103,22 +84,18 @@ func TestStore_refusalRaceConversion(t *testing.T) {
 // then converts this limit together with the other limits.
 func TestStore_refusalRaceNew(t *testing.T) {
 	other := newTable(t)
-	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
-	take := func(store limiter.Store, want bool, charges ...limiter.Charge) {
-		t.Helper()
-		for i := range charges {
-			charges[i].Subject = who
-		}
-		if ok, err := store.Take(ctx, now, who, charges, make([]algo.Result, len(charges))); ok != want || err != nil {
-			t.Errorf("allowed: got %t and error %v, want %t", ok, err, want)
-		}
-	}
+	now, who := algo.InstantOf(noon), caller()
 	full, newer := storetest.Limit(t, "full", fixed), func(name string) *limiter.Limit {
 		return storetest.Must(limiter.NewLimit(limiter.Limit{Name: name, Rate: sliding, Version: 2}))
 	}
-	take(other, true, limiter.Charge{Limit: full, Cost: fixed.Requests}, limiter.Charge{Limit: storetest.Limit(t, "a", bucket), Cost: 1})
-	api := &racing{API: other, before: 2, happens: func() { take(other, true, limiter.Charge{Limit: storetest.Limit(t, "b", bucket), Cost: 1}) }}
-	take(open(api), false, limiter.Charge{Limit: full, Cost: 1}, limiter.Charge{Limit: newer("a"), Cost: 1}, limiter.Charge{Limit: newer("b"), Cost: 1})
+	charge := func(l *limiter.Limit, cost int64) limiter.Charge {
+		return limiter.Charge{Subject: who, Limit: l, Cost: cost}
+	}
+	admit(t, other, now, charge(full, fixed.Requests), charge(storetest.Limit(t, "a", bucket), 1))
+	api := &racing{API: other, before: 2, happens: func() { admit(t, other, now, charge(storetest.Limit(t, "b", bucket), 1)) }}
+	if allowed, _ := take(t, open(api), now, charge(full, 1), charge(newer("a"), 1), charge(newer("b"), 1)); allowed {
+		t.Error("got an admission, want a refusal")
+	}
 	if api.updates != 3 || api.applied != 1 {
 		t.Errorf("got %d updates, of which %d wrote, want 3 and one", api.updates, api.applied)
 	}
@@ -138,26 +115,20 @@ func (c *crowded) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, 
 // A settlement loses every race for the refund of a log. It then releases its slot, refunds nothing else,
 // and keeps no ID. The repeated settlement refunds the log, and releases no slot again.
 func TestStore_Settle_contended(t *testing.T) {
-	other, ctx, now, who := newTable(t), context.Background(), algo.InstantOf(noon), caller()
+	other, now, who := newTable(t), algo.InstantOf(noon), caller()
+	ctx := t.Context()
 	slots, entries := slotsOf(t, 5), storetest.Limit(t, "log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 100, Window: time.Hour})
 	charges := []limiter.Charge{{Subject: who, Limit: slots, Cost: 1}, {Subject: who, Limit: entries, Cost: 1}}
-	take := func(charges ...limiter.Charge) []algo.Result {
-		results := make([]algo.Result, len(charges))
-		if ok, err := other.Take(ctx, now, who, charges, results); !ok || err != nil {
-			t.Fatalf("allowed: got %t, %v, want true", ok, err)
-		}
-		return results
-	}
 	used := func() (counts [2]int64) {
-		for i, r := range take(limiter.Charge{Subject: who, Limit: slots}, limiter.Charge{Subject: who, Limit: entries}) {
+		for i, r := range admit(t, other, now, limiter.Charge{Subject: who, Limit: slots}, limiter.Charge{Limit: entries}) {
 			counts[i] = r.Machine.Used(r.State, now)
 		}
 		return counts
 	}
-	held := take(charges...)
-	take(charges[0]) // another slot of the same instant
+	held := admit(t, other, now, charges...)
+	admit(t, other, now, charges[0]) // another slot of the same instant
 	appended := int64(0)
-	store := open(&crowded{other, func() { take(charges[1]); appended++ }})
+	store := open(&crowded{other, func() { admit(t, other, now, charges[1]); appended++ }})
 	once := limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}
 	if settled, err := store.Settle(ctx, now, who, charges, held, 0, once); !errors.Is(err, limiter.ErrContended) {
 		t.Errorf("got %+v and error %v, want %v", settled, err, limiter.ErrContended)
@@ -177,7 +148,7 @@ func TestStore_Settle_contended(t *testing.T) {
 // requests charge the current or the previous window at the same time. This holds until the window is
 // full.
 func TestStore_windowRace(t *testing.T) {
-	other, ctx, now := newTable(t), context.Background(), algo.InstantOf(noon)
+	other, now := newTable(t), algo.InstantOf(noon)
 	busy, window := storetest.Limit(t, "busy", bucket), storetest.Limit(t, "window", sliding)
 	w := window.Machine().(*algo.Window)
 	index := w.Index(now)
@@ -191,20 +162,10 @@ func TestStore_windowRace(t *testing.T) {
 		"current window, no charge":        {now, 0},
 	} {
 		who := caller()
-		take := func(store limiter.Store, at algo.Instant, charges ...limiter.Charge) {
-			t.Helper()
-			for i := range charges {
-				charges[i].Subject = who
-			}
-			if ok, err := store.Take(ctx, at, who, charges, make([]algo.Result, len(charges))); !ok || err != nil {
-				t.Fatalf("%s: allowed: got %t, %v, want true", name, ok, err)
-			}
-		}
-		take(other, now, limiter.Charge{Limit: busy, Cost: 1})
-		take(other, now.Add(-time.Minute), limiter.Charge{Limit: window, Cost: 400})
-		api := &racing{API: other, before: 2, happens: func() { take(other, c.at, limiter.Charge{Limit: window, Cost: c.cost}) }}
-		take(open(api), now, limiter.Charge{Limit: busy, Cost: 1}, limiter.Charge{Limit: window, Cost: 500})
-		if api.updates != 2 {
+		admit(t, other, now, limiter.Charge{Subject: who, Limit: busy, Cost: 1})
+		admit(t, other, now.Add(-time.Minute), limiter.Charge{Subject: who, Limit: window, Cost: 400})
+		api := &racing{API: other, before: 2, happens: func() { admit(t, other, c.at, limiter.Charge{Subject: who, Limit: window, Cost: c.cost}) }}
+		if admit(t, open(api), now, limiter.Charge{Subject: who, Limit: busy, Cost: 1}, limiter.Charge{Limit: window, Cost: 500}); api.updates != 2 {
 			t.Errorf("%s: got %d attempts, want 2", name, api.updates)
 		}
 	}
@@ -232,9 +193,7 @@ func TestStore_noTimeLeft(t *testing.T) {
 		who := caller()
 		// The first attempt fails, because it guesses that the bucket is idle.
 		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}}
-		if ok, err := client.Take(ctx, now, who, charges, make([]algo.Result, 1)); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		admit(t, client, now, charges...)
 		api := &late{API: client, never: never}
 		store := open(api)
 		_, err := store.Take(ctx, now, who, charges, make([]algo.Result, 1))

@@ -1,6 +1,8 @@
 package dynamostore
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,6 +77,18 @@ func (e *expression) setAtFirst(attribute, value string) {
 	e.setTo(attribute, "if_not_exists("+e.name(attribute)+", "+value+")")
 }
 
+// add adds the clause that adds n to attribute. An absent attribute is 0.
+func (e *expression) add(attribute string, n int64) {
+	e.setTo(attribute, "if_not_exists("+e.name(attribute)+", "+e.number(0)+") + "+e.number(n))
+}
+
+// setAll adds the clauses that set attributes, in the order of their names.
+func (e *expression) setAll(attributes map[string]types.AttributeValue) {
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		e.setTo(name, e.value(attributes[name]))
+	}
+}
+
 func (e *expression) require(condition string) { e.when = append(e.when, condition) }
 
 func (e *expression) absent(attribute string) string {
@@ -85,6 +99,15 @@ func (e *expression) absent(attribute string) string {
 // absent.
 func (e *expression) compare(attribute, op, value string) string {
 	return e.name(attribute) + " " + op + " " + value
+}
+
+// requireNumber adds the condition that an attribute is n. An absent attribute is 0.
+func (e *expression) requireNumber(attribute string, n int64) {
+	if n == 0 {
+		e.require(e.absentOr(attribute, "=", e.number(0)))
+	} else {
+		e.require(e.compare(attribute, "=", e.number(n)))
+	}
 }
 
 // absentOr returns the condition that attribute is absent or that "attribute op value" is true.

@@ -97,14 +97,8 @@ func TestStore_itemIdle(t *testing.T) {
 // A write of a short limit does not shorten the life of the count of a long limit.
 func TestStore_itemTTL(t *testing.T) {
 	b, who := newTable(t), caller()
-	day, err := limiter.NewLimit(limiter.Limit{Name: "day", Rate: algo.Rate{Requests: 10, Window: 24 * time.Hour, Counts: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := limiter.NewLimit(limiter.Limit{Name: "second", Rate: algo.Rate{Requests: 10, Window: time.Second}, Horizon: day.Horizon})
-	if err != nil {
-		t.Fatal(err)
-	}
+	day := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "day", Rate: algo.Rate{Requests: 10, Window: 24 * time.Hour, Counts: true}}))
+	second := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "second", Rate: algo.Rate{Requests: 10, Window: time.Second}, Horizon: day.Horizon}))
 	b.take(t, noon, limiter.Charge{Subject: who, Limit: day, Cost: 1})
 	if got, want := b.life(who, noon), 49*time.Hour; got != want {
 		t.Errorf("expiry: got %s, want %s (two days and an hour)", got, want)
@@ -125,10 +119,7 @@ func TestStore_itemTTL_olderRules(t *testing.T) {
 		"older":   {Name: "a", Version: 1, Rate: algo.Rate{Requests: 10, Window: time.Second}},
 		"another": {Name: "b", Version: 1, Rate: algo.Rate{Requests: 10, Window: time.Second}},
 	} {
-		made, err := limiter.NewLimit(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := storetest.Must(limiter.NewLimit(l))
 		limits[name] = made
 	}
 	for i, name := range []string{"month", "older", "another", "month", "another"} {
@@ -152,11 +143,7 @@ func TestStore_itemTTL_algorithms(t *testing.T) {
 			if algorithm == algo.Concurrent {
 				made.Count.Of = limiter.CountConcurrent
 			}
-			l, err := limiter.NewLimit(made)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l
+			return storetest.Must(limiter.NewLimit(made))
 		}
 		now := noon
 		check := func(what string) {

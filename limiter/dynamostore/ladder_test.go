@@ -23,11 +23,8 @@ func TestStore_ladder(t *testing.T) {
 	index := machine.Index(now)
 	take := func(who limiter.Subject, at algo.Instant, cost, calls int64) algo.Result {
 		t.Helper()
-		results, before := make([]algo.Result, 1), m.calls.Load()
-		ok, err := store.Take(ctx, at, who, []limiter.Charge{{Subject: who, Limit: w, Cost: cost}}, results)
-		if err != nil || !ok {
-			t.Fatalf("allowed: got %t, %v, want true", ok, err)
-		}
+		before := m.calls.Load()
+		results := admit(t, store, at, limiter.Charge{Subject: who, Limit: w, Cost: cost})
 		if n := m.calls.Load() - before; calls > 0 && n != calls {
 			t.Errorf("take of cost %d, to %+v: got %d calls, want %d", cost, results[0].State, n, calls)
 		}
@@ -72,11 +69,8 @@ func TestStore_ladder_refuses(t *testing.T) {
 	index := machine.Index(now)
 	take := func(who limiter.Subject, at algo.Instant, cost int64) bool {
 		t.Helper()
-		ok, err := store.Take(context.Background(), at, who, []limiter.Charge{{Subject: who, Limit: w, Cost: cost}}, make([]algo.Result, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ok
+		allowed, _ := take(t, store, at, limiter.Charge{Subject: who, Limit: w, Cost: cost})
+		return allowed
 	}
 	for rung := range int64(9) {
 		for _, above := range []int64{0, 1, 2, 5} { // difference between the previous count and the bound of the rung
@@ -115,9 +109,7 @@ func TestStore_readOnly(t *testing.T) {
 			}
 			charge.Subject, charge.Cost = who, c.cost
 			before, updates := m.calls.Load(), m.updates
-			if _, err := store.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{charge}, make([]algo.Result, 1)); err != nil {
-				t.Fatal(err)
-			}
+			take(t, store, algo.InstantOf(noon), charge)
 			if calls, updates := m.calls.Load()-before, int64(m.updates-updates); updates != c.updates || calls != 1 {
 				t.Errorf("%s: got %d updates in %d calls for cost %d, want %d updates in one call", algorithm, updates, calls, c.cost, c.updates)
 			}

@@ -1,10 +1,8 @@
 package dynamostore
 
 import (
-	"maps"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -102,10 +100,7 @@ func (layout logLayout) charge(t *take, e *expression, v *view, c limiter.Charge
 	if next, ok := c.Apply(l, s, t.now); replace && ok && c.Cost > 0 && expired > 0 {
 		next.Refunds = generation()
 		e.requireSame(v.id, s)
-		keep := layout.write(nil, v.id, next, t.now)
-		for _, name := range slices.Sorted(maps.Keys(keep)) {
-			e.setTo(name, e.value(keep[name]))
-		}
+		e.setAll(layout.write(nil, v.id, next, t.now))
 		return
 	}
 	room := l.Requests - c.Cost

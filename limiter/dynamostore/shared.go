@@ -83,15 +83,6 @@ func (e *expression) requireMoved(w *algo.Shared, id string, s algo.State) {
 	}
 }
 
-// requireNumber adds the condition that an attribute is n. An absent attribute is 0.
-func (e *expression) requireNumber(attribute string, n int64) {
-	if n == 0 {
-		e.require(e.absentOr(attribute, "=", e.number(0)))
-	} else {
-		e.require(e.compare(attribute, "=", e.number(n)))
-	}
-}
-
 // requireCounts adds the condition that the newest window of s counts at most room, which is not negative, and the window
 // before it no more than in s.
 func (e *expression) requireCounts(w *algo.Shared, id string, s algo.State, room int64) {
@@ -104,15 +95,8 @@ func (e *expression) requireCounts(w *algo.Shared, id string, s algo.State, room
 // dead implements layout.
 func (l sharedLayout) dead(it item, id string, s algo.State) (names []string, crowded bool) {
 	names, crowded = l.windowLayout.dead(it, id, s)
-	prefix := string(movedAttribute) + id
-	for name := range it {
-		if rest, ok := strings.CutPrefix(name, prefix); ok {
-			if w, err := strconv.ParseInt(rest, indexBase, 64); err == nil && w < s.Window-1 {
-				names = append(names, name)
-			}
-		}
-	}
-	return names, crowded
+	old, _ := it.windowsBefore(s.Window-1, movedAttribute, id)
+	return append(names, old...), crowded
 }
 
 // Credit implements limiter.Shares. Its update is sent once: the client has no retries (see API), and net/http repeats a
@@ -120,8 +104,7 @@ func (l sharedLayout) dead(it item, id string, s algo.State) (names []string, cr
 func (s *Store) Credit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, credit int64) (algo.Result, bool, error) {
 	e, id := newExpression(), limit.ID.String()
 	e.move(limit, index, now)
-	name := moved(id, index)
-	e.setTo(name, "if_not_exists("+e.name(name)+", "+e.number(0)+") - "+e.number(credit))
+	e.add(moved(id, index), -credit)
 	it, applied, err := s.update(ctx, s.subjectKey(subject), e)
 	if err != nil || !applied {
 		return algo.Result{}, false, err

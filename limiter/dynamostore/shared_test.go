@@ -71,9 +71,7 @@ func TestStore_shares_races(t *testing.T) {
 	}
 	take := func() {
 		t.Helper()
-		if ok, err := other.Take(t.Context(), now, user, []limiter.Charge{{Subject: user, Limit: limit, Cost: 1}}, make([]algo.Result, 1)); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		admit(t, other, now, limiter.Charge{Subject: user, Limit: limit, Cost: 1})
 	}
 	state := func() algo.State {
 		t.Helper()
@@ -120,14 +118,9 @@ func TestStore_Reset_sharedMeanwhile(t *testing.T) {
 	user, now, rate := limiter.User("a"), algo.InstantOf(noon), sharedHour
 	shared := storetest.Limit(t, "shared", rate)
 	index := algo.WindowOf(shared.Machine()).Index(now)
-	take := func(l *limiter.Limit, cost int64) (bool, algo.State) {
+	take := func(l *limiter.Limit) algo.State {
 		t.Helper()
-		charges, results := []limiter.Charge{{Subject: user, Limit: l, Cost: cost}}, make([]algo.Result, 1)
-		ok, err := other.Take(t.Context(), now, user, charges, results)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ok, results[0].State
+		return admit(t, other, now, limiter.Charge{Subject: user, Limit: l, Cost: 1})[0].State
 	}
 	debit := func(l *limiter.Limit) int64 {
 		t.Helper()
@@ -136,19 +129,19 @@ func TestStore_Reset_sharedMeanwhile(t *testing.T) {
 	rate.Regions = algo.Regions{}
 	each := storetest.Limit(t, "a", rate)
 	later := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", ID: each.ID, Rate: sharedHour, Version: each.Version + 1}))
-	take(each, 1)
+	take(each)
 	debit(shared) // a reset keeps the item
 	moved := int64(0)
 	happens = func() {
 		happens = func() {}
-		take(later, 1)
+		take(later)
 		moved = debit(later)
 	}
 	if err := slow.Reset(t.Context(), user); err != nil {
 		t.Fatal(err)
 	}
-	if ok, s := take(later, 1); !ok || moved == 0 || s.Count != 1 || s.Moved() != moved {
-		t.Errorf("a debit of %d during a reset: got allowed %t with %+v, want it kept", moved, ok, s)
+	if s := take(later); moved == 0 || s.Count != 1 || s.Moved() != moved {
+		t.Errorf("a debit of %d during a reset: got %+v, want it kept", moved, s)
 	}
 }
 
@@ -168,10 +161,8 @@ func TestStore_shares_ttl(t *testing.T) {
 		},
 	} {
 		var table memtable.Table
-		store, results := open(&table), make([]algo.Result, 1)
-		if ok, err := store.Take(t.Context(), now, user, []limiter.Charge{{Subject: user, Limit: month, Cost: 5}}, results); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		store := open(&table)
+		results := admit(t, store, now, limiter.Charge{Subject: user, Limit: month, Cost: 5})
 		if err := move(store); err != nil {
 			t.Fatal(err)
 		}

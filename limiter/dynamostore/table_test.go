@@ -204,11 +204,29 @@ func (c *table) life(s limiter.Subject, now time.Time) time.Duration {
 
 func (c *table) take(t *testing.T, now time.Time, charges ...limiter.Charge) bool {
 	t.Helper()
-	ok, err := c.Take(context.Background(), algo.InstantOf(now), charges[0].Subject, charges, make([]algo.Result, len(charges)))
+	allowed, _ := take(t, c, algo.InstantOf(now), charges...)
+	return allowed
+}
+
+// take makes charges on the subject of the first, by a process that does not know it.
+func take(t testing.TB, s limiter.Store, now algo.Instant, charges ...limiter.Charge) (allowed bool, results []algo.Result) {
+	t.Helper()
+	results = make([]algo.Result, len(charges))
+	allowed, err := s.Take(t.Context(), now, charges[0].Subject, charges, results)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ok
+	return allowed, results
+}
+
+// admit makes charges that the store must allow.
+func admit(t testing.TB, s limiter.Store, now algo.Instant, charges ...limiter.Charge) []algo.Result {
+	t.Helper()
+	allowed, results := take(t, s, now, charges...)
+	if !allowed {
+		t.Fatalf("%+v: got a refusal, want an admission", charges)
+	}
+	return results
 }
 
 func number(n int64) types.AttributeValue {

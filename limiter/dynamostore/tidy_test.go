@@ -252,19 +252,11 @@ func TestStore_tidy_setBack(t *testing.T) {
 	api := &racing{API: b, before: 2, happens: func() { // runs between the charge and the removal
 		b.set(who, memtable.Item{newest: number(index - 10)})
 	}}
-	take := func(store limiter.Store, now time.Time) algo.Result {
-		t.Helper()
-		results := make([]algo.Result, 1)
-		if ok, err := store.Take(t.Context(), algo.InstantOf(now), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, results); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
-		return results[0]
-	}
-	take(open(api), noon)
-	if api.updates != 2 {
+	charge := limiter.Charge{Subject: who, Limit: limit, Cost: 1}
+	if admit(t, open(api), algo.InstantOf(noon), charge); api.updates != 2 {
 		t.Fatalf("got %d updates, want the charge and a removal", api.updates)
 	}
-	if r := take(b, noon.Add(-10*time.Minute)); r.State.Count != 8 {
-		t.Errorf("the newest window: got a count of %d, want 8", r.State.Count)
+	if r := admit(t, b, algo.InstantOf(noon.Add(-10*time.Minute)), charge); r[0].State.Count != 8 {
+		t.Errorf("the newest window: got a count of %d, want 8", r[0].State.Count)
 	}
 }

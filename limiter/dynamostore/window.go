@@ -95,7 +95,7 @@ func (e *expression) count(id string, in charged, cost int64) {
 	if cost == 0 {
 		return
 	}
-	e.setTo(in.current, "if_not_exists("+e.name(in.current)+", "+e.number(0)+") + "+e.number(cost))
+	e.add(in.current, cost)
 	e.setTo(in.newest, e.number(in.index))
 	for dead := in.index - 3; dead < in.index-1; dead++ {
 		e.remove = append(e.remove, e.name(count(id, dead)))
@@ -186,14 +186,21 @@ func (windowLayout) refund(r *refund, e *expression, i int) {
 // dead implements layout. The counts of windows before the previous window are dead. If there are any, the limit is
 // crowded with more than countsMost counts.
 func (windowLayout) dead(it item, id string, s algo.State) (names []string, crowded bool) {
-	prefix, counts := string(countAttribute)+id, 0
+	names, counts := it.windowsBefore(s.Window-1, countAttribute, id)
+	return names, len(names) > 0 && counts > countsMost
+}
+
+// windowsBefore returns the attributes with this letter that the item has of windows before index, and the number of those of
+// all windows.
+func (it item) windowsBefore(index int64, letter rune, id string) (names []string, all int) {
+	prefix := attribute(letter, id)
 	for name := range it {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {
-			counts++
-			if w, err := strconv.ParseInt(rest, indexBase, 64); err == nil && w < s.Window-1 {
+			all++
+			if w, err := strconv.ParseInt(rest, indexBase, 64); err == nil && w < index {
 				names = append(names, name)
 			}
 		}
 	}
-	return names, len(names) > 0 && counts > countsMost
+	return names, all
 }

@@ -48,10 +48,7 @@ func (c *canned) EvalSha(_ context.Context, _ string, _ []string, args ...any) *
 // FuzzStore_value searches for a value that breaks the store, or that the store replaces with a value
 // that it cannot read.
 func FuzzStore_value(f *testing.F) {
-	window, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute, Counts: true}, Version: 2})
-	if err != nil {
-		f.Fatal(err)
-	}
+	window := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute, Counts: true}, Version: 2}))
 	limits := []*limiter.Limit{window}
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingLog} {
 		limits = append(limits, storetest.Limit(f, "a", algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Minute, Counts: true}))

@@ -181,10 +181,7 @@ func TestStore_value(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "value"}), caller()
 	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Counts: true})
-	minute, err := limiter.NewLimit(limiter.Limit{Name: "minute", Rate: algo.Rate{Requests: 10, Window: time.Minute, Counts: true}, Horizon: day.Horizon, Version: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	minute := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "minute", Rate: algo.Rate{Requests: 10, Window: time.Minute, Counts: true}, Horizon: day.Horizon, Version: 1}))
 	key := "{value/2/" + who.String() + "}"
 	for i, l := range []*limiter.Limit{day, minute} {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1})
@@ -217,10 +214,7 @@ func TestStore_value_algorithms(t *testing.T) {
 		key := "{values/2/" + who.String() + "}"
 		var short []*limiter.Limit
 		for j, a := range []algo.Algorithm{algorithm, algorithms[(i+1)%len(algorithms)]} {
-			l, err := limiter.NewLimit(limiter.Limit{Name: "short", Rate: algo.Rate{Algorithm: a, Requests: 20, Window: 10 * time.Second}, Version: int64(j + 1), Horizon: day.Horizon})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "short", Rate: algo.Rate{Algorithm: a, Requests: 20, Window: 10 * time.Second}, Version: int64(j + 1), Horizon: day.Horizon}))
 			short = append(short, l)
 		}
 		now, largest := noon, int64(0)
@@ -251,11 +245,7 @@ func TestStore_value_olderRules(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "older"}), caller()
 	made := func(l limiter.Limit) *limiter.Limit {
-		limit, err := limiter.NewLimit(l)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return limit
+		return storetest.Must(limiter.NewLimit(l))
 	}
 	for _, rate := range []algo.Rate{
 		{Requests: 10, Window: 30 * 24 * time.Hour, Counts: true},
@@ -286,10 +276,7 @@ func TestStore_life_mixedRules(t *testing.T) {
 		who := caller()
 		key := "{mixed/2/" + who.String() + "}"
 		older := storetest.Limit(t, "a", algo.Rate{Algorithm: algorithm, Requests: 20, Window: time.Minute})
-		newer, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: older.ID, Rate: algo.Rate{Algorithm: algorithm, Requests: 100, Window: 24 * time.Hour}, Version: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		newer := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", ID: older.ID, Rate: algo.Rate{Algorithm: algorithm, Requests: 100, Window: 24 * time.Hour}, Version: 2}))
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 1})
 		results := make([]algo.Result, 1)
 		for i := range 6 { // at the first charge, the process does not know the newer rules, because results is empty
@@ -313,10 +300,7 @@ func TestStore_life_mixedRules(t *testing.T) {
 func TestStore_olderRules(t *testing.T) {
 	s := open(t, redisstore.Options{Namespace: "crowd"})
 	older := storetest.Limit(t, "a", algo.Rate{Requests: 100, Window: time.Minute})
-	newer, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: older.ID, Rate: algo.Rate{Requests: 1000, Window: time.Minute}, Version: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	newer := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", ID: older.ID, Rate: algo.Rate{Requests: 1000, Window: time.Minute}, Version: 2}))
 	who := caller()
 	take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 1})
 	var wg sync.WaitGroup

@@ -21,10 +21,7 @@ func TestStore_value_full(t *testing.T) {
 	var calls atomic.Int64
 	s, who := open(t, redisstore.Options{Namespace: "full"}, counter{&calls}), caller()
 	limit := func(n int, version int64) limiter.Charge {
-		l, err := limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(n), Rate: algo.Rate{Requests: 10 * version, Window: time.Hour, Counts: true}, Version: version})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(n), Rate: algo.Rate{Requests: 10 * version, Window: time.Hour, Counts: true}, Version: version}))
 		return limiter.Charge{Subject: who, Limit: l, Cost: 1}
 	}
 	for n := range 255 {
@@ -52,10 +49,7 @@ func TestStore_value_overfull(t *testing.T) {
 	l := storetest.Must(limiter.New(open(t, redisstore.Options{Namespace: "overfull"}), limiter.Options{}))
 	who := caller()
 	for n := range 300 {
-		made, err := limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(n), Rate: algo.Rate{Requests: 3, Window: time.Hour, Counts: true}, OnError: limiter.OnErrorAllow})
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(n), Rate: algo.Rate{Requests: 3, Window: time.Hour, Counts: true}, OnError: limiter.OnErrorAllow}))
 		admitted := 0
 		for range 5 {
 			d, err := l.Take(ctx, noon.Time(), []limiter.Charge{{Subject: who, Limit: made, Cost: 1}})
@@ -106,10 +100,7 @@ func layoutCharges(t *testing.T, who limiter.Subject) (charges []limiter.Charge)
 		{Algorithm: algo.FixedWindow, Requests: 1_000_000, Window: 24 * time.Hour},
 		{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute, Burst: 5},
 	} {
-		l, err := limiter.NewLimit(limiter.Limit{Name: "l", ID: limiter.ID(i + 1), Rate: rate, Version: int64(7 + i%2)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "l", ID: limiter.ID(i + 1), Rate: rate, Version: int64(7 + i%2)}))
 		charges = append(charges, limiter.Charge{Subject: who, Limit: l, Cost: 3})
 	}
 	return charges
@@ -255,11 +246,7 @@ func TestStore_value_large(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow} {
 		s, who, model := open(t, redisstore.Options{Namespace: "large", Margin: 1}), caller(), storetest.Model{Margin: 1}
 		limit := func(requests, version int64) *limiter.Limit {
-			l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute}, Version: version})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l
+			return storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute}, Version: version}))
 		}
 		large, small, largest := limit(100_000, 1), limit(30_000, 2), limit(1_000_000, 3)
 		for i, step := range []struct {

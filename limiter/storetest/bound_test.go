@@ -27,10 +27,7 @@ var algorithms = []algo.Algorithm{algo.FixedWindow, algo.LeakyBucket, algo.Slidi
 func versions(t *testing.T, rates ...algo.Rate) (limits []*limiter.Limit) {
 	t.Helper()
 	for i, rate := range rates {
-		l, err := limiter.NewLimit(limiter.Limit{Name: "l", Rate: rate, Version: int64(i + 1)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "l", Rate: rate, Version: int64(i + 1)}))
 		limits = append(limits, l)
 	}
 	return limits

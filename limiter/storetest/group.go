@@ -50,15 +50,7 @@ func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 func groupRound(t *testing.T, l *limiter.Limiter, store limiter.Store, limit *limiter.Limit, writes func() int64) float64 {
 	t.Helper()
 	charges := []limiter.Charge{{Subject: subject(), Limit: limit, Cost: 1}}
-	look := []limiter.Charge{{Subject: charges[0].Subject, Limit: limit}}
-	used := func() int64 {
-		results := make([]algo.Result, 1)
-		if _, err := store.Take(ctx, start, look[0].Subject, look, results); err != nil {
-			t.Fatal(err)
-		}
-		return results[0].Machine.Used(results[0].State, start)
-	}
-	used() // leaves out the first call, which may open a connection
+	read(t, store, start, charges[0].Subject, limit) // leaves out the first call, which may open a connection
 	before := writes()
 	var admitted, busy atomic.Int64
 	var wg sync.WaitGroup
@@ -86,7 +78,8 @@ func groupRound(t *testing.T, l *limiter.Limiter, store limiter.Store, limit *li
 	if want := min(decisions, limit.Rate.Requests); admitted.Load() > want || admitted.Load() < want && busy.Load() == 0 {
 		t.Errorf("admitted: got %d, want %d; %d requests had no decision", admitted.Load(), want, busy.Load())
 	}
-	if n := used(); n < admitted.Load() || n > admitted.Load()+busy.Load() {
+	r := read(t, store, start, charges[0].Subject, limit)[0]
+	if n := r.Machine.Used(r.State, start); n < admitted.Load() || n > admitted.Load()+busy.Load() {
 		t.Errorf("count: got %d, want the %d admitted requests; %d requests had no decision", n, admitted.Load(), busy.Load())
 	}
 	return perDecision

@@ -45,6 +45,16 @@ func changed(tb failer, l *limiter.Limit, version int64, rate algo.Rate) *limite
 // subject returns a different subject for each call.
 func subject() limiter.Subject { return limiter.User("storetest-" + rand.Text()) }
 
+// twoProcesses returns the stores of two processes that share their state. Processes cannot share a store in memory.
+func twoProcesses(t *testing.T, s Suite) [2]limiter.Store {
+	t.Helper()
+	first, second := s.Open(t), s.Open(t)
+	if _, ok := first.(limiter.Local); ok {
+		second = first
+	}
+	return [2]limiter.Store{first, second}
+}
+
 // pair is a store and its model, with one subject.
 type pair struct {
 	store   limiter.Store

@@ -229,12 +229,7 @@ func testConcurrentOnce(t *testing.T, s Suite, rate algo.Rate) {
 			want += 2 * all[i].charges[0].Cost
 		}
 	}
-	look := []limiter.Charge{{Subject: who, Limit: limit}}
-	results := make([]algo.Result, 1)
-	if _, err := store.Take(ctx, start, who, look, results); err != nil {
-		t.Fatal(err)
-	}
-	if used := results[0].Machine.Used(results[0].State, start); used != want {
-		t.Errorf("got a count of %d, want %d", used, want)
+	if r := read(t, store, start, who, limit)[0]; r.Machine.Used(r.State, start) != want {
+		t.Errorf("got a count of %d, want %d", r.Machine.Used(r.State, start), want)
 	}
 }

@@ -86,11 +86,7 @@ func testConcurrentSettle(t *testing.T, s Suite, rate algo.Rate) {
 			}
 		}
 	})
-	look := []limiter.Charge{{Subject: who, Limit: limits[0]}, {Subject: who, Limit: limits[1]}}
-	results := make([]algo.Result, 2)
-	if _, err := store.Take(ctx, start, who, look, results); err != nil {
-		t.Fatal(err)
-	}
+	results := read(t, store, start, who, limits...)
 	for i, want := range []int64{5 * callers, 3 * callers} {
 		if used := results[i].Machine.Used(results[i].State, start); used != want {
 			t.Errorf("limit %s: got a count of %d, want %d", limits[i].Name, used, want)

@@ -150,10 +150,7 @@ func testSlotsExpired(t *testing.T, s Suite) {
 // taken at any time. In the end, all slots are free.
 func testSlotsInFlight(t *testing.T, s Suite) {
 	const n, callers, rounds = 12, 256, 3
-	stores, who := []limiter.Store{s.Open(t)}, subject()
-	if other := s.Open(t); shares(t, stores[0], other) {
-		stores = append(stores, other)
-	}
+	stores, who := twoProcesses(t, s), subject()
 	limits := []*limiter.Limit{Limit(t, "a", algo.Rate{Algorithm: algo.Concurrent, Requests: n, Window: time.Minute}), Limit(t, "b", algo.Rate{Algorithm: algo.FixedWindow, Requests: 1e6, Window: time.Hour})}
 	charges := []limiter.Charge{{Subject: who, Limit: limits[0], Cost: 1}, {Subject: who, Limit: limits[1], Cost: 1}}
 	var admitted int64
@@ -162,7 +159,7 @@ func testSlotsInFlight(t *testing.T, s Suite) {
 		now := start.Add(time.Duration(round) * time.Second)
 		before := slices.Clone(held)
 		together(t, callers, func(i int) {
-			store := stores[i%len(stores)]
+			store := stores[i%2]
 			if before[i] != nil {
 				if settled, err := store.Settle(ctx, now, who, charges[:1], before[i][:1], time.Millisecond, limiter.Once{}); err != nil || settled.Given != 1 {
 					t.Errorf("release: got %+v and error %v, want one refund", settled, err)
@@ -199,31 +196,16 @@ func testSlotsInFlight(t *testing.T, s Suite) {
 		if held[i] == nil {
 			return
 		}
-		if _, err := stores[i%len(stores)].Settle(ctx, start, who, charges[:1], held[i][:1], time.Millisecond, limiter.Once{}); err != nil {
+		if _, err := stores[i%2].Settle(ctx, start, who, charges[:1], held[i][:1], time.Millisecond, limiter.Once{}); err != nil {
 			t.Error(err)
 		}
 	})
-	results, now := make([]algo.Result, 2), start.Add(10*time.Second)
-	look := []limiter.Charge{{Subject: who, Limit: limits[0]}, {Subject: who, Limit: limits[1]}}
-	if _, err := stores[0].Take(ctx, now, who, look, results); err != nil {
-		t.Fatal(err)
-	}
+	now := start.Add(10 * time.Second)
+	results := read(t, stores[0], now, who, limits...)
 	if taken := results[0].State.Entries.Len(); taken != 0 || results[0].Remaining(now) != n {
 		t.Errorf("in the end: got %d slots taken and %d free, want 0 and %d", taken, results[0].Remaining(now), n)
 	}
 	if used := results[1].Machine.Used(results[1].State, now); used != admitted {
 		t.Errorf("the other limit: got a count of %d, want the %d admissions", used, admitted)
 	}
-}
-
-// shares reports whether two stores share their state.
-func shares(t *testing.T, a, b limiter.Store) bool {
-	t.Helper()
-	p := &pair{store: a, model: &Model{}, subject: subject()}
-	p.take(t, start, one(Limit(t, "a", rates[1]), 1), nil)
-	entries, err := b.Inspect(ctx, p.subject)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries) > 0
 }

@@ -327,10 +327,7 @@ func testAdmin(t *testing.T, s Suite) {
 
 // Many concurrent callers at one instant get exactly the capacity.
 func testConcurrent(t *testing.T, s Suite, rate algo.Rate) {
-	stores := []limiter.Store{s.Open(t), s.Open(t)}
-	if _, ok := stores[0].(limiter.Local); ok {
-		stores[1] = stores[0]
-	}
+	stores := twoProcesses(t, s)
 	l, who := Limit(t, "a", rate), subject()
 	var admitted atomic.Int64
 	together(t, 40, func(i int) {
@@ -434,27 +431,22 @@ func testSubjects(t *testing.T, s Suite) {
 func testConcurrentSeveral(t *testing.T, s Suite) {
 	store, who := s.Open(t), subject()
 	limits := []*limiter.Limit{Limit(t, "a", rates[0]), Limit(t, "b", rates[1]), Limit(t, "c", algo.Rate{Requests: 6, Window: time.Hour, Algorithm: algo.FixedWindow})}
-	charges := func(cost int64) (list []limiter.Charge) {
-		for _, l := range limits {
-			list = append(list, limiter.Charge{Subject: who, Limit: l, Cost: cost})
-		}
-		return list
-	}
 	var admitted atomic.Int64
 	together(t, 30, func(int) {
-		if takeSoon(t, store, start, charges(1)) {
+		var charges []limiter.Charge
+		for _, l := range limits {
+			charges = append(charges, limiter.Charge{Subject: who, Limit: l, Cost: 1})
+		}
+		if takeSoon(t, store, start, charges) {
 			admitted.Add(1)
 		}
 	})
 	if n := admitted.Load(); n != 6 {
 		t.Fatalf("got %d admitted, want 6", n)
 	}
-	results := make([]algo.Result, 3)
-	if _, err := store.Take(ctx, start, who, charges(0), results); err != nil {
-		t.Fatal(err)
-	}
+	results := read(t, store, start, who, limits...)
 	for i, want := range []int64{4, 4, 0} {
-		if got := results[i].Machine.Remaining(results[i].State, start); got != want {
+		if got := results[i].Remaining(start); got != want {
 			t.Errorf("limit %s: got %d remaining, want %d", limits[i].Name, got, want)
 		}
 	}
@@ -465,8 +457,7 @@ func testCancelled(t *testing.T, s Suite) {
 	p, l := newPair(t, s), Limit(t, "a", rates[2])
 	p.take(t, start, one(l, 1), nil)
 	charges := []limiter.Charge{{Subject: p.subject, Limit: l, Cost: 1}}
-	answered := int64(1)
-	tried := int64(1)
+	answered, tried := int64(1), int64(1)
 	for i := range 5 {
 		ended, cancel := context.WithCancel(ctx)
 		if i%2 == 0 {
@@ -482,12 +473,7 @@ func testCancelled(t *testing.T, s Suite) {
 			answered++
 		}
 	}
-	results := make([]algo.Result, 1)
-	charges[0].Cost = 0
-	if _, err := p.store.Take(ctx, start, p.subject, charges, results); err != nil {
-		t.Fatal(err)
-	}
-	if n := results[0].State.Count; n < answered || n > tried {
+	if n := read(t, p.store, start, p.subject, l)[0].State.Count; n < answered || n > tried {
 		t.Fatalf("got %d charges by %d takes with %d answers, want at least as many charges as answers and at most as many as takes", n, tried, answered)
 	}
 }
@@ -507,6 +493,20 @@ func takeSoon(t *testing.T, store limiter.Store, now algo.Instant, charges []lim
 	}
 }
 
+// read returns the states of limits by a request of cost 0.
+func read(t *testing.T, store limiter.Store, now algo.Instant, who limiter.Subject, limits ...*limiter.Limit) []algo.Result {
+	t.Helper()
+	charges, results := make([]limiter.Charge, len(limits)), make([]algo.Result, len(limits))
+	for i, l := range limits {
+		charges[i] = limiter.Charge{Subject: who, Limit: l}
+	}
+	if _, err := store.Take(ctx, now, who, charges, results); err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+// together runs f in n goroutines at the same time.
 func together(t *testing.T, n int, f func(i int)) {
 	t.Helper()
 	var wg sync.WaitGroup
