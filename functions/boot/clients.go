@@ -23,38 +23,20 @@ import (
 // cold start's duration.
 type Clients struct {
 	// DynamoDB opens the store for STORE=dynamodb, for example dynamostore.Open.
-	DynamoDB OpenDynamoDB
-	// Redis opens the store for STORE=redis, for example rediscache.OpenStore.
-	Redis OpenRedis
-	// Events opens the destination of events, for example sinks.Open.
-	Events OpenSink
-	// List opens the list of a distribution, for example keyvalues.Open.
-	List OpenList
-	// Notices opens the event bus of notices, for example eventbridge.Open.
-	Notices OpenNotices
+	DynamoDB func(client *dynamodb.Client, table, namespace string) (limiter.Store, error)
+	// Redis opens the store for STORE=redis, for example rediscache.OpenStore. It also returns a function that closes
+	// the store.
+	Redis func(ctx context.Context, c Config) (limiter.Store, func() error, error)
+	// Events opens the destination of events, for example sinks.Open. The destination lives as long as the process.
+	Events func(ctx context.Context, c Config) (decisionlog.Sink, error)
+	// List opens the list of a distribution in the KeyValueStore with this ARN, for example keyvalues.Open.
+	List func(config aws.Config, arn string) edge.Store
+	// Notices opens the event bus of notices with this name, for example eventbridge.Open.
+	Notices func(config aws.Config, bus string) lambdahttp.NoticeBus
 	// AWS loads the region and the credentials. If it is nil, they come from the variables that Lambda
 	// sets.
-	AWS LoadAWS
+	AWS func(ctx context.Context) (aws.Config, error)
 }
-
-// OpenDynamoDB returns the DynamoDB store of a namespace in a table.
-type OpenDynamoDB func(client *dynamodb.Client, table, namespace string) (limiter.Store, error)
-
-// OpenRedis returns the Redis store that c configures, and a function that closes it.
-type OpenRedis func(ctx context.Context, c Config) (limiter.Store, func() error, error)
-
-// OpenSink returns the destination of events that c configures. The destination lives as long as the
-// process.
-type OpenSink func(ctx context.Context, c Config) (decisionlog.Sink, error)
-
-// OpenList returns the list in the KeyValueStore with this ARN.
-type OpenList func(config aws.Config, arn string) edge.Store
-
-// OpenNotices returns the event bus with this name.
-type OpenNotices func(config aws.Config, bus string) lambdahttp.NoticeBus
-
-// LoadAWS returns a region and credentials.
-type LoadAWS func(ctx context.Context) (aws.Config, error)
 
 // These are the errors of a program whose variables configure a client that it does not link.
 var (
@@ -74,35 +56,6 @@ func (e unlinkedError) Error() string {
 		return e.problem + "; deploy the bundle without a suffix"
 	}
 	return e.problem + "; deploy the bundle with the suffix " + e.suffix
-}
-
-func (c Config) dynamoDBStore(ctx context.Context) (limiter.Store, error) {
-	if c.Clients.DynamoDB == nil {
-		return nil, errNoDynamoDB
-	}
-	client, err := c.sharedDynamoDBClient(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c.Clients.DynamoDB(client, c.Table, c.Namespace)
-}
-
-func (c Config) redisStore(ctx context.Context) (limiter.Store, func() error, error) {
-	if c.Clients.Redis == nil {
-		return nil, nil, errNoRedis
-	}
-	return c.Clients.Redis(ctx, c)
-}
-
-// sink opens the destination of events, nil if there is none.
-func (c Config) sink(ctx context.Context) (decisionlog.Sink, error) {
-	switch {
-	case c.Events == "":
-		return nil, nil
-	case c.Clients.Events == nil:
-		return nil, errNoEvents
-	}
-	return c.Clients.Events(ctx, c)
 }
 
 // localRegion is the region of endpoints outside AWS.

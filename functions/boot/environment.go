@@ -13,6 +13,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -88,7 +89,7 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 		return nil, err
 	}
 	c.warmRegions(ctx, regions, o.Rules, o.Logger)
-	ring, err := c.receipts(ctx)
+	ring, err := c.receipts(ctx, receipts.Load)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/telemetry"
@@ -21,23 +22,13 @@ import (
 func StartForward(clients Clients) {
 	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
 	f, err := openForward(context.Background(), os.LookupEnv, logger, clients)
-	if err != nil {
-		logger.Error("cannot start", slog.Any("err", err))
-		os.Exit(1)
-	}
-	lambda.Start(f)
+	run(logger, err, func() any { return f })
 }
 
 // openForward returns the function and opens its connections. Errors of the store and the table are only
 // logged, because both can recover before the first event.
 func openForward(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, clients Clients) (lambda.Handler, error) {
-	c, err := Load(lookup)
-	if err != nil {
-		return nil, err
-	}
-	c.Clients = clients
-	checkLogLevel(lookup, logger)
-	store, _, err := c.OpenStore(ctx)
+	c, store, err := loadStore(ctx, lookup, logger, clients)
 	if err != nil {
 		return nil, err
 	}
@@ -73,16 +64,10 @@ func (c Config) ForwardEnvironment(ctx context.Context, store limiter.Store, o O
 	if o.Metrics != nil {
 		e.Recorder = telemetry.New(o.Metrics, c.Namespace, nil)
 	}
-	if c.RecordsTable == "" || c.SubjectKeyFile != "" {
-		e.Receipts, err = c.receipts(ctx)
-		return e, err
-	}
-	client, err := c.sharedDynamoDBClient(ctx)
-	if err != nil {
-		return nil, err
-	}
-	e.Receipts = receipts.NewRing(c.receiptScope(client), func(ctx context.Context) (receipts.Keys, error) { return receipts.Read(ctx, client, c.RecordsTable) })
-	return e, nil
+	e.Receipts, err = c.receipts(ctx, func(ctx context.Context, table records.ReadWriter, name string) (receipts.Keys, error) {
+		return receipts.Read(ctx, table, name)
+	})
+	return e, err
 }
 
 // noticeBus returns the bus that NOTICE_BUS names; nil if it is empty.

@@ -21,37 +21,49 @@ import (
 func Start(function func(*lambdahttp.Environment) lambda.Handler, clients Clients) {
 	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
 	e, err := open(context.Background(), os.LookupEnv, logger, clients)
+	run(logger, err, func() any { return function(e) })
+}
+
+// run runs a function until Lambda ends the process. An error of its environment ends the process with one log line.
+func run(logger *slog.Logger, err error, function func() any) {
 	if err != nil {
 		logger.Error("cannot start", slog.Any("err", err))
 		os.Exit(1)
 	}
-	lambda.Start(function(e))
+	lambda.Start(function())
 }
 
 // open returns a complete environment. Its connections stay open until the process ends.
 func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, clients Clients) (*lambdahttp.Environment, error) {
-	c, err := Load(lookup)
-	if err != nil {
-		return nil, err
-	}
-	c.Clients = clients
-	checkLogLevel(lookup, logger)
-	store, _, err := c.OpenStore(ctx)
+	c, store, err := loadStore(ctx, lookup, logger, clients)
 	if err != nil {
 		return nil, err
 	}
 	o := Options{Logger: logger, Metrics: os.Stdout}
-	if o.Sink, err = c.sink(ctx); err != nil {
-		return nil, err
+	switch {
+	case c.Events == "":
+	case clients.Events == nil:
+		return nil, errNoEvents
+	default:
+		if o.Sink, err = clients.Events(ctx, c); err != nil {
+			return nil, err
+		}
 	}
 	return c.start(ctx, store, o)
 }
 
-// checkLogLevel logs an error if Lambda drops the metrics of this function.
-func checkLogLevel(lookup func(string) (string, bool), logger *slog.Logger) {
+// loadStore loads the configuration of a function, and opens its store. It logs an error if Lambda drops the metrics of
+// the function.
+func loadStore(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, clients Clients) (c Config, store limiter.Store, err error) {
+	if c, err = Load(lookup); err != nil {
+		return c, nil, err
+	}
+	c.Clients = clients
 	if level, _ := lookup(contract.VariableLogLevel); contract.DropsMetrics(level) {
 		logger.Error(contract.VariableLogLevel + ": Lambda drops all metrics of Weir at this level (got " + level + ", want INFO); set ApplicationLogLevel of the function to INFO")
 	}
+	store, _, err = c.OpenStore(ctx)
+	return c, store, err
 }
 
 // start returns an environment with store and opens its connections. All its calls together may take as

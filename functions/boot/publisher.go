@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/cfn"
-	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/edge"
@@ -45,11 +43,7 @@ func patientRetryer() aws.Retryer {
 func StartPublisher(clients Clients) {
 	logger := slog.New(lambdacontext.NewLogHandler())
 	f, err := openPublisher(context.Background(), os.LookupEnv, clients, logger, time.Now)
-	if err != nil {
-		logger.Error("cannot start", slog.Any("err", err))
-		os.Exit(1)
-	}
-	lambda.Start(f)
+	run(logger, err, func() any { return f })
 }
 
 func openPublisher(ctx context.Context, lookup func(string) (string, bool), clients Clients, logger *slog.Logger, clock func() time.Time) (func(context.Context, cfn.Event) error, error) {
@@ -57,11 +51,10 @@ func openPublisher(ctx context.Context, lookup func(string) (string, bool), clie
 	if err := readVariables(&c, lookup); err != nil {
 		return nil, err
 	}
-	client, err := Config{DynamoDBEndpoint: c.DynamoDBEndpoint, Local: c.Local}.DynamoDBClient(ctx)
+	patient, err := Config{DynamoDBEndpoint: c.DynamoDBEndpoint, Local: c.Local}.retryingClient(ctx, patientRetryer())
 	if err != nil {
 		return nil, err
 	}
-	patient := dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.Retryer = patientRetryer() })
 	p := &rulestore.Publisher{API: patient, Clock: clock}
 	if p.Published, err = c.retire(ctx, clients, logger); err != nil {
 		return nil, err

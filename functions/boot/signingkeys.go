@@ -7,10 +7,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -28,11 +26,7 @@ type signingKeysConfig struct {
 func StartSigningKeys() {
 	logger := slog.New(lambdacontext.NewLogHandler())
 	f, err := openSigningKeys(context.Background(), os.LookupEnv)
-	if err != nil {
-		logger.Error("cannot start", slog.Any("err", err))
-		os.Exit(1)
-	}
-	lambda.Start(f)
+	run(logger, err, func() any { return f })
 }
 
 func openSigningKeys(ctx context.Context, lookup func(string) (string, bool)) (*records.SigningKeys, error) {
@@ -44,11 +38,10 @@ func openSigningKeys(ctx context.Context, lookup func(string) (string, bool)) (*
 	if err != nil {
 		return nil, fmt.Errorf("JWKS: %w", err)
 	}
-	client, err := Config{DynamoDBEndpoint: c.DynamoDBEndpoint, Local: c.Local}.DynamoDBClient(ctx)
+	// The client retries: no request waits for this call, and a repeated write changes nothing.
+	patient, err := Config{DynamoDBEndpoint: c.DynamoDBEndpoint, Local: c.Local}.retryingClient(ctx, retry.NewStandard())
 	if err != nil {
 		return nil, err
 	}
-	// The client retries: no request waits for this call, and a repeated write changes nothing.
-	patient := dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.Retryer = retry.NewStandard() })
 	return &records.SigningKeys{API: patient, Table: c.RecordsTable, Fetch: fetch, Clock: time.Now}, nil
 }

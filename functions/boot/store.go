@@ -27,14 +27,22 @@ import (
 // process is behind a circuit breaker. OpenStore opens no connection; Probe opens one.
 func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, error) {
 	none := func() error { return nil }
-	switch c.Store {
-	case "memory":
+	switch {
+	case c.Store == "memory":
 		store, err := memstore.New(memstore.Options{})
 		return store, none, err
-	case "redis":
-		return c.redisStore(ctx)
+	case c.Store == "redis" && c.Clients.Redis == nil:
+		return nil, nil, errNoRedis
+	case c.Store == "redis":
+		return c.Clients.Redis(ctx, c)
+	case c.Clients.DynamoDB == nil:
+		return nil, nil, errNoDynamoDB
 	}
-	store, err := c.dynamoDBStore(ctx)
+	client, err := c.sharedDynamoDBClient(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := c.Clients.DynamoDB(client, c.Table, c.Namespace)
 	return store, none, err
 }
 
@@ -61,6 +69,15 @@ func (c Config) dynamoDBClient(ctx context.Context, region string, idle time.Dur
 				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.DefaultFirstTimeout })} // the longest wait of a decision
 		}
 	}), nil
+}
+
+// retryingClient returns a client that retries as the retryer says.
+func (c Config) retryingClient(ctx context.Context, retryer aws.Retryer) (*dynamodb.Client, error) {
+	client, err := c.DynamoDBClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.Retryer = retryer }), nil
 }
 
 // dynamoClient is a client that is created at its first use.

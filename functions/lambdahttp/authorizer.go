@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
@@ -32,7 +31,7 @@ var errStoreFailed = errors.New("the store failed, and a rule has on_error deny"
 // error "Unauthorized". If there is no decision, it returns another error.
 func NewAuthorizer(e *Environment) lambda.Handler {
 	e.Recorder.CountErrors(lambdacontext.FunctionName)
-	return authorizer{e, e.gate()}
+	return authorizer{e, e.gate(e.settled)}
 }
 
 type authorizer struct {
@@ -45,7 +44,11 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 	defer a.Events.Wait(ctx)
 	// If a reload happens before the decision, the new rules can use other header fields. For this
 	// request, such fields count as missing.
-	event, err := parseAuthorizerEvent(payload, a.headers())
+	var viewerFields []string
+	if a.Viewers != nil {
+		viewerFields = a.Viewers.Fields()
+	}
+	event, err := parseAuthorizerEvent(payload, credentialFields, a.Rules.Current().Headers(), viewerFields, []string{a.apiKeyHeader()})
 	if err == nil && event.kind != "REQUEST" {
 		err = fmt.Errorf("got type %q, want REQUEST; an event of a TOKEN authorizer lacks the request", event.kind)
 	}
@@ -53,18 +56,6 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 		return nil, a.undecided(fmt.Errorf("authorizer event: %w", err))
 	}
 	return a.decide(ctx, &event)
-}
-
-// headers returns the header fields, besides the credentialFields, that the decision needs.
-func (a authorizer) headers() []string {
-	fields, key := a.Rules.Current().Headers(), a.apiKeyHeader()
-	if a.Viewers != nil {
-		fields = slices.Compact(slices.Sorted(slices.Values(slices.Concat(fields, a.Viewers.Fields()))))
-	}
-	if i, found := slices.BinarySearch(fields, key); !found && key != defaultAPIKeyHeader {
-		return slices.Insert(slices.Clone(fields), i, key)
-	}
-	return fields
 }
 
 func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte, error) {
@@ -80,7 +71,11 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 	})
 	switch result.Class() {
 	case telemetry.ClassAllowed:
-		return a.policy(event, "Allow", result, a.sealed(ctx, result.Time, result.Pending)), nil
+		receipt := ""
+		if result.Pending != nil { // a limit is settled after the answer
+			receipt = a.sealed(ctx, result.Time, result.Pending)
+		}
+		return a.policy(event, "Allow", result, receipt), nil
 	case telemetry.ClassRefused, telemetry.ClassDirect:
 		return a.policy(event, "Deny", result, ""), nil
 	case telemetry.ClassUnauthorized:
@@ -88,15 +83,6 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 	default: // an error, because API Gateway would answer Deny with 429
 		return nil, cmp.Or(result.Err, errStoreFailed)
 	}
-}
-
-// policy returns the policy of a result. receipt is empty if there is none.
-func (a authorizer) policy(event *authorizerEvent, effect string, r httplimit.Result, receipt string) []byte {
-	tier := r.Tier
-	if tier == "" { // no rule matches the request
-		tier = a.Rules.Current().Tier(r.Caller.Tier)
-	}
-	return policy(event.methodARN, effect, r, tier, receipt, a.usageKey(event, &r.Caller))
 }
 
 // usageKey returns the key of a usage plan: a foreign key, also one that identifies the caller, or what x-api-key contains

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -26,19 +25,17 @@ type authorizerEvent struct {
 const defaultAPIKeyHeader = "X-Api-Key"
 
 // credentialFields are the header fields that usually contain credentials.
-var credentialFields = [...]string{"Authorization", defaultAPIKeyHeader}
+var credentialFields = []string{"Authorization", defaultAPIKeyHeader}
 
 // parseAuthorizerEvent parses an event in one pass. It skips members that the authorizer does not
 // need, but they must be valid JSON. Names of members are case-sensitive. If a member repeats, its
 // last value counts. If a credential repeats, all values are kept, which makes the credential
 // invalid.
 //
-// fields are the canonical names of the other header fields to keep.
-func parseAuthorizerEvent(payload []byte, fields []string) (authorizerEvent, error) {
-	var e authorizerEvent
-	var single, multi [len(credentialFields)][]string
-	var singleFields, multiFields http.Header // the other fields; nil if there are none
-	hasMulti := false
+// kept are lists of the canonical names of the header fields to keep.
+func parseAuthorizerEvent(payload []byte, kept ...[]string) (authorizerEvent, error) {
+	e := authorizerEvent{header: http.Header{}}
+	hasMulti := false // multi-value headers take precedence, as in headerOf
 	r := eventReader{d: jsontext.NewDecoder(bytes.NewBuffer(payload), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 	for name := range r.members {
 		switch string(name) {
@@ -54,76 +51,52 @@ func parseAuthorizerEvent(payload []byte, fields []string) (authorizerEvent, err
 			r.context(&e)
 		case "headers":
 			for name := range r.members {
-				if field := credentialField(name); field >= 0 {
-					single[field] = append(single[field], r.value())
-				} else if field := otherField(name, fields); field != "" {
-					singleFields = with(singleFields, field, r.value())
-				} else {
+				if field := keptField(name, kept); field == "" {
 					r.skip()
+				} else if value := ""; r.text(&value) && !hasMulti {
+					e.header[field] = append(e.header[field], value)
 				}
 			}
 		case "multiValueHeaders":
 			for name := range r.members {
-				hasMulti = true
-				if field := credentialField(name); field >= 0 {
-					for range r.elements {
-						multi[field] = append(multi[field], r.value())
-					}
-				} else if field := otherField(name, fields); field != "" {
-					for range r.elements {
-						multiFields = with(multiFields, field, r.value())
-					}
-				} else {
+				if !hasMulti {
+					clear(e.header)
+					hasMulti = true
+				}
+				field := keptField(name, kept)
+				if field == "" {
 					r.skip()
+					continue
+				}
+				for range r.between('[', ']') {
+					value := ""
+					r.text(&value)
+					e.header[field] = append(e.header[field], value)
 				}
 			}
 		default:
 			r.skip()
 		}
 	}
-	if hasMulti { // multi-value headers take precedence, as in headerOf
-		single, singleFields = multi, multiFields
+	if r.err != nil {
+		return e, r.err
 	}
-	if e.header = singleFields; e.header == nil {
-		e.header = http.Header{}
+	if _, err := r.d.ReadToken(); !errors.Is(err, io.EOF) {
+		return e, fmt.Errorf("data after the event at byte %d", r.d.InputOffset())
 	}
-	for i, values := range single {
-		if values != nil {
-			e.header[credentialFields[i]] = values
-		}
-	}
-	return e, r.end()
+	return e, nil
 }
 
-// credentialField returns the index of a header field in credentialFields. It returns -1 for other
-// fields.
-func credentialField(name []byte) int {
-	for i, field := range credentialFields {
-		if len(name) == len(field) && http.CanonicalHeaderKey(string(name)) == field {
-			return i
-		}
-	}
-	return -1
-}
-
-// otherField returns the element of fields that is the canonical form of a name. It returns "" for
-// other names.
-func otherField(name []byte, fields []string) string {
-	if len(fields) > 0 {
-		if i, ok := slices.BinarySearch(fields, http.CanonicalHeaderKey(string(name))); ok {
-			return fields[i]
+// keptField returns the canonical form of a name if a list has it, and "" otherwise.
+func keptField(name []byte, kept [][]string) string {
+	for _, list := range kept {
+		for _, field := range list {
+			if len(name) == len(field) && http.CanonicalHeaderKey(string(name)) == field {
+				return field
+			}
 		}
 	}
 	return ""
-}
-
-// with returns h with one more value of a field. It creates h if h is nil.
-func with(h http.Header, field, value string) http.Header {
-	if h == nil {
-		h = http.Header{}
-	}
-	h[field] = append(h[field], value)
-	return h
 }
 
 // eventReader reads an event and keeps the first error. After an error it reads nothing.
@@ -170,20 +143,19 @@ func (r *eventReader) members(yield func(name []byte) bool) {
 	}
 }
 
-// elements yields once for each element of an array. The body of the loop must read the element. null
-// has no elements.
-func (r *eventReader) elements(yield func() bool) {
-	for range r.between('[', ']') {
-		if !yield() {
-			return
-		}
-	}
-}
-
-// between yields once for each member or element between two delimiters.
+// between yields once for each member of an object, or for each element of an array, between two delimiters. null has none.
 func (r *eventReader) between(begin, end jsontext.Kind) func(func() bool) {
 	return func(yield func() bool) {
-		if !r.begins(begin) {
+		if r.err != nil {
+			return
+		}
+		token, err := r.d.ReadToken()
+		switch {
+		case err != nil:
+			r.fail(err)
+			return
+		case token.Kind() != begin:
+			r.mismatch(token, begin)
 			return
 		}
 		for r.err == nil && r.d.PeekKind() != end {
@@ -198,8 +170,8 @@ func (r *eventReader) between(begin, end jsontext.Kind) func(func() bool) {
 	}
 }
 
-// begins reads the beginning of an object or an array. It returns false for null.
-func (r *eventReader) begins(begin jsontext.Kind) bool {
+// text reads a string into s. For null it does not change s.
+func (r *eventReader) text(s *string) (ok bool) {
 	if r.err != nil {
 		return false
 	}
@@ -207,33 +179,12 @@ func (r *eventReader) begins(begin jsontext.Kind) bool {
 	switch {
 	case err != nil:
 		r.fail(err)
-	case token.Kind() == begin:
-		return true
-	case token.Kind() != 'n':
-		r.mismatch(token, begin)
-	}
-	return false
-}
-
-// text reads a string into s. For null it does not change s.
-func (r *eventReader) text(s *string) {
-	if r.err != nil {
-		return
-	}
-	token, err := r.d.ReadToken()
-	switch {
-	case err != nil:
-		r.fail(err)
 	case token.Kind() == '"':
 		*s = token.String()
-	case token.Kind() != 'n':
+	default:
 		r.mismatch(token, '"')
 	}
-}
-
-func (r *eventReader) value() (s string) {
-	r.text(&s)
-	return s
+	return r.err == nil
 }
 
 func (r *eventReader) skip() {
@@ -254,17 +205,9 @@ func (r *eventReader) fail(err error) {
 	}
 }
 
+// mismatch keeps an error for a value of another type, unless it is null.
 func (r *eventReader) mismatch(got jsontext.Token, want jsontext.Kind) {
-	r.err = fmt.Errorf("wrong type before byte %d (got %s, want %s)", r.d.InputOffset(), got.Kind(), want)
-}
-
-// end returns the error of the whole event. Data after the event is an error.
-func (r *eventReader) end() error {
-	if r.err != nil {
-		return r.err
+	if got.Kind() != 'n' {
+		r.err = fmt.Errorf("wrong type before byte %d (got %s, want %s)", r.d.InputOffset(), got.Kind(), want)
 	}
-	if _, err := r.d.ReadToken(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("data after the event at byte %d", r.d.InputOffset())
-	}
-	return nil
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rs/cors"
@@ -79,7 +81,7 @@ type Environment struct {
 // CORSOrigins, every answer has the CORS headers, including refusals, and preflights have no limit. If
 // the answers of api vary by other request headers, api must add these to Vary.
 func (e *Environment) Serve(api http.Handler) http.Handler {
-	gate := e.gate()
+	gate := e.gate(e.settled)
 	return e.cors(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := deliveryOf(r.Context())
 		if e.Viewers != nil {
@@ -139,10 +141,9 @@ func requestOf(r *http.Request, from delivery) httplimit.Request {
 	return request
 }
 
-func (e *Environment) gate() *httplimit.Gate { return httplimit.New(e.gateOptions(e.settled)) }
-
-func (e *Environment) gateOptions(settled func(telemetry.Settlement)) httplimit.Options {
-	return httplimit.Options{
+// gate returns a Gate that decides and settles requests.
+func (e *Environment) gate(settled func(telemetry.Settlement)) *httplimit.Gate {
+	return httplimit.New(httplimit.Options{
 		Identify: e.identify,
 		Select:   e.Rules.Select,
 		Limiter:  e.Limiter,
@@ -151,7 +152,7 @@ func (e *Environment) gateOptions(settled func(telemetry.Settlement)) httplimit.
 		MaxDelay: e.MaxDelay,
 		Clock:    e.Clock,
 		Logger:   e.Logger,
-	}
+	})
 }
 
 func (e *Environment) observe(ctx context.Context, o telemetry.Outcome) {
@@ -250,10 +251,19 @@ func (e *Environment) cors(h http.Handler) http.Handler {
 	}).Handler(h)
 }
 
-// basePaths returns the base paths in requests to a domain. API Gateway keeps the base path in the path
-// only for custom domains.
+// awsDomains are the endings of the default domain names of APIs.
+var awsDomains = []string{".amazonaws.com", ".amazonaws.com.cn", ".on.aws", ".api.aws"}
+
+// basePaths returns the base paths in requests to a domain. API Gateway keeps the base path in the path only for custom
+// domains. On its default domain, /v1/x and /x are different paths. Events of a load balancer have no domain name. Local
+// events have the host and the port.
 func (e *Environment) basePaths(domain string) []string {
-	if !isCustom(domain) {
+	domain = strings.ToLower(strings.TrimSuffix(domain, "."))
+	ofAWS := func(end string) bool { return strings.HasSuffix(domain, end) }
+	if !strings.Contains(domain, ".") || strings.Contains(domain, ":") || slices.ContainsFunc(awsDomains, ofAWS) {
+		return nil
+	}
+	if _, err := netip.ParseAddr(domain); err == nil {
 		return nil
 	}
 	return e.BasePaths

@@ -14,9 +14,9 @@ type AuthorizerEvent struct {
 
 // ParseAuthorizerEvent is parseAuthorizerEvent for tests.
 func ParseAuthorizerEvent(payload []byte, fields ...string) (AuthorizerEvent, error) {
-	e, err := parseAuthorizerEvent(payload, fields)
+	e, err := parseAuthorizerEvent(payload, credentialFields, fields)
 	return AuthorizerEvent{e.kind, e.methodARN, e.method, e.path, e.domain, e.sourceIP, e.header}, err
 }
 
 // Gate returns the gate of the environment, for tests of Gate.Wrap.
-func (e *Environment) Gate() *httplimit.Gate { return e.gate() }
+func (e *Environment) Gate() *httplimit.Gate { return e.gate(e.settled) }

@@ -22,14 +22,17 @@ import (
 // The function returns an error only if the store, the records table or the bus failed. It is then safe to repeat
 // the event: a receipt settles each of its limits once, and the copies of a notice have the same id.
 func NewForward(e *Environment) lambda.Handler {
-	return &forwarder{settle: settle{e, httplimit.New(e.gateOptions(e.settled)), httplimit.New(e.gateOptions(e.settledLine))}, writer: edge.NewWriter(e.List)}
+	return &forwarder{
+		Environment: e, reports: e.gate(e.settled), lines: e.gate(e.settledLine), writer: edge.NewWriter(e.List),
+	}
 }
 
 type forwarder struct {
-	settle
-	repeated repeated
-	listed   listed
-	writer   *edge.Writer // of e.List
+	*Environment
+	reports, lines *httplimit.Gate // settle requests behind an authorizer, from reports and from lines of access logs
+	repeated       repeated
+	listed         listed
+	writer         *edge.Writer // of Environment.List
 }
 
 type forwardEvent struct {

@@ -86,11 +86,20 @@ func decisionFields(context map[string]string) (fields map[string]string, ok boo
 	return fields, true
 }
 
-// policy returns a policy for all paths of the stage. This is safe, because API Gateway does not
+// policy returns the policy of a result, for all paths of the stage. This is safe, because API Gateway does not
 // cache the policy and uses it for this request only. A policy that contained a long path would be
-// invalid. foreignKey is an API key that is not Weir's; "" if there is none. An API with the API key source AUTHORIZER
-// finds its usage plan by this key.
-func policy(methodARN, effect string, r httplimit.Result, tier, receipt, foreignKey string) []byte {
+// invalid. receipt is "" if there is none. An API with the API key source AUTHORIZER finds its usage plan by the
+// foreign API key in the policy.
+func (a authorizer) policy(event *authorizerEvent, effect string, r httplimit.Result, receipt string) []byte {
+	tier := r.Tier
+	if tier == "" { // no rule matches the request
+		tier = a.Rules.Current().Tier(r.Caller.Tier)
+	}
+	resource := event.methodARN // such as <api>/<stage>/GET/path
+	if api, rest, ok := strings.Cut(resource, "/"); ok {
+		stage, _, _ := strings.Cut(rest, "/")
+		resource = api + "/" + stage + "/*"
+	}
 	subject := r.Caller.Subject().String()
 	b := make([]byte, 0, 1024+len(receipt))
 	b = append(b, `{"principalId":`...)
@@ -98,7 +107,7 @@ func policy(methodARN, effect string, r httplimit.Result, tier, receipt, foreign
 	b = append(b, `,"policyDocument":{"Version":"2012-10-17","Statement":[{"Action":["execute-api:Invoke"],"Effect":`...)
 	b = appendString(b, effect)
 	b = append(b, `,"Resource":[`...)
-	b = appendString(b, stageARN(methodARN))
+	b = appendString(b, resource)
 	b = append(b, `]}]},"context":{`...)
 	writeContext(r.Answer, subject, tier, receipt, func(key, value string) {
 		b = appendString(b, key)
@@ -107,8 +116,8 @@ func policy(methodARN, effect string, r httplimit.Result, tier, receipt, foreign
 		b = append(b, ',')
 	})
 	b[len(b)-1] = '}' // the closing brace replaces the last comma
-	if foreignKey != "" {
-		b = appendString(append(b, `,"usageIdentifierKey":`...), foreignKey)
+	if key := a.usageKey(event, &r.Caller); key != "" {
+		b = appendString(append(b, `,"usageIdentifierKey":`...), key)
 	}
 	return append(b, '}')
 }
@@ -117,14 +126,4 @@ func policy(methodARN, effect string, r httplimit.Result, tier, receipt, foreign
 func appendString(b []byte, s string) []byte {
 	b, _ = jsontext.AppendQuote(b, s) // AppendQuote replaces invalid UTF-8 and reports only this replacement as an error
 	return b
-}
-
-// stageARN returns <api>/<stage>/* for the ARN <api>/<stage>/GET/path of a method.
-func stageARN(method string) string {
-	api, rest, ok := strings.Cut(method, "/")
-	if !ok {
-		return method
-	}
-	stage, _, _ := strings.Cut(rest, "/")
-	return api + "/" + stage + "/*"
 }

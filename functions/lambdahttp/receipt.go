@@ -19,12 +19,9 @@ const receiptTimeout = 300 * time.Millisecond
 
 var errNoReceipts = errors.New("no keys of receipts; set RECORDS_TABLE")
 
-// sealed returns the receipt of an admitted request. It returns "" if no limit needs a receipt, or if the
-// receipt cannot be sealed. In the second case, the limits keep their reserve.
+// sealed returns the receipt of an admitted request. It returns "" if the receipt cannot be sealed; the limits then
+// keep their reserve.
 func (e *Environment) sealed(ctx context.Context, now time.Time, p *httplimit.Pending) string {
-	if p == nil {
-		return ""
-	}
 	ctx, cancel := context.WithTimeout(ctx, receiptTimeout)
 	defer cancel()
 	text, err := e.seal(ctx, now, p)

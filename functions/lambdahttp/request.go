@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -105,21 +104,8 @@ func (e *proxyEvent) request(ctx context.Context, basePaths []string) (*http.Req
 	return r, nil
 }
 
-// awsDomains are the endings of the default domain names of APIs.
-var awsDomains = []string{".amazonaws.com", ".amazonaws.com.cn", ".on.aws", ".api.aws"}
-
 // functionURLDomain is a part of all domain names of function URLs, and of no other names.
 const functionURLDomain = ".lambda-url."
-
-// isCustom reports whether the domain name in an event is a custom domain. API Gateway keeps the base
-// path in the path only for custom domains. On its default domain, /v1/x and /x are different paths.
-// Events of a load balancer have no domain name. Local events have the host and the port.
-func isCustom(domain string) bool {
-	domain = strings.ToLower(strings.TrimSuffix(domain, "."))
-	ofAWS := func(end string) bool { return strings.HasSuffix(domain, end) }
-	_, noAddress := netip.ParseAddr(domain)
-	return strings.Contains(domain, ".") && !strings.Contains(domain, ":") && noAddress != nil && !slices.ContainsFunc(awsDomains, ofAWS)
-}
 
 // authorizerContext returns the texts in the context of a REST API's authorizer, which only API Gateway can write.
 // It returns nil for other hosts: Weir has no authorizer there, so the context cannot be trusted.

@@ -16,23 +16,17 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// settle settles requests behind an authorizer, from reports and from lines of access logs.
-type settle struct {
-	*Environment
-	reports, lines *httplimit.Gate
-}
-
 // report settles a request with the values that a back end reports.
-func (s settle) report(ctx context.Context, event *forwardEvent) ([]byte, error) {
+func (f *forwarder) report(ctx context.Context, event *forwardEvent) ([]byte, error) {
 	known := known{status: event.Status, bytes: unknownLength}
 	if event.Bytes != nil {
 		known.bytes = max(unknownLength, *event.Bytes)
 	}
 	var err error
 	if known.costs, err = parseCosts(event.Cost); err != nil {
-		return s.invalid(ctx, err)
+		return f.invalid(ctx, err)
 	}
-	err = s.settle(ctx, s.reports, event.Receipt, known)
+	err = f.settle(ctx, f.reports, event.Receipt, known)
 	reason, final := reasonOf(err)
 	if !final {
 		return nil, fmt.Errorf("settle: %w", err)
@@ -41,9 +35,9 @@ func (s settle) report(ctx context.Context, event *forwardEvent) ([]byte, error)
 }
 
 // invalid counts a report that is not valid, and returns the answer to it.
-func (s settle) invalid(ctx context.Context, err error) ([]byte, error) {
-	s.Recorder.Settled(telemetry.Settlement{Time: s.Clock(), Rejected: 1})
-	s.Logger.LogAttrs(ctx, slog.LevelWarn, "report rejected", slog.Any("err", err))
+func (f *forwarder) invalid(ctx context.Context, err error) ([]byte, error) {
+	f.Recorder.Settled(telemetry.Settlement{Time: f.Clock(), Rejected: 1})
+	f.Logger.LogAttrs(ctx, slog.LevelWarn, "report rejected", slog.Any("err", err))
 	return json.Marshal(contract.Settled{Reason: contract.ReasonInvalid})
 }
 
@@ -103,13 +97,13 @@ func parseCosts(text json.RawMessage) (costs []cost, err error) {
 var errNothing = errors.New("receipt: no limit to settle")
 
 // settle settles those limits of a receipt whose cost is known.
-func (s settle) settle(ctx context.Context, gate *httplimit.Gate, receipt string, known known) error {
-	voucher, err := s.open(ctx, s.Clock(), receipt)
+func (f *forwarder) settle(ctx context.Context, gate *httplimit.Gate, receipt string, known known) error {
+	voucher, err := f.open(ctx, f.Clock(), receipt)
 	switch {
 	case err != nil:
 		return err
 	case !slices.ContainsFunc(voucher.Charges(), known.settles):
-		s.Recorder.Settled(telemetry.Settlement{Time: s.Clock(), Rejected: len(known.costs)})
+		f.Recorder.Settled(telemetry.Settlement{Time: f.Clock(), Rejected: len(known.costs)})
 		return errNothing
 	}
 	p := gate.Resume(voucher, nil)

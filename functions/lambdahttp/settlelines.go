@@ -29,7 +29,7 @@ type accessLine struct {
 }
 
 // settleLines settles the requests in lines of an access log. An error means that Lambda must repeat the event.
-func (s settle) settleLines(ctx context.Context, lines []string) error {
+func (f *forwarder) settleLines(ctx context.Context, lines []string) error {
 	var (
 		wg     sync.WaitGroup
 		slots  = make(chan struct{}, settling)
@@ -39,7 +39,7 @@ func (s settle) settleLines(ctx context.Context, lines []string) error {
 	for _, text := range lines {
 		line, err := parseLine(text)
 		if err != nil {
-			_, _ = s.invalid(ctx, err)
+			_, _ = f.invalid(ctx, err)
 		}
 		if line.receipt == "" {
 			continue
@@ -47,7 +47,7 @@ func (s settle) settleLines(ctx context.Context, lines []string) error {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			err := s.settle(ctx, s.lines, line.receipt, line.known)
+			err := f.settle(ctx, f.lines, line.receipt, line.known)
 			if _, final := reasonOf(err); !final {
 				failed.Add(1)
 				first.CompareAndSwap(nil, &err)

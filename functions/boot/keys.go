@@ -1,0 +1,100 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/origin"
+	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// subjectKeyTimeout bounds how long a start waits for the key of subject hashes. The start needs the
+// rest of its deadline to open the connection to the store.
+const subjectKeyTimeout = 500 * time.Millisecond
+
+// subjectKey reads SUBJECT_KEY_FILE. In a local run, the other keys are derived from its content.
+func (c Config) subjectKey() ([]byte, error) {
+	key, err := os.ReadFile(c.SubjectKeyFile)
+	if err == nil && len(key) < telemetry.MinSubjectKey {
+		err = fmt.Errorf("%s: got %d bytes, want at least %d", c.SubjectKeyFile, len(key), telemetry.MinSubjectKey)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("SUBJECT_KEY_FILE: %w", err)
+	}
+	return key, nil
+}
+
+// subjectHash returns the hash that represents callers in logs, metrics and events. Its key is in RECORDS_TABLE,
+// where the first environment of a deployment creates it. Locally it is in SUBJECT_KEY_FILE. If the table fails,
+// subjectHash logs a warning and uses a random key. If neither variable is set, it uses a random key without a
+// warning. With a random key, each process has other hashes. It returns an error only for the file or the AWS
+// configuration.
+func (c Config) subjectHash(ctx context.Context, logger *slog.Logger) (telemetry.SubjectHash, error) {
+	switch {
+	case c.SubjectKeyFile != "":
+		key, err := c.subjectKey()
+		return telemetry.NewSubjectHash(c.Namespace, key), err
+	case c.RecordsTable == "":
+		return telemetry.NewSubjectHash(c.Namespace, nil), nil
+	}
+	table, err := c.keyRecords(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, subjectKeyTimeout)
+	defer cancel()
+	key, _, err := records.SubjectKey(ctx, table, c.RecordsTable)
+	if err != nil {
+		logger.Warn("subject hash key not read; this environment uses a random key, so its hashes differ from those of other environments", slog.Any("err", err))
+	}
+	return telemetry.NewSubjectHash(c.Namespace, key), nil
+}
+
+// receipts returns the keys of receipts. They are in RECORDS_TABLE, from which load reads them. Locally they come from
+// SUBJECT_KEY_FILE, so that the functions of a run share them. If neither variable is set, the result is nil, and there
+// are no receipts.
+func (c Config) receipts(ctx context.Context, load func(context.Context, records.ReadWriter, string) (receipts.Keys, error)) (*receipts.Ring, error) {
+	switch {
+	case c.SubjectKeyFile != "":
+		key, err := c.subjectKey()
+		return receipts.Fixed(c.Namespace, receipts.DeriveKeys(key)), err
+	case c.RecordsTable == "":
+		return nil, nil
+	}
+	client, err := c.sharedDynamoDBClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	table, err := c.keyRecords(ctx)
+	if err != nil {
+		return nil, err
+	}
+	scope := receipts.Scope{Namespace: c.Namespace, Region: client.Options().Region}
+	return receipts.NewRing(scope, func(ctx context.Context) (receipts.Keys, error) { return load(ctx, table, c.RecordsTable) }), nil
+}
+
+// viewers returns the Viewers, which find the addresses of clients. It returns nil if these come only from the host. The
+// secrets are in RECORDS_TABLE. Locally they come from SUBJECT_KEY_FILE.
+func (c Config) viewers(ctx context.Context, logger *slog.Logger) (*origin.Viewers, error) {
+	believed, err := origin.ParseBelieved(c.ViewerAddress)
+	if err != nil || believed == (origin.Believed{}) {
+		return nil, err
+	}
+	o := origin.Options{Believed: believed, Refuse: c.DirectRequests == contract.DirectRefuse, Logger: logger}
+	if c.SubjectKeyFile != "" {
+		key, err := c.subjectKey()
+		o.Load = func(context.Context) (origin.Secrets, error) { return origin.Derive(key), nil }
+		return origin.New(o), err
+	}
+	client, err := c.sharedDynamoDBClient(ctx)
+	o.Load = func(ctx context.Context) (origin.Secrets, error) {
+		return origin.Read(ctx, client, c.RecordsTable, c.Namespace)
+	}
+	return origin.New(o), err
+}
