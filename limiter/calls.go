@@ -87,13 +87,10 @@ func (r *request) callConcurrently(ctx context.Context, includes func(*batch) bo
 	p := &r.parallel
 	for i := range r.batches {
 		if b := &r.batches[i]; b.remote && includes(b) {
-			p.start(r.limiter.concurrentClock(), func() {
-				defer p.keep()
-				r.callBatch(ctx, b)
-			})
+			p.add(func() { r.callBatch(ctx, b) })
 		}
 	}
-	p.wait(r.limiter.concurrentClock())
+	p.run(r.limiter.concurrentClock())
 }
 
 // If other requests have used a bucket since the charge, a store does not refund what leaks in refundMargin. If the
@@ -185,7 +182,7 @@ func (r *request) callSubject(ctx context.Context, b *batch) {
 		defer func() {
 			if q := l.groups.leave(subject, b.known); q != nil {
 				b.err = l.crowdedError(b.err)
-				go l.shared.serve(q)
+				go l.serve(q)
 			}
 		}()
 	}

@@ -36,13 +36,10 @@ func (r *request) refundBatches(ctx context.Context) {
 			if back.remote {
 				remote++
 			}
-			p.start(r.limiter.concurrentClock(), func() {
-				defer p.keep()
-				done[i] = r.limiter.refund(ctx, r.now, back, elapsed)
-			})
+			p.add(func() { done[i] = r.limiter.refund(ctx, r.now, back, elapsed) })
 		}
 	}
-	p.wait(r.limiter.concurrentClock())
+	p.run(r.limiter.concurrentClock())
 	for _, d := range done {
 		r.refunds.add(d)
 	}

@@ -7,41 +7,51 @@ import (
 	"sync/atomic"
 )
 
-// parallel is a group of calls that run at the same time. If a call panics, wait panics in the goroutine of the
-// request, after all calls have returned. A panic in another goroutine would end the process, because the recover of
+// parallel are calls that run at the same time. A panic in another goroutine would end the process, because the recover of
 // a server reaches only the goroutine of the request.
 type parallel struct {
-	calls    sync.WaitGroup
-	held     []func() // the calls that wait gives to a ConcurrentClock
+	calls    []func()
+	group    sync.WaitGroup
 	panicked atomic.Pointer[storePanic]
 }
 
-// keep keeps the panic of a call. Each call MUST defer it.
-func (p *parallel) keep() {
-	if v := recover(); v != nil {
-		p.panicked.CompareAndSwap(nil, panicOf(v))
-	}
-}
+func (p *parallel) add(call func()) { p.calls = append(p.calls, call) }
 
-// start runs a call in a goroutine of its own. If clock is not nil, wait gives the call to clock, which runs it.
-func (p *parallel) start(clock ConcurrentClock, call func()) {
-	if clock != nil {
-		p.held = append(p.held, call)
+// run makes all calls, one of them in the goroutine of the caller, and returns after the last one. If a call panics, run
+// then panics too. If clock is not nil, it runs the calls.
+func (p *parallel) run(clock ConcurrentClock) {
+	calls := p.calls
+	p.calls = calls[:0]
+	switch {
+	case len(calls) == 0:
 		return
+	case clock != nil:
+		guarded := make([]func(), len(calls))
+		for i, call := range calls {
+			guarded[i] = func() { p.guard(call) }
+		}
+		clock.Together(guarded)
+	default:
+		for _, call := range calls[1:] {
+			p.group.Go(func() { p.guard(call) })
+		}
+		p.guard(calls[0])
 	}
-	p.calls.Go(call)
-}
-
-// wait waits for all calls, and then repeats the first panic. clock is the same as in start.
-func (p *parallel) wait(clock ConcurrentClock) {
-	if held := p.held; len(held) > 0 {
-		p.held = nil
-		clock.Together(held)
-	}
-	p.calls.Wait()
+	p.group.Wait()
+	clear(calls)
 	if v := p.panicked.Load(); v != nil {
 		panic(v)
 	}
+}
+
+// guard makes a call, and keeps its panic.
+func (p *parallel) guard(call func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			p.panicked.CompareAndSwap(nil, panicOf(v))
+		}
+	}()
+	call()
 }
 
 // storePanic is a panic in another goroutine, with its stack.

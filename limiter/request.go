@@ -58,7 +58,8 @@ type request struct {
 
 func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 	*r = request{limiter: l, at: now, now: algo.InstantOf(now), look: r.look, receipt: r.receipt, tasks: r.tasks[:0], served: r.served[:0],
-		grouped: r.grouped[:0], charges: r.charges[:0], results: r.results[:0], batches: r.batches[:0], renewals: r.renewals[:0]}
+		grouped: r.grouped[:0], charges: r.charges[:0], results: r.results[:0], batches: r.batches[:0], renewals: r.renewals[:0],
+		parallel: parallel{calls: r.parallel.calls}}
 	l.active.Add(1)
 	for _, c := range charges {
 		it := task{Charge: c, original: c.Limit, want: c.Cost}

@@ -100,19 +100,10 @@ func (l *Limiter) settleStores(ctx context.Context, now time.Time, corrections [
 	}
 	settled := make([]settledSubject, len(corrections))
 	var p parallel
-	correct := func(i int) {
-		defer p.keep()
-		settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed, once)
+	for i := range corrections {
+		p.add(func() { settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed, once) })
 	}
-	for i := 1; i < len(corrections); i++ {
-		p.start(l.concurrentClock(), func() { correct(i) })
-	}
-	if len(p.held) > 0 {
-		p.start(l.concurrentClock(), func() { correct(0) })
-	} else {
-		correct(0)
-	}
-	p.wait(l.concurrentClock())
+	p.run(l.concurrentClock())
 	var failed []error
 	used := 0
 	for _, s := range settled {

@@ -182,28 +182,15 @@ func (r *request) ask(ctx context.Context, lacks []*lack) {
 	defer cancel()
 	r.debit(ctx, lacks)
 	var gifts []*lack
+	var p parallel
 	for _, k := range lacks {
 		if r.count(ctx, k); k.got > 0 {
 			gifts = append(gifts, k)
+			k.err = ErrUnavailable // this error stays if the store panics
+			p.add(func() { k.b.results[k.j], k.credited, k.err = r.limiter.credit(ctx, r.now, k.b.charges[k.j], k) })
 		}
 	}
-	credit := func(k *lack) {
-		c := k.b.charges[k.j]
-		k.err = ErrUnavailable // this error stays if the store panics
-		k.b.results[k.j], k.credited, k.err = r.limiter.credit(ctx, r.now, c, k)
-	}
-	if len(gifts) == 1 {
-		credit(gifts[0])
-	} else {
-		var p parallel
-		for _, k := range gifts {
-			p.start(r.limiter.concurrentClock(), func() {
-				defer p.keep()
-				credit(k)
-			})
-		}
-		p.wait(r.limiter.concurrentClock())
-	}
+	p.run(r.limiter.concurrentClock())
 	for _, k := range gifts {
 		r.countCredit(ctx, k)
 	}
@@ -233,13 +220,12 @@ func (r *request) debit(ctx context.Context, lacks []*lack) {
 			}
 			r.moved.Calls++
 			k.asked[i], k.errs[i] = true, ErrUnavailable // this error stays if the store panics
-			p.start(l.concurrentClock(), func() {
-				defer p.keep()
+			p.add(func() {
 				k.moved[i], k.errs[i] = l.regions[i].Debit(ctx, r.now, c.Subject, other, k.index, k.wanted, &k.transfer.seen[i])
 			})
 		}
 	}
-	p.wait(l.concurrentClock())
+	p.run(l.concurrentClock())
 }
 
 // count adds up the answers to the debits of k.
