@@ -128,29 +128,21 @@ func random(n int) []byte {
 
 func TestNew_mistakes(t *testing.T) {
 	folder := t.TempDir()
-	bad := filepath.Join(folder, "bad.json")
-	if err := os.WriteFile(bad, []byte(`{"rules":[{"endpoint":"x"}]}`), 0o600); err != nil {
-		t.Fatal(err)
+	write := func(name, content string) (path string) {
+		path = filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
-	old := filepath.Join(folder, "old.json")
-	if err := os.WriteFile(old, []byte(`{"rules":[{"endpoint":"/x","limits":{"*":{"requests":1,"window":"1m"}}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	similar := filepath.Join(folder, "similar.json")
-	if err := os.WriteFile(similar, []byte(`{"rules":[{"endpoint":"/x","limits":{"paid":{"requests":1,"window":"1m"},"piad":{"requests":1,"window":"1m"}}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	shared := filepath.Join(folder, "shared.json")
-	if err := os.WriteFile(shared, []byte(`{"version":1,"rules":[
+	bad := write("bad.json", `{"rules":[{"endpoint":"x"}]}`)
+	old := write("old.json", `{"rules":[{"endpoint":"/x","limits":{"*":{"requests":1,"window":"1m"}}}]}`)
+	similar := write("similar.json", `{"rules":[{"endpoint":"/x","limits":{"paid":{"requests":1,"window":"1m"},"piad":{"requests":1,"window":"1m"}}}]}`)
+	shared := write("shared.json", `{"version":1,"rules":[
 		{"endpoint":"/x","on_error":"local","local_processes":30,"limits":{"*":{"requests":100,"window":"1m"}}},
 		{"endpoint":"/y","on_error":"local","local_processes":20,"limits":{"*":{"requests":100,"window":"1m"}}},
-		{"endpoint":"/z","limits":{"*":{"requests":100,"window":"1m"}}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	large := filepath.Join(folder, "large.json")
-	if err := os.WriteFile(large, []byte(strings.Replace(document, `"window": "1m"`, `"window": "1m", "note": "`+hex.EncodeToString(random(80<<10))+`"`, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+		{"endpoint":"/z","limits":{"*":{"requests":100,"window":"1m"}}}]}`)
+	large := write("large.json", strings.Replace(document, `"window": "1m"`, `"window": "1m", "note": "`+hex.EncodeToString(random(80<<10))+`"`, 1))
 	_, stack, _ := newAPI(t)
 	for want, change := range map[string]func(*ratelimit.LimitsProps){
 		"large.json: got ": func(p *ratelimit.LimitsProps) { p.Rules = large },

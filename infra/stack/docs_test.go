@@ -75,18 +75,45 @@ func TestATTACH_versions(t *testing.T) {
 
 var versioned = regexp.MustCompile(`aws-cdk@([0-9.]+)`)
 
+// dryRun returns the commands that make would run.
+func dryRun(t *testing.T, arguments ...string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "make", append([]string{"-n", "-C", "../.."}, arguments...)...)
+	c.Env = append(os.Environ(), "MAKEFLAGS=") // without MAKEFLAGS, which has the flags of a make that runs the tests
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Errorf("make %v: got error %v, output %s, want no error", arguments, err, out)
+	}
+	return string(out)
+}
+
+func TestMake(t *testing.T) {
+	for want, arguments := range map[string][]string{
+		// A deployment asks for confirmation, unless APPROVAL says otherwise for a pipeline, which has no terminal.
+		"cdk deploy --require-approval any-change ": {"deploy"},
+		"cdk deploy --require-approval never ":      {"deploy", "APPROVAL=never"},
+		"cdk destroy --force":                       {"destroy", "APPROVAL=never"},
+		// The CDK synthesizes the app before it prepares an account.
+		"-o dist/arm64/authorizer/bootstrap": {"-B", "bootstrap"},
+		// make deploy asks the account for its role for API Gateway's logs, unless CONTEXT decides.
+		"setting=$(.bin/weir-tools log-role) && ": {"deploy", "CONTEXT=stage=prod"},
+		"setting=$(true) && ":                     {"deploy", "CONTEXT=logRole=false"},
+		" $setting\n":                             {"deploy"},
+	} {
+		if out := dryRun(t, arguments...); !strings.Contains(out, want) {
+			t.Errorf("make %v: got output %s, want %s", arguments, out, want)
+		}
+	}
+}
+
 // A setting from make overrides infra/stages.json. make therefore passes the setting rules only if
 // RULES is set.
 func TestMake_rules(t *testing.T) {
-	for want, arguments := range map[bool][]string{false: nil, true: {"RULES=mine.json"}} {
-		c := exec.CommandContext(t.Context(), "make", append([]string{"-n", "-C", "../..", "synth"}, arguments...)...)
-		c.Env = append(os.Environ(), "MAKEFLAGS=") // without MAKEFLAGS, which has the flags of a make that runs the tests
-		out, err := c.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "cdk synth") || strings.Contains(string(out), "-c rules=mine.json") != want || strings.Count(string(out), "-c rules=") > 1 {
-			t.Errorf("make %v: got error %v, output %s, want cdk synth with the setting rules only if RULES is set", arguments, err, out)
-		}
-		if !want && strings.Contains(string(out), "-c rules=") {
-			t.Errorf("without RULES: got the setting rules in %s, want none", out)
+	for want, arguments := range map[string][]string{"": {"synth"}, "mine.json": {"synth", "RULES=mine.json"}} {
+		out := dryRun(t, arguments...)
+		_, rules, given := strings.Cut(out, "-c rules=")
+		if !strings.Contains(out, "cdk synth") || given != (want != "") || !strings.HasPrefix(rules, want) || strings.Contains(rules, "-c rules=") {
+			t.Errorf("make %v: got output %s, want cdk synth with the setting rules only if RULES is set", arguments, out)
 		}
 	}
 }
@@ -94,45 +121,10 @@ func TestMake_rules(t *testing.T) {
 // make checks the settings before it builds the functions, which takes minutes.
 func TestMake_context(t *testing.T) {
 	for _, target := range []string{"synth", "diff", "deploy", "destroy"} {
-		c := exec.CommandContext(t.Context(), "make", "-n", "-B", "-C", "../..", target, "CONTEXT=stage=prod throttle=100")
-		c.Env = append(os.Environ(), "MAKEFLAGS=") // as in TestMake_rules
-		out, err := c.CombinedOutput()
-		checked, built := strings.Index(string(out), " arch=arm64 stage=prod throttle=100"), strings.Index(string(out), "/authorizer/bootstrap")
-		if err != nil || checked < 0 || built < checked {
-			t.Errorf("make %s: got error %v, output %s, want the check before the first function", target, err, out)
-		}
-	}
-}
-
-// A deployment asks for confirmation, unless APPROVAL says otherwise for a pipeline, which has no terminal.
-func TestMake_approval(t *testing.T) {
-	for want, arguments := range map[string][]string{"any-change": nil, "never": {"APPROVAL=never"}} {
-		c := exec.CommandContext(t.Context(), "make", append([]string{"-n", "-C", "../..", "deploy"}, arguments...)...)
-		c.Env = append(os.Environ(), "MAKEFLAGS=") // as in TestMake_rules
-		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "cdk deploy --require-approval "+want+" ") {
-			t.Errorf("make deploy %v: got error %v, output %s, want --require-approval %s", arguments, err, out, want)
-		}
-	}
-}
-
-// A pipeline has no terminal, and the CDK synthesizes the app before it prepares an account.
-func TestMake_pipeline(t *testing.T) {
-	for want, arguments := range map[string][]string{"cdk destroy --force": {"destroy", "APPROVAL=never"}, "-o dist/arm64/authorizer/bootstrap": {"bootstrap"}} {
-		c := exec.CommandContext(t.Context(), "make", append([]string{"-n", "-B", "-C", "../.."}, arguments...)...)
-		c.Env = append(os.Environ(), "MAKEFLAGS=") // as in TestMake_rules
-		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("make %v: got error %v, output %s, want %s", arguments, err, out, want)
-		}
-	}
-}
-
-// make deploy asks the account for its role for API Gateway's logs, unless CONTEXT decides.
-func TestMake_logRole(t *testing.T) {
-	for want, context := range map[string]string{"setting=$(.bin/weir-tools log-role) && ": "stage=prod", "setting=$(true) && ": "logRole=false"} {
-		c := exec.CommandContext(t.Context(), "make", "-n", "-C", "../..", "deploy", "CONTEXT="+context)
-		c.Env = append(os.Environ(), "MAKEFLAGS=") // as in TestMake_rules
-		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), want) || !strings.Contains(string(out), "$setting\n") {
-			t.Errorf("make deploy CONTEXT=%s: got error %v, output %s, want %s", context, err, out, want)
+		out := dryRun(t, "-B", target, "CONTEXT=stage=prod throttle=100")
+		checked, built := strings.Index(out, " arch=arm64 stage=prod throttle=100"), strings.Index(out, "/authorizer/bootstrap")
+		if checked < 0 || built < checked {
+			t.Errorf("make %s: got output %s, want the check before the first function", target, out)
 		}
 	}
 }
