@@ -124,7 +124,7 @@ fetch: .bin/weir-tools # the tools that take longest to fetch
 # runs one package at a time. The longest groups start first. The tests that check deadlines run alone.
 test-go: # the part of make test that needs DynamoDB Local, Moto and Redis
 	@$(MAKE) --no-print-directory -j$$(($$(getconf _NPROCESSORS_ONLN) + 1)) raced-stores test-plain raced-local raced-functions raced-limiter test-lab $(SAM) test-console cfn-lint test-kafka
-	$(LAB_RACE_TEST) -shuffle=on ./faults
+	$(LAB_RACE_TEST) -shuffle=on -parallel=8 ./faults
 	$(GO_TEST) -run '$(DEADLINES)' ./local/serve
 
 # Without Node.js, make test skips the tests with the SAM CLI, unless WEIR_REQUIRE lists it.

@@ -66,7 +66,7 @@ const (
 
 // world is an environment, its store and the network between them.
 type world struct {
-	store string // label of this test's goroutines (storeLabel); "" means that all goroutines belong to this test
+	group string // label of this test's goroutines (groupLabel); "" means that all goroutines belong to this test
 	*environment
 	document string                      // the rules; if empty, the environment uses the constant document
 	at       func(address string) string // returns the variable that sets the address of the store
@@ -100,10 +100,10 @@ func (w *world) allowance() time.Duration { return allowance << w.run }
 func (w *world) back() time.Duration { return back << w.run }
 
 // test runs the fault f, at most tries times. It fails if every run differs from the line of f in the table.
-func (f *fault) test(t *testing.T, store string, open func(*testing.T, *world)) {
+func (f *fault) test(t *testing.T, group string, open func(*testing.T, *world)) {
 	var found problems
 	for i := range tries {
-		w := &world{store: store, run: i}
+		w := &world{group: group, run: i}
 		open(t, w)
 		found = f.run(t, w)
 		w.end(t)
@@ -315,16 +315,15 @@ func (w *world) end(t *testing.T) {
 	if w.network != nil {
 		w.network.proxy.Stop()
 	}
-	noGoroutines(t, w.store)
+	noGoroutines(t, w.group)
 }
 
-// storeLabel is the key of a label of goroutines. Its value is the store of the test that started the
+// groupLabel is the key of a label of goroutines. Its value is the name of the parallel test that started the
 // goroutine.
-const storeLabel = "store"
+const groupLabel = "group"
 
-// noGoroutines checks that no goroutine remains that has the store's label. An empty store means all
-// goroutines.
-func noGoroutines(t *testing.T, store string) {
+// noGoroutines checks that no goroutine of the group remains. An empty group means all goroutines.
+func noGoroutines(t *testing.T, group string) {
 	t.Helper()
 	var left []string
 	defer func() {
@@ -333,8 +332,8 @@ func noGoroutines(t *testing.T, store string) {
 		}
 	}()
 	label := ""
-	if store != "" {
-		label = fmt.Sprintf("%q:%q", storeLabel, store)
+	if group != "" {
+		label = fmt.Sprintf("%q:%q", groupLabel, group)
 	}
 	ours := func() (left []string) {
 		var stacks strings.Builder

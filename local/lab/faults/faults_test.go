@@ -174,17 +174,20 @@ var stores = []struct {
 	{"Redis Cluster", overCluster, clusterFaults},
 }
 
-// The faults of a store run one after another. The stores run side by side, because the tests mostly
-// wait. The label of a goroutine shows to which store its test belongs.
+// Ten faults of a store run one after another, and these groups side by side, because the tests mostly wait. The
+// label of a goroutine shows to which group its test belongs.
 func TestFaults(t *testing.T) {
 	t.Cleanup(func() { noGoroutines(t, "") })
 	for _, store := range stores {
-		t.Run(store.name, func(t *testing.T) {
-			t.Parallel()
-			pprof.SetGoroutineLabels(pprof.WithLabels(t.Context(), pprof.Labels(storeLabel, store.name)))
-			for _, f := range store.faults {
-				t.Run(f.name, func(t *testing.T) { f.test(t, store.name, store.open) })
-			}
-		})
+		for faults := range slices.Chunk(store.faults, 10) {
+			t.Run(store.name, func(t *testing.T) {
+				t.Parallel()
+				group := t.Name()
+				pprof.SetGoroutineLabels(pprof.WithLabels(t.Context(), pprof.Labels(groupLabel, group)))
+				for _, f := range faults {
+					t.Run(f.name, func(t *testing.T) { f.test(t, group, store.open) })
+				}
+			})
+		}
 	}
 }
