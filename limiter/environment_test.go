@@ -2,7 +2,6 @@ package limiter_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -106,7 +104,8 @@ func newEnvironment(t *testing.T, seed uint64) *environment {
 	}
 	e.all = limit(t, limiter.Limit{Name: "all", Rate: algo.Rate{Requests: 60, Window: time.Minute}, Global: true})
 	e.soft = limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute, Burst: 5}, Mark: true})
-	e.store = &fateful{Store: storetest.Must(memstore.New(memstore.Options{})), seed: seed}
+	e.store = &fateful{seed: seed}
+	e.store.fated = newFated(e.store.meet)
 	var drawing sync.Mutex
 	intN := func(n int) int { // several goroutines call intN
 		drawing.Lock()
@@ -130,8 +129,7 @@ func (e *environment) String() string {
 // executes calls late. What happens to a call depends only on the seed, the step of the history and the subject, so that
 // concurrent calls do not make a history random.
 type fateful struct {
-	limiter.Store
-	storetest.Patient
+	fated
 	seed, step uint64
 	down       bool // most calls fail
 
@@ -185,27 +183,6 @@ func (f *fateful) meet(subject limiter.Subject, kind uint64, call func()) error 
 	}
 	call()
 	return nil
-}
-
-func (f *fateful) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	sent, got := slices.Clone(charges), slices.Clone(results)
-	var taken bool // a late call writes taken and err, which are not read again
-	var err error
-	if err := f.meet(subject, 0, func() { taken, err = f.Store.Take(ctx, now, subject, sent, got) }); err != nil {
-		return false, err
-	}
-	copy(results, got)
-	return taken, err
-}
-
-func (f *fateful) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
-	charges, results = slices.Clone(charges), slices.Clone(results)
-	var settled limiter.Settled // a late call writes settled and err, which are not read again
-	var err error
-	if err := f.meet(subject, 1, func() { settled, err = f.Store.Settle(ctx, now, subject, charges, results, elapsed, once) }); err != nil {
-		return limiter.Settled{}, err
-	}
-	return settled, err
 }
 
 // step is one event of the history.

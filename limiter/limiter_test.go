@@ -34,6 +34,7 @@ type remote struct {
 	limiter.Store
 	takes, refunds atomic.Int64
 	fail           map[limiter.Subject]error
+	before         func(ctx context.Context, s limiter.Subject) error // called before each Take; its error replaces the answer
 
 	mu    sync.Mutex
 	hints []algo.Result // results that the Limiter passed to the last Take
@@ -49,6 +50,11 @@ func (r *remote) Take(ctx context.Context, now algo.Instant, s limiter.Subject, 
 	}
 	if err := r.fail[s]; err != nil {
 		return false, err
+	}
+	if r.before != nil {
+		if err := r.before(ctx, s); err != nil {
+			return false, err
+		}
 	}
 	if len(r.fail) == 0 && s == user {
 		r.mu.Lock()

@@ -196,20 +196,6 @@ func TestLimiter_Take_markFastBucket(t *testing.T) {
 	}
 }
 
-// hangsFor is a store that does not answer calls of one subject.
-type hangsFor struct {
-	*remote
-	subject limiter.Subject
-}
-
-func (s hangsFor) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	if subject == s.subject {
-		<-ctx.Done()
-		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
-	}
-	return s.remote.Take(ctx, now, subject, charges, results)
-}
-
 // The store does not answer for the subject of a limit with Mark. The request waits for one timeout, and the limits of
 // its other subject decide it.
 func TestLimiter_Take_markHangs(t *testing.T) {
@@ -217,7 +203,15 @@ func TestLimiter_Take_markHangs(t *testing.T) {
 	hard := limiter.Charge{Subject: other, Cost: 1, Limit: limit(t, limiter.Limit{Name: "hard", Rate: rate})}
 	for _, onError := range []limiter.OnError{limiter.OnErrorAllow, limiter.OnErrorDeny, limiter.OnErrorLocal} {
 		synctest.Test(t, func(t *testing.T) {
-			l := storetest.Must(limiter.New(hangsFor{newRemote(), user}, limiter.Options{Timeout: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+			store := newRemote()
+			store.before = func(ctx context.Context, s limiter.Subject) error {
+				if s != user {
+					return nil
+				}
+				<-ctx.Done()
+				return fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
+			}
+			l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 			soft := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "soft", Rate: rate, Mark: true, OnError: onError})}
 			for i := range 2 {
 				began := time.Now()

@@ -417,19 +417,6 @@ func TestNotice_deadline(t *testing.T) {
 	}
 }
 
-// slowStore takes some time for each Take.
-type slowStore struct {
-	*remote
-	takes time.Duration
-}
-
-func (s slowStore) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	if err := pause(ctx, s.takes); err != nil {
-		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
-	}
-	return s.remote.Take(ctx, now, subject, charges, results)
-}
-
 // pause waits until the time has passed or ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
@@ -452,7 +439,14 @@ func TestNotice_slow(t *testing.T) {
 				}
 				return got.write(ctx, n)
 			}
-			l := storetest.Must(limiter.New(slowStore{newRemote(), 30 * time.Millisecond}, limiter.Options{Timeout: 100 * time.Millisecond, Notify: write, Logger: slog.New(slog.DiscardHandler)}))
+			store := newRemote()
+			store.before = func(ctx context.Context, _ limiter.Subject) error {
+				if err := pause(ctx, 30*time.Millisecond); err != nil {
+					return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+				}
+				return nil
+			}
+			l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 100 * time.Millisecond, Notify: write, Logger: slog.New(slog.DiscardHandler)}))
 			quota := limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8}
 			began := time.Now()
 			takeAt(t, l, began, quota)

@@ -21,8 +21,7 @@ import (
 // flaky is a shared store that fails and recovers at random. It loses charges, answers and refunds, and
 // executes charges late.
 type flaky struct {
-	limiter.Store
-	storetest.Patient
+	fated
 	mu     sync.Mutex
 	random *rand.Rand
 	down   bool     // most calls of the store fail
@@ -35,11 +34,13 @@ var (
 )
 
 func newFlaky(seed uint64) *flaky {
-	return &flaky{Store: storetest.Must(memstore.New(memstore.Options{})), random: rand.New(rand.NewPCG(seed, 1))}
+	f := &flaky{random: rand.New(rand.NewPCG(seed, 1))}
+	f.fated = newFated(f.fate)
+	return f
 }
 
 // fate executes the function call at once, later or never, at random. It returns the simulated error, or nil.
-func (f *flaky) fate(call func()) error {
+func (f *flaky) fate(_ limiter.Subject, _ uint64, call func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.random.IntN(8) == 0 {
@@ -71,22 +72,34 @@ func (f *flaky) fate(call func()) error {
 	return nil
 }
 
-func (f *flaky) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+// fated is a shared store. The function meet executes each call at once, late or never, and returns the simulated error,
+// or nil. kind is 0 for a charge and 1 for a settlement.
+type fated struct {
+	limiter.Store
+	storetest.Patient
+	meet func(subject limiter.Subject, kind uint64, call func()) error
+}
+
+func newFated(meet func(limiter.Subject, uint64, func()) error) fated {
+	return fated{Store: storetest.Must(memstore.New(memstore.Options{})), meet: meet}
+}
+
+func (f *fated) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	sent, got := slices.Clone(charges), slices.Clone(results)
 	var taken bool // a late call writes taken and err, which are not read again
 	var err error
-	if err := f.fate(func() { taken, err = f.Store.Take(ctx, now, subject, sent, got) }); err != nil {
+	if err := f.meet(subject, 0, func() { taken, err = f.Store.Take(ctx, now, subject, sent, got) }); err != nil {
 		return false, err
 	}
 	copy(results, got)
 	return taken, err
 }
 
-func (f *flaky) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (f *fated) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
 	charges, results = slices.Clone(charges), slices.Clone(results)
 	var settled limiter.Settled // a late call writes settled and err, which are not read again
 	var err error
-	if err := f.fate(func() { settled, err = f.Store.Settle(ctx, now, subject, charges, results, elapsed, once) }); err != nil {
+	if err := f.meet(subject, 1, func() { settled, err = f.Store.Settle(ctx, now, subject, charges, results, elapsed, once) }); err != nil {
 		return limiter.Settled{}, err
 	}
 	return settled, err

@@ -94,7 +94,9 @@ func TestSpread_sync_leaseBusy(t *testing.T) {
 // before.
 func TestSpread_sync_staleError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &gated{remote: newRemote(), gates: map[limiter.Subject]chan error{}}
+		gates := map[limiter.Subject]chan error{user: make(chan error), other: make(chan error)}
+		store := newRemote()
+		store.before = func(_ context.Context, s limiter.Subject) error { return <-gates[s] }
 		e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 		l := limit(t, limiter.Limit{Name: "a", OnError: limiter.OnErrorDeny, Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: time.Minute}})
 		first, second := limiter.Charge{Subject: user, Limit: l, Cost: 1}, limiter.Charge{Subject: other, Limit: l, Cost: 1}
@@ -105,32 +107,18 @@ func TestSpread_sync_staleError(t *testing.T) {
 			synctest.Wait()
 			return d
 		}
-		store.gates[user], store.gates[other] = make(chan error), make(chan error)
 		inFlight(first)
-		store.gates[user] <- limiter.ErrUnavailable
+		gates[user] <- limiter.ErrUnavailable
 		calls.Wait()
 		inFlight(first)
 		inFlight(second)
 		d := inFlight(first, second)
-		store.gates[user] <- nil
+		gates[user] <- nil
 		synctest.Wait()
-		store.gates[other] <- nil
+		gates[other] <- nil
 		calls.Wait()
 		if !d.Allowed || d.Reason != limiter.ReasonNone {
 			t.Errorf("got %+v, want a decision by the counters", *d)
 		}
 	})
-}
-
-// gated is a store whose calls wait for their error, one gate for each subject.
-type gated struct {
-	*remote
-	gates map[limiter.Subject]chan error
-}
-
-func (s *gated) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	if err := <-s.gates[subject]; err != nil {
-		return false, err
-	}
-	return s.remote.Take(ctx, now, subject, charges, results)
 }

@@ -625,10 +625,10 @@ func (s *slow) pass(f func()) {
 // If the store panics, no lease or counter stays blocked.
 func TestSpread_panic(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 3}, {Sync: time.Second}, {Adaptive: true}} {
-		store := &panicking{remote: newRemote()}
+		store := newRemote()
 		e := storetest.Must(limiter.New(store, limiter.Options{}))
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: spread})}
-		store.panics = true
+		store.before = func(context.Context, limiter.Subject) error { panic("broken") }
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -637,7 +637,7 @@ func TestSpread_panic(t *testing.T) {
 			}()
 			takeAt(t, e, noon, c)
 		}()
-		store.panics = false
+		store.before = nil
 		admitted := 0
 		for range 9 {
 			if d := takeAt(t, e, noon.Add(2*time.Second), c); d.Allowed {
@@ -650,18 +650,6 @@ func TestSpread_panic(t *testing.T) {
 			t.Errorf("%+v: got %d admitted, want 5", spread, admitted)
 		}
 	}
-}
-
-type panicking struct {
-	*remote
-	panics bool
-}
-
-func (p *panicking) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	if p.panics {
-		panic("broken")
-	}
-	return p.remote.Take(ctx, now, s, charges, results)
 }
 
 // If the clock goes back by more than the life of a lease, the lease ends.

@@ -31,7 +31,8 @@ type lack struct {
 	asked [algo.MaxRegions]bool
 	moved [algo.MaxRegions]int64
 	errs  [algo.MaxRegions]error
-	err   error // of the credit
+	state algo.Result // after the credit
+	err   error       // of the credit
 }
 
 func (k *lack) task() *task { return &k.b.tasks[k.j] }
@@ -187,22 +188,16 @@ func (r *request) ask(ctx context.Context, lacks []*lack) {
 		if r.count(ctx, k); k.got > 0 {
 			gifts = append(gifts, k)
 			k.err = ErrUnavailable // this error stays if the store panics
-			p.add(func() { k.b.results[k.j], k.credited, k.err = r.limiter.credit(ctx, r.now, k.b.charges[k.j], k) })
+			c := k.b.charges[k.j]
+			p.add(func() {
+				k.state, k.credited, k.err = r.limiter.shares.Credit(ctx, r.now, c.Subject, c.Limit, k.index, k.got)
+			})
 		}
 	}
 	p.run(r.limiter.concurrentClock())
 	for _, k := range gifts {
 		r.countCredit(ctx, k)
 	}
-}
-
-// credit gives this region what the debits of k took. If that fails, it returns the state that was known before.
-func (l *Limiter) credit(ctx context.Context, now algo.Instant, c Charge, k *lack) (algo.Result, bool, error) {
-	result, credited, err := l.shares.Credit(ctx, now, c.Subject, c.Limit, k.index, k.got)
-	if err != nil || !credited {
-		return k.b.results[k.j], false, err
-	}
-	return result, true, nil
 }
 
 // debit takes share from all other regions, at the same time.
@@ -257,21 +252,21 @@ func (r *request) count(ctx context.Context, k *lack) {
 
 // countCredit counts the credit of k, and keeps its result.
 func (r *request) countCredit(ctx context.Context, k *lack) {
-	if k.credited {
-		r.storeCalls++
-		r.moved.Moved += k.got
-	} else {
-		k.elsewhere = true
-		r.storeCalls++
-		r.moved.Lost++
-	}
+	r.storeCalls++
 	if k.err != nil {
 		r.limiter.log.failure(ctx, r.now, k.err)
 	}
-	if s := r.limiter.shared; k.credited && s != nil {
-		c, result := k.b.charges[k.j], k.b.results[k.j]
+	if k.credited = k.credited && k.err == nil; !k.credited {
+		k.elsewhere = true
+		r.moved.Lost++
+		return
+	}
+	r.moved.Moved += k.got
+	k.b.results[k.j] = k.state
+	if s := r.limiter.shared; s != nil {
+		c := k.b.charges[k.j]
 		s.denials.change(c.Subject, c.Limit.ID, func(seen *seenState) {
-			seen.result = result
+			seen.result = k.state
 			seen.expire()
 		})
 	}

@@ -241,26 +241,13 @@ func TestLimiter_Take_regionsCutLong(t *testing.T) {
 	})
 }
 
-// unreliable is a store that can fail to answer.
-type unreliable struct {
-	limiter.Store
-	fails atomic.Bool
-}
-
-func (u *unreliable) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	if u.fails.Load() {
-		return false, limiter.ErrUnavailable
-	}
-	return u.Store.Take(ctx, now, subject, charges, results)
-}
-
 // Without its own store, a region admits its base share. After the outage, it gets share of the others as before, although it
 // counts on in its memory what the store has not counted. It alone never admits more than the limit.
 func TestLimiter_Take_regionsOutage(t *testing.T) {
 	for _, lost := range []int{1, 90} {
 		synctest.Test(t, func(t *testing.T) {
 			stores := []*distant{newDistant(), newDistant(), newDistant()}
-			own := &unreliable{Store: stores[0].Store}
+			own := &remote{Store: stores[0].Store}
 			stores[0].Store = own
 			f, now, admitted := federationOf(t, stores, sharedMonth), noon, 0
 			take := func(n int) (last limiter.Decision) {
@@ -273,9 +260,9 @@ func TestLimiter_Take_regionsOutage(t *testing.T) {
 				return last
 			}
 			take(20)
-			own.fails.Store(true)
+			own.before = func(context.Context, limiter.Subject) error { return limiter.ErrUnavailable }
 			take(lost)
-			own.fails.Store(false)
+			own.before = nil
 			if want := min(20+lost, 100); admitted != want {
 				t.Errorf("%d requests in an outage: got %d admitted, want %d of the base share of 100", lost, admitted, want)
 			}
