@@ -13,6 +13,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // appConfigAgent starts a fake AppConfig agent. It returns the source that reads from the fake.
@@ -20,18 +21,9 @@ func appConfigAgent(t *testing.T, answer http.HandlerFunc) live.Source {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
-	u, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.Atoi(u.Port())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := contract.ParseConfiguration("abcd123/prod/weir.rules_1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := storetest.Must(url.Parse(server.URL))
+	port := storetest.Must(strconv.Atoi(u.Port()))
+	c := storetest.Must(contract.ParseConfiguration("abcd123/prod/weir.rules_1"))
 	return boot.NewAppConfigAgent(port, c)
 }
 

@@ -119,10 +119,7 @@ func badBasePath(path string) string {
 
 func load(t *testing.T, variables ...string) boot.Config {
 	t.Helper()
-	c, err := clients.Load(lookup(append(variables, "NAMESPACE=test")...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := storetest.Must(clients.Load(lookup(append(variables, "NAMESPACE=test")...)))
 	return c
 }
 
@@ -183,10 +180,7 @@ func TestConfig_Environment(t *testing.T) {
 		t.Fatalf("built-in rules: got error %v and environment %+v; want no error, some rules, no Recorder and no Events", err, e)
 	}
 	rules := write(t, "rules.json", oneRule)
-	keys, err := events.Files.ReadFile("jwks.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := storetest.Must(events.Files.ReadFile("jwks.json"))
 	jwks, secret := write(t, "jwks.json", string(keys)), write(t, "secret", "0123456789abcdef")
 	records := write(t, "apikeys.json", `[{"id":"k1","tier":"paid","hash":"`+caller.HashAPIKey([]byte("0123456789abcdef"), "the-key")+`"}]`)
 	local := []string{"STORE=memory", "WEIR_LOCAL=true", "RULES_FILE=" + rules, "JWKS=" + jwks, "JWT_ISSUER=" + events.Issuer, "JWT_AUDIENCE=" + events.Audience, "JWT_ALGORITHMS=ES256,EdDSA",
@@ -228,10 +222,7 @@ func TestConfig_Environment_cors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := c.Environment(t.Context(), store, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := storetest.Must(c.Environment(t.Context(), store, quiet))
 	if want := []string{"https://a.example", "https://b.example"}; !slices.Equal(e.CORSOrigins, want) {
 		t.Errorf("CORS origins: got %q, want %q", e.CORSOrigins, want)
 	}
@@ -276,10 +267,7 @@ func TestConfig_DynamoDBClient_local(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAOFTHEUSER")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "of the user")
 	c := load(t, "TABLE=t", "DYNAMODB_ENDPOINT=http://127.0.0.1:1", "WEIR_LOCAL=true")
-	client, err := c.DynamoDBClient(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := storetest.Must(c.DynamoDBClient(t.Context()))
 	if key, err := client.Options().Credentials.Retrieve(t.Context()); err != nil || key.AccessKeyID != "local" {
 		t.Errorf("credentials: got %q, %v; want local", key.AccessKeyID, err)
 	}
@@ -291,10 +279,7 @@ func TestConfig_DynamoDBClient_local(t *testing.T) {
 
 // The client dials an unreachable server once and does not retry before the deadline.
 func TestConfig_RedisClient(t *testing.T) {
-	u, err := rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1")))
 	client := u.(*redis.Client)
 	defer func() { _ = client.Close() }()
 	var dialed atomic.Int64
@@ -313,10 +298,7 @@ func TestConfig_RedisClient(t *testing.T) {
 func TestConfig_RedisClient_silent(t *testing.T) {
 	for _, cluster := range []string{"false", "true"} {
 		synctest.Test(t, func(t *testing.T) {
-			u, err := rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "REDIS_CLUSTER="+cluster))
-			if err != nil {
-				t.Fatal(err)
-			}
+			u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "REDIS_CLUSTER="+cluster)))
 			dialed := 0
 			dial := func(context.Context, string, string) (net.Conn, error) {
 				dialed++
@@ -333,7 +315,7 @@ func TestConfig_RedisClient_silent(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
 			begun := time.Now()
-			err = u.Get(ctx, "key").Err()
+			err := u.Get(ctx, "key").Err()
 			if took := time.Since(begun); err == nil || dialed != 1 || took != 20*time.Millisecond {
 				t.Errorf("cluster %s: got %d connections in %s, %v; want 1 in 20ms and an error", cluster, dialed, took, err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // A function does not start if its variables configure a client that it does not link.
@@ -47,10 +48,7 @@ func TestConfig_AWSConfig_lambda(t *testing.T) {
 	}
 	for value, want := range map[string]aws.FIPSEndpointState{"": aws.FIPSEndpointStateUnset, "true": aws.FIPSEndpointStateEnabled, "false": aws.FIPSEndpointStateDisabled} {
 		t.Setenv("AWS_USE_FIPS_ENDPOINT", value)
-		client, err := c.DynamoDBClient(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := storetest.Must(c.DynamoDBClient(t.Context()))
 		if got := client.Options().EndpointOptions.UseFIPSEndpoint; got != want {
 			t.Errorf("AWS_USE_FIPS_ENDPOINT=%s: got %v, want %v", value, got, want)
 		}

@@ -244,10 +244,7 @@ func newSystem(t *testing.T, store string) *system {
 			w.speak, variables = speakCluster, append(variables, "REDIS_CLUSTER=true")
 		}
 		w.config = load(t, variables...)
-		client, err := rediscache.NewClient(t.Context(), w.config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := storetest.Must(rediscache.NewClient(t.Context(), w.config))
 		switch client := client.(type) {
 		case *redis.Client:
 			client.Options().Dialer = w.dial
@@ -260,10 +257,7 @@ func newSystem(t *testing.T, store string) *system {
 		w.config = load(t, append(variables, "TABLE=t")...)
 	}
 	// The records table is in DynamoDB, whatever store holds the counters.
-	client, err := w.config.DynamoDBClient(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := storetest.Must(w.config.DynamoDBClient(t.Context()))
 	http := client.Options().HTTPClient.(resilient.HTTPClient).Doer.(*awshttp.BuildableClient).WithTransportOptions(func(t *http.Transport) { t.DialContext = w.dial })
 	w.config.Share(dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.HTTPClient = resilient.HTTPClient{Doer: http} }))
 	if !redisLike {
@@ -550,18 +544,12 @@ func TestDeadline_deadConnection(t *testing.T) {
 func TestDeadline_dial(t *testing.T) {
 	const want = 900 * time.Millisecond
 	c := load(t, "TABLE=t", "WEIR_LOCAL=true", "DYNAMODB_ENDPOINT=http://store")
-	dynamo, err := c.DynamoDBClient(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dynamo := storetest.Must(c.DynamoDBClient(t.Context()))
 	if got := dynamo.Options().HTTPClient.(resilient.HTTPClient).Doer.(*awshttp.BuildableClient).GetDialer().Timeout; got != want {
 		t.Errorf("dynamodb: dial timeout: got %s, want 900ms", got)
 	}
 	for _, cluster := range []string{"false", "true"} {
-		client, err := rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://store:6379", "REDIS_CLUSTER="+cluster))
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://store:6379", "REDIS_CLUSTER="+cluster)))
 		var got time.Duration
 		switch client := client.(type) {
 		case *redis.Client:

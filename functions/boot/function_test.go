@@ -16,6 +16,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // TestMain lets a test start a function as a separate process.
@@ -74,10 +75,7 @@ const sampleRules = "RULES_FILE=../lambdahttp/testdata/rules.json"
 
 // The function's process answers an event of Lambda and writes metrics.
 func TestStart(t *testing.T) {
-	event, err := events.Files.ReadFile("rest-authorizer-anonymous.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	event := storetest.Must(events.Files.ReadFile("rest-authorizer-anonymous.json"))
 	address, answers := lambdaRuntime(t, event)
 	c, output := function(t, "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", sampleRules, "RULES_VERSION=7", "AWS_LAMBDA_RUNTIME_API="+address)
 	if err := c.Start(); err != nil {
@@ -102,10 +100,7 @@ func TestStart(t *testing.T) {
 
 // Every log line of an invocation has Lambda's request id, including lines that the limiter logs.
 func TestStart_requestID(t *testing.T) {
-	event, err := events.Files.ReadFile("rest-authorizer-anonymous.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	event := storetest.Must(events.Files.ReadFile("rest-authorizer-anonymous.json"))
 	address, answers := lambdaRuntime(t, event)
 	c, output := function(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "NAMESPACE=test", sampleRules, "RULES_VERSION=7", "AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_LAMBDA_RUNTIME_API="+address)
 	if err := c.Start(); err != nil {

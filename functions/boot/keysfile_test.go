@@ -10,6 +10,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // A change of the key file applies to the next request. While the file has a mistake, no key can be verified.
@@ -19,18 +20,9 @@ func TestEnvironment_keysFile(t *testing.T) {
 	}
 	records := write(t, "apikeys.json", record("first"))
 	c := load(t, "STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE="+records, "API_KEY_SECRET_FILE="+write(t, "secret", "0123456789abcdef"))
-	store, err := memstore.New(memstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := c.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	find, err := c.FindRecord(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := storetest.Must(memstore.New(memstore.Options{}))
+	e := storetest.Must(c.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler)}))
+	find := storetest.Must(c.FindRecord(t.Context()))
 	for _, id := range []string{"first", "other", "", "third"} { // the same size, a mistake, the same size as before the mistake
 		next := records + ".next"
 		if err := os.WriteFile(next, []byte(record(id)), 0o600); err != nil {

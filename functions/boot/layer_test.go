@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // A function with the layer has variables with a prefix, and each error names the variable that is set there.
@@ -58,10 +59,7 @@ func TestLayer(t *testing.T) {
 
 // The variables in LAYER.md start the layer from the files of a release, without a store and without AWS.
 func TestLayer_document(t *testing.T) {
-	document, err := os.ReadFile("../LAYER.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := storetest.Must(os.ReadFile("../LAYER.md"))
 	root := filepath.Dir(write(t, contract.LayerRules, oneRule))
 	variables := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^ {10}([A-Z_]+): (.+)$`).FindAllStringSubmatch(string(document), -1) {

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/edge"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // The function publisher waits for a new permission, and answers CloudFormation also after a failure. If the answer
@@ -42,10 +43,7 @@ func TestPublisher(t *testing.T) {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	defer table.Close()
-	publish, err := boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), boot.Clients{}, slog.New(slog.DiscardHandler), time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	publish := storetest.Must(boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), boot.Clients{}, slog.New(slog.DiscardHandler), time.Now))
 	var answer cfn.Response
 	answers := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		answer = cfn.Response{}
@@ -102,10 +100,7 @@ func TestPublisher_originSecret(t *testing.T) {
 	}))
 	defer table.Close()
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
-	publish, err := boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), boot.Clients{}, slog.New(slog.DiscardHandler), func() time.Time { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
+	publish := storetest.Must(boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), boot.Clients{}, slog.New(slog.DiscardHandler), func() time.Time { return now }))
 	var answer cfn.Response
 	answers := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		answer = cfn.Response{}
@@ -172,10 +167,7 @@ func TestPublisher_list(t *testing.T) {
 		}
 		return list
 	}}
-	publish, err := boot.OpenPublisher(t.Context(), variables, clients, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
+	publish := storetest.Must(boot.OpenPublisher(t.Context(), variables, clients, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now }))
 	var status cfn.StatusType
 	answers := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var answer cfn.Response

@@ -58,14 +58,9 @@ func (d *deployment) options() boot.Options {
 
 func newDeployment(t *testing.T, variables ...string) *deployment {
 	t.Helper()
-	local, err := url.Parse(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	local := storetest.Must(url.Parse(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")))
 	d := &deployment{table: "weir-test-" + rand.Text(), now: noon}
-	if d.client, err = (boot.Config{DynamoDBEndpoint: local.String(), Local: true}).DynamoDBClient(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	d.client = storetest.Must((boot.Config{DynamoDBEndpoint: local.String(), Local: true}).DynamoDBClient(t.Context()))
 	d.makeTable(t, records.TableInput(d.table))
 	d.keys = apikeys.New(d.client, d.table)
 	proxy := httputil.NewSingleHostReverseProxy(local)
@@ -84,10 +79,7 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 	d.endpoint = server.URL
 	rules := write(t, "rules.json", `{"version":1,"rules":[{"endpoint":"/api/*","limits":{"free":{"requests":10,"window":"1m"},"paid":{"requests":20,"window":"1m"},"enterprise":{"requests":30,"window":"1m"}}}]}`)
 	c := load(t, append(variables, "STORE_TIMEOUT=900ms", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+server.URL, "WEIR_LOCAL=true", "RULES_FILE="+rules, "JWT_ISSUER="+samples.Issuer, "JWT_AUDIENCE="+samples.Audience, "JWT_ALGORITHMS=ES256")...)
-	client, err := c.DynamoDBClient(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := storetest.Must(c.DynamoDBClient(t.Context()))
 	c.Share(dynamodb.New(client.Options(), d.count))
 	store, _, err := c.OpenStore(t.Context())
 	if err != nil {
@@ -135,10 +127,7 @@ func (d *deployment) create(t *testing.T, k apikeys.Key) string {
 
 func event(t *testing.T, file, key string) []byte {
 	t.Helper()
-	b, err := samples.Files.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := storetest.Must(samples.Files.ReadFile(file))
 	return []byte(strings.ReplaceAll(string(b), samples.APIKey, key))
 }
 
@@ -245,10 +234,7 @@ func TestConfig_Environment_tableFails(t *testing.T) {
 func TestStartSigningKeys(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "JWKS=records:")
 	authorize := func() string {
-		b, err := samples.Files.ReadFile("rest-authorizer-user.json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := storetest.Must(samples.Files.ReadFile("rest-authorizer-user.json"))
 		answer, err := lambdahttp.NewAuthorizer(d.Environment).Invoke(t.Context(), b)
 		if err != nil {
 			return err.Error()
@@ -258,10 +244,7 @@ func TestStartSigningKeys(t *testing.T) {
 	if got := authorize(); !strings.HasPrefix(got, "credential could not be verified: records table: no signing keys") {
 		t.Errorf("before the copy: got %s, want a failure of the authorizer", got)
 	}
-	keys, err := samples.Files.ReadFile("jwks.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := storetest.Must(samples.Files.ReadFile("jwks.json"))
 	document := string(keys)
 	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, document) }))
 	defer issuer.Close()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/rediscache"
 	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 var serverless = []string{"STORE=redis", "REDIS_URL=rediss://cache.example:6379", "REDIS_CLUSTER=true", "REDIS_IAM_USER=weir-dev", "REDIS_IAM_CACHE=weir-dev-cache"}
@@ -115,10 +116,7 @@ func TestConfig_RedisClient_serverless(t *testing.T) {
 	credentials(t)
 	for _, server := range []*cache{{}, {old: true}} {
 		synctest.Test(t, func(t *testing.T) {
-			u, err := rediscache.NewClient(t.Context(), load(t, serverless...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			u := storetest.Must(rediscache.NewClient(t.Context(), load(t, serverless...)))
 			client := u.(*redis.ClusterClient)
 			if life := client.Options().ConnMaxLifetime; life <= 0 || life > 6*time.Hour {
 				t.Errorf("maximum life of a connection: got %s, want at most 6h, because ElastiCache closes a connection after 12h", life)
@@ -209,10 +207,7 @@ func TestConfig_RedisClient_cluster(t *testing.T) {
 		"not there": func(*cache) (net.Conn, error) { return nil, &net.OpError{Op: "dial", Err: io.ErrClosedPipe} },
 		"hangs up":  func(s *cache) (net.Conn, error) { return s.dial(t.Context(), "", "") },
 	} {
-		u, err := rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://cache.example:6379", "REDIS_CLUSTER=true"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://cache.example:6379", "REDIS_CLUSTER=true")))
 		client, server, dialed := u.(*redis.ClusterClient), &cache{deaf: "evalsha"}, 0
 		if _, err := redisstore.New(client, redisstore.Options{Namespace: "n"}); err != nil {
 			t.Fatal(err)

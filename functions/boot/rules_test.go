@@ -87,10 +87,7 @@ func TestConfig_rules_bundleAhead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := c.Environment(t.Context(), store, d.options())
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := storetest.Must(c.Environment(t.Context(), store, d.options()))
 		d.Environment = e
 		if got, requests := d.allows(t); got != 1 || requests != 10 {
 			t.Errorf("bundle %d, empty table: got version %d with %d requests, want 1 with 10", version, got, requests)

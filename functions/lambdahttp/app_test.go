@@ -54,10 +54,7 @@ const document = `{"rules":[
 
 func sampleEvent(t testing.TB, name string) []byte {
 	t.Helper()
-	b, err := samples.Files.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := storetest.Must(samples.Files.ReadFile(name))
 	return b
 }
 
@@ -496,10 +493,7 @@ func TestDegraded_onError(t *testing.T) {
 		`"on_error":"deny"`:                       {[]string{"failed", "failed"}, []string{"503", "503"}},
 		`"on_error":"local","local_processes":10`: {[]string{"Allow", "Deny"}, []string{"201", "429"}},
 	} {
-		r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*",`+policy+`,"limits":{"*":{"name":"l","requests":10,"window":"1m"}}}]}`), rules.Options{Version: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*",`+policy+`,"limits":{"*":{"name":"l","requests":10,"window":"1m"}}}]}`), rules.Options{Version: 1}))
 		fresh := func() *lambdahttp.Environment {
 			e := environment(t, unreachable{})
 			e.Rules, e.Limiter = live.Fixed(r), storetest.Must(limiter.New(unreachable{}, limiter.Options{Logger: e.Logger}))
@@ -603,14 +597,8 @@ func withReceipt(t *testing.T, event []byte, sealed, receipt string) []byte {
 
 // The tests in this file use every sample event.
 func TestEvents_used(t *testing.T) {
-	test, err := os.ReadFile("app_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := samples.Files.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	test := storetest.Must(os.ReadFile("app_test.go"))
+	files := storetest.Must(samples.Files.ReadDir("."))
 	for _, f := range files {
 		if !strings.Contains(string(test), `"`+f.Name()+`"`) {
 			t.Errorf("events/%s: got no test that uses it, want one", f.Name())
@@ -619,10 +607,7 @@ func TestEvents_used(t *testing.T) {
 }
 
 func FuzzHandler(f *testing.F) {
-	files, err := samples.Files.ReadDir(".")
-	if err != nil {
-		f.Fatal(err)
-	}
+	files := storetest.Must(samples.Files.ReadDir("."))
 	for _, file := range files {
 		f.Add(sampleEvent(f, file.Name()))
 	}
@@ -661,10 +646,7 @@ var sampleRules []byte
 
 // A request under the rules of the sample API costs one write for each subject, as README.md states.
 func TestRules_writes(t *testing.T) {
-	parsed, err := rules.Parse(sampleRules, rules.Options{Version: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := storetest.Must(rules.Parse(sampleRules, rules.Options{Version: 1}))
 	for _, c := range []struct {
 		method, path, user string
 		want               string

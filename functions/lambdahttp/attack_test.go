@@ -59,28 +59,14 @@ type target struct {
 
 func newTarget(t testing.TB) *target {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "a"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := caller.ParseKeySet(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tokens, err := caller.NewVerifier(caller.TokenOptions{Keys: set, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := storetest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	document := storetest.Must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "a"}}}))
+	set := storetest.Must(caller.ParseKeySet(document))
+	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: set, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}}))
 	a := &target{store: &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}, key: key}
 	a.Environment = environment(t, a.store)
 	a.Identifier = caller.New(caller.Options{Tokens: tokens, APIKeys: caller.NewRemoteRecords(noRecords{})})
-	if a.Rules, err = fixed(rules.Parse([]byte(attacked), rules.Options{Version: 1})); err != nil {
-		t.Fatal(err)
-	}
+	a.Rules = storetest.Must(fixed(rules.Parse([]byte(attacked), rules.Options{Version: 1})))
 	return a
 }
 
@@ -101,26 +87,17 @@ func (a *target) token(t testing.TB, claims map[string]any) string {
 
 func (a *target) signed(t testing.TB, key *ecdsa.PrivateKey, claims map[string]any) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "a"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := storetest.Must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "a"}}, nil))
 	all := map[string]any{"iss": samples.Issuer, "aud": samples.Audience, "exp": noon.Add(time.Hour).Unix()}
 	maps.Copy(all, claims)
-	token, err := jwt.Signed(signer).Claims(all).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := storetest.Must(jwt.Signed(signer).Claims(all).Serialize())
 	return "Bearer " + token
 }
 
 // forged returns an Authorization header whose claims are signed with a key that is not the issuer's.
 func (a *target) forged(t testing.TB, claims map[string]any) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := storetest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	return a.signed(t, key, claims)
 }
 
@@ -248,10 +225,7 @@ func edited(t testing.TB, file string, edit func(map[string]any)) []byte {
 		t.Fatal(err)
 	}
 	edit(event)
-	b, err := json.Marshal(event)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := storetest.Must(json.Marshal(event))
 	return b
 }
 
@@ -580,10 +554,7 @@ func (void) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges [
 // key ids and cached refusals.
 func TestAttack_memory(t *testing.T) {
 	a := newTarget(t)
-	var err error
-	if a.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1000,"window":"1h","lease":10,"per":["client"]},"global":{"name":"address","requests":1,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})); err != nil {
-		t.Fatal(err)
-	}
+	a.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1000,"window":"1h","lease":10,"per":["client"]},"global":{"name":"address","requests":1,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})))
 	a.Limiter = storetest.Must(limiter.New(void{}, limiter.Options{Subjects: 600, Logger: a.Logger}))
 	a.Recorder = telemetry.New(&bytes.Buffer{}, "test", nil)
 	function := lambdahttp.NewAuthorizer(a.Environment)
@@ -716,10 +687,7 @@ func TestAttack_spellHeader(t *testing.T) {
 // name count as one name.
 func TestAttack_login(t *testing.T) {
 	a := newTarget(t)
-	var err error
-	if a.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/login","limits":{"*":{"name":"login","requests":30,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})); err != nil {
-		t.Fatal(err)
-	}
+	a.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/login","limits":{"*":{"name":"login","requests":30,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})))
 	a.SampleLogin = "alice:right"
 	try := func(user, password string) int {
 		return replied(t, a, edited(t, "http-api-anonymous.json", func(e map[string]any) {
@@ -740,19 +708,9 @@ func TestAttack_login(t *testing.T) {
 	}
 }
 
-// down is a store that always fails.
-type down struct {
-	limiter.Store
-	storetest.Patient
-}
-
-func (down) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result) (bool, error) {
-	return false, limiter.ErrUnavailable
-}
-
 // While the store fails, no login succeeds, so an attacker cannot guess passwords.
 func TestAttack_login_down(t *testing.T) {
-	e := environment(t, down{})
+	e := environment(t, unreachable{})
 	e.SampleLogin = "alice:secret"
 	for _, password := range []string{"wrong", "secret"} {
 		w, body := httptest.NewRecorder(), strings.NewReader(`{"user":"alice","password":"`+password+`"}`)

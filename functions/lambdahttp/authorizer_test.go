@@ -18,6 +18,7 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // A header with two values is an invalid credential, in either order of the values.
@@ -32,10 +33,7 @@ func TestAuthorizer_repeatedHeader(t *testing.T) {
 		}
 		good := sent.Headers[header][0]
 		for _, values := range [][]string{{good, "Bearer other"}, {"Bearer other", good}, {good, good}} {
-			both, err := json.Marshal(map[string]any{header: values})
-			if err != nil {
-				t.Fatal(err)
-			}
+			both := storetest.Must(json.Marshal(map[string]any{header: values}))
 			doubled := changed(t, event, `"multiValueHeaders": {`, `"multiValueHeaders": `+string(both)+`, "ignored": {`)
 			if _, err := authorize(t, memory(t), doubled); err == nil || err.Error() != "Unauthorized" {
 				t.Errorf("%s: %s: got %v, want Unauthorized", file, both, err)
@@ -51,11 +49,7 @@ func TestAuthorizer_tier(t *testing.T) {
 	if p, err := authorize(t, e, event); err != nil || p.Context["tier"] != "paid" {
 		t.Errorf("tier that the rules define: got %+v, %v; want paid", p.Context, err)
 	}
-	var err error
-	e.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"free":{"requests":5,"window":"1m"}}}]}`), rules.Options{Version: 1}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"free":{"requests":5,"window":"1m"}}}]}`), rules.Options{Version: 1})))
 	if p, err := authorize(t, e, event); err != nil || p.Context["rateLimitLimit"] != "5" || p.Context["tier"] != "free" {
 		t.Errorf("tier that the rules do not define: got %+v, %v; want free", p.Context, err)
 	}

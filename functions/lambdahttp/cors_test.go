@@ -1,7 +1,6 @@
 package lambdahttp_test
 
 import (
-	"encoding/json"
 	"maps"
 	"net/http"
 	"strings"
@@ -17,29 +16,20 @@ import (
 // sentBy returns a sample event with another method and additional headers.
 func sentBy(t *testing.T, file, method string, header map[string]string) []byte {
 	t.Helper()
-	var event map[string]any
-	if err := json.Unmarshal(sampleEvent(t, file), &event); err != nil {
-		t.Fatal(err)
-	}
-	if method != "" {
-		if _, ok := event["httpMethod"]; ok {
+	return edited(t, file, func(event map[string]any) {
+		if _, ok := event["httpMethod"]; ok && method != "" {
 			event["httpMethod"] = method
-		} else {
+		} else if method != "" {
 			event["requestContext"].(map[string]any)["http"].(map[string]any)["method"] = method
 		}
-	}
-	for name, value := range header {
-		if multi, ok := event["multiValueHeaders"].(map[string]any); ok {
-			multi[name] = []string{value}
-		} else {
-			event["headers"].(map[string]any)[name] = value
+		for name, value := range header {
+			if multi, ok := event["multiValueHeaders"].(map[string]any); ok {
+				multi[name] = []string{value}
+			} else {
+				event["headers"].(map[string]any)[name] = value
+			}
 		}
-	}
-	b, err := json.Marshal(event)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	})
 }
 
 // Every answer has CORS headers for the allowed origins: answers of the API, answers with the

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // A request waits for its turn in a leaky bucket only if an answer is possible before the deadline of the
@@ -41,10 +42,7 @@ func TestDelay_deadline(t *testing.T) {
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				e := memory(t)
-				var err error
-				if e.Rules, err = fixed(rules.Parse([]byte(document), rules.Options{Version: 1, MaxDelay: 20 * time.Second})); err != nil {
-					t.Fatal(err)
-				}
+				e.Rules = storetest.Must(fixed(rules.Parse([]byte(document), rules.Options{Version: 1, MaxDelay: 20 * time.Second})))
 				e.MaxDelay = 20 * time.Second
 				ctx, cancel := context.WithTimeout(t.Context(), c.left)
 				defer cancel()

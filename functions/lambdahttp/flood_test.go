@@ -85,10 +85,7 @@ func flooded(t *testing.T) (*target, *writes) {
 	known := a.Identifier
 	a.Environment = environment(t, storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "flood"})))
 	a.Identifier = known
-	var err error
-	if a.Rules, err = fixed(rules.Parse(sampleRules, rules.Options{Version: 1, LeaseAbove: rules.LeaseAboveDynamoDB})); err != nil {
-		t.Fatal(err)
-	}
+	a.Rules = storetest.Must(fixed(rules.Parse(sampleRules, rules.Options{Version: 1, LeaseAbove: rules.LeaseAboveDynamoDB})))
 	return a, w
 }
 
@@ -173,10 +170,7 @@ func TestAttack_flood(t *testing.T) {
 		perSecond = 50 // requests of the flood
 		seconds   = 60
 	)
-	page, err := os.ReadFile("../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := storetest.Must(os.ReadFile("../../SECURITY.md"))
 	for _, c := range []flood{
 		{"REST API", "searches without a credential", nil, http.StatusOK, 1, 120},
 		{"HTTP API", "searches without a credential", nil, http.StatusOK, 1, 120},

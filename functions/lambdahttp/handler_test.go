@@ -1,7 +1,6 @@
 package lambdahttp_test
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -9,21 +8,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // If only a limit of all callers applies, the context of the authorizer has no header fields. The handler
 // then copies none, and must not charge the request again.
 func TestHandler_behindAuthorizer_hiddenLimit(t *testing.T) {
 	e := memory(t)
-	var err error
-	e.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{"global":{"name":"all","requests":4,"window":"1m"}}}]}`), rules.Options{Version: 1}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{"global":{"name":"all","requests":4,"window":"1m"}}}]}`), rules.Options{Version: 1})))
 	for i := range 5 {
 		p, err := authorize(t, e, sampleEvent(t, "rest-authorizer-anonymous.json"))
 		if err != nil {
@@ -35,25 +30,18 @@ func TestHandler_behindAuthorizer_hiddenLimit(t *testing.T) {
 		if i == 4 {
 			return
 		}
-		if a := handle(t, e, sample.New(e), behind(t, p)); a.StatusCode != http.StatusOK || a.header("X-RateLimit-Limit") != "" {
+		if a := handle(t, e, sample.New(e), behind(t, p.Context)); a.StatusCode != http.StatusOK || a.header("X-RateLimit-Limit") != "" {
 			t.Errorf("request %d: got %+v, want 200 without header fields of a limit", i+1, a)
 		}
 	}
 }
 
-// behind returns the event that the handler receives after the authorizer returned policy p.
-func behind(t *testing.T, p events.APIGatewayCustomAuthorizerResponse) []byte {
+// behind returns the event that the handler receives after an authorizer returned a policy with this context.
+func behind(t *testing.T, context map[string]any) []byte {
 	t.Helper()
-	var event map[string]any
-	if err := json.Unmarshal(sampleEvent(t, "rest-proxy-anonymous.json"), &event); err != nil {
-		t.Fatal(err)
-	}
-	event["requestContext"].(map[string]any)["authorizer"] = p.Context
-	b, err := json.Marshal(event)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return edited(t, "rest-proxy-anonymous.json", func(e map[string]any) {
+		e["requestContext"].(map[string]any)["authorizer"] = context
+	})
 }
 
 // The handler skips the limits only if the authorizer of a REST API reports that Weir has allowed the

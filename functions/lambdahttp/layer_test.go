@@ -53,10 +53,7 @@ func listEvent(t testing.TB) []byte {
 func limitedBy(t testing.TB, document string) *lambdahttp.Environment {
 	t.Helper()
 	e := memory(t)
-	var err error
-	if e.Rules, err = fixed(rules.Parse([]byte(document), rules.Options{Version: 1})); err != nil {
-		t.Fatal(err)
-	}
+	e.Rules = storetest.Must(fixed(rules.Parse([]byte(document), rules.Options{Version: 1})))
 	return e
 }
 
@@ -300,10 +297,7 @@ func TestLayer_event(t *testing.T) {
 		if lists, ok := sent["multiValueHeaders"].(map[string]any); ok {
 			lists["WEIR-over"], lists["weir-cost"] = []string{"forged"}, []string{"0"}
 		}
-		forged, err := json.Marshal(sent)
-		if err != nil {
-			t.Fatal(err)
-		}
+		forged := storetest.Must(json.Marshal(sent))
 		var got map[string]any
 		if err := json.Unmarshal(seen(forged), &got); err != nil {
 			t.Fatal(err)

@@ -86,9 +86,7 @@ func TestForward_notices(t *testing.T) {
 	if len(to.got) != 2 || !strings.Contains(to.got[0], `"percent":80`) || !strings.Contains(to.got[1], `"percent":81`) || strings.Contains(strings.Join(to.got, ""), `"mac"`) || strings.Contains(strings.Join(to.got, ""), `"number"`) {
 		t.Errorf("got notices %q, want those of 80 and 81 percent without a signature", to.got)
 	}
-	d.now = d.now.Add(2 * time.Second)
-	d.e.Recorder.Flush(d.now)
-	if got, want := d.sum("LinesDropped"), 2*len(dropped)+2; got != want {
+	if got, want := d.counted("LinesDropped"), 2*len(dropped)+2; got != want {
 		t.Errorf("dropped lines: got %d, want %d", got, want)
 	}
 }
@@ -109,9 +107,7 @@ func TestForward_notices_dropped(t *testing.T) {
 	if err := d.lines(good, `{"weir":"notice"}`); err != nil || len(to.got) != 1 {
 		t.Errorf("without keys: got %v and the notices %q, want no error and no more", err, to.got)
 	}
-	d.now = d.now.Add(2 * time.Second)
-	d.e.Recorder.Flush(d.now)
-	if got := d.sum("LinesDropped"); got != 5 {
+	if got := d.counted("LinesDropped"); got != 5 {
 		t.Errorf("dropped lines: got %d, want 2 repeated, 1 cut and 2 without keys", got)
 	}
 }
@@ -152,24 +148,7 @@ func TestForward_kinds(t *testing.T) {
 	if err := d.lines(strings.Replace(line(receipt, "200", "5"), "{", `{"weir":"notice",`, 1), noticeLine(t, d.e.Receipts, noon, 80)); err != nil {
 		t.Fatal(err)
 	}
-	d.now = d.now.Add(2 * time.Second)
-	d.e.Recorder.Flush(d.now)
-	if settled, dropped := d.sum("ReceiptsSettled"), d.sum("LinesDropped"); settled != 1 || dropped != 1 {
+	if settled, dropped := d.counted("ReceiptsSettled"), d.counted("LinesDropped"); settled != 1 || dropped != 1 {
 		t.Errorf("got %d settled receipts and %d dropped lines, want 1 and 1", settled, dropped)
 	}
-}
-
-// sum returns the sum of a metric.
-func (d *decided) sum(name string) (sum int) {
-	d.t.Helper()
-	for line := range bytes.Lines(d.metrics.Bytes()) {
-		var members map[string]any
-		if err := json.Unmarshal(line, &members); err != nil {
-			d.t.Fatal(err)
-		}
-		if n, ok := members[name].(float64); ok {
-			sum += int(n)
-		}
-	}
-	return sum
 }

@@ -3,7 +3,6 @@ package lambdahttp_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -96,17 +95,7 @@ func (d *decided) receipt() string {
 // serve passes an event with a context of the authorizer to an API.
 func (d *decided) serve(api http.HandlerFunc, authorizer map[string]any) answer {
 	d.t.Helper()
-	return handle(d.t, d.e, api, d.event(authorizer))
-}
-
-func (d *decided) event(authorizer map[string]any) []byte {
-	d.t.Helper()
-	var event map[string]any
-	if err := json.Unmarshal(sampleEvent(d.t, "rest-proxy-anonymous.json"), &event); err != nil {
-		d.t.Fatal(err)
-	}
-	event["requestContext"].(map[string]any)["authorizer"] = authorizer
-	return storetest.Must(json.Marshal(event))
+	return handle(d.t, d.e, api, behind(d.t, authorizer))
 }
 
 // want checks the usage of the limits.
@@ -126,20 +115,13 @@ func (d *decided) want(when, want string) {
 	}
 }
 
+// counted returns the sum of a metric.
 func (d *decided) counted(name string) (sum int) {
 	d.t.Helper()
 	d.now = d.now.Add(2 * time.Second)
-	d.e.Recorder.RulesRefused(d.now) // writes the counts of the last second
-	for line := range bytes.Lines(d.metrics.Bytes()) {
-		var members map[string]any
-		if err := json.Unmarshal(line, &members); err != nil {
-			d.t.Fatal(err)
-		}
-		if n, ok := members[name].(float64); ok {
-			sum += int(n)
-		}
-	}
-	return sum
+	d.e.Recorder.Flush(d.now)
+	counts, _ := recorded(d.t, d.metrics.Bytes())
+	return counts[name]
 }
 
 // The handler settles each limit of a request that the authorizer has charged, exactly once. Neither the
@@ -167,7 +149,7 @@ func TestHandler_settles(t *testing.T) {
 // A panic of the API counts as a failure.
 func TestHandler_settlesPanic(t *testing.T) {
 	d := newDecided(t, eachCount)
-	event := d.event(d.authorize())
+	event := behind(d.t, d.authorize())
 	func() {
 		defer func() { _ = recover() }()
 		_, _ = lambdahttp.NewHandler(d.e, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("broken") })).Invoke(ctx, event)
@@ -199,10 +181,10 @@ func TestHandler_foreignReceipt(t *testing.T) {
 	receipt := own[contract.KeyReceipt].(string)
 	delete(own, contract.KeyReceipt)
 	api := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	event := changed(t, d.event(own), `"multiValueHeaders":{`, `"multiValueHeaders":{"Receipt":["`+receipt+`"],"Weir-Receipt":["`+receipt+`"],`)
+	event := changed(t, behind(d.t, own), `"multiValueHeaders":{`, `"multiValueHeaders":{"Receipt":["`+receipt+`"],"Weir-Receipt":["`+receipt+`"],`)
 	handle(t, d.e, api, changed(t, event, `"headers":{`, `"receipt":"`+receipt+`","headers":{"receipt":"`+receipt+`",`))
 	d.want("a receipt in a header", "calls 1, input 100, output 200, failures 1, bytes 1000")
-	handle(t, d.e, api, d.event(map[string]any{contract.KeyReceipt: receipt}))
+	handle(t, d.e, api, behind(d.t, map[string]any{contract.KeyReceipt: receipt}))
 	d.want("a context that is not Weir's", "calls 2, input 200, output 400, failures 1, bytes 1000")
 }
 

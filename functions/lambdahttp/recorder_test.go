@@ -59,14 +59,8 @@ func recorded(t *testing.T, log []byte) (counts map[string]int, latencies []floa
 // unverifiable returns an identifier whose issuer is unreachable.
 func unverifiable(t testing.TB) *caller.Identifier {
 	t.Helper()
-	down, err := caller.NewRemoteKeys("http://127.0.0.1:1/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tokens, err := caller.NewVerifier(caller.TokenOptions{Keys: down, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	down := storetest.Must(caller.NewRemoteKeys("http://127.0.0.1:1/"))
+	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: down, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}}))
 	return caller.New(caller.Options{Tokens: tokens})
 }
 
@@ -88,11 +82,7 @@ func TestRecorder(t *testing.T) {
 		{"degraded", func(t testing.TB) *lambdahttp.Environment { return environment(t, unreachable{}) }, 2, "", map[string]int{"Allowed": 2, "Degraded": 2, "StoreCalls": 4}},
 		{"denied", func(t testing.TB) *lambdahttp.Environment {
 			e := environment(t, unreachable{})
-			var err error
-			e.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","on_error":"deny","limits":{"*":{"name":"strict","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			e.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","on_error":"deny","limits":{"*":{"name":"strict","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})))
 			return e
 		}, 2, "", map[string]int{"Failed": 2, "Degraded": 2, "StoreCalls": 2}},
 		{"unauthorized", shared, 2, "x", map[string]int{"Unauthorized": 2, "StoreCalls": 2}},
@@ -105,11 +95,7 @@ func TestRecorder(t *testing.T) {
 		}, 1, "", map[string]int{"Failed": 1, "StoreCalls": 1}},
 		{"shadowed", func(t testing.TB) *lambdahttp.Environment {
 			e := memory(t)
-			var err error
-			e.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":{"name":"tried","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			e.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":{"name":"tried","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})))
 			return e
 		}, 3, "", map[string]int{"Allowed": 3, "Shadowed": 2}},
 	} {

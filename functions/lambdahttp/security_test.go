@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 var (
@@ -16,16 +18,10 @@ var (
 
 // Every test that SECURITY.md and FAILURES.md name exists. SECURITY.md names every TestAttack.
 func TestSecurity(t *testing.T) {
-	page, err := os.ReadFile("../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	faults, err := os.ReadFile("../../limiter/FAILURES.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := storetest.Must(os.ReadFile("../../SECURITY.md"))
+	faults := storetest.Must(os.ReadFile("../../limiter/FAILURES.md"))
 	tests := map[string]string{} // file of each test
-	err = filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err

@@ -299,10 +299,7 @@ func checkSpellings(t *testing.T, b backEnd, d delivery, weir admits, paths []st
 	t.Helper()
 	store := &charges{}
 	e := environment(t, store)
-	var err error
-	if e.Rules, err = fixed(rules.Parse([]byte("{"+b.settings+routeRules), rules.Options{Version: 1})); err != nil {
-		t.Fatal(err)
-	}
+	e.Rules = storetest.Must(fixed(rules.Parse([]byte("{"+b.settings+routeRules), rules.Options{Version: 1})))
 	reached, judged := map[string]int{}, 0
 	for i, route := range b.routes(t, d, paths) {
 		store.names = nil
@@ -339,10 +336,7 @@ func TestSpellings_handler(t *testing.T) {
 			t.Parallel()
 			store, ran := &charges{}, ""
 			e := environment(t, store)
-			var err error
-			if e.Rules, err = fixed(rules.Parse([]byte("{"+routeRules), rules.Options{Version: 1})); err != nil {
-				t.Fatal(err)
-			}
+			e.Rules = storetest.Must(fixed(rules.Parse([]byte("{"+routeRules), rules.Options{Version: 1})))
 			handler := lambdahttp.NewHandler(e, routesOf(func(name string) { ran = name }))
 			paths, judged := deliveries(host.decoded), 0
 			for i, without := range muxRoutes(t, host.delivery, paths) {

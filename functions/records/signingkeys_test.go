@@ -17,6 +17,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/functions/records/recordstest"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 var (
@@ -28,10 +29,7 @@ var (
 func TestSigningKeys(t *testing.T) {
 	var function recordstest.Calls
 	client, table := recordstest.Table(t, &function)
-	document, err := samples.Files.ReadFile("jwks.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := storetest.Must(samples.Files.ReadFile("jwks.json"))
 	reader := records.NewTable(new(recordstest.Calls).Client(client), table)
 	if _, _, err := reader.SigningKeys(ctx); err == nil || err.Error() != "records table: no signing keys; check that the function signingkeys has run" {
 		t.Errorf("before the first copy: got %v, want an error about missing signing keys", err)

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-limits/weir/functions/records/recordstest"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 var (
@@ -107,10 +108,7 @@ func TestVersions(t *testing.T) {
 // The policy in RULES.md allows a publisher exactly the listed actions, and only on items of the
 // rules: reads of the deployment's. The table also contains API keys, secrets and signing keys.
 func TestActions_policy(t *testing.T) {
-	page, err := os.ReadFile("../../limiter/rules/RULES.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := storetest.Must(os.ReadFile("../../limiter/rules/RULES.md"))
 	_, text, _ := strings.Cut(string(page), "```\n{\n  \"Version\": \"2012-10-17\"")
 	text, _, _ = strings.Cut(text, "```")
 	var policy struct {

@@ -39,10 +39,7 @@ func environment(t testing.TB, document string, metrics io.Writer) *lambdahttp.E
 
 func overStore(t testing.TB, document string, store limiter.Store, metrics io.Writer) *lambdahttp.Environment {
 	t.Helper()
-	parsed, err := rules.Parse([]byte(document), rules.Options{Version: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := storetest.Must(rules.Parse([]byte(document), rules.Options{Version: 1}))
 	e := &lambdahttp.Environment{
 		Limiter: storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})), Rules: live.Fixed(parsed),
 		Logger: slog.New(slog.DiscardHandler), Identifier: caller.New(caller.Options{}), Clock: func() time.Time { return noon },
@@ -55,10 +52,7 @@ func overStore(t testing.TB, document string, store limiter.Store, metrics io.Wr
 
 func sample(t testing.TB, name string) []byte {
 	t.Helper()
-	b, err := samples.Files.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := storetest.Must(samples.Files.ReadFile(name))
 	return b
 }
 

@@ -425,10 +425,7 @@ func TestProxy_largeEvent(t *testing.T) {
 
 // A request gets 503 at once if its turn in a leaky bucket comes too late before the deadline of the function.
 func TestProxy_deadline(t *testing.T) {
-	parsed, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"queue","requests":6,"window":"1m","algorithm":"leaky_bucket","burst":5,"per":["ip"]}}}]}`), rules.Options{Version: 1, MaxDelay: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"queue","requests":6,"window":"1m","algorithm":"leaky_bucket","burst":5,"per":["ip"]}}}]}`), rules.Options{Version: 1, MaxDelay: 20 * time.Second}))
 	e := environment(t, limited, nil)
 	e.Rules, e.MaxDelay = live.Fixed(parsed), 20*time.Second
 	l := newLayered(t, e, false)

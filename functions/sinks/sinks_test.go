@@ -22,6 +22,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/resilient"
+	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -159,10 +160,7 @@ func TestOpen_none(t *testing.T) {
 
 // The client of the stream loses no answer, because a retry would send the batch twice.
 func TestKinesisClient(t *testing.T) {
-	client, err := sinks.KinesisClient(t.Context(), load(t, "NAMESPACE=dev", "STORE=memory", "EVENTS=kinesis", "KINESIS_STREAM=weir", "KINESIS_ENDPOINT=http://127.0.0.1:1", "WEIR_LOCAL=true"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := storetest.Must(sinks.KinesisClient(t.Context(), load(t, "NAMESPACE=dev", "STORE=memory", "EVENTS=kinesis", "KINESIS_STREAM=weir", "KINESIS_ENDPOINT=http://127.0.0.1:1", "WEIR_LOCAL=true")))
 	used, ok := client.Options().HTTPClient.(resilient.HTTPClient)
 	if !ok {
 		t.Fatalf("HTTP client: got %T, want a resilient.HTTPClient", client.Options().HTTPClient)
