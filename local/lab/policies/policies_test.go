@@ -2,7 +2,7 @@
 package policies_test
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -259,22 +260,40 @@ func neighbour(resource string) string {
 	return resource + "2"
 }
 
+// simulator is a process that answers each line of its input: it evaluates calls against policies.
+type simulator struct {
+	in  *json.Encoder
+	out *json.Decoder
+}
+
+// startSimulator starts one simulator for all tests, because its start takes longer than an evaluation. It ends with
+// this program, which closes its input.
+var startSimulator = sync.OnceValues(func() (simulator, error) {
+	c := exec.CommandContext(context.Background(), "node", "simulate.mjs")
+	c.Stderr = os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		return simulator{}, err
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return simulator{}, err
+	}
+	return simulator{json.NewEncoder(in), json.NewDecoder(out)}, c.Start()
+})
+
 // simulate returns the result of each call: Allowed, ImplicitlyDenied or ExplicitlyDenied.
 func simulate(t *testing.T, role []policy, endpoints map[string][]policy, calls []call) (results []string) {
 	t.Helper()
-	in, err := json.Marshal(map[string]any{"role": role, "endpoints": endpoints, "cases": calls})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var problems bytes.Buffer
-	c := exec.CommandContext(t.Context(), "node", "simulate.mjs")
-	c.Stdin, c.Stderr = bytes.NewReader(in), &problems
-	out, err := c.Output()
+	s, err := startSimulator()
 	if err == nil {
-		err = json.Unmarshal(out, &results)
+		err = s.in.Encode(map[string]any{"role": role, "endpoints": endpoints, "cases": calls})
+	}
+	if err == nil {
+		err = s.out.Decode(&results)
 	}
 	if err != nil || len(results) != len(calls) {
-		t.Fatalf("simulator: got %d results of %d, %v\n%s%s", len(results), len(calls), err, out, problems.Bytes())
+		t.Fatalf("simulator: got %d results of %d, %v", len(results), len(calls), err)
 	}
 	return results
 }
