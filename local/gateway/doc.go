@@ -31,8 +31,7 @@
 //   - authorizer.go, policy.go: the answer of an authorizer
 //   - function.go: an invocation, with its timeout and sizes
 //   - accesslog.go: the lines of a REST API's access log, and their subscribers
-//   - cors.go, mock.go: preflights
-//   - upstream.go: an API without a template, for `weir serve --upstream`
+//   - cors.go: preflights
 //
 // # Sources
 //

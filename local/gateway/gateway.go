@@ -146,6 +146,16 @@ func (g *Gateway) checkFunctions(shared *runtime) error {
 // id.
 func (g *Gateway) APIs() []*API { return slices.Clone(g.apis) }
 
+// Upstream returns an API that passes every request to h. Its only route is the one of an HTTP API without
+// other routes.
+func Upstream(h http.Handler) *API {
+	return &API{Kind: HTTP, Routes: []Route{{Method: "ANY", Path: "$default"}}, handler: upstream{h}}
+}
+
+type upstream struct{ http.Handler }
+
+func (upstream) routes(string, string) bool { return true }
+
 // runtime is the state that all APIs of a gateway share.
 type runtime struct {
 	functions map[string]*function // key: logical id

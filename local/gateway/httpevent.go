@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/aws/aws-lambda-go/events"
+
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
@@ -26,24 +28,16 @@ type httpEvent struct {
 }
 
 type httpContext struct {
-	AccountID    string          `json:"accountId"`
-	APIID        string          `json:"apiId"`
-	DomainName   string          `json:"domainName"`
-	DomainPrefix string          `json:"domainPrefix"`
-	HTTP         httpDescription `json:"http"`
-	RequestID    string          `json:"requestId"`
-	RouteKey     string          `json:"routeKey"`
-	Stage        string          `json:"stage"`
-	Time         string          `json:"time"`
-	TimeEpoch    int64           `json:"timeEpoch"`
-}
-
-type httpDescription struct {
-	Method    string `json:"method"`
-	Path      string `json:"path"`
-	Protocol  string `json:"protocol"`
-	SourceIP  string `json:"sourceIp"`
-	UserAgent string `json:"userAgent"`
+	AccountID    string                                               `json:"accountId"`
+	APIID        string                                               `json:"apiId"`
+	DomainName   string                                               `json:"domainName"`
+	DomainPrefix string                                               `json:"domainPrefix"`
+	HTTP         events.APIGatewayV2HTTPRequestContextHTTPDescription `json:"http"`
+	RequestID    string                                               `json:"requestId"`
+	RouteKey     string                                               `json:"routeKey"`
+	Stage        string                                               `json:"stage"`
+	Time         string                                               `json:"time"`
+	TimeEpoch    int64                                                `json:"timeEpoch"`
 }
 
 // decodedPath returns the path that selects a route of an HTTP API. Observed: the path is decoded,
@@ -67,7 +61,7 @@ func newHTTPEvent(a *template.HTTP, in *request, route *template.Route, path str
 		Cookies: cookies(in.Header), Headers: map[string]string{}, Query: joined(in.URL.Query()),
 		Context: httpContext{
 			AccountID: template.Account, APIID: a.ID, DomainName: in.Host, DomainPrefix: domainPrefix(in.Host),
-			HTTP: httpDescription{
+			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
 				Method: in.Method, Path: path, Protocol: protocol, SourceIP: in.sourceIP, UserAgent: in.UserAgent(),
 			},
 			RequestID: in.extended, RouteKey: route.Key, Stage: a.Stage, Time: clf(in.at), TimeEpoch: in.at.UnixMilli(),

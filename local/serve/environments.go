@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"strconv"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
@@ -17,27 +16,8 @@ import (
 	"github.com/weir-limits/weir/local/why"
 )
 
-// Environments is a flag: the maximum number of environments of a function. 0 runs the functions in
-// this process.
-type Environments int
-
-const maxEnvironments = 1000 // AWS's default for the concurrency of an account
-
-// String implements pflag.Value.
-func (e *Environments) String() string { return strconv.Itoa(int(*e)) }
-
-// Type implements pflag.Value.
-func (e *Environments) Type() string { return "int" }
-
-// Set implements pflag.Value. An empty text means 0.
-func (e *Environments) Set(text string) error {
-	n, err := strconv.Atoi("0" + text)
-	if err != nil || n > maxEnvironments {
-		return fmt.Errorf("want 0 to %d", maxEnvironments)
-	}
-	*e = Environments(n)
-	return nil
-}
+// MaxEnvironments is the maximum of Options.Environments: the default of AWS for the concurrency of an account.
+const MaxEnvironments = 1000
 
 // pool returns the environments of a function. Each environment runs the bootstrap with the
 // variables that a function in this process would have.
@@ -52,7 +32,7 @@ func (s *Server) pool(f template.Function, role string) (lambda.Handler, error) 
 	}
 	p, err := lambdaenv.NewPool(lambdaenv.PoolOptions{
 		Bootstrap: bootstrap, Name: f.ID, Variables: variables,
-		Max: int(s.Environments), Idle: s.Idle, Line: s.line, Logger: s.Logger,
+		Max: s.Environments, Idle: s.Idle, Line: s.line, Logger: s.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -78,7 +78,7 @@ func (s *Server) limitedPath(api *gateway.API) string {
 // urls returns the addresses of the first n APIs, which have consecutive ports.
 func (s *Server) urls(n int) (list []string) {
 	for i := range n {
-		list = append(list, fmt.Sprintf("http://127.0.0.1:%d", int(s.Port)+i))
+		list = append(list, fmt.Sprintf("http://127.0.0.1:%d", s.Port+i))
 	}
 	return list
 }

@@ -6,38 +6,17 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/regions"
 	"github.com/weir-limits/weir/local/servers"
 )
-
-// Regions is a flag: the number of regions, each with APIs of its own, that share limits. 0 means one region.
-type Regions int
-
-// String implements pflag.Value.
-func (r *Regions) String() string { return strconv.Itoa(int(*r)) }
-
-// Type implements pflag.Value.
-func (r *Regions) Type() string { return "int" }
-
-// Set implements pflag.Value. An empty text means 0.
-func (r *Regions) Set(text string) error {
-	n, err := strconv.Atoi("0" + text)
-	if err != nil || n == 1 || n > algo.MaxRegions {
-		return fmt.Errorf("want 0 for one region, or 2 to %d", algo.MaxRegions)
-	}
-	*r = Regions(n)
-	return nil
-}
 
 // regionPorts is the distance of the ports of two regions.
 const regionPorts = 10
@@ -63,11 +42,11 @@ func (s *Server) EachRegion() ([]*Server, error) {
 	case o.Edge != 0:
 		return nil, command.Usage("--edge: got %s, want 0 with --regions: a distribution never refuses for limits that regions share", o.Edge)
 	}
-	all := regions.New(int(o.Regions), o.Clock)
+	all := regions.New(o.Regions, o.Clock)
 	var list []*Server
-	for i := range int(o.Regions) {
+	for i := range o.Regions {
 		one := New(o)
-		one.Port += command.Port(i * regionPorts)
+		one.Port += i * regionPorts
 		list = append(list, one)
 		if one.region = (&region{all, i, list[0]}); i > 0 {
 			one.Out = io.Discard
@@ -145,7 +124,7 @@ func (s *Server) greetRegions(inForce *rules.Rules, apis int) {
 		return
 	}
 	for i, name := range s.region.all.Names() {
-		other := &Server{Options: Options{Port: s.Port + command.Port(i*regionPorts)}}
+		other := &Server{Options: Options{Port: s.Port + i*regionPorts}}
 		fmt.Fprintf(s.Out, "%s  %s\n", name, strings.Join(other.urls(apis), "  "))
 	}
 	fmt.Fprintf(s.Out, "%s apart; the page Regions shows their shares, and cuts a region off\n", regions.RoundTrip)

@@ -21,7 +21,6 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/checkout"
-	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template"
@@ -51,13 +50,13 @@ type Options struct {
 	// Unthrottled leaves out the throttles of the template's stages.
 	Unthrottled bool
 	// Port is the port of the first API.
-	Port command.Port
+	Port int
 	// Environments is the maximum number of processes of a function. With 0, functions run in this
 	// process.
-	Environments Environments
+	Environments int
 	// Regions is the number of regions, each with APIs of its own, that share limits. The APIs of the next region have ports
 	// that are 10 higher. 0 means one region.
-	Regions Regions
+	Regions int
 	// Idle is the time without a request after which an environment ends. 0 means never.
 	Idle time.Duration
 
@@ -265,7 +264,7 @@ func (s *Server) ports(template *template.Template) int {
 
 func (s *Server) listen(ctx context.Context, n int) (listeners []net.Listener, err error) {
 	for i := range n {
-		port := int(s.Port) + i
+		port := s.Port + i
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
 			return nil, fmt.Errorf("port %d: not available (%w); choose another with PORT= or --port", port, err)

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/functions/apikeys"
-	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/local/command"
 )
 
@@ -33,7 +32,7 @@ func keysCommand() *cobra.Command {
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
 	c.PersistentFlags().BoolVar(&o.local, "local", false, "change the keys of weir serve on this machine, in .weir")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
-	c.AddCommand(createKeyCommand(&o), importKeysCommand(&o), listKeysCommand(&o), setKeysCommand(&o), revokeKeysCommand(&o), rotateSecretCommand(&o), rotateReceiptsCommand(&o), originCommand(&o), rotateOriginCommand(&o))
+	c.AddCommand(createKeyCommand(&o), importKeysCommand(&o), listKeysCommand(&o), setKeysCommand(&o), revokeKeysCommand(&o), o.rotateSecret(), o.rotateReceipts(), originCommand(&o), o.rotateOrigin())
 	return c
 }
 
@@ -149,41 +148,6 @@ func revokeKeysCommand(o *keysOptions) *cobra.Command {
 	}
 	c.Flags().StringVar(&hash, "hash", "", "only the key with this hash, as weir keys list shows it")
 	edgeListFlag(c.Flags(), &o.edgeList)
-	return c
-}
-
-func rotateSecretCommand(o *keysOptions) *cobra.Command {
-	var force bool
-	c := &cobra.Command{
-		Use:   "rotate",
-		Short: "Replace the secret that hashes the keys",
-		Long: "Replace the secret that hashes the keys. Existing keys stay valid until the rotation after this one, because the table keeps the previous secret. " +
-			"The next rotation invalidates all keys that are older than this rotation.\n\n" +
-			"Before the next rotation, create a new key for each caller (weir keys create --add) and revoke the old key. While old keys remain, a rotation needs --force. Functions use a new secret within about a minute.",
-		Example: "  weir keys rotate",
-		Args:    command.Exactly(0),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return o.rotate(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), force)
-		},
-	}
-	c.Flags().BoolVar(&force, "force", false, "rotate although this invalidates the keys from before the last rotation")
-	return c
-}
-
-func rotateReceiptsCommand(o *keysOptions) *cobra.Command {
-	var force bool
-	c := &cobra.Command{
-		Use:   "rotate-receipts",
-		Short: "Replace the key that encrypts the receipts of a REST API",
-		Long: "Replace the key that encrypts the receipts of a REST API. The previous key opens receipts until the next rotation.\n\n" +
-			"A rotation fails for 45 minutes after the last one, because receipts of the previous key may still be valid. --force rotates all the same: requests with such a receipt stay charged with their reserve.",
-		Example: "  weir keys rotate-receipts",
-		Args:    command.Exactly(0),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return o.rotateReceipts(c.Context(), c.OutOrStdout(), force)
-		},
-	}
-	c.Flags().BoolVar(&force, "force", false, "rotate although this invalidates receipts that are not settled yet")
 	return c
 }
 
@@ -308,41 +272,4 @@ func (o *keysOptions) revoke(ctx context.Context, out, progress io.Writer, id, h
 		fmt.Fprintln(out, o.applied("functions reject revoked keys within about a minute"))
 	}
 	return failed
-}
-
-func (o *keysOptions) rotate(ctx context.Context, out, progress io.Writer, force bool) error {
-	keys, err := o.open(ctx, progress)
-	if err != nil {
-		return err
-	}
-	switch err := keys.Rotate(ctx, time.Now(), force); {
-	case errors.Is(err, apikeys.ErrInUse):
-		return fmt.Errorf("%w; replace these keys (weir keys create --add) and revoke them, or invalidate them with --force", err)
-	case err != nil:
-		return o.explain(err)
-	case o.json:
-		return command.PrintJSON(out, struct{}{})
-	}
-	_, err = fmt.Fprintln(out, "new keys use a new secret, which functions read within about a minute;\nexisting keys stay valid until the next rotation")
-	return err
-}
-
-func (o *keysOptions) rotateReceipts(ctx context.Context, out io.Writer, force bool) error {
-	if o.local {
-		return command.Usage("--local: not available: a local run has no key of receipts")
-	}
-	client, err := openRecords(ctx, o.table)
-	if err != nil {
-		return err
-	}
-	switch err := receipts.Rotate(ctx, client, o.table, time.Now(), force); {
-	case errors.Is(err, receipts.ErrInUse):
-		return fmt.Errorf("%w; wait, or invalidate these receipts with --force", err)
-	case err != nil:
-		return o.explain(err)
-	case o.json:
-		return command.PrintJSON(out, struct{}{})
-	}
-	_, err = fmt.Fprintln(out, "authorizers use the new key after a quarter of an hour;\nthe previous key opens receipts until the next rotation")
-	return err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -30,25 +29,6 @@ func originCommand(o *keysOptions) *cobra.Command {
 	}
 	c.Flags().BoolVar(&create, "create", false, "create the secret if there is none")
 	c.Flags().BoolVar(&show, "show", false, "print the secret that a distribution must send, and record that one has it")
-	o.namespaceFlag(c)
-	return c
-}
-
-func rotateOriginCommand(o *keysOptions) *cobra.Command {
-	var force bool
-	c := &cobra.Command{
-		Use:   "rotate-origin",
-		Short: "Replace the secret with which a distribution or a proxy proves itself",
-		Long: "Replace the secret with which a distribution or a proxy proves itself. The previous secret stays valid until the next rotation, so no request is lost.\n\n" +
-			"After a quarter of an hour, when all functions know the new secret, deploy the distribution with another originRotation, or set what weir keys origin --show prints in your proxy. " +
-			"A rotation fails until two hours after a distribution or a proxy took the last secret. --force rotates all the same: requests with the secret before the previous one are then direct.",
-		Example: "  weir keys rotate-origin",
-		Args:    command.Exactly(0),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return o.rotateOrigin(c.Context(), c.OutOrStdout(), time.Now(), force)
-		},
-	}
-	c.Flags().BoolVar(&force, "force", false, "rotate although a distribution may still send the previous secret")
 	o.namespaceFlag(c)
 	return c
 }
@@ -123,9 +103,6 @@ func (o *keysOptions) originSecrets(ctx context.Context, create bool) (origin.Se
 		}
 	}
 	s, err := origin.Read(ctx, client, o.table, o.namespace)
-	if errors.Is(err, origin.ErrNoSecrets) {
-		return s, err
-	}
 	return s, o.explain(err)
 }
 
@@ -140,26 +117,4 @@ func (o *keysOptions) takeOrigin(ctx context.Context, s origin.Secrets, now time
 	}
 	secret, err := origin.Take(ctx, client, o.table, o.namespace, now)
 	return secret, o.explain(err)
-}
-
-func (o *keysOptions) rotateOrigin(ctx context.Context, out io.Writer, now time.Time, force bool) error {
-	if o.local {
-		return command.Usage("--local: not available: a local run has one secret, which belongs to .weir")
-	}
-	client, err := openRecords(ctx, o.table)
-	if err != nil {
-		return err
-	}
-	switch err := origin.Rotate(ctx, client, o.table, o.namespace, now, force); {
-	case errors.Is(err, origin.ErrInUse):
-		return fmt.Errorf("%w; deploy with another originRotation, or run weir keys origin --show, and then wait two hours; if every distribution already sends the new secret, add --force", err)
-	case errors.Is(err, origin.ErrNoSecrets):
-		return err
-	case err != nil:
-		return o.explain(err)
-	case o.json:
-		return command.PrintJSON(out, struct{}{})
-	}
-	_, err = fmt.Fprintln(out, "both secrets are valid until the next rotation;\nafter a quarter of an hour, deploy the distribution with another originRotation, or set `weir keys origin --show` in your proxy")
-	return err
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/serve"
 )
@@ -50,9 +52,10 @@ func serveCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default: a template in infra/golden")
 	c.Flags().BoolVar(&o.Unthrottled, "no-throttle", false, "leave out the throttle of the template's stages, such as for weir load")
 	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")
-	c.Flags().Var(&o.Port, "port", "the port of the first API; the second API has the next port")
-	c.Flags().Var(&o.Environments, "environments", "maximum number of processes of each function, which run its bootstrap in dist; 0: run the functions in this process")
-	c.Flags().Var(&o.Regions, "regions", "number of regions, 80 ms apart, that share limits with \"regions\": \"shared\"; the APIs of each further region have ports that are 10 higher; 0: one region")
+	c.Flags().Var(command.Port(&o.Port), "port", "the port of the first API; the second API has the next port")
+	c.Flags().Var(command.Between(&o.Environments, 0, serve.MaxEnvironments), "environments", "maximum number of processes of each function, which run its bootstrap in dist; 0: run the functions in this process")
+	regions := command.Number{To: &o.Regions, Want: fmt.Sprintf("0 for one region, or 2 to %d", algo.MaxRegions), Valid: func(n int) bool { return n != 1 && n <= algo.MaxRegions }}
+	c.Flags().Var(regions, "regions", "number of regions, 80 ms apart, that share limits with \"regions\": \"shared\"; the APIs of each further region have ports that are 10 higher; 0: one region")
 	c.Flags().DurationVar(&o.Idle, "idle", 0, "time without a request after which an environment ends; 0: never")
 	return c
 }

@@ -34,14 +34,14 @@ func samCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&s.template, "template", "", "the template, synthesized for this machine's architecture; default infra/cdk.out/Weir-dev.template.json")
 	c.Flags().StringVar(&s.namespace, "namespace", "", "the namespace of this run's state in the table; default: the one in the template")
-	c.Flags().Var(&s.port, "port", "the port of the first API; the second API has the next port")
+	c.Flags().Var(command.Port(&s.port), "port", "the port of the first API; the second API has the next port")
 	return c
 }
 
 // sam is one run of the SAM CLI on a template.
 type sam struct {
 	template, namespace string
-	port                command.Port
+	port                int
 	out, log            io.Writer
 }
 
@@ -88,7 +88,7 @@ func (s *sam) serve(ctx context.Context, template *samTemplate, cli *testservers
 		if err := template.write(path, api.other); err != nil {
 			return err
 		}
-		server, err := cli.StartAPI(ctx, path, int(s.port)+i, s.log)
+		server, err := cli.StartAPI(ctx, path, s.port+i, s.log)
 		if err != nil {
 			return err
 		}
