@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-
-	"github.com/weir-limits/weir/local/verify/redact"
 )
 
 // Public returns results without private values: without account ids, names of resources and hosts,
@@ -15,12 +13,12 @@ func Public(results []Result, hosts ...string) []Result {
 	for _, r := range Rows() {
 		texts = append(texts, r.ID, r.Claim, r.Hand)
 	}
-	redactor := redact.New(texts...)
+	redact := newRedactor(texts...)
 	private := func(text string) string {
 		for _, host := range hosts {
-			text = strings.ReplaceAll(text, host, redact.Removed)
+			text = strings.ReplaceAll(text, host, removed)
 		}
-		return redactor.Text(text)
+		return redact.text(text)
 	}
 	public := make([]Result, len(results))
 	for i, r := range results {

@@ -194,12 +194,24 @@ func TestStack_alarmTopic(t *testing.T) {
 	}
 }
 
-// A call that the credentials do not permit skips its row.
+// A call that the credentials do not permit skips its row, whichever of its calls it is.
 func TestStack_denied(t *testing.T) {
-	c := healthy(t)
-	s := c.open(t)
-	c.fail = func(operation string) string { return map[string]string{"DescribeAlarms": "AccessDenied"}[operation] }
-	if o := s.Check(t.Context(), "alarm-states"); o.Outcome != verify.Skip || !strings.Contains(o.Reason, "do not permit") {
-		t.Errorf("got %+v, want a skip with the reason", o)
+	for _, row := range account.Rows() {
+		c := healthy(t)
+		s := c.open(t)
+		c.calls = nil
+		s.Check(t.Context(), row)
+		calls := slices.Compact(slices.Sorted(slices.Values(c.calls)))
+		if len(calls) == 0 && row != "deploy" {
+			t.Errorf("%s: got no call, want one", row)
+		}
+		for _, denied := range calls {
+			c := healthy(t)
+			s := c.open(t)
+			c.fail = func(operation string) string { return map[string]string{denied: "AccessDenied"}[operation] }
+			if o := s.Check(t.Context(), row); o.Outcome != verify.Skip || !strings.Contains(o.Reason, "do not permit") {
+				t.Errorf("%s without %s: got %+v, want a skip with the reason", row, denied, o)
+			}
+		}
 	}
 }

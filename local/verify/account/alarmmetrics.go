@@ -9,6 +9,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/apigateway"
+	rest "github.com/aws/aws-sdk-go-v2/service/apigateway/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 
@@ -68,39 +69,26 @@ func (o source) mayBeIdle(name string) bool {
 }
 
 // alarmMetrics tests that CloudWatch lists the metrics of the alarms. It lists a metric only after its first data.
-func (s *Stack) alarmMetrics(ctx context.Context) (verify.Observation, error) {
-	alarms, err := s.alarms(ctx)
-	if err != nil {
-		return verify.Observation{}, err
-	}
-	requests, err := s.recent(ctx, s.namespace(), telemetry.Allowed)
-	if err != nil {
-		return verify.Observation{}, err
-	}
-	if len(requests) == 0 {
-		return skipped("no request was decided in the last hour, and a metric exists only after its first data"), nil
+func (s *Stack) alarmMetrics(ctx context.Context) verify.Observation {
+	alarms, requests := s.alarms(ctx), s.count(ctx, s.namespace(), telemetry.Allowed)
+	if requests.first.IsZero() {
+		return skipped("no request was decided in the last hour, and a metric exists only after its first data")
 	}
 	watched := watchedBy(alarms)
 	var problems, unseen []string
 	for range metricReads {
-		if problems, unseen, err = s.unlisted(ctx, watched); err != nil || len(problems) == 0 {
-			break
-		}
-		if err = s.Wait(ctx, 15*time.Second); err != nil {
+		if problems, unseen = s.unlisted(ctx, watched); len(problems) == 0 || !s.pause(ctx, 15*time.Second) {
 			break
 		}
 	}
-	switch {
-	case err != nil:
-		return verify.Observation{}, err
-	case len(problems) > 0 && time.Since(aws.ToTime(requests[0].Timestamp)) < settled:
-		return skipped("CloudWatch lists a metric up to 15 minutes after its first data; run again later: " + strings.Join(problems, "; ")), nil
+	if len(problems) > 0 && time.Since(requests.first) < settled {
+		return skipped("CloudWatch lists a metric up to 15 minutes after its first data; run again later: " + strings.Join(problems, "; "))
 	}
 	o := verdict("each metric of an alarm", fmt.Sprintf("the metrics of %d alarms", len(alarms)), problems)
 	if o.Outcome == verify.Pass && len(unseen) > 0 {
 		o.Warning = "without data until now: " + strings.Join(unseen, "; ")
 	}
-	return o, nil
+	return o
 }
 
 func watchedBy(alarms map[string]types.MetricAlarm) map[string]source {
@@ -129,12 +117,10 @@ func watchedBy(alarms map[string]types.MetricAlarm) map[string]source {
 
 // unlisted returns problems with metrics that CloudWatch does not list, and a text for each source of metrics that may
 // have had no data.
-func (s *Stack) unlisted(ctx context.Context, watched map[string]source) (problems, unseen []string, err error) {
+func (s *Stack) unlisted(ctx context.Context, watched map[string]source) (problems, unseen []string) {
 	listed, served := map[string][]string{}, map[bool]bool{} // served are the kinds of APIs with metrics
 	for key, o := range watched {
-		if listed[key], err = s.list(ctx, o); err != nil {
-			return nil, nil, err
-		}
+		listed[key] = s.list(ctx, o)
 		served[o.http()] = served[o.http()] || o.namespace == apiMetrics && len(listed[key]) > 0
 	}
 	for _, key := range sorted(watched) {
@@ -142,71 +128,55 @@ func (s *Stack) unlisted(ctx context.Context, watched map[string]source) (proble
 		missing := slices.DeleteFunc(slices.Clone(o.names), func(name string) bool { return slices.Contains(listed[key], name) })
 		none := len(listed[key]) == 0
 		if none {
-			if why, err = s.misnamed(ctx, o, served[o.http()]); err != nil {
-				return nil, nil, err
-			}
+			why = s.misnamed(ctx, o, served[o.http()])
 		}
 		bad := len(problems)
 		for _, name := range missing {
-			if why != "" || none && !o.mayBeIdle(name) || !none && !s.occasional(o.namespace, name) {
-				problems = append(problems, fmt.Sprintf("no metric %s in %s%s", name, o, why))
-			}
+			problems = append(problems, problem(why != "" || none && !o.mayBeIdle(name) || !none && !s.occasional(o.namespace, name), "no metric %s in %s%s", name, o, why)...)
 		}
 		if len(missing) > 0 && len(problems) == bad {
 			slices.Sort(missing)
 			unseen = append(unseen, strings.Join(missing, ", ")+" in "+o.String())
 		}
 	}
-	return problems, unseen, nil
+	return problems, unseen
+}
+
+// has reports whether a dimension has a value.
+func (o source) has(value string) bool {
+	return slices.ContainsFunc(o.dimensions, func(d types.Dimension) bool { return aws.ToString(d.Value) == value })
 }
 
 // misnamed returns why a source that CloudWatch does not list has a wrong dimension, or "". served reports that another
 // API of its kind has metrics; this one may then have had no request.
-func (s *Stack) misnamed(ctx context.Context, o source, served bool) (why string, err error) {
-	if why, err = s.otherDimensions(ctx, o); why != "" || err != nil {
-		return why, err
+func (s *Stack) misnamed(ctx context.Context, o source, served bool) string {
+	if others := s.otherDimensions(ctx, o); len(others) > 0 {
+		return "; the dimension there is " + strings.Join(others, " or ")
 	}
-	switch o.namespace {
-	case lambdaMetrics:
-		if !slices.ContainsFunc(s.of(functionType), func(r Resource) bool {
-			return slices.ContainsFunc(o.dimensions, func(d types.Dimension) bool { return aws.ToString(d.Value) == r.Physical })
-		}) {
-			return ", and the stack has no such function", nil
-		}
-	case apiMetrics:
-		if exists, err := s.namesREST(ctx, o); err != nil || !exists {
-			return ", and the account has no REST API of this name", err
-		}
-		if served || !map[bool]bool{false: s.REST, true: s.HTTP}[o.http()] {
-			return "", nil
-		}
-		// CloudWatch returns data before it lists their metric.
-		points, err := s.recent(ctx, o.namespace, "Count", o.dimensions...)
-		if err == nil && len(points) == 0 {
-			why = ", although the run sent requests to an API of this kind"
-		}
-		return why, err
+	switch {
+	case o.namespace == lambdaMetrics && !slices.ContainsFunc(s.of(functionType), func(r Resource) bool { return o.has(r.Physical) }):
+		return ", and the stack has no such function"
+	case o.namespace == apiMetrics && !o.http() && !s.namesREST(ctx, o):
+		return ", and the account has no REST API of this name"
+	case o.namespace == apiMetrics && !served && map[bool]bool{false: s.REST, true: s.HTTP}[o.http()] &&
+		s.count(ctx, o.namespace, "Count", o.dimensions...).first.IsZero(): // CloudWatch returns data before it lists their metric
+		return ", although the run sent requests to an API of this kind"
 	}
-	return "", nil
+	return ""
 }
 
-// namesREST reports whether a REST API of the account has the name in a source. It is true for a source of an HTTP API.
-func (s *Stack) namesREST(ctx context.Context, o source) (bool, error) {
-	if o.http() {
-		return true, nil
-	}
+// namesREST reports whether a REST API of the account has the name in a source.
+func (s *Stack) namesREST(ctx context.Context, o source) bool {
 	for pages := apigateway.NewGetRestApisPaginator(s.apis, &apigateway.GetRestApisInput{Limit: aws.Int32(500)}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return false, err
+		if !s.keep(err) {
+			return false
 		}
-		for _, api := range page.Items {
-			if slices.ContainsFunc(o.dimensions, func(d types.Dimension) bool { return aws.ToString(d.Value) == aws.ToString(api.Name) }) {
-				return true, nil
-			}
+		if slices.ContainsFunc(page.Items, func(api rest.RestApi) bool { return o.has(aws.ToString(api.Name)) }) {
+			return true
 		}
 	}
-	return false, nil
+	return false
 }
 
 // occasional reports whether a metric may be missing although others with its dimensions exist.
@@ -218,23 +188,18 @@ func (s *Stack) occasional(namespace, name string) bool {
 }
 
 // list returns the names of the metrics that have the namespace and exactly the dimensions of a source.
-func (s *Stack) list(ctx context.Context, o source) (listed []string, err error) {
-	in := &cloudwatch.ListMetricsInput{Namespace: &o.namespace}
-	for _, d := range o.dimensions {
-		in.Dimensions = append(in.Dimensions, types.DimensionFilter{Name: d.Name, Value: d.Value})
-	}
-	err = s.eachMetric(ctx, in, func(m types.Metric) {
+func (s *Stack) list(ctx context.Context, o source) (listed []string) {
+	for _, m := range s.metrics(ctx, o.namespace, o.dimensions) {
 		if dimensions(m.Dimensions) == dimensions(o.dimensions) {
 			listed = append(listed, aws.ToString(m.MetricName))
 		}
-	})
-	return listed, err
+	}
+	return listed
 }
 
-// otherDimensions describes the dimensions in the namespace of a source that have one of its values under another name.
-func (s *Stack) otherDimensions(ctx context.Context, o source) (text string, err error) {
-	var others []string
-	err = s.eachMetric(ctx, &cloudwatch.ListMetricsInput{Namespace: &o.namespace}, func(m types.Metric) {
+// otherDimensions returns the dimensions in the namespace of a source that have one of its values under another name.
+func (s *Stack) otherDimensions(ctx context.Context, o source) (others []string) {
+	for _, m := range s.metrics(ctx, o.namespace, nil) {
 		for _, d := range m.Dimensions {
 			other := func(own types.Dimension) bool {
 				named := slices.ContainsFunc(m.Dimensions, func(d types.Dimension) bool { return aws.ToString(d.Name) == aws.ToString(own.Name) })
@@ -244,22 +209,22 @@ func (s *Stack) otherDimensions(ctx context.Context, o source) (text string, err
 				others = append(others, name)
 			}
 		}
-	})
-	if len(others) > 0 {
-		text = "; the dimension there is " + strings.Join(others, " or ")
 	}
-	return text, err
+	return others
 }
 
-func (s *Stack) eachMetric(ctx context.Context, in *cloudwatch.ListMetricsInput, visit func(types.Metric)) error {
-	for pages := cloudwatch.NewListMetricsPaginator(s.watch, in); pages.HasMorePages(); {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return err
-		}
-		for _, m := range page.Metrics {
-			visit(m)
-		}
+// metrics returns the metrics of a namespace that have some dimensions.
+func (s *Stack) metrics(ctx context.Context, namespace string, with []types.Dimension) (all []types.Metric) {
+	in := &cloudwatch.ListMetricsInput{Namespace: &namespace}
+	for _, d := range with {
+		in.Dimensions = append(in.Dimensions, types.DimensionFilter{Name: d.Name, Value: d.Value})
 	}
-	return nil
+	for pages := cloudwatch.NewListMetricsPaginator(s.watch, in); s.err == nil && pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if !s.keep(err) {
+			return nil
+		}
+		all = append(all, page.Metrics...)
+	}
+	return all
 }

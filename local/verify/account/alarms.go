@@ -16,7 +16,8 @@ import (
 
 const alarmType = "AWS::CloudWatch::Alarm"
 
-func (s *Stack) alarms(ctx context.Context) (map[string]types.MetricAlarm, error) {
+// alarms returns the alarms of the stack, by logical id.
+func (s *Stack) alarms(ctx context.Context) map[string]types.MetricAlarm {
 	ids, names := map[string]string{}, []string{}
 	for _, r := range s.of(alarmType) {
 		ids[r.Physical] = r.ID
@@ -25,8 +26,8 @@ func (s *Stack) alarms(ctx context.Context) (map[string]types.MetricAlarm, error
 	found := map[string]types.MetricAlarm{}
 	for batch := range slices.Chunk(names, 100) { // the maximum of one call
 		out, err := s.watch.DescribeAlarms(ctx, &cloudwatch.DescribeAlarmsInput{AlarmNames: batch, MaxRecords: aws.Int32(100)})
-		if err != nil {
-			return nil, err
+		if !s.keep(err) {
+			return nil
 		}
 		for _, a := range out.MetricAlarms {
 			found[ids[aws.ToString(a.AlarmName)]] = a
@@ -34,10 +35,10 @@ func (s *Stack) alarms(ctx context.Context) (map[string]types.MetricAlarm, error
 	}
 	for _, id := range ids {
 		if _, ok := found[id]; !ok {
-			return nil, fmt.Errorf("alarm %s: not in CloudWatch", id)
+			s.keep(fmt.Errorf("alarm %s: not in CloudWatch", id))
 		}
 	}
-	return found, nil
+	return found
 }
 
 // settled is the time after which an alarm of a new stack has a state.
@@ -45,23 +46,16 @@ const settled = 15 * time.Minute
 
 // alarmStates tests that alarms have data, or a state without data, and that their actions run. A template does not set
 // whether they run, so CloudFormation does not compare it.
-func (s *Stack) alarmStates(ctx context.Context) (verify.Observation, error) {
-	found, err := s.alarms(ctx)
-	if err != nil {
-		return verify.Observation{}, err
-	}
+func (s *Stack) alarmStates(ctx context.Context) verify.Observation {
+	found := s.alarms(ctx)
 	var problems []string
 	for _, id := range sorted(found) {
 		a := found[id]
-		if !aws.ToBool(a.ActionsEnabled) || len(a.AlarmActions) == 0 {
-			problems = append(problems, id+": runs no action")
-		}
 		changed := aws.ToTime(a.AlarmConfigurationUpdatedTimestamp)
-		if a.StateValue == types.StateValueInsufficientData && time.Since(changed) > settled {
-			problems = append(problems, id+": INSUFFICIENT_DATA; check the names of its metrics")
-		}
+		problems = slices.Concat(problems, problem(!aws.ToBool(a.ActionsEnabled) || len(a.AlarmActions) == 0, "%s: runs no action", id),
+			problem(a.StateValue == types.StateValueInsufficientData && time.Since(changed) > settled, "%s: INSUFFICIENT_DATA; check the names of its metrics", id))
 	}
-	return verdict("a state and an action of each alarm", fmt.Sprintf("%d alarms", len(found)), problems), nil
+	return verdict("a state and an action of each alarm", fmt.Sprintf("%d alarms", len(found)), problems)
 }
 
 // historyReads is the number of reads of an alarm's history, 5 s apart.
@@ -69,18 +63,17 @@ const historyReads = 12
 
 // alarmTopic starts the alarm "degraded" and reads the history of the alarm, which has a line for each
 // action.
-func (s *Stack) alarmTopic(ctx context.Context) (o verify.Observation, err error) {
+func (s *Stack) alarmTopic(ctx context.Context) (o verify.Observation) {
 	alarm, ok := s.named(alarmType, "-degraded")
 	if !ok {
-		return skipped("the stack has no alarm degraded"), nil
+		return skipped("the stack has no alarm degraded")
 	}
-	found, err := s.alarms(ctx)
-	if err != nil {
-		return o, err
+	before := s.alarms(ctx)[alarm.ID]
+	if s.err != nil {
+		return o
 	}
-	before := found[alarm.ID]
 	if before.StateValue == types.StateValueAlarm {
-		return skipped("the alarm degraded is in the state ALARM, so it cannot start; run again later"), nil
+		return skipped("the alarm degraded is in the state ALARM, so it cannot start; run again later")
 	}
 	set := func(value types.StateValue) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -91,33 +84,33 @@ func (s *Stack) alarmTopic(ctx context.Context) (o verify.Observation, err error
 	undo, err := s.change(ctx, "the state of the alarm "+alarm.Physical,
 		fmt.Sprintf("aws cloudwatch set-alarm-state --alarm-name %s --state-value %s --state-reason restored", alarm.Physical, before.StateValue),
 		set(types.StateValueAlarm), set(before.StateValue))
-	if err != nil {
-		return o, err
+	if !s.keep(err) {
+		return o
 	}
 	defer func() { _ = undo(ctx) }() // Left reports the error
 	return s.awaitAction(ctx, alarm)
 }
 
-func (s *Stack) awaitAction(ctx context.Context, alarm Resource) (verify.Observation, error) {
+func (s *Stack) awaitAction(ctx context.Context, alarm Resource) verify.Observation {
 	started := time.Now().Add(-time.Minute) // clocks can differ
 	var lines []string
 	for range historyReads {
 		out, err := s.watch.DescribeAlarmHistory(ctx, &cloudwatch.DescribeAlarmHistoryInput{AlarmName: &alarm.Physical, HistoryItemType: types.HistoryItemTypeAction, StartDate: &started})
-		if err != nil {
-			return verify.Observation{}, err
+		if !s.keep(err) {
+			return verify.Observation{}
 		}
 		lines = nil
 		for _, item := range out.AlarmHistoryItems {
 			lines = append(lines, aws.ToString(item.HistorySummary))
 		}
 		if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "Successfully executed action") }) {
-			return verdict("an executed action", "executed", nil), nil
+			return verdict("an executed action", "executed", nil)
 		}
-		if err := s.Wait(ctx, 5*time.Second); err != nil {
-			return verify.Observation{}, err
+		if !s.pause(ctx, 5*time.Second) {
+			return verify.Observation{}
 		}
 	}
-	return verdict("an executed action", "", append(lines, "no executed action in the history of "+alarm.ID)), nil
+	return verdict("an executed action", "", append(lines, "no executed action in the history of "+alarm.ID))
 }
 
 // named returns the resource of a type whose physical id ends with a suffix.

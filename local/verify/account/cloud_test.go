@@ -335,6 +335,7 @@ func during() time.Time { return time.Now().Add(2 * time.Minute) }
 // deployed is the policy of the template as IAM has it.
 const deployed = `{"Version": "2012-10-17", "Statement": [
 	{"Effect": "Allow", "Action": ["dynamodb:GetItem", "dynamodb:UpdateItem"], "Resource": ["arn:aws:dynamodb:us-east-1:123456789012:table/weir-dev-counters", "arn:aws:dynamodb:eu-central-1:123456789012:table/weir-dev-counters"]},
+	{"Effect": "Allow", "Action": "logs:PutLogEvents", "Resource": "arn:aws:logs:us-east-1:123456789012:log-group:weir-dev-log"},
 	{"Effect": "Allow", "Action": "dynamodb:PutItem", "Resource": "arn:aws:dynamodb:us-east-1:123456789012:table/weir-dev-records", "Condition": {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["subjectkey"]}}}
 ]}`
 

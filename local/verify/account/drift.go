@@ -39,23 +39,20 @@ var compared = []string{
 }
 
 // drift makes CloudFormation compare the resources with the template.
-func (s *Stack) drift(ctx context.Context) (o verify.Observation, err error) {
+func (s *Stack) drift(ctx context.Context) (o verify.Observation) {
 	fmt.Fprintf(s.Log, "waiting at most %s: CloudFormation compares the resources of the stack with its template\n", driftReads*driftPause)
 	started, err := s.formation.DetectStackDrift(ctx, &cloudformation.DetectStackDriftInput{StackName: &s.Name})
-	if err != nil {
-		return o, err
+	if !s.keep(err) {
+		return o
 	}
-	ended, err := s.awaitDrift(ctx, started.StackDriftDetectionId)
-	if err != nil {
-		return o, err
+	ended := s.awaitDrift(ctx, started.StackDriftDetectionId)
+	if s.err != nil {
+		return o
 	}
 	if ended.DetectionStatus == types.StackDriftDetectionStatusDetectionInProgress {
-		return skipped(fmt.Sprintf("the drift detection did not end within %s; run again later", driftReads*driftPause)), nil
+		return skipped(fmt.Sprintf("the drift detection did not end within %s; run again later", driftReads*driftPause))
 	}
-	done, problems, err := s.differences(ctx, aws.ToTime(ended.Timestamp))
-	if err != nil {
-		return o, err
-	}
+	done, problems := s.differences(ctx, aws.ToTime(ended.Timestamp))
 	var left []string
 	for _, r := range s.resources {
 		if slices.Contains(compared, r.Type) && !slices.Contains(done, r.ID) {
@@ -67,32 +64,30 @@ func (s *Stack) drift(ctx context.Context) (o verify.Observation, err error) {
 		if why := aws.ToString(ended.DetectionStatusReason); why != "" {
 			reason += ": " + why
 		}
-		return skipped(reason), nil
+		return skipped(reason)
 	}
-	return verdict("no difference between the resources and the template", fmt.Sprintf("%d of %d resources compared", len(done), len(s.resources)), problems), nil
+	return verdict("no difference between the resources and the template", fmt.Sprintf("%d of %d resources compared", len(done), len(s.resources)), problems)
 }
 
 // awaitDrift waits until a drift detection has ended. If it does not end, the status in the answer is in progress.
-func (s *Stack) awaitDrift(ctx context.Context, id *string) (out *cloudformation.DescribeStackDriftDetectionStatusOutput, err error) {
+func (s *Stack) awaitDrift(ctx context.Context, id *string) (out *cloudformation.DescribeStackDriftDetectionStatusOutput) {
 	for range driftReads {
+		var err error
 		out, err = s.formation.DescribeStackDriftDetectionStatus(ctx, &cloudformation.DescribeStackDriftDetectionStatusInput{StackDriftDetectionId: id})
-		if err != nil || out.DetectionStatus != types.StackDriftDetectionStatusDetectionInProgress {
-			return out, err
-		}
-		if err := s.Wait(ctx, driftPause); err != nil {
-			return nil, err
+		if !s.keep(err) || out.DetectionStatus != types.StackDriftDetectionStatusDetectionInProgress || !s.pause(ctx, driftPause) {
+			break
 		}
 	}
-	return out, nil
+	return out
 }
 
 // differences returns the resources that CloudFormation has compared since a time, and their differences.
-func (s *Stack) differences(ctx context.Context, since time.Time) (done, problems []string, err error) {
+func (s *Stack) differences(ctx context.Context, since time.Time) (done, problems []string) {
 	pages := cloudformation.NewDescribeStackResourceDriftsPaginator(s.formation, &cloudformation.DescribeStackResourceDriftsInput{StackName: &s.Name})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, nil, err
+		if !s.keep(err) {
+			return nil, nil
 		}
 		for _, r := range page.StackResourceDrifts {
 			id := aws.ToString(r.LogicalResourceId)
@@ -111,7 +106,7 @@ func (s *Stack) differences(ctx context.Context, since time.Time) (done, problem
 			done = append(done, id)
 		}
 	}
-	return done, problems, nil
+	return done, problems
 }
 
 // difference describes a difference. The origins of a distribution contain the secret with which it proves itself.

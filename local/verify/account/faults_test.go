@@ -43,6 +43,7 @@ var faults = []struct {
 	{"policy too narrow", replacePolicy(`"dynamodb:UpdateItem"`, `"dynamodb:DescribeTable"`), []string{"role-permissions", "role-policies"}, "dynamodb:UpdateItem"},
 	{"policy without a condition", replacePolicy(`"subjectkey"`, `"subjectkey", "subjectkey2"`), []string{"role-permissions", "role-policies"}, "subjectkey2"},
 	{"policy of another region", replacePolicy(":dynamodb:eu-central-1:", ":dynamodb:eu-central-2:"), []string{"role-policies"}, "eu-central-2"},
+	{"policy of the log of another region", replacePolicy("logs:us-east-1", "logs:us-east-2"), []string{"role-policies"}, "us-east-2"},
 	{"policy of another table", replacePolicy("weir-dev-records", "weir-dev-log"), []string{"role-policies"}, "weir-dev-log"},
 	{"policy with another effect", replacePolicy(`"Allow"`, `"Deny"`), []string{"role-policies"}, "got Deny, want Allow"},
 	{"another policy", func(c *cloud) { c.policies["added"] = "{}" }, []string{"role-policies"}, "also has the policy added"},
@@ -65,6 +66,9 @@ var faults = []struct {
 	{"error in the log", func(c *cloud) {
 		c.lines = append(c.lines, line{during(), "weir-dev-log", `{"level":"WARN","msg":"subject hash key not read; this environment uses a random key"}`})
 	}, []string{"log-errors", "subject-key-policy"}, "subject hash key not read"},
+	{"subject key not read before the run", func(c *cloud) {
+		c.lines = append(c.lines, line{time.Now().Add(-30 * time.Minute), "weir-dev-log", "subject hash key not read"})
+	}, []string{"subject-key-policy"}, "subject hash key not read"},
 	{"login denied", counted("Weir/dev", "Degraded", "", 40), []string{"elasticache-login"}, "40 of 40 decisions without the store"},
 	{"an event dropped", counted("Weir/dev", "EventsDropped", "", 1), []string{"events"}, "20 events in the stream, 1 dropped"},
 	{"rules rejected", counted("Weir/dev", "RulesRefused", "", 1), []string{"appconfig"}, "1 rejected documents"},
@@ -119,6 +123,41 @@ func TestStack_faults_before(t *testing.T) {
 	}
 }
 
+// without removes the values of a metric since the run began.
+func without(names ...string) func(*cloud) {
+	return func(c *cloud) {
+		c.points = slices.DeleteFunc(c.points, func(p point) bool { return slices.Contains(names, p.name) && p.at.After(time.Now()) })
+	}
+}
+
+// A row whose proof nothing has produced is skipped.
+func TestStack_Check_vacuous(t *testing.T) {
+	for _, c := range []struct {
+		row    string
+		seed   func(*cloud)
+		reason string
+	}{
+		{"elasticache-login", without("Allowed", "Refused"), "no decision since this run began"},
+		{"events", func(c *cloud) {
+			without("IncomingRecords")(c)
+			c.add(time.Now().Add(-20*time.Minute), "AWS/Kinesis", "IncomingRecords", "StreamName=weir-dev-stream", 1)
+		}, "no event since this run began"},
+		{"regions-reached", without("RegionCalls"), "no request needed share of another region"},
+		{"dashboard", without("Refused"), "has no data yet"},
+		{"settlement-subscription", func(c *cloud) { c.lines = nil }, "no line of the access log"},
+		{"settlement-subscription", func(c *cloud) {
+			c.replace(`"forward", "NAMESPACE": "dev", "STORE": "redis"`, `"forward", "NAMESPACE": "dev", "STORE": "memory"`)
+		}, "no access log is settled"},
+		{"domain-mappings", func(c *cloud) { c.mappings = nil }, "no custom domain is mapped"},
+	} {
+		here := healthy(t)
+		c.seed(here)
+		if o := here.open(t).Check(t.Context(), c.row); o.Outcome != verify.Skip || !strings.Contains(o.Reason, c.reason) {
+			t.Errorf("%s: got %+v, want a skip because %q", c.row, o, c.reason)
+		}
+	}
+}
+
 // The row reports the dimension that exists, and names the metrics without data. Before CloudWatch can list the metrics, it
 // is skipped.
 func TestStack_alarmMetrics(t *testing.T) {
@@ -166,6 +205,7 @@ func TestStack_alarmMetrics_idle(t *testing.T) {
 		{"ApiErrors", "AWS/ApiGateway", "ApiName=weird", "Count", "weird", false, true, verify.Pass, "Count in AWS/ApiGateway with ApiName=weird"},
 		{"ApiErrors", "AWS/ApiGateway", "ApiId=web", "Count", "", true, false, verify.Pass, "Count in AWS/ApiGateway with ApiId=web"},
 		{"ApiErrors", "AWS/ApiGateway", "ApiName=weir-dev", "Count", "", true, true, verify.Pass, ""},
+		{"Throttled", "AWS/ApiGateway", "ApiName=weird", "Count", "weird", true, false, verify.Pass, "Count in AWS/ApiGateway with ApiName=weird"}, // the requests were to another API
 	} {
 		t.Run(tt.dimension+" "+tt.existing, func(t *testing.T) {
 			c := healthy(t)

@@ -27,8 +27,7 @@ func (s *Stack) weirFunctions() (all []Resource) {
 }
 
 func variables(r Resource) map[string]any {
-	environment, _ := r.Properties["Environment"].(map[string]any)
-	v, _ := environment["Variables"].(map[string]any)
+	v, _ := verify.At(r.Properties, "Environment", "Variables").(map[string]any)
 	return v
 }
 
@@ -60,49 +59,41 @@ func (s *Stack) function(role string) (Resource, bool) {
 	return Resource{}, false
 }
 
-func (s *Stack) configurations(ctx context.Context) (all []*lambda.GetFunctionConfigurationOutput, err error) {
+func (s *Stack) configurations(ctx context.Context) (all []*lambda.GetFunctionConfigurationOutput) {
 	for _, r := range s.weirFunctions() {
 		out, err := s.functions.GetFunctionConfiguration(ctx, &lambda.GetFunctionConfigurationInput{FunctionName: &r.Physical})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.ID, err)
+			s.keep(fmt.Errorf("%s: %w", r.ID, err))
+			return nil
 		}
 		all = append(all, out)
 	}
-	return all, nil
+	return all
 }
 
 func inactive(all []*lambda.GetFunctionConfigurationOutput) (problems []string) {
 	for _, f := range all {
-		if f.State != types.StateActive {
-			problems = append(problems, fmt.Sprintf("%s: state %s: %s", aws.ToString(f.FunctionName), f.State, aws.ToString(f.StateReason)))
-		}
+		problems = append(problems, problem(f.State != types.StateActive, "%s: state %s: %s", aws.ToString(f.FunctionName), f.State, aws.ToString(f.StateReason))...)
 	}
 	return problems
 }
 
-func (s *Stack) functionsActive(ctx context.Context) (verify.Observation, error) {
-	all, err := s.configurations(ctx)
-	if err != nil {
-		return verify.Observation{}, err
-	}
+func (s *Stack) functionsActive(ctx context.Context) verify.Observation {
+	all := s.configurations(ctx)
 	if len(all) == 0 {
-		return skipped("the stack has no function of Weir"), nil
+		return skipped("the stack has no function of Weir")
 	}
-	return verdict("active functions", fmt.Sprintf("%d functions", len(all)), inactive(all)), nil
+	return verdict("active functions", fmt.Sprintf("%d functions", len(all)), inactive(all))
 }
 
-func (s *Stack) functionNetwork(ctx context.Context) (verify.Observation, error) {
-	all, err := s.configurations(ctx)
-	if err != nil {
-		return verify.Observation{}, err
-	}
-	connected := slices.DeleteFunc(all, func(f *lambda.GetFunctionConfigurationOutput) bool {
+func (s *Stack) functionNetwork(ctx context.Context) verify.Observation {
+	connected := slices.DeleteFunc(s.configurations(ctx), func(f *lambda.GetFunctionConfigurationOutput) bool {
 		return f.VpcConfig == nil || len(f.VpcConfig.SubnetIds) == 0
 	})
 	if len(connected) == 0 {
-		return skipped("the functions have no network; deploy the stack with store=elasticache"), nil
+		return skipped("the functions have no network; deploy the stack with store=elasticache")
 	}
-	return verdict("active functions in subnets", fmt.Sprintf("%d functions", len(connected)), inactive(connected)), nil
+	return verdict("active functions in subnets", fmt.Sprintf("%d functions", len(connected)), inactive(connected))
 }
 
 // propagation is the time in which a change of the reserved concurrency takes effect.

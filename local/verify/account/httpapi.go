@@ -22,40 +22,36 @@ const (
 
 // routeSettings tests that no route of an HTTP API has settings of its own, such as a throttle, unless the template sets
 // them. CloudFormation does not compare settings that a template lacks.
-func (s *Stack) routeSettings(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) routeSettings(ctx context.Context) verify.Observation {
 	var problems []string
 	stages := s.of(httpStageType)
 	for _, r := range stages {
 		api, name := s.value(r.Properties["ApiId"]), s.value(r.Properties["StageName"])
 		out, err := s.webs.GetStage(ctx, &apigatewayv2.GetStageInput{ApiId: &api, StageName: &name})
 		if err != nil {
-			return verify.Observation{}, fmt.Errorf("%s: %w", r.ID, err)
+			s.keep(fmt.Errorf("%s: %w", r.ID, err))
+			return verify.Observation{}
 		}
-		if r.Properties["RouteSettings"] == nil && len(out.RouteSettings) > 0 {
-			problems = append(problems, fmt.Sprintf("%s: got settings of the routes %q, want none", r.ID, sorted(out.RouteSettings)))
-		}
+		problems = append(problems, problem(r.Properties["RouteSettings"] == nil && len(out.RouteSettings) > 0, "%s: got settings of the routes %q, want none", r.ID, sorted(out.RouteSettings))...)
 	}
 	if len(stages) == 0 {
-		return skipped("the stack has no stage of an HTTP API"), nil
+		return skipped("the stack has no stage of an HTTP API")
 	}
-	return verdict("no settings of single routes", "none", problems), nil
+	return verdict("no settings of single routes", "none", problems)
 }
 
 // domainMappings tests that the functions know the base path of each domain. Otherwise no rule matches the requests to
 // the domain.
-func (s *Stack) domainMappings(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) domainMappings(ctx context.Context) verify.Observation {
 	mapped, problems := 0, []string(nil)
 	known := strings.FieldsFunc(s.setting(contract.VariableBasePath), func(c rune) bool { return c == ',' || c == ' ' })
 	for in := new(apigatewayv2.GetDomainNamesInput); ; {
 		domains, err := s.webs.GetDomainNames(ctx, in)
-		if err != nil {
-			return verify.Observation{}, err
+		if !s.keep(err) {
+			return verify.Observation{}
 		}
 		for _, d := range domains.Items {
-			paths, err := s.basePaths(ctx, aws.ToString(d.DomainName))
-			if err != nil {
-				return verify.Observation{}, err
-			}
+			paths := s.basePaths(ctx, aws.ToString(d.DomainName))
 			mapped += len(paths)
 			for _, path := range missing(known, paths) {
 				problems = append(problems, fmt.Sprintf("domain %s: BASE_PATH is %q, want /%s among its paths; set it", aws.ToString(d.DomainName), s.setting(contract.VariableBasePath), path))
@@ -66,9 +62,9 @@ func (s *Stack) domainMappings(ctx context.Context) (verify.Observation, error) 
 		}
 	}
 	if mapped == 0 {
-		return skipped("no custom domain is mapped to an API of the stack"), nil
+		return skipped("no custom domain is mapped to an API of the stack")
 	}
-	return verdict("the paths of all mappings in BASE_PATH", fmt.Sprintf("%d mappings", mapped), problems), nil
+	return verdict("the paths of all mappings in BASE_PATH", fmt.Sprintf("%d mappings", mapped), problems)
 }
 
 // missing returns the paths of one domain's mappings that the list of base paths lacks. The list needs the path "", as
@@ -84,12 +80,12 @@ func missing(list, mapped []string) (paths []string) {
 	return paths
 }
 
-func (s *Stack) basePaths(ctx context.Context, domain string) (paths []string, err error) {
+func (s *Stack) basePaths(ctx context.Context, domain string) (paths []string) {
 	apis := s.apiIDs()
-	for in := (&apigatewayv2.GetApiMappingsInput{DomainName: &domain}); ; {
+	for in := (&apigatewayv2.GetApiMappingsInput{DomainName: &domain}); s.err == nil; {
 		out, err := s.webs.GetApiMappings(ctx, in)
-		if err != nil {
-			return nil, err
+		if !s.keep(err) {
+			return nil
 		}
 		for _, m := range out.Items {
 			if slices.Contains(apis, aws.ToString(m.ApiId)) {
@@ -97,9 +93,10 @@ func (s *Stack) basePaths(ctx context.Context, domain string) (paths []string, e
 			}
 		}
 		if in.NextToken = out.NextToken; in.NextToken == nil {
-			return paths, nil
+			break
 		}
 	}
+	return paths
 }
 
 // apiIDs returns the ids of the APIs that the stack limits. The REST API can be in another stack.

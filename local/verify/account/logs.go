@@ -27,25 +27,21 @@ type matches struct {
 	cut   bool      // there are more pages than maxPages
 }
 
-// lines searches the logs of functions for at most maxLines lines.
-func (s *Stack) lines(ctx context.Context, functions []Resource, pattern string, from, to time.Time) (matches, error) {
-	return s.search(ctx, s.logsOf(functions), pattern, from, to)
-}
-
 // search searches log groups for at most maxLines lines.
-func (s *Stack) search(ctx context.Context, groups []string, pattern string, from, to time.Time) (m matches, err error) {
+func (s *Stack) search(ctx context.Context, groups []string, pattern string, from, to time.Time) (m matches) {
 	read := 0
 	for _, group := range groups {
 		pages := cloudwatchlogs.NewFilterLogEventsPaginator(s.logs, &cloudwatchlogs.FilterLogEventsInput{
 			LogGroupName: &group, FilterPattern: &pattern, StartTime: aws.Int64(from.UnixMilli()), EndTime: aws.Int64(to.UnixMilli()), Limit: aws.Int32(maxLines),
 		})
-		for ; pages.HasMorePages() && len(m.texts) < maxLines; read++ {
+		for ; s.err == nil && pages.HasMorePages() && len(m.texts) < maxLines; read++ {
 			if m.cut = read == maxPages; m.cut {
-				return m, nil
+				return m
 			}
 			page, err := pages.NextPage(ctx)
 			if err != nil {
-				return m, fmt.Errorf("log group: %w", err)
+				s.keep(fmt.Errorf("log group: %w", err))
+				return m
 			}
 			for _, e := range page.Events {
 				if at := time.UnixMilli(aws.ToInt64(e.Timestamp)); m.first.IsZero() || at.Before(m.first) {
@@ -55,7 +51,7 @@ func (s *Stack) search(ctx context.Context, groups []string, pattern string, fro
 			}
 		}
 	}
-	return m, nil
+	return m
 }
 
 // Logs describes the logs of the functions that decide requests.
@@ -83,8 +79,7 @@ func (s *Stack) Logs() (l Logs) {
 
 func (s *Stack) logsOf(functions []Resource) (groups []string) {
 	for _, f := range functions {
-		logging, _ := f.Properties["LoggingConfig"].(map[string]any)
-		if group := s.value(logging["LogGroup"]); group != "" {
+		if group := s.value(verify.At(f.Properties, "LoggingConfig", "LogGroup")); group != "" {
 			groups = append(groups, group)
 		}
 	}
@@ -92,42 +87,36 @@ func (s *Stack) logsOf(functions []Resource) (groups []string) {
 }
 
 // clean tests that the logs have no line that is newer than a time and matches a pattern.
-func (s *Stack) clean(ctx context.Context, since time.Time, pattern, expected string) (verify.Observation, error) {
+func (s *Stack) clean(ctx context.Context, since time.Time, pattern, expected string) verify.Observation {
 	groups := s.logsOf(s.weirFunctions())
 	if len(groups) == 0 {
-		return skipped("the stack has no log group of a function"), nil
+		return skipped("the stack has no log group of a function")
 	}
-	found, err := s.lines(ctx, s.weirFunctions(), pattern, since, latest())
-	if err != nil {
-		return verify.Observation{}, err
-	}
+	found := s.search(ctx, groups, pattern, since, latest())
 	if found.cut && len(found.texts) == 0 {
-		return skipped(fmt.Sprintf("the logs are longer than the %d pages that were read, which have no match; search the rest by hand", maxPages)), nil
+		return skipped(fmt.Sprintf("the logs are longer than the %d pages that were read, which have no match; search the rest by hand", maxPages))
 	}
-	return verdict(expected, fmt.Sprintf("none in %d logs", len(groups)), found.texts), nil
+	return verdict(expected, fmt.Sprintf("none in %d logs", len(groups)), found.texts)
 }
 
 // logErrors tests that the logs have no error since the run began. Older errors cause a warning, because
 // their cause may be gone.
-func (s *Stack) logErrors(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) logErrors(ctx context.Context) verify.Observation {
 	const pattern = `{ $.level = "ERROR" }`
-	o, err := s.clean(ctx, s.began, pattern, "no line of level ERROR since this run began")
-	if err != nil || o.Outcome != verify.Pass {
-		return o, err
+	o := s.clean(ctx, s.began, pattern, "no line of level ERROR since this run began")
+	if o.Outcome != verify.Pass {
+		return o
 	}
-	before, err := s.lines(ctx, s.weirFunctions(), pattern, s.began.Add(-recent), s.began.Add(-time.Millisecond))
-	switch {
-	case err != nil:
-		return o, err
+	switch before := s.search(ctx, s.logsOf(s.weirFunctions()), pattern, s.began.Add(-recent), s.began.Add(-time.Millisecond)); {
 	case len(before.texts) > 0:
 		o.Warning = fmt.Sprintf("errors in the hour before this run, the first at %s UTC", clock(before.first))
 	case before.cut:
 		o.Warning = fmt.Sprintf("of the hour before this run, only %d pages were read", maxPages)
 	}
-	return o, nil
+	return o
 }
 
 // logSubjectKey also tests the hour before the run, because an environment logs the line once and then uses a random key until it ends.
-func (s *Stack) logSubjectKey(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) logSubjectKey(ctx context.Context) verify.Observation {
 	return s.clean(ctx, s.began.Add(-recent), `"subject hash key not read"`, "no line: subject hash key not read")
 }

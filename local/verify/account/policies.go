@@ -3,6 +3,7 @@ package account
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -26,16 +27,14 @@ type inline struct {
 func (s *Stack) inlines() (all []inline) {
 	roles := map[string]bool{}
 	for _, f := range s.weirFunctions() {
-		role, _ := f.Properties["Role"].(map[string]any)
-		if list, ok := role["Fn::GetAtt"].([]any); ok && len(list) > 0 {
+		if list, ok := verify.At(f.Properties, "Role", "Fn::GetAtt").([]any); ok && len(list) > 0 {
 			roles[fmt.Sprint(list[0])] = true
 		}
 	}
 	for _, r := range s.of(policyType) {
 		list, _ := r.Properties["Roles"].([]any)
 		for _, each := range list {
-			reference, _ := each.(map[string]any)
-			if id := fmt.Sprint(reference["Ref"]); roles[id] {
+			if id := fmt.Sprint(verify.At(each, "Ref")); roles[id] {
 				role, _ := s.find(id)
 				all = append(all, inline{r, role.Physical, fmt.Sprint(r.Properties["PolicyName"])})
 			}
@@ -44,61 +43,62 @@ func (s *Stack) inlines() (all []inline) {
 	return all
 }
 
-func (s *Stack) rolePolicies(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) rolePolicies(ctx context.Context) verify.Observation {
 	var problems []string
 	policies := s.inlines()
 	for _, p := range policies {
-		document, err := s.document(ctx, p)
-		if err != nil {
-			return verify.Observation{}, fmt.Errorf("%s: %w", p.ID, err)
-		}
-		if d := s.differs(p.ID, p.Properties["PolicyDocument"], document); d != "" {
-			problems = append(problems, d)
-		}
-		others, err := s.otherPolicies(ctx, p, policies)
-		if err != nil {
-			return verify.Observation{}, fmt.Errorf("%s: %w", p.ID, err)
-		}
-		problems = append(problems, others...)
+		d := s.differs(p.ID, p.Properties["PolicyDocument"], s.document(ctx, p))
+		problems = slices.Concat(problems, problem(d != "", "%s", d), s.otherPolicies(ctx, p, policies))
 	}
 	if len(policies) == 0 {
-		return skipped("the stack has no policy of a function"), nil
+		return skipped("the stack has no policy of a function")
 	}
-	return verdict("the policies of the template, and no other", fmt.Sprintf("%d policies", len(policies)), problems), nil
+	return verdict("the policies of the template, and no other", fmt.Sprintf("%d policies", len(policies)), problems)
+}
+
+// keepOf keeps an error of a call about a policy. It reports whether the row can go on.
+func (s *Stack) keepOf(p inline, err error) bool {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", p.ID, err)
+	}
+	return s.keep(err)
 }
 
 // document returns a policy as IAM has it.
-func (s *Stack) document(ctx context.Context, p inline) (document any, err error) {
+func (s *Stack) document(ctx context.Context, p inline) (document any) {
+	if s.err != nil {
+		return nil
+	}
 	out, err := s.roles.GetRolePolicy(ctx, &iam.GetRolePolicyInput{RoleName: &p.role, PolicyName: &p.name})
-	if err != nil {
-		return nil, err
+	if !s.keepOf(p, err) {
+		return nil
 	}
 	text, err := url.PathUnescape(aws.ToString(out.PolicyDocument))
-	if err != nil {
-		return nil, err
-	}
-	return document, json.Unmarshal([]byte(text), &document)
+	s.keepOf(p, errors.Join(err, json.Unmarshal([]byte(text), &document)))
+	return document
 }
 
 // otherPolicies describes the policies that a role has in the account, but not in the template.
-func (s *Stack) otherPolicies(ctx context.Context, p inline, known []inline) (problems []string, err error) {
+func (s *Stack) otherPolicies(ctx context.Context, p inline, known []inline) (problems []string) {
+	if s.err != nil {
+		return nil
+	}
 	names, err := s.roles.ListRolePolicies(ctx, &iam.ListRolePoliciesInput{RoleName: &p.role})
-	if err != nil {
-		return nil, err
+	if !s.keepOf(p, err) {
+		return nil
 	}
 	for _, name := range names.PolicyNames {
-		if !slices.ContainsFunc(known, func(k inline) bool { return k.role == p.role && k.name == name }) {
-			problems = append(problems, fmt.Sprintf("%s: the role also has the policy %s", p.ID, name))
-		}
+		expected := slices.ContainsFunc(known, func(k inline) bool { return k.role == p.role && k.name == name })
+		problems = append(problems, problem(!expected, "%s: the role also has the policy %s", p.ID, name)...)
 	}
 	attached, err := s.roles.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: &p.role})
-	if err != nil {
-		return nil, err
+	if !s.keepOf(p, err) {
+		return nil
 	}
 	for _, each := range attached.AttachedPolicies {
 		problems = append(problems, fmt.Sprintf("%s: the role also has the managed policy %s", p.ID, aws.ToString(each.PolicyName)))
 	}
-	return problems, nil
+	return problems
 }
 
 // leadingKeys is the condition key that restricts a permission to certain items.
@@ -112,48 +112,47 @@ type question struct {
 }
 
 // rolePermissions simulates the calls that the template permits, and similar calls.
-func (s *Stack) rolePermissions(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) rolePermissions(ctx context.Context) verify.Observation {
 	var problems []string
 	simulated := 0
 	for _, p := range s.inlines() {
-		document, err := s.document(ctx, p)
-		if err != nil {
-			return verify.Observation{}, fmt.Errorf("%s: %w", p.ID, err)
+		document := s.document(ctx, p)
+		if s.err != nil {
+			return verify.Observation{}
 		}
 		role, err := s.roles.GetRole(ctx, &iam.GetRoleInput{RoleName: &p.role})
-		if err != nil {
-			return verify.Observation{}, fmt.Errorf("%s: %w", p.ID, err)
+		if !s.keepOf(p, err) {
+			return verify.Observation{}
 		}
 		for _, q := range s.questions(p, document) {
-			answer, err := s.simulate(ctx, aws.ToString(role.Role.Arn), q)
-			if err != nil {
-				return verify.Observation{}, err
-			}
+			answer := s.simulate(ctx, aws.ToString(role.Role.Arn), q)
 			simulated++
-			if allowed := answer == types.PolicyEvaluationDecisionTypeAllowed; allowed != q.allowed {
-				problems = append(problems, fmt.Sprintf("%s: %s with the key %q: got %s, want allowed %t", p.ID, q.action, q.key, answer, q.allowed))
-			}
+			problems = append(problems, problem((answer == types.PolicyEvaluationDecisionTypeAllowed) != q.allowed, "%s: %s with the key %q: got %s, want allowed %t", p.ID, q.action, q.key, answer, q.allowed)...)
 		}
 	}
 	if simulated == 0 {
-		return skipped("the stack has no policy of DynamoDB"), nil
+		return skipped("the stack has no policy of DynamoDB")
 	}
-	return verdict("the calls of the functions allowed, similar calls denied", fmt.Sprintf("%d answers", simulated), problems), nil
+	return verdict("the calls of the functions allowed, similar calls denied", fmt.Sprintf("%d answers", simulated), problems)
 }
 
-func (s *Stack) simulate(ctx context.Context, role string, q question) (types.PolicyEvaluationDecisionType, error) {
+func (s *Stack) simulate(ctx context.Context, role string, q question) types.PolicyEvaluationDecisionType {
+	if s.err != nil {
+		return ""
+	}
 	in := &iam.SimulatePrincipalPolicyInput{PolicySourceArn: &role, ActionNames: []string{q.action}, ResourceArns: []string{q.resource}}
 	if q.key != "" {
 		in.ContextEntries = []types.ContextEntry{{ContextKeyName: aws.String(leadingKeys), ContextKeyType: types.ContextKeyTypeEnumStringList, ContextKeyValues: []string{q.key}}}
 	}
 	out, err := s.roles.SimulatePrincipalPolicy(ctx, in)
-	if err != nil {
-		return "", err
+	if !s.keep(err) {
+		return ""
 	}
 	if len(out.EvaluationResults) != 1 {
-		return "", fmt.Errorf("simulation of %s: got %d results, want one", q.action, len(out.EvaluationResults))
+		s.keep(fmt.Errorf("simulation of %s: got %d results, want one", q.action, len(out.EvaluationResults)))
+		return ""
 	}
-	return out.EvaluationResults[0].EvalDecision, nil
+	return out.EvaluationResults[0].EvalDecision
 }
 
 // questions returns the calls of DynamoDB that the template permits, on the resources of the deployed
@@ -204,17 +203,14 @@ func near(action, table string, keys []string) []question {
 }
 
 func leadingKeysOf(statement map[string]any) []string {
-	conditions, _ := statement["Condition"].(map[string]any)
-	all, _ := conditions["ForAllValues:StringLike"].(map[string]any)
-	if keys := texts(all[leadingKeys]); len(keys) > 0 {
+	if keys := texts(verify.At(statement, "Condition", "ForAllValues:StringLike", leadingKeys)); len(keys) > 0 {
 		return keys
 	}
 	return []string{""}
 }
 
 func statements(document any) (all []map[string]any) {
-	m, _ := document.(map[string]any)
-	list, _ := m["Statement"].([]any)
+	list, _ := verify.At(document, "Statement").([]any)
 	for _, each := range list {
 		if statement, ok := each.(map[string]any); ok {
 			all = append(all, statement)

@@ -23,10 +23,10 @@ func (s *Stack) Regions() []string {
 }
 
 // regionsTables tests that each region has the tables that the functions name.
-func (s *Stack) regionsTables(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) regionsTables(ctx context.Context) verify.Observation {
 	regions := s.Regions()
 	if regions == nil {
-		return skipped("the stack is in one region; deploy it with regions"), nil
+		return skipped("the stack is in one region; deploy it with regions")
 	}
 	var problems []string
 	for _, region := range regions {
@@ -38,22 +38,23 @@ func (s *Stack) regionsTables(ctx context.Context) (verify.Observation, error) {
 				continue
 			}
 			if err != nil {
-				return verify.Observation{}, fmt.Errorf("table %s in %s: %w", name, region, err)
+				s.keep(fmt.Errorf("table %s in %s: %w", name, region, err))
+				return verify.Observation{}
 			}
 			if status := out.Table.TableStatus; status != types.TableStatusActive && status != types.TableStatusUpdating {
 				problems = append(problems, fmt.Sprintf("%s: table %s: %s", region, name, status))
 			}
 		}
 	}
-	return verdict("the counters and the records in each region", fmt.Sprintf("%d regions", len(regions)), problems), nil
+	return verdict("the counters and the records in each region", fmt.Sprintf("%d regions", len(regions)), problems)
 }
 
 // regionsSettings tests that the functions of all regions agree. If their lists have another order, the base shares can
 // together exceed a limit; with another namespace, a region counts for itself.
-func (s *Stack) regionsSettings(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) regionsSettings(ctx context.Context) verify.Observation {
 	regions := s.Regions()
 	if regions == nil {
-		return skipped("the stack is in one region; deploy it with regions"), nil
+		return skipped("the stack is in one region; deploy it with regions")
 	}
 	var problems []string
 	for _, region := range regions {
@@ -63,8 +64,8 @@ func (s *Stack) regionsSettings(ctx context.Context) (verify.Observation, error)
 		config := s.config
 		config.Region = region
 		other, err := Open(ctx, config, s.Name)
-		if err != nil {
-			return verify.Observation{}, err
+		if !s.keep(err) {
+			return verify.Observation{}
 		}
 		for _, variable := range []string{contract.VariableRegions, contract.VariableNamespace} {
 			if got, want := other.setting(variable), s.setting(variable); got != want {
@@ -72,31 +73,21 @@ func (s *Stack) regionsSettings(ctx context.Context) (verify.Observation, error)
 			}
 		}
 	}
-	return verdict("the same regions and namespace everywhere", fmt.Sprintf("%d regions", len(regions)), problems), nil
+	return verdict("the same regions and namespace everywhere", fmt.Sprintf("%d regions", len(regions)), problems)
 }
 
 // regionsReached tests that other regions answered the functions. The first call of an environment can fail, because it
 // opens the connection.
-func (s *Stack) regionsReached(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) regionsReached(ctx context.Context) verify.Observation {
 	if s.Regions() == nil {
-		return skipped("the stack is in one region; deploy it with regions"), nil
+		return skipped("the stack is in one region; deploy it with regions")
 	}
-	calls, err := s.await(ctx, s.namespace(), telemetry.RegionCalls)
-	if err != nil {
-		return verify.Observation{}, err
-	}
-	failed, err := s.count(ctx, s.namespace(), telemetry.RegionsFailed)
-	if err != nil {
-		return verify.Observation{}, err
-	}
+	calls := s.await(ctx, count.sinceRun, s.namespace(), telemetry.RegionCalls)
+	failed := s.count(ctx, s.namespace(), telemetry.RegionsFailed)
 	if calls.now == 0 {
-		return skipped("no request needed share of another region since this run began"), nil
+		return skipped("no request needed share of another region since this run began")
 	}
-	var problems []string
-	if failed.now >= calls.now {
-		problems = append(problems, fmt.Sprintf("none of %.0f calls was answered", calls.now))
-	}
-	o := verdict("answers of other regions", fmt.Sprintf("%.0f calls, %.0f of them failed", calls.now, failed.now), problems)
+	o := verdict("answers of other regions", fmt.Sprintf("%.0f calls, %.0f of them failed", calls.now, failed.now), problem(failed.now >= calls.now, "none of %.0f calls was answered", calls.now))
 	o.Warning = failed.warning("failed calls of other regions")
-	return o, nil
+	return o
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -13,7 +14,7 @@ import (
 )
 
 // rows are the functions that test the rows of package verify that need an account, by the ID of the row.
-var rows = map[string]func(*Stack, context.Context) (verify.Observation, error){
+var rows = map[string]func(*Stack, context.Context) verify.Observation{
 	"deploy":                  (*Stack).complete,
 	"drift":                   (*Stack).drift,
 	"alarm-states":            (*Stack).alarmStates,
@@ -49,7 +50,9 @@ func (s *Stack) Check(ctx context.Context, row string) verify.Observation {
 	if s.lost != "" {
 		return skipped("AWS did not answer the row " + s.lost)
 	}
-	o, err := check(s, ctx)
+	s.err = nil
+	o := check(s, ctx)
+	err := s.err
 	failure, answered := errors.AsType[smithy.APIError](err)
 	switch _, unsent := errors.AsType[*smithyhttp.RequestSendError](err); {
 	case err == nil:
@@ -60,6 +63,19 @@ func (s *Stack) Check(ctx context.Context, row string) verify.Observation {
 		s.lost = row
 	}
 	return verify.Observation{Outcome: verify.Fail, Expected: "an answer of AWS", Observed: "an error", Raw: err.Error()}
+}
+
+// keep keeps the first error of a row, which Check reports. It reports whether the row can go on.
+func (s *Stack) keep(err error) bool {
+	if s.err == nil {
+		s.err = err
+	}
+	return s.err == nil
+}
+
+// pause waits, unless the row has an error. It reports whether the row can go on.
+func (s *Stack) pause(ctx context.Context, d time.Duration) bool {
+	return s.err == nil && s.keep(s.Wait(ctx, d))
 }
 
 func skipped(reason string) verify.Observation {
@@ -73,6 +89,14 @@ func verdict(expected, observed string, problems []string) verify.Observation {
 	return verify.Observation{
 		Outcome: verify.Fail, Expected: expected, Observed: fmt.Sprintf("%d problems", len(problems)), Raw: shorten(strings.Join(problems, "\n")),
 	}
+}
+
+// problem returns a problem, or none.
+func problem(found bool, format string, values ...any) []string {
+	if !found {
+		return nil
+	}
+	return []string{fmt.Sprintf(format, values...)}
 }
 
 // maxRaw is the maximum length of the raw answer of an observation, in bytes.

@@ -46,6 +46,7 @@ type Stack struct {
 	region     string
 	config     aws.Config
 	began      time.Time // the time of Open, by the clock of AWS
+	err        error     // the first error of the row that Check tests; after it, the row reads nothing more
 	lost       string    // the row that could not reach AWS, or whose credentials had expired
 	clients
 

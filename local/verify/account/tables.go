@@ -20,7 +20,7 @@ var created = []string{"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"}
 const cleaning = "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS"
 
 // complete tests that CloudFormation has created every resource.
-func (s *Stack) complete(context.Context) (verify.Observation, error) {
+func (s *Stack) complete(context.Context) verify.Observation {
 	var problems []string
 	for _, r := range s.resources {
 		if !slices.Contains(created, r.Status) {
@@ -30,5 +30,5 @@ func (s *Stack) complete(context.Context) (verify.Observation, error) {
 	if !slices.Contains(created, s.Status) && s.Status != cleaning {
 		problems = append(problems, "the stack: "+s.Status)
 	}
-	return verdict("a complete stack", fmt.Sprintf("%s with %d resources", s.Status, len(s.resources)), problems), nil
+	return verdict("a complete stack", fmt.Sprintf("%s with %d resources", s.Status, len(s.resources)), problems)
 }

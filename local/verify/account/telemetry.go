@@ -24,97 +24,77 @@ const recent = time.Hour
 // metricReads is the number of reads of a metric, 15 s apart. CloudWatch shows a new metric after minutes.
 const metricReads = 20
 
-// data returns the data of a metric from one time to another: a sum for each minute, in order.
-func (s *Stack) data(ctx context.Context, from, to time.Time, namespace, metric string, dimensions ...types.Dimension) ([]types.Datapoint, error) {
-	out, err := s.watch.GetMetricStatistics(ctx, &cloudwatch.GetMetricStatisticsInput{
-		Namespace: &namespace, MetricName: &metric, Dimensions: dimensions, Statistics: []types.Statistic{types.StatisticSum},
-		StartTime: &from, EndTime: &to, Period: aws.Int32(60),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("metric %s: %w", metric, err)
-	}
-	slices.SortFunc(out.Datapoints, func(a, b types.Datapoint) int { return aws.ToTime(a.Timestamp).Compare(aws.ToTime(b.Timestamp)) })
-	return out.Datapoints, nil
-}
-
 // latest is the end of a search. The clock of AWS can be ahead of the clock of this machine.
 func latest() time.Time { return time.Now().Add(recent) }
-
-func sum(points []types.Datapoint) (total float64) {
-	for _, p := range points {
-		total += aws.ToFloat64(p.Sum)
-	}
-	return total
-}
-
-// last returns the time of the last data that are not 0.
-func last(points []types.Datapoint) (t time.Time) {
-	for _, p := range points {
-		if aws.ToFloat64(p.Sum) != 0 {
-			t = aws.ToTime(p.Timestamp)
-		}
-	}
-	return t
-}
 
 // count is the sum of a metric. CloudWatch has one value for each minute.
 type count struct {
 	now    float64 // since the minute in which the run began
 	before float64 // in the hour before that minute
-	last   time.Time
+	// first is the time of the first value, and last that of the last one that is not 0. lastBefore is last before the run.
+	first, last, lastBefore time.Time
 }
+
+func (c count) sinceRun() float64 { return c.now }
+
+func (c count) sinceHour() float64 { return c.now + c.before }
 
 // warning describes the count before the run, or is "".
 func (c count) warning(what string) string {
 	if c.before == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%.0f %s before this run, the last at %s UTC", c.before, what, clock(c.last))
+	return fmt.Sprintf("%.0f %s before this run, the last at %s UTC", c.before, what, clock(c.lastBefore))
 }
 
 // clock returns a time of the day as text. A public report keeps this text, but would remove a date.
 func clock(t time.Time) string { return t.UTC().Format("15:04") }
 
 // count reads a metric once.
-func (s *Stack) count(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) (c count, err error) {
+func (s *Stack) count(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) (c count) {
+	if s.err != nil {
+		return c
+	}
 	began := s.began.Truncate(time.Minute)
-	points, err := s.data(ctx, began, latest(), namespace, metric, dimensions...)
+	out, err := s.watch.GetMetricStatistics(ctx, &cloudwatch.GetMetricStatisticsInput{
+		Namespace: &namespace, MetricName: &metric, Dimensions: dimensions, Statistics: []types.Statistic{types.StatisticSum},
+		StartTime: aws.Time(began.Add(-recent)), EndTime: aws.Time(latest()), Period: aws.Int32(60),
+	})
 	if err != nil {
-		return c, err
+		s.keep(fmt.Errorf("metric %s: %w", metric, err))
+		return c
 	}
-	earlier, err := s.data(ctx, began.Add(-recent), began, namespace, metric, dimensions...)
-	return count{sum(points), sum(earlier), last(earlier)}, err
+	slices.SortFunc(out.Datapoints, func(a, b types.Datapoint) int { return aws.ToTime(a.Timestamp).Compare(aws.ToTime(b.Timestamp)) })
+	for i, p := range out.Datapoints {
+		at, value := aws.ToTime(p.Timestamp), aws.ToFloat64(p.Sum)
+		if i == 0 {
+			c.first = at
+		}
+		if value != 0 {
+			c.last = at
+		}
+		if at.Before(began) {
+			c.before, c.lastBefore = c.before+value, c.last
+		} else {
+			c.now += value
+		}
+	}
+	return c
 }
 
-// await reads a metric until it has a value since the run began.
-func (s *Stack) await(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) (c count, err error) {
+// await reads a metric until a part of its count is not 0, such as count.sinceRun.
+func (s *Stack) await(ctx context.Context, part func(count) float64, namespace, metric string, dimensions ...types.Dimension) (c count) {
 	for range metricReads {
-		if c, err = s.count(ctx, namespace, metric, dimensions...); err != nil || c.now > 0 {
-			return c, err
-		}
-		if err := s.Wait(ctx, 15*time.Second); err != nil {
-			return c, err
+		if c = s.count(ctx, namespace, metric, dimensions...); part(c) > 0 || !s.pause(ctx, 15*time.Second) {
+			return c
 		}
 	}
-	return c, nil
+	return c
 }
 
-// recent returns the data of a metric since an hour before the run.
-func (s *Stack) recent(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) ([]types.Datapoint, error) {
-	return s.data(ctx, s.began.Add(-recent), latest(), namespace, metric, dimensions...)
-}
-
-// awaitRecent reads a metric until it has a value since an hour before the run.
-func (s *Stack) awaitRecent(ctx context.Context, namespace, metric string, dimensions ...types.Dimension) (points []types.Datapoint, err error) {
-	for range metricReads {
-		if points, err = s.recent(ctx, namespace, metric, dimensions...); err != nil || sum(points) > 0 {
-			return points, err
-		}
-		if err := s.Wait(ctx, 15*time.Second); err != nil {
-			return nil, err
-		}
-	}
-	return points, nil
+// ofFunction is the dimension of a function in AWS/Lambda.
+func ofFunction(f Resource) types.Dimension {
+	return types.Dimension{Name: aws.String("FunctionName"), Value: &f.Physical}
 }
 
 func (s *Stack) namespace() string {
@@ -122,57 +102,44 @@ func (s *Stack) namespace() string {
 }
 
 // metricsArrive tests that CloudWatch reads the metrics in the functions' logs.
-func (s *Stack) metricsArrive(ctx context.Context) (verify.Observation, error) {
-	points, err := s.awaitRecent(ctx, s.namespace(), telemetry.Allowed)
-	if err != nil {
-		return verify.Observation{}, err
-	}
-	var problems []string
-	if sum(points) == 0 {
-		problems = append(problems, "no data of the metric "+telemetry.Allowed+"; send a request within the last hour, and check the function's log")
-	}
-	return verdict("the metric "+telemetry.Allowed, fmt.Sprintf("%s = %.0f", telemetry.Allowed, sum(points)), problems), nil
+func (s *Stack) metricsArrive(ctx context.Context) verify.Observation {
+	c := s.await(ctx, count.sinceHour, s.namespace(), telemetry.Allowed)
+	return verdict("the metric "+telemetry.Allowed, fmt.Sprintf("%s = %.0f", telemetry.Allowed, c.sinceHour()),
+		problem(c.sinceHour() == 0, "no data of the metric %s; send a request within the last hour, and check the function's log", telemetry.Allowed))
 }
 
 var search = regexp.MustCompile(`SEARCH\('[^']*', '[^']*'\)`)
 
-func (s *Stack) dashboardSearch(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) dashboardSearch(ctx context.Context) verify.Observation {
 	dashboards := s.of("AWS::CloudWatch::Dashboard")
 	if len(dashboards) == 0 {
-		return skipped("the stack has no dashboard"), nil
+		return skipped("the stack has no dashboard")
 	}
 	out, err := s.watch.GetDashboard(ctx, &cloudwatch.GetDashboardInput{DashboardName: &dashboards[0].Physical})
-	if err != nil {
-		return verify.Observation{}, err
+	if !s.keep(err) {
+		return verify.Observation{}
 	}
 	var body any
 	if err := json.Unmarshal([]byte(aws.ToString(out.DashboardBody)), &body); err != nil {
-		return verify.Observation{}, fmt.Errorf("dashboard: %w", err)
+		s.keep(fmt.Errorf("dashboard: %w", err))
+		return verify.Observation{}
 	}
 	expressions := slices.DeleteFunc(expressionsIn(body), func(e string) bool { return !strings.Contains(e, telemetry.RuleRefused) })
 	if len(expressions) == 0 {
-		return verdict("a SEARCH for "+telemetry.RuleRefused, "", []string{"the dashboard has no SEARCH for this metric"}), nil
+		return verdict("a SEARCH for "+telemetry.RuleRefused, "", []string{"the dashboard has no SEARCH for this metric"})
 	}
-	refused, err := s.count(ctx, s.namespace(), telemetry.Refused)
-	if err != nil {
-		return verify.Observation{}, err
-	}
-	if refused.now+refused.before == 0 {
-		return skipped("the metric " + telemetry.Refused + " has no data yet; exceed a limit and wait a few minutes"), nil
+	if s.count(ctx, s.namespace(), telemetry.Refused).sinceHour() == 0 {
+		return skipped("the metric " + telemetry.Refused + " has no data yet; exceed a limit and wait a few minutes")
 	}
 	now := time.Now()
 	found, err := s.watch.GetMetricData(ctx, &cloudwatch.GetMetricDataInput{
 		StartTime: aws.Time(now.Add(-recent)), EndTime: aws.Time(now),
 		MetricDataQueries: []types.MetricDataQuery{{Id: aws.String("search"), Expression: aws.String(expressions[0]), Period: aws.Int32(60)}},
 	})
-	if err != nil {
-		return verify.Observation{}, err
+	if !s.keep(err) {
+		return verify.Observation{}
 	}
-	var problems []string
-	if len(found.MetricDataResults) == 0 {
-		problems = append(problems, expressions[0]+": finds no metric")
-	}
-	return verdict("metrics that the SEARCH finds", fmt.Sprintf("%d metrics", len(found.MetricDataResults)), problems), nil
+	return verdict("metrics that the SEARCH finds", fmt.Sprintf("%d metrics", len(found.MetricDataResults)), problem(len(found.MetricDataResults) == 0, "%s: finds no metric", expressions[0]))
 }
 
 func expressionsIn(v any) (all []string) {
@@ -192,29 +159,19 @@ func expressionsIn(v any) (all []string) {
 }
 
 // signingKeysWritten tests that the last run of the function SigningKeys wrote its item.
-func (s *Stack) signingKeysWritten(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) signingKeysWritten(ctx context.Context) verify.Observation {
 	f, ok := s.function(contract.SigningKeys)
 	if !ok {
-		return skipped("the stack has no function SigningKeys; deploy it with store=elasticache and an issuer"), nil
+		return skipped("the stack has no function SigningKeys; deploy it with store=elasticache and an issuer")
 	}
-	name := types.Dimension{Name: aws.String("FunctionName"), Value: &f.Physical}
-	runs, err := s.awaitRecent(ctx, "AWS/Lambda", "Invocations", name)
-	if err != nil {
-		return verify.Observation{}, err
+	runs := s.await(ctx, count.sinceHour, lambdaMetrics, "Invocations", ofFunction(f))
+	failed := s.count(ctx, lambdaMetrics, "Errors", ofFunction(f))
+	o := verdict("a last invocation without an error", fmt.Sprintf("%.0f invocations", runs.sinceHour()), problem(runs.sinceHour() == 0 || failed.sinceHour() > 0 && !failed.last.Before(runs.last),
+		"%s: %.0f of %.0f invocations failed, among them the last", f.ID, failed.sinceHour(), runs.sinceHour()))
+	if o.Outcome == verify.Pass && failed.sinceHour() > 0 {
+		o.Warning = fmt.Sprintf("%.0f invocations failed, the last at %s UTC", failed.sinceHour(), clock(failed.last))
 	}
-	failed, err := s.recent(ctx, "AWS/Lambda", "Errors", name)
-	if err != nil {
-		return verify.Observation{}, err
-	}
-	var problems []string
-	if sum(runs) == 0 || sum(failed) > 0 && !last(failed).Before(last(runs)) {
-		problems = append(problems, fmt.Sprintf("%s: %.0f of %.0f invocations failed, among them the last", f.ID, sum(failed), sum(runs)))
-	}
-	o := verdict("a last invocation without an error", fmt.Sprintf("%.0f invocations", sum(runs)), problems)
-	if o.Outcome == verify.Pass && sum(failed) > 0 {
-		o.Warning = fmt.Sprintf("%.0f invocations failed, the last at %s UTC", sum(failed), clock(last(failed)))
-	}
-	return o, nil
+	return o
 }
 
 // maxDegraded is the share of degraded decisions that shows a failed login. A smaller share can have other
@@ -222,85 +179,48 @@ func (s *Stack) signingKeysWritten(ctx context.Context) (verify.Observation, err
 const maxDegraded = 0.1
 
 // cacheLogin tests that functions log in to the cache: the cache must decide the requests of this run.
-func (s *Stack) cacheLogin(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) cacheLogin(ctx context.Context) verify.Observation {
 	if s.setting(contract.VariableStore) != contract.StoreRedis {
-		return skipped("the store is DynamoDB; deploy the stack with store=elasticache"), nil
+		return skipped("the store is DynamoDB; deploy the stack with store=elasticache")
 	}
-	allowed, err := s.await(ctx, s.namespace(), telemetry.Allowed)
-	if err != nil {
-		return verify.Observation{}, err
-	}
-	refused, err := s.count(ctx, s.namespace(), telemetry.Refused)
-	if err != nil {
-		return verify.Observation{}, err
-	}
-	degraded, err := s.count(ctx, s.namespace(), telemetry.Degraded)
-	if err != nil {
-		return verify.Observation{}, err
-	}
+	allowed := s.await(ctx, count.sinceRun, s.namespace(), telemetry.Allowed)
+	refused, degraded := s.count(ctx, s.namespace(), telemetry.Refused), s.count(ctx, s.namespace(), telemetry.Degraded)
 	decisions := allowed.now + refused.now
 	if decisions+degraded.now == 0 && allowed.before > 0 {
-		return skipped("no decision since this run began"), nil
+		return skipped("no decision since this run began")
 	}
-	var problems []string
-	if decisions == 0 || degraded.now > maxDegraded*decisions {
-		lines, err := s.lines(ctx, s.weirFunctions(), `"store failed"`, s.began, latest())
-		if err != nil {
-			return verify.Observation{}, err
-		}
-		problems = append(problems, lines.texts...)
-		problems = append(problems, fmt.Sprintf("%.0f of %.0f decisions without the store", degraded.now, decisions))
+	problems := problem(decisions == 0 || degraded.now > maxDegraded*decisions, "%.0f of %.0f decisions without the store", degraded.now, decisions)
+	if len(problems) > 0 {
+		problems = append(s.search(ctx, s.logsOf(s.weirFunctions()), `"store failed"`, s.began, latest()).texts, problems...)
 	}
 	o := verdict("decisions by the cache", fmt.Sprintf("%.0f decisions, %.0f of them degraded", decisions, degraded.now), problems)
 	o.Warning = degraded.warning("degraded decisions")
-	return o, nil
+	return o
 }
 
-func (s *Stack) eventsStream(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) eventsStream(ctx context.Context) verify.Observation {
 	stream := s.setting(contract.VariableKinesisStream)
 	if stream == "" {
-		return skipped("the functions send no events to Kinesis; deploy the stack with events=kinesis"), nil
+		return skipped("the functions send no events to Kinesis; deploy the stack with events=kinesis")
 	}
-	records, err := s.await(ctx, "AWS/Kinesis", "IncomingRecords", types.Dimension{Name: aws.String("StreamName"), Value: &stream})
-	if err != nil {
-		return verify.Observation{}, err
-	}
-	dropped, err := s.count(ctx, s.namespace(), telemetry.EventsDropped)
-	if err != nil {
-		return verify.Observation{}, err
-	}
+	records := s.await(ctx, count.sinceRun, "AWS/Kinesis", "IncomingRecords", types.Dimension{Name: aws.String("StreamName"), Value: &stream})
+	dropped := s.count(ctx, s.namespace(), telemetry.EventsDropped)
 	if records.now+dropped.now == 0 && records.before > 0 {
-		return skipped("no event since this run began"), nil
+		return skipped("no event since this run began")
 	}
-	var problems []string
-	if records.now == 0 || dropped.now > 0 {
-		problems = append(problems, fmt.Sprintf("%.0f events in the stream, %.0f dropped", records.now, dropped.now))
-	}
-	o := verdict("events in the stream, none dropped", fmt.Sprintf("%.0f events", records.now), problems)
+	o := verdict("events in the stream, none dropped", fmt.Sprintf("%.0f events", records.now), problem(records.now == 0 || dropped.now > 0, "%.0f events in the stream, %.0f dropped", records.now, dropped.now))
 	o.Warning = dropped.warning("dropped events")
-	return o, nil
+	return o
 }
 
-func (s *Stack) appConfigRules(ctx context.Context) (verify.Observation, error) {
+func (s *Stack) appConfigRules(ctx context.Context) verify.Observation {
 	if from := s.setting(contract.VariableRulesFrom); !strings.HasPrefix(from, contract.RulesAppConfig) {
-		return skipped("the rules are not in AppConfig; deploy the stack with rulesFrom and appConfigLayer"), nil
+		return skipped("the rules are not in AppConfig; deploy the stack with rulesFrom and appConfigLayer")
 	}
-	versions, err := s.awaitRecent(ctx, s.namespace(), telemetry.RulesVersion)
-	if err != nil {
-		return verify.Observation{}, err
-	}
-	refused, err := s.count(ctx, s.namespace(), telemetry.RulesRefused)
-	if err != nil {
-		return verify.Observation{}, err
-	}
-	var problems []string
-	if sum(versions) == 0 {
-		problems = append(problems, "no data of the metric "+telemetry.RulesVersion)
-	}
-	if refused.now > 0 {
-		problems = append(problems, fmt.Sprintf("%.0f rejected documents", refused.now))
-	}
-	o := verdict("a version of the rules, no rejected document", "as expected", problems)
+	versions := s.await(ctx, count.sinceHour, s.namespace(), telemetry.RulesVersion)
+	refused := s.count(ctx, s.namespace(), telemetry.RulesRefused)
+	o := verdict("a version of the rules, no rejected document", "as expected", slices.Concat(
+		problem(versions.sinceHour() == 0, "no data of the metric %s", telemetry.RulesVersion), problem(refused.now > 0, "%.0f rejected documents", refused.now)))
 	o.Warning = refused.warning("rejected documents")
-	return o, nil
+	return o
 }

@@ -1,4 +1,4 @@
-package redact
+package verify
 
 import (
 	_ "embed"
@@ -10,15 +10,19 @@ import (
 //go:embed words.txt
 var known string
 
-// Removed replaces a private value.
-const Removed = "[…]"
+// removed replaces a private value.
+const removed = "[…]"
 
-// Redactor removes private values. It is safe for concurrent use.
-type Redactor struct{ words map[string]bool }
+// redactor removes private values from texts that a user publishes. It keeps only words that it knows and short numbers, so
+// an account id, a host name or a user name does not remain only because its form or its encoding is unusual. It knows the
+// words of HTTP, AWS and Weir in words.txt, and none of a language, so a redacted text is sometimes hard to read:
+//
+//	newRedactor("The authorizer caches nothing.").text("arn:aws:iam::123456789012:user/alice caches nothing") // "arn:aws:iam[…]user/[…] caches nothing"
+type redactor struct{ words map[string]bool }
 
-// New returns a redactor that also keeps the words of public texts, such as the claims of rows.
-func New(public ...string) *Redactor {
-	r := &Redactor{words: map[string]bool{}}
+// newRedactor returns a redactor that also keeps the words of public texts, such as the claims of rows.
+func newRedactor(public ...string) *redactor {
+	r := &redactor{words: map[string]bool{}}
 	for _, text := range append(public, known) {
 		for _, word := range word.FindAllString(text, -1) {
 			r.words[strings.ToLower(word)] = true
@@ -38,9 +42,9 @@ var (
 	// address is an IPv4 address or another number with points, or an IPv6 or MAC address, which has at
 	// least two groups and a colon twice.
 	address = regexp.MustCompile(`\pN+(\.\pN+){2,}|[0-9A-Fa-f]*:([0-9A-Fa-f]*[:.]){1,}[0-9A-Fa-f.]*|[0-9A-Fa-f]{2}(-[0-9A-Fa-f]{2}){2,}`)
-	// digits is a run of digits with separators, such as an account id 1234-5678-9012.
-	digits = regexp.MustCompile(`\pN+([^\pL\pN\n]{1,3}\pN+)+`)
-	number = regexp.MustCompile(`^[0-9]{1,6}$|^([0-9]{1,3}(ms|s|m|h)){1,3}$`) // or a duration, such as 1m30s
+	// grouped is a run of digits with separators, such as an account id 1234-5678-9012.
+	grouped = regexp.MustCompile(`\pN+([^\pL\pN\n]{1,3}\pN+)+`)
+	number  = regexp.MustCompile(`^[0-9]{1,6}$|^([0-9]{1,3}(ms|s|m|h)){1,3}$`) // or a duration, such as 1m30s
 )
 
 // maxDigits is the number of digits that a number with separators keeps. It permits 0.0023 and 429/1000.
@@ -55,19 +59,19 @@ func countDigits(text string) (n int) {
 	return n
 }
 
-// Text returns a text without private values.
-func (r *Redactor) Text(text string) string {
-	text = encoded.ReplaceAllString(text, Removed)
-	text = authority.ReplaceAllString(text, "://"+Removed)
+// text returns a text without private values.
+func (r *redactor) text(text string) string {
+	text = encoded.ReplaceAllString(text, removed)
+	text = authority.ReplaceAllString(text, "://"+removed)
 	text = address.ReplaceAllStringFunc(text, func(found string) string {
 		if strings.Trim(found, ":") == "" {
 			return found // an ARN has empty parts
 		}
-		return Removed
+		return removed
 	})
-	text = digits.ReplaceAllStringFunc(text, func(found string) string {
+	text = grouped.ReplaceAllStringFunc(text, func(found string) string {
 		if countDigits(found) > maxDigits {
-			return Removed
+			return removed
 		}
 		return found
 	})
@@ -75,7 +79,7 @@ func (r *Redactor) Text(text string) string {
 		if r.words[strings.ToLower(found)] || number.MatchString(found) {
 			return found
 		}
-		return Removed
+		return removed
 	})
 	return strings.Map(func(c rune) rune {
 		if c != '\n' && (unicode.IsControl(c) || c == unicode.ReplacementChar) {

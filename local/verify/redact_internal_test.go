@@ -1,4 +1,4 @@
-package redact_test
+package verify
 
 import (
 	"encoding/base64"
@@ -9,8 +9,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-
-	"github.com/weir-limits/weir/local/verify/redact"
 )
 
 // private has a value of each kind that must not be in a report.
@@ -56,13 +54,13 @@ var places = []string{
 	"dial tcp: lookup %s: no such host", "https://%s/dev/api/v1/search", "open %s: permission denied", "Authorization: Bearer %s", "1%s", "a%s", "%s0", "limit %s:12:", "\x00%s\x1b[31m", "arn:aws:%s:", "%s.%[1]s", "1.2.%s", "=%s=",
 }
 
-func TestRedactor_Text_private(t *testing.T) {
-	r := redact.New("The claim of a row.")
+func TestRedactor_text_private(t *testing.T) {
+	r := newRedactor("The claim of a row.")
 	for _, value := range private {
 		for encoding, encode := range encodings {
 			for _, place := range places {
 				text := fmt.Sprintf(place, encode(value))
-				if got := r.Text(text); strings.Contains(got, value) || strings.Contains(got, encode(value)) {
+				if got := r.text(text); strings.Contains(got, value) || strings.Contains(got, encode(value)) {
 					t.Errorf("%s, %s: %q: got %q, want no %q", value, encoding, text, got, value)
 				}
 			}
@@ -71,8 +69,8 @@ func TestRedactor_Text_private(t *testing.T) {
 }
 
 // The values that explain a failure remain.
-func TestRedactor_Text_public(t *testing.T) {
-	r := redact.New("the endpoint /api/v1/search")
+func TestRedactor_text_public(t *testing.T) {
+	r := newRedactor("the endpoint /api/v1/search")
 	for text, want := range map[string]string{
 		"HTTP/1.1 429 Too Many Requests":                                     "HTTP/1.1 429 Too Many Requests",
 		"RateLimit-Policy: \"search\";q=100;w=60":                            "RateLimit-Policy: \"search\";q=100;w=60",
@@ -86,15 +84,15 @@ func TestRedactor_Text_public(t *testing.T) {
 		"GET /api/v1/search: got 403, want 429":                              "GET /api/v1/search: got 403, want 429",
 		"the credentials of 203.0.113.77 and 2001:db8::1 at [::1]:8080 fail": "the credentials of […] and […] at [[…]]:8080 fail",
 	} {
-		if got := r.Text(text); got != want {
+		if got := r.text(text); got != want {
 			t.Errorf("%q:\ngot  %q\nwant %q", text, got, want)
 		}
 	}
 }
 
 // A private value cannot remain, whatever surrounds it.
-func FuzzRedactor_Text(f *testing.F) {
-	r := redact.New()
+func FuzzRedactor_text(f *testing.F) {
+	r := newRedactor()
 	for _, place := range places {
 		before, after, _ := strings.Cut(place, "%s")
 		f.Add(before, after, uint8(0))
@@ -103,11 +101,11 @@ func FuzzRedactor_Text(f *testing.F) {
 	f.Add("\\u00", "&amp;", uint8(10))
 	f.Fuzz(func(t *testing.T, before, after string, n uint8) {
 		value := private[int(n)%len(private)]
-		got := r.Text(before + value + after)
+		got := r.text(before + value + after)
 		if strings.Contains(got, value) && !strings.Contains(before+after, value) {
 			t.Errorf("%q: got %q, want no %q", before+value+after, got, value)
 		}
-		if again := r.Text(got); strings.Contains(again, value) {
+		if again := r.text(got); strings.Contains(again, value) {
 			t.Errorf("twice: got %q, want no %q", again, value)
 		}
 	})
