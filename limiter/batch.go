@@ -39,11 +39,6 @@ func (i *task) decided(r algo.Result) bool {
 	return r.Machine == i.Limit.machine || r.Machine.Fingerprint() == i.Limit.fingerprint
 }
 
-// with reports whether the tasks i and j belong to one batch, which a store charges in one atomic step.
-func (i *task) with(j *task) bool {
-	return i.Subject == j.Subject && !i.sharded && !j.sharded
-}
-
 // clamped returns the number of charges whose state the store clamped. A charge of cost 0 clamps
 // nothing.
 func clamped(charges []Charge, results []algo.Result) (n int) {
@@ -115,22 +110,6 @@ func (b *batch) exhausted(now algo.Instant) bool {
 		}
 	}
 	return false
-}
-
-// renews reports whether a charge of b renews a lease.
-func (b *batch) renews() bool {
-	return slices.ContainsFunc(b.tasks, func(it task) bool { return it.lease != nil })
-}
-
-// lookUp fills the results and back-offs of b from the denial cache, and reports whether the cache
-// denies b.
-func (b *batch) lookUp(now algo.Instant, d *denials) (denies bool) {
-	var backOffs [MaxCharges]time.Duration
-	denies = d.lookup(now, b.charges[0].Subject, b.charges, b.results, backOffs[:len(b.charges)])
-	for i := range b.tasks {
-		b.tasks[i].backOff = backOffs[i]
-	}
-	return denies
 }
 
 func (b *batch) subject() Subject { return b.charges[0].Subject }

@@ -186,7 +186,7 @@ func (r *request) callSubject(ctx context.Context, b *batch) {
 			}
 		}()
 	}
-	if b.renews() {
+	if slices.ContainsFunc(b.tasks, func(it task) bool { return it.lease != nil }) {
 		r.callLeased(ctx, b)
 	} else {
 		var calls int

@@ -67,7 +67,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	if err := check(now, charges, l.home); err != nil {
 		return Decision{}, err
 	}
-	if l.isSingle(r, charges) {
+	if !l.sharesStore() && len(charges) == 1 && charges[0].Limit.plain && !r.look && !r.receipt {
 		return l.decideSingle(ctx, r, now, charges), nil
 	}
 	r.begin(l, now, charges)
@@ -120,11 +120,6 @@ func (l *Limiter) decideCompact(d *Decision, at time.Time, c *Charge) bool {
 	d.Limit, d.Cost = limit, c.Cost
 	d.Capacity, d.Remaining, d.ResetAfter = a.Capacity, a.Remaining, a.ResetAfter
 	return true
-}
-
-// isSingle reports whether decideSingle decides a request.
-func (l *Limiter) isSingle(r *request, charges []Charge) bool {
-	return !l.sharesStore() && len(charges) == 1 && charges[0].Limit.Spread == Spread{} && !charges[0].Limit.Shadow && !charges[0].Limit.Mark && !charges[0].Limit.notifies() && charges[0].Limit.regions == nil && !r.look && !r.receipt
 }
 
 // decideSingle decides a request with one charge on a Local store. For such a request the phases

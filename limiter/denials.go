@@ -18,31 +18,32 @@ type denials struct {
 // maxOpen bounds the age of openCharge.least, which lacks the refunds since then.
 const maxOpen = time.Second
 
-// lookup writes the cached states of the charges to results, and the remaining back-offs to backOffs. It
-// reports whether they deny at the instant now. If they do, lookup clears results that are too old to deny.
-func (d *denials) lookup(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, backOffs []time.Duration) (denies bool) {
+// lookup fills the results and back-offs of b with what the cache knows. It reports whether they deny at the instant
+// now. If they do, lookup clears results that are too old to deny.
+func (d *denials) lookup(now algo.Instant, b *batch) (denies bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	seen := d.of(subject).seen
-	clear(backOffs)
-	for i, c := range charges {
+	seen := d.of(b.charges[0].Subject).seen
+	for i, c := range b.charges {
+		it := &b.tasks[i]
+		it.backOff = 0
 		e := find(seen, c.Limit)
 		if e == nil {
 			continue
 		}
-		results[i] = e.result
+		b.results[i] = e.result
 		if !c.Force {
-			backOffs[i] = e.left(now, e.result, e.seen, c.Cost, d.ttl)
+			it.backOff = e.left(now, e.result, e.seen, c.Cost, d.ttl)
 		}
-		if !d.stale(now, e, backOffs[i]) && (backOffs[i] > 0 || !c.Force && e.result.RetryAfter(now, c.Cost) > 0) {
+		if !d.stale(now, e, it.backOff) && (it.backOff > 0 || !c.Force && e.result.RetryAfter(now, c.Cost) > 0) {
 			e.of(c.Cost).early++
 			denies = true
 		}
 	}
 	if denies {
-		for i, c := range charges {
-			if e := find(seen, c.Limit); e != nil && d.stale(now, e, backOffs[i]) {
-				results[i] = algo.Result{}
+		for i, c := range b.charges {
+			if e := find(seen, c.Limit); e != nil && d.stale(now, e, b.tasks[i].backOff) {
+				b.results[i] = algo.Result{}
 			}
 		}
 	}

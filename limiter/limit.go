@@ -86,6 +86,7 @@ type Limit struct {
 	LocalProcesses int
 
 	machine      algo.Machine
+	plain        bool           // a Local store decides a request on l without the phases of a decision
 	compacter    algo.Compacter // the machine, if TakeCompact may decide; otherwise nil
 	fingerprint  string
 	parts        []*Limit // the shards of Spread.Shards
@@ -192,7 +193,8 @@ func (l Limit) build() (*Limit, error) {
 			return nil, err
 		}
 	}
-	if l.compacter = nil; l.Spread == (Spread{}) && !l.Shadow && !l.Mark && !l.notifies() && len(l.Tiers) == 0 {
+	l.plain = l.Spread == Spread{} && l.enforced() && !l.notifies() && l.regions == nil
+	if l.compacter = nil; l.plain && len(l.Tiers) == 0 {
 		l.compacter, _ = machine.(algo.Compacter)
 	}
 	if l.Spread.Adaptive {

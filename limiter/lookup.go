@@ -14,9 +14,10 @@ func (r *request) lookUp() {
 	if !l.sharesStore() {
 		return
 	}
+	pressure := !r.look && l.trackers.anyPressure(r.now)
 	for i := range r.batches {
 		b := &r.batches[i]
-		if r.paused(b) {
+		if pressure && r.paused(b) {
 			b.err = errPaused
 			continue
 		}
@@ -35,7 +36,7 @@ func (r *request) lookUp() {
 			b.sizeLeases(r.now)
 		}
 	}
-	if !r.refused() {
+	if l.fallback.Holds(r.now) && !r.refused() {
 		r.lookUpOutage()
 	}
 }
@@ -44,15 +45,15 @@ func (r *request) lookUpBatch(b *batch) {
 	if b.tasks[0].sharded {
 		b.refused = r.pickShard(b)
 	} else {
-		b.refused = b.lookUp(r.now, r.limiter.denials)
+		b.refused = r.limiter.denials.lookup(r.now, b)
 	}
 }
 
-// paused reports whether b makes no call, because the item of its subject is busy. Charges of cost 0 and
-// forced charges always make a call.
+// paused reports whether b makes no call, because the item of its subject is busy. Looks, charges of cost 0 and forced
+// charges always make a call.
 func (r *request) paused(b *batch) bool {
 	ts := r.limiter.trackers
-	return !r.look && ts.anyPressure(r.now) && slices.ContainsFunc(b.tasks, func(it task) bool {
+	return slices.ContainsFunc(b.tasks, func(it task) bool {
 		return it.Cost > 0 && !it.Force && ts.paused(r.now, it.Subject, it.original)
 	})
 }
@@ -84,7 +85,7 @@ func (r *request) lookUpShard(b *batch, shard int) (refuses bool) {
 	it, c := &b.tasks[0], &b.charges[0]
 	c.Subject, c.Limit = it.Subject.shard(shard), it.original.parts[shard]
 	it.Limit, b.results[0] = c.Limit, algo.Result{}
-	return b.lookUp(r.now, r.limiter.denials)
+	return r.limiter.denials.lookup(r.now, b)
 }
 
 // refusal is the refusal of a shard. The zero value means no refusal.

@@ -86,7 +86,7 @@ func (r *request) arrange() error {
 		}
 		from, n := len(r.grouped), 0
 		for j := i; j < len(r.tasks); j++ {
-			if it := &r.tasks[j]; j == i || !it.done && it.with(first) {
+			if it := &r.tasks[j]; j == i || !it.done && it.Subject == first.Subject && !it.sharded && !first.sharded {
 				it.arranged = true
 				r.grouped = append(r.grouped, *it)
 				n += 1 + len(it.Limit.Tiers)
