@@ -91,7 +91,7 @@ func (t *Keys) Import(ctx context.Context, now time.Time, list []Imported, tier 
 	if err != nil {
 		return nil, err
 	}
-	secrets, _, err := t.secrets(ctx)
+	secrets, err := t.secrets(ctx)
 	if err == nil && len(secrets) == 0 {
 		secrets = make([][]byte, 1)
 		secrets[0], err = t.secret(ctx, len(all) == 0)

@@ -148,27 +148,16 @@ func (t *Keys) Revoke(ctx context.Context, id, hash string) (revoked []Key, err 
 // creation. The error wraps ErrInUse if this rotation would invalidate keys. If force is true, Rotate
 // invalidates them.
 func (t *Keys) Rotate(ctx context.Context, now time.Time, force bool) error {
-	secrets, rotated, err := t.secrets(ctx)
-	switch {
-	case err != nil:
-		return err
-	case len(secrets) == 0:
-		return errors.New("records table: no secret to rotate; creating the first key creates it")
-	case len(secrets) > 1 && !force:
-		if err := t.unused(ctx, rotated); err != nil {
-			return err
+	err := records.RotatePair(ctx, t.api, t.table, contract.SecretsKey, now, func(p records.Pair) error {
+		if p.Previous == nil || force {
+			return nil
 		}
-	}
-	_, err = t.api.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: &t.table, Item: secretsItem(newSecret(), secrets[0], now),
-		ConditionExpression:       aws.String("#current = :current"), // without this condition, two concurrent rotations would invalidate all keys
-		ExpressionAttributeNames:  map[string]string{"#current": currentAttribute},
-		ExpressionAttributeValues: records.Item{":current": &types.AttributeValueMemberB{Value: secrets[0]}},
+		return t.unused(ctx, p.Rotated)
 	})
-	if err != nil {
-		return fmt.Errorf("records table: %w", err)
+	if errors.Is(err, records.ErrNoPair) {
+		return errors.New("records table: no secret to rotate; creating the first key creates it")
 	}
-	return nil
+	return err
 }
 
 // unused returns an error if the table has keys that may be older than the last rotation. A key that was created in
@@ -180,7 +169,7 @@ func (t *Keys) unused(ctx context.Context, rotated time.Time) error {
 	}
 	old := 0
 	for _, k := range all {
-		if rotated.IsZero() || !k.Created.After(rotated) {
+		if !k.Created.After(rotated) {
 			old++
 		}
 	}
@@ -250,22 +239,19 @@ func (t *Keys) all(ctx context.Context) (all []located, err error) {
 	return all, err
 }
 
-// secrets returns the secrets and the time of the last rotation. Before the first key is created, it
-// returns no secrets.
-func (t *Keys) secrets(ctx context.Context) (secrets [][]byte, rotated time.Time, err error) {
+// secrets returns the secrets. Before the first key is created, there are none.
+func (t *Keys) secrets(ctx context.Context) ([][]byte, error) {
 	it, err := records.GetConsistent(ctx, t.api, t.table, contract.SecretsKey)
 	if err != nil || it == nil {
-		return nil, time.Time{}, err
+		return nil, err
 	}
-	rotated, _ = time.Parse(time.RFC3339, it.Text(rotatedAttribute))
-	secrets, err = parseSecrets(it)
-	return secrets, rotated, err
+	return parseSecrets(it)
 }
 
 // secret returns the current secret. first is true if the table has no keys. Only then does secret create a
 // missing secret, because a new secret would make all existing keys invalid.
 func (t *Keys) secret(ctx context.Context, first bool) ([]byte, error) {
-	secrets, _, err := t.secrets(ctx)
+	secrets, err := t.secrets(ctx)
 	switch {
 	case err != nil:
 		return nil, err
@@ -274,12 +260,6 @@ func (t *Keys) secret(ctx context.Context, first bool) ([]byte, error) {
 	case !first:
 		return nil, errNoSecrets
 	}
-	it, _, err := records.Create(ctx, t.api, t.table, secretsItem(newSecret(), nil, time.Time{}))
-	if err != nil {
-		return nil, err
-	}
-	if secrets, err = parseSecrets(it); err != nil {
-		return nil, err
-	}
-	return secrets[0], nil
+	p, err := records.CreatePair(ctx, t.api, t.table, contract.SecretsKey)
+	return p.Current, err
 }

@@ -38,3 +38,20 @@ func (t Table) Record(ctx context.Context, hash string) (r caller.Record, ok boo
 	}
 	return r, true, nil
 }
+
+// parseSecrets parses the item of the secrets, a records.Pair. It returns the current secret and, if there is one, the
+// previous secret. It reads no time of a rotation: a mistake there does not make keys invalid.
+func parseSecrets(it records.Item) ([][]byte, error) {
+	var all [][]byte
+	for _, name := range []string{"current", "previous"} {
+		if _, exists := it[name]; !exists && name == "previous" {
+			continue
+		}
+		secret := it.Binary(name)
+		if len(secret) != records.PairBytes {
+			return nil, fmt.Errorf("records table: item %s: %s: got %d bytes, want %d", contract.SecretsKey, name, len(secret), records.PairBytes)
+		}
+		all = append(all, secret)
+	}
+	return all, nil
+}
