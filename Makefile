@@ -190,9 +190,9 @@ infra/examples/typescript/node_modules: infra/examples/typescript/package-lock.j
 local/lab/policies/node_modules: local/lab/policies/package-lock.json
 	@npm ci --ignore-scripts --prefix local/lab/policies --no-progress && touch $@
 
-# Mistakes in CONTEXT are reported before the functions are built.
+# Mistakes in CONTEXT are reported before the functions are built. With -trimpath, a second checkout does not compile again.
 context:
-	@cd infra && go run . $(filter-out -c,$(SETTINGS))
+	@cd infra && go run -trimpath . $(filter-out -c,$(SETTINGS))
 
 synth: context functions infra/node_modules ## Synthesize the stack into infra/cdk.out
 	@$(CDK) synth --quiet $(SETTINGS)

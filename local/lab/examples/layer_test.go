@@ -65,7 +65,7 @@ func newLayer(t *testing.T) layer {
 		python: []string{filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python"), "-m", "awslambdaric"},
 	}
 	l.bootstrap = filepath.Join(l.folder, "bootstrap")
-	build := exec.CommandContext(t.Context(), "go", "-C", "../../..", "build", "-o", l.extension(), "./functions/extension")
+	build := exec.CommandContext(t.Context(), "go", "-C", "../../..", "build", "-trimpath", "-o", l.extension(), "./functions/extension")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	run(t, build)
 	for path, text := range map[string]string{l.bootstrap: bootstrap, l.wrapper(): contract.LayerScript()} {
