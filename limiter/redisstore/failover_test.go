@@ -178,8 +178,8 @@ func (g *group) home(t *testing.T, namespace string, who limiter.Subject) (slot 
 	return slot, shard
 }
 
-// failOver exchanges the primary and the replica of a shard, without a loss.
-func (g *group) failOver(t *testing.T, shard int) {
+// failOver exchanges the primary and the replica of a shard, without a loss. It calls begin immediately before.
+func (g *group) failOver(t *testing.T, shard int, begin func()) {
 	t.Helper()
 	old, next := g.shard(t, shard)
 	await(t, "all nodes know the last failover", func() bool { // otherwise they take no part in the next one
@@ -196,33 +196,16 @@ func (g *group) failOver(t *testing.T, shard int) {
 		}
 		return len(epochs) == 1 && known == len(g.nodes)
 	})
+	begin()
 	next.do(t, "cluster failover")
 	await(t, "the replica is the primary", func() bool { return strings.Contains(next.do(t, "info replication"), "role:master") })
 	await(t, "the old primary is a replica", func() bool { return strings.Contains(old.do(t, "info replication"), "master_link_status:up") })
 }
 
-// The store passes the suite in a cluster whose primaries and replicas change places meanwhile. An orderly failover
-// loses nothing.
-func TestStore_cluster(t *testing.T) {
-	g, namespace := startGroup(t), "cluster-"+rand.Text()
-	var failing sync.WaitGroup
-	defer failing.Wait()
-	failing.Go(func() {
-		for i := range 2 * shards {
-			g.failOver(t, i%shards)
-		}
-	})
-	storetest.Run(t, storetest.Suite{
-		Open: func(t *testing.T) limiter.Store {
-			return g.users.open(t, redisstore.Options{Namespace: namespace, Margin: 50 * time.Millisecond})
-		},
-		Margin: 50 * time.Millisecond,
-	})
-}
-
 const (
 	workers = 16
 	plenty  = 3000
+	few     = 600
 )
 
 // load sends requests of one subject at one instant, by several workers, until the limit refuses each worker.
@@ -237,9 +220,19 @@ type load struct {
 	resume   chan struct{} // closed when calls that failed may succeed again
 }
 
-func newLoad(t *testing.T, refund int64) *load {
+func newLoad(t *testing.T, requests, refund int64) *load {
 	t.Helper()
-	return &load{limit: storetest.Limit(t, "plenty", algo.Rate{Algorithm: algo.FixedWindow, Requests: plenty, Window: time.Hour}), who: caller(), refund: refund, resume: make(chan struct{})}
+	return &load{limit: storetest.Limit(t, "load", algo.Rate{Algorithm: algo.FixedWindow, Requests: requests, Window: time.Hour}), who: caller(), refund: refund, resume: make(chan struct{})}
+}
+
+// newLoad returns a load of a subject of the shard.
+func (g *group) newLoad(t *testing.T, namespace string, shard int, requests, refund int64) *load {
+	t.Helper()
+	l := newLoad(t, requests, refund)
+	for _, home := g.home(t, namespace, l.who); home != shard; _, home = g.home(t, namespace, l.who) {
+		l.who = caller()
+	}
+	return l
 }
 
 func (l *load) charge(cost int64) []limiter.Charge {
@@ -301,12 +294,41 @@ func (l *load) count(t *testing.T, s limiter.Store) int64 {
 	return results[0].State.Count
 }
 
+// The primary and the replica of each shard change places, twice, while workers charge and refund a subject of the shard: no
+// call fails, and the counts are exact, because an orderly failover loses nothing.
+func TestStore_cluster(t *testing.T) {
+	g, namespace := startGroup(t), "cluster-"+rand.Text()
+	s := g.users.open(t, redisstore.Options{Namespace: namespace})
+	for i := range 2 * shards {
+		l := g.newLoad(t, namespace, i%shards, few, 16)
+		close(l.resume)
+		var running sync.WaitGroup
+		g.failOver(t, i%shards, func() {
+			running.Go(func() { l.run(t, s) })
+			await(t, "some requests are admitted", func() bool { return l.admitted.Load() >= workers })
+		})
+		during := l.admitted.Load()
+		running.Wait()
+		admitted, refunded, count := l.admitted.Load(), l.refunded.Load(), l.count(t, s)
+		t.Logf("failover %d: %d admitted at its end, of %d", i, during, admitted)
+		if count != admitted-refunded || admitted < few || l.failed.Load() > 0 {
+			t.Errorf("failover %d: got a count of %d after %d admitted and %d refunded requests, want the difference; %d calls failed, want 0", i, count, admitted, refunded, l.failed.Load())
+		}
+		if err := s.Reset(ctx, l.who); err != nil {
+			t.Error(err)
+		}
+		if entries, err := s.Inspect(ctx, l.who); err != nil || len(entries) > 0 {
+			t.Errorf("after a reset: got %+v and error %v, want no limits", entries, err)
+		}
+	}
+}
+
 // A slot moves to another primary and back while workers charge and refund a subject of the slot: no call fails, and
 // the count is exact. A settlement with an ID has two keys. A cluster makes no call with two keys if a slot moves
 // between them, and nothing has been charged then.
 func TestStore_cluster_moved(t *testing.T) {
 	g, namespace := startGroup(t), "moved-"+rand.Text()
-	s, l := g.users.open(t, redisstore.Options{Namespace: namespace}), newLoad(t, 16)
+	s, l := g.users.open(t, redisstore.Options{Namespace: namespace}), newLoad(t, plenty, 16)
 	close(l.resume)
 	var running sync.WaitGroup
 	running.Go(func() { l.run(t, s) })
@@ -350,12 +372,8 @@ func TestStore_cluster_moved(t *testing.T) {
 func TestStore_cluster_died(t *testing.T) {
 	g, namespace := startGroup(t), "died-"+rand.Text()
 	s := g.users.open(t, redisstore.Options{Namespace: namespace})
-	l, other := newLoad(t, 0), newLoad(t, 0)
-	_, home := g.home(t, namespace, l.who)
-	for shard := home; shard == home; {
-		other.who = caller()
-		_, shard = g.home(t, namespace, other.who)
-	}
+	const home = 0
+	l, other := g.newLoad(t, namespace, home, plenty, 0), g.newLoad(t, namespace, home+1, plenty, 0)
 	close(other.resume)
 	var running sync.WaitGroup
 	running.Go(func() { l.run(t, s) })

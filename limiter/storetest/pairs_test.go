@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	pairsHistories = flag.Int("pairs.histories", 8, "number of histories of each pair in TestPairs")
+	pairsHistories = flag.Int("pairs.histories", 4, "number of histories of each pair in TestPairs")
 	pairsSeed      = flag.Uint64("pairs.seed", 1, "seed of the first history of each pair in TestPairs")
 	pairsOnly      = flag.String("pairs.only", "", "the only pair in TestPairs, such as \"lease local\"")
 )
