@@ -49,8 +49,6 @@ func TestImports_forbidden(t *testing.T) {
 		{"limiter", "net/http", false},
 		{"limiter/internal/quota", module + "limiter/algo", true},
 		{"limiter/internal/quota", module + "limiter", false},
-		{"limiter/internal/wire", module + "limiter/internal/quota", false},
-		{"limiter/internal/wire", module + "limiter", false},
 		{"limiter/algo", module + "limiter", false},
 		{"limiter/algo", "golang.org/x/sync", false},
 		{"limiter/redisstore", module + "limiter", true},

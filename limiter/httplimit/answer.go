@@ -116,8 +116,8 @@ func jitter(d *limiter.Decision) time.Duration {
 		return wait
 	}
 	longer := wait + rand.N(min(wait*3/100, maxJitter))
-	if l, ok := d.Limit.Machine().(*algo.Log); ok { // after a window without requests, such a limit has its full quota
-		longer = max(wait, min(longer, l.Length))
+	if algo.KeepsInstants(d.Limit.Machine()) { // after a window without requests, such a limit has its full quota
+		longer = max(wait, min(longer, d.Limit.Rate.Window))
 	}
 	return longer
 }

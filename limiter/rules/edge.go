@@ -54,8 +54,7 @@ func (r *Rules) Edge() (e Edge) {
 }
 
 func floodWait(l *limiter.Limit) time.Duration {
-	_, log := l.Machine().(*algo.Log)
-	if log || l.Rate.Algorithm == algo.FixedWindow { // all requests leave the count together
+	if algo.KeepsInstants(l.Machine()) || l.Rate.Algorithm.Resets() { // all requests leave the count together
 		return cmp.Or(l.Rate.Calendar.Longest(), l.Rate.Window)
 	}
 	return l.Rate.Window / time.Duration(l.Rate.Requests)
