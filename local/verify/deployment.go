@@ -83,41 +83,14 @@ func (d *Deployment) now() time.Time {
 	return d.Clock()
 }
 
+// has reports whether d has what a row needs. Only a person has NeedPerson.
 func (d *Deployment) has(n Need) bool {
-	switch n {
-	case NeedREST:
-		return d.URL != ""
-	case NeedHTTP:
-		return d.HTTPURL != ""
-	case NeedFunctionURL:
-		return d.FunctionURL != ""
-	case NeedLayerURL:
-		return d.LayerURL != ""
-	case NeedAnyURL:
-		return len(d.urls()) > 0
-	case NeedDomainURL:
-		return d.DomainURL != ""
-	case NeedRegionURL:
-		return d.RegionURL != ""
-	case NeedRESTDistribution:
-		return d.RESTDistributionURL != ""
-	case NeedHTTPDistribution:
-		return d.HTTPDistributionURL != ""
-	case NeedAPIKey:
-		return d.APIKey != ""
-	case NeedToken:
-		return d.Token != ""
-	case NeedSuspendedKey:
-		return d.SuspendedKey != ""
-	case NeedResources:
-		return d.Template != nil
-	case NeedStack:
-		return d.Account != nil
-	case NeedFaults:
-		return d.Faults != nil
-	case NeedPerson:
-	}
-	return false
+	return map[Need]bool{
+		NeedREST: d.URL != "", NeedHTTP: d.HTTPURL != "", NeedFunctionURL: d.FunctionURL != "", NeedLayerURL: d.LayerURL != "", NeedAnyURL: len(d.urls()) > 0,
+		NeedDomainURL: d.DomainURL != "", NeedRegionURL: d.RegionURL != "", NeedRESTDistribution: d.RESTDistributionURL != "", NeedHTTPDistribution: d.HTTPDistributionURL != "",
+		NeedAPIKey: d.APIKey != "", NeedToken: d.Token != "", NeedSuspendedKey: d.SuspendedKey != "",
+		NeedResources: d.Template != nil, NeedStack: d.Account != nil, NeedFaults: d.Faults != nil,
+	}[n]
 }
 
 // urls returns the URLs that are known, the REST API first.

@@ -172,37 +172,18 @@ func (s *session) forge(ctx context.Context, url string) Observation {
 	before := s.ample(ctx, plain, countingCost+forgeries+1)
 	switch {
 	case before.refused():
-		return skipped("the limit is used up; run again later, or raise --wait")
+		return skipped(UsedUp)
 	case before.status == http.StatusUnauthorized:
 		return skipped("the deployment requires a credential, so no limit of this endpoint counts by the address")
 	case !before.decided():
 		return failed(expected, before.summary(), before.String())
-	case before.remaining() <= countingCost+forgeries:
-		return skipped(fmt.Sprintf("only %d of the limit remain; run again later", before.remaining()))
 	}
-	if reason := s.notCounting(ctx); reason != "" {
-		return skipped(reason)
+	forged := make([]request, forgeries)
+	for i := range forged {
+		forged[i] = plain
+		forged[i].header = forgery(fmt.Sprintf("192.0.2.%d", i+1)) // RFC 5737: an address of nobody
 	}
-	for i := range forgeries {
-		r := plain
-		r.header = forgery(fmt.Sprintf("192.0.2.%d", i+1)) // RFC 5737: an address of nobody
-		if a := s.send(ctx, r); !a.decided() {
-			return failed(expected, a.summary(), a.String())
-		}
-	}
-	after, regained := s.send(ctx, plain), 0
-	if t := s.plan.Quick; t != nil {
-		regained = int(after.ended.Sub(before.sent)/t.Refill) + 1
-	}
-	switch {
-	case !after.decided():
-		return failed(expected, after.summary(), after.String())
-	case regained >= forgeries: // as if forged requests had a limit of their own
-		return skipped("the limit regained requests during the test; run again")
-	case after.remaining() > before.remaining()-1-forgeries+regained:
-		return failed(expected, fmt.Sprintf("%d of the limit remain after %d forged requests, and %d before", after.remaining(), forgeries, before.remaining()), after.String())
-	}
-	return passed(expected, "one limit")
+	return s.together(ctx, plain, before, forged, "forged requests", expected, "one limit")
 }
 
 // forgery returns fields that name another address.

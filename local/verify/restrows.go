@@ -45,70 +45,36 @@ var notCached = Row{
 }
 
 var restRefusedRows = []Row{
-	{
-		ID:    "rest-refused-status",
-		Claim: "The status of a refusal is 429 and not 403.",
-		Hand:  refuse,
-		Needs: []Need{NeedREST},
-		Cost:  Cost{Burst: true},
-		Check: refusal(func(_ *session, a answer) Observation {
-			if a.status != http.StatusTooManyRequests {
-				return failed("429", strconv.Itoa(a.status), a.String())
-			}
-			return passed("429", "429")
-		}),
-	},
-	{
-		ID:    "rest-refused-fields",
-		Claim: "A refusal has the fields of the limit, which the REST API maps from `context.authorizer.*`.",
-		Hand:  refuse,
-		Needs: []Need{NeedREST},
-		Cost:  Cost{Burst: true},
-		Check: refusal(func(_ *session, a answer) Observation {
-			return verdict("Retry-After and the fields of the limit", described(a.header), wrongRefusal(a.header), a)
-		}),
-	},
-	{
-		ID:    "rest-refused-content-type",
-		Claim: "A refusal has the changed `Content-Type`.",
-		Hand:  refuse,
-		Needs: []Need{NeedREST},
-		Cost:  Cost{Burst: true},
-		Check: refusal(func(_ *session, a answer) Observation {
-			if got := a.header.Get("Content-Type"); got != problemType {
-				return failed(problemType, got, a.String())
-			}
-			return passed(problemType, problemType)
-		}),
-	},
-	{
-		ID:    "rest-refused-body",
-		Claim: "The body of a refusal is JSON with the numbers and texts of the limit.",
-		Hand:  "`curl -s $URL/api/v1/search | python3 -m json.tool` over the limit",
-		Needs: []Need{NeedREST},
-		Cost:  Cost{Burst: true},
-		Check: refusal(func(s *session, a answer) Observation {
-			name, requests := limitOf(s.burst.before.header)
-			return verdict(fmt.Sprintf("a problem with limit %d of policy %q", requests, name), a.problem(), wrongBody(a.body, name, requests), a)
-		}),
-	},
-	{
-		ID:    "rest-missing-value",
-		Claim: "If a value is missing in the context, the refusal has no field for it, such as `Weir-Degraded`.",
-		Hand:  refuse,
-		Needs: []Need{NeedREST},
-		Cost:  Cost{Burst: true},
-		Check: refusal(func(_ *session, a answer) Observation {
-			if values, ok := a.header[httplimit.DegradedField]; ok && a.degraded() == "" {
-				return failed("no "+httplimit.DegradedField, fmt.Sprintf("%s %q", httplimit.DegradedField, values), a.String())
-			}
-			return passed("no "+httplimit.DegradedField, "none on "+a.summary())
-		}),
-	},
+	refusal("rest-refused-status", "The status of a refusal is 429 and not 403.", refuse, func(_ *session, a answer) Observation {
+		if a.status != http.StatusTooManyRequests {
+			return failed("429", strconv.Itoa(a.status), a.String())
+		}
+		return passed("429", "429")
+	}),
+	refusal("rest-refused-fields", "A refusal has the fields of the limit, which the REST API maps from `context.authorizer.*`.", refuse, func(_ *session, a answer) Observation {
+		return verdict("Retry-After and the fields of the limit", described(a.header), wrongRefusal(a.header), a)
+	}),
+	refusal("rest-refused-content-type", "A refusal has the changed `Content-Type`.", refuse, func(_ *session, a answer) Observation {
+		if got := a.header.Get("Content-Type"); got != problemType {
+			return failed(problemType, got, a.String())
+		}
+		return passed(problemType, problemType)
+	}),
+	refusal("rest-refused-body", "The body of a refusal is JSON with the numbers and texts of the limit.", "`curl -s $URL/api/v1/search | python3 -m json.tool` over the limit", func(s *session, a answer) Observation {
+		name, requests := limitOf(s.burst.before.header)
+		return verdict(fmt.Sprintf("a problem with limit %d of policy %q", requests, name), a.problem(), wrongBody(a.body, name, requests), a)
+	}),
+	refusal("rest-missing-value", "If a value is missing in the context, the refusal has no field for it, such as `Weir-Degraded`.", refuse, func(_ *session, a answer) Observation {
+		if values, ok := a.header[httplimit.DegradedField]; ok && a.degraded() == "" {
+			return failed("no "+httplimit.DegradedField, fmt.Sprintf("%s %q", httplimit.DegradedField, values), a.String())
+		}
+		return passed("no "+httplimit.DegradedField, "none on "+a.summary())
+	}),
 }
 
-func refusal(check func(*session, answer) Observation) func(context.Context, *session) Observation {
-	return func(ctx context.Context, s *session) Observation {
+// refusal returns a row about a refusal of the REST API.
+func refusal(id, claim, hand string, check func(*session, answer) Observation) Row {
+	return Row{ID: id, Claim: claim, Hand: hand, Needs: []Need{NeedREST}, Cost: Cost{Burst: true}, Check: func(ctx context.Context, s *session) Observation {
 		b := s.first(ctx)
 		if b.reason != "" {
 			return skipped(b.reason)
@@ -118,7 +84,7 @@ func refusal(check func(*session, answer) Observation) func(context.Context, *se
 			return skipped("no limit refused a request")
 		}
 		return check(s, a)
-	}
+	}}
 }
 
 // A fault can take effect late, so the row repeats its request.

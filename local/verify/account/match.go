@@ -26,7 +26,7 @@ func (s *Stack) value(v any) string {
 // returns the path and the two values of the first difference, or "".
 func (s *Stack) differs(path string, want, got any) string {
 	different := fmt.Sprintf("%s: got %v, want %v", path, got, want)
-	if pattern, computed := s.pattern(want); computed {
+	if pattern, single := s.pattern(want); single {
 		if text, ok := scalar(got); ok && regexp.MustCompile("(?s)^"+pattern+"$").MatchString(text) {
 			return ""
 		}
@@ -48,13 +48,8 @@ func (s *Stack) differs(path string, want, got any) string {
 				return d
 			}
 		}
-		return ""
 	}
-	a, _ := scalar(want)
-	if b, ok := scalar(got); ok && a == b {
-		return ""
-	}
-	return different
+	return ""
 }
 
 func (s *Stack) mapDiffers(path string, want map[string]any, got any) string {
@@ -86,10 +81,14 @@ func scalar(v any) (string, bool) {
 // anything is the pattern of a value that only CloudFormation knows.
 const anything = ".*"
 
-// pattern returns a regular expression for a value that the template computes.
-func (s *Stack) pattern(v any) (pattern string, computed bool) {
-	m, ok := v.(map[string]any)
-	if !ok || len(m) != 1 {
+// pattern returns a regular expression for the text of a value, which is a literal, or computed by the template. single
+// reports that the value is no list and no object of values.
+func (s *Stack) pattern(v any) (pattern string, single bool) {
+	if text, ok := scalar(v); ok {
+		return regexp.QuoteMeta(text), true
+	}
+	m, _ := v.(map[string]any)
+	if len(m) != 1 {
 		return "", false
 	}
 	for function, argument := range m {
@@ -148,10 +147,7 @@ func (s *Stack) join(list []any) string {
 	}
 	var patterns []string
 	for _, p := range parts {
-		pattern, computed := s.pattern(p)
-		if !computed {
-			pattern = regexp.QuoteMeta(fmt.Sprint(p))
-		}
+		pattern, _ := s.pattern(p)
 		patterns = append(patterns, pattern)
 	}
 	return strings.Join(patterns, regexp.QuoteMeta(fmt.Sprint(list[0])))
