@@ -171,49 +171,26 @@ func speakHTTP(_ net.Conn, r *bufio.Reader) (string, error) {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: %d\r\n\r\n%s", len(body), body), nil
 }
 
-// speakRedis answers like an empty Redis, but answers every script with BUSY.
+// speakRedis answers like an empty Redis, or a Redis Cluster of one node, but answers every script with BUSY.
 func speakRedis(c net.Conn, r *bufio.Reader) (string, error) {
 	for {
 		args, err := readCommand(r)
-		switch {
-		case err != nil:
-			return "", err
-		case strings.EqualFold(args[0], "time"): // TIME shares a round trip with the next command
-			if _, err := io.WriteString(c, "-NOPERM\r\n"); err != nil {
-				return "", err
-			}
-			continue
-		case strings.EqualFold(args[0], "get"):
-			return "$-1\r\n", nil
-		case !strings.EqualFold(args[0], "hello"):
-			return "-BUSY\r\n", nil
-		}
-		if _, err := io.WriteString(c, "%0\r\n"); err != nil {
+		if err != nil {
 			return "", err
 		}
-	}
-}
-
-// speakCluster is like speakRedis, but answers like a Redis Cluster of one node.
-func speakCluster(c net.Conn, r *bufio.Reader) (string, error) {
-	for {
-		args, err := readCommand(r)
-		switch {
-		case err != nil:
-			return "", err
-		case strings.EqualFold(args[0], "time"): // TIME shares a round trip with the next command
-			if _, err := io.WriteString(c, "-NOPERM\r\n"); err != nil {
-				return "", err
-			}
-			continue
-		case strings.EqualFold(args[0], "get"):
+		first := "%0\r\n"
+		switch strings.ToLower(args[0]) {
+		case "hello":
+		case "time": // TIME shares a round trip with the next command
+			first = "-NOPERM\r\n"
+		case "get":
 			return "$-1\r\n", nil
-		case strings.EqualFold(args[0], "cluster"):
+		case "cluster":
 			return "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$5\r\nstore\r\n:6379\r\n$4\r\nnode\r\n", nil
-		case !strings.EqualFold(args[0], "hello"):
+		default:
 			return "-BUSY\r\n", nil
 		}
-		if _, err := io.WriteString(c, "%0\r\n"); err != nil {
+		if _, err := io.WriteString(c, first); err != nil {
 			return "", err
 		}
 	}
@@ -241,7 +218,7 @@ func newSystem(t *testing.T, store string) *system {
 		w.speak = speakRedis
 		variables = append(variables, "STORE=redis", "REDIS_URL=redis://store:6379")
 		if store == "cluster" {
-			w.speak, variables = speakCluster, append(variables, "REDIS_CLUSTER=true")
+			variables = append(variables, "REDIS_CLUSTER=true")
 		}
 		w.config = load(t, variables...)
 		client := storetest.Must(rediscache.NewClient(t.Context(), w.config))
@@ -284,19 +261,19 @@ func (w *system) end(t *testing.T) {
 // decide decides a request: /a charges one subject, and /b two.
 func (w *system) decide(t *testing.T, path string) (limiter.Decision, time.Duration) {
 	t.Helper()
-	begun := time.Now()
-	d, err := w.app.Limiter.Take(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath(path), caller.Caller{User: "a"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d, time.Since(begun)
+	return w.timed(t, path, w.app.Limiter.Take)
 }
 
 // look returns a decision without a charge. It runs no script, so the fake Redis can answer it.
 func (w *system) look(t *testing.T, path string) (limiter.Decision, time.Duration) {
 	t.Helper()
+	return w.timed(t, path, w.app.Limiter.Peek)
+}
+
+func (w *system) timed(t *testing.T, path string, decide func(context.Context, time.Time, []limiter.Charge) (limiter.Decision, error)) (limiter.Decision, time.Duration) {
+	t.Helper()
 	begun := time.Now()
-	d, err := w.app.Limiter.Peek(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath(path), caller.Caller{User: "a"}))
+	d, err := decide(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath(path), caller.Caller{User: "a"}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,7 +167,7 @@ func TestSearch_writes(t *testing.T) {
 // second.
 func TestAttack_flood(t *testing.T) {
 	const (
-		perSecond = 50 // requests of the flood
+		perSecond = 20 // requests of the flood
 		seconds   = 60
 	)
 	page := storetest.Must(os.ReadFile("../../SECURITY.md"))
