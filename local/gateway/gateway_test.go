@@ -97,7 +97,7 @@ func TestAPI_Concurrent(t *testing.T) {
 	var wg sync.WaitGroup
 	for caller := range 8 {
 		wg.Go(func() {
-			for range 200 {
+			for range 30 {
 				got := do(api, request(t, "GET", fmt.Sprintf("/items/%d", caller), http.NoBody))
 				if want := strings.Repeat(fmt.Sprint(caller), 1000); got.body != want {
 					t.Errorf("caller %d: got %d %.20q, want %.20q", caller, got.status, got.body, want)

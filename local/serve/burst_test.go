@@ -31,7 +31,7 @@ const (
 	burstRequests = 640
 )
 
-var bursts = flag.Int("bursts", 2, "number of bursts for each number of connections")
+var bursts = flag.Int("bursts", 1, "number of bursts for each number of connections")
 
 var throttleNumbers = regexp.MustCompile(`("Throttling(?:Rate|Burst)Limit": )\d+`)
 

@@ -244,7 +244,7 @@ func (s *Server) openStore(ctx context.Context, c boot.Config) (limiter.Store, e
 		store = remembered{store}
 	}
 	if s.region != nil {
-		if err := s.region.all.Join(s.region.place, store); err != nil {
+		if err := s.region.join(store); err != nil {
 			return nil, err
 		}
 	}

@@ -8,27 +8,38 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/regions"
 	"github.com/weir-limits/weir/local/servers"
 )
 
 // regionPorts is the distance of the ports of two regions.
 const regionPorts = 10
 
-// region is the place of a Server among those that share limits.
+// region is a Server among those that share limits.
 type region struct {
-	all   *regions.Regions
-	place int
-	first *Server // starts the server of the store
+	*Server
+	all    *regions
+	name   string
+	url    string         // of its first API
+	shares limiter.Shares // of the store
+	cut    atomic.Bool    // no message passes between this region and others
 }
 
-func (r *region) name() string { return r.all.Names()[r.place] }
+// join sets the store of the region.
+func (r *region) join(store limiter.Store) error {
+	shares, ok := limiter.SharesOf(store)
+	if !ok {
+		return errors.New("regions: got a store that cannot move share, want memory or dynamodb")
+	}
+	r.shares = shares
+	return nil
+}
 
 // EachRegion returns a Server for each of the Regions in the Options of s, which has not started. Start them in this order;
 // all but the first one print nothing.
@@ -42,15 +53,16 @@ func (s *Server) EachRegion() ([]*Server, error) {
 	case o.Edge != 0:
 		return nil, command.Usage("--edge: got %s, want 0 with --regions: a distribution never refuses for limits that regions share", o.Edge)
 	}
-	all := regions.New(o.Regions, o.Clock)
+	all := &regions{clock: o.Clock}
 	var list []*Server
 	for i := range o.Regions {
 		one := New(o)
 		one.Port += i * regionPorts
-		list = append(list, one)
-		if one.region = (&region{all, i, list[0]}); i > 0 {
+		one.region = &region{Server: one, all: all, name: fmt.Sprintf("region-%d", i+1)}
+		if all.list = append(all.list, one.region); i > 0 {
 			one.Out = io.Discard
 		}
+		list = append(list, one)
 	}
 	return list, nil
 }
@@ -89,7 +101,7 @@ func (s *Server) runRegions(ctx context.Context) error {
 func (s *Server) load(environment map[string]string) (boot.Config, error) {
 	c, err := clients.Load(s.lookup(environment))
 	if s.region != nil {
-		c.Namespace += "-" + s.region.name()
+		c.Namespace += "-" + s.region.name
 	}
 	return c, err
 }
@@ -97,25 +109,32 @@ func (s *Server) load(environment map[string]string) (boot.Config, error) {
 // placed returns c with the place of this region among those that share limits.
 func (s *Server) placed(c boot.Config) boot.Config {
 	if s.region != nil {
-		c.Regions, c.Region = s.region.all.Names(), s.region.name()
+		c.Regions, c.Region = s.region.all.names(), s.region.name
 	}
 	return c
 }
 
-// otherRegions returns the stores of the other regions; none with one region.
-func (s *Server) otherRegions() []limiter.Shares {
+// otherRegions returns the stores of the other regions as this one reaches them, and nil for itself; none with one region.
+func (s *Server) otherRegions() (others []limiter.Shares) {
 	if s.region == nil {
 		return nil
 	}
-	return s.region.all.Others(s.region.place)
+	for _, to := range s.region.all.list {
+		if to == s.region {
+			others = append(others, nil)
+		} else {
+			others = append(others, link{s.region, to})
+		}
+	}
+	return others
 }
 
 // storeAddress returns the address of the store's server if another region has started it.
 func (s *Server) storeAddress() string {
-	if s.region == nil || s.region.first == s {
+	if s.region == nil || s.region == s.region.all.list[0] {
 		return ""
 	}
-	return s.region.first.variables[servers.Variables[s.Store]]
+	return s.region.all.list[0].variables[servers.Variables[s.Store]]
 }
 
 // greetRegions prints the addresses of the other regions.
@@ -123,11 +142,10 @@ func (s *Server) greetRegions(inForce *rules.Rules, apis int) {
 	if s.region == nil {
 		return
 	}
-	for i, name := range s.region.all.Names() {
-		other := &Server{Options: Options{Port: s.Port + i*regionPorts}}
-		fmt.Fprintf(s.Out, "%s  %s\n", name, strings.Join(other.urls(apis), "  "))
+	for _, one := range s.region.all.list {
+		fmt.Fprintf(s.Out, "%s  %s\n", one.name, strings.Join(one.urls(apis), "  "))
 	}
-	fmt.Fprintf(s.Out, "%s apart; the page Regions shows their shares, and cuts a region off\n", regions.RoundTrip)
+	fmt.Fprintf(s.Out, "%s apart; the page Regions shows their shares, and cuts a region off\n", roundTrip)
 	if !slices.ContainsFunc(inForce.Limits(), func(l rules.Listed) bool { return l.Shared }) {
 		fmt.Fprintln(s.Out, `warning: --regions: the rules have no limit with "regions": "shared", so each region admits every whole limit; local/examples/regions.json has one`)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/console"
-	"github.com/weir-limits/weir/local/regions"
 	"github.com/weir-limits/weir/local/servers"
 )
 
@@ -64,7 +63,7 @@ func (f *federation) admitted(region, requests int, token string) (n int) {
 }
 
 // post asks a question at the second region, and returns its answer.
-func (f *federation) post(path, question string, status int) (s regions.State, text string) {
+func (f *federation) post(path, question string, status int) (s regionsState, text string) {
 	f.t.Helper()
 	request := storetest.Must(http.NewRequestWithContext(f.t.Context(), http.MethodPost, f.rest[1].URL+path, strings.NewReader(question)))
 	request.Header.Set("Content-Type", "application/json")
@@ -88,8 +87,8 @@ func TestServe_regions(t *testing.T) {
 			if got, other := f.admitted(0, 92, token), f.admitted(1, 2, token); got != 90 || other != 0 {
 				t.Fatalf("one busy region: got %d of 92 admitted, and %d of 2 in another region, want 90 and 0", got, other)
 			}
-			s, text := f.post(regions.Path, `{"subject":"user:alice"}`, http.StatusOK)
-			want := []regions.Share{
+			s, text := f.post(regionsPath, `{"subject":"user:alice"}`, http.StatusOK)
+			want := []regionShare{
 				{Region: "region-1", Base: 30, Moved: 60, Used: 90},
 				{Region: "region-2", Base: 30, Moved: -30},
 				{Region: "region-3", Base: 30, Moved: -30},
@@ -100,32 +99,32 @@ func TestServe_regions(t *testing.T) {
 			if fmt.Sprint(s.Shares) != fmt.Sprint(want) || len(s.Regions) != 3 || s.Regions[2].URL != f.rest[2].URL || len(s.Transfers) < 2 || s.Transfers[0].Problem != "" {
 				t.Errorf("got %s, want the shares %+v, three regions and some transfers", text, want)
 			}
-			if recent, _ := f.post(regions.Path, `{"subject":""}`, http.StatusOK); fmt.Sprint(recent.Shares) != fmt.Sprint(want) {
+			if recent, _ := f.post(regionsPath, `{"subject":""}`, http.StatusOK); fmt.Sprint(recent.Shares) != fmt.Sprint(want) {
 				t.Errorf("without a subject: got %+v, want the shares of the last transfers", recent.Shares)
 			}
 
 			f.Wait(time.Minute)
-			if s, _ := f.post(regions.CutPath, `{"region":"region-3","cut":true}`, http.StatusOK); !s.Regions[2].Cut || s.Regions[0].Cut {
+			if s, _ := f.post(cutPath, `{"region":"region-3","cut":true}`, http.StatusOK); !s.Regions[2].Cut || s.Regions[0].Cut {
 				t.Errorf("switch: got %+v, want region-3 cut off", s.Regions)
 			}
 			a, b, c := f.admitted(0, 70, token), f.admitted(1, 5, token), f.admitted(2, 35, token)
 			if a+b != 60 || c != 30 {
 				t.Errorf("region-3 is cut off: got %d, %d and %d admitted, want 60 in the first two, and 30", a, b, c)
 			}
-			if s, text := f.post(regions.Path, `{}`, http.StatusOK); !strings.Contains(text, "no answer of region-3") || len(s.Transfers) == 0 {
+			if s, text := f.post(regionsPath, `{}`, http.StatusOK); !strings.Contains(text, "no answer of region-3") || len(s.Transfers) == 0 {
 				t.Errorf("got %s, want transfers without an answer of region-3", text)
 			}
 
 			f.Wait(time.Minute)
-			f.post(regions.CutPath, `{"region":"region-3","cut":false}`, http.StatusOK)
+			f.post(cutPath, `{"region":"region-3","cut":false}`, http.StatusOK)
 			if got := f.admitted(2, 92, token); got != 90 {
 				t.Errorf("after the cut: got %d of 92 admitted, want 90", got)
 			}
 
-			if _, text := f.post(regions.CutPath, `{"region":"region-4","cut":true}`, http.StatusBadRequest); !strings.Contains(text, "want one of region-1, region-2, region-3") {
+			if _, text := f.post(cutPath, `{"region":"region-4","cut":true}`, http.StatusBadRequest); !strings.Contains(text, "want one of region-1, region-2, region-3") {
 				t.Errorf("unknown region: got %s, want the names", text)
 			}
-			f.post(regions.Path, `{"subject":"alice"}`, http.StatusBadRequest)
+			f.post(regionsPath, `{"subject":"alice"}`, http.StatusBadRequest)
 			if page := commandtest.Send(t, http.MethodGet, f.rest[0].URL+console.Path+"regions", ""); page.StatusCode != http.StatusOK || !strings.Contains(page.Text, `aria-current="page">Regions<`) {
 				t.Errorf("page: got %s %s, want the page", page.Status, page.Text)
 			}
@@ -137,14 +136,14 @@ func TestServe_regions(t *testing.T) {
 func TestServe_regionsGuarded(t *testing.T) {
 	f := newFederation(t, Memory)
 	for name, value := range map[string]string{"Content-Type": "text/plain", "Sec-Fetch-Site": "cross-site"} {
-		request := storetest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, f.rest[0].URL+regions.CutPath, strings.NewReader(`{"region":"region-1","cut":true}`)))
+		request := storetest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, f.rest[0].URL+cutPath, strings.NewReader(`{"region":"region-1","cut":true}`)))
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set(name, value)
 		if r := commandtest.Do(t, request); r.StatusCode < 400 {
 			t.Errorf("%s: %s: got %s, want a refusal", name, value, r.Status)
 		}
 	}
-	if s, _ := f.post(regions.Path, `{}`, http.StatusOK); s.Regions[0].Cut {
+	if s, _ := f.post(regionsPath, `{}`, http.StatusOK); s.Regions[0].Cut {
 		t.Errorf("got %+v, want no region cut off", s.Regions)
 	}
 }

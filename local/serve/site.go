@@ -12,7 +12,6 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/loopback"
 	"github.com/weir-limits/weir/local/operator"
-	"github.com/weir-limits/weir/local/regions"
 	"github.com/weir-limits/weir/local/why"
 )
 
@@ -27,10 +26,8 @@ func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	mux.Handle(console.Path, s.console(apis, urls))
 	mux.Handle(operator.Path, s.operating())
 	if s.region != nil {
-		s.region.all.SetURL(s.region.place, urls[0])
-		h := s.region.all.Handler(s.live.Current, s.operator.IPv6Bits)
-		mux.Handle(regions.Path, h)
-		mux.Handle(regions.CutPath, h)
+		s.region.url = urls[0]
+		s.region.all.handle(mux, s.live.Current, s.operator.IPv6Bits)
 	}
 	mux.Handle("POST "+operator.UnlistPath, s.operator.UnlistHandler())
 	mux.Handle("POST "+why.Path, s.record.Handler(s.Clock, s.operator.IPv6Bits, s.operator.List, s.flushAll))
