@@ -1,5 +1,7 @@
 package contract
 
+import "strings"
+
 // These are the environment variables that the infrastructure sets on a function. The type Config of
 // package functions/boot documents the meaning and the values of each variable.
 const (
@@ -140,4 +142,16 @@ func Variables() []string {
 		VariableViewerAddress, VariableDirectRequests,
 		VariableSignLines, VariableNoticeBus, VariableEdgeDelay, VariableEdgeList, VariableRegions,
 	}
+}
+
+// WithoutShare is the suffix of a region in VariableRegions that has no share of limits, because it joins or leaves the
+// list.
+const WithoutShare = ":0"
+
+// RegionNames returns the names of regions in VariableRegions.
+func RegionNames(regions []string) (names []string) {
+	for _, region := range regions {
+		names = append(names, strings.TrimSuffix(region, WithoutShare))
+	}
+	return names
 }

@@ -69,18 +69,23 @@ func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) awscloudwatch.Ala
 	return alarm
 }
 
-func (l *Limits) newAlarms() {
-	m := l.metrics
-	for _, a := range []Alarm{
-		{"degraded", "More than 1 % of requests are decided without the store, by on_error of their rules. The store fails or is slow. Look at the store-* alarms, then at 'store failed' in the functions' logs.", m.Degraded(), degradedPercent, 3, 5},
-		{"refused", "More than 50 % of requests are refused. The cause is an attack, a client in a loop, or a rule that is too strict. The Contributor Insights rule weir-<stage>-refused-most shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
-		{"failed", "Requests could not be decided. They got 5xx, or passed in a function with the layer. Keys or the issuer cannot be read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
-		{"rules-refused", "A rules document has mistakes. The previous document stays in force, and no environment starts with the new one. Correct it (make check) and publish it again. Each environment counts the mistakes once, so the alarm ends a minute later; rules-stale lasts until the document is corrected.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
-		{"rules-stale", "For 300 seconds no environment could confirm its rules. Their source cannot be read, or its document was rejected. The previous rules stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(telemetry.RulesAge, "Minimum"), staleSeconds, 3, 5},
-		{"clock-skew", "The clock of an environment differs from the store's by more than 250 ms. Buckets that fill faster than that refuse other callers, or admit too much. Lambda synchronizes its clocks, so look for an environment of your own.", m.Metric(telemetry.ClockSkew, "Maximum"), skewMilliseconds, 3, 5},
-	} {
+// addAlarms creates alarms in the construct of the limits.
+func (l *Limits) addAlarms(all ...Alarm) {
+	for _, a := range all {
 		l.NewAlarm(l, a)
 	}
+}
+
+func (l *Limits) newAlarms() {
+	m := l.metrics
+	l.addAlarms(
+		Alarm{"degraded", "More than 1 % of requests are decided without the store, by on_error of their rules. The store fails or is slow. Look at the store-* alarms, then at 'store failed' in the functions' logs.", m.Degraded(), degradedPercent, 3, 5},
+		Alarm{"refused", "More than 50 % of requests are refused. The cause is an attack, a client in a loop, or a rule that is too strict. The Contributor Insights rule weir-<stage>-refused-most shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
+		Alarm{"failed", "Requests could not be decided. They got 5xx, or passed in a function with the layer. Keys or the issuer cannot be read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
+		Alarm{"rules-refused", "A rules document has mistakes. The previous document stays in force, and no environment starts with the new one. Correct it (make check) and publish it again. Each environment counts the mistakes once, so the alarm ends a minute later; rules-stale lasts until the document is corrected.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
+		Alarm{"rules-stale", "For 300 seconds no environment could confirm its rules. Their source cannot be read, or its document was rejected. The previous rules stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(telemetry.RulesAge, "Minimum"), staleSeconds, 3, 5},
+		Alarm{"clock-skew", "The clock of an environment differs from the store's by more than 250 ms. Buckets that fill faster than that refuse other callers, or admit too much. Lambda synchronizes its clocks, so look for an environment of your own.", m.Metric(telemetry.ClockSkew, "Maximum"), skewMilliseconds, 3, 5},
+	)
 	// If a rule matches every request, the metric is always 0.
 	if !l.props.checked().MatchesAll || l.props.RulesFrom != "" {
 		l.NewAlarm(l, Alarm{"unmatched", "No rule matches more than 50 % of requests, so they are not limited. Was a base path, a domain or a prefix of routes added? List paths that need no limit in exempt. See 'No rule matches requests' in infra/OPERATIONS.md.", m.Unmatched(), unmatchedPercent, 10, 15})
@@ -115,13 +120,11 @@ func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, p FunctionPr
 		most = *p.ReservedConcurrency * concurrency / 1000
 	}
 	l.newErrorsAlarm(l, id, f, p.Role == contract.Authorizer)
-	for _, a := range []Alarm{
-		{name + "-throttled", "Lambda throttles the function, and callers get 5xx. Raise the account's concurrency or the reserved concurrency, or lower the throttle.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
-		{name + "-concurrency", "The function is close to the concurrency that an account usually has, or to its reserved concurrency. Above that, callers get 5xx. Request a higher quota from AWS, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
-		{name + "-slow", "One in a hundred invocations is slow. Look at store-slow, then at cold starts on the dashboard.", LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64(l.props.MaxDelay.Milliseconds()), 5, 5},
-	} {
-		l.NewAlarm(l, a)
-	}
+	l.addAlarms(
+		Alarm{name + "-throttled", "Lambda throttles the function, and callers get 5xx. Raise the account's concurrency or the reserved concurrency, or lower the throttle.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
+		Alarm{name + "-concurrency", "The function is close to the concurrency that an account usually has, or to its reserved concurrency. Above that, callers get 5xx. Request a higher quota from AWS, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
+		Alarm{name + "-slow", "One in a hundred invocations is slow. Look at store-slow, then at cold starts on the dashboard.", LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64(l.props.MaxDelay.Milliseconds()), 5, 5},
+	)
 }
 
 // alarmID returns the name of a function or an API in the names of alarms: its construct's path with a hash, because
@@ -189,12 +192,10 @@ func (t table) alarms(l *Limits) {
 		Label: jsii.String("Throttled writes"), Expression: jsii.String("FILL(throttled, 0)"), Period: awscdk.Duration_Minutes(jsii.Number(1)),
 		UsingMetrics: &map[string]awscloudwatch.IMetric{"throttled": Metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()})},
 	})
-	for _, a := range []Alarm{
-		{"store-throttled", "DynamoDB throttles writes. Either one item gets more than 1,000 a second (give its limit a lease or shards), or the table gets more than its warm throughput (set warmWrites, or lower throttle).", throttled, 0, 2, 5},
+	l.addAlarms(
+		Alarm{"store-throttled", "DynamoDB throttles writes. Either one item gets more than 1,000 a second (give its limit a lease or shards), or the table gets more than its warm throughput (set warmWrites, or lower throttle).", throttled, 0, 2, 5},
 		l.metrics.storeSlow("DynamoDB is slow. Above 100 ms a request is decided without it, by on_error. See the AWS Health Dashboard, and cold starts on the dashboard.", tableSlow),
-	} {
-		l.NewAlarm(l, a)
-	}
+	)
 }
 
 // The guide of ElastiCache names no dimension of a serverless cache. CloudWatch lists clusterId, not ServerlessCacheName:
@@ -203,16 +204,14 @@ func (c *cache) alarms(l *Limits) {
 	metric := func(name string) awscloudwatch.IMetric {
 		return Metric("AWS/ElastiCache", name, "Sum", map[string]*string{"clusterId": c.cache.ServerlessCacheName()})
 	}
-	for _, a := range []Alarm{
-		{"store-throttled", "The cache throttles commands, because it uses its maximum of ECPUs a second. Raise CacheECPUs of the construct.", metric("ThrottledCmds"), 0, 2, 5},
+	l.addAlarms(
+		Alarm{"store-throttled", "The cache throttles commands, because it uses its maximum of ECPUs a second. Raise CacheECPUs of the construct.", metric("ThrottledCmds"), 0, 2, 5},
 		l.metrics.storeSlow("The cache is slow. Above 50 ms a request is decided without it, by on_error. See store-throttled, the AWS Health Dashboard, and cold starts on the dashboard.", cacheSlow),
-		{"store-evicts", "The cache is full and evicts counts. The callers of these counts start with a full quota. Raise CacheGigabytes of the construct.", metric("Evictions"), 0, 1, 5},
-		{"store-authentication", "The cache rejects logins. The functions' role lacks elasticache:Connect, or the cache's user or user group was changed. Requests are decided by on_error. Deploy again to restore them.", metric("AuthenticationFailures"), 0, 2, 5},
-		{"store-iam-throttled", "IAM throttles logins to the cache, because too many connections open at once. Look at the concurrency of the functions, and lower throttle.", metric("IamAuthenticationThrottling"), 0, 2, 5},
-		{"store-denied", "The cache's user has no permission for a command that the functions call. Its access string was changed, or is older than the functions. Deploy again.", metric("CommandAuthorizationFailures"), 0, 1, 5},
-	} {
-		l.NewAlarm(l, a)
-	}
+		Alarm{"store-evicts", "The cache is full and evicts counts. The callers of these counts start with a full quota. Raise CacheGigabytes of the construct.", metric("Evictions"), 0, 1, 5},
+		Alarm{"store-authentication", "The cache rejects logins. The functions' role lacks elasticache:Connect, or the cache's user or user group was changed. Requests are decided by on_error. Deploy again to restore them.", metric("AuthenticationFailures"), 0, 2, 5},
+		Alarm{"store-iam-throttled", "IAM throttles logins to the cache, because too many connections open at once. Look at the concurrency of the functions, and lower throttle.", metric("IamAuthenticationThrottling"), 0, 2, 5},
+		Alarm{"store-denied", "The cache's user has no permission for a command that the functions call. Its access string was changed, or is older than the functions. Deploy again.", metric("CommandAuthorizationFailures"), 0, 1, 5},
+	)
 }
 
 func (t table) units() (awscloudwatch.IMetric, float64) {

@@ -143,10 +143,15 @@ func (a *attachment) name() *string {
 
 func (l *Limits) respond(a *attachment) {
 	for _, r := range responses(l.props.CORSOrigins) {
-		made := awsapigateway.NewGatewayResponse(a.api.(constructs.Construct), jsii.String("Limits"+r.id), &awsapigateway.GatewayResponseProps{
-			RestApi: a.api, Type: r.options.Type, StatusCode: r.options.StatusCode, ResponseHeaders: r.options.ResponseHeaders, Templates: r.options.Templates,
-		})
-		a.awaitPrecheck(made)
+		fields := map[string]*string{}
+		for name, value := range r.fields {
+			fields[name] = &value
+		}
+		p := &awsapigateway.GatewayResponseProps{RestApi: a.api, Type: awsapigateway.ResponseType_Of(&r.kind), ResponseHeaders: &fields}
+		if r.status != "" {
+			p.StatusCode, p.Templates = &r.status, &map[string]*string{"application/json": &r.body}
+		}
+		a.awaitPrecheck(awsapigateway.NewGatewayResponse(a.api.(constructs.Construct), jsii.String("Limits"+r.id), p))
 	}
 }
 

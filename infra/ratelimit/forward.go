@@ -98,12 +98,10 @@ func (l *Limits) newForwarder(id, bundle string, counters access) awslambda.Func
 	setVariables(f, map[string]*string{
 		contract.VariableNamespace: jsii.String(l.props.Namespace), contract.VariableRecordsTable: l.records.TableName(),
 	})
-	for _, a := range []Alarm{
-		{"forward-failed", "The function Forward fails. Receipts are not settled, and their limits keep the reserve; notices do not reach their event bus, and distributions refuse no new callers. Look at the store-* alarms, then at the log of the function. Lambda repeats lines of a log twice.", LambdaMetric(f, "Errors", "Sum"), 0, 2, 5},
-		{"forward-throttled", "Lambda throttles the function Forward. Back ends that invoke it get an error, and their limits keep the reserve. Raise the account's concurrency.", LambdaMetric(f, "Throttles", "Sum"), 0, 2, 5},
-	} {
-		l.NewAlarm(l, a)
-	}
+	l.addAlarms(
+		Alarm{"forward-failed", "The function Forward fails. Receipts are not settled, and their limits keep the reserve; notices do not reach their event bus, and distributions refuse no new callers. Look at the store-* alarms, then at the log of the function. Lambda repeats lines of a log twice.", LambdaMetric(f, "Errors", "Sum"), 0, 2, 5},
+		Alarm{"forward-throttled", "Lambda throttles the function Forward. Back ends that invoke it get an error, and their limits keep the reserve. Raise the account's concurrency.", LambdaMetric(f, "Throttles", "Sum"), 0, 2, 5},
+	)
 	return f
 }
 

@@ -70,20 +70,15 @@ func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
 func definitions(all []response) map[string]any {
 	made := map[string]any{}
 	for _, r := range all {
-		definition, parameters := map[string]any{}, map[string]any{}
-		if r.options.ResponseHeaders != nil {
-			for name, value := range *r.options.ResponseHeaders {
-				parameters["gatewayresponse.header."+name] = *value
-			}
+		parameters := map[string]any{}
+		for name, value := range r.fields {
+			parameters["gatewayresponse.header."+name] = value
 		}
-		definition["responseParameters"] = parameters
-		if r.options.StatusCode != nil {
-			definition["statusCode"] = *r.options.StatusCode
+		definition := map[string]any{"responseParameters": parameters}
+		if r.status != "" {
+			definition["statusCode"], definition["responseTemplates"] = r.status, map[string]any{"application/json": r.body}
 		}
-		if r.options.Templates != nil {
-			definition["responseTemplates"] = *r.options.Templates
-		}
-		made[*r.options.Type.ResponseType()] = definition
+		made[r.kind] = definition
 	}
 	return made
 }

@@ -32,11 +32,7 @@ func (l *Limits) newPrecheck(api awsapigateway.IRestApi, all []response) awscdk.
 	allow(f, []string{"apigateway:GET"}, arn, jsii.String(*arn+"/gatewayresponses"))
 	bodies := map[string]any{}
 	for _, r := range all {
-		body := ""
-		if r.options.Templates != nil {
-			body = *(*r.options.Templates)["application/json"]
-		}
-		bodies[*r.options.Type.ResponseType()] = body
+		bodies[r.kind] = r.body
 	}
 	return awscdk.NewCustomResource(scope, jsii.String("Resource"), &awscdk.CustomResourceProps{
 		ServiceToken: f.FunctionArn(), ResourceType: jsii.String("Custom::WeirPrecheck"), ServiceTimeout: awscdk.Duration_Minutes(jsii.Number(5)),

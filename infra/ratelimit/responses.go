@@ -1,19 +1,18 @@
 package ratelimit
 
 import (
+	"maps"
 	"strings"
-
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
-	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
-// response is a gateway response of the limits. id is the id of its construct.
+// response is a gateway response of the limits.
 type response struct {
-	id      string
-	options *awsapigateway.GatewayResponseOptions
+	id, kind     string            // id of its construct, and its type
+	status, body string            // "" means those of API Gateway
+	fields       map[string]string // header fields; a value is a variable, or a literal in single quotes
 }
 
 // Bodies of gateway responses. API Gateway does not escape values in them, so they may contain only
@@ -41,49 +40,30 @@ func responses(origins []string) []response {
 	}
 	retry := map[string]string{httplimit.RetryAfterField: "'1'"}
 	all := []response{
-		{"Refused", problem(awsapigateway.ResponseType_ACCESS_DENIED(), "429", refusedBody, decision)},
-		{"Unauthorized", problem(awsapigateway.ResponseType_UNAUTHORIZED(), "401", unauthorizedBody, map[string]string{"WWW-Authenticate": "'Bearer'"})},
-		{"AuthorizerFailure", problem(awsapigateway.ResponseType_AUTHORIZER_FAILURE(), "503", failedBody, retry)},
-		{"AuthorizerConfigurationError", problem(awsapigateway.ResponseType_AUTHORIZER_CONFIGURATION_ERROR(), "503", failedBody, retry)},
-		{"Throttled", problem(awsapigateway.ResponseType_THROTTLED(), "429", throttledBody, retry)},
-		{"QuotaExceeded", problem(awsapigateway.ResponseType_QUOTA_EXCEEDED(), "429", quotaBody, nil)},
+		{"Refused", "ACCESS_DENIED", "429", refusedBody, decision},
+		{"Unauthorized", "UNAUTHORIZED", "401", unauthorizedBody, map[string]string{"WWW-Authenticate": "'Bearer'"}},
+		{"AuthorizerFailure", "AUTHORIZER_FAILURE", "503", failedBody, retry},
+		{"AuthorizerConfigurationError", "AUTHORIZER_CONFIGURATION_ERROR", "503", failedBody, retry},
+		{"Throttled", "THROTTLED", "429", throttledBody, retry},
+		{"QuotaExceeded", "QUOTA_EXCEEDED", "429", quotaBody, nil},
+	}
+	for i, r := range all {
+		all[i].fields = map[string]string{"Content-Type": "'application/problem+json'", "Cache-Control": "'no-store'"}
+		maps.Copy(all[i].fields, r.fields)
 	}
 	if len(origins) == 0 {
 		return all
 	}
-	all = append(all,
-		response{"Default4xx", &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_DEFAULT_4XX()}},
-		response{"Default5xx", &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_DEFAULT_5XX()}})
-	for _, r := range all {
-		allowOrigins(r.options, origins)
-	}
-	return all
-}
-
-func problem(kind awsapigateway.ResponseType, status, body string, fields map[string]string) *awsapigateway.GatewayResponseOptions {
-	headers := map[string]*string{"Content-Type": jsii.String("'application/problem+json'"), "Cache-Control": jsii.String("'no-store'")}
-	for name, value := range fields {
-		headers[name] = jsii.String(value)
-	}
-	return &awsapigateway.GatewayResponseOptions{
-		Type: kind, StatusCode: jsii.String(status), ResponseHeaders: &headers,
-		Templates: &map[string]*string{"application/json": jsii.String(body)},
-	}
-}
-
-// allowOrigins lets pages of other origins read a response. A gateway response cannot choose one of
-// several origins, so for several it allows *. This is safe: the responses contain no secret, and
-// browsers send these requests without cookies.
-func allowOrigins(o *awsapigateway.GatewayResponseOptions, origins []string) {
+	all = append(all, response{id: "Default4xx", kind: "DEFAULT_4XX", fields: map[string]string{}}, response{id: "Default5xx", kind: "DEFAULT_5XX", fields: map[string]string{}})
+	// A gateway response cannot choose one of several origins, so for several it allows *. This is safe: the responses
+	// contain no secret, and browsers send these requests without cookies.
 	origin := "*"
 	if len(origins) == 1 {
 		origin = origins[0]
 	}
-	headers := map[string]*string{}
-	if o.ResponseHeaders != nil {
-		headers = *o.ResponseHeaders
+	for _, r := range all {
+		r.fields["Access-Control-Allow-Origin"] = "'" + origin + "'"
+		r.fields["Access-Control-Expose-Headers"] = "'" + strings.Join(httplimit.ExposedFields(), ",") + "'"
 	}
-	headers["Access-Control-Allow-Origin"] = jsii.String("'" + origin + "'")
-	headers["Access-Control-Expose-Headers"] = jsii.String("'" + strings.Join(httplimit.ExposedFields(), ",") + "'")
-	o.ResponseHeaders = &headers
+	return all
 }
