@@ -106,7 +106,6 @@ const (
 	sharedWave                 // the charge cannot be refunded; the limit counts all callers
 )
 
-// wave returns the wave in which b is charged.
 func (b *batch) wave() wave {
 	w := refundableWave
 	for i := range b.tasks {
@@ -278,7 +277,6 @@ func (r *request) callBackdated(ctx context.Context, b *batch) {
 	}
 }
 
-// callThrottled repeats the throttled call of b.
 func (r *request) callThrottled(ctx context.Context, b *batch) {
 	l := r.limiter
 	if !r.look && !b.shadow() {

@@ -80,7 +80,6 @@ func mayHaveCharged(err error) bool {
 	return !Answered(err) && !errors.Is(err, ErrBreakerOpen) && !errors.Is(err, ErrThrottled)
 }
 
-// reasonOf returns the Reason of a store's failure.
 func reasonOf(err error) Reason {
 	switch {
 	case errors.Is(err, ErrBreakerOpen):

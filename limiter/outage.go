@@ -137,7 +137,6 @@ func (b *batch) localCharges(r *request) batch {
 	return mirror
 }
 
-// add adds a charge of a task on a limit.
 func (b *batch) add(it *task, limit *Limit, cost int64) {
 	charge := Charge{Subject: it.Subject, Limit: limit, Cost: cost, Force: it.Force}
 	b.tasks = append(b.tasks, task{Charge: charge, original: it.original, want: it.want, leaseLeft: max(0, cost-it.want)})

@@ -21,7 +21,6 @@ func concurrent(tb testing.TB, n int64) *limiter.Limit {
 	return limit(tb, limiter.Limit{Name: "exports", Rate: algo.Rate{Requests: n, Window: time.Minute}, Count: limiter.Count{Of: limiter.CountConcurrent}})
 }
 
-// hold takes a slot of a limit.
 func hold(t *testing.T, l *limiter.Limiter, now time.Time, charges ...limiter.Charge) (limiter.Decision, *limiter.Receipt) {
 	t.Helper()
 	d, receipt, err := l.TakeRefundable(ctx, now, charges)

@@ -295,7 +295,7 @@ func TestLimiter_Take_regionsLost(t *testing.T) {
 }
 
 // A transfer is made in the window of the region's item if that is newer than the clock. Otherwise a process with a slow
-// clock would credit share of another window than that of the debit.
+// clock would debit one window and credit another.
 func TestLimiter_Take_regionsSlowClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, next := newFederation(t, 2, sharedMinute), noon.Truncate(time.Minute).Add(time.Minute)

@@ -23,8 +23,7 @@ type Voucher struct {
 const (
 	// MaxVoucherLife is the longest time from the charges of a Voucher to its expiry. So it also bounds the time for
 	// which a store keeps the ID of a settlement.
-	MaxVoucherLife = 30 * time.Minute
-	// maxVoucherSubjects bounds the subjects of a Voucher.
+	MaxVoucherLife     = 30 * time.Minute
 	maxVoucherSubjects = 16
 )
 

@@ -71,7 +71,6 @@ func (c Config) dynamoDBClient(ctx context.Context, region string, idle time.Dur
 	}), nil
 }
 
-// retryingClient returns a client that retries as the retryer says.
 func (c Config) retryingClient(ctx context.Context, retryer aws.Retryer) (*dynamodb.Client, error) {
 	client, err := c.DynamoDBClient(ctx)
 	if err != nil {

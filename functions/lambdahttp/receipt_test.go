@@ -115,7 +115,6 @@ func (d *decided) want(when, want string) {
 	}
 }
 
-// counted returns the sum of a metric.
 func (d *decided) counted(name string) (sum int) {
 	d.t.Helper()
 	d.now = d.now.Add(2 * time.Second)

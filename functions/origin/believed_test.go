@@ -41,7 +41,7 @@ func TestParseBelieved(t *testing.T) {
 	}
 }
 
-// Each row is the fields of a request with a valid secret, as the distribution and then API Gateway write them.
+// Each row has the header fields of a request with a valid secret, as the distribution and then API Gateway write them.
 func TestViewers_Find(t *testing.T) {
 	secrets := origin.NewSecrets()
 	secret, _ := secrets.Values()

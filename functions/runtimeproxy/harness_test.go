@@ -66,7 +66,6 @@ type posted struct {
 	body    []byte
 }
 
-// lambdaAPI is the Runtime API of Lambda.
 type lambdaAPI struct {
 	*httptest.Server
 
@@ -81,7 +80,6 @@ type lambdaAPI struct {
 	next int
 }
 
-// event is an event of Lambda.
 type event struct {
 	payload []byte
 	header  http.Header

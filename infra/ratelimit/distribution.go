@@ -116,7 +116,6 @@ func uncached() *[]*awscloudfront.ErrorResponse {
 	return &all
 }
 
-// viewerFunction returns the viewer function of all distributions.
 func (l *Limits) viewerFunction() awscloudfront.Function {
 	if l.viewer == nil {
 		l.viewer = awscloudfront.NewFunction(l, jsii.String("Viewer"), &awscloudfront.FunctionProps{
@@ -128,7 +127,7 @@ func (l *Limits) viewerFunction() awscloudfront.Function {
 	return l.viewer
 }
 
-// unlogged are the regions to whose buckets CloudFront writes no logs. A deployment there would fail.
+// unlogged lists regions: CloudFront writes no logs to a bucket there, so a deployment with such a bucket would fail.
 // https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/standard-logging-legacy-s3.html
 var unlogged = []string{
 	"af-south-1", "ap-east-1", "ap-south-2", "ap-southeast-3", "ap-southeast-4", "ca-west-1", "eu-south-1", "eu-south-2",

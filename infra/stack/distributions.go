@@ -40,7 +40,6 @@ func (s *stage) newDistributions() {
 	})
 }
 
-// certificate returns the certificate of a domain, or "" without a domain.
 func certificate(domain string, settings Settings) string {
 	if domain == "" {
 		return ""

@@ -10,7 +10,6 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// regions returns the parts of a limit that n regions share.
 func regions(tb testing.TB, rate algo.Rate, n int) (all []*algo.Shared) {
 	tb.Helper()
 	for place := range n {

@@ -14,7 +14,6 @@ type layout interface {
 	// requests, and fixed the size of all else.
 	size(r algo.Rate, m algo.Machine) (fixed, instants int)
 
-	// read reads the state of the limit id.
 	read(it item, id string) (algo.State, error)
 
 	// write returns the attributes of the state s by their names. it is the present item; nil if there is none. now is

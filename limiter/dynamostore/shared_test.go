@@ -29,7 +29,6 @@ func TestStore_Credit_once(t *testing.T) {
 	}
 }
 
-// sharedHour is a rate that two regions share.
 var sharedHour = algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour, Regions: algo.Regions{Of: 2}}
 
 // An item from which share moves every few windows does not grow, although its region has no requests.

@@ -185,7 +185,6 @@ func key(s limiter.Subject) string { return s.Key("n", 2) }
 
 func (c *table) item(s limiter.Subject) memtable.Item { return maps.Clone(c.Table.Items[key(s)]) }
 
-// set sets attributes of the item of a subject.
 func (c *table) set(s limiter.Subject, attributes memtable.Item) {
 	item := memtable.Item{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: key(s)}}
 	maps.Copy(item, c.item(s))

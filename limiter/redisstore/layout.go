@@ -11,13 +11,11 @@ import (
 // layout is how a value holds one kind of algorithm, and what the scripts need to charge and refund it. Each kind has a
 // file of its own. The rest of the Go code does not depend on the kind.
 type layout interface {
-	// parameters returns the kind and the parameters of a limit.
 	parameters(m algo.Machine) (kind byte, p parameters)
 
 	// machine is the inverse of parameters.
 	machine(r stored) (algo.Machine, error)
 
-	// read returns the state of r.
 	read(r stored) algo.State
 
 	// write returns r with the state s. read is the inverse.

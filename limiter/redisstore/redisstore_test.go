@@ -153,7 +153,6 @@ func TestStore_calls_critical(t *testing.T) {
 	}
 }
 
-// counter counts commands.
 type counter struct{ n *atomic.Int64 }
 
 func (counter) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -97,7 +97,6 @@ func cut(b []byte, version int64) (r stored, rest []byte, ok bool) {
 	return r, rest, true
 }
 
-// cutElement returns the first element of b.
 func cutElement(b []byte) (element, rest []byte, ok bool) {
 	if len(b) == 0 || int(b[0]>>4) >= len(elementSizes) || elementSizes[b[0]>>4] == 0 {
 		return nil, nil, false

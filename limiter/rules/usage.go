@@ -119,7 +119,6 @@ func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
 	return list
 }
 
-// applies reports whether l, a limit of the rule, applies to callers of a tier.
 func (r *rule) applies(tier string, l *limit) bool {
 	is := func(other limit) bool { return other.Path == l.Path }
 	of := r.of(tier)

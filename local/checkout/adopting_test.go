@@ -52,7 +52,6 @@ func TestAdopting(t *testing.T) {
 		[[ -z $(git status --porcelain) ]]`)
 }
 
-// shell runs a script in dir.
 func shell(t *testing.T, dir, script string, args ...string) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "bash", append([]string{"-euo", "pipefail", "-c", script, "bash"}, args...)...)

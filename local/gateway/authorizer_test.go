@@ -43,7 +43,6 @@ func statements(list string) *stub {
 	return says(`{"principalId":"u","policyDocument":{"Version":"2012-10-17","Statement":` + list + `}}`)
 }
 
-// resource returns an authorizer that allows the resources that match pattern.
 func resource(pattern string) *stub { return says(authorization("u", "Allow", pattern, "{}")) }
 
 func TestREST_Policy(t *testing.T) {

@@ -52,7 +52,6 @@ func start(h handler) func() { return func() { lambda.Start(h) } }
 
 var echo = start(func(_ context.Context, event []byte) ([]byte, error) { return event, nil })
 
-// functions maps a name to a function of the tests.
 var functions = map[string]func(){
 	"echo": echo,
 	"ok":   start(func(context.Context, []byte) ([]byte, error) { return []byte(`{"statusCode":200}`), nil }),

@@ -53,7 +53,6 @@ func (f *distributed) write(document string) {
 	}
 }
 
-// send sends a request from an address to an API.
 func (f *distributed) send(api int, address string) (status int, atEdge bool) {
 	r := httptest.NewRequestWithContext(f.t.Context(), http.MethodGet, "/api/v1/search", http.NoBody)
 	r.RemoteAddr = address + ":4711"

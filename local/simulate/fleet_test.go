@@ -32,7 +32,6 @@ type fleet struct {
 	mu sync.Mutex // protects the fields above, because two calls can run at the same time
 }
 
-// member is one environment.
 type member struct {
 	fleet   *fleet
 	limiter *limiter.Limiter
@@ -42,9 +41,8 @@ type member struct {
 
 // stream describes one kind of requests.
 type stream struct {
-	name string
-	rate float64 // requests per second of all callers; unused for patient callers
-	// charges returns the charges of a request by this caller.
+	name    string
+	rate    float64 // requests per second of all callers; unused for patient callers
 	charges func(caller int) []limiter.Charge
 	start   time.Duration // time of the first request
 	stop    time.Duration // time of the last request; 0: the end of the run

@@ -166,7 +166,6 @@ func Default(store Store) Parameters {
 // sample returns the number of requests of which one is simulated.
 func (p *Parameters) sample() int { return max(1, p.Sample) }
 
-// simulated returns the rate of the simulated requests.
 func (p *Parameters) simulated() float64 { return p.Rate / float64(p.sample()) }
 
 // Requests returns the mean number of requests that a run simulates.

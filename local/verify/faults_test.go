@@ -274,7 +274,6 @@ func outcome(t *testing.T, d *verify.Deployment, row string) verify.Result {
 	return resultOf(verified(t, d), row)
 }
 
-// resultOf returns the result of a row.
 func resultOf(results []verify.Result, row string) verify.Result {
 	return results[slices.IndexFunc(results, func(r verify.Result) bool { return r.Row == row })]
 }
@@ -525,7 +524,6 @@ func unmapped(properties map[string]any) {
 	}
 }
 
-// answering returns a front that changes answers.
 func answering(change func(*httptest.ResponseRecorder)) func(http.Handler) http.Handler {
 	return func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

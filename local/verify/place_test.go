@@ -137,7 +137,6 @@ func placeRules(t *testing.T, c checkout.Checkout) *rules.Rules {
 
 func rulesFile(c checkout.Checkout) string { return c.Path(".weir", "rules.json") }
 
-// open starts the place and returns it as a deployment.
 func (p place) open(t *testing.T) *verify.Deployment {
 	t.Helper()
 	c := checkouttest.Scratch(t)
@@ -319,7 +318,6 @@ type function func(context.Context, []byte) ([]byte, error)
 
 func (f function) Invoke(ctx context.Context, event []byte) ([]byte, error) { return f(ctx, event) }
 
-// ids returns the rows with an outcome.
 func ids(results []verify.Result, outcome verify.Outcome) (list []string) {
 	for _, r := range results {
 		if r.Outcome == outcome {

@@ -91,7 +91,6 @@ func TestFunction_passes(t *testing.T) {
 	}
 }
 
-// minute is a limit of an entry.
 var minute = storetest.Must(limiter.NewLimit(limiter.Limit{Name: "address", Rule: "*", Rate: algo.Rate{Requests: 60, Window: time.Minute}}))
 
 // The answer is the limiter's 429: the same fields and the same body. It ends exactly at the end of the wait.

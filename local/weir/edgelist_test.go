@@ -91,7 +91,6 @@ func newKeyValueStore(t *testing.T) (list *keyValueStore, environment []string) 
 	}
 }
 
-// set changes values.
 func (s *keyValueStore) set(values map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

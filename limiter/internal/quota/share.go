@@ -170,9 +170,9 @@ func (s *Share) mayReport(now algo.Instant, random func() float64) {
 	s.due = s.from.Add(times(s.wave, random()))
 }
 
-// covered returns the length of time whose reports the store sums up at the instant now. Usually this is
+// covered returns the length of the time whose reports are in the store's sum at the instant now. Usually this is
 // ReportWindow. If there were no reports when s was created, other processes probably started together with this one.
-// The time then begins with the first report of such a process.
+// In this case, the time begins with the first report of such a process.
 func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	m := algo.WindowOf(r.Machine)
 	if !s.cold || m == nil {

@@ -200,7 +200,6 @@ func (d *Document) readTiers(n *node) {
 	d.Declared = d.Mistakes() == before && !d.report.more
 }
 
-// readDefaultTier reads the tier of callers that have no tier.
 func (d *Document) readDefaultTier(o *object, n *node) {
 	name, ok := o.text(n)
 	switch {

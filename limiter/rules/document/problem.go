@@ -93,7 +93,6 @@ func (r *report) hasRoom() bool {
 	return !r.more
 }
 
-// place returns a problem with the place of n.
 func (r *report) place(n *node, path, message string) located {
 	return located{Problem{Path: path, Line: line(r.text, int(n.offset)), Message: message}, int(n.offset)}
 }

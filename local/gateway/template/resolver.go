@@ -167,7 +167,6 @@ func (r *resolver) text(v any) (string, error) {
 	return text, nil
 }
 
-// asText returns a string or a number as text.
 func asText(v any) (text string, ok bool) {
 	switch v := v.(type) {
 	case string:

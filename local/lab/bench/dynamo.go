@@ -104,7 +104,6 @@ func (m *dynamoMeasure) scenario(ctx context.Context, i, round int) error {
 	return errors.Join(errs...)
 }
 
-// requests returns the table of the requests for each decision.
 func (m *dynamoMeasure) requests() table {
 	t := table{Title: "DynamoDB: requests a decision", Corner: "scenario"}
 	for _, c := range m.contenders {

@@ -64,7 +64,6 @@ func (m *dynamoMeasure) trial(ctx context.Context, c dynamoContender, s scenario
 	return o, nil
 }
 
-// limitsOf returns the limits of a scenario under an algorithm.
 func (s scenario) limitsOf(a algo.Algorithm) ([]*limiter.Limit, error) {
 	var limits []*limiter.Limit
 	for i, b := range s.limits {

@@ -116,7 +116,6 @@ func (c *cloud) count() int {
 	return len(c.stacks)
 }
 
-// called returns the number of calls of an action.
 func (c *cloud) called(action string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -85,7 +85,8 @@ func (p *Runner) Run(ctx context.Context, store string) error {
 	return errors.Join(failed, left)
 }
 
-// Check makes the first call of Run, which changes nothing. It fails if the credentials are not valid in the region.
+// Check makes the same first call as Run. This call changes nothing. It fails if the credentials are not valid in the
+// region.
 func (p *Runner) Check(ctx context.Context) error {
 	_, err := LogRole(ctx, p.Config)
 	return err

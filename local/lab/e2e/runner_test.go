@@ -112,7 +112,6 @@ func run(ctx context.Context, t *testing.T, c *cloud, mode string) (out, log str
 	return runOf(ctx, t, c, mode, "dynamodb", &e2e.Runner{Issuer: true})
 }
 
-// runOf tests a golden template as p.
 func runOf(ctx context.Context, t *testing.T, c *cloud, mode, golden string, p *e2e.Runner) (out, log string, err error) {
 	t.Helper()
 	template, err := filepath.Abs("../../../infra/golden/" + golden + ".template.json")

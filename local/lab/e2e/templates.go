@@ -9,7 +9,6 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
-// object is a part of a template.
 type object = map[string]any
 
 func ref(id string) object { return object{"Ref": id} }

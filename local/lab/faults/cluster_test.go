@@ -16,7 +16,6 @@ type cluster struct {
 	ids   []string
 }
 
-// slots is the number of slots of a cluster.
 const slots = 16384
 
 var clusterFaults = []fault{

@@ -123,7 +123,6 @@ func startEnvironment(variables []string, logger *slog.Logger) (e *environment, 
 	return &environment{variables: variables, app: built, store: store, handler: built.Serve(served), close: closeStore}, reached, nil
 }
 
-// answer is the answer to a request.
 type answer struct {
 	status   int
 	retry    string // Retry-After

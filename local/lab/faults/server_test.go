@@ -24,7 +24,6 @@ type server struct {
 	client  *redis.Client // with a long timeout
 }
 
-// newServer starts a server with options.
 func newServer(t *testing.T, options ...string) *server {
 	t.Helper()
 	s := &server{address: "127.0.0.1:" + freePort(t), dir: t.TempDir(), options: options}

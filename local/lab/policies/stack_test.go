@@ -146,7 +146,6 @@ func (s *stack) arns(v any) any {
 // requires, or "".
 type statement struct{ Action, Resource, Key string }
 
-// covers reports whether s allows c.
 func (s statement) covers(c call) bool {
 	return c.Action == s.Action && template.MatchPattern(s.Resource, c.Resource) && (s.Key == "" || slices.ContainsFunc(c.Keys, func(key string) bool { return template.MatchPattern(s.Key, key) }))
 }

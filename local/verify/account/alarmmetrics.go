@@ -142,7 +142,6 @@ func (s *Stack) unlisted(ctx context.Context, watched map[string]source) (proble
 	return problems, unseen
 }
 
-// has reports whether a dimension has a value.
 func (o source) has(value string) bool {
 	return slices.ContainsFunc(o.dimensions, func(d types.Dimension) bool { return aws.ToString(d.Value) == value })
 }
@@ -213,7 +212,6 @@ func (s *Stack) otherDimensions(ctx context.Context, o source) (others []string)
 	return others
 }
 
-// metrics returns the metrics of a namespace that have some dimensions.
 func (s *Stack) metrics(ctx context.Context, namespace string, with []types.Dimension) (all []types.Metric) {
 	in := &cloudwatch.ListMetricsInput{Namespace: &namespace}
 	for _, d := range with {

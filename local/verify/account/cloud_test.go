@@ -111,7 +111,6 @@ func (c *cloud) config() aws.Config {
 // unemulated are the operations that Moto does not support, and the one whose effect an alarm's history shows.
 var unemulated = []string{"SimulatePrincipalPolicy", "SetAlarmState", "DescribeAlarmHistory", "GetMetricData"}
 
-// physical returns the physical id of a resource.
 func physical(id string) string { return "weir-dev-" + strings.ToLower(id) }
 
 // answerStack returns the answers of CloudFormation in a region.
@@ -221,7 +220,6 @@ func (c *cloud) answerWatch(in any) any {
 	return nil
 }
 
-// alarm returns an alarm by its name.
 func (c *cloud) alarm(name string) *watch.MetricAlarm {
 	return &c.alarms[slices.IndexFunc(c.alarms, func(a watch.MetricAlarm) bool { return *a.AlarmName == name })]
 }
@@ -373,7 +371,6 @@ func healthy(t *testing.T) *cloud {
 	return c
 }
 
-// add adds a value to a metric.
 func (c *cloud) add(at time.Time, namespace, name, dimension string, value float64) {
 	c.points = append(c.points, point{at, namespace, name, dimension, value})
 }

@@ -85,7 +85,6 @@ func TestStack_drift(t *testing.T) {
 	}
 }
 
-// serve returns the URL of a server with one answer.
 func serve(t *testing.T, answer string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))

@@ -127,7 +127,6 @@ func (m moto) createAPIs(c *cloud) string {
 	return aws.ToString(api.ApiId)
 }
 
-// createTables creates the tables of all regions.
 func (m moto) createTables(c *cloud) {
 	for _, each := range c.tables {
 		region, name, _ := strings.Cut(each, "/")
