@@ -225,18 +225,21 @@ func TestRemoteKeys_newKey(t *testing.T) {
 		fetches++
 		return document, time.Time{}, nil
 	}))
-	verify := func(i issuer, after time.Duration) error {
-		_, err := v.Verify(ctx, noon.Add(after), i.token(t, claims(map[string]any{"exp": noon.Add(2 * time.Hour).Unix()})))
+	token := func(i issuer) string {
+		return i.token(t, claims(map[string]any{"exp": noon.Add(2 * time.Hour).Unix()}))
+	}
+	verify := func(token string, after time.Duration) error {
+		_, err := v.Verify(ctx, noon.Add(after), token)
 		return err
 	}
-	if err := verify(first, 0); err != nil {
+	if err := verify(token(first), 0); err != nil {
 		t.Fatal(err)
 	}
 	document = second.set(t, first.public())
-	if err := verify(second, time.Second); err != nil || fetches != 2 {
+	if err := verify(token(second), time.Second); err != nil || fetches != 2 {
 		t.Errorf("a key that is one second old: got %v, %d fetches, want no error and 2 fetches", err, fetches)
 	}
-	forged := newIssuer(t, "forged")
+	forged := token(newIssuer(t, "forged"))
 	for after := 2 * time.Second; after <= time.Hour; after += time.Second {
 		if err := verify(forged, after); !errors.Is(err, caller.ErrInvalidCredential) {
 			t.Fatalf("an invented key ID: got %v, want ErrInvalidCredential", err)

@@ -185,7 +185,7 @@ func TestVerifier_Verify_bound(t *testing.T) {
 		return i.token(t, claims(map[string]any{"sub": fmt.Sprint("user-", n), "more": more}))
 	}
 	good := user(i, 0, "")
-	for n := range 500 {
+	for n := range 20 {
 		for _, bad := range []string{user(stranger, n, ""), fmt.Sprintf("%d.e30.AAAA", n), good[:len(good)-8] + fmt.Sprintf("%08d", n), strings.Repeat("a", n)} {
 			if _, err := v.Verify(ctx, noon, bad); err == nil {
 				t.Fatalf("bad token %s: got no error, want one", bad)
@@ -197,7 +197,7 @@ func TestVerifier_Verify_bound(t *testing.T) {
 	}
 	kept(t, v, 0)
 	first := user(i, 0, "")
-	for n := range 2100 {
+	for n := range 2010 {
 		if _, err := v.Verify(ctx, noon, user(i, n, "")); err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +207,7 @@ func TestVerifier_Verify_bound(t *testing.T) {
 		t.Errorf("evicted token: got error %v, want none", err)
 	}
 	large := strings.Repeat("x", 5000)
-	for n := range 1000 {
+	for n := range 800 {
 		if _, err := v.Verify(ctx, noon, user(i, n, large)); err != nil {
 			t.Fatal(err)
 		}

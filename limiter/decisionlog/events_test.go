@@ -200,14 +200,14 @@ func TestSchema(t *testing.T) {
 
 // A flood is one event for each second, caller and limit, with exact counts.
 func TestPublisher_Record_flood(t *testing.T) {
-	const workers, each = 16, 5000
+	const workers, each = 16, 1000
 	b := &broker{}
 	p := decisionlog.New(options(b))
 	var all sync.WaitGroup
 	for w := range workers {
 		all.Go(func() {
 			for i := range each {
-				at := noon.Add(time.Duration(i) * time.Millisecond) // the requests of each goroutine span five seconds
+				at := noon.Add(time.Duration(i) * 5 * time.Millisecond) // the requests of each goroutine span five seconds
 				p.Begin(at)
 				p.Record(outcomeOf(at, time.Millisecond, caller.Caller{User: fmt.Sprint("user", w%2)}, refused, nil))
 				p.Wait(t.Context())

@@ -1,13 +1,17 @@
 package rules_test
 
 import (
+	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -97,6 +101,7 @@ func TestParse_versionAhead(t *testing.T) {
 type work struct {
 	time    time.Duration
 	objects uint64
+	bytes   uint64 // of all objects
 }
 
 func workOf(document string) (work, error) {
@@ -104,10 +109,10 @@ func workOf(document string) (work, error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	begun := processorTime()
-	_, err := rules.Parse(b, rules.Options{Version: 1})
+	_, err := rules.Parse(b, rules.Options{Items: dynamostore.Items{}, Version: 1})
 	took := processorTime() - begun
 	runtime.ReadMemStats(&after)
-	return work{took, after.Mallocs - before.Mallocs}, err
+	return work{took, after.Mallocs - before.Mallocs, after.TotalAlloc - before.TotalAlloc}, err
 }
 
 // processorTime returns the time that this process has computed. Other programs do not change it.
@@ -121,7 +126,8 @@ func processorTime() time.Duration {
 
 // TestParse_worst checks that Parse accepts or rejects each hostile document as expected, at a bounded cost. A
 // hostile document needs at most five times the objects and thirty times the time of an honest document of maximum
-// size. The test measures both in the same run.
+// size. The test measures both in the same run. It then parses the documents that allocate most in processes of their
+// own. A function that reloads such a document must survive, so the peak of their memory is below 64 MB.
 func TestParse_worst(t *testing.T) {
 	honest := document(fill(1000, func(i int) string {
 		return rule(fmt.Sprintf("/api/v%d/things/{id}/parts", i), "", tiers(0, 5))
@@ -130,9 +136,15 @@ func TestParse_worst(t *testing.T) {
 	if err != nil || len(honest) < 200_000 {
 		t.Fatalf("honest document: got %d bytes, %v; want at least 200,000 and no error", len(honest), err)
 	}
-	for _, c := range append(worst(), hostile()...) {
+	all := append(worst(), hostile()...)
+	for seed := range uint64(30) {
+		all = append(all, hostileText(rand.New(rand.NewPCG(seed, 0))))
+	}
+	bytes := map[string]uint64{}
+	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
 			w, err := workOf(c.document)
+			bytes[c.document] = w.bytes
 			switch {
 			case c.problem == anyAnswer:
 			case err == nil && c.problem != "":
@@ -144,5 +156,13 @@ func TestParse_worst(t *testing.T) {
 				t.Errorf("cost: got %s and %d objects; want at most 30 times %s and 5 times %d objects", w.time, w.objects, baseline.time, baseline.objects)
 			}
 		})
+	}
+	slices.SortFunc(all, func(a, b attack) int { return cmp.Compare(bytes[b.document], bytes[a.document]) })
+	for _, c := range all[:6] {
+		got := peak(t, c.document)
+		t.Logf("%s: %d MB allocated, peak %d MB", c.name, bytes[c.document]>>20, got>>20)
+		if got > most {
+			t.Errorf("%s: got a peak of %d MB, want at most %d", c.name, got>>20, most>>20)
+		}
 	}
 }

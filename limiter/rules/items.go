@@ -122,7 +122,7 @@ func (c *compiler) misfit() *misfit {
 	return nil
 }
 
-// byTier returns those limits of an item that it contains for a caller of each tier.
+// byTier returns those limits of an item that it contains for a caller of each tier. The next tier overwrites the slice.
 func (c *compiler) byTier(limits []*spec) iter.Seq2[string, []*spec] {
 	tiers := map[string]bool{document.OtherTiers: true} // "*" is an example of a tier that no rule names
 	for _, s := range limits {
@@ -130,8 +130,14 @@ func (c *compiler) byTier(limits []*spec) iter.Seq2[string, []*spec] {
 	}
 	delete(tiers, document.Global)
 	return func(yield func(string, []*spec) bool) {
+		met := make([]*spec, 0, len(limits))
 		for _, tier := range slices.Sorted(maps.Keys(tiers)) {
-			met := slices.DeleteFunc(slices.Clone(limits), func(s *spec) bool { return !c.meets(s, tier) })
+			met = met[:0]
+			for _, s := range limits {
+				if c.meets(s, tier) {
+					met = append(met, s)
+				}
+			}
 			if !yield(tier, met) {
 				return
 			}

@@ -48,7 +48,7 @@ func (c counts) take(limits map[string]int) bool {
 func TestRules_traffic(t *testing.T) {
 	r := parse(t, trafficDocument)
 	tiers, plans := []string{"free", "paid", "trial"}, map[string]int{"free": 6, "paid": 12, "trial": 9}
-	for seed := range uint64(150) {
+	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var store limiter.Store = storetest.Must(memstore.New(memstore.Options{}))
 		if seed%2 == 1 { // as a shared store, with a denial cache
