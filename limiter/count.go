@@ -53,8 +53,8 @@ func (c *Count) validate(s Spread) error {
 	return nil
 }
 
-// algorithm returns the algorithm of a limit with this Count. set is the algorithm in its Rate.
-func (c *Count) algorithm(set algo.Algorithm) (algo.Algorithm, error) {
+// Algorithm returns the algorithm of a limit with this Count. set is the algorithm in its Rate.
+func (c *Count) Algorithm(set algo.Algorithm) (algo.Algorithm, error) {
 	switch concurrent := set.TakesSlots(); {
 	case c.Of == CountConcurrent && set != "" && !concurrent:
 		return set, &algo.FieldError{Field: "algorithm", Got: set, Want: "none: a limit that counts concurrent requests has no algorithm"}

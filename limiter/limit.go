@@ -145,7 +145,7 @@ func (l Limit) build() (*Limit, error) {
 		return nil, err
 	}
 	var err error
-	if l.Rate.Algorithm, err = l.Count.algorithm(l.Rate.Algorithm); err != nil {
+	if l.Rate.Algorithm, err = l.Count.Algorithm(l.Rate.Algorithm); err != nil {
 		return nil, err
 	}
 	l.Rate = l.Rate.WithDefaults()

@@ -20,6 +20,9 @@ func (a Algorithm) HasWindows() bool { return a == SlidingWindow || a == FixedWi
 // Resets reports whether all usage ends at one instant, the end of a window or period.
 func (a Algorithm) Resets() bool { return a == FixedWindow }
 
+// Logs reports whether a limit of any size stores the instant of each request.
+func (a Algorithm) Logs() bool { return a == SlidingLog }
+
 // TakesSlots reports whether a request takes a slot, which it releases when it ends.
 func (a Algorithm) TakesSlots() bool { return a == Concurrent }
 

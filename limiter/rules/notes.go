@@ -59,8 +59,8 @@ func (c *compiler) noteShallow(path string, r algo.Rate) {
 	if err != nil {
 		return // another check reports the mistake
 	}
-	if b, ok := m.(*algo.Bucket); ok && b.Depth < shallow {
-		c.doc.Note(path, "the bucket fills in %s. An environment whose clock is further ahead would block the callers of all other environments. A burst that takes 250ms to fill is safe with the clocks of AWS", b.Depth)
+	if fills := algo.Leak(m, m.Capacity()); fills < shallow {
+		c.doc.Note(path, "the bucket fills in %s. An environment whose clock is further ahead would block the callers of all other environments. A burst that takes 250ms to fill is safe with the clocks of AWS", fills)
 	}
 }
 
@@ -137,7 +137,7 @@ const fewShared = 100
 
 // noteRegions notes a sliding window that regions share although a fixed window would serve its callers better.
 func (c *compiler) noteRegions(s *spec) {
-	if s.Rate.Regions != (algo.Regions{}) && s.Rate.Algorithm == algo.SlidingWindow && s.Rate.Requests <= fewShared {
+	if s.Rate.Regions != (algo.Regions{}) && !s.Rate.Algorithm.Resets() && s.Rate.Requests <= fewShared {
 		c.doc.Note(s.Path, "regions share a sliding_window of up to %d requests: near the limit, a decision can need a call of another region, and they admit less than one store would; a fixed_window admits more, with fewer calls", fewShared)
 	}
 }

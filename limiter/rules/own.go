@@ -127,7 +127,7 @@ func (r *Rules) replace(base *identified, path string, own algo.Rate) (made *lim
 	switch {
 	case base.spec.Spread == limiter.Spread{}:
 		l.Spread, note = r.options.spread(base.spec, l.Rate, l.Global)
-	case l.Spread.Lease > 0 && l.Rate.Algorithm == algo.SlidingLog:
+	case l.Spread.Lease > 0 && l.Rate.Algorithm.Logs():
 		l.Spread.Lease = 0
 	default:
 		l.Spread.Lease = min(l.Spread.Lease, capacity(l.Rate))
@@ -152,11 +152,10 @@ func inherit(limit, own algo.Rate) algo.Rate {
 	if own.Window == 0 && own.Calendar.Period == "" {
 		own.Window = limit.Window
 	}
-	if own.Algorithm == "" && own.Calendar.Period != "" {
-		own.Algorithm = algo.FixedWindow
-	} else if own.Algorithm == "" {
+	if own.Algorithm == "" && own.Calendar.Period == "" {
 		own.Algorithm = limit.Algorithm
 	}
+	own.Algorithm = own.WithDefaults().Algorithm
 	if own.Burst == 0 && limit.Burst <= own.Requests && own.Algorithm.HasBurst() {
 		own.Burst = limit.Burst
 	}

@@ -92,7 +92,7 @@ func (r *Rules) replaceByRecord(base *identified, rate caller.Rate, own *caller.
 		return nil, fmt.Errorf("limit %s: got the window %s, want only a number: the limit has the period %s", name, window, of.Calendar.Period)
 	case base.spec.Spread != limiter.Spread{}:
 		return nil, fmt.Errorf("limit %s: has lease, shards or sync_ms in the rules; a record cannot set such a limit", name)
-	case of.Algorithm == algo.SlidingLog && rate.Requests > base.Rate.Requests:
+	case of.Algorithm.Logs() && rate.Requests > base.Rate.Requests:
 		return nil, fmt.Errorf("limit %s: got %d requests, want at most %d: a sliding_log must fit its item", name, rate.Requests, base.Rate.Requests)
 	}
 	made, _, problem := r.replace(base, "limit "+name, ownNumbers(of, rate, own))

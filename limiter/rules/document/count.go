@@ -60,7 +60,7 @@ func (d *Document) forbid(o *object, with string, fields ...string) {
 func (d *Document) checkCost(r *Rule) {
 	for i := range r.Limits {
 		if l := &r.Limits[i]; r.Cost != 1 && l.Count.Of == limiter.CountConcurrent {
-			d.report.add(Join(r.Path, "cost"), `got %d, want 1 with "count": "concurrent" of %s: a request holds one slot; move the limits that charge a cost to another rule`, r.Cost, l.Path)
+			d.report.add(Join(r.Path, "cost"), `got %d, want 1 with "count": %q of %s: a request holds one slot; move the limits that charge a cost to another rule`, r.Cost, string(l.Count.Of), l.Path)
 			return
 		}
 	}

@@ -76,19 +76,14 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	switch {
 	case n.kind != isObject || o.has("window_seconds") || o.has("window") || o.has("period"):
 	case concurrent:
-		d.report.add(Join(n.path(), "window"), `required with "count": "concurrent": the longest time that a request holds its slot, such as "5m"`)
+		d.report.add(Join(n.path(), "window"), `required with "count": %q: the longest time that a request holds its slot, such as "5m"`, string(l.Count.Of))
 	default:
 		d.report.add(Join(n.path(), "window_seconds"), `required, or "window": "1m", or "period": "month"`)
 	}
-	switch {
-	case concurrent:
-		l.Rate.Algorithm = algo.Concurrent
-	case l.Rate.Algorithm != "":
-	case l.Rate.Calendar.Period != "":
-		l.Rate.Algorithm = algo.FixedWindow
-	default:
-		l.Rate.Algorithm = algo.SlidingWindow
+	if concurrent {
+		l.Rate.Algorithm, _ = l.Count.Algorithm("") // readCount reports any other
 	}
+	l.Rate.Algorithm = l.Rate.WithDefaults().Algorithm
 	l.Notify = d.readNotify(o)
 	l.Per = d.readPer(o, tier)
 	l.Name = d.readName(o, inList, l.Per == nil || slices.Contains(l.Per, PerEndpoint))
@@ -101,7 +96,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	return l, d.Mistakes() == before && !d.report.more
 }
 
-var algorithms = []string{string(algo.SlidingWindow), string(algo.FixedWindow), string(algo.TokenBucket), string(algo.LeakyBucket), string(algo.SlidingLog)}
+var algorithms = texts(algo.Algorithms())
 
 // readRate reads the numbers of a limit. A missing field is zero.
 func (d *Document) readRate(o *object) (r algo.Rate) {
@@ -147,7 +142,14 @@ func (d *Document) readWindow(o *object) time.Duration {
 	return 0
 }
 
-var periods = []string{string(algo.Day), string(algo.Week), string(algo.Month), string(algo.Year)}
+var periods = texts(algo.Periods())
+
+func texts[T ~string](names []T) (list []string) {
+	for _, name := range names {
+		list = append(list, string(name))
+	}
+	return list
+}
 
 // readCalendar reads period, time_zone and anchor. An override may set one of these fields without the
 // others.
