@@ -30,7 +30,8 @@ type Options struct {
 	// it, a limit that regions share is a mistake, because each region would admit the whole limit.
 	Regions algo.Regions
 	// OneRegion accepts such limits without Regions. This process then decides the whole limit. Set it for commands that
-	// decide no requests, and for local runs.
+	// decide no requests, and for local runs. A limit must then fit two regions, and a note names the number of regions
+	// that it does not fit.
 	OneRegion bool
 	// MaxDelay is the longest time for which a server delays a request (Decision.Delay). Parse
 	// reduces the burst of leaky buckets to the requests that leave within MaxDelay. 0 means no

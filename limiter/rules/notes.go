@@ -142,6 +142,23 @@ func (c *compiler) noteRegions(s *spec) {
 	}
 }
 
+// noteFewRegions notes a limit that regions share, made for one region, if a deployment of more than two regions would
+// refuse it. The numbers of the limit are at path.
+func (c *compiler) noteFewRegions(path string, s *spec, made *limiter.Limit) {
+	if s.Rate.Regions == (algo.Regions{}) || made.Rate.Regions != (algo.Regions{}) {
+		return
+	}
+	l := *made
+	for of := 3; of <= algo.MaxRegions; of++ {
+		l.Rate.Regions = algo.Regions{Of: of}
+		if _, err := limiter.NewLimit(l); err != nil {
+			refused := c.rules.mistake(path, s, err)
+			c.doc.Note(refused.Path, "checked for two regions; a deployment of %d or more refuses it: %s", of, refused.Message)
+			return
+		}
+	}
+}
+
 // noteChosen notes a limit whose counts a client chooses, unless another limit of the rule bounds the sum.
 func (c *compiler) noteChosen(s *spec) {
 	limits, bounds := c.rules.rules[s.rule].tiers, func(other limit) bool { return c.bounds(&other, s) }

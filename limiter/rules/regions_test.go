@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +86,34 @@ func TestParse_regionsDecide(t *testing.T) {
 	}
 	if admitted != 300 {
 		t.Errorf("three regions without transfers: got %d admitted, want 300", admitted)
+	}
+}
+
+// A document for commands is checked for two regions. A note names the number of regions that would refuse a limit or an
+// override.
+func TestRules_Notes_fewRegions(t *testing.T) {
+	r := parse(t, `{"rules":[
+		{"endpoint":"/a","local_processes":4,"limits":{"*":{"requests":10,"window":"1m","algorithm":"fixed_window","regions":"shared"}}},
+		{"endpoint":"/b","local_processes":4,"limits":{"*":{"requests":40,"window":"1m","algorithm":"fixed_window","regions":"shared"}}}],
+		"overrides":[{"user":"u","limits":{"b":{"requests":20}}}]}`)
+	want := []string{
+		"rules[0].local_processes: checked for two regions; a deployment of 3 or more refuses it: got 4, want 1 to 3 here for rules[0].limits.*",
+		"overrides[0].limits.b: checked for two regions; a deployment of 6 or more refuses it: does not fit rules[1].local_processes: got 4, want 1 to 3 here",
+	}
+	var got []string
+	for _, n := range r.Notes() {
+		if strings.Contains(n.Message, "deployment") {
+			got = append(got, n.Path+": "+n.Message)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for of, valid := range map[int]bool{2: true, 3: false} {
+		_, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/a","local_processes":4,"limits":{"*":{"requests":10,"window":"1m","regions":"shared"}}}]}`), rules.Options{Regions: algo.Regions{Of: of}})
+		if (err == nil) != valid {
+			t.Errorf("%d regions: got error %v, want none: %t", of, err, valid)
+		}
 	}
 }
 
