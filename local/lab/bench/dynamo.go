@@ -38,8 +38,8 @@ func dynamoGroup(ctx context.Context, b *bench) (group, error) {
 	requests := m.requests()
 	requests.Omitted = []string{notRemembered, atOnce, spreadRow(1, "half"), spreadRow(1, "full"), "fixed_window"}
 	requests.Note = "A decision is Limiter.Take from the caller's ID to the answer, with group commit and denial cache. Clocks are simulated, and arrivals are a Poisson process. " +
-		"A limit is 100 requests in 10 s unless the row contains another limit. Spread: each request goes to a random environment. Five times the limit: the first two windows do not count. " +
-		"Two common patterns for comparison: the first reads the item, and writes it back if it is unchanged (a token bucket, up to 20 attempts). The second starts a window if the last one has expired, and otherwise increments its count."
+		"A limit is 100 requests in 10 s unless the row contains another limit. Spread: each request goes to a random environment. " +
+		"The last two columns are common patterns, for comparison."
 	requests.Note += " Wrong decisions of all scenarios and rounds: " + m.wrong().aboveZero("over-admitted", "failed") + "."
 	return group{Name: "DynamoDB", Tables: []table{requests}}, nil
 }

@@ -47,7 +47,7 @@ func functionGroup(ctx context.Context, b *bench) (group, error) {
 		Title: "Functions: an invocation of the authorizer, from the event's bytes to the policy's", Corner: "caller", Columns: functionColumns, Rows: rows,
 		Omitted: []string{"bytes"},
 		Note: "The functions are warm and use no network. They have a store in memory, the sample's rules with large limits, and metrics. " +
-			"A new token is one that the process has not verified before. A forged token has a wrong signature.",
+			"A new token is one that the process has not verified before.",
 	}}}
 	start, ok, err := startTable(ctx, b)
 	if ok {

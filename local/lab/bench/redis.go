@@ -68,8 +68,8 @@ func redisGroup(ctx context.Context, b *bench) (group, error) {
 	t := table{
 		Title: "Redis: throughput as a share of a no-op script's, server CPU and bytes a caller", Corner: "64 callers", Columns: redisColumns, Rows: rows,
 		Omitted: []string{"errors %, one key", "over-admitted"},
-		Note: "The first five columns compare the throughput with that of a no-op script, which as many callers run on one go-redis client without a pipeline. Both alternate several times a second. " +
-			"Peers decide by three limits one after another. One caller sends its requests one by one. Refused: all requests are over the limit. CPU is the server's time for a decision. " +
+		Note: "The first five columns compare the throughput with that of a no-op script, which as many callers run without a pipeline. Both alternate several times a second. " +
+			"Peers decide by three limits one after another. CPU is the server's time for a decision. " +
 			fmt.Sprintf("Bytes are the used_memory of a caller, for %d callers with keys of %d characters. ", memoryCallers, memoryKey) +
 			"Decisions/s are for one limit on many keys.",
 	}
