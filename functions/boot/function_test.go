@@ -70,44 +70,16 @@ func function(t *testing.T, environment ...string) (*exec.Cmd, *bytes.Buffer) {
 	return c, &output
 }
 
-// sampleRules selects the rules of the sample API. A copy of the repository replaces the built-in ones.
-const sampleRules = "RULES_FILE=../lambdahttp/testdata/rules.json"
-
-// The function's process answers an event of Lambda and writes metrics.
-func TestStart(t *testing.T) {
-	event := storetest.Must(events.Files.ReadFile("rest-authorizer-anonymous.json"))
+// invoked starts a function, and returns its answer to an event, and its output until then.
+func invoked(t *testing.T, event []byte, environment ...string) (answer, output string) {
+	t.Helper()
 	address, answers := lambdaRuntime(t, event)
-	c, output := function(t, "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", sampleRules, "RULES_VERSION=7", "AWS_LAMBDA_RUNTIME_API="+address)
+	c, out := function(t, append(environment, "AWS_LAMBDA_RUNTIME_API="+address)...)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case answer := <-answers:
-		if !strings.HasPrefix(answer, "/2018-06-01/runtime/invocation/1/response ") || !strings.Contains(answer, `"Effect":"Allow"`) || !strings.Contains(answer, `"rateLimitRemaining":"19"`) {
-			t.Errorf("got answer %s, want Allow", answer)
-		}
-	case <-time.After(30 * time.Second):
-		t.Errorf("answer: got none in 30s, want one; output: %s", output)
-	}
-	if err := c.Process.Kill(); err != nil {
-		t.Error(err)
-	}
-	_ = c.Wait() // always an error, because the test killed the process
-	if !strings.Contains(output.String(), `"Namespace":"Weir/test"`) || !strings.Contains(output.String(), `"Allowed":1,`) || !strings.Contains(output.String(), `"RulesVersion":7,`) {
-		t.Errorf("metrics: got %s, want one allowed request under version 7 of the rules", output)
-	}
-}
-
-// Every log line of an invocation has Lambda's request id, including lines that the limiter logs.
-func TestStart_requestID(t *testing.T) {
-	event := storetest.Must(events.Files.ReadFile("rest-authorizer-anonymous.json"))
-	address, answers := lambdaRuntime(t, event)
-	c, output := function(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "NAMESPACE=test", sampleRules, "RULES_VERSION=7", "AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_LAMBDA_RUNTIME_API="+address)
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-answers:
+	case answer = <-answers:
 	case <-time.After(30 * time.Second):
 		t.Error("answer: got none in 30s, want one")
 	}
@@ -115,8 +87,30 @@ func TestStart_requestID(t *testing.T) {
 		t.Error(err)
 	}
 	_ = c.Wait() // always an error, because the test killed the process
+	return answer, out.String()
+}
+
+// sampleRules selects the rules of the sample API. A copy of the repository replaces the built-in ones.
+const sampleRules = "RULES_FILE=../lambdahttp/testdata/rules.json"
+
+// The function's process answers an event of Lambda and writes metrics.
+func TestStart(t *testing.T) {
+	event := storetest.Must(events.Files.ReadFile("rest-authorizer-anonymous.json"))
+	answer, output := invoked(t, event, "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", sampleRules, "RULES_VERSION=7")
+	if !strings.HasPrefix(answer, "/2018-06-01/runtime/invocation/1/response ") || !strings.Contains(answer, `"Effect":"Allow"`) || !strings.Contains(answer, `"rateLimitRemaining":"19"`) {
+		t.Errorf("got answer %s, want Allow; output: %s", answer, output)
+	}
+	if !strings.Contains(output, `"Namespace":"Weir/test"`) || !strings.Contains(output, `"Allowed":1,`) || !strings.Contains(output, `"RulesVersion":7,`) {
+		t.Errorf("metrics: got %s, want one allowed request under version 7 of the rules", output)
+	}
+}
+
+// Every log line of an invocation has Lambda's request id, including lines that the limiter logs.
+func TestStart_requestID(t *testing.T) {
+	event := storetest.Must(events.Files.ReadFile("rest-authorizer-anonymous.json"))
+	_, output := invoked(t, event, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "NAMESPACE=test", sampleRules, "RULES_VERSION=7", "AWS_LAMBDA_LOG_FORMAT=JSON")
 	reported := false
-	for line := range strings.Lines(output.String()) {
+	for line := range strings.Lines(output) {
 		if strings.Contains(line, `"store failed"`) {
 			reported = true
 			if !strings.Contains(line, `"requestId":"1"`) {
@@ -169,21 +163,8 @@ func TestStart_records(t *testing.T) {
 		_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#AccessDeniedException"}`)
 	}))
 	defer server.Close()
-	address, answers := lambdaRuntime(t, []byte(`{}`))
-	c, output := function(t, "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", "AWS_LAMBDA_RUNTIME_API="+address, "RECORDS_TABLE=weir-records", "DYNAMODB_ENDPOINT="+server.URL)
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-answers:
-	case <-time.After(30 * time.Second):
-		t.Error("answer: got none in 30s, want one")
-	}
-	if err := c.Process.Kill(); err != nil {
-		t.Error(err)
-	}
-	_ = c.Wait() // always an error, because the test killed the process
-	if !strings.Contains(output.String(), `"records table not reached"`) || len(table) != 2 || !strings.Contains(<-table, `"subjectkey"`) || !strings.Contains(<-table, `"secrets"`) {
+	_, output := invoked(t, []byte(`{}`), "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", "RECORDS_TABLE=weir-records", "DYNAMODB_ENDPOINT="+server.URL)
+	if !strings.Contains(output, `"records table not reached"`) || len(table) != 2 || !strings.Contains(<-table, `"subjectkey"`) || !strings.Contains(<-table, `"secrets"`) {
 		t.Errorf("got %d reads of the records table, want 2 and a warning: %s", len(table), output)
 	}
 }

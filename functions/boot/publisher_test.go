@@ -23,6 +23,20 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
+// cloudFormation starts a server that keeps the last answer to an event of CloudFormation.
+func cloudFormation(t *testing.T) (*httptest.Server, *cfn.Response) {
+	t.Helper()
+	var answer cfn.Response
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		answer = cfn.Response{}
+		if err := json.NewDecoder(r.Body).Decode(&answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server, &answer
+}
+
 // The function publisher waits for a new permission, and answers CloudFormation also after a failure. If the answer
 // is lost, Lambda repeats the event; the error does not contain the URL, which is a credential.
 func TestPublisher(t *testing.T) {
@@ -44,13 +58,7 @@ func TestPublisher(t *testing.T) {
 	}))
 	defer table.Close()
 	publish := storetest.Must(boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), boot.Clients{}, slog.New(slog.DiscardHandler), time.Now))
-	var answer cfn.Response
-	answers := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		answer = cfn.Response{}
-		if err := json.NewDecoder(r.Body).Decode(&answer); err != nil {
-			t.Error(err)
-		}
-	}))
+	answers, answer := cloudFormation(t)
 	event := func(name string) cfn.Event {
 		return cfn.Event{RequestType: cfn.RequestUpdate, RequestID: "r", ResponseURL: answers.URL + "/?X-Amz-Signature=secret", PhysicalResourceID: "deployedrules#test", ResourceProperties: map[string]any{
 			contract.PropertyTable: name, contract.PropertyNamespace: "test", contract.PropertyDocument: packed(t, oneRule),
@@ -101,13 +109,7 @@ func TestPublisher_originSecret(t *testing.T) {
 	defer table.Close()
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	publish := storetest.Must(boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), boot.Clients{}, slog.New(slog.DiscardHandler), func() time.Time { return now }))
-	var answer cfn.Response
-	answers := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		answer = cfn.Response{}
-		if err := json.NewDecoder(r.Body).Decode(&answer); err != nil {
-			t.Error(err)
-		}
-	}))
+	answers, answer := cloudFormation(t)
 	event := func(kind cfn.RequestType, text string) cfn.Event {
 		return cfn.Event{RequestType: kind, RequestID: "r", ResponseURL: answers.URL + "/?X-Amz-Signature=secret", ResourceProperties: map[string]any{
 			contract.PropertyTable: "records", contract.PropertyNamespace: "test", contract.PropertyRotation: text,
@@ -168,15 +170,7 @@ func TestPublisher_list(t *testing.T) {
 		return list
 	}}
 	publish := storetest.Must(boot.OpenPublisher(t.Context(), variables, clients, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now }))
-	var status cfn.StatusType
-	answers := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var answer cfn.Response
-		if err := json.NewDecoder(r.Body).Decode(&answer); err != nil {
-			t.Error(err)
-		}
-		status = answer.Status
-	}))
-	defer answers.Close()
+	answers, answer := cloudFormation(t)
 	event := cfn.Event{RequestType: cfn.RequestUpdate, RequestID: "r", ResponseURL: answers.URL, ResourceProperties: map[string]any{
 		contract.PropertyTable: "records", contract.PropertyNamespace: "test", contract.PropertyDocument: packed(t, oneRule),
 	}}
@@ -186,8 +180,8 @@ func TestPublisher_list(t *testing.T) {
 		lines int
 	}{{true, 7, 1}, {false, now.Unix(), 1}, {false, now.Unix(), 1}} { // the last two are repetitions
 		list.down = step.down
-		if err := publish(t.Context(), event); err != nil || status != cfn.StatusSuccess || list.version != step.want || strings.Count(log.String(), "level=ERROR") != step.lines {
-			t.Errorf("%+v: got error %v, status %s, version %d in the list, log %s; want SUCCESS", step, err, status, list.version, &log)
+		if err := publish(t.Context(), event); err != nil || answer.Status != cfn.StatusSuccess || list.version != step.want || strings.Count(log.String(), "level=ERROR") != step.lines {
+			t.Errorf("%+v: got error %v, status %s, version %d in the list, log %s; want SUCCESS", step, err, answer.Status, list.version, &log)
 		}
 	}
 	if _, err := boot.OpenPublisher(t.Context(), variables, boot.Clients{}, slog.New(slog.DiscardHandler), time.Now); err == nil || !strings.HasPrefix(err.Error(), "EDGE_LIST: ") {

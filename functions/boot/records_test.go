@@ -249,18 +249,8 @@ func TestStartSigningKeys(t *testing.T) {
 	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, document) }))
 	defer issuer.Close()
 	copyKeys := func() string {
-		address, answers := lambdaRuntime(t, []byte(`{}`))
-		c, output := function(t, "WEIR_TEST_FUNCTION=signingkeys", "RECORDS_TABLE="+d.table, "JWKS="+issuer.URL, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true", "AWS_LAMBDA_RUNTIME_API="+address)
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _, _ = c.Process.Kill(), c.Wait() }()
-		select {
-		case answer := <-answers:
-			return answer
-		case <-time.After(30 * time.Second):
-			return "no answer: " + output.String()
-		}
+		answer, _ := invoked(t, []byte(`{}`), "WEIR_TEST_FUNCTION=signingkeys", "RECORDS_TABLE="+d.table, "JWKS="+issuer.URL, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true")
+		return answer
 	}
 	d.faults.Store(1) // one request fails, and the function repeats it
 	if got := copyKeys(); got != "/2018-06-01/runtime/invocation/1/response null" {

@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -71,13 +70,7 @@ func (s *site) fromDeployment() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	var answer cfn.Response
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if err := json.NewDecoder(r.Body).Decode(&answer); err != nil {
-			s.t.Error(err)
-		}
-	}))
-	s.t.Cleanup(server.Close)
+	server, answer := cloudFormation(s.t)
 	var events []cfn.Event
 	s.published = func(document string) {
 		e := cfn.Event{RequestType: cfn.RequestCreate, RequestID: rand.Text(), ResponseURL: server.URL + s.now.Format("/?X-Amz-Date=20060102T150405Z"), StackID: "s", LogicalResourceID: "l", ResourceProperties: map[string]any{
@@ -88,7 +81,7 @@ func (s *site) fromDeployment() {
 			e.RequestType, e.PhysicalResourceID, e.OldResourceProperties = cfn.RequestUpdate, "deployedrules#test", last.ResourceProperties
 		}
 		for _, e := range slices.Concat([]cfn.Event{e}, events) {
-			answer = cfn.Response{}
+			*answer = cfn.Response{}
 			if err := publish(s.t.Context(), e); err != nil || answer.Status != cfn.StatusSuccess || answer.RequestID != e.RequestID || answer.PhysicalResourceID != "deployedrules#test" {
 				s.t.Fatalf("%s: got answer %+v, error %v, want SUCCESS", e.RequestType, answer, err)
 			}
