@@ -1,6 +1,7 @@
 package caller
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 )
@@ -54,4 +55,66 @@ func LastHop(forwarded []string) netip.Addr {
 	}
 	_, last, _ := CutLast(forwarded[len(forwarded)-1])
 	return ParseAddress(last)
+}
+
+// Proxies are the networks of the proxies in front of a server. Create them with ParseProxies. Nil trusts no
+// proxy. Proxies are read-only, so they are safe for concurrent use.
+type Proxies []netip.Prefix
+
+// ParseProxies parses networks such as "10.0.0.0/8", and single addresses. The error names the first text that
+// is neither.
+func ParseProxies(networks ...string) (Proxies, error) {
+	var p Proxies
+	for _, text := range networks {
+		network, err := netip.ParsePrefix(text)
+		if addr, single := netip.ParseAddr(text); single == nil && addr.Zone() == "" {
+			network, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil || network.Addr().Is4In6() {
+			return nil, fmt.Errorf("trusted proxies: got %q, want a network such as 10.0.0.0/8 or fd00::/8, or an address", text)
+		}
+		p = append(p, network)
+	}
+	return p, nil
+}
+
+// Client returns the address of the client whose request arrived from the address peer. The addresses of the
+// proxies that the request passed are in forwarded, the X-Forwarded-For fields of the request.
+//
+// Each proxy appends the address from which it got the request, so the last entries are reliable as long as
+// trusted proxies wrote them. Client returns the last address that is not of a trusted proxy. If all addresses
+// are, it returns the first one. Without a trusted peer the fields prove nothing, and Client returns the peer.
+// If a trusted proxy wrote an entry that is no address, such as "unknown", Client returns the address of that
+// proxy: its unknown clients count as one.
+func (p Proxies) Client(peer netip.Addr, forwarded []string) netip.Addr {
+	client, rest, more := peer, strings.Join(forwarded, ","), len(forwarded) > 0
+	for more && p.Contain(client) {
+		var entry string
+		if rest, entry, more = CutLast(rest); entry == "" { // a list may have empty elements (RFC 9110, 5.6.1)
+			continue
+		}
+		addr := ParseAddress(entry)
+		if !addr.IsValid() {
+			break
+		}
+		client = addr
+	}
+	return client
+}
+
+// Contain reports whether addr is the address of a trusted proxy.
+func (p Proxies) Contain(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("") // a Prefix contains no address with a zone
+	for _, network := range p {
+		if network.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// CutLast cuts the last element from a comma-separated list. more reports whether before has further elements.
+func CutLast(list string) (before, last string, more bool) {
+	comma := strings.LastIndexByte(list, ',')
+	return list[:max(comma, 0)], strings.TrimSpace(list[comma+1:]), comma >= 0
 }

@@ -62,7 +62,7 @@ func floodWait(l *limiter.Limit) time.Duration {
 
 // ExemptsPart reports whether an address of a network is exempt.
 func (r *Rules) ExemptsPart(network netip.Prefix) bool {
-	return slices.ContainsFunc(r.exempt.list, func(e Exemption) bool { return e.Kind == document.PerIP && e.network.Overlaps(network) })
+	return slices.ContainsFunc(r.exempt.list, func(e Exemption) bool { return e.Kind == document.PerIP && e.Network.Overlaps(network) })
 }
 
 // EdgeReason is why a CDN in front cannot refuse requests for some limits.

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"net/http"
-	"net/netip"
 	"slices"
 
 	"github.com/weir-limits/weir/limiter/rules/document"
@@ -10,13 +9,8 @@ import (
 
 // Exemption selects requests that no rule counts. It does not affect authentication.
 type Exemption struct {
-	Path string // place in the document, such as "exempt[2]"
-	Name string // name in metrics
-	// Kind is "ip", "user", "apikey" or "endpoint". Value is the address or network, the user, the id
-	// of the API key's record, or the endpoint, as the document spells it.
-	Kind, Value string
-	network     netip.Prefix
-	pattern     pattern
+	document.Exemption
+	pattern pattern // of an endpoint
 }
 
 // exemptions finds the exemption of a request. The zero value exempts nothing.
@@ -94,7 +88,7 @@ func (c *compiler) exempt() {
 	e := &c.rules.exempt
 	endpoints := map[string]int{}
 	for i, d := range c.doc.Exempt {
-		one := Exemption{Path: d.Path, Name: d.Name, Kind: d.Kind, Value: d.Value, network: d.Network}
+		one := Exemption{Exemption: d}
 		var earlier int
 		var twice bool
 		if d.Kind == document.PerEndpoint {
@@ -118,10 +112,10 @@ func (c *compiler) exempt() {
 func (c *compiler) noteExemption(e *Exemption) {
 	const defaultIPv6Bits = 64
 	switch {
-	case e.Kind == document.PerIP && e.network.Bits() == 0:
+	case e.Kind == document.PerIP && e.Network.Bits() == 0:
 		c.doc.Note(e.Path, "exempts every address of its family")
-	case e.Kind == document.PerIP && e.network.Bits() > defaultIPv6Bits:
-		c.doc.Note(e.Path, "IPv6 callers count by network: the exemption applies only if IPV6_BITS is at least %d", e.network.Bits())
+	case e.Kind == document.PerIP && e.Network.Bits() > defaultIPv6Bits:
+		c.doc.Note(e.Path, "IPv6 callers count by network: the exemption applies only if IPV6_BITS is at least %d", e.Network.Bits())
 	case e.Kind == document.PerEndpoint:
 		for i := range c.rules.rules {
 			if r := &c.rules.rules[i]; e.pattern.contains(r.pattern) {

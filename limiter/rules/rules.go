@@ -1,6 +1,7 @@
 package rules
 
 import (
+	_ "embed"
 	"iter"
 	"maps"
 	"net/http"
@@ -152,3 +153,9 @@ func (r *Rules) limits() iter.Seq[*limit] {
 		}
 	}
 }
+
+// Schema is the JSON Schema (draft 2020-12) of a rules document. An editor uses it to show mistakes
+// while the author types: most of the mistakes that Parse finds.
+//
+//go:embed schema.json
+var Schema []byte

@@ -6,8 +6,8 @@ const maxExemptions = 1000
 
 // Exemption selects requests that no rule counts.
 type Exemption struct {
-	// Identity has the Kind PerUser, PerAPIKey, PerIP or PerEndpoint. With PerEndpoint, Value is an endpoint, and not
-	// validated.
+	// Identity has the Kind PerUser, PerAPIKey, PerIP or PerEndpoint. With PerEndpoint, Value is an endpoint, which Parse
+	// does not validate. With PerAPIKey, it is the id of the key's record.
 	Identity
 
 	Path string // place in the document, such as "exempt[3]"
