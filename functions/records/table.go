@@ -93,15 +93,21 @@ func GetConsistent(ctx context.Context, api Reader, table, key string) (Item, er
 // contains afterwards. created reports whether this call wrote the item. Concurrent calls create one
 // item.
 func Create(ctx context.Context, api Writer, table string, it Item) (has Item, created bool, err error) {
-	_, err = api.PutItem(ctx, &dynamodb.PutItemInput{
+	return PutIf(ctx, api, &dynamodb.PutItemInput{
 		TableName: &table, Item: it,
 		ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute},
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
-	if exists, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
-		return exists.Item, false, nil
+}
+
+// PutIf writes an item if the condition of in holds. It returns the item that the table contains afterwards. written
+// reports whether this call wrote the item.
+func PutIf(ctx context.Context, api Writer, in *dynamodb.PutItemInput) (has Item, written bool, err error) {
+	in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
+	_, err = api.PutItem(ctx, in)
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		return failed.Item, false, nil
 	}
-	return it, err == nil, wrap(err)
+	return in.Item, err == nil, wrap(err)
 }
 
 // wrap adds the name of the table to an error. It returns nil for nil.

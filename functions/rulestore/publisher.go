@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -170,18 +169,11 @@ func (n publication) after(previous records.Item, key string) (records.Item, err
 // returns that item.
 func (p *Publisher) put(ctx context.Context, table string, it, previous records.Item) (existing records.Item, written bool, err error) {
 	in := &dynamodb.PutItemInput{
-		TableName: &table, Item: it, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		TableName: &table, Item: it,
 		ConditionExpression: aws.String("attribute_not_exists(#version)"), ExpressionAttributeNames: map[string]string{"#version": versionAttribute},
 	}
 	if len(previous) > 0 {
 		in.ConditionExpression, in.ExpressionAttributeValues = aws.String("#version = :previous"), records.Item{":previous": previous[versionAttribute]}
 	}
-	_, err = p.API.PutItem(ctx, in)
-	if exists, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
-		return exists.Item, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("records table: %w", err)
-	}
-	return nil, true, nil
+	return records.PutIf(ctx, p.API, in)
 }

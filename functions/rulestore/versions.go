@@ -55,31 +55,26 @@ func New(api API, table string) *Versions { return &Versions{api, table} }
 // Get returns a version and its document. 0 means the version in force. The error wraps ErrNoRules if
 // no version is in force, or ErrNoVersion if the table does not keep the version.
 func (s *Versions) Get(ctx context.Context, version int64) (Version, []byte, error) {
-	key := currentKey
-	if version != 0 {
-		key = versionKey(version)
+	if version == 0 {
+		return s.get(ctx, currentKey, ErrNoRules)
 	}
-	it, err := records.GetConsistent(ctx, s.api, s.table, key)
-	switch {
-	case err != nil:
-		return Version{}, nil, err
-	case it == nil && version == 0:
-		return Version{}, nil, ErrNoRules
-	case it == nil:
-		return Version{}, nil, fmt.Errorf("%d: %w; `weir rules history` lists the last %d", version, ErrNoVersion, Kept)
-	}
-	return parseDocument(it)
+	return s.get(ctx, versionKey(version), fmt.Errorf("%d: %w; `weir rules history` lists the last %d", version, ErrNoVersion, Kept))
 }
 
 // Deployed returns the document that the deployment of a namespace published (Publisher). The error wraps ErrNoRules if
 // there is none. The item stays when the deployment gets its rules from another source.
 func (s *Versions) Deployed(ctx context.Context, namespace string) (Version, []byte, error) {
-	it, err := records.GetConsistent(ctx, s.api, s.table, contract.DeployedRulesKey(namespace))
+	return s.get(ctx, contract.DeployedRulesKey(namespace), ErrNoRules)
+}
+
+// get returns the version in an item, or the error missing without the item.
+func (s *Versions) get(ctx context.Context, key string, missing error) (Version, []byte, error) {
+	it, err := records.GetConsistent(ctx, s.api, s.table, key)
 	switch {
 	case err != nil:
 		return Version{}, nil, err
 	case it == nil:
-		return Version{}, nil, ErrNoRules
+		return Version{}, nil, missing
 	}
 	return parseDocument(it)
 }
