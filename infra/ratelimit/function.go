@@ -138,7 +138,9 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 
 // Bundle returns the folder in LimitsProps.Bundles for a role. The folder's name also names the
 // clients that the function links: for example handler-redis for handler with ElastiCache.
-func (l *Limits) Bundle(role string) string { return l.props.bundle(role) }
+func (l *Limits) Bundle(role string) string {
+	return filepath.Join(l.props.Bundles, l.props.bundleName(role))
+}
 
 // newAlias returns what API Gateway invokes: the function or, with provisioned concurrency, an
 // alias of its newest version. Only a version can have provisioned concurrency.

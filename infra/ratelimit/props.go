@@ -270,9 +270,6 @@ func (p *LimitsProps) bundleName(role string) string {
 	return contract.Bundle(role, p.Store == ElastiCache, p.Events != nil)
 }
 
-// bundle returns the folder's path in Bundles for a function that makes decisions.
-func (p *LimitsProps) bundle(role string) string { return filepath.Join(p.Bundles, p.bundleName(role)) }
-
 // checkBundle returns an error if a function is missing or built for another architecture.
 func (p *LimitsProps) checkBundle(name string) error {
 	path := filepath.Join(p.Bundles, name, bootstrap)

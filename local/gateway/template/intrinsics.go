@@ -7,6 +7,27 @@ import (
 	"strings"
 )
 
+func (r *resolver) call(function string, argument any) (any, error) {
+	switch function {
+	case "Ref":
+		if id, ok := argument.(string); ok {
+			return r.ref(id)
+		}
+		return nil, errors.New("want a name in Ref")
+	case "Fn::GetAtt":
+		return r.getAtt(argument)
+	case "Fn::Join":
+		return r.join(argument)
+	case "Fn::Select":
+		return r.choose(argument)
+	case "Fn::Split":
+		return r.split(argument)
+	case "Fn::Sub":
+		return r.sub(argument)
+	}
+	return nil, fmt.Errorf("%s is not supported", function)
+}
+
 // arguments returns v as a list of exactly n elements, which are not resolved yet.
 func arguments(function string, v any, n int) ([]any, error) {
 	list, ok := v.([]any)

@@ -2,7 +2,6 @@ package template
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -132,27 +131,6 @@ func (r *resolver) resolve(v any) (any, error) {
 		return list, nil
 	}
 	return v, nil
-}
-
-func (r *resolver) call(function string, argument any) (any, error) {
-	switch function {
-	case "Ref":
-		if id, ok := argument.(string); ok {
-			return r.ref(id)
-		}
-		return nil, errors.New("want a name in Ref")
-	case "Fn::GetAtt":
-		return r.getAtt(argument)
-	case "Fn::Join":
-		return r.join(argument)
-	case "Fn::Select":
-		return r.choose(argument)
-	case "Fn::Split":
-		return r.split(argument)
-	case "Fn::Sub":
-		return r.sub(argument)
-	}
-	return nil, fmt.Errorf("%s is not supported", function)
 }
 
 func (r *resolver) text(v any) (string, error) {
