@@ -17,10 +17,10 @@ import (
 )
 
 // With every pattern of failures, one environment never admits more than the limit: a store that never fails could
-// admit the same requests. Each seed draws an algorithm, a Spread, a Count, an OnError and LocalProcesses. In its
-// history, requests charge several subjects and settle later, at any cost, some of them in another process. New rules
-// arrive, with the same and with other numbers, and a second environment charges the same subjects. A caller whose costs
-// are below the limit is never refused by it.
+// admit the same requests. Therefore, n environments admit at most n times the limit. Each seed draws an algorithm, a
+// Spread, a Count, an OnError and LocalProcesses. In its history, requests charge several subjects and settle later, at
+// any cost, some of them in another process. New rules arrive, with the same and with other numbers, and a second
+// environment charges the same subjects. A caller whose costs are below the limit is never refused by it.
 func TestOutage_environment(t *testing.T) {
 	rounds := uint64(400)
 	if testing.Short() {
