@@ -38,6 +38,8 @@ var compared = []string{
 	"AWS::WAFv2::WebACL", "AWS::WAFv2::WebACLAssociation",
 }
 
+const tableType = "AWS::DynamoDB::Table"
+
 // drift makes CloudFormation compare the resources with the template.
 func (s *Stack) drift(ctx context.Context) (o verify.Observation) {
 	fmt.Fprintf(s.Log, "waiting at most %s: CloudFormation compares the resources of the stack with its template\n", driftReads*driftPause)

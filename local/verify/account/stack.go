@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -181,6 +182,28 @@ func (s *Stack) find(id string) (Resource, bool) {
 		}
 	}
 	return Resource{}, false
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// created are the statuses of a stack or a resource that is as in the template.
+var created = []string{"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"}
+
+// cleaning is the status of a stack after an update, while CloudFormation deletes replaced resources.
+const cleaning = "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS"
+
+// complete tests that CloudFormation has created every resource.
+func (s *Stack) complete(context.Context) verify.Observation {
+	var problems []string
+	for _, r := range s.resources {
+		if !slices.Contains(created, r.Status) {
+			problems = append(problems, r.ID+": "+r.Status)
+		}
+	}
+	if !slices.Contains(created, s.Status) && s.Status != cleaning {
+		problems = append(problems, "the stack: "+s.Status)
+	}
+	return verdict("a complete stack", fmt.Sprintf("%s with %d resources", s.Status, len(s.resources)), problems)
 }
 
 // Left returns one line for each change that could not be undone, with the command that undoes it.
