@@ -167,6 +167,9 @@ func (o Options) spread(of *spec, r algo.Rate, global bool) (s limiter.Spread, n
 	return s, note
 }
 
+// keptFields are the fields of a limit that its overrides do not change.
+var keptFields = []string{"lease", "shards", "sync_ms", "notify", "across_tiers", "regions"}
+
 // mistake returns the reason why the numbers at path make no valid limit. They are the numbers of the limit s, or
 // replace them.
 func (r *Rules) mistake(path string, s *spec, err error) Problem {

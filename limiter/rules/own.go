@@ -115,9 +115,6 @@ func (r *Rules) countedBy(kind, name string) (list []*identified) {
 	return list
 }
 
-// keptFields are the fields of a limit that its overrides do not change.
-var keptFields = []string{"lease", "shards", "sync_ms", "notify", "across_tiers", "regions"}
-
 // replace creates the limit base with a caller's own numbers, which an override of the document or the record of an
 // API key sets. It is the same limit with other numbers, so a caller keeps its usage when its own numbers are added
 // or removed. path is the place of the numbers, for messages. problem is nil if the numbers are valid.

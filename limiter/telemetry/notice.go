@@ -38,10 +38,9 @@ func (r *Recorder) Notice(ctx context.Context, n limiter.Notice) error {
 
 // LinesDropped counts log lines that a function did not act on, because their signature was missing, old or repeated.
 func (r *Recorder) LinesDropped(now time.Time, n int) {
-	if r == nil || r.out == nil || n == 0 {
-		return
+	if n > 0 {
+		r.count(now.UnixNano(), func() { r.metrics.linesDropped += int64(n) })
 	}
-	r.count(now.UnixNano(), func() { r.metrics.linesDropped += int64(n) })
 }
 
 // Notice is a limiter.Notice in the form in which logs and decision events contain it.

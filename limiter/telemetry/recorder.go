@@ -57,9 +57,6 @@ func New(out io.Writer, namespace string, hash SubjectHash) *Recorder {
 
 // Record counts one request. Call it once for each request after the decision.
 func (r *Recorder) Record(o Outcome) {
-	if r == nil || r.out == nil {
-		return
-	}
 	// The time of the count is the end of the decision, so that a slow request does not move the time
 	// back.
 	at := o.Time.UnixNano() + int64(o.Duration)
@@ -113,33 +110,25 @@ func (r *Recorder) add(o *Outcome, at int64) {
 
 // Refunds counts the result of [limiter.Receipt.Refund].
 func (r *Recorder) Refunds(now time.Time, done limiter.Refunds) {
-	if r == nil || r.out == nil || done == (limiter.Refunds{}) {
-		return
+	if done != (limiter.Refunds{}) {
+		r.count(now.UnixNano(), func() { r.metrics.addRefunds(done) })
 	}
-	r.count(now.UnixNano(), func() { r.metrics.addRefunds(done) })
 }
 
 // Settled counts the result of a settlement.
 func (r *Recorder) Settled(s Settlement) {
-	if r == nil || r.out == nil || s.Rejected == 0 && s.Lost == 0 && len(s.Excess) == 0 && s.Refunds == (limiter.Refunds{}) {
-		return
+	if s.Rejected > 0 || s.Lost > 0 || len(s.Excess) > 0 || s.Refunds != (limiter.Refunds{}) {
+		r.count(s.Time.UnixNano(), func() { r.metrics.addSettlement(&s) })
 	}
-	r.count(s.Time.UnixNano(), func() { r.metrics.addSettlement(&s) })
 }
 
 // Receipt counts what happened to a receipt.
 func (r *Recorder) Receipt(now time.Time, result ReceiptResult) {
-	if r == nil || r.out == nil {
-		return
-	}
 	r.count(now.UnixNano(), func() { r.metrics.receipts[result]++ })
 }
 
 // RulesRefused counts a rejected rules document.
 func (r *Recorder) RulesRefused(now time.Time) {
-	if r == nil || r.out == nil {
-		return
-	}
 	r.count(now.UnixNano(), func() { r.metrics.rulesRefused++ })
 }
 
@@ -184,9 +173,6 @@ func (r *Recorder) CountErrors(function string) {
 
 // EventsDropped adds n to the count of decision events that did not reach the broker.
 func (r *Recorder) EventsDropped(now time.Time, n int64) {
-	if r == nil || r.out == nil {
-		return
-	}
 	r.count(now.UnixNano(), func() { r.metrics.eventsDropped += n })
 }
 
@@ -229,6 +215,9 @@ func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 // count calls the function add, which counts one event, and then writes the counts that are due. at is the time
 // of the event.
 func (r *Recorder) count(at int64, add func()) {
+	if r == nil || r.out == nil {
+		return
+	}
 	r.mu.Lock()
 	due := r.takeOld(nil, at)
 	add()

@@ -30,7 +30,7 @@ const (
 type Limit struct {
 	// Limit has the fields that the limit itself sets: Name, Rate, Spread, Count, Notify and Mark. Name is "" if it
 	// comes from the endpoint. At most one field of Spread is set. If regions share the limit, Rate.Regions is
-	// AnyRegion.
+	// anyRegion.
 	limiter.Limit
 
 	Path    string   // such as "rules[2].limits.free"
@@ -48,9 +48,9 @@ const (
 	OnlyBadCredentials = "bad_credentials" // requests whose credential was rejected
 )
 
-// AnyRegion stands for the region of a process that is not known here. The state of a limit in a region is at most as
+// anyRegion stands for the region of a process that is not known here. The state of a limit in a region is at most as
 // large as in this one.
-var AnyRegion = algo.Regions{Of: algo.MaxRegions, Place: algo.MaxRegions - 1}
+var anyRegion = algo.Regions{Of: algo.MaxRegions, Place: algo.MaxRegions - 1}
 
 // These are the values of the field "regions"; the first is the default.
 const (
@@ -342,7 +342,7 @@ func (d *Document) readRegions(o *object, l *Limit) algo.Regions {
 	case l.Notify != limiter.Percentages{}:
 		d.report.add(path, "got %s beside notify, want one of them: a region does not know the usage in the others", got)
 	}
-	return AnyRegion
+	return anyRegion
 }
 
 func (d *Document) readNotify(o *object) (p limiter.Percentages) {
