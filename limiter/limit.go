@@ -86,12 +86,12 @@ type Limit struct {
 	LocalProcesses int
 
 	machine      algo.Machine
-	plain        bool           // a Local store decides a request on l without the phases of a decision
 	compacter    algo.Compacter // the machine, if TakeCompact may decide; otherwise nil
 	fingerprint  string
 	parts        []*Limit // the shards of Spread.Shards
 	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
 	isLocalShare bool     // l is the localShare of another limit
+	plain        bool     // a Local store decides a request on l without the phases of a decision
 	flags        []*Limit // limits that count the written notices, one for each percentage of Notify
 	reports      *reports // the limits of Spread.Adaptive that count reports; nil without it
 	regions      []*Limit // the limit in each region, if regions share it; l itself is at its place
