@@ -239,8 +239,8 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	if c.Force && c.Cost == 0 {
 		return // a forced charge of cost 0 is allowed in any state, even if a slow clock sees a debt above the max debt
 	}
-	for _, o := range v.tiers { // a count of another tier needs a rewrite
-		e.require(e.absent(attribute(fingerprintAttribute, o.id)))
+	for _, o := range v.tiers { // a count of another tier needs a rewrite, unless it counts nothing and the cost is 0
+		e.requireState(t.item, o.id, o.held)
 	}
 	layoutOf(v.settled.Machine).charge(t, e, v, c)
 	if c.Cost > 0 && same {
