@@ -2,6 +2,7 @@ package rules
 
 import (
 	_ "embed"
+	"fmt"
 	"iter"
 	"maps"
 	"net/http"
@@ -130,6 +131,30 @@ func (r *Rules) Counts() (counts []limiter.Counted) {
 	}
 	return counts
 }
+
+// Tiers returns the declared tiers, sorted. Without a declaration, it returns the tiers that rules name.
+func (r *Rules) Tiers() []string { return slices.Sorted(maps.Keys(r.tiers)) }
+
+// Tier returns the tier that applies to a caller with the claimed tier. It returns the document's
+// default tier if Tiers does not have the claimed tier.
+func (r *Rules) Tier(claimed string) string {
+	if r.tiers[claimed] {
+		return claimed
+	}
+	return r.defaultTier
+}
+
+// CheckTier returns an error if the rules have tiers, but not this one. A caller of such a tier gets the limits
+// of the default tier.
+func (r *Rules) CheckTier(tier string) error {
+	if tiers := r.Tiers(); len(tiers) > 0 && r.Tier(tier) != tier {
+		return fmt.Errorf("tier: got %q, %s%s; default_tier %s decides", document.Shorten(tier), document.WantTier(tiers, r.declared), document.DidYouMean(tier, tiers), r.defaultTier)
+	}
+	return nil
+}
+
+// DeclaresTiers reports whether the document lists all its tiers in the member "tiers".
+func (r *Rules) DeclaresTiers() bool { return r.declared }
 
 // Notes returns notes on the document in file order: valid values whose effect may surprise the
 // author.

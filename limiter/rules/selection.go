@@ -78,6 +78,20 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 	return s
 }
 
+// asksUsage reports whether a request asks for the usage of its caller. matched are the indexes of the rules that
+// match its path. A request with a bad credential is not answered with the usage. It is charged like any other
+// request.
+func (r *Rules) asksUsage(q *Request, matched []int) bool {
+	get := q.Method == http.MethodGet || q.Method == http.MethodHead
+	return r.usage && get && !q.Caller.Rejected && slices.Contains(matched, len(r.rules)-1)
+}
+
+// isUsage reports whether all readings of a path are the usage endpoint.
+func (r *Rules) isUsage(paths []reading) bool {
+	p := &r.rules[len(r.rules)-1].pattern
+	return !slices.ContainsFunc(paths, func(r reading) bool { return !p.matches(r) })
+}
+
 // Charges returns the Charges of Select.
 func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller caller.Caller) []limiter.Charge {
 	return r.Select(dst, Request{Method: method, Path: path, Caller: caller}).Charges
@@ -284,4 +298,75 @@ func (c *compiler) readHeaders() {
 	}
 	slices.Sort(c.rules.headers)
 	c.rules.headers = slices.Compact(c.rules.headers)
+}
+
+// trie finds the rules whose endpoint matches a path.
+type trie struct {
+	literal map[string]*trie
+	param   *trie
+	here    []int // rules whose endpoint ends at this node
+	below   []int // rules whose endpoint matches the path of this node and every path below it
+}
+
+func (t *trie) add(p pattern, rule int) {
+	for _, segment := range p.segments {
+		t = t.child(segment)
+	}
+	if p.below {
+		t.below = append(t.below, rule)
+	} else {
+		t.here = append(t.here, rule)
+	}
+}
+
+func (t *trie) child(segment string) *trie {
+	if segment == parameter {
+		if t.param == nil {
+			t.param = &trie{}
+		}
+		return t.param
+	}
+	if t.literal == nil {
+		t.literal = map[string]*trie{}
+	}
+	if t.literal[segment] == nil {
+		t.literal[segment] = &trie{}
+	}
+	return t.literal[segment]
+}
+
+// match appends to dst the rules whose endpoint matches one of the paths, each once and in file order.
+func (t *trie) match(dst []int, paths ...reading) []int {
+	from := len(dst)
+	for _, r := range paths {
+		if r.path == "/" {
+			r.path = ""
+		}
+		dst = t.walk(dst, r.path)
+	}
+	slices.Sort(dst[from:])
+	if len(paths) > 1 {
+		dst = dst[:from+len(slices.Compact(dst[from:]))]
+	}
+	return dst
+}
+
+// walk appends the rules that match the rest of a path. A parameter does not match the empty segment after a
+// slash at the end.
+func (t *trie) walk(dst []int, rest string) []int {
+	dst = append(dst, t.below...)
+	switch rest {
+	case "":
+		return append(dst, t.here...)
+	case "/":
+		return dst
+	}
+	segment, rest := next(rest)
+	if next := t.literal[segment]; next != nil {
+		dst = next.walk(dst, rest)
+	}
+	if t.param != nil {
+		dst = t.param.walk(dst, rest)
+	}
+	return dst
 }

@@ -1,38 +1,11 @@
 package rules
 
 import (
-	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
-
-// Tiers returns the declared tiers, sorted. Without a declaration, it returns the tiers that rules name.
-func (r *Rules) Tiers() []string { return slices.Sorted(maps.Keys(r.tiers)) }
-
-// Tier returns the tier that applies to a caller with the claimed tier. It returns the document's
-// default tier if Tiers does not have the claimed tier.
-func (r *Rules) Tier(claimed string) string {
-	if r.tiers[claimed] {
-		return claimed
-	}
-	return r.defaultTier
-}
-
-// CheckTier returns an error if the rules have tiers, but not this one. A caller of such a tier gets the limits
-// of the default tier.
-func (r *Rules) CheckTier(tier string) error {
-	if tiers := r.Tiers(); len(tiers) > 0 && r.Tier(tier) != tier {
-		return fmt.Errorf("tier: got %q, %s%s; default_tier %s decides", document.Shorten(tier), document.WantTier(tiers, r.declared), document.DidYouMean(tier, tiers), r.defaultTier)
-	}
-	return nil
-}
-
-// DeclaresTiers reports whether the document lists all its tiers in the member "tiers".
-func (r *Rules) DeclaresTiers() bool { return r.declared }
 
 // SimilarTiers returns the Notes about tiers whose name is probably a misspelling of another tier. The limits of such
 // a tier never apply. A document that declares its tiers has none.

@@ -24,20 +24,6 @@ func (r *Rules) UsageEndpoint() string {
 	return r.rules[len(r.rules)-1].Endpoint
 }
 
-// asksUsage reports whether a request asks for the usage of its caller. matched are the indexes of the rules that
-// match its path. A request with a bad credential is not answered with the usage. It is charged like any other
-// request.
-func (r *Rules) asksUsage(q *Request, matched []int) bool {
-	get := q.Method == http.MethodGet || q.Method == http.MethodHead
-	return r.usage && get && !q.Caller.Rejected && slices.Contains(matched, len(r.rules)-1)
-}
-
-// isUsage reports whether all readings of a path are the usage endpoint.
-func (r *Rules) isUsage(paths []reading) bool {
-	p := &r.rules[len(r.rules)-1].pattern
-	return !slices.ContainsFunc(paths, func(r reading) bool { return !p.matches(r) })
-}
-
 // IsUsage reports whether all readings of a path are the usage endpoint.
 func (r *Rules) IsUsage(p Path) bool {
 	if !r.usage {
