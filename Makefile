@@ -143,14 +143,14 @@ test-plain:
 	$(GO_TEST) -p 1 -shuffle=on $(shell go list ./... | grep -E '$(PLAIN)')
 	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./limiter/redisstore ./limiter/storetest ./local/gateway/template ./local/verify ./local/weir
 
-# Go caches the result of a test until a file changes that the test itself reads. If the test starts a
-# program, such as go list, Go does not see the files that this program reads. So -count=1 repeats the
-# tests that start programs.
 test-lab:
 	$(LAB_TEST) -p 1 -shuffle=on -skip '^TestFunctions$$|^TestExamples_layer' ./bench/... ./examples ./release ./size
 	$(LAB_RACE_TEST) -p 1 -shuffle=on -skip '^Test(SAM|Kafka)' ./e2e ./kafka ./prometheus ./testservers ./tools
 	$(LAB_TEST) -p 1 -count=1 -run '^Test(Examples_layer|Policies)' ./examples ./policies
 
+# Go caches the result of a test until a file changes that the test itself reads. If the test starts a
+# program, such as go list, Go does not see the files that this program reads. So -count=1 repeats the
+# tests that start programs.
 check-fast: lint ## Lint, and run the tests that need no server
 	$(GO_TEST) -skip '^Test(SAM|Console|Kafka)' ./limiter/... ./functions/...
 	$(GO_TEST) -count=1 -run '^TestImports' ./limiter
