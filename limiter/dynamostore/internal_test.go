@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strconv"
 	"testing"
 	"time"
@@ -126,5 +127,13 @@ func TestTake_holds(t *testing.T) {
 	charged, it := newTake(0, []limiter.Charge{{Limit: l, Cost: 1}}, make([]algo.Result, 1), &guesses{}), item(itemOf(l, algo.State{}))
 	if allocs := testing.AllocsPerRun(10, func() { charged.holds(it) }); allocs != 0 {
 		t.Errorf("got %g allocations, want 0", allocs)
+	}
+}
+
+// A cost that no limit admits does not make later slots equal.
+func TestNewEntry(t *testing.T) {
+	newEntry(0, math.MaxInt64)
+	if a, b := newEntry(0, 1), newEntry(0, 1); a == b {
+		t.Errorf("got the entry %d twice", a)
 	}
 }

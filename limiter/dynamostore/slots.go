@@ -62,7 +62,7 @@ func init() { slotsTaken.Store(rand.Int64N(algo.SlotNumbers)) } //nolint:gosec /
 // newEntry returns the entry of the last of n slots that are taken at the instant now. Another process can use the same
 // entry. The keys distinguish the slots in the item; the entries distinguish them in the states that a process keeps.
 func newEntry(now algo.Instant, n int64) algo.Instant {
-	return algo.SlotStart(now) + algo.Instant(max(n-1, slotsTaken.Add(n)%algo.SlotNumbers))
+	return algo.SlotStart(now) + algo.Instant(max(n-1, slotsTaken.Add(n%algo.SlotNumbers)%algo.SlotNumbers))
 }
 
 // next implements layout. New slots get new entries.
