@@ -86,7 +86,7 @@ func FuzzAuthorizerEvent(f *testing.F) {
 	for _, seed := range []string{
 		``, `null`, `[]`, `{}`, `{}{}`, `{} x`, `{"type":`, `{"type":null,"path":5}`, `{"headers":null,"multiValueHeaders":null,"requestContext":null}`,
 		`{"headers":{"AUTHORIZATION":"a","x-api-key":"\ud800"},"multiValueHeaders":{}}`, `{"headers":{"x-api-key":"k"},"multiValueHeaders":{"accept":[]}}`,
-		`{"multiValueHeaders":{"authorization":["a",null,"b"],"Authorization":["c"]}}`, `{"multiValueHeaders":{"authorization":"a"}}`, `{"multiValueHeaders":{"authorization":null}}`,
+		`{"multiValueHeaders":{"authorization":["a",null,"b"],"Authorization":["c"]}}`, `{"multiValueHeaders":{"authorization":["a"]},"headers":{"authorization":"b","x-api-key":"k"}}`, `{"multiValueHeaders":{"authorization":"a"}}`, `{"multiValueHeaders":{"authorization":null}}`,
 		`{"t\u0079pe":"REQUEST","Path":"/x","path":"/\u0061\ud83d\ude00\/"}`, "{\"path\":\"/\xff\",\"headers\":{\"x-\xff\":\"\xfe\"}}", `{"requestContext":{"identity":{"sourceIp":"::1"},"domainName":"a"}}`,
 		`{"requestContext":[],"x":-0.5e+10}`, `{"x":01}`, `{"x":[1,]}`, `{"x":{"a":1,}}`, `{"x" 1}`, "{\"x\":\"\n\"}", `{"headers":{"` + "x-api-\u212aey" + `":"k"}}`,
 	} {

@@ -14,6 +14,14 @@ func TestStyle(t *testing.T) {
 	if StyleOf(io.Discard).on || StyleOf(&bytes.Buffer{}).on {
 		t.Error("got colours outside a terminal, want none")
 	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	if IsTerminal(null) || IsTerminal(nil) {
+		t.Error("the null device, or none: got a terminal, want none")
+	}
 	if s := (Style{on: true}); s.Bad("x") != "\x1b[31mx\x1b[0m" || (Style{}).Bad("x") != "x" {
 		t.Errorf("style of a terminal: got %q, want red text, and plain text from the zero Style", s.Bad("x"))
 	}
