@@ -24,7 +24,11 @@ func (v *verifier) openStack(ctx context.Context) error {
 	}
 	stack.Log = v.log
 	v.stack, v.Account = stack, stack
-	if v.Template, err = verify.ParseTemplate(stack.Template); err != nil {
+	document, err := stack.Template()
+	if err != nil {
+		return err
+	}
+	if v.Template, err = verify.ParseTemplate(document); err != nil {
 		return err
 	}
 	if v.write {

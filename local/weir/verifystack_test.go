@@ -18,11 +18,12 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// stackTemplate is the template of a stack in two regions.
+// stackTemplate is the template of a stack in two regions. Like that of a release, it has a condition, which does not hold.
 const stackTemplate = `{"Resources": {
 	"Counters": {"Type": "AWS::DynamoDB::Table", "Properties": {"TimeToLiveSpecification": {"AttributeName": "ttl", "Enabled": true}}},
+	"Cache": {"Type": "AWS::ElastiCache::ServerlessCache", "Condition": "UsesElastiCache"},
 	"Degraded": {"Type": "AWS::CloudWatch::Alarm", "Properties": {"AlarmActions": ["topic"]}},
-	"Authorizer": {"Type": "AWS::Lambda::Function", "Properties": {"Environment": {"Variables": {"WEIR_FUNCTION": "authorizer", "NAMESPACE": "dev", "TABLE": {"Ref": "Counters"}, "REGIONS": "REGIONS"}}}}
+	"Authorizer": {"Type": "AWS::Lambda::Function", "Properties": {"Environment": {"Variables": {"WEIR_FUNCTION": "authorizer", "NAMESPACE": "dev", "TABLE": {"Fn::If": ["UsesElastiCache", {"Ref": "AWS::NoValue"}, {"Ref": "Counters"}]}, "REGIONS": "REGIONS"}}}}
 }}`
 
 // stackAccount is an account with one stack in each region. It answers the calls that the tests need, and permits no other.

@@ -33,8 +33,6 @@ type Stack struct {
 	Name, Status string
 	// Outputs are the outputs of the stack.
 	Outputs map[string]string
-	// Template is the template of the stack in JSON.
-	Template []byte
 	// REST and HTTP report that the run sends requests to a REST API and to an HTTP API.
 	REST, HTTP bool
 	// Log gets a line before each change of the stack and before the wait for CloudFormation.
@@ -42,6 +40,7 @@ type Stack struct {
 	// Wait waits between two reads of a value that AWS changes later.
 	Wait func(context.Context, time.Duration) error
 
+	template   []byte     // in JSON
 	resources  []Resource // in the order of CloudFormation
 	parameters map[string]string
 	region     string
@@ -80,6 +79,15 @@ func (s *Stack) Region() string { return s.region }
 
 // Resources returns the resources of the stack.
 func (s *Stack) Resources() []Resource { return slices.Clone(s.resources) }
+
+// Template returns a template with the resources that the stack has. The conditions that the stack shows are resolved.
+func (s *Stack) Template() ([]byte, error) {
+	resources := map[string]Resource{}
+	for _, r := range s.resources {
+		resources[r.ID] = r
+	}
+	return json.Marshal(map[string]any{"Resources": resources})
+}
 
 // Open reads a stack.
 func Open(ctx context.Context, config aws.Config, name string) (*Stack, error) {
@@ -126,7 +134,7 @@ func (s *Stack) readStack(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("stack %s: template: %w", s.Name, err)
 	}
-	s.Template = []byte(aws.ToString(template.TemplateBody))
+	s.template = []byte(aws.ToString(template.TemplateBody))
 	return nil
 }
 
@@ -138,7 +146,7 @@ func (s *Stack) readResources(ctx context.Context) error {
 			Properties                map[string]any
 		}
 	}
-	if err := json.Unmarshal(s.Template, &template); err != nil {
+	if err := json.Unmarshal(s.template, &template); err != nil {
 		return fmt.Errorf("stack %s: got a template that is not JSON (%w), want the template of the CDK; name the nested stack that contains Weir", s.Name, err)
 	}
 	deployed := conditions{}
