@@ -654,7 +654,7 @@ func TestGroup_instant(t *testing.T) {
 }
 
 // A request waits with a lease that no longer fits. The state still has room for the request itself, so it is charged
-// without the lease.
+// without the lease, and later requests have no lease to use.
 func TestGroup_leases_givenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -677,6 +677,15 @@ func TestGroup_leases_givenUp(t *testing.T) {
 		})
 		if want := [][]int64{{0}, {1}}; !decisions[1].Allowed || !slices.EqualFunc(store.costs, want, slices.Equal) {
 			t.Errorf("got %+v after calls of %v, want it allowed after calls of %v", decisions[1], store.costs, want)
+		}
+		more := 0
+		for range 5 { // a lease of 8, which the call did not charge, would admit all
+			if take(t, l, c).Allowed {
+				more++
+			}
+		}
+		if more != 2 {
+			t.Errorf("got %d more admissions, want the 2 that the limit has left", more)
 		}
 	})
 }

@@ -160,9 +160,9 @@ func (r *request) countInFallback(it *task) {
 	})
 }
 
-// lookUpOutage applies the counts that remain from an outage, which the fallback holds. If they refuse the request, it is denied without a
-// store call. New leases are bounded by the room that these counts leave. While the store fails, lookUpOutage denies
-// nothing, because only a store call can find the end of the outage.
+// lookUpOutage applies the counts that remain from an outage, which the fallback holds. If they refuse the request, it is
+// denied without a store call. New leases are bounded by the room that these counts leave. While the store fails,
+// lookUpOutage denies nothing, because only a store call can find the end of the outage.
 func (r *request) lookUpOutage() {
 	l := r.limiter
 	for i := range r.batches {

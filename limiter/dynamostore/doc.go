@@ -48,7 +48,7 @@
 //
 // Limits that keep one count across tiers ([limiter.Limit].Tiers) have their own attributes. The condition of a charge
 // includes that the item has no fingerprint of the other tiers. Otherwise the next attempt adds their counts and removes
-// their attributes, on the condition that all these states are unchanged.
+// their attributes, on the condition that all these states are unchanged. A charge of cost 0 does not remove them.
 //
 // A region that shares a window with others charges it like a window of its base share, on the condition that no share has
 // moved. If some has, the condition names what has moved, so an environment without a state of the caller needs a second
