@@ -56,7 +56,7 @@ type cloud struct {
 	mappings    []string                      // paths of the domain
 
 	emulated aws.Config        // of an emulator, which then answers all calls that it supports; zero for none
-	ids      map[string]string // physical ids of resources whose id is not weir-dev- and the logical id
+	ids      map[string]string // physical ids of resources whose id is neither a name in the template nor weir-dev- and the logical id
 
 	// fail returns the error code of a call, or "". calls are the operations that were called.
 	fail  func(operation string) string
@@ -145,12 +145,16 @@ func (c *cloud) answerStack(region string) func(any) any {
 // resources lists the resources of a template that have no condition, or one that holds.
 func (c *cloud) resources(template string) (all []formation.StackResourceSummary) {
 	var t struct {
-		Resources map[string]struct{ Type, Condition string }
+		Resources map[string]struct {
+			Type, Condition string
+			Properties      map[string]any
+		}
 	}
 	_ = json.Unmarshal([]byte(template), &t) // a template without JSON has no resources
 	for id, r := range t.Resources {
 		if r.Condition == "" || slices.Contains(c.conditions, r.Condition) {
-			all = append(all, formation.StackResourceSummary{LogicalResourceId: &id, PhysicalResourceId: aws.String(cmp.Or(c.ids[id], physical(id))), ResourceType: aws.String(r.Type), ResourceStatus: formation.ResourceStatusCreateComplete})
+			name, _ := r.Properties["AlarmName"].(string)
+			all = append(all, formation.StackResourceSummary{LogicalResourceId: &id, PhysicalResourceId: aws.String(cmp.Or(c.ids[id], name, physical(id))), ResourceType: aws.String(r.Type), ResourceStatus: formation.ResourceStatusCreateComplete})
 		}
 	}
 	return all
