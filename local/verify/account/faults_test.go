@@ -105,6 +105,7 @@ func TestStack_faults_before(t *testing.T) {
 	c, before := healthy(t), time.Now().Add(-30*time.Minute)
 	for _, name := range []string{"Degraded", "EventsDropped", "RulesRefused", "SettlementsLost", "RegionsFailed"} {
 		c.add(before, "Weir/dev", name, "", 1)
+		c.add(before.Add(10*time.Minute), "Weir/dev", name, "", 0) // a warning has the time of the last value
 	}
 	c.add(before, "AWS/Lambda", "Errors", signed, 1)
 	c.lines = append(c.lines, line{before, "weir-dev-log", `{"level":"ERROR","msg":"an outage that has ended"}`})
