@@ -28,6 +28,7 @@ var noon = time.Date(2100, 3, 4, 12, 0, 20, 0, time.UTC)
 type meter struct {
 	dynamostore.API
 	calls atomic.Int64
+	stale atomic.Int64 // reads that may return an old item
 
 	mu        sync.Mutex
 	updates   int
@@ -71,6 +72,9 @@ func (m *meter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o 
 
 func (m *meter) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	m.count(ctx)
+	if !aws.ToBool(in.ConsistentRead) {
+		m.stale.Add(1)
+	}
 	return m.API.GetItem(context.WithoutCancel(ctx), in, o...)
 }
 

@@ -93,8 +93,8 @@ func TestStore_ladder_refuses(t *testing.T) {
 	}
 }
 
-// A Take of cost 0, or of a cost above the capacity, only reads the item. A Take of the whole capacity
-// writes.
+// A Take of cost 0, or of a cost above the capacity, only reads the item, with a consistent read. A Take of the whole
+// capacity writes.
 func TestStore_readOnly(t *testing.T) {
 	store, m := metered(t)
 	for _, algorithm := range algorithms {
@@ -114,6 +114,9 @@ func TestStore_readOnly(t *testing.T) {
 				t.Errorf("%s: got %d updates in %d calls for cost %d, want %d updates in one call", algorithm, updates, calls, c.cost, c.updates)
 			}
 		}
+	}
+	if n := m.stale.Load(); n > 0 {
+		t.Errorf("got %d reads that may return an old item, want none", n)
 	}
 }
 
