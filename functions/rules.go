@@ -1,5 +1,5 @@
 // Package functions embeds rules.json, the rules document of the functions. To change the limits,
-// edit that file. To change the API, edit package sample.
+// edit that file. ADOPTING.md describes how to use your own API.
 package functions
 
 import _ "embed"
