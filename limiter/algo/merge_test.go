@@ -62,3 +62,20 @@ func TestMerge(t *testing.T) {
 		}
 	}
 }
+
+// A state covers another one that counts less or equally much, whatever share has moved, and no state that counts more.
+func TestCovers(t *testing.T) {
+	m, err := algo.New(algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute, Regions: algo.Regions{Of: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := func(count, moved int64) algo.State { return algo.State{Window: 7, Count: count}.WithMoved(moved, moved) }
+	for _, c := range []struct {
+		a, b algo.State
+		want bool
+	}{{state(5, 1), state(5, 3), true}, {state(5, 3), state(4, 1), true}, {state(5, 3), state(6, 1), false}} {
+		if got := algo.Covers(m, c.a, c.b); got != c.want {
+			t.Errorf("%+v and %+v: got %t, want %t", c.a, c.b, got, c.want)
+		}
+	}
+}
