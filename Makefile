@@ -98,7 +98,7 @@ LAB_RACE_TEST := GORACE=atexit_sleep_ms=50 $(LAB_TEST) -race
 
 # The race detector runs for packages with goroutines. PLAIN matches the other packages. The tests of
 # PLAIN compute a lot in one goroutine, and the detector would make them five times as slow.
-PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|viewer)$$
+PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|viewer)$$
 # These tests run without the detector; the other tests of their packages run with it. They compute a lot, such as a
 # simulation of many processes, repeat a run with many faults, or count the calls of a store.
 PLAIN_TESTS := ^(TestAttack_(deepEvent|flood|hugeEvents|memory|spellPath|viewerAddress)|TestLayer_(path|decodedPath|largeAnswer|memory|eventMemory|hostileMembers|unreadable)|TestSettle_(badLines|cutLines)|TestSecurity|TestSpellings(_handler)?|TestStore_(calls.*|model)|TestAdaptive(_longWindow|_surge)?|TestOutage_environment|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestModel_.*|TestPairs|TestParse_hostile|TestSimulate.*|TestDocs_commands|TestRun_(apiKeyHeader|credentials?|degradedBurst|domain|faults|issuerless|lateFault|oneURL|refusing|regions|settlement|vacuous))$$
@@ -141,7 +141,7 @@ raced-stores raced-limiter raced-functions raced-local:
 
 test-plain:
 	$(GO_TEST) -p 1 -shuffle=on $(shell go list ./... | grep -E '$(PLAIN)')
-	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./limiter/redisstore ./limiter/storetest ./local/gateway/template ./local/verify ./local/weir
+	$(GO_TEST) -p 1 -shuffle=on -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./limiter/redisstore ./limiter/storetest ./local/gateway/template ./local/verify ./local/weir
 
 test-lab:
 	$(LAB_TEST) -p 1 -shuffle=on -skip '^TestFunctions$$|^TestExamples_layer' ./bench/... ./examples ./release ./size

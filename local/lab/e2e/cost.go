@@ -1,10 +1,11 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/weir-limits/weir/local/verify/account"
 )
 
 // Prices in dollars. infra/COSTS.md has their sources; TestPrices compares them.
@@ -38,14 +39,14 @@ type part struct {
 
 // estimate returns the estimated cost of a stack that existed for a time and got a number of requests. AWS
 // charges alarms, metrics and the cache by the hour.
-func estimate(store string, requests int, existed time.Duration, template []byte) cost {
+func estimate(store string, requests int, existed time.Duration, resources []account.Resource) cost {
 	million := float64(requests) / 1e6
 	hours := float64(existed/time.Hour) + 1 // each hour that has begun
 	monthly := hours * float64(time.Hour) / float64(month)
 	c := cost{[]part{
 		{fmt.Sprintf("%d requests of API Gateway and Lambda", requests), million * (priceRequests + invocations*(priceLambda+invocationGB*priceGBs))},
 		{"metrics, while they have data", metrics * priceMetric * monthly},
-		{"alarms", float64(alarmMetrics(template)) * priceAlarm * monthly},
+		{"alarms", float64(alarmMetrics(resources)) * priceAlarm * monthly},
 		{"the Contributor Insights rule, if AWS charges the month", priceInsight},
 	}}
 	if store == "elasticache" {
@@ -56,28 +57,17 @@ func estimate(store string, requests int, existed time.Duration, template []byte
 	return c
 }
 
-func alarmMetrics(template []byte) (n int) {
-	var t struct {
-		Resources map[string]struct {
-			Type       string
-			Properties struct {
-				MetricName string
-				Metrics    []struct{ MetricStat any }
-			}
-		}
-	}
-	if json.Unmarshal(template, &t) != nil {
-		return 0
-	}
-	for _, r := range t.Resources {
+func alarmMetrics(resources []account.Resource) (n int) {
+	for _, r := range resources {
 		if r.Type != "AWS::CloudWatch::Alarm" {
 			continue
 		}
-		if r.Properties.MetricName != "" {
+		if r.Properties["MetricName"] != nil {
 			n++
 		}
-		for _, m := range r.Properties.Metrics {
-			if m.MetricStat != nil {
+		metrics, _ := r.Properties["Metrics"].([]any)
+		for _, m := range metrics {
+			if m, _ := m.(map[string]any); m["MetricStat"] != nil {
 				n++
 			}
 		}

@@ -159,7 +159,7 @@ func (p *Runner) deleteCommand(stack string) string {
 
 // remove deletes the stacks and what CloudFormation retains, and prints the cost.
 func (r *run) remove(ctx context.Context, started time.Time) error {
-	existed, template, left := false, []byte(nil), []string(nil)
+	existed, resources, left := false, []account.Resource(nil), []string(nil)
 	for _, stack := range r.stacks() {
 		d := remover{Runner: r.Runner}
 		deployed, err := account.Open(ctx, r.Config, stack)
@@ -171,7 +171,7 @@ func (r *run) remove(ctx context.Context, started time.Time) error {
 		if err != nil {
 			d.left = append(d.left, fmt.Sprintf("what CloudFormation retains of %s (%v); find it: aws dynamodb list-tables --region %s; aws iam list-roles", stack, err, r.Config.Region))
 		} else if d.resources = deployed.Resources(); stack == r.stack {
-			template = deployed.Template
+			resources = d.resources
 		}
 		fmt.Fprintf(r.Log, "deleting the stack %s, which takes minutes, and up to an hour with ElastiCache\n", stack)
 		d.remove(ctx, stack)
@@ -185,7 +185,7 @@ func (r *run) remove(ctx context.Context, started time.Time) error {
 	if !existed && len(left) == 0 {
 		return nil
 	}
-	estimate(r.store, r.requests, time.Since(started), template).print(r.Out)
+	estimate(r.store, r.requests, time.Since(started), resources).print(r.Out)
 	for _, kept := range keeps(r.store, r.newRole) {
 		fmt.Fprintln(r.Out, "not deleted:", kept)
 	}
