@@ -33,7 +33,7 @@ func (r *request) combine() Decision {
 		d.Reason = reasonOf(r.counterErr)
 	}
 	if r.shared {
-		r.markElsewhere()
+		r.flagElsewhere()
 	}
 	subjectBusy, over := false, Decision{}
 	for i := range r.batches {

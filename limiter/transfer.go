@@ -272,9 +272,9 @@ func (r *request) countCredit(ctx context.Context, k *lack) {
 	}
 }
 
-// markElsewhere marks the limits of which another region can have share, so that a refused caller returns soon. Without an
+// flagElsewhere flags the limits of which another region can have share, so that a refused caller returns soon. Without an
 // answer of all regions, nobody knows that they have none.
-func (r *request) markElsewhere() {
+func (r *request) flagElsewhere() {
 	if len(r.limiter.regions) == 0 {
 		return
 	}

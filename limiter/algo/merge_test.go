@@ -69,7 +69,9 @@ func TestCovers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := func(count, moved int64) algo.State { return algo.State{Window: 7, Count: count}.WithMoved(moved, moved) }
+	state := func(count, moved int64) algo.State {
+		return algo.State{Window: 7, Count: count}.WithMoved(moved, moved)
+	}
 	for _, c := range []struct {
 		a, b algo.State
 		want bool

@@ -41,7 +41,7 @@ func (bucketLayout) busy(_ item, _ string, h limiter.Held, now algo.Instant) (bu
 // charge implements layout. A bucket is known, or guessed, to be busy or idle. The charge of a busy bucket is added to
 // its TAT, and the charge of an idle bucket to now.
 func (bucketLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
-	b := v.settled.Machine.(*algo.Bucket)
+	b := v.current.Machine.(*algo.Bucket)
 	tat, increment := attribute(tatAttribute, v.id), b.Increment(c.Cost)
 	latest := b.Latest(t.now, c.Cost)
 	if c.Force {
@@ -50,7 +50,7 @@ func (bucketLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
 	switch {
 	case c.Cost == 0:
 		e.require(e.absentOr(tat, "<=", e.number(int64(latest))))
-	case v.settled.State.TAT > t.now, !t.exact && v.busy:
+	case v.current.State.TAT > t.now, !t.exact && v.busy:
 		e.require(e.compare(tat, ">", e.number(int64(t.now))))
 		e.require(e.compare(tat, "<=", e.number(int64(latest))))
 		e.setTo(tat, e.name(tat)+" + "+e.number(int64(increment)))
@@ -61,8 +61,8 @@ func (bucketLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
 }
 
 func (bucketLayout) exceeds(t *take, v *view, c limiter.Charge) bool {
-	b := v.settled.Machine.(*algo.Bucket)
-	return c.Force && (c.Cost > 2*b.Burst || max(v.settled.State.TAT, t.now).Add(b.Increment(c.Cost)) > b.MaxDebt(t.now))
+	b := v.current.Machine.(*algo.Bucket)
+	return c.Force && (c.Cost > 2*b.Burst || max(v.current.State.TAT, t.now).Add(b.Increment(c.Cost)) > b.MaxDebt(t.now))
 }
 
 // refund implements layout. If the bucket is unchanged, it refunds the whole charge. If the bucket changed, it refunds

@@ -73,7 +73,7 @@ type plain struct{}
 func (plain) busy(item, string, limiter.Held, algo.Instant) (busy, known bool) { return false, false }
 
 func (plain) next(v *view, c limiter.Charge, now algo.Instant) (algo.State, bool) {
-	return c.Apply(v.settled.Machine, v.settled.State, now)
+	return c.Apply(v.current.Machine, v.current.State, now)
 }
 
 func (plain) renew(*take, *view, *algo.State) {}

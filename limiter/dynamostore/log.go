@@ -93,7 +93,7 @@ func logIndex(at algo.Instant) int64 { return int64(at) / int64(logInterval) }
 // replaces it by one without expired entries. The first two conditions do not depend on the newest entry, so concurrent
 // appends do not collide.
 func (layout logLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
-	l, s := v.settled.Machine.(*algo.Log), v.settled.State
+	l, s := v.current.Machine.(*algo.Log), v.current.State
 	entries, at := attribute(entriesAttribute, v.id), attribute(stampAttribute, v.id)
 	_, expired := l.Live(s, t.now)
 	replace := int64(s.Entries.Len())+c.Cost > longest(l) || t.exact && l.Requests <= algo.MaxExact
@@ -180,8 +180,8 @@ func (e *expression) requireSame(id string, s algo.State) {
 
 // exceeds implements layout.
 func (logLayout) exceeds(t *take, v *view, c limiter.Charge) bool {
-	l := v.settled.Machine.(*algo.Log)
-	live, _ := l.Live(v.settled.State, t.now)
+	l := v.current.Machine.(*algo.Log)
+	live, _ := l.Live(v.current.State, t.now)
 	return c.Force && live > l.MaxDebt()-c.Cost
 }
 

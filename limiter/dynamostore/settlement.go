@@ -71,7 +71,7 @@ func (s *settlement) settled() limiter.Settled {
 			continue
 		}
 		if v := &s.forced.views[n]; s.forced.exact {
-			result.Excess[i] = v.settled.Machine.Excess(v.settled.State, s.forced.now, c.Cost)
+			result.Excess[i] = v.current.Machine.Excess(v.current.State, s.forced.now, c.Cost)
 		}
 		n++
 	}

@@ -56,12 +56,12 @@ func (l sharedLayout) write(it item, id string, s algo.State, now algo.Instant) 
 // charge implements layout. While nothing has moved, the condition is that of a window of the base share, and that nothing
 // has moved. Otherwise it names what has moved, so that the bound of the count is exact.
 func (sharedLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
-	w := v.settled.Machine.(*algo.Shared)
+	w := v.current.Machine.(*algo.Shared)
 	in := t.requireWindow(e, w.Whole, v)
 	if c.Force {
 		t.requireRoom(e, w.Whole, v, in, c)
 	} else {
-		s := w.At(v.settled.State, t.now)
+		s := w.At(v.current.State, t.now)
 		e.requireMoved(w, v.id, s)
 		if s.Moved() == 0 && (s.MovedBefore() == 0 || !w.Whole.Sliding) {
 			t.requireRoom(e, w.Part(), v, in, c)

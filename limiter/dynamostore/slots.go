@@ -71,10 +71,10 @@ func (l slotsLayout) next(v *view, c limiter.Charge, now algo.Instant) (next alg
 		return l.plain.next(v, c, now)
 	}
 	v.entry = cmp.Or(v.entry, newEntry(now, c.Cost))
-	s := v.settled.State
+	s := v.current.State
 	s.Newest = v.entry - algo.Instant(c.Cost) // the new slots follow this entry
-	if next, ok = c.Apply(v.settled.Machine, s, now); next == s {
-		return v.settled.State, ok
+	if next, ok = c.Apply(v.current.Machine, s, now); next == s {
+		return v.current.State, ok
 	}
 	return next, ok
 }
@@ -149,16 +149,16 @@ const maxExpired = 60
 
 // expiredSlots returns the keys of the expired slots of v if a charge has no room without their removal.
 func (t *take) expiredSlots(v *view, c limiter.Charge) (keys []string, needed bool) {
-	l := v.settled.Machine.(*algo.Slots)
-	if int64(v.settled.State.Entries.Len()) <= slotsRoom(l, c) {
+	l := v.current.Machine.(*algo.Slots)
+	if int64(v.current.State.Entries.Len()) <= slotsRoom(l, c) {
 		return nil, false
 	}
 	slots, _ := t.item.slotsOf(v.id)
-	_, n := l.Live(v.settled.State, t.now)
+	_, n := l.Live(v.current.State, t.now)
 	if n == 0 {
 		return nil, true
 	}
-	latest := v.settled.State.Entries.At(n - 1)
+	latest := v.current.State.Entries.At(n - 1)
 	r := reader{it: t.item}
 	for key, at := range slots {
 		if algo.Instant(r.parse(key, at)) <= latest {
@@ -180,7 +180,7 @@ func slotsRoom(l *algo.Slots, c limiter.Charge) int64 {
 // not collide. If expired slots take the room, the update removes them, on the condition that they still
 // exist. An update cannot add to an absent map, so the first charge creates it.
 func (slotsLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
-	slots, room, exists := attribute(slotsAttribute, v.id), slotsRoom(v.settled.Machine.(*algo.Slots), c), v.busy
+	slots, room, exists := attribute(slotsAttribute, v.id), slotsRoom(v.current.Machine.(*algo.Slots), c), v.busy
 	if t.exact {
 		_, exists = t.item.slotsOf(v.id)
 	}
@@ -241,7 +241,7 @@ func (e *expression) removeSlots(slots string, keys []string) {
 // requireNewest adds the condition that no slot is too far ahead of the clock, as for a log. It keeps the
 // interval of the newest slot up to date.
 func (t *take) requireNewest(e *expression, v *view, cost int64) {
-	name, now, seen := attribute(newestAttribute, v.id), logIndex(t.now), logIndex(newest(v.settled.State))
+	name, now, seen := attribute(newestAttribute, v.id), logIndex(t.now), logIndex(newest(v.current.State))
 	if !t.exact && seen > now+1 { // other slots of that interval, which the cache lacks, can be too far ahead
 		seen = now
 	}
@@ -266,8 +266,8 @@ func (t *take) requireNewest(e *expression, v *view, cost int64) {
 
 // exceeds implements layout. A charge can need the removal of more expired slots than one update can remove by key.
 func (slotsLayout) exceeds(t *take, v *view, c limiter.Charge) bool {
-	l := v.settled.Machine.(*algo.Slots)
-	if live, _ := l.Live(v.settled.State, t.now); c.Force && live > l.MaxDebt()-c.Cost {
+	l := v.current.Machine.(*algo.Slots)
+	if live, _ := l.Live(v.current.State, t.now); c.Force && live > l.MaxDebt()-c.Cost {
 		return true
 	}
 	keys, _ := t.expiredSlots(v, c)

@@ -32,8 +32,8 @@ type view struct {
 	id      string
 	held    limiter.Held // the state that the item stores
 	tiers   []tier       // the states of Limit.Tiers that the item stores
-	settled limiter.Held // held and tiers after the conversion and the clamp that the charge needs
-	changed bool         // held and settled differ, and the charge writes
+	current limiter.Held // held and tiers after the conversion and the clamp that the charge needs
+	changed bool         // held and current differ, and the charge writes
 	clamped bool         // an attempt of this decision has clamped the state
 	refuses bool         // the state has no room for the charge; valid if exact
 	capped  bool         // the charge exceeds the max debt, or needs room of expired slots
@@ -55,17 +55,17 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 	for i, c := range charges {
 		v := &t.views[i]
 		v.id = c.Limit.ID.String()
-		v.settled.Machine = c.Limit.Machine()
+		v.current.Machine = c.Limit.Machine()
 		for _, id := range c.Limit.Tiers {
 			v.tiers = append(v.tiers, tier{id: id.String()})
 		}
 		if hint := results[i]; hint.Machine != nil {
 			if !hint.Machine.Ahead(hint.State, now) { // a state that is ahead needs the Skew in the item, so the store reads the item first
-				v.settled.Result = algo.Result{Machine: hint.Machine, State: hint.State}
+				v.current.Result = algo.Result{Machine: hint.Machine, State: hint.State}
 			}
 		}
 		var known bool
-		v.busy, known = layoutOf(v.settled.Machine).busy(nil, v.id, v.settled, now)
+		v.busy, known = layoutOf(v.current.Machine).busy(nil, v.id, v.current, now)
 		if v.guessed = known && !v.busy; v.guessed {
 			v.busy = g.busy(c.Limit.ID)
 		}
@@ -84,7 +84,7 @@ func (t *take) teach(g *guesses, applied bool) {
 		}
 		busy, known := v.busy, true
 		if !applied {
-			busy, known = layoutOf(v.settled.Machine).busy(t.item, v.id, v.held, t.now)
+			busy, known = layoutOf(v.current.Machine).busy(t.item, v.id, v.held, t.now)
 		}
 		if known {
 			g.learn(t.charges[i].Limit.ID, busy)
@@ -98,10 +98,10 @@ func (t *take) teach(g *guesses, applied bool) {
 func (t *take) hopeless() bool {
 	looks := true
 	for i, c := range t.charges {
-		if most := t.views[i].settled.Machine.Capacity(); c.Cost > most && (!c.Force || c.Cost > 2*most) {
+		if most := t.views[i].current.Machine.Capacity(); c.Cost > most && (!c.Force || c.Cost > 2*most) {
 			return true
 		}
-		if w, ok := t.views[i].settled.Machine.(*algo.Shared); ok && !c.Force && w.Room(w.At(t.views[i].settled.State, t.now), t.now, c.Cost) < 0 {
+		if w, ok := t.views[i].current.Machine.(*algo.Shared); ok && !c.Force && w.Room(w.At(t.views[i].current.State, t.now), t.now, c.Cost) < 0 {
 			return true
 		}
 		looks = looks && c.Cost == 0
@@ -126,10 +126,10 @@ func (t *take) learn(it item) error {
 			}
 			tiers = append(tiers, o.held)
 		}
-		v.settled, v.changed = v.held.Current(c.Limit, t.now, tiers...)
+		v.current, v.changed = v.held.Current(c.Limit, t.now, tiers...)
 		v.changed = v.changed && c.Cost > 0
 		t.changed = t.changed || v.changed
-		layout := layoutOf(v.settled.Machine)
+		layout := layoutOf(v.current.Machine)
 		var ok bool
 		v.next, ok = layout.next(v, c, t.now)
 		v.capped = c.Cost > 0 && layout.exceeds(t, v, c)
@@ -143,7 +143,7 @@ func (t *take) learn(it item) error {
 func (t *take) noteClamped() {
 	for i := range t.views {
 		v := &t.views[i]
-		v.clamped = v.clamped || v.settled.Clamped
+		v.clamped = v.clamped || v.current.Clamped
 	}
 }
 
@@ -154,7 +154,7 @@ func (t *take) decided() bool {
 		return false
 	}
 	for i := range t.views {
-		if v := &t.views[i]; t.passes && v.next != v.settled.State {
+		if v := &t.views[i]; t.passes && v.next != v.current.State {
 			return false
 		}
 	}
@@ -165,9 +165,9 @@ func (t *take) decided() bool {
 func (t *take) report() {
 	for i := range t.views {
 		v := &t.views[i]
-		t.results[i] = v.settled.Result
-		t.results[i].Clamped = v.clamped || v.settled.Clamped
-		if algo.TakesSlots(v.settled.Machine) {
+		t.results[i] = v.current.Result
+		t.results[i].Clamped = v.clamped || v.current.Clamped
+		if algo.TakesSlots(v.current.Machine) {
 			t.results[i].State.Newest, t.results[i].State.Refunds = v.entry, v.slot
 		}
 	}
@@ -186,7 +186,7 @@ func (t *take) attempt() *expression {
 			t.rewrite(e, v)
 		case t.exact && !t.passes: // nothing is charged
 			t.requireAnswer(e, v, c)
-		case t.exact && v.settled != v.held && v.stored(): // a charge of cost 0 does not write, even if the state needs a conversion or a clamp
+		case t.exact && v.current != v.held && v.stored(): // a charge of cost 0 does not write, even if the state needs a conversion or a clamp
 			e.requireHeld(t.item, v)
 		default:
 			t.charge(e, v, c)
@@ -215,12 +215,12 @@ func (t *take) requireAnswer(e *expression, v *view, c limiter.Charge) {
 	}
 }
 
-// requireParameters adds the condition that the item has the parameters of v.settled. value is the placeholder
+// requireParameters adds the condition that the item has the parameters of v.current. value is the placeholder
 // of their fingerprint. same reports whether the limit has these parameters.
 func (e *expression) requireParameters(v *view, limit *limiter.Limit) (value string, same bool) {
-	fingerprint, same := limit.Fingerprint(), v.settled.Machine == limit.Machine()
+	fingerprint, same := limit.Fingerprint(), v.current.Machine == limit.Machine()
 	if !same {
-		fingerprint = v.settled.Machine.Fingerprint()
+		fingerprint = v.current.Machine.Fingerprint()
 	}
 	f := attribute(fingerprintAttribute, v.id)
 	if value = e.text(fingerprint); same {
@@ -233,7 +233,7 @@ func (e *expression) requireParameters(v *view, limit *limiter.Limit) (value str
 }
 
 // charge adds the charge c to the update. The condition of the update fails if the item has other parameters
-// than v.settled.
+// than v.current.
 func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	value, same := e.requireParameters(v, c.Limit)
 	if c.Force && c.Cost == 0 {
@@ -242,7 +242,7 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	for _, o := range v.tiers { // a count of another tier needs a rewrite, unless it counts nothing and the cost is 0
 		e.requireState(t.item, o.id, o.held)
 	}
-	layoutOf(v.settled.Machine).charge(t, e, v, c)
+	layoutOf(v.current.Machine).charge(t, e, v, c)
 	if c.Cost > 0 && same {
 		e.setTo(attribute(fingerprintAttribute, v.id), value)
 		e.setAtFirst(attribute(versionAttribute, v.id), e.number(c.Limit.Version))
@@ -251,7 +251,7 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 
 // rewrite replaces the whole state of a limit if the item still holds the state that was read.
 func (t *take) rewrite(e *expression, v *view) {
-	next := v.settled
+	next := v.current
 	if t.passes {
 		next.State = v.next
 	}

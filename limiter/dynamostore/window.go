@@ -49,7 +49,7 @@ func (windowLayout) write(_ item, id string, s algo.State, _ algo.Instant) map[s
 
 // charge implements layout.
 func (windowLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
-	w := v.settled.Machine.(*algo.Window)
+	w := v.current.Machine.(*algo.Window)
 	in := t.requireWindow(e, w, v)
 	t.requireRoom(e, w, v, in, c)
 	e.count(v.id, in, c.Cost)
@@ -65,7 +65,7 @@ type charged struct {
 // requireWindow adds the condition that the result is the window to charge. It is the later of two windows: the newest known
 // window and the window of now.
 func (t *take) requireWindow(e *expression, w *algo.Window, v *view) charged {
-	s := v.settled.State
+	s := v.current.State
 	index, newest := max(w.Index(t.now), s.Window), attribute(newestAttribute, v.id)
 	if index > w.Index(t.now) { // after a reset, the cached index can be newer than the index in the item
 		e.require(e.compare(newest, "=", e.number(index)))
@@ -114,7 +114,7 @@ func (e *expression) requireSkew(it item, id string) {
 
 // slidingRoom returns the condition that a sliding window has room for the cost.
 func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost int64) string {
-	s := v.settled.State
+	s := v.current.State
 	current, previous := count(v.id, index), count(v.id, index-1)
 	// After the first charge of a window, the count of the window before it no longer grows.
 	if room := w.Room(index, t.now, s.Previous, cost); s.Window == index && room >= 0 {
@@ -161,8 +161,8 @@ func rungs(charges []limiter.Charge) int64 {
 }
 
 func (windowLayout) exceeds(t *take, v *view, c limiter.Charge) bool {
-	w := algo.WindowOf(v.settled.Machine)
-	return c.Force && w.At(v.settled.State, t.now).Count > w.MaxDebt()-c.Cost
+	w := algo.WindowOf(v.current.Machine)
+	return c.Force && w.At(v.current.State, t.now).Count > w.MaxDebt()-c.Cost
 }
 
 // refund implements layout. It gives the charge back to the window that was charged.

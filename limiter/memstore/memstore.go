@@ -88,19 +88,19 @@ func (s *Store) TakeCompact(now algo.Instant, subject limiter.Subject, limit *li
 func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
-	var slots [limiter.MaxCharges]*slot
+	var nodes [limiter.MaxCharges]*node
 	allowed, grows := true, 0
 	for i := range charges {
 		c := &charges[i]
-		slots[i] = sh.find(k, c.Limit.ID)
-		allowed = sh.decide(k, &slots[i], c, now, &results[i]) && allowed
-		if slots[i] == nil && c.Cost > 0 {
+		nodes[i] = sh.find(k, c.Limit.ID)
+		allowed = sh.decide(k, &nodes[i], c, now, &results[i]) && allowed
+		if nodes[i] == nil && c.Cost > 0 {
 			grows += weight(c.Limit)
 		}
 	}
 	if !allowed {
 		for i := range charges {
-			results[i].State = sh.current(k, &slots[i], &charges[i], now).State
+			results[i].State = sh.current(k, &nodes[i], &charges[i], now).State
 		}
 		return false, nil
 	}
@@ -111,7 +111,7 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 		if charges[i].Cost == 0 {
 			continue
 		}
-		sh.charge(k, slots[i], charges[i].Limit, results[i].State, now)
+		sh.charge(k, nodes[i], charges[i].Limit, results[i].State, now)
 	}
 	return true, nil
 }
@@ -177,8 +177,8 @@ func (s *Store) Inspect(_ context.Context, subject limiter.Subject) ([]limiter.E
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
 	var entries []limiter.Entry
-	for i := *sh.chain(k.hash); i != 0; i = sh.slot(i).next {
-		if at := sh.slot(i); at.subject.Is(subject) {
+	for i := *sh.chain(k.hash); i != 0; i = sh.node(i).next {
+		if at := sh.node(i); at.subject.Is(subject) {
 			entries = append(entries, limiter.Entry{ID: sh.limit(at).ID, Held: sh.held(at)})
 		}
 	}

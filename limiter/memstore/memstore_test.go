@@ -193,22 +193,22 @@ func TestStore_fullOfSeveral(t *testing.T) {
 
 // The bound of a store counts limits and log entries, not only subjects.
 func TestStore_full_weight(t *testing.T) {
-	const slots = 6400
+	const nodes = 6400
 	for name, c := range map[string]struct {
 		rate       algo.Rate
 		each, most int // highest numbers of limits of one subject, and of all subjects together
 	}{
-		"many limits": {algo.Rate{Requests: 3, Window: time.Hour}, 300, slots},
-		"logs":        {algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Hour}, 1, slots * 64 / (64 + 600*8)},
+		"many limits": {algo.Rate{Requests: 3, Window: time.Hour}, 300, nodes},
+		"logs":        {algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Hour}, 1, nodes * 64 / (64 + 600*8)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := storetest.Must(memstore.New(memstore.Options{Subjects: slots}))
+			s := storetest.Must(memstore.New(memstore.Options{Subjects: nodes}))
 			limits := make([]*limiter.Limit, c.each)
 			for i := range limits {
 				limits[i] = storetest.Limit(t, "l"+strconv.Itoa(i), c.rate)
 			}
 			held, refused := 0, 0
-			for i := range 2 * slots / c.each {
+			for i := range 2 * nodes / c.each {
 				for _, l := range limits {
 					switch err := take(t, s, noon, strconv.Itoa(i), l, 1); {
 					case err == nil:

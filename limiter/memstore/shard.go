@@ -11,50 +11,50 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// shard is a part of the subjects under one lock: a hash table with chains of slots. A map of subjects to
-// slices of limits would take three times the memory. Slots contain no pointers, so the garbage collector
+// shard is a part of the subjects under one lock: a hash table with chains of nodes. A map of subjects to
+// slices of limits would take three times the memory. Nodes contain no pointers, so the garbage collector
 // does not read them.
 type shard struct {
 	mu     sync.Mutex
-	chains []uint32       // first slot of each chain; the length is a power of two
-	blocks []*[block]slot // slot 0 is not used
-	limits []limitOfSlots // slot.limit is an index into limits
+	chains []uint32       // first node of each chain; the length is a power of two
+	blocks []*[block]node // node 0 is not used
+	limits []limitOfNodes // node.limit is an index into limits
 
 	seed     maphash.Seed              // hash seed of the whole store
 	numbers  map[*limiter.Limit]uint32 // index of each limit in limits
 	unused   []uint32                  // free indexes of limits
-	free     uint32                    // first of a chain of removed slots
-	made     uint32                    // number of slots, including removed ones and slot 0
-	slots    int
+	free     uint32                    // first of a chain of removed nodes
+	made     uint32                    // number of nodes, including removed ones and node 0
+	nodes    int
 	subjects int
-	weight   int // sum of the weights of the slots
+	weight   int // sum of the weights of the nodes
 	capacity int
-	// logs holds the entries of logs, which have no room in a slot.
-	logs map[*slot]algo.Entries
+	// logs holds the entries of logs, which have no room in a node.
+	logs map[*node]algo.Entries
 	// skews holds the Skews of the few states that were too far ahead of a clock.
-	skews map[*slot]algo.Skew
+	skews map[*node]algo.Skew
 	// moved holds the share that moved of the limits that regions share, where it is not 0.
-	moved map[*slot]movedShare
+	moved map[*node]movedShare
 	// due is the instant at which the next subject reaches full quota; an earlier sweep would find
 	// nothing. swept is the instant of the last sweep.
 	due, swept algo.Instant
 }
 
-// block is the number of slots that are allocated together: 4 KB.
+// block is the number of nodes that are allocated together: 4 KB.
 const block = 64
 
-// slot is one limit of a subject, in one cache line. The limits of a subject are in one chain.
-type slot struct {
-	next    uint32       // next slot of the chain; 0 if none
+// node is one limit of a subject, in one cache line. The limits of a subject are in one chain.
+type node struct {
+	next    uint32       // next node of the chain; 0 if none
 	limit   uint32       // index in shard.limits; this limit has the parameters and the version of the state
 	state   algo.Compact // for a log, only its newest entry
 	subject limiter.SubjectID
 }
 
-// limitOfSlots is a limit and the number of slots that have it.
-type limitOfSlots struct {
+// limitOfNodes is a limit and the number of nodes that have it.
+type limitOfNodes struct {
 	*limiter.Limit
-	slots int
+	nodes int
 }
 
 // movedShare is algo.State.Moved and MovedBefore.
@@ -68,7 +68,7 @@ type key struct {
 
 func (sh *shard) init(seed maphash.Seed, capacity int) {
 	*sh = shard{seed: seed, capacity: capacity, chains: make([]uint32, 1), made: 1, due: math.MaxInt64,
-		numbers: map[*limiter.Limit]uint32{}, logs: map[*slot]algo.Entries{}, skews: map[*slot]algo.Skew{}, moved: map[*slot]movedShare{}}
+		numbers: map[*limiter.Limit]uint32{}, logs: map[*node]algo.Entries{}, skews: map[*node]algo.Skew{}, moved: map[*node]movedShare{}}
 }
 
 // chain returns the head of the chain that a subject is in.
@@ -76,13 +76,13 @@ func (sh *shard) chain(hash uint64) *uint32 {
 	return &sh.chains[hash/shards&uint64(len(sh.chains)-1)] // the lower bits choose the shard
 }
 
-func (sh *shard) slot(i uint32) *slot { return &sh.blocks[i/block][i%block] }
+func (sh *shard) node(i uint32) *node { return &sh.blocks[i/block][i%block] }
 
-func (sh *shard) limit(at *slot) *limiter.Limit { return sh.limits[at.limit].Limit }
+func (sh *shard) limit(at *node) *limiter.Limit { return sh.limits[at.limit].Limit }
 
-func (sh *shard) find(k key, id limiter.ID) *slot {
+func (sh *shard) find(k key, id limiter.ID) *node {
 	for i := *sh.chain(k.hash); i != 0; {
-		at := sh.slot(i)
+		at := sh.node(i)
 		if at.subject.Is(k.subject) && sh.limit(at).ID == id {
 			return at
 		}
@@ -93,40 +93,40 @@ func (sh *shard) find(k key, id limiter.ID) *slot {
 
 // knows reports whether the shard holds a limit of the subject.
 func (sh *shard) knows(k key) bool {
-	for i := *sh.chain(k.hash); i != 0; i = sh.slot(i).next {
-		if sh.slot(i).subject.Is(k.subject) {
+	for i := *sh.chain(k.hash); i != 0; i = sh.node(i).next {
+		if sh.node(i).subject.Is(k.subject) {
 			return true
 		}
 	}
 	return false
 }
 
-func (sh *shard) add(k key, limit *limiter.Limit) *slot {
+func (sh *shard) add(k key, limit *limiter.Limit) *node {
 	if !sh.knows(k) {
 		sh.subjects++
 	}
-	if sh.slots++; sh.slots > len(sh.chains) {
+	if sh.nodes++; sh.nodes > len(sh.chains) {
 		sh.grow()
 	}
 	i := sh.free
 	if i != 0 {
-		sh.free = sh.slot(i).next
+		sh.free = sh.node(i).next
 	} else {
 		if i = sh.made; i/block == uint32(len(sh.blocks)) {
-			sh.blocks = append(sh.blocks, new([block]slot))
+			sh.blocks = append(sh.blocks, new([block]node))
 		}
 		sh.made++
 	}
-	at, head := sh.slot(i), sh.chain(k.hash)
-	*at = slot{next: *head, subject: k.subject.ID()}
+	at, head := sh.node(i), sh.chain(k.hash)
+	*at = node{next: *head, subject: k.subject.ID()}
 	*head = i
 	sh.use(at, limit)
 	return at
 }
 
-// charge stores the state of a charged limit. at is the slot of the limit; it is nil if the limit was never
+// charge stores the state of a charged limit. at is the node of the limit; it is nil if the limit was never
 // charged.
-func (sh *shard) charge(k key, at *slot, limit *limiter.Limit, s algo.State, now algo.Instant) {
+func (sh *shard) charge(k key, at *node, limit *limiter.Limit, s algo.State, now algo.Instant) {
 	if at == nil {
 		at = sh.add(k, limit)
 		sh.due = min(sh.due, now.Add(limit.Machine().ResetAfter(s, now)))
@@ -135,9 +135,9 @@ func (sh *shard) charge(k key, at *slot, limit *limiter.Limit, s algo.State, now
 }
 
 // decide sets result to the state after charge c on its limit, and reports whether c is allowed. It
-// stores no charge. *at is the slot of the limit; see current. Most states are compact ones that need no copies of the
+// stores no charge. *at is the node of the limit; see current. Most states are compact ones that need no copies of the
 // large algo.State.
-func (sh *shard) decide(k key, at **slot, c *limiter.Charge, now algo.Instant, result *algo.Result) (allowed bool) {
+func (sh *shard) decide(k key, at **node, c *limiter.Charge, now algo.Instant, result *algo.Result) (allowed bool) {
 	if m := c.Limit.Compacter(); *at != nil && m != nil && !c.Force && same(sh.limit(*at), c.Limit) {
 		if next, allowed, known := m.TakeCompact((*at).state, now, c.Cost); known {
 			*result = algo.Result{Machine: c.Limit.Machine(), State: m.State(next)}
@@ -150,31 +150,31 @@ func (sh *shard) decide(k key, at **slot, c *limiter.Charge, now algo.Instant, r
 	return allowed
 }
 
-func (sh *shard) use(at *slot, limit *limiter.Limit) {
+func (sh *shard) use(at *node, limit *limiter.Limit) {
 	n, ok := sh.numbers[limit]
 	if !ok {
 		if last := len(sh.unused) - 1; last >= 0 {
 			n, sh.unused = sh.unused[last], sh.unused[:last]
 		} else {
 			n = uint32(len(sh.limits))
-			sh.limits = append(sh.limits, limitOfSlots{})
+			sh.limits = append(sh.limits, limitOfNodes{})
 		}
 		sh.numbers[limit] = n
 		sh.limits[n].Limit = limit
 	}
-	sh.limits[n].slots++
+	sh.limits[n].nodes++
 	sh.weight += weight(limit)
 	at.limit = n
 }
 
-// drop removes the limit, the entries, the Skew and the moved share of a slot.
-func (sh *shard) drop(at *slot) {
+// drop removes the limit, the entries, the Skew and the moved share of a node.
+func (sh *shard) drop(at *node) {
 	delete(sh.moved, at)
 	delete(sh.logs, at)
 	delete(sh.skews, at)
 	used := &sh.limits[at.limit]
 	sh.weight -= weight(used.Limit)
-	if used.slots--; used.slots == 0 {
+	if used.nodes--; used.nodes == 0 {
 		delete(sh.numbers, used.Limit)
 		used.Limit = nil
 		sh.unused = append(sh.unused, at.limit)
@@ -186,7 +186,7 @@ func (sh *shard) grow() {
 	sh.chains = make([]uint32, 2*len(old))
 	for _, i := range old {
 		for i != 0 {
-			at := sh.slot(i)
+			at := sh.node(i)
 			next, head := at.next, sh.chain(at.subject.Hash(sh.seed))
 			at.next, *head = *head, i
 			i = next
@@ -196,15 +196,15 @@ func (sh *shard) grow() {
 
 // remove removes every limit of subject from its chain.
 func (sh *shard) remove(chain *uint32, subject limiter.SubjectID) {
-	sh.removeSlots(chain, func(at *slot) bool { return at.subject == subject })
+	sh.removeNodes(chain, func(at *node) bool { return at.subject == subject })
 	sh.subjects--
 }
 
-// removeSlots removes the slots that the function ends selects from a chain.
-func (sh *shard) removeSlots(chain *uint32, ends func(*slot) bool) {
+// removeNodes removes the nodes that the function ends selects from a chain.
+func (sh *shard) removeNodes(chain *uint32, ends func(*node) bool) {
 	for link := chain; *link != 0; {
 		i := *link
-		at := sh.slot(i)
+		at := sh.node(i)
 		if !ends(at) {
 			link = &at.next
 			continue
@@ -212,25 +212,25 @@ func (sh *shard) removeSlots(chain *uint32, ends func(*slot) bool) {
 		sh.drop(at)
 		*link = at.next
 		at.next, sh.free = sh.free, i
-		sh.slots--
+		sh.nodes--
 	}
 }
 
-func (sh *shard) tiers(k key, limit *limiter.Limit) (slots []*slot) {
+func (sh *shard) tiers(k key, limit *limiter.Limit) (nodes []*node) {
 	for _, id := range limit.Tiers {
 		if at := sh.find(k, id); at != nil {
-			slots = append(slots, at)
+			nodes = append(nodes, at)
 		}
 	}
-	return slots
+	return nodes
 }
 
-func (sh *shard) held(at *slot) limiter.Held {
+func (sh *shard) held(at *node) limiter.Held {
 	limit := sh.limit(at)
 	return limiter.Held{Result: algo.Result{Machine: limit.Machine(), State: sh.state(at)}, Version: limit.Version, Skew: sh.skews[at]}
 }
 
-func (sh *shard) state(at *slot) algo.State {
+func (sh *shard) state(at *node) algo.State {
 	if m, ok := sh.limit(at).Machine().(algo.Compacter); ok {
 		return m.State(at.state)
 	}
@@ -241,7 +241,7 @@ func (sh *shard) state(at *slot) algo.State {
 	return algo.State{Newest: algo.Instant(at.state.Instant), Entries: sh.logs[at]}
 }
 
-func (sh *shard) put(at *slot, s algo.State) {
+func (sh *shard) put(at *node, s algo.State) {
 	if m, ok := sh.limit(at).Machine().(algo.Compacter); ok {
 		at.state = m.Compact(s)
 		return
@@ -260,10 +260,10 @@ func (sh *shard) put(at *slot, s algo.State) {
 }
 
 // current returns the state that decides the charge c at the instant now (limiter.Held.Current). If Held.Current
-// changed the state and the cost is not 0, current stores the state, and removes the slots of c.Limit.Tiers. *at is the
-// slot of the limit; it is nil if the limit was never charged. If only a limit of c.Limit.Tiers was charged, the slot of
+// changed the state and the cost is not 0, current stores the state, and removes the nodes of c.Limit.Tiers. *at is the
+// node of the limit; it is nil if the limit was never charged. If only a limit of c.Limit.Tiers was charged, the node of
 // that limit becomes *at.
-func (sh *shard) current(k key, at **slot, c *limiter.Charge, now algo.Instant) limiter.Held {
+func (sh *shard) current(k key, at **node, c *limiter.Charge, now algo.Instant) limiter.Held {
 	var held limiter.Held
 	own := c.Limit
 	if *at != nil {
@@ -293,15 +293,15 @@ func (sh *shard) current(k key, at **slot, c *limiter.Charge, now algo.Instant) 
 		sh.skews[*at] = held.Skew
 	}
 	if len(tiers) > 0 {
-		sh.removeSlots(sh.chain(k.hash), func(s *slot) bool { return slices.Contains(tiers, s) })
+		sh.removeNodes(sh.chain(k.hash), func(s *node) bool { return slices.Contains(tiers, s) })
 	}
 	sh.sooner(*at)
 	return held
 }
 
-// sooner lowers sh.due to the instant at which the limit in a slot reaches full quota. A new state can reach
+// sooner lowers sh.due to the instant at which the limit in a node reaches full quota. A new state can reach
 // full quota earlier than the previous one.
-func (sh *shard) sooner(at *slot) {
+func (sh *shard) sooner(at *node) {
 	const past = algo.Instant(0)
 	sh.due = min(sh.due, past.Add(sh.limit(at).Machine().ResetAfter(sh.state(at), past)))
 }
@@ -310,11 +310,11 @@ func (sh *shard) sooner(at *slot) {
 // subjects would cause a sweep.
 const sweepPause = time.Second
 
-// slotEntries is how many entries of logs take the memory of a slot.
+// slotEntries is how many entries of logs take the memory of a node.
 const slotEntries = 8
 
-// weight returns the weight of a limit's slot, measured in slots: one for the slot itself, plus the memory of
-// all log entries that the slot may hold.
+// weight returns the weight of a limit's node, measured in nodes: one for the node itself, plus the memory of
+// all log entries that the node may hold.
 func weight(limit *limiter.Limit) int {
 	return 1 + int(limit.Machine().MaxEntries()+slotEntries-1)/slotEntries
 }
@@ -322,7 +322,7 @@ func weight(limit *limiter.Limit) int {
 // fits reports whether the shard has room for more limits of k's subject with this weight. If the shard
 // holds no other subject, it has room for MaxCharges limits of any weight.
 func (sh *shard) fits(k key, weight int) bool {
-	return sh.weight+weight <= sh.capacity || sh.subjects == 0 || sh.subjects == 1 && sh.knows(k) && sh.slots < limiter.MaxCharges
+	return sh.weight+weight <= sh.capacity || sh.subjects == 0 || sh.subjects == 1 && sh.knows(k) && sh.nodes < limiter.MaxCharges
 }
 
 // room makes room for new limits of k's subject, and reports whether they fit. weight is the sum of
@@ -342,11 +342,11 @@ func (sh *shard) room(now algo.Instant, k key, weight int) bool {
 	return sh.fits(k, weight)
 }
 
-// sweep removes the subjects at full quota from a chain, but not the subject of k, whose slots are being
+// sweep removes the subjects at full quota from a chain, but not the subject of k, whose nodes are being
 // charged.
 func (sh *shard) sweep(chain *uint32, now algo.Instant, k key) {
 	for link := chain; *link != 0; {
-		at := sh.slot(*link)
+		at := sh.node(*link)
 		switch full := sh.fullAt(*chain, at.subject, now); {
 		case at.subject.Is(k.subject):
 			link = &at.next
@@ -354,7 +354,7 @@ func (sh *shard) sweep(chain *uint32, now algo.Instant, k key) {
 			sh.due = min(sh.due, full)
 			link = &at.next
 		default:
-			sh.remove(chain, at.subject) // the slots before it in the chain remain
+			sh.remove(chain, at.subject) // the nodes before it in the chain remain
 		}
 	}
 }
@@ -363,8 +363,8 @@ func (sh *shard) sweep(chain *uint32, now algo.Instant, k key) {
 // instant now.
 func (sh *shard) fullAt(first uint32, subject limiter.SubjectID, now algo.Instant) algo.Instant {
 	full := now
-	for i := first; i != 0; i = sh.slot(i).next {
-		if at := sh.slot(i); at.subject == subject {
+	for i := first; i != 0; i = sh.node(i).next {
+		if at := sh.node(i); at.subject == subject {
 			full = max(full, now.Add(sh.limit(at).Machine().ResetAfter(sh.state(at), now)))
 		}
 	}

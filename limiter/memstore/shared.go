@@ -50,8 +50,8 @@ func (s *Store) Credit(_ context.Context, now algo.Instant, subject limiter.Subj
 	return algo.Result{Machine: limit.Machine(), State: next}, true, nil
 }
 
-// shared returns the slot of a limit and what it holds; nil if the limit was never charged.
-func (sh *shard) shared(k key, limit *limiter.Limit) (at *slot, held limiter.Held) {
+// shared returns the node of a limit and what it holds; nil if the limit was never charged.
+func (sh *shard) shared(k key, limit *limiter.Limit) (at *node, held limiter.Held) {
 	if at = sh.find(k, limit.ID); at != nil {
 		held = sh.held(at)
 	}
@@ -62,8 +62,8 @@ func (sh *shard) shared(k key, limit *limiter.Limit) (at *slot, held limiter.Hel
 // false, and changes nothing, if none has moved.
 func (sh *shard) resetShared(k key) bool {
 	kept := false
-	for i := *sh.chain(k.hash); i != 0; i = sh.slot(i).next {
-		at := sh.slot(i)
+	for i := *sh.chain(k.hash); i != 0; i = sh.node(i).next {
+		at := sh.node(i)
 		if _, moved := sh.moved[at]; moved && at.subject.Is(k.subject) {
 			s := sh.state(at)
 			s.Count, s.Previous, kept = 0, 0, true
@@ -72,7 +72,7 @@ func (sh *shard) resetShared(k key) bool {
 		}
 	}
 	if kept {
-		sh.removeSlots(sh.chain(k.hash), func(at *slot) bool {
+		sh.removeNodes(sh.chain(k.hash), func(at *node) bool {
 			_, moved := sh.moved[at]
 			return !moved && at.subject.Is(k.subject)
 		})
