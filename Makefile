@@ -15,7 +15,6 @@ PORT ?= 8080
 ENVIRONMENTS ?= 0
 EDGE ?= 0
 REGIONS ?= 0
-BENCH ?=
 SIMULATE ?=
 
 # The architecture of the functions: arm64 or x86_64.
@@ -64,14 +63,13 @@ SAM_TEMPLATE ?=
 TEMPLATES := $(wildcard infra/golden/*.json) infra/standalone/weir.template.json
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: context help run check check-fast test fetch test-go raced-stores raced-limiter raced-functions raced-local test-plain test-lab test-kafka sam test-sam sam-skipped templates test-console test-examples synth diff deploy destroy e2e bootstrap release golden create-only vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs rename clean .bin/weir .bin/weir-tools FORCE
+.PHONY: context help run check check-fast test fetch test-go raced-stores raced-limiter raced-functions raced-local test-plain test-lab test-kafka sam test-sam sam-skipped templates test-console test-examples synth diff deploy destroy e2e bootstrap release golden create-only vendor fuzz soak lint cfn-lint build functions simulate-docs rename clean .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (of the first API)  ENVIRONMENTS=n (processes of a function; 0: run in this process)  EDGE=2s (viewer function in front; lag of its list)  REGIONS=3 (that share limits)  for make run"
 	@echo "  ARCH=arm64|x86_64  for make functions and make build"
-	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy, destroy and e2e; see infra/README.md"
 	@echo "  APPROVAL=any-change|broadening|never  when make deploy asks for confirmation"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
@@ -109,7 +107,7 @@ STORES := /limiter/(dynamostore|memstore|redisstore|storetest)(/|$$)
 
 # Node.js is optional: without npm, the tests that need its packages are skipped.
 NODE := $(shell command -v npm)
-MODULES := $(if $(NODE),local/gateway/testdata/node/node_modules local/console/node_modules infra/node_modules infra/examples/express/node_modules infra/examples/typescript/node_modules local/lab/policies/node_modules)
+MODULES := $(if $(NODE),local/gateway/testdata/node/node_modules local/console/node_modules infra/node_modules infra/examples/express/node_modules infra/examples/typescript/node_modules)
 
 # The downloads run beside the linters. The second line calls make by name: make -n would run a line with $(MAKE), and
 # so start the servers.
@@ -144,9 +142,9 @@ test-plain:
 	$(GO_TEST) -p 1 -shuffle=on -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./limiter/redisstore ./limiter/storetest ./local/gateway/template ./local/verify ./local/weir
 
 test-lab:
-	$(LAB_TEST) -p 1 -shuffle=on -skip '^TestFunctions$$|^TestExamples_layer' ./bench/... ./examples ./release ./size
+	$(LAB_TEST) -p 1 -shuffle=on -skip '^TestExamples_layer' ./examples ./release
 	$(LAB_RACE_TEST) -p 1 -shuffle=on -skip '^Test(SAM|Kafka)' ./e2e ./kafka ./prometheus ./testservers ./tools
-	$(LAB_TEST) -p 1 -count=1 -run '^Test(Examples_layer|Policies)' ./examples ./policies
+	$(LAB_TEST) -p 1 -count=1 -run '^TestExamples_layer' ./examples
 
 # Go caches the result of a test until a file changes that the test itself reads. If the test starts a
 # program, such as go list, Go does not see the files that this program reads. So -count=1 repeats the
@@ -170,25 +168,21 @@ templates: # the templates of make test-sam
 test-sam: .bin/weir-tools templates infra/examples/express/node_modules ## Test the synthesized APIs and each sample event with the SAM CLI
 	WEIR_SETTLE_TEMPLATE="$(abspath infra/cdk.out/Weir-settle.template.json)" WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir-tools with --install clients,docker,dynamodb,tools -- \
 		$(LAB_TEST) -count=1 -v -run '^TestSAM' ./tools
-	$(LAB_TEST) -count=1 -run '^TestFunctions$$' ./size
 
 test-console: .bin/weir-tools ## Test the console in Chromium, and write screenshots to .weir/screenshots
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/console/node_modules; fi
 	$(GO_TEST) -count=1 -run '^TestConsole' ./local/console
 	.bin/weir-tools with --install browser -- $(LAB_TEST) -count=1 ./console
 
-test-examples: .bin/weir-tools ## Test the examples, the layer in Node.js and Python, and the policies
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory infra/examples/express/node_modules infra/examples/typescript/node_modules local/lab/policies/node_modules; fi
-	.bin/weir-tools with --install clients,dynamodb,tools -- $(LAB_TEST) -count=1 ./examples ./policies
+test-examples: .bin/weir-tools ## Test the examples, and the layer in Node.js and Python
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory infra/examples/express/node_modules infra/examples/typescript/node_modules; fi
+	.bin/weir-tools with --install clients,dynamodb,tools -- $(LAB_TEST) -count=1 ./examples
 
 infra/examples/express/node_modules: infra/examples/express/package-lock.json
 	@npm ci --ignore-scripts --prefix infra/examples/express --no-progress && touch $@
 
 infra/examples/typescript/node_modules: infra/examples/typescript/package-lock.json
 	@npm ci --ignore-scripts --prefix infra/examples/typescript --no-progress && touch $@
-
-local/lab/policies/node_modules: local/lab/policies/package-lock.json
-	@npm ci --ignore-scripts --prefix local/lab/policies --no-progress && touch $@
 
 # Mistakes in CONTEXT are reported before the functions are built. With -trimpath, a second checkout does not compile again.
 context:
@@ -289,20 +283,6 @@ release: .bin/weir-tools $(PLATFORMS:%=dist/weir/%/weir) ## Build and pack all f
 	@$(MAKE) --no-print-directory functions ARCH=arm64 && $(MAKE) --no-print-directory functions ARCH=x86_64
 	@.bin/weir-tools release "$(VERSION)"
 
-size: ## Print the sizes and start times of the functions
-	@$(MAKE) --no-print-directory functions ARCH=arm64 && $(MAKE) --no-print-directory functions ARCH=x86_64
-	@go -C local/lab test -count=1 -v -run '^TestFunctions$$' ./size
-
-bench: .bin/weir-tools ## Measure Weir and its peers and print the tables; about ten minutes
-	@$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH)
-	@go -C local/lab build -trimpath -o $(CURDIR)/.bin/bench ./bench && cd local/lab && $(LAMBDA_GO) build -tags lambda.norpc,nethttpomithttp2 -trimpath -ldflags "-s -w" -o $(CURDIR)/.bin/ ./bench/trivial ./bench/oneread
-	@.bin/weir-tools with --install dynamodb,redis -- .bin/bench $(BENCH)
-
-bench-docs: .bin/weir-tools ## Measure Weir and its peers, and write the tables into local/lab/BENCHMARKS.md
-	@$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH)
-	@go -C local/lab build -trimpath -o $(CURDIR)/.bin/bench ./bench && cd local/lab && $(LAMBDA_GO) build -tags lambda.norpc,nethttpomithttp2 -trimpath -ldflags "-s -w" -o $(CURDIR)/.bin/ ./bench/trivial ./bench/oneread
-	@WEIR_REQUIRE=all .bin/weir-tools with --install dynamodb,redis -- .bin/bench -write local/lab/BENCHMARKS.md $(BENCH)
-
 SIMULATED := --sync 500ms --warm-up 9s --time 3s
 MILLION := --rate 1000000 --all 500000 --all-lease 5000 --cache-ecpus 3000000 --invocation 200us
 TWENTY := --rate 20000 --callers 200000 --all 10000 --cache-ecpus 100000
@@ -328,7 +308,7 @@ rename: ## Rename the module of your copy (MODULE=github.com/example/limits)
 	git grep -lzIF "$$OLD" -- ':!ADOPTING.md' | xargs -0 perl -pi -e 's/\Q$$ENV{OLD}\E(?![\w-])/$$ENV{NEW}/g'
 
 clean: ## Remove built and fetched files, but keep the keys in .weir
-	rm -rf .bin dist infra/cdk.out infra/node_modules infra/examples/{express,typescript}/node_modules local/lab/policies/node_modules local/console/node_modules local/gateway/testdata/node/node_modules local/servers/{clients,dynamodb}/node_modules
+	rm -rf .bin dist infra/cdk.out infra/node_modules infra/examples/{express,typescript}/node_modules local/console/node_modules local/gateway/testdata/node/node_modules local/servers/{clients,dynamodb}/node_modules
 
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION), once ..."

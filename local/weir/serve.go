@@ -50,7 +50,7 @@ func serveCommand() *cobra.Command {
 	command.Complete(c, "direct-requests", contract.DirectSource, contract.DirectRefuse)
 	c.Flags().DurationVar(&o.Edge, "edge", 0, "put the viewer function of a distribution in front of the APIs; it refuses a listed caller this time after the caller is listed, such as 2s; 0: no distribution")
 	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default: a template in infra/golden")
-	c.Flags().BoolVar(&o.Unthrottled, "no-throttle", false, "leave out the throttle of the template's stages, such as for weir load")
+	c.Flags().BoolVar(&o.Unthrottled, "no-throttle", false, "leave out the throttle of the template's stages, such as for a load test")
 	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")
 	c.Flags().Var(command.Port(&o.Port), "port", "the port of the first API; the second API has the next port")
 	c.Flags().Var(command.Between(&o.Environments, 0, serve.MaxEnvironments), "environments", "maximum number of processes of each function, which run its bootstrap in dist; 0: run the functions in this process")
