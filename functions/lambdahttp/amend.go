@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf16"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // MaxAnswer is the largest answer that Lambda accepts, as measured. Lambda's quota page says 6 MB.
@@ -45,8 +43,8 @@ type Admitted struct {
 // bytes of payload stay. A payload that is no answer to a host stays unchanged. If Lambda did not get the answer,
 // Answered can be called again. The first call sets the status and the reported costs, and the last one the length of the body.
 func (a *Admitted) Answered(payload []byte) [][]byte {
-	full, err := parseAnswer(payload, a.implied)
-	if err != nil || full.status == 0 {
+	full := parseAnswer(payload, a.implied)
+	if full == nil || full.status == 0 {
 		return a.other(payload)
 	}
 	return a.amended(full)
@@ -66,8 +64,8 @@ func (a *Admitted) implied(unknown bool) int {
 
 // Prelude is Answered for the metadata of a streamed answer. [Admitted.Streamed] gets the body.
 func (a *Admitted) Prelude(metadata []byte) [][]byte {
-	full, err := parseAnswer(metadata, func(bool) int { return http.StatusOK })
-	if err != nil {
+	full := parseAnswer(metadata, func(bool) int { return http.StatusOK })
+	if full == nil {
 		a.begin(http.StatusBadGateway)
 		return [][]byte{metadata}
 	}
@@ -123,14 +121,6 @@ func (a *Admitted) other(payload []byte) [][]byte {
 	return unchanged
 }
 
-// unquoted returns the value of a JSON string. It returns other text unchanged.
-func unquoted(text []byte) []byte {
-	if value, err := jsontext.AppendUnquote(nil, text); err == nil {
-		return value
-	}
-	return text
-}
-
 // inferred returns the full form of an answer that is only a body, as a host with payload 2.0 infers it. It returns nil if this
 // form is too large.
 func inferred(body []byte, fields http.Header) []byte {
@@ -146,7 +136,7 @@ func inferred(body []byte, fields http.Header) []byte {
 	if body[0] == '"' {
 		b = append(b, body...)
 	} else {
-		b, _ = jsontext.AppendQuote(b, body) // as in appendString
+		b = appendString(b, string(body))
 	}
 	if b = append(b, '}'); len(b) > MaxAnswer {
 		return nil
@@ -226,12 +216,12 @@ type fullAnswer struct {
 	base64         bool
 }
 
-// parseAnswer parses an answer that is an object. The function implied returns the status of an answer without one.
-func parseAnswer(text []byte, implied func(unknown bool) int) (*fullAnswer, error) {
-	members, others, err := membersOf(text, "statusCode", "headers", "multiValueHeaders", "cookies", "body", "isBase64Encoded")
-	if err != nil {
-		return nil, err
+// parseAnswer parses an answer. It returns nil if text is no object. The function implied returns the status of an answer without one.
+func parseAnswer(text []byte, implied func(unknown bool) int) *fullAnswer {
+	if !isObject(text) {
+		return nil
 	}
+	members, others := membersOf(text, "statusCode", "headers", "multiValueHeaders", "cookies", "body", "isBase64Encoded")
 	f := &fullAnswer{
 		text: text, body: find(members, "body"), headers: find(members, "headers"), lists: find(members, "multiValueHeaders"), cookies: find(members, "cookies"),
 	}
@@ -246,7 +236,7 @@ func parseAnswer(text []byte, implied func(unknown bool) int) (*fullAnswer, erro
 	f.addFields(&f.lists)
 	encoded := find(members, "isBase64Encoded")
 	f.base64 = encoded != nil && string(encoded.value) == "true"
-	return f, nil
+	return f
 }
 
 // statusOf returns the status in an answer, a number or a text of digits. 200.0 and 2e2 are the number 200 in JSON too. It
@@ -255,7 +245,7 @@ func statusOf(value []byte) int {
 	n, err := strconv.ParseFloat(string(value), 64)
 	if value[0] == '"' {
 		var digits int
-		digits, err = strconv.Atoi(string(unquoted(value)))
+		digits, err = strconv.Atoi(unquoted(value))
 		n = float64(digits)
 	}
 	if err != nil || n != math.Trunc(n) || n < http.StatusOK || n > 599 {
@@ -399,8 +389,6 @@ func (f *fullAnswer) amended(list bool, added http.Header, removed map[string]bo
 	return append(parts, f.text[at:])
 }
 
-const space = " \t\r\n"
-
 // ordered returns the members that are not nil, in the order of the text.
 func ordered(a, b *member) []*member {
 	switch {
@@ -430,15 +418,14 @@ func edited(m *member, added []byte, removed map[string]bool) []byte {
 		}
 		return append(b, m.value[1:]...)
 	}
-	_ = eachMember(m.value, func(name []byte, field member) error { // the value has been checked
+	for name, field := range membersIn(m.value) {
 		if !removed[strings.ToLower(string(name))] {
 			if len(b) > 1 {
 				b = append(b, ',')
 			}
 			b = append(b, field.pair...)
 		}
-		return nil
-	})
+	}
 	return append(b, '}')
 }
 
@@ -463,6 +450,15 @@ func appendFields(b []byte, fields http.Header, present []member, list bool) []b
 		}
 	}
 	return b
+}
+
+// appendString appends a JSON string. It replaces invalid UTF-8.
+func appendString(b []byte, s string) []byte {
+	w := bytes.NewBuffer(b)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false) // it would make a body larger
+	_ = e.Encode(s)
+	return w.Bytes()[:w.Len()-len("\n")]
 }
 
 func contains(fields []member, name string) bool {

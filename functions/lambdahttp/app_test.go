@@ -291,7 +291,7 @@ func TestAuthorizer_errors(t *testing.T) {
 	e := memory(t)
 	event := sampleEvent(t, "rest-authorizer-user.json")
 	for want, payload := range map[string][]byte{
-		"authorizer event: unexpected EOF":                 nil,
+		"authorizer event: unexpected end of JSON input":   nil,
 		`authorizer event: got type "TOKEN", want REQUEST`: changed(t, event, `"REQUEST"`, `"TOKEN"`),
 	} {
 		if _, err := authorize(t, e, payload); err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -3,6 +3,7 @@ package lambdahttp
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,6 +21,9 @@ import (
 // errUnauthorized has the exact text that makes API Gateway answer 401. Any other error means that the
 // authorizer failed, and API Gateway answers with the static 503 of its AUTHORIZER_* responses.
 var errUnauthorized = errors.New("Unauthorized")
+
+// defaultAPIKeyHeader is the header field of API keys if Environment.APIKeyHeader is empty.
+const defaultAPIKeyHeader = "X-Api-Key"
 
 // maxUsageKey is the length of the longest API key of API Gateway.
 const maxUsageKey = 128
@@ -42,15 +46,10 @@ type authorizer struct {
 // Invoke implements lambda.Handler.
 func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	defer a.Events.Wait(ctx)
-	// If a reload happens before the decision, the new rules can use other header fields. For this
-	// request, such fields count as missing.
-	var viewerFields []string
-	if a.Viewers != nil {
-		viewerFields = a.Viewers.Fields()
-	}
-	event, err := parseAuthorizerEvent(payload, credentialFields, a.Rules.Current().Headers(), viewerFields, []string{a.apiKeyHeader()})
-	if err == nil && event.kind != "REQUEST" {
-		err = fmt.Errorf("got type %q, want REQUEST; an event of a TOKEN authorizer lacks the request", event.kind)
+	var event proxyEvent
+	err := json.Unmarshal(payload, &event)
+	if err == nil && event.Type != "REQUEST" {
+		err = fmt.Errorf("got type %q, want REQUEST; an event of a TOKEN authorizer lacks the request", event.Type)
 	}
 	if err != nil {
 		return nil, a.undecided(fmt.Errorf("authorizer event: %w", err))
@@ -58,16 +57,16 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 	return a.decide(ctx, &event)
 }
 
-func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte, error) {
+func (a authorizer) decide(ctx context.Context, event *proxyEvent) ([]byte, error) {
 	// A preflight has no credential and no limit, but reaches the authorizer of a method ANY.
-	if event.method == http.MethodOptions {
+	if event.HTTPMethod == http.MethodOptions {
 		allowed := limiter.Decision{Allowed: true, At: a.Clock()}
-		return a.policy(event, "Allow", httplimit.Result{Answer: httplimit.NewAnswer(allowed)}, ""), nil
+		return a.policy(event, "Allow", httplimit.Result{Answer: httplimit.NewAnswer(allowed)}, "")
 	}
 	defer a.Rules.Wait()
 	result := a.gate.Decide(ctx, httplimit.Request{
-		Method: event.method, Path: rules.EncodedPath(event.path).Below(a.basePaths(event.domain)), Header: event.header,
-		Address: caller.ParseAddress(event.sourceIP), Appended: true,
+		Method: event.HTTPMethod, Path: rules.EncodedPath(event.Path).Below(a.basePaths(event.RequestContext.DomainName)), Header: event.header(),
+		Address: event.address(nil), Appended: true,
 	})
 	switch result.Class() {
 	case telemetry.ClassAllowed:
@@ -75,9 +74,9 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 		if result.Pending != nil { // a limit is settled after the answer
 			receipt = a.sealed(ctx, result.Time, result.Pending)
 		}
-		return a.policy(event, "Allow", result, receipt), nil
+		return a.policy(event, "Allow", result, receipt)
 	case telemetry.ClassRefused, telemetry.ClassDirect:
-		return a.policy(event, "Deny", result, ""), nil
+		return a.policy(event, "Deny", result, "")
 	case telemetry.ClassUnauthorized:
 		return nil, errUnauthorized
 	default: // an error, because API Gateway would answer Deny with 429
@@ -87,15 +86,15 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte,
 
 // usageKey returns the key of a usage plan: a foreign key, also one that identifies the caller, or what x-api-key contains
 // if Weir does not read this field.
-func (a authorizer) usageKey(event *authorizerEvent, who *caller.Caller) string {
-	field := a.apiKeyHeader()
-	if keys := event.header[field]; !who.ForeignKey && (who.APIKey == "" || len(keys) != 1 || !caller.IsForeignKey(keys[0])) {
+func (a authorizer) usageKey(event *proxyEvent, who *caller.Caller) string {
+	header, field := event.header(), a.apiKeyHeader()
+	if keys := header[field]; !who.ForeignKey && (who.APIKey == "" || len(keys) != 1 || !caller.IsForeignKey(keys[0])) {
 		if _, reads := a.Identifier.Identifies(); reads && field == defaultAPIKeyHeader {
 			return ""
 		}
 		field = defaultAPIKeyHeader
 	}
-	if keys := event.header[field]; len(keys) == 1 && len(keys[0]) <= maxUsageKey {
+	if keys := header[field]; len(keys) == 1 && len(keys[0]) <= maxUsageKey {
 		return keys[0]
 	}
 	return ""

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"pgregory.net/rapid"
 
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -158,4 +159,29 @@ func TestAuthorizer_problem_allRules(t *testing.T) {
 			rt.Errorf("body: got %s, error %v; want the message of the context and the policy %s", filled(refusal, p.Context), err, name)
 		}
 	})
+}
+
+// An invocation allocates little, because allocations cost time on a small function. A deep event is an error.
+func TestAuthorizer_allocations(t *testing.T) {
+	for _, file := range []string{"rest-authorizer-anonymous.json", "rest-authorizer-apikey.json"} {
+		authorizer, event := lambdahttp.NewAuthorizer(memory(t)), sampleEvent(t, file)
+		allocs := testing.AllocsPerRun(100, func() {
+			if _, err := authorizer.Invoke(ctx, event); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if allocs > 250 {
+			t.Errorf("%s: got %v allocations, want at most 250", file, allocs)
+		}
+	}
+	for _, deep := range []string{strings.Repeat("[", 3_000_000), strings.Repeat(`{"a":`, 1_000_000)} {
+		allocs := testing.AllocsPerRun(1, func() {
+			if _, err := authorize(t, memory(t), []byte(`{"x":`+deep)); err == nil {
+				t.Errorf("%.20s...: got no error, want one", deep)
+			}
+		})
+		if allocs > 10_000 {
+			t.Errorf("%.20s...: got %v allocations, want at most 10,000", deep, allocs)
+		}
+	}
 }

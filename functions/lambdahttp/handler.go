@@ -23,15 +23,19 @@ type handler struct {
 // Invoke implements lambda.Handler.
 func (h handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	defer h.Events.Wait(ctx)
-	var event proxyEvent
+	var event bodyEvent
 	if err := json.Unmarshal(payload, &event); err != nil {
 		return nil, h.undecided(fmt.Errorf("event: %w", err))
 	}
-	r, err := event.request(ctx, h.basePaths(event.RequestContext.DomainName))
+	body, err := event.body()
+	if err != nil {
+		return nil, h.undecided(err)
+	}
+	r, err := event.request(ctx, h.basePaths(event.RequestContext.DomainName), body)
 	if err != nil {
 		return nil, h.undecided(err)
 	}
 	w := &response{header: http.Header{}}
 	h.api.ServeHTTP(w, r)
-	return json.Marshal(w.event(&event))
+	return json.Marshal(w.event(&event.proxyEvent))
 }

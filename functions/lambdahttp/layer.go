@@ -89,7 +89,7 @@ func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (
 		return nil, l.e.undecided(err)
 	}
 	x := &exchange{response: response{header: http.Header{}}, payload: payload, event: event, function: function, rules: l.e.Rules}
-	r, err := event.request(context.WithValue(ctx, exchangeKey{}, x), l.e.basePaths(event.RequestContext.DomainName))
+	r, err := event.request(context.WithValue(ctx, exchangeKey{}, x), l.e.basePaths(event.RequestContext.DomainName), "")
 	if err != nil { // an event that cannot be parsed is not passed on: a client could otherwise avoid the limits
 		_ = l.e.undecided(err)
 		httplimit.MalformedPath().Refuse(x)
@@ -149,48 +149,29 @@ func forward(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// eventMembers are the members that proxyEvent decodes, without the body, which no limit needs. Events of authorizers have
-// one of the last two.
-var eventMembers = []string{
-	"version", "httpMethod", "path", "multiValueHeaders", "queryStringParameters", "multiValueQueryStringParameters",
-	"rawPath", "rawQueryString", "cookies", "headers", "isBase64Encoded", "requestContext", "methodArn", "routeArn",
-}
-
-// parseWithoutBody parses an event except its body. It returns ErrForeign for an event that is no HTTP request, such as the
-// event of an authorizer. If the error is a json.UnmarshalTypeError, the event lacks values of unexpected types.
+// parseWithoutBody parses an event except its body, which no limit needs. It returns ErrForeign for an event that is no HTTP
+// request, such as the event of an authorizer. If the error is a json.UnmarshalTypeError, the event lacks values of unexpected types.
 func parseWithoutBody(payload []byte) (*proxyEvent, error) {
-	members, _, err := membersOf(payload, eventMembers...)
-	if errors.Is(err, errNoObject) {
-		return nil, ErrForeign
-	} else if err != nil {
-		return nil, errMalformed // err can contain names from a client
-	}
-	if !find(members, "methodArn").null() || !find(members, "routeArn").null() {
+	if !bytes.HasPrefix(bytes.TrimLeft(payload, space), []byte("{")) {
 		return nil, ErrForeign
 	}
-	var head bytes.Buffer
-	separator := byte('{')
-	for i := range members {
-		head.WriteByte(separator)
-		head.Write(members[i].pair)
-		separator = ','
-	}
-	if head.Len() == 0 {
-		return nil, ErrForeign
-	}
-	head.WriteByte('}')
 	event := new(proxyEvent)
-	err = json.Unmarshal(head.Bytes(), event)
+	err := json.Unmarshal(payload, event)
+	if _, mismatch := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !mismatch {
+		return nil, errMalformed // err can contain text from a client
+	}
 	method, path := event.HTTPMethod, event.Path
 	if event.host() == httpAPI {
 		method, path = event.RequestContext.HTTP.Method, event.RawPath
 	}
 	switch {
-	case method != "" && path != "" && err != nil:
-		return event, fmt.Errorf("event: %w", err)
+	case event.MethodARN != "" || event.RouteARN != "":
+		return nil, ErrForeign
 	case method != "" && path != "":
-		return event, nil
-	case find(members, "requestContext") != nil && (find(members, "httpMethod") != nil || find(members, "rawPath") != nil):
+		return event, err
+	}
+	members, _ := membersOf(payload, "requestContext", "httpMethod", "rawPath")
+	if find(members, "requestContext") != nil && len(members) > 1 {
 		return nil, errUnreadable // other events, such as those of a WebSocket API and of VPC Lattice, lack these members
 	}
 	return nil, ErrForeign
@@ -212,7 +193,7 @@ func (e *proxyEvent) withHeader(payload []byte, h http.Header) []byte {
 	if value := h.Get(httplimit.OverField); value != "" {
 		over[strings.ToLower(httplimit.OverField)] = []string{value}
 	}
-	members, _, _ := membersOf(payload, "headers", "multiValueHeaders") // parseWithoutBody has checked the event
+	members, _ := membersOf(payload, "headers", "multiValueHeaders") // parseWithoutBody has checked the event
 	single, lists := find(members, "headers"), find(members, "multiValueHeaders")
 	var parts [][]byte
 	at := 0

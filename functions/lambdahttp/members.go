@@ -2,14 +2,14 @@ package lambdahttp
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
-// member is a member of a JSON object. name, value and pair are parts of the text of the object.
+// member is a member of a JSON object. value and pair are parts of the text of the object.
 type member struct {
 	name       string // decoded name
 	pair       []byte // the name and the value, as in the text
@@ -17,74 +17,99 @@ type member struct {
 	start, end int // offsets of value in the text
 }
 
-var errNoObject = errors.New("want a JSON object")
+const space = " \t\r\n"
 
-// eachMember calls visit with the decoded name and the rest of each member of the object in text. It validates the text. The name
-// is valid until visit returns. A text of 6 MB can have a million members, so eachMember keeps none.
-func eachMember(text []byte, visit func(name []byte, m member) error) error {
-	d := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	if d.PeekKind() != '{' {
-		return errNoObject
-	}
-	if _, err := d.ReadToken(); err != nil {
-		return err
-	}
-	var decoded []byte
-	for d.PeekKind() != '}' {
-		name, err := d.ReadValue()
-		if err != nil {
-			return err
-		}
-		begin := int(d.InputOffset()) - len(name)
-		decoded, err = jsontext.AppendUnquote(decoded[:0], name)
-		if len(decoded) == 0 && err != nil {
-			return err
-		}
-		value, err := d.ReadValue()
-		if err != nil {
-			return err
-		}
-		end := int(d.InputOffset())
-		start := end - len(value)
-		if err := visit(decoded, member{"", text[begin:end], text[start:end], start, end}); err != nil {
-			return err
+// isObject reports whether text is a JSON object, and nothing else.
+func isObject(text []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(text, space), []byte("{")) && json.Valid(text)
+}
+
+// membersIn yields the decoded name and the rest of each member of an object, which must be valid JSON. A text of 6 MB can
+// have a million members, so it allocates nothing for a name without escapes.
+func membersIn(text []byte) iter.Seq2[[]byte, member] {
+	return func(yield func([]byte, member) bool) {
+		at := bytes.IndexByte(text, '{') + 1
+		for {
+			at += len(text[at:]) - len(bytes.TrimLeft(text[at:], space+","))
+			if text[at] == '}' {
+				return
+			}
+			begin := at
+			at += valueLength(text[at:])
+			name := text[begin+1 : at-1]
+			if bytes.IndexByte(name, '\\') >= 0 {
+				name = []byte(unquoted(text[begin:at]))
+			}
+			at += len(text[at:]) - len(bytes.TrimLeft(text[at:], space+":"))
+			start := at
+			at += valueLength(text[at:])
+			if !yield(name, member{"", text[begin:at], text[start:at], start, at}) {
+				return
+			}
 		}
 	}
-	if _, err := d.ReadToken(); err != nil {
-		return err
+}
+
+// valueLength returns the length of the JSON value at the beginning of a valid text.
+func valueLength(text []byte) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			if quoted = !quoted; !quoted && depth == 0 {
+				return i + 1
+			}
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case depth > 0 && (c == '}' || c == ']'):
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case depth == 0 && (c == ',' || c == '}' || c == ']' || c <= ' '):
+			return i // a number, or a word
+		}
 	}
-	if len(bytes.TrimSpace(text[d.InputOffset():])) > 0 {
-		return errors.New("data after the JSON object")
+	return len(text)
+}
+
+// unquoted returns the value of a JSON string. It returns other text unchanged.
+func unquoted(text []byte) string {
+	var value string
+	if json.Unmarshal(text, &value) != nil {
+		return string(text)
 	}
-	return nil
+	return value
 }
 
 // maxMembers bounds the members that allMembers returns. No host accepts so many header fields.
 const maxMembers = 8192
 
+// allMembers returns the members of an object.
 func allMembers(text []byte) (members []member, err error) {
-	err = eachMember(text, func(name []byte, m member) error {
+	if !isObject(text) {
+		return nil, errors.New("want a JSON object")
+	}
+	for name, m := range membersIn(text) {
 		if len(members) == maxMembers {
-			return fmt.Errorf("got more than %d members, want at most that", maxMembers)
+			return nil, fmt.Errorf("got more than %d members, want at most that", maxMembers)
 		}
 		m.name = string(name)
 		members = append(members, m)
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	return members, nil
 }
 
 // membersOf returns those members of the object in text that are named. If several members have the name, it returns
 // the last one, as hosts do. others is true if the object has members of other names.
-func membersOf(text []byte, names ...string) (members []member, others bool, err error) {
-	err = eachMember(text, func(name []byte, m member) error {
+func membersOf(text []byte, names ...string) (members []member, others bool) {
+	for name, m := range membersIn(text) {
 		i := slices.IndexFunc(names, func(n string) bool { return n == string(name) })
 		if i < 0 {
 			others = true
-			return nil
+			continue
 		}
 		m.name = names[i]
 		if before := find(members, m.name); before != nil {
@@ -92,9 +117,8 @@ func membersOf(text []byte, names ...string) (members []member, others bool, err
 		} else {
 			members = append(members, m)
 		}
-		return nil
-	})
-	return members, others, err
+	}
+	return members, others
 }
 
 func find(members []member, name string) *member {

@@ -1,10 +1,11 @@
 package lambdahttp
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
@@ -38,36 +39,30 @@ var fieldKeys = contract.FieldKeys()
 // infra/ratelimit and [NewHandler] read it. subject is the subject of the decision, and tier is the
 // tier that selected the limits.
 func DecisionContext(a httplimit.Answer, subject limiter.Subject, tier string) map[string]any {
-	context := map[string]any{}
-	writeContext(a, subject.String(), tier, "", func(key, value string) { context[key] = value })
-	return context
+	return policyContext(a, subject.String(), tier, "")
 }
 
-func writeContext(a httplimit.Answer, subject, tier, receipt string, add func(key, value string)) {
-	decision := decisionAllowed
-	if a.Problem != nil {
-		decision = decisionRefused
-	}
-	add(keyWeir, decision)
-	add(keySubject, subject)
-	add(keyTier, tier)
+func policyContext(a httplimit.Answer, subject, tier, receipt string) map[string]any {
+	context := map[string]any{keyWeir: decisionAllowed, keySubject: subject, keyTier: tier}
 	if a.Over != "" {
-		add(keyOver, a.Over)
+		context[keyOver] = a.Over
 	}
 	if receipt != "" {
-		add(contract.KeyReceipt, receipt)
+		context[contract.KeyReceipt] = receipt
 	}
 	for _, f := range a.Fields() {
-		add(fieldKeys[f[0]], f[1])
+		context[fieldKeys[f[0]]] = f[1]
 	}
 	if p := a.Problem; p != nil {
-		add(contract.KeyType, p.Type)
-		add(contract.KeyError, p.Error)
-		add(contract.KeyMessage, p.Message)
-		add(contract.KeyLimit, strconv.FormatInt(p.Limit, 10)) // API Gateway may print a number as 1.0E9
-		add(contract.KeyWindow, p.Window)
-		add(contract.KeyPolicy, strings.Join(p.Violated, ","))
+		context[keyWeir] = decisionRefused
+		context[contract.KeyType] = p.Type
+		context[contract.KeyError] = p.Error
+		context[contract.KeyMessage] = p.Message
+		context[contract.KeyLimit] = strconv.FormatInt(p.Limit, 10) // API Gateway may print a number as 1.0E9
+		context[contract.KeyWindow] = p.Window
+		context[contract.KeyPolicy] = strings.Join(p.Violated, ",")
 	}
+	return context
 }
 
 // decisionFields returns the header fields in a context. ok reports whether Weir has allowed the
@@ -90,40 +85,22 @@ func decisionFields(context map[string]string) (fields map[string]string, ok boo
 // cache the policy and uses it for this request only. A policy that contained a long path would be
 // invalid. receipt is "" if there is none. An API with the API key source AUTHORIZER finds its usage plan by the
 // foreign API key in the policy.
-func (a authorizer) policy(event *authorizerEvent, effect string, r httplimit.Result, receipt string) []byte {
+func (a authorizer) policy(event *proxyEvent, effect string, r httplimit.Result, receipt string) ([]byte, error) {
 	tier := r.Tier
 	if tier == "" { // no rule matches the request
 		tier = a.Rules.Current().Tier(r.Caller.Tier)
 	}
-	resource := event.methodARN // such as <api>/<stage>/GET/path
+	resource := event.MethodARN // such as <api>/<stage>/GET/path
 	if api, rest, ok := strings.Cut(resource, "/"); ok {
 		stage, _, _ := strings.Cut(rest, "/")
 		resource = api + "/" + stage + "/*"
 	}
 	subject := r.Caller.Subject().String()
-	b := make([]byte, 0, 1024+len(receipt))
-	b = append(b, `{"principalId":`...)
-	b = appendString(b, subject)
-	b = append(b, `,"policyDocument":{"Version":"2012-10-17","Statement":[{"Action":["execute-api:Invoke"],"Effect":`...)
-	b = appendString(b, effect)
-	b = append(b, `,"Resource":[`...)
-	b = appendString(b, resource)
-	b = append(b, `]}]},"context":{`...)
-	writeContext(r.Answer, subject, tier, receipt, func(key, value string) {
-		b = appendString(b, key)
-		b = append(b, ':')
-		b = appendString(b, value)
-		b = append(b, ',')
+	return json.Marshal(events.APIGatewayCustomAuthorizerResponse{
+		PrincipalID: subject,
+		PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{
+			Version: "2012-10-17", Statement: []events.IAMPolicyStatement{{Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{resource}}},
+		},
+		Context: policyContext(r.Answer, subject, tier, receipt), UsageIdentifierKey: a.usageKey(event, &r.Caller),
 	})
-	b[len(b)-1] = '}' // the closing brace replaces the last comma
-	if key := a.usageKey(event, &r.Caller); key != "" {
-		b = appendString(append(b, `,"usageIdentifierKey":`...), key)
-	}
-	return append(b, '}')
-}
-
-// appendString appends a JSON string. It replaces invalid UTF-8.
-func appendString(b []byte, s string) []byte {
-	b, _ = jsontext.AppendQuote(b, s) // AppendQuote replaces invalid UTF-8 and reports only this replacement as an error
-	return b
 }

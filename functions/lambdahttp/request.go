@@ -16,10 +16,13 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// proxyEvent is a request from any host. A REST API or a load balancer sends payload 1.0; an HTTP API
-// or a function URL sends payload 2.0. One type decodes all of them, and its fields identify the
-// host.
+// proxyEvent is a request from any host, without its body. A REST API, its authorizer or a load balancer sends payload 1.0;
+// an HTTP API or a function URL sends payload 2.0. One type decodes all of them, and its fields identify the host.
 type proxyEvent struct {
+	Type      string `json:"type"` // of an authorizer's event
+	MethodARN string `json:"methodArn"`
+	RouteARN  string `json:"routeArn"`
+
 	Version string `json:"version"` // "2.0" for payload 2.0; "" for a REST API; any other value for payload 1.0
 
 	HTTPMethod   string              `json:"httpMethod"`
@@ -33,8 +36,6 @@ type proxyEvent struct {
 	Cookies  []string `json:"cookies"`
 
 	Headers        map[string]string `json:"headers"`
-	Body           string            `json:"body"`
-	Base64         bool              `json:"isBase64Encoded"`
 	RequestContext struct {
 		APIID      string          `json:"apiId"`
 		DomainName string          `json:"domainName"`
@@ -49,6 +50,14 @@ type proxyEvent struct {
 			SourceIP string `json:"sourceIp"`
 		} `json:"http"`
 	} `json:"requestContext"`
+}
+
+// bodyEvent is a request with its body.
+type bodyEvent struct {
+	proxyEvent
+
+	Body   string `json:"body"`
+	Base64 bool   `json:"isBase64Encoded"`
 }
 
 // host is the kind of host that sent an event.
@@ -72,9 +81,9 @@ func (e *proxyEvent) host() host {
 
 // request converts the event to an http.Request with its delivery in the context. basePaths are
 // those of its domain.
-func (e *proxyEvent) request(ctx context.Context, basePaths []string) (*http.Request, error) {
+func (e *proxyEvent) request(ctx context.Context, basePaths []string, body string) (*http.Request, error) {
 	method, path, query := e.HTTPMethod, e.Path, e.query()
-	header := headerOf(e.Headers, e.MultiHeaders)
+	header := e.header()
 	if e.host() == httpAPI {
 		method, path, query = e.RequestContext.HTTP.Method, e.RawPath, e.RawQuery
 		if len(e.Cookies) > 0 {
@@ -83,10 +92,6 @@ func (e *proxyEvent) request(ctx context.Context, basePaths []string) (*http.Req
 	}
 	if method == "" || !strings.HasPrefix(path, "/") {
 		return nil, errors.New("unsupported event: no method or path")
-	}
-	body, err := e.body()
-	if err != nil {
-		return nil, err
 	}
 	address := e.address(header)
 	prefixes := e.prefixes(basePaths)
@@ -191,7 +196,7 @@ func (e *proxyEvent) query() string {
 	return strings.Join(pairs, "&")
 }
 
-func (e *proxyEvent) body() (string, error) {
+func (e *bodyEvent) body() (string, error) {
 	if !e.Base64 {
 		return e.Body, nil
 	}
@@ -202,18 +207,17 @@ func (e *proxyEvent) body() (string, error) {
 	return string(b), nil
 }
 
-// headerOf returns the header of an event. The event has either one value or a list of values for
-// each name.
-func headerOf(single map[string]string, multi map[string][]string) http.Header {
-	h := make(http.Header, max(len(single), len(multi)))
-	for name, values := range multi {
+// header returns the header of an event. The event has one value or a list of values for each name, or both.
+func (e *proxyEvent) header() http.Header {
+	h := make(http.Header, max(len(e.Headers), len(e.MultiHeaders)))
+	for name, values := range e.MultiHeaders {
 		name = http.CanonicalHeaderKey(name)
 		h[name] = append(h[name], values...)
 	}
-	if len(multi) > 0 {
+	if len(e.MultiHeaders) > 0 {
 		return h
 	}
-	for name, value := range single {
+	for name, value := range e.Headers {
 		h.Add(name, value)
 	}
 	return h
