@@ -19,6 +19,9 @@ func (r *request) lookUp() {
 		b := &r.batches[i]
 		if pressure && r.paused(b) {
 			b.err = errPaused
+			if !b.shadow() {
+				r.leaveOutMarksOf(i)
+			}
 			continue
 		}
 		r.lookUpBatch(b)

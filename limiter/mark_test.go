@@ -225,3 +225,17 @@ func TestLimiter_Take_markHangs(t *testing.T) {
 		})
 	}
 }
+
+// While the item of a limit with Mark is throttled, the limit denies no request, with a call or during the pause.
+func TestLimiter_Take_markThrottled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		soft := limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Requests: 300, Window: time.Hour, Algorithm: algo.SlidingLog}, Mark: true})
+		l, p := pressed(t, true, soft)
+		p.throttle[user] = -1
+		for i := range 3 {
+			if d := take(t, l, limiter.Charge{Subject: user, Limit: soft, Cost: 1}); !d.Allowed {
+				t.Errorf("request %d: got %+v, want an allowed request", i+1, d)
+			}
+		}
+	})
+}

@@ -312,6 +312,9 @@ func (w *world) lowerOwn(a *admitted, c *counted, i int, now time.Time, actual i
 func (w *world) raise(a *admitted, c *counted, now time.Time, actual int64, made, voucher bool) {
 	if actual > c.Cost {
 		a.correct(&w.most, c, c.most, now, actual)
+		if !made { // the environment may count it by itself, and reach the max debt before the models
+			a.env.refunds[anyTier(c.Charge)] += actual - c.Cost
+		}
 		if made {
 			a.correct(&w.all, c, c.all, now, actual)
 		}
@@ -354,9 +357,23 @@ func (a *admitted) correct(m *Model, c *counted, charged algo.Result, now time.T
 	if actual < c.Cost {
 		charge.Cost, charge.Force = c.Cost-actual, false
 	}
-	if held := m.limits(c.Subject)[c.Limit.ID]; !charge.Force && held.Machine != nil && !algo.Refundable(held.Machine, charged.Machine) {
+	if w := a.env.link.world; !charge.Force && m != &w.most {
+		charge.Limit = w.countsIn(m, c.Charge)
+	}
+	if held := m.limits(c.Subject)[charge.Limit.ID]; !charge.Force && held.Machine != nil && !algo.Refundable(held.Machine, charged.Machine) {
 		return charge.Cost // the rules changed meanwhile
 	}
 	_, _ = m.Settle(algo.InstantOf(now), c.Subject, []limiter.Charge{charge}, []algo.Result{charged}, 0, limiter.Once{}) // without an ID there is no error
 	return 0
+}
+
+// countsIn returns the limit of the tier in which a model counts the charge. The store can still count it in another one,
+// where a refund is not dropped: a lease admits a request without a call, and a late settlement finds a later tier.
+func (w *world) countsIn(m *Model, c limiter.Charge) *limiter.Limit {
+	for _, l := range slices.Concat(w.versions...) {
+		if slices.Contains(c.Limit.Tiers, l.ID) && m.limits(c.Subject)[l.ID].Machine != nil {
+			return l
+		}
+	}
+	return c.Limit
 }

@@ -50,7 +50,7 @@ type environment struct {
 	version int
 	tier    int                           // index of the caller's tier: 0 or 1
 	alone   own                           // what this environment admitted
-	refunds map[limitOf]int64             // refunds of other environments' charges, on which this environment may have relied
+	refunds map[limitOf]int64             // what the models of this environment may count and the environment does not: refunds of others' charges, and charges above the max debt
 	synced  map[limiter.Subject]bool      // the environment knows the counters of the subject under the current numbers
 	notices map[notice]int                // written notices
 	behind  map[limiter.Subject]time.Time // when another environment last released a slot, which the cache does not know
