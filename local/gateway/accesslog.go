@@ -27,16 +27,16 @@ const (
 
 // logAccess writes the access-log line of a request. Call it before the answer is sent, so that the
 // line exists when the client has the answer. length is the number of bytes of the answer's body.
-func (h *restHandler) logAccess(c *restCall, v variables, status, length int) {
+func (h *restHandler) logAccess(c *restCall, v map[string]string, status, length int) {
 	if len(h.subscribers) == 0 {
 		return
 	}
-	v.context["status"], v.context["responseLength"] = strconv.Itoa(status), strconv.Itoa(length)
+	v["status"], v["responseLength"] = strconv.Itoa(status), strconv.Itoa(length)
 	c.latencies["responseLatency"] = h.clock().Sub(c.at)
 	for name, latency := range c.latencies {
-		v.context[name] = strconv.FormatInt(latency.Milliseconds(), 10)
+		v[name] = strconv.FormatInt(latency.Milliseconds(), 10)
 	}
-	line := h.api.AccessLog.Format.Render(v.value, "-")
+	line := h.api.AccessLog.Format.Render(v, "-")
 	for _, s := range h.subscribers {
 		if s.filter.Selects(line) {
 			s.add(events.CloudwatchLogsLogEvent{ID: rand.Text(), Timestamp: c.at.UnixMilli(), Message: line})

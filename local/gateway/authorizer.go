@@ -5,78 +5,86 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// maxMethodARN is the maximum length of the ARN of a method with an authorizer (developer
-// guide, "Quotas").
-const maxMethodARN = 1600
+const (
+	// maxMethodARN is the maximum length of the ARN of a method with an authorizer (developer
+	// guide, "Quotas").
+	maxMethodARN = 1600
+	// maxPolicyResource is the maximum length of a resource ARN in an authorizer's policy (developer
+	// guide, "Output from an API Gateway Lambda authorizer"). AWS does not document what a longer ARN
+	// does. Here it makes the policy invalid.
+	maxPolicyResource = 512
+)
 
-func identified(a *template.Authorizer, v variables) bool {
-	for _, source := range a.IdentitySources {
-		if value, ok := v.value(source); !ok || value == "" {
-			return false
-		}
-	}
-	return true
-}
+type decision int
+
+const (
+	implicitDeny decision = iota // no statement matches the method
+	explicitDeny                 // a Deny statement matches; an Allow statement may match too
+	allow
+)
 
 type authorization struct {
-	principal string
-	policy    policy
-	context   map[string]string
+	statements []events.IAMPolicyStatement
+	context    map[string]string // with the principal
 }
 
-// parseAuthorization reads an authorizer's answer. It rejects every answer that deviates from the
-// developer guide ("Output from an API Gateway Lambda authorizer"). It also rejects an answer
-// without principalId, although AWS is known to accept one.
-func parseAuthorization(payload []byte) (authorization, error) {
-	var output struct {
-		PrincipalID    *string         `json:"principalId"`
-		PolicyDocument json.RawMessage `json:"policyDocument"`
-		Context        json.RawMessage `json:"context"`
-	}
-	var a authorization
-	if err := json.Unmarshal(payload, &output); err != nil {
+// parseAuthorization reads an authorizer's answer in the form that the developer guide shows ("Output from an API Gateway
+// Lambda authorizer"). It rejects any other element of a policy: to ignore a condition could admit callers whom the policy
+// denies.
+func parseAuthorization(payload []byte) (a authorization, err error) {
+	var output events.APIGatewayCustomAuthorizerResponse
+	d := json.NewDecoder(bytes.NewReader(payload))
+	d.DisallowUnknownFields()
+	d.UseNumber()
+	if err := d.Decode(&output); err != nil {
 		return a, fmt.Errorf("authorizer output: %w", err)
 	}
-	if output.PrincipalID == nil {
-		return a, errors.New("authorizer output: no principalId")
+	a.statements = output.PolicyDocument.Statement
+	if output.PrincipalID == "" || len(a.statements) == 0 {
+		return a, errors.New("authorizer output: want a principalId and a policyDocument with a statement")
 	}
-	a.principal = *output.PrincipalID
-	if output.PolicyDocument == nil {
-		return a, errors.New("authorizer output: no policyDocument")
+	for _, s := range a.statements {
+		long := slices.ContainsFunc(s.Resource, func(r string) bool { return len(r) > maxPolicyResource })
+		if s.Effect != "Allow" && s.Effect != "Deny" || len(s.Action) == 0 || len(s.Resource) == 0 || long {
+			return a, fmt.Errorf("authorizer output: got statement %+v, want an effect, actions, and resources of at most %d characters", s, maxPolicyResource)
+		}
 	}
-	var err error
-	if a.policy, err = parsePolicy(output.PolicyDocument); err != nil {
-		return a, err
+	a.context = map[string]string{"principalId": output.PrincipalID}
+	for key, value := range output.Context {
+		switch value := value.(type) {
+		case string, bool, json.Number: // API Gateway makes each one text
+			a.context[key] = fmt.Sprint(value)
+		default:
+			return a, fmt.Errorf("authorizer output: context: %s: got an object, a list or null, want text, a number or a boolean", key)
+		}
 	}
-	a.context, err = parseContext(output.Context)
-	return a, err
+	return a, nil
 }
 
-// parseContext converts each value of an authorizer's context to text, as API Gateway does. A value
-// that is an object, a list or null is an error.
-func parseContext(data []byte) (map[string]string, error) {
-	var values map[string]any
-	if data != nil {
-		d := json.NewDecoder(bytes.NewReader(data))
-		d.UseNumber()
-		if err := d.Decode(&values); err != nil {
-			return nil, fmt.Errorf("authorizer context: %w", err)
-		}
-	}
-	context := make(map[string]string, len(values))
-	for key, value := range values {
-		switch value := value.(type) {
-		case string:
-			context[key] = value
-		case bool, json.Number:
-			context[key] = fmt.Sprint(value)
+// evaluate returns the decision for a method. As in IAM, an explicit Deny wins, and without a
+// matching statement the decision is to deny.
+func (a authorization) evaluate(methodARN string) decision {
+	d := implicitDeny
+	for _, s := range a.statements {
+		action := slices.ContainsFunc(s.Action, func(pattern string) bool {
+			return template.MatchPattern(strings.ToLower(pattern), "execute-api:invoke")
+		})
+		resource := slices.ContainsFunc(s.Resource, func(pattern string) bool { return template.MatchPattern(pattern, methodARN) })
+		switch {
+		case !action || !resource:
+		case s.Effect == "Deny":
+			return explicitDeny
 		default:
-			return nil, fmt.Errorf("authorizer context: %s: got an object, a list or null, want text, a number or a boolean", key)
+			d = allow
 		}
 	}
-	return context, nil
+	return d
 }

@@ -20,25 +20,21 @@ const (
 	explicit = `{"Message":"User is not authorized to access this resource with an explicit deny"}`
 )
 
-// guarded sends GET /guarded to an API whose authorizer is guard, and checks the response. The
+// checkGuarded sends GET /guarded to an API whose authorizer is guard, and checks the response. The
 // function behind the API must run only if the status is 200.
-func guarded(t *testing.T, guard lambda.Handler, status int, body string) {
+func checkGuarded(t *testing.T, guard lambda.Handler, status int, body string) {
 	t.Helper()
 	function := says(`{"statusCode":200}`)
-	got := send(t, plain(t, functions{"Guard": guard, "Function": function}), "GET", "/guarded", "")
-	if status == http.StatusOK {
-		if got.status != http.StatusOK || function.calls() != 1 {
-			t.Errorf("status, body and calls: got %d %s and %d, want status 200 and 1 call", got.status, got.body, function.calls())
-		}
-		return
-	}
-	code := map[int]string{401: "UnauthorizedException", 403: "AccessDeniedException", 500: "AuthorizerConfigurationException"}[status]
-	checkFailure(t, got, status, body, code)
-	if function.calls() != 0 {
-		t.Errorf("calls of the function: got %d, want 0", function.calls())
+	got := do(newAPI(t, guarded, functions{"Guard": guard, "Function": function}, frozen), request(t, "GET", "/guarded", http.NoBody))
+	if got.status != status || got.body != body || (function.calls() == 1) != (status == http.StatusOK) {
+		t.Errorf("response and calls: got %d %s and %d, want %d %s", got.status, got.body, function.calls(), status, body)
 	}
 }
 
+// plainARN is the ARN of the API's methods without the method and the path.
+const plainARN = "arn:aws:execute-api:us-east-1:123456789012:Api/test/"
+
+// statements returns an authorizer whose policy has a list of statements.
 func statements(list string) *stub {
 	return says(`{"principalId":"u","policyDocument":{"Version":"2012-10-17","Statement":` + list + `}}`)
 }
@@ -53,7 +49,6 @@ func TestREST_Policy(t *testing.T) {
 		body   string
 	}{
 		{"allow", says(allows("{}")), 200, ""},
-		{"one statement", statements(`{"Effect":"Allow","Action":["execute-api:*"],"Resource":["arn:*"]}`), 200, ""},
 		{"exact ARN", resource(plainARN + "GET/guarded"), 200, ""},
 		{"stage", resource(plainARN + "*"), 200, ""},
 		{"question mark", resource(plainARN + "GE?/guarde?"), 200, ""},
@@ -63,15 +58,15 @@ func TestREST_Policy(t *testing.T) {
 		{"longer", resource(plainARN + "GET/guarded/?"), 403, implicit},
 		{"shorter", resource(plainARN + "GET/guarde"), 403, implicit},
 		{"case", resource(plainARN + "get/guarded"), 403, implicit},
-		{"action in another case", statements(`[{"Effect":"Allow","Action":"EXECUTE-API:invoke","Resource":"*"}]`), 200, ""},
-		{"other action", statements(`[{"Effect":"Allow","Action":"execute-api:InvalidateCache","Resource":"*"}]`), 403, implicit},
+		{"action in another case", statements(`[{"Effect":"Allow","Action":["EXECUTE-API:invoke"],"Resource":["*"]}]`), 200, ""},
+		{"other action", statements(`[{"Effect":"Allow","Action":["execute-api:InvalidateCache"],"Resource":["*"]}]`), 403, implicit},
 		{"deny", says(denies("{}")), 403, explicit},
-		{"deny wins", statements(`[{"Effect":"Allow","Action":"*","Resource":"*"},{"Effect":"Deny","Action":"*","Resource":"*"}]`), 403, explicit},
-		{"deny elsewhere", statements(`[{"Effect":"Deny","Action":"*","Resource":"*/POST/*"},{"Effect":"Allow","Action":"*","Resource":"*"}]`), 200, ""},
+		{"deny wins", statements(`[{"Effect":"Allow","Action":["*"],"Resource":["*"]},{"Effect":"Deny","Action":["*"],"Resource":["*"]}]`), 403, explicit},
+		{"deny elsewhere", statements(`[{"Effect":"Deny","Action":["*"],"Resource":["*/POST/*"]},{"Effect":"Allow","Action":["*"],"Resource":["*"]}]`), 200, ""},
 		{"resource just not too long", resource("*" + strings.Repeat("*", 511)), 200, ""},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { guarded(t, tt.guard, tt.status, tt.body) })
+		t.Run(tt.name, func(t *testing.T) { checkGuarded(t, tt.guard, tt.status, tt.body) })
 	}
 }
 
@@ -82,30 +77,19 @@ func TestREST_Authorizer(t *testing.T) {
 		status int
 		body   string
 	}{
-		{"allow without context", statements(`[{"Effect":"Allow","Action":"execute-api:Invoke","Resource":"*"}]`), 200, ""},
+		{"allow without context", statements(`[{"Effect":"Allow","Action":["execute-api:Invoke"],"Resource":["*"]}]`), 200, ""},
 		{"context null", says(allows("null")), 200, ""},
 		{"unauthorized", fails("Unauthorized"), 401, `{"message":"Unauthorized"}`},
-		{"unauthorized in other words", fails("unauthorized"), 500, invalid},
 		{"error", fails("out of order"), 500, invalid},
-		{"no JSON", says("allow"), 500, invalid},
-		{"nothing", says(""), 500, invalid},
-		{"null", says("null"), 500, invalid},
-		{"no principal", says(`{"policyDocument":{"Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}}`), 500, invalid},
-		{"principal a number", says(`{"principalId":1,"policyDocument":{"Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}}`), 500, invalid},
 		{"no policy", says(`{"principalId":"u"}`), 500, invalid},
-		{"policy null", says(`{"principalId":"u","policyDocument":null}`), 500, invalid},
-		{"no statement", statements(`[]`), 500, invalid},
-		{"effect", statements(`[{"Effect":"allow","Action":"*","Resource":"*"}]`), 500, invalid},
-		{"no action", statements(`[{"Effect":"Allow","Resource":"*"}]`), 500, invalid},
-		{"no resource", statements(`[{"Effect":"Allow","Action":"*","Resource":[]}]`), 500, invalid},
-		{"condition", statements(`[{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"Bool":{"a":true}}}]`), 500, invalid},
-		{"not action", statements(`[{"Effect":"Deny","NotAction":"*","Resource":"*"}]`), 500, invalid},
+		{"effect", statements(`[{"Effect":"allow","Action":["*"],"Resource":["*"]}]`), 500, invalid},
+		{"no action", statements(`[{"Effect":"Allow","Resource":["*"]}]`), 500, invalid},
+		{"no resource", statements(`[{"Effect":"Allow","Action":["*"],"Resource":[]}]`), 500, invalid},
+		{"condition", statements(`[{"Effect":"Allow","Action":["*"],"Resource":["*"],"Condition":{"Bool":{"a":true}}}]`), 500, invalid},
+		{"not action", statements(`[{"Effect":"Deny","NotAction":"*","Resource":["*"]}]`), 500, invalid},
 		{"resource too long", resource("arn:" + strings.Repeat("x", 509)), 500, invalid},
-		{"version", says(`{"principalId":"u","policyDocument":{"Version":"2026-01-01","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}}`), 500, invalid},
 		{"context an object", says(allows(`{"a":{}}`)), 500, invalid},
-		{"context a list", says(allows(`{"a":[]}`)), 500, invalid},
 		{"context a null", says(allows(`{"a":null}`)), 500, invalid},
-		{"context no object", says(allows(`"a"`)), 500, invalid},
 		{"panic", &stub{answer: func(context.Context, []byte) ([]byte, error) { panic("no") }}, 500, invalid},
 		{"Unauthorized in Lambda's error format", &stub{answer: func(context.Context, []byte) ([]byte, error) {
 			return nil, messages.InvokeResponse_Error{Message: "Unauthorized", Type: "errorString"}
@@ -115,41 +99,19 @@ func TestREST_Authorizer(t *testing.T) {
 		}), 401, `{"message":"Unauthorized"}`},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { guarded(t, tt.guard, tt.status, tt.body) })
-	}
-}
-
-func TestREST_IdentitySource(t *testing.T) {
-	tests := []struct {
-		name, path string
-		headers    []string
-		status     int
-	}{
-		{"all", "/picky?q=1", []string{"X-Id: 1"}, 200},
-		{"header missing", "/picky?q=1", nil, 401},
-		{"header empty", "/picky?q=1", []string{"X-Id: "}, 401},
-		{"query missing", "/picky", []string{"X-Id: 1"}, 401},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			guard := says(allows("{}"))
-			got := send(t, plain(t, functions{"Guard": guard}), "GET", tt.path, "", tt.headers...)
-			if asked := guard.calls() == 1; got.status != tt.status || asked != (tt.status == 200) {
-				t.Errorf("response: got status %d (authorizer called: %t), want %d (called: %t)", got.status, asked, tt.status, tt.status == 200)
-			}
-		})
+		t.Run(tt.name, func(t *testing.T) { checkGuarded(t, tt.guard, tt.status, tt.body) })
 	}
 }
 
 func TestREST_MethodARN_TooLong(t *testing.T) {
 	guard := says(allows("{}"))
-	server := plain(t, functions{"Guard": guard})
+	api := newAPI(t, guarded, functions{"Guard": guard}, frozen)
 	const limit = 1600
 	fits := limit - len(plainARN+"GET/guarded/")
-	if got := send(t, server, "GET", "/guarded/"+strings.Repeat("x", fits), ""); got.status != http.StatusOK {
+	if got := do(api, request(t, "GET", "/guarded/"+strings.Repeat("x", fits), http.NoBody)); got.status != http.StatusOK {
 		t.Errorf("%d bytes: got status %d, want 200", limit, got.status)
 	}
-	got := send(t, server, "GET", "/guarded/"+strings.Repeat("x", fits+1), "")
+	got := do(api, request(t, "GET", "/guarded/"+strings.Repeat("x", fits+1), http.NoBody))
 	if got.status != http.StatusRequestURITooLong || guard.calls() != 1 {
 		t.Errorf("%d bytes: got status %d and %d calls, want 414 and 1", limit+1, got.status, guard.calls())
 	}

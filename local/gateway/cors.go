@@ -44,9 +44,6 @@ func answerCORS(c *template.CORS, header http.Header, r *http.Request) {
 		origin = "*"
 	}
 	set(allowOrigin, origin)
-	if c.Credentials {
-		set("Access-Control-Allow-Credentials", "true")
-	}
 }
 
 func allowsOrigin(c *template.CORS, origin string) bool {
@@ -56,12 +53,8 @@ func allowsOrigin(c *template.CORS, origin string) bool {
 	})
 }
 
-// answerMock returns the answer of a MOCK integration. If no request template matches the content
-// type of the request, the mock has no status. Assumed: the request then fails.
-func answerMock(m *template.Mock, header http.Header) (proxyResponse, *failure) {
-	if media := mediaType(header.Get("Content-Type")); media != "" && media != defaultContentType {
-		return proxyResponse{}, &mockWithoutStatus
-	}
+// answerMock returns the answer of a MOCK integration.
+func answerMock(m *template.Mock, header http.Header) proxyResponse {
 	r := proxyResponse{StatusCode: http.StatusNoContent, Headers: map[string]headerText{}}
 	for name, value := range m.Headers {
 		r.Headers[name] = headerText(value)
@@ -69,5 +62,5 @@ func answerMock(m *template.Mock, header http.Header) (proxyResponse, *failure) 
 	if origin := header.Get("Origin"); slices.Contains(m.Origins, origin) {
 		r.Headers[allowOrigin] = headerText(origin)
 	}
-	return r, nil
+	return r
 }

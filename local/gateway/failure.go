@@ -36,17 +36,8 @@ var (
 	// Assumed: the type DEFAULT_5XX. AWS documents no type for a function's failure.
 	functionFailed = failure{kind: "DEFAULT_5XX", status: http.StatusBadGateway,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
-	// The Lambda developer guide ("Handling Lambda errors with an API Gateway API") documents
-	// the status of a throttled invocation. The type is observed.
-	integrationThrottled = failure{kind: "INTEGRATION_FAILURE", status: http.StatusInternalServerError,
-		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	integrationTimedOut = failure{kind: "INTEGRATION_TIMEOUT", status: http.StatusGatewayTimeout,
 		code: "InternalServerErrorException", message: "Endpoint request timed out", format: `{"message": %s}`}
-	// Assumed: the codes of mockWithoutStatus and badBase64.
-	mockWithoutStatus = failure{kind: "API_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
-		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
-	badBase64 = failure{kind: "API_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
-		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	// A template cannot customize these two failures. Assumed: both codes, and the body of
 	// methodARNTooLong.
 	eventTooLarge = failure{status: http.StatusRequestEntityTooLarge,

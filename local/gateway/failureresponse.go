@@ -1,27 +1,9 @@
 package gateway
 
 import (
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
-
-	"github.com/weir-limits/weir/local/gateway/template"
 )
-
-// pickTemplate returns the body template for the first media type in the client's Accept header.
-// Without such a template it returns the one for application/json, or else the first one in
-// alphabetical order. AWS does not document the choice.
-func pickTemplate(all map[string]template.Text, accept string) (contentType string, t template.Text) {
-	contentType = mediaType(accept)
-	if _, ok := all[contentType]; !ok {
-		contentType = defaultContentType
-	}
-	if _, ok := all[contentType]; !ok {
-		contentType = slices.Min(slices.Collect(maps.Keys(all)))
-	}
-	return contentType, all[contentType]
-}
 
 func mediaType(header string) string {
 	first, _, _ := strings.Cut(header, ",")
@@ -39,31 +21,25 @@ func (h *restHandler) answer(w http.ResponseWriter, f failure, c *restCall) {
 	if !ok {
 		response, ok = h.api.Responses[f.fallback()]
 	}
-	v.context["error.message"] = f.message
-	v.context["error.messageString"] = f.messageString()
-	v.context["error.responseType"] = f.kind
-	if !ok {
-		body := []byte(f.body())
-		h.logAccess(c, v, f.status, len(body))
-		writeBody(w, f.status, defaultContentType, body)
-		return
-	}
-	contentType, body := pickTemplate(response.Templates, v.header.Get("Accept"))
-	for _, mapped := range response.Headers {
-		value, ok := mapped.Value(v.value)
-		switch {
-		case !ok:
-		case strings.EqualFold(mapped.Name, "Content-Type"):
-			contentType = value
-		default:
-			header[mapped.Name] = []string{value}
+	v["error.message"] = f.message
+	v["error.messageString"] = f.messageString()
+	v["error.responseType"] = f.kind
+	status, contentType, content := f.status, defaultContentType, f.body()
+	if ok {
+		content = response.Body.Render(v, "")
+		if response.Status != 0 {
+			status = response.Status
+		}
+		for name, text := range response.Headers {
+			switch value := text.Render(v, ""); {
+			case value == "":
+			case strings.EqualFold(name, "Content-Type"):
+				contentType = value
+			default:
+				header[name] = []string{value}
+			}
 		}
 	}
-	status := f.status
-	if response.Status != 0 {
-		status = response.Status
-	}
-	content := []byte(body.Render(v.value, ""))
 	h.logAccess(c, v, status, len(content))
-	writeBody(w, status, contentType, content)
+	writeBody(w, status, contentType, []byte(content))
 }

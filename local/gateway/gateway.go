@@ -15,7 +15,6 @@ import (
 
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/gateway/template"
-	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
 // Options configures a Gateway. Only Functions has no default.
@@ -24,8 +23,7 @@ type Options struct {
 	// API invokes needs a handler. Handlers run concurrently, except those of lambda.NewHandler:
 	// they run one invocation at a time, because each invocation overwrites the previous answer.
 	Functions map[string]lambda.Handler
-	// Logger gets one line for each failed invocation, except for invocations that Lambda
-	// throttles. nil means slog.Default().
+	// Logger gets one line for each failed invocation. nil means slog.Default().
 	Logger *slog.Logger
 	// Clock returns the time of a request. It also measures the latency of an authorizer. nil means
 	// time.Now. Timeouts always use the real clock.
@@ -104,12 +102,12 @@ func New(t *template.Template, o Options) (*Gateway, error) {
 		}
 	}
 	g := &Gateway{shared: shared}
-	for _, api := range t.REST {
+	if api := t.REST; api != nil {
 		handler := newRESTHandler(shared, api)
 		g.apis = append(g.apis, &API{REST, api.ID, api.Name, restRoutes(api), handler})
-		g.subscribers = append(g.subscribers, handler.subscribers...)
+		g.subscribers = handler.subscribers
 	}
-	for _, api := range t.HTTP {
+	if api := t.HTTP; api != nil {
 		g.apis = append(g.apis, &API{HTTP, api.ID, api.Name, httpRoutes(api), newHTTPHandler(shared, api)})
 	}
 	if err := g.checkFunctions(shared); err != nil {
@@ -142,8 +140,7 @@ func (g *Gateway) checkFunctions(shared *runtime) error {
 	return errors.Join(errs...)
 }
 
-// APIs returns the APIs of the template: the REST APIs, then the HTTP APIs, each sorted by logical
-// id.
+// APIs returns the APIs of the template: the REST API, then the HTTP API.
 func (g *Gateway) APIs() []*API { return slices.Clone(g.apis) }
 
 // Upstream returns an API that passes every request to h. Its only route is the one of an HTTP API without
@@ -183,12 +180,8 @@ func (t *runtime) invoke(ctx context.Context, id string, event any, limit time.D
 	return t.functions[id].invoke(ctx, payload, limit)
 }
 
-// log logs why a function gave no answer. It does not log throttled invocations, because the
-// function's pool logs them at a limited rate.
+// log logs why a function gave no answer.
 func (t *runtime) log(ctx context.Context, message, function, request string, err error) {
-	if errors.Is(err, lambdaenv.ErrThrottled) {
-		return
-	}
 	t.logger.LogAttrs(ctx, slog.LevelError, message,
 		slog.String("function", function), slog.String("request", request), slog.Any("err", err))
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weir-limits/weir/local/gateway"
@@ -60,6 +61,13 @@ func TestGolden_Routes(t *testing.T) {
 	})
 }
 
+// refusing is the authorizer context that Weir returns for a caller over the limit.
+const refusing = `{
+	"retryAfter": "1", "rateLimitLimit": 20, "rateLimitRemaining": 0, "rateLimitReset": "1772600779",
+	"rateLimitPolicy": "\"search\";q=100;w=60", "rateLimit": "\"search\";r=0;t=1",
+	"message": "Too many requests. Retry after 1 second.", "limit": "100", "window": "60s", "policy": "search"
+}`
+
 func TestGolden_Refused(t *testing.T) {
 	golden(t, functions{"authorizer": says(denies(refusing)), "handler": says("")}, func(t *testing.T, rest, _ *gateway.API) {
 		got := do(rest, request(t, "GET", "/api/v1/search", http.NoBody))
@@ -75,6 +83,29 @@ func TestGolden_Refused(t *testing.T) {
 			"Retry-After": "1", "X-RateLimit-Remaining": "0", "RateLimit": `"search";r=0;t=1`, "Content-Type": "application/problem+json",
 		})
 	})
+}
+
+// The template's gateway responses define the answers to bad credentials and to a failed authorizer. If another authorizer
+// than Weir's denies a request, the answer omits the headers of Weir's variables.
+func TestGolden_failures(t *testing.T) {
+	for _, tt := range []struct {
+		guard  *stub
+		status int
+		body   string
+		header map[string]string
+	}{
+		{fails("Unauthorized"), 401, `"error":"unauthorized"`, map[string]string{"Www-Authenticate": "Bearer", "Cache-Control": "no-store", "Content-Type": "application/problem+json"}},
+		{fails("out of order"), 503, `"error":"authorizer_failed"`, map[string]string{"Retry-After": "1", "Content-Type": "application/problem+json"}},
+		{says(denies(`{"other":"x"}`)), 429, `"violated-policies":[""]`, map[string]string{"Retry-After": "", "Cache-Control": "no-store"}},
+	} {
+		golden(t, functions{"authorizer": tt.guard, "handler": says("")}, func(t *testing.T, rest, _ *gateway.API) {
+			got := do(rest, request(t, "GET", "/api/v1/search", http.NoBody))
+			if got.status != tt.status || !strings.Contains(got.body, tt.body) {
+				t.Errorf("answer: got %d %s, want %d with %s", got.status, got.body, tt.status, tt.body)
+			}
+			checkHeaders(t, got.header, tt.header)
+		})
+	}
 }
 
 // In each golden template, either both APIs answer preflights without a function, or neither does.

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template"
-	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
 // start is the time of the gateway's clock in these tests.
@@ -76,15 +74,29 @@ func denies(context string) string {
 }
 
 func authorization(principal, effect, resource, context string) string {
-	return `{"principalId":"` + principal + `","policyDocument":{"Version":"2012-10-17","Statement":[{"Action":"execute-api:Invoke",` +
-		`"Effect":"` + effect + `","Resource":"` + resource + `"}]},"context":` + context + `}`
+	return `{"principalId":"` + principal + `","policyDocument":{"Version":"2012-10-17","Statement":[{"Action":["execute-api:Invoke"],` +
+		`"Effect":"` + effect + `","Resource":["` + resource + `"]}]},"context":` + context + `}`
 }
 
 type functions map[string]lambda.Handler
 
-func newAPI(t testing.TB, path string, kind gateway.Kind, f functions, clock func() time.Time) *gateway.API {
+func newAPI(t testing.TB, r recording, f functions, clock func() time.Time) *gateway.API {
 	t.Helper()
-	return apiOf(t, templatetest.Parse(t, path), kind, f, clock)
+	for _, id := range []string{"Function", "Guard", "Log"} {
+		if f[id] == nil {
+			f[id] = says(`{"statusCode":200}`)
+		}
+	}
+	return apiOf(t, parse(t, r.template(t)), r.API, f, clock)
+}
+
+func parse(t testing.TB, document []byte) *template.Template {
+	t.Helper()
+	parsed, err := template.Parse(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
 }
 
 func apiOf(t testing.TB, parsed *template.Template, kind gateway.Kind, f functions, clock func() time.Time) *gateway.API {
@@ -104,15 +116,19 @@ func apiOf(t testing.TB, parsed *template.Template, kind gateway.Kind, f functio
 
 func frozen() time.Time { return start }
 
-// plain serves template/testdata/good/plain.json. A function that is missing in f answers 200.
-func plain(t testing.TB, f functions) *httptest.Server {
+// plain is a REST API without an authorizer, and guarded one with an authorizer.
+var (
+	plain   = recording{API: gateway.REST, Stage: "test", Methods: []string{"ANY /", "ANY /open/{proxy+}"}}
+	guarded = recording{API: gateway.REST, Stage: "test", Methods: []string{"GET /guarded", "ANY /guarded/{proxy+}"}, Authorizer: true}
+)
+
+func checkHeaders(t *testing.T, got http.Header, want map[string]string) {
 	t.Helper()
-	for _, id := range []string{"Function", "Guard", "Slow"} {
-		if f[id] == nil {
-			f[id] = says(`{"statusCode":200}`)
+	for name, value := range want {
+		if got.Get(name) != value {
+			t.Errorf("%s: got %q, want %q", name, got.Get(name), value)
 		}
 	}
-	return serve(t, newAPI(t, "template/testdata/good/plain.json", gateway.REST, f, frozen))
 }
 
 func serve(t testing.TB, api *gateway.API) *httptest.Server {
@@ -167,12 +183,4 @@ func decode[T any](t testing.TB, data []byte) T {
 		t.Fatalf("JSON %s: got error %v, want none", data, err)
 	}
 	return v
-}
-
-// sameJSON checks that two JSON documents are equal; the order of keys is irrelevant.
-func sameJSON(t *testing.T, got, want string) {
-	t.Helper()
-	if !reflect.DeepEqual(decode[any](t, []byte(got)), decode[any](t, []byte(want))) {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
 }

@@ -16,12 +16,9 @@ type httpHandler struct {
 }
 
 func newHTTPHandler(shared *runtime, api *template.HTTP) *httpHandler {
-	h := &httpHandler{shared, api, map[*template.Route]*throttle{}}
+	h := &httpHandler{shared, api, map[*template.Route]*throttle{api.Default: shared.throttle(api.Throttle)}}
 	for _, route := range api.Routes {
-		h.throttles[route] = shared.throttle(route.Throttle)
-	}
-	if api.Default != nil {
-		h.throttles[api.Default] = shared.throttle(api.Default.Throttle)
+		h.throttles[route] = shared.throttle(api.Throttle)
 	}
 	return h
 }

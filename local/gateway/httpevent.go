@@ -1,44 +1,12 @@
 package gateway
 
 import (
-	"encoding/base64"
 	"net/http"
 	"net/url"
 	"strings"
 
-	"github.com/aws/aws-lambda-go/events"
-
 	"github.com/weir-limits/weir/local/gateway/template"
 )
-
-// httpEvent is the event that a function of an HTTP API gets: payload version 2.0.
-type httpEvent struct {
-	Version         string            `json:"version"`
-	RouteKey        string            `json:"routeKey"`
-	RawPath         string            `json:"rawPath"`
-	RawQueryString  string            `json:"rawQueryString"`
-	Cookies         []string          `json:"cookies,omitempty"`
-	Headers         map[string]string `json:"headers"`
-	Query           map[string]string `json:"queryStringParameters,omitempty"`
-	Context         httpContext       `json:"requestContext"`
-	Body            *string           `json:"body,omitempty"`
-	PathParameters  map[string]string `json:"pathParameters,omitempty"`
-	IsBase64Encoded bool              `json:"isBase64Encoded"`
-	StageVariables  map[string]string `json:"stageVariables,omitempty"`
-}
-
-type httpContext struct {
-	AccountID    string                                               `json:"accountId"`
-	APIID        string                                               `json:"apiId"`
-	DomainName   string                                               `json:"domainName"`
-	DomainPrefix string                                               `json:"domainPrefix"`
-	HTTP         events.APIGatewayV2HTTPRequestContextHTTPDescription `json:"http"`
-	RequestID    string                                               `json:"requestId"`
-	RouteKey     string                                               `json:"routeKey"`
-	Stage        string                                               `json:"stage"`
-	Time         string                                               `json:"time"`
-	TimeEpoch    int64                                                `json:"timeEpoch"`
-}
 
 // decodedPath returns the path that selects a route of an HTTP API. Observed: the path is decoded,
 // including %2F, and ends at an encoded question mark. Assumed: a malformed percent-encoding is an
@@ -55,30 +23,38 @@ func decodedPath(sent string) (string, error) {
 	return path, nil
 }
 
-func newHTTPEvent(a *template.HTTP, in *request, route *template.Route, path string, parameters map[string]string) httpEvent {
-	e := httpEvent{
-		Version: "2.0", RouteKey: route.Key, RawPath: path, RawQueryString: in.URL.RawQuery,
-		Cookies: cookies(in.Header), Headers: map[string]string{}, Query: joined(in.URL.Query()),
-		Context: httpContext{
-			AccountID: template.Account, APIID: a.ID, DomainName: in.Host, DomainPrefix: domainPrefix(in.Host),
-			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
-				Method: in.Method, Path: path, Protocol: protocol, SourceIP: in.sourceIP, UserAgent: in.UserAgent(),
-			},
-			RequestID: in.extended, RouteKey: route.Key, Stage: a.Stage, Time: clf(in.at), TimeEpoch: in.at.UnixMilli(),
-		},
-		PathParameters: nilIfEmpty(parameters), StageVariables: nilIfEmpty(a.Variables),
-	}
+// newHTTPEvent returns the event that a function of an HTTP API gets: payload version 2.0.
+func newHTTPEvent(a *template.HTTP, in *request, route *template.Route, path string, parameters map[string]string) map[string]any {
+	headers := map[string]string{}
 	for name, value := range joined(in.header) {
 		if name != "Cookie" {
-			e.Headers[strings.ToLower(name)] = value
+			headers[strings.ToLower(name)] = value
 		}
 	}
+	e := map[string]any{
+		"version": "2.0", "routeKey": route.Key, "rawPath": path, "rawQueryString": in.URL.RawQuery, "headers": headers, "isBase64Encoded": false,
+		"requestContext": map[string]any{
+			"accountId": template.Account, "apiId": a.ID, "domainName": in.Host, "domainPrefix": domainPrefix(in.Host),
+			"http": map[string]any{
+				"method": in.Method, "path": path, "protocol": protocol, "sourceIp": in.sourceIP, "userAgent": in.UserAgent(),
+			},
+			"requestId": in.extended, "routeKey": route.Key, "stage": a.Stage, "time": clf(in.at), "timeEpoch": in.at.UnixMilli(),
+		},
+	}
+	if list := cookies(in.Header); len(list) > 0 {
+		e["cookies"] = list
+	}
+	if query := joined(in.URL.Query()); len(query) > 0 {
+		e["queryStringParameters"] = query
+	}
+	if len(parameters) > 0 {
+		e["pathParameters"] = parameters
+	}
 	if len(in.body) > 0 {
-		body := string(in.body)
+		e["body"] = string(in.body)
 		if !isText(in.header.Get("Content-Type")) {
-			body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString(in.body), true
+			e["body"], e["isBase64Encoded"] = in.body, true // JSON has bytes in base64
 		}
-		e.Body = &body
 	}
 	return e
 }

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -19,15 +18,8 @@ type httpResponse struct {
 	content []byte // decoded body
 }
 
-// parseHTTPResponse reads a function's answer. An answer without statusCode is the body of a 200: a
-// JSON string without its quotes, and any other answer unchanged. The developer guide documents
-// this for JSON. Observed: text that is not JSON is passed on unchanged too.
+// parseHTTPResponse reads a function's answer. Unlike API Gateway, it infers none from an answer without statusCode.
 func parseHTTPResponse(payload []byte) (httpResponse, error) {
-	var keys map[string]json.RawMessage
-	_ = json.Unmarshal(payload, &keys) // only an object can have a statusCode, so other answers leave keys empty
-	if keys["statusCode"] == nil {
-		return inferredResponse(payload), nil
-	}
 	var r httpResponse
 	if err := json.Unmarshal(payload, &r); err != nil {
 		return r, fmt.Errorf("malformed response: %w", err)
@@ -43,19 +35,6 @@ func parseHTTPResponse(payload []byte) (httpResponse, error) {
 		}
 	}
 	return r, nil
-}
-
-func inferredResponse(payload []byte) httpResponse {
-	r := httpResponse{
-		StatusCode: http.StatusOK,
-		Headers:    map[string]headerText{"Content-Type": defaultContentType},
-		content:    bytes.TrimSpace(payload),
-	}
-	var text string
-	if json.Unmarshal(payload, &text) == nil && bytes.HasPrefix(r.content, []byte(`"`)) {
-		r.content = []byte(text)
-	}
-	return r
 }
 
 // Observed: an HTTP API renames the WWW-Authenticate header of a function

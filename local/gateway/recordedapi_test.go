@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,15 +17,19 @@ func ref(id string) properties { return properties{"Ref": id} }
 
 // template returns a CloudFormation template with the API of the recording. Its logical ids are
 // Api, Function (the function) and Guard (the function of the authorizer).
-func (r recording) template(t *testing.T) []byte {
+func (r recording) template(t testing.TB) []byte {
 	t.Helper()
 	resources := properties{}
 	add := func(id, kind string, p properties) {
 		resources[id] = properties{"Type": kind, "Properties": p}
 	}
-	for _, id := range []string{"Function", "Guard"} {
-		add(id, "AWS::Lambda::Function", properties{"Role": "arn:aws:iam::123456789012:role/f", "Code": properties{"ZipFile": "x"}, "Runtime": "provided.al2023", "Handler": "bootstrap", "Timeout": 60})
-		add(id+"Permission", "AWS::Lambda::Permission", properties{"Action": "lambda:InvokeFunction", "FunctionName": properties{"Fn::GetAtt": []string{id, "Arn"}}, "Principal": "apigateway.amazonaws.com"})
+	for id, principal := range map[string]string{"Function": "apigateway.amazonaws.com", "Guard": "apigateway.amazonaws.com", "Log": "logs.amazonaws.com"} {
+		timeout := cmp.Or(r.Timeout, 60)
+		if id == "Guard" {
+			timeout = 5
+		}
+		add(id, "AWS::Lambda::Function", properties{"Role": "arn:aws:iam::123456789012:role/f", "Code": properties{"ZipFile": "x"}, "Runtime": "provided.al2023", "Handler": "bootstrap", "Timeout": timeout})
+		add(id+"Permission", "AWS::Lambda::Permission", properties{"Action": "lambda:InvokeFunction", "FunctionName": properties{"Fn::GetAtt": []string{id, "Arn"}}, "Principal": principal})
 	}
 	if r.API == gateway.HTTP {
 		r.addHTTP(add)
@@ -40,13 +45,21 @@ func (r recording) template(t *testing.T) []byte {
 
 // invocation returns the URI with which API Gateway invokes a function.
 func invocation(function string) properties {
-	return properties{"Fn::Sub": "arn:${AWS::Partition}:apigateway:${AWS::Region}:lambda:path/2015-03-31/functions/${" + function + ".Arn}/invocations"}
+	return properties{"Fn::Join": []any{"", []any{"arn:aws:apigateway:", ref("AWS::Region"), ":lambda:path/2015-03-31/functions/", properties{"Fn::GetAtt": []string{function, "Arn"}}, "/invocations"}}}
+}
+
+// throttle has the settings of a stage with a throttle.
+func (r recording) throttle(p properties) properties {
+	if r.Burst > 0 {
+		p["ThrottlingRateLimit"], p["ThrottlingBurstLimit"] = r.Rate, r.Burst
+	}
+	return p
 }
 
 func (r recording) addHTTP(add func(id, kind string, p properties)) {
 	add("Api", "AWS::ApiGatewayV2::Api", properties{"Name": "api", "ProtocolType": "HTTP"})
-	add("Stage", "AWS::ApiGatewayV2::Stage", properties{"ApiId": ref("Api"), "StageName": r.Stage, "AutoDeploy": true})
-	add("Integration", "AWS::ApiGatewayV2::Integration", properties{"ApiId": ref("Api"), "IntegrationType": "AWS_PROXY", "IntegrationUri": invocation("Function"), "PayloadFormatVersion": "2.0"})
+	add("Stage", "AWS::ApiGatewayV2::Stage", properties{"ApiId": ref("Api"), "StageName": r.Stage, "AutoDeploy": true, "DefaultRouteSettings": r.throttle(properties{})})
+	add("Integration", "AWS::ApiGatewayV2::Integration", properties{"ApiId": ref("Api"), "IntegrationType": "AWS_PROXY", "IntegrationUri": properties{"Fn::GetAtt": []string{"Function", "Arn"}}, "TimeoutInMillis": cmp.Or(r.Wait, 30_000), "PayloadFormatVersion": "2.0"})
 	for i, key := range r.Methods {
 		add(fmt.Sprintf("Route%d", i), "AWS::ApiGatewayV2::Route", properties{"ApiId": ref("Api"), "RouteKey": key, "Target": properties{"Fn::Join": []any{"/", []any{"integrations", ref("Integration")}}}})
 	}
@@ -54,20 +67,26 @@ func (r recording) addHTTP(add func(id, kind string, p properties)) {
 
 func (r recording) addREST(add func(id, kind string, p properties)) {
 	api := ref("Api")
-	add("Api", "AWS::ApiGateway::RestApi", properties{"Name": "api", "BinaryMediaTypes": r.Binary})
+	add("Api", "AWS::ApiGateway::RestApi", properties{"Name": "api"})
 	add("Deployment", "AWS::ApiGateway::Deployment", properties{"RestApiId": api})
-	add("Stage", "AWS::ApiGateway::Stage", properties{"RestApiId": api, "DeploymentId": ref("Deployment"), "StageName": r.Stage})
+	stage := properties{"RestApiId": api, "DeploymentId": ref("Deployment"), "StageName": r.Stage, "MethodSettings": []any{r.throttle(properties{"HttpMethod": "*", "ResourcePath": "/*"})}}
+	if r.Log != "" {
+		add("Access", "AWS::Logs::LogGroup", properties{})
+		add("Lines", "AWS::Logs::SubscriptionFilter", properties{"LogGroupName": ref("Access"), "DestinationArn": properties{"Fn::GetAtt": []string{"Log", "Arn"}}, "FilterPattern": `{ $.receipt != "-" }`})
+		stage["AccessLogSetting"] = properties{"DestinationArn": properties{"Fn::GetAtt": []string{"Access", "Arn"}}, "Format": r.Log}
+	}
+	add("Stage", "AWS::ApiGateway::Stage", stage)
 	ids := map[string]properties{"": {"Fn::GetAtt": []string{"Api", "RootResourceId"}}}
 	method := properties{"RestApiId": api, "AuthorizationType": "NONE"}
 	if r.Authorizer {
-		add("Authorizer", "AWS::ApiGateway::Authorizer", properties{"RestApiId": api, "Name": "a", "Type": "REQUEST", "AuthorizerResultTtlInSeconds": 0, "IdentitySource": r.Identity, "AuthorizerUri": invocation("Guard")})
+		add("Authorizer", "AWS::ApiGateway::Authorizer", properties{"RestApiId": api, "Name": "a", "Type": "REQUEST", "AuthorizerResultTtlInSeconds": 0, "IdentitySource": "", "AuthorizerUri": invocation("Guard")})
 		method["AuthorizationType"], method["AuthorizerId"] = "CUSTOM", ref("Authorizer")
 	}
 	for i, each := range append(append([]string{}, r.Methods...), r.Mocks...) {
 		verb, path, _ := strings.Cut(each, " ")
 		p := maps.Clone(method)
 		p["HttpMethod"], p["ResourceId"] = verb, addResources(add, ids, strings.TrimSuffix(path, "/"))
-		p["Integration"] = properties{"Type": "AWS_PROXY", "IntegrationHttpMethod": "POST", "Uri": invocation("Function")}
+		p["Integration"] = properties{"Type": "AWS_PROXY", "IntegrationHttpMethod": "POST", "Uri": invocation("Function"), "TimeoutInMillis": cmp.Or(r.Wait, 29_000)}
 		if i >= len(r.Methods) {
 			p["Integration"] = properties{"Type": "MOCK", "RequestTemplates": properties{"application/json": "{ statusCode: 200 }"}, "IntegrationResponses": []any{properties{"StatusCode": "204"}}}
 		}

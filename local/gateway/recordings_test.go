@@ -19,7 +19,6 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/local/gateway"
-	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
@@ -29,13 +28,17 @@ type recording struct {
 	Test       string
 	API        gateway.Kind
 	Stage      string
-	Binary     []string       // binary media types
 	Methods    []string       // methods whose integration is the function, such as "ANY /{proxy+}"
 	Mocks      []string       // methods whose integration is a mock for preflights
 	Responses  map[string]any // properties of gateway responses, by type
 	Authorizer bool           // true if the methods have the authorizer
-	Identity   string         // identity source of the authorizer
 	Exchanges  []exchange
+
+	// The fields below are those of other tests.
+	Timeout, Wait int     // of the function, in seconds, and of the integration, in milliseconds; 0: the longest
+	Rate          float64 // throttle of the stage
+	Burst         int     // 0: no throttle
+	Log           string  // format of the access log, whose lines with a receipt the function Log gets
 }
 
 // exchange is one request with the facts that AWS's answer and the functions' events showed.
@@ -120,12 +123,8 @@ func checkDifferences(t *testing.T, want []string) {
 // Facts.
 func (r recording) replay(t *testing.T, x exchange) map[string]any {
 	t.Helper()
-	parsed, err := template.Parse(r.template(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	function, guard := x.stub(), x.Guard.stub()
-	server := serve(t, apiOf(t, parsed, r.API, functions{"Function": function, "Guard": guard}, frozen))
+	server := serve(t, newAPI(t, r, functions{"Function": function, "Guard": guard}, frozen))
 	observed := map[string]any{"answer": exchanged(t, server, x)}
 	for name, f := range map[string]*stub{"event": function, "authorizer": guard} {
 		if f.calls() > 0 {

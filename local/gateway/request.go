@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -170,9 +169,6 @@ func (in *request) eventHeader() http.Header {
 
 const protocol = "HTTP/1.1"
 
-// epoch returns the time in milliseconds since 1970.
-func epoch(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
-
 // clf returns the time in the Common Log Format.
 func clf(at time.Time) string { return at.UTC().Format("02/Jan/2006:15:04:05 -0700") }
 
@@ -188,10 +184,8 @@ func lastValues(all map[string][]string) map[string]string {
 		return nil
 	}
 	values := make(map[string]string, len(all))
-	for name := range all {
-		if value, ok := last(all[name]); ok {
-			values[name] = value
-		}
+	for name, list := range all {
+		values[name] = list[len(list)-1]
 	}
 	return values
 }

@@ -82,9 +82,9 @@ func TestRequest_SignatureDropped(t *testing.T) {
 	})
 }
 
-// The request "OPTIONS *" has no path. The REST API rejects it; the HTTP API accepts it.
+// The request "OPTIONS *" has no path. Without a default route, both APIs reject it.
 func TestRequest_NoPath(t *testing.T) {
-	want := map[gateway.Kind]int{gateway.REST: http.StatusForbidden, gateway.HTTP: http.StatusOK}
+	want := map[gateway.Kind]int{gateway.REST: http.StatusForbidden, gateway.HTTP: http.StatusNotFound}
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, _ *stub) {
 		r := request(t, "OPTIONS", "/", http.NoBody)
 		r.URL.Path, r.RequestURI = "*", "*"

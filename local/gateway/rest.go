@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/weir-limits/weir/local/gateway/template"
-	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
 type restHandler struct {
@@ -20,11 +19,11 @@ type restHandler struct {
 
 func newRESTHandler(shared *runtime, api *template.REST) *restHandler {
 	h := &restHandler{shared, api, map[*template.Method]*throttle{}, newSubscribers(shared, api.AccessLog)}
-	for _, resource := range api.Resources {
-		for _, method := range resource.Methods {
-			h.throttles[method] = shared.throttle(method.Throttle)
+	eachResource(api.Root, func(n *template.Resource) {
+		for _, method := range n.Methods {
+			h.throttles[method] = shared.throttle(api.Throttle)
 		}
-	}
+	})
 	return h
 }
 
@@ -38,7 +37,7 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.route = h.unmapped(in.Host, c.path)
 	w.Header()["x-amzn-RequestId"] = []string{in.id}
 	w.Header()["x-amz-apigw-id"] = []string{in.extended}
-	response, body, failed := h.serve(c)
+	response, failed := h.serve(c)
 	if failed != nil {
 		h.answer(w, *failed, c)
 		return
@@ -46,8 +45,8 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.resource.Method(c.Method).Mock == nil {
 		w.Header().Set("X-Amzn-Trace-Id", answerTrace(in.trace))
 	}
-	h.logAccess(c, c.variables(), int(response.StatusCode), len(body))
-	response.write(w, body)
+	h.logAccess(c, c.variables(), int(response.StatusCode), len(response.Body))
+	response.write(w)
 }
 
 func (h *restHandler) routes(method, path string) bool {
@@ -88,26 +87,25 @@ func refuseREST(w http.ResponseWriter, err error) {
 }
 
 // serve handles a request in four steps: route, throttle, authorizer, integration.
-func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
+func (h *restHandler) serve(c *restCall) (proxyResponse, *failure) {
 	c.resource = h.match(c.Method, c.route, c.parameters)
 	if c.resource == nil {
-		return proxyResponse{}, nil, &missingToken
+		return proxyResponse{}, &missingToken
 	}
 	method := c.resource.Method(c.Method)
 	// Assumed: API Gateway throttles a request before it calls the authorizer.
 	if !h.throttles[method].allows(c.at) {
-		return proxyResponse{}, nil, &throttled
+		return proxyResponse{}, &throttled
 	}
 	var authorizer map[string]any
-	if method.Authorizer != nil {
+	if method.Authorizer != "" {
 		var failed *failure
 		if authorizer, failed = h.authorize(c, method.Authorizer); failed != nil {
-			return proxyResponse{}, nil, failed
+			return proxyResponse{}, failed
 		}
 	}
 	if method.Mock != nil {
-		response, failed := answerMock(method.Mock, c.header)
-		return response, nil, failed
+		return answerMock(method.Mock, c.header), nil
 	}
 	return h.integrate(c, method, authorizer)
 }
@@ -115,33 +113,29 @@ func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
 // authorize invokes the authorizer and returns the value of requestContext.authorizer for the
 // integration's event. It sets c.authorizer even if the policy denies the request, because gateway
 // responses use it.
-func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string]any, *failure) {
+func (h *restHandler) authorize(c *restCall, function string) (map[string]any, *failure) {
 	if len(c.methodARN()) > maxMethodARN {
 		return nil, &methodARNTooLong
 	}
-	if !identified(a, c.variables()) {
-		return nil, &unauthorized
-	}
 	started := h.clock()
 	// Measured: the timeout of integrations does not limit the authorizer.
-	payload, err := h.invoke(c.Context(), a.Function, c.authorizerEvent(), math.MaxInt64)
+	payload, err := h.invoke(c.Context(), function, c.authorizerEvent(), math.MaxInt64)
 	latency := h.clock().Sub(started)
 	c.latencies["authorizer.latency"] = latency
 	if err != nil {
 		if errorMessage(err) == unauthorized.message {
 			return nil, &unauthorized
 		}
-		h.log(c.Context(), "authorizer failed", a.Function, c.id, err)
+		h.log(c.Context(), "authorizer failed", function, c.id, err)
 		return nil, &authorizerFailed
 	}
 	output, err := parseAuthorization(payload)
 	if err != nil {
-		h.log(c.Context(), "authorizer failed", a.Function, c.id, err)
+		h.log(c.Context(), "authorizer failed", function, c.id, err)
 		return nil, &authorizerFailed
 	}
 	c.authorizer = output.context
-	c.authorizer["principalId"] = output.principal
-	switch output.policy.evaluate(c.methodARN()) {
+	switch output.evaluate(c.methodARN()) {
 	case explicitDeny:
 		return nil, &explicitlyDenied
 	case implicitDeny:
@@ -156,19 +150,14 @@ func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string
 	return authorizer, nil
 }
 
-func (h *restHandler) integrate(c *restCall, m *template.Method, authorizer map[string]any) (proxyResponse, []byte, *failure) {
+func (h *restHandler) integrate(c *restCall, m *template.Method, authorizer map[string]any) (proxyResponse, *failure) {
 	started := h.clock()
 	payload, err := h.invoke(c.Context(), m.Function, c.proxyEvent(authorizer), m.Timeout)
 	c.latencies["integrationLatency"] = h.clock().Sub(started)
 	if err == nil {
 		var response proxyResponse
 		if response, err = parseProxyResponse(payload); err == nil {
-			body, err := response.bytes(h.api.BinaryTypes, c.header.Get("Accept"))
-			if err != nil {
-				h.log(c.Context(), "function failed", m.Function, c.id, err)
-				return response, nil, &badBase64
-			}
-			return response, body, nil
+			return response, nil
 		}
 	}
 	failed := &functionFailed
@@ -177,9 +166,7 @@ func (h *restHandler) integrate(c *restCall, m *template.Method, authorizer map[
 		failed = &eventTooLarge
 	case errors.Is(err, errIntegrationTimedOut):
 		failed = &integrationTimedOut
-	case errors.Is(err, lambdaenv.ErrThrottled):
-		failed = &integrationThrottled
 	}
 	h.log(c.Context(), "function failed", m.Function, c.id, err)
-	return proxyResponse{}, nil, failed
+	return proxyResponse{}, failed
 }

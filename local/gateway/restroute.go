@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -24,37 +25,41 @@ func matchResource(n *template.Resource, method string, parts []string, paramete
 	if err != nil {
 		decoded = parts[0]
 	}
-	child := n.LiteralChildren[decoded]
+	child := n.Literals[decoded]
 	if child == nil && parts[0] != "" {
-		child = n.ParamChild
+		child = n.Param
 	}
 	if child != nil {
 		if found := matchResource(child, method, parts[1:], parameters); found != nil {
-			if child == n.ParamChild {
+			if child == n.Param {
 				parameters[child.Parameter] = parts[0]
 			}
 			return found
 		}
 	}
-	if n.GreedyChild == nil || n.GreedyChild.Method(method) == nil {
+	if n.Greedy == nil || n.Greedy.Method(method) == nil {
 		return nil
 	}
-	parameters[n.GreedyChild.Parameter] = strings.Join(parts, "/")
-	return n.GreedyChild
+	parameters[n.Greedy.Parameter] = strings.Join(parts, "/")
+	return n.Greedy
+}
+
+func eachResource(n *template.Resource, f func(*template.Resource)) {
+	f(n)
+	for _, child := range slices.Concat(slices.Collect(maps.Values(n.Literals)), []*template.Resource{n.Param, n.Greedy}) {
+		if child != nil {
+			eachResource(child, f)
+		}
+	}
 }
 
 // restRoutes returns the methods in the form of API.Routes.
-func restRoutes(a *template.REST) []Route {
-	var all []Route
-	for _, n := range a.Resources {
+func restRoutes(a *template.REST) (all []Route) {
+	eachResource(a.Root, func(n *template.Resource) {
 		for verb, m := range n.Methods {
-			route := Route{Method: verb, Path: n.Path, Function: m.Function}
-			if m.Authorizer != nil {
-				route.Authorizer = m.Authorizer.Function
-			}
-			all = append(all, route)
+			all = append(all, Route{Method: verb, Path: n.Path, Function: m.Function, Authorizer: m.Authorizer})
 		}
-	}
+	})
 	slices.SortFunc(all, compareListed)
 	return all
 }

@@ -17,14 +17,7 @@ type throttle struct {
 }
 
 func (t *runtime) throttle(bucket algo.Machine) *throttle {
-	if t.unthrottled {
-		return nil
-	}
-	return newThrottle(bucket)
-}
-
-func newThrottle(bucket algo.Machine) *throttle {
-	if bucket == nil {
+	if t.unthrottled || bucket == nil {
 		return nil
 	}
 	return &throttle{bucket: bucket}

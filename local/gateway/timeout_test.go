@@ -21,48 +21,40 @@ func hanging() (function *stub, release func()) {
 }
 
 func TestTimeout(t *testing.T) {
+	rest := func(path string) recording {
+		return recording{API: gateway.REST, Stage: "test", Methods: []string{"GET " + path}}
+	}
+	function, wait, guard, web := rest("/"), rest("/"), rest("/"), rest("/")
+	function.Timeout, wait.Wait, guard.Authorizer, web.API, web.Wait = 3, 1000, true, gateway.HTTP, 1000
+	webFunction := web
+	webFunction.Timeout, webFunction.Wait = 10, 0
 	tests := []struct {
-		name, template string
-		kind           gateway.Kind
-		path           string
-		status         int
-		body           string
-		after          time.Duration
+		name   string
+		api    recording
+		status int
+		body   string
+		after  time.Duration
 	}{
-		{"REST function", "plain", gateway.REST, "/", 502, `{"message": "Internal server error"}`, 3 * time.Second},
-		{"REST integration", "plain", gateway.REST, "/slow", 504, `{"message": "Endpoint request timed out"}`, time.Second},
-		{"REST authorizer", "plain", gateway.REST, "/guarded", 500, `{"message":null}`, 5 * time.Second},
-		{"HTTP integration", "http", gateway.HTTP, "/slow", 503, `{"message":"Service Unavailable"}`, time.Second},
+		{"REST function", function, 502, `{"message": "Internal server error"}`, 3 * time.Second},
+		{"REST integration", wait, 504, `{"message": "Endpoint request timed out"}`, time.Second},
+		{"REST authorizer", guard, 500, `{"message":null}`, 5 * time.Second},
+		{"HTTP integration", web, 503, `{"message":"Service Unavailable"}`, time.Second},
+		{"HTTP function", webFunction, 500, `{"message":"Internal Server Error"}`, 10 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				function, release := hanging()
 				defer release()
-				api := newAPI(t, "template/testdata/good/"+tt.template+".json", tt.kind, functions{
-					"Function": function, "Guard": function, "Slow": function,
-				}, frozen)
+				api := newAPI(t, tt.api, functions{"Function": function, "Guard": function}, frozen)
 				begun := time.Now()
-				got := do(api, request(t, "GET", tt.path, http.NoBody))
+				got := do(api, request(t, "GET", "/", http.NoBody))
 				if got.status != tt.status || got.body != tt.body || time.Since(begun) != tt.after {
 					t.Errorf("response: got %d %s after %v, want %d %s after %v", got.status, got.body, time.Since(begun), tt.status, tt.body, tt.after)
 				}
 			})
 		})
 	}
-}
-
-func TestTimeout_HTTPFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		function, release := hanging()
-		defer release()
-		api := newAPI(t, "template/testdata/good/sample.json", gateway.HTTP, functions{"AuthorizerFunction": function, "HandlerFunction": function}, frozen)
-		begun := time.Now()
-		got := do(api, request(t, "GET", "/api/v1/search", http.NoBody))
-		if got.status != http.StatusInternalServerError || time.Since(begun) != 10*time.Second {
-			t.Errorf("response: got %d after %v, want 500 after 10s", got.status, time.Since(begun))
-		}
-	})
 }
 
 // A function runs until its own timeout, even if the client disconnects or the gateway stops
@@ -76,8 +68,8 @@ func TestTimeout_FunctionContinues(t *testing.T) {
 			ended <- time.Since(begun)
 			return nil, ctx.Err()
 		}}
-		api := newAPI(t, "template/testdata/good/plain.json", gateway.REST, functions{"Function": function, "Guard": function, "Slow": function}, frozen)
-		r := request(t, "GET", "/slow", http.NoBody)
+		api := newAPI(t, plain, functions{"Function": function}, frozen)
+		r := request(t, "GET", "/", http.NoBody)
 		ctx, cancel := context.WithCancel(r.Context())
 		cancel()
 		do(api, r.WithContext(ctx))

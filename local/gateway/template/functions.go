@@ -1,89 +1,121 @@
 package template
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
 
-// readFunctions reads the Lambda functions with their versions and aliases. It ignores their code,
-// because the caller of gateway.New supplies the handlers.
-func (d *parser) readFunctions() {
-	d.byARN, d.functionLogs = map[string]Function{}, map[string]bool{}
-	d.each("AWS::Lambda::Function", func(id string, q *properties) {
-		f := Function{
-			ID:      id,
-			Timeout: time.Duration(q.number("Timeout", 3, 1, 900)) * time.Second,
-			Memory:  q.number("MemorySize", 128, 128, 10240),
-			ARN:     functionARN(d.names[id]),
+// readFunctions reads the Lambda functions with their versions, aliases and permissions. All versions and aliases of a
+// function run the same code here. The caller of gateway.New supplies it.
+func (p *parser) readFunctions() {
+	type functionProperties struct {
+		FunctionName string
+		Timeout      int
+		Environment  struct{ Variables map[string]string }
+		// LoggingConfig names the log group.
+		LoggingConfig struct {
+			LogGroup                                       string
+			LogFormat, ApplicationLogLevel, SystemLogLevel any
 		}
-		if environment := q.object("Environment"); environment != nil {
-			f.Environment = environment.textMap("Variables")
-			environment.done()
+		Architectures, Code, Description, Handler, KMSKeyARN, Layers, MemorySize, ReservedConcurrentExecutions, Role, Runtime, Tags,
+		TracingConfig, VPCConfig any
+	}
+	each(p, "AWS::Lambda::Function", func(id string, q functionProperties) {
+		f := Function{ID: id, Environment: q.Environment.Variables, Timeout: time.Duration(cmp.Or(q.Timeout, 3)) * time.Second, ARN: functionARN(p.refs[id])}
+		if q.Timeout < 0 || q.Timeout > 900 {
+			p.fail(id, "Timeout: got %d, want 1 to 900", q.Timeout)
 		}
-		if logging := q.object("LoggingConfig"); logging != nil && logging.has("LogGroup") {
-			d.functionLogs[logging.text("LogGroup")] = true
+		if _, taken := p.functions[f.ARN]; taken {
+			p.fail(id, "FunctionName: got %q, which is the name of another function too", q.FunctionName)
 		}
-		q.inert("Architectures", "Code", "DeadLetterConfig", "Description", "EphemeralStorage", "FunctionName",
-			"Handler", "KmsKeyArn", "Layers", "ReservedConcurrentExecutions", "Role", "Runtime",
-			"RuntimeManagementConfig", "SnapStart", "Tags", "TracingConfig", "VpcConfig")
-		if twin, taken := d.byARN[f.ARN]; taken {
-			d.p.add(q.at("FunctionName"), "got %q, which is the name of %s too", d.names[id], twin.ID)
-		}
-		d.byARN[f.ARN] = f
-		d.template.functions = append(d.template.functions, f)
+		p.functionLogs[q.LoggingConfig.LogGroup] = true
+		p.functions[f.ARN] = len(p.template.functions)
+		p.template.functions = append(p.template.functions, f)
 	})
-	d.each("AWS::Lambda::Version", func(id string, q *properties) {
-		d.qualify(d.names[id], q)
-		q.inert("CodeSha256", "Description", "ProvisionedConcurrencyConfig", "RuntimePolicy")
-	})
-	d.each("AWS::Lambda::Alias", func(id string, q *properties) {
-		d.qualify(d.names[id], q)
-		q.required("Name")
-		q.inert("Description", "FunctionVersion", "ProvisionedConcurrencyConfig")
+	delete(p.functionLogs, "")
+	type qualified struct {
+		FunctionName, Name                                                     string
+		CodeSha256, Description, FunctionVersion, ProvisionedConcurrencyConfig any
+	}
+	for _, kind := range []string{"AWS::Lambda::Version", "AWS::Lambda::Alias"} {
+		each(p, kind, func(id string, q qualified) {
+			if i, ok := p.function(id, "FunctionName", functionARN(q.FunctionName)); ok {
+				p.functions[p.refs[id]] = i
+			}
+		})
+	}
+	type permitted struct {
+		Action, FunctionName, Principal, SourceARN string
+		SourceAccount                              any
+	}
+	each(p, "AWS::Lambda::Permission", func(id string, q permitted) {
+		if q.Action == "lambda:InvokeFunction" {
+			p.permissions = append(p.permissions, permission{q.Principal, q.FunctionName, cmp.Or(q.SourceARN, "*")})
+		}
 	})
 }
 
-// qualify registers the ARN of a version or an alias. All versions and aliases of a function run
-// the same code here.
-func (d *parser) qualify(arn string, q *properties) {
-	name := q.required("FunctionName")
-	whole := name
-	if !strings.HasPrefix(name, functionARN("")) {
-		whole = functionARN(name)
+// function returns the index of the function with an ARN, which is a property of the resource id.
+func (p *parser) function(id, property, arn string) (int, bool) {
+	i, ok := p.functions[arn]
+	if !ok {
+		p.fail(id, "%s: got %q, want a function of this template", property, arn)
 	}
-	f, ok := d.byARN[whole]
-	if !ok || whole != functionARN(d.names[f.ID]) {
-		q.refuse("FunctionName", name, "a function of this template")
-		return
-	}
-	if _, taken := d.byARN[arn]; taken {
-		d.p.add(q.path, "got %q, which is another version or alias of %s too", arn, f.ID)
-	}
-	f.ARN = arn
-	d.byARN[arn] = f
+	return i, ok
 }
 
-func (d *parser) function(q *properties, name, arn string) (Function, bool) {
-	f, ok := d.byARN[arn]
-	if !ok && arn != "" {
-		q.refuse(name, arn, "the ARN of a function of this template")
+// invoked returns the logical id of the function that an integration or an authorizer invokes, and checks that service may
+// invoke it for source. uri is its ARN, or a URI of API Gateway that contains the ARN.
+func (p *parser) invoked(id, property, uri, service, source string) string {
+	arn := strings.TrimPrefix(uri, fmt.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/", partition, region))
+	i, ok := p.function(id, property, strings.TrimSuffix(arn, "/invocations"))
+	if !ok {
+		return ""
 	}
-	return f, ok
+	f := p.template.functions[i]
+	if !slices.ContainsFunc(p.permissions, func(allowed permission) bool {
+		permitted, known := p.functions[allowed.function]
+		return allowed.service == service && known && permitted == i && MatchPattern(allowed.source, source)
+	}) { // on AWS, such a request gets a 500, or such a log line is lost
+		p.fail(id, "no AWS::Lambda::Permission allows %s to invoke %s", source, f.ID)
+	}
+	return f.ID
 }
 
-// invokedFunction returns the function that an integration or an authorizer invokes. The property
-// name is a URI of API Gateway that contains the ARN of the function.
-func (d *parser) invokedFunction(q *properties, name string) (Function, bool) {
-	uri := q.required(name)
-	prefix := fmt.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/", partition, region)
-	if inner, ok := strings.CutPrefix(uri, prefix); ok {
-		if arn, ok := strings.CutSuffix(inner, "/invocations"); ok {
-			return d.function(q, name, arn)
+const (
+	apiPrincipal  = "apigateway.amazonaws.com"
+	logsPrincipal = "logs.amazonaws.com"
+)
+
+// permission allows a service to invoke a function.
+type permission struct {
+	service  string
+	function string // ARN
+	source   string // pattern for the ARN of the invoking method, route or log group
+}
+
+// MatchPattern reports whether text matches pattern. In pattern, * matches any text, including
+// slashes, and ? matches one character. It takes at most len(pattern)*len(text) steps.
+func MatchPattern(pattern, text string) bool {
+	p, t := 0, 0
+	star, end := -1, 0 // star: index of the last * in pattern, or -1; end: index in text at which the match of this * ends
+	for t < len(text) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, end = p, t
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
+			p++
+			t++
+		case star >= 0:
+			end++
+			p, t = star+1, end
+		default:
+			return false
 		}
 	}
-	if uri != "" {
-		q.refuse(name, uri, prefix+"<function>/invocations")
-	}
-	return Function{}, false
+	return strings.Trim(pattern[p:], "*") == ""
 }

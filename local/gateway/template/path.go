@@ -24,21 +24,21 @@ const (
 	Greedy                     // {name+}: matches the rest of the path
 )
 
-// The characters that a path part may contain (developer guide, "Amazon API Gateway important
-// notes").
-var (
-	literalPart   = regexp.MustCompile(`^[A-Za-z0-9._:,-]+$`)
-	parameterPart = regexp.MustCompile(`^\{([A-Za-z0-9._:-]+)(\+?)\}$`)
-)
+// segmentForm has the characters that a path part may contain (developer guide, "Amazon API Gateway
+// important notes").
+var segmentForm = regexp.MustCompile(`^(?:([A-Za-z0-9._:,-]+)|\{([A-Za-z0-9._:-]+)(\+?)\})$`)
 
-func parseSegment(part string) (Segment, bool) {
-	if match := parameterPart.FindStringSubmatch(part); match != nil {
-		if match[2] != "" {
-			return Segment{Greedy, match[1]}, true
-		}
-		return Segment{Param, match[1]}, true
+func parseSegment(part string) (s Segment, ok bool) {
+	match := segmentForm.FindStringSubmatch(part)
+	switch {
+	case match == nil:
+		return s, false
+	case match[1] != "":
+		return Segment{Literal, part}, true
+	case match[3] != "":
+		return Segment{Greedy, match[2]}, true
 	}
-	return Segment{Literal, part}, literalPart.MatchString(part)
+	return Segment{Param, match[2]}, true
 }
 
 // SplitPath returns the parts of a path between the slashes. It returns none for "/".
@@ -50,45 +50,32 @@ func SplitPath(path string) []string {
 	return strings.Split(path, "/")
 }
 
-// permissionPath returns a path with * for every parameter, as CDK writes it in the ARN of a
-// permission.
-func permissionPath(path string) string {
-	parts := SplitPath(path)
-	for i, part := range parts {
-		if strings.HasPrefix(part, "{") {
-			parts[i] = "*"
-		}
-	}
-	return "/" + strings.Join(parts, "/")
-}
-
 // Resource is a resource of a REST API: one node in the tree of paths.
 type Resource struct {
-	ID, Path        string
-	Parameter       string // name of the path parameter, if the part is {name} or {name+}
-	LiteralChildren map[string]*Resource
-	ParamChild      *Resource
-	GreedyChild     *Resource
-	Methods         map[string]*Method
+	ID, Path  string
+	Parameter string               // name of the path parameter, if the part is {name} or {name+}
+	Literals  map[string]*Resource // children
+	Param     *Resource            // child {name}
+	Greedy    *Resource            // child {name+}
+	Methods   map[string]*Method
 }
 
 func newResource(id, path string) *Resource {
-	return &Resource{ID: id, Path: path, LiteralChildren: map[string]*Resource{}, Methods: map[string]*Method{}}
+	return &Resource{ID: id, Path: path, Literals: map[string]*Resource{}, Methods: map[string]*Method{}}
 }
 
-// add adds a child and returns it. It returns nil if n already has the same child, or if n is
-// {name+}, which cannot have children.
-func (n *Resource) add(id string, s Segment, part string) *Resource {
+// add adds a child. It returns nil if n already has the same child, or if n is {name+}, which cannot have children.
+func (n *Resource) add(id, part string, s Segment) *Resource {
 	child := newResource(id, strings.TrimSuffix(n.Path, "/")+"/"+part)
 	switch {
-	case n.Parameter != "" && strings.HasSuffix(n.Path, "+}"):
+	case strings.HasSuffix(n.Path, "+}"):
 		return nil
-	case s.Kind == Literal && n.LiteralChildren[part] == nil:
-		n.LiteralChildren[part] = child
-	case s.Kind == Param && n.ParamChild == nil:
-		n.ParamChild, child.Parameter = child, s.Text
-	case s.Kind == Greedy && n.GreedyChild == nil:
-		n.GreedyChild, child.Parameter = child, s.Text
+	case s.Kind == Literal && n.Literals[part] == nil:
+		n.Literals[part] = child
+	case s.Kind == Param && n.Param == nil:
+		n.Param, child.Parameter = child, s.Text
+	case s.Kind == Greedy && n.Greedy == nil:
+		n.Greedy, child.Parameter = child, s.Text
 	default:
 		return nil
 	}

@@ -1,6 +1,21 @@
+// Package template reads the REST API, the HTTP API and the Lambda functions of a CloudFormation
+// template. Package gateway serves them.
+//
+// [Parse] interprets what the templates in infra/golden use: the resources of API Gateway and Lambda,
+// subscriptions of logs, and Ref, Fn::GetAtt and Fn::Join. Anything else in these resources is an
+// error, so package gateway serves an accepted template as API Gateway would. No request reaches a
+// resource of another service; its attributes have invented values. Conditions are not evaluated,
+// and parameters have their defaults.
+//
+// In comments, a page name in quotes is a page of the API Gateway developer guide.
+// Package gateway defines "observed" and "assumed".
 package template
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,9 +25,9 @@ import (
 // Template is a CloudFormation template that has been read and checked. Several gateways can share
 // it: nothing may change it after Parse.
 type Template struct {
-	// REST and HTTP are the APIs, each sorted by logical id.
-	REST []*REST
-	HTTP []*HTTP
+	// REST and HTTP are nil if the template has no such API.
+	REST *REST
+	HTTP *HTTP
 
 	functions []Function
 }
@@ -26,8 +41,6 @@ type Function struct {
 	Environment map[string]string
 	// Timeout limits one invocation. The default is 3 seconds.
 	Timeout time.Duration
-	// Memory is MemorySize in megabytes, 128 by default. The gateway does not enforce it.
-	Memory int
 	// ARN is the ARN without a version or an alias.
 	ARN string
 }
@@ -43,101 +56,133 @@ func (t *Template) Functions() []Function {
 
 // APIs returns the number of APIs. A gateway needs one address for each API, and a program can open
 // them before it starts the functions.
-func (t *Template) APIs() int { return len(t.REST) + len(t.HTTP) }
+func (t *Template) APIs() (n int) {
+	if t.REST != nil {
+		n++
+	}
+	if t.HTTP != nil {
+		n++
+	}
+	return n
+}
 
-// Parse reads a CloudFormation template in JSON, as CDK synthesizes it. It rejects features
-// of API Gateway that package gateway does not support. The error joins all problems, one
-// line each, with the path in the template.
+// maxTemplate is CloudFormation's limit on the size of a template.
+const maxTemplate = 1 << 20
+
+// Parse reads a CloudFormation template in JSON, as CDK synthesizes it. The error names the first
+// part of the template that is malformed, or that package gateway does not support.
 func Parse(data []byte) (*Template, error) {
-	var p problems
-	document, err := decodeDocument(data, &p)
-	if err != nil {
-		return nil, err
+	if len(data) > maxTemplate {
+		return nil, fmt.Errorf("template: got %d bytes, want at most %d", len(data), maxTemplate)
 	}
-	checkSections(document, &p)
-	r := &resolver{
-		resources:  readResources(document, &p),
-		parameters: readParameters(document, &p),
+	var document struct {
+		Parameters map[string]struct{ Default any }
+		Resources  map[string]resource
 	}
-	r.nameResources(&p)
-
-	d := parser{resolver: r, p: &p}
-	d.readFunctions()
-	d.readPermissions()
-	d.readRESTAPIs()
-	d.readSubscriptions()
-	d.readHTTPAPIs()
-	if err := p.err(); err != nil {
-		return nil, err
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&document); err != nil {
+		return nil, fmt.Errorf("template: %w", err)
 	}
-	return &d.template, nil
+	if len(document.Resources) == 0 {
+		return nil, errors.New("template: Resources: required")
+	}
+	p := &parser{resources: document.Resources, refs: maps.Clone(pseudoParameters), functions: map[string]int{}, functionLogs: map[string]bool{}}
+	for id, parameter := range document.Parameters {
+		if parameter.Default == nil {
+			p.fail("Parameters."+id, "Default: required; this gateway takes no parameter values")
+		}
+		p.refs[id] = fmt.Sprint(parameter.Default)
+	}
+	p.checkTypes()
+	p.nameResources()
+	p.readFunctions()
+	p.readREST()
+	p.readSubscriptions()
+	p.readHTTP()
+	if p.err != nil {
+		return nil, p.err
+	}
+	return &p.template, nil
 }
 
+type resource struct {
+	Type, Condition string
+	Properties      map[string]any
+}
+
+// parser reads a template. After the first error it reads nothing more.
 type parser struct {
-	*resolver
-	p            *problems
-	template     Template
-	byARN        map[string]Function
-	functionLogs map[string]bool // log groups of functions, by name
+	resources    map[string]resource
+	refs         map[string]string // values of Ref: of parameters and resources
+	functions    map[string]int    // index in template.functions; key: ARN of a function, version or alias
+	functionLogs map[string]bool   // log groups of functions, by name
 	permissions  []permission
+	template     Template
+	err          error
 }
 
-// each calls f with the properties of every resource of a type, sorted by logical id. It then
-// reports the properties that f did not read.
-func (d *parser) each(kind string, f func(id string, q *properties)) {
-	for _, id := range slices.Sorted(maps.Keys(d.resources)) {
-		if res := d.resources[id]; res.kind == kind {
-			q := newProperties(res.path+".Properties", res.properties, d.resolver, d.p)
-			f(id, q)
-			q.done()
+func (p *parser) fail(id, format string, args ...any) {
+	if p.err == nil {
+		p.err = fmt.Errorf("template: %s: %s", id, fmt.Sprintf(format, args...))
+	}
+}
+
+// interpreted are the types whose properties are read. ignored are the types of API Gateway and Lambda that no request
+// reaches.
+var (
+	interpreted = []string{
+		"AWS::ApiGateway::Authorizer", "AWS::ApiGateway::Deployment", "AWS::ApiGateway::GatewayResponse", "AWS::ApiGateway::Method",
+		"AWS::ApiGateway::Resource", "AWS::ApiGateway::RestApi", "AWS::ApiGateway::Stage", "AWS::ApiGatewayV2::Api",
+		"AWS::ApiGatewayV2::Integration", "AWS::ApiGatewayV2::Route", "AWS::ApiGatewayV2::Stage", "AWS::Lambda::Alias",
+		"AWS::Lambda::Function", "AWS::Lambda::Permission", "AWS::Lambda::Version", "AWS::Logs::SubscriptionFilter",
+	}
+	ignored = []string{"AWS::ApiGateway::Account", "AWS::Lambda::EventInvokeConfig", "AWS::Lambda::LayerVersion"}
+)
+
+func (p *parser) checkTypes() {
+	for _, id := range slices.Sorted(maps.Keys(p.resources)) {
+		r := p.resources[id]
+		switch {
+		case slices.Contains(interpreted, r.Type):
+			if r.Condition != "" {
+				p.fail(id, "Condition: not supported: conditions are not evaluated here")
+			}
+		case slices.Contains(ignored, r.Type):
+		case r.Type == "", strings.HasPrefix(r.Type, "AWS::ApiGateway"), strings.HasPrefix(r.Type, "AWS::Lambda::"):
+			p.fail(id, "Type %q: not supported by this gateway", r.Type)
 		}
 	}
 }
 
-// ownerOf returns a function that returns the API to which a resource belongs: that of its property. want describes the API.
-func ownerOf[API any](apis map[string]*API, property, want string) func(q *properties) *API {
-	return func(q *properties) *API {
-		id := q.required(property)
-		if id != "" && apis[id] == nil {
-			q.refuse(property, id, want)
-		}
-		return apis[id]
-	}
-}
-
-func checkSections(document map[string]any, p *problems) {
-	// Conditions and Mappings can be ignored: only a resource's Condition and Fn::FindInMap use
-	// them, and Parse rejects both. Rules only check the parameters of a deployment.
-	known := []string{
-		"AWSTemplateFormatVersion", "Conditions", "Description", "Mappings",
-		"Metadata", "Outputs", "Parameters", "Resources", "Rules",
-	}
-	for name := range document {
-		if !slices.Contains(known, name) {
-			p.add(name, "not supported by this gateway")
-		}
-	}
-}
-
-func readParameters(document map[string]any, p *problems) map[string]string {
-	values := map[string]string{}
-	section, _ := document["Parameters"].(map[string]any)
-	for id, each := range section {
-		q := newProperties("Parameters."+id, asObject(each), &resolver{}, p)
-		if !q.has("Default") {
-			p.add(q.path, "Default: required; this gateway takes no parameter values")
+// each calls f with the properties of every resource of a type, sorted by logical id. The fields of P are the supported
+// properties; those of type any have no effect on requests.
+func each[P any](p *parser, kind string, f func(id string, q P)) {
+	for _, id := range slices.Sorted(maps.Keys(p.resources)) {
+		r := p.resources[id]
+		if r.Type != kind || p.err != nil {
 			continue
 		}
-		// The default of an AWS::SSM parameter is the name of the SSM parameter, not its value.
-		if strings.HasPrefix(q.text("Type"), "AWS::SSM::") {
-			continue
+		resolved, _ := json.Marshal(p.resolve(r.Properties)) // Marshal never fails for decoded JSON
+		var q P
+		d := json.NewDecoder(bytes.NewReader(resolved))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&q); err != nil {
+			if mistaken, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+				err = fmt.Errorf("%s: got %s, want %s; of the intrinsic functions, only Ref, Fn::GetAtt and Fn::Join of known values are supported", mistaken.Field, mistaken.Value, mistaken.Type)
+			} else if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+				err = fmt.Errorf("property %s: not supported by this gateway", name)
+			}
+			p.fail(id, "%v", err)
+			return
 		}
-		values[id] = q.text("Default")
+		f(id, q)
 	}
-	return values
 }
 
-func asObject(v any) map[string]any {
-	object, _ := v.(map[string]any)
-	return object
+// want fails if a property does not have the only supported value.
+func want[T comparable](p *parser, id, property string, got, want T) {
+	if got != want {
+		p.fail(id, "%s: got %#v, want %#v", property, got, want)
+	}
 }

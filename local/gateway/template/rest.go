@@ -1,0 +1,359 @@
+package template
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// maxRESTTimeout is the default quota for the timeout of an integration.
+const maxRESTTimeout = 29 * time.Second
+
+// REST is a REST API: an AWS::ApiGateway::RestApi and the resources that belong to it.
+type REST struct {
+	ID, Name          string
+	Stage, Deployment string
+	Root              *Resource
+	AccessLog         *AccessLog                 // nil if the stage has no access log
+	Responses         map[string]GatewayResponse // key: response type
+	Throttle          algo.Machine               // of the stage; each method has its own bucket of this size and rate; nil if unlimited
+}
+
+// Method is a method of a resource. Its integration is a function or a mock.
+type Method struct {
+	Function   string // logical id of the function; empty for a mock
+	Mock       *Mock
+	Timeout    time.Duration
+	Authorizer string // logical id of the authorizer's function; empty if the method is open to everyone
+}
+
+// ARN returns the ARN of a method, as policies and permissions use it.
+func (a *REST) ARN(verb, path string) string {
+	return arn("execute-api", a.ID+"/"+a.Stage+"/"+verb+path)
+}
+
+// readREST reads the REST API and the resources that refer to it.
+func (p *parser) readREST() {
+	var api *REST
+	type restAPI struct {
+		Name                  string
+		EndpointConfiguration struct{ Types []string }
+		Description, Tags     any
+	}
+	each(p, "AWS::ApiGateway::RestApi", func(id string, q restAPI) {
+		if api != nil {
+			p.fail(id, "second REST API; this gateway serves one")
+		}
+		if t := q.EndpointConfiguration.Types; len(t) > 0 && !slices.Equal(t, []string{"REGIONAL"}) {
+			p.fail(id, "EndpointConfiguration.Types: got %q, want REGIONAL", t)
+		}
+		api = &REST{ID: id, Name: q.Name, Root: newResource(id+".RootResourceId", "/"), Responses: map[string]GatewayResponse{}}
+	})
+	if api == nil || p.err != nil {
+		return
+	}
+	p.template.REST = api
+	type deployment struct {
+		RestAPIID   string
+		Description any
+	}
+	each(p, "AWS::ApiGateway::Deployment", func(id string, q deployment) { want(p, id, "RestApiId", q.RestAPIID, api.ID) })
+	p.readStage(api)
+	nodes, guards := p.readResources(api), p.readAuthorizers(api)
+	p.readMethods(api, nodes, guards)
+	type gatewayResponse struct {
+		RestAPIID, ResponseType, StatusCode   string
+		ResponseParameters, ResponseTemplates map[string]string
+	}
+	each(p, "AWS::ApiGateway::GatewayResponse", func(id string, q gatewayResponse) {
+		want(p, id, "RestApiId", q.RestAPIID, api.ID)
+		status, _ := strconv.Atoi(q.StatusCode)
+		if q.StatusCode != "" && (status < 200 || status > 599) {
+			p.fail(id, "StatusCode: got %q, want 200 to 599", q.StatusCode)
+		}
+		response, err := parseResponse(q.ResponseType, status, q.ResponseParameters, q.ResponseTemplates)
+		if err != nil {
+			p.fail(id, "%v", err)
+		}
+		api.Responses[q.ResponseType] = response
+	})
+	if api.Stage == "" {
+		p.fail(api.ID, "no AWS::ApiGateway::Stage deploys it")
+	}
+}
+
+// throttle has the rate and the burst of a stage, in requests.
+type throttle struct {
+	ThrottlingRateLimit  float64
+	ThrottlingBurstLimit int64
+}
+
+// bucket returns the token bucket of a throttle, or nil without one. Its rate can be a fraction, but algo.Rate has whole
+// requests, hence the window of 1,000 seconds.
+func (t throttle) bucket(p *parser, id string) algo.Machine {
+	if t == (throttle{}) {
+		return nil
+	}
+	bucket, err := algo.New(algo.Rate{
+		Algorithm: algo.TokenBucket, Requests: int64(math.Round(t.ThrottlingRateLimit * 1000)), Window: 1000 * time.Second, Burst: t.ThrottlingBurstLimit,
+	})
+	if err != nil {
+		p.fail(id, "throttle: %v", err)
+	}
+	return bucket
+}
+
+func (p *parser) readStage(api *REST) {
+	type stage struct {
+		RestAPIID, StageName, DeploymentID string
+		AccessLogSetting                   *struct{ DestinationARN, Format string }
+		MethodSettings                     []struct {
+			throttle
+			HTTPMethod, ResourcePath                       string
+			CachingEnabled                                 bool
+			DataTraceEnabled, LoggingLevel, MetricsEnabled any
+		}
+		Description, Tags, TracingEnabled any
+	}
+	each(p, "AWS::ApiGateway::Stage", func(id string, q stage) {
+		want(p, id, "RestApiId", q.RestAPIID, api.ID)
+		want(p, id, "type of DeploymentId", p.resources[q.DeploymentID].Type, "AWS::ApiGateway::Deployment")
+		if api.Stage != "" {
+			p.fail(id, "second stage of %s; local URLs have no stage name", api.ID)
+		}
+		api.Stage, api.Deployment = q.StageName, q.DeploymentID
+		for _, s := range q.MethodSettings {
+			want(p, id, "MethodSettings.HttpMethod", s.HTTPMethod, "*")
+			want(p, id, "MethodSettings.ResourcePath", s.ResourcePath, "/*")
+			want(p, id, "MethodSettings.CachingEnabled", s.CachingEnabled, false)
+			api.Throttle = s.bucket(p, id)
+		}
+		if log := q.AccessLogSetting; log != nil {
+			api.AccessLog = p.readAccessLog(id, log.DestinationARN, log.Format)
+		}
+	})
+}
+
+// readResources builds the tree of resources, by logical id. Resources may be in any order; each names its parent.
+func (p *parser) readResources(api *REST) map[string]*Resource {
+	type declared struct{ RestAPIID, ParentId, PathPart string }
+	all := map[string]declared{}
+	each(p, "AWS::ApiGateway::Resource", func(id string, q declared) {
+		want(p, id, "RestApiId", q.RestAPIID, api.ID)
+		all[id] = q
+	})
+	nodes := map[string]*Resource{api.Root.ID: api.Root}
+	for placed := true; placed; {
+		placed = false
+		for _, id := range slices.Sorted(maps.Keys(all)) {
+			q := all[id]
+			parent := nodes[q.ParentId]
+			if parent == nil {
+				continue
+			}
+			s, ok := parseSegment(q.PathPart)
+			if ok {
+				nodes[id] = parent.add(id, q.PathPart, s)
+			}
+			if nodes[id] == nil {
+				p.fail(id, "PathPart: got %q, want one that no other resource has, and none below {name+}", q.PathPart)
+			}
+			delete(all, id)
+			placed = true
+		}
+	}
+	for id := range all {
+		p.fail(id, "ParentId: does not lead to the root of %s", api.ID)
+	}
+	return nodes
+}
+
+// readAuthorizers returns the logical id of the function of each authorizer.
+func (p *parser) readAuthorizers(api *REST) map[string]string {
+	guards := map[string]string{}
+	type authorizer struct {
+		RestAPIID, Type, AuthorizerURI, IdentitySource string
+		AuthorizerResultTTLInSeconds                   *int
+		Name                                           any
+	}
+	each(p, "AWS::ApiGateway::Authorizer", func(id string, q authorizer) {
+		want(p, id, "RestApiId", q.RestAPIID, api.ID)
+		want(p, id, "Type", q.Type, "REQUEST")
+		want(p, id, "IdentitySource", q.IdentitySource, "")
+		if q.AuthorizerResultTTLInSeconds == nil || *q.AuthorizerResultTTLInSeconds != 0 {
+			p.fail(id, "AuthorizerResultTtlInSeconds: want 0 (the default is 300): a cached answer charges nothing")
+		}
+		guards[id] = p.invoked(id, "AuthorizerUri", q.AuthorizerURI, apiPrincipal, arn("execute-api", api.ID+"/authorizers/"+id))
+	})
+	return guards
+}
+
+func (p *parser) readMethods(api *REST, nodes map[string]*Resource, guards map[string]string) {
+	type method struct {
+		RestAPIID, ResourceID, HTTPMethod, AuthorizationType, AuthorizerID string
+		APIKeyRequired                                                     bool
+		Integration                                                        struct {
+			Type, IntegrationHTTPMethod, URI string
+			TimeoutInMillis                  int
+			mockProperties
+		}
+		MethodResponses, OperationName any
+	}
+	each(p, "AWS::ApiGateway::Method", func(id string, q method) {
+		want(p, id, "RestApiId", q.RestAPIID, api.ID)
+		want(p, id, "ApiKeyRequired", q.APIKeyRequired, false)
+		node := nodes[q.ResourceID]
+		if node == nil || node.Methods[q.HTTPMethod] != nil || !slices.Contains(verbs, q.HTTPMethod) {
+			p.fail(id, "got %s of %s, want a new method of a resource of %s", q.HTTPMethod, q.ResourceID, api.ID)
+			return
+		}
+		m := &Method{Timeout: maxRESTTimeout, Authorizer: guards[q.AuthorizerID]}
+		if known := m.Authorizer != ""; known != (q.AuthorizationType == "CUSTOM") || !known && (q.AuthorizationType != "NONE" || q.AuthorizerID != "") {
+			p.fail(id, "AuthorizationType: got %q with AuthorizerId %q, want NONE, or CUSTOM with an authorizer of %s", q.AuthorizationType, q.AuthorizerID, api.ID)
+		}
+		node.Methods[q.HTTPMethod] = m
+		i := q.Integration
+		if i.Type == "MOCK" {
+			var err error
+			if m.Mock, err = i.mock(); err != nil {
+				p.fail(id, "Integration: %v", err)
+			}
+			return
+		}
+		want(p, id, "Integration.Type", i.Type, "AWS_PROXY")
+		// API Gateway answers every request with a 500 if IntegrationHTTPMethod is not POST.
+		want(p, id, "Integration.IntegrationHttpMethod", i.IntegrationHTTPMethod, "POST")
+		if i.TimeoutInMillis != 0 {
+			m.Timeout = time.Duration(i.TimeoutInMillis) * time.Millisecond
+		}
+		if m.Timeout < 50*time.Millisecond || m.Timeout > maxRESTTimeout {
+			p.fail(id, "Integration.TimeoutInMillis: got %d, want 50 to 29000", i.TimeoutInMillis)
+		}
+		m.Function = p.invoked(id, "Integration.Uri", i.URI, apiPrincipal, api.ARN(q.HTTPMethod, node.Path))
+	})
+}
+
+// AccessLog is the access log of a REST API's stage.
+type AccessLog struct {
+	// Group is the name of the CloudWatch log group.
+	Group  string
+	Format Text // of one line
+	// Subscriptions are the subscription filters of the log group, each with the function that gets
+	// the lines.
+	Subscriptions []Subscription
+}
+
+// Subscription is an AWS::Logs::SubscriptionFilter whose destination is a function.
+type Subscription struct {
+	ID       string // logical id of the filter
+	Function string // logical id of the function
+	Filter   LineFilter
+}
+
+func (p *parser) readAccessLog(id, destination, text string) *AccessLog {
+	format, err := parseText(text, accessNames)
+	if err != nil {
+		p.fail(id, "AccessLogSetting.Format: %v", err)
+	}
+	group, ok := strings.CutPrefix(strings.TrimSuffix(destination, ":*"), logGroupARN(""))
+	if !ok {
+		p.fail(id, "AccessLogSetting.DestinationArn: got %q, want a log group", destination)
+	}
+	return &AccessLog{Group: group, Format: format}
+}
+
+// readSubscriptions reads the subscriptions of the access log. Lines in the logs of functions are not delivered here.
+func (p *parser) readSubscriptions() {
+	type subscription struct {
+		LogGroupName, DestinationARN, FilterPattern string
+		FilterName                                  any
+	}
+	each(p, "AWS::Logs::SubscriptionFilter", func(id string, q subscription) {
+		if p.functionLogs[q.LogGroupName] {
+			return
+		}
+		filter, err := parseLineFilter(q.FilterPattern)
+		if err != nil {
+			p.fail(id, "FilterPattern: %v", err)
+		}
+		if p.template.REST == nil || p.template.REST.AccessLog == nil || p.template.REST.AccessLog.Group != q.LogGroupName {
+			p.fail(id, "LogGroupName: got %q, want the access log of the REST API, or the log of a function", q.LogGroupName)
+			return
+		}
+		log := p.template.REST.AccessLog
+		function := p.invoked(id, "DestinationArn", q.DestinationARN, logsPrincipal, logGroupARN(q.LogGroupName)+":*")
+		log.Subscriptions = append(log.Subscriptions, Subscription{id, function, filter})
+	})
+}
+
+// Mock is a MOCK integration in the form that CDK writes for preflights: it answers 204 with
+// headers and without a body.
+type Mock struct {
+	Headers map[string]string
+	// Origins are the further allowed origins. A mock echoes the Origin of a request
+	// in Access-Control-Allow-Origin if Origins contains it. Otherwise the header has the value in
+	// Headers, the first allowed origin.
+	Origins []string
+}
+
+type mockProperties struct {
+	RequestTemplates     map[string]string
+	IntegrationResponses []struct {
+		StatusCode                            string
+		ResponseParameters, ResponseTemplates map[string]string
+	}
+}
+
+func (q mockProperties) mock() (*Mock, error) {
+	if len(q.IntegrationResponses) != 1 || q.IntegrationResponses[0].StatusCode != "204" || q.RequestTemplates[defaultContentType] != "{ statusCode: 200 }" {
+		return nil, fmt.Errorf("a mock: want the preflight that CDK writes, with status 204")
+	}
+	response := q.IntegrationResponses[0]
+	m := &Mock{Headers: map[string]string{}}
+	for key, value := range response.ResponseParameters {
+		text, ok := literal(value)
+		if !ok {
+			return nil, fmt.Errorf("%s: got %q, want a literal in single quotes", key, value)
+		}
+		m.Headers[strings.TrimPrefix(key, "method.response.header.")] = text
+	}
+	if text := response.ResponseTemplates[defaultContentType]; text != "" {
+		var ok bool
+		if m.Origins, ok = parseOrigins(text); !ok {
+			return nil, fmt.Errorf("ResponseTemplates: got %q, want the comparison with the list of origins that CDK writes", text)
+		}
+	}
+	return m, nil
+}
+
+// The text of CDK's response template before and after its comparisons of the origin, such as $origin == "https://one.example".
+const (
+	mockTemplateStart = "#set($origin = $input.params().header.get(\"Origin\"))\n" +
+		"#if($origin == \"\")\n" +
+		"  #set($origin = $input.params().header.get(\"origin\"))\n" +
+		"#end\n" +
+		"#if("
+	mockTemplateEnd = ")\n" +
+		"  #set($context.responseOverride.header.Access-Control-Allow-Origin = $origin)\n" +
+		"#end"
+)
+
+// parseOrigins returns the allowed origins in CDK's response template. ok is false for any other text.
+func parseOrigins(template string) (origins []string, ok bool) {
+	rest, begins := strings.CutPrefix(template, mockTemplateStart)
+	rest, ends := strings.CutSuffix(rest, mockTemplateEnd)
+	ok = begins && ends
+	for part := range strings.SplitSeq(rest, " || ") {
+		quoted, compared := strings.CutPrefix(part, "$origin == ")
+		origin, err := strconv.Unquote(quoted)
+		ok = ok && compared && err == nil
+		origins = append(origins, origin)
+	}
+	return origins, ok
+}

@@ -1,0 +1,160 @@
+package template
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// GatewayResponse customizes one type of answer that API Gateway creates without a function,
+// such as the 429 of a throttle or the 403 after an authorizer's denial.
+type GatewayResponse struct {
+	Status      int             // 0: the default status of the type
+	Headers     map[string]Text // each one literal or one variable
+	ContentType string
+	Body        Text
+}
+
+// responseTypes lists the types in the developer guide, "Gateway response types for API
+// Gateway". A template cannot customize REQUEST_TOO_LARGE.
+var responseTypes = []string{
+	"ACCESS_DENIED", "API_CONFIGURATION_ERROR", "AUTHORIZER_CONFIGURATION_ERROR", "AUTHORIZER_FAILURE",
+	"BAD_REQUEST_BODY", "BAD_REQUEST_PARAMETERS", "DEFAULT_4XX", "DEFAULT_5XX", "EXPIRED_TOKEN",
+	"INTEGRATION_FAILURE", "INTEGRATION_TIMEOUT", "INVALID_API_KEY", "INVALID_SIGNATURE",
+	"MISSING_AUTHENTICATION_TOKEN", "QUOTA_EXCEEDED", "RESOURCE_NOT_FOUND", "THROTTLED", "UNAUTHORIZED",
+	"UNSUPPORTED_MEDIA_TYPE", "WAF_FILTERED",
+}
+
+const defaultContentType = "application/json"
+
+func parseResponse(kind string, status int, parameters, templates map[string]string) (r GatewayResponse, err error) {
+	if !slices.Contains(responseTypes, kind) {
+		return r, fmt.Errorf("ResponseType: got %q, want a gateway response type that can be customized", kind)
+	}
+	r = GatewayResponse{Status: status, Headers: map[string]Text{}, ContentType: defaultContentType}
+	for key, value := range parameters {
+		name, ok := strings.CutPrefix(key, "gatewayresponse.header.")
+		variable, isVariable := strings.CutPrefix(value, "context.")
+		text, isLiteral := literal(value)
+		switch {
+		case ok && isLiteral:
+			r.Headers[name] = Text{{text: text}}
+		case ok && isVariable && known(variable, contextNames):
+			r.Headers[name] = Text{{variable: variable}}
+		default:
+			return r, fmt.Errorf("ResponseParameters: got %q: %q, want a header, and a literal in single quotes or a variable of context", key, value)
+		}
+	}
+	text, ok := templates[defaultContentType]
+	if !ok && len(templates) > 0 || len(templates) > 1 {
+		return r, fmt.Errorf("ResponseTemplates: got %q, want one of %s", slices.Sorted(maps.Keys(templates)), defaultContentType)
+	}
+	if !ok {
+		text = `{"message":$context.error.messageString}`
+	}
+	if directive.MatchString(text) {
+		return r, fmt.Errorf("ResponseTemplates: got %q, want only text and variables", text)
+	}
+	r.Body, err = parseText(text, contextNames)
+	return r, err
+}
+
+func literal(value string) (text string, ok bool) {
+	if len(value) < 2 || value[0] != '\'' || value[len(value)-1] != '\'' {
+		return "", false
+	}
+	return value[1 : len(value)-1], true
+}
+
+// directive matches a Velocity statement such as #set. A # without such a keyword is text, because URLs can contain it.
+var directive = regexp.MustCompile(`#(?:(?:set|if|elseif|foreach|macro|parse|include|define|evaluate)\s*\(|(?:else|end|stop|break)\b)`)
+
+// contextNames lists the $context variables for which package gateway has values, without authorizer.*. accessNames also
+// lists those that only access logs have.
+var (
+	contextNames = []string{
+		"accountId", "apiId", "deploymentId", "domainName", "domainPrefix",
+		"error.message", "error.messageString", "error.responseType", "extendedRequestId",
+		"httpMethod", "identity.sourceIp", "identity.userAgent", "path", "protocol",
+		"requestId", "requestTime", "requestTimeEpoch", "resourceId", "resourcePath", "stage",
+	}
+	accessNames = append([]string{"integrationLatency", "responseLatency", "responseLength", "status"}, contextNames...)
+)
+
+// Text is text with variables: the body of a gateway response, or one line of an access log. Values are not escaped, so a
+// quote in a value ends a JSON string (developer guide, "Gateway responses in API Gateway"). Assumed: the same is true of
+// access logs.
+type Text []textPart
+
+// textPart is a variable of $context if variable is set, and text otherwise.
+type textPart struct{ text, variable string }
+
+var reference = regexp.MustCompile(`\$context((?:\.[A-Za-z0-9_-]+)+)|\$[A-Za-z!{]`)
+
+// parseText reads text with variables. It rejects a variable that never has a value, because
+// a typo would otherwise become empty text in an answer.
+func parseText(text string, names []string) (all Text, err error) {
+	end := 0
+	for _, at := range reference.FindAllStringSubmatchIndex(text, -1) {
+		if at[2] < 0 || !known(text[at[2]+1:at[3]], names) {
+			return nil, fmt.Errorf("%.40q: unknown variable", text[at[0]:])
+		}
+		all = append(all, textPart{text: text[end:at[0]]}, textPart{variable: text[at[2]+1 : at[3]]})
+		end = at[1]
+	}
+	return append(all, textPart{text: text[end:]}), nil
+}
+
+// known reports whether a variable has a name in names, or is part of an authorizer's answer.
+func known(variable string, names []string) bool {
+	return strings.HasPrefix(variable, "authorizer.") || slices.Contains(names, variable)
+}
+
+// Render returns the text with the values of its variables. absent replaces a variable without a value. Assumed: that is
+// empty text in a body. It is - in an access log.
+func (t Text) Render(values map[string]string, absent string) string {
+	var b strings.Builder
+	for _, part := range t {
+		text := part.text
+		if part.variable != "" {
+			var ok bool
+			if text, ok = values[part.variable]; !ok {
+				text = absent
+			}
+		}
+		b.WriteString(text)
+	}
+	return b.String()
+}
+
+// LineFilter is a subscription filter of one field, as CloudWatch Logs matches it to a line of JSON.
+type LineFilter struct {
+	field, value string
+	not          bool
+}
+
+// lineFilter matches the only supported filter pattern. It compares one field of a JSON line with a
+// text without wildcards, for example { $.status = "500" }.
+var lineFilter = regexp.MustCompile(`^\{ *\$\.([A-Za-z0-9_]+) *(=|!=) *"([^"*\\]*)" *\}$`)
+
+func parseLineFilter(pattern string) (LineFilter, error) {
+	match := lineFilter.FindStringSubmatch(pattern)
+	if match == nil {
+		return LineFilter{}, fmt.Errorf(`got %q, want { $.field = "text" } or { $.field != "text" }`, pattern)
+	}
+	return LineFilter{field: match[1], value: match[3], not: match[2] == "!="}, nil
+}
+
+// Selects reports whether the filter selects a line. It never selects a line that is not a JSON
+// object or that lacks a text in the compared field.
+func (f LineFilter) Selects(line string) bool {
+	var fields map[string]json.RawMessage
+	var value string
+	if json.Unmarshal([]byte(line), &fields) != nil || json.Unmarshal(fields[f.field], &value) != nil {
+		return false
+	}
+	return (value == f.value) != f.not
+}
