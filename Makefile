@@ -12,7 +12,6 @@ LINT := .bin/golangci-lint-$(LINT_VERSION)
 STORE ?= memory
 RULES ?= functions/rules.json
 PORT ?= 8080
-ENVIRONMENTS ?= 0
 EDGE ?= 0
 REGIONS ?= 0
 SIMULATE ?=
@@ -68,7 +67,7 @@ SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (of the first API)  ENVIRONMENTS=n (processes of a function; 0: run in this process)  EDGE=2s (viewer function in front; lag of its list)  REGIONS=3 (that share limits)  for make run"
+	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (of the first API)  EDGE=2s (viewer function in front; lag of its list)  REGIONS=3 (that share limits)  for make run"
 	@echo "  ARCH=arm64|x86_64  for make functions and make build"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy, destroy and e2e; see infra/README.md"
 	@echo "  APPROVAL=any-change|broadening|never  when make deploy asks for confirmation"
@@ -77,8 +76,7 @@ help: ## List the targets
 	@echo "  FUZZTIME=30s  for each target of make fuzz (10000000x: number of inputs); SOAK=60s  for each store of make soak"
 
 run: .bin/weir ## Run the REST API, the HTTP API and the console on this machine
-	@$(if $(filter-out 0,$(ENVIRONMENTS)),echo "building the functions for ENVIRONMENTS=$(ENVIRONMENTS); the first time this takes about a minute ..." && $(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH))
-	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)" --environments "$(ENVIRONMENTS)" --edge "$(EDGE)" --regions "$(REGIONS)"
+	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)" --edge "$(EDGE)" --regions "$(REGIONS)"
 
 check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 	@.bin/weir check "$(RULES)"
@@ -107,7 +105,7 @@ STORES := /limiter/(dynamostore|memstore|redisstore|storetest)(/|$$)
 
 # Node.js is optional: without npm, the tests that need its packages are skipped.
 NODE := $(shell command -v npm)
-MODULES := $(if $(NODE),local/gateway/testdata/node/node_modules local/console/node_modules infra/node_modules infra/examples/express/node_modules infra/examples/typescript/node_modules)
+MODULES := $(if $(NODE),local/console/node_modules infra/node_modules infra/examples/express/node_modules infra/examples/typescript/node_modules)
 
 # The downloads run beside the linters. The second line calls make by name: make -n would run a line with $(MAKE), and
 # so start the servers.
@@ -229,10 +227,6 @@ local/console/node_modules: local/console/package-lock.json
 	@command -v npm >/dev/null || { echo "npm: not installed; the tests of the console need it to fetch axe-core" >&2; exit 1; }
 	@npm ci --ignore-scripts --prefix local/console --no-progress && touch $@
 
-local/gateway/testdata/node/node_modules: local/gateway/testdata/node/package-lock.json
-	@command -v npm >/dev/null || { echo "npm: not installed; the test of a Node.js back end needs it to fetch the AWS SDK" >&2; exit 1; }
-	@npm ci --ignore-scripts --prefix local/gateway/testdata/node --no-progress && touch $@
-
 infra/node_modules: infra/package-lock.json
 	@command -v npm >/dev/null || { echo "npm: not installed; the CDK needs Node.js 20 or newer" >&2; exit 1; }
 	@npm ci --ignore-scripts --prefix infra --no-progress && touch $@
@@ -308,7 +302,7 @@ rename: ## Rename the module of your copy (MODULE=github.com/example/limits)
 	git grep -lzIF "$$OLD" -- ':!ADOPTING.md' | xargs -0 perl -pi -e 's/\Q$$ENV{OLD}\E(?![\w-])/$$ENV{NEW}/g'
 
 clean: ## Remove built and fetched files, but keep the keys in .weir
-	rm -rf .bin dist infra/cdk.out infra/node_modules infra/examples/{express,typescript}/node_modules local/console/node_modules local/gateway/testdata/node/node_modules local/servers/{clients,dynamodb}/node_modules
+	rm -rf .bin dist infra/cdk.out infra/node_modules infra/examples/{express,typescript}/node_modules local/console/node_modules local/servers/{clients,dynamodb}/node_modules
 
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION), once ..."

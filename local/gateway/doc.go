@@ -1,6 +1,5 @@
 // Package gateway is API Gateway on your machine. It serves the REST and HTTP APIs of a
-// CloudFormation template. The Lambda functions run in this process or in environments of
-// their own.
+// CloudFormation template. The Lambda functions run in this process.
 //
 // # Guarantee
 //
@@ -23,12 +22,11 @@
 //
 //   - rest.go, http.go: the steps of a request, for each kind of API
 //   - failure.go, failureresponse.go: status, headers and body of a 429, and of other
-//     answers that a REST API creates without a function. template/gatewayresponse.go and
-//     template/variables.go read the customized answers.
-//   - throttle.go: the token buckets of a stage. template/throttle.go reads their rates.
+//     answers that a REST API creates without a function. template/text.go reads the customized answers.
+//   - throttle.go: the token buckets of a stage
 //   - restroute.go, httproute.go: which method or route a request matches
 //   - restevent.go, httpevent.go, response.go, httpresponse.go: events and answers
-//   - authorizer.go, policy.go: the answer of an authorizer
+//   - authorizer.go: the answer of an authorizer
 //   - function.go: an invocation, with its timeout and sizes
 //   - accesslog.go: the lines of a REST API's access log, and their subscribers
 //   - cors.go: preflights
@@ -56,9 +54,9 @@
 // # What it does not do
 //
 // URLs have no stage, and an API has one stage. All custom domains have the same mappings,
-// [Options].BasePaths. There are no caches, API keys, usage
-// plans, request validation or resource policies. REST APIs have REQUEST
-// authorizers without a cache; HTTP APIs have no authorizers. Integrations are AWS_PROXY.
+// [Options].BasePaths. There are no caches, API keys, usage plans, request validation, resource policies,
+// stage variables or binary media types. REST APIs have REQUEST
+// authorizers without a cache and identity sources; HTTP APIs have no authorizers. Integrations are AWS_PROXY.
 // For preflights, the MOCK integration that CDK writes is also supported. Throttling of a
 // stage is exact here, but best effort on AWS. The throttle of an AWS account is missing.
 // Header names have the canonical case of net/http, not the case that the client sent.
@@ -74,8 +72,6 @@
 // permission for API Gateway is an error.
 //
 // A handler in this process is not isolated: memory and concurrency are not enforced, and a
-// handler that ignores its deadline continues. There is no cold start. If the handler is a
-// [lambdaenv.Pool], the function runs in separate processes with real cold starts. The pool
-// limits their number, freezes them between events and kills them at the timeout. All
+// handler that ignores its deadline continues. There is no cold start. All
 // versions and aliases of a function run the same handler and get the ARN of the function.
 package gateway

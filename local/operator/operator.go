@@ -22,9 +22,6 @@ type Operator struct {
 	// Limiters decide requests with Store. There must be at least one. The first Limiter answers the
 	// questions. A reset deletes the state of its subject in all of them.
 	Limiters []*limiter.Limiter
-	// Inside is true if Limiters decide all requests, so that no other environment has counts in its
-	// memory.
-	Inside bool
 	// Routed returns the kinds of APIs, REST and HTTP, that have a route for a request, and the other kinds. The gateway
 	// rejects a request without a route before it checks any limit. nil means that the routes are not known.
 	Routed func(method, path string) (routed, unrouted []string)

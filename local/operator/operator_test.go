@@ -65,7 +65,7 @@ func newDesk(t testing.TB, kind string) *desk {
 	d := &desk{t: t, now: noon, rules: parse(t, document)}
 	store := open(t, kind)
 	d.Operator = &operator.Operator{
-		Store: store, Kind: kind, Inside: true, Address: local,
+		Store: store, Kind: kind, Address: local,
 		Limiters: []*limiter.Limiter{storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))},
 		Rules:    func(context.Context, time.Time) *rules.Rules { return d.rules }, Clock: func() time.Time { return d.now },
 	}

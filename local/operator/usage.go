@@ -249,7 +249,7 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 // afterwards returns notes about the counts that a reset does not delete.
 func (o *Operator) afterwards(listed []rules.Listed) []string {
 	notes := []string{"other subjects of the same caller (an address, a claim, an endpoint) keep their usage; explain shows which of them refuse"}
-	if o.Inside && o.Kind == memory {
+	if o.Kind == memory {
 		return notes
 	}
 	notes = append(notes, "for up to a second, other environments may still refuse from their denial caches, and may still use their leases")

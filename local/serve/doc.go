@@ -1,5 +1,5 @@
 // Package serve runs the APIs of a CloudFormation template on this machine. It runs the same
-// functions as AWS does, in this process or in separate processes, as on Lambda. With an [Upstream],
+// functions as AWS does, in this process. With an [Upstream],
 // it limits the requests to a server instead. The first API also serves a site below /_weir/: the
 // console and the endpoints of package operator.
 //

@@ -46,8 +46,6 @@ func (s *Server) prepareEdge() error {
 		return nil
 	case s.Edge < 0 || s.Edge > time.Hour:
 		return command.Usage("--edge: got %s, want up to 1h, such as 2s", s.Edge)
-	case s.Environments > 0 && s.Store == Memory:
-		return command.Usage("--edge: with --environments, got --store memory, want dynamodb or redis: a function does not list refusals of a store in its own memory")
 	case s.ViewerAddress != "" && s.ViewerAddress != contract.ViewerWeir:
 		return command.Usage("--viewer-address: got %s, want %s with --edge, whose viewer function writes the address", s.ViewerAddress, contract.ViewerWeir)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -27,6 +28,7 @@ import (
 	"github.com/weir-limits/weir/local/loopback"
 	"github.com/weir-limits/weir/local/operator"
 	"github.com/weir-limits/weir/local/servers"
+	"github.com/weir-limits/weir/local/why"
 )
 
 // localTimeouts has the store timeout of each local store. It is longer than on AWS, because the
@@ -94,8 +96,7 @@ func (s *Server) startServer(ctx context.Context) (*servers.Server, error) {
 }
 
 // gateway builds the gateway and the functions that its APIs invoke. Functions in this process
-// share one store, also a memory store. Environments are separate processes, so each has its own
-// memory store.
+// share one store, also a memory store.
 func (s *Server) gateway(ctx context.Context, template *template.Template) (*gateway.Gateway, error) {
 	var store limiter.Store
 	var basePaths []string
@@ -130,16 +131,13 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock, BasePaths: basePaths, Unthrottled: s.Unthrottled})
 }
 
-// limiting returns the authorizer or the handler. With a pool, other processes run the function; the Environment
-// here only validates the variables.
+// limiting returns the authorizer or the handler.
 func (s *Server) limiting(ctx context.Context, f template.Function, c boot.Config, store limiter.Store) (lambda.Handler, error) {
 	role := f.Environment[contract.VariableFunction]
 	e, err := s.environment(ctx, c, store, s.Logger.With("function", f.ID), role)
 	switch {
 	case err != nil:
 		return nil, err
-	case s.Environments > 0:
-		return s.pool(f, role)
 	case role == contract.Authorizer:
 		return lambdahttp.NewAuthorizer(e), nil
 	default:
@@ -172,9 +170,6 @@ func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.S
 }
 
 func (s *Server) settle(ctx context.Context, f template.Function, c boot.Config, store limiter.Store) (lambda.Handler, error) {
-	if s.Environments > 0 {
-		return s.pool(f, contract.Forward)
-	}
 	e, err := c.ForwardEnvironment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.record, Clock: s.Clock})
 	if err != nil {
 		return nil, err
@@ -188,7 +183,7 @@ func (s *Server) settle(ctx context.Context, f template.Function, c boot.Config,
 func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter.Store, role string) {
 	if s.operator == nil {
 		s.operator = &operator.Operator{
-			Store: store, Kind: c.Store, Inside: s.Environments == 0, Identifier: e.Identifier, Clock: s.Clock,
+			Store: store, Kind: c.Store, Identifier: e.Identifier, Clock: s.Clock,
 			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits, BasePaths: c.BasePaths, Viewers: e.Viewers,
 		}
 		if s.edge != nil {
@@ -250,4 +245,32 @@ func (s *Server) openStore(ctx context.Context, c boot.Config) (limiter.Store, e
 	}
 	s.opened = store
 	return store, nil
+}
+
+// maxMetrics is the size in bytes above which a new run removes the metrics file.
+const maxMetrics = 64 << 20
+
+// openMetrics opens the metrics file, which replaces CloudWatch. Other runs of this checkout can
+// write to it at the same time.
+func (s *Server) openMetrics() error {
+	path := s.checkout.MetricsFile()
+	if err := os.MkdirAll(s.checkout.Path(".weir"), 0o700); err != nil {
+		return err
+	}
+	if info, err := os.Stat(path); err == nil && info.Size() > maxMetrics {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	var out io.Writer = file
+	if s.Edge > 0 {
+		out = edgeLines{file, s}
+	}
+	s.record = why.NewRecord(out)
+	s.closers = append(s.closers, func() { _ = file.Close() })
+	return nil
 }

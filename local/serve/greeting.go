@@ -19,14 +19,8 @@ func (s *Server) greet(apis []*gateway.API) {
 	if address := s.variables[servers.Variables[s.Store]]; address != "" {
 		where += " at " + address
 	}
-	if s.Environments > 0 && s.Store == Memory {
-		where += " of each environment; environments count separately"
-	}
 	inForce := s.live.Current()
 	fmt.Fprintf(s.Out, "rules  %s (%s, %s)\nstate  in %s\nlog    metrics and notices in %s\n", s.Rules, count(inForce.Len()), command.RulesVersion(inForce.Version()), where, s.checkout.MetricsFile())
-	if s.Environments > 0 {
-		fmt.Fprintf(s.Out, "each function has up to %d environments\n", s.Environments)
-	}
 	urls := s.urls(2)
 	for i, api := range apis {
 		fmt.Fprintf(s.Out, "%s   %s\n", api.Kind, urls[i])

@@ -151,7 +151,6 @@ func TestServe_regionsGuarded(t *testing.T) {
 func TestServer_EachRegion(t *testing.T) {
 	for want, o := range map[string]Options{
 		"--regions: got --store redis":        {Store: "redis"},
-		"--environments: got 2, want 0 with":  {Environments: 2},
 		"--edge: got 2s, want 0 with --regio": {Edge: 2 * time.Second},
 	} {
 		o.Regions = 3

@@ -51,14 +51,9 @@ type Options struct {
 	Unthrottled bool
 	// Port is the port of the first API.
 	Port int
-	// Environments is the maximum number of processes of a function. With 0, functions run in this
-	// process.
-	Environments int
 	// Regions is the number of regions, each with APIs of its own, that share limits. The APIs of the next region have ports
 	// that are 10 higher. 0 means one region.
 	Regions int
-	// Idle is the time without a request after which an environment ends. 0 means never.
-	Idle time.Duration
 
 	Out, Log io.Writer
 	Logger   *slog.Logger

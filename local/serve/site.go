@@ -24,7 +24,7 @@ const sitePath = console.Path
 func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(console.Path, s.console(apis, urls))
-	mux.Handle(operator.Path, s.operating())
+	mux.Handle(operator.Path, s.operator.Handler())
 	if s.region != nil {
 		s.region.url = urls[0]
 		s.region.all.handle(mux, s.live.Current, s.operator.IPv6Bits)
@@ -32,13 +32,6 @@ func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	mux.Handle("POST "+operator.UnlistPath, s.operator.UnlistHandler())
 	mux.Handle("POST "+why.Path, s.record.Handler(s.Clock, s.operator.IPv6Bits, s.operator.List, s.flushAll))
 	return guarded(mux)
-}
-
-func (s *Server) operating() http.Handler {
-	if s.Environments > 0 && s.Store == Memory {
-		return operator.Refusal("usage: not available, because each environment counts in separate memory; start the gateway with STORE=redis or STORE=dynamodb, or without ENVIRONMENTS")
-	}
-	return s.operator.Handler()
 }
 
 // before returns a handler that sends requests below sitePath to site and all others to api. Unlike

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -286,25 +284,6 @@ func TestOperator_mistakes(t *testing.T) {
 		code, out, errs := weir(t, c.args...)
 		if lines := strings.Count(errs, "\n"); code != c.code || lines != c.code || !strings.Contains(errs, c.want) || out != "" || strings.Contains(errs, "hunter2") {
 			t.Errorf("%q: got exit %d, output %q, stderr %q, want exit %d and %q without a password", c.args, code, out, errs, c.code, c.want)
-		}
-	}
-}
-
-// If each environment counts in its own memory, usage, reset and explain fail with a remedy.
-func TestOperator_environments(t *testing.T) {
-	checkouttest.Built(t)
-	s := serve.New(serve.Options{Environments: 2, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now})
-	t.Cleanup(s.Close)
-	handlers, err := s.Open(t.Context(), []string{"", ""})
-	if err != nil {
-		t.Fatal(err)
-	}
-	gateway := httptest.NewServer(handlers[0])
-	defer gateway.Close()
-	for _, args := range [][]string{{"explain", "GET", "/"}, {"usage", "user:a"}, {"reset", "user:a"}} {
-		code, _, errs := weir(t, append(args, "--url", gateway.URL)...)
-		if code != 1 || !strings.Contains(errs, "STORE=redis or STORE=dynamodb") || strings.Count(errs, "\n") != 1 {
-			t.Errorf("%q: got exit %d, stderr %q, want exit 1 and one line with the stores to use", args, code, errs)
 		}
 	}
 }

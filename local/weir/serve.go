@@ -18,8 +18,7 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the APIs with their limits on this machine",
-		Long: "Run the REST API and the HTTP API of the template on this machine, with the same functions as on Lambda. The functions run in this process " +
-			"or, with --environments, in separate processes that are frozen between requests, as on Lambda. " +
+		Long: "Run the REST API and the HTTP API of the template on this machine, with the same functions as on Lambda. The functions run in this process. " +
 			"The page /_weir/ at the first port is a console that sends requests and shows the answers. " +
 			"This command runs no function in another language: functions/LAYER.md shows how to try the Lambda layer with the SAM CLI.\n\n" +
 			"With --upstream, this command limits the requests to any HTTP server, and needs no checkout of Weir. Paths below /_weir/ belong to the console. " +
@@ -29,7 +28,7 @@ func serveCommand() *cobra.Command {
 			"The throttle of the template's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 \"throttled\", unless --no-throttle is given.\n\n" +
 			"--store dynamodb and --store redis start a local DynamoDB or Redis server, unless DYNAMODB_ENDPOINT or REDIS_URL names one. Only a checkout can start DynamoDB.\n\n" +
 			"Three variables of this command also apply to the functions. SAMPLE_LOGIN is the user:password of the sample API's login (default demo:demo). MAX_DELAY is the maximum wait of a request in a leaky bucket. BASE_PATH lists the paths that custom domains add, such as /v1,/orders/v2. A request with a Host without a port comes from such a domain.",
-		Example: "  weir serve\n  weir serve --store redis --environments 10\n  weir serve --rules my-rules.json --port 9000\n  weir serve --regions 3 --rules local/examples/regions.json\n  weir serve --upstream http://127.0.0.1:3000 --rules rules.json",
+		Example: "  weir serve\n  weir serve --store redis\n  weir serve --rules my-rules.json --port 9000\n  weir serve --regions 3 --rules local/examples/regions.json\n  weir serve --upstream http://127.0.0.1:3000 --rules rules.json",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkUpstream(c); err != nil {
@@ -53,10 +52,8 @@ func serveCommand() *cobra.Command {
 	c.Flags().BoolVar(&o.Unthrottled, "no-throttle", false, "leave out the throttle of the template's stages, such as for a load test")
 	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")
 	c.Flags().Var(command.Port(&o.Port), "port", "the port of the first API; the second API has the next port")
-	c.Flags().Var(command.Between(&o.Environments, 0, serve.MaxEnvironments), "environments", "maximum number of processes of each function, which run its bootstrap in dist; 0: run the functions in this process")
 	regions := command.Number{To: &o.Regions, Want: fmt.Sprintf("0 for one region, or 2 to %d", algo.MaxRegions), Valid: func(n int) bool { return n != 1 && n <= algo.MaxRegions }}
 	c.Flags().Var(regions, "regions", "number of regions, 80 ms apart, that share limits with \"regions\": \"shared\"; the APIs of each further region have ports that are 10 higher; 0: one region")
-	c.Flags().DurationVar(&o.Idle, "idle", 0, "time without a request after which an environment ends; 0: never")
 	return c
 }
 
@@ -65,7 +62,7 @@ func checkUpstream(c *cobra.Command) error {
 	if !c.Flags().Changed("upstream") {
 		return nil
 	}
-	for _, name := range []string{"template", "no-throttle", "environments", "idle"} {
+	for _, name := range []string{"template", "no-throttle"} {
 		if c.Flags().Changed(name) {
 			return command.Usage("--%s: has no effect with --upstream, which runs no functions", name)
 		}

@@ -101,7 +101,6 @@ func TestServe_upstream(t *testing.T) {
 		"keys set nobody --suspended --local":             `"nobody": no such key`,
 		"serve --upstream http://127.0.0.1:1":             "--rules: required with --upstream",
 		"serve --upstream 127.0.0.1:1 --rules rules.json": "want a URL without a path",
-		"serve --upstream http://127.0.0.1:1 --rules rules.json --environments 2":                                                  "--environments: has no effect with --upstream",
 		"serve --upstream http://127.0.0.1:1 --rules rules.json --store dynamodb --port " + strconv.Itoa(commandtest.FreePorts(t)): "DynamoDB Local: run this inside a checkout of Weir, or set DYNAMODB_ENDPOINT",
 		"serve": "not inside a checkout of Weir (no functions/rules.json here or in a parent directory); change to a checkout, or limit your own server with --upstream URL --rules FILE",
 		"keys set sample-free --tier gold --local":       `rules.json: tier: got "gold", want a tier that a rule names`, // the document of weir serve
