@@ -392,7 +392,15 @@ func TestServe_explained(t *testing.T) {
 
 // serve rejects a template in which no function has the variable WEIR_FUNCTION.
 func TestServe_templateWithoutRole(t *testing.T) {
-	s := &Server{Options: Options{Template: "../gateway/template/testdata/good/sample.json", Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
+	document, err := os.ReadFile("../../infra/golden/" + goldenTemplate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "template.json")
+	if err := os.WriteFile(path, bytes.ReplaceAll(document, []byte("WEIR_FUNCTION"), []byte("OTHER")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Options: Options{Template: path, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 	t.Cleanup(s.Close)
 	s.Template = absolute(s.Template, "")
 	checkouttest.Scratch(t)
