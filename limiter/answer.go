@@ -8,12 +8,12 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// answer returns the decision. early means that phase 2 or 4 denied the request, before the stores were
+// answer sets d to the decision. early means that phase 2 or 4 denied the request, before the stores were
 // called.
-func (r *request) answer(ctx context.Context, early bool) Decision {
+func (r *request) answer(ctx context.Context, early bool, d *Decision) {
 	l := r.limiter
 	r.logFailures(ctx)
-	d := r.combine()
+	r.combine(d)
 	d.FromCache = early && d.StoreCalls == 0 && d.Transfer.Calls == 0
 	if d.Reason == ReasonBusy {
 		d.RetryAfter = l.busyWait()
@@ -21,13 +21,12 @@ func (r *request) answer(ctx context.Context, early bool) Decision {
 	if d.Shadowed != nil {
 		l.log.shadowRefused(ctx, r.now, d.Shadowed)
 	}
-	return d
 }
 
-// combine makes one decision from the answers of all batches and trackers. A refusal takes precedence
+// combine sets d to one decision from the answers of all batches and trackers. A refusal takes precedence
 // over a store failure.
-func (r *request) combine() Decision {
-	d := Decision{Allowed: !r.denied(), Failed: r.failed, LocalFull: r.fallbackFull, At: r.at, Overshoot: r.overshoot,
+func (r *request) combine(d *Decision) {
+	*d = Decision{Allowed: !r.denied(), Failed: r.failed, LocalFull: r.fallbackFull, At: r.at, Overshoot: r.overshoot,
 		StoreCalls: r.storeCalls, StoreTime: r.storeTime, Refunds: r.refunds, Clamped: r.clamped, Transfer: r.moved}
 	if r.counterErr != nil && !busy(r.counterErr) { // if only the subject is busy, its counter still decides
 		d.Reason = reasonOf(r.counterErr)
@@ -35,7 +34,7 @@ func (r *request) combine() Decision {
 	if r.shared {
 		r.flagElsewhere()
 	}
-	subjectBusy, over := false, Decision{}
+	subjectBusy, over := false, false
 	for i := range r.batches {
 		b := &r.batches[i]
 		d.StoreCalls += b.calls
@@ -47,11 +46,7 @@ func (r *request) combine() Decision {
 			continue
 		}
 		if b.skipped { // limits with Mark refuse
-			for j := range b.tasks {
-				if b.results[j].Machine != nil {
-					over.report(&b.tasks[j], b.results[j], r.now)
-				}
-			}
+			over = true
 			continue
 		}
 		subjectBusy = subjectBusy || busy(b.err)
@@ -60,7 +55,7 @@ func (r *request) combine() Decision {
 	for i := range r.served {
 		switch s := &r.served[i]; {
 		case !s.task.original.Shadow && s.task.original.Mark && !s.allowed:
-			over.report(s.task, s.result, r.now)
+			over = true
 		case !s.task.original.Shadow && s.allowed == d.Allowed:
 			d.report(s.task, s.result, r.now)
 		case s.task.original.Shadow && !s.allowed && d.Shadowed == nil:
@@ -70,13 +65,35 @@ func (r *request) combine() Decision {
 	if d.RetryAfter == algo.Never {
 		d.RetryAfter = 0
 	}
-	if d.Allowed && over.Limit != nil {
-		d.reportOver(&over)
+	if d.Allowed && over {
+		r.reportOver(d)
 	}
 	if subjectBusy && d.Limit == nil {
 		d.Reason = ReasonBusy
 	}
-	return d
+}
+
+// reportOver sets d.Over to the limit with Mark that refuses for the longest time. d reports its numbers only if it
+// reports no other limit. They show no remaining quota, although the next request may still be allowed.
+func (r *request) reportOver(d *Decision) {
+	var over Decision
+	for i := range r.batches {
+		for j, it := range r.batches[i].tasks {
+			if b := &r.batches[i]; b.skipped && !b.shadow() && b.results[j].Machine != nil {
+				over.report(&it, b.results[j], r.now)
+			}
+		}
+	}
+	for i := range r.served {
+		if s := &r.served[i]; !s.allowed && s.task.original.Mark && !s.task.original.Shadow {
+			over.report(s.task, s.result, r.now)
+		}
+	}
+	if d.Over = over.Limit; over.Limit == nil || over.Limit.Global || d.Limit != nil {
+		return
+	}
+	d.Limit, d.Superseded, d.Cost = over.Limit, over.Superseded, over.Cost
+	d.Capacity, d.Remaining, d.ResetAfter = over.Capacity, over.Remaining, over.ResetAfter
 }
 
 // add adds the results of the batch b to d. The limits of b are enforced, so they are not shadow limits.

@@ -3,8 +3,6 @@ package limiter
 import (
 	"context"
 	"time"
-
-	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // Take decides one request at the time now. It makes all charges or none. The charges on one subject are one
@@ -16,32 +14,30 @@ import (
 // still counts. An error wraps ErrInvalidCharge and reports a mistake in a charge. Failures of the store are in
 // the Decision.
 func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (d Decision, err error) {
-	if l.local != nil && len(charges) == 1 && l.decideCompact(&d, now, &charges[0]) {
-		return d, nil
-	}
-	return l.decidePooled(ctx, now, charges, false)
+	err = l.decidePooled(ctx, now, charges, false, &d)
+	return d, err
 }
 
 // Peek returns what Take would decide, and charges nothing. Leased quota counts as charged. For a limit
 // with shards, Peek reads one shard. For a limit with Spread.Sync, it uses the count of this process
 // without a synchronization.
-func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (Decision, error) {
-	return l.decidePooled(ctx, now, charges, true)
+func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (d Decision, err error) {
+	err = l.decidePooled(ctx, now, charges, true, &d)
+	return d, err
 }
 
-func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Charge, look bool) (Decision, error) {
+func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Charge, look bool, d *Decision) error {
 	r := requests.Get().(*request)
 	defer requests.Put(r)
+	r.reset()
 	r.look = look
-	return l.decide(ctx, r, now, charges)
+	return l.decide(ctx, r, now, charges, d)
 }
 
-// decide makes a decision in seven phases. If only limits with Mark refuse a subject in phase 4 or 5, the phase decides
+// decide makes a decision, and sets d to it, in seven phases. If only limits with Mark refuse a subject in phase 4 or 5, the phase decides
 // the subject again without them.
 //
-//  1. Check: the charges are valid (charge.go). One charge on a store of this process ([Local]) usually
-//     needs no other phase: decideSingle decides it. Take calls decideCompact before, which decides it if
-//     the store holds a compact state of the subject.
+//  1. Check: the charges are valid (charge.go).
 //  2. Serve: leases and counters of this process, which trackers hold, decide what they can
 //     (serve.go). The store is called only if the synchronization of a counter is due.
 //  3. Arrange: the other charges form batches. A batch has all charges on one subject, which a store
@@ -63,12 +59,9 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 // can be a global limit. If the request is allowed, it reports the limit that admits the fewest further
 // requests of the same cost, but never a global limit. A request that is denied in phase 2 or 4 makes no store
 // call, unless phase 2 synchronized a counter.
-func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
+func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge, d *Decision) error {
 	if err := check(now, charges, l.home); err != nil {
-		return Decision{}, err
-	}
-	if !l.sharesStore() && len(charges) == 1 && charges[0].Limit.plain && !r.look && !r.receipt {
-		return l.decideSingle(ctx, r, now, charges), nil
+		return err
 	}
 	r.begin(l, now, charges)
 	defer r.cleanUp()
@@ -77,7 +70,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	if !r.denied() {
 		if err := r.arrange(); err != nil {
 			r.returnLeases(true)
-			return Decision{}, err
+			return err
 		}
 		r.lookUp()
 	}
@@ -90,65 +83,6 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 		r.fallBack()
 	}
 	r.finish(ctx, early)
-	return r.answer(ctx, early), nil
-}
-
-// decideCompact decides a request with one charge on a Local store, if the store holds a compact state for
-// that charge. Most requests on a Local store are of this kind, and the phases of decide would take most
-// of their time. decideCompact fills d and returns true, or changes nothing and returns false.
-func (l *Limiter) decideCompact(d *Decision, at time.Time, c *Charge) bool {
-	limit := c.Limit
-	if limit == nil || limit.compacter == nil || c.Force || c.Subject == (Subject{}) || !decidable(at) {
-		return false
-	}
-	now := algo.InstantOf(at)
-	state, allowed, known := l.local.TakeCompact(now, c.Subject, limit, c.Cost)
-	if !known {
-		return false
-	}
-	a := limit.compacter.Answer(state, now, c.Cost, allowed)
-	d.Allowed, d.At = allowed, at
-	switch {
-	case !allowed:
-		d.RetryAfter = a.Wait
-	case limit.Rate.Algorithm.Queues():
-		d.Delay = a.Wait
-	}
-	if allowed && limit.Global {
-		return true
-	}
-	d.Limit, d.Cost = limit, c.Cost
-	d.Capacity, d.Remaining, d.ResetAfter = a.Capacity, a.Remaining, a.ResetAfter
-	return true
-}
-
-// decideSingle decides a request with one charge on a Local store. For such a request the phases
-// of decide would take most of the time.
-func (l *Limiter) decideSingle(ctx context.Context, r *request, at time.Time, charges []Charge) Decision {
-	now, it := algo.InstantOf(at), task{Charge: charges[0], original: charges[0].Limit, want: charges[0].Cost}
-	// The slices belong to the pooled request. New slices would be allocated for each request, because they are
-	// arguments of an interface method.
-	r.charges, r.results = append(r.charges[:0], charges[0]), append(r.results[:0], algo.Result{})
-	allowed, err := l.store.Take(ctx, now, it.Subject, r.charges, r.results)
-	d := Decision{Allowed: allowed, At: at}
-	if err != nil {
-		switch d.Reason = reasonOf(err); {
-		case d.Reason == ReasonBusy:
-			d.RetryAfter = l.busyWait()
-		case it.original.OnError == OnErrorAllow:
-			d.Allowed = true
-		default: // a Local store has no fallback
-			d.Failed, d.LocalFull = true, it.original.OnError == OnErrorLocal
-		}
-		l.log.failure(ctx, now, err)
-		return d
-	}
-	d.Clamped = clamped(r.charges, r.results)
-	if d.report(&it, r.results[0], now); d.RetryAfter == algo.Never {
-		d.RetryAfter = 0
-	}
-	if d.Superseded {
-		l.log.supersededBy(ctx, now, it.original, r.results[0].Machine)
-	}
-	return d
+	r.answer(ctx, early, d)
+	return nil
 }

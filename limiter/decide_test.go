@@ -2,9 +2,6 @@ package limiter_test
 
 import (
 	"fmt"
-	"log/slog"
-	"math/rand/v2"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,53 +13,6 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// TakeCompact is a shortcut. Each of its decisions equals the decision of the general path.
-func TestLimiter_Take_compact(t *testing.T) {
-	stores := []*memstore.Store{storetest.Must(memstore.New(memstore.Options{})), storetest.Must(memstore.New(memstore.Options{}))}
-	silent := limiter.Options{Logger: slog.New(slog.DiscardHandler)}
-	plain := storetest.Must(limiter.New(stores[0], silent))
-	general := storetest.Must(limiter.New(inProcess{stores[1]}, silent))
-	var limits []*limiter.Limit
-	for i, a := range []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
-		l := limiter.Limit{Name: "a", ID: limiter.ID(i + 1), Rate: algo.Rate{Algorithm: a, Requests: 7, Window: 10 * time.Second}}
-		limits = append(limits, limit(t, l))
-		l.Version = 1
-		limits = append(limits, limit(t, l)) // a limit that differs only in its version, as after new rules
-		l.Global, l.Rate.Requests = true, 5
-		limits = append(limits, limit(t, l))
-	}
-	r, now := rand.New(rand.NewPCG(1, 2)), noon
-	known := 0
-	for i := range 20_000 {
-		now = now.Add(time.Duration(r.Int64N(int64(3 * time.Second))))
-		charge := limiter.Charge{Subject: limiter.User(fmt.Sprint(r.IntN(3))), Limit: limits[r.IntN(len(limits))], Cost: r.Int64N(4), Force: r.IntN(20) == 0}
-		if r.IntN(10) == 0 {
-			charge.Cost = 8 // more than any limit admits
-		}
-		at := now
-		if r.IntN(10) == 0 {
-			at = now.Add(time.Duration(r.Int64N(int64(30*time.Second))) - 15*time.Second) // a wrong clock: up to 15 s behind or ahead
-		}
-		got := mustTake(t, plain, at, charge)
-		want := mustTake(t, general, at, charge)
-		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("request %d: %+v:\ngot  %+v\nwant %+v", i, charge, got, want)
-		}
-		if charge.Limit.Compacter() == nil {
-			continue
-		}
-		if _, _, known := stores[0].TakeCompact(algo.InstantOf(at), charge.Subject, charge.Limit, 0); known {
-			t.Fatalf("request %d: got cost 0 decided, want it left to Take", i)
-		}
-		if got.Allowed {
-			known++
-		}
-	}
-	if known < 1000 {
-		t.Errorf("got %d compact charges, want at least 1000", known)
-	}
-}
-
 func mustTake(t *testing.T, l *limiter.Limiter, now time.Time, charge limiter.Charge) limiter.Decision {
 	t.Helper()
 	d, err := l.Take(ctx, now, []limiter.Charge{charge})
@@ -72,10 +22,9 @@ func mustTake(t *testing.T, l *limiter.Limiter, now time.Time, charge limiter.Ch
 	return d
 }
 
-// Concurrent requests are admitted exactly up to the limit, while other requests of the subject take the general
-// path. The other requests on a window are refunded. Those on a bucket are not, because a bucket in use refunds only
-// a part of a charge.
-func TestLimiter_Take_compactConcurrent(t *testing.T) {
+// Concurrent requests are admitted exactly up to the limit, while others are refunded on a window. Those on a bucket are
+// not, because a bucket in use refunds only a part of a charge.
+func TestLimiter_Take_concurrentRefunds(t *testing.T) {
 	const capacity, workers, attempts = 1000, 8, 400
 	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
 		l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))

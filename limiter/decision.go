@@ -96,14 +96,3 @@ func (r *Refunds) add(other Refunds) {
 	r.Given += other.Given
 	r.Dropped += other.Dropped
 }
-
-// reportOver sets Over to the limit that over reports. d reports the numbers of Over only if it reports no other limit.
-// They show no remaining quota, although the next request may still be allowed.
-func (d *Decision) reportOver(over *Decision) {
-	d.Over = over.Limit
-	if d.Over.Global || d.Limit != nil {
-		return
-	}
-	d.Limit, d.Superseded, d.Cost = over.Limit, over.Superseded, over.Cost
-	d.Capacity, d.Remaining, d.ResetAfter = over.Capacity, over.Remaining, over.ResetAfter
-}

@@ -86,12 +86,10 @@ type Limit struct {
 	LocalProcesses int
 
 	machine      algo.Machine
-	compacter    algo.Compacter // the machine, if TakeCompact may decide; otherwise nil
 	fingerprint  string
 	parts        []*Limit // the shards of Spread.Shards
 	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
 	isLocalShare bool     // l is the localShare of another limit
-	plain        bool     // a Local store decides a request on l without the phases of a decision
 	flags        []*Limit // limits that count the written notices, one for each percentage of Notify
 	reports      *reports // the limits of Spread.Adaptive that count reports; nil without it
 	regions      []*Limit // the limit in each region, if regions share it; l itself is at its place
@@ -192,10 +190,6 @@ func (l Limit) build() (*Limit, error) {
 		if l.flags, err = l.newFlags(); err != nil {
 			return nil, err
 		}
-	}
-	l.plain = l.Spread == Spread{} && l.enforced() && !l.notifies() && l.regions == nil
-	if l.compacter = nil; l.plain && len(l.Tiers) == 0 {
-		l.compacter, _ = machine.(algo.Compacter)
 	}
 	if l.Spread.Adaptive {
 		l.reports, err = newReports(&l)
@@ -328,10 +322,6 @@ func newReports(l *Limit) (*reports, error) {
 	r.processes, err = perWindow("environments", algo.MaxRequests, 0)
 	return r, err
 }
-
-// Compacter returns the algorithm of a limit for which a Local store implements TakeCompact; nil for other
-// limits.
-func (l *Limit) Compacter() algo.Compacter { return l.compacter }
 
 // WindowAt returns the length of the window at an instant. Only the length of a calendar's period depends
 // on the instant.

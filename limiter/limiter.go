@@ -12,7 +12,6 @@ import (
 type Limiter struct {
 	store     Store
 	timeout   time.Duration
-	local     Local  // the store, if it is in this process
 	remote    Remote // the store, if it is Remote
 	shares    Shares // the store, if it can move share between regions
 	regions   []Shares
@@ -48,8 +47,8 @@ func New(store Store, o Options) (*Limiter, error) {
 	if o.Notify != nil {
 		l.notices = &notices{table: l.table, store: store, write: o.Notify, timeout: o.Timeout, log: &l.log}
 	}
-	if local, ok := store.(Local); ok {
-		l.local, l.timeout = local, 0
+	if _, ok := store.(Local); ok {
+		l.timeout = 0
 		return l, nil
 	}
 	seen := &denials{l.table, o.CacheTTL, o.IntN}
@@ -79,7 +78,7 @@ func (l *Limiter) concurrentClock() ConcurrentClock {
 // never causes too many admissions. For a Local store, Now follows a change of this process's clock within 10 ms, and
 // the result has no monotonic reading.
 func (l *Limiter) Now() time.Time {
-	if l.local != nil {
+	if !l.sharesStore() {
 		return l.now()
 	}
 	now := time.Now()

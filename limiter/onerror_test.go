@@ -340,9 +340,7 @@ func TestOnError_local_tooLarge(t *testing.T) {
 // inProcess is a store that the Limiter treats as part of this process.
 type inProcess struct{ limiter.Store }
 
-func (inProcess) TakeCompact(algo.Instant, limiter.Subject, *limiter.Limit, int64) (state algo.Compact, allowed, known bool) {
-	return state, false, false
-}
+func (inProcess) Local() {}
 
 // OnError also decides when a store in this process is full.
 func TestOnError_inProcess(t *testing.T) {

@@ -22,13 +22,12 @@ type Receipt struct {
 
 // TakeRefundable decides like Take, and returns a Receipt for the charges. The Receipt is nil if the
 // request is denied.
-func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []Charge) (Decision, *Receipt, error) {
+func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []Charge) (d Decision, receipt *Receipt, err error) {
 	r := &request{receipt: true} // it is not pooled, because the receipt keeps its slices
-	d, err := l.decide(ctx, r, now, charges)
-	if err != nil || !d.Allowed {
+	if err = l.decide(ctx, r, now, charges, &d); err != nil || !d.Allowed {
 		return d, nil, err
 	}
-	receipt := &Receipt{limiter: l, at: now}
+	receipt = &Receipt{limiter: l, at: now}
 	for _, s := range r.served {
 		if !s.task.Force {
 			receipt.served = append(receipt.served, s)

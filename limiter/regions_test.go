@@ -17,7 +17,7 @@ import (
 func TestNewLimit_regions(t *testing.T) {
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute, Regions: algo.Regions{Of: 3, Place: 1}}})
 	all := l.Regions()
-	if len(all) != 3 || all[1] != l || l.MaxCost() != 10 || l.Compacter() != nil || l.WindowAt(time.Now()) != time.Minute {
+	if len(all) != 3 || all[1] != l || l.MaxCost() != 10 || l.WindowAt(time.Now()) != time.Minute {
 		t.Fatalf("got %d regions, this one at its place %t, and max cost %d, want 3, true and 10", len(all), all[1] == l, l.MaxCost())
 	}
 	for i, base := range []int64{4, 3, 3} {

@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -57,12 +56,12 @@ type request struct {
 }
 
 func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
-	*r = request{limiter: l, at: now, now: algo.InstantOf(now), look: r.look, receipt: r.receipt, tasks: r.tasks[:0], served: r.served[:0],
-		grouped: r.grouped[:0], charges: r.charges[:0], results: r.results[:0], batches: r.batches[:0], renewals: r.renewals[:0],
-		parallel: parallel{calls: r.parallel.calls}}
+	r.limiter, r.at, r.now = l, now, algo.InstantOf(now)
 	l.active.Add(1)
-	for _, c := range charges {
-		it := task{Charge: c, original: c.Limit, want: c.Cost}
+	r.tasks = slices.Grow(r.tasks, len(charges))[:len(charges)]
+	for i := range charges {
+		c, it := &charges[i], &r.tasks[i]
+		*it = task{Charge: *c, original: c.Limit, want: c.Cost}
 		if c.Limit.Shadow {
 			it.Subject = c.Limit.countedSubject(c.Subject)
 		}
@@ -73,12 +72,24 @@ func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 		r.spread = r.spread || c.Limit.Spread != Spread{}
 		r.notify = r.notify || c.Limit.notifies()
 		r.shared = r.shared || c.Limit.regions != nil
-		r.tasks = append(r.tasks, it)
 	}
+}
+
+// reset makes r ready for another decision. It keeps the memory of the slices.
+func (r *request) reset() {
+	tasks, served, grouped, charges, results, batches, renewals, calls := r.tasks[:0], r.served[:0], r.grouped[:0], r.charges[:0], r.results[:0], r.batches[:0], r.renewals[:0], r.parallel.calls
+	*r = request{}
+	r.tasks, r.served, r.grouped, r.charges, r.results, r.batches, r.renewals, r.parallel.calls = tasks, served, grouped, charges, results, batches, renewals, calls
 }
 
 // arrange groups the tasks that no tracker has decided into batches: one batch per subject.
 func (r *request) arrange() error {
+	if len(r.tasks) == 1 && !r.tasks[0].done { // no copy
+		r.tasks, r.grouped = r.grouped, r.tasks
+		r.batches = append(r.batches, batch{to: 1})
+		r.fill()
+		return nil
+	}
 	for i := range r.tasks {
 		first := &r.tasks[i]
 		if first.done || first.arranged {
@@ -115,7 +126,9 @@ func (r *request) fill() {
 		b.store, b.remote = l.store, l.sharesStore()
 		for j := range b.tasks {
 			it := &b.tasks[j]
-			b.err = cmp.Or(b.err, it.unsynced)
+			if b.err == nil {
+				b.err = it.unsynced
+			}
 			b.alone = b.alone || it.Force || it.original.concurrent() && it.Cost > 0
 		}
 	}

@@ -88,10 +88,8 @@ type Entry struct {
 
 // Local is implemented by stores whose state is in this process. A Limiter does not cache their states.
 type Local interface {
-	// TakeCompact charges the cost to a limit of the subject as Take does, if limit.Compacter can decide the
-	// state that the store holds. The limit has a Compacter. TakeCompact then returns the next state, or the
-	// state that refused. Otherwise, TakeCompact changes nothing, known is false, and Take decides.
-	TakeCompact(now algo.Instant, subject Subject, limit *Limit, cost int64) (state algo.Compact, allowed, known bool)
+	Store
+	Local()
 }
 
 // Shares is implemented by stores that hold limits that regions share (algo.Shared). Each region has a store of its own.

@@ -3,7 +3,6 @@ package limiter
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"hash/maphash"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -47,8 +46,8 @@ func (s Subject) Key(namespace string, format byte) string {
 	return namespace + "/" + string('0'+format) + "/" + prefixes[s.kind] + s.name
 }
 
-// clone returns a subject equal to s. It shares no memory with the text of a request.
-func (s Subject) clone() Subject { return Subject{s.kind, strings.Clone(s.name)} }
+// Clone returns a subject equal to s. It shares no memory with the text of a request.
+func (s Subject) Clone() Subject { return Subject{s.kind, strings.Clone(s.name)} }
 
 // User returns the subject of a user, by the user ID of a verified token.
 func User(id string) Subject { return Subject{user, escape(id)} }
@@ -181,57 +180,4 @@ func escape(part string) string {
 		}
 	}
 	return b.String()
-}
-
-// SubjectID identifies a Subject in a table in memory. It contains the kind, the length of the name, and
-// the name, or the SHA-256 of a name that is too long. Different subjects have different IDs, unless
-// SHA-256 has a collision.
-type SubjectID [40]byte
-
-const (
-	idHead   = 2 // bytes before the name
-	idHashed = 0x80
-)
-
-// ID returns the ID of s.
-func (s Subject) ID() (id SubjectID) {
-	id[0], id[1] = byte(s.kind), byte(len(s.name))
-	if s.hashed() {
-		sum := sha256.Sum256([]byte(s.name))
-		id[0], id[1] = byte(s.kind)|idHashed, byte(copy(id[idHead:], sum[:]))
-		return id
-	}
-	copy(id[idHead:], s.name)
-	return id
-}
-
-// hashed reports whether the name of s is too long for an ID.
-func (s Subject) hashed() bool { return len(s.name) > len(SubjectID{})-idHead }
-
-// Hash returns a hash of s for tables in memory. It equals the Hash of the ID of s.
-func (s Subject) Hash(seed maphash.Seed) uint64 {
-	if s.hashed() {
-		id := s.ID()
-		return id.Hash(seed)
-	}
-	return maphash.String(seed, s.name) + uint64(s.kind)*kindHash
-}
-
-// kindHash makes the hashes of equal names of two kinds differ in all bits.
-const kindHash = 0x9e3779b97f4a7c15
-
-// Hash returns the hash of the Subject that has the ID.
-func (id *SubjectID) Hash(seed maphash.Seed) uint64 {
-	return maphash.Bytes(seed, id.name()) + uint64(id[0]&^idHashed)*kindHash
-}
-
-func (id *SubjectID) name() []byte { return id[idHead : idHead+id[1]] }
-
-// Is reports whether id is the ID of s. It is faster than a comparison with s.ID(), because ID must
-// first write its result.
-func (id *SubjectID) Is(s Subject) bool {
-	if s.hashed() {
-		return id[0] == byte(s.kind)|idHashed && *id == s.ID()
-	}
-	return id[0] == byte(s.kind) && string(id.name()) == s.name
 }

@@ -132,7 +132,7 @@ func (t *table) changed(e *entry) {
 	case e.weight == 0:
 		delete(t.entries, e.subject)
 	case added:
-		e.subject = e.subject.clone() // the subject can share memory with a large request text
+		e.subject = e.subject.Clone() // the subject can share memory with a large request text
 		t.entries[e.subject] = e
 	}
 	switch holds := len(e.held) > 0; {

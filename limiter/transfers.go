@@ -81,7 +81,7 @@ func (ts *transfers) begin(now algo.Instant, key transferKey, k *need, adds bool
 		return false
 	case t == nil:
 		t = &transfer{seen: make([]algo.Result, len(key.limit.regions))}
-		key.subject = key.subject.clone() // the subject can share memory with a large request text
+		key.subject = key.subject.Clone() // the subject can share memory with a large request text
 		ts.all[key] = t
 	case t.running != nil:
 		if k.running = t.running; adds {

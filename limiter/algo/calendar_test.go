@@ -235,46 +235,13 @@ func BenchmarkCalendar_Take(b *testing.B) {
 	for _, c := range []algo.Rate{
 		{Algorithm: algo.FixedWindow, Requests: 1e9, Window: 24 * time.Hour}, {Requests: 1e9, Calendar: algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin", Anchor: "31"}},
 	} {
-		m := machine(b, c).(algo.Compacter)
+		m := machine(b, c)
 		b.Run(m.Fingerprint(), func(b *testing.B) {
 			b.ReportAllocs()
 			s, _ := m.Take(algo.State{}, start, 1)
-			compact := m.Compact(s)
 			for b.Loop() {
-				m.TakeCompact(compact, start, 1)
+				m.Take(s, start, 1)
 			}
 		})
-	}
-}
-
-// TakeCompact either makes the same decision as Take, or makes none (known is false). This holds on both
-// sides of the end of every window.
-func TestWindow_TakeCompact(t *testing.T) {
-	for _, rate := range []algo.Rate{
-		{Algorithm: algo.FixedWindow, Requests: 2, Window: time.Minute},
-		{Algorithm: algo.SlidingWindow, Requests: 2, Window: time.Minute, Counts: true},
-		{Requests: 2, Calendar: algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin"}},
-		{Requests: 2, Calendar: algo.Calendar{Period: algo.Day, Zone: "Europe/Berlin"}},
-	} {
-		w := machine(t, rate).(*algo.Window)
-		known := 0
-		for index := w.Index(instant(t, "2026-01-01T00:00:00Z")); known < 100; index++ {
-			for count := range int64(3) {
-				state := algo.State{Window: index, Count: count, Previous: 1}
-				for _, now := range []algo.Instant{w.Start(index) - 1, w.Start(index), w.Start(index+1) - 1, w.Start(index + 1)} {
-					next, allowed, ok := w.TakeCompact(w.Compact(state), now, 1)
-					if within := w.Index(now) == index; ok != within {
-						t.Fatalf("%s: window %d at %s: got decided %t, want %t", w.Fingerprint(), index, now.Time(), ok, within)
-					}
-					if !ok {
-						continue
-					}
-					known++
-					if want, admits := w.Take(state, now, 1); w.State(next) != want || allowed != admits {
-						t.Fatalf("%s: window %d at %s with count %d: got %+v and %t, want %+v and %t", w.Fingerprint(), index, now.Time(), count, w.State(next), allowed, want, admits)
-					}
-				}
-			}
-		}
 	}
 }

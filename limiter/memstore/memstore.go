@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"slices"
 	"time"
 
@@ -38,8 +39,8 @@ type Store struct {
 }
 
 var (
-	_ limiter.Store = (*Store)(nil)
-	_ limiter.Local = (*Store)(nil)
+	_ limiter.Local  = (*Store)(nil)
+	_ limiter.Shares = (*Store)(nil)
 )
 
 const shards = 64
@@ -59,66 +60,52 @@ func New(o Options) (*Store, error) {
 	o.Subjects = cmp.Or(o.Subjects, DefaultSubjects)
 	s := &Store{seed: maphash.MakeSeed()}
 	for i := range s.shards {
-		s.shards[i].init(s.seed, max(1, o.Subjects/shards))
+		sh := &s.shards[i]
+		sh.entries, sh.capacity, sh.due = map[limiter.Subject]*entry{}, max(1, o.Subjects/shards), math.MaxInt64
 		s.ids[i].most = max(o.Subjects, leastIDs) / shards
 	}
 	return s, nil
 }
 
-// lock locks the shard that holds subject. It returns the shard, and the key of subject in the shard.
-func (s *Store) lock(subject limiter.Subject) (*shard, key) {
-	k := key{subject.Hash(s.seed), subject}
-	sh := &s.shards[k.hash%shards]
-	sh.mu.Lock()
-	return sh, k
-}
+// Local implements limiter.Local.
+func (s *Store) Local() {}
 
-// TakeCompact implements limiter.Local.
-func (s *Store) TakeCompact(now algo.Instant, subject limiter.Subject, limit *limiter.Limit, cost int64) (state algo.Compact, allowed, known bool) {
-	sh, k := s.lock(subject)
-	if at := sh.find(k, limit.ID); at != nil && same(sh.limit(at), limit) {
-		state, allowed, known = limit.Compacter().TakeCompact(at.state, now, cost)
-		at.state = state
-	}
-	sh.mu.Unlock()
-	return state, allowed, known
+// lock locks the shard that holds subject.
+func (s *Store) lock(subject limiter.Subject) *shard {
+	sh := &s.shards[maphash.Comparable(s.seed, subject)%shards]
+	sh.mu.Lock()
+	return sh
 }
 
 // Take implements limiter.Store.
 func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	sh, k := s.lock(subject)
+	sh := s.lock(subject)
 	defer sh.mu.Unlock()
-	var nodes [limiter.MaxCharges]*node
-	allowed, grows := true, 0
+	e, grows := sh.entries[subject], 0
 	for i := range charges {
 		c := &charges[i]
-		nodes[i] = sh.find(k, c.Limit.ID)
-		allowed = sh.decide(k, &nodes[i], c, now, &results[i]) && allowed
-		if nodes[i] == nil && c.Cost > 0 {
+		at := sh.current(e, c, now, &results[i])
+		if at == nil && c.Cost > 0 {
 			grows += weight(c.Limit)
 		}
 	}
-	if !allowed {
-		for i := range charges {
-			results[i].State = sh.current(k, &nodes[i], &charges[i], now).State
-		}
+	if !limiter.TakeAll(now, charges, results) {
 		return false, nil
 	}
-	if grows > 0 && !sh.room(now, k, grows) {
+	if grows > 0 && !sh.room(now, subject, grows) {
 		return false, limiter.ErrFull
 	}
 	for i := range charges {
-		if charges[i].Cost == 0 {
-			continue
+		if c := &charges[i]; c.Cost > 0 {
+			e = sh.put(e, subject, c.Limit, results[i].State, now)
 		}
-		sh.charge(k, nodes[i], charges[i].Limit, results[i].State, now)
 	}
 	return true, nil
 }
 
 // Settle implements limiter.Store.
 func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
-	sh, k := s.lock(subject)
+	sh := s.lock(subject)
 	defer sh.mu.Unlock()
 	if once.Needed() {
 		ids := s.settled(once)
@@ -133,53 +120,47 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 			}
 		}()
 	}
-	if grows := missing(sh, k, charges); grows > 0 && !sh.room(now, k, grows) {
+	e, grows := sh.entries[subject], 0
+	for i := range charges {
+		if c := &charges[i]; c.Force && c.Cost > 0 && e.find(c.Limit.ID) == nil {
+			grows += weight(c.Limit)
+		}
+	}
+	if grows > 0 && !sh.room(now, subject, grows) {
 		return settled, limiter.ErrFull
 	}
 	for i := range charges {
 		c := &charges[i]
-		at := sh.find(k, c.Limit.ID)
+		at := e.find(c.Limit.ID)
 		var r algo.Result
-		switch {
-		case c.Force:
-			r = sh.current(k, &at, c, now).Result
-		case at == nil:
+		if c.Force {
+			at = sh.current(e, c, now, &r)
+		} else if at != nil {
+			r = at.held().Result
+		} else {
 			continue
-		default:
-			r = sh.held(at).Result
 		}
 		var given bool
 		settled.Excess[i], given = r.Settle(now, results[i], c.Cost, c.Force, elapsed+refundMargin)
 		switch {
 		case given:
 			settled.Given++
-			sh.put(at, r.State)
+			at.state = r.State
 			sh.sooner(at)
 		case c.Force && c.Cost > 0:
-			sh.charge(k, at, c.Limit, r.State, now)
+			e = sh.put(e, subject, c.Limit, r.State, now)
 		}
 	}
 	return settled, nil
 }
 
-// missing returns the total weight of the limits that forced charges would add to the shard.
-func missing(sh *shard, k key, charges []limiter.Charge) (grows int) {
-	for i := range charges {
-		if c := &charges[i]; c.Force && c.Cost > 0 && sh.find(k, c.Limit.ID) == nil {
-			grows += weight(c.Limit)
-		}
-	}
-	return grows
-}
-
 // Inspect implements limiter.Store.
-func (s *Store) Inspect(_ context.Context, subject limiter.Subject) ([]limiter.Entry, error) {
-	sh, k := s.lock(subject)
+func (s *Store) Inspect(_ context.Context, subject limiter.Subject) (entries []limiter.Entry, err error) {
+	sh := s.lock(subject)
 	defer sh.mu.Unlock()
-	var entries []limiter.Entry
-	for i := *sh.chain(k.hash); i != 0; i = sh.node(i).next {
-		if at := sh.node(i); at.subject.Is(subject) {
-			entries = append(entries, limiter.Entry{ID: sh.limit(at).ID, Held: sh.held(at)})
+	if e := sh.entries[subject]; e != nil {
+		for i := range e.counts {
+			entries = append(entries, limiter.Entry{ID: e.counts[i].limit.ID, Held: e.counts[i].held()})
 		}
 	}
 	slices.SortFunc(entries, func(a, b limiter.Entry) int { return cmp.Compare(a.ID, b.ID) })
@@ -188,12 +169,63 @@ func (s *Store) Inspect(_ context.Context, subject limiter.Subject) ([]limiter.E
 
 // Reset implements limiter.Store.
 func (s *Store) Reset(_ context.Context, subject limiter.Subject) error {
-	sh, k := s.lock(subject)
+	sh := s.lock(subject)
 	defer sh.mu.Unlock()
-	if sh.knows(k) && !sh.resetShared(k) {
-		sh.remove(sh.chain(k.hash), subject.ID())
+	if e := sh.entries[subject]; e != nil {
+		sh.drop(subject, e, func(c *count) bool {
+			moved, before := c.moved()
+			c.state, c.skew = algo.State{Window: c.state.Window}.WithMoved(moved, before), algo.Skew{}
+			return moved == 0 && before == 0
+		})
 	}
 	return nil
+}
+
+// Debit implements limiter.Shares.
+func (s *Store) Debit(_ context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64, seen *algo.Result) (moved int64, err error) {
+	sh := s.lock(subject)
+	defer sh.mu.Unlock()
+	e := sh.entries[subject]
+	at, held := e.find(limit.ID), limiter.Held{}
+	if at != nil {
+		held = at.held()
+	}
+	giving, ok := held.Giving(limit, now)
+	if *seen = held.Result; !ok {
+		return 0, nil
+	}
+	next, moved := limit.Machine().(*algo.Shared).Debit(giving.State, index, now, lack)
+	if *seen = giving.Result; moved == 0 || at == nil && !sh.room(now, subject, weight(limit)) {
+		return 0, nil
+	}
+	if at != nil && !same(at.limit, limit) {
+		sh.replace(at, count{limit: limit})
+	}
+	sh.put(e, subject, limit, next, now)
+	seen.State = next
+	return moved, nil
+}
+
+// Credit implements limiter.Shares.
+func (s *Store) Credit(_ context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, moved int64) (r algo.Result, credited bool, err error) {
+	sh := s.lock(subject)
+	defer sh.mu.Unlock()
+	e := sh.entries[subject]
+	at, state := e.find(limit.ID), algo.State{}
+	if at != nil {
+		if state = at.state; !same(at.limit, limit) {
+			return r, false, nil
+		}
+	}
+	next, ok := limit.Machine().(*algo.Shared).Credit(state, index, moved)
+	if !ok {
+		return r, false, nil
+	}
+	if at == nil && !sh.room(now, subject, weight(limit)) {
+		return r, false, limiter.ErrFull
+	}
+	sh.put(e, subject, limit, next, now)
+	return algo.Result{Machine: limit.Machine(), State: next}, true, nil
 }
 
 // same reports whether two limits make the same decisions. A new version of the rules can contain an

@@ -20,7 +20,7 @@ type settled struct {
 }
 
 type settledID struct {
-	subject limiter.SubjectID
+	subject limiter.Subject
 	id      limiter.VoucherID
 }
 
@@ -39,7 +39,7 @@ func (s *settled) check(now algo.Instant, subject limiter.Subject, once limiter.
 	if now.Sub(s.swept).Abs() >= sweepIDs {
 		s.sweep(now)
 	}
-	if _, ok := s.ids[settledID{subject.ID(), once.ID}]; ok {
+	if _, ok := s.ids[settledID{subject, once.ID}]; ok {
 		return limiter.ErrVoucherUsed
 	}
 	if once.Expires <= s.forgotten {
@@ -55,7 +55,7 @@ func (s *settled) add(subject limiter.Subject, once limiter.Once) {
 	if s.ids == nil {
 		s.ids = map[settledID]algo.Instant{}
 	}
-	s.ids[settledID{subject.ID(), once.ID}] = once.Expires
+	s.ids[settledID{subject.Clone(), once.ID}] = once.Expires
 }
 
 // sweep forgets the IDs that have expired for every correct clock.
