@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
@@ -19,7 +21,12 @@ type Path struct {
 	text     string
 	prefixes []string
 	decoded  bool
+	noPath   bool // the target of the request has no path
 }
+
+// maxPath is the length in bytes of the longest path that is read. API Gateway accepts about as much; net/http accepts
+// a megabyte, and each reading of such a path would need several times its memory.
+const maxPath = 8 << 10
 
 // EncodedPath returns a percent-encoded path as the client sent it. A REST API, a function URL, a load
 // balancer and a request line have such paths.
@@ -31,7 +38,12 @@ func DecodedPath(path string) Path { return Path{text: path, decoded: true} }
 
 // URLPath returns the path of a URL of package net/url. EscapedPath alone would change a RawPath with a character that
 // must be encoded, and routers that read RawPath would see another path than the rules.
+//
+// An opaque target, such as "x:http://host/login", has no path, but a reverse proxy makes one from it. It is malformed.
 func URLPath(u *url.URL) Path {
+	if u.Opaque != "" || len(u.Path) > maxPath || len(u.RawPath) > maxPath {
+		return Path{noPath: true}
+	}
 	if u.RawPath != "" {
 		if path, err := url.PathUnescape(u.RawPath); err == nil && path == u.Path {
 			return EncodedPath(u.RawPath)
@@ -68,7 +80,7 @@ type spelling struct {
 
 func newSpelling(d document.Spelling) *spelling {
 	s := &spelling{Spelling: d}
-	special := "%?#\x7f\xa0\xef" // 0xa0 and 0xef begin or end white space that is not ASCII
+	special := "%?#\x7f"
 	if d.IgnoreSuffix {
 		special += "."
 	}
@@ -79,8 +91,7 @@ func newSpelling(d document.Spelling) *spelling {
 		special += `\`
 	}
 	for c := range s.special {
-		letter := c >= 'A' && c <= 'Z' || c >= 0x80 // a letter that can have a lower case
-		s.special[c] = c <= ' ' || strings.IndexByte(special, byte(c)) >= 0 || d.IgnoreCase && letter
+		s.special[c] = c <= ' ' || c >= 0x80 || strings.IndexByte(special, byte(c)) >= 0 || d.IgnoreCase && c >= 'A' && c <= 'Z'
 	}
 	return s
 }
@@ -110,38 +121,89 @@ type reading struct {
 
 // readings appends the readings of a path to dst, each once. A plain path has one. Other paths have at most
 // nine: the segments are not decoded, decoded after the path is split, or decoded before; and empty segments
-// are kept, kept except at the end, or dropped. White space, ? and #, which only a path that the host has decoded
-// should have, can add this number twice: a back end may parse the path as a URL once more, which ends at ? or #
-// unless the back end encodes them. IgnoreParameters and BackslashIsSlash double the number, because a back end can
-// apply them before it decodes the path, after, or twice. IgnoreSuffix adds a reading to each, and so does IgnoreCase
-// if the path has letters outside ASCII. There are as many for each prefix with which the path begins; see Below. ok is
-// false if the path is malformed: it has a dot segment in some reading, or a % without two hexadecimal digits after it.
+// are kept, kept except at the end, or dropped. A back end that parses the path as a URL once more adds this number
+// again for each of: the text without white space at its end, the text before ? or #, and the text after //host.
+// IgnoreParameters and BackslashIsSlash double the number, because a back end can apply them before it decodes the path,
+// after, or twice; a proxy can encode a backslash on the way. IgnoreSuffix adds a reading to each, and so does IgnoreCase
+// if the path has letters outside ASCII. There are as many for each prefix with which the path begins; see Below.
+//
+// ok is false if the path is malformed: it does not begin with a slash, or is longer than maxPath; it has a dot segment
+// in some reading, or a % without two hexadecimal digits after it; or its text, or its decoded text, has a control
+// character or invalid UTF-8. The patterns of Starlette match /login%0a as /login, and Bottle drops invalid UTF-8.
 //
 // In a reading, %2F is a slash within a segment that is decoded after the split.
 func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool) {
+	if len(p.text) > maxPath || p.noPath {
+		return dst, false
+	}
 	if s.isPlain(p.text) {
 		for path := range below(p.text, p.prefixes, false) {
 			dst = appendNew(dst, reading{path: path})
 		}
 		return dst, true
 	}
-	text := "/" + strings.TrimPrefix(p.text, "/")
-	if dst, ok = s.read(dst, text, p); !ok || !strings.ContainsFunc(text, notInURL) {
-		return dst, ok
-	}
-	trimmed := trim(text)
-	if dst, ok = s.read(dst, trimmed, p); !ok {
+	text := p.String()
+	if text[0] != '/' {
 		return dst, false
 	}
-	if end := strings.IndexAny(trimmed, "?#"); end >= 0 {
-		return s.read(dst, trim(trimmed[:end]), p)
+	for _, text := range s.parsed(text) {
+		if dst, ok = s.read(dst, text, p); !ok {
+			return dst, false
+		}
 	}
 	return dst, true
+}
+
+// parsed returns the text of a path, and each other text that a back end reads if it parses the path as a URL, or if a
+// proxy in front of it encodes a backslash.
+func (s *spelling) parsed(text string) []string {
+	texts := []string{text}
+	if strings.ContainsFunc(text, notInURL) {
+		trimmed := trim(text)
+		texts = append(texts, trimmed)
+		if end := strings.IndexAny(trimmed, "?#"); end >= 0 {
+			texts = append(texts, trim(trimmed[:end]))
+		}
+	}
+	for _, text := range texts {
+		if path, ok := afterAuthority(text, s.BackslashIsSlash); ok {
+			texts = append(texts, path)
+		}
+	}
+	if s.BackslashIsSlash {
+		for _, text := range texts {
+			if strings.Contains(text, `\`) {
+				texts = append(texts, strings.ReplaceAll(text, `\`, "%5C"))
+			}
+		}
+	}
+	return texts
+}
+
+// afterAuthority returns the path of a reference such as //host/path, as parsers of URLs read it relative to a base
+// (WHATWG URL, "special authority ignore slashes state"): any number of slashes, an authority, and a path.
+func afterAuthority(text string, backslash bool) (path string, ok bool) {
+	slashes := "/"
+	if backslash {
+		slashes = `/\`
+	}
+	rest := strings.TrimLeft(text, slashes)
+	if len(text)-len(rest) < 2 {
+		return "", false
+	}
+	end := strings.IndexAny(rest, slashes)
+	if end < 0 {
+		return "/", true
+	}
+	return rest[end:], true
 }
 
 // read appends the readings of text. text is the path p, or the path that remains when p is parsed as a URL.
 func (s *spelling) read(dst []reading, text string, p Path) (readings []reading, ok bool) {
 	whole, wellFormed := decode(text, false)
+	if strings.ContainsFunc(text, unicode.IsControl) || strings.ContainsFunc(whole, unicode.IsControl) || !utf8.ValidString(whole) {
+		return dst, false
+	}
 	if whole = s.separate(whole); hasDots(whole) || !wellFormed && !p.decoded { // a dot segment in any other reading is also in whole
 		return dst, false
 	}
@@ -306,12 +368,11 @@ func (s *spelling) separate(path string) string {
 func notInURL(c rune) bool { return isSpace(c) || c == '?' || c == '#' }
 
 // isSpace reports whether parsers of URLs drop a character at the end of a URL.
-func isSpace(c rune) bool { return c <= ' ' || c == 0x7f || c == '\u00a0' || c == '\ufeff' }
+func isSpace(c rune) bool { return c == ' ' || c == '\u00a0' || c == '\ufeff' }
 
-// trim returns a path as parsers of URLs return it: without tabs, new lines, and white space at the end. For them, a
-// backslash is a slash.
+// trim returns a path as parsers of URLs return it: without white space at the end. For them, a backslash is a slash.
 func trim(path string) string {
-	return strings.TrimRightFunc(strings.NewReplacer("\t", "", "\n", "", "\r", "", `\`, "/").Replace(path), isSpace)
+	return strings.TrimRightFunc(strings.ReplaceAll(path, `\`, "/"), isSpace)
 }
 
 // hasDots reports whether a path has a segment . or ..

@@ -35,14 +35,14 @@ func TestPath_readings(t *testing.T) {
 		fields, path string
 		want         []string
 	}{
-		{"", "/", []string{"/"}}, {"", "", []string{"/"}}, {"", "/a", []string{"/a"}}, {"", "a", []string{"/a"}}, {"", "*", []string{"/*"}}, {"", "/a.b/.c/...", []string{"/a.b/.c/..."}},
+		{"", "/", []string{"/"}}, {"", "", []string{"/"}}, {"", "/a", []string{"/a"}}, {"", "a", nil}, {"", "*", nil}, {"", "x:http://h/login", nil}, {"", "/a.b/.c/...", []string{"/a.b/.c/..."}},
 		{"", "/A;b=c\\d+e:f@g", []string{"/A;b=c\\d+e:f@g"}},
-		{"", "//", []string{"//", "/"}}, {"", "/a/", []string{"/a/", "/a"}}, {"", "//a", []string{"//a", "/a"}}, {"", "/a//b/", []string{"/a//b/", "/a//b", "/a/b"}},
-		{"", "/%61", []string{"/%61", "/a"}}, {"", "/%2561", []string{"/%2561", "/%61"}}, {"", "/%ff%00", []string{"/%ff%00", "/\xff\x00"}}, {"", "/100%25", []string{"/100%25", "/100%"}},
+		{"", "//", []string{"//", "/"}}, {"", "//h/a", []string{"//h/a", "/h/a", "/a"}}, {"", "///u:p@h/a/b", []string{"///u:p@h/a/b", "/u:p@h/a/b", "/a/b"}}, {"", "//h?b", []string{"//h?b", "/h?b", "//h", "/h", "/"}}, {"", `/\h/a`, []string{`/\h/a`}}, {"", "/a/", []string{"/a/", "/a"}}, {"", "//a", []string{"//a", "/a", "/"}}, {"", "/a//b/", []string{"/a//b/", "/a//b", "/a/b"}},
+		{"", "/%61", []string{"/%61", "/a"}}, {"", "/%2561", []string{"/%2561", "/%61"}}, {"", "/%ff", nil}, {"", "/\xff", nil}, {"", "/a%00", nil}, {"", "/a%0a", nil}, {"", "/a%7F", nil}, {"", "/a%c2%85", nil}, {"", "/%250a", []string{"/%250a", "/%0a"}}, {"", "/100%25", []string{"/100%25", "/100%"}},
 		{"", "/a%2fb", []string{"/a%2fb", "/a%2Fb", "/a/b"}}, {"", "/a%2Fb", []string{"/a%2Fb", "/a/b"}},
 		{"", "/%61%2F/", []string{"/%61%2F/", "/%61%2F", "/a%2F/", "/a%2F", "/a//", "/a/", "/a"}},
-		{"", "/a b", []string{"/a b"}}, {"", "/a ", []string{"/a ", "/a"}}, {"", "/a%20", []string{"/a%20", "/a "}}, {"", "/a#b", []string{"/a#b", "/a"}}, {"", "/a?b", []string{"/a?b", "/a"}}, {"", "/a ?b ", []string{"/a ?b ", "/a ?b", "/a"}}, {"", "/a\tb\\c\u00a0", []string{"/a\tb\\c\u00a0", "/ab/c"}},
-		{"", "/a\nb", []string{"/a\nb", "/ab"}}, {"", "/a\rb", []string{"/a\rb", "/ab"}}, {"", "/a\x7f", []string{"/a\x7f", "/a"}}, {"", "/a\u00a0", []string{"/a\u00a0", "/a"}}, {"", "/a\ufeff", []string{"/a\ufeff", "/a"}},
+		{"", "/a b", []string{"/a b"}}, {"", "/a ", []string{"/a ", "/a"}}, {"", "/a%20", []string{"/a%20", "/a "}}, {"", "/a#b", []string{"/a#b", "/a"}}, {"", "/a?b", []string{"/a?b", "/a"}}, {"", "/a ?b ", []string{"/a ?b ", "/a ?b", "/a"}}, {"", "/ab\\c\u00a0", []string{"/ab\\c\u00a0", "/ab/c"}},
+		{"", "/a\tb", nil}, {"", "/a\nb", nil}, {"", "/a\rb", nil}, {"", "/a\x7f", nil}, {"", "/" + strings.Repeat("a", 8<<10), nil}, {"", "/" + strings.Repeat("a", 8<<10-1), []string{"/" + strings.Repeat("a", 8<<10-1)}}, {"", "/a\u00a0", []string{"/a\u00a0", "/a"}}, {"", "/a\ufeff", []string{"/a\ufeff", "/a"}},
 
 		{"", "/%", nil}, {"", "/%6", nil}, {"", "/%zz", nil}, {"", "/%u0061", nil}, {"", "/%%61", nil}, {"", "/%2%35", nil}, {"", "/%\x10\x11a", nil},
 		{"", "/.", nil}, {"", "/..", nil}, {"", "/a/./b", nil}, {"", "/a/../b", nil}, {"", "/../", nil}, {"", "/%2e", nil}, {"", "/a/.%2E/b", nil}, {"", "/a%2F..", nil}, {"", "/a%2f%2e%2fb", nil}, {"", "/.. ", nil}, {"", "/a/..?x", nil},
@@ -55,8 +55,8 @@ func TestPath_readings(t *testing.T) {
 		{`"ignore_parameters":true,`, "/a;v=1/b;;c", []string{"/a/b"}}, {`"ignore_parameters":true,`, "/a/..;x/b", nil}, {`"ignore_parameters":true,`, "/a/;x/b", []string{"/a//b", "/a/b"}}, {`"ignore_parameters":true,`, "/a%3Bb", []string{"/a%3Bb", "/a;b", "/a"}},
 		{`"ignore_parameters":true,`, "/%2Fa;x%2Fb/c%3Bd", []string{"/%2Fa/c%3Bd", "/%2Fa/c;d", "//a/c;d", "/a/c;d", "/%2Fa/c", "//a/c", "/a/c", "//a/b/c", "/a/b/c"}},
 		{`"backslash_is_slash":true,`, "/%2Fa%5Cb", []string{"/%2Fa%5Cb", "/%2Fa\\b", "//a\\b", "/a\\b", "/%2Fa/b", "//a/b", "/a/b"}},
-		{`"backslash_is_slash":true,`, "/a\\b", []string{"/a/b"}}, {`"backslash_is_slash":true,`, "/a\\..\\b", nil}, {`"backslash_is_slash":true,`, "/a%5Cb", []string{"/a%5Cb", "/a\\b", "/a/b"}}, {`"backslash_is_slash":true,`, "/a%5c..", nil},
-		{everySetting, "/Ab.X;y\\c.D", []string{"/ab.x/c.d", "/ab.x/c"}},
+		{`"backslash_is_slash":true,`, "/a\\b", []string{"/a/b", "/a%5Cb", "/a\\b"}}, {`"backslash_is_slash":true,`, `/\h/a`, []string{"//h/a", "/h/a", "/a", "/%5Ch/a", `/\h/a`}}, {`"backslash_is_slash":true,`, "/a\\..\\b", nil}, {`"backslash_is_slash":true,`, "/a%5Cb", []string{"/a%5Cb", "/a\\b", "/a/b"}}, {`"backslash_is_slash":true,`, "/a%5c..", nil},
+		{everySetting, "/Ab.X;y\\c.D", []string{"/ab.x/c.d", "/ab.x/c", "/ab.x", "/ab"}},
 	} {
 		if got := read(t, c.fields, rules.EncodedPath(c.path)); !slices.Equal(got, c.want) {
 			t.Errorf("%q with %s: got %q, want %q", c.path, c.fields, got, c.want)
@@ -67,7 +67,7 @@ func TestPath_readings(t *testing.T) {
 // A host may have decoded the path. Its back end may decode it again, also with a % that encodes nothing.
 func TestDecodedPath(t *testing.T) {
 	for path, want := range map[string][]string{
-		"/a": {"/a"}, "/%61": {"/%61", "/a"}, "/100%": {"/100%"}, "/%zz%61": {"/%zz%61", "/%zza"}, "/%%61": {"/%%61", "/%a"}, "/%2f": {"/%2f", "/%2F", "//", "/"}, "/%2e": nil, "/a%2F..": nil, "/%..": {"/%.."}, "/..": nil,
+		"/a": {"/a"}, "/%61": {"/%61", "/a"}, "/100%": {"/100%"}, "/%zz%61": {"/%zz%61", "/%zza"}, "/%%61": {"/%%61", "/%a"}, "/%2f": {"/%2f", "/%2F", "//", "/"}, "/%2e": nil, "/a\n": nil, "/%0a": nil, "/a%2F..": nil, "/%..": {"/%.."}, "/..": nil,
 	} {
 		if got := read(t, "", rules.DecodedPath(path)); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", path, got, want)
@@ -127,6 +127,12 @@ func TestURLPath(t *testing.T) {
 		}
 		if got := rules.URLPath(u).String(); got != want {
 			t.Errorf("%s: got %s, want %s", sent, got, want)
+		}
+	}
+	for _, target := range []string{"x:http://h/login", "/" + strings.Repeat("a", 8<<10)} {
+		u, err := url.ParseRequestURI(target)
+		if got := read(t, "", rules.URLPath(u)); err != nil || got != nil {
+			t.Errorf("%.20s: got %q, %v, want no readings: the target is malformed", target, got, err)
 		}
 	}
 	if got := rules.URLPath(&url.URL{Path: "/c", RawPath: "/a%2Fb"}).String(); got != "/c" {

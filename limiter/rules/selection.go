@@ -25,8 +25,8 @@ type Selection struct {
 	Ignored error
 	// Usage returns the result of Own, if the request is for the usage endpoint. Otherwise it is nil.
 	Usage func() (list []Listed, complete bool)
-	// Malformed reports that the path has a dot segment in one of its readings, or a % without two hexadecimal
-	// digits after it. Such a request must be refused.
+	// Malformed reports that a router could read the path in a way that the rules cannot; RULES.md lists these paths.
+	// Such a request must be refused.
 	Malformed bool
 	// Unmatched reports that no rule applies to the request. It is false for an exempt request, for OPTIONS, and
 	// for a malformed path.
