@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
-	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -58,11 +56,6 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 }
 
 func (a authorizer) decide(ctx context.Context, event *proxyEvent) ([]byte, error) {
-	// A preflight has no credential and no limit, but reaches the authorizer of a method ANY.
-	if event.HTTPMethod == http.MethodOptions {
-		allowed := limiter.Decision{Allowed: true, At: a.Clock()}
-		return a.policy(event, "Allow", httplimit.Result{Answer: httplimit.NewAnswer(allowed)}, "")
-	}
 	defer a.Rules.Wait()
 	result := a.gate.Decide(ctx, httplimit.Request{
 		Method: event.HTTPMethod, Path: rules.EncodedPath(event.Path).Below(a.basePaths(event.RequestContext.DomainName)), Header: event.header(),

@@ -208,7 +208,7 @@ func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.R
 	}
 	address := e.Viewers.Find(ctx, now, r.Header, r.Address, r.Appended)
 	credentials.Address = address.Addr
-	refused := address.Refused && r.Method != http.MethodOptions // a preflight has no limit
+	refused := address.Refused
 	if refused {
 		credentials = caller.Credentials{Address: address.Addr} // verifying others could cost a read
 	}

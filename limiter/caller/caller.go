@@ -38,6 +38,9 @@ type Caller struct {
 	// Rejected reports whether a credential was bad. The rules then charge only limits that count by
 	// address. No other field comes from a bad credential.
 	Rejected bool
+	// Unverified reports that the credential of a rejected caller could not be verified, so it is not known to be bad.
+	// It then counts on no limit of bad credentials.
+	Unverified bool
 }
 
 // Subject returns the subject of the user. Without a user it returns the subject of the API key. Without

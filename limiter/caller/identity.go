@@ -76,6 +76,7 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 		case errors.Is(err, ErrInvalidCredential) && isForeign(c.APIKey) && !i.o.RefuseForeignKeys:
 			rejected.ForeignKey, caller.ForeignKey = true, true
 		case err != nil:
+			rejected.Unverified = errors.Is(err, ErrUnverified)
 			return rejected, err
 		case record.Suspended:
 			return rejected, ErrSuspended
@@ -86,6 +87,7 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 	if token, ok := bearer(c.Authorization); ok && i.o.Tokens != nil {
 		claims, err := i.o.Tokens.Verify(ctx, now, token)
 		if err != nil {
+			rejected.Unverified = errors.Is(err, ErrUnverified)
 			return rejected, err
 		}
 		caller.User, caller.Claims, known = claims.User, claims.Text, true

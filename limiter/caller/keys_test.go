@@ -173,6 +173,10 @@ func TestRemoteKeys(t *testing.T) {
 	}
 	later := func(d time.Duration) { now = now.Add(d) }
 	down = true
+	who, err := caller.New(caller.Options{Tokens: v}).Caller(ctx, now, caller.Credentials{Authorization: "Bearer " + first.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()}))})
+	if !who.Unverified || !who.Rejected || !errors.Is(err, caller.ErrUnverified) {
+		t.Errorf("got caller %+v, %v, want one that could not be verified", who, err)
+	}
 	check(first, caller.ErrUnverified, 1)
 	down = false
 	later(3*time.Second - 1)

@@ -101,6 +101,18 @@ func (r Request) Credentials(apiKeyField string) caller.Credentials {
 	}
 }
 
+// counted returns the method by which a request counts. A preflight that reaches a Gate was answered by nobody in front
+// of it, and a back end can run it like the method that it asks for.
+func (r Request) counted() (method string, preflight bool) {
+	if asked := r.Header[PreflightField]; r.Method == http.MethodOptions && len(asked) == 1 && asked[0] != "" {
+		return asked[0], true
+	}
+	return r.Method, false
+}
+
+// PreflightField is the header field of a preflight (OPTIONS) with the method that it asks for. A [Request] needs it.
+const PreflightField = "Access-Control-Request-Method"
+
 // Result is the decision of a Gate.
 type Result struct {
 	telemetry.Outcome
@@ -123,6 +135,10 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	// Identify the caller. If its credential is bad, only limits by address charge the caller.
 	var unidentified error
 	o.Caller, unidentified = g.o.Identify(ctx, o.Time, r)
+	method, preflight := r.counted()
+	if preflight && errors.Is(unidentified, caller.ErrMissingCredential) {
+		o.Caller.Rejected, unidentified = false, nil // browsers send no credential with a preflight
+	}
 	if errors.Is(unidentified, caller.ErrDirect) { // costs no store call
 		o.Duration, o.Err = time.Since(begun), unidentified
 		g.o.Observe(ctx, *o)
@@ -131,7 +147,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	}
 
 	// Match the rules and charge their limits.
-	selected := g.o.Select(ctx, o.Time, rules.Request{Method: r.Method, Path: r.Path, Header: r.Header, Caller: o.Caller})
+	selected := g.o.Select(ctx, o.Time, rules.Request{Method: method, Path: r.Path, Header: r.Header, Caller: o.Caller})
 	o.Charges, o.Unmatched, result.Tier = selected.Charges, selected.Unmatched, selected.Tier
 	if e := selected.Exemption; e != nil {
 		o.Exemption = e.Name

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"net/http"
 	"slices"
 
 	"github.com/weir-limits/weir/limiter/rules/document"
@@ -25,7 +24,7 @@ type exemptions struct {
 // with a bad credential, only an exemption of its address applies. Otherwise, a client could guess
 // credentials at an exempt endpoint without a limit.
 func (e *exemptions) of(q *Request, paths []reading) *Exemption {
-	if len(e.list) == 0 || q.Method == http.MethodOptions {
+	if len(e.list) == 0 {
 		return nil
 	}
 	first, c := len(e.list), &q.Caller

@@ -38,14 +38,14 @@ func TestRules_Select_exempt(t *testing.T) {
 		{"unknown address", "GET", "/", caller.Caller{}, ""},
 		{"bad credential at an endpoint", "GET", "/health", caller.Caller{Rejected: true}, ""},
 		{"bad credential from a network", "GET", "/", caller.Caller{Rejected: true, IP: netip.MustParsePrefix("192.0.2.1/32")}, "exempt[2]"},
-		{"OPTIONS", "OPTIONS", "/health", ip("192.0.2.1/32"), ""},
+		{"OPTIONS", "OPTIONS", "/health", ip("192.0.2.1/32"), "exempt[0]"},
 	} {
 		s := r.Select(nil, rules.Request{Method: c.method, Path: rules.EncodedPath(c.path), Caller: c.caller})
 		got := ""
 		if s.Exemption != nil {
 			got = s.Exemption.Path
 		}
-		if charges := c.want == "" && c.method != "OPTIONS" && !c.caller.Rejected; got != c.want || len(s.Charges) > 0 != charges {
+		if charges := c.want == "" && !c.caller.Rejected; got != c.want || len(s.Charges) > 0 != charges {
 			t.Errorf("%s: got exemption %q and %d charges, want %q and charges: %t", c.name, got, len(s.Charges), c.want, charges)
 		}
 		e := r.Explain(rules.Request{Method: c.method, Path: rules.EncodedPath(c.path), Caller: c.caller})

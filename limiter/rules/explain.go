@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/weir-limits/weir/limiter"
@@ -102,8 +101,6 @@ func (e *Explanation) match(r *rule, q *Request, exemption *Exemption) {
 	switch {
 	case exemption != nil:
 		m.Reason = exemption.Path + " exempts the request"
-	case q.Method == http.MethodOptions:
-		m.Reason = "OPTIONS is never limited"
 	case !r.accepts(q.Method):
 		m.Reason = "applies to " + r.Method
 	case len(r.of(q.Caller.Tier)[0]) == 0 && (len(r.global) == 0 || len(r.tiers) > 1):

@@ -71,7 +71,6 @@ func TestRules_Explain(t *testing.T) {
 			"rules[3]": "has no limit for tier paid or for *", "rules[3].limits.global": "",
 			"rules[5]": "", "rules[5].limits.global": once,
 		}},
-		{"OPTIONS", "/other", caller.Caller{}, map[string]string{"rules[3]": "OPTIONS is never limited", "rules[4]": "OPTIONS is never limited"}},
 		{"GET", "/api/a/b", caller.Caller{Rejected: true}, map[string]string{
 			"rules[2]": "", "rules[2].limits.global[0]": "",
 			"rules[2].limits.global[1]": "only limits by ip charge a request with a bad credential",

@@ -137,7 +137,7 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"logs_of_a_caller":              `line 3: rules[1].limits.*: does not fit one item: the limits of a "*" caller in the item (user), including sliding_logs, take up to 14834 bytes, want at most 8192 (8 write units); at most 23 requests fit, or use a sliding_window`,
 	"method_head":                   `line 1: rules[0].method: got HEAD, want GET, which includes HEAD`,
 	"method_lower_case":             `line 1: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)`,
-	"method_options":                `line 1: rules[0].method: got OPTIONS, which is never limited; leave the method out to limit all other methods`,
+	"method_options":                `line 1: rules[0].method: got OPTIONS, which counts by the method that a preflight asks for; leave the method out to count every method`,
 	"mode":                          `line 1: mode: got "off", want enforce or shadow`,
 	"name":                          `line 1: rules[0].limits.free.name: got "Search!", want 1 to 32 of a-z, 0-9, _ and -`,
 	"name_missing_without_endpoint": `line 1: rules[0].limits.free.name: required: all rules that use the name of a limit share its count, unless the limit counts by endpoint`,

@@ -214,6 +214,17 @@ func TestRules_Select_readingValues(t *testing.T) {
 	}
 }
 
+// More than four values of a parameter make a path malformed, because each value is an item of its own.
+func TestRules_Select_manyValues(t *testing.T) {
+	r := parse(t, `{"ignore_suffix":true,"ignore_parameters":true,"rules":[{"endpoint":"/a/{x}","limits":{"*":{"name":"x","requests":9,"window":"1m","per":["path:x"]}}}]}`)
+	for path, want := range map[string]int{"/a/b.json": 2, "/a/b.c%3Bd.e": 4, "/a/b%20.c%3Bd.e?f.g": 0} {
+		s := r.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath(path), Caller: caller.Caller{User: "alice"}})
+		if len(s.Charges) != want || s.Malformed != (want == 0) {
+			t.Errorf("%s: got charges %v, malformed %t, want %d charges", path, s.Charges, s.Malformed, want)
+		}
+	}
+}
+
 // An exemption of an endpoint applies only if all readings are exempt. The first one in the document is reported.
 func TestRules_Select_exemptReadings(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":9,"window":"1m"}}}],"exempt":[{"endpoint":"/status/*"},{"endpoint":"/status"},{"endpoint":"/health"},{"endpoint":"/check/{x}"},{"endpoint":"/check/c/d"}]}`)
@@ -241,7 +252,7 @@ func TestRules_Select_malformed(t *testing.T) {
 		"exempt":[{"ip":"192.0.2.0/24"},{"user":"ops"}]}`)
 	c := caller.Caller{User: "ops", Tier: "paid", IP: netip.MustParsePrefix("203.0.113.7/32")}
 	for _, path := range []string{"/a/..", "/%", "/a%2F.."} {
-		for method, want := range map[string]string{"GET": "bad address", "HEAD": "bad address", "POST": "bad address post", "OPTIONS": ""} {
+		for method, want := range map[string]string{"GET": "bad address", "HEAD": "bad address", "POST": "bad address post", "OPTIONS": "bad address"} {
 			s := r.Select(nil, rules.Request{Method: method, Path: rules.EncodedPath(path), Caller: c})
 			var got []string
 			for _, c := range s.Charges {
@@ -258,12 +269,12 @@ func TestRules_Select_malformed(t *testing.T) {
 	}
 }
 
-// Unmatched reports that no rule applies, but not for exempt requests and OPTIONS.
+// Unmatched reports that no rule applies, but not for exempt requests.
 func TestRules_Select_unmatched(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"/a","method":"GET","limits":{"free":{"requests":1,"window":"1m"}}},{"endpoint":"/b/*","limits":{"*":{"requests":1,"window":"1m"}}},{"endpoint":"/c/{x}","limits":{"*":{"requests":1,"window":"1m"}}},
 		{"endpoint":"/users","limits":{"*":{"name":"users","requests":1,"window":"1m","per":["user"]}}}],"exempt":[{"endpoint":"/health"}]}`)
 	for request, want := range map[string]bool{
-		"GET /a": false, "HEAD /a": false, "POST /a": true, "GET /%61": false, "DELETE /b/c": false, "GET /v1/a": true, "GET /": true, "OPTIONS /": false, "GET /health": false, "GET /health/": true, "GET /..": false, "GET /c/1": false, "GET /c/": true, "GET /users": false,
+		"GET /a": false, "HEAD /a": false, "POST /a": true, "GET /%61": false, "DELETE /b/c": false, "GET /v1/a": true, "GET /": true, "OPTIONS /": true, "OPTIONS /b/c": false, "GET /health": false, "GET /health/": true, "GET /..": false, "GET /c/1": false, "GET /c/": true, "GET /users": false,
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		if s := r.Select(nil, rules.Request{Method: method, Path: rules.EncodedPath(path)}); s.Unmatched != want {

@@ -64,7 +64,7 @@ func TestRules_Charges(t *testing.T) {
 		{"user", design, "GET", "/api/v1/search", alice, "user:alice search 1"},
 		{"anonymous", design, "GET", "/api/v1/search", anonymous, "ip:203.0.113.7 search 1"},
 		{"HEAD is GET", design, "HEAD", "/api/v1/search", alice, "user:alice search 1"},
-		{"OPTIONS is free", design, "OPTIONS", "/api/v1/search", alice, ""},
+		{"a plain OPTIONS counts on no rule with a method", design, "OPTIONS", "/api/v1/search", alice, ""},
 		{"other method", design, "POST", "/api/v1/search", alice, ""},
 		{"other path", design, "GET", "/api/v1/searches", alice, ""},
 		{"path in another spelling", design, "GET", "//api/v1//%73earch/", alice, "user:alice search 1"},
@@ -85,6 +85,7 @@ func TestRules_Charges(t *testing.T) {
 		{"rejected credential is charged by address", all, "DELETE", "/api/v1/items/5", rejected, "ip:203.0.113.7 address 1"},
 
 		{"bad credential", only, "GET", "/a", rejected, "ip:203.0.113.7 a 1, ip:203.0.113.7 address 1, ip:203.0.113.7 bad-credentials 1"},
+		{"credential that could not be verified", only, "GET", "/b", caller.Caller{IP: rejected.IP, Rejected: true, Unverified: true}, "ip:203.0.113.7 address 1"},
 		{"bad credential elsewhere", only, "GET", "/b", rejected, "ip:203.0.113.7 address 1, ip:203.0.113.7 bad-credentials 1"},
 		{"good token", only, "GET", "/a", alice, ""},
 		{"good key", only, "GET", "/a", key, ""},

@@ -28,8 +28,8 @@ type Selection struct {
 	// Malformed reports that a router could read the path in a way that the rules cannot; RULES.md lists these paths.
 	// Such a request must be refused.
 	Malformed bool
-	// Unmatched reports that no rule applies to the request. It is false for an exempt request, for OPTIONS, and
-	// for a malformed path.
+	// Unmatched reports that no rule applies to the request. It is false for an exempt request, and for a
+	// malformed path.
 	Unmatched bool
 }
 
@@ -38,7 +38,8 @@ type Selection struct {
 // - The request charges the limits of the rules that match any reading of its path.
 // - A request with a malformed path charges, like a rejected credential, the limits by address of the rules for
 // every path.
-// - An OPTIONS request has no charges. HEAD counts as GET.
+// - HEAD counts as GET. OPTIONS counts like any method: a preflight that nobody has answered can run a function.
+// - A rule that the readings of a path charge with more than maxValues values of its parameters makes it malformed.
 // - If the caller lacks an identity by which a limit counts, the request does not charge that limit.
 // - A request with a rejected credential charges only limits by address.
 // - A limit with the field "only" charges only the requests that this field selects.
@@ -73,8 +74,15 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 	}
 	c := charger{rules: r, charges: dst, exemption: s.Exemption, explanation: e}
 	c.charge(q, matched, paths)
+	if c.crowded {
+		q.Path = Path{noPath: true}
+		if e != nil {
+			*e = Explanation{}
+		}
+		return r.choose(dst, q, e)
+	}
 	s.Charges, s.Ignored = c.charges, c.ignored
-	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && q.Method != http.MethodOptions && !slices.ContainsFunc(matched, func(i int) bool { return r.rules[i].accepts(q.Method) })
+	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && !slices.ContainsFunc(matched, func(i int) bool { return r.rules[i].accepts(q.Method) })
 	return s
 }
 
@@ -97,6 +105,10 @@ func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller c
 	return r.Select(dst, Request{Method: method, Path: path, Caller: caller}).Charges
 }
 
+// maxValues bounds the items that one request writes for the readings of its path: each value of a path parameter is a
+// subject of its own.
+const maxValues = 4
+
 // charger collects the charges of one request. It does not contain the request, because the request would
 // then be allocated on the heap.
 type charger struct {
@@ -108,6 +120,7 @@ type charger struct {
 	subjects    [8]limiter.Subject // subject by index of the class; set at the first use
 	explanation *Explanation       // gets the matched rules and their limits; nil if the charges are not explained
 	again       bool               // an earlier reading of the path matches the same rule
+	crowded     bool               // a rule has charges for more than maxValues values of its parameters
 }
 
 // charge adds the charges of a request. matched are the indexes of the rules whose endpoint matches one of the readings
@@ -120,18 +133,24 @@ func (c *charger) charge(q *Request, matched []int, paths []reading) {
 		if c.explanation != nil {
 			c.explanation.match(rule, q, c.exemption)
 		}
-		if c.exemption != nil || q.Method == http.MethodOptions || !rule.accepts(q.Method) {
+		if c.exemption != nil || !rule.accepts(q.Method) {
 			continue
 		}
 		limits := rule.of(q.Caller.Tier)
 		c.again = false
+		values := 0
 		for i := range paths {
 			if c.reads(q, rule, paths, i) {
+				before := len(c.charges)
 				c.add(q, limits[0])
 				c.add(q, limits[1])
 				c.again = true
+				if len(c.charges) > before {
+					values++
+				}
 			}
 		}
+		c.crowded = c.crowded || values > maxValues
 	}
 }
 
@@ -195,7 +214,7 @@ func (c *charger) subject(q *Request, l *limit) (s limiter.Subject, why skipped)
 	switch {
 	case q.Caller.Rejected && !class.byIP:
 		return s, skippedRejected
-	case l.Only == document.OnlyUnverified && (q.Caller.User != "" || q.Caller.APIKey != ""), l.Only == document.OnlyBadCredentials && !q.Caller.Rejected:
+	case l.Only == document.OnlyUnverified && (q.Caller.User != "" || q.Caller.APIKey != ""), l.Only == document.OnlyBadCredentials && (!q.Caller.Rejected || q.Caller.Unverified):
 		return s, skippedOnly
 	case l.class < len(c.subjects):
 		if s = c.subjects[l.class]; s == (limiter.Subject{}) {

@@ -65,7 +65,7 @@
 //	                              client, or whose secret could not be verified (caller.Caller.IPNotFound)
 //	LinesDropped    Count         log lines on which no function acts, because their signature is
 //	                              missing, old or repeated
-//	Unmatched       Count         of all four: requests that no rule matched, except OPTIONS, exempt
+//	Unmatched       Count         of all four: requests that no rule matched, except exempt
 //	                              requests and malformed paths
 //
 // A line always has Allowed and Refused, so that ratios have a denominator. Other counts are missing

@@ -265,7 +265,7 @@ func (d *Document) readMethod(o *object, n *node) string {
 	switch {
 	case !ok || slices.Contains(methods, method):
 	case method == http.MethodOptions:
-		d.report.at(n, "got OPTIONS, which is never limited; leave the method out to limit all other methods")
+		d.report.at(n, "got OPTIONS, which counts by the method that a preflight asks for; leave the method out to count every method")
 	case method == http.MethodHead:
 		d.report.at(n, "got HEAD, want GET, which includes HEAD")
 	default:
