@@ -16,7 +16,7 @@ const maxBody = 1 << 20
 // limits, because the Environment enforces rules.json before it calls them. Only the login calls the
 // limiter.
 //
-// After a change of a route, run make golden, which takes seconds: API Gateway, also that of make run, passes on only
+// make run has the routes of this Mux. After a change of a route, run make golden, which takes seconds: a deployment has only
 // the routes of the templates that it writes.
 func New(e *lambdahttp.Environment) http.Handler {
 	api := new(lambdahttp.Mux)

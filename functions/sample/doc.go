@@ -3,7 +3,7 @@
 // To run your API with limits:
 //
 //  1. Write your routes in a [lambdahttp.Mux], as in [New], and pass it in functions/handler/main.go.
-//  2. Run `make golden`: API Gateway and `make run` pass on only the routes of the templates that it writes. With an
+//  2. Run `make golden`: a deployment passes on only the routes of the templates that it writes. With an
 //     http.Handler of another type, list its routes in infra/stack/routes.txt before.
 //  3. Write the limits of your endpoints in functions/rules.json.
 //

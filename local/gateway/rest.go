@@ -19,7 +19,7 @@ type restHandler struct {
 
 func newRESTHandler(shared *runtime, api *template.REST) *restHandler {
 	h := &restHandler{shared, api, map[*template.Method]*throttle{}, newSubscribers(shared, api.AccessLog)}
-	eachResource(api.Root, func(n *template.Resource) {
+	api.Root.Each(func(n *template.Resource) {
 		for _, method := range n.Methods {
 			h.throttles[method] = shared.throttle(api.Throttle)
 		}

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -44,18 +43,9 @@ func matchResource(n *template.Resource, method string, parts []string, paramete
 	return n.Greedy
 }
 
-func eachResource(n *template.Resource, f func(*template.Resource)) {
-	f(n)
-	for _, child := range slices.Concat(slices.Collect(maps.Values(n.Literals)), []*template.Resource{n.Param, n.Greedy}) {
-		if child != nil {
-			eachResource(child, f)
-		}
-	}
-}
-
 // restRoutes returns the methods in the form of API.Routes.
 func restRoutes(a *template.REST) (all []Route) {
-	eachResource(a.Root, func(n *template.Resource) {
+	a.Root.Each(func(n *template.Resource) {
 		for verb, m := range n.Methods {
 			all = append(all, Route{Method: verb, Path: n.Path, Function: m.Function, Authorizer: m.Authorizer})
 		}

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/functions/sample"
+	"github.com/weir-limits/weir/infra/golden"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
@@ -43,9 +45,9 @@ func burstGateways(t *testing.T, c checkout.Checkout, store, namespace string, n
 	if err := os.WriteFile(document, []byte(rule), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	template, _ := throttledAt(t, c, 10_000) // no throttle, so that only limits refuse
+	template, _ := throttledAt(t, 10_000) // no throttle, so that only limits refuse
 	for range n {
-		s := &Server{Options: Options{Rules: document, Template: template, Store: store, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now, Namespace: namespace}, checkout: c}
+		s := &Server{Options: Options{API: sample.New, Rules: document, Template: template, Store: store, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now, Namespace: namespace}, checkout: c}
 		t.Cleanup(s.Close)
 		template, err := s.read()
 		if err != nil {
@@ -73,17 +75,13 @@ func burstGateways(t *testing.T, c checkout.Checkout, store, namespace string, n
 
 // throttledAt writes the template with other throttles of its stages. It returns the path of the file, and the template
 // itself.
-func throttledAt(t *testing.T, c checkout.Checkout, burst int) (path string, golden []byte) {
+func throttledAt(t *testing.T, burst int) (path string, whole []byte) {
 	t.Helper()
-	golden, err := os.ReadFile(c.Path("infra", "golden", goldenTemplate))
-	if err != nil {
-		t.Fatal(err)
-	}
 	path = filepath.Join(t.TempDir(), "template.json")
-	if err := os.WriteFile(path, throttleNumbers.ReplaceAll(golden, fmt.Appendf(nil, "${1}%d", burst)), 0o600); err != nil {
+	if err := os.WriteFile(path, throttleNumbers.ReplaceAll(golden.Served, fmt.Appendf(nil, "${1}%d", burst)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return path, golden
+	return path, golden.Served
 }
 
 // burst sends requests of one caller to urls over this many new connections. It returns how many

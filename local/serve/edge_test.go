@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
@@ -40,7 +41,7 @@ func newDistributed(t *testing.T, store string) *distributed {
 	f.write(flooded)
 	checkouttest.Scratch(t)
 	f.Set(start)
-	f.Server = New(Options{Rules: f.file, Store: store, Edge: edgeLag, Unthrottled: true, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: f.Now, Namespace: checkouttest.Namespace()})
+	f.Server = New(Options{API: sample.New, Rules: f.file, Store: store, Edge: edgeLag, Unthrottled: true, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: f.Now, Namespace: checkouttest.Namespace()})
 	t.Cleanup(f.Close)
 	f.apis = storetest.Must(f.Open(t.Context(), []string{"http://127.0.0.1:1", "http://127.0.0.1:2"}))
 	return f

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
@@ -23,7 +24,7 @@ func TestServe_forwarded(t *testing.T) {
 			var clock commandtest.Clock
 			clock.Set(start)
 			log := commandtest.NewOutput()
-			s := New(Options{Rules: rules, ViewerAddress: believed, Out: io.Discard, Logger: slog.New(slog.NewTextHandler(log, nil)), Clock: clock.Now, Namespace: checkouttest.Namespace()})
+			s := New(Options{API: sample.New, Rules: rules, ViewerAddress: believed, Out: io.Discard, Logger: slog.New(slog.NewTextHandler(log, nil)), Clock: clock.Now, Namespace: checkouttest.Namespace()})
 			t.Cleanup(s.Close)
 			rest, api := commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 			commandtest.Send(t, http.MethodGet, rest.URL+"/api/v1/search", "")

@@ -18,7 +18,6 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -49,7 +48,7 @@ func (s *Server) prepare(ctx context.Context) error {
 	s.variables = map[string]string{
 		"STORE": s.Store, "TABLE": checkout.Table, "RULES_FILE": s.Rules, "WEIR_LOCAL": "true",
 		"JWKS": s.checkout.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
-		"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"), "MAX_DELAY": os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.APIKeysFile(), "API_KEY_SECRET_FILE": s.checkout.APIKeySecretFile(), "SUBJECT_KEY_FILE": s.checkout.SubjectKeyFile(),
+		"MAX_DELAY": os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.APIKeysFile(), "API_KEY_SECRET_FILE": s.checkout.APIKeySecretFile(), "SUBJECT_KEY_FILE": s.checkout.SubjectKeyFile(),
 		"RECORDS_TABLE": "", // empty: a local run reads API keys from a file
 		"STORE_TIMEOUT": cmp.Or(os.Getenv("STORE_TIMEOUT"), localTimeouts[s.Store], limiter.DefaultTimeout.String()),
 	}
@@ -61,6 +60,7 @@ func (s *Server) prepare(ctx context.Context) error {
 			s.variables[name] = value
 		}
 	}
+	maps.Copy(s.variables, s.Variables)
 	if s.Namespace != "" {
 		s.variables["NAMESPACE"] = s.Namespace
 	}
@@ -141,7 +141,7 @@ func (s *Server) limiting(ctx context.Context, f template.Function, c boot.Confi
 	case role == contract.Authorizer:
 		return lambdahttp.NewAuthorizer(e), nil
 	default:
-		return lambdahttp.NewHandler(e, sample.New(e)), nil
+		return lambdahttp.NewHandler(e, s.API(e)), nil
 	}
 }
 

@@ -50,13 +50,10 @@ func (s *Server) suggest(apis []*gateway.API, urls []string) {
 	if s.Port != DefaultPort {
 		fmt.Fprintf(s.Out, "  export WEIR_URL=%s\n", urls[0])
 	}
-	path, post := "/api/v1/search", fmt.Sprintf("  curl -i -X POST %s/api/v1/data\n", urls[max(0, len(apis)-1)])
-	if s.Upstream.url != nil {
-		path, post = s.limitedPath(apis[0]), ""
-	}
+	path := s.limitedPath(apis[0])
 	fmt.Fprintf(s.Out, "  curl -i %s%s\n"+
-		"  curl -i -H \"Authorization: Bearer $(%s token --user alice --tier paid)\" %s%s\n%s"+
-		"  curl -i -H \"x-api-key: %s\" %s%s\n  %s keys list --local\n\n", urls[0], path, self(), urls[0], path, post, s.apiKeys["paid"], urls[0], path, self())
+		"  curl -i -H \"Authorization: Bearer $(%s token --user alice --tier paid)\" %s%s\n"+
+		"  curl -i -H \"x-api-key: %s\" %s%s\n  %s keys list --local\n\n", urls[0], path, self(), urls[0], path, s.apiKeys["paid"], urls[0], path, self())
 }
 
 // limitedPath returns a path whose GET requests have limits.

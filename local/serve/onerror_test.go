@@ -42,7 +42,7 @@ func newOutage(t *testing.T, document string) *local {
 	}
 	l := &local{t: t, checkout: checkouttest.Scratch(t)}
 	l.Set(start)
-	s := &Server{Options: Options{Rules: rules, Store: Memory, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
+	s := &Server{Options: Options{API: sample.New, Rules: rules, Store: Memory, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
 	t.Cleanup(s.Close)
 	template, err := s.read()
 	if err != nil {

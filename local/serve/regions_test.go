@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
@@ -33,7 +34,7 @@ func newFederation(t *testing.T, store string) *federation {
 	}
 	f := &federation{t: t}
 	f.Set(start)
-	o := Options{Rules: "../examples/regions.json", Store: store, Regions: 3, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: f.Now, Namespace: checkouttest.Namespace()}
+	o := Options{API: sample.New, Rules: "../examples/regions.json", Store: store, Regions: 3, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: f.Now, Namespace: checkouttest.Namespace()}
 	o.Rules = absolute(o.Rules, "")
 	checkouttest.Scratch(t)
 	list, err := New(o).EachRegion()

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/infra/golden"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
@@ -28,8 +30,13 @@ import (
 	"github.com/weir-limits/weir/local/why"
 )
 
-// Options configure a run. Out, Log, Logger and Clock are required.
+// Options configure a run. Out, Log, Logger and Clock are required, and API without an Upstream or a Template.
 type Options struct {
+	// API returns the API behind the limits. If it is a lambdahttp.Mux, the gateway has its routes instead of those of the
+	// default template.
+	API func(*lambdahttp.Environment) http.Handler
+	// Variables are further variables of the functions.
+	Variables map[string]string
 	// Rules is the rules document. Empty means functions/rules.json.
 	Rules string
 	// Store holds the state: memory (also if empty), dynamodb or redis.
@@ -42,7 +49,7 @@ type Options struct {
 	// Edge puts the viewer function of a distribution in front of the APIs. It is the time after which a change of its list
 	// acts. 0 means no distribution.
 	Edge time.Duration
-	// Template is the CloudFormation template. Empty means a template in infra/golden.
+	// Template is the CloudFormation template. Empty means golden.Served.
 	Template string
 	// Namespace separates the state of this run from other state in the store. Empty means the
 	// namespace in the template.
@@ -189,7 +196,10 @@ func (s *Server) read() (parsed *template.Template, err error) {
 	if s.Upstream.url != nil {
 		return nil, nil
 	}
-	s.Template = absolute(s.Template, s.checkout.Path("infra", "golden", goldenTemplate))
+	if s.Template == "" {
+		return s.defaultTemplate()
+	}
+	s.Template = absolute(s.Template, "")
 	if document, err = os.ReadFile(s.Template); err != nil {
 		return nil, fmt.Errorf("template: %w", err)
 	}
@@ -199,21 +209,32 @@ func (s *Server) read() (parsed *template.Template, err error) {
 	return parsed, nil
 }
 
-// find returns the checkout. With an upstream, it can be any folder.
+// defaultTemplate returns golden.Served with the routes of the API. The template works with every store, because variables
+// of the run select the store.
+func (s *Server) defaultTemplate() (*template.Template, error) {
+	parsed, err := template.Parse(golden.Served)
+	if err != nil {
+		return nil, err
+	}
+	if api, ok := s.API(&lambdahttp.Environment{}).(interface{ Routes() []string }); ok {
+		return parsed.WithRoutes(api.Routes())
+	}
+	return parsed, nil
+}
+
+// find returns the checkout. With rules of its own, a run can have any folder.
 func (s *Server) find() (checkout.Checkout, error) {
 	if s.Upstream.url != nil {
 		return checkout.Here()
 	}
 	c, err := checkout.Find()
-	if err != nil {
+	if err != nil && s.Rules != "" {
+		return checkout.Here()
+	} else if err != nil {
 		return c, fmt.Errorf("%w, or limit your own server with --upstream URL --rules FILE", err)
 	}
 	return c, nil
 }
-
-// goldenTemplate is a template with an access log that settles receipts. It works with every store,
-// because variables of the run select the store.
-const goldenTemplate = "settlement.template.json"
 
 func absolute(path, fallback string) string {
 	if path == "" {

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
@@ -49,7 +50,7 @@ func newFronted(t *testing.T, store, rules string, h http.HandlerFunc) *fronted 
 	f.write(rules)
 	f.upstream = httptest.NewServer(h)
 	t.Cleanup(f.upstream.Close)
-	s := &Server{Options: Options{Rules: f.rules, Store: store, Out: io.Discard, Logger: slog.New(slog.NewTextHandler(f.log, nil)), Clock: f.Now, Namespace: checkouttest.Namespace()}}
+	s := &Server{Options: Options{API: sample.New, Rules: f.rules, Store: store, Out: io.Discard, Logger: slog.New(slog.NewTextHandler(f.log, nil)), Clock: f.Now, Namespace: checkouttest.Namespace()}}
 	if err := s.Upstream.Set(f.upstream.URL); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/functions/sample"
+	"github.com/weir-limits/weir/infra/golden"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
@@ -156,7 +157,7 @@ func TestServe_printReload(t *testing.T) {
 	const unrouted = `{"version":%d,"rules":[{"endpoint":"/api/v1/serch","method":"GET","limits":{"*":{"requests":1,"window":"1m"}}}]}`
 	const similar = `{"version":7,"rules":[{"endpoint":"*","limits":{"pald":{"name":"all","requests":1,"window":"1m"},"paid":{"name":"all","requests":1,"window":"1m"},"*":{"name":"all","requests":1,"window":"1m"}}}]}`
 	var out bytes.Buffer
-	s := &Server{Options: Options{Rules: file, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
+	s := &Server{Options: Options{API: sample.New, Rules: file, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 	t.Cleanup(s.Close)
 	template, err := s.read()
 	if err != nil {
@@ -246,11 +247,7 @@ func TestServe_rulesTable(t *testing.T) {
 // restGateway serves the REST API of the template with the functions of e.
 func restGateway(t *testing.T, e *lambdahttp.Environment) *httptest.Server {
 	t.Helper()
-	document, err := os.ReadFile(filepath.Join("infra", "golden", goldenTemplate))
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := template.Parse(document)
+	parsed, err := template.Parse(golden.Served)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/telemetry"
@@ -76,7 +77,7 @@ func TestServer_flushMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		r := telemetry.New(&log, "dev", nil)
-		s := &Server{Options: Options{Clock: time.Now}, recorders: []*telemetry.Recorder{nil, r}}
+		s := &Server{Options: Options{API: sample.New, Clock: time.Now}, recorders: []*telemetry.Recorder{nil, r}}
 		ctx, stop := context.WithCancel(t.Context())
 		go s.flushMetrics(ctx)
 		for i := range 41 {

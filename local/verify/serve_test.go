@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -82,7 +83,7 @@ func served(t *testing.T, store, rules string) *verify.Deployment {
 	c := checkouttest.Scratch(t)
 	clock := &commandtest.Clock{}
 	clock.Set(start)
-	s := serve.New(serve.Options{Store: store, Rules: rules, Namespace: checkouttest.Namespace(), Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now})
+	s := serve.New(serve.Options{API: sample.New, Store: store, Rules: rules, Namespace: checkouttest.Namespace(), Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now})
 	t.Cleanup(s.Close)
 	rest, web := commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 	return &verify.Deployment{

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
@@ -46,7 +47,7 @@ func newLocalEdge(t *testing.T, store, rules string, lag time.Duration) *local {
 	}
 	l := &local{t: t, checkout: checkouttest.Scratch(t), namespace: checkouttest.Namespace()}
 	l.Set(time.Now())
-	s := serve.New(serve.Options{Rules: rules, Store: store, Edge: lag, Namespace: l.namespace, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now})
+	s := serve.New(serve.Options{API: sample.New, Rules: rules, Store: store, Edge: lag, Namespace: l.namespace, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now})
 	t.Cleanup(s.Close)
 	l.rest, _ = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 	return l

@@ -1,20 +1,23 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/serve"
 )
 
 func serveCommand() *cobra.Command {
-	o := serve.Options{Clock: time.Now, Port: serve.DefaultPort}
+	o := serve.Options{API: sample.New, Clock: time.Now, Port: serve.DefaultPort, Variables: map[string]string{"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo")}}
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the APIs with their limits on this machine",

@@ -1,6 +1,8 @@
 package template
 
 import (
+	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -92,4 +94,75 @@ func (n *Resource) Method(verb string) *Method {
 		return n.Methods["ANY"]
 	}
 	return nil
+}
+
+// Each calls f for the resource and for all below it.
+func (n *Resource) Each(f func(*Resource)) {
+	f(n)
+	for _, child := range slices.Concat(slices.Collect(maps.Values(n.Literals)), []*Resource{n.Param, n.Greedy}) {
+		if child != nil {
+			child.Each(f)
+		}
+	}
+}
+
+// below returns the resource at a path below n, and adds it if it is missing. It returns nil if a part of the path is
+// malformed, or if the path conflicts with another one.
+func (n *Resource) below(path string) *Resource {
+	for _, part := range SplitPath(path) {
+		s, ok := parseSegment(part)
+		var found *Resource
+		n.Each(func(r *Resource) {
+			if r.Path == strings.TrimSuffix(n.Path, "/")+"/"+part {
+				found = r
+			}
+		})
+		if found == nil && ok {
+			found = n.add(n.ID+"/"+part, part, s)
+		}
+		if n = found; n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
+// WithRoutes returns the template with these routes, such as "GET /items/{id}", in place of its own. Each has the
+// authorizer, the function and the timeout of a route of the template.
+func (t *Template) WithRoutes(routes []string) (*Template, error) {
+	made := *t
+	if t.REST != nil {
+		api := *t.REST
+		made.REST, api.Root = &api, newResource(t.REST.Root.ID, "/")
+		var like *Method
+		t.REST.Root.Each(func(n *Resource) {
+			for _, m := range n.Methods {
+				if m.Function != "" {
+					like = m
+				}
+			}
+		})
+		for _, key := range routes {
+			verb, path, _ := strings.Cut(key, " ")
+			n := api.Root.below(path)
+			if n == nil || n.Methods[verb] != nil || !slices.Contains(verbs, verb) || like == nil {
+				return nil, fmt.Errorf("route %q: want a method and a path that the API does not have yet, such as GET /items/{id}", key)
+			}
+			own := *like // each method has a throttle of its own
+			n.Methods[verb] = &own
+		}
+	}
+	if t.HTTP != nil {
+		api := *t.HTTP
+		made.HTTP, api.Routes = &api, nil
+		for _, key := range routes {
+			r, ok := parseRouteKey(key)
+			if !ok || slices.ContainsFunc(api.Routes, r.same) || len(t.HTTP.Routes) == 0 {
+				return nil, fmt.Errorf("route %q: want a method and a path that the API does not have yet, such as GET /items/{id}", key)
+			}
+			r.Function, r.Timeout = t.HTTP.Routes[0].Function, t.HTTP.Routes[0].Timeout
+			api.Routes = append(api.Routes, r)
+		}
+	}
+	return &made, nil
 }
