@@ -27,34 +27,44 @@ const (
 	slotBytes    = 8 + 1 + 11                  // a member of the map of slots: its key and the instant of the request
 )
 
-// Items has the sizes of the items that a Store writes. It implements rules.Items.
+// Items describes the items that a Store writes. It implements rules.Items.
 type Items struct{}
 
-// Size returns the largest size, in bytes, of a limit with a rate in an item. instants is the size of the instants of
+// Misfit implements rules.Items. An item fits one write unit, or eight units with the instants of requests.
+func (Items) Misfit(limits [][]algo.Rate) string {
+	size, all := keyBytes, 0
+	for _, rates := range limits {
+		mostFixed, mostInstants := 0, 0
+		for _, r := range rates {
+			fixed, instants := sizeOf(r)
+			mostFixed, mostInstants = max(mostFixed, fixed), max(mostInstants, instants)
+		}
+		size, all = size+mostFixed, all+mostInstants
+	}
+	switch {
+	case size > unitBytes:
+		return fmt.Sprintf("take up to %d bytes, want at most %d (one write unit)", size, unitBytes)
+	case all > 0 && size+all > itemMost:
+		return fmt.Sprintf("take up to %d bytes, want at most %d (%d write units)", size+all, itemMost, itemMost/unitBytes)
+	}
+	return ""
+}
+
+// Units implements rules.Items.
+func (Items) Units(r algo.Rate) int {
+	fixed, instants := sizeOf(r)
+	return (keyBytes + fixed + instants + unitBytes - 1) / unitBytes
+}
+
+// sizeOf returns the largest size, in bytes, of a limit with a rate in an item. instants is the size of the instants of
 // requests, and fixed the size of all else. Both are 0 if the rate is invalid.
-func (Items) Size(r algo.Rate) (fixed, instants int) {
+func sizeOf(r algo.Rate) (fixed, instants int) {
 	m, err := algo.New(r)
 	if err != nil {
 		return 0, 0
 	}
 	fixed, instants = layoutOf(m).size(r, m)
 	return versionBytes + nameBytes + len(m.Fingerprint()) + fixed, instants
-}
-
-// Misfit returns by how many bytes an item with limits of these sizes is too large, and a description of the problem.
-// An item fits one write unit, or eight units with the instants of requests. If the limits fit, Misfit returns 0 and "".
-func (Items) Misfit(fixed, instants int) (excess int, problem string) {
-	if size := keyBytes + fixed; size > unitBytes {
-		return size - unitBytes, fmt.Sprintf("take up to %d bytes, want at most %d (one write unit)", size, unitBytes)
-	} else if size += instants; instants > 0 && size > itemMost {
-		return size - itemMost, fmt.Sprintf("take up to %d bytes, want at most %d (%d write units)", size, itemMost, itemMost/unitBytes)
-	}
-	return 0, ""
-}
-
-// Units returns the largest number of write units that a write of an item with limits of these sizes costs.
-func (Items) Units(fixed, instants int) int {
-	return (keyBytes + fixed + instants + unitBytes - 1) / unitBytes
 }
 
 // numberBytes returns the largest size, in bytes, that a number from 0 to n has in DynamoDB.

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -11,35 +12,23 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// Items has the sizes of limits in a store that keeps all limits of a subject in one item. dynamostore.Items implements
-// it for DynamoDB. The sizes MUST depend only on the arguments, so that all environments of one version of the rules
-// count a caller in the same items.
+// Items describes the items of a store that keeps all limits of a subject in one item. dynamostore.Items implements it for
+// DynamoDB. The results MUST depend only on the arguments, so that all environments of one version of the rules count a
+// caller in the same items.
 type Items interface {
-	// Size returns the largest size, in bytes, of a limit with a rate. instants is the size of the instants of requests,
-	// which is in proportion to the requests if there are many, and fixed the size of all else.
-	Size(r algo.Rate) (fixed, instants int)
+	// Misfit returns why limits do not fit one item, such as "take up to 1078 bytes, want at most 1024". It returns "" if they
+	// fit. Each limit has one of several rates.
+	Misfit(limits [][]algo.Rate) string
 
-	// Misfit returns by how many bytes an item with limits of these sizes is too large, and a description of the
-	// problem, such as "take up to 1078 bytes, want at most 1024". It returns 0 and "" if the limits fit.
-	Misfit(fixed, instants int) (excess int, problem string)
-
-	// Units returns the largest number of write units that a write of an item with limits of these sizes costs.
-	Units(fixed, instants int) int
+	// Units returns the largest number of write units that a write of an item with one limit costs.
+	Units(r algo.Rate) int
 }
 
 // unbounded is the Items of a store whose items have no bound.
 type unbounded struct{}
 
-func (unbounded) Size(algo.Rate) (fixed, instants int) { return 0, 0 }
-func (unbounded) Misfit(_, _ int) (int, string)        { return 0, "" }
-func (unbounded) Units(_, _ int) int                   { return 1 }
-
-// size is the maximum size of several limits in an item, as Items has it.
-type size struct{ limits, fixed, instants int }
-
-func (s size) with(t size) size {
-	return size{s.limits + t.limits, s.fixed + t.fixed, s.instants + t.instants}
-}
+func (unbounded) Misfit([][]algo.Rate) string { return "" }
+func (unbounded) Units(algo.Rate) int         { return 1 }
 
 // place decides which items contain which limits. If all limits of every caller fit one item, this item
 // contains the limits by caller and endpoint too. If they do not fit, each pair of caller and endpoint
@@ -50,7 +39,6 @@ func (c *compiler) place() {
 	}
 	c.assign(true)
 	if m := c.misfit(); m != nil {
-		m.movable = c.movable(m)
 		c.report(m)
 	}
 	c.doc.Note("rules", "the limits of one caller do not fit one item, so the limits by endpoint use one item for each caller and endpoint")
@@ -89,22 +77,15 @@ func (c *compiler) items() (limits map[item][]*spec, order []item) {
 	return limits, order
 }
 
-// size returns the largest size of the limit in an item, with the rate of the limit or with the rate of an override.
-// each is the size of the instants of one request.
-func (c *compiler) size(s *spec) (most size, each int) {
-	most.limits = 1
-	shards := int64(max(1, s.Spread.Shards)) // each shard is an item with a part of the requests
-	for _, r := range append([]algo.Rate{s.Rate}, s.own...) {
-		fixed, instants := c.rules.options.Items.Size(r)
-		most.fixed = max(most.fixed, fixed)
-		if instants > 0 {
-			each = instants / int(r.Requests)
-			r.Requests = (r.Requests + shards - 1) / shards
-			_, instants = c.rules.options.Items.Size(r)
-			most.instants = max(most.instants, instants)
+// rates returns the rates that a limit can have in an item. Each shard of a limit is an item with a part of its instants.
+func (s *spec) rates() []algo.Rate {
+	list := append([]algo.Rate{s.Rate}, s.own...)
+	for i, r := range list {
+		if shards := int64(s.Spread.Shards); shards > 1 && r.Algorithm.Logs() {
+			list[i].Requests = (r.Requests + shards - 1) / shards
 		}
 	}
-	return most, each
+	return list
 }
 
 func (c *compiler) misfit() *misfit {
@@ -163,13 +144,10 @@ func (c *compiler) meets(s *spec, tier string) bool {
 // misfit describes a set of limits that does not fit one item.
 type misfit struct {
 	item
-	tier        string
-	first, last *spec // first limit of the set, and the limit with which the set exceeds the item
-	largest     *spec // limit of the set up to last with the most instants
-	movable     *spec // a limit that could leave the item if it counted by endpoint; nil if there is none
-	limits      int   // number of limits in the set; one for each tier of a limit with across_tiers
-	own         size  // size of all limits up to the limit last that are in the same item
-	inFlight    bool  // one of these limits counts requests in flight
+	tier    string
+	limits  []*spec // up to the limit with which the set exceeds the item
+	count   int     // of limits in the item; one for each tier of a limit with across_tiers
+	problem string  // from Items
 }
 
 // distinct returns each limit once, although several rules may have it.
@@ -187,82 +165,52 @@ func distinct(limits []*spec) iter.Seq[*spec] {
 
 // overflow describes the misfit if the limits do not fit into one item. It returns nil if they fit.
 func (c *compiler) overflow(limits []*spec, it item, tier string) *misfit {
-	m := misfit{item: it, tier: tier}
-	most := 0
-	var parts [2]size // index 0 is the size of limits without shards, index 1 the size of limits with shards
+	m := &misfit{item: it, tier: tier}
 	for s := range distinct(limits) {
-		part := &parts[0]
-		// Shards have their own items. m.limits still counts the limit, because a store in memory
-		// charges all limits in one step.
-		if s.Spread.Shards > 0 {
-			part = &parts[1]
+		if m.count <= limiter.MaxCharges {
+			m.limits = append(m.limits, s)
 		}
-		one, _ := c.size(s)
-		*part = part.with(one)
-		if m.first == nil {
-			m.first = s
-		}
-		if m.last == nil && one.instants >= most {
-			m.largest, most = s, one.instants
-		}
-		excess, _ := c.rules.options.Items.Misfit(part.fixed, part.instants)
-		m.inFlight = m.inFlight || m.last == nil && s.Count.Of == limiter.CountConcurrent
-		if m.limits += 1 + len(s.Tiers); m.last == nil && (excess > 0 || m.limits > limiter.MaxCharges) {
-			m.last, m.own = s, *part
-		}
+		m.count += 1 + len(s.Tiers)
 	}
-	if m.last == nil {
+	if m.problem = c.problem(m.limits); m.problem == "" && m.count <= limiter.MaxCharges {
 		return nil
 	}
-	return &m
-}
-
-// movable returns the last limit in the item of m that belongs to only one endpoint but does not count by
-// endpoint. It returns nil if there is none.
-func (c *compiler) movable(m *misfit) *spec {
-	limits, _ := c.items()
-	shared := map[hashed]int{}
-	for _, s := range c.specs {
-		shared[s.is]++
-	}
-	for _, s := range slices.Backward(limits[m.item]) {
-		if !s.byEndpoint() && !c.rules.rules[s.rule].pattern.below && shared[s.is] == 1 {
-			return s
+	for n := range m.limits {
+		if problem := c.problem(m.limits[:n+1]); problem != "" {
+			m.limits, m.problem = m.limits[:n+1], problem
+			break
 		}
 	}
-	return nil
+	return m
 }
 
-// remedy describes changes after which fewer limits share the item.
-func (m *misfit) remedy() string {
-	if m.movable == nil {
-		return ""
+// problem returns why limits do not fit one item. Those with shards have items of their own.
+func (c *compiler) problem(limits []*spec) string {
+	var parts [2][][]algo.Rate
+	for _, s := range limits {
+		part := min(1, s.Spread.Shards)
+		parts[part] = append(parts[part], s.rates())
 	}
-	return `; add "endpoint" to the per of limits of a single endpoint, such as ` + m.movable.Path
+	return cmp.Or(c.rules.options.Items.Misfit(parts[0]), c.rules.options.Items.Misfit(parts[1]))
 }
 
 func (c *compiler) report(m *misfit) {
-	where := fmt.Sprintf("a %q caller in the item (%s)", m.tier, m.family)
-	report := func(format string, args ...any) { c.doc.Report(m.last.Path, "does not fit one item: "+format, args...) }
-	excess, problem := c.rules.options.Items.Misfit(m.own.fixed, m.own.instants)
-	switch _, fixed := c.rules.options.Items.Misfit(m.own.fixed, 0); {
-	case m.limits > limiter.MaxCharges:
-		report("got %d limits of %s, want at most %d; the first is %s%s", m.limits, where, limiter.MaxCharges, m.first.Path, m.remedy())
+	first, last := m.limits[0], m.limits[len(m.limits)-1]
+	remedy := ""
+	for _, s := range m.limits {
+		switch single := !c.rules.rules[s.rule].pattern.below; {
+		case s.Rate.Algorithm.Logs():
+			remedy = "; use fewer requests or a sliding_window for " + s.Path
+		case s.Rate.Algorithm.TakesSlots():
+			remedy = "; use fewer requests, or count those in flight by another subject, for " + s.Path
+		case remedy == "" && single && !s.byEndpoint():
+			remedy = `; add "endpoint" to the per of limits of a single endpoint, such as ` + s.Path
+		}
+	}
+	where := fmt.Sprintf("of a %q caller in the item (%s)", m.tier, m.family)
+	if m.count > limiter.MaxCharges {
+		c.doc.Report(last.Path, "does not fit one item: got %d limits %s, want at most %d; the first is %s%s", m.count, where, limiter.MaxCharges, first.Path, remedy)
 		return
-	case fixed != "":
-		report("the first %d limits of %s %s; the first is %s%s", m.own.limits, where, fixed, m.first.Path, m.remedy())
-		return
 	}
-	kinds, remedy, instead := "sliding_logs", "use a sliding_window", ", or use a sliding_window"
-	if m.inFlight {
-		kinds, remedy = "requests in flight", "count them by another subject"
-	}
-	if m.largest.Count.Of == limiter.CountConcurrent {
-		instead = ""
-	}
-	if largest, each := c.size(m.largest); each > 0 && largest.instants-excess >= each {
-		remedy = fmt.Sprintf("at most %d requests fit%s", (largest.instants-excess)/each*max(1, m.largest.Spread.Shards), instead)
-	}
-	m.last = m.largest
-	report("the limits of %s, including %s, %s; %s", where, kinds, problem, remedy)
+	c.doc.Report(last.Path, "does not fit one item: the first %d limits %s %s; the first is %s%s", len(m.limits), where, m.problem, first.Path, remedy)
 }

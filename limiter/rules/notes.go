@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,9 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
+
+// exampleAddress is the address of an example of a caller.
+var exampleAddress = netip.MustParsePrefix("192.0.2.1/32")
 
 func (c *compiler) note() {
 	if c.doc.Shadow {
@@ -29,7 +33,7 @@ func (c *compiler) note() {
 		c.noteChosen(s)
 		c.noteNewCount(s)
 		c.noteRegions(s)
-		if units := c.rules.options.Items.Units(c.rules.options.Items.Size(s.Rate)); units > 1 {
+		if units := c.rules.options.Items.Units(s.Rate); units > 1 {
 			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units)
 		}
 	}

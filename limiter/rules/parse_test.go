@@ -134,7 +134,7 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"local_processes_without_local": `line 1: rules[0].local_processes: requires "on_error": "local"`,
 	"local_processes_zero":          `line 1: rules[0].local_processes: got 0, want a whole number from 1 to 100000`,
 	"log_too_long":                  `line 1: rules[0].limits.free.requests: got 328, want at most 327 for a sliding_log, which stores every request; use sliding_window for more`,
-	"logs_of_a_caller":              `line 3: rules[1].limits.*: does not fit one item: the limits of a "*" caller in the item (user), including sliding_logs, take up to 14834 bytes, want at most 8192 (8 write units); at most 23 requests fit, or use a sliding_window`,
+	"logs_of_a_caller":              `line 3: rules[1].limits.*: does not fit one item: the first 2 limits of a "*" caller in the item (user) take up to 14834 bytes, want at most 8192 (8 write units); the first is rules[0].limits.*; use fewer requests or a sliding_window for rules[1].limits.*`,
 	"method_head":                   `line 1: rules[0].method: got HEAD, want GET, which includes HEAD`,
 	"method_lower_case":             `line 1: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)`,
 	"method_options":                `line 1: rules[0].method: got OPTIONS, which counts by the method that a preflight asks for; leave the method out to count every method`,

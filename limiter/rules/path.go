@@ -430,6 +430,19 @@ func (p *pattern) matches(r reading) bool {
 	return path == "" || p.below
 }
 
+// contains reports whether p matches every path that q matches.
+func (p *pattern) contains(q pattern) bool {
+	if len(p.segments) > len(q.segments) || !p.below && (q.below || len(p.segments) < len(q.segments)) {
+		return false
+	}
+	for i, segment := range p.segments {
+		if segment != parameter && segment != q.segments[i] {
+			return false
+		}
+	}
+	return true
+}
+
 const parameter = "{}"
 
 // Names are read without regular expressions, whose compilation would make each cold start longer.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -25,8 +24,7 @@ func checkCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
 		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there are mistakes, the exit status is 1.\n\n" +
-			"For a document without mistakes, the command prints notes. weir rules publish and make deploy refuse a document with a note on similar tiers. It also prints the maximum number of store items that a request of each endpoint writes, for each kind of caller, " +
-			"the items that have room for at most two more limits, and the counts that restart if a rule adds more. It prints the limits that a distribution in front can enforce and, if there are any or with --edge, why it cannot enforce the others.\n\n" +
+			"For a document without mistakes, the command prints notes. weir rules publish and make deploy refuse a document with a note on similar tiers. It also prints the limits that a distribution in front can enforce and, if there are any or with --edge, why it cannot enforce the others.\n\n" +
 			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD, and the limits that are new, or have a new name, a new tier or another mode. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +
@@ -50,15 +48,12 @@ type checked struct {
 	Tiers    []string        `json:"tiers,omitempty"`
 	Problems rules.Problems  `json:"problems,omitempty"`
 	Notes    []rules.Problem `json:"notes,omitempty"`
-	Writes   []rules.Writes  `json:"writes,omitempty"`   // items that one request writes, for each endpoint and kind of caller
 	Restarts []string        `json:"restarts,omitempty"` // only with --against: limits whose counts restart
 	Begins   []string        `json:"begins,omitempty"`   // only with --against: limits that the other document does not have
-	Rooms    []rules.Room    `json:"rooms,omitempty"`    // items with little room for more limits
 	Edge     []edgeLimit     `json:"edge,omitempty"`     // limits that a distribution in front can enforce
 	// EdgePasses reports that requests with a credential pass the distribution.
 	EdgePasses bool      `json:"edgePassesCredentials,omitempty"`
 	NotEdge    []notEdge `json:"notEdge,omitempty"` // reasons why it cannot enforce the others
-	Beyond     []string  `json:"beyond,omitempty"`  // limits whose counts restart if a rule adds more than fit
 
 	printsEdge bool // NotEdge is in the text too
 }
@@ -78,8 +73,7 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 	} else if err != nil {
 		result.Problems = rules.Problems{{Message: err.Error()}}
 	} else {
-		result.OK, result.Rules, result.Tiers, result.Notes, result.Writes = true, r.Len(), r.Tiers(), r.Notes(), r.Writes()
-		result.Rooms, result.Beyond = r.Rooms()
+		result.OK, result.Rules, result.Tiers, result.Notes = true, r.Len(), r.Tiers(), r.Notes()
 		for _, l := range r.Edge().Limits {
 			result.Edge = append(result.Edge, edgeLimit{l.Path, l.Wait.Seconds()})
 		}
@@ -151,8 +145,6 @@ func (c checked) printRules(b *strings.Builder) {
 		fmt.Fprintf(b, "  new limits, whose counts start at zero: %s\n", some(c.Begins))
 	}
 	c.printEdge(b)
-	c.printWrites(b)
-	c.printRooms(b)
 }
 
 // edgeLimit is a limit whose callers a distribution in front can refuse.
@@ -204,46 +196,6 @@ func (c checked) printNotes(b *strings.Builder) {
 			n.Line = 0
 		}
 		fmt.Fprintf(b, "  note: %s\n", n)
-	}
-}
-
-func (c checked) printWrites(b *strings.Builder) {
-	if len(c.Writes) == 0 {
-		return
-	}
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  WRITES OF A REQUEST\tUSER\tAPI KEY\tBOTH\tANONYMOUS\tBAD CREDENTIAL")
-	for _, w := range c.Writes {
-		fmt.Fprintf(t, "  %s\t%d\t%d\t%d\t%d\t%d\n", strings.TrimSpace(w.Method+" "+w.Endpoint), w.User, w.APIKey, w.Both, w.Anonymous, w.Rejected)
-	}
-	_ = t.Flush() // a strings.Builder returns no error
-}
-
-// mostRooms bounds the items that the text lists.
-const mostRooms = 20
-
-func (c checked) printRooms(b *strings.Builder) {
-	if len(c.Rooms) == 0 {
-		return
-	}
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  ITEMS WITH LITTLE ROOM\tTIER\tLIMITS\tONE MORE THAN FITS")
-	for _, r := range c.Rooms[:min(len(c.Rooms), mostRooms)] {
-		items, beyond := r.Items, "is a mistake"
-		if r.Shadow {
-			items += ", shadow"
-		}
-		if r.Restarts {
-			beyond = "restarts counts"
-		}
-		fmt.Fprintf(t, "  %s\t%s\t%d of %d\t%s\n", items, r.Tier, r.Limits, r.Most, beyond)
-	}
-	if more := len(c.Rooms) - mostRooms; more > 0 {
-		fmt.Fprintf(t, "  and %d more\n", more)
-	}
-	_ = t.Flush() // a strings.Builder returns no error
-	if len(c.Beyond) > 0 {
-		fmt.Fprintf(b, "  with one more than fits, %s\n", restartText(c.Beyond))
 	}
 }
 
