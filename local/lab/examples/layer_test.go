@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -23,17 +22,11 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
-	"github.com/weir-limits/weir/local/lambdaenv"
 	"github.com/weir-limits/weir/local/servers"
 )
 
 // daily allows each address 20 requests a day.
 const daily = `{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name":"daily","requests":20,"window":"24h","per":["ip"]}}}]}`
-
-// many allows every request of a test, except requests to /few.
-const many = `{"version":1,"rules":[
-	{"endpoint":"/few","limits":{"*":{"name":"few","requests":20,"window":"24h","per":["ip"]}}},
-	{"endpoint":"*","limits":{"*":{"name":"many","requests":1000000,"window":"24h","per":["ip"]}}}]}`
 
 // bootstrap starts a runtime like the bootstrap of a managed runtime. Its arguments are the command
 // of the runtime.
@@ -57,7 +50,7 @@ type layer struct {
 func newLayer(t *testing.T) layer {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skip("SKIPPED: environments are frozen only on Linux")
+		t.Skip("SKIPPED: the runtime interface client for Node.js needs Linux")
 	}
 	client := servers.NodeRuntimeIn(storetest.Server(t, "clients", "WEIR_CLIENTS"))
 	l := layer{
@@ -83,7 +76,7 @@ func (l layer) extension() string { return filepath.Join(l.folder, contract.Laye
 
 func (l layer) wrapper() string { return filepath.Join(l.folder, contract.LayerWrapper) }
 
-func (l layer) variables(t *testing.T, f function, rules, store string) []string {
+func (l layer) variables(t *testing.T, f function, rules string) []string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), contract.LayerRules)
 	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
@@ -94,7 +87,7 @@ func (l layer) variables(t *testing.T, f function, rules, store string) []string
 		"http_proxy=http://127.0.0.1:1", "no_proxy=127.0.0.1", // the wrapper adds the extension to no_proxy
 	}
 	for name, value := range map[string]string{
-		"NAMESPACE": checkouttest.Namespace(), "STORE": store, "TABLE": checkout.Table, "DYNAMODB_ENDPOINT": l.dynamo, contract.VariableLocal: "true", "RULES_FILE": file,
+		"NAMESPACE": checkouttest.Namespace(), "STORE": contract.StoreDynamoDB, "TABLE": checkout.Table, "DYNAMODB_ENDPOINT": l.dynamo, contract.VariableLocal: "true", "RULES_FILE": file,
 		"STORE_TIMEOUT": "900ms", // a long timeout, because other programs can slow the machine down
 	} {
 		variables = append(variables, contract.LayerVariable(name)+"="+value)
@@ -102,28 +95,28 @@ func (l layer) variables(t *testing.T, f function, rules, store string) []string
 	return variables
 }
 
-// pool has the environments of one function with the layer.
+// pool has an environment of one function with the layer, and replaces it after its end.
 type pool struct {
-	*lambdaenv.Pool
+	*environment
 
-	extension string // path of this pool's copy of the extension
+	start func() *environment
 }
 
-func (l layer) pool(t *testing.T, f function, rules, store string) *pool {
+func (l layer) pool(t *testing.T, f function, rules string) *pool {
 	t.Helper()
-	p := &pool{extension: filepath.Join(t.TempDir(), filepath.Base(l.extension()))}
-	err := os.Symlink(l.extension(), p.extension)
-	if err == nil {
-		p.Pool, err = lambdaenv.NewPool(lambdaenv.PoolOptions{
-			Bootstrap: l.bootstrap, Arguments: f.runtime, Extensions: []string{p.extension}, Name: "orders", Variables: l.variables(t, f, rules, store), Max: 2,
-			Line: func(environment string, line []byte) { t.Logf("%s: %s", environment, line) }, Logger: slog.New(slog.DiscardHandler),
-		})
+	variables := l.variables(t, f, rules)
+	start := func() *environment {
+		return startEnvironment(t, l.extension(), append([]string{l.bootstrap}, f.runtime...), variables)
 	}
-	if err != nil {
-		t.Fatal(err)
+	return &pool{start(), start}
+}
+
+func (p *pool) invoke(ctx context.Context, event []byte) ([]byte, error) {
+	answer, err := p.environment.invoke(ctx, event)
+	if _, reported := errors.AsType[functionError](err); err != nil && !reported {
+		p.environment = p.start()
 	}
-	t.Cleanup(func() { _ = p.Close() })
-	return p
+	return answer, err
 }
 
 // The layer works with the official runtime interface clients of Node.js and Python.
@@ -133,21 +126,17 @@ func TestExamples_layer(t *testing.T) {
 		storetest.Unfetched(t, "node", "make infra/examples/express/node_modules", err)
 	}
 	for name, f := range map[string]function{"express": {l.node, folder + "express", "app.handler"}, "flask": {l.python, folder + "flask", "app.handler"}} {
-		t.Run(name, func(t *testing.T) { t.Parallel(); checkDaily(t, l.pool(t, f, daily, contract.StoreDynamoDB)) })
+		t.Run(name, func(t *testing.T) { t.Parallel(); checkDaily(t, l.pool(t, f, daily)) })
 	}
 	for name, f := range map[string]function{"node": {l.node, "testdata", "faults.handler"}, "python": {l.python, "testdata", "faults.handler"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			checkForeign(t, l.pool(t, f, daily, contract.StoreDynamoDB))
-			checkFaults(t, l.pool(t, f, daily, contract.StoreDynamoDB))
-			checkKilled(t, l.pool(t, f, daily, contract.StoreDynamoDB))
+			checkForeign(t, l.pool(t, f, daily))
+			checkFaults(t, l.pool(t, f, daily))
+			checkKilled(t, l.pool(t, f, daily))
 		})
 	}
 	t.Run("stream", func(t *testing.T) { t.Parallel(); l.checkStream(t) })
-	t.Run("many", func(t *testing.T) {
-		t.Parallel()
-		checkMany(t, l.pool(t, function{l.node, "testdata", "faults.handler"}, many, "memory"))
-	})
 }
 
 // TestExamples_layer runs the Flask API with the project's Python tools. Both pin the same
@@ -229,7 +218,7 @@ func request(t *testing.T, kind, method, path, ip, body string) []byte {
 
 func send(ctx context.Context, t *testing.T, p *pool, event []byte) (a answer, err error) {
 	t.Helper()
-	got, err := p.Invoke(ctx, event)
+	got, err := p.invoke(ctx, event)
 	if err != nil {
 		return answer{}, err
 	}
@@ -296,7 +285,7 @@ func checkForeign(t *testing.T, p *pool) {
 			`{"Records": [{"eventSource": "aws:sqs", "body": "{\"path\": \"/x\"}"}]}`, `{"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}`, `{}`, `"a text"`, `[1, 2.50, null]`, `17`,
 		} {
 			var want, got any
-			answer, err := p.Invoke(t.Context(), []byte(event))
+			answer, err := p.invoke(t.Context(), []byte(event))
 			if err == nil {
 				err = errors.Join(json.Unmarshal(answer, &got), json.Unmarshal([]byte(event), &want))
 			}

@@ -1,13 +1,11 @@
 package faults
 
 import (
-	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"slices"
-	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/rules"
-	functions "github.com/weir-limits/weir/local/lambdaenv"
 )
 
 // companyFaults are faults whose result depends on the callers and on the times of their requests. The
@@ -125,38 +122,31 @@ func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
 	return func(t *testing.T, found *problems, w *world) {
 		t.Helper()
 		n := connect(t, w.network.proxy.Upstream)
-		path, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
+		p := startProcess(t, append([]string{w.at(n.address())}, w.variables...)) // the first value of a variable has precedence
+		defer p.kill(t)
+		freeze := func(signal syscall.Signal) {
+			if err := p.command.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
 		}
-		variables := append([]string{w.at(n.address())}, w.variables...) // the first value of a variable has precedence
-		f, err := functions.Start(t.Context(), functions.Options{
-			Bootstrap: path, Name: "faults", Output: t.Output(),
-			Variables: slices.Concat(os.Environ(), []string{processVariable + "=" + strings.Join(variables, " ")}),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = f.Close() }() // the error of Close reports the signal that ended the process
-		invoke := func(what string) {
+		ask := func(what string) {
 			t.Helper()
-			var a asked
 			begun := time.Now()
-			body, err := f.Invoke(t.Context(), []byte(`"`+policies[0]+`"`))
-			if err == nil {
-				err = json.Unmarshal(body, &a)
-			}
-			if took := time.Since(begun); err != nil || a.Status != http.StatusNoContent || a.Degraded != limiter.ReasonNone || took > w.deadline+w.allowance() {
-				found.add("%s: %+v in %s: %v", what, a, took, err)
+			p.ask(t)
+			line, err := p.output.ReadString('\n')
+			if took := time.Since(begun); err != nil || line != fmt.Sprintln(http.StatusNoContent, limiter.ReasonNone) || took > w.deadline+w.allowance() {
+				found.add("%s: %q in %s: %v", what, line, took, err)
 			}
 		}
-		invoke("before")
+		ask("before")
+		freeze(syscall.SIGSTOP)
 		if pause == 0 {
 			n.hangUp(t)
 		} else {
 			n.forget(t)
 			within(t.Context(), pause)
 		}
-		invoke("after")
+		freeze(syscall.SIGCONT)
+		ask("after")
 	}
 }

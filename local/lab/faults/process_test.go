@@ -9,16 +9,10 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/aws/aws-lambda-go/lambda"
-
-	"github.com/weir-limits/weir/limiter"
 )
 
 // If processVariable is set, the test program runs as an environment. The environment prints a line when it
-// is ready. When the environment has read a line, it sends one request. If Lambda's variables are set, the
-// test program runs as a function instead.
+// is ready. For each line that it reads, it sends one request and prints the answer.
 const processVariable = "WEIR_FAULTS_PROCESS"
 
 func TestMain(m *testing.M) {
@@ -31,28 +25,18 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	if os.Getenv("AWS_LAMBDA_RUNTIME_API") != "" {
-		lambda.Start(func(policy string) (asked, error) {
-			a := e.ask(client, policy)
-			return asked{a.status, a.degraded, a.took}, nil
-		})
-	}
 	fmt.Println("there")
-	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
-	e.ask(client, policies[0])
-}
-
-// asked is the response of a function.
-type asked struct {
-	Status   int
-	Degraded limiter.Reason
-	Took     time.Duration
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		a := e.ask(client, policies[0])
+		fmt.Println(a.status, a.degraded)
+	}
 }
 
 // process is an environment that runs in a separate process.
 type process struct {
 	command *exec.Cmd
 	input   io.Writer
+	output  *bufio.Reader
 }
 
 // startProcess starts a process and waits until it is ready.
@@ -75,10 +59,11 @@ func startProcess(t *testing.T, variables []string) *process {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil || line != "there\n" {
+	lines := bufio.NewReader(output)
+	if line, err := lines.ReadString('\n'); err != nil || line != "there\n" {
 		t.Fatalf("output of the process: got %q and error %v, want \"there\\n\" and no error", line, err)
 	}
-	return &process{c, input}
+	return &process{c, input, lines}
 }
 
 // ask signals the process to send its request.
