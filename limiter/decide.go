@@ -82,7 +82,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 		}
 		r.fallBack()
 	}
-	r.finish(ctx, early)
+	r.finish(ctx)
 	r.answer(ctx, early, d)
 	return nil
 }

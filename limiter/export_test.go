@@ -15,14 +15,3 @@ func (l *Limiter) InFlight() int {
 
 // FallbackHolds reports whether this process holds counts of an outage at the time now.
 func (l *Limiter) FallbackHolds(now time.Time) bool { return l.fallback.Holds(algo.InstantOf(now)) }
-
-// NoticesKnown returns the number of notices that this process remembers.
-func (l *Limiter) NoticesKnown() (n int) {
-	for _, e := range l.table.entries {
-		n += len(e.noticed)
-	}
-	return n
-}
-
-// FlagsOf returns the subject that has the flags of the notices of s.
-func FlagsOf(s Subject) Subject { return flagsOf(s) }

@@ -7,8 +7,8 @@ import (
 )
 
 // finish gives new leases to their trackers. If the request is denied, it refunds what was charged, as far as that is
-// safe. It writes the notices that are due, unless the request was denied before the stores were called.
-func (r *request) finish(ctx context.Context, early bool) {
+// safe. It writes the notices of an admitted request.
+func (r *request) finish(ctx context.Context) {
 	denied := r.denied()
 	if len(r.renewals) > 0 || len(r.served) > 0 {
 		r.returnLeases(denied)
@@ -17,7 +17,7 @@ func (r *request) finish(ctx context.Context, early bool) {
 	if denied && len(r.batches) > 1 {
 		r.refundBatches(ctx)
 	}
-	if r.notify && !r.look && !early {
+	if r.notify && !r.look && !denied && r.limiter.notices != nil {
 		r.writeNotices(ctx)
 	}
 }
@@ -48,43 +48,18 @@ func (r *request) refundBatches(ctx context.Context) {
 	}
 }
 
-// writeNotices writes the notices that are due after the decision of r. A denied request can cause a
-// notice too, because its states can show a percentage that has no flag. Counts of the fallback cause no
+// writeNotices writes the notices of the charges of r. A denied request charges nothing. Counts of the fallback cause no
 // notice, because it does not know the usage of all processes.
 func (r *request) writeNotices(ctx context.Context) {
-	l, denied := r.limiter, r.denied()
-	if l.notices == nil {
-		return
-	}
-	bounded := false
+	l := r.limiter
 	for i := range r.batches {
 		b := &r.batches[i]
-		if b.err != nil || b.remote != l.sharesStore() {
+		if !b.taken || b.err != nil || b.remote != l.sharesStore() {
 			continue
 		}
 		for j := range b.tasks {
-			it := &b.tasks[j]
-			if !it.original.notifies() || b.results[j].Machine == nil || !it.decided(b.results[j]) {
-				continue
-			}
-			charge := b.charges[j]
-			if denied || !b.taken {
-				charge.Cost = 0
-			}
-			u := observed{charge, b.results[j]}
-			due := l.notices.due(r.now, &u)
-			if len(due) == 0 {
-				continue
-			}
-			if !bounded {
-				var cancel context.CancelFunc
-				ctx, cancel = l.notices.bounded(ctx)
-				defer cancel()
-				bounded = true
-			}
-			calls := l.notices.after(ctx, r.now, &u, due)
-			if b.remote {
-				r.storeCalls += calls
+			if it := &b.tasks[j]; it.original.notifies() && b.charges[j].Cost > 0 && it.decided(b.results[j]) {
+				l.notices.crossed(ctx, r.now, b.charges[j], b.results[j])
 			}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -90,7 +89,6 @@ type Limit struct {
 	parts        []*Limit // the shards of Spread.Shards
 	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
 	isLocalShare bool     // l is the localShare of another limit
-	flags        []*Limit // limits that count the written notices, one for each percentage of Notify
 	reports      *reports // the limits of Spread.Adaptive that count reports; nil without it
 	regions      []*Limit // the limit in each region, if regions share it; l itself is at its place
 }
@@ -152,7 +150,7 @@ func (l Limit) build() (*Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.machine, l.fingerprint, l.localShare, l.reports, l.flags = machine, machine.Fingerprint(), nil, nil, nil
+	l.machine, l.fingerprint, l.localShare, l.reports = machine, machine.Fingerprint(), nil, nil
 	if l.ID == 0 {
 		l.ID = NewID(l.Name)
 	}
@@ -183,11 +181,6 @@ func (l Limit) build() (*Limit, error) {
 	}
 	if l.LocalProcesses > 1 && l.Rate.Regions.HasShare(l.Rate.Regions.Place) {
 		if l.localShare, err = l.newLocalShare(); err != nil {
-			return nil, err
-		}
-	}
-	if l.notifies() {
-		if l.flags, err = l.newFlags(); err != nil {
 			return nil, err
 		}
 	}
@@ -276,24 +269,6 @@ func (l Limit) newLocalShare() (*Limit, error) {
 }
 
 func (l *Limit) notifies() bool { return l.Notify[0] != 0 && !l.Shadow }
-
-// newFlags returns the limits that count the written notices. Their IDs depend on the windows of l, so changed
-// windows begin new counts.
-func (l Limit) newFlags() (flags []*Limit, err error) {
-	rate := l.Rate.Once()
-	machine, err := algo.New(rate)
-	if err != nil {
-		return nil, err
-	}
-	for _, percent := range l.Notify.List() {
-		flag, err := NewLimit(Limit{Name: l.Name, Rate: rate, Horizon: l.Horizon, ID: NewID("notice", l.ID.String(), strconv.Itoa(percent), machine.Fingerprint())})
-		if err != nil {
-			return nil, err
-		}
-		flags = append(flags, flag)
-	}
-	return flags, nil
-}
 
 // reports are the limits under which an adaptive limit counts the reports of processes. They count on the same
 // subject as the adaptive limit, and refuse nothing.

@@ -45,7 +45,7 @@ func New(store Store, o Options) (*Limiter, error) {
 		l.shares, l.regions, l.home = shares, o.Regions, placeOf(o.Regions)
 	}
 	if o.Notify != nil {
-		l.notices = &notices{table: l.table, store: store, write: o.Notify, timeout: o.Timeout, log: &l.log}
+		l.notices = &notices{table: l.table, write: o.Notify, log: &l.log}
 	}
 	if _, ok := store.(Local); ok {
 		l.timeout = 0

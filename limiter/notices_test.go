@@ -1,21 +1,19 @@
 package limiter_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"slices"
 	"strconv"
-	"sync"
+	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -61,37 +59,63 @@ func TestNotice(t *testing.T) {
 	}
 }
 
-// A request makes one store call. A request that crosses a percentage makes two more: one reads the
-// flags, and one sets a flag.
+// Notices make no store calls. The request that reaches a percentage writes its notice, once in a window.
 func TestNotice_calls(t *testing.T) {
+	eighty := []int{80, 100}
 	for name, c := range map[string]struct {
 		change func(*limiter.Limit)
-		want   []int64 // calls of each request
+		want   []int
 	}{
-		"notify":           {nil, []int64{1, 1, 1, 1, 1, 1, 1, 3, 1, 3, 0, 0}},
-		"no notify":        {func(l *limiter.Limit) { l.Notify = limiter.Percentages{} }, []int64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
-		"shadow":           {func(l *limiter.Limit) { l.Shadow = true }, []int64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
-		"with mark":        {func(l *limiter.Limit) { l.Mark = true }, []int64{1, 1, 1, 1, 1, 1, 1, 3, 1, 3, 0, 0}},
-		"high percentages": {func(l *limiter.Limit) { l.Notify = limiter.Percentages{150} }, []int64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}},
+		"notify":           {nil, eighty},
+		"no notify":        {func(l *limiter.Limit) { l.Notify = limiter.Percentages{} }, nil},
+		"shadow":           {func(l *limiter.Limit) { l.Shadow = true }, nil},
+		"with mark":        {func(l *limiter.Limit) { l.Mark = true }, eighty},
+		"high percentages": {func(l *limiter.Limit) { l.Notify = limiter.Percentages{150} }, nil},
+		"instants":         {func(l *limiter.Limit) { l.Rate.Algorithm = algo.SlidingWindow }, eighty},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got written
 			store := newRemote()
 			l, quota := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write})), perHour(t, c.change)
-			for i, want := range c.want {
+			for i := range 12 {
 				before := store.takes.Load()
 				d := take(t, l, limiter.Charge{Subject: user, Limit: quota, Cost: 1})
-				if calls := store.takes.Load() - before; calls != want || int64(d.StoreCalls) != want {
-					t.Errorf("request %d: got %d calls and %d in the decision, want %d", i+1, calls, d.StoreCalls, want)
+				if calls := store.takes.Load() - before; calls > 1 || int64(d.StoreCalls) != calls {
+					t.Errorf("request %d: got %d calls and %d in the decision, want at most 1", i+1, calls, d.StoreCalls)
 				}
 			}
-			if n := len(got); n > 0 && !slices.Equal(got.percentages(), []int{80, 100}) {
-				t.Errorf("got notices at %v, want 80 and 100", got.percentages())
-			}
-			if reads := storetest.Must(store.Inspect(ctx, user)); len(reads) > 1 {
-				t.Errorf("got %d limits on the subject, want flags on a subject of their own", len(reads))
+			if !slices.Equal(got.percentages(), c.want) {
+				t.Errorf("got notices at %v, want %v", got.percentages(), c.want)
 			}
 		})
+	}
+}
+
+// A sliding window at its limit admits one request after the other. Each of them reaches 100 percent again, but only the
+// first in a window writes a notice. A refund does not repeat it either.
+func TestNotice_sliding(t *testing.T) {
+	var got written
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write}))
+	quota := limiter.Charge{Subject: user, Cost: 1, Limit: perHour(t, func(l *limiter.Limit) { l.Rate.Algorithm, l.Rate.Counts = algo.SlidingWindow, true })}
+	admitted := 0
+	for after := time.Duration(0); after < 2*time.Hour; after += time.Minute {
+		if d := takeAt(t, l, noon.Add(after), quota); d.Allowed {
+			admitted++
+		}
+	}
+	if !slices.Equal(got.percentages(), []int{80, 100, 100}) || admitted < 15 {
+		t.Errorf("got notices at %v for %d admissions, want 80 and 100, and 100 in the next hour", got.percentages(), admitted)
+	}
+	got = nil
+	for range 3 {
+		_, receipt, err := l.TakeRefundable(ctx, noon.Add(9*time.Hour), []limiter.Charge{{Subject: other, Limit: quota.Limit, Cost: 8}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipt.Refund(ctx, noon.Add(9*time.Hour))
+	}
+	if !slices.Equal(got.percentages(), []int{80}) {
+		t.Errorf("after refunds: got notices at %v, want 80 once", got.percentages())
 	}
 }
 
@@ -119,8 +143,7 @@ func TestNotice_allocations(t *testing.T) {
 	}
 }
 
-// During an outage, no notice is written, because the fallback does not know the usage of all processes. The
-// first decisions after the outage write the notice.
+// During an outage, no notice is written, because the fallback does not know the usage of all processes.
 func TestNotice_outage(t *testing.T) {
 	var got written
 	store := newRemote()
@@ -149,66 +172,6 @@ func TestNotice_refused(t *testing.T) {
 	take(t, over(store, 0), both[1]) // the process that decides both does not know this charge
 	if d := take(t, l, both...); d.Allowed || d.Refunds.Given != 1 || len(got) > 0 {
 		t.Errorf("got %+v and notices %v, want a denial with a refund, and none", d, got)
-	}
-}
-
-// A flag that cannot be read or set fails no request. A later request writes the notice.
-func TestNotice_flagFails(t *testing.T) {
-	var got written
-	store := newRemote()
-	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write, Logger: slog.New(slog.DiscardHandler)}))
-	quota := limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 9}
-	store.fail = map[limiter.Subject]error{limiter.FlagsOf(user): limiter.ErrUnavailable}
-	if d := take(t, l, quota); !d.Allowed || d.Reason != limiter.ReasonNone || len(got) > 0 {
-		t.Fatalf("got %+v and notices %v, want a plain decision and none", d, got)
-	}
-	store.fail = nil
-	quota.Cost = 0
-	takeAt(t, l, noon.Add(9*time.Second), quota)
-	if len(got) > 0 {
-		t.Fatalf("in the grace time: got notices at %v, want none", got.percentages())
-	}
-	takeAt(t, l, noon.Add(10*time.Second), quota)
-	takeAt(t, l, noon.Add(30*time.Second), quota)
-	if !slices.Equal(got.percentages(), []int{80}) {
-		t.Errorf("got notices at %v, want 80 once", got.percentages())
-	}
-}
-
-// If Notify returns an error, no flag is set, and a later request writes the notice.
-func TestNotice_writeFails(t *testing.T) {
-	var got written
-	fails := true
-	write := func(ctx context.Context, n limiter.Notice) error {
-		if fails {
-			return errors.New("no connection")
-		}
-		return got.write(ctx, n)
-	}
-	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: write, Logger: slog.New(slog.DiscardHandler)}))
-	quota := limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 9}
-	take(t, l, quota)
-	fails, quota.Cost = false, 0
-	for _, after := range []time.Duration{10 * time.Second, time.Minute} {
-		takeAt(t, l, noon.Add(after), quota)
-	}
-	if !slices.Equal(got.percentages(), []int{80}) {
-		t.Errorf("got notices at %v, want 80 once", got.percentages())
-	}
-}
-
-// The clock of a process is set back. The process writes a missing notice without waiting until the clock shows the
-// earlier time again.
-func TestNotice_clockBack(t *testing.T) {
-	var got written
-	store, quota := newRemote(), limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8}
-	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon, quota) // its notice is missing
-	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write}))
-	quota.Cost = 0
-	takeAt(t, l, noon.Add(30*time.Minute), quota)
-	takeAt(t, l, noon.Add(10*time.Minute), quota)
-	if !slices.Equal(got.percentages(), []int{80}) {
-		t.Errorf("got notices at %v, want 80", got.percentages())
 	}
 }
 
@@ -242,20 +205,6 @@ func TestNotice_peek(t *testing.T) {
 	}
 	if len(got) > 0 {
 		t.Errorf("got notices at %v, want none", got.percentages())
-	}
-}
-
-// A denied request charges nothing, so it crosses no percentage. But another request may have crossed one, and
-// its notice may be missing. A denied request writes this notice after noticeGrace.
-func TestNotice_denied(t *testing.T) {
-	var got written
-	store, quota := newRemote(), limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8}
-	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon, quota) // this process writes no notice
-	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write}))
-	for after, want := range []int{0, 0, 1} {
-		if d := takeAt(t, l, noon.Add(time.Duration(after)*9*time.Second), quota); d.Allowed || len(got) != want {
-			t.Errorf("after %d s: got allowed %t and %d notices, want a denial and %d", after*9, d.Allowed, len(got), want)
-		}
 	}
 }
 
@@ -294,56 +243,31 @@ func TestNotice_slowClock(t *testing.T) {
 	}
 }
 
-// lateStore delays the answer to forced charges of user.
-type lateStore struct{ *remote }
-
-func (s lateStore) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	taken, err := s.remote.Take(ctx, now, subject, charges, results)
-	if subject == user && charges[0].Force {
-		time.Sleep(100 * time.Millisecond)
-	}
-	return taken, err
-}
-
-// The answer to a charge of an ended period arrives after a notice of the next period. It writes no notice, and the
-// process still knows the flags of the next period.
-func TestNotice_endedPeriod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var got written
-		store := lateStore{newRemote()}
-		l, quota := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write})), perHour(t, nil)
-		charge := func(after time.Duration, cost int64, force bool) {
-			takeAt(t, l, noon.Add(after), limiter.Charge{Subject: user, Limit: quota, Cost: cost, Force: force})
-		}
-		var late sync.WaitGroup
-		late.Go(func() { charge(-time.Second, 8, true) })
-		synctest.Wait()
-		charge(time.Second, 9, false)
-		late.Wait()
-		if len(got) != 1 || !got[0].Start.Equal(noon) {
-			t.Fatalf("got notices %+v, want one of the hour from noon", got)
-		}
-		store.takes.Store(0)
-		charge(2*time.Second, 0, false)
-		charge(time.Minute, 0, false)
-		if calls := store.takes.Load(); calls != 2 || len(got) != 1 {
-			t.Errorf("two later requests: got %d calls and notices %+v, want 2 calls and no other notice", calls, got)
-		}
-	})
-}
-
-// The memory for notices is bounded. If a process forgets a subject, the subject causes no second notice.
+// The memory for notices is bounded. A process that has forgotten a subject can repeat a notice with the same ID.
 func TestNotice_memory(t *testing.T) {
 	var got written
-	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Notify: got.write, Subjects: 60}))
-	quota := perHour(t, nil)
-	for round := range 3 {
+	l, quota := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write, Subjects: 60})), perHour(t, nil)
+	for round := range 2 {
 		for i := range 50 {
-			takeAt(t, l, noon.Add(time.Duration(round)*time.Minute), limiter.Charge{Subject: limiter.User(strconv.Itoa(i)), Limit: quota, Cost: 10 - min(int64(round), 1)*10})
+			_, receipt, err := l.TakeRefundable(ctx, noon.Add(time.Duration(round)*time.Minute), []limiter.Charge{{Subject: limiter.User(strconv.Itoa(i)), Limit: quota, Cost: 8}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			receipt.Refund(ctx, noon)
 		}
 	}
-	if n := l.NoticesKnown(); n != 20 || len(got) != 100 { // two notices each of 10 callers
-		t.Errorf("got %d remembered notices and %d written ones, want 20 and 100", n, len(got))
+	if len(got) != 100 || got[0].ID("a") != got[50].ID("a") {
+		t.Errorf("got %d notices, want 100, and the same ID for the same caller", len(got))
+	}
+}
+
+// A failing Notify fails no request.
+func TestNotice_writeFails(t *testing.T) {
+	var lines bytes.Buffer
+	write := func(context.Context, limiter.Notice) error { return errors.New("no connection") }
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: write, Logger: slog.New(slog.NewTextHandler(&lines, nil))}))
+	if d := take(t, l, limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 9}); !d.Allowed || d.Reason != limiter.ReasonNone || !strings.Contains(lines.String(), "no connection") {
+		t.Errorf("got %+v and log %q, want a plain decision and the error in the log", d, lines.String())
 	}
 }
 
@@ -376,94 +300,6 @@ func TestNewLimit_notify(t *testing.T) {
 	}
 	perHour(t, func(l *limiter.Limit) { l.LocalProcesses = 5 })
 }
-
-// All notices of a decision or settlement have one deadline, which is Options.Timeout after the first one is due.
-func TestNotice_deadline(t *testing.T) {
-	var charges []limiter.Charge
-	for i := range 5 {
-		charges = append(charges, limiter.Charge{Subject: user, Cost: 4, Limit: perHour(t, func(l *limiter.Limit) { l.Name = "quota" + strconv.Itoa(i) })})
-	}
-	hang := func(ctx context.Context, _ limiter.Notice) error {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	for name, newStore := range map[string]func() limiter.Store{
-		"shared": func() limiter.Store { return newRemote() },
-		"local":  func() limiter.Store { return storetest.Must(memstore.New(memstore.Options{})) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := storetest.Must(limiter.New(newStore(), limiter.Options{Timeout: 100 * time.Millisecond, Notify: hang, Logger: slog.New(slog.DiscardHandler)}))
-				_, receipt, err := l.TakeRefundable(ctx, time.Now(), charges)
-				if err != nil {
-					t.Fatal(err)
-				}
-				began := time.Now()
-				receipt.Settle(ctx, began, func(limiter.Charge) int64 { return 8 }) // 80 % of each limit
-				if took := time.Since(began); took != 100*time.Millisecond {
-					t.Errorf("settlement: took %s, want 100 ms", took)
-				}
-				began = time.Now()
-				next := slices.Clone(charges)
-				for i := range next {
-					next[i].Cost = 2
-				}
-				takeAt(t, l, began, next...)
-				if took := time.Since(began); took != 100*time.Millisecond {
-					t.Errorf("decision: took %s, want 100 ms", took)
-				}
-			})
-		})
-	}
-}
-
-// pause waits until the time has passed or ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
-// A slow call of the store takes no time from the notices: they have Options.Timeout for themselves, and add at most
-// that to a decision or settlement.
-func TestNotice_slow(t *testing.T) {
-	for _, writer := range []time.Duration{35 * time.Millisecond, 65 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
-			var got written
-			write := func(ctx context.Context, n limiter.Notice) error {
-				if err := pause(ctx, writer); err != nil {
-					return err
-				}
-				return got.write(ctx, n)
-			}
-			store := newRemote()
-			store.before = func(ctx context.Context, _ limiter.Subject) error {
-				if err := pause(ctx, 30*time.Millisecond); err != nil {
-					return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
-				}
-				return nil
-			}
-			l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 100 * time.Millisecond, Notify: write, Logger: slog.New(slog.DiscardHandler)}))
-			quota := limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 8}
-			began := time.Now()
-			takeAt(t, l, began, quota)
-			if took, want := time.Since(began), 30*time.Millisecond+min(30*time.Millisecond+writer+30*time.Millisecond, 100*time.Millisecond); len(got) != 1 || took != want {
-				t.Errorf("writer of %s: got notices at %v after %s, want one after %s", writer, got.percentages(), took, want)
-			}
-			quota.Cost = 0
-			takeAt(t, l, began.Add(noticeRepeats), quota)
-			if flagged := writer < 40*time.Millisecond; flagged != (len(got) == 1) {
-				t.Errorf("writer of %s: got %d notices, want a second one only if the flag of the first is missing", writer, len(got))
-			}
-		})
-	}
-}
-
-// noticeRepeats is the time after which a process repeats a notice without a flag.
-const noticeRepeats = 10 * time.Second
 
 // New rules replace a window by a period with a lower number, and change the percentages. The new period has notices
 // of its own.

@@ -42,10 +42,8 @@ type Options struct {
 	IntN func(n int) int
 	// Clock times the pauses between calls for a throttled item. nil means the clock of package time.
 	Clock Clock
-	// Notify writes a Notice, for limits with Limit.Notify. A decision or a settlement calls it before it returns. ctx
-	// has a deadline: all notices of a decision, and the store calls for their flags, end at most Timeout after the
-	// first notice is due. So a decision with notices takes at most its own deadline plus Timeout. Notify MUST be safe
-	// for concurrent use. If it returns an error, a later request writes the notice again. nil writes no notices.
+	// Notify writes a Notice, for limits with Limit.Notify. The decision or the settlement that causes the notice waits for
+	// it. Notify MUST be safe for concurrent use. If it returns an error, the Limiter logs it. nil writes no notices.
 	Notify func(ctx context.Context, n Notice) error
 	// Logger logs failures of the store, at most one line a second for each reason. Each line has the
 	// number of lines suppressed before it. nil means slog.Default().

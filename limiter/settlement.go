@@ -345,26 +345,16 @@ func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundab
 	return s
 }
 
-// noticesAfter writes the notices that are due after forced charges of a settlement. Store.Settle returns
-// no states, so noticesAfter reads the states of limits that are near a percentage.
+// noticesAfter writes the notices of forced charges of a settlement. Store.Settle returns no states, so noticesAfter
+// reads the states of limits that are near a percentage.
 func (l *Limiter) noticesAfter(ctx context.Context, now algo.Instant, r *refundable) {
-	bounded := false
 	for i, c := range r.charges {
-		if !c.Force || !c.Limit.notifies() || !l.notices.near(now, &observed{c, r.results[i]}) {
+		if !c.Force || !c.Limit.notifies() || r.results[i].Machine == nil || !r.tasks[i].decided(r.results[i]) || !mayCross(now, c, r.results[i]) {
 			continue
-		}
-		if !bounded {
-			var cancel context.CancelFunc
-			ctx, cancel = l.notices.bounded(ctx)
-			defer cancel()
-			bounded = true
 		}
 		look, results := Charge{Subject: r.subject, Limit: c.Limit}, make([]algo.Result, 1)
 		if _, err := r.store.Take(ctx, now, r.subject, []Charge{look}, results); err == nil && results[0].Machine != nil && r.tasks[i].decided(results[0]) {
-			u := observed{c, results[0]}
-			if due := l.notices.due(now, &u); len(due) > 0 {
-				l.notices.after(ctx, now, &u, due)
-			}
+			l.notices.crossed(ctx, now, c, results[0])
 		}
 	}
 }

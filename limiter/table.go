@@ -64,16 +64,11 @@ type openCharge struct {
 	settlements int          // that have not ended
 }
 
-// noticed is what this process knows about one notice of a subject in one period.
+// noticed is a notice that this process wrote: its limit, its percentage and the end of its period.
 type noticed struct {
-	// flag is the ID of the flag, which identifies the percentage, the limit and its windows: numbers of periods are
-	// comparable only for the same windows.
-	flag    ID
-	period  int64
-	flagged bool
-	// since is the instant at which this process last wrote the notice. Before that, it is the instant at which
-	// this process first saw that the notice has no flag.
-	since algo.Instant
+	limit   ID
+	percent int
+	end     int64
 }
 
 // heldState is the state of a limit, or of the share of a limit, in an outage.

@@ -73,11 +73,6 @@ func (r Rate) Span() time.Duration {
 	return r.Window
 }
 
-// Once returns the rate of one request in each window or period of r.
-func (r Rate) Once() Rate {
-	return Rate{Algorithm: FixedWindow, Requests: 1, Window: r.Window, Calendar: r.Calendar}
-}
-
 // WithDefaults returns r with an empty Algorithm, a zero Burst and the defaults of its Calendar filled in.
 func (r Rate) WithDefaults() Rate {
 	r.Calendar = r.Calendar.withDefaults()

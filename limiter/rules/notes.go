@@ -123,15 +123,10 @@ func (c *compiler) noteSlots(s *spec) {
 	}
 }
 
-// noteNotify notes what the notices of a limit cost. In mode shadow it notes that the limit writes none.
+// noteNotify notes that a limit in mode shadow writes no notices.
 func (c *compiler) noteNotify(s *spec) {
-	path := document.Join(s.Path, "notify")
-	switch {
-	case s.Notify == limiter.Percentages{}:
-	case c.rules.rules[s.rule].Shadow:
-		c.doc.Note(path, "the limit writes no notices in mode shadow")
-	default:
-		c.doc.Note(path, "writes a notice at %s of the limit; each costs one more write for each subject and window", s.Notify)
+	if s.Notify != (limiter.Percentages{}) && c.rules.rules[s.rule].Shadow {
+		c.doc.Note(document.Join(s.Path, "notify"), "the limit writes no notices in mode shadow")
 	}
 }
 

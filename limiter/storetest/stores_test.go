@@ -20,9 +20,6 @@ func TestLimiter(t *testing.T) {
 			t.Run("Spread", func(t *testing.T) { testSpread(t, open) })
 			t.Run("Rate", func(t *testing.T) { testRate(t, open) })
 			t.Run("Vouchers", func(t *testing.T) { testVouchers(t, open) })
-			for _, rate := range noticeRates {
-				t.Run("Notices/"+nameOf(rate), func(t *testing.T) { testNotices(t, open, rate) })
-			}
 			t.Run("Pairs", func(t *testing.T) { testPairs(t, open) })
 		})
 	}
