@@ -125,7 +125,7 @@ func (c Config) Explain(err error) error {
 		where, hint = "Redis at "+redacted(c.RedisURL), "check that it runs and that REDIS_URL is its URL"
 	}
 	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
-		return fmt.Errorf("%s has no table %q; create it (locally with `weir seed`)", where, c.Table)
+		return fmt.Errorf("%s has no table %q; create it (locally, weir serve does)", where, c.Table)
 	}
 	if network, ok := errors.AsType[*net.OpError](err); ok {
 		return fmt.Errorf("%s does not answer (%w); %s", where, network, hint)

@@ -127,10 +127,10 @@ func (c Checkout) writePublicKey(key jose.JSONWebKey) error {
 // SampleTiers are the tiers of the sample API keys.
 var SampleTiers = []string{"free", "paid", "enterprise"}
 
-// SampleKeys returns the sample API keys by tier. If a file is missing or renew is true, SampleKeys
+// SampleKeys returns the sample API keys by tier. If a file is missing, SampleKeys
 // creates new keys. No deployment accepts sample keys, so .weir contains them in plain text.
-func (c Checkout) SampleKeys(renew bool) (keys map[string]string, err error) {
-	if !renew && Exists(c.APIKeysFile()) && Exists(c.APIKeySecretFile()) && Exists(c.sampleKeysFile()) {
+func (c Checkout) SampleKeys() (keys map[string]string, err error) {
+	if Exists(c.APIKeysFile()) && Exists(c.APIKeySecretFile()) && Exists(c.sampleKeysFile()) {
 		return keys, readJSON(c.sampleKeysFile(), &keys)
 	}
 	secret := []byte(rand.Text() + rand.Text())[:secretBytes]
@@ -165,7 +165,7 @@ func (c Checkout) Seed() (keys map[string]string, err error) {
 	if _, err := c.SubjectKey(); err != nil {
 		return nil, err
 	}
-	return c.SampleKeys(false)
+	return c.SampleKeys()
 }
 
 // Exists reports whether a file exists. If Exists cannot check this, it returns true. The caller then gets

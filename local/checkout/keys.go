@@ -25,7 +25,7 @@ func (c Checkout) Keys() *apikeys.Keys { return apikeys.New(keysTable{c}, "") }
 const secretBytes = 32
 
 // errRotate is the error of a rotation, which a local run does not need.
-var errRotate = errors.New("rotate: not available for the keys of a local gateway; weir seed --renew replaces them all")
+var errRotate = errors.New("rotate: not available for the keys of a local gateway; weir serve creates all of them again if .weir is missing")
 
 // keysTable has the items of APIKeysFile and APIKeySecretFile, as a records table has them.
 type keysTable struct{ Checkout }
@@ -41,12 +41,12 @@ func (t keysTable) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...
 		}
 		return table.GetItem(ctx, in)
 	}
-	if _, err := t.SampleKeys(false); err != nil { // creates missing files
+	if _, err := t.SampleKeys(); err != nil { // creates missing files
 		return nil, err
 	}
 	secret, err := os.ReadFile(t.APIKeySecretFile())
 	if err == nil && len(secret) != secretBytes {
-		err = fmt.Errorf("%s: got %d bytes, want %d; weir seed --renew creates new keys", t.APIKeySecretFile(), len(secret), secretBytes)
+		err = fmt.Errorf("%s: got %d bytes, want %d; remove .weir, and weir serve creates new keys", t.APIKeySecretFile(), len(secret), secretBytes)
 	}
 	it := records.NewItem(contract.SecretsKey)
 	it.SetBinary("current", secret)
@@ -90,7 +90,7 @@ func (t keysTable) Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.
 }
 
 func (t keysTable) read() (*memtable.Table, error) {
-	if _, err := t.SampleKeys(false); err != nil {
+	if _, err := t.SampleKeys(); err != nil {
 		return nil, err
 	}
 	var list []caller.Record

@@ -42,7 +42,7 @@ func TestCheckout_Keys(t *testing.T) {
 	if err != nil || len(list) != 4 || list[0].ID != "acme" || !list[0].Created.Equal(noon) || list[0].Hash != made.Hash {
 		t.Errorf("list: got %+v, error %v, want acme and three sample keys", list, err)
 	}
-	if err := keys.Rotate(t.Context(), noon, true); err == nil || !strings.Contains(err.Error(), "weir seed --renew") {
+	if err := keys.Rotate(t.Context(), noon, true); err == nil || !strings.Contains(err.Error(), "weir serve creates") {
 		t.Errorf("rotate: got error %v, want one with the alternative", err)
 	}
 	if _, err := keys.Revoke(t.Context(), "acme", ""); err != nil {
@@ -54,7 +54,7 @@ func TestCheckout_Keys(t *testing.T) {
 	if err := os.WriteFile(c.APIKeySecretFile(), []byte("0123456789abcdef"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := keys.Create(t.Context(), noon, apikeys.Key{ID: "acme"}, false); err == nil || !strings.Contains(err.Error(), "weir seed --renew") {
+	if _, _, err := keys.Create(t.Context(), noon, apikeys.Key{ID: "acme"}, false); err == nil || !strings.Contains(err.Error(), "weir serve creates") {
 		t.Errorf("secret of another length: got error %v, want one with the remedy", err)
 	}
 }

@@ -71,7 +71,8 @@ type Exemption struct {
 
 // Caller has the identities of a request's caller that the rules use.
 type Caller struct {
-	Subject  string            `json:"subject"` // the subject of the user, else of the API key, else of the address
+	Subject  string            `json:"subject"`        // the subject of the user, else of the API key, else of the address
+	Hash     string            `json:"hash,omitempty"` // replaces the subject in logs, metrics and events
 	User     string            `json:"user,omitempty"`
 	APIKeyID string            `json:"apiKeyId,omitempty"`
 	IP       string            `json:"ip,omitempty"`
@@ -154,6 +155,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		Method: q.Method, Path: q.Path, Caller: newCaller(who, explained.Tier, rejected), At: now.UTC(), Version: r.Version(), Source: o.Source,
 		Rules: []Rule{}, Others: r.Len() - len(explained.Matches), Cost: o.cost(explained.Charges), Notes: append([]string{}, notes...),
 	}
+	e.Caller.Hash = o.hash(who.Subject())
 	if paths := explained.Readings; len(paths) > 1 || len(paths) == 1 && paths[0] != q.Path {
 		e.Readings = paths
 	}

@@ -39,6 +39,8 @@ type Operator struct {
 	// List is the list of a distribution in front. Answers have the caller's entries in it, and a reset removes them. nil means
 	// that there is none, or that it is not known.
 	List edge.Store
+	// Hash returns what replaces a subject in logs, metrics and events. nil means that it is not known.
+	Hash func(limiter.Subject) string
 	// Clock returns the time. The Operator calls it once for each question.
 	Clock func() time.Time
 	// Address is the address of a caller if the question has none. The zero Addr means that the
@@ -57,6 +59,14 @@ func (e *MistakeError) Error() string { return e.text }
 
 // Mistake returns a MistakeError.
 func Mistake(format string, args ...any) error { return &MistakeError{fmt.Sprintf(format, args...)} }
+
+// hash returns the hash of a subject, or "" if it is not known.
+func (o *Operator) hash(s limiter.Subject) string {
+	if o.Hash == nil {
+		return ""
+	}
+	return o.Hash(s)
+}
 
 // prefix returns the network of addr that counts as one caller.
 func (o *Operator) prefix(addr netip.Addr) netip.Prefix {

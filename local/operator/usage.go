@@ -16,6 +16,7 @@ import (
 // Usage is the usage of a subject, by the rules and the store.
 type Usage struct {
 	Subject string    `json:"subject"`
+	Hash    string    `json:"hash,omitempty"` // replaces Subject in logs, metrics and events
 	At      time.Time `json:"at"`
 	// Version is the version of the rules.
 	Version int64  `json:"rulesVersion"`
@@ -109,7 +110,7 @@ func (o *Operator) counts(ctx context.Context, now time.Time, subject string) (c
 }
 
 func (o *Operator) usage(ctx context.Context, now time.Time, c counts) (Usage, error) {
-	i := Usage{Subject: c.subject.String(), At: now.UTC(), Version: c.version, Source: o.Source, Others: []Other{}, Notes: []string{}}
+	i := Usage{Subject: c.subject.String(), Hash: o.hash(c.subject), At: now.UTC(), Version: c.version, Source: o.Source, Others: []Other{}, Notes: []string{}}
 	usages, limits, err := o.usages(ctx, now, c.listed)
 	if err != nil {
 		return i, err

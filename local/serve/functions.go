@@ -184,7 +184,7 @@ func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter
 	if s.operator == nil {
 		s.operator = &operator.Operator{
 			Store: store, Kind: c.Store, Identifier: e.Identifier, Clock: s.Clock,
-			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits, BasePaths: c.BasePaths, Viewers: e.Viewers,
+			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits, BasePaths: c.BasePaths, Viewers: e.Viewers, Hash: s.record.HashOf,
 		}
 		if s.edge != nil {
 			s.operator.List = s.edge.list

@@ -116,20 +116,10 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// The commands seed and token print their results as JSON.
+// The command token prints its result as JSON.
 func TestJSON(t *testing.T) {
 	checkouttest.Scratch(t)
 	t.Setenv("DYNAMODB_ENDPOINT", "")
-	first := answers[seeded](t, "seed")
-	if s := first; s.Table != "" || s.Made || len(s.APIKeys) != 3 || !strings.HasPrefix(s.APIKeys["paid"], "weir_") {
-		t.Errorf("seed: got %+v, want new keys of three tiers and no table", s)
-	}
-	if again := answers[seeded](t, "seed"); !maps.Equal(again.APIKeys, first.APIKeys) {
-		t.Errorf("second seed: got %+v, want %+v", again, first)
-	}
-	if renewed := answers[seeded](t, "seed", "--renew"); renewed.APIKeys["paid"] == first.APIKeys["paid"] {
-		t.Errorf("seed --renew: got %+v, want another key of the tier paid", renewed)
-	}
 	if made := answers[madeToken](t, "token", "--tier", "paid"); strings.Count(made.Token, ".") != 2 {
 		t.Errorf("token: got %+v, want a token of three parts", made)
 	}

@@ -98,6 +98,7 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 	if len(e.Readings) > 0 {
 		fmt.Fprintf(out, "%s %q\n", s.Bold("readings of the path:"), e.Readings)
 	}
+	printHash(out, s, e.Caller.Hash)
 	if e.Caller.IPFrom != "" {
 		fmt.Fprintf(out, "%s %s, from %s\n", s.Bold("address:"), cmp.Or(e.Caller.IP, "unknown"), e.Caller.IPFrom)
 	}
@@ -136,6 +137,12 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 	printEdge(out, e.Edge, e.Version, e.At)
 	fmt.Fprintf(out, "%s %s\n", s.Bold("cost"), costOf(e.Cost, e.Decision))
 	return printNotes(out, s, append(e.Cost.Notes, e.Notes...))
+}
+
+func printHash(out io.Writer, s command.Style, hash string) {
+	if hash != "" {
+		fmt.Fprintf(out, "%s %s\n", s.Bold("in logs, metrics and events:"), hash)
+	}
 }
 
 // verdict describes the answer that the request would get now, such as "429 by search".

@@ -38,9 +38,9 @@ func rootCommand() *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{groupServe, "Run it:", []*cobra.Command{serveCommand(), verifyCommand(), seedCommand(), tokenCommand()}},
+		{groupServe, "Run it:", []*cobra.Command{serveCommand(), verifyCommand(), tokenCommand()}},
 		{groupRules, "Rules:", []*cobra.Command{checkCommand(), rulesCommand()}},
-		{groupCaller, "Callers:", []*cobra.Command{explainCommand(), usageCommand(), resetCommand(), whyCommand(), hashCommand()}},
+		{groupCaller, "Callers:", []*cobra.Command{explainCommand(), usageCommand(), resetCommand(), whyCommand()}},
 		{groupKeys, "API keys:", []*cobra.Command{keysCommand()}},
 		{groupTools, "Tools:", []*cobra.Command{simulateCommand(), versionCommand()}},
 	} {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -173,7 +172,7 @@ func TestInterrupt(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"check"}, {"check", "a", "b"}, {"frobnicate"}, {"serve", "--prot", "1"}, {"serve", "x"}, {"token", "--claim", "x"},
-		{"serve", "--regions", "1"}, {"serve", "--regions", "11"}, {"serve", "--regions", "eu-central-1,us-east-1"}, {"serve", "--port", "0"}, {"serve", "--port", "65535"}, {"serve", "--port", "-1"}, {"serve", "--port", "abc"}, {"seed", "--table", "other"}, {"token", "--user", ""}, {"token", "--claim", "sub=bob"}, {"token", "--claim", "tier=gold"}} {
+		{"serve", "--regions", "1"}, {"serve", "--regions", "11"}, {"serve", "--regions", "eu-central-1,us-east-1"}, {"serve", "--port", "0"}, {"serve", "--port", "65535"}, {"serve", "--port", "-1"}, {"serve", "--port", "abc"}, {"token", "--user", ""}, {"token", "--claim", "sub=bob"}, {"token", "--claim", "tier=gold"}} {
 		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and two lines with --help", args, code, errs)
 		}
@@ -189,138 +188,5 @@ func TestUsage(t *testing.T) {
 	}
 	if code, out, _ := weir(t); code != 0 || !strings.Contains(out, "serve") {
 		t.Errorf("no arguments: got exit %d, output %q, want exit 0 and the list of commands", code, out)
-	}
-}
-
-// weir seed creates keys that only their owner can read. A second run keeps them.
-func TestSeed(t *testing.T) {
-	c := checkouttest.Scratch(t)
-	t.Setenv("DYNAMODB_ENDPOINT", "")
-	code, out, errs := weir(t, "seed")
-	if code != 0 || strings.Count(out, "x-api-key: weir_") != 3 {
-		t.Fatalf("seed: got exit %d, output %q, stderr %q, want exit 0 and three keys", code, out, errs)
-	}
-	if code, again, _ := weir(t, "seed"); code != 0 || again != out {
-		t.Errorf("second seed: got exit %d, output %q, want exit 0 and the same keys", code, again)
-	}
-	if code, renewed, _ := weir(t, "seed", "--renew"); code != 0 || strings.Count(renewed, "x-api-key: weir_") != 3 || renewed == out {
-		t.Errorf("seed --renew: got exit %d, output %q, want exit 0 and three new keys", code, renewed)
-	}
-	if _, _, errs := weir(t, "token"); errs != "" {
-		t.Error(errs)
-	}
-	for _, file := range []string{c.APIKeysFile(), c.APIKeySecretFile(), c.Path(".weir", "jwt-key.json"), c.PublicKeysFile()} {
-		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: got mode %s, want -rw-------", file, info.Mode())
-		}
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.SplitSeq(strings.TrimSpace(out), "\n") {
-			if _, key, ok := strings.Cut(line, "x-api-key: "); ok && bytes.Contains(content, []byte(key)) {
-				t.Errorf("%s: got an API key in plain text, want none", file)
-			}
-		}
-	}
-	if code, _, errs := weir(t, "seed", "--endpoint", "http://dynamodb.eu-central-1.amazonaws.com"); code != 1 || !strings.Contains(errs, "not on this machine") {
-		t.Errorf("table on AWS: got exit %d, stderr %q, want exit 1, because the table is not on this machine", code, errs)
-	}
-	if code, _, errs := weir(t, "seed", "--endpoint", "127.0.0.1:8000"); code != 1 || !strings.Contains(errs, `got "127.0.0.1:8000", want a URL such as http://127.0.0.1:8000`) {
-		t.Errorf("endpoint without a scheme: got exit %d, stderr %q, want exit 1 and the form of a URL", code, errs)
-	}
-}
-
-// For an invalid setting, serve prints one error line and exits at once.
-func TestServe_mistakes(t *testing.T) {
-	checkouttest.Scratch(t)
-	t.Setenv("DYNAMODB_ENDPOINT", "http://127.0.0.1:1")
-	t.Setenv("REDIS_URL", "redis://user:hunter2@127.0.0.1:1")
-	bad := filepath.Join(t.TempDir(), "bad.json")
-	if err := os.WriteFile(bad, []byte(`{"rules":[{"endpoint":"/","limits":{"free":{"requests":0}}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		args  []string
-		want  string
-		lines int
-	}{
-		{[]string{"--rules", "nowhere.json"}, "nowhere.json", 1},
-		{[]string{"--rules", bad}, "requests: got 0", 3},
-		{[]string{"--template", "nowhere.json"}, "nowhere.json", 1},
-		{[]string{"--store", "mysql"}, `STORE: got "mysql", want dynamodb, redis or memory`, 1},
-		{[]string{"--store", "dynamodb"}, "DynamoDB at http://127.0.0.1:1 does not answer", 1},
-		{[]string{"--store", "redis"}, "Redis at redis://127.0.0.1:1 does not answer", 1},
-	} {
-		code, errs := serveInVain(t, c.args...)
-		if code != 1 || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != c.lines || strings.Contains(errs, "hunter2") {
-			t.Errorf("%v: got exit %d, stderr %q, want exit 1, %q in %d lines, and no password", c.args, code, errs, c.want, c.lines)
-		}
-	}
-	t.Chdir("/")
-	if code, _, errs := weir(t, "serve"); code != 1 || !strings.Contains(errs, "not inside a checkout") {
-		t.Errorf("outside a checkout: got exit %d, stderr %q, want exit 1 and a message about the checkout", code, errs)
-	}
-}
-
-// If one of the gateway's two ports is in use, the error names it.
-func TestServe_portTaken(t *testing.T) {
-	checkouttest.Scratch(t)
-	for range 10 {
-		port, second := commandtest.PortBesideTaken(t)
-		taken := fmt.Sprintf("weir: port %d: not available (listen tcp 127.0.0.1:%[1]d: bind: address already in use); choose another with PORT= or --port\n", port+1)
-		code, _, errs := weir(t, "serve", "--port", strconv.Itoa(port+1))
-		if code != 1 || errs != taken {
-			t.Errorf("first port in use: got exit %d, stderr %q, want exit 1 and %q", code, errs, taken)
-		}
-		code, _, errs = weir(t, "serve", "--port", strconv.Itoa(port))
-		_ = second.Close()
-		if strings.Contains(errs, fmt.Sprintf("port %d: not available", port)) {
-			continue // the first port is in use too; try another pair of ports
-		}
-		if code != 1 || errs != taken {
-			t.Errorf("second port in use: got exit %d, stderr %q, want exit 1 and %q", code, errs, taken)
-		}
-		return
-	}
-	t.Fatal("free ports: got none, want one beside a port in use")
-}
-
-// serveInVain runs weir serve on free ports and fails the test if it starts.
-func serveInVain(t *testing.T, args ...string) (code int, errs string) {
-	t.Helper()
-	for range 10 {
-		code, _, errs = weir(t, append([]string{"serve", "--port", strconv.Itoa(commandtest.FreePorts(t))}, args...)...)
-		if !strings.Contains(errs, commandtest.InUse) {
-			break
-		}
-	}
-	return code, errs
-}
-
-// Check prints a note of several limits once. With --against it prints the limits that are new, also if only their mode is.
-func TestCheck_begins(t *testing.T) {
-	write := func(mode string) string {
-		name := filepath.Join(t.TempDir(), "rules.json")
-		document := `{"rules":[{"endpoint":"/a",` + mode + `"limits":{"*":[{"name":"in","requests":900,"window":"1m","count":"cost","reserve":80},{"name":"out","requests":900,"window":"1m","count":"cost","reserve":40}]}}]}`
-		if err := os.WriteFile(name, []byte(document), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return name
-	}
-	enforced := write("")
-	out := ok(t, "check", enforced, "--against", write(`"mode":"shadow",`))
-	if want := "\n  new limits, whose counts start at zero: rules[0].limits.*[0] (in), rules[0].limits.*[1] (out)\n"; !strings.Contains(out, want) {
-		t.Errorf("shadow before: got %s, want %s", out, want)
-	}
-	if want := "\n  note: rules[0].limits.*[0], rules[0].limits.*[1]: behind a REST API, a back end"; strings.Count(out, "note: ") != 1 || !strings.Contains(out, want) {
-		t.Errorf("two limits with the same note: got %s, want one note with both places", out)
-	}
-	if out := ok(t, "check", enforced, "--against", enforced); strings.Contains(out, "new limits") {
-		t.Errorf("the same document: got %s, want no new limits", out)
 	}
 }

@@ -265,8 +265,6 @@ func TestOperator_mistakes(t *testing.T) {
 		{[]string{"explain"}, 2, "arguments: got none, want METHOD PATH"},
 		{[]string{"explain", "GET"}, 2, `got ["GET"], want METHOD PATH`},
 		{[]string{"explain", "GET", "/", "--claim", "org"}, 2, "want name=value"},
-		{[]string{"hash"}, 2, "arguments: got none, want SUBJECT"},
-		{[]string{"hash", "ip:999"}, 2, `subject: ip:999: "999" is no IP address (want one such as ip:203.0.113.7`},
 		{[]string{"usage"}, 2, "arguments: got none, want SUBJECT"},
 		{[]string{"usage", "user:a", "--url", "http://example.com"}, 2, "on this machine"},
 		{[]string{"usage", "user:a", "--store", "memory"}, 2, "use --url"},

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/loopback"
@@ -175,7 +176,12 @@ func (t *target) config() (boot.Config, error) {
 const builtIn = 1
 
 func (t *target) operator(ctx context.Context, config boot.Config, store limiter.Store) (*operator.Operator, error) {
-	e, err := config.Environment(ctx, store, boot.Options{Logger: slog.New(slog.DiscardHandler)})
+	var hash func(limiter.Subject) string
+	options := boot.Options{Logger: slog.New(slog.DiscardHandler)}
+	if t.recordsTable != "" { // which has the key of the hashes
+		options.Metrics, options.Hash = io.Discard, func(h telemetry.SubjectHash) telemetry.SubjectHash { hash = h; return h }
+	}
+	e, err := config.Environment(ctx, store, options)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +200,7 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	}
 	o := &operator.Operator{
 		Store: store, Kind: t.store, Limiters: []*limiter.Limiter{e.Limiter}, Rules: e.Rules.At,
-		Clock: time.Now, IPv6Bits: config.IPv6Bits, BasePaths: config.BasePaths, Identifier: e.Identifier, Viewers: e.Viewers,
+		Clock: time.Now, IPv6Bits: config.IPv6Bits, BasePaths: config.BasePaths, Identifier: e.Identifier, Viewers: e.Viewers, Hash: hash,
 	}
 	if t.edgeList != "" {
 		if o.List, err = config.OpenList(ctx); err != nil {

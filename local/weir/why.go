@@ -31,9 +31,9 @@ func whyCommand() *cobra.Command {
 		Short: "Show why a caller was refused, or who was refused most",
 		Long: "Show when a caller was refused, how often, by which rule and limit, how much was left and how long to wait. Without CALLER, list the callers with the most refusals. " +
 			"CALLER is the strongest identity of the caller: user:alice, apikey:acme (the id of the key's record) or ip:203.0.113.7. The logs have no path, so the command shows a rule as its pattern. A limit whose per lacks endpoint counts for several rules, so the command shows its name.\n\n" +
-			"The command queries the gateway on this machine (--url, or the variable WEIR_URL), which keeps the last 10,000 log lines. With --stack it queries the logs of a deployment with CloudWatch Logs Insights, where callers are hashes: weir hash prints the hash of a caller. " +
+			"The command queries the gateway on this machine (--url, or the variable WEIR_URL), which keeps the last 10,000 log lines. With --stack it queries the logs of a deployment with CloudWatch Logs Insights, where callers are hashes: weir usage prints the hash of a caller. " +
 			"That query costs $0.005 for each GB of logs in the period.\n\n" +
-			"The functions write one line a second for a caller, and twenty for an environment. A line counts all refusals since the previous line. FIRST and LAST are the times of lines. weir usage shows what is left now. Refusals of the last second can be missing, except in the answer of a gateway without --environments.",
+			"The functions write one line a second for a caller, and twenty for an environment. A line counts all refusals since the previous line. FIRST and LAST are the times of lines. weir usage shows what is left now. Refusals of the last second of a deployment can be missing.",
 		Example: "  weir why user:alice --since 10m\n" +
 			"  weir why --shadow\n" +
 			"  weir why ip:203.0.113.7 --stack Weir-prod --since 3h --json",

@@ -81,7 +81,7 @@ func (r *Record) ask(q Question, now time.Time, ipv6Bits int) (Answer, error) {
 		if err != nil {
 			return Answer{}, err
 		}
-		subject = r.hashOf(parsed)
+		subject = r.HashOf(parsed)
 	}
 	return r.answer(q.kind(), subject, from, now, q.rows()), nil
 }

@@ -58,10 +58,11 @@ func (r *Record) keep(l telemetry.RefusalLine) {
 // the callers that it hashes. Call it before the first question.
 func (r *Record) Hash(hash telemetry.SubjectHash) telemetry.SubjectHash {
 	r.hash = hash
-	return r.hashOf
+	return r.HashOf
 }
 
-func (r *Record) hashOf(s limiter.Subject) string {
+// HashOf returns the hash of a subject, and remembers the name of the subject.
+func (r *Record) HashOf(s limiter.Subject) string {
 	hashed, name := r.hash(s), s.String()
 	r.mu.Lock()
 	defer r.mu.Unlock()
