@@ -79,10 +79,9 @@ func Parse(text []byte) *Document {
 		d.report.add("", "got a document of %d bytes, want at most %d", len(text), MaxBytes)
 		return d
 	}
-	s := scanner{text: text}
-	root, err := s.document()
-	if err != nil {
-		d.report.syntax(err)
+	s, root := scan(text)
+	if s.mistake != "" {
+		d.report.syntax(s)
 		return d
 	}
 	d.report.root = root

@@ -1,8 +1,8 @@
 package document
 
 import (
+	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -104,10 +104,9 @@ func (r *report) note(path, format string, args ...any) Problem {
 }
 
 // syntax reports the place where the text is not valid JSON.
-func (r *report) syntax(err error) {
-	if e, ok := errors.AsType[*syntaxError](err); ok {
-		r.found = append(r.found, located{e.problem(r.text), e.offset})
-	}
+func (r *report) syntax(s *scanner) {
+	column := s.at - bytes.LastIndexByte(r.text[:s.at], '\n')
+	r.found = append(r.found, located{Problem{Line: line(r.text, s.at), Column: column, Message: s.mistake}, s.at})
 }
 
 // mistakes returns the mistakes in file order. If there are too many, the last entry reports this.

@@ -3,10 +3,10 @@ package document
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // MaxBytes is the length of the longest document.
@@ -19,8 +19,7 @@ const maxDepth = 12
 // the memory that a hostile document needs.
 const maxValues = 200_000
 
-// node is a JSON value with its place in the text. encoding/json is not enough: it stops at the first
-// mistake, accepts duplicate names, and does not return the place of a value.
+// node is a JSON value with its place in the text.
 type node struct {
 	parent   *node
 	key      string // name of the value in an object
@@ -128,222 +127,110 @@ func Join(path, key string) string {
 
 func line(text []byte, offset int) int { return 1 + bytes.Count(text[:offset], []byte("\n")) }
 
-// syntaxError is the first place where a text is not valid JSON.
-type syntaxError struct {
-	offset  int
-	message string
-}
-
-func (e *syntaxError) Error() string { return e.message }
-
-func (e *syntaxError) problem(text []byte) Problem {
-	column := e.offset - bytes.LastIndexByte(text[:e.offset], '\n')
-	return Problem{Line: line(text, e.offset), Column: column, Message: e.message}
-}
-
 // scanner reads JSON into nodes.
 type scanner struct {
 	text       []byte
-	at         int
+	tokens     *json.Decoder
 	values     int
 	duplicates []*node // members with the name of an earlier member
+	mistake    string  // why the text is not read; "" if it is
+	at         int     // offset of the mistake
 }
 
-// byteOrderMark is an invisible mark that some editors write before UTF-8 text. JSON does not allow
-// it.
-const byteOrderMark = "\xef\xbb\xbf"
-
-// document reads the text, which must contain one value.
-func (s *scanner) document() (*node, error) {
-	if bytes.HasPrefix(s.text, []byte(byteOrderMark)) {
-		return nil, s.errorf("the document begins with a byte order mark; save it as UTF-8 without the mark")
+// scan reads a text, which must contain one value.
+func scan(text []byte) (*scanner, *node) {
+	s := &scanner{text: text, tokens: json.NewDecoder(bytes.NewReader(text))}
+	s.tokens.UseNumber()
+	var all json.RawMessage
+	if bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) {
+		s.mistake = "the document begins with a byte order mark; save it as UTF-8 without the mark"
+	} else if err := json.Unmarshal(text, &all); err != nil {
+		s.invalid(err)
 	}
-	root, err := s.value(nil, 0)
-	if err != nil {
-		return nil, err
+	if s.mistake != "" {
+		return s, nil
 	}
-	if s.space(); s.at < len(s.text) {
-		return nil, s.unexpected("the end of the document")
-	}
-	return root, nil
+	return s, s.value(nil, 0)
 }
 
-func (s *scanner) errorf(format string, args ...any) error {
-	return &syntaxError{s.at, fmt.Sprintf(format, args...)}
-}
-
-func (s *scanner) space() {
-	for s.at < len(s.text) && strings.IndexByte(" \t\r\n", s.text[s.at]) >= 0 {
-		s.at++
+// invalid keeps an error of encoding/json, with a remedy for common mistakes. The error shows only one character, because
+// the text may be a secret that was passed by mistake.
+func (s *scanner) invalid(err error) {
+	s.mistake, s.at = err.Error(), len(s.text)
+	e, ok := errors.AsType[*json.SyntaxError](err)
+	if !ok || e.Offset == 0 || strings.HasPrefix(s.mistake, "unexpected end") {
+		return
+	}
+	s.at = int(e.Offset) - 1
+	switch rest := s.text[s.at:]; {
+	case bytes.HasPrefix(rest, []byte("/")) || rest[0] == '#':
+		s.mistake += "; JSON has no comments; use the field note"
+	case rest[0] == '\'':
+		s.mistake += "; JSON has no single quotes"
+	case (rest[0] == '}' || rest[0] == ']') && bytes.HasSuffix(bytes.TrimRight(s.text[:s.at], " \t\r\n"), []byte(",")):
+		s.mistake += "; remove the comma before this character"
 	}
 }
 
-// peek returns the next byte. It returns 0 at the end.
-func (s *scanner) peek() byte {
-	if s.at < len(s.text) {
-		return s.text[s.at]
-	}
-	return 0
+// next returns the offset of the next token.
+func (s *scanner) next() int32 {
+	rest := s.text[s.tokens.InputOffset():]
+	return int32(len(s.text) - len(bytes.TrimLeft(rest, " \t\r\n,:")))
 }
 
-// skip skips white space and the byte c. It returns false if the next byte is not c.
-func (s *scanner) skip(c byte) bool {
-	if s.space(); s.peek() != c {
-		return false
+// value reads a value of a text that is valid JSON.
+func (s *scanner) value(parent *node, depth int) *node {
+	n := &node{parent: parent, offset: s.next()}
+	switch s.values++; {
+	case depth > maxDepth:
+		s.mistake, s.at = fmt.Sprintf("nested more than %d deep", maxDepth), int(n.offset)
+		return n
+	case s.values > maxValues:
+		s.mistake, s.at = fmt.Sprintf("more than %d values", maxValues), int(n.offset)
+		return n
 	}
-	s.at++
-	return true
-}
-
-func (s *scanner) value(parent *node, depth int) (n *node, err error) {
-	s.space()
-	if depth > maxDepth {
-		return nil, s.errorf("nested more than %d deep", maxDepth)
-	}
-	if s.values++; s.values > maxValues {
-		return nil, s.errorf("more than %d values", maxValues)
-	}
-	n = &node{parent: parent, offset: int32(s.at)}
-	switch c := s.peek(); {
-	case c == '{':
-		n.kind, err = isObject, s.members(n, depth)
-	case c == '[':
-		n.kind, err = isList, s.elements(n, depth)
-	case c == '"':
-		n.kind = isString
-		n.value, err = s.string()
-	case c == '-' || '0' <= c && c <= '9':
-		end := s.at + numberLength(s.text[s.at:])
-		if end == s.at {
-			return nil, s.unexpected("a number")
+	token, _ := s.tokens.Token()
+	switch token := token.(type) {
+	case json.Delim:
+		if n.kind = isObject; token == '[' {
+			n.kind = isList
 		}
-		n.kind, n.value = isNumber, json.Number(s.text[s.at:end])
-		s.at = end
-	case s.word("true"):
-		n.kind, n.value = isBoolean, true
-	case s.word("false"):
-		n.kind, n.value = isBoolean, false
-	case s.word("null"):
-		n.kind = isNull
+		s.children(n, depth+1)
+	case string:
+		n.kind, n.value = isString, token
+	case json.Number:
+		n.kind, n.value = isNumber, token
+	case bool:
+		n.kind, n.value = isBoolean, token
 	default:
-		err = s.unexpected("a value")
+		n.kind = isNull
 	}
-	n.end = int32(s.at)
-	return n, err
+	n.end = int32(s.tokens.InputOffset())
+	return n
 }
 
-// word skips a word. It returns false if the word does not follow.
-func (s *scanner) word(word string) bool {
-	if !bytes.HasPrefix(s.text[s.at:], []byte(word)) {
-		return false
-	}
-	s.at += len(word)
-	return true
-}
-
-func (s *scanner) members(n *node, depth int) error {
-	s.at++
-	if s.skip('}') {
-		return nil
-	}
+func (s *scanner) children(n *node, depth int) {
 	seen := map[string]bool{}
-	for {
-		if s.space(); s.peek() != '"' {
-			return s.unexpected("a name in double quotes")
+	for s.mistake == "" && s.tokens.More() {
+		if n.kind == isList {
+			child := s.value(n, depth)
+			child.index = int32(len(n.elements))
+			n.elements = append(n.elements, child)
+			continue
 		}
-		offset := s.at
-		key, err := s.string()
-		if err != nil {
-			return err
-		}
-		if !s.skip(':') {
-			return s.unexpected(`":" after the name`)
-		}
-		child, err := s.value(n, depth+1)
-		if err != nil {
-			return err
-		}
-		child.key, child.offset = key, int32(offset)
+		offset := s.next()
+		token, _ := s.tokens.Token()
+		key, _ := token.(string)
+		child := s.value(n, depth)
+		child.key, child.offset = key, offset
 		if seen[key] {
 			s.duplicates = append(s.duplicates, child)
-		} else {
-			seen[key] = true
-			n.members = append(n.members, child)
+			continue
 		}
-		switch {
-		case s.skip('}'):
-			return nil
-		case !s.skip(','):
-			return s.unexpected(`"," or "}"`)
-		}
+		seen[key] = true
+		n.members = append(n.members, child)
 	}
-}
-
-func (s *scanner) elements(n *node, depth int) error {
-	s.at++
-	if s.skip(']') {
-		return nil
+	if s.mistake == "" {
+		_, _ = s.tokens.Token() // the end
 	}
-	for {
-		child, err := s.value(n, depth+1)
-		if err != nil {
-			return err
-		}
-		child.index = int32(len(n.elements))
-		n.elements = append(n.elements, child)
-		switch {
-		case s.skip(']'):
-			return nil
-		case !s.skip(','):
-			return s.unexpected(`"," or "]"`)
-		}
-	}
-}
-
-func (s *scanner) string() (string, error) {
-	begin := s.at
-	for s.at++; s.at < len(s.text); s.at++ {
-		switch c := s.text[s.at]; {
-		case c == '"':
-			s.at++
-			return unquote(s.text[begin:s.at]), nil
-		case c < ' ':
-			return "", s.errorf("got a control character in a string (%#02x): escape the character, or close the string with a double quote", c)
-		case c == '\\':
-			length := escapeLength(s.text[s.at:])
-			if length == 0 {
-				return "", s.errorf(`got an invalid escape sequence in a string, want \" \\ \/ \b \f \n \r \t or \u and four hexadecimal digits`)
-			}
-			s.at += length - 1
-		}
-	}
-	s.at = begin
-	return "", s.errorf("no end of the string that begins here, want a double quote")
-}
-
-// unquote returns the value of a valid JSON string. It replaces bytes that are not UTF-8 with U+FFFD.
-func unquote(raw []byte) (value string) {
-	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
-		return string(inner)
-	}
-	_ = json.Unmarshal(raw, &value) // the scanner has validated raw
-	return value
-}
-
-// unexpected returns the error of an unexpected text, with a remedy for common mistakes. It shows
-// only one character, because the text may be a secret that was passed by mistake.
-func (s *scanner) unexpected(want string) error {
-	rest := s.text[s.at:]
-	got, _ := utf8.DecodeRune(rest)
-	switch {
-	case len(rest) == 0:
-		return s.errorf("the document ends too early, want %s", want)
-	case bytes.HasPrefix(rest, []byte("//")) || bytes.HasPrefix(rest, []byte("/*")) || got == '#':
-		want += "; JSON has no comments; use the field note"
-	case got == '\'':
-		want += "; JSON has no single quotes"
-	case (got == '}' || got == ']') && bytes.HasSuffix(bytes.TrimRight(s.text[:s.at], " \t\r\n"), []byte(",")):
-		want += "; remove the comma before this character"
-	}
-	return s.errorf("got %q, want %s", got, want)
 }

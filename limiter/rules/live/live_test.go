@@ -238,7 +238,7 @@ func TestRules_refused(t *testing.T) {
 		mistakes bool
 	}{
 		"mistakes":   {live.Document{Content: []byte(`{"rules":7}`), Version: 8}, "rules: got 7, want a list", true},
-		"empty":      {live.Document{Version: 8}, "the document ends too early", true},
+		"empty":      {live.Document{Version: 8}, "unexpected end of JSON input", true},
 		"no version": {live.Document{Content: valid}, "version: required", true},
 		"older":      {live.Document{Content: valid, Version: 4}, "got version 4, want more than 5", false},
 		"the same":   {live.Document{Content: valid, Version: 5}, "version: got 5, the version of the rules in force, for a different document", true},
