@@ -14,7 +14,6 @@ RULES ?= functions/rules.json
 PORT ?= 8080
 EDGE ?= 0
 REGIONS ?= 0
-SIMULATE ?=
 
 # The architecture of the functions: arm64 or x86_64.
 ARCH ?= arm64
@@ -62,7 +61,7 @@ SAM_TEMPLATE ?=
 TEMPLATES := $(wildcard infra/golden/*.json) infra/standalone/weir.template.json
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: context help run check check-fast test fetch test-go raced-stores raced-limiter raced-functions raced-local test-plain test-lab test-kafka sam test-sam sam-skipped templates test-console test-examples synth diff deploy destroy e2e bootstrap release golden create-only vendor fuzz soak lint cfn-lint build functions simulate-docs rename clean .bin/weir .bin/weir-tools FORCE
+.PHONY: context help run check check-fast test fetch test-go raced-stores raced-limiter raced-functions raced-local test-plain test-lab test-kafka sam test-sam sam-skipped templates test-console test-examples synth diff deploy destroy e2e bootstrap release golden create-only vendor fuzz soak lint cfn-lint build functions rename clean .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,10 +93,10 @@ LAB_RACE_TEST := GORACE=atexit_sleep_ms=50 $(LAB_TEST) -race
 
 # The race detector runs for packages with goroutines. PLAIN matches the other packages. The tests of
 # PLAIN compute a lot in one goroutine, and the detector would make them five times as slow.
-PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|viewer)$$
+PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/viewer$$
 # These tests run without the detector; the other tests of their packages run with it. They compute a lot, such as a
 # simulation of many processes, repeat a run with many faults, or count the calls of a store.
-PLAIN_TESTS := ^(TestAttack_(deepEvent|flood|hugeEvents|memory|spellPath|viewerAddress)|TestLayer_(path|decodedPath|largeAnswer|memory|eventMemory|hostileMembers|unreadable)|TestSettle_(badLines|cutLines)|TestSecurity|TestSpellings(_handler)?|TestStore_(calls.*|model)|TestAdaptive(_longWindow|_surge)?|TestOutage_environment|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestModel_.*|TestPairs|TestParse_hostile|TestSimulate.*|TestDocs_commands|TestRun_(apiKeyHeader|credentials?|degradedBurst|domain|faults|issuerless|lateFault|oneURL|refusing|regions|settlement|vacuous))$$
+PLAIN_TESTS := ^(TestAttack_(deepEvent|flood|hugeEvents|memory|spellPath|viewerAddress)|TestLayer_(path|decodedPath|largeAnswer|memory|eventMemory|hostileMembers|unreadable)|TestSettle_(badLines|cutLines)|TestSecurity|TestSpellings(_handler)?|TestStore_(calls.*|model)|TestAdaptive(_longWindow|_surge)?|TestOutage_environment|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestModel_.*|TestPairs|TestParse_hostile|TestDocs_commands|TestRun_(apiKeyHeader|credentials?|degradedBurst|domain|faults|issuerless|lateFault|oneURL|refusing|regions|settlement|vacuous))$$
 
 # In these tests, requests must meet deadlines.
 DEADLINES := ^TestServe_burst$$
@@ -140,7 +139,7 @@ test-plain:
 	$(GO_TEST) -p 1 -shuffle=on -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./limiter ./limiter/dynamostore ./limiter/redisstore ./limiter/storetest ./local/gateway/template ./local/verify ./local/weir
 
 test-lab:
-	$(LAB_TEST) -p 1 -shuffle=on -skip '^TestExamples_layer' ./examples ./release
+	$(LAB_TEST) -p 1 -shuffle=on -skip '^TestExamples_layer' ./examples ./release ./simulate
 	$(LAB_RACE_TEST) -p 1 -shuffle=on -skip '^Test(SAM|Kafka)' ./e2e ./kafka ./prometheus ./testservers ./tools
 	$(LAB_TEST) -p 1 -count=1 -run '^TestExamples_layer' ./examples
 
@@ -276,24 +275,6 @@ dist/weir/%/weir: FORCE
 release: .bin/weir-tools $(PLATFORMS:%=dist/weir/%/weir) ## Build and pack all files of a release into dist/release (VERSION=v1.0.0)
 	@$(MAKE) --no-print-directory functions ARCH=arm64 && $(MAKE) --no-print-directory functions ARCH=x86_64
 	@.bin/weir-tools release "$(VERSION)"
-
-SIMULATED := --sync 500ms --warm-up 9s --time 3s
-MILLION := --rate 1000000 --all 500000 --all-lease 5000 --cache-ecpus 3000000 --invocation 200us
-TWENTY := --rate 20000 --callers 200000 --all 10000 --cache-ecpus 100000
-SIMULATE := .bin/weir simulate --columns 'limit,environments,above %,below %,degraded %,writes,$$/M'
-# The legend follows the last table only. The page leaves out the defaults.
-TABLE := sed '/^An oracle/d'
-BRIEF := sed 's| (Zipf, exponent 1)||; s|, for 3s after a warm-up of [0-9]*s; seed 1\.|.|; s|Round trip.*deadline [0-9]*ms\. ||; s|An item accepts 1000 writes a second\. ||; s|A slot.* the cache \([0-9,]*\)\. A script costs 3\.|The cache accepts \1 ECPUs a second.|'
-simulate-docs: .bin/weir ## Write the results of weir simulate into local/lab/RESULTS.md; takes an hour
-	@{ printf '# Simulated\n\nFor maintainers. Written by `make simulate-docs`. What is simulated, and what to choose: [README](../simulate/README.md).\nRound trips: DynamoDB 4 ms (p99 12 ms), ElastiCache 0.6 ms (p99 2 ms). An item accepts 1000 writes a second, a slot 30,000 ECPUs; a script costs 3. Each run measures 3 s after a warm-up of 9 s (of each caller: 2 s).\n\n'; \
-	$(SIMULATE) --store dynamodb --only adaptive $(SIMULATED) $(MILLION) --environments 600,6000 | $(TABLE); \
-	$(SIMULATE) --store elasticache --only 'all callers.*(shards|fixed_window, lease)' $(SIMULATED) $(MILLION) --environments 600 | $(TABLE); \
-	$(SIMULATE) --store dynamodb --only 'all callers.*(adaptive|shards|fixed_window, lease)' $(SIMULATED) --invocation 200us --environments 600,6000 | $(TABLE); \
-	$(SIMULATE) --store dynamodb --only 'all callers.*(adaptive|shards|lease|sync)' $(SIMULATED) $(TWENTY) | $(TABLE); \
-	$(SIMULATE) --store elasticache --only 'all callers.*(_window$$|shards|(fixed_window|bucket), lease)' $(SIMULATED) $(TWENTY) | $(TABLE); \
-	.bin/weir simulate --columns 'limit,environments,above %,worst window %,below %,degraded %,writes,$$/M' --store dynamodb --only 'each caller: ([a-z_]+$$|.*(shards|sync))'; } | $(BRIEF) >local/lab/RESULTS.md.new
-	@mv local/lab/RESULTS.md.new local/lab/RESULTS.md
-	WEIR_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestRunAdaptive' ./local/simulate
 
 # The page for copies keeps the address of Weir.
 rename: ## Rename the module of your copy (MODULE=github.com/example/limits)

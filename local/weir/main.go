@@ -1,8 +1,8 @@
 // Command weir runs the limiter on this machine. It manages rules documents, API keys and the usage
 // of limits, here and on AWS. README.md in this folder has a table of the commands.
 //
-// Each command has a file with its flags, its help and its output. The packages serve, operator,
-// why and simulate in the parent folder, and the packages below functions, do the work.
+// Each command has a file with its flags, its help and its output. The packages serve, operator and
+// why in the parent folder, and the packages below functions, do the work.
 package main
 
 import (
@@ -42,7 +42,7 @@ func rootCommand() *cobra.Command {
 		{groupRules, "Rules:", []*cobra.Command{checkCommand(), rulesCommand()}},
 		{groupCaller, "Callers:", []*cobra.Command{explainCommand(), usageCommand(), resetCommand(), whyCommand()}},
 		{groupKeys, "API keys:", []*cobra.Command{keysCommand()}},
-		{groupTools, "Tools:", []*cobra.Command{simulateCommand(), versionCommand()}},
+		{groupTools, "Tools:", []*cobra.Command{versionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {

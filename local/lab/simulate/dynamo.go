@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
@@ -36,20 +35,9 @@ func carry[T any](ctx context.Context, l link, serve func(at algo.Instant, bille
 	return answer.value, answer.err
 }
 
-// dynamo is the store of one environment over a table.
-type dynamo struct{ *dynamostore.Store }
-
-func newDynamo(l link, t *table) (dynamo, error) {
-	s, err := dynamostore.NewBare(client{link: l, table: t}, dynamostore.Options{Table: "simulated", Namespace: "s", Logger: slog.New(slog.DiscardHandler)})
-	return dynamo{s}, err
-}
-
-// settling is the context key of calls that settle a request.
-type settling struct{}
-
-// Settle implements limiter.Store.
-func (d dynamo) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
-	return d.Store.Settle(context.WithValue(ctx, settling{}, true), now, subject, charges, results, elapsed, once)
+// newDynamo returns the store of one environment over a table.
+func newDynamo(l link, t *table) (limiter.Store, error) {
+	return dynamostore.NewBare(client{link: l, table: t}, dynamostore.Options{Table: "simulated", Namespace: "s", Logger: slog.New(slog.DiscardHandler)})
 }
 
 // client is DynamoDB's API for one environment.
@@ -61,12 +49,7 @@ type client struct {
 
 func (c client) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	return carry(ctx, c.link, func(at algo.Instant, billed bool) (*dynamodb.UpdateItemOutput, error) {
-		before := c.table.writes
-		out, err := c.table.update(at, in, billed)
-		if ctx.Value(settling{}) != nil {
-			c.table.settled += c.table.writes - before
-		}
-		return out, err
+		return c.table.update(at, in, billed)
 	})
 }
 

@@ -22,15 +22,7 @@ type request struct {
 	admitted    bool
 	degraded    bool // true if the store did not decide
 	cached      bool // true if the environment refused it without a call
-	edge        bool // true if the distribution in front refused it
 	away        bool // true if it found no free environment
-	regionCalls uint8
-
-	// Only for limits with a Count: the time from the admission to the end of the answer, the actual cost, and whether
-	// the request failed.
-	lasts  time.Duration
-	cost   int64
-	failed bool
 }
 
 // simulation is a running Scenario.
@@ -47,29 +39,22 @@ type simulation struct {
 	from, end algo.Instant // from: end of the warm-up; end: end of the simulation
 	callers   zipf
 	latency   lognormal
-	durations lognormal // durations of requests, if the limit has a Count
-	costs     lognormal // actual costs
 	shortest  time.Duration
-	settles   bool // a limit has a Count, and costly or failing say which
-	costly    bool
-	failing   bool
 	open      func(*environment) (limiter.Store, error)
-	tables    []*table // of DynamoDB, one for each region
 	meter     *meter
 	tally     *tally
 	judge     *judge
 	record    func(*request) // if not nil, called for each request in order of time
 
 	all          []*environment
-	list         map[uint32]entry // of the distribution, by caller
-	parked       []*environment   // environments that have reached the end of the tick
-	since, until algo.Instant     // start and end of the tick
-	gap          float64          // mean nanoseconds between two requests of one environment, if all requests reached its region
+	parked       []*environment // environments that have reached the end of the tick
+	since, until algo.Instant   // start and end of the tick
+	gap          float64        // mean nanoseconds between two requests of one environment
 	calls        calls
 	log          []request // requests that the judge has not seen yet
 }
 
-// epoch is the start of every simulation without a period: midnight, which is a boundary of every
+// epoch is the start of every simulation: midnight, which is a boundary of every
 // window that divides a day.
 var epoch = algo.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 
@@ -95,25 +80,17 @@ func newSimulation(s *Scenario) (*simulation, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	start := s.startsAt()
+	start := epoch
 	from := start.Add(s.Warmup)
 	end := from.Add(s.Measured)
 	sim := &simulation{
 		Scenario: s, workers: 1, start: start, from: from, end: end,
-		callers:   newZipf(s.Callers, s.Exponent),
-		latency:   newLognormal(s.Median, s.P99),
-		durations: newLognormal(s.Answers.Duration, s.Answers.DurationP99), costs: newLognormal(time.Duration(s.Answers.Cost), time.Duration(s.Answers.CostP99)),
+		callers:  newZipf(s.Callers, s.Exponent),
+		latency:  newLognormal(s.Median, s.P99),
 		shortest: max(1, s.Median/8),
 		meter:    &meter{from: from, end: end},
 		tally:    newTally(s),
 		judge:    newJudge(s, from),
-		list:     map[uint32]entry{},
-	}
-	for _, c := range s.charges(1) {
-		of := c.Limit.Count.Of
-		sim.settles = sim.settles || c.Limit.Count.Settles()
-		sim.costly = sim.costly || of == limiter.CountCost || of == limiter.CountBytes
-		sim.failing = sim.failing || of == limiter.CountFailures
 	}
 	sim.record = sim.count
 	return sim, nil
@@ -122,10 +99,8 @@ func newSimulation(s *Scenario) (*simulation, error) {
 // openStore creates the store. open then connects an environment to it.
 func (s *simulation) openStore() error {
 	if s.Store == DynamoDB {
-		for range max(1, s.Regions) {
-			s.tables = append(s.tables, newTable(s.meter, s.ItemWrites))
-		}
-		s.open = func(e *environment) (limiter.Store, error) { return newDynamo(e, s.tables[0]) }
+		table := newTable(s.meter, s.ItemWrites)
+		s.open = func(e *environment) (limiter.Store, error) { return newDynamo(e, table) }
 		return nil
 	}
 	cluster, err := newCluster(s.meter, s.SlotECPUs, s.CacheECPUs)
@@ -150,7 +125,7 @@ func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 		return err
 	}
 	for s.until < s.end {
-		s.since, s.until = s.until, min(s.until.Add(max(minTick, s.longestDecision())), s.end)
+		s.since, s.until = s.until, min(s.until.Add(max(minTick, s.Timeout)), s.end)
 		s.setGap()
 		s.advance(s.takeParked())
 		if err := s.serve(ctx, s.until); err != nil {
@@ -160,7 +135,6 @@ func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 		if err != nil {
 			return err
 		}
-		s.collectListed()
 		if progress != nil {
 			progress.Add(int64(n))
 		}
@@ -175,24 +149,19 @@ func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 func (s *simulation) startAll() error {
 	s.since = s.start
 	s.setGap()
-	for region := range max(1, s.Regions) {
-		if s.part(region) == 0 {
-			continue
+	for range s.fleet() {
+		e, err := newEnvironment(s, uint32(len(s.all)))
+		if err != nil {
+			return err
 		}
-		for range s.fleet() {
-			e, err := newEnvironment(s, uint32(len(s.all)), region)
-			if err != nil {
-				return err
-			}
-			s.all = append(s.all, e)
-		}
+		s.all = append(s.all, e)
 	}
 	s.advance(s.all)
 	return nil
 }
 
 func (s *simulation) setGap() {
-	rate := s.simulated()
+	rate := s.Rate
 	if s.rate != nil {
 		rate = s.rate(s.since.Sub(s.start))
 	}

@@ -30,17 +30,6 @@
 // at the documented prices. AWS documents 30,000 ECPUs a second for a slot, and more only for reads of
 // replicas. This figure has not been measured. An oracle runs the same algorithm on all requests in
 // order of time. A comparison with the oracle shows how many requests were wrongly refused.
-// If a request charges several limits, the oracle admits it if all of them do. The comparison is then over the longest
-// window, and over all callers together if they share a limit.
-//
-// A limit with a Count settles each admitted request at the end of its answer. The environment is busy until
-// then, as with a function behind an HTTP API. The duration and the cost of requests are log-normal. The
-// oracle settles its own requests, without delay. A settlement that is lost keeps its reserve or its slot.
-// The simulation of a period begins so that the period ends in the middle of the measured time.
-//
-// With Regions, each region has its own table and its own environments, which ask the tables of the other regions for share with
-// the code of limiter. A call of another region takes Distance longer. The oracle is one store. A region that is cut off
-// exchanges no message with the others: their calls end at their deadline.
 //
 // # How it scales
 //
@@ -56,8 +45,7 @@
 //
 // # What is not modelled
 //
-// Cold starts take no time, and clocks agree. If a request charges several subjects, its calls begin at the same
-// time, and repeated calls begin when the last answer has arrived. There is no circuit breaker. With
+// Cold starts take no time, and clocks agree. There is no circuit breaker. With
 // DynamoDB a breaker would change nothing, because throttling does not open it. If an ElastiCache
 // rejects calls, a breaker would prevent the calls, but the requests would have the same outcome. Lambda
 // admits ten synchronous requests a second for each unit of an account's concurrency, so a million a

@@ -8,61 +8,51 @@ import (
 // Result counts the requests after the warm-up. Each is in exactly one of Allowed, Refused,
 // Degraded and Away.
 type Result struct {
-	Name         string `json:"name"`
-	Environments int    `json:"environments"` // in each region
-	Limit        int64  `json:"limit"`        // capacity of the limit, or the smallest capacity of several
-	// Unfilled reports that the warm-up is shorter than a window. The counts of this limit begin at zero, so it refuses
-	// fewer requests than after a whole window.
-	Unfilled bool  `json:"unfilled,omitempty"`
-	Requests int64 `json:"requests"`
-	Allowed  int64 `json:"allowed"`
-	Refused  int64 `json:"refused"`
+	Name         string
+	Environments int
+	Limit        int64 // capacity of the limit
+	Requests     int64
+	Allowed      int64
+	Refused      int64
 	// Degraded counts requests that the store did not decide because it throttled or answered late.
 	// The limiter refused them as busy, or on_error decided.
-	Degraded int64 `json:"degraded"`
+	Degraded int64
 	// Away counts requests that waited a second without finding a free environment.
-	Away int64 `json:"away"`
+	Away int64
 	// Admitted is the number of admitted requests in each second, including those that on_error
 	// admitted.
-	Admitted []int64 `json:"admitted"`
+	Admitted []int64
 
 	// Oracle is the number of requests that the algorithm admits if it gets all requests in order
 	// of time.
-	Oracle int64 `json:"oracle"`
+	Oracle int64
 	// WronglyRefused is the number of requests that the oracle admits in addition, summed over the
 	// windows of callers in which it admits more than the limiter.
-	WronglyRefused int64 `json:"wronglyRefused"`
+	WronglyRefused int64
 	// Over is the number of requests admitted over the limit: those that the algorithm refuses if
 	// it gets only the admitted requests, in order of time. OverMost is the largest such number in
 	// one window of one caller.
-	Over     int64 `json:"over"`
-	OverMost int64 `json:"overMost"`
+	Over     int64
+	OverMost int64
 
-	// AtEdge is the part of Refused that the distribution in front refused. It costs no invocation.
-	AtEdge  int64 `json:"atEdge,omitempty"`
-	Regions int   `json:"regions,omitempty"` // number of regions that share the limits
-	// RegionCalls is the number of calls of other regions for share.
-	RegionCalls int64 `json:"regionCalls,omitempty"`
-	Cached      int64 `json:"cached"` // refused by the denial cache, without a store call
-	Calls       int64 `json:"calls"`
+	Cached int64 // refused by the denial cache, without a store call
+	Calls  int64
 	// Units are DynamoDB's write units or ElastiCache's scripts. Reads are DynamoDB's read units.
-	Units int64 `json:"units"`
-	Reads int64 `json:"reads"`
-	// Settled is the part of Units that settles requests after their answers.
-	Settled int64 `json:"settled,omitempty"`
+	Units int64
+	Reads int64
 	// Hottest is the largest number of units of one item in one second.
-	Hottest   float64 `json:"hottest"`
-	Throttled float64 `json:"throttledPerSecond"`
+	Hottest   float64
+	Throttled float64
 
-	P50 time.Duration `json:"p50Ns"` // quantiles of the duration of a decision
-	P99 time.Duration `json:"p99Ns"`
+	P50 time.Duration // quantiles of the duration of a decision
+	P99 time.Duration
 	// Concurrency is the Lambda quota that the traffic needs: one per environment, but at least one
 	// per ten requests a second.
-	Concurrency int `json:"concurrency"`
+	Concurrency int
 	// Dollars is the cost of the authorizer and the store per million requests.
-	Dollars float64 `json:"dollarsPerMillion"`
+	Dollars float64
 	// Month is the cost of 30 days at the rate of the scenario.
-	Month float64 `json:"dollarsPerMonth"`
+	Month float64
 }
 
 // admitted returns the number of all requests that passed.
@@ -85,20 +75,14 @@ type tally struct {
 }
 
 func newTally(s *Scenario) *tally {
-	t := &tally{
+	return &tally{
 		Result: Result{
-			Name: s.Name, Regions: s.Regions, Environments: s.environments(), Unfilled: s.unfilled(),
+			Name: s.Name, Environments: s.fleet(), Limit: s.Limit.Machine().Capacity(),
 			Admitted:    make([]int64, int(math.Ceil(s.Measured.Seconds()))),
-			Concurrency: max(s.environments(), int(math.Ceil(s.Rate/requestsEach))),
+			Concurrency: max(s.fleet(), int(math.Ceil(s.Rate/requestsEach))),
 		},
-		took: make([]uint32, s.longestDecision()/time.Microsecond+1),
+		took: make([]uint32, s.Timeout/time.Microsecond+1),
 	}
-	for i, c := range s.enforced(1) {
-		if capacity := c.Limit.Machine().Capacity(); i == 0 || capacity < t.Limit {
-			t.Limit = capacity
-		}
-	}
-	return t
 }
 
 // count gives a request to the judge, and adds it to the tally if the warm-up is over.
@@ -111,11 +95,6 @@ func (s *simulation) count(r *request) {
 	t.Requests++
 	if r.away {
 		t.Away++
-		return
-	}
-	if r.edge {
-		t.Refused++
-		t.AtEdge++
 		return
 	}
 	switch {
@@ -132,7 +111,6 @@ func (s *simulation) count(r *request) {
 	if r.cached {
 		t.Cached++
 	}
-	t.RegionCalls += int64(r.regionCalls)
 	took := time.Duration(r.took)
 	t.billed += int64((took + s.Invocation + billing - 1) / billing)
 	t.took[took/time.Microsecond]++
@@ -142,10 +120,6 @@ func (s *simulation) result() Result {
 	t, m, v := s.tally, s.meter, s.judge.close()
 	r := t.Result
 	r.Calls, r.Units, r.Reads, r.Hottest = m.calls, m.writes, int64(math.Ceil(m.reads)), m.hottest
-	r.Settled = m.settled
-	for _, e := range s.all {
-		t.billed += int64(e.settling / billing)
-	}
 	r.Throttled = float64(m.throttled) / s.Measured.Seconds()
 	r.Oracle, r.WronglyRefused, r.Over, r.OverMost = v.due, v.wronglyRefused, v.over, v.overMost
 	r.P50, r.P99 = t.quantile(0.5), t.quantile(0.99)
@@ -157,7 +131,7 @@ func (s *simulation) result() Result {
 }
 
 func (t *tally) quantile(q float64) time.Duration {
-	rank := int64(q * float64(t.Requests-t.Away-t.AtEdge-1))
+	rank := int64(q * float64(t.Requests-t.Away-1))
 	for i, n := range t.took {
 		if rank -= int64(n); rank < 0 {
 			return time.Duration(i) * time.Microsecond
@@ -180,7 +154,7 @@ const (
 )
 
 func (s *simulation) dollars(requests float64) float64 {
-	cost := (requests-float64(s.tally.AtEdge))*pricePerRequest + float64(s.tally.billed)*billing.Seconds()*gigabytes*pricePerGBs
+	cost := requests*pricePerRequest + float64(s.tally.billed)*billing.Seconds()*gigabytes*pricePerGBs
 	if s.Store == DynamoDB {
 		cost += float64(s.meter.writes)*pricePerWrite + float64(s.meter.reads)*pricePerRead
 	} else {

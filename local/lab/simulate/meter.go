@@ -15,7 +15,6 @@ type meter struct {
 	reads     float64 // billed units
 	hottest   float64 // largest number of units of one item in one second
 	throttled int64
-	settled   int64 // part of writes that settles requests
 }
 
 // heat counts the units of one item in the current second.

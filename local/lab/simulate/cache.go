@@ -6,12 +6,10 @@ import (
 	"hash/crc32"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/memstore"
-	"github.com/weir-limits/weir/limiter/redisstore"
 )
 
 // cluster models ElastiCache Serverless. A script costs ECPUs, ElastiCache's billing unit. Each
@@ -42,7 +40,7 @@ func newCluster(m *meter, slot, whole float64) (*cluster, error) {
 // cache is the store of one environment over the cluster. Like limiter/redisstore, it makes one
 // atomic call for each decision.
 type cache struct {
-	limiter.Store // embedded for the methods that are never called; only Take and Settle are
+	limiter.Store // embedded for the methods that are never called; only Take is
 	env           *environment
 	cluster       *cluster
 }
@@ -61,20 +59,6 @@ func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 		copy(results, found)
 	}
 	return allowed, err
-}
-
-// Settle implements limiter.Store.
-func (c *cache) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
-	sent, taken := slices.Clone(charges), slices.Clone(results)
-	return carry(ctx, c.env, func(at algo.Instant, billed bool) (limiter.Settled, error) {
-		if !c.cluster.serve(subject, at, billed) {
-			return limiter.Settled{}, errTurnedAway
-		}
-		if billed {
-			c.cluster.settled++
-		}
-		return c.cluster.store.Settle(ctx, now, subject, sent, taken, elapsed+redisstore.DefaultMargin, once)
-	})
 }
 
 // errTurnedAway is limiter/redisstore's error for an error answer of the cache.

@@ -42,9 +42,6 @@ func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 			continue
 		}
 		made, err := limiter.NewLimit(s.limit)
-		if err == nil && made.Global {
-			made, err = p.divide(made)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}

@@ -54,25 +54,11 @@ func (c carriedStore) Take(ctx context.Context, now algo.Instant, subject limite
 	return allowed, err
 }
 
-func (c carriedStore) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
-	sent, taken := slices.Clone(charges), slices.Clone(results)
-	return carry(ctx, c.env, func(_ algo.Instant, billed bool) (limiter.Settled, error) {
-		c.count(billed)
-		return c.Store.Settle(context.Background(), now, subject, sent, taken, elapsed, once)
-	})
-}
-
 func (c carriedStore) count(billed bool) {
 	if billed {
 		c.env.sim.meter.calls++
 	}
 }
-
-// countRules has limits that settle their charges after the answers.
-const countRules = `{"rules":[
-	{"endpoint":"/window","limits":{"*":{"requests":20,"window":"1s","count":"cost","reserve":4},"global":{"requests":150,"window":"1s","algorithm":"fixed_window","count":"cost","reserve":4}}},
-	{"endpoint":"/bucket","limits":{"*":{"requests":20,"window":"1s","algorithm":"token_bucket","count":"failures"}}},
-	{"endpoint":"/slots","limits":{"*":{"requests":20,"window":"1s","count":"concurrent"}}}]}`
 
 // compared returns scenarios in which calls often arrive out of order: few callers over their
 // limits, and very different round trips.
@@ -89,11 +75,7 @@ func compared(t *testing.T) []Scenario {
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts, err := PlanRules(p, DefaultAnswers(), parsed(t, countRules), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(plan, counts...)
+	return plan
 }
 
 // sameAs compares the simulation of s with one that uses the stores that the function open returns.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
@@ -19,7 +18,6 @@ import (
 type environment struct {
 	sim      *simulation
 	index    uint32
-	region   int
 	limiter  *limiter.Limiter
 	traffic  *rand.Rand // source of the arrivals; equal for all scenarios with the same seed
 	random   *rand.Rand // source of all other random numbers
@@ -36,18 +34,12 @@ type environment struct {
 	free     algo.Instant // end of the last invocation
 	begun    algo.Instant // start of the current request
 	deadline algo.Instant // deadline of the current decision
-	// transferEnds is the deadline of the current transfer of share.
-	transferEnds algo.Instant
-	answered     algo.Instant // when the last answer for which the environment waited arrives
-	serial       uint32
-	settling     time.Duration // total time that measured requests waited for their settlement
+	answered algo.Instant // when the last answer for which the environment waited arrives
+	serial   uint32
 
 	// Calls sent and requests decided since the simulation last collected both.
 	sent []call
 	log  []request
-
-	watched *edge.Watch // nil without a distribution
-	listed  []entry     // since the simulation last collected them
 }
 
 // untimed hides the store's deadlines in real time, because the environment applies the virtual
@@ -60,32 +52,22 @@ func (untimed) Timeout() time.Duration { return 0 }
 // ConnectTimeout implements limiter.Remote.
 func (untimed) ConnectTimeout(algo.Instant) time.Duration { return 24 * time.Hour }
 
-func newEnvironment(s *simulation, index uint32, region int) (*environment, error) {
+func newEnvironment(s *simulation, index uint32) (*environment, error) {
 	e := &environment{
-		sim: s, index: index, region: region, watched: s.newWatch(),
+		sim: s, index: index,
 		traffic: rand.New(rand.NewPCG(s.Seed, 2*uint64(index))),
 		random:  rand.New(rand.NewPCG(s.Seed, 2*uint64(index)+1)),
 	}
 	o := limiter.Options{IntN: e.random.IntN, Clock: e, Logger: slog.New(slog.DiscardHandler)}
-	store, err := e.open(&o)
+	store, err := s.open(e)
 	if err != nil {
 		return nil, err
 	}
-	if e.limiter, err = limiter.New(store, o); err != nil {
+	if e.limiter, err = limiter.New(untimed{store}, o); err != nil {
 		return nil, err
 	}
 	e.next, e.stop = iter.Pull(e.run)
 	return e, nil
-}
-
-// open returns the store of an environment, and sets the stores of the other regions.
-func (e *environment) open(o *limiter.Options) (store limiter.Store, err error) {
-	if e.sim.Regions > 0 {
-		store, o.Regions, err = e.openRegions()
-		return store, err
-	}
-	store, err = e.sim.open(e)
-	return untimed{store}, err
 }
 
 // patience is how long a request waits for a free environment. If it waits longer, there are too
@@ -124,7 +106,7 @@ func (e *environment) await() bool {
 
 // pause draws the time to the next request of a Poisson process.
 func (e *environment) pause() time.Duration {
-	return time.Duration(e.traffic.ExpFloat64() * e.sim.gap / e.sim.part(e.region))
+	return time.Duration(e.traffic.ExpFloat64() * e.sim.gap)
 }
 
 func (e *environment) suspend() {
@@ -134,75 +116,33 @@ func (e *environment) suspend() {
 func (e *environment) decide() {
 	s := e.sim
 	r := request{at: e.now, environment: e.index}
-	if s.Limit == nil || !s.Limit.Global {
-		r.caller = uint32((s.callers.draw(e.traffic)-1)/s.sample() + 1)
-	}
-	if s.atEdge(r.caller, e.now) { // occupies no environment
-		r.edge = true
-		e.log, e.arrival = append(e.log, r), e.arrival.Add(e.pause())
-		return
+	if !s.Limit.Global {
+		r.caller = uint32(s.callers.draw(e.traffic))
 	}
 	e.begun, e.deadline = e.now, e.now.Add(s.Timeout)
-	var d limiter.Decision
-	var receipt *limiter.Receipt
-	var err error
-	charges := e.inRegion(s.charges(r.caller))
-	if s.settles {
-		s.answer(e.traffic, &r)
-		d, receipt, err = e.limiter.TakeRefundable(context.Background(), r.at.Time(), charges)
-	} else {
-		d, err = e.limiter.Take(context.Background(), r.at.Time(), charges)
-	}
+	d, err := e.limiter.Take(context.Background(), r.at.Time(), s.charges(r.caller))
 	if err != nil {
 		e.err = err
 	}
-	e.watch(r.caller, &d)
 	r.took = uint32(e.now.Sub(r.at))
 	r.admitted, r.degraded, r.cached = d.Allowed, d.Reason != limiter.ReasonNone, d.FromCache
-	r.regionCalls = uint8(d.Transfer.Calls) //nolint:gosec // at most algo.MaxRegions
 	e.log = append(e.log, r)
-	if receipt != nil {
-		e.settle(receipt, &r)
-	}
 	e.free = e.now.Add(s.Invocation)
 	e.arrival = e.arrival.Add(e.pause())
-}
-
-// settle settles a request at the end of its answer. The environment waits for the store, as a
-// function does before it returns.
-func (e *environment) settle(receipt *limiter.Receipt, r *request) {
-	e.now = e.now.Add(r.lasts)
-	begun := e.now
-	e.deadline = begun.Add(e.sim.Timeout)
-	receipt.Settle(context.Background(), begun.Time(), r.actual)
-	if e.measured() {
-		e.settling += e.now.Sub(begun)
-	}
 }
 
 // trip makes one call to the store: it arrives after half of the round trip, and its answer after
 // the other half. If the answer is after the deadline, trip returns an error although the store
 // serves the call.
-func (e *environment) trip(ctx context.Context, serve func(at algo.Instant)) error {
-	return e.send(ctx, e.region, serve)
-}
-
-// send is trip to the store of a region. A call to a region that is cut off never arrives.
-func (e *environment) send(ctx context.Context, to int, serve func(at algo.Instant)) error {
-	there := max(e.sim.latency.draw(e.random)/2, e.sim.shortest) + e.sim.between(e.region, to)
+func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error {
+	there := max(e.sim.latency.draw(e.random)/2, e.sim.shortest)
 	c := call{at: e.now.Add(there), caller: e, serial: e.serial, serve: serve}
-	answer, deadline := c.at.Add(there), e.deadline
-	if d, ok := ctx.Value(until{}).(algo.Instant); ok {
-		deadline = d
-	}
-	separated := e.sim.separated(e.region, to, e.now)
-	c.waits = answer <= deadline && !separated
+	answer := c.at.Add(there)
+	c.waits = answer <= e.deadline
 	e.serial++
-	if !separated {
-		e.sent = append(e.sent, c)
-	}
+	e.sent = append(e.sent, c)
 	if !c.waits {
-		e.now = max(e.now, deadline)
+		e.now = max(e.now, e.deadline)
 		return context.DeadlineExceeded
 	}
 	e.waiting++

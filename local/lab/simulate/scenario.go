@@ -1,0 +1,143 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// Store is the kind of store to simulate.
+type Store string
+
+// The stores.
+const (
+	DynamoDB    Store = "dynamodb"
+	ElastiCache Store = "elasticache"
+)
+
+// Scenario is traffic whose requests all charge the same limits.
+type Scenario struct {
+	Name string
+	// Limit is the limit of every request. If it has Global, it counts all callers together, otherwise each caller.
+	Limit *limiter.Limit
+	Parameters
+	// rate returns the requests per second at a time since the start. nil: Rate applies.
+	rate func(since time.Duration) float64
+}
+
+// Parameters describe the traffic, the functions and the store. Default returns a complete set.
+type Parameters struct {
+	// Seed determines all random numbers. The same seed gives the same result.
+	Seed  uint64
+	Store Store
+
+	// Rate is the mean number of requests per second, which arrive as a Poisson process.
+	Rate float64
+	// The k-th of Callers sends requests with a frequency proportional to k^-Exponent (Zipf's law).
+	Callers  int
+	Exponent float64
+	// Warmup is simulated before Measured and does not count. Both are multiples of the limit's
+	// window.
+	Warmup   time.Duration
+	Measured time.Duration
+
+	// Environments is the number of environments, which exist from the start. 0 means three times
+	// the mean number of busy ones, if each decision makes one call.
+	Environments int
+	// Invocation is the duration of an invocation without the wait for the store.
+	Invocation time.Duration
+	// Timeout is the longest time that a decision waits for the store.
+	Timeout time.Duration
+	// Median and P99 are quantiles of the log-normal round trip to the store.
+	Median time.Duration
+	P99    time.Duration
+
+	// ItemWrites is the number of write units per second that a DynamoDB item accepts.
+	ItemWrites float64
+	// SlotECPUs is the number of ECPUs per second that a slot of ElastiCache accepts, and so each
+	// key in it. CacheECPUs is the number for the whole cache.
+	SlotECPUs  float64
+	CacheECPUs float64
+}
+
+func (s *Scenario) charges(caller uint32) []limiter.Charge {
+	charge := limiter.Charge{Subject: limiter.Global(), Limit: s.Limit, Cost: 1}
+	if !s.Limit.Global {
+		charge.Subject = limiter.User(strconv.FormatUint(uint64(caller), 10))
+	}
+	return []limiter.Charge{charge}
+}
+
+// Default returns parameters for 100,000 requests per second by a million callers. Environment and
+// store are in the same region. SlotECPUs is AWS's documented figure, which was not measured;
+// CacheECPUs is five times the construct's default.
+func Default(store Store) Parameters {
+	p := Parameters{
+		Seed: 1, Store: store,
+		Rate: 100_000, Callers: 1_000_000, Exponent: 1,
+		Warmup: 2 * time.Second, Measured: 3 * time.Second,
+		Invocation: time.Millisecond,
+		Timeout:    100 * time.Millisecond, Median: 4 * time.Millisecond, P99: 12 * time.Millisecond,
+		ItemWrites: 1000, SlotECPUs: 30_000, CacheECPUs: 500_000,
+	}
+	if store == ElastiCache {
+		p.Timeout, p.Median, p.P99 = 50*time.Millisecond, 600*time.Microsecond, 2*time.Millisecond
+	}
+	return p
+}
+
+// Requests returns the mean number of requests that a run simulates.
+func (p *Parameters) Requests() float64 { return p.Rate * (p.Warmup + p.Measured).Seconds() }
+
+func (p *Parameters) fleet() int {
+	if p.Environments > 0 {
+		return p.Environments
+	}
+	return int(math.Ceil(3 * p.Rate * (p.Invocation + p.Median).Seconds()))
+}
+
+// maxRequests bounds the duration of a run: a billion requests take at least ten minutes.
+const maxRequests = 1_000_000_000
+
+// maxEnvironments bounds the memory, about 20 KB per environment.
+const maxEnvironments = 100_000
+
+func (s *Scenario) validate() error {
+	wrong := func(what string, got any, want string) error {
+		return fmt.Errorf("%s: got %v, want %s", what, got, want)
+	}
+	window := s.Limit.Rate.Span()
+	switch {
+	case s.Store != DynamoDB && s.Store != ElastiCache:
+		return wrong("store", fmt.Sprintf("%q", s.Store), "dynamodb or elasticache")
+	case !(s.Rate > 0 && s.Rate <= 1e8):
+		return wrong("rate", s.Rate, "above 0, at most 1e8 requests a second")
+	case s.Callers < 1 || s.Callers > math.MaxUint32:
+		return wrong("callers", s.Callers, "1 to 4294967295")
+	case !(s.Exponent >= 0 && s.Exponent <= 10):
+		return wrong("exponent", s.Exponent, "0 to 10")
+	case s.Measured <= 0 || s.Measured%window != 0:
+		return wrong("measured time", s.Measured, fmt.Sprintf("a multiple of the window, %s", window))
+	case s.Warmup < 0 || s.Warmup%window != 0:
+		return wrong("warm-up", s.Warmup, fmt.Sprintf("0, or a multiple of the window, %s", window))
+	case s.Requests() > maxRequests:
+		return wrong("rate times time", s.Requests(), fmt.Sprintf("at most %d requests", maxRequests))
+	case s.Environments < 0 || s.fleet() > maxEnvironments:
+		return wrong("environments", cmp.Or(s.Environments, s.fleet()), fmt.Sprintf("1 to %d", maxEnvironments))
+	case s.Invocation < 0 || s.Invocation > time.Minute:
+		return wrong("invocation", s.Invocation, "0 to 1m")
+	case s.Timeout <= 0 || s.Timeout >= limiter.MinWindow:
+		return wrong("timeout", s.Timeout, "above 0 and below "+limiter.MinWindow.String())
+	case s.Median <= 0 || s.P99 < s.Median || s.P99 > time.Minute:
+		return wrong("median and p99", fmt.Sprintf("%s and %s", s.Median, s.P99), "a median above 0, and a p99 from that to 1m")
+	case !(s.ItemWrites >= 1):
+		return wrong("item writes", s.ItemWrites, "at least 1")
+	case !(s.SlotECPUs >= ecpuPerScript && s.CacheECPUs >= ecpuPerScript):
+		return wrong("ECPUs", fmt.Sprintf("%g and %g", s.SlotECPUs, s.CacheECPUs), fmt.Sprintf("at least %d, of a slot and of the cache", ecpuPerScript))
+	}
+	return nil
+}
