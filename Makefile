@@ -99,7 +99,6 @@ PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/viewer$$
 PLAIN_TESTS := ^(TestAttack_(deepEvent|flood|hugeEvents|memory|spellPath|viewerAddress)|TestLayer_(path|decodedPath|largeAnswer|memory|eventMemory|hostileMembers|unreadable)|TestSettle_(badLines|cutLines)|TestSecurity|TestSpellings(_handler)?|TestStore_(calls.*|model)|TestAdaptive(_longWindow|_surge)?|TestOutage_environment|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestModel_.*|TestPairs|TestParse_hostile|TestDocs_commands|TestRun_(apiKeyHeader|credentials?|degradedBurst|domain|faults|issuerless|lateFault|oneURL|refusing|regions|settlement|vacuous))$$
 
 # In these tests, requests must meet deadlines.
-DEADLINES := ^TestServe_burst$$
 STORES := /limiter/(dynamostore|memstore|redisstore|storetest)(/|$$)
 
 # Node.js is optional: without npm, the tests that need its packages are skipped.
@@ -120,7 +119,6 @@ fetch: .bin/weir-tools # the tools that take longest to fetch
 test-go: # the part of make test that needs DynamoDB Local, Moto and Redis
 	@$(MAKE) --no-print-directory -j$$(($$(getconf _NPROCESSORS_ONLN) + 1)) raced-stores test-plain raced-local raced-functions raced-limiter test-lab $(SAM) test-console cfn-lint test-kafka
 	$(LAB_RACE_TEST) -shuffle=on -parallel=8 ./faults
-	$(GO_TEST) -run '$(DEADLINES)' ./local/serve
 
 # Without Node.js, make test skips the tests with the SAM CLI, unless WEIR_REQUIRE lists it.
 SAM = $(if $(or $(NODE),$(findstring all,$(WEIR_REQUIRE)),$(findstring node,$(WEIR_REQUIRE))),test-sam,sam-skipped)
@@ -132,7 +130,7 @@ raced-limiter: GROUP = grep -E '/limiter(/|$$)' | grep -Ev '$(STORES)'
 raced-functions: GROUP = grep -E '/functions(/|$$)'
 raced-local: GROUP = grep -Ev '/(functions|limiter)(/|$$)'
 raced-stores raced-limiter raced-functions raced-local:
-	$(RACE_TEST) -p 1 -shuffle=on -skip '^Test(SAM|Console|Kafka)|$(DEADLINES)|$(PLAIN_TESTS)' $(shell go list ./... | grep -Ev '$(PLAIN)' | $(GROUP))
+	$(RACE_TEST) -p 1 -shuffle=on -skip '^Test(SAM|Console|Kafka)|$(PLAIN_TESTS)' $(shell go list ./... | grep -Ev '$(PLAIN)' | $(GROUP))
 
 test-plain:
 	$(GO_TEST) -p 1 -shuffle=on $(shell go list ./... | grep -E '$(PLAIN)')

@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -263,56 +261,6 @@ func TestKeys_pages(t *testing.T) {
 	}
 }
 
-// Create does not replace a deleted secret while keys exist, because a new secret would invalidate
-// these keys forever.
-func TestKeys_Create_lostSecrets(t *testing.T) {
-	client, table := recordstest.Table(t, nil)
-	keys := apikeys.New(client, table)
-	create(t, keys, apikeys.Key{ID: "a"}, false)
-	secrets := map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: "secrets"}}
-	if _, err := client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &table, Key: secrets}); err != nil {
-		t.Fatal(err)
-	}
-	for id, add := range map[string]bool{"a": true, "b": false} {
-		if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: id}, add); err == nil || !strings.HasPrefix(err.Error(), `records table: item "secrets": missing, but the table has keys`) {
-			t.Errorf("create a key of %s: got error %v, want an error about missing secrets", id, err)
-		}
-	}
-	if err := keys.Rotate(ctx, noon, true); err == nil || !strings.Contains(err.Error(), "no secret to rotate") {
-		t.Error(err)
-	}
-	if _, err := keys.Revoke(ctx, "a", ""); err != nil {
-		t.Error(err)
-	}
-	create(t, keys, apikeys.Key{ID: "b"}, false)
-}
-
-// A further key of an id gets the tier of the newest key. The keys of an id are listed by age.
-func TestKeys_Create_newest(t *testing.T) {
-	client, table := recordstest.Table(t, nil)
-	keys := apikeys.New(client, table)
-	at := func(minute int, tier string, add bool) {
-		t.Helper()
-		if _, _, err := keys.Create(ctx, noon.Add(time.Duration(minute)*time.Minute), apikeys.Key{ID: "a", Tier: tier}, add); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var want []string
-	for i := range 6 { // the table orders the keys by hash, not by age
-		at(i, fmt.Sprint("t", i), i > 0)
-		want = append(want, fmt.Sprint("t", i))
-	}
-	at(6, "", true)
-	list, err := keys.List(ctx)
-	var got []string
-	for _, k := range list {
-		got = append(got, k.Tier)
-	}
-	if err != nil || !slices.Equal(got, append(want, "t5")) {
-		t.Errorf("tiers in the list: got %v, %v; want %v and t5", got, err, want)
-	}
-}
-
 // Keys stay valid after one rotation and become invalid with the second. The second rotation requires
 // force while such keys exist.
 func TestKeys_Rotate(t *testing.T) {
@@ -504,29 +452,6 @@ func TestKeys_Set_limits(t *testing.T) {
 	}
 }
 
-// A change that is invalid or does not fit the rules writes nothing, not even its valid parts.
-func TestKeys_Set_invalid(t *testing.T) {
-	client, table := recordstest.Table(t, nil)
-	keys := apikeys.New(client, table)
-	create(t, keys, apikeys.Key{ID: "acme"}, false)
-	refuse := errors.New("does not fit")
-	for _, c := range []apikeys.Change{
-		{Suspended: aws.Bool(true), Limits: &apikeys.LimitsChange{Rates: rates(t, "search=5"), Check: func(*caller.Limits) error { return refuse }}},
-		{Suspended: aws.Bool(true), Limits: &apikeys.LimitsChange{Anchor: aws.String("32")}},
-		{Suspended: aws.Bool(true), Limits: &apikeys.LimitsChange{Anchor: aws.String("0")}},
-		{Suspended: aws.Bool(true), Limits: &apikeys.LimitsChange{Rates: map[string]caller.Rate{"Search": {Requests: 1}}}},
-		{Suspended: aws.Bool(true), Limits: &apikeys.LimitsChange{Rates: map[string]caller.Rate{"search": {Requests: -1}}}},
-		{Suspended: aws.Bool(true), Tier: aws.String("*")},
-	} {
-		if changed, err := keys.Set(ctx, noon, "acme", c); err == nil || len(changed) > 0 {
-			t.Errorf("%+v: got %v, %v; want an error", c, changed, err)
-		}
-	}
-	if list, err := keys.List(ctx); err != nil || list[0].Suspended || list[0].Limits != nil {
-		t.Errorf("list: got %+v, %v; want an unchanged key", list, err)
-	}
-}
-
 // writing is a DynamoDB in which another operator changes a key before each update.
 type writing struct {
 	*dynamodb.Client
@@ -555,29 +480,5 @@ func TestKeys_Set_concurrent(t *testing.T) {
 	other := writing{client, apikeys.Change{Limits: &apikeys.LimitsChange{Rates: rates(t, "search=6")}}}
 	if _, err := apikeys.New(other, table).Set(ctx, noon, "acme", apikeys.Change{Limits: &apikeys.LimitsChange{Anchor: aws.String("31")}}); !errors.Is(err, apikeys.ErrChanged) {
 		t.Errorf("two changes of the limits: got %v, want ErrChanged", err)
-	}
-}
-
-// A key whose item has a mistake in its limits stays valid. Set can only replace all its limits.
-func TestKeys_Set_mistake(t *testing.T) {
-	client, table := recordstest.Table(t, nil)
-	keys := apikeys.New(client, table)
-	key, _ := create(t, keys, apikeys.Key{ID: "acme"}, false)
-	in := &dynamodb.ScanInput{TableName: &table}
-	for _, it := range must(client.Scan(ctx, in)).Items {
-		if records.Item(it).Text("id") == "acme" {
-			it["limits"] = &types.AttributeValueMemberS{Value: `{"rates":{"search":"many"},"changed":99999999999}`}
-			must(client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: it}))
-		}
-	}
-	r, err := caller.NewRemoteRecords(apikeys.NewTable(records.NewTable(client, table))).Lookup(ctx, noon, key)
-	if err != nil || r.Limits.Mistake() == nil {
-		t.Errorf("lookup: got %+v, %v; want a record with a mistake in its limits", r, err)
-	}
-	if _, err := keys.Set(ctx, noon, "acme", apikeys.Change{Limits: &apikeys.LimitsChange{Rates: rates(t, "search=5")}}); err == nil || !strings.Contains(err.Error(), "--no-limits") {
-		t.Errorf("change: got %v, want an error with a remedy", err)
-	}
-	if changed, err := keys.Set(ctx, noon, "acme", apikeys.Change{Limits: &apikeys.LimitsChange{Clear: true, Rates: rates(t, "search=5")}}); err != nil || len(changed) != 1 || changed[0].Limits.String() != "search=5" {
-		t.Errorf("replace: got %+v, %v; want the new limits", changed, err)
 	}
 }

@@ -258,46 +258,6 @@ func TestExplain(t *testing.T) {
 	})
 }
 
-// If two rules share a limit, the explanation lists it once, with the cost that a request pays.
-func TestExplain_shared(t *testing.T) {
-	d := newDesk(t, "memory")
-	const shared = `"limits":{"global":{"name":"address","requests":5,"window":"1m","per":["ip"]}}}`
-	d.rules = parse(t, `{"rules":[{"endpoint":"/a",`+shared+`,{"endpoint":"*","cost":3,`+shared+`]}`)
-	q := operator.Question{Method: "GET", Path: "/a"}
-	for left := int64(5); left >= 2; left -= 3 {
-		e := d.explain(q)
-		if len(e.Limits) != 1 || e.Limits[0].Cost != 3 || e.Limits[0].Path != "rules[0].limits.global" || e.Limits[0].State.Remaining != left || e.Limits[0].State.Passes != (left > 2) || e.Decision.Allowed != (left > 2) {
-			t.Errorf("%d left: got %+v with state %+v, want one limit with cost 3, and a refusal below 3", left, e, e.Limits[0].State)
-		}
-		d.send(q)
-	}
-}
-
-// The explained number of store calls equals the number that a decision makes.
-func TestExplain_cost(t *testing.T) {
-	eachStore(t, func(d *desk) {
-		for _, q := range []operator.Question{
-			{Method: "GET", Path: "/search"},
-			{Method: "GET", Path: "/search", User: "alice"},
-			{Method: "GET", Path: "/tried", User: "alice", Claims: map[string]string{"org": "acme"}},
-			{Method: "GET", Path: "/tried"},
-			{Method: "OPTIONS", Path: "/"},
-		} {
-			if e, got := d.explain(q), d.send(q); e.Cost.Calls != got.StoreCalls {
-				d.t.Errorf("%+v: got %d calls in the explanation, want the %d of the decision", q, e.Cost.Calls, got.StoreCalls)
-			}
-		}
-		e := d.explain(operator.Question{Method: "GET", Path: "/busy", User: "alice"})
-		calls, notes := map[string]int{"dynamodb": 3, "redis": 3}, map[string]int{"dynamodb": 4, "redis": 3}
-		if e.Cost.Calls != calls[d.Kind] || len(e.Cost.Notes) != notes[d.Kind] {
-			d.t.Errorf("busy limits: got %+v, want %d calls and %d notes", e.Cost, calls[d.Kind], notes[d.Kind])
-		}
-		if guesses := strings.Contains(strings.Join(e.Cost.Notes, " "), "a wrong assumption costs another write"); guesses != (d.Kind == "dynamodb") {
-			d.t.Errorf("notes: got %q, want a note about wrong assumptions: %t", e.Cost.Notes, d.Kind == "dynamodb")
-		}
-	})
-}
-
 // Usage returns exactly the limits of the subject in every tier, including limits that are not counted
 // in the store.
 func TestInspect(t *testing.T) {
@@ -618,27 +578,6 @@ func TestReset_limiters(t *testing.T) {
 	}
 }
 
-// A reset deletes all parts of a limit: shards and leases.
-func TestReset_spread(t *testing.T) {
-	eachStore(t, func(d *desk) {
-		busy := operator.Question{Method: "GET", Path: "/busy", User: "dave"}
-		n := 0
-		for d.now = noon; d.send(busy).Allowed && n < 20; n++ {
-			d.reset("ip:127.0.0.1") // without this reset, the limit of the address would refuse first
-		}
-		if n == 0 || n == 20 {
-			d.t.Fatalf("admitted requests: got %d, want some of 20", n)
-		}
-		d.reset("user:dave")
-		for i := range n {
-			if got := d.send(busy); !got.Allowed {
-				d.t.Fatalf("request %d of %d after a reset: got a refusal by %s, want an admission", i+1, n, got.Limit.Name)
-			}
-			d.reset("ip:127.0.0.1")
-		}
-	})
-}
-
 // Only of limits with shards, usage notes that it does not show the shards of earlier rules.
 func TestUsage_shards(t *testing.T) {
 	d := newDesk(t, "memory")
@@ -737,23 +676,6 @@ func TestExplain_exempt(t *testing.T) {
 	if e := d.explain(operator.Question{Method: "GET", Path: "/a", User: "alice"}); e.Exempt != nil || len(e.Limits) != 1 {
 		t.Errorf("another user: got %+v, want one limit and no exemption", e)
 	}
-}
-
-// An explanation of a limit that is settled after the answer has its count and its reserve, and notes the
-// settlement.
-func TestExplain_count(t *testing.T) {
-	eachStore(t, func(d *desk) {
-		d.rules = parse(d.t, `{"rules":[{"endpoint":"*","limits":{"*":[
-			{"name":"input","requests":1000,"window":"1m","per":["client"],"count":"cost","reserve":80},
-			{"name":"calls","requests":10,"window":"1m","per":["client"]}]}}]}`)
-		e := d.explain(operator.Question{Method: "GET", Path: "/a", User: "alice"})
-		if e.Limits[0].Count != "cost" || e.Limits[0].Cost != 80 || e.Limits[1].Count != "" || e.Limits[1].Cost != 1 {
-			d.t.Errorf("limits: got %+v, want a reserve of 80 that counts cost, and 1", e.Limits)
-		}
-		if noted := strings.Contains(strings.Join(e.Cost.Notes, " "), "which costs up to 1 more"); noted != (d.Kind != "memory") {
-			d.t.Errorf("notes: got %q, want a note about the settlement: %t", e.Cost.Notes, d.Kind != "memory")
-		}
-	})
 }
 
 // The usage of a caller has the debt of a limit whose cost was known after the answer.

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -110,25 +110,6 @@ func (l *local) send(api *httptest.Server, method, path, token string) commandte
 	return commandtest.Send(l.t, method, api.URL+path, token)
 }
 
-func (l *local) sendWith(api *httptest.Server, method, path, body string, header http.Header) commandtest.Reply {
-	l.t.Helper()
-	request, err := http.NewRequestWithContext(l.t.Context(), method, api.URL+path, strings.NewReader(body))
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	maps.Copy(request.Header, header)
-	return commandtest.Do(l.t, request)
-}
-
-func (l *local) apiKey() string {
-	l.t.Helper()
-	for _, key := range l.apiKeys {
-		return key
-	}
-	l.t.Fatal("API keys: got none, want at least one")
-	return ""
-}
-
 var stores = []string{"memory", "dynamodb", "redis"}
 
 // With the rules document of the design, both APIs give the documented answers on every store.
@@ -217,40 +198,6 @@ func (l *local) data(api *httptest.Server) {
 	// limit.
 	if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("paula", "paid")); r.StatusCode != http.StatusCreated || r.Header.Get("X-RateLimit-Limit") != "" {
 		l.t.Errorf("tier paid: got %s %v, want 201 without X-RateLimit-Limit", r.Status, r.Header)
-	}
-}
-
-// A global limit counts all callers together. If it refuses, the response names it, and the charge
-// on the caller's own limit is refunded.
-func TestServe_global(t *testing.T) {
-	document := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/api/v1/data","method":"POST","limits":{
-		"free":{"requests":10,"window":"1m"},"global":{"name":"all","requests":4,"window":"1m"}}},
-		{"endpoint":"/api/v1/search","limits":{"paid":{"requests":10,"window":"1m"}}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	eachStore(t, document, func(l *local, api *httptest.Server) {
-		l.everybody(api, "")
-		l.Wait(2 * time.Minute)
-		if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("user0", "")); r.Header.Get("X-RateLimit-Remaining") != "9" {
-			l.t.Errorf("two minutes later: got %v, want 9 remaining", r.Header)
-		}
-		l.Wait(2 * time.Minute)
-		l.everybody(api, "paid") // the global limit is the only one of tier paid here
-	})
-}
-
-// everybody sends six requests by two callers. The global limit must admit exactly four of them.
-func (l *local) everybody(api *httptest.Server, tier string) {
-	l.t.Helper()
-	for i := range 6 {
-		r := l.send(api, http.MethodPost, "/api/v1/data", l.token("user"+strconv.Itoa(i%2), tier))
-		if want := map[bool]int{true: http.StatusCreated, false: http.StatusTooManyRequests}[i < 4]; r.StatusCode != want {
-			l.t.Fatalf("POST %d: got %s, want %d", i+1, r.Status, want)
-		}
-		if i >= 4 && r.Header.Get("RateLimit-Policy") != `"all";q=4;w=60` {
-			l.t.Errorf("name of the limit that refused: got %s, want the limit all", r.Header.Get("RateLimit-Policy"))
-		}
 	}
 }
 
@@ -525,4 +472,17 @@ func TestUnmatched(t *testing.T) {
 	if lines := unmatched([]placed{{"rules[0]", endpoint{"/b", "PUT"}}}, []*gateway.API{{Routes: []gateway.Route{{Method: "ANY", Path: "$default"}}}}); lines != nil {
 		t.Errorf("default route: got %s, want no line", lines)
 	}
+}
+
+var throttleNumbers = regexp.MustCompile(`("Throttling(?:Rate|Burst)Limit": )\d+`)
+
+// throttledAt writes the template with other throttles of its stages. It returns the path of the file, and the template
+// itself.
+func throttledAt(t *testing.T, burst int) (path string, whole []byte) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "template.json")
+	if err := os.WriteFile(path, throttleNumbers.ReplaceAll(golden.Served, fmt.Appendf(nil, "${1}%d", burst)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, golden.Served
 }

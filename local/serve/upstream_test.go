@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,7 +20,6 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/sample"
-	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
@@ -138,19 +136,6 @@ func TestUpstream_request(t *testing.T) {
 	}
 }
 
-// The upstream gets the mark of a request over a limit, even if the client declares the field as hop-by-hop.
-func TestUpstream_mark(t *testing.T) {
-	f := newFronted(t, Memory, limited("*", once+`,"mode":"mark"`), func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, strings.Join(r.Header["Weir-Over"], "|"))
-	})
-	for _, want := range []string{"", "all"} {
-		r, _, _ := f.raw("GET / HTTP/1.1\nHost: h\nConnection: close, Weir-Over\nWeir-Over: x\n\n")
-		if text, _ := io.ReadAll(r.Body); r.StatusCode != http.StatusOK || string(text) != want {
-			t.Errorf("mark: got %s %q, want 200 %q", r.Status, text, want)
-		}
-	}
-}
-
 // An answer reaches the client as the upstream sent it, with the fields of the decision.
 func TestUpstream_answer(t *testing.T) {
 	f := newFronted(t, Memory, limited("*", plenty), func(w http.ResponseWriter, _ *http.Request) {
@@ -187,25 +172,6 @@ func TestUpstream_answer(t *testing.T) {
 	}
 	if r, _, _ := f.raw("HEAD / HTTP/1.1\nHost: h\n\n"); r.StatusCode != http.StatusEarlyHints {
 		t.Errorf("HEAD: got %s, want 103 first", r.Status)
-	}
-}
-
-// The answer to HEAD has the header of the answer to GET, and no body.
-func TestUpstream_head(t *testing.T) {
-	f := newFronted(t, Memory, limited("*", `"name":"all","requests":100,"window":"1m","count":"bytes","reserve":50`), func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "40")
-		_, _ = io.WriteString(w, strings.Repeat("x", 40))
-	})
-	for range 3 {
-		if r := commandtest.Send(t, http.MethodHead, f.url+"/", ""); r.ContentLength != 40 || r.Header.Get("X-Ratelimit-Remaining") != "50" {
-			t.Errorf("HEAD: got length %d, %v, want 40, and 50 remaining because the body has no bytes", r.ContentLength, r.Header)
-		}
-	}
-	if r := f.get("/"); r.Text != strings.Repeat("x", 40) {
-		t.Errorf("GET: got %q, want 40 bytes", r.Text)
-	}
-	if r := f.get("/"); r.Header.Get("X-Ratelimit-Remaining") != "10" {
-		t.Errorf("after GET: got %q remaining, want 10 of 100 after 40 bytes and a reserve of 50", r.Header.Get("X-Ratelimit-Remaining"))
 	}
 }
 
@@ -348,32 +314,6 @@ func TestUpstream_cost(t *testing.T) {
 	}
 }
 
-// The client gets no report of a cost, even if no limit of the request counts it.
-func TestUpstream_costUncounted(t *testing.T) {
-	f := newFronted(t, Memory, strings.Replace(limited("/chat", `"name":"all","requests":100,"window":"1h","count":"cost","reserve":9`), `{`, `{"cost_field":"X-Cost",`, 1), func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Trailer", "Weir-Cost, Sum, X-Cost")
-		w.Header().Set("Weir-Cost", "7")
-		w.Header().Set("X-Cost", "7")
-		w.WriteHeader(http.StatusOK)
-		_, _ = io.WriteString(w, "streamed")
-		w.Header().Set("Sum", "8")
-	})
-	for _, path := range []string{"/chat", "/Chat"} {
-		r, _, _ := f.raw("GET " + path + " HTTP/1.1\nHost: h\n\n")
-		if text, err := io.ReadAll(r.Body); err != nil || string(text) != "streamed" {
-			t.Fatalf("%s: got %q, error %v, want the body", path, text, err)
-		}
-		for _, name := range []string{"Weir-Cost", "X-Cost"} {
-			if _, announced := r.Trailer[name]; announced || r.Header.Get(name) != "" {
-				t.Errorf("%s: got the header %v and the trailer %v, want no %s", path, r.Header, r.Trailer, name)
-			}
-		}
-		if r.Trailer.Get("Sum") != "8" {
-			t.Errorf("%s: got the trailer %v, want the Sum of the upstream", path, r.Trailer)
-		}
-	}
-}
-
 // The log warns once a minute of a server that reports no cost, whose requests keep their reserve.
 func TestUpstream_costMissing(t *testing.T) {
 	f := newFronted(t, Memory, limited("/chat", `"name":"tokens","requests":100,"window":"1h","count":"cost","reserve":20`), func(w http.ResponseWriter, r *http.Request) {
@@ -393,24 +333,6 @@ func TestUpstream_costMissing(t *testing.T) {
 		f.serving.Wait() // the gateway writes the warning after the answer
 		if n := strings.Count(f.log.String(), want); n != 1+i/2 {
 			t.Errorf("request %d: got %d warnings in %s, want %d", i+1, n, f.log, 1+i/2)
-		}
-	}
-}
-
-// An upstream to which there is no connection has done no work, so the request has no cost. If it breaks off, the
-// reserve stays.
-func TestUpstream_costDown(t *testing.T) {
-	f := newFronted(t, Memory, limited("*", `"name":"tokens","requests":100,"window":"1h","count":"cost","reserve":20`), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	post := func() string {
-		return commandtest.Send(t, http.MethodPost, f.url+"/", "").Header.Get("X-Ratelimit-Remaining")
-	}
-	if first, second := post(), post(); first != "80" || second != "60" {
-		t.Errorf("broken answers: got %s and %s remaining, want 80 and 60", first, second)
-	}
-	f.upstream.Close()
-	for range 3 {
-		if remaining := post(); remaining != "40" {
-			t.Errorf("no server: got %s remaining, want 40, because its requests cost nothing", remaining)
 		}
 	}
 }
@@ -446,58 +368,6 @@ func TestUpstream_down(t *testing.T) {
 	}
 	if n := strings.Count(f.log.String(), "\n"); n < 1 || n > 3 || !strings.Contains(f.log.String(), `msg="the upstream gave no answer" upstream=`+f.upstream.URL+` err=EOF`) {
 		t.Errorf("log: got %s, want at most one line a second", f.log)
-	}
-}
-
-// If a client disconnects, the upstream's request ends, its slot is free, and the log has no line.
-func TestUpstream_clientLeaves(t *testing.T) {
-	arrived, ended := make(chan struct{}, 1), make(chan struct{}, 1)
-	f := newFronted(t, Memory, limited("/slow/*", `"name":"all","requests":1,"window":"15m","count":"concurrent"`), func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/slow/free":
-			return
-		case "/slow/answer":
-			_ = http.NewResponseController(w).Flush()
-		case "/slow/header":
-			arrived <- struct{}{}
-		}
-		<-r.Context().Done()
-		ended <- struct{}{}
-	})
-	for _, path := range []string{"/slow/answer", "/slow/header"} {
-		ctx, leave := context.WithCancel(t.Context())
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if path == "/slow/header" {
-			go func() {
-				<-arrived
-				leave()
-			}()
-		}
-		r, err := http.DefaultClient.Do(request)
-		for err == nil && r.StatusCode == http.StatusTooManyRequests { // the previous request may still have the slot
-			_ = r.Body.Close()
-			r, err = http.DefaultClient.Do(request)
-		}
-		if path == "/slow/answer" {
-			if err != nil || f.get("/slow/free").StatusCode != http.StatusTooManyRequests {
-				t.Fatalf("%s: got error %v, want an answer whose request has the only slot", path, err)
-			}
-			leave()
-			_ = r.Body.Close()
-		}
-		leave()
-		<-ended
-		for f.get("/slow/free").StatusCode != http.StatusOK { // the slot is free some time after the end
-			if t.Context().Err() != nil {
-				t.Fatal("slot: got none, want the one of the client that left")
-			}
-		}
-	}
-	if f.log.String() != "" {
-		t.Errorf("log: got %s, want nothing about clients that leave", f.log)
 	}
 }
 
@@ -545,75 +415,6 @@ func TestUpstream_clientLeavesNoFailure(t *testing.T) {
 	}
 }
 
-// On every store, the limit is exact, and a new rules document applies to the next request after a second, also
-// while an answer is streamed.
-func TestUpstream_reload(t *testing.T) {
-	for _, store := range stores {
-		t.Run(store, func(t *testing.T) {
-			more := make(chan struct{})
-			f := newFronted(t, store, limited("*", once), func(w http.ResponseWriter, r *http.Request) {
-				_, _ = io.WriteString(w, "first ")
-				_ = http.NewResponseController(w).Flush()
-				if r.URL.Path == "/stream" {
-					<-more
-				}
-				_, _ = io.WriteString(w, "second")
-			})
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+"/stream", http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
-			streamed, err := http.DefaultClient.Do(request)
-			if err != nil || streamed.StatusCode != http.StatusOK {
-				t.Fatalf("first request: got %v, error %v, want 200", streamed, err)
-			}
-			defer func() { _ = streamed.Body.Close() }()
-			if r := f.get("/"); r.StatusCode != http.StatusTooManyRequests || !strings.Contains(r.Text, `"error":"rate_limit_exceeded"`) || r.Header.Get("Retry-After") == "" || r.Header.Get("Weir-Degraded") != "" {
-				t.Errorf("second request: got %s %v %s, want 429", r.Status, r.Header, r.Text)
-			}
-			f.write(strings.NewReplacer(`"version":1`, `"version":2`, `"requests":1`, `"requests":3`).Replace(limited("*", once)))
-			f.Wait(time.Second)
-			for i, want := range []int{200, 200, 429} {
-				if r := f.get("/"); r.StatusCode != want || want == 200 && r.Text != "first second" {
-					t.Errorf("request %d after the change: got %s %s, want %d", i+1, r.Status, r.Text, want)
-				}
-			}
-			close(more)
-			if text, err := io.ReadAll(streamed.Body); err != nil || string(text) != "first second" {
-				t.Errorf("stream: got %q, error %v, want the whole answer", text, err)
-			}
-		})
-	}
-}
-
-// 256 concurrent clients get exactly the limit, and the upstream gets no refused request.
-func TestUpstream_concurrent(t *testing.T) {
-	var reached, admitted, refused atomic.Int64
-	f := newFronted(t, Memory, limited("*", `"name":"all","requests":300,"window":"1m"`), func(_ http.ResponseWriter, r *http.Request) {
-		reached.Add(1)
-		_, _ = io.Copy(io.Discard, r.Body)
-	})
-	var clients sync.WaitGroup
-	for range 256 {
-		clients.Go(func() {
-			for range 4 {
-				switch r := commandtest.Send(t, http.MethodPost, f.url+"/a", ""); r.StatusCode {
-				case http.StatusOK:
-					admitted.Add(1)
-				case http.StatusTooManyRequests:
-					refused.Add(1)
-				default:
-					t.Errorf("got %s %s, want 200 or 429", r.Status, r.Text)
-				}
-			}
-		})
-	}
-	clients.Wait()
-	if admitted.Load() != 300 || refused.Load() != 724 || reached.Load() != 300 {
-		t.Errorf("got %d admitted, %d refused, %d at the upstream, want 300, 724 and 300", admitted.Load(), refused.Load(), reached.Load())
-	}
-}
-
 // The upstream's own tokens reach it without a setting. Only a token that names the issuer of weir token is verified.
 func TestUpstream_tokens(t *testing.T) {
 	pass := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Authorization")) }
@@ -647,22 +448,5 @@ func TestUpstream_Set(t *testing.T) {
 		if err := new(Upstream).Set(text); err == nil {
 			t.Errorf("%s: got no error, want one", text)
 		}
-	}
-}
-
-// An https upstream gets its own Host.
-func TestUpstream_https(t *testing.T) {
-	upstream := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Host) }))
-	defer upstream.Close()
-	address, err := url.Parse(upstream.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := newProxy(address, slog.New(slog.DiscardHandler), time.Now, func() *rules.Rules { return new(rules.Rules) })
-	p.transport = upstream.Client().Transport
-	w := httptest.NewRecorder()
-	p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.example/", http.NoBody))
-	if w.Body.String() != address.Host {
-		t.Errorf("host: got %q, want %q", w.Body, address.Host)
 	}
 }

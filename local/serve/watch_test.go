@@ -2,7 +2,6 @@ package serve
 
 import (
 	"bytes"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -15,22 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-lambda-go/lambda"
-
-	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/clients"
-	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/records"
-	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/functions/sample"
-	"github.com/weir-limits/weir/infra/golden"
-	"github.com/weir-limits/weir/limiter/storetest"
-	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
-	"github.com/weir-limits/weir/local/gateway"
-	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // changes lists documents, each of which replaces the previous one. A higher or lower limit applies at
@@ -191,78 +177,4 @@ func TestServe_printReload(t *testing.T) {
 			t.Errorf("%s:\n got %q\nwant %q", c.document, &out, want)
 		}
 	}
-}
-
-// A running gateway uses a new version from the records table within a minute. While the table cannot be
-// read, the gateway keeps its rules.
-func TestServe_rulesTable(t *testing.T) {
-	endpoint := storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
-	dynamo, err := boot.Config{DynamoDBEndpoint: endpoint, Local: true}.DynamoDBClient(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := "weir-test-" + rand.Text()
-	if _, err := dynamo.CreateTable(t.Context(), records.TableInput(table)); err != nil {
-		t.Fatal(err)
-	}
-	published, newest := rulestore.New(dynamo, table), int64(0)
-	l := &local{t: t, checkout: checkouttest.Scratch(t)}
-	l.Set(start)
-	token := l.token("alice", "")
-	variables := map[string]string{
-		"STORE": "dynamodb", "TABLE": checkout.Table, "NAMESPACE": checkouttest.Namespace(), "STORE_TIMEOUT": "900ms", "DYNAMODB_ENDPOINT": endpoint, "WEIR_LOCAL": "true",
-		"RECORDS_TABLE": table, "RULES_FROM": contract.RulesTable, "RULES_FILE": l.checkout.Path("functions", "rules.json"), "RULES_VERSION": "1",
-		"JWKS": l.checkout.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
-	}
-	c, err := clients.Load(func(name string) (string, bool) { return variables[name], true })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := checkout.MakeTable(t.Context(), endpoint, checkout.Table); err != nil {
-		t.Fatal(err)
-	}
-	store, _, err := c.OpenStore(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := c.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler), Clock: l.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.rest = restGateway(t, e)
-	follow(t, func(document []byte) {
-		v, err := published.Publish(t.Context(), time.Now(), document, "", newest, newest+1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		newest = v.Version
-		l.Wait(time.Minute)
-		_ = e.Rules.At(t.Context(), l.Now()) // on a busy machine, a request does not wait until the reload ends
-		for range 20 {
-			e.Rules.Wait()
-		}
-	}, func() commandtest.Reply { return l.send(l.rest, http.MethodGet, "/api/v1/search", token) })
-}
-
-// restGateway serves the REST API of the template with the functions of e.
-func restGateway(t *testing.T, e *lambdahttp.Environment) *httptest.Server {
-	t.Helper()
-	parsed, err := template.Parse(golden.Served)
-	if err != nil {
-		t.Fatal(err)
-	}
-	handlers := map[string]lambda.Handler{}
-	for _, f := range parsed.Functions() {
-		handlers[f.ID] = lambdahttp.NewHandler(e, sample.New(e))
-		if f.Environment[contract.VariableFunction] == contract.Authorizer {
-			handlers[f.ID] = lambdahttp.NewAuthorizer(e)
-		}
-	}
-	g, err := gateway.New(parsed, gateway.Options{Functions: handlers, Logger: e.Logger, Clock: e.Clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(g.APIs()[0])
-	t.Cleanup(server.Close)
-	return server
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,19 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/storetest"
-	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 )
 
@@ -182,33 +177,6 @@ func TestKeys_mistakes(t *testing.T) {
 		if code, _, errs := weir(t, args...); code != 1 || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, want) {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 1 and one line that begins with %q", args, code, errs, want)
 		}
-	}
-}
-
-// For an unreadable item in the table, list prints a warning. Other keys still work, and revoke can
-// remove the item.
-func TestKeys_broken(t *testing.T) {
-	recordsTable(t)
-	client, err := boot.Config{DynamoDBEndpoint: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := &dynamodb.PutItemInput{TableName: aws.String(os.Getenv("RECORDS_TABLE")), Item: map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: "apikey#abc"}}}
-	if _, err := client.PutItem(t.Context(), in); err != nil {
-		t.Fatal(err)
-	}
-	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || !strings.HasPrefix(errs, "weir: warning: records table: item apikey#abc: id: got") || !strings.Contains(errs, `item "secrets": missing`) {
-		t.Errorf("no secrets: got exit %d, output %q, stderr %q, want exit 1, a warning, and the missing secrets", code, out, errs)
-	}
-	if out := ok(t, "keys", "revoke", "--hash", "abc"); !strings.HasPrefix(out, "revoked ") {
-		t.Errorf("revoke: got %q, want a revoked key", out)
-	}
-	createKey(t, "--id", "first")
-	if _, err := client.PutItem(t.Context(), in); err != nil {
-		t.Fatal(err)
-	}
-	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 0 || !strings.HasPrefix(out, "weir_") || !strings.HasPrefix(errs, "weir: warning: ") {
-		t.Errorf("key after the revoke: got exit %d, output %q, stderr %q, want exit 0, a key, and a warning", code, out, errs)
 	}
 }
 
@@ -379,40 +347,6 @@ func TestKeys_tier(t *testing.T) {
 	ok(t, "rules", "publish", strict, "--rules-from-table")
 	if code, _, errs := weir(t, "keys", "list"); code != 0 || !strings.HasPrefix(errs, `weir: warning: acme: version `) || !strings.Contains(errs, `tier: got "pade", want a tier of "tiers": free`) {
 		t.Errorf("list: got exit %d, stderr %q, want exit 0 and a warning about acme", code, errs)
-	}
-}
-
-// With --local, tiers and limits must fit the document of the last weir serve. Without one, a warning says that they are not
-// checked, and outside of a folder of weir serve there is only an error.
-func TestKeys_localRules(t *testing.T) {
-	t.Chdir(t.TempDir())
-	set := []string{"keys", "set", "sample-free", "--tier", "gold", "--local"}
-	if code, _, errs := weir(t, set...); code != 1 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "not inside a checkout of Weir") {
-		t.Errorf("outside: got exit %d, stderr %q, want exit 1 and one line", code, errs)
-	}
-	c := checkout.Checkout{Root: "."}
-	if _, err := c.Seed(); err != nil {
-		t.Fatal(err)
-	}
-	const unknown = "weir: warning: no rules document here, so the tier is not checked; name the document of weir serve with --rules\n"
-	if code, _, errs := weir(t, set...); code != 0 || errs != unknown {
-		t.Errorf("before weir serve: got exit %d, stderr %q, want exit 0 and %q", code, errs, unknown)
-	}
-	document := filepath.Join(t.TempDir(), "mine.json")
-	if err := errors.Join(os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/a","limits":{"paid":{"requests":9,"window":"1m"}}}]}`), 0o600), c.KeepRules(document)); err != nil {
-		t.Fatal(err)
-	}
-	if code, _, errs := weir(t, set...); code != 1 || !strings.HasPrefix(errs, "weir: "+document+`: tier: got "gold", want a tier that a rule names: paid`) {
-		t.Errorf("after weir serve: got exit %d, stderr %q, want exit 1 and the tier of its document", code, errs)
-	}
-	if code, _, errs := weir(t, "keys", "list", "--local"); code != 0 || !strings.Contains(errs, document+`: tier: got "gold"`) {
-		t.Errorf("list: got exit %d, stderr %q, want exit 0 and a warning", code, errs)
-	}
-	if err := os.Remove(document); err != nil {
-		t.Fatal(err)
-	}
-	if code, _, errs := weir(t, append(set, "--suspended")...); code != 0 || errs != unknown {
-		t.Errorf("without the document: got exit %d, stderr %q, want exit 0 and %q", code, errs, unknown)
 	}
 }
 

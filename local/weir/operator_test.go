@@ -191,46 +191,6 @@ func TestOperator_recordsTable(t *testing.T) {
 	}
 }
 
-// With the variables that OPERATIONS.md exports, the commands use the rules that the functions use, name their source,
-// and read a path without the base path.
-func TestOperator_variables(t *testing.T) {
-	recordsTable(t)
-	if _, err := checkout.MakeTable(t.Context(), os.Getenv("DYNAMODB_ENDPOINT"), checkout.Table); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("TABLE", checkout.Table)
-	t.Setenv("BASE_PATH", "/v1")
-	file := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/x","limits":{"*":{"requests":7,"window":"1m"}}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ok(t, "rules", "publish", file)
-	explain := func(requests int64, source string, args ...string) {
-		t.Helper()
-		e := answers[operator.Explanation](t, append([]string{"explain", "GET", "/v1/x", "--store", "dynamodb"}, args...)...)
-		if len(e.Limits) != 1 || e.Limits[0].Requests != requests || !strings.Contains(e.Source, source) || !strings.Contains(strings.Join(e.Notes, " "), "(BASE_PATH): the rules match it as /x") {
-			t.Errorf("%q: got %+v, want %d requests from %s and a note about the base path", args, e, requests, source)
-		}
-	}
-	explain(7, "those published to table")
-	deploy(t, os.Getenv("NAMESPACE"), 9)
-	explain(9, "the deployment of namespace")
-	explain(7, "those published to table", "--rules-from-table")
-	explain(7, "the file "+file, "--rules", file)
-	t.Setenv("RULES_FROM", "table") // the deployment's item stays after this change of the deployment
-	explain(7, "those published to table")
-	t.Setenv("RULES_FROM", "appconfig:a1/e1/p1")
-	code, out, errs := weir(t, "explain", "GET", "/v1/x", "--store", "dynamodb")
-	if code != 2 || out != "" || !strings.HasPrefix(errs, "weir: --rules: required with RULES_FROM=appconfig:a1/e1/p1") {
-		t.Errorf("rules in AppConfig: got exit %d, output %q, stderr %q, want exit 2, because the table does not have them", code, out, errs)
-	}
-	explain(7, "the file "+file, "--rules", file)
-	t.Setenv("RULES_FROM", "deployment")
-	if out := ok(t, "usage", "ip:203.0.113.7", "--store", "dynamodb"); !strings.Contains(out, ", from the deployment of namespace") {
-		t.Errorf("usage: got %s, want the source of the rules", out)
-	}
-}
-
 // Outside a checkout, the commands use only the rules in the records table.
 func TestOperator_released(t *testing.T) {
 	recordsTable(t)
@@ -349,54 +309,11 @@ func TestTarget_lookup(t *testing.T) {
 	}
 }
 
-// The gateway that weir serve starts answers explain, usage and reset.
-func TestOperator_process(t *testing.T) {
-	checkouttest.Scratch(t)
-	p := commandtest.Start(t, []string{"serve"})
-	if r := commandtest.Send(t, http.MethodGet, p.URL+"/api/v1/search", ""); r.StatusCode != http.StatusOK {
-		t.Fatal(r.Status)
-	}
-	i := answers[operator.Usage](t, "usage", "ip:127.0.0.1", "--url", p.URL)
-	if leftOf(t, i.Limits, "rules[0].limits.free") != 19 && !t.Failed() {
-		t.Errorf("limits: got %+v, want 19 remaining", i.Limits)
-	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL+operator.Path+"reset", strings.NewReader(`{"subject":"ip:127.0.0.1"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Host = "evil.example"
-	if r := commandtest.Do(t, request); r.StatusCode != http.StatusMisdirectedRequest {
-		t.Errorf("other host name: got %s, want 421", r.Status)
-	}
-}
-
 func TestExplain_exempt(t *testing.T) {
 	var out bytes.Buffer
 	e := operator.Explanation{Method: "GET", Path: "/health", Exempt: &operator.Exemption{Path: "exempt[0]", Name: "health", Kind: "endpoint", Value: "/health"}, Decision: operator.Decision{Allowed: true}}
 	if err := printExplanation(&out, e); err != nil || !strings.Contains(out.String(), "  none: exempt[0] (health) exempts the endpoint /health\n") {
 		t.Errorf("got %q, error %v, want the exemption", out.String(), err)
-	}
-}
-
-// weir usage prints for each limit: a bar with the used part, what the limit counts, its mode, and
-// a debt if there is one.
-func TestUsage_bar(t *testing.T) {
-	var out bytes.Buffer
-	u := operator.Usage{Subject: "user:alice", Limits: []operator.Limit{
-		{Name: "search", Mode: "mark", State: operator.State{Capacity: 100, Remaining: 75, Passes: true}},
-		{Name: "unused", Shared: true, State: operator.State{Capacity: 300, Remaining: 100, Share: 100, Passes: true}},
-		{Name: "half", Shared: true, State: operator.State{Capacity: 300, Remaining: 94, Share: 188, Passes: true}},
-		{Name: "input", Count: "cost", Cost: 8000, State: operator.State{Capacity: 100, Debt: 7, Passes: true}},
-	}}
-	if err := printUsage(&out, u); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"mark", "[#####...............] 75 of 100 left", "counts cost, reserves 8000", "[####################] 0 of 100 left, in debt by 7",
-		"[....................] 100 of 100 left here", "[##########..........] 94 of 188 left here"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("got %q, want %q", out.String(), want)
-		}
 	}
 }
 
