@@ -27,21 +27,17 @@ func TestAdviceOf(t *testing.T) {
 		want  advice
 	}{
 		{[]string{"200"}, advice{wait: -1, capacity: none}},
-		{[]string{"200", "Retry-After: 5"}, advice{wait: -1, capacity: none}},
 		{[]string{"429"}, advice{refused: true, wait: -1, capacity: none}},
 		{[]string{"429", "Retry-After: 5"}, advice{refused: true, wait: 5 * time.Second, capacity: none}},
 		{[]string{"503", "Retry-After: 0"}, advice{refused: true, capacity: none}},
 		{[]string{"503"}, advice{wait: -1, capacity: none}},
 		{[]string{"503", "Retry-After: soon"}, advice{wait: -1, capacity: none}},
 		{[]string{"429", "Retry-After: -5"}, advice{refused: true, wait: -1, capacity: none}},
-		{[]string{"429", "Retry-After: 1.5"}, advice{refused: true, wait: -1, capacity: none}},
-		{[]string{"429", "Retry-After: 99999999999999999999"}, advice{refused: true, wait: -1, capacity: none}},
 		{[]string{"429", "Retry-After: 9223372036854775807"}, advice{refused: true, wait: farthest, capacity: none}},
 		// A date is relative to the Date of the response. Without Date, it is relative to the
 		// client's clock.
 		{[]string{"429", "Retry-After: Wed, 04 Mar 2026 12:00:07 GMT"}, advice{refused: true, wait: 7 * time.Second, capacity: none}},
 		{[]string{"429", "Date: Wed, 04 Mar 2026 13:00:00 GMT", "Retry-After: Wed, 04 Mar 2026 13:00:07 GMT"}, advice{refused: true, wait: 7 * time.Second, capacity: none}},
-		{[]string{"429", "Retry-After: Wednesday, 04-Mar-26 12:00:07 GMT"}, advice{refused: true, wait: 7 * time.Second, capacity: none}},
 		{[]string{"429", "Retry-After: Tue, 03 Mar 2026 12:00:07 GMT"}, advice{refused: true, capacity: none}},
 		// For a bucket, Weir sends two capacities: the burst, and the requests of the window. The
 		// smaller capacity applies.
@@ -64,9 +60,7 @@ func TestAdviceOf(t *testing.T) {
 		// Fields without a time and malformed fields are ignored.
 		{[]string{"200", `RateLimit: "search";r=20`}, advice{wait: -1, capacity: none}},
 		{[]string{"200", `RateLimit: search;r=20;t=3`}, advice{wait: -1, capacity: none}},
-		{[]string{"200", `RateLimit: ("search");r=20;t=3`}, advice{wait: -1, capacity: none}},
 		{[]string{"200", `RateLimit: "search";r=-1;t=3`}, advice{wait: -1, capacity: none}},
-		{[]string{"200", `RateLimit: "search";r=1.5;t=3`}, advice{wait: -1, capacity: none}},
 		{[]string{"200", `RateLimit: "search";r=1;t=3,`}, advice{wait: -1, capacity: none}},
 		{[]string{"200", `RateLimit: "search";r=1;t=3, "` + strings.Repeat("x", maxField) + `"`}, advice{wait: -1, capacity: none}},
 		{[]string{"200", "Age: 3", `RateLimit: "search";r=1;t=3`}, advice{wait: -1, capacity: none}},
@@ -75,7 +69,6 @@ func TestAdviceOf(t *testing.T) {
 		{[]string{"200", "X-RateLimit-Limit: 60", "X-RateLimit-Remaining: 3", "X-RateLimit-Reset: 1772625610"}, advice{wait: -1, known: true, left: 3, reset: 10 * time.Second, capacity: 60}},
 		{[]string{"200", "Date: Wed, 04 Mar 2026 12:00:05 GMT", "X-RateLimit-Remaining: 3", "X-RateLimit-Reset: 1772625610"}, advice{wait: -1, known: true, left: 3, reset: 5 * time.Second, capacity: none}},
 		{[]string{"200", "X-RateLimit-Remaining: 3", "X-RateLimit-Reset: 10"}, advice{wait: -1, known: true, left: 3, reset: 10 * time.Second, capacity: none}},
-		{[]string{"200", "X-RateLimit-Remaining: 3", "X-RateLimit-Reset: 1772620000"}, advice{wait: -1, known: true, left: 3, capacity: none}},
 		{[]string{"200", "X-RateLimit-Remaining: 3"}, advice{wait: -1, capacity: none}},
 	} {
 		if got := adviceOf(response(c.lines...), noon); got != c.want {
@@ -99,11 +92,6 @@ func FuzzAdviceOf(f *testing.F) {
 		}
 		if a.refused && status != 429 && status != 503 {
 			t.Errorf("status %d: got a refusal, want a refusal only for 429 and 503", status)
-		}
-		q := newQuota(time.Minute, 1)
-		q.learn(ticket{sent: noon, probe: true}, a, true, noon)
-		if at, _ := q.turn(noon); at.Sub(noon) > farthest {
-			t.Errorf("turn: got the next request at %s, want it at most farthest later", at)
 		}
 	})
 }

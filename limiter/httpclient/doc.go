@@ -33,9 +33,8 @@
 // path also applies to other paths of its folder until they have responses of their own. A Transport
 // keeps at most 1,024 quotas. It does not store credentials, only hashes of them with a random seed.
 //
-// For an AWS signature (Signature Version 4), the key ID identifies the caller. Some other schemes
-// sign each request, so that Authorization is different each time (OAuth 1.0, Digest). With such a
-// scheme, sign requests in [Transport.Base]. The Transport then sees requests before they are signed,
+// Some schemes sign each request, so that Authorization is different each time (AWS Signature Version
+// 4, OAuth 1.0, Digest). With such a scheme, sign requests in [Transport.Base]. The Transport then sees requests before they are signed,
 // and Base signs a repeated request again. A signature in another header field does not separate
 // callers.
 //

@@ -1,9 +1,11 @@
 package httpclient
 
 import (
+	"hash/maphash"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -22,9 +24,10 @@ const (
 const (
 	firstBackoff = time.Second
 	lastBackoff  = 8 * time.Second
-	// longestOutage bounds the Retry-After of a 503 that names no quota, because such a Retry-After is
-	// only an estimate.
+	// longestOutage bounds the Retry-After of a 503 for other requests, because it is only an estimate.
 	longestOutage = 5 * time.Minute
+	maxQuotas     = 1024
+	maxRoutes     = 8192
 	// maxDrained bounds the body of a refusal that is read to the end, so that the connection can be
 	// reused.
 	maxDrained = 64 << 10
@@ -59,7 +62,12 @@ type Transport struct {
 	base     http.RoundTripper
 	maxWait  time.Duration
 	executor failsafe.Executor[attempt]
-	book     *book
+	refusals int
+	seed     maphash.Seed
+
+	mu     sync.Mutex
+	quotas map[uint64]*quota // by hash
+	routes map[uint64]uint64 // keys of quotas, by the hash of a method and a path, or the folder of a path
 }
 
 // attempt is the result of sending a request once.
@@ -84,7 +92,7 @@ func (t *Transport) open() {
 	if refusals <= 0 {
 		refusals = DefaultRefusals
 	}
-	t.book = newBook(t.maxWait, refusals)
+	t.refusals, t.seed, t.quotas, t.routes = refusals, maphash.MakeSeed(), map[uint64]*quota{}, map[uint64]uint64{}
 	t.executor = failsafe.With(retrypolicy.NewBuilder[attempt]().
 		HandleIf(func(a attempt, err error) bool { return err == nil && a.again }).
 		WithMaxRetries(max(retries, 0)).
@@ -97,7 +105,7 @@ func (t *Transport) open() {
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.once.Do(t.open)
-	c := &call{Transport: t, request: r, route: t.book.route(r)}
+	c := &call{Transport: t, request: r}
 	last, err := t.executor.WithContext(r.Context()).Get(c.send)
 	if err != nil {
 		if c.response != nil { // the context ended while a request waited for its repetition
@@ -120,27 +128,26 @@ type call struct {
 	*Transport
 	request  *http.Request
 	response *http.Response // the last response
-	route    route
+	quota    *quota
 	sent     int           // number of attempts
 	waited   time.Duration // total wait before and between attempts
 }
 
 // send waits for the turn of the request and sends it once.
 func (c *call) send() (attempt, error) {
-	q, t, err := c.enter()
-	if err != nil {
+	if err := c.enter(); err != nil {
 		c.closeBody()
 		return attempt{}, err
 	}
+	sent := time.Now()
+	var response *http.Response
 	request, err := c.next()
-	if err != nil {
-		q.forget(t)
-		return attempt{}, err
+	if err == nil {
+		c.response = nil                          // the previous response is already closed
+		response, err = c.base.RoundTrip(request) //nolint:bodyclose // the caller of RoundTrip closes it
 	}
-	response, err := c.base.RoundTrip(request) //nolint:bodyclose // the caller of RoundTrip closes it
 	if err != nil {
-		c.response = nil // the previous response is already closed
-		q.forget(t)
+		c.quota.forget()
 		return attempt{}, err
 	}
 	c.response = response
@@ -156,12 +163,26 @@ func (c *call) send() (attempt, error) {
 		result.again = c.mayRepeat(response.StatusCode, now, result.wait)
 		c.waited += result.wait
 	}
-	c.learn(q, t, a, now)
+	if a.refused && a.name == "" && response.StatusCode == http.StatusServiceUnavailable {
+		a.name, a.wait = c.request.URL.Path, min(a.wait, longestOutage)
+	}
+	c.learn(sent, a, now)
 	return result, nil
 }
 
-// enter waits for the turn of the request in its quota. The quota can change while it waits.
-func (c *call) enter() (*quota, ticket, error) {
+// learn updates the quota that the response names, and that of the request.
+func (c *call) learn(sent time.Time, a advice, now time.Time) {
+	named := c.quota
+	if a.name != "" {
+		named = c.Transport.quota(c.request, a.name)
+	}
+	c.quota.leave(named != c.quota)
+	named.learn(sent, a, now, c.maxWait)
+	c.quota = named
+}
+
+// enter waits for the turn of the request in its quota.
+func (c *call) enter() error {
 	ctx, begun := c.request.Context(), time.Now()
 	patience := c.maxWait - c.waited
 	if deadline, ok := ctx.Deadline(); ok {
@@ -169,15 +190,24 @@ func (c *call) enter() (*quota, ticket, error) {
 	}
 	defer func() { c.waited += time.Since(begun) }()
 	for {
-		q := c.book.find(c.route)
-		t, err := q.enter(ctx, begun.Add(patience))
-		if refusal, ok := err.(*WaitError); ok { //nolint:errorlint // enter does not wrap it
-			refusal.Host = c.request.URL.Host
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		if err != nil || c.book.find(c.route) == q {
-			return q, t, err
+		c.quota = c.Transport.quota(c.request, "") // a response can have named another one
+		wait, refused := c.quota.turn(time.Now(), begun.Add(patience))
+		switch {
+		case refused != nil:
+			refused.Host = c.request.URL.Host
+			return refused
+		case wait <= 0:
+			return nil
 		}
-		q.forget(t) // a response assigned the route to another quota while this request waited
+		turn := time.NewTimer(wait)
+		select {
+		case <-turn.C:
+		case <-ctx.Done():
+			turn.Stop()
+		}
 	}
 }
 
@@ -203,28 +233,6 @@ func (c *call) closeBody() {
 	}
 }
 
-// learn updates the quota that the response names and the quota that issued the ticket.
-func (c *call) learn(q *quota, t ticket, a advice, now time.Time) {
-	switch {
-	case a.name != "":
-		c.book.assign(c.route, a.name)
-	case a.refused && c.response.StatusCode == http.StatusServiceUnavailable:
-		c.book.part(c.route)
-		a.wait = min(a.wait, longestOutage)
-	default:
-		c.book.rejoin(c.route, q)
-	}
-	named := c.book.find(c.route)
-	switch {
-	case named == q:
-	case a.refused: // another quota refused the request, so for q this is neither a success nor a failure
-		q.forget(t)
-	default:
-		q.learn(t, advice{}, true, now)
-	}
-	named.learn(t, a, named == q, now)
-}
-
 // idempotent lists the idempotent methods (RFC 9110, 9.2.2).
 var idempotent = []string{"", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 
@@ -246,4 +254,54 @@ func discard(r *http.Response) {
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrained)
 	}
 	_ = r.Body.Close()
+}
+
+// quota returns the quota of a request. If name is "", it is that of earlier responses to the path, or to other paths of
+// its folder, or else that of the host and the credential. A name is kept for later requests.
+func (t *Transport) quota(r *http.Request, name string) *quota {
+	folder, _ := path.Split(r.URL.Path)
+	key := t.hash(0, r.URL.Scheme, r.URL.Host, r.Host, r.Header.Get("Authorization"), r.Header.Get("X-Api-Key"))
+	own, beside := t.hash(key, r.Method, r.URL.Path), t.hash(key, r.Method, folder, "*")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if name != "" {
+		named := t.hash(key, name)
+		put(t.routes, own, named, maxRoutes)
+		if name != r.URL.Path { // all paths of a folder do not share an outage
+			put(t.routes, beside, named, maxRoutes)
+		}
+	}
+	if known, ok := t.routes[own]; ok {
+		key = known
+	} else if known, ok := t.routes[beside]; ok {
+		key = known
+	}
+	q := t.quotas[key]
+	if q == nil {
+		q = newQuota(t.refusals)
+		put(t.quotas, key, q, maxQuotas)
+	}
+	return q
+}
+
+// hash returns the key of texts within the scope of the key above.
+func (t *Transport) hash(above uint64, texts ...string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(t.seed)
+	maphash.WriteComparable(&h, above)
+	for _, text := range texts {
+		maphash.WriteComparable(&h, text)
+	}
+	return h.Sum64()
+}
+
+// put sets the value of a key in a map. If the map is full, put first deletes any one entry.
+func put[V any](m map[uint64]V, key uint64, value V, capacity int) {
+	if _, ok := m[key]; !ok && len(m) >= capacity {
+		for other := range m {
+			delete(m, other)
+			break
+		}
+	}
+	m[key] = value
 }

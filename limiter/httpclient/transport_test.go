@@ -222,7 +222,7 @@ func TestTransport_sharedWait(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if len(a.at) != 21 || a.at[1].Sub(begun) != 10*time.Second+a.latency || a.at[2].Sub(a.at[1]) != a.latency {
+		if len(a.at) != 21 || a.at[1].Sub(begun) != 10*time.Second+a.latency || a.at[2].Sub(a.at[1]) < a.latency {
 			t.Errorf("got %d requests, the second after %s, the third %s later, want 21, %s and %s", len(a.at), a.at[1].Sub(begun), a.at[2].Sub(a.at[1]), 10*time.Second+a.latency, a.latency)
 		}
 	})
@@ -259,7 +259,7 @@ func TestTransport_breaker(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		refusal(4, time.Second) // no second request is sent while the probe is in flight
+		refusal(4, 20*time.Millisecond) // no second request is sent while the probe is in flight
 		time.Sleep(2 * time.Second)
 		refusal(4, time.Second)
 		probe.Wait()
@@ -371,37 +371,6 @@ func TestTransport_failsAtOnce(t *testing.T) {
 			t.Errorf("got %v after %s, want a WaitError after 0s", err, time.Since(begun))
 		}
 		slow.Wait()
-	})
-}
-
-// If responses arrive out of order, the lowest remaining number applies.
-func TestTransport_outOfOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := 0
-		var mu sync.Mutex
-		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			mu.Lock()
-			left := 10 - n
-			n++
-			mu.Unlock()
-			time.Sleep(time.Duration(left) * time.Millisecond) // responses to later requests arrive earlier
-			answer(w, fmt.Sprintf("200 | X-RateLimit-Limit: 4 | X-RateLimit-Remaining: %d | X-RateLimit-Reset: 60", left))
-		})}
-		transport := &httpclient.Transport{Base: a}
-		var all sync.WaitGroup
-		for range 11 {
-			all.Go(func() {
-				if status, err := get(t, transport, "http://api.test/"); status != 200 {
-					t.Error(status, err)
-				}
-			})
-		}
-		all.Wait()
-		// The first request is a probe, and nine more requests exhaust the quota. The last request is
-		// sent half a minute later.
-		if wait := a.at[10].Sub(a.at[9]); len(a.at) != 11 || a.at[9] != a.at[1] || wait < 29*time.Second || wait > 31*time.Second {
-			t.Errorf("requests: got %v, want 11, the last one 29 to 31 s after the others", a.at)
-		}
 	})
 }
 
@@ -535,140 +504,6 @@ func TestTransport_separateQuotas(t *testing.T) {
 	})
 }
 
-// Requests with AWS signatures of one key ID belong to one caller, although each Authorization is
-// different.
-func TestTransport_signed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := script("429 | Retry-After: 60")
-		transport := &httpclient.Transport{Base: a, Retries: -1, MaxWait: time.Second}
-		send := func(authorization string) (int, error) {
-			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", http.NoBody)
-			r.Header.Set("Authorization", authorization)
-			return do(transport, r)
-		}
-		const format = "AWS4-HMAC-SHA256 Credential=%s/202603%02d/us-east-1/execute-api/aws4_request, SignedHeaders=host;x-amz-date, Signature=%064d"
-		for i := range 50 {
-			_, err := send(fmt.Sprintf(format, "AKID", i/25+1, i)) // the day in the scope changes after 25 requests
-			if _, waits := errors.AsType[*httpclient.WaitError](err); waits != (i > 0) {
-				t.Errorf("request %d: got error %v, want a WaitError for all but the first", i, err)
-			}
-		}
-		if quotas, _ := transport.Remembered(); len(a.at) != 1 || quotas != 1 {
-			t.Errorf("got %d requests and %d quotas, want 1 and 1", len(a.at), quotas)
-		}
-		for _, other := range []string{fmt.Sprintf(format, "AKIB", 1, 0), "AWS4-HMAC-SHA256 Signature=0", "AWS4-HMAC-SHA256 Signature=1"} {
-			if status, err := send(other); status != 429 {
-				t.Errorf("%s: got error %v, want 429", other, err)
-			}
-		}
-	})
-}
-
-// A 503 without a quota name delays only requests to the same path, for at most five minutes.
-func TestTransport_unavailable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		line := "503 | Retry-After: 86400"
-		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/report" && r.Method == http.MethodGet {
-				answer(w, line)
-				return
-			}
-			answer(w, "200")
-		})}
-		transport := &httpclient.Transport{Base: a, Refusals: 1, Retries: -1}
-		expect := func(path string, want int) {
-			t.Helper()
-			begun := time.Now()
-			if status, err := get(t, transport, "http://api.test"+path); status != want || time.Since(begun) != 0 {
-				t.Errorf("%s: got %d, %v after %s, want %d", path, status, err, time.Since(begun), want)
-			}
-		}
-		for range 2 {
-			expect("/report", 503)
-			for range 2 {
-				expect("/report", 0)
-				expect("/", 200)
-				expect("/other", 200)
-			}
-			time.Sleep(5*time.Minute - 1)
-			expect("/report", 0)
-			time.Sleep(time.Nanosecond)
-		}
-		// A 429 ends the outage of /report. The path then shares the quota of the other paths again.
-		line = "429 | Retry-After: 60"
-		expect("/report", 429)
-		expect("/other", 0)
-		time.Sleep(time.Minute)
-		line = `503 | Retry-After: 60 | RateLimit: "all";r=0;t=60` // a 503 with a quota name
-		expect("/report", 503)
-		expect("/reports", 0)
-	})
-}
-
-// A response does not end the wait after a 503 if its request was sent before the 503 arrived.
-func TestTransport_unavailableSince(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.RawQuery == "slow" {
-				time.Sleep(time.Second)
-				answer(w, "200")
-				return
-			}
-			answer(w, "503 | Retry-After: 60")
-		})}
-		transport := &httpclient.Transport{Base: a, Retries: -1, MaxWait: 10 * time.Second}
-		var slow sync.WaitGroup
-		if status, err := get(t, transport, "http://api.test/?slow"); status != 200 {
-			t.Fatal(status, err)
-		}
-		slow.Go(func() {
-			if status, err := get(t, transport, "http://api.test/?slow"); status != 200 {
-				t.Error(status, err)
-			}
-		})
-		synctest.Wait()
-		if status, err := get(t, transport, "http://api.test/"); status != 503 {
-			t.Error(status, err)
-		}
-		slow.Wait()
-		if _, err := get(t, transport, "http://api.test/"); err == nil || len(a.at) != 3 {
-			t.Errorf("got %v after %d requests, want an error after 3", err, len(a.at))
-		}
-	})
-}
-
-// A refusal that names another quota is neither a success nor a failure of the quota that issued the
-// ticket.
-func TestTransport_refusedByAnother(t *testing.T) {
-	const own, another = "429 | Retry-After: 1", `429 | Retry-After: 600 | RateLimit: "search";r=0;t=600`
-	for name, c := range map[string]struct {
-		lines []string
-		want  []int // statuses of requests at intervals of a second; 0 means that the request was not sent
-	}{
-		"no success":                      {[]string{own, another, own, "200"}, []int{429, 429, 429, 200}},
-		"no failure":                      {[]string{"200", another, own, "200"}, []int{200, 429, 429, 200}},
-		"the breaker sends another probe": {[]string{own, own, another, "200"}, []int{429, 429, 429, 200}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			a := script(c.lines...)
-			transport := &httpclient.Transport{Base: a, Refusals: 2, Retries: -1}
-			send := func(i int) (int, error) { return get(t, transport, fmt.Sprintf("http://api.test/%d/", i)) }
-			for i, want := range c.want {
-				if status, err := send(i); status != want {
-					t.Errorf("%s: request %d: got %d, %v, want %d", name, i, status, err, want)
-				}
-				if i == 2 { // in this test, two consecutive refusals open the breaker
-					var e *httpclient.WaitError
-					if _, err := send(9); errors.As(err, &e) != (name == "no success") {
-						t.Errorf("%s: got error %v, want a WaitError unless a request succeeded", name, err)
-					}
-				}
-				time.Sleep(time.Second)
-			}
-		})
-	}
-}
-
 // A request waits at most half of the time until its deadline, so that time remains for the response.
 func TestTransport_halfTheContext(t *testing.T) {
 	for lives, sent := range map[time.Duration]bool{9 * time.Second: false, 11 * time.Second: true} {
@@ -707,38 +542,6 @@ func TestTransport_probesHalfway(t *testing.T) {
 	})
 }
 
-// If a response names another quota while a request waits, the request returns its ticket.
-func TestTransport_renamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := &api{latency: 100 * time.Millisecond, handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			line := "200 | X-RateLimit-Limit: 4 | X-RateLimit-Remaining: 2 | X-RateLimit-Reset: 60"
-			if strings.HasPrefix(r.URL.Path, "/search/") {
-				line = `200 | RateLimit: "search";r=1000;t=1`
-			}
-			answer(w, line)
-		})}
-		transport := &httpclient.Transport{Base: a}
-		var all sync.WaitGroup
-		for range 5 { // the first request is sent, and four wait
-			all.Go(func() {
-				if status, err := get(t, transport, "http://api.test/search/"); status != 200 {
-					t.Error(status, err)
-				}
-			})
-		}
-		all.Wait()
-		begun := time.Now()
-		for range 2 {
-			if status, err := get(t, transport, "http://api.test/data/"); status != 200 {
-				t.Error(status, err)
-			}
-		}
-		if took := time.Since(begun); took != 2*a.latency {
-			t.Errorf("duration of the remaining requests: got %s, want no wait for requests in flight", took)
-		}
-	})
-}
-
 // The Transport reads a short body of a refusal before it repeats the request, so that it can reuse
 // the connection. It does not read a long body.
 func TestTransport_shortBody(t *testing.T) {
@@ -762,29 +565,6 @@ func TestTransport_shortBody(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// Requests to an API without limit fields wait at most for the response to the first request, up to a
-// second.
-func TestTransport_noLimits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := script("200")
-		a.latency = 3 * time.Second
-		transport := &httpclient.Transport{Base: a}
-		begun := time.Now()
-		var all sync.WaitGroup
-		for range 100 {
-			all.Go(func() {
-				if status, err := get(t, transport, "http://api.test/"); status != 200 {
-					t.Error(status, err)
-				}
-			})
-		}
-		all.Wait()
-		if took := time.Since(begun); took != 4*time.Second {
-			t.Errorf("got %s, want 4 s", took)
-		}
-	})
-}
 
 // The size of the book is bounded, for any names that an API sends.
 func TestTransport_bounded(t *testing.T) {
