@@ -60,11 +60,11 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=dev", "STORE=memory", "DIRECT_REQUESTS=refuse"}, "DIRECT_REQUESTS: got refuse with VIEWER_ADDRESS=source, want both or none; only a request without the secret of a distribution is direct"},
 		{nil, "NAMESPACE: required"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "MAX_DELAY=x"}, `MAX_DELAY: got "x", want a duration such as 100ms`},
-		{[]string{"NAMESPACE=a", "STORE=memory", "EVENTS_SAMPLE=few"}, `EVENTS_SAMPLE: got "few", want an integer`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "DECISION_SAMPLE=few"}, `DECISION_SAMPLE: got "few", want an integer`},
 		{[]string{"STORE=memory", "WEIR_LOCAL=yes", "RULES_VERSION=1.5"}, "NAMESPACE: required\nRULES_VERSION: got \"1.5\", want an integer\nWEIR_LOCAL: got \"yes\", want true or false"},
 		{[]string{"NAMESPACE=a/b", "STORE=memory"}, `NAMESPACE: got "a/b", want 1 to 64 letters, digits, _, . and -`},
-		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=tables"}, `RULES_FROM: got "tables", want table, deployment, or appconfig:APPLICATION/ENVIRONMENT/PROFILE`},
-		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=appconfig:a/b"}, `RULES_FROM: got "a/b", want APPLICATION/ENVIRONMENT/PROFILE, each an id, or a name of letters, digits, _, . and -`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=tables", "RECORDS_TABLE=records"}, `RULES_FROM: got "tables", want table or deployment`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "EVENTS_SAMPLE=10"}, "EVENTS_SAMPLE: no longer a setting; set DECISION_SAMPLE"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=table"}, "RECORDS_TABLE: required with RULES_FROM=table: name of the table that holds the rules"},
 		{[]string{"NAMESPACE=a", "STORE=disk"}, `STORE: got "disk", want dynamodb, redis or memory`},
 		{[]string{"NAMESPACE=a"}, "TABLE: required: name of the DynamoDB table that holds the counters"},
@@ -176,7 +176,7 @@ var quiet = boot.Options{Logger: slog.New(slog.DiscardHandler)}
 
 func TestConfig_Environment(t *testing.T) {
 	e, err := load(t, "STORE=memory", "WEIR_LOCAL=true").Environment(t.Context(), store, quiet)
-	if err != nil || e.Rules.Current().Len() == 0 || e.Recorder != nil || e.Events != nil {
+	if err != nil || e.Rules.Current().Len() == 0 || e.Recorder != nil {
 		t.Fatalf("built-in rules: got error %v and environment %+v; want no error, some rules, no Recorder and no Events", err, e)
 	}
 	rules := write(t, "rules.json", oneRule)

@@ -25,7 +25,7 @@ type Checked struct {
 	// LocalProcesses is the smallest local_processes above 1 in the rules. It is 0 if there is none.
 	LocalProcesses int
 	// Settles is true if a limit counts what is known only after the answer. Behind a REST API, the
-	// function contract.Forward then settles receipts.
+	// function contract.Log then settles receipts.
 	Settles bool
 	// SettlesFromLog is true if such a limit counts what the access log of a REST API contains. This is
 	// everything except the cost that an API reports.

@@ -3,32 +3,21 @@ package boot
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/decisionlog"
 )
 
-// Clients are the stores and clients that a program links in addition to the DynamoDB client, which reads
-// the records. A function links
-// only the clients that its deployment uses, because clients cause most of a bundle's size and of a
-// cold start's duration.
+// Clients are the clients that only some programs link, because clients cause most of a bundle's size and of a cold
+// start's duration.
 type Clients struct {
-	// DynamoDB opens the store for STORE=dynamodb, for example dynamostore.Open.
-	DynamoDB func(client *dynamodb.Client, table, namespace string) (limiter.Store, error)
-	// Redis opens the store for STORE=redis, for example rediscache.OpenStore. It also returns a function that closes
-	// the store.
-	Redis func(ctx context.Context, c Config) (limiter.Store, func() error, error)
-	// Events opens the destination of events, for example sinks.Open. The destination lives as long as the process.
-	Events func(ctx context.Context, c Config) (decisionlog.Sink, error)
 	// List opens the list of a distribution in the KeyValueStore with this ARN, for example keyvalues.Open.
 	List func(config aws.Config, arn string) edge.Store
 	// Notices opens the event bus of notices with this name, for example eventbridge.Open.
@@ -38,25 +27,10 @@ type Clients struct {
 	AWS func(ctx context.Context) (aws.Config, error)
 }
 
-// These are the errors of a program whose variables configure a client that it does not link.
 var (
-	errNoRedis    = unlinkedError{"STORE: this program does not link the client of Redis (got redis, want dynamodb or memory)", "-redis"}
-	errNoDynamoDB = unlinkedError{"STORE: this program does not link the store of DynamoDB (got dynamodb, want redis or memory)", ""}
-	errNoList     = unlinkedError{"EDGE_LIST: this program does not link the client of CloudFront (want EDGE_LIST unset)", ""}
-	errNoNotices  = unlinkedError{"NOTICE_BUS: this program does not link the client of EventBridge (want NOTICE_BUS unset)", ""}
-	errNoEvents   = unlinkedError{"EVENTS: this program does not link the clients of Kafka and Kinesis (want EVENTS unset)", "-events"}
+	errNoList    = errors.New("EDGE_LIST: this program does not link the client of CloudFront (want EDGE_LIST unset)")
+	errNoNotices = errors.New("NOTICE_BUS: this program does not link the client of EventBridge (want NOTICE_BUS unset)")
 )
-
-// unlinkedError means that a program does not link a client. The bundle with the suffix links it.
-type unlinkedError struct{ problem, suffix string }
-
-// Error implements error.
-func (e unlinkedError) Error() string {
-	if e.suffix == "" {
-		return e.problem + "; deploy the bundle without a suffix"
-	}
-	return e.problem + "; deploy the bundle with the suffix " + e.suffix
-}
 
 // localRegion is the region of endpoints outside AWS.
 const localRegion = "us-east-1"

@@ -3,6 +3,7 @@ package boot
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,12 +52,9 @@ type Config struct {
 	RulesFile string `env:"RULES_FILE"`
 	// RulesFrom is the source of rules that change while functions run. "table" means the document that
 	// `weir rules publish` writes to RECORDS_TABLE. "deployment" means the document that the deployment of
-	// NAMESPACE publishes there. "appconfig:APPLICATION/ENVIRONMENT/PROFILE" means a
-	// configuration of AppConfig. Until the source has a document, the document of RULES_FILE, or the
-	// built-in document, is in force. If RulesFrom is empty, there is no source.
+	// NAMESPACE publishes there. Until the table has a document, the document of RULES_FILE, or the built-in document, is
+	// in force. If RulesFrom is empty, there is no source.
 	RulesFrom string `env:"RULES_FROM"`
-	// AppConfigPort is the port of the AppConfig agent.
-	AppConfigPort int `env:"AWS_APPCONFIG_EXTENSION_HTTP_PORT, default=2772"`
 	// RulesVersion is the version of a rules document that has no field "version". It must grow with every change of
 	// the document.
 	RulesVersion int64 `env:"RULES_VERSION"`
@@ -136,7 +134,9 @@ type Config struct {
 	// succeeds.
 	SampleLogin string `env:"SAMPLE_LOGIN"`
 
-	EventsConfig
+	// Sample writes a log line for one in so many requests that are not refused. 0 means none. Refused requests always have
+	// lines.
+	Sample int `env:"DECISION_SAMPLE"`
 
 	// Local is true on a developer's machine. Key files are allowed only with it, because keys from
 	// the sample files of a repository must not be valid on AWS.
@@ -167,11 +167,28 @@ func pattern(expression string) func() *regexp.Regexp {
 // variable with the allowed values.
 func Load(lookup func(string) (string, bool)) (Config, error) {
 	var c Config
-	if err := readVariables(&c, lookup); err != nil {
+	if err := errors.Join(ReadVariables(&c, lookup), checkRemoved(lookup)); err != nil {
 		return c, err
 	}
 	c.dynamo = &dynamoClient{}
 	return c, c.validate()
+}
+
+// removed are variables of earlier versions, with what to do instead.
+var removed = map[string]string{
+	"EVENTS":         "set DECISION_SAMPLE, and send the lines of the log: with the function log to Kafka, or with a subscription to Kinesis or Firehose",
+	"EVENTS_SAMPLE":  "set DECISION_SAMPLE",
+	"KINESIS_STREAM": "subscribe the stream to the log of the function",
+}
+
+func checkRemoved(lookup func(string) (string, bool)) error {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(removed)) {
+		if value, _ := lookup(name); value != "" {
+			problems = append(problems, fmt.Errorf("%s: no longer a setting; %s", name, removed[name]))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 func (c *Config) validate() error {
@@ -193,11 +210,8 @@ func (c *Config) validate() error {
 	}
 	c.checkRegions(check)
 	check(c.RulesVersion >= 0 && c.RulesVersion <= limiter.MaxVersion, "RULES_VERSION: got %d, want 1 to %d, such as Unix seconds", c.RulesVersion, int64(limiter.MaxVersion))
-	if _, err := c.appConfig(); err != nil {
-		check(false, "RULES_FROM: %w", err)
-	}
-	check(c.RulesFrom != contract.RulesTable && c.RulesFrom != contract.RulesDeployment || c.RecordsTable != "", "RECORDS_TABLE: required with RULES_FROM=%s: name of the table that holds the rules", c.RulesFrom)
-	check(c.AppConfigPort > 0 && c.AppConfigPort < 1<<16, "AWS_APPCONFIG_EXTENSION_HTTP_PORT: got %d, want 1 to 65535", c.AppConfigPort)
+	check(c.RulesFrom == "" || c.RulesFrom == contract.RulesTable || c.RulesFrom == contract.RulesDeployment, "RULES_FROM: got %.80q, want %s or %s", c.RulesFrom, contract.RulesTable, contract.RulesDeployment)
+	check(c.RulesFrom == "" || c.RecordsTable != "", "RECORDS_TABLE: required with RULES_FROM=%s: name of the table that holds the rules", c.RulesFrom)
 	check(len(c.BasePaths) <= maxBasePaths, "BASE_PATH: got %d paths, want at most %d", len(c.BasePaths), maxBasePaths)
 	for _, path := range c.BasePaths {
 		check(validBasePath().MatchString(path) && rules.Plain(path), "BASE_PATH: got %q, want a path such as /v1, or several separated by commas", path)
@@ -233,7 +247,7 @@ func (c *Config) validate() error {
 	check(!c.SignLines || c.RecordsTable != "" || c.SubjectKeyFile != "", "RECORDS_TABLE: required with SIGN_LINES: name of the table that holds the keys")
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
 	check(c.SampleLogin == "" || strings.Contains(c.SampleLogin, ":"), "SAMPLE_LOGIN: no colon (want user:password)")
-	c.checkEvents(check)
+	check(c.Sample >= 0 && c.Sample <= contract.MaxSample, "DECISION_SAMPLE: got %d, want 1 to %d (one line for this many requests), or 0 for none", c.Sample, contract.MaxSample)
 	return errors.Join(problems...)
 }
 
@@ -247,18 +261,6 @@ func (c *Config) checkRedis(check func(ok bool, format string, args ...any)) {
 	check(c.RedisCluster, "REDIS_CLUSTER: got false, want true with REDIS_IAM_USER; a serverless cache is a cluster")
 	check(strings.HasPrefix(c.RedisURL, "rediss://"), "REDIS_URL: no TLS (want rediss:// with REDIS_IAM_USER); a login by IAM needs TLS")
 	check(!strings.Contains(c.RedisURL, "@"), "REDIS_URL: user or password (want neither with REDIS_IAM_USER)")
-}
-
-// appConfig returns the AppConfig configuration in RULES_FROM. It returns nil if there is none.
-func (c *Config) appConfig() (*contract.Configuration, error) {
-	name, ok := strings.CutPrefix(c.RulesFrom, contract.RulesAppConfig)
-	if !ok && c.RulesFrom != "" && c.RulesFrom != contract.RulesTable && c.RulesFrom != contract.RulesDeployment {
-		return nil, fmt.Errorf("got %.80q, want %s, %s, or %sAPPLICATION/ENVIRONMENT/PROFILE", c.RulesFrom, contract.RulesTable, contract.RulesDeployment, contract.RulesAppConfig)
-	} else if !ok {
-		return nil, nil
-	}
-	configuration, err := contract.ParseConfiguration(name)
-	return &configuration, err
 }
 
 // maxMaxDelay is the largest MaxDelay. After this time API Gateway stops waiting for a function.

@@ -17,7 +17,6 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
@@ -29,10 +28,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics is the destination of metrics. On Lambda it is standard output. nil means no metrics.
 	Metrics io.Writer
-	// Hash replaces the hash of subjects in metrics and events. nil means the hash that the variables select.
+	// Hash replaces the hash of subjects in metrics and log lines. nil means the hash that the variables select.
 	Hash func(telemetry.SubjectHash) telemetry.SubjectHash
-	// Sink is the destination of decision events. nil means no events.
-	Sink decisionlog.Sink
 	// Clock is the clock of requests. nil means the clock of the Limiter, which corrects clock skew.
 	Clock func() time.Time
 	// Rules are the rules of another Environment of this process. nil means the rules that the variables select.
@@ -44,33 +41,25 @@ type Options struct {
 }
 
 // Environment returns a complete Environment that uses store. It reads the files that c names. If o has
-// Metrics or a Sink, it also reads the key of subject hashes from the records table.
+// Metrics, it also reads the key of subject hashes from the records table.
 func (c Config) Environment(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
-	var hash telemetry.SubjectHash
 	var recorder *telemetry.Recorder
 	var err error
-	if o.Metrics != nil || o.Sink != nil {
-		if hash, err = c.subjectHash(ctx, o.Logger); err != nil {
+	if o.Metrics != nil {
+		hash, err := c.subjectHash(ctx, o.Logger)
+		if err != nil {
 			return nil, err
 		}
 		if o.Hash != nil {
 			hash = o.Hash(hash)
 		}
-	}
-	if o.Metrics != nil {
 		recorder = telemetry.New(o.Metrics, c.Namespace, hash)
+		recorder.Sample(c.Sample)
 		recorder.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return limiter.ClockSkew(store) })
 	}
 	identifier, err := c.identifier()
 	if err != nil {
 		return nil, err
-	}
-	var events *decisionlog.Publisher
-	if o.Sink != nil {
-		events = decisionlog.New(decisionlog.Options{
-			Namespace: c.Namespace, Hash: hash, Sink: o.Sink, OneIn: c.Sample,
-			Budget: decisionlog.DefaultBudget, Dropped: recorder.EventsDropped, Logger: o.Logger,
-		})
 	}
 	regions := o.Regions
 	if regions == nil {
@@ -78,7 +67,7 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 			return nil, err
 		}
 	}
-	l, err := limiter.New(store, limiter.Options{Timeout: c.Timeout, Logger: o.Logger, Notify: notify(recorder, events), Regions: regions})
+	l, err := limiter.New(store, limiter.Options{Timeout: c.Timeout, Logger: o.Logger, Notify: recorder.Notice, Regions: regions})
 	if err != nil {
 		return nil, err
 	}
@@ -105,23 +94,9 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 		return nil, err
 	}
 	return &lambdahttp.Environment{
-		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Events: events, Receipts: ring, Viewers: viewers, Edge: lists,
+		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Receipts: ring, Viewers: viewers, Edge: lists,
 		BasePaths: c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream, AllowBypass: c.AllowBypass, SampleLogin: c.SampleLogin,
 	}, nil
-}
-
-// notify returns a function that writes notices to the decision events and to the log of recorder. It
-// returns nil if both are nil.
-func notify(recorder *telemetry.Recorder, events *decisionlog.Publisher) func(context.Context, limiter.Notice) error {
-	if recorder == nil && events == nil {
-		return nil
-	}
-	return func(ctx context.Context, n limiter.Notice) error {
-		if err := events.Notice(n); err != nil {
-			return err
-		}
-		return recorder.Notice(ctx, n)
-	}
 }
 
 // reportedRules returns the rules of o, or those that the variables select. recorder reports the current rules and

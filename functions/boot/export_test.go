@@ -3,13 +3,12 @@ package boot
 import (
 	"context"
 	"log/slog"
+	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -18,9 +17,6 @@ import (
 func (c Config) Share(client *dynamodb.Client) {
 	c.dynamo.once.Do(func() { c.dynamo.client = client })
 }
-
-// OpenForward returns the function forward, as StartForward does.
-var OpenForward = openForward
 
 // SubjectHash returns the hash that represents callers in logs.
 func (c Config) SubjectHash(ctx context.Context, logger *slog.Logger) (telemetry.SubjectHash, error) {
@@ -40,9 +36,12 @@ func (c Config) StartOver(ctx context.Context, store limiter.Store, o Options) (
 // OpenPublisher returns the function publisher.
 var OpenPublisher = openPublisher
 
-// NewAppConfigAgent returns the source of rules in AppConfig.
-func NewAppConfigAgent(port int, c contract.Configuration) live.Source {
-	return newAppConfigAgent(port, c)
+// OpenTables replaces the function that opens the store in a table, until the test ends.
+func OpenTables(t *testing.T, open func(client *dynamodb.Client, table, namespace string) (limiter.Store, error)) {
+	t.Helper()
+	before := openTable
+	openTable = open
+	t.Cleanup(func() { openTable = before })
 }
 
 // Open is the part of Start that runs before the first event.

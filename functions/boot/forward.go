@@ -5,9 +5,6 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-lambda-go/lambdacontext"
-
 	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/receipts"
@@ -17,36 +14,28 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// StartForward runs the function forward until Lambda ends the process. The function has no rules and sends
-// no events. A receipt contains all that it needs.
-func StartForward(clients Clients) {
-	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
-	f, err := openForward(context.Background(), os.LookupEnv, logger, clients)
-	run(logger, err, func() any { return f })
-}
-
-// openForward returns the function and opens its connections. Errors of the store and the table are only
-// logged, because both can recover before the first event.
-func openForward(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, clients Clients) (lambda.Handler, error) {
+// OpenLog returns the environment of the function log, and opens its connections. Errors of the store and the table are
+// only logged, because both can recover before the first event.
+func OpenLog(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, clients Clients) (Config, *lambdahttp.Environment, error) {
 	c, store, err := loadStore(ctx, lookup, logger, clients)
 	if err != nil {
-		return nil, err
+		return c, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, resilient.DefaultFirstTimeout)
 	defer cancel()
-	e, err := c.ForwardEnvironment(ctx, store, Options{Logger: logger, Metrics: os.Stdout})
+	e, err := c.LogEnvironment(ctx, store, Options{Logger: logger, Metrics: os.Stdout})
 	if err != nil {
-		return nil, err
+		return c, nil, err
 	}
 	if err := c.Probe(ctx, store); err != nil {
 		logger.Warn("store not reached", slog.Any("err", err))
 	}
-	return lambdahttp.NewForward(e), nil
+	return c, e, nil
 }
 
-// ForwardEnvironment returns the environment of the function forward. It reads no rules. From the records
+// LogEnvironment returns the environment of the function log. It reads no rules. From the records
 // table, it reads only the keys of receipts.
-func (c Config) ForwardEnvironment(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
+func (c Config) LogEnvironment(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
 	l, err := limiter.New(store, limiter.Options{Timeout: c.Timeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err

@@ -18,9 +18,9 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The function forward opens the receipts that authorizers seal with the keys in the records table. It reads
+// The function log opens the receipts that authorizers seal with the keys in the records table. It reads
 // only that item.
-func TestConfig_ForwardEnvironment(t *testing.T) {
+func TestConfig_LogEnvironment(t *testing.T) {
 	var calls recordstest.Calls
 	client, table := recordstest.Table(t, &calls)
 	// This call opens the connection. The function under test has a short timeout.
@@ -29,7 +29,7 @@ func TestConfig_ForwardEnvironment(t *testing.T) {
 	c := storetest.Must(boot.Load(lookup("NAMESPACE=dev", "TABLE=counters", "RECORDS_TABLE="+table)))
 	c.Share(client)
 	var store limiter.Store = storetest.Must(memstore.New(memstore.Options{}))
-	e := storetest.Must(c.ForwardEnvironment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler)}))
+	e := storetest.Must(c.LogEnvironment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler)}))
 	sealed := func(region string) string {
 		ring := receipts.NewRing(receipts.Scope{Namespace: "dev", Region: region}, func(context.Context) (receipts.Keys, error) { return keys, nil })
 		return storetest.Must(ring.Seal(t.Context(), e.Clock(), nil))

@@ -18,9 +18,9 @@ import (
 // Start runs a function until Lambda ends the process. It creates the environment, opens the
 // connection to the store, and answers events. An invalid configuration ends the process with one log
 // line. Start writes metrics to standard output, and logs each message at most once a second.
-func Start(function func(*lambdahttp.Environment) lambda.Handler, clients Clients) {
+func Start(function func(*lambdahttp.Environment) lambda.Handler) {
 	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
-	e, err := open(context.Background(), os.LookupEnv, logger, clients)
+	e, err := open(context.Background(), os.LookupEnv, logger)
 	run(logger, err, func() any { return function(e) })
 }
 
@@ -34,22 +34,12 @@ func run(logger *slog.Logger, err error, function func() any) {
 }
 
 // open returns a complete environment. Its connections stay open until the process ends.
-func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, clients Clients) (*lambdahttp.Environment, error) {
-	c, store, err := loadStore(ctx, lookup, logger, clients)
+func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger) (*lambdahttp.Environment, error) {
+	c, store, err := loadStore(ctx, lookup, logger, Clients{})
 	if err != nil {
 		return nil, err
 	}
-	o := Options{Logger: logger, Metrics: os.Stdout}
-	switch {
-	case c.Events == "":
-	case clients.Events == nil:
-		return nil, errNoEvents
-	default:
-		if o.Sink, err = clients.Events(ctx, c); err != nil {
-			return nil, err
-		}
-	}
-	return c.start(ctx, store, o)
+	return c.start(ctx, store, Options{Logger: logger, Metrics: os.Stdout})
 }
 
 // loadStore loads the configuration of a function, and opens its store. It logs an error if Lambda drops the metrics of

@@ -14,7 +14,6 @@ import (
 
 	"github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -23,10 +22,10 @@ import (
 func TestMain(m *testing.M) {
 	switch os.Getenv("WEIR_TEST_FUNCTION") {
 	case "authorizer":
-		boot.Start(lambdahttp.NewAuthorizer, clients.Default())
+		boot.Start(lambdahttp.NewAuthorizer)
 		return
 	case "signingkeys":
-		boot.StartSigningKeys()
+		boot.StartDeploy(boot.Clients{})
 		return
 	}
 	os.Exit(m.Run())

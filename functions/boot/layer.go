@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"reflect"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -15,20 +15,15 @@ import (
 )
 
 // Layer returns a function that creates the environment of a function with the layer. Its variables have the names of
-// [contract.LayerVariable], also in errors. Variables of other programs, such as the AppConfig agent, keep their
-// names.
-func Layer(lookup func(string) (string, bool), clients Clients) func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) {
+// [contract.LayerVariable], also in errors.
+func Layer(lookup func(string) (string, bool)) func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) {
 	return func(ctx context.Context, logger *slog.Logger) (*lambdahttp.Environment, error) {
 		if kind, _ := lookup(contract.VariableInit); kind == "snap-start" {
 			return nil, errSnapStart
 		}
-		e, err := open(ctx, func(name string) (string, bool) { return lookup(layerVariable(name)) }, logger, clients)
+		e, err := open(ctx, func(name string) (string, bool) { return lookup(layerVariable(name)) }, logger)
 		if err != nil {
-			text := err.Error()
-			if missing, ok := errors.AsType[unlinkedError](err); ok {
-				text = missing.problem + "; use the layer of " + contract.Archive(contract.Extension+missing.suffix, architecture())
-			}
-			return nil, errors.New(layerNames().ReplaceAllStringFunc(text, layerVariable))
+			return nil, errors.New(layerNames().ReplaceAllStringFunc(err.Error(), layerVariable))
 		}
 		return e, nil
 	}
@@ -37,9 +32,6 @@ func Layer(lookup func(string) (string, bool), clients Clients) func(context.Con
 // errSnapStart is the error of a function with SnapStart. After the snapshot the extension would have no credentials,
 // every decision would fail, and on_error could allow all requests.
 var errSnapStart = errors.New("SnapStart: the layer does not support it (got on, want off); set SnapStart of the function to None")
-
-// architecture returns the name that Lambda uses for the architecture of this program.
-func architecture() string { return strings.Replace(runtime.GOARCH, "amd64", "x86_64", 1) }
 
 func layerVariable(name string) string {
 	if strings.HasPrefix(name, "AWS_") {
@@ -57,6 +49,7 @@ func layerNames() *regexp.Regexp {
 			names = append(names, name)
 		}
 	}
+	names = slices.AppendSeq(names, maps.Keys(removed))
 	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) }) // the first alternative that matches wins, so longer names come first
 	return regexp.MustCompile(`\b(` + strings.Join(names, "|") + `)\b`)
 }

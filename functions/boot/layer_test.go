@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -17,7 +16,7 @@ import (
 
 // A function with the layer has variables with a prefix, and each error names the variable that is set there.
 func TestLayer(t *testing.T) {
-	logger, architecture := slog.New(slog.DiscardHandler), map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]
+	logger := slog.New(slog.DiscardHandler)
 	for _, c := range []struct {
 		name      string
 		variables map[string]string
@@ -30,20 +29,13 @@ func TestLayer(t *testing.T) {
 		{"invalid", map[string]string{"WEIR_NAMESPACE": "dev", "WEIR_RULES_FROM": "table", "WEIR_IPV6_BITS": "0"},
 			[]string{"WEIR_TABLE: required", "WEIR_RECORDS_TABLE: required with WEIR_RULES_FROM=table", "WEIR_IPV6_BITS: got 0"}},
 		{"no boolean", map[string]string{"WEIR_RESPONSE_STREAM": "on"}, []string{`WEIR_RESPONSE_STREAM: got "on", want true or false`}},
-		{"Redis in the layer without it", map[string]string{"WEIR_STORE": "redis", "WEIR_NAMESPACE": "dev", "WEIR_REDIS_URL": "redis://localhost:1"},
-			[]string{"WEIR_STORE: this program does not link the client of Redis (got redis, want dynamodb or memory); use the layer of layer-redis-" + architecture + ".zip"}},
-		{"DynamoDB in the layer without it", map[string]string{"WEIR_NAMESPACE": "dev", "WEIR_TABLE": "counters"},
-			[]string{"WEIR_STORE: this program does not link the store of DynamoDB (got dynamodb, want redis or memory); use the layer of layer-" + architecture + ".zip"}},
-		{"events in the layer without them", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_EVENTS": "kinesis", "WEIR_KINESIS_STREAM": "weir"},
-			[]string{"WEIR_EVENTS: this program does not link the clients of Kafka and Kinesis (want WEIR_EVENTS unset); use the layer of layer-events-" + architecture + ".zip"}},
+		{"removed", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_EVENTS": "kinesis"}, []string{"WEIR_EVENTS: no longer a setting"}},
 		{"SnapStart", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"},
 			[]string{"SnapStart: the layer does not support it"}},
 		{"another init", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_LAMBDA_INITIALIZATION_TYPE": "provisioned-concurrency"}, nil},
-		{"of another program", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_APPCONFIG_EXTENSION_HTTP_PORT": "0"},
-			[]string{"AWS_APPCONFIG_EXTENSION_HTTP_PORT: got 0"}},
 	} {
 		lookup := func(name string) (string, bool) { value, ok := c.variables[name]; return value, ok }
-		e, err := boot.Layer(lookup, boot.Clients{})(t.Context(), logger)
+		e, err := boot.Layer(lookup)(t.Context(), logger)
 		if len(c.want) == 0 && err != nil {
 			t.Errorf("%s: got error %v, want none", c.name, err)
 		} else if err == nil && e.ResponseStream != (c.variables["WEIR_RESPONSE_STREAM"] == "true") {
@@ -75,7 +67,7 @@ func TestLayer_document(t *testing.T) {
 		}
 		return value, ok
 	}
-	e, err := boot.Layer(lookup, boot.Clients{})(t.Context(), slog.New(slog.DiscardHandler))
+	e, err := boot.Layer(lookup)(t.Context(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatalf("variables %v: got error %v, want none", variables, err)
 	}
@@ -94,11 +86,11 @@ func TestLogLevel(t *testing.T) {
 	type lookup = func(string) (string, bool)
 	for name, start := range map[string]func(lookup, *slog.Logger) error{
 		"layer": func(f lookup, l *slog.Logger) error {
-			_, err := boot.Layer(f, boot.Clients{})(t.Context(), l)
+			_, err := boot.Layer(f)(t.Context(), l)
 			return err
 		},
-		"forward": func(f lookup, l *slog.Logger) error {
-			_, err := boot.OpenForward(t.Context(), f, l, boot.Clients{})
+		"log": func(f lookup, l *slog.Logger) error {
+			_, _, err := boot.OpenLog(t.Context(), f, l, boot.Clients{})
 			return err
 		},
 	} {

@@ -38,17 +38,23 @@ func patientRetryer() aws.Retryer {
 	return retry.AddWithErrorCodes(retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts = publishAttempts }), "AccessDeniedException")
 }
 
-// StartPublisher runs a function until Lambda ends the process. When CloudFormation invokes it, the function publishes the
+// StartDeploy runs a function until Lambda ends the process. When CloudFormation invokes it, the function publishes the
 // rules document of a stack, and ends entries of older rules in the list of its distributions. Or it returns their secret.
-func StartPublisher(clients Clients) {
+// With the variable JWKS, it copies the issuer's keys from that URL into RECORDS_TABLE instead.
+func StartDeploy(clients Clients) {
 	logger := slog.New(lambdacontext.NewLogHandler())
+	if os.Getenv(contract.VariableJWKS) != "" {
+		f, err := openSigningKeys(context.Background(), os.LookupEnv)
+		run(logger, err, func() any { return f })
+		return
+	}
 	f, err := openPublisher(context.Background(), os.LookupEnv, clients, logger, time.Now)
 	run(logger, err, func() any { return f })
 }
 
 func openPublisher(ctx context.Context, lookup func(string) (string, bool), clients Clients, logger *slog.Logger, clock func() time.Time) (func(context.Context, cfn.Event) error, error) {
 	var c publisherConfig
-	if err := readVariables(&c, lookup); err != nil {
+	if err := ReadVariables(&c, lookup); err != nil {
 		return nil, err
 	}
 	patient, err := Config{DynamoDBEndpoint: c.DynamoDBEndpoint, Local: c.Local}.retryingClient(ctx, patientRetryer())

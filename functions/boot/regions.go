@@ -78,14 +78,11 @@ func (c Config) openRegions(ctx context.Context) (all []limiter.Shares, err erro
 		if err != nil {
 			return nil, err
 		}
-		store, err := c.Clients.DynamoDB(client, c.Table, c.Namespace)
+		store, err := openTable(client, c.Table, c.Namespace)
 		if err != nil {
 			return nil, err
 		}
-		shares, ok := limiter.SharesOf(store)
-		if !ok {
-			return nil, errNoDynamoDB
-		}
+		shares, _ := limiter.SharesOf(store)
 		all = append(all, shares)
 	}
 	return all, nil

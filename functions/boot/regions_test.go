@@ -40,9 +40,9 @@ func inRegion(t *testing.T, tables map[string]*memtable.Locked, region string, v
 	}
 	c := load(t, append(variables, "AWS_REGION="+region, "TABLE=counters", "RULES_FILE="+file)...)
 	c.Clients.AWS = nil // the region is that of AWS_REGION
-	c.Clients.DynamoDB = func(client *dynamodb.Client, table, namespace string) (limiter.Store, error) {
+	boot.OpenTables(t, func(client *dynamodb.Client, table, namespace string) (limiter.Store, error) {
 		return dynamostore.New(tables[client.Options().Region], dynamostore.Options{Table: table, Namespace: namespace})
-	}
+	})
 	return c
 }
 
@@ -133,9 +133,9 @@ func TestConfig_Environment_regionsWarm(t *testing.T) {
 	for first, later := range map[string]string{sharedRules: "", each: strings.Replace(sharedRules, `"version":1`, `"version":2`, 1)} {
 		calls := make(chan struct{}, 10)
 		c := inRegion(t, nil, "eu-central-1", "REGIONS=eu-central-1,us-east-1")
-		c.Clients.DynamoDB = func(_ *dynamodb.Client, table, namespace string) (limiter.Store, error) {
+		boot.OpenTables(t, func(_ *dynamodb.Client, table, namespace string) (limiter.Store, error) {
 			return dynamostore.New(reached{&memtable.Locked{}, calls}, dynamostore.Options{Table: table, Namespace: namespace})
-		}
+		})
 		place := rules.Options{Regions: algo.Regions{Of: 2}}
 		all := live.New(storetest.Must(rules.Parse([]byte(first), place)), source(later), live.Options{Parse: place})
 		own := storetest.Must(dynamostore.New(&memtable.Locked{}, dynamostore.Options{Table: "counters", Namespace: "test"}))

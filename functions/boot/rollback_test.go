@@ -5,13 +5,11 @@ import (
 	"compress/gzip"
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +26,6 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
-	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -40,9 +37,6 @@ type site struct {
 	variables    []string // of every environment
 	environments []*lambdahttp.Environment
 	published    func(document string) // puts a document into force
-	appConfig    int64                 // version of the last document in AppConfig
-	// restored puts an earlier document with its version into force, as a rollback of AppConfig does.
-	restored func(version int64, document string)
 }
 
 func newSite(t *testing.T, store string) *site {
@@ -117,19 +111,6 @@ func (s *site) fromTable() {
 	}
 }
 
-// fromAppConfig deploys every document to AppConfig under a new version, also one that returns.
-func (s *site) fromAppConfig() {
-	deployed := ""
-	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, deployed) }))
-	s.t.Cleanup(agent.Close)
-	s.variables = append(s.variables, "RULES_FROM=appconfig:a1/e1/p1", "AWS_APPCONFIG_EXTENSION_HTTP_PORT="+agent.URL[strings.LastIndex(agent.URL, ":")+1:])
-	s.restored = func(version int64, document string) { deployed = versioned(version, document) }
-	s.published = func(document string) {
-		s.appConfig++
-		s.restored(s.appConfig, document)
-	}
-}
-
 // start starts an environment of a function whose bundle has a document, of a commit; 0 is no known commit.
 func (s *site) start(document string, commit int) {
 	s.t.Helper()
@@ -192,7 +173,7 @@ func charges(e *lambdahttp.Environment, user string) []limiter.Charge {
 func TestConfig_rules_rollback(t *testing.T) {
 	const all = math.MaxInt64
 	for _, store := range []string{contract.StoreDynamoDB, contract.StoreRedis} {
-		for source, from := range map[string]func(*site){"bundle": (*site).fromDeployment, "table": (*site).fromTable, "AppConfig": (*site).fromAppConfig} {
+		for source, from := range map[string]func(*site){"bundle": (*site).fromDeployment, "table": (*site).fromTable} {
 			t.Run(store+"/"+source, func(t *testing.T) {
 				s := newSite(t, store)
 				from(s)
@@ -243,57 +224,6 @@ func TestConfig_rules_rollback(t *testing.T) {
 	}
 }
 
-// A rollback of AppConfig returns the old document with its old version. Environments with the newer document refuse
-// it. An environment that starts later has the old document. For a caller that was counted under the newer document,
-// it still decides by the newer document. The old document under a higher version decides for all.
-func TestConfig_rules_rollback_AppConfig(t *testing.T) {
-	for _, store := range []string{contract.StoreDynamoDB, contract.StoreRedis} {
-		s := newSite(t, store)
-		s.fromAppConfig()
-		user, other := rand.Text(), rand.Text()
-		old, newer := monthly(10), monthly(5)
-		want := func(what, user string, most, admitted, capacity int64, versions ...int64) {
-			t.Helper()
-			var got []int64
-			for _, e := range s.environments {
-				got = append(got, e.Rules.Current().Version())
-			}
-			if a, c := s.use(user, most); a != admitted || c != capacity || !slices.Equal(got, versions) {
-				t.Errorf("%s, %s: got %d admitted by a capacity of %d and versions %v, want %d by %d and %v", store, what, a, c, got, admitted, capacity, versions)
-			}
-		}
-		reload := func(refused error) {
-			t.Helper()
-			s.now = s.now.Add(time.Minute)
-			for i, e := range s.environments {
-				if err := e.Rules.Refresh(t.Context(), s.now); !errors.Is(err, refused) {
-					t.Errorf("%s, environment %d: got error %v, want %v", store, i, err, refused)
-				}
-			}
-		}
-		s.published(old)
-		s.start(old, 1)
-		reload(nil)
-		want("old document", user, 3, 3, 10, 1)
-		s.published(newer)
-		reload(nil)
-		want("newer document", user, 1, 1, 5, 2)
-		s.restored(1, old)
-		reload(live.ErrOlder)
-		want("its rollback", user, 1, 1, 5, 2)
-		running := s.environments
-		s.start(old, 1)
-		s.environments = s.environments[1:]
-		reload(nil)
-		want("new environment, counted caller", user, math.MaxInt64, 0, 5, 1)
-		want("new environment, another caller", other, 1, 1, 10, 1)
-		s.environments = append(running, s.environments...)
-		s.published(old)
-		reload(nil)
-		want("the old document under a higher version", user, math.MaxInt64, 5, 10, 3, 3)
-	}
-}
-
 // Until the first publication of a deployment, the document of the bundle decides, as version 1. A caller that was
 // counted under the bundle gets the published limits. An environment decides for such a caller by the published
 // limits even before it has read the publication, although its bundle has other limits.
@@ -326,7 +256,6 @@ func TestConfig_rules_firstDeployment(t *testing.T) {
 
 // A change of the source decides for callers that were counted before if its version is above the previous one. A
 // deployment publishes above the version of its document, with which the functions of an earlier deployment counted.
-// A document in AppConfig needs such a version, and the table gets it with a publication.
 func TestConfig_rules_changedSource(t *testing.T) {
 	s := newSite(t, contract.StoreDynamoDB)
 	variables, user, ahead := slices.Clip(s.variables), rand.Text(), noon.Add(12*time.Hour).Unix()
@@ -334,18 +263,15 @@ func TestConfig_rules_changedSource(t *testing.T) {
 		name        string
 		from        func(*site)
 		now         time.Time
-		appConfig   int64 // version of the document in AppConfig, less 1
 		own         int64 // version in the document
 		limit, want int64 // capacity
 	}{
-		{"bundle whose version is ahead of the clock", func(s *site) { s.published = func(string) {} }, noon, 0, ahead, 10, 10},
-		{"deployment", (*site).fromDeployment, noon.Add(time.Minute), 0, ahead, 20, 20},
-		{"AppConfig, with a low version", (*site).fromAppConfig, noon.Add(time.Hour), 7, 0, 30, 20},
-		{"AppConfig, with a version above that of the deployment", (*site).fromAppConfig, noon.Add(time.Hour), ahead + 1, 0, 30, 30},
-		{"table", (*site).fromTable, noon.Add(24 * time.Hour), 0, 0, 40, 40},
-		{"deployment again", (*site).fromDeployment, noon.Add(25 * time.Hour), 0, 0, 50, 50},
+		{"bundle whose version is ahead of the clock", func(s *site) { s.published = func(string) {} }, noon, ahead, 10, 10},
+		{"deployment", (*site).fromDeployment, noon.Add(time.Minute), ahead, 20, 20},
+		{"table", (*site).fromTable, noon.Add(24 * time.Hour), 0, 40, 40},
+		{"deployment again", (*site).fromDeployment, noon.Add(25 * time.Hour), 0, 50, 50},
 	} {
-		s.variables, s.environments, s.now, s.appConfig = variables, nil, step.now, step.appConfig
+		s.variables, s.environments, s.now = variables, nil, step.now
 		document := monthly(step.limit)
 		if step.own != 0 {
 			document = versioned(step.own, document)

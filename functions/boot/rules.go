@@ -19,12 +19,10 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// Each constant is the interval of reloads from one source. A read from the AppConfig agent is free,
-// but the agent caches a document for up to 45 s.
+// Each constant is the interval of reloads from one source.
 const (
-	fileEvery      = time.Second
-	tableEvery     = time.Minute
-	appConfigEvery = 15 * time.Second
+	fileEvery  = time.Second
+	tableEvery = time.Minute
 )
 
 // unknownAge is the age that an environment reports for rules of unknown age. It exceeds the threshold of
@@ -52,9 +50,6 @@ func (c Config) rules() (*live.Rules, error) {
 	initial, err := rules.Parse(document.Content, o)
 	if err != nil {
 		return nil, err
-	}
-	if configuration, err := c.appConfig(); err != nil || configuration != nil {
-		return live.New(initial, newAppConfigAgent(c.AppConfigPort, *configuration), live.Options{Parse: c.parsing(), Every: appConfigEvery}), err
 	}
 	// Published versions are Unix seconds, and the version of the bundle must not exceed them.
 	if document.Version > time.Now().Unix() {

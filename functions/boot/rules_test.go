@@ -3,11 +3,8 @@ package boot_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -213,47 +210,5 @@ func TestConfig_rules_warm(t *testing.T) {
 	load(t, "STORE=memory").Warm(t.Context(), storetest.Must(memstore.New(memstore.Options{})), d.Environment)
 	if version := d.Rules.Current().Version(); version != put {
 		t.Errorf("version: got %d, want %d", version, put)
-	}
-}
-
-// A document from the AppConfig agent comes into force within 15 seconds. Its version is the version
-// in the document, and an older version is rejected.
-func TestConfig_rules_appConfig(t *testing.T) {
-	var document atomic.Value
-	document.Store("")
-	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/applications/a1/environments/e1/configurations/p1" || document.Load() == "" {
-			http.NotFound(w, r)
-			return
-		}
-		_, _ = io.WriteString(w, document.Load().(string))
-	}))
-	t.Cleanup(agent.Close)
-	port := agent.URL[strings.LastIndex(agent.URL, ":")+1:]
-	d := newDeployment(t, "STORE=memory", "RULES_FROM=appconfig:a1/e1/p1", "AWS_APPCONFIG_EXTENSION_HTTP_PORT="+port)
-	const limits = `"rules":[{"endpoint":"/api/*","limits":{"*":{"requests":%d,"window":"1m"}}}]}`
-	for _, c := range []struct {
-		document          string
-		version, requests int64
-	}{
-		{"", 0, 10}, // nothing is deployed yet, so the bundled document is in force
-		{`{"version":5,` + fmt.Sprintf(limits, 15), 5, 15},
-		{`{"version":4,` + fmt.Sprintf(limits, 14), 5, 15},
-		{`{` + fmt.Sprintf(limits, 14), 5, 15},
-		{"", 5, 15},
-		{`{"version":6,` + fmt.Sprintf(limits, 16), 6, 16},
-	} {
-		document.Store(c.document)
-		d.now = d.now.Add(15 * time.Second)
-		if version, requests := d.allows(t); version != c.version || requests != c.requests {
-			t.Errorf("document %s: got version %d with %d requests, want %d with %d", c.document, version, requests, c.version, c.requests)
-		}
-	} // Two documents were rejected: the older one and the one without a version.
-	d.Recorder.Record(telemetry.Outcome{Time: d.now.Add(time.Minute), Duration: time.Millisecond, Decision: limiter.Decision{Allowed: true}})
-	if n := strings.Count(d.metrics.String(), `"RulesRefused":1`); n != 2 {
-		t.Errorf("got %d rejected documents, want 2:\n%s", n, &d.metrics)
-	}
-	if log := d.logged.String(); strings.Count(log, "rules refused: older than the rules in force") != 1 || !strings.Contains(log, "got version 4, want more than 5") {
-		t.Errorf("log of the rejected documents: want one line about version 4, got\n%s", log)
 	}
 }

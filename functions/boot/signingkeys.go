@@ -3,11 +3,8 @@ package boot
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"os"
 	"time"
 
-	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 
 	"github.com/weir-limits/weir/functions/records"
@@ -21,17 +18,9 @@ type signingKeysConfig struct {
 	Local            bool   `env:"WEIR_LOCAL"`
 }
 
-// StartSigningKeys runs a function until Lambda ends the process. The function copies the issuer's
-// keys from the URL in JWKS into RECORDS_TABLE.
-func StartSigningKeys() {
-	logger := slog.New(lambdacontext.NewLogHandler())
-	f, err := openSigningKeys(context.Background(), os.LookupEnv)
-	run(logger, err, func() any { return f })
-}
-
 func openSigningKeys(ctx context.Context, lookup func(string) (string, bool)) (*records.SigningKeys, error) {
 	var c signingKeysConfig
-	if err := readVariables(&c, lookup); err != nil {
+	if err := ReadVariables(&c, lookup); err != nil {
 		return nil, err
 	}
 	fetch, err := caller.FetchFrom(c.JWKS)

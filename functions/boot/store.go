@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,30 +22,45 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/resilient"
 )
 
+// A storeOpener opens a store and returns a function that closes it. It opens no connection; Probe opens one.
+type storeOpener = func(ctx context.Context, c Config) (limiter.Store, func() error, error)
+
+var stores = map[string]storeOpener{"memory": openMemory, "dynamodb": openDynamoDB}
+
+// RegisterStore adds a store for STORE=scheme. Packages of stores call it in init.
+func RegisterStore(scheme string, open storeOpener) { stores[scheme] = open }
+
 // OpenStore returns the store that c selects and a function that closes it. A store outside this
 // process is behind a circuit breaker. OpenStore opens no connection; Probe opens one.
 func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, error) {
-	none := func() error { return nil }
-	switch {
-	case c.Store == "memory":
-		store, err := memstore.New(memstore.Options{})
-		return store, none, err
-	case c.Store == "redis" && c.Clients.Redis == nil:
-		return nil, nil, errNoRedis
-	case c.Store == "redis":
-		return c.Clients.Redis(ctx, c)
-	case c.Clients.DynamoDB == nil:
-		return nil, nil, errNoDynamoDB
+	open, ok := stores[c.Store]
+	if !ok {
+		return nil, nil, fmt.Errorf("STORE: got %s, which this program does not link (want %s)", c.Store, strings.Join(slices.Sorted(maps.Keys(stores)), " or "))
 	}
+	return open(ctx, c)
+}
+
+func none() error { return nil }
+
+func openMemory(context.Context, Config) (limiter.Store, func() error, error) {
+	store, err := memstore.New(memstore.Options{})
+	return store, none, err
+}
+
+// openTable is a variable for tests.
+var openTable = dynamostore.Open
+
+func openDynamoDB(ctx context.Context, c Config) (limiter.Store, func() error, error) {
 	client, err := c.sharedDynamoDBClient(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := c.Clients.DynamoDB(client, c.Table, c.Namespace)
+	store, err := openTable(client, c.Table, c.Namespace)
 	return store, none, err
 }
 

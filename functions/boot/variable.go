@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// readVariables sets the fields of the struct that config points to. The tag env of a field names its
+// ReadVariables sets the fields of the struct that config points to. The tag env of a field names its
 // variable; "required" or "default=VALUE" may follow. An empty variable counts as unset, because a
 // local run overrides some variables of the template with empty values. The error lists every invalid
 // variable.
-func readVariables(config any, lookup func(string) (string, bool)) error {
+func ReadVariables(config any, lookup func(string) (string, bool)) error {
 	target := reflect.ValueOf(config).Elem()
 	var problems []error
 	for _, field := range reflect.VisibleFields(target.Type()) {
@@ -63,7 +63,7 @@ func setVariable(field reflect.Value, text string) (want string) {
 		*value, err = time.ParseDuration(text)
 		want = "a duration such as 100ms"
 	default:
-		return fmt.Sprintf("a type that readVariables supports (the field has %s)", field.Type())
+		return fmt.Sprintf("a type that ReadVariables supports (the field has %s)", field.Type())
 	}
 	if err == nil {
 		return ""

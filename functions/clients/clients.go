@@ -1,6 +1,4 @@
-// Package clients has the clients of package boot that commands of this repository use. It excludes the
-// clients for events, so that weir links neither Kafka nor Kinesis. Functions do not use this package,
-// because a function links only the clients of its deployment.
+// Package clients has the clients of package boot that commands of this repository use.
 package clients
 
 import (
@@ -10,15 +8,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/rediscache"
 	"github.com/weir-limits/weir/functions/sinks/keyvalues"
-	"github.com/weir-limits/weir/limiter/dynamostore"
+	_ "github.com/weir-limits/weir/functions/stores"
 )
 
 // Default returns the clients of this package. The AWS SDK finds the region and the credentials, for
 // example in a profile.
 func Default() boot.Clients {
-	return boot.Clients{DynamoDB: dynamostore.Open, Redis: rediscache.OpenStore, List: keyvalues.Open, AWS: loadAWS}
+	return boot.Clients{List: keyvalues.Open, AWS: loadAWS}
 }
 
 func loadAWS(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }

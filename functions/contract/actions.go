@@ -4,11 +4,11 @@ package contract
 // callers and to read rules, with the keys of the items that it reads as the only leading keys.
 func RecordActions() []string { return []string{"dynamodb:GetItem"} }
 
-// SigningKeyActions returns the IAM actions that the function [SigningKeys] needs on the
+// SigningKeyActions returns the IAM actions that the function [Deploy] needs on the
 // records table, with [SigningKeysKey] as the only leading key.
 func SigningKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
-// PublisherActions returns the IAM actions that the function [Publisher] needs on the records table,
+// PublisherActions returns the IAM actions that the function [Deploy] needs on the records table,
 // with [DeployedRulesKey] as the only leading key.
 func PublisherActions() []string { return []string{"dynamodb:PutItem"} }
 
@@ -22,7 +22,7 @@ func SubjectKeyActions() []string { return []string{"dynamodb:PutItem"} }
 // function creates the keys. The functions that open receipts need only [RecordActions].
 func ReceiptKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
-// OriginSecretActions returns the IAM actions that the function [Publisher] needs on the records table, with
+// OriginSecretActions returns the IAM actions that the function [Deploy] needs on the records table, with
 // [OriginSecretsKey] as the only leading key, to create the secrets that a distribution sends. The functions that
 // compare secrets need only [RecordActions].
 func OriginSecretActions() []string { return []string{"dynamodb:PutItem"} }
@@ -42,33 +42,23 @@ func KeyActions() []string {
 // CacheActions returns the IAM actions that a function needs on the cache and on its cache user.
 func CacheActions() []string { return []string{"elasticache:Connect"} }
 
-// AppConfigActions returns the IAM actions that the AppConfig agent needs on the configuration that
-// it reads.
-func AppConfigActions() []string {
-	return []string{"appconfig:GetLatestConfiguration", "appconfig:StartConfigurationSession"}
-}
-
-// KafkaClusterActions returns the IAM actions that a function needs on an Amazon MSK cluster to
-// publish events.
+// KafkaClusterActions returns the IAM actions that the function [Log] needs on an Amazon MSK cluster.
 func KafkaClusterActions() []string { return []string{"kafka-cluster:Connect"} }
 
-// KafkaTopicActions returns the IAM actions that a function needs on the topic of events.
+// KafkaTopicActions returns the IAM actions that the function [Log] needs on the topic.
 func KafkaTopicActions() []string {
 	return []string{"kafka-cluster:DescribeTopic", "kafka-cluster:WriteData"}
 }
 
-// KinesisActions returns the IAM actions that a function needs on the stream of events.
-func KinesisActions() []string { return []string{"kinesis:PutRecords"} }
-
-// NoticeActions returns the IAM actions that the function [Forward] needs on the event bus of notices.
+// NoticeActions returns the IAM actions that the function [Log] needs on the event bus of notices.
 func NoticeActions() []string { return []string{"events:PutEvents"} }
 
-// ListActions returns the IAM actions that the function [Forward] needs on the KeyValueStore of a distribution's list.
+// ListActions returns the IAM actions that the function [Log] needs on the KeyValueStore of a distribution's list.
 func ListActions() []string {
 	return []string{"cloudfront-keyvaluestore:DescribeKeyValueStore", "cloudfront-keyvaluestore:GetKey", "cloudfront-keyvaluestore:ListKeys", "cloudfront-keyvaluestore:UpdateKeys"}
 }
 
-// RetireActions returns the IAM actions on that KeyValueStore that the function [Publisher] needs. It reads no entries.
+// RetireActions returns the IAM actions on that KeyValueStore that the function [Deploy] needs. It reads no entries.
 func RetireActions() []string {
 	return []string{"cloudfront-keyvaluestore:DescribeKeyValueStore", "cloudfront-keyvaluestore:GetKey", "cloudfront-keyvaluestore:UpdateKeys"}
 }

@@ -78,14 +78,13 @@ func variablesOf(t reflect.Type) (names []string) {
 func TestVariables_values(t *testing.T) {
 	base := map[string]string{
 		contract.VariableNamespace: "dev", contract.VariableTable: "counters", contract.VariableRecordsTable: "records",
-		contract.VariableRedisURL: "redis://h", contract.VariableKafkaBrokers: "b:9098", contract.VariableKafkaTopic: "t", contract.VariableKinesisStream: "s",
+		contract.VariableRedisURL:  "redis://h",
 		contract.VariableJWTIssuer: "i", contract.VariableJWTAudience: "a",
 	}
 	for _, each := range [][2]string{
 		{contract.VariableStore, contract.StoreDynamoDB}, {contract.VariableStore, contract.StoreRedis},
-		{contract.VariableRulesFrom, contract.RulesTable}, {contract.VariableRulesFrom, contract.RulesAppConfig + "a/b/c"},
+		{contract.VariableRulesFrom, contract.RulesTable}, {contract.VariableRulesFrom, contract.RulesDeployment},
 		{contract.VariableJWKS, contract.JWKSRecords},
-		{contract.VariableEvents, contract.EventsKafka}, {contract.VariableEvents, contract.EventsKinesis},
 	} {
 		variables := maps.Clone(base)
 		variables[each[0]] = each[1]
@@ -93,18 +92,18 @@ func TestVariables_values(t *testing.T) {
 			t.Errorf("%s=%s: got problem %s, want none", each[0], each[1], got)
 		}
 	}
-	for sample, ok := range map[int]bool{contract.MaxEventsSample: true, contract.MaxEventsSample + 1: false} {
+	for sample, ok := range map[int]bool{contract.MaxSample: true, contract.MaxSample + 1: false} {
 		variables := maps.Clone(base)
-		variables[contract.VariableEvents], variables[contract.VariableEventsSample] = contract.EventsKinesis, strconv.Itoa(sample)
+		variables[contract.VariableSample] = strconv.Itoa(sample)
 		if got := check(t, variables, document).Environment; (got == "") != ok {
-			t.Errorf("EVENTS_SAMPLE=%d: got problem %q, want it accepted: %t", sample, got, ok)
+			t.Errorf("DECISION_SAMPLE=%d: got problem %q, want it accepted: %t", sample, got, ok)
 		}
 	}
 }
 
-// Each role is the name of a folder with the main package of a function.
+// Each bundle is the name of a folder with the main package of a function.
 func TestRoles(t *testing.T) {
-	for _, role := range []string{contract.Authorizer, contract.Handler, contract.Forward, contract.SigningKeys} {
+	for _, role := range []string{contract.Authorizer, contract.Handler, contract.Extension, contract.Log, contract.Deploy} {
 		if _, err := os.Stat(filepath.Join("..", role, "main.go")); err != nil {
 			t.Error(err)
 		}
@@ -182,7 +181,7 @@ func record() []byte {
 	}
 	_ = r.Notice(context.Background(), limiter.Notice{Time: now, Subject: limiter.User("alice"), Limit: l, Percent: 80})
 	r.LinesDropped(now, 1)
-	r.EventsDropped(now.Add(time.Second), 1)
+	r.LinesDropped(now.Add(time.Second), 1)
 	return log.Bytes()
 }
 
@@ -291,17 +290,5 @@ func TestCheck(t *testing.T) {
 	variables[contract.VariableRulesVersion] = "9"
 	if got := check(t, variables, strings.Replace(document, `"version": 7, `, "", 1)); got.Version != 9 {
 		t.Errorf("checked: got %+v, want the version of the variable", got)
-	}
-}
-
-func TestParseConfiguration(t *testing.T) {
-	c, err := contract.ParseConfiguration("abcd123/prod/weir.rules_1")
-	if got, want := c.Path(), "/applications/abcd123/environments/prod/configurations/weir.rules_1"; err != nil || got != want {
-		t.Errorf("path: got %s, error %v, want %s", got, err, want)
-	}
-	for _, bad := range []string{"", "a/b", "a/b/c/d", "a//c", "a/../c", "a/b/c?x", "a/b/c d", "a/b/%2e", strings.Repeat("a", 129) + "/b/c"} {
-		if c, err := contract.ParseConfiguration(bad); err == nil || !strings.Contains(err.Error(), "want APPLICATION/ENVIRONMENT/PROFILE") {
-			t.Errorf("%q: got %+v, %v, want an error", bad, c, err)
-		}
 	}
 }

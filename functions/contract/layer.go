@@ -2,7 +2,7 @@ package contract
 
 import "strings"
 
-// Extension is the role of the layer's extension, for [Bundle].
+// Extension is the bundle of the layer's extension.
 const Extension = "extension"
 
 // These are the files of the layer, relative to [LayerRoot]. The extension is the bootstrap of a bundle of
@@ -75,8 +75,8 @@ func LayerVariable(name string) string {
 // Archive returns the name of a bundle's zip file in a release, such as handler_arm64.zip, or layer-arm64.zip
 // for an extension.
 func Archive(bundle, architecture string) string {
-	if kind, ok := strings.CutPrefix(bundle, Extension); ok {
-		return "layer" + kind + "-" + architecture + ".zip"
+	if bundle == Extension {
+		return "layer-" + architecture + ".zip"
 	}
 	return bundle + "_" + architecture + ".zip"
 }

@@ -21,5 +21,5 @@ const (
 	LineKind    = "weir"    // telemetry.LineRefused, unless the line reports something else
 	LineSubject = "subject" // the caller's keyed hash; absent if the line counts several callers
 	LineLimit   = "limit"
-	LineCount   = "refused" // number of refused requests
+	LineCount   = "count" // number of requests
 )

@@ -1,6 +1,6 @@
 package contract
 
-// These are the properties of the custom resource whose function is [Publisher]. CloudFormation invokes the
+// These are the properties of the custom resource whose function is [Deploy]. CloudFormation invokes the
 // function if one of them changes, in an update and in its rollback.
 const (
 	// PropertyTable is the name of the records table.

@@ -9,7 +9,7 @@ const KeyReceipt = "receipt"
 // MaxReceipt is the maximum length of a receipt in bytes.
 const MaxReceipt = 2048
 
-// Settlement is the event of a direct invocation of the function [Forward]. Only Receipt is required. A
+// Settlement is the event of a direct invocation of the function [Log]. Only Receipt is required. A
 // limit whose value is missing keeps its reserve. A later event can report a field that this event leaves
 // out. Cost settles once, for all limits together.
 type Settlement struct {
@@ -23,7 +23,7 @@ type Settlement struct {
 	Bytes *int64 `json:"bytes,omitempty"`
 }
 
-// Settled is the answer of the function [Forward] to a [Settlement]. The function returns an error only if
+// Settled is the answer of the function [Log] to a [Settlement]. The function returns an error only if
 // the store or the records table failed, so that Lambda repeats an asynchronous invocation.
 type Settled struct {
 	Settled bool `json:"settled"`
@@ -40,7 +40,7 @@ const (
 	ReasonNothing = "nothing" // the receipt has no limit for which the event has a value
 )
 
-// These are the members of a JSON line of a stage's access log that the function [Forward] reads.
+// These are the members of a JSON line of a stage's access log that the function [Log] reads.
 // CloudWatch Logs sends the lines by a subscription. API Gateway writes - for a missing value. A line
 // settles the limits that count failures, bytes or requests in flight. It does not settle limits that
 // count cost, because only the API knows the cost.

@@ -22,12 +22,10 @@ const (
 	VariableJWKS              = "JWKS"
 	VariableJWTIssuer         = "JWT_ISSUER"
 	VariableJWTAudience       = "JWT_AUDIENCE"
-	VariableEvents            = "EVENTS"
-	VariableEventsSample      = "EVENTS_SAMPLE"
+	VariableSample            = "DECISION_SAMPLE"
 	VariableKafkaBrokers      = "KAFKA_BROKERS"
 	VariableKafkaTopic        = "KAFKA_TOPIC"
 	VariableKafkaIAM          = "KAFKA_IAM"
-	VariableKinesisStream     = "KINESIS_STREAM"
 	VariableViewerAddress     = "VIEWER_ADDRESS"
 	VariableDirectRequests    = "DIRECT_REQUESTS"
 	VariableSignLines         = "SIGN_LINES"
@@ -52,40 +50,22 @@ const (
 	VariableLocal = "WEIR_LOCAL"
 )
 
-// VariableFunction names a function by its role: [Authorizer], [Handler], [Forward], [SigningKeys] or [Publisher]. No
+// VariableFunction names a function by its role: [Authorizer], [Handler], [Log], [SigningKeys] or [Publisher]. No
 // function reads it. The local gateway finds the functions of a template by it, because the CDK adds a hash to logical ids.
 const VariableFunction = "WEIR_FUNCTION"
 
-// These are the roles of the functions. SigningKeys and Publisher are also the names of their bundles.
-// [Bundle] returns the names of the other bundles.
+// These are the roles of the functions. The role of a function is also its bundle: the folder of its main package in
+// functions, and of its bootstrap in the bundles. [Deploy] is the bundle of the last two roles.
 const (
 	Authorizer  = "authorizer"
 	Handler     = "handler"
-	Forward     = "forward"
+	Log         = "log"
 	SigningKeys = "signingkeys"
 	Publisher   = "publisher"
 )
 
-// Bundle returns the name of the bundle of an authorizer, a handler, an extension or a forward function: the folder of its main package
-// in functions, and of its bootstrap in the bundles. A bundle links only the clients that its
-// deployment uses. Every bundle links the DynamoDB client. With redis, it also links the Redis client.
-// With events, it links all clients. The function [Forward] sends no events.
-func Bundle(role string, redis, events bool) string {
-	switch {
-	case events && role != Forward:
-		return role + "-events"
-	case redis:
-		return role + "-redis"
-	}
-	return role
-}
-
-// These are the variables of the AppConfig agent, a Lambda extension that runs in a function's
-// environment.
-const (
-	VariableAgentPrefetch = "AWS_APPCONFIG_EXTENSION_PREFETCH_LIST"
-	VariableAgentInterval = "AWS_APPCONFIG_EXTENSION_POLL_INTERVAL_SECONDS"
-)
+// Deploy is the bundle of the function that publishes rules and of the one that copies the issuer's keys.
+const Deploy = "deploy"
 
 // These are the values of [VariableStore].
 const (
@@ -95,12 +75,11 @@ const (
 	StoreMemory = "memory"
 )
 
-// These are the values of [VariableRulesFrom]: the rules that operators publish to the records table, the
-// rules that a deployment publishes there, or a prefix before APPLICATION/ENVIRONMENT/PROFILE.
+// These are the values of [VariableRulesFrom]: the rules that operators publish to the records table, or the rules that
+// a deployment publishes there.
 const (
 	RulesTable      = "table"
 	RulesDeployment = "deployment"
-	RulesAppConfig  = "appconfig:"
 )
 
 // JWKSRecords is the value of [VariableJWKS] that selects the copy of the issuer's keys in the
@@ -117,28 +96,21 @@ const (
 	ForeignKeysAccepted = "accept"
 )
 
-// These are the values of [VariableEvents].
-const (
-	EventsKafka   = "kafka"
-	EventsKinesis = "kinesis"
-)
-
-// MaxEventsSample is the largest value of [VariableEventsSample].
-const MaxEventsSample = 1_000_000
+// MaxSample is the largest value of [VariableSample].
+const MaxSample = 1_000_000
 
 // VariableSimilarTiers is the variable with which a person accepts tiers with similar names: the value true. Functions
 // do not read it.
 const VariableSimilarTiers = "SIMILAR_TIERS"
 
 // Variables returns the variables that the infrastructure sets and package functions/boot reads, in
-// no particular order.
+// no particular order. Only the function [Log] has variables of Kafka.
 func Variables() []string {
 	return []string{
 		VariableNamespace, VariableStore, VariableTable, VariableRedisURL, VariableRedisCluster,
 		VariableRedisIAMUser, VariableRedisIAMCache, VariableRecordsTable, VariableRulesFile,
 		VariableRulesFrom, VariableRulesVersion, VariableMaxDelay, VariableCORSOrigins,
-		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableEvents,
-		VariableEventsSample, VariableKafkaBrokers, VariableKafkaTopic, VariableKafkaIAM, VariableKinesisStream,
+		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableSample,
 		VariableViewerAddress, VariableDirectRequests,
 		VariableSignLines, VariableNoticeBus, VariableEdgeDelay, VariableEdgeList, VariableRegions,
 	}
@@ -154,4 +126,14 @@ func RegionNames(regions []string) (names []string) {
 		names = append(names, strings.TrimSuffix(region, WithoutShare))
 	}
 	return names
+}
+
+// IsName reports whether s has only letters, digits, _, . and -, and a length from the minimum least to the
+// maximum most. It replaces a regular expression, which would make the start of a function slower.
+func IsName(s string, least, most int) bool {
+	return len(s) >= least && len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return !isNameRune(r) })
+}
+
+func isNameRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '.' || r == '-'
 }

@@ -34,5 +34,5 @@ const (
 )
 
 // EdgeDelay is the usual time until a new entry in the list of a distribution acts: the log line must reach the function
-// [Forward], and then the entry must reach the servers of CloudFront. A wait is listed if it is at least twice as long.
+// [Log], and then the entry must reach the servers of CloudFront. A wait is listed if it is at least twice as long.
 const EdgeDelay = 10 * time.Second

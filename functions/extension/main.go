@@ -1,5 +1,4 @@
 // Command extension is the program of the Lambda layer, which limits requests before a function runs.
-// The limits are in DynamoDB, and it sends no decision events.
 package main
 
 import (
@@ -7,9 +6,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/runtimeproxy"
-	"github.com/weir-limits/weir/limiter/dynamostore"
+	_ "github.com/weir-limits/weir/functions/stores"
 )
 
-func main() {
-	runtimeproxy.Start(boot.Layer(os.LookupEnv, boot.Clients{DynamoDB: dynamostore.Open}))
-}
+func main() { runtimeproxy.Start(boot.Layer(os.LookupEnv)) }

@@ -1,5 +1,4 @@
 // Command handler runs the API and enforces its limits.
-// The limits are in DynamoDB, and it sends no decision events.
 package main
 
 import (
@@ -8,9 +7,9 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sample"
-	"github.com/weir-limits/weir/limiter/dynamostore"
+	_ "github.com/weir-limits/weir/functions/stores"
 )
 
 func main() {
-	boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, boot.Clients{DynamoDB: dynamostore.Open})
+	boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) })
 }

@@ -43,7 +43,6 @@ type authorizer struct {
 
 // Invoke implements lambda.Handler.
 func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
-	defer a.Events.Wait(ctx)
 	var event proxyEvent
 	err := json.Unmarshal(payload, &event)
 	if err == nil && event.Type != "REQUEST" {

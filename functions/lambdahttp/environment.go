@@ -18,7 +18,6 @@ import (
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
@@ -39,8 +38,6 @@ type Environment struct {
 	// Recorder records every request that this environment decides, but no request that an
 	// authorizer has decided. nil records nothing.
 	Recorder *telemetry.Recorder
-	// Events publishes the requests that Recorder records. nil publishes nothing.
-	Events *decisionlog.Publisher
 	// Receipts seals and opens the receipts of requests that an authorizer decides. If it is nil, limits
 	// with a count keep their reserve for such requests.
 	Receipts *receipts.Ring
@@ -157,17 +154,14 @@ func (e *Environment) gate(settled func(telemetry.Settlement)) *httplimit.Gate {
 
 func (e *Environment) observe(ctx context.Context, o telemetry.Outcome) {
 	e.Recorder.Record(o)
-	e.Events.Record(o)
 	if e.Edge != nil {
 		e.list(ctx, &o)
 	}
 }
 
-// settled records a settlement in the metrics, and debts beyond their maximum in the decision log. It counts
-// the receipt of the settlement.
+// settled records a settlement in the metrics, and counts its receipt.
 func (e *Environment) settled(s telemetry.Settlement) {
 	e.Recorder.Settled(s)
-	e.Events.Settled(s)
 	if !s.Voucher {
 		return
 	}
@@ -194,10 +188,8 @@ func (e *Environment) settledLine(s telemetry.Settlement) {
 	e.settled(s)
 }
 
-// identify returns the caller of a request. It also starts to send decision events, concurrently with
-// the store call.
+// identify returns the caller of a request.
 func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.Request) (caller.Caller, error) {
-	e.Events.Begin(now)
 	credentials := r.Credentials(e.apiKeyHeader())
 	if e.Viewers == nil {
 		c, err := e.Identifier.Caller(ctx, now, credentials)

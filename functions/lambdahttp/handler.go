@@ -22,7 +22,6 @@ type handler struct {
 
 // Invoke implements lambda.Handler.
 func (h handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
-	defer h.Events.Wait(ctx)
 	var event bodyEvent
 	if err := json.Unmarshal(payload, &event); err != nil {
 		return nil, h.undecided(fmt.Errorf("event: %w", err))

@@ -79,7 +79,6 @@ type Own struct {
 // not call function. Otherwise it calls function, settles the request after function has returned, and
 // returns nil. If it returns an error, it has not called function, and the event has no decision.
 func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (*Own, error) {
-	defer l.e.Events.Wait(ctx)
 	event, err := parseWithoutBody(payload)
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // a decision by the other members is better than none
 		l.e.Logger.LogAttrs(ctx, slog.LevelWarn, "member of an event ignored, because its type is unexpected", slog.String("member", mismatch.Field))

@@ -87,10 +87,9 @@ func (e *Environment) serveDecided(gate *httplimit.Gate, w http.ResponseWriter, 
 }
 
 // received returns the voucher in the receipt of an authorizer. It returns nil if the receipt cannot be
-// opened. It also starts to send decision events.
+// opened.
 func (e *Environment) received(ctx context.Context, receipt string) *limiter.Voucher {
 	now := e.Clock()
-	e.Events.Begin(now)
 	ctx, cancel := context.WithTimeout(ctx, receiptTimeout)
 	defer cancel()
 	voucher, err := e.open(ctx, now, receipt)

@@ -19,8 +19,9 @@ import (
 	"github.com/weir-limits/weir/limiter/resilient"
 )
 
-// OpenStore returns the Redis store that c configures, and a function that closes it. It does not connect. Use it
-// as the field Redis of boot.Clients.
+func init() { boot.RegisterStore("redis", OpenStore) }
+
+// OpenStore returns the Redis store that c configures, and a function that closes it. It does not connect.
 func OpenStore(ctx context.Context, c boot.Config) (limiter.Store, func() error, error) {
 	client, err := NewClient(ctx, c)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -44,7 +43,7 @@ func (a *access) add(b access) {
 
 func (l *Limits) storeAccess() access {
 	a := l.state.access()
-	if l.network != nil {
+	if l.props.inNetwork() {
 		a.add(networkAccess())
 	}
 	return a
@@ -65,13 +64,6 @@ func (l *Limits) access() access {
 	a.set(l.props.variables())
 	a.set(l.props.Variables)
 	a.add(l.regionsAccess())
-	a.add(l.props.Events.access())
-	if c, ok := l.props.appConfig(); ok {
-		a.allow(contract.AppConfigActions(), awscdk.Stack_Of(l).FormatArn(&awscdk.ArnComponents{
-			Service: jsii.String("appconfig"), Resource: jsii.String("application"),
-			ResourceName: jsii.Sprintf("%s/environment/%s/configuration/%s", c.Application, c.Environment, c.Profile),
-		}))
-	}
 	return a
 }
 
@@ -81,7 +73,7 @@ func (l *Limits) permitAll(f awslambda.Function, a access) {
 	for _, statement := range a.statements {
 		permit(f, statement)
 	}
-	if l.network != nil {
+	if l.props.inNetwork() {
 		l.network.join(f)
 	}
 }

@@ -52,7 +52,6 @@ func (p *LimitsProps) checkDeployment() (problems []error) {
 func (p *LimitsProps) known() map[string]string {
 	all := p.variables()
 	maps.Copy(all, p.Variables)
-	maps.Copy(all, p.Events.variables())
 	all[contract.VariableRecordsTable] = "records"
 	for name, value := range all {
 		if unresolved(value) {
@@ -77,5 +76,4 @@ var placeholders = map[string]string{
 	contract.VariableJWTAlgorithms:     "RS256",
 	contract.VariableViewerAddress:     contract.ViewerWeir,
 	contract.VariableDirectRequests:    contract.DirectSource,
-	contract.VariableKafkaBrokers:      "broker.invalid:9098",
 }

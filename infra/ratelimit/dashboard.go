@@ -60,7 +60,7 @@ func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
 	)
 	d.AddWidgets(
 		graph("Which rules refuse, or would? % of all requests", []awscloudwatch.IMetric{m.ByRule("refused by", telemetry.RuleRefused), m.ByRule("shadow:", telemetry.RuleShadowed)}),
-		graph("What is not exact? Overshoot, refunds, clamped states, dropped events", m.sums(telemetry.RefundsGiven, telemetry.RefundsDropped, telemetry.Clamped, telemetry.EventsDropped), m.Metric(telemetry.Overshoot, "Maximum")),
+		graph("What is not exact? Overshoot, refunds, clamped states", m.sums(telemetry.RefundsGiven, telemetry.RefundsDropped, telemetry.Clamped), m.Metric(telemetry.Overshoot, "Maximum")),
 		graph("Rules: oldest and newest version in force, and seconds since they were confirmed", []awscloudwatch.IMetric{m.Metric(telemetry.RulesVersion, "Minimum"), m.Metric(telemetry.RulesVersion, "Maximum")},
 			m.Metric(telemetry.RulesAge, "Minimum"), m.Metric(telemetry.RulesAge, "Maximum")),
 	)

@@ -34,7 +34,7 @@ const (
 type FunctionProps struct {
 	// Bundle is the folder with the function's bootstrap.
 	Bundle string
-	// Role is authorizer, handler, settle, signingkeys or publisher. The local gateway uses it to find the functions.
+	// Role is authorizer, handler, log, signingkeys or publisher. The local gateway uses it to find the functions.
 	Role string
 	// Timeout limits one invocation.
 	Timeout time.Duration
@@ -106,7 +106,6 @@ func (l *Limits) equip(f awslambda.Function) {
 	a := l.access()
 	l.permitAll(f, a)
 	setVariables(f, a.variables)
-	l.addAgent(f)
 	l.equipped = append(l.equipped, f)
 	l.publishAfter(f)
 }
@@ -136,11 +135,8 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 	return f
 }
 
-// Bundle returns the folder in LimitsProps.Bundles for a role. The folder's name also names the
-// clients that the function links: for example handler-redis for handler with ElastiCache.
-func (l *Limits) Bundle(role string) string {
-	return filepath.Join(l.props.Bundles, l.props.bundleName(role))
-}
+// Bundle returns the folder in LimitsProps.Bundles for a role.
+func (l *Limits) Bundle(role string) string { return filepath.Join(l.props.Bundles, role) }
 
 // newAlias returns what API Gateway invokes: the function or, with provisioned concurrency, an
 // alias of its newest version. Only a version can have provisioned concurrency.

@@ -33,7 +33,6 @@ func (l *Limits) AddLayer(f awslambda.Function) {
 	variables[contract.VariableWrapper] = jsii.String(layerWrapper)
 	setVariables(f, variables)
 	f.AddLayers(l.Layer())
-	l.addAgent(f)
 	l.watchLayered(f)
 	l.layered = append(l.layered, f)
 	l.publishAfter(f)
@@ -142,7 +141,7 @@ func (l *Limits) NewLayerPolicy() awsiam.ManagedPolicy {
 	policy := awsiam.NewManagedPolicy(l, jsii.String("LayerPolicy"), &awsiam.ManagedPolicyProps{
 		Description: jsii.String("Permissions of a function with the layer of Weir"), Statements: &statements,
 	})
-	if l.network != nil {
+	if l.props.inNetwork() {
 		excuseNetwork(policy)
 	}
 	return policy
@@ -150,7 +149,7 @@ func (l *Limits) NewLayerPolicy() awsiam.ManagedPolicy {
 
 // layerCode returns the layer's content. Call done after the layer exists.
 func (l *Limits) layerCode() (code awslambda.Code, done func()) {
-	name := l.props.bundleName(contract.Extension)
+	const name = contract.Extension
 	if l.props.Code != nil {
 		return l.props.Code(name), func() {}
 	}

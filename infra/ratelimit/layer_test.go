@@ -29,7 +29,7 @@ func newLayered(t *testing.T, change func(*ratelimit.LimitsProps), changeFunctio
 	t.Helper()
 	app, stack, _ := newAPI(t)
 	p := props(t)
-	for _, name := range []string{"extension", "extension-redis"} {
+	for _, name := range []string{"extension"} {
 		if err := os.CopyFS(filepath.Join(p.Bundles, name), os.DirFS(filepath.Join(p.Bundles, "authorizer"))); err != nil {
 			t.Fatal(err)
 		}

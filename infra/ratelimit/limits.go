@@ -26,12 +26,12 @@ type Limits struct {
 	authorizer awslambda.Function
 	invoked    awslambda.IFunction // the authorizer or, with provisioned concurrency, its alias
 	metrics    Metrics
-	publisher  awslambda.Function      // answers custom resources; nil until it is needed
-	published  awscdk.CustomResource   // nil unless the deployment publishes the rules
-	secret     awscdk.CustomResource   // the secret of distributions; nil until NewDistribution is called
-	viewer     awscloudfront.Function  // of all distributions; nil until NewDistribution is called
-	agent      awslambda.ILayerVersion // layer with the AppConfig agent; nil until it is needed
+	publisher  awslambda.Function     // answers custom resources; nil until it is needed
+	published  awscdk.CustomResource  // nil unless the deployment publishes the rules
+	secret     awscdk.CustomResource  // the secret of distributions; nil until NewDistribution is called
+	viewer     awscloudfront.Function // of all distributions; nil until NewDistribution is called
 
+	log            awslambda.Function // behind the subscriptions of logs; nil without one
 	settle         awslambda.Function // nil if every limit of the rules counts requests
 	settlesFromLog bool
 	outside        awslambda.Function          // acts on signed lines; nil if functions sign none
@@ -71,7 +71,7 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 	constructs.NewConstruct_Override(l, scope, id)
 	l.metrics = newMetrics(props.Namespace)
 	l.records = l.newRecords()
-	if props.inNetwork() {
+	if props.hasNetwork() {
 		l.network = l.newNetwork()
 	}
 	if props.Store == ElastiCache {
@@ -79,8 +79,7 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 	} else {
 		l.state = l.newTable()
 	}
-	l.prepareEvents()
-	l.newForward()
+	l.newLog()
 	l.authorizer = l.newAuthorizer()
 	l.invoked = l.newAlias()
 	if props.Tokens != nil && props.inNetwork() {

@@ -51,7 +51,7 @@ func enterShop() error {
 	if err := os.Chdir("testdata/shop"); err != nil {
 		return err
 	}
-	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "forward", "extension", "publisher", "orders"} {
+	for _, name := range []string{"authorizer", "log", "extension", "deploy", "orders"} {
 		bundle := filepath.Join("dist", "arm64", name)
 		if err := os.MkdirAll(bundle, 0o755); err != nil {
 			return err
@@ -77,10 +77,11 @@ func props(t *testing.T) *ratelimit.LimitsProps {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "forward", "publisher"} {
+	for _, name := range []string{"authorizer", "log", "deploy"} {
 		write(name+"/bootstrap", string(program(elf.EM_AARCH64)))
 	}
-	write("signingkeys/bootstrap", "no program")
+	write("no/deploy/bootstrap", "no program")
+	write("no/authorizer/bootstrap", string(program(elf.EM_AARCH64)))
 	write("orders/bootstrap", "orders")
 	write("rules.json", document)
 	return &ratelimit.LimitsProps{Namespace: "test", Bundles: folder, Rules: filepath.Join(folder, "rules.json")}
@@ -146,8 +147,8 @@ func TestNew_mistakes(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	for want, change := range map[string]func(*ratelimit.LimitsProps){
 		"large.json: got ": func(p *ratelimit.LimitsProps) { p.Rules = large },
-		"publisher/bootstrap: not found": func(p *ratelimit.LimitsProps) {
-			if err := os.Remove(filepath.Join(p.Bundles, "publisher", "bootstrap")); err != nil {
+		"deploy/bootstrap: not found": func(p *ratelimit.LimitsProps) {
+			if err := os.Remove(filepath.Join(p.Bundles, "deploy", "bootstrap")); err != nil {
 				t.Error(err)
 			}
 		},
@@ -155,7 +156,8 @@ func TestNew_mistakes(t *testing.T) {
 		`Store: got "etcd", want dynamodb or`: func(p *ratelimit.LimitsProps) { p.Store = "etcd" },
 		"Bundles: " + folder + "/authorizer/bootstrap: not found; build it (make functions, or GOOS=linux GOARCH=arm64": func(p *ratelimit.LimitsProps) { p.Bundles = folder },
 		"authorizer/bootstrap: built for EM_AARCH64, want EM_X86_64":                                                    func(p *ratelimit.LimitsProps) { p.Architecture = awslambda.Architecture_X86_64() },
-		"signingkeys/bootstrap: not a program for Linux": func(p *ratelimit.LimitsProps) {
+		"deploy/bootstrap: not a program for Linux": func(p *ratelimit.LimitsProps) {
+			p.Bundles += "/no"
 			p.Store, p.Tokens = ratelimit.ElastiCache, &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "https://i/k"}
 		},
 		"Rules: open nowhere.json":                                                 func(p *ratelimit.LimitsProps) { p.Rules = "nowhere.json" },
@@ -175,29 +177,19 @@ func TestNew_mistakes(t *testing.T) {
 		`JWKS: got "http://i/k", want an https URL`: func(p *ratelimit.LimitsProps) {
 			p.Tokens = &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "http://i/k"}
 		},
-		"ReservedConcurrency: want at least 1":                func(p *ratelimit.LimitsProps) { p.ReservedConcurrency = jsii.Number(0) },
-		"Vpc: got a network, want none; only elasticache and": func(p *ratelimit.LimitsProps) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
-		`RULES_FROM: got "tables", want table`:                func(p *ratelimit.LimitsProps) { p.RulesFrom = "tables" },
-		`RulesFrom: got "prod-1", want the ids`: func(p *ratelimit.LimitsProps) {
-			p.RulesFrom, p.AppConfigLayer = "appconfig:abcd/prod-1/abcd", agentLayer
-		},
-		`AppConfigLayer: got "latest", want the`: func(p *ratelimit.LimitsProps) { p.RulesFrom, p.AppConfigLayer = "appconfig:abcd/abcd/abcd", "latest" },
-		`AppConfigLayer: got "` + agentLayer:     func(p *ratelimit.LimitsProps) { p.RulesFrom, p.AppConfigLayer = "table", agentLayer },
-		`RulesFrom: got "appconfig:abcd/abcd/abcd", want table, or a Vpc`: func(p *ratelimit.LimitsProps) {
-			p.Store, p.RulesFrom, p.AppConfigLayer = ratelimit.ElastiCache, "appconfig:abcd/abcd/abcd", agentLayer
-		},
-		"Variables: got RULES_FROM, want no variable that the": func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"RULES_FROM": "table"} },
-		"Events: want either Stream or Kafka":                  func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{} },
-		`VIEWER_ADDRESS: got "proxy", want source`:             func(p *ratelimit.LimitsProps) { p.ViewerAddress = "proxy" },
-		`DIRECT_REQUESTS: got "deny", want source or refuse`:   func(p *ratelimit.LimitsProps) { p.ViewerAddress, p.DirectRequests = "weir", "deny" },
-		`DirectRequests: got "refuse", want none without`:      func(p *ratelimit.LimitsProps) { p.DirectRequests = "refuse" },
-		"Events.Sample: got -1":                                func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Sample: -1} },
-		"Vpc: required with Events.Kafka":                      func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
-		"Events.Kafka.SecurityGroup: required":                 func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
-		`Events.Kafka.Cluster: got "mine", want an ARN`:        func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Cluster: "mine"}} },
-		`KAFKA_BROKERS: got "b-1", want host:port`: func(p *ratelimit.LimitsProps) {
-			p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Brokers: "b-1", Topic: "t"}}
-		},
+		"ReservedConcurrency: want at least 1":                          func(p *ratelimit.LimitsProps) { p.ReservedConcurrency = jsii.Number(0) },
+		"Vpc: got a network, want none; only elasticache and":           func(p *ratelimit.LimitsProps) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
+		`RULES_FROM: got "tables", want table`:                          func(p *ratelimit.LimitsProps) { p.RulesFrom = "tables" },
+		"Variables: got RULES_FROM, want no variable that the":          func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"RULES_FROM": "table"} },
+		`VIEWER_ADDRESS: got "proxy", want source`:                      func(p *ratelimit.LimitsProps) { p.ViewerAddress = "proxy" },
+		`DIRECT_REQUESTS: got "deny", want source or refuse`:            func(p *ratelimit.LimitsProps) { p.ViewerAddress, p.DirectRequests = "weir", "deny" },
+		`DirectRequests: got "refuse", want none without`:               func(p *ratelimit.LimitsProps) { p.DirectRequests = "refuse" },
+		"DECISION_SAMPLE: got -1":                                       func(p *ratelimit.LimitsProps) { p.DecisionSample = -1 },
+		"Vpc: required with Kafka":                                      func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{} },
+		"Kafka.SecurityGroup: required":                                 func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{} },
+		"Kafka.Topic: got \"\", want":                                   func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{} },
+		`Kafka.Cluster: got "mine", want`:                               func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{Cluster: "mine"} },
+		`Kafka.Brokers: got "b-1", want host:port`:                      func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{Brokers: "b-1", Topic: "t"} },
 		`Zones: got ["eu-central-1a" "eu-central-1b"], want none; only`: func(p *ratelimit.LimitsProps) { p.Zones = []string{"eu-central-1a", "eu-central-1b"} },
 		"Zones: got 1, want 2 or 3 zones":                               func(p *ratelimit.LimitsProps) { p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a"} },
 		`Zones: got "euc1-az1", want the name`: func(p *ratelimit.LimitsProps) {
@@ -212,7 +204,7 @@ func TestNew_mistakes(t *testing.T) {
 		"WarmWrites: got 3999, want 0 or a whole number":                   func(p *ratelimit.LimitsProps) { p.WarmWrites = 3999 },
 		"WarmWrites: got 5000.5, want 0 or a whole":                        func(p *ratelimit.LimitsProps) { p.WarmWrites = 5000.5 },
 		"WarmWrites: got 5000, want 0 with elast":                          func(p *ratelimit.LimitsProps) { p.Store, p.WarmWrites = ratelimit.ElastiCache, 5000 },
-		"Variables: got EVENTS, want no variable that the":                 func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"EVENTS": "kafka"} },
+		"EVENTS: no longer a setting":                                      func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"EVENTS": "kafka"} },
 		"ReservedConcurrency: got 21, more than the local_processes 20 of": func(p *ratelimit.LimitsProps) { p.Rules, p.ReservedConcurrency = shared, jsii.Number(21) },
 		"ReservedConcurrency: want at least 1 and at le":                   func(p *ratelimit.LimitsProps) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
 	} {
@@ -487,8 +479,6 @@ func TestLimits_Attach_stacks(t *testing.T) {
 	app.Synth(nil)
 }
 
-const agentLayer = "arn:aws:lambda:eu-central-1:123456789012:layer:AWS-AppConfig-Extension-Arm64:57"
-
 const openAPI = `{"openapi": "3.0.1", "info": {"title": "Shop", "version": "1"}, "paths": {
 	"/orders": {"get": {"responses": {}}, "options": {"responses": {}}},
 	"/orders/{id}": {"parameters": [], "x-amazon-apigateway-any-method": {"responses": {}}}}}`
@@ -688,7 +678,7 @@ func TestLimits_grants(t *testing.T) {
 	}
 }
 
-// The function Forward, its log subscription and its permissions exist only if a limit of the rules
+// The function Log, its log subscription and its permissions exist only if a limit of the rules
 // needs them.
 func TestLimits_settle(t *testing.T) {
 	for rules, want := range map[string]struct {
@@ -712,7 +702,7 @@ func TestLimits_settle(t *testing.T) {
 		made := text(t, assertions.Template_FromStack(stack, nil).ToJSON())
 		app.Synth(nil)
 		for part, wanted := range map[string]bool{
-			`"WEIR_FUNCTION":"forward"`: want.settle, `["receiptkeys"]`: want.settle, `{"Action":"lambda:InvokeFunction","Effect":"Allow","Resource":{"Fn::GetAtt":["LimitsForward`: want.settle,
+			`"WEIR_FUNCTION":"log"`: want.settle, `["receiptkeys"]`: want.settle, `{"Action":"lambda:InvokeFunction","Effect":"Allow","Resource":{"Fn::GetAtt":["LimitsLog`: want.settle,
 			`"AWS::Logs::SubscriptionFilter"`: want.log, `"Principal":"logs.amazonaws.com","SourceAccount":{"Ref":"AWS::AccountId"},"SourceArn":{"Fn::GetAtt":["Access`: want.log,
 			`"FilterPattern":"{ $.receipt != \"-\" }"`: want.log,
 		} {
@@ -723,12 +713,15 @@ func TestLimits_settle(t *testing.T) {
 	}
 }
 
-// If the rules need the function Forward, a missing bundle of it is a mistake.
+// If the rules need the function Log, a missing bundle of it is a mistake.
 func TestNew_settleBundle(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	p := props(t)
-	p.Rules, p.Store = "count.json", ratelimit.ElastiCache
-	if got := panicked(func() { ratelimit.NewLimits(stack, jsii.String("Limits"), p) }); !strings.Contains(got, "forward-redis/bootstrap: not found; build it") {
+	p.Rules = "count.json"
+	if err := os.RemoveAll(filepath.Join(p.Bundles, "log")); err != nil {
+		t.Fatal(err)
+	}
+	if got := panicked(func() { ratelimit.NewLimits(stack, jsii.String("Limits"), p) }); !strings.Contains(got, "log/bootstrap: not found; build it") {
 		t.Errorf("without the bundle: got %q, want a mistake", got)
 	}
 }

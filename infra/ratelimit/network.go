@@ -26,15 +26,16 @@ type network struct {
 	clients awsec2.ISecurityGroup // security group of the functions
 }
 
-// inNetwork reports whether the functions are in a VPC.
-func (p *LimitsProps) inNetwork() bool {
-	return p.Store == ElastiCache || p.Events != nil && p.Events.Kafka != nil
-}
+// inNetwork reports whether the functions that decide are in a VPC.
+func (p *LimitsProps) inNetwork() bool { return p.Store == ElastiCache }
+
+// hasNetwork reports whether any function is in a VPC: the function Log connects to Kafka.
+func (p *LimitsProps) hasNetwork() bool { return p.inNetwork() || p.Kafka != nil }
 
 // Network returns the subnets' ids and the security group of functions that make decisions. Both
 // are nil if the functions are in no VPC.
 func (l *Limits) Network() (subnets *[]*string, group *string) {
-	if l.network == nil {
+	if !l.props.inNetwork() {
 		return nil, nil
 	}
 	return l.network.subnets.SubnetIds, l.network.clients.SecurityGroupId()
@@ -46,7 +47,7 @@ func (p *LimitsProps) checkZones(want func(ok bool, format string, args ...any))
 	if p.Zones == nil {
 		return
 	}
-	want(p.inNetwork(), "Zones: got %q, want none; only %s and Events.Kafka use a network", p.Zones, ElastiCache)
+	want(p.hasNetwork(), "Zones: got %q, want none; only %s and Kafka use a network", p.Zones, ElastiCache)
 	want(len(p.Zones) == 2 || len(p.Zones) == 3, "Zones: got %d, want 2 or 3 zones, which a serverless cache needs", len(p.Zones))
 	for i, zone := range p.Zones {
 		want(validZone.MatchString(zone), "Zones: got %q, want the name of an availability zone, such as eu-central-1a", zone)

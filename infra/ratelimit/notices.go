@@ -59,6 +59,9 @@ func (p *LimitsProps) signsLines() bool { return p.NoticeBus != nil || p.lists()
 // forwardLines sends the lines in a log group that a function signs to the function that acts on them. A log group has
 // at most two subscriptions, so there is one for all kinds.
 func (l *Limits) forwardLines(scope constructs.Construct, id string, logs awslogs.ILogGroup) {
+	if l.props.Kafka != nil {
+		subscribe(scope, "Kafka"+id, logs, l.log, awslogs.FilterPattern_Exists(jsii.String("$."+contract.LineKind)))
+	}
 	if l.outside == nil {
 		return
 	}

@@ -1,8 +1,6 @@
 package ratelimit_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// With a NoticeBus, the function Forward may put events on this bus, the logs of functions that make decisions invoke
+// With a NoticeBus, the function Log may put events on this bus, the logs of functions that make decisions invoke
 // it, and these functions sign their notices. In a network, another function sends the notices, because a function in
 // the network reaches no bus. The same is true of the list of distributions, which the viewer function reads.
 func TestLimits_notices(t *testing.T) {
@@ -36,10 +34,6 @@ func TestLimits_notices(t *testing.T) {
 		app, stack, _ := newAPI(t)
 		p := props(t)
 		p.Store, p.Settle = c.store, c.settle
-		bundle := filepath.Join(p.Bundles, "forward-redis")
-		if err := os.CopyFS(bundle, os.DirFS(filepath.Join(p.Bundles, "forward"))); err != nil {
-			t.Fatal(err)
-		}
 		if c.forward {
 			p.NoticeBus = awsevents.EventBus_FromEventBusName(stack, jsii.String("Bus"), jsii.String("quotas"))
 		}
@@ -58,9 +52,9 @@ func TestLimits_notices(t *testing.T) {
 		made := text(t, assertions.Template_FromStack(stack, nil).ToJSON())
 		app.Synth(nil)
 		for part, n := range map[string]int{
-			`"WEIR_FUNCTION":"forward"`: c.functions, `"AWS::Logs::SubscriptionFilter"`: c.signs, `"FilterPattern":"` + pattern + `"`: c.signs, `"events:PutEvents"`: c.bus, `event-bus/quotas"`: c.bus, `"NOTICE_BUS":"quotas"`: c.bus,
+			`"WEIR_FUNCTION":"log"`: c.functions, `"AWS::Logs::SubscriptionFilter"`: c.signs, `"FilterPattern":"` + pattern + `"`: c.signs, `"events:PutEvents"`: c.bus, `event-bus/quotas"`: c.bus, `"NOTICE_BUS":"quotas"`: c.bus,
 			`"Principal":"logs.amazonaws.com","SourceAccount":{"Ref":"AWS::AccountId"},"SourceArn":{"Fn::GetAtt":["LimitsAuthorizerLogs`: c.signs, `"SIGN_LINES":"true"`: c.signs,
-			`"AWS::CloudFront::KeyValueStore"`: lists, `"EDGE_DELAY":"10s"`: lists, `"EDGE_LIST":{"Fn::GetAtt":["LimitsList`: 2 * lists, `"KeyValueStoreAssociations":[{"KeyValueStoreARN":{"Fn::GetAtt":["LimitsList`: lists, `cloudfront-keyvaluestore:UpdateKeys`: 2 * lists, // Forward and Publisher
+			`"AWS::CloudFront::KeyValueStore"`: lists, `"EDGE_DELAY":"10s"`: lists, `"EDGE_LIST":{"Fn::GetAtt":["LimitsList`: 2 * lists, `"KeyValueStoreAssociations":[{"KeyValueStoreARN":{"Fn::GetAtt":["LimitsList`: lists, `cloudfront-keyvaluestore:UpdateKeys`: 2 * lists, // Log and Publisher
 		} {
 			if got := strings.Count(made, part); got != n {
 				t.Errorf("%s: got %s %d times, want %d", name, part, got, n)

@@ -10,7 +10,6 @@ import (
 	"math"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,12 +41,8 @@ type LimitsProps struct {
 	// lower-case letters, digits and single hyphens, starts with a letter, and does not end with a
 	// hyphen. Two deployments in one account and region need different namespaces.
 	Namespace string
-	// Bundles is the folder of the built functions. It contains authorizer/bootstrap,
-	// authorizer-redis/bootstrap with ElastiCache, or authorizer-events/bootstrap with Events. If
-	// Tokens is set and the functions are in a network, it also contains signingkeys/bootstrap. If a
-	// limit of the rules has a count other than requests, it also contains forward/bootstrap or,
-	// with ElastiCache, forward-redis/bootstrap; with NoticeBus or the ViewerAddress weir, forward/bootstrap. Without RulesFrom, it also contains publisher/bootstrap.
-	// `make functions` fills the folder.
+	// Bundles is the folder of the built functions: authorizer/bootstrap, and those of log and deploy if the limits need
+	// them. `make functions` fills the folder.
 	Bundles string
 	// Code returns the code of a function or of the layer, for example in a bucket. bundle is the name of
 	// its folder in Bundles. The code MUST contain the document of Rules as rules.json, or the files of
@@ -61,13 +56,9 @@ type LimitsProps struct {
 	// must have a version if RulesFrom is set.
 	RulesVersion int64
 	// RulesFrom is the source of rules that change without a deployment. "table" means the records
-	// table, where `weir rules` publishes them. "appconfig:APPLICATION/ENVIRONMENT/PROFILE" contains
-	// ids. Until the source has a document, the document of Rules is in force. "" means that a deployment
+	// table, where `weir rules` publishes them. Until the table has a document, the document of Rules is in force. "" means that a deployment
 	// publishes Rules, and that its rollback publishes the previous document again.
 	RulesFrom string
-	// AppConfigLayer is the ARN of a version of the AppConfig agent's layer, required for rules
-	// from AppConfig. AWS publishes one for each region and architecture.
-	AppConfigLayer string
 
 	// Settle creates the function that settles receipts even if every limit of Rules counts requests. Set
 	// it if a document from RulesFrom can have limits with count.
@@ -75,8 +66,8 @@ type LimitsProps struct {
 
 	// Store is the kind of store of the counters. "" means DynamoDB.
 	Store Store
-	// Vpc is the network of the functions, of the cache (ElastiCache) and of the brokers
-	// (Events.Kafka). The functions use its isolated subnets, or else its private subnets, in two
+	// Vpc is the network of the functions and the cache (ElastiCache), and of the function Log and the brokers
+	// (Kafka). The functions use its isolated subnets, or else its private subnets, in two
 	// or three zones. The subnets need a route to DynamoDB, such as its gateway endpoint. nil: the
 	// construct creates a VPC without a route to the internet.
 	Vpc awsec2.IVpc
@@ -106,8 +97,11 @@ type LimitsProps struct {
 	// infra/OPERATIONS.md. nil means one region.
 	Regions []string
 
-	// Events is the destination of decision events. nil means no events.
-	Events *Events
+	// Kafka is a topic that gets the lines of decisions and notices. nil: they are only in the logs.
+	Kafka *Kafka
+	// DecisionSample writes a log line for one in so many requests that are not refused. 0 means none. Refused requests
+	// always have lines.
+	DecisionSample int
 
 	// NoticeBus is an event bus that gets the notices of limits with notify; their source is weir.
 	// nil: notices are only in the logs.
@@ -177,7 +171,7 @@ func (p *LimitsProps) check() error {
 	}
 	want(unresolved(p.Namespace) || len(p.Namespace) <= maxNamespace && validNamespace.MatchString(p.Namespace), "Namespace: got %q, want 1 to %d lower-case letters, digits and single hyphens, starting with a letter", p.Namespace, maxNamespace)
 	want(p.Store == "" || p.Store == DynamoDB || p.Store == ElastiCache, "Store: got %q, want %s or %s", p.Store, DynamoDB, ElastiCache)
-	want(p.Vpc == nil || p.inNetwork(), "Vpc: got a network, want none; only %s and Events.Kafka use a network", ElastiCache)
+	want(p.Vpc == nil || p.hasNetwork(), "Vpc: got a network, want none; only %s and Kafka use a network", ElastiCache)
 	want(p.SecurityGroup == nil || p.Vpc != nil, "SecurityGroup: got one, want none without Vpc")
 	p.checkZones(want)
 	want(p.WarmWrites == 0 || p.Store != ElastiCache, "WarmWrites: got %v, want 0 with %s, which has no table of counters", p.WarmWrites, ElastiCache)
@@ -193,8 +187,7 @@ func (p *LimitsProps) check() error {
 	want(p.Regions == nil || !p.viewers(), "Regions: got some with ViewerAddress, want none; the regions have no common secret of a distribution")
 	first, _, _ := strings.Cut(strings.Join(p.Regions, ","), ",")
 	want(!strings.HasSuffix(first, contract.WithoutShare), "Regions: got %s first, want a region with a share: it has the records, so it cannot join or leave", first)
-	p.checkEvents(want)
-	p.checkRulesFrom(want)
+	p.checkKafka(want)
 	problems = append(problems, p.checkDeployment()...)
 	problems = append(problems, p.checkBundles()...)
 	return errors.Join(problems...)
@@ -218,6 +211,9 @@ func (p *LimitsProps) variables() map[string]string {
 	}
 	if p.RulesVersion != 0 {
 		v[contract.VariableRulesVersion] = strconv.FormatInt(p.RulesVersion, 10)
+	}
+	if p.DecisionSample != 0 {
+		v[contract.VariableSample] = strconv.Itoa(p.DecisionSample)
 	}
 	if p.MaxDelay != 0 {
 		v[contract.VariableMaxDelay] = p.MaxDelay.String()
@@ -244,18 +240,12 @@ func (p *LimitsProps) checkBundles() (problems []error) {
 	if p.Code != nil {
 		return nil
 	}
-	names := []string{p.bundleName(contract.Authorizer)}
-	if p.inNetwork() && p.Tokens != nil {
-		names = append(names, contract.SigningKeys)
+	names := []string{contract.Authorizer}
+	if inside, outside := p.logFunctions(); inside || outside {
+		names = append(names, contract.Log)
 	}
-	settles, outside := p.forwardBundles()
-	for _, name := range []string{settles, outside} {
-		if name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	if p.deployed() || p.viewers() {
-		names = append(names, contract.Publisher)
+	if p.deployed() || p.viewers() || p.inNetwork() && p.Tokens != nil {
+		names = append(names, contract.Deploy)
 	}
 	for _, name := range names {
 		if err := p.checkBundle(name); err != nil {
@@ -263,11 +253,6 @@ func (p *LimitsProps) checkBundles() (problems []error) {
 		}
 	}
 	return problems
-}
-
-// bundleName returns the folder's name in Bundles for a function that makes decisions.
-func (p *LimitsProps) bundleName(role string) string {
-	return contract.Bundle(role, p.Store == ElastiCache, p.Events != nil)
 }
 
 // checkBundle returns an error if a function is missing or built for another architecture.

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -64,7 +63,7 @@ func (l *Limits) newPublished(scope constructs.Construct, id, kind string, prope
 	within := awscdk.Duration_Seconds(jsii.Number(publishWithin.Seconds()))
 	if l.publisher == nil {
 		f, done := l.newFunction("Publisher", FunctionProps{
-			Bundle: filepath.Join(l.props.Bundles, contract.Publisher), Role: contract.Publisher, Timeout: publisherTimeout,
+			Bundle: l.Bundle(contract.Deploy), Role: contract.Publisher, Timeout: publisherTimeout,
 		}, "")
 		defer done()
 		f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{MaxEventAge: within})

@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"path/filepath"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -22,7 +21,7 @@ const signingKeysEvery = 5 * time.Minute
 // keys.
 func (l *Limits) newSigningKeys() {
 	f, done := l.newFunction("SigningKeys", FunctionProps{
-		Bundle: filepath.Join(l.props.Bundles, contract.SigningKeys), Role: contract.SigningKeys, Timeout: authorizerTimeout,
+		Bundle: l.Bundle(contract.Deploy), Role: contract.SigningKeys, Timeout: authorizerTimeout,
 	}, "")
 	defer done()
 	setVariables(f, map[string]*string{contract.VariableJWKS: jsii.String(l.props.Tokens.JWKS), contract.VariableRecordsTable: l.records.TableName()})

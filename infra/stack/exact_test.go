@@ -37,20 +37,12 @@ func TestStack_network(t *testing.T) {
 		`{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["receiptkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
 		t.Errorf("route to DynamoDB:\n got %s\nwant %s", got, want)
 	}
-	_, endpoint = made.one(t, "AWS::EC2::VPCEndpoint", "LimitsVpcKinesis")
-	stream, _ := made.one(t, "AWS::Kinesis::Stream", "")
-	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"kinesis:PutRecords","Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+stream+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
-		t.Errorf("route to Kinesis:\n got %s\nwant %s", got, want)
-	}
 	_, user := made.one(t, "AWS::ElastiCache::User", "")
 	if got, want := user.Properties["AccessString"], "on ~* resetchannels -@all +"+strings.Join(redisstore.Commands(), " +"); got != want || text(t, user.Properties["AuthenticationMode"]) != `{"Type":"iam"}` {
 		t.Errorf("the cache's user: got %s, want a login by IAM and only the commands of the store", text(t, user.Properties))
 	}
-	if _, rule := made.one(t, "AWS::EC2::SecurityGroupIngress", "LimitsStreamEndpoint"); rule.Properties["FromPort"] != 443.0 || rule.Properties["SourceSecurityGroupId"] == nil || rule.Properties["CidrIp"] != nil {
-		t.Errorf("access to Kinesis: got %s, want port 443 for one security group only", text(t, rule.Properties))
-	}
 	for kind, from := range map[string]string{"AWS::EC2::SecurityGroupIngress": "SourceSecurityGroupId", "AWS::EC2::SecurityGroupEgress": "DestinationSecurityGroupId"} {
-		_, rule := made.one(t, kind, map[string]string{"AWS::EC2::SecurityGroupIngress": "LimitsServers"}[kind])
+		_, rule := made.one(t, kind, "")
 		if p := rule.Properties; p["FromPort"] != 6379.0 || p["ToPort"] != 6380.0 || p[from] == nil || p["CidrIp"] != nil {
 			t.Errorf("%s: got %s, want ports 6379 to 6380 for one security group only", kind, text(t, p))
 		}
@@ -60,7 +52,7 @@ func TestStack_network(t *testing.T) {
 	}
 }
 
-// Functions can connect only to DynamoDB and to the ports of the brokers.
+// Only the function Log is in the network. It can connect only to DynamoDB and to the ports of the brokers.
 func TestStack_network_kafka(t *testing.T) {
 	made := templateOf(t, toKafka)
 	clients, _ := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
@@ -81,6 +73,15 @@ func TestStack_network_kafka(t *testing.T) {
 		t.Errorf("rules out of the functions: got ports %s, want [443 9098]", got)
 	}
 	for _, name := range []string{"LimitsAuthorizer", "LimitsHandler"} {
+		if _, f := made.one(t, "AWS::Lambda::Function", name); f.Properties["VpcConfig"] != nil {
+			t.Errorf("%s: got the network %s, want none", name, text(t, f.Properties["VpcConfig"]))
+		}
+		logs, _ := made.one(t, "AWS::Logs::LogGroup", name)
+		if _, lines := made.one(t, "AWS::Logs::SubscriptionFilter", strings.Replace(name, "Limits", "LimitsKafka", 1)); lines.Properties["FilterPattern"] != `{ $.weir = "*" }` || !strings.Contains(text(t, lines.Properties["LogGroupName"]), logs) {
+			t.Errorf("%s: got the subscription %s, want all lines of Weir", name, text(t, lines.Properties))
+		}
+	}
+	for _, name := range []string{"LimitsLog"} {
 		_, f := made.one(t, "AWS::Lambda::Function", name)
 		vpc := text(t, f.Properties["VpcConfig"])
 		if !strings.Contains(vpc, "subnet-0123456789abcdef0") || !strings.Contains(vpc, "subnet-0123456789abcdef1") || !strings.Contains(vpc, clients) {
@@ -352,7 +353,7 @@ func TestStack_logs(t *testing.T) {
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
 	body := text(t, rule.Properties["RuleBody"])
-	for _, want := range []string{`$.subject`, `$.limit`, `\"ValueOf\":\"$.refused\"`, `\"In\":[\"refused\"],\"Match\":\"$.weir\"`, "LimitsAuthorizerLogs", "LimitsHandlerLogs"} {
+	for _, want := range []string{`$.subject`, `$.limit`, `\"ValueOf\":\"$.count\"`, `\"In\":[\"refused\"],\"Match\":\"$.weir\"`, "LimitsAuthorizerLogs", "LimitsHandlerLogs"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("rule of refused callers: got %s, want %s in it", body, want)
 		}
@@ -425,27 +426,9 @@ func TestStack_publisher(t *testing.T) {
 	}
 }
 
-// Functions get the AppConfig agent and permission for one configuration if the rules are in
-// AppConfig. Rules in the records table need nothing more.
+// Functions read the rules in the records table if the settings say so.
 func TestStack_rulesFrom(t *testing.T) {
-	const layer = "arn:aws:lambda:eu-central-1:123456789012:layer:AWS-AppConfig-Extension-Arm64:57"
-	made := templateOf(t, func(s *stack.Settings) { s.RulesFrom, s.AppConfigLayer = "appconfig:abcd123/efgh456/ijkl789", layer })
-	for _, name := range []string{"Authorizer", "Handler"} {
-		_, f := made.one(t, "AWS::Lambda::Function", "Limits"+name)
-		if got := text(t, f.Properties["Layers"]); got != `["`+layer+`"]` {
-			t.Errorf("%s: got layers %s, want only the layer of the agent", name, got)
-		}
-		variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any)
-		if variables["RULES_FROM"] != "appconfig:abcd123/efgh456/ijkl789" || variables["AWS_APPCONFIG_EXTENSION_PREFETCH_LIST"] != "/applications/abcd123/environments/efgh456/configurations/ijkl789" || variables["AWS_APPCONFIG_EXTENSION_POLL_INTERVAL_SECONDS"] != "45" {
-			t.Errorf("%s: got variables %v, want those of rules from AppConfig", name, variables)
-		}
-		_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+name+"Role")
-		const where = `{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":appconfig:",{"Ref":"AWS::Region"},":",{"Ref":"AWS::AccountId"},":application/abcd123/environment/efgh456/configuration/ijkl789"]]}`
-		if got := allowed(t, made, policy)[where]; !sameActions(got, contract.AppConfigActions()) {
-			t.Errorf("%s: actions on the configuration: got %v in %v, want those of contract.AppConfigActions", name, got, allowed(t, made, policy))
-		}
-	}
-	made = templateOf(t, provisioned)
+	made := templateOf(t, provisioned)
 	_, f := made.one(t, "AWS::Lambda::Function", "LimitsAuthorizer")
 	if variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); variables["RULES_FROM"] != "table" || f.Properties["Layers"] != nil {
 		t.Errorf("rules from the table: got variables %v and layers %v, want RULES_FROM=table and no layers", variables, f.Properties["Layers"])
@@ -508,7 +491,7 @@ func TestStack_cloudfront(t *testing.T) {
 	}
 }
 
-// The viewer function reads one list. Only the functions Forward and Publisher write in it. Forward gets the signed lines of each
+// The viewer function reads one list. Only the functions Log and Publisher write in it. Log gets the signed lines of each
 // function that makes decisions. The template has neither the content of the list nor the secret in it.
 func TestStack_cloudfront_list(t *testing.T) {
 	made := templateOf(t, fronted)
@@ -521,9 +504,9 @@ func TestStack_cloudfront_list(t *testing.T) {
 	if got, want := text(t, viewer.Properties["FunctionConfig"].(map[string]any)["KeyValueStoreAssociations"]), `[{"KeyValueStoreARN":`+arn+`}]`; got != want {
 		t.Errorf("viewer function: got the stores %s, want %s", got, want)
 	}
-	forward, f := made.one(t, "AWS::Lambda::Function", "LimitsForward")
+	forward, f := made.one(t, "AWS::Lambda::Function", "LimitsLog")
 	if v := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); text(t, v["EDGE_LIST"]) != arn || v["STORE"] != "memory" {
-		t.Errorf("Forward: got variables %v, want EDGE_LIST %s and no counters", v, arn)
+		t.Errorf("Log: got variables %v, want EDGE_LIST %s and no counters", v, arn)
 	}
 	_, publisher := made.one(t, "AWS::Lambda::Function", "LimitsPublisher")
 	if v := publisher.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); text(t, v["EDGE_LIST"]) != arn {

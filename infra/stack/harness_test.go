@@ -58,7 +58,7 @@ func bundles(t *testing.T) map[string]string {
 	folders := map[string]string{}
 	for arch, machine := range map[string]elf.Machine{"arm64": elf.EM_AARCH64, "x86_64": elf.EM_X86_64} {
 		folders[arch] = filepath.Join(bundlesRoot, arch)
-		for _, name := range []string{"authorizer", "authorizer-redis", "authorizer-events", "handler", "handler-redis", "handler-events", "forward", "forward-redis", "signingkeys", "publisher"} {
+		for _, name := range []string{"authorizer", "handler", "log", "deploy"} {
 			file := filepath.Join(folders[arch], name, "bootstrap")
 			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, program(machine), 0o755)); err != nil {
 				t.Fatal(err)
@@ -94,7 +94,7 @@ func everything(s *stack.Settings) {
 	s.CORSOrigins = []string{"https://app.example", "https://admin.example"}
 	s.WAF, s.ProvisionedConcurrency, s.Tracing, s.RequireCredential = 2000, 5, true, true
 	s.ReservedConcurrency = jsii.Number(100)
-	s.Sink, s.Sample = "kinesis", 1000
+	s.DecisionSample = 1000
 	s.RulesFrom = "table"
 	s.LogRole = true
 }
@@ -111,10 +111,9 @@ func inRegions(regions ...string) func(*stack.Settings) {
 	return func(s *stack.Settings) { s.Regions, s.Region = regions, "us-east-1" }
 }
 
-// toKafka sends decision events to an existing cluster; the counters stay in DynamoDB.
+// toKafka sends decisions to an existing cluster; the counters stay in DynamoDB.
 func toKafka(s *stack.Settings) {
 	s.Throttle, s.WarmWrites = 2000, 12000
-	s.Sink = "kafka"
 	s.Kafka = stack.Kafka{
 		Brokers: "b-1.decisions.example:9098,b-2.decisions.example:9098", Topic: "decisions", SecurityGroup: "sg-0123456789abcdef0",
 		Cluster: "arn:aws:kafka:eu-central-1:123456789012:cluster/decisions/0a1b2c3d-0000-1111-2222-333344445555-6",

@@ -24,13 +24,13 @@ func TestStack_privilege(t *testing.T) {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
 			"Publisher":  publisher,
-			"Forward":    {"LimitsForwardLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": contract.RecordActions()},
+			"Log":        {"LimitsLogLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": contract.RecordActions()},
 		},
 		"notices": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
 			"Publisher":  publisher,
-			"Forward":    {"LimitsForwardLogs": logs, "LimitsRecords": contract.RecordActions(), noticeBus: contract.NoticeActions()},
+			"Log":        {"LimitsLogLogs": logs, "LimitsRecords": contract.RecordActions(), noticeBus: contract.NoticeActions()},
 		},
 		"dynamodb": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
@@ -47,20 +47,21 @@ func TestStack_privilege(t *testing.T) {
 		},
 		"cloudfront": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
-			"Forward":    {"LimitsForwardLogs": logs, "LimitsRecords": contract.RecordActions(), "LimitsList": contract.ListActions()},
+			"Log":        {"LimitsLogLogs": logs, "LimitsRecords": contract.RecordActions(), "LimitsList": contract.ListActions()},
 			"Publisher":  {"LimitsPublisherLogs": logs, "LimitsRecords": slices.Concat(contract.PublisherActions(), contract.OriginSecretActions()), "LimitsList": contract.RetireActions()},
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
 		},
 		"everything": {
-			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": sealing, "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
-			"Forward":     {"LimitsForwardLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": contract.RecordActions(), "*": slices.Concat(network, xray)},
-			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records, "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
+			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": sealing, "*": slices.Concat(network, xray)},
+			"Log":         {"LimitsLogLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": contract.RecordActions(), "*": slices.Concat(network, xray)},
+			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records, "*": slices.Concat(network, xray)},
 			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": contract.SigningKeyActions(), "*": xray},
 		},
 		"kafka": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records, kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
 			"Publisher":  publisher,
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records, kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
+			"Log":        {"LimitsLogLogs": logs, "LimitsRecords": contract.RecordActions(), kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
 		},
 	} {
 		change := golden[name]
@@ -114,7 +115,7 @@ const noticeBus = `{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":events:",{
 func TestStack_privilege_records(t *testing.T) {
 	made := templateOf(t, everything)
 	for function, keys := range map[string][]string{
-		"SigningKeys": {contract.SigningKeysKey}, "Authorizer": {contract.SubjectKeyKey, contract.ReceiptKeysKey}, "Handler": {contract.SubjectKeyKey}, "Forward": nil,
+		"SigningKeys": {contract.SigningKeysKey}, "Authorizer": {contract.SubjectKeyKey, contract.ReceiptKeysKey}, "Handler": {contract.SubjectKeyKey}, "Log": nil,
 	} {
 		_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+function+"Role")
 		got := text(t, policy.Properties)
@@ -130,8 +131,8 @@ func TestStack_privilege_records(t *testing.T) {
 	deciding := []string{contract.SubjectKeyKey, contract.SecretsKey, contract.APIKeyPrefix + "*", contract.DeployedRulesKey("dev")}
 	for name, want := range map[string]map[string][]string{
 		"dynamodb":   {"Authorizer": deciding, "Handler": deciding},
-		"settlement": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey), "Forward": {contract.ReceiptKeysKey}},
-		"cloudfront": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey, contract.OriginSecretsKey("dev")), "Handler": append(slices.Clone(deciding), contract.ReceiptKeysKey, contract.OriginSecretsKey("dev")), "Forward": {contract.ReceiptKeysKey}},
+		"settlement": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey), "Log": {contract.ReceiptKeysKey}},
+		"cloudfront": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey, contract.OriginSecretsKey("dev")), "Handler": append(slices.Clone(deciding), contract.ReceiptKeysKey, contract.OriginSecretsKey("dev")), "Log": {contract.ReceiptKeysKey}},
 		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey, contract.ReceiptKeysKey), "SigningKeys": nil},
 	} {
 		made := templateOf(t, golden[name])

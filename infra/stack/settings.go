@@ -20,7 +20,7 @@ import (
 // Settings are the settings of a deployment, from -c key=value of the CDK and from
 // infra/stages.json. [Read] reads them. infra/README.md documents each.
 type Settings struct {
-	// LimitsProps are the settings of the limits. [New] sets Architecture, Records, Vpc, Events, NoticeBus and AlarmAction. The
+	// LimitsProps are the settings of the limits. [New] sets Architecture, Records, Vpc, Kafka, NoticeBus and AlarmAction. The
 	// paths of Rules and Bundles are relative to the repository, unless [Settings.In] changes them.
 	ratelimit.LimitsProps
 
@@ -38,8 +38,6 @@ type Settings struct {
 	Throttle float64 // requests per second that each API's stage accepts; default 600
 	WAF      float64 // requests in five minutes above which WAF blocks an address; 0: no WAF
 	LogRole  bool    // create the account's role for API Gateway's logs, which replaces the one that the account has
-	Sink     string  // destination of decision events: kinesis, kafka, or ""
-	Sample   float64 // allowed requests per event; default 100
 	Bus      string  // event bus for notices, such as "default"; "" for none
 	Kafka    Kafka
 	Warning  string // a setting that is probably a mistake; "" for none
@@ -64,7 +62,9 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 	r := reader{context: context, stage: stages[cmp.Or(context("stage"), "dev")], known: map[string]bool{"stage": true}}
 	s := r.settings()
 	for _, key := range given {
-		if !r.known[key] && !ofCDK(key) {
+		if instead := removed[key]; instead != "" {
+			r.refuse(key, context(key), "nothing; it is no longer a setting; "+instead)
+		} else if !r.known[key] && !ofCDK(key) {
 			r.refuse(key, context(key), "a setting: "+strings.Join(slices.Sorted(maps.Keys(r.known)), ", "))
 		}
 	}
@@ -72,6 +72,8 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 		switch {
 		case key == "arch" || key == "bundles": // make builds the functions before the app reads the file, so the file cannot set them
 			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; run make deploy ARCH=%s", s.Namespace, key, s.Arch))
+		case removed[key] != "":
+			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: no longer a setting; %s", s.Namespace, key, removed[key]))
 		case !r.known[key] || key == "stage":
 			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; want one of %s", s.Namespace, key, strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
 		}
@@ -80,6 +82,13 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 		s.Warning = fmt.Sprintf("stages: no settings of stage %s, so the stack has the defaults; want one of %s, or your own stage", s.Namespace, strings.Join(slices.Sorted(maps.Keys(stages)), ", "))
 	}
 	return s, errors.Join(r.problems...)
+}
+
+// removed are settings of earlier versions, with what to do instead.
+var removed = map[string]string{
+	"events":         "a decision is a log line; set decisionSample and kafkaBrokers, or subscribe a stream to the logs",
+	"eventsSample":   "set decisionSample",
+	"appConfigLayer": "set rulesFrom to table, and publish the rules with `weir rules publish`",
 }
 
 // ofCDK reports whether the CDK sets a key of the context itself: flags such as @aws-cdk/core:…, results of
@@ -92,15 +101,15 @@ func (r *reader) settings() Settings {
 	s := Settings{
 		LimitsProps: ratelimit.LimitsProps{
 			Namespace: r.text("stage", "dev"), Store: ratelimit.Store(r.oneOf("store", string(ratelimit.DynamoDB), string(ratelimit.ElastiCache))),
-			Rules: r.text("rules", "functions/rules.json"), RulesFrom: r.text("rulesFrom", ""), AppConfigLayer: r.text("appConfigLayer", ""), Settle: r.flag("settle"),
+			Rules: r.text("rules", "functions/rules.json"), RulesFrom: r.text("rulesFrom", ""), Settle: r.flag("settle"),
 			CORSOrigins: r.list("corsOrigins"), RequireCredential: r.flag("requireCredential"), MaxDelay: r.duration("maxDelay"), Variables: map[string]string{},
 			DirectRequests: r.text("directRequests", ""), OriginRotation: r.text("originRotation", ""),
 			ProvisionedConcurrency: r.number("provisioned", 0), Tracing: r.flag("tracing"),
-			Regions: r.list("regions"), Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0),
+			Regions: r.list("regions"), Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0), DecisionSample: int(r.number("decisionSample", 0)),
 		},
 		Arch: r.oneOf("arch", "arm64", "x86_64"), AlarmEmail: r.text("alarmEmail", ""), RecordsTable: r.text("recordsTable", ""), LogRole: r.flag("logRole"),
 		Throttle: r.number("throttle", defaultThrottle), WAF: r.number("waf", 0),
-		Sink: r.text("events", ""), Sample: r.number("eventsSample", 0), Bus: r.text("noticeBus", ""),
+		Bus: r.text("noticeBus", ""),
 		Kafka: Kafka{
 			Brokers: r.text("kafkaBrokers", ""), Topic: r.text("kafkaTopic", ""), Cluster: r.text("kafkaCluster", ""),
 			SecurityGroup: r.text("kafkaSecurityGroup", ""), Vpc: r.text("kafkaVpc", ""), Subnets: r.list("kafkaSubnets"),
@@ -126,9 +135,9 @@ func (r *reader) settings() Settings {
 		r.refuse("stage", s.Namespace, "lower-case letters, digits and single hyphens, starting with a letter")
 	}
 	if s.Regions != nil && (s.CloudFront || s.Kafka.Vpc != "" || s.Zones != nil) {
-		r.refuse("regions", r.lookup("regions"), "nothing with cloudfront, zones or events=kafka, which are in one region")
+		r.refuse("regions", r.lookup("regions"), "nothing with cloudfront, zones or kafkaVpc, which are in one region")
 	}
-	r.checkEvents(&s)
+	r.checkKafka(&s)
 	r.checkCloudFront(&s)
 	if s.AlarmEmail != "" && !strings.Contains(s.AlarmEmail, "@") {
 		r.refuse("alarmEmail", s.AlarmEmail, "an address")
@@ -142,7 +151,7 @@ func (r *reader) settings() Settings {
 	return s
 }
 
-func (r *reader) checkEvents(s *Settings) {
+func (r *reader) checkKafka(s *Settings) {
 	k := &s.Kafka
 	settings := map[string]string{
 		"kafkaBrokers": k.Brokers, "kafkaTopic": k.Topic, "kafkaCluster": k.Cluster,
@@ -150,24 +159,22 @@ func (r *reader) checkEvents(s *Settings) {
 	}
 	var missing []string
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
-		switch value := settings[key]; {
-		case s.Sink == "kafka" && value == "":
+		if settings[key] == "" {
 			missing = append(missing, key)
-		case s.Sink != "kafka" && value != "":
-			r.refuse(key, value, "nothing without events=kafka")
 		}
 	}
-	if len(missing) > 0 {
-		r.refuse("events", s.Sink, "also "+strings.Join(missing, ", "))
+	switch len(missing) {
+	case len(settings):
+		return
+	case 0:
+	default:
+		r.refuse("kafkaBrokers", k.Brokers, "also "+strings.Join(missing, ", "))
 	}
-	if n := len(k.Subnets); s.Sink == "kafka" && n != 0 && (n < 2 || n > 3) {
+	if n := len(k.Subnets); n != 0 && (n < 2 || n > 3) {
 		r.refuse("kafkaSubnets", r.lookup("kafkaSubnets"), "two or three subnets in different zones, separated by commas")
 	}
-	if s.Sink == "kafka" && s.Zones != nil {
-		r.refuse("zones", r.lookup("zones"), "nothing with events=kafka; kafkaSubnets determines the zones")
-	}
-	if s.Sink != "" && s.Sink != "kafka" && s.Sink != "kinesis" {
-		r.refuse("events", s.Sink, "kinesis or kafka, or nothing for no events")
+	if s.Zones != nil {
+		r.refuse("zones", r.lookup("zones"), "nothing with kafkaBrokers; kafkaSubnets determines the zones")
 	}
 }
 

@@ -72,7 +72,7 @@ func (s *stage) props() *ratelimit.LimitsProps {
 	if name := s.settings.RecordsTable; name != "" {
 		p.Records = awsdynamodb.Table_FromTableName(s.stack, jsii.String("Records"), jsii.String(name))
 	}
-	s.newEvents(&p)
+	s.newSinks(&p)
 	if s.settings.Arch == "x86_64" {
 		p.Architecture = awslambda.Architecture_X86_64()
 	}

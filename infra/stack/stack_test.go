@@ -130,7 +130,7 @@ func TestStack_functions(t *testing.T) {
 	}
 }
 
-// With the setting settle, the stack has the function Forward and its log subscription, even if no
+// With the setting settle, the stack has the function Log and its log subscription, even if no
 // rule needs them yet.
 func TestStack_settle(t *testing.T) {
 	read, err := stack.Read([]byte("{}"), []string{"settle"}, func(key string) string { return map[string]string{"settle": "true"}[key] })
@@ -141,7 +141,7 @@ func TestStack_settle(t *testing.T) {
 		t.Error("settle=true: got no setting Settle, want one")
 	}
 	made := text(t, templateOf(t, several))
-	for _, part := range []string{`"WEIR_FUNCTION":"forward"`, `"AWS::Logs::SubscriptionFilter"`, `$context.authorizer.receipt`} {
+	for _, part := range []string{`"WEIR_FUNCTION":"log"`, `"AWS::Logs::SubscriptionFilter"`, `$context.authorizer.receipt`} {
 		if !strings.Contains(made, part) {
 			t.Errorf("template: got no %s, want one", part)
 		}
@@ -252,14 +252,13 @@ func TestRead(t *testing.T) {
 		"-c stage=My_Stage: want lower-case letters":                                                     {"stage": "My_Stage"},
 		"-c alarmEmail=nobody: want an address":                                                          {"alarmEmail": "nobody"},
 		"-c throttle=0: want 1 or more":                                                                  {"throttle": "0"},
-		"-c events=sqs: want kinesis or kafka":                                                           {"events": "sqs"},
-		"-c events=kafka: want also kafkaBrokers, kafkaCluster, kafkaSecurityGr":                         {"events": "kafka"},
-		"-c kafkaTopic=t: want nothing without events=kafka":                                             {"kafkaTopic": "t"},
+		"-c events=kafka: want nothing; it is no longer a setting; a decision is a log line":             {"events": "kafka"},
+		"-c kafkaBrokers=b: want also kafkaCluster, kafkaSecurityGroup, kafkaSub":                        {"kafkaBrokers": "b", "kafkaTopic": "t"},
 		"-c kafkaSubnets=subnet-1: want two or three subnets in different": {
-			"events": "kafka", "kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v", "kafkaSubnets": "subnet-1",
+			"kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v", "kafkaSubnets": "subnet-1",
 		},
-		"-c zones=a,b: want nothing with events=kafka": {
-			"events": "kafka", "kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v", "kafkaSubnets": "subnet-1,subnet-2", "zones": "a,b",
+		"-c zones=a,b: want nothing with kafkaBrokers": {
+			"kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v", "kafkaSubnets": "subnet-1,subnet-2", "zones": "a,b",
 		},
 		"-c warmWrites=many: want a whole number":                                   {"warmWrites": "many"},
 		"stages: prod.stores: not a setting of":                                     {"stage": "prod"},

@@ -103,7 +103,7 @@ func NewBare(api API, o Options) (*Store, error) {
 	return &Store{api: api, o: o}, nil
 }
 
-// Open returns a resilient store for a process of AWS Lambda, as a function of boot.Clients.
+// Open returns a resilient store for a process of AWS Lambda.
 func Open(client *dynamodb.Client, table, namespace string) (limiter.Store, error) {
 	s, err := NewBare(client, Options{Table: table, Namespace: namespace})
 	if err != nil {

@@ -43,8 +43,6 @@ func (r *Recorder) writeSigned(ctx context.Context, line Signed) error {
 	if err := r.sign(ctx, line); err != nil {
 		return err
 	}
-	r.writing.Lock()
-	defer r.writing.Unlock()
-	_ = r.out.Encode(line) // an error of the log cannot be reported anywhere else
+	r.writeNow(line)
 	return nil
 }

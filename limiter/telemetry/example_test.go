@@ -22,5 +22,5 @@ func ExampleRecorder() {
 	// Output:
 	// {"Allowed":1,"Latency":[5],"Refused":0,"_aws":{"CloudWatchMetrics":[{"Dimensions":[[]],"Metrics":[{"Name":"Allowed","Unit":"Count"},{"Name":"Refused","Unit":"Count"},{"Name":"Latency","Unit":"Milliseconds"}],"Namespace":"Weir/dev"}],"Timestamp":1772625600005}}
 	// {"Allowed":0,"Latency":[0],"Refused":1,"Unauthorized":17,"_aws":{"CloudWatchMetrics":[{"Dimensions":[[]],"Metrics":[{"Name":"Allowed","Unit":"Count"},{"Name":"Refused","Unit":"Count"},{"Name":"Unauthorized","Unit":"Count"},{"Name":"Latency","Unit":"Milliseconds"}],"Namespace":"Weir/dev"}],"Timestamp":1772625630000}}
-	// {"weir":"refused","time":"2026-03-04T12:00:30Z","subject":"3391c2a9a8625702","refused":1}
+	// {"weir":"refused","time":"2026-03-04T12:00:30Z","subject":"3391c2a9a8625702","count":1}
 }

@@ -49,12 +49,11 @@ const (
 	DirectRequests    = "DirectRequests"
 	AddressesNotFound = "AddressesNotFound"
 
-	Clamped       = "Clamped"
-	RulesRefused  = "RulesRefused"
-	RulesVersion  = "RulesVersion"
-	RulesAge      = "RulesAge"
-	EventsDropped = "EventsDropped"
-	ClockSkew     = "ClockSkew"
+	Clamped      = "Clamped"
+	RulesRefused = "RulesRefused"
+	RulesVersion = "RulesVersion"
+	RulesAge     = "RulesAge"
+	ClockSkew    = "ClockSkew"
 
 	RuleAllowed  = "RuleAllowed"
 	RuleRefused  = "RuleRefused"
@@ -79,7 +78,7 @@ func Metrics() []string {
 		StoreLatency, Overshoot, RefundsGiven, RefundsDropped, Clamped, RegionCalls, TransfersLost, RegionsFailed,
 		SettlementsLost, ReportsRejected, DebtExcess,
 		ReceiptsSettled, ReceiptsOmitted, ReceiptsForged, ReceiptsReplayed, ReceiptsExpired,
-		RulesRefused, RulesVersion, RulesAge, EventsDropped, ClockSkew,
+		RulesRefused, RulesVersion, RulesAge, ClockSkew,
 		RecordsIgnored, ForeignKeys, Notices, LinesDropped, Unmatched, DirectRequests, AddressesNotFound,
 	}
 }
@@ -100,7 +99,7 @@ type metrics struct {
 	regionCalls, transfersLost, regionsFailed             int64
 	settlementsLost, reportsRejected, debtExcess          int64
 	receipts                                              [ReceiptResults]int64
-	rulesRefused, eventsDropped, recordsIgnored, notices  int64
+	rulesRefused, recordsIgnored, notices                 int64
 	foreignKeys, unmatched, directRequests, linesDropped  int64
 	addressesNotFound                                     int64
 	latency, storeLatency                                 sample
@@ -215,7 +214,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
 		{ReceiptsSettled, m.receipts[ReceiptSettled]}, {ReceiptsOmitted, m.receipts[ReceiptOmitted]}, {ReceiptsForged, m.receipts[ReceiptForged]},
 		{ReceiptsReplayed, m.receipts[ReceiptReplayed]}, {ReceiptsExpired, m.receipts[ReceiptExpired]},
-		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices}, {ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
+		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices}, {ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
 		{DirectRequests, m.directRequests}, {AddressesNotFound, m.addressesNotFound}, {LinesDropped, m.linesDropped},
 	} {
 		if i < 2 || c.value > 0 {

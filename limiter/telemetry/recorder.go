@@ -38,6 +38,7 @@ type Recorder struct {
 	byRule   byRule
 	exempt   byRule // counts by exemption; only the allowed requests of a row are used
 	function string // name of a function that returns a bad credential as an error
+	oneIn    int    // one of so many requests that are not refused has a line; 0: none
 }
 
 // New returns a Recorder that writes lines to out. It calls Write once for each line, one call at a time, and
@@ -61,6 +62,7 @@ func (r *Recorder) Record(o Outcome) {
 	// back.
 	at := o.Time.UnixNano() + int64(o.Duration)
 	r.count(at, func() { r.add(&o, at) })
+	r.sample(&o)
 }
 
 func (r *Recorder) add(o *Outcome, at int64) {
@@ -169,11 +171,6 @@ func (r *Recorder) CountErrors(function string) {
 	if r != nil {
 		r.function = function
 	}
-}
-
-// EventsDropped adds n to the count of decision events that did not reach the broker.
-func (r *Recorder) EventsDropped(now time.Time, n int64) {
-	r.count(now.UnixNano(), func() { r.metrics.eventsDropped += n })
 }
 
 // batch contains counts that are written together. at is the time of their lines.

@@ -17,31 +17,6 @@ const (
 	maxNamed   = 18   // number of callers that get a line; two more lines count the others
 )
 
-// These are the kinds of a RefusalLine.
-const (
-	LineRefused  = "refused"
-	LineShadowed = "shadowed" // a limit in shadow mode would have refused
-)
-
-// RefusalLine is a line of the log that counts refusals of a caller by a limit. It has no path of a request and no
-// name of a caller.
-type RefusalLine struct {
-	Weir string    `json:"weir"` // LineRefused or LineShadowed
-	Time time.Time `json:"time"` // when the last of the requests was refused
-	// Subject is the hash of the caller. If it is "", the line counts all callers and limits without a line of their own.
-	Subject string `json:"subject,omitempty"`
-	// AddressFrom is the source of the address of the last request (caller.Caller.IPFrom); "" if only the host can be.
-	AddressFrom string `json:"addressFrom,omitempty"`
-	Rule        string `json:"rule,omitempty"` // the rule of the limit as in RuleDimension, such as "GET /api/v1/items/{id}"
-	Limit       string `json:"limit,omitempty"`
-	// Capacity, Remaining and RetryAfter are those of the last decision. With LineShadowed, Remaining and RetryAfter
-	// are 0, and Capacity is that of the limit.
-	Capacity   int64   `json:"capacity,omitempty"`
-	Remaining  int64   `json:"remaining,omitempty"`
-	RetryAfter float64 `json:"retryAfterSeconds,omitempty"`
-	Refused    int64   `json:"refused"` // number of requests
-}
-
 // refusals counts refusals for each pair of caller and limit. Its memory is bounded: further pairs
 // are counted together.
 type refusals struct {
@@ -164,12 +139,12 @@ func (s *refusals) take() (lines []written) {
 }
 
 func (w *written) write(out *json.Encoder, hash SubjectHash) {
-	l := RefusalLine{
-		Weir: LineRefused, Time: time.Unix(0, w.at).UTC().Truncate(time.Millisecond), Limit: w.limit,
-		Capacity: w.capacity, Remaining: w.remaining, RetryAfter: float64(w.retryAfter.Milliseconds()) / 1000, Refused: w.count,
+	l := DecisionLine{
+		Kind: LineRefused, Time: time.Unix(0, w.at).UTC().Truncate(time.Millisecond), Limit: w.limit,
+		Capacity: w.capacity, Remaining: w.remaining, RetryAfter: float64(w.retryAfter.Milliseconds()) / 1000, Count: w.count,
 	}
 	if w.shadow {
-		l.Weir = LineShadowed
+		l.Kind = LineShadowed
 	}
 	if w.rule != "" {
 		l.Rule = RuleName(w.rule)

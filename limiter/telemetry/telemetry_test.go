@@ -55,7 +55,7 @@ type line struct {
 type log struct {
 	testing.TB
 	metrics []line
-	refused []telemetry.RefusalLine
+	refused []telemetry.DecisionLine
 	bytes   int
 	writing sync.Mutex
 	schema  *jsonschema.Schema
@@ -84,10 +84,10 @@ func (l *log) Write(b []byte) (int, error) {
 		l.metrics = append(l.metrics, l.read(b))
 		return len(b), nil
 	}
-	var r telemetry.RefusalLine
+	var r telemetry.DecisionLine
 	decoder := json.NewDecoder(bytes.NewReader(b))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil || r.Weir != "refused" && r.Weir != "shadowed" || r.Refused < 1 {
+	if err := decoder.Decode(&r); err != nil || r.Kind != "refused" && r.Kind != "shadowed" || r.Count < 1 {
 		l.Errorf("%s: %v", b, err)
 	}
 	l.refused = append(l.refused, r)
@@ -235,9 +235,6 @@ func TestRecorder_Record(t *testing.T) {
 	telemetry.New(l, "dev", hash).Refunds(noon, limiter.Refunds{Given: 2, Dropped: 3})
 	telemetry.New(l, "dev", hash).Refunds(noon, limiter.Refunds{}) // no counts, so no line
 	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "RefundsGiven": 2, "RefundsDropped": 3}})
-	l = newLog(t)
-	telemetry.New(l, "dev", hash).EventsDropped(noon, 7)
-	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "EventsDropped": 7}})
 }
 
 // The first decision after a quiet second is written at once. The decisions of the next second are
@@ -331,7 +328,7 @@ func TestRecorder_concurrent(t *testing.T) {
 	}
 	n := 0
 	for _, m := range l.refused {
-		n += int(m.Refused)
+		n += int(m.Count)
 	}
 	if n != 3*each {
 		t.Errorf("refusals in the log: got %d, want %d", n, 3*each)
@@ -448,8 +445,8 @@ func TestRecorder_flood(t *testing.T) {
 	r.Record(outcomeOf(noon.Add(time.Second), 0, alice, allowed, nil))
 	sums, names := map[string]int64{}, map[string]bool{}
 	for i, m := range l.refused {
-		sums[m.Weir] += m.Refused
-		if rest := i >= 18; rest != (m.Subject == "") || rest != (m.Limit == "") || !rest && m.Refused < n/80 || names[m.Subject] && !rest {
+		sums[m.Kind] += m.Count
+		if rest := i >= 18; rest != (m.Subject == "") || rest != (m.Limit == "") || !rest && m.Count < n/80 || names[m.Subject] && !rest {
 			t.Errorf("line %d: got %+v, want a subject and a limit in all lines but the last two, and each subject once", i+1, m)
 		}
 		names[m.Subject] = true
@@ -462,7 +459,7 @@ func TestRecorder_flood(t *testing.T) {
 		l.refused = nil
 		r.Record(outcomeOf(noon.Add(time.Duration(second)*time.Second), 0, alice, allowed, nil))
 		for _, m := range l.refused {
-			sums[m.Weir] += m.Refused
+			sums[m.Kind] += m.Count
 		}
 	}
 	if sums["refused"] != n || sums["shadowed"] != n {
@@ -484,13 +481,13 @@ func TestRecorder_manyCallers(t *testing.T) {
 	}
 	r.Record(outcomeOf(noon, 0, caller.Caller{User: "7"}, refused, nil))
 	r.Record(outcomeOf(noon.Add(time.Second), 0, alice, allowed, nil))
-	seven := telemetry.RefusalLine{Weir: "refused", Time: noon, Subject: hash(limiter.User("7")), Rule: "GET /search", Limit: "search", Refused: 2}
-	rest := telemetry.RefusalLine{Weir: "refused", Time: noon, Refused: 982 + 50}
+	seven := telemetry.DecisionLine{Kind: "refused", Time: noon, Subject: hash(limiter.User("7")), Rule: "GET /search", Limit: "search", Count: 2}
+	rest := telemetry.DecisionLine{Kind: "refused", Time: noon, Count: 982 + 50}
 	if len(l.refused) != 19 || l.refused[0] != seven || l.refused[18] != rest {
 		t.Errorf("got %+v, want first %+v and last %+v", l.refused, seven, rest)
 	}
 	r.Record(outcomeOf(noon.Add(2*time.Second), 0, alice, refused, nil))
-	if last := l.refused[len(l.refused)-1]; last.Subject != hash(limiter.User("alice")) || last.Refused != 1 {
+	if last := l.refused[len(l.refused)-1]; last.Subject != hash(limiter.User("alice")) || last.Count != 1 {
 		t.Errorf("got %+v, want alice counted separately again", last)
 	}
 }
@@ -517,8 +514,8 @@ func TestRecorder_refused(t *testing.T) {
 	record(1, caller.Caller{IP: alice.IP}, limiter.Decision{Allowed: true, Shadowed: limit("tried")})
 	record(2, caller.Caller{}, limiter.Decision{})
 	user, key, address := hash(limiter.User("alice")), hash(limiter.APIKey("k1")), hash(limiter.IP(alice.IP))
-	line := func(kind string, after int, subject, limit string, n int64) telemetry.RefusalLine {
-		return telemetry.RefusalLine{Weir: kind, Time: noon.Add(time.Duration(after) * time.Millisecond), Subject: subject, Rule: "GET /search", Limit: limit, Refused: n}
+	line := func(kind string, after int, subject, limit string, n int64) telemetry.DecisionLine {
+		return telemetry.DecisionLine{Kind: kind, Time: noon.Add(time.Duration(after) * time.Millisecond), Subject: subject, Rule: "GET /search", Limit: limit, Count: n}
 	}
 	search := line("refused", 3, user, "search", 7)
 	search.Capacity, search.Remaining, search.RetryAfter, search.AddressFrom = 20, 1, 1.5, "weir"
@@ -526,7 +523,7 @@ func TestRecorder_refused(t *testing.T) {
 	tried.Capacity = 1
 	unknown := line("refused", 1, hash(limiter.IP(netip.Prefix{})), "", 2)
 	unknown.Rule = ""
-	for second, want := range [][]telemetry.RefusalLine{
+	for second, want := range [][]telemetry.DecisionLine{
 		1: {search, line("refused", 4, key, "search", 5), line("refused", 2, address, "search", 3), unknown},
 		2: {line("refused", 5, user, "address", 6), tried},
 		3: nil,
@@ -585,7 +582,7 @@ func TestRecorder_Flush(t *testing.T) {
 	lines(time.Second, 2)
 	lines(2*time.Second-1, 2)
 	lines(2*time.Second, 3) // the second limit of a caller
-	if search, day := l.refused[1], l.refused[2]; search.Refused != 40 || day.Refused != 1 || day.Limit != "day" {
+	if search, day := l.refused[1], l.refused[2]; search.Count != 40 || day.Count != 1 || day.Limit != "day" {
 		t.Errorf("lines of the flushes: got %+v and %+v, want 40 refusals and 1", search, day)
 	}
 	lines(time.Hour, 3)
@@ -608,7 +605,7 @@ func TestRecorder_FlushAll(t *testing.T) {
 		}
 		var refused int64
 		for _, line := range l.refused {
-			refused += line.Refused
+			refused += line.Count
 		}
 		if refused != int64(len(limits)) || l.refused[0].Limit != "day" {
 			t.Errorf("%q: got the lines %+v, want all refusals", limits, l.refused)
@@ -694,7 +691,6 @@ func TestRecorder_size(t *testing.T) {
 		r.Record(outcomeOf(noon.Add(time.Second), 899_999*time.Microsecond, from, limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, nil))
 		r.Record(outcomeOf(noon.Add(time.Second), 0, from, allowed, caller.ErrInvalidCredential))
 		r.Record(outcomeOf(noon.Add(time.Second), 0, from, allowed, caller.ErrUnverified))
-		r.EventsDropped(noon.Add(time.Second), 10_000)
 	}
 	r.Record(usual.outcome(noon.Add(3*time.Second), 0, alice, nil))
 	size("everything", 9000)

@@ -65,7 +65,7 @@ func (s *Server) openEdge(ctx context.Context, c boot.Config, store limiter.Stor
 	if made.viewer, err = viewer.New(made.list.Functions()); err != nil {
 		return err
 	}
-	e, err := c.ForwardEnvironment(ctx, store, boot.Options{Logger: s.Logger, Metrics: s.record, Clock: s.Clock})
+	e, err := c.LogEnvironment(ctx, store, boot.Options{Logger: s.Logger, Metrics: s.record, Clock: s.Clock})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/log/lines"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -104,7 +105,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	for _, f := range template.Functions() {
 		role := f.Environment[contract.VariableFunction]
 		// No API invokes this function; a schedule starts it, for example.
-		if role != contract.Authorizer && role != contract.Handler && role != contract.Forward {
+		if role != contract.Authorizer && role != contract.Handler && role != contract.Log {
 			continue
 		}
 		c, err := s.load(f.Environment)
@@ -118,7 +119,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 			}
 		}
 		start := s.limiting
-		if role == contract.Forward {
+		if role == contract.Log {
 			start = s.settle
 		}
 		if handlers[f.ID], err = start(ctx, f, c, store); err != nil {
@@ -170,12 +171,12 @@ func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.S
 }
 
 func (s *Server) settle(ctx context.Context, f template.Function, c boot.Config, store limiter.Store) (lambda.Handler, error) {
-	e, err := c.ForwardEnvironment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.record, Clock: s.Clock})
+	e, err := c.LogEnvironment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.record, Clock: s.Clock})
 	if err != nil {
 		return nil, err
 	}
 	s.recorders = append(s.recorders, e.Recorder)
-	return lambdahttp.NewForward(e), nil
+	return lines.New(e, nil), nil
 }
 
 // operate adds a function's limiter to the operator, which answers explain, usage and reset. It
@@ -211,7 +212,7 @@ func (s *Server) lookup(environment map[string]string) func(string) (string, boo
 func (s *Server) variablesOf(environment map[string]string) map[string]string {
 	all := maps.Clone(environment)
 	maps.DeleteFunc(all, func(name, _ string) bool {
-		return strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "KINESIS_") || strings.HasPrefix(name, "KAFKA_") || name == "EVENTS" || name == "RECORDS_TABLE" || name == "RULES_VERSION" || name == "RULES_FROM" || name == contract.VariableRegions
+		return strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "KAFKA_") || name == "RECORDS_TABLE" || name == "RULES_VERSION" || name == "RULES_FROM" || name == contract.VariableRegions
 	})
 	maps.Copy(all, s.variables)
 	return all

@@ -35,8 +35,6 @@ var accountRows = []Row{
 	byAccount("regions-settings", "The functions of all regions that share limits have the same list of regions, in the same order, and the same namespace.", "`aws lambda get-function-configuration --function-name … --region …`: `REGIONS` and `NAMESPACE`"),
 	byAccount("regions-reached", "The functions reach the tables of the other regions.", "the metrics `RegionCalls` and `RegionsFailed`; the alarm `regions-failed`", NeedRegionURL),
 	byAccount("elasticache-login", "The IAM login to ElastiCache works, and so does its ACL. A user group of the engine Valkey needs no user `default`, unlike Redis OSS.", "`make deploy CONTEXT=\"stage=cache store=elasticache\"`, then `curl -i` and the alarm `degraded`", NeedAnyURL),
-	byAccount("events", "Events reach a stream.", "`make deploy CONTEXT=\"stage=try events=kinesis\"`, then `weir-tools events --stream NAME`; the alarm `events-dropped`", NeedAnyURL),
-	byAccount("appconfig", "Rules from AppConfig arrive through the agent's layer.", "`make deploy` with `rulesFrom` and `appConfigLayer`, a deployment in AppConfig, then the dashboard's third row", NeedAnyURL),
 }
 
 func byAccount(id, claim, hand string, needs ...Need) Row {

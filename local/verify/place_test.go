@@ -227,7 +227,7 @@ func (p place) gateway(t *testing.T, c checkout.Checkout, f *functions, clock fu
 		}
 		handlers[function.ID] = h
 		switch function.Environment["WEIR_FUNCTION"] {
-		case "forward":
+		case "log":
 			handlers[function.ID] = lambdahttp.NewForward(e)
 		case "authorizer":
 			h := lambdahttp.NewAuthorizer(e)

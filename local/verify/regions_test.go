@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
@@ -36,14 +35,17 @@ func inRegion(t *testing.T, rules, region string, tables map[string]*memtable.Lo
 		"REGIONS": "us-east-1,eu-central-1", "AWS_REGION": region, "API_KEY_HEADER": contract.NoAPIKeys, "STORE_TIMEOUT": "900ms", // a busy machine is slow
 	}
 	c := storetest.Must(clients.Load(func(name string) (string, bool) { value, ok := variables[name]; return value, ok }))
-	c.Clients.DynamoDB = func(client *dynamodb.Client, table, namespace string) (limiter.Store, error) {
-		return dynamostore.New(tables[client.Options().Region], dynamostore.Options{Table: table, Namespace: namespace})
+	var own limiter.Store
+	var others []limiter.Shares
+	for _, name := range c.Regions {
+		store := storetest.Must(dynamostore.New(tables[name], dynamostore.Options{Table: c.Table, Namespace: c.Namespace}))
+		shares, _ := limiter.SharesOf(store)
+		if name == region {
+			own, shares = store, nil
+		}
+		others = append(others, shares)
 	}
-	store, _, err := c.OpenStore(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := storetest.Must(c.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler), Clock: now}))
+	e := storetest.Must(c.Environment(t.Context(), own, boot.Options{Logger: slog.New(slog.DiscardHandler), Clock: now, Regions: others}))
 	parsed, handlers := templatetest.Parse(t, "../../infra/golden/regions.template.json"), map[string]lambda.Handler{}
 	for _, f := range parsed.Functions() {
 		handlers[f.ID] = lambdahttp.NewHandler(e, sample.New(e))

@@ -97,8 +97,6 @@ func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() 
 		return nil, none, command.Usage("--rules and --records-table: got both, want the one from which the functions read their rules")
 	case c.Flags().Changed("url"):
 		return nil, none, command.Usage("--url and --store: got both, want one of them")
-	case t.rules == "" && strings.HasPrefix(rulesFrom(), contract.RulesAppConfig):
-		return nil, none, command.Usage("--rules: required with RULES_FROM=%s: the document in AppConfig, which this command does not read", rulesFrom())
 	}
 	if t.rules == "" && t.recordsTable == "" {
 		t.recordsTable = os.Getenv("RECORDS_TABLE")

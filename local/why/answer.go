@@ -68,8 +68,8 @@ func (a *Answer) addUnnamed(n int64, caller string) {
 }
 
 // add adds a log line with the caller and the limit of r.
-func (r *Row) add(l *telemetry.RefusalLine) {
-	r.Count += l.Refused
+func (r *Row) add(l *telemetry.DecisionLine) {
+	r.Count += l.Count
 	if r.First.IsZero() || l.Time.Before(r.First) {
 		r.First = l.Time
 	}

@@ -1,5 +1,5 @@
 // Package why answers which callers were refused, by which limit, and for how long. It reads the lines of
-// refusals that the functions write (telemetry.RefusalLine): a local gateway keeps them in a [Record], and on AWS
+// refusals that the functions write (telemetry.DecisionLine): a local gateway keeps them in a [Record], and on AWS
 // they are in log groups, which [Logs] queries.
 //
 // The lines have a hash of the caller. A Record knows the names of callers whose requests were decided in its

@@ -41,7 +41,7 @@ func query(kind, subject string) string {
 		of = fmt.Sprintf(" and (subject = %q or not ispresent(subject))", subject)
 	}
 	return fmt.Sprintf("filter weir = %q%s"+
-		" | stats sum(refused) as count, earliest(time) as first, latest(time) as last, latest(capacity) as capacity,"+
+		" | stats sum(count) as count, earliest(time) as first, latest(time) as last, latest(capacity) as capacity,"+
 		" latest(remaining) as remaining, latest(retryAfterSeconds) as retryAfter, latest(addressFrom) as addressFrom by subject, rule, `limit`"+
 		" | sort count desc | limit %d", kind, of, maxResults)
 }

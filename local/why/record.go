@@ -24,7 +24,7 @@ type Record struct {
 	out io.Writer
 
 	mu    sync.Mutex
-	lines []telemetry.RefusalLine // a ring: next is the oldest line if it is full
+	lines []telemetry.DecisionLine // a ring: next is the oldest line if it is full
 	next  int
 	names map[string]string // hash: subject
 	hash  telemetry.SubjectHash
@@ -36,14 +36,14 @@ func NewRecord(out io.Writer) *Record { return &Record{out: out, names: map[stri
 // Write implements io.Writer. Each call has one line of the log of a function. It ignores text before the first brace,
 // such as the name of an environment.
 func (r *Record) Write(line []byte) (int, error) {
-	var l telemetry.RefusalLine
-	if start := bytes.IndexByte(line, '{'); start >= 0 && json.Unmarshal(line[start:], &l) == nil && (l.Weir == telemetry.LineRefused || l.Weir == telemetry.LineShadowed) {
+	var l telemetry.DecisionLine
+	if start := bytes.IndexByte(line, '{'); start >= 0 && json.Unmarshal(line[start:], &l) == nil && (l.Kind == telemetry.LineRefused || l.Kind == telemetry.LineShadowed) {
 		r.keep(l)
 	}
 	return r.out.Write(line)
 }
 
-func (r *Record) keep(l telemetry.RefusalLine) {
+func (r *Record) keep(l telemetry.DecisionLine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.lines) < maxLines {
@@ -91,14 +91,14 @@ func (r *Record) answer(kind, subject string, from, to time.Time, most int) Answ
 	defer r.mu.Unlock()
 	for i := range r.lines {
 		l := &r.lines[i]
-		if l.Weir != kind || l.Time.Before(from) || subject != "" && l.Subject != "" && l.Subject != subject {
+		if l.Kind != kind || l.Time.Before(from) || subject != "" && l.Subject != "" && l.Subject != subject {
 			continue
 		}
 		if l.Subject == "" {
-			a.addUnnamed(l.Refused, subject)
+			a.addUnnamed(l.Count, subject)
 			continue
 		}
-		a.Count += l.Refused
+		a.Count += l.Count
 		of := Row{Caller: r.names[l.Subject], Subject: l.Subject, Rule: l.Rule, Limit: l.Limit}
 		if rows[of] == nil {
 			row := of

@@ -36,7 +36,7 @@ func ask(t *testing.T, r *why.Record, q why.Question) (why.Answer, error) {
 	return why.Ask(t.Context(), client, q)
 }
 
-func write(t *testing.T, w io.Writer, prefix string, l telemetry.RefusalLine) {
+func write(t *testing.T, w io.Writer, prefix string, l telemetry.DecisionLine) {
 	t.Helper()
 	text, err := json.Marshal(l)
 	if err != nil {
@@ -54,14 +54,14 @@ func TestRecord(t *testing.T) {
 	named := r.Hash(hash)(limiter.User("alice"))
 	bob := hash(limiter.User("bob"))
 	line := func(kind string, second int, subject, limit string, n, remaining int64) {
-		write(t, r, "f/1  ", telemetry.RefusalLine{Weir: kind, Time: noon.Add(time.Duration(second) * time.Second), Subject: subject, Rule: "GET /a/{id}", Limit: limit, Capacity: 9, Remaining: remaining, RetryAfter: 1.5, Refused: n})
+		write(t, r, "f/1  ", telemetry.DecisionLine{Kind: kind, Time: noon.Add(time.Duration(second) * time.Second), Subject: subject, Rule: "GET /a/{id}", Limit: limit, Capacity: 9, Remaining: remaining, RetryAfter: 1.5, Count: n})
 	}
 	line("refused", 0, named, "search", 3, 2)
 	line("refused", 50, bob, "search", 4, 0)
 	line("refused", 40, named, "search", 2, 1)
 	line("refused", 40, named, "day", 1, 0)
 	line("shadowed", 40, bob, "tried", 7, 0)
-	write(t, r, "", telemetry.RefusalLine{Weir: "refused", Time: noon.Add(50 * time.Second), Refused: 5})
+	write(t, r, "", telemetry.DecisionLine{Kind: "refused", Time: noon.Add(50 * time.Second), Count: 5})
 	for _, other := range []string{"text\n", "f/1  {\"weir\":\"notice\"}\n", "{\n", "{\"_aws\":{}}\n"} {
 		if _, err := io.WriteString(r, other); err != nil {
 			t.Fatal(err)
@@ -118,7 +118,7 @@ func TestRecord_bounded(t *testing.T) {
 	named := r.Hash(hash)
 	fill := func(from int) {
 		for i := from; i < from+30_000; i++ {
-			write(t, r, "", telemetry.RefusalLine{Weir: "refused", Time: noon, Subject: named(limiter.User(fmt.Sprint(strings.Repeat("u", 100), i))), Refused: 1})
+			write(t, r, "", telemetry.DecisionLine{Kind: "refused", Time: noon, Subject: named(limiter.User(fmt.Sprint(strings.Repeat("u", 100), i))), Count: 1})
 		}
 	}
 	size := func() uint64 {

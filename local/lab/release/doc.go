@@ -2,7 +2,7 @@
 //
 //   - FUNCTION_ARCH.zip: one function for Lambda; ARCH is arm64 or x86_64
 //     The file also contains rules.json, a document without rules.
-//   - layer-ARCH.zip, layer-redis-ARCH.zip and layer-events-ARCH.zip: the layer for functions in other languages
+//   - layer-ARCH.zip: the layer for functions in other languages
 //   - weir.template.json: the CloudFormation template that deploys these functions
 //   - TEMPLATE.md: its page; links lead to the repository at the version, and its commands use the version
 //   - examples.tar.gz: the examples of the page, with the version

@@ -35,7 +35,7 @@ var program = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	path := filepath.Join(folder, "bootstrap")
-	out, err := exec.Command("go", "-C", "../../..", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./functions/signingkeys").CombinedOutput()
+	out, err := exec.Command("go", "-C", "../../..", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./functions/deploy").CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)
 	}
@@ -107,7 +107,7 @@ func read(t *testing.T, folder string) map[string][]byte {
 // complete returns the programs of a release. The command has the chart library of the console.
 func complete(t *testing.T) release.Programs {
 	t.Helper()
-	p := programs(t, append(few, "x86_64/authorizer/bootstrap", "arm64/extension/bootstrap", "arm64/extension-redis/bootstrap")...)
+	p := programs(t, append(few, "x86_64/authorizer/bootstrap", "arm64/extension/bootstrap")...)
 	embedChart(t, p)
 	return p
 }
@@ -143,7 +143,7 @@ func TestWrite_reproducible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"CHANGES.md", "TEMPLATE.md", "authorizer_arm64.zip", "authorizer_x86_64.zip", "deployer-policy.json", "examples.tar.gz", "layer-arm64.zip", "layer-redis-arm64.zip", "operator-policy.json", "sbom.cdx.json", "weir.template.json", "weir_linux_amd64.tar.gz", "SHA256SUMS"}
+	want := []string{"CHANGES.md", "TEMPLATE.md", "authorizer_arm64.zip", "authorizer_x86_64.zip", "deployer-policy.json", "examples.tar.gz", "layer-arm64.zip", "operator-policy.json", "sbom.cdx.json", "weir.template.json", "weir_linux_amd64.tar.gz", "SHA256SUMS"}
 	if !slices.Equal(names, want) {
 		t.Fatalf("got the files %q, want %q", names, want)
 	}
@@ -162,7 +162,7 @@ func TestWrite_contents(t *testing.T) {
 
 	layer := map[string]fs.FileMode{"extensions/weir": 0o755, "weir": 0o755, "weir-rules.json": 0o644, "weir-LICENSE": 0o644, "weir-THIRD-PARTY-LICENSES": 0o644}
 	for name, modes := range map[string]map[string]fs.FileMode{
-		"authorizer_arm64.zip": {"bootstrap": 0o755, "rules.json": 0o644, "LICENSE": 0o644, "THIRD-PARTY-LICENSES": 0o644}, "layer-arm64.zip": layer, "layer-redis-arm64.zip": layer,
+		"authorizer_arm64.zip": {"bootstrap": 0o755, "rules.json": 0o644, "LICENSE": 0o644, "THIRD-PARTY-LICENSES": 0o644}, "layer-arm64.zip": layer,
 	} {
 		z, err := zip.NewReader(bytes.NewReader(files[name]), int64(len(files[name])))
 		if err != nil {

@@ -37,8 +37,6 @@ var rows = map[string]func(*Stack, context.Context) verify.Observation{
 	"regions-settings":        (*Stack).regionsSettings,
 	"regions-reached":         (*Stack).regionsReached,
 	"elasticache-login":       (*Stack).cacheLogin,
-	"events":                  (*Stack).eventsStream,
-	"appconfig":               (*Stack).appConfigRules,
 }
 
 // Check implements [verify.Account]. If a row could not reach AWS, Check skips all later rows.

@@ -16,7 +16,7 @@ const (
 	metricFilterType = "AWS::Logs::MetricFilter"
 )
 
-// settlementSubscription tests that lines of the access log reach the function Forward, and that it settles them.
+// settlementSubscription tests that lines of the access log reach the function Log, and that it settles them.
 func (s *Stack) settlementSubscription(ctx context.Context) verify.Observation {
 	f, ok := s.settling()
 	subscriptions := slices.DeleteFunc(s.of(subscriptionType), func(r Resource) bool { // others send notices
@@ -40,10 +40,10 @@ func (s *Stack) settlementSubscription(ctx context.Context) verify.Observation {
 	return o
 }
 
-// settling returns the function Forward that has the counters.
+// settling returns the function Log that has the counters.
 func (s *Stack) settling() (Resource, bool) {
 	for _, r := range s.weirFunctions() {
-		if v := variables(r); v[contract.VariableFunction] == contract.Forward && v[contract.VariableStore] != contract.StoreMemory {
+		if v := variables(r); v[contract.VariableFunction] == contract.Log && v[contract.VariableStore] != contract.StoreMemory {
 			return r, true
 		}
 	}

@@ -197,30 +197,3 @@ func (s *Stack) cacheLogin(ctx context.Context) verify.Observation {
 	o.Warning = degraded.warning("degraded decisions")
 	return o
 }
-
-func (s *Stack) eventsStream(ctx context.Context) verify.Observation {
-	stream := s.setting(contract.VariableKinesisStream)
-	if stream == "" {
-		return skipped("the functions send no events to Kinesis; deploy the stack with events=kinesis")
-	}
-	records := s.await(ctx, count.sinceRun, "AWS/Kinesis", "IncomingRecords", types.Dimension{Name: aws.String("StreamName"), Value: &stream})
-	dropped := s.count(ctx, s.namespace(), telemetry.EventsDropped)
-	if records.now+dropped.now == 0 && records.before > 0 {
-		return skipped("no event since this run began")
-	}
-	o := verdict("events in the stream, none dropped", fmt.Sprintf("%.0f events", records.now), problem(records.now == 0 || dropped.now > 0, "%.0f events in the stream, %.0f dropped", records.now, dropped.now))
-	o.Warning = dropped.warning("dropped events")
-	return o
-}
-
-func (s *Stack) appConfigRules(ctx context.Context) verify.Observation {
-	if from := s.setting(contract.VariableRulesFrom); !strings.HasPrefix(from, contract.RulesAppConfig) {
-		return skipped("the rules are not in AppConfig; deploy the stack with rulesFrom and appConfigLayer")
-	}
-	versions := s.await(ctx, count.sinceHour, s.namespace(), telemetry.RulesVersion)
-	refused := s.count(ctx, s.namespace(), telemetry.RulesRefused)
-	o := verdict("a version of the rules, no rejected document", "as expected", slices.Concat(
-		problem(versions.sinceHour() == 0, "no data of the metric %s", telemetry.RulesVersion), problem(refused.now > 0, "%.0f rejected documents", refused.now)))
-	o.Warning = refused.warning("rejected documents")
-	return o
-}

@@ -1,0 +1,16 @@
+// Command log acts on log lines: it sends decisions to Kafka, sends notices to an event bus, and settles the limits
+// of requests behind a REST API after their answers.
+package main
+
+import (
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/log/eventbridge"
+	"github.com/weir-limits/weir/functions/log/kafka"
+	"github.com/weir-limits/weir/functions/log/lines"
+	"github.com/weir-limits/weir/functions/sinks/keyvalues"
+	_ "github.com/weir-limits/weir/functions/stores"
+)
+
+func main() {
+	lines.Start(kafka.Open, boot.Clients{List: keyvalues.Open, Notices: eventbridge.Open})
+}

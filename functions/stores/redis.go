@@ -1,0 +1,5 @@
+//go:build !noredis
+
+package stores
+
+import _ "github.com/weir-limits/weir/functions/rediscache" // registers itself for redis
