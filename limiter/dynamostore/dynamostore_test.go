@@ -28,7 +28,8 @@ func TestStore(t *testing.T) {
 		Open: func(*testing.T) limiter.Store {
 			return storetest.Must(dynamostore.NewBare(c, dynamostore.Options{Table: "t", Namespace: "n", Margin: 50 * time.Millisecond}))
 		},
-		Margin: 50 * time.Millisecond,
+		Margin:   50 * time.Millisecond,
+		Releases: true,
 	})
 	calls := 0
 	for _, n := range c.forms {
@@ -38,21 +39,6 @@ func TestStore(t *testing.T) {
 	if c.client != nil && (c.failed == 0 || c.large == 0) {
 		t.Errorf("compared updates: got %d with a false condition and %d of more than one write unit, want some of both", c.failed, c.large)
 	}
-}
-
-func TestStore_linearizable(t *testing.T) {
-	storetest.Linearizable(t, storetest.Linear{
-		Place: func(t *testing.T) string {
-			_, table := onServer(t)
-			return table
-		},
-		Open: func(t *testing.T, table string) limiter.Store {
-			return storetest.Must(dynamostore.NewBare(connect(t), dynamostore.Options{Table: table, Namespace: "linear", Margin: 50 * time.Millisecond}))
-		},
-		Margin:    50 * time.Millisecond,
-		Processes: true,
-		Releases:  true,
-	})
 }
 
 // New makes a store resilient. The store knows the sizes of its items, for httplimit.FromDocument.

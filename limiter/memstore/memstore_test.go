@@ -20,14 +20,6 @@ func TestStore(t *testing.T) {
 	})
 }
 
-func TestStore_linearizable(t *testing.T) {
-	storetest.Linearizable(t, storetest.Linear{
-		Place:  func(*testing.T) string { return "" },
-		Open:   func(*testing.T, string) limiter.Store { return storetest.Must(memstore.New(memstore.Options{})) },
-		Margin: 50 * time.Millisecond,
-	})
-}
-
 var (
 	ctx  = context.Background()
 	noon = algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))

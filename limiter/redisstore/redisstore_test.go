@@ -33,18 +33,6 @@ func TestStore(t *testing.T) {
 	})
 }
 
-func TestStore_linearizable(t *testing.T) {
-	users := deployed(t)
-	storetest.Linearizable(t, storetest.Linear{
-		Place: func(*testing.T) string { return "linear-" + rand.Text() },
-		Open: func(t *testing.T, namespace string) limiter.Store {
-			return users.open(t, redisstore.Options{Namespace: namespace, Margin: 50 * time.Millisecond})
-		},
-		Margin:    50 * time.Millisecond,
-		Processes: true,
-	})
-}
-
 var (
 	ctx  = context.Background()
 	noon = algo.InstantOf(time.Date(2100, 3, 4, 12, 0, 0, 0, time.UTC))

@@ -49,7 +49,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 			}
 			allowed, results := p.take(t, now, charges, nil)
 			if last = results[0]; allowed && !charges[0].Force {
-				past = append(past, taken{nil, charges, results})
+				past = append(past, taken{charges, results})
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
 			for _, c := range script {
 				charges := one(limits[c.limit], c.cost)
 				_, results := p.take(t, now.Add(c.after), charges, nil)
-				past = append(past, taken{nil, charges, results})
+				past = append(past, taken{charges, results})
 			}
 			for range 2 {
 				p.refund(t, past[back].charges, past[back].results, time.Millisecond)
@@ -137,4 +137,10 @@ func testRefundSeveral(t *testing.T, s Suite) {
 			}
 		}
 	}
+}
+
+// taken is a take that can be settled.
+type taken struct {
+	charges []limiter.Charge
+	results []algo.Result
 }

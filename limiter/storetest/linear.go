@@ -1,225 +1,211 @@
 package storetest
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"os"
+	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Linear configures Linearizable for a store.
-type Linear struct {
-	// Place prepares the shared state of all processes of one history, for example a table, and
-	// returns its name.
-	Place func(t *testing.T) string
-	// Open returns the store of one process for the state at place.
-	Open func(t *testing.T, place string) limiter.Store
-	// Margin is the time that the store adds to the elapsed time of a refund.
-	Margin time.Duration
-	// Processes reports whether several processes can share the store. Processes cannot share a store in
-	// memory.
-	Processes bool
-	// Releases reports whether a settlement that fails with limiter.ErrContended releases its slots.
-	Releases bool
+// operation is a call of a store and its answer. Exactly one of take, settle, reset and inspect is what it did.
+type operation struct {
+	take, settle, reset, inspect bool
+	subject                      limiter.Subject
+	now                          algo.Instant
+	charges                      []limiter.Charge
+	given                        []algo.Result // for a settlement: the results of the take
+	elapsed                      time.Duration
+	allowed, contended           bool
+	seen                         []algo.Result // for a take: the states after it
+	entries                      []limiter.Entry
 }
 
-// These constants define the size of a history.
-const (
-	histories  = 6
-	processes  = 4
-	goroutines = 3
-	operations = 30
-)
-
-// Linearizable records the answers of concurrent operations. It then searches for an order of these
-// operations in which the model returns the same answers, bit for bit. In this order, each operation
-// takes place between its call and its return. The callers are several processes, each with its own clock
-// and cache. For a store in memory they are goroutines of this process. An operation that failed with
-// limiter.ErrContended counts as not made, except that a settlement may have released its slots. A settlement that
-// was refused because of another message with its ID changes nothing; the other message may still be on its way.
-//
-// The calling test MUST be a top-level test, because the processes execute this test binary and run
-// only that test.
-func Linearizable(t *testing.T, l Linear) {
-	if place := os.Getenv(placeVariable); place != "" {
-		serve(t, l.Open(t, place))
-		return
-	}
-	callers := l.callers(t)
-	var kinds tally
-	for seed := range uint64(histories) {
-		r := rand.New(rand.NewPCG(seed, 7))
-		name := fmt.Sprintf("history-%d-", seed)
-		scripts := make([]script, len(callers))
-		for i := range scripts {
-			scripts[i] = newScript(r, name)
-		}
-		h := play(t, callers, scripts)
-		if t.Failed() {
-			return
-		}
-		kinds.count(h)
-		l.check(t, h)
-	}
-	t.Logf("%+v", kinds)
-	kinds.check(t)
+func (o operation) String() string {
+	return fmt.Sprintf("take %t, settle %t, reset %t, inspect %t, of %+v at start%+v: allowed %t, contended %t, %+v %+v", o.take, o.settle, o.reset, o.inspect, o.charges, o.now.Sub(start), o.allowed, o.contended, o.seen, o.entries)
 }
 
-func (l Linear) callers(t *testing.T) (callers []caller) {
-	t.Helper()
-	place := l.Place(t)
-	if l.Processes {
-		for range processes {
-			callers = append(callers, newProcess(t, place))
-		}
-		return callers
+// explains applies an operation to m, and reports whether m returns the same answer as the store.
+func (m *Model) explains(o operation) bool {
+	switch {
+	case o.take:
+		allowed, results := m.TakeSeen(o.now, o.subject, o.charges, statesOf(o.seen))
+		return allowed == o.allowed && slices.EqualFunc(results, o.seen, sameResult)
+	case o.contended:
+		m.release(o.subject, o.charges, o.given)
+	case o.settle:
+		m.correct(o.now, o.subject, o.charges, o.given, o.elapsed)
+	case o.reset:
+		m.Reset(o.subject)
+	case o.inspect:
+		return slices.EqualFunc(m.Inspect(o.subject), o.entries, func(a, b limiter.Entry) bool {
+			return a.ID == b.ID && a.Version == b.Version && sameResult(a.Result, b.Result)
+		})
 	}
-	store := l.Open(t, place)
-	for range processes {
-		callers = append(callers, newWorker(t, store))
-	}
-	return callers
+	return true
 }
 
-// caller runs a script. It is another process, or a worker in this process.
-type caller interface {
-	run(script) ([]event, error)
+func sameResult(a, b algo.Result) bool {
+	return a.Machine.Fingerprint() == b.Machine.Fingerprint() && trimmed(a).State == trimmed(b).State
 }
 
-// play runs scripts concurrently. It returns the operations that happened, and contended settlements.
-func play(t *testing.T, callers []caller, scripts []script) (h []event) {
-	t.Helper()
-	events, errs := make([][]event, len(callers)), make([]error, len(callers))
-	together(t, len(callers), func(i int) { events[i], errs[i] = callers[i].run(scripts[i]) })
-	for i, err := range errs {
-		if err != nil {
-			t.Fatalf("process %d: got error %v, want none", i, err)
-		}
-		for _, e := range events[i] {
-			if e.Failure != "" {
-				t.Errorf("process %d: got a wrong answer: %s", i, e.Failure)
-			}
-			e.process = i
-			h = append(h, e)
-		}
+func (m *Model) clone() *Model {
+	c := &Model{Margin: m.Margin, held: map[limiter.Subject]map[limiter.ID]limiter.Held{}, slots: maps.Clone(m.slots)}
+	for subject, held := range m.held {
+		c.held[subject] = maps.Clone(held)
 	}
-	return h
+	return c
 }
 
-// check fails the test if, for a subject, no sequential order of the operations explains the answers.
-func (l Linear) check(t *testing.T, h []event) {
-	t.Helper()
-	checkIDs(t, h)
-	spec := specification(family(t), l.Margin)
-	bySubject := map[string][]event{}
-	for _, e := range h {
-		if e.Contended && !l.Releases {
-			continue
-		}
-		bySubject[e.Op.Subject] = append(bySubject[e.Op.Subject], e)
-	}
-	for subject, events := range bySubject {
-		var ops []porcupine.Operation
-		for _, e := range events {
-			ops = append(ops, porcupine.Operation{ClientId: e.client(), Input: e, Output: e, Call: e.Call, Return: e.Return})
-		}
-		result, info := porcupine.CheckOperationsVerbose(spec, ops, 0)
-		if result != porcupine.Ok {
-			t.Errorf("subject %s: got answers that no order of the operations explains, want one order. %s", subject, explain(info, events))
-		}
-	}
+func (m *Model) equal(o *Model) bool {
+	return maps.EqualFunc(m.held, o.held, maps.Equal) && maps.Equal(m.slots, o.slots)
 }
 
-// checkIDs fails the test if every message of a settlement was refused because of another one.
-func checkIDs(t *testing.T, h []event) {
-	t.Helper()
-	made := map[limiter.Once]bool{}
-	for _, e := range h {
-		made[e.Op.Once] = made[e.Op.Once] || !e.Used
-	}
-	for once, ok := range made {
-		if !ok {
-			t.Errorf("settlement %s: got every message refused, want one made", once.ID)
-		}
-	}
-}
-
-// explain lists the longest possible order of operations and the operations that cannot follow it.
-func explain(info porcupine.LinearizationInfo, events []event) string {
-	longest := []porcupine.Operation{}
-	for _, orders := range info.PartialLinearizationsOperations() {
-		for _, o := range orders {
-			if len(o) > len(longest) {
-				longest = o
+// testLinearizable records concurrent operations on a subject. It then searches for an order of these operations in which
+// the model returns the same answers, bit for bit. In this order, each operation takes place between its call and its
+// return. The callers are processes with clocks that differ by up to a second and with older and newer rules. An
+// operation that failed with limiter.ErrContended did nothing, except that a settlement may have released its slots.
+func testLinearizable(t *testing.T, s Suite) {
+	const callers, histories = 8, 6
+	stores := twoProcesses(t, s)
+	for of := range len(rates) + 1 {
+		several := of == len(rates)
+		var limits [][2]*limiter.Limit // older and newer rules
+		for i, rate := range rates {
+			if several || i == of {
+				next := rates[(i+1)%len(rates)].Algorithm
+				first := Limit(t, string('a'+rune(i)), algo.Rate{Algorithm: rate.Algorithm, Requests: 12, Window: time.Second})
+				limits = append(limits, [2]*limiter.Limit{first, changed(t, first, 2, algo.Rate{Algorithm: next, Requests: 15, Window: 1300 * time.Millisecond})})
 			}
 		}
-	}
-	first := slices.MinFunc(events, func(a, b event) int { return cmp.Compare(a.Call, b.Call) }).Call
-	var b strings.Builder
-	show := func(e event) {
-		fmt.Fprintf(&b, "  %d.%d %9d to %9d ns  %s\n", e.process, e.Goroutine, e.Call-first, e.Return-first, e)
-	}
-	b.WriteString("These operations can happen in this order:\n")
-	for _, op := range longest {
-		show(op.Input.(event))
-	}
-	b.WriteString("None of these operations can follow:\n")
-	for _, e := range events {
-		if !slices.ContainsFunc(longest, func(op porcupine.Operation) bool { return op.ClientId == e.client() && op.Call == e.Call }) {
-			show(e)
-		}
-	}
-	return b.String()
-}
-
-// tally counts the operations of histories, so that a test fails if its histories lack a kind of
-// operation.
-type tally struct{ Allowed, Refused, Refunds, Forced, Resets, Inspections, Overlaps int }
-
-func (c *tally) count(h []event) {
-	for i, e := range h {
-		switch {
-		case e.Contended:
-			continue
-		case e.Op.Kind == settles:
-			for _, charge := range e.Op.Charges {
-				if charge.Force {
-					c.Forced++
-				} else {
-					c.Refunds++
+		for seed := range uint64(histories) {
+			who, began := subject(), time.Now()
+			history := make([][]porcupine.Operation, callers)
+			together(t, callers, func(i int) {
+				c := &concurrent{rand.New(rand.NewPCG(seed, uint64(i))), stores[i%2], who, limits, nil, map[*limiter.Limit]algo.Result{}}
+				skew := time.Duration(c.Int64N(int64(time.Second))) - 500*time.Millisecond
+				newer := c.IntN(40)
+				for n := range 20 {
+					o := c.draw(start.Add(skew+time.Duration(n)*90*time.Millisecond), n >= newer, several)
+					called := time.Since(began)
+					runtime.Gosched() // without this, calls of a store in memory are rarely concurrent
+					happened, err := c.perform(o)
+					runtime.Gosched()
+					if err != nil {
+						t.Errorf("%s: %v", o, err)
+					} else if happened && (!o.contended || s.Releases) {
+						history[i] = append(history[i], porcupine.Operation{ClientId: i, Input: *o, Call: int64(called), Return: int64(time.Since(began))})
+					}
 				}
+			})
+			spec := porcupine.Model{
+				Init:  func() any { return &Model{Margin: s.Margin} },
+				Equal: func(a, b any) bool { return a.(*Model).equal(b.(*Model)) },
+				Step: func(state, input, _ any) (bool, any) {
+					next := state.(*Model).clone()
+					return next.explains(input.(operation)), next
+				},
 			}
-		case e.Op.Kind == resets:
-			c.Resets++
-		case e.Op.Kind == inspects:
-			c.Inspections++
-		case e.Allowed:
-			c.Allowed++
-		default:
-			c.Refused++
-		}
-		for _, o := range h[:i] {
-			if o.Op.Subject == e.Op.Subject && o.Call < e.Return && e.Call < o.Return && (o.process != e.process || o.Goroutine != e.Goroutine) {
-				c.Overlaps++
+			if all := slices.Concat(history...); !porcupine.CheckOperations(spec, all) {
+				slices.SortFunc(all, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+				for _, o := range all {
+					t.Logf("%d: %9d to %9d ns  %s", o.ClientId, o.Call, o.Return, o.Input)
+				}
+				t.Fatalf("limits %d, history %d: got answers that no order of the operations explains, want one order", of, seed)
 			}
 		}
 	}
 }
 
-func (c *tally) check(t *testing.T) {
-	t.Helper()
-	for _, n := range []int{c.Allowed, c.Refused, c.Refunds, c.Forced, c.Resets, c.Inspections, c.Overlaps} {
-		if n < 50 {
-			t.Errorf("tally: got %+v, want at least 50 of each", *c)
-			return
+// concurrent is one goroutine that calls a store.
+type concurrent struct {
+	*rand.Rand
+	store  limiter.Store
+	who    limiter.Subject
+	limits [][2]*limiter.Limit
+	past   []operation // takes that can be settled
+	last   map[*limiter.Limit]algo.Result
+}
+
+// draw returns the next operation. A store can need two attempts to refund several charges, so a subject with several
+// limits is never reset: after a reset between these attempts, the store refunds fewer charges than the model.
+func (c *concurrent) draw(now algo.Instant, newer, several bool) *operation {
+	o := &operation{subject: c.who, now: now}
+	switch n := c.IntN(100); {
+	case n < 20 && len(c.past) > 0:
+		back := c.past[len(c.past)-1]
+		c.past = c.past[:len(c.past)-1]
+		o.settle, o.elapsed = true, time.Duration(c.Int64N(int64(300*time.Millisecond)))
+		actual := []int64{c.Int64N(2) * c.Int64N(12), c.Int64N(30)}
+		o.charges, o.given = corrections(back.charges, back.seen, actual)
+	case n < 25:
+		o.inspect = true
+	case n < 30 && !several:
+		o.reset = true
+	default:
+		o.take = true
+		for _, versions := range c.limits {
+			if several && c.IntN(2) == 0 && len(o.charges) > 0 {
+				continue
+			}
+			charge := limiter.Charge{Subject: c.who, Limit: versions[0], Cost: c.Int64N(4)}
+			if newer {
+				charge.Limit = versions[1]
+			}
+			if c.IntN(12) == 0 {
+				charge.Force, charge.Cost = true, c.Int64N(20)
+			}
+			o.charges = append(o.charges, charge)
 		}
 	}
+	return o
+}
+
+// perform calls the store. happened is false if the call failed in a way that changes nothing.
+func (c *concurrent) perform(o *operation) (happened bool, err error) {
+	switch {
+	case o.take:
+		o.seen = make([]algo.Result, len(o.charges))
+		for i, charge := range o.charges {
+			if c.IntN(4) > 0 {
+				o.seen[i] = c.last[charge.Limit]
+			}
+		}
+		if o.allowed, err = c.store.Take(ctx, o.now, o.subject, o.charges, o.seen); err != nil {
+			return false, ignoring(err)
+		}
+		for i, charge := range o.charges {
+			c.last[charge.Limit] = o.seen[i]
+		}
+		if o.allowed && !slices.ContainsFunc(o.charges, func(charge limiter.Charge) bool { return charge.Force }) {
+			c.past = append(c.past, *o)
+		}
+	case o.settle && len(o.charges) == 0:
+		return false, nil
+	case o.settle:
+		_, err = c.store.Settle(ctx, o.now, o.subject, o.charges, o.given, o.elapsed, limiter.Once{})
+		o.contended = errors.Is(err, limiter.ErrContended)
+		return true, ignoring(err)
+	case o.reset:
+		err = c.store.Reset(ctx, o.subject)
+	case o.inspect:
+		o.entries, err = c.store.Inspect(ctx, o.subject)
+	}
+	return err == nil, ignoring(err)
+}
+
+// ignoring returns err unless all attempts lost races.
+func ignoring(err error) error {
+	if errors.Is(err, limiter.ErrContended) {
+		return nil
+	}
+	return err
 }

@@ -20,6 +20,8 @@ type Suite struct {
 	Open func(t *testing.T) limiter.Store
 	// Margin is the time that the store adds to the elapsed time of a refund.
 	Margin time.Duration
+	// Releases reports whether a settlement that fails with limiter.ErrContended may have released its slots.
+	Releases bool
 }
 
 var ctx = context.Background()
@@ -97,6 +99,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("OnceExpired", func(t *testing.T) { testOnceExpired(t, s) })
 	t.Run("Shares", func(t *testing.T) { testShares(t, s) })
 	t.Run("ClockChange", func(t *testing.T) { testClockChange(t, s) })
+	t.Run("Linearizable", func(t *testing.T) { testLinearizable(t, s) })
 	t.Run("Differential", func(t *testing.T) { testDifferential(t, s) })
 }
 
