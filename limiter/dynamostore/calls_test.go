@@ -126,12 +126,6 @@ func report(t *testing.T, what string, calls int64, decisions int, most float64)
 	}
 }
 
-// 64 goroutines of one process that charge one key share calls to DynamoDB.
-func TestStore_calls_together(t *testing.T) {
-	store, m := meteredOnServer(t)
-	storetest.GroupCommit(t, store, m.calls.Load)
-}
-
 // The average number of calls to DynamoDB for a decision is bounded for each algorithm.
 func TestStore_calls(t *testing.T) {
 	store, m := meteredOnServer(t)

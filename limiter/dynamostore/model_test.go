@@ -29,7 +29,7 @@ var (
 // model executes each operation at the moment of the call that decided it. The model and the store must give the same
 // answers.
 //
-// The test finds races that TestStore_linearizable rarely produces. Unlike that test, it knows the order of the
+// The test finds races that the suite of storetest rarely produces. Unlike the suite, it knows the order of the
 // operations, and needs no server.
 func TestStore_model(t *testing.T) {
 	histories := cmp.Or(*modelHistories, 300)

@@ -77,12 +77,6 @@ func TestStore_calls(t *testing.T) {
 	}
 }
 
-// If 64 goroutines of one process charge one key, they share commands.
-func TestStore_calls_together(t *testing.T) {
-	var calls atomic.Int64
-	storetest.GroupCommit(t, open(t, redisstore.Options{Namespace: "together"}, counter{&calls}), calls.Load)
-}
-
 // A decision is one command for limits with different lifetimes. The short limit does not shorten the
 // life of the long limit's count.
 func TestStore_calls_horizons(t *testing.T) {

@@ -76,69 +76,6 @@ func critical(r algo.Result, now algo.Instant, cost int64) []algo.Instant {
 	return list
 }
 
-// testRefundTwice refunds the same charge twice, among other charges of the same instant. The second
-// refund must not return quota that belongs to other requests.
-func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
-	const half = 1 << 32
-	rate.Requests, rate.Burst = 8, 0
-	if rate.Window > 0 {
-		rate.Window = 4 * half
-	}
-	now := start - start%half
-	for _, script := range [][]struct {
-		limit int
-		cost  int64
-		after time.Duration
-	}{
-		{{0, 2, 0}, {0, 1, 0}},                        // the TAT of a bucket is at the edge of 32 bits
-		{{1, 1, 0}, {0, 1, 0}},                        // both limits have the same charge
-		{{0, 1, 0}, {0, 1, 0}, {0, 2, 0}, {0, 2, 1}},  // an equal charge of the same instant remains
-		{{0, 2, 1}, {1, 2, 1}, {0, 1, 1}, {0, 2, 1}},  // the refund exceeds the charge
-		{{0, 3, 0}, {1, 3, 0}, {0, 1, 5}, {0, 2, -1}}, // the clock of the last charge is behind
-	} {
-		for back := range script {
-			p, limits := newPair(t, s), []*limiter.Limit{Limit(t, "a", rate), Limit(t, "b", rate)}
-			var past []taken
-			for _, c := range script {
-				charges := one(limits[c.limit], c.cost)
-				_, results := p.take(t, now.Add(c.after), charges, nil)
-				past = append(past, taken{charges, results})
-			}
-			for range 2 {
-				p.refund(t, past[back].charges, past[back].results, time.Millisecond)
-				p.inspect(t)
-			}
-			p.take(t, now.Add(half), []limiter.Charge{{Limit: limits[0], Cost: 3}, {Limit: limits[1], Cost: 2}}, nil)
-		}
-	}
-}
-
-// testRefundSeveral refunds a request on several limits after other requests charged one of them. The
-// refunds happen in the charged windows, in the next windows and later.
-func testRefundSeveral(t *testing.T, s Suite) {
-	for _, apart := range []time.Duration{time.Second, time.Minute, 2 * time.Minute} {
-		for touched := range rates {
-			p := newPair(t, s)
-			var charges []limiter.Charge
-			for i, rate := range rates {
-				charges = append(charges, limiter.Charge{Limit: Limit(t, string('a'+rune(i)), rate), Cost: 3})
-			}
-			_, results := p.take(t, start, charges, nil)
-			var later []limiter.Charge
-			for i, c := range charges {
-				if c.Cost = 1; i == touched || apart > time.Second {
-					later = append(later, c)
-				}
-			}
-			p.take(t, start.Add(apart), later, nil)
-			for range 2 {
-				p.refund(t, charges, results, apart)
-				p.inspect(t)
-			}
-		}
-	}
-}
-
 // taken is a take that can be settled.
 type taken struct {
 	charges []limiter.Charge

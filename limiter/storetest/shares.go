@@ -22,7 +22,6 @@ type federation struct {
 	limits []*limiter.Limit
 	pairs  []*pair
 	lists  []list              // the list of each region, if they differ
-	hints  map[int]algo.Result // what the next debits of a region get as a hint
 }
 
 func newFederation(t failer, s Suite, store limiter.Store, rate algo.Rate, regions int) *federation {
@@ -76,7 +75,7 @@ func (f *federation) debit(t failer, i int, now algo.Instant, index, lack int64)
 func (f *federation) debitOf(t failer, i int, limit *limiter.Limit, now algo.Instant, index, lack int64) int64 {
 	t.Helper()
 	p := f.pairs[i]
-	seen := f.hints[i]
+	var seen algo.Result
 	moved, err := p.store.(limiter.Shares).Debit(ctx, now, p.subject, limit, index, lack, &seen)
 	if want := p.model.Debit(now, p.subject, limit, index, lack); err != nil || moved != want {
 		t.Fatalf("debit of %d in region %d, window %d: got %d and error %v, want %d", lack, i, index, moved, err, want)
@@ -141,19 +140,8 @@ func testShares(t *testing.T, s Suite) {
 		name string
 		test func(*testing.T, Suite, algo.Rate)
 	}{
-		{"Base", testSharesBase},
-		{"Costs", testSharesCosts},
-		{"Window", testSharesWindow},
-		{"Previous", testSharesPrevious},
-		{"Settle", testSharesSettle},
-		{"Reset", testSharesReset},
 		{"Changed", testSharesChanged},
 		{"Stale", testSharesStale},
-		{"List", testSharesList},
-		{"Steps", testSharesSteps},
-		{"Several", testSharesSeveral},
-		{"Hints", testSharesHints},
-		{"DebitHints", testSharesDebitHints},
 		{"Concurrent", testSharesConcurrent},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -164,170 +152,6 @@ func testShares(t *testing.T, s Suite) {
 	}
 	t.Run("Histories", func(t *testing.T) { testSharesHistories(t, s) })
 	t.Run("StepHistories", func(t *testing.T) { testSharesStepHistories(t, s) })
-}
-
-// A region admits its base share, also if that is 0. Without transfers, the regions admit the limit.
-func testSharesBase(t *testing.T, s Suite, rate algo.Rate) {
-	for _, requests := range []int64{10, 2} {
-		rate.Requests = requests
-		f, admitted := newFederation(t, s, s.Open(t), rate, 3), int64(0)
-		for i := range f.limits {
-			for range 12 {
-				if allowed, _ := f.take(t, i, start, 1); allowed {
-					admitted++
-				}
-			}
-		}
-		if admitted != requests {
-			t.Fatalf("three regions: got %d admitted, want %d", admitted, requests)
-		}
-	}
-}
-
-// A cost above the base share is allowed once enough share has moved, and a cost above the limit never.
-func testSharesCosts(t *testing.T, s Suite, rate algo.Rate) {
-	f := newFederation(t, s, s.Open(t), rate, 3)
-	results := f.admit(t, 0, start, 8, false)
-	if wait := results[0].RetryAfter(start, 8); wait <= 0 || wait == algo.Never {
-		t.Fatalf("cost 8 of a base share of 4: got retry after %s, want a wait", wait)
-	}
-	for j := 1; j < 3; j++ {
-		if moved := f.move(t, j, start, 2); moved < 2 {
-			t.Fatalf("a lack of 2 in an idle region with 3: got %d, want at least 2", moved)
-		}
-	}
-	f.admit(t, 0, start, 8, true)
-	if results := f.admit(t, 0, start, 11, false); results[0].RetryAfter(start, 11) != algo.Never {
-		t.Fatal("cost 11 of a limit of 10: got a wait, want none")
-	}
-	f.admit(t, 0, start, 8, false)
-	for i := range f.limits { // the rest of the limit
-		f.admit(t, i, start, 3, false)
-	}
-	f.admit(t, 0, start, 0, true)
-}
-
-// A debit and a credit count in their window only.
-func testSharesWindow(t *testing.T, s Suite, rate algo.Rate) {
-	f := newFederation(t, s, s.Open(t), rate, 2)
-	w := f.window()
-	index := w.Index(start)
-	next, after := w.Start(index+1), w.Start(index+2)
-	f.admit(t, 0, start, 5, true)
-	moved := f.debit(t, 1, start, index, 3)
-	f.admit(t, 0, next, 0, true)
-	if !f.credit(t, 0, start, index, moved) {
-		t.Fatal("a credit while no later window counts: got none, want one")
-	}
-	f.admit(t, 1, after, 1, true)
-	if moved := f.debit(t, 1, start, index, 1); moved != 0 {
-		t.Fatalf("a debit of an old window: got %d, want 0", moved)
-	}
-	f.admit(t, 0, after, 1, true)
-	if f.credit(t, 0, start, index, 5) {
-		t.Fatal("a credit of an old window: got one, want none")
-	}
-	f = newFederation(t, s, s.Open(t), rate, 2) // also if nothing has moved
-	f.admit(t, 1, after, 5, true)
-	if moved := f.debit(t, 1, start, index, 1); moved != 0 {
-		t.Fatalf("a debit of an old window in which nothing moved: got %d, want 0", moved)
-	}
-	f.admit(t, 1, after, 1, false)
-	// What moved in an old window has no effect in a later one.
-	late := w.Start(index + 5)
-	f.admit(t, 0, late, 5, true)
-	f.admit(t, 1, late, 5, true)
-	f.admit(t, 0, late, 1, false)
-	// A debit of a window that the clock of the other region has not reached moves that region forward.
-	if moved := f.debit(t, 1, late, index+7, 1); moved == 0 {
-		t.Fatal("a debit of a window that has not begun: got 0, want some")
-	}
-	f.admit(t, 1, late, 5, false)
-}
-
-// After its window, share that moved still belongs to the count of the previous window: the region that got it is not over
-// its share, and the region that gave it does not admit it again.
-func testSharesPrevious(t *testing.T, s Suite, rate algo.Rate) {
-	f := newFederation(t, s, s.Open(t), rate, 2)
-	w := f.window()
-	f.admit(t, 0, start, 5, true)
-	f.admit(t, 0, start, 4, false)
-	f.move(t, 1, start, 4)
-	f.admit(t, 0, start, 4, true)
-	next := w.Start(w.Index(start) + 1)
-	admitted := [2]int64{}
-	for i := range admitted {
-		for range 6 {
-			if allowed, _ := f.take(t, i, next.Add(w.Length/2), 1); allowed {
-				admitted[i]++
-			}
-		}
-	}
-	if want := [2]int64{3, 2}; w.Sliding && admitted != want || !w.Sliding && admitted != [2]int64{5, 5} {
-		t.Fatalf("half a window later: got %v admitted, want %v in a sliding window, and 5 each in others", admitted, want)
-	}
-	// Share that a region got and did not use is no quota of the next window.
-	f = newFederation(t, s, s.Open(t), rate, 2)
-	f.move(t, 1, start, 5)
-	f.admit(t, 0, next, 6, false)
-	f.admit(t, 0, next, 5, true)
-}
-
-// Settlements and forced charges change the count, and not what moved. They can exceed the share and the limit.
-func testSharesSettle(t *testing.T, s Suite, rate algo.Rate) {
-	f := newFederation(t, s, s.Open(t), rate, 2)
-	f.move(t, 1, start, 4)
-	charges := one(f.limits[0], 8)
-	charges[0].Subject = f.pairs[0].subject
-	_, results := f.pairs[0].take(t, start, charges, nil)
-	f.pairs[0].settle(t, start, one(f.limits[0], 6), results, 0) // a refund of 6
-	f.admit(t, 0, start, 6, true)
-	f.admit(t, 0, start, 3, false)
-	up := one(f.limits[1], 5)
-	up[0].Force = true
-	f.pairs[1].settle(t, start, up, make([]algo.Result, 1), 0)
-	f.admit(t, 1, start, 1, false)
-	f.admit(t, 1, start, 0, false) // it owes
-	if moved := f.debit(t, 1, start, f.index(t, 1, start), 1); moved != 0 {
-		t.Fatalf("a debit in a region over its share: got %d, want 0", moved)
-	}
-	for range 4 { // up to the max debt, which is that of the whole limit
-		f.pairs[1].settle(t, start, up, make([]algo.Result, 1), 0)
-	}
-	if state := f.state(t, 1); state.Count != 20 {
-		t.Fatalf("forced charges of 25: got a count of %d, want the max debt of 20", state.Count)
-	}
-	f.pairs[1].inspect(t)
-}
-
-// A reset returns what a region used, and not what it gave or got.
-func testSharesReset(t *testing.T, s Suite, rate algo.Rate) {
-	f := newFederation(t, s, s.Open(t), rate, 2)
-	other := Limit(t, "other", algo.Rate{Algorithm: algo.FixedWindow, Requests: 1, Window: time.Minute})
-	f.admit(t, 1, start, 1, true)
-	f.pairs[1].take(t, start, one(other, 1), nil)
-	moved := f.move(t, 1, start, 3)
-	f.admit(t, 0, start, 5+moved, true)
-	for _, p := range f.pairs {
-		p.reset(t)
-		p.inspect(t)
-	}
-	f.admit(t, 1, start, 5, false)
-	if allowed, _ := f.pairs[1].take(t, start, one(other, 1), nil); !allowed {
-		t.Fatal("another limit after a reset: got a refusal, want its quota")
-	}
-	f.admit(t, 1, start, 5-moved, true)
-	f.admit(t, 0, start, 5+moved, true)
-	f.admit(t, 0, start, 1, false)
-	f.pairs[1].reset(t) // what moved is still there
-	f.admit(t, 1, start, 6-moved, false)
-	// A region that never took part in a transfer is reset as before.
-	f = newFederation(t, s, s.Open(t), rate, 2)
-	f.admit(t, 0, start, 5, true)
-	f.pairs[0].reset(t)
-	if entries := f.pairs[0].inspect(t); len(entries) != 0 {
-		t.Fatalf("after a reset: got %+v, want nothing", entries)
-	}
 }
 
 // A changed limit keeps what a region used and gave, and forgets what it got. So the regions do not admit more than the
@@ -426,103 +250,6 @@ func testSharesStale(t *testing.T, s Suite, rate algo.Rate) {
 	f.change(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}, true)
 	if moved := f.debit(t, 1, start, f.window().Index(start), 1); moved != 0 {
 		t.Fatalf("a debit after a change, of a state that is ahead: got %d, want 0", moved)
-	}
-}
-
-// Limits that regions share and other limits of a subject are charged together, or not at all.
-func testSharesSeveral(t *testing.T, s Suite, rate algo.Rate) {
-	f := newFederation(t, s, s.Open(t), rate, 2)
-	second, bucket := rate, Limit(t, "bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute})
-	second.Requests, second.Regions = 6, algo.Regions{Of: 2}
-	charges := []limiter.Charge{{Limit: f.limits[0], Cost: 4}, {Limit: Limit(t, "b", second), Cost: 2}, {Limit: bucket, Cost: 1}}
-	p := f.pairs[0]
-	if allowed, _ := p.take(t, start, charges, nil); !allowed {
-		t.Fatal("within both shares: got a refusal, want an admission")
-	}
-	if allowed, _ := p.take(t, start, charges, nil); allowed {
-		t.Fatal("above the share of both: got an admission, want a refusal")
-	}
-	f.move(t, 1, start, 4)
-	_, results := p.take(t, start, charges, nil)
-	if used := results[2].Machine.Used(results[2].State, start); used != 1 {
-		t.Fatalf("a refusal by the second limit: got %d used of the third, want 1", used)
-	}
-	charges[1].Cost = 1
-	_, results = p.take(t, start, charges, results)
-	p.settle(t, start, charges, results, 0)
-	p.inspect(t)
-}
-
-// A cached state of what moved can be stale, and changes no answer.
-func testSharesHints(t *testing.T, s Suite, rate algo.Rate) {
-	f := newFederation(t, s, s.Open(t), rate, 2)
-	w := f.window()
-	p, l := f.pairs[0], f.limits[0]
-	_, fresh := p.take(t, start, one(l, 1), nil)
-	f.move(t, 1, start, 4)
-	_, rich := p.take(t, start, one(l, 7), fresh)
-	index := f.index(t, 0, start)
-	f.debit(t, 0, start, index, 1)
-	for _, hint := range [][]algo.Result{fresh, rich, nil} {
-		p.take(t, start, one(l, 1), hint)
-		p.take(t, start, one(l, 5), hint)
-	}
-	next := w.Start(w.Index(start) + 1)
-	for _, hint := range [][]algo.Result{rich, fresh, nil, rich} {
-		p.take(t, next, one(l, 1), hint)
-	}
-	f.debit(t, 0, next, index+1, 1)
-	for _, hint := range [][]algo.Result{rich, fresh, nil} {
-		p.take(t, next.Add(w.Length/3), one(l, 1), hint)
-	}
-	p.take(t, next, one(l, 6), rich)
-	// Share that a region got before a change of the list that was taken back.
-	f = newFederation(t, s, s.Open(t), rate, 2)
-	p, l = f.pairs[0], f.limits[0]
-	f.move(t, 1, start, 4)
-	_, rich = p.take(t, start, one(l, 1), nil)
-	rate.Regions = algo.Regions{Of: 3}
-	p.take(t, start, one(changed(t, l, l.Version, rate), 1), nil)
-	p.take(t, start, one(l, 1), nil)
-	if allowed, _ := p.take(t, start, one(l, 5), rich); allowed {
-		t.Fatal("a cached state with share that a conversion dropped: got an admission, want a refusal")
-	}
-}
-
-// A stale hint of a debit changes only how much moves. A region gives some of what is free, and never more.
-func testSharesDebitHints(t *testing.T, s Suite, rate algo.Rate) {
-	rate.Requests = 30
-	store := s.Open(t)
-	for spent := range int64(10) {
-		f := newFederation(t, s, store, rate, 2)
-		p, l, index, seen := f.pairs[1], f.limits[1], f.window().Index(start), algo.Result{}
-		debit := func() (moved int64) {
-			t.Helper()
-			moved, err := store.(limiter.Shares).Debit(ctx, start, p.subject, l, index, 1, &seen)
-			if err != nil {
-				t.Fatalf("a debit after %d of the share: %v", spent, err)
-			}
-			return moved
-		}
-		used := int64(0)
-		for range 1 + spent {
-			if takeSoon(t, store, start, []limiter.Charge{{Subject: p.subject, Limit: l, Cost: 1}}) {
-				used++
-			}
-			if seen.Machine == nil {
-				debit()
-			}
-		}
-		hint := seen
-		moved := debit()
-		entries, err := store.Inspect(ctx, p.subject)
-		if err != nil || len(entries) != 1 {
-			t.Fatalf("got %+v and error %v, want one limit", entries, err)
-		}
-		now, free := entries[0].State, 15-used-hint.State.Moved()
-		if now.Moved() != hint.State.Moved()+moved || now.Count != used || moved > free || (moved > 0) != (free > 0) || seen.State != now {
-			t.Errorf("%d used since the hint: got %d of %d free, and %+v, seen as %+v", spent, moved, free, now, seen.State)
-		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -57,62 +56,4 @@ func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 	changed := changed(t, l, 2, algo.Rate{Requests: 10, Window: 7 * time.Second})
 	p.take(t, start.Add(4*still), one(changed, 1), nil)
 	p.inspect(t)
-}
-
-// A forced charge of cost 0 is allowed together with another charge, even if the state exceeds the max
-// debt because the clock is behind.
-func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
-	p, l := newPair(t, s), Limit(t, "a", rate)
-	other := Limit(t, "b", rates[1])
-	p.take(t, start, []limiter.Charge{{Limit: l, Cost: 20, Force: true}}, nil)
-	p.take(t, start.Add(-4*time.Second), []limiter.Charge{{Limit: l, Force: true}, {Limit: other, Cost: 1}}, nil)
-}
-
-// Processes with two different clocks together admit at most what one clock can admit in an interval that
-// is longer by the difference. A clamp does not return quota.
-func testSkew(t *testing.T, s Suite, rate algo.Rate) {
-	l := Limit(t, "a", rate)
-	for seed, skew := range []time.Duration{4 * time.Second, 6 * time.Second, 70 * time.Second, 10 * time.Minute} {
-		r := rand.New(rand.NewPCG(uint64(seed), 1))
-		p, now := newPair(t, s), start
-		var admitted []algo.Instant
-		var hints [2][]algo.Result
-		for range 60 {
-			now = now.Add(time.Duration(r.Int64N(int64(4 * time.Second))))
-			for e, clock := range []algo.Instant{now, now.Add(-skew)} {
-				ok, results := p.take(t, clock, one(l, 1), hints[e])
-				if hints[e] = results; ok {
-					admitted = append(admitted, now)
-				}
-			}
-		}
-		for i := range admitted {
-			for j := i; j < len(admitted); j++ {
-				most := bound(l.Machine(), admitted[j].Sub(admitted[i])+skew)
-				if slots, ok := l.Machine().(*algo.Slots); ok { // by the fast clock, a slot of the slow clock expires early
-					most = float64(slots.Requests) * (1 + float64(admitted[j].Sub(admitted[i])/max(1, slots.Length-skew)))
-				}
-				if float64(j-i+1) > most {
-					t.Fatalf("clocks %s apart: got %d admitted in %s, want at most %.1f", skew, j-i+1, admitted[j].Sub(admitted[i]), most)
-				}
-			}
-		}
-	}
-}
-
-// bound returns the number of requests that m may admit in an interval of the given length by one clock.
-func bound(m algo.Machine, length time.Duration) float64 {
-	switch m := m.(type) {
-	case *algo.Bucket:
-		return float64(m.Depth+length) / float64(m.Interval)
-	case *algo.Window:
-		windows := 1 + float64(length)/float64(m.Length)
-		if !m.Sliding {
-			windows++
-		}
-		return float64(m.Requests) * windows
-	case *algo.Log:
-		return float64(m.Requests) * (1 + float64(length/m.Length))
-	}
-	return 0
 }

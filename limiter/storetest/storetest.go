@@ -47,28 +47,16 @@ func Run(t *testing.T, s Suite) {
 		name string
 		test func(*testing.T, Suite, algo.Rate)
 	}{
-		{"Exhaustion", testExhaustion},
 		{"Patience", testPatience},
 		{"CostOverCapacity", testCostOverCapacity},
-		{"CostZero", testCostZero},
-		{"ClockBack", testClockBack},
-		{"Stale", testStale},
 		{"FarAhead", testFarAhead},
 		{"FarAheadCharged", testFarAheadCharged},
-		{"ForceNothing", testForceNothing},
-		{"Skew", testSkew},
 		{"Forgotten", testForgotten},
 		{"Critical", testCritical},
-		{"RefundTwice", testRefundTwice},
 		{"Changed", testChanged},
-		{"Refund", testRefund},
-		{"Force", testForce},
 		{"Settle", testSettle},
 		{"SettleUnknown", testSettleUnknown},
-		{"SettleAhead", testSettleAhead},
 		{"Concurrent", testConcurrent},
-		{"ConcurrentOlder", testConcurrentOlder},
-		{"ConcurrentSettle", testConcurrentSettle},
 		{"Once", testOnce},
 		{"OnceReset", testOnceReset},
 		{"ConcurrentOnce", testConcurrentOnce},
@@ -80,19 +68,11 @@ func Run(t *testing.T, s Suite) {
 		})
 	}
 	t.Run("Admin", func(t *testing.T) { testAdmin(t, s) })
-	t.Run("SeveralLimits", func(t *testing.T) { testSeveralLimits(t, s) })
-	t.Run("RefundSeveral", func(t *testing.T) { testRefundSeveral(t, s) })
 	t.Run("MostLimits", func(t *testing.T) { testMostLimits(t, s) })
-	t.Run("Subjects", func(t *testing.T) { testSubjects(t, s) })
-	t.Run("ConcurrentSeveral", func(t *testing.T) { testConcurrentSeveral(t, s) })
 	t.Run("Cancelled", func(t *testing.T) { testCancelled(t, s) })
 	t.Run("Tiers", func(t *testing.T) { testTiers(t, s) })
-	t.Run("ConcurrentTiers", func(t *testing.T) { testConcurrentTiers(t, s) })
-	t.Run("Slots", func(t *testing.T) { testSlots(t, s) })
 	t.Run("SlotsReleasedTwice", func(t *testing.T) { testSlotsReleasedTwice(t, s) })
-	t.Run("SlotsChanged", func(t *testing.T) { testSlotsChanged(t, s) })
 	t.Run("SlotsExpired", func(t *testing.T) { testSlotsExpired(t, s) })
-	t.Run("SlotsInFlight", func(t *testing.T) { testSlotsInFlight(t, s) })
 	t.Run("OnceUnsafe", func(t *testing.T) { testOnceUnsafe(t, s) })
 	t.Run("OnceForgotten", func(t *testing.T) { testOnceForgotten(t, s) })
 	t.Run("OnceMinute", func(t *testing.T) { testOnceMinute(t, s) })
@@ -101,16 +81,6 @@ func Run(t *testing.T, s Suite) {
 	t.Run("ClockChange", func(t *testing.T) { testClockChange(t, s) })
 	t.Run("Linearizable", func(t *testing.T) { testLinearizable(t, s) })
 	t.Run("Differential", func(t *testing.T) { testDifferential(t, s) })
-}
-
-// A new subject admits exactly the capacity at one instant.
-func testExhaustion(t *testing.T, s Suite, rate algo.Rate) {
-	p, l := newPair(t, s), Limit(t, "a", rate)
-	for i := range 12 {
-		if allowed, _ := p.take(t, start, one(l, 1), nil); allowed != (i < 10) {
-			t.Fatalf("request %d at one instant: got allowed %t, want %t", i+1, allowed, i < 10)
-		}
-	}
 }
 
 // A caller is allowed after RetryAfter, and refused one nanosecond earlier.
@@ -149,48 +119,6 @@ func testCostOverCapacity(t *testing.T, s Suite, rate algo.Rate) {
 		t.Fatal("cost of the whole capacity: got refused, want allowed")
 	}
 	p.take(t, start, one(l, 11), nil)
-}
-
-// A request of cost 0 reads the state and charges nothing.
-func testCostZero(t *testing.T, s Suite, rate algo.Rate) {
-	p, l := newPair(t, s), Limit(t, "a", rate)
-	p.take(t, start, one(l, 0), nil)
-	p.take(t, start, one(l, 10), nil)
-	if allowed, results := p.take(t, start, one(l, 0), nil); !allowed || results[0].Machine.Remaining(results[0].State, start) != 0 {
-		t.Fatalf("cost 0 on an exhausted limit: got allowed %t, %+v, want true and 0 remaining", allowed, results)
-	}
-	p.take(t, start.Add(-time.Hour), one(l, 0), nil)
-	p.take(t, start.Add(time.Hour), one(l, 0), nil)
-	if allowed, _ := p.take(t, start, one(l, 1), nil); allowed {
-		t.Fatal("after a take of cost 0: got allowed, want refused")
-	}
-}
-
-// If a clock is behind within the clock skew of honest clocks, its instants add no quota.
-func testClockBack(t *testing.T, s Suite, rate algo.Rate) {
-	p, l := newPair(t, s), Limit(t, "a", rate)
-	admitted := 0
-	for i := range 40 {
-		now := start.Add(-time.Duration(i*i%37) * 130 * time.Millisecond)
-		if allowed, _ := p.take(t, now, one(l, 1), nil); allowed {
-			admitted++
-		}
-	}
-	if admitted > 10 {
-		t.Fatalf("earlier and earlier instants: got %d admitted, want 10", admitted)
-	}
-}
-
-// A state that is older than its horizon has no effect, even if the store has not yet deleted it.
-func testStale(t *testing.T, s Suite, rate algo.Rate) {
-	p, l := newPair(t, s), Limit(t, "a", rate)
-	now := start
-	for range 3 {
-		if allowed, _ := p.take(t, now, one(l, 10), nil); !allowed {
-			t.Fatal("cost of the full quota: got refused, want allowed")
-		}
-		now = now.Add(l.Horizon + time.Minute)
-	}
 }
 
 // A changed limit applies at once and does not return used quota.
@@ -240,68 +168,6 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 	})
 }
 
-// A refund returns quota only if this is safe, for example in the charged window.
-func testRefund(t *testing.T, s Suite, rate algo.Rate) {
-	p, l := newPair(t, s), Limit(t, "a", rate)
-	charges := one(l, 4)
-	_, first := p.take(t, start, charges, nil)
-	p.refund(t, charges, first, time.Millisecond)
-	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
-		t.Fatal("after an immediate refund: got a refusal, want the whole quota")
-	}
-	for _, apart := range []time.Duration{0, time.Second, time.Minute, 2 * time.Minute, time.Hour} {
-		p := newPair(t, s)
-		_, first := p.take(t, start, charges, nil)
-		_, second := p.take(t, start.Add(apart), charges, nil)
-		p.refund(t, charges, first, apart)
-		p.take(t, start.Add(apart), one(l, 0), nil)
-		p.refund(t, charges, second, 0)
-		p.take(t, start.Add(apart), one(l, 0), nil)
-		p.refund(t, charges, second, 0)
-		p.take(t, start.Add(apart), one(l, 3), nil)
-	}
-	// A refund does nothing if the store has no state of the limit, or a state with other parameters.
-	p = newPair(t, s)
-	p.refund(t, charges, first, 0)
-	p.take(t, start, charges, nil)
-	next := changed(t, l, 2, algo.Rate{Algorithm: rate.Algorithm, Requests: 40, Window: time.Minute})
-	_, second := p.take(t, start, one(next, 1), nil)
-	p.refund(t, charges, first, 0)
-	p.take(t, start, one(next, 1), second)
-}
-
-// A forced charge can exceed the limit, up to a debt of one capacity.
-func testForce(t *testing.T, s Suite, rate algo.Rate) {
-	for _, costs := range [][]int64{{3, 4, 7}, {12}, {10, 9, 5}, {20}, {21}, {1 << 40}} {
-		p, l := newPair(t, s), Limit(t, "a", rate)
-		other := Limit(t, "b", rate)
-		for _, cost := range costs {
-			if allowed, _ := p.take(t, start, []limiter.Charge{{Limit: l, Cost: cost, Force: true}, {Limit: other, Cost: 1}}, nil); !allowed {
-				t.Fatalf("forced charge of %d: got refused, want allowed", cost)
-			}
-		}
-		p.take(t, start, one(l, 0), nil)
-		p.take(t, start.Add(30*time.Second), one(l, 1), nil)
-		p.take(t, start.Add(90*time.Second), one(l, 1), nil)
-		p.take(t, start.Add(10*time.Minute), one(l, 10), nil)
-	}
-	// If another limit refuses the request, the store does not make the forced charge.
-	p, l, tight := newPair(t, s), Limit(t, "a", rate), Limit(t, "tight", algo.Rate{Requests: 1, Window: time.Minute})
-	charges := []limiter.Charge{{Limit: l, Cost: 15, Force: true}, {Limit: tight, Cost: 1}}
-	p.take(t, start, charges, nil)
-	if allowed, _ := p.take(t, start, charges, nil); allowed {
-		t.Fatal("above a limit of 1: got an allowed request, want a refusal")
-	}
-	// A forced charge of cost 0 only reads. However large the debt is, the store does not convert the
-	// state of the limit.
-	p, lowered := newPair(t, s), changed(t, l, 2, algo.Rate{Algorithm: rate.Algorithm, Requests: 3, Window: time.Minute})
-	p.take(t, start, []limiter.Charge{{Limit: l, Cost: 20, Force: true}}, nil)
-	p.take(t, start, []limiter.Charge{{Limit: lowered, Force: true}, {Limit: tight, Cost: 1}}, nil)
-	if entries := p.inspect(t); entries[0].Version != 1 && entries[1].Version != 1 {
-		t.Fatalf("a forced charge of cost 0: got a converted limit, want the old version: %+v", entries)
-	}
-}
-
 // Inspect and Reset read and delete the state of one subject only.
 func testAdmin(t *testing.T, s Suite) {
 	p, other := newPair(t, s), newPair(t, s)
@@ -344,53 +210,6 @@ func testConcurrent(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// Many concurrent callers with older rules get exactly the quota of the newer rules.
-func testConcurrentOlder(t *testing.T, s Suite, rate algo.Rate) {
-	store, who := s.Open(t), subject()
-	older := Limit(t, "a", algo.Rate{Algorithm: rate.Algorithm, Requests: 100, Window: time.Minute})
-	newer := changed(t, older, 2, rate)
-	if ok, err := store.Take(ctx, start, who, []limiter.Charge{{Subject: who, Limit: newer, Cost: 1}}, make([]algo.Result, 1)); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	var admitted atomic.Int64
-	together(t, 40, func(int) {
-		if takeSoon(t, store, start, []limiter.Charge{{Subject: who, Limit: older, Cost: 1}}) {
-			admitted.Add(1)
-		}
-	})
-	if n := admitted.Load(); n != 9 {
-		t.Fatalf("got %d of 40 admitted, want the remaining 9", n)
-	}
-}
-
-// Several limits of one subject are charged together. If one refuses, no limit is charged.
-func testSeveralLimits(t *testing.T, s Suite) {
-	p := newPair(t, s)
-	var charges []limiter.Charge
-	for i, rate := range rates {
-		charges = append(charges, limiter.Charge{Limit: Limit(t, string('a'+rune(i)), rate), Cost: 1})
-	}
-	tight := Limit(t, "tight", algo.Rate{Requests: 3, Window: time.Minute})
-	charges = append(charges, limiter.Charge{Limit: tight, Cost: 1})
-	for i := range 5 {
-		allowed, results := p.take(t, start, charges, nil)
-		if allowed != (i < 3) {
-			t.Fatalf("request %d: got allowed %t, want 3 allowed requests", i+1, allowed)
-		}
-		for j, r := range results[:3] {
-			if left := r.Machine.Remaining(r.State, start); left != int64(10-min(i+1, 3)) {
-				t.Fatalf("request %d: limit %d: got %d remaining, want %d", i+1, j, left, 10-min(i+1, 3))
-			}
-		}
-	}
-	// A new limit is charged together with limits that already have state.
-	late := Limit(t, "late", rates[0])
-	for i := range 3 {
-		p.take(t, start.Add(time.Duration(i)*90*time.Second), []limiter.Charge{{Limit: late, Cost: 2}, charges[1], charges[3]}, nil)
-		p.take(t, start.Add(time.Duration(i)*90*time.Second), charges[:2], nil)
-	}
-}
-
 // One call of Take can charge limiter.MaxCharges limits of one subject.
 func testMostLimits(t *testing.T, s Suite) {
 	for _, name := range []string{"mixed", "sliding"} {
@@ -416,42 +235,6 @@ func testMostLimits(t *testing.T, s Suite) {
 				now = now.Add(time.Duration(i) * 25 * time.Second)
 			}
 		})
-	}
-}
-
-// Subjects are counted separately.
-func testSubjects(t *testing.T, s Suite) {
-	p, l := newPair(t, s), Limit(t, "a", rates[1])
-	p.take(t, start, one(l, 10), nil)
-	p.subject = p.subject.And(limiter.Global())
-	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
-		t.Fatal("charge of one subject: got it counted for another subject, want separate counts")
-	}
-}
-
-// The tightest limit decides exactly how many concurrent requests on several limits are admitted. The
-// other limits are charged only for the admitted requests.
-func testConcurrentSeveral(t *testing.T, s Suite) {
-	store, who := s.Open(t), subject()
-	limits := []*limiter.Limit{Limit(t, "a", rates[0]), Limit(t, "b", rates[1]), Limit(t, "c", algo.Rate{Requests: 6, Window: time.Hour, Algorithm: algo.FixedWindow})}
-	var admitted atomic.Int64
-	together(t, 30, func(int) {
-		var charges []limiter.Charge
-		for _, l := range limits {
-			charges = append(charges, limiter.Charge{Subject: who, Limit: l, Cost: 1})
-		}
-		if takeSoon(t, store, start, charges) {
-			admitted.Add(1)
-		}
-	})
-	if n := admitted.Load(); n != 6 {
-		t.Fatalf("got %d admitted, want 6", n)
-	}
-	results := read(t, store, start, who, limits...)
-	for i, want := range []int64{4, 4, 0} {
-		if got := results[i].Remaining(start); got != want {
-			t.Errorf("limit %s: got %d remaining, want %d", limits[i].Name, got, want)
-		}
 	}
 }
 

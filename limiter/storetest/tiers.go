@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,20 +72,5 @@ func testTiers(t *testing.T, s Suite) {
 				t.Fatal("paid, after a refund of the other tier: got allowed, want a refusal")
 			}
 		})
-	}
-}
-
-// Processes with different views of a caller's tier together admit at most the larger limit, and forget no charge.
-func testConcurrentTiers(t *testing.T, s Suite) {
-	store, who := s.Open(t), subject()
-	limits := inTiers(algo.Rate{Algorithm: algo.FixedWindow, Window: time.Hour}, 1, true, 5, 12)
-	var admitted atomic.Int64
-	together(t, 30, func(i int) {
-		if takeSoon(t, store, start, []limiter.Charge{{Subject: who, Limit: limits[i%2], Cost: 1}}) {
-			admitted.Add(1)
-		}
-	})
-	if n := admitted.Load(); n != 12 {
-		t.Fatalf("a limit of 5 and 12 in two tiers: got %d admitted, want 12", n)
 	}
 }
