@@ -21,7 +21,7 @@ var sharedRates = []algo.Rate{
 type federation struct {
 	limits []*limiter.Limit
 	pairs  []*pair
-	lists  []list              // the list of each region, if they differ
+	lists  []list // the list of each region, if they differ
 }
 
 func newFederation(t failer, s Suite, store limiter.Store, rate algo.Rate, regions int) *federation {
