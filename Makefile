@@ -98,7 +98,6 @@ PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/viewer$$
 # simulation of many processes, repeat a run with many faults, or count the calls of a store.
 PLAIN_TESTS := ^(TestAttack_(deepEvent|flood|hugeEvents|memory|spellPath|viewerAddress)|TestLayer_(path|decodedPath|largeAnswer|memory|eventMemory|hostileMembers|unreadable)|TestSettle_(badLines|cutLines)|TestSecurity|TestSpellings(_handler)?|TestStore_(calls.*|model)|TestAdaptive(_longWindow|_surge)?|TestOutage_environment|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestModel_.*|TestPairs|TestParse_hostile|TestDocs_commands|TestRun_(apiKeyHeader|credentials?|degradedBurst|domain|faults|issuerless|lateFault|oneURL|refusing|regions|settlement|vacuous))$$
 
-# In these tests, requests must meet deadlines.
 STORES := /limiter/(dynamostore|memstore|redisstore|storetest)(/|$$)
 
 # Node.js is optional: without npm, the tests that need its packages are skipped.

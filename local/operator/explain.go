@@ -130,8 +130,6 @@ type Cost struct {
 	Calls int `json:"storeCalls"`
 	// Unit is the kind of a call: "write" for DynamoDB, "script" for Redis, "" for no calls.
 	Unit string `json:"unit,omitempty"`
-	// Notes list the conditions under which the number of calls differs.
-	Notes []string `json:"notes,omitempty"`
 }
 
 // Explain answers q.
@@ -195,7 +193,6 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	}
 	e.Notes = append(e.Notes, decisionNotes(d, who, explained.Tier)...)
 	e.Notes = append(e.Notes, recordNotes(r, who.Limits, listed)...)
-	e.Notes = append(e.Notes, o.notes(listed)...)
 	return e, nil
 }
 
@@ -374,48 +371,22 @@ func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Deci
 
 var units = map[string]string{"dynamodb": "write", "redis": "script"}
 
+// cost counts the calls of an admitted request: one for each subject, and one for each limit with shards, which has one
+// subject for each shard.
 func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 	if c.Unit = units[o.Kind]; c.Unit == "" {
 		return c
 	}
-	subjects, settled := map[limiter.Subject]bool{}, map[limiter.Subject]bool{}
-	var lease, shards, sync, adaptive bool
+	subjects := map[limiter.Subject]bool{}
 	for _, charge := range charges {
 		switch s := charge.Limit.Spread; {
 		case s.Adaptive: // requests make no call; environments report in the background
-			adaptive = true
-			continue
-		case s.Shards > 0: // one call, whichever shard the request charges
-			shards = true
+		case s.Shards > 0:
 			c.Calls++
-			continue
 		default:
-			lease, sync = lease || s.Lease > 1, sync || s.Sync > 0
-		}
-		subject := charge.Limit.Subjects(charge.Subject)[0]
-		subjects[subject] = true
-		if charge.Limit.Count.Settles() {
-			settled[subject] = true
+			subjects[charge.Limit.Subjects(charge.Subject)[0]] = true
 		}
 	}
 	c.Calls += len(subjects)
-	if o.Kind == "dynamodb" && c.Calls > 0 {
-		c.Notes = append(c.Notes, "a write is conditional on what the environment assumes about the item, such as an idle bucket; a wrong assumption costs another write")
-	}
-	if lease {
-		c.Notes = append(c.Notes, "if all limits of a subject are leased, it costs a call only when a lease is used up")
-	}
-	if sync {
-		c.Notes = append(c.Notes, "a limit with sync_ms costs one separate call per sync_ms, and no call in between")
-	}
-	if adaptive {
-		c.Notes = append(c.Notes, "a request makes no call for a limit with adaptive shares; all environments together report about 360 times a second")
-	}
-	if n := len(settled); n > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("limits that count cost, failures, bytes or requests in flight are settled after the answer, which costs up to %d more", n))
-	}
-	if shards {
-		c.Notes = append(c.Notes, "a shard that refuses costs one more call, to another shard")
-	}
 	return c
 }

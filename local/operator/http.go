@@ -54,14 +54,6 @@ func (o *Operator) Handler() http.Handler {
 	return mux
 }
 
-// Refusal is a handler that answers every question with an error. Its text is the error message.
-type Refusal string
-
-// ServeHTTP implements http.Handler.
-func (r Refusal) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	write(w, http.StatusConflict, failure{string(r)})
-}
-
 // Answer reads a question of r, and writes the answer of the function ask or its error. It is the handler of one path;
 // see [Operator.Handler].
 func Answer[Q, A any](w http.ResponseWriter, r *http.Request, ask func(context.Context, Q) (A, error)) {

@@ -95,30 +95,4 @@ func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Lis
 	return usages, limits, nil
 }
 
-// notes explains numbers that a reader can misunderstand, and names counts that the usage does not
-// include.
-func (o *Operator) notes(listed []rules.Listed) (notes []string) {
-	var bucket, lease, sync, local, shards, adaptive bool
-	for _, l := range listed {
-		s := l.Charge.Limit.Spread
-		bucket = bucket || l.Charge.Limit.Rate.Burst > 0
-		lease, sync, shards = lease || s.Lease > 1, sync || s.Sync > 0, shards || s.Shards > 0
-		adaptive = adaptive || s.Adaptive
-		local = local || l.Charge.Limit.OnError == limiter.OnErrorLocal
-	}
-	add := func(is bool, text string) {
-		if is {
-			notes = append(notes, text)
-		}
-	}
-	remote := o.Kind != memory
-	add(bucket, "burst is the capacity of a bucket (X-RateLimit-Limit), which a caller can use at once. requests and window are the refill rate (q and w of RateLimit-Policy)")
-	add(lease && remote, "leased quota counts as charged, although environments may not have used it")
-	add(shards && remote, "the usage of a limit with shards is the sum of its shards; a request is charged to one shard, and tries at most two")
-	add(sync && remote, "the usage does not include what environments have counted since they last synchronized")
-	add(adaptive && remote, "the usage of a limit with adaptive shares is the average of the reports of all environments over four seconds")
-	add(local && remote, "the usage does not include what environments count in their own memory during an outage")
-	return notes
-}
-
 const memory = "memory"

@@ -128,7 +128,6 @@ func (o *Operator) usage(ctx context.Context, now time.Time, c counts) (Usage, e
 	if slices.ContainsFunc(c.listed, func(l rules.Listed) bool { return l.Charge.Limit.Spread.Shards > 0 }) {
 		i.Notes = append(i.Notes, "state in shards that the rules no longer have is not shown")
 	}
-	i.Notes = append(i.Notes, o.notes(c.listed)...)
 	return i, nil
 }
 
@@ -225,7 +224,7 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 			return Forgotten{}, err
 		}
 	}
-	f := Forgotten{Subject: before.Subject, At: before.At, Limits: []Limit{}, Others: before.Others, Notes: o.afterwards(c.listed)}
+	f := Forgotten{Subject: before.Subject, At: before.At, Limits: []Limit{}, Others: before.Others, Notes: o.afterwards()}
 	if f.Listed, err = o.unlist(ctx, now, listingOf(c.subject, &c.caller)); err != nil {
 		return Forgotten{}, fmt.Errorf("the usage is reset, but not the list of the distribution, which can refuse until the end of a wait: %w; repeat the reset", err)
 	}
@@ -248,23 +247,10 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 }
 
 // afterwards returns notes about the counts that a reset does not delete.
-func (o *Operator) afterwards(listed []rules.Listed) []string {
+func (o *Operator) afterwards() []string {
 	notes := []string{"other subjects of the same caller (an address, a claim, an endpoint) keep their usage; explain shows which of them refuse"}
-	if o.Kind == memory {
-		return notes
-	}
-	notes = append(notes, "for up to a second, other environments may still refuse from their denial caches, and may still use their leases")
-	var sync, own bool
-	for _, l := range listed {
-		limit := l.Charge.Limit
-		sync = sync || limit.Spread.Sync > 0 || limit.Spread.Adaptive
-		own = own || limit.OnError == limiter.OnErrorLocal
-	}
-	if sync {
-		notes = append(notes, "other environments still report what they have counted since their last report for limits with sync_ms or adaptive shares")
-	}
-	if own {
-		notes = append(notes, "other environments keep what they counted in their own memory in an outage (on_error local), and refuse by it with Weir-Degraded: outage_count until it expires or they restart")
+	if o.Kind != memory {
+		notes = append(notes, "for some seconds, other environments may still refuse by what they remember, and use their leases; what they counted in an outage stays until it expires")
 	}
 	return notes
 }

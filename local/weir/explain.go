@@ -136,7 +136,7 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 	fmt.Fprintf(out, "\n%s  %s\n", s.Bold("now"), verdict(s, e))
 	printEdge(out, e.Edge, e.Version, e.At)
 	fmt.Fprintf(out, "%s %s\n", s.Bold("cost"), costOf(e.Cost, e.Decision))
-	return printNotes(out, s, append(e.Cost.Notes, e.Notes...))
+	return printNotes(out, s, e.Notes)
 }
 
 func printHash(out io.Writer, s command.Style, hash string) {

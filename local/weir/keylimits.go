@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -182,33 +180,4 @@ func defaultRules(table string) (file, from string) {
 		return "", ""
 	}
 	return c.Path("functions", "rules.json"), "functions/rules.json (the table has no rules)"
-}
-
-// warnRecords prints a warning for each id whose tier or limits do not fit the rules in force.
-func warnRecords(ctx context.Context, progress io.Writer, table string, list []apikeys.Key) {
-	if !slices.ContainsFunc(list, func(k apikeys.Key) bool { return k.Limits != nil || k.Tier != "" }) {
-		return
-	}
-	r, from, err := rulesInForce(ctx, table, "")
-	if err != nil {
-		fmt.Fprintf(progress, "weir: warning: tiers and limits not checked: %v\n", err)
-	}
-	if r == nil {
-		return
-	}
-	warnings := map[string]bool{} // several keys of an id have the same
-	for _, k := range list {
-		if err := r.CheckTier(k.Tier); k.Tier != "" && err != nil {
-			warnings[fmt.Sprintf("%s: %s: %v", k.ID, from, err)] = true
-		}
-		if k.Limits == nil {
-			continue
-		}
-		if err := r.CheckLimits(k.Limits); err != nil {
-			warnings[fmt.Sprintf("%s: limits ignored, because they do not fit %s: %v", k.ID, from, err)] = true
-		}
-	}
-	for _, warning := range slices.Sorted(maps.Keys(warnings)) {
-		fmt.Fprintf(progress, "weir: warning: %s\n", warning)
-	}
 }

@@ -238,7 +238,6 @@ func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
 		return err
 	}
 	list, failed := keys.List(ctx)
-	warnRecords(ctx, progress, o.table, list)
 	if o.json {
 		return errors.Join(command.PrintJSON(out, list), o.explain(failed))
 	}

@@ -160,7 +160,7 @@ func TestInterrupt(t *testing.T) {
 	cancel()
 	for _, args := range [][]string{
 		{"check", "-"}, {"check", "-", "--json"}, {"rules", "publish", "-", "--table", "x"}, {"why", "user:a"}, {"reset", "user:a", "--store", "redis", "--namespace", "x"},
-		{"simulate", "--quick"}, {"usage", "user:a"},
+		{"usage", "user:a"},
 	} {
 		var out, errs bytes.Buffer
 		code := command.Execute(ctx, rootCommand(), args, &out, &errs)
