@@ -96,7 +96,7 @@ LAB_RACE_TEST := GORACE=atexit_sleep_ms=50 $(LAB_TEST) -race
 PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/viewer$$
 # These tests run without the detector; the other tests of their packages run with it. They compute a lot, such as a
 # simulation of many processes, repeat a run with many faults, or count the calls of a store.
-PLAIN_TESTS := ^(TestAttack_(deepEvent|flood|hugeEvents|memory|spellPath|viewerAddress)|TestLayer_(path|decodedPath|largeAnswer|memory|eventMemory|hostileMembers|unreadable)|TestSettle_(badLines|cutLines)|TestSecurity|TestSpellings(_handler)?|TestStore_(calls.*|model)|TestAdaptive(_longWindow|_surge)?|TestOutage_environment|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestModel_.*|TestPairs|TestParse_hostile|TestDocs_commands|TestRun_(apiKeyHeader|credentials?|degradedBurst|domain|faults|issuerless|lateFault|oneURL|refusing|regions|settlement|vacuous))$$
+PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory|spellPath|viewerAddress)|TestLayer_(path|decodedPath|largeAnswer|memory|eventMemory|hostileMembers|unreadable)|TestSettle_(badLines|cutLines)|TestSecurity|TestSpellings(_handler)?|TestStore_(calls.*|model)|TestAdaptive(_longWindow|_surge)?|TestOutage_environment|TestCount_bound|TestLimiter_Take_(floodOf.*|regionsFigures|regionsTrips)|TestSpread_(peek|shards_limitReported|sync_lost_enforced)|TestFiles|TestModel_.*|TestPairs|TestParse_hostile|TestDocs_commands|TestRun_(apiKeyHeader|credentials?|degradedBurst|domain|faults|issuerless|lateFault|oneURL|refusing|regions|settlement|vacuous))$$
 
 STORES := /limiter/(dynamostore|memstore|redisstore|storetest)(/|$$)
 

@@ -51,7 +51,6 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 		c.doc.Report(problem.Path, "%s", problem.Message)
 		return
 	}
-	c.noteFewRegions(s.Path, s, made)
 	cost, costPath := s.cost(r)
 	if cost > made.MaxCost() {
 		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s", cost, made.MaxCost(), s.Path)

@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -80,4 +81,18 @@ func hostileText(r *rand.Rand) attack {
 	}
 	name := fmt.Sprintf("%s: %d times %s, %d deep below %.12s, names: %t", outer, strings.Count(list, ",")+1, value, depth, key, keyed)
 	return attack{name, open + list + end, anyAnswer}
+}
+
+// If WEIR_SOAK is set, the property tests check many more documents.
+func TestMain(m *testing.M) {
+	if os.Getenv(parseEnv) != "" {
+		parseInput()
+		return
+	}
+	if os.Getenv("WEIR_SOAK") != "" {
+		if err := flag.Set("rapid.checks", "10000"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
 }

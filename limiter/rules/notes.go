@@ -28,11 +28,9 @@ func (c *compiler) note() {
 		c.noteShallow(s.Path, c.rules.options.clamp(s.Rate))
 		c.noteWindow(s)
 		c.noteCount(s)
-		c.noteSettlements(s)
 		c.noteNotify(s)
 		c.noteChosen(s)
 		c.noteNewCount(s)
-		c.noteRegions(s)
 		if units := c.rules.options.Items.Units(s.Rate); units > 1 {
 			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units)
 		}
@@ -46,7 +44,6 @@ func (c *compiler) note() {
 		c.noteTiers(&c.rules.rules[i], tiers)
 		c.noteCallers(&c.rules.rules[i])
 	}
-	c.noteUsage()
 	for i := range c.rules.exempt.list {
 		c.noteExemption(&c.rules.exempt.list[i])
 	}
@@ -95,16 +92,6 @@ func (c *compiler) noteCount(s *spec) {
 	}
 }
 
-// noteSettlements notes a limit that can settle more often than DynamoDB writes the item of a subject.
-func (c *compiler) noteSettlements(s *spec) {
-	if c.rules.options.LeaseAbove == 0 || !s.Count.Settles() || s.Rate.Span() <= 0 {
-		return
-	}
-	if rate := perSecond(s.Rate) / max(1, s.Reserve); rate > c.rules.options.LeaseAbove {
-		c.doc.Note(s.Path, "settles up to %d requests a second on one subject. On DynamoDB an item takes 1,000 writes a second, and each request takes two, so settlements above %d a second are throttled; count smaller subjects, or use Redis", rate, c.rules.options.LeaseAbove)
-	}
-}
-
 // These are the longest wait of API Gateway for an answer, and the longest run of a Lambda function.
 const (
 	longestAnswer   = 30 * time.Second
@@ -127,34 +114,6 @@ func (c *compiler) noteSlots(s *spec) {
 func (c *compiler) noteNotify(s *spec) {
 	if s.Notify != (limiter.Percentages{}) && c.rules.rules[s.rule].Shadow {
 		c.doc.Note(document.Join(s.Path, "notify"), "the limit writes no notices in mode shadow")
-	}
-}
-
-// fewShared is the largest number of requests of a sliding window for which regions often move share. A fixed window then
-// admits more, with fewer calls (TestLimiter_Take_regionsFigures).
-const fewShared = 100
-
-// noteRegions notes a sliding window that regions share although a fixed window would serve its callers better.
-func (c *compiler) noteRegions(s *spec) {
-	if s.Rate.Regions != (algo.Regions{}) && !s.Rate.Algorithm.Resets() && s.Rate.Requests <= fewShared {
-		c.doc.Note(s.Path, "regions share a sliding_window of up to %d requests: near the limit, a decision can need a call of another region, and they admit less than one store would; a fixed_window admits more, with fewer calls", fewShared)
-	}
-}
-
-// noteFewRegions notes a limit that regions share, made for one region, if a deployment of more than two regions would
-// refuse it. The numbers of the limit are at path.
-func (c *compiler) noteFewRegions(path string, s *spec, made *limiter.Limit) {
-	if s.Rate.Regions == (algo.Regions{}) || made.Rate.Regions != (algo.Regions{}) {
-		return
-	}
-	l := *made
-	for of := 3; of <= algo.MaxRegions; of++ {
-		l.Rate.Regions = algo.Regions{Of: of}
-		if _, err := limiter.NewLimit(l); err != nil {
-			refused := c.rules.mistake(path, s, err)
-			c.doc.Note(refused.Path, "checked for two regions; a deployment of %d or more refuses it: %s", of, refused.Message)
-			return
-		}
 	}
 }
 
@@ -182,19 +141,6 @@ func (c *compiler) bounds(other *limit, s *spec) bool {
 	}
 	has := func(p part) bool { return slices.Contains(of.parts, p) }
 	return !sum.everyone() && len(sum.chosen()) == 0 && !slices.ContainsFunc(sum.parts, func(p part) bool { return !has(p) })
-}
-
-// noteUsage notes rules for the path of the usage endpoint: the API no longer gets these requests.
-func (c *compiler) noteUsage() {
-	path := c.rules.UsageEndpoint()
-	if path == "" {
-		return
-	}
-	for i := range c.rules.rules[:c.rules.Len()] {
-		if r := &c.rules.rules[i]; r.Endpoint == path && (r.Method == "" || r.Method == http.MethodGet) {
-			c.doc.Note("usage.endpoint", "answers GET %s, which %s counts, so these requests do not reach the API; choose another path if the API serves this one", document.Shorten(path), r.Path)
-		}
-	}
 }
 
 // noteTiers notes the tiers for which a rule has no limit. tiers are the tiers that rules name and the default tier.

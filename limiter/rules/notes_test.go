@@ -6,9 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
-	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // notes returns those notes of a document whose message contains the text of.
@@ -81,34 +79,6 @@ func TestRules_Notes_windows(t *testing.T) {
 	}
 }
 
-// On DynamoDB, a note names a limit that can settle more often than one item can be written.
-func TestRules_Notes_settlements(t *testing.T) {
-	for _, c := range []struct {
-		limit string
-		above int64
-		want  string
-	}{
-		{`"count":"failures","requests":501,"window":"1s"`, 500, "501"},
-		{`"count":"failures","requests":501,"window":"1s"`, 0, ""},
-		{`"count":"failures","requests":500,"window":"1s"`, 500, ""},
-		{`"count":"cost","reserve":100,"requests":6000000,"window":"1m"`, 500, "1000"},
-		{`"count":"cost","reserve":200,"requests":6000000,"window":"1m"`, 500, ""},
-		{`"count":"concurrent","requests":390,"window":"1s"`, 500, ""},
-		{`"requests":6000000,"window":"1s"`, 500, ""},
-	} {
-		for _, key := range []string{"*", "global"} {
-			r := storetest.Must(rules.Parse([]byte(document(rule("/a", "", `"`+key+`":{"name":"l",`+c.limit+`}`))), rules.Options{Items: dynamostore.Items{}, LeaseAbove: c.above}))
-			want := ""
-			if c.want != "" {
-				want = "rules[0].limits." + key + ": settles up to " + c.want + " requests a second"
-			}
-			if got := fmt.Sprint(r.Notes()); !strings.Contains(got, want) || want == "" && strings.Contains(got, "settles up to") {
-				t.Errorf("%s above %d: got notes %s, want %q", c.limit, c.above, got, want)
-			}
-		}
-	}
-}
-
 // A limit whose counts a client chooses has no note if another limit of the rule bounds the sum.
 func TestRules_Notes_chosen(t *testing.T) {
 	one := func(name, per, more string) string {
@@ -134,20 +104,6 @@ func TestRules_Notes_chosen(t *testing.T) {
 	} {
 		if got := notes(t, document(rule("/docs/{id}", "", limits)), "a client chooses"); len(got) != want {
 			t.Errorf("%s: got notes %q, want %d", limits, got, want)
-		}
-	}
-}
-
-// A note says that the usage endpoint takes the place of a route that a rule counts.
-func TestRules_Notes_usage(t *testing.T) {
-	for _, c := range []struct{ endpoint, method, want string }{
-		{"/me", "GET", "1 usage.endpoint: answers GET /me, which rules[0] counts, so these requests do not reach the API; choose another path if the API serves this one"},
-		{"/me", "", "1 usage.endpoint: answers GET /me, which rules[0] counts, so these requests do not reach the API; choose another path if the API serves this one"},
-		{"/me", "POST", ""}, {"/other", "", ""}, {"*", "", ""},
-	} {
-		text := strings.TrimSuffix(document(rule(c.endpoint, c.method, `"*":`+limit)), "}") + `,"usage":{"endpoint":"/me","limit":{"name":"usage","requests":1,"window":"1m"}}}`
-		if got := strings.Join(notes(t, text, "do not reach the API"), "\n"); got != c.want {
-			t.Errorf("%s %s:\n got %s\nwant %s", c.method, c.endpoint, got, c.want)
 		}
 	}
 }

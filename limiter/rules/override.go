@@ -105,7 +105,6 @@ func (c *compiler) applyOverride(o *document.Override, limits map[*limiter.Limit
 			return false
 		}
 		c.noteShallow(o.Path, l.Rate)
-		c.noteFewRegions(o.Path, base.spec, l)
 		limits[base.Limit] = l
 	}
 	if len(counted) == 0 {

@@ -111,24 +111,6 @@ func TestRules_Select_readingsFit(t *testing.T) {
 	})
 }
 
-// One subject takes as many limits as fit its item, from two rules that match two readings of the path.
-func TestRules_Select_readingsFull(t *testing.T) {
-	r := storetest.Must(rules.Parse([]byte(document(
-		rule("/a/*", "", `"*":`+list("l", 4, `,"per":["client"]`)),
-		rule("/{x}", "", `"*":`+list("m", fitting-4, `,"per":["client"]`)),
-	)), rules.Options{Items: dynamostore.Items{}}))
-	charges := r.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath("/a%2Fb"), Caller: callers[0]}).Charges
-	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
-	if _, err := l.Take(t.Context(), start, charges); err != nil || len(charges) != fitting {
-		t.Fatalf("got %d charges and error %v, want %d and none", len(charges), err, fitting)
-	}
-	for _, c := range charges {
-		if c.Subject != charges[0].Subject {
-			t.Errorf("got the subjects %s and %s, want one", charges[0].Subject, c.Subject)
-		}
-	}
-}
-
 // crowded reports whether the limits of some caller do not fit an item.
 func crowded(rt *rapid.T, list []drawn, split bool) bool {
 	all := map[item][2]map[limiter.ID]bool{} // limits of callers of all tiers; index 0 has limits without shards, index 1 limits with shards

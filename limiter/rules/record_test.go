@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -171,19 +170,6 @@ func TestRules_record_cached(t *testing.T) {
 	}
 }
 
-// Every limit of the record's subject lives as long as the longest window of the record. Otherwise a
-// charge on a short limit would make the count of a long one expire.
-func TestRules_record_horizon(t *testing.T) {
-	r := parse(t, recordDocument)
-	const days = 24 * time.Hour
-	acme := caller.Caller{APIKey: "acme", Tier: "paid", Limits: limitsOf(t, 1000, "search=5000/90d")}
-	for _, c := range r.Charges(nil, "GET", rules.EncodedPath("/a"), acme) {
-		if c.Subject == limiter.APIKey("acme") && c.Limit.Horizon < 90*days {
-			t.Errorf("limit %s: got a horizon of %s, want at least 90 days", c.Limit.Name, c.Limit.Horizon)
-		}
-	}
-}
-
 // Two limiters share a store. They learn of changes of the record at different times, and the rules
 // change too. In each window, both together admit at most what the largest of the limits allows. At the
 // end, the newest document and the newest record decide.
@@ -236,32 +222,6 @@ func TestRules_record_differential(t *testing.T) {
 		last := documents[len(documents)-1].Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{APIKey: "acme", Limits: records[len(records)-1]})
 		if d, err := limiters[0].Take(t.Context(), now, last); err != nil || d.Superseded {
 			t.Fatalf("seed %d: got superseded rules, error %v; want the newest document and record to decide in the end", seed, err)
-		}
-	}
-}
-
-// If a record raises or lowers a limit, the store converts the state and keeps the count. A limiter that
-// still has the old record decides by the new parameters.
-func TestRules_record_converts(t *testing.T) {
-	r := parse(t, `{"version":100,"rules":[{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1h","algorithm":"fixed_window"}}}]}`)
-	store := storetest.Must(memstore.New(memstore.Options{}))
-	now := time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)
-	remaining := func(limits *caller.Limits) int64 {
-		t.Helper()
-		charges := r.Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{APIKey: "acme", Limits: limits})
-		results := make([]algo.Result, 1)
-		if _, err := store.Take(t.Context(), algo.InstantOf(now), charges[0].Subject, charges, results); err != nil {
-			t.Fatal(err)
-		}
-		return results[0].Remaining(algo.InstantOf(now))
-	}
-	raised, lowered, removed := limitsOf(t, 1000, "a=100"), limitsOf(t, 1001, "a=50"), limitsOf(t, 1002, "")
-	for i, c := range []struct {
-		limits *caller.Limits
-		want   int64
-	}{{nil, 9}, {raised, 98}, {nil, 97}, {lowered, 46}, {raised, 45}, {removed, 4}, {lowered, 3}, {nil, 2}, {removed, 1}} {
-		if got := remaining(c.limits); got != c.want {
-			t.Errorf("request %d: got %d remaining, want %d", i+1, got, c.want)
 		}
 	}
 }

@@ -1,11 +1,7 @@
 package rules_test
 
 import (
-	"fmt"
 	"os"
-	"reflect"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/weir-limits/weir/limiter"
@@ -48,17 +44,6 @@ func TestParse_regionsUnknown(t *testing.T) {
 	}
 }
 
-// A document without the field has the same limits in every process.
-func TestParse_regionsEach(t *testing.T) {
-	text := storetest.Must(os.ReadFile("testdata/good/everything.json"))
-	alone, region := storetest.Must(rules.Parse(text, rules.Options{Version: 1})), storetest.Must(rules.Parse(text, rules.Options{Version: 1, Regions: algo.Regions{Of: 3}}))
-	for i, l := range region.Limits() {
-		if want := alone.Limits()[i].Charge.Limit; !reflect.DeepEqual(l.Charge.Limit, want) {
-			t.Errorf("%s: got %+v, want %+v", l.Path, l.Charge.Limit, want)
-		}
-	}
-}
-
 // Three regions admit together what the document says. A distribution in front refuses nobody for a limit that they share.
 func TestParse_regionsDecide(t *testing.T) {
 	text := []byte(`{"rules":[{"endpoint":"*","limits":{"global":{"requests":300,"window":"1m","per":["ip"],"name":"l","regions":"shared"}}}]}`)
@@ -83,52 +68,5 @@ func TestParse_regionsDecide(t *testing.T) {
 	}
 	if admitted != 300 {
 		t.Errorf("three regions without transfers: got %d admitted, want 300", admitted)
-	}
-}
-
-// A document for commands is checked for two regions. A note names the number of regions that would refuse a limit or an
-// override.
-func TestRules_Notes_fewRegions(t *testing.T) {
-	r := parse(t, `{"rules":[
-		{"endpoint":"/a","local_processes":4,"limits":{"*":{"requests":10,"window":"1m","algorithm":"fixed_window","regions":"shared"}}},
-		{"endpoint":"/b","local_processes":4,"limits":{"*":{"requests":40,"window":"1m","algorithm":"fixed_window","regions":"shared"}}}],
-		"overrides":[{"user":"u","limits":{"b":{"requests":20}}}]}`)
-	want := []string{
-		"rules[0].local_processes: checked for two regions; a deployment of 3 or more refuses it: got 4, want 1 to 3 here for rules[0].limits.*",
-		"overrides[0].limits.b: checked for two regions; a deployment of 6 or more refuses it: does not fit rules[1].local_processes: got 4, want 1 to 3 here",
-	}
-	var got []string
-	for _, n := range r.Notes() {
-		if strings.Contains(n.Message, "deployment") {
-			got = append(got, n.Path+": "+n.Message)
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	for of, valid := range map[int]bool{2: true, 3: false} {
-		_, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/a","local_processes":4,"limits":{"*":{"requests":10,"window":"1m","regions":"shared"}}}]}`), rules.Options{Regions: algo.Regions{Of: of}})
-		if (err == nil) != valid {
-			t.Errorf("%d regions: got error %v, want none: %t", of, err, valid)
-		}
-	}
-}
-
-// A note recommends a fixed window where a sliding one moves share often. A large limit has no lease.
-func TestRules_Notes_regions(t *testing.T) {
-	for limit, want := range map[string]string{
-		`"requests":100,"window":"1m","regions":"shared"`:                            "a fixed_window admits more",
-		`"requests":101,"window":"1m","regions":"shared"`:                            "",
-		`"requests":100,"window":"1m","algorithm":"fixed_window","regions":"shared"`: "",
-		`"requests":100,"window":"1m","regions":"each"`:                              "",
-		`"requests":600,"window":"1s","algorithm":"fixed_window","regions":"shared"`: "regions share it without leases",
-	} {
-		r := storetest.Must(rules.Parse([]byte(document(rule("/a", "", `"*":{`+limit+`}`))), rules.Options{OneRegion: true, LeaseAbove: 500}))
-		if got := fmt.Sprint(r.Notes()); !strings.Contains(got, want) || want == "" && strings.Contains(got, "share") {
-			t.Errorf("%s: got notes %s, want %q", limit, got, want)
-		}
-		if s := r.Limits()[0].Charge.Limit.Spread; s != (limiter.Spread{}) {
-			t.Errorf("%s: got %+v, want no lease", limit, s)
-		}
 	}
 }

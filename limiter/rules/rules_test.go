@@ -204,22 +204,6 @@ func TestParse_horizon_combined(t *testing.T) {
 	}
 }
 
-// The order of the rules does not change a horizon.
-func TestParse_horizon_order(t *testing.T) {
-	windows := []string{"1s", "1h", "2d", "1m"}
-	for i := range windows {
-		var list []string
-		for j := range windows {
-			list = append(list, rule(fmt.Sprintf("/%d", j), "", fmt.Sprintf(`"*":{"requests":20,"window":%q}`, windows[(i+j)%len(windows)])))
-		}
-		for j := range windows {
-			if got, want := parse(t, document(list...)).Charges(nil, "GET", rules.EncodedPath(fmt.Sprintf("/%d", j)), alice)[0].Limit.Horizon, 96*time.Hour; got != want {
-				t.Errorf("%s after %d others: horizon: got %s, want %s", windows[(i+j)%len(windows)], j, got, want)
-			}
-		}
-	}
-}
-
 // Each limit has the label of its rule, with and without an override. A limit that several rules
 // share has its name as the label.
 func TestRules_Labels(t *testing.T) {
@@ -261,18 +245,6 @@ func TestRules_Counts(t *testing.T) {
 	}
 }
 
-func TestRules_LocalProcesses(t *testing.T) {
-	for document, want := range map[string]int{
-		`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":50,"window":"1m"}}}]}`: 0,
-		`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":50,"window":"1m"}}},{"endpoint":"/b","on_error":"local","local_processes":1,"limits":{"*":{"requests":50,"window":"1m"}}},{"endpoint":"/b2","local_processes":9,"limits":{"*":{"requests":50,"window":"1m"}}},
-			{"endpoint":"/c","on_error":"local","local_processes":7,"limits":{"*":{"requests":50,"window":"1m"}}},{"endpoint":"/d","on_error":"local","local_processes":8,"limits":{"*":{"requests":50,"window":"1m"}}}]}`: 7,
-	} {
-		if got := parse(t, document).LocalProcesses(); got != want {
-			t.Errorf("got %d local processes, want %d: %s", got, want, document)
-		}
-	}
-}
-
 func TestRules_Tier(t *testing.T) {
 	known := document(rule("/a", "", `"free":`+limit+`,"paid":{"requests":2,"window":"1s"},"*":{"requests":3,"window":"1s"},"global":{"requests":4,"window":"1s"}`))
 	for _, c := range []struct{ defaultTier, claimed, want string }{
@@ -290,24 +262,6 @@ func TestRules_Tier(t *testing.T) {
 	}
 }
 
-// Charges appends the charges of a request to dst in the order of the rules in the file. This holds for
-// any number of classes (different fields "per").
-func TestRules_Charges_order(t *testing.T) {
-	var list, want []string
-	claims := map[string]string{}
-	for i := range 12 {
-		list = append(list, rule([]string{"*", "/a/*", "/{x}/b", "/a/b"}[i%4], "", fmt.Sprintf(`"*":{"name":"l%d","requests":1,"window":"1s","per":["claim:c%d"]}`, i, i)))
-		claims[fmt.Sprintf("c%d", i)] = fmt.Sprintf("v%d", i)
-		want = append(want, fmt.Sprintf("claim:c%d=v%d l%d 1", i, i, i))
-	}
-	r := parse(t, document(list...))
-	before := r.Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{Claims: claims})
-	got := r.Charges(before, "GET", rules.EncodedPath("/a/b"), caller.Caller{Claims: claims})
-	if show(got[len(before):]) != strings.Join(want, ", ") {
-		t.Errorf("charges:\n got %s\nwant %s", show(got[len(before):]), strings.Join(want, ", "))
-	}
-}
-
 // A parameter matches exactly one segment, which is not empty.
 func TestRules_Charges_parameter(t *testing.T) {
 	r := parse(t, document(rule("/items/{id}", "", `"*":`+limit), rule("/{x}", "", `"*":{"name":"one","requests":1,"window":"1s"}`)))
@@ -317,20 +271,6 @@ func TestRules_Charges_parameter(t *testing.T) {
 	} {
 		if got := show(r.Charges(nil, "GET", rules.EncodedPath(path), anonymous)); got != want {
 			t.Errorf("%s: got %q, want %q", path, got, want)
-		}
-	}
-}
-
-// If rules with different costs share a count, the highest cost is charged. The order of the rules
-// does not matter.
-func TestParse_shared_cost(t *testing.T) {
-	for _, costs := range [][]int{{1, 2, 3}, {3, 2, 1}, {2, 3, 1}} {
-		var list []string
-		for i, cost := range costs {
-			list = append(list, strings.Replace(rule([]string{"*", "/a", "/{x}"}[i], "", `"*":{"name":"s","requests":3,"window":"1s","per":["client"]}`), "{", fmt.Sprintf(`{"cost":%d,`, cost), 1))
-		}
-		if got, want := show(parse(t, document(list...)).Charges(nil, "GET", rules.EncodedPath("/a"), alice)), "user:alice s 3"; got != want {
-			t.Errorf("costs %v: got %s, want %s", costs, got, want)
 		}
 	}
 }
@@ -346,25 +286,6 @@ func TestRules_Charges_sameLimit(t *testing.T) {
 	own = r.Charges(own, "GET", rules.EncodedPath("/a"), alice)
 	if len(own) != 4 {
 		t.Errorf("two requests: got charges %s, want four", show(own))
-	}
-}
-
-// The cost of a request may equal the capacity of the limit, of an override, or of a shard.
-func TestParse_cost(t *testing.T) {
-	for _, c := range []struct {
-		cost    int
-		rest    string
-		refused bool
-	}{
-		{10, "", false}, {11, "", true},
-		{20, `,"algorithm":"token_bucket","burst":20`, false}, {21, `,"algorithm":"token_bucket","burst":20`, true},
-		{5, `,"shards":2`, false}, {6, `,"shards":2`, true},
-	} {
-		limits := `"*":{"requests":10,"window":"1m"` + c.rest + `}`
-		text := strings.Replace(document(rule("/a", "", limits)), `{"endpoint"`, fmt.Sprintf(`{"cost":%d,"endpoint"`, c.cost), 1)
-		if _, err := rules.Parse([]byte(text), rules.Options{}); (err != nil) != c.refused {
-			t.Errorf("cost %d of 10%s: got error %v, want it rejected: %t", c.cost, c.rest, err, c.refused)
-		}
 	}
 }
 

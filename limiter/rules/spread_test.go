@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -153,25 +152,6 @@ func TestParse_overrides(t *testing.T) {
 	}
 }
 
-// Parse validates the limits of overrides like other limits.
-func TestParse_overrides_fit(t *testing.T) {
-	const cost = `{"rules":[
-		{"endpoint":"/a","cost":3,"limits":{"*":{"name":"s","requests":10,"window":"1m","per":["client"]}}},
-		{"endpoint":"/b","cost":5,"limits":{"*":{"name":"s","requests":10,"window":"1m","per":["client"]}}}],
-		"overrides":[{"user":"alice","limits":{"s":%s}}]}`
-	for own, problem := range map[string]string{
-		`{"requests":5,"window":"1m"}`:                                      "",
-		`{"requests":4,"window":"1m"}`:                                      "line 4: overrides[0].limits.s: got a capacity of 4, want at least 5, the cost in rules[1].cost",
-		`{"requests":9,"window":"1m","algorithm":"token_bucket","burst":4}`: "line 4: overrides[0].limits.s: got a capacity of 4, want at least 5, the cost in rules[1].cost",
-		`{"requests":9,"window":"1m","burst":4}`:                            "line 4: overrides[0].limits.s.burst: got 4, want none: sliding_window has no burst",
-	} {
-		_, err := rules.Parse(fmt.Appendf(nil, cost, own), rules.Options{})
-		if got := fmt.Sprint(err); err == nil && problem != "" || err != nil && got != problem {
-			t.Errorf("%s: got %s, want %s", own, got, problem)
-		}
-	}
-}
-
 // An override applies to every limit with its name that counts by its identity. It applies in each
 // tier, in each rule that shares the count, and in shadow rules.
 func TestParse_overrides_all(t *testing.T) {
@@ -229,17 +209,6 @@ func TestParse_overrides_combined(t *testing.T) {
 	}
 }
 
-// The override with the longest window determines the horizon, in any order of the overrides.
-func TestParse_overrides_horizon(t *testing.T) {
-	for _, windows := range [][]any{{"1d", "30d", "1h"}, {"30d", "1h", "1d"}, {"1h", "1d", "30d"}} {
-		r := parse(t, fmt.Sprintf(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}}],"overrides":[
-			{"user":"u","limits":{"a":{"requests":20,"window":%q}}},{"user":"v","limits":{"a":{"requests":20,"window":%q}}},{"user":"w","limits":{"a":{"requests":20,"window":%q}}}]}`, windows...))
-		if got, want := r.Charges(nil, "GET", rules.EncodedPath("/a"), alice)[0].Limit.Horizon, 60*24*time.Hour; got != want {
-			t.Errorf("windows %v: horizon: got %s, want %s", windows, got, want)
-		}
-	}
-}
-
 // The size of a lease follows from the numbers of the override, not from the numbers of the limit.
 func TestParse_overrides_leases(t *testing.T) {
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":[
@@ -256,16 +225,6 @@ func TestParse_overrides_leases(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: leases: got %v, want %v", user, got, want)
-		}
-	}
-}
-
-// A spread does not change how many limits an item can hold.
-func TestParse_items_spread(t *testing.T) {
-	for rest, most := range map[string]int{"": 7, `,"shards":2`: 7, `,"lease":2`: 7, `,"sync_ms":100`: 7} {
-		decide(t, parse(t, document(rule("/a", "", `"*":`+tens("l", most, rest)))), "/a", alice)
-		if _, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+tens("l", most+1, rest)))), rules.Options{Items: dynamostore.Items{}}); err == nil {
-			t.Errorf("document with %d limits%s: got no error, want one", most+1, rest)
 		}
 	}
 }
