@@ -105,10 +105,10 @@ func TestVersions(t *testing.T) {
 	function.Want(t, contract.RecordActions())
 }
 
-// The policy in RULES.md allows a publisher exactly the listed actions, and only on items of the
+// The policy in OPERATIONS.md allows a publisher exactly the listed actions, and only on items of the
 // rules: reads of the deployment's. The table also contains API keys, secrets and signing keys.
 func TestActions_policy(t *testing.T) {
-	page := storetest.Must(os.ReadFile("../../limiter/rules/RULES.md"))
+	page := storetest.Must(os.ReadFile("../../infra/OPERATIONS.md"))
 	_, text, _ := strings.Cut(string(page), "```\n{\n  \"Version\": \"2012-10-17\"")
 	text, _, _ = strings.Cut(text, "```")
 	var policy struct {
@@ -118,7 +118,7 @@ func TestActions_policy(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal([]byte(`{"Version":""`+text), &policy); err != nil || len(policy.Statement) != 2 {
-		t.Fatalf("policy in RULES.md: got %s, error %v; want two statements", text, err)
+		t.Fatalf("policy in OPERATIONS.md: got %s, error %v; want two statements", text, err)
 	}
 	for i, w := range []struct {
 		actions []string
@@ -129,7 +129,7 @@ func TestActions_policy(t *testing.T) {
 			"Null":                    {"dynamodb:LeadingKeys": "false"}, // a call without keys would satisfy any ForAllValues
 		}
 		if s := policy.Statement[i]; !slices.Equal(s.Action, w.actions) || !reflect.DeepEqual(s.Condition, want) {
-			t.Errorf("policy in RULES.md: got %+v, want actions %v and condition %v", s, w.actions, want)
+			t.Errorf("policy in OPERATIONS.md: got %+v, want actions %v and condition %v", s, w.actions, want)
 		}
 	}
 }

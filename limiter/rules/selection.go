@@ -25,7 +25,7 @@ type Selection struct {
 	Ignored error
 	// Usage returns the result of Own, if the request is for the usage endpoint. Otherwise it is nil.
 	Usage func() (list []Listed, complete bool)
-	// Malformed reports that a router could read the path in a way that the rules cannot; RULES.md lists these paths.
+	// Malformed reports that a router could read the path in a way that the rules cannot; PATHS.md lists these paths.
 	// Such a request must be refused.
 	Malformed bool
 	// Unmatched reports that no rule applies to the request. It is false for an exempt request, and for a
