@@ -25,7 +25,7 @@ var backEnds = map[string]func(*testing.T) backEnd{
 	"Express": func(t *testing.T) backEnd {
 		modules := storetest.Must(filepath.Abs("../../infra/examples/express/node_modules"))
 		if _, err := os.Stat(modules); err != nil {
-			storetest.Unfetched(t, "node", "make infra/examples/express/node_modules", err)
+			storetest.Unfetched(t, "node", "make -C local/lab modules", err)
 		}
 		return backEnd{program("node", "testdata/express.js", modules), `"ignore_case":true,`, strings.ToLower}
 	},

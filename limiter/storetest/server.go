@@ -13,7 +13,7 @@ var needs = []string{"browser", "clients", "docker", "dynamodb", "kafka", "moto"
 
 // Server returns the address of a server that a test needs. It reads the address from an environment
 // variable. If the variable is not set, Server skips the test. If WEIR_REQUIRE is "all" or lists the
-// server, Server fails the test instead. `make test` starts the servers and sets the variables.
+// server, Server fails the test instead. `make test-all` starts the servers and sets the variables.
 func Server(tb testing.TB, name, variable string) string {
 	tb.Helper()
 	if address := os.Getenv(variable); address != "" {
@@ -22,7 +22,7 @@ func Server(tb testing.TB, name, variable string) string {
 	if required(tb, name) {
 		tb.Fatalf("%s is required by WEIR_REQUIRE, but %s is not set", name, variable)
 	}
-	tb.Skipf("SKIPPED: %s tests need %s; `make test` starts a server and sets this variable", name, variable)
+	tb.Skipf("SKIPPED: %s tests need %s; `make test-all` starts a server and sets this variable", name, variable)
 	return ""
 }
 

@@ -292,7 +292,7 @@ func TestConsole_vendored(t *testing.T) {
 	for _, file := range []string{"dist/uPlot.iife.min.js", "dist/uPlot.min.css", "LICENSE"} {
 		want, err := os.ReadFile(filepath.Join("node_modules/uplot", file))
 		if err != nil {
-			storetest.Unfetched(t, "node", "make local/console/node_modules", err)
+			storetest.Unfetched(t, "node", "make -C local/lab modules", err)
 		}
 		if got, err := os.ReadFile(filepath.Join("web/uplot", filepath.Base(file))); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: got a file that differs from the package; run make vendor (%v)", file, err)

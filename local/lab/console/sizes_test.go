@@ -39,7 +39,7 @@ func axe(t *testing.T) string {
 	script, err := os.ReadFile(c.Path("local", "console", "node_modules", "axe-core", "axe.min.js"))
 	if err != nil {
 		storetest.Program(t, "node")
-		t.Fatalf("%v: run make local/console/node_modules", err)
+		t.Fatalf("%v: run make -C local/lab modules", err)
 	}
 	return string(script)
 }

@@ -231,7 +231,7 @@ func checkNames(t *testing.T, parameters []string) {
 func TestExamples_typescript(t *testing.T) {
 	storetest.Program(t, "node")
 	if _, err := os.Stat(folder + "typescript/node_modules/aws-cdk-lib"); errors.Is(err, fs.ErrNotExist) {
-		storetest.Unfetched(t, "node", "make test-examples", err)
+		storetest.Unfetched(t, "node", "make -C local/lab modules", err)
 	}
 	compiled := folder + "typescript/app.js"
 	t.Cleanup(func() { _ = os.Remove(compiled) })

@@ -123,7 +123,7 @@ func (p *pool) invoke(ctx context.Context, event []byte) ([]byte, error) {
 func TestExamples_layer(t *testing.T) {
 	l := newLayer(t)
 	if _, err := os.Stat(folder + "express/node_modules"); err != nil {
-		storetest.Unfetched(t, "node", "make infra/examples/express/node_modules", err)
+		storetest.Unfetched(t, "node", "make -C local/lab modules", err)
 	}
 	for name, f := range map[string]function{"express": {l.node, folder + "express", "app.handler"}, "flask": {l.python, folder + "flask", "app.handler"}} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); checkDaily(t, l.pool(t, f, daily)) })

@@ -163,7 +163,7 @@ func expressAPI(t *testing.T, clients string) layered {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(code, "node_modules")); err != nil {
-		storetest.Unfetched(t, "node", "make infra/examples/express/node_modules", err)
+		storetest.Unfetched(t, "node", "make -C local/lab modules", err)
 	}
 	node := servers.NodeRuntimeIn(clients)
 	return layered{runtime: "nodejs22.x", code: code, image: testservers.Runtime{Image: "nodejs:22", Command: []string{node.Node, node.Client}, Files: node.Files}}
