@@ -3,7 +3,7 @@ package golden
 
 import _ "embed"
 
-// Served is the template that weir serve runs: it has an access log, and a function that gets the log's lines.
+// Served is the template that weir serve runs.
 //
-//go:embed settlement.template.json
+//go:embed dynamodb.template.json
 var Served []byte

@@ -28,7 +28,6 @@
 //   - restevent.go, httpevent.go, response.go, httpresponse.go: events and answers
 //   - authorizer.go: the answer of an authorizer
 //   - function.go: an invocation, with its timeout and sizes
-//   - accesslog.go: the lines of a REST API's access log, and their subscribers
 //   - cors.go: preflights
 //
 // # Sources
@@ -61,12 +60,7 @@
 // stage is exact here, but best effort on AWS. The throttle of an AWS account is missing.
 // Header names have the canonical case of net/http, not the case that the client sent.
 //
-// The lines of a REST API's access log are not stored; only their subscribers get them. The
-// variables authorizer.error and authorizer.status have no value. Lines arrive at once, in
-// events of up to 100 lines. CloudWatch Logs delivers them within some minutes. This package
-// does not repeat a failed event, but Lambda repeats it twice. If 2,000 lines wait for a
-// function, new lines are dropped. A filter pattern compares one field with a text without
-// wildcards, and the destination is a function. The access log of an HTTP API is ignored.
+// Access logs and their subscriptions are ignored.
 //
 // Web ACLs, networks, IAM roles and policies do not filter anything. A function without a
 // permission for API Gateway is an error.

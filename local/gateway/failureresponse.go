@@ -26,12 +26,12 @@ func (h *restHandler) answer(w http.ResponseWriter, f failure, c *restCall) {
 	v["error.responseType"] = f.kind
 	status, contentType, content := f.status, defaultContentType, f.body()
 	if ok {
-		content = response.Body.Render(v, "")
+		content = response.Body.Render(v)
 		if response.Status != 0 {
 			status = response.Status
 		}
 		for name, text := range response.Headers {
-			switch value := text.Render(v, ""); {
+			switch value := text.Render(v); {
 			case value == "":
 			case strings.EqualFold(name, "Content-Type"):
 				contentType = value
@@ -40,6 +40,5 @@ func (h *restHandler) answer(w http.ResponseWriter, f failure, c *restCall) {
 			}
 		}
 	}
-	h.logAccess(c, v, status, len(content))
 	writeBody(w, status, contentType, []byte(content))
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime/debug"
 	"time"
 
@@ -36,24 +35,6 @@ type function struct {
 	template.Function
 
 	handler lambda.Handler
-	// slot lets one invocation run at a time: an invocation sends to the channel when it begins and
-	// receives when it ends. It is nil if the handler may run concurrently.
-	slot chan struct{}
-}
-
-// pooling is the type of the handlers that lambda.NewHandler returns. They reuse the memory of
-// their answers; see newFunction.
-var pooling = reflect.TypeOf(lambda.NewHandler(func() {}))
-
-// newFunction prepares a function. A handler of lambda.NewHandler gets one invocation at a time,
-// because each invocation overwrites the memory of the previous answer. With two concurrent
-// invocations, one client could get the other client's body. All other handlers run concurrently.
-func newFunction(f template.Function, handler lambda.Handler) *function {
-	runner := &function{Function: f, handler: handler}
-	if reflect.TypeOf(handler) == pooling {
-		runner.slot = make(chan struct{}, 1)
-	}
-	return runner
 }
 
 type outcome struct {
@@ -91,19 +72,8 @@ func (f *function) invoke(ctx context.Context, event []byte, limit time.Duration
 	}
 }
 
-// run calls the handler, after the previous invocation if the handler runs one at a time. A panic
-// of the handler becomes an error.
+// run calls the handler. A panic of the handler becomes an error.
 func (f *function) run(ctx context.Context, event []byte) (o outcome) {
-	if f.slot != nil {
-		select {
-		case f.slot <- struct{}{}:
-			defer func() { <-f.slot }()
-		case <-ctx.Done():
-		}
-		if err := ctx.Err(); err != nil { // the timeout ended while the invocation waited for the previous one
-			return outcome{err: err}
-		}
-	}
 	defer func() {
 		if v := recover(); v != nil {
 			o = outcome{err: fmt.Errorf("panic: %v\n%s", v, debug.Stack())}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -20,8 +19,8 @@ import (
 // Options configures a Gateway. Only Functions has no default.
 type Options struct {
 	// Functions has the handlers of the template's functions, by logical id. Every function that an
-	// API invokes needs a handler. Handlers run concurrently, except those of lambda.NewHandler:
-	// they run one invocation at a time, because each invocation overwrites the previous answer.
+	// API invokes needs a handler. Handlers run concurrently, so those of lambda.NewHandler do not work here: each invocation
+	// overwrites the previous answer.
 	Functions map[string]lambda.Handler
 	// Logger gets one line for each failed invocation. nil means slog.Default().
 	Logger *slog.Logger
@@ -37,11 +36,7 @@ type Options struct {
 
 // Gateway serves the APIs of a template and invokes their functions. It is safe for concurrent use.
 // Create one with New.
-type Gateway struct {
-	apis        []*API
-	shared      *runtime
-	subscribers []*subscriber
-}
+type Gateway struct{ apis []*API }
 
 // Kind is a kind of API.
 type Kind string
@@ -86,8 +81,7 @@ func (a *API) Serves(method, path string) bool { return a.handler.routes(method,
 // ServeHTTP answers a request as API Gateway answers a request to this API.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
 
-// New returns the gateway of a template. The error joins one line for each function
-// that has no handler.
+// New returns the gateway of a template. The error names a function that has no handler.
 func New(t *template.Template, o Options) (*Gateway, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -98,14 +92,12 @@ func New(t *template.Template, o Options) (*Gateway, error) {
 	shared := &runtime{functions: map[string]*function{}, clock: o.Clock, logger: o.Logger, basePaths: o.BasePaths, unthrottled: o.Unthrottled}
 	for _, f := range t.Functions() {
 		if handler := o.Functions[f.ID]; handler != nil {
-			shared.functions[f.ID] = newFunction(f, handler)
+			shared.functions[f.ID] = &function{f, handler}
 		}
 	}
-	g := &Gateway{shared: shared}
+	g := &Gateway{}
 	if api := t.REST; api != nil {
-		handler := newRESTHandler(shared, api)
-		g.apis = append(g.apis, &API{REST, api.ID, api.Name, restRoutes(api), handler})
-		g.subscribers = handler.subscribers
+		g.apis = append(g.apis, &API{REST, api.ID, api.Name, restRoutes(api), newRESTHandler(shared, api)})
 	}
 	if api := t.HTTP; api != nil {
 		g.apis = append(g.apis, &API{HTTP, api.ID, api.Name, httpRoutes(api), newHTTPHandler(shared, api)})
@@ -117,27 +109,16 @@ func New(t *template.Template, o Options) (*Gateway, error) {
 }
 
 func (g *Gateway) checkFunctions(shared *runtime) error {
-	var missing []string
 	for _, api := range g.apis {
 		for _, route := range api.Routes {
 			for _, id := range []string{route.Function, route.Authorizer} {
 				if id != "" && shared.functions[id] == nil {
-					missing = append(missing, fmt.Sprintf("Functions.%s: no handler, and %s %s of %s invokes it", id, route.Method, route.Path, api.ID))
+					return fmt.Errorf("Functions.%s: no handler, and %s %s of %s invokes it", id, route.Method, route.Path, api.ID)
 				}
 			}
 		}
 	}
-	for _, s := range g.subscribers {
-		if shared.functions[s.function] == nil {
-			missing = append(missing, fmt.Sprintf("Functions.%s: no handler, and %s sends log lines to it", s.function, s.id))
-		}
-	}
-	slices.Sort(missing)
-	var errs []error
-	for _, line := range slices.Compact(missing) {
-		errs = append(errs, errors.New(line))
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // APIs returns the APIs of the template: the REST API, then the HTTP API.

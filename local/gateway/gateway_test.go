@@ -3,7 +3,6 @@ package gateway_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,47 +10,19 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/weir-limits/weir/local/gateway"
 )
 
 func TestNew_MissingFunctions(t *testing.T) {
 	_, err := gateway.New(parse(t, guarded.template(t)), gateway.Options{Functions: functions{"Guard": nil}})
-	want := "Functions.Function: no handler, and ANY /guarded/{proxy+} of Api invokes it\n" +
-		"Functions.Function: no handler, and GET /guarded of Api invokes it\n" +
-		"Functions.Guard: no handler, and ANY /guarded/{proxy+} of Api invokes it\n" +
-		"Functions.Guard: no handler, and GET /guarded of Api invokes it"
+	want := "Functions.Function: no handler, and GET /guarded of Api invokes it"
 	if err == nil || err.Error() != want {
 		t.Errorf("error: got\n%v\nwant\n%s", err, want)
 	}
 }
 
-// Concurrent callers each get the response to their own request, although a handler of
-// lambda.NewHandler overwrites the memory of its previous answer.
-func TestAPI_Concurrent(t *testing.T) {
-	echo := lambda.NewHandler(func(_ context.Context, e events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
-		return events.APIGatewayProxyResponse{StatusCode: 200, Body: strings.Repeat(e.PathParameters["proxy"], 1000)}, nil
-	})
-	api := newAPI(t, plain, functions{"Function": echo}, frozen)
-	var wg sync.WaitGroup
-	for caller := range 8 {
-		wg.Go(func() {
-			for range 30 {
-				got := do(api, request(t, "GET", fmt.Sprintf("/open/%d", caller), http.NoBody))
-				if want := strings.Repeat(fmt.Sprint(caller), 1000); got.body != want {
-					t.Errorf("caller %d: got %d %.20q, want %.20q", caller, got.status, got.body, want)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// A handler that lambda.NewHandler did not create runs concurrently. The test runs two invocations
+// Handlers run concurrently. The test runs two invocations
 // that wait for each other.
 func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -72,30 +43,6 @@ func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 			})
 		}
 		wg.Wait()
-	})
-}
-
-// While a handler of lambda.NewHandler blocks, the next invocation waits, times out and never runs.
-func TestAPI_Concurrent_Stuck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gone := make(chan struct{})
-		invoked, short := 0, plain
-		short.Timeout = 3
-		stuck := lambda.NewHandler(func() { invoked++; <-gone })
-		api := newAPI(t, short, functions{"Function": stuck}, frozen)
-		for range 2 {
-			begun := time.Now()
-			got := do(api, request(t, "GET", "/", http.NoBody))
-			if after := time.Since(begun); got.status != http.StatusBadGateway || after != 3*time.Second {
-				t.Errorf("status and duration: got %d after %v, want 502 after 3s", got.status, after)
-			}
-		}
-		synctest.Wait() // waits until the second invocation reaches its deadline
-		close(gone)
-		synctest.Wait()
-		if invoked != 1 {
-			t.Errorf("invocations: got %d, want 1", invoked)
-		}
 	})
 }
 

@@ -82,7 +82,7 @@ type functions map[string]lambda.Handler
 
 func newAPI(t testing.TB, r recording, f functions, clock func() time.Time) *gateway.API {
 	t.Helper()
-	for _, id := range []string{"Function", "Guard", "Log"} {
+	for _, id := range []string{"Function", "Guard"} {
 		if f[id] == nil {
 			f[id] = says(`{"statusCode":200}`)
 		}

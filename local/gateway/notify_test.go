@@ -46,8 +46,8 @@ func TestNotify(t *testing.T) {
 		}
 		before = r.calls.Load()
 		r.want(t, "GET /data", append(times(10, 200), 429, 429), "X-Api-Key: key-alice")
-		if calls := r.calls.Load() - before; r.kind == "REST" && calls != 14 { // 10 charges; each of two notices takes one read and one write
-			t.Errorf("10 requests with two notices: got %d store calls, want 14", calls)
+		if calls := r.calls.Load() - before; r.kind == "REST" && calls != 10 {
+			t.Errorf("10 requests with two notices: got %d store calls, want 10", calls)
 		}
 		if percents, ends := r.notices(t); !slices.Equal(percents, wantPercents) || !slices.Equal(ends, wantEnds) {
 			t.Errorf("first month: got notices %v until %v, want %v until %v", percents, ends, wantPercents, wantEnds)

@@ -23,13 +23,13 @@ func (r recording) template(t testing.TB) []byte {
 	add := func(id, kind string, p properties) {
 		resources[id] = properties{"Type": kind, "Properties": p}
 	}
-	for id, principal := range map[string]string{"Function": "apigateway.amazonaws.com", "Guard": "apigateway.amazonaws.com", "Log": "logs.amazonaws.com"} {
+	for _, id := range []string{"Function", "Guard"} {
 		timeout := cmp.Or(r.Timeout, 60)
 		if id == "Guard" {
 			timeout = 5
 		}
 		add(id, "AWS::Lambda::Function", properties{"Role": "arn:aws:iam::123456789012:role/f", "Code": properties{"ZipFile": "x"}, "Runtime": "provided.al2023", "Handler": "bootstrap", "Timeout": timeout})
-		add(id+"Permission", "AWS::Lambda::Permission", properties{"Action": "lambda:InvokeFunction", "FunctionName": properties{"Fn::GetAtt": []string{id, "Arn"}}, "Principal": principal})
+		add(id+"Permission", "AWS::Lambda::Permission", properties{"Action": "lambda:InvokeFunction", "FunctionName": properties{"Fn::GetAtt": []string{id, "Arn"}}, "Principal": "apigateway.amazonaws.com"})
 	}
 	if r.API == gateway.HTTP {
 		r.addHTTP(add)
@@ -70,11 +70,6 @@ func (r recording) addREST(add func(id, kind string, p properties)) {
 	add("Api", "AWS::ApiGateway::RestApi", properties{"Name": "api"})
 	add("Deployment", "AWS::ApiGateway::Deployment", properties{"RestApiId": api})
 	stage := properties{"RestApiId": api, "DeploymentId": ref("Deployment"), "StageName": r.Stage, "MethodSettings": []any{r.throttle(properties{"HttpMethod": "*", "ResourcePath": "/*"})}}
-	if r.Log != "" {
-		add("Access", "AWS::Logs::LogGroup", properties{})
-		add("Lines", "AWS::Logs::SubscriptionFilter", properties{"LogGroupName": ref("Access"), "DestinationArn": properties{"Fn::GetAtt": []string{"Log", "Arn"}}, "FilterPattern": `{ $.receipt != "-" }`})
-		stage["AccessLogSetting"] = properties{"DestinationArn": properties{"Fn::GetAtt": []string{"Access", "Arn"}}, "Format": r.Log}
-	}
 	add("Stage", "AWS::ApiGateway::Stage", stage)
 	ids := map[string]properties{"": {"Fn::GetAtt": []string{"Api", "RootResourceId"}}}
 	method := properties{"RestApiId": api, "AuthorizationType": "NONE"}

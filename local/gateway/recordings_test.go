@@ -38,7 +38,6 @@ type recording struct {
 	Timeout, Wait int     // of the function, in seconds, and of the integration, in milliseconds; 0: the longest
 	Rate          float64 // throttle of the stage
 	Burst         int     // 0: no throttle
-	Log           string  // format of the access log, whose lines with a receipt the function Log gets
 }
 
 // exchange is one request with the facts that AWS's answer and the functions' events showed.

@@ -12,13 +12,12 @@ import (
 type restHandler struct {
 	*runtime
 
-	api         *template.REST
-	throttles   map[*template.Method]*throttle
-	subscribers []*subscriber // subscribers of the access log
+	api       *template.REST
+	throttles map[*template.Method]*throttle
 }
 
 func newRESTHandler(shared *runtime, api *template.REST) *restHandler {
-	h := &restHandler{shared, api, map[*template.Method]*throttle{}, newSubscribers(shared, api.AccessLog)}
+	h := &restHandler{shared, api, map[*template.Method]*throttle{}}
 	api.Root.Each(func(n *template.Resource) {
 		for _, method := range n.Methods {
 			h.throttles[method] = shared.throttle(api.Throttle)
@@ -45,7 +44,6 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.resource.Method(c.Method).Mock == nil {
 		w.Header().Set("X-Amzn-Trace-Id", answerTrace(in.trace))
 	}
-	h.logAccess(c, c.variables(), int(response.StatusCode), len(response.Body))
 	response.write(w)
 }
 
@@ -121,7 +119,6 @@ func (h *restHandler) authorize(c *restCall, function string) (map[string]any, *
 	// Measured: the timeout of integrations does not limit the authorizer.
 	payload, err := h.invoke(c.Context(), function, c.authorizerEvent(), math.MaxInt64)
 	latency := h.clock().Sub(started)
-	c.latencies["authorizer.latency"] = latency
 	if err != nil {
 		if errorMessage(err) == unauthorized.message {
 			return nil, &unauthorized
@@ -151,9 +148,7 @@ func (h *restHandler) authorize(c *restCall, function string) (map[string]any, *
 }
 
 func (h *restHandler) integrate(c *restCall, m *template.Method, authorizer map[string]any) (proxyResponse, *failure) {
-	started := h.clock()
 	payload, err := h.invoke(c.Context(), m.Function, c.proxyEvent(authorizer), m.Timeout)
-	c.latencies["integrationLatency"] = h.clock().Sub(started)
 	if err == nil {
 		var response proxyResponse
 		if response, err = parseProxyResponse(payload); err == nil {

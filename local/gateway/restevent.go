@@ -4,7 +4,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weir-limits/weir/local/gateway/template"
 )
@@ -20,8 +19,7 @@ type restCall struct {
 	query      url.Values
 	resource   *template.Resource // nil until the request is routed
 	parameters map[string]string
-	authorizer map[string]string        // context that the authorizer returned; nil before it has run
-	latencies  map[string]time.Duration // durations of the completed steps; key: variable of the access log
+	authorizer map[string]string // context that the authorizer returned; nil before it has run
 }
 
 // newRESTCall parses the URL of a request. Like API Gateway, it reduces several leading slashes to
@@ -32,7 +30,7 @@ func newRESTCall(api *template.REST, in *request) *restCall {
 	if !strings.HasPrefix(sent, "/") { // such as "*" in "OPTIONS *"
 		sent = path
 	}
-	return &restCall{request: in, api: api, sent: sent, path: path, route: path, query: in.URL.Query(), parameters: map[string]string{}, latencies: map[string]time.Duration{}}
+	return &restCall{request: in, api: api, sent: sent, path: path, route: path, query: in.URL.Query(), parameters: map[string]string{}}
 }
 
 // methodARN returns the ARN that the authorizer's policy must allow. Assumed: the path in the ARN
@@ -111,7 +109,7 @@ func notNil[M ~map[string]V, V any](m M) M {
 	return m
 }
 
-// variables returns the values that gateway responses and access logs can use, by the name after "$context.".
+// variables returns the values that gateway responses can use, by the name after "$context.".
 func (c *restCall) variables() map[string]string {
 	v := map[string]string{
 		"accountId": template.Account, "apiId": c.api.ID, "deploymentId": c.api.Deployment,

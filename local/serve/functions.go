@@ -18,7 +18,6 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/log/lines"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -105,7 +104,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	for _, f := range template.Functions() {
 		role := f.Environment[contract.VariableFunction]
 		// No API invokes this function; a schedule starts it, for example.
-		if role != contract.Authorizer && role != contract.Handler && role != contract.Log {
+		if role != contract.Authorizer && role != contract.Handler {
 			continue
 		}
 		c, err := s.load(f.Environment)
@@ -118,11 +117,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 				return nil, err
 			}
 		}
-		start := s.limiting
-		if role == contract.Log {
-			start = s.settle
-		}
-		if handlers[f.ID], err = start(ctx, f, c, store); err != nil {
+		if handlers[f.ID], err = s.limiting(ctx, f, c, store); err != nil {
 			return nil, err
 		}
 	}
@@ -168,15 +163,6 @@ func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.S
 	s.operate(c, e, store, role)
 	s.operator.Record, err = c.FindRecord(ctx)
 	return e, err
-}
-
-func (s *Server) settle(ctx context.Context, f template.Function, c boot.Config, store limiter.Store) (lambda.Handler, error) {
-	e, err := c.LogEnvironment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.record, Clock: s.Clock})
-	if err != nil {
-		return nil, err
-	}
-	s.recorders = append(s.recorders, e.Recorder)
-	return lines.New(e, nil), nil
 }
 
 // operate adds a function's limiter to the operator, which answers explain, usage and reset. It

@@ -252,14 +252,14 @@ func TestServe_noStore(t *testing.T) {
 	}
 }
 
-// A run uses a template with the function Forward. No variable of its functions refers to AWS.
+// No variable of its functions refers to AWS.
 func TestServe_template(t *testing.T) {
 	for _, store := range []string{"", "memory", "dynamodb", "redis"} {
 		checkouttest.Scratch(t)
 		s := &Server{Options: Options{API: sample.New, Store: store}}
 		template, err := s.read()
-		if err != nil || len(template.Functions()) < 3 {
-			t.Fatalf("%q: got functions %+v, error %v, want the authorizer, the handler and the one of the log", store, template.Functions(), err)
+		if err != nil || len(template.Functions()) < 2 {
+			t.Fatalf("%q: got functions %+v, error %v, want the authorizer and the handler", store, template.Functions(), err)
 		}
 		for _, f := range template.Functions() {
 			s.variables = map[string]string{"REDIS_URL": "redis://127.0.0.1:1", "STORE": "redis"}

@@ -15,12 +15,7 @@ func (p *parser) readFunctions() {
 		FunctionName string
 		Timeout      int
 		Environment  struct{ Variables map[string]string }
-		// LoggingConfig names the log group.
-		LoggingConfig struct {
-			LogGroup                                       string
-			LogFormat, ApplicationLogLevel, SystemLogLevel any
-		}
-		Architectures, Code, Description, Handler, KMSKeyARN, Layers, MemorySize, ReservedConcurrentExecutions, Role, Runtime, Tags,
+		Architectures, Code, Description, Handler, LoggingConfig, KMSKeyARN, Layers, MemorySize, ReservedConcurrentExecutions, Role, Runtime, Tags,
 		TracingConfig, VPCConfig any
 	}
 	each(p, "AWS::Lambda::Function", func(id string, q functionProperties) {
@@ -31,11 +26,9 @@ func (p *parser) readFunctions() {
 		if _, taken := p.functions[f.ARN]; taken {
 			p.fail(id, "FunctionName: got %q, which is the name of another function too", q.FunctionName)
 		}
-		p.functionLogs[q.LoggingConfig.LogGroup] = true
 		p.functions[f.ARN] = len(p.template.functions)
 		p.template.functions = append(p.template.functions, f)
 	})
-	delete(p.functionLogs, "")
 	type qualified struct {
 		FunctionName, Name                                                     string
 		CodeSha256, Description, FunctionVersion, ProvisionedConcurrencyConfig any
@@ -52,8 +45,8 @@ func (p *parser) readFunctions() {
 		SourceAccount                              any
 	}
 	each(p, "AWS::Lambda::Permission", func(id string, q permitted) {
-		if q.Action == "lambda:InvokeFunction" {
-			p.permissions = append(p.permissions, permission{q.Principal, q.FunctionName, cmp.Or(q.SourceARN, "*")})
+		if q.Action == "lambda:InvokeFunction" && q.Principal == "apigateway.amazonaws.com" {
+			p.permissions = append(p.permissions, permission{q.FunctionName, cmp.Or(q.SourceARN, "*")})
 		}
 	})
 }
@@ -67,9 +60,9 @@ func (p *parser) function(id, property, arn string) (int, bool) {
 	return i, ok
 }
 
-// invoked returns the logical id of the function that an integration or an authorizer invokes, and checks that service may
-// invoke it for source. uri is its ARN, or a URI of API Gateway that contains the ARN.
-func (p *parser) invoked(id, property, uri, service, source string) string {
+// invoked returns the logical id of the function that an integration or an authorizer invokes, and checks that API Gateway
+// may invoke it for source. uri is its ARN, or a URI of API Gateway that contains the ARN.
+func (p *parser) invoked(id, property, uri, source string) string {
 	arn := strings.TrimPrefix(uri, fmt.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/", partition, region))
 	i, ok := p.function(id, property, strings.TrimSuffix(arn, "/invocations"))
 	if !ok {
@@ -78,23 +71,17 @@ func (p *parser) invoked(id, property, uri, service, source string) string {
 	f := p.template.functions[i]
 	if !slices.ContainsFunc(p.permissions, func(allowed permission) bool {
 		permitted, known := p.functions[allowed.function]
-		return allowed.service == service && known && permitted == i && MatchPattern(allowed.source, source)
-	}) { // on AWS, such a request gets a 500, or such a log line is lost
+		return known && permitted == i && MatchPattern(allowed.source, source)
+	}) { // on AWS, such a request gets a 500
 		p.fail(id, "no AWS::Lambda::Permission allows %s to invoke %s", source, f.ID)
 	}
 	return f.ID
 }
 
-const (
-	apiPrincipal  = "apigateway.amazonaws.com"
-	logsPrincipal = "logs.amazonaws.com"
-)
-
-// permission allows a service to invoke a function.
+// permission allows API Gateway to invoke a function.
 type permission struct {
-	service  string
 	function string // ARN
-	source   string // pattern for the ARN of the invoking method, route or log group
+	source   string // pattern for the ARN of the invoking method or route
 }
 
 // MatchPattern reports whether text matches pattern. In pattern, * matches any text, including

@@ -138,7 +138,7 @@ func (p *parser) readRoutes(api *HTTP) {
 			path = "/" + r.Method + declared
 		}
 		r.Timeout = time.Duration(i.TimeoutInMillis) * time.Millisecond
-		r.Function = p.invoked(id, "IntegrationUri", i.IntegrationURI, apiPrincipal, arn("execute-api", api.ID+"/"+api.Stage+path))
+		r.Function = p.invoked(id, "IntegrationUri", i.IntegrationURI, arn("execute-api", api.ID+"/"+api.Stage+path))
 	})
 }
 

@@ -20,7 +20,6 @@ type REST struct {
 	ID, Name          string
 	Stage, Deployment string
 	Root              *Resource
-	AccessLog         *AccessLog                 // nil if the stage has no access log
 	Responses         map[string]GatewayResponse // key: response type
 	Throttle          algo.Machine               // of the stage; each method has its own bucket of this size and rate; nil if unlimited
 }
@@ -112,14 +111,13 @@ func (t throttle) bucket(p *parser, id string) algo.Machine {
 func (p *parser) readStage(api *REST) {
 	type stage struct {
 		RestAPIID, StageName, DeploymentID string
-		AccessLogSetting                   *struct{ DestinationARN, Format string }
 		MethodSettings                     []struct {
 			throttle
 			HTTPMethod, ResourcePath                       string
 			CachingEnabled                                 bool
 			DataTraceEnabled, LoggingLevel, MetricsEnabled any
 		}
-		Description, Tags, TracingEnabled any
+		AccessLogSetting, Description, Tags, TracingEnabled any
 	}
 	each(p, "AWS::ApiGateway::Stage", func(id string, q stage) {
 		want(p, id, "RestApiId", q.RestAPIID, api.ID)
@@ -133,9 +131,6 @@ func (p *parser) readStage(api *REST) {
 			want(p, id, "MethodSettings.ResourcePath", s.ResourcePath, "/*")
 			want(p, id, "MethodSettings.CachingEnabled", s.CachingEnabled, false)
 			api.Throttle = s.bucket(p, id)
-		}
-		if log := q.AccessLogSetting; log != nil {
-			api.AccessLog = p.readAccessLog(id, log.DestinationARN, log.Format)
 		}
 	})
 }
@@ -189,7 +184,7 @@ func (p *parser) readAuthorizers(api *REST) map[string]string {
 		if q.AuthorizerResultTTLInSeconds == nil || *q.AuthorizerResultTTLInSeconds != 0 {
 			p.fail(id, "AuthorizerResultTtlInSeconds: want 0 (the default is 300): a cached answer charges nothing")
 		}
-		guards[id] = p.invoked(id, "AuthorizerUri", q.AuthorizerURI, apiPrincipal, arn("execute-api", api.ID+"/authorizers/"+id))
+		guards[id] = p.invoked(id, "AuthorizerUri", q.AuthorizerURI, arn("execute-api", api.ID+"/authorizers/"+id))
 	})
 	return guards
 }
@@ -235,60 +230,7 @@ func (p *parser) readMethods(api *REST, nodes map[string]*Resource, guards map[s
 		if m.Timeout < 50*time.Millisecond || m.Timeout > maxRESTTimeout {
 			p.fail(id, "Integration.TimeoutInMillis: got %d, want 50 to 29000", i.TimeoutInMillis)
 		}
-		m.Function = p.invoked(id, "Integration.Uri", i.URI, apiPrincipal, api.ARN(q.HTTPMethod, node.Path))
-	})
-}
-
-// AccessLog is the access log of a REST API's stage.
-type AccessLog struct {
-	// Group is the name of the CloudWatch log group.
-	Group  string
-	Format Text // of one line
-	// Subscriptions are the subscription filters of the log group, each with the function that gets
-	// the lines.
-	Subscriptions []Subscription
-}
-
-// Subscription is an AWS::Logs::SubscriptionFilter whose destination is a function.
-type Subscription struct {
-	ID       string // logical id of the filter
-	Function string // logical id of the function
-	Filter   LineFilter
-}
-
-func (p *parser) readAccessLog(id, destination, text string) *AccessLog {
-	format, err := parseText(text, accessNames)
-	if err != nil {
-		p.fail(id, "AccessLogSetting.Format: %v", err)
-	}
-	group, ok := strings.CutPrefix(strings.TrimSuffix(destination, ":*"), logGroupARN(""))
-	if !ok {
-		p.fail(id, "AccessLogSetting.DestinationArn: got %q, want a log group", destination)
-	}
-	return &AccessLog{Group: group, Format: format}
-}
-
-// readSubscriptions reads the subscriptions of the access log. Lines in the logs of functions are not delivered here.
-func (p *parser) readSubscriptions() {
-	type subscription struct {
-		LogGroupName, DestinationARN, FilterPattern string
-		FilterName                                  any
-	}
-	each(p, "AWS::Logs::SubscriptionFilter", func(id string, q subscription) {
-		if p.functionLogs[q.LogGroupName] {
-			return
-		}
-		filter, err := parseLineFilter(q.FilterPattern)
-		if err != nil {
-			p.fail(id, "FilterPattern: %v", err)
-		}
-		if p.template.REST == nil || p.template.REST.AccessLog == nil || p.template.REST.AccessLog.Group != q.LogGroupName {
-			p.fail(id, "LogGroupName: got %q, want the access log of the REST API, or the log of a function", q.LogGroupName)
-			return
-		}
-		log := p.template.REST.AccessLog
-		function := p.invoked(id, "DestinationArn", q.DestinationARN, logsPrincipal, logGroupARN(q.LogGroupName)+":*")
-		log.Subscriptions = append(log.Subscriptions, Subscription{id, function, filter})
+		m.Function = p.invoked(id, "Integration.Uri", i.URI, api.ARN(q.HTTPMethod, node.Path))
 	})
 }
 

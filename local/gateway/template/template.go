@@ -2,7 +2,7 @@
 // template. Package gateway serves them.
 //
 // [Parse] interprets what the templates in infra/golden use: the resources of API Gateway and Lambda,
-// subscriptions of logs, and Ref, Fn::GetAtt and Fn::Join. Anything else in these resources is an
+// and Ref, Fn::GetAtt and Fn::Join. Anything else in these resources is an
 // error, so package gateway serves an accepted template as API Gateway would. No request reaches a
 // resource of another service; its attributes have invented values. Conditions are not evaluated,
 // and parameters have their defaults.
@@ -87,7 +87,7 @@ func Parse(data []byte) (*Template, error) {
 	if len(document.Resources) == 0 {
 		return nil, errors.New("template: Resources: required")
 	}
-	p := &parser{resources: document.Resources, refs: maps.Clone(pseudoParameters), functions: map[string]int{}, functionLogs: map[string]bool{}}
+	p := &parser{resources: document.Resources, refs: maps.Clone(pseudoParameters), functions: map[string]int{}}
 	for id, parameter := range document.Parameters {
 		if parameter.Default == nil {
 			p.fail("Parameters."+id, "Default: required; this gateway takes no parameter values")
@@ -98,7 +98,6 @@ func Parse(data []byte) (*Template, error) {
 	p.nameResources()
 	p.readFunctions()
 	p.readREST()
-	p.readSubscriptions()
 	p.readHTTP()
 	if p.err != nil {
 		return nil, p.err
@@ -113,13 +112,12 @@ type resource struct {
 
 // parser reads a template. After the first error it reads nothing more.
 type parser struct {
-	resources    map[string]resource
-	refs         map[string]string // values of Ref: of parameters and resources
-	functions    map[string]int    // index in template.functions; key: ARN of a function, version or alias
-	functionLogs map[string]bool   // log groups of functions, by name
-	permissions  []permission
-	template     Template
-	err          error
+	resources   map[string]resource
+	refs        map[string]string // values of Ref: of parameters and resources
+	functions   map[string]int    // index in template.functions; key: ARN of a function, version or alias
+	permissions []permission
+	template    Template
+	err         error
 }
 
 func (p *parser) fail(id, format string, args ...any) {
@@ -135,7 +133,7 @@ var (
 		"AWS::ApiGateway::Authorizer", "AWS::ApiGateway::Deployment", "AWS::ApiGateway::GatewayResponse", "AWS::ApiGateway::Method",
 		"AWS::ApiGateway::Resource", "AWS::ApiGateway::RestApi", "AWS::ApiGateway::Stage", "AWS::ApiGatewayV2::Api",
 		"AWS::ApiGatewayV2::Integration", "AWS::ApiGatewayV2::Route", "AWS::ApiGatewayV2::Stage", "AWS::Lambda::Alias",
-		"AWS::Lambda::Function", "AWS::Lambda::Permission", "AWS::Lambda::Version", "AWS::Logs::SubscriptionFilter",
+		"AWS::Lambda::Function", "AWS::Lambda::Permission", "AWS::Lambda::Version",
 	}
 	ignored = []string{"AWS::ApiGateway::Account", "AWS::Lambda::EventInvokeConfig", "AWS::Lambda::LayerVersion"}
 )

@@ -1,7 +1,6 @@
 package template
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -42,7 +41,7 @@ func parseResponse(kind string, status int, parameters, templates map[string]str
 		switch {
 		case ok && isLiteral:
 			r.Headers[name] = Text{{text: text}}
-		case ok && isVariable && known(variable, contextNames):
+		case ok && isVariable && known(variable):
 			r.Headers[name] = Text{{variable: variable}}
 		default:
 			return r, fmt.Errorf("ResponseParameters: got %q: %q, want a header, and a literal in single quotes or a variable of context", key, value)
@@ -58,7 +57,7 @@ func parseResponse(kind string, status int, parameters, templates map[string]str
 	if directive.MatchString(text) {
 		return r, fmt.Errorf("ResponseTemplates: got %q, want only text and variables", text)
 	}
-	r.Body, err = parseText(text, contextNames)
+	r.Body, err = parseText(text)
 	return r, err
 }
 
@@ -72,21 +71,16 @@ func literal(value string) (text string, ok bool) {
 // directive matches a Velocity statement such as #set. A # without such a keyword is text, because URLs can contain it.
 var directive = regexp.MustCompile(`#(?:(?:set|if|elseif|foreach|macro|parse|include|define|evaluate)\s*\(|(?:else|end|stop|break)\b)`)
 
-// contextNames lists the $context variables for which package gateway has values, without authorizer.*. accessNames also
-// lists those that only access logs have.
-var (
-	contextNames = []string{
-		"accountId", "apiId", "deploymentId", "domainName", "domainPrefix",
-		"error.message", "error.messageString", "error.responseType", "extendedRequestId",
-		"httpMethod", "identity.sourceIp", "identity.userAgent", "path", "protocol",
-		"requestId", "requestTime", "requestTimeEpoch", "resourceId", "resourcePath", "stage",
-	}
-	accessNames = append([]string{"integrationLatency", "responseLatency", "responseLength", "status"}, contextNames...)
-)
+// contextNames lists the $context variables for which package gateway has values, without authorizer.*.
+var contextNames = []string{
+	"accountId", "apiId", "deploymentId", "domainName", "domainPrefix",
+	"error.message", "error.messageString", "error.responseType", "extendedRequestId",
+	"httpMethod", "identity.sourceIp", "identity.userAgent", "path", "protocol",
+	"requestId", "requestTime", "requestTimeEpoch", "resourceId", "resourcePath", "stage",
+}
 
-// Text is text with variables: the body of a gateway response, or one line of an access log. Values are not escaped, so a
-// quote in a value ends a JSON string (developer guide, "Gateway responses in API Gateway"). Assumed: the same is true of
-// access logs.
+// Text is text with variables: a header or the body of a gateway response. Values are not escaped, so a
+// quote in a value ends a JSON string (developer guide, "Gateway responses in API Gateway").
 type Text []textPart
 
 // textPart is a variable of $context if variable is set, and text otherwise.
@@ -96,10 +90,10 @@ var reference = regexp.MustCompile(`\$context((?:\.[A-Za-z0-9_-]+)+)|\$[A-Za-z!{
 
 // parseText reads text with variables. It rejects a variable that never has a value, because
 // a typo would otherwise become empty text in an answer.
-func parseText(text string, names []string) (all Text, err error) {
+func parseText(text string) (all Text, err error) {
 	end := 0
 	for _, at := range reference.FindAllStringSubmatchIndex(text, -1) {
-		if at[2] < 0 || !known(text[at[2]+1:at[3]], names) {
+		if at[2] < 0 || !known(text[at[2]+1:at[3]]) {
 			return nil, fmt.Errorf("%.40q: unknown variable", text[at[0]:])
 		}
 		all = append(all, textPart{text: text[end:at[0]]}, textPart{variable: text[at[2]+1 : at[3]]})
@@ -108,53 +102,16 @@ func parseText(text string, names []string) (all Text, err error) {
 	return append(all, textPart{text: text[end:]}), nil
 }
 
-// known reports whether a variable has a name in names, or is part of an authorizer's answer.
-func known(variable string, names []string) bool {
-	return strings.HasPrefix(variable, "authorizer.") || slices.Contains(names, variable)
+// known reports whether a variable can have a value.
+func known(variable string) bool {
+	return strings.HasPrefix(variable, "authorizer.") || slices.Contains(contextNames, variable)
 }
 
-// Render returns the text with the values of its variables. absent replaces a variable without a value. Assumed: that is
-// empty text in a body. It is - in an access log.
-func (t Text) Render(values map[string]string, absent string) string {
+// Render returns the text with the values of its variables. Assumed: a variable without a value is empty text.
+func (t Text) Render(values map[string]string) string {
 	var b strings.Builder
 	for _, part := range t {
-		text := part.text
-		if part.variable != "" {
-			var ok bool
-			if text, ok = values[part.variable]; !ok {
-				text = absent
-			}
-		}
-		b.WriteString(text)
+		b.WriteString(part.text + values[part.variable])
 	}
 	return b.String()
-}
-
-// LineFilter is a subscription filter of one field, as CloudWatch Logs matches it to a line of JSON.
-type LineFilter struct {
-	field, value string
-	not          bool
-}
-
-// lineFilter matches the only supported filter pattern. It compares one field of a JSON line with a
-// text without wildcards, for example { $.status = "500" }.
-var lineFilter = regexp.MustCompile(`^\{ *\$\.([A-Za-z0-9_]+) *(=|!=) *"([^"*\\]*)" *\}$`)
-
-func parseLineFilter(pattern string) (LineFilter, error) {
-	match := lineFilter.FindStringSubmatch(pattern)
-	if match == nil {
-		return LineFilter{}, fmt.Errorf(`got %q, want { $.field = "text" } or { $.field != "text" }`, pattern)
-	}
-	return LineFilter{field: match[1], value: match[3], not: match[2] == "!="}, nil
-}
-
-// Selects reports whether the filter selects a line. It never selects a line that is not a JSON
-// object or that lacks a text in the compared field.
-func (f LineFilter) Selects(line string) bool {
-	var fields map[string]json.RawMessage
-	var value string
-	if json.Unmarshal([]byte(line), &fields) != nil || json.Unmarshal(fields[f.field], &value) != nil {
-		return false
-	}
-	return (value == f.value) != f.not
 }
