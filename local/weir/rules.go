@@ -23,7 +23,7 @@ func rulesCommand() *cobra.Command {
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
 	c.PersistentFlags().StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"), "the namespace of the deployment, such as its stage; default $NAMESPACE")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
-	c.AddCommand(publishCommand(&o), getCommand(&o), diffCommand(&o), historyCommand(&o), rollbackCommand(&o))
+	c.AddCommand(publishCommand(&o), getCommand(&o), historyCommand(&o), rollbackCommand(&o))
 	return c
 }
 
@@ -85,37 +85,6 @@ func getCommand(o *rulesOptions) *cobra.Command {
 	}
 	c.Flags().BoolVar(&deployed, "deployed", false, "the document that the deployment of the namespace published")
 	c.Flags().Int64Var(&version, "version", 0, "the version; default: the version in force")
-	return c
-}
-
-func diffCommand(o *rulesOptions) *cobra.Command {
-	var from, to int64
-	c := &cobra.Command{
-		Use:   "diff [FILE]",
-		Short: "Show the difference between versions, or what publishing FILE would change",
-		Long: "Show the difference between two versions of the rules or, with a FILE, between a version and that file. " +
-			"White space is ignored. The exit status is 0 with and without differences.",
-		Example: "  weir rules diff rules.json\n  weir rules diff --from 1772625602",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 || len(args) == 0 && from == 0 || len(args) == 1 && to != 0 {
-				return command.Usage("arguments: got none, want a FILE, or --from VERSION and optionally --to VERSION")
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return o.diff(c.Context(), c.OutOrStdout(), from, to, nil)
-			}
-			document, err := readDocument(c.Context(), c.InOrStdin(), args[0])
-			if err != nil {
-				return err
-			}
-			return o.diff(c.Context(), c.OutOrStdout(), from, 0, &proposal{args[0], document})
-		},
-	}
-	c.Flags().Int64Var(&from, "from", 0, "the first version; default: the version in force")
-	c.Flags().Bool("rules-from-table", false, "accepted, as in weir rules publish; the command always compares the versions in the table")
-	c.Flags().Int64Var(&to, "to", 0, "the second version; default: the version in force")
 	return c
 }
 

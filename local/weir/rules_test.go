@@ -26,7 +26,7 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// Publish, get, diff and rollback: each publication gets a higher version than the previous one.
+// Publish, get and rollback: each publication gets a higher version than the previous one.
 func TestRules(t *testing.T) {
 	recordsTable(t)
 	file := filepath.Join(t.TempDir(), "rules.json")
@@ -46,15 +46,12 @@ func TestRules(t *testing.T) {
 	if out := ok(t, "rules", "history"); !strings.HasPrefix(out, "no rules in weir-test-") || len(history()) != 0 {
 		t.Errorf("empty table: got %q, want a line that there are no rules", out)
 	}
-	for _, args := range [][]string{{"rules", "get"}, {"rules", "diff", "--from", "7"}, {"rules", "rollback"}, {"rules", "get", "--version", "7"}} {
+	for _, args := range [][]string{{"rules", "get"}, {"rules", "rollback"}, {"rules", "get", "--version", "7"}} {
 		if code, out, errs := weir(t, args...); code != 1 || out != "" || !strings.Contains(errs, "no ") {
 			t.Errorf("%v in an empty table: got exit %d, output %q, stderr %q, want exit 1 and an error", args, code, out, errs)
 		}
 	}
 	write(5)
-	if out := ok(t, "rules", "diff", file, "--rules-from-table"); !strings.HasPrefix(out, "--- no rules\n+++ "+file+"\n") || !strings.Contains(out, "\n+          \"requests\": 5,\n") {
-		t.Errorf("diff before the first publish: got %s, want every line of the file as new", out)
-	}
 	out := ok(t, "rules", "publish", file, "--note", "the first")
 	first := history()[0]
 	if want := fmt.Sprintf("published %s; functions with rulesFrom=table use it within a minute\n", command.RulesVersion(first.Version)); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
@@ -73,9 +70,6 @@ func TestRules(t *testing.T) {
 	}
 	if got, want := ok(t, "rules", "get"), read(t, file); got != want {
 		t.Errorf("diff: got %s, want %s", got, want)
-	}
-	if out := ok(t, "rules", "diff", "--from", fmt.Sprint(first.Version)); out != strings.Replace(put.Diff, "+++ "+file, fmt.Sprintf("+++ version %d", put.Version), 1) {
-		t.Errorf("diff: got %s, want the difference that publish printed:\n%s", out, put.Diff)
 	}
 	var got struct {
 		Version  int64
@@ -398,10 +392,9 @@ func TestRules_put_mistakes(t *testing.T) {
 		t.Errorf("wait above --max-delay: got exit %d, output %q, want exit 1 and a cost of at most 11", code, out)
 	}
 	for want, args := range map[string][]string{
-		"--table: required": {"rules", "history"},
-		"want one of diff, get, history, publish, rollback": {"rules", "delete"},
-		"want a FILE, or --from VERSION":                    {"rules", "diff", "--table", "x"},
-		"arguments: got none, want FILE":                    {"rules", "publish"},
+		"--table: required":                           {"rules", "history"},
+		"want one of get, history, publish, rollback": {"rules", "delete"},
+		"arguments: got none, want FILE":              {"rules", "publish"},
 	} {
 		if code, _, errs := weir(t, args...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and %q", args, code, errs, want)

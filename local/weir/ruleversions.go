@@ -259,36 +259,6 @@ func (o *rulesOptions) get(ctx context.Context, out io.Writer, version int64, de
 	return err
 }
 
-// diff prints the difference between the versions from and to. If p is not nil, diff compares the version
-// from with p.
-func (o *rulesOptions) diff(ctx context.Context, out io.Writer, from, to int64, p *proposal) error {
-	kept, err := o.open(ctx)
-	if err != nil {
-		return err
-	}
-	v, document, err := kept.Get(ctx, from)
-	if err != nil && (p == nil || !errors.Is(err, rulestore.ErrNoRules)) {
-		return o.explain(err)
-	}
-	if p == nil {
-		other, text, err := kept.Get(ctx, to)
-		if err != nil {
-			return o.explain(err)
-		}
-		p = &proposal{nameOf(other), text}
-	}
-	difference := difference(v, document, *p)
-	if o.json {
-		return command.PrintJSON(out, struct {
-			From string `json:"from"`
-			To   string `json:"to"`
-			Diff string `json:"diff"` // unified diff; empty if both are equal
-		}{nameOf(v), p.name, difference})
-	}
-	_, err = io.WriteString(out, difference)
-	return err
-}
-
 func (o *rulesOptions) history(ctx context.Context, out io.Writer) error {
 	kept, err := o.open(ctx)
 	if err != nil {

@@ -137,7 +137,7 @@ func (p *parser) readStage(api *REST) {
 
 // readResources builds the tree of resources, by logical id. Resources may be in any order; each names its parent.
 func (p *parser) readResources(api *REST) map[string]*Resource {
-	type declared struct{ RestAPIID, ParentId, PathPart string }
+	type declared struct{ RestAPIID, ParentID, PathPart string }
 	all := map[string]declared{}
 	each(p, "AWS::ApiGateway::Resource", func(id string, q declared) {
 		want(p, id, "RestApiId", q.RestAPIID, api.ID)
@@ -148,7 +148,7 @@ func (p *parser) readResources(api *REST) map[string]*Resource {
 		placed = false
 		for _, id := range slices.Sorted(maps.Keys(all)) {
 			q := all[id]
-			parent := nodes[q.ParentId]
+			parent := nodes[q.ParentID]
 			if parent == nil {
 				continue
 			}
