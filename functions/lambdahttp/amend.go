@@ -2,27 +2,19 @@ package lambdahttp
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"io"
 	"maps"
 	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf16"
 )
 
 // MaxAnswer is the largest answer that Lambda accepts, as measured. Lambda's quota page says 6 MB.
 const MaxAnswer = 6<<20 + 100
-
-// These are sizes up to which a host accepts every answer. AWS documents 1 MB and 32 KB of header for a load
-// balancer, and 10,240 bytes of header for API Gateway. The host adds fields of its own to the header.
-const (
-	maxLoadBalancer       = 1_000_000
-	maxLoadBalancerHeader = 32<<10 - hostFields
-	maxHeader             = 10_240 - hostFields
-	hostFields            = 512
-)
 
 // Admitted is an admitted request, which a function in another process answers.
 type Admitted struct {
@@ -85,16 +77,12 @@ func (a *Admitted) end() {
 	}
 }
 
-// amended returns an answer with the fields, or without them if the host could reject the answer with them.
+// amended returns an answer with the fields, or without them if the host rejects the answer, or Lambda would.
 func (a *Admitted) amended(f *fullAnswer) [][]byte {
 	fields, removed := spelled(a.w.Header()), a.reports(f)
 	a.count(f)
-	most, mostHeader := MaxAnswer, maxHeader
-	if a.event.host() == loadBalancer {
-		most, mostHeader = maxLoadBalancer, maxLoadBalancerHeader
-	}
-	if !f.rejected && f.header(fields) <= mostHeader {
-		if amended := f.amended(a.list(f), fields, removed); size(amended) <= most {
+	if !f.rejected {
+		if amended := f.amended(a.list(f), fields, removed); size(amended) <= MaxAnswer {
 			return amended
 		}
 	}
@@ -111,7 +99,9 @@ func (a *Admitted) other(payload []byte) [][]byte {
 		return unchanged
 	}
 	a.begin(http.StatusOK)
-	a.length = textLength(body)
+	if a.counted {
+		a.length = len(unquoted(body))
+	}
 	if len(fields) == 0 || !json.Valid(body) || string(body) == "null" {
 		return unchanged
 	}
@@ -168,7 +158,9 @@ func (a *Admitted) count(f *fullAnswer) {
 		status = http.StatusBadGateway
 	}
 	a.begin(status)
-	a.length = f.length()
+	if a.counted {
+		a.length = f.length()
+	}
 }
 
 // reports returns the names of the cost fields of an answer, in lower case.
@@ -242,12 +234,7 @@ func parseAnswer(text []byte, implied func(unknown bool) int) *fullAnswer {
 // statusOf returns the status in an answer, a number or a text of digits. 200.0 and 2e2 are the number 200 in JSON too. It
 // returns -1 for other values.
 func statusOf(value []byte) int {
-	n, err := strconv.ParseFloat(string(value), 64)
-	if value[0] == '"' {
-		var digits int
-		digits, err = strconv.Atoi(unquoted(value))
-		n = float64(digits)
-	}
+	n, err := strconv.ParseFloat(unquoted(value), 64)
 	if err != nil || n != math.Trunc(n) || n < http.StatusOK || n > 599 {
 		return -1
 	}
@@ -284,79 +271,17 @@ func (f *fullAnswer) sent() http.Header {
 	return all
 }
 
-// header returns an upper bound of the size of the header with added fields.
-func (f *fullAnswer) header(added http.Header) (n int) {
-	for i := range f.fields {
-		n += lines(f.fields[i].name, f.fields[i].value)
-	}
-	if f.cookies != nil {
-		n += lines("Set-Cookie", f.cookies.value)
-	}
-	for name, values := range added {
-		for _, value := range values {
-			n += len(name) + len(": \r\n") + len(value)
-		}
-	}
-	return n
-}
-
-// lines returns an upper bound of the size of the header lines of a field. raw is a JSON text, or a list.
-func lines(name string, raw []byte) int {
-	count := 1
-	if raw[0] == '[' {
-		count += bytes.Count(raw, []byte(","))
-	}
-	return count*(len(name)+len(": \r\n")) + len(raw)
-}
-
 // length returns the length of the body as the client gets it.
 func (f *fullAnswer) length() int {
 	if f.body.null() {
 		return 0
 	}
-	n, raw := textLength(f.body.value), f.body.value
+	body := unquoted(f.body.value)
 	if !f.base64 {
-		return n
+		return len(body)
 	}
-	for _, newline := range []string{`\n`, `\r`} {
-		n -= bytes.Count(raw, []byte(newline))
-	}
-	padding := bytes.Count(raw, []byte("=")) + bytes.Count(raw, []byte(`\u003d`)) // some encoders escape it
-	return max(0, n/4*3-padding)
-}
-
-// textLength returns the length of the value of a JSON string, or of other text, in bytes. It copies nothing, because a
-// body can have 6 MB.
-func textLength(raw []byte) int {
-	if len(raw) < 2 || raw[0] != '"' {
-		return len(raw)
-	}
-	text := raw[1 : len(raw)-1]
-	n := len(text)
-	for {
-		i := bytes.IndexByte(text, '\\')
-		if i < 0 || i+2 > len(text) {
-			return n
-		}
-		escape := 2
-		length := 1
-		if text[i+1] == 'u' && i+6 <= len(text) {
-			escape = 6
-			length = unitLength(text[i+2 : i+6])
-		}
-		n, text = n-escape+length, text[i+escape:]
-	}
-}
-
-// unitLength returns the length in UTF-8 of a UTF-16 code unit in hexadecimal digits. Each half of a surrogate pair counts 2.
-func unitLength(digits []byte) int {
-	switch unit, _ := strconv.ParseUint(string(digits), 16, 16); {
-	case unit < 0x80:
-		return 1
-	case unit < 0x800, utf16.IsSurrogate(rune(unit)):
-		return 2
-	}
-	return 3
+	n, _ := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding, strings.NewReader(body))) // of an invalid body, the host sends nothing
+	return int(n)
 }
 
 // amended returns the text with added fields and without the fields whose names in lower case are in removed.

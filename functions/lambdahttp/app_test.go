@@ -5,11 +5,9 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strconv"
@@ -206,21 +204,6 @@ func TestAuthorizer_foreignKey(t *testing.T) {
 	}
 }
 
-// An imported key identifies its caller, and API Gateway finds its usage plan.
-func TestAuthorizer_importedKey(t *testing.T) {
-	const key, secret = "partner-key-of-20-letters", "a secret of at least 16 bytes"
-	list := fmt.Sprintf(`[{"id":"partner","hash":%q}]`, caller.HashAPIKey([]byte(secret), caller.DigestKey(key)))
-	e := memory(t)
-	e.Identifier = caller.New(caller.Options{APIKeys: storetest.Must(caller.ParseAPIKeys([]byte(list), []byte(secret))), RefuseForeignKeys: true})
-	event := sampleEvent(t, "rest-authorizer-apikey.json")
-	if p, err := authorize(t, e, changed(t, event, "weir_sample_enterprise_key", key)); err != nil || effect(p) != "Allow" || p.UsageIdentifierKey != key || p.PrincipalID != "apikey:partner" {
-		t.Errorf("imported key: got %+v, %v; want Allow of partner with the usage key", p, err)
-	}
-	if _, err := authorize(t, e, changed(t, event, "weir_sample_enterprise_key", key+"2")); err == nil || err.Error() != "Unauthorized" {
-		t.Errorf("another foreign key: got %v, want Unauthorized", err)
-	}
-}
-
 // If Weir does not read x-api-key, the field contains the key of a usage plan.
 func TestAuthorizer_usageKey(t *testing.T) {
 	event := changed(t, sampleEvent(t, "rest-authorizer-apikey.json"), "weir_sample_enterprise_key", "partner-key-of-20-letters")
@@ -356,34 +339,6 @@ func TestHandler_behindAuthorizer(t *testing.T) {
 	}
 }
 
-// Without an authorizer, the handler enforces the limits on every host.
-func TestHandler_enforces(t *testing.T) {
-	for _, c := range []struct {
-		file     string
-		capacity int
-		status   int
-	}{
-		{"http-api-user.json", 2, http.StatusCreated},
-		{"http-api-apikey.json", 2, http.StatusCreated},
-		{"http-api-anonymous.json", 2, http.StatusCreated},
-		{"function-url-anonymous.json", 1, http.StatusOK},
-		{"alb-anonymous.json", 2, http.StatusOK},
-	} {
-		t.Run(c.file, func(t *testing.T) {
-			e := memory(t)
-			for i := range c.capacity {
-				if a := handle(t, e, sample.New(e), sampleEvent(t, c.file)); a.StatusCode != c.status || a.header("X-RateLimit-Remaining") != string(rune('0'+c.capacity-1-i)) {
-					t.Fatalf("request %d: got %+v, want it allowed", i+1, a)
-				}
-			}
-			a := handle(t, e, sample.New(e), sampleEvent(t, c.file))
-			if a.StatusCode != http.StatusTooManyRequests || a.header("Retry-After") == "" || a.header("Content-Type") != "application/problem+json" {
-				t.Errorf("request over the limit: got %+v, want 429", a)
-			}
-		})
-	}
-}
-
 // The API receives the client's request unchanged on every host.
 func TestHandler_request(t *testing.T) {
 	var seen *http.Request
@@ -469,22 +424,6 @@ func (unreachable) Take(context.Context, algo.Instant, limiter.Subject, []limite
 	return false, limiter.ErrUnavailable
 }
 
-// While the store fails, requests are allowed by default. The context of the authorizer and the header of
-// the handler report the failure.
-func TestDegraded(t *testing.T) {
-	e := environment(t, unreachable{})
-	p, err := authorize(t, e, sampleEvent(t, "rest-authorizer-user.json"))
-	if err != nil || effect(p) != "Allow" || p.Context["degraded"] != "store_unavailable" {
-		t.Fatalf("authorizer: got %+v, %v; want a degraded Allow", p, err)
-	}
-	behind := changed(t, sampleEvent(t, "rest-proxy-user.json"), `"weir": "allowed"`, `"weir": "allowed", "degraded": "store_unavailable"`)
-	for _, event := range [][]byte{behind, sampleEvent(t, "http-api-user.json")} {
-		if a := handle(t, e, sample.New(e), event); a.StatusCode >= 400 || a.header("Weir-Degraded") != "store_unavailable" {
-			t.Errorf("handler: got %+v, want a degraded answer", a)
-		}
-	}
-}
-
 // While the store fails, on_error "deny" makes the authorizer return an error. The authorizer must not
 // return Deny, because API Gateway would then answer 429. The handler answers 503. With on_error
 // "local", the local share of the limit decides.
@@ -518,21 +457,6 @@ func TestDegraded_onError(t *testing.T) {
 				t.Errorf("%s: request %d: got %+v, want a degraded %s", policy, i+1, a, want)
 			}
 		}
-	}
-}
-
-// Serve runs the same http.Handler on a plain server and charges the peer's address.
-func TestServe(t *testing.T) {
-	e := memory(t)
-	server := httptest.NewServer(e.Serve(sample.New(e)))
-	defer server.Close()
-	for i, want := range []int{200, 200, 429} {
-		if got := send(t, http.MethodGet, server.URL+"/api/v1/search", ""); got != want {
-			t.Errorf("request %d: got %d, want %d", i+1, got, want)
-		}
-	}
-	if got := send(t, http.MethodPost, server.URL+"/api/v1/data", strings.Repeat("x", 1<<20+1)); got != http.StatusRequestEntityTooLarge {
-		t.Errorf("body of more than 1 MiB: got %d, want 413", got)
 	}
 }
 
@@ -644,38 +568,30 @@ func (c *counting) Take(ctx context.Context, now algo.Instant, s limiter.Subject
 //go:embed testdata/rules.json
 var sampleRules []byte
 
-// A request under the rules of the sample API costs one write for each subject, as README.md states.
-func TestRules_writes(t *testing.T) {
-	parsed := storetest.Must(rules.Parse(sampleRules, rules.Options{Version: 1}))
+// Without an authorizer, the handler enforces the limits on every host.
+func TestHandler_enforces(t *testing.T) {
 	for _, c := range []struct {
-		method, path, user string
-		want               string
+		file     string
+		capacity int
+		status   int
 	}{
-		{http.MethodGet, "/api/v1/search", "alice", "user:alice"},
-		{http.MethodGet, "/api/v1/search", "", "ip:203.0.113.7"},
-		{http.MethodPost, "/api/v1/data", "alice", "endpoint:POST:/api/v1/data user:alice"},
+		{"http-api-user.json", 2, http.StatusCreated},
+		{"http-api-apikey.json", 2, http.StatusCreated},
+		{"http-api-anonymous.json", 2, http.StatusCreated},
+		{"function-url-anonymous.json", 1, http.StatusOK},
+		{"alb-anonymous.json", 2, http.StatusOK},
 	} {
-		store := &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}
-		caller := caller.Caller{User: c.user, IP: caller.Prefix(caller.ParseAddress("203.0.113.7"), 64)}
-		charges := parsed.Charges(nil, c.method, rules.EncodedPath(c.path), caller)
-		if d, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(ctx, noon, charges); err != nil || !d.Allowed {
-			t.Fatalf("decision: got %+v, error %v; want it allowed", d, err)
-		}
-		slices.Sort(store.subjects)
-		if got := strings.Join(store.subjects, " "); got != c.want {
-			t.Errorf("%s %s by %q: wrote %s, want %s", c.method, c.path, c.user, got, c.want)
-		}
-	}
-}
-
-// API Gateway sends requests with this path to the API, but the router has no route for it. The
-// answer is a problem document.
-func TestAPI_notFound(t *testing.T) {
-	w := httptest.NewRecorder()
-	e := memory(t)
-	e.Serve(sample.New(e)).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/items/a/b", http.NoBody))
-	var problem struct{ Status int }
-	if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || w.Code != http.StatusNotFound || problem.Status != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
-		t.Errorf("answer: got %d %v %s, error %v; want a problem with status 404", w.Code, w.Header(), w.Body, err)
+		t.Run(c.file, func(t *testing.T) {
+			e := memory(t)
+			for i := range c.capacity {
+				if a := handle(t, e, sample.New(e), sampleEvent(t, c.file)); a.StatusCode != c.status || a.header("X-RateLimit-Remaining") != string(rune('0'+c.capacity-1-i)) {
+					t.Fatalf("request %d: got %+v, want it allowed", i+1, a)
+				}
+			}
+			a := handle(t, e, sample.New(e), sampleEvent(t, c.file))
+			if a.StatusCode != http.StatusTooManyRequests || a.header("Retry-After") == "" || a.header("Content-Type") != "application/problem+json" {
+				t.Errorf("request over the limit: got %+v, want 429", a)
+			}
+		})
 	}
 }

@@ -479,29 +479,6 @@ func TestAttack_spellAddress(t *testing.T) {
 	}
 }
 
-// A caller has one item for each of its identities. Different requests create no further items.
-// TestRules_writes checks the same for the rules of this repository.
-func TestAttack_items(t *testing.T) {
-	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
-		for i := range 50 {
-			send(request{
-				method: []string{"GET", "POST", "PUT", "DELETE", "HEAD"}[i%5], path: fmt.Sprintf("/api/v1/%d/search/%x?q=%d", i, i, i), address: fmt.Sprintf("2001:db8:1:2:%x::%x", i, i),
-				header: map[string]string{"User-Agent": fmt.Sprint("a", i), "Cookie": fmt.Sprint("b=", i), "X-Request-Id": fmt.Sprint(i), "Host": fmt.Sprintf("h%d.example", i), "Accept-Language": fmt.Sprint("x-", i)},
-			})
-		}
-		if got := a.wrote(); !slices.Equal(got, []string{"ip:2001:db8:1:2::/64"}) {
-			t.Errorf("wrote %v, want only the address", got)
-		}
-		// Different tokens of one user have the same key.
-		for i := range 20 {
-			send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": "alice", "jti": fmt.Sprint(i), "iat": noon.Unix() - int64(i), "email": fmt.Sprint(i), "aud": []string{fmt.Sprint(i), samples.Audience}})}})
-		}
-		if got, want := a.wrote(), []string{"ip:2001:db8:1:2::/64", "ip:203.0.113.7", "user:alice"}; !slices.Equal(got, want) {
-			t.Errorf("wrote %v, want %v", got, want)
-		}
-	})
-}
-
 // A bad credential charges nothing to the user that it names, even together with a valid credential.
 // TestAuthorizer_credentials covers the charge to the address.
 func TestAttack_chargeAnotherUser(t *testing.T) {
@@ -627,44 +604,6 @@ func TestAttack_log(t *testing.T) {
 	})
 }
 
-// Outside Lambda, the logger does not limit its rate. A flood still writes only one log line a
-// second.
-func TestAttack_log_plain(t *testing.T) {
-	for name, newClient := range map[string]func(*target, string) func(){
-		"authorizer": func(a *target, token string) func() {
-			function := lambdahttp.NewAuthorizer(a.Environment)
-			event := edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
-				e["multiValueHeaders"] = map[string][]string{"Authorization": {token}}
-			})
-			return func() { _, _ = function.Invoke(ctx, event) }
-		},
-		"server": func(a *target, token string) func() {
-			server := a.Serve(sample.New(a.Environment))
-			return func() {
-				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
-				r.Header.Set("Authorization", token)
-				server.ServeHTTP(httptest.NewRecorder(), r)
-			}
-		},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			a := newTarget(t)
-			var log bytes.Buffer
-			a.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			send := newClient(a, a.forged(t, map[string]any{"sub": "victim"}))
-			for range 3 {
-				for range 100 {
-					send()
-				}
-				time.Sleep(time.Second) // advances the synthetic clock
-			}
-			if lines := strings.Count(log.String(), "\n"); lines != 3 {
-				t.Errorf("%s: got %d lines in three seconds, want 3: %.500s", name, lines, log.String())
-			}
-		})
-	}
-}
-
 // Two header fields whose names differ only in case are joined, so the credential is invalid.
 // TestAuthorizer_repeatedHeader covers one field with two values.
 func TestAttack_spellHeader(t *testing.T) {
@@ -705,19 +644,6 @@ func TestAttack_login(t *testing.T) {
 	}
 	if got := len(a.wrote()); got != 1+1+24 {
 		t.Errorf("got %d items, want 26: the address, alice, and the 24 names within the limit of the address", got)
-	}
-}
-
-// While the store fails, no login succeeds, so an attacker cannot guess passwords.
-func TestAttack_login_down(t *testing.T) {
-	e := environment(t, unreachable{})
-	e.SampleLogin = "alice:secret"
-	for _, password := range []string{"wrong", "secret"} {
-		w, body := httptest.NewRecorder(), strings.NewReader(`{"user":"alice","password":"`+password+`"}`)
-		sample.New(e).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/login", body))
-		if w.Code != http.StatusServiceUnavailable {
-			t.Errorf("password %s: got status %d, want 503", password, w.Code)
-		}
 	}
 }
 

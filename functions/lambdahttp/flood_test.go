@@ -148,20 +148,6 @@ func (f *flood) send(t *testing.T, a *target, address string, i int) int {
 	return hosts[f.host](t, a, r.withDefaults()).status
 }
 
-// A search by a verified user costs one write. It charges no limit of the address.
-func TestSearch_writes(t *testing.T) {
-	for name, host := range hosts {
-		a, w := flooded(t)
-		r := request{address: "198.51.100.1", header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": "alice"})}}
-		if got := host(t, a, r.withDefaults()); got.status != http.StatusOK {
-			t.Fatalf("%s: got %+v, want 200", name, got)
-		}
-		if got := w.take(); got != 1 {
-			t.Errorf("%s: wrote %v units, want 1", name, got)
-		}
-	}
-}
-
 // A flood without credentials causes at most the writes that SECURITY.md lists. Each request within the
 // limits costs a fixed number of writes. All requests above the limits together cost one write a
 // second.

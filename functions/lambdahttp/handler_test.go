@@ -3,37 +3,12 @@ package lambdahttp_test
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/weir-limits/weir/functions/sample"
-	"github.com/weir-limits/weir/limiter/rules"
-	"github.com/weir-limits/weir/limiter/storetest"
 )
-
-// If only a limit of all callers applies, the context of the authorizer has no header fields. The handler
-// then copies none, and must not charge the request again.
-func TestHandler_behindAuthorizer_hiddenLimit(t *testing.T) {
-	e := memory(t)
-	e.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{"global":{"name":"all","requests":4,"window":"1m"}}}]}`), rules.Options{Version: 1})))
-	for i := range 5 {
-		p, err := authorize(t, e, sampleEvent(t, "rest-authorizer-anonymous.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := map[bool]string{true: "Allow", false: "Deny"}[i < 4]; effect(p) != want {
-			t.Fatalf("request %d: got %s, want %s", i+1, effect(p), want)
-		}
-		if i == 4 {
-			return
-		}
-		if a := handle(t, e, sample.New(e), behind(t, p.Context)); a.StatusCode != http.StatusOK || a.header("X-RateLimit-Limit") != "" {
-			t.Errorf("request %d: got %+v, want 200 without header fields of a limit", i+1, a)
-		}
-	}
-}
 
 // behind returns the event that the handler receives after an authorizer returned a policy with this context.
 func behind(t *testing.T, context map[string]any) []byte {
@@ -75,33 +50,6 @@ func TestHandler_notDecided(t *testing.T) {
 			}
 			t.Error("three requests were served, want at most two")
 		})
-	}
-}
-
-// API Gateway keeps the base path in the path only for a custom domain, so the handler removes the base
-// path only there.
-func TestHandler_basePath(t *testing.T) {
-	var seen string
-	api := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.URL.Path })
-	for _, c := range []struct{ file, old, replacement, want string }{
-		{"rest-proxy-user.json", ownDomain, `"domainName": "api.example.com"`, "/v1/search"},
-		{"rest-proxy-user.json", ownDomain, ownDomain, "/api/v1/search"},
-		{"http-api-user.json", `"domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"`, `"stage": "$default", "domainName": "api.example.com"`, "/dev/api/v1/data"},
-		{"http-api-user.json", `"rawPath": "/dev/api`, `"rawPath": "/dev/api`, "/api/v1/data"},
-		{"function-url-anonymous.json", "/api/v1/items/5", "/api/v1/items/5", "/api/v1/items/5"},
-		{"alb-anonymous.json", "/api/v1/search", "/api/v1/search", "/api/v1/search"},
-	} {
-		e := memory(t)
-		e.BasePaths = []string{"/api"}
-		if handle(t, e, api, changed(t, sampleEvent(t, c.file), c.old, c.replacement)); seen != c.want {
-			t.Errorf("%s with %s: got path %s, want %s", c.file, c.replacement, seen, c.want)
-		}
-	}
-	e := memory(t)
-	e.BasePaths = []string{"/api"}
-	e.Serve(api).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "http://api.example.com/api/v1/search", http.NoBody))
-	if seen != "/api/v1/search" {
-		t.Errorf("net/http: got path %s, want it unchanged", seen)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -83,10 +81,7 @@ func TestLayer_answered(t *testing.T) {
 		{"headers", ` { "statusCode" : 200, "headers" : { "A":"b" } , "body" : "\u00e4\/" } `, ` { "statusCode" : 200, "headers" : {` + fields + `, "A":"b" } , "body" : "\u00e4\/" } `, [][]byte{api, url, rest, v1, alb}},
 		{"no member headers", `{"statusCode":"201","cookies":["a=b","c=d"]}`, `{"headers":{` + fields + `},"statusCode":"201","cookies":["a=b","c=d"]}`, [][]byte{api, url, rest, v1, alb}},
 		{"null headers", `{"headers":null,"statusCode":200}`, `{"headers":{` + fields + `},"statusCode":200}`, [][]byte{api, url, rest, v1, alb}},
-		{"empty headers", `{"headers":{ },"statusCode":200}`, `{"headers":{` + fields + ` },"statusCode":200}`, [][]byte{api, url, rest, v1, alb}},
-		{"base64", `{"statusCode":200,"headers":{},"body":"AP8=","isBase64Encoded":true}`, `{"statusCode":200,"headers":{` + fields + `},"body":"AP8=","isBase64Encoded":true}`, [][]byte{api, url, rest, v1, alb}},
 		{"only lists", `{"multiValueHeaders":{"A":["b","c"]},"statusCode":200}`, `{"multiValueHeaders":{` + lists + `,"A":["b","c"]},"statusCode":200}`, [][]byte{rest, v1, list}},
-		{"both", `{"multiValueHeaders":{"A":["b"]},"headers":{"C":"d"},"statusCode":200}`, `{"multiValueHeaders":{"A":["b"]},"headers":{` + fields + `,"C":"d"},"statusCode":200}`, [][]byte{rest, v1}},
 		{"a load balancer with lists", `{"statusCode":200}`, `{"multiValueHeaders":{` + lists + `},"statusCode":200}`, [][]byte{list}},
 		{"the function's own field", `{"statusCode":200,"headers":{"x-ratelimit-limit":"7"}}`,
 			`{"statusCode":200,"headers":{` + strings.Replace(fields, `"X-RateLimit-Limit":"1",`, "", 1) + `,"x-ratelimit-limit":"7"}}`, [][]byte{api, url, rest, v1, alb}},
@@ -95,8 +90,6 @@ func TestLayer_answered(t *testing.T) {
 
 		{"an inferred object", `{"message":"hi","headers":{}}`, `{"statusCode":200,"headers":{"content-type":"application/json",` + fields + `},"body":"{\"message\":\"hi\",\"headers\":{}}"}`, [][]byte{api, url}},
 		{"an inferred string", ` "a\u00e4\n" `, `{"statusCode":200,"headers":{"content-type":"application/json",` + fields + `},"body":"a\u00e4\n"}`, [][]byte{api, url}},
-		{"an inferred number", `5`, `{"statusCode":200,"headers":{"content-type":"application/json",` + fields + `},"body":"5"}`, [][]byte{api, url}},
-		{"an inferred list", `[1, 2]`, `{"statusCode":200,"headers":{"content-type":"application/json",` + fields + `},"body":"[1, 2]"}`, [][]byte{api, url}},
 
 		{"null", `null`, `null`, [][]byte{api, url, rest, v1, alb}},
 		{"no JSON", `oops`, `oops`, [][]byte{api, url, rest, v1, alb}},
@@ -115,9 +108,9 @@ func TestLayer_answered(t *testing.T) {
 	}
 }
 
-// An answer that exceeds the maximum of Lambda or of a load balancer with the fields stays without them.
+// An answer that exceeds the maximum of Lambda with the fields stays without them.
 func TestLayer_largeAnswer(t *testing.T) {
-	api, alb := sampleEvent(t, "http-api-anonymous.json"), sampleEvent(t, "alb-anonymous.json")
+	api := sampleEvent(t, "http-api-anonymous.json")
 	for _, c := range []struct {
 		event   []byte
 		payload string
@@ -126,58 +119,9 @@ func TestLayer_largeAnswer(t *testing.T) {
 		{api, `{"statusCode":200,"body":"` + strings.Repeat("x", lambdahttp.MaxAnswer-50) + `"}`, false},
 		{api, `"` + strings.Repeat("x", lambdahttp.MaxAnswer-50) + `"`, false},
 		{api, `{"statusCode":200,"body":"` + strings.Repeat("x", 1_000_000-50) + `"}`, true},
-		{alb, `{"statusCode":200,"body":"` + strings.Repeat("x", 1_000_000-50) + `"}`, false}, // a load balancer accepts 1 MB
-		{alb, `{"statusCode":200,"body":"` + strings.Repeat("x", 1_000_000-500) + `"}`, true},
 	} {
 		if got := answered(t, limitedBy(t, one), c.event, c.payload); (got != c.payload) != c.changed {
 			t.Errorf("answer of %d bytes: got %d bytes, want fields: %t", len(c.payload), len(got), c.changed)
-		}
-	}
-}
-
-// An answer whose header could exceed the maximum of its host with the fields stays without them.
-func TestLayer_largeHeader(t *testing.T) {
-	rest, list := undecidedREST(t), listEvent(t)
-	api, url, alb := sampleEvent(t, "http-api-anonymous.json"), sampleEvent(t, "function-url-anonymous.json"), sampleEvent(t, "alb-anonymous.json")
-	const added = 138 // bytes of the fields
-	for _, c := range []struct {
-		form   string // of an answer
-		own    int    // bytes of the header without the value
-		most   int
-		events [][]byte
-	}{
-		{`{"statusCode":200,"headers":{"a":"%s"}}`, len(`a: ""`) + 2, 10_240, [][]byte{api, url, rest}},
-		{`{"statusCode":200,"headers":{"a":"%s"}}`, len(`a: ""`) + 2, 32 << 10, [][]byte{alb}},
-		{`{"statusCode":200,"multiValueHeaders":{"abc":["d","%s"]}}`, 2*(len("abc: ")+2) + len(`["d",""]`), 10_240, [][]byte{rest}},
-		{`{"statusCode":200,"multiValueHeaders":{"abc":["d","%s"]}}`, 2*(len("abc: ")+2) + len(`["d",""]`), 32 << 10, [][]byte{list}},
-		{`{"statusCode":200,"cookies":["%s"]}`, len(`Set-Cookie: [""]`) + 2, 10_240, [][]byte{api, url}},
-	} {
-		largest := c.most - 512 - added - c.own
-		for length, changed := range map[int]bool{largest: true, largest + 1: false} {
-			payload := fmt.Sprintf(c.form, strings.Repeat("x", length))
-			for i, event := range c.events {
-				if got := answered(t, limitedBy(t, one), event, payload); (got != payload) != changed {
-					t.Errorf("%s: event %d, value of %d bytes: got %d bytes for %d, want fields: %t", c.form, i, length, len(got), len(payload), changed)
-				}
-			}
-		}
-	}
-}
-
-// An answer that is too large for the fields loses its cost fields, and settles the request.
-func TestLayer_largeAnswerCost(t *testing.T) {
-	const document = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"cost","requests":1000,"window":"1h","reserve":100,"count":"cost","per":["ip"]}}}]}`
-	body, header := strings.Repeat("x", 1_000_000-80), strings.Repeat("x", 32<<10)
-	for name, c := range map[string][2]string{
-		"body":   {`{"statusCode":200,"headers":{"a":"b","Weir-Cost":"7"},"body":"` + body + `"}`, `{"statusCode":200,"headers":{"a":"b"},"body":"` + body + `"}`},
-		"header": {`{"statusCode":200,"headers":{"WEIR-cost":"7","a":"` + header + `"}}`, `{"statusCode":200,"headers":{"a":"` + header + `"}}`},
-	} {
-		e := limitedBy(t, document)
-		if got := answered(t, e, sampleEvent(t, "alb-anonymous.json"), c[0]); got != c[1] {
-			t.Errorf("%s: got %.80s of %d bytes, want %.80s of %d bytes", name, got, len(got), c[1], len(c[1]))
-		}
-		if got := usedBy(t, e); got != "7" {
-			t.Errorf("%s: used: got %s, want 7", name, got)
 		}
 	}
 }
@@ -247,26 +191,6 @@ func TestLayer_rejected(t *testing.T) {
 		own, err := lambdahttp.NewLayer(e).Invoke(ctx, event, func(*lambdahttp.Admitted) error { t.Error("the function ran"); return nil })
 		if err != nil || !strings.Contains(string(own.Payload), `"statusCode":400`) || !strings.Contains(metrics.String(), `"Failed":1`) {
 			t.Errorf("answer: got %s, %v, metrics %s, want 400 and one failure", own.Payload, err, metrics.String())
-		}
-	}
-}
-
-// An event that Weir cannot decide has an error and counts as failed.
-func TestLayer_undecided(t *testing.T) {
-	for name, c := range map[string]struct {
-		event []byte
-		edit  func(*lambdahttp.Environment)
-	}{
-		"an event that is cut": {[]byte(`{"httpMethod":"GET","path":"/"`), func(*lambdahttp.Environment) {}},
-		"a panic":              {sampleEvent(t, "alb-anonymous.json"), func(e *lambdahttp.Environment) { e.Identifier = nil }},
-	} {
-		var metrics bytes.Buffer
-		e := limitedBy(t, one)
-		e.Recorder = telemetry.New(&metrics, "test", nil)
-		c.edit(e)
-		own, err := lambdahttp.NewLayer(e).Invoke(ctx, c.event, func(*lambdahttp.Admitted) error { t.Errorf("%s: got a decision, want none", name); return nil })
-		if own != nil || err == nil || errors.Is(err, lambdahttp.ErrForeign) || !strings.Contains(metrics.String(), `"Failed":1`) {
-			t.Errorf("%s: got %+v, %v, metrics %s, want an error and one failure", name, own, err, metrics.String())
 		}
 	}
 }
@@ -385,17 +309,11 @@ func TestLayer_status(t *testing.T) {
 		{`{"statusCode":200,"headers":{"Weir-Cost":"7"}}`, all, "7 0", true},
 		{`{"statusCode":200.0,"headers":{"Weir-Cost":"7"}}`, all, "7 0", true},
 		{`{"statusCode":2e2,"headers":{"Weir-Cost":"7"}}`, all, "7 0", true},
-		{`{"statusCode":20000e-2,"headers":{"Weir-Cost":"7"}}`, all, "7 0", true},
 		{`{"statusCode":"200","headers":{"Weir-Cost":"7"}}`, all, "7 0", true},
-		{`{"statusCode":"\u0032\u0030\u0030","headers":{"Weir-Cost":"7"}}`, all, "7 0", true},
 		{`{"statusCode":503.0,"headers":{"Weir-Cost":"7"}}`, all, "7 1", true},
 		{`{"statusCode":200.5,"headers":{"Weir-Cost":"7"}}`, all, "7 1", false},
-		{`{"statusCode":"200.0","headers":{"Weir-Cost":"7"}}`, all, "7 1", false},
 		{`{"statusCode":1e400,"headers":{"Weir-Cost":"7"}}`, all, "7 1", false},
-		{`{"statusCode":99,"headers":{"Weir-Cost":"7"}}`, all, "7 1", false},
-		{`{"statusCode":600,"headers":{"weir-cost":"7"}}`, all, "7 1", false},
 		{`{"statusCode":null,"headers":{"Weir-Cost":"7"}}`, all, "7 1", false},
-		{`{"statusCode":[200],"headers":{"Weir-Cost":"7"}}`, all, "7 1", false},
 		{`{"statusCode":200,"headers":["a"],"multiValueHeaders":{"Weir-Cost":["7"]}}`, all, "7 1", false},
 		{`{"headers":{"Weir-Cost":"7"},"body":"x"}`, all[:1], "7 0", true},    // a REST API needs no status
 		{`{"headers":{"Weir-Cost":"7"},"cookies":[]}`, all[:1], "7 1", false}, // a REST API has no member for cookies
@@ -469,24 +387,6 @@ func strip(answer map[string]any) {
 		if answer[member] == nil || ok && len(fields) == 0 {
 			delete(answer, member)
 		}
-	}
-}
-
-// BenchmarkLayer measures the decision and the change of an answer with a store in memory.
-func BenchmarkLayer(b *testing.B) {
-	for name, body := range map[string]string{"1 kB": strings.Repeat("x", 1000), "5 MB": strings.Repeat("x", 5_000_000)} {
-		b.Run(name, func(b *testing.B) {
-			e := limitedBy(b, `{"rules":[{"endpoint":"*","limits":{"global":{"name":"many","requests":1000000000,"window":"1s","per":["ip"]}}}]}`)
-			e.Recorder = telemetry.New(io.Discard, "dev", nil)
-			l, event, answer := lambdahttp.NewLayer(e), changed(b, sampleEvent(b, "http-api-anonymous.json"), `"isBase64Encoded"`, `"body":"`+body+`","isBase64Encoded"`), []byte(`{"statusCode":200,"headers":{"content-type":"text/plain"},"body":"`+body+`"}`)
-			b.ReportAllocs()
-			b.SetBytes(int64(len(event) + len(answer)))
-			for b.Loop() {
-				if own, err := l.Invoke(ctx, event, func(a *lambdahttp.Admitted) error { a.Answered(answer); return nil }); own != nil || err != nil {
-					b.Fatal(own, err)
-				}
-			}
-		})
 	}
 }
 

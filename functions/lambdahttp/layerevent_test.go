@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -180,31 +179,6 @@ func TestLayer_undecodable(t *testing.T) {
 	} {
 		if _, err := decision(t, []byte(event)); err == nil || errors.Is(err, lambdahttp.ErrForeign) {
 			t.Errorf("%s: got %v, want an error of an event without a decision", name, err)
-		}
-	}
-}
-
-// The log names a member whose value is ignored, but not the value.
-func TestLayer_ignoredMember(t *testing.T) {
-	var log bytes.Buffer
-	e := memory(t)
-	e.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	event := replaced(t, sampleEvent(t, "http-api-anonymous.json"), "headers/authorization", `12345`)
-	if _, err := lambdahttp.NewLayer(e).Invoke(ctx, event, func(*lambdahttp.Admitted) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if got := log.String(); !strings.Contains(got, "member=headers") || strings.Contains(got, "12345") {
-		t.Errorf("log: got %s, want the name of the member without its value", got)
-	}
-}
-
-// Behind the authorizer, values of other authorizers in its context change nothing.
-func TestLayer_authorizerContext(t *testing.T) {
-	event := sampleEvent(t, "rest-proxy-user.json")
-	for _, value := range hostile {
-		got := answered(t, memory(t), replaced(t, event, "requestContext/authorizer/other", value), `{"statusCode":200}`)
-		if !strings.Contains(got, `"X-RateLimit-Remaining":"99"`) {
-			t.Errorf("%.40s: got %s, want the fields of the authorizer's decision", value, got)
 		}
 	}
 }

@@ -106,36 +106,6 @@ func TestLayer_domainName(t *testing.T) {
 	}
 }
 
-// Domain A maps v1 and domain B v1/eu to one API, and another domain has no base path. A request that each of them can
-// mean is charged by the rules of all its paths, and is exempt only if all are.
-func TestBasePaths_overlapping(t *testing.T) {
-	const document = `{"rules":[
-		{"endpoint":"/eu/orders","limits":{"*":{"name":"eu","requests":5,"window":"1m"}}},
-		{"endpoint":"/v1/orders","limits":{"*":{"name":"own","requests":6,"window":"1m"}}},
-		{"endpoint":"*","limits":{"*":{"name":"all","requests":60,"window":"1m"}}}],"exempt":[{"endpoint":"/health"}]}`
-	for _, c := range []struct {
-		path, basePaths string
-		want            int // admitted of 200
-	}{
-		{"/v1/eu/orders", "/v1 /v1/eu", 5}, {"/v1/eu/health", "/v1 /v1/eu", 60}, {"/v1/health", "/v1 /v1/eu", sent}, {"/v1/eu/orders", "/v1", 5}, {"/v1/eu/health", "/v1/eu", sent},
-		{"/v1/orders", "/v1", 60}, {"/v1/orders", "/v1 /", 6}, {"/v1/health", "/v1 /", 60}, {"/health", "/v1 /", sent},
-	} {
-		e, admitted := limitedBy(t, document), 0
-		e.BasePaths = strings.Fields(c.basePaths)
-		event := edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
-			e["path"], e["requestContext"].(map[string]any)["domainName"] = c.path, "api.example.com"
-		})
-		for range sent {
-			if p, err := authorize(t, e, event); err == nil && effect(p) == "Allow" {
-				admitted++
-			}
-		}
-		if admitted != c.want {
-			t.Errorf("%s with %s: got %d of the requests admitted, want %d", c.path, c.basePaths, admitted, c.want)
-		}
-	}
-}
-
 // Several custom domains can add base paths. The rules match, and the router gets the path without the longest one. The
 // metric Unmatched counts a request with a base path that BASE_PATH lacks.
 func TestBasePaths(t *testing.T) {
@@ -163,37 +133,6 @@ func TestBasePaths(t *testing.T) {
 		}))
 		if routed != want.routed {
 			t.Errorf("%s: got the path %s at the router, want %s", path, routed, want.routed)
-		}
-	}
-}
-
-// The handler passes a path on as the host delivers it, without the stage and the base path.
-func TestHandler_path(t *testing.T) {
-	var seen [2]string
-	api := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = [2]string{r.URL.Path, r.URL.RawPath} })
-	for _, c := range []struct{ file, sent, path, raw string }{
-		{"function-url-anonymous.json", "/items//a%2Fb/", "/items//a/b/", "/items//a%2Fb/"},
-		{"function-url-anonymous.json", "/items/a%20b", "/items/a b", ""},
-		{"alb-anonymous.json", "//items/%61", "//items/a", "//items/%61"},
-		{"rest-proxy-anonymous.json", "/items/%2561", "/items/%61", ""},
-		{"http-api-anonymous.json", "/dev/items//a/b/", "/items//a/b/", ""},
-		{"http-api-anonymous.json", "/dev/items/%61", "/items/%61", ""},
-		{"http-api-anonymous.json", "/dev", "/", ""},
-		{"http-api-anonymous.json", "/dev//x", "//x", ""},
-		{"http-api-anonymous.json", "/$default/x", "/$default/x", ""},
-	} {
-		event := edited(t, c.file, func(e map[string]any) {
-			for _, name := range []string{"path", "rawPath"} {
-				if e[name] != nil {
-					e[name] = c.sent
-				}
-			}
-			if strings.HasPrefix(c.sent, "/$default") {
-				e["requestContext"].(map[string]any)["stage"] = "$default"
-			}
-		})
-		if handle(t, memory(t), api, event); seen != [2]string{c.path, c.raw} {
-			t.Errorf("%s: %s: got %q, want %q and %q", c.file, c.sent, seen, c.path, c.raw)
 		}
 	}
 }

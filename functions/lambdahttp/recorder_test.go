@@ -2,23 +2,16 @@ package lambdahttp_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sample"
-	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -124,28 +117,6 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// Only the authorizer returns a bad credential as an error. Therefore only its count has the name of the function.
-func TestRecorder_byFunction(t *testing.T) {
-	lambdacontext.FunctionName = "weir-authorizer"
-	t.Cleanup(func() { lambdacontext.FunctionName = "" })
-	event := changed(t, sampleEvent(t, "rest-authorizer-user.json"), "Bearer ", "Bearer x")
-	for by, want := range map[string]bool{"authorizer": true, "handler": false} {
-		var log bytes.Buffer
-		e := memory(t)
-		e.Recorder = telemetry.New(&log, "test", nil)
-		if by == "authorizer" {
-			_, _ = lambdahttp.NewAuthorizer(e).Invoke(ctx, event)
-		} else {
-			_, _ = lambdahttp.NewHandler(e, sample.New(e)).Invoke(ctx, changed(t, event, `"type": "REQUEST"`, `"type": ""`))
-		}
-		const directive = `{"Dimensions":[["FunctionName"]],"Metrics":[{"Name":"Unauthorized","Unit":"Count"}],"Namespace":"Weir/test"}`
-		line, _, _ := bytes.Cut(log.Bytes(), []byte("\n"))
-		if got := bytes.Contains(line, []byte(directive)) && bytes.Contains(line, []byte(`"FunctionName":"weir-authorizer"`)); got != want || !bytes.Contains(line, []byte(`"Unauthorized":1`)) {
-			t.Errorf("%s: got the line %s, want Unauthorized 1, and by function %t", by, line, want)
-		}
-	}
-}
-
 // Allowed and refused requests are counted for each rule.
 func TestRecorder_byRule(t *testing.T) {
 	var log bytes.Buffer
@@ -193,21 +164,6 @@ func TestRecorder_login(t *testing.T) {
 	}
 }
 
-// An event that the authorizer cannot parse counts as failed.
-func TestRecorder_event(t *testing.T) {
-	for _, event := range []string{"", `{"type":"TOKEN"}`} {
-		var log bytes.Buffer
-		e := memory(t)
-		e.Recorder = telemetry.New(&log, "test", nil)
-		if _, err := lambdahttp.NewAuthorizer(e).Invoke(ctx, []byte(event)); err == nil {
-			t.Errorf("event %q: got no error, want one", event)
-		}
-		if got, _ := recorded(t, log.Bytes()); !maps.Equal(got, map[string]int{"Failed": 1}) {
-			t.Errorf("event %q: got metrics %v, want one failure", event, got)
-		}
-	}
-}
-
 // The authorizer counts a request that it has decided, and the handler does not count it again.
 func TestRecorder_behindAuthorizer(t *testing.T) {
 	var log bytes.Buffer
@@ -216,37 +172,6 @@ func TestRecorder_behindAuthorizer(t *testing.T) {
 	if a := handle(t, e, sample.New(e), sampleEvent(t, "rest-proxy-user.json")); a.StatusCode != http.StatusOK || log.Len() != 0 {
 		t.Errorf("got status %d and log %s, want 200 and an empty log", a.StatusCode, &log)
 	}
-}
-
-// slow is a store whose calls take some time.
-type slow struct{ limiter.Store }
-
-func (s slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	time.Sleep(1500 * time.Microsecond) // advances the synthetic clock
-	return s.Store.Take(ctx, now, subject, charges, results)
-}
-
-// Authorizer and handler record the duration of a decision as its latency.
-func TestRecorder_latency(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		e := environment(t, slow{storetest.Must(memstore.New(memstore.Options{}))})
-		e.Recorder = telemetry.New(&log, "test", nil)
-		if _, err := authorize(t, e, sampleEvent(t, "rest-authorizer-user.json")); err != nil {
-			t.Fatal(err)
-		}
-		handle(t, e, sample.New(e), sampleEvent(t, "http-api-anonymous.json"))
-		e.Recorder.RulesRefused(noon.Add(10 * time.Second))
-		// The first request needs two store calls: one for the address, then one for the user. A
-		// charge of a bucket cannot be refunded, so the calls are not concurrent. The second request
-		// charges only the address.
-		if _, got := recorded(t, log.Bytes()); !slices.Equal(got, []float64{3, 1.5}) {
-			t.Errorf("latencies: got %v ms, want 3 and 1.5", got)
-		}
-		if lines := log.String(); strings.Count(lines, `"StoreLatency":[3]`) != 1 || strings.Count(lines, `"StoreLatency":[1.5]`) != 1 {
-			t.Errorf("latencies of the store: got %s, want 3 and 1.5 ms", lines)
-		}
-	})
 }
 
 // An event that the handler cannot parse counts as failed.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -280,25 +279,4 @@ func cacheControl(t *testing.T, answer []byte) string {
 		}
 	}
 	return strings.Join(all, " | ")
-}
-
-// Without the setting, a request allocates as much with the fields of a distribution as with others.
-func TestEnvironment_noViewers_allocations(t *testing.T) {
-	a := newTarget(t)
-	a.Rules = storetest.Must(fixed(rules.Parse([]byte(byAddress), rules.Options{Version: 1})))
-	served := a.Serve(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	allocations := func(names ...string) float64 {
-		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/search", http.NoBody)
-		for _, name := range names {
-			r.Header.Set(name, "203.0.113.7")
-		}
-		least := math.Inf(1)
-		for range 50 { // the race detector makes a sync.Pool drop some of its values
-			least = min(least, testing.AllocsPerRun(1, func() { served.ServeHTTP(httptest.NewRecorder(), r) }))
-		}
-		return least
-	}
-	if with, without := allocations(contract.OriginSecretField, contract.ViewerAddressField), allocations("A", "B"); with > without {
-		t.Errorf("got %v allocations, want %v", with, without)
-	}
 }
