@@ -54,7 +54,8 @@ func parseAuthorization(payload []byte) (a authorization, err error) {
 	for _, s := range a.statements {
 		long := slices.ContainsFunc(s.Resource, func(r string) bool { return len(r) > maxPolicyResource })
 		if s.Effect != "Allow" && s.Effect != "Deny" || len(s.Action) == 0 || len(s.Resource) == 0 || long {
-			return a, fmt.Errorf("authorizer output: got statement %+v, want an effect, actions, and resources of at most %d characters", s, maxPolicyResource)
+			return a, fmt.Errorf("authorizer output: got statement %+v, want an effect, actions, and resources of at most %d characters",
+				s, maxPolicyResource)
 		}
 	}
 	a.context = map[string]string{"principalId": output.PrincipalID}

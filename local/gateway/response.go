@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,38 +81,36 @@ func contains(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(each string) bool { return strings.EqualFold(each, name) })
 }
 
-// header merges the two header maps of the answer. For a header in both maps, it uses the spelling
-// of multiValueHeaders and puts the values of multiValueHeaders first. It sends a value that both
+// header merges the two header maps of the answer, the values of multiValueHeaders first. It sends a value that both
 // maps have once.
 func (r proxyResponse) header() http.Header {
+	all := maps.Clone(r.MultiValueHeaders)
+	if all == nil {
+		all = map[string][]headerText{}
+	}
+	for name, value := range r.Headers {
+		same := name // the spelling of multiValueHeaders
+		for other := range r.MultiValueHeaders {
+			if strings.EqualFold(other, name) {
+				same = other
+			}
+		}
+		if !slices.Contains(all[same], value) {
+			all[same] = append(slices.Clone(all[same]), value)
+		}
+	}
 	h := http.Header{}
-	spelled := map[string]string{} // key: canonical name; value: spelling in the answer
-	add := func(name string, value headerText) {
-		if contains(droppedFromResponse, name) {
-			return
-		}
-		if contains(remapped, name) {
+	for name, values := range all {
+		switch {
+		case contains(droppedFromResponse, name):
+			continue
+		case contains(remapped, name):
 			name = "x-amzn-Remapped-" + name
+		case strings.EqualFold(name, "Content-Type"):
+			name = "Content-Type" // net/http recognizes only this name; it would add a second Content-Type
 		}
-		canonical := textproto.CanonicalMIMEHeaderKey(name)
-		if canonical == "Content-Type" {
-			name = canonical // net/http recognizes only the canonical name; it would add a second Content-Type
-		}
-		if first, ok := spelled[canonical]; ok {
-			name = first
-		}
-		spelled[canonical] = name
-		h[name] = append(h[name], string(value))
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.MultiValueHeaders)) {
-		for _, value := range r.MultiValueHeaders[name] {
-			add(name, value)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
-		spelling := spelled[textproto.CanonicalMIMEHeaderKey(name)]
-		if !slices.Contains(h[spelling], string(r.Headers[name])) {
-			add(name, r.Headers[name])
+		for _, value := range values {
+			h[name] = append(h[name], string(value))
 		}
 	}
 	return h

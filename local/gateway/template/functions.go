@@ -15,11 +15,13 @@ func (p *parser) readFunctions() {
 		FunctionName string
 		Timeout      int
 		Environment  struct{ Variables map[string]string }
-		Architectures, Code, Description, Handler, LoggingConfig, KMSKeyARN, Layers, MemorySize, ReservedConcurrentExecutions, Role, Runtime, Tags,
+		Architectures, Code, Description, Handler, LoggingConfig, KMSKeyARN, Layers, MemorySize, ReservedConcurrentExecutions, Role, Runtime,
+		Tags,
 		TracingConfig, VPCConfig any
 	}
 	each(p, "AWS::Lambda::Function", func(id string, q functionProperties) {
-		f := Function{ID: id, Environment: q.Environment.Variables, Timeout: time.Duration(cmp.Or(q.Timeout, 3)) * time.Second, ARN: functionARN(p.refs[id])}
+		timeout := time.Duration(cmp.Or(q.Timeout, 3)) * time.Second
+		f := Function{ID: id, Environment: q.Environment.Variables, Timeout: timeout, ARN: functionARN(p.refs[id])}
 		if q.Timeout < 0 || q.Timeout > 900 {
 			p.fail(id, "Timeout: got %d, want 1 to 900", q.Timeout)
 		}

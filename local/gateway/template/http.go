@@ -60,7 +60,8 @@ func (p *parser) readHTTP() {
 		api = &HTTP{ID: id, Name: q.Name}
 		if c := q.CorsConfiguration; c != nil {
 			api.CORS = &CORS{
-				Origins: c.AllowOrigins, Methods: strings.Join(c.AllowMethods, ","), Headers: strings.Join(c.AllowHeaders, ","), Exposed: strings.Join(c.ExposeHeaders, ","),
+				Origins: c.AllowOrigins, Methods: strings.Join(c.AllowMethods, ","),
+				Headers: strings.Join(c.AllowHeaders, ","), Exposed: strings.Join(c.ExposeHeaders, ","),
 			}
 			if c.MaxAge != nil {
 				api.CORS.MaxAge = strconv.Itoa(*c.MaxAge)

@@ -15,7 +15,8 @@ const (
 )
 
 var pseudoParameters = map[string]string{
-	"AWS::Region": region, "AWS::AccountId": Account, "AWS::Partition": partition, "AWS::URLSuffix": "amazonaws.com", "AWS::StackName": "local",
+	"AWS::Region": region, "AWS::AccountId": Account, "AWS::Partition": partition,
+	"AWS::URLSuffix": "amazonaws.com", "AWS::StackName": "local",
 }
 
 // nameProperty has, by resource type, the property that names a resource. A Ref to a resource of

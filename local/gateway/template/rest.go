@@ -100,7 +100,8 @@ func (t throttle) bucket(p *parser, id string) algo.Machine {
 		return nil
 	}
 	bucket, err := algo.New(algo.Rate{
-		Algorithm: algo.TokenBucket, Requests: int64(math.Round(t.ThrottlingRateLimit * 1000)), Window: 1000 * time.Second, Burst: t.ThrottlingBurstLimit,
+		Algorithm: algo.TokenBucket, Requests: int64(math.Round(t.ThrottlingRateLimit * 1000)), Window: 1000 * time.Second,
+		Burst: t.ThrottlingBurstLimit,
 	})
 	if err != nil {
 		p.fail(id, "throttle: %v", err)
@@ -209,8 +210,10 @@ func (p *parser) readMethods(api *REST, nodes map[string]*Resource, guards map[s
 			return
 		}
 		m := &Method{Timeout: maxRESTTimeout, Authorizer: guards[q.AuthorizerID]}
-		if known := m.Authorizer != ""; known != (q.AuthorizationType == "CUSTOM") || !known && (q.AuthorizationType != "NONE" || q.AuthorizerID != "") {
-			p.fail(id, "AuthorizationType: got %q with AuthorizerId %q, want NONE, or CUSTOM with an authorizer of %s", q.AuthorizationType, q.AuthorizerID, api.ID)
+		guarded := q.AuthorizationType == "CUSTOM" && m.Authorizer != ""
+		if open := q.AuthorizationType == "NONE" && q.AuthorizerID == ""; !guarded && !open {
+			p.fail(id, "AuthorizationType: got %q with AuthorizerId %q, want NONE, or CUSTOM with an authorizer of %s",
+				q.AuthorizationType, q.AuthorizerID, api.ID)
 		}
 		node.Methods[q.HTTPMethod] = m
 		i := q.Integration
@@ -253,7 +256,8 @@ type mockProperties struct {
 }
 
 func (q mockProperties) mock() (*Mock, error) {
-	if len(q.IntegrationResponses) != 1 || q.IntegrationResponses[0].StatusCode != "204" || q.RequestTemplates[defaultContentType] != "{ statusCode: 200 }" {
+	request := q.RequestTemplates[defaultContentType]
+	if len(q.IntegrationResponses) != 1 || q.IntegrationResponses[0].StatusCode != "204" || request != "{ statusCode: 200 }" {
 		return nil, fmt.Errorf("a mock: want the preflight that CDK writes, with status 204")
 	}
 	response := q.IntegrationResponses[0]

@@ -167,7 +167,8 @@ func each[P any](p *parser, kind string, f func(id string, q P)) {
 		d.DisallowUnknownFields()
 		if err := d.Decode(&q); err != nil {
 			if mistaken, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-				err = fmt.Errorf("%s: got %s, want %s; of the intrinsic functions, only Ref, Fn::GetAtt and Fn::Join of known values are supported", mistaken.Field, mistaken.Value, mistaken.Type)
+				err = fmt.Errorf("%s: got %s, want %s; of the intrinsic functions, only Ref, Fn::GetAtt and Fn::Join of known values are supported",
+					mistaken.Field, mistaken.Value, mistaken.Type)
 			} else if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 				err = fmt.Errorf("property %s: not supported by this gateway", name)
 			}

@@ -44,7 +44,8 @@ func parseResponse(kind string, status int, parameters, templates map[string]str
 		case ok && isVariable && known(variable):
 			r.Headers[name] = Text{{variable: variable}}
 		default:
-			return r, fmt.Errorf("ResponseParameters: got %q: %q, want a header, and a literal in single quotes or a variable of context", key, value)
+			return r, fmt.Errorf("ResponseParameters: got %q: %q, want a header, and a literal in single quotes or a variable of context",
+				key, value)
 		}
 	}
 	text, ok := templates[defaultContentType]
