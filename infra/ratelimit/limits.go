@@ -45,6 +45,7 @@ type Limits struct {
 	measured    []awslambda.Function   // functions that write metrics
 	logs        []*string              // names of the log groups, created by this app, of functions that make decisions
 	refusedMost awscloudwatch.CfnInsightRule
+	queries     []awslogs.CfnQueryDefinition
 }
 
 // state is the store of the counters: a table or a cache.
@@ -88,6 +89,7 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 	l.newPublisher(scope)
 	l.newAlarms()
 	l.newRefusedMost()
+	l.saveQueries()
 	l.Node().AddValidation(&validator{l})
 	return l
 }

@@ -358,6 +358,26 @@ func TestStack_logs(t *testing.T) {
 			t.Errorf("rule of refused callers: got %s, want %s in it", body, want)
 		}
 	}
+	queries := map[string]string{
+		"why-refused":    "filter weir = \"refused\" and subject = \"HASH\"\n| display @timestamp, rule, `limit`, refused, remaining, capacity, retryAfterSeconds, addressFrom",
+		"who-is-limited": "filter weir = \"refused\"\n| stats sum(refused) as requests, min(@timestamp) as first, max(@timestamp) as last by subject, rule, `limit`",
+		"without-store":  "filter Degraded > 0\n| stats sum(Degraded) as decisions by bin(1m)",
+	}
+	_, definitions := made.of("AWS::Logs::QueryDefinition")
+	for _, q := range definitions {
+		name := q.Properties["Name"].(string)
+		_, short, _ := strings.Cut(name, "/")
+		if query := q.Properties["QueryString"].(string); queries[short] == "" || !strings.Contains(query, queries[short]) {
+			t.Errorf("saved query %s: got %s, want %s in it", name, query, queries[short])
+		}
+		if groups := text(t, q.Properties["LogGroupNames"]); !strings.Contains(groups, "LimitsAuthorizerLogs") || !strings.Contains(groups, "LimitsHandlerLogs") {
+			t.Errorf("saved query %s: got the log groups %s, want those of the authorizer and the handler", name, groups)
+		}
+		delete(queries, short)
+	}
+	if len(queries) > 0 {
+		t.Errorf("saved queries: got none for %v", queries)
+	}
 }
 
 func TestStack_waf(t *testing.T) {
