@@ -39,19 +39,13 @@ ONLY ?=
 STACKS = $(if $(ONLY),$(patsubst %,'Weir-*-%',$(ONLY)),--all)
 SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTEXT: got "$(word)", want key=value without spaces)))$(if $(filter arch=% rules=% bundles=%,$(CONTEXT)),$(error CONTEXT: got arch, rules or bundles; use ARCH= and RULES=)) -c arch=$(ARCH) $(if $(filter file,$(origin RULES)),,-c rules=$(RULES)) $(addprefix -c ,$(CONTEXT))
 
-# What `make e2e` deploys: the stack of infra, or the release. CLIENTS is its number of concurrent requests, and
-# ISSUER=false deploys no issuer of tokens.
-VARIANT ?= stack
-CLIENTS ?=
-ISSUER ?=
-
 LINT_VERSION := v2.15.0
 LINT := .bin/golangci-lint-$(LINT_VERSION)
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # What the lab's Makefile does.
 LAB := bench cfn-lint console examples faults foreign fuzz kafka race sam soak test-sam
 
-.PHONY: context help run check test test-go test-all synth diff deploy destroy e2e bootstrap release golden create-only vendor lint build functions rename clean $(LAB) .bin/weir .bin/weir-tools FORCE
+.PHONY: context help run check test test-go test-all synth diff deploy destroy bootstrap release golden create-only vendor lint build functions rename clean $(LAB) .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile local/lab/Makefile
@@ -60,7 +54,7 @@ help: ## List the targets
 	@echo "  ARCH=arm64|x86_64  for make functions and make build"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/README.md"
 	@echo "  APPROVAL=any-change|broadening|never  when make deploy asks for confirmation"
-	@echo "  WEIR_REQUIRE=all  makes tests fail instead of being skipped (or a list: browser,clients,docker,dynamodb,kafka,moto,redis,tools)"
+	@echo "  WEIR_REQUIRE=all  makes tests fail instead of being skipped (or a list: browser,clients,docker,dynamodb,kafka,redis,tools)"
 
 run: .bin/weir ## Run the REST API, the HTTP API and the console on this machine
 	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)" --edge "$(EDGE)" --regions "$(REGIONS)"
@@ -105,12 +99,6 @@ deploy: context .bin/weir .bin/weir-tools functions infra/node_modules ## Deploy
 
 destroy: context functions infra/node_modules ## Delete the stack, except the table with the API keys
 	@$(CDK) destroy $(if $(filter never,$(APPROVAL)),--force) $(STACKS) $(SETTINGS)
-
-E2E = --store "$(if $(filter file,$(origin STORE)),dynamodb,$(STORE))" $(if $(filter file,$(origin RULES)),,--rules "$(RULES)") --variant "$(VARIANT)" $(if $(CLIENTS),--clients "$(CLIENTS)") $(if $(ISSUER),--issuer="$(ISSUER)") -- $(SETTINGS)
-e2e: .bin/weir-tools ## Deploy a throw-away stack, verify it and delete it (STORE=dynamodb|elasticache|both VARIANT=stack|release); under a dollar
-	@.bin/weir-tools e2e --check $(E2E)
-	@$(MAKE) --no-print-directory $(if $(filter release,$(VARIANT)),.bin/weir release,build infra/node_modules)
-	@exec .bin/weir-tools e2e $(E2E)
 
 bootstrap: functions infra/node_modules ## Prepare an AWS account and region for the CDK, once
 	@$(CDK) bootstrap $(SETTINGS)

@@ -359,8 +359,8 @@ func TestStack_logs(t *testing.T) {
 		}
 	}
 	queries := map[string]string{
-		"why-refused":    "filter weir = \"refused\" and subject = \"HASH\"\n| display @timestamp, rule, `limit`, refused, remaining, capacity, retryAfterSeconds, addressFrom",
-		"who-is-limited": "filter weir = \"refused\"\n| stats sum(refused) as requests, min(@timestamp) as first, max(@timestamp) as last by subject, rule, `limit`",
+		"why-refused":    "filter weir = \"refused\" and subject = \"HASH\"\n| display @timestamp, rule, `limit`, `count`, remaining, capacity, retryAfterSeconds, addressFrom",
+		"who-is-limited": "filter weir = \"refused\"\n| stats sum(`count`) as requests, min(@timestamp) as first, max(@timestamp) as last by subject, rule, `limit`",
 		"without-store":  "filter Degraded > 0\n| stats sum(Degraded) as decisions by bin(1m)",
 	}
 	_, definitions := made.of("AWS::Logs::QueryDefinition")

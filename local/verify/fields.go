@@ -42,41 +42,40 @@ func wrongFields(h http.Header) (wrong []string) {
 	return wrong
 }
 
-func wrongRefusal(h http.Header) []string {
-	wrong := wrongFields(h)
-	if n, err := strconv.Atoi(h.Get(httplimit.RetryAfterField)); err != nil || n < 1 {
-		wrong = append(wrong, fmt.Sprintf("%s %q", httplimit.RetryAfterField, h.Get(httplimit.RetryAfterField)))
+// wrongRefusal returns what is wrong with a refusal by a limit.
+func wrongRefusal(a answer) []string {
+	wrong := wrongFields(a.header)
+	if a.status != http.StatusTooManyRequests {
+		wrong = append(wrong, fmt.Sprintf("status %d", a.status))
 	}
-	if remaining := h.Get(httplimit.RemainingField); digits.MatchString(remaining) && remaining != "0" {
-		wrong = append(wrong, fmt.Sprintf("%s %q", httplimit.RemainingField, remaining))
+	if a.retryAfter() == 0 {
+		wrong = append(wrong, fmt.Sprintf("%s %q", httplimit.RetryAfterField, a.header.Get(httplimit.RetryAfterField)))
 	}
-	return wrong
-}
-
-// wrongBody returns what is wrong with the body of a refusal by a limit. name and requests are those of
-// the limit.
-func wrongBody(body []byte, name string, requests int) (wrong []string) {
+	if a.remaining() > 0 {
+		wrong = append(wrong, fmt.Sprintf("%s %d", httplimit.RemainingField, a.remaining()))
+	}
+	if got := a.header.Get("Content-Type"); got != problemType {
+		wrong = append(wrong, "Content-Type "+got)
+	}
+	if values := a.header[httplimit.DegradedField]; len(values) > 0 && values[0] == "" { // API Gateway maps a missing value to no field
+		wrong = append(wrong, "an empty "+httplimit.DegradedField)
+	}
 	var p struct {
 		Type, Title, Error, Message, Window string
 		Status, Limit                       int
 		Violated                            []string `json:"violated-policies"`
 	}
-	if err := json.Unmarshal(body, &p); err != nil {
-		return []string{"no JSON of the expected types: " + err.Error()}
+	if err := json.Unmarshal(a.body, &p); err != nil {
+		return append(wrong, "no JSON of the expected types: "+err.Error())
 	}
 	for _, text := range []struct{ key, value string }{{"type", p.Type}, {"title", p.Title}, {"error", p.Error}, {"message", p.Message}, {"window", p.Window}} {
 		if text.value == "" || strings.Contains(text.value, "$") {
 			wrong = append(wrong, fmt.Sprintf("%s %q", text.key, text.value))
 		}
 	}
-	if p.Status != http.StatusTooManyRequests {
-		wrong = append(wrong, fmt.Sprintf("status %d", p.Status))
-	}
-	if p.Limit != requests {
-		wrong = append(wrong, fmt.Sprintf("limit %d", p.Limit))
-	}
-	if len(p.Violated) != 1 || p.Violated[0] != name {
-		wrong = append(wrong, fmt.Sprintf("violated-policies %q", p.Violated))
+	name, requests := limitOf(a.header)
+	if p.Status != http.StatusTooManyRequests || p.Limit != requests || len(p.Violated) != 1 || p.Violated[0] != name {
+		wrong = append(wrong, fmt.Sprintf("status %d, limit %d, violated-policies %q", p.Status, p.Limit, p.Violated))
 	}
 	return wrong
 }
@@ -90,13 +89,9 @@ func limitOf(h http.Header) (name string, requests int) {
 	return "", 0
 }
 
-func verdict(expected, observed string, wrong []string, a answer) Observation {
+func verdict(expected string, wrong []string, a answer) Result {
 	if len(wrong) > 0 {
-		return failed(expected, strings.Join(wrong, "; "), a.String())
+		return failed(expected, strings.Join(wrong, "; "), a)
 	}
-	return passed(expected, observed)
-}
-
-func described(h http.Header) string {
-	return h.Get(httplimit.PolicyField) + ", " + h.Get(httplimit.RateLimitField)
+	return passed(a.header.Get(httplimit.PolicyField) + ", " + a.header.Get(httplimit.RateLimitField))
 }

@@ -2,9 +2,12 @@ package verify
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +16,58 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
+
+// Deployment is the deployment to test. The rows that need a zero field are skipped.
+type Deployment struct {
+	// URL is the URL of an API with its stage, of a custom domain, of a distribution in front, or of a function.
+	URL   string
+	Rules *rules.Rules
+	// Routes are the routes of the API. Write permits requests to those that can change data.
+	Routes []Route
+	Write  bool
+	// Path, if not empty, is the path of the GET requests. By default, the routes and the rules select it.
+	Path string
+	// Credential is the header fields that identify the caller. nil means an anonymous caller.
+	Credential http.Header
+	// Tier is the tier of the caller. Empty means the default tier.
+	Tier string
+	// APIKey and Token are valid credentials, and SuspendedKey is an API key that is suspended, for the rows about them.
+	APIKey, Token, SuspendedKey string
+	// APIKeyHeader is the variable API_KEY_HEADER of the functions.
+	APIKeyHeader string
+	// Origin is an origin whose pages may read answers. Empty means an origin that only "*" permits.
+	Origin string
+	// MaxWait is the longest wait for a limit, and Clients the maximum number of requests at the same time.
+	MaxWait time.Duration
+	Clients int
+	// Clock measures time, and Wait waits. nil means real time.
+	Clock func() time.Time
+	Wait  func(context.Context, time.Duration) error
+	// Waiting is called before a wait.
+	Waiting func(d time.Duration, reason string)
+}
+
+// DefaultClients is the default of Deployment.Clients.
+const DefaultClients = 50
+
+// wait waits for at most MaxWait.
+func (d *Deployment) wait(ctx context.Context, t time.Duration, reason string) error {
+	if t > d.MaxWait {
+		return errors.New("the wait is longer than --wait permits")
+	}
+	if d.Waiting != nil {
+		d.Waiting(t, reason)
+	}
+	if d.Wait != nil {
+		return d.Wait(ctx, t)
+	}
+	select {
+	case <-time.After(t):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // A run exhausts a limit only within these bounds. The second one does not apply to a path that the user
 // selected.
@@ -30,46 +85,31 @@ type Target struct {
 	Refill time.Duration
 	// Recovery is the longest wait of a caller that exhausted the limit.
 	Recovery time.Duration
-	// ends reports that the whole limit is available again at the end of a fixed window.
-	ends bool
-	// bucket reports that the limit regains requests steadily. settles reports that it refunds or releases a success.
-	bucket, settles bool
-	// shared reports that regions share the limit. One region then admits what it has, and what it can get of the others.
-	shared bool
+	// Ends reports that the whole limit is available again at the end of a fixed window.
+	Ends bool
 }
 
 // Plan is what a run tests and sends.
 type Plan struct {
-	// Exact is the endpoint whose limit is counted exactly. Quick is the one that recovers first. nil
-	// means that no limit is suitable.
+	// Exact is the endpoint whose limit is counted exactly, and Quick the one that recovers first. nil means that no limit
+	// is suitable.
 	Exact, Quick *Target
-	// Settled is the endpoint whose requests are settled, or nil.
-	Settled *Target
-	// Shared is the endpoint whose limit regions share, or nil.
-	Shared *Target
 	// Path is the path of requests that exhaust no limit. It is empty if there is none in the rules.
 	Path string
 	// Requests is the maximum number of requests.
 	Requests int
 
 	deployment *Deployment
-	rows       []Row
 }
 
 // Plan selects the limits to exhaust and computes the maximum number of requests.
-func (d *Deployment) Plan(rows []Row) *Plan {
-	p := &Plan{Path: d.Path, deployment: d, rows: rows}
+func (d *Deployment) Plan() *Plan {
+	p := &Plan{Path: d.Path, deployment: d}
 	var targets []Target
 	for _, path := range d.paths() {
-		t, ok := d.target(path)
-		if t.settles && (p.Settled == nil || t.Refill > p.Settled.Refill) {
-			p.Settled = &t
-		}
-		if ok && t.shared && (p.Shared == nil || byRecovery(t, *p.Shared) < 0) {
-			p.Shared = &t
-		}
+		t, suitable := d.target(path)
 		switch {
-		case ok && !t.shared:
+		case suitable:
 			targets = append(targets, t)
 		case t.Limit != "":
 			p.Path = cmp.Or(p.Path, path)
@@ -78,18 +118,19 @@ func (d *Deployment) Plan(rows []Row) *Plan {
 		}
 	}
 	if len(targets) > 0 {
-		exact, quick := slices.MinFunc(targets, byExactness), slices.MinFunc(targets, byRecovery)
-		p.Exact, p.Quick, p.Path = &exact, &quick, quick.Path
+		p.Exact, p.Quick = new(slices.MinFunc(targets, byExactness)), new(slices.MinFunc(targets, byRecovery))
+		p.Path = p.Quick.Path
 	}
-	burst := false
-	for _, row := range rows {
-		if p.missing(row) == "" {
-			p.Requests += p.cost(row)
-			burst = burst || row.Cost.Burst
+	for _, row := range Rows() {
+		switch {
+		case p.missing(row) != "":
+			continue
+		case row.Exhaust:
+			p.Requests += max(p.Exact.Capacity, p.Quick.Capacity) + extra
+		case row.Need == "--routes":
+			p.Requests += len(d.Routes)
 		}
-	}
-	if burst {
-		p.Requests += burstCost + p.capacity() + extra
+		p.Requests += row.Requests
 	}
 	return p
 }
@@ -100,7 +141,7 @@ func byExactness(a, b Target) int {
 		switch {
 		case t.Recovery < time.Duration(t.Capacity)*t.Refill: // a bucket
 			return 2
-		case t.ends:
+		case t.Ends:
 			return 1
 		}
 		return 0
@@ -113,107 +154,73 @@ func byRecovery(a, b Target) int {
 	return cmp.Or(cmp.Compare(a.Recovery, b.Recovery), cmp.Compare(a.Capacity, b.Capacity))
 }
 
-// cost returns the maximum number of requests of a row, without the burst.
-func (p *Plan) cost(r Row) int {
-	n := r.Cost.Requests
-	if r.Cost.Exhaust {
-		n += p.capacity() + extra
-	}
-	if r.Cost.Shared {
-		n += p.Shared.twice()
-	}
-	return n
-}
-
-// twice returns the number of requests that exhaust the limit in two regions that count it alone.
-func (t *Target) twice() int { return 2 * (t.Capacity + extra) }
-
-// capacity returns the largest capacity of a limit that the run exhausts.
-func (p *Plan) capacity() int {
-	if p.Exact == nil {
-		return 0
-	}
-	return max(p.Exact.Capacity, p.Quick.Capacity)
-}
-
 // missing returns the reason why a row cannot be tested, or "".
 func (p *Plan) missing(r Row) string {
-	if r.Check == nil {
-		return "only a person can test it"
-	}
-	for _, need := range r.Needs {
-		if !p.deployment.has(need) {
-			return "requires " + strings.ReplaceAll(string(need), "`", "")
-		}
-	}
+	d := p.deployment
+	has := map[string]bool{"": true, "--routes": len(d.Routes) > 0, "$" + apiKeyVariable: d.APIKey != "", "$" + tokenVariable: d.Token != "", "$" + suspendedKeyVariable: d.SuspendedKey != ""}
 	switch {
-	case (r.Cost.Burst || r.Cost.Exhaust) && p.Exact == nil:
+	case !has[r.Need]:
+		return "requires " + r.Need
+	case r.Exhaust && p.Exact == nil:
 		return fmt.Sprintf("the rules have no GET endpoint whose smallest limit counts one caller in one region, admits at most %d requests and recovers within %s; choose another --path or --tier", maxCapacity, maxRecovery)
-	case r.Cost.Shared && p.Shared == nil:
-		return fmt.Sprintf("the rules have no GET endpoint whose smallest limit regions share, counts one caller, admits at most %d requests and recovers within %s; choose another --path or --tier", maxCapacity, maxRecovery)
-	case r.Cost.Settles && p.Settled == nil:
-		return "the rules have no GET endpoint whose smallest limit counts failures or requests in flight of one caller; choose another --path or --tier"
-	case r.Cost.Requests > 0 && p.Path == "" && p.deployment.Path != "":
-		return "--path: the rules have no limit for " + p.deployment.Path + " that refuses requests; a limit in shadow mode has no fields in the answer"
-	case r.Cost.Requests > 0 && p.Path == "":
-		return "the rules name no path of a GET request with a limit (* names none); choose a --path of the API"
+	case r.Need == "--routes" || p.Path != "":
+		return ""
+	case d.Path != "":
+		return "--path: the rules have no limit for " + d.Path + " that refuses requests; a limit in shadow mode has no fields in the answer"
 	}
-	return ""
+	return "the rules name no path of a GET request with a limit (* names none); choose a --path of the API"
 }
 
+// paths returns paths of GET requests: that of the user, those of the routes, or those of the rules.
 func (d *Deployment) paths() (list []string) {
-	switch {
-	case d.Rules == nil:
-		return nil
-	case d.Path != "":
+	if d.Path != "" {
 		return []string{d.Path}
 	}
-	for i := range d.Rules.Len() {
+	for _, r := range d.Routes {
+		if r.Method == http.MethodGet && r.Path != "" {
+			list = append(list, r.Path)
+		}
+	}
+	for i := 0; i < d.Rules.Len() && len(d.Routes) == 0; i++ {
 		if pattern, method := d.Rules.Endpoint(i); pattern != "*" && (method == "" || method == http.MethodGet) {
-			list = append(list, concrete(pattern))
+			list = append(list, segment.ReplaceAllString(pattern, "weir-verify"))
 		}
 	}
 	return list
 }
 
-const placeholder = "weir-verify"
-
-// concrete returns a path that matches the pattern of an endpoint.
-func concrete(pattern string) string {
-	segments := strings.Split(pattern, "/")
-	for i, segment := range segments {
-		if segment == "*" || strings.HasPrefix(segment, "{") {
-			segments[i] = placeholder
-		}
-	}
-	return strings.Join(segments, "/")
-}
+// segment is a segment of a pattern that stands for others.
+var segment = regexp.MustCompile(`\*|\{[^/]*\}`)
 
 // target returns the limit that refuses first at a path. ok reports whether a run may exhaust it.
 func (d *Deployment) target(path string) (t Target, ok bool) {
-	selected := d.Rules.Select(nil, rules.Request{Method: http.MethodGet, Path: rules.EncodedPath(path), Header: http.Header{}, Caller: d.caller()})
-	if selected.Malformed {
+	first, _ := d.first(http.MethodGet, path)
+	if first == nil {
 		return t, false
 	}
-	var first *limiter.Charge
+	rate, capacity := first.Limit.Rate.WithDefaults(), capacityOf(*first)
+	t = Target{Path: path, Limit: first.Limit.Name, Capacity: int(capacity), Recovery: rate.Span(), Ends: rate.Algorithm.Resets()}
+	t.Refill = time.Duration(int64(rate.Span()) / rate.Requests * first.Cost)
+	if rate.Algorithm.HasBurst() {
+		t.Recovery = t.Refill
+	}
+	shared := slices.ContainsFunc(d.Rules.Limits(), func(l rules.Listed) bool { return l.Shared && l.Charge.Limit.ID == first.Limit.ID })
+	return t, !shared && !first.Limit.Global && first.Limit.Count == (limiter.Count{}) && capacity > 0 && capacity <= maxCapacity && (t.Recovery <= maxRecovery || d.Path != "")
+}
+
+// first returns the charge whose limit refuses first at a path, or nil. exempt reports that the request is exempt.
+func (d *Deployment) first(method, path string) (first *limiter.Charge, exempt bool) {
+	path, _, _ = strings.Cut(path, "?")
+	selected := d.Rules.Select(nil, rules.Request{Method: method, Path: rules.EncodedPath(path), Header: http.Header{}, Caller: d.caller()})
+	if selected.Malformed {
+		return nil, false
+	}
 	for i, c := range selected.Charges {
 		if !c.Limit.Shadow && !c.Limit.Mark && c.Cost > 0 && (first == nil || capacityOf(c) < capacityOf(*first)) {
 			first = &selected.Charges[i]
 		}
 	}
-	if first == nil {
-		return t, false
-	}
-	rate, capacity := first.Limit.Rate.WithDefaults(), capacityOf(*first)
-	t = Target{Path: path, Limit: first.Limit.Name, Capacity: int(capacity), Recovery: rate.Span(), ends: rate.Algorithm.Resets()}
-	t.Refill = time.Duration(int64(rate.Span()) / rate.Requests * first.Cost)
-	if t.bucket = rate.Algorithm.HasBurst(); t.bucket {
-		t.Recovery = t.Refill
-	}
-	t.shared = slices.ContainsFunc(d.Rules.Limits(), func(l rules.Listed) bool { return l.Shared && l.Charge.Limit.ID == first.Limit.ID })
-	of := first.Limit.Count.Of
-	t.settles = !first.Limit.Global && (of == limiter.CountFailures || of == limiter.CountConcurrent) && capacity > settleRequests+1
-	return t, !first.Limit.Global && first.Limit.Count == (limiter.Count{}) && capacity > 0 && capacity <= maxCapacity && (t.Recovery <= maxRecovery || d.Path != "")
+	return first, selected.Exemption != nil
 }
 
 // capacityOf returns the number of requests that a charge's limit admits.
@@ -230,10 +237,10 @@ func capacityOf(c limiter.Charge) int64 {
 // effect on the limits, except for overrides.
 func (d *Deployment) caller() caller.Caller {
 	c := caller.Caller{IP: netip.MustParsePrefix("192.0.2.1/32"), Tier: d.Tier}
-	if d.Credential.Get("Authorization") != "" {
+	if d.Credential.Get(authorization) != "" {
 		c.User = "weir-verify"
 	}
-	if field := d.field(apiKeyField); field != "" && d.Credential.Get(field) != "" {
+	if d.Credential.Get(d.APIKeyHeader) != "" {
 		c.APIKey = "weir-verify"
 	}
 	return c

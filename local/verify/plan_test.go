@@ -47,7 +47,7 @@ func TestDeployment_Plan(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.deployment.Rules, c.deployment.URL = parsed, "http://127.0.0.1:1"
-			p := c.deployment.Plan(verify.Rows())
+			p := c.deployment.Plan()
 			if got := described(p.Exact); got != c.exact {
 				t.Errorf("exact: got %q, want %q", got, c.exact)
 			}

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"context"
 	"strings"
 	"unicode"
 )
@@ -11,57 +12,53 @@ type Outcome string
 // The outcomes.
 const (
 	Pass Outcome = "pass"
-	Fail Outcome = "fail"
+	Fail Outcome = "FAIL"
 	Skip Outcome = "skip"
 )
 
-// Observation is what a test of a row found.
-type Observation struct {
-	Outcome Outcome `json:"outcome"`
-	// Expected and Observed are short descriptions. A skipped row has none.
-	Expected string `json:"expected,omitempty"`
-	Observed string `json:"observed,omitempty"`
-	// Warning is what a person should know of a row that passed, such as errors before the run.
-	Warning string `json:"warning,omitempty"`
-	// Reason is why the row was skipped.
-	Reason string `json:"reason,omitempty"`
-	// Raw is the answer that shows the failure, shortened.
-	Raw string `json:"raw,omitempty"`
-}
-
-// Noted returns what was observed, with the warning.
-func (o Observation) Noted() string {
-	if o.Warning == "" {
-		return o.Observed
-	}
-	return o.Observed + "; warning: " + o.Warning
-}
-
-// Result is the observation of a row.
+// Result is what a test of a row found.
 type Result struct {
-	Row   string `json:"row"`
-	Claim string `json:"claim"`
-	Observation
-	// Hand is the way in which a person tests the claim.
-	Hand string `json:"hand"`
-	// Requests is the number of requests that the row sent. A row also uses the answers of earlier rows.
+	Row     string  `json:"row"`
+	Claim   string  `json:"claim"`
+	Outcome Outcome `json:"outcome"`
+	// Detail is what was observed, what was wanted and got, or why the row was skipped.
+	Detail string `json:"detail"`
+	// Answer is the answer that shows a failure, shortened.
+	Answer string `json:"answer,omitempty"`
+	// Requests is the number of requests that the row sent.
 	Requests int `json:"requests"`
 }
 
-func passed(expected, observed string) Observation {
-	return Observation{Outcome: Pass, Expected: expected, Observed: printable(observed)}
+// Run tests the rows of a plan, in their order, and calls the function end after each. An error means that ctx ended; the
+// results so far are valid.
+func Run(ctx context.Context, p *Plan, end func(Result)) (results []Result, err error) {
+	s := newSession(p)
+	defer s.client.CloseIdleConnections()
+	for i, row := range Rows() {
+		before, r := s.sent, skipped(p.missing(row))
+		switch {
+		case r.Detail != "":
+		case i > 0 && results[0].Outcome == Fail && row.Need != "--routes": // it would repeat that failure
+			r = skipped("the row " + results[0].Row + " failed")
+		default:
+			r = row.check(s, ctx)
+		}
+		if err := ctx.Err(); err != nil {
+			return results, err
+		}
+		r.Row, r.Claim, r.Requests = row.ID, row.Claim, s.sent-before
+		results = append(results, r)
+		end(r)
+	}
+	return results, nil
 }
 
-func failed(expected, observed, raw string) Observation {
-	return Observation{Outcome: Fail, Expected: expected, Observed: printable(observed), Raw: printable(raw)}
-}
+func passed(observed string) Result { return Result{Outcome: Pass, Detail: printable(observed)} }
 
-func skipped(reason string) Observation { return Observation{Outcome: Skip, Reason: printable(reason)} }
+func skipped(reason string) Result { return Result{Outcome: Skip, Detail: printable(reason)} }
 
-// printable returns the observation of an account without control characters.
-func (o Observation) printable() Observation {
-	o.Observed, o.Warning, o.Reason, o.Raw = printable(o.Observed), printable(o.Warning), printable(o.Reason), printable(o.Raw)
-	return o
+func failed(want, got string, a answer) Result {
+	return Result{Outcome: Fail, Detail: printable("want " + want + ", got " + got), Answer: printable(a.String())}
 }
 
 // printable replaces the characters with which an answer could control a terminal.

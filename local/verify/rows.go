@@ -1,46 +1,70 @@
 package verify
 
-import "slices"
+import "context"
 
-// Rows returns all rows, in the order in which [Run] tests them. Rows that exhaust a limit follow the
-// rows that need admitted requests.
-func Rows() []Row {
-	var rows []Row
-	for _, u := range surfaces {
-		rows = append(rows, u.answers())
-	}
-	rows = append(rows, storeDecides)
-	for _, u := range []surface{restAPI, httpAPI} {
-		rows = append(rows, u.allowedRows()...)
-		rows = append(rows, u.acceptedRows()...)
-	}
-	rows = append(rows, functionURL.allowedFields(), layerURL.allowedFields())
-	rows = append(rows, customDomain, settlement)
-	rows = append(rows, distributionRows()...)
-	rows = append(rows, notCached, limitExact)
-	rows = append(rows, restRefusedRows...)
-	for _, u := range []surface{httpAPI, functionURL, layerURL} {
-		rows = append(rows, u.refusedRow())
-	}
-	rows = append(rows, retryAfter, regionsLimit)
-	rows = append(rows, resourceRows...)
-	rows = append(rows, accountRows...)
-	rows = append(rows, authorizerFailure, distributionFailure, authorizerMetric)
-	rows = append(rows, handRows...)
-	for i, r := range rows {
-		rows[i].After = slices.Concat(answerRows(r), r.After)
-	}
-	return rows
+// Row is one fact about a deployment, and the way to test it.
+type Row struct {
+	// ID is a stable name in kebab-case.
+	ID string
+	// Claim is one sentence: what must be true.
+	Claim string
+	// Need is the flag or the variable without which the row is skipped, or "".
+	Need string
+	// Requests is the maximum number of requests. Exhaust reports that the test also sends as many requests as a limit
+	// admits, and some more.
+	Requests int
+	Exhaust  bool
+
+	check func(*session, context.Context) Result
 }
 
-// answerRows returns the IDs of the rows about the URLs to which a row sends requests.
-func answerRows(r Row) (ids []string) {
-	for _, u := range surfaces {
-		id := u.answers().ID
-		uses := slices.Contains(r.Needs, u.need) || slices.Contains(r.Needs, NeedAnyURL)
-		if uses && r.ID != id && !slices.Contains(r.Needs, NeedStack) {
-			ids = append(ids, id)
-		}
+// Rows returns all rows, in the order in which [Run] tests them. If the first one fails, Run skips most others. Rows that exhaust a
+// limit follow the rows that need admitted requests.
+func Rows() []Row {
+	return []Row{
+		{
+			ID: "allowed", Requests: patientCost + 1, check: (*session).allowed,
+			Claim: "The store decides an admitted request, and the answer has the fields of the limit.",
+		},
+		{
+			ID: "unauthorized", Requests: 2, check: (*session).unauthorized,
+			Claim: "A request with an unknown API key gets 401 with a challenge, and so does one with an invalid token if there is an issuer.",
+		},
+		{
+			ID: "suspended-key", Need: "$" + suspendedKeyVariable, Requests: 1, check: (*session).suspended,
+			Claim: "A request with a suspended API key gets 401.",
+		},
+		{
+			ID: "api-key", Need: "$" + apiKeyVariable, Requests: patientCost + 1, check: (*session).validKey,
+			Claim: "A request with a valid API key is admitted, and one with a new key gets 401.",
+		},
+		{
+			ID: "token", Need: "$" + tokenVariable, Requests: patientCost + 1, check: (*session).validToken,
+			Claim: "A request with a valid token is admitted, and one with another signature gets 401.",
+		},
+		{
+			ID: "preflight", Requests: 2 + preflights, check: (*session).preflight,
+			Claim: "A CORS preflight gets an answer and counts on no limit.",
+		},
+		{
+			ID: "routes", Need: "--routes", check: (*session).eachRoute,
+			Claim: "Each route that the rules limit answers with the fields of the limit.",
+		},
+		{
+			ID: "limit-exact", Requests: patientCost + 1, Exhaust: true, check: (*session).limitExact,
+			Claim: "The limit admits exactly what remains of it, even of concurrent requests. No result of the authorizer is cached.",
+		},
+		{
+			ID: "refused", Exhaust: true, check: (*session).refused,
+			Claim: "A refusal has the status 429 (not 403), the fields of the limit and a problem as its body.",
+		},
+		{
+			ID: "forged", Requests: forgeries, Exhaust: true, check: (*session).forged,
+			Claim: "A client cannot choose its address with fields of its request.",
+		},
+		{
+			ID: "retry-after", Requests: 1, Exhaust: true, check: (*session).retryAfter,
+			Claim: "A caller that waits for Retry-After is admitted.",
+		},
 	}
-	return ids
 }

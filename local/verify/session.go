@@ -1,11 +1,9 @@
 package verify
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -24,35 +22,35 @@ const (
 	answerTimeout = 30 * time.Second // as long as API Gateway waits for a function
 	maxBody       = 64 << 10
 	maxRaw        = 4 << 10
-	// extra is the number of requests that a burst sends beyond the limit.
-	extra = 10
 )
 
-// session sends the requests of a run. Rows share its samples, so that each limit is exhausted once.
+const (
+	// extra is the number of requests that a test sends beyond the limit, and that exhaust sends at once.
+	extra = 10
+	// After a cold start, the first store call can be late. The environment then does not call the store for a moment.
+	coldWait    = 2 * time.Second
+	patientCost = 2 // the maximum number of requests of patient
+)
+
+// session sends the requests of a run.
 type session struct {
 	*Deployment
-	plan     *Plan
-	client   *http.Client
-	sent     int
-	probes   map[string]answer // by URL
-	burst    *burst            // of the first URL
-	counting *bool             // whether the first URL counts each request; nil if that is unknown
-	broke    bool              // the authorizer was made to fail, and requests were answered meanwhile
+	plan   *Plan
+	client *http.Client
+	sent   int
 }
 
 func newSession(p *Plan) *session {
+	if p.deployment.Clock == nil {
+		p.deployment.Clock = time.Now
+	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = cmp.Or(p.deployment.Clients, DefaultClients)
-	return &session{
-		Deployment: p.deployment, plan: p, probes: map[string]answer{},
-		client: &http.Client{
-			Transport: transport, Timeout: answerTimeout,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-	}
+	return &session{Deployment: p.deployment, plan: p, client: &http.Client{
+		Transport: transport, Timeout: answerTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
-
-func (s *session) close() { s.client.CloseIdleConnections() }
 
 type answer struct {
 	status int
@@ -75,6 +73,13 @@ func (a answer) refused() bool {
 	return a.err == nil && (a.status == http.StatusTooManyRequests || denied)
 }
 
+// decided reports whether the answer shows a decision of a limit.
+func (a answer) decided() bool { return a.allowed() || a.refused() }
+
+// subjectBusy is the error of a refusal that no limit caused: the store could not write the item of the
+// caller fast enough.
+const subjectBusy = "subject_busy"
+
 // degraded returns the reason why the store did not decide the request, or "".
 func (a answer) degraded() string {
 	if reason := a.header.Get(httplimit.DegradedField); reason != subjectBusy {
@@ -83,8 +88,20 @@ func (a answer) degraded() string {
 	return ""
 }
 
-// decided reports whether the answer shows a decision of a limit.
-func (a answer) decided() bool { return a.allowed() || a.refused() }
+// remaining returns what the answer shows as the rest of the limit, or -1.
+func (a answer) remaining() int {
+	n, err := strconv.Atoi(a.header.Get(httplimit.RemainingField))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// retryAfter returns the wait that the answer asks for, or 0.
+func (a answer) retryAfter() time.Duration {
+	n, _ := strconv.Atoi(a.header.Get(httplimit.RetryAfterField))
+	return time.Duration(max(n, 0)) * time.Second
+}
 
 func (a answer) problem() string {
 	var body struct{ Error string }
@@ -92,66 +109,51 @@ func (a answer) problem() string {
 	return body.Error
 }
 
+func (a answer) summary() string {
+	switch problem := a.problem(); {
+	case a.err != nil:
+		return "no answer: " + a.err.Error()
+	case problem != "":
+		return fmt.Sprintf("%d %s", a.status, problem)
+	}
+	return strconv.Itoa(a.status)
+}
+
 // String returns the answer as text, shortened.
 func (a answer) String() string {
-	if a.err != nil {
-		return a.err.Error()
+	if a.err != nil || a.header == nil {
+		return fmt.Sprint(a.err)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s\n", a.status, http.StatusText(a.status))
 	for _, name := range slices.Sorted(maps.Keys(a.header)) {
 		fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(a.header[name], ", "))
 	}
-	b.WriteByte('\n')
-	b.Write(a.body)
-	return bounded(b.String())
-}
-
-// bounded shortens text to maxRaw bytes.
-func bounded(text string) string {
-	if len(text) <= maxRaw {
-		return text
+	fmt.Fprintf(&b, "\n%s", a.body)
+	if b.Len() <= maxRaw {
+		return b.String()
 	}
-	return strings.ToValidUTF8(text[:maxRaw], "") + "\n… shortened"
+	return strings.ToValidUTF8(b.String()[:maxRaw], "") + "\n… shortened"
 }
-
-// seconds returns the value of a header field that is a number of seconds.
-func (a answer) seconds(name string) (time.Duration, error) {
-	n, err := strconv.Atoi(a.header.Get(name))
-	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%s: got %q, want seconds", name, a.header.Get(name))
-	}
-	return time.Duration(n) * time.Second, nil
-}
-
-var errBudget = errors.New("the run has sent its maximum number of requests")
 
 // request is a request of a run. header has all fields of the request, including the credential.
 type request struct {
-	method, url, path string
-	header            http.Header
+	method, path string
+	header       http.Header
 }
 
-func (s *session) get(url, path string) request {
-	return request{method: http.MethodGet, url: url, path: path, header: s.Credential}
+func (s *session) get(path string) request {
+	return request{method: http.MethodGet, path: path, header: s.Credential}
 }
 
-func (s *session) send(ctx context.Context, r request) answer { return s.sendAll(ctx, r, 1)[0] }
-
-func (s *session) sendAll(ctx context.Context, r request, n int) []answer {
-	return s.sendEach(ctx, slices.Repeat([]request{r}, n))
+func (s *session) send(ctx context.Context, r request) answer {
+	return s.sendEach(ctx, []request{r})[0]
 }
 
 // sendEach sends requests, with at most Clients requests at the same time.
 func (s *session) sendEach(ctx context.Context, requests []request) []answer {
-	answers, n := make([]answer, len(requests)), len(requests)
-	if s.sent+n > s.plan.Requests {
-		for i := range answers {
-			answers[i].err = errBudget
-		}
-		return answers
-	}
-	s.sent += n
+	answers := make([]answer, len(requests))
+	s.sent += len(requests)
 	var group sync.WaitGroup
 	free := make(chan struct{}, cmp.Or(s.Clients, DefaultClients))
 	for i := range answers {
@@ -166,25 +168,57 @@ func (s *session) sendEach(ctx context.Context, requests []request) []answer {
 }
 
 func (s *session) do(ctx context.Context, r request) (a answer) {
-	a.sent = s.now()
-	defer func() { a.ended = s.now() }()
-	q, err := http.NewRequestWithContext(ctx, r.method, strings.TrimSuffix(r.url, "/")+r.path, http.NoBody)
+	a.sent = s.Clock()
+	defer func() { a.ended = s.Clock() }()
+	q, err := http.NewRequestWithContext(ctx, r.method, strings.TrimSuffix(s.URL, "/")+r.path, http.NoBody)
 	if err != nil {
-		a.err = err
-		return a
+		return answer{err: err}
 	}
 	maps.Copy(q.Header, r.header)
 	response, err := s.client.Do(q)
 	if err != nil {
-		a.err = err
-		return a
+		return answer{err: err}
 	}
 	defer func() { _ = response.Body.Close() }()
 	a.status, a.header = response.StatusCode, response.Header
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
-	if err != nil {
-		a.err = err
-	}
-	a.body = bytes.TrimSpace(body)
+	a.body, a.err = io.ReadAll(io.LimitReader(response.Body, maxBody))
 	return a
+}
+
+// patient sends a request. If a limit refuses it, because an earlier run used the limit, patient waits and
+// repeats the request once.
+func (s *session) patient(ctx context.Context, r request) answer {
+	a := s.send(ctx, r)
+	if t := a.retryAfter(); a.refused() && t > 0 && s.wait(ctx, t, "the limit is used up") == nil {
+		return s.send(ctx, r)
+	}
+	return a
+}
+
+// exhaust sends requests until a limit refuses, and returns the refusal. Without a refusal it returns the
+// last answer. It stops at an answer that shows no decision of a limit.
+func (s *session) exhaust(ctx context.Context, r request, t *Target) (a answer, ok bool) {
+	for n, sent := 1, 0; sent < t.Capacity+extra && (sent == 0 || a.decided()); n, sent = extra, sent+n {
+		answers := s.sendEach(ctx, slices.Repeat([]request{r}, min(n, t.Capacity+extra-sent)))
+		if refused, ok := refusalIn(answers); ok {
+			return refused, true
+		}
+		a = answers[0]
+	}
+	return a, false
+}
+
+// refusalIn returns an answer of a limit that refused. It prefers one with the fields of the limit. Without a body,
+// only the fields distinguish a refusal by a limit from the refusal of a busy subject.
+func refusalIn(answers []answer) (found answer, ok bool) {
+	for _, a := range answers {
+		if problem := a.problem(); !a.refused() || problem == subjectBusy || problem == "throttled" {
+			continue
+		}
+		if a.header.Get(httplimit.RateLimitField) != "" {
+			return a, true
+		}
+		found, ok = a, true
+	}
+	return found, ok
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/verify"
 )
 
 func main() { command.Main(rootCommand()) }
@@ -38,7 +39,7 @@ func rootCommand() *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{groupServe, "Run it:", []*cobra.Command{serveCommand(), verifyCommand(), tokenCommand()}},
+		{groupServe, "Run it:", []*cobra.Command{serveCommand(), verify.Command(), tokenCommand()}},
 		{groupRules, "Rules:", []*cobra.Command{checkCommand(), rulesCommand()}},
 		{groupCaller, "Callers:", []*cobra.Command{explainCommand(), usageCommand(), resetCommand(), whyCommand()}},
 		{groupKeys, "API keys:", []*cobra.Command{keysCommand()}},

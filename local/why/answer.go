@@ -22,8 +22,6 @@ type Answer struct {
 	// Unnamed is the number of requests in log lines that name no caller: a flood of many callers has them. They are in
 	// Count if the question has no caller. Otherwise some of them can be requests of that caller.
 	Unnamed int64 `json:"unnamed"`
-	// Partial is true if the logs have more rows than one query returns. Then all counts are minimums.
-	Partial bool  `json:"partial,omitempty"`
 	Rows    []Row `json:"rows"`
 	// Distribution is true if a distribution in front refuses listed callers. No log line counts such a request.
 	Distribution bool `json:"distribution,omitempty"`

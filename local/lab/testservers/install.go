@@ -28,7 +28,7 @@ func Install(ctx context.Context, name string, progress io.Writer) error {
 		packages = []string{"cmake", "g++", "make", "python3"}
 	case name == "docker" && !onPath("dockerd"):
 		packages = []string{"docker.io"}
-	case (name == "moto" || name == "tools") && !hasPython(ctx):
+	case name == "tools" && !hasPython(ctx):
 		packages = []string{"python3", "python3-venv"}
 	default:
 		return nil

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"os"
 	"strings"
 	"testing"
 
@@ -28,28 +27,10 @@ func tool(t *testing.T, args ...string) (code int, stdout, stderr string) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"frobnicate"}, {"with", "redis", "true"}, {"with", "mysql", "--", "true"}, {"sam", "x"}, {"events"}, {"events", "--stream", "s", "--brokers", "b:1"},
-		{"e2e", "--store", "memory"}, {"e2e", "--variant", "layer"}, {"e2e", "--clients", "0"}, {"e2e", "x"}, {"e2e", "--", "-c", "stage=dev"}, {"e2e", "--", "-c", "store=elasticache"}} {
+	for _, args := range [][]string{{"frobnicate"}, {"with", "redis", "true"}, {"with", "mysql", "--", "true"}, {"sam", "x"}, {"events"}, {"events", "--stream", "s", "--brokers", "b:1"}} {
 		if code, _, errs := tool(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and two lines with --help", args, code, errs)
 		}
-	}
-}
-
-// e2e --check fails before anything is built if there is no region or no credential.
-func TestE2E_check(t *testing.T) {
-	for _, name := range []string{"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
-		t.Setenv(name, "")
-	}
-	for _, name := range []string{"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"} {
-		t.Setenv(name, os.DevNull)
-	}
-	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-	if code, _, errs := tool(t, "e2e", "--check"); code != 2 || !strings.Contains(errs, "--region: required") {
-		t.Errorf("no region: got exit %d, stderr %q, want exit 2 and --region", code, errs)
-	}
-	if code, _, errs := tool(t, "e2e", "--check", "--region", "eu-central-1"); code != 1 || !strings.Contains(errs, "no AWS credentials") {
-		t.Errorf("no credentials: got exit %d, stderr %q, want exit 1", code, errs)
 	}
 }
 
@@ -105,18 +86,15 @@ func TestWith_interrupt(t *testing.T) {
 	}
 }
 
-// Without Python, the SAM tools and Moto are skipped, or are an error if WEIR_REQUIRE lists them.
+// Without Python, the SAM tools are skipped, or are an error if WEIR_REQUIRE lists them.
 func TestWith_tools(t *testing.T) {
 	checkouttest.Scratch(t)
 	t.Setenv("WEIR_TOOLS", "")
-	t.Setenv("MOTO_ENDPOINT", "")
 	t.Setenv("PATH", "/nowhere")
-	for _, name := range []string{"tools", "moto"} {
-		for require, want := range map[string]int{"": 0, name: 1} {
-			t.Setenv("WEIR_REQUIRE", require)
-			if code, _, errs := tool(t, "with", "--install", name, "--", "/bin/sh", "-c", `test -z "$WEIR_TOOLS$MOTO_ENDPOINT"`); code != want || !strings.Contains(errs, name) || !strings.Contains(errs, "python3 (3.10 or newer, with venv) not found on the PATH") {
-				t.Errorf("%s, WEIR_REQUIRE=%s: got exit %d, stderr %q, want exit %d and the missing Python", name, require, code, errs, want)
-			}
+	for require, want := range map[string]int{"": 0, "tools": 1} {
+		t.Setenv("WEIR_REQUIRE", require)
+		if code, _, errs := tool(t, "with", "--install", "tools", "--", "/bin/sh", "-c", `test -z "$WEIR_TOOLS"`); code != want || !strings.Contains(errs, "tools") || !strings.Contains(errs, "python3 (3.10 or newer, with venv) not found on the PATH") {
+			t.Errorf("WEIR_REQUIRE=%s: got exit %d, stderr %q, want exit %d and the missing Python", require, code, errs, want)
 		}
 	}
 }

@@ -25,8 +25,8 @@ func withCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "with SERVER[,SERVER] -- COMMAND [ARG...]",
 		Short: "Start servers, run a command, stop the servers",
-		Long: "Start servers, run a command, stop the servers. The servers are DynamoDB Local, Redis, Apache Kafka, the emulator Moto of AWS and a Docker engine (dynamodb, redis, kafka, moto, docker). " +
-			"The command gets their addresses in DYNAMODB_ENDPOINT, REDIS_URL, KAFKA_BROKERS, MOTO_ENDPOINT and DOCKER_HOST. The command does not start a server whose variable is set. It uses a Docker engine that already runs. " +
+		Long: "Start servers, run a command, stop the servers. The servers are DynamoDB Local, Redis, Apache Kafka and a Docker engine (dynamodb, redis, kafka, docker). " +
+			"The command gets their addresses in DYNAMODB_ENDPOINT, REDIS_URL, KAFKA_BROKERS and DOCKER_HOST. The command does not start a server whose variable is set. It uses a Docker engine that already runs. " +
 			"tools sets WEIR_TOOLS to the folder of the SAM CLI, cfn-lint and the CDK for Python, in pinned versions. browser sets WEIR_BROWSER to a Chromium or Chrome. " +
 			"clients sets WEIR_CLIENTS to the folder of Lambda's runtime interface client for Node.js. " +
 			"If a server or a tool is not available, the command runs without it and weir-tools prints a warning. If WEIR_REQUIRE is all or lists the missing name, this is an error.",
@@ -51,13 +51,13 @@ func withCommand() *cobra.Command {
 }
 
 // toolVariables has the environment variable of each tool that is not a store, by the tool's name.
-var toolVariables = map[string]string{"browser": "WEIR_BROWSER", "clients": "WEIR_CLIENTS", "docker": "DOCKER_HOST", "kafka": "KAFKA_BROKERS", "moto": "MOTO_ENDPOINT", "tools": "WEIR_TOOLS"}
+var toolVariables = map[string]string{"browser": "WEIR_BROWSER", "clients": "WEIR_CLIENTS", "docker": "DOCKER_HOST", "kafka": "KAFKA_BROKERS", "tools": "WEIR_TOOLS"}
 
 // variableOf returns the environment variable for the address of a server or tool. For an unknown name it
 // returns "".
 func variableOf(name string) string { return cmp.Or(servers.Variables[name], toolVariables[name]) }
 
-const withNames = "browser,clients,docker,dynamodb,kafka,moto,redis,tools"
+const withNames = "browser,clients,docker,dynamodb,kafka,redis,tools"
 
 // needs are the valid names in WEIR_REQUIRE: the servers and tools that this command can provide, and
 // programs that only tests use.
@@ -169,8 +169,6 @@ func (w *with) provide(ctx context.Context, name string) (value string, server *
 	case "clients":
 		value, err = w.fetch(ctx, testservers.FetchClients)
 		return value, nil, err
-	case "moto":
-		server, err = w.startInCheckout(ctx, testservers.StartMoto)
 	case "kafka":
 		server, err = w.startInCheckout(ctx, testservers.StartKafka)
 	default:
