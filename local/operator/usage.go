@@ -250,7 +250,7 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 func (o *Operator) afterwards() []string {
 	notes := []string{"other subjects of the same caller (an address, a claim, an endpoint) keep their usage; explain shows which of them refuse"}
 	if o.Kind != memory {
-		notes = append(notes, "for some seconds, other environments may still refuse by what they remember, and use their leases; what they counted in an outage stays until it expires")
+		notes = append(notes, "for up to a second, other environments may still refuse by what they remember, and use their leases; what they counted in an outage stays until it expires")
 	}
 	return notes
 }

@@ -236,7 +236,7 @@ func TestEdgeList_local(t *testing.T) {
 			t.Fatal("after the flood: got no refusal at the edge")
 		}
 	}
-	for _, args := range [][]string{{"keys", "set", "acme", "--tier", "paid", "--unknown-tier", "--local"}, {"keys", "revoke", "acme", "--local"}} {
+	for _, args := range [][]string{{"keys", "set", "acme", "--tier", "free", "--local"}, {"keys", "revoke", "acme", "--local"}} {
 		flood()
 		if out := ok(t, args...); !strings.Contains(out, "removed from the list of the distribution: 1\n") {
 			t.Errorf("%q: got %s, want one removed entry", args, out)

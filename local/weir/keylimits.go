@@ -24,8 +24,6 @@ type limitFlags struct {
 	anchor string
 	none   bool
 	rules  string
-
-	unknownTier bool // write a tier that no rule names
 }
 
 const limitsHelp = "\n\n--limit NAME=REQUESTS/WINDOW or NAME=REQUESTS replaces the numbers of a limit of the rules for this caller; NAME= removes them. " +
@@ -41,7 +39,6 @@ func (l *limitFlags) flags(c *cobra.Command) {
 
 // tierFlags adds the flags of the rules that a tier must fit.
 func (l *limitFlags) tierFlags(c *cobra.Command, fitting string) {
-	c.Flags().BoolVar(&l.unknownTier, "unknown-tier", false, "write a tier that no rule names yet; until then, default_tier decides")
 	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that "+fitting+" must fit (default: the published rules, else functions/rules.json; with --local, those of the last weir serve)")
 }
 
@@ -96,36 +93,24 @@ func (l *limitFlags) checked(ctx context.Context, progress io.Writer, table stri
 	return nil
 }
 
-// checkTier returns an error if the rules do not name the tier: the caller would get the limits of default_tier. With
-// --unknown-tier it prints a warning instead, because later rules can name the tier, unless the rules declare their
-// tiers. It also prints a warning if the rules are unknown.
+// checkTier returns an error if the rules do not name the tier: the caller would get the limits of default_tier. It prints a
+// warning if the rules are unknown.
 func (l *limitFlags) checkTier(ctx context.Context, progress io.Writer, table, tier string) error {
 	if tier == "" {
 		return nil
 	}
-	warn := func(err error) error {
-		_, failed := fmt.Fprintf(progress, "weir: warning: %v\n", err)
-		return failed
-	}
 	r, from, err := rulesInForce(ctx, table, l.rules)
 	switch {
-	case err != nil && l.rules != "":
-		return err
 	case err != nil:
-		return warn(err)
+		return err
 	case r == nil:
-		return warn(errors.New(unchecked(table, "tier is")))
+		_, err := fmt.Fprintln(progress, "weir: warning:", unchecked(table, "tier is"))
+		return err
 	}
-	switch err := r.CheckTier(tier); {
-	case err == nil:
-		return nil
-	case r.DeclaresTiers():
+	if err := r.CheckTier(tier); err != nil {
 		return fmt.Errorf("%s: %w", from, err)
-	case !l.unknownTier:
-		return fmt.Errorf("%s: %w; if later rules name it, add --unknown-tier", from, err)
-	default:
-		return warn(fmt.Errorf("%s: %w", from, err))
 	}
+	return nil
 }
 
 // unchecked explains that no rules were found. table is "" for the keys of weir serve.

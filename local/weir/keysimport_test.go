@@ -45,7 +45,7 @@ func TestKeys_import(t *testing.T) {
 		{lines + `{"key":"` + first + `","id":7}`, "", "key 3: want a JSON object with the members"},
 		{lines + `{"key":"` + first + `"}`, "", "key 3: id: got"},
 		{lines + `{"key":"aaaaaaaaaaaaaaaa","id":"carl"}`, "", "key 3: the key can be guessed: got about 0 bits of entropy, want at least 56; give this caller a new key, or add --guessable"},
-		{strings.Replace(lines, "paid", "piad", 1), "", `tier: got "piad", want a tier that a rule names: enterprise, free or paid (did you mean "paid"?); default_tier free decides; if later rules name it, add --unknown-tier`},
+		{strings.Replace(lines, "paid", "piad", 1), "", `tier: got "piad", want a tier that a rule names: enterprise, free or paid (did you mean "paid"?); default_tier free decides`},
 		{lines, "--tier=piad", `tier: got "piad"`},
 		{lines + `{"key":"` + first + `","id":"eve"}`, "", `key 3: got the id "eve", but the same key has the id "acme"`},
 	} {
