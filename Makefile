@@ -8,7 +8,6 @@ SHELL := /bin/bash
 STORE ?= memory
 RULES ?= functions/rules.json
 PORT ?= 8080
-EDGE ?= 0
 REGIONS ?= 0
 
 # The architecture of the functions: arm64 or x86_64.
@@ -50,14 +49,14 @@ LAB := bench cfn-lint console examples faults foreign fuzz kafka race sam soak t
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile local/lab/Makefile
 	@echo
-	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (of the first API)  EDGE=2s (viewer function in front; lag of its list)  REGIONS=3 (that share limits)  for make run"
+	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (of the first API)  REGIONS=3 (that share limits)  for make run"
 	@echo "  ARCH=arm64|x86_64  for make functions and make build"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/README.md"
 	@echo "  APPROVAL=any-change|broadening|never  when make deploy asks for confirmation"
 	@echo "  WEIR_REQUIRE=all  makes tests fail instead of being skipped (or a list: browser,clients,docker,dynamodb,kafka,redis,tools)"
 
 run: .bin/weir ## Run the REST API, the HTTP API and the console on this machine
-	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)" --edge "$(EDGE)" --regions "$(REGIONS)"
+	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)" --regions "$(REGIONS)"
 
 check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 	@.bin/weir check "$(RULES)"

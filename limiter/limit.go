@@ -63,9 +63,6 @@ type Limit struct {
 	// other limit, but does not charge the requests that exceed it. It never denies a request. With
 	// Shadow it has no effect.
 	Mark bool
-	// Edge reports that each request of a subject takes 1 from the limit, so that a CDN in front can refuse all of them
-	// until RetryAfter. NewLimit does not use it.
-	Edge bool
 	// Spread reduces the store calls of a limit that is charged very often. The zero value calls the
 	// store for each request.
 	Spread Spread

@@ -11,15 +11,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 )
 
 // Clients are the clients that only some programs link, because clients cause most of a bundle's size and of a cold
 // start's duration.
 type Clients struct {
-	// List opens the list of a distribution in the KeyValueStore with this ARN, for example keyvalues.Open.
-	List func(config aws.Config, arn string) edge.Store
 	// Notices opens the event bus of notices with this name, for example eventbridge.Open.
 	Notices func(config aws.Config, bus string) lambdahttp.NoticeBus
 	// AWS loads the region and the credentials. If it is nil, they come from the variables that Lambda
@@ -28,7 +25,6 @@ type Clients struct {
 }
 
 var (
-	errNoList    = errors.New("EDGE_LIST: this program does not link the client of CloudFront (want EDGE_LIST unset)")
 	errNoNotices = errors.New("NOTICE_BUS: this program does not link the client of EventBridge (want NOTICE_BUS unset)")
 )
 

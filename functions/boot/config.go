@@ -93,11 +93,6 @@ type Config struct {
 
 	// SignLines signs the log lines on which another function acts. The keys are those of receipts.
 	SignLines bool `env:"SIGN_LINES"`
-	// EdgeDelay is the time until a new entry in the list of a distribution acts: 10s is usual. The function then logs
-	// the callers to list. 0 means that there is no list. It needs SignLines.
-	EdgeDelay time.Duration `env:"EDGE_DELAY"`
-	// EdgeList is the ARN of the KeyValueStore in which the function forward lists callers. If it is empty, it lists none.
-	EdgeList string `env:"EDGE_LIST"`
 	// NoticeBus is the EventBridge bus to which the function forward sends notices. If it is empty, it sends none.
 	NoticeBus string `env:"NOTICE_BUS"`
 
@@ -242,8 +237,6 @@ func (c *Config) validate() error {
 	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use", c.APIKeysFile)
 	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: got one, want both or none")
 	check(c.SubjectKeyFile == "" || c.Local, "SUBJECT_KEY_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use", c.SubjectKeyFile)
-	check(c.EdgeDelay >= 0 && c.EdgeDelay <= time.Hour, "EDGE_DELAY: got %s, want 0s to 1h", c.EdgeDelay)
-	check(c.EdgeDelay == 0 || c.SignLines, "SIGN_LINES: got false, want true with EDGE_DELAY; otherwise no line is acted on")
 	check(!c.SignLines || c.RecordsTable != "" || c.SubjectKeyFile != "", "RECORDS_TABLE: required with SIGN_LINES: name of the table that holds the keys")
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
 	check(c.SampleLogin == "" || strings.Contains(c.SampleLogin, ":"), "SAMPLE_LOGIN: no colon (want user:password)")

@@ -11,7 +11,6 @@ import (
 
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/functions/records"
@@ -85,16 +84,12 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if c.SignLines {
 		recorder.SignWith(ring.Sign)
 	}
-	var lists *lambdahttp.Edge
-	if c.EdgeDelay > 0 {
-		lists = &lambdahttp.Edge{Watch: edge.NewWatch(c.EdgeDelay), IPv6Bits: c.IPv6Bits}
-	}
 	viewers, err := c.viewers(ctx, o.Logger)
 	if err != nil {
 		return nil, err
 	}
 	return &lambdahttp.Environment{
-		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Receipts: ring, Viewers: viewers, Edge: lists,
+		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Receipts: ring, Viewers: viewers,
 		BasePaths: c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream, AllowBypass: c.AllowBypass, SampleLogin: c.SampleLogin,
 	}, nil
 }

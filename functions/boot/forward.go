@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/functions/records"
@@ -44,9 +43,6 @@ func (c Config) LogEnvironment(ctx context.Context, store limiter.Store, o Optio
 	if e.Notices, err = c.noticeBus(ctx); err != nil {
 		return nil, err
 	}
-	if e.List, err = c.OpenList(ctx); err != nil {
-		return nil, err
-	}
 	if e.Clock == nil {
 		e.Clock = l.Now
 	}
@@ -72,19 +68,4 @@ func (c Config) noticeBus(ctx context.Context) (lambdahttp.NoticeBus, error) {
 		return nil, err
 	}
 	return c.Clients.Notices(config, c.NoticeBus), nil
-}
-
-// OpenList returns the list that EDGE_LIST names; nil if it is empty. Commands of operators remove callers from it.
-func (c Config) OpenList(ctx context.Context) (edge.Store, error) {
-	switch {
-	case c.EdgeList == "":
-		return nil, nil
-	case c.Clients.List == nil:
-		return nil, errNoList
-	}
-	config, err := c.AWSConfig(ctx, "EDGE_LIST_ENDPOINT", "")
-	if err != nil {
-		return nil, err
-	}
-	return c.Clients.List(config, c.EdgeList), nil
 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		boot.Start(lambdahttp.NewAuthorizer)
 		return
 	case "signingkeys":
-		boot.StartDeploy(boot.Clients{})
+		boot.StartDeploy()
 		return
 	}
 	os.Exit(m.Run())

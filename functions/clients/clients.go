@@ -8,14 +8,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/sinks/keyvalues"
 	_ "github.com/weir-limits/weir/functions/stores"
 )
 
 // Default returns the clients of this package. The AWS SDK finds the region and the credentials, for
 // example in a profile.
 func Default() boot.Clients {
-	return boot.Clients{List: keyvalues.Open, AWS: loadAWS}
+	return boot.Clients{AWS: loadAWS}
 }
 
 func loadAWS(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }

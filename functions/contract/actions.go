@@ -22,11 +22,6 @@ func SubjectKeyActions() []string { return []string{"dynamodb:PutItem"} }
 // function creates the keys. The functions that open receipts need only [RecordActions].
 func ReceiptKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
-// OriginSecretActions returns the IAM actions that the function [Deploy] needs on the records table, with
-// [OriginSecretsKey] as the only leading key, to create the secrets that a distribution sends. The functions that
-// compare secrets need only [RecordActions].
-func OriginSecretActions() []string { return []string{"dynamodb:PutItem"} }
-
 // RulesActions returns the IAM actions that a publisher of rules needs on the records
 // table, with [RulesKeys] as the only leading keys. It also needs [RecordActions] with [DeployedRulesKey].
 func RulesActions() []string {
@@ -52,13 +47,3 @@ func KafkaTopicActions() []string {
 
 // NoticeActions returns the IAM actions that the function [Log] needs on the event bus of notices.
 func NoticeActions() []string { return []string{"events:PutEvents"} }
-
-// ListActions returns the IAM actions that the function [Log] needs on the KeyValueStore of a distribution's list.
-func ListActions() []string {
-	return []string{"cloudfront-keyvaluestore:DescribeKeyValueStore", "cloudfront-keyvaluestore:GetKey", "cloudfront-keyvaluestore:ListKeys", "cloudfront-keyvaluestore:UpdateKeys"}
-}
-
-// RetireActions returns the IAM actions on that KeyValueStore that the function [Deploy] needs. It reads no entries.
-func RetireActions() []string {
-	return []string{"cloudfront-keyvaluestore:DescribeKeyValueStore", "cloudfront-keyvaluestore:GetKey", "cloudfront-keyvaluestore:UpdateKeys"}
-}

@@ -11,13 +11,3 @@ const (
 	// itself: in a rollback, the code of the function may be of either deployment.
 	PropertyDocument = "Document"
 )
-
-// PropertyRotation makes the custom resource return the secret that a distribution sends to its origin, instead of
-// publishing rules. The only other properties are [PropertyTable] and
-// [PropertyNamespace]. Its value is any text. A new text makes
-// CloudFormation ask for the secret again, after a rotation.
-const PropertyRotation = "Rotation"
-
-// AttributeOriginSecret is the attribute of such a resource: the value of [OriginSecretField]. CloudFormation masks it
-// (NoEcho).
-const AttributeOriginSecret = "Secret"

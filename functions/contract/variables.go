@@ -30,8 +30,6 @@ const (
 	VariableDirectRequests    = "DIRECT_REQUESTS"
 	VariableSignLines         = "SIGN_LINES"
 	VariableNoticeBus         = "NOTICE_BUS"
-	VariableEdgeDelay         = "EDGE_DELAY"
-	VariableEdgeList          = "EDGE_LIST"
 	VariableRegions           = "REGIONS"
 )
 
@@ -112,7 +110,7 @@ func Variables() []string {
 		VariableRulesFrom, VariableRulesVersion, VariableMaxDelay, VariableCORSOrigins,
 		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableSample,
 		VariableViewerAddress, VariableDirectRequests,
-		VariableSignLines, VariableNoticeBus, VariableEdgeDelay, VariableEdgeList, VariableRegions,
+		VariableSignLines, VariableNoticeBus, VariableRegions,
 	}
 }
 

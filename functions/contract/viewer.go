@@ -1,7 +1,5 @@
 package contract
 
-import "time"
-
 // These are the values of [VariableViewerAddress]: the source of the client's address. ViewerHops precedes a number from 1
 // to [MaxViewerHops].
 const (
@@ -32,7 +30,3 @@ const (
 	// brackets. CloudFront writes it if the origin request policy names it.
 	CloudFrontAddressField = "CloudFront-Viewer-Address"
 )
-
-// EdgeDelay is the usual time until a new entry in the list of a distribution acts: the log line must reach the function
-// [Log], and then the entry must reach the servers of CloudFront. A wait is listed if it is at least twice as long.
-const EdgeDelay = 10 * time.Second

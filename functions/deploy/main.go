@@ -4,7 +4,6 @@ package main
 
 import (
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/sinks/keyvalues"
 )
 
-func main() { boot.StartDeploy(boot.Clients{List: keyvalues.Open}) }
+func main() { boot.StartDeploy() }

@@ -13,7 +13,6 @@ import (
 	"github.com/rs/cors"
 
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/limiter"
@@ -43,10 +42,6 @@ type Environment struct {
 	Receipts *receipts.Ring
 	// Viewers finds the addresses of clients behind a distribution or a proxy. nil means the addresses from the host.
 	Viewers *origin.Viewers
-	// Edge lists refused callers for a distribution in front. nil lists nobody.
-	Edge *Edge
-	// List is the list of the distribution, in the function of NewForward. nil: that function drops the callers.
-	List edge.Store
 	// Notices gets the notices in log lines, in the function of NewForward. nil: that function drops them.
 	Notices NoticeBus
 	// BasePaths are the paths that custom domains add before every path, such as "/v1". They are plain; see
@@ -152,11 +147,8 @@ func (e *Environment) gate(settled func(telemetry.Settlement)) *httplimit.Gate {
 	})
 }
 
-func (e *Environment) observe(ctx context.Context, o telemetry.Outcome) {
+func (e *Environment) observe(_ context.Context, o telemetry.Outcome) {
 	e.Recorder.Record(o)
-	if e.Edge != nil {
-		e.list(ctx, &o)
-	}
 }
 
 // settled records a settlement in the metrics, and counts its receipt.
@@ -192,11 +184,7 @@ func (e *Environment) settledLine(s telemetry.Settlement) {
 func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.Request) (caller.Caller, error) {
 	credentials := r.Credentials(e.apiKeyHeader())
 	if e.Viewers == nil {
-		c, err := e.Identifier.Caller(ctx, now, credentials)
-		if e.Edge != nil {
-			addKey(&c, credentials.APIKey)
-		}
-		return c, err
+		return e.Identifier.Caller(ctx, now, credentials)
 	}
 	address := e.Viewers.Find(ctx, now, r.Header, r.Address, r.Appended)
 	credentials.Address = address.Addr
@@ -209,9 +197,6 @@ func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.R
 		err = caller.ErrDirect
 	}
 	c.IPFrom, c.Direct, c.IPNotFound = address.String(), address.Direct, address.Problem != "" && !address.Direct
-	if e.Edge != nil {
-		addKey(&c, credentials.APIKey)
-	}
 	return c, err
 }
 

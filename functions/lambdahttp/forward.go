@@ -10,7 +10,6 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -23,7 +22,7 @@ import (
 // the event: a receipt settles each of its limits once, and the copies of a notice have the same id.
 func NewForward(e *Environment) lambda.Handler {
 	return &forwarder{
-		Environment: e, reports: e.gate(e.settled), lines: e.gate(e.settledLine), writer: edge.NewWriter(e.List),
+		Environment: e, reports: e.gate(e.settled), lines: e.gate(e.settledLine),
 	}
 }
 
@@ -31,8 +30,6 @@ type forwarder struct {
 	*Environment
 	reports, lines *httplimit.Gate // settle requests behind an authorizer, from reports and from lines of access logs
 	repeated       repeated
-	listed         listed
-	writer         *edge.Writer // of Environment.List
 }
 
 type forwardEvent struct {
@@ -61,7 +58,7 @@ func (f *forwarder) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 		return []byte("null"), err
 	}
 	kinds := f.byKind(lines)
-	return []byte("null"), errors.Join(f.settleLines(ctx, kinds[""]), f.sendNotices(ctx, kinds[telemetry.LineNotice]), f.listCallers(ctx, kinds[telemetry.LineEdge]))
+	return []byte("null"), errors.Join(f.settleLines(ctx, kinds[""]), f.sendNotices(ctx, kinds[telemetry.LineNotice]))
 }
 
 // byKind groups the lines that need a signature by their kind, and all others under "".
@@ -69,7 +66,7 @@ func (f *forwarder) byKind(lines []string) map[string][]string {
 	kinds := map[string][]string{}
 	for _, line := range lines {
 		kind := kindOf(line)
-		if kind != telemetry.LineNotice && kind != telemetry.LineEdge {
+		if kind != telemetry.LineNotice {
 			kind = ""
 		}
 		kinds[kind] = append(kinds[kind], line)

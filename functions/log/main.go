@@ -7,10 +7,9 @@ import (
 	"github.com/weir-limits/weir/functions/log/eventbridge"
 	"github.com/weir-limits/weir/functions/log/kafka"
 	"github.com/weir-limits/weir/functions/log/lines"
-	"github.com/weir-limits/weir/functions/sinks/keyvalues"
 	_ "github.com/weir-limits/weir/functions/stores"
 )
 
 func main() {
-	lines.Start(kafka.Open, boot.Clients{List: keyvalues.Open, Notices: eventbridge.Open})
+	lines.Start(kafka.Open, boot.Clients{Notices: eventbridge.Open})
 }

@@ -207,33 +207,6 @@ func TestViewers_Find_deleted(t *testing.T) {
 	}
 }
 
-// Concurrent deployments create one secret. They call only the listed actions, on only the listed item.
-func TestTake(t *testing.T) {
-	var calls, reads recordstest.Calls
-	client, table := recordstest.Table(t, nil)
-	storetest.Must(records.GetConsistent(ctx, new(recordstest.Calls).Client(client), table, contract.OriginSecretsKey("prod"))) // opens the connection without the timeout of a function
-	if _, err := origin.Read(ctx, client, table, "prod"); !errors.Is(err, origin.ErrNoSecrets) {
-		t.Errorf("before the first deployment: got %v, want ErrNoSecrets", err)
-	}
-	var wg sync.WaitGroup
-	secrets := make([]string, 4)
-	for i := range secrets {
-		wg.Go(func() { secrets[i] = storetest.Must(origin.Take(ctx, calls.Client(client), table, "prod", noon)) })
-	}
-	wg.Wait()
-	current, previous := storetest.Must(origin.Read(ctx, reads.Client(client), table, "prod")).Values()
-	if slices.ContainsFunc(secrets, func(s string) bool { return s != current }) || len(current) != 43 || previous != "" {
-		t.Error("got different secrets, want one of 43 characters")
-	}
-	calls.Want(t, contract.OriginSecretActions())
-	reads.Want(t, contract.RecordActions())
-	for _, key := range calls.Keys() {
-		if key != contract.OriginSecretsKey("prod") {
-			t.Errorf("items: got %q, want only the item of the secrets", key)
-		}
-	}
-}
-
 // A rotation keeps the previous secret, which distributions send until functions know the new one. The next rotation
 // fails until a distribution has the new one. Of concurrent rotations one succeeds.
 func TestRotate(t *testing.T) {

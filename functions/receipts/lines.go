@@ -39,15 +39,6 @@ func (r *Ring) Verify(ctx context.Context, now time.Time, line []byte, mac strin
 	return ErrForged
 }
 
-// EdgeSecret returns the secret that hashes callers in the list of a distribution. It is derived, so it opens nothing.
-func (r *Ring) EdgeSecret(ctx context.Context, now time.Time) (string, error) {
-	keys, err := r.keys.Get(ctx, now, r.load)
-	if err != nil {
-		return "", err
-	}
-	return encoding.EncodeToString(derive(keys.sealing(now), "edge", []byte(r.scope.text()))), nil
-}
-
 func lineMAC(key []byte, scope Scope, line []byte) []byte {
 	return derive(derive(key, "line key", []byte(scope.text())), "line", line)
 }

@@ -27,8 +27,6 @@ import (
 type Publisher struct {
 	API   records.Writer
 	Clock func() time.Time
-	// Published, unless it is nil, is called after each publication with its version, also for a repeated event.
-	Published func(ctx context.Context, version int64)
 }
 
 // publications bounds the attempts of one publication. The first fails if the table has a document. More than two
@@ -72,28 +70,16 @@ func (p *Publisher) Publish(ctx context.Context, e cfn.Event) (id string, _ map[
 	var previous records.Item
 	for range publications {
 		it, err := n.after(previous, id)
-		if err == nil && it == nil {
-			p.published(ctx, previous)
-		}
 		if err != nil || it == nil {
 			return id, nil, err
 		}
 		existing, written, err := p.put(ctx, property(contract.PropertyTable), it, previous)
-		if written {
-			p.published(ctx, it)
-		}
 		if err != nil || written {
 			return id, nil, err
 		}
 		previous = existing
 	}
 	return id, nil, fmt.Errorf("records table: item %s: %w", id, ErrConflict)
-}
-
-func (p *Publisher) published(ctx context.Context, it records.Item) {
-	if v, err := parseVersion(it); err == nil && p.Published != nil {
-		p.Published(ctx, v.Version)
-	}
 }
 
 func (p *Publisher) publication(e cfn.Event, packed string) (n publication, err error) {

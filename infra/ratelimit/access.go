@@ -57,9 +57,6 @@ func (l *Limits) access() access {
 		a.permit(l.newKey(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
 		a.variables[contract.VariableSignLines] = jsii.String("true")
 	}
-	if l.props.lists() {
-		a.variables[contract.VariableEdgeDelay] = jsii.String(contract.EdgeDelay.String())
-	}
 	a.variables[contract.VariableRecordsTable] = l.records.TableName()
 	a.set(l.props.variables())
 	a.set(l.props.Variables)

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudfront"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
@@ -26,8 +25,6 @@ type Dashboard struct {
 	Errors []awscloudwatch.IMetric
 	// Functions are functions that [Limits.NewFunction] created.
 	Functions []awslambda.IFunction
-	// Distributions are distributions of [Limits.NewDistribution].
-	Distributions []awscloudfront.IDistribution
 	// Costs are costs to add to those of the limits.
 	Costs []Cost
 }
@@ -66,13 +63,6 @@ func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
 	)
 	if l.props.Regions != nil {
 		d.AddWidgets(graph("Share between regions: calls, calls without an answer, and messages whose share is lost", m.sums(telemetry.RegionCalls, telemetry.RegionsFailed, telemetry.TransfersLost)))
-	}
-	if len(p.Distributions) > 0 {
-		var requests, errors []awscloudwatch.IMetric
-		for _, each := range p.Distributions {
-			requests, errors = append(requests, DistributionMetric(each, "Requests", "Sum")), append(errors, DistributionMetric(each, "5xxErrorRate", "Average"))
-		}
-		d.AddWidgets(graph("Requests to the distributions, requests around them, and % 5xx", append(requests, m.sums(telemetry.DirectRequests, telemetry.AddressesNotFound)...), errors...))
 	}
 	return name
 }

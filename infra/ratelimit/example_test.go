@@ -134,26 +134,3 @@ func ExampleLimits_AddLayer() {
 	app.Synth(nil)
 	// Output:
 }
-
-// NewDistribution puts CloudFront in front of an API. The functions then limit the address of the client and not that of
-// CloudFront.
-func ExampleLimits_NewDistribution() {
-	app := awscdk.NewApp(nil)
-	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
-	api := awsapigateway.NewRestApi(stack, jsii.String("Api"), nil)
-	api.Root().AddMethod(jsii.String("GET"), nil, nil)
-	limits := ratelimit.NewLimits(stack, jsii.String("Limits"), &ratelimit.LimitsProps{
-		Namespace:     "prod",
-		Bundles:       "dist/arm64",
-		Rules:         "rules.json",
-		ViewerAddress: "weir",
-	})
-	limits.Attach(api)
-	limits.NewDistribution(stack, "front", ratelimit.DistributionProps{
-		Host: fmt.Sprintf("%s.execute-api.%s.amazonaws.com", *api.RestApiId(), *stack.Region()),
-		Path: "/prod", // the stage
-		Logs: limits.NewDistributionLogs(stack, "front-logs"),
-	})
-	app.Synth(nil)
-	// Output:
-}

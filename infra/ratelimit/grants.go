@@ -8,24 +8,16 @@ import (
 )
 
 // GrantManageKeys permits a principal, for example a role, to run `weir keys`: to create, list,
-// rotate and revoke API keys, and to remove their entries from the list of distributions.
+// rotate and revoke API keys.
 func (l *Limits) GrantManageKeys(to awsiam.IGrantable) awsiam.Grant {
-	return l.withList(grant(to, contract.KeyActions(), l.records.TableArn(), nil), to, contract.ListActions())
-}
-
-// withList adds the permission to change the list of distributions, if there is one.
-func (l *Limits) withList(given awsiam.Grant, to awsiam.IGrantable, actions []string) awsiam.Grant {
-	if l.list == nil {
-		return given
-	}
-	return given.Combine(grant(to, actions, l.List(), nil))
+	return grant(to, contract.KeyActions(), l.records.TableArn(), nil)
 }
 
 func grant(to awsiam.IGrantable, actions []string, resource *string, conditions *map[string]*map[string]any) awsiam.Grant {
 	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{Grantee: to, Actions: jsii.Strings(actions...), ResourceArns: &[]*string{resource}, Conditions: conditions})
 }
 
-// GrantPublishRules permits a principal to run `weir rules`, and to end entries of older rules in the list of distributions.
+// GrantPublishRules permits a principal to run `weir rules`.
 // On the table, it includes only the items of the rules, because this also contains API keys and the secrets that verify them.
 func (l *Limits) GrantPublishRules(to awsiam.IGrantable) awsiam.Grant {
 	on := func(actions []string, keys ...string) awsiam.Grant {
@@ -34,5 +26,5 @@ func (l *Limits) GrantPublishRules(to awsiam.IGrantable) awsiam.Grant {
 			"Null":                    {"dynamodb:LeadingKeys": "false"}, // as in record
 		})
 	}
-	return l.withList(on(contract.RulesActions(), contract.RulesKeys()...).Combine(on(contract.RecordActions(), contract.DeployedRulesKey(l.props.Namespace))), to, contract.RetireActions())
+	return on(contract.RulesActions(), contract.RulesKeys()...).Combine(on(contract.RecordActions(), contract.DeployedRulesKey(l.props.Namespace)))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudfront"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -26,16 +25,13 @@ type Limits struct {
 	authorizer awslambda.Function
 	invoked    awslambda.IFunction // the authorizer or, with provisioned concurrency, its alias
 	metrics    Metrics
-	publisher  awslambda.Function     // answers custom resources; nil until it is needed
-	published  awscdk.CustomResource  // nil unless the deployment publishes the rules
-	secret     awscdk.CustomResource  // the secret of distributions; nil until NewDistribution is called
-	viewer     awscloudfront.Function // of all distributions; nil until NewDistribution is called
+	publisher  awslambda.Function    // answers custom resources; nil until it is needed
+	published  awscdk.CustomResource // nil unless the deployment publishes the rules
 
 	log            awslambda.Function // behind the subscriptions of logs; nil without one
 	settle         awslambda.Function // nil if every limit of the rules counts requests
 	settlesFromLog bool
-	outside        awslambda.Function          // acts on signed lines; nil if functions sign none
-	list           awscloudfront.KeyValueStore // callers whom distributions refuse; nil without distributions
+	outside        awslambda.Function // acts on signed lines; nil if functions sign none
 
 	attached    []*attachment
 	alarms      map[string]int         // number of alarms by name

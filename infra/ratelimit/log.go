@@ -52,8 +52,7 @@ func (p *LimitsProps) logFunctions() (inside, outside bool) {
 
 // newLog creates the function Log behind the subscriptions of logs. It settles receipts if a limit of the
 // rules has "count", or if [LimitsProps].Settle is set, sends decisions to [LimitsProps].Kafka and notices to
-// [LimitsProps].NoticeBus, and lists callers for distributions. A function in the network reaches neither bus nor list,
-// so there a second function does this.
+// [LimitsProps].NoticeBus. A function in the network does not reach the bus, so there a second function sends them.
 func (l *Limits) newLog() {
 	inside, outside := l.props.logFunctions()
 	none := func() access {
@@ -91,7 +90,6 @@ func (l *Limits) newLog() {
 		l.outside = l.log
 	}
 	l.newNotices()
-	l.newList()
 }
 
 // newLogFunction creates a function with the access to the counters. Of the records table, it can read only the keys of
@@ -109,7 +107,7 @@ func (l *Limits) newLogFunction(id string, counters access) awslambda.Function {
 		contract.VariableNamespace: jsii.String(l.props.Namespace), contract.VariableRecordsTable: l.records.TableName(),
 	})
 	l.addAlarms(
-		Alarm{"log-failed", "The function Log fails. Receipts are not settled, and their limits keep the reserve; decisions do not reach Kafka, notices do not reach their event bus, and distributions refuse no new callers. Look at the store-* alarms, then at the log of the function. Lambda repeats lines of a log twice.", LambdaMetric(f, "Errors", "Sum"), 0, 2, 5},
+		Alarm{"log-failed", "The function Log fails. Receipts are not settled, and their limits keep the reserve; decisions do not reach Kafka, and notices do not reach their event bus. Look at the store-* alarms, then at the log of the function. Lambda repeats lines of a log twice.", LambdaMetric(f, "Errors", "Sum"), 0, 2, 5},
 		Alarm{"log-throttled", "Lambda throttles the function Log. Back ends that invoke it get an error, and their limits keep the reserve. Raise the account's concurrency.", LambdaMetric(f, "Throttles", "Sum"), 0, 2, 5},
 	)
 	return f

@@ -116,14 +116,11 @@ type LimitsProps struct {
 	CORSOrigins []string
 	// ViewerAddress is the source of a client's address behind a CDN or a proxy: contract.ViewerCloudFront,
 	// contract.ViewerWeir, or contract.ViewerHops with a number. It counts only on requests with the secret of the
-	// records table, which a distribution of [Limits.NewDistribution] sends. "" means the host.
+	// records table. "" means the host.
 	ViewerAddress string
 	// DirectRequests decides requests without the secret: contract.DirectRefuse answers 403. "" means that their
 	// source is their address.
 	DirectRequests string
-	// OriginRotation is any text. After a rotation of the secret, a new text makes the next deployment give the new
-	// secret to the distributions.
-	OriginRotation string
 	// MaxDelay is the longest wait of a request in a leaky bucket. 0: requests do not wait.
 	MaxDelay time.Duration
 	// Variables are more variables of functions/boot, such as BASE_PATH (for a custom domain),

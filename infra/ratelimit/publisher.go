@@ -37,8 +37,6 @@ func (p *LimitsProps) deployed() bool { return p.RulesFrom == "" }
 // in a deployment, and in the rollback of a deployment that changed it. If Lambda repeats an event, the
 // function only answers again.
 //
-// The function also ends entries of older rules in the list of distributions.
-//
 // The resource is beside the construct, not in it. So functions that depend on the limits do not depend on the
 // resource, which depends on them.
 func (l *Limits) newPublisher(scope constructs.Construct) {
@@ -52,9 +50,6 @@ func (l *Limits) newPublisher(scope constructs.Construct) {
 	l.published = l.newPublished(scope, *l.Node().Id()+"Rules", "Custom::WeirRules", map[string]any{
 		contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace, contract.PropertyDocument: document,
 	}, l.record(contract.PublisherActions(), contract.DeployedRulesKey(l.props.Namespace)))
-	if l.list != nil {
-		l.changeList(l.publisher, contract.RetireActions())
-	}
 	l.publishAfter(l.invoked)
 }
 
@@ -73,18 +68,6 @@ func (l *Limits) newPublished(scope constructs.Construct, id, kind string, prope
 	return awscdk.NewCustomResource(scope, &id, &awscdk.CustomResourceProps{
 		ServiceToken: l.publisher.FunctionArn(), ResourceType: &kind, ServiceTimeout: within, Properties: &properties,
 	})
-}
-
-// originSecret returns the secret with which distributions prove themselves. The function Publisher creates it in the
-// records table and returns it in a deployment, so no template contains it. CloudFormation asks for it again only if
-// LimitsProps.OriginRotation changes.
-func (l *Limits) originSecret() *string {
-	if l.secret == nil {
-		l.secret = l.newPublished(l.Node().Scope().(constructs.Construct), *l.Node().Id()+"OriginSecret", "Custom::WeirOriginSecret", map[string]any{
-			contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace, contract.PropertyRotation: l.props.OriginRotation,
-		}, l.record(contract.OriginSecretActions(), contract.OriginSecretsKey(l.props.Namespace)))
-	}
-	return l.secret.GetAttString(jsii.String(contract.AttributeOriginSecret))
 }
 
 // publishAfter delays the publication until f has its new code: new code reads old documents, but old code may reject

@@ -72,10 +72,7 @@ func (s *stage) newRESTAPI() restAPI {
 		ratelimit.Excuse(api.Node().FindChild(jsii.String("CloudWatchRole")), "AwsSolutions-IAM4", "AWS defines the policy of the role with which API Gateway writes logs.",
 			"Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs")
 	}
-	switch {
-	case s.settings.CloudFront:
-		ratelimit.Excuse(api.DeploymentStage(), "AwsSolutions-APIG3", "WAF runs at the distribution.")
-	case s.settings.WAF == 0:
+	if s.settings.WAF == 0 {
 		ratelimit.Excuse(api.DeploymentStage(), "AwsSolutions-APIG3", "-c waf=2000 adds a web ACL, at 6 dollars a month and 60 cents a million requests.")
 	}
 	return api

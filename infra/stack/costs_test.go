@@ -17,7 +17,6 @@ const (
 	costWrite, costScript = 0.63, 0.007                                      // of a decision by DynamoDB and by ElastiCache
 	costREST, costHTTP    = 5.05 - 3.50 - costWrite, 2.30 - 1.00 - costWrite // without API Gateway and the store
 	costShared            = 0.30                                             // less with much traffic, because requests share a log line
-	costEdge              = 1.00 + 0.10 + 0.06                               // of a distribution: the request, the viewer function and its reads
 	costHandlerAndLog     = 0.21 + 0.14                                      // of a REST API: the handler and the access log, which are not the limits
 )
 
@@ -129,9 +128,6 @@ func TestCOSTS(t *testing.T) {
 		fmt.Sprintf("A million requests of a REST API cost %s", describe(restTiers)),
 		fmt.Sprintf("of an HTTP API %s", describe(httpTiers)),
 		fmt.Sprintf("1,000 requests a second use %.0f million", 1000*perMonth*seconds),
-		fmt.Sprintf("| without a distribution, from above | %.2f | %.2f |", 3.50+costREST+costWrite, 1.00+costHTTP+costWrite),
-		fmt.Sprintf("| **with a distribution** | **%.2f** | **%.2f** |", 3.50+costREST+costWrite+costEdge, 1.00+costHTTP+costWrite+costEdge),
-		fmt.Sprintf("a million requests cost $%.2f more", costEdge),
 		fmt.Sprintf("ElastiCache costs $%.2f a month more, and $%.3f less for each million decisions", elastic-table, saved),
 		fmt.Sprintf("above %.0f million decisions a month, which is %.0f a second", even, even/perMonth),
 	} {

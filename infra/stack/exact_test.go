@@ -389,9 +389,9 @@ func TestStack_waf(t *testing.T) {
 
 // The dashboard has the prices of infra/COSTS.md.
 func TestStack_prices(t *testing.T) {
-	content := string(synthesize(t).template) + string(synthesize(t, fronted).template)
+	content := string(synthesize(t).template)
 	document := read(t, "../COSTS.md")
-	for price, said := range map[string]string{"FILL(rest, 0) * 3.5000": "3.50", "FILL(http, 0) * 1.0000": "1.00", "FILL(restEdge, 0) * 1.1600 + FILL(httpEdge, 0) * 1.1600": "$1.16 more", "FILL(invocations2, 0)) * 0.2000": "$0.20/M", "FILL(duration2, 0)) * 0.0066667": "0.5 GB × $13.33/M", "FILL(units, 0) * 0.6250": "$0.625/M"} {
+	for price, said := range map[string]string{"FILL(rest, 0) * 3.5000": "3.50", "FILL(http, 0) * 1.0000": "1.00", "FILL(invocations2, 0)) * 0.2000": "$0.20/M", "FILL(duration2, 0)) * 0.0066667": "0.5 GB × $13.33/M", "FILL(units, 0) * 0.6250": "$0.625/M"} {
 		if !strings.Contains(content, price) || !strings.Contains(document, said) {
 			t.Errorf("prices: got no %s in the dashboard or no %s in infra/COSTS.md, want both", price, said)
 		}
@@ -452,143 +452,5 @@ func TestStack_rulesFrom(t *testing.T) {
 	_, f := made.one(t, "AWS::Lambda::Function", "LimitsAuthorizer")
 	if variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); variables["RULES_FROM"] != "table" || f.Properties["Layers"] != nil {
 		t.Errorf("rules from the table: got variables %v and layers %v, want RULES_FROM=table and no layers", variables, f.Properties["Layers"])
-	}
-}
-
-// Each distribution passes on every request as it came, caches nothing, not even an error, and proves itself with a
-// secret that no template contains. WAF runs at the distributions and nothing reads X-Forwarded-For.
-func TestStack_cloudfront(t *testing.T) {
-	content := synthesize(t, fronted, func(s *stack.Settings) { s.DirectRequests = "refuse" }).template
-	made := parse(t, content)
-	secret, resource := made.one(t, "Custom::WeirOriginSecret", "")
-	viewer, _ := made.one(t, "AWS::CloudFront::Function", "")
-	for prefix, want := range map[string]struct{ path, certificate string }{
-		"rest": {`{"Fn::Join":["",["/",{"Ref":"RestDeploymentStagedev53A53CFD"}]]}`, `{"AcmCertificateArn":"arn:aws:acm:us-east-1:123456789012:certificate/0a1b2c3d-0000-1111-2222-333344445555","MinimumProtocolVersion":"TLSv1.2_2021","SslSupportMethod":"sni-only"}`},
-		"http": {"null", "null"},
-	} {
-		_, d := made.one(t, "AWS::CloudFront::Distribution", prefix)
-		p := d.Properties["DistributionConfig"].(map[string]any)
-		origin := p["Origins"].([]any)[0].(map[string]any)
-		delete(p["DefaultCacheBehavior"].(map[string]any), "TargetOriginId")
-		for name, c := range map[string]struct{ got, want string }{
-			"behavior": {text(t, p["DefaultCacheBehavior"]), `{"AllowedMethods":["GET","HEAD","OPTIONS","PUT","PATCH","POST","DELETE"],"CachePolicyId":"4135ea2d-6df8-44a3-9df3-4b5a84be39ad","Compress":false,` +
-				`"FunctionAssociations":[{"EventType":"viewer-request","FunctionARN":{"Fn::GetAtt":["` + viewer + `","FunctionARN"]}}],"OriginRequestPolicyId":"b689b0a8-53d0-40ab-baf2-68738e2966ac","ViewerProtocolPolicy":"https-only"}`},
-			"attempts": {text(t, origin["ConnectionAttempts"]), "1"},
-			"origin":   {text(t, origin["CustomOriginConfig"]), `{"OriginProtocolPolicy":"https-only","OriginSSLProtocols":["TLSv1.2"]}`},
-			"path":     {text(t, origin["OriginPath"]), want.path},
-			"secret":   {text(t, origin["OriginCustomHeaders"]), `[{"HeaderName":"Weir-Origin-Secret","HeaderValue":{"Fn::GetAtt":["` + secret + `","Secret"]}}]`},
-			"TLS":      {text(t, p["ViewerCertificate"]), want.certificate},
-			"WAF":      {text(t, p["WebACLId"]), `{"Fn::GetAtt":["WebAcl","Arn"]}`},
-			"HTTP":     {text(t, p["HttpVersion"]), `"http2and3"`},
-			"errors": {text(t, p["CustomErrorResponses"]), `[{"ErrorCachingMinTTL":0,"ErrorCode":400},{"ErrorCachingMinTTL":0,"ErrorCode":403},{"ErrorCachingMinTTL":0,"ErrorCode":404},{"ErrorCachingMinTTL":0,"ErrorCode":405},` +
-				`{"ErrorCachingMinTTL":0,"ErrorCode":414},{"ErrorCachingMinTTL":0,"ErrorCode":416},{"ErrorCachingMinTTL":0,"ErrorCode":500},{"ErrorCachingMinTTL":0,"ErrorCode":501},` +
-				`{"ErrorCachingMinTTL":0,"ErrorCode":502},{"ErrorCachingMinTTL":0,"ErrorCode":503},{"ErrorCachingMinTTL":0,"ErrorCode":504}]`},
-		} {
-			if c.got != c.want {
-				t.Errorf("%s, %s: got %s, want %s", prefix, name, c.got, c.want)
-			}
-		}
-	}
-	if _, acl := made.one(t, "AWS::WAFv2::WebACL", ""); acl.Properties["Scope"] != "CLOUDFRONT" {
-		t.Errorf("web ACL: got the scope %v, want CLOUDFRONT", acl.Properties["Scope"])
-	}
-	if ids, _ := made.of("AWS::WAFv2::WebACLAssociation"); ids != nil {
-		t.Errorf("got %v, want no web ACL at the REST API", ids)
-	}
-	if strings.Contains(string(content), "X-Forwarded-For") {
-		t.Error("got X-Forwarded-For in the template, want nothing that reads it")
-	}
-	publisher, _ := made.one(t, "AWS::Lambda::Function", "LimitsPublisher")
-	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
-	if got, want := text(t, resource.Properties), `{"Namespace":"dev","Rotation":"1","ServiceTimeout":"300","ServiceToken":{"Fn::GetAtt":["`+publisher+`","Arn"]},"Table":{"Ref":"`+records+`"}}`; got != want {
-		t.Errorf("secret: got %s, want %s", got, want)
-	}
-	for _, name := range []string{"Authorizer", "Handler"} {
-		_, f := made.one(t, "AWS::Lambda::Function", "Limits"+name)
-		if v := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); v["VIEWER_ADDRESS"] != "weir" || v["DIRECT_REQUESTS"] != "refuse" {
-			t.Errorf("%s: got variables %v, want VIEWER_ADDRESS weir and DIRECT_REQUESTS refuse", name, v)
-		}
-	}
-}
-
-// The viewer function reads one list. Only the functions Log and Publisher write in it. Log gets the signed lines of each
-// function that makes decisions. The template has neither the content of the list nor the secret in it.
-func TestStack_cloudfront_list(t *testing.T) {
-	made := templateOf(t, fronted)
-	id, list := made.one(t, "AWS::CloudFront::KeyValueStore", "")
-	if got, want := text(t, list.Properties), `{"Comment":"Weir dev: callers whom distributions refuse","Name":{"Fn::Join":["",[{"Ref":"AWS::Region"},"-WeirdevLimits5649BE54"]]}}`; got != want {
-		t.Errorf("list: got %s, want %s", got, want)
-	}
-	arn := `{"Fn::GetAtt":["` + id + `","Arn"]}`
-	_, viewer := made.one(t, "AWS::CloudFront::Function", "")
-	if got, want := text(t, viewer.Properties["FunctionConfig"].(map[string]any)["KeyValueStoreAssociations"]), `[{"KeyValueStoreARN":`+arn+`}]`; got != want {
-		t.Errorf("viewer function: got the stores %s, want %s", got, want)
-	}
-	forward, f := made.one(t, "AWS::Lambda::Function", "LimitsLog")
-	if v := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); text(t, v["EDGE_LIST"]) != arn || v["STORE"] != "memory" {
-		t.Errorf("Log: got variables %v, want EDGE_LIST %s and no counters", v, arn)
-	}
-	_, publisher := made.one(t, "AWS::Lambda::Function", "LimitsPublisher")
-	if v := publisher.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); text(t, v["EDGE_LIST"]) != arn {
-		t.Errorf("Publisher: got variables %v, want EDGE_LIST %s", v, arn)
-	}
-	for _, name := range []string{"Authorizer", "Handler"} {
-		_, f := made.one(t, "AWS::Lambda::Function", "Limits"+name)
-		if v := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); v["EDGE_DELAY"] != "10s" || v["SIGN_LINES"] != "true" || v["EDGE_LIST"] != nil {
-			t.Errorf("%s: got variables %v, want EDGE_DELAY 10s and SIGN_LINES true", name, v)
-		}
-		logs, _ := made.one(t, "AWS::Logs::LogGroup", "Limits"+name+"Logs")
-		_, lines := made.one(t, "AWS::Logs::SubscriptionFilter", "Limits"+name)
-		if got, want := text(t, lines.Properties), `{"DestinationArn":{"Fn::GetAtt":["`+forward+`","Arn"]},"FilterPattern":"{ $.weir = \"edge\" }","LogGroupName":{"Ref":"`+logs+`"}}`; got != want {
-			t.Errorf("%s: got the subscription %s, want %s", name, got, want)
-		}
-	}
-}
-
-// Alarms on CloudFront's metrics exist only in the region of these metrics.
-func TestStack_cloudfront_alarms(t *testing.T) {
-	made, alarms := templateOf(t, fronted), 0
-	for id, r := range made.Resources {
-		if r.Properties["Namespace"] != "AWS/CloudFront" {
-			continue
-		}
-		alarms++
-		if got := text(t, made.Conditions[r.Condition]); got != `{"Fn::Equals":[{"Ref":"AWS::Region"},"us-east-1"]}` {
-			t.Errorf("%s: got the condition %s, want one on the region us-east-1", id, got)
-		}
-	}
-	if alarms != 2 {
-		t.Errorf("alarms on CloudFront: got %d, want 2", alarms)
-	}
-}
-
-// Outside us-east-1, the stack does not create a web ACL for its distributions. CloudFront writes no logs in some regions.
-func TestStack_cloudfront_region(t *testing.T) {
-	for _, c := range []struct {
-		region   string
-		waf      float64
-		unlogged bool
-		want     string // the panic; "" for none
-	}{
-		{"", 2000, false, "waf: got a stack with distributions in an unknown region, want us-east-1"},
-		{"eu-central-1", 2000, false, "waf: got a stack with distributions in eu-central-1, want us-east-1"},
-		{"", 0, false, ""},
-		{"af-south-1", 0, false, "cloudfront: logs of a distribution: got a bucket in af-south-1, want a region"},
-		{"af-south-1", 0, true, ""},
-	} {
-		s := settings(t, fronted, func(s *stack.Settings) { s.Region, s.WAF, s.CloudFrontUnlogged = c.region, c.waf, c.unlogged })
-		func() {
-			defer func() {
-				if got := recover(); (got != nil) != (c.want != "") || got != nil && !strings.Contains(fmt.Sprint(got), c.want) {
-					t.Errorf("%+v: got the panic %v", c, got)
-				}
-			}()
-			stack.New(cdkApp(t), s)
-		}()
-	}
-	const acl = "arn:aws:wafv2:us-east-1:123456789012:global/webacl/mine/0a1b2c3d"
-	_, d := templateOf(t, fronted, func(s *stack.Settings) { s.Region, s.WAF, s.WebACL = "eu-central-1", 0, acl }).one(t, "AWS::CloudFront::Distribution", "rest")
-	if got := d.Properties["DistributionConfig"].(map[string]any)["WebACLId"]; got != acl {
-		t.Errorf("web ACL: got %v, want %s", got, acl)
 	}
 }

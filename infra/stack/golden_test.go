@@ -16,7 +16,6 @@ var update = flag.Bool("update", false, "write the golden templates")
 // golden are the settings of the templates in infra/golden. `make run` loads these templates, and
 // their diffs show the effect of a change.
 var golden = map[string]func(*stack.Settings){
-	"cloudfront":  fronted,
 	"dynamodb":    func(*stack.Settings) {},
 	"elasticache": elasticache,
 	"everything":  everything,

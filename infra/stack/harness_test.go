@@ -96,14 +96,7 @@ func everything(s *stack.Settings) {
 	s.ReservedConcurrency = jsii.Number(100)
 	s.DecisionSample = 1000
 	s.RulesFrom = "table"
-	s.LogRole = true
-}
-
-// fronted puts a distribution with WAF in front of each API. Only one has a domain of its own.
-func fronted(s *stack.Settings) {
-	s.CloudFront, s.ViewerAddress, s.OriginRotation, s.WAF = true, "weir", "1", 2000
-	s.Region = "us-east-1"
-	s.RestDomain, s.Certificate = "api.example.com", "arn:aws:acm:us-east-1:123456789012:certificate/0a1b2c3d-0000-1111-2222-333344445555"
+	s.LogRole, s.ViewerAddress = true, "hops:1"
 }
 
 // inRegions makes the stack that of us-east-1 among regions that share limits.

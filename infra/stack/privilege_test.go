@@ -45,12 +45,6 @@ func TestStack_privilege(t *testing.T) {
 		"regions-two": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), recordsIn("us-east-1"): contract.RecordActions(), recordsIn("eu-central-1"): contract.SubjectKeyActions(), otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
 		},
-		"cloudfront": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
-			"Log":        {"LimitsLogLogs": logs, "LimitsRecords": contract.RecordActions(), "LimitsList": contract.ListActions()},
-			"Publisher":  {"LimitsPublisherLogs": logs, "LimitsRecords": slices.Concat(contract.PublisherActions(), contract.OriginSecretActions()), "LimitsList": contract.RetireActions()},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
-		},
 		"everything": {
 			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": sealing, "*": slices.Concat(network, xray)},
 			"Log":         {"LimitsLogLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": contract.RecordActions(), "*": slices.Concat(network, xray)},
@@ -132,8 +126,7 @@ func TestStack_privilege_records(t *testing.T) {
 	for name, want := range map[string]map[string][]string{
 		"dynamodb":   {"Authorizer": deciding, "Handler": deciding},
 		"settlement": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey), "Log": {contract.ReceiptKeysKey}},
-		"cloudfront": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey, contract.OriginSecretsKey("dev")), "Handler": append(slices.Clone(deciding), contract.ReceiptKeysKey, contract.OriginSecretsKey("dev")), "Log": {contract.ReceiptKeysKey}},
-		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey, contract.ReceiptKeysKey), "SigningKeys": nil},
+		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey, contract.ReceiptKeysKey, contract.OriginSecretsKey("dev")), "SigningKeys": nil},
 	} {
 		made := templateOf(t, golden[name])
 		for function, keys := range want {

@@ -105,8 +105,8 @@ func TestSettings_Each(t *testing.T) {
 	if s, err = read(nil); err != nil || len(s.Each()) != 1 {
 		t.Errorf("without regions: got %d stacks and error %v, want one", len(s.Each()), err)
 	}
-	for key, value := range map[string]string{"cloudfront": "true", "zones": "eu-central-1a,eu-central-1b"} {
-		if _, err := read(map[string]string{"regions": "eu-central-1,us-east-1", key: value}); err == nil || !strings.HasPrefix(err.Error(), "-c regions=eu-central-1,us-east-1: want nothing with cloudfront") {
+	for key, value := range map[string]string{"zones": "eu-central-1a,eu-central-1b"} {
+		if _, err := read(map[string]string{"regions": "eu-central-1,us-east-1", key: value}); err == nil || !strings.HasPrefix(err.Error(), "-c regions=eu-central-1,us-east-1: want nothing with zones") {
 			t.Errorf("regions with %s: got error %v, want one", key, err)
 		}
 	}

@@ -29,12 +29,6 @@ type Settings struct {
 	RecordsTable string // name of an earlier deployment's records table
 	Region       string // region of the deployment, if it is known; "" otherwise
 
-	CloudFront             bool   // puts a distribution in front of each API
-	CloudFrontUnlogged     bool   // the distributions write no logs
-	RestDomain, HTTPDomain string // names of the distributions; "" for a name of cloudfront.net
-	Certificate            string // ARN of the certificate of these names, in us-east-1
-	WebACL                 string // ARN of an existing web ACL of the distributions, in us-east-1
-
 	Throttle float64 // requests per second that each API's stage accepts; default 600
 	WAF      float64 // requests in five minutes above which WAF blocks an address; 0: no WAF
 	LogRole  bool    // create the account's role for API Gateway's logs, which replaces the one that the account has
@@ -103,7 +97,7 @@ func (r *reader) settings() Settings {
 			Namespace: r.text("stage", "dev"), Store: ratelimit.Store(r.oneOf("store", string(ratelimit.DynamoDB), string(ratelimit.ElastiCache))),
 			Rules: r.text("rules", "functions/rules.json"), RulesFrom: r.text("rulesFrom", ""), Settle: r.flag("settle"),
 			CORSOrigins: r.list("corsOrigins"), RequireCredential: r.flag("requireCredential"), MaxDelay: r.duration("maxDelay"), Variables: map[string]string{},
-			DirectRequests: r.text("directRequests", ""), OriginRotation: r.text("originRotation", ""),
+			DirectRequests:         r.text("directRequests", ""),
 			ProvisionedConcurrency: r.number("provisioned", 0), Tracing: r.flag("tracing"),
 			Regions: r.list("regions"), Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0), DecisionSample: int(r.number("decisionSample", 0)),
 		},
@@ -114,10 +108,8 @@ func (r *reader) settings() Settings {
 			Brokers: r.text("kafkaBrokers", ""), Topic: r.text("kafkaTopic", ""), Cluster: r.text("kafkaCluster", ""),
 			SecurityGroup: r.text("kafkaSecurityGroup", ""), Vpc: r.text("kafkaVpc", ""), Subnets: r.list("kafkaSubnets"),
 		},
-		CloudFront: r.flag("cloudfront"), CloudFrontUnlogged: r.oneOf("cloudfrontLogs", "true", "false") == "false", RestDomain: r.text("restDomain", ""), HTTPDomain: r.text("httpDomain", ""),
-		Certificate: r.text("certificate", ""), WebACL: r.text("webAcl", ""),
 	}
-	s.ViewerAddress = r.text("viewerAddress", map[bool]string{true: contract.ViewerWeir}[s.CloudFront])
+	s.ViewerAddress = r.text("viewerAddress", "")
 	s.Bundles = r.text("bundles", "dist/"+s.Arch)
 	if tokens := (ratelimit.Tokens{Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", "")}); tokens != (ratelimit.Tokens{}) {
 		s.Tokens = &tokens
@@ -134,11 +126,10 @@ func (r *reader) settings() Settings {
 	if !validStage.MatchString(s.Namespace) {
 		r.refuse("stage", s.Namespace, "lower-case letters, digits and single hyphens, starting with a letter")
 	}
-	if s.Regions != nil && (s.CloudFront || s.Kafka.Vpc != "" || s.Zones != nil) {
-		r.refuse("regions", r.lookup("regions"), "nothing with cloudfront, zones or kafkaVpc, which are in one region")
+	if s.Regions != nil && (s.Kafka.Vpc != "" || s.Zones != nil) {
+		r.refuse("regions", r.lookup("regions"), "nothing with zones or kafkaVpc, which are in one region")
 	}
 	r.checkKafka(&s)
-	r.checkCloudFront(&s)
 	if s.AlarmEmail != "" && !strings.Contains(s.AlarmEmail, "@") {
 		r.refuse("alarmEmail", s.AlarmEmail, "an address")
 	}
@@ -177,34 +168,6 @@ func (r *reader) checkKafka(s *Settings) {
 		r.refuse("zones", r.lookup("zones"), "nothing with kafkaBrokers; kafkaSubnets determines the zones")
 	}
 }
-
-func (r *reader) checkCloudFront(s *Settings) {
-	for key, value := range map[string]string{"restDomain": s.RestDomain, "httpDomain": s.HTTPDomain, "certificate": s.Certificate, "webAcl": s.WebACL} {
-		if value != "" && !s.CloudFront {
-			r.refuse(key, value, "nothing without cloudfront=true")
-		}
-	}
-	if s.CloudFront && s.ViewerAddress != contract.ViewerWeir {
-		r.refuse("viewerAddress", s.ViewerAddress, contract.ViewerWeir+" with cloudfront=true, whose distributions write that field")
-	}
-	if s.CloudFront && (s.Certificate != "") != (s.RestDomain != "" || s.HTTPDomain != "") {
-		r.refuse("certificate", s.Certificate, "a certificate together with restDomain, httpDomain or both")
-	}
-	for key, value := range map[string]string{"certificate": s.Certificate, "webAcl": s.WebACL} {
-		if value != "" && !strings.Contains(value, ":"+globalRegion+":") {
-			r.refuse(key, value, "an ARN in "+globalRegion+", where CloudFront looks for it")
-		}
-	}
-	if s.CloudFrontUnlogged && !s.CloudFront {
-		r.refuse("cloudfrontLogs", "false", "nothing without cloudfront=true")
-	}
-	if s.WebACL != "" && s.WAF != 0 {
-		r.refuse("webAcl", s.WebACL, "nothing with waf, which creates a web ACL")
-	}
-}
-
-// globalRegion is the region of CloudFront's certificates and web ACLs.
-const globalRegion = "us-east-1"
 
 const minWAF = 10
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudfront"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
@@ -32,8 +31,6 @@ type stage struct {
 	rest    restAPI
 	http    httpAPI
 
-	restFront, httpFront awscloudfront.Distribution // nil without cloudfront=true
-
 	dashboard *string // name of the dashboard
 }
 
@@ -53,10 +50,7 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	s.rest = s.newRESTAPI()
 	s.limits.Attach(s.rest)
 	s.http = s.newHTTPAPI()
-	switch {
-	case settings.CloudFront:
-		s.newDistributions()
-	case settings.WAF > 0:
+	if settings.WAF > 0 {
 		s.protectREST()
 	}
 	s.newHTTPAlarm()
@@ -118,17 +112,14 @@ func (s *stage) newOutputs() {
 	}{
 		{"RestUrl", jsii.Sprintf("https://%s.execute-api.%s.%s/%s", *s.rest.RestApiId(), *s.stack.Region(), *s.stack.UrlSuffix(), *s.rest.DeploymentStage().StageName())},
 		{"HttpUrl", s.http.ApiEndpoint()},
-		{"RestDistributionUrl", urlOf(s.restFront)},
-		{"HttpDistributionUrl", urlOf(s.httpFront)},
 		{"CountersTable", variables[contract.LayerVariable(contract.VariableTable)]},
 		{"RecordsTable", s.limits.Records().TableName()},
-		{"EdgeList", s.limits.List()},
 		{"Keys", jsii.Sprintf(".bin/weir keys create --table %s --tier paid --owner NAME", *s.limits.Records().TableName())},
 		{"RulesVersion", jsii.String(strconv.FormatInt(s.settings.RulesVersion, 10))},
 		{"DashboardUrl", jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=%s",
 			*s.stack.Region(), *s.dashboard)},
 	} {
-		if o.value == nil { // no table of counters, or no distribution
+		if o.value == nil { // no table of counters
 			continue
 		}
 		awscdk.NewCfnOutput(s.stack, jsii.String(o.id), &awscdk.CfnOutputProps{Value: o.value})

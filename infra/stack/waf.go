@@ -8,20 +8,20 @@ import (
 // protectREST blocks addresses that send far too many requests, before API Gateway calls the authorizer.
 func (s *stage) protectREST() {
 	awswafv2.NewCfnWebACLAssociation(s.stack, jsii.String("WebAclOfRest"), &awswafv2.CfnWebACLAssociationProps{
-		WebAclArn: s.newWebACL("REGIONAL").AttrArn(), ResourceArn: s.rest.DeploymentStage().StageArn(),
+		WebAclArn: s.newWebACL().AttrArn(), ResourceArn: s.rest.DeploymentStage().StageArn(),
 	})
 }
 
 // newWebACL creates a web ACL with a limit for each address. It does not replace limits: WAF counts late and
 // imprecisely. It reads the address of the connection and not X-Forwarded-For, whose first entry the client writes.
-func (s *stage) newWebACL(scope string) awswafv2.CfnWebACL {
+func (s *stage) newWebACL() awswafv2.CfnWebACL {
 	visible := func(name string) *awswafv2.CfnWebACL_VisibilityConfigProperty {
 		return &awswafv2.CfnWebACL_VisibilityConfigProperty{
 			CloudWatchMetricsEnabled: jsii.Bool(true), SampledRequestsEnabled: jsii.Bool(true), MetricName: jsii.String(name),
 		}
 	}
 	return awswafv2.NewCfnWebACL(s.stack, jsii.String("WebAcl"), &awswafv2.CfnWebACLProps{
-		Scope:            jsii.String(scope),
+		Scope:            jsii.String("REGIONAL"),
 		DefaultAction:    &awswafv2.CfnWebACL_DefaultActionProperty{Allow: &awswafv2.CfnWebACL_AllowActionProperty{}},
 		VisibilityConfig: visible("weir-" + s.settings.Namespace),
 		Rules: &[]any{&awswafv2.CfnWebACL_RuleProperty{

@@ -255,7 +255,7 @@ func (s *stack) newParameters() {
 	s.foreignAPIKeys = add("ForeignApiKeys", "Requests with an API key that is not Weir's, such as a key of a usage plan: ignore identifies the caller without the key, refuse answers 401, accept looks up keys of weir keys import.", awscdk.CfnParameterProps{
 		Default: jsii.String(contract.ForeignKeysIgnored), AllowedValues: jsii.Strings(contract.ForeignKeysIgnored, contract.ForeignKeysRefused, contract.ForeignKeysAccepted),
 	})
-	s.viewerAddress = add("ViewerAddress", "Source of the client's address: source is API Gateway, cloudfront and weir are fields of a distribution, and hops:N is an entry of X-Forwarded-For. infra/EDGE.md describes them.", awscdk.CfnParameterProps{
+	s.viewerAddress = add("ViewerAddress", "Source of the client's address: source is API Gateway, cloudfront and weir are fields of a distribution, and hops:N is an entry of X-Forwarded-For. infra/edge/README.md describes them.", awscdk.CfnParameterProps{
 		Default: jsii.String(contract.ViewerSource), AllowedPattern: jsii.String("source|cloudfront|weir|hops:([1-9]|1[0-6])"), ConstraintDescription: jsii.String("source, cloudfront, weir, or hops:N with N from 1 to 16"),
 	})
 	s.directRequests = add("DirectRequests", "Requests without the secret of the distribution: source decides them by their source address, refuse refuses them.", awscdk.CfnParameterProps{

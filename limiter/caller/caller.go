@@ -21,10 +21,6 @@ type Caller struct {
 	// means that the record sets none, or that there is no key.
 	Limits *Limits
 
-	// Key is the API key itself, where the host lists callers for a distribution; otherwise nil. It is a pointer, so that no
-	// text of a Caller contains the key.
-	Key *string `json:"-"`
-
 	// ForeignKey reports that the request has an API key that is not Weir's, such as a key of a usage plan of API
 	// Gateway. The key identifies nobody here.
 	ForeignKey bool

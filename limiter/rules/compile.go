@@ -103,8 +103,6 @@ type spec struct {
 	class int // index in Rules.classes
 	is    hashed
 	own   []algo.Rate // rates that overrides set for the limit
-
-	notEdge string // why a CDN in front cannot refuse for the limit; "" if it can
 }
 
 type limitKey struct {
@@ -157,7 +155,6 @@ func (c *compiler) compile() {
 	}
 	c.checkUsage()
 	c.exempt()
-	c.markEdge()
 	c.readHeaders()
 	c.readCostFields()
 }

@@ -75,7 +75,6 @@ func (r *Rules) applyRecord(own *caller.Limits, l *limit, of *limiter.Limit) app
 		made.Rate.Calendar.Anchor, overridden = anchor, true
 	}
 	made.Version += own.Changed()
-	made.Edge = false // an entry in front of the API acts under the version of the document
 	made.Horizon = max(made.Horizon, r.ownHorizon(own))
 	limit, err := limiter.NewLimit(made)
 	if err != nil {

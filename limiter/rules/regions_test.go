@@ -54,9 +54,6 @@ func TestParse_regionsDecide(t *testing.T) {
 	admitted := 0
 	for i := range 3 {
 		r := storetest.Must(rules.Parse(text, rules.Options{Version: 1, Regions: algo.Regions{Of: 3, Place: i}}))
-		if edge := r.Edge().Limits; len(edge) > 0 {
-			t.Errorf("limits for a distribution: got %q, want none", edge)
-		}
 		l := storetest.Must(limiter.New(stores[i].(limiter.Store), limiter.Options{}))
 		for range 300 {
 			if d, err := l.Take(t.Context(), start, r.Charges(nil, "GET", rules.EncodedPath("/"), alice)); err != nil {

@@ -96,7 +96,7 @@ func TestPairs_refused(t *testing.T) {
 }
 
 // plain are the fields that are no mechanism of their own.
-var plain = []string{"Name", "Rule", "ID", "Edge", "Count", "Spread", "CountRequests"}
+var plain = []string{"Name", "Rule", "ID", "Count", "Spread", "CountRequests"}
 
 // Every field and value that configures a limit has a row in the table.
 func TestPairs_complete(t *testing.T) {

@@ -144,10 +144,6 @@
 //
 // The subject is that of the limit, which is the hash of the caller if the limit counts by caller.
 //
-// # Callers for a distribution
-//
-// An [EdgeLine] names a caller whom a CDN in front should refuse, by a hash of its own.
-//
 // # Other log lines
 //
 // Clients can cause the lines of other loggers, for example one for each bad credential.

@@ -36,6 +36,17 @@ func (r *Recorder) Notice(ctx context.Context, n limiter.Notice) error {
 	return nil
 }
 
+// writeSigned writes a line at once.
+func (r *Recorder) writeSigned(ctx context.Context, line Signed) error {
+	if err := r.sign(ctx, line); err != nil {
+		return err
+	}
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	_ = r.out.Encode(line) // an error of the log cannot be reported anywhere else
+	return nil
+}
+
 // LinesDropped counts log lines that a function did not act on, because their signature was missing, old or repeated.
 func (r *Recorder) LinesDropped(now time.Time, n int) {
 	if n > 0 {

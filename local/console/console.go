@@ -46,8 +46,6 @@ type Options struct {
 	// Source is a text that names the origin of the rules, and Store one that names the store. The
 	// page shows both.
 	Source, Store string
-	// Edge reports that the viewer function of a distribution is in front of the APIs.
-	Edge bool
 	// Regions reports that several regions share limits. The page of the regions exists only then.
 	Regions bool
 	// Upstream reports that the only API is a server of the user.

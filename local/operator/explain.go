@@ -54,11 +54,8 @@ type Explanation struct {
 	// the limit has their highest cost.
 	Limits   []Limit  `json:"limits"`
 	Decision Decision `json:"decision"`
-	// Edge are the entries in the list of a distribution in front by which it refuses the request, so that Decision does not
-	// apply. It is empty without such entries or a list.
-	Edge  []EdgeRefusal `json:"edge,omitempty"`
-	Cost  Cost          `json:"cost"`
-	Notes []string      `json:"notes"`
+	Cost     Cost     `json:"cost"`
+	Notes    []string `json:"notes"`
 }
 
 // Exemption is an entry of the list "exempt" in the rules document.
@@ -187,9 +184,6 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	}
 	if o.Routed != nil {
 		o.route(&e)
-	}
-	if err := o.explainEdge(ctx, now, &q, &who, &e); err != nil {
-		e.Notes = append(e.Notes, unreadList(err))
 	}
 	e.Notes = append(e.Notes, decisionNotes(d, who, explained.Tier)...)
 	e.Notes = append(e.Notes, recordNotes(r, who.Limits, listed)...)

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -36,9 +35,6 @@ type Operator struct {
 	// Record returns the record of the API keys with an id. ok is false if there is none. nil means that the
 	// records are not known.
 	Record func(ctx context.Context, id string) (r caller.Record, ok bool, err error)
-	// List is the list of a distribution in front. Answers have the caller's entries in it, and a reset removes them. nil means
-	// that there is none, or that it is not known.
-	List edge.Store
 	// Hash returns what replaces a subject in logs, metrics and events. nil means that it is not known.
 	Hash func(limiter.Subject) string
 	// Clock returns the time. The Operator calls it once for each question.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -26,7 +25,6 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/operator"
-	"github.com/weir-limits/weir/local/viewer"
 )
 
 const document = `{"version":7,"rules":[
@@ -431,85 +429,6 @@ func TestReset(t *testing.T) {
 			d.t.Errorf("alice: got %d left, want 7", left)
 		}
 	})
-}
-
-// A reset removes an address, and the API keys of an id, from the list of a distribution. Other subjects are not in the list.
-func TestReset_list(t *testing.T) {
-	d := newDesk(t, "memory")
-	list := viewer.NewList(d.Clock, 0)
-	d.List = list
-	c := edge.Config{Version: 7, Secret: "secret", IPv6Bits: 64}
-	entry := func(owner string) edge.Entry {
-		return edge.Entry{Until: noon.Add(time.Hour), Version: 7, Name: "address", Owner: owner, Refused: noon}
-	}
-	entries := map[string]edge.Entry{
-		c.Key(c.Address(netip.MustParseAddr("2001:db8::1"))): entry(""), c.Key(edge.APIKey("a")): entry(c.Owner("acme")), c.Key(edge.APIKey("b")): entry(c.Owner("acme")), c.Key(edge.APIKey("c")): entry(c.Owner("other")),
-	}
-	if err := edge.NewWriter(list).Write(t.Context(), noon, c, entries); err != nil {
-		t.Fatal(err)
-	}
-	for subject, want := range map[string]int{"ip:2001:db8::9": 1, "apikey:acme": 2, "user:acme": 0, "apikey:none": 0, "apikey:other|ip:192.0.2.1": 0} {
-		f := d.reset(subject)
-		if noted := strings.Contains(strings.Join(f.Notes, " "), "distribution"); f.Listed != want || !noted {
-			t.Errorf("%s: got %d removed entries, notes %q; want %d, and a note", subject, f.Listed, f.Notes, want)
-		}
-	}
-	d.List = broken{}
-	if _, err := d.Reset(t.Context(), "ip:192.0.2.1"); err == nil || !strings.Contains(err.Error(), "the usage is reset, but not the list") {
-		t.Errorf("the list fails: got %v, want an error that names the part that failed", err)
-	}
-}
-
-type broken struct{ edge.Store }
-
-func (broken) State(context.Context) (string, int, error)  { return "", 0, errors.New("down") }
-func (broken) Get(context.Context, string) (string, error) { return "", errors.New("down") }
-
-// An explanation has the entries by which the distribution refuses the request: of its address and of its API key. Requests
-// that it passes have none.
-func TestExplain_edge(t *testing.T) {
-	d := newDesk(t, "memory")
-	c := edge.Config{Version: 7, Secret: "secret", IPv6Bits: 64}
-	entry := edge.Entry{Until: noon.Add(time.Hour), Version: 7, Name: "address", Refused: noon}
-	ofKey := entry
-	ofKey.Owner, ofKey.Name = c.Owner("acme"), "key"
-	entries := map[string]edge.Entry{c.Key(c.Address(local)): entry, c.Key(edge.APIKey("a")): ofKey}
-	for _, test := range []struct {
-		credentials bool // pass
-		q           operator.Question
-		want        []string
-	}{
-		{false, operator.Question{Method: "GET", Path: "/search"}, []string{"ip:127.0.0.1"}},
-		{false, operator.Question{Method: "GET", Path: "/search", APIKeyID: "acme"}, []string{"ip:127.0.0.1", "apikey:acme"}},
-		{false, operator.Question{Method: "GET", Path: "/search", APIKeyID: "acme", IP: "192.0.2.1"}, []string{"apikey:acme"}},
-		{false, operator.Question{Method: "OPTIONS", Path: "/search"}, nil},
-		{true, operator.Question{Method: "GET", Path: "/search"}, []string{"ip:127.0.0.1"}},
-		{true, operator.Question{Method: "GET", Path: "/search", User: "alice"}, nil},
-	} {
-		d.List = nil
-		if e := d.explain(test.q); e.Edge != nil {
-			t.Errorf("%+v without a list: got %+v, want no entry", test.q, e.Edge)
-		}
-		list := viewer.NewList(d.Clock, 0)
-		d.List, c.Credentials = list, test.credentials
-		if err := edge.NewWriter(list).Write(t.Context(), noon, c, entries); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, r := range d.explain(test.q).Edge {
-			got = append(got, r.Subject)
-			if r.CredentialsPass != test.credentials || !r.Until.Equal(entry.Until) || r.Version != 7 {
-				t.Errorf("%+v: got %+v, want the end and the version of the entry", test.q, r)
-			}
-		}
-		if !slices.Equal(got, test.want) {
-			t.Errorf("%+v, credentials pass: %t: got %q, want %q", test.q, test.credentials, got, test.want)
-		}
-	}
-	d.List = broken{}
-	if e := d.explain(operator.Question{Method: "GET", Path: "/search"}); !slices.ContainsFunc(e.Notes, func(n string) bool { return strings.HasPrefix(n, "the list of the distribution cannot be read") }) {
-		t.Errorf("the list fails: got notes %q, want one about it", e.Notes)
-	}
 }
 
 // After a reset of a user, a limit of the caller's address can still refuse the caller. A note in the

@@ -3,7 +3,6 @@ package operator
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -27,10 +26,8 @@ type Usage struct {
 	// caller's tier, or else of the tier in which the caller was last counted.
 	Limits []Limit `json:"limits"`
 	// Others are limits in the store that the rules do not describe, such as removed limits.
-	Others []Other `json:"others"`
-	// Edge is the entry of the subject in the list of a distribution in front. It is empty without an entry or a list.
-	Edge  []EdgeRefusal `json:"edge,omitempty"`
-	Notes []string      `json:"notes"`
+	Others []Other  `json:"others"`
+	Notes  []string `json:"notes"`
 }
 
 // Other is the state of a limit that the rules do not describe. The name and the tier of the limit are
@@ -55,9 +52,7 @@ type Forgotten struct {
 	Others []Other `json:"others"`
 	// Subjects are the subjects that were removed from the store.
 	Subjects []string `json:"subjects"`
-	// Listed is the number of entries that were removed from the list of the distribution in front.
-	Listed int      `json:"listed,omitempty"`
-	Notes  []string `json:"notes"`
+	Notes    []string `json:"notes"`
 }
 
 // Usage returns the usage of every limit of a subject. The subject has the form that an Explanation
@@ -71,9 +66,6 @@ func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 	i, err := o.usage(ctx, now, c)
 	if err != nil {
 		return i, err
-	}
-	if i.Edge, err = o.atEdge(ctx, now, listingOf(c.subject, &c.caller)); err != nil {
-		i.Notes = append(i.Notes, unreadList(err))
 	}
 	i.Notes = append(i.Notes, c.notes...)
 	return i, nil
@@ -225,12 +217,6 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 		}
 	}
 	f := Forgotten{Subject: before.Subject, At: before.At, Limits: []Limit{}, Others: before.Others, Notes: o.afterwards()}
-	if f.Listed, err = o.unlist(ctx, now, listingOf(c.subject, &c.caller)); err != nil {
-		return Forgotten{}, fmt.Errorf("the usage is reset, but not the list of the distribution, which can refuse until the end of a wait: %w; repeat the reset", err)
-	}
-	if o.List != nil {
-		f.Notes = append(f.Notes, "the distribution in front may still refuse for some seconds, until the change of its list has reached all servers")
-	}
 	for _, l := range before.Limits {
 		if l.State.Charged {
 			f.Limits = append(f.Limits, l)

@@ -12,7 +12,7 @@ import (
 
 func (s *Server) console(apis []*gateway.API, urls []string) *console.Console {
 	o := console.Options{
-		Rules: s.live.Current, Reload: func() console.Reload { return *s.reload.Load() }, Clock: s.Clock, Source: s.Rules, Store: s.Store, Edge: s.edge != nil, Regions: s.region != nil, Upstream: s.Upstream.url != nil,
+		Rules: s.live.Current, Reload: func() console.Reload { return *s.reload.Load() }, Clock: s.Clock, Source: s.Rules, Store: s.Store, Regions: s.region != nil, Upstream: s.Upstream.url != nil,
 		Token: func(user, tier string) (string, error) {
 			return s.checkout.Token(user, tier, time.Until(s.Clock().Add(consoleToken)), nil)
 		},

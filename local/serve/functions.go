@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -63,9 +62,6 @@ func (s *Server) prepare(ctx context.Context) error {
 	maps.Copy(s.variables, s.Variables)
 	if s.Namespace != "" {
 		s.variables["NAMESPACE"] = s.Namespace
-	}
-	if err := s.prepareEdge(); err != nil {
-		return err
 	}
 	variable := servers.Variables[s.Store]
 	if variable == "" {
@@ -155,11 +151,6 @@ func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.S
 	}
 	s.live = e.Rules
 	s.recorders = append(s.recorders, e.Recorder)
-	if s.Edge > 0 && s.edge == nil {
-		if err := s.openEdge(ctx, c, store); err != nil {
-			return nil, err
-		}
-	}
 	s.operate(c, e, store, role)
 	s.operator.Record, err = c.FindRecord(ctx)
 	return e, err
@@ -172,9 +163,6 @@ func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter
 		s.operator = &operator.Operator{
 			Store: store, Kind: c.Store, Identifier: e.Identifier, Clock: s.Clock,
 			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits, BasePaths: c.BasePaths, Viewers: e.Viewers, Hash: s.record.HashOf,
-		}
-		if s.edge != nil {
-			s.operator.List = s.edge.list
 		}
 	}
 	at := len(s.operator.Limiters)
@@ -222,9 +210,6 @@ func (s *Server) openStore(ctx context.Context, c boot.Config) (limiter.Store, e
 	if err := c.Probe(ctx, store); err != nil {
 		return nil, err
 	}
-	if s.Edge > 0 && c.Store == Memory {
-		store = remembered{store}
-	}
 	if s.region != nil {
 		if err := s.region.join(store); err != nil {
 			return nil, err
@@ -253,11 +238,7 @@ func (s *Server) openMetrics() error {
 	if err != nil {
 		return err
 	}
-	var out io.Writer = file
-	if s.Edge > 0 {
-		out = edgeLines{file, s}
-	}
-	s.record = why.NewRecord(out)
+	s.record = why.NewRecord(file)
 	s.closers = append(s.closers, func() { _ = file.Close() })
 	return nil
 }

@@ -28,12 +28,6 @@ func (s *Server) greet(apis []*gateway.API) {
 	if s.Upstream.url != nil {
 		fmt.Fprintf(s.Out, "to     %s\n", &s.Upstream)
 	}
-	if s.edge != nil {
-		fmt.Fprintf(s.Out, "edge   the viewer function of a distribution; changes of its list act after %s\n", s.Edge)
-		if len(inForce.Edge().Limits) == 0 {
-			fmt.Fprintln(s.Out, "warning: --edge: the rules have no limit for which it can refuse requests; weir check --edge prints the reasons")
-		}
-	}
 	s.greetRegions(inForce, len(apis))
 	fmt.Fprintf(s.Out, "page   %s%s\n", urls[0], console.Path)
 	PrintAPIKeys(s.Out, s.apiKeys)

@@ -48,8 +48,6 @@ func (s *Server) EachRegion() ([]*Server, error) {
 	switch {
 	case o.Store == "redis":
 		return nil, command.Usage("--regions: got --store redis, want memory or dynamodb: Redis cannot move share")
-	case o.Edge != 0:
-		return nil, command.Usage("--edge: got %s, want 0 with --regions: a distribution never refuses for limits that regions share", o.Edge)
 	}
 	all := &regions{clock: o.Clock}
 	var list []*Server

@@ -151,8 +151,7 @@ func TestServe_regionsGuarded(t *testing.T) {
 
 func TestServer_EachRegion(t *testing.T) {
 	for want, o := range map[string]Options{
-		"--regions: got --store redis":        {Store: "redis"},
-		"--edge: got 2s, want 0 with --regio": {Edge: 2 * time.Second},
+		"--regions: got --store redis": {Store: "redis"},
 	} {
 		o.Regions = 3
 		if _, err := New(o).EachRegion(); err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -46,9 +46,6 @@ type Options struct {
 	// ViewerAddress and DirectRequests are the variables VIEWER_ADDRESS and DIRECT_REQUESTS of the functions. Empty means
 	// those of the template.
 	ViewerAddress, DirectRequests string
-	// Edge puts the viewer function of a distribution in front of the APIs. It is the time after which a change of its list
-	// acts. 0 means no distribution.
-	Edge time.Duration
 	// Template is the CloudFormation template. Empty means golden.Served.
 	Template string
 	// Namespace separates the state of this run from other state in the store. Empty means the
@@ -87,7 +84,6 @@ type Server struct {
 	reload    atomic.Pointer[console.Reload]
 	opened    limiter.Store // store that the functions in this process use
 	operator  *operator.Operator
-	edge      *distribution  // nil without a distribution
 	region    *region        // nil without Regions
 	forwarded sync.Once      // see warnForwarded
 	apis      []*gateway.API // nil until they are open
@@ -157,9 +153,7 @@ func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
 	var list []http.Handler
 	for _, api := range apis {
 		var h http.Handler = api
-		if s.edge != nil {
-			h = s.edge.before(api)
-		} else if s.operator.Viewers == nil {
+		if s.operator.Viewers == nil {
 			h = s.warnForwarded(api)
 		}
 		list = append(list, h)

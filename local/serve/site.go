@@ -29,8 +29,7 @@ func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 		s.region.url = urls[0]
 		s.region.all.handle(mux, s.live.Current, s.operator.IPv6Bits)
 	}
-	mux.Handle("POST "+operator.UnlistPath, s.operator.UnlistHandler())
-	mux.Handle("POST "+why.Path, s.record.Handler(s.Clock, s.operator.IPv6Bits, s.operator.List, s.flushAll))
+	mux.Handle("POST "+why.Path, s.record.Handler(s.Clock, s.operator.IPv6Bits, s.flushAll))
 	return guarded(mux)
 }
 

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/local/command"
@@ -67,11 +65,6 @@ func (s *Server) reloaded(now time.Time, n live.Reload) {
 	}
 	s.reload.Store(&r)
 	s.printReload(n)
-	if n.Changed && s.edge != nil {
-		if err := edge.Retire(context.Background(), s.edge.list, n.Rules.Version()); err != nil {
-			s.Logger.Error("the list of the distribution still has entries of older rules; reset the callers whom it refuses", slog.Any("err", err))
-		}
-	}
 }
 
 // printReload prints the rules in force after a change of the file, or the problems of the file.

@@ -10,21 +10,19 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
 )
 
 func checkCommand() *cobra.Command {
-	var asJSON, edge bool
+	var asJSON bool
 	var against string
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
 		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there are mistakes, the exit status is 1.\n\n" +
-			"For a document without mistakes, the command prints notes. weir rules publish and make deploy refuse a document with a note on similar tiers. It also prints the limits that a distribution in front can enforce and, if there are any or with --edge, why it cannot enforce the others.\n\n" +
+			"For a document without mistakes, the command prints notes. weir rules publish and make deploy refuse a document with a note on similar tiers.\n\n" +
 			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD, and the limits that are new, or have a new name, a new tier or another mode. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +
@@ -32,11 +30,10 @@ func checkCommand() *cobra.Command {
 			"  weir check --against /tmp/before.json functions/rules.json",
 		Args: command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return check(c.Context(), c.InOrStdin(), c.OutOrStdout(), args[0], against, edge, asJSON)
+			return check(c.Context(), c.InOrStdin(), c.OutOrStdout(), args[0], against, asJSON)
 		},
 	}
 	c.Flags().StringVar(&against, "against", "", "the document in force; print the limits whose counts would restart")
-	c.Flags().BoolVar(&edge, "edge", false, "print why a distribution in front cannot enforce the other limits")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }
@@ -50,15 +47,9 @@ type checked struct {
 	Notes    []rules.Problem `json:"notes,omitempty"`
 	Restarts []string        `json:"restarts,omitempty"` // only with --against: limits whose counts restart
 	Begins   []string        `json:"begins,omitempty"`   // only with --against: limits that the other document does not have
-	Edge     []edgeLimit     `json:"edge,omitempty"`     // limits that a distribution in front can enforce
-	// EdgePasses reports that requests with a credential pass the distribution.
-	EdgePasses bool      `json:"edgePassesCredentials,omitempty"`
-	NotEdge    []notEdge `json:"notEdge,omitempty"` // reasons why it cannot enforce the others
-
-	printsEdge bool // NotEdge is in the text too
 }
 
-func check(ctx context.Context, in io.Reader, out io.Writer, file, against string, edge, asJSON bool) error {
+func check(ctx context.Context, in io.Reader, out io.Writer, file, against string, asJSON bool) error {
 	document, err := readDocument(ctx, in, file)
 	if err != nil && (!asJSON || ctx.Err() != nil) {
 		return err
@@ -74,14 +65,6 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 		result.Problems = rules.Problems{{Message: err.Error()}}
 	} else {
 		result.OK, result.Rules, result.Tiers, result.Notes = true, r.Len(), r.Tiers(), r.Notes()
-		for _, l := range r.Edge().Limits {
-			result.Edge = append(result.Edge, edgeLimit{l.Path, l.Wait.Seconds()})
-		}
-		result.EdgePasses = len(result.Edge) > 0 && r.Edge().Credentials
-		for _, reason := range r.EdgeReasons() {
-			result.NotEdge = append(result.NotEdge, notEdge(reason))
-		}
-		result.printsEdge = edge || len(result.Edge) > 0
 		if result.Restarts, result.Begins, err = moved(ctx, in, against, r); err != nil {
 			return err
 		}
@@ -143,41 +126,6 @@ func (c checked) printRules(b *strings.Builder) {
 	}
 	if len(c.Begins) > 0 {
 		fmt.Fprintf(b, "  new limits, whose counts start at zero: %s\n", some(c.Begins))
-	}
-	c.printEdge(b)
-}
-
-// edgeLimit is a limit whose callers a distribution in front can refuse.
-type edgeLimit struct {
-	Path string  `json:"path"`
-	Wait float64 `json:"floodWaitSeconds"` // of a caller that never stops
-}
-
-func (l edgeLimit) String() string {
-	if least := 2 * contract.EdgeDelay.Seconds(); l.Wait < least {
-		return fmt.Sprintf("a distribution in front refuses no flood over %s, which waits only %s at a time (want %s): a sliding_log of at most %d requests, or a fixed_window, makes it wait a whole window", l.Path, seconds(l.Wait), seconds(least), algo.MaxLog)
-	}
-	return fmt.Sprintf("a distribution in front can refuse a flood over %s, which waits %s at a time", l.Path, seconds(l.Wait))
-}
-
-// notEdge is why a distribution in front cannot refuse requests for some limits.
-type notEdge struct {
-	Reason string   `json:"reason"`
-	Paths  []string `json:"paths"`
-}
-
-func (c checked) printEdge(b *strings.Builder) {
-	for _, l := range c.Edge {
-		fmt.Fprintf(b, "  %s\n", l)
-	}
-	if c.EdgePasses {
-		fmt.Fprintln(b, "  a distribution in front lets requests with any credential pass, because the rules exempt users or API keys")
-	}
-	if !c.printsEdge {
-		return
-	}
-	for _, n := range c.NotEdge {
-		fmt.Fprintf(b, "  a distribution in front refuses no request for %s, because %s\n", some(n.Paths), n.Reason)
 	}
 }
 

@@ -134,7 +134,6 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 		return err
 	}
 	fmt.Fprintf(out, "\n%s  %s\n", s.Bold("now"), verdict(s, e))
-	printEdge(out, e.Edge, e.Version, e.At)
 	fmt.Fprintf(out, "%s %s\n", s.Bold("cost"), costOf(e.Cost, e.Decision))
 	return printNotes(out, s, e.Notes)
 }

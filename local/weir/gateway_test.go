@@ -32,12 +32,6 @@ type local struct {
 
 func newLocal(t *testing.T, store, rules string) *local {
 	t.Helper()
-	return newLocalEdge(t, store, rules, 0)
-}
-
-// newLocalEdge returns an API behind a distribution whose list has a lag; 0 means no distribution.
-func newLocalEdge(t *testing.T, store, rules string, lag time.Duration) *local {
-	t.Helper()
 	if variable := servers.Variables[store]; variable != "" {
 		storetest.Server(t, store, variable)
 	}
@@ -47,7 +41,7 @@ func newLocalEdge(t *testing.T, store, rules string, lag time.Duration) *local {
 	}
 	l := &local{t: t, checkout: checkouttest.Scratch(t), namespace: checkouttest.Namespace()}
 	l.Set(time.Now())
-	s := serve.New(serve.Options{API: sample.New, Rules: rules, Store: store, Edge: lag, Namespace: l.namespace, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now})
+	s := serve.New(serve.Options{API: sample.New, Rules: rules, Store: store, Namespace: l.namespace, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now})
 	t.Cleanup(s.Close)
 	l.rest, _ = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 	return l

@@ -124,7 +124,6 @@ func setKeysCommand(o *keysOptions) *cobra.Command {
 	c.Flags().StringVar(&tier, "tier", "", "tier of the keys; \"\" for default_tier of the rules. In another tier, the caller starts new counts, except those of limits with across_tiers")
 	completeTiers(c, &l.rules)
 	c.Flags().BoolVar(&suspended, "suspended", false, "suspend the keys; with =false, lift the suspension")
-	edgeListFlag(c.Flags(), &o.edgeList)
 	return c
 }
 
@@ -147,7 +146,6 @@ func revokeKeysCommand(o *keysOptions) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&hash, "hash", "", "only the key with this hash, as weir keys list shows it")
-	edgeListFlag(c.Flags(), &o.edgeList)
 	return c
 }
 
@@ -209,7 +207,7 @@ func (o *keysOptions) set(ctx context.Context, out, progress io.Writer, id strin
 		return err
 	}
 	changed, failed := keys.Set(ctx, time.Now(), id, change)
-	failed = errors.Join(o.explain(failed), o.unlist(ctx, out, changed))
+	failed = o.explain(failed)
 	if o.json {
 		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, changed...)), failed)
 	}
@@ -260,7 +258,7 @@ func (o *keysOptions) revoke(ctx context.Context, out, progress io.Writer, id, h
 		return err
 	}
 	revoked, failed := keys.Revoke(ctx, id, hash)
-	failed = errors.Join(o.explain(failed), o.unlist(ctx, out, revoked))
+	failed = o.explain(failed)
 	if o.json {
 		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, revoked...)), failed)
 	}

@@ -16,7 +16,6 @@ import (
 type keysOptions struct {
 	table     string
 	namespace string // only for the secret of a distribution
-	edgeList  string // only of set and revoke
 	local     bool
 	json      bool
 }
@@ -28,8 +27,6 @@ func (o *keysOptions) check(c *cobra.Command) error {
 		return errNoTable
 	case o.local && c.Flags().Changed("table"):
 		return command.Usage("--table and --local: got both, want one of them")
-	case o.local && c.Flags().Changed("edge-list"):
-		return command.Usage("--edge-list and --local: got both, want one of them")
 	case o.local:
 		o.table = ""
 		_, err := checkout.FindKeys()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,41 +28,6 @@ func weir(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = command.Execute(t.Context(), rootCommand(), args, &out, &errs)
 	return code, out.String(), errs.String()
-}
-
-// check says which limits a distribution in front can enforce, and for how long at a time. For the others it says why not, if
-// a limit of the document can be enforced there, or with --edge.
-func TestCheck_edge(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "rules.json")
-	const document = `{"rules":[{"endpoint":"*","limits":{"global":[
-		{"name":"a","requests":60,"window":"1m","algorithm":"sliding_log","per":["ip"]},
-		{"name":"b","requests":60,"window":"1m","per":["apikey"]},
-		{"name":"c","requests":60,"window":"1m","per":["user"]}]}}]}`
-	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out := ok(t, "check", file)
-	for _, want := range []string{"can refuse a flood over rules[0].limits.global[0], which waits 1m at a time\n", "refuses no flood over rules[0].limits.global[1], which waits only 1s at a time (want 20s): a sliding_log of at most 327"} {
-		if !strings.Contains(out, "  a distribution in front "+want) {
-			t.Errorf("got %s, want a line %q", out, want)
-		}
-	}
-	const reason = "  a distribution in front refuses no request for %s, because the limit does not count \"per\" one of ip and apikey\n"
-	if want := fmt.Sprintf(reason, "rules[0].limits.global[2]"); strings.Count(out, want) != 1 {
-		t.Errorf("got %s, want once %q", out, want)
-	}
-	if out := ok(t, "check", file, "--json"); !strings.Contains(strings.Join(strings.Fields(out), ""), `"edge":[{"path":"rules[0].limits.global[0]","floodWaitSeconds":60},`) {
-		t.Errorf("got %s, want the limits with their waits", out)
-	}
-	if err := os.WriteFile(file, []byte(strings.NewReplacer(`"ip"`, `"claim:a"`, `"apikey"`, `"claim:a"`).Replace(document)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out := ok(t, "check", file); strings.Contains(out, "a distribution in front") {
-		t.Errorf("no limit fits: got %s, want nothing about a distribution", out)
-	}
-	if out := ok(t, "check", file, "--edge"); !strings.Contains(out, fmt.Sprintf(reason, "rules[0].limits.global[0], rules[0].limits.global[1], rules[0].limits.global[2]")) {
-		t.Errorf("no limit fits, --edge: got %s, want one line with the three limits", out)
-	}
 }
 
 func TestCheck(t *testing.T) {
@@ -99,7 +63,7 @@ func TestCheck(t *testing.T) {
 		"\ufeff{}": "-:1:1: the document begins with a byte order mark; save it as UTF-8 without the mark\n",
 	} {
 		var out bytes.Buffer
-		err := check(t.Context(), strings.NewReader(document), &out, "-", "", false, false)
+		err := check(t.Context(), strings.NewReader(document), &out, "-", "", false)
 		if out.String() != want || (err == nil) != strings.Contains(want, "ok") {
 			t.Errorf("%q: got error %v, output %q, want %q", document, err, &out, want)
 		}

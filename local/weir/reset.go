@@ -18,7 +18,6 @@ func resetCommand() *cobra.Command {
 		Short: "Reset a caller's usage of every limit",
 		Long: "Reset the usage of every limit that counts by a subject, such as a caller, and print the usage before the reset. The command removes all state of the subject from the store. " +
 			"Other subjects of the same caller keep their usage, such as an address, a claim or an endpoint. weir explain shows which limits still refuse.\n\n" +
-			"A distribution in front can refuse an address or an API key until the end of its wait. With --edge-list, the command removes the caller from the list of the distribution too. The gateway always does.\n\n" +
 			"On a terminal, the command asks for confirmation before it changes the store of a deployment (--store), unless --yes is given." + subjectHelp + targetHelp,
 		Example: "  weir reset user:alice\n" +
 			"  weir reset 'claim:org=acme|user:alice' --json\n" +
@@ -47,7 +46,6 @@ func printForgotten(out io.Writer, f operator.Forgotten) error {
 	held := len(f.Limits) + len(f.Others)
 	if held == 0 {
 		fmt.Fprintf(out, "%s: nothing to reset; the store has no usage of this subject\n", s.Bold(f.Subject))
-		printUnlisted(out, f.Listed)
 		return printNotes(out, s, f.Notes)
 	}
 	fmt.Fprintf(out, "%s: reset %s; the usage before the reset was:\n", s.Bold(f.Subject), plural(held, "limit"))
@@ -57,6 +55,5 @@ func printForgotten(out io.Writer, f operator.Forgotten) error {
 	if err := printOthers(out, s, f.Others, f.At); err != nil {
 		return err
 	}
-	printUnlisted(out, f.Listed)
 	return printNotes(out, s, f.Notes)
 }

@@ -25,7 +25,6 @@ import (
 type rulesOptions struct {
 	table     string
 	namespace string
-	edgeList  string
 	json      bool
 	maxDelay  time.Duration
 
@@ -171,7 +170,7 @@ func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string, after 
 	}
 	result := published{Version: before, Diff: difference(before, document, p)}
 	if result.Diff == "" {
-		return errors.Join(o.printPublished(out, result), retire(ctx, o.edgeList, before.Version))
+		return o.printPublished(out, result)
 	}
 	if err := p.unlimits(document, r, o.maxDelay); err != nil && !o.unlimited {
 		return err
@@ -184,7 +183,7 @@ func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string, after 
 	}
 	result.Replaces = before.Version
 	result.Settles = len(r.Counts()) > 0 && !proposal{document: document}.settles(o.maxDelay)
-	return errors.Join(o.printPublished(out, result), retire(ctx, o.edgeList, result.Version.Version))
+	return o.printPublished(out, result)
 }
 
 func (o *rulesOptions) printPublished(out io.Writer, r published) error {
@@ -202,10 +201,7 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 		if r.Settles {
 			text += settlesText
 		}
-		if text = fmt.Sprintf("%spublished %s; functions with rulesFrom=table use it within a minute", text, command.RulesVersion(r.Version.Version)); o.edgeList != "" {
-			text += "; a distribution in front stops refusing by older rules within seconds"
-		}
-		_, err = fmt.Fprintln(out, text)
+		_, err = fmt.Fprintln(out, fmt.Sprintf("%spublished %s; functions with rulesFrom=table use it within a minute", text, command.RulesVersion(r.Version.Version)))
 	}
 	return err
 }

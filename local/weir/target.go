@@ -42,7 +42,6 @@ type target struct {
 	url                               string
 	store, table, namespace, redisURL string
 	rules, recordsTable               string
-	edgeList                          string
 	region                            string // of several that share limits
 	fromTable                         bool
 	json                              bool
@@ -50,7 +49,7 @@ type target struct {
 
 const targetHelp = "\n\nThe command queries the gateway of make run (--url, or the variable WEIR_URL) or, with --store, a deployed table or cache. " +
 	"With --store, it also reads the variables of the functions (TABLE, RECORDS_TABLE, RULES_FROM, NAMESPACE, REGIONS, BASE_PATH, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
-	"It then needs the deployed rules to interpret the state (--rules or --records-table), and prints their source. With --edge-list, it also reads the list of callers whom a distribution in front refuses; the gateway always does."
+	"It then needs the deployed rules to interpret the state (--rules or --records-table), and prints their source."
 
 func (t *target) flags(c *cobra.Command) {
 	f := c.Flags()
@@ -62,7 +61,6 @@ func (t *target) flags(c *cobra.Command) {
 	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json without a records table")
 	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules: the rules that the deployment of the namespace published, else the rules of weir rules publish; default $RECORDS_TABLE without --rules")
 	f.BoolVar(&t.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable, "with --store, the deployment has rulesFrom=table now; ignore rules of the deployment itself; default: whether $RULES_FROM is table")
-	edgeListFlag(f, &t.edgeList)
 	f.StringVar(&t.region, "region", "", "with --store dynamodb and the variable REGIONS, the only region to query; default: each of REGIONS")
 	f.BoolVar(&t.json, "json", false, "print one JSON object")
 	command.Complete(c, "store", "dynamodb", "redis")
@@ -77,7 +75,7 @@ const defaultGateway = "http://127.0.0.1:8080"
 func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() error, error) {
 	none := func() error { return nil }
 	if t.store == "" {
-		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table", "rules-from-table", "edge-list"} {
+		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table", "rules-from-table"} {
 			if c.Flags().Changed(name) {
 				return nil, none, command.Usage("--%s: requires --store dynamodb or redis; the gateway at %s ignores this flag", name, t.url)
 			}
@@ -200,11 +198,6 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 		Store: store, Kind: t.store, Limiters: []*limiter.Limiter{e.Limiter}, Rules: e.Rules.At,
 		Clock: time.Now, IPv6Bits: config.IPv6Bits, BasePaths: config.BasePaths, Identifier: e.Identifier, Viewers: e.Viewers, Hash: hash,
 	}
-	if t.edgeList != "" {
-		if o.List, err = config.OpenList(ctx); err != nil {
-			return nil, err
-		}
-	}
 	o.Record, err = config.FindRecord(ctx)
 	return o, err
 }
@@ -238,7 +231,7 @@ func reachable(ctx context.Context, config boot.Config) error {
 // lookup returns a variable of the deployment's functions: from a flag, or else from this process.
 func (t *target) lookup(name string) (string, bool) {
 	flags := map[string]string{
-		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable, contract.VariableEdgeList: t.edgeList, "AWS_REGION": t.region,
+		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable, "AWS_REGION": t.region,
 		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // more time than in the functions, which run near the store
 	}
 	if value := flags[name]; value != "" {

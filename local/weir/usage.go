@@ -63,7 +63,6 @@ func printUsage(out io.Writer, i operator.Usage) error {
 	if err := printOthers(out, s, i.Others, i.At); err != nil {
 		return err
 	}
-	printEdge(out, i.Edge, i.Version, i.At)
 	return printNotes(out, s, i.Notes)
 }
 

@@ -107,10 +107,6 @@ func (o *whyOptions) print(out io.Writer, caller string, a why.Answer) error {
 		}
 		fmt.Fprintf(out, format, a.Unnamed)
 	}
-	if a.Distribution && !o.shadow {
-		fmt.Fprintln(out, "requests that the distribution in front refused are in no log line, and not counted")
-		printEdge(out, a.Edge, 0, a.To)
-	}
 	return nil
 }
 

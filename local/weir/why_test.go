@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limits/weir/local/operator"
 	"github.com/weir-limits/weir/local/serve"
 	"github.com/weir-limits/weir/local/why"
 )
@@ -66,12 +65,7 @@ func TestWhyOptions_print(t *testing.T) {
 		{"", false, why.Answer{Count: 2, Rows: []why.Row{behind}}, []string{
 			"2 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT THEN WAIT THEN", "2 aaaa - - T T - -", "the last address of aaaa is from source (Weir-Viewer-Address: missing)",
 		}},
-		{"ip:192.0.2.1", false, why.Answer{To: at, Distribution: true, Edge: []operator.EdgeRefusal{{Subject: "ip:192.0.2.1", Limit: "flood", Version: 7, Until: at.Add(time.Minute), CredentialsPass: true}}}, []string{
-			"ip:192.0.2.1: 0 refused in the last 1m at here", `this does not count 401s; the log of the gateway or functions has them as "credential refused"`,
-			"requests that the distribution in front refused are in no log line, and not counted",
-			"edge the distribution refuses ip:192.0.2.1 until " + at.Add(time.Minute).Local().Format("2006-01-02 15:04:05 MST") + " (1m), by limit flood, except with a credential; weir reset ip:192.0.2.1 removes the entry",
-		}},
-		{"", true, why.Answer{Count: 2, Rows: []why.Row{row}, Distribution: true}, []string{
+		{"", true, why.Answer{Count: 2, Rows: []why.Row{row}}, []string{
 			"2 would have been refused by limits in shadow mode in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST", "2 aaaa - - T T",
 		}},
 	} {

@@ -2,13 +2,10 @@ package why
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
 
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter/telemetry"
-	"github.com/weir-limits/weir/local/operator"
 )
 
 // Answer lists refusals, or what limits in shadow mode would have refused.
@@ -23,19 +20,6 @@ type Answer struct {
 	// Count if the question has no caller. Otherwise some of them can be requests of that caller.
 	Unnamed int64 `json:"unnamed"`
 	Rows    []Row `json:"rows"`
-	// Distribution is true if a distribution in front refuses listed callers. No log line counts such a request.
-	Distribution bool `json:"distribution,omitempty"`
-	// Edge is the entry of the caller of the question in the list of the distribution. It is empty without an entry.
-	Edge []operator.EdgeRefusal `json:"edge,omitempty"`
-}
-
-// AddEdge adds what the list of a distribution has about the caller of q.
-func (a *Answer) AddEdge(ctx context.Context, list edge.Store, q Question, ipv6Bits int) (err error) {
-	a.Distribution = true
-	if q.Subject != "" {
-		a.Edge, err = operator.AtEdge(ctx, list, a.To, q.Subject, ipv6Bits)
-	}
-	return err
 }
 
 // Row counts the refusals of one caller by one limit.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/operator"
@@ -47,17 +46,13 @@ func (q *Question) kind() string {
 
 func (q *Question) rows() int { return cmp.Or(q.Number, MaxRows) }
 
-// Handler answers questions at Path. It calls the function fresh first, so that waiting lines are in the Record. list is that
-// of a distribution in front, or nil. The caller must check the Host header and the origin before it calls the handler.
-func (r *Record) Handler(clock func() time.Time, ipv6Bits int, list edge.Store, fresh func(time.Time)) http.Handler {
+// Handler answers questions at Path. It calls the function fresh first, so that waiting lines are in the Record. The caller must check the Host header and the origin before it calls the handler.
+func (r *Record) Handler(clock func() time.Time, ipv6Bits int, fresh func(time.Time)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		operator.Answer(w, request, func(ctx context.Context, q Question) (Answer, error) {
 			now := clock()
 			fresh(now)
 			a, err := r.ask(q, now, ipv6Bits)
-			if err == nil && list != nil {
-				err = a.AddEdge(ctx, list, q, ipv6Bits)
-			}
 			return a, err
 		})
 	})

@@ -27,7 +27,7 @@ var (
 // ask asks a gateway whose clock shows a minute after noon.
 func ask(t *testing.T, r *why.Record, q why.Question) (why.Answer, error) {
 	t.Helper()
-	s := httptest.NewServer(r.Handler(func() time.Time { return noon.Add(time.Minute) }, 64, nil, func(time.Time) {}))
+	s := httptest.NewServer(r.Handler(func() time.Time { return noon.Add(time.Minute) }, 64, func(time.Time) {}))
 	defer s.Close()
 	client, err := operator.NewClient(s.URL)
 	if err != nil {
@@ -148,7 +148,7 @@ func TestRecord_Handler(t *testing.T) {
 	r := why.NewRecord(io.Discard)
 	r.Hash(hash)
 	w := httptest.NewRecorder()
-	r.Handler(time.Now, 64, nil, func(time.Time) {}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, why.Path, strings.NewReader(`{"caller":"x"}`)))
+	r.Handler(time.Now, 64, func(time.Time) {}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, why.Path, strings.NewReader(`{"caller":"x"}`)))
 	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "unknown field") {
 		t.Errorf("unknown member: got %d %s, want 400", w.Code, w.Body)
 	}

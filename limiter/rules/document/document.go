@@ -65,7 +65,6 @@ type Rule struct {
 	Method         string // "" means any method
 	Cost           int64
 	Shadow         bool // also true if the whole document is in shadow mode
-	NoEdge         bool // its limits are never enforced in front of the API
 	OnError        limiter.OnError
 	LocalProcesses int // 0 unless OnError is OnErrorLocal
 	Limits         []Limit
@@ -242,8 +241,6 @@ func (d *Document) readRule(n *node) Rule {
 		r.Cost = cost
 	}
 	r.Shadow = o.readMode() == modeShadow || d.Shadow
-	edge := o.truth("edge")
-	r.NoEdge = o.has("edge") && !edge
 	r.OnError, r.LocalProcesses = d.readOnError(o)
 	costField := cmp.Or(d.readCostField(o), d.costField)
 	o.done()

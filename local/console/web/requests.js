@@ -8,18 +8,16 @@ const $ = (id) => document.getElementById(id);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const longest = 120; // seconds that the chart shows at most
 // header fields that the page shows before all others
-const important = ["Retry-After", "Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Weir-Degraded", "Weir-Edge"];
+const important = ["Retry-After", "Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Weir-Degraded"];
 const spelled = (name) => name.replace(/ratelimit/i, "RateLimit");
 
 const counts = { sent: 0, allowed: 0, refused: 0, other: 0 };
-if ($("edge")) counts.edge = 0; // only behind a distribution
 let seconds = []; // for each second since the first request: {allowed, refused, other}
 let limit; // the limit with the lowest rate: {name, requests, window}; window is in seconds
 let begun, running, chart, drawing, drawn = 0;
 
 /** Returns the counter for a status: allowed, refused or other. */
 const kindOf = (status) => (status === 429 ? "refused" : status >= 200 && status < 400 ? "allowed" : "other");
-const atEdge = (answer) => Boolean(field(answer, "Weir-Edge"));
 const field = (answer, name) => answer.header?.[name]?.join(", ") ?? "";
 
 function draw() {
@@ -51,10 +49,9 @@ function readLimit(policies) {
   if (limit) chart.label(2, `Limit "${limit.name}": ${limit.requests} in ${limit.window} s (${Number((limit.requests / limit.window).toPrecision(2))} a second)`);
 }
 
-function count(kind, atEdge) {
+function count(kind) {
   counts.sent++;
   counts[kind]++;
-  if (atEdge && "edge" in counts) counts.edge++;
   for (const name of Object.keys(counts)) $(name).textContent = counts[name];
   const now = performance.now();
   begun ??= now;
@@ -94,7 +91,7 @@ function log(answer, kind) {
   const head = element("th", `#${counts.sent}`);
   head.scope = "row";
   const wait = field(answer, "Retry-After");
-  row.append(head, element("td", atEdge(answer) ? `${answer.status} at the edge` : answer.status || "none", kind), element("td", field(answer, "X-Ratelimit-Remaining")),
+  row.append(head, element("td", answer.status || "none", kind), element("td", field(answer, "X-Ratelimit-Remaining")),
     element("td", wait && `${wait} s`), element("td", `${answer.latencyMs.toFixed(1)} ms`));
   $("log").prepend(row);
   while ($("log").rows.length > 10) $("log").lastChild.remove();
@@ -104,7 +101,7 @@ function log(answer, kind) {
 function take(answer, run) {
   const kind = kindOf(answer.status);
   readLimit(field(answer, "Ratelimit-Policy"));
-  count(kind, atEdge(answer));
+  count(kind);
   run[kind]++;
   run.sent++;
   showLast(answer, kind);

@@ -297,26 +297,6 @@ func TestConsole_live(t *testing.T) {
 	}
 }
 
-// Behind a distribution, the page counts the refusals at the edge.
-func TestConsole_edge(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"flood","requests":20,"window":"5m","algorithm":"sliding_log","per":["ip"]}}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l := newLocalBehind(t, file, 2*time.Second)
-	b := openConsole(t, l.rest, requestsPage, 1280, 900)
-	b.burst("REST", "GET /api/v1/search", "", "alice", 50)
-	l.Wait(2 * time.Second)
-	b.burst("HTTP", "GET /api/v1/search", "", "alice", 10)
-	const edge = `document.getElementById("edge").textContent`
-	if got, want := b.counts(), texts(60, 20, 40, 0); !slices.Equal(got, want) || evaluate[string](b, edge) != "10" {
-		t.Errorf("counts: got %v, and %s at the edge; want %v and 10", got, evaluate[string](b, edge), want)
-	}
-	if row := evaluate[string](b, `document.getElementById("log").rows[0].cells[1].textContent`); row != "429 at the edge" {
-		t.Errorf("last answer: got %q, want 429 at the edge", row)
-	}
-}
-
 // Without rules, the page offers no endpoint and shows a message.
 func TestConsole_noRules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")

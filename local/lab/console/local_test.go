@@ -26,13 +26,6 @@ type local struct {
 
 func newLocal(t *testing.T, rules string) *local {
 	t.Helper()
-	return newLocalBehind(t, rules, 0)
-}
-
-// newLocalBehind starts the APIs behind the viewer function of a distribution whose list has a lag; 0 means that there is
-// no distribution.
-func newLocalBehind(t *testing.T, rules string, lag time.Duration) *local {
-	t.Helper()
 	rules, err := filepath.Abs(rules)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +33,7 @@ func newLocalBehind(t *testing.T, rules string, lag time.Duration) *local {
 	checkouttest.Scratch(t)
 	l := &local{}
 	l.Set(time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC))
-	s := &serve.Server{Options: serve.Options{API: sample.New, Rules: rules, Store: serve.Memory, Edge: lag, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
+	s := &serve.Server{Options: serve.Options{API: sample.New, Rules: rules, Store: serve.Memory, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
 	t.Cleanup(s.Close)
 	l.rest, _ = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 	return l
