@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -44,10 +45,10 @@ func (s *Server) suggest(apis []*gateway.API, urls []string) {
 	if s.Port != DefaultPort {
 		fmt.Fprintf(s.Out, "  export WEIR_URL=%s\n", urls[0])
 	}
-	path := s.limitedPath(apis[0])
+	path, weir := s.limitedPath(apis[0]), cmp.Or(s.Command, self())
 	fmt.Fprintf(s.Out, "  curl -i %s%s\n"+
 		"  curl -i -H \"Authorization: Bearer $(%s token --user alice --tier paid)\" %s%s\n"+
-		"  curl -i -H \"x-api-key: %s\" %s%s\n  %s keys list --local\n\n", urls[0], path, self(), urls[0], path, s.apiKeys["paid"], urls[0], path, self())
+		"  curl -i -H \"x-api-key: %s\" %s%s\n  %s keys list --local\n\n", urls[0], path, weir, urls[0], path, s.apiKeys["paid"], urls[0], path, weir)
 }
 
 // limitedPath returns a path whose GET requests have limits.

@@ -26,7 +26,7 @@ func Main(o Options) {
 	flag.StringVar(&o.Rules, "rules", o.Rules, "the rules document")
 	flag.IntVar(&o.Port, "port", o.Port, "the port of the first API")
 	flag.Parse()
-	o.Out, o.Log, o.Clock = os.Stdout, os.Stderr, time.Now
+	o.Command, o.Out, o.Log, o.Clock = "go run github.com/weir-limits/weir/local/weir", os.Stdout, os.Stderr, time.Now
 	o.Logger = slog.New(slog.NewTextHandler(o.Log, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

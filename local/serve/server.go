@@ -35,6 +35,8 @@ type Options struct {
 	// API returns the API behind the limits. If it is a lambdahttp.Mux, the gateway has its routes instead of those of the
 	// default template.
 	API func(*lambdahttp.Environment) http.Handler
+	// Command is the weir command in the greeting. Empty means this program.
+	Command string
 	// Variables are further variables of the functions.
 	Variables map[string]string
 	// Rules is the rules document. Empty means functions/rules.json.
