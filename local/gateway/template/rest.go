@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,20 +59,17 @@ func (p *parser) readREST() {
 		return
 	}
 	p.template.REST = api
-	type deployment struct {
-		RestAPIID   string
-		Description any
-	}
-	each(p, "AWS::ApiGateway::Deployment", func(id string, q deployment) { want(p, id, "RestApiId", q.RestAPIID, api.ID) })
+	type deployment struct{ RestAPIID, Description any }
+	each(p, "AWS::ApiGateway::Deployment", func(string, deployment) {})
 	p.readStage(api)
 	nodes, guards := p.readResources(api), p.readAuthorizers(api)
 	p.readMethods(api, nodes, guards)
 	type gatewayResponse struct {
-		RestAPIID, ResponseType, StatusCode   string
+		RestAPIID                             any // the only REST API
+		ResponseType, StatusCode              string
 		ResponseParameters, ResponseTemplates map[string]string
 	}
 	each(p, "AWS::ApiGateway::GatewayResponse", func(id string, q gatewayResponse) {
-		want(p, id, "RestApiId", q.RestAPIID, api.ID)
 		status, _ := strconv.Atoi(q.StatusCode)
 		if q.StatusCode != "" && (status < 200 || status > 599) {
 			p.fail(id, "StatusCode: got %q, want 200 to 599", q.StatusCode)
@@ -111,8 +109,9 @@ func (t throttle) bucket(p *parser, id string) algo.Machine {
 
 func (p *parser) readStage(api *REST) {
 	type stage struct {
-		RestAPIID, StageName, DeploymentID string
-		MethodSettings                     []struct {
+		RestAPIID               any // the only REST API
+		StageName, DeploymentID string
+		MethodSettings          []struct {
 			throttle
 			HTTPMethod, ResourcePath                       string
 			CachingEnabled                                 bool
@@ -121,7 +120,6 @@ func (p *parser) readStage(api *REST) {
 		AccessLogSetting, Description, Tags, TracingEnabled any
 	}
 	each(p, "AWS::ApiGateway::Stage", func(id string, q stage) {
-		want(p, id, "RestApiId", q.RestAPIID, api.ID)
 		want(p, id, "type of DeploymentId", p.resources[q.DeploymentID].Type, "AWS::ApiGateway::Deployment")
 		if api.Stage != "" {
 			p.fail(id, "second stage of %s; local URLs have no stage name", api.ID)
@@ -138,10 +136,12 @@ func (p *parser) readStage(api *REST) {
 
 // readResources builds the tree of resources, by logical id. Resources may be in any order; each names its parent.
 func (p *parser) readResources(api *REST) map[string]*Resource {
-	type declared struct{ RestAPIID, ParentID, PathPart string }
+	type declared struct {
+		RestAPIID          any // the only REST API
+		ParentID, PathPart string
+	}
 	all := map[string]declared{}
 	each(p, "AWS::ApiGateway::Resource", func(id string, q declared) {
-		want(p, id, "RestApiId", q.RestAPIID, api.ID)
 		all[id] = q
 	})
 	nodes := map[string]*Resource{api.Root.ID: api.Root}
@@ -174,12 +174,12 @@ func (p *parser) readResources(api *REST) map[string]*Resource {
 func (p *parser) readAuthorizers(api *REST) map[string]string {
 	guards := map[string]string{}
 	type authorizer struct {
-		RestAPIID, Type, AuthorizerURI, IdentitySource string
-		AuthorizerResultTTLInSeconds                   *int
-		Name                                           any
+		RestAPIID                           any // the only REST API
+		Type, AuthorizerURI, IdentitySource string
+		AuthorizerResultTTLInSeconds        *int
+		Name                                any
 	}
 	each(p, "AWS::ApiGateway::Authorizer", func(id string, q authorizer) {
-		want(p, id, "RestApiId", q.RestAPIID, api.ID)
 		want(p, id, "Type", q.Type, "REQUEST")
 		want(p, id, "IdentitySource", q.IdentitySource, "")
 		if q.AuthorizerResultTTLInSeconds == nil || *q.AuthorizerResultTTLInSeconds != 0 {
@@ -192,9 +192,10 @@ func (p *parser) readAuthorizers(api *REST) map[string]string {
 
 func (p *parser) readMethods(api *REST, nodes map[string]*Resource, guards map[string]string) {
 	type method struct {
-		RestAPIID, ResourceID, HTTPMethod, AuthorizationType, AuthorizerID string
-		APIKeyRequired                                                     bool
-		Integration                                                        struct {
+		RestAPIID                                               any // the only REST API
+		ResourceID, HTTPMethod, AuthorizationType, AuthorizerID string
+		APIKeyRequired                                          bool
+		Integration                                             struct {
 			Type, IntegrationHTTPMethod, URI string
 			TimeoutInMillis                  int
 			mockProperties
@@ -202,7 +203,6 @@ func (p *parser) readMethods(api *REST, nodes map[string]*Resource, guards map[s
 		MethodResponses, OperationName any
 	}
 	each(p, "AWS::ApiGateway::Method", func(id string, q method) {
-		want(p, id, "RestApiId", q.RestAPIID, api.ID)
 		want(p, id, "ApiKeyRequired", q.APIKeyRequired, false)
 		node := nodes[q.ResourceID]
 		if node == nil || node.Methods[q.HTTPMethod] != nil || !slices.Contains(verbs, q.HTTPMethod) {
@@ -278,28 +278,13 @@ func (q mockProperties) mock() (*Mock, error) {
 	return m, nil
 }
 
-// The text of CDK's response template before and after its comparisons of the origin, such as $origin == "https://one.example".
-const (
-	mockTemplateStart = "#set($origin = $input.params().header.get(\"Origin\"))\n" +
-		"#if($origin == \"\")\n" +
-		"  #set($origin = $input.params().header.get(\"origin\"))\n" +
-		"#end\n" +
-		"#if("
-	mockTemplateEnd = ")\n" +
-		"  #set($context.responseOverride.header.Access-Control-Allow-Origin = $origin)\n" +
-		"#end"
-)
+// originForm matches one comparison in the template in which CDK writes the further origins.
+var originForm = regexp.MustCompile(`\$origin == "(https?://[^"$#\\]+|\*)"`)
 
-// parseOrigins returns the allowed origins in CDK's response template. ok is false for any other text.
+// parseOrigins returns the origins in CDK's response template. ok is false for a text that does not compare origins.
 func parseOrigins(template string) (origins []string, ok bool) {
-	rest, begins := strings.CutPrefix(template, mockTemplateStart)
-	rest, ends := strings.CutSuffix(rest, mockTemplateEnd)
-	ok = begins && ends
-	for part := range strings.SplitSeq(rest, " || ") {
-		quoted, compared := strings.CutPrefix(part, "$origin == ")
-		origin, err := strconv.Unquote(quoted)
-		ok = ok && compared && err == nil
-		origins = append(origins, origin)
+	for _, match := range originForm.FindAllStringSubmatch(template, -1) {
+		origins = append(origins, match[1])
 	}
-	return origins, ok
+	return origins, len(origins) > 0
 }
