@@ -108,7 +108,7 @@ golden: ## Write infra/stack/routes.txt and the templates in infra/golden again;
 	@go test -trimpath -vet=off -count=1 -run TestGolden ./infra/stack -args -update
 	@go test -trimpath -vet=off -count=1 -run TestReplacements_types ./infra/stack >/dev/null || $(MAKE) --no-print-directory create-only
 
-TEMPLATES := $(wildcard infra/golden/*.json) infra/standalone/weir.template.json
+TEMPLATES := $(wildcard infra/golden/*.json infra/standalone/*.template.json)
 create-only: .bin/weir-tools
 	@WEIR_REQUIRE=tools .bin/weir-tools with --install tools -- sh -c '"$$WEIR_TOOLS/python" infra/tools/create_only.py "$$@"' - $(TEMPLATES) > infra/stack/testdata/create-only.new
 	@mv infra/stack/testdata/create-only.new infra/stack/testdata/create-only.json

@@ -81,11 +81,10 @@ var siblings = map[string][]string{
 	"limiter/caller": {"limiter/cache"},
 	// These packages use the type Caller. Rules charge limits of a caller, and the other packages record
 	// the caller.
-	"limiter/rules":       {"limiter/caller"},
-	"limiter/rules/live":  {"limiter/caller"},
-	"limiter/telemetry":   {"limiter/caller"},
-	"limiter/decisionlog": {"limiter/telemetry"},
-	"limiter/otellimit":   {"limiter/telemetry"},
+	"limiter/rules":      {"limiter/caller"},
+	"limiter/rules/live": {"limiter/caller"},
+	"limiter/telemetry":  {"limiter/caller"},
+	"limiter/otellimit":  {"limiter/telemetry"},
 	// Stores outside the process have a circuit breaker unless a program declines it.
 	"limiter/dynamostore": {"limiter/resilient"},
 	"limiter/redisstore":  {"limiter/resilient"},
@@ -133,7 +132,7 @@ func noun(path string) string {
 // instant of its request. redisstore/batch.go measures how long connections stall, and
 // dynamostore/debit.go how long a round trip takes; they decide nothing by that.
 func TestClock(t *testing.T) {
-	for _, pattern := range []string{"algo/*.go", "memstore/*.go", "dynamostore/*.go", "redisstore/*.go", "rules/*.go", "rules/*/*.go", "caller/*.go", "cache/*.go", "telemetry/*.go", "decisionlog/*.go"} {
+	for _, pattern := range []string{"algo/*.go", "memstore/*.go", "dynamostore/*.go", "redisstore/*.go", "rules/*.go", "rules/*/*.go", "caller/*.go", "cache/*.go", "telemetry/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: got %d files and error %v, want at least one file", pattern, len(files), err)

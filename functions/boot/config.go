@@ -165,6 +165,9 @@ func Load(lookup func(string) (string, bool)) (Config, error) {
 	if err := errors.Join(ReadVariables(&c, lookup), checkRemoved(lookup)); err != nil {
 		return c, err
 	}
+	if c.JWKS == contract.JWKSRecords && c.JWTIssuer == "" && c.JWTAudience == "" { // the parameters of a template are empty
+		c.JWKS = ""
+	}
 	c.dynamo = &dynamoClient{}
 	return c, c.validate()
 }

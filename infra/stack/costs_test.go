@@ -90,7 +90,7 @@ func TestCOSTS(t *testing.T) {
 		}
 		return alarmMetric*float64(paid) + dashboard + insight
 	}
-	table, elastic := fixed(golden["dynamodb"]), fixed(golden["elasticache"])+storage
+	table, elastic := fixed(variants["dynamodb"]), fixed(variants["elasticache"])+storage
 	shipped, err := rules.Parse([]byte(read(t, "../../functions/rules.json")), rules.Options{Version: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -130,7 +130,7 @@ func TestStack_logs_vended(t *testing.T) {
 // Without the setting warmWrites, the table has no warm throughput.
 func TestStack_warmWrites(t *testing.T) {
 	for name, want := range map[string]string{"kafka": `{"WriteUnitsPerSecond":12000}`, "dynamodb": "null"} {
-		_, counters := templateOf(t, golden[name]).one(t, "AWS::DynamoDB::Table", "LimitsCounters")
+		_, counters := templateOf(t, variants[name]).one(t, "AWS::DynamoDB::Table", "LimitsCounters")
 		if got := text(t, counters.Properties["WarmThroughput"]); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
@@ -260,7 +260,7 @@ func TestStack_alarms_store(t *testing.T) {
 			"store-denied": "AWS/ElastiCache CommandAuthorizationFailures Sum 0 in 1 of 5",
 		},
 	} {
-		_, alarms := templateOf(t, golden[name]).of("AWS::CloudWatch::Alarm")
+		_, alarms := templateOf(t, variants[name]).of("AWS::CloudWatch::Alarm")
 		got := map[string]string{}
 		for _, a := range alarms {
 			p := a.Properties

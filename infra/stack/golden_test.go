@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/weir-limits/weir/infra/ratelimit"
 	"github.com/weir-limits/weir/infra/stack"
 	"github.com/weir-limits/weir/infra/standalone"
 )
@@ -16,6 +17,12 @@ var update = flag.Bool("update", false, "write the golden templates")
 // golden are the settings of the templates in infra/golden. `make run` loads these templates, and
 // their diffs show the effect of a change.
 var golden = map[string]func(*stack.Settings){
+	"dynamodb":   variants["dynamodb"],
+	"settlement": settlement,
+}
+
+// variants are settings of which tests examine the templates.
+var variants = map[string]func(*stack.Settings){
 	"dynamodb":    func(*stack.Settings) {},
 	"elasticache": elasticache,
 	"everything":  everything,
@@ -29,12 +36,14 @@ func TestGolden(t *testing.T) {
 	for name, change := range golden {
 		t.Run(name, func(t *testing.T) { checkGolden(t, goldenPath(name), synthesize(t, change).template) })
 	}
-	if *update { // otherwise, TestTemplate_variants of package standalone compares it
-		got, err := standalone.Template("../standalone/rules.json")
-		if err != nil {
-			t.Fatal(err)
+	for path, store := range released {
+		if *update { // otherwise, TestTemplate of package standalone compares it
+			got, err := standalone.Template(store, "../standalone/rules.json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkGolden(t, path, got)
 		}
-		checkGolden(t, releasedPath, got)
 	}
 }
 
@@ -60,7 +69,10 @@ func checkGolden(t *testing.T, path string, got []byte) {
 	}
 }
 
-const releasedPath = "../standalone/weir.template.json"
+// released are the templates of a release.
+var released = map[string]ratelimit.Store{
+	"../standalone/weir.template.json": ratelimit.DynamoDB, "../standalone/weir-elasticache.template.json": ratelimit.ElastiCache,
+}
 
 func goldenPath(name string) string { return filepath.Join("..", "golden", name+".template.json") }
 

@@ -7,7 +7,7 @@ import (
 
 // cdk-nag reports nothing but the findings that Excuse suppresses with a reason.
 func TestNag(t *testing.T) {
-	changes := maps.Clone(golden)
+	changes := maps.Clone(variants)
 	changes["forwarding"] = forwarding
 	for name, change := range changes {
 		for _, finding := range synthesize(t, change).findings {

@@ -58,7 +58,7 @@ func TestStack_privilege(t *testing.T) {
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
 		},
 	} {
-		change := golden[name]
+		change := variants[name]
 		if name == "notices" {
 			change = forwarding
 		}
@@ -128,7 +128,7 @@ func TestStack_privilege_records(t *testing.T) {
 		"settlement": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey), "Log": {contract.ReceiptKeysKey}},
 		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey, contract.ReceiptKeysKey, contract.OriginSecretsKey("dev")), "SigningKeys": nil},
 	} {
-		made := templateOf(t, golden[name])
+		made := templateOf(t, variants[name])
 		for function, keys := range want {
 			_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+function+"Role")
 			got, statement := text(t, policy.Properties), onlyRecords("dynamodb:GetItem", keys)

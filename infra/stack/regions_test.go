@@ -13,7 +13,7 @@ import (
 // know, and watches what moves between them.
 func TestStack_regions(t *testing.T) {
 	for name, owner := range map[string]bool{"regions": true, "regions-two": false} {
-		content := synthesize(t, golden[name]).template
+		content := synthesize(t, variants[name]).template
 		made := parse(t, content)
 		_, counters := made.one(t, "AWS::DynamoDB::Table", "")
 		if got := counters.Properties["TableName"]; got != "weir-dev-counters" {
@@ -60,7 +60,7 @@ func TestStack_regions(t *testing.T) {
 // the records, which the template drops, and functions read them under the same name. It replaces the counters, and no
 // resource of a fixed name.
 func TestStack_regions_toOne(t *testing.T) {
-	before := templateOf(t, golden["regions"])
+	before := templateOf(t, variants["regions"])
 	after := templateOf(t, withRecords)
 	if problems := checkReplacements(createOnlyProperties(t), before.Resources, after.Resources); len(problems) > 0 {
 		t.Errorf("got %q, want an update without problems", problems)

@@ -14,7 +14,7 @@ import (
 
 // Every method except OPTIONS has the authorizer. Neither its results nor answers are cached.
 func TestStack_authorizer(t *testing.T) {
-	for name, change := range golden {
+	for name, change := range variants {
 		t.Run(name, func(t *testing.T) {
 			made := templateOf(t, change)
 			id, authorizer := made.one(t, "AWS::ApiGateway::Authorizer", "")
@@ -117,7 +117,7 @@ func TestStack_table(t *testing.T) {
 }
 
 func TestStack_functions(t *testing.T) {
-	for want, change := range map[string]func(*stack.Settings){`["arm64"]`: golden["dynamodb"], `["x86_64"]`: onX86} {
+	for want, change := range map[string]func(*stack.Settings){`["arm64"]`: variants["dynamodb"], `["x86_64"]`: onX86} {
 		ids, functions := templateOf(t, change).of("AWS::Lambda::Function")
 		if len(ids) != 3 {
 			t.Errorf("got %v, want an authorizer, a handler and a publisher", ids)
@@ -155,7 +155,7 @@ func TestStack_deployment(t *testing.T) {
 		id, _ := templateOf(t, change).one(t, "AWS::ApiGateway::Deployment", "")
 		return id
 	}
-	first := deployment(golden["dynamodb"])
+	first := deployment(variants["dynamodb"])
 	if again := deployment(several); again != first {
 		t.Errorf("unchanged API: got the deployments %s and %s, want the same", first, again)
 	}
@@ -176,7 +176,7 @@ func TestStack_deployment(t *testing.T) {
 // By default, the stack does not replace the account's role for API Gateway's logs. The role outlives the stack, because
 // other APIs of the account use it.
 func TestStack_logRole(t *testing.T) {
-	for role, change := range map[string]func(*stack.Settings){"": golden["dynamodb"], "true": several} {
+	for role, change := range map[string]func(*stack.Settings){"": variants["dynamodb"], "true": several} {
 		read, err := stack.Read([]byte("{}"), []string{"logRole"}, func(key string) string { return map[string]string{"logRole": role}[key] })
 		if set := settings(t, change).LogRole; err != nil || read.LogRole != set {
 			t.Fatalf("logRole=%s: got %t and error %v, want %t", role, read.LogRole, err, set)

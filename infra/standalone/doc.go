@@ -1,7 +1,5 @@
-// Package standalone makes weir.template.json, the CloudFormation template of a release. Its users deploy
-// it with any tool: without Go, without the CDK, and without a build.
+// Package standalone makes the CloudFormation templates of a release: weir.template.json with a table of DynamoDB, and
+// weir-elasticache.template.json. Users deploy them with any tool: without Go, without the CDK, and without a build.
 //
-// The template comes from the construct of package ratelimit. The construct cannot know a parameter of the
-// template, so the package synthesizes one template for each combination of the parameters that add or
-// remove resources, and merges them: what only some of them have gets a condition.
+// The templates come from the construct of package ratelimit.
 package standalone

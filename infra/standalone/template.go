@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
@@ -22,18 +22,15 @@ import (
 
 // The conditions of the template.
 const (
-	hasAPI        = "HasRestApi"
-	hasAccessLog  = "HasAccessLog"
-	hasAlarmEmail = "HasAlarmEmail"
-	hasIssuer     = "HasIssuer"
-	hasOrigin     = "HasCorsOrigin"
-	hasVPC        = "HasVpc"
-	hasBoundary   = "HasPermissionsBoundary"
-	hasKey        = "HasKmsKey"
-	usesRedis     = "UsesElastiCache"
-	description   = "Weir: a rate limiter for APIs on API Gateway"
-	elastiCache   = string(ratelimit.ElastiCache)
-	maxTemplate   = 1_000_000 // bytes; CloudFormation's limit for a template in S3
+	hasAPI          = "HasRestApi"
+	hasAccessLog    = "HasAccessLog"
+	hasAlarmEmail   = "HasAlarmEmail"
+	hasIssuer       = "HasIssuer"
+	hasOrigin       = "HasCorsOrigin"
+	hasAPIAndOrigin = "HasRestApiAndCorsOrigin"
+	hasBoundary     = "HasPermissionsBoundary"
+	hasKey          = "HasKmsKey"
+	description     = "Weir: a rate limiter for APIs on API Gateway"
 )
 
 // Logical ids that users of CfnInclude refer to.
@@ -43,58 +40,12 @@ const (
 	layerPolicyID = "LayerPolicy"
 )
 
-// variant is one combination of the parameters that add or remove resources.
-type variant struct {
-	store          ratelimit.Store
-	issuer, origin bool
-	network        bool // the user's own; only with ElastiCache
-}
+type node = map[string]any
 
-// Template returns the template in JSON. rules is the path of the rules document inside the
-// published functions. It is in force until the user publishes other rules.
-func Template(rules string) ([]byte, error) {
-	return templateOf(func(v variant) (node, error) { return synthesize(v, rules) })
-}
-
-// templateOf merges the templates of all variants. made returns them.
-func templateOf(made func(variant) (node, error)) ([]byte, error) {
-	in := func(store ratelimit.Store, network bool) (node, error) {
-		return either(hasIssuer, func(issuer bool) (node, error) {
-			return either(hasOrigin, func(origin bool) (node, error) { return made(variant{store, issuer, origin, network}) })
-		})
-	}
-	merged, err := either(usesRedis, func(redis bool) (node, error) {
-		if !redis {
-			return in(ratelimit.DynamoDB, false)
-		}
-		return either(hasVPC, func(network bool) (node, error) { return in(ratelimit.ElastiCache, network) })
-	})
-	if err != nil {
-		return nil, err
-	}
-	content, err := json.MarshalIndent(merged, "", " ")
-	if err == nil && len(content) > maxTemplate {
-		err = fmt.Errorf("template: got %d bytes, want at most %d, the limit of CloudFormation", len(content), maxTemplate)
-	}
-	return append(content, '\n'), err
-}
-
-// either merges made(true) and made(false) under a condition.
-func either(condition string, made func(bool) (node, error)) (node, error) {
-	yes, err := made(true)
-	if err != nil {
-		return nil, err
-	}
-	no, err := made(false)
-	if err != nil {
-		return nil, err
-	}
-	return merge(condition, yes, no)
-}
-
-// synthesize returns the template of a variant. The CDK and the construct report mistakes with a
-// panic; synthesize returns it as an error.
-func synthesize(v variant, rules string) (template node, err error) {
+// Template returns the template of a store in JSON. rules is the path of the rules document inside the published functions.
+// It is in force until the user publishes other rules. The CDK and the construct report mistakes with a panic; Template
+// returns it as an error.
+func Template(store ratelimit.Store, rules string) (content []byte, err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			err = fmt.Errorf("template: %v", problem)
@@ -108,34 +59,54 @@ func synthesize(v variant, rules string) (template node, err error) {
 	app := awscdk.NewApp(&awscdk.AppProps{Outdir: &folder, AnalyticsReporting: jsii.Bool(false)})
 	synthesizer := awscdk.NewDefaultStackSynthesizer(&awscdk.DefaultStackSynthesizerProps{GenerateBootstrapVersionRule: jsii.Bool(false)})
 	s := &stack{cdk: awscdk.NewStack(app, jsii.String("Weir"), &awscdk.StackProps{Description: jsii.String(description), Synthesizer: synthesizer})}
-	s.fill(v, rules)
-	made, _ := app.Synth(nil).GetStackByName(s.cdk.StackName()).Template().(node)
-	return removeMetadata(made), nil
+	s.fill(store, rules)
+	template, _ := app.Synth(nil).GetStackByName(s.cdk.StackName()).Template().(node)
+	resources, _ := template["Resources"].(node)
+	for id, each := range resources {
+		resource, _ := each.(node)
+		delete(resource, "Metadata")
+		restrict(id, resource)
+	}
+	content, err = json.MarshalIndent(template, "", " ")
+	return append(content, '\n'), err
 }
 
-// removeMetadata removes the CDK's paths from resources, because they differ between variants.
-func removeMetadata(template node) node {
-	for _, r := range object(template["Resources"]) {
-		delete(r.(node), "Metadata")
+// restrict gives a condition to what exists only with a parameter: header fields for pages of an origin, and the
+// function that copies an issuer's keys.
+func restrict(id string, resource node) {
+	properties, _ := resource["Properties"].(node)
+	if name := fmt.Sprint(properties["AlarmName"]); strings.HasPrefix(id, "LimitsSigningKeys") || strings.Contains(name, "-signing-keys") {
+		resource["Condition"] = hasIssuer
 	}
-	return template
+	if resource["Type"] != "AWS::ApiGateway::GatewayResponse" {
+		return
+	}
+	if kind := fmt.Sprint(properties["ResponseType"]); strings.HasPrefix(kind, "DEFAULT_") {
+		resource["Condition"] = hasAPIAndOrigin
+	}
+	fields, _ := properties["ResponseParameters"].(node)
+	for name, value := range fields {
+		if strings.HasPrefix(name, "gatewayresponse.header.Access-Control-") || name == "gatewayresponse.header.Vary" {
+			fields[name] = optional(hasOrigin, value)
+		}
+	}
 }
 
 type stack struct {
 	cdk awscdk.Stack
 
-	namespace, bucket, prefix, architecture, api, store awscdk.CfnParameter
-	issuer, audience, jwks, email, accessLog            awscdk.CfnParameter
-	origin, basePath, requireCredential                 awscdk.CfnParameter
-	apiKeyHeader, foreignAPIKeys, algorithms            awscdk.CfnParameter
-	viewerAddress, directRequests                       awscdk.CfnParameter
-	vpc, subnets, group, boundary, key, retention       awscdk.CfnParameter
+	namespace, bucket, prefix, architecture, api awscdk.CfnParameter
+	issuer, audience, jwks, email, accessLog     awscdk.CfnParameter
+	origin, basePath, requireCredential          awscdk.CfnParameter
+	apiKeyHeader, foreignAPIKeys, algorithms     awscdk.CfnParameter
+	viewerAddress, directRequests                awscdk.CfnParameter
+	boundary, key, retention                     awscdk.CfnParameter
 }
 
-func (s *stack) fill(v variant, rules string) {
+func (s *stack) fill(store ratelimit.Store, rules string) {
 	s.newParameters()
 	p := &ratelimit.LimitsProps{
-		Namespace: *s.namespace.ValueAsString(), Store: v.store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code, Settle: true,
+		Namespace: *s.namespace.ValueAsString(), Store: store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code, Settle: true,
 		Architecture: awslambda.Architecture_Custom(s.architecture.ValueAsString(), nil),
 		AlarmAction:  awscloudwatchactions.NewSnsAction(s.newTopic()), ViewerAddress: *s.viewerAddress.ValueAsString(), DirectRequests: *s.directRequests.ValueAsString(),
 		Variables: map[string]string{
@@ -144,19 +115,8 @@ func (s *stack) fill(v variant, rules string) {
 			contract.VariableJWTAlgorithms: *s.algorithms.ValueAsString(),
 		},
 	}
-	if v.network {
-		p.Vpc = awsec2.Vpc_FromVpcAttributes(s.cdk, jsii.String("Vpc"), &awsec2.VpcAttributes{
-			VpcId: s.vpc.ValueAsString(), AvailabilityZones: jsii.Strings("any"),
-			IsolatedSubnetIds: awscdk.Fn_Split(jsii.String(","), s.subnets.ValueAsString(), nil),
-		})
-		p.SecurityGroup = awsec2.SecurityGroup_FromSecurityGroupId(s.cdk, jsii.String("Group"), s.group.ValueAsString(), &awsec2.SecurityGroupImportOptions{Mutable: jsii.Bool(false)})
-	}
-	if v.origin {
-		p.CORSOrigins = []string{*s.origin.ValueAsString()}
-	}
-	if v.issuer {
-		p.Tokens = &ratelimit.Tokens{Issuer: *s.issuer.ValueAsString(), Audience: *s.audience.ValueAsString(), JWKS: *s.jwks.ValueAsString()}
-	}
+	p.CORSOrigins = []string{*s.origin.ValueAsString()}
+	p.Tokens = &ratelimit.Tokens{Issuer: *s.issuer.ValueAsString(), Audience: *s.audience.ValueAsString(), JWKS: *s.jwks.ValueAsString()}
 	l := ratelimit.NewLimits(s.cdk, jsii.String("Limits"), p)
 	api := awsapigateway.RestApi_FromRestApiId(s.cdk, jsii.String("Api"), s.api.ValueAsString())
 	authorizer := l.NewAuthorizer(api)
@@ -196,8 +156,8 @@ func (s *stack) override() {
 }
 
 // optional returns a property that exists only if the condition holds.
-func optional(condition string, value node) node {
-	return node{"Fn::If": []any{condition, value, orNone(nil)}}
+func optional(condition string, value any) node {
+	return node{"Fn::If": []any{condition, value, node{"Ref": "AWS::NoValue"}}}
 }
 
 // newLayer adds the layer, and the outputs that functions of other stacks need to use it.
@@ -242,7 +202,6 @@ func (s *stack) newParameters() {
 		Default: empty, AllowedPattern: jsii.String("([a-z0-9]{10})?"),
 		ConstraintDescription: jsii.String("the id of a REST API, such as a1b2c3d4e5; the id of an HTTP API does not work, because an HTTP API cannot answer 429 from an authorizer"),
 	})
-	s.store = add("Store", "The store of the counters.", awscdk.CfnParameterProps{Default: jsii.String(string(ratelimit.DynamoDB)), AllowedValues: jsii.Strings(string(ratelimit.DynamoDB), string(ratelimit.ElastiCache))})
 	s.issuer = add("Issuer", "The claim iss of accepted JWTs. Empty means that tokens are ignored.", awscdk.CfnParameterProps{Default: empty})
 	s.audience = add("Audience", "The claim aud of accepted JWTs. Required with Issuer.", awscdk.CfnParameterProps{Default: empty})
 	s.jwks = add("JWKS", "The https URL of the issuer's public keys. Required with Issuer.", awscdk.CfnParameterProps{Default: empty, AllowedPattern: jsii.String("(https://.+)?"), ConstraintDescription: jsii.String("an https URL")})
@@ -274,7 +233,9 @@ func (s *stack) newParameters() {
 	s.newAccountParameters(add)
 	s.condition(hasIssuer, s.issuer)
 	s.condition(hasOrigin, s.origin)
-	awscdk.NewCfnCondition(s.cdk, jsii.String(usesRedis), &awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionEquals(s.store.ValueAsString(), elastiCache)})
+	awscdk.NewCfnCondition(s.cdk, jsii.String(hasAPIAndOrigin), &awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionOr(
+		awscdk.Fn_ConditionEquals(s.api.ValueAsString(), ""), awscdk.Fn_ConditionEquals(s.origin.ValueAsString(), ""),
+	))})
 	awscdk.NewCfnRule(s.cdk, jsii.String("TokensAreComplete"), &awscdk.CfnRuleProps{
 		RuleCondition: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.issuer.ValueAsString(), "")),
 		Assertions: &[]*awscdk.CfnRuleAssertion{{
@@ -291,19 +252,10 @@ func (s *stack) newParameters() {
 	})
 }
 
-// newAccountParameters adds the parameters for what an account prescribes: a network, a boundary of roles, a key, and
+// newAccountParameters adds the parameters for what an account prescribes: a boundary of roles, a key, and
 // the retention of logs.
 func (s *stack) newAccountParameters(add func(id, text string, p awscdk.CfnParameterProps) awscdk.CfnParameter) {
 	empty := jsii.String("")
-	s.vpc = add("VpcId", "With the store elasticache: the VPC of the functions and of the cache. Empty means a new VPC without a route to the internet.", awscdk.CfnParameterProps{
-		Default: empty, AllowedPattern: jsii.String("(vpc-[0-9a-z]+)?"), ConstraintDescription: jsii.String("empty, or the id of a VPC"),
-	})
-	s.subnets = add("SubnetIds", "Subnets of VpcId in two or three different zones, with a route to DynamoDB. Required with VpcId.", awscdk.CfnParameterProps{
-		Default: empty, AllowedPattern: jsii.String("(subnet-[0-9a-z]+(,subnet-[0-9a-z]+){1,2})?"), ConstraintDescription: jsii.String("empty, or the ids of two or three subnets, separated by commas without spaces"),
-	})
-	s.group = add("SecurityGroupId", "The security group of the functions, which permits connections to DynamoDB and to the cache. Required with VpcId.", awscdk.CfnParameterProps{
-		Default: empty, AllowedPattern: jsii.String("(sg-[0-9a-z]+)?"), ConstraintDescription: jsii.String("empty, or the id of a security group"),
-	})
 	s.boundary = add("PermissionsBoundary", "The ARN of the policy that bounds the permissions of all roles. Empty means none.", awscdk.CfnParameterProps{
 		Default: empty, AllowedPattern: jsii.String("(arn:[a-z-]+:iam::([0-9]{12}|aws):policy/.+)?"), ConstraintDescription: jsii.String("empty, or the ARN of a managed policy"),
 	})
@@ -315,19 +267,6 @@ func (s *stack) newAccountParameters(add func(id, text string, p awscdk.CfnParam
 	})
 	s.condition(hasBoundary, s.boundary)
 	s.condition(hasKey, s.key)
-	isEmpty := func(p awscdk.CfnParameter) awscdk.ICfnConditionExpression {
-		return awscdk.Fn_ConditionEquals(p.ValueAsString(), "")
-	}
-	isSet := func(p awscdk.CfnParameter) awscdk.ICfnConditionExpression { return awscdk.Fn_ConditionNot(isEmpty(p)) }
-	complete := awscdk.Fn_ConditionAnd(isSet(s.vpc), isSet(s.subnets), isSet(s.group))
-	awscdk.NewCfnCondition(s.cdk, jsii.String(hasVPC), &awscdk.CfnConditionProps{Expression: complete})
-	awscdk.NewCfnRule(s.cdk, jsii.String("NetworkIsComplete"), &awscdk.CfnRuleProps{Assertions: &[]*awscdk.CfnRuleAssertion{{
-		Assert: awscdk.Fn_ConditionOr(
-			awscdk.Fn_ConditionAnd(isEmpty(s.vpc), isEmpty(s.subnets), isEmpty(s.group)),
-			awscdk.Fn_ConditionAnd(complete, awscdk.Fn_ConditionEquals(s.store.ValueAsString(), elastiCache)),
-		),
-		AssertDescription: jsii.String("set VpcId, SubnetIds and SecurityGroupId all or none; only the store elasticache uses them"),
-	}}})
 }
 
 // condition creates a condition that holds if parameter p is not empty.

@@ -110,11 +110,11 @@ func TestGolden_failures(t *testing.T) {
 
 // In each golden template, either both APIs answer preflights without a function, or neither does.
 func TestGolden_Preflight(t *testing.T) {
-	function, answered := says(""), false
+	function := says("")
 	golden(t, functions{"authorizer": function, "handler": function}, func(t *testing.T, rest, web *gateway.API) {
 		want := []int{http.StatusForbidden, http.StatusNotFound}
 		if slices.Contains(rest.Routes, gateway.Route{Method: http.MethodOptions, Path: "/api/v1/search"}) {
-			want, answered = []int{http.StatusNoContent, http.StatusNoContent}, true
+			want = []int{http.StatusNoContent, http.StatusNoContent}
 		}
 		for i, api := range []*gateway.API{rest, web} {
 			got := ask(t, api, "OPTIONS", "/api/v1/search", "https://app.example", "GET")
@@ -126,7 +126,4 @@ func TestGolden_Preflight(t *testing.T) {
 			}
 		}
 	})
-	if !answered {
-		t.Error("templates with preflights: got none, want at least one")
-	}
 }

@@ -3,7 +3,7 @@
 //   - FUNCTION_ARCH.zip: one function for Lambda; ARCH is arm64 or x86_64
 //     The file also contains rules.json, a document without rules.
 //   - layer-ARCH.zip: the layer for functions in other languages
-//   - weir.template.json: the CloudFormation template that deploys these functions
+//   - weir.template.json and weir-elasticache.template.json: the CloudFormation templates that deploy these functions
 //   - TEMPLATE.md: its page; links lead to the repository at the version, and its commands use the version
 //   - examples.tar.gz: the examples of the page, with the version
 //   - deployer-policy.json and operator-policy.json: the IAM policies of who deploys the template and of who operates it

@@ -24,19 +24,19 @@ import (
 
 // Programs are the built programs of a release and the texts that go with them.
 type Programs struct {
-	Version   string // such as v1.2.0
-	Functions string // folder with ARCH/FUNCTION/bootstrap
-	Commands  string // folder with OS_ARCH/weir
-	Rules     string // path of the rules document in the functions
-	Template  string // path of the CloudFormation template
-	Page      string // path of its page
-	Examples  string // folder with the folders of the examples
-	Policies  string // folder with deployer.json and operator.json
-	License   string // path of the license
-	Changelog string // path of the changelog
-	Modules   string // module cache
-	Toolchain string // GOROOT of the go command that built the programs
-	Chart     string // folder with uPlot and its license
+	Version   string   // such as v1.2.0
+	Functions string   // folder with ARCH/FUNCTION/bootstrap
+	Commands  string   // folder with OS_ARCH/weir
+	Rules     string   // path of the rules document in the functions
+	Templates []string // paths of the CloudFormation templates
+	Page      string   // path of its page
+	Examples  string   // folder with the folders of the examples
+	Policies  string   // folder with deployer.json and operator.json
+	License   string   // path of the license
+	Changelog string   // path of the changelog
+	Modules   string   // module cache
+	Toolchain string   // GOROOT of the go command that built the programs
+	Chart     string   // folder with uPlot and its license
 }
 
 // architectures are those of Lambda.
@@ -114,22 +114,26 @@ type packer struct {
 	components map[string]cyclonedx.Component // by package URL
 }
 
-// pack returns the template and the archives of all programs.
+// pack returns the templates and the archives of all programs.
 func (k *packer) pack() ([]file, error) {
 	rules, err := os.ReadFile(k.Rules)
 	if err != nil {
 		return nil, err
 	}
-	template, err := os.ReadFile(k.Template)
-	if err != nil {
-		return nil, err
+	var templates []file
+	for _, path := range k.Templates {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		templates = append(templates, file{name: filepath.Base(path), content: content})
 	}
 	functions, err := k.functions(rules)
 	if err != nil {
 		return nil, err
 	}
 	commands, err := k.commands()
-	return slices.Concat([]file{{name: "weir.template.json", content: template}}, functions, commands), err
+	return slices.Concat(templates, functions, commands), err
 }
 
 // functions returns the archives of the functions and of the layers.

@@ -68,14 +68,14 @@ func programs(t *testing.T, paths ...string) release.Programs {
 		write(t, filepath.Join(dist, path), content)
 	}
 	write(t, filepath.Join(dist, "rules.json"), []byte("{}\n"))
-	write(t, filepath.Join(dist, "template.json"), []byte("{}\n"))
+	write(t, filepath.Join(dist, "weir.template.json"), []byte("{}\n"))
 	write(t, filepath.Join(dist, "LICENSE"), []byte("license\n"))
 	write(t, filepath.Join(dist, "CHANGELOG.md"), []byte("# Changelog\n\n## Next\n\n- later\n\n## v1.2.0\n\n- this [one](infra/README.md#a), not https://a.example\n\n## v1.1.0\n\n- before\n"))
 	write(t, filepath.Join(dist, "TEMPLATE.md"), []byte("[a](README.md#x) [b](../limiter/y.md) [c](#here) [d](https://a.example) v1.0.0\n"))
 	return release.Programs{
 		Page: filepath.Join(dist, "TEMPLATE.md"), Examples: "../../../infra/examples", Policies: "../../../infra/policies",
 		Version: "v1.2.0", Functions: dist, Commands: filepath.Join(dist, "weir"),
-		Rules: filepath.Join(dist, "rules.json"), Template: filepath.Join(dist, "template.json"),
+		Rules: filepath.Join(dist, "rules.json"), Templates: []string{filepath.Join(dist, "weir.template.json")},
 		License: filepath.Join(dist, "LICENSE"), Changelog: filepath.Join(dist, "CHANGELOG.md"),
 		Modules: sources[0], Toolchain: sources[1], Chart: "../../console/web/uplot",
 	}
@@ -422,7 +422,7 @@ func TestWrite_incomplete(t *testing.T) {
 		"no page":                {func(p *release.Programs) { p.Page += ".none" }, "no such file"},
 		"no examples":            {func(p *release.Programs) { p.Examples = p.Commands }, "no file */*.py; build the programs first"},
 		"no policies":            {func(p *release.Programs) { p.Policies = p.Commands }, "no such file"},
-		"no template":            {func(p *release.Programs) { p.Template += ".none" }, "no such file"},
+		"no template":            {func(p *release.Programs) { p.Templates[0] += ".none" }, "no such file"},
 		"no license":             {func(p *release.Programs) { p.License += ".none" }, "no such file"},
 		"no module":              {func(p *release.Programs) { p.Modules += ".none" }, "no such file"},
 		"no license of a module": {func(p *release.Programs) { p.Modules = modulesWithout(t, "github.com/aws/aws-lambda-go") }, "github.com/aws/aws-lambda-go v"},

@@ -33,7 +33,7 @@ func releaseCommand() *cobra.Command {
 			out := filepath.Join(dist, "release")
 			names, err := release.Write(out, release.Programs{
 				Version: args[0], Functions: dist, Commands: filepath.Join(dist, "weir"), Modules: modules, Toolchain: toolchain,
-				Rules: "infra/standalone/rules.json", Template: "infra/standalone/weir.template.json", Page: "infra/TEMPLATE.md",
+				Rules: "infra/standalone/rules.json", Templates: []string{"infra/standalone/weir.template.json", "infra/standalone/weir-elasticache.template.json"}, Page: "infra/TEMPLATE.md",
 				Examples: "infra/examples", Policies: "infra/policies", License: "LICENSE", Changelog: "CHANGELOG.md", Chart: "local/console/web/uplot",
 			})
 			for _, name := range names {
