@@ -28,13 +28,20 @@ func TestExamples_deployer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var policy struct{ Statement []struct{ Action []string } }
+	var policy struct{ Statement []struct{ Action any } }
 	if err := json.Unmarshal(storetest.Must(os.ReadFile("../../../infra/policies/deployer.json")), &policy); err != nil {
 		t.Fatal(err)
 	}
 	var allowed []string
 	for _, s := range policy.Statement {
-		allowed = append(allowed, s.Action...)
+		switch action := s.Action.(type) {
+		case string:
+			allowed = append(allowed, action)
+		case []any:
+			for _, each := range action {
+				allowed = append(allowed, each.(string))
+			}
+		}
 	}
 	matches := func(patterns []string, action string) bool {
 		return slices.ContainsFunc(patterns, func(pattern string) bool { ok, _ := path.Match(pattern, action); return ok })
