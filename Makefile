@@ -162,7 +162,7 @@ release: .bin/weir-tools ## Build and pack all files of a release into dist/rele
 rename: ## Rename the module of your copy (MODULE=github.com/example/limits)
 	@$(if $(findstring /,$(MODULE)),,$(error MODULE: got "$(MODULE)", want a path such as github.com/example/limits)) \
 	export OLD=$$(go list -m) NEW="$(MODULE)"; \
-	git grep -lzIF "$$OLD" -- ':!ADOPTING.md' | xargs -0 perl -pi -e 's/\Q$$ENV{OLD}\E(?![\w-])/$$ENV{NEW}/g'
+	git grep -lzIF "$$OLD" -- ':!.github/ADOPTING.md' | xargs -0 perl -pi -e 's/\Q$$ENV{OLD}\E(?![\w-])/$$ENV{NEW}/g'
 
 clean: ## Remove built and fetched files, but keep the keys in .weir
 	rm -rf .bin dist infra/cdk.out infra/node_modules infra/examples/{express,typescript}/node_modules local/console/node_modules local/servers/{clients,dynamodb}/node_modules

@@ -1,5 +1,5 @@
 // Package functions embeds rules.json, the rules document of the functions. To change the limits,
-// edit that file. ADOPTING.md describes how to use your own API.
+// edit that file. .github/ADOPTING.md describes how to use your own API.
 package functions
 
 import _ "embed"

@@ -13,7 +13,7 @@ import (
 // TestWords proves that each word in ARCHITECTURE.md names something: an exported name of a package, or a
 // field of the rules document.
 func TestWords(t *testing.T) {
-	text, err := os.ReadFile("../ARCHITECTURE.md")
+	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
 	}

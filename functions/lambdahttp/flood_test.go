@@ -156,7 +156,7 @@ func TestAttack_flood(t *testing.T) {
 		perSecond = 20 // requests of the flood
 		seconds   = 60
 	)
-	page := storetest.Must(os.ReadFile("../../SECURITY.md"))
+	page := storetest.Must(os.ReadFile("../../.github/SECURITY.md"))
 	for _, c := range []flood{
 		{"REST API", "searches without a credential", nil, http.StatusOK, 1, 120},
 		{"HTTP API", "searches without a credential", nil, http.StatusOK, 1, 120},

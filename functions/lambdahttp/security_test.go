@@ -18,7 +18,7 @@ var (
 
 // Every test that SECURITY.md and FAILURES.md name exists. SECURITY.md names every TestAttack.
 func TestSecurity(t *testing.T) {
-	page := storetest.Must(os.ReadFile("../../SECURITY.md"))
+	page := storetest.Must(os.ReadFile("../../.github/SECURITY.md"))
 	faults := storetest.Must(os.ReadFile("../../limiter/FAILURES.md"))
 	tests := map[string]string{} // file of each test
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {

@@ -1,4 +1,4 @@
-// Package sample is the sample API. ADOPTING.md describes how to use your own API in its place.
+// Package sample is the sample API. .github/ADOPTING.md describes how to use your own API in its place.
 //
 // To run your API with limits:
 //

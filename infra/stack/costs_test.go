@@ -135,7 +135,7 @@ func TestCOSTS(t *testing.T) {
 			t.Errorf("infra/COSTS.md: got no text %q, want it", want)
 		}
 	}
-	tasks, busy := read(t, "../../TASKS.md"), 5000*perMonth
+	tasks, busy := read(t, "../TASKS.md"), 5000*perMonth
 	for i, store := range []string{"DynamoDB", "ElastiCache"} {
 		rest, http := columns[2*i], columns[2*i+1]
 		limits := rest.at(busy) - priceOf(restTiers, busy) - busy*costHandlerAndLog

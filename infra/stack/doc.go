@@ -2,5 +2,5 @@
 // the limits of package ratelimit on both, alarms, and a dashboard. Each stage is one stack, and
 // stages share nothing.
 //
-// Edit it for your API (ADOPTING.md).
+// Edit it for your API (.github/ADOPTING.md).
 package stack

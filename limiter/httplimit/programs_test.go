@@ -48,7 +48,7 @@ func TestPrograms(t *testing.T) {
 
 // The documents show the programs.
 func TestPrograms_documents(t *testing.T) {
-	for name, document := range map[string]string{"memory": "README.md", "redis": "TASKS.md"} {
+	for name, document := range map[string]string{"memory": "README.md", "redis": "infra/TASKS.md"} {
 		page, err := os.ReadFile("../../" + document)
 		if err != nil {
 			t.Fatal(err)

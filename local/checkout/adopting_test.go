@@ -16,7 +16,7 @@ import (
 // upgrade, it has the changes of both sides.
 func TestAdopting(t *testing.T) {
 	root := checkouttest.Find(t).Root
-	page, err := os.ReadFile(filepath.Join(root, "ADOPTING.md"))
+	page, err := os.ReadFile(filepath.Join(root, ".github", "ADOPTING.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestAdopting(t *testing.T) {
 		git commit --quiet --all --message rules`)
 	shell(t, weir, `
 		printf '\nvar _ = "github.com/weir-limits/weir/new"\n' >>limiter/algo/window.go
-		git rm --quiet LICENSE && git mv SECURITY.md MOVED.md && git commit --quiet --all --message next`)
+		git rm --quiet LICENSE && git mv .github/SECURITY.md MOVED.md && git commit --quiet --all --message next`)
 	shell(t, limits, string(blocks[1][1]))
 	shell(t, limits, `
 		grep -q '"github.com/example/limits/new"' limiter/algo/window.go

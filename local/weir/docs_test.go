@@ -85,7 +85,7 @@ func documents(t *testing.T, root string) (files []string) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "dist" || entry.Name() == "cdk.out" || entry.Name() != "." && strings.HasPrefix(entry.Name(), ".")):
+		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "dist" || entry.Name() == "cdk.out" || entry.Name() != "." && entry.Name() != ".github" && strings.HasPrefix(entry.Name(), ".")):
 			return fs.SkipDir
 		case strings.HasSuffix(path, ".md"):
 			file, err := filepath.Rel(root, path)

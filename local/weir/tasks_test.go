@@ -26,7 +26,7 @@ func TestTasks(t *testing.T) {
 		_, _ = io.WriteString(w, "ok\n")
 	}))
 	defer upstream.Close()
-	page, err := os.ReadFile(filepath.Join(realCheckout(t), "TASKS.md"))
+	page, err := os.ReadFile(filepath.Join(realCheckout(t), "infra", "TASKS.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
