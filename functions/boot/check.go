@@ -17,8 +17,6 @@ type Checked struct {
 	Environment string
 	// Rules lists the mistakes in the rules document, one on each line. It is "" if there are none.
 	Rules string
-	// SimilarTiers lists the tiers whose names are probably misspelled, one on each line. It is "" if there are none.
-	SimilarTiers string
 	// Version is the version in the document or, without one, the value of RULES_VERSION. 0
 	// means that neither exists.
 	Version int64
@@ -56,7 +54,6 @@ func Check(variables map[string]string, document []byte) (result Checked) {
 		result.Rules = err.Error()
 		return result
 	}
-	result.SimilarTiers = r.SimilarTiers().Error()
 	result.Version, result.LocalProcesses = r.Version(), r.LocalProcesses()
 	counts := r.Counts()
 	result.Settles = len(counts) > 0

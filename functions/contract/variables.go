@@ -97,10 +97,6 @@ const (
 // MaxSample is the largest value of [VariableSample].
 const MaxSample = 1_000_000
 
-// VariableSimilarTiers is the variable with which a person accepts tiers with similar names: the value true. Functions
-// do not read it.
-const VariableSimilarTiers = "SIMILAR_TIERS"
-
 // Variables returns the variables that the infrastructure sets and package functions/boot reads, in
 // no particular order. Only the function [Log] has variables of Kafka.
 func Variables() []string {

@@ -37,8 +37,6 @@ func (p *LimitsProps) checkDeployment() (problems []error) {
 	case unreadable != nil:
 	case result.Rules != "":
 		problem("Rules: %s has mistakes:\n%s", p.Rules, result.Rules)
-	case result.SimilarTiers != "" && os.Getenv(contract.VariableSimilarTiers) != "true":
-		problem("Rules: %s has tiers with similar names:\n%s\nto accept the names, set %s=true (weir rules publish: --similar-tiers)", p.Rules, result.SimilarTiers, contract.VariableSimilarTiers)
 	case result.Version == 0 && !p.deployed():
 		problem("Rules: %s has no version; add one that grows with every change, such as \"version\": 1, or set RulesVersion", p.Rules)
 	case reserved != nil && least > 0 && *reserved > float64(least):

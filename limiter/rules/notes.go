@@ -35,7 +35,6 @@ func (c *compiler) note() {
 			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units)
 		}
 	}
-	c.noteSimilarTiers()
 	tiers := c.doc.Tiers
 	if i, named := slices.BinarySearch(tiers, c.doc.DefaultTier); !named {
 		tiers = slices.Insert(slices.Clone(tiers), i, c.doc.DefaultTier)

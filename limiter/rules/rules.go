@@ -30,7 +30,6 @@ type Rules struct {
 	exempt      exemptions
 	usage       bool // the last rule is the usage endpoint
 	notes       []Problem
-	similar     Problems // those notes that report similar tiers
 	labels      []string
 	headers     []string
 	costFields  []string

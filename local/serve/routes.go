@@ -44,13 +44,10 @@ func placedIn(r *rules.Rules) (list []placed) {
 	return list
 }
 
-// warn prints what probably is misspelled in the rules: endpoints that no route can match, and tiers.
+// warn prints the endpoints of the rules that no route can match, because they are probably misspelled.
 func (s *Server) warn(r *rules.Rules, apis []*gateway.API) {
 	for _, line := range unmatched(placedIn(r), apis) {
 		fmt.Fprintln(s.Out, "warning:", line)
-	}
-	for _, note := range r.SimilarTiers() {
-		fmt.Fprintln(s.Out, "warning:", note)
 	}
 }
 

@@ -394,7 +394,7 @@ func TestServe_greet(t *testing.T) {
 		if out.String() != first {
 			t.Errorf("greeting of the second run: got\n%s\nwant the same as the first\n%s", &out, first)
 		}
-		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "page   http://127.0.0.1:8080/_weir/\n", "warning: rules[0] matches no route: GET /api/v1/serch\nwarning: exempt[1] matches no route: /healthz\nwarning: usage.endpoint matches no route: GET /_usage\nwarning: line 1: rules[0].limits.fre: the tier \"fre\" is similar to \"free\" (the default_tier); if it is misspelled, no caller gets these limits; if both are right, list all tiers in \"tiers\"\nwarning: RECORDS_TABLE has no effect: the API keys are in " + c.APIKeysFile() + "\n", "  curl -i -H \"x-api-key: weir_paid-"} {
+		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "page   http://127.0.0.1:8080/_weir/\n", "warning: rules[0] matches no route: GET /api/v1/serch\nwarning: exempt[1] matches no route: /healthz\nwarning: usage.endpoint matches no route: GET /_usage\nwarning: RECORDS_TABLE has no effect: the API keys are in " + c.APIKeysFile() + "\n", "  curl -i -H \"x-api-key: weir_paid-"} {
 			if !strings.Contains(out.String(), text) {
 				t.Errorf("output: got\n%s\nwant it to contain %q", &out, text)
 			}

@@ -163,7 +163,7 @@ func TestServe_printReload(t *testing.T) {
 		{fmt.Sprintf(unrouted, 5), "rules  FILE (1 rule, version 5) are in force now\nwarning: rules[0] matches no route: GET /api/v1/serch\n"},
 		{fmt.Sprintf(unrouted, 5), ""}, // once for each version
 		{fmt.Sprintf(unrouted, 6), "rules  FILE (1 rule, version 6) are in force now\nwarning: rules[0] matches no route: GET /api/v1/serch\n"},
-		{similar, "rules  FILE (1 rule, version 7) are in force now\nwarning: line 1: rules[0].limits.paid: the tier \"paid\" is similar to \"pald\" (rules[0].limits.pald); if it is misspelled, no caller gets these limits; if both are right, list all tiers in \"tiers\"\n"},
+		{similar, "rules  FILE (1 rule, version 7) are in force now\n"},
 		{"", "rules  stat FILE: no such file or directory; version 7 stays in force\n"},
 		{"", ""},
 	} {

@@ -22,7 +22,7 @@ func checkCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
 		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there are mistakes, the exit status is 1.\n\n" +
-			"For a document without mistakes, the command prints notes. weir rules publish and make deploy refuse a document with a note on similar tiers.\n\n" +
+			"For a document without mistakes, the command prints notes.\n\n" +
 			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD, and the limits that are new, or have a new name, a new tier or another mode. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +

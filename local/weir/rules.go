@@ -30,7 +30,6 @@ func rulesCommand() *cobra.Command {
 func (o *rulesOptions) publishFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "publish even if counts of limits restart")
 	c.Flags().BoolVar(&o.unlimited, "unlimited", false, "publish even if no limit is left")
-	c.Flags().BoolVar(&o.similarTiers, "similar-tiers", os.Getenv(contract.VariableSimilarTiers) == "true", "publish even if tiers have similar names; default: whether $"+contract.VariableSimilarTiers+" is true")
 	c.Flags().BoolVar(&o.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable, "the deployment has rulesFrom=table now; do not check for rules of the deployment itself; default: whether $RULES_FROM is table")
 	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the setting maxDelay of the deployment, the maximum wait in a leaky bucket")
 }
@@ -46,7 +45,7 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 		Long: "Publish a rules document as a new version, and show the changes. FILE may be -, the standard input.\n\n" +
 			"If the deployment of the namespace publishes its own rules, functions do not read this version, and the command fails. A deployment that has changed to rulesFrom=table leaves its rules in the table; then add --rules-from-table, or set RULES_FROM=table.\n\n" +
 			"The command rejects a document with mistakes and prints all mistakes. It does not publish a document again that equals the version in force. " +
-			"A document can move limits of a caller to other items of the store. The counts of these limits then restart. The command rejects such a document and names the limits, unless --restart-counts is given. It also rejects tiers with similar names, because one is probably misspelled, unless --similar-tiers is given. It rejects a document that refuses no request, unless --unlimited is given.\n\n" +
+			"A document can move limits of a caller to other items of the store. The counts of these limits then restart. The command rejects such a document and names the limits, unless --restart-counts is given. It rejects a document that refuses no request, unless --unlimited is given.\n\n" +
 			"The new version is higher than all previous ones: the time in Unix seconds, or the version in the document if that is higher. " +
 			"If two people publish at the same time, one publication fails. With --after VERSION, the publication also fails if another version is in force. The exit status is then 1.",
 		Example: "  weir rules publish rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",

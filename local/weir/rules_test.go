@@ -253,39 +253,6 @@ func TestRules_restartCounts(t *testing.T) {
 	}
 }
 
-// Publish and rollback reject a document with similar tiers, unless the flag or the variable accepts them.
-func TestRules_similarTiers(t *testing.T) {
-	recordsTable(t)
-	file := filepath.Join(t.TempDir(), "rules.json")
-	write := func(requests int) {
-		t.Helper()
-		if err := os.WriteFile(file, fmt.Appendf(nil, `{"rules":[{"endpoint":"/a","limits":{"paid":{"requests":%d,"window":"1m"},"piad":{"requests":9,"window":"1m"},"free":{"requests":9,"window":"1m"}}}]}`, requests), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	note := `rules[0].limits.piad: the tier "piad" is similar to "paid" (rules[0].limits.paid)`
-	refused := func(args ...string) {
-		t.Helper()
-		before := ok(t, "rules", "history")
-		code, out, errs := weir(t, args...)
-		if code != 1 || out != "" || !strings.Contains(errs, "line 1: "+note) || !strings.HasSuffix(errs, "\nto accept the names, add --similar-tiers or set SIMILAR_TIERS=true\n") || ok(t, "rules", "history") != before {
-			t.Errorf("%q: got exit %d, output %q, stderr %q, want exit 1, the note, both remedies, and nothing published", args, code, out, errs)
-		}
-	}
-	write(5)
-	if code, out, _ := weir(t, "check", file); code != 0 || !strings.Contains(out, "  note: line 1: "+note) {
-		t.Errorf("check: got exit %d, output %s, want exit 0 and the note", code, out)
-	}
-	refused("rules", "publish", file)
-	ok(t, "rules", "publish", file, "--similar-tiers")
-	t.Setenv("SIMILAR_TIERS", "true")
-	write(6)
-	ok(t, "rules", "publish", file)
-	t.Setenv("SIMILAR_TIERS", "yes")
-	refused("rules", "rollback")
-	ok(t, "rules", "rollback", "--similar-tiers")
-}
-
 // The first published document with a limit that has "count" causes a note: a REST API then needs
 // the function Forward.
 func TestRules_settles(t *testing.T) {

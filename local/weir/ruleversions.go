@@ -29,7 +29,6 @@ type rulesOptions struct {
 	maxDelay  time.Duration
 
 	restartCounts bool // publish even if counts restart
-	similarTiers  bool // publish even if tiers have similar names
 	unlimited     bool // publish even if no limit is left
 	fromTable     bool // publish even if the deployment published rules
 }
@@ -150,9 +149,6 @@ func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string, after 
 	r, err := p.check(o.maxDelay)
 	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
 		return errors.Join(checked{File: p.name, Problems: problems}.print(out, o.json), command.ExitError{Code: 1})
-	}
-	if similar := r.SimilarTiers(); len(similar) > 0 && !o.similarTiers {
-		return fmt.Errorf("%s: nothing was published, because tiers have similar names:\n%w\nto accept the names, add --similar-tiers or set %s=true", p.name, similar, contract.VariableSimilarTiers)
 	}
 	kept, err := o.open(ctx)
 	if err != nil {

@@ -108,9 +108,9 @@ func (d *Document) Mistakes() int { return len(d.report.found) }
 // Full reports whether the document has more mistakes than Problems returns.
 func (d *Document) Full() bool { return d.report.more }
 
-// Note adds a note, and returns it: the value is valid, but its effect may surprise the document's author.
-func (d *Document) Note(path, format string, args ...any) Problem {
-	return d.report.note(path, format, args...)
+// Note adds a note: the value is valid, but its effect may surprise the document's author.
+func (d *Document) Note(path, format string, args ...any) {
+	d.report.notes = append(d.report.notes, d.report.locate(path, fmt.Sprintf(format, args...)))
 }
 
 // Notes returns the notes in file order.

@@ -97,12 +97,6 @@ func (r *report) place(n *node, path, message string) located {
 	return located{Problem{Path: path, Line: line(r.text, int(n.offset)), Message: message}, int(n.offset)}
 }
 
-func (r *report) note(path, format string, args ...any) Problem {
-	n := r.locate(path, fmt.Sprintf(format, args...))
-	r.notes = append(r.notes, n)
-	return n.Problem
-}
-
 // syntax reports the place where the text is not valid JSON.
 func (r *report) syntax(s *scanner) {
 	column := s.at - bytes.LastIndexByte(r.text[:s.at], '\n')
