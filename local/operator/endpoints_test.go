@@ -55,7 +55,7 @@ func TestEndpoints(t *testing.T) {
 			one := d.explain(ask(7)).Limits[0].Subject
 			inspect("user:alice", 300, 0)
 			inspect(one, 1, 0)
-			if f, err := d.Reset(t.Context(), one); err != nil || !slices.Equal(f.Subjects, []string{one, one + "|shadow"}) {
+			if f, err := d.Reset(t.Context(), one); err != nil || !slices.Equal(f.Removed, []string{one, one + "|shadow"}) {
 				t.Errorf("reset: got %+v, error %v, want the subject of the endpoint and its shadow subject", f, err)
 			}
 			inspect(one, 1, 3)

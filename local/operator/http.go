@@ -49,7 +49,7 @@ func (o *Operator) Handler() http.Handler {
 		Answer(w, r, func(ctx context.Context, a about) (Usage, error) { return o.Usage(ctx, a.Subject) })
 	})
 	mux.HandleFunc("POST "+pathReset, func(w http.ResponseWriter, r *http.Request) {
-		Answer(w, r, func(ctx context.Context, a about) (Forgotten, error) { return o.Reset(ctx, a.Subject) })
+		Answer(w, r, func(ctx context.Context, a about) (Usage, error) { return o.Reset(ctx, a.Subject) })
 	})
 	return mux
 }
@@ -112,8 +112,8 @@ func (c *Client) Usage(ctx context.Context, subject string) (Usage, error) {
 }
 
 // Reset is [Operator.Reset].
-func (c *Client) Reset(ctx context.Context, subject string) (Forgotten, error) {
-	return Ask[Forgotten](ctx, c, pathReset, about{subject})
+func (c *Client) Reset(ctx context.Context, subject string) (Usage, error) {
+	return Ask[Usage](ctx, c, pathReset, about{subject})
 }
 
 // NoGatewayError means that no gateway of Weir answers at a URL.

@@ -144,7 +144,7 @@ func (d *desk) inspect(subject string) operator.Usage {
 	return i
 }
 
-func (d *desk) reset(subject string) operator.Forgotten {
+func (d *desk) reset(subject string) operator.Usage {
 	d.t.Helper()
 	f, err := d.Reset(d.t.Context(), subject)
 	if err != nil {
@@ -409,7 +409,7 @@ func TestReset(t *testing.T) {
 			d.t.Fatal("before the reset: bob got an admission, want a refusal in both environments")
 		}
 		f := d.reset("user:bob")
-		if len(f.Limits) != 1 || f.Limits[0].Name != "search" || f.Limits[0].State.Remaining != 0 || f.Subjects[0] != "user:bob" {
+		if len(f.Limits) != 1 || f.Limits[0].Name != "search" || f.Limits[0].State.Remaining != 0 || f.Removed[0] != "user:bob" {
 			d.t.Errorf("reset: got %+v, want the limit search of user:bob with 0 remaining", f)
 		}
 		if !d.send(bob).Allowed {

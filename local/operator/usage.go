@@ -26,8 +26,10 @@ type Usage struct {
 	// caller's tier, or else of the tier in which the caller was last counted.
 	Limits []Limit `json:"limits"`
 	// Others are limits in the store that the rules do not describe, such as removed limits.
-	Others []Other  `json:"others"`
-	Notes  []string `json:"notes"`
+	Others []Other `json:"others"`
+	// Removed are the subjects that a reset removed from the store. Limits and Others are then the usage just before.
+	Removed []string `json:"removed,omitempty"`
+	Notes   []string `json:"notes"`
 }
 
 // Other is the state of a limit that the rules do not describe. The name and the tier of the limit are
@@ -41,18 +43,6 @@ type Other struct {
 	Capacity   int64     `json:"capacity"`
 	Remaining  int64     `json:"remaining"`
 	FullAt     time.Time `json:"fullAt"`
-}
-
-// Forgotten is the result of a reset.
-type Forgotten struct {
-	Subject string    `json:"subject"`
-	At      time.Time `json:"at"`
-	// Limits and Others are the usage just before the reset.
-	Limits []Limit `json:"limits"`
-	Others []Other `json:"others"`
-	// Subjects are the subjects that were removed from the store.
-	Subjects []string `json:"subjects"`
-	Notes    []string `json:"notes"`
 }
 
 // Usage returns the usage of every limit of a subject. The subject has the form that an Explanation
@@ -197,15 +187,15 @@ func shadowOf(s limiter.Subject) limiter.Subject {
 // Reset deletes the usage of every limit of a subject, and any other state of the subject in the
 // store. It returns the usage before the reset. Other subjects of the same caller, such as its
 // address, keep their usage.
-func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error) {
+func (o *Operator) Reset(ctx context.Context, subject string) (Usage, error) {
 	now := o.Clock()
 	c, err := o.counts(ctx, now, subject) // if the record cannot be read, the limits of every tier apply
 	if err != nil {
-		return Forgotten{}, err
+		return Usage{}, err
 	}
-	before, err := o.usage(ctx, now, c)
+	u, err := o.usage(ctx, now, c)
 	if err != nil {
-		return Forgotten{}, err
+		return Usage{}, err
 	}
 	charges := []limiter.Charge{{Subject: c.subject, Limit: &limiter.Limit{}}, {Subject: c.subject, Limit: &limiter.Limit{Shadow: true}}}
 	for _, l := range c.listed {
@@ -213,23 +203,18 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 	}
 	for _, l := range o.Limiters {
 		if err := l.Reset(ctx, charges); err != nil {
-			return Forgotten{}, err
+			return Usage{}, err
 		}
 	}
-	f := Forgotten{Subject: before.Subject, At: before.At, Limits: []Limit{}, Others: before.Others, Notes: o.afterwards()}
-	for _, l := range before.Limits {
-		if l.State.Charged {
-			f.Limits = append(f.Limits, l)
-		}
-	}
+	u.Limits, u.Notes = slices.DeleteFunc(u.Limits, func(l Limit) bool { return !l.State.Charged }), o.afterwards()
 	for _, charge := range charges {
 		for _, subject := range charge.Limit.Subjects(charge.Subject) {
-			if text := subject.String(); !slices.Contains(f.Subjects, text) {
-				f.Subjects = append(f.Subjects, text)
+			if text := subject.String(); !slices.Contains(u.Removed, text) {
+				u.Removed = append(u.Removed, text)
 			}
 		}
 	}
-	return f, nil
+	return u, nil
 }
 
 // afterwards returns notes about the counts that a reset does not delete.

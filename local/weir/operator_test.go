@@ -82,7 +82,7 @@ func TestOperator_gateway(t *testing.T) {
 			if status := search(); status != http.StatusTooManyRequests {
 				t.Errorf("before the reset: got status %d, want 429", status)
 			}
-			if f := answers[operator.Forgotten](t, with("reset", "user:alice")...); len(f.Limits) != 1 || f.Limits[0].Path != "rules[0].limits.free" {
+			if f := answers[operator.Usage](t, with("reset", "user:alice")...); len(f.Limits) != 1 || f.Limits[0].Path != "rules[0].limits.free" {
 				t.Errorf("reset: got %+v, want the limit of tier free", f)
 			}
 			if status := search(); status != http.StatusOK {
@@ -143,7 +143,7 @@ func TestOperator_store(t *testing.T) {
 			if e.Cost.Calls != 1 || leftOf(t, e.Limits, "rules[0].limits.free") > 10 || !strings.Contains(strings.Join(e.Notes, " "), "--ip") {
 				t.Errorf("explain: got %+v, want one call, a charged limit and a note about --ip", e)
 			}
-			f := answers[operator.Forgotten](t, with("reset", "user:bob", "--yes")...)
+			f := answers[operator.Usage](t, with("reset", "user:bob", "--yes")...)
 			if len(f.Limits) != 1 || !strings.Contains(strings.Join(f.Notes, " "), "up to a second") {
 				t.Errorf("reset: got %+v, want one limit and a note about other environments", f)
 			}

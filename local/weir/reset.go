@@ -32,7 +32,7 @@ func resetCommand() *cobra.Command {
 			}
 			return usageOrFailure(t.each(c, func(to operating) (any, func(io.Writer) error, error) {
 				f, err := to.Reset(c.Context(), args[0])
-				return f, func(out io.Writer) error { return printForgotten(out, f) }, err
+				return f, func(out io.Writer) error { return printReset(out, f) }, err
 			}))
 		},
 	}
@@ -41,7 +41,7 @@ func resetCommand() *cobra.Command {
 	return c
 }
 
-func printForgotten(out io.Writer, f operator.Forgotten) error {
+func printReset(out io.Writer, f operator.Usage) error {
 	s := command.StyleOf(out)
 	held := len(f.Limits) + len(f.Others)
 	if held == 0 {

@@ -33,7 +33,7 @@ import (
 type operating interface {
 	Explain(context.Context, operator.Question) (operator.Explanation, error)
 	Usage(ctx context.Context, subject string) (operator.Usage, error)
-	Reset(ctx context.Context, subject string) (operator.Forgotten, error)
+	Reset(ctx context.Context, subject string) (operator.Usage, error)
 }
 
 // target has the flags of explain, usage and reset that select what to query: the gateway of make
