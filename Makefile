@@ -44,7 +44,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 # What the lab's Makefile does.
 LAB := bench cfn-lint console examples faults foreign fuzz kafka race sam soak test-sam
 
-.PHONY: context help run check test test-go test-all synth diff deploy destroy bootstrap release golden create-only vendor lint build functions rename clean $(LAB) .bin/weir .bin/weir-tools FORCE
+.PHONY: context help run check test test-go test-all synth diff deploy edge destroy bootstrap release golden create-only vendor lint build functions rename clean $(LAB) .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile local/lab/Makefile
@@ -95,6 +95,9 @@ diff: context functions infra/node_modules ## Show what a deploy would change
 LOG_ROLE = $(if $(filter logRole=%,$(CONTEXT)),true,.bin/weir-tools log-role)
 deploy: context .bin/weir .bin/weir-tools functions infra/node_modules ## Deploy the stack with your AWS credentials
 	@setting=$$($(LOG_ROLE)) && $(CDK) deploy --require-approval $(APPROVAL) $(STACKS) $(SETTINGS) $$setting
+
+edge: infra/node_modules ## Deploy a CloudFront distribution in front of an API; see infra/edge/README.md
+	@$(CDK) deploy --app "go run -trimpath ./edge" --output cdk.out/edge --require-approval $(APPROVAL) --parameters OriginSecret="$(SECRET)" $(SETTINGS)
 
 destroy: context functions infra/node_modules ## Delete the stack, except the table with the API keys
 	@$(CDK) destroy $(if $(filter never,$(APPROVAL)),--force) $(STACKS) $(SETTINGS)
