@@ -63,8 +63,6 @@ func newLognormal(median, p99 time.Duration) lognormal {
 	return lognormal{mu, (math.Log(float64(p99)) - mu) / quantile99}
 }
 
-func (l lognormal) mean() time.Duration { return time.Duration(math.Exp(l.mu + l.sigma*l.sigma/2)) }
-
 func (l lognormal) draw(r *rand.Rand) time.Duration {
 	return time.Duration(math.Exp(l.mu + l.sigma*r.NormFloat64()))
 }
