@@ -55,6 +55,7 @@ help: ## List the targets
 	@echo "  APPROVAL=any-change|broadening|never  when make deploy asks for confirmation"
 	@echo "  WEIR_REQUIRE=all  makes tests fail instead of being skipped (or a list: browser,clients,docker,dynamodb,kafka,redis,tools)"
 
+run: TAGS := $(if $(filter redis,$(STORE)),,noredis)
 run: .bin/weir ## Run the REST API, the HTTP API and the console on this machine
 	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)" --regions "$(REGIONS)"
 
@@ -137,7 +138,7 @@ build: .bin/weir .bin/weir-tools functions ## Build weir and weir-tools into .bi
 
 .bin/weir:
 	@[ -e $@ ] || echo "building weir; with an empty build cache this takes about a minute ..."
-	@go build -trimpath -o $@ ./local/weir
+	@go build -trimpath -tags "$(TAGS)" -o $@ ./local/weir
 
 .bin/weir-tools:
 	@go -C local/lab build -trimpath -o $(CURDIR)/$@ ./tools

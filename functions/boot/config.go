@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/origin"
@@ -137,8 +140,9 @@ type Config struct {
 	// the sample files of a repository must not be valid on AWS.
 	Local bool `env:"WEIR_LOCAL"`
 
-	// Clients are the clients that this program links. Set this field after Load.
-	Clients Clients
+	// AWS loads the region and the credentials. nil: they come from the variables that Lambda sets. Set this field after
+	// Load.
+	AWS func(ctx context.Context) (aws.Config, error)
 
 	// dynamo is the client that the store and the records share. It is nil unless Load created the
 	// Config.

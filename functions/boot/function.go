@@ -35,7 +35,7 @@ func run(logger *slog.Logger, err error, function func() any) {
 
 // open returns a complete environment. Its connections stay open until the process ends.
 func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger) (*lambdahttp.Environment, error) {
-	c, store, err := loadStore(ctx, lookup, logger, Clients{})
+	c, store, err := loadStore(ctx, lookup, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -44,11 +44,10 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 
 // loadStore loads the configuration of a function, and opens its store. It logs an error if Lambda drops the metrics of
 // the function.
-func loadStore(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, clients Clients) (c Config, store limiter.Store, err error) {
+func loadStore(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger) (c Config, store limiter.Store, err error) {
 	if c, err = Load(lookup); err != nil {
 		return c, nil, err
 	}
-	c.Clients = clients
 	if level, _ := lookup(contract.VariableLogLevel); contract.DropsMetrics(level) {
 		logger.Error(contract.VariableLogLevel + ": Lambda drops all metrics of Weir at this level (got " + level + ", want INFO); set ApplicationLogLevel of the function to INFO")
 	}

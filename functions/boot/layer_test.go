@@ -90,7 +90,7 @@ func TestLogLevel(t *testing.T) {
 			return err
 		},
 		"log": func(f lookup, l *slog.Logger) error {
-			_, _, err := boot.OpenLog(t.Context(), f, l, boot.Clients{})
+			_, _, err := boot.OpenLog(t.Context(), f, l)
 			return err
 		},
 	} {

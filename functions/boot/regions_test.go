@@ -39,7 +39,7 @@ func inRegion(t *testing.T, tables map[string]*memtable.Locked, region string, v
 		t.Fatal(err)
 	}
 	c := load(t, append(variables, "AWS_REGION="+region, "TABLE=counters", "RULES_FILE="+file)...)
-	c.Clients.AWS = nil // the region is that of AWS_REGION
+	c.AWS = nil // the region is that of AWS_REGION
 	boot.OpenTables(t, func(client *dynamodb.Client, table, namespace string) (limiter.Store, error) {
 		return dynamostore.New(tables[client.Options().Region], dynamostore.Options{Table: table, Namespace: namespace})
 	})

@@ -11,17 +11,12 @@ import (
 	_ "github.com/weir-limits/weir/functions/stores"
 )
 
-// Default returns the clients of this package. The AWS SDK finds the region and the credentials, for
-// example in a profile.
-func Default() boot.Clients {
-	return boot.Clients{AWS: loadAWS}
-}
-
-func loadAWS(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
+// AWS returns the region and the credentials that the AWS SDK finds, for example in a profile.
+func AWS(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }
 
 // Load is boot.Load with the clients of this package.
 func Load(lookup func(string) (string, bool)) (boot.Config, error) {
 	c, err := boot.Load(lookup)
-	c.Clients = Default()
+	c.AWS = AWS
 	return c, err
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/log/eventbridge"
 	"github.com/weir-limits/weir/functions/log/kafka"
 	"github.com/weir-limits/weir/functions/log/lines"
@@ -11,5 +10,5 @@ import (
 )
 
 func main() {
-	lines.Start(kafka.Open, boot.Clients{Notices: eventbridge.Open})
+	lines.Start(kafka.Open, eventbridge.Open)
 }

@@ -131,7 +131,7 @@ func (keys) Lookup(_ context.Context, _ time.Time, key string) (caller.Record, e
 // missing.
 func openStore(t *testing.T, kind string) limiter.Store {
 	t.Helper()
-	c := boot.Config{Store: kind, Namespace: "gateway-" + rand.Text(), Table: "weir-gateway", Local: true, Clients: clients.Default()}
+	c := boot.Config{Store: kind, Namespace: "gateway-" + rand.Text(), Table: "weir-gateway", Local: true, AWS: clients.AWS}
 	switch kind {
 	case "dynamodb":
 		c.DynamoDBEndpoint = storetest.Server(t, kind, "DYNAMODB_ENDPOINT")

@@ -82,7 +82,7 @@ func parse(t testing.TB, document string) *rules.Rules {
 // open opens a store with a separate namespace for each call.
 func open(t testing.TB, kind string) limiter.Store {
 	t.Helper()
-	c := boot.Config{Store: kind, Namespace: "test-" + rand.Text(), Table: "weir-operator", Local: true, Clients: clients.Default()}
+	c := boot.Config{Store: kind, Namespace: "test-" + rand.Text(), Table: "weir-operator", Local: true, AWS: clients.AWS}
 	switch kind {
 	case "dynamodb":
 		c.DynamoDBEndpoint = storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")

@@ -23,7 +23,7 @@ func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
 		return nil, errNoTable
 	}
 	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
-	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: loopback.URL(endpoint), Clients: clients.Default()}.DynamoDBClient(ctx)
+	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: loopback.URL(endpoint), AWS: clients.AWS}.DynamoDBClient(ctx)
 	if err != nil {
 		return nil, err
 	}

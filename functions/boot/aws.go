@@ -3,29 +3,12 @@ package boot
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-
-	"github.com/weir-limits/weir/functions/lambdahttp"
-)
-
-// Clients are the clients that only some programs link, because clients cause most of a bundle's size and of a cold
-// start's duration.
-type Clients struct {
-	// Notices opens the event bus of notices with this name, for example eventbridge.Open.
-	Notices func(config aws.Config, bus string) lambdahttp.NoticeBus
-	// AWS loads the region and the credentials. If it is nil, they come from the variables that Lambda
-	// sets.
-	AWS func(ctx context.Context) (aws.Config, error)
-}
-
-var (
-	errNoNotices = errors.New("NOTICE_BUS: this program does not link the client of EventBridge (want NOTICE_BUS unset)")
 )
 
 // localRegion is the region of endpoints outside AWS.
@@ -57,7 +40,7 @@ func (c Config) AWSConfig(ctx context.Context, variable, endpoint string) (aws.C
 			}, nil
 		}
 	}
-	load := c.Clients.AWS
+	load := c.AWS
 	if load == nil {
 		load = lambdaAWS
 	}

@@ -15,8 +15,8 @@ import (
 
 // OpenLog returns the environment of the function log, and opens its connections. Errors of the store and the table are
 // only logged, because both can recover before the first event.
-func OpenLog(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, clients Clients) (Config, *lambdahttp.Environment, error) {
-	c, store, err := loadStore(ctx, lookup, logger, clients)
+func OpenLog(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger) (Config, *lambdahttp.Environment, error) {
+	c, store, err := loadStore(ctx, lookup, logger)
 	if err != nil {
 		return c, nil, err
 	}
@@ -40,9 +40,6 @@ func (c Config) LogEnvironment(ctx context.Context, store limiter.Store, o Optio
 		return nil, err
 	}
 	e := &lambdahttp.Environment{Limiter: l, Clock: o.Clock, Logger: o.Logger}
-	if e.Notices, err = c.noticeBus(ctx); err != nil {
-		return nil, err
-	}
 	if e.Clock == nil {
 		e.Clock = l.Now
 	}
@@ -53,19 +50,4 @@ func (c Config) LogEnvironment(ctx context.Context, store limiter.Store, o Optio
 		return receipts.Read(ctx, table, name)
 	})
 	return e, err
-}
-
-// noticeBus returns the bus that NOTICE_BUS names; nil if it is empty.
-func (c Config) noticeBus(ctx context.Context) (lambdahttp.NoticeBus, error) {
-	switch {
-	case c.NoticeBus == "":
-		return nil, nil
-	case c.Clients.Notices == nil:
-		return nil, errNoNotices
-	}
-	config, err := c.AWSConfig(ctx, "EVENTBRIDGE_ENDPOINT", "")
-	if err != nil {
-		return nil, err
-	}
-	return c.Clients.Notices(config, c.NoticeBus), nil
 }
