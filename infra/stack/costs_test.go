@@ -111,10 +111,7 @@ func TestCOSTS(t *testing.T) {
 		}
 		return text
 	}
-	const (
-		saved   = 0.625 - 3*0.0023 // by a million decisions of ElastiCache, without the rounding of the table
-		seconds = 0.010 * 0.5      // GB-seconds of a request to the REST API
-	)
+	const saved = 0.625 - 3*0.0023 // by a million decisions of ElastiCache, without the rounding of the table
 	even := (elastic - table) / saved
 	page := strings.Join(strings.Fields(read(t, "../COSTS.md")), " ")
 	for _, want := range []string{
@@ -127,7 +124,6 @@ func TestCOSTS(t *testing.T) {
 		fmt.Sprintf("| %s M: 1,000 a second |%s", grouped(1000*perMonth), cells(1000*perMonth, 0)),
 		fmt.Sprintf("A million requests of a REST API cost %s", describe(restTiers)),
 		fmt.Sprintf("of an HTTP API %s", describe(httpTiers)),
-		fmt.Sprintf("1,000 requests a second use %.0f million", 1000*perMonth*seconds),
 		fmt.Sprintf("ElastiCache costs $%.2f a month more, and $%.3f less for each million decisions", elastic-table, saved),
 		fmt.Sprintf("above %.0f million decisions a month, which is %.0f a second", even, even/perMonth),
 	} {
