@@ -40,6 +40,16 @@ const MaxSubject = 144
 // String returns the subject as it appears in the keys of a store.
 func (s Subject) String() string { return prefixes[s.kind] + s.name }
 
+// SubjectOf returns the subject whose String is text. text MUST come from String, because SubjectOf escapes nothing.
+func SubjectOf(text string) Subject {
+	for k, prefix := range prefixes {
+		if name, ok := strings.CutPrefix(text, prefix); ok && kind(k) != other && !strings.Contains(text, separator) {
+			return Subject{kind(k), name}
+		}
+	}
+	return Subject{other, text}
+}
+
 // Key returns the key of s in a store. namespace separates deployments, and format is the version of the
 // store's state format.
 func (s Subject) Key(namespace string, format byte) string {

@@ -22,12 +22,11 @@ type Checked struct {
 	Version int64
 	// LocalProcesses is the smallest local_processes above 1 in the rules. It is 0 if there is none.
 	LocalProcesses int
-	// Settles is true if a limit counts what is known only after the answer. Behind a REST API, the
-	// function contract.Log then settles receipts.
-	Settles bool
-	// SettlesFromLog is true if such a limit counts what the access log of a REST API contains. This is
-	// everything except the cost that an API reports.
-	SettlesFromLog bool
+	// Counts is true if a limit counts what is known only after the answer, except requests in flight. A foreign back end
+	// of a REST API then reports to the function contract.Log.
+	Counts bool
+	// CountsFromLog is true if such a limit counts what the access log of a REST API contains: failures or bytes.
+	CountsFromLog bool
 	// MatchesAll is true if a rule matches every request, so that the metric of requests without a rule is always 0.
 	MatchesAll bool
 }
@@ -56,8 +55,8 @@ func Check(variables map[string]string, document []byte) (result Checked) {
 	}
 	result.Version, result.LocalProcesses = r.Version(), r.LocalProcesses()
 	counts := r.Counts()
-	result.Settles = len(counts) > 0
-	result.SettlesFromLog = slices.ContainsFunc(counts, func(c limiter.Counted) bool { return c != limiter.CountCost })
+	result.CountsFromLog = slices.Contains(counts, limiter.CountFailures) || slices.Contains(counts, limiter.CountBytes)
+	result.Counts = result.CountsFromLog || slices.Contains(counts, limiter.CountCost)
 	for i := range r.Len() {
 		endpoint, method := r.Endpoint(i)
 		result.MatchesAll = result.MatchesAll || endpoint == "*" && method == ""

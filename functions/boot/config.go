@@ -94,7 +94,10 @@ type Config struct {
 	// and events. It replaces the key in RECORDS_TABLE in a local run and is not allowed elsewhere.
 	SubjectKeyFile string `env:"SUBJECT_KEY_FILE"`
 
-	// SignLines signs the log lines on which another function acts. The keys are those of receipts.
+	// BackEnd is what answers the requests that the authorizer admits: "weir" is Weir's handler or layer, which decides
+	// limits with a count, and "foreign" any other, which reports the costs to the function forward.
+	BackEnd string `env:"BACK_END, default=foreign"`
+	// SignLines signs the log lines on which another function acts.
 	SignLines bool `env:"SIGN_LINES"`
 	// NoticeBus is the EventBridge bus to which the function forward sends notices. If it is empty, it sends none.
 	NoticeBus string `env:"NOTICE_BUS"`
@@ -244,6 +247,7 @@ func (c *Config) validate() error {
 	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use", c.APIKeysFile)
 	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: got one, want both or none")
 	check(c.SubjectKeyFile == "" || c.Local, "SUBJECT_KEY_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use", c.SubjectKeyFile)
+	check(c.BackEnd == contract.BackEndWeir || c.BackEnd == contract.BackEndForeign, "BACK_END: got %q, want %s or %s", c.BackEnd, contract.BackEndWeir, contract.BackEndForeign)
 	check(!c.SignLines || c.RecordsTable != "" || c.SubjectKeyFile != "", "RECORDS_TABLE: required with SIGN_LINES: name of the table that holds the keys")
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
 	check(c.SampleLogin == "" || strings.Contains(c.SampleLogin, ":"), "SAMPLE_LOGIN: no colon (want user:password)")

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/functions/mac"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -77,7 +77,7 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 		return nil, err
 	}
 	c.warmRegions(ctx, regions, o.Rules, o.Logger)
-	ring, err := c.receipts(ctx, receipts.Load)
+	ring, err := c.macs(ctx, mac.Load)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 		return nil, err
 	}
 	return &lambdahttp.Environment{
-		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, Receipts: ring, Viewers: viewers,
+		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, MACs: ring, WeirBehind: c.BackEnd == contract.BackEndWeir, Viewers: viewers,
 		BasePaths: c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream, AllowBypass: c.AllowBypass, SampleLogin: c.SampleLogin,
 	}, nil
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/mac"
 	"github.com/weir-limits/weir/functions/origin"
-	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -56,14 +56,13 @@ func (c Config) subjectHash(ctx context.Context, logger *slog.Logger) (telemetry
 	return telemetry.NewSubjectHash(c.Namespace, key), nil
 }
 
-// receipts returns the keys of receipts. They are in RECORDS_TABLE, from which load reads them. Locally they come from
-// SUBJECT_KEY_FILE, so that the functions of a run share them. If neither variable is set, the result is nil, and there
-// are no receipts.
-func (c Config) receipts(ctx context.Context, load func(context.Context, records.ReadWriter, string) (receipts.Keys, error)) (*receipts.Ring, error) {
+// macs returns the Ring of MACs. Its key is in RECORDS_TABLE, from which load reads it. Locally it comes from
+// SUBJECT_KEY_FILE, so that the functions of a run share it. If neither variable is set, the result is nil.
+func (c Config) macs(ctx context.Context, load func(context.Context, records.ReadWriter, string) ([]byte, error)) (*mac.Ring, error) {
 	switch {
 	case c.SubjectKeyFile != "":
 		key, err := c.subjectKey()
-		return receipts.Fixed(c.Namespace, receipts.DeriveKeys(key)), err
+		return mac.Fixed(c.Namespace, key), err
 	case c.RecordsTable == "":
 		return nil, nil
 	}
@@ -75,8 +74,8 @@ func (c Config) receipts(ctx context.Context, load func(context.Context, records
 	if err != nil {
 		return nil, err
 	}
-	scope := receipts.Scope{Namespace: c.Namespace, Region: client.Options().Region}
-	return receipts.NewRing(scope, func(ctx context.Context) (receipts.Keys, error) { return load(ctx, table, c.RecordsTable) }), nil
+	scope := mac.Scope{Namespace: c.Namespace, Region: client.Options().Region}
+	return mac.NewRing(scope, func(ctx context.Context) ([]byte, error) { return load(ctx, table, c.RecordsTable) }), nil
 }
 
 // viewers returns the Viewers, which find the addresses of clients. It returns nil if these come only from the host. The

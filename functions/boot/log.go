@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/functions/mac"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/resilient"
@@ -33,7 +33,7 @@ func OpenLog(ctx context.Context, lookup func(string) (string, bool), logger *sl
 }
 
 // LogEnvironment returns the environment of the function log. It reads no rules. From the records
-// table, it reads only the keys of receipts.
+// table, it reads only the key of MACs.
 func (c Config) LogEnvironment(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
 	l, err := limiter.New(store, limiter.Options{Timeout: c.Timeout, Logger: o.Logger})
 	if err != nil {
@@ -46,8 +46,8 @@ func (c Config) LogEnvironment(ctx context.Context, store limiter.Store, o Optio
 	if o.Metrics != nil {
 		e.Recorder = telemetry.New(o.Metrics, c.Namespace, nil)
 	}
-	e.Receipts, err = c.receipts(ctx, func(ctx context.Context, table records.ReadWriter, name string) (receipts.Keys, error) {
-		return receipts.Read(ctx, table, name)
+	e.MACs, err = c.macs(ctx, func(ctx context.Context, table records.ReadWriter, name string) ([]byte, error) {
+		return mac.Read(ctx, table, name)
 	})
 	return e, err
 }

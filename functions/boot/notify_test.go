@@ -47,7 +47,7 @@ func TestConfig_Environment_notices(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, signature, err := telemetry.Unsigned(&signed)
-	if err != nil || signature.Number == "" || e.Receipts.Verify(t.Context(), now, text, signature.MAC) != nil {
+	if err != nil || signature.Number == "" || e.MACs.Verify(t.Context(), now, text, signature.MAC) != nil {
 		t.Errorf("got line %s, error %v, want a number and a valid MAC", first, err)
 	}
 }

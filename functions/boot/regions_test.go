@@ -197,15 +197,15 @@ func TestConfig_Environment_regionsKeys(t *testing.T) {
 		store := storetest.Must(dynamostore.New(tables[region], dynamostore.Options{Table: "counters", Namespace: "test"}))
 		e := storetest.Must(c.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler)}))
 		for try := range 10 { // so does the first signature
-			if _, err := e.Receipts.Sign(t.Context(), noon.Add(time.Duration(try)*time.Minute), []byte("line")); err == nil {
+			if _, err := e.MACs.Sign(t.Context(), noon.Add(time.Duration(try)*time.Minute), []byte("line")); err == nil {
 				break
 			}
 		}
-		for _, key := range []string{contract.SubjectKeyKey, contract.ReceiptKeysKey} {
+		for _, key := range []string{contract.SubjectKeyKey, contract.MACKeyKey} {
 			found[region+" "+key] = storetest.Must(records.GetConsistent(t.Context(), client, table, key)) != nil
 		}
 	}
-	want := map[string]bool{"us-east-1 subjectkey": false, "us-east-1 receiptkeys": false, "eu-central-1 subjectkey": true, "eu-central-1 receiptkeys": true}
+	want := map[string]bool{"us-east-1 subjectkey": false, "us-east-1 mackey": false, "eu-central-1 subjectkey": true, "eu-central-1 mackey": true}
 	if len(hashes) != 1 || !maps.Equal(found, want) {
 		t.Errorf("got the hashes %v and the keys %v, want one hash without a warning and the keys %v", hashes, found, want)
 	}

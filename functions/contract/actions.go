@@ -17,10 +17,10 @@ func PublisherActions() []string { return []string{"dynamodb:PutItem"} }
 // starts creates the key of subject hashes.
 func SubjectKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
-// ReceiptKeyActions returns the IAM actions that a function that seals receipts or signs lines needs on the records
-// table in addition to [RecordActions], with [ReceiptKeysKey] as the only leading key. With them, the first such
-// function creates the keys. The functions that open receipts need only [RecordActions].
-func ReceiptKeyActions() []string { return []string{"dynamodb:PutItem"} }
+// MACKeyActions returns the IAM actions that a function that makes MACs needs on the records table in addition to
+// [RecordActions], with [MACKeyKey] as the only leading key. With them, the first such function creates the key. The
+// functions that verify MACs need only [RecordActions].
+func MACKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
 // RulesActions returns the IAM actions that a publisher of rules needs on the records
 // table, with [RulesKeys] as the only leading keys. It also needs [RecordActions] with [DeployedRulesKey].

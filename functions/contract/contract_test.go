@@ -176,9 +176,6 @@ func record() []byte {
 	r.RulesRefused(now)
 	r.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return time.Second, 0, true })
 	r.Settled(telemetry.Settlement{Time: now, Rejected: 1, Settlement: limiter.Settlement{Lost: 1, Excess: []limiter.Excess{{Cost: 5}}}})
-	for result := range telemetry.ReceiptResults {
-		r.Receipt(now, result)
-	}
 	_ = r.Notice(context.Background(), limiter.Notice{Time: now, Subject: limiter.User("alice"), Limit: l, Percent: 80})
 	r.LinesDropped(now, 1)
 	r.LinesDropped(now.Add(time.Second), 1)
@@ -255,8 +252,8 @@ func TestCheck(t *testing.T) {
 	}
 	for counted, want := range map[string]boot.Checked{
 		`"count": "requests"`:            {Version: 7, LocalProcesses: 20},
-		`"count": "cost", "reserve": 5`:  {Version: 7, LocalProcesses: 20, Settles: true},
-		`"count": "bytes", "reserve": 5`: {Version: 7, LocalProcesses: 20, Settles: true, SettlesFromLog: true},
+		`"count": "cost", "reserve": 5`:  {Version: 7, LocalProcesses: 20, Counts: true},
+		`"count": "bytes", "reserve": 5`: {Version: 7, LocalProcesses: 20, Counts: true, CountsFromLog: true},
 	} {
 		if got := check(t, variables, strings.Replace(document, `"window"`, counted+`, "window"`, 1)); got != want {
 			t.Errorf("%s: got %+v, want %+v", counted, got, want)

@@ -9,8 +9,8 @@ const SigningKeysKey = "signingkeys"
 // SubjectKeyKey is the partition key of the item that contains the key of subject hashes.
 const SubjectKeyKey = "subjectkey"
 
-// ReceiptKeysKey is the partition key of the item that contains the keys of receipts.
-const ReceiptKeysKey = "receiptkeys"
+// MACKeyKey is the partition key of the item with the key of package functions/mac.
+const MACKeyKey = "mackey"
 
 // OriginSecretsKey returns the partition key of the item that contains the secrets of [OriginSecretField] of a
 // deployment.

@@ -28,6 +28,7 @@ const (
 	VariableKafkaIAM          = "KAFKA_IAM"
 	VariableViewerAddress     = "VIEWER_ADDRESS"
 	VariableDirectRequests    = "DIRECT_REQUESTS"
+	VariableBackEnd           = "BACK_END"
 	VariableSignLines         = "SIGN_LINES"
 	VariableNoticeBus         = "NOTICE_BUS"
 	VariableRegions           = "REGIONS"
@@ -94,6 +95,12 @@ const (
 	ForeignKeysAccepted = "accept"
 )
 
+// These are the values of [VariableBackEnd].
+const (
+	BackEndWeir    = "weir"
+	BackEndForeign = "foreign"
+)
+
 // MaxSample is the largest value of [VariableSample].
 const MaxSample = 1_000_000
 
@@ -106,7 +113,7 @@ func Variables() []string {
 		VariableRulesFrom, VariableRulesVersion, VariableMaxDelay, VariableCORSOrigins,
 		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableSample,
 		VariableViewerAddress, VariableDirectRequests,
-		VariableSignLines, VariableNoticeBus, VariableRegions,
+		VariableBackEnd, VariableSignLines, VariableNoticeBus, VariableRegions,
 	}
 }
 

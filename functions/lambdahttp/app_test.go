@@ -477,44 +477,43 @@ func send(t *testing.T, method, url, body string) int {
 	return r.StatusCode
 }
 
-// The function forward reads both of its sample events. Their receipt comes from another deployment. With
-// a receipt of this deployment, each event settles the limits for which it has a value.
-func TestSettle_samples(t *testing.T) {
-	var sealed contract.Settlement
-	if err := json.Unmarshal(sampleEvent(t, "settle-invoke.json"), &sealed); err != nil {
+// The function forward reads both of its sample events. Their value comes from another deployment. With
+// a value of this deployment, each event charges the limits for which it has a value.
+func TestForward_samples(t *testing.T) {
+	var sample contract.Report
+	if err := json.Unmarshal(sampleEvent(t, "report-invoke.json"), &sample); err != nil {
 		t.Fatal(err)
 	}
-	for name, answers := range map[string][2]string{"settle-invoke.json": {forged, settled}, "settle-log.json": {"null", "null"}} {
+	for name, c := range map[string]struct{ forged, charged, want string }{"report-invoke.json": {forged, charged, "calls 1, failures 1, bytes 1234"}, "report-log.json": {"null", "null", "calls 1, bytes 1234"}} {
 		d := newDecided(t, eachCount)
 		event := sampleEvent(t, name)
-		if got, err := d.settle.Invoke(ctx, event); err != nil || string(got) != answers[0] || d.counted(telemetry.ReceiptsForged) != 1 {
-			t.Errorf("%s: got %s, %v; want %s and one forged receipt", name, got, err, answers[0])
+		if got, err := d.settle.Invoke(ctx, event); err != nil || string(got) != c.forged || d.counted(telemetry.ReportsRejected) != 1 {
+			t.Errorf("%s: got %s, %v; want %s and one rejected report", name, got, err, c.forged)
 		}
-		d.want(name, "calls 0, input 0, output 0, failures 0, bytes 0")
-		receipt := d.receipt()
-		if got, err := d.settle.Invoke(ctx, withReceipt(t, event, sealed.Receipt, receipt)); err != nil || string(got) != answers[1] {
-			t.Errorf("%s with a receipt of this deployment: got %s, %v; want %s", name, got, err, answers[1])
+		d.want(name, "")
+		if got, err := d.settle.Invoke(ctx, withValue(t, event, sample.Report, d.sealed())); err != nil || string(got) != c.charged {
+			t.Errorf("%s with a value of this deployment: got %s, %v; want %s", name, got, err, c.charged)
 		}
-		d.want(name, "calls 1, input 100, output 200, failures 0, bytes 1234")
+		d.want(name, c.want)
 	}
 }
 
-// withReceipt returns an event of the function forward with another receipt.
-func withReceipt(t *testing.T, event []byte, sealed, receipt string) []byte {
+// withValue returns an event of the function forward with another value of the authorizer.
+func withValue(t *testing.T, event []byte, sealed, other string) []byte {
 	t.Helper()
 	var logs events.CloudwatchLogsEvent
 	if err := json.Unmarshal(event, &logs); err != nil {
 		t.Fatal(err)
 	}
 	if logs.AWSLogs.Data == "" {
-		return bytes.Replace(event, []byte(sealed), []byte(receipt), 1)
+		return bytes.Replace(event, []byte(sealed), []byte(other), 1)
 	}
 	data, err := logs.AWSLogs.Parse()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range data.LogEvents {
-		data.LogEvents[i].Message = strings.Replace(data.LogEvents[i].Message, sealed, receipt, 1)
+		data.LogEvents[i].Message = strings.Replace(data.LogEvents[i].Message, sealed, other, 1)
 	}
 	return logged(t, storetest.Must(json.Marshal(data)))
 }

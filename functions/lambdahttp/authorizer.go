@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -33,7 +34,11 @@ var errStoreFailed = errors.New("the store failed, and a rule has on_error deny"
 // error "Unauthorized". If there is no decision, it returns another error.
 func NewAuthorizer(e *Environment) lambda.Handler {
 	e.Recorder.CountErrors(lambdacontext.FunctionName)
-	return authorizer{e, e.gate(e.settled)}
+	return authorizer{e, e.gate(func(o *httplimit.Options) {
+		if o.Reported = !e.WeirBehind; e.WeirBehind {
+			o.Select = e.selecting(func(c limiter.Charge) bool { return !c.Limit.Count.Settles() })
+		}
+	})}
 }
 
 type authorizer struct {
@@ -62,11 +67,11 @@ func (a authorizer) decide(ctx context.Context, event *proxyEvent) ([]byte, erro
 	})
 	switch result.Class() {
 	case telemetry.ClassAllowed:
-		receipt := ""
-		if result.Pending != nil { // a limit is settled after the answer
-			receipt = a.sealed(ctx, result.Time, result.Pending)
+		report := ""
+		if len(result.Reported) > 0 {
+			report = a.sealed(ctx, result.Time, result.Reported)
 		}
-		return a.policy(event, "Allow", result, receipt)
+		return a.policy(event, "Allow", result, report)
 	case telemetry.ClassRefused, telemetry.ClassDirect:
 		return a.policy(event, "Deny", result, "")
 	case telemetry.ClassUnauthorized:

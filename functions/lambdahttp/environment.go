@@ -2,22 +2,23 @@ package lambdahttp
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/rs/cors"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/mac"
 	"github.com/weir-limits/weir/functions/origin"
-	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -37,9 +38,12 @@ type Environment struct {
 	// Recorder records every request that this environment decides, but no request that an
 	// authorizer has decided. nil records nothing.
 	Recorder *telemetry.Recorder
-	// Receipts seals and opens the receipts of requests that an authorizer decides. If it is nil, limits
-	// with a count keep their reserve for such requests.
-	Receipts *receipts.Ring
+	// MACs makes and verifies what functions of the deployment write for each other. If it is nil, a foreign back end
+	// cannot report costs.
+	MACs *mac.Ring
+	// WeirBehind reports that the handler or the layer answers what the authorizer admits. The authorizer then leaves
+	// limits with a count to them. Otherwise it looks at these limits, and the back end reports the costs.
+	WeirBehind bool
 	// Viewers finds the addresses of clients behind a distribution or a proxy. nil means the addresses from the host.
 	Viewers *origin.Viewers
 	// Notices gets the notices in log lines, in the function of NewForward. nil: that function drops them.
@@ -69,11 +73,13 @@ type Environment struct {
 }
 
 // Serve returns an http.Handler that runs api on every host. api receives the path as the host delivers
-// it, without the stage and the base path. Serve enforces the limits unless an authorizer has already decided the request. With
+// it, without the stage and the base path. Serve enforces the limits. If an authorizer has already decided the request, these
+// are only those with a count. With
 // CORSOrigins, every answer has the CORS headers, including refusals, and preflights have no limit. If
 // the answers of api vary by other request headers, api must add these to Vary.
 func (e *Environment) Serve(api http.Handler) http.Handler {
-	gate := e.gate(e.settled)
+	gate := e.gate(nil)
+	counts := e.countsGate()
 	return e.cors(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := deliveryOf(r.Context())
 		if e.Viewers != nil {
@@ -86,13 +92,19 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 		case from.malformed:
 			httplimit.MalformedPath().Refuse(w)
 		default:
-			for name, value := range from.fields {
-				w.Header().Set(name, value)
+			request, current, next := requestOf(r, from), e.Rules.Current(), decided{from, api}
+			if current.IsUsage(request.Path) {
+				setFields(w.Header(), from.fields)
+				if gate.ServeUsage(w, r, request) {
+					return
+				}
 			}
-			if request := requestOf(r, from); e.Rules.Current().IsUsage(request.Path) && gate.ServeUsage(w, r, request) {
-				return
+			r = e.withoutForged(r, from)
+			if len(current.Counts()) > 0 {
+				counts.Serve(w, r, request, next)
+			} else {
+				next.ServeHTTP(w, httplimit.SetOver(r, ""))
 			}
-			e.serveDecided(gate, w, httplimit.SetOver(e.withoutForged(r, from), from.over), from.receipt, api)
 		}
 	}))
 }
@@ -133,52 +145,79 @@ func requestOf(r *http.Request, from delivery) httplimit.Request {
 	return request
 }
 
-// gate returns a Gate that decides and settles requests.
-func (e *Environment) gate(settled func(telemetry.Settlement)) *httplimit.Gate {
-	return httplimit.New(httplimit.Options{
+// gate returns a Gate that decides and settles requests. adjust changes its options, unless it is nil.
+func (e *Environment) gate(adjust func(*httplimit.Options)) *httplimit.Gate {
+	o := httplimit.Options{
 		Identify: e.identify,
 		Select:   e.Rules.Select,
 		Limiter:  e.Limiter,
 		Observe:  e.observe,
-		Settled:  settled,
+		Settled:  e.settled,
 		MaxDelay: e.MaxDelay,
 		Clock:    e.Clock,
 		Logger:   e.Logger,
+	}
+	if adjust != nil {
+		adjust(&o)
+	}
+	return httplimit.New(o)
+}
+
+// countsGate returns the Gate behind an authorizer. It charges only the limits with a count. It records what it refuses,
+// because the authorizer has recorded the request as allowed.
+func (e *Environment) countsGate() *httplimit.Gate {
+	return e.gate(func(o *httplimit.Options) {
+		o.Select = e.selecting(func(c limiter.Charge) bool { return c.Limit.Count.Settles() })
+		o.Observe = func(ctx context.Context, outcome telemetry.Outcome) {
+			if outcome.Class() != telemetry.ClassAllowed {
+				e.observe(ctx, outcome)
+			}
+		}
 	})
+}
+
+// selecting returns a function like Rules.Select that selects only some charges.
+func (e *Environment) selecting(includes func(limiter.Charge) bool) func(context.Context, time.Time, rules.Request) rules.Selection {
+	return func(ctx context.Context, now time.Time, r rules.Request) rules.Selection {
+		s := e.Rules.Select(ctx, now, r)
+		s.Charges = slices.DeleteFunc(s.Charges, func(c limiter.Charge) bool { return !includes(c) })
+		return s
+	}
+}
+
+// decided is the api behind an authorizer and the Gate of the limits with a count.
+type decided struct {
+	from delivery
+	api  http.Handler
+}
+
+// ServeHTTP reports the decision with less remaining.
+func (d decided) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	own, err := strconv.ParseInt(w.Header().Get(httplimit.RemainingField), 10, 64)
+	if remaining, none := strconv.ParseInt(d.from.fields[httplimit.RemainingField], 10, 64); err != nil || none == nil && remaining < own {
+		for name := range fieldKeys {
+			w.Header().Del(name)
+		}
+		setFields(w.Header(), d.from.fields)
+	}
+	if d.from.over != "" {
+		r = httplimit.SetOver(r, d.from.over)
+	}
+	d.api.ServeHTTP(w, r)
+}
+
+func setFields(h http.Header, fields map[string]string) {
+	for name, value := range fields {
+		h.Set(name, value)
+	}
 }
 
 func (e *Environment) observe(_ context.Context, o telemetry.Outcome) {
 	e.Recorder.Record(o)
 }
 
-// settled records a settlement in the metrics, and counts its receipt.
-func (e *Environment) settled(s telemetry.Settlement) {
-	e.Recorder.Settled(s)
-	if !s.Voucher {
-		return
-	}
-	switch {
-	case errors.Is(s.Err, limiter.ErrVoucherUsed):
-		e.Recorder.Receipt(s.Time, telemetry.ReceiptReplayed)
-	case errors.Is(s.Err, limiter.ErrVoucherExpired):
-		e.Recorder.Receipt(s.Time, telemetry.ReceiptExpired)
-	case s.Err == nil:
-		e.Recorder.Receipt(s.Time, telemetry.ReceiptSettled)
-	}
-}
-
-// settledLine records a settlement by a line of an access log. It never counts a receipt as replayed: the Go handler
-// may have settled the request before, and CloudWatch Logs may deliver a line twice. If the event fails, it counts no
-// lost settlement, because Lambda repeats the event.
-func (e *Environment) settledLine(s telemetry.Settlement) {
-	if errors.Is(s.Err, limiter.ErrVoucherUsed) {
-		s.Voucher = false
-	}
-	if _, final := reasonOf(s.Err); !final {
-		s.Lost = 0
-	}
-	e.settled(s)
-}
+// settled records a settlement in the metrics.
+func (e *Environment) settled(s telemetry.Settlement) { e.Recorder.Settled(s) }
 
 // identify returns the caller of a request.
 func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.Request) (caller.Caller, error) {

@@ -10,33 +10,31 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// NewForward returns the function behind the subscriptions of logs. It settles requests behind a REST API's
+// NewForward returns the function behind the subscriptions of logs. It charges limits of requests behind a REST API's
 // authorizer, from lines of the stage's access log, and sends the notices in lines of other functions to
-// e.Notices. Back ends invoke it with a contract.Settlement. e needs Limiter, Clock, Logger, Recorder and Receipts.
+// e.Notices. Back ends invoke it with a contract.Report. e needs Limiter, Clock, Logger, Recorder and MACs.
 //
-// The function returns an error only if the store, the records table or the bus failed. It is then safe to repeat
-// the event: a receipt settles each of its limits once, and the copies of a notice have the same id.
+// The function returns an error only if the store, the records table or the bus failed. If the event is repeated, what was
+// charged counts twice. The copies of a notice have the same id.
 func NewForward(e *Environment) lambda.Handler {
 	return &forwarder{
-		Environment: e, reports: e.gate(e.settled), lines: e.gate(e.settledLine),
+		Environment: e,
 	}
 }
 
 type forwarder struct {
 	*Environment
-	reports, lines *httplimit.Gate // settle requests behind an authorizer, from reports and from lines of access logs
-	repeated       repeated
+	repeated repeated
 }
 
 type forwardEvent struct {
-	Receipt string          `json:"receipt"`
-	Cost    json.RawMessage `json:"cost"`
-	Status  int             `json:"status"`
-	Bytes   *int64          `json:"bytes"`
+	Report string          `json:"report"`
+	Cost   json.RawMessage `json:"cost"`
+	Status int             `json:"status"`
+	Bytes  *int64          `json:"bytes"`
 
 	AWSLogs *struct {
 		Data []byte `json:"data"`
@@ -58,7 +56,7 @@ func (f *forwarder) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 		return []byte("null"), err
 	}
 	kinds := f.byKind(lines)
-	return []byte("null"), errors.Join(f.settleLines(ctx, kinds[""]), f.sendNotices(ctx, kinds[telemetry.LineNotice]))
+	return []byte("null"), errors.Join(f.chargeLines(ctx, kinds[""]), f.sendNotices(ctx, kinds[telemetry.LineNotice]))
 }
 
 // byKind groups the lines that need a signature by their kind, and all others under "".
@@ -74,21 +72,21 @@ func (f *forwarder) byKind(lines []string) map[string][]string {
 	return kinds
 }
 
-// kindOf returns the kind of a line that needs a signature, or "". Such a line has no receipt: a client can add members
-// to a line of the access log, but must not prevent its settlement. A log can cut a line; only its beginning has the kind.
+// kindOf returns the kind of a line that needs a signature, or "". Such a line has no report: a client can add members
+// to a line of the access log, but must not prevent that it charges. A log can cut a line; only its beginning has the kind.
 func kindOf(line string) string {
 	var is struct {
-		Kind    string `json:"weir"`
-		Receipt any    `json:"receipt"`
+		Kind   string `json:"weir"`
+		Report any    `json:"report"`
 	}
 	if err := json.Unmarshal([]byte(line), &is); err != nil {
 		begin, ours := strings.CutPrefix(line, `{"weir":"`)
-		if ours && !strings.Contains(line, `"`+contract.LogReceipt+`"`) {
+		if ours && !strings.Contains(line, `"`+contract.LogReport+`"`) {
 			is.Kind, _, _ = strings.Cut(begin, `"`)
 			return is.Kind
 		}
 		return ""
-	} else if is.Receipt != nil {
+	} else if is.Report != nil {
 		return ""
 	}
 	return is.Kind

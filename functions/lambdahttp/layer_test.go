@@ -167,7 +167,7 @@ func TestLayer_foreign(t *testing.T) {
 		`{"httpMethod":5,"path":"/"}`,
 		`{"version":"2.0","path":"/","method":"GET","headers":{"a":["b"]},"requestContext":{"serviceArn":"arn"}}`,
 		`{"version":"2.0","type":"REQUEST","routeArn":"arn:aws:execute-api","rawPath":"/","requestContext":{"http":{"method":"GET"}}}`,
-		string(sampleEvent(t, "rest-authorizer-user.json")), string(sampleEvent(t, "settle-invoke.json")), string(sampleEvent(t, "settle-log.json")),
+		string(sampleEvent(t, "rest-authorizer-user.json")), string(sampleEvent(t, "report-invoke.json")), string(sampleEvent(t, "report-log.json")),
 	} {
 		for range 2 {
 			own, err := l.Invoke(ctx, []byte(event), func(*lambdahttp.Admitted) error { t.Errorf("event %s: got a decision, want none", event); return nil })

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/functions/mac"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -77,14 +77,17 @@ var errDropped = errors.New("log line")
 
 var errRepeated = fmt.Errorf("%w: repeated", errDropped)
 
+// maxAge is the largest age of a line: Lambda repeats an event, and the log can be late.
+const maxAge = 30 * time.Minute
+
 // maxAhead is the largest difference between the clocks of two functions.
 const maxAhead = time.Minute
 
 // verify parses a line, and returns the number in its signature. The error wraps errDropped if the line is not
 // signed, old or repeated. Other errors mean that the keys cannot be read.
 func (f *forwarder) verify(ctx context.Context, text string, line telemetry.Signed) (number string, err error) {
-	if f.Receipts == nil {
-		return "", fmt.Errorf("%w: %w", errDropped, errNoReceipts)
+	if f.MACs == nil {
+		return "", fmt.Errorf("%w: %w", errDropped, errNoKeys)
 	}
 	if err := json.Unmarshal([]byte(text), line); err != nil {
 		return "", fmt.Errorf("%w: %w", errDropped, err)
@@ -94,14 +97,14 @@ func (f *forwarder) verify(ctx context.Context, text string, line telemetry.Sign
 		return "", fmt.Errorf("%w: %w", errDropped, err)
 	}
 	now := f.Clock()
-	err = f.Receipts.Verify(ctx, now, unsigned, signature.MAC)
+	err = f.MACs.Verify(ctx, now, unsigned, signature.MAC)
 	switch age := now.Sub(signature.Time); {
-	case errors.Is(err, receipts.ErrForged):
+	case errors.Is(err, mac.ErrForged):
 		return "", fmt.Errorf("%w: no valid MAC; other code wrote it, or SIGN_LINES of the function that wrote it is not true", errDropped)
 	case err != nil:
 		return "", err
-	case age > receipts.MaxLife || age < -maxAhead:
-		return "", fmt.Errorf("%w: written %s ago, want at most %s", errDropped, age.Round(time.Second), receipts.MaxLife)
+	case age > maxAge || age < -maxAhead:
+		return "", fmt.Errorf("%w: written %s ago, want at most %s", errDropped, age.Round(time.Second), maxAge)
 	case !f.repeated.isNew(signature.Number):
 		return "", errRepeated
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/functions/mac"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -39,7 +39,7 @@ func (b *bus) Put(_ context.Context, notices []lambdahttp.Notice) (sent int, err
 }
 
 // noticeLine returns the line that another function with the keys of ring writes for a notice at a time.
-func noticeLine(t *testing.T, ring *receipts.Ring, at time.Time, percent int) string {
+func noticeLine(t *testing.T, ring *mac.Ring, at time.Time, percent int) string {
 	t.Helper()
 	var out bytes.Buffer
 	r := telemetry.New(&out, "dev", nil)
@@ -59,7 +59,7 @@ func TestForward_notices(t *testing.T) {
 	d := newDecided(t, `{"rules":[]}`)
 	to := &bus{most: 1000}
 	d.e.Notices = to
-	ring := d.e.Receipts
+	ring := d.e.MACs
 	good := noticeLine(t, ring, noon, 80)
 	var reordered map[string]any
 	if err := json.Unmarshal([]byte(noticeLine(t, ring, noon, 81)), &reordered); err != nil {
@@ -71,9 +71,9 @@ func TestForward_notices(t *testing.T) {
 	}
 	dropped := []string{
 		noticeLine(t, nil, noon, 82),
-		noticeLine(t, receipts.Fixed("dev", receipts.NewKeys()), noon, 83),
+		noticeLine(t, mac.Fixed("dev", []byte("other")), noon, 83),
 		strings.Replace(noticeLine(t, ring, noon, 84), `"percent":84`, `"percent":99`, 1),
-		noticeLine(t, ring, noon.Add(-receipts.MaxLife-time.Nanosecond), 85),
+		noticeLine(t, ring, noon.Add(-30*time.Minute-time.Nanosecond), 85),
 		noticeLine(t, ring, noon.Add(time.Minute+time.Nanosecond), 86),
 		`{"weir":"notice","percent":"a"}`,
 		`{"weir":"notice"}`,
@@ -97,18 +97,18 @@ func TestForward_notices_dropped(t *testing.T) {
 	d := newDecided(t, `{"rules":[]}`)
 	to := &bus{most: 1000}
 	d.e.Notices = to
-	good := noticeLine(t, d.e.Receipts, noon, 80)
+	good := noticeLine(t, d.e.MACs, noon, 80)
 	if err := d.lines(good, good, good, good[:len(good)/2], `{"weir":"not`); err != nil || len(to.got) != 1 {
 		t.Errorf("got %v and the notices %q, want one", err, to.got)
 	}
-	d.e.Receipts = receipts.NewRing(receipts.Scope{}, func(context.Context) (receipts.Keys, error) {
-		return receipts.Keys{}, fmt.Errorf("read: %w", records.ErrNoPair)
+	d.e.MACs = mac.NewRing(mac.Scope{}, func(context.Context) ([]byte, error) {
+		return nil, fmt.Errorf("read: %w", records.ErrNoPair)
 	})
 	if err := d.lines(good, `{"weir":"notice"}`); err != nil || len(to.got) != 1 {
 		t.Errorf("without keys: got %v and the notices %q, want no error and no more", err, to.got)
 	}
-	if got := d.counted("LinesDropped"); got != 5 {
-		t.Errorf("dropped lines: got %d, want 2 repeated, 1 cut and 2 without keys", got)
+	if got := d.counted("LinesDropped"); got != 3 {
+		t.Errorf("dropped lines: got %d, want 1 cut and 2 without keys", got)
 	}
 }
 
@@ -119,17 +119,17 @@ func TestForward_notices_failed(t *testing.T) {
 	d.e.Notices = to
 	var lines []string
 	for i := range 5 {
-		lines = append(lines, noticeLine(t, d.e.Receipts, noon, i+1))
+		lines = append(lines, noticeLine(t, d.e.MACs, noon, i+1))
 	}
 	if err := d.lines(lines...); !errors.Is(err, errBus) || len(to.got) != 3 {
 		t.Fatalf("got %v and %d notices, want an error after 3", err, len(to.got))
 	}
-	working := d.e.Receipts
-	d.e.Receipts = receipts.NewRing(receipts.Scope{}, func(context.Context) (receipts.Keys, error) { return receipts.Keys{}, errBus })
+	working := d.e.MACs
+	d.e.MACs = mac.NewRing(mac.Scope{}, func(context.Context) ([]byte, error) { return nil, errBus })
 	if err := d.lines(lines...); !errors.Is(err, errBus) || len(to.got) != 3 {
 		t.Fatalf("without keys: got %v and %d notices, want an error and no more notices", err, len(to.got))
 	}
-	d.e.Receipts = working
+	d.e.MACs = working
 	if err := d.lines(lines...); err != nil || len(to.got) != 5 {
 		t.Fatalf("got %v and %d notices, want 5 without an error", err, len(to.got))
 	}
@@ -140,15 +140,15 @@ func TestForward_notices_failed(t *testing.T) {
 	}
 }
 
-// A line of the access log settles its receipt even if a client has added a kind to it. Without a bus, notices are
+// A line of the access log charges even if a client has added a kind to it. Without a bus, notices are
 // dropped.
 func TestForward_kinds(t *testing.T) {
 	d := newDecided(t, eachCount)
-	receipt := d.receipt()
-	if err := d.lines(strings.Replace(line(receipt, "200", "5"), "{", `{"weir":"notice",`, 1), noticeLine(t, d.e.Receipts, noon, 80)); err != nil {
+	if err := d.lines(strings.Replace(line("a", d.sealed(), "200", "5"), "{", `{"weir":"notice",`, 1), noticeLine(t, d.e.MACs, noon, 80)); err != nil {
 		t.Fatal(err)
 	}
-	if settled, dropped := d.counted("ReceiptsSettled"), d.counted("LinesDropped"); settled != 1 || dropped != 1 {
-		t.Errorf("got %d settled receipts and %d dropped lines, want 1 and 1", settled, dropped)
+	d.want("a line of the access log", "calls 1, bytes 5")
+	if dropped := d.counted("LinesDropped"); dropped != 1 {
+		t.Errorf("got %d dropped lines, want 1", dropped)
 	}
 }

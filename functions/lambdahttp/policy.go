@@ -42,13 +42,13 @@ func DecisionContext(a httplimit.Answer, subject limiter.Subject, tier string) m
 	return policyContext(a, subject.String(), tier, "")
 }
 
-func policyContext(a httplimit.Answer, subject, tier, receipt string) map[string]any {
+func policyContext(a httplimit.Answer, subject, tier, report string) map[string]any {
 	context := map[string]any{keyWeir: decisionAllowed, keySubject: subject, keyTier: tier}
 	if a.Over != "" {
 		context[keyOver] = a.Over
 	}
-	if receipt != "" {
-		context[contract.KeyReceipt] = receipt
+	if report != "" {
+		context[contract.KeyReport] = report
 	}
 	for _, f := range a.Fields() {
 		context[fieldKeys[f[0]]] = f[1]
@@ -83,9 +83,9 @@ func decisionFields(context map[string]string) (fields map[string]string, ok boo
 
 // policy returns the policy of a result, for all paths of the stage. This is safe, because API Gateway does not
 // cache the policy and uses it for this request only. A policy that contained a long path would be
-// invalid. receipt is "" if there is none. An API with the API key source AUTHORIZER finds its usage plan by the
+// invalid. report is "" if there is none. An API with the API key source AUTHORIZER finds its usage plan by the
 // foreign API key in the policy.
-func (a authorizer) policy(event *proxyEvent, effect string, r httplimit.Result, receipt string) ([]byte, error) {
+func (a authorizer) policy(event *proxyEvent, effect string, r httplimit.Result, report string) ([]byte, error) {
 	tier := r.Tier
 	if tier == "" { // no rule matches the request
 		tier = a.Rules.Current().Tier(r.Caller.Tier)
@@ -101,6 +101,6 @@ func (a authorizer) policy(event *proxyEvent, effect string, r httplimit.Result,
 		PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{
 			Version: "2012-10-17", Statement: []events.IAMPolicyStatement{{Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{resource}}},
 		},
-		Context: policyContext(r.Answer, subject, tier, receipt), UsageIdentifierKey: a.usageKey(event, &r.Caller),
+		Context: policyContext(r.Answer, subject, tier, report), UsageIdentifierKey: a.usageKey(event, &r.Caller),
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -99,7 +98,7 @@ func (e *proxyEvent) request(ctx context.Context, basePaths []string, body strin
 	below := e.path(path).Below(prefixes)
 	texts := e.authorizerContext()
 	fields, decided := decisionFields(texts)
-	ctx = withDelivery(ctx, delivery{decided: decided, fields: fields, over: texts[keyOver], receipt: texts[contract.KeyReceipt], path: &below, malformed: malformed != nil})
+	ctx = withDelivery(ctx, delivery{decided: decided, fields: fields, over: texts[keyOver], path: &below, malformed: malformed != nil})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -227,7 +226,6 @@ func (e *proxyEvent) header() http.Header {
 type delivery struct {
 	decided bool              // an authorizer has charged and allowed the request
 	over    string            // httplimit.Answer.Over of the authorizer's decision
-	receipt string            // encrypted receipt of the authorizer's charges; "" if there is none
 	fields  map[string]string // header fields of the authorizer's decision; can be empty
 	path    *rules.Path       // path as the host delivers it; nil if the request is not from an event
 	// malformed reports a malformed percent-encoding. The URL of the request then has no path.

@@ -1,4 +1,4 @@
-// Command log acts on log lines: it sends decisions to Kafka, sends notices to an event bus, and settles the limits
+// Command log acts on log lines: it sends decisions to Kafka, sends notices to an event bus, and charges limits
 // of requests behind a REST API after their answers.
 package main
 

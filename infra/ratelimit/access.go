@@ -53,8 +53,8 @@ func (l *Limits) access() access {
 	a := l.storeAccess()
 	a.permit(l.record(contract.RecordActions(), l.props.recordKeys()...))
 	a.permit(l.newKey(contract.SubjectKeyActions(), contract.SubjectKeyKey))
-	if l.props.signsLines() { // the first function that signs a line creates the keys
-		a.permit(l.newKey(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
+	if l.props.signsLines() { // the first function that signs a line creates the key
+		a.permit(l.newKey(contract.MACKeyActions(), contract.MACKeyKey))
 		a.variables[contract.VariableSignLines] = jsii.String("true")
 	}
 	a.variables[contract.VariableRecordsTable] = l.records.TableName()
@@ -101,8 +101,8 @@ func (p *LimitsProps) recordKeys() []string {
 	if p.inNetwork() { // even without an issuer: this gives away nothing, because the keys are public
 		keys = append(keys, contract.SigningKeysKey)
 	}
-	if p.settling().Settles || p.signsLines() {
-		keys = append(keys, contract.ReceiptKeysKey)
+	if p.reporting().Counts || p.signsLines() {
+		keys = append(keys, contract.MACKeyKey)
 	}
 	if p.viewers() {
 		keys = append(keys, contract.OriginSecretsKey(p.Namespace))

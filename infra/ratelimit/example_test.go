@@ -86,7 +86,7 @@ func ExampleLimits_Equip() {
 
 // A limit with "count" is settled after the answer: from the access log, or by a call of the back
 // end.
-func ExampleLimits_SettleFromLog() {
+func ExampleLimits_ReportFromLog() {
 	app := awscdk.NewApp(nil)
 	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
 	function := awslambda.NewFunction(stack, jsii.String("Orders"), &awslambda.FunctionProps{
@@ -102,7 +102,7 @@ func ExampleLimits_SettleFromLog() {
 		lines[name] = variable
 	}
 	logs := awslogs.NewLogGroup(stack, jsii.String("Access"), nil)
-	limits.SettleFromLog(logs)
+	limits.ReportFromLog(logs)
 	limits.WatchAccessLog(stack, logs) // the alarm authorizer-failed
 	api := awsapigateway.NewRestApi(stack, jsii.String("Api"), &awsapigateway.RestApiProps{DeployOptions: &awsapigateway.StageOptions{
 		AccessLogDestination: awsapigateway.NewLogGroupLogDestination(logs),
@@ -110,8 +110,8 @@ func ExampleLimits_SettleFromLog() {
 	}})
 	api.Root().AddMethod(jsii.String("POST"), awsapigateway.NewLambdaIntegration(function, nil), nil)
 	limits.Attach(api)
-	limits.GrantSettle(function)
-	function.AddEnvironment(jsii.String("SETTLE_FUNCTION"), limits.SettleFunction().FunctionName(), nil)
+	limits.GrantReport(function)
+	function.AddEnvironment(jsii.String("REPORT_FUNCTION"), limits.ReportFunction().FunctionName(), nil)
 	app.Synth(nil)
 	// Output:
 }

@@ -122,15 +122,17 @@ func (l *Limits) logMistakes() (problems []string) {
 	return problems
 }
 
-// newAuthorizer creates the authorizer. It may create the keys of receipts if a limit of the rules
-// needs receipts.
+// newAuthorizer creates the authorizer. It may create the key of MACs if a back end reports costs.
 func (l *Limits) newAuthorizer() awslambda.Function {
 	f := l.NewFunction("Authorizer", FunctionProps{
 		Bundle: l.Bundle(contract.Authorizer), Role: contract.Authorizer,
 		Timeout: authorizerTimeout, ReservedConcurrency: l.props.ReservedConcurrency,
 	})
-	if l.props.settling().Settles && !l.props.signsLines() { // otherwise every function has this permission
-		permit(f, l.newKey(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
+	if l.props.reporting().Counts && !l.props.signsLines() { // otherwise every function has this permission
+		permit(f, l.newKey(contract.MACKeyActions(), contract.MACKeyKey))
+	}
+	if l.props.WeirBehind {
+		setVariables(f, map[string]*string{contract.VariableBackEnd: jsii.String(contract.BackEndWeir)})
 	}
 	return f
 }

@@ -28,10 +28,10 @@ type Limits struct {
 	publisher  awslambda.Function    // answers custom resources; nil until it is needed
 	published  awscdk.CustomResource // nil unless the deployment publishes the rules
 
-	log            awslambda.Function // behind the subscriptions of logs; nil without one
-	settle         awslambda.Function // nil if every limit of the rules counts requests
-	settlesFromLog bool
-	outside        awslambda.Function // acts on signed lines; nil if functions sign none
+	log           awslambda.Function // behind the subscriptions of logs; nil without one
+	reports       awslambda.Function // nil if no back end reports costs
+	countsFromLog bool
+	outside       awslambda.Function // acts on signed lines; nil if functions sign none
 
 	attached    []*attachment
 	alarms      map[string]int         // number of alarms by name

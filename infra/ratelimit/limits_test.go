@@ -662,36 +662,38 @@ func TestLimits_grants(t *testing.T) {
 	}
 }
 
-// The function Log, its log subscription and its permissions exist only if a limit of the rules
-// needs them.
-func TestLimits_settle(t *testing.T) {
-	for rules, want := range map[string]struct {
-		settle, log bool
-	}{"rules.json": {}, "count.json": {true, true}, "cost.json": {true, false}} {
+// The function Log, its log subscription and its permissions exist only if a foreign back end has something to report.
+func TestLimits_reports(t *testing.T) {
+	for name, want := range map[string]struct {
+		rules              string
+		weir, reports, log bool
+	}{
+		"requests": {rules: "rules.json"}, "failures": {rules: "count.json", reports: true, log: true}, "cost": {rules: "cost.json", reports: true}, "Weir's handler": {rules: "count.json", weir: true},
+	} {
 		app, stack, _ := newAPI(t)
 		p := props(t)
-		p.Rules = rules
+		p.Rules, p.WeirBehind = want.rules, want.weir
 		limits := ratelimit.NewLimits(stack, jsii.String("Limits"), p)
-		limits.SettleFromLog(awslogs.NewLogGroup(stack, jsii.String("Access"), nil))
+		limits.ReportFromLog(awslogs.NewLogGroup(stack, jsii.String("Access"), nil))
 		if fields := limits.AccessLogFields(); len(fields) != map[bool]int{true: 4, false: 1}[want.log] || fields["responseType"] == "" {
-			t.Errorf("%s: got the fields %v in the access log, want those of receipts: %t", rules, fields, want.log)
+			t.Errorf("%s: got the fields %v in the access log, want those of reports: %t", name, fields, want.log)
 		}
-		if (limits.SettleFunction() != nil) != want.settle {
-			t.Errorf("%s: got the function %v, want one: %t", rules, limits.SettleFunction(), want.settle)
+		if (limits.ReportFunction() != nil) != want.reports {
+			t.Errorf("%s: got the function %v, want one: %t", name, limits.ReportFunction(), want.reports)
 		}
 		role := awsiam.NewRole(stack, jsii.String("BackEnd"), &awsiam.RoleProps{AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
-		if refused := panicked(func() { limits.GrantSettle(role) }); strings.Contains(refused, "nothing settles") == want.settle {
-			t.Errorf("%s: GrantSettle: got the panic %q, want one: %t", rules, refused, !want.settle)
+		if refused := panicked(func() { limits.GrantReport(role) }); strings.Contains(refused, "nothing is reported") == want.reports {
+			t.Errorf("%s: GrantReport: got the panic %q, want one: %t", name, refused, !want.reports)
 		}
 		made := text(t, assertions.Template_FromStack(stack, nil).ToJSON())
 		app.Synth(nil)
 		for part, wanted := range map[string]bool{
-			`"WEIR_FUNCTION":"log"`: want.settle, `["receiptkeys"]`: want.settle, `{"Action":"lambda:InvokeFunction","Effect":"Allow","Resource":{"Fn::GetAtt":["LimitsLog`: want.settle,
+			`"WEIR_FUNCTION":"log"`: want.reports, `["mackey"]`: want.reports, `{"Action":"lambda:InvokeFunction","Effect":"Allow","Resource":{"Fn::GetAtt":["LimitsLog`: want.reports,
 			`"AWS::Logs::SubscriptionFilter"`: want.log, `"Principal":"logs.amazonaws.com","SourceAccount":{"Ref":"AWS::AccountId"},"SourceArn":{"Fn::GetAtt":["Access`: want.log,
-			`"FilterPattern":"{ $.receipt != \"-\" }"`: want.log,
+			`"FilterPattern":"{ $.report != \"-\" }"`: want.log, `"BACK_END":"weir"`: want.weir,
 		} {
 			if strings.Contains(made, part) != wanted {
-				t.Errorf("%s: got a template with %s: %t, want %t", rules, part, !wanted, wanted)
+				t.Errorf("%s: got a template with %s: %t, want %t", name, part, !wanted, wanted)
 			}
 		}
 	}

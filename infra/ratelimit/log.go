@@ -26,11 +26,14 @@ const absent = "-"
 // logTimeout is the timeout of the function Log. One event can have thousands of log lines.
 const logTimeout = 30 * time.Second
 
-// settling returns whether the rules need the function Log, and whether it reads the access log.
+// reporting returns whether the rules need the function Log, and whether it reads the access log.
 // checkDeployment has found no mistakes before.
-func (p *LimitsProps) settling() boot.Checked {
-	if p.Settle {
-		return boot.Checked{Settles: true, SettlesFromLog: true}
+func (p *LimitsProps) reporting() boot.Checked {
+	switch {
+	case p.WeirBehind:
+		return boot.Checked{}
+	case p.Reports:
+		return boot.Checked{Counts: true, CountsFromLog: true}
 	}
 	return p.checked()
 }
@@ -47,11 +50,11 @@ func (p *LimitsProps) checked() boot.Checked {
 // logFunctions returns whether a function Log needs what the functions that decide reach, and whether one calls services
 // outside a network.
 func (p *LimitsProps) logFunctions() (inside, outside bool) {
-	return p.settling().Settles || p.Kafka != nil, p.signsLines()
+	return p.reporting().Counts || p.Kafka != nil, p.signsLines()
 }
 
-// newLog creates the function Log behind the subscriptions of logs. It settles receipts if a limit of the
-// rules has "count", or if [LimitsProps].Settle is set, sends decisions to [LimitsProps].Kafka and notices to
+// newLog creates the function Log behind the subscriptions of logs. It charges what a foreign back end reports if a
+// limit of the rules has "count", or if [LimitsProps].Reports is set, sends decisions to [LimitsProps].Kafka and notices to
 // [LimitsProps].NoticeBus. A function in the network does not reach the bus, so there a second function sends them.
 func (l *Limits) newLog() {
 	inside, outside := l.props.logFunctions()
@@ -60,7 +63,7 @@ func (l *Limits) newLog() {
 	}
 	if inside {
 		counters := none()
-		if l.props.settling().Settles {
+		if l.props.reporting().Counts {
 			counters = l.state.access()
 		}
 		if l.network != nil {
@@ -75,9 +78,11 @@ func (l *Limits) newLog() {
 			l.network.join(l.log)
 		}
 	}
-	if checked := l.props.settling(); checked.Settles {
-		l.settlesFromLog, l.settle = checked.SettlesFromLog, l.log
-		l.NewAlarm(l, Alarm{"settlements-lost", "Settlements did not reach the store, so limits keep the reserve of requests: callers are refused too early. Look at the store-* alarms.", l.metrics.Metric(telemetry.SettlementsLost, "Sum"), 0, 3, 5})
+	if checked := l.props.reporting(); checked.Counts {
+		l.countsFromLog, l.reports = checked.CountsFromLog, l.log
+	}
+	if l.props.Reports || l.props.checked().Counts {
+		l.NewAlarm(l, Alarm{"settlements-lost", "Costs that are known after the answer did not reach the store. Look at the store-* alarms.", l.metrics.Metric(telemetry.SettlementsLost, "Sum"), 0, 3, 5})
 	}
 	switch {
 	case !outside:
@@ -92,8 +97,8 @@ func (l *Limits) newLog() {
 	l.newNotices()
 }
 
-// newLogFunction creates a function with the access to the counters. Of the records table, it can read only the keys of
-// receipts.
+// newLogFunction creates a function with the access to the counters. Of the records table, it can read only the key
+// of MACs.
 func (l *Limits) newLogFunction(id string, counters access) awslambda.Function {
 	f, done := l.newFunction(id, FunctionProps{Bundle: l.Bundle(contract.Log), Role: contract.Log, Timeout: logTimeout}, "")
 	defer done()
@@ -102,58 +107,57 @@ func (l *Limits) newLogFunction(id string, counters access) awslambda.Function {
 		permit(f, statement)
 	}
 	setVariables(f, counters.variables)
-	permit(f, l.record(contract.RecordActions(), contract.ReceiptKeysKey))
+	permit(f, l.record(contract.RecordActions(), contract.MACKeyKey))
 	setVariables(f, map[string]*string{
 		contract.VariableNamespace: jsii.String(l.props.Namespace), contract.VariableRecordsTable: l.records.TableName(),
 	})
 	l.addAlarms(
-		Alarm{"log-failed", "The function Log fails. Receipts are not settled, and their limits keep the reserve; decisions do not reach Kafka, and notices do not reach their event bus. Look at the store-* alarms, then at the log of the function. Lambda repeats lines of a log twice.", LambdaMetric(f, "Errors", "Sum"), 0, 2, 5},
-		Alarm{"log-throttled", "Lambda throttles the function Log. Back ends that invoke it get an error, and their limits keep the reserve. Raise the account's concurrency.", LambdaMetric(f, "Throttles", "Sum"), 0, 2, 5},
+		Alarm{"log-failed", "The function Log fails. Costs that back ends report are not charged; decisions do not reach Kafka, and notices do not reach their event bus. Look at the store-* alarms, then at the log of the function. Lambda repeats lines of a log twice.", LambdaMetric(f, "Errors", "Sum"), 0, 2, 5},
+		Alarm{"log-throttled", "Lambda throttles the function Log. Back ends that invoke it get an error, and what they report is not charged. Raise the account's concurrency.", LambdaMetric(f, "Throttles", "Sum"), 0, 2, 5},
 	)
 	return f
 }
 
-// SettleFunction returns the function that settles receipts, for back ends of a REST API. It is nil
-// if every limit of the rules counts requests.
-func (l *Limits) SettleFunction() awslambda.IFunction {
-	if l.settle == nil {
+// ReportFunction returns the function that charges what a foreign back end of a REST API reports. It is nil
+// if every limit of the rules counts requests, or with WeirBehind.
+func (l *Limits) ReportFunction() awslambda.IFunction {
+	if l.reports == nil {
 		return nil
 	}
-	return l.settle
+	return l.reports
 }
 
-// GrantSettle permits a back end to invoke the function that settles receipts. It panics if
-// SettleFunction returns nil.
-func (l *Limits) GrantSettle(to awsiam.IGrantable) awsiam.Grant {
-	if l.settle == nil {
-		panic(errors.New("ratelimit: GrantSettle: every limit of the rules counts requests, so nothing settles; remove the call, or add a limit with count"))
+// GrantReport permits a back end to invoke the function that charges what it reports. It panics if
+// ReportFunction returns nil.
+func (l *Limits) GrantReport(to awsiam.IGrantable) awsiam.Grant {
+	if l.reports == nil {
+		panic(errors.New("ratelimit: GrantReport: no limit of the rules has a count, or WeirBehind is set, so nothing is reported; remove the call"))
 	}
-	return grant(to, []string{"lambda:InvokeFunction"}, l.settle.FunctionArn(), nil)
+	return grant(to, []string{"lambda:InvokeFunction"}, l.reports.FunctionArn(), nil)
 }
 
 // AccessLogFields returns the fields that the JSON access log of a REST API's stage needs for
-// [Limits.WatchAccessLog] and [Limits.SettleFromLog]. Key: field; value: variable of API Gateway.
+// [Limits.WatchAccessLog] and [Limits.ReportFromLog]. Key: field; value: variable of API Gateway.
 func (l *Limits) AccessLogFields() map[string]string {
 	fields := map[string]string{responseTypeField: "$context.error.responseType"}
-	if l.settlesFromLog {
-		fields[contract.LogReceipt] = "$context.authorizer." + contract.KeyReceipt
+	if l.countsFromLog {
+		fields[contract.LogReport] = "$context.authorizer." + contract.KeyReport
 		fields[contract.LogStatus], fields[contract.LogLength] = "$context.status", "$context.responseLength"
 	}
 	return fields
 }
 
-// SettleFromLog settles limits that count failures, bytes or concurrent requests from a REST API's
-// access log, so that back ends need no code for them. The log must be JSON with
-// [Limits.AccessLogFields]. If no limit is settled from the log, it does nothing.
-func (l *Limits) SettleFromLog(logs awslogs.ILogGroup) {
-	if !l.settlesFromLog {
+// ReportFromLog charges limits that count failures or bytes from a REST API's access log, so that foreign back ends need
+// no code for them. The log must be JSON with [Limits.AccessLogFields]. If no limit is charged from the log, it does nothing.
+func (l *Limits) ReportFromLog(logs awslogs.ILogGroup) {
+	if !l.countsFromLog {
 		return
 	}
 	scope, ok := logs.(constructs.Construct)
 	if !ok { // an imported log group has no such resource in this app
-		scope = constructs.NewConstruct(l, jsii.String("Settle"+*logs.Node().Id()))
+		scope = constructs.NewConstruct(l, jsii.String("Report"+*logs.Node().Id()))
 	}
-	subscribe(scope, "Settle", logs, l.settle, awslogs.FilterPattern_StringValue(jsii.String("$."+contract.LogReceipt), jsii.String("!="), jsii.String(absent)))
+	subscribe(scope, "Report", logs, l.reports, awslogs.FilterPattern_StringValue(jsii.String("$."+contract.LogReport), jsii.String("!="), jsii.String(absent)))
 }
 
 // subscribe sends the lines of a log group that match a pattern to a function.

@@ -91,8 +91,8 @@ func (l *Limits) newVpc() awsec2.IVpc {
 		l.record(contract.RecordActions(), l.props.recordKeys()...),
 		l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey),
 	}
-	if l.props.settling().Settles || l.props.signsLines() {
-		statements = append(statements, l.record(contract.ReceiptKeyActions(), contract.ReceiptKeysKey))
+	if l.props.reporting().Counts || l.props.signsLines() {
+		statements = append(statements, l.record(contract.MACKeyActions(), contract.MACKeyKey))
 	}
 	for _, statement := range statements {
 		statement.Principals = &[]awsiam.IPrincipal{awsiam.NewStarPrincipal()}

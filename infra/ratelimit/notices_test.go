@@ -29,7 +29,7 @@ func TestLimits_notices(t *testing.T) {
 	} {
 		app, stack, _ := newAPI(t)
 		p := props(t)
-		p.Store, p.Settle = c.store, c.settle
+		p.Store, p.Reports = c.store, c.settle
 		if c.forward {
 			p.NoticeBus = awsevents.EventBus_FromEventBusName(stack, jsii.String("Bus"), jsii.String("quotas"))
 		}

@@ -60,9 +60,12 @@ type LimitsProps struct {
 	// publishes Rules, and that its rollback publishes the previous document again.
 	RulesFrom string
 
-	// Settle creates the function that settles receipts even if every limit of Rules counts requests. Set
-	// it if a document from RulesFrom can have limits with count.
-	Settle bool
+	// WeirBehind reports that Weir's handler or layer answers all requests that the authorizer admits. The authorizer then
+	// leaves limits with count to it. Otherwise the back end is foreign: it reports the costs to ReportFunction.
+	WeirBehind bool
+	// Reports creates ReportFunction even if every limit of Rules counts requests. Set it if a document from RulesFrom can
+	// have limits with count, and the back end is foreign.
+	Reports bool
 
 	// Store is the kind of store of the counters. "" means DynamoDB.
 	Store Store

@@ -44,7 +44,6 @@ type (
 // newRESTAPI creates the REST API, whose methods the authorizer limits.
 func (s *stage) newRESTAPI() restAPI {
 	logs := s.newAccessLog("RestAccess", "")
-	s.limits.SettleFromLog(logs)
 	s.limits.WatchAccessLog(s.stack, logs)
 	api := awsapigateway.NewRestApi(s.stack, jsii.String("Rest"), &awsapigateway.RestApiProps{
 		RestApiName:    jsii.String("weir-" + s.settings.Namespace),

@@ -17,8 +17,7 @@ var update = flag.Bool("update", false, "write the golden templates")
 // golden are the settings of the templates in infra/golden. `make run` loads these templates, and
 // their diffs show the effect of a change.
 var golden = map[string]func(*stack.Settings){
-	"dynamodb":   variants["dynamodb"],
-	"settlement": settlement,
+	"dynamodb": variants["dynamodb"],
 }
 
 // variants are settings of which tests examine the templates.
@@ -29,7 +28,6 @@ var variants = map[string]func(*stack.Settings){
 	"kafka":       toKafka,
 	"regions":     inRegions("us-east-1", "eu-central-1", "ap-southeast-1"),
 	"regions-two": inRegions("eu-central-1", "us-east-1", "ap-southeast-1"),
-	"settlement":  settlement,
 }
 
 func TestGolden(t *testing.T) {

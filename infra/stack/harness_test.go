@@ -80,15 +80,12 @@ func program(machine elf.Machine) []byte {
 	return content.Bytes()
 }
 
-// settlement sets rules with limits that are settled after the answer.
-func settlement(s *stack.Settings) { s.Rules = "testdata/settle.json" }
-
 // elasticache and everything set the settings of the golden templates with these names.
 func elasticache(s *stack.Settings) { s.Store = ratelimit.ElastiCache }
 
 func everything(s *stack.Settings) {
 	elasticache(s)
-	settlement(s)
+	s.Rules = "testdata/count.json"
 	s.AlarmEmail = "operator@example.com"
 	s.Tokens = &ratelimit.Tokens{Issuer: "https://issuer.example/", Audience: "weir", JWKS: "https://issuer.example/jwks.json"}
 	s.CORSOrigins = []string{"https://app.example", "https://admin.example"}
@@ -241,7 +238,7 @@ func forwarding(s *stack.Settings) { s.Bus = "default" }
 
 // several changes neither the REST API nor the rate at which a new table of counters is too slow.
 func several(s *stack.Settings) {
-	s.AlarmEmail, s.LogRole, s.Settle, s.Throttle = "operator@example.com", true, true, 1000
+	s.AlarmEmail, s.LogRole, s.Throttle = "operator@example.com", true, 1000
 	s.Variables = map[string]string{contract.VariableBasePath: "/v1,/orders/v2", contract.VariableAPIKeyHeader: "x-partner-key", contract.VariableForeignAPIKeys: "refuse"}
 }
 

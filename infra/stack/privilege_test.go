@@ -17,15 +17,9 @@ func TestStack_privilege(t *testing.T) {
 	xray := []string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"}
 	network := []string{"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"}
 	records := slices.Concat(contract.RecordActions(), contract.SubjectKeyActions())
-	sealing := slices.Concat(records, contract.ReceiptKeyActions())
+	sealing := slices.Concat(records, contract.MACKeyActions())
 	publisher := map[string][]string{"LimitsPublisherLogs": logs, "LimitsRecords": contract.PublisherActions()}
 	for name, want := range map[string]map[string]map[string][]string{
-		"settlement": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
-			"Publisher":  publisher,
-			"Log":        {"LimitsLogLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": contract.RecordActions()},
-		},
 		"notices": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
@@ -46,8 +40,7 @@ func TestStack_privilege(t *testing.T) {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), recordsIn("us-east-1"): contract.RecordActions(), recordsIn("eu-central-1"): contract.SubjectKeyActions(), otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
 		},
 		"everything": {
-			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": sealing, "*": slices.Concat(network, xray)},
-			"Log":         {"LimitsLogLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": contract.RecordActions(), "*": slices.Concat(network, xray)},
+			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records, "*": slices.Concat(network, xray)},
 			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records, "*": slices.Concat(network, xray)},
 			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": contract.SigningKeyActions(), "*": xray},
 		},
@@ -105,11 +98,11 @@ const (
 const noticeBus = `{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":events:",{"Ref":"AWS::Region"},":",{"Ref":"AWS::AccountId"},":event-bus/default"]]}`
 
 // A function can write only its own items of the records table, and no API keys. It can read only the items that
-// it needs: without counts, no keys of receipts.
+// it needs: without counts, no key of MACs.
 func TestStack_privilege_records(t *testing.T) {
 	made := templateOf(t, everything)
 	for function, keys := range map[string][]string{
-		"SigningKeys": {contract.SigningKeysKey}, "Authorizer": {contract.SubjectKeyKey, contract.ReceiptKeysKey}, "Handler": {contract.SubjectKeyKey}, "Log": nil,
+		"SigningKeys": {contract.SigningKeysKey}, "Authorizer": {contract.SubjectKeyKey}, "Handler": {contract.SubjectKeyKey},
 	} {
 		_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+function+"Role")
 		got := text(t, policy.Properties)
@@ -125,8 +118,7 @@ func TestStack_privilege_records(t *testing.T) {
 	deciding := []string{contract.SubjectKeyKey, contract.SecretsKey, contract.APIKeyPrefix + "*", contract.DeployedRulesKey("dev")}
 	for name, want := range map[string]map[string][]string{
 		"dynamodb":   {"Authorizer": deciding, "Handler": deciding},
-		"settlement": {"Authorizer": append(slices.Clone(deciding), contract.ReceiptKeysKey), "Log": {contract.ReceiptKeysKey}},
-		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey, contract.ReceiptKeysKey, contract.OriginSecretsKey("dev")), "SigningKeys": nil},
+		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey, contract.OriginSecretsKey("dev")), "SigningKeys": nil},
 	} {
 		made := templateOf(t, variants[name])
 		for function, keys := range want {

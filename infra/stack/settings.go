@@ -95,7 +95,7 @@ func (r *reader) settings() Settings {
 	s := Settings{
 		LimitsProps: ratelimit.LimitsProps{
 			Namespace: r.text("stage", "dev"), Store: ratelimit.Store(r.oneOf("store", string(ratelimit.DynamoDB), string(ratelimit.ElastiCache))),
-			Rules: r.text("rules", "functions/rules.json"), RulesFrom: r.text("rulesFrom", ""), Settle: r.flag("settle"),
+			Rules: r.text("rules", "functions/rules.json"), RulesFrom: r.text("rulesFrom", ""), WeirBehind: true,
 			CORSOrigins: r.list("corsOrigins"), RequireCredential: r.flag("requireCredential"), MaxDelay: r.duration("maxDelay"), Variables: map[string]string{},
 			DirectRequests:         r.text("directRequests", ""),
 			ProvisionedConcurrency: r.number("provisioned", 0), Tracing: r.flag("tracing"),

@@ -130,24 +130,6 @@ func TestStack_functions(t *testing.T) {
 	}
 }
 
-// With the setting settle, the stack has the function Log and its log subscription, even if no
-// rule needs them yet.
-func TestStack_settle(t *testing.T) {
-	read, err := stack.Read([]byte("{}"), []string{"settle"}, func(key string) string { return map[string]string{"settle": "true"}[key] })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !read.Settle {
-		t.Error("settle=true: got no setting Settle, want one")
-	}
-	made := text(t, templateOf(t, several))
-	for _, part := range []string{`"WEIR_FUNCTION":"log"`, `"AWS::Logs::SubscriptionFilter"`, `$context.authorizer.receipt`} {
-		if !strings.Contains(made, part) {
-			t.Errorf("template: got no %s, want one", part)
-		}
-	}
-}
-
 // API Gateway serves a snapshot: a change of the authorizer or of a gateway response creates a new
 // deployment. Other changes create none.
 func TestStack_deployment(t *testing.T) {

@@ -106,7 +106,7 @@ type stack struct {
 func (s *stack) fill(store ratelimit.Store, rules string) {
 	s.newParameters()
 	p := &ratelimit.LimitsProps{
-		Namespace: *s.namespace.ValueAsString(), Store: store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code, Settle: true,
+		Namespace: *s.namespace.ValueAsString(), Store: store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code, Reports: true,
 		Architecture: awslambda.Architecture_Custom(s.architecture.ValueAsString(), nil),
 		AlarmAction:  awscloudwatchactions.NewSnsAction(s.newTopic()), ViewerAddress: *s.viewerAddress.ValueAsString(), DirectRequests: *s.directRequests.ValueAsString(),
 		Variables: map[string]string{
@@ -124,15 +124,15 @@ func (s *stack) fill(store ratelimit.Store, rules string) {
 	s.onlyIf(api, s.condition(hasAPI, s.api))
 	s.output("AuthorizerId", authorizer).SetCondition(s.cdk.Node().FindChild(jsii.String(hasAPI)).(awscdk.CfnCondition))
 	s.output("RecordsTable", l.Records().TableName())
-	s.output("SettleFunctionArn", l.SettleFunction().FunctionArn())
+	s.output("ReportFunctionArn", l.ReportFunction().FunctionArn())
 	s.newLayer(l)
 	s.output("DashboardName", l.NewDashboard(s.cdk, ratelimit.Dashboard{}))
 	logs := awslogs.LogGroup_FromLogGroupName(s.cdk, jsii.String("AccessLog"), s.accessLog.ValueAsString())
-	l.SettleFromLog(logs)
+	l.ReportFromLog(logs)
 	alarms := constructs.NewConstruct(s.cdk, jsii.String("AccessLogAlarms"))
 	l.WatchAccessLog(alarms, logs)
 	given := s.condition(hasAccessLog, s.accessLog)
-	s.onlyIf(l.Node().FindChild(jsii.String("SettleAccessLog")), given)
+	s.onlyIf(l.Node().FindChild(jsii.String("ReportAccessLog")), given)
 	s.onlyIf(alarms, given)
 	s.override()
 }
@@ -229,7 +229,7 @@ func (s *stack) newParameters() {
 		Default: empty, AllowedPattern: jsii.String("(" + basePath + "(," + basePath + ")*)?"), ConstraintDescription: jsii.String("empty, or paths such as / or /v1, separated by commas without spaces"),
 	})
 	s.email = add("AlarmEmail", "The address that alarms notify. Empty means that no alarm notifies.", awscdk.CfnParameterProps{Default: empty})
-	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, for the alarm authorizer-failed, and for limits that count failures, bytes or concurrent requests. Its lines are JSON with responseType, receipt, status and responseLength. Empty means none.", awscdk.CfnParameterProps{Default: empty})
+	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, for the alarm authorizer-failed, and for limits that count failures or bytes. Its lines are JSON with responseType, report, status and responseLength. Empty means none.", awscdk.CfnParameterProps{Default: empty})
 	s.newAccountParameters(add)
 	s.condition(hasIssuer, s.issuer)
 	s.condition(hasOrigin, s.origin)

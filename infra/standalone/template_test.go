@@ -206,7 +206,7 @@ func TestTemplate(t *testing.T) {
 				t.Errorf("%s, issuer %t: got %d resources that copy its keys, want some: %t", file, issuer, copies, want)
 			}
 			for name, want := range map[string]bool{
-				"AuthorizerId": true, "RecordsTable": true, "SettleFunctionArn": true, "DashboardName": true, "LayerArn": true, "LayerPolicyArn": true, "LayerVariables": true,
+				"AuthorizerId": true, "RecordsTable": true, "ReportFunctionArn": true, "DashboardName": true, "LayerArn": true, "LayerPolicyArn": true, "LayerVariables": true,
 				"CountersTable": store == ratelimit.DynamoDB, "CacheURL": store == ratelimit.ElastiCache, "LayerSubnetIds": store == ratelimit.ElastiCache,
 			} {
 				if (object(got["Outputs"])[name] != nil) != want {

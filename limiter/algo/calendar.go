@@ -32,12 +32,12 @@ func Weekdays() []string {
 
 // Calendar divides time into the periods of a time zone. The zero value is no calendar.
 type Calendar struct {
-	Period Period
+	Period Period `json:",omitzero"`
 	// Zone is the name of the time zone in the IANA database; "" means UTC.
-	Zone string
+	Zone string `json:",omitzero"`
 	// Anchor is the first day of a Week ("monday" to "sunday") or of a Month ("1" to "31"). A Month
 	// that is shorter than its anchor begins on its last day. A Day and a Year have no anchor.
-	Anchor string
+	Anchor string `json:",omitzero"`
 }
 
 // MaxPeriod is the longest length of a period.

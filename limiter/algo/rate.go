@@ -52,17 +52,17 @@ const (
 // Rate is at most Requests per Window or per period of Calendar, counted by Algorithm. The zero value
 // is invalid.
 type Rate struct {
-	Algorithm Algorithm
-	Requests  int64
-	Window    time.Duration
-	Burst     int64 // bucket capacity; 0 means Requests; windows and logs have none
+	Algorithm Algorithm     `json:",omitzero"`
+	Requests  int64         `json:",omitzero"`
+	Window    time.Duration `json:",omitzero"`
+	Burst     int64         `json:",omitzero"` // bucket capacity; 0 means Requests; windows and logs have none
 	// Calendar replaces Window, which is then 0. Its Algorithm is FixedWindow.
-	Calendar Calendar
+	Calendar Calendar `json:",omitzero"`
 	// Counts makes a SlidingWindow of every size keep two counts, because something adds them up or takes them in
 	// advance: the parts of a larger limit, leases, adaptive shares.
-	Counts bool
+	Counts bool `json:",omitzero"`
 	// Regions makes a window the part of a limit that one of several regions enforces; see Shared. It implies Counts.
-	Regions Regions
+	Regions Regions `json:",omitzero"`
 }
 
 // Span returns the Window of r, or the longest length of its period.

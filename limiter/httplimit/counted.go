@@ -23,7 +23,7 @@ func (p *Pending) serveCounted(w http.ResponseWriter, r *http.Request, next http
 			status = cmp.Or(c.status, StatusClientLeft)
 		}
 		p.takeFields(w.Header())
-		_ = p.Settle(r.Context(), status, c.bytes) // Options.Settled gets the error
+		p.Settle(r.Context(), status, c.bytes)
 	}()
 	next.ServeHTTP(c, p.inbound(r))
 	c.begin(http.StatusOK)
@@ -45,9 +45,6 @@ func (p *Pending) inbound(r *http.Request) *http.Request {
 	}
 	for i := range p.costs {
 		remove(p.costs[i].limit.Count.CostField())
-	}
-	for _, field := range p.fields {
-		remove(field)
 	}
 	return r
 }

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -28,6 +29,10 @@ type Options struct {
 	Select func(ctx context.Context, now time.Time, r rules.Request) rules.Selection
 	// Limiter decides the charges.
 	Limiter *limiter.Limiter
+	// Reported is true for a Gate whose back end reports the costs of limits with a Count by forced charges. The Gate only
+	// looks at such limits, and refuses a request if one of them has no room for a cost of 1. It ignores limits of
+	// requests in flight, because nothing releases their slots.
+	Reported bool
 	// TrustedProxies are the proxies in front of a server with net/http. Wrap uses them to find the address of the
 	// client. With nil, it is the peer of the connection.
 	TrustedProxies caller.Proxies
@@ -121,8 +126,10 @@ type Result struct {
 	Answer Answer
 	Tier   string // tier that selected the charges
 	// Pending settles the request after its answer. It is nil unless the request passes and a limit
-	// has a Count. A host that cannot settle ignores it; the request then keeps its reserve.
-	Pending *Pending
+	// has a Count. A host that cannot settle ignores it; the request then keeps its reserve. With
+	// Options.Reported it is nil, and the back end reports the costs of Reported.
+	Pending  *Pending
+	Reported []limiter.Charge // the limits with a Count that the Gate only looked at
 
 	usage func() ([]rules.Listed, bool) // see rules.Selection.Usage
 }
@@ -156,7 +163,9 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 		o.RecordIgnored = true
 		g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "mistake in an API key's record ignored", slog.String("apikey_id", o.Caller.APIKey), slog.Any("err", selected.Ignored))
 	}
-	if settles(o.Charges) {
+	if g.o.Reported {
+		result.Reported = g.lookAndTake(ctx, o)
+	} else if settles(o.Charges) {
 		var receipt *limiter.Receipt
 		o.Decision, receipt, o.Err = g.o.Limiter.TakeRefundable(ctx, o.Time, o.Charges)
 		result.Pending = newPending(g, receipt, o.Charges, o.Caller)
@@ -189,6 +198,45 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 		result.Pending = nil
 	}
 	return result
+}
+
+// lookAndTake looks at the charges with a Count, and charges the others if the look refuses nothing. It returns the charges
+// that it looked at.
+func (g *Gate) lookAndTake(ctx context.Context, o *telemetry.Outcome) (looked []limiter.Charge) {
+	var charged []limiter.Charge
+	for _, c := range o.Charges {
+		switch {
+		case !c.Limit.Count.Settles():
+			charged = append(charged, c)
+		case c.Limit.Count.Of != limiter.CountConcurrent:
+			c.Cost = 1
+			looked = append(looked, c)
+		}
+	}
+	if len(looked) == 0 {
+		o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, charged)
+		return nil
+	}
+	look, err := g.o.Limiter.Peek(ctx, o.Time, looked)
+	if o.Decision, o.Err = look, err; err != nil || !look.Allowed || len(charged) == 0 {
+		return looked
+	}
+	if o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, charged); o.Err == nil {
+		o.Decision = merged(o.Decision, look)
+	}
+	return looked
+}
+
+// merged returns the decision d with what a look before it found. If both allow the request, the limit with less
+// remaining is reported.
+func merged(d, look limiter.Decision) limiter.Decision {
+	d.StoreCalls, d.StoreTime = d.StoreCalls+look.StoreCalls, d.StoreTime+look.StoreTime
+	d.Over, d.Shadowed, d.Reason = cmp.Or(d.Over, look.Over), cmp.Or(d.Shadowed, look.Shadowed), cmp.Or(d.Reason, look.Reason)
+	if d.Allowed && look.Limit != nil && (d.Limit == nil || look.Remaining < d.Remaining) {
+		d.Limit, d.Superseded, d.Cost = look.Limit, look.Superseded, look.Cost
+		d.Capacity, d.Remaining, d.ResetAfter = look.Capacity, look.Remaining, look.ResetAfter
+	}
+	return d
 }
 
 // answer returns the answer to a request. invalid reports whether the charges of the request are

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -19,10 +18,7 @@ import (
 // concurrent use. A nil Pending settles nothing.
 type Pending struct {
 	gate    *Gate
-	receipt *limiter.Receipt // nil if the Gate of another process admitted the request
-	voucher *limiter.Voucher // charges that Gate.Resume received; may be nil
-	fields  []string         // cost fields that Weir removes from the answer although no limit of the request uses them
-	life    time.Duration    // lifetime of a voucher for receipt
+	receipt *limiter.Receipt
 	caller  caller.Caller
 	once    sync.Once
 
@@ -68,21 +64,12 @@ func newPending(g *Gate, receipt *limiter.Receipt, charges []limiter.Charge, c c
 		return nil
 	}
 	p := &Pending{gate: g, receipt: receipt, caller: c}
-	p.readCharges(charges)
-	return p
-}
-
-func (p *Pending) readCharges(charges []limiter.Charge) {
-	p.life = voucherLife
 	for _, charge := range charges {
-		switch l := charge.Limit; l.Count.Of {
-		case limiter.CountCost:
+		if l := charge.Limit; l.Count.Of == limiter.CountCost {
 			p.costs = append(p.costs, reported{limit: l})
-		case limiter.CountConcurrent:
-			p.life = min(max(p.life, l.Rate.Window), limiter.MaxVoucherLife)
-		case limiter.CountRequests, limiter.CountFailures, limiter.CountBytes:
 		}
 	}
+	return p
 }
 
 type pendingKey struct{}
@@ -150,9 +137,6 @@ func (p *Pending) takeFields(h http.Header) {
 		field := p.costs[i].limit.Count.CostField()
 		takeField(h, field, func(value string) { p.readField(field, value) })
 	}
-	for _, field := range p.fields {
-		takeField(h, field, func(string) {})
-	}
 }
 
 // takeField removes a field and its trailers from h. It calls the function read with each of their values.
@@ -194,10 +178,9 @@ func shortened(s string) string { return s[:min(len(s), 40)] }
 // Settle settles the request after its answer. If bytes is negative, the length of the body is unknown,
 // and limits that count bytes keep their reserve. If status is 0, the status is unknown, and limits that
 // count failures or requests in flight keep their reserve. Only the first call settles. Settle ignores
-// the cancellation of ctx and has a deadline of its own. The error is that of limiter.SettleVoucher, for
-// a Pending of [Gate.Resume].
-func (p *Pending) Settle(ctx context.Context, status int, bytes int64) error {
-	return p.settle(ctx, func(c limiter.Charge) int64 {
+// the cancellation of ctx and has a deadline of its own.
+func (p *Pending) Settle(ctx context.Context, status int, bytes int64) {
+	p.settle(ctx, func(c limiter.Charge) int64 {
 		switch c.Limit.Count.Of {
 		case limiter.CountRequests:
 		case limiter.CountBytes:
@@ -226,7 +209,7 @@ func (p *Pending) Settle(ctx context.Context, status int, bytes int64) error {
 // refuse settles a request that did not reach the API. status is the status of the answer from Weir. With
 // status 0, no limit counts the request as a failure.
 func (p *Pending) refuse(ctx context.Context, status int) {
-	_ = p.settle(ctx, func(c limiter.Charge) int64 { // a Receipt returns no error
+	p.settle(ctx, func(c limiter.Charge) int64 {
 		switch of := c.Limit.Count.Of; {
 		case of == limiter.CountConcurrent, of == limiter.CountCost, of == limiter.CountBytes, of == limiter.CountFailures && !c.Limit.Count.Failures.Has(status):
 			return 0
@@ -239,18 +222,14 @@ func (p *Pending) refuse(ctx context.Context, status int) {
 func (p *Pending) correct(ctx context.Context, actual func(limiter.Charge) int64) (s telemetry.Settlement, problem error) {
 	p.mu.Lock()
 	defer p.mu.Unlock() // also if the store panics
-	s = telemetry.Settlement{Time: p.gate.o.Clock(), Caller: p.caller, Rejected: p.rejected, Voucher: p.voucher != nil}
-	if p.voucher == nil {
-		s.Settlement = p.receipt.Settle(ctx, s.Time, actual)
-	} else {
-		s.Settlement, s.Err = p.settleVoucher(ctx, s.Time, actual)
-	}
+	s = telemetry.Settlement{Time: p.gate.o.Clock(), Caller: p.caller, Rejected: p.rejected}
+	s.Settlement = p.receipt.Settle(ctx, s.Time, actual)
 	return s, p.problem
 }
 
-func (p *Pending) settle(ctx context.Context, actual func(limiter.Charge) int64) (err error) {
+func (p *Pending) settle(ctx context.Context, actual func(limiter.Charge) int64) {
 	if p == nil {
-		return nil
+		return
 	}
 	p.once.Do(func() {
 		s, problem := p.correct(ctx, actual)
@@ -258,7 +237,5 @@ func (p *Pending) settle(ctx context.Context, actual func(limiter.Charge) int64)
 			p.gate.log(ctx, slog.LevelWarn, "cost report rejected", problem)
 		}
 		p.gate.o.Settled(s)
-		err = s.Err
 	})
-	return err
 }

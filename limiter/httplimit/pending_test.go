@@ -488,16 +488,3 @@ func (c *callCounter) Settle(ctx context.Context, now algo.Instant, s limiter.Su
 	}
 	return c.Store.Settle(ctx, now, s, charges, results, elapsed, once)
 }
-
-// A voucher lives for 15 minutes. If the slot of a request in flight lives longer, the voucher lives as long as the
-// slot, at most MaxVoucherLife.
-func TestPending_Voucher(t *testing.T) {
-	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
-	for path, want := range map[string]time.Duration{"/chat": 15 * time.Minute, "/import": 15 * time.Minute, "/export": 20 * time.Minute, "/report": limiter.MaxVoucherLife} {
-		decided := s.gate.Decide(t.Context(), httplimit.Request{Method: http.MethodGet, Path: rules.EncodedPath(path), Header: http.Header{}, Address: address.Addr()})
-		v, err := decided.Pending.Voucher(noon)
-		if err != nil || !v.Expires.Equal(noon.Add(want)) {
-			t.Errorf("%s: got %+v, error %v, want a life of %s", path, v, err, want)
-		}
-	}
-}

@@ -156,7 +156,7 @@ func (c *compiler) compile() {
 	c.checkUsage()
 	c.exempt()
 	c.readHeaders()
-	c.readCostFields()
+	c.readCounts()
 }
 
 // rule adds a rule without its limits.

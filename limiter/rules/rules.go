@@ -33,6 +33,7 @@ type Rules struct {
 	labels      []string
 	headers     []string
 	costFields  []string
+	counts      []limiter.Counted
 	split       bool // each endpoint of a caller has its own item
 	spelling    *spelling
 }
@@ -122,14 +123,7 @@ func (r *Rules) LocalProcesses() int {
 }
 
 // Counts returns the kinds of counts of all limits, each once, except requests.
-func (r *Rules) Counts() (counts []limiter.Counted) {
-	for l := range r.limits() {
-		if l.Count.Settles() && !slices.Contains(counts, l.Count.Of) {
-			counts = append(counts, l.Count.Of)
-		}
-	}
-	return counts
-}
+func (r *Rules) Counts() []limiter.Counted { return r.counts }
 
 // Tiers returns the declared tiers, sorted. Without a declaration, it returns the tiers that rules name.
 func (r *Rules) Tiers() []string { return slices.Sorted(maps.Keys(r.tiers)) }

@@ -297,9 +297,12 @@ func (r *Rules) Claims() (names []string) {
 // unless a limit counts cost.
 func (r *Rules) CostFields() []string { return r.costFields }
 
-func (c *compiler) readCostFields() {
+func (c *compiler) readCounts() {
 	fields := map[string]bool{}
 	for l := range c.rules.limits() {
+		if l.Count.Settles() && !slices.Contains(c.rules.counts, l.Count.Of) {
+			c.rules.counts = append(c.rules.counts, l.Count.Of)
+		}
 		if l.Count.Of == limiter.CountCost {
 			fields[http.CanonicalHeaderKey(l.Count.CostField())] = true
 		}

@@ -39,11 +39,6 @@
 //	SettlementsLost Count         charges that kept their reserve, because the store failed
 //	ReportsRejected Count         cost reports that were ignored
 //	DebtExcess      Count         cost above the reserve that exceeded the max debt; it is not counted
-//	ReceiptsSettled Count         receipts that settled limits of a request behind an authorizer
-//	ReceiptsOmitted Count         admitted requests without the receipt that their limits need; they keep their reserve
-//	ReceiptsForged  Count         receipts that are not valid, or whose key is no longer in use
-//	ReceiptsReplayed Count        receipts that had settled their limits already
-//	ReceiptsExpired Count         receipts that were too old to settle
 //	Clamped         Count         states that were clamped, because they were further in the future
 //	                              than clock skew explains
 //	RulesRefused    Count         rejected rules documents, counted by each environment that read

@@ -35,12 +35,6 @@ const (
 	ReportsRejected = "ReportsRejected"
 	DebtExcess      = "DebtExcess"
 
-	ReceiptsSettled  = "ReceiptsSettled"
-	ReceiptsOmitted  = "ReceiptsOmitted"
-	ReceiptsForged   = "ReceiptsForged"
-	ReceiptsReplayed = "ReceiptsReplayed"
-	ReceiptsExpired  = "ReceiptsExpired"
-
 	RecordsIgnored    = "RecordsIgnored"
 	ForeignKeys       = "ForeignKeys"
 	Notices           = "Notices"
@@ -77,7 +71,6 @@ func Metrics() []string {
 		Shadowed, Unauthorized, Failed, Latency, StoreCalls,
 		StoreLatency, Overshoot, RefundsGiven, RefundsDropped, Clamped, RegionCalls, TransfersLost, RegionsFailed,
 		SettlementsLost, ReportsRejected, DebtExcess,
-		ReceiptsSettled, ReceiptsOmitted, ReceiptsForged, ReceiptsReplayed, ReceiptsExpired,
 		RulesRefused, RulesVersion, RulesAge, ClockSkew,
 		RecordsIgnored, ForeignKeys, Notices, LinesDropped, Unmatched, DirectRequests, AddressesNotFound,
 	}
@@ -98,7 +91,6 @@ type metrics struct {
 	refunds                                               limiter.Refunds
 	regionCalls, transfersLost, regionsFailed             int64
 	settlementsLost, reportsRejected, debtExcess          int64
-	receipts                                              [ReceiptResults]int64
 	rulesRefused, recordsIgnored, notices                 int64
 	foreignKeys, unmatched, directRequests, linesDropped  int64
 	addressesNotFound                                     int64
@@ -212,8 +204,6 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsDropped, int64(m.refunds.Dropped)},
 		{RegionCalls, m.regionCalls}, {TransfersLost, m.transfersLost}, {RegionsFailed, m.regionsFailed},
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
-		{ReceiptsSettled, m.receipts[ReceiptSettled]}, {ReceiptsOmitted, m.receipts[ReceiptOmitted]}, {ReceiptsForged, m.receipts[ReceiptForged]},
-		{ReceiptsReplayed, m.receipts[ReceiptReplayed]}, {ReceiptsExpired, m.receipts[ReceiptExpired]},
 		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices}, {ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
 		{DirectRequests, m.directRequests}, {AddressesNotFound, m.addressesNotFound}, {LinesDropped, m.linesDropped},
 	} {

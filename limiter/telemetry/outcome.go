@@ -61,19 +61,4 @@ type Settlement struct {
 	Time     time.Time     // when the answer ended
 	Caller   caller.Caller // caller of the request
 	Rejected int           // number of cost reports that were ignored
-	Voucher  bool          // true if another process admitted the request, so Caller is unknown
-	Err      error         // why a part of a voucher was not settled
 }
-
-// ReceiptResult is what happened to a receipt of a request behind an authorizer.
-type ReceiptResult byte
-
-// These are the results. ReceiptResults is their number.
-const (
-	ReceiptSettled ReceiptResult = iota
-	ReceiptOmitted
-	ReceiptForged
-	ReceiptReplayed
-	ReceiptExpired
-	ReceiptResults
-)

@@ -124,11 +124,6 @@ func (r *Recorder) Settled(s Settlement) {
 	}
 }
 
-// Receipt counts what happened to a receipt.
-func (r *Recorder) Receipt(now time.Time, result ReceiptResult) {
-	r.count(now.UnixNano(), func() { r.metrics.receipts[result]++ })
-}
-
 // RulesRefused counts a rejected rules document.
 func (r *Recorder) RulesRefused(now time.Time) {
 	r.count(now.UnixNano(), func() { r.metrics.rulesRefused++ })

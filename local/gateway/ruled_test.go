@@ -20,7 +20,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/receipts"
+	"github.com/weir-limits/weir/functions/mac"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -101,7 +101,7 @@ func newRuled(t *testing.T, store limiter.Store, kind gateway.Kind, document str
 	e := &lambdahttp.Environment{
 		Limiter: storetest.Must(limiter.New(r, limiter.Options{Logger: logger, Notify: recorder.Notice})), Rules: live.Fixed(parsed), Logger: logger,
 		Identifier: caller.New(caller.Options{APIKeys: r}), Clock: func() time.Time { return r.now }, Recorder: recorder,
-		Receipts: receipts.Fixed("dev", receipts.NewKeys()),
+		MACs: mac.Fixed("dev", []byte("secret")),
 	}
 	templ, err := template.Parse([]byte(everything))
 	if err != nil {

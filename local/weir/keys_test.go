@@ -18,7 +18,6 @@ import (
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/origin"
-	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -201,27 +200,6 @@ func TestKeys_rotate(t *testing.T) {
 	}
 	if _, err := lookup(first); err == nil {
 		t.Error("lookup of a key whose secret was removed: got a record, want an error")
-	}
-}
-
-// A second rotation of the receipts' key soon after the first needs --force.
-func TestKeys_rotateReceipts(t *testing.T) {
-	recordsTable(t)
-	if code, _, errs := weir(t, "keys", "rotate-receipts"); code != 1 || !strings.Contains(errs, "no key of receipts to rotate") {
-		t.Errorf("rotation without a key: got exit %d, stderr %q, want exit 1 and no key", code, errs)
-	}
-	client := storetest.Must(openRecords(t.Context(), os.Getenv("RECORDS_TABLE")))
-	if _, err := receipts.Load(t.Context(), client, os.Getenv("RECORDS_TABLE")); err != nil {
-		t.Fatal(err)
-	}
-	if out := ok(t, "keys", "rotate-receipts"); !strings.Contains(out, "a quarter of an hour;") || !strings.Contains(out, "until the next rotation") {
-		t.Errorf("rotate-receipts: got %q, want a note about the keys in use", out)
-	}
-	if code, _, errs := weir(t, "keys", "rotate-receipts"); code != 1 || !strings.Contains(errs, "not settled yet (want ") {
-		t.Errorf("second rotation: got exit %d, stderr %q, want exit 1 and the time of the next rotation", code, errs)
-	}
-	if out := ok(t, "keys", "rotate-receipts", "--force", "--json"); out != "{}\n" {
-		t.Errorf("forced rotation: got %q, want {}", out)
 	}
 }
 

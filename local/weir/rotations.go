@@ -9,7 +9,6 @@ import (
 
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/origin"
-	"github.com/weir-limits/weir/functions/receipts"
 	"github.com/weir-limits/weir/local/command"
 )
 
@@ -64,25 +63,6 @@ func (o *keysOptions) rotateSecret() *cobra.Command {
 		},
 		inUse: apikeys.ErrInUse, remedy: "replace these keys (weir keys create --add) and revoke them, or invalidate them with --force",
 		done: "new keys use a new secret, which functions read within about a minute;\nexisting keys stay valid until the next rotation",
-	})
-}
-
-func (o *keysOptions) rotateReceipts() *cobra.Command {
-	return o.rotation(rotation{
-		use: "rotate-receipts", short: "Replace the key that encrypts the receipts of a REST API",
-		long: "Replace the key that encrypts the receipts of a REST API. The previous key opens receipts until the next rotation.\n\n" +
-			"A rotation fails for 45 minutes after the last one, because receipts of the previous key may still be valid. --force rotates all the same: requests with such a receipt stay charged with their reserve.",
-		force:    "rotate although this invalidates receipts that are not settled yet",
-		notLocal: "a local run has no key of receipts",
-		rotate: func(c *cobra.Command, force bool) error {
-			client, err := openRecords(c.Context(), o.table)
-			if err != nil {
-				return err
-			}
-			return receipts.Rotate(c.Context(), client, o.table, time.Now(), force)
-		},
-		inUse: receipts.ErrInUse, remedy: "wait, or invalidate these receipts with --force",
-		done: "authorizers use the new key after a quarter of an hour;\nthe previous key opens receipts until the next rotation",
 	})
 }
 

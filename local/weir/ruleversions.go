@@ -129,9 +129,8 @@ func (p proposal) settles(maxDelay time.Duration) bool {
 	return err == nil && len(r.Counts()) > 0
 }
 
-// settlesText is printed with the first document that needs the function Forward.
-const settlesText = "note: a limit has the field \"count\". Behind a REST API, the function forward corrects its charges after the answer. " +
-	"Without this function, each request keeps the charge from before the answer: deploy with the setting settle=true (LimitsProps.Settle)\n"
+// settlesText is printed with the first document whose costs a foreign back end reports.
+const settlesText = "note: a limit has the field \"count\". If the back end of a REST API is not Weir's, it reports the costs to a function: set LimitsProps.Reports\n"
 
 // published is the result of a publish. --json prints it.
 type published struct {

@@ -3,7 +3,7 @@
 //
 //   - A line of a decision or a notice (package telemetry) goes to a [Sender], which is Kafka.
 //   - A notice also goes to an event bus.
-//   - A line of the access log settles the limits of its request. Back ends invoke the function directly for that.
+//   - A line of the access log charges limits of its request. Back ends invoke the function directly for that.
 //
 // If a call fails, the function fails, and Lambda repeats the event twice. So a line can arrive more than once. A line that
 // CloudWatch Logs cannot deliver is still in the log.

@@ -118,11 +118,11 @@ func decisions(payload []byte) (lines [][]byte, err error) {
 	return lines, nil
 }
 
-// isDecision reports whether a line is a decision or a notice. A line of an access log has a receipt, and can have any
+// isDecision reports whether a line is a decision or a notice. A line of an access log has a report, and can have any
 // member that a client adds.
 func isDecision(message string) bool {
 	var line map[string]json.RawMessage
-	if json.Unmarshal([]byte(message), &line) != nil || line[contract.LogReceipt] != nil {
+	if json.Unmarshal([]byte(message), &line) != nil || line[contract.LogReport] != nil {
 		return false
 	}
 	var kind string

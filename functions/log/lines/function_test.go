@@ -53,7 +53,7 @@ func TestFunction(t *testing.T) {
 	to := &broker{}
 	f := lines.New(e, to)
 	want := []string{`{"weir":"refused","count":3}`, `{"weir":"allowed","count":100}`, `{"weir":"shadowed","count":1}`}
-	others := []string{`{"weir":"allowed","receipt":"-"}`, `{"weir":"edge"}`, `{"weir":1}`, `{"Allowed":1}`, "text", `{"weir":"refu`}
+	others := []string{`{"weir":"allowed","report":"-"}`, `{"weir":"edge"}`, `{"weir":1}`, `{"Allowed":1}`, "text", `{"weir":"refu`}
 	event := payload(t, slices.Concat(want, others)...)
 	if _, err := f.Invoke(t.Context(), event); err != nil || !slices.Equal(to.lines, want) {
 		t.Errorf("got %q, error %v, want %q", to.lines, err, want)

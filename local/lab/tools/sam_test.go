@@ -21,7 +21,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
@@ -174,53 +173,6 @@ var outcomes = map[string]string{
 	"rest-proxy-anonymous.json":      "200, limit 100",
 	"rest-proxy-apikey.json":         "200, limit 100",
 	"rest-proxy-user.json":           "200, limit 100",
-}
-
-// The SAM CLI writes no access log, so it cannot settle a request by itself. `sam local invoke` runs the
-// function Forward with a sample event. Settle settles the receipt of the authorizer once. It rejects the
-// receipt of the sample event, which is from another namespace.
-func TestSAM_settle(t *testing.T) {
-	template, cli, document := prepared(t, synthesizedAs(t, "WEIR_SETTLE_TEMPLATE"))
-	invoke := func(function string, event []byte) []byte {
-		t.Helper()
-		answer, err := cli.Invoke(t.Context(), document, functionOf(t, template, function), event)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer
-	}
-	login := strings.NewReplacer("/api/v1/search", "/api/v1/login", `"GET"`, `"POST"`, "/GET/", "/POST/").Replace(string(sampleEvent(t, "rest-authorizer-anonymous.json")))
-	var policy events.APIGatewayCustomAuthorizerResponse
-	if err := json.Unmarshal(invoke("Authorizer", []byte(login)), &policy); err != nil {
-		t.Fatal(err)
-	}
-	receipt, ok := policy.Context[contract.KeyReceipt].(string)
-	if !ok {
-		t.Fatalf("context of a login: got %v, want a receipt", policy.Context)
-	}
-	sample := sampleEvent(t, "settle-invoke.json")
-	var event contract.Settlement
-	if err := json.Unmarshal(sample, &event); err != nil {
-		t.Fatal(err)
-	}
-	fresh := bytes.Replace(sample, []byte(event.Receipt), []byte(receipt), 1)
-	for _, c := range []struct {
-		event []byte
-		want  contract.Settled
-	}{
-		{sample, contract.Settled{Reason: contract.ReasonForged}},
-		{fresh, contract.Settled{Settled: true}},
-		{fresh, contract.Settled{Reason: contract.ReasonUsed}},
-	} {
-		answer := invoke("Forward", c.event)
-		var got contract.Settled
-		if err := json.Unmarshal(answer, &got); err != nil || got != c.want {
-			t.Errorf("settle: got %s (error %v), want %+v", answer, err, c.want)
-		}
-	}
-	if answer := invoke("Forward", sampleEvent(t, "settle-log.json")); string(bytes.TrimSpace(answer)) != "null" {
-		t.Errorf("lines of an access log: got %s, want null", answer)
-	}
 }
 
 func sampleEvent(t *testing.T, name string) []byte {

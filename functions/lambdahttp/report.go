@@ -1,0 +1,278 @@
+package lambdahttp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/mac"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// report charges what a back end reports about an answer.
+func (f *forwarder) report(ctx context.Context, event *forwardEvent) ([]byte, error) {
+	known := known{status: event.Status, bytes: unknownLength}
+	if event.Bytes != nil {
+		known.bytes = max(unknownLength, *event.Bytes)
+	}
+	var err error
+	if known.costs, err = parseCosts(event.Cost); err != nil {
+		return f.invalid(ctx, err)
+	}
+	err = f.charge(ctx, event.Report, &known)
+	reason, final := reasonOf(err)
+	if !final {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	return json.Marshal(contract.Reported{Charged: err == nil, Reason: reason})
+}
+
+// invalid counts a report that is not valid, and returns the answer to it.
+func (f *forwarder) invalid(ctx context.Context, err error) ([]byte, error) {
+	f.rejected(1)
+	f.Logger.LogAttrs(ctx, slog.LevelWarn, "report rejected", slog.Any("err", err))
+	return json.Marshal(contract.Reported{Reason: contract.ReasonInvalid})
+}
+
+func (f *forwarder) rejected(n int) {
+	f.Recorder.Settled(telemetry.Settlement{Time: f.Clock(), Rejected: n})
+}
+
+// unknownLength is the length of an answer that an event does not have.
+const unknownLength = -1
+
+// known contains the values that an event has about an answer.
+type known struct {
+	costs  []cost
+	status int   // 0 if it is unknown
+	bytes  int64 // unknownLength if it is unknown
+}
+
+// cost is a reported cost on the limits of a name. An empty name means all limits of the request.
+type cost struct {
+	limit string
+	cost  int64
+}
+
+const maxCosts = 32
+
+// parseCosts parses a number, or an object of numbers by the names of limits. null is an error, because
+// JSON.stringify writes it for NaN.
+func parseCosts(text json.RawMessage) (costs []cost, err error) {
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 {
+		return nil, nil
+	}
+	if text[0] != '{' { // the empty name stands for a cost without a name
+		text = slices.Concat([]byte(`{"":`), text, []byte("}"))
+	}
+	named, err := allMembers(text)
+	if err != nil {
+		return nil, fmt.Errorf("cost: %w", err)
+	}
+	if len(named) > maxCosts {
+		return nil, fmt.Errorf("cost: got %d numbers, want at most %d", len(named), maxCosts)
+	}
+	for i, m := range named {
+		var n *int64
+		switch err := json.Unmarshal(m.value, &n); {
+		case err != nil:
+			return nil, fmt.Errorf(`cost: %w (want 812, or {"input": 812, "output": 95})`, err)
+		case n == nil:
+			return nil, errors.New(`cost: got null, want a number; leave out a cost that is unknown`)
+		case *n < 0 || *n > httplimit.MaxReport:
+			return nil, fmt.Errorf("cost: got %d, want 0 to %d", *n, httplimit.MaxReport)
+		case slices.ContainsFunc(named[:i], func(before member) bool { return before.name == m.name }):
+			return nil, fmt.Errorf("cost: got the name %.40q twice, want it once", m.name)
+		}
+		costs = append(costs, cost{m.name, *n})
+	}
+	return costs, nil
+}
+
+// errNothing means that an event has no value for a limit of the request.
+var errNothing = errors.New("report: no limit to charge")
+
+// charge charges those limits in a sealed value whose cost is known, by force and at the present instant.
+func (f *forwarder) charge(ctx context.Context, sealed string, known *known) error {
+	now := f.Clock()
+	all, err := f.open(ctx, now, sealed)
+	if err != nil {
+		if errors.Is(err, mac.ErrForged) {
+			f.rejected(1)
+		}
+		return err
+	}
+	var charges []limiter.Charge
+	found := false
+	for _, c := range all {
+		cost, ok := known.cost(c.Limit)
+		if found = found || ok; cost > 0 {
+			c.Cost, c.Force = cost, true
+			charges = append(charges, c)
+		}
+	}
+	switch {
+	case !found:
+		f.rejected(len(known.costs))
+		return errNothing
+	case len(charges) == 0:
+		return nil
+	}
+	d, err := f.Limiter.Take(ctx, now, charges)
+	if err == nil && d.Reason != limiter.ReasonNone {
+		err = fmt.Errorf("the store did not charge it (%s)", d.Reason)
+	}
+	return err
+}
+
+// cost returns the cost of the answer on a limit. ok is false if it is unknown.
+func (k *known) cost(l *limiter.Limit) (n int64, ok bool) {
+	switch l.Count.Of {
+	case limiter.CountCost:
+		i := slices.IndexFunc(k.costs, func(r cost) bool { return r.limit == "" || r.limit == l.Name })
+		if i < 0 {
+			return 0, false
+		}
+		return k.costs[i].cost, true
+	case limiter.CountBytes:
+		return max(0, k.bytes), k.bytes != unknownLength
+	case limiter.CountFailures:
+		if k.status != 0 && l.Count.Failures.Has(k.status) {
+			n = 1
+		}
+		return n, k.status != 0
+	case limiter.CountRequests, limiter.CountConcurrent:
+	}
+	return 0, false
+}
+
+// reasonOf returns the reason in the answer to a report. final is false if the report must be repeated.
+func reasonOf(err error) (reason string, final bool) {
+	switch {
+	case err == nil:
+		return "", true
+	case errors.Is(err, mac.ErrForged):
+		return contract.ReasonForged, true
+	case errors.Is(err, errNothing):
+		return contract.ReasonNothing, true
+	}
+	return "", false
+}
+
+const (
+	// maxLines bounds the uncompressed size of an event of CloudWatch Logs. An event has at most 1 MB of
+	// lines before compression.
+	maxLines = 8 << 20
+	// reporting bounds the reports that are charged at the same time.
+	reporting = 16
+)
+
+// chargeLines charges the limits of requests in lines of an access log. An error means that Lambda must repeat the event;
+// what was charged then counts twice.
+func (f *forwarder) chargeLines(ctx context.Context, lines []string) error {
+	var (
+		wg     sync.WaitGroup
+		slots  = make(chan struct{}, reporting)
+		failed atomic.Int64
+		first  atomic.Pointer[error]
+	)
+	for _, text := range lines {
+		sealed, known, err := parseLine(text)
+		if err != nil {
+			_, _ = f.invalid(ctx, err)
+		}
+		if sealed == "" {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			err := f.charge(ctx, sealed, &known)
+			if _, final := reasonOf(err); !final {
+				failed.Add(1)
+				first.CompareAndSwap(nil, &err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := first.Load(); err != nil {
+		return fmt.Errorf("report: %d of %d lines not charged: %w", failed.Load(), len(lines), *err)
+	}
+	return nil
+}
+
+// uncompressed returns the lines in an event of CloudWatch Logs, each once.
+func uncompressed(data []byte) (lines []string, err error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("log: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxLines+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("log: %w", err)
+	case len(text) > maxLines:
+		return nil, fmt.Errorf("log: got more than %d bytes, want at most that", maxLines)
+	}
+	var log struct {
+		LogEvents []struct {
+			ID      string `json:"id"`
+			Message string `json:"message"`
+		} `json:"logEvents"`
+	}
+	if err := json.Unmarshal(text, &log); err != nil {
+		return nil, fmt.Errorf("log: %w", err)
+	}
+	seen := map[string]bool{"": false}
+	for _, event := range log.LogEvents {
+		if !seen[event.ID] {
+			lines = append(lines, event.Message)
+		}
+		seen[event.ID] = event.ID != ""
+	}
+	return lines, nil
+}
+
+// parseLine parses a line in JSON. Its values are strings or numbers. sealed is "" if the line has
+// no value for a report. API Gateway does not escape quotes in a line, so a client can add members by its User-Agent.
+// Therefore, a line with a repeated member is an error, and charges nothing. So is a line that was cut: API Gateway cuts
+// events of execution logs at 1,024 bytes, and marks them.
+func parseLine(message string) (sealed string, k known, err error) {
+	members, err := allMembers([]byte(message))
+	switch {
+	case err == nil:
+	case strings.Contains(message, `"`+contract.LogReport+`"`):
+		return "", k, fmt.Errorf("access log: got a line of %d bytes with a report, want one JSON object; was the line cut?", len(message))
+	default:
+		return "", k, nil // the line does not have the documented format, so it charges nothing
+	}
+	values := make(map[string]string, len(members))
+	for _, m := range members {
+		if _, repeated := values[m.name]; repeated {
+			return "", k, fmt.Errorf("access log: got the member %.40q twice in one line, want it once", m.name)
+		}
+		values[m.name] = strings.Trim(string(m.value), `"`)
+	}
+	number := func(name string, unknown int64) int64 {
+		if n, err := strconv.ParseInt(values[name], 10, 64); err == nil && n >= 0 {
+			return n
+		}
+		return unknown
+	}
+	k.status, k.bytes = int(number(contract.LogStatus, 0)), number(contract.LogLength, unknownLength)
+	return strings.TrimPrefix(values[contract.LogReport], "-"), k, nil
+}
