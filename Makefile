@@ -42,9 +42,9 @@ LINT_VERSION := v2.15.0
 LINT := .bin/golangci-lint-$(LINT_VERSION)
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # What the lab's Makefile does.
-LAB := bench cfn-lint console examples faults foreign fuzz kafka race sam soak test-sam
+LAB := bench cfn-lint console examples faults foreign fuzz kafka race sam soak test-sam test-starter
 
-.PHONY: context help run check test test-go test-all synth diff deploy edge destroy bootstrap release golden create-only vendor lint build functions rename clean $(LAB) .bin/weir .bin/weir-tools FORCE
+.PHONY: context help run check test test-go test-all synth diff deploy edge destroy bootstrap release golden create-only vendor lint build functions rename clean starter $(LAB) .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile local/lab/Makefile
@@ -161,6 +161,12 @@ RELEASED := $(PLATFORMS:%=dist/weir/%/weir) $(foreach arch,arm64 x86_64,$(FUNCTI
 release: .bin/weir-tools ## Build and pack all files of a release into dist/release (VERSION=v1.0.0)
 	@$(MAKE) --no-print-directory -j$(CORES) VERBOSE=1 $(RELEASED)
 	@.bin/weir-tools release "$(VERSION)"
+
+starter: ## Begin an API of your own in a new folder (TO=../shop MODULE=example.com/shop)
+	@$(if $(findstring /,$(MODULE)),,$(error MODULE: got "$(MODULE)", want a path such as example.com/shop))[ -n "$(TO)" ] && [ ! -e "$(TO)" ] || { echo 'TO: got "$(TO)", want a new folder' >&2; exit 2; }
+	@mkdir -p "$(TO)" && git archive HEAD:local/starter | tar -x -C "$(TO)"
+	@cd "$(TO)" && grep -rl 'example.com/limits' . | xargs perl -pi -e 's|example\.com/limits|$(MODULE)|g' && go mod edit -replace "github.com/weir-limits/weir=$(CURDIR)"
+	@echo "$(TO): run make help there"
 
 # The page for copies keeps the address of Weir.
 rename: ## Rename the module of your copy (MODULE=github.com/example/limits)
