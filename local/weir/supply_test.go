@@ -102,7 +102,7 @@ func eachFile(t *testing.T, see func(path, text string)) {
 	}
 }
 
-// weir does not link the clients of Kafka and Kinesis or the dependencies of weir-tools, so that
+// weir does not link the client of Kafka or the dependencies of weir-tools, so that
 // the first make run builds fast.
 func TestSupply_links(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
@@ -110,7 +110,7 @@ func TestSupply_links(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dependency := range strings.Lines(string(out)) {
-		for _, heavy := range []string{"franz-go", "service/kinesis", "local/lab"} {
+		for _, heavy := range []string{"franz-go", "local/lab"} {
 			if strings.Contains(dependency, heavy) {
 				t.Errorf("weir: got a link to %s, want none", dependency)
 			}
