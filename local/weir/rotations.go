@@ -70,7 +70,7 @@ func (o *keysOptions) rotateOrigin() *cobra.Command {
 	c := o.rotation(rotation{
 		use: "rotate-origin", short: "Replace the secret with which a distribution or a proxy proves itself",
 		long: "Replace the secret with which a distribution or a proxy proves itself. The previous secret stays valid until the next rotation, so no request is lost.\n\n" +
-			"After a quarter of an hour, when all functions know the new secret, deploy the distribution with another originRotation, or set what weir keys origin --show prints in your proxy. " +
+			"After a quarter of an hour, when all functions know the new secret, set at each distribution or proxy what weir keys origin --show prints. " +
 			"A rotation fails until two hours after a distribution or a proxy took the last secret. --force rotates all the same: requests with the secret before the previous one are then direct.",
 		force:    "rotate although a distribution may still send the previous secret",
 		notLocal: "a local run has one secret, which belongs to .weir",
@@ -81,8 +81,8 @@ func (o *keysOptions) rotateOrigin() *cobra.Command {
 			}
 			return origin.Rotate(c.Context(), client, o.table, o.namespace, time.Now(), force)
 		},
-		inUse: origin.ErrInUse, remedy: "deploy with another originRotation, or run weir keys origin --show, and then wait two hours; if every distribution already sends the new secret, add --force",
-		done: "both secrets are valid until the next rotation;\nafter a quarter of an hour, deploy the distribution with another originRotation, or set `weir keys origin --show` in your proxy",
+		inUse: origin.ErrInUse, remedy: "run weir keys origin --show, set the secret at each distribution and proxy, and then wait two hours; if every distribution already sends the new secret, add --force",
+		done: "both secrets are valid until the next rotation;\nafter a quarter of an hour, set at each distribution or proxy what `weir keys origin --show` prints",
 	})
 	o.namespaceFlag(c)
 	return c
