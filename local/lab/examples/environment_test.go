@@ -103,10 +103,12 @@ func startEnvironment(t *testing.T, extension string, runtime, variables []strin
 		})
 	}
 	start("extension", extension)
-	err := e.wait(t.Context(), e.registered)
+	within, done := context.WithTimeout(t.Context(), time.Minute)
+	defer done()
+	err := e.wait(within, e.registered)
 	if err == nil {
 		start("runtime", runtime...)
-		err = errors.Join(e.wait(t.Context(), e.runtime.asked), e.wait(t.Context(), e.extension.asked))
+		err = errors.Join(e.wait(within, e.runtime.asked), e.wait(within, e.extension.asked))
 	}
 	if err != nil {
 		t.Fatal(err)
