@@ -50,10 +50,13 @@ func SubjectOf(text string) Subject {
 	return Subject{other, text}
 }
 
-// Key returns the key of s in a store. namespace separates deployments, and format is the version of the
-// store's state format.
-func (s Subject) Key(namespace string, format byte) string {
-	return namespace + "/" + string('0'+format) + "/" + prefixes[s.kind] + s.name
+// StateFormat is the version of the state in stores, and a part of its keys. After a change, no store reads the state from
+// before, and all counts restart.
+const StateFormat = "3"
+
+// Key returns the key of s in a store. namespace separates deployments.
+func (s Subject) Key(namespace string) string {
+	return namespace + "/" + StateFormat + "/" + prefixes[s.kind] + s.name
 }
 
 // Clone returns a subject equal to s. It shares no memory with the text of a request.

@@ -343,7 +343,7 @@ func byItem(err error) bool {
 }
 
 func (s *Store) subjectKey(subject limiter.Subject) string {
-	return subject.Key(s.o.Namespace, format)
+	return subject.Key(s.o.Namespace)
 }
 
 func keyOf(key string) map[string]types.AttributeValue {

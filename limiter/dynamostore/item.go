@@ -13,9 +13,6 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// format is the version of the item's layout. It is part of the key.
-const format = 2
-
 // item is the item of a subject as DynamoDB returned it. It is nil if the table has no item of the
 // subject.
 type item map[string]types.AttributeValue

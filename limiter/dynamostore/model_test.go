@@ -62,7 +62,7 @@ var modelStart = algo.InstantOf(time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC))
 
 var (
 	modelCaller = limiter.User("model")
-	modelKey    = modelCaller.Key("n", 2)
+	modelKey    = modelCaller.Key("n")
 )
 
 // history is one item and the processes that use it.

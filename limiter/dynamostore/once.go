@@ -38,7 +38,7 @@ type attempt struct {
 // onceKey returns the key of the item that holds the ID of a settlement. No subject has this key, because the name of
 // a subject has no space.
 func (s *Store) onceKey(subject limiter.Subject, once limiter.Once) string {
-	return subject.Key(s.o.Namespace, format) + " " + once.ID.String()
+	return subject.Key(s.o.Namespace) + " " + once.ID.String()
 }
 
 // begin declares a settlement begun, or done if it has no forced charge. It returns an error if the settlement is

@@ -338,7 +338,7 @@ func TestStore_Settle_deadline(t *testing.T) {
 func TestStore_unknownAttributes(t *testing.T) {
 	s := newSettling(t, "uds")
 	for _, name := range []string{"o", "p", "o1zz", "unknown"} {
-		s.api.Items[limiter.User("a").Key("n", 2)][name] = &types.AttributeValueMemberBS{Value: [][]byte{{1}}}
+		s.api.Items[limiter.User("a").Key("n")][name] = &types.AttributeValueMemberBS{Value: [][]byte{{1}}}
 	}
 	if err := s.settle(0); err != nil {
 		t.Error(err)

@@ -165,7 +165,7 @@ func TestStore_shares_ttl(t *testing.T) {
 		if err := move(store); err != nil {
 			t.Fatal(err)
 		}
-		expiry := table.Items[user.Key("n", 2)][dynamostore.TTLAttribute].(*types.AttributeValueMemberN)
+		expiry := table.Items[user.Key("n")][dynamostore.TTLAttribute].(*types.AttributeValueMemberN)
 		seconds, idle := storetest.Must(strconv.ParseInt(expiry.Value, 10, 64)), results[0].Machine.Idle(results[0].State).Time()
 		if time.Unix(seconds, 0).Before(idle) {
 			t.Errorf("%s: got an expiry at %d s, want at least %d s, when the other limit counts nothing", name, seconds, idle.Unix())

@@ -181,7 +181,7 @@ func (c *table) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ 
 	return out, err
 }
 
-func key(s limiter.Subject) string { return s.Key("n", 2) }
+func key(s limiter.Subject) string { return s.Key("n") }
 
 func (c *table) item(s limiter.Subject) memtable.Item { return maps.Clone(c.Table.Items[key(s)]) }
 

@@ -30,7 +30,7 @@ func longestItems(t *testing.T) (*dynamostore.Store, *meter, func(limiter.Subjec
 	items := newTable(t)
 	m := &meter{API: items}
 	return storetest.Must(dynamostore.NewBare(m, dynamostore.Options{Table: "t", Namespace: longest})), m, func(s limiter.Subject) int {
-		return memtable.Size(items.Table.Items[s.Key(longest, 2)])
+		return memtable.Size(items.Table.Items[s.Key(longest)])
 	}
 }
 

@@ -221,7 +221,7 @@ func (reply) RedisError() {}
 func TestFailure_server(t *testing.T) {
 	server := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "failing"}), caller()
-	if err := server.LPush(ctx, "{failing/2/"+who.String()+"}", "x").Err(); err != nil {
+	if err := server.LPush(ctx, "{failing/"+limiter.StateFormat+"/"+who.String()+"}", "x").Err(); err != nil {
 		t.Fatal(err)
 	}
 	limit := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
@@ -229,7 +229,7 @@ func TestFailure_server(t *testing.T) {
 	if _, err := s.Take(ctx, noon, who, charges, make([]algo.Result, 1)); !errors.Is(err, limiter.ErrFormat) || !limiter.Answered(err) {
 		t.Errorf("a list: got error %v, want ErrFormat", err)
 	}
-	if err := server.Del(ctx, "{failing/2/"+who.String()+"}").Err(); err != nil {
+	if err := server.Del(ctx, "{failing/"+limiter.StateFormat+"/"+who.String()+"}").Err(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -287,7 +287,7 @@ func idleValue(t *testing.T, n int) string {
 	for i := range n {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+string(rune('a'+i)), algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
 	}
-	value, err := server.Get(ctx, "{idle/2/"+who.String()+"}").Result()
+	value, err := server.Get(ctx, "{idle/"+limiter.StateFormat+"/"+who.String()+"}").Result()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -199,7 +199,7 @@ func (s *Store) Close() error {
 
 // key returns the key of subject. The braces make the whole key the hash tag of a cluster.
 func (s *Store) key(subject limiter.Subject) string {
-	return "{" + subject.Key(s.o.Namespace, format) + "}"
+	return "{" + subject.Key(s.o.Namespace) + "}"
 }
 
 // Take implements limiter.Store.

@@ -94,7 +94,7 @@ func TestStore_calls_horizons(t *testing.T) {
 	if n := calls.Load(); n != 10 {
 		t.Errorf("10 decisions: got %d commands, want 10", n)
 	}
-	if left := client.PTTL(ctx, "{horizons/2/"+who.String()+"}").Val(); left < 48*time.Hour {
+	if left := client.PTTL(ctx, "{horizons/"+limiter.StateFormat+"/"+who.String()+"}").Val(); left < 48*time.Hour {
 		t.Errorf("count of a day: got an expiry in %s, want at least 48 hours", left)
 	}
 }
@@ -163,7 +163,7 @@ func TestStore_value(t *testing.T) {
 	s, who := open(t, redisstore.Options{Namespace: "value"}), caller()
 	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Counts: true})
 	minute := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "minute", Rate: algo.Rate{Requests: 10, Window: time.Minute, Counts: true}, Horizon: day.Horizon, Version: 1}))
-	key := "{value/2/" + who.String() + "}"
+	key := "{value/" + limiter.StateFormat + "/" + who.String() + "}"
 	for i, l := range []*limiter.Limit{day, minute} {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1})
 		if n := client.StrLen(ctx, key).Val(); n != int64(8+17+16*i) {
@@ -192,7 +192,7 @@ func TestStore_value_algorithms(t *testing.T) {
 	algorithms := []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}
 	for i, algorithm := range algorithms {
 		who := caller()
-		key := "{values/2/" + who.String() + "}"
+		key := "{values/" + limiter.StateFormat + "/" + who.String() + "}"
 		var short []*limiter.Limit
 		for j, a := range []algo.Algorithm{algorithm, algorithms[(i+1)%len(algorithms)]} {
 			l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "short", Rate: algo.Rate{Algorithm: a, Requests: 20, Window: 10 * time.Second}, Version: int64(j + 1), Horizon: day.Horizon}))
@@ -241,7 +241,7 @@ func TestStore_value_olderRules(t *testing.T) {
 		for i, limit := range []*limiter.Limit{month, older, another, changed} {
 			cost := int64(5)
 			take(t, s, noon.Add(time.Duration(i)), limiter.Charge{Subject: who, Limit: limit, Cost: min(cost, limit.MaxCost())})
-			if ttl := client.PTTL(ctx, "{older/2/"+who.String()+"}").Val(); ttl < 30*24*time.Hour {
+			if ttl := client.PTTL(ctx, "{older/"+limiter.StateFormat+"/"+who.String()+"}").Val(); ttl < 30*24*time.Hour {
 				t.Errorf("%s, after %s of version %d: got an expiry in %s, want at least 30 days", month.Fingerprint(), limit.Name, limit.Version, ttl)
 			}
 		}
@@ -255,7 +255,7 @@ func TestStore_life_mixedRules(t *testing.T) {
 	s := open(t, redisstore.Options{Namespace: "mixed"})
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
 		who := caller()
-		key := "{mixed/2/" + who.String() + "}"
+		key := "{mixed/" + limiter.StateFormat + "/" + who.String() + "}"
 		older := storetest.Limit(t, "a", algo.Rate{Algorithm: algorithm, Requests: 20, Window: time.Minute})
 		newer := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", ID: older.ID, Rate: algo.Rate{Algorithm: algorithm, Requests: 100, Window: 24 * time.Hour}, Version: 2}))
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 1})
@@ -310,7 +310,7 @@ func TestStore_tidy(t *testing.T) {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second, Counts: true}), Cost: 1})
 	}
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour, Counts: true}), Cost: 1}
-	length := func() int64 { return client.StrLen(ctx, "{tidy/2/"+who.String()+"}").Val() }
+	length := func() int64 { return client.StrLen(ctx, "{tidy/"+limiter.StateFormat+"/"+who.String()+"}").Val() }
 	if take(t, s, noon.Add(time.Hour), stays); length() != 8+25*16+17 {
 		t.Errorf("length: got %d bytes, want %d, because no limit has been idle for an hour", length(), 8+25*16+17)
 	}
@@ -338,7 +338,7 @@ func TestStore_tidy_mark(t *testing.T) {
 		take(t, s, noon, charge("gone"+strconv.Itoa(i), time.Second))
 	}
 	take(t, s, noon.Add(12*time.Hour), charge("last", time.Second))
-	if n := client.StrLen(ctx, "{marks/2/"+who.String()+"}").Val(); n != 8+17+17+16 {
+	if n := client.StrLen(ctx, "{marks/"+limiter.StateFormat+"/"+who.String()+"}").Val(); n != 8+17+17+16 {
 		t.Errorf("length: got %d bytes, want two limits and a Skew", n)
 	}
 	entries, err := s.Inspect(ctx, who)
@@ -372,7 +372,7 @@ func TestStore_Settle_ttl(t *testing.T) {
 		"another limit needs the key":    {[]*limiter.Limit{short, day}, 48 * time.Hour, 47 * time.Hour},
 	} {
 		who := caller()
-		key := "{settled/2/" + who.String() + "}"
+		key := "{settled/" + limiter.StateFormat + "/" + who.String() + "}"
 		var charges []limiter.Charge
 		for _, l := range c.limits {
 			charges = append(charges, limiter.Charge{Subject: who, Limit: l, Cost: 1})
@@ -402,7 +402,7 @@ func TestStore_tidy_ttl(t *testing.T) {
 	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Second, Counts: true})
 	take(t, s, noon, limiter.Charge{Subject: who, Limit: day, Cost: 10})
 	take(t, s, noon.Add(2*time.Hour), limiter.Charge{Subject: who, Limit: short, Cost: 1})
-	key := "{tidied/2/" + who.String() + "}"
+	key := "{tidied/" + limiter.StateFormat + "/" + who.String() + "}"
 	if n := client.StrLen(ctx, key).Val(); n != 8+17+16 {
 		t.Errorf("length: got %d bytes, want the two limits that are not idle", n)
 	}
@@ -433,7 +433,7 @@ func TestStore_unreadable(t *testing.T) {
 		"\x02\x00version", "\x02\x01version" + strings.Repeat("\x22", 14), "\x02\x02version" + strings.Repeat("\x22", 15), "\x02\x01version" + strings.Repeat("\x40", 17),
 	} {
 		who := caller()
-		key := "{bad/2/" + who.String() + "}"
+		key := "{bad/" + limiter.StateFormat + "/" + who.String() + "}"
 		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -449,14 +449,14 @@ func TestStore_unreadable(t *testing.T) {
 			t.Errorf("value %q: got %q, want no change", value, now)
 		}
 	}
-	if err := client.LPush(ctx, "{bad/2/user:list}", "x").Err(); err != nil {
+	if err := client.LPush(ctx, "{bad/"+limiter.StateFormat+"/user:list}", "x").Err(); err != nil {
 		t.Fatal(err)
 	}
 	who := limiter.User("list")
 	if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1)); !errors.Is(err, limiter.ErrFormat) {
 		t.Errorf("key of another type: got error %v, want ErrFormat", err)
 	}
-	client.Del(ctx, "{bad/2/user:list}")
+	client.Del(ctx, "{bad/"+limiter.StateFormat+"/user:list}")
 }
 
 // Scripts use only what ElastiCache Serverless allows: declared keys and no clock.
@@ -494,7 +494,7 @@ func TestStore_Settle_once(t *testing.T) {
 		if err := s.Reset(ctx, who); err != nil {
 			t.Fatal(err)
 		}
-		key := "{once/2/" + who.String() + "}" + once.ID.String()
+		key := "{once/" + limiter.StateFormat + "/" + who.String() + "}" + once.ID.String()
 		if ttl, want := client.PTTL(ctx, key).Val(), life+algo.MaxSkew+time.Minute; ttl > want || ttl < want-time.Minute {
 			t.Errorf("cost %d: got a time to live of %s, want about %s", cost, ttl, want)
 		}

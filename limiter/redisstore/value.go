@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// format is the version of the value's layout: its first byte, and part of the key.
+// format is the version of the value's layout: its first byte.
 const format = 2
 
 // The layout of a value: format, number of limits, a version of rules, and the limits; take.lua

@@ -76,7 +76,7 @@ func TestStore_value_few(t *testing.T) {
 		l := storetest.Limit(t, "l"+strconv.Itoa(n), algo.Rate{Requests: 10, Window: time.Second, Counts: true})
 		take(t, s, noon.Add(time.Duration(n/19)*2*time.Hour), limiter.Charge{Subject: who, Limit: l, Cost: 1})
 	}
-	if n := client.StrLen(ctx, "{few/2/"+who.String()+"}").Val(); n != 8+20*16 {
+	if n := client.StrLen(ctx, "{few/"+limiter.StateFormat+"/"+who.String()+"}").Val(); n != 8+20*16 {
 		t.Errorf("length: got %d bytes, want 20 limits", n)
 	}
 }
@@ -126,7 +126,7 @@ func TestStore_value_layout(t *testing.T) {
 func TestStore_value_layoutScript(t *testing.T) {
 	s, who := open(t, redisstore.Options{Namespace: "layout"}), caller()
 	take(t, s, noon, layoutCharges(t, who)...)
-	if got := hex.EncodeToString([]byte(local(t).Get(ctx, "{layout/2/"+who.String()+"}").Val())); got != layout {
+	if got := hex.EncodeToString([]byte(local(t).Get(ctx, "{layout/"+limiter.StateFormat+"/"+who.String()+"}").Val())); got != layout {
 		t.Errorf("the layout changed: raise format\ngot  %s\nwant %s", got, layout)
 	}
 }
@@ -136,7 +136,7 @@ func TestStore_value_empty(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "empty"}), caller()
 	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute, Counts: true})
-	if err := client.Set(ctx, "{empty/2/"+who.String()+"}", "\x02\x00\x00\x00\x00\x00\x00\x00", time.Minute).Err(); err != nil {
+	if err := client.Set(ctx, "{empty/"+limiter.StateFormat+"/"+who.String()+"}", "\x02\x00\x00\x00\x00\x00\x00\x00", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for _, cost := range []int64{11, 0, 10, 1} {
@@ -150,7 +150,7 @@ func TestStore_value_empty(t *testing.T) {
 func TestStore_value_unreadable(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "refund"}), caller()
-	key := "{refund/2/" + who.String() + "}"
+	key := "{refund/" + limiter.StateFormat + "/" + who.String() + "}"
 	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute, Counts: true}), Cost: 3}}
 	_, results := take(t, s, noon, charges...)
 	good := client.Get(ctx, key).Val()
@@ -206,7 +206,7 @@ func TestStore_value_size(t *testing.T) {
 		for i, rate := range []algo.Rate{{Requests: 100, Window: time.Minute}, {Requests: 1000, Window: time.Hour}, {Requests: 10_000, Window: 24 * time.Hour}} {
 			rate.Algorithm = algorithm
 			take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+strconv.Itoa(i), rate), Cost: 1})
-			if n, most := client.StrLen(ctx, "{sizes/2/"+who.String()+"}").Val(), []int64{28, 44, 60}[i]; n > most {
+			if n, most := client.StrLen(ctx, "{sizes/"+limiter.StateFormat+"/"+who.String()+"}").Val(), []int64{28, 44, 60}[i]; n > most {
 				t.Errorf("%s, %d limits: got %d bytes, want at most %d", algorithm, i+1, n, most)
 			}
 		}
@@ -302,7 +302,7 @@ func slotInUse(t *testing.T) int64 {
 	s, who := open(t, redisstore.Options{Namespace: "inuse"}, counter{&calls}), caller()
 	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Algorithm: algo.Concurrent, Requests: 5, Window: time.Minute}), Cost: 1}}
 	take(t, s, noon, charges...)
-	key := "{inuse/2/" + who.String() + "}"
+	key := "{inuse/" + limiter.StateFormat + "/" + who.String() + "}"
 	first := string(algo.NewEntries(noon))
 	value := strings.Replace(client.Get(ctx, key).Val(), first, string(algo.NewEntries(noon+algo.Instant(algo.SlotNumbers)-1)), 1)
 	if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
