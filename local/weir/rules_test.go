@@ -266,7 +266,7 @@ func TestRules_settles(t *testing.T) {
 		if err := os.WriteFile(file, fmt.Appendf(nil, rule, 10+i, c.count), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if out := ok(t, "rules", "publish", file, "--restart-counts"); strings.Contains(out, "deploy with the setting settle=true") != c.note {
+		if out := ok(t, "rules", "publish", file, "--restart-counts"); strings.Contains(out, "set LimitsProps.Reports") != c.note {
 			t.Errorf("document %d: got %s, want a note: %t", i+1, out, c.note)
 		}
 	}
