@@ -8,14 +8,11 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/console/scenario"
 	"github.com/weir-limits/weir/local/operator"
+	"github.com/weir-limits/weir/local/serve"
 )
-
-// Path is the prefix of all paths of a Console.
-const Path = "/_weir/"
 
 // policy is the Content-Security-Policy of the pages. A page loads files only from its own origin,
 // has no inline scripts or styles, and cannot be shown in a frame of another site.
@@ -35,65 +32,29 @@ var files = func() fs.FS {
 
 var pages = template.Must(template.ParseFS(web, "pages/*.html"))
 
-// Options are the options of a Console.
-type Options struct {
-	// APIs are the APIs to which the page can send requests.
-	APIs []API
-	// Rules returns the rules in force, and Reload their state.
-	Rules  func() *rules.Rules
-	Reload func() Reload
-	Clock  func() time.Time
-	// Source is a text that names the origin of the rules, and Store one that names the store. The
-	// page shows both.
-	Source, Store string
-	// Regions reports that several regions share limits. The page of the regions exists only then.
-	Regions bool
-	// Upstream reports that the only API is a server of the user.
-	Upstream bool
-	// Token returns a token for a user and a tier that the APIs accept.
-	Token func(user, tier string) (string, error)
-}
-
-// Reload is the state of the rules after the last reload.
-type Reload struct {
-	Since   time.Time // when the rules in force were loaded
-	Problem error     // the reason why the document at the source is not in force; nil if it is
-}
-
-// API is an API to which the page can send requests.
-type API struct {
-	Kind string // REST or HTTP
-	URL  string // base URL without a path
-	// Endpoints returns the endpoints that the rules in force apply to. The page offers them. It can replace the path.
-	Endpoints func() []Endpoint
-}
-
-// Endpoint is a method and a path of an API.
-type Endpoint struct{ Method, Path string }
-
 // Console serves the pages and their API below Path. It is safe for concurrent use. Make one
 // with New.
 type Console struct {
-	Options
+	serve.Page
 
 	mux  *http.ServeMux
 	runs chan struct{} // has one element for each active run
 }
 
-// New returns a Console.
-func New(o Options) *Console {
-	c := &Console{Options: o, mux: http.NewServeMux(), runs: make(chan struct{}, MaxRuns)}
-	c.mux.HandleFunc("GET "+Path+"{$}", c.page("limits", "Limits"))
-	c.mux.HandleFunc("GET "+Path+"requests", c.page("requests", "Requests"))
-	c.mux.HandleFunc("GET "+Path+"demos", c.page("demos", "Demonstrations"))
+// New returns a Console. It is the value of [serve.Options].Console.
+func New(p serve.Page) http.Handler {
+	c := &Console{Page: p, mux: http.NewServeMux(), runs: make(chan struct{}, MaxRuns)}
+	c.mux.HandleFunc("GET "+serve.SitePath+"{$}", c.page("limits", "Limits"))
+	c.mux.HandleFunc("GET "+serve.SitePath+"requests", c.page("requests", "Requests"))
+	c.mux.HandleFunc("GET "+serve.SitePath+"demos", c.page("demos", "Demonstrations"))
 	if c.Regions {
-		c.mux.HandleFunc("GET "+Path+"regions", c.page("regions", "Regions"))
+		c.mux.HandleFunc("GET "+serve.SitePath+"regions", c.page("regions", "Regions"))
 	}
-	c.mux.Handle("GET "+Path, http.StripPrefix(Path, http.FileServerFS(files)))
-	c.mux.HandleFunc("GET "+Path+"state", c.state)
-	c.mux.HandleFunc("GET "+Path+"limits", c.limits)
-	c.mux.HandleFunc("GET "+Path+"demo/{name}", demo)
-	c.mux.HandleFunc("POST "+Path+"requests", c.send)
+	c.mux.Handle("GET "+serve.SitePath, http.StripPrefix(serve.SitePath, http.FileServerFS(files)))
+	c.mux.HandleFunc("GET "+serve.SitePath+"state", c.state)
+	c.mux.HandleFunc("GET "+serve.SitePath+"limits", c.limits)
+	c.mux.HandleFunc("GET "+serve.SitePath+"demo/{name}", demo)
+	c.mux.HandleFunc("POST "+serve.SitePath+"requests", c.send)
 	return c
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/console"
+	"github.com/weir-limits/weir/local/serve"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -35,10 +36,10 @@ func open(t *testing.T, api http.HandlerFunc) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(console.New(console.Options{
-		APIs:  []console.API{{Kind: "REST", URL: target.URL, Endpoints: func() []console.Endpoint { return []console.Endpoint{{Method: "GET", Path: "/a"}} }}},
+	s := httptest.NewServer(console.New(serve.Page{
+		APIs:  []serve.API{{Kind: "REST", URL: target.URL, Endpoints: func() []serve.Endpoint { return []serve.Endpoint{{Method: "GET", Path: "/a"}} }}},
 		Rules: func() *rules.Rules { return parsed }, Source: "<rules>.json", Store: "memory", Regions: true,
-		Reload: func() console.Reload { return console.Reload{Since: noon, Problem: errors.New("line 1: mistake")} },
+		Reload: func() serve.Reload { return serve.Reload{Since: noon, Problem: errors.New("line 1: mistake")} },
 		Clock:  func() time.Time { return noon.Add(90 * time.Second) },
 		Token: func(user, tier string) (string, error) {
 			if user == "nobody" {
@@ -62,7 +63,7 @@ func get(t *testing.T, url string) (*http.Response, string) {
 
 func post(t *testing.T, s *httptest.Server, order string) (*http.Response, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+console.Path+"requests", strings.NewReader(order))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+serve.SitePath+"requests", strings.NewReader(order))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func do(t *testing.T, r *http.Request) (*http.Response, string) {
 func TestPage(t *testing.T) {
 	s := open(t, http.NotFound)
 	for path, media := range map[string]string{"": "text/html; charset=utf-8", "requests": "text/html; charset=utf-8", "demos": "text/html; charset=utf-8", "regions": "text/html; charset=utf-8", "limits": "application/json", "limits.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml", "uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8", "state": "application/json"} {
-		r, body := get(t, s.URL+console.Path+path)
+		r, body := get(t, s.URL+serve.SitePath+path)
 		if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != media || body == "" {
 			t.Errorf("%q: got %s, header %v and %d bytes, want 200, the media type %s and a body", path, r.Status, r.Header, len(body), media)
 		}
@@ -105,7 +106,7 @@ func TestPage(t *testing.T) {
 		"state":    {`{"ageSeconds":90,"problem":"line 1: mistake","rules":"version 7","since":"2026-11-21T12:00:00Z","version":7}`},
 		"limits":   {`"name":"a","path":"rules[0].limits.free","tier":"free","rule":"/a"`, `"requests":2,"windowSeconds":60`},
 	} {
-		_, page := get(t, s.URL+console.Path+path)
+		_, page := get(t, s.URL+serve.SitePath+path)
 		for _, want := range wants {
 			if !strings.Contains(page, want) {
 				t.Errorf("%q: got no %s in %s, want it", path, want, page)
@@ -118,7 +119,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"nothing", "../console.go", "demo/nothing", "limits.html", "pages/limits.html"} {
-		if r, _ := get(t, s.URL+console.Path+path); r.StatusCode != http.StatusNotFound {
+		if r, _ := get(t, s.URL+serve.SitePath+path); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: got %s, want 404", path, r.Status)
 		}
 	}
@@ -134,7 +135,7 @@ func TestDemo(t *testing.T) {
 			Admitted  int
 		}
 	}
-	r, body := get(t, s.URL+console.Path+"demo/boundary?limit=20")
+	r, body := get(t, s.URL+serve.SitePath+"demo/boundary?limit=20")
 	if err := json.Unmarshal([]byte(body), &result); err != nil || r.StatusCode != http.StatusOK || len(result.Runs) != 3 || result.Runs[0].Algorithm != "fixed_window" || result.Runs[0].Admitted != 40 || result.Runs[1].Admitted != 20 {
 		t.Errorf("boundary: got %s %+v (error %v), want 200 and 3 runs that admit 40, 20 and 20", r.Status, result, err)
 	}
@@ -145,7 +146,7 @@ func TestDemo(t *testing.T) {
 		"demo/algorithms?rate=50&capacity=49":      "capacity: got 49, want at least the rate 50, so that a window (capacity/rate) lasts a second or longer",
 		"demo/bucket?" + strings.Repeat("a", 5000): `"` + strings.Repeat("a", 40) + `": unknown parameter (want capacity, rate, burst, offered, seconds)`,
 	} {
-		if r, body := get(t, s.URL+console.Path+query); r.StatusCode != http.StatusBadRequest || body != want+"\n" {
+		if r, body := get(t, s.URL+serve.SitePath+query); r.StatusCode != http.StatusBadRequest || body != want+"\n" {
 			t.Errorf("%.60s: got %s %q, want %q", query, r.Status, body, want)
 		}
 	}
@@ -243,7 +244,7 @@ func TestRequests_runs(t *testing.T) {
 	var gone sync.WaitGroup
 	for range console.MaxRuns {
 		gone.Go(func() {
-			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+console.Path+"requests", strings.NewReader(fmt.Sprintf(order, "", "", 1)))
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+serve.SitePath+"requests", strings.NewReader(fmt.Sprintf(order, "", "", 1)))
 			if err != nil {
 				t.Error(err)
 				return

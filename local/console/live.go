@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"github.com/weir-limits/weir/local/serve"
 	"io"
 	"net/http"
 	"slices"
@@ -99,11 +100,11 @@ func readOrder(body io.Reader) (o order, err error) {
 // request builds the request of an order. A run sends copies of it.
 func (c *Console) request(o order) (*http.Request, error) {
 	tiers := c.Rules().Tiers()
-	api := slices.IndexFunc(c.APIs, func(a API) bool { return a.Kind == o.API })
+	api := slices.IndexFunc(c.APIs, func(a serve.API) bool { return a.Kind == o.API })
 	switch {
 	case api < 0:
 		return nil, fmt.Errorf("api: got %s, want an API of this gateway", quote(o.API))
-	case !slices.ContainsFunc(c.APIs[api].Endpoints(), func(e Endpoint) bool { return e.Method == o.Method }):
+	case !slices.ContainsFunc(c.APIs[api].Endpoints(), func(e serve.Endpoint) bool { return e.Method == o.Method }):
 		return nil, fmt.Errorf("method: got %s, want that of an endpoint to which a rule applies", quote(o.Method))
 	case o.Tier != "" && !slices.Contains(tiers, o.Tier):
 		return nil, fmt.Errorf("tier: got %s, want %s, or none", quote(o.Tier), strings.Join(tiers, ", "))
@@ -115,8 +116,8 @@ func (c *Console) request(o order) (*http.Request, error) {
 		return nil, fmt.Errorf("rate: got %d, want 1 to %d a second", o.Rate, MaxRate)
 	}
 	request, err := http.NewRequest(o.Method, c.APIs[api].URL+o.Path, http.NoBody) //nolint:noctx // no context here: each copy gets its own
-	if err != nil || !strings.HasPrefix(o.Path, "/") || strings.HasPrefix(request.URL.Path, Path) {
-		return nil, fmt.Errorf("path: got %s, want one that begins with /, outside of %s", quote(o.Path), Path)
+	if err != nil || !strings.HasPrefix(o.Path, "/") || strings.HasPrefix(request.URL.Path, serve.SitePath) {
+		return nil, fmt.Errorf("path: got %s, want one that begins with /, outside of %s", quote(o.Path), serve.SitePath)
 	}
 	if o.Tier != "" {
 		token, err := c.Token(o.User, o.Tier)

@@ -6,23 +6,59 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-limits/weir/local/console"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-func (s *Server) console(apis []*gateway.API, urls []string) *console.Console {
-	o := console.Options{
-		Rules: s.live.Current, Reload: func() console.Reload { return *s.reload.Load() }, Clock: s.Clock, Source: s.Rules, Store: s.Store, Regions: s.region != nil, Upstream: s.Upstream.url != nil,
+// Page is what the console shows and sends.
+type Page struct {
+	// APIs are the APIs to which the page can send requests.
+	APIs []API
+	// Rules returns the rules in force, and Reload their state.
+	Rules  func() *rules.Rules
+	Reload func() Reload
+	Clock  func() time.Time
+	// Source is a text that names the origin of the rules, and Store one that names the store. The
+	// page shows both.
+	Source, Store string
+	// Regions reports that several regions share limits. The page of the regions exists only then.
+	Regions bool
+	// Upstream reports that the only API is a server of the user.
+	Upstream bool
+	// Token returns a token for a user and a tier that the APIs accept.
+	Token func(user, tier string) (string, error)
+}
+
+// Reload is the state of the rules after the last reload.
+type Reload struct {
+	Since   time.Time // when the rules in force were loaded
+	Problem error     // the reason why the document at the source is not in force; nil if it is
+}
+
+// API is an API to which the page can send requests.
+type API struct {
+	Kind string // REST or HTTP
+	URL  string // base URL without a path
+	// Endpoints returns the endpoints that the rules in force apply to. The page offers them. It can replace the path.
+	Endpoints func() []Endpoint
+}
+
+// Endpoint is a method and a path of an API.
+type Endpoint struct{ Method, Path string }
+
+func (s *Server) page(apis []*gateway.API, urls []string) Page {
+	o := Page{
+		Rules: s.live.Current, Reload: func() Reload { return *s.reload.Load() }, Clock: s.Clock, Source: s.Rules, Store: s.Store, Regions: s.region != nil, Upstream: s.Upstream.url != nil,
 		Token: func(user, tier string) (string, error) {
 			return s.checkout.Token(user, tier, time.Until(s.Clock().Add(consoleToken)), nil)
 		},
 	}
 	for i, api := range apis {
-		o.APIs = append(o.APIs, console.API{Kind: string(api.Kind), URL: urls[i], Endpoints: func() []console.Endpoint {
+		o.APIs = append(o.APIs, API{Kind: string(api.Kind), URL: urls[i], Endpoints: func() []Endpoint {
 			return targets(endpointsOf(s.live.Current()), api.Routes)
 		}})
 	}
-	return console.New(o)
+	return o
 }
 
 // consoleToken is the lifetime of a token that the console creates. It is longer than any run of
@@ -31,13 +67,13 @@ const consoleToken = time.Hour
 
 // targets returns an endpoint that the console can call for each route with a rule, in the order of
 // the rules.
-func targets(rules []endpoint, routes []gateway.Route) (list []console.Endpoint) {
+func targets(rules []endpoint, routes []gateway.Route) (list []Endpoint) {
 	for _, rule := range rules {
 		for _, route := range routes {
 			if !rule.meets(route) {
 				continue
 			}
-			sample := console.Endpoint{Method: route.Method, Path: route.Path}
+			sample := Endpoint{Method: route.Method, Path: route.Path}
 			if sample.Method == "ANY" {
 				sample.Method = rule.Method
 			}

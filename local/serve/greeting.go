@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/servers"
 )
@@ -30,7 +29,9 @@ func (s *Server) greet(apis []*gateway.API) {
 		fmt.Fprintf(s.Out, "to     %s\n", &s.Upstream)
 	}
 	s.greetRegions(inForce, len(apis))
-	fmt.Fprintf(s.Out, "page   %s%s\n", urls[0], console.Path)
+	if s.Console != nil {
+		fmt.Fprintf(s.Out, "page   %s%s\n", urls[0], SitePath)
+	}
 	PrintAPIKeys(s.Out, s.apiKeys)
 	s.warn(inForce, apis)
 	if os.Getenv("RECORDS_TABLE") != "" {

@@ -14,7 +14,7 @@ import (
 // Main is weir serve for an API of another module: it runs the API with its rules behind the local gateway, with the
 // console, until it is interrupted. It reads the flags -store, -rules and -port, and ends the program. A program is
 //
-//	func main() { serve.Main(serve.Options{API: api.New, Rules: "rules.json"}) }
+//	func main() { serve.Main(serve.Options{API: api.New, Console: console.New, Rules: "rules.json"}) }
 //
 // where api.New returns a lambdahttp.Mux with the routes. Main sets the fields of o that are required and empty. Its files are
 // in .weir of the working directory. DYNAMODB_ENDPOINT names a server for -store dynamodb.

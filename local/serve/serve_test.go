@@ -371,7 +371,7 @@ func TestServe_greet(t *testing.T) {
 	var first string
 	for range 2 { // the second run prints the same keys
 		var out bytes.Buffer
-		s := &Server{Options: Options{API: sample.New, Rules: document, Port: 8080, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
+		s := &Server{Options: Options{API: sample.New, Console: func(Page) http.Handler { return http.NotFoundHandler() }, Rules: document, Port: 8080, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 		template, err := s.read()
 		if err != nil {
 			t.Fatal(err)

@@ -23,7 +23,6 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/checkout"
-	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/operator"
@@ -61,6 +60,9 @@ type Options struct {
 	// that are 10 higher. 0 means one region.
 	Regions int
 
+	// Console returns the pages of a console below SitePath, such as console.New. nil means none.
+	Console func(Page) http.Handler
+
 	Out, Log io.Writer
 	Logger   *slog.Logger
 	Clock    func() time.Time // clock of functions in this process
@@ -83,7 +85,7 @@ type Server struct {
 	variables map[string]string
 	apiKeys   map[string]string // key: tier
 	live      *live.Rules       // rules that the functions in this process use
-	reload    atomic.Pointer[console.Reload]
+	reload    atomic.Pointer[Reload]
 	opened    limiter.Store // store that the functions in this process use
 	operator  *operator.Operator
 	region    *region        // nil without Regions
@@ -160,8 +162,8 @@ func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
 		}
 		list = append(list, h)
 	}
-	if s.Upstream.url == nil {
-		list[0] = console.WithPointer(list[0])
+	if s.Upstream.url == nil && s.Console != nil {
+		list[0] = withPointer(list[0])
 	}
 	list[0] = before(s.site(apis, urls), list[0])
 	return list
@@ -249,7 +251,7 @@ func (s *Server) open(ctx context.Context, template *template.Template) (apis []
 	if err := s.openMetrics(); err != nil {
 		return nil, err
 	}
-	s.reload.Store(&console.Reload{Since: s.Clock()})
+	s.reload.Store(&Reload{Since: s.Clock()})
 	s.apis, err = s.openAPIs(ctx, template)
 	return s.apis, err
 }

@@ -8,22 +8,23 @@ import (
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/loopback"
 	"github.com/weir-limits/weir/local/operator"
 	"github.com/weir-limits/weir/local/why"
 )
 
-// sitePath is the prefix of the console and the operator's endpoints. Requests below it do not
+// SitePath is the prefix of the console and the operator's endpoints. Requests below it do not
 // reach the first API, so no rule and no function applies to them.
-const sitePath = console.Path
+const SitePath = "/_weir/"
 
-// site returns the handler of all paths below sitePath. [guarded] protects it from other sites. No
+// site returns the handler of all paths below SitePath. [guarded] protects it from other sites. No
 // deployed function contains it.
 func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(console.Path, s.console(apis, urls))
+	if s.Console != nil {
+		mux.Handle(SitePath, s.Console(s.page(apis, urls)))
+	}
 	mux.Handle(operator.Path, s.operator.Handler())
 	if s.region != nil {
 		s.region.url = urls[0]
@@ -33,11 +34,11 @@ func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	return guarded(mux)
 }
 
-// before returns a handler that sends requests below sitePath to site and all others to api. Unlike
+// before returns a handler that sends requests below SitePath to site and all others to api. Unlike
 // http.ServeMux, it does not clean paths.
 func before(site, api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, sitePath) {
+		if strings.HasPrefix(r.URL.Path, SitePath) {
 			site.ServeHTTP(w, r)
 			return
 		}

@@ -13,7 +13,7 @@ import (
 func TestSite_guard(t *testing.T) {
 	mux := http.NewServeMux()
 	reached := 0
-	mux.HandleFunc(sitePath+"thing", func(http.ResponseWriter, *http.Request) { reached++ })
+	mux.HandleFunc(SitePath+"thing", func(http.ResponseWriter, *http.Request) { reached++ })
 	h := before(guarded(mux), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "the API's "+r.URL.Path) }))
 	post := http.Header{"Content-Type": {"application/json; charset=utf-8"}}
 	for _, c := range []struct {
@@ -43,7 +43,7 @@ func TestSite_guard(t *testing.T) {
 		{http.MethodPost, "127.0.0.1:8080", http.Header{"Content-Type": post["Content-Type"], "Sec-Fetch-Site": {"same-site"}}, 403},
 		{http.MethodPost, "127.0.0.1:8080", http.Header{"Content-Type": post["Content-Type"], "Sec-Fetch-Site": {"same-origin"}}, 200},
 	} {
-		r := httptest.NewRequestWithContext(t.Context(), c.method, sitePath+"thing", http.NoBody)
+		r := httptest.NewRequestWithContext(t.Context(), c.method, SitePath+"thing", http.NoBody)
 		r.Host = c.host
 		maps.Copy(r.Header, c.header)
 		w, before := httptest.NewRecorder(), reached

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
 )
 
@@ -13,18 +12,18 @@ func TestTargets(t *testing.T) {
 	routes := []gateway.Route{{Method: "GET", Path: "/a/{id}"}, {Method: "ANY", Path: "/g/{rest+}"}, {Method: "OPTIONS", Path: "/a/{id}"}, {Method: "POST", Path: "/"}}
 	for _, c := range []struct {
 		rule endpoint
-		want []console.Endpoint
+		want []Endpoint
 	}{
-		{endpoint{"/a/{x}", "GET"}, []console.Endpoint{{Method: "GET", Path: "/a/1"}}},
-		{endpoint{"/g/b/*", "PUT"}, []console.Endpoint{{Method: "PUT", Path: "/g/b/1"}}},
-		{endpoint{"*", ""}, []console.Endpoint{{Method: "GET", Path: "/a/1"}, {Method: "GET", Path: "/g/1"}, {Method: "POST", Path: "/"}}},
+		{endpoint{"/a/{x}", "GET"}, []Endpoint{{Method: "GET", Path: "/a/1"}}},
+		{endpoint{"/g/b/*", "PUT"}, []Endpoint{{Method: "PUT", Path: "/g/b/1"}}},
+		{endpoint{"*", ""}, []Endpoint{{Method: "GET", Path: "/a/1"}, {Method: "GET", Path: "/g/1"}, {Method: "POST", Path: "/"}}},
 		{endpoint{"/nowhere", ""}, nil},
 	} {
 		if got := targets([]endpoint{c.rule, c.rule}, routes); !slices.Equal(got, c.want) {
 			t.Errorf("%v: got %v, want %v", c.rule, got, c.want)
 		}
 	}
-	if got := targets([]endpoint{{"/x/{y}/z", "DELETE"}}, []gateway.Route{{Method: "ANY", Path: "$default"}}); !slices.Equal(got, []console.Endpoint{{Method: "DELETE", Path: "/x/1/z"}}) {
+	if got := targets([]endpoint{{"/x/{y}/z", "DELETE"}}, []gateway.Route{{Method: "ANY", Path: "$default"}}); !slices.Equal(got, []Endpoint{{Method: "DELETE", Path: "/x/1/z"}}) {
 		t.Errorf("default route: got %v, want DELETE /x/1/z", got)
 	}
 }

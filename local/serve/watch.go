@@ -10,7 +10,6 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/console"
 )
 
 // rulesPoll is the interval between checks of the rules file. It is short, so that an edit is reported
@@ -59,7 +58,7 @@ func (s *Server) flushAll(now time.Time) {
 
 // reloaded keeps the result of a reload for the console, and prints it. The distribution no longer refuses by older rules.
 func (s *Server) reloaded(now time.Time, n live.Reload) {
-	r := console.Reload{Since: s.reload.Load().Since, Problem: n.Err}
+	r := Reload{Since: s.reload.Load().Since, Problem: n.Err}
 	if n.Changed {
 		r.Since = now
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout"
-	"github.com/weir-limits/weir/local/console"
+	"github.com/weir-limits/weir/local/serve"
 )
 
 // patience is the longest time to wait for a browser or for a condition.
@@ -163,7 +163,7 @@ func openConsole(t *testing.T, api *httptest.Server, page string, width, height 
 
 func (b *tab) open(api *httptest.Server, page string) {
 	b.t.Helper()
-	b.do(chromedp.Navigate(api.URL + console.Path + page))
+	b.do(chromedp.Navigate(api.URL + serve.SitePath + page))
 	b.await(`document.documentElement.dataset.ready !== undefined`)
 }
 

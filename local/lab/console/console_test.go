@@ -21,6 +21,7 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/console/scenario"
+	"github.com/weir-limits/weir/local/serve"
 )
 
 // played returns the result of a scenario that starts from the defaults and then sets the
@@ -372,7 +373,7 @@ func TestConsole_lines(t *testing.T) {
 			const read = [];
 			for await (const line of lines(new Response(body))) read.push(line.a);
 			return read.join();
-		})()`, console.Path, size, size))
+		})()`, serve.SitePath, size, size))
 		if got != "é€,2" {
 			t.Errorf("split every %d bytes: got %q, want %q", size, got, "é€,2")
 		}

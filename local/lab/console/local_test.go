@@ -12,6 +12,7 @@ import (
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
+	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/serve"
 )
 
@@ -33,7 +34,7 @@ func newLocal(t *testing.T, rules string) *local {
 	checkouttest.Scratch(t)
 	l := &local{}
 	l.Set(time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC))
-	s := &serve.Server{Options: serve.Options{API: sample.New, Rules: rules, Store: serve.Memory, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
+	s := &serve.Server{Options: serve.Options{API: sample.New, Console: console.New, Rules: rules, Store: serve.Memory, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
 	t.Cleanup(s.Close)
 	l.rest, _ = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 	return l

@@ -2,9 +2,12 @@
 package main
 
 import (
+	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/serve"
 
 	"example.com/limits/functions/api"
 )
 
-func main() { serve.Main(serve.Options{API: api.New, Rules: "functions/rules.json"}) }
+func main() {
+	serve.Main(serve.Options{API: api.New, Console: console.New, Rules: "functions/rules.json"})
+}

@@ -1,4 +1,4 @@
-package console
+package serve
 
 import (
 	"io"
@@ -13,17 +13,17 @@ const rootPage = `<!doctype html>
 <title>No method at this path</title>
 <h1>No method at this path</h1>
 <p>API Gateway answers 403 <q>Missing Authentication Token</q> here: the API has no method for this path.</p>
-<p>Open the <a href="` + Path + `">Weir console</a>.</p>
+<p>Open the <a href="` + SitePath + `">Weir console</a>.</p>
 </html>
 `
 
-// WithPointer returns api with a link to the console at the root path: every answer there gets a
+// withPointer returns api with a link to the console at the root path: every answer there gets a
 // Link header. If the API has no method for the root path, a browser gets a page with the link, and
 // other clients get the API's own body.
-func WithPointer(api http.Handler) http.Handler {
+func withPointer(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
-			w.Header().Set("Link", `<`+Path+`>; rel="help"; title="Weir console"`)
+			w.Header().Set("Link", `<`+SitePath+`>; rel="help"; title="Weir console"`)
 			if r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") {
 				w = &rootAnswer{ResponseWriter: w}
 			}

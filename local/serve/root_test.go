@@ -1,4 +1,4 @@
-package console_test
+package serve
 
 import (
 	"io"
@@ -6,8 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/weir-limits/weir/local/console"
 )
 
 // A response at the root path has a Link header with the console's address. A browser gets a page
@@ -15,7 +13,7 @@ import (
 func TestWithPointer(t *testing.T) {
 	const missing = `{"message":"Missing Authentication Token"}`
 	api := func(errorType, body string) http.Handler {
-		return console.WithPointer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		return withPointer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if errorType != "" {
 				w.Header()["x-amzn-ErrorType"] = []string{errorType}
 				w.WriteHeader(http.StatusForbidden)
