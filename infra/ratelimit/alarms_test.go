@@ -18,7 +18,6 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/infra/ratelimit"
-	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // alarmsOf returns the properties of a template's alarms, as JSON, by the alarm's name without its prefix.
@@ -48,43 +47,6 @@ func alarmsOf(t *testing.T, template []byte) map[string]string {
 		found[strings.TrimPrefix(name, "weir-test-")] = text(t, r.Properties)
 	}
 	return found
-}
-
-func wantParts(t *testing.T, alarms map[string]string, want map[string][]string) {
-	t.Helper()
-	for name, parts := range want {
-		if alarms[name] == "" {
-			t.Errorf("alarm %s: got none, want one", name)
-			continue
-		}
-		for _, part := range parts {
-			if !strings.Contains(alarms[name], part) {
-				t.Errorf("alarm %s: got %s, want %s in it", name, alarms[name], part)
-			}
-		}
-	}
-}
-
-// A function that cannot start raises alarms on the function, on its API and in the access log. The rejections of
-// an authorizer are no errors.
-func TestLimits_alarms(t *testing.T) {
-	app, l, f := newLayered(t, nil, nil)
-	stack := awscdk.Stack_Of(f)
-	l.AddLayer(f)
-	l.Attach(stack.Node().FindChild(jsii.String("Api")).(awsapigateway.RestApi))
-	l.NewAuthorizer(awsapigateway.RestApi_FromRestApiId(stack, jsii.String("Imported"), jsii.String("a1b2c3d4e5")))
-	l.WatchAccessLog(stack, awslogs.NewLogGroup(stack, jsii.String("Access"), nil))
-	made := []byte(text(t, assertions.Template_FromStack(stack, nil).ToJSON()))
-	app.Synth(nil)
-	wantParts(t, alarmsOf(t, made), map[string][]string{
-		"authorizer-errors":           {`"100 * (errors - FILL(unauthorized, 0)) / invocations"`, `"Errors"`, `"Invocations"`, `}}],"MetricName":"Unauthorized"`, `"LimitsAuthorizer`},
-		"shop-orders-a8b1f509-errors": {`"100 * errors / invocations"`, `{"Name":"FunctionName","Value":{"Ref":"Orders`},
-		"api-errors":                  {`"100 * restErrors / restRequests"`, `"Dimensions":[{"Name":"ApiName","Value":"Api"}],"MetricName":"5XXError"`, `"MetricName":"Count"`},
-		"imported-errors":             {`{"Name":"ApiName","Value":{"Fn::GetAtt":["ImportedLimitsPrecheck`, `"Name"]}`},
-		"authorizer-failed":           {`"MetricName":"AuthorizerFailed"`, `"Namespace":"Weir/test"`},
-		"unmatched":                   {`"100 * unmatched / (allowed + refused)"`, `"Threshold":50`},
-		"store-throttled":             {`"FILL(throttled, 0)"`, `"WriteThrottleEvents"`, `"TreatMissingData":"notBreaching"`},
-	})
 }
 
 // No request is unmatched if a rule matches all. A source of rules can replace such a document.
@@ -138,33 +100,5 @@ func TestLimits_alarmNames(t *testing.T) {
 	got, opposite := alarms("Admin", "Shop"), alarms("Shop", "Admin")
 	if len(got) != 5 || !maps.Equal(got, opposite) || got["authorizer-failed"] == "" {
 		t.Errorf("alarms: got %q, and %q in the opposite order, want the same: one for each function and API, and authorizer-failed", got, opposite)
-	}
-}
-
-// The template of a release has the alarms. Those on its API exist only with an API.
-func TestTemplate_alarms(t *testing.T) {
-	template := storetest.Must(os.ReadFile("../../../standalone/weir.template.json")) // relative to testdata/shop, where the tests run
-	wantParts(t, alarmsOf(t, template), map[string][]string{
-		"authorizer-errors": {`"100 * (errors - FILL(unauthorized, 0)) / invocations"`},
-		"api-errors":        {`"100 * restErrors / restRequests"`, `{"Fn::GetAtt":["ApiLimitsPrecheck`},
-		"authorizer-failed": {`"AuthorizerFailed"`},
-		"unmatched":         {`"100 * unmatched / (allowed + refused)"`},
-	})
-	var made struct {
-		Resources map[string]struct{ Type, Condition string }
-	}
-	if err := json.Unmarshal(template, &made); err != nil {
-		t.Fatal(err)
-	}
-	for prefix, want := range map[string]string{"ApiAlarmapierrors": "HasRestApi", "AccessLogAlarmsAlarm": "HasAccessLog", "AccessLogAlarmsAuthorizerFailed": "HasAccessLog"} {
-		found := ""
-		for id, r := range made.Resources {
-			if strings.HasPrefix(id, prefix) {
-				found = r.Condition
-			}
-		}
-		if found != want {
-			t.Errorf("%s: got the condition %q, want %s", prefix, found, want)
-		}
 	}
 }

@@ -7,9 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -117,25 +115,6 @@ func TestStack_network_zones(t *testing.T) {
 	}
 }
 
-// The names of log groups have the vended prefix, so that APIs share one policy of the account.
-func TestStack_logs_vended(t *testing.T) {
-	made := templateOf(t)
-	_, group := made.one(t, "AWS::Logs::LogGroup", "HttpAccess")
-	if got, want := group.Properties["LogGroupName"], "/aws/vendedlogs/apigateway/weir-dev-http"; got != want {
-		t.Errorf("got %v, want %s", got, want)
-	}
-}
-
-// Without the setting warmWrites, the table has no warm throughput.
-func TestStack_warmWrites(t *testing.T) {
-	for name, want := range map[string]string{"kafka": `{"WriteUnitsPerSecond":12000}`, "dynamodb": "null"} {
-		_, counters := templateOf(t, variants[name]).one(t, "AWS::DynamoDB::Table", "LimitsCounters")
-		if got := text(t, counters.Properties["WarmThroughput"]); got != want {
-			t.Errorf("%s: got %s, want %s", name, got, want)
-		}
-	}
-}
-
 // With the default throttle, even a flood of the most expensive requests to all APIs writes no more
 // than a new table accepts. A higher throttle causes a warning that proposes a lower one; the
 // proposed one causes no warning. The documents name the default.
@@ -195,13 +174,6 @@ func dearest(t *testing.T) float64 {
 	return float64(most)
 }
 
-func TestStack_signingKeys(t *testing.T) {
-	_, invoked := templateOf(t, everything).one(t, "AWS::Lambda::EventInvokeConfig", "LimitsSigningKeys")
-	if got := invoked.Properties["MaximumRetryAttempts"]; got != 0.0 {
-		t.Errorf("retries of a failed fetch: got %v, want 0, because the alarm counts each retry", got)
-	}
-}
-
 // When the stack is deleted, the records table stays and the counter table is deleted.
 func TestStack_removalPolicies(t *testing.T) {
 	ids, tables := templateOf(t).of("AWS::DynamoDB::Table")
@@ -220,117 +192,6 @@ func TestStack_removalPolicies(t *testing.T) {
 	if ids, _ := made.of("AWS::DynamoDB::Table"); len(ids) != 1 || !strings.Contains(text(t, made.Resources), ":table/weir-dev-records") {
 		t.Errorf("with an existing records table: got the new tables %v, want only the table of counters", ids)
 	}
-}
-
-// Each alarm notifies the topic and treats a minute without data as good. TestREADME_alarms compares the thresholds with
-// infra/README.md.
-func TestStack_alarms(t *testing.T) {
-	_, alarms := templateOf(t).of("AWS::CloudWatch::Alarm")
-	for name, want := range map[string]string{
-		"degraded": "1 in 3 of 5", "refused": "50 in 10 of 15", "failed": "0 in 2 of 5", "rules-refused": "0 in 1 of 1", "rules-stale": "300 in 3 of 5",
-		"authorizer-failed": "0 in 2 of 5", "authorizer-throttled": "0 in 1 of 5", "authorizer-concurrency": "800 in 3 of 5", "authorizer-slow": "250 in 5 of 5",
-		"store-throttled": "0 in 2 of 5", "store-slow": "50 in 5 of 5", "rest-errors": "1 in 3 of 5", "http-errors": "1 in 3 of 5",
-		"authorizer-errors": "50 in 3 of 5", "handler-errors": "50 in 3 of 5",
-	} {
-		i := slices.IndexFunc(alarms, func(r resource) bool { return r.Properties["AlarmName"] == "weir-dev-"+name })
-		if i < 0 {
-			t.Errorf("alarm %s: got none, want one", name)
-			continue
-		}
-		p := alarms[i].Properties
-		if got := fmt.Sprintf("%v in %v of %v", p["Threshold"], p["DatapointsToAlarm"], p["EvaluationPeriods"]); got != want {
-			t.Errorf("%s: got %s, want %s", name, got, want)
-		}
-		if p["TreatMissingData"] != "notBreaching" || p["ComparisonOperator"] != "GreaterThanThreshold" || !strings.Contains(text(t, p["AlarmActions"]), `"Ref":"Alarms`) {
-			t.Errorf("%s: got %s, want GreaterThanThreshold, notBreaching and the topic", name, text(t, p))
-		}
-	}
-}
-
-// The functions measure the latency of every kind of store. Alarms on a cache use metrics that
-// exist for a serverless cache:
-// https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/serverless-metrics-events-redis.html
-func TestStack_alarms_store(t *testing.T) {
-	for name, want := range map[string]map[string]string{
-		"dynamodb": {"store-slow": "Weir/dev StoreLatency p99 50 in 5 of 5"},
-		"elasticache": {
-			"store-slow": "Weir/dev StoreLatency p99 25 in 5 of 5", "store-throttled": "AWS/ElastiCache ThrottledCmds Sum 0 in 2 of 5", "store-evicts": "AWS/ElastiCache Evictions Sum 0 in 1 of 5",
-			"store-authentication": "AWS/ElastiCache AuthenticationFailures Sum 0 in 2 of 5", "store-iam-throttled": "AWS/ElastiCache IamAuthenticationThrottling Sum 0 in 2 of 5",
-			"store-denied": "AWS/ElastiCache CommandAuthorizationFailures Sum 0 in 1 of 5",
-		},
-	} {
-		_, alarms := templateOf(t, variants[name]).of("AWS::CloudWatch::Alarm")
-		got := map[string]string{}
-		for _, a := range alarms {
-			p := a.Properties
-			alarm := strings.TrimPrefix(p["AlarmName"].(string), "weir-dev-")
-			if want[alarm] == "" {
-				continue
-			}
-			statistic := p["Statistic"]
-			if statistic == nil {
-				statistic = p["ExtendedStatistic"]
-			}
-			got[alarm] = fmt.Sprintf("%v %v %v %v in %v of %v", p["Namespace"], p["MetricName"], statistic, p["Threshold"], p["DatapointsToAlarm"], p["EvaluationPeriods"])
-			if strings.HasPrefix(got[alarm], "AWS/ElastiCache") && text(t, p["Dimensions"]) != `[{"Name":"clusterId","Value":"weir-dev"}]` {
-				t.Errorf("%s, %s: got the dimensions %s, want only clusterId weir-dev", name, alarm, text(t, p["Dimensions"]))
-			}
-		}
-		if text(t, got) != text(t, want) {
-			t.Errorf("%s:\n got %s\nwant %s", name, text(t, got), text(t, want))
-		}
-	}
-}
-
-// Each percentage is computed as its label says. Of ten answers 401, the authorizer returned two as errors.
-func TestStack_shares(t *testing.T) {
-	made := templateOf(t)
-	values := map[string]float64{"allowed": 60, "refused": 40, "failed": 15, "unauthorized": 10, "degraded": 5, "errors": 20, "invocations": 80, "restErrors": 3, "restRequests": 10, "httpErrors": 1, "httpRequests": 50}
-	for prefix, want := range map[string]float64{"LimitsAlarmdegraded": 4, "LimitsAlarmrefused": 40, "RestAlarmresterrors": 30, "Alarmhttperrors": 2, "LimitsAlarmauthorizererrors": 22.5, "LimitsAlarmhandlererrors": 25} {
-		_, alarm := made.one(t, "AWS::CloudWatch::Alarm", prefix)
-		var expression string
-		named, values := map[string]string{}, maps.Clone(values)
-		for _, each := range alarm.Properties["Metrics"].([]any) {
-			m := each.(map[string]any)
-			if e, ok := m["Expression"].(string); ok {
-				expression = e
-				continue
-			}
-			metric := m["MetricStat"].(map[string]any)["Metric"].(map[string]any)
-			named[m["Id"].(string)] = metric["MetricName"].(string)
-			if m["Id"] == "unauthorized" && strings.Contains(text(t, metric["Dimensions"]), `[{"Name":"FunctionName","Value":{"Ref":"LimitsAuthorizer`) {
-				values["unauthorized"] = 2
-			}
-		}
-		if got := percentage(t, expression, values); got != want {
-			t.Errorf("%s: %s: got %v, want %v", prefix, expression, got, want)
-		}
-		for id, metric := range named {
-			if want := map[string]string{"allowed": "Allowed", "refused": "Refused", "degraded": "Degraded", "failed": "Failed", "unauthorized": "Unauthorized", "restErrors": "5XXError", "restRequests": "Count", "httpErrors": "5xx", "httpRequests": "Count", "errors": "Errors", "invocations": "Invocations"}[id]; metric != want {
-				t.Errorf("%s: %s: got the metric %s, want %s", prefix, id, metric, want)
-			}
-		}
-	}
-}
-
-// percentage evaluates the metric math "100 * a / b" with the given values. a and b are names, or sums in parentheses.
-func percentage(t *testing.T, expression string, values map[string]float64) float64 {
-	t.Helper()
-	numerator, denominator, ok := strings.Cut(expression, " / ")
-	numerator, hundred := strings.CutPrefix(numerator, "100 * ")
-	if !ok || !hundred {
-		t.Fatalf("got %q, want a percentage", expression)
-	}
-	sum := func(terms string) (total float64) {
-		for term := range strings.SplitSeq(strings.ReplaceAll(strings.Trim(terms, "()"), " - ", " + -"), " + ") {
-			term, negative := strings.CutPrefix(term, "-")
-			// Remove FILL(…, 0), which replaces a missing metric with 0.
-			term, _, _ = strings.Cut(strings.TrimPrefix(term, "FILL("), ", 0")
-			total += map[bool]float64{true: -1, false: 1}[negative] * values[term]
-		}
-		return total
-	}
-	return 100 * sum(numerator) / sum(denominator)
 }
 
 // Metric filters and the Contributor Insights rule match the log lines that functions write.
@@ -356,33 +217,6 @@ func TestStack_logs(t *testing.T) {
 		if !strings.Contains(body, want) {
 			t.Errorf("rule of refused callers: got %s, want %s in it", body, want)
 		}
-	}
-	queries := map[string]string{
-		"why-refused":    "filter weir = \"refused\" and subject = \"HASH\"\n| display @timestamp, rule, `limit`, `count`, remaining, capacity, retryAfterSeconds, addressFrom",
-		"who-is-limited": "filter weir = \"refused\"\n| stats sum(`count`) as requests, min(@timestamp) as first, max(@timestamp) as last by subject, rule, `limit`",
-		"without-store":  "filter Degraded > 0\n| stats sum(Degraded) as decisions by bin(1m)",
-	}
-	_, definitions := made.of("AWS::Logs::QueryDefinition")
-	for _, q := range definitions {
-		name := q.Properties["Name"].(string)
-		_, short, _ := strings.Cut(name, "/")
-		if query := q.Properties["QueryString"].(string); queries[short] == "" || !strings.Contains(query, queries[short]) {
-			t.Errorf("saved query %s: got %s, want %s in it", name, query, queries[short])
-		}
-		if groups := text(t, q.Properties["LogGroupNames"]); !strings.Contains(groups, "LimitsAuthorizerLogs") || !strings.Contains(groups, "LimitsHandlerLogs") {
-			t.Errorf("saved query %s: got the log groups %s, want those of the authorizer and the handler", name, groups)
-		}
-		delete(queries, short)
-	}
-	if len(queries) > 0 {
-		t.Errorf("saved queries: got none for %v", queries)
-	}
-}
-
-func TestStack_waf(t *testing.T) {
-	_, acl := templateOf(t, everything).one(t, "AWS::WAFv2::WebACL", "")
-	if got, want := text(t, acl.Properties["Rules"].([]any)[0].(map[string]any)["Statement"]), `{"RateBasedStatement":{"AggregateKeyType":"IP","EvaluationWindowSec":300,"Limit":2000}}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

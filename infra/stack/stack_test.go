@@ -116,20 +116,6 @@ func TestStack_table(t *testing.T) {
 	}
 }
 
-func TestStack_functions(t *testing.T) {
-	for want, change := range map[string]func(*stack.Settings){`["arm64"]`: variants["dynamodb"], `["x86_64"]`: onX86} {
-		ids, functions := templateOf(t, change).of("AWS::Lambda::Function")
-		if len(ids) != 3 {
-			t.Errorf("got %v, want an authorizer, a handler and a publisher", ids)
-		}
-		for i, f := range functions {
-			if got := text(t, f.Properties["Architectures"]); got != want || f.Properties["Runtime"] != "provided.al2023" || f.Properties["MemorySize"] != 512.0 {
-				t.Errorf("%s: got %s, want the given architecture, provided.al2023 and 512 MB", ids[i], text(t, f.Properties))
-			}
-		}
-	}
-}
-
 // API Gateway serves a snapshot: a change of the authorizer or of a gateway response creates a new
 // deployment. Other changes create none.
 func TestStack_deployment(t *testing.T) {
