@@ -54,6 +54,14 @@ func TestDocuments_lines(t *testing.T) {
 	}
 }
 
+// README.md invokes the authorizer by its logical ID.
+func TestREADME_invoke(t *testing.T) {
+	id, _ := templateOf(t).one(t, "AWS::Lambda::Function", "LimitsAuthorizer")
+	if command := "sam local invoke " + id + " "; !strings.Contains(read(t, "../../README.md"), command) {
+		t.Errorf("README.md: got no command %q, want it", command)
+	}
+}
+
 // The documents and the TypeScript example use the version of the CDK CLI that the repository pins.
 func TestATTACH_versions(t *testing.T) {
 	pinned := between(t, read(t, "../package.json"), `"aws-cdk": "`, `"`)
