@@ -4,25 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
-	"github.com/weir-limits/weir/functions/rediscache"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
@@ -274,55 +269,6 @@ func TestConfig_DynamoDBClient_local(t *testing.T) {
 	c.Local = false
 	if _, err := c.DynamoDBClient(t.Context()); err == nil || !strings.Contains(err.Error(), "no-such-profile") {
 		t.Errorf("client for AWS: got error %v, want an error about the missing profile", err)
-	}
-}
-
-// The client dials an unreachable server once and does not retry before the deadline.
-func TestConfig_RedisClient(t *testing.T) {
-	u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1")))
-	client := u.(*redis.Client)
-	defer func() { _ = client.Close() }()
-	var dialed atomic.Int64
-	dial := client.Options().Dialer
-	client.Options().Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
-		dialed.Add(1)
-		return dial(ctx, network, address)
-	}
-	if err := client.Ping(t.Context()).Err(); err == nil || dialed.Load() != 1 {
-		t.Errorf("got %d dials, error %v; want 1 dial and an error", dialed.Load(), err)
-	}
-}
-
-// The client waits for a silent server until the deadline of the request and opens one
-// connection.
-func TestConfig_RedisClient_silent(t *testing.T) {
-	for _, cluster := range []string{"false", "true"} {
-		synctest.Test(t, func(t *testing.T) {
-			u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "REDIS_CLUSTER="+cluster)))
-			dialed := 0
-			dial := func(context.Context, string, string) (net.Conn, error) {
-				dialed++
-				near, far := net.Pipe()
-				go func() { _, _ = io.Copy(io.Discard, far) }()
-				return near, nil
-			}
-			switch client := u.(type) {
-			case *redis.Client:
-				client.Options().Dialer = dial
-			case *redis.ClusterClient:
-				client.Options().Dialer = dial
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-			defer cancel()
-			begun := time.Now()
-			err := u.Get(ctx, "key").Err()
-			if took := time.Since(begun); err == nil || dialed != 1 || took != 20*time.Millisecond {
-				t.Errorf("cluster %s: got %d connections in %s, %v; want 1 in 20ms and an error", cluster, dialed, took, err)
-			}
-			if err := u.Close(); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }
 

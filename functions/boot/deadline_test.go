@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,14 +17,11 @@ import (
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/rediscache"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/redisstore"
 	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -171,6 +169,29 @@ func speakHTTP(_ net.Conn, r *bufio.Reader) (string, error) {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: %d\r\n\r\n%s", len(body), body), nil
 }
 
+func readCommand(r *bufio.Reader) ([]string, error) {
+	number := func() (int, error) {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return 0, err
+		}
+		return strconv.Atoi(strings.TrimSpace(line[1:]))
+	}
+	n, err := number()
+	args := make([]string, n)
+	for i := range args {
+		if n, err = number(); err != nil {
+			return nil, err
+		}
+		b := make([]byte, n+2)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, err
+		}
+		args[i] = string(b[:n])
+	}
+	return args, err
+}
+
 // speakRedis answers like an empty Redis, or a Redis Cluster of one node, but answers every script with BUSY.
 func speakRedis(c net.Conn, r *bufio.Reader) (string, error) {
 	for {
@@ -206,6 +227,9 @@ type system struct {
 	close  func() error
 }
 
+// openRedis opens the store of a system on Redis.
+var openRedis func(t *testing.T, w *system, variables []string, cluster bool)
+
 func newSystem(t *testing.T, store string) *system {
 	t.Helper()
 	file := write(t, "rules.json", `{"version":1,"rules":[{"endpoint":"/a","limits":{"*":{"requests":20,"window":"1m"}}},
@@ -215,20 +239,7 @@ func newSystem(t *testing.T, store string) *system {
 	var err error
 	redisLike := store != "dynamodb"
 	if redisLike {
-		w.speak = speakRedis
-		variables = append(variables, "STORE=redis", "REDIS_URL=redis://store:6379")
-		if store == "cluster" {
-			variables = append(variables, "REDIS_CLUSTER=true")
-		}
-		w.config = load(t, variables...)
-		client := storetest.Must(rediscache.NewClient(t.Context(), w.config))
-		switch client := client.(type) {
-		case *redis.Client:
-			client.Options().Dialer = w.dial
-		case *redis.ClusterClient:
-			client.Options().Dialer = w.dial
-		}
-		w.store, w.close = storetest.Must(resilient.New(storetest.Must(redisstore.NewBare(client, redisstore.Options{Namespace: "test"})), resilient.Options{Timeout: resilient.RedisTimeout})), client.Close
+		openRedis(t, w, variables, store == "cluster")
 	} else {
 		w.speak = speakHTTP
 		w.config = load(t, append(variables, "TABLE=t")...)
@@ -517,28 +528,12 @@ func TestDeadline_deadConnection(t *testing.T) {
 	}
 }
 
-// Each client ends an abandoned dial after 900 ms, because nothing else ends the dialing goroutine.
+// The client ends an abandoned dial after 900 ms, because nothing else ends the dialing goroutine.
 func TestDeadline_dial(t *testing.T) {
 	const want = 900 * time.Millisecond
 	c := load(t, "TABLE=t", "WEIR_LOCAL=true", "DYNAMODB_ENDPOINT=http://store")
 	dynamo := storetest.Must(c.DynamoDBClient(t.Context()))
 	if got := dynamo.Options().HTTPClient.(resilient.HTTPClient).Doer.(*awshttp.BuildableClient).GetDialer().Timeout; got != want {
 		t.Errorf("dynamodb: dial timeout: got %s, want 900ms", got)
-	}
-	for _, cluster := range []string{"false", "true"} {
-		client := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://store:6379", "REDIS_CLUSTER="+cluster)))
-		var got time.Duration
-		switch client := client.(type) {
-		case *redis.Client:
-			got = client.Options().DialTimeout
-		case *redis.ClusterClient:
-			got = client.Options().DialTimeout
-		}
-		if got != want {
-			t.Errorf("redis, cluster %s: dial timeout: got %s, want 900ms", cluster, got)
-		}
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
 	}
 }

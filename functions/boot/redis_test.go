@@ -6,13 +6,14 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/rediscache"
 	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -85,29 +87,6 @@ func (s *cache) answer(args []string) string {
 		return "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$13\r\ncache.example\r\n:6379\r\n"
 	}
 	return "+PONG\r\n"
-}
-
-func readCommand(r *bufio.Reader) ([]string, error) {
-	number := func() (int, error) {
-		line, err := r.ReadString('\n')
-		if err != nil {
-			return 0, err
-		}
-		return strconv.Atoi(strings.TrimSpace(line[1:]))
-	}
-	n, err := number()
-	args := make([]string, n)
-	for i := range args {
-		if n, err = number(); err != nil {
-			return nil, err
-		}
-		b := make([]byte, n+2)
-		if _, err := io.ReadFull(r, b); err != nil {
-			return nil, err
-		}
-		args[i] = string(b[:n])
-	}
-	return args, err
 }
 
 // Each connection to a serverless cache logs in with a new token, signed at the time of the login. A
@@ -218,6 +197,94 @@ func TestConfig_RedisClient_cluster(t *testing.T) {
 		}
 		if err := client.EvalSha(t.Context(), "script", []string{"key"}).Err(); err == nil || dialed != 1 || server.cut > 1 {
 			t.Errorf("%s: got %d connections and %d sent commands, want 1 and at most 1: %v", name, dialed, server.cut, err)
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The client dials an unreachable server once and does not retry before the deadline.
+func TestConfig_RedisClient(t *testing.T) {
+	u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1")))
+	client := u.(*redis.Client)
+	defer func() { _ = client.Close() }()
+	var dialed atomic.Int64
+	dial := client.Options().Dialer
+	client.Options().Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialed.Add(1)
+		return dial(ctx, network, address)
+	}
+	if err := client.Ping(t.Context()).Err(); err == nil || dialed.Load() != 1 {
+		t.Errorf("got %d dials, error %v; want 1 dial and an error", dialed.Load(), err)
+	}
+}
+
+// The client waits for a silent server until the deadline of the request and opens one
+// connection.
+func TestConfig_RedisClient_silent(t *testing.T) {
+	for _, cluster := range []string{"false", "true"} {
+		synctest.Test(t, func(t *testing.T) {
+			u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "REDIS_CLUSTER="+cluster)))
+			dialed := 0
+			dial := func(context.Context, string, string) (net.Conn, error) {
+				dialed++
+				near, far := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, far) }()
+				return near, nil
+			}
+			switch client := u.(type) {
+			case *redis.Client:
+				client.Options().Dialer = dial
+			case *redis.ClusterClient:
+				client.Options().Dialer = dial
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			begun := time.Now()
+			err := u.Get(ctx, "key").Err()
+			if took := time.Since(begun); err == nil || dialed != 1 || took != 20*time.Millisecond {
+				t.Errorf("cluster %s: got %d connections in %s, %v; want 1 in 20ms and an error", cluster, dialed, took, err)
+			}
+			if err := u.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func init() {
+	openRedis = func(t *testing.T, w *system, variables []string, cluster bool) {
+		t.Helper()
+		w.speak = speakRedis
+		variables = append(variables, "STORE=redis", "REDIS_URL=redis://store:6379", fmt.Sprintf("REDIS_CLUSTER=%t", cluster))
+		w.config = load(t, variables...)
+		client := storetest.Must(rediscache.NewClient(t.Context(), w.config))
+		switch client := client.(type) {
+		case *redis.Client:
+			client.Options().Dialer = w.dial
+		case *redis.ClusterClient:
+			client.Options().Dialer = w.dial
+		}
+		store := storetest.Must(redisstore.NewBare(client, redisstore.Options{Namespace: "test"}))
+		w.store, w.close = storetest.Must(resilient.New(store, resilient.Options{Timeout: resilient.RedisTimeout})), client.Close
+	}
+}
+
+// Each client ends an abandoned dial after 900 ms.
+func TestDeadline_dial_redis(t *testing.T) {
+	const want = 900 * time.Millisecond
+	for _, cluster := range []string{"false", "true"} {
+		client := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://store:6379", "REDIS_CLUSTER="+cluster)))
+		var got time.Duration
+		switch client := client.(type) {
+		case *redis.Client:
+			got = client.Options().DialTimeout
+		case *redis.ClusterClient:
+			got = client.Options().DialTimeout
+		}
+		if got != want {
+			t.Errorf("redis, cluster %s: dial timeout: got %s, want 900ms", cluster, got)
 		}
 		if err := client.Close(); err != nil {
 			t.Error(err)

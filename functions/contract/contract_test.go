@@ -25,7 +25,6 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/redisstore"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -113,9 +112,6 @@ func TestRoles(t *testing.T) {
 func TestTables(t *testing.T) {
 	if contract.KeyAttribute != dynamostore.KeyAttribute {
 		t.Errorf("key of the counters: got %s, want %s", contract.KeyAttribute, dynamostore.KeyAttribute)
-	}
-	if got := redisstore.AccessString(redisstore.Commands()...); contract.CacheAccess != got {
-		t.Errorf("access of the store: got %q, want %q", contract.CacheAccess, got)
 	}
 }
 

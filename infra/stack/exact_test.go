@@ -15,7 +15,6 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 	"github.com/weir-limits/weir/infra/stack"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/redisstore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -35,7 +34,7 @@ func TestStack_network(t *testing.T) {
 		t.Errorf("route to DynamoDB:\n got %s\nwant %s", got, want)
 	}
 	_, user := made.one(t, "AWS::ElastiCache::User", "")
-	if got, want := user.Properties["AccessString"], "on ~* resetchannels -@all +"+strings.Join(redisstore.Commands(), " +"); got != want || text(t, user.Properties["AuthenticationMode"]) != `{"Type":"iam"}` {
+	if got, want := user.Properties["AccessString"], contract.CacheAccess; got != want || text(t, user.Properties["AuthenticationMode"]) != `{"Type":"iam"}` {
 		t.Errorf("the cache's user: got %s, want a login by IAM and only the commands of the store", text(t, user.Properties))
 	}
 	for kind, from := range map[string]string{"AWS::EC2::SecurityGroupIngress": "SourceSecurityGroupId", "AWS::EC2::SecurityGroupEgress": "DestinationSecurityGroupId"} {

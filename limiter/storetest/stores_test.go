@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"crypto/rand"
 	mathrand "math/rand/v2"
 	"testing"
 
@@ -9,12 +8,11 @@ import (
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/memstore"
-	"github.com/weir-limits/weir/limiter/redisstore"
 )
 
 // TestLimiter tests what a Limiter promises on each store. Run tests the stores alone.
 func TestLimiter(t *testing.T) {
-	for name, connect := range map[string]func(*testing.T) opener{"memory": inMemory, "dynamodb": onDynamoDB, "redis": onRedis} {
+	for name, connect := range openers {
 		t.Run(name, func(t *testing.T) {
 			open := connect(t)
 			t.Run("Spread", func(t *testing.T) { testSpread(t, open) })
@@ -24,6 +22,9 @@ func TestLimiter(t *testing.T) {
 		})
 	}
 }
+
+// openers are the stores. Redis adds itself in a file of its own.
+var openers = map[string]func(*testing.T) opener{"memory": inMemory, "dynamodb": onDynamoDB}
 
 // opener returns the store of one more process. All its stores share their state.
 type opener func() limiter.Store
@@ -38,18 +39,6 @@ func onDynamoDB(*testing.T) opener {
 	table := &memtable.Locked{}
 	return func() limiter.Store {
 		return Must(dynamostore.NewBare(table, dynamostore.Options{Table: "t", Namespace: "limiter"}))
-	}
-}
-
-func onRedis(t *testing.T) opener {
-	client, namespace := Must(redisstore.NewClient(Server(t, "redis", "REDIS_URL"), redisstore.ClientOptions{})), "limiter-"+rand.Text()
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return func() limiter.Store {
-		return Must(redisstore.NewBare(client, redisstore.Options{Namespace: namespace}))
 	}
 }
 

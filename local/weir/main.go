@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/verify"
 )
 
 func main() { command.Main(rootCommand()) }
@@ -27,6 +26,9 @@ const (
 	groupTools  = "tools"
 )
 
+// runCommands are the commands of rooms that each go with their folder and one file here.
+var runCommands []*cobra.Command
+
 func rootCommand() *cobra.Command {
 	root := command.Root(&cobra.Command{
 		Use:   "weir",
@@ -39,7 +41,7 @@ func rootCommand() *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{groupServe, "Run it:", []*cobra.Command{serveCommand(), verify.Command(), tokenCommand()}},
+		{groupServe, "Run it:", append([]*cobra.Command{serveCommand(), tokenCommand()}, runCommands...)},
 		{groupRules, "Rules:", []*cobra.Command{checkCommand(), rulesCommand()}},
 		{groupCaller, "Callers:", []*cobra.Command{explainCommand(), usageCommand(), resetCommand(), whyCommand()}},
 		{groupKeys, "API keys:", []*cobra.Command{keysCommand()}},

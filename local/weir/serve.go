@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"time"
 
@@ -13,12 +14,14 @@ import (
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/serve"
 )
 
+// newConsole returns the console; nil without it. See console.go.
+var newConsole func(serve.Page) http.Handler
+
 func serveCommand() *cobra.Command {
-	o := serve.Options{API: sample.New, Console: console.New, Clock: time.Now, Port: serve.DefaultPort, Variables: map[string]string{"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo")}}
+	o := serve.Options{API: sample.New, Console: newConsole, Clock: time.Now, Port: serve.DefaultPort, Variables: map[string]string{"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo")}}
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the APIs with their limits on this machine",

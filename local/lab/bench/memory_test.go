@@ -4,6 +4,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
@@ -129,3 +130,8 @@ func BenchmarkMemory(b *testing.B) {
 		}
 	}
 }
+
+// callers is the number of goroutines that decide at the same time.
+const callers = 64
+
+var silent = slog.New(slog.DiscardHandler)

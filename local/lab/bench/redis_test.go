@@ -4,7 +4,6 @@ import (
 	"context"
 	crand "crypto/rand"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -24,11 +23,6 @@ import (
 	"github.com/weir-limits/weir/limiter/redisstore"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
-
-// callers is the number of goroutines that decide at the same time.
-const callers = 64
-
-var silent = slog.New(slog.DiscardHandler)
 
 // windows are those of the limits; a peer decides by one limit after another.
 var windows = []time.Duration{time.Hour, time.Minute, 24 * time.Hour}

@@ -1,0 +1,5 @@
+package main
+
+import "github.com/weir-limits/weir/local/console"
+
+func init() { newConsole = console.New }
