@@ -176,43 +176,6 @@ func TestBucket_Delay(t *testing.T) {
 	}
 }
 
-// The expected usage comes from worked examples.
-func TestWindow_examples(t *testing.T) {
-	for _, c := range []struct {
-		previous, current int64
-		elapsed           time.Duration
-		used              int64 // rounded up
-	}{
-		{80, 30, 20 * time.Second, 84}, // 80*40/60 + 30 = 83.3
-		{80, 30, 45 * time.Second, 50},
-		{80, 30, 24 * time.Second, 79}, // 80*0.6 + 30 = 78, and slightly more because the weight 0.6 is rounded up
-		{80, 0, 15 * time.Second, 60},  // 80*0.75 = 60
-	} {
-		m := machine(t, algo.Rate{Requests: 1000, Window: time.Minute})
-		s, _ := m.Take(algo.State{}, start, c.previous)
-		now := start.Add(time.Minute + c.elapsed)
-		if c.current > 0 {
-			s, _ = m.Take(s, now, c.current)
-		}
-		if used := 1000 - m.Remaining(s, now); used != c.used {
-			t.Errorf("%d in the previous window, %d in this one, %s after its start: got %d used, want %d", c.previous, c.current, c.elapsed, used, c.used)
-		}
-	}
-}
-
-// A caller sends a burst on each side of a window boundary. A fixed window admits both bursts. A sliding
-// window admits hardly more than one burst, and a log exactly one.
-func TestBoundary(t *testing.T) {
-	for _, c := range []struct {
-		algorithm   algo.Algorithm
-		most, least int
-	}{{algo.FixedWindow, 200, 200}, {algo.SlidingWindow, 102, 100}, {algo.SlidingLog, 100, 100}} {
-		if admitted := boundaryAttack(t, c.algorithm); admitted > c.most || admitted < c.least {
-			t.Errorf("%s: got %d admitted within a second at a limit of 100, want %d to %d", c.algorithm, admitted, c.least, c.most)
-		}
-	}
-}
-
 // boundaryAttack sends 100 requests at 0:59 and 100 at 1:00 to a limit of 100 a minute. It returns
 // the number of admitted requests.
 func boundaryAttack(t *testing.T, algorithm algo.Algorithm) (admitted int) {
@@ -228,30 +191,6 @@ func boundaryAttack(t *testing.T, algorithm algo.Algorithm) (admitted int) {
 		}
 	}
 	return admitted
-}
-
-// A caller sends each request as soon as it is allowed. The limit is a sliding window of 100 a minute.
-// The test finds the highest number of admissions in one second, in six seconds and in a minute.
-func TestWindow_greedy(t *testing.T) {
-	m := machine(t, algo.Rate{Requests: 100, Window: time.Minute})
-	var s algo.State
-	var admitted []algo.Instant
-	now := start.Add(time.Minute - 1)
-	for now < start.Add(3*time.Minute) {
-		if wait := m.RetryAfter(s, now, 1); wait > 0 {
-			now = now.Add(wait)
-		}
-		s, _ = m.Take(s, now, 1)
-		admitted = append(admitted, now)
-	}
-	for _, c := range []struct {
-		in   time.Duration
-		want int
-	}{{time.Second, 101}, {6 * time.Second, 109}, {time.Minute, 199}} {
-		if got := worst(admitted, c.in); got != c.want {
-			t.Errorf("worst %s: got %d admitted, want %d", c.in, got, c.want)
-		}
-	}
 }
 
 // worst returns the highest number of instants that fall into one interval of the given length.
@@ -338,27 +277,6 @@ func TestLog_MaxDebt(t *testing.T) {
 		if int64(largest) != l.MaxDebt() {
 			t.Errorf("%s: got %d entries, want %d", window, largest, l.MaxDebt())
 		}
-	}
-}
-
-// A slow clock decides as if it showed the instant of the newest entry. Entries that have expired at that
-// instant do not count, and a store need not keep them.
-func TestLog_behind(t *testing.T) {
-	l := &algo.Log{Length: time.Second, Requests: 3}
-	s, _ := l.Take(algo.State{}, start, 3)
-	s, ok := l.Take(s, start.Add(4*time.Second), 1)
-	if !ok || s.Entries.Len() != 1 {
-		t.Fatalf("got allowed %t and %d entries, want true and 1 entry", ok, s.Entries.Len())
-	}
-	behind := start.Add(500 * time.Millisecond) // at this instant, the first three entries would count
-	if got := l.Used(s, behind); got != 1 {
-		t.Errorf("got %d used, want 1", got)
-	}
-	if s, ok = l.Take(s, behind, 2); !ok || s.Entries.Len() != 3 || s.Newest != start.Add(4*time.Second) {
-		t.Errorf("got allowed %t, %+v; want an admission, three entries and the same newest instant", ok, s)
-	}
-	if _, ok = l.Take(s, behind, 1); ok {
-		t.Error("got a fourth admission within a second, want a refusal")
 	}
 }
 

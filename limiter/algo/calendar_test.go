@@ -174,20 +174,6 @@ func TestCalendar_Convert(t *testing.T) {
 	}
 }
 
-func TestCalendar_Refund(t *testing.T) {
-	m := calendar(t, algo.Calendar{Period: algo.Month})
-	now := instant(t, "2026-03-31T23:59:59Z")
-	charged, _ := m.Take(algo.State{}, now, 4)
-	if s := m.Refund(charged, charged, 4, time.Second); m.Remaining(s, now) != 10 {
-		t.Errorf("in the period: got %d remaining, want 10", m.Remaining(s, now))
-	}
-	later := now.Add(time.Minute)
-	next, _ := m.Take(charged, later, 3)
-	if s := m.Refund(next, charged, 4, time.Minute); m.Remaining(s, later) != 7 {
-		t.Errorf("in the next period: got %d remaining, want 7", m.Remaining(s, later))
-	}
-}
-
 // Goroutines share a calendar. Each gets the period of its own instant.
 func TestCalendar_concurrent(t *testing.T) {
 	w := calendar(t, algo.Calendar{Period: algo.Day, Zone: "Europe/Berlin"})
@@ -228,20 +214,5 @@ func TestCalendar_New(t *testing.T) {
 		if field, ok := errors.AsType[*algo.FieldError](err); !ok || field.Field != c.field {
 			t.Errorf("%+v: got error %v, want one of %s", c.rate, err, c.field)
 		}
-	}
-}
-
-func BenchmarkCalendar_Take(b *testing.B) {
-	for _, c := range []algo.Rate{
-		{Algorithm: algo.FixedWindow, Requests: 1e9, Window: 24 * time.Hour}, {Requests: 1e9, Calendar: algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin", Anchor: "31"}},
-	} {
-		m := machine(b, c)
-		b.Run(m.Fingerprint(), func(b *testing.B) {
-			b.ReportAllocs()
-			s, _ := m.Take(algo.State{}, start, 1)
-			for b.Loop() {
-				m.Take(s, start, 1)
-			}
-		})
 	}
 }

@@ -32,20 +32,6 @@ func TestConvert(t *testing.T) {
 	})
 }
 
-// A raised rate shortens the wait, and a raised burst ends it.
-func TestConvert_raised(t *testing.T) {
-	old := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
-	s, _ := old.Take(algo.State{}, start, 20)
-	faster := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute, Burst: 20})
-	if wait := faster.RetryAfter(algo.Convert(old, faster, s, start), start, 1); wait != 60*time.Millisecond {
-		t.Errorf("ten times the rate: got retry after %s, want 60ms instead of 600ms", wait)
-	}
-	both := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute, Burst: 100})
-	if left := both.Remaining(algo.Convert(old, both, s, start), start); left != 80 {
-		t.Errorf("a burst of 100 after 20 used: got %d remaining, want 80", left)
-	}
-}
-
 // A bucket forgets usage above its burst. After a change back, the window counts only the rest, and a refund still
 // reduces it by the whole charge.
 func TestConvert_forgets(t *testing.T) {

@@ -111,28 +111,6 @@ func (g *refundGame) apply(c charge) bool {
 	return g.real != before
 }
 
-// A bucket without other charges gets the whole refund immediately, at every rate. If other requests
-// used the bucket since the charge, the refund is only the part that cannot have leaked.
-func TestBucket_Refund_amount(t *testing.T) {
-	fast := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second})
-	s, _ := fast.Take(algo.State{}, start, 7)
-	if s = fast.Refund(s, s, 7, time.Minute); s.TAT != start {
-		t.Errorf("without other charges: got TAT %s after the instant of the charge, want 0", s.TAT.Sub(start))
-	}
-	slow := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 5, Window: time.Hour})
-	first, _ := slow.Take(algo.State{}, start, 1)
-	second, _ := slow.Take(first, start, 1)
-	after := slow.Refund(second, first, 1, 2*time.Second)
-	if back := second.TAT.Sub(after.TAT); back != 12*time.Minute-2*time.Second {
-		t.Errorf("used since: got a refund of %s, want 12m less 2s", back)
-	}
-	// Another refund returned the bucket to the TAT of the first charge. The field Refunds shows that other callers
-	// used the bucket meanwhile, so nothing more is returned.
-	if again := slow.Refund(algo.State{TAT: first.TAT, Refunds: 1}, first, 1, 20*time.Minute); again.TAT != first.TAT {
-		t.Errorf("a second refund of leaked quota: got %s, want 0", first.TAT.Sub(again.TAT))
-	}
-}
-
 // Force charges all of the cost except the part above the largest debt. Excess returns exactly that
 // part.
 func TestMachine_Excess(t *testing.T) {

@@ -19,40 +19,6 @@ func regions(tb testing.TB, rate algo.Rate, n int) (all []*algo.Shared) {
 	return all
 }
 
-// The example in the comment of Shared.
-func TestShared(t *testing.T) {
-	all := regions(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 300, Window: time.Minute}, 3)
-	states := make([]algo.State, 3)
-	index := all[0].Whole.Index(start)
-	take := func(i int, cost int64, want bool) {
-		t.Helper()
-		var ok bool
-		if states[i], ok = all[i].Take(states[i], start, cost); ok != want {
-			t.Fatalf("region %d, cost %d: got allowed %t, want %t: %+v", i, cost, ok, want, states[i])
-		}
-	}
-	take(0, 100, true)
-	take(0, 1, false)
-	got := int64(0)
-	for i := range states[1:] {
-		next, moved := all[i+1].Debit(states[i+1], index, start, 1)
-		if moved != 88 || all[i+1].Remaining(next, start) != 12 {
-			t.Fatalf("debit in region %d: got %d, and %d remain, want 88 and 12", i+1, moved, all[i+1].Remaining(next, start))
-		}
-		states[i+1] = next
-		got += moved
-	}
-	states[0], _ = all[0].Credit(states[0], index, got)
-	take(0, 176, true)
-	take(0, 1, false)
-	take(1, 12, true)
-	take(1, 1, false)
-	take(2, 13, false)
-	if capacity, used := all[0].Capacity(), all[0].Used(states[0], start); capacity != 300 || used != 276 {
-		t.Errorf("first region: got capacity %d and %d used, want 300 and 276", capacity, used)
-	}
-}
-
 // game is a state of several regions that share a limit, and of the credits on their way. Its length is in ns.
 type game struct {
 	now     [3]algo.Instant // clock of each region; the regions that do not play stay at 0

@@ -62,32 +62,6 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// No period of a zone is longer than the length of its window, also if the clocks are set back by two hours in it.
-func TestZones_longest(t *testing.T) {
-	longest := map[Period]time.Duration{}
-	for name := range goZones(t) {
-		for _, p := range Periods() {
-			c, err := Calendar{Period: p, Zone: name}.compile()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for at := from; at.Before(until); {
-				length := time.Duration(c.at(InstantOf(at)).end - c.at(InstantOf(at)).start)
-				if longest[p] = max(longest[p], length); length > c.longest() || c.longest() > p.longest() {
-					t.Errorf("%s: got a %s of %s at %s, want at most %s and %s", name, p, length, at, c.longest(), p.longest())
-					break
-				}
-				_, end := at.In(c.location).ZoneBounds()
-				if end.IsZero() || !end.After(at) {
-					end = at.AddDate(0, 6, 0)
-				}
-				at = end
-			}
-		}
-	}
-	t.Logf("longest periods: %v", longest)
-}
-
 // The longest period of a calendar exists, and no other is longer.
 func TestCalendar_Longest(t *testing.T) {
 	const hour = time.Hour

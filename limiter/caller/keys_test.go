@@ -17,7 +17,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -293,93 +292,6 @@ func slow(t *testing.T, document func() []byte) *atomic.Int64 {
 		}
 	})
 	return &fetches
-}
-
-// If the client of a request disconnects, the fetch continues and other requests get the keys.
-func TestRemoteKeys_disconnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		first, second := newIssuer(t, "first"), newIssuer(t, "second")
-		document := first.set(t)
-		fetches := slow(t, func() []byte { return document })
-		v := verifier(t, remoteKeys(t))
-		gone, hangUp := context.WithCancel(ctx)
-		hangUp()
-		token := func(i issuer) string { return i.token(t, claims(map[string]any{"exp": noon.Add(time.Hour).Unix()})) }
-		if _, err := v.Verify(gone, noon, token(first)); !errors.Is(err, caller.ErrUnverified) {
-			t.Errorf("after the client disconnected: got %v, want ErrUnverified", err)
-		}
-		if _, err := v.Verify(ctx, noon, token(first)); err != nil || fetches.Load() != 1 {
-			t.Errorf("after waiting: got error %v after %d fetches, want none after 1", err, fetches.Load())
-		}
-		document = second.set(t)
-		later := noon.Add(31 * time.Second)
-		if _, err := v.Verify(gone, later, token(newIssuer(t, "forged"))); !errors.Is(err, caller.ErrUnverified) {
-			t.Errorf("after the client disconnected: got %v, want ErrUnverified", err)
-		}
-		if _, err := v.Verify(ctx, later, token(second)); err != nil || fetches.Load() != 2 {
-			t.Errorf("a new key: got error %v after %d fetches, want none after 2", err, fetches.Load())
-		}
-		now := noon.Add(2 * time.Hour) // the keys are no longer fresh but still valid
-		if _, err := v.Verify(gone, now, second.token(t, claims(map[string]any{"exp": now.Unix()}))); err != nil {
-			t.Errorf("with a cached key, after the client disconnected: got error %v, want none", err)
-		}
-		if _, err := v.Verify(ctx, now, token(first)); !errors.Is(err, caller.ErrInvalidCredential) || fetches.Load() != 3 {
-			t.Errorf("a removed key: got %v after %d fetches, want ErrInvalidCredential after 3", err, fetches.Load())
-		}
-	})
-}
-
-// During a fetch, requests use the previous keys. All requests share the fetch.
-func TestRemoteKeys_duringFetch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		first := newIssuer(t, "first")
-		fetches := slow(t, func() []byte { return first.set(t) })
-		v := verifier(t, remoteKeys(t))
-		begun, now := time.Now(), noon
-		verify := func(i issuer, want error, took time.Duration) {
-			t.Helper()
-			begun := time.Now()
-			if _, err := v.Verify(ctx, now, i.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()}))); !errors.Is(err, want) || (err == nil) != (want == nil) {
-				t.Errorf("got error %v, want %v", err, want)
-			}
-			if got := time.Since(begun); got != took {
-				t.Errorf("took %s, want %s", got, took)
-			}
-		}
-		var wg sync.WaitGroup
-		for range 5 {
-			wg.Go(func() { verify(first, nil, time.Second) })
-		}
-		wg.Wait()
-		now = now.Add(31 * time.Second)
-		wg.Go(func() { verify(newIssuer(t, "forged"), caller.ErrInvalidCredential, time.Second) })
-		synctest.Wait()
-		verify(first, nil, 0)
-		wg.Wait()
-		now = now.Add(2 * time.Hour)
-		wg.Go(func() { verify(first, nil, time.Second) }) // the first request after the keys became stale
-		synctest.Wait()
-		verify(first, nil, 0)
-		wg.Wait()
-		if got := time.Since(begun); fetches.Load() != 3 || got != 3*time.Second {
-			t.Errorf("got %d fetches in %s, want 3 in 3 s", fetches.Load(), got)
-		}
-	})
-}
-
-// Requests wait a bounded time for an issuer that does not answer.
-func TestRemoteKeys_timeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		connect(t, func(r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, r.Context().Err()
-		})
-		begun := time.Now()
-		v := verifier(t, remoteKeys(t))
-		if _, err := v.Verify(ctx, noon, newIssuer(t, "a").token(t, claims(nil))); !errors.Is(err, caller.ErrUnverified) || time.Since(begun) != 2*time.Second {
-			t.Errorf("got %v after %s, want ErrUnverified after 2 s", err, time.Since(begun))
-		}
-	})
 }
 
 // Redirects stay on https, and their number is bounded.

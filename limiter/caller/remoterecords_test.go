@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -318,19 +317,6 @@ func TestRemoteRecords_failingReads(t *testing.T) {
 	look(t, r, source, noon.Add(62*time.Second), source.add("s", "newer"), "newer", nil, 6)
 }
 
-// The clocks of concurrent requests can differ. A request with an earlier time than the last read causes
-// no read.
-func TestRemoteRecords_earlierClock(t *testing.T) {
-	source := newTable("s")
-	r := caller.NewRemoteRecords(source)
-	key, unknown := source.add("s", "k"), caller.NewAPIKey()
-	look(t, r, source, noon, key, "k", nil, 1)
-	look(t, r, source, noon, unknown, "", caller.ErrInvalidCredential, 2)
-	look(t, r, source, noon.Add(-time.Minute+1), key, "k", nil, 2)
-	look(t, r, source, noon.Add(-9*time.Second), unknown, "", caller.ErrInvalidCredential, 2)
-	look(t, r, source, noon.Add(-time.Minute), key, "k", nil, 3) // the clock was wrong
-}
-
 // Requests use the previous secrets while a read of the secrets runs or fails. All requests share one
 // read of the secrets.
 func TestRemoteRecords_secrets(t *testing.T) {
@@ -361,66 +347,6 @@ func TestRemoteRecords_secrets(t *testing.T) {
 	})
 }
 
-// apart is a table that returns records at once. Its reads of the secrets block until the test releases them.
-type apart struct {
-	*table
-	come  chan struct{}
-	reads atomic.Int64
-}
-
-func (a *apart) Secrets(ctx context.Context) ([][]byte, error) {
-	a.reads.Add(1)
-	select {
-	case <-a.come:
-		return a.secrets, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// All requests wait for the first read of the secrets. For a later read only one request waits, and
-// the others use the previous secrets. A request stops waiting when its context ends.
-func TestRemoteRecords_sharedSecrets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		source := &apart{table: newTable("s"), come: make(chan struct{})}
-		r := caller.NewRemoteRecords(source)
-		var wg sync.WaitGroup
-		for i := range 5 {
-			key := source.add("s", fmt.Sprint(i))
-			wg.Go(func() {
-				if _, err := r.Lookup(ctx, noon, key); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		synctest.Wait()
-		gone, hangUp := context.WithCancel(ctx)
-		hangUp()
-		if err := r.Warm(gone, noon); !errors.Is(err, context.Canceled) {
-			t.Errorf("after the client disconnected: got %v, want context.Canceled", err)
-		}
-		source.come <- struct{}{}
-		wg.Wait()
-		if got := source.reads.Load(); got != 1 {
-			t.Errorf("got %d reads of the secrets for 5 keys, want 1", got)
-		}
-		now := noon.Add(time.Minute)
-		first, second := source.add("s", "first"), source.add("s", "second")
-		wg.Go(func() {
-			begun := time.Now()
-			if _, err := r.Lookup(ctx, now, first); err != nil || time.Since(begun) != 600*time.Millisecond {
-				t.Errorf("first request: got error %v after %s, want none after 600 ms", err, time.Since(begun))
-			}
-		})
-		synctest.Wait()
-		begun := time.Now()
-		if _, err := r.Lookup(ctx, now, second); err != nil || time.Since(begun) != 0 {
-			t.Errorf("second request: got error %v after %s, want none after 0s", err, time.Since(begun))
-		}
-		wg.Wait()
-	})
-}
-
 // Missing secrets are a failure if an earlier read returned secrets.
 func TestRemoteRecords_missingSecrets(t *testing.T) {
 	source := newTable("s")
@@ -434,17 +360,4 @@ func TestRemoteRecords_missingSecrets(t *testing.T) {
 	look(t, r, source, noon.Add(3*time.Hour), other, "", caller.ErrUnverified, 3)
 	source.secrets = [][]byte{[]byte("s")}
 	look(t, r, source, noon.Add(4*time.Hour), key, "k", nil, 4)
-}
-
-// A request uses the result of a read even if the request ends at the same time.
-func TestRemoteRecords_contextEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		source := newTable("s")
-		r := caller.NewRemoteRecords(source)
-		for i := range 50 { // select chooses at random if both channels are ready
-			if record, err := r.Lookup(ending{ctx}, noon, source.add("s", fmt.Sprint(i))); err != nil || record.ID != fmt.Sprint(i) {
-				t.Fatalf("got %+v, %v, want the record %d", record, err, i)
-			}
-		}
-	})
 }

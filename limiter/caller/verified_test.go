@@ -148,35 +148,6 @@ func TestVerifier_Verify_repeatedKeys_freed(t *testing.T) {
 	kept(t, v, 1)
 }
 
-// Each Verifier verifies a token by its own settings, even if another Verifier has accepted the token.
-func TestVerifier_Verify_repeatedSettings(t *testing.T) {
-	i := newIssuer(t, "a")
-	keys, token := keySet(t, i.set(t)), i.token(t, claims(nil))
-	good := caller.TokenOptions{Keys: keys, Issuer: "https://issuer.example", Audience: "weir", Algorithms: []string{"ES256"}}
-	for name, c := range map[string]struct {
-		change func(*caller.TokenOptions)
-		user   string // "" if the token is invalid
-	}{
-		"none":       {func(*caller.TokenOptions) {}, "alice"},
-		"issuer":     {func(o *caller.TokenOptions) { o.Issuer = "https://other.example" }, ""},
-		"audience":   {func(o *caller.TokenOptions) { o.Audience = "other" }, ""},
-		"algorithms": {func(o *caller.TokenOptions) { o.Algorithms = []string{"RS256"} }, ""},
-		"user claim": {func(o *caller.TokenOptions) { o.UserClaim = "org" }, "acme"},
-	} {
-		o := good
-		c.change(&o)
-		v, err := caller.NewVerifier(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			if got, err := v.Verify(ctx, noon, token); got.User != c.user || (err == nil) != (c.user != "") {
-				t.Errorf("%s: got user %q and error %v, want %q", name, got.User, err, c.user)
-			}
-		}
-	}
-}
-
 // Bad tokens are not cached. The number and the size of cached valid tokens are bounded.
 func TestVerifier_Verify_bound(t *testing.T) {
 	i, stranger := newIssuer(t, "a"), newIssuer(t, "a")

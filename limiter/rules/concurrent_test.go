@@ -3,14 +3,12 @@ package rules_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -34,21 +32,6 @@ func TestParse_concurrent(t *testing.T) {
 		}
 		if len(charges) != 2 || charges[1].Cost != 5 {
 			t.Errorf("%s: got the charges %+v, want a cost of 5 on the limit of the other rule", user, charges)
-		}
-	}
-}
-
-// The slots, logs and other limits of an item together must fit eight write units.
-func TestParse_concurrentItems(t *testing.T) {
-	for limits, want := range map[string]string{
-		slots("a", algo.MaxSlots, "1m"):                                                         "",
-		`[` + slots("a", 200, "1m") + `,` + slots("b", 150, "1m") + `]`:                         "",
-		`[` + slots("a", 300, "1m") + `,` + slots("b", 300, "1m") + `]`:                         `rules[0].limits.*[1]: does not fit one item: the first 2 limits of a "*" caller in the item (user) take up to 12358 bytes, want at most 8192 (8 write units); the first is rules[0].limits.*[0]; use fewer requests, or count those in flight by another subject, for rules[0].limits.*[1]`,
-		`[` + slots("b", 200, "1m") + `,` + sizedLog("l", 300, "1h", `,"per":["client"]`) + `]`: `use fewer requests or a sliding_window for rules[0].limits.*[1]`,
-	} {
-		_, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+limits))), rules.Options{Items: dynamostore.Items{}})
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got error %v, want %q", limits, err, want)
 		}
 	}
 }

@@ -4,11 +4,9 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -52,26 +50,6 @@ func TestParse_count(t *testing.T) {
 	}
 	if notes != 5 {
 		t.Errorf("notes about REST APIs: got %d, want one for each of 5 limits: %v", notes, r.Notes())
-	}
-}
-
-// An allowed decision reports the limit that admits the fewest further requests of the same cost, even if
-// another limit has a smaller number remaining.
-func TestRules_Charges_reported(t *testing.T) {
-	r := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"/chat","method":"POST","limits":{"*":[
-		{"name":"calls","requests":60,"window":"1m","per":["user"]},
-		{"name":"tokens","requests":1000,"window":"1m","per":["user"],"count":"cost","reserve":400}]}}]}`), rules.Options{}))
-	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
-	charges := r.Charges(nil, "POST", rules.EncodedPath("/chat"), caller.Caller{User: "alice"})
-	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
-	for i, want := range []struct {
-		allowed   bool
-		remaining int64
-	}{{true, 600}, {true, 200}, {false, 200}} {
-		d, err := l.Take(t.Context(), now, charges)
-		if err != nil || d.Allowed != want.allowed || d.Limit == nil || d.Limit.Name != "tokens" || d.Remaining != want.remaining {
-			t.Errorf("request %d: got %+v, error %v, want allowed %t and %d remaining of tokens", i+1, d, err, want.allowed, want.remaining)
-		}
 	}
 }
 

@@ -58,24 +58,6 @@ func TestRules_Select_exempt(t *testing.T) {
 	}
 }
 
-// Exemptions that do not apply to a request cause no allocation.
-func TestRules_Select_exemptAllocations(t *testing.T) {
-	path := rules.EncodedPath("/a")
-	r := load(t, "testdata/good/exempt.json")
-	without := parse(t, `{"rules":[{"endpoint":"*","limits":{"*":{"requests":10,"window":"1m","per":["client"],"name":"all"}}}]}`)
-	charges := r.Select(nil, rules.Request{Method: "GET", Path: path, Caller: alice}).Charges
-	allocations := func(r *rules.Rules) float64 {
-		return testing.AllocsPerRun(100, func() { r.Select(charges[:0], rules.Request{Method: "GET", Path: path, Caller: alice}) })
-	}
-	if got, want := allocations(r), allocations(without); got != want {
-		t.Errorf("got %v allocations, want %v as without exemptions", got, want)
-	}
-	ops := caller.Caller{User: "ops", IP: netip.MustParsePrefix("198.51.100.1/32")}
-	if n := testing.AllocsPerRun(100, func() { r.Select(charges[:0], rules.Request{Method: "GET", Path: path, Caller: ops}) }); n != 0 {
-		t.Errorf("an exempt request: got %v allocations, want 0", n)
-	}
-}
-
 // Parse adds a note on an exemption of all addresses or of no caller, and on a rule whose requests are
 // all exempt.
 func TestParse_exempt_notes(t *testing.T) {

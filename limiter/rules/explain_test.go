@@ -1,7 +1,6 @@
 package rules_test
 
 import (
-	"net/http"
 	"slices"
 	"testing"
 
@@ -113,16 +112,6 @@ func TestRules_Explain_only(t *testing.T) {
 		limits := r.Explain(rules.Request{Method: "GET", Path: rules.EncodedPath("/b"), Caller: c.caller}).Matches[0].Limits
 		if got := [2]string{limits[0].Reason, limits[1].Reason}; got != c.want {
 			t.Errorf("%+v: got %q, want %q", c.caller, got, c.want)
-		}
-	}
-}
-
-// Explain reports an override.
-func TestRules_Explain_override(t *testing.T) {
-	for user, requests := range map[string]int64{"alice": 500, "bob": 20} {
-		l := explain(t, "GET", "/api/search", caller.Caller{User: user, Tier: "paid"}).Matches[0].Limits[0]
-		if l.Overridden != (user == "alice") || l.Charge.Limit.Rate.Requests != requests || l.Tier != "paid" || l.Endpoint != "/api/search" || l.Method != http.MethodGet {
-			t.Errorf("%s: got %+v, want %d requests, and an override only for alice", user, l, requests)
 		}
 	}
 }

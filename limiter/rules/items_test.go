@@ -29,15 +29,6 @@ func rule(endpoint, method, limits string) string {
 
 func document(list ...string) string { return `{"rules":[` + strings.Join(list, ",") + `]}` }
 
-// sharedBelow lists four rules that match the path /a/b/c. Each rule has the same three limits, so the
-// rules share three counts.
-var sharedBelow = []string{
-	rule("*", "", `"*":`+list("s", 3, `,"per":["client"]`)),
-	rule("/a/*", "", `"*":`+list("s", 3, `,"per":["client"]`)),
-	rule("/a/b/*", "", `"*":`+list("s", 3, `,"per":["client"]`)),
-	rule("/a/b/c", "", `"*":`+list("s", 3, `,"per":["client"]`)),
-}
-
 // Seven windows of a minute fit an item, and so do ten buckets. If a caller has more limits, those by
 // endpoint are in one item for each endpoint. Parse rejects limits that do not fit such an item either.
 func TestParse_items(t *testing.T) {

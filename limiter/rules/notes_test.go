@@ -2,11 +2,8 @@ package rules_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // notes returns those notes of a document whose message contains the text of.
@@ -106,54 +103,4 @@ func TestRules_Notes_chosen(t *testing.T) {
 			t.Errorf("%s: got notes %q, want %d", limits, got, want)
 		}
 	}
-}
-
-// A document with common rules has few notes.
-func TestRules_Notes_design(t *testing.T) {
-	var paths []string
-	for _, n := range load(t, "testdata/good/design.json").Notes() {
-		paths = append(paths, n.Path)
-	}
-	if want := []string{"rules[1].limits"}; !slices.Equal(paths, want) {
-		t.Errorf("paths with notes: got %q, want %q", paths, want)
-	}
-}
-
-// Every mistake has the line of its value. A missing value has the line of the object.
-func TestParse_lines(t *testing.T) {
-	_, err := rules.Parse([]byte(`{
-  "rules": [
-    {
-      "endpoint": "/a/",
-      "limits": {
-        "free": {
-          "requests": 0
-        },
-        "free": {},
-        "a b":
-          {"requests": 1, "window": "1m", "brust": 2}
-      }
-    }
-  ],
-  "overrides": [
-    {"user": "u",
-     "limits": {"x": {"requests": 1, "window": "1m"}}}]
-}`), rules.Options{})
-	const want = `line 4: rules[0].endpoint: got "/a/", want /a
-line 6: rules[0].limits.free.window_seconds: required, or "window": "1m", or "period": "month"
-line 7: rules[0].limits.free.requests: got 0, want a whole number from 1 to 1000000000
-line 9: rules[0].limits.free: got the same name twice in one object
-line 10: rules[0].limits["a b"]: invalid tier, want letters, digits, "_", "." and "-", or "*" or "global"
-line 11: rules[0].limits["a b"].brust: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, count, reserve, failure_status, notify, per, name, only, across_tiers, regions, mode, note`
-	lines := strings.Split(fmt.Sprint(err), "\n")
-	slices.Sort(lines)
-	if got := strings.Join(lines, "\n"); got != sorted(want) {
-		t.Errorf("mistakes:\n got %s\nwant %s", got, sorted(want))
-	}
-}
-
-func sorted(text string) string {
-	lines := strings.Split(text, "\n")
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
 }

@@ -59,21 +59,6 @@ func TestParse_overrides_inherit(t *testing.T) {
 	}
 }
 
-// An override can replace several limits of the same name. In each, the fields that the override does
-// not set keep their values.
-func TestParse_overrides_inherit_each(t *testing.T) {
-	r := parse(t, `{"rules":[{"endpoint":"/a","limits":{
-		"free":{"requests":100,"window":"1m","algorithm":"token_bucket","burst":20},"paid":{"requests":1000,"window":"1h"}}}],
-		"overrides":[{"user":"alice","limits":{"a":{"requests":600}}},{"user":"bob","limits":{"a":{"requests":600}}}]}`)
-	for tier, want := range map[string]string{"free": "bucket/100ms/20", "paid": "sliding/1h0m0s/600"} {
-		for _, user := range []string{"alice", "bob"} {
-			if got := r.Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{User: user, Tier: tier})[0].Limit.Fingerprint(); got != want {
-				t.Errorf("%s of %s: got %s, want %s", user, tier, got, want)
-			}
-		}
-	}
-}
-
 // An override of a network applies to each address in the network. If several networks contain an
 // address, the longest prefix applies. Each address has its own count.
 func TestParse_overrides_networks(t *testing.T) {

@@ -140,14 +140,6 @@ func TestURLPath(t *testing.T) {
 	}
 }
 
-func TestPlain(t *testing.T) {
-	for path, want := range map[string]bool{"/": true, "/a/b": true, "": false, "a": false, "/a/": false, "//a": false, "/a/../b": false, "/%61": false, "/a b": false} {
-		if got := rules.Plain(path); got != want {
-			t.Errorf("%q: got %t, want %t", path, got, want)
-		}
-	}
-}
-
 // The zero Path is the root. Rules match it like "/".
 func TestPath_zero(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"/","limits":{"*":{"requests":1,"window":"1m"}}}]}`)

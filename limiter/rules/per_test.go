@@ -143,19 +143,6 @@ func TestRules_Select_usageReadings(t *testing.T) {
 	}
 }
 
-// A note says which words a client chooses.
-func TestParse_perNotes(t *testing.T) {
-	var notes []string
-	for _, n := range load(t, "testdata/good/per.json").Notes() {
-		if strings.HasPrefix(n.Message, "a client chooses") {
-			notes = append(notes, n.Path+" "+n.Message[:strings.Index(n.Message, ":")+1])
-		}
-	}
-	if got := strings.Join(notes, ", "); !strings.Contains(got, "rules[0].limits.*[0] a client chooses path:") || len(notes) != 4 {
-		t.Errorf("got notes %s, want one on each of the four limits that count by path or header", got)
-	}
-}
-
 // Of returns the limits of a subject that has a parameter, a method or a header field.
 func TestRules_Of_per(t *testing.T) {
 	r := load(t, "testdata/good/per.json")
@@ -164,20 +151,6 @@ func TestRules_Of_per(t *testing.T) {
 	for _, charge := range r.Select(nil, q).Charges[:2] {
 		if got := r.Of(v, charge.Subject); len(got) != 1 || got[0].Charge.Limit != charge.Limit {
 			t.Errorf("%s: got %+v, want the limit %s", charge.Subject, got, charge.Limit.Name)
-		}
-	}
-}
-
-// Two rules may have the same parameters in another order. Each rule reads the value of a parameter
-// from the segment of its own endpoint. The first segment (index 0) can be a parameter too.
-func TestRules_Select_perOrder(t *testing.T) {
-	r := parse(t, `{"rules":[
-		{"endpoint":"/{x}/{y}","method":"GET","limits":{"*":{"name":"pair","requests":10,"window":"1m","per":["path:x","path:y"]}}},
-		{"endpoint":"/{y}/{x}","method":"POST","limits":{"*":{"name":"pair","requests":10,"window":"1m","per":["path:x","path:y"]}}}]}`)
-	for method, want := range map[string]string{"GET": "path:x=1|path:y=2", "POST": "path:x=2|path:y=1"} {
-		charges := r.Select(nil, rules.Request{Method: method, Path: rules.EncodedPath("/1/2")}).Charges
-		if len(charges) != 1 || charges[0].Subject.String() != want {
-			t.Errorf("%s: got charges %v, want one on %s", method, charges, want)
 		}
 	}
 }

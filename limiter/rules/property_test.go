@@ -20,15 +20,6 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func decide(t *testing.T, r *rules.Rules, path string, caller caller.Caller) {
-	t.Helper()
-	charges := r.Charges(nil, "GET", rules.EncodedPath(path), caller)
-	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
-	if _, err := l.Take(t.Context(), start, charges); err != nil || len(charges) == 0 {
-		t.Errorf("%s: got %d charges, %v; want at least one and no error", path, len(charges), err)
-	}
-}
-
 // callers are one caller with a user and a key, one with a key alone, and one with neither. All have an
 // address and a claim.
 var callers = []caller.Caller{

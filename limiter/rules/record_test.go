@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -223,13 +222,5 @@ func TestRules_record_differential(t *testing.T) {
 		if d, err := limiters[0].Take(t.Context(), now, last); err != nil || d.Superseded {
 			t.Fatalf("seed %d: got superseded rules, error %v; want the newest document and record to decide in the end", seed, err)
 		}
-	}
-}
-
-// The example of a paid plan is valid, and a record can set higher limits than the plan.
-func TestParse_plan(t *testing.T) {
-	r := parse(t, string(storetest.Must(os.ReadFile("examples/plan.json"))))
-	if err := r.CheckLimits(limitsOf(t, 1000, "month=2000000 search=5000/1m anchor=31")); err != nil {
-		t.Error(err)
 	}
 }

@@ -8,11 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
-	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // RULES.md documents exactly the fields of the schema, and its example is valid.
@@ -57,24 +53,6 @@ func TestReference(t *testing.T) {
 	for _, example := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(page, -1) {
 		if _, err := rules.Parse(example[1], rules.Options{}); err != nil {
 			t.Errorf("example: got error %v, want none:\n%s", err, example[1])
-		}
-	}
-}
-
-// The bucket example in RULES.md shows the numbers that a client receives.
-func TestReference_bucket(t *testing.T) {
-	r := parse(t, document(rule("/search", "", `"free":{"requests":100,"window":"1m","algorithm":"token_bucket","burst":20}`)))
-	charge := r.Charges(nil, "GET", rules.EncodedPath("/search"), alice)
-	charge[0].Cost = 20
-	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
-	for _, passes := range []bool{true, false} {
-		d, err := l.Take(t.Context(), start, charge)
-		if err != nil || d.Allowed != passes {
-			t.Fatalf("allowed: got %t, %v, want true", d.Allowed, err)
-		}
-		a := httplimit.NewAnswer(d)
-		if a.Limit != "20" || a.Policy != `"search";q=100;w=60` || !passes && (a.Problem.Limit != 100 || a.Problem.Window != "60s") {
-			t.Errorf("allowed %t: got %+v, want the numbers of the example", passes, a)
 		}
 	}
 }

@@ -99,34 +99,6 @@ func TestRules_Charges(t *testing.T) {
 	}
 }
 
-// Each limit of testdata/good/design.json has the expected parameters.
-func TestParse_design(t *testing.T) {
-	r := load(t, "testdata/good/design.json")
-	for _, c := range []struct {
-		tier, method, path string
-		want               []string
-	}{
-		{"free", "GET", "/api/v1/search", []string{"bucket/600ms/20"}},
-		{"paid", "GET", "/api/v1/search", []string{"bucket/60ms/100"}},
-		{"enterprise", "GET", "/api/v1/search", []string{"sliding/1m0s/10000"}},
-		{"", "GET", "/api/v1/search", []string{"bucket/600ms/20"}},
-		{"gold", "GET", "/api/v1/search", []string{"bucket/600ms/20"}},
-		{"free", "POST", "/api/v1/data", []string{"log/1m0s/10", "sliding/1s/100000"}},
-	} {
-		charges := r.Charges(nil, c.method, rules.EncodedPath(c.path), caller.Caller{User: "a", Tier: c.tier})
-		var got []string
-		for _, charge := range charges {
-			got = append(got, charge.Limit.Fingerprint())
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s %s %s: got %v, want %v", c.tier, c.method, c.path, got, c.want)
-		}
-	}
-	if got, want := r.Tiers(), []string{"enterprise", "free", "paid"}; !slices.Equal(got, want) {
-		t.Errorf("tiers: got %v, want %v", got, want)
-	}
-}
-
 // The identity of a limit does not depend on its place in the document.
 func TestParse_identity(t *testing.T) {
 	ids := func(document string) map[limiter.ID]string {
@@ -164,22 +136,6 @@ func TestParse_shared(t *testing.T) {
 	}
 }
 
-// A store keeps a subject for the horizon of its longest limit, even after a charge of a shorter limit.
-// The test covers every identity of a caller.
-func TestParse_horizon(t *testing.T) {
-	r := parse(t, `{"version":3,"rules":[
-		{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}},
-		{"endpoint":"/b","limits":{"*":{"requests":100,"window":"1d","per":["user","endpoint"]}}},
-		{"endpoint":"/c","limits":{"global":{"requests":10,"window":"30d"}}}]}`)
-	charge := r.Charges(nil, "GET", rules.EncodedPath("/a"), alice)[0]
-	if got, want := charge.Limit.Horizon, 48*time.Hour; got != want {
-		t.Errorf("horizon: got %s, want %s", got, want)
-	}
-	if r.Version() != 3 || charge.Limit.Version != 3 {
-		t.Errorf("version: got %d, and %d in the limit, want 3", r.Version(), charge.Limit.Version)
-	}
-}
-
 // A limit by client and claim has the same subject as a limit by the claim and the user, key or address
 // of the caller. Therefore, these limits have the same horizon, the longest.
 func TestParse_horizon_combined(t *testing.T) {
@@ -200,35 +156,6 @@ func TestParse_horizon_combined(t *testing.T) {
 			if got := of(path).Limit.Horizon; got != want {
 				t.Errorf("%s: horizon of %s: got %s, want %s", kind, path, got, want)
 			}
-		}
-	}
-}
-
-// Each limit has the label of its rule, with and without an override. A limit that several rules
-// share has its name as the label.
-func TestRules_Labels(t *testing.T) {
-	r := parse(t, `{"rules":[
-		{"endpoint":"/api/v1/search","method":"GET","limits":{"free":[{"name":"a","requests":1,"window":"1m"},{"name":"b","requests":2,"window":"1h"}],"*":{"requests":3,"window":"1m"}}},
-		{"endpoint":"/x/{id}","limits":{"*":{"name":"c","requests":9,"window":"1m","shards":2}}},
-		{"endpoint":"/y","limits":{"*":{"name":"shared","requests":5,"window":"1m","per":["user"]}}},
-		{"endpoint":"*","limits":{"global":{"requests":9,"window":"1m"},"*":{"name":"shared","requests":5,"window":"1m","per":["user"]}}}],
-		"overrides":[{"user":"alice","limits":{"a":{"requests":7,"window":"1m"}}}]}`)
-	if got, want := r.Labels(), []string{"GET /api/v1/search", "/x/{id}", "shared", "*"}; !slices.Equal(got, want) {
-		t.Errorf("labels: got %q, want %q", got, want)
-	}
-	labels := func(path string) (labels []string) {
-		for _, c := range r.Charges(nil, "GET", rules.EncodedPath(path), alice) {
-			labels = append(labels, c.Limit.Rule)
-		}
-		return labels
-	}
-	for path, want := range map[string][]string{
-		"/api/v1/search": {"GET /api/v1/search", "GET /api/v1/search", "shared", "*"},
-		"/x/7":           {"/x/{id}", "shared", "*"},
-		"/y":             {"shared", "*"},
-	} {
-		if got := labels(path); !slices.Equal(got, want) {
-			t.Errorf("%s: got %q, want %q", path, got, want)
 		}
 	}
 }
@@ -286,15 +213,6 @@ func TestRules_Charges_sameLimit(t *testing.T) {
 	own = r.Charges(own, "GET", rules.EncodedPath("/a"), alice)
 	if len(own) != 4 {
 		t.Errorf("two requests: got charges %s, want four", show(own))
-	}
-}
-
-func BenchmarkCharges(b *testing.B) {
-	r := load(b, "testdata/good/design.json")
-	var charges []limiter.Charge
-	b.ReportAllocs()
-	for b.Loop() {
-		charges = r.Charges(charges[:0], "GET", rules.EncodedPath("/api/v1/search"), alice)
 	}
 }
 

@@ -29,13 +29,3 @@ func TestOutcome_Class(t *testing.T) {
 		}
 	}
 }
-
-func ExampleOutcome_Class() {
-	o := telemetry.Outcome{Caller: caller.Caller{User: "alice"}, Decision: limiter.Decision{Allowed: true}}
-	fmt.Println(o.Class())
-	o.Err = caller.ErrInvalidCredential
-	fmt.Println(o.Class())
-	// Output:
-	// allowed
-	// unauthorized
-}

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -694,57 +693,6 @@ func TestRecorder_size(t *testing.T) {
 	}
 	r.Record(usual.outcome(noon.Add(3*time.Second), 0, alice, nil))
 	size("everything", 9000)
-}
-
-// BenchmarkRecorder_Record measures a request that writes no line and a request that writes a line.
-func BenchmarkRecorder_Record(b *testing.B) {
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = null.Close() }()
-	for _, c := range []struct {
-		name     string
-		decision decided
-		step     time.Duration
-	}{{"allowed", decided{Decision: allowed}, 0}, {"refused", decided{Decision: refused}, 0}, {"by rule", through("d", "e"), 0}, {"refused by rule", refusedBy("a"), 0}, {"written", decided{Decision: allowed}, time.Second}, {"written by rule", through("d", "e"), time.Second}} {
-		b.Run(c.name, func(b *testing.B) {
-			r := telemetry.New(null, "dev", nil)
-			if len(c.decision.charges) > 0 {
-				r.Rules(noon, 1, noon, []string{"a", "b", "c", "d", "e"}, nil)
-			}
-			at := noon
-			b.ReportAllocs()
-			for b.Loop() {
-				at = at.Add(c.step)
-				r.Record(c.decision.outcome(at, time.Millisecond, alice, nil))
-			}
-		})
-	}
-	b.Run("parallel", func(b *testing.B) {
-		r := telemetry.New(null, "dev", nil)
-		b.ReportAllocs()
-		b.RunParallel(func(p *testing.PB) {
-			for p.Next() {
-				r.Record(outcomeOf(noon, time.Millisecond, alice, allowed, nil))
-			}
-		})
-	})
-}
-
-// Each count is written once. After a pause, a rejected document has a separate line with its own time.
-func TestRecorder_pauses(t *testing.T) {
-	l := newLog(t)
-	r := telemetry.New(l, "dev", hash)
-	one := counts{"Allowed": 1, "Refused": 0, "Latency": 1}
-	for i := range 3 {
-		at := noon.Add(time.Duration(i) * time.Hour)
-		r.Record(outcomeOf(at, 0, alice, allowed, nil))
-		l.want(line{at: at, counts: one}.truncated())
-	}
-	r.Record(outcomeOf(noon.Add(2*time.Hour+time.Millisecond), 0, alice, allowed, nil))
-	r.RulesRefused(noon.Add(3 * time.Hour))
-	l.want(line{at: noon.Add(2*time.Hour + time.Millisecond), counts: one}.truncated(), line{at: noon.Add(3 * time.Hour), counts: counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}})
 }
 
 // stuck blocks in Write until the test releases it.

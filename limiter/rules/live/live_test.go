@@ -183,16 +183,6 @@ func TestRules_frozen(t *testing.T) {
 	})
 }
 
-// Options.Every may be one nanosecond.
-func TestRules_Every_minimum(t *testing.T) {
-	k := &kept{}
-	k.put(1, 1)
-	l := live.New(nil, k, live.Options{Every: 1})
-	if err := l.Refresh(t.Context(), time.Now()); err != nil || requests(l.Current()) != 1 {
-		t.Error(err)
-	}
-}
-
 // While the source fails, the rules do not change and no request waits. Requests retry the reload
 // every few seconds. All failures except the first are Repeated.
 func TestRules_failing(t *testing.T) {
@@ -423,32 +413,3 @@ func Example() {
 type source func(context.Context) (live.Document, error)
 
 func (s source) Document(ctx context.Context) (live.Document, error) { return s(ctx) }
-
-// BenchmarkRules_At measures the time that At takes for rules that can change.
-func BenchmarkRules_At(b *testing.B) {
-	k := &kept{}
-	k.put(1, 1)
-	for name, l := range map[string]*live.Rules{"fixed": nil, "live": live.New(nil, k, live.Options{})} {
-		now := time.Now()
-		if l == nil {
-			r, err := rules.Parse(k.document.Content, rules.Options{Version: 1})
-			if err != nil {
-				b.Fatal(err)
-			}
-			l = live.Fixed(r)
-		} else if err := l.Refresh(b.Context(), now); err != nil {
-			b.Fatal(err)
-		}
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if l.At(b.Context(), now) == nil {
-						b.Error("got nil rules")
-					}
-					l.Wait()
-				}
-			})
-		})
-	}
-}
