@@ -294,20 +294,6 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 	}
 }
 
-// After five failures the breaker opens, and calls do not reach the store.
-func TestOpenStore_breaker(t *testing.T) {
-	f := &flaky{hangUp: func(int, int) bool { return true }}
-	s := f.open(t, "redis")
-	for range 5 {
-		if err := take(t.Context(), s); err == nil || errors.Is(err, limiter.ErrBreakerOpen) {
-			t.Fatal(err)
-		}
-	}
-	if err := take(t.Context(), s); !errors.Is(err, limiter.ErrBreakerOpen) || len(f.taken()) != 5 {
-		t.Errorf("sixth call: got %v, want an open breaker and no request", err)
-	}
-}
-
 // The stores of functions are resilient once, with the deadlines of the library.
 func TestOpenStore_resilient(t *testing.T) {
 	for want, variables := range map[time.Duration][]string{

@@ -415,28 +415,6 @@ func TestDeadline_outage(t *testing.T) {
 	}
 }
 
-// A decision on a dead connection waits until its deadline and is degraded. The next decision opens a
-// new connection. A connection that was idle for 5 s is not used again.
-func TestDeadline_oldConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSystem(t, "redis") // not DynamoDB, because net/http could close a connection at any time
-		defer w.end(t)
-		w.config.Warm(t.Context(), w.store, w.app)
-		w.look(t, "/a")
-		w.inject(lostPeers)
-		for i, want := range []time.Duration{deadlines["redis"], 0, 0} {
-			if d, took := w.look(t, "/a"); took != want || (d.Reason == limiter.ReasonTimeout) != (i == 0) {
-				t.Errorf("decision %d took %s, want %s: %+v", i+1, took, want, d)
-			}
-		}
-		time.Sleep(6 * time.Second)
-		w.inject(lostPeers)
-		if d, took := w.look(t, "/a"); took != 0 || d.Reason != limiter.ReasonNone {
-			t.Errorf("after a pause: decision took %s, want 0s and no failure: %+v", took, d)
-		}
-	})
-}
-
 // In this test, a new connection takes longer than a deadline. After a pause, 16 concurrent requests
 // wait for their connections and succeed. If one request arrives every 10 s, only the request during
 // the fault fails.
@@ -471,36 +449,6 @@ func TestDeadline_slowConnection(t *testing.T) {
 				t.Errorf("%s: got reasons %v, want one timeout and 359 successes", store, reasons)
 			}
 		})
-	}
-}
-
-// A store hangs after a pause. The first request waits 250 ms, because idle connections were closed.
-// Later requests wait 50 or 100 ms until the breaker opens. Only the first request of an environment
-// may wait 900 ms.
-func TestDeadline_idle(t *testing.T) {
-	for _, store := range []string{"dynamodb", "redis", "cluster"} {
-		for _, a := range []fault{silent, stalled, unreachable} {
-			for _, pause := range []time.Duration{5 * time.Second, 10 * time.Second, time.Hour} {
-				t.Run(fmt.Sprint(store, " ", a, " ", pause), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						w := newSystem(t, store)
-						defer w.end(t)
-						w.config.Warm(t.Context(), w.store, w.app)
-						if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonNone || took != 0 {
-							t.Fatalf("before the fault: decision took %s, want 0s: %+v", took, d)
-						}
-						time.Sleep(pause)
-						w.inject(a)
-						short := deadlines[store]
-						for i, want := range []time.Duration{250 * time.Millisecond, short, short, short, short, 0} {
-							if d, took := w.look(t, "/a"); took != want || d.Reason != limiter.ReasonTimeout && want > 0 {
-								t.Errorf("decision %d took %s, want %s: %+v", i+1, took, want, d)
-							}
-						}
-					})
-				})
-			}
-		}
 	}
 }
 

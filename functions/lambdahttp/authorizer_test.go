@@ -4,18 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
 	"pgregory.net/rapid"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
@@ -95,25 +91,6 @@ func filled(template string, context map[string]any) string {
 		template = strings.ReplaceAll(template, "$context.authorizer."+key, fmt.Sprint(value))
 	}
 	return template
-}
-
-// The authorizer and the middleware refuse a request with the same problem document.
-func TestAuthorizer_problem(t *testing.T) {
-	e := memory(t)
-	var p events.APIGatewayCustomAuthorizerResponse
-	for range 3 {
-		var err error
-		if p, err = authorize(t, e, sampleEvent(t, "rest-authorizer-anonymous.json")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w := httptest.NewRecorder()
-	request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/search", http.NoBody)
-	request.RemoteAddr = "203.0.113.7:1"
-	e.Serve(sample.New(e)).ServeHTTP(w, request)
-	if got, want := filled(refusal, p.Context), w.Body.String(); got != want || w.Code != http.StatusTooManyRequests {
-		t.Errorf("problem document:\n got %s\nwant %s\nstatus of the middleware: got %d, want 429", got, want, w.Code)
-	}
 }
 
 // For every rule, a refusal contains all values of the JSON body, and no value makes the body invalid

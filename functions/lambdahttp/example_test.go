@@ -3,62 +3,18 @@ package lambdahttp_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
-	"github.com/weir-limits/weir/limiter/rules/live"
 )
-
-// A server with net/http runs the same http.Handler as the functions on AWS.
-func ExampleEnvironment_Serve() {
-	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	store, err := memstore.New(memstore.Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	l, err := limiter.New(store, limiter.Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	e := &lambdahttp.Environment{
-		Limiter:    l,
-		Rules:      live.Fixed(r),
-		Identifier: caller.New(caller.Options{}),
-		Clock:      time.Now,
-		Logger:     slog.Default(),
-	}
-	server := httptest.NewServer(e.Serve(sample.New(e)))
-	defer server.Close()
-	for range 2 {
-		answer, err := http.Get(server.URL + "/api/v1/search?q=weir") //nolint:noctx // as a reader would write it
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		_ = answer.Body.Close()
-		fmt.Println(answer.StatusCode)
-	}
-	// Output:
-	// 200
-	// 429
-}
 
 // An authorizer that verifies its callers with other code can call the limiter. DecisionContext
 // converts the decision for the gateway responses and the handler.

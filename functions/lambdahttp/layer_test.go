@@ -108,24 +108,6 @@ func TestLayer_answered(t *testing.T) {
 	}
 }
 
-// An answer that exceeds the maximum of Lambda with the fields stays without them.
-func TestLayer_largeAnswer(t *testing.T) {
-	api := sampleEvent(t, "http-api-anonymous.json")
-	for _, c := range []struct {
-		event   []byte
-		payload string
-		changed bool
-	}{
-		{api, `{"statusCode":200,"body":"` + strings.Repeat("x", lambdahttp.MaxAnswer-50) + `"}`, false},
-		{api, `"` + strings.Repeat("x", lambdahttp.MaxAnswer-50) + `"`, false},
-		{api, `{"statusCode":200,"body":"` + strings.Repeat("x", 1_000_000-50) + `"}`, true},
-	} {
-		if got := answered(t, limitedBy(t, one), c.event, c.payload); (got != c.payload) != c.changed {
-			t.Errorf("answer of %d bytes: got %d bytes, want fields: %t", len(c.payload), len(got), c.changed)
-		}
-	}
-}
-
 // The layer removes the cost field of an answer, and a cost field that the client sent, although no limit of the
 // request counts cost.
 func TestLayer_uncountedCost(t *testing.T) {

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -146,31 +143,6 @@ func TestRecorder_byRule(t *testing.T) {
 	maps.DeleteFunc(sums, func(_ string, n int) bool { return n == 0 })
 	if want := map[string]int{"GET /api/v1/search allowed": 3, "GET /api/v1/search refused": 2, "address allowed": 3}; !maps.Equal(sums, want) {
 		t.Errorf("metrics by rule: got %v, want %v:\n%s", sums, want, &log)
-	}
-}
-
-// A successful login refunds its attempt, and the refund is counted.
-func TestRecorder_login(t *testing.T) {
-	var log bytes.Buffer
-	e := memory(t)
-	e.SampleLogin = "alice:secret"
-	e.Recorder = telemetry.New(&log, "test", nil)
-	for _, password := range []string{"secret", "wrong"} {
-		w, body := httptest.NewRecorder(), strings.NewReader(`{"user":"alice","password":"`+password+`"}`)
-		sample.New(e).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/login", body))
-	}
-	if got, _ := recorded(t, log.Bytes()); !maps.Equal(got, map[string]int{"RefundsGiven": 1}) {
-		t.Errorf("metrics: got %v, want one refund", got)
-	}
-}
-
-// The authorizer counts a request that it has decided, and the handler does not count it again.
-func TestRecorder_behindAuthorizer(t *testing.T) {
-	var log bytes.Buffer
-	e := memory(t)
-	e.Recorder = telemetry.New(&log, "test", nil)
-	if a := handle(t, e, sample.New(e), sampleEvent(t, "rest-proxy-user.json")); a.StatusCode != http.StatusOK || log.Len() != 0 {
-		t.Errorf("got status %d and log %s, want 200 and an empty log", a.StatusCode, &log)
 	}
 }
 

@@ -27,46 +27,8 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
-	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
-
-// hosts are events of each host that the layer limits.
-var hosts = []string{"http-api-anonymous.json", "function-url-anonymous.json", "alb-anonymous.json", "rest-authorized"}
-
-func eventOf(t testing.TB, host string) []byte {
-	t.Helper()
-	if host == "rest-authorized" { // a REST API without Weir's authorizer
-		return bytes.ReplaceAll(sample(t, "rest-proxy-anonymous.json"), []byte(`"weir": "allowed"`), []byte(`"org": "acme"`))
-	}
-	return sample(t, host)
-}
-
-// The layer refuses the requests that the Go handler refuses, with the same bytes.
-func TestProxy_likeHandler(t *testing.T) {
-	for _, host := range hosts {
-		l := newLayered(t, environment(t, limited, nil), false)
-		api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-		handler := lambdahttp.NewHandler(environment(t, limited, nil), api)
-		payload := eventOf(t, host)
-		for i := range 4 {
-			want, err := handler.Invoke(context.Background(), payload)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, ran := l.send(payload, `{"statusCode":204}`)
-			if ran != (i < 2) {
-				t.Errorf("%s: request %d: the function ran: got %t, want %t", host, i+1, ran, i < 2)
-			}
-			if !ran && !bytes.Equal(got.body, want) {
-				t.Errorf("%s: refusal: got %s, want %s", host, got.body, want)
-			}
-			if ran && !bytes.Contains(got.body, []byte("X-RateLimit-Remaining")) {
-				t.Errorf("%s: answer: got %s, want the fields of the decision", host, got.body)
-			}
-		}
-	}
-}
 
 // settling has a limit of each kind that is settled after the answer.
 const settling = `{"rules":[{"endpoint":"*","limits":{"global":[
@@ -178,17 +140,6 @@ func TestProxy_settles(t *testing.T) {
 		{"failure", func(l *layered, id string) { l.respond(id, "response", `{"statusCode":500}`, nil) }, "100 0 1 0"},
 		{"error", func(l *layered, id string) { l.respond(id, "error", `{"errorMessage":"no"}`, nil) }, "100 0 1 0"},
 		{"no answer", func(*layered, string) {}, "100 0 1 0"},
-		{"two answers", func(l *layered, id string) {
-			l.respond(id, "response", `{"statusCode":200,"headers":{"Weir-Cost":"7"}}`, nil)
-			l.respond(id, "response", `{"statusCode":500,"headers":{"Weir-Cost":"8"}}`, nil)
-		}, "7 0 0 0"},
-		{"an answer during another", func(l *layered, id string) {
-			l.reading = func(*http.Request) {
-				l.reading = nil
-				l.respond(id, "response", `{"statusCode":500,"headers":{"Weir-Cost":"8"}}`, nil)
-			}
-			l.respond(id, "response", `{"statusCode":200,"headers":{"Weir-Cost":"7"}}`, nil)
-		}, "7 0 0 0"},
 		{"an answer that Lambda rejects", func(l *layered, id string) {
 			l.status = http.StatusRequestEntityTooLarge
 			if status := l.respond(id, "response", `{"statusCode":200,"body":"abc"}`, nil); status != http.StatusRequestEntityTooLarge {
@@ -420,30 +371,6 @@ func TestProxy_largeEvent(t *testing.T) {
 		if got := <-next; got.status != want || want == http.StatusOK && !bytes.Equal(got.body, payload) {
 			t.Errorf("event of %d bytes: got status %d and %d bytes, want %d", size, got.status, len(got.body), want)
 		}
-	}
-}
-
-// A request gets 503 at once if its turn in a leaky bucket comes too late before the deadline of the function.
-func TestProxy_deadline(t *testing.T) {
-	parsed := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"queue","requests":6,"window":"1m","algorithm":"leaky_bucket","burst":5,"per":["ip"]}}}]}`), rules.Options{Version: 1, MaxDelay: 20 * time.Second}))
-	e := environment(t, limited, nil)
-	e.Rules, e.MaxDelay = live.Fixed(parsed), 20*time.Second
-	l := newLayered(t, e, false)
-	payload := sample(t, "http-api-anonymous.json")
-	if _, ran := l.send(payload, `{"statusCode":200}`); !ran {
-		t.Fatal("first request: got a refusal, want none")
-	}
-	next := l.request()
-	l.events <- event{payload: payload, header: http.Header{"Lambda-Runtime-Deadline-Ms": {"1"}}}
-	select {
-	case got := <-l.answers:
-		if !bytes.Contains(got.body, []byte(`"statusCode":503`)) {
-			t.Errorf("answer: got %s, want 503", got.body)
-		}
-		l.events <- event{payload: []byte(`{}`)}
-		<-next
-	case <-next:
-		t.Error("got an event for the function, want an answer of Weir")
 	}
 }
 

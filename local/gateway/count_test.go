@@ -4,8 +4,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/netip"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -73,54 +71,5 @@ func TestCount_tokens(t *testing.T) {
 		r.now = r.now.Add(time.Second)
 		ask(200, "input=1, output=1, month=2")
 		used("in the next month", 1, 1, 1, 2)
-	})
-}
-
-// A limit that counts failures counts only the failed logins.
-func TestCount_failures(t *testing.T) {
-	login := func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Password") != "right" {
-			w.WriteHeader(http.StatusUnauthorized)
-		}
-	}
-	onEach(t, example(t, "login.json"), login, func(t *testing.T, r *ruled) {
-		r.want(t, "POST /login", times(7, 200), "Password: right")
-		r.want(t, "POST /login", times(4, 401), "Password: wrong")
-		r.want(t, "POST /login", times(2, 200), "Password: right")
-		if calls, settles := r.calls.Load(), r.settles.Load(); calls != 13 || settles != 9 {
-			t.Errorf("9 successes and 4 failures: got %d charges and %d settlements, want 13 charges and 9 settlements", calls, settles)
-		}
-		if got := r.used(t, "/login", caller.Caller{IP: netip.MustParsePrefix("127.0.0.1/32")})["failures"]; got != 4 {
-			t.Errorf("failures: got %d, want 4", got)
-		}
-		r.want(t, "POST /login", []int{401, 429}, "Password: wrong")
-		r.want(t, "POST /login", []int{429}, "Password: right")
-	})
-}
-
-// A limit that counts bytes counts the bytes of the answers.
-func TestCount_bytes(t *testing.T) {
-	export := func(w http.ResponseWriter, r *http.Request) {
-		n, _ := strconv.Atoi(r.Header.Get("Length"))
-		_, _ = io.WriteString(w, strings.Repeat("x", n))
-	}
-	onEach(t, `{"rules":[{"endpoint":"/exports","limits":{"*":{"name":"bytes","requests":10000,"window":"1h","per":["client"],"count":"bytes","reserve":1000}}}]}`, export, func(t *testing.T, r *ruled) {
-		used := func(want int64) {
-			t.Helper()
-			if got := r.used(t, "/exports", caller.Caller{APIKey: "alice"})["bytes"]; got != want {
-				t.Errorf("usage of the limit: got %d bytes, want %d", got, want)
-			}
-		}
-		get := func(length string, statuses ...int) {
-			t.Helper()
-			r.want(t, "GET /exports", statuses, "X-Api-Key: key-alice", "Length: "+length)
-		}
-		get("300", 200, 200)
-		used(600)
-		get("8400", 200)
-		used(9000)
-		get("0", 200)
-		get("5000", 200, 429)
-		used(14000)
 	})
 }

@@ -1,10 +1,8 @@
 package gateway_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -61,30 +59,6 @@ func TestGolden_Routes(t *testing.T) {
 	})
 }
 
-// refusing is the authorizer context that Weir returns for a caller over the limit.
-const refusing = `{
-	"retryAfter": "1", "rateLimitLimit": 20, "rateLimitRemaining": 0, "rateLimitReset": "1772600779",
-	"rateLimitPolicy": "\"search\";q=100;w=60", "rateLimit": "\"search\";r=0;t=1",
-	"message": "Too many requests. Retry after 1 second.", "limit": "100", "window": "60s", "policy": "search"
-}`
-
-func TestGolden_Refused(t *testing.T) {
-	golden(t, functions{"authorizer": says(denies(refusing)), "handler": says("")}, func(t *testing.T, rest, _ *gateway.API) {
-		got := do(rest, request(t, "GET", "/api/v1/search", http.NoBody))
-		var body struct {
-			Limit    int      `json:"limit"`
-			Message  string   `json:"message"`
-			Violated []string `json:"violated-policies"`
-		}
-		if err := json.Unmarshal([]byte(got.body), &body); err != nil || got.status != http.StatusTooManyRequests || body.Limit != 100 || len(body.Violated) != 1 {
-			t.Errorf("answer: got %d %s (error %v), want 429 with limit 100 and one violated policy", got.status, got.body, err)
-		}
-		checkHeaders(t, got.header, map[string]string{
-			"Retry-After": "1", "X-RateLimit-Remaining": "0", "RateLimit": `"search";r=0;t=1`, "Content-Type": "application/problem+json",
-		})
-	})
-}
-
 // The template's gateway responses define the answers to bad credentials and to a failed authorizer. If another authorizer
 // than Weir's denies a request, the answer omits the headers of Weir's variables.
 func TestGolden_failures(t *testing.T) {
@@ -106,24 +80,4 @@ func TestGolden_failures(t *testing.T) {
 			checkHeaders(t, got.header, tt.header)
 		})
 	}
-}
-
-// In each golden template, either both APIs answer preflights without a function, or neither does.
-func TestGolden_Preflight(t *testing.T) {
-	function := says("")
-	golden(t, functions{"authorizer": function, "handler": function}, func(t *testing.T, rest, web *gateway.API) {
-		want := []int{http.StatusForbidden, http.StatusNotFound}
-		if slices.Contains(rest.Routes, gateway.Route{Method: http.MethodOptions, Path: "/api/v1/search"}) {
-			want = []int{http.StatusNoContent, http.StatusNoContent}
-		}
-		for i, api := range []*gateway.API{rest, web} {
-			got := ask(t, api, "OPTIONS", "/api/v1/search", "https://app.example", "GET")
-			if got.status != want[i] || function.calls() != 0 {
-				t.Errorf("%s: got status %d and %d calls, want status %d", api.Kind, got.status, function.calls(), want[i])
-			}
-			if allowed := got.header.Get("Access-Control-Allow-Methods") != ""; allowed != (got.status == http.StatusNoContent) {
-				t.Errorf("%s: got status %d with %s, want Access-Control-Allow-Methods only with 204", api.Kind, got.status, controls(got))
-			}
-		}
-	})
 }

@@ -59,19 +59,3 @@ func TestNotify(t *testing.T) {
 		}
 	})
 }
-
-// The settlement of a request behind an HTTP API logs a notice if the usage crosses a percentage.
-func TestNotify_settled(t *testing.T) {
-	const document = `{"rules":[{"endpoint":"/chat","method":"POST","limits":{"*":{"name":"month","requests":1000,"period":"month","per":["client"],"count":"cost","reserve":100,"notify":[80,100]}}}]}`
-	onEach(t, document, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Weir-Cost", r.Header.Get("Tokens")) }, func(t *testing.T, r *ruled) {
-		want := [][2]int64{{80, 850}, {100, 1250}}
-		if r.kind == "REST" {
-			want = nil
-		}
-		r.want(t, "POST /chat", []int{200}, "X-Api-Key: key-alice", "Tokens: 850")
-		r.want(t, "POST /chat", []int{200}, "X-Api-Key: key-alice", "Tokens: 400")
-		if percents, _ := r.notices(t); !slices.Equal(percents, want) {
-			t.Errorf("got notices %v, want %v", percents, want)
-		}
-	})
-}

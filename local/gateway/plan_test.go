@@ -42,28 +42,6 @@ func month(requests int64) map[string]caller.Rate {
 	return map[string]caller.Rate{"month": {Requests: requests}}
 }
 
-// A monthly quota that begins on the 31st begins on the last day of a shorter month. It is full again at
-// midnight in Berlin, and not a nanosecond earlier. The clocks there change on 28 March.
-func TestPlan_month(t *testing.T) {
-	onEach(t, example(t, "plan.json"), ok, func(t *testing.T, r *ruled) {
-		table, key := sold(r)
-		table.set(month(3), "31")
-		r.now = time.Date(2100, 1, 30, 22, 0, 0, 0, time.UTC)
-		r.want(t, "GET /v1/data", append(times(3, 200), 429), key)
-		for _, begin := range []time.Time{
-			time.Date(2100, 1, 30, 23, 0, 0, 0, time.UTC), // 31 January, 00:00 in Berlin
-			time.Date(2100, 2, 27, 23, 0, 0, 0, time.UTC), // 28 February, 00:00
-			time.Date(2100, 3, 30, 22, 0, 0, 0, time.UTC), // 31 March, 00:00, in summer time
-			time.Date(2100, 4, 29, 22, 0, 0, 0, time.UTC), // 30 April, 00:00
-		} {
-			r.now = begin.Add(-1)
-			r.want(t, "GET /v1/data", times(2, 429), key)
-			r.now = begin
-			r.want(t, "GET /v1/data", append(times(3, 200), 429), key)
-		}
-	})
-}
-
 // A changed record takes effect within a minute, without a restart. The record's limits replace the
 // limits of the tier. The usage of the quota does not change. A suspended key gets 401.
 func TestPlan_record(t *testing.T) {
@@ -96,23 +74,6 @@ func TestPlan_record(t *testing.T) {
 		table.record.Suspended = false
 		r.now = r.now.Add(time.Minute)
 		want(200, "100000", "99993")
-	})
-}
-
-// If a record's limits are invalid, the limits of the rules document apply to its caller. The
-// metric RecordsIgnored counts these requests.
-func TestPlan_mistake(t *testing.T) {
-	onEach(t, example(t, "plan.json"), ok, func(t *testing.T, r *ruled) {
-		table, key := sold(r)
-		table.record.Limits = caller.ParseLimits(`{"rates":{"month":"many"},"changed":1}`)
-		if a := r.want(t, "GET /v1/data", times(2, 200), key); a.header.Get("X-RateLimit-Limit") != "100000" {
-			t.Errorf("got the limit %q, want the limit of the document, 100000", a.header.Get("X-RateLimit-Limit"))
-		}
-		r.now = r.now.Add(time.Hour)
-		r.want(t, "GET /v1/data", times(1, 200), key) // metrics are written at the next request of a later minute
-		if got := counted(r.metrics.String(), "RecordsIgnored"); got != 3 {
-			t.Errorf("metric RecordsIgnored: got %d, want 3", got)
-		}
 	})
 }
 

@@ -11,8 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/local/command"
-
-	"github.com/weir-limits/weir/local/checkout/checkouttest"
 )
 
 // commands returns the runnable commands by path without the word weir, such as "keys create".
@@ -113,14 +111,5 @@ func TestCompletion(t *testing.T) {
 		if i := slices.IndexFunc(got, func(s string) bool { return strings.HasPrefix(s, ":") }); i < 0 || !slices.Equal(got[:i], want) {
 			t.Errorf("%q: got %q, want %q", line, got, want)
 		}
-	}
-}
-
-// The command token prints its result as JSON.
-func TestJSON(t *testing.T) {
-	checkouttest.Scratch(t)
-	t.Setenv("DYNAMODB_ENDPOINT", "")
-	if made := answers[madeToken](t, "token", "--tier", "paid"); strings.Count(made.Token, ".") != 2 {
-		t.Errorf("token: got %+v, want a token of three parts", made)
 	}
 }

@@ -46,9 +46,6 @@ func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		s := Scenario{Name: name, Limit: made, Parameters: p}
-		if err := s.validate(); err != nil {
-			return nil, err
-		}
 		plan = append(plan, s)
 	}
 	if len(plan) == 0 {

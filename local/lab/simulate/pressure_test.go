@@ -3,10 +3,8 @@
 package simulate
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -142,61 +140,6 @@ func servesHonest(t *testing.T, s *stream, due int) {
 	}
 }
 
-// In a limit that several callers share, one caller's requests cost 50 and the others' cost 1.
-// After a refusal of a request of cost 50, requests of cost 1 must still be admitted.
-func TestPressure_costs(t *testing.T) {
-	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
-		for _, n := range fleets {
-			t.Run(fmt.Sprintf("%s, %d", algorithm, n), func(t *testing.T) {
-				t.Parallel()
-				l := local(t, limiter.Limit{Rate: algo.Rate{Requests: 1000, Window: time.Second, Algorithm: algorithm}})
-				shared := func(name string, rate float64, cost int64) *stream {
-					return &stream{name: name, rate: rate, charges: func(int) []limiter.Charge {
-						return []limiter.Charge{{Subject: limiter.Global(), Limit: l, Cost: cost}}
-					}}
-				}
-				honest, costly := shared("honest", 300, 1), shared("costly", 200, 50)
-				runFleet(t, n, 10*time.Second, crowd, honest, costly)
-				t.Logf("costly: %d of %d admitted, %d calls refused", costly.admitted, len(costly.log), costly.calls-costly.admitted)
-				servesHonest(t, honest, oracle(l.Machine(), honest, costly))
-			})
-		}
-	}
-}
-
-// A patient caller waits as long as each refusal says. One environment would admit up to 8 % more
-// of its requests (at one request per 100 ms), because each refusal costs a round trip. A caller
-// that does not wait gets no more requests, and costs each environment about one refused call per
-// second.
-func TestPressure_patience(t *testing.T) {
-	for _, rate := range []algo.Rate{
-		{Requests: 10, Window: time.Second, Burst: 1, Algorithm: algo.TokenBucket},
-		{Requests: 10, Window: time.Second, Algorithm: algo.SlidingWindow},
-		{Requests: 600, Window: time.Minute, Algorithm: algo.SlidingWindow},
-	} {
-		t.Run(fmt.Sprintf("%s %d in %s", rate.Algorithm, rate.Requests, rate.Window), func(t *testing.T) {
-			t.Parallel()
-			const seconds = 30
-			l, due := local(t, limiter.Limit{Rate: rate}), 0
-			for _, n := range append([]int{1, 2}, fleets...) {
-				patient, pushy := one("patient", 0, l), one("pushy", 200, l)
-				patient.patient = true
-				for _, s := range []*stream{patient, pushy} {
-					runFleet(t, n, seconds*time.Second, crowd, s)
-				}
-				if n == 1 {
-					due = max(patient.admitted, pushy.admitted)
-				}
-				refused := float64(pushy.calls-pushy.admitted) / seconds / float64(n)
-				t.Logf("%d environments: patient %d, pushy %d of %d; %.2f refused calls a second and environment", n, patient.admitted, pushy.admitted, due, refused)
-				if 100*patient.admitted < 92*due || pushy.admitted > due || refused > 1.5 {
-					t.Errorf("%d environments: got %d admitted requests of the patient caller and %d of the pushy caller, and %.2f refused calls a second and environment; want at least 92 %% of %d, at most %[5]d, and at most 1.5", n, patient.admitted, pushy.admitted, refused, due)
-				}
-			}
-		})
-	}
-}
-
 // While DynamoDB throttles the whole table, no caller below its limit is refused, even one that was
 // over it before.
 func TestPressure_table(t *testing.T) {
@@ -253,30 +196,4 @@ func TestPressure_drain(t *testing.T) {
 			})
 		}
 	}
-}
-
-// oracle returns how many requests of the first stream the algorithm refuses, if it gets the
-// requests of all streams in order of time.
-func oracle(m algo.Machine, streams ...*stream) (refused int) {
-	type charge struct {
-		request
-		stream int
-		cost   int64
-	}
-	var all []charge
-	for i, s := range streams {
-		cost := s.charges(0)[0].Cost
-		for _, r := range s.log {
-			all = append(all, charge{r, i, cost})
-		}
-	}
-	slices.SortFunc(all, func(a, b charge) int { return cmp.Compare(a.at, b.at) })
-	var state algo.State
-	for _, c := range all {
-		var ok bool
-		if state, ok = m.Take(state, c.at, c.cost); !ok && c.stream == 0 {
-			refused++
-		}
-	}
-	return refused
 }

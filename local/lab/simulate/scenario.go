@@ -1,8 +1,6 @@
 package simulate
 
 import (
-	"cmp"
-	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -105,39 +103,3 @@ const maxRequests = 1_000_000_000
 
 // maxEnvironments bounds the memory, about 20 KB per environment.
 const maxEnvironments = 100_000
-
-func (s *Scenario) validate() error {
-	wrong := func(what string, got any, want string) error {
-		return fmt.Errorf("%s: got %v, want %s", what, got, want)
-	}
-	window := s.Limit.Rate.Span()
-	switch {
-	case s.Store != DynamoDB && s.Store != ElastiCache:
-		return wrong("store", fmt.Sprintf("%q", s.Store), "dynamodb or elasticache")
-	case !(s.Rate > 0 && s.Rate <= 1e8):
-		return wrong("rate", s.Rate, "above 0, at most 1e8 requests a second")
-	case s.Callers < 1 || s.Callers > math.MaxUint32:
-		return wrong("callers", s.Callers, "1 to 4294967295")
-	case !(s.Exponent >= 0 && s.Exponent <= 10):
-		return wrong("exponent", s.Exponent, "0 to 10")
-	case s.Measured <= 0 || s.Measured%window != 0:
-		return wrong("measured time", s.Measured, fmt.Sprintf("a multiple of the window, %s", window))
-	case s.Warmup < 0 || s.Warmup%window != 0:
-		return wrong("warm-up", s.Warmup, fmt.Sprintf("0, or a multiple of the window, %s", window))
-	case s.Requests() > maxRequests:
-		return wrong("rate times time", s.Requests(), fmt.Sprintf("at most %d requests", maxRequests))
-	case s.Environments < 0 || s.fleet() > maxEnvironments:
-		return wrong("environments", cmp.Or(s.Environments, s.fleet()), fmt.Sprintf("1 to %d", maxEnvironments))
-	case s.Invocation < 0 || s.Invocation > time.Minute:
-		return wrong("invocation", s.Invocation, "0 to 1m")
-	case s.Timeout <= 0 || s.Timeout >= limiter.MinWindow:
-		return wrong("timeout", s.Timeout, "above 0 and below "+limiter.MinWindow.String())
-	case s.Median <= 0 || s.P99 < s.Median || s.P99 > time.Minute:
-		return wrong("median and p99", fmt.Sprintf("%s and %s", s.Median, s.P99), "a median above 0, and a p99 from that to 1m")
-	case !(s.ItemWrites >= 1):
-		return wrong("item writes", s.ItemWrites, "at least 1")
-	case !(s.SlotECPUs >= ecpuPerScript && s.CacheECPUs >= ecpuPerScript):
-		return wrong("ECPUs", fmt.Sprintf("%g and %g", s.SlotECPUs, s.CacheECPUs), fmt.Sprintf("at least %d, of a slot and of the cache", ecpuPerScript))
-	}
-	return nil
-}

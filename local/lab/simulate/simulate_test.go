@@ -232,33 +232,6 @@ func TestRun_ecpus(t *testing.T) {
 	}
 }
 
-// A decision takes one round trip, or the timeout if that is shorter. After the timeout, on_error
-// admits the request.
-func TestRun_timeout(t *testing.T) {
-	for _, median := range []time.Duration{4 * time.Millisecond, 150 * time.Millisecond, 300 * time.Millisecond} {
-		p := small(DynamoDB)
-		p.Rate, p.Median, p.P99, p.Environments = 1000, median, median, 1000
-		r := simulated(t, Scenario{Name: "timeout", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second}})})
-		late, want := median > p.Timeout, min(median, p.Timeout)
-		if late != (r.Degraded == r.Requests) || (r.P50-want).Abs() > time.Millisecond || (r.P99-want).Abs() > time.Millisecond {
-			t.Errorf("median %s: got %d of %d degraded, p50 %s and p99 %s, want all degraded: %t, and both about %s", median, r.Degraded, r.Requests, r.P50, r.P99, late, want)
-		}
-		if r.Calls != r.Requests || r.Units != r.Requests {
-			t.Errorf("median %s: got %d calls and %d units, want %d of both, because the store also charges late calls", median, r.Calls, r.Units, r.Requests)
-		}
-	}
-}
-
-// A request is rejected if all environments are busy for a second.
-func TestRun_turnedAway(t *testing.T) {
-	p := small(DynamoDB)
-	p.Environments = 5
-	r := simulated(t, planned(t, p)[0])
-	if r.Environments != 5 || r.Away == 0 {
-		t.Errorf("result: got %d environments and %d requests that Lambda rejected, want 5 and some", r.Environments, r.Away)
-	}
-}
-
 // The denial cache refuses a flooding caller's requests without store calls.
 func TestRun_cached(t *testing.T) {
 	p := small(DynamoDB)
@@ -266,39 +239,6 @@ func TestRun_cached(t *testing.T) {
 	r := simulated(t, Scenario{Name: "flood", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 10, Window: time.Second, Algorithm: algo.FixedWindow}})})
 	if r.Allowed != 10 || r.Calls > 50 || r.Cached != r.Requests-r.Away-r.Calls {
 		t.Errorf("result: got %d allowed, %d calls and %d refused by the denial cache, want 10, at most 50 and %d", r.Allowed, r.Calls, r.Cached, r.Requests-r.Away-r.Calls)
-	}
-}
-
-func TestRun_cancelled(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	plan := planned(t, small(DynamoDB))
-	if _, err := RunPlan(ctx, plan, 2, nil); err == nil {
-		t.Error("cancelled plan: got results, want an error")
-	}
-}
-
-func TestScenario_validate(t *testing.T) {
-	for want, spoil := range map[string]func(*Parameters){
-		"store: got \"\"":   func(p *Parameters) { p.Store = "" },
-		"rate: got NaN":     func(p *Parameters) { p.Rate = math.NaN() },
-		"callers: got 0":    func(p *Parameters) { p.Callers = 0 },
-		"exponent: got -1":  func(p *Parameters) { p.Exponent = -1 },
-		"measured time":     func(p *Parameters) { p.Measured = 1500 * time.Millisecond },
-		"warm-up: got -1s":  func(p *Parameters) { p.Warmup = -time.Second },
-		"rate times time":   func(p *Parameters) { p.Measured = 1000 * time.Hour },
-		"environments: got": func(p *Parameters) { p.Environments = -1 },
-		"timeout: got 1s":   func(p *Parameters) { p.Timeout = time.Second },
-		"median and p99":    func(p *Parameters) { p.P99 = time.Microsecond },
-		"item writes":       func(p *Parameters) { p.ItemWrites = math.NaN() },
-		"ECPUs: got 0":      func(p *Parameters) { p.SlotECPUs = 0 },
-	} {
-		p := small(DynamoDB)
-		spoil(&p)
-		s := Scenario{Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1, Window: time.Second}}), Parameters: p}
-		if _, err := Run(t.Context(), s, 1, nil); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("error: got %v, want one that begins with %s", err, want)
-		}
 	}
 }
 
@@ -321,40 +261,6 @@ func TestZipf(t *testing.T) {
 				t.Errorf("exponent %g: rank %d: got %g times, want about %.0f", exponent, k, seen[k], want)
 			}
 		}
-	}
-}
-
-func TestLognormal(t *testing.T) {
-	l, random := newLognormal(4*time.Millisecond, 12*time.Millisecond), rand.New(rand.NewPCG(1, 2))
-	below := map[time.Duration]int{}
-	for range 100_000 {
-		d := l.draw(random)
-		for _, q := range []time.Duration{4 * time.Millisecond, 12 * time.Millisecond} {
-			if d <= q {
-				below[q]++
-			}
-		}
-	}
-	if m, q := below[4*time.Millisecond], below[12*time.Millisecond]; math.Abs(float64(m)-50_000) > 800 || math.Abs(float64(q)-99_000) > 200 {
-		t.Errorf("100000 values: got %d below the median and %d below the p99, want about 50000 and 99000", m, q)
-	}
-}
-
-// The queue returns calls in order of time, and calls of the same time in the order of their
-// environments.
-func TestCalls(t *testing.T) {
-	var q calls
-	random := rand.New(rand.NewPCG(1, 2))
-	for i := range 10_000 {
-		q.push(call{at: algo.Instant(random.IntN(500)), caller: &environment{index: uint32(random.IntN(5))}, serial: uint32(i)})
-	}
-	last := q.pop()
-	for len(q) > 0 {
-		c := q.pop()
-		if !last.before(&c) {
-			t.Fatalf("order: got call %v after %v, want the other order", c, last)
-		}
-		last = c
 	}
 }
 

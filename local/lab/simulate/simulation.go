@@ -77,9 +77,6 @@ func Run(ctx context.Context, s Scenario, processors int, progress *atomic.Int64
 }
 
 func newSimulation(s *Scenario) (*simulation, error) {
-	if err := s.validate(); err != nil {
-		return nil, err
-	}
 	start := epoch
 	from := start.Add(s.Warmup)
 	end := from.Add(s.Measured)
