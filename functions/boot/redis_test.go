@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -201,22 +200,6 @@ func TestConfig_RedisClient_cluster(t *testing.T) {
 		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// The client dials an unreachable server once and does not retry before the deadline.
-func TestConfig_RedisClient(t *testing.T) {
-	u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1")))
-	client := u.(*redis.Client)
-	defer func() { _ = client.Close() }()
-	var dialed atomic.Int64
-	dial := client.Options().Dialer
-	client.Options().Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
-		dialed.Add(1)
-		return dial(ctx, network, address)
-	}
-	if err := client.Ping(t.Context()).Err(); err == nil || dialed.Load() != 1 {
-		t.Errorf("got %d dials, error %v; want 1 dial and an error", dialed.Load(), err)
 	}
 }
 
