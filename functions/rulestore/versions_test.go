@@ -6,12 +6,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +21,6 @@ import (
 	"github.com/weir-limits/weir/functions/records/recordstest"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/rules"
-	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 var (
@@ -103,35 +98,6 @@ func TestVersions(t *testing.T) {
 	}
 	operator.Want(t, contract.RulesActions())
 	function.Want(t, contract.RecordActions())
-}
-
-// The policy in OPERATIONS.md allows a publisher exactly the listed actions, and only on items of the
-// rules: reads of the deployment's. The table also contains API keys, secrets and signing keys.
-func TestActions_policy(t *testing.T) {
-	page := storetest.Must(os.ReadFile("../../infra/OPERATIONS.md"))
-	_, text, _ := strings.Cut(string(page), "```\n{\n  \"Version\": \"2012-10-17\"")
-	text, _, _ = strings.Cut(text, "```")
-	var policy struct {
-		Statement []struct {
-			Action    []string
-			Condition map[string]map[string]any
-		}
-	}
-	if err := json.Unmarshal([]byte(`{"Version":""`+text), &policy); err != nil || len(policy.Statement) != 2 {
-		t.Fatalf("policy in OPERATIONS.md: got %s, error %v; want two statements", text, err)
-	}
-	for i, w := range []struct {
-		actions []string
-		keys    []any
-	}{{contract.RulesActions(), []any{"rules", "rules#*"}}, {contract.RecordActions(), []any{contract.DeployedRulesKey("prod")}}} {
-		want := map[string]map[string]any{
-			"ForAllValues:StringLike": {"dynamodb:LeadingKeys": w.keys},
-			"Null":                    {"dynamodb:LeadingKeys": "false"}, // a call without keys would satisfy any ForAllValues
-		}
-		if s := policy.Statement[i]; !slices.Equal(s.Action, w.actions) || !reflect.DeepEqual(s.Condition, want) {
-			t.Errorf("policy in OPERATIONS.md: got %+v, want actions %v and condition %v", s, w.actions, want)
-		}
-	}
 }
 
 // If publications are concurrent, exactly one succeeds, and the history contains it.
