@@ -43,7 +43,7 @@ func TestParse_acrossTiers(t *testing.T) {
 			t.Errorf("step %d: got %+v, error %v, want %d remaining", i, d, err, step.remaining)
 		}
 	}
-	if restarts := rules.Restarts(before, after); len(restarts) > 0 {
+	if restarts, _ := rules.Moved(before, after); len(restarts) > 0 {
 		t.Errorf("counts that restart: got %q, want none", restarts)
 	}
 }

@@ -83,17 +83,16 @@ func Parse(text []byte, o Options) (*Rules, error) {
 
 // compiler builds Rules from a document.
 type compiler struct {
-	doc      *document.Document
-	rules    *Rules
-	specs    []*spec // all limits, in file order
-	named    map[namedTier]bool
-	tiers    map[hashed][]*spec // the same limit in every tier, by its values without the tier
-	classes  map[string]int     // index in rules.classes, by the place of the class
-	known    map[limitKey]*identified
-	replaced []*replacements     // the limits of each override of the document
-	labels   map[string]bool     // the labels in rules.labels
-	names    map[string][]string // names of the limits that count by a kind of identity
-	unknown  map[kindName]bool   // unknown limits in overrides; Parse reports each once
+	doc     *document.Document
+	rules   *Rules
+	specs   []*spec // all limits, in file order
+	named   map[namedTier]bool
+	tiers   map[hashed][]*spec // the same limit in every tier, by its values without the tier
+	classes map[string]int     // index in rules.classes, by the place of the class
+	known   map[limitKey]*identified
+	labels  map[string]bool     // the labels in rules.labels
+	names   map[string][]string // names of the limits that count by a kind of identity
+	unknown map[kindName]bool   // unknown limits in overrides; Parse reports each once
 }
 
 // spec is a limit of the document with what the compiler finds out about it.
@@ -124,7 +123,7 @@ func newCompiler(d *document.Document, o Options) *compiler {
 	if o.Items == nil {
 		o.Items = unbounded{}
 	}
-	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]bool{}, declared: d.Declared, version: o.Version, defaultTier: d.DefaultTier, options: o, named: map[string][]*identified{}, records: newRecordLimits()}
+	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]bool{}, declared: d.Declared, version: o.Version, defaultTier: d.DefaultTier, options: o, named: map[string][]*identified{}, own: map[ownKey]*limiter.Limit{}, records: newRecordLimits()}
 	if d.Version != 0 && !o.Assigned {
 		r.version = d.Version
 	}

@@ -3,7 +3,6 @@ package rules
 import (
 	"slices"
 
-	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
@@ -14,28 +13,23 @@ const maxOwn = 50_000
 // kindName identifies the limits with one name that count by one kind of identity.
 type kindName struct{ kind, name string }
 
-// replacements are the limits of the callers with the same override.
-type replacements struct {
-	limits map[*limiter.Limit]*limiter.Limit // by the limits that they replace
-	valid  bool                              // limits is complete
+// numbers are the numbers that overrides set for the limits with a name.
+type numbers struct {
+	kindName
+	rate algo.Rate
 }
 
-// merge finds the overrides with the same numbers, and adds to each limit the rates of its overrides. It returns
-// false if the overrides create too many limits.
+func numbersOf(o *document.Override) numbers { return numbers{kindName{o.Kind, o.Name}, o.Rate} }
+
+// merge adds to each limit the different rates of its overrides. It returns false if the overrides create too many
+// limits.
 func (c *compiler) merge() bool {
-	type numbers struct {
-		kindName
-		rate algo.Rate
-	}
-	byName, known := map[string][]*document.Override{}, map[numbers]*replacements{}
+	byName, known := map[string][]*document.Override{}, map[numbers]bool{}
 	for i := range c.doc.Overrides {
-		o := &c.doc.Overrides[i]
-		n := numbers{kindName{o.Kind, o.Name}, o.Rate}
-		if known[n] == nil {
-			known[n] = &replacements{limits: map[*limiter.Limit]*limiter.Limit{}}
+		if o := &c.doc.Overrides[i]; !known[numbersOf(o)] {
+			known[numbersOf(o)] = true
 			byName[o.Name] = append(byName[o.Name], o)
 		}
-		c.replaced = append(c.replaced, known[n])
 	}
 	type key struct {
 		hashed
@@ -65,35 +59,38 @@ func (c *compiler) merge() bool {
 
 // applyOverrides creates the limits of individual callers. Callers with the same numbers share a limit.
 func (c *compiler) applyOverrides() {
+	valid := map[numbers]bool{}
 	for i := range c.doc.Overrides {
 		if c.doc.Full() {
 			return // enough mistakes; each further override can cost a pass over all limits
 		}
-		o, own := &c.doc.Overrides[i], c.replaced[i]
-		if own.valid = own.valid || c.applyOverride(o, own.limits); !own.valid {
+		o := &c.doc.Overrides[i]
+		if !valid[numbersOf(o)] && !c.applyOverride(o) {
 			continue
 		}
-		names, ok := c.rules.overrides.get(o.Identity)
+		valid[numbersOf(o)] = true
+		rates, ok := c.rules.overrides.get(o.Identity)
 		if !ok {
-			names = map[string]*replacements{}
-			c.rules.overrides.set(o.Identity, names)
+			rates = map[string]algo.Rate{}
+			c.rules.overrides.set(o.Identity, rates)
 		}
-		if names[o.Name] != nil {
+		if _, twice := rates[o.Name]; twice {
 			c.doc.Report(o.Path, "got two overrides of %s for %s %q, want one", document.Shorten(o.Name), o.Kind, document.Shorten(o.Value))
 		}
-		names[o.Name] = own
+		rates[o.Name] = o.Rate
 	}
 }
 
-// applyOverride adds the limits that replace the limits with the override's name. It returns true if there are such
-// limits and all replacements are valid.
-func (c *compiler) applyOverride(o *document.Override, limits map[*limiter.Limit]*limiter.Limit) bool {
+// applyOverride makes the limits that an override sets in place of the limits with its name. It returns true if there
+// are such limits and all numbers are valid.
+func (c *compiler) applyOverride(o *document.Override) bool {
 	if c.unknown[kindName{o.Kind, o.Name}] {
 		return false
 	}
 	counted := c.rules.countedBy(o.Kind, o.Name)
 	for _, base := range counted {
-		if limits[base.Limit] != nil {
+		key := ownKey{base.Limit, o.Rate}
+		if c.rules.own[key] != nil {
 			continue
 		}
 		l, note, problem := c.rules.replace(base, o.Path, o.Rate)
@@ -105,7 +102,7 @@ func (c *compiler) applyOverride(o *document.Override, limits map[*limiter.Limit
 			return false
 		}
 		c.noteShallow(o.Path, l.Rate)
-		limits[base.Limit] = l
+		c.rules.own[key] = l
 	}
 	if len(counted) == 0 {
 		c.unknown[kindName{o.Kind, o.Name}] = true

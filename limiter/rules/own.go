@@ -60,15 +60,21 @@ func (r *Rules) overridden(who *caller.Caller, l *limit) *limiter.Limit {
 		return l.Limit
 	}
 	for _, part := range slices.Backward(r.classes[l.class].parts) {
-		if own := r.override(part.word, who, l.Name); own != nil {
-			return own.limits[l.Limit]
+		if rate, ok := r.override(part.word, who, l.Name); ok {
+			return r.own[ownKey{l.Limit, rate}]
 		}
 	}
 	return l.Limit
 }
 
-// override returns the limits of the override for who, identified by a word of per. It returns nil if there is none.
-func (r *Rules) override(word string, who *caller.Caller, name string) (own *replacements) {
+// ownKey identifies a limit with the numbers that an override sets.
+type ownKey struct {
+	base *limiter.Limit
+	rate algo.Rate
+}
+
+// override returns the numbers of the override for who, identified by a word of per. ok is false if there is none.
+func (r *Rules) override(word string, who *caller.Caller, name string) (rate algo.Rate, ok bool) {
 	var i document.Identity
 	switch {
 	case word == document.PerUser || word == document.PerClient && who.User != "":
@@ -76,16 +82,17 @@ func (r *Rules) override(word string, who *caller.Caller, name string) (own *rep
 	case word == document.PerAPIKey || word == document.PerClient && who.APIKey != "":
 		i = document.Identity{Kind: document.PerAPIKey, Value: who.APIKey}
 	case word == document.PerIP || word == document.PerClient:
-		r.overrides.networks(who.IP, func(names map[string]*replacements) bool {
-			own = names[name]
-			return own == nil
+		r.overrides.networks(who.IP, func(rates map[string]algo.Rate) bool {
+			rate, ok = rates[name]
+			return !ok
 		})
-		return own
+		return rate, ok
 	default:
 		i = document.Identity{Kind: word, Value: who.Claims[strings.TrimPrefix(word, document.PerClaim)]}
 	}
-	names, _ := r.overrides.get(i)
-	return names[name]
+	rates, _ := r.overrides.get(i)
+	rate, ok = rates[name]
+	return rate, ok
 }
 
 // applied is the limit that applies to a caller in place of a limit of the document.

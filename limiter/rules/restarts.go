@@ -1,19 +1,13 @@
 package rules
 
-// Restarts returns the counts that restart when the rules after replace the rules before, in file order, such
-// as "rules[2].limits.free (search)". A count restarts if both documents have the limit, but count it in
-// different items. A count also restarts if a limit keeps its place and name, but its field "per" changes.
-// After a restart the caller has the whole limit again. before may be nil if there were no rules.
+// Moved returns the counts that restart when the rules after replace the rules before, in file order, such as
+// "rules[2].limits.free (search)", and those that begin at zero. A count restarts if both documents have the limit, but
+// count it in different items, or if a limit keeps its place and name, but its field "per" changes. After a restart the
+// caller has the whole limit again. A count begins if its limit is in after and not in before, because it is new, or has
+// a new name, tier, endpoint or mode. before may be nil if there were no rules.
 //
-// Restarts compares documents that the same version of Weir compiled. A new version of Weir can count
-// the same document in other items, which also restarts counts. The CHANGELOG lists such versions.
-func Restarts(before, after *Rules) (restarts []string) {
-	restarts, _ = Moved(before, after)
-	return restarts
-}
-
-// Moved returns the counts that restart, and those that begin at zero. A count begins if its limit is in after and not in
-// before, because it is new, or has a new name, tier, endpoint or mode.
+// Moved compares documents that the same version of Weir compiled. A new version of Weir can count the same document in
+// other items, which also restarts counts. The CHANGELOG lists such versions.
 func Moved(before, after *Rules) (restarts, begins []string) {
 	if before == nil {
 		return nil, nil

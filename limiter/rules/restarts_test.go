@@ -10,7 +10,7 @@ import (
 )
 
 // A count restarts if it moves to another item or if the limit counts by other identities.
-func TestRestarts(t *testing.T) {
+func TestMoved_restarts(t *testing.T) {
 	seven, eight := endpoints(7), endpoints(8)
 	shared := rule("*", "", `"global":[{"name":"day","requests":9,"window":"30d","per":["client"]},{"name":"all","requests":9,"window":"1d"}]`)
 	var moved []string
@@ -40,11 +40,11 @@ func TestRestarts(t *testing.T) {
 		{"a shared limit with another per", document(rule("*", "", `"*":`+tens("s", 1, `,"per":["client"]`)), rule("/a", "", `"*":`+tens("s", 1, `,"per":["client"]`))),
 			document(rule("*", "", `"*":`+tens("s", 1, `,"per":["user"]`)), rule("/a", "", `"*":`+tens("s", 1, `,"per":["user"]`))), []string{"rules[0].limits.*[0] (s0)"}},
 	} {
-		if got := rules.Restarts(parse(t, c.before), parse(t, c.after)); !slices.Equal(got, c.want) {
+		if got, _ := rules.Moved(parse(t, c.before), parse(t, c.after)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
-	if got := rules.Restarts(nil, parse(t, document(eight...))); got != nil {
+	if got, _ := rules.Moved(nil, parse(t, document(eight...))); got != nil {
 		t.Errorf("first rules: got %q, want no restarts", got)
 	}
 }

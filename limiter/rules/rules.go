@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
@@ -22,8 +23,9 @@ type Rules struct {
 	declared    bool
 	rules       []rule
 	index       trie
-	classes     []class                              // the sets of identities by which limits count
-	overrides   identities[map[string]*replacements] // the limits of individual callers, by the name of the limit that they replace
+	classes     []class                          // the sets of identities by which limits count
+	overrides   identities[map[string]algo.Rate] // the numbers of individual callers, by the name of the limit
+	own         map[ownKey]*limiter.Limit        // the limits with these numbers
 	options     Options
 	named       map[string][]*identified // the limits by name, in file order
 	records     *recordLimits
@@ -145,9 +147,6 @@ func (r *Rules) CheckTier(tier string) error {
 	}
 	return nil
 }
-
-// DeclaresTiers reports whether the document lists all its tiers in the member "tiers".
-func (r *Rules) DeclaresTiers() bool { return r.declared }
 
 // Notes returns notes on the document in file order: valid values whose effect may surprise the
 // author.

@@ -103,7 +103,8 @@ func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Durati
 	if err != nil {
 		return []string{everyCount}
 	}
-	return rules.Restarts(before, r)
+	moved, _ := rules.Moved(before, r)
+	return moved
 }
 
 // unlimits returns an error if the proposal removes all limits: it enforces none, unlike document, which is in force. r

@@ -104,7 +104,7 @@ type Reload struct {
 	Rules     *rules.Rules // the rules in force after the reload
 	Confirmed time.Time    // last time the Source had these rules; zero if it never had them
 	Changed   bool         // the reload put other rules into force
-	Restarts  []string     // the counts that restart, from rules.Restarts
+	Restarts  []string     // the counts that restart, from rules.Moved
 	// Err is the reason why the document of the Source is not in force. It is of type rules.Problems,
 	// wraps ErrOlder, or is the error of the Source.
 	Err error
@@ -243,7 +243,7 @@ func (l *Rules) finish(ctx context.Context, now time.Time, a *attempt) {
 	l.current.Store(s)
 	r := Reload{Rules: s.rules, Confirmed: s.confirmed, Changed: s.rules != was.rules, Err: s.err, Repeated: repeated}
 	if r.Changed && len(l.observers) > 0 {
-		r.Restarts = rules.Restarts(was.rules, s.rules)
+		r.Restarts, _ = rules.Moved(was.rules, s.rules)
 	}
 	for _, observe := range l.observers {
 		observe(now, r)
