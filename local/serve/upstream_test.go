@@ -104,7 +104,6 @@ func limited(endpoint, limit string) string {
 
 const (
 	plenty = `"name":"all","requests":1000,"window":"1m"`
-	once   = `"name":"all","requests":1,"window":"1m"`
 )
 
 // A request reaches the upstream as the client sent it, except for hop-by-hop fields.

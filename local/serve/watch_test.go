@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,40 +84,6 @@ func TestServe_rulesChange(t *testing.T) {
 				_ = os.Remove(file)
 			}
 		})
-	}
-}
-
-// After a reload, the metrics of each function have the new version of the rules.
-func TestServe_rulesVersion(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "rules.json")
-	put := func(version int) {
-		document := fmt.Appendf(nil, `{"version":%d,"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":100,"window":"1m"}}}]}`, version)
-		if err := os.WriteFile(file, document, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put(7)
-	l := newLocal(t, Memory, file)
-	lines := func() (versions []string) {
-		if err := os.Truncate(l.checkout.MetricsFile(), 0); err != nil {
-			t.Fatal(err)
-		}
-		l.Wait(2 * time.Second)
-		for _, api := range []*httptest.Server{l.rest, l.http} {
-			l.send(api, http.MethodGet, "/api/v1/search", "")
-		}
-		metrics, err := os.ReadFile(l.checkout.MetricsFile())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return regexp.MustCompile(`"RulesVersion":\d+,`).FindAllString(string(metrics), -1)
-	}
-	for _, version := range []int{7, 8, 9} {
-		put(version)
-		want := fmt.Sprintf(`"RulesVersion":%d,`, version)
-		if got := lines(); !slices.Equal(got, []string{want, want}) {
-			t.Errorf("got %q, want %s in the line of each function", got, want)
-		}
 	}
 }
 

@@ -22,7 +22,6 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/rulestore"
-	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/command"
 )
 
@@ -200,21 +199,6 @@ func TestRules_unlimited(t *testing.T) {
 	ok(t, "rules", "publish", shadow, "--unlimited")
 	ok(t, "rules", "publish", again)
 	ok(t, "rules", "publish", enforced)
-}
-
-func TestProposal_restarts(t *testing.T) {
-	r, err := rules.Parse([]byte(`{"rules":[]}`), rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for document, want := range map[string]string{"": "[]", `{"rules":[]}`: "[]", `{"rules":[{"limit":7}]}`: "[" + everyCount + "]"} {
-		if got := fmt.Sprint(proposal{}.restarts([]byte(document), r, 0)); got != want {
-			t.Errorf("%s: got %s, want %s", document, got, want)
-		}
-	}
-	if got := restartText([]string{everyCount}); got != everyCount {
-		t.Errorf("text for a document that cannot be parsed: got %q, want everyCount", got)
-	}
 }
 
 // Publish and rollback reject a document that restarts counts, unless --restart-counts is given.

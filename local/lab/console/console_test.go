@@ -460,28 +460,3 @@ func TestConsole_phone(t *testing.T) {
 		}
 	}
 }
-
-// With prefers-reduced-motion, the page has no transitions and draws the chart at most once a second.
-func TestConsole_motion(t *testing.T) {
-	l := newLocal(t, rules)
-	b := openConsole(t, l.rest, requestsPage, 1280, 900)
-	moves := `[getComputedStyle(document.documentElement).scrollBehavior, getComputedStyle(document.getElementById("one")).transitionDuration].join()`
-	// "reduce" must be last, because the code below runs with it.
-	for _, c := range []struct{ value, want string }{{"no-preference", "smooth,0.12s, 0.12s"}, {"reduce", "auto,0s"}} {
-		b.media("prefers-reduced-motion", c.value)
-		if got := evaluate[string](b, moves); got != c.want {
-			t.Errorf("%s: got %s, want %s", c.value, got, c.want)
-		}
-	}
-	evaluate[bool](b, `(() => {
-		window.drawn = 0;
-		const canvas = document.querySelector("#live-chart canvas").getContext("2d");
-		const clear = canvas.clearRect;
-		canvas.clearRect = function (...where) { window.drawn++; return clear.apply(this, where); };
-		return true;
-	})()`)
-	b.burst("REST", "GET /api/v1/search", "free", "alice", 20)
-	if drawn := evaluate[int](b, `window.drawn`); drawn > 10 {
-		t.Errorf("drawings of the chart for 20 answers: got %d, want at most 10", drawn)
-	}
-}

@@ -13,11 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/weir-limits/weir/functions/apikeys"
-	"github.com/weir-limits/weir/limiter/storetest"
-	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command/commandtest"
-	"github.com/weir-limits/weir/local/operator"
 )
 
 // rows returns the texts of the cells of a section's table.
@@ -105,67 +101,6 @@ func TestConsole_limits(t *testing.T) {
 	b.status("caller", "user:alice uses 0 of 4 limits.")
 }
 
-// A row leaves the list of limited callers when its wait has ended early: after a reset, with a new tier, and with new
-// rules. Until then, the page shows the instant at which a period ends.
-func TestConsole_limits_early(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "rules.json")
-	tier := func(month, data int) string {
-		return fmt.Sprintf(`[{"name":"month","requests":%d,"period":"month","per":["client"],"across_tiers":true},{"name":"data","requests":%d,"window":"2h"}]`, month, data)
-	}
-	write(t, file, `{"version":1,"rules":[{"endpoint":"/api/v1/*","limits":{"free":`+tier(3, 2)+`,"paid":`+tier(50, 40)+`}}]}`)
-	l := newLocal(t, file)
-	client := storetest.Must(operator.NewClient(l.rest.URL))
-	keys := storetest.Must(checkout.Find()).Keys()
-	key, _, err := keys.Create(t.Context(), l.Now(), apikeys.Key{ID: "acme", Tier: "free"}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	get := func(key string, want ...int) {
-		t.Helper()
-		for _, status := range want {
-			r := storetest.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, l.rest.URL+"/api/v1/search", http.NoBody))
-			if key != "" {
-				r.Header.Set("X-Api-Key", key)
-			}
-			answer := storetest.Must(http.DefaultClient.Do(r))
-			if _ = answer.Body.Close(); answer.StatusCode != status {
-				t.Fatalf("status: got %s, want %d", answer.Status, status)
-			}
-		}
-	}
-	l.Wait(123_456_789)
-	b := openConsole(t, l.rest, limitsPage, 1280, 900)
-	get(key, 200, 200, 429)
-	l.Wait(record + 10*time.Second)
-	b.awaitRows("limited", "apikey:acme | data | /api/v1/* | 2 of 2 | 1 time | 14:00:31")
-	if _, err := keys.Set(t.Context(), l.Now(), "acme", apikeys.Change{Tier: new("paid")}); err != nil {
-		t.Fatal(err)
-	}
-	get(key, 200)
-	b.status("limited", "No caller is limited now.") // free still refuses
-
-	write(t, file, `{"version":2,"rules":[{"endpoint":"/api/v1/*","limits":{"free":`+tier(3, 90)+`,"paid":`+tier(50, 90)+`}}]}`)
-	l.Wait(5 * time.Minute) // after this time, the next request checks the file again
-	get("", 200)
-	b.await(`fetch("state").then((r) => r.json()).then((state) => state.version === 2)`)
-	get("", 200, 200, 429)
-	l.Wait(record + 10*time.Second)
-	month := "ip:127.0.0.1 | month | month | 3 of 3 | %s | 2100-04-01 00:00:00"
-	b.awaitRows("limited", fmt.Sprintf(month, "1 time"))
-	if _, err := client.Reset(t.Context(), "ip:127.0.0.1"); err != nil {
-		t.Fatal(err)
-	}
-	b.status("limited", "No caller is limited now.")
-
-	get("", 200, 200, 200, 429)
-	l.Wait(record + 10*time.Second)
-	b.awaitRows("limited", fmt.Sprintf(month, "2 times"))
-	write(t, file, `{"version":3,"rules":[{"endpoint":"/api/v1/*","limits":{"*":{"name":"another","requests":9,"window":"1m"}}}]}`)
-	l.Wait(5 * time.Minute)
-	get("", 200)
-	b.status("limited", "No caller is limited now.")
-}
-
 // The limits of a caller have what they count, their mode and their period. Those that refuse come first.
 func TestConsole_caller(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
@@ -212,28 +147,6 @@ func TestConsole_shadow(t *testing.T) {
 		"GET /api/v1/search | free | trial (shadow) | 2 in 1 h | fixed window",
 		"/api/v1/search | other tiers | rest | 9 in 1 h | sliding window",
 		"/api/v1/search | free | enforced | 9 in 1 h | sliding window")
-}
-
-// A malformed path is refused without a limit. The page shows none.
-func TestConsole_noLimit(t *testing.T) {
-	l := newLocal(t, rules)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.rest.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.URL.Path, r.URL.RawPath = "/api/v1/items/..", "/api/v1/items/%2e%2e"
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = answer.Body.Close()
-	if answer.StatusCode != http.StatusTooManyRequests { // the authorizer of a REST API can only deny
-		t.Fatalf("status: got %d, want 429", answer.StatusCode)
-	}
-	l.Wait(record)
-	b := openConsole(t, l.rest, limitsPage, 1280, 900)
-	b.awaitRows("limited", "ip:127.0.0.1 | none |  |  | 1 time | now")
-	b.awaitRows("refusals", "12:00:30 | ip:127.0.0.1 | none |  | 1 | 0 s")
 }
 
 // The page shows what a link or the name of a caller contains as text, never as HTML.

@@ -2,10 +2,8 @@ package console_test
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -120,50 +118,5 @@ func (b *tab) accessible(t *testing.T) {
 	}
 	if found.Passes < 20 {
 		t.Errorf("passed accessibility checks: got %d, want at least 20", found.Passes)
-	}
-}
-
-// With many limited callers and many rules, the page of limits has at most three screens.
-func TestConsole_screens(t *testing.T) {
-	var document struct {
-		Rules []any `json:"rules"`
-	}
-	limit := map[string]any{"requests": 1, "window": "1h"}
-	for i := range 30 {
-		document.Rules = append(document.Rules, map[string]any{"endpoint": fmt.Sprintf("/organisations/%d/members/{member}", i), "limits": map[string]any{"free": limit, "paid": limit}})
-	}
-	document.Rules = append(document.Rules, map[string]any{"endpoint": "/api/v1/search", "limits": map[string]any{"free": limit}})
-	content, err := json.Marshal(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	dir := screenshots(t) // before newLocal, which works in a scratch folder
-	l := newLocal(t, file)
-	b := openConsole(t, l.rest, requestsPage, 1280, 900)
-	for from := range 4 {
-		evaluate[bool](b, fmt.Sprintf(`(async () => {
-			for (let i = %d; i < 40; i += 4) {
-				const order = { api: "REST", method: "GET", path: "/api/v1/search", tier: "free", user: "a-long-name-of-a-caller@tenant-" + i, count: 2, rate: 50 };
-				await (await fetch("requests", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(order) })).text();
-			}
-			return (await fetch("api/why", { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" })).ok;
-		})()`, from))
-		l.Wait(record) // the record has the names of at most 18 callers a second
-	}
-	for _, window := range windows {
-		b.do(chromedp.EmulateViewport(window.width, window.height))
-		b.open(l.rest, limitsPage+"?caller=user:a-long-name-of-a-caller@tenant-7")
-		if rows := evaluate[[]int](b, `[...document.querySelectorAll("section:not([hidden]) tbody")].map((body) => body.rows.length)`); fmt.Sprint(rows) != "[40 1 40 61]" {
-			t.Errorf("%s: rows: got %v, want 40 limited callers, 1 limit, 40 refusals and 61 limits", window.name, rows)
-		}
-		if height := evaluate[int64](b, `document.documentElement.scrollHeight`); height > 3*window.height {
-			t.Errorf("%s: height: got %d, want at most %d", window.name, height, 3*window.height)
-		}
-		b.fits(t, window.width)
-		b.picture(dir, "limits of many "+window.name)
 	}
 }

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -148,5 +149,13 @@ func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
 		}
 		freeze(syscall.SIGCONT)
 		ask("after")
+	}
+}
+
+// within waits for d or until ctx ends.
+func within(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }

@@ -35,17 +35,6 @@ const document = `{"version":1,"rules":[
 	{"endpoint":"/pair","limits":{"*":{"requests":3000,"window":"100d","algorithm":"fixed_window"},"global":{"requests":3000,"window":"100d","algorithm":"fixed_window"}}}
 ]}`
 
-// soakDocument has the rules of TestSoak. All limits of a caller fit in one item, so that a fault of
-// an item affects all policies.
-const soakDocument = `{"version":1,"rules":[
-	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window":"100d","algorithm":"fixed_window"}}},
-	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window":"100d","algorithm":"fixed_window"}}},
-	{"endpoint":"/soak/allow","on_error":"allow","limits":{"*":{"requests":40,"window":"5s","algorithm":"fixed_window"}}},
-	{"endpoint":"/soak/deny","on_error":"deny","limits":{"*":{"requests":40,"window":"5s","algorithm":"fixed_window"}}},
-	{"endpoint":"/soak/lease","on_error":"allow","limits":{"*":{"requests":40,"window":"5s","algorithm":"fixed_window","lease":4}}},
-	{"endpoint":"/soak/local","on_error":"local","local_processes":10,"limits":{"*":{"requests":40,"window":"5s","algorithm":"fixed_window"}}}
-]}`
-
 // The numbers of requests that the rules in document allow. requests is the limit of each policy. share
 // is the number that an environment admits with on_error local. plenty is the limit of the endpoint
 // /plenty.

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"flag"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -73,6 +74,8 @@ func newRegion(t *testing.T) *region {
 }
 
 func (r *region) now() time.Time { return time.Now().Add(r.ahead) }
+
+var soak = flag.Duration("soak", 0, "duration of the load on three regions")
 
 // Three regions have a random load. The network between them delays and loses answers, and cuts the third region off for
 // a while. Together they never count more than one table would. With -soak, the load lasts longer.
