@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -135,18 +134,6 @@ func TestGate_Wrap_slots(t *testing.T) {
 			s.released(store, 1)
 		})
 	}
-}
-
-// A hijacked connection holds its slot until the handler returns.
-func TestGate_Wrap_slotHijacked(t *testing.T) {
-	s, store := newExports(t)
-	conn, _ := net.Pipe()
-	s.gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if got, _, err := http.NewResponseController(w).Hijack(); err != nil || got != conn {
-			t.Errorf("got connection %v, %v; want that of the server", got, err)
-		}
-	})).ServeHTTP(hijackable{httptest.NewRecorder(), conn}, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/exports", http.NoBody))
-	s.released(store, 1)
 }
 
 // If a client disconnects while the handler runs, the slot stays taken until the handler ends.

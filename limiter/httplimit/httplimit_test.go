@@ -3,7 +3,6 @@ package httplimit_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -473,18 +472,6 @@ func TestGate_Observe(t *testing.T) {
 	}
 	if !slices.EqualFunc(s.observed, want, strings.HasPrefix) {
 		t.Errorf("\n got %s\nwant %s", strings.Join(s.observed, "\n     "), strings.Join(want, "\n     "))
-	}
-}
-
-// A problem is the same after encoding and decoding as JSON.
-func TestProblem(t *testing.T) {
-	s := newServer(t)
-	for range 20 {
-		s.get(t, http.MethodGet, "/a")
-	}
-	var p httplimit.Problem
-	if err := json.Unmarshal([]byte(body(t, s.get(t, http.MethodGet, "/a"))), &p); err != nil || p.Status != 429 || p.Violated[0] != "search" {
-		t.Errorf("got %+v, %v, want a 429 by the limit search", p, err)
 	}
 }
 

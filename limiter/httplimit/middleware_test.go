@@ -224,21 +224,6 @@ func TestFromDocument_items(t *testing.T) {
 	}
 }
 
-// The middleware of a document settles reported costs.
-func TestFromDocument_settles(t *testing.T) {
-	gate, err := httplimit.FromDocument([]byte(`{"rules":[{"endpoint":"/llm","limits":{"*":{"name":"tokens","requests":100,"window":"1d","algorithm":"fixed_window","count":"cost","reserve":10}}}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Weir-Cost", "60") }))
-	for _, want := range []string{"90", "30", "0"} {
-		w := send(t, h, http.MethodPost, "/llm", "203.0.113.7:1")
-		if got := w.Header().Get("X-RateLimit-Remaining"); got != want || w.Header().Get("Weir-Cost") != "" {
-			t.Errorf("got %d with %s remaining, want %s and no Weir-Cost", w.Code, got, want)
-		}
-	}
-}
-
 // The Gates of two regions together admit the shared limit, wherever the requests come from. Without the regions, and with a
 // store that cannot move share, FromDocument returns an error.
 func TestFromDocument_regions(t *testing.T) {
