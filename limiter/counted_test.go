@@ -43,17 +43,17 @@ func (u *uneven) Take(ctx context.Context, now algo.Instant, s limiter.Subject, 
 	return u.remote.Take(ctx, now, s, charges, results)
 }
 
-func (u *uneven) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (u *uneven) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	if err := u.wait(ctx); err != nil {
 		if u.executes() {
-			_, _ = u.remote.Settle(context.WithoutCancel(ctx), now, s, charges, results, elapsed, once)
+			_, _ = u.remote.Settle(context.WithoutCancel(ctx), now, s, charges, results, elapsed)
 		}
 		return limiter.Settled{}, err
 	}
 	if u.throttles() {
 		return limiter.Settled{}, errThrottledItem
 	}
-	return u.remote.Settle(ctx, now, s, charges, results, elapsed, once)
+	return u.remote.Settle(ctx, now, s, charges, results, elapsed)
 }
 
 // wait waits for the duration of a call.

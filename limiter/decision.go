@@ -59,7 +59,7 @@ type Decision struct {
 	FromCache bool
 	// StoreCalls is the number of calls of a shared store for this decision, including refunds of a denied request.
 	// Several attempts inside a store are one call. Calls of a Local store do not count, and neither do calls of a
-	// later settlement (Receipt.Settle, Limiter.SettleVoucher).
+	// later settlement (Receipt.Settle).
 	StoreCalls int
 	// StoreTime is the time that the decision waited for calls of a shared store. Concurrent calls count
 	// once.

@@ -20,9 +20,9 @@ func (f far) Take(ctx context.Context, now algo.Instant, s limiter.Subject, char
 	return f.Store.Take(ctx, now, s, charges, results)
 }
 
-func (f far) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (f far) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	time.Sleep(2 * time.Millisecond)
-	return f.Store.Settle(ctx, now, s, charges, results, elapsed, once)
+	return f.Store.Settle(ctx, now, s, charges, results, elapsed)
 }
 
 // A decision reports the time that it waited for the store, and its refunds. Concurrent calls count once.
@@ -84,7 +84,7 @@ func TestReceipt_Refund_dropped(t *testing.T) {
 
 type failingRefunds struct{ limiter.Store }
 
-func (*failingRefunds) Settle(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result, time.Duration, limiter.Once) (limiter.Settled, error) {
+func (*failingRefunds) Settle(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result, time.Duration) (limiter.Settled, error) {
 	return limiter.Settled{}, limiter.ErrUnavailable
 }
 

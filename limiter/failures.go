@@ -42,15 +42,6 @@ var (
 	ErrFull = errors.New("store full")
 	// ErrFormat means that this version of the code cannot read the stored state.
 	ErrFormat = errors.New("unreadable state")
-	// ErrVoucherUsed means that a settlement with the same ID was made before. Nothing was changed.
-	ErrVoucherUsed = errors.New("voucher used")
-	// ErrVoucherBegun means that another attempt with the same ID began some seconds ago and may still be
-	// running. Nothing was changed. Repeat the settlement later, in case the other attempt fails. The error also
-	// wraps ErrContended.
-	ErrVoucherBegun = fmt.Errorf("voucher begun: %w", ErrContended)
-	// ErrVoucherExpired means that a Voucher has expired, or that the store has no room for its ID. Nothing was
-	// changed.
-	ErrVoucherExpired = errors.New("voucher expired")
 )
 
 // Answered reports whether a Store call that returned err shows that the store works. This is true if
@@ -69,7 +60,7 @@ func TimedOut(err error) bool {
 	return ok && network.Timeout()
 }
 
-var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected, ErrVoucherUsed, ErrVoucherExpired, errNeighbour}
+var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected, errNeighbour}
 
 // mayHaveCharged reports whether a store that returned err may have made the charges, because its last attempt had no
 // answer.

@@ -195,8 +195,8 @@ func (f *fallback) drop(subject Subject, charges []Charge, stored []algo.Result)
 	f.put(subject, states)
 }
 
-// Settle implements Store. No voucher has charges on a fallback, so there is no ID to check.
-func (f *fallback) Settle(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration, _ Once) (s Settled, err error) {
+// Settle implements Store.
+func (f *fallback) Settle(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (s Settled, err error) {
 	seen := func(i int) algo.Result { return f.denials.last(now, subject, charges[i].Limit) }
 	s.Given = f.settle(now, subject, charges, results, elapsed, s.Excess[:], seen)
 	return s, nil

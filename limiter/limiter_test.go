@@ -64,9 +64,9 @@ func (r *remote) Take(ctx context.Context, now algo.Instant, s limiter.Subject, 
 	return r.Store.Take(ctx, now, s, charges, results)
 }
 
-func (r *remote) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (r *remote) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	r.refunds.Add(1)
-	return r.Store.Settle(ctx, now, s, charges, results, elapsed, once)
+	return r.Store.Settle(ctx, now, s, charges, results, elapsed)
 }
 
 func limit(tb testing.TB, l limiter.Limit) *limiter.Limit {

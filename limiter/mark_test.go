@@ -168,11 +168,11 @@ type touched struct {
 	charge limiter.Charge
 }
 
-func (s *touched) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (s *touched) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	if _, err := s.Store.Take(ctx, now, s.charge.Subject, []limiter.Charge{s.charge}, make([]algo.Result, 1)); err != nil {
 		return limiter.Settled{}, err
 	}
-	return s.remote.Settle(ctx, now, subject, charges, results, elapsed, once)
+	return s.remote.Settle(ctx, now, subject, charges, results, elapsed)
 }
 
 // A limit with Mark has less room than this process knows. A fast bucket of another subject is charged once for each

@@ -298,48 +298,15 @@ type hooked struct {
 	before, after func()
 }
 
-func (h *hooked) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (h *hooked) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	if h.before != nil {
 		h.before()
 	}
-	settled, err := h.outage.Settle(ctx, now, s, charges, results, elapsed, once)
+	settled, err := h.outage.Settle(ctx, now, s, charges, results, elapsed)
 	if h.after != nil {
 		h.after()
 	}
 	return settled, err
-}
-
-// Attempts to settle a voucher fail, without and with a lost answer. However often the process repeats the settlement, it
-// counts the cost once.
-func TestOutage_voucherRepeated(t *testing.T) {
-	for name, settles := range map[string]struct {
-		fails error
-		lost  bool
-	}{"rejected": {errRefused, false}, "answer lost": {errHangs, true}, "still running": {limiter.ErrVoucherBegun, false}} {
-		for _, outage := range []bool{false, true} {
-			store := newOutage()
-			l, c := quiet(store), limiter.Charge{Subject: user, Cost: 1, Limit: counted(t, 100, algo.Rate{})}
-			v := voucher(t, l, []limiter.Charge{c})
-			store.settles, store.lost = settles.fails, settles.lost
-			for range 5 {
-				if _, err := l.SettleVoucher(ctx, noon, v, actually(20)); err == nil {
-					t.Fatalf("%s: got no error, want one", name)
-				}
-			}
-			store.settles, store.lost = nil, false
-			if _, err := l.SettleVoucher(ctx, noon, v, actually(20)); err != nil && !settles.lost {
-				t.Fatal(err)
-			}
-			taken := 0
-			if outage {
-				taken = admissions(t, l, 1, noon, c)
-				store.fails(true)
-			}
-			if n := taken + admissions(t, l, 100, noon, c); n != 80 {
-				t.Errorf("%s, outage %t: got %d admitted, want 80", name, outage, n)
-			}
-		}
-	}
 }
 
 // The counts of one subject do not make the requests of other subjects more expensive.

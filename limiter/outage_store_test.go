@@ -45,17 +45,17 @@ func (o *outage) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 	return taken, err
 }
 
-func (o *outage) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (o *outage) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	if o.settling > 0 {
 		time.Sleep(o.settling)
 	}
 	if o.settles != nil && o.delays {
-		o.late = func() { _, _ = o.Store.Settle(ctx, now, subject, charges, results, elapsed, once) }
+		o.late = func() { _, _ = o.Store.Settle(ctx, now, subject, charges, results, elapsed) }
 	}
 	if o.settles != nil && !o.lost {
 		return limiter.Settled{}, o.settles
 	}
-	settled, err := o.Store.Settle(ctx, now, subject, charges, results, elapsed, once)
+	settled, err := o.Store.Settle(ctx, now, subject, charges, results, elapsed)
 	if o.answering > 0 {
 		time.Sleep(o.answering)
 	}

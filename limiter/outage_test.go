@@ -95,11 +95,11 @@ func (f *fated) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return taken, err
 }
 
-func (f *fated) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (f *fated) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	charges, results = slices.Clone(charges), slices.Clone(results)
 	var settled limiter.Settled // a late call writes settled and err, which are not read again
 	var err error
-	if err := f.meet(subject, 1, func() { settled, err = f.Store.Settle(ctx, now, subject, charges, results, elapsed, once) }); err != nil {
+	if err := f.meet(subject, 1, func() { settled, err = f.Store.Settle(ctx, now, subject, charges, results, elapsed) }); err != nil {
 		return limiter.Settled{}, err
 	}
 	return settled, err

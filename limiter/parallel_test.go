@@ -27,11 +27,11 @@ func (b *broken) Take(ctx context.Context, now algo.Instant, s limiter.Subject, 
 	return b.remote.Take(ctx, now, s, charges, results)
 }
 
-func (b *broken) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (b *broken) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	if b.settles && s == user {
 		panic("broken settle")
 	}
-	return b.remote.Settle(ctx, now, s, charges, results, elapsed, once)
+	return b.remote.Settle(ctx, now, s, charges, results, elapsed)
 }
 
 // caught calls a function and returns the text of its panic.

@@ -11,7 +11,7 @@ import (
 
 // Receipt corrects what a request was charged, when its cost is known. For example, it refunds a login
 // that succeeded, or charges the tokens of an answer. It is safe for concurrent use. A nil Receipt
-// corrects nothing. For a correction in another process, see [Voucher].
+// corrects nothing.
 type Receipt struct {
 	limiter     *Limiter
 	at          time.Time
@@ -87,7 +87,7 @@ func (r *Receipt) Settle(ctx context.Context, now time.Time, actual func(Charge)
 		}
 		corrections = r.settleServed(now, cost, corrections, &done)
 		r.limiter.refundMirrors(algo.InstantOf(now), r.served, max(0, now.Sub(r.at)))
-		_ = r.limiter.settleStores(ctx, now, corrections, max(0, now.Sub(r.at)), Once{}, &done) // done counts the lost corrections
+		r.limiter.settleStores(ctx, now, corrections, max(0, now.Sub(r.at)), &done)
 	})
 	return done
 }

@@ -133,10 +133,10 @@ type slowSettle struct {
 	takes time.Duration
 }
 
-func (s *slowSettle) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (s *slowSettle) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	select {
 	case <-time.After(s.takes):
-		return s.remote.Settle(ctx, now, subject, charges, results, elapsed, once)
+		return s.remote.Settle(ctx, now, subject, charges, results, elapsed)
 	case <-ctx.Done():
 		return limiter.Settled{}, ctx.Err()
 	}
@@ -309,4 +309,32 @@ func TestReceipt_Settle_manyLeases(t *testing.T) {
 			t.Errorf("limit %s: got a count of %d, want 7", c.Limit.Name, used)
 		}
 	}
+}
+
+// If the clock is set back between a charge and its settlement, the settlement refunds at most the
+// charge.
+func TestReceipt_Settle_clockBack(t *testing.T) {
+	bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute}})
+	charge := limiter.Charge{Subject: user, Limit: bucket, Cost: 20}
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
+	_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{charge})
+	if err != nil {
+		t.Fatal(err)
+	}
+	takeAt(t, l, noon, charge)
+	receipt.Settle(ctx, noon.Add(-30*time.Second), func(limiter.Charge) int64 { return 0 })
+	if remaining := mustPeek(t, l, noon, charge).Remaining; remaining != 39 {
+		t.Errorf("got %d remaining, want 39: the 40 after the second charge alone, less the margin of the store", remaining)
+	}
+}
+
+// usedOf returns the count of a charge's limit at noon.
+func usedOf(t *testing.T, store limiter.Store, c limiter.Charge) int64 {
+	t.Helper()
+	c.Cost = 0
+	results := make([]algo.Result, 1)
+	if _, err := store.Take(ctx, algo.InstantOf(noon), c.Subject, []limiter.Charge{c}, results); err != nil {
+		t.Fatal(err)
+	}
+	return results[0].Machine.Used(results[0].State, algo.InstantOf(noon))
 }

@@ -87,61 +87,32 @@ func (r *refundable) corrections(actual func(Charge) int64) refundable {
 	return made
 }
 
-// settleStores makes corrections in the stores, for all subjects at the same time. It returns the errors
-// of the subjects, but ErrVoucherUsed only if every subject has this error.
-func (l *Limiter) settleStores(ctx context.Context, now time.Time, corrections []refundable, elapsed time.Duration, once Once, done *Settlement) error {
+// settleStores makes corrections in the stores, for all subjects at the same time.
+func (l *Limiter) settleStores(ctx context.Context, now time.Time, corrections []refundable, elapsed time.Duration, done *Settlement) {
 	if len(corrections) == 0 {
-		return nil
+		return
 	}
 	if timeout := l.timeoutAt(algo.InstantOf(now)); timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 	}
-	settled := make([]settledSubject, len(corrections))
+	settled := make([]Settlement, len(corrections))
 	var p parallel
 	for i := range corrections {
-		p.add(func() { settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed, once) })
+		p.add(func() { settled[i] = l.correct(ctx, algo.InstantOf(now), corrections[i], elapsed) })
 	}
 	p.run(l.concurrentClock())
-	var failed []error
-	used := 0
 	for _, s := range settled {
-		done.Add(s.Settlement)
-		if errors.Is(s.err, ErrVoucherUsed) {
-			used++
-		} else if s.err != nil {
-			failed = append(failed, s.err)
-		}
+		done.Add(s)
 	}
-	if used == len(settled) {
-		return settled[0].err
-	}
-	return errors.Join(failed...)
 }
 
 // refund calls the store for a refund. A refund that fails is dropped. This admits fewer requests, never
 // more.
 func (l *Limiter) refund(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration) Refunds {
-	s := l.correct(ctx, now, r, elapsed, Once{})
+	s := l.correct(ctx, now, r, elapsed)
 	return Refunds{s.Refunds.Given, s.Refunds.Dropped + s.Lost}
-}
-
-type settledSubject struct {
-	Settlement
-	err error
-}
-
-// repeatable returns the part of r that a store can make without an ID, because a repetition creates no quota: the
-// releases, because only one request has the slots, and, if forced is true, the forced charges.
-func (r *refundable) repeatable(forced bool) refundable {
-	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
-	for i, c := range r.charges {
-		if algo.TakesSlots(r.results[i].Machine) && !c.Force || forced && c.Force {
-			made.add(r.tasks[i], c, r.results[i], r.mirrored[i])
-		}
-	}
-	return made
 }
 
 // A forced charge that is lost admits too many requests. For a limit with a Count, a lost refund refuses an honest
@@ -183,24 +154,6 @@ func (l *Limiter) releaseFallback(now algo.Instant, r *refundable, i int) {
 	}
 }
 
-// forgetMirrors takes the charges of a Voucher out of the counts of an outage, because this process does not learn how
-// another process settles them.
-func (l *Limiter) forgetMirrors(now algo.Instant, all []refundable) {
-	for i := range all {
-		r := &all[i]
-		for j, c := range r.charges {
-			if !r.remote || !c.Limit.Count.Settles() {
-				continue
-			}
-			if algo.TakesSlots(r.results[j].Machine) {
-				l.releaseFallback(now, r, j)
-			} else if r.mirrored[j].Machine != nil {
-				l.correctFallback(now, r.tasks[j].charge(), r.mirrored[j], 0, nil)
-			}
-		}
-	}
-}
-
 // correctFallback makes a correction in the counts of an outage. charged is the result of the charge. See
 // fallback.settle for seen.
 func (l *Limiter) correctFallback(now algo.Instant, c Charge, charged algo.Result, elapsed time.Duration, seen func(int) algo.Result) {
@@ -220,15 +173,12 @@ func (l *Limiter) refundMirrors(now algo.Instant, all []served, elapsed time.Dur
 
 // correctHere makes corrections in the states that this process keeps, after the call of the store returned err. If the
 // store failed, it may never count a forced charge, so this process counts the charge by itself. It does not refund in
-// its own counts then, because the store can still count the charge. After an error of a settlement with an ID, it
-// counts nothing: the settlement is repeated, or was made before.
-func (l *Limiter) correctHere(now algo.Instant, r *refundable, elapsed time.Duration, once Once, err error) {
+// its own counts then, because the store can still count the charge.
+func (l *Limiter) correctHere(now algo.Instant, r *refundable, elapsed time.Duration, err error) {
 	for i, c := range r.charges {
 		it := r.tasks[i]
 		whole := Charge{Subject: it.Subject, Limit: it.original, Cost: c.Cost, Force: c.Force}
 		switch {
-		case c.Force && err != nil && once.Needed():
-			l.denials.charge(now, r.subject, c.Limit.ID, 0)
 		case c.Force:
 			var seen func(int) algo.Result
 			if err != nil && it.original.OnError == OnErrorLocal && !it.original.Shadow {
@@ -243,9 +193,9 @@ func (l *Limiter) correctHere(now algo.Instant, r *refundable, elapsed time.Dura
 }
 
 // callSettle calls the store. It repeats a throttled call if the settlement needs it.
-func (l *Limiter) callSettle(ctx context.Context, now algo.Instant, r *refundable, elapsed time.Duration, once Once) (settled Settled, err error) {
+func (l *Limiter) callSettle(ctx context.Context, now algo.Instant, r *refundable, elapsed time.Duration) (settled Settled, err error) {
 	for pause := firstSettlePause; ; pause *= 2 {
-		settled, err = r.store.Settle(ctx, now, r.subject, r.charges, r.results, elapsed, once)
+		settled, err = r.store.Settle(ctx, now, r.subject, r.charges, r.results, elapsed)
 		if !errors.Is(err, ErrItemThrottled) || pause > lastSettlePause || !r.repeats() {
 			return settled, err
 		}
@@ -256,7 +206,7 @@ func (l *Limiter) callSettle(ctx context.Context, now algo.Instant, r *refundabl
 }
 
 // correct makes all corrections on one subject.
-func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
+func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration) (s Settlement) {
 	if r.remote { // the corrections change the state in the store
 		l.active.Add(1)
 		defer func() {
@@ -271,53 +221,12 @@ func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, e
 		}
 		l.releaseHere(now, &r)
 	}
-	return l.correctOnce(ctx, now, r, elapsed, once)
-}
-
-// correctOnce makes the corrections of one subject, in the store and in this process. Releases need no ID, so they
-// are also made if the ID is used, begun, or cannot be kept.
-func (l *Limiter) correctOnce(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
-	releases := once.Needed() && len(r.repeatable(false).charges) == len(r.charges)
-	if releases {
-		once = Once{}
+	settled, err := l.callSettle(ctx, now, &r, elapsed)
+	if r.remote {
+		l.correctHere(now, &r, elapsed, err)
 	}
-	s = l.correctStore(ctx, now, r, elapsed, once)
-	expired := errors.Is(s.err, ErrVoucherExpired)
-	if r.remote && !expired {
-		l.correctHere(now, &r, elapsed, once, s.err)
-	}
-	if releases && s.err == nil && s.Refunds.Given == 0 {
-		return settledSubject{err: ErrVoucherUsed}
-	}
-	if !expired && !errors.Is(s.err, ErrVoucherUsed) && !errors.Is(s.err, ErrVoucherBegun) {
-		return s
-	}
-	safe := r.repeatable(expired)
-	if len(safe.charges) == 0 {
-		return s
-	}
-	made := l.correctStore(ctx, now, safe, elapsed, Once{})
-	switch {
-	case r.remote && expired:
-		l.correctHere(now, &safe, elapsed, once, made.err)
-	case !expired:
-		made.Refunds.Dropped = 0 // an earlier message has released these slots
-	}
-	made.Lost += max(0, s.Lost-len(safe.charges))
-	if made.err == nil && len(safe.charges) < len(r.charges) {
-		made.err = s.err
-	}
-	return made
-}
-
-func (l *Limiter) correctStore(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration, once Once) (s settledSubject) {
-	var settled Settled
-	settled, s.err = l.callSettle(ctx, now, &r, elapsed, once)
-	switch {
-	case errors.Is(s.err, ErrVoucherUsed), errors.Is(s.err, ErrVoucherExpired):
-		return s
-	case s.err != nil:
-		l.log.problem(ctx, now, slog.LevelWarn, "settlement lost", s.err)
+	if err != nil {
+		l.log.problem(ctx, now, slog.LevelWarn, "settlement lost", err)
 		s.Lost = len(r.charges)
 		return s
 	}

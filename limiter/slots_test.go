@@ -206,11 +206,11 @@ type throttling struct {
 	calls int
 }
 
-func (s *throttling) Settle(ctx context.Context, now algo.Instant, who limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (s *throttling) Settle(ctx context.Context, now algo.Instant, who limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	if s.calls++; s.calls <= s.first {
 		return limiter.Settled{}, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)
 	}
-	return s.remote.Settle(ctx, now, who, charges, results, elapsed, once)
+	return s.remote.Settle(ctx, now, who, charges, results, elapsed)
 }
 
 // A throttled settlement is repeated until its deadline, at most five times, if the limit has a Count or the charge is

@@ -2,9 +2,6 @@ package limiter
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"fmt"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -46,31 +43,17 @@ type Store interface {
 	//     safely.
 	//   - With Force, Settle charges the cost at the instant now, as Take does. It ignores results.
 	//
-	// If once is needed, Settle is made at most once on this subject, however many processes repeat it:
-	//
-	//   - After a Settle that returned no error, and at the instant Once.Expires, Settle changes nothing. It returns
-	//     ErrVoucherUsed or ErrVoucherExpired. If no correction changed a state, a store need not keep the ID.
-	//   - A store that cannot keep the ID changes nothing and returns ErrVoucherExpired.
-	//   - A store that keeps the ID in the same step as the corrections needs nothing else. Any other store returns
-	//     ErrVoucherBegun while an earlier Settle of the ID may run. If the earlier Settle returned another error, or
-	//     its process ended, a later Settle makes the forced charges, even if the earlier Settle has made them. It
-	//     makes the refunds only if the earlier Settle has certainly not made them.
-	//
-	// So a lost or repeated message can refuse a request that has room, but never admits one that has none. The
-	// results of logs have no Entries if once is needed.
-	//
-	// If Settle returns another error, it has made the corrections at most once. With ErrContended, it has
+	// If Settle returns an error, it has made the corrections at most once. With ErrContended, it has
 	// made none, but it may have released the slots of the charges. This admits no more than the limit
 	// allows, because the request has ended. A repeated Settle does not release these slots again.
-	Settle(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration, once Once) (Settled, error)
+	Settle(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (Settled, error)
 
 	// Inspect returns every limit that the store holds for the subject, in the order of their IDs. For an
 	// unknown subject, it returns none. It writes nothing.
 	Inspect(ctx context.Context, subject Subject) ([]Entry, error)
 
 	// Reset deletes the state of the subject, which then has its full quota. Share that moved between regions stays
-	// where it is. The store keeps the IDs of its settlements, so none of them is applied again. A later refund of a
-	// charge from before the reset can refund a charge from after the reset.
+	// where it is. A later refund of a charge from before the reset can refund a charge from after the reset.
 	Reset(ctx context.Context, subject Subject) error
 }
 
@@ -234,35 +217,3 @@ func mayBeStale(ctx context.Context) context.Context {
 // Take whose charges all cost 0. In DynamoDB, a read of such a state costs half a unit. A Store may
 // ignore MayBeStale.
 func MayBeStale(ctx context.Context) bool { return ctx.Value(staleKey{}) != nil }
-
-// VoucherID identifies a Voucher.
-type VoucherID [16]byte
-
-// NewVoucherID returns a random ID.
-func NewVoucherID() (id VoucherID) {
-	_, _ = rand.Read(id[:]) // it never fails
-	return id
-}
-
-// String returns the ID in 32 hexadecimal digits.
-func (id VoucherID) String() string { return hex.EncodeToString(id[:]) }
-
-// Once makes a store apply a settlement at most once. The zero value means no check, at no cost.
-//
-// A store keeps the IDs of the settlements that it applied, at least until they expire by every correct clock.
-type Once struct {
-	ID      VoucherID
-	Expires algo.Instant
-}
-
-// Needed reports whether the settlement has an ID.
-func (o Once) Needed() bool { return o != Once{} }
-
-// Expired returns an error that wraps ErrVoucherExpired if o is needed and has expired at the instant now. A store may
-// forget the ID algo.MaxSkew later, because two correct clocks differ by at most that much.
-func (o Once) Expired(now algo.Instant) error {
-	if !o.Needed() || now < o.Expires {
-		return nil
-	}
-	return fmt.Errorf("%w: %s ago", ErrVoucherExpired, now.Sub(o.Expires))
-}

@@ -199,7 +199,7 @@ func TestOpenStore_deadConnection(t *testing.T) {
 		state, _ := charged.Limit.Machine().Take(algo.State{}, algo.InstantOf(time.Now()), 1)
 		for name, send := range map[string]func(limiter.Store) error{
 			"refund": func(s limiter.Store) error {
-				_, err := s.Settle(t.Context(), 0, charged.Subject, []limiter.Charge{charged}, []algo.Result{{Machine: charged.Limit.Machine(), State: state}}, 0, limiter.Once{})
+				_, err := s.Settle(t.Context(), 0, charged.Subject, []limiter.Charge{charged}, []algo.Result{{Machine: charged.Limit.Machine(), State: state}}, 0)
 				return err
 			},
 			"credit": func(s limiter.Store) error {

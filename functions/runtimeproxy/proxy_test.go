@@ -182,9 +182,9 @@ type watched struct {
 }
 
 // Settle implements limiter.Store.
-func (w watched) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (w watched) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	w.settling()
-	return w.Store.Settle(ctx, now, s, charges, results, elapsed, once)
+	return w.Store.Settle(ctx, now, s, charges, results, elapsed)
 }
 
 // The settlement starts after Lambda has the answer, and ends before Lambda gets the next request. Lambda

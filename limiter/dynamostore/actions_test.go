@@ -44,8 +44,7 @@ func (o *operations) take() []string {
 	return called
 }
 
-// Decisions and administration call exactly the actions in the lists of the package. The reset of an item
-// with settled IDs needs one more action.
+// Decisions and administration call exactly the actions in the lists of the package.
 func TestActions(t *testing.T) {
 	var o operations
 	client, table := onServer(t)
@@ -61,7 +60,7 @@ func TestActions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := store.Settle(ctx, now, who, charges, results, 0, limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}); err != nil {
+		if _, err := store.Settle(ctx, now, who, charges, results, 0); err != nil {
 			t.Fatal(err)
 		}
 		charges[0].Cost = 0 // when a function starts, it makes a Take of cost 0

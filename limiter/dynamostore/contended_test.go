@@ -44,7 +44,7 @@ func TestStore_refusalRace(t *testing.T) {
 	full := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "full", fixed), Cost: fixed.Requests}
 	results := admit(t, other, now, full, limiter.Charge{Limit: old, Cost: 1})
 	store := open(&racing{API: other, before: 2, happens: func() {
-		if _, err := other.Settle(ctx, 0, who, []limiter.Charge{full}, results[:1], 0, limiter.Once{}); err != nil {
+		if _, err := other.Settle(ctx, 0, who, []limiter.Charge{full}, results[:1], 0); err != nil {
 			t.Error(err)
 		}
 	}})
@@ -70,7 +70,7 @@ func TestStore_refusalRaceConversion(t *testing.T) {
 		admit(t, other, now, rest, limiter.Charge{Limit: old, Cost: 1})
 		results := admit(t, other, now, full)
 		api := &racing{API: other, before: 2, happens: func() {
-			if settled, err := other.Settle(ctx, now, who, []limiter.Charge{full}, results, 0, limiter.Once{}); err != nil || settled.Given != 1 {
+			if settled, err := other.Settle(ctx, now, who, []limiter.Charge{full}, results, 0); err != nil || settled.Given != 1 {
 				t.Errorf("%s: got %+v and error %v, want a refund", algorithm, settled, err)
 			}
 		}}
@@ -132,8 +132,8 @@ func (c *crowded) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, 
 	return c.API.UpdateItem(ctx, in, f...)
 }
 
-// A settlement loses every race for the refund of a log. It then releases its slot, refunds nothing else,
-// and keeps no ID. The repeated settlement refunds the log, and releases no slot again.
+// A settlement loses every race for the refund of a log. It then releases its slot, and refunds nothing else.
+// The repeated settlement refunds the log, and releases no slot again.
 func TestStore_Settle_contended(t *testing.T) {
 	other, now, who := newTable(t), algo.InstantOf(noon), caller()
 	ctx := t.Context()
@@ -149,14 +149,13 @@ func TestStore_Settle_contended(t *testing.T) {
 	admit(t, other, now, charges[0]) // another slot of the same instant
 	appended := int64(0)
 	store := open(&crowded{other, func() { admit(t, other, now, charges[1]); appended++ }})
-	once := limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}
-	if settled, err := store.Settle(ctx, now, who, charges, held, 0, once); !errors.Is(err, limiter.ErrContended) {
+	if settled, err := store.Settle(ctx, now, who, charges, held, 0); !errors.Is(err, limiter.ErrContended) {
 		t.Errorf("got %+v and error %v, want %v", settled, err, limiter.ErrContended)
 	}
 	if got, want := used(), [2]int64{1, 1 + appended}; got != want {
 		t.Errorf("after a contended settlement: got counts %d, want %d", got, want)
 	}
-	if settled, err := other.Settle(ctx, now, who, charges, held, 0, once); err != nil || settled.Given != 1 {
+	if settled, err := other.Settle(ctx, now, who, charges, held, 0); err != nil || settled.Given != 1 {
 		t.Errorf("repeated: got %+v and error %v, want one refund", settled, err)
 	}
 	if got, want := used(), [2]int64{1, appended}; got != want {

@@ -96,33 +96,6 @@
 // converted, or an idle bucket becomes busy after a wrong guess. All attempts of a decision use the same
 // instant as "now".
 //
-// # A settlement that is applied once
-//
-// A settlement with an ID ([limiter.Once]) writes an item of its own, so the subject's item does not grow
-// with the number of settlements:
-//
-//	pk   S  namespace/format/subject, a space, ID in hexadecimal digits
-//	ttl  N  seconds; an hour after the ID expires
-//	s    N  ticket of the attempt that has begun, negated if the settlement is done
-//
-// A ticket is the instant at which its attempt ends: the deadline of the context, at most ten seconds after
-// the instant of the settlement. Its last millisecond is random, so no two attempts have the same ticket.
-// The steps of an attempt are conditional updates:
-//
-//  1. Set s to the ticket if s is absent. Without forced charges, set s to the negated ticket.
-//  2. Make the corrections in the subject's item.
-//  3. Negate s if it is the ticket. If step 2 certainly changed nothing, restore s as it was before step 1.
-//
-// An attempt that finds a negative s returns [limiter.ErrVoucherUsed]. If it finds a ticket that is less
-// than [algo.MaxSkew] in the past, the other attempt may be running by the clock of another process, and
-// it returns [limiter.ErrVoucherBegun]. Otherwise it replaces that ticket by its own, if the ticket is still
-// the same, and makes only the forced charges and the releases of slots. The other attempt may have made
-// its refunds, so a second refund could create quota.
-//
-// A process that ends between the steps, or an answer that is lost, can therefore cost a refund, or charge
-// twice. It never refunds twice: only the first attempt refunds, and its ticket is removed only if it
-// refunded nothing. This does not depend on clocks.
-//
 // # What it needs
 //
 // Decisions need [Actions] on the table. Inspect and Reset need [AdministrationActions], and Reset also [Actions] for limits

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -163,63 +162,52 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 }
 
 // Settle implements limiter.Store.
-func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	late := elapsed + s.o.Margin
-	if !once.Needed() {
-		settled, _, err := s.settle(ctx, subject, newSettlement(now, charges, results, late, &s.guesses))
-		return settled, err
-	}
-	a, err := s.begin(ctx, now, subject, once, slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force }))
-	if err != nil {
-		return limiter.Settled{}, err
-	}
-	settled, applied, err := s.settle(ctx, subject, newSettlement(now, a.remaining(charges, results), results, late, &s.guesses))
-	a.end(ctx, now, err, applied)
-	return settled, err
+	return s.settle(ctx, subject, newSettlement(now, charges, results, late, &s.guesses))
 }
 
-// settle makes the corrections of a settlement. If it returns an error, applied reports whether the corrections may
-// have been made.
-func (s *Store) settle(ctx context.Context, subject limiter.Subject, t *settlement) (settled limiter.Settled, applied bool, err error) {
+// settle makes the corrections of a settlement.
+func (s *Store) settle(ctx context.Context, subject limiter.Subject, t *settlement) (settled limiter.Settled, err error) {
 	if t.needsItem() {
 		it, err := s.get(ctx, subject)
 		if err == nil {
 			err = t.learn(it)
 		}
 		if err != nil {
-			return settled, false, err
+			return settled, err
 		}
 	}
 	attempts := t.attempts()
 	for range attempts {
 		e := t.attempt()
 		if e.update() == nil {
-			return settled, false, nil
+			return settled, nil
 		}
-		if err := ctx.Err(); err != nil { // nothing is sent, so the ID can be withdrawn
-			return settled, false, failure(err)
+		if err := ctx.Err(); err != nil {
+			return settled, failure(err)
 		}
 		it, applied, err := s.update(ctx, s.subjectKey(subject), e)
 		switch {
 		case err != nil:
-			return settled, !unapplied(err), err
+			return settled, err
 		case applied:
 			if len(t.forced.charges) > 0 {
 				s.tidy(ctx, t.forced.now, subject, it, t.forced.charges)
 			}
-			return t.settled(), true, nil
+			return t.settled(), nil
 		}
 		if err := t.learn(it); err != nil {
-			return settled, false, err
+			return settled, err
 		}
 	}
 	// Other requests cannot fail the condition of a release. So an update with only the releases succeeds.
 	if e := t.refund.releases(); e.update() != nil {
 		if _, _, err := s.update(ctx, s.subjectKey(subject), e); err != nil {
-			return settled, false, err
+			return settled, err
 		}
 	}
-	return settled, false, fmt.Errorf("%w: settlement lost all races in %d attempts", limiter.ErrContended, attempts)
+	return settled, fmt.Errorf("%w: settlement lost all races in %d attempts", limiter.ErrContended, attempts)
 }
 
 // Inspect implements limiter.Store.
@@ -231,7 +219,7 @@ func (s *Store) Inspect(ctx context.Context, subject limiter.Subject) ([]limiter
 	return it.entries()
 }
 
-// Reset implements limiter.Store. The IDs of the subject's settlements are in other items.
+// Reset implements limiter.Store.
 func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
 	e := newExpression()
 	e.require(e.absent(sharesAttribute))

@@ -74,7 +74,7 @@ func FuzzStore_item(f *testing.F) {
 		results := make([]algo.Result, 2)
 		if _, err := s.Take(ctx, algo.InstantOf(noon), who, charges, results); err == nil {
 			charges[0].Cost = min(charges[0].Cost, limit.Machine().Capacity()) // a store never admits a cost above the capacity
-			_, err = s.Settle(ctx, 0, who, charges, results, time.Second, limiter.Once{})
+			_, err = s.Settle(ctx, 0, who, charges, results, time.Second)
 			if err != nil {
 				t.Fatalf("%q: refund: got error %v, want none", attributes, err)
 			}

@@ -166,7 +166,7 @@ func TestStore_itemTTL_algorithms(t *testing.T) {
 		b.take(t, now, limiter.Charge{Subject: who, Limit: day, Cost: 1})
 		now = now.Add(10 * time.Second)
 		results := take("first charge", first, 3, false)
-		if _, err := b.Settle(ctx, 0, who, []limiter.Charge{{Subject: who, Limit: first, Cost: 3}}, results, 0, limiter.Once{}); err != nil {
+		if _, err := b.Settle(ctx, 0, who, []limiter.Charge{{Subject: who, Limit: first, Cost: 3}}, results, 0); err != nil {
 			t.Fatal(err)
 		}
 		check("refund")

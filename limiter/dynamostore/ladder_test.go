@@ -47,7 +47,7 @@ func TestStore_ladder(t *testing.T) {
 			take(who, now.Add(-time.Minute), previous, 0)
 		}
 		r := take(who, now, 5, 0)
-		if _, err := store.Settle(ctx, 0, who, []limiter.Charge{{Subject: who, Limit: w, Cost: 5}}, []algo.Result{r}, 0, limiter.Once{}); err != nil {
+		if _, err := store.Settle(ctx, 0, who, []limiter.Charge{{Subject: who, Limit: w, Cost: 5}}, []algo.Result{r}, 0); err != nil {
 			t.Fatal(err)
 		}
 		take(who, now, machine.Room(index, now, previous, 0), 1)

@@ -44,7 +44,7 @@ func TestStore_model(t *testing.T) {
 		}
 	}
 	t.Logf("%d histories: %v", histories, n)
-	for _, kind := range []string{"allowed", "refused", "clamped", "trim", "refund", "reset", "contended", "lost", "settlement", "used", "begun", "expired",
+	for _, kind := range []string{"allowed", "refused", "clamped", "trim", "settlement", "reset", "contended", "lost",
 		"log to log", "log to bucket", "window to log", "window to bucket", "slots to slots", "slots to log", "slots to bucket", "log to slots",
 		"slots expired", "slots repeated", "slots full"} {
 		if n[kind] == 0 && *modelHistories == 0 {
@@ -75,11 +75,7 @@ type history struct {
 	processes []*process
 	pause     int  // the first process makes a call only in about one turn of this number, so that other processes win races against it
 	lossy     bool // some answers are lost
-	vouchers  bool // processes settle charges with IDs
-	settled   []voucher
-	attempts  map[limiter.Once]int  // number of settlements begun with an ID
-	refunded  map[limiter.Once]bool // IDs whose refund was made
-	repeats   bool                  // some updates reach the table twice, as if a client repeated a call
+	repeats   bool // some updates reach the table twice, as if a client repeated a call
 	events    []event
 }
 
@@ -96,7 +92,7 @@ type event struct {
 // newHistory draws the limit, the clocks and the number of processes.
 func newHistory(seed uint64) *history {
 	r := rand.New(rand.NewPCG(seed, 3))
-	h := &history{seed: seed, attempts: map[limiter.Once]int{}, refunded: map[limiter.Once]bool{}, r: r, pause: []int{1, 3, 4, 5}[r.IntN(4)], lossy: r.IntN(4) == 0}
+	h := &history{seed: seed, r: r, pause: []int{1, 3, 4, 5}[r.IntN(4)], lossy: r.IntN(4) == 0}
 	requests := []int64{6, 12, 20, 60}[r.IntN(4)]
 	before := []algo.Algorithm{algo.SlidingLog, algo.SlidingLog, algo.SlidingWindow, algo.Concurrent, algo.Concurrent}[r.IntN(5)]
 	after := []algo.Algorithm{algo.SlidingLog, algo.TokenBucket, algo.Concurrent}[r.IntN(3)]
@@ -126,7 +122,6 @@ func newHistory(seed uint64) *history {
 	for i := range 2 + r.IntN(3) {
 		h.processes = append(h.processes, newProcess(h, i, l))
 	}
-	h.vouchers = r.IntN(2) == 0
 	return h
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,12 +50,6 @@ type charged struct {
 	results []algo.Result
 }
 
-// voucher contains charges that are settled with an ID.
-type voucher struct {
-	charged
-	once limiter.Once
-}
-
 // load describes the operations of all processes of a history.
 type load struct {
 	apart   time.Duration // largest difference between the clocks
@@ -97,9 +90,7 @@ func (p *process) run(yield func(struct{}) bool) {
 		switch n := p.r.IntN(100); {
 		case n < 3:
 			p.reset()
-		case n < 3+p.refunds && len(p.charged) > 0 && (!p.h.vouchers || p.r.IntN(2) > 0):
-			p.refund()
-		case n < 3+p.refunds && p.h.vouchers && (len(p.h.settled) > 0 || len(p.charged) > 0):
+		case n < 3+p.refunds && len(p.charged) > 0:
 			p.settle()
 		default:
 			p.take(limit)
@@ -119,83 +110,26 @@ func (p *process) reset() {
 	})
 }
 
-func (p *process) refund() {
-	last := len(p.charged) - 1
-	c := p.charged[last]
-	p.charged = p.charged[:last]
-	_, err := p.store.Settle(context.Background(), 0, modelCaller, c.charges, c.results, modelMargin, limiter.Once{})
-	at, applied := p.decisive()
-	text := fmt.Sprintf("refund of %d at %s: %v", c.charges[0].Cost, shown(c.results[0]), err)
-	if errors.Is(err, errLost) && !applied {
-		return
-	}
-	if errors.Is(err, limiter.ErrContended) {
-		p.record(at, "refund contended", text, func(*storetest.Model) string { return unless(!applied, "a contended refund was applied") })
-		return
-	}
-	p.record(at, "refund", text, func(m *storetest.Model) string {
-		_, _ = m.Settle(0, modelCaller, c.charges, c.results, modelMargin, limiter.Once{})
-		return unless(err == nil || errors.Is(err, errLost), "got an error")
-	})
-}
-
-// settle settles the latest charge with an ID, or repeats a settlement of any process. A repetition
-// stands for a retry after a lost answer, or for a message that is sent twice.
+// settle settles the latest charge: at the cost 0, or at twice its cost.
 func (p *process) settle() {
-	var s voucher
-	if last := len(p.charged) - 1; last >= 0 && (len(p.h.settled) == 0 || p.r.IntN(2) == 0) {
-		s = voucher{p.charged[last], limiter.Once{ID: limiter.NewVoucherID(), Expires: p.now.Add(time.Duration(p.r.IntN(5)) * time.Minute)}}
-		p.charged = p.charged[:last]
-		p.h.settled = append(p.h.settled, s)
-	} else {
-		s = p.h.settled[p.r.IntN(len(p.h.settled))]
-	}
-	charges, results, now := slices.Clone(s.charges), slices.Clone(s.results), p.now
-	charges[0].Force, results[0].State.Entries = p.r.IntN(3) == 0, ""
-	p.h.attempts[s.once]++
-	// The attempt ends at once, so that another process soon takes over a settlement whose answer was lost.
-	ctx, cancel := context.WithDeadline(context.Background(), now.Time())
-	defer cancel()
-	_, err := p.store.Settle(ctx, now, modelCaller, charges, results, modelMargin, s.once)
+	last := len(p.charged) - 1
+	charges, results, now := p.charged[last].charges, p.charged[last].results, p.now
+	p.charged = p.charged[:last]
+	charges[0].Force = p.r.IntN(3) == 0
+	_, err := p.store.Settle(context.Background(), now, modelCaller, charges, results, modelMargin)
 	at, applied := p.decisive()
-	text := fmt.Sprintf("settlement %s of %d (force %t) at %s: %v", s.once.ID.String()[:6], charges[0].Cost, charges[0].Force, sinceStart(now), err)
+	text := fmt.Sprintf("settlement of %d (force %t) at %s: %v", charges[0].Cost, charges[0].Force, sinceStart(now), err)
 	seen := []algo.State{p.written()}
-	refused := func(kind string) {
-		p.record(call{n: p.h.calls}, kind, text, func(*storetest.Model) string { return unless(!applied, "a refused settlement was applied") })
-	}
 	switch {
-	case errors.Is(err, limiter.ErrVoucherUsed):
-		refused("used")
-	case errors.Is(err, limiter.ErrVoucherBegun):
-		refused("begun")
-	case errors.Is(err, limiter.ErrVoucherExpired):
-		refused("expired")
-	case errors.Is(err, limiter.ErrContended):
-		refused("settlement contended")
 	case errors.Is(err, errLost) && !applied:
+	case errors.Is(err, limiter.ErrContended):
+		p.record(at, "settlement contended", text, func(*storetest.Model) string { return unless(!applied, "a contended settlement was applied") })
 	default:
-		p.record(at, "settlement", text, func(m *storetest.Model) string { return p.settled(m, now, s.once, charges, results, seen, applied) })
+		p.record(at, "settlement", text, func(m *storetest.Model) string {
+			got := m.SettleSeen(now, modelCaller, charges, results, modelMargin, seen)
+			return unless(applied || got.Given == 0 && !charges[0].Force, "the store made no correction") + unless(err == nil || errors.Is(err, errLost), "got an error")
+		})
 	}
-}
-
-// settled makes a settlement on the model. If an attempt was taken over, the store can repeat a forced charge or a
-// release of slots, but no refund.
-func (p *process) settled(m *storetest.Model, now algo.Instant, once limiter.Once, charges []limiter.Charge, results []algo.Result, seen []algo.State, applied bool) string {
-	if !applied { // no refund was safe, or another attempt may have made it
-		if p.h.attempts[once] > 1 {
-			return ""
-		}
-		got, _ := m.SettleSeen(now, modelCaller, charges, results, modelMargin, limiter.Once{}, seen)
-		return unless(got.Given == 0 && !charges[0].Force, "the store made no correction")
-	}
-	if _, slots := results[0].Machine.(*algo.Slots); !charges[0].Force && !slots {
-		if p.h.refunded[once] {
-			return "refunded twice"
-		}
-		p.h.refunded[once] = true
-	}
-	_, _ = m.SettleSeen(now, modelCaller, charges, results, modelMargin, limiter.Once{}, seen)
-	return ""
 }
 
 // take charges a random cost, with or without a cached result.
@@ -281,10 +215,6 @@ func (p *process) record(at call, kind, text string, check func(*storetest.Model
 func (p *process) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	p.yield(struct{}{})
 	out, err := p.h.table.UpdateItem(ctx, in)
-	if memtable.Key(in.Key) != modelKey { // the item of a settlement's ID
-		p.h.calls++
-		return answer(p, out, err)
-	}
 	applied := err == nil
 	p.called(applied)
 	p.removed = p.removed || applied && strings.Contains(*in.UpdateExpression, "REMOVE")

@@ -2,6 +2,8 @@ package dynamostore_test
 
 import (
 	"errors"
+	"io"
+	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -17,8 +19,17 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A credit is sent once, also by a client that keeps its default retries, because a second copy would create quota.
-func TestStore_Credit_once(t *testing.T) {
+// unanswered is an HTTP client that loses each request.
+type unanswered struct{ requests int }
+
+func (u *unanswered) Do(*http.Request) (*http.Response, error) {
+	u.requests++
+	return nil, io.ErrUnexpectedEOF
+}
+
+// A credit and a refund are sent once, also by a client that keeps its default retries, because a second copy would
+// create quota.
+func TestStore_sentOnce(t *testing.T) {
 	limit, wire := storetest.Limit(t, "a", sharedHour), &unanswered{}
 	client := dynamodb.New(dynamodb.Options{Region: "eu-west-1", HTTPClient: wire, Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")})
 	store := open(client)
@@ -26,6 +37,13 @@ func TestStore_Credit_once(t *testing.T) {
 	_, credited, err := store.Credit(t.Context(), now, limiter.User("a"), limit, algo.WindowOf(limit.Machine()).Index(now), 5)
 	if credited || !errors.Is(err, limiter.ErrUnavailable) || wire.requests != 1 {
 		t.Errorf("got credited %t, %d requests and %v, want 1 request and %v", credited, wire.requests, err, limiter.ErrUnavailable)
+	}
+	other := storetest.Limit(t, "b", algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour})
+	charges := []limiter.Charge{{Subject: limiter.User("a"), Limit: other, Cost: 1}}
+	results := admit(t, open(&memtable.Table{}), now, charges...)
+	_, err = store.Settle(t.Context(), now, limiter.User("a"), charges, results, 0)
+	if !errors.Is(err, limiter.ErrUnavailable) || wire.requests != 2 {
+		t.Errorf("refund: got %d requests and %v, want 1 more and %v", wire.requests-1, err, limiter.ErrUnavailable)
 	}
 }
 

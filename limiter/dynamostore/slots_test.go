@@ -48,12 +48,12 @@ func TestSlots_calls(t *testing.T) {
 	calls("a new subject", 1, func() { held = take(s, who, algo.Result{}) })
 	calls("a cached subject", 1, func() { take(s, who, held[0]) })
 	calls("a release", 1, func() {
-		if settled, err := s.Settle(ctx, algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, held, 0, limiter.Once{}); err != nil || settled.Given != 1 {
+		if settled, err := s.Settle(ctx, algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, held, 0); err != nil || settled.Given != 1 {
 			t.Errorf("got %+v and error %v, want one release", settled, err)
 		}
 	})
 	calls("a second release", 1, func() {
-		if settled, err := s.Settle(ctx, algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, held, 0, limiter.Once{}); err != nil || settled.Given != 0 {
+		if settled, err := s.Settle(ctx, algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, held, 0); err != nil || settled.Given != 0 {
 			t.Errorf("got %+v and error %v, want no release", settled, err)
 		}
 	})
@@ -106,7 +106,7 @@ func TestSlots_idle(t *testing.T) {
 		if ok, err := s.Take(ctx, algo.InstantOf(now), who, charges, results); err != nil || !ok {
 			t.Fatalf("got %t and error %v, want an admission", ok, err)
 		}
-		if settled, err := s.Settle(ctx, algo.InstantOf(now), who, charges, results, 0, limiter.Once{}); err != nil || settled.Given != 1 {
+		if settled, err := s.Settle(ctx, algo.InstantOf(now), who, charges, results, 0); err != nil || settled.Given != 1 {
 			t.Fatalf("got %+v and error %v, want one release", settled, err)
 		}
 		remembered[name] = results
@@ -168,7 +168,7 @@ func TestSlots_releases(t *testing.T) {
 					continue
 				}
 				// The slot is released even if the refund of the log loses all races.
-				if _, err := s.Settle(ctx, algo.InstantOf(noon), who, charges, held[e][i], 0, limiter.Once{}); err != nil && !errors.Is(err, limiter.ErrContended) {
+				if _, err := s.Settle(ctx, algo.InstantOf(noon), who, charges, held[e][i], 0); err != nil && !errors.Is(err, limiter.ErrContended) {
 					unknown.Add(1)
 				}
 			}

@@ -2,6 +2,7 @@ package dynamostore
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -139,4 +140,12 @@ func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded b
 		e.remove = append(e.remove, e.name(name))
 	}
 	return crowded
+}
+
+// warn logs an error that no decision returns, at most one a minute.
+func (s *Store) warn(ctx context.Context, now algo.Instant, message string, err error) {
+	last := s.warned.Load()
+	if age := now.Sub(algo.Instant(last)).Abs(); age >= time.Minute && s.warned.CompareAndSwap(last, int64(now)) {
+		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, message, slog.Any("err", err))
+	}
 }

@@ -171,7 +171,7 @@ func TestStore_tidy_settled(t *testing.T) {
 	settle := func(who limiter.Subject, at time.Time) memtable.Item {
 		t.Helper()
 		more := []limiter.Charge{{Subject: who, Limit: stays, Cost: 1, Force: true}}
-		if _, err := b.Settle(context.Background(), algo.InstantOf(at), who, more, make([]algo.Result, 1), 0, limiter.Once{}); err != nil {
+		if _, err := b.Settle(context.Background(), algo.InstantOf(at), who, more, make([]algo.Result, 1), 0); err != nil {
 			t.Fatal(err)
 		}
 		return b.item(who)

@@ -477,7 +477,7 @@ func (c *callCounter) Take(ctx context.Context, now algo.Instant, s limiter.Subj
 	return c.Store.Take(ctx, now, s, charges, results)
 }
 
-func (c *callCounter) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (c *callCounter) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	c.mu.Lock()
 	c.settles++
 	c.cancelled = ctx.Err()
@@ -486,5 +486,5 @@ func (c *callCounter) Settle(ctx context.Context, now algo.Instant, s limiter.Su
 	if err != nil {
 		return limiter.Settled{}, err
 	}
-	return c.Store.Settle(ctx, now, s, charges, results, elapsed, once)
+	return c.Store.Settle(ctx, now, s, charges, results, elapsed)
 }

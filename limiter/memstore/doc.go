@@ -6,5 +6,5 @@
 // Its memory is bounded. A subject is removed only when all its limits are at full quota, so a removal
 // never creates quota. If there is no room, a charge on a new subject, or on a new limit of a known
 // subject, fails with [limiter.ErrFull]. The bound counts limits and the entries of logs, not only
-// subjects. The IDs of settlements ([limiter.Once]) are bounded separately, and outlive their subjects.
+// subjects.
 package memstore

@@ -25,9 +25,6 @@ type Options struct {
 	// The bound is divided evenly among the shards of the store, at least one subject each. A
 	// subject belongs to a shard by its hash. A full shard removes subjects at full quota; if there
 	// are none, Take of a new subject, or of a new limit, fails with limiter.ErrFull.
-	//
-	// The same number, but at least leastIDs, bounds the IDs of settlements (limiter.Once) that the store keeps. If
-	// the store is full of IDs, Settle returns limiter.ErrVoucherExpired.
 	Subjects int
 }
 
@@ -35,7 +32,6 @@ type Options struct {
 type Store struct {
 	seed   maphash.Seed
 	shards [shards]shard
-	ids    [shards]settled
 }
 
 var (
@@ -44,9 +40,6 @@ var (
 )
 
 const shards = 64
-
-// leastIDs is the number of IDs of settlements for which every Store has room.
-const leastIDs = 64 * shards
 
 // refundMargin is added to the age of a refunded charge. It covers a goroutine that waited for the
 // processor after it had read the clock.
@@ -62,7 +55,6 @@ func New(o Options) (*Store, error) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.entries, sh.capacity, sh.due = map[limiter.Subject]*entry{}, max(1, o.Subjects/shards), math.MaxInt64
-		s.ids[i].most = max(o.Subjects, leastIDs) / shards
 	}
 	return s, nil
 }
@@ -104,22 +96,9 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 }
 
 // Settle implements limiter.Store.
-func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
+func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
 	sh := s.lock(subject)
 	defer sh.mu.Unlock()
-	if once.Needed() {
-		ids := s.settled(once)
-		ids.mu.Lock()
-		defer ids.mu.Unlock()
-		if err := ids.check(now, subject, once); err != nil {
-			return settled, err
-		}
-		defer func() {
-			if err == nil {
-				ids.add(subject, once)
-			}
-		}()
-	}
 	e, grows := sh.entries[subject], 0
 	for i := range charges {
 		if c := &charges[i]; c.Force && c.Cost > 0 && e.find(c.Limit.ID) == nil {

@@ -59,7 +59,7 @@ func TestStore_full(t *testing.T) {
 		t.Errorf("cost 0 on an unknown subject in a full store: got error %v, want none", err)
 	}
 	more := []limiter.Charge{{Subject: limiter.User("settled"), Limit: slow, Cost: 1, Force: true}}
-	if _, err := s.Settle(ctx, noon, more[0].Subject, more, make([]algo.Result, 1), 0, limiter.Once{}); !errors.Is(err, limiter.ErrFull) {
+	if _, err := s.Settle(ctx, noon, more[0].Subject, more, make([]algo.Result, 1), 0); !errors.Is(err, limiter.ErrFull) {
 		t.Errorf("a settlement of a new subject in a full store: got error %v, want %v", err, limiter.ErrFull)
 	}
 	if err := take(t, s, noon.Add(time.Minute-1), "early", slow, 1); !errors.Is(err, limiter.ErrFull) {
@@ -97,7 +97,7 @@ func TestStore_full_sooner(t *testing.T) {
 		then  func(s *memstore.Store, charges []limiter.Charge, results []algo.Result) error
 	}{
 		"refund": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, results []algo.Result) error {
-			_, err := s.Settle(ctx, 0, charges[0].Subject, charges, results, 0, limiter.Once{})
+			_, err := s.Settle(ctx, 0, charges[0].Subject, charges, results, 0)
 			return err
 		}},
 		"conversion": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, _ []algo.Result) error {
@@ -295,50 +295,5 @@ func TestNew_options(t *testing.T) {
 	s, err := memstore.New(memstore.Options{Subjects: -1})
 	if wrong, ok := errors.AsType[*algo.FieldError](err); s != nil || !ok || wrong.Field != "Options.Subjects" {
 		t.Errorf("got %v, want an error of Options.Subjects", err)
-	}
-}
-
-// The IDs of settlements are bounded. IDs that have expired make room.
-func TestStore_settledIDs(t *testing.T) {
-	const room = 64 * 64 // leastIDs
-	s := storetest.Must(memstore.New(memstore.Options{Subjects: 1}))
-	who, now := limiter.User("settled"), noon
-	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Requests: 1_000_000, Window: 24 * time.Hour}), Cost: 1, Force: true}}
-	for round := range 3 {
-		made := 0
-		for i := range 10 * room {
-			once := limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}
-			switch _, err := s.Settle(ctx, now, who, charges, make([]algo.Result, 1), 0, once); {
-			case err == nil:
-				made++
-			case !errors.Is(err, limiter.ErrVoucherExpired):
-				t.Fatalf("round %d, settlement %d: got %v, want none or %v", round, i, err, limiter.ErrVoucherExpired)
-			}
-		}
-		if made != room {
-			t.Errorf("round %d: got %d settlements, want %d", round, made, room)
-		}
-		now = now.Add(2 * time.Minute)
-	}
-}
-
-// The store keeps an ID until it has expired by every correct clock. After a clock that was further ahead, it has
-// forgotten the ID, and refuses it.
-func TestStore_settledIDs_clockAhead(t *testing.T) {
-	const life = 15 * time.Minute
-	charges := []limiter.Charge{{Limit: storetest.Limit(t, "a", algo.Rate{Requests: 1000, Window: time.Hour}), Cost: 1, Force: true}}
-	for ahead, want := range map[time.Duration]error{life + algo.MaxSkew - 1: limiter.ErrVoucherUsed, life + algo.MaxSkew: limiter.ErrVoucherExpired} {
-		s := storetest.Must(memstore.New(memstore.Options{}))
-		once, other := limiter.Once{ID: limiter.NewVoucherID(), Expires: noon.Add(life)}, limiter.Once{Expires: noon.Add(time.Hour)}
-		other.ID[1] = once.ID[1] // the store keeps the two IDs together
-		for i, step := range []struct {
-			after time.Duration
-			once  limiter.Once
-			want  error
-		}{{0, once, nil}, {ahead, other, nil}, {life - 1, once, want}} {
-			if _, err := s.Settle(ctx, noon.Add(step.after), limiter.User("a"), charges, make([]algo.Result, 1), 0, step.once); !errors.Is(err, step.want) {
-				t.Errorf("clock ahead by %s, settlement %d: got %v, want %v", ahead, i+1, err, step.want)
-			}
-		}
 	}
 }

@@ -58,7 +58,7 @@ func TestCommands(t *testing.T) {
 			t.Fatalf("take %d: got allowed %t, %v, want %t", i, allowed, err, i < 3)
 		}
 		if i == 0 {
-			if _, err := s.Settle(ctx, 0, limiter.User("u"), charges, results, time.Millisecond, limiter.Once{}); err != nil {
+			if _, err := s.Settle(ctx, 0, limiter.User("u"), charges, results, time.Millisecond); err != nil {
 				t.Fatal(err)
 			}
 		}

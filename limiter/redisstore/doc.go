@@ -23,11 +23,6 @@
 // The index of a window has 32 bits: windows of one second work until February 2106. Longer windows work
 // for proportionally longer.
 //
-// A settlement with an ID ([limiter.Once]) has a second key in the same slot: the key of the subject and
-// the ID. The script checks that this key does not exist, makes the corrections and sets the key, in one
-// atomic step. The key expires more than a minute after the ID, by any correct clock. Reset does not
-// delete it.
-//
 // # What it needs
 //
 // Redis 7 or Valkey, alone or as a cluster: all keys of a call are in one slot. The user must be allowed to call

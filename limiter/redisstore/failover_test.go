@@ -273,9 +273,8 @@ func (l *load) run(t *testing.T, s limiter.Store) {
 // settle refunds a request. It repeats a settlement that the store could not make at once, as the Limiter does.
 func (l *load) settle(ctx context.Context, t *testing.T, s limiter.Store, results []algo.Result) {
 	t.Helper()
-	once := limiter.Once{ID: limiter.NewVoucherID(), Expires: noon.Add(time.Minute)}
 	for {
-		settled, err := s.Settle(ctx, noon, l.who, l.charge(1), results, 0, once)
+		settled, err := s.Settle(ctx, noon, l.who, l.charge(1), results, 0)
 		if errors.Is(err, limiter.ErrItemThrottled) && limiter.Answered(err) {
 			l.repeated.Add(1)
 			continue

@@ -200,7 +200,7 @@ func TestFailure(t *testing.T) {
 		charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}
 		results := []algo.Result{{Machine: limit.Machine()}}
 		_, taken := s.Take(ctx, noon, who, charges, results)
-		_, refunded := s.Settle(ctx, 0, who, charges, results, 0, limiter.Once{})
+		_, refunded := s.Settle(ctx, 0, who, charges, results, 0)
 		for call, err := range map[string]error{"take": taken, "refund": refunded, "reset": s.Reset(ctx, who)} {
 			if !errors.Is(err, c.want) || !errors.Is(err, c.err) || limiter.Answered(err) != c.answered {
 				t.Errorf("%s: %v\ngot  %v (answered %t)\nwant %v (answered %t)", call, c.err, err, limiter.Answered(err), c.want, c.answered)

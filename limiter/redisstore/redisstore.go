@@ -229,7 +229,7 @@ func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charge
 	if tiers := encodeTiers(charges); tiers != nil {
 		args = append(args, tiers)
 	}
-	v, charged, err := s.run(ctx, client, takeScript, []string{key}, limiter.Once{}, args...)
+	v, charged, err := s.run(ctx, client, takeScript, key, args...)
 	if err != nil || !charged {
 		return v, false, err
 	}
@@ -247,7 +247,7 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, key string, v value,
 	if tidied == nil {
 		return
 	}
-	_, _, err := s.run(ctx, s.client, replaceScript, []string{key}, limiter.Once{}, []byte(v), []byte(tidied), tidied.ttl(now, charges))
+	_, _, err := s.run(ctx, s.client, replaceScript, key, []byte(v), []byte(tidied), tidied.ttl(now, charges))
 	if err == nil {
 		return
 	}
@@ -296,7 +296,7 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 			tried = v
 			v, done, err = s.charge(ctx, now, key, charges, results)
 		} else {
-			v, done, err = s.run(ctx, s.client, replaceScript, []string{key}, limiter.Once{}, []byte(v), []byte(outcome.next), outcome.next.ttl(now, charges))
+			v, done, err = s.run(ctx, s.client, replaceScript, key, []byte(v), []byte(outcome.next), outcome.next.ttl(now, charges))
 		}
 		if err != nil {
 			return false, err
@@ -311,44 +311,34 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 // Settle implements limiter.Store. The script makes the usual corrections. Settle computes the new value
 // itself in two cases: a debt reaches its maximum, or a forced charge finds no stored limit, a log, or other
 // parameters.
-func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
-	if err := once.Expired(now); err != nil {
-		return settled, err
-	}
-	keys, late := keys(s.key(subject), once), elapsed+s.o.Margin
+func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
+	key, late := s.key(subject), elapsed+s.o.Margin
 	var v value
 	if settleable(charges) {
-		args := appendOnce([]any{encodeSettle(now, charges, results, late), lifetime(charges, nil)}, now, once)
+		args := []any{encodeSettle(now, charges, results, late), lifetime(charges, nil)}
 		if tiers := encodeTiers(charges); tiers != nil {
-			if len(args) == 2 { // without a Once
-				args = append(args, "")
-			}
 			args = append(args, tiers)
 		}
-		reply, err := settleScript.Run(ctx, s.client, keys, args...).Result()
+		reply, err := settleScript.Run(ctx, s.client, []string{key}, args...).Result()
 		if err != nil {
 			return settled, s.failed(err)
 		}
-		if err := refused(reply, once); err != nil {
-			return settled, err
-		}
-		if n, ok := reply.(int64); ok && n <= int64(len(charges)) {
+		if n, ok := reply.(int64); ok && n >= 0 && n <= int64(len(charges)) {
 			return limiter.Settled{Given: int(n)}, nil
 		}
 		if v, err = present(reply); err != nil {
 			return settled, err
 		}
-	} else if v, err = s.get(ctx, keys[0]); err != nil {
+	} else if v, err = s.get(ctx, key); err != nil {
 		return settled, err
 	}
 	for range settleAttempts {
 		next, settled, err := v.settle(now, charges, results, late)
-		if err != nil || bytes.Equal(next, v) && (!once.Needed() || !forces(charges)) {
+		if err != nil || bytes.Equal(next, v) {
 			return settled, err
 		}
 		var done bool
-		args := appendOnce([]any{[]byte(v), []byte(next), next.ttl(now, charges)}, now, once)
-		if v, done, err = s.run(ctx, s.client, replaceScript, keys, once, args...); err != nil {
+		if v, done, err = s.run(ctx, s.client, replaceScript, key, []byte(v), []byte(next), next.ttl(now, charges)); err != nil {
 			return limiter.Settled{}, err
 		}
 		if done {
@@ -362,10 +352,6 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 // charge alone exceeds the max debt.
 func settleable(charges []limiter.Charge) bool {
 	return !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force && tooMuch(c, c.Limit.Machine()) })
-}
-
-func forces(charges []limiter.Charge) bool {
-	return slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force })
 }
 
 // Inspect implements limiter.Store.
@@ -394,13 +380,10 @@ func (s *Store) get(ctx context.Context, key string) (value, error) {
 }
 
 // run runs a script. It returns the value in the reply, and whether the script made its change.
-func (s *Store) run(ctx context.Context, client redis.Scripter, script *redis.Script, keys []string, once limiter.Once, args ...any) (v value, done bool, err error) {
-	reply, err := script.Run(ctx, client, keys, args...).Result()
+func (s *Store) run(ctx context.Context, client redis.Scripter, script *redis.Script, key string, args ...any) (v value, done bool, err error) {
+	reply, err := script.Run(ctx, client, []string{key}, args...).Result()
 	if err != nil {
 		return nil, false, s.failed(err)
-	}
-	if err := refused(reply, once); err != nil {
-		return nil, false, err
 	}
 	switch reply := reply.(type) {
 	case string:

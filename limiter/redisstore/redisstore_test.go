@@ -175,7 +175,7 @@ func TestStore_value(t *testing.T) {
 	}
 	charges := []limiter.Charge{{Subject: who, Limit: day, Cost: 1}}
 	_, results := take(t, s, noon, charges...)
-	if _, err := s.Settle(ctx, 0, who, charges, results, 0, limiter.Once{}); err != nil {
+	if _, err := s.Settle(ctx, 0, who, charges, results, 0); err != nil {
 		t.Fatal(err)
 	}
 	if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour {
@@ -205,7 +205,7 @@ func TestStore_value_algorithms(t *testing.T) {
 			charge := limiter.Charge{Subject: who, Limit: short[n/500], Cost: int64(n % 4), Force: n%40 == 0}
 			ok, results := take(t, s, now, charge)
 			if ok && n%5 == 0 {
-				if _, err := s.Settle(ctx, 0, who, []limiter.Charge{charge}, results, 0, limiter.Once{}); err != nil {
+				if _, err := s.Settle(ctx, 0, who, []limiter.Charge{charge}, results, 0); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -382,7 +382,7 @@ func TestStore_Settle_ttl(t *testing.T) {
 			t.Fatal(err)
 		}
 		more := []limiter.Charge{{Subject: who, Limit: short, Cost: 1, Force: true}}
-		if _, err := s.Settle(ctx, noon, who, more, results[:1], 0, limiter.Once{}); err != nil {
+		if _, err := s.Settle(ctx, noon, who, more, results[:1], 0); err != nil {
 			t.Fatal(err)
 		}
 		if ttl := client.PTTL(ctx, key).Val(); ttl < c.want {
@@ -472,32 +472,9 @@ func TestScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, match := range call.FindAllStringSubmatch(string(source), -1) {
-			if args := strings.Split(match[1], ", "); len(args) < 2 || !slices.Contains([]string{"'GET'", "'SET'", "'PTTL'"}, args[0]) || args[1] != "KEYS[1]" && args[1] != "KEYS[2]" {
-				t.Errorf("%s: got %s, want GET, SET or PTTL with KEYS[1] or KEYS[2]", file, match[0])
+			if args := strings.Split(match[1], ", "); len(args) < 2 || !slices.Contains([]string{"'GET'", "'SET'", "'PTTL'"}, args[0]) || args[1] != "KEYS[1]" {
+				t.Errorf("%s: got %s, want GET, SET or PTTL with KEYS[1]", file, match[0])
 			}
 		}
-	}
-}
-
-// The key of a settlement's ID outlives the ID by the clock of every process. A reset does not delete it.
-func TestStore_Settle_once(t *testing.T) {
-	client := local(t)
-	s := open(t, redisstore.Options{Namespace: "once"})
-	who, l := caller(), storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute, Counts: true})
-	const life = 15 * time.Minute
-	for _, cost := range []int64{1, 1 << 30} { // the script settle and the script replace
-		once := limiter.Once{ID: limiter.NewVoucherID(), Expires: noon.Add(life)}
-		more := []limiter.Charge{{Subject: who, Limit: l, Cost: cost, Force: true}}
-		if _, err := s.Settle(ctx, noon, who, more, make([]algo.Result, 1), 0, once); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Reset(ctx, who); err != nil {
-			t.Fatal(err)
-		}
-		key := "{once/" + limiter.StateFormat + "/" + who.String() + "}" + once.ID.String()
-		if ttl, want := client.PTTL(ctx, key).Val(), life+algo.MaxSkew+time.Minute; ttl > want || ttl < want-time.Minute {
-			t.Errorf("cost %d: got a time to live of %s, want about %s", cost, ttl, want)
-		}
-		t.Logf("the key of an ID takes %d bytes", client.MemoryUsage(ctx, key).Val())
 	}
 }

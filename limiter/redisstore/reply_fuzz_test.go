@@ -55,7 +55,7 @@ func FuzzStore_reply(f *testing.F) {
 			t.Fatalf("%#v: got error %v, want an error of a store", o.reply, err)
 		}
 		results[0].Machine = limit.Machine()
-		_, _ = s.Settle(ctx, 0, who, charges, results, 0, limiter.Once{})
+		_, _ = s.Settle(ctx, 0, who, charges, results, 0)
 		o.reply, o.err = nil, errors.New(text)
 		if _, err := s.Take(ctx, noon, who, charges, results); !errors.Is(err, limiter.ErrUnavailable) {
 			t.Fatalf("reply of Redis: got error %v, want ErrUnavailable", err)

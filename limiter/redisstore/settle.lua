@@ -1,7 +1,6 @@
 -- Corrects charges of a subject: refunds some, each as far as this is safe, and forces others.
 --
 -- KEYS[1]  key of the subject
--- KEYS[2]  key that exists if the settlement was made; only for a settlement with an ID
 -- ARGV[1]  the charges; integers are big endian. A charge has:
 --            seven I4, for a refund
 --              bucket: TAT after the charge (2 I4); refunds after the charge; what to refund if the bucket
@@ -15,16 +14,13 @@
 --            B: 1 for a forced charge, 0 for a refund
 --            the limit, as in take.lua
 -- ARGV[2]  time to live of KEYS[1] in ms after a forced charge
--- ARGV[3]  time to live of KEYS[2] in ms; empty without KEYS[2]
--- ARGV[4]  ids that the value must not have, as ARGV[3] of take.lua
+-- ARGV[3]  ids that the value must not have, as ARGV[3] of take.lua
 --
 -- take.lua describes the value of the subject.
 --
 -- Returns the number of refunds that returned something. Otherwise it changes nothing and returns
 --   the value in an array, if it cannot make a forced charge. The caller makes these rare charges: they
 --     exceed the largest debt, or the value has no such limit
---   -1 if KEYS[2] exists
-if KEYS[2] and redis.call('GET', KEYS[2]) then return -1 end
 local value, args = redis.call('GET', KEYS[1]), ARGV[1]
 local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
 if not value or byte(value) ~= 2 or #value < 8 then return {value} end
@@ -44,7 +40,7 @@ while i < #args do
     if t > 159 then extra = 3 * extra end
     if not size or next + size + extra > #new + 1 then return {value} end
     if t < 112 or t > 159 then
-      if ARGV[4] and string.find(ARGV[4], sub(new, next + 1, next + 5), 1, true) then return {value} end
+      if ARGV[3] and string.find(ARGV[3], sub(new, next + 1, next + 5), 1, true) then return {value} end
       count = count + 1
       if at then behind = behind or next end
     elseif t == 144 and at and not behind then
@@ -130,7 +126,6 @@ while i < #args do
 end
 
 if given == 0 and forced == 0 then return 0 end
-if KEYS[2] then redis.call('SET', KEYS[2], 1, 'PX', ARGV[3]) end
 if forced == 0 or redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2]) then
   redis.call('SET', KEYS[1], new, 'KEEPTTL')
 else

@@ -158,7 +158,7 @@ func TestStore_value_unreadable(t *testing.T) {
 		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Settle(ctx, 0, who, charges, results, 0, limiter.Once{}); errors.Is(err, limiter.ErrFormat) != (value != "") {
+		if _, err := s.Settle(ctx, 0, who, charges, results, 0); errors.Is(err, limiter.ErrFormat) != (value != "") {
 			t.Errorf("%q: got error %v, want ErrFormat unless the value is empty", value, err)
 		}
 		if now := client.Get(ctx, key).Val(); now != value {
@@ -277,8 +277,8 @@ func TestStore_value_large(t *testing.T) {
 			if !ok || !step.refund {
 				continue
 			}
-			settled, err := s.Settle(ctx, 0, who, charges, results, 0, limiter.Once{})
-			if wanted, _ := model.Settle(0, who, charges, want, 0, limiter.Once{}); err != nil || settled != wanted {
+			settled, err := s.Settle(ctx, 0, who, charges, results, 0)
+			if wanted := model.Settle(0, who, charges, want, 0); err != nil || settled != wanted {
 				t.Errorf("%s, step %d: got %d refunds, %v, want %d", algorithm, i, settled, err, wanted)
 			}
 		}
@@ -314,7 +314,7 @@ func slotInUse(t *testing.T) int64 {
 	if want := algo.NewEntries(noon, noon+1); results[0].State.Entries != want {
 		t.Errorf("got %q, want %q", results[0].State.Entries, want)
 	}
-	if settled, err := s.Settle(ctx, noon, who, charges, results, 0, limiter.Once{}); err != nil || settled.Given != 1 {
+	if settled, err := s.Settle(ctx, noon, who, charges, results, 0); err != nil || settled.Given != 1 {
 		t.Errorf("release: got %+v and error %v, want one", settled, err)
 	}
 	if entries, err := s.Inspect(ctx, who); err != nil || len(entries) != 1 || string(entries[0].State.Entries) != first {

@@ -184,7 +184,7 @@ func TestBackground_settle(t *testing.T) {
 		s.hang.Store(false)
 		charges := charge(t, 1000)
 		charges[0].Force = true
-		if _, err := a.store.Settle(t.Context(), algo.InstantOf(noon), user, charges, make([]algo.Result, 1), 0, limiter.Once{}); err != nil {
+		if _, err := a.store.Settle(t.Context(), algo.InstantOf(noon), user, charges, make([]algo.Result, 1), 0); err != nil {
 			t.Errorf("settlement: got error %v, want none", err)
 		}
 		a.want("after it", 1, nil, 0)

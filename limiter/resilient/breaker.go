@@ -76,7 +76,7 @@ func (b *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 // Settle implements limiter.Store. It does not probe the store itself, because it makes no call if there is nothing to
 // refund, so its success does not show that the store works. After a pause of the breaker, it first looks at the
 // subject.
-func (b *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (settled limiter.Settled, err error) {
+func (b *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
 	if b.circuit.State() == gobreaker.StateHalfOpen {
 		b.look(ctx, now, subject, charges)
 	}
@@ -86,7 +86,7 @@ func (b *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 	}
 	defer func() { err = c.end(err, false) }() // a refund can succeed without a call, so its success is no answer
 	err = errPanic
-	settled, err = b.inner.Settle(ctx, now, subject, charges, results, elapsed, once)
+	settled, err = b.inner.Settle(ctx, now, subject, charges, results, elapsed)
 	return settled, err
 }
 

@@ -62,11 +62,11 @@ func (s *failing) Take(ctx context.Context, now algo.Instant, subject limiter.Su
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-func (s *failing) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (s *failing) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	if err := s.answer(ctx); err != nil {
 		return limiter.Settled{}, err
 	}
-	return s.Store.Settle(ctx, now, subject, charges, results, elapsed, once)
+	return s.Store.Settle(ctx, now, subject, charges, results, elapsed)
 }
 
 func charge(tb testing.TB, n int64) []limiter.Charge {
@@ -198,7 +198,7 @@ func TestStore_settleIsNoAnswer(t *testing.T) {
 		}
 		synctest.Wait()
 		s.hang.Store(false)
-		if _, err := store.Settle(t.Context(), algo.InstantOf(noon), user, charges, make([]algo.Result, 1), 0, limiter.Once{}); err != nil {
+		if _, err := store.Settle(t.Context(), algo.InstantOf(noon), user, charges, make([]algo.Result, 1), 0); err != nil {
 			t.Fatal(err)
 		}
 		wg.Wait()
@@ -240,10 +240,10 @@ func TestNew(t *testing.T) {
 	}
 	_ = direct(t.Context(), store, charge(t, 10))
 	s.failWith(limiter.ErrUnavailable)
-	if _, err := store.Settle(t.Context(), 0, user, charge(t, 10), make([]algo.Result, 1), 0, limiter.Once{}); err == nil {
+	if _, err := store.Settle(t.Context(), 0, user, charge(t, 10), make([]algo.Result, 1), 0); err == nil {
 		t.Error("the refund succeeded, want a failure")
 	}
-	if _, err := store.Settle(t.Context(), 0, user, charge(t, 10), make([]algo.Result, 1), 0, limiter.Once{}); !errors.Is(err, limiter.ErrBreakerOpen) {
+	if _, err := store.Settle(t.Context(), 0, user, charge(t, 10), make([]algo.Result, 1), 0); !errors.Is(err, limiter.ErrBreakerOpen) {
 		t.Errorf("a refund while the breaker is open: got error %v, want %v", err, limiter.ErrBreakerOpen)
 	}
 	if entries, err := store.Inspect(t.Context(), user); err != nil || len(entries) != 1 {
@@ -306,26 +306,25 @@ func TestStore_settle(t *testing.T) {
 		store := storetest.Must(resilient.New(s, resilient.Options{}))
 		charged := charge(t, 1000)
 		charged[0].Force = true
-		settle := func(id byte) error {
+		settle := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			once := limiter.Once{ID: limiter.VoucherID{id}, Expires: algo.InstantOf(noon.Add(time.Hour))}
-			_, err := store.Settle(ctx, algo.InstantOf(noon), user, charged, make([]algo.Result, 1), 0, once)
+			_, err := store.Settle(ctx, algo.InstantOf(noon), user, charged, make([]algo.Result, 1), 0)
 			return err
 		}
 		s.hang.Store(true)
 		for range 5 {
-			if err := settle(1); !limiter.TimedOut(err) {
+			if err := settle(); !limiter.TimedOut(err) {
 				t.Fatalf("got error %v, want a timeout", err)
 			}
 		}
 		for range 3 { // each round is one pause of the breaker
-			if err := settle(1); !errors.Is(err, limiter.ErrBreakerOpen) {
+			if err := settle(); !errors.Is(err, limiter.ErrBreakerOpen) {
 				t.Fatalf("in the pause: got error %v, want %v", err, limiter.ErrBreakerOpen)
 			}
 			time.Sleep(resilient.DefaultPause + 1)
 			before := s.calls.Load()
-			if err := settle(1); !errors.Is(err, limiter.ErrUnavailable) || s.calls.Load() != before+1 {
+			if err := settle(); !errors.Is(err, limiter.ErrUnavailable) || s.calls.Load() != before+1 {
 				t.Fatalf("after the pause: got error %v and %d calls, want %v after one look", err, s.calls.Load()-before, limiter.ErrUnavailable)
 			}
 		}
@@ -334,10 +333,10 @@ func TestStore_settle(t *testing.T) {
 		time.Sleep(resilient.DefaultPause + 1)
 		before := s.calls.Load()
 		var wg sync.WaitGroup
-		for id := range byte(16) {
+		for i := range 16 {
 			wg.Go(func() {
-				if err := settle(id + 1); err != nil {
-					t.Errorf("settlement %d after the pause: got error %v, want none", id, err)
+				if err := settle(); err != nil {
+					t.Errorf("settlement %d after the pause: got error %v, want none", i, err)
 				}
 			})
 		}
@@ -383,7 +382,7 @@ func TestStore_settle_probe(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
 				began := time.Now()
-				_, err := store.Settle(ctx, algo.InstantOf(noon), user, charges, make([]algo.Result, 1), 0, limiter.Once{})
+				_, err := store.Settle(ctx, algo.InstantOf(noon), user, charges, make([]algo.Result, 1), 0)
 				if took := time.Since(began); !errors.Is(err, test.want) || took != test.took {
 					t.Errorf("got error %v after %s, want %v after %s", err, took, test.want, test.took)
 				}
@@ -593,7 +592,7 @@ func TestStore_refund(t *testing.T) {
 			t.Fatal(err)
 		}
 		refund := func() error {
-			_, err := store.Settle(t.Context(), 0, user, charges, results, 0, limiter.Once{})
+			_, err := store.Settle(t.Context(), 0, user, charges, results, 0)
 			return err
 		}
 		s.failWith(limiter.ErrUnavailable)

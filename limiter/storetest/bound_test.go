@@ -208,7 +208,7 @@ func (w *world) deliver(until algo.Instant) {
 		m := w.messages[0]
 		w.messages = w.messages[1:]
 		if m.of != nil {
-			_, _ = w.model.Settle(m.due, m.of.charges[0].Subject, m.of.charges, m.of.results, m.elapsed, limiter.Once{})
+			w.model.Settle(m.due, m.of.charges[0].Subject, m.of.charges, m.of.results, m.elapsed)
 			w.refunded++
 		} else if ok, results := w.model.Take(m.clock, m.charges[0].Subject, m.charges); ok {
 			w.admitted = append(w.admitted, &admission{message: m, results: results, at: m.due})

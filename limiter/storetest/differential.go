@@ -30,11 +30,8 @@ func testDifferential(t *testing.T, s Suite) {
 		}
 	}
 	limits = append(limits, slices.Concat(tiers[:]...))
-	latest := start
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPairOf(store, s)
-		p.latest = latest
-		defer func() { latest = p.latest }()
 		now, version := start, 0
 		if rapid.Bool().Draw(t, "midnight") {
 			day := limits[len(rates)-1][0].Machine().(*algo.Window)
@@ -75,7 +72,6 @@ type history struct {
 type admission struct {
 	charges []limiter.Charge
 	results []algo.Result
-	once    limiter.Once // ID of its settlements
 }
 
 // take charges some limits. It returns false if it drew none.
@@ -99,16 +95,12 @@ func (h *history) take(t *rapid.T, now algo.Instant, version int) bool {
 	spends := slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force })
 	if allowed, results := h.pair.take(t, now, charges, hint); allowed && !spends {
 		k := admission{charges: charges, results: results}
-		if rapid.Bool().Draw(t, "once") {
-			k.once = limiter.Once{ID: limiter.NewVoucherID(), Expires: now.Add(time.Minute)}
-		}
 		h.past = append(h.past, k)
 	}
 	return true
 }
 
-// settle settles an earlier request. If the request stays in the history, a later step can repeat the
-// settlement, which the store refuses.
+// settle settles an earlier request.
 func (h *history) settle(t *rapid.T, now algo.Instant) {
 	i := rapid.IntRange(0, len(h.past)-1).Draw(t, "which")
 	late := time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "elapsed"))
@@ -118,11 +110,9 @@ func (h *history) settle(t *rapid.T, now algo.Instant) {
 		charges, results = corrections(k.charges, k.results, []int64{0})
 	}
 	if len(charges) > 0 {
-		_ = h.pair.settleOnce(t, now, charges, results, late, k.once)
+		h.pair.settle(t, now, charges, results, late)
 	}
-	if rapid.IntRange(0, 3).Draw(t, "again") > 0 {
-		h.past = slices.Delete(h.past, i, i+1)
-	}
+	h.past = slices.Delete(h.past, i, i+1)
 }
 
 // hint draws a possible entry of a denial cache for the limit: no entry, or any earlier state.

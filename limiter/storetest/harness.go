@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"crypto/rand"
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -60,7 +59,6 @@ type pair struct {
 	store   limiter.Store
 	model   *Model
 	subject limiter.Subject
-	latest  algo.Instant // latest instant of all operations: a store may forget IDs that expired algo.MaxSkew before
 }
 
 func newPair(t *testing.T, s Suite) *pair {
@@ -86,7 +84,6 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	}
 	results := make([]algo.Result, len(charges))
 	copy(results, hint)
-	p.latest = max(p.latest, now)
 	allowed, err := p.store.Take(ctx, now, p.subject, charges, results)
 	if err != nil {
 		t.Fatalf("take at %s: got error %v, want none", now.Time(), err)
@@ -139,40 +136,17 @@ func (p *pair) refund(t failer, charges []limiter.Charge, results []algo.Result,
 // settle makes corrections in the store and in the model.
 func (p *pair) settle(t failer, now algo.Instant, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) {
 	t.Helper()
-	if err := p.settleOnce(t, now, charges, results, elapsed, limiter.Once{}); err != nil {
-		t.Fatalf("settlement of %+v: got error %v, want none", charges, err)
-	}
-}
-
-// settleOnce makes corrections with an ID in the store and in the model. It returns ErrVoucherUsed or
-// ErrVoucherExpired if the corrections were not made.
-func (p *pair) settleOnce(t failer, now algo.Instant, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) error {
-	t.Helper()
-	p.latest = max(p.latest, now)
-	got, err := p.store.Settle(ctx, now, p.subject, charges, results, elapsed, once)
-	if errors.Is(err, limiter.ErrVoucherExpired) && once.Expires.Add(algo.MaxSkew) <= p.latest {
-		return err // the store may have forgotten the ID
-	}
-	if errors.Is(err, limiter.ErrVoucherUsed) && p.model.Settled(p.subject, once) {
-		return err
-	}
+	got, err := p.store.Settle(ctx, now, p.subject, charges, results, elapsed)
 	logs := 0 // number of logs; a store, but not the model, can still have expired entries of a log and refund them
 	for _, r := range results {
 		if _, ok := r.Machine.(*algo.Log); ok {
 			logs++
 		}
 	}
-	want, wantErr := p.model.Settle(now, p.subject, charges, results, elapsed, once)
-	if errors.Is(err, limiter.ErrVoucherExpired) && (errors.Is(wantErr, limiter.ErrVoucherExpired) || errors.Is(wantErr, limiter.ErrVoucherUsed)) {
-		return err // if an ID is used and has also expired, a store may return either error
+	want := p.model.Settle(now, p.subject, charges, results, elapsed)
+	if err != nil || got.Given < want.Given || got.Given > want.Given+logs || got.Excess != want.Excess {
+		t.Fatalf("settlement of %+v at start%+v: got %+v and %v, want %+v", charges, now.Sub(start), got, err, want)
 	}
-	if err != nil || wantErr != nil || got.Given < want.Given || got.Given > want.Given+logs || got.Excess != want.Excess {
-		t.Fatalf("settlement of %+v at start%+v: got %+v and %v, want %+v and %v", charges, now.Sub(start), got, err, want, wantErr)
-	}
-	if got.Given > 0 && once.Needed() { // A store that refunds only expired entries of a log keeps the ID. The model has no such entries.
-		p.model.Keep(p.subject, once)
-	}
-	return nil
 }
 
 // corrections returns the charges that change the given charges to their actual costs, and the results that belong to

@@ -309,7 +309,7 @@ func (w *world) lowerOwn(a *admitted, c *counted, i int, now time.Time, actual i
 
 // raise changes a charge to a higher real cost, at the end of its settlement. made reports whether the store must have
 // made the correction.
-func (w *world) raise(a *admitted, c *counted, now time.Time, actual int64, made, voucher bool) {
+func (w *world) raise(a *admitted, c *counted, now time.Time, actual int64, made bool) {
 	if actual > c.Cost {
 		a.correct(&w.most, c, c.most, now, actual)
 		if !made { // the environment may count it by itself, and reach the max debt before the models
@@ -318,7 +318,7 @@ func (w *world) raise(a *admitted, c *counted, now time.Time, actual int64, made
 		if made {
 			a.correct(&w.all, c, c.all, now, actual)
 		}
-		if made && !voucher && a.began.After(w.resetAt) {
+		if made && a.began.After(w.resetAt) {
 			for i := range a.env.alone {
 				a.correct(&a.env.alone[i], c, c.own[i], now, actual)
 			}
@@ -327,7 +327,7 @@ func (w *world) raise(a *admitted, c *counted, now time.Time, actual int64, made
 	}
 	_, slots := c.Limit.Machine().(*algo.Slots)
 	_, bucket := c.Limit.Machine().(*algo.Bucket)
-	if w.refunded = true; !made && slots && !voucher {
+	if w.refunded = true; !made && slots {
 		made = true // the environment released it, but not the store
 		w.orphans = append(w.orphans, orphan{c.Charge, algo.InstantOf(a.at)})
 	}
@@ -336,7 +336,7 @@ func (w *world) raise(a *admitted, c *counted, now time.Time, actual int64, made
 	}
 	_ = a.correct(&w.most, c, c.most, now, actual)
 	switch { // the other environment can have a cached denial
-	case w.Environments > 1 && (!slots || voucher):
+	case w.Environments > 1 && !slots:
 		w.refusedAt[c.Subject] = time.Now()
 	case slots:
 		for _, e := range w.envs {
@@ -363,7 +363,7 @@ func (a *admitted) correct(m *Model, c *counted, charged algo.Result, now time.T
 	if held := m.limits(c.Subject)[charge.Limit.ID]; !charge.Force && held.Machine != nil && !algo.Refundable(held.Machine, charged.Machine) {
 		return charge.Cost // the rules changed meanwhile
 	}
-	_, _ = m.Settle(algo.InstantOf(now), c.Subject, []limiter.Charge{charge}, []algo.Result{charged}, 0, limiter.Once{}) // without an ID there is no error
+	m.Settle(algo.InstantOf(now), c.Subject, []limiter.Charge{charge}, []algo.Result{charged}, 0)
 	return 0
 }
 

@@ -42,7 +42,7 @@ func (m *Model) explains(o operation) bool {
 	case o.contended:
 		m.release(o.subject, o.charges, o.given)
 	case o.settle:
-		m.correct(o.now, o.subject, o.charges, o.given, o.elapsed)
+		m.Settle(o.now, o.subject, o.charges, o.given, o.elapsed)
 	case o.reset:
 		m.Reset(o.subject)
 	case o.inspect:
@@ -191,7 +191,7 @@ func (c *concurrent) perform(o *operation) (happened bool, err error) {
 	case o.settle && len(o.charges) == 0:
 		return false, nil
 	case o.settle:
-		_, err = c.store.Settle(ctx, o.now, o.subject, o.charges, o.given, o.elapsed, limiter.Once{})
+		_, err = c.store.Settle(ctx, o.now, o.subject, o.charges, o.given, o.elapsed)
 		o.contended = errors.Is(err, limiter.ErrContended)
 		return true, ignoring(err)
 	case o.reset:

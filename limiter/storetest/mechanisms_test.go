@@ -49,7 +49,6 @@ var mechanisms = []mechanism{
 	{"processes", []string{"LocalProcesses"}, func(l *limiter.Limit) { l.LocalProcesses = environments }, map[stepKind]int{doOutage: 4}},
 	{"reset", nil, nil, map[stepKind]int{doReset: 2}},
 	{"expiry", []string{"Horizon"}, nil, map[stepKind]int{doExpire: 3}},
-	{elsewhere, nil, nil, map[stepKind]int{doVoucher: 6}},
 	{"messages", nil, nil, map[stepKind]int{doLose: 4}},
 	{"stalls", nil, nil, map[stepKind]int{doStall: 3, doBurst: 1}},
 	{"late", nil, nil, map[stepKind]int{doSettleLate: 5}},
@@ -58,10 +57,9 @@ var mechanisms = []mechanism{
 
 // These names of mechanisms change how a history is checked.
 const (
-	pressure  = "pressure"
-	changes   = "changes"
-	ahead     = "ahead"
-	elsewhere = "elsewhere"
+	pressure = "pressure"
+	changes  = "changes"
+	ahead    = "ahead"
 )
 
 // environments is the largest number of environments of a history.

@@ -16,9 +16,8 @@ type Model struct {
 	// Margin is the time that the store adds to the elapsed time of a refund.
 	Margin time.Duration
 
-	held    map[limiter.Subject]map[limiter.ID]limiter.Held
-	settled map[settledID]bool // IDs of settlements: whether a correction changed a state; the model forgets none
-	slots   map[slot]struct{}  // all slots that were ever taken
+	held  map[limiter.Subject]map[limiter.ID]limiter.Held
+	slots map[slot]struct{} // all slots that were ever taken
 }
 
 // slot identifies a slot. A store may use an entry twice if it keeps its own number of the slot in Refunds.
@@ -27,11 +26,6 @@ type slot struct {
 	limit   limiter.ID
 	entry   algo.Instant
 	refunds int64
-}
-
-type settledID struct {
-	subject limiter.Subject
-	id      limiter.VoucherID
 }
 
 // Take implements limiter.Store.Take.
@@ -106,18 +100,18 @@ func (m *Model) number(subject limiter.Subject, charges []limiter.Charge, seen [
 }
 
 // SettleSeen makes a Settle after which a store held the states seen. It keeps expired slots as TakeSeen does.
-func (m *Model) SettleSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once, seen []algo.State) (limiter.Settled, error) {
+func (m *Model) SettleSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, seen []algo.State) limiter.Settled {
 	before := make([]limiter.Held, len(charges))
 	for i, c := range charges {
 		before[i], _ = m.current(subject, c.Limit, now)
 	}
-	settled, err := m.Settle(now, subject, charges, results, elapsed, once)
+	settled := m.Settle(now, subject, charges, results, elapsed)
 	for i, c := range charges {
-		if err == nil && c.Force && c.Cost > 0 {
+		if c.Force && c.Cost > 0 {
 			m.keepExpired(now, subject, c.Limit.ID, before[i].State.Entries, seen[i].Entries)
 		}
 	}
-	return settled, err
+	return settled
 }
 
 // keepExpired replaces the slots of a limit by the slots seen, if these differ only in their numbers and in expired
@@ -177,41 +171,7 @@ func (m *Model) merge(subject limiter.Subject, l *limiter.Limit, h limiter.Held)
 }
 
 // Settle implements limiter.Store.Settle.
-func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
-	if !once.Needed() {
-		settled, _ := m.correct(now, subject, charges, results, elapsed)
-		return settled, nil
-	}
-	if m.settled[settledID{subject, once.ID}] {
-		return limiter.Settled{}, limiter.ErrVoucherUsed
-	}
-	if err := once.Expired(now); err != nil {
-		return limiter.Settled{}, err
-	}
-	settled, changed := m.correct(now, subject, charges, results, elapsed)
-	m.record(subject, once, changed)
-	return settled, nil
-}
-
-// Keep records the ID of a settlement as used. Call it if a store refunded only expired entries of a log: the model
-// does not have these entries, so its own Settle changed nothing.
-func (m *Model) Keep(subject limiter.Subject, once limiter.Once) { m.record(subject, once, true) }
-
-func (m *Model) record(subject limiter.Subject, once limiter.Once, changed bool) {
-	if m.settled == nil {
-		m.settled = map[settledID]bool{}
-	}
-	m.settled[settledID{subject, once.ID}] = changed
-}
-
-// Settled reports whether a settlement with this ID was made. A store need not know it if it changed no state.
-func (m *Model) Settled(subject limiter.Subject, once limiter.Once) bool {
-	_, made := m.settled[settledID{subject, once.ID}]
-	return made
-}
-
-// correct makes the corrections of a settlement. changed reports whether they changed a state.
-func (m *Model) correct(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, changed bool) {
+func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled) {
 	limits := m.limits(subject)
 	for i, c := range charges {
 		held, ok := limits[c.Limit.ID]
@@ -221,7 +181,6 @@ func (m *Model) correct(now algo.Instant, subject limiter.Subject, charges []lim
 		if c.Force {
 			held, _ = m.current(subject, c.Limit, now)
 			m.merge(subject, c.Limit, held)
-			changed = true
 		}
 		var given bool
 		if settled.Excess[i], given = held.Settle(now, results[i], c.Cost, c.Force, elapsed+m.Margin); given {
@@ -229,14 +188,14 @@ func (m *Model) correct(now algo.Instant, subject limiter.Subject, charges []lim
 		}
 		m.keep(subject, c.Limit.ID, held)
 	}
-	return settled, changed || settled.Given > 0
+	return settled
 }
 
 // release releases the slots of a settlement and makes no other correction.
 func (m *Model) release(subject limiter.Subject, charges []limiter.Charge, results []algo.Result) {
 	for i, c := range charges {
 		if _, slots := results[i].Machine.(*algo.Slots); slots && !c.Force {
-			_, _ = m.correct(0, subject, charges[i:i+1], results[i:i+1], 0)
+			m.Settle(0, subject, charges[i:i+1], results[i:i+1], 0)
 		}
 	}
 }

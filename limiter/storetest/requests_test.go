@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -165,8 +164,8 @@ func (w *world) decide(e *environment, now time.Time, charges []limiter.Charge) 
 	return e.TakeRefundable(ctx, now, charges)
 }
 
-// settle settles a request at other costs, in this environment or in another.
-func (w *world) settle(e *environment, voucher, alike bool, delay time.Duration) {
+// settle settles a request at other costs.
+func (w *world) settle(alike bool, delay time.Duration) {
 	w.mu.Lock()
 	if len(w.pending) == 0 || w.problem != (problem{}) {
 		w.mu.Unlock()
@@ -181,9 +180,7 @@ func (w *world) settle(e *environment, voucher, alike bool, delay time.Duration)
 		charges[i] = a.charges[i].Charge
 		actual[i] = w.actual(charges[i], alike)
 	}
-	if !voucher {
-		e = a.env
-	}
+	e := a.env
 	w.mu.Unlock()
 	if delay > 0 {
 		e.link.plan(stalled, 1, delay)
@@ -196,7 +193,7 @@ func (w *world) settle(e *environment, voucher, alike bool, delay time.Duration)
 	}
 	w.mu.Unlock()
 	x := w.watch(now, charges)
-	done, portable, err := w.correct(e, a, now, voucher, func(c limiter.Charge) int64 {
+	done, err := a.settle(now, func(c limiter.Charge) int64 {
 		for i := range charges {
 			l, s := charges[i].Limit, charges[i].Subject
 			if l.ID == c.Limit.ID && (s == c.Subject || l.Shadow && l.Subjects(s)[0] == c.Subject) {
@@ -209,7 +206,7 @@ func (w *world) settle(e *environment, voucher, alike bool, delay time.Duration)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	quiet, faultless := w.end(x)
-	if gone := errors.Is(err, limiter.ErrVoucherUsed) && onlySlots(charges, actual); err != nil && faultless && !gone && !errors.Is(err, limiter.ErrVoucherExpired) {
+	if err != nil && faultless {
 		w.fail("settlement: got error %v, want none", err)
 	}
 	for i := range a.charges {
@@ -219,18 +216,8 @@ func (w *world) settle(e *environment, voucher, alike bool, delay time.Duration)
 	}
 	w.checkSettlement(a, now, done, actual, x, after, quiet, faultless)
 	for i := range a.charges {
-		w.raise(a, &a.charges[i], now, actual[i], faultless && (!voucher || portable[i]), voucher)
+		w.raise(a, &a.charges[i], now, actual[i], faultless)
 	}
-}
-
-// onlySlots reports whether a settlement at the actual costs only releases slots. These can have expired.
-func onlySlots(charges []limiter.Charge, actual []int64) bool {
-	for i, c := range charges {
-		if actual[i] != c.Cost && c.Limit.Count.Of != limiter.CountConcurrent {
-			return false
-		}
-	}
-	return true
 }
 
 // actual draws the real cost of a charge.
@@ -248,35 +235,14 @@ func (w *world) actual(c limiter.Charge, alike bool) int64 {
 	return 0
 }
 
-// correct settles a request. For a voucher, it reports which charges the voucher has. It repeats a settlement whose
-// answer was lost.
-func (w *world) correct(e *environment, a *admitted, now time.Time, voucher bool, actual func(limiter.Charge) int64) (done limiter.Settlement, portable []bool, err error) {
+// settle settles a request. It returns a panic as an error.
+func (a *admitted) settle(now time.Time, actual func(limiter.Charge) int64) (done limiter.Settlement, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)
 		}
 	}()
-	if !voucher {
-		return a.receipt.Settle(ctx, now, actual), nil, nil
-	}
-	v, err := a.receipt.Voucher(limiter.NewVoucherID(), a.at.Add(20*time.Minute))
-	if err != nil {
-		return done, nil, err
-	}
-	data, err := v.MarshalBinary()
-	carried := &limiter.Voucher{}
-	if err = errors.Join(err, carried.UnmarshalBinary(data)); err != nil {
-		return done, nil, err
-	}
-	for _, c := range a.charges {
-		has := false
-		for _, other := range carried.Charges() {
-			has = has || other.Limit.ID == c.Limit.ID && other.Subject == c.Subject
-		}
-		portable = append(portable, has)
-	}
-	done, err = e.SettleVoucher(ctx, now, carried, actual)
-	return done, portable, err
+	return a.receipt.Settle(ctx, now, actual), nil
 }
 
 func (w *world) reset(e *environment) {

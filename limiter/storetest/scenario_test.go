@@ -43,7 +43,6 @@ const (
 	doDrain                      // requests until one is refused
 	doSettle                     // settle N requests
 	doSettleLate                 // settle a request, with a store that executes it late
-	doVoucher                    // settle N requests in another environment
 	doPass                       // time passes
 	doExpire                     // a window or more passes
 	doThrottle                   // the store throttles the item for the next N writes
@@ -56,7 +55,7 @@ const (
 	doTier                       // an environment, or all, get another tier of the caller
 )
 
-var kindNames = [...]string{"take", "take of several subjects", "burst", "drain", "settle", "settle late", "settle elsewhere", "pass", "expire", "throttle", "stall", "lose", "outage", "reload", "clock", "reset", "tier"}
+var kindNames = [...]string{"take", "take of several subjects", "burst", "drain", "settle", "settle late", "pass", "expire", "throttle", "stall", "lose", "outage", "reload", "clock", "reset", "tier"}
 
 func (s move) String() string {
 	return fmt.Sprintf("%s env %d, n %d, cost %d, alike %t, for %s", kindNames[s.Kind], s.Env, s.N, s.Cost, s.Alike, s.For)
@@ -94,9 +93,6 @@ func newScenario(seed uint64, rows []*mechanism, shared bool) (*scenario, error)
 		for k, n := range m.events {
 			weights[k] += n
 		}
-	}
-	if h.has(elsewhere) {
-		h.Environments = environments
 	}
 	var err error
 	for range 5 { // seldom, no draw has the algorithm that a mechanism needs
@@ -186,7 +182,7 @@ func (h *scenario) newStep(r *rand.Rand, weights map[stepKind]int) move {
 		s.Kind++
 	}
 	switch s.Kind {
-	case doTake, doTakeMore, doSettle, doVoucher:
+	case doTake, doTakeMore, doSettle:
 		if r.IntN(3) == 0 {
 			s.N = 2 + r.IntN(12)
 		}

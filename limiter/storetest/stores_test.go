@@ -17,7 +17,6 @@ func TestLimiter(t *testing.T) {
 			open := connect(t)
 			t.Run("Spread", func(t *testing.T) { testSpread(t, open) })
 			t.Run("Rate", func(t *testing.T) { testRate(t, open) })
-			t.Run("Vouchers", func(t *testing.T) { testVouchers(t, open) })
 			t.Run("Pairs", func(t *testing.T) { testPairs(t, open) })
 		})
 	}

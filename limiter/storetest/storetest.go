@@ -57,9 +57,6 @@ func Run(t *testing.T, s Suite) {
 		{"Settle", testSettle},
 		{"SettleUnknown", testSettleUnknown},
 		{"Concurrent", testConcurrent},
-		{"Once", testOnce},
-		{"OnceReset", testOnceReset},
-		{"ConcurrentOnce", testConcurrentOnce},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, rate := range rates {
@@ -73,10 +70,6 @@ func Run(t *testing.T, s Suite) {
 	t.Run("Tiers", func(t *testing.T) { testTiers(t, s) })
 	t.Run("SlotsReleasedTwice", func(t *testing.T) { testSlotsReleasedTwice(t, s) })
 	t.Run("SlotsExpired", func(t *testing.T) { testSlotsExpired(t, s) })
-	t.Run("OnceUnsafe", func(t *testing.T) { testOnceUnsafe(t, s) })
-	t.Run("OnceForgotten", func(t *testing.T) { testOnceForgotten(t, s) })
-	t.Run("OnceMinute", func(t *testing.T) { testOnceMinute(t, s) })
-	t.Run("OnceExpired", func(t *testing.T) { testOnceExpired(t, s) })
 	t.Run("Shares", func(t *testing.T) { testShares(t, s) })
 	t.Run("ClockChange", func(t *testing.T) { testClockChange(t, s) })
 	t.Run("Linearizable", func(t *testing.T) { testLinearizable(t, s) })

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -176,12 +175,12 @@ func (w *world) step(s move) {
 			synctest.Wait()
 		}
 		wg.Wait()
-	case doSettle, doVoucher:
+	case doSettle:
 		for range s.N {
-			w.settle(e, s.Kind == doVoucher, s.Alike, 0)
+			w.settle(s.Alike, 0)
 		}
 	case doSettleLate:
-		w.others.Go(func() { w.settle(e, false, s.Alike, s.For) })
+		w.others.Go(func() { w.settle(s.Alike, s.For) })
 		synctest.Wait()
 	case doPass:
 		time.Sleep(s.For / 10)
@@ -349,7 +348,7 @@ func (l *link) send(ctx context.Context, s limiter.Subject, write, repeatable bo
 	if err = execute(f != lost); f == lost {
 		err = fmt.Errorf("%w: %w", limiter.ErrUnavailable, errOf[f])
 	}
-	if err != nil && f == delivered && !errors.Is(err, limiter.ErrVoucherUsed) {
+	if err != nil && f == delivered {
 		l.world.mu.Lock()
 		defer l.world.mu.Unlock()
 		l.faults++
@@ -411,15 +410,15 @@ func (l *link) Take(ctx context.Context, now algo.Instant, s limiter.Subject, ch
 }
 
 // Settle implements limiter.Store.
-func (l *link) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (l *link) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	sent, of := slices.Clone(charges), slices.Clone(results)
 	if l.world.Seed%2 == 0 {
 		elapsed += 2 * time.Second // like a store that adds a margin for clock skew
 	}
 	var settled limiter.Settled
 	only := !slices.ContainsFunc(of, func(r algo.Result) bool { _, slots := r.Machine.(*algo.Slots); return !slots }) // a slot is released once
-	err := l.send(ctx, s, true, once.Needed() || only, func(ctx context.Context, _ bool) (err error) {
-		done, err := l.Store.Settle(ctx, now, s, sent, of, elapsed, once)
+	err := l.send(ctx, s, true, only, func(ctx context.Context, _ bool) (err error) {
+		done, err := l.Store.Settle(ctx, now, s, sent, of, elapsed)
 		if err == nil {
 			settled = done
 			l.world.convert(now, slices.DeleteFunc(slices.Clone(sent), func(c limiter.Charge) bool { return !c.Force }), true)

@@ -57,12 +57,12 @@ func (r *ruled) Take(ctx context.Context, now algo.Instant, s limiter.Subject, c
 	return r.Store.Take(ctx, now, s, charges, results)
 }
 
-func (r *ruled) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, once limiter.Once) (limiter.Settled, error) {
+func (r *ruled) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
 	r.settles.Add(1)
 	if r.settled != nil {
 		defer func() { r.settled <- struct{}{} }()
 	}
-	return r.Store.Settle(ctx, now, s, charges, results, elapsed, once)
+	return r.Store.Settle(ctx, now, s, charges, results, elapsed)
 }
 
 // onEach runs a test with a rules document for each kind of store and of API. Each run has its own
@@ -159,7 +159,7 @@ func (r *ruled) warmUp(t *testing.T) {
 	if _, err := r.Store.Take(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Store.Settle(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results, 0, limiter.Once{}); err != nil {
+	if _, err := r.Store.Settle(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results, 0); err != nil {
 		t.Fatal(err)
 	}
 }
