@@ -11,7 +11,7 @@
 //	pk "deployedrules#<namespace>"  the same attributes                 the rules that the deployment published
 //	pk "signingkeys"      jwks, fetched                                 a copy of the issuer's key set
 //	pk "subjectkey"       key                                           the key of subject hashes
-//	pk "receiptkeys"      current, previous, rotated                    the keys of receipts (package receipts)
+//	pk "mackey"           current, previous, rotated                    the keys of MACs (package mac)
 //	pk "originsecrets"    current, previous, rotated                    the secrets of a distribution (package origin)
 //
 // This package defines the table ([TableInput]), reads of single items ([Table]), secrets that rotate ([Pair]), and the
@@ -19,8 +19,8 @@
 //
 // Functions only read single items, with four exceptions. The function signingkeys writes the item
 // "signingkeys". The function publisher writes the items "deployedrules#<namespace>" and "originsecrets". The first function that
-// starts creates the item "subjectkey". The first function that seals a receipt or signs a
-// line creates the item "receiptkeys". If the table is a global one, functions of all regions create them in the first region.
+// starts creates the item "subjectkey", and the first that needs the key of MACs creates "mackey". If the table is a
+// global one, functions of all regions create them in the first region.
 // IAM policies limit reads and writes by the partition key. Functions use eventually consistent reads, which cost
 // half. Such a read may miss a change of the last second, but readers cache items for longer than a second anyway.
 package records

@@ -12,8 +12,7 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// restAccess returns the format of the REST API's access log. It has the fields that the limits
-// need, and nothing that identifies a caller: a receipt is encrypted.
+// restAccess returns the format of the REST API's access log. It has the fields that the limits need.
 func restAccess(limits *ratelimit.Limits) awsapigateway.AccessLogFormat {
 	fields := map[string]string{
 		"requestId": "$context.requestId", "time": "$context.requestTimeEpoch",

@@ -36,10 +36,10 @@ func TestParse_concurrent(t *testing.T) {
 	}
 }
 
-// Parse notes four properties of a concurrent limit: its behaviour behind a REST API, a window below the longest
+// Parse notes four properties of a concurrent limit: that it does not work behind an authorizer with a foreign back end, a window below the longest
 // answer, a window above the longest invocation, and an item of more than one write unit.
 func TestRules_Notes_concurrent(t *testing.T) {
-	const rest, short, long, large = "the access log releases a slot", "loses its slot", "if a function dies", "write units"
+	const rest, short, long, large = "nothing limits the requests in flight", "loses its slot", "if a function dies", "write units"
 	for limits, want := range map[string][]string{
 		slots("a", 10, "30s"): {rest}, slots("a", 10, "15m"): {rest}, slots("a", 10, "29s"): {rest, short}, slots("a", 10, "16m"): {rest, long}, slots("a", 100, "1m"): {rest, large},
 	} {

@@ -44,12 +44,12 @@ func TestParse_count(t *testing.T) {
 	}
 	notes := 0
 	for _, n := range r.Notes() {
-		if strings.Contains(n.Message, "behind a REST API") {
+		if strings.Contains(n.Message, "whose back end is not Weir's") && strings.Contains(n.Message, "can exceed the limit by what is in flight") {
 			notes++
 		}
 	}
 	if notes != 5 {
-		t.Errorf("notes about REST APIs: got %d, want one for each of 5 limits: %v", notes, r.Notes())
+		t.Errorf("notes about foreign back ends: got %d, want one for each of 5 limits: %v", notes, r.Notes())
 	}
 }
 

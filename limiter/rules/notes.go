@@ -78,18 +78,22 @@ func (c *compiler) noteWindow(s *spec) {
 	}
 }
 
-// noteCount adds a note on what settles a limit with the field "count" behind a REST API.
+// noteCount notes what a limit with the field "count" needs, and loses, if a back end that is not Weir's is behind an
+// authorizer.
 func (c *compiler) noteCount(s *spec) {
 	switch s.Count.Of {
 	case limiter.CountRequests:
 	case limiter.CountCost:
-		c.doc.Note(s.Path, "behind a REST API, a back end other than the Go handler must report the cost to the function forward; without a report, each request keeps its reserve")
+		c.doc.Note(s.Path, foreign+"the back end must report the cost to the function log, and concurrent requests can exceed the limit by what is in flight")
 	case limiter.CountFailures, limiter.CountBytes:
-		c.doc.Note(s.Path, "behind a REST API, the access log settles this count, seconds after the answer, unless the back end is the Go handler")
+		c.doc.Note(s.Path, foreign+"the back end or the access log must report to the function log, and concurrent requests can exceed the limit by what is in flight")
 	case limiter.CountConcurrent:
 		c.noteSlots(s)
 	}
 }
+
+// foreign begins the notes on a limit that an authorizer leaves to Weir's handler or layer.
+const foreign = "behind an authorizer whose back end is not Weir's handler or layer, "
 
 // These are the longest wait of API Gateway for an answer, and the longest run of a Lambda function.
 const (
@@ -100,7 +104,7 @@ const (
 // noteSlots notes a limit that counts requests in flight if a request can lose its slot or hold it too
 // long.
 func (c *compiler) noteSlots(s *spec) {
-	c.doc.Note(s.Path, "behind a REST API, the access log releases a slot, seconds after the answer, unless the back end is the Go handler")
+	c.doc.Note(s.Path, foreign+"nothing limits the requests in flight")
 	switch window := s.Rate.Window; {
 	case window < longestAnswer:
 		c.doc.Note(s.Path, "a request that runs longer than %s loses its slot, so more than %d can be in flight; API Gateway waits up to %s for an answer", window, s.Rate.Requests, longestAnswer)
