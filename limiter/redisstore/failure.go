@@ -49,8 +49,6 @@ func failure(err error) error {
 		return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	case strings.HasPrefix(reply.Error(), "OOM "): // the server is full, but existing keys can still be charged
 		return fmt.Errorf("%w: %w", limiter.ErrFull, err)
-	case strings.HasPrefix(reply.Error(), "TRYAGAIN "): // the slot is moving, and only one of two keys has moved; a repeated call succeeds after the move
-		return fmt.Errorf("%w: %w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled, err)
 	case strings.HasPrefix(reply.Error(), "WRONGTYPE "):
 		return fmt.Errorf("%w: %w", limiter.ErrFormat, err)
 	}

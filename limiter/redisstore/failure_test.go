@@ -180,7 +180,6 @@ func TestFailure(t *testing.T) {
 		{reply("CLUSTERDOWN The cluster is down"), limiter.ErrUnavailable, false},
 		{reply("CLUSTERDOWN Hash slot not served"), limiter.ErrUnavailable, false},
 		{reply("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."), limiter.ErrUnavailable, false},
-		{reply("TRYAGAIN Multiple keys request during rehashing of slot"), limiter.ErrItemThrottled, true},
 		{reply("MOVED 3999 127.0.0.1:6381"), limiter.ErrUnavailable, false},
 		{reply("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."), limiter.ErrUnavailable, false},
 		{reply("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."), limiter.ErrUnavailable, false},
