@@ -122,7 +122,7 @@ func (d *Decision) report(it *task, r algo.Result, now algo.Instant) {
 	if it.sharded { // estimate: every other shard is assumed to hold as much as this one
 		remaining, capacity = remaining*int64(it.original.Spread.Shards), it.original.machine.Capacity()
 	}
-	share := it.original.Spread.Adaptive && !it.decided(r) // the share of this process decided, and not the whole limit
+	share := it.original.Spread.Sync > 0 && !it.decided(r) // the share of this process decided, and not the whole limit
 	if share {
 		capacity = it.original.machine.Capacity()
 	}

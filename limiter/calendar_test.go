@@ -10,13 +10,13 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A monthly quota makes the same decisions with a lease, with a counter, and without either. The test
+// A monthly quota makes the same decisions with and without a lease. The test
 // covers the denial cache, an outage, and the end of the period, 28 February 2026.
 func TestCalendar(t *testing.T) {
 	rate := algo.Rate{Requests: 10, Calendar: algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin", Anchor: "31"}}
 	end := time.Date(2026, 2, 27, 23, 0, 0, 0, time.UTC) // 28 February in Berlin
 	now := end.Add(-time.Hour)
-	for name, spread := range map[string]limiter.Spread{"none": {}, "lease": {Lease: 5}, "sync": {Sync: time.Second}} {
+	for name, spread := range map[string]limiter.Spread{"none": {}, "lease": {Lease: 5}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRemote()
 			l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))

@@ -51,7 +51,7 @@ type Decision struct {
 	// other limit can be reported.
 	Over *Limit
 	// Overshoot is the number of requests by which a limit with Spread.Sync exceeded its capacity when this request
-	// synchronized it. For Spread.Adaptive, it is the number of requests admitted above the limit in the window, or
+	// synchronized it: the number of requests admitted above the limit in the window, or
 	// in four seconds if the window is shorter. It varies by some percent of the limit, because processes report at
 	// different times.
 	Overshoot int64

@@ -80,11 +80,11 @@ func newEnvironment(t *testing.T, seed uint64) *environment {
 	rates := append(slices.Clone(outageRates), algo.Rate{Requests: 6, Window: time.Minute})
 	i := pick(len(rates))
 	spreads, ok := map[algo.Algorithm][]limiter.Spread{
-		algo.SlidingLog:  {{}, {}, {Sync: 2 * time.Second}, {Shards: 3}},
+		algo.SlidingLog:  {{}, {}, {Shards: 3}},
 		algo.LeakyBucket: {{}},
 	}[rates[i].Algorithm]
 	if !ok {
-		spreads = []limiter.Spread{{}, {}, {Lease: 5}, {Sync: 2 * time.Second}, {Adaptive: true}, {Shards: 3}}
+		spreads = []limiter.Spread{{}, {}, {Lease: 5}, {Shards: 3}}
 	}
 	l := limiter.Limit{Name: "mine", Rate: rates[i], Spread: spreads[pick(len(spreads))], OnError: []limiter.OnError{limiter.OnErrorLocal, limiter.OnErrorLocal, limiter.OnErrorAllow, limiter.OnErrorDeny}[pick(4)]}
 	switch {
@@ -98,7 +98,7 @@ func newEnvironment(t *testing.T, seed uint64) *environment {
 	}
 	e.drawn = l
 	e.mine = limit(t, l)
-	if e.least = min(e.mine.MaxCost(), e.mine.MaxLocalCost()); l.Spread.Lease > 0 || l.Spread.Adaptive { // a lost lease or report takes room
+	if e.least = min(e.mine.MaxCost(), e.mine.MaxLocalCost()); l.Spread.Lease > 0 { // a lost lease takes room
 		e.least = 0
 	}
 	e.all = limit(t, limiter.Limit{Name: "all", Rate: algo.Rate{Requests: 60, Window: time.Minute}, Global: true})

@@ -99,24 +99,6 @@ func (f *fallback) take(now algo.Instant, subject Subject, charges []Charge, res
 	return true, nil
 }
 
-// raise raises the state of a limit to at least the state that the function seen returns, if there is room.
-// Like take, it calls seen under the lock.
-func (f *fallback) raise(now algo.Instant, subject Subject, limit *Limit, seen func() (algo.State, bool)) {
-	charges, results := []Charge{{Limit: limit, Cost: 1, Force: true}}, []algo.Result{{Machine: limit.machine}}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.holding.Add(1)
-	defer f.holding.Add(-1)
-	s, ok := seen()
-	states := f.of(subject).held
-	if !ok || states == nil && !f.room(now, f.forOutage()) {
-		return
-	}
-	counted, _ := heldOf(states, limit).as(limit, now)
-	results[0].State = algo.Merge(limit.machine, counted, s)
-	f.write(subject, states, charges, results)
-}
-
 // mirror repeats, on the limits that f holds, the charges that the store has made. It reports whether all of
 // these limits admit the charges. results contains the states of the store, if there are any. mirror replaces them by
 // its own states; a limit that f does not hold has no Machine.

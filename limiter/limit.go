@@ -86,7 +86,7 @@ type Limit struct {
 	parts        []*Limit // the shards of Spread.Shards
 	localShare   *Limit   // the part of one process in an outage; nil unless LocalProcesses divide the limit
 	isLocalShare bool     // l is the localShare of another limit
-	reports      *reports // the limits of Spread.Adaptive that count reports; nil without it
+	reports      *reports // the limits of Spread.Sync that count reports; nil without it
 	regions      []*Limit // the limit in each region, if regions share it; l itself is at its place
 }
 
@@ -181,7 +181,7 @@ func (l Limit) build() (*Limit, error) {
 			return nil, err
 		}
 	}
-	if l.Spread.Adaptive {
+	if l.Spread.Sync > 0 {
 		l.reports, err = newReports(&l)
 	}
 	return &l, err
@@ -215,7 +215,7 @@ func (l *Limit) validateRegions() error {
 	case l.Rate.Regions.Of == 0:
 		return nil
 	case l.Spread != Spread{}:
-		field.Want += " beside lease, shards, sync_ms or adaptive"
+		field.Want += " beside lease, shards or sync_ms"
 	case len(l.Tiers) > 0:
 		field.Want += " beside across_tiers"
 	case l.notifies():
@@ -267,10 +267,10 @@ func (l Limit) newLocalShare() (*Limit, error) {
 
 func (l *Limit) notifies() bool { return l.Notify[0] != 0 && !l.Shadow }
 
-// reports are the limits under which an adaptive limit counts the reports of processes. They count on the same
-// subject as the adaptive limit, and refuse nothing.
+// reports are the limits under which a limit with Spread.Sync counts the reports of processes. They count on the same
+// subject, and refuse nothing.
 type reports struct {
-	admitted  *Limit // counts admissions: the adaptive limit itself, or a longer window if its window is too short
+	admitted  *Limit // counts admissions: the limit itself, or a longer window if its window is too short
 	demand    *Limit // counts the demand of the processes
 	processes *Limit // counts the elapsed milliseconds of each process: 1,000 a second mean one process
 }

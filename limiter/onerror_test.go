@@ -450,31 +450,29 @@ func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject,
 // A request that waits for the call of another request makes no call after its deadline. Its subject is
 // busy then, because the store answers other subjects.
 func TestLimiter_Take_late(t *testing.T) {
-	for _, spread := range []limiter.Spread{{Lease: 5}, {Sync: time.Second}} {
-		synctest.Test(t, func(t *testing.T) {
-			store := &hanging{remote: newRemote(), first: 900 * time.Millisecond}
-			l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
-			c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread})}
-			var first sync.WaitGroup
-			first.Go(func() {
-				if d := takeAt(t, l, time.Now(), c); d.Reason != limiter.ReasonBusy || d.StoreCalls != 1 {
-					t.Errorf("the calling request: got %+v, want a busy subject after one store call", d)
-				}
-			})
-			synctest.Wait()
-			store.answers = true
-			takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "b", 10)}) // opens the connections
-			store.answers = false
-			begun := time.Now()
-			if d := takeAt(t, l, begun, c); d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 || time.Since(begun) != 50*time.Millisecond {
-				t.Errorf("the waiting request: got %+v after %s, want a busy subject after 50ms without a store call", d, time.Since(begun))
-			}
-			first.Wait()
-			if !slices.Equal(store.waited, []time.Duration{900 * time.Millisecond}) {
-				t.Errorf("the store calls lasted %s, want one of 900 ms", store.waited)
+	synctest.Test(t, func(t *testing.T) {
+		store := &hanging{remote: newRemote(), first: 900 * time.Millisecond}
+		l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Lease: 5}})}
+		var first sync.WaitGroup
+		first.Go(func() {
+			if d := takeAt(t, l, time.Now(), c); d.Reason != limiter.ReasonBusy || d.StoreCalls != 1 {
+				t.Errorf("the calling request: got %+v, want a busy subject after one store call", d)
 			}
 		})
-	}
+		synctest.Wait()
+		store.answers = true
+		takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "b", 10)}) // opens the connections
+		store.answers = false
+		begun := time.Now()
+		if d := takeAt(t, l, begun, c); d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 || time.Since(begun) != 50*time.Millisecond {
+			t.Errorf("the waiting request: got %+v after %s, want a busy subject after 50ms without a store call", d, time.Since(begun))
+		}
+		first.Wait()
+		if !slices.Equal(store.waited, []time.Duration{900 * time.Millisecond}) {
+			t.Errorf("the store calls lasted %s, want one of 900 ms", store.waited)
+		}
+	})
 }
 
 // An outage logs one line a second for each reason, with the number of suppressed lines.
@@ -502,71 +500,5 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("\n got %q\nwant %q", got, want)
-	}
-}
-
-// If a counter continues without the store, each decision and the log have the reason of the last failed
-// synchronization. This is true for allowed requests, for refused requests and for Peek, until the store
-// answers.
-func TestOnError_sync_alone(t *testing.T) {
-	var log bytes.Buffer
-	r := newRemote()
-	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
-	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
-		Name: "a", Rate: algo.Rate{Requests: 3, Window: time.Hour}, Spread: limiter.Spread{Sync: 10 * time.Second},
-	})}
-	take(t, l, c)
-	lines := func() int { return strings.Count(log.String(), "store failed") }
-	for i, want := range []struct {
-		second  int
-		fails   error
-		outcome string
-		reason  limiter.Reason
-		calls   int
-		lines   int
-	}{
-		{5, limiter.ErrUnavailable, "allowed", "", 0, 0}, // no synchronization is due, so the failure is unknown
-		{10, limiter.ErrUnavailable, "degraded", limiter.ReasonUnavailable, 1, 1},
-		{12, limiter.ErrThrottled, "refused degraded", limiter.ReasonUnavailable, 0, 2},
-		{14, limiter.ErrThrottled, "refused degraded", limiter.ReasonUnavailable, 0, 3},
-		{20, limiter.ErrThrottled, "refused degraded", limiter.ReasonThrottled, 1, 4},
-		{25, nil, "refused degraded", limiter.ReasonThrottled, 0, 5},
-		{30, nil, "refused", "", 1, 5},
-	} {
-		if r.fail = nil; want.fails != nil {
-			r.fail = map[limiter.Subject]error{user: want.fails}
-		}
-		now := noon.Add(time.Duration(want.second) * time.Second)
-		d := takeAt(t, l, now, c)
-		if outcome(d) != want.outcome || d.Reason != want.reason || d.StoreCalls != want.calls || d.FromCache != (!d.Allowed && d.StoreCalls == 0) || lines() != want.lines {
-			t.Errorf("request %d: got %d lines and %+v, want %+v", i+1, lines(), d, want)
-		}
-		if look := mustPeek(t, l, now, c); look.Reason != want.reason {
-			t.Errorf("Peek %d: got reason %q, want %q: %+v", i+1, look.Reason, want.reason, look)
-		}
-	}
-}
-
-// A counter that must not decide without the store calls the failing store for each request. After the
-// first successful synchronization, the counter decides again.
-func TestOnError_sync_resumes(t *testing.T) {
-	r := newRemote()
-	l := surviving(r)
-	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
-		Name: "a", Rate: algo.Rate{Requests: 20, Window: time.Hour}, Spread: limiter.Spread{Sync: time.Minute}, OnError: limiter.OnErrorDeny,
-	})}
-	take(t, l, c)
-	now := noon.Add(time.Minute)
-	for i, want := range []struct {
-		fails   bool
-		outcome string
-		calls   int
-	}{{true, "failed", 1}, {true, "failed", 1}, {false, "allowed", 1}, {false, "allowed", 0}, {false, "allowed", 0}} {
-		if r.fail = nil; want.fails {
-			r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
-		}
-		if d := takeAt(t, l, now, c); outcome(d) != want.outcome || d.StoreCalls != want.calls {
-			t.Errorf("request %d: got %s, want %s with %d calls: %+v", i+1, outcome(d), want.outcome, want.calls, d)
-		}
 	}
 }

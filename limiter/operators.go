@@ -15,7 +15,7 @@ type Usage struct {
 	// Known is false if the store holds no state of the limit. The limit then has its full quota.
 	Known bool
 	// Capacity and Remaining are in requests: 0 <= Remaining <= Capacity. For a limit with shards,
-	// they are sums over all shards. For Spread.Adaptive, they are averages of four seconds.
+	// they are sums over all shards. For Spread.Sync, they are averages of four seconds.
 	Capacity, Remaining int64
 	// Share is what this region has of a limit that regions share: its base share, and what moved to it. Remaining is what
 	// is left of it. 0 for other limits.

@@ -143,23 +143,6 @@ func (b *batch) add(it *task, limit *Limit, cost int64) {
 	b.charges, b.results = append(b.charges, charge), append(b.results, algo.Result{})
 }
 
-// countInFallback charges the fallback with the count of the task's counter, because the store may never get that
-// count. While the fallback holds this count, charges of the counter also count there. An adaptive limit needs no
-// such count: its share bounds what this process admits.
-func (r *request) countInFallback(it *task) {
-	if it.original.Shadow || it.original.OnError != OnErrorLocal || it.original.reports != nil {
-		return
-	}
-	l := r.limiter
-	l.fallback.raise(r.now, it.Subject, it.original, func() (s algo.State, ok bool) {
-		c := l.trackers.count(it.Subject, it.original.ID)
-		if c.Machine == nil {
-			return s, false
-		}
-		return quota.Convert(c.Machine, it.original.machine, c.State, r.now), true
-	})
-}
-
 // lookUpOutage applies the counts that remain from an outage, which the fallback holds. If they refuse the request, it is
 // denied without a store call. New leases are bounded by the room that these counts leave. While the store fails,
 // lookUpOutage denies nothing, because only a store call can find the end of the outage.

@@ -68,7 +68,7 @@ func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
 //     bounds the debt. Set Limit.Count for such limits: requests can still use what processes have leased of a limit
 //     without a Count.
 //   - A cost below 0 counts as 0.
-//   - A limit with Spread.Sync or Spread.Adaptive only refunds whole charges.
+//   - A limit with Spread.Sync only refunds whole charges.
 //
 // A settlement that takes longer than Options.Timeout is lost, unless the store needs time to connect (see
 // Remote). now MUST be read from the same clock as the instant of the Take. A Receipt settles once: a second call

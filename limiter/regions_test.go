@@ -59,7 +59,6 @@ func TestNewLimit_regionsRefused(t *testing.T) {
 		"lease":      {Spread: limiter.Spread{Lease: 5}},
 		"shards":     {Spread: limiter.Spread{Shards: 2}},
 		"sync_ms":    {Spread: limiter.Spread{Sync: time.Second}},
-		"adaptive":   {Spread: limiter.Spread{Adaptive: true}},
 		"tiers":      {Tiers: []limiter.ID{5}},
 		"notify":     {Notify: limiter.Percentages{80}},
 		"processes":  {LocalProcesses: 334},

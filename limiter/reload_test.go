@@ -19,40 +19,43 @@ func reloaded(t *testing.T, version, n int64, spread limiter.Spread, o limiter.O
 	return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Version: version, Rate: rate, Spread: spread, OnError: o})}
 }
 
-// New rules arrive between the last synchronization of a counter and an outage. The counter keeps its count: with the
-// same numbers, with fewer and with more, and also if the limit is no longer synchronized.
-func TestSpread_sync_reload_outage(t *testing.T) {
-	for _, rate := range []algo.Rate{{}, {Algorithm: algo.FixedWindow}, {Algorithm: algo.TokenBucket}, {Algorithm: algo.SlidingLog}} {
-		for _, o := range []limiter.OnError{limiter.OnErrorLocal, limiter.OnErrorAllow} {
-			for _, after := range []int64{100, 60, 150} {
-				store := newOutage()
-				l := quiet(store)
-				spread := limiter.Spread{Sync: time.Second}
-				if n := admissions(t, l, 200, noon, reloaded(t, 1, 100, spread, o, rate)); n != 100 {
-					t.Fatalf("got %d admitted before the outage, want 100", n)
+// New rules arrive between the last report of a process and an outage. The process keeps its count: with the same
+// numbers, with fewer and with more, and also if the limit has no sync_ms any more.
+func TestSync_reload_outage(t *testing.T) {
+	rate := algo.Rate{Algorithm: algo.FixedWindow}
+	for _, o := range []limiter.OnError{limiter.OnErrorLocal, limiter.OnErrorAllow} {
+		for _, after := range []int64{100, 60, 150} {
+			store, now, n := newOutage(), noon, 0
+			l := quiet(store)
+			spread := limiter.Spread{Sync: time.Second}
+			admit := func(c limiter.Charge) (n int) {
+				for range 600 {
+					now = now.Add(1500 * time.Millisecond)
+					n += admissions(t, l, 1, now, c)
 				}
-				now := noon.Add(time.Second)
-				admissions(t, l, 1, now, reloaded(t, 1, 100, spread, o, rate)) // sends the count
-				store.fails(true)
-				want := max(0, after-100)
-				if n := admissions(t, l, 200, now, reloaded(t, 2, after, spread, o, rate)); int64(n) != want {
-					t.Errorf("%s, %s: got %d admitted under a limit of %d in the outage, want %d", rate.Algorithm, o, n, after, want)
-				}
-				if n := admissions(t, l, 200, now, reloaded(t, 3, after, limiter.Spread{}, o, rate)); o == limiter.OnErrorLocal && n != 0 {
-					t.Errorf("%s: got %d admitted without a counter, want 0", rate.Algorithm, n)
-				}
+				return n
+			}
+			if n = admit(reloaded(t, 1, 100, spread, o, rate)); n != 100 {
+				t.Fatalf("got %d admitted before the outage, want 100", n)
+			}
+			store.fails(true)
+			if n, want := admit(reloaded(t, 2, after, spread, o, rate)), max(0, after-100); int64(n) != want {
+				t.Errorf("%s: got %d admitted under a limit of %d in the outage, want %d", o, n, after, want)
+			}
+			if n := admit(reloaded(t, 3, after, limiter.Spread{}, o, rate)); o == limiter.OnErrorLocal && n != 0 {
+				t.Errorf("got %d admitted without sync_ms, want 0", n)
 			}
 		}
 	}
 }
 
-// After an outage, an adaptive limit counts what this process admitted in the outage.
-func TestAdaptive_outage(t *testing.T) {
+// After an outage, a limit with sync_ms counts what this process admitted in the outage.
+func TestSync_outage(t *testing.T) {
 	for _, processes := range []int{1, 4} {
 		store, random := newOutage(), rand.New(rand.NewPCG(1, 1))
 		l := drawing(store, random)
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
-			Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Hour}, Spread: limiter.Spread{Adaptive: true}, LocalProcesses: processes,
+			Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Hour}, Spread: limiter.Spread{Sync: limiter.DefaultSync}, LocalProcesses: processes,
 		})}
 		store.fails(true)
 		n, now := 0, noon
@@ -72,9 +75,9 @@ func TestAdaptive_outage(t *testing.T) {
 	}
 }
 
-// A limit that becomes adaptive no more loses the charges since the last report, and nothing else.
-func TestAdaptive_reload(t *testing.T) {
-	for _, spread := range []limiter.Spread{{Adaptive: true}, {Sync: 500 * time.Millisecond}} {
+// A limit that loses its sync_ms loses the charges since the last report, and nothing else.
+func TestSync_reload(t *testing.T) {
+	for _, spread := range []limiter.Spread{{Sync: limiter.DefaultSync}} {
 		store := newOutage()
 		l := drawing(store, rand.New(rand.NewPCG(1, 1)))
 		before := reloaded(t, 1, 100_000, spread, limiter.OnErrorLocal, algo.Rate{Algorithm: algo.FixedWindow})

@@ -166,11 +166,9 @@ func (r *request) synchronize(ctx context.Context, it *task) {
 	r.storeTime += time.Since(began)
 	if err == nil {
 		r.clamped += clamped(charges, results)
-	} else {
-		r.countInFallback(it)
 	}
 	switch {
-	case err == nil, busy(err) && (it.original.reports != nil || t.counter.Known()):
+	case err == nil, busy(err):
 	case !t.counter.Known() || !it.original.countsAlone():
 		it.unsynced = err
 	case it.original.Shadow:

@@ -39,8 +39,8 @@ func TestSpread_rulesChange(t *testing.T) {
 			for range 3 {
 				<-done
 			}
-			if d := mustPeek(t, e, noon, after); d.Capacity != 20 || d.Remaining != 17 && spread.Sync > 0 {
-				t.Errorf("%+v: got %d of %d remaining, want 17 of 20", spread, d.Remaining, d.Capacity)
+			if d := mustPeek(t, e, noon, after); d.Capacity != 20 || d.Remaining > 17 {
+				t.Errorf("%+v: got %d of %d remaining, want at most 17 of 20", spread, d.Remaining, d.Capacity)
 			}
 		})
 	}

@@ -54,7 +54,6 @@ func TestCountConcurrent_mistakes(t *testing.T) {
 		{"count", func(l *limiter.Limit) { l.Spread.Lease = 2 }},
 		{"count", func(l *limiter.Limit) { l.Spread.Shards = 2 }},
 		{"count", func(l *limiter.Limit) { l.Spread.Sync = time.Second }},
-		{"count", func(l *limiter.Limit) { l.Spread.Adaptive = true }},
 	} {
 		l := good
 		c.change(&l)

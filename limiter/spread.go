@@ -11,8 +11,8 @@ import (
 // charges the store for every request. A Local store ignores all fields.
 //
 // A limit that changes from or to Shards starts at full quota, because its earlier counts are elsewhere. The
-// same is true for Adaptive with a window below four seconds. A limit that no longer has Sync or Adaptive loses the
-// charges since the last synchronization or report of each process.
+// same is true for Sync with a window below four seconds. A limit that no longer has Sync loses the
+// charges since the last report of each process.
 type Spread struct {
 	// Lease is the largest number of requests that a process takes from the store at once. The process then decides
 	// these requests without further calls. It starts with one request, and takes more if it uses up its leases. With
@@ -30,22 +30,11 @@ type Spread struct {
 	// admits although another has used more than its new part. Shards can refuse while others have room. A cost is
 	// at most the capacity of one shard. Remaining is an estimate from the charged shard.
 	Shards int
-	// Sync is the interval at which a process synchronizes its own count with the store. Between two
-	// synchronizations, it decides by its own count.
-	//
-	// Sync can admit too many requests: in one interval, each process can admit the whole quota that
-	// remained at its last synchronization. The excess is a debt of at most one capacity in each window.
-	//
-	// While the store is down, each process enforces the whole limit by its own count. If OnError
-	// denies or divides the limit, the process instead calls the store for each request until the
-	// store answers. A report without an answer is not sent again. The store counts it at most once,
-	// and the process that sent it always counts it.
-	Sync time.Duration
-	// Adaptive divides the limit between processes in proportion to their demand. Each process decides by
-	// its share, reports its demand, and reads the total. All processes together report about 360 times a
-	// second. The interval of a process is half a second for up to 180 processes, and 17 s for 6,000.
-	// Adaptive is for limits of all callers that are too large for one item. It is the default for limits
-	// of all callers on DynamoDB.
+	// Sync divides the limit between processes in proportion to their demand. Each process decides by its share, reports
+	// its demand, and reads the total. Sync is the shortest interval between two reports of a process. With many
+	// processes, the interval grows, so that all of them together report about 360 times a second: it is 17 s for 6,000
+	// processes. Sync is for limits of all callers that are too large for one item. It is the default for limits of all
+	// callers on DynamoDB, with DefaultSync.
 	//
 	// After the processes have reported, they admit at most 5 % more than the limit, and on average
 	// 3 % less. If demand rises fivefold, shares grow before all processes have reported. Then the
@@ -55,26 +44,35 @@ type Spread struct {
 	//   - a fifth of a second of the limit, for each second of the interval;
 	//   - for each process, one request and twice the square root of its share of a second.
 	//
-	// These bounds are measured with 600 and with 6,000 processes. If all processes start together,
+	// These bounds are measured with 600 and with 6,000 processes, and with DefaultSync. If all processes start together,
 	// each admits up to the limit for two seconds, until it has read the reports of the others.
 	//
-	// Adaptive can refuse too many requests if demand shifts to few processes at once. It enforces a
+	// Sync can refuse too many requests if demand shifts to few processes at once. It enforces a
 	// window shorter than four intervals as a rate. Decision.Overshoot reports the excess.
-	Adaptive bool
+	//
+	// While the store is down, each process enforces the whole limit by its own count. If OnError
+	// denies or divides the limit, the process instead calls the store for each request until the
+	// store answers. A report without an answer is not sent again. The store counts it at most once,
+	// and the process that sent it always counts it.
+	Sync time.Duration
 }
 
 // hasCounter reports whether a process counts by itself and synchronizes.
-func (s *Spread) hasCounter() bool { return s.Sync > 0 || s.Adaptive }
+func (s *Spread) hasCounter() bool { return s.Sync > 0 }
 
 // Bounds of a Spread.
 const (
 	MaxShards = 64
 	MinSync   = 10 * time.Millisecond
+	MaxSync   = time.Minute
 )
 
+// DefaultSync is the Sync of large limits of all callers on DynamoDB.
+const DefaultSync = 500 * time.Millisecond
+
 // Counts returns the Rate.Counts of a limit: whether its state must be counts. A lease belongs to the window that
-// counted it, and an adaptive share is computed from a count.
-func (s Spread) Counts() bool { return s.Lease > 0 || s.Adaptive }
+// counted it, and the share of a process is computed from a count.
+func (s Spread) Counts() bool { return s.Lease > 0 || s.Sync > 0 }
 
 func (s Spread) validate(rate algo.Rate, capacity int64) error {
 	set, noLease := "", rate.Algorithm.NoLease()
@@ -86,7 +84,7 @@ func (s Spread) validate(rate algo.Rate, capacity int64) error {
 	}{
 		{"lease", s.Lease, 1, capacity, 1},
 		{"shards", int64(s.Shards), 2, min(MaxShards, maxParts(rate)), 1},
-		{"sync_ms", int64(s.Sync), int64(MinSync), int64(rate.Span()), time.Millisecond},
+		{"sync_ms", int64(s.Sync), int64(MinSync), int64(min(MaxSync, rate.Span())), time.Millisecond},
 	} {
 		if f.value == 0 {
 			continue
@@ -97,18 +95,10 @@ func (s Spread) validate(rate algo.Rate, capacity int64) error {
 			return &algo.FieldError{Field: f.name, Got: got, Want: "none beside " + set}
 		case f.value < f.least || f.value > f.most:
 			return &algo.FieldError{Field: f.name, Got: got, Want: fmt.Sprintf("%d to %d here", f.least/int64(f.unit), f.most/int64(f.unit))}
-		case noLease != "" && (f.name == "lease" || rate.Algorithm.Queues()):
+		case noLease != "" && (f.name != "shards" || rate.Algorithm.Queues()):
 			return &algo.FieldError{Field: f.name, Got: got, Want: "none: " + noLease}
 		}
 		set = f.name
-	}
-	if s.Adaptive {
-		switch {
-		case set != "":
-			return &algo.FieldError{Field: "adaptive", Got: true, Want: "none beside " + set}
-		case noLease != "":
-			return &algo.FieldError{Field: "adaptive", Got: true, Want: "a window or a token_bucket"}
-		}
 	}
 	return nil
 }

@@ -183,7 +183,7 @@ func (ts *trackers) firstLease(now algo.Instant, subject Subject, limit *Limit, 
 }
 
 func (l *Limit) counterRules() quota.CounterRules {
-	rules := quota.CounterRules{Machine: l.machine, Horizon: l.Horizon, Interval: l.Spread.Sync}
+	rules := quota.CounterRules{Machine: l.machine, Horizon: l.Horizon, Interval: l.Spread.Sync, Admitted: l.machine}
 	if l.reports != nil {
 		rules.Admitted = l.reports.admitted.machine
 	}
@@ -193,9 +193,6 @@ func (l *Limit) counterRules() quota.CounterRules {
 func (l *Limit) reportCharges(subject Subject, out quota.Report) []Charge {
 	charge := func(l *Limit, cost int64) Charge {
 		return Charge{Subject: subject, Limit: l, Cost: cost, Force: true}
-	}
-	if l.reports == nil {
-		return []Charge{charge(l, out.Count)}
 	}
 	return []Charge{charge(l.reports.admitted, out.Count), charge(l.reports.demand, out.Demand), charge(l.reports.processes, out.Interval.Milliseconds())}
 }

@@ -59,7 +59,7 @@ type Rate struct {
 	// Calendar replaces Window, which is then 0. Its Algorithm is FixedWindow.
 	Calendar Calendar `json:",omitzero"`
 	// Counts makes a SlidingWindow of every size keep two counts, because something adds them up or takes them in
-	// advance: the parts of a larger limit, leases, adaptive shares.
+	// advance: the parts of a larger limit, leases, shares of sync_ms.
 	Counts bool `json:",omitzero"`
 	// Regions makes a window the part of a limit that one of several regions enforces; see Shared. It implies Counts.
 	Regions Regions `json:",omitzero"`

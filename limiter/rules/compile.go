@@ -22,7 +22,7 @@ type Options struct {
 	// under the rules of one version keep their numbers under other rules of this version.
 	RequireVersion bool
 	// LeaseAbove is a rate in requests a second. Parse sets the Spread of a limit above this rate, so that its item
-	// needs fewer writes. A limit that counts all callers together gets adaptive shares. Any other limit gets leases,
+	// needs fewer writes. A limit that counts all callers together gets Spread.Sync. Any other limit gets leases,
 	// each for the requests of 10 ms. If the document sets lease, shards or sync_ms, the limit keeps its own
 	// Spread. 0 disables LeaseAbove. Set LeaseAboveDynamoDB for a store in DynamoDB.
 	LeaseAbove int64

@@ -144,7 +144,7 @@ func (o Options) newLimit(l limiter.Limit) (*limiter.Limit, error) {
 func perSecond(r algo.Rate) int64 { return r.Requests * int64(time.Second) / int64(r.Span()) }
 
 // spread returns the spread of a limit with a rate, and a note on it for the author. If the document does not set one,
-// a large limit that counts all callers gets adaptive shares, and any other large limit gets leases.
+// a large limit that counts all callers gets Spread.Sync, and any other large limit gets leases.
 func (o Options) spread(of *spec, r algo.Rate, global bool) (s limiter.Spread, note string) {
 	s = of.Spread
 	large := o.LeaseAbove > 0 && perSecond(r) > o.LeaseAbove && r.Algorithm.NoLease() == ""
@@ -153,7 +153,7 @@ func (o Options) spread(of *spec, r algo.Rate, global bool) (s limiter.Spread, n
 		note = fmt.Sprintf("more than %d requests a second: regions share it without leases, so DynamoDB throttles its item in a region that admits more than 1,000 a second", o.LeaseAbove)
 	case s != (limiter.Spread{}) || !large || of.Count.Settles() || of.AcrossTiers || of.Notify != limiter.Percentages{}:
 	case global:
-		s.Adaptive = true
+		s.Sync = limiter.DefaultSync
 		note = fmt.Sprintf("more than %d requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. "+
 			"The sum stays within 5 %% of the limit, except for some seconds after demand rises. Callers never exceed a limit with the field lease", o.LeaseAbove)
 	case capacity(r) >= 2: // a lease of a limit below 2 would take the whole limit

@@ -48,7 +48,7 @@ func TestParse_shadow(t *testing.T) {
 }
 
 // A limit that needs more writes than one DynamoDB item accepts gets a Spread. If the document does not set one, a
-// limit of all callers gets adaptive shares, and any other limit gets leases. A note states by how much callers can
+// limit of all callers gets Spread.Sync, and any other limit gets leases. A note states by how much callers can
 // exceed the limit.
 func TestParse_large(t *testing.T) {
 	document := func(key string) []byte {
@@ -62,7 +62,7 @@ func TestParse_large(t *testing.T) {
 		{"endpoint":"/g","limits":{"KEY":{"requests":50000,"window":"1s","algorithm":"token_bucket","burst":10}}},
 		{"endpoint":"/h","limits":{"KEY":{"requests":50000,"window":"1s","algorithm":"leaky_bucket","burst":1}}}]}`, "KEY", key))
 	}
-	unset, adaptive := limiter.Spread{}, limiter.Spread{Adaptive: true}
+	unset, sync := limiter.Spread{}, limiter.Spread{Sync: limiter.DefaultSync}
 	lease := func(n int64) limiter.Spread { return limiter.Spread{Lease: n} }
 	for _, c := range []struct {
 		key   string
@@ -74,7 +74,7 @@ func TestParse_large(t *testing.T) {
 		{"*", rules.LeaseAboveDynamoDB, []limiter.Spread{lease(1000), unset, {Shards: 4}, lease(1), lease(10), unset, lease(10), unset},
 			"rules[4].limits.*: more than 500 requests a second: on DynamoDB an environment leases up to 10 requests at once. Leases save few writes of a bucket"},
 		{"global", 0, []limiter.Spread{unset, unset, {Shards: 4}, lease(1), unset, unset, unset, unset}, ""},
-		{"global", rules.LeaseAboveDynamoDB, []limiter.Spread{adaptive, unset, {Shards: 4}, lease(1), adaptive, unset, adaptive, unset},
+		{"global", rules.LeaseAboveDynamoDB, []limiter.Spread{sync, unset, {Shards: 4}, lease(1), sync, unset, sync, unset},
 			"rules[0].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. The sum stays within 5 % of the limit"},
 	} {
 		r, err := rules.Parse(document(c.key), rules.Options{LeaseAbove: c.above})

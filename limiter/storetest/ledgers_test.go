@@ -175,7 +175,7 @@ func (w *world) renew(e *environment, now time.Time, charges []limiter.Charge) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range charges {
-		if c.Limit.Spread.Sync == 0 && !c.Limit.Spread.Adaptive {
+		if c.Limit.Spread.Sync == 0 {
 			continue
 		}
 		for _, m := range []*Model{&w.all, &e.alone[0]} {
@@ -197,7 +197,7 @@ func (w *world) indexOf(e *environment) int {
 
 // approximate reports whether several environments may together admit more than the limit.
 func (w *world) approximate(l *limiter.Limit) bool {
-	return w.Environments > 1 && (l.Spread.Sync > 0 || l.Spread.Adaptive) || w.divided(l)
+	return w.Environments > 1 && l.Spread.Sync > 0 || w.divided(l)
 }
 
 // divided reports whether a part of the limit may count more than its share, because the rules or the operator changed
@@ -250,8 +250,8 @@ func (w *world) slackOf(l *limiter.Limit) (n int64) {
 			n = 1
 		}
 	}
-	if l.Spread.Adaptive {
-		rate := capacity / l.WindowAt(start.Time()).Seconds() // see Spread.Adaptive
+	if l.Spread.Sync > 0 {
+		rate := capacity / l.WindowAt(start.Time()).Seconds() // see Spread.Sync
 		if b, ok := l.Machine().(*algo.Bucket); ok {
 			rate = 1 / b.Interval.Seconds()
 		}

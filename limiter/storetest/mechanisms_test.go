@@ -24,7 +24,6 @@ var mechanisms = []mechanism{
 	{"group", nil, nil, map[stepKind]int{doBurst: 6}},
 	{"shards", []string{"Spread.Shards"}, func(l *limiter.Limit) { l.Spread.Shards = 3 }, nil},
 	{"sync", []string{"Spread.Sync"}, func(l *limiter.Limit) { l.Spread.Sync = 100 * time.Millisecond }, nil},
-	{"adaptive", []string{"Spread.Adaptive"}, func(l *limiter.Limit) { l.Spread.Adaptive = true }, nil},
 	{"cost", []string{"CountCost", "Count.Of", "Count.Field"}, countsOf(limiter.CountCost), map[stepKind]int{doSettle: 6}},
 	{"failures", []string{"CountFailures", "Count.Failures"}, countsOf(limiter.CountFailures), map[stepKind]int{doSettle: 6}},
 	{"bytes", []string{"CountBytes"}, countsOf(limiter.CountBytes), map[stepKind]int{doSettle: 6}},
@@ -84,11 +83,11 @@ var refused = map[string]string{}
 
 func init() {
 	for field, pairs := range map[string][][2][]string{
-		"count":        {{{"lease", "shards", "sync", "adaptive"}, {"cost", "failures", "bytes", "concurrent"}}},
-		"across_tiers": {{{"lease", "shards", "sync", "adaptive", "concurrent"}, {"tiers"}}},
-		"notify":       {{{"lease", "shards", "sync", "adaptive", "concurrent"}, {"notify"}}},
+		"count":        {{{"lease", "shards", "sync"}, {"cost", "failures", "bytes", "concurrent"}}},
+		"across_tiers": {{{"lease", "shards", "sync", "concurrent"}, {"tiers"}}},
+		"notify":       {{{"lease", "shards", "sync", "concurrent"}, {"notify"}}},
 		"shards":       {{{"lease"}, {"shards"}}}, "sync_ms": {{{"lease", "shards"}, {"sync"}}},
-		"adaptive": {{{"lease", "shards", "sync"}, {"adaptive"}}}, "period": {{{"period"}, {"concurrent"}}},
+		"period":          {{{"period"}, {"concurrent"}}},
 		"local_processes": {{{"allow", "deny"}, {"processes"}}},
 	} {
 		for _, p := range pairs {

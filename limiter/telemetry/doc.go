@@ -27,7 +27,7 @@
 //	StoreCalls      Count         Decision.StoreCalls, without settlements; a call can be several
 //	                              DynamoDB requests
 //	StoreLatency    Milliseconds  Decision.StoreTime of requests with store calls
-//	Overshoot       Count         largest Decision.Overshoot, of limits with Spread.Sync or Adaptive
+//	Overshoot       Count         largest Decision.Overshoot, of limits with Spread.Sync
 //	RefundsGiven    Count         refunded charges: those of requests that another limit refused, and
 //	                              those of Receipt.Refund and Receipt.Settle
 //	RefundsDropped  Count         charges that were not refunded, because it was not safe or the store

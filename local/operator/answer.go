@@ -44,7 +44,6 @@ type Limit struct {
 	Lease          int64  `json:"lease,omitempty"`
 	Shards         int    `json:"shards,omitempty"`
 	SyncMS         int64  `json:"syncMs,omitempty"`
-	Adaptive       bool   `json:"adaptive,omitempty"`   // true if each environment admits a share of the limit
 	OtherTier      bool   `json:"otherTier,omitempty"`  // true if the caller has another tier now, so that the limit does not apply
 	Overridden     bool   `json:"overridden,omitempty"` // true if an override for the caller sets these numbers
 	State          State  `json:"state,omitzero"`
@@ -86,7 +85,7 @@ func newLimit(l rules.Listed, now time.Time) Limit {
 		Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
 		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second), Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
 		Cost: l.Charge.Cost, Count: string(limit.Count.Of), AcrossTiers: len(limit.Tiers) > 0, Shared: l.Shared, Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
-		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Adaptive: s.Adaptive, Overridden: l.Overridden,
+		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Overridden: l.Overridden,
 	}
 	if limit.Notify != (limiter.Percentages{}) {
 		made.Notify = limit.Notify.List()

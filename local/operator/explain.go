@@ -374,7 +374,7 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 	subjects := map[limiter.Subject]bool{}
 	for _, charge := range charges {
 		switch s := charge.Limit.Spread; {
-		case s.Adaptive: // requests make no call; environments report in the background
+		case s.Sync > 0: // requests make no call; environments report in the background
 		case s.Shards > 0:
 			c.Calls++
 		default:

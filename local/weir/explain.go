@@ -223,7 +223,6 @@ func numbers(l operator.Limit) []string {
 	add(l.Lease > 1, "lease %d", l.Lease)
 	add(l.Shards > 0, "%d shards", l.Shards)
 	add(l.SyncMS > 0, "sync %d ms", l.SyncMS)
-	add(l.Adaptive, "adaptive shares")
 	add(l.OnError != "allow", "on_error %s", l.OnError)
 	add(l.LocalProcesses > 1, "1/%d each", l.LocalProcesses)
 	return words

@@ -10,23 +10,21 @@ import (
 type CounterRules struct {
 	Machine  algo.Machine  // machine of the limit
 	Horizon  time.Duration // how long a store keeps a charge on the limit
-	Interval time.Duration // time between synchronizations; a Share chooses its own interval
+	Interval time.Duration // shortest time between synchronizations
 	// Admitted is the machine of the state that Reported receives. It is the machine of the limit. If the
-	// window of the limit is too short for a Share, it is the machine of a longer window. nil means no
-	// Share.
+	// window of the limit is too short for a Share, it is the machine of a longer window.
 	Admitted algo.Machine
 }
 
 // Counter counts one limit of a subject in this process, and synchronizes with the store at intervals.
-// With a Share, it admits at most that share. Make one with NewCounter.
+// It admits at most its Share. Make one with NewCounter.
 type Counter struct {
 	algo.Result // the last state of the store, with the charges in this process since then
 	rules       CounterRules
-	share       *Share       // nil if CounterRules.Admitted is nil
+	share       Share
 	pending     int64        // charged in this process and not yet sent to the store
 	charged     algo.Instant // instant of the newest pending charge
 	epoch       int64        // number of reports sent so far
-	synced      algo.Instant // instant of the last synchronization
 	// own counts what this process admitted. The store counts a report without an answer at most once, because the
 	// process does not send it again. With own, the process enforces the limit at least on its own admissions.
 	own  algo.Result
@@ -35,33 +33,22 @@ type Counter struct {
 
 // NewCounter returns a counter that was never synchronized.
 func NewCounter(rules CounterRules) Counter {
-	c := Counter{rules: rules}
-	if rules.Admitted != nil {
-		c.share = &Share{}
-	}
-	return c
+	return Counter{rules: rules}
 }
 
 // Renew returns a counter under changed rules at the instant now. It keeps the charges that the store may lack. It
-// also keeps the count, so that it can decide in an outage. It does not keep the count if it gets a Share that it had
-// not before: a new Share first has to read the reports of other processes. Without a Share, its next synchronization
-// is due.
+// also keeps the count, so that it can decide in an outage.
 func (c *Counter) Renew(now algo.Instant, rules CounterRules) Counter {
 	next := NewCounter(rules)
 	next.pending, next.charged, next.epoch, next.own, next.lost = c.pending, c.charged, c.epoch, c.own, c.lost
-	if c.Machine == nil || rules.Admitted != nil && c.share == nil {
+	if c.Machine == nil {
 		return next
 	}
-	m := rules.Machine
-	if rules.Admitted != nil {
-		m = rules.Admitted
-	}
+	m := rules.Admitted
 	next.Result = algo.Result{Machine: m, State: Convert(c.Machine, m, c.State, now)}
 	next.convertOwn(m, now)
-	if next.share != nil {
-		next.share = c.share
-		next.share.compute(now, next.Result, next.ownCount())
-	}
+	next.share = c.share
+	next.share.compute(now, next.Result, next.ownCount())
 	return next
 }
 
@@ -77,7 +64,7 @@ func (c *Counter) convertOwn(m algo.Machine, now algo.Instant) {
 // it counts a longer window.
 func (c *Counter) Counted() algo.Result {
 	switch {
-	case c.share != nil && !c.ownCount():
+	case !c.ownCount():
 		return algo.Result{}
 	case c.Machine == nil:
 		return c.own
@@ -90,11 +77,7 @@ func (c *Counter) Known() bool { return c.Machine != nil }
 
 // Due reports whether it is time to synchronize.
 func (c *Counter) Due(now algo.Instant) bool {
-	if s := c.share; s != nil {
-		return c.Machine == nil || now >= s.due || s.due.Sub(now) > 2*maxReport
-	}
-	age := now.Sub(c.synced)
-	return c.Machine == nil || age >= c.rules.Interval || -age >= c.rules.Interval
+	return c.Machine == nil || now >= c.share.due || c.share.due.Sub(now) > 2*maxReport
 }
 
 // Idle reports whether the counter may be removed at the instant now.
@@ -119,18 +102,14 @@ type Taken struct {
 type states struct{ total, own, share algo.State }
 
 func (c *Counter) states() states {
-	s := states{total: c.State, own: c.own.State}
-	if c.share != nil {
-		s.share = c.share.State
-	}
-	return s
+	return states{total: c.State, own: c.own.State, share: c.share.State}
 }
 
 // Look returns what Take would return: whether the cost is allowed, and the state that decides.
 func (c *Counter) Look(now algo.Instant, cost int64, force bool) (allowed bool, decided algo.Result) {
 	decided = c.Result
-	if s := c.share; s != nil && (!s.strict || decided.RetryAfter(now, cost) == 0) {
-		decided = s.Result
+	if !c.share.strict || decided.RetryAfter(now, cost) == 0 {
+		decided = c.share.Result
 	}
 	return force || decided.RetryAfter(now, cost) == 0, decided
 }
@@ -139,12 +118,7 @@ func (c *Counter) Look(now algo.Instant, cost int64, force bool) (allowed bool, 
 // MUST be Known.
 func (c *Counter) Take(now algo.Instant, cost int64, force bool) (allowed bool, decided algo.Result, t Taken) {
 	t = Taken{epoch: c.epoch, cost: cost, before: c.states()}
-	s := c.share
-	if s == nil {
-		allowed = c.take(now, cost, force)
-		t.after = c.states()
-		return allowed, c.Result, t
-	}
+	s := &c.share
 	allowed = s.take(now, cost, force)
 	if allowed && !c.take(now, cost, force || !s.strict) {
 		s.State = t.before.share
@@ -172,19 +146,14 @@ func (c *Counter) Undo(t Taken) bool {
 	c.pending -= t.cost
 	c.State = undone(c.Machine, c.State, t.before.total, t.after.total, t.cost)
 	c.own.State = undone(c.Machine, c.own.State, t.before.own, t.after.own, t.cost)
-	if s := c.share; s != nil {
-		s.forget(t.cost)
-		s.State = undone(s.Machine, s.State, t.before.share, t.after.share, t.cost)
-	}
+	s := &c.share
+	s.forget(t.cost)
+	s.State = undone(s.Machine, s.State, t.before.share, t.after.share, t.cost)
 	return true
 }
 
 // Repeat announces that a refused request of this cost will be decided again. Its demand then counts only once.
-func (c *Counter) Repeat(cost int64) {
-	if c.share != nil {
-		c.share.forget(cost)
-	}
-}
+func (c *Counter) Repeat(cost int64) { c.share.forget(cost) }
 
 // undone removes a charge from the state s and returns the result. before and after are the states around the
 // charge.
@@ -198,18 +167,10 @@ func undone(m algo.Machine, s, before, after algo.State, cost int64) algo.State 
 	return s
 }
 
-// Report starts a synchronization. The caller MUST then call Reported or Unreported. Without a Share, the report is
-// charged at the instant of the newest pending charge, so that it counts in the window of that charge.
+// Report starts a synchronization. The caller MUST then call Reported or Unreported.
 func (c *Counter) Report(now algo.Instant) (out Report) {
-	s := c.share
-	out.At = now
-	switch {
-	case s == nil:
-		if out.Count = c.send(); out.Count > 0 {
-			out.At = min(now, c.charged)
-		}
-		return out
-	case s.stage >= joining:
+	s := &c.share
+	if out.At = now; s.stage >= joining {
 		out.demand, out.requests = s.demand, s.requests
 		if out.Count = c.send(); c.charged.Add(c.rules.Machine.Horizon()) <= now {
 			out.Count = 0 // the limit no longer counts these charges
@@ -226,15 +187,13 @@ func (c *Counter) send() (sent int64) {
 	return sent
 }
 
-// Reported ends a synchronization that succeeded. results are the states of the store: the count and,
-// with a Share, the demand and the number of processes. It returns by how many requests the count
+// Reported ends a synchronization that succeeded. results are the states of the store: the count, the demand and the
+// number of processes. It returns by how many requests the count
 // exceeds the limit.
 func (c *Counter) Reported(now algo.Instant, out Report, results []algo.Result, intN func(int) int) (overshoot int64) {
 	overshoot = c.sync(now, results[0])
-	if s := c.share; s != nil {
-		s.update(now, out, results[1], results[2], func() float64 { return fraction(intN) })
-		s.compute(now, results[0], c.ownCount())
-	}
+	c.share.update(now, out, results[1], results[2], c.rules.Interval, func() float64 { return fraction(intN) })
+	c.share.compute(now, results[0], c.ownCount())
 	return overshoot
 }
 
@@ -247,7 +206,7 @@ func fraction(intN func(int) int) float64 { return float64(intN(1<<20)) / (1 << 
 // sync replaces the count by the state of the store, and adds pending charges. It returns by how many
 // requests the state exceeds the limit.
 func (c *Counter) sync(now algo.Instant, r algo.Result) (overshoot int64) {
-	c.Result, c.synced = r, now
+	c.Result = r
 	overshoot = max(0, r.Machine.Used(r.State, now)-r.Machine.Capacity())
 	c.State = r.Machine.Force(r.State, now, c.pending)
 	c.convertOwn(r.Machine, now)
@@ -267,16 +226,12 @@ func atLeast(m algo.Machine, s, own algo.State, now algo.Instant) algo.State {
 // Unreported ends a synchronization that failed. charged reports whether the store may have charged the
 // report. busy reports whether the subject is busy.
 func (c *Counter) Unreported(now algo.Instant, out Report, charged, busy bool, intN func(int) int) {
-	c.synced = now
 	if charged {
 		c.lost = c.lost || out.Count > 0
 	} else {
 		c.pending += out.Count
 	}
-	s := c.share
-	if s == nil {
-		return
-	}
+	s := &c.share
 	switch spread := fraction(intN); {
 	case s.stage == unseen && busy: // the process cannot read yet how many processes there are, and assumes that it is alone
 		c.Result = algo.Result{Machine: c.rules.Admitted}

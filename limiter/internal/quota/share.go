@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// reportRate is the number of reports a second of all processes together. minReport and maxReport bound
-// the interval between two reports of one process. The store sums the reports of the last ReportWindow.
+// reportRate is the highest number of reports a second of all processes together. minReport is the time before the first
+// report of a process, and maxReport bounds the interval between two. The store sums the reports of the last ReportWindow.
 const (
 	reportRate   = 360
 	minReport    = 500 * time.Millisecond
@@ -37,7 +37,7 @@ func Span(m algo.Machine) time.Duration {
 // Rate returns how many requests a second a machine admits in the long run.
 func Rate(m algo.Machine) float64 { return float64(m.Capacity()) / Span(m).Seconds() }
 
-// Share is what one process may admit of an adaptive limit until its next report. All processes divide
+// Share is what one process may admit of a limit until its next report. All processes divide
 // the rate of the limit in proportion to their demand. The zero value has read no reports.
 type Share struct {
 	algo.Result       // a bucket that holds about a second of the share
@@ -68,8 +68,7 @@ type Share struct {
 type Report struct {
 	At    algo.Instant
 	Count int64 // requests admitted since the last report
-	// Demand and Interval are set by a counter with a Share. The store sums Demand over all processes.
-	// It also sums Interval, in milliseconds, which gives the number of processes.
+	// The store sums Demand over all processes. It also sums Interval, in milliseconds, which gives the number of processes.
 	Demand   int64
 	Interval time.Duration
 
@@ -97,8 +96,8 @@ func (s *Share) start(now algo.Instant, spread float64) {
 }
 
 // update sets demand and number of processes from the reports in the store, and plans the next report.
-// random returns a number from 0 to 1.
-func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Result, random func() float64) {
+// shortest is the shortest interval. random returns a number from 0 to 1.
+func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Result, shortest time.Duration, random func() float64) {
 	over := s.covered(now, processes).Seconds()
 	used := func(r algo.Result) float64 { return float64(r.Machine.Used(r.State, now)) / over }
 	s.processes = used(processes) / 1000
@@ -114,7 +113,7 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 	}
 	interval := times(time.Second, s.processes/reportRate)
 	before := s.interval
-	s.interval = min(max(interval, minReport), maxReport)
+	s.interval = min(max(interval, shortest), maxReport)
 	switch gap := now.Sub(s.since); {
 	case s.stage == unseen:
 		s.stage, s.born, s.since = joining, now, now

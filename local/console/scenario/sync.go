@@ -1,18 +1,12 @@
 package scenario
 
 import (
-	"context"
 	"fmt"
 	"time"
-
-	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// Sync plays nodes that share a limit and synchronize their counts at an interval
-// (limiter.Spread.Sync). It shows how many requests they admit over the limit in one window of a
-// second.
+// Sync plays nodes that share a limit, each counting alone and synchronizing its count at an interval. It shows how many
+// requests they admit over the limit in one window of a second. Weir's sync_ms instead divides the limit by demand.
 //
 // Each node gets Offered requests a second, at equal intervals, and the nodes take turns. A node
 // calls the store at its first request, and then at its first request after each Interval. The call
@@ -62,8 +56,9 @@ type SyncStep struct {
 }
 
 const (
-	syncWindow = time.Second
-	syncStep   = 20 * time.Millisecond
+	syncWindow    = time.Second
+	syncStep      = 20 * time.Millisecond
+	leastInterval = 10 // milliseconds
 )
 
 // Name implements Scenario.
@@ -81,63 +76,58 @@ func (s *Sync) Parameters() []Parameter {
 
 // Play implements Scenario. Its result is a SyncResult.
 func (s *Sync) Play() (any, error) {
-	if least := limiter.MinSync.Milliseconds(); s.Interval > 0 && s.Interval < least {
-		return nil, fmt.Errorf("intervalMs: got %d, want 0, or %d to %d", s.Interval, least, syncWindow.Milliseconds())
+	if s.Interval > 0 && s.Interval < leastInterval {
+		return nil, fmt.Errorf("intervalMs: got %d, want 0, or %d to %d", s.Interval, leastInterval, syncWindow.Milliseconds())
 	}
-	result, err := s.window(s.Interval)
-	if err != nil {
-		return nil, err
-	}
+	result := s.window(s.Interval)
 	for _, interval := range []int64{0, 10, 50, 100, 200, 400, 600, 800, 1000} {
-		other, err := s.window(interval)
-		if err != nil {
-			return nil, err
-		}
-		result.Sweep = append(result.Sweep, other.SyncCount)
+		result.Sweep = append(result.Sweep, s.window(interval).SyncCount)
 	}
 	return result, nil
 }
 
-// shared hides the type of the memory store from the Limiter, which synchronizes limits only over a
-// store that processes can share.
-type shared struct{ limiter.Store }
+// node is a process that counts alone and reports at an interval.
+type node struct {
+	synced            time.Duration
+	known             bool
+	total, unreported int64 // what the node knows of the window, and what of it the store does not know
+}
+
+// take decides a request at a time of the window. It reports whether it called the store, whose total is in stored.
+func (n *node) take(at, interval time.Duration, limit int64, stored *int64) (allowed, called bool) {
+	if called = !n.known || at-n.synced >= interval && (interval > 0 || n.total < limit); called {
+		*stored += n.unreported
+		n.total, n.unreported, n.synced, n.known = *stored, 0, at, true
+	}
+	if allowed = n.total < limit; allowed {
+		n.total++
+		n.unreported++
+	}
+	if interval == 0 { // each request is a charge of the store
+		*stored, n.unreported = n.total, 0
+	}
+	return allowed, called
+}
 
 // window plays one window of a limit with a sync interval in milliseconds.
-func (s *Sync) window(interval int64) (SyncResult, error) {
-	limit, err := limiter.NewLimit(limiter.Limit{Name: "demo",
-		Rate:   algo.Rate{Algorithm: algo.FixedWindow, Requests: s.Limit, Window: syncWindow},
-		Spread: limiter.Spread{Sync: time.Duration(interval) * time.Millisecond}})
-	if err != nil {
-		return SyncResult{}, err
-	}
-	store, err := memstore.New(memstore.Options{Subjects: 1})
-	if err != nil {
-		return SyncResult{}, err
-	}
-	nodes := make([]*limiter.Limiter, s.Nodes)
-	for i := range nodes {
-		if nodes[i], err = limiter.New(shared{store}, limiter.Options{}); err != nil {
-			return SyncResult{}, err
-		}
-	}
-	charges := []limiter.Charge{{Subject: caller, Limit: limit, Cost: 1}}
-	result, start := SyncResult{Limit: s.Limit, SyncCount: SyncCount{Interval: interval}, PerNode: make([]int, s.Nodes)}, first(syncWindow)
+func (s *Sync) window(interval int64) SyncResult {
+	nodes, stored := make([]node, s.Nodes), int64(0)
+	result := SyncResult{Limit: s.Limit, SyncCount: SyncCount{Interval: interval}, PerNode: make([]int, s.Nodes)}
 	for i := range s.Offered * s.Nodes { // the nodes get requests in turn
 		at := time.Duration(i) * syncWindow / time.Duration(s.Offered*s.Nodes)
 		result.stepTo(at)
-		decision, err := nodes[i%s.Nodes].Take(context.Background(), start.Add(at), charges)
-		if err != nil {
-			return SyncResult{}, err
+		allowed, called := nodes[i%s.Nodes].take(at, time.Duration(interval)*time.Millisecond, s.Limit, &stored)
+		if called {
+			result.StoreCalls++
 		}
-		result.StoreCalls += decision.StoreCalls
-		if decision.Allowed {
+		if allowed {
 			result.PerNode[i%s.Nodes]++
 			result.Admitted++
 		}
 	}
 	result.stepTo(syncWindow)
 	result.Overshoot = max(0, result.Admitted-int(s.Limit))
-	return result, nil
+	return result
 }
 
 func (r *SyncResult) stepTo(at time.Duration) {

@@ -34,10 +34,10 @@ func TestFigures(t *testing.T) {
 		only         string
 		environments []int
 	}{
-		{"DynamoDB, 1,000,000 a second", DynamoDB, million, "adaptive", []int{600, 6000}},
+		{"DynamoDB, 1,000,000 a second", DynamoDB, million, "all callers: sliding_window, sync", []int{600, 6000}},
 		{"ElastiCache, 1,000,000 a second", ElastiCache, million, "all callers.*(shards|fixed_window, lease)", []int{600}},
-		{"DynamoDB, 100,000 a second", DynamoDB, hundred, "all callers.*(adaptive|shards|fixed_window, lease)", []int{600, 6000}},
-		{"DynamoDB, 20,000 a second", DynamoDB, twenty, "all callers.*(adaptive|shards|lease|sync)", []int{0}},
+		{"DynamoDB, 100,000 a second", DynamoDB, hundred, "all callers.*(sliding_window, sync|shards|fixed_window, lease)", []int{600, 6000}},
+		{"DynamoDB, 20,000 a second", DynamoDB, twenty, "all callers.*(shards|lease|sync)", []int{0}},
 		{"ElastiCache, 20,000 a second", ElastiCache, twenty, "all callers.*(_window$|shards|(fixed_window|bucket), lease)", []int{0}},
 		{"DynamoDB, 100,000 a second, each caller", DynamoDB, func(*Parameters, *Limits) {}, "each caller: ([a-z_]+$|.*(shards|sync))", []int{0}},
 	} {

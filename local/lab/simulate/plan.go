@@ -89,9 +89,6 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 	}
 	each(algo.SlidingWindow, sync, limiter.Limit{Spread: limiter.Spread{Sync: l.Sync}})
 	all(algo.SlidingWindow, "", limiter.Spread{}) // not sliding_log: a log of so many entries does not fit into an item
-	if p.Store == DynamoDB {                      // the rules allow adaptive shares only on DynamoDB
-		all(algo.SlidingWindow, ", adaptive", limiter.Spread{Adaptive: true})
-	}
 	all(algo.SlidingWindow, fmt.Sprintf(", shards %d", l.Shards), limiter.Spread{Shards: l.Shards})
 	for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		all(a, lease, limiter.Spread{Lease: l.AllLease})

@@ -138,7 +138,7 @@ func TestRun_exact(t *testing.T) {
 		p := small(store)
 		p.Rate, p.Callers = 2000, 250
 		for _, s := range planned(t, p) {
-			if s.Limit.Spread.Sync > 0 || s.Limit.Spread.Adaptive {
+			if s.Limit.Spread.Sync > 0 {
 				continue
 			}
 			r := simulated(t, s)

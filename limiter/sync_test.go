@@ -22,8 +22,8 @@ type traffic struct {
 	now    time.Time
 }
 
-func adaptive(t *testing.T, n int, store limiter.Store, l limiter.Limit) *traffic {
-	l.Name, l.Global, l.Spread = "all", true, limiter.Spread{Adaptive: true}
+func synced(t *testing.T, n int, store limiter.Store, l limiter.Limit) *traffic {
+	l.Name, l.Global, l.Spread = "all", true, limiter.Spread{Sync: limiter.DefaultSync}
 	tr := &traffic{t: t, random: rand.New(rand.NewPCG(1, uint64(n))), now: noon, charge: limiter.Charge{Subject: limiter.Global(), Limit: limit(t, l), Cost: 1}}
 	for range n {
 		tr.all = append(tr.all, storetest.Must(limiter.New(store, limiter.Options{IntN: tr.random.IntN, Logger: slog.New(slog.DiscardHandler)})))
@@ -56,11 +56,11 @@ func (tr *traffic) run(rate float64, during time.Duration) (came, admitted int) 
 
 // After their first reports, the environments together admit the limit. If the traffic is below the
 // limit, they refuse almost no request.
-func TestAdaptive(t *testing.T) {
+func TestSync(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		for _, n := range []int{1, 3, 20, 300} {
 			store := newRemote()
-			tr := adaptive(t, n, store, limiter.Limit{Rate: algo.Rate{Algorithm: algorithm, Requests: 2000, Window: time.Second}})
+			tr := synced(t, n, store, limiter.Limit{Rate: algo.Rate{Algorithm: algorithm, Requests: 2000, Window: time.Second}})
 			if came, admitted := tr.run(1000, 8*time.Second); admitted*100 < came*99 {
 				t.Errorf("%s, %d environments at half the limit: %d of %d requests admitted, want at least 99 %%", algorithm, n, admitted, came)
 			}
@@ -76,13 +76,13 @@ func TestAdaptive(t *testing.T) {
 	}
 }
 
-// When demand rises fivefold, the excess stays within the bound that Spread.Adaptive documents. The bound
+// When demand rises fivefold, the excess stays within the bound that Spread.Sync documents. The bound
 // has two parts: two seconds of the limit; and for each environment, one request plus twice the square
 // root of its requests per second.
-func TestAdaptive_surge(t *testing.T) {
+func TestSync_surge(t *testing.T) {
 	const requests = 4000
 	for _, n := range []int{20, 300} {
-		tr := adaptive(t, n, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: requests, Window: time.Second}})
+		tr := synced(t, n, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: requests, Window: time.Second}})
 		tr.run(requests/2, 10*time.Second)
 		most := 2*float64(requests) + float64(n)*(1+2*math.Sqrt(float64(requests)/float64(n)))
 		over := 0.0
@@ -102,10 +102,10 @@ func TestAdaptive_surge(t *testing.T) {
 
 // For a long window, the store counts the admissions. The environments share the remaining quota, and use
 // all of it.
-func TestAdaptive_longWindow(t *testing.T) {
+func TestSync_longWindow(t *testing.T) {
 	const requests = 30_000
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
-		tr := adaptive(t, 20, newRemote(), limiter.Limit{Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute}})
+		tr := synced(t, 20, newRemote(), limiter.Limit{Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute}})
 		// The window is empty, so 5000 requests a second are admitted at once: ten times the average rate of
 		// the limit.
 		if came, admitted := tr.run(5000, 3*time.Second); admitted*100 < came*99 {
@@ -125,10 +125,10 @@ func TestAdaptive_longWindow(t *testing.T) {
 }
 
 // If calls and answers are lost, the store counts no admission twice.
-func TestAdaptive_lost(t *testing.T) {
+func TestSync_lost(t *testing.T) {
 	for seed := range uint64(20) {
 		store := newLossy(seed)
-		tr := adaptive(t, 5, store, limiter.Limit{OnError: limiter.OnErrorAllow, Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}})
+		tr := synced(t, 5, store, limiter.Limit{OnError: limiter.OnErrorAllow, Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}})
 		_, admitted := tr.run(100, 20*time.Second)
 		if counted := used(t, store, tr.now, tr.charge); counted > int64(admitted) || counted == 0 {
 			t.Errorf("seed %d: got %d requests in the store, want 1 to %d, the number of admissions", seed, counted, admitted)
@@ -138,7 +138,7 @@ func TestAdaptive_lost(t *testing.T) {
 
 // A throttled item does not stop the environments. They continue with their current shares and
 // report less often. In an outage, on_error decides.
-func TestAdaptive_failure(t *testing.T) {
+func TestSync_failure(t *testing.T) {
 	for _, c := range []struct {
 		failure error
 		policy  limiter.OnError
@@ -150,7 +150,7 @@ func TestAdaptive_failure(t *testing.T) {
 		{limiter.ErrBreakerOpen, limiter.OnErrorDeny, 0, limiter.ReasonBreaker},
 	} {
 		store := newRemote()
-		tr := adaptive(t, 10, store, limiter.Limit{OnError: c.policy, Rate: algo.Rate{Requests: 2000, Window: time.Second}})
+		tr := synced(t, 10, store, limiter.Limit{OnError: c.policy, Rate: algo.Rate{Requests: 2000, Window: time.Second}})
 		tr.run(1000, 5*time.Second)
 		store.fail = map[limiter.Subject]error{limiter.Global(): errors.Join(limiter.ErrUnavailable, c.failure)}
 		tr.run(100, 2*time.Second)
@@ -169,10 +169,10 @@ func TestAdaptive_failure(t *testing.T) {
 }
 
 // If the first read of the item is throttled, an environment still admits requests.
-func TestAdaptive_throttledFromStart(t *testing.T) {
+func TestSync_throttledFromStart(t *testing.T) {
 	store := newRemote()
 	store.fail = map[limiter.Subject]error{limiter.Global(): errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)}
-	tr := adaptive(t, 10, store, limiter.Limit{OnError: limiter.OnErrorDeny, Rate: algo.Rate{Requests: 2000, Window: time.Second}})
+	tr := synced(t, 10, store, limiter.Limit{OnError: limiter.OnErrorDeny, Rate: algo.Rate{Requests: 2000, Window: time.Second}})
 	if came, admitted := tr.run(1000, 5*time.Second); admitted != came {
 		t.Errorf("%d of %d requests admitted, want all", admitted, came)
 	}
@@ -184,10 +184,10 @@ func TestAdaptive_throttledFromStart(t *testing.T) {
 }
 
 // A charge counts neither as demand nor as an admission if another limit refuses the request, or if the
-// charge is refunded.
-func TestAdaptive_undo(t *testing.T) {
+// charge is refunded before its report.
+func TestSync_undo(t *testing.T) {
 	store := newRemote()
-	tr := adaptive(t, 1, store, limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}})
+	tr := synced(t, 1, store, limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}})
 	e := tr.all[0]
 	_, before := tr.run(1000, 3*time.Second)
 	for range 50 {
@@ -205,11 +205,23 @@ func TestAdaptive_undo(t *testing.T) {
 	if counted := used(t, store, tr.now, tr.charge); counted != int64(before) {
 		t.Errorf("got %d admissions in the store, want %d", counted, before)
 	}
+	_, receipt, err := e.TakeRefundable(ctx, tr.now, []limiter.Charge{tr.charge})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.now = tr.now.Add(time.Minute)
+	takeAt(t, e, tr.now, tr.charge)
+	receipt.Refund(ctx, tr.now)
+	tr.now = tr.now.Add(time.Minute)
+	takeAt(t, e, tr.now, tr.charge)
+	if counted := used(t, store, tr.now, tr.charge); counted != int64(before+3) {
+		t.Errorf("after a refund of a reported charge: got %d admissions in the store, want %d", counted, before+3)
+	}
 }
 
 // A request can cost more than the share of its environment and still be admitted.
-func TestAdaptive_costs(t *testing.T) {
-	tr := adaptive(t, 50, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
+func TestSync_costs(t *testing.T) {
+	tr := synced(t, 50, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
 	tr.charge.Cost = 400 // the share of each environment is 40 units a second
 	if came, admitted := tr.run(2, 20*time.Second); admitted != came {
 		t.Errorf("%d of %d requests admitted, want all", admitted, came)
@@ -221,8 +233,8 @@ func TestAdaptive_costs(t *testing.T) {
 }
 
 // Inspect returns the usage that all environments have reported, scaled to the limit.
-func TestAdaptive_inspect(t *testing.T) {
-	tr := adaptive(t, 10, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
+func TestSync_inspect(t *testing.T) {
+	tr := synced(t, 10, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
 	tr.run(1000, 12*time.Second)
 	list, err := tr.all[0].Inspect(ctx, tr.now, []limiter.Charge{tr.charge})
 	if err != nil || len(list) != 1 || list[0].Capacity != 2000 || list[0].Remaining < 850 || list[0].Remaining > 1150 || list[0].Superseded {
@@ -231,9 +243,9 @@ func TestAdaptive_inspect(t *testing.T) {
 }
 
 // An environment that was idle for longer than the window still reports the requests that it admitted before.
-func TestAdaptive_idle(t *testing.T) {
+func TestSync_idle(t *testing.T) {
 	store := newRemote()
-	tr := adaptive(t, 1, store, limiter.Limit{Rate: algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10_000, Window: 24 * time.Hour}})
+	tr := synced(t, 1, store, limiter.Limit{Rate: algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10_000, Window: 24 * time.Hour}})
 	_, admitted := tr.run(1000, 3*time.Second)
 	if reported := used(t, store, tr.now, tr.charge); reported >= int64(admitted) {
 		t.Fatalf("got %d of %d admissions in the store, want some that are not reported yet", reported, admitted)

@@ -23,9 +23,9 @@ func (s *taking) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-// A report of an adaptive limit is one call that uses one write unit, although it charges three counts.
+// A report of a limit with Spread.Sync is one call that uses one write unit, although it charges three counts.
 // The bounds of the admissions are the same as with a store in memory.
-func TestStore_adaptive(t *testing.T) {
+func TestStore_sync(t *testing.T) {
 	store, m := metered(t)
 	counted := &taking{Store: store}
 	for _, rate := range []algo.Rate{
@@ -33,7 +33,7 @@ func TestStore_adaptive(t *testing.T) {
 		{Requests: 200, Window: time.Second, Algorithm: algo.TokenBucket},
 		{Requests: 12_000, Window: time.Hour, Algorithm: algo.TokenBucket, Burst: 2000},
 	} {
-		limit := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "all", Global: true, Rate: rate, Spread: limiter.Spread{Adaptive: true}}))
+		limit := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "all", Global: true, Rate: rate, Spread: limiter.Spread{Sync: limiter.DefaultSync}}))
 		charges, random := []limiter.Charge{{Subject: caller(), Limit: limit, Cost: 1}}, rand.New(rand.NewPCG(1, 2))
 		var all []*limiter.Limiter
 		for range 10 {

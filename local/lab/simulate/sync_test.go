@@ -10,17 +10,17 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// long makes the tests of adaptive shares simulate a minute of traffic, which takes several
+// long makes the tests of sync_ms simulate a minute of traffic, which takes several
 // minutes.
 var long = os.Getenv("WEIR_SOAK") != ""
 
-// adaptive returns a scenario with a limit for all callers. Invocations take only the time of their store calls, so that
+// synced returns a scenario with a limit for all callers. Invocations take only the time of their store calls, so that
 // few environments can serve all requests.
-func adaptive(t *testing.T, requests int64, environments int, rate float64, during time.Duration) Scenario {
+func synced(t *testing.T, requests int64, environments int, rate float64, during time.Duration) Scenario {
 	p := Default(DynamoDB)
 	p.Environments, p.Rate, p.Invocation, p.Warmup, p.Measured = environments, rate, 0, 0, during
-	return Scenario{Name: "adaptive", Parameters: p, Limit: limit(t, limiter.Limit{
-		Global: true, Rate: algo.Rate{Requests: requests, Window: time.Second}, Spread: limiter.Spread{Adaptive: true},
+	return Scenario{Name: "sync", Parameters: p, Limit: limit(t, limiter.Limit{
+		Global: true, Rate: algo.Rate{Requests: requests, Window: time.Second}, Spread: limiter.Spread{Sync: limiter.DefaultSync},
 	})}
 }
 
@@ -33,10 +33,10 @@ func run(t *testing.T, s Scenario) Result {
 	return r
 }
 
-// A limit of 100,000 requests per second for all callers (of 10,000 without WEIR_SOAK), with adaptive shares: its item gets
+// A limit of 100,000 requests per second for all callers (of 10,000 without WEIR_SOAK), with sync_ms: its item gets
 // at most 500 writes in any second. If callers send half of the limit, at most 1 % are refused. If they send twice the
 // limit, at most 5 % too many are admitted per second, after some seconds.
-func TestRunAdaptive(t *testing.T) {
+func TestRunSync(t *testing.T) {
 	type test struct {
 		environments    int
 		rate            float64
@@ -53,7 +53,7 @@ func TestRunAdaptive(t *testing.T) {
 	}
 	for _, c := range tests {
 		during, settled := c.during, c.settled
-		r := run(t, adaptive(t, requests, c.environments, c.rate, during))
+		r := run(t, synced(t, requests, c.environments, c.rate, during))
 		over := int64(0)
 		for _, admitted := range r.Admitted[settled/time.Second:] {
 			over = max(over, admitted-r.Limit)
@@ -66,9 +66,9 @@ func TestRunAdaptive(t *testing.T) {
 	}
 }
 
-// After demand rises fivefold, the environments admit at most the excess that Spread.Adaptive
+// After demand rises fivefold, the environments admit at most the excess that Spread.Sync
 // documents.
-func TestRunAdaptive_surge(t *testing.T) {
+func TestRunSync_surge(t *testing.T) {
 	if !long {
 		t.Skip("takes some minutes: set WEIR_SOAK=1")
 	}
@@ -77,7 +77,7 @@ func TestRunAdaptive_surge(t *testing.T) {
 		if environments > 600 {
 			before, during = 45*time.Second, 30*time.Second
 		}
-		s := adaptive(t, 100_000, environments, 250_000, before+during)
+		s := synced(t, 100_000, environments, 250_000, before+during)
 		s.rate = func(since time.Duration) float64 {
 			if since < before {
 				return 50_000
