@@ -17,7 +17,6 @@ const (
 	costWrite, costScript = 0.63, 0.007                                      // of a decision by DynamoDB and by ElastiCache
 	costREST, costHTTP    = 5.05 - 3.50 - costWrite, 2.30 - 1.00 - costWrite // without API Gateway and the store
 	costShared            = 0.30                                             // less with much traffic, because requests share a log line
-	costHandlerAndLog     = 0.21 + 0.14                                      // of a REST API: the handler and the access log, which are not the limits
 )
 
 // tier is the price of a million requests up to a number of million requests a month.
@@ -57,9 +56,6 @@ func grouped(n float64) string {
 	}
 	return fmt.Sprintf("%.0f,%03.0f", math.Floor(math.Round(n)/1000), math.Mod(math.Round(n), 1000))
 }
-
-// hundreds returns a number, rounded to hundreds, with a comma.
-func hundreds(n float64) string { return grouped(math.Round(n/100) * 100) }
 
 // perMonth is a million requests a month for each request a second. A month has 730 hours.
 const perMonth = 730 * 3600 / 1e6
@@ -129,15 +125,6 @@ func TestCOSTS(t *testing.T) {
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("infra/COSTS.md: got no text %q, want it", want)
-		}
-	}
-	tasks, busy := read(t, "../TASKS.md"), 5000*perMonth
-	for i, store := range []string{"DynamoDB", "ElastiCache"} {
-		rest, http := columns[2*i], columns[2*i+1]
-		limits := rest.at(busy) - priceOf(restTiers, busy) - busy*costHandlerAndLog
-		want := fmt.Sprintf("| %s | %s | %s | %s |", store, hundreds(rest.at(busy)), hundreds(http.at(busy)), hundreds(limits))
-		if !strings.Contains(tasks, want) {
-			t.Errorf("TASKS.md: got no row %q, want it", want)
 		}
 	}
 	for _, figure := range dollars.FindAllStringSubmatch(read(t, "../../README.md"), -1) {

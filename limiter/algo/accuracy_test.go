@@ -11,7 +11,6 @@ import (
 	"testing"
 	"text/template"
 	"time"
-	"unsafe"
 
 	"github.com/weir-limits/weir/limiter/algo"
 )
@@ -30,15 +29,11 @@ func TestAccuracy(t *testing.T) {
 	data := struct {
 		Rows     []row
 		Boundary map[string]int
-		Sizes    []sizes
 		Limits   []sizeRow
 		MaxExact int
-	}{rows, map[string]int{}, nil, sizeRows(t), algo.MaxExact}
+	}{rows, map[string]int{}, sizeRows(t), algo.MaxExact}
 	for _, algorithm := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.SlidingLog} {
 		data.Boundary[string(algorithm)] = boundaryAttack(t, algorithm)
-	}
-	for _, requests := range []int64{10, 100, algo.MaxLog} {
-		data.Sizes = append(data.Sizes, sizes{requests, full(t, algo.SlidingWindow, requests), full(t, algo.SlidingLog, requests)})
 	}
 	var want bytes.Buffer
 	if err := template.Must(template.New("accuracy").Parse(accuracyTemplate)).Execute(&want, data); err != nil {
@@ -170,20 +165,4 @@ func (p pattern) measure(t *testing.T) row {
 		t.Errorf("%s: got %d admissions by the window and %d by a log, want a difference of at most 2 %%", p.name, result.Admitted, result.ByLog)
 	}
 	return result
-}
-
-// sizes are the state sizes in bytes of a caller at its limit.
-type sizes struct {
-	Requests    int64
-	Window, Log int
-}
-
-func full(t *testing.T, algorithm algo.Algorithm, requests int64) int {
-	t.Helper()
-	m := machine(t, algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute})
-	s, ok := m.Take(algo.State{}, start, requests)
-	if !ok {
-		t.Fatalf("got a refusal before the quota is used up, want %d admissions", requests)
-	}
-	return int(unsafe.Sizeof(s)) + len(s.Entries)
 }
