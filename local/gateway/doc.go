@@ -28,7 +28,6 @@
 //   - restevent.go, httpevent.go, response.go, httpresponse.go: events and answers
 //   - authorizer.go: the answer of an authorizer
 //   - function.go: an invocation, with its timeout and sizes
-//   - cors.go: preflights
 //
 // # Sources
 //
@@ -56,7 +55,7 @@
 // [Options].BasePaths. There are no caches, API keys, usage plans, request validation, resource policies,
 // stage variables or binary media types. REST APIs have REQUEST
 // authorizers without a cache and identity sources; HTTP APIs have no authorizers. Integrations are AWS_PROXY.
-// For preflights, the MOCK integration that CDK writes is also supported. Throttling of a
+// Nothing answers preflights: a template with corsOrigins is an error. Throttling of a
 // stage is exact here, but best effort on AWS. The throttle of an AWS account is missing.
 // Header names have the canonical case of net/http, not the case that the client sent.
 //

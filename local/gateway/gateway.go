@@ -69,8 +69,7 @@ type Route struct {
 	// Method is an HTTP method or ANY. Path has parameters as {name} or {name+}. The path of
 	// the $default route is "$default".
 	Method, Path string
-	// Function and Authorizer are the logical ids of the invoked functions. Function is empty
-	// for a mock. Authorizer is empty if the route has none.
+	// Function and Authorizer are the logical ids of the invoked functions. Authorizer is empty if the route has none.
 	Function, Authorizer string
 }
 

@@ -38,13 +38,6 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	below := h.unmapped(r.Host, path)
 	route, parameters := matchRoute(h.api, r.Method, below)
 	switch {
-	// A route that matches an OPTIONS request has precedence over the CORS configuration, even if
-	// the route is $default (developer guide, "Configure CORS for HTTP APIs"). Assumed: an OPTIONS
-	// request that is not a preflight gets the same answer without CORS headers.
-	case route == nil && r.Method == http.MethodOptions && h.api.CORS != nil:
-		answerCORS(h.api.CORS, w.Header(), r)
-		w.WriteHeader(http.StatusNoContent)
-		return
 	case route == nil:
 		reply(w, http.StatusNotFound, "Not Found")
 		return
@@ -65,8 +58,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		failHTTP(w, err)
 		return
 	}
-	answerCORS(h.api.CORS, w.Header(), r)
-	response.write(w, func(name string) bool { return ownedByCORS(h.api.CORS, name) })
+	response.write(w)
 }
 
 // routes is true for a malformed percent-encoding, because the answer is 400.

@@ -48,9 +48,8 @@ const (
 // framing lists the headers that belong to the connection. A function cannot set them.
 var framing = []string{"Connection", "Content-Length", "Keep-Alive", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// write sends the answer without the headers for which foreign returns true. Recorded: an HTTP API
-// sends header names in canonical case, unlike a REST API.
-func (r httpResponse) write(w http.ResponseWriter, foreign func(name string) bool) {
+// write sends the answer. Recorded: an HTTP API sends header names in canonical case, unlike a REST API.
+func (r httpResponse) write(w http.ResponseWriter) {
 	contentType := "text/plain; charset=utf-8"
 	for name, value := range r.Headers {
 		switch {
@@ -58,7 +57,7 @@ func (r httpResponse) write(w http.ResponseWriter, foreign func(name string) boo
 			contentType = string(value)
 		case strings.EqualFold(name, challengeHeader):
 			w.Header()[renamedChallenge] = []string{string(value)}
-		case !contains(framing, name) && !foreign(name):
+		case !contains(framing, name):
 			w.Header().Set(name, string(value))
 		}
 	}

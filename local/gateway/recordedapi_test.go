@@ -77,14 +77,11 @@ func (r recording) addREST(add func(id, kind string, p properties)) {
 		add("Authorizer", "AWS::ApiGateway::Authorizer", properties{"RestApiId": api, "Name": "a", "Type": "REQUEST", "AuthorizerResultTtlInSeconds": 0, "IdentitySource": "", "AuthorizerUri": invocation("Guard")})
 		method["AuthorizationType"], method["AuthorizerId"] = "CUSTOM", ref("Authorizer")
 	}
-	for i, each := range append(append([]string{}, r.Methods...), r.Mocks...) {
+	for i, each := range r.Methods {
 		verb, path, _ := strings.Cut(each, " ")
 		p := maps.Clone(method)
 		p["HttpMethod"], p["ResourceId"] = verb, addResources(add, ids, strings.TrimSuffix(path, "/"))
 		p["Integration"] = properties{"Type": "AWS_PROXY", "IntegrationHttpMethod": "POST", "Uri": invocation("Function"), "TimeoutInMillis": cmp.Or(r.Wait, 29_000)}
-		if i >= len(r.Methods) {
-			p["Integration"] = properties{"Type": "MOCK", "RequestTemplates": properties{"application/json": "{ statusCode: 200 }"}, "IntegrationResponses": []any{properties{"StatusCode": "204"}}}
-		}
 		add(fmt.Sprintf("Method%d", i), "AWS::ApiGateway::Method", p)
 	}
 	for kind, p := range r.Responses {

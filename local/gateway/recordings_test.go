@@ -29,7 +29,6 @@ type recording struct {
 	API        gateway.Kind
 	Stage      string
 	Methods    []string       // methods whose integration is the function, such as "ANY /{proxy+}"
-	Mocks      []string       // methods whose integration is a mock for preflights
 	Responses  map[string]any // properties of gateway responses, by type
 	Authorizer bool           // true if the methods have the authorizer
 	Exchanges  []exchange

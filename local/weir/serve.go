@@ -54,7 +54,7 @@ func serveCommand() *cobra.Command {
 	c.Flags().StringVar(&o.DirectRequests, "direct-requests", "", "requests without the secret that --viewer-address needs: source or refuse")
 	command.Complete(c, "viewer-address", contract.ViewerSource, contract.ViewerCloudFront, contract.ViewerWeir, contract.ViewerHops)
 	command.Complete(c, "direct-requests", contract.DirectSource, contract.DirectRefuse)
-	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default: a template in infra/golden")
+	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template, without corsOrigins; default: a template in infra/golden")
 	c.Flags().BoolVar(&o.Unthrottled, "no-throttle", false, "leave out the throttle of the template's stages, such as for a load test")
 	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")
 	c.Flags().Var(command.Port(&o.Port), "port", "the port of the first API; the second API has the next port")

@@ -2,7 +2,6 @@ package template
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +19,6 @@ type HTTP struct {
 	ID, Name string
 	Stage    string
 	Throttle algo.Machine // of the stage; each route has its own bucket of this size and rate; nil if unlimited
-	CORS     *CORS        // nil if the API has no CorsConfiguration
 	Routes   []*Route
 	Default  *Route // route $default, or nil
 }
@@ -34,23 +32,11 @@ type Route struct {
 	Timeout  time.Duration
 }
 
-// CORS is the CorsConfiguration of an HTTP API (developer guide, "Configure CORS for
-// HTTP APIs").
-type CORS struct {
-	Origins                   []string
-	Methods, Headers, Exposed string // each a list separated by commas
-	MaxAge                    string // in seconds
-}
-
 func (p *parser) readHTTP() {
 	var api *HTTP
 	type httpAPI struct {
 		Name, ProtocolType string
-		CorsConfiguration  *struct {
-			AllowOrigins, AllowMethods, AllowHeaders, ExposeHeaders []string
-			MaxAge                                                  *int
-		}
-		Description, Tags any
+		Description, Tags  any
 	}
 	each(p, "AWS::ApiGatewayV2::Api", func(id string, q httpAPI) {
 		if api != nil {
@@ -58,15 +44,6 @@ func (p *parser) readHTTP() {
 		}
 		want(p, id, "ProtocolType", q.ProtocolType, "HTTP")
 		api = &HTTP{ID: id, Name: q.Name}
-		if c := q.CorsConfiguration; c != nil {
-			api.CORS = &CORS{
-				Origins: c.AllowOrigins, Methods: strings.Join(c.AllowMethods, ","),
-				Headers: strings.Join(c.AllowHeaders, ","), Exposed: strings.Join(c.ExposeHeaders, ","),
-			}
-			if c.MaxAge != nil {
-				api.CORS.MaxAge = strconv.Itoa(*c.MaxAge)
-			}
-		}
 	})
 	if api == nil || p.err != nil {
 		return

@@ -1,13 +1,10 @@
 package template
 
 import (
-	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -25,10 +22,9 @@ type REST struct {
 	Throttle          algo.Machine               // of the stage; each method has its own bucket of this size and rate; nil if unlimited
 }
 
-// Method is a method of a resource. Its integration is a function or a mock.
+// Method is a method of a resource. Its integration is a function.
 type Method struct {
-	Function   string // logical id of the function; empty for a mock
-	Mock       *Mock
+	Function   string // logical id
 	Timeout    time.Duration
 	Authorizer string // logical id of the authorizer's function; empty if the method is open to everyone
 }
@@ -198,7 +194,6 @@ func (p *parser) readMethods(api *REST, nodes map[string]*Resource, guards map[s
 		Integration                                             struct {
 			Type, IntegrationHTTPMethod, URI string
 			TimeoutInMillis                  int
-			mockProperties
 		}
 		MethodResponses, OperationName any
 	}
@@ -217,13 +212,6 @@ func (p *parser) readMethods(api *REST, nodes map[string]*Resource, guards map[s
 		}
 		node.Methods[q.HTTPMethod] = m
 		i := q.Integration
-		if i.Type == "MOCK" {
-			var err error
-			if m.Mock, err = i.mock(); err != nil {
-				p.fail(id, "Integration: %v", err)
-			}
-			return
-		}
 		want(p, id, "Integration.Type", i.Type, "AWS_PROXY")
 		// API Gateway answers every request with a 500 if IntegrationHTTPMethod is not POST.
 		want(p, id, "Integration.IntegrationHttpMethod", i.IntegrationHTTPMethod, "POST")
@@ -235,56 +223,4 @@ func (p *parser) readMethods(api *REST, nodes map[string]*Resource, guards map[s
 		}
 		m.Function = p.invoked(id, "Integration.Uri", i.URI, api.ARN(q.HTTPMethod, node.Path))
 	})
-}
-
-// Mock is a MOCK integration in the form that CDK writes for preflights: it answers 204 with
-// headers and without a body.
-type Mock struct {
-	Headers map[string]string
-	// Origins are the further allowed origins. A mock echoes the Origin of a request
-	// in Access-Control-Allow-Origin if Origins contains it. Otherwise the header has the value in
-	// Headers, the first allowed origin.
-	Origins []string
-}
-
-type mockProperties struct {
-	RequestTemplates     map[string]string
-	IntegrationResponses []struct {
-		StatusCode                            string
-		ResponseParameters, ResponseTemplates map[string]string
-	}
-}
-
-func (q mockProperties) mock() (*Mock, error) {
-	request := q.RequestTemplates[defaultContentType]
-	if len(q.IntegrationResponses) != 1 || q.IntegrationResponses[0].StatusCode != "204" || request != "{ statusCode: 200 }" {
-		return nil, fmt.Errorf("a mock: want the preflight that CDK writes, with status 204")
-	}
-	response := q.IntegrationResponses[0]
-	m := &Mock{Headers: map[string]string{}}
-	for key, value := range response.ResponseParameters {
-		text, ok := literal(value)
-		if !ok {
-			return nil, fmt.Errorf("%s: got %q, want a literal in single quotes", key, value)
-		}
-		m.Headers[strings.TrimPrefix(key, "method.response.header.")] = text
-	}
-	if text := response.ResponseTemplates[defaultContentType]; text != "" {
-		var ok bool
-		if m.Origins, ok = parseOrigins(text); !ok {
-			return nil, fmt.Errorf("ResponseTemplates: got %q, want the comparison with the list of origins that CDK writes", text)
-		}
-	}
-	return m, nil
-}
-
-// originForm matches one comparison in the template in which CDK writes the further origins.
-var originForm = regexp.MustCompile(`\$origin == "(https?://[^"$#\\]+|\*)"`)
-
-// parseOrigins returns the origins in CDK's response template. ok is false for a text that does not compare origins.
-func parseOrigins(template string) (origins []string, ok bool) {
-	for _, match := range originForm.FindAllStringSubmatch(template, -1) {
-		origins = append(origins, match[1])
-	}
-	return origins, len(origins) > 0
 }
