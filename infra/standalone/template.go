@@ -83,6 +83,7 @@ func restrict(id string, resource node) {
 	}
 	if kind := fmt.Sprint(properties["ResponseType"]); strings.HasPrefix(kind, "DEFAULT_") {
 		resource["Condition"] = hasAPIAndOrigin
+		return
 	}
 	fields, _ := properties["ResponseParameters"].(node)
 	for name, value := range fields {
@@ -105,6 +106,9 @@ type stack struct {
 
 func (s *stack) fill(store ratelimit.Store, rules string) {
 	s.newParameters()
+	if store == ratelimit.ElastiCache { // only functions in a VPC need a copy of the issuer's keys
+		s.condition(hasIssuer, s.issuer)
+	}
 	p := &ratelimit.LimitsProps{
 		Namespace: *s.namespace.ValueAsString(), Store: store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code, Reports: true,
 		Architecture: awslambda.Architecture_Custom(s.architecture.ValueAsString(), nil),
@@ -231,7 +235,6 @@ func (s *stack) newParameters() {
 	s.email = add("AlarmEmail", "The address that alarms notify. Empty means that no alarm notifies.", awscdk.CfnParameterProps{Default: empty})
 	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, for the alarm authorizer-failed, and for limits that count failures or bytes. Its lines are JSON with responseType, report, status and responseLength. Empty means none.", awscdk.CfnParameterProps{Default: empty})
 	s.newAccountParameters(add)
-	s.condition(hasIssuer, s.issuer)
 	s.condition(hasOrigin, s.origin)
 	awscdk.NewCfnCondition(s.cdk, jsii.String(hasAPIAndOrigin), &awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionOr(
 		awscdk.Fn_ConditionEquals(s.api.ValueAsString(), ""), awscdk.Fn_ConditionEquals(s.origin.ValueAsString(), ""),
