@@ -34,26 +34,6 @@ func (o *racing) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f
 	return out, err
 }
 
-// A refusal that converts a limit is checked against the current item. If another process has
-// refunded the limit since the read, the request is allowed.
-func TestStore_refusalRace(t *testing.T) {
-	other := newTable(t)
-	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
-	old := storetest.Limit(t, "changed", bucket)
-	next := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "changed", Rate: sliding, Version: 2}))
-	full := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "full", fixed), Cost: fixed.Requests}
-	results := admit(t, other, now, full, limiter.Charge{Limit: old, Cost: 1})
-	store := open(&racing{API: other, before: 2, happens: func() {
-		if _, err := other.Settle(ctx, 0, who, []limiter.Charge{full}, results[:1], 0); err != nil {
-			t.Error(err)
-		}
-	}})
-	ok, after := take(t, store, now, full, limiter.Charge{Limit: next, Cost: 1})
-	if wait := full.Limit.Machine().RetryAfter(after[0].State, now, full.Cost); !ok {
-		t.Errorf("got a refusal with RetryAfter %s, want an allowed request", wait)
-	}
-}
-
 // Another process refunds the limit that refuses, so the request is allowed. The store then writes the
 // conversions together with the charges: no other request sees a conversion without its charge.
 func TestStore_refusalRaceConversion(t *testing.T) {

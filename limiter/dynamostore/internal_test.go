@@ -117,18 +117,6 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// For limits without slots, a failed condition allocates nothing for slots.
-func TestTake_holds(t *testing.T) {
-	l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 12, Window: time.Second}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	charged, it := newTake(0, []limiter.Charge{{Limit: l, Cost: 1}}, make([]algo.Result, 1), &guesses{}), item(itemOf(l, algo.State{}))
-	if allocs := testing.AllocsPerRun(10, func() { charged.holds(it) }); allocs != 0 {
-		t.Errorf("got %g allocations, want 0", allocs)
-	}
-}
-
 // A cost that no limit admits does not make later slots equal.
 func TestNewEntry(t *testing.T) {
 	newEntry(0, math.MaxInt64)

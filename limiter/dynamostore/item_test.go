@@ -3,7 +3,6 @@ package dynamostore_test
 import (
 	"context"
 	"errors"
-	"strconv"
 	"testing"
 	"time"
 
@@ -17,38 +16,6 @@ import (
 	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
-
-// The item of a caller stays small after a thousand requests at long and short intervals, although no
-// environment has a cached state of the caller.
-func TestStore_itemSize(t *testing.T) {
-	b, who := newTable(t), caller()
-	hour := storetest.Limit(t, "hour", algo.Rate{Requests: 1000, Window: time.Hour})
-	charges := []limiter.Charge{
-		{Subject: who, Limit: storetest.Limit(t, "second", algo.Rate{Requests: 1000, Window: time.Second}), Cost: 1},
-		{Subject: who, Limit: storetest.Limit(t, "minute", algo.Rate{Requests: 1000, Window: time.Minute, Algorithm: algo.FixedWindow}), Cost: 1},
-		{Subject: who, Limit: storetest.Limit(t, "bucket", bucket), Cost: 1},
-		{Subject: who, Limit: hour, Cost: 1},
-	}
-	now, largest := noon, 0
-	for i := range 1000 {
-		now = now.Add(time.Duration(i%9) * 700 * time.Millisecond)
-		if i%10 == 0 {
-			now = now.Add(7 * time.Minute)
-		}
-		if i%3 == 0 {
-			b.take(t, now, charges[i%2:3]...)
-		} else {
-			b.take(t, now, charges...)
-		}
-		if i%50 == 49 {
-			largest = max(largest, memtable.Size(b.item(who)))
-		}
-	}
-	t.Logf("largest item: %d bytes", largest)
-	if largest > 1024 {
-		t.Errorf("item after a thousand visits: got %d bytes, want at most 1024", largest)
-	}
-}
 
 // An item with one limit stays small for each algorithm, even if the caller is at its limit or in
 // debt. The store trims a log that has twice its capacity.
@@ -73,39 +40,6 @@ func TestStore_itemSize_algorithms(t *testing.T) {
 		if largest > 1024 {
 			t.Errorf("%s: largest item: got %d bytes, want at most 1024", algorithm, largest)
 		}
-	}
-}
-
-// The store removes limits that the rules no longer contain, but only after they have been idle for
-// an hour.
-func TestStore_itemIdle(t *testing.T) {
-	b, who := newTable(t), caller()
-	for i := range 6 {
-		b.take(t, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), []algo.Rate{sliding, bucket, fixed}[i%3]), Cost: 1})
-	}
-	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", sliding), Cost: 1}
-	b.take(t, noon.Add(59*time.Minute), stays)
-	if n := len(b.item(who)); n < 6*4 {
-		t.Errorf("after 59 minutes: got %d attributes, want at least %d, because no limit has been idle for an hour", n, 6*4)
-	}
-	b.take(t, noon.Add(63*time.Minute), stays)
-	if n := len(b.item(who)); n > 8 {
-		t.Errorf("after 63 minutes: got %d attributes, want at most 8: %v", n, b.item(who))
-	}
-}
-
-// A write of a short limit does not shorten the life of the count of a long limit.
-func TestStore_itemTTL(t *testing.T) {
-	b, who := newTable(t), caller()
-	day := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "day", Rate: algo.Rate{Requests: 10, Window: 24 * time.Hour, Counts: true}}))
-	second := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "second", Rate: algo.Rate{Requests: 10, Window: time.Second}, Horizon: day.Horizon}))
-	b.take(t, noon, limiter.Charge{Subject: who, Limit: day, Cost: 1})
-	if got, want := b.life(who, noon), 49*time.Hour; got != want {
-		t.Errorf("expiry: got %s, want %s (two days and an hour)", got, want)
-	}
-	b.take(t, noon.Add(time.Minute), limiter.Charge{Subject: who, Limit: second, Cost: 1})
-	if got, want := b.life(who, noon), 49*time.Hour+time.Minute; got != want {
-		t.Errorf("expiry after a write of a short limit: got %s, want %s", got, want)
 	}
 }
 

@@ -182,27 +182,3 @@ func TestStore_units_small(t *testing.T) {
 		}
 	}
 }
-
-// A decision about a caller of 300 endpoints writes one unit for each item, however many endpoints the
-// caller has used.
-func TestStore_units_endpoints(t *testing.T) {
-	var list []string
-	for i := range 300 {
-		list = append(list, fmt.Sprintf(`{"endpoint":"/e%d","limits":{"*":{"requests":3,"window":"1h"}}}`, i))
-	}
-	r, err := rules.Parse([]byte(`{"rules":[`+strings.Join(list, ",")+`]}`), rules.Options{Items: dynamostore.Items{}, Version: limiter.MaxVersion})
-	if err != nil || !r.PerEndpoint() {
-		t.Fatal(err)
-	}
-	store, m, _ := longestItems(t)
-	l := storetest.Must(limiter.New(store, limiter.Options{}))
-	for i := range 300 {
-		decide(t, l, noon, r.Charges(nil, "GET", rules.EncodedPath(fmt.Sprintf("/e%d", i)), who)...)
-	}
-	for range 2 { // the limit of /e0 admits 3 requests, so it admits these two after the first
-		decide(t, l, noon, r.Charges(nil, "GET", rules.EncodedPath("/e0"), who)...)
-	}
-	if m.updates != 302 || m.units != 302 {
-		t.Errorf("302 decisions: got %d writes and %v units, want 302 of each", m.updates, m.units)
-	}
-}

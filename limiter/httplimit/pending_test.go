@@ -294,21 +294,6 @@ func TestGate_Wrap_hijacked(t *testing.T) {
 	}
 }
 
-// Many bad reports cause one log line a second.
-func TestGate_Wrap_rejectedReports(t *testing.T) {
-	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
-	rejected := 0
-	for range 5 {
-		s.get("/chat", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Weir-Cost", "a, b, c") })
-	}
-	for _, o := range s.settled {
-		rejected += o.Rejected
-	}
-	if lines := strings.Count(s.log.String(), "cost report rejected"); rejected != 15 || lines > 2 {
-		t.Errorf("got %d rejected reports and %d log lines, want 15 and one for each second", rejected, lines)
-	}
-}
-
 // An API does not get a cost field that a client sends. A rule can set another name for the field.
 func TestGate_Wrap_costField(t *testing.T) {
 	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))

@@ -77,28 +77,6 @@ func TestStore_calls(t *testing.T) {
 	}
 }
 
-// A decision is one command for limits with different lifetimes. The short limit does not shorten the
-// life of the long limit's count.
-func TestStore_calls_horizons(t *testing.T) {
-	client := local(t)
-	var calls atomic.Int64
-	s, who := open(t, redisstore.Options{Namespace: "horizons"}, counter{&calls}), caller()
-	day := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "day", algo.Rate{Requests: 100, Window: 24 * time.Hour}), Cost: 1}
-	second := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "second", algo.Rate{Requests: 100, Window: time.Second}), Cost: 1}
-	take(t, s, noon, day)
-	take(t, s, noon, second)
-	calls.Store(0)
-	for i := range 10 {
-		take(t, s, noon.Add(time.Duration(i)*time.Second), second)
-	}
-	if n := calls.Load(); n != 10 {
-		t.Errorf("10 decisions: got %d commands, want 10", n)
-	}
-	if left := client.PTTL(ctx, "{horizons/"+limiter.StateFormat+"/"+who.String()+"}").Val(); left < 48*time.Hour {
-		t.Errorf("count of a day: got an expiry in %s, want at least 48 hours", left)
-	}
-}
-
 // A decision is one command at the instant at which the answer changes, and a nanosecond before and
 // after. The value has several logs. A second command would mean that the script could not decide.
 func TestStore_calls_critical(t *testing.T) {
@@ -248,34 +226,6 @@ func TestStore_value_olderRules(t *testing.T) {
 	}
 }
 
-// The key of a limit with a window of a day lives for more than a day. This holds even if a process with older rules
-// charges the limit. The older rules have a window of a minute.
-func TestStore_life_mixedRules(t *testing.T) {
-	client := local(t)
-	s := open(t, redisstore.Options{Namespace: "mixed"})
-	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
-		who := caller()
-		key := "{mixed/" + limiter.StateFormat + "/" + who.String() + "}"
-		older := storetest.Limit(t, "a", algo.Rate{Algorithm: algorithm, Requests: 20, Window: time.Minute})
-		newer := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", ID: older.ID, Rate: algo.Rate{Algorithm: algorithm, Requests: 100, Window: 24 * time.Hour}, Version: 2}))
-		take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 1})
-		results := make([]algo.Result, 1)
-		for i := range 6 { // at the first charge, the process does not know the newer rules, because results is empty
-			if i == 3 { // shorten the life of the key to less than the window; the next charge must extend it
-				if err := client.PExpire(ctx, key, time.Hour).Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if ok, err := s.Take(ctx, noon.Add(time.Duration(i)*time.Second), who, []limiter.Charge{{Subject: who, Limit: older, Cost: 1}}, results); !ok || err != nil {
-				t.Fatal(ok, err)
-			}
-			if ttl, horizon := client.PTTL(ctx, key).Val(), newer.Machine().Horizon(); ttl < horizon {
-				t.Errorf("%s, after %d charges of older rules: got an expiry in %s, want at least %s", algorithm, i+1, ttl, horizon)
-			}
-		}
-	}
-}
-
 // Concurrent callers with older rules do not cause additional calls: after the first answer, each
 // decision is one call.
 func TestStore_olderRules(t *testing.T) {
@@ -387,38 +337,6 @@ func TestStore_Settle_ttl(t *testing.T) {
 		}
 		if ttl := client.PTTL(ctx, key).Val(); ttl < c.want {
 			t.Errorf("%s: got an expiry in %s, want at least %s", name, ttl, c.want)
-		}
-	}
-}
-
-// The removal of idle limits does not shorten the life that another limit in the key needs.
-func TestStore_tidy_ttl(t *testing.T) {
-	client := local(t)
-	s, who := open(t, redisstore.Options{Namespace: "tidied"}), caller()
-	for i := range 25 {
-		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second, Counts: true}), Cost: 1})
-	}
-	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Algorithm: algo.FixedWindow, Counts: true})
-	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Second, Counts: true})
-	take(t, s, noon, limiter.Charge{Subject: who, Limit: day, Cost: 10})
-	take(t, s, noon.Add(2*time.Hour), limiter.Charge{Subject: who, Limit: short, Cost: 1})
-	key := "{tidied/" + limiter.StateFormat + "/" + who.String() + "}"
-	if n := client.StrLen(ctx, key).Val(); n != 8+17+16 {
-		t.Errorf("length: got %d bytes, want the two limits that are not idle", n)
-	}
-	if ttl := client.PTTL(ctx, key).Val(); ttl < 10*time.Hour {
-		t.Errorf("the count of a day: got an expiry in %s, want at least 10 hours", ttl)
-	}
-}
-
-// A log counts correctly in the first hour of 1970, when its window begins before 1970.
-func TestStore_log_1970(t *testing.T) {
-	s, who := open(t, redisstore.Options{Namespace: "1970"}), caller()
-	l := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 3, Window: time.Hour})
-	now := algo.InstantOf(time.Unix(0, 0)).Add(30 * time.Minute)
-	for i := range 5 {
-		if ok, _ := take(t, s, now.Add(time.Duration(i)), limiter.Charge{Subject: who, Limit: l, Cost: 1}); ok != (i < 3) {
-			t.Errorf("request %d: got allowed %t, want %t", i, ok, i < 3)
 		}
 	}
 }

@@ -71,20 +71,3 @@ func TestStore_ClockSkew_denied(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// If a node of a cluster redirects a call that also requests the time, the client sends the call to the other node.
-func TestStore_ClockSkew_redirected(t *testing.T) {
-	n := &node{seen: map[string]int{}, answers: map[string][]string{
-		"hello": {"%0\r\n"}, "cluster": {"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$4\r\nhost\r\n:6379\r\n"},
-		"time": {"*2\r\n$10\r\n4107855600\r\n$1\r\n0\r\n"}, "evalsha": {"-MOVED 1 other:6379\r\n", charges},
-	}}
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"host:6379"}, Dialer: n.dial, DisableRoutingPolicies: true, ContextTimeoutEnabled: true, PipelinePoolSize: -1, MaintNotificationsConfig: quiet})
-	s := newStore(t, client, redisstore.Options{Namespace: "n"})
-	take(t, s, noon, limiter.Charge{Subject: caller(), Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute}), Cost: 1})
-	if n.count("time") != 1 || n.count("evalsha") != 2 {
-		t.Errorf("got %d requests of the time and %d calls, want 1 and 2", n.count("time"), n.count("evalsha"))
-	}
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
-}

@@ -43,31 +43,6 @@ func TestStore_value_full(t *testing.T) {
 	}
 }
 
-// If a value has no room for a limit, requests on this limit are denied, for every on_error. This is not
-// an outage, because the store has answered.
-func TestStore_value_overfull(t *testing.T) {
-	l := storetest.Must(limiter.New(open(t, redisstore.Options{Namespace: "overfull"}), limiter.Options{}))
-	who := caller()
-	for n := range 300 {
-		made := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(n), Rate: algo.Rate{Requests: 3, Window: time.Hour, Counts: true}, OnError: limiter.OnErrorAllow}))
-		admitted := 0
-		for range 5 {
-			d, err := l.Take(ctx, noon.Time(), []limiter.Charge{{Subject: who, Limit: made, Cost: 1}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d.Allowed {
-				admitted++
-			} else if n >= 255 && d.Reason != limiter.ReasonBusy {
-				t.Fatalf("limit %d: got reason %s, want %s", n, d.Reason, limiter.ReasonBusy)
-			}
-		}
-		if want := 3; n < 255 && admitted != want || n >= 255 && admitted != 0 {
-			t.Fatalf("limit %d: got %d of 5 admitted, want 3 for the first 255 limits and 0 for the others", n, admitted)
-		}
-	}
-}
-
 // The store does not search for idle limits if a value has few limits.
 func TestStore_value_few(t *testing.T) {
 	client := local(t)
@@ -131,21 +106,6 @@ func TestStore_value_layoutScript(t *testing.T) {
 	}
 }
 
-// A value without limits is equal to the value of a subject that was never charged.
-func TestStore_value_empty(t *testing.T) {
-	client := local(t)
-	s, who := open(t, redisstore.Options{Namespace: "empty"}), caller()
-	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute, Counts: true})
-	if err := client.Set(ctx, "{empty/"+limiter.StateFormat+"/"+who.String()+"}", "\x02\x00\x00\x00\x00\x00\x00\x00", time.Minute).Err(); err != nil {
-		t.Fatal(err)
-	}
-	for _, cost := range []int64{11, 0, 10, 1} {
-		if ok, _ := take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: cost}); ok != (cost == 0 || cost == 10) {
-			t.Errorf("cost %d: got allowed %t, want %t", cost, ok, cost == 0 || cost == 10)
-		}
-	}
-}
-
 // A settlement does not change a value that the store cannot read, and returns an error. A limit of an unknown kind is an error.
 func TestStore_value_unreadable(t *testing.T) {
 	client := local(t)
@@ -178,38 +138,6 @@ func TestStore_value_unreadable(t *testing.T) {
 	}
 	if _, err := s.Inspect(ctx, who); !errors.Is(err, limiter.ErrFormat) {
 		t.Errorf("got error %v, want ErrFormat", err)
-	}
-}
-
-// A decision is one command even if the state is 5 s ahead of the clock, the largest honest skew.
-func TestStore_value_ahead(t *testing.T) {
-	var calls atomic.Int64
-	s := open(t, redisstore.Options{Namespace: "ahead"}, counter{&calls})
-	for _, algorithm := range []algo.Algorithm{algo.SlidingLog, algo.SlidingWindow, algo.FixedWindow} {
-		who := caller()
-		charge := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Second, Counts: true}), Cost: 1}
-		take(t, s, noon, charge)
-		calls.Store(0)
-		if ok, _ := take(t, s, noon.Add(-5*time.Second), charge); !ok || calls.Load() != 1 {
-			t.Errorf("%s: got allowed %t with %d commands, want true with 1", algorithm, ok, calls.Load())
-		}
-	}
-}
-
-// If the numbers of the limits are round, the value of a caller needs 48 bytes of memory with one limit,
-// and 80 bytes with three. The benchmarks have the memory of the server.
-func TestStore_value_size(t *testing.T) {
-	client := local(t)
-	s := open(t, redisstore.Options{Namespace: "sizes"})
-	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
-		who := caller()
-		for i, rate := range []algo.Rate{{Requests: 100, Window: time.Minute}, {Requests: 1000, Window: time.Hour}, {Requests: 10_000, Window: 24 * time.Hour}} {
-			rate.Algorithm = algorithm
-			take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+strconv.Itoa(i), rate), Cost: 1})
-			if n, most := client.StrLen(ctx, "{sizes/"+limiter.StateFormat+"/"+who.String()+"}").Val(), []int64{28, 44, 60}[i]; n > most {
-				t.Errorf("%s, %d limits: got %d bytes, want at most %d", algorithm, i+1, n, most)
-			}
-		}
 	}
 }
 
