@@ -383,22 +383,11 @@ func NewID(parts ...string) ID {
 
 var idText = base32.HexEncoding.WithPadding(base32.NoPadding)
 
-func (id ID) bytes() []byte {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], uint64(id))
-	return b[8-idBytes:]
-}
-
-// idOf is the inverse of bytes.
-func idOf(b []byte) ID {
-	var full [8]byte
-	copy(full[8-idBytes:], b)
-	return ID(binary.BigEndian.Uint64(full[:]))
-}
-
 // String returns the id in 8 letters and digits.
 func (id ID) String() string {
-	return idText.EncodeToString(id.bytes())
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(id))
+	return idText.EncodeToString(b[8-idBytes:])
 }
 
 // ParseID parses an id that String formatted.
