@@ -21,7 +21,7 @@ import (
 var companyFaults = []fault{
 	{name: "requests are lost for longer than 5 s", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone, lull: 5500 * time.Millisecond},
 	{name: "requests with two subjects are lost", company: askPairs, count: countsThen, note: "`store_timeout`, then `store_breaker`; after the fault, the first request succeeds"},
-	{name: "16 concurrent requests of one caller are lost, seven times", company: askTogether, count: countsThen, note: "in each of the first five rounds, one request calls the store, the others wait for it, and all get 429 `subject_busy`; then `store_breaker`, and `store_timeout` once per half second"},
+	{name: "16 concurrent requests of one caller are lost, seven times", company: askTogether, count: countsThen, note: "429 `subject_busy` in the first five rounds; then `store_breaker`, and `store_timeout` once per half second"},
 	{name: "an environment starts while requests are lost", company: startAlone, count: countsThen, note: "the start takes 900 ms; after it `store_timeout`, then `store_breaker`"},
 	{name: "an environment is frozen, and its connections are closed", company: frozen(0), count: countsAll, extra: 2},
 	{name: "an environment is frozen for longer than 5 s, and its connections lose all data", company: frozen(5500 * time.Millisecond), count: countsAll, extra: 2},
