@@ -16,7 +16,7 @@ import (
 // A request renews a lease or a counter. Meanwhile, a request under changed rules waits for the result. Then the new
 // rules replace the old ones, and the counts remain.
 func TestSpread_rulesChange(t *testing.T) {
-	for _, spread := range []limiter.Spread{{Sync: time.Minute}, {Lease: 5}} {
+	for _, spread := range []limiter.Spread{{Sync: 2 * time.Second}, {Lease: 5}} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &slow{remote: newRemote(), in: make(chan struct{}, 9), out: make(chan struct{})}
 			e := storetest.Must(limiter.New(store, limiter.Options{Timeout: 500 * time.Millisecond}))
@@ -51,7 +51,7 @@ func TestSpread_rulesChange(t *testing.T) {
 func TestSpread_sync_otherSubject(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
-	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: time.Minute}})
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: 2 * time.Second}})
 	mine, other := limiter.Charge{Subject: user, Limit: l, Cost: 1}, limiter.Charge{Subject: limiter.User("other"), Limit: l, Cost: 1}
 	take(t, e, mine)
 	store.fail = map[limiter.Subject]error{other.Subject: limiter.ErrUnavailable}
@@ -73,7 +73,7 @@ func TestSpread_sync_leaseBusy(t *testing.T) {
 		e := storetest.Must(limiter.New(&partition{remote: newRemote(), takes: time.Millisecond}, limiter.Options{}))
 		rate := algo.Rate{Requests: 10, Window: time.Hour}
 		leased := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 1000, Window: time.Hour}, Spread: limiter.Spread{Lease: 8}})
-		synced := limit(t, limiter.Limit{Name: "b", Rate: rate, Spread: limiter.Spread{Sync: time.Minute}})
+		synced := limit(t, limiter.Limit{Name: "b", Rate: rate, Spread: limiter.Spread{Sync: 2 * time.Second}})
 		charges := []limiter.Charge{{Subject: user, Limit: leased, Cost: 7}, {Subject: user, Limit: synced, Cost: 1}}
 		admitted := 0
 		for range 3 {
@@ -98,7 +98,7 @@ func TestSpread_sync_staleError(t *testing.T) {
 		store := newRemote()
 		store.before = func(_ context.Context, s limiter.Subject) error { return <-gates[s] }
 		e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
-		l := limit(t, limiter.Limit{Name: "a", OnError: limiter.OnErrorDeny, Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: time.Minute}})
+		l := limit(t, limiter.Limit{Name: "a", OnError: limiter.OnErrorDeny, Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: 2 * time.Second}})
 		first, second := limiter.Charge{Subject: user, Limit: l, Cost: 1}, limiter.Charge{Subject: other, Limit: l, Cost: 1}
 		var calls sync.WaitGroup
 		inFlight := func(charges ...limiter.Charge) (d *limiter.Decision) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/quota"
 )
 
 // Spread reduces the calls on the one item or key that counts a busy limit. At most one field is set. The zero value
@@ -64,7 +65,7 @@ func (s *Spread) hasCounter() bool { return s.Sync > 0 }
 const (
 	MaxShards = 64
 	MinSync   = 10 * time.Millisecond
-	MaxSync   = time.Minute
+	MaxSync   = quota.ReportWindow / 2 // at twice this interval, processes exceed the limit by 8 %
 )
 
 // DefaultSync is the Sync of large limits of all callers on DynamoDB.

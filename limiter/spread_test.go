@@ -330,7 +330,7 @@ func TestSpread_mistakes(t *testing.T) {
 		"lease  ": {Spread: limiter.Spread{Lease: 2}, Rate: algo.Rate{Algorithm: algo.SlidingLog}},
 		"shards":  {Spread: limiter.Spread{Shards: 11}},
 		"shards ": {Spread: limiter.Spread{Shards: 2, Lease: 2}},
-		"sync_ms": {Spread: limiter.Spread{Sync: 2 * time.Minute}},
+		"sync_ms": {Spread: limiter.Spread{Sync: 4 * time.Second}},
 
 		"sync_ms ":  {Spread: limiter.Spread{Sync: time.Second}, Rate: algo.Rate{Algorithm: algo.SlidingLog}},
 		"sync_ms  ": {Spread: limiter.Spread{Sync: time.Second}, Rate: algo.Rate{Algorithm: algo.LeakyBucket}},
