@@ -554,3 +554,43 @@ func TestHandler_enforces(t *testing.T) {
 		})
 	}
 }
+
+const ownDomain = `"domainName": "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"`
+
+// All spellings of a path are charged as one endpoint. A long path does not make the policy invalid.
+func TestAuthorizer_path(t *testing.T) {
+	e := memory(t)
+	e.BasePaths = []string{"/v1"}
+	event := changed(t, sampleEvent(t, "rest-authorizer-user.json"), ownDomain, `"domainName": "api.example.com"`)
+	for i, path := range []string{"/v1/api/v1/search/", "/%76%31//api/v1/%73earch", "/api/v1/search"} {
+		p, err := authorize(t, e, changed(t, event, `"path": "/api/v1/search"`, `"path": "`+path+`"`))
+		if err != nil || p.Context["rateLimitRemaining"] != string(rune('2'-i)) {
+			t.Errorf("%s: got %+v, %v; want a charge to the limit search", path, p.Context, err)
+		}
+	}
+	for _, path := range []string{"/v10/api/v1/search", "/v1api/v1/search", "/api/v1/%2573earch", "/api/v1/search/x"} {
+		p, err := authorize(t, e, changed(t, event, `"path": "/api/v1/search"`, `"path": "`+path+`"`))
+		if err != nil || effect(p) != "Allow" || p.Context["rateLimitLimit"] != "8" {
+			t.Errorf("%s: got %+v, %v; want no charge to the limit search", path, p.Context, err)
+		}
+	}
+	for _, domain := range []string{
+		"a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com", "A1B2C3D4E5.Execute-API.eu-central-1.AmazonAWS.com.", "vpce-0123.execute-api.eu-central-1.vpce.amazonaws.com",
+		"a1b2c3d4e5.execute-api.cn-north-1.amazonaws.com.cn", "a1b2.lambda-url.eu-central-1.on.aws", "127.0.0.1:8080", "127.0.0.1", "[::1]:8080", "localhost", "localhost.localdomain:8080", "",
+	} {
+		other := changed(t, event, "api.example.com", domain)
+		p, err := authorize(t, memory(t), changed(t, other, `"path": "/api/v1/search"`, `"path": "/v1/api/v1/search"`))
+		if err != nil || p.Context["rateLimitLimit"] != "8" {
+			t.Errorf("%s: got %+v, %v; want the path without the base path", domain, p.Context, err)
+		}
+		e := memory(t)
+		e.BasePaths = []string{"/api"}
+		if p, err := authorize(t, e, other); err != nil || p.Context["rateLimitLimit"] != "3" {
+			t.Errorf("%s: got %+v, %v; want the whole path, because no whole segment equals the base path", domain, p.Context, err)
+		}
+	}
+	long := changed(t, event, "/dev/GET/api/v1/search", "/dev/GET/"+strings.Repeat("x", 2000))
+	if p, err := authorize(t, e, long); err != nil || len(p.PolicyDocument.Statement[0].Resource[0]) > 512 {
+		t.Errorf("long path: got %+v, %v; want a resource of at most 512 bytes", p, err)
+	}
+}

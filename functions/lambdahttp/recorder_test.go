@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"net/http"
 	"testing"
 	"time"
 
@@ -158,5 +159,15 @@ func TestHandler_recordsMalformed(t *testing.T) {
 		if counts, _ := recorded(t, log.Bytes()); !maps.Equal(counts, map[string]int{"Failed": 1}) {
 			t.Errorf("event %q: got metrics %v, want one failure", event, counts)
 		}
+	}
+}
+
+// The authorizer counts a request that it has decided, and the handler does not count it again.
+func TestRecorder_behindAuthorizer(t *testing.T) {
+	var log bytes.Buffer
+	e := memory(t)
+	e.Recorder = telemetry.New(&log, "test", nil)
+	if a := handle(t, e, sample.New(e), sampleEvent(t, "rest-proxy-user.json")); a.StatusCode != http.StatusOK || log.Len() != 0 {
+		t.Errorf("got status %d and log %s, want 200 and an empty log", a.StatusCode, &log)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -588,4 +589,28 @@ func (l *layered) half(id, answer string) {
 	}
 	_, _ = io.Copy(io.Discard, conn)
 	_ = conn.Close()
+}
+
+// A request gets 503 at once if its turn in a leaky bucket comes too late before the deadline of the function.
+func TestProxy_deadline(t *testing.T) {
+	parsed := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"queue","requests":6,"window":"1m","algorithm":"leaky_bucket","burst":5,"per":["ip"]}}}]}`), rules.Options{Version: 1, MaxDelay: 20 * time.Second}))
+	e := environment(t, limited, nil)
+	e.Rules, e.MaxDelay = live.Fixed(parsed), 20*time.Second
+	l := newLayered(t, e, false)
+	payload := sample(t, "http-api-anonymous.json")
+	if _, ran := l.send(payload, `{"statusCode":200}`); !ran {
+		t.Fatal("first request: got a refusal, want none")
+	}
+	next := l.request()
+	l.events <- event{payload: payload, header: http.Header{"Lambda-Runtime-Deadline-Ms": {"1"}}}
+	select {
+	case got := <-l.answers:
+		if !bytes.Contains(got.body, []byte(`"statusCode":503`)) {
+			t.Errorf("answer: got %s, want 503", got.body)
+		}
+		l.events <- event{payload: []byte(`{}`)}
+		<-next
+	case <-next:
+		t.Error("got an event for the function, want an answer of Weir")
+	}
 }

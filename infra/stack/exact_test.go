@@ -286,3 +286,20 @@ func TestStack_rulesFrom(t *testing.T) {
 		t.Errorf("rules from the table: got variables %v and layers %v, want RULES_FROM=table and no layers", variables, f.Properties["Layers"])
 	}
 }
+
+func TestStack_waf(t *testing.T) {
+	_, acl := templateOf(t, everything).one(t, "AWS::WAFv2::WebACL", "")
+	if got, want := text(t, acl.Properties["Rules"].([]any)[0].(map[string]any)["Statement"]), `{"RateBasedStatement":{"AggregateKeyType":"IP","EvaluationWindowSec":300,"Limit":2000}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Without the setting warmWrites, the table has no warm throughput.
+func TestStack_warmWrites(t *testing.T) {
+	for name, want := range map[string]string{"kafka": `{"WriteUnitsPerSecond":12000}`, "dynamodb": "null"} {
+		_, counters := templateOf(t, variants[name]).one(t, "AWS::DynamoDB::Table", "LimitsCounters")
+		if got := text(t, counters.Properties["WarmThroughput"]); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}

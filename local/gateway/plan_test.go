@@ -85,3 +85,20 @@ func counted(log, name string) (sum int) {
 	}
 	return sum
 }
+
+// If a record's limits are invalid, the limits of the rules document apply to its caller. The
+// metric RecordsIgnored counts these requests.
+func TestPlan_mistake(t *testing.T) {
+	onEach(t, example(t, "plan.json"), ok, func(t *testing.T, r *ruled) {
+		table, key := sold(r)
+		table.record.Limits = caller.ParseLimits(`{"rates":{"month":"many"},"changed":1}`)
+		if a := r.want(t, "GET /v1/data", times(2, 200), key); a.header.Get("X-RateLimit-Limit") != "100000" {
+			t.Errorf("got the limit %q, want the limit of the document, 100000", a.header.Get("X-RateLimit-Limit"))
+		}
+		r.now = r.now.Add(time.Hour)
+		r.want(t, "GET /v1/data", times(1, 200), key) // metrics are written at the next request of a later minute
+		if got := counted(r.metrics.String(), "RecordsIgnored"); got != 3 {
+			t.Errorf("metric RecordsIgnored: got %d, want 3", got)
+		}
+	})
+}

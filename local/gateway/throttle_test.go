@@ -2,6 +2,8 @@ package gateway_test
 
 import (
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,5 +47,28 @@ func TestThrottle(t *testing.T) {
 	}
 	if guard.calls() != 1 {
 		t.Errorf("calls of the authorizer: got %d, want 1", guard.calls())
+	}
+}
+
+// A bucket admits its burst exactly, also to concurrent requests, and another gateway of the same template has a bucket of
+// its own.
+func TestThrottle_concurrent(t *testing.T) {
+	r := plain
+	r.Rate, r.Burst = 1, 10
+	for range 2 {
+		api := newAPI(t, r, functions{}, frozen)
+		var group sync.WaitGroup
+		var passed atomic.Int64
+		for range 50 {
+			group.Go(func() {
+				if do(api, request(t, "GET", "/", http.NoBody)).status == http.StatusOK {
+					passed.Add(1)
+				}
+			})
+		}
+		group.Wait()
+		if got := passed.Load(); got != 10 {
+			t.Errorf("got %d of 50 requests admitted, want 10", got)
+		}
 	}
 }

@@ -56,3 +56,25 @@ func TestTimeout(t *testing.T) {
 		})
 	}
 }
+
+// A function runs until its own timeout, even if the client disconnects or the gateway stops
+// waiting.
+func TestTimeout_FunctionContinues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		ended := make(chan time.Duration, 1)
+		function := &stub{answer: func(ctx context.Context, _ []byte) ([]byte, error) {
+			<-ctx.Done()
+			ended <- time.Since(begun)
+			return nil, ctx.Err()
+		}}
+		api := newAPI(t, plain, functions{"Function": function}, frozen)
+		r := request(t, "GET", "/", http.NoBody)
+		ctx, cancel := context.WithCancel(r.Context())
+		cancel()
+		do(api, r.WithContext(ctx))
+		if got := <-ended; got != time.Minute {
+			t.Errorf("end of the function's context: got %v, want 1m", got)
+		}
+	})
+}

@@ -22,6 +22,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/rulestore"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/command"
 )
 
@@ -350,5 +351,20 @@ func TestRules_put_mistakes(t *testing.T) {
 		if code, _, errs := weir(t, args...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and %q", args, code, errs, want)
 		}
+	}
+}
+
+func TestProposal_restarts(t *testing.T) {
+	r, err := rules.Parse([]byte(`{"rules":[]}`), rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document, want := range map[string]string{"": "[]", `{"rules":[]}`: "[]", `{"rules":[{"limit":7}]}`: "[" + everyCount + "]"} {
+		if got := fmt.Sprint(proposal{}.restarts([]byte(document), r, 0)); got != want {
+			t.Errorf("%s: got %s, want %s", document, got, want)
+		}
+	}
+	if got := restartText([]string{everyCount}); got != everyCount {
+		t.Errorf("text for a document that cannot be parsed: got %q, want everyCount", got)
 	}
 }
