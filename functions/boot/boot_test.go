@@ -271,3 +271,16 @@ func TestConfig_Explain(t *testing.T) {
 		}
 	}
 }
+
+// CORS_ORIGINS sets the allowed origins of the environment.
+func TestConfig_Environment_cors(t *testing.T) {
+	c := load(t, "STORE=memory", "CORS_ORIGINS=https://a.example,https://b.example", "RULES_VERSION=1")
+	store, _, err := c.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := storetest.Must(c.Environment(t.Context(), store, quiet))
+	if want := []string{"https://a.example", "https://b.example"}; !slices.Equal(e.CORSOrigins, want) {
+		t.Errorf("CORS origins: got %q, want %q", e.CORSOrigins, want)
+	}
+}
