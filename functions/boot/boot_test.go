@@ -49,10 +49,10 @@ func TestLoad(t *testing.T) {
 		variables []string
 		want      string
 	}{
-		{[]string{"NAMESPACE=dev", "STORE=memory", "VIEWER_ADDRESS=proxy"}, `VIEWER_ADDRESS: got "proxy", want source, cloudfront, weir, or hops:N with N from 1 to 16`},
-		{[]string{"NAMESPACE=dev", "STORE=memory", "VIEWER_ADDRESS=weir"}, "RECORDS_TABLE: required with VIEWER_ADDRESS=weir: name of the table that holds the secrets of the distribution"},
-		{[]string{"NAMESPACE=dev", "STORE=memory", "VIEWER_ADDRESS=weir", "RECORDS_TABLE=records", "DIRECT_REQUESTS=deny"}, `DIRECT_REQUESTS: got "deny", want source or refuse`},
-		{[]string{"NAMESPACE=dev", "STORE=memory", "DIRECT_REQUESTS=refuse"}, "DIRECT_REQUESTS: got refuse with VIEWER_ADDRESS=source, want both or none; only a request without the secret of a distribution is direct"},
+		{[]string{"NAMESPACE=dev", "STORE=memory", "ADDRESS=proxy"}, `ADDRESS: got "proxy", want host, cloudfront, or hops:N with N from 1 to 16`},
+		{[]string{"NAMESPACE=dev", "STORE=memory", "ADDRESS=hops:1"}, "ORIGIN_SECRET: got 0 characters with ADDRESS=hops:1, want at least 32, without spaces"},
+		{[]string{"NAMESPACE=dev", "STORE=memory", "ORIGIN_SECRET_BEFORE=short"}, "ORIGIN_SECRET_BEFORE: got 5 characters, want none or at least 32, without spaces"},
+		{[]string{"NAMESPACE=dev", "STORE=memory", "VIEWER_ADDRESS=source"}, "VIEWER_ADDRESS: no longer a setting; set ADDRESS to host, cloudfront or hops:N, and ORIGIN_SECRET"},
 		{nil, "NAMESPACE: required"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "MAX_DELAY=x"}, `MAX_DELAY: got "x", want a duration such as 100ms`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "DECISION_SAMPLE=few"}, `DECISION_SAMPLE: got "few", want an integer`},

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/origin"
+	"github.com/weir-limits/weir/functions/viewer"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -120,14 +120,12 @@ type Config struct {
 	// identifies the caller without the key. "refuse" answers 401. "accept" looks the key up, and answers 401 without a
 	// record.
 	ForeignAPIKeys string `env:"FOREIGN_API_KEYS, default=ignore"`
-	// ViewerAddress is the source of the client's address: "source" is the host, "cloudfront" the field
-	// CloudFront-Viewer-Address, "weir" the field Weir-Viewer-Address, and "hops:N" an entry of X-Forwarded-For. The host
-	// appends the last entry, and "hops:1" is the entry before it. Fields count only in requests with a secret of
-	// RECORDS_TABLE in the field Weir-Origin-Secret.
-	ViewerAddress string `env:"VIEWER_ADDRESS, default=source"`
-	// DirectRequests decides requests without this secret. "source" decides them by their source address. "refuse"
-	// answers 403, or 429 behind the authorizer of a REST API, and is an error with VIEWER_ADDRESS=source.
-	DirectRequests string `env:"DIRECT_REQUESTS, default=source"`
+	// Address is the source of the client's address: "host", "cloudfront" for the field CloudFront-Viewer-Address, or
+	// "hops:N" for an entry of X-Forwarded-For. The host appends the last entry, and "hops:1" is the entry before it. Fields
+	// count only in requests with OriginSecret, or OriginSecretBefore, in the field Weir-Origin-Secret.
+	Address            string `env:"ADDRESS, default=host"`
+	OriginSecret       string `env:"ORIGIN_SECRET"`
+	OriginSecretBefore string `env:"ORIGIN_SECRET_BEFORE"`
 	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller.
 	IPv6Bits int `env:"IPV6_BITS, default=64"`
 
@@ -181,9 +179,11 @@ func Load(lookup func(string) (string, bool)) (Config, error) {
 
 // removed are variables of earlier versions, with what to do instead.
 var removed = map[string]string{
-	"EVENTS":         "set DECISION_SAMPLE, and send the lines of the log: with the function log to Kafka, or with a subscription to Kinesis or Firehose",
-	"EVENTS_SAMPLE":  "set DECISION_SAMPLE",
-	"KINESIS_STREAM": "subscribe the stream to the log of the function",
+	"DIRECT_REQUESTS": "a request without ORIGIN_SECRET counts by its source address",
+	"EVENTS":          "set DECISION_SAMPLE, and send the lines of the log: with the function log to Kafka, or with a subscription to Kinesis or Firehose",
+	"EVENTS_SAMPLE":   "set DECISION_SAMPLE",
+	"KINESIS_STREAM":  "subscribe the stream to the log of the function",
+	"VIEWER_ADDRESS":  "set ADDRESS to host, cloudfront or hops:N, and ORIGIN_SECRET",
 }
 
 func checkRemoved(lookup func(string) (string, bool)) error {
@@ -230,13 +230,10 @@ func (c *Config) validate() error {
 		"API_KEY_HEADER: got %q, want the name of a header field other than Authorization and Cookie, or %s", c.APIKeyHeader, contract.NoAPIKeys)
 	check(slices.Contains([]string{contract.ForeignKeysIgnored, contract.ForeignKeysRefused, contract.ForeignKeysAccepted}, c.ForeignAPIKeys),
 		"FOREIGN_API_KEYS: got %q, want %s, %s or %s", c.ForeignAPIKeys, contract.ForeignKeysIgnored, contract.ForeignKeysRefused, contract.ForeignKeysAccepted)
-	believed, err := origin.ParseBelieved(c.ViewerAddress)
-	check(err == nil, "VIEWER_ADDRESS: %w", err)
-	check(believed == origin.Believed{} || c.RecordsTable != "" || c.SubjectKeyFile != "", "RECORDS_TABLE: required with VIEWER_ADDRESS=%s: name of the table that holds the secrets of the distribution", believed)
-	check(c.DirectRequests == contract.DirectSource || c.DirectRequests == contract.DirectRefuse,
-		"DIRECT_REQUESTS: got %q, want %s or %s", c.DirectRequests, contract.DirectSource, contract.DirectRefuse)
-	check(c.DirectRequests != contract.DirectRefuse || believed != origin.Believed{} || err != nil,
-		"DIRECT_REQUESTS: got %s with VIEWER_ADDRESS=%s, want both or none; only a request without the secret of a distribution is direct", contract.DirectRefuse, contract.ViewerSource)
+	source, err := viewer.Parse(c.Address)
+	check(err == nil, "ADDRESS: %w", err)
+	check(source == viewer.Source{} || validSecret(c.OriginSecret), "ORIGIN_SECRET: got %d characters with ADDRESS=%s, want at least %d, without spaces", len(c.OriginSecret), c.Address, contract.MinOriginSecret)
+	check(c.OriginSecretBefore == "" || validSecret(c.OriginSecretBefore), "ORIGIN_SECRET_BEFORE: got %d characters, want none or at least %d, without spaces", len(c.OriginSecretBefore), contract.MinOriginSecret)
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
 	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: required with JWKS; otherwise tokens of any issuer with the same key are valid")
 	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: required with JWKS; otherwise tokens for other APIs are valid")
@@ -272,5 +269,10 @@ const maxMaxDelay = 29 * time.Second
 
 // maxBasePaths bounds the work for a path with many readings.
 const maxBasePaths = 50
+
+// validSecret reports whether s can be the secret of a distribution in a header field.
+func validSecret(s string) bool {
+	return len(s) >= contract.MinOriginSecret && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}
 
 func isURL(s string) bool { return strings.Contains(s, "://") }

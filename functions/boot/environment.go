@@ -14,6 +14,7 @@ import (
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/mac"
 	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/viewer"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -84,12 +85,13 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if c.SignLines {
 		recorder.SignWith(ring.Sign)
 	}
-	viewers, err := c.viewers(ctx, o.Logger)
+	source, err := viewer.Parse(c.Address)
 	if err != nil {
 		return nil, err
 	}
 	return &lambdahttp.Environment{
-		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, MACs: ring, WeirBehind: c.BackEnd == contract.BackEndWeir, Viewers: viewers,
+		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, MACs: ring, WeirBehind: c.BackEnd == contract.BackEndWeir,
+		Viewers:   viewer.New(source, c.OriginSecret, c.OriginSecretBefore, o.Logger),
 		BasePaths: c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream, AllowBypass: c.AllowBypass, SampleLogin: c.SampleLogin,
 	}, nil
 }

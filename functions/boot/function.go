@@ -77,8 +77,5 @@ func (c Config) warm(ctx context.Context, store limiter.Store, e *lambdahttp.Env
 	if err := e.Identifier.Warm(ctx, e.Clock()); err != nil {
 		e.Logger.Warn("records table not reached", slog.Any("err", err))
 	}
-	if err := e.Viewers.Warm(ctx, e.Clock()); err != nil {
-		e.Logger.Warn("secrets of the distribution not read", slog.Any("err", err))
-	}
 	_ = e.Rules.Refresh(ctx, e.Clock()) // the observer of the rules reports the error
 }

@@ -7,9 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/mac"
-	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -76,24 +74,4 @@ func (c Config) macs(ctx context.Context, load func(context.Context, records.Rea
 	}
 	scope := mac.Scope{Namespace: c.Namespace, Region: client.Options().Region}
 	return mac.NewRing(scope, func(ctx context.Context) ([]byte, error) { return load(ctx, table, c.RecordsTable) }), nil
-}
-
-// viewers returns the Viewers, which find the addresses of clients. It returns nil if these come only from the host. The
-// secrets are in RECORDS_TABLE. Locally they come from SUBJECT_KEY_FILE.
-func (c Config) viewers(ctx context.Context, logger *slog.Logger) (*origin.Viewers, error) {
-	believed, err := origin.ParseBelieved(c.ViewerAddress)
-	if err != nil || believed == (origin.Believed{}) {
-		return nil, err
-	}
-	o := origin.Options{Believed: believed, Refuse: c.DirectRequests == contract.DirectRefuse, Logger: logger}
-	if c.SubjectKeyFile != "" {
-		key, err := c.subjectKey()
-		o.Load = func(context.Context) (origin.Secrets, error) { return origin.Derive(key), nil }
-		return origin.New(o), err
-	}
-	client, err := c.sharedDynamoDBClient(ctx)
-	o.Load = func(ctx context.Context) (origin.Secrets, error) {
-		return origin.Read(ctx, client, c.RecordsTable, c.Namespace)
-	}
-	return origin.New(o), err
 }

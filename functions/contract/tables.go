@@ -12,10 +12,6 @@ const SubjectKeyKey = "subjectkey"
 // MACKeyKey is the partition key of the item with the key of package functions/mac.
 const MACKeyKey = "mackey"
 
-// OriginSecretsKey returns the partition key of the item that contains the secrets of [OriginSecretField] of a
-// deployment.
-func OriginSecretsKey(namespace string) string { return "originsecrets#" + namespace }
-
 // SecretsKey is the partition key of the item that contains the secrets that hash API keys. APIKeyPrefix precedes
 // the hash in the partition key of an API key.
 const (

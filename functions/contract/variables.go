@@ -26,8 +26,9 @@ const (
 	VariableKafkaBrokers      = "KAFKA_BROKERS"
 	VariableKafkaTopic        = "KAFKA_TOPIC"
 	VariableKafkaIAM          = "KAFKA_IAM"
-	VariableViewerAddress     = "VIEWER_ADDRESS"
-	VariableDirectRequests    = "DIRECT_REQUESTS"
+	VariableAddress           = "ADDRESS"
+	VariableOriginSecret      = "ORIGIN_SECRET"
+	VariableSecretBefore      = "ORIGIN_SECRET_BEFORE"
 	VariableBackEnd           = "BACK_END"
 	VariableSignLines         = "SIGN_LINES"
 	VariableNoticeBus         = "NOTICE_BUS"
@@ -112,7 +113,7 @@ func Variables() []string {
 		VariableRedisIAMUser, VariableRedisIAMCache, VariableRecordsTable, VariableRulesFile,
 		VariableRulesFrom, VariableRulesVersion, VariableMaxDelay, VariableCORSOrigins,
 		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableSample,
-		VariableViewerAddress, VariableDirectRequests,
+		VariableAddress, VariableOriginSecret, VariableSecretBefore,
 		VariableBackEnd, VariableSignLines, VariableNoticeBus, VariableRegions,
 	}
 }

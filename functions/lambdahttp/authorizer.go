@@ -72,7 +72,7 @@ func (a authorizer) decide(ctx context.Context, event *proxyEvent) ([]byte, erro
 			report = a.sealed(ctx, result.Time, result.Reported)
 		}
 		return a.policy(event, "Allow", result, report)
-	case telemetry.ClassRefused, telemetry.ClassDirect:
+	case telemetry.ClassRefused:
 		return a.policy(event, "Deny", result, "")
 	case telemetry.ClassUnauthorized:
 		return nil, errUnauthorized

@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/mac"
-	"github.com/weir-limits/weir/functions/origin"
+	"github.com/weir-limits/weir/functions/viewer"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
@@ -45,7 +45,7 @@ type Environment struct {
 	// limits with a count to them. Otherwise it looks at these limits, and the back end reports the costs.
 	WeirBehind bool
 	// Viewers finds the addresses of clients behind a distribution or a proxy. nil means the addresses from the host.
-	Viewers *origin.Viewers
+	Viewers *viewer.Finder
 	// Notices gets the notices in log lines, in the function of NewForward. nil: that function drops them.
 	Notices NoticeBus
 	// BasePaths are the paths that custom domains add before every path, such as "/v1". They are plain; see
@@ -125,7 +125,7 @@ func (e *Environment) withoutForged(r *http.Request, from delivery) *http.Reques
 		return r
 	}
 	request := requestOf(r, from)
-	address := e.Viewers.Find(r.Context(), e.Clock(), r.Header, request.Address, request.Appended)
+	address := e.Viewers.Find(r.Context(), r.Header, request.Address, request.Appended)
 	copied := *r
 	copied.Header = r.Header.Clone()
 	for _, name := range e.Viewers.Fields() {
@@ -225,17 +225,10 @@ func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.R
 	if e.Viewers == nil {
 		return e.Identifier.Caller(ctx, now, credentials)
 	}
-	address := e.Viewers.Find(ctx, now, r.Header, r.Address, r.Appended)
+	address := e.Viewers.Find(ctx, r.Header, r.Address, r.Appended)
 	credentials.Address = address.Addr
-	refused := address.Refused
-	if refused {
-		credentials = caller.Credentials{Address: address.Addr} // verifying others could cost a read
-	}
 	c, err := e.Identifier.Caller(ctx, now, credentials)
-	if refused {
-		err = caller.ErrDirect
-	}
-	c.IPFrom, c.Direct, c.IPNotFound = address.String(), address.Direct, address.Problem != "" && !address.Direct
+	c.IPFrom, c.IPNotFound = address.String(), address.Problem != ""
 	return c, err
 }
 

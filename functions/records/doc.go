@@ -12,13 +12,12 @@
 //	pk "signingkeys"      jwks, fetched                                 a copy of the issuer's key set
 //	pk "subjectkey"       key                                           the key of subject hashes
 //	pk "mackey"           current, previous, rotated                    the keys of MACs (package mac)
-//	pk "originsecrets"    current, previous, rotated                    the secrets of a distribution (package origin)
 //
 // This package defines the table ([TableInput]), reads of single items ([Table]), secrets that rotate ([Pair]), and the
 // two records that consist of one item: [SigningKeys] and [SubjectKey].
 //
 // Functions only read single items, with four exceptions. The function signingkeys writes the item
-// "signingkeys". The function publisher writes the items "deployedrules#<namespace>" and "originsecrets". The first function that
+// "signingkeys". The function publisher writes the item "deployedrules#<namespace>". The first function that
 // starts creates the item "subjectkey", and the first that needs the key of MACs creates "mackey". If the table is a
 // global one, functions of all regions create them in the first region.
 // IAM policies limit reads and writes by the partition key. Functions use eventually consistent reads, which cost

@@ -17,11 +17,6 @@ type Pair struct {
 	Current  []byte    // PairBytes random bytes
 	Previous []byte    // the secret that Current replaced; nil before the first rotation
 	Rotated  time.Time // when Current replaced Previous
-
-	// Taken is when a sender took Current. It is the zero time if the last sender took Previous, and for a Pair
-	// without senders. Reason is a text of the last sender.
-	Taken  time.Time
-	Reason string
 }
 
 // PairBytes is the length of each secret of a Pair.
@@ -32,8 +27,6 @@ const (
 	currentAttribute  = "current"
 	previousAttribute = "previous"
 	rotatedAttribute  = "rotated"
-	takenAttribute    = "taken"
-	reasonAttribute   = "reason"
 )
 
 // ReadWriter is the part of DynamoDB that reads and writes an item. A *dynamodb.Client implements it.
@@ -102,20 +95,7 @@ func RotatePair(ctx context.Context, api ReadWriter, table, key string, now time
 
 // Next returns the Pair after a rotation at the time now.
 func (p Pair) Next(now time.Time) Pair {
-	return Pair{Current: NewPair().Current, Previous: p.Current, Rotated: now, Reason: p.Reason}
-}
-
-// TakePair changes the fields Taken and Reason of a Pair with take. It creates the Pair if there is none.
-func TakePair(ctx context.Context, api Writer, table, key string, take func(*Pair) error) error {
-	p, err := CreatePair(ctx, api, table, key)
-	if err != nil {
-		return err
-	}
-	taken := p
-	if err := take(&taken); err != nil {
-		return err
-	}
-	return replacePair(ctx, api, table, key, p, taken)
+	return Pair{Current: NewPair().Current, Previous: p.Current, Rotated: now}
 }
 
 // replacePair writes p, unless another call has rotated the Pair since it was old.
@@ -136,10 +116,6 @@ func (p Pair) item(key string) Item {
 		it.SetBinary(previousAttribute, p.Previous)
 		it.SetText(rotatedAttribute, p.Rotated.UTC().Format(time.RFC3339))
 	}
-	if !p.Taken.IsZero() {
-		it.SetText(takenAttribute, p.Taken.UTC().Format(time.RFC3339))
-	}
-	it.SetText(reasonAttribute, p.Reason)
 	return it
 }
 
@@ -151,8 +127,7 @@ func parsePair(key string, it Item) (p Pair, err error) {
 	mistake := func(attribute, problem string) (Pair, error) {
 		return Pair{}, wrap(fmt.Errorf("item %s: %s: %s", key, attribute, problem))
 	}
-	p.Current, p.Reason = it.Binary(currentAttribute), it.Text(reasonAttribute)
-	p.Taken, _ = time.Parse(time.RFC3339, it.Text(takenAttribute)) // no time: not taken
+	p.Current = it.Binary(currentAttribute)
 	if len(p.Current) != PairBytes {
 		return mistake(currentAttribute, fmt.Sprintf("got %d bytes, want %d", len(p.Current), PairBytes))
 	}

@@ -104,9 +104,6 @@ func (p *LimitsProps) recordKeys() []string {
 	if p.reporting().Counts || p.signsLines() {
 		keys = append(keys, contract.MACKeyKey)
 	}
-	if p.viewers() {
-		keys = append(keys, contract.OriginSecretsKey(p.Namespace))
-	}
 	return keys
 }
 

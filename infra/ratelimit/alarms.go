@@ -90,11 +90,11 @@ func (l *Limits) newAlarms() {
 	if !l.props.checked().MatchesAll || l.props.RulesFrom != "" {
 		l.NewAlarm(l, Alarm{"unmatched", "No rule matches more than 50 % of requests, so they are not limited. Was a base path, a domain or a prefix of routes added? List paths that need no limit in exempt. See 'No rule matches requests' in infra/OPERATIONS.md.", m.Unmatched(), unmatchedPercent, 10, 15})
 	}
-	if l.props.viewers() {
-		alarm := l.NewAlarm(l, Alarm{"addresses-not-found", "Requests from the distribution or the proxy lack the address of the client, or the records table cannot be read. Limits by address then count all clients of a server together. The functions' logs name the reason.", m.Metric(telemetry.AddressesNotFound, "Sum"), 0, 2, 5})
-		if unresolved(l.props.ViewerAddress) {
-			behind := awscdk.NewCfnCondition(awscdk.Stack_Of(l), jsii.String("HasViewerAddress"), &awscdk.CfnConditionProps{
-				Expression: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(l.props.ViewerAddress, contract.ViewerSource)),
+	if l.props.fronted() {
+		alarm := l.NewAlarm(l, Alarm{"addresses-not-found", "Requests lack the secret of the distribution or the proxy, or the address of the client. If they come through it, limits by address count all clients of a server together; others went to the API directly. The functions' logs name the reason.", m.Metric(telemetry.AddressesNotFound, "Sum"), 0, 2, 5})
+		if unresolved(l.props.Address) {
+			behind := awscdk.NewCfnCondition(awscdk.Stack_Of(l), jsii.String("IsFronted"), &awscdk.CfnConditionProps{
+				Expression: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(l.props.Address, contract.AddressHost)),
 			})
 			alarm.Node().DefaultChild().(awscdk.CfnResource).CfnOptions().SetCondition(behind)
 		}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
@@ -72,6 +73,7 @@ var placeholders = map[string]string{
 	contract.VariableRequireCredential: "true",
 	contract.VariableForeignAPIKeys:    contract.ForeignKeysIgnored,
 	contract.VariableJWTAlgorithms:     "RS256",
-	contract.VariableViewerAddress:     contract.ViewerWeir,
-	contract.VariableDirectRequests:    contract.DirectSource,
+	contract.VariableAddress:           contract.AddressCloudFront,
+	contract.VariableOriginSecret:      strings.Repeat("x", contract.MinOriginSecret),
+	contract.VariableSecretBefore:      strings.Repeat("x", contract.MinOriginSecret),
 }

@@ -212,8 +212,8 @@ func TestLimits_logLevel(t *testing.T) {
 
 // The synthesis rejects hops behind a function URL, where no entry of X-Forwarded-For can be believed.
 func TestLimits_functionURL(t *testing.T) {
-	for who, want := range map[string]string{"cloudfront": "", "hops:2": "Shop/Orders/FunctionUrl: ViewerAddress: got hops:2, want none behind a function URL"} {
-		app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.ViewerAddress = who }, nil)
+	for who, want := range map[string]string{"cloudfront": "", "hops:2": "Shop/Orders/FunctionUrl: Address: got hops:2, want none behind a function URL"} {
+		app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.Address, p.OriginSecret = who, *awscdk.Aws_STACK_NAME() }, nil)
 		l.Equip(f)
 		other := awslambda.NewFunction(awscdk.Stack_Of(f), jsii.String("Unlimited"), &awslambda.FunctionProps{Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x"))})
 		for _, each := range []awslambda.Function{f, other} {

@@ -117,13 +117,12 @@ type LimitsProps struct {
 	// CORSOrigins are the origins whose pages may call the API, such as https://app.example, or
 	// only "*". Cookies are not allowed. nil means none.
 	CORSOrigins []string
-	// ViewerAddress is the source of a client's address behind a CDN or a proxy: contract.ViewerCloudFront,
-	// contract.ViewerWeir, or contract.ViewerHops with a number. It counts only on requests with the secret of the
-	// records table. "" means the host.
-	ViewerAddress string
-	// DirectRequests decides requests without the secret: contract.DirectRefuse answers 403. "" means that their
-	// source is their address.
-	DirectRequests string
+	// Address is the source of a client's address: contract.AddressHost (also if empty), contract.AddressCloudFront, or
+	// contract.AddressHops with a number. Behind a CDN or a proxy, a field counts only in requests with OriginSecret, or
+	// PreviousOriginSecret, in the field Weir-Origin-Secret. The secrets are values of CloudFormation parameters, so that no
+	// template contains them.
+	Address                            string
+	OriginSecret, PreviousOriginSecret string
 	// MaxDelay is the longest wait of a request in a leaky bucket. 0: requests do not wait.
 	MaxDelay time.Duration
 	// Variables are more variables of functions/boot, such as BASE_PATH (for a custom domain),
@@ -183,8 +182,9 @@ func (p *LimitsProps) check() error {
 		want(t.Issuer != "" && t.Audience != "" && t.JWKS != "", "Tokens: got issuer %q, audience %q and JWKS %q, want all three; otherwise the functions would accept tokens for other APIs", t.Issuer, t.Audience, t.JWKS)
 		want(t.JWKS == "" || unresolved(t.JWKS) || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
 	}
-	want(p.DirectRequests == "" || p.DirectRequests == contract.DirectSource || p.viewers(), "DirectRequests: got %q, want none without ViewerAddress, because every request is direct then", p.DirectRequests)
-	want(p.Regions == nil || !p.viewers(), "Regions: got some with ViewerAddress, want none; the regions have no common secret of a distribution")
+	for _, secret := range []string{p.OriginSecret, p.PreviousOriginSecret} {
+		want(secret == "" || unresolved(secret), "OriginSecret: got a text, want the value of a CloudFormation parameter with NoEcho; a template must not contain a secret")
+	}
 	first, _, _ := strings.Cut(strings.Join(p.Regions, ","), ",")
 	want(!strings.HasSuffix(first, contract.WithoutShare), "Regions: got %s first, want a region with a share: it has the records, so it cannot join or leave", first)
 	p.checkKafka(want)
@@ -193,10 +193,8 @@ func (p *LimitsProps) check() error {
 	return errors.Join(problems...)
 }
 
-// viewers reports whether the functions believe a field of the request for the client's address.
-func (p *LimitsProps) viewers() bool {
-	return p.ViewerAddress != "" && p.ViewerAddress != contract.ViewerSource
-}
+// fronted reports whether the functions believe a field of the request for the client's address.
+func (p *LimitsProps) fronted() bool { return p.Address != "" && p.Address != contract.AddressHost }
 
 // unresolved reports whether s contains a value that is known only in the deployment, such as a
 // parameter. CloudFormation checks it then.
@@ -207,7 +205,7 @@ func unresolved(s string) bool { return *awscdk.Token_IsUnresolved(s) }
 func (p *LimitsProps) variables() map[string]string {
 	v := map[string]string{
 		contract.VariableNamespace: p.Namespace, contract.VariableRulesFile: taskRoot + rulesFile, contract.VariableRulesFrom: cmp.Or(p.RulesFrom, contract.RulesDeployment),
-		contract.VariableRegions: strings.Join(p.Regions, ","), contract.VariableDirectRequests: p.DirectRequests,
+		contract.VariableRegions: strings.Join(p.Regions, ","),
 	}
 	if p.RulesVersion != 0 {
 		v[contract.VariableRulesVersion] = strconv.FormatInt(p.RulesVersion, 10)
@@ -221,8 +219,8 @@ func (p *LimitsProps) variables() map[string]string {
 	if p.RequireCredential {
 		v[contract.VariableRequireCredential] = "true"
 	}
-	if p.viewers() {
-		v[contract.VariableViewerAddress] = p.ViewerAddress
+	if p.fronted() {
+		v[contract.VariableAddress], v[contract.VariableOriginSecret], v[contract.VariableSecretBefore] = p.Address, p.OriginSecret, p.PreviousOriginSecret
 	}
 	if t := p.Tokens; t != nil {
 		v[contract.VariableJWKS], v[contract.VariableJWTIssuer], v[contract.VariableJWTAudience] = t.JWKS, t.Issuer, t.Audience
@@ -244,7 +242,7 @@ func (p *LimitsProps) checkBundles() (problems []error) {
 	if inside, outside := p.logFunctions(); inside || outside {
 		names = append(names, contract.Log)
 	}
-	if p.deployed() || p.viewers() || p.inNetwork() && p.Tokens != nil {
+	if p.deployed() || p.inNetwork() && p.Tokens != nil {
 		names = append(names, contract.Deploy)
 	}
 	for _, name := range names {

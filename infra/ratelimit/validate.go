@@ -108,8 +108,8 @@ func (v *validation) authorizer(c awsapigateway.CfnAuthorizer) {
 
 // functionURL reports the URL of a function with the limiter that counts hops.
 func (v *validation) functionURL(c awslambda.CfnUrl) {
-	if who := v.limits.props.ViewerAddress; strings.HasPrefix(who, contract.ViewerHops) && v.invokes(resolved(c, c.TargetFunctionArn())) {
-		v.problem("%s: ViewerAddress: got %s, want none behind a function URL, which keeps only the first entry of X-Forwarded-For, the one that a client can write", *c.Node().Scope().Node().Path(), who)
+	if who := v.limits.props.Address; strings.HasPrefix(who, contract.AddressHops) && v.invokes(resolved(c, c.TargetFunctionArn())) {
+		v.problem("%s: Address: got %s, want none behind a function URL, which keeps only the first entry of X-Forwarded-For, the one that a client can write", *c.Node().Scope().Node().Path(), who)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestStack_network(t *testing.T) {
 	}
 	_, endpoint := made.one(t, "AWS::EC2::VPCEndpoint", "LimitsVpcDynamoDB")
 	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
-	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"dynamodb:GetItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey","secrets","apikey#*","rules","signingkeys","originsecrets#dev"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}},`+
+	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"dynamodb:GetItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey","secrets","apikey#*","rules","signingkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}},`+
 		`{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
 		t.Errorf("route to DynamoDB:\n got %s\nwant %s", got, want)
 	}

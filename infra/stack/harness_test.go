@@ -93,7 +93,7 @@ func everything(s *stack.Settings) {
 	s.ReservedConcurrency = jsii.Number(100)
 	s.DecisionSample = 1000
 	s.RulesFrom = "table"
-	s.LogRole, s.ViewerAddress = true, "hops:1"
+	s.LogRole, s.Address = true, "hops:1"
 }
 
 // inRegions makes the stack that of us-east-1 among regions that share limits.

@@ -118,7 +118,7 @@ func TestStack_privilege_records(t *testing.T) {
 	deciding := []string{contract.SubjectKeyKey, contract.SecretsKey, contract.APIKeyPrefix + "*", contract.DeployedRulesKey("dev")}
 	for name, want := range map[string]map[string][]string{
 		"dynamodb":   {"Authorizer": deciding, "Handler": deciding},
-		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey, contract.OriginSecretsKey("dev")), "SigningKeys": nil},
+		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey), "SigningKeys": nil},
 	} {
 		made := templateOf(t, variants[name])
 		for function, keys := range want {

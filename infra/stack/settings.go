@@ -80,6 +80,8 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 
 // removed are settings of earlier versions, with what to do instead.
 var removed = map[string]string{
+	"directRequests": "a request without the secret counts by its source address",
+	"viewerAddress":  "set address to host, cloudfront or hops:N, and the parameter OriginSecret",
 	"events":         "a decision is a log line; set decisionSample and kafkaBrokers, or subscribe a stream to the logs",
 	"eventsSample":   "set decisionSample",
 	"appConfigLayer": "set rulesFrom to table, and publish the rules with `weir rules publish`",
@@ -97,7 +99,6 @@ func (r *reader) settings() Settings {
 			Namespace: r.text("stage", "dev"), Store: ratelimit.Store(r.oneOf("store", string(ratelimit.DynamoDB), string(ratelimit.ElastiCache))),
 			Rules: r.text("rules", "functions/rules.json"), RulesFrom: r.text("rulesFrom", ""), WeirBehind: true,
 			CORSOrigins: r.list("corsOrigins"), RequireCredential: r.flag("requireCredential"), MaxDelay: r.duration("maxDelay"), Variables: map[string]string{},
-			DirectRequests:         r.text("directRequests", ""),
 			ProvisionedConcurrency: r.number("provisioned", 0), Tracing: r.flag("tracing"),
 			Regions: r.list("regions"), Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0), DecisionSample: int(r.number("decisionSample", 0)),
 		},
@@ -109,7 +110,7 @@ func (r *reader) settings() Settings {
 			SecurityGroup: r.text("kafkaSecurityGroup", ""), Vpc: r.text("kafkaVpc", ""), Subnets: r.list("kafkaSubnets"),
 		},
 	}
-	s.ViewerAddress = r.text("viewerAddress", "")
+	s.Address = r.text("address", "")
 	s.Bundles = r.text("bundles", "dist/"+s.Arch)
 	if tokens := (ratelimit.Tokens{Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", "")}); tokens != (ratelimit.Tokens{}) {
 		s.Tokens = &tokens

@@ -66,11 +66,26 @@ func (s *stage) props() *ratelimit.LimitsProps {
 	if name := s.settings.RecordsTable; name != "" {
 		p.Records = awsdynamodb.Table_FromTableName(s.stack, jsii.String("Records"), jsii.String(name))
 	}
+	if p.Address != "" && p.Address != contract.AddressHost {
+		p.OriginSecret = s.secret("OriginSecret", "The value of Weir-Origin-Secret in requests from the distribution or the proxy.", false)
+		p.PreviousOriginSecret = s.secret("PreviousOriginSecret", "A second valid value, until every distribution or proxy sends the first. Empty means none.", true)
+	}
 	s.newSinks(&p)
 	if s.settings.Arch == "x86_64" {
 		p.Architecture = awslambda.Architecture_X86_64()
 	}
 	return &p
+}
+
+// secret adds a parameter and returns its value.
+func (s *stage) secret(id, description string, optional bool) string {
+	pattern, none := jsii.Sprintf("[!-~]{%d,}", contract.MinOriginSecret), (*string)(nil)
+	if optional {
+		pattern, none = jsii.Sprintf("(%s)?", *pattern), jsii.String("")
+	}
+	return *awscdk.NewCfnParameter(s.stack, jsii.String(id), &awscdk.CfnParameterProps{
+		NoEcho: jsii.Bool(true), AllowedPattern: pattern, Default: none, Description: jsii.String(description),
+	}).ValueAsString()
 }
 
 // checkThroughput warns if the throttles admit more writes than a new counter table accepts. It is

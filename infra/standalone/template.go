@@ -100,7 +100,7 @@ type stack struct {
 	issuer, audience, jwks, email, accessLog     awscdk.CfnParameter
 	origin, basePath, requireCredential          awscdk.CfnParameter
 	apiKeyHeader, foreignAPIKeys, algorithms     awscdk.CfnParameter
-	viewerAddress, directRequests                awscdk.CfnParameter
+	address, secret, secretBefore                awscdk.CfnParameter
 	boundary, key, retention                     awscdk.CfnParameter
 }
 
@@ -112,7 +112,8 @@ func (s *stack) fill(store ratelimit.Store, rules string) {
 	p := &ratelimit.LimitsProps{
 		Namespace: *s.namespace.ValueAsString(), Store: store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code, Reports: true,
 		Architecture: awslambda.Architecture_Custom(s.architecture.ValueAsString(), nil),
-		AlarmAction:  awscloudwatchactions.NewSnsAction(s.newTopic()), ViewerAddress: *s.viewerAddress.ValueAsString(), DirectRequests: *s.directRequests.ValueAsString(),
+		AlarmAction:  awscloudwatchactions.NewSnsAction(s.newTopic()),
+		Address:      *s.address.ValueAsString(), OriginSecret: *s.secret.ValueAsString(), PreviousOriginSecret: *s.secretBefore.ValueAsString(),
 		Variables: map[string]string{
 			contract.VariableBasePath: *s.basePath.ValueAsString(), contract.VariableRequireCredential: *s.requireCredential.ValueAsString(),
 			contract.VariableAPIKeyHeader: *s.apiKeyHeader.ValueAsString(), contract.VariableForeignAPIKeys: *s.foreignAPIKeys.ValueAsString(),
@@ -172,6 +173,9 @@ func (s *stack) newLayer(l *ratelimit.Limits) {
 	}
 	s.output("LayerArn", layer.LayerVersionArn())
 	s.output("LayerPolicyArn", policy.ManagedPolicyArn())
+	for _, name := range []string{contract.VariableOriginSecret, contract.VariableSecretBefore} {
+		delete(variables, contract.LayerVariable(name)) // an output would show it
+	}
 	s.output("LayerVariables", s.cdk.ToJsonString(variables, nil))
 	// A template cannot parse the JSON in LayerVariables. So values that are no parameters are
 	// outputs of their own.
@@ -218,12 +222,16 @@ func (s *stack) newParameters() {
 	s.foreignAPIKeys = add("ForeignApiKeys", "Requests with an API key that is not Weir's, such as a key of a usage plan: ignore identifies the caller without the key, refuse answers 401, accept looks up keys of weir keys import.", awscdk.CfnParameterProps{
 		Default: jsii.String(contract.ForeignKeysIgnored), AllowedValues: jsii.Strings(contract.ForeignKeysIgnored, contract.ForeignKeysRefused, contract.ForeignKeysAccepted),
 	})
-	s.viewerAddress = add("ViewerAddress", "Source of the client's address: source is API Gateway, cloudfront and weir are fields of a distribution, and hops:N is an entry of X-Forwarded-For. infra/edge/README.md describes them.", awscdk.CfnParameterProps{
-		Default: jsii.String(contract.ViewerSource), AllowedPattern: jsii.String("source|cloudfront|weir|hops:([1-9]|1[0-6])"), ConstraintDescription: jsii.String("source, cloudfront, weir, or hops:N with N from 1 to 16"),
+	s.address = add("Address", "Source of the client's address: host, or behind a CDN or a proxy cloudfront or hops:N, which need OriginSecret. infra/edge/README.md describes them.", awscdk.CfnParameterProps{
+		Default: jsii.String(contract.AddressHost), AllowedPattern: jsii.String("host|cloudfront|hops:([1-9]|1[0-6])"), ConstraintDescription: jsii.String("host, cloudfront, or hops:N with N from 1 to 16"),
 	})
-	s.directRequests = add("DirectRequests", "Requests without the secret of the distribution: source decides them by their source address, refuse refuses them.", awscdk.CfnParameterProps{
-		Default: jsii.String(contract.DirectSource), AllowedValues: jsii.Strings(contract.DirectSource, contract.DirectRefuse),
-	})
+	secret := func(id, text string) awscdk.CfnParameter {
+		return add(id, text, awscdk.CfnParameterProps{
+			Default: empty, NoEcho: jsii.Bool(true), AllowedPattern: jsii.Sprintf("([!-~]{%d,})?", contract.MinOriginSecret), ConstraintDescription: jsii.Sprintf("empty, or at least %d characters without spaces", contract.MinOriginSecret),
+		})
+	}
+	s.secret = secret("OriginSecret", "The value of Weir-Origin-Secret in requests from the CDN or the proxy.")
+	s.secretBefore = secret("PreviousOriginSecret", "A second valid value of Weir-Origin-Secret, until every CDN or proxy sends the first. Empty means none.")
 	s.origin = add("CorsOrigin", "The origin whose pages may read refusals, such as https://app.example. * means every origin. Empty means none.", awscdk.CfnParameterProps{
 		Default: empty, AllowedPattern: jsii.String(`(\*|(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?)?`),
 		ConstraintDescription: jsii.String("empty, *, or one https origin without a path"),
@@ -246,11 +254,11 @@ func (s *stack) newParameters() {
 			AssertDescription: jsii.String("Issuer needs Audience and JWKS; otherwise the functions would accept tokens for other APIs"),
 		}},
 	})
-	awscdk.NewCfnRule(s.cdk, jsii.String("DirectRequestsHaveASecret"), &awscdk.CfnRuleProps{
-		RuleCondition: awscdk.Fn_ConditionEquals(s.directRequests.ValueAsString(), contract.DirectRefuse),
+	awscdk.NewCfnRule(s.cdk, jsii.String("AddressHasASecret"), &awscdk.CfnRuleProps{
+		RuleCondition: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.address.ValueAsString(), contract.AddressHost)),
 		Assertions: &[]*awscdk.CfnRuleAssertion{{
-			Assert:            awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.viewerAddress.ValueAsString(), contract.ViewerSource)),
-			AssertDescription: jsii.String("DirectRequests=refuse needs ViewerAddress; without it, no request is direct and none is refused"),
+			Assert:            awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.secret.ValueAsString(), "")),
+			AssertDescription: jsii.String("Address needs OriginSecret; otherwise every client could choose its address"),
 		}},
 	})
 }

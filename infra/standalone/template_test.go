@@ -248,7 +248,7 @@ func TestTemplate_browser(t *testing.T) {
 					continue
 				}
 				decides++
-				for name, want := range map[string]any{contract.VariableBasePath: node{"Ref": "BasePath"}, contract.VariableRequireCredential: node{"Ref": "RequireCredential"}, contract.VariableAPIKeyHeader: node{"Ref": "ApiKeyHeader"}, contract.VariableForeignAPIKeys: node{"Ref": "ForeignApiKeys"}, contract.VariableJWTAlgorithms: node{"Ref": "JwtAlgorithms"}, contract.VariableViewerAddress: node{"Ref": "ViewerAddress"}, contract.VariableDirectRequests: node{"Ref": "DirectRequests"}} {
+				for name, want := range map[string]any{contract.VariableBasePath: node{"Ref": "BasePath"}, contract.VariableRequireCredential: node{"Ref": "RequireCredential"}, contract.VariableAPIKeyHeader: node{"Ref": "ApiKeyHeader"}, contract.VariableForeignAPIKeys: node{"Ref": "ForeignApiKeys"}, contract.VariableJWTAlgorithms: node{"Ref": "JwtAlgorithms"}, contract.VariableAddress: node{"Ref": "Address"}, contract.VariableOriginSecret: node{"Ref": "OriginSecret"}, contract.VariableSecretBefore: node{"Ref": "PreviousOriginSecret"}} {
 					if !reflect.DeepEqual(v[name], want) {
 						t.Errorf("%s: %s: got %v, want %v", id, name, v[name], want)
 					}

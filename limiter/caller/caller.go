@@ -26,10 +26,10 @@ type Caller struct {
 	ForeignKey bool
 
 	// IPFrom describes the source of IP: the host, or a distribution or proxy in front. It is "" if only the host can be
-	// the source. Direct reports that the request did not pass the distribution or proxy. IPNotFound reports that it passed
-	// it, or that this is unknown, but that IP is the address of the connection.
-	IPFrom             string
-	Direct, IPNotFound bool
+	// the source. IPNotFound reports that the host is the source because the request does not prove to be from the
+	// distribution or proxy, or lacks the address.
+	IPFrom     string
+	IPNotFound bool
 
 	// Rejected reports whether a credential was bad. The rules then charge only limits that count by
 	// address. No other field comes from a bad credential.
@@ -62,6 +62,4 @@ var (
 	// ErrUnverified reports that a credential could not be verified, because the signing keys or the
 	// API key records could not be read. It is not the caller's fault.
 	ErrUnverified = errors.New("credential could not be verified")
-	// ErrDirect reports that a request did not pass the distribution or the proxy in front.
-	ErrDirect = errors.New("request did not pass the distribution")
 )

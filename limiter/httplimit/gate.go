@@ -21,8 +21,7 @@ import (
 type Options struct {
 	// Identify returns the sender of a request that arrived at the time now. If it returns an error, the
 	// Caller is still charged, and the answer is 401, or 503 if the error wraps
-	// caller.ErrUnverified. For a request with a malformed path, the error is ignored. If the error wraps
-	// caller.ErrDirect, nothing is charged, and the answer is [Direct].
+	// caller.ErrUnverified. For a request with a malformed path, the error is ignored.
 	Identify func(ctx context.Context, now time.Time, r Request) (caller.Caller, error)
 	// Select returns the charges of a request that arrived at the time now, with the reasons. It can be
 	// Rules.Select of package rules/live.
@@ -145,12 +144,6 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	method, preflight := r.counted()
 	if preflight && errors.Is(unidentified, caller.ErrMissingCredential) {
 		o.Caller.Rejected, unidentified = false, nil // browsers send no credential with a preflight
-	}
-	if errors.Is(unidentified, caller.ErrDirect) { // costs no store call
-		o.Duration, o.Err = time.Since(begun), unidentified
-		g.o.Observe(ctx, *o)
-		result.Answer = Direct()
-		return result
 	}
 
 	// Match the rules and charge their limits.

@@ -106,12 +106,6 @@ func MalformedPath() Answer {
 		"The path has a . or .. segment, or a percent sign that is not followed by two hexadecimal digits. Write %25 for a percent sign.")}
 }
 
-// Direct returns the answer to a request that did not pass the distribution. The status is 403. Like that of MalformedPath,
-// the problem is in the body of a 429 if the authorizer of a REST API denies the request.
-func Direct() Answer {
-	return Answer{Problem: problem(blank, http.StatusForbidden, "direct_request", "This address accepts only requests through its distribution.")}
-}
-
 func internalError() Answer {
 	return Answer{Problem: problem(blank, http.StatusInternalServerError, "internal_error", "The limits of this request could not be applied.")}
 }

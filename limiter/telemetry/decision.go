@@ -55,7 +55,7 @@ func (r *Recorder) sample(o *Outcome) {
 		return
 	}
 	kind, d := o.Class(), &o.Decision
-	if kind == ClassRefused || kind == ClassDirect {
+	if kind == ClassRefused {
 		return
 	}
 	line := DecisionLine{

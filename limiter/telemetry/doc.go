@@ -6,8 +6,7 @@
 //
 // # Totals
 //
-// Totals have no dimensions. Each request counts as one of Allowed, Refused, Unauthorized and Failed, but a
-// request that is refused because it is direct counts only as DirectRequests. In the table, "of Refused" means that Refused includes the count.
+// Totals have no dimensions. Each request counts as one of Allowed, Refused, Unauthorized and Failed. In the table, "of Refused" means that Refused includes the count.
 //
 //	Allowed         Count         allowed, even if no limit applied, or if the request ended later
 //	                              in the queue of a leaky bucket
@@ -53,10 +52,8 @@
 //	                              because of a mistake or because the rules do not fit
 //	ForeignKeys     Count         requests with an API key that is not Weir's (caller.Caller.ForeignKey)
 //	Notices         Count         notices of limits with Notify
-//	DirectRequests  Count         of all four: requests that did not pass the distribution
-//	                              (caller.Caller.Direct), and those that are refused for it
-//	AddressesNotFound Count       requests from a distribution or a proxy without the address of the
-//	                              client, or whose secret could not be verified (caller.Caller.IPNotFound)
+//	AddressesNotFound Count       of all four: requests without the secret of the distribution or the proxy,
+//	                              or without the client's address (caller.Caller.IPNotFound)
 //	LinesDropped    Count         log lines on which no function acts, because their signature is
 //	                              missing, old or repeated
 //	Unmatched       Count         of all four: requests that no rule matched, except exempt

@@ -40,7 +40,6 @@ const (
 	Notices           = "Notices"
 	LinesDropped      = "LinesDropped"
 	Unmatched         = "Unmatched"
-	DirectRequests    = "DirectRequests"
 	AddressesNotFound = "AddressesNotFound"
 
 	Clamped      = "Clamped"
@@ -72,7 +71,7 @@ func Metrics() []string {
 		StoreLatency, Overshoot, RefundsGiven, RefundsDropped, Clamped, RegionCalls, TransfersLost, RegionsFailed,
 		SettlementsLost, ReportsRejected, DebtExcess,
 		RulesRefused, RulesVersion, RulesAge, ClockSkew,
-		RecordsIgnored, ForeignKeys, Notices, LinesDropped, Unmatched, DirectRequests, AddressesNotFound,
+		RecordsIgnored, ForeignKeys, Notices, LinesDropped, Unmatched, AddressesNotFound,
 	}
 }
 
@@ -85,16 +84,15 @@ func RuleMetrics() []string {
 func Namespace(deployment string) string { return "Weir/" + deployment }
 
 type metrics struct {
-	allowed, refused, degraded, fromCache, busy, shadowed int64
-	unauthorized, failed, localFull, storeCalls, clamped  int64
-	overshoot                                             int64 // the largest overshoot of a decision, not a sum
-	refunds                                               limiter.Refunds
-	regionCalls, transfersLost, regionsFailed             int64
-	settlementsLost, reportsRejected, debtExcess          int64
-	rulesRefused, recordsIgnored, notices                 int64
-	foreignKeys, unmatched, directRequests, linesDropped  int64
-	addressesNotFound                                     int64
-	latency, storeLatency                                 sample
+	allowed, refused, degraded, fromCache, busy, shadowed   int64
+	unauthorized, failed, localFull, storeCalls, clamped    int64
+	overshoot                                               int64 // the largest overshoot of a decision, not a sum
+	refunds                                                 limiter.Refunds
+	regionCalls, transfersLost, regionsFailed               int64
+	settlementsLost, reportsRejected, debtExcess            int64
+	rulesRefused, recordsIgnored, notices                   int64
+	foreignKeys, unmatched, linesDropped, addressesNotFound int64
+	latency, storeLatency                                   sample
 }
 
 func (m *metrics) addRefused(d *limiter.Decision) {
@@ -205,7 +203,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{RegionCalls, m.regionCalls}, {TransfersLost, m.transfersLost}, {RegionsFailed, m.regionsFailed},
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
 		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices}, {ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
-		{DirectRequests, m.directRequests}, {AddressesNotFound, m.addressesNotFound}, {LinesDropped, m.linesDropped},
+		{AddressesNotFound, m.addressesNotFound}, {LinesDropped, m.linesDropped},
 	} {
 		if i < 2 || c.value > 0 {
 			l.add(c.name, "Count", c.value)

@@ -35,7 +35,6 @@ type Class string
 const (
 	ClassAllowed      Class = "allowed"
 	ClassRefused      Class = "refused"      // the request exceeds a limit: 429; or its path is malformed: 400
-	ClassDirect       Class = "direct"       // the request did not pass the distribution: 403
 	ClassUnauthorized Class = "unauthorized" // bad or missing credentials: 401
 	ClassFailed       Class = "failed"       // no decision, an unverified credential, or a limit with on_error deny while the store fails: 500, 503
 )
@@ -45,8 +44,6 @@ func (o *Outcome) Class() Class {
 	switch {
 	case errors.Is(o.Err, caller.ErrInvalidCredential), errors.Is(o.Err, caller.ErrMissingCredential):
 		return ClassUnauthorized
-	case errors.Is(o.Err, caller.ErrDirect):
-		return ClassDirect
 	case o.Err != nil || o.Decision.Failed:
 		return ClassFailed
 	case !o.Decision.Allowed:

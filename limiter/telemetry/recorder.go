@@ -68,7 +68,6 @@ func (r *Recorder) Record(o Outcome) {
 func (r *Recorder) add(o *Outcome, at int64) {
 	m, d := &r.metrics, &o.Decision
 	switch o.Class() {
-	case ClassDirect: // as a refusal, a scan of the API's own address would look like callers over their limits
 	case ClassAllowed:
 		m.allowed++
 	case ClassRefused:
@@ -90,9 +89,6 @@ func (r *Recorder) add(o *Outcome, at int64) {
 	}
 	if o.Caller.ForeignKey {
 		m.foreignKeys++
-	}
-	if o.Caller.Direct {
-		m.directRequests++
 	}
 	if o.Caller.IPNotFound {
 		m.addressesNotFound++

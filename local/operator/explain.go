@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-limits/weir/functions/origin"
+	"github.com/weir-limits/weir/functions/viewer"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -174,9 +174,6 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	if e.Decision = newDecision(d, listed, rejected); explained.Malformed && d.Allowed {
 		e.Decision.Allowed, e.Decision.Status = false, http.StatusBadRequest
 	}
-	if errors.Is(rejected, caller.ErrDirect) {
-		e.Decision, e.Limits, e.Cost = Decision{Status: http.StatusForbidden}, []Limit{}, Cost{}
-	}
 	if decoded, err := url.PathUnescape(q.Path); err == nil && !explained.Malformed {
 		if request.Path = rules.DecodedPath(decoded).Below(o.BasePaths); r.Explain(request).Malformed {
 			e.Notes = append(e.Notes, "an HTTP API decodes the path, and answers 400, because the decoded path can be read with a . or .. segment")
@@ -248,12 +245,9 @@ func (o *Operator) caller(ctx context.Context, now time.Time, q Question, header
 			return who, nil, nil, Mistake("ip: got %q, want an address such as 203.0.113.7", q.IP)
 		}
 	}
-	found := o.find(ctx, now, header, address)
+	found := o.find(ctx, header, address)
 	address = found.Addr
 	defer func() { who.IPFrom = found.From }()
-	if found.Refused {
-		return caller.Caller{IP: o.prefix(address), Rejected: true}, caller.ErrDirect, nil, nil
-	}
 	if q.Token != "" || q.APIKey != "" {
 		who, rejected, err = o.identify(ctx, now, q, address)
 		if who.ForeignKey {
@@ -275,14 +269,14 @@ func (o *Operator) caller(ctx context.Context, now time.Time, q Question, header
 
 // find returns the address of the client whose request has the given source address. Without a field of the distribution in
 // the question, the given address is that of the client. X-Forwarded-For has no entry of the host.
-func (o *Operator) find(ctx context.Context, now time.Time, header http.Header, source netip.Addr) origin.Address {
+func (o *Operator) find(ctx context.Context, header http.Header, source netip.Addr) viewer.Address {
 	if o.Viewers == nil {
-		return origin.Address{Addr: source}
+		return viewer.Address{Addr: source}
 	}
 	if !slices.ContainsFunc(o.Viewers.Fields(), func(name string) bool { return header[name] != nil }) {
-		return origin.Address{Addr: source, From: "the question, not from " + strings.Join(o.Viewers.Fields(), " and ")}
+		return viewer.Address{Addr: source, From: "the question, not from " + strings.Join(o.Viewers.Fields(), " and ")}
 	}
-	found := o.Viewers.Find(ctx, now, header, source, false)
+	found := o.Viewers.Find(ctx, header, source, false)
 	found.From = found.String()
 	return found
 }

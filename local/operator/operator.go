@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/weir-limits/weir/functions/origin"
+	"github.com/weir-limits/weir/functions/viewer"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -43,7 +43,7 @@ type Operator struct {
 	// address is unknown.
 	Address netip.Addr
 	// Viewers finds the address of a client behind a distribution or a proxy. nil means that the host is the only source.
-	Viewers *origin.Viewers
+	Viewers *viewer.Finder
 	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller; 0 means 64.
 	IPv6Bits int
 }

@@ -18,13 +18,14 @@ import (
 // An X-Forwarded-For in which nobody is believed causes one warning, with the address in it and the one that counts.
 func TestServe_forwarded(t *testing.T) {
 	rules := storetest.Must(filepath.Abs("../../functions/rules.json"))
-	for believed, want := range map[string]int{"": 1, "source": 1, "hops:1": 0} {
+	for believed, want := range map[string]int{"": 1, "host": 1, "hops:1": 0} {
 		t.Run(believed, func(t *testing.T) {
 			checkouttest.Scratch(t)
+			t.Setenv("ORIGIN_SECRET", "0123456789abcdef0123456789abcdef")
 			var clock commandtest.Clock
 			clock.Set(start)
 			log := commandtest.NewOutput()
-			s := New(Options{API: sample.New, Rules: rules, ViewerAddress: believed, Out: io.Discard, Logger: slog.New(slog.NewTextHandler(log, nil)), Clock: clock.Now, Namespace: checkouttest.Namespace()})
+			s := New(Options{API: sample.New, Rules: rules, Address: believed, Out: io.Discard, Logger: slog.New(slog.NewTextHandler(log, nil)), Clock: clock.Now, Namespace: checkouttest.Namespace()})
 			t.Cleanup(s.Close)
 			rest, api := commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 			commandtest.Send(t, http.MethodGet, rest.URL+"/api/v1/search", "")
@@ -37,7 +38,7 @@ func TestServe_forwarded(t *testing.T) {
 				commandtest.Do(t, r)
 			}
 			text := log.String()
-			if strings.Count(text, "X-Forwarded-For ignored") != want || strings.Count(text, "--viewer-address hops:1, and let it send Weir-Origin-Secret with") != want || strings.Count(text, "forwarded=203.0.113.7 client=127.0.0.1\n") != want {
+			if strings.Count(text, "X-Forwarded-For ignored") != want || strings.Count(text, "--address hops:1, and let it send Weir-Origin-Secret with") != want || strings.Count(text, "forwarded=203.0.113.7 client=127.0.0.1\n") != want {
 				t.Errorf("got log %s, want %d warnings with both addresses and the remedy", text, want)
 			}
 		})

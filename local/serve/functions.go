@@ -54,9 +54,10 @@ func (s *Server) prepare(ctx context.Context) error {
 	if list := os.Getenv(contract.VariableBasePath); list != "" && s.Upstream.url == nil {
 		s.variables[contract.VariableBasePath] = list
 	}
-	for name, value := range map[string]string{contract.VariableViewerAddress: s.ViewerAddress, contract.VariableDirectRequests: s.DirectRequests} {
-		if value != "" {
-			s.variables[name] = value
+	if s.Address != "" {
+		s.variables[contract.VariableAddress] = s.Address
+		for _, name := range []string{contract.VariableOriginSecret, contract.VariableSecretBefore} {
+			s.variables[name] = os.Getenv(name)
 		}
 	}
 	maps.Copy(s.variables, s.Variables)

@@ -44,9 +44,8 @@ type Options struct {
 	Store string
 	// Upstream is the server that gets the admitted requests instead of the functions of a template.
 	Upstream Upstream
-	// ViewerAddress and DirectRequests are the variables VIEWER_ADDRESS and DIRECT_REQUESTS of the functions. Empty means
-	// those of the template.
-	ViewerAddress, DirectRequests string
+	// Address is the variable ADDRESS of the functions. Empty means that of the template.
+	Address string
 	// Template is the CloudFormation template. Empty means golden.Served.
 	Template string
 	// Namespace separates the state of this run from other state in the store. Empty means the

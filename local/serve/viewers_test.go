@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
@@ -25,16 +24,17 @@ import (
 func behindEdge(t *testing.T, believed string) (apis map[string]*httptest.Server, edge func(api *httptest.Server) http.Handler) {
 	t.Helper()
 	rules := storetest.Must(filepath.Abs("../../functions/rules.json"))
-	c := checkouttest.Scratch(t)
+	checkouttest.Scratch(t)
+	const secret = "0123456789abcdef0123456789abcdef"
+	t.Setenv(contract.VariableOriginSecret, secret)
 	var clock commandtest.Clock
 	clock.Set(start)
 	s := New(Options{
-		API: sample.New, Variables: sampleLogin, Rules: rules, ViewerAddress: believed, Unthrottled: true,
+		API: sample.New, Variables: sampleLogin, Rules: rules, Address: believed, Unthrottled: true,
 		Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now, Namespace: checkouttest.Namespace(),
 	})
 	t.Cleanup(s.Close)
 	rest, api := commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
-	secret := origin.Derive(storetest.Must(c.SubjectKey())).Sent(start)
 	edge = func(api *httptest.Server) http.Handler {
 		target := storetest.Must(url.Parse(api.URL))
 		return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
@@ -43,7 +43,6 @@ func behindEdge(t *testing.T, believed string) (apis map[string]*httptest.Server
 			r.SetXForwarded() // appends the client
 			host, port, _ := net.SplitHostPort(r.In.RemoteAddr)
 			r.Out.Header.Set(contract.OriginSecretField, secret)
-			r.Out.Header.Set(contract.ViewerAddressField, host)
 			r.Out.Header.Set(contract.CloudFrontAddressField, host+":"+port)
 		}}
 	}
@@ -56,7 +55,7 @@ func attempt(t *testing.T, h http.Handler, address, method, path, body, token st
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	r.RemoteAddr = net.JoinHostPort(address, "4711")
 	forged := fmt.Sprintf("192.0.2.%d", len(body)%250)
-	for _, name := range []string{contract.ViewerAddressField, contract.CloudFrontAddressField, "X-Forwarded-For", contract.OriginSecretField} {
+	for _, name := range []string{contract.CloudFrontAddressField, "X-Forwarded-For", contract.OriginSecretField} {
 		r.Header.Set(name, forged)
 	}
 	if token != "" {
@@ -71,7 +70,7 @@ func attempt(t *testing.T, h http.Handler, address, method, path, body, token st
 // nothing. Without the setting, the other client is locked out too.
 func TestServe_behindDistribution(t *testing.T) {
 	const bad, other = "203.0.113.7", "2001:db8::7"
-	for _, believed := range []string{"source", "cloudfront", "weir", "hops:1"} {
+	for _, believed := range []string{"host", "cloudfront", "hops:1"} {
 		t.Run(believed, func(t *testing.T) {
 			apis, edge := behindEdge(t, believed)
 			for name, api := range apis {
@@ -92,7 +91,7 @@ func TestServe_behindDistribution(t *testing.T) {
 					t.Errorf("%s: the client with bad passwords: got %d, want 429", name, status)
 				}
 				token, login := http.StatusUnauthorized, http.StatusOK
-				if believed == "source" {
+				if believed == "host" {
 					token, login = http.StatusTooManyRequests, http.StatusTooManyRequests
 				}
 				if got := attempt(t, h, other, http.MethodGet, "/api/v1/search", "", "bad"); got != token {
@@ -106,9 +105,9 @@ func TestServe_behindDistribution(t *testing.T) {
 	}
 }
 
-// A direct request cannot use the fields of the distribution. It is counted by its source, or refused.
+// A direct request cannot use the fields of the distribution. It is counted by its source.
 func TestServe_direct(t *testing.T) {
-	apis, edge := behindEdge(t, "weir")
+	apis, edge := behindEdge(t, "cloudfront")
 	for i := range 40 { // each names another address
 		r := commandtest.Do(t, directRequest(t, apis["HTTP API"].URL, fmt.Sprintf("192.0.2.%d", i)))
 		if want := map[bool]int{true: http.StatusUnauthorized, false: http.StatusTooManyRequests}[i < 30]; r.StatusCode != want {
@@ -126,6 +125,6 @@ func directRequest(t *testing.T, url, address string) *http.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header = http.Header{"Authorization": {"Bearer bad"}, contract.ViewerAddressField: {address}, contract.OriginSecretField: {"guessed"}, "X-Forwarded-For": {address}}
+	r.Header = http.Header{"Authorization": {"Bearer bad"}, "Cloudfront-Viewer-Address": {address + ":1"}, contract.OriginSecretField: {"guessed"}, "X-Forwarded-For": {address}}
 	return r
 }

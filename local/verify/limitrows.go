@@ -127,7 +127,7 @@ func (s *session) forged(ctx context.Context) Result {
 		address := fmt.Sprintf("192.0.2.%d", i+1) // RFC 5737: an address of nobody
 		requests[i].header = http.Header{}
 		for name, value := range map[string]string{
-			contract.OriginSecretField: "weir-verify", contract.ViewerAddressField: address, contract.CloudFrontAddressField: address + ":443",
+			contract.OriginSecretField: "weir-verify", contract.CloudFrontAddressField: address + ":443",
 			"X-Forwarded-For": address, "X-Real-IP": address, "True-Client-IP": address, "Forwarded": "for=" + address,
 		} {
 			requests[i].header.Set(name, value)

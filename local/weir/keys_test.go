@@ -17,7 +17,6 @@ import (
 
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/origin"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -200,52 +199,6 @@ func TestKeys_rotate(t *testing.T) {
 	}
 	if _, err := lookup(first); err == nil {
 		t.Error("lookup of a key whose secret was removed: got a record, want an error")
-	}
-}
-
-// The secret of a distribution is created once, shown only on request, and replaced at most once in two hours.
-func TestKeys_origin(t *testing.T) {
-	recordsTable(t)
-	namespace := os.Getenv("NAMESPACE")
-	for _, command := range []string{"origin", "rotate-origin"} {
-		if code, _, errs := weir(t, "keys", command); code != 1 || !strings.Contains(errs, "weir keys origin --create") {
-			t.Errorf("%s without a secret: got exit %d, stderr %q, want exit 1 and the command that creates it", command, code, errs)
-		}
-	}
-	first := strings.TrimSpace(ok(t, "keys", "origin", "--create", "--show"))
-	if out := ok(t, "keys", "origin", "--create"); len(first) != 43 || out != "one secret, never rotated\n" {
-		t.Errorf("a secret of %d characters, origin: got %q; want 43 and no rotation", len(first), out)
-	}
-	t.Setenv("NAMESPACE", "other")
-	if code, _, errs := weir(t, "keys", "origin"); code != 1 || !strings.Contains(errs, "weir keys origin --create") {
-		t.Errorf("another deployment: got exit %d, stderr %q, want no secret", code, errs)
-	}
-	t.Setenv("NAMESPACE", "")
-	if code, _, errs := weir(t, "keys", "origin"); code != 2 || !strings.Contains(errs, "--namespace") {
-		t.Errorf("no namespace: got exit %d, stderr %q, want exit 2", code, errs)
-	}
-	t.Setenv("NAMESPACE", namespace)
-	if out := ok(t, "keys", "rotate-origin"); !strings.Contains(out, "a quarter of an hour") || strings.Contains(out, first) {
-		t.Errorf("rotate-origin: got %q, want a note about the deployment", out)
-	}
-	if out := ok(t, "keys", "origin"); !strings.Contains(out, "two secrets, rotated ") || !strings.Contains(out, "distributions send the previous one") {
-		t.Errorf("origin after a rotation: got %q, want its time", out)
-	}
-	if out := strings.TrimSpace(ok(t, "keys", "origin", "--show")); out != first {
-		t.Errorf("just after a rotation: got another secret of %d characters, want the previous one", len(out))
-	}
-	if code, _, errs := weir(t, "keys", "rotate-origin"); code != 1 || !strings.Contains(errs, "no distribution or proxy took its secret") {
-		t.Errorf("second rotation: got exit %d, stderr %q, want exit 1 and the reason", code, errs)
-	}
-	if out := ok(t, "keys", "rotate-origin", "--force", "--json"); out != "{}\n" {
-		t.Errorf("forced rotation: got %q, want {}", out)
-	}
-	var state struct {
-		Rotated, SentFrom time.Time
-		Secret            string
-	}
-	if err := json.Unmarshal([]byte(ok(t, "keys", "origin", "--json")), &state); err != nil || state.SentFrom.Sub(state.Rotated) != origin.Settling || state.Secret != "" {
-		t.Errorf("origin --json: got %+v, error %v, want two times and no secret", state, err)
 	}
 }
 

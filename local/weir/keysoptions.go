@@ -12,12 +12,11 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// keysOptions are the flags of the commands that change secrets of a deployment.
+// keysOptions are the flags of weir keys.
 type keysOptions struct {
-	table     string
-	namespace string // only for the secret of a distribution
-	local     bool
-	json      bool
+	table string
+	local bool
+	json  bool
 }
 
 // check returns an error unless the flags name one source of keys. With --local it clears the table.

@@ -49,7 +49,7 @@ func TestWhyOptions_print(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	row := why.Row{Subject: "aaaa", Count: 2, First: at, Last: at}
 	behind := row
-	behind.AddressFrom = "source (Weir-Viewer-Address: missing)"
+	behind.AddressFrom = "host (Weir-Origin-Secret: missing)"
 	for _, c := range []struct {
 		caller string
 		shadow bool
@@ -63,7 +63,7 @@ func TestWhyOptions_print(t *testing.T) {
 			"3 are not in the table; --number shows more rows",
 		}},
 		{"", false, why.Answer{Count: 2, Rows: []why.Row{behind}}, []string{
-			"2 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT THEN WAIT THEN", "2 aaaa - - T T - -", "the last address of aaaa is from source (Weir-Viewer-Address: missing)",
+			"2 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT THEN WAIT THEN", "2 aaaa - - T T - -", "the last address of aaaa is from host (Weir-Origin-Secret: missing)",
 		}},
 		{"", true, why.Answer{Count: 2, Rows: []why.Row{row}}, []string{
 			"2 would have been refused by limits in shadow mode in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST", "2 aaaa - - T T",

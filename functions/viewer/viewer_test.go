@@ -1,50 +1,76 @@
-package origin_test
+package viewer_test
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/origin"
+	"github.com/weir-limits/weir/functions/viewer"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-var (
-	ctx  = context.Background()
-	noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
-	edge = netip.MustParseAddr("192.0.2.1") // the server of the distribution
-)
+var edge = netip.MustParseAddr("192.0.2.1") // the server of the distribution
 
-func viewers(believed string, s origin.Secrets, refuse bool) *origin.Viewers {
-	return origin.New(origin.Options{
-		Believed: storetest.Must(origin.ParseBelieved(believed)), Refuse: refuse, Logger: slog.New(slog.DiscardHandler),
-		Load: func(context.Context) (origin.Secrets, error) { return s, nil },
-	})
+const secret, before = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
+
+func finder(source string) *viewer.Finder {
+	return viewer.New(storetest.Must(viewer.Parse(source)), secret, before, slog.New(slog.DiscardHandler))
 }
 
-func TestParseBelieved(t *testing.T) {
-	for text, want := range map[string]string{"": "source", "source": "source", "cloudfront": "cloudfront", "weir": "weir", "hops:1": "hops:1", "hops:16": "hops:16"} {
-		if got, err := origin.ParseBelieved(text); err != nil || got.String() != want {
+func TestParse(t *testing.T) {
+	for text, want := range map[string]string{"": "host", "host": "host", "cloudfront": "cloudfront", "hops:1": "hops:1", "hops:16": "hops:16"} {
+		if got, err := viewer.Parse(text); err != nil || got.String() != want {
 			t.Errorf("%q: got %s, %v; want %s", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"CloudFront", "hops", "hops:", "hops:0", "hops:-1", "hops:+1", "hops:01", "hops: 1", "hops:17", "hops:1e1", "hops:9999999999999999999", "X-Forwarded-For", " weir", strings.Repeat("x", 1000)} {
-		if got, err := origin.ParseBelieved(text); err == nil || len(err.Error()) > 200 {
+	for _, text := range []string{"CloudFront", "hops", "hops:", "hops:0", "hops:-1", "hops:+1", "hops:01", "hops: 1", "hops:17", "hops:9999999999999999999", " host", strings.Repeat("x", 1000)} {
+		if got, err := viewer.Parse(text); err == nil || len(err.Error()) > 200 {
 			t.Errorf("%q: got %s, %v; want a short error", text, got, err)
+		}
+	}
+	if finder("host") != nil {
+		t.Error("host: got a Finder, want none")
+	}
+}
+
+// The secret and the previous one are valid; nothing else is, also if there is no previous one.
+func TestFinder_Find_secret(t *testing.T) {
+	alone := viewer.New(storetest.Must(viewer.Parse("cloudfront")), secret, "", slog.New(slog.DiscardHandler))
+	for _, c := range []struct {
+		values         []string
+		problem, alone string
+	}{
+		{[]string{secret}, "", ""},
+		{[]string{before}, "", "wrong"},
+		{nil, "missing", "missing"},
+		{[]string{""}, "wrong", "wrong"},
+		{[]string{secret, secret}, "repeated", "repeated"},
+		{[]string{secret + "," + secret}, "wrong", "wrong"},
+		{[]string{secret[1:]}, "wrong", "wrong"},
+		{[]string{strings.ToUpper(secret)}, "wrong", "wrong"},
+	} {
+		h := http.Header{"Cloudfront-Viewer-Address": {"203.0.113.7:1"}}
+		if c.values != nil {
+			h[contract.OriginSecretField] = c.values
+		}
+		for f, want := range map[*viewer.Finder]string{finder("cloudfront"): c.problem, alone: c.alone} {
+			address, text := "203.0.113.7", "cloudfront"
+			if want != "" {
+				address, text = edge.String(), "host (Weir-Origin-Secret: "+want+")"
+			}
+			if got := f.Find(t.Context(), h, edge, true); got.Addr.String() != address || got.String() != text {
+				t.Errorf("%.99q: got %s, %s; want %s, %s", c.values, got.Addr, got, address, text)
+			}
 		}
 	}
 }
 
 // Each row has the header fields of a request with a valid secret, as the distribution and then API Gateway write them.
-func TestViewers_Find(t *testing.T) {
-	secrets := origin.NewSecrets()
-	secret, _ := secrets.Values()
+func TestFinder_Find(t *testing.T) {
 	for _, c := range []struct {
 		name, believed string
 		fields         []string // values of the field that is believed
@@ -72,15 +98,6 @@ func TestViewers_Find(t *testing.T) {
 		{"huge", "cloudfront", []string{strings.Repeat("1", 1<<20) + ":443"}, "", "no address"},
 		{"only a colon", "cloudfront", []string{":"}, "", "no address"},
 
-		{"IPv4", "weir", []string{"203.0.113.7"}, "203.0.113.7", ""},
-		{"IPv6", "weir", []string{"2001:db8::7"}, "2001:db8::7", ""},
-		{"port", "weir", []string{"203.0.113.7:80"}, "", "no address"},
-		{"zone", "weir", []string{"fe80::1%1"}, "", "no address"},
-		{"joined", "weir", []string{"203.0.113.7, 203.0.113.7"}, "", "no address"},
-		{"twice", "weir", []string{"203.0.113.7", "203.0.113.8"}, "", "repeated"},
-		{"no field", "weir", nil, "", "missing"},
-		{"huge", "weir", []string{strings.Repeat("1:", 1<<20)}, "", "no address"},
-
 		{"one proxy", "hops:1", []string{"203.0.113.7, 192.0.2.1"}, "203.0.113.7", ""},
 		{"with a forged entry", "hops:1", []string{"198.51.100.9, 203.0.113.7, 192.0.2.1"}, "203.0.113.7", ""},
 		{"two proxies", "hops:2", []string{"198.51.100.9,203.0.113.7,198.51.100.1,192.0.2.1"}, "203.0.113.7", ""},
@@ -98,74 +115,65 @@ func TestViewers_Find(t *testing.T) {
 		{"many commas", "hops:1", []string{strings.Repeat(",", 1<<16)}, "", "too few entries"},
 		{"the host has not appended", "hops:1", []string{"198.51.100.9, 203.0.113.7"}, "", "the last entry is not the source address"},
 	} {
-		field := map[string]string{"cloudfront": "Cloudfront-Viewer-Address", "weir": contract.ViewerAddressField}[c.believed]
-		if field == "" {
-			field = "X-Forwarded-For"
+		field := "X-Forwarded-For"
+		if c.believed == "cloudfront" {
+			field = "Cloudfront-Viewer-Address"
 		}
 		h := http.Header{contract.OriginSecretField: {secret}}
 		if c.fields != nil {
 			h[field] = c.fields
 		}
-		got := viewers(c.believed, secrets, true).Find(ctx, noon, h, edge, true)
+		got := finder(c.believed).Find(t.Context(), h, edge, true)
 		want := edge.String()
 		if c.want != "" {
 			want = c.want
 		}
 		from := c.believed
 		if c.problem != "" {
-			from = "source"
+			from = "host"
 		}
-		if got.Addr.String() != want || got.From != from || (got.Problem == "") != (c.problem == "") || !strings.HasSuffix(got.Problem, c.problem) || got.Direct || got.Refused || len(got.Problem) > 80 {
-			t.Errorf("%s, %s: got %s, %s, direct %t; want %s, %s, %s", c.believed, c.name, got.Addr, got, got.Direct, want, from, c.problem)
+		if got.Addr.String() != want || got.From != from || (got.Problem == "") != (c.problem == "") || !strings.HasSuffix(got.Problem, c.problem) || len(got.Problem) > 80 {
+			t.Errorf("%s, %s: got %s, %s; want %s, %s, %s", c.believed, c.name, got.Addr, got, want, from, c.problem)
 		}
 	}
 }
 
 // If the host has not appended the address of the peer, the last entry of X-Forwarded-For counts too.
-func TestViewers_Find_notAppended(t *testing.T) {
-	secrets := origin.NewSecrets()
-	secret, _ := secrets.Values()
+func TestFinder_Find_notAppended(t *testing.T) {
 	h := http.Header{contract.OriginSecretField: {secret}, "X-Forwarded-For": {"198.51.100.9, 203.0.113.7"}}
 	for believed, want := range map[string]string{"hops:1": "203.0.113.7", "hops:2": "198.51.100.9", "hops:3": "192.0.2.1"} {
-		if got := viewers(believed, secrets, false).Find(ctx, noon, h, edge, false); got.Addr.String() != want {
+		if got := finder(believed).Find(t.Context(), h, edge, false); got.Addr.String() != want {
 			t.Errorf("%s: got %s, %s; want %s", believed, got.Addr, got, want)
 		}
 	}
 }
 
 // Fields are sorted and canonical, because the authorizer searches them.
-func TestViewers_Fields(t *testing.T) {
-	for _, believed := range []string{"source", "cloudfront", "weir", "hops:1"} {
-		fields := storetest.Must(origin.ParseBelieved(believed)).Fields()
-		if !slices.IsSorted(fields) || believed != "source" && !slices.Contains(fields, contract.OriginSecretField) {
-			t.Errorf("%s: got %q, want the secret's field, sorted", believed, fields)
+func TestFinder_Fields(t *testing.T) {
+	for _, source := range []string{"cloudfront", "hops:1"} {
+		fields := finder(source).Fields()
+		if !slices.IsSorted(fields) || !slices.Contains(fields, contract.OriginSecretField) {
+			t.Errorf("%s: got %q, want the secret's field, sorted", source, fields)
 		}
 		for _, field := range fields {
 			if http.CanonicalHeaderKey(field) != field {
-				t.Errorf("%s: got %s, want its canonical form", believed, field)
+				t.Errorf("%s: got %s, want its canonical form", source, field)
 			}
 		}
 	}
 }
 
 // Whatever the fields are, the result is an address without a zone, and nothing panics.
-func FuzzViewers_Find(f *testing.F) {
-	secrets := origin.NewSecrets()
-	secret, _ := secrets.Values()
-	f.Add("203.0.113.7:80", "203.0.113.7", "203.0.113.7, 192.0.2.1")
-	f.Add("::1:80", "::1%lo", "unknown,,192.0.2.1")
-	var all []*origin.Viewers
-	for _, believed := range []string{"cloudfront", "weir", "hops:1", "hops:3"} {
-		all = append(all, viewers(believed, secrets, false))
-	}
-	f.Fuzz(func(t *testing.T, cloudFront, weir, forwarded string) {
-		h := http.Header{
-			contract.OriginSecretField: {secret}, "Cloudfront-Viewer-Address": {cloudFront}, contract.ViewerAddressField: {weir}, "X-Forwarded-For": {forwarded},
-		}
+func FuzzFinder_Find(f *testing.F) {
+	f.Add("203.0.113.7:80", "203.0.113.7, 192.0.2.1")
+	f.Add("::1%lo:80", "unknown,,192.0.2.1")
+	all := []*viewer.Finder{finder("cloudfront"), finder("hops:1"), finder("hops:3")}
+	f.Fuzz(func(t *testing.T, cloudFront, forwarded string) {
+		h := http.Header{contract.OriginSecretField: {secret}, "Cloudfront-Viewer-Address": {cloudFront}, "X-Forwarded-For": {forwarded}}
 		for _, v := range all {
 			for _, appended := range []bool{true, false} {
-				got := v.Find(ctx, noon, h, edge, appended)
-				if !got.IsValid() || got.From == "source" && got.Addr != edge || got.From == "source" == (got.Problem == "") || got.Direct {
+				got := v.Find(t.Context(), h, edge, appended)
+				if !got.IsValid() || got.From == "host" && got.Addr != edge || got.From == "host" == (got.Problem == "") {
 					t.Errorf("got %s, %s; want an address, or the source address with a problem", got.Addr, got)
 				}
 			}
