@@ -94,8 +94,9 @@ diff: context functions infra/node_modules ## Show what a deploy would change
 
 # An account has one role for API Gateway's logs in each region: a deployment creates it only if there is none.
 LOG_ROLE = $(if $(filter logRole=%,$(CONTEXT)),true,.bin/weir-tools log-role)
+SECRETS = $(if $(SECRET),--parameters OriginSecret="$(SECRET)" --parameters PreviousOriginSecret="$(PREVIOUS_SECRET)")
 deploy: context .bin/weir .bin/weir-tools functions infra/node_modules ## Deploy the stack with your AWS credentials
-	@setting=$$($(LOG_ROLE)) && $(CDK) deploy --require-approval $(APPROVAL) $(STACKS) $(SETTINGS) $$setting
+	@setting=$$($(LOG_ROLE)) && $(CDK) deploy --require-approval $(APPROVAL) $(STACKS) $(SECRETS) $(SETTINGS) $$setting
 
 edge: infra/node_modules ## Deploy a CloudFront distribution in front of an API; see infra/edge/README.md
 	@$(CDK) deploy --app "go run -trimpath ./edge" --output cdk.out/edge --require-approval $(APPROVAL) --parameters OriginSecret="$(SECRET)" $(SETTINGS)
