@@ -92,6 +92,42 @@ func TestSlots_staleHint(t *testing.T) {
 	}
 }
 
+// A caller uses four concurrent limits in turn. The store keeps the released limits of an item for an hour,
+// so a charge and a release take two calls. It removes them after that hour.
+func TestSlots_idle(t *testing.T) {
+	s, m := metered(t)
+	who, ctx := caller(), context.Background()
+	remembered := map[string][]algo.Result{}
+	request := func(now time.Time, name string) {
+		t.Helper()
+		l := storetest.Limit(t, name, algo.Rate{Algorithm: algo.Concurrent, Requests: 5, Window: time.Minute})
+		charges, results := []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1)
+		copy(results, remembered[name])
+		if ok, err := s.Take(ctx, algo.InstantOf(now), who, charges, results); err != nil || !ok {
+			t.Fatalf("got %t and error %v, want an admission", ok, err)
+		}
+		if settled, err := s.Settle(ctx, algo.InstantOf(now), who, charges, results, 0); err != nil || settled.Given != 1 {
+			t.Fatalf("got %+v and error %v, want one release", settled, err)
+		}
+		remembered[name] = results
+	}
+	names := []string{"a", "b", "c", "d"}
+	for _, name := range names {
+		request(noon, name)
+	}
+	before := m.calls.Load()
+	for i := range 20 {
+		request(noon.Add(time.Duration(i)*2*time.Minute), names[i%4])
+	}
+	if calls := m.calls.Load() - before; calls != 40 {
+		t.Errorf("20 requests: got %d calls, want 40", calls)
+	}
+	request(noon.Add(3*time.Hour), "e")
+	if entries, err := s.Inspect(ctx, who); err != nil || len(entries) != 1 {
+		t.Errorf("after an hour: got %d limits and error %v, want 1", len(entries), err)
+	}
+}
+
 // Two environments release slots while others take slots and charge a log of the same item. No release is
 // lost, although a refund of the log would collide with every append.
 func TestSlots_releases(t *testing.T) {
