@@ -380,7 +380,7 @@ func TestAttack_spellBasePath(t *testing.T) {
 	a.BasePaths = []string{"/v1"}
 	searched := 0
 	for range 3 {
-		for _, domain := range []string{"api.example.com", "API.example.com", "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"} {
+		for _, domain := range []string{"api.example.com", "API.example.com", "api.example.com:443", "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"} {
 			for _, path := range []string{"/v1/api/v1/search", "/v1//api/v1/search/", "/%761/api/v1/search", "/v1/./api/v1/search", "/v1/../v1/api/v1/search", "/v1/v1/api/v1/search", "/V1/api/v1/search", "/api/v1/search"} {
 				event := edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
 					e["path"] = path

@@ -3,6 +3,7 @@ package lambdahttp
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -264,12 +265,15 @@ func (e *Environment) cors(h http.Handler) http.Handler {
 var awsDomains = []string{".amazonaws.com", ".amazonaws.com.cn", ".on.aws", ".api.aws"}
 
 // basePaths returns the base paths in requests to a domain. API Gateway keeps the base path in the path only for custom
-// domains. On its default domain, /v1/x and /x are different paths. Events of a load balancer have no domain name. Local
-// events have the host and the port.
+// domains, with which a client can send a port. On its default domain, /v1/x and /x are different paths. Events of a load
+// balancer have no domain name.
 func (e *Environment) basePaths(domain string) []string {
+	if host, _, err := net.SplitHostPort(domain); err == nil {
+		domain = host
+	}
 	domain = strings.ToLower(strings.TrimSuffix(domain, "."))
 	ofAWS := func(end string) bool { return strings.HasSuffix(domain, end) }
-	if !strings.Contains(domain, ".") || strings.Contains(domain, ":") || slices.ContainsFunc(awsDomains, ofAWS) {
+	if !strings.Contains(domain, ".") || slices.ContainsFunc(awsDomains, ofAWS) {
 		return nil
 	}
 	if _, err := netip.ParseAddr(domain); err == nil {

@@ -137,7 +137,7 @@ func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool)
 		return dst, false
 	}
 	if s.isPlain(p.text) {
-		for path := range below(p.text, p.prefixes, false) {
+		for path := range below(p.text, p.prefixes, s.IgnoreCase) {
 			dst = appendNew(dst, reading{path: path})
 		}
 		return dst, true

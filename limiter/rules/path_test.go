@@ -88,6 +88,9 @@ func TestPath_Below(t *testing.T) {
 	if got := read(t, `"ignore_case":true,`, rules.EncodedPath("/V1/A").Below([]string{"/V1"})); !slices.Equal(got, []string{"/a"}) {
 		t.Errorf("with ignore_case: got %q, want /a", got)
 	}
+	if got, want := read(t, `"ignore_case":true,`, rules.EncodedPath("/v1/a").Below([]string{"/V1"})), []string{"/a", "/v1/a"}; !slices.Equal(got, want) {
+		t.Errorf("with ignore_case, a plain path below /V1: got %q, want %q", got, want)
+	}
 	for _, prefixes := range [][]string{{"/v1"}, {"/v1", "/"}} { // API Gateway does not remove the prefix, but a back end can
 		if got, want := read(t, `"ignore_case":true,`, rules.EncodedPath("/V1/A").Below(prefixes)), []string{"/a", "/v1/a"}; !slices.Equal(got, want) {
 			t.Errorf("with ignore_case, below %q: got %q, want %q", prefixes, got, want)

@@ -5,7 +5,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -220,9 +222,20 @@ func isForeign(field string) bool {
 
 // rewrite directs a request to the upstream. Path, query and Host stay as the client sent them, but an https server
 // gets its own Host. X-Forwarded-For gets the address of the client.
+//
+// Only an upgrade to a WebSocket passes: through another protocol, such as h2c, a client could send requests that nobody
+// counts. Fields with an underscore do not pass, because WSGI reads X_Api_Key as X-Api-Key.
 func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Scheme, r.Out.URL.Host, r.Out.URL.RawQuery = p.url.Scheme, p.url.Host, r.In.URL.RawQuery
-	r.Out.Trailer = r.In.Trailer // filled when the body ends
+	if len(r.In.Trailer) > 0 && r.Out.Body != nil {
+		r.Out.Trailer = http.Header{}
+		for name := range r.In.Trailer {
+			if passes(name) {
+				r.Out.Trailer[name] = nil
+			}
+		}
+		r.Out.Body = &trailed{r.Out.Body, r.In.Trailer, r.Out.Trailer}
+	}
 	r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
 	r.SetXForwarded()
 	if token, hidden := r.In.Context().Value(foreignToken{}).([]string); hidden {
@@ -234,9 +247,41 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 			r.Out.Header[name] = values
 		}
 	}
+	if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") {
+		r.Out.Header.Del("Upgrade")
+		r.Out.Header.Del("Connection")
+	}
+	maps.DeleteFunc(r.Out.Header, func(name string, _ []string) bool { return strings.Contains(name, "_") })
 	if p.url.Scheme == "https" {
 		r.Out.Host = ""
 	}
+}
+
+// trailed is a body whose end fills the trailer that the upstream gets. net/http adds fields to the client's trailer that
+// the client has not announced.
+type trailed struct {
+	io.ReadCloser
+	sent, passed http.Header
+}
+
+func (t *trailed) Read(b []byte) (int, error) {
+	n, err := t.ReadCloser.Read(b)
+	if err == io.EOF { //nolint:errorlint // a Reader returns io.EOF itself
+		for name := range t.passed {
+			t.passed[name] = t.sent[name]
+		}
+	}
+	return n, err
+}
+
+// passes reports whether a client may send a field in a trailer: servers merge trailers with the header that the limits
+// were decided by.
+func passes(name string) bool {
+	switch http.CanonicalHeaderKey(name) {
+	case "Authorization", "Cookie", "X-Api-Key", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", httplimit.OverField:
+		return false
+	}
+	return !strings.Contains(name, "_") && !strings.HasPrefix(http.CanonicalHeaderKey(name), "Weir-")
 }
 
 // fail answers 502, and logs err, which names the upstream. If the client has left, it logs nothing, and the request is no failure of the upstream.

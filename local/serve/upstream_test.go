@@ -110,13 +110,13 @@ const (
 func TestUpstream_request(t *testing.T) {
 	f := newFronted(t, Memory, limited("*", plenty), func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		fmt.Fprintf(w, "%s %s host=%s length=%d body=%s trailer=%s xff=%s proto=%s encoding=%s hop=%s%s agent=%s over=%s", r.Method, r.RequestURI, r.Host, r.ContentLength, body, r.Trailer.Get("Sum"),
-			strings.Join(r.Header["X-Forwarded-For"], "|"), r.Header.Get("X-Forwarded-Proto"), r.Header.Get("Accept-Encoding"), r.Header.Get("X-Hop"), r.Header.Get("Keep-Alive"), r.Header.Get("User-Agent"), r.Header.Get("Weir-Over"))
+		fmt.Fprintf(w, "%s %s host=%s length=%d body=%s trailer=%s xff=%s proto=%s encoding=%s hop=%s%s agent=%s over=%s upgrade=%v underscore=%v fields=%d", r.Method, r.RequestURI, r.Host, r.ContentLength, body, r.Trailer.Get("Sum"),
+			strings.Join(r.Header["X-Forwarded-For"], "|"), r.Header.Get("X-Forwarded-Proto"), r.Header.Get("Accept-Encoding"), r.Header.Get("X-Hop"), r.Header.Get("Keep-Alive"), r.Header.Get("User-Agent"), r.Header.Get("Weir-Over"), r.Header["Upgrade"], r.Header["X_forwarded_for"], len(r.Trailer))
 	})
 	for _, target := range []string{"/a%2Fb", "//x", "/a//b/", "/%61", "/a/;v=1?q=1;2&b=%zz&a=a+b", "/x?", "/caf%C3%A9?caf%c3%a9", "/_weir"} {
 		r, _, _ := f.raw("PATCH " + target + " HTTP/1.1\nHost: api.example\nConnection: close, X-Hop\nX-Hop: 1\nKeep-Alive: 5\nWeir-Over: x\nX-Forwarded-For: 203.0.113.7\nX-Forwarded-Proto: https\nContent-Length: 2\n\nhi")
 		text, err := io.ReadAll(r.Body)
-		want := "PATCH " + target + " host=api.example length=2 body=hi trailer= xff=203.0.113.7, 127.0.0.1 proto=https encoding= hop= agent= over="
+		want := "PATCH " + target + " host=api.example length=2 body=hi trailer= xff=203.0.113.7, 127.0.0.1 proto=https encoding= hop= agent= over= upgrade=[] underscore=[] fields=0"
 		if err != nil || r.StatusCode != http.StatusOK || string(text) != want {
 			t.Errorf("%s: got %s %q, error %v, want 200 %q", target, r.Status, text, err, want)
 		}
@@ -129,6 +129,14 @@ func TestUpstream_request(t *testing.T) {
 		if text, _ := io.ReadAll(r.Body); !strings.Contains(string(text), "length=-1 body=hi trailer=7") {
 			t.Errorf("trailer, fields %q: got %s, want a chunked body and its trailer", field, text)
 		}
+	}
+	r, _, _ := f.raw("POST / HTTP/1.1\nHost: h\nConnection: close\nTransfer-Encoding: chunked\nTrailer: Sum, X-Api-Key, X_User\n\n2\nhi\n0\nSum: 7\nX-Api-Key: k\nX_User: u\nAuthorization: Bearer x\n\n")
+	if text, _ := io.ReadAll(r.Body); !strings.HasSuffix(string(text), "fields=1") || !strings.Contains(string(text), "trailer=7") {
+		t.Errorf("trailer with credentials: got %s, want only the field Sum", text)
+	}
+	r, _, _ = f.raw("GET / HTTP/1.1\nHost: h\nConnection: close, Upgrade, HTTP2-Settings\nUpgrade: h2c\nHTTP2-Settings: AAMAAABk\nX_Forwarded_For: 1\n\n")
+	if text, _ := io.ReadAll(r.Body); !strings.Contains(string(text), "upgrade=[] underscore=[]") {
+		t.Errorf("upgrade to h2c, and a field with an underscore: got %s, want neither", text)
 	}
 	if r, _, _ := f.raw("GET /a/../b HTTP/1.1\nHost: h\n\n"); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("dot segments: got %s, want 400", r.Status)
