@@ -115,7 +115,7 @@ func (p *process) settle() {
 	last := len(p.charged) - 1
 	charges, results, now := p.charged[last].charges, p.charged[last].results, p.now
 	p.charged = p.charged[:last]
-	charges[0].Force = p.r.IntN(3) == 0
+	charges[0].Force = p.r.IntN(3) == 0 && !p.h.repeats // a forced charge whose slot has expired is made again
 	_, err := p.store.Settle(context.Background(), now, modelCaller, charges, results, modelMargin)
 	at, applied := p.decisive()
 	text := fmt.Sprintf("settlement of %d (force %t) at %s: %v", charges[0].Cost, charges[0].Force, sinceStart(now), err)
