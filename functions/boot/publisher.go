@@ -44,11 +44,11 @@ func StartDeploy() {
 		run(logger, err, func() any { return f })
 		return
 	}
-	f, err := openPublisher(context.Background(), os.LookupEnv, logger, time.Now)
+	f, err := openPublisher(context.Background(), os.LookupEnv, time.Now)
 	run(logger, err, func() any { return f })
 }
 
-func openPublisher(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, clock func() time.Time) (func(context.Context, cfn.Event) error, error) {
+func openPublisher(ctx context.Context, lookup func(string) (string, bool), clock func() time.Time) (func(context.Context, cfn.Event) error, error) {
 	var c publisherConfig
 	if err := ReadVariables(&c, lookup); err != nil {
 		return nil, err

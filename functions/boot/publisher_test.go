@@ -3,7 +3,6 @@ package boot_test
 import (
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -52,7 +51,7 @@ func TestPublisher(t *testing.T) {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	defer table.Close()
-	publish := storetest.Must(boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), slog.New(slog.DiscardHandler), time.Now))
+	publish := storetest.Must(boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), time.Now))
 	answers, answer := cloudFormation(t)
 	event := func(name string) cfn.Event {
 		return cfn.Event{RequestType: cfn.RequestUpdate, RequestID: "r", ResponseURL: answers.URL + "/?X-Amz-Signature=secret", PhysicalResourceID: "deployedrules#test", ResourceProperties: map[string]any{
@@ -69,7 +68,7 @@ func TestPublisher(t *testing.T) {
 	if err := publish(t.Context(), event("records")); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("lost answer: got error %v, want one without the signature", err)
 	}
-	if _, err := boot.OpenPublisher(t.Context(), lookup("WEIR_LOCAL=perhaps"), slog.New(slog.DiscardHandler), time.Now); err == nil || !strings.HasPrefix(err.Error(), "WEIR_LOCAL: ") {
+	if _, err := boot.OpenPublisher(t.Context(), lookup("WEIR_LOCAL=perhaps"), time.Now); err == nil || !strings.HasPrefix(err.Error(), "WEIR_LOCAL: ") {
 		t.Errorf("variables: got error %v, want one about WEIR_LOCAL", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"net/http"
 	"slices"
@@ -60,7 +59,7 @@ func (s *site) table() string { return strings.TrimPrefix(s.variables[0], "RECOR
 // then repeats all earlier events of the stack, which get the same answer again.
 func (s *site) fromDeployment() {
 	s.variables = append(s.variables, "RULES_FROM="+contract.RulesDeployment)
-	publish, err := boot.OpenPublisher(s.t.Context(), lookup(s.variables[1:3]...), slog.New(slog.DiscardHandler), func() time.Time { return s.now })
+	publish, err := boot.OpenPublisher(s.t.Context(), lookup(s.variables[1:3]...), func() time.Time { return s.now })
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/weir-limits/weir/functions/boot"
-	_ "github.com/weir-limits/weir/functions/stores"
+	_ "github.com/weir-limits/weir/functions/stores" // registers the stores of the commands
 )
 
 // AWS returns the region and the credentials that the AWS SDK finds, for example in a profile.

@@ -156,13 +156,14 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 		o.RecordIgnored = true
 		g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "mistake in an API key's record ignored", slog.String("apikey_id", o.Caller.APIKey), slog.Any("err", selected.Ignored))
 	}
-	if g.o.Reported {
+	switch {
+	case g.o.Reported:
 		result.Reported = g.lookAndTake(ctx, o)
-	} else if settles(o.Charges) {
+	case settles(o.Charges):
 		var receipt *limiter.Receipt
 		o.Decision, receipt, o.Err = g.o.Limiter.TakeRefundable(ctx, o.Time, o.Charges)
 		result.Pending = newPending(g, receipt, o.Charges, o.Caller)
-	} else {
+	default:
 		o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, o.Charges)
 	}
 

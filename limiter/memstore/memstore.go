@@ -112,11 +112,12 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 		c := &charges[i]
 		at := e.find(c.Limit.ID)
 		var r algo.Result
-		if c.Force {
+		switch {
+		case c.Force:
 			at = sh.current(e, c, now, &r)
-		} else if at != nil {
+		case at != nil:
 			r = at.held().Result
-		} else {
+		default:
 			continue
 		}
 		var given bool

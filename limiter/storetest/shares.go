@@ -121,14 +121,13 @@ func (f *federation) index(t failer, i int, now algo.Instant) int64 {
 }
 
 // move moves share from region j to the first region.
-func (f *federation) move(t failer, j int, now algo.Instant, lack int64) int64 {
+func (f *federation) move(t failer, j int, now algo.Instant, lack int64) {
 	t.Helper()
 	index := f.index(t, 0, now)
 	moved := f.debit(t, j, now, index, lack)
 	if moved > 0 && !f.credit(t, 0, now, index, moved) {
 		t.Fatalf("credit of %d in the first region: got none, want one", moved)
 	}
-	return moved
 }
 
 // testShares runs the part of the suite for limits that regions share. It skips a store that is not limiter.Shares.

@@ -112,7 +112,7 @@ func (g *Gateway) checkFunctions(shared *runtime) error {
 		for _, route := range api.Routes {
 			for _, id := range []string{route.Function, route.Authorizer} {
 				if id != "" && shared.functions[id] == nil {
-					return fmt.Errorf("Functions.%s: no handler, and %s %s of %s invokes it", id, route.Method, route.Path, api.ID)
+					return fmt.Errorf("template: function %s: no handler, and %s %s of %s invokes it", id, route.Method, route.Path, api.ID)
 				}
 			}
 		}

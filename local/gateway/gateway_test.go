@@ -16,7 +16,7 @@ import (
 
 func TestNew_MissingFunctions(t *testing.T) {
 	_, err := gateway.New(parse(t, guarded.template(t)), gateway.Options{Functions: functions{"Guard": nil}})
-	want := "Functions.Function: no handler, and GET /guarded of Api invokes it"
+	want := "template: function Function: no handler, and GET /guarded of Api invokes it"
 	if err == nil || err.Error() != want {
 		t.Errorf("error: got\n%v\nwant\n%s", err, want)
 	}

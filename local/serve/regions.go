@@ -45,8 +45,7 @@ func (r *region) join(store limiter.Store) error {
 // all but the first one print nothing.
 func (s *Server) EachRegion() ([]*Server, error) {
 	o := s.Options
-	switch {
-	case o.Store == "redis":
+	if o.Store == "redis" {
 		return nil, command.Usage("--regions: got --store redis, want memory or dynamodb: Redis cannot move share")
 	}
 	all := &regions{clock: o.Clock}

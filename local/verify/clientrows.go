@@ -179,18 +179,19 @@ func (s *session) eachRoute(ctx context.Context) Result {
 			right++
 		}
 	}
-	observed := fmt.Sprintf("%d of %d routes", right, len(s.Routes))
+	var observed strings.Builder
+	fmt.Fprintf(&observed, "%d of %d routes", right, len(s.Routes))
 	for _, reason := range []string{routeExempt, routeFree, routeChanges, routeMissing, subjectBusy} {
 		if len(untested[reason]) > 0 {
-			observed += fmt.Sprintf("; %s: %s", reason, strings.Join(untested[reason], ", "))
+			fmt.Fprintf(&observed, "; %s: %s", reason, strings.Join(untested[reason], ", "))
 		}
 	}
 	const expected = "the fields of the limit in the answer of each route"
 	switch {
 	case len(wrong) > 0:
-		return failed(expected, strings.Join(append(wrong, observed), "; "), example)
+		return failed(expected, strings.Join(append(wrong, observed.String()), "; "), example)
 	case right == 0:
-		return skipped(observed)
+		return skipped(observed.String())
 	}
-	return passed(observed)
+	return passed(observed.String())
 }

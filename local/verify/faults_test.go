@@ -3,6 +3,7 @@ package verify_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -307,9 +308,7 @@ func cached(h http.Handler) http.Handler {
 			first, _ = kept.LoadOrStore(key, recorder)
 		}
 		recorder := first.(*httptest.ResponseRecorder)
-		for name, values := range recorder.Header() {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), recorder.Header())
 		w.WriteHeader(recorder.Code)
 		_, _ = w.Write(recorder.Body.Bytes())
 	})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -161,9 +162,7 @@ func answering(change func(*http.Request, *httptest.ResponseRecorder)) front {
 				recorded.Header()[http.CanonicalHeaderKey(name)] = values
 			}
 			change(r, recorded)
-			for name, values := range recorded.Header() {
-				w.Header()[name] = values
-			}
+			maps.Copy(w.Header(), recorded.Header())
 			w.WriteHeader(recorded.Code)
 			_, _ = w.Write(recorded.Body.Bytes())
 		})

@@ -197,7 +197,7 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 		if r.Settles {
 			text += settlesText
 		}
-		_, err = fmt.Fprintln(out, fmt.Sprintf("%spublished %s; functions with rulesFrom=table use it within a minute", text, command.RulesVersion(r.Version.Version)))
+		_, err = fmt.Fprintf(out, "%spublished %s; functions with rulesFrom=table use it within a minute\n", text, command.RulesVersion(r.Version.Version))
 	}
 	return err
 }

@@ -95,8 +95,9 @@ func decisions(payload []byte) (lines [][]byte, err error) {
 			Data []byte `json:"data"`
 		} `json:"awslogs"`
 	}
-	if json.Unmarshal(payload, &event) != nil || len(event.AWSLogs.Data) == 0 {
-		return nil, nil
+	err = json.Unmarshal(payload, &event)
+	if err != nil || len(event.AWSLogs.Data) == 0 {
+		return nil, nil //nolint:nilerr // no event of a log; another reader of the payload reports mistakes
 	}
 	r, err := gzip.NewReader(bytes.NewReader(event.AWSLogs.Data))
 	if err != nil {

@@ -46,7 +46,7 @@ func (p *parser) readFunctions() {
 		Action, FunctionName, Principal, SourceARN string
 		SourceAccount                              any
 	}
-	each(p, "AWS::Lambda::Permission", func(id string, q permitted) {
+	each(p, "AWS::Lambda::Permission", func(_ string, q permitted) {
 		if q.Action == "lambda:InvokeFunction" && q.Principal == "apigateway.amazonaws.com" {
 			p.permissions = append(p.permissions, permission{q.FunctionName, cmp.Or(q.SourceARN, "*")})
 		}
