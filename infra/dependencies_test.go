@@ -19,7 +19,8 @@ func TestDependencies(t *testing.T) {
 		path = strings.TrimSpace(path)
 		name, ours := strings.CutPrefix(path, module)
 		switch {
-		case strings.HasPrefix(path, "github.com/aws/aws-sdk-go-v2/config"), strings.Contains(path, "go-redis"), strings.Contains(path, "franz-go"),
+		case strings.HasPrefix(path, "github.com/aws/aws-sdk-go-v2/config"), strings.Contains(path, "go-redis"),
+			strings.Contains(path, "franz-go"),
 			ours && strings.HasPrefix(name, "local/"):
 			t.Errorf("imports of infra: got %s, want no such client and no package of local", path)
 		case ours:

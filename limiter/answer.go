@@ -78,9 +78,9 @@ func (r *request) combine(d *Decision) {
 func (r *request) reportOver(d *Decision) {
 	var over Decision
 	for i := range r.batches {
-		for j, it := range r.batches[i].tasks {
+		for j, task := range r.batches[i].tasks {
 			if b := &r.batches[i]; b.skipped && !b.shadow() && b.results[j].Machine != nil {
-				over.report(&it, b.results[j], r.now)
+				over.report(&task, b.results[j], r.now)
 			}
 		}
 	}
@@ -89,7 +89,8 @@ func (r *request) reportOver(d *Decision) {
 			over.report(s.task, s.result, r.now)
 		}
 	}
-	if d.Over = over.Limit; over.Limit == nil || over.Limit.Global || d.Limit != nil {
+	d.Over = over.Limit
+	if over.Limit == nil || over.Limit.Global || d.Limit != nil {
 		return
 	}
 	d.Limit, d.Superseded, d.Cost = over.Limit, over.Superseded, over.Cost
@@ -117,39 +118,39 @@ func (d *Decision) add(b *batch, now algo.Instant) {
 
 // report makes d report the limit of the task if that limit is stricter than the one that d reports. d.Allowed is
 // already set. r is the state after the charge, or the state that refused it.
-func (d *Decision) report(it *task, r algo.Result, now algo.Instant) {
-	remaining, capacity := r.Machine.Remaining(r.State, now)+it.leaseLeft, r.Machine.Capacity()
-	if it.sharded { // estimate: every other shard is assumed to hold as much as this one
-		remaining, capacity = remaining*int64(it.original.Spread.Shards), it.original.machine.Capacity()
+func (d *Decision) report(task *task, r algo.Result, now algo.Instant) {
+	remaining, capacity := r.Machine.Remaining(r.State, now)+task.leaseLeft, r.Machine.Capacity()
+	if task.sharded { // estimate: every other shard is assumed to hold as much as this one
+		remaining, capacity = remaining*int64(task.original.Spread.Shards), task.original.machine.Capacity()
 	}
-	share := it.original.Spread.Sync > 0 && !it.decided(r) // the share of this process decided, and not the whole limit
+	share := task.original.Spread.Sync > 0 && !task.decided(r) // the share of this process decided, and not the whole limit
 	if share {
-		capacity = it.original.machine.Capacity()
+		capacity = task.original.machine.Capacity()
 	}
 	var wait time.Duration
 	if d.Allowed {
-		if it.original.Rate.Algorithm.Queues() && it.want > 0 {
-			d.Delay = max(d.Delay, algo.Delay(r.Machine, r.State, now, it.want))
+		if task.original.Rate.Algorithm.Queues() && task.want > 0 {
+			d.Delay = max(d.Delay, algo.Delay(r.Machine, r.State, now, task.want))
 		}
-		if it.original.Global || d.Limit != nil && !fewer(min(remaining, capacity), it.want, d.Remaining, d.Cost) {
+		if task.original.Global || d.Limit != nil && !fewer(min(remaining, capacity), task.want, d.Remaining, d.Cost) {
 			return
 		}
 	} else {
-		if !it.Force {
-			wait = max(it.backOff, r.Machine.RetryAfter(r.State, now, it.want))
+		if !task.Force {
+			wait = max(task.backOff, r.Machine.RetryAfter(r.State, now, task.want))
 		}
-		if it.elsewhere && wait != algo.Never {
+		if task.elsewhere && wait != algo.Never {
 			wait = min(wait, transferPause)
 		}
-		if it.original.concurrent() && wait > 0 && wait != algo.Never {
+		if task.original.concurrent() && wait > 0 && wait != algo.Never {
 			wait = min(max(wait, minSlotWait), maxSlotWait)
 		}
 		if wait == 0 || d.Limit != nil && wait <= d.RetryAfter {
 			return
 		}
 	}
-	d.Limit, d.Cost = it.original, it.want
-	d.Superseded = !share && !it.decided(r) || it.Limit.isLocalShare
+	d.Limit, d.Cost = task.original, task.want
+	d.Superseded = !share && !task.decided(r) || task.Limit.isLocalShare
 	d.Capacity = capacity
 	d.Remaining = min(remaining, capacity)
 	d.RetryAfter = wait
@@ -186,8 +187,8 @@ func (r *request) logFailures(ctx context.Context) {
 			log.failure(ctx, r.now, b.err)
 		}
 		for j := range b.tasks {
-			if it := &b.tasks[j]; b.results[j].Machine != nil && !it.decided(b.results[j]) {
-				log.supersededBy(ctx, r.now, it.original, b.results[j].Machine)
+			if task := &b.tasks[j]; b.results[j].Machine != nil && !task.decided(b.results[j]) {
+				log.supersededBy(ctx, r.now, task.original, b.results[j].Machine)
 			}
 		}
 	}

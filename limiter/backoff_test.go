@@ -83,7 +83,8 @@ func TestLimiter_Take_backOff_cost(t *testing.T) {
 func TestLimiter_Take_backOff_shadow(t *testing.T) {
 	r := newRemote()
 	first, second := storetest.Must(limiter.New(r, limiter.Options{})), storetest.Must(limiter.New(r, limiter.Options{}))
-	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Shadow: true, Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}
+	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Shadow: true,
+		Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}
 	now := noon
 	for range 5 {
 		takeAt(t, first, now, charge)
@@ -109,7 +110,8 @@ func TestLimiter_Take_floodOfMany(t *testing.T) {
 		t.Run(string(algorithm), func(t *testing.T) {
 			r := newRemote()
 			all := environments(n, r)
-			charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: perSecond, Window: time.Second}})}
+			charge := limiter.Charge{Subject: user, Cost: 1,
+				Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: perSecond, Window: time.Second}})}
 			admitted, calls := 0, int64(0)
 			for ms := range seconds * 1000 {
 				if ms == 10_000 {
@@ -171,7 +173,8 @@ func TestLimiter_Take_floodConcurrent(t *testing.T) {
 
 // tenth is a limit of one request in 100 ms.
 func tenth(t *testing.T) limiter.Charge {
-	return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}
+	return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket,
+		Requests: 10, Burst: 1, Window: time.Second}})}
 }
 
 // backedOff returns a time at which l backs off from the charge. The charge is on a limit of one request in 100 ms.
@@ -196,7 +199,8 @@ func TestLimiter_Take_backOff_clockBack(t *testing.T) {
 	l := over(r, 0)
 	backedOff(t, r, l, charge)
 	r.takes.Store(0)
-	if takeAt(t, l, noon.Add(-time.Hour), charge); r.takes.Load() != 1 {
+	takeAt(t, l, noon.Add(-time.Hour), charge)
+	if r.takes.Load() != 1 {
 		t.Error("got a back-off an hour before the refusal, want none")
 	}
 }
@@ -231,7 +235,8 @@ func TestLimiter_Take_backOff_credit(t *testing.T) {
 		ask(true)
 	}
 	if refused < 11 || refused > 20 {
-		t.Errorf("%d refused calls in 5 s after 100 admissions, want 11 to 20: three at once, eight for admissions, and one or two a second", refused)
+		t.Errorf("%d refused calls in 5 s after 100 admissions, want 11 to 20: three at once, eight for admissions, and one or two a second",
+			refused)
 	}
 }
 

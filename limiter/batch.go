@@ -98,8 +98,8 @@ func (b *batch) refuser(now algo.Instant) *Limit {
 
 // refuses reports whether the known state or the back-off of task i refuses it.
 func (b *batch) refuses(i int, now algo.Instant) bool {
-	it, r := &b.tasks[i], b.results[i]
-	return it.backOff > 0 || !it.Force && r.Machine != nil && r.RetryAfter(now, it.want) > 0
+	task, r := &b.tasks[i], b.results[i]
+	return task.backOff > 0 || !task.Force && r.Machine != nil && r.RetryAfter(now, task.want) > 0
 }
 
 // exhausted reports whether a known state refuses, without regard to back-offs.

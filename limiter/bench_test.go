@@ -20,7 +20,8 @@ func BenchmarkLimiter_Take(b *testing.B) {
 			l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 			var charges []limiter.Charge
 			for i := range n {
-				charges = append(charges, limiter.Charge{Subject: user, Limit: limit(b, limiter.Limit{Name: string('a' + rune(i)), Rate: rate}), Cost: 1})
+				charges = append(charges, limiter.Charge{Subject: user, Limit: limit(b, limiter.Limit{Name: string('a' + rune(i)), Rate: rate}),
+					Cost: 1})
 			}
 			benchmarkTake(b, l, charges)
 		})
@@ -31,7 +32,8 @@ func BenchmarkLimiter_Take(b *testing.B) {
 			limit := limit(b, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: a, Requests: algo.MaxRequests, Window: time.Hour}})
 			b.ReportAllocs()
 			for b.Loop() {
-				if d, err := l.Take(ctx, time.Now(), []limiter.Charge{{Subject: limiter.User("caller-00000001"), Limit: limit, Cost: 1}}); err != nil || !d.Allowed {
+				if d, err := l.Take(ctx, time.Now(), []limiter.Charge{{Subject: limiter.User("caller-00000001"), Limit: limit, Cost: 1}}); err != nil ||
+					!d.Allowed {
 					b.Fatal("denied")
 				}
 			}
@@ -43,11 +45,13 @@ func BenchmarkLimiter_Take(b *testing.B) {
 	})
 	b.Run("leased", func(b *testing.B) {
 		l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
-		benchmarkTake(b, l, []limiter.Charge{{Subject: other, Limit: limit(b, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Lease: 10_000}}), Cost: 1}})
+		benchmarkTake(b, l, []limiter.Charge{{Subject: other,
+			Limit: limit(b, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Lease: 10_000}}), Cost: 1}})
 	})
 	b.Run("leased parallel", func(b *testing.B) {
 		l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
-		charges := []limiter.Charge{{Subject: other, Limit: limit(b, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Lease: 10_000}}), Cost: 1}}
+		charges := []limiter.Charge{{Subject: other, Limit: limit(b, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Lease: 10_000}}),
+			Cost: 1}}
 		b.ReportAllocs()
 		var n atomic.Int64
 		b.RunParallel(func(p *testing.PB) {

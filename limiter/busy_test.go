@@ -28,7 +28,8 @@ func TestLimiter_Take_busy(t *testing.T) {
 				if policy == limiter.OnErrorLocal {
 					share = 1
 				}
-				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: perMinute(t, "a", 10).Rate, OnError: policy, LocalProcesses: share})}
+				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: perMinute(t, "a", 10).Rate, OnError: policy,
+					LocalProcesses: share})}
 				theirs := limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "theirs", 1)}
 				r.fail = map[limiter.Subject]error{user: err}
 				for _, wait := range []time.Duration{2 * time.Second, 3 * time.Second, time.Second} {
@@ -68,7 +69,8 @@ func TestLimiter_Take_busy_shadow(t *testing.T) {
 
 // Answered returns false if DynamoDB throttles the whole table, and true if it throttles one item.
 func TestAnswered_throttled(t *testing.T) {
-	if limiter.Answered(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled)) || !limiter.Answered(errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)) {
+	if limiter.Answered(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled)) ||
+		!limiter.Answered(errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)) {
 		t.Error("Answered: got a wrong result, want true for a throttled item and false for a throttled table")
 	}
 }

@@ -25,7 +25,8 @@ func TestCalendar(t *testing.T) {
 				t.Errorf("window: got %s, want 28 days", got)
 			}
 			for i := range 12 {
-				if r.fail = nil; i >= 4 && i < 6 {
+				r.fail = nil
+				if i >= 4 && i < 6 {
 					r.fail = map[limiter.Subject]error{user: errHangs}
 				}
 				d := takeAt(t, l, now.Add(time.Duration(i)*300*time.Millisecond), c)

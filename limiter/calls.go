@@ -27,7 +27,8 @@ func (r *request) callStores(ctx context.Context) {
 			last = b
 			remote++
 		default:
-			if r.callBatch(ctx, b); b.refused && !b.shadow() {
+			r.callBatch(ctx, b)
+			if b.refused && !b.shadow() {
 				return
 			}
 		}
@@ -69,7 +70,10 @@ func (r *request) callInWaves(ctx context.Context) {
 
 // hasRoom reports whether all subjects of the waves up to w have room.
 func (r *request) hasRoom(w wave) bool {
-	return !slices.ContainsFunc(r.batches, func(b batch) bool { return b.remote && !b.taken && !b.skipped && b.wave() <= w && !b.hasRoom(r.now) })
+	return !slices.ContainsFunc(r.batches, func(b batch) bool {
+		return b.remote && !b.taken && !b.skipped && b.wave() <= w &&
+			!b.hasRoom(r.now)
+	})
 }
 
 // probe repeats the calls that a breaker rejected, if another call of the request has shown that the store works
@@ -109,10 +113,10 @@ const (
 func (b *batch) wave() wave {
 	w := refundableWave
 	for i := range b.tasks {
-		it := &b.tasks[i]
-		switch leak := algo.Leak(it.Limit.machine, it.Cost); {
-		case leak == algo.Never || it.Force || it.lease == nil && leak > refundMargin:
-		case it.original.Global:
+		task := &b.tasks[i]
+		switch leak := algo.Leak(task.Limit.machine, task.Cost); {
+		case leak == algo.Never || task.Force || task.lease == nil && leak > refundMargin:
+		case task.original.Global:
 			return sharedWave
 		default:
 			w = callerWave
@@ -143,7 +147,8 @@ func (r *request) callBatch(ctx context.Context, b *batch) {
 	if r.pickShard(b) {
 		return
 	}
-	if r.callBatchOnce(ctx, b); b.taken || r.look && !b.refused && b.err == nil {
+	r.callBatchOnce(ctx, b)
+	if b.taken || r.look && !b.refused && b.err == nil {
 		return
 	}
 	b.refused = true // the refusal of the first shard counts, even if the call for the second one failed
@@ -185,12 +190,13 @@ func (r *request) callSubject(ctx context.Context, b *batch) {
 			}
 		}()
 	}
-	if slices.ContainsFunc(b.tasks, func(it task) bool { return it.lease != nil }) {
+	if slices.ContainsFunc(b.tasks, func(stored task) bool { return stored.lease != nil }) {
 		r.callLeased(ctx, b)
 	} else {
 		var calls int
 		b.taken, calls, b.err = l.call(ctx, r.now, subject, b.charges, b.results)
-		if b.calls += calls; b.err == nil {
+		b.calls += calls
+		if b.err == nil {
 			l.denials.record(r.now, subject, b.charges, b.results, b.taken)
 		}
 	}
@@ -270,7 +276,8 @@ func (r *request) callBackdated(ctx context.Context, b *batch) {
 	}
 	seen := slices.Clone(b.results)
 	copy(b.results, hint)
-	if call(at); b.err != nil {
+	call(at)
+	if b.err != nil {
 		copy(b.results, seen)
 	} else if !b.taken && b.refuser(r.now) == nil {
 		call(r.now)
@@ -292,7 +299,8 @@ func (r *request) callThrottled(ctx context.Context, b *batch) {
 		return b.refuser(r.now) != nil
 	}
 	b.taken, b.err = l.retryThrottled(ctx, c)
-	if b.calls += c.calls; c.refused {
+	b.calls += c.calls
+	if c.refused {
 		b.giveUpLeases()
 		l.denials.record(r.now, b.charges[0].Subject, b.charges, b.results, false)
 	}

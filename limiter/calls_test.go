@@ -16,8 +16,10 @@ func TestLimiter_Take_drain(t *testing.T) {
 		t.Run(string(algorithm), func(t *testing.T) {
 			r := newRemote()
 			l := storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1}))
-			shared := limiter.Charge{Subject: limiter.Global(), Cost: 1, Limit: limit(t, limiter.Limit{Name: "shared", Global: true, Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second}})}
-			own := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "own", Rate: algo.Rate{Algorithm: algorithm, Requests: 60, Burst: burst(algorithm, 2), Window: time.Minute}})}
+			shared := limiter.Charge{Subject: limiter.Global(), Cost: 1, Limit: limit(t, limiter.Limit{Name: "shared", Global: true,
+				Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second}})}
+			own := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "own", Rate: algo.Rate{Algorithm: algorithm,
+				Requests: 60, Burst: burst(algorithm, 2), Window: time.Minute}})}
 			if algorithm != algo.TokenBucket {
 				own.Limit = perMinute(t, "own", 2)
 			}

@@ -68,12 +68,14 @@ func checkEach(now time.Time, charges []Charge, home *algo.Regions) error {
 		case c.Force && c.Limit.Spread.Shards > 0:
 			return fmt.Errorf("%w: limit %q: forced charge on a limit with shards; remove the shards or Force", ErrInvalidCharge, c.Limit.Name)
 		case c.Limit.regions != nil && home == nil:
-			return fmt.Errorf("%w: limit %q: shared by regions, but the store cannot move share between them; use one in DynamoDB", ErrInvalidCharge, c.Limit.Name)
+			return fmt.Errorf("%w: limit %q: shared by regions, but the store cannot move share between them; use one in DynamoDB", ErrInvalidCharge,
+				c.Limit.Name)
 		case c.Limit.regions != nil && home.Of > 0 && (c.Limit.Rate.Regions.Of != home.Of || c.Limit.Rate.Regions.Place != home.Place):
 			return fmt.Errorf("%w: limit %q: regions: place %d of %d, want %d of %d as in Options.Regions", ErrInvalidCharge, c.Limit.Name,
 				c.Limit.Rate.Regions.Place, c.Limit.Rate.Regions.Of, home.Place, home.Of)
 		case c.Limit.concurrent() && (c.Cost > 1 || c.Force):
-			return fmt.Errorf("%w: limit %q: cost of a concurrent limit (got %d, forced %t, want 0 or 1, not forced); a request takes one slot", ErrInvalidCharge, c.Limit.Name, c.Cost, c.Force)
+			return fmt.Errorf("%w: limit %q: cost of a concurrent limit (got %d, forced %t, want 0 or 1, not forced); a request takes one slot",
+				ErrInvalidCharge, c.Limit.Name, c.Cost, c.Force)
 		}
 	}
 	return nil

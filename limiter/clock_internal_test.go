@@ -13,11 +13,13 @@ func TestProcessClock_period(t *testing.T) {
 		c.now()
 		first := c.read.Load()
 		time.Sleep(10*time.Millisecond - 1) // fake clock of synctest
-		if c.now(); c.read.Load() != first {
+		c.now()
+		if c.read.Load() != first {
 			t.Error("got a second reading of the wall clock before 10 ms, want one")
 		}
 		time.Sleep(time.Nanosecond)
-		if c.now(); c.read.Load() == first {
+		c.now()
+		if c.read.Load() == first {
 			t.Error("got no second reading of the wall clock after 10 ms, want one")
 		}
 	})

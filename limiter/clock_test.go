@@ -16,7 +16,8 @@ func TestLimiter_Now_local(t *testing.T) {
 	_ = l.Now() // reads the real clock, outside synctest
 	synctest.Test(t, func(t *testing.T) {
 		// The last pause ends in another second.
-		for _, pause := range []time.Duration{0, time.Nanosecond, time.Millisecond, 9 * time.Millisecond, time.Hour, time.Millisecond, 985 * time.Millisecond, 5 * time.Millisecond} {
+		for _, pause := range []time.Duration{0, time.Nanosecond, time.Millisecond, 9 * time.Millisecond, time.Hour, time.Millisecond,
+			985 * time.Millisecond, 5 * time.Millisecond} {
 			time.Sleep(pause)
 			if got, want := l.Now(), time.Now(); !got.Equal(want) {
 				t.Errorf("after %s: got %s, want %s", pause, got, want)

@@ -30,7 +30,8 @@ type uneven struct {
 // stall is a time in which a store does not answer.
 type stall struct{ from, to time.Time }
 
-func (u *uneven) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (u *uneven) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	if err := u.wait(ctx); err != nil {
 		if u.executes() {
 			_, _ = u.remote.Take(context.WithoutCancel(ctx), now, s, charges, slices.Clone(results))
@@ -43,7 +44,8 @@ func (u *uneven) Take(ctx context.Context, now algo.Instant, s limiter.Subject, 
 	return u.remote.Take(ctx, now, s, charges, results)
 }
 
-func (u *uneven) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (u *uneven) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	if err := u.wait(ctx); err != nil {
 		if u.executes() {
 			_, _ = u.remote.Settle(context.WithoutCancel(ctx), now, s, charges, results, elapsed)
@@ -116,7 +118,8 @@ func (g *ledger) decided(d *limiter.Decision, before, reserve, most int64) {
 	switch {
 	case d.Allowed:
 		g.admitted++
-		if g.least += reserve; before+reserve > most {
+		g.least += reserve
+		if before+reserve > most {
 			g.broken = fmt.Sprintf("admitted a cost of %d at a count of at least %d, want at most %d", reserve, before, most)
 		}
 	case d.Reason == limiter.ReasonBusy:
@@ -135,7 +138,8 @@ func (g *ledger) settle(receipt *limiter.Receipt, reserve, actual int64) {
 	s := receipt.Settle(ctx, time.Now(), func(limiter.Charge) int64 { return actual })
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.lost += s.Lost; g.keepsLost || s.Lost+s.Refunds.Dropped == 0 {
+	g.lost += s.Lost
+	if g.keepsLost || s.Lost+s.Refunds.Dropped == 0 {
 		g.least += max(0, actual-reserve)
 		for _, e := range s.Excess {
 			g.least -= e.Cost
@@ -145,7 +149,8 @@ func (g *ledger) settle(receipt *limiter.Receipt, reserve, actual int64) {
 
 // play sends requests at random intervals of the given mean, and settles each after its answer. cost returns the
 // reserve and the actual cost of a request.
-func (g *ledger) play(t *testing.T, limiters []*limiter.Limiter, l *limiter.Limit, requests int, interval time.Duration, random *rand.Rand, cost func() (reserve, actual int64)) {
+func (g *ledger) play(t *testing.T, limiters []*limiter.Limiter, l *limiter.Limit, requests int, interval time.Duration, random *rand.Rand,
+	cost func() (reserve, actual int64)) {
 	t.Helper()
 	most := l.Machine().Capacity()
 	var all sync.WaitGroup
@@ -158,7 +163,8 @@ func (g *ledger) play(t *testing.T, limiters []*limiter.Limiter, l *limiter.Limi
 			if err != nil {
 				t.Error(err)
 			}
-			if g.decided(&d, before, reserve, most); !d.Allowed {
+			g.decided(&d, before, reserve, most)
+			if !d.Allowed {
 				return
 			}
 			time.Sleep(answer)
@@ -174,7 +180,8 @@ func (g *ledger) play(t *testing.T, limiters []*limiter.Limiter, l *limiter.Limi
 
 func counting(n int, store limiter.Store) (limiters []*limiter.Limiter) {
 	for range n {
-		limiters = append(limiters, storetest.Must(limiter.New(store, limiter.Options{Timeout: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})))
+		limiters = append(limiters, storetest.Must(limiter.New(store, limiter.Options{Timeout: 100 * time.Millisecond,
+			Logger: slog.New(slog.DiscardHandler)})))
 	}
 	return limiters
 }
@@ -202,9 +209,13 @@ func TestCount_pressure(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &uneven{remote: newRemote(), throttle: c.throttle, random: rand.New(rand.NewPCG(1, 2))}
 				store.stalls = []stall{{time.Now().Add(time.Second), time.Now().Add(time.Second + c.stall)}}
-				l := limit(t, limiter.Limit{Name: "a", Count: limiter.Count{Of: c.count}, Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: c.most, Window: 24 * time.Hour}})
+				l := limit(t, limiter.Limit{Name: "a", Count: limiter.Count{Of: c.count}, Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: c.most,
+					Window: 24 * time.Hour}})
 				g := &ledger{}
-				g.play(t, counting(1, store), l, 6000, 10*time.Millisecond, rand.New(rand.NewPCG(3, 4)), func() (int64, int64) { return c.reserve, c.real })
+				g.play(t, counting(1, store), l, 6000, 10*time.Millisecond, rand.New(rand.NewPCG(3, 4)), func() (int64, int64) {
+					return c.reserve,
+						c.real
+				})
 				inFlight := int64(20 + g.lost)
 				if most := c.most + inFlight*max(0, c.real-c.reserve); g.real > most {
 					t.Errorf("got a real cost of %d, want at most %d", g.real, most)
@@ -259,7 +270,8 @@ func countBound(t *testing.T, seed uint64, count limiter.Counted, algorithm algo
 		store.stalls = append(store.stalls, stall{at, at.Add(time.Duration(random.Int64N(int64(500 * time.Millisecond))))})
 	}
 	most := 10 + random.Int64N(10_000)
-	one := limiter.Limit{Name: "a", Count: limiter.Count{Of: count}, Rate: algo.Rate{Algorithm: algorithm, Requests: most, Window: 24 * time.Hour}, OnError: limiter.OnErrorDeny}
+	one := limiter.Limit{Name: "a", Count: limiter.Count{Of: count}, Rate: algo.Rate{Algorithm: algorithm, Requests: most,
+		Window: 24 * time.Hour}, OnError: limiter.OnErrorDeny}
 	limiters := 1 + random.IntN(3)
 	if random.IntN(2) == 0 {
 		one.OnError, limiters = limiter.OnErrorLocal, 1

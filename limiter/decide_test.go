@@ -28,7 +28,8 @@ func TestLimiter_Take_concurrentRefunds(t *testing.T) {
 	const capacity, workers, attempts = 1000, 8, 400
 	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
 		l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
-		charges := []limiter.Charge{{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: a, Requests: capacity, Window: time.Hour}}), Cost: 1}}
+		charges := []limiter.Charge{{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: a, Requests: capacity,
+			Window: time.Hour}}), Cost: 1}}
 		var admitted atomic.Int64
 		var wg sync.WaitGroup
 		for w := range workers {
@@ -69,10 +70,12 @@ func TestLimiter_Take_allocations(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow} {
 		for _, requests := range []int64{1, algo.MaxRequests} {
-			limit := limit(t, limiter.Limit{Name: "a", ID: limiter.NewID(string(a), fmt.Sprint(requests)), Rate: algo.Rate{Algorithm: a, Requests: requests, Window: time.Hour}})
+			limit := limit(t, limiter.Limit{Name: "a", ID: limiter.NewID(string(a), fmt.Sprint(requests)), Rate: algo.Rate{Algorithm: a,
+				Requests: requests, Window: time.Hour}})
 			for _, id := range []string{"caller-1", "0192f0c1-2b9a-7c3e-9f41-5d2b8e6a7f10"} {
 				if n := testing.AllocsPerRun(100, func() {
-					if d, err := l.Take(ctx, noon, []limiter.Charge{{Subject: limiter.APIKey(id), Limit: limit, Cost: 1}}); err != nil || d.Limit != limit {
+					if d, err := l.Take(ctx, noon, []limiter.Charge{{Subject: limiter.APIKey(id), Limit: limit, Cost: 1}}); err != nil ||
+						d.Limit != limit {
 						t.Errorf("got error %v, want none and a decision by the limit", err)
 					}
 				}); n != 0 {

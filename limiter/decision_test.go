@@ -20,7 +20,8 @@ func (f far) Take(ctx context.Context, now algo.Instant, s limiter.Subject, char
 	return f.Store.Take(ctx, now, s, charges, results)
 }
 
-func (f far) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (f far) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	time.Sleep(2 * time.Millisecond)
 	return f.Store.Settle(ctx, now, s, charges, results, elapsed)
 }
@@ -33,7 +34,8 @@ func TestDecision_store(t *testing.T) {
 		mine := limiter.Charge{Subject: user, Limit: perMinute(t, "mine", 10), Cost: 1}
 		theirs := limiter.Charge{Subject: limiter.Global(), Limit: perMinute(t, "theirs", 1), Cost: 1}
 		bucket := limiter.Charge{Subject: limiter.User("bob"), Limit: fast, Cost: 1}
-		synced := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "synced", Rate: algo.Rate{Requests: 9, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}}), Cost: 1}
+		synced := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "synced", Rate: algo.Rate{Requests: 9, Window: time.Minute},
+			Spread: limiter.Spread{Sync: time.Second}}), Cost: 1}
 		for _, step := range []struct {
 			name    string
 			charges []limiter.Charge
@@ -70,7 +72,8 @@ func TestReceipt_Refund_dropped(t *testing.T) {
 	for name, spread := range map[string]limiter.Spread{"store": {}, "lease": {Lease: 8}, "counter": {Sync: time.Second}} {
 		s := &failingRefunds{Store: storetest.Must(memstore.New(memstore.Options{}))}
 		l := storetest.Must(limiter.New(s, limiter.Options{}))
-		c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Hour}, Spread: spread}), Cost: 1}
+		c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Hour},
+			Spread: spread}), Cost: 1}
 		_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{c})
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +87,8 @@ func TestReceipt_Refund_dropped(t *testing.T) {
 
 type failingRefunds struct{ limiter.Store }
 
-func (*failingRefunds) Settle(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result, time.Duration) (limiter.Settled, error) {
+func (*failingRefunds) Settle(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result,
+	time.Duration) (limiter.Settled, error) {
 	return limiter.Settled{}, limiter.ErrUnavailable
 }
 
@@ -132,9 +136,11 @@ func TestDecision_Clamped(t *testing.T) {
 func TestDecision_Clamped_counter(t *testing.T) {
 	store := newRemote()
 	l := storetest.Must(limiter.New(store, limiter.Options{}))
-	c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}}), Cost: 1}
+	c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute},
+		Spread: limiter.Spread{Sync: time.Second}}), Cost: 1}
 	takeAt(t, l, noon, c)
-	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Hour), limiter.Charge{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1})
+	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Hour), limiter.Charge{Subject: user,
+		Limit: perMinute(t, "a", 5), Cost: 1})
 	takeAt(t, l, noon.Add(2*time.Second), c) // the counter sends the charge of noon, and finds a state in the future
 	takeAt(t, l, noon.Add(3*time.Minute), c)
 	if d := takeAt(t, l, noon.Add(4*time.Minute), c); d.Clamped != 1 || d.StoreCalls != 1 {

@@ -25,17 +25,17 @@ func (d *denials) lookup(now algo.Instant, b *batch) (denies bool) {
 	defer d.mu.Unlock()
 	seen := d.of(b.charges[0].Subject).seen
 	for i, c := range b.charges {
-		it := &b.tasks[i]
-		it.backOff = 0
+		task := &b.tasks[i]
+		task.backOff = 0
 		e := find(seen, c.Limit)
 		if e == nil {
 			continue
 		}
 		b.results[i] = e.result
 		if !c.Force {
-			it.backOff = e.left(now, e.result, e.seen, c.Cost, d.ttl)
+			task.backOff = e.left(now, e.result, e.seen, c.Cost, d.ttl)
 		}
-		if !d.stale(now, e, it.backOff) && (it.backOff > 0 || !c.Force && e.result.RetryAfter(now, c.Cost) > 0) {
+		if !d.stale(now, e, task.backOff) && (task.backOff > 0 || !c.Force && e.result.RetryAfter(now, c.Cost) > 0) {
 			e.of(c.Cost).early++
 			denies = true
 		}
@@ -158,7 +158,8 @@ func (s *seenState) charge(now algo.Instant, cost int64) {
 	}
 	o.least = m.Force(o.least, now, cost)
 	*state = algo.Merge(m, *state, o.least)
-	if o.settlements--; o.settlements == 0 {
+	o.settlements--
+	if o.settlements == 0 {
 		s.open = nil
 	}
 }

@@ -90,7 +90,8 @@ func TestDenials_tiers(t *testing.T) {
 	ids := []ID{NewID("free"), NewID("paid")}
 	var charges [2]Charge
 	for i := range charges {
-		l, err := NewLimit(Limit{Name: "quota", ID: ids[i], Tiers: ids[1-i : 2-i], Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Hour}})
+		l, err := NewLimit(Limit{Name: "quota", ID: ids[i], Tiers: ids[1-i : 2-i], Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100,
+			Window: time.Hour}})
 		if err != nil {
 			t.Fatal(err)
 		}

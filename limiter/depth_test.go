@@ -23,13 +23,15 @@ type stackTable struct {
 }
 
 // UpdateItem implements dynamostore.API.
-func (s *stackTable) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (s *stackTable) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput,
+	o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	pcs := make([]uintptr, 100)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
 	s.calls = nil
 	for more := true; more; {
 		var f runtime.Frame
-		if f, more = frames.Next(); strings.HasSuffix(f.Function, ".(*Limiter).decide") {
+		f, more = frames.Next()
+		if strings.HasSuffix(f.Function, ".(*Limiter).decide") {
 			return s.Table.UpdateItem(ctx, in, o...)
 		}
 		s.calls = append(s.calls, f.Function[strings.LastIndexByte(f.Function, '/')+1:])
@@ -45,7 +47,8 @@ func TestLimiter_depth(t *testing.T) {
 		table := &stackTable{}
 		store := storetest.Must(dynamostore.New(table, dynamostore.Options{Table: "t", Namespace: "n"}))
 		l := storetest.Must(limiter.New(store, limiter.Options{}))
-		charge := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: a, Requests: 10, Window: time.Minute}}), Cost: 1}
+		charge := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: a, Requests: 10,
+			Window: time.Minute}}), Cost: 1}
 		for i := range 2 { // the second request finds the subject in the denial cache
 			if d := take(t, l, charge); !d.Allowed || d.StoreCalls != 1 {
 				t.Fatalf("%s: request %d: got %+v, want an admission by one call", a, i+1, d)

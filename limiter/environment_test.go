@@ -86,7 +86,8 @@ func newEnvironment(t *testing.T, seed uint64) *environment {
 	if !ok {
 		spreads = []limiter.Spread{{}, {}, {Lease: 5}, {Shards: 3}}
 	}
-	l := limiter.Limit{Name: "mine", Rate: rates[i], Spread: spreads[pick(len(spreads))], OnError: []limiter.OnError{limiter.OnErrorLocal, limiter.OnErrorLocal, limiter.OnErrorAllow, limiter.OnErrorDeny}[pick(4)]}
+	l := limiter.Limit{Name: "mine", Rate: rates[i], Spread: spreads[pick(len(spreads))], OnError: []limiter.OnError{limiter.OnErrorLocal,
+		limiter.OnErrorLocal, limiter.OnErrorAllow, limiter.OnErrorDeny}[pick(4)]}
 	switch {
 	case i == len(rates)-1:
 		l.Spread, l.Count = limiter.Spread{}, limiter.Count{Of: limiter.CountConcurrent}
@@ -98,11 +99,13 @@ func newEnvironment(t *testing.T, seed uint64) *environment {
 	}
 	e.drawn = l
 	e.mine = limit(t, l)
-	if e.least = min(e.mine.MaxCost(), e.mine.MaxLocalCost()); l.Spread.Lease > 0 { // a lost lease takes room
+	e.least = min(e.mine.MaxCost(), e.mine.MaxLocalCost())
+	if l.Spread.Lease > 0 { // a lost lease takes room
 		e.least = 0
 	}
 	e.all = limit(t, limiter.Limit{Name: "all", Rate: algo.Rate{Requests: 60, Window: time.Minute}, Global: true})
-	e.soft = limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute, Burst: 5}, Mark: true})
+	e.soft = limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute, Burst: 5},
+		Mark: true})
 	e.store = &fateful{seed: seed}
 	e.store.fated = newFated(e.store.meet)
 	var drawing sync.Mutex
@@ -120,7 +123,8 @@ func newEnvironment(t *testing.T, seed uint64) *environment {
 }
 
 func (e *environment) String() string {
-	return fmt.Sprintf("%s %+v count %q %s %d", e.drawn.Rate.Algorithm, e.drawn.Spread, e.drawn.Count.Of, e.drawn.OnError, e.drawn.LocalProcesses)
+	return fmt.Sprintf("%s %+v count %q %s %d", e.drawn.Rate.Algorithm, e.drawn.Spread, e.drawn.Count.Of, e.drawn.OnError,
+		e.drawn.LocalProcesses)
 }
 
 // fateful is a shared store that fails during outages and sometimes between them. It loses calls and answers, and
@@ -143,7 +147,8 @@ type lateCall struct {
 
 // begin begins a step. It begins or ends an outage, and executes late calls.
 func (f *fateful) begin(random *rand.Rand) {
-	if f.step++; random.IntN(12) == 0 {
+	f.step++
+	if random.IntN(12) == 0 {
 		f.down = !f.down
 	}
 	slices.SortStableFunc(f.late, func(a, b lateCall) int { return cmp.Compare(a.subject, b.subject) })
@@ -348,14 +353,16 @@ func (e *environment) reload() {
 	if e.mine.Rate.Window != before.Window {
 		e.windows++
 	}
-	if e.least = min(e.least, e.mine.MaxCost(), e.mine.MaxLocalCost()); e.windows > 0 && e.mine.Rate.Algorithm == algo.SlidingWindow {
+	e.least = min(e.least, e.mine.MaxCost(), e.mine.MaxLocalCost())
+	if e.windows > 0 && e.mine.Rate.Algorithm == algo.SlidingWindow {
 		e.least = 0 // a conversion can count an old window twice
 	}
 	for key, m := range e.models {
 		if key.name != "mine" {
 			continue
 		}
-		if m.machine = e.mine.Machine(); e.mine.Rate.Window != before.Window {
+		m.machine = e.mine.Machine()
+		if e.mine.Rate.Window != before.Window {
 			m.state = algo.State{}
 		}
 		e.forgive(m)

@@ -12,7 +12,8 @@ import (
 
 // A request is charged on a limit of its caller and on a limit of all callers.
 func ExampleLimiter_Take() {
-	mine, err := limiter.NewLimit(limiter.Limit{Name: "mine", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute, Burst: 2}})
+	mine, err := limiter.NewLimit(limiter.Limit{Name: "mine", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute,
+		Burst: 2}})
 	if err != nil {
 		fmt.Println(err)
 		return

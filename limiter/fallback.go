@@ -171,14 +171,16 @@ func (f *fallback) drop(subject Subject, charges []Charge, stored []algo.Result)
 			continue
 		}
 		if algo.Covers(c.Limit.machine, stored[i].State, s.state) {
-			states = slices.DeleteFunc(states, func(s heldState) bool { return s.limit.countsWith(c.Limit.ID) }) // also removes the state of this process's share of the limit
+			// also removes the state of this process's share of the limit
+			states = slices.DeleteFunc(states, func(s heldState) bool { return s.limit.countsWith(c.Limit.ID) })
 		}
 	}
 	f.put(subject, states)
 }
 
 // Settle implements Store.
-func (f *fallback) Settle(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (s Settled, err error) {
+func (f *fallback) Settle(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result,
+	elapsed time.Duration) (s Settled, err error) {
 	seen := func(i int) algo.Result { return f.denials.last(now, subject, charges[i].Limit) }
 	s.Given = f.settle(now, subject, charges, results, elapsed, s.Excess[:], seen)
 	return s, nil
@@ -191,7 +193,8 @@ func (f *fallback) Settle(_ context.Context, now algo.Instant, subject Subject, 
 // If f does not hold the limit of a charge with Force, the charge starts from the state that the function seen returns.
 // If seen is nil, such a charge is dropped. Like take, settle calls seen under the lock. Charges of new subjects are also
 // dropped when the room of an outage is half full, because the requests of an outage need the other half.
-func (f *fallback) settle(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration, excess []int64, seen func(i int) algo.Result) (given int) {
+func (f *fallback) settle(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration, excess []int64,
+	seen func(i int) algo.Result) (given int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.holding.Add(1)
@@ -213,7 +216,8 @@ func (f *fallback) settle(now algo.Instant, subject Subject, charges []Charge, r
 		}
 		r := algo.Result{Machine: s.machine, State: s.state}
 		over, refunded := r.Settle(now, results[i], c.Cost, c.Force, elapsed+fallbackMargin)
-		if s.state = r.State; c.Force {
+		s.state = r.State
+		if c.Force {
 			excess[i] = over
 			f.until.Store(max(f.until.Load(), int64(r.Machine.Idle(r.State))))
 		}

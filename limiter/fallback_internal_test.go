@@ -24,7 +24,8 @@ func fallbackOf(subjects int) *fallback {
 func TestFallback_Holds_waits(t *testing.T) {
 	f, limit := fallbackOf(10), hourly(t)
 	held := false
-	if _, err := f.take(0, User("user"), []Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1), func() { held = f.holding.Load() > 0 }); err != nil {
+	if _, err := f.take(0, User("user"), []Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1),
+		func() { held = f.holding.Load() > 0 }); err != nil {
 		t.Fatal(err)
 	}
 	if !held {
@@ -32,14 +33,16 @@ func TestFallback_Holds_waits(t *testing.T) {
 	}
 	_ = f.Reset(t.Context(), User("user"))
 	held = false
-	f.settle(0, User("user"), []Charge{{Limit: limit, Cost: 1, Force: true}}, make([]algo.Result, 1), 0, make([]int64, 1), func(int) algo.Result {
-		held = f.holding.Load() > 0
-		return algo.Result{}
-	})
+	f.settle(0, User("user"), []Charge{{Limit: limit, Cost: 1, Force: true}}, make([]algo.Result, 1), 0, make([]int64, 1),
+		func(int) algo.Result {
+			held = f.holding.Load() > 0
+			return algo.Result{}
+		})
 	if !held {
 		t.Error("Holds during Settle: got a result at once, want Holds to wait for the lock")
 	}
-	if _ = f.Reset(t.Context(), User("user")); f.holding.Load() != 0 {
+	_ = f.Reset(t.Context(), User("user"))
+	if f.holding.Load() != 0 {
 		t.Errorf("got %d subjects held, want none", f.holding.Load())
 	}
 }
@@ -93,7 +96,8 @@ func TestFallback_mirror_slots(t *testing.T) {
 		t.Fatalf("got %+v, want two slots", mirrored)
 	}
 	f.settle(now, User("a"), charges, local, 0, nil, nil)
-	if f.drop(User("a"), charges, []algo.Result{{Machine: slots.machine, State: stored}}); f.of(User("a")).held != nil {
+	f.drop(User("a"), charges, []algo.Result{{Machine: slots.machine, State: stored}})
+	if f.of(User("a")).held != nil {
 		t.Errorf("got %+v, want nothing held: the store counts the slot too", f.of(User("a")).held)
 	}
 }
@@ -135,7 +139,8 @@ func TestFallback_slotNumbers(t *testing.T) {
 func TestFallback_settle_room(t *testing.T) {
 	f, limit := fallbackOf(10), hourly(t)
 	for i := range 20 {
-		f.settle(0, User(fmt.Sprint("settled", i)), []Charge{{Limit: limit, Cost: 1, Force: true}}, make([]algo.Result, 1), 0, make([]int64, 1), func(int) algo.Result { return algo.Result{} })
+		f.settle(0, User(fmt.Sprint("settled", i)), []Charge{{Limit: limit, Cost: 1, Force: true}}, make([]algo.Result, 1), 0, make([]int64, 1),
+			func(int) algo.Result { return algo.Result{} })
 	}
 	taken := 0
 	for i := range 20 {

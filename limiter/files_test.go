@@ -24,7 +24,8 @@ import (
 // does not count.
 func TestFiles(t *testing.T) {
 	for _, name := range []string{"limiter", "limiter/internal/quota", "local/weir"} {
-		out, err := exec.CommandContext(t.Context(), "go", "list", "-trimpath", "-export", "-deps", "-f", "{{.ImportPath}} {{.Dir}} {{.Export}} {{.GoFiles}}", module+name).Output()
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-trimpath", "-export", "-deps", "-f",
+			"{{.ImportPath}} {{.Dir}} {{.Export}} {{.GoFiles}}", module+name).Output()
 		if err != nil {
 			t.Fatalf("%s: go list: got error %v, want none", name, err)
 		}
@@ -76,7 +77,8 @@ func TestFiles_table(t *testing.T) {
 			want = append(want, file)
 		}
 	}
-	if got = slices.Compact(got); !slices.Equal(got, want) {
+	got = slices.Compact(got)
+	if !slices.Equal(got, want) {
 		t.Errorf("table: got the files %v, want %v", got, want)
 	}
 }

@@ -43,7 +43,8 @@ func (r *request) refundBatches(ctx context.Context) {
 	for _, d := range done {
 		r.refunds.add(d)
 	}
-	if r.storeCalls += remote; remote > 0 {
+	r.storeCalls += remote
+	if remote > 0 {
 		r.storeTime += time.Since(began)
 	}
 }
@@ -58,7 +59,7 @@ func (r *request) writeNotices(ctx context.Context) {
 			continue
 		}
 		for j := range b.tasks {
-			if it := &b.tasks[j]; it.original.notifies() && b.charges[j].Cost > 0 && it.decided(b.results[j]) {
+			if task := &b.tasks[j]; task.original.notifies() && b.charges[j].Cost > 0 && task.decided(b.results[j]) {
 				l.notices.crossed(ctx, r.now, b.charges[j], b.results[j])
 			}
 		}

@@ -88,14 +88,16 @@ func (w *world) problem(format string, args ...any) {
 func (w *world) enter(s limiter.Subject, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.inFlight[s] += n; w.inFlight[s] > 1 {
+	w.inFlight[s] += n
+	if w.inFlight[s] > 1 {
 		w.problems = append(w.problems, fmt.Sprintf("%d calls of %s in flight", w.inFlight[s], s))
 	}
 	w.calls += max(0, n)
 }
 
 // Take is a call of the Limiter. The store executes it with a delay, and answers with another delay.
-func (w *world) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (w *world) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	w.enter(s, 1)
 	defer w.enter(s, -1)
 	if len(charges) > limiter.MaxCharges {
@@ -129,7 +131,8 @@ func (w *world) Take(ctx context.Context, now algo.Instant, s limiter.Subject, c
 }
 
 // charge charges the store and records the result.
-func (w *world) charge(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, mine bool) (bool, error) {
+func (w *world) charge(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	mine bool) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	taken, err := w.Store.Take(ctx, now, s, charges, results)
@@ -144,7 +147,8 @@ func (w *world) charge(ctx context.Context, now algo.Instant, s limiter.Subject,
 			w.mine[id] += c.Cost
 		}
 		if got := results[i].State.Count; got != w.used[id] || got > w.plan.Capacity {
-			w.problems = append(w.problems, fmt.Sprintf("limit %s counts %d, but was charged %d of %d", c.Limit.Name, got, w.used[id], w.plan.Capacity))
+			w.problems = append(w.problems, fmt.Sprintf("limit %s counts %d, but was charged %d of %d", c.Limit.Name, got, w.used[id],
+				w.plan.Capacity))
 		}
 	}
 	return taken, nil
@@ -212,7 +216,8 @@ func (o *outcomes) note(w *world, charges []limiter.Charge, d limiter.Decision, 
 		defer w.mu.Unlock()
 		// A request of cost 0 can read a state between two charges of one call, which w.states does not contain.
 		if used := p.Capacity - d.Remaining; !look && used > 0 && !slices.Contains(w.states[d.Limit.ID], used) {
-			w.problems = append(w.problems, fmt.Sprintf("a refusal reports a usage of %d of %s, which is none of its states %v", used, d.Limit.Name, w.states[d.Limit.ID]))
+			w.problems = append(w.problems, fmt.Sprintf("a refusal reports a usage of %d of %s, which is none of its states %v", used, d.Limit.Name,
+				w.states[d.Limit.ID]))
 		}
 	}
 }
@@ -256,13 +261,16 @@ func (o *outcomes) check(w *world) {
 // run executes a plan and returns the problems.
 func (p plan) run(t *testing.T) []string {
 	t.Helper()
-	w := &world{Store: storetest.Must(memstore.New(memstore.Options{})), plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), inFlight: map[limiter.Subject]int{},
-		used: map[limiter.ID]int64{}, states: map[limiter.ID][]int64{}, mine: map[limiter.ID]int64{}}
+	w := &world{Store: storetest.Must(memstore.New(memstore.Options{})), plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)),
+		inFlight: map[limiter.Subject]int{},
+		used:     map[limiter.ID]int64{}, states: map[limiter.ID][]int64{}, mine: map[limiter.ID]int64{}}
 	var limits []*limiter.Limit
 	for i := range p.Limits {
-		limits = append(limits, limit(t, limiter.Limit{Name: fmt.Sprint("l", i), Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: p.Capacity, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 1}, OnError: limiter.OnErrorDeny}))
+		limits = append(limits, limit(t, limiter.Limit{Name: fmt.Sprint("l", i), Rate: algo.Rate{Algorithm: algo.FixedWindow,
+			Requests: p.Capacity, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 1}, OnError: limiter.OnErrorDeny}))
 	}
-	o := &outcomes{spans: map[limiter.ID][]span{}, admitted: map[limiter.ID]int64{}, lost: map[limiter.ID]int64{}, refused: map[limiter.ID][]int64{}}
+	o := &outcomes{spans: map[limiter.ID][]span{}, admitted: map[limiter.ID]int64{}, lost: map[limiter.ID]int64{},
+		refused: map[limiter.ID][]int64{}}
 	synctest.Test(t, func(*testing.T) {
 		l := storetest.Must(limiter.New(w, limiter.Options{Timeout: p.Timeout, CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 		var wg sync.WaitGroup

@@ -31,7 +31,8 @@ type paced struct {
 
 func newPaced() *paced { return &paced{remote: newRemote(), takes: 10 * time.Millisecond} }
 
-func (p *paced) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (p *paced) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	var costs []int64
 	for _, c := range charges {
 		costs = append(costs, c.Cost)
@@ -94,12 +95,15 @@ func TestGroup(t *testing.T) {
 					if d.Allowed != (i < 57) || d.Remaining != int64(max(0, 56-i)) || d.Reason != limiter.ReasonNone || (d.RetryAfter > 0) == d.Allowed {
 						t.Errorf("request %d: got %+v, want allowed %t and %d remaining", i+1, d, i < 57, max(0, 56-i))
 					}
-					if want := time.Duration(i) * rate.Window / 57; rate.Algorithm == algo.LeakyBucket && d.Allowed && (d.Delay-want).Abs() > time.Microsecond {
+					if want := time.Duration(i) * rate.Window / 57; rate.Algorithm == algo.LeakyBucket && d.Allowed &&
+						(d.Delay-want).Abs() > time.Microsecond {
 						t.Errorf("request %d: got a delay of %s, want %s", i+1, d.Delay, want)
 					}
 				}
-				if took := time.Since(begun); took != 20*time.Millisecond || store.most != 1 || len(store.costs) != 2 || calls != 2 || l.InFlight() != 0 {
-					t.Errorf("got a time of %s, at most %d calls at once, costs %v, %d calls in the decisions, %d in flight; want 20 ms, 1, two calls, 2, 0", took, store.most, store.costs, calls, l.InFlight())
+				if took := time.Since(begun); took != 20*time.Millisecond || store.most != 1 || len(store.costs) != 2 || calls != 2 ||
+					l.InFlight() != 0 {
+					t.Errorf("got a time of %s, at most %d calls at once, costs %v, %d calls in the decisions, %d in flight; want 20 ms, 1, two calls, "+
+						"2, 0", took, store.most, store.costs, calls, l.InFlight())
 				}
 			})
 		})
@@ -145,7 +149,8 @@ func TestGroup_otherProcess(t *testing.T) {
 		calls    int
 		busy     int
 	}{
-		{10, 12, nil, 10, 2, 0}, {10, 12, []int64{0, 3}, 7, 4, 0}, {10, 12, []int64{0, 3, 2}, 5, 4, 0}, {10, 12, []int64{0, 9}, 1, 2, 0}, {10, 12, []int64{0, 3, 6}, 1, 3, 0},
+		{10, 12, nil, 10, 2, 0}, {10, 12, []int64{0, 3}, 7, 4, 0}, {10, 12, []int64{0, 3, 2}, 5, 4, 0}, {10, 12, []int64{0, 9}, 1, 2, 0},
+		{10, 12, []int64{0, 3, 6}, 1, 3, 0},
 		{200, 81, []int64{0, 139, 32, 15, 7, 4}, 1, 6, 80},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -154,7 +159,8 @@ func TestGroup_otherProcess(t *testing.T) {
 			charge := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", c.limit)}
 			store.answer = func(call int, ctx context.Context) error {
 				theirs := charge
-				if theirs.Cost = 0; call <= len(c.writes) {
+				theirs.Cost = 0
+				if call <= len(c.writes) {
 					theirs.Cost = c.writes[call-1]
 				}
 				_, err := store.remote.Take(ctx, algo.InstantOf(begun), user, []limiter.Charge{theirs}, make([]algo.Result, 1))
@@ -182,7 +188,8 @@ func TestGroup_costZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
 		l, begun := over(store, 0), time.Now()
-		a, b := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}, limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "b", 20)}
+		a, b := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}, limiter.Charge{Subject: user, Cost: 1,
+			Limit: perMinute(t, "b", 20)}
 		decisions := oneByOne(5, func(i int) limiter.Decision {
 			switch i {
 			case 1:
@@ -288,7 +295,8 @@ func TestGroup_timeouts(t *testing.T) {
 		store.answers = true
 		takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: c.Limit})
 		store.answers = false
-		if wg.Wait(); d.Reason != limiter.ReasonBusy {
+		wg.Wait()
+		if d.Reason != limiter.ReasonBusy {
 			t.Errorf("while the store answers other subjects: got %+v, want a busy subject", d)
 		}
 		for range 4 {
@@ -328,7 +336,8 @@ func TestGroup_panic(t *testing.T) {
 // blank is a store that charges groups and returns no states.
 type blank struct{ *paced }
 
-func (b blank) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (b blank) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	taken, err := b.paced.Take(ctx, now, s, charges, results)
 	if charges[0].Cost > 1 {
 		clear(results)
@@ -356,7 +365,8 @@ func TestGroup_blank(t *testing.T) {
 // If a store call fails, all requests in the call get its error.
 func TestGroup_failure(t *testing.T) {
 	for err, want := range map[error]limiter.Reason{
-		limiter.ErrUnavailable: limiter.ReasonUnavailable, limiter.ErrBreakerOpen: limiter.ReasonBreaker, limiter.ErrContended: limiter.ReasonBusy, limiter.ErrItemThrottled: limiter.ReasonBusy,
+		limiter.ErrUnavailable: limiter.ReasonUnavailable, limiter.ErrBreakerOpen: limiter.ReasonBreaker,
+		limiter.ErrContended: limiter.ReasonBusy, limiter.ErrItemThrottled: limiter.ReasonBusy,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newPaced()
@@ -411,13 +421,15 @@ func TestGroup_refund(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newPaced()
 				l, begun := over(store, 0), time.Now()
-				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: a, Requests: 100, Window: time.Hour}})}
+				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: a, Requests: 100,
+					Window: time.Hour}})}
 				receipts := make([]*limiter.Receipt, 8)
 				oneByOne(len(receipts), func(i int) limiter.Decision {
 					cost := c
 					cost.Cost = int64(i + 1)
 					d, receipt, err := l.TakeRefundable(ctx, begun, []limiter.Charge{cost})
-					if receipts[i] = receipt; err != nil {
+					receipts[i] = receipt
+					if err != nil {
 						t.Error(err)
 					}
 					return d
@@ -507,7 +519,8 @@ func TestGroup_leases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
 		l, begun := over(store, 0), time.Now()
-		leased := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Hour, Algorithm: algo.FixedWindow}, Spread: limiter.Spread{Lease: 64}})
+		leased := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Hour, Algorithm: algo.FixedWindow},
+			Spread: limiter.Spread{Lease: 64}})
 		plain := limit(t, limiter.Limit{Name: "b", Rate: algo.Rate{Requests: 1000, Window: time.Hour, Algorithm: algo.FixedWindow}})
 		allowed := 0
 		for range 20 {
@@ -526,7 +539,8 @@ func TestGroup_leases(t *testing.T) {
 				}
 			}
 		}
-		if d := mustPeek(t, l, begun, limiter.Charge{Subject: user, Cost: 1, Limit: leased}); allowed != 100 || d.Remaining != 0 || store.most != 1 {
+		if d := mustPeek(t, l, begun, limiter.Charge{Subject: user, Cost: 1, Limit: leased}); allowed != 100 || d.Remaining != 0 ||
+			store.most != 1 {
 			t.Errorf("got %d allowed, %d remaining and %d calls at once, want 100, 0 and 1", allowed, d.Remaining, store.most)
 		}
 	})
@@ -554,14 +568,16 @@ func TestGroup_leaving_late(t *testing.T) {
 func TestGroup_clamped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, begun := newPaced(), time.Now()
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: time.Minute}})}
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.SlidingLog,
+			Requests: 5, Window: time.Minute}})}
 		for _, at := range []time.Duration{time.Hour, 0} { // a clock that is an hour ahead, and a clock that shows it
 			takeAt(t, over(store, 0), begun.Add(at), c)
 		}
 		l, clamped := over(store, 0), 0
 		at := begun.Add(c.Limit.Machine().Horizon() + algo.MaxSkew)
 		for i, d := range oneByOne(4, func(int) limiter.Decision { return takeAt(t, l, at, c) }) {
-			if clamped += d.Clamped; d.Allowed {
+			clamped += d.Clamped
+			if d.Allowed {
 				t.Errorf("request %d: got %+v, want a refusal by the clamped state", i+1, d)
 			}
 		}
@@ -612,7 +628,8 @@ func TestGroup_refund_leaked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
 		l, begun := over(store, 0), time.Now()
-		c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: 100 * time.Second}})}
+		c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100,
+			Window: 100 * time.Second}})}
 		hold := func(cost int64) *limiter.Receipt {
 			charge := c
 			charge.Cost = cost
@@ -643,7 +660,8 @@ func TestGroup_instant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
 		l := over(store, 0)
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}})}
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow,
+			Requests: 10, Window: time.Hour}})}
 		oneByOne(3, func(i int) limiter.Decision {
 			return takeAt(t, l, noon.Add(time.Duration(2*i-3)*100*time.Millisecond), c) // the last one is after noon
 		})
@@ -659,7 +677,8 @@ func TestGroup_leases_givenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
 		l := over(store, 0)
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Hour}, Spread: limiter.Spread{Lease: 64}})}
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow,
+			Requests: 100, Window: time.Hour}, Spread: limiter.Spread{Lease: 64}})}
 		for range 7 { // leases of 1, 2 and 4
 			take(t, l, c)
 		}

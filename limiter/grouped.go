@@ -10,7 +10,8 @@ import (
 // serve makes calls for q until no request waits.
 func (s *shared) serve(q *group) {
 	for waits := len(q.queue) > 0; waits; waits = s.groups.more(q) {
-		if q.compose(); len(q.members) > 0 {
+		q.compose()
+		if len(q.members) > 0 {
 			q.release()
 			s.chargeGroup(q)
 		}
@@ -44,7 +45,8 @@ func (s *shared) chargeGroup(q *group) {
 
 // takeGroup makes the call of a group, and repeats it if it is throttled. If a read shows that the state refuses the
 // sum of the charges, takeGroup returns this refusal.
-func (s *shared) takeGroup(ctx context.Context, at algo.Instant, charges []Charge, results []algo.Result) (taken bool, calls int, err error) {
+func (s *shared) takeGroup(ctx context.Context, at algo.Instant, charges []Charge, results []algo.Result) (taken bool, calls int,
+	err error) {
 	defer func() {
 		if v := recover(); v != nil { // each request of the group panics in its own goroutine
 			taken, calls, err = false, 1, panicOf(v)

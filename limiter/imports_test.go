@@ -116,7 +116,8 @@ func forbidden(from, to string) string {
 		return "only local imports local"
 	case within("limiter") && top == "functions":
 		return "the library does not depend on the functions"
-	case strings.HasPrefix(from, "limiter/") && to != "limiter" && to != "limiter/algo" && noun(from) != noun(to) && !slices.Contains(siblings[from], to):
+	case strings.HasPrefix(from, "limiter/") && to != "limiter" && to != "limiter/algo" && noun(from) != noun(to) &&
+		!slices.Contains(siblings[from], to):
 		return "packages of limiter do not import each other"
 	}
 	return ""
@@ -132,13 +133,15 @@ func noun(path string) string {
 // instant of its request. redisstore/batch.go measures how long connections stall, and
 // dynamostore/debit.go how long a round trip takes; they decide nothing by that.
 func TestClock(t *testing.T) {
-	for _, pattern := range []string{"algo/*.go", "memstore/*.go", "dynamostore/*.go", "redisstore/*.go", "rules/*.go", "rules/*/*.go", "caller/*.go", "cache/*.go", "telemetry/*.go"} {
+	for _, pattern := range []string{"algo/*.go", "memstore/*.go", "dynamostore/*.go", "redisstore/*.go", "rules/*.go", "rules/*/*.go",
+		"caller/*.go", "cache/*.go", "telemetry/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: got %d files and error %v, want at least one file", pattern, len(files), err)
 		}
 		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") || file == filepath.Join("redisstore", "batch.go") || file == filepath.Join("dynamostore", "debit.go") {
+			if strings.HasSuffix(file, "_test.go") || file == filepath.Join("redisstore", "batch.go") || file == filepath.Join("dynamostore",
+				"debit.go") {
 				continue
 			}
 			source, err := os.ReadFile(file)

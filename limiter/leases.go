@@ -9,13 +9,13 @@ import (
 // sizeLeases sets the cost of each charge that renews a lease to the size of the lease.
 func (b *batch) sizeLeases(now algo.Instant) {
 	for i := range b.tasks {
-		it := &b.tasks[i]
-		if it.lease == nil {
+		task := &b.tasks[i]
+		if task.lease == nil {
 			continue
 		}
-		size := it.want
+		size := task.want
 		if hint := b.results[i]; hint.Machine != nil { // near the limit, leave quota for other processes
-			size = min(it.leaseSize, max(it.want, hint.Remaining(now)/2))
+			size = min(task.leaseSize, max(task.want, hint.Remaining(now)/2))
 		}
 		b.charges[i].Cost = size
 	}
@@ -26,8 +26,8 @@ func (b *batch) sizeLeases(now algo.Instant) {
 func (b *batch) shrinkLeases(now algo.Instant) bool {
 	shrunk := false
 	for i := range b.tasks {
-		if it := &b.tasks[i]; b.charges[i].Cost > it.want {
-			b.charges[i].Cost, shrunk = it.want, true
+		if task := &b.tasks[i]; b.charges[i].Cost > task.want {
+			b.charges[i].Cost, shrunk = task.want, true
 		}
 		if b.refuses(i, now) {
 			return false
@@ -54,16 +54,16 @@ const (
 func (r *request) leaseFirst(b *batch) {
 	ts := r.limiter.trackers
 	for i := range b.tasks {
-		it := &b.tasks[i]
-		if it.lease != nil || it.Force || it.want == 0 || !it.original.leasable() {
+		task := &b.tasks[i]
+		if task.lease != nil || task.Force || task.want == 0 || !task.original.leasable() {
 			continue
 		}
-		room := it.original.machine.Capacity()
+		room := task.original.machine.Capacity()
 		if seen := b.results[i]; seen.Machine != nil {
 			room = seen.Remaining(r.now)
 		}
-		if t, size := ts.firstLease(r.now, it.Subject, it.original, it.want, room); t != nil {
-			it.lease, it.leaseSize, b.charges[i].Cost = t, size, size
+		if t, size := ts.firstLease(r.now, task.Subject, task.original, task.want, room); t != nil {
+			task.lease, task.leaseSize, b.charges[i].Cost = t, size, size
 			r.renewals = append(r.renewals, t)
 		}
 	}
@@ -104,21 +104,22 @@ func (r *request) returnLeases(refused bool) {
 	for i := range r.batches {
 		b := &r.batches[i]
 		for j := range b.tasks {
-			it := &b.tasks[j]
-			if it.lease == nil {
+			task := &b.tasks[j]
+			if task.lease == nil {
 				continue
 			}
-			if it.lease.err = b.err; !b.taken || b.dropLeases {
+			task.lease.err = b.err
+			if !b.taken || b.dropLeases {
 				continue
 			}
-			used := it.want
+			used := task.want
 			if refused {
 				used = 0
 			}
-			lease := &it.lease.lease
+			lease := &task.lease.lease
 			lease.Renew(r.now, b.results[j], b.charges[j].Cost, used)
-			lease.Grace = it.original.leaseGrace()
-			it.serial, it.leaseLeft = lease.Serial, lease.Granted-used
+			lease.Grace = task.original.leaseGrace()
+			task.serial, task.leaseLeft = lease.Serial, lease.Granted-used
 		}
 	}
 	if refused {

@@ -101,7 +101,8 @@ func IsName(s string) bool {
 // NewLimit validates l and returns it with its defaults. The error is a *algo.FieldError, which names the
 // field and its allowed values.
 func NewLimit(l Limit) (*Limit, error) {
-	if l.regions = nil; l.Rate.Regions == (algo.Regions{}) {
+	l.regions = nil
+	if l.Rate.Regions == (algo.Regions{}) {
 		return l.build()
 	}
 	if _, err := l.build(); err != nil {
@@ -138,7 +139,8 @@ func (l Limit) build() (*Limit, error) {
 		return nil, err
 	}
 	var err error
-	if l.Rate.Algorithm, err = l.Count.Algorithm(l.Rate.Algorithm); err != nil {
+	l.Rate.Algorithm, err = l.Count.Algorithm(l.Rate.Algorithm)
+	if err != nil {
 		return nil, err
 	}
 	l.Rate = l.Rate.WithDefaults()
@@ -164,7 +166,8 @@ func (l Limit) build() (*Limit, error) {
 	if err := l.Notify.validate(l.Rate, l.Spread); err != nil {
 		return nil, err
 	}
-	if l.parts, err = l.divide(); err != nil {
+	l.parts, err = l.divide()
+	if err != nil {
 		return nil, err
 	}
 	if l.Mark && !l.Shadow {
@@ -177,7 +180,8 @@ func (l Limit) build() (*Limit, error) {
 		return nil, err
 	}
 	if l.LocalProcesses > 1 && l.Rate.Regions.HasShare(l.Rate.Regions.Place) {
-		if l.localShare, err = l.newLocalShare(); err != nil {
+		l.localShare, err = l.newLocalShare()
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -284,11 +288,13 @@ func newReports(l *Limit) (*reports, error) {
 	var err error
 	if quota.Span(l.machine) < quota.ReportWindow {
 		admitted := min(float64(algo.MaxRequests), quota.Rate(l.machine)*quota.ReportWindow.Seconds())
-		if r.admitted, err = perWindow("admitted", int64(admitted), l.Version); err != nil {
+		r.admitted, err = perWindow("admitted", int64(admitted), l.Version)
+		if err != nil {
 			return nil, err
 		}
 	}
-	if r.demand, err = perWindow("demand", algo.MaxRequests, 0); err != nil {
+	r.demand, err = perWindow("demand", algo.MaxRequests, 0)
+	if err != nil {
 		return nil, err
 	}
 	r.processes, err = perWindow("environments", algo.MaxRequests, 0)

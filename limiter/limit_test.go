@@ -64,7 +64,8 @@ func TestLimiter_Take_extremes(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
 		caller := limiter.User(string(algorithm))
 		made := func(version, requests int64) *limiter.Limit {
-			return limit(t, limiter.Limit{Name: "a", Version: version, Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute}})
+			return limit(t, limiter.Limit{Name: "a", Version: version, Rate: algo.Rate{Algorithm: algorithm, Requests: requests,
+				Window: time.Minute}})
 		}
 		take(t, l, limiter.Charge{Subject: caller, Limit: made(1, 300), Cost: 300})
 		d := takeAt(t, l, noon.Add(time.Minute), limiter.Charge{Subject: caller, Limit: made(2, 5), Cost: math.MaxInt64})
@@ -82,7 +83,8 @@ func TestLimiter_Take_extremes(t *testing.T) {
 
 // After a refund, the denial cache of the process refuses no request that the limit would admit.
 func TestReceipt_Refund(t *testing.T) {
-	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
+	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})),
+		storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		c := []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}}
 		for range 3 {
 			d, receipt, err := l.TakeRefundable(ctx, noon, c)
@@ -112,7 +114,8 @@ func TestReceipt_Refund(t *testing.T) {
 
 // Peek returns what Take would decide, and charges nothing.
 func TestLimiter_Peek(t *testing.T) {
-	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
+	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})),
+		storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 10), Cost: 4}
 		for range 3 {
 			if d := mustPeek(t, l, noon, c); !d.Allowed || d.Remaining != 10 {
@@ -135,7 +138,8 @@ func TestLimiter_Peek(t *testing.T) {
 
 // A forced charge past the limit makes a debt. The limit refuses requests until the debt has expired.
 func TestCharge_Force(t *testing.T) {
-	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
+	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})),
+		storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		a := perMinute(t, "a", 10)
 		for i, want := range []int64{6, 2, 0, 0} {
 			if d := take(t, l, limiter.Charge{Subject: user, Limit: a, Cost: 4, Force: true}); !d.Allowed || d.Remaining != want {
@@ -160,7 +164,8 @@ func TestCharge_Force(t *testing.T) {
 
 // ParseID accepts only the text that String returns.
 func FuzzParseID(f *testing.F) {
-	for _, s := range []string{limiter.NewID("search").String(), "", "00000000", "0000000", "VVVVVVVV", "vvvvvvvv", "0000\n0000", "00000000=", "WWWWWWWW", "0000000000000000"} {
+	for _, s := range []string{limiter.NewID("search").String(), "", "00000000", "0000000", "VVVVVVVV", "vvvvvvvv", "0000\n0000", "00000000=",
+		"WWWWWWWW", "0000000000000000"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -43,7 +43,8 @@ type remote struct {
 
 func newRemote() *remote { return &remote{Store: storetest.Must(memstore.New(memstore.Options{}))} }
 
-func (r *remote) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (r *remote) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	r.takes.Add(1)
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -64,7 +65,8 @@ func (r *remote) Take(ctx context.Context, now algo.Instant, s limiter.Subject, 
 	return r.Store.Take(ctx, now, s, charges, results)
 }
 
-func (r *remote) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (r *remote) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	r.refunds.Add(1)
 	return r.Store.Settle(ctx, now, s, charges, results, elapsed)
 }
@@ -98,7 +100,8 @@ func takeAt(t *testing.T, l *limiter.Limiter, now time.Time, charges ...limiter.
 
 func TestLimiter_Take(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
-	search := limit(t, limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20}})
+	search := limit(t, limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute,
+		Burst: 20}})
 	one := limiter.Charge{Subject: user, Limit: search, Cost: 1}
 	var d limiter.Decision
 	for range 3 {
@@ -172,7 +175,8 @@ func TestLimiter_Take_refund(t *testing.T) {
 			l := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1}))
 			bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Hour}})
 			mine, global := perMinute(t, "mine", 10), perMinute(t, "global", 3)
-			charges := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: user, Limit: bucket, Cost: 1}, {Subject: limiter.Global(), Limit: global, Cost: 1}}
+			charges := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: user, Limit: bucket, Cost: 1},
+				{Subject: limiter.Global(), Limit: global, Cost: 1}}
 			for i := range 6 {
 				if d := take(t, l, charges...); d.Allowed != (i < 3) {
 					t.Fatalf("request %d: got allowed %t, want %t", i+1, d.Allowed, i < 3)
@@ -310,7 +314,8 @@ func TestLimiter_Take_failure(t *testing.T) {
 			if !d.Allowed || d.Reason != c.want || d.Limit != mine || d.Remaining != 9 || d.Superseded {
 				t.Errorf("got %+v, want an admission by this process with reason %s", d, c.want)
 			}
-			if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), string(c.want)) || strings.Contains(log.String(), user.String()) {
+			if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), string(c.want)) ||
+				strings.Contains(log.String(), user.String()) {
 				t.Errorf("logged %q, want one line with the reason and without the subject", log.String())
 			}
 			both := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: other, Limit: theirs, Cost: 1}}
@@ -360,9 +365,11 @@ func TestLimiter_Take_invalid(t *testing.T) {
 	}{
 		{[]limiter.Charge{{Subject: user, Limit: a, Cost: -1}}, `invalid charge: limit "a": cost: negative (got -1, want 0 or more)`},
 		{[]limiter.Charge{{Subject: user, Cost: 1}}, "invalid charge: charge 1: limit: missing, or not made by NewLimit; make it with NewLimit"},
-		{[]limiter.Charge{{Subject: user, Limit: &limiter.Limit{Name: "b"}, Cost: 1}}, "invalid charge: charge 1: limit: missing, or not made by NewLimit; make it with NewLimit"},
+		{[]limiter.Charge{{Subject: user, Limit: &limiter.Limit{Name: "b"}, Cost: 1}},
+			"invalid charge: charge 1: limit: missing, or not made by NewLimit; make it with NewLimit"},
 		{[]limiter.Charge{{Limit: a, Cost: 1}}, `invalid charge: limit "a": subject: required`},
-		{[]limiter.Charge{{Subject: user, Limit: a, Cost: 1}, {Subject: other, Limit: a, Cost: 1}, {Subject: user, Limit: perMinute(t, "a", 3), Cost: 1}}, `invalid charge: limit "a": charged twice on one subject; add the costs to one charge`},
+		{[]limiter.Charge{{Subject: user, Limit: a, Cost: 1}, {Subject: other, Limit: a, Cost: 1}, {Subject: user, Limit: perMinute(t, "a", 3),
+			Cost: 1}}, `invalid charge: limit "a": charged twice on one subject; add the costs to one charge`},
 		{many, "invalid charge: too many limits on one subject (got 11, want at most 10)"},
 	} {
 		_, err := l.Take(ctx, noon, c.charges)
@@ -386,7 +393,8 @@ func TestLimiter_Take_concurrent(t *testing.T) {
 	for i := range 64 {
 		wg.Go(func() {
 			caller := i % len(admitted)
-			d, err := l.Take(ctx, noon, []limiter.Charge{{Subject: limiter.User(fmt.Sprint(caller)), Limit: mine, Cost: 1}, {Subject: limiter.Global(), Limit: global, Cost: 1}})
+			d, err := l.Take(ctx, noon, []limiter.Charge{{Subject: limiter.User(fmt.Sprint(caller)), Limit: mine, Cost: 1},
+				{Subject: limiter.Global(), Limit: global, Cost: 1}})
 			if err != nil {
 				t.Error(err)
 			}
@@ -424,7 +432,8 @@ func TestLimiter_Take_superseded(t *testing.T) {
 			t.Errorf("request %d: got %+v, want a decision by the newer limit of 9 with %d remaining", i, d, 7-i)
 		}
 	}
-	if n := strings.Count(log.String(), "rules superseded"); n != 1 || !strings.Contains(log.String(), "version=1") || !strings.Contains(log.String(), "log/1m0s/9") {
+	if n := strings.Count(log.String(), "rules superseded"); n != 1 || !strings.Contains(log.String(), "version=1") ||
+		!strings.Contains(log.String(), "log/1m0s/9") {
 		t.Errorf("got %d lines, want one with the version and the fingerprint: %s", n, log.String())
 	}
 	if d := takeAt(t, l, noon.Add(time.Hour), limiter.Charge{Subject: other, Limit: older, Cost: 1}); d.Superseded {
@@ -469,7 +478,8 @@ func TestDecision_StoreCalls(t *testing.T) {
 			t.Errorf("%s: got StoreCalls %d, and %d calls of the store, want %d", step.what, d.StoreCalls, made, step.want)
 		}
 	}
-	if d := take(t, storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})), of(user, one)); d.StoreCalls != 0 {
+	if d := take(t, storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
+		of(user, one)); d.StoreCalls != 0 {
 		t.Errorf("a store in this process: got %d calls, want 0", d.StoreCalls)
 	}
 }

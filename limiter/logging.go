@@ -71,9 +71,11 @@ func (l *logs) shadowRefused(ctx context.Context, now algo.Instant, shadow *Limi
 // supersededBy logs, at most once a minute, that newer rules in the store decided a charge on a limit. m is the
 // machine of the newer rules.
 func (l *logs) supersededBy(ctx context.Context, now algo.Instant, limit *Limit, m algo.Machine) {
-	const message = "rules superseded: the store holds a limit of a higher version, or other numbers of this version; give changed rules a higher version"
+	const message = "rules superseded: the store holds a limit of a higher version, or other numbers of this version; give changed rules a " +
+		"higher version"
 	if _, ok := l.allow(now, lineKind{message: message}, time.Minute); ok {
 		l.LogAttrs(ctx, slog.LevelWarn, message,
-			slog.String("limit", limit.Name), slog.Int64("version", limit.Version), slog.String("rules", limit.fingerprint), slog.String("decided_by", m.Fingerprint()))
+			slog.String("limit", limit.Name), slog.Int64("version", limit.Version), slog.String("rules", limit.fingerprint),
+			slog.String("decided_by", m.Fingerprint()))
 	}
 }

@@ -26,7 +26,8 @@ func (r *request) lookUp() {
 		}
 		r.lookUpBatch(b)
 		for b.refused && !b.shadow() && !r.shared && r.leaveOutMarksOf(i) { // a shared limit can get share first
-			if b = &r.batches[i]; !b.skipped {
+			b = &r.batches[i]
+			if !b.skipped {
 				r.lookUpBatch(b)
 			}
 		}
@@ -56,8 +57,8 @@ func (r *request) lookUpBatch(b *batch) {
 // charges always make a call.
 func (r *request) paused(b *batch) bool {
 	ts := r.limiter.trackers
-	return slices.ContainsFunc(b.tasks, func(it task) bool {
-		return it.Cost > 0 && !it.Force && ts.paused(r.now, it.Subject, it.original)
+	return slices.ContainsFunc(b.tasks, func(stored task) bool {
+		return stored.Cost > 0 && !stored.Force && ts.paused(r.now, stored.Subject, stored.original)
 	})
 }
 
@@ -85,9 +86,9 @@ func (r *request) pickShard(b *batch) (refused bool) {
 // lookUpShard makes b charge a shard, and looks the shard up in the denial cache. It reports whether the
 // cache denies.
 func (r *request) lookUpShard(b *batch, shard int) (refuses bool) {
-	it, c := &b.tasks[0], &b.charges[0]
-	c.Subject, c.Limit = it.Subject.shard(shard), it.original.parts[shard]
-	it.Limit, b.results[0] = c.Limit, algo.Result{}
+	task, c := &b.tasks[0], &b.charges[0]
+	c.Subject, c.Limit = task.Subject.shard(shard), task.original.parts[shard]
+	task.Limit, b.results[0] = c.Limit, algo.Result{}
 	return r.limiter.denials.lookup(r.now, b)
 }
 

@@ -19,7 +19,8 @@ type lossy struct {
 	random *rand.Rand
 }
 
-func (l *lossy) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (l *lossy) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	lost := errors.Join(limiter.ErrUnavailable, context.DeadlineExceeded)
 	switch l.random.IntN(4) {
 	case 0: // lose the answer
@@ -58,7 +59,8 @@ func used(t *testing.T, store limiter.Store, now time.Time, c limiter.Charge) in
 func TestSpread_sync_lost_kept(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{Subjects: 2, Logger: slog.New(slog.DiscardHandler)}))
-	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", OnError: limiter.OnErrorAllow, Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: 100 * time.Millisecond}})}
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", OnError: limiter.OnErrorAllow,
+		Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: 100 * time.Millisecond}})}
 	for range 10 {
 		if d := take(t, e, c); !d.Allowed {
 			t.Fatalf("got %+v, want it allowed", d)

@@ -22,20 +22,24 @@ func TestLimiter_Take_mark(t *testing.T) {
 	} {
 		l := storetest.Must(limiter.New(store, limiter.Options{}))
 		soft := limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Requests: 2, Window: time.Minute, Algorithm: algo.TokenBucket}, Mark: true})
-		softer := limit(t, limiter.Limit{Name: "softer", Rate: algo.Rate{Requests: 4, Window: time.Hour, Algorithm: algo.FixedWindow}, Mark: true})
+		softer := limit(t, limiter.Limit{Name: "softer", Rate: algo.Rate{Requests: 4, Window: time.Hour, Algorithm: algo.FixedWindow},
+			Mark: true})
 		hard := limit(t, limiter.Limit{Name: "hard", Rate: algo.Rate{Requests: 6, Window: time.Minute, Algorithm: algo.FixedWindow}})
 		alice, all := limiter.User("alice"), limiter.Global()
-		charges := []limiter.Charge{{Subject: alice, Limit: soft, Cost: 1}, {Subject: alice, Limit: softer, Cost: 1}, {Subject: all, Limit: hard, Cost: 1}}
+		charges := []limiter.Charge{{Subject: alice, Limit: soft, Cost: 1}, {Subject: alice, Limit: softer, Cost: 1},
+			{Subject: all, Limit: hard, Cost: 1}}
 		for i, want := range []struct {
 			allowed   bool
 			over      *limiter.Limit
 			reported  *limiter.Limit
 			remaining int64
 		}{
-			{true, nil, soft, 1}, {true, nil, soft, 0}, {true, soft, softer, 1}, {true, soft, softer, 0}, {true, softer, hard, 1}, {true, softer, hard, 0}, {false, nil, hard, 0},
+			{true, nil, soft, 1}, {true, nil, soft, 0}, {true, soft, softer, 1}, {true, soft, softer, 0}, {true, softer, hard, 1},
+			{true, softer, hard, 0}, {false, nil, hard, 0},
 		} {
 			d, err := l.Take(t.Context(), noon, charges)
-			if err != nil || d.Allowed != want.allowed || d.Over != want.over || d.Limit != want.reported || d.Remaining != want.remaining || d.Allowed && d.RetryAfter != 0 {
+			if err != nil || d.Allowed != want.allowed || d.Over != want.over || d.Limit != want.reported || d.Remaining != want.remaining ||
+				d.Allowed && d.RetryAfter != 0 {
 				t.Errorf("%s, request %d: got %+v (error %v), want %+v", name, i+1, d, err, want)
 			}
 		}
@@ -47,7 +51,8 @@ func TestLimiter_Take_mark(t *testing.T) {
 		if err != nil || !d.Allowed || d.Over != softer {
 			t.Errorf("%s, after a minute: got %+v, error %v, want a request over softer alone", name, d, err)
 		}
-		if d, err = l.Peek(t.Context(), noon.Add(time.Minute), charges[:1]); err != nil || !d.Allowed || d.Over != nil || d.Remaining != 1 {
+		d, err = l.Peek(t.Context(), noon.Add(time.Minute), charges[:1])
+		if err != nil || !d.Allowed || d.Over != nil || d.Remaining != 1 {
 			t.Errorf("%s, peek: got %+v, error %v, want 1 of 2 remaining, because the marked request charged soft", name, d, err)
 		}
 	}
@@ -168,7 +173,8 @@ type touched struct {
 	charge limiter.Charge
 }
 
-func (s *touched) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (s *touched) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	if _, err := s.Store.Take(ctx, now, s.charge.Subject, []limiter.Charge{s.charge}, make([]algo.Result, 1)); err != nil {
 		return limiter.Settled{}, err
 	}
@@ -178,8 +184,10 @@ func (s *touched) Settle(ctx context.Context, now algo.Instant, subject limiter.
 // A limit with Mark has less room than this process knows. A fast bucket of another subject is charged once for each
 // request, because its charge cannot be refunded.
 func TestLimiter_Take_markFastBucket(t *testing.T) {
-	fast := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "fast", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Second}})}
-	soft := limiter.Charge{Subject: other, Cost: 1, Limit: limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Requests: 10, Window: time.Minute, Algorithm: algo.FixedWindow}, Mark: true})}
+	fast := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "fast", Rate: algo.Rate{Algorithm: algo.TokenBucket,
+		Requests: 100, Window: time.Second}})}
+	soft := limiter.Charge{Subject: other, Cost: 1, Limit: limit(t, limiter.Limit{Name: "soft", Rate: algo.Rate{Requests: 10,
+		Window: time.Minute, Algorithm: algo.FixedWindow}, Mark: true})}
 	store := &touched{newRemote(), fast}
 	l := quiet(store)
 	take(t, l, fast, soft)

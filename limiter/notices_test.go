@@ -33,7 +33,8 @@ func (w *written) percentages() (all []int) {
 
 // perHour returns a quota with notices at 80 and 100 percent.
 func perHour(t *testing.T, change func(*limiter.Limit)) *limiter.Limit {
-	l := limiter.Limit{Name: "quota", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}, Notify: limiter.Percentages{80, 100}}
+	l := limiter.Limit{Name: "quota", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour},
+		Notify: limiter.Percentages{80, 100}}
 	if change != nil {
 		change(&l)
 	}
@@ -96,7 +97,10 @@ func TestNotice_calls(t *testing.T) {
 func TestNotice_sliding(t *testing.T) {
 	var got written
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write}))
-	quota := limiter.Charge{Subject: user, Cost: 1, Limit: perHour(t, func(l *limiter.Limit) { l.Rate.Algorithm, l.Rate.Counts = algo.SlidingWindow, true })}
+	quota := limiter.Charge{Subject: user, Cost: 1, Limit: perHour(t, func(l *limiter.Limit) {
+		l.Rate.Algorithm,
+			l.Rate.Counts = algo.SlidingWindow, true
+	})}
 	admitted := 0
 	for after := time.Duration(0); after < 2*time.Hour; after += time.Minute {
 		if d := takeAt(t, l, noon.Add(after), quota); d.Allowed {
@@ -167,7 +171,10 @@ func TestNotice_refused(t *testing.T) {
 	var got written
 	store := newRemote()
 	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write}))
-	quota, tight := perHour(t, nil), perHour(t, func(l *limiter.Limit) { l.Name, l.Notify, l.Rate.Requests = "tight", limiter.Percentages{}, 1 })
+	quota, tight := perHour(t, nil), perHour(t, func(l *limiter.Limit) {
+		l.Name, l.Notify, l.Rate.Requests = "tight", limiter.Percentages{},
+			1
+	})
 	both := []limiter.Charge{{Subject: user, Limit: quota, Cost: 8}, {Subject: other, Limit: tight, Cost: 1}}
 	take(t, over(store, 0), both[1]) // the process that decides both does not know this charge
 	if d := take(t, l, both...); d.Allowed || d.Refunds.Given != 1 || len(got) > 0 {
@@ -183,7 +190,8 @@ func TestNotice_superseded(t *testing.T) {
 	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon, limiter.Charge{Subject: user, Limit: newer, Cost: 85})
 	l := storetest.Must(limiter.New(store, limiter.Options{Notify: got.write, Logger: slog.New(slog.DiscardHandler)}))
 	for i := range 3 {
-		if d := takeAt(t, l, noon.Add(time.Duration(i)*time.Minute), limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 1}); !d.Allowed || !d.Superseded {
+		if d := takeAt(t, l, noon.Add(time.Duration(i)*time.Minute), limiter.Charge{Subject: user, Limit: perHour(t, nil),
+			Cost: 1}); !d.Allowed || !d.Superseded {
 			t.Fatalf("got %+v, want it allowed by newer rules", d)
 		}
 	}
@@ -232,7 +240,8 @@ func TestNotice_slowClock(t *testing.T) {
 	store := newRemote()
 	quota := perHour(t, nil)
 	charge := func(at time.Time, cost int64) {
-		takeAt(t, storetest.Must(limiter.New(store, limiter.Options{Notify: got.write})), at, limiter.Charge{Subject: user, Limit: quota, Cost: cost})
+		takeAt(t, storetest.Must(limiter.New(store, limiter.Options{Notify: got.write})), at, limiter.Charge{Subject: user, Limit: quota,
+			Cost: cost})
 	}
 	charge(noon.Add(-time.Second), 8)
 	charge(noon.Add(time.Second), 7)
@@ -249,7 +258,8 @@ func TestNotice_memory(t *testing.T) {
 	l, quota := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: got.write, Subjects: 60})), perHour(t, nil)
 	for round := range 2 {
 		for i := range 50 {
-			_, receipt, err := l.TakeRefundable(ctx, noon.Add(time.Duration(round)*time.Minute), []limiter.Charge{{Subject: limiter.User(strconv.Itoa(i)), Limit: quota, Cost: 8}})
+			_, receipt, err := l.TakeRefundable(ctx, noon.Add(time.Duration(round)*time.Minute),
+				[]limiter.Charge{{Subject: limiter.User(strconv.Itoa(i)), Limit: quota, Cost: 8}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +276,8 @@ func TestNotice_writeFails(t *testing.T) {
 	var lines bytes.Buffer
 	write := func(context.Context, limiter.Notice) error { return errors.New("no connection") }
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{Notify: write, Logger: slog.New(slog.NewTextHandler(&lines, nil))}))
-	if d := take(t, l, limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 9}); !d.Allowed || d.Reason != limiter.ReasonNone || !strings.Contains(lines.String(), "no connection") {
+	if d := take(t, l, limiter.Charge{Subject: user, Limit: perHour(t, nil), Cost: 9}); !d.Allowed || d.Reason != limiter.ReasonNone ||
+		!strings.Contains(lines.String(), "no connection") {
 		t.Errorf("got %+v and log %q, want a plain decision and the error in the log", d, lines.String())
 	}
 }
@@ -288,7 +299,8 @@ func TestNewLimit_notify(t *testing.T) {
 		"with lease":  func(l *limiter.Limit) { l.Spread.Lease = 2 },
 		"with shards": func(l *limiter.Limit) { l.Spread.Shards = 2 },
 	} {
-		l := limiter.Limit{Name: "quota", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}, Notify: limiter.Percentages{80, 100}}
+		l := limiter.Limit{Name: "quota", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour},
+			Notify: limiter.Percentages{80, 100}}
 		change(&l)
 		_, err := limiter.NewLimit(l)
 		if field, ok := errors.AsType[*algo.FieldError](err); !ok || field.Field != "notify" {

@@ -138,9 +138,11 @@ func TestOnError_shadow(t *testing.T) {
 			if o == limiter.OnErrorLocal {
 				share = 10
 			}
-			tried := limit(t, limiter.Limit{Name: "tried", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Shadow: true, Spread: spread, OnError: o, LocalProcesses: share})
+			tried := limit(t, limiter.Limit{Name: "tried", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Shadow: true, Spread: spread,
+				OnError: o, LocalProcesses: share})
 			for _, known := range []bool{false, true} {
-				if r.fail = nil; known {
+				r.fail = nil
+				if known {
 					take(t, l, limiter.Charge{Subject: user, Limit: tried, Cost: 1})
 				}
 				r.fail = map[limiter.Subject]error{}
@@ -148,7 +150,8 @@ func TestOnError_shadow(t *testing.T) {
 					r.fail[s] = limiter.ErrUnavailable
 				}
 				for range 3 {
-					if d := takeAt(t, l, noon.Add(2*time.Second), limiter.Charge{Subject: user, Limit: tried, Cost: 1}); !d.Allowed || d.Reason != limiter.ReasonNone {
+					if d := takeAt(t, l, noon.Add(2*time.Second), limiter.Charge{Subject: user, Limit: tried, Cost: 1}); !d.Allowed ||
+						d.Reason != limiter.ReasonNone {
 						t.Errorf("%s, %+v: got %+v, want an admission without a reason", o, spread, d)
 					}
 				}
@@ -172,7 +175,8 @@ func TestOnError_spread(t *testing.T) {
 					if o == limiter.OnErrorLocal {
 						share = 10
 					}
-					busy := limit(t, limiter.Limit{Name: "busy", Rate: algo.Rate{Requests: 20, Window: time.Hour}, Spread: spread, OnError: o, LocalProcesses: share})
+					busy := limit(t, limiter.Limit{Name: "busy", Rate: algo.Rate{Requests: 20, Window: time.Hour}, Spread: spread, OnError: o,
+						LocalProcesses: share})
 					c := limiter.Charge{Subject: user, Limit: busy, Cost: 1}
 					l, now := surviving(r), noon
 					for range 3 {
@@ -276,7 +280,8 @@ func TestOnError_local_full(t *testing.T) {
 	full := newRemote()
 	full.fail = map[limiter.Subject]error{user: limiter.ErrFull}
 	l := storetest.Must(limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
-	for name, charges := range map[string][]limiter.Charge{"one limit": {c}, "two": {c, {Subject: user, Limit: perMinute(t, "b", 1), Cost: 1}}} {
+	for name, charges := range map[string][]limiter.Charge{"one limit": {c},
+		"two": {c, {Subject: user, Limit: perMinute(t, "b", 1), Cost: 1}}} {
 		if d := take(t, l, charges...); outcome(d) != "failed" || !d.LocalFull || d.Reason != limiter.ReasonFull {
 			t.Errorf("a Local store, %s: got %+v, want a denial with LocalFull", name, d)
 		}
@@ -348,7 +353,8 @@ func TestOnError_inProcess(t *testing.T) {
 	full.fail = map[limiter.Subject]error{user: limiter.ErrFull}
 	l := storetest.Must(limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	for o, want := range map[limiter.OnError]string{limiter.OnErrorAllow: "degraded", limiter.OnErrorDeny: "failed"} {
-		if d := take(t, l, limiter.Charge{Subject: user, Limit: onError(t, "a", 10, o, 0), Cost: 1}); outcome(d) != want || d.Reason != limiter.ReasonFull {
+		if d := take(t, l, limiter.Charge{Subject: user, Limit: onError(t, "a", 10, o, 0), Cost: 1}); outcome(d) != want ||
+			d.Reason != limiter.ReasonFull {
 			t.Errorf("%s: got %+v, want it %s with reason %s", o, d, want, limiter.ReasonFull)
 		}
 	}
@@ -435,7 +441,8 @@ func (h *hanging) ConnectTimeout(algo.Instant) time.Duration {
 	return first
 }
 
-func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	if h.answers {
 		return h.remote.Take(ctx, now, s, charges, results)
 	}
@@ -453,7 +460,8 @@ func TestLimiter_Take_late(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{remote: newRemote(), first: 900 * time.Millisecond}
 		l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Lease: 5}})}
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute},
+			Spread: limiter.Spread{Lease: 5}})}
 		var first sync.WaitGroup
 		first.Go(func() {
 			if d := takeAt(t, l, time.Now(), c); d.Reason != limiter.ReasonBusy || d.StoreCalls != 1 {
@@ -494,7 +502,8 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 	}
 	want := []string{
 		"store_unavailable suppressed=0", "store_breaker suppressed=0", "store_throttled suppressed=0", // the first line of each reason
-		"store_unavailable suppressed=33", "store_breaker suppressed=33", "store_throttled suppressed=33", // the next line of each reason, a second later
+		// the next line of each reason, a second later
+		"store_unavailable suppressed=33", "store_breaker suppressed=33", "store_throttled suppressed=33",
 		"store_unavailable suppressed=33", "store_breaker suppressed=33", "store_throttled suppressed=33",
 		"store_throttled suppressed=31",
 	}

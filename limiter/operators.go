@@ -52,7 +52,8 @@ func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) 
 			entries, ok := held[subject]
 			if !ok {
 				var err error
-				if entries, err = l.store.Inspect(ctx, subject); err != nil {
+				entries, err = l.store.Inspect(ctx, subject)
+				if err != nil {
 					return nil, err
 				}
 				held[subject] = entries

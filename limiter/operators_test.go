@@ -35,7 +35,8 @@ func TestLimiter_Inspect(t *testing.T) {
 					c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
 						Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Minute}, Spread: spread, Shadow: shadow})}
 					const capacity = int64(10)
-					if s := usageOf(t, l, noon, c); s.Known || s.Capacity != capacity || s.Remaining != capacity || s.RetryAfter != 0 || s.ResetAfter != 0 {
+					if s := usageOf(t, l, noon, c); s.Known || s.Capacity != capacity || s.Remaining != capacity || s.RetryAfter != 0 ||
+						s.ResetAfter != 0 {
 						t.Fatalf("%s %+v shadow %t %T: never charged: got %+v, want full quota", algorithm, spread, shadow, store, s)
 					}
 					passes := func(now time.Time) bool { d := takeAt(t, l, now, c); return d.Allowed && d.Shadowed == nil }
@@ -52,7 +53,8 @@ func TestLimiter_Inspect(t *testing.T) {
 						t.Fatalf("%s %+v shadow %t %T: used up: got %+v, want 0 remaining and a wait", algorithm, spread, shadow, store, s)
 					}
 					if passes(noon.Add(s.RetryAfter-1)) || !passes(noon.Add(s.RetryAfter)) {
-						t.Errorf("%s %+v shadow %t %T: got RetryAfter %s, want the exact time of the next admission", algorithm, spread, shadow, store, s.RetryAfter)
+						t.Errorf("%s %+v shadow %t %T: got RetryAfter %s, want the exact time of the next admission", algorithm, spread, shadow, store,
+							s.RetryAfter)
 					}
 				}
 			}
@@ -68,7 +70,8 @@ func TestLimiter_Inspect_regions(t *testing.T) {
 			t.Helper()
 			for i := range shares {
 				s := usageOf(t, f.limiters[i], noon, limiter.Charge{Subject: limiter.User("42"), Limit: f.limits[i], Cost: 1})
-				if shares[i], used[i] = s.Share, s.Share-s.Remaining; s.Capacity != 300 {
+				shares[i], used[i] = s.Share, s.Share-s.Remaining
+				if s.Capacity != 300 {
 					t.Errorf("region %d: got %+v, want the capacity of the whole limit", i, s)
 				}
 			}
@@ -99,7 +102,8 @@ func TestLimiter_Inspect_superseded(t *testing.T) {
 	rate.Requests = 100
 	older := limit(t, limiter.Limit{Name: "a", Rate: rate, Version: 1})
 	takeAt(t, l, noon, limiter.Charge{Subject: user, Limit: newer, Cost: 4})
-	if s := usageOf(t, l, noon, limiter.Charge{Subject: user, Limit: older, Cost: 7}); !s.Superseded || s.Capacity != 10 || s.Remaining != 6 || s.RetryAfter == 0 {
+	if s := usageOf(t, l, noon, limiter.Charge{Subject: user, Limit: older, Cost: 7}); !s.Superseded || s.Capacity != 10 || s.Remaining != 6 ||
+		s.RetryAfter == 0 {
 		t.Errorf("under older rules: got %+v, want 6 of 10 remaining, superseded, and a wait", s)
 	}
 	if s := usageOf(t, l, noon, limiter.Charge{Subject: user, Limit: newer, Cost: 11}); s.Superseded || s.RetryAfter != algo.Never {

@@ -77,8 +77,10 @@ func (o Options) complete() (Options, error) {
 		got  any
 		want string
 	}{
-		{"Timeout", o.Timeout > 0 && o.Timeout < MinWindow, o.Timeout, fmt.Sprintf("more than 0 and less than %s; 0 means %s", MinWindow, DefaultTimeout)},
-		{"Regions", len(o.Regions) == 0 || len(o.Regions) >= 2 && len(o.Regions) <= algo.MaxRegions && nils(o.Regions) == 1, fmt.Sprintf("%d stores, %d of them nil", len(o.Regions), nils(o.Regions)),
+		{"Timeout", o.Timeout > 0 && o.Timeout < MinWindow, o.Timeout, fmt.Sprintf("more than 0 and less than %s; 0 means %s", MinWindow,
+			DefaultTimeout)},
+		{"Regions", len(o.Regions) == 0 || len(o.Regions) >= 2 && len(o.Regions) <= algo.MaxRegions && nils(o.Regions) == 1,
+			fmt.Sprintf("%d stores, %d of them nil", len(o.Regions), nils(o.Regions)),
 			fmt.Sprintf("2 to %d, with nil for this region", algo.MaxRegions)},
 		{"Subjects", o.Subjects > 0, o.Subjects, fmt.Sprintf("at least 1; 0 means %d", DefaultSubjects)},
 	} {

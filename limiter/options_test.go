@@ -30,7 +30,8 @@ func TestNew_options(t *testing.T) {
 			continue
 		}
 		field, ok := errors.AsType[*algo.FieldError](err)
-		if l != nil || !ok || field.Field != c.field || !strings.HasPrefix(err.Error(), "limiter: "+c.field+": got ") || !strings.Contains(err.Error(), ", want ") {
+		if l != nil || !ok || field.Field != c.field || !strings.HasPrefix(err.Error(), "limiter: "+c.field+": got ") ||
+			!strings.Contains(err.Error(), ", want ") {
 			t.Errorf("%+v: got %v, want an error of %s", c.Options, err, c.field)
 		}
 	}

@@ -87,33 +87,35 @@ func (r *request) takeFallback(b *batch) {
 // converts the state to the share.
 func (r *request) fillLast(b *batch) {
 	for i := range b.tasks {
-		it := &b.tasks[i]
-		s := r.lastState(it)
-		if it.Limit.isLocalShare {
-			s = algo.Part(it.original.machine, it.Limit.machine, int64(it.original.LocalProcesses), s, r.now)
+		task := &b.tasks[i]
+		s := r.lastState(task)
+		if task.Limit.isLocalShare {
+			s = algo.Part(task.original.machine, task.Limit.machine, int64(task.original.LocalProcesses), s, r.now)
 		}
-		b.results[i] = algo.Result{Machine: it.Limit.machine, State: s}
+		b.results[i] = algo.Result{Machine: task.Limit.machine, State: s}
 	}
 }
 
 // lastState returns the state of a task's limit at the instant of the request, as far as this process
 // knows it. It uses the state that this process last saw in the store, of any age, and the counter of
 // this process. The caller holds the lock of the table.
-func (r *request) lastState(it *task) algo.State {
+func (r *request) lastState(task *task) algo.State {
 	l := r.limiter
 	var s algo.State
-	if last := l.denials.last(r.now, it.Subject, it.original); last.Machine != nil {
-		s = quota.Convert(last.Machine, it.original.machine, last.State, r.now)
+	if last := l.denials.last(r.now, task.Subject, task.original); last.Machine != nil {
+		s = quota.Convert(last.Machine, task.original.machine, last.State, r.now)
 	}
-	if c := l.trackers.count(it.Subject, it.original.ID); c.Machine != nil { // the limit can have had a counter under older rules
-		s = algo.Merge(it.original.machine, s, quota.Convert(c.Machine, it.original.machine, c.State, r.now))
+	if c := l.trackers.count(task.Subject, task.original.ID); c.Machine != nil { // the limit can have had a counter under older rules
+		s = algo.Merge(task.original.machine, s, quota.Convert(c.Machine, task.original.machine, c.State, r.now))
 	}
 	return s
 }
 
 // exceedsShare reports whether a charge of b costs more than the capacity of this process's share.
 func (b *batch) exceedsShare() bool {
-	return slices.ContainsFunc(b.tasks, func(it task) bool { return it.Limit.isLocalShare && !it.Force && it.want > it.Limit.machine.Capacity() })
+	return slices.ContainsFunc(b.tasks, func(stored task) bool {
+		return stored.Limit.isLocalShare && !stored.Force && stored.want > stored.Limit.machine.Capacity()
+	})
 }
 
 // localCharges returns the charges of b with OnErrorLocal for the fallback. Each is on the limit and, if
@@ -121,25 +123,25 @@ func (b *batch) exceedsShare() bool {
 func (b *batch) localCharges(r *request) batch {
 	mirror := batch{store: r.limiter.fallback}
 	for i := range b.tasks {
-		it := &b.tasks[i]
-		if it.original.OnError != OnErrorLocal {
+		task := &b.tasks[i]
+		if task.original.OnError != OnErrorLocal {
 			continue
 		}
-		cost := it.want
+		cost := task.want
 		if r.look {
 			cost = 0
 		}
-		if share := it.original.localShare; share != nil {
-			mirror.add(it, share, cost)
+		if share := task.original.localShare; share != nil {
+			mirror.add(task, share, cost)
 		}
-		mirror.add(it, it.original, cost)
+		mirror.add(task, task.original, cost)
 	}
 	return mirror
 }
 
-func (b *batch) add(it *task, limit *Limit, cost int64) {
-	charge := Charge{Subject: it.Subject, Limit: limit, Cost: cost, Force: it.Force}
-	b.tasks = append(b.tasks, task{Charge: charge, original: it.original, want: it.want, leaseLeft: max(0, cost-it.want)})
+func (b *batch) add(stored *task, limit *Limit, cost int64) {
+	charge := Charge{Subject: stored.Subject, Limit: limit, Cost: cost, Force: stored.Force}
+	b.tasks = append(b.tasks, task{Charge: charge, original: stored.original, want: stored.want, leaseLeft: max(0, cost-stored.want)})
 	b.charges, b.results = append(b.charges, charge), append(b.results, algo.Result{})
 }
 
@@ -183,8 +185,8 @@ func (b *batch) mirror(store *fallback) (mirror batch, ok bool) {
 	}
 	mirror = batch{store: store, repeats: true}
 	for i := range b.tasks {
-		if it := &b.tasks[i]; it.original.OnError == OnErrorLocal {
-			mirror.add(it, it.original, b.charges[i].Cost)
+		if task := &b.tasks[i]; task.original.OnError == OnErrorLocal {
+			mirror.add(task, task.original, b.charges[i].Cost)
 			mirror.of = append(mirror.of, i)
 		}
 	}
@@ -194,8 +196,8 @@ func (b *batch) mirror(store *fallback) (mirror batch, ok bool) {
 // capLeases bounds new leases of b by the room of its mirror.
 func (b *batch) capLeases(mirror *batch, now algo.Instant) {
 	for j, i := range mirror.of {
-		if it := &b.tasks[i]; it.lease != nil && mirror.results[j].Machine != nil {
-			b.charges[i].Cost = min(b.charges[i].Cost, max(it.want, mirror.results[j].Remaining(now)))
+		if task := &b.tasks[i]; task.lease != nil && mirror.results[j].Machine != nil {
+			b.charges[i].Cost = min(b.charges[i].Cost, max(task.want, mirror.results[j].Remaining(now)))
 		}
 	}
 }
@@ -231,9 +233,11 @@ func (r *request) mirrorStores() {
 		}
 	}
 	for i := range r.served {
-		if it := r.served[i].task; it.original.Spread.hasCounter() && !it.original.Shadow && it.original.OnError == OnErrorLocal && l.fallback.holdsSubject(it.Subject) {
+		if task := r.served[i].task; task.original.Spread.hasCounter() && !task.original.Shadow && task.original.OnError == OnErrorLocal &&
+			l.fallback.holdsSubject(task.Subject) {
 			mirror := batch{store: l.fallback, repeats: true}
-			if mirror.add(it, it.original, it.want); !r.takeMirror(&mirror) {
+			mirror.add(task, task.original, task.want)
+			if !r.takeMirror(&mirror) {
 				return
 			}
 			r.served[i].mirrored = mirror.results[0]
@@ -252,8 +256,8 @@ func (r *request) mirrorLeases(from int) {
 		}
 		leases := batch{store: fallback}
 		for j := range b.tasks {
-			if it := &b.tasks[j]; it.lease != nil && it.original.OnError == OnErrorLocal {
-				leases.add(it, it.original, b.charges[j].Cost)
+			if task := &b.tasks[j]; task.lease != nil && task.original.OnError == OnErrorLocal {
+				leases.add(task, task.original, b.charges[j].Cost)
 			}
 		}
 		if len(leases.tasks) > 0 && !fallback.mirror(r.now, leases.subject(), leases.charges, leases.results) {

@@ -28,7 +28,8 @@ func afterOutage(t *testing.T, c limiter.Charge) (*limiter.Limiter, *remote) {
 // the refusal by another subject, returns nothing of it. So the process admits at most the limit, although the store
 // loses its counts.
 func TestOutage_leases(t *testing.T) {
-	hourly := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Hour}, Spread: limiter.Spread{Lease: 8}})
+	hourly := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Hour},
+		Spread: limiter.Spread{Lease: 8}})
 	none := limit(t, limiter.Limit{Name: "none", Rate: algo.Rate{Requests: 1, Window: time.Hour}})
 	c, theirs := limiter.Charge{Subject: user, Limit: hourly, Cost: 1}, limiter.Charge{Subject: other, Limit: none, Cost: 1}
 	for name, refused := range map[string]bool{"settlement": false, "refusal by another subject": true} {

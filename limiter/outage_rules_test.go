@@ -27,7 +27,8 @@ func TestOutage_newRules(t *testing.T) {
 	store := newRemote()
 	l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	charge := func(version int64) limiter.Charge {
-		return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Version: version, Rate: algo.Rate{Requests: 10 * version, Window: time.Hour}})}
+		return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Version: version,
+			Rate: algo.Rate{Requests: 10 * version, Window: time.Hour}})}
 	}
 	admitted(t, l, noon, charge(1), 1)
 	newer := charge(2)

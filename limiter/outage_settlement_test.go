@@ -80,7 +80,8 @@ func TestOutage_settledLate(t *testing.T) {
 	store.fails(false)
 	others := quiet(store)
 	takeAt(t, others, noon, c)
-	if takeAt(t, l, noon, c); l.FallbackHolds(noon) {
+	takeAt(t, l, noon, c)
+	if l.FallbackHolds(noon) {
 		t.Fatal("the store counts as much: got counts of the outage, want none")
 	}
 	receipt.Settle(ctx, noon, actually(98))
@@ -108,7 +109,8 @@ func TestOutage_settledOnce(t *testing.T) {
 		charge := limiter.Charge{Subject: user, Cost: 10, Limit: limited}
 		store.fails(true)
 		during := takeRefundable(t, l, noon, charge)
-		if got, want := during.Settle(ctx, noon, actually(0)), (limiter.Settlement{Refunds: limiter.Refunds{Given: 1}}); !reflect.DeepEqual(got, want) {
+		if got, want := during.Settle(ctx, noon, actually(0)), (limiter.Settlement{Refunds: limiter.Refunds{Given: 1}}); !reflect.DeepEqual(got,
+			want) {
 			t.Errorf("%d processes, in the outage: got %+v, want %+v", c.processes, got, want)
 		}
 		takeAt(t, l, noon, limiter.Charge{Subject: user, Cost: 1, Limit: limited})
@@ -152,7 +154,8 @@ func TestOutage_settledAfterReload(t *testing.T) {
 	store := newOutage()
 	l := quiet(store)
 	under := func(version, requests int64) limiter.Charge {
-		return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Version: version, Rate: algo.Rate{Requests: requests, Window: time.Hour}})}
+		return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Version: version,
+			Rate: algo.Rate{Requests: requests, Window: time.Hour}})}
 	}
 	store.fails(true)
 	receipt := takeRefundable(t, l, noon, under(1, 100))
@@ -171,7 +174,8 @@ func settledDuring(t *testing.T, reserve, actual int64, change func(*outage)) (k
 	synctest.Test(t, func(t *testing.T) {
 		store := newOutage()
 		l := quiet(store)
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}})}
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow,
+			Requests: 10, Window: time.Hour}})}
 		store.fails(true)
 		kept = int64(admissions(t, l, 5, noon, c)) + actual
 		store.fails(false)
@@ -226,13 +230,15 @@ func TestOutage_settledLateAfterReload(t *testing.T) {
 	store := newOutage()
 	l := quiet(store)
 	under := func(version, burst, cost int64) limiter.Charge {
-		return limiter.Charge{Subject: user, Cost: cost, Limit: limit(t, limiter.Limit{Name: "a", Version: version, Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Hour, Burst: burst}})}
+		return limiter.Charge{Subject: user, Cost: cost, Limit: limit(t, limiter.Limit{Name: "a", Version: version,
+			Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Hour, Burst: burst}})}
 	}
 	store.fails(true)
 	receipt := takeRefundable(t, l, noon, under(1, 10, 1))
 	store.fails(false)
 	takeAt(t, quiet(store), noon, under(1, 10, 1))
-	if takeAt(t, l, noon, under(2, 40, 29)); l.FallbackHolds(noon) {
+	takeAt(t, l, noon, under(2, 40, 29))
+	if l.FallbackHolds(noon) {
 		t.Fatal("the store counts as much: got counts of the outage, want none")
 	}
 	receipt.Settle(ctx, noon, actually(6))
@@ -298,7 +304,8 @@ type hooked struct {
 	before, after func()
 }
 
-func (h *hooked) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (h *hooked) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	if h.before != nil {
 		h.before()
 	}
@@ -313,7 +320,8 @@ func (h *hooked) Settle(ctx context.Context, now algo.Instant, s limiter.Subject
 func TestOutage_otherSubject(t *testing.T) {
 	store := newOutage()
 	l := quiet(store)
-	other := []limiter.Charge{{Subject: limiter.User("another-user-with-a-long-name-of-50-characters"), Cost: 1, Limit: onError(t, "a", 1_000_000, limiter.OnErrorLocal, 1)}}
+	other := []limiter.Charge{{Subject: limiter.User("another-user-with-a-long-name-of-50-characters"), Cost: 1,
+		Limit: onError(t, "a", 1_000_000, limiter.OnErrorLocal, 1)}}
 	allocs := func() float64 {
 		return leastAllocations(func() {
 			if d, err := l.Take(ctx, noon, other); err != nil || !d.Allowed {
@@ -324,7 +332,8 @@ func TestOutage_otherSubject(t *testing.T) {
 	before := allocs()
 	receipt := takeRefundable(t, l, noon, limiter.Charge{Subject: user, Cost: 1, Limit: counted(t, 100, algo.Rate{})})
 	store.settles = errRefused
-	if receipt.Settle(ctx, noon, actually(90)); !l.FallbackHolds(noon) {
+	receipt.Settle(ctx, noon, actually(90))
+	if !l.FallbackHolds(noon) {
 		t.Fatal("after a lost settlement: got no counts, want counts")
 	}
 	if after := allocs(); after > before {

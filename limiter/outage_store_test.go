@@ -29,12 +29,14 @@ func newOutage() *outage { return &outage{Store: storetest.Must(memstore.New(mem
 
 // fails makes all calls fail, or none.
 func (o *outage) fails(fails bool) {
-	if o.takes, o.settles = nil, nil; fails {
+	o.takes, o.settles = nil, nil
+	if fails {
 		o.takes, o.settles = errRefused, errRefused
 	}
 }
 
-func (o *outage) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (o *outage) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge,
+	results []algo.Result) (bool, error) {
 	if o.takes != nil {
 		return false, o.takes
 	}
@@ -45,7 +47,8 @@ func (o *outage) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 	return taken, err
 }
 
-func (o *outage) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (o *outage) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	if o.settling > 0 {
 		time.Sleep(o.settling)
 	}
@@ -89,7 +92,8 @@ func TestOutage_loses(t *testing.T) {
 	hour := algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Hour}
 	for name, stored := range map[string]int{"more in the environment": 30, "as much in the store": 100} {
 		store := newOutage()
-		l, elsewhere, c := quiet(store), quiet(store), limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: hour})}
+		l, elsewhere, c := quiet(store), quiet(store), limiter.Charge{Subject: user, Cost: 1,
+			Limit: limit(t, limiter.Limit{Name: "a", Rate: hour})}
 		store.fails(true)
 		during := admissions(t, l, 50, noon, c)
 		store.fails(false)
@@ -103,7 +107,8 @@ func TestOutage_loses(t *testing.T) {
 			want = 151
 		}
 		if during != 50 || others != stored-1 || during+after != want {
-			t.Errorf("%s: got %d admitted in the outage, %d elsewhere and %d in all, want 50, %d and %d", name, during, others, during+after, stored-1, want)
+			t.Errorf("%s: got %d admitted in the outage, %d elsewhere and %d in all, want 50, %d and %d", name, during, others, during+after,
+				stored-1, want)
 		}
 	}
 }

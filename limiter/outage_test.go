@@ -84,7 +84,8 @@ func newFated(meet func(limiter.Subject, uint64, func()) error) fated {
 	return fated{Store: storetest.Must(memstore.New(memstore.Options{})), meet: meet}
 }
 
-func (f *fated) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (f *fated) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	sent, got := slices.Clone(charges), slices.Clone(results)
 	var taken bool // a late call writes taken and err, which are not read again
 	var err error
@@ -95,7 +96,8 @@ func (f *fated) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return taken, err
 }
 
-func (f *fated) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (f *fated) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	charges, results = slices.Clone(charges), slices.Clone(results)
 	var settled limiter.Settled // a late call writes settled and err, which are not read again
 	var err error
@@ -130,7 +132,8 @@ func TestOutage_concurrent(t *testing.T) {
 	for seed := range uint64(20) {
 		store := newFlaky(seed)
 		l := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 57, Window: 24 * time.Hour}})}
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow,
+			Requests: 57, Window: 24 * time.Hour}})}
 		var admitted atomic.Int64
 		var together sync.WaitGroup
 		for range 64 {
@@ -197,7 +200,8 @@ type switched struct {
 	fails, applies bool
 }
 
-func (s *switched) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (s *switched) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge,
+	results []algo.Result) (bool, error) {
 	if s.fails {
 		if s.applies {
 			_, _ = s.Store.Take(ctx, now, subject, charges, slices.Clone(results))
@@ -214,7 +218,8 @@ func TestOutage_cached(t *testing.T) {
 	r.fail = map[limiter.Subject]error{}
 	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	daily := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 5, Window: 24 * time.Hour}})
-	c, theirs := limiter.Charge{Subject: user, Limit: daily, Cost: 1}, limiter.Charge{Subject: other, Limit: perMinute(t, "theirs", 1), Cost: 1}
+	c, theirs := limiter.Charge{Subject: user, Limit: daily, Cost: 1}, limiter.Charge{Subject: other, Limit: perMinute(t, "theirs", 1),
+		Cost: 1}
 	for range 3 {
 		take(t, l, c)
 	}
@@ -317,10 +322,12 @@ func TestOutage_sync(t *testing.T) {
 	})}
 	admitted, now := 0, noon
 	for i := range 30 {
-		if r.fail = nil; i >= 6 && i < 9 {
+		r.fail = nil
+		if i >= 6 && i < 9 {
 			r.fail = map[limiter.Subject]error{user: errHangs}
 		}
-		if now = now.Add(2 * time.Second); takeAt(t, l, now, c).Allowed {
+		now = now.Add(2 * time.Second)
+		if takeAt(t, l, now, c).Allowed {
 			admitted++
 		}
 	}
@@ -355,7 +362,8 @@ func TestOutage_dropAlone(t *testing.T) {
 		store := newPaced()
 		store.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
 		l := over(store, 0)
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}})}
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow,
+			Requests: 10, Window: time.Hour}})}
 		theirs := limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "theirs", 10)}
 		takeAt(t, l, noon, c) // the fallback counts this charge, because the store fails
 		store.fail[user] = nil

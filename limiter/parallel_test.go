@@ -20,14 +20,17 @@ type broken struct {
 	takes, settles bool
 }
 
-func (b *broken) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	if time.Sleep(time.Millisecond); b.takes && s == user {
+func (b *broken) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
+	time.Sleep(time.Millisecond)
+	if b.takes && s == user {
 		panic("broken take")
 	}
 	return b.remote.Take(ctx, now, s, charges, results)
 }
 
-func (b *broken) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (b *broken) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	if b.settles && s == user {
 		panic("broken settle")
 	}

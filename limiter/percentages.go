@@ -53,9 +53,11 @@ func (p Percentages) validate(r algo.Rate, s Spread) error {
 	}
 	switch {
 	case !r.Algorithm.HasWindows():
-		return &algo.FieldError{Field: "notify", Got: r.Algorithm, Want: "a fixed_window or a sliding_window: a notice is written once in a window"}
+		return &algo.FieldError{Field: "notify", Got: r.Algorithm,
+			Want: "a fixed_window or a sliding_window: a notice is written once in a window"}
 	case r.Span() < MinNotifyWindow:
-		return &algo.FieldError{Field: "notify", Got: r.Span(), Want: "a window of at least " + strings.TrimSuffix(MinNotifyWindow.String(), "0s")}
+		return &algo.FieldError{Field: "notify", Got: r.Span(), Want: "a window of at least " + strings.TrimSuffix(MinNotifyWindow.String(),
+			"0s")}
 	case s != Spread{}:
 		return &algo.FieldError{Field: "notify", Got: "lease, shards or sync_ms", Want: "none of them: only the store knows the exact usage"}
 	}

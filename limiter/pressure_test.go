@@ -30,7 +30,8 @@ type partition struct {
 
 var errThrottledItem = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)
 
-func (p *partition) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (p *partition) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	time.Sleep(p.takes)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +132,8 @@ func throttledHot(t *testing.T, policy limiter.OnError, hot bool) {
 		t.Errorf("Peek: got %+v, want a read", look)
 	}
 	p.throttleReads, before = true, p.reads
-	if look := mustPeek(t, e, noon, c); look.Reason != limiter.ReasonThrottled || look.Allowed != (policy != limiter.OnErrorDeny) || p.reads != before+1 {
+	if look := mustPeek(t, e, noon, c); look.Reason != limiter.ReasonThrottled || look.Allowed != (policy != limiter.OnErrorDeny) ||
+		p.reads != before+1 {
 		t.Errorf("a throttled Peek: got %+v after %d reads, want one read, and on_error to decide", look, p.reads-before)
 	}
 }
@@ -234,7 +236,8 @@ func TestLimiter_Take_lease_half(t *testing.T) {
 func TestLimiter_Take_lease_refused(t *testing.T) {
 	r := newRemote()
 	e := over(r, 0)
-	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Hour}, Spread: limiter.Spread{Lease: 10}})}
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Hour},
+		Spread: limiter.Spread{Lease: 10}})}
 	for range 7 { // leases of 1, 2 and 4
 		take(t, e, c)
 	}
@@ -381,7 +384,8 @@ func TestLimiter_Take_pressure_burst(t *testing.T) {
 		size := leased(t, e, p, l, 400)
 		at := noon.Add(3500 * time.Millisecond) // the bucket is full
 		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
-		if takeAt(t, e, at, c); p.costs[len(p.costs)-1] != size {
+		takeAt(t, e, at, c)
+		if p.costs[len(p.costs)-1] != size {
 			t.Fatalf("got charges of %d, want a lease of %d", p.costs, size)
 		}
 		at = at.Add(time.Duration(size) * time.Millisecond) // the bucket is full again, although the lease still has quota
@@ -428,7 +432,8 @@ func TestLimiter_Take_pressure_backdated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: burst, Window: 10 * time.Second}})
 		_, p := pressed(t, true, l)
-		e := storetest.Must(limiter.New(p, limiter.Options{IntN: func(n int) int { return n - 1 }, Logger: slog.New(slog.DiscardHandler)})) // the longest difference
+		// the longest difference
+		e := storetest.Must(limiter.New(p, limiter.Options{IntN: func(n int) int { return n - 1 }, Logger: slog.New(slog.DiscardHandler)}))
 		size := leased(t, e, p, l, 400)
 		at := noon.Add(3500 * time.Millisecond) // the bucket is full
 		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}

@@ -24,7 +24,8 @@ type Receipt struct {
 // request is denied.
 func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []Charge) (d Decision, receipt *Receipt, err error) {
 	r := &request{receipt: true} // it is not pooled, because the receipt keeps its slices
-	if err = l.decide(ctx, r, now, charges, &d); err != nil || !d.Allowed {
+	err = l.decide(ctx, r, now, charges, &d)
+	if err != nil || !d.Allowed {
 		return d, nil, err
 	}
 	receipt = &Receipt{limiter: l, at: now}
@@ -39,8 +40,9 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 			receipt.refundables = append(receipt.refundables, back)
 		}
 		for j := range b.tasks {
-			if it := &b.tasks[j]; it.lease != nil && b.taken {
-				receipt.served = append(receipt.served, served{task: it, tracker: it.lease, allowed: true, result: b.results[j], serial: it.serial})
+			if task := &b.tasks[j]; task.lease != nil && b.taken {
+				receipt.served = append(receipt.served, served{task: task, tracker: task.lease, allowed: true, result: b.results[j],
+					serial: task.serial})
 			}
 		}
 	}

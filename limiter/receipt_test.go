@@ -20,17 +20,20 @@ import (
 func TestReceipt_Settle(t *testing.T) {
 	input, output, calls := perMinute(t, "input", 1000), perMinute(t, "output", 1000), perMinute(t, "calls", 60)
 	all := perMinute(t, "all", 5000)
-	charges := []limiter.Charge{{Subject: user, Limit: input, Cost: 100}, {Subject: user, Limit: output, Cost: 200}, {Subject: user, Limit: calls, Cost: 1}, {Subject: limiter.Global(), Limit: all, Cost: 300}}
+	charges := []limiter.Charge{{Subject: user, Limit: input, Cost: 100}, {Subject: user, Limit: output, Cost: 200},
+		{Subject: user, Limit: calls, Cost: 1}, {Subject: limiter.Global(), Limit: all, Cost: 300}}
 	for name, c := range map[string]struct {
 		actual map[string]int64
 		stores int64
 		want   limiter.Settlement
 	}{
-		"as reserved":    {map[string]int64{"input": 100, "output": 200, "all": 300}, 0, limiter.Settlement{}},
-		"less":           {map[string]int64{"input": 10, "output": 20, "all": 300}, 1, limiter.Settlement{Refunds: limiter.Refunds{Given: 2}}},
-		"both subjects":  {map[string]int64{"input": 10, "output": 220, "all": 230}, 2, limiter.Settlement{Refunds: limiter.Refunds{Given: 2}, Charged: 1}},
+		"as reserved": {map[string]int64{"input": 100, "output": 200, "all": 300}, 0, limiter.Settlement{}},
+		"less":        {map[string]int64{"input": 10, "output": 20, "all": 300}, 1, limiter.Settlement{Refunds: limiter.Refunds{Given: 2}}},
+		"both subjects": {map[string]int64{"input": 10, "output": 220, "all": 230}, 2, limiter.Settlement{Refunds: limiter.Refunds{Given: 2},
+			Charged: 1}},
 		"over the limit": {map[string]int64{"input": 1100, "output": 200, "all": 1300}, 2, limiter.Settlement{Charged: 2}},
-		"over the debt":  {map[string]int64{"input": 100, "output": 9000, "all": 300}, 1, limiter.Settlement{Charged: 1, Excess: []limiter.Excess{{Subject: user, Limit: output, Cost: 7000}}}},
+		"over the debt": {map[string]int64{"input": 100, "output": 9000, "all": 300}, 1, limiter.Settlement{Charged: 1,
+			Excess: []limiter.Excess{{Subject: user, Limit: output, Cost: 7000}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := newRemote()
@@ -58,7 +61,8 @@ func TestReceipt_Settle(t *testing.T) {
 				if _, err := store.Take(ctx, algo.InstantOf(noon), charge.Subject, charges, results); err != nil {
 					t.Fatal(err)
 				}
-				if used, want := results[0].Machine.Used(results[0].State, algo.InstantOf(noon)), min(actual(charge), 2*charge.Limit.Rate.Requests); used != want {
+				if used, want := results[0].Machine.Used(results[0].State, algo.InstantOf(noon)),
+					min(actual(charge), 2*charge.Limit.Rate.Requests); used != want {
 					t.Errorf("limit %s: got a count of %d, want %d", charges[0].Limit.Name, used, want)
 				}
 			}
@@ -133,7 +137,8 @@ type slowSettle struct {
 	takes time.Duration
 }
 
-func (s *slowSettle) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (s *slowSettle) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	select {
 	case <-time.After(s.takes):
 		return s.remote.Settle(ctx, now, subject, charges, results, elapsed)
@@ -155,7 +160,8 @@ func TestReceipt_Settle_share(t *testing.T) {
 			t.Fatalf("got %+v, error %v, want a degraded admission", d, err)
 		}
 		got := receipt.Settle(ctx, noon, func(limiter.Charge) int64 { return 300 })
-		if want := (limiter.Settlement{Charged: 1, Excess: []limiter.Excess{{Subject: user, Limit: divided, Cost: want}}}); !reflect.DeepEqual(got, want) {
+		if want := (limiter.Settlement{Charged: 1, Excess: []limiter.Excess{{Subject: user, Limit: divided,
+			Cost: want}}}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%d processes: got %+v, want %+v", processes, got, want)
 		}
 	}
@@ -165,7 +171,8 @@ func TestReceipt_Settle_share(t *testing.T) {
 func TestReceipt_Settle_lost(t *testing.T) {
 	store := &failingRefunds{newRemote()}
 	l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
-	charges := []limiter.Charge{{Subject: user, Limit: perMinute(t, "input", 1000), Cost: 100}, {Subject: user, Limit: perMinute(t, "output", 1000), Cost: 100}}
+	charges := []limiter.Charge{{Subject: user, Limit: perMinute(t, "input", 1000), Cost: 100},
+		{Subject: user, Limit: perMinute(t, "output", 1000), Cost: 100}}
 	_, receipt, err := l.TakeRefundable(ctx, noon, charges)
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +206,8 @@ func TestNewLimit_count(t *testing.T) {
 		of     limiter.Statuses
 		status int
 		want   bool
-	}{{limiter.Statuses{}, 399, false}, {limiter.Statuses{}, 400, true}, {limiter.Statuses{}, 599, true}, {some, 401, true}, {some, 402, false}, {some, 599, true}, {some, 0, false}, {some, 999, false}} {
+	}{{limiter.Statuses{}, 399, false}, {limiter.Statuses{}, 400, true}, {limiter.Statuses{}, 599, true}, {some, 401, true},
+		{some, 402, false}, {some, 599, true}, {some, 0, false}, {some, 999, false}} {
 		if got := c.of.Has(c.status); got != c.want {
 			t.Errorf("status %d in %v: got %t, want %t", c.status, c.of, got, c.want)
 		}
@@ -251,7 +259,9 @@ func TestReceipt_Settle_leased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := newRemote()
 			l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
-			charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: c.algorithm, Requests: 10_000, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 8}})}
+			charge := limiter.Charge{Subject: user, Cost: 1,
+				Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: c.algorithm, Requests: 10_000, Window: 24 * time.Hour},
+					Spread: limiter.Spread{Lease: 8}})}
 			for range 7 { // leases of 1, 2 and 4
 				take(t, l, charge)
 			}
@@ -273,7 +283,8 @@ func TestReceipt_Settle_leased(t *testing.T) {
 func TestReceipt_Refund_evictedLease(t *testing.T) {
 	store := newRemote()
 	l := storetest.Must(limiter.New(store, limiter.Options{Subjects: 2}))
-	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 8}})}
+	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t,
+		limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 8}})}
 	_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{charge})
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +303,8 @@ func TestReceipt_Settle_manyLeases(t *testing.T) {
 	l := storetest.Must(limiter.New(store, limiter.Options{}))
 	charges := make([]limiter.Charge, limiter.MaxCharges+1)
 	for i := range charges {
-		charges[i] = limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "l" + strconv.Itoa(i), Rate: algo.Rate{Requests: 100, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 8}})}
+		charges[i] = limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "l" + strconv.Itoa(i),
+			Rate: algo.Rate{Requests: 100, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 8}})}
 		for range 2 { // leases of 1 and 2
 			take(t, l, charges[i])
 		}

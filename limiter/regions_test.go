@@ -32,12 +32,14 @@ func TestNewLimit_regions(t *testing.T) {
 		t.Errorf("a changed copy: got regions with %d requests, want 20", next.Regions()[0].Rate.Requests)
 	}
 	for place, base := range []int64{5, 0} {
-		without := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute, Regions: algo.Regions{Of: 2, Place: place, Without: 2}}, LocalProcesses: 2})
+		without := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute, Regions: algo.Regions{Of: 2, Place: place,
+			Without: 2}}, LocalProcesses: 2})
 		if got := without.Machine().(*algo.Shared).Base(); got != base {
 			t.Errorf("region %d of two, the last one without share: got base share %d, want %d", place, got, base)
 		}
 	}
-	divided := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute, Regions: algo.Regions{Of: 3}}, LocalProcesses: 2})
+	divided := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute, Regions: algo.Regions{Of: 3}},
+		LocalProcesses: 2})
 	if got := divided.MaxLocalCost(); got != 2 {
 		t.Errorf("a base share of 4 in two processes: got a largest cost of %d in an outage, want 2", got)
 	}
@@ -47,7 +49,8 @@ func TestNewLimit_regions(t *testing.T) {
 func TestNewLimit_regionsRefused(t *testing.T) {
 	shared := func(l limiter.Limit) limiter.Limit {
 		l.Name, l.Rate.Regions = "a", algo.Regions{Of: 3}
-		if l.Rate.Requests = 1000; l.Rate.Window == 0 {
+		l.Rate.Requests = 1000
+		if l.Rate.Window == 0 {
 			l.Rate.Window = time.Hour
 		}
 		return l

@@ -16,7 +16,8 @@ import (
 func reloaded(t *testing.T, version, n int64, spread limiter.Spread, o limiter.OnError, rate algo.Rate) limiter.Charge {
 	t.Helper()
 	rate.Requests, rate.Window = n, time.Hour
-	return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Version: version, Rate: rate, Spread: spread, OnError: o})}
+	return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Version: version, Rate: rate, Spread: spread,
+		OnError: o})}
 }
 
 // New rules arrive between the last report of a process and an outage. The process keeps its count: with the same
@@ -35,7 +36,8 @@ func TestSync_reload_outage(t *testing.T) {
 				}
 				return n
 			}
-			if n = admit(reloaded(t, 1, 100, spread, o, rate)); n != 100 {
+			n = admit(reloaded(t, 1, 100, spread, o, rate))
+			if n != 100 {
 				t.Fatalf("got %d admitted before the outage, want 100", n)
 			}
 			store.fails(true)
@@ -55,7 +57,8 @@ func TestSync_outage(t *testing.T) {
 		store, random := newOutage(), rand.New(rand.NewPCG(1, 1))
 		l := drawing(store, random)
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
-			Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Hour}, Spread: limiter.Spread{Sync: limiter.DefaultSync}, LocalProcesses: processes,
+			Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Hour},
+			Spread: limiter.Spread{Sync: limiter.DefaultSync}, LocalProcesses: processes,
 		})}
 		store.fails(true)
 		n, now := 0, noon
@@ -101,7 +104,8 @@ func TestSync_reload(t *testing.T) {
 // not, and a charge of cost 0 only reads. One store without a cache converts earlier, and then refuses more: a window
 // counts for an hour what the log of a minute would soon forget. The later conversion counts what the log counts then.
 func TestReload_convertedLater(t *testing.T) {
-	minute, hour := algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute}, algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}
+	minute, hour := algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute}, algo.Rate{Algorithm: algo.FixedWindow,
+		Requests: 10, Window: time.Hour}
 	charge := func(name string, version, cost int64, rate algo.Rate) limiter.Charge {
 		return limiter.Charge{Subject: user, Cost: cost, Limit: limit(t, limiter.Limit{Name: name, Version: version, Rate: rate})}
 	}

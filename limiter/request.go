@@ -60,15 +60,15 @@ func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 	l.active.Add(1)
 	r.tasks = slices.Grow(r.tasks, len(charges))[:len(charges)]
 	for i := range charges {
-		c, it := &charges[i], &r.tasks[i]
-		*it = task{Charge: *c, original: c.Limit, want: c.Cost}
+		c, stored := &charges[i], &r.tasks[i]
+		*stored = task{Charge: *c, original: c.Limit, want: c.Cost}
 		if c.Limit.Shadow {
-			it.Subject = c.Limit.countedSubject(c.Subject)
+			stored.Subject = c.Limit.countedSubject(c.Subject)
 		}
 		if r.look {
-			it.Cost = 0
+			stored.Cost = 0
 		}
-		it.sharded = c.Limit.Spread.Shards > 0 && l.sharesStore()
+		stored.sharded = c.Limit.Spread.Shards > 0 && l.sharesStore()
 		r.spread = r.spread || c.Limit.Spread != Spread{}
 		r.notify = r.notify || c.Limit.notifies()
 		r.shared = r.shared || c.Limit.regions != nil
@@ -77,9 +77,11 @@ func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 
 // reset makes r ready for another decision. It keeps the memory of the slices.
 func (r *request) reset() {
-	tasks, served, grouped, charges, results, batches, renewals, calls := r.tasks[:0], r.served[:0], r.grouped[:0], r.charges[:0], r.results[:0], r.batches[:0], r.renewals[:0], r.parallel.calls
+	tasks, served, grouped, charges, results, batches, renewals, calls := r.tasks[:0], r.served[:0], r.grouped[:0], r.charges[:0],
+		r.results[:0], r.batches[:0], r.renewals[:0], r.parallel.calls
 	*r = request{}
-	r.tasks, r.served, r.grouped, r.charges, r.results, r.batches, r.renewals, r.parallel.calls = tasks, served, grouped, charges, results, batches, renewals, calls
+	r.tasks, r.served, r.grouped, r.charges, r.results, r.batches, r.renewals, r.parallel.calls = tasks, served, grouped, charges, results,
+		batches, renewals, calls
 }
 
 // arrange groups the tasks that no tracker has decided into batches: one batch per subject.
@@ -97,10 +99,10 @@ func (r *request) arrange() error {
 		}
 		from, n := len(r.grouped), 0
 		for j := i; j < len(r.tasks); j++ {
-			if it := &r.tasks[j]; j == i || !it.done && it.Subject == first.Subject && !it.sharded && !first.sharded {
-				it.arranged = true
-				r.grouped = append(r.grouped, *it)
-				n += 1 + len(it.Limit.Tiers)
+			if task := &r.tasks[j]; j == i || !task.done && task.Subject == first.Subject && !task.sharded && !first.sharded {
+				task.arranged = true
+				r.grouped = append(r.grouped, *task)
+				n += 1 + len(task.Limit.Tiers)
 			}
 		}
 		if n > MaxCharges {
@@ -125,11 +127,11 @@ func (r *request) fill() {
 		b.tasks, b.charges, b.results = r.grouped[b.from:b.to], r.charges[b.from:b.to:b.to], r.results[b.from:b.to:b.to]
 		b.store, b.remote = l.store, l.sharesStore()
 		for j := range b.tasks {
-			it := &b.tasks[j]
+			task := &b.tasks[j]
 			if b.err == nil {
-				b.err = it.unsynced
+				b.err = task.unsynced
 			}
-			b.alone = b.alone || it.Force || it.original.concurrent() && it.Cost > 0
+			b.alone = b.alone || task.Force || task.original.concurrent() && task.Cost > 0
 		}
 	}
 }
@@ -219,7 +221,8 @@ func (r *request) leaveOutMarksOf(i int) bool {
 	for j := range b.tasks {
 		to := &rest
 		if busy(b.err) || b.refuses(j, r.now) {
-			if to = &out; !b.tasks[j].original.Mark {
+			to = &out
+			if !b.tasks[j].original.Mark {
 				return false
 			}
 		}
@@ -298,7 +301,8 @@ func (s *served) giveBack(now algo.Instant, cost int64) bool {
 		return false
 	}
 	left := l.Left(now)
-	if l.Used -= cost; l.Left(now) > left {
+	l.Used -= cost
+	if l.Left(now) > left {
 		return true
 	}
 	l.Used += cost

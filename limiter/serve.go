@@ -12,19 +12,19 @@ import (
 const serveRounds = 4
 
 // tracked reports whether a tracker decides the task, because its limit has a Spread that needs one.
-func (r *request) tracked(it *task) bool {
-	s := &it.original.Spread
-	return it.want > 0 && (s.hasCounter() || s.Lease > 1 && !it.Force && !r.look)
+func (r *request) tracked(task *task) bool {
+	s := &task.original.Spread
+	return task.want > 0 && (s.hasCounter() || s.Lease > 1 && !task.Force && !r.look)
 }
 
 // tracker returns the tracker that decides a task; nil if none does. The caller holds the lock.
-func (r *request) tracker(it *task) *tracker {
+func (r *request) tracker(task *task) *tracker {
 	ts := r.limiter.trackers
-	if r.tracked(it) {
-		return ts.get(r.now, it.Subject, it.original)
+	if r.tracked(task) {
+		return ts.get(r.now, task.Subject, task.original)
 	}
-	if it.want > 0 && !it.Force && !r.look && it.original.leasable() && ts.anyPressure(r.now) {
-		return ts.pressed(r.now, it.Subject, it.original)
+	if task.want > 0 && !task.Force && !r.look && task.original.leasable() && ts.anyPressure(r.now) {
+		return ts.pressed(r.now, task.Subject, task.original)
 	}
 	return nil
 }
@@ -64,45 +64,45 @@ func (r *request) tryTrackers(mayWait bool) (wait <-chan struct{}, due *task) {
 	defer ts.mu.Unlock()
 	refused := false
 	for i := range r.tasks {
-		it := &r.tasks[i]
-		t := r.tracker(it)
-		if t == nil || it.unsynced != nil {
+		task := &r.tasks[i]
+		t := r.tracker(task)
+		if t == nil || task.unsynced != nil {
 			continue
 		}
-		s := served{task: it, tracker: t}
-		synchronized, serves := it.original.Spread.hasCounter(), t.serves(r.now, it.original, it.want)
+		s := served{task: task, tracker: t}
+		synchronized, serves := task.original.Spread.hasCounter(), t.serves(r.now, task.original, task.want)
 		switch {
 		case r.look && !t.counter.Known():
 			continue // the store decides
 		case r.look:
-			s.allowed, s.result = t.counter.Look(r.now, it.want, it.Force)
-		case !serves && r.tracked(it) && t.givesUp(r.waitedFor == t):
-			it.unsynced, it.gaveUp = t.err, true
+			s.allowed, s.result = t.counter.Look(r.now, task.want, task.Force)
+		case !serves && r.tracked(task) && t.givesUp(r.waitedFor == t):
+			task.unsynced, task.gaveUp = t.err, true
 			continue
 		case synchronized && t.renewing == nil && (!serves || t.counter.Due(r.now)):
-			due = it
+			due = task
 			t.renewing = make(chan struct{})
 		case synchronized && serves:
-			s.allowed, s.result, s.taken = t.counter.Take(r.now, it.want, it.Force)
-			refused = refused || !s.allowed && it.original.enforced()
+			s.allowed, s.result, s.taken = t.counter.Take(r.now, task.want, task.Force)
+			refused = refused || !s.allowed && task.original.enforced()
 		case serves:
 			s.use(r.now)
-		case t.renewing != nil && (!mayWait || !r.tracked(it)):
+		case t.renewing != nil && (!mayWait || !r.tracked(task)):
 			continue // the request charges the store and does not wait
 		case t.renewing != nil:
 			wait, r.waitedFor = t.renewing, t
 		default:
-			it.lease, it.leaseSize = t, ts.nextLease(r.now, t, it.want)
+			task.lease, task.leaseSize = t, ts.nextLease(r.now, t, task.want)
 			continue
 		}
 		if wait != nil || due != nil {
 			r.dropServed()
 			return wait, due
 		}
-		if synchronized && t.err != nil && !it.original.Shadow {
+		if synchronized && t.err != nil && !task.original.Shadow {
 			r.counterErr = t.err
 		}
-		it.done = true
+		task.done = true
 		r.served = append(r.served, s)
 	}
 	if refused {
@@ -110,9 +110,9 @@ func (r *request) tryTrackers(mayWait bool) (wait <-chan struct{}, due *task) {
 		return nil, nil
 	}
 	for i := range r.tasks {
-		if it := &r.tasks[i]; it.lease != nil {
-			it.lease.renewing = make(chan struct{})
-			r.renewals = append(r.renewals, it.lease)
+		if task := &r.tasks[i]; task.lease != nil {
+			task.lease.renewing = make(chan struct{})
+			r.renewals = append(r.renewals, task.lease)
 		}
 	}
 	return nil, nil
@@ -128,9 +128,10 @@ func (r *request) dropServed() {
 		}
 	}
 	for i := range r.tasks {
-		it := &r.tasks[i]
-		if it.done, it.lease, it.leaseLeft = false, nil, 0; it.gaveUp {
-			it.unsynced, it.gaveUp = nil, false
+		task := &r.tasks[i]
+		task.done, task.lease, task.leaseLeft = false, nil, 0
+		if task.gaveUp {
+			task.unsynced, task.gaveUp = nil, false
 		}
 	}
 	r.served, r.counterErr = r.served[:0], nil
@@ -139,14 +140,14 @@ func (r *request) dropServed() {
 // synchronize synchronizes the counter of a task with the store. The store makes the charges that the
 // counter has not yet reported, even beyond the limit. If the store failed and the counter must not decide without
 // the store, the store decides the task.
-func (r *request) synchronize(ctx context.Context, it *task) {
+func (r *request) synchronize(ctx context.Context, task *task) {
 	l := r.limiter
 	l.trackers.mu.Lock()
-	t := l.trackers.get(r.now, it.Subject, it.original)
+	t := l.trackers.get(r.now, task.Subject, task.original)
 	out := t.counter.Report(r.now)
 	l.trackers.mu.Unlock()
 
-	charges := t.limit.reportCharges(it.Subject, out)
+	charges := t.limit.reportCharges(task.Subject, out)
 	results := make([]algo.Result, len(charges))
 	calls, err := 1, ErrUnavailable // these values stay if the store panics
 	defer func() {
@@ -161,7 +162,7 @@ func (r *request) synchronize(ctx context.Context, it *task) {
 		t.endRenewal()
 	}()
 	began := time.Now()
-	_, calls, err = l.call(r.deadline(ctx), out.At, it.Subject, charges, results)
+	_, calls, err = l.call(r.deadline(ctx), out.At, task.Subject, charges, results)
 	r.storeCalls += calls
 	r.storeTime += time.Since(began)
 	if err == nil {
@@ -169,9 +170,9 @@ func (r *request) synchronize(ctx context.Context, it *task) {
 	}
 	switch {
 	case err == nil, busy(err):
-	case !t.counter.Known() || !it.original.countsAlone():
-		it.unsynced = err
-	case it.original.Shadow:
+	case !t.counter.Known() || !task.original.countsAlone():
+		task.unsynced = err
+	case task.original.Shadow:
 		l.log.failure(ctx, r.now, err)
 	}
 }

@@ -21,7 +21,8 @@ func TestSpread_rulesChange(t *testing.T) {
 			store := &slow{remote: newRemote(), in: make(chan struct{}, 9), out: make(chan struct{})}
 			e := storetest.Must(limiter.New(store, limiter.Options{Timeout: 500 * time.Millisecond}))
 			under := func(requests int64) limiter.Charge {
-				return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Version: requests, Rate: algo.Rate{Requests: requests, Window: time.Hour}, Spread: spread})}
+				return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Version: requests,
+					Rate: algo.Rate{Requests: requests, Window: time.Hour}, Spread: spread})}
 			}
 			before, after := under(10), under(20)
 			done := make(chan struct{}, 3)
@@ -98,7 +99,8 @@ func TestSpread_sync_staleError(t *testing.T) {
 		store := newRemote()
 		store.before = func(_ context.Context, s limiter.Subject) error { return <-gates[s] }
 		e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
-		l := limit(t, limiter.Limit{Name: "a", OnError: limiter.OnErrorDeny, Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: 2 * time.Second}})
+		l := limit(t, limiter.Limit{Name: "a", OnError: limiter.OnErrorDeny, Rate: algo.Rate{Requests: 10, Window: time.Hour},
+			Spread: limiter.Spread{Sync: 2 * time.Second}})
 		first, second := limiter.Charge{Subject: user, Limit: l, Cost: 1}, limiter.Charge{Subject: other, Limit: l, Cost: 1}
 		var calls sync.WaitGroup
 		inFlight := func(charges ...limiter.Charge) (d *limiter.Decision) {

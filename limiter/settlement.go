@@ -58,19 +58,19 @@ func (b *batch) refundable() refundable {
 	}
 	back := refundable{store: b.store, subject: b.charges[0].Subject, remote: b.remote}
 	for i := range b.tasks {
-		if it := &b.tasks[i]; it.lease == nil && !it.Force && b.charges[i].Cost > 0 {
+		if task := &b.tasks[i]; task.lease == nil && !task.Force && b.charges[i].Cost > 0 {
 			var mirrored algo.Result
 			if b.mirrored != nil {
 				mirrored = b.mirrored[i]
 			}
-			back.add(it, b.charges[i], b.results[i], mirrored)
+			back.add(task, b.charges[i], b.results[i], mirrored)
 		}
 	}
 	return back
 }
 
-func (r *refundable) add(it *task, c Charge, result, mirrored algo.Result) {
-	r.tasks, r.charges = append(r.tasks, it), append(r.charges, c)
+func (r *refundable) add(task *task, c Charge, result, mirrored algo.Result) {
+	r.tasks, r.charges = append(r.tasks, task), append(r.charges, c)
 	r.results, r.mirrored = append(r.results, result), append(r.mirrored, mirrored)
 }
 
@@ -80,7 +80,8 @@ func (r *refundable) corrections(actual func(Charge) int64) refundable {
 	made := refundable{store: r.store, subject: r.subject, remote: r.remote}
 	for i, c := range r.charges {
 		more := actual(r.tasks[i].charge()) - c.Cost
-		if c.Cost, c.Force = max(more, -more), more > 0; more != 0 {
+		c.Cost, c.Force = max(more, -more), more > 0
+		if more != 0 {
 			made.add(r.tasks[i], c, r.results[i], r.mirrored[i])
 		}
 	}
@@ -176,13 +177,13 @@ func (l *Limiter) refundMirrors(now algo.Instant, all []served, elapsed time.Dur
 // its own counts then, because the store can still count the charge.
 func (l *Limiter) correctHere(now algo.Instant, r *refundable, elapsed time.Duration, err error) {
 	for i, c := range r.charges {
-		it := r.tasks[i]
-		whole := Charge{Subject: it.Subject, Limit: it.original, Cost: c.Cost, Force: c.Force}
+		task := r.tasks[i]
+		whole := Charge{Subject: task.Subject, Limit: task.original, Cost: c.Cost, Force: c.Force}
 		switch {
 		case c.Force:
 			var seen func(int) algo.Result
-			if err != nil && it.original.OnError == OnErrorLocal && !it.original.Shadow {
-				seen = func(int) algo.Result { return l.denials.last(now, it.Subject, it.original) }
+			if err != nil && task.original.OnError == OnErrorLocal && !task.original.Shadow {
+				seen = func(int) algo.Result { return l.denials.last(now, task.Subject, task.original) }
 			}
 			l.correctFallback(now, whole, algo.Result{}, 0, seen)
 			l.denials.charge(now, r.subject, c.Limit.ID, c.Cost)
@@ -258,11 +259,13 @@ func (l *Limiter) correct(ctx context.Context, now algo.Instant, r refundable, e
 // reads the states of limits that are near a percentage.
 func (l *Limiter) noticesAfter(ctx context.Context, now algo.Instant, r *refundable) {
 	for i, c := range r.charges {
-		if !c.Force || !c.Limit.notifies() || r.results[i].Machine == nil || !r.tasks[i].decided(r.results[i]) || !mayCross(now, c, r.results[i]) {
+		if !c.Force || !c.Limit.notifies() || r.results[i].Machine == nil || !r.tasks[i].decided(r.results[i]) ||
+			!mayCross(now, c, r.results[i]) {
 			continue
 		}
 		look, results := Charge{Subject: r.subject, Limit: c.Limit}, make([]algo.Result, 1)
-		if _, err := r.store.Take(ctx, now, r.subject, []Charge{look}, results); err == nil && results[0].Machine != nil && r.tasks[i].decided(results[0]) {
+		if _, err := r.store.Take(ctx, now, r.subject, []Charge{look}, results); err == nil && results[0].Machine != nil &&
+			r.tasks[i].decided(results[0]) {
 			l.notices.crossed(ctx, now, c, results[0])
 		}
 	}

@@ -24,14 +24,16 @@ func TestSpread_shards_limitReported(t *testing.T) {
 			for range 3 {
 				all = append(all, storetest.Must(limiter.New(store, limiter.Options{CacheTTL: trust, IntN: random.IntN})))
 			}
-			c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: 80, Window: time.Second}, Spread: limiter.Spread{Shards: 8}})}
+			c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: 80,
+				Window: time.Second}, Spread: limiter.Spread{Shards: 8}})}
 			refused, unnamed := 0, 0
 			for i := range 2000 {
 				d := takeAt(t, all[random.IntN(len(all))], noon.Add(time.Duration(i)*time.Millisecond), c)
 				if d.Allowed {
 					continue
 				}
-				if refused++; d.Limit != c.Limit || d.RetryAfter <= 0 {
+				refused++
+				if d.Limit != c.Limit || d.RetryAfter <= 0 {
 					unnamed++
 				}
 			}
@@ -46,7 +48,8 @@ func TestSpread_shards_limitReported(t *testing.T) {
 func TestSpread_shards_shortest(t *testing.T) {
 	store, memory := newRemote(), storetest.Must(memstore.New(memstore.Options{}))
 	store.Store = memory
-	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute, Burst: 4}, Spread: limiter.Spread{Shards: 4}})
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute, Burst: 4},
+		Spread: limiter.Spread{Shards: 4}})
 	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
 	parts := l.Subjects(user)
 	alone := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 15, Window: time.Minute, Burst: 1}})
@@ -82,7 +85,8 @@ func TestSpread_shards_failed(t *testing.T) {
 	e := storetest.Must(limiter.New(store, limiter.Options{IntN: func(int) int { return 0 }, Logger: slog.New(slog.DiscardHandler)}))
 	takeAt(t, e, noon, c)
 	store.fail = map[limiter.Subject]error{l.Subjects(user)[1]: errors.Join(limiter.ErrUnavailable, limiter.ErrRejected)}
-	d, err := storetest.Must(limiter.New(store, limiter.Options{IntN: func(int) int { return 0 }, Logger: slog.New(slog.DiscardHandler)})).Take(ctx, noon, []limiter.Charge{c})
+	d, err := storetest.Must(limiter.New(store, limiter.Options{IntN: func(int) int { return 0 },
+		Logger: slog.New(slog.DiscardHandler)})).Take(ctx, noon, []limiter.Charge{c})
 	if err != nil || d.Allowed || d.Limit != l || d.RetryAfter <= 0 {
 		t.Errorf("got %+v, %v, want the refusal of the shard that answered", d, err)
 	}

@@ -26,7 +26,8 @@ type shared struct {
 
 // call calls Take of the shared store. It returns the number of calls that it made: 0 after the deadline, or
 // while a breaker is open.
-func (s *shared) call(ctx context.Context, at algo.Instant, subject Subject, charges []Charge, results []algo.Result) (taken bool, calls int, err error) {
+func (s *shared) call(ctx context.Context, at algo.Instant, subject Subject, charges []Charge, results []algo.Result) (taken bool,
+	calls int, err error) {
 	if err := ctx.Err(); err != nil { // earlier calls or waits used up the time
 		return false, 0, s.crowdedError(fmt.Errorf("%w: %w", ErrUnavailable, err))
 	}

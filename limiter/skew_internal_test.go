@@ -56,7 +56,8 @@ func TestSkew_Begin(t *testing.T) {
 		known time.Duration // uncertainty of the estimate; 0 means no estimate yet
 		age   time.Duration
 		due   bool
-	}{{0, 0, true}, {50 * time.Millisecond, 900 * time.Millisecond, false}, {50 * time.Millisecond, 2 * time.Second, true}, {time.Millisecond, 20 * time.Second, false}, {time.Millisecond, 40 * time.Second, true}} {
+	}{{0, 0, true}, {50 * time.Millisecond, 900 * time.Millisecond, false}, {50 * time.Millisecond, 2 * time.Second, true},
+		{time.Millisecond, 20 * time.Second, false}, {time.Millisecond, 40 * time.Second, true}} {
 		var s Skew
 		if c.known > 0 {
 			s = Skew{known: true, high: c.known, at: time.Now().Add(-c.age)}

@@ -17,7 +17,8 @@ func TestLimiter_slowClock(t *testing.T) {
 	const skew, step = 70 * time.Second, 100 * time.Millisecond
 	store, caller := newRemote(), limiter.User("u")
 	right, slow := storetest.Must(limiter.New(store, limiter.Options{})), storetest.Must(limiter.New(store, limiter.Options{}))
-	c := limiter.Charge{Subject: caller, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}}), Cost: 1}
+	c := limiter.Charge{Subject: caller, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}}),
+		Cost: 1}
 	var admitted []time.Duration
 	for at := time.Duration(0); at < 5*time.Minute; at += step {
 		for l, now := range map[*limiter.Limiter]time.Time{right: noon.Add(at), slow: noon.Add(at - skew)} {
@@ -43,8 +44,10 @@ func TestLimiter_slowClock(t *testing.T) {
 // horizons and the rest of a window, and not for the hour.
 func TestLimiter_fastClock(t *testing.T) {
 	store, caller := newRemote(), limiter.User("u")
-	fast, right := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1})), storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1}))
-	c := limiter.Charge{Subject: caller, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}}), Cost: 1}
+	fast, right := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1})),
+		storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1}))
+	c := limiter.Charge{Subject: caller, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}}),
+		Cost: 1}
 	takeAt(t, fast, noon.Add(time.Hour), c)
 	admitted := 0
 	for at := time.Duration(0); at < 10*time.Minute; at += 100 * time.Millisecond {
@@ -86,10 +89,13 @@ func TestLimiter_Now(t *testing.T) {
 // environments then get none of 1,000 requests. If Now corrects the clock to within 10 ms, they get their
 // share.
 func TestLimiter_fastBucket(t *testing.T) {
-	for ahead, want := range map[time.Duration][2]int{300 * time.Millisecond: {0, 0}, 10 * time.Millisecond: {50, 1000}, time.Millisecond: {300, 1000}} {
+	for ahead, want := range map[time.Duration][2]int{300 * time.Millisecond: {0, 0}, 10 * time.Millisecond: {50, 1000},
+		time.Millisecond: {300, 1000}} {
 		store, caller := newRemote(), limiter.User("u")
-		fast, right := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1})), storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1}))
-		c := limiter.Charge{Subject: caller, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Second, Burst: 20}}), Cost: 1}
+		fast, right := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1})),
+			storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1}))
+		c := limiter.Charge{Subject: caller, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100,
+			Window: time.Second, Burst: 20}}), Cost: 1}
 		for i := range 20 {
 			takeAt(t, fast, noon.Add(ahead+time.Duration(i)), c)
 		}

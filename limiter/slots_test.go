@@ -18,7 +18,8 @@ import (
 
 // concurrent returns a limit of n requests in flight, each for at most a minute.
 func concurrent(tb testing.TB, n int64) *limiter.Limit {
-	return limit(tb, limiter.Limit{Name: "exports", Rate: algo.Rate{Requests: n, Window: time.Minute}, Count: limiter.Count{Of: limiter.CountConcurrent}})
+	return limit(tb, limiter.Limit{Name: "exports", Rate: algo.Rate{Requests: n, Window: time.Minute},
+		Count: limiter.Count{Of: limiter.CountConcurrent}})
 }
 
 func hold(t *testing.T, l *limiter.Limiter, now time.Time, charges ...limiter.Charge) (limiter.Decision, *limiter.Receipt) {
@@ -63,7 +64,8 @@ func TestCountConcurrent_mistakes(t *testing.T) {
 		}
 	}
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
-	for _, charge := range []limiter.Charge{{Subject: user, Limit: limit(t, good), Cost: 2}, {Subject: user, Limit: limit(t, good), Cost: 1, Force: true}} {
+	for _, charge := range []limiter.Charge{{Subject: user, Limit: limit(t, good), Cost: 2}, {Subject: user, Limit: limit(t, good), Cost: 1,
+		Force: true}} {
 		if _, err := l.Take(ctx, noon, []limiter.Charge{charge}); !errors.Is(err, limiter.ErrInvalidCharge) {
 			t.Errorf("cost %d, force %t: got %v, want %v", charge.Cost, charge.Force, err, limiter.ErrInvalidCharge)
 		}
@@ -109,7 +111,8 @@ func TestCountConcurrent(t *testing.T) {
 func TestCountConcurrent_inFlight(t *testing.T) {
 	const n, callers, rounds = 7, 64, 20
 	store := newRemote()
-	processes := []*limiter.Limiter{storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1})), storetest.Must(limiter.New(store, limiter.Options{}))}
+	processes := []*limiter.Limiter{storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1})),
+		storetest.Must(limiter.New(store, limiter.Options{}))}
 	charges := []limiter.Charge{{Subject: user, Limit: concurrent(t, n), Cost: 1}, {Subject: user, Limit: perMinute(t, "a", 1e6), Cost: 1}}
 	var running, admitted atomic.Int64
 	var wg sync.WaitGroup
@@ -165,7 +168,8 @@ func TestCountConcurrent_outageEnds(t *testing.T) {
 	store.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
 	admitted := admissions(t, l, 2, now, exports)
 	store.fail = nil
-	if admitted += admissions(t, l, 9, now, exports); admitted != 8 {
+	admitted += admissions(t, l, 9, now, exports)
+	if admitted != 8 {
 		t.Errorf("got %d requests of this process admitted, want 8", admitted)
 	}
 }
@@ -205,8 +209,10 @@ type throttling struct {
 	calls int
 }
 
-func (s *throttling) Settle(ctx context.Context, now algo.Instant, who limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
-	if s.calls++; s.calls <= s.first {
+func (s *throttling) Settle(ctx context.Context, now algo.Instant, who limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
+	s.calls++
+	if s.calls <= s.first {
 		return limiter.Settled{}, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)
 	}
 	return s.remote.Settle(ctx, now, who, charges, results, elapsed)
@@ -243,7 +249,8 @@ func TestReceipt_Settle_throttled(t *testing.T) {
 			done := receipt.Settle(ctx, noon, func(limiter.Charge) int64 { return c.actual })
 			want := time.Duration(c.pauses) * time.Millisecond
 			if took := time.Since(began); store.calls != c.calls || done.Lost != c.lost || took != want {
-				t.Errorf("%s, %d throttled calls: got %d calls, %d lost after %s, want %d, %d after %s", c.limit.Name, c.first, store.calls, done.Lost, took, c.calls, c.lost, want)
+				t.Errorf("%s, %d throttled calls: got %d calls, %d lost after %s, want %d, %d after %s", c.limit.Name, c.first, store.calls, done.Lost,
+					took, c.calls, c.lost, want)
 			}
 		})
 	}

@@ -240,7 +240,8 @@ func TestSpread_together(t *testing.T) {
 				if name == tightest {
 					r.Requests = 24
 				}
-				charges = append(charges, limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: name, Rate: r, Spread: limiterSpread(spread, r)})})
+				charges = append(charges, limiter.Charge{Subject: user, Cost: 1,
+					Limit: limit(t, limiter.Limit{Name: name, Rate: r, Spread: limiterSpread(spread, r)})})
 			}
 			allowed := 0
 			for range 60 {
@@ -317,7 +318,8 @@ func TestLimit_Shadow_failure(t *testing.T) {
 	e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 4, Window: time.Minute}, Shadow: true})
 	store.fail[l.Subjects(user)[0]] = limiter.ErrUnavailable
-	if d, err := e.Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}); err != nil || !d.Allowed || d.Reason != limiter.ReasonNone {
+	if d, err := e.Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}); err != nil || !d.Allowed ||
+		d.Reason != limiter.ReasonNone {
 		t.Fatalf("got %+v, error %v; want an admission without a reason", d, err)
 	}
 }
@@ -386,7 +388,8 @@ func TestLimiter_Reset(t *testing.T) {
 		for _, shadow := range []bool{false, true} {
 			for _, store := range []limiter.Store{newRemote(), storetest.Must(memstore.New(memstore.Options{}))} {
 				e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
-				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread, Shadow: shadow})}
+				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute},
+					Spread: spread, Shadow: shadow})}
 				full := func() bool { d := takeAt(t, e, noon, c); return !d.Allowed || d.Shadowed != nil }
 				for !full() {
 				}
@@ -416,7 +419,8 @@ func (r *resetting) Reset(ctx context.Context, s limiter.Subject) error {
 func TestLimiter_Reset_pending(t *testing.T) {
 	store := &resetting{remote: newRemote()}
 	e := storetest.Must(limiter.New(store, limiter.Options{}))
-	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: time.Second}})}
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Hour},
+		Spread: limiter.Spread{Sync: time.Second}})}
 	for range 5 {
 		takeAt(t, e, noon, c)
 	}
@@ -444,7 +448,8 @@ func TestSpread_shards_force(t *testing.T) {
 // If shards have unequal sizes, decisions still report the capacity of the whole limit.
 func TestSpread_shards_uneven(t *testing.T) {
 	e := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheTTL: time.Nanosecond}))
-	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}, Spread: limiter.Spread{Shards: 7}})}
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute},
+		Spread: limiter.Spread{Shards: 7}})}
 	for i := range 300 {
 		now := noon.Add(time.Duration(i%2) * time.Millisecond)
 		if d := takeAt(t, e, now, c); d.Superseded || d.Capacity != 100 || !d.Allowed && d.RetryAfter <= 0 {
@@ -488,7 +493,8 @@ type slow struct {
 	in, out chan struct{}
 }
 
-func (s *slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (s *slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	s.in <- struct{}{}
 	<-s.out
 	return s.remote.Take(ctx, now, subject, charges, results)
@@ -499,7 +505,8 @@ func TestSpread_panic(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 3}, {Sync: time.Second}} {
 		store := newRemote()
 		e := storetest.Must(limiter.New(store, limiter.Options{}))
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: spread})}
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute},
+			Spread: spread})}
 		store.before = func(context.Context, limiter.Subject) error { panic("broken") }
 		func() {
 			defer func() {
@@ -528,7 +535,8 @@ func TestSpread_panic(t *testing.T) {
 func TestSpread_lease_clockBack(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{}))
-	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 1000, Window: time.Hour}, Spread: limiter.Spread{Lease: 100}})}
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 1000, Window: time.Hour},
+		Spread: limiter.Spread{Lease: 100}})}
 	for range 200 {
 		takeAt(t, e, noon, c)
 	}
@@ -547,7 +555,8 @@ func TestSpread_lease_clockBack(t *testing.T) {
 // refund returns quota to a lease. A forced charge is not refunded.
 func TestSpread_lease_kept(t *testing.T) {
 	e := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheTTL: -1}))
-	leased := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Lease: 5}})}
+	leased := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t,
+		limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Lease: 5}})}
 	once := limiter.Charge{Subject: limiter.Global(), Cost: 1, Limit: tight}
 	for i := range 4 {
 		if takeAt(t, e, noon, leased, once).Allowed != (i == 0) {
@@ -567,7 +576,8 @@ func TestSpread_lease_kept(t *testing.T) {
 		t.Errorf("got %d admitted, want the remaining 9", admitted)
 	}
 	for _, spread := range []limiter.Spread{{}, {Sync: time.Second}, {Lease: 5}} {
-		c := limiter.Charge{Subject: other, Cost: 4, Force: true, Limit: limit(t, limiter.Limit{Name: "b", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread})}
+		c := limiter.Charge{Subject: other, Cost: 4, Force: true,
+			Limit: limit(t, limiter.Limit{Name: "b", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread})}
 		if err := e.Reset(ctx, []limiter.Charge{c}); err != nil {
 			t.Fatal(err)
 		}

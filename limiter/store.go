@@ -46,7 +46,8 @@ type Store interface {
 	// If Settle returns an error, it has made the corrections at most once. With ErrContended, it has
 	// made none, but it may have released the slots of the charges. This admits no more than the limit
 	// allows, because the request has ended. A repeated Settle does not release these slots again.
-	Settle(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (Settled, error)
+	Settle(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (Settled,
+		error)
 
 	// Inspect returns every limit that the store holds for the subject, in the order of their IDs. For an
 	// unknown subject, it returns none. It writes nothing.
@@ -150,7 +151,8 @@ func (h Held) Current(limit *Limit, now algo.Instant, tiers ...Held) (current He
 		}
 		m := current.Machine
 		current.State = algo.Sum(m, m, current.State, algo.Convert(t.Machine, m, t.State, now), now)
-		if write = true; m.Ahead(current.State, now) {
+		write = true
+		if m.Ahead(current.State, now) {
 			current.clamp(now)
 		}
 	}
@@ -171,7 +173,8 @@ func (h Held) current(limit *Limit, now algo.Instant) (current Held, write bool)
 	if h.Version > limit.Version || h.Version == limit.Version && !algo.SameWhole(h.Machine, own) {
 		return h, changed
 	}
-	next := Held{Result: algo.Result{Machine: own, State: algo.Convert(h.Machine, own, h.State, now), Clamped: h.Clamped}, Version: limit.Version}
+	next := Held{Result: algo.Result{Machine: own, State: algo.Convert(h.Machine, own, h.State, now), Clamped: h.Clamped},
+		Version: limit.Version}
 	if own.Ahead(next.State, now) { // without a Skew now, the next request would have to write it
 		next.clamp(now)
 	}

@@ -25,7 +25,8 @@ type traffic struct {
 
 func synced(t *testing.T, n int, store limiter.Store, l limiter.Limit) *traffic {
 	l.Name, l.Global, l.Spread.Sync = "all", true, cmp.Or(l.Spread.Sync, limiter.DefaultSync)
-	tr := &traffic{t: t, random: rand.New(rand.NewPCG(1, uint64(n))), now: noon, charge: limiter.Charge{Subject: limiter.Global(), Limit: limit(t, l), Cost: 1}}
+	tr := &traffic{t: t, random: rand.New(rand.NewPCG(1, uint64(n))), now: noon, charge: limiter.Charge{Subject: limiter.Global(),
+		Limit: limit(t, l), Cost: 1}}
 	for range n {
 		tr.all = append(tr.all, storetest.Must(limiter.New(store, limiter.Options{IntN: tr.random.IntN, Logger: slog.New(slog.DiscardHandler)})))
 	}
@@ -70,7 +71,8 @@ func TestSync(t *testing.T) {
 			if _, admitted := tr.run(4000, 8*time.Second); admitted > 16_000*105/100 || admitted < 16_000*90/100 {
 				t.Errorf("%s, %d environments at twice the limit: %d admitted in 8 s, want 14400 to 16800", algorithm, n, admitted)
 			}
-			if calls = store.takes.Load() - calls; calls > int64(min(500, 2*n+2)*8) {
+			calls = store.takes.Load() - calls
+			if calls > int64(min(500, 2*n+2)*8) {
 				t.Errorf("%s, %d environments: %d store calls in 8 s, want at most %d", algorithm, n, calls, min(500, 2*n+2)*8)
 			}
 		}
@@ -81,7 +83,8 @@ func TestSync(t *testing.T) {
 func TestSync_intervals(t *testing.T) {
 	for _, interval := range []time.Duration{limiter.MinSync, limiter.MaxSync} {
 		for _, n := range []int{1, 3, 20} {
-			tr := synced(t, n, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: 2 * time.Second}, Spread: limiter.Spread{Sync: interval}})
+			tr := synced(t, n, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: 2 * time.Second},
+				Spread: limiter.Spread{Sync: interval}})
 			tr.run(500, 10*time.Second)
 			tr.run(2000, 10*time.Second)
 			if _, admitted := tr.run(2000, 20*time.Second); admitted > 20_000*105/100 || admitted < 20_000*90/100 {

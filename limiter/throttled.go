@@ -117,7 +117,8 @@ func (s *shared) followPlan(ctx context.Context, c *throttledCall) (taken, ended
 		// hot.
 		last := !c.hot && c.reads < 2 && left < 3*callTime
 		if step == read || step == reread && c.readFailed || last {
-			if s.read(ctx, c); c.refused {
+			s.read(ctx, c)
+			if c.refused {
 				return false, true, nil
 			}
 			continue
@@ -167,7 +168,8 @@ func (s *shared) read(ctx context.Context, c *throttledCall) {
 	}
 	_, calls, err := s.call(mayBeStale(ctx), c.now, looks[0].Subject, looks, results)
 	c.readFailed = err != nil
-	if c.calls += calls; c.readFailed {
+	c.calls += calls
+	if c.readFailed {
 		return
 	}
 	copy(c.results, results)

@@ -103,7 +103,8 @@ func TestOutage_tiers(t *testing.T) {
 		cost    int64
 		allowed bool
 	}{{upgraded, 171, false}, {first, 15, true}, {upgraded, 156, false}, {upgraded, 155, true}, {upgraded, 1, false}} {
-		if step.charge.Cost = step.cost; takeAt(t, l, noon, step.charge).Allowed != step.allowed {
+		step.charge.Cost = step.cost
+		if takeAt(t, l, noon, step.charge).Allowed != step.allowed {
 			t.Errorf("limit of %d, cost %d: got allowed %t, want %t", step.charge.Limit.Rate.Requests, step.cost, !step.allowed, step.allowed)
 		}
 	}

@@ -194,7 +194,8 @@ func (l *Limit) reportCharges(subject Subject, out quota.Report) []Charge {
 	charge := func(l *Limit, cost int64) Charge {
 		return Charge{Subject: subject, Limit: l, Cost: cost, Force: true}
 	}
-	return []Charge{charge(l.reports.admitted, out.Count), charge(l.reports.demand, out.Demand), charge(l.reports.processes, out.Interval.Milliseconds())}
+	return []Charge{charge(l.reports.admitted, out.Count), charge(l.reports.demand, out.Demand),
+		charge(l.reports.processes, out.Interval.Milliseconds())}
 }
 
 // leasable reports whether a process under pressure may take requests of l in advance. Some limits are not leasable:

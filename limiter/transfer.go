@@ -52,7 +52,8 @@ func (r *request) transfer(ctx context.Context) bool {
 	if !curable || len(lacks) == 0 || !r.beginRound(ctx) {
 		return false
 	}
-	if lacks = r.makeTransfers(ctx, lacks); len(lacks) == 0 || !r.awaitTransfers(ctx, lacks) {
+	lacks = r.makeTransfers(ctx, lacks)
+	if len(lacks) == 0 || !r.awaitTransfers(ctx, lacks) {
 		return false
 	}
 	for i := range r.batches {
@@ -85,13 +86,14 @@ func (r *request) lacks() (lacks []*lack, curable bool) {
 			return nil, false
 		}
 		for j := range b.tasks {
-			it := &b.tasks[j]
+			task := &b.tasks[j]
 			switch {
 			case !b.refuses(j, r.now):
-			case it.original.regions != nil && !it.asked && it.decided(b.results[j]) && it.want <= it.original.machine.Capacity() && !it.original.machine.Ahead(b.results[j].State, r.now):
-				index, amount := algo.Lack(it.original.machine, b.results[j].State, r.now, it.want)
+			case task.original.regions != nil && !task.asked && task.decided(b.results[j]) && task.want <= task.original.machine.Capacity() &&
+				!task.original.machine.Ahead(b.results[j].State, r.now):
+				index, amount := algo.Lack(task.original.machine, b.results[j].State, r.now, task.want)
 				lacks = append(lacks, &lack{b: b, j: j, index: index, need: need{amount: amount}})
-			case it.original.enforced():
+			case task.original.enforced():
 				return nil, false
 			}
 		}
@@ -122,7 +124,8 @@ func (r *request) makeTransfers(ctx context.Context, lacks []*lack) (begun []*la
 			}
 		}
 	}()
-	if begun = r.beginTransfers(lacks); begun != nil {
+	begun = r.beginTransfers(lacks)
+	if begun != nil {
 		r.ask(ctx, begun)
 	}
 	return begun
@@ -133,16 +136,16 @@ func (r *request) makeTransfers(ctx context.Context, lacks []*lack) (begun []*la
 func (r *request) beginTransfers(lacks []*lack) (begun []*lack) {
 	ts := &r.limiter.transfers
 	for _, k := range lacks {
-		it, c := k.task(), k.b.charges[k.j]
+		task, c := k.task(), k.b.charges[k.j]
 		known := ts.begin(r.now, transferKey{c.Subject, c.Limit}, &k.need, r.rounds == 1)
 		switch {
 		case k.first || k.running != nil:
 			begun = append(begun, k)
-		case it.original.enforced():
-			it.shareless = known && !k.elsewhere
+		case task.original.enforced():
+			task.shareless = known && !k.elsewhere
 			return nil
 		default:
-			it.asked = true
+			task.asked = true
 		}
 	}
 	return begun
@@ -154,24 +157,26 @@ func (r *request) awaitTransfers(ctx context.Context, lacks []*lack) bool {
 	defer cancel()
 	all := true
 	for _, k := range lacks {
-		it := k.task()
+		task := k.task()
 		if k.credited { // its state is new, so no earlier refusals count
-			it.backOff = 0
+			task.backOff = 0
 		}
 		moved := k.credited && !k.b.refuses(k.j, r.now)
-		if it.asked = true; !k.first {
+		task.asked = true
+		if !k.first {
 			select {
 			case <-k.running:
-				if moved = r.limiter.transfers.result(&k.need); moved {
-					it.backOff = 0
+				moved = r.limiter.transfers.result(&k.need)
+				if moved {
+					task.backOff = 0
 				}
 			case <-ctx.Done():
 				k.elsewhere = true
 			}
-			it.asked = !moved
+			task.asked = !moved
 		}
-		it.shareless = !k.elsewhere
-		all = all && (moved || !it.original.enforced())
+		task.shareless = !k.elsewhere
+		all = all && (moved || !task.original.enforced())
 	}
 	return all
 }
@@ -185,7 +190,8 @@ func (r *request) ask(ctx context.Context, lacks []*lack) {
 	var gifts []*lack
 	var p parallel
 	for _, k := range lacks {
-		if r.count(ctx, k); k.got > 0 {
+		r.count(ctx, k)
+		if k.got > 0 {
 			gifts = append(gifts, k)
 			k.err = ErrUnavailable // this error stays if the store panics
 			c := k.b.charges[k.j]
@@ -256,7 +262,8 @@ func (r *request) countCredit(ctx context.Context, k *lack) {
 	if k.err != nil {
 		r.limiter.log.failure(ctx, r.now, k.err)
 	}
-	if k.credited = k.credited && k.err == nil; !k.credited {
+	k.credited = k.credited && k.err == nil
+	if !k.credited {
 		k.elsewhere = true
 		r.moved.Lost++
 		return
@@ -280,8 +287,8 @@ func (r *request) flagElsewhere() {
 	}
 	for i := range r.batches {
 		for j := range r.batches[i].tasks {
-			it := &r.batches[i].tasks[j]
-			it.elsewhere = it.original.regions != nil && !it.shareless && r.batches[i].err == nil && !r.batches[i].repeats
+			task := &r.batches[i].tasks[j]
+			task.elsewhere = task.original.regions != nil && !task.shareless && r.batches[i].err == nil && !r.batches[i].repeats
 		}
 	}
 }

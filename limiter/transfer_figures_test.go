@@ -41,7 +41,8 @@ func TestLimiter_Take_regionsFigures(t *testing.T) {
 				admitted, calls := trafficFigures(t, rate, c.percent/100, c.parts)
 				t.Logf("%s, %s: %.2f %% of one store, %.4f calls between regions a decision", c.name, algorithm, admitted, calls)
 				if admitted < c.least[i] || admitted > 100.5 || calls > c.calls[i] {
-					t.Errorf("%s, %s: got %.2f %% and %.4f calls, want at least %.1f %% and at most %.2f calls", c.name, algorithm, admitted, calls, c.least[i], c.calls[i])
+					t.Errorf("%s, %s: got %.2f %% and %.4f calls, want at least %.1f %% and at most %.2f calls", c.name, algorithm, admitted, calls,
+						c.least[i], c.calls[i])
 				}
 			})
 		}
@@ -75,11 +76,13 @@ func trafficFigures(t *testing.T, rate algo.Rate, load float64, parts [3]float64
 		all.Go(func() {
 			d := f.take(t, i, now, 1)
 			asked.Add(1)
-			if moved.Add(int64(d.Transfer.Calls)); d.Allowed {
+			moved.Add(int64(d.Transfer.Calls))
+			if d.Allowed {
 				admitted.Add(1)
 			}
 		})
-		if d, err := one.Take(context.Background(), now, []limiter.Charge{{Subject: limiter.User("42"), Limit: single, Cost: 1}}); err == nil && d.Allowed {
+		if d, err := one.Take(context.Background(), now, []limiter.Charge{{Subject: limiter.User("42"), Limit: single, Cost: 1}}); err == nil &&
+			d.Allowed {
 			wanted.Add(1)
 		}
 	}

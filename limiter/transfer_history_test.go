@@ -159,7 +159,8 @@ func TestLimiter_Take_regionsPartition(t *testing.T) {
 		for n := 1; n <= 60; n++ {
 			a := minute(n, true)
 			if sum := a[0] + a[1] + a[2]; sum > 300 || a[2] > 100 || a[0] < 100 {
-				t.Fatalf("minute %d of the cut: got %v admitted, want at most 300, at most 100 in the region that is cut off, and more than 100 elsewhere", n, a)
+				t.Fatalf("minute %d of the cut: got %v admitted, want at most 300, at most 100 in the region that is cut off, and more than 100 "+
+					"elsewhere", n, a)
 			}
 		}
 		if after := minute(61, false); after != before {

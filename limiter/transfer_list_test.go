@@ -51,8 +51,10 @@ func TestLimiter_Take_regionsListed(t *testing.T) {
 				now := noon
 				check("the first deployment", old.drain(t, now, 0)+without.drain(t, now, 1)+old.drain(t, now, 0)+without.drain(t, now, 2, 0, 1))
 				now = now.Add(windows * time.Minute)
-				check("the second deployment", without.drain(t, now, 0)+next.drain(t, now, 1)+without.drain(t, now, 0)+next.drain(t, now, newRegion...)+next.drain(t, now, 0, 1))
-				if now = now.Add(windows * time.Minute); next.drain(t, now, 1, 0) != 300 {
+				check("the second deployment", without.drain(t, now, 0)+next.drain(t, now, 1)+without.drain(t, now, 0)+next.drain(t, now, newRegion...)+
+					next.drain(t, now, 0, 1))
+				now = now.Add(windows * time.Minute)
+				if next.drain(t, now, 1, 0) != 300 {
 					t.Errorf("%s, leaves %t: later, the regions do not admit 300, want the whole limit", algorithm, leaves)
 				}
 				now = now.Add(windows * time.Minute)

@@ -25,7 +25,8 @@ type distant struct {
 	debits atomic.Int64
 }
 
-func (f *distant) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64, seen *algo.Result) (moved int64, err error) {
+func (f *distant) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64,
+	seen *algo.Result) (moved int64, err error) {
 	f.debits.Add(1)
 	if f.cut.Load() {
 		<-ctx.Done()
@@ -49,11 +50,13 @@ type region struct {
 	fails   atomic.Bool // credits have no answer
 }
 
-func (r *region) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64, seen *algo.Result) (int64, error) {
+func (r *region) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64,
+	seen *algo.Result) (int64, error) {
 	return r.shares.Debit(ctx, now, subject, limit, index, lack, seen)
 }
 
-func (r *region) Credit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, moved int64) (algo.Result, bool, error) {
+func (r *region) Credit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index,
+	moved int64) (algo.Result, bool, error) {
 	r.credits.Add(1)
 	result, credited, err := r.shares.Credit(ctx, now, subject, limit, index, moved)
 	if r.fails.Load() {
@@ -129,7 +132,8 @@ func TestLimiter_Take_regions(t *testing.T) {
 		f, calls, admitted := newFederation(t, 3, sharedMinute), 0, 0
 		for i := range 320 {
 			d := f.take(t, 0, noon, 1)
-			if calls += d.Transfer.Calls; i < 100 && calls > 0 {
+			calls += d.Transfer.Calls
+			if i < 100 && calls > 0 {
 				t.Fatalf("request %d of a share of 100: got %d calls of other regions, want none", i+1, calls)
 			}
 			if d.Capacity != 300 {
@@ -184,7 +188,8 @@ func TestLimiter_Take_regionsFlood(t *testing.T) {
 		}
 		all.Wait()
 		if calls := f.stores[1].debits.Load(); admitted.Load() != 50 || calls != 1 || f.stores[0].credits.Load() != 1 {
-			t.Errorf("50 requests at a time: got %d admitted, %d debits in one region and %d credits, want 50, 1 and 1", admitted.Load(), calls, f.stores[0].credits.Load())
+			t.Errorf("50 requests at a time: got %d admitted, %d debits in one region and %d credits, want 50, 1 and 1", admitted.Load(), calls,
+				f.stores[0].credits.Load())
 		}
 		f.take(t, 0, noon, 126) // takes all that moved
 		for i := 1; i < 3; i++ {
@@ -209,7 +214,8 @@ func TestLimiter_Take_regionsCut(t *testing.T) {
 		f.take(t, 0, noon, 100)
 		began := time.Now()
 		d := f.take(t, 0, noon, 1)
-		if took := time.Since(began); d.Allowed || d.RetryAfter != time.Second || d.Transfer.Lost != 2 || d.Transfer.Failed != 2 || took > limiter.TransferTimeout {
+		if took := time.Since(began); d.Allowed || d.RetryAfter != time.Second || d.Transfer.Lost != 2 || d.Transfer.Failed != 2 ||
+			took > limiter.TransferTimeout {
 			t.Errorf("cut off: got %+v after %s, want a refusal for a second and two lost debits within %s", d, took, limiter.TransferTimeout)
 		}
 		if d := f.take(t, 0, noon.Add(2*time.Second), 1); d.Allowed || d.Transfer.Calls != 0 || d.RetryAfter != 58*time.Second {
@@ -253,7 +259,8 @@ func TestLimiter_Take_regionsOutage(t *testing.T) {
 			take := func(n int) (last limiter.Decision) {
 				for range n {
 					now = now.Add(1100 * time.Millisecond)
-					if last = f.take(t, 0, now, 1); last.Allowed {
+					last = f.take(t, 0, now, 1)
+					if last.Allowed {
 						admitted++
 					}
 				}
@@ -316,7 +323,8 @@ func TestLimiter_Take_regionsWithout(t *testing.T) {
 		l.Rate.Regions.Without = 4
 		f := federationOf(t, []*distant{newDistant(), newDistant(), newDistant()}, l)
 		if d := f.take(t, 0, noon, 101); !d.Allowed || d.Transfer.Calls != 1 || f.stores[2].debits.Load() != 0 {
-			t.Errorf("the last region has no share: got %+v and %d debits there, want an admission with one call and no debit", d, f.stores[2].debits.Load())
+			t.Errorf("the last region has no share: got %+v and %d debits there, want an admission with one call and no debit", d,
+				f.stores[2].debits.Load())
 		}
 		if d := f.take(t, 2, noon, 1); !d.Allowed || d.Transfer.Calls != 2 {
 			t.Errorf("the region without a share: got %+v, want an admission with two calls", d)
@@ -343,7 +351,8 @@ func TestLimiter_Take_regionsOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFederation(t, 2, sharedMinute)
 		tight := limit(t, limiter.Limit{Name: "tight", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 150, Window: time.Minute}})
-		charges := []limiter.Charge{{Subject: limiter.User("42"), Limit: f.limits[0], Cost: 150}, {Subject: limiter.User("42"), Limit: tight, Cost: 150}}
+		charges := []limiter.Charge{{Subject: limiter.User("42"), Limit: f.limits[0], Cost: 150}, {Subject: limiter.User("42"), Limit: tight,
+			Cost: 150}}
 		for i := range 2 {
 			d, err := f.limiters[0].Take(context.Background(), noon, charges)
 			if err != nil || d.Allowed != (i == 0) || d.Transfer.Calls != 0 {
@@ -351,7 +360,8 @@ func TestLimiter_Take_regionsOthers(t *testing.T) {
 			}
 		}
 		soft := limit(t, limiter.Limit{Name: "soft", Mark: true, Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute}})
-		f, charges = newFederation(t, 2, sharedMinute), []limiter.Charge{{Subject: limiter.User("42"), Cost: 1}, {Subject: limiter.User("42"), Limit: soft, Cost: 1}}
+		f, charges = newFederation(t, 2, sharedMinute), []limiter.Charge{{Subject: limiter.User("42"), Cost: 1}, {Subject: limiter.User("42"),
+			Limit: soft, Cost: 1}}
 		charges[0].Limit = f.limits[0]
 		for i := range 300 {
 			if d, err := f.limiters[0].Take(context.Background(), noon, charges); err != nil || !d.Allowed || (d.Over != nil) != (i >= 10) {
@@ -394,7 +404,8 @@ func TestLimiter_Take_regionsWaiting(t *testing.T) {
 			}
 			all.Wait()
 			if took := time.Since(began); admitted.Load() != want || took > limiter.TransferTimeout || f.stores[1].debits.Load() > 2 {
-				t.Errorf("%s: got %d of 50 admitted after %s and %d debits in one region, want %d within %s and two debits", delay, admitted.Load(), took, f.stores[1].debits.Load(), want, limiter.TransferTimeout)
+				t.Errorf("%s: got %d of 50 admitted after %s and %d debits in one region, want %d within %s and two debits", delay, admitted.Load(),
+					took, f.stores[1].debits.Load(), want, limiter.TransferTimeout)
 			}
 		})
 	}
@@ -426,13 +437,16 @@ func TestLimiter_Take_regionsSeveral(t *testing.T) {
 			return d, time.Since(began)
 		}
 		take(charges)
-		if d, took := take(charges); !d.Allowed || took != 250*time.Millisecond || d.Transfer.Calls != 8 || f.stores[0].credits.Load() != 4 || d.StoreTime != 0 {
-			t.Errorf("four limits lack share: got %+v after %s and %d credits, want an admission after one round trip with eight calls", d, took, f.stores[0].credits.Load())
+		if d, took := take(charges); !d.Allowed || took != 250*time.Millisecond || d.Transfer.Calls != 8 || f.stores[0].credits.Load() != 4 ||
+			d.StoreTime != 0 {
+			t.Errorf("four limits lack share: got %+v after %s and %d credits, want an admission after one round trip with eight calls", d, took,
+				f.stores[0].credits.Load())
 		}
 		f = newFederation(t, 3, sharedMonth)
 		charges = []limiter.Charge{{Subject: limiter.User("42"), Limit: f.limits[0], Cost: 1}, charges[3]}
 		charges[1].Cost = 100
-		if _, err := f.stores[0].Take(context.Background(), algo.InstantOf(noon), charges[1].Subject, charges[1:], make([]algo.Result, 1)); err != nil {
+		if _, err := f.stores[0].Take(context.Background(), algo.InstantOf(noon), charges[1].Subject, charges[1:],
+			make([]algo.Result, 1)); err != nil {
 			t.Fatal(err)
 		}
 		charges[1].Cost = 1
@@ -450,7 +464,8 @@ func TestLimiter_Take_regionsUnasked(t *testing.T) {
 		f := newFederation(t, 3, sharedMonth)
 		f.take(t, 0, noon, 100)
 		tight := limit(t, limiter.Limit{Name: "tight", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 1, Window: time.Minute}})
-		charges := []limiter.Charge{{Subject: limiter.User("42"), Limit: tight, Cost: 1}, {Subject: limiter.User("42"), Limit: f.limits[0], Cost: 1}}
+		charges := []limiter.Charge{{Subject: limiter.User("42"), Limit: tight, Cost: 1}, {Subject: limiter.User("42"), Limit: f.limits[0],
+			Cost: 1}}
 		if _, err := f.limiters[0].Take(context.Background(), noon, charges[:1]); err != nil {
 			t.Fatal(err)
 		}
@@ -458,7 +473,8 @@ func TestLimiter_Take_regionsUnasked(t *testing.T) {
 		if err != nil || d.Allowed || d.Limit.Name != "tight" || d.Transfer.Calls != 0 {
 			t.Errorf("beside a limit that refuses: got %+v and error %v, want the wait of that limit and no calls", d, err)
 		}
-		if d, err = f.limiters[0].Peek(context.Background(), noon, charges[1:]); err != nil || d.RetryAfter != time.Second {
+		d, err = f.limiters[0].Peek(context.Background(), noon, charges[1:])
+		if err != nil || d.RetryAfter != time.Second {
 			t.Errorf("a look: got %+v and error %v, want a wait of a second", d, err)
 		}
 		f = newFederation(t, 3, sharedMinute)
@@ -487,7 +503,8 @@ func TestNew_regions(t *testing.T) {
 	}
 	l := storetest.Must(limiter.New(store, limiter.Options{Regions: []limiter.Shares{nil, store}}))
 	other := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute, Regions: algo.Regions{Of: 2, Place: 1}}})
-	if _, err := l.Take(context.Background(), noon, []limiter.Charge{{Subject: limiter.User("42"), Limit: other, Cost: 1}}); !errors.Is(err, limiter.ErrInvalidCharge) {
+	if _, err := l.Take(context.Background(), noon, []limiter.Charge{{Subject: limiter.User("42"), Limit: other, Cost: 1}}); !errors.Is(err,
+		limiter.ErrInvalidCharge) {
 		t.Errorf("a limit of the other region: got error %v, want ErrInvalidCharge", err)
 	}
 }
@@ -524,8 +541,10 @@ func TestLimiter_Take_regionsFailing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, store := newFederation(t, 2, sharedMinute), newRemote()
 		store.Store, f.stores[0].Store = f.stores[0].Store, store
-		l := storetest.Must(limiter.New(f.stores[0].region, limiter.Options{Regions: []limiter.Shares{nil, f.stores[1]}, CacheTTL: 10 * time.Second}))
-		_, unused, _ := f.limiters[1].TakeRefundable(t.Context(), noon, []limiter.Charge{{Subject: limiter.User("42"), Limit: f.limits[1], Cost: 150}})
+		l := storetest.Must(limiter.New(f.stores[0].region, limiter.Options{Regions: []limiter.Shares{nil, f.stores[1]},
+			CacheTTL: 10 * time.Second}))
+		_, unused, _ := f.limiters[1].TakeRefundable(t.Context(), noon, []limiter.Charge{{Subject: limiter.User("42"), Limit: f.limits[1],
+			Cost: 150}})
 		c := limiter.Charge{Subject: limiter.User("42"), Limit: f.limits[0], Cost: 150}
 		if first, second := takeAt(t, l, noon, c), takeAt(t, l, noon, c); !first.Allowed || second.Allowed { // l remembers the refusal
 			t.Fatalf("got %+v and %+v, want an admission and a refusal", first, second)

@@ -39,7 +39,8 @@ type farTable struct {
 func newFarTable(t *testing.T, table *memtable.Locked, trip time.Duration) *farTable {
 	t.Helper()
 	f := &farTable{Locked: table, trip: trip}
-	f.client = &http.Client{Transport: &http.Transport{DialContext: f.dial, IdleConnTimeout: resilient.RegionConnectionLife, MaxIdleConnsPerHost: 10}}
+	f.client = &http.Client{Transport: &http.Transport{DialContext: f.dial, IdleConnTimeout: resilient.RegionConnectionLife,
+		MaxIdleConnsPerHost: 10}}
 	t.Cleanup(f.client.CloseIdleConnections)
 	return f
 }
@@ -82,7 +83,8 @@ func call[T any](ctx context.Context, f *farTable, serve func() (*T, error)) (*T
 	return out, errors.Join(err, r.Body.Close())
 }
 
-func (f *farTable) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (f *farTable) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
 	return call(ctx, f, func() (*dynamodb.UpdateItemOutput, error) {
 		return f.Locked.UpdateItem(context.WithoutCancel(ctx), in, o...)
 	})
@@ -115,7 +117,8 @@ func TestLimiter_Take_regionsTrips(t *testing.T) {
 				for k := range 6 * 900 {
 					counts := k >= 900 // in the first minute, the connections are opened
 					time.Sleep(time.Minute / 900)
-					if take(0, counts); !idle && k%60 == 0 {
+					take(0, counts)
+					if !idle && k%60 == 0 {
 						take(1, counts)
 						take(2, counts)
 					}
@@ -125,9 +128,11 @@ func TestLimiter_Take_regionsTrips(t *testing.T) {
 					calls += link.calls.Load()
 				}
 				part := 100 * float64(admitted) / float64(asked)
-				t.Logf("round trip %s, others without requests %t: %.1f %% admitted, %d of %d debits lost, %d calls", trip, idle, part, sum.Lost, sum.Calls, calls)
+				t.Logf("round trip %s, others without requests %t: %.1f %% admitted, %d of %d debits lost, %d calls", trip, idle, part, sum.Lost,
+					sum.Calls, calls)
 				if part < 98 || trip <= 120*time.Millisecond && part < 99.9 || sum.Lost > 0 {
-					t.Errorf("round trip %s, others without requests %t: got %.1f %% admitted and %d debits lost, want nearly all, and none lost", trip, idle, part, sum.Lost)
+					t.Errorf("round trip %s, others without requests %t: got %.1f %% admitted and %d debits lost, want nearly all, and none lost", trip,
+						idle, part, sum.Lost)
 				}
 			})
 		}
@@ -137,14 +142,16 @@ func TestLimiter_Take_regionsTrips(t *testing.T) {
 // After minutes without a transfer, the connections are gone. A region that needs share opens them again within some seconds,
 // one for each limit that lacks share, although that takes longer than a debit may take. It does not open one at each try.
 func TestLimiter_Take_regionsConnections(t *testing.T) {
-	for _, trip := range []time.Duration{80 * time.Millisecond, 120 * time.Millisecond, 140 * time.Millisecond, 160 * time.Millisecond, 240 * time.Millisecond} {
+	for _, trip := range []time.Duration{80 * time.Millisecond, 120 * time.Millisecond, 140 * time.Millisecond, 160 * time.Millisecond,
+		240 * time.Millisecond} {
 		for limits := range 3 {
 			synctest.Test(t, func(t *testing.T) {
 				f, links := farFederation(t, trip, 300)
 				charges := []limiter.Charge{{Subject: limiter.User("42"), Limit: f.limits[0]}}
 				for i := range limits {
 					rate := f.limits[0].Rate
-					charges = append(charges, limiter.Charge{Subject: limiter.User("42"), Limit: limit(t, limiter.Limit{Name: strconv.Itoa(i), Rate: rate})})
+					charges = append(charges, limiter.Charge{Subject: limiter.User("42"),
+						Limit: limit(t, limiter.Limit{Name: strconv.Itoa(i), Rate: rate})})
 				}
 				take := func(cost int64) limiter.Decision {
 					for i := range charges {
@@ -158,13 +165,15 @@ func TestLimiter_Take_regionsConnections(t *testing.T) {
 					admitted, lost := 0, 0
 					for range 8 {
 						d := take(1)
-						if lost += d.Transfer.Lost; d.Allowed {
+						lost += d.Transfer.Lost
+						if d.Allowed {
 							admitted++
 						}
 						time.Sleep(time.Second)
 					}
 					if dials := links[0].dials.Load(); admitted < 5 || lost > 0 || dials > int64((window+1)*(limits+1)) {
-						t.Errorf("round trip %s, %d limits, window %d: got %d of 8 requests admitted, %d debits lost and %d connections to one region, want at least 5, none, and one for each limit and window", trip, limits+1, window, admitted, lost, dials)
+						t.Errorf("round trip %s, %d limits, window %d: got %d of 8 requests admitted, %d debits lost and %d connections to one region, "+
+							"want at least 5, none, and one for each limit and window", trip, limits+1, window, admitted, lost, dials)
 					}
 				}
 			})
@@ -179,7 +188,8 @@ func farFederation(t *testing.T, trip time.Duration, requests int64) (f *federat
 	f = &federation{}
 	tables := []*memtable.Locked{{}, {}, {}}
 	open := func(api dynamostore.API) *resilient.Store {
-		return storetest.Must(resilient.New(storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: "t", Namespace: "n"})), resilient.Options{}))
+		return storetest.Must(resilient.New(storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: "t", Namespace: "n"})),
+			resilient.Options{}))
 	}
 	for i := range tables {
 		rate := algo.Rate{Algorithm: algo.FixedWindow, Requests: requests, Window: time.Minute, Regions: algo.Regions{Of: 3, Place: i}}
@@ -191,7 +201,8 @@ func farFederation(t *testing.T, trip time.Duration, requests int64) (f *federat
 				links, others[j] = append(links, link), open(link)
 			}
 		}
-		f.limiters = append(f.limiters, storetest.Must(limiter.New(open(tables[i]), limiter.Options{Regions: others, Logger: slog.New(slog.DiscardHandler)})))
+		f.limiters = append(f.limiters, storetest.Must(limiter.New(open(tables[i]), limiter.Options{Regions: others,
+			Logger: slog.New(slog.DiscardHandler)})))
 	}
 	return f, links
 }

@@ -84,7 +84,8 @@ func (ts *transfers) begin(now algo.Instant, key transferKey, k *need, adds bool
 		key.subject = key.subject.Clone() // the subject can share memory with a large request text
 		ts.all[key] = t
 	case t.running != nil:
-		if k.running = t.running; adds {
+		k.running = t.running
+		if adds {
 			t.lacking += k.amount
 		}
 		k.transfer = t
@@ -109,7 +110,8 @@ func (ts *transfers) end(now algo.Instant, window time.Duration, k *need) {
 	defer ts.mu.Unlock()
 	t := k.transfer
 	if k.made {
-		if t.moved, t.elsewhere = k.credited, k.elsewhere; !k.credited || k.got < k.amount {
+		t.moved, t.elsewhere = k.credited, k.elsewhere
+		if !k.credited || k.got < k.amount {
 			t.until = now.Add(min(transferPause, window/10))
 		}
 		t.lacking, t.ended = max(0, t.lacking+k.amount-k.got), now

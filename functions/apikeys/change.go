@@ -192,7 +192,8 @@ func (t *Keys) update(k located, next Key) *dynamodb.UpdateItemInput {
 	}
 	change(tierAttribute, k.Tier, next.Tier)
 	change(suspendedAttribute, suspendedText(k.Key), suspendedText(next))
-	if change(limitsAttribute, textOf(k.Limits), textOf(next.Limits)); k.Limits != next.Limits {
+	change(limitsAttribute, textOf(k.Limits), textOf(next.Limits))
+	if k.Limits != next.Limits {
 		condition := " AND attribute_not_exists(#limits)"
 		if k.Limits != nil {
 			condition = " AND #limits = :was"

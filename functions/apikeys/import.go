@@ -40,7 +40,8 @@ func (i Imported) Check() error {
 	case i.Digest != "" && (err != nil || len(digest) != 32 || strings.ToLower(i.Digest) != i.Digest):
 		return errors.New("sha256: want 64 lower-case hexadecimal digits")
 	case i.Secret != "" && !caller.WellFormed(i.Secret) && !caller.IsForeignKey(i.Secret):
-		return fmt.Errorf("key: got %d bytes, want 16 to 256 visible characters without a comma; with the prefix weir_, want a key that weir keys create printed", len(i.Secret))
+		return fmt.Errorf("key: got %d bytes, want 16 to 256 visible characters without a comma; with the prefix weir_, want a key that weir "+
+			"keys create printed", len(i.Secret))
 	}
 	if err := i.validate(); err != nil {
 		return err
@@ -105,7 +106,8 @@ func (t *Keys) Import(ctx context.Context, now time.Time, list []Imported, tier 
 	}
 	newest := map[string]Key{}
 	for _, k := range all {
-		if t.warn(k.malformed); k.malformed == nil {
+		t.warn(k.malformed)
+		if k.malformed == nil {
 			newest[k.ID] = k.Key
 		}
 	}
@@ -133,8 +135,8 @@ func (t *Keys) Import(ctx context.Context, now time.Time, list []Imported, tier 
 
 // move writes an item, and then deletes the item of the same key under the previous secret, if before names it. With two
 // records, a revocation of one hash would leave the key valid.
-func (t *Keys) move(ctx context.Context, it records.Item, before string) error {
-	_, err := t.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.table, Item: it})
+func (t *Keys) move(ctx context.Context, item records.Item, before string) error {
+	_, err := t.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.table, Item: item})
 	if err == nil && before != "" {
 		_, err = t.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &t.table, Key: records.NewItem(before)})
 	}

@@ -33,7 +33,8 @@ func TestKeys_Import(t *testing.T) {
 		return accepting.Lookup(ctx, noon, key)
 	}
 	own := caller.NewAPIKey() // of another region
-	list := []apikeys.Imported{imported("acme", "paid", foreign), {Key: apikeys.Key{ID: "bob", Owner: "Bob"}, Digest: caller.DigestKey(other)}, imported("acme", "", own), imported("acme", "", foreign)}
+	list := []apikeys.Imported{imported("acme", "paid", foreign), {Key: apikeys.Key{ID: "bob", Owner: "Bob"}, Digest: caller.DigestKey(other)},
+		imported("acme", "", own), imported("acme", "", foreign)}
 	made, err := keys.Import(ctx, noon, list, "")
 	if err != nil || len(made) != 3 || made[0].ID != "acme" || made[2].Tier != "paid" || !made[0].Created.Equal(noon) {
 		t.Fatalf("import: got %+v, %v; want three records, the second of acme with its tier", made, err)
@@ -54,7 +55,8 @@ func TestKeys_Import(t *testing.T) {
 	if made, err := keys.Import(ctx, noon, list, ""); err != nil || len(made) != 0 {
 		t.Errorf("import again: got %+v, %v; want no record", made, err)
 	}
-	if _, err := keys.Import(ctx, noon, []apikeys.Imported{imported("new", "", caller.NewAPIKey()), imported("eve", "", foreign)}, ""); err == nil || !strings.Contains(err.Error(), `key 2: got the id "eve", but the same key has the id "acme"`) {
+	if _, err := keys.Import(ctx, noon, []apikeys.Imported{imported("new", "", caller.NewAPIKey()), imported("eve", "", foreign)},
+		""); err == nil || !strings.Contains(err.Error(), `key 2: got the id "eve", but the same key has the id "acme"`) {
 		t.Errorf("another id for a key: got %v, want an error", err)
 	}
 	if all, err := keys.List(ctx); err != nil || len(all) != 3 {
@@ -64,7 +66,8 @@ func TestKeys_Import(t *testing.T) {
 	if _, err := keys.Set(ctx, noon, "acme", apikeys.Change{Suspended: &suspended}); err != nil {
 		t.Fatal(err)
 	}
-	if made, err := keys.Import(ctx, noon, []apikeys.Imported{imported("acme", "", other+"2")}, ""); err != nil || len(made) != 1 || !made[0].Suspended {
+	if made, err := keys.Import(ctx, noon, []apikeys.Imported{imported("acme", "", other+"2")}, ""); err != nil || len(made) != 1 ||
+		!made[0].Suspended {
 		t.Errorf("another key of a suspended id: got %+v, %v; want it suspended", made, err)
 	}
 }

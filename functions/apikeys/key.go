@@ -70,29 +70,30 @@ func isTier(s string) bool {
 
 // item returns the item of a key. hash is the whole hash.
 func (k Key) item(hash string) records.Item {
-	it := records.NewItem(prefix + hash)
-	it.SetText(idAttribute, k.ID)
-	it.SetText(tierAttribute, k.Tier)
-	it.SetText(ownerAttribute, k.Owner)
+	item := records.NewItem(prefix + hash)
+	item.SetText(idAttribute, k.ID)
+	item.SetText(tierAttribute, k.Tier)
+	item.SetText(ownerAttribute, k.Owner)
 	if k.Suspended {
-		it.SetText(suspendedAttribute, "true")
+		item.SetText(suspendedAttribute, "true")
 	}
 	if k.Limits != nil {
-		it.SetText(limitsAttribute, k.Limits.Text())
+		item.SetText(limitsAttribute, k.Limits.Text())
 	}
-	it.SetText(createdAttribute, k.Created.UTC().Format(time.RFC3339))
-	return it
+	item.SetText(createdAttribute, k.Created.UTC().Format(time.RFC3339))
+	return item
 }
 
 // parseKey parses the item of a key. It validates every field, because people edit items by hand. If
 // it returns an error, it also returns the fields that it could parse.
-func parseKey(it records.Item) (Key, error) {
-	hash := strings.TrimPrefix(it.Text(contract.KeyAttribute), prefix)
-	k := Key{ID: it.Text(idAttribute), Tier: it.Text(tierAttribute), Owner: it.Text(ownerAttribute), Hash: hash[:min(len(hash), hashDigits)]}
-	k.Created, _ = time.Parse(time.RFC3339, it.Text(createdAttribute)) // no decision depends on Created, so it is not validated
-	_, k.Suspended = it[suspendedAttribute]
-	if _, ok := it[limitsAttribute]; ok {
-		k.Limits = caller.ParseLimits(it.Text(limitsAttribute)) // a mistake in the limits does not make the key invalid
+func parseKey(item records.Item) (Key, error) {
+	hash := strings.TrimPrefix(item.Text(contract.KeyAttribute), prefix)
+	k := Key{ID: item.Text(idAttribute), Tier: item.Text(tierAttribute), Owner: item.Text(ownerAttribute),
+		Hash: hash[:min(len(hash), hashDigits)]}
+	k.Created, _ = time.Parse(time.RFC3339, item.Text(createdAttribute)) // no decision depends on Created, so it is not validated
+	_, k.Suspended = item[suspendedAttribute]
+	if _, ok := item[limitsAttribute]; ok {
+		k.Limits = caller.ParseLimits(item.Text(limitsAttribute)) // a mistake in the limits does not make the key invalid
 	}
 	if err := k.validate(); err != nil {
 		return k, fmt.Errorf("records table: item %s%s: %w", prefix, k.Hash, err)
@@ -106,8 +107,8 @@ func ItemOf(r caller.Record) records.Item {
 }
 
 // RecordOf returns the record in the item of a key. With an error, it also returns the fields that it could parse.
-func RecordOf(it records.Item) (caller.Record, error) {
-	k, err := parseKey(it)
-	hash := strings.TrimPrefix(it.Text(contract.KeyAttribute), prefix)
+func RecordOf(item records.Item) (caller.Record, error) {
+	k, err := parseKey(item)
+	hash := strings.TrimPrefix(item.Text(contract.KeyAttribute), prefix)
 	return caller.Record{ID: k.ID, Hash: hash, Tier: k.Tier, Owner: k.Owner, Suspended: k.Suspended, Limits: k.Limits, Created: k.Created}, err
 }

@@ -17,21 +17,21 @@ func FuzzParseKey(f *testing.F) {
 	f.Add("apikey#"+strings.Repeat("0a", 32), "acme", "paid", "Acme", "2026-03-04T12:00:00Z", []byte("x"), uint8(0))
 	f.Add("apikey#", "", "*", "\x1b", "yesterday", []byte(nil), uint8(0xff))
 	f.Fuzz(func(t *testing.T, pk, id, tier, owner, created string, secret []byte, binary uint8) {
-		it := records.Item{"current": &types.AttributeValueMemberB{Value: secret}, "previous": &types.AttributeValueMemberB{Value: secret}}
+		item := records.Item{"current": &types.AttributeValueMemberB{Value: secret}, "previous": &types.AttributeValueMemberB{Value: secret}}
 		for i, text := range []string{pk, id, tier, owner, created} {
 			name := []string{contract.KeyAttribute, idAttribute, tierAttribute, ownerAttribute, createdAttribute}[i]
-			it[name] = &types.AttributeValueMemberS{Value: text}
+			item[name] = &types.AttributeValueMemberS{Value: text}
 			if binary>>i&1 == 1 {
-				it[name] = &types.AttributeValueMemberB{Value: []byte(text)}
+				item[name] = &types.AttributeValueMemberB{Value: []byte(text)}
 			}
 		}
-		if secrets, err := parseSecrets(it); err == nil && (len(secrets) != 2 || len(secrets[0]) != records.PairBytes) {
+		if secrets, err := parseSecrets(item); err == nil && (len(secrets) != 2 || len(secrets[0]) != records.PairBytes) {
 			t.Errorf("parsed secrets: got %x, want at most two of the right length", secrets)
 		}
 		if binary&0x20 != 0 {
-			it.SetText(suspendedAttribute, "true")
+			item.SetText(suspendedAttribute, "true")
 		}
-		k, err := parseKey(it)
+		k, err := parseKey(item)
 		if k.Suspended != (binary&0x20 != 0) {
 			t.Errorf("parsed key: got %+v, want suspended only with the attribute", k)
 		}
@@ -44,11 +44,13 @@ func FuzzParseKey(f *testing.F) {
 		if y := k.Created.Year(); y < 0 || y > 9999 {
 			return // RFC 3339 cannot represent this year
 		}
-		again, err := parseKey(k.item(strings.TrimPrefix(it.Text(contract.KeyAttribute), prefix)))
-		if k.Created = k.Created.Truncate(time.Second); err != nil || !again.Created.Equal(k.Created) {
+		again, err := parseKey(k.item(strings.TrimPrefix(item.Text(contract.KeyAttribute), prefix)))
+		k.Created = k.Created.Truncate(time.Second)
+		if err != nil || !again.Created.Equal(k.Created) {
 			t.Errorf("written and parsed again: got %+v, %v; want %+v", again, err, k)
 		}
-		if again.Created = k.Created; !reflect.DeepEqual(again, k) {
+		again.Created = k.Created
+		if !reflect.DeepEqual(again, k) {
 			t.Errorf("written and parsed again: got %+v, want %+v", again, k)
 		}
 	})
@@ -57,9 +59,9 @@ func FuzzParseKey(f *testing.F) {
 // People edit items by hand. A key is suspended if its item has the attribute "suspended" with a value of any
 // type.
 func TestParseKey_suspended(t *testing.T) {
-	it := Key{ID: "acme"}.item(strings.Repeat("0a", 32))
-	it[suspendedAttribute] = &types.AttributeValueMemberBOOL{Value: true}
-	if k, err := parseKey(it); err != nil || !k.Suspended {
+	item := Key{ID: "acme"}.item(strings.Repeat("0a", 32))
+	item[suspendedAttribute] = &types.AttributeValueMemberBOOL{Value: true}
+	if k, err := parseKey(item); err != nil || !k.Suspended {
 		t.Errorf("got %+v, %v, want a suspended key", k, err)
 	}
 }

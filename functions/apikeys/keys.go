@@ -29,7 +29,8 @@ var (
 )
 
 // errNoSecrets means that the item of the secrets was deleted.
-var errNoSecrets = fmt.Errorf("records table: item %q: missing, but the table has keys that its secret hashed; restore the item from a backup, or revoke all keys", contract.SecretsKey)
+var errNoSecrets = fmt.Errorf("records table: item %q: missing, but the table has keys that its secret hashed; restore the item from a "+
+	"backup, or revoke all keys", contract.SecretsKey)
 
 // API is the part of DynamoDB that Keys needs. A *dynamodb.Client implements it.
 type API interface {
@@ -88,7 +89,8 @@ func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key 
 	key = caller.NewAPIKey()
 	hash := caller.HashAPIKey(secret, key)
 	k.Created, k.Hash = now.UTC().Truncate(time.Second), hash[:hashDigits]
-	if _, err = t.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.table, Item: k.item(hash)}); err != nil {
+	_, err = t.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.table, Item: k.item(hash)})
+	if err != nil {
 		return "", Key{}, fmt.Errorf("records table: %w", err)
 	}
 	return key, k, nil
@@ -225,9 +227,9 @@ func (t *Keys) all(ctx context.Context) (all []located, err error) {
 			err = fmt.Errorf("records table: %w", failed)
 			break
 		}
-		for _, it := range page.Items {
-			k, malformed := parseKey(it)
-			all = append(all, located{k, records.Item(it).Text(contract.KeyAttribute), malformed, it[limitsAttribute]})
+		for _, item := range page.Items {
+			k, malformed := parseKey(item)
+			all = append(all, located{k, records.Item(item).Text(contract.KeyAttribute), malformed, item[limitsAttribute]})
 		}
 		if t.Progress != nil && pages.HasMorePages() {
 			t.Progress(len(all))
@@ -241,11 +243,11 @@ func (t *Keys) all(ctx context.Context) (all []located, err error) {
 
 // secrets returns the secrets. Before the first key is created, there are none.
 func (t *Keys) secrets(ctx context.Context) ([][]byte, error) {
-	it, err := records.GetConsistent(ctx, t.api, t.table, contract.SecretsKey)
-	if err != nil || it == nil {
+	item, err := records.GetConsistent(ctx, t.api, t.table, contract.SecretsKey)
+	if err != nil || item == nil {
 		return nil, err
 	}
-	return parseSecrets(it)
+	return parseSecrets(item)
 }
 
 // secret returns the current secret. first is true if the table has no keys. Only then does secret create a

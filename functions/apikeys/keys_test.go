@@ -49,7 +49,8 @@ func TestKeys(t *testing.T) {
 		t.Errorf("empty table: got %v, want ErrInvalidCredential", err)
 	}
 	first, made := create(t, keys, apikeys.Key{ID: "acme", Tier: "paid", Owner: "Acme, Zürich"}, false)
-	if r, err := lookup(first); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme, Zürich" || !strings.HasPrefix(r.Hash, made.Hash) {
+	if r, err := lookup(first); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme, Zürich" ||
+		!strings.HasPrefix(r.Hash, made.Hash) {
 		t.Errorf("lookup of a new key: got %+v, %v; want acme of tier paid", r, err)
 	}
 	if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: "acme"}, false); !errors.Is(err, apikeys.ErrExists) {
@@ -68,7 +69,8 @@ func TestKeys(t *testing.T) {
 		t.Errorf("list: got %+v, %v; want the keys of Z, acme and acme", list, err)
 	}
 	for _, suspended := range []bool{true, false} {
-		if changed, err := keys.Set(ctx, noon, "acme", apikeys.Change{Suspended: aws.Bool(suspended)}); err != nil || len(changed) != 2 || changed[0].Suspended != suspended {
+		if changed, err := keys.Set(ctx, noon, "acme", apikeys.Change{Suspended: aws.Bool(suspended)}); err != nil || len(changed) != 2 ||
+			changed[0].Suspended != suspended {
 			t.Errorf("suspend %t: got %+v, %v; want both keys", suspended, changed, err)
 		}
 		if changed, err := keys.Set(ctx, noon, "acme", apikeys.Change{Suspended: aws.Bool(suspended)}); err != nil || len(changed) != 0 {
@@ -132,7 +134,8 @@ func TestKeys_Create_first(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if secrets, err := apikeys.NewTable(records.NewTable(client, table)).Secrets(ctx); err != nil || len(secrets) != 1 || len(secrets[0]) != 32 {
+	if secrets, err := apikeys.NewTable(records.NewTable(client, table)).Secrets(ctx); err != nil || len(secrets) != 1 ||
+		len(secrets[0]) != 32 {
 		t.Errorf("secrets: got %d, error %v; want 1 of 32 bytes", len(secrets), err)
 	}
 }
@@ -167,7 +170,8 @@ type revoking struct {
 	*dynamodb.Client
 }
 
-func (r revoking) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (r revoking) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
 	if _, err := r.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: in.TableName, Key: in.Key}); err != nil {
 		return nil, err
 	}
@@ -230,13 +234,15 @@ func TestKeys_pages(t *testing.T) {
 	if list, err := keys.List(ctx); err == nil || !strings.HasPrefix(err.Error(), want) || len(list) != 7 || len(warned) != 0 {
 		t.Errorf("list with a malformed item: got %d keys, %v; want 7 keys and an error", len(list), err)
 	}
-	if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: "h"}, false); err != nil || len(warned) != 1 || !strings.HasPrefix(warned[0].Error(), want) {
+	if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: "h"}, false); err != nil || len(warned) != 1 ||
+		!strings.HasPrefix(warned[0].Error(), want) {
 		t.Errorf("create a key of another id: got %v and warnings %v, want one warning", err, warned)
 	}
 	if revoked, err := keys.Revoke(ctx, "g", ""); err != nil || len(revoked) != 1 || len(warned) != 2 {
 		t.Errorf("revoke a key of another id: got %d keys, %v and warnings %v; want one key and two warnings", len(revoked), err, warned)
 	}
-	if _, _, err := apikeys.NewTable(records.NewTable(client, table)).Record(ctx, "abc"); !errors.Is(err, caller.ErrRecord) || !strings.HasPrefix(err.Error(), want) {
+	if _, _, err := apikeys.NewTable(records.NewTable(client, table)).Record(ctx, "abc"); !errors.Is(err, caller.ErrRecord) ||
+		!strings.HasPrefix(err.Error(), want) {
 		t.Error(err)
 	}
 	if revoked, err := keys.Revoke(ctx, "", ""); !errors.Is(err, apikeys.ErrNotFound) || len(revoked) != 0 {
@@ -250,7 +256,8 @@ func TestKeys_pages(t *testing.T) {
 	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: broken}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: "i"}, false); err == nil || !strings.Contains(err.Error(), "item apikey#abc: tier") {
+	if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: "i"}, false); err == nil || !strings.Contains(err.Error(),
+		"item apikey#abc: tier") {
 		t.Errorf("create a key of the malformed item's id: got error %v, want one about its tier", err)
 	}
 	if revoked, err := keys.Revoke(ctx, "i", ""); err != nil || len(revoked) != 1 {
@@ -291,7 +298,8 @@ func TestKeys_Rotate(t *testing.T) {
 	if !good(first) || !good(second) {
 		t.Error("got an invalid key after one rotation, want both keys valid")
 	}
-	if err := keys.Rotate(ctx, at(3), false); !errors.Is(err, apikeys.ErrInUse) || !strings.HasSuffix(err.Error(), "(number of keys: 1)") || !good(first) {
+	if err := keys.Rotate(ctx, at(3), false); !errors.Is(err, apikeys.ErrInUse) || !strings.HasSuffix(err.Error(), "(number of keys: 1)") ||
+		!good(first) {
 		t.Errorf("second rotation: got %v, want ErrInUse for one key", err)
 	}
 	if _, err := keys.Revoke(ctx, "a", ""); err != nil {
@@ -303,7 +311,8 @@ func TestKeys_Rotate(t *testing.T) {
 	if err := keys.Rotate(ctx, at(4), true); err != nil || good(second) {
 		t.Errorf("third rotation with force: got %v, want no error and no valid old key", err)
 	}
-	if err := apikeys.New(stale{client}, table).Rotate(ctx, at(5), true); err == nil || !strings.Contains(err.Error(), "ConditionalCheckFailed") {
+	if err := apikeys.New(stale{client}, table).Rotate(ctx, at(5), true); err == nil || !strings.Contains(err.Error(),
+		"ConditionalCheckFailed") {
 		t.Errorf("two concurrent rotations: got %v, want a failed condition", err)
 	}
 }
@@ -353,11 +362,11 @@ func TestTable_Secrets(t *testing.T) {
 	}
 	put := func(attributes map[string][]byte) {
 		t.Helper()
-		it := map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: "secrets"}}
+		item := map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: "secrets"}}
 		for name, value := range attributes {
-			it[name] = &types.AttributeValueMemberB{Value: value}
+			item[name] = &types.AttributeValueMemberB{Value: value}
 		}
-		if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: it}); err != nil {
+		if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: item}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -395,7 +404,8 @@ func rates(t *testing.T, list string) map[string]caller.Rate {
 	made := map[string]caller.Rate{}
 	for word := range strings.FieldsSeq(list) {
 		name, rate, _ := strings.Cut(word, "=")
-		if made[name] = (caller.Rate{}); rate != "" {
+		made[name] = (caller.Rate{})
+		if rate != "" {
 			made[name] = must(caller.ParseRate(rate))
 		}
 	}
@@ -426,7 +436,8 @@ func TestKeys_Set_limits(t *testing.T) {
 		stamp  int64
 		writes int
 	}{
-		{noon, apikeys.LimitsChange{Rates: rates(t, "search=5000/1m month=2000000"), Anchor: aws.String("31")}, "month=2000000 search=5000/1m anchor=31", at, 2},
+		{noon, apikeys.LimitsChange{Rates: rates(t, "search=5000/1m month=2000000"), Anchor: aws.String("31")},
+			"month=2000000 search=5000/1m anchor=31", at, 2},
 		{noon, apikeys.LimitsChange{Rates: rates(t, "search=5000/1m")}, "month=2000000 search=5000/1m anchor=31", at, 0},
 		{noon.Add(-time.Hour), apikeys.LimitsChange{Rates: rates(t, "search= data=7")}, "data=7 month=2000000 anchor=31", at + 1, 2},
 		{noon.Add(time.Minute), apikeys.LimitsChange{Anchor: aws.String("")}, "data=7 month=2000000", at + 60, 2},
@@ -439,7 +450,8 @@ func TestKeys_Set_limits(t *testing.T) {
 			t.Errorf("change %d: got %d changed keys, %v; want %d", i+1, len(changed), err, c.writes)
 		}
 		list, err := keys.List(ctx)
-		if err != nil || list[0].Limits.String() != c.want || list[0].Limits.Changed() != c.stamp || list[1].Limits.Text() != list[0].Limits.Text() || list[2].Limits != nil || list[0].Owner != "Acme" {
+		if err != nil || list[0].Limits.String() != c.want || list[0].Limits.Changed() != c.stamp ||
+			list[1].Limits.Text() != list[0].Limits.Text() || list[2].Limits != nil || list[0].Owner != "Acme" {
 			t.Errorf("change %d: got %+v, %v; want %q with the stamp %d", i+1, list, err, c.want, c.stamp)
 		}
 	}
@@ -458,7 +470,8 @@ type writing struct {
 	change apikeys.Change
 }
 
-func (w writing) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (w writing) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
 	if _, err := apikeys.New(w.Client, *in.TableName).Set(ctx, noon, "acme", w.change); err != nil {
 		return nil, err
 	}
@@ -478,7 +491,8 @@ func TestKeys_Set_concurrent(t *testing.T) {
 		t.Errorf("got %+v, %v; want both changes", list, err)
 	}
 	other := writing{client, apikeys.Change{Limits: &apikeys.LimitsChange{Rates: rates(t, "search=6")}}}
-	if _, err := apikeys.New(other, table).Set(ctx, noon, "acme", apikeys.Change{Limits: &apikeys.LimitsChange{Anchor: aws.String("31")}}); !errors.Is(err, apikeys.ErrChanged) {
+	if _, err := apikeys.New(other, table).Set(ctx, noon, "acme",
+		apikeys.Change{Limits: &apikeys.LimitsChange{Anchor: aws.String("31")}}); !errors.Is(err, apikeys.ErrChanged) {
 		t.Errorf("two changes of the limits: got %v, want ErrChanged", err)
 	}
 }

@@ -20,20 +20,21 @@ func NewTable(t *records.Table) Table { return Table{t} }
 
 // Secrets implements caller.KeyTable.
 func (t Table) Secrets(ctx context.Context) ([][]byte, error) {
-	it, err := t.records.Get(ctx, contract.SecretsKey)
-	if err != nil || it == nil {
+	item, err := t.records.Get(ctx, contract.SecretsKey)
+	if err != nil || item == nil {
 		return nil, err
 	}
-	return parseSecrets(it)
+	return parseSecrets(item)
 }
 
 // Record implements caller.KeyTable.
 func (t Table) Record(ctx context.Context, hash string) (r caller.Record, ok bool, err error) {
-	it, err := t.records.Get(ctx, prefix+hash)
-	if err != nil || it == nil {
+	item, err := t.records.Get(ctx, prefix+hash)
+	if err != nil || item == nil {
 		return caller.Record{}, false, err
 	}
-	if r, err = RecordOf(it); err != nil {
+	r, err = RecordOf(item)
+	if err != nil {
 		return caller.Record{}, false, fmt.Errorf("%w: %w", err, caller.ErrRecord)
 	}
 	return r, true, nil
@@ -41,13 +42,13 @@ func (t Table) Record(ctx context.Context, hash string) (r caller.Record, ok boo
 
 // parseSecrets parses the item of the secrets, a records.Pair. It returns the current secret and, if there is one, the
 // previous secret. It reads no time of a rotation: a mistake there does not make keys invalid.
-func parseSecrets(it records.Item) ([][]byte, error) {
+func parseSecrets(item records.Item) ([][]byte, error) {
 	var all [][]byte
 	for _, name := range []string{"current", "previous"} {
-		if _, exists := it[name]; !exists && name == "previous" {
+		if _, exists := item[name]; !exists && name == "previous" {
 			continue
 		}
-		secret := it.Binary(name)
+		secret := item.Binary(name)
 		if len(secret) != records.PairBytes {
 			return nil, fmt.Errorf("records table: item %s: %s: got %d bytes, want %d", contract.SecretsKey, name, len(secret), records.PairBytes)
 		}

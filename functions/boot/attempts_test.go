@@ -149,7 +149,8 @@ var look = func() []limiter.Charge {
 	return []limiter.Charge{{Subject: limiter.User("42"), Limit: l}}
 }()
 
-var sharedLimit = storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute, Regions: algo.Regions{Of: 2}}}))
+var sharedLimit = storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10,
+	Window: time.Minute, Regions: algo.Regions{Of: 2}}}))
 
 func take(ctx context.Context, s limiter.Store) error {
 	_, err := s.Take(ctx, algo.InstantOf(time.Now()), look[0].Subject, look, make([]algo.Result, 1))
@@ -199,7 +200,8 @@ func TestOpenStore_deadConnection(t *testing.T) {
 		state, _ := charged.Limit.Machine().Take(algo.State{}, algo.InstantOf(time.Now()), 1)
 		for name, send := range map[string]func(limiter.Store) error{
 			"refund": func(s limiter.Store) error {
-				_, err := s.Settle(t.Context(), 0, charged.Subject, []limiter.Charge{charged}, []algo.Result{{Machine: charged.Limit.Machine(), State: state}}, 0)
+				_, err := s.Settle(t.Context(), 0, charged.Subject, []limiter.Charge{charged},
+					[]algo.Result{{Machine: charged.Limit.Machine(), State: state}}, 0)
 				return err
 			},
 			"credit": func(s limiter.Store) error {
@@ -249,13 +251,15 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 	}
 	var attempts atomic.Int64
 	count := func(stack *middleware.Stack) error {
-		return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("count", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+		return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("count", func(ctx context.Context, in middleware.DeserializeInput,
+			next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 			attempts.Add(1)
 			return next.HandleDeserialize(ctx, in)
 		}), middleware.After)
 	}
 	get := func() error {
-		_, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("t"), Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: "k"}}},
+		_, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("t"),
+			Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: "k"}}},
 			func(o *dynamodb.Options) { o.APIOptions = append(o.APIOptions, count) })
 		return err
 	}
@@ -273,8 +277,9 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 		byTable = `{"reason":"TableWriteAccountLimitExceeded","resource":"arn:aws:dynamodb:eu-west-1:1:table/t"}`
 	)
 	for answer, want := range map[string]error{
-		`ProvisionedThroughputExceededException"`: limiter.ErrThrottled, `ThrottlingException"`: limiter.ErrThrottled, `RequestLimitExceeded"`: limiter.ErrThrottled,
-		`ValidationException"`: limiter.ErrRejected,
+		`ProvisionedThroughputExceededException"`: limiter.ErrThrottled, `ThrottlingException"`: limiter.ErrThrottled,
+		`RequestLimitExceeded"`: limiter.ErrThrottled,
+		`ValidationException"`:  limiter.ErrRejected,
 		`ProvisionedThroughputExceededException","ThrottlingReasons":[` + byItem + `]`: limiter.ErrItemThrottled,
 		`ThrottlingException","throttlingReasons":[` + byItem + `]`:                    limiter.ErrItemThrottled,
 		`ThrottlingException","throttlingReasons":[]`:                                  limiter.ErrThrottled,
@@ -287,7 +292,8 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 			if errors.Is(want, limiter.ErrThrottled) && i >= 5 { // throttling of the table is an outage, which opens the breaker
 				want = limiter.ErrBreakerOpen
 			}
-			if err := take(t.Context(), s); !errors.Is(err, want) || !errors.Is(err, limiter.ErrUnavailable) || (len(f.taken()) == 1) != !errors.Is(want, limiter.ErrBreakerOpen) {
+			if err := take(t.Context(), s); !errors.Is(err, want) || !errors.Is(err, limiter.ErrUnavailable) ||
+				(len(f.taken()) == 1) != !errors.Is(want, limiter.ErrBreakerOpen) {
 				t.Errorf("%s, call %d: got %v, want %v", answer, i+1, err, want)
 			}
 		}
@@ -337,13 +343,15 @@ func TestConfig_Environment_deadline(t *testing.T) {
 		{[]string{"STORE_TIMEOUT=950ms"}, 950 * time.Millisecond, 950 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			e, err := load(t, append(c.variables, "TABLE=t", "RULES_FILE="+file)...).Environment(t.Context(), storetest.Must(resilient.New(hanging{memstoreOf()}, resilient.Options{Timeout: 80 * time.Millisecond})), quiet)
+			e, err := load(t, append(c.variables, "TABLE=t", "RULES_FILE="+file)...).Environment(t.Context(),
+				storetest.Must(resilient.New(hanging{memstoreOf()}, resilient.Options{Timeout: 80 * time.Millisecond})), quiet)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, want := range []time.Duration{c.first, c.then, c.then} {
 				begun := time.Now()
-				d, err := e.Limiter.Take(t.Context(), begun, e.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/a"), caller.Caller{User: "a"}))
+				d, err := e.Limiter.Take(t.Context(), begun, e.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/a"),
+					caller.Caller{User: "a"}))
 				if took := time.Since(begun); err != nil || took != want || d.Allowed != (i < 2) || d.Failed {
 					t.Errorf("%v: decision %d took %s, want %s; got %+v, %v", c.variables, i+1, took, want, d, err)
 				}

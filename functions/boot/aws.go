@@ -58,8 +58,9 @@ func (c Config) AWSConfig(ctx context.Context, variable, endpoint string) (aws.C
 // once for the life of an environment, also on Lambda Managed Instances.
 func lambdaAWS(context.Context) (aws.Config, error) {
 	return aws.Config{
-		Region:        cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
-		Credentials:   credentials.NewStaticCredentialsProvider(os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN")),
+		Region: cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
+		Credentials: credentials.NewStaticCredentialsProvider(os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"),
+			os.Getenv("AWS_SESSION_TOKEN")),
 		ConfigSources: []any{lambdaEndpoints{}},
 	}, nil
 }

@@ -180,10 +180,11 @@ func Load(lookup func(string) (string, bool)) (Config, error) {
 // removed are variables of earlier versions, with what to do instead.
 var removed = map[string]string{
 	"DIRECT_REQUESTS": "a request without ORIGIN_SECRET counts by its source address",
-	"EVENTS":          "set DECISION_SAMPLE, and send the lines of the log: with the function log to Kafka, or with a subscription to Kinesis or Firehose",
-	"EVENTS_SAMPLE":   "set DECISION_SAMPLE",
-	"KINESIS_STREAM":  "subscribe the stream to the log of the function",
-	"VIEWER_ADDRESS":  "set ADDRESS to host, cloudfront or hops:N, and ORIGIN_SECRET",
+	"EVENTS": "set DECISION_SAMPLE, and send the lines of the log: with the function log to Kafka, or with a subscription to " +
+		"Kinesis or Firehose",
+	"EVENTS_SAMPLE":  "set DECISION_SAMPLE",
+	"KINESIS_STREAM": "subscribe the stream to the log of the function",
+	"VIEWER_ADDRESS": "set ADDRESS to host, cloudfront or hops:N, and ORIGIN_SECRET",
 }
 
 func checkRemoved(lookup func(string) (string, bool)) error {
@@ -214,41 +215,59 @@ func (c *Config) validate() error {
 		check(false, "STORE: got %q, want dynamodb, redis or memory", c.Store)
 	}
 	c.checkRegions(check)
-	check(c.RulesVersion >= 0 && c.RulesVersion <= limiter.MaxVersion, "RULES_VERSION: got %d, want 1 to %d, such as Unix seconds", c.RulesVersion, int64(limiter.MaxVersion))
-	check(c.RulesFrom == "" || c.RulesFrom == contract.RulesTable || c.RulesFrom == contract.RulesDeployment, "RULES_FROM: got %.80q, want %s or %s", c.RulesFrom, contract.RulesTable, contract.RulesDeployment)
-	check(c.RulesFrom == "" || c.RecordsTable != "", "RECORDS_TABLE: required with RULES_FROM=%s: name of the table that holds the rules", c.RulesFrom)
+	check(c.RulesVersion >= 0 && c.RulesVersion <= limiter.MaxVersion, "RULES_VERSION: got %d, want 1 to %d, such as Unix seconds",
+		c.RulesVersion, int64(limiter.MaxVersion))
+	check(c.RulesFrom == "" || c.RulesFrom == contract.RulesTable || c.RulesFrom == contract.RulesDeployment,
+		"RULES_FROM: got %.80q, want %s or %s", c.RulesFrom, contract.RulesTable, contract.RulesDeployment)
+	check(c.RulesFrom == "" || c.RecordsTable != "", "RECORDS_TABLE: required with RULES_FROM=%s: name of the table that holds the rules",
+		c.RulesFrom)
 	check(len(c.BasePaths) <= maxBasePaths, "BASE_PATH: got %d paths, want at most %d", len(c.BasePaths), maxBasePaths)
 	for _, path := range c.BasePaths {
-		check(validBasePath().MatchString(path) && rules.Plain(path), "BASE_PATH: got %q, want a path such as /v1, or several separated by commas", path)
+		check(validBasePath().MatchString(path) && rules.Plain(path),
+			"BASE_PATH: got %q, want a path such as /v1, or several separated by commas", path)
 	}
-	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want at least 0s and less than %s (0s means %s with redis, %s with dynamodb)", c.Timeout, limiter.MinWindow, resilient.RedisTimeout, resilient.DynamoDBTimeout)
+	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want at least 0s and less than %s (0s means %s with "+
+		"redis, %s with dynamodb)", c.Timeout, limiter.MinWindow, resilient.RedisTimeout, resilient.DynamoDBTimeout)
 	for _, origin := range c.CORSOrigins {
 		check(validOrigin().MatchString(origin) || origin == "*" && len(c.CORSOrigins) == 1,
 			"CORS_ORIGINS: got %q, want only *, or origins without a path (https://app.example.com, http://localhost:3000)", origin)
 	}
-	check(validHeader().MatchString(c.APIKeyHeader) && !strings.EqualFold(c.APIKeyHeader, "authorization") && !strings.EqualFold(c.APIKeyHeader, "cookie"),
+	check(validHeader().MatchString(c.APIKeyHeader) && !strings.EqualFold(c.APIKeyHeader, "authorization") &&
+		!strings.EqualFold(c.APIKeyHeader, "cookie"),
 		"API_KEY_HEADER: got %q, want the name of a header field other than Authorization and Cookie, or %s", c.APIKeyHeader, contract.NoAPIKeys)
 	check(slices.Contains([]string{contract.ForeignKeysIgnored, contract.ForeignKeysRefused, contract.ForeignKeysAccepted}, c.ForeignAPIKeys),
-		"FOREIGN_API_KEYS: got %q, want %s, %s or %s", c.ForeignAPIKeys, contract.ForeignKeysIgnored, contract.ForeignKeysRefused, contract.ForeignKeysAccepted)
+		"FOREIGN_API_KEYS: got %q, want %s, %s or %s", c.ForeignAPIKeys, contract.ForeignKeysIgnored, contract.ForeignKeysRefused,
+		contract.ForeignKeysAccepted)
 	source, err := viewer.Parse(c.Address)
 	check(err == nil, "ADDRESS: %w", err)
-	check(source == viewer.Source{} || validSecret(c.OriginSecret), "ORIGIN_SECRET: got %d characters with ADDRESS=%s, want at least %d, without spaces", len(c.OriginSecret), c.Address, contract.MinOriginSecret)
-	check(c.OriginSecretBefore == "" || validSecret(c.OriginSecretBefore), "ORIGIN_SECRET_BEFORE: got %d characters, want none or at least %d, without spaces", len(c.OriginSecretBefore), contract.MinOriginSecret)
+	check(source == viewer.Source{} || validSecret(c.OriginSecret),
+		"ORIGIN_SECRET: got %d characters with ADDRESS=%s, want at least %d, without spaces", len(c.OriginSecret), c.Address,
+		contract.MinOriginSecret)
+	check(c.OriginSecretBefore == "" || validSecret(c.OriginSecretBefore),
+		"ORIGIN_SECRET_BEFORE: got %d characters, want none or at least %d, without spaces", len(c.OriginSecretBefore), contract.MinOriginSecret)
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
 	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: required with JWKS; otherwise tokens of any issuer with the same key are valid")
 	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: required with JWKS; otherwise tokens for other APIs are valid")
-	check(c.JWKS == "" || c.Local || c.JWKS == contract.JWKSRecords || isURL(c.JWKS), "JWKS: key file without WEIR_LOCAL=true (got %q, want a URL); key files are for local use", c.JWKS)
-	check(c.JWKS != contract.JWKSRecords || c.RecordsTable != "", "RECORDS_TABLE: required with JWKS=%q: name of the table that holds the copy of the keys", contract.JWKSRecords)
-	check(c.RecordsTable == "" || contract.IsName(c.RecordsTable, 3, 255), "RECORDS_TABLE: got %q, want the name of a DynamoDB table: 3 to 255 letters, digits, _, . and -", c.RecordsTable)
+	check(c.JWKS == "" || c.Local || c.JWKS == contract.JWKSRecords || isURL(c.JWKS),
+		"JWKS: key file without WEIR_LOCAL=true (got %q, want a URL); key files are for local use", c.JWKS)
+	check(c.JWKS != contract.JWKSRecords || c.RecordsTable != "",
+		"RECORDS_TABLE: required with JWKS=%q: name of the table that holds the copy of the keys", contract.JWKSRecords)
+	check(c.RecordsTable == "" || contract.IsName(c.RecordsTable, 3, 255),
+		"RECORDS_TABLE: got %q, want the name of a DynamoDB table: 3 to 255 letters, digits, _, . and -", c.RecordsTable)
 	check(c.RecordsTable == "" || c.APIKeysFile == "", "RECORDS_TABLE and API_KEYS_FILE: got both, want one; API keys have one source")
-	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use", c.APIKeysFile)
+	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use",
+		c.APIKeysFile)
 	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: got one, want both or none")
-	check(c.SubjectKeyFile == "" || c.Local, "SUBJECT_KEY_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use", c.SubjectKeyFile)
-	check(c.BackEnd == contract.BackEndWeir || c.BackEnd == contract.BackEndForeign, "BACK_END: got %q, want %s or %s", c.BackEnd, contract.BackEndWeir, contract.BackEndForeign)
-	check(!c.SignLines || c.RecordsTable != "" || c.SubjectKeyFile != "", "RECORDS_TABLE: required with SIGN_LINES: name of the table that holds the keys")
+	check(c.SubjectKeyFile == "" || c.Local, "SUBJECT_KEY_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for "+
+		"local use", c.SubjectKeyFile)
+	check(c.BackEnd == contract.BackEndWeir || c.BackEnd == contract.BackEndForeign, "BACK_END: got %q, want %s or %s", c.BackEnd,
+		contract.BackEndWeir, contract.BackEndForeign)
+	check(!c.SignLines || c.RecordsTable != "" || c.SubjectKeyFile != "",
+		"RECORDS_TABLE: required with SIGN_LINES: name of the table that holds the keys")
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
 	check(c.SampleLogin == "" || strings.Contains(c.SampleLogin, ":"), "SAMPLE_LOGIN: no colon (want user:password)")
-	check(c.Sample >= 0 && c.Sample <= contract.MaxSample, "DECISION_SAMPLE: got %d, want 1 to %d (one line for this many requests), or 0 for none", c.Sample, contract.MaxSample)
+	check(c.Sample >= 0 && c.Sample <= contract.MaxSample, "DECISION_SAMPLE: got %d, want 1 to %d (one line for this many requests), or 0 "+
+		"for none", c.Sample, contract.MaxSample)
 	return errors.Join(problems...)
 }
 
@@ -258,7 +277,8 @@ func (c *Config) checkRedis(check func(ok bool, format string, args ...any)) {
 	if c.RedisIAMUser == "" {
 		return
 	}
-	check(c.RedisIAMCache == "" || validCache().MatchString(c.RedisIAMCache), "REDIS_IAM_CACHE: got %q, want the name of a cache: lower-case letters, digits and hyphens", c.RedisIAMCache)
+	check(c.RedisIAMCache == "" || validCache().MatchString(c.RedisIAMCache),
+		"REDIS_IAM_CACHE: got %q, want the name of a cache: lower-case letters, digits and hyphens", c.RedisIAMCache)
 	check(c.RedisCluster, "REDIS_CLUSTER: got false, want true with REDIS_IAM_USER; a serverless cache is a cluster")
 	check(strings.HasPrefix(c.RedisURL, "rediss://"), "REDIS_URL: no TLS (want rediss:// with REDIS_IAM_USER); a login by IAM needs TLS")
 	check(!strings.Contains(c.RedisURL, "@"), "REDIS_URL: user or password (want neither with REDIS_IAM_USER)")

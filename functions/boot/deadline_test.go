@@ -180,7 +180,8 @@ func readCommand(r *bufio.Reader) ([]string, error) {
 	n, err := number()
 	args := make([]string, n)
 	for i := range args {
-		if n, err = number(); err != nil {
+		n, err = number()
+		if err != nil {
 			return nil, err
 		}
 		b := make([]byte, n+2)
@@ -249,11 +250,13 @@ func newSystem(t *testing.T, store string) *system {
 	http := client.Options().HTTPClient.(resilient.HTTPClient).Doer.(*awshttp.BuildableClient).WithTransportOptions(func(t *http.Transport) { t.DialContext = w.dial })
 	w.config.Share(dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.HTTPClient = resilient.HTTPClient{Doer: http} }))
 	if !redisLike {
-		if w.store, _, err = w.config.OpenStore(t.Context()); err != nil {
+		w.store, _, err = w.config.OpenStore(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if w.app, err = w.config.Environment(t.Context(), w.store, quiet); err != nil {
+	w.app, err = w.config.Environment(t.Context(), w.store, quiet)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -281,7 +284,8 @@ func (w *system) look(t *testing.T, path string) (limiter.Decision, time.Duratio
 	return w.timed(t, path, w.app.Limiter.Peek)
 }
 
-func (w *system) timed(t *testing.T, path string, decide func(context.Context, time.Time, []limiter.Charge) (limiter.Decision, error)) (limiter.Decision, time.Duration) {
+func (w *system) timed(t *testing.T, path string, decide func(context.Context, time.Time, []limiter.Charge) (limiter.Decision,
+	error)) (limiter.Decision, time.Duration) {
 	t.Helper()
 	begun := time.Now()
 	d, err := decide(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath(path), caller.Caller{User: "a"}))
@@ -291,7 +295,8 @@ func (w *system) timed(t *testing.T, path string, decide func(context.Context, t
 	return d, time.Since(begun)
 }
 
-var deadlines = map[string]time.Duration{"redis": 50 * time.Millisecond, "cluster": 50 * time.Millisecond, "dynamodb": 100 * time.Millisecond}
+var deadlines = map[string]time.Duration{"redis": 50 * time.Millisecond, "cluster": 50 * time.Millisecond,
+	"dynamodb": 100 * time.Millisecond}
 
 // For any fault of the store, a decision waits at most until its deadline. The deadline is 900 ms for
 // the first decision. Later deadlines are 50 ms (Redis) or 100 ms (DynamoDB). If calls fail at once,
@@ -349,7 +354,8 @@ func TestDeadline(t *testing.T) {
 					defer w.end(t)
 					w.inject(c.fault)
 					begun := time.Now()
-					e, err := w.config.StartOver(t.Context(), w.store, boot.Options{Logger: quiet.Logger, Metrics: io.Discard}) // metrics need the key of subject hashes
+					// metrics need the key of subject hashes
+					e, err := w.config.StartOver(t.Context(), w.store, boot.Options{Logger: quiet.Logger, Metrics: io.Discard})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -369,7 +375,8 @@ func TestDeadline(t *testing.T) {
 // second plus one deadline.
 func TestDeadline_outage(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis"} {
-		for i, a := range []fault{silent, stalled, slowed, resetting, garbled, unreachable, unreachable, unreachable, refusing, refusing, refusing} {
+		for i, a := range []fault{silent, stalled, slowed, resetting, garbled, unreachable, unreachable, unreachable, refusing, refusing,
+			refusing} {
 			length := 20*time.Second - time.Duration(i)*150*time.Millisecond
 			t.Run(store+" "+a, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

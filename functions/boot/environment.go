@@ -63,7 +63,8 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	}
 	regions := o.Regions
 	if regions == nil {
-		if regions, err = c.openRegions(ctx); err != nil {
+		regions, err = c.openRegions(ctx)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -74,7 +75,8 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if o.Clock == nil {
 		o.Clock = l.Now
 	}
-	if o.Rules, err = c.reportedRules(o, recorder); err != nil {
+	o.Rules, err = c.reportedRules(o, recorder)
+	if err != nil {
 		return nil, err
 	}
 	c.warmRegions(ctx, regions, o.Rules, o.Logger)
@@ -90,9 +92,11 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 		return nil, err
 	}
 	return &lambdahttp.Environment{
-		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, MACs: ring, WeirBehind: c.BackEnd == contract.BackEndWeir,
-		Viewers:   viewer.New(source, c.OriginSecret, c.OriginSecretBefore, o.Logger),
-		BasePaths: c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream, AllowBypass: c.AllowBypass, SampleLogin: c.SampleLogin,
+		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, MACs: ring,
+		WeirBehind: c.BackEnd == contract.BackEndWeir,
+		Viewers:    viewer.New(source, c.OriginSecret, c.OriginSecretBefore, o.Logger),
+		BasePaths:  c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream,
+		AllowBypass: c.AllowBypass, SampleLogin: c.SampleLogin,
 	}, nil
 }
 
@@ -137,7 +141,8 @@ func (c Config) FindRecord(ctx context.Context) (find func(ctx context.Context, 
 }
 
 func (c Config) identifier() (*caller.Identifier, error) {
-	o := caller.Options{RequireCredential: c.RequireCredential, IPv6Bits: c.IPv6Bits, RefuseForeignKeys: c.ForeignAPIKeys != contract.ForeignKeysIgnored}
+	o := caller.Options{RequireCredential: c.RequireCredential, IPv6Bits: c.IPv6Bits,
+		RefuseForeignKeys: c.ForeignAPIKeys != contract.ForeignKeysIgnored}
 	table, err := c.records(context.Background())
 	if err != nil {
 		return nil, err
@@ -153,14 +158,16 @@ func (c Config) identifier() (*caller.Identifier, error) {
 			return nil, err
 		}
 		o.Tokens, err = caller.NewVerifier(caller.TokenOptions{
-			Keys: keys, Issuer: c.JWTIssuer, Audience: c.JWTAudience, Algorithms: c.JWTAlgorithms, UserClaim: c.JWTUserClaim, TierClaim: c.JWTTierClaim,
+			Keys: keys, Issuer: c.JWTIssuer, Audience: c.JWTAudience, Algorithms: c.JWTAlgorithms, UserClaim: c.JWTUserClaim,
+			TierClaim: c.JWTTierClaim,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("environment: %w", err)
 		}
 	}
 	if c.APIKeysFile != "" {
-		if o.APIKeys, err = c.keysFile(); err != nil {
+		o.APIKeys, err = c.keysFile()
+		if err != nil {
 			return nil, err
 		}
 	}

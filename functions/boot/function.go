@@ -45,11 +45,13 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 // loadStore loads the configuration of a function, and opens its store. It logs an error if Lambda drops the metrics of
 // the function.
 func loadStore(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger) (c Config, store limiter.Store, err error) {
-	if c, err = Load(lookup); err != nil {
+	c, err = Load(lookup)
+	if err != nil {
 		return c, nil, err
 	}
 	if level, _ := lookup(contract.VariableLogLevel); contract.DropsMetrics(level) {
-		logger.Error(contract.VariableLogLevel + ": Lambda drops all metrics of Weir at this level (got " + level + ", want INFO); set ApplicationLogLevel of the function to INFO")
+		logger.Error(contract.VariableLogLevel + ": Lambda drops all metrics of Weir at this level (got " + level +
+			", want INFO); set ApplicationLogLevel of the function to INFO")
 	}
 	store, _, err = c.OpenStore(ctx)
 	return c, store, err

@@ -96,10 +96,12 @@ const sampleRules = "RULES_FILE=../lambdahttp/testdata/rules.json"
 func TestStart(t *testing.T) {
 	event := storetest.Must(events.Files.ReadFile("rest-authorizer-anonymous.json"))
 	answer, output := invoked(t, event, "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", sampleRules, "RULES_VERSION=7")
-	if !strings.HasPrefix(answer, "/2018-06-01/runtime/invocation/1/response ") || !strings.Contains(answer, `"Effect":"Allow"`) || !strings.Contains(answer, `"rateLimitRemaining":"19"`) {
+	if !strings.HasPrefix(answer, "/2018-06-01/runtime/invocation/1/response ") || !strings.Contains(answer, `"Effect":"Allow"`) ||
+		!strings.Contains(answer, `"rateLimitRemaining":"19"`) {
 		t.Errorf("got answer %s, want Allow; output: %s", answer, output)
 	}
-	if !strings.Contains(output, `"Namespace":"Weir/test"`) || !strings.Contains(output, `"Allowed":1,`) || !strings.Contains(output, `"RulesVersion":7,`) {
+	if !strings.Contains(output, `"Namespace":"Weir/test"`) || !strings.Contains(output, `"Allowed":1,`) ||
+		!strings.Contains(output, `"RulesVersion":7,`) {
 		t.Errorf("metrics: got %s, want one allowed request under version 7 of the rules", output)
 	}
 }
@@ -107,7 +109,8 @@ func TestStart(t *testing.T) {
 // Every log line of an invocation has Lambda's request id, including lines that the limiter logs.
 func TestStart_requestID(t *testing.T) {
 	event := storetest.Must(events.Files.ReadFile("rest-authorizer-anonymous.json"))
-	_, output := invoked(t, event, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "NAMESPACE=test", sampleRules, "RULES_VERSION=7", "AWS_LAMBDA_LOG_FORMAT=JSON")
+	_, output := invoked(t, event, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "NAMESPACE=test", sampleRules, "RULES_VERSION=7",
+		"AWS_LAMBDA_LOG_FORMAT=JSON")
 	reported := false
 	for line := range strings.Lines(output) {
 		if strings.Contains(line, `"store failed"`) {
@@ -145,7 +148,8 @@ func TestStart_mistake(t *testing.T) {
 	} {
 		c, output := function(t, append(variables, "NAMESPACE=test")...)
 		err := c.Run()
-		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 || strings.Count(output.String(), "level=") != 1 || !strings.Contains(output.String(), want) {
+		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 || strings.Count(output.String(), "level=") != 1 ||
+			!strings.Contains(output.String(), want) {
 			t.Errorf("process: got error %v, want exit status 1 and one log line that names the cause: %s", err, output)
 		}
 	}
@@ -162,8 +166,10 @@ func TestStart_records(t *testing.T) {
 		_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#AccessDeniedException"}`)
 	}))
 	defer server.Close()
-	_, output := invoked(t, []byte(`{}`), "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", "RECORDS_TABLE=weir-records", "DYNAMODB_ENDPOINT="+server.URL)
-	if !strings.Contains(output, `"records table not reached"`) || len(table) != 2 || !strings.Contains(<-table, `"subjectkey"`) || !strings.Contains(<-table, `"secrets"`) {
+	_, output := invoked(t, []byte(`{}`), "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", "RECORDS_TABLE=weir-records",
+		"DYNAMODB_ENDPOINT="+server.URL)
+	if !strings.Contains(output, `"records table not reached"`) || len(table) != 2 || !strings.Contains(<-table, `"subjectkey"`) ||
+		!strings.Contains(<-table, `"secrets"`) {
 		t.Errorf("got %d reads of the records table, want 2 and a warning: %s", len(table), output)
 	}
 }

@@ -49,7 +49,8 @@ func (c Config) subjectHash(ctx context.Context, logger *slog.Logger) (telemetry
 	defer cancel()
 	key, _, err := records.SubjectKey(ctx, table, c.RecordsTable)
 	if err != nil {
-		logger.Warn("subject hash key not read; this environment uses a random key, so its hashes differ from those of other environments", slog.Any("err", err))
+		logger.Warn("subject hash key not read; this environment uses a random key, so its hashes differ from those of other environments",
+			slog.Any("err", err))
 	}
 	return telemetry.NewSubjectHash(c.Namespace, key), nil
 }

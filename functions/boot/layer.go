@@ -50,6 +50,7 @@ func layerNames() *regexp.Regexp {
 		}
 	}
 	names = slices.AppendSeq(names, maps.Keys(removed))
-	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) }) // the first alternative that matches wins, so longer names come first
+	// the first alternative that matches wins, so longer names come first
+	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) })
 	return regexp.MustCompile(`\b(` + strings.Join(names, "|") + `)\b`)
 }

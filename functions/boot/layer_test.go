@@ -23,16 +23,21 @@ func TestLayer(t *testing.T) {
 		want      []string // parts of the error; none means no error
 	}{
 		{"valid", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1"}, nil},
-		{"streamed answers", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "WEIR_RESPONSE_STREAM": "true"}, nil},
-		{"the function's own variables", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "STORE": "sqlite", "NAMESPACE": "#"}, nil},
+		{"streamed answers", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1",
+			"WEIR_RESPONSE_STREAM": "true"}, nil},
+		{"the function's own variables", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1",
+			"STORE": "sqlite", "NAMESPACE": "#"}, nil},
 		{"missing", map[string]string{"NAMESPACE": "dev"}, []string{"WEIR_NAMESPACE: required"}},
 		{"invalid", map[string]string{"WEIR_NAMESPACE": "dev", "WEIR_RULES_FROM": "table", "WEIR_IPV6_BITS": "0"},
 			[]string{"WEIR_TABLE: required", "WEIR_RECORDS_TABLE: required with WEIR_RULES_FROM=table", "WEIR_IPV6_BITS: got 0"}},
 		{"no boolean", map[string]string{"WEIR_RESPONSE_STREAM": "on"}, []string{`WEIR_RESPONSE_STREAM: got "on", want true or false`}},
-		{"removed", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_EVENTS": "kinesis"}, []string{"WEIR_EVENTS: no longer a setting"}},
-		{"SnapStart", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"},
+		{"removed", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_EVENTS": "kinesis"},
+			[]string{"WEIR_EVENTS: no longer a setting"}},
+		{"SnapStart", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1",
+			"AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"},
 			[]string{"SnapStart: the layer does not support it"}},
-		{"another init", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1", "AWS_LAMBDA_INITIALIZATION_TYPE": "provisioned-concurrency"}, nil},
+		{"another init", map[string]string{"WEIR_STORE": "memory", "WEIR_NAMESPACE": "dev", "WEIR_RULES_VERSION": "1",
+			"AWS_LAMBDA_INITIALIZATION_TYPE": "provisioned-concurrency"}, nil},
 	} {
 		lookup := func(name string) (string, bool) { value, ok := c.variables[name]; return value, ok }
 		e, err := boot.Layer(lookup)(t.Context(), logger)
@@ -75,7 +80,8 @@ func TestLayer_document(t *testing.T) {
 		t.Errorf("rules: got version %d, want 1", got)
 	}
 	for _, architecture := range []string{"arm64", "x86_64"} {
-		if zip := contract.Archive(contract.Extension, architecture); !strings.Contains(string(document), "`"+zip+"`") && !strings.Contains(string(document), "unzip "+zip) {
+		if zip := contract.Archive(contract.Extension, architecture); !strings.Contains(string(document), "`"+zip+"`") &&
+			!strings.Contains(string(document), "unzip "+zip) {
 			t.Errorf("LAYER.md: got no %s, want the file of a release", zip)
 		}
 	}

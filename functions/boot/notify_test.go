@@ -26,11 +26,13 @@ func TestConfig_Environment_notices(t *testing.T) {
 	if err := os.WriteFile(key, bytes.Repeat([]byte("k"), 32), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := storetest.Must(boot.Load(lookup("NAMESPACE=a", "STORE=memory", "RULES_VERSION=1", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+key, "SIGN_LINES=true")))
+	c := storetest.Must(boot.Load(lookup("NAMESPACE=a", "STORE=memory", "RULES_VERSION=1", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+key,
+		"SIGN_LINES=true")))
 	store := storetest.Must(memstore.New(memstore.Options{}))
 	e := storetest.Must(c.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler), Metrics: &metrics}))
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	quota := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "month", Rate: algo.Rate{Requests: 10, Calendar: algo.Calendar{Period: algo.Month}}, Notify: limiter.Percentages{80}}))
+	quota := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "month", Rate: algo.Rate{Requests: 10,
+		Calendar: algo.Calendar{Period: algo.Month}}, Notify: limiter.Percentages{80}}))
 	if _, err := e.Limiter.Take(t.Context(), now, []limiter.Charge{{Subject: limiter.User("alice"), Limit: quota, Cost: 8}}); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,8 @@ const publishTimeout = 45 * time.Second
 const publishAttempts = 10
 
 func patientRetryer() aws.Retryer {
-	return retry.AddWithErrorCodes(retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts = publishAttempts }), "AccessDeniedException")
+	return retry.AddWithErrorCodes(retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts = publishAttempts }),
+		"AccessDeniedException")
 }
 
 // StartDeploy runs a function until Lambda ends the process. When CloudFormation invokes it, the function publishes the
@@ -48,7 +49,8 @@ func StartDeploy() {
 	run(logger, err, func() any { return f })
 }
 
-func openPublisher(ctx context.Context, lookup func(string) (string, bool), clock func() time.Time) (func(context.Context, cfn.Event) error, error) {
+func openPublisher(ctx context.Context, lookup func(string) (string, bool), clock func() time.Time) (func(context.Context, cfn.Event) error,
+	error) {
 	var c publisherConfig
 	if err := ReadVariables(&c, lookup); err != nil {
 		return nil, err

@@ -54,21 +54,25 @@ func TestPublisher(t *testing.T) {
 	publish := storetest.Must(boot.OpenPublisher(t.Context(), lookup("DYNAMODB_ENDPOINT="+table.URL, "WEIR_LOCAL=true"), time.Now))
 	answers, answer := cloudFormation(t)
 	event := func(name string) cfn.Event {
-		return cfn.Event{RequestType: cfn.RequestUpdate, RequestID: "r", ResponseURL: answers.URL + "/?X-Amz-Signature=secret", PhysicalResourceID: "deployedrules#test", ResourceProperties: map[string]any{
-			contract.PropertyTable: name, contract.PropertyNamespace: "test", contract.PropertyDocument: packed(t, oneRule),
-		}}
+		return cfn.Event{RequestType: cfn.RequestUpdate, RequestID: "r", ResponseURL: answers.URL + "/?X-Amz-Signature=secret",
+			PhysicalResourceID: "deployedrules#test", ResourceProperties: map[string]any{
+				contract.PropertyTable: name, contract.PropertyNamespace: "test", contract.PropertyDocument: packed(t, oneRule),
+			}}
 	}
-	if err := publish(t.Context(), event("records")); err != nil || answer.Status != cfn.StatusSuccess || answer.RequestID != "r" || calls.Load() != 2 {
+	if err := publish(t.Context(), event("records")); err != nil || answer.Status != cfn.StatusSuccess || answer.RequestID != "r" ||
+		calls.Load() != 2 {
 		t.Errorf("denied once: got answer %+v after %d calls, error %v, want SUCCESS after 2", answer, calls.Load(), err)
 	}
-	if err := publish(t.Context(), event("nowhere")); err != nil || answer.Status != cfn.StatusFailed || !strings.HasPrefix(answer.Reason, "records table: ") || answer.PhysicalResourceID != "deployedrules#test" {
+	if err := publish(t.Context(), event("nowhere")); err != nil || answer.Status != cfn.StatusFailed || !strings.HasPrefix(answer.Reason,
+		"records table: ") || answer.PhysicalResourceID != "deployedrules#test" {
 		t.Errorf("no table: got answer %+v, error %v, want FAILED with a reason and the same id", answer, err)
 	}
 	answers.Close()
 	if err := publish(t.Context(), event("records")); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("lost answer: got error %v, want one without the signature", err)
 	}
-	if _, err := boot.OpenPublisher(t.Context(), lookup("WEIR_LOCAL=perhaps"), time.Now); err == nil || !strings.HasPrefix(err.Error(), "WEIR_LOCAL: ") {
+	if _, err := boot.OpenPublisher(t.Context(), lookup("WEIR_LOCAL=perhaps"), time.Now); err == nil || !strings.HasPrefix(err.Error(),
+		"WEIR_LOCAL: ") {
 		t.Errorf("variables: got error %v, want one about WEIR_LOCAL", err)
 	}
 }

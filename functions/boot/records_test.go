@@ -77,8 +77,10 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 	}))
 	t.Cleanup(server.Close)
 	d.endpoint = server.URL
-	rules := write(t, "rules.json", `{"version":1,"rules":[{"endpoint":"/api/*","limits":{"free":{"requests":10,"window":"1m"},"paid":{"requests":20,"window":"1m"},"enterprise":{"requests":30,"window":"1m"}}}]}`)
-	c := load(t, append(variables, "STORE_TIMEOUT=900ms", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+server.URL, "WEIR_LOCAL=true", "RULES_FILE="+rules, "JWT_ISSUER="+samples.Issuer, "JWT_AUDIENCE="+samples.Audience, "JWT_ALGORITHMS=ES256")...)
+	rules := write(t, "rules.json", `{"version":1,"rules":[{"endpoint":"/api/*","limits":{"free":{"requests":10,"window":"1m"},`+
+		`"paid":{"requests":20,"window":"1m"},"enterprise":{"requests":30,"window":"1m"}}}]}`)
+	c := load(t, append(variables, "STORE_TIMEOUT=900ms", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+server.URL, "WEIR_LOCAL=true",
+		"RULES_FILE="+rules, "JWT_ISSUER="+samples.Issuer, "JWT_AUDIENCE="+samples.Audience, "JWT_ALGORITHMS=ES256")...)
 	client := storetest.Must(c.DynamoDBClient(t.Context()))
 	c.Share(dynamodb.New(client.Options(), d.count))
 	store, _, err := c.OpenStore(t.Context())
@@ -88,7 +90,8 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 	if c.Store == "dynamodb" {
 		d.makeTable(t, dynamostore.TableInput(c.Table))
 	}
-	if d.Environment, err = c.Environment(t.Context(), store, d.options()); err != nil {
+	d.Environment, err = c.Environment(t.Context(), store, d.options())
+	if err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -97,7 +100,8 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 // count counts the requests of the shared client.
 func (d *deployment) count(o *dynamodb.Options) {
 	o.APIOptions = append(o.APIOptions, func(s *middleware.Stack) error {
-		return s.Deserialize.Add(middleware.DeserializeMiddlewareFunc("count", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+		return s.Deserialize.Add(middleware.DeserializeMiddlewareFunc("count", func(ctx context.Context, in middleware.DeserializeInput,
+			next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 			d.shared.Add(1)
 			return next.HandleDeserialize(ctx, in)
 		}), middleware.After)
@@ -163,7 +167,8 @@ func (d *deployment) want(t *testing.T, what, key, principal, limit string, stat
 	t.Helper()
 	p, l, s, h := d.answers(t, key)
 	if p != principal || l != limit || s != status || h != limit {
-		t.Errorf("%s: got principal %q with limit %q from the authorizer, status %d with limit %q from the handler; want %q, %q, %d", what, p, l, s, h, principal, limit, status)
+		t.Errorf("%s: got principal %q with limit %q from the authorizer, status %d with limit %q from the handler; want %q, %q, %d", what, p, l,
+			s, h, principal, limit, status)
 	}
 }
 
@@ -249,7 +254,8 @@ func TestStartSigningKeys(t *testing.T) {
 	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, document) }))
 	defer issuer.Close()
 	copyKeys := func() string {
-		answer, _ := invoked(t, []byte(`{}`), "WEIR_TEST_FUNCTION=signingkeys", "RECORDS_TABLE="+d.table, "JWKS="+issuer.URL, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true")
+		answer, _ := invoked(t, []byte(`{}`), "WEIR_TEST_FUNCTION=signingkeys", "RECORDS_TABLE="+d.table, "JWKS="+issuer.URL,
+			"DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true")
 		return answer
 	}
 	d.faults.Store(1) // one request fails, and the function repeats it
@@ -257,7 +263,8 @@ func TestStartSigningKeys(t *testing.T) {
 		t.Errorf("copy of a valid key set: got %s, want a response", got)
 	}
 	document = "{}"
-	if got := copyKeys(); !strings.HasPrefix(got, "/2018-06-01/runtime/invocation/1/error ") || !strings.Contains(got, "key set: keys: missing") {
+	if got := copyKeys(); !strings.HasPrefix(got, "/2018-06-01/runtime/invocation/1/error ") ||
+		!strings.Contains(got, "key set: keys: missing") {
 		t.Errorf("copy of an invalid key set: got %s, want an error about missing keys", got)
 	}
 	d.now = d.now.Add(3 * time.Second)

@@ -25,13 +25,15 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-var serverless = []string{"STORE=redis", "REDIS_URL=rediss://cache.example:6379", "REDIS_CLUSTER=true", "REDIS_IAM_USER=weir-dev", "REDIS_IAM_CACHE=weir-dev-cache"}
+var serverless = []string{"STORE=redis", "REDIS_URL=rediss://cache.example:6379", "REDIS_CLUSTER=true", "REDIS_IAM_USER=weir-dev",
+	"REDIS_IAM_CACHE=weir-dev-cache"}
 
 func credentials(t *testing.T) {
 	t.Helper()
 	for name, value := range map[string]string{
-		"AWS_REGION": "eu-central-1", "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "AWS_SESSION_TOKEN": "session/token+=",
-		"AWS_PROFILE": "", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+		"AWS_REGION": "eu-central-1", "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
+		"AWS_SESSION_TOKEN": "session/token+=",
+		"AWS_PROFILE":       "", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
 	} {
 		t.Setenv(name, value)
 	}
@@ -139,8 +141,9 @@ func verify(t *testing.T, token string, at time.Time) {
 	date := at.Format("20060102T150405Z")
 	scope := date[:8] + "/eu-central-1/elasticache/aws4_request"
 	for name, want := range map[string]string{
-		"Action": "connect", "User": "weir-dev", "ResourceType": "ServerlessCache", "X-Amz-Expires": "900", "X-Amz-Date": date, "X-Amz-SignedHeaders": "host",
-		"X-Amz-Algorithm": "AWS4-HMAC-SHA256", "X-Amz-Credential": "AKIDEXAMPLE/" + scope, "X-Amz-Security-Token": "session/token+=",
+		"Action": "connect", "User": "weir-dev", "ResourceType": "ServerlessCache", "X-Amz-Expires": "900", "X-Amz-Date": date,
+		"X-Amz-SignedHeaders": "host",
+		"X-Amz-Algorithm":     "AWS4-HMAC-SHA256", "X-Amz-Credential": "AKIDEXAMPLE/" + scope, "X-Amz-Security-Token": "session/token+=",
 	} {
 		if got := query[name]; !slices.Equal(got, []string{want}) {
 			t.Errorf("parameter %s of the token: got %q, want %q", name, got, want)
@@ -153,7 +156,8 @@ func verify(t *testing.T, token string, at time.Time) {
 	}
 	canonical := "GET\n/\n" + strings.ReplaceAll(query.Encode(), "+", "%20") + "\nhost:" + host + "\n\nhost\n" + hexSum("")
 	key := []byte("AWS4wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
-	for _, part := range []string{date[:8], "eu-central-1", "elasticache", "aws4_request", "AWS4-HMAC-SHA256\n" + date + "\n" + scope + "\n" + hexSum(canonical)} {
+	for _, part := range []string{date[:8], "eu-central-1", "elasticache", "aws4_request", "AWS4-HMAC-SHA256\n" + date + "\n" + scope + "\n" +
+		hexSum(canonical)} {
 		h := hmac.New(sha256.New, key)
 		_, _ = io.WriteString(h, part)
 		key = h.Sum(nil)
@@ -173,7 +177,8 @@ func TestConfig_RedisClient_noRegion(t *testing.T) {
 	credentials(t)
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
-	if _, err := rediscache.NewClient(t.Context(), load(t, serverless...)); err == nil || !strings.HasPrefix(err.Error(), "AWS_REGION: required") {
+	if _, err := rediscache.NewClient(t.Context(), load(t, serverless...)); err == nil || !strings.HasPrefix(err.Error(),
+		"AWS_REGION: required") {
 		t.Errorf("without a region: got error %v, want AWS_REGION: required", err)
 	}
 }
@@ -185,7 +190,8 @@ func TestConfig_RedisClient_cluster(t *testing.T) {
 		"not there": func(*cache) (net.Conn, error) { return nil, &net.OpError{Op: "dial", Err: io.ErrClosedPipe} },
 		"hangs up":  func(s *cache) (net.Conn, error) { return s.dial(t.Context(), "", "") },
 	} {
-		u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://cache.example:6379", "REDIS_CLUSTER=true")))
+		u := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://cache.example:6379",
+			"REDIS_CLUSTER=true")))
 		client, server, dialed := u.(*redis.ClusterClient), &cache{deaf: "evalsha"}, 0
 		if _, err := redisstore.New(client, redisstore.Options{Namespace: "n"}); err != nil {
 			t.Fatal(err)
@@ -258,7 +264,8 @@ func init() {
 func TestDeadline_dial_redis(t *testing.T) {
 	const want = 900 * time.Millisecond
 	for _, cluster := range []string{"false", "true"} {
-		client := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://store:6379", "REDIS_CLUSTER="+cluster)))
+		client := storetest.Must(rediscache.NewClient(t.Context(), load(t, "STORE=redis", "REDIS_URL=redis://store:6379", "REDIS_CLUSTER="+
+			cluster)))
 		var got time.Duration
 		switch client := client.(type) {
 		case *redis.Client:

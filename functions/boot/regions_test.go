@@ -29,7 +29,8 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-const sharedRules = `{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":300,"window":"100d","algorithm":"fixed_window","regions":"shared"}}}]}`
+const sharedRules = `{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":300,"window":"100d",` +
+	`"algorithm":"fixed_window","regions":"shared"}}}]}`
 
 // inRegion returns a Config of a function in a region. tables has the table of each region.
 func inRegion(t *testing.T, tables map[string]*memtable.Locked, region string, variables ...string) boot.Config {
@@ -88,7 +89,8 @@ func TestConfig_Environment_regionsWithout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if calls += d.Transfer.Calls; d.Allowed {
+			calls += d.Transfer.Calls
+			if d.Allowed {
 				admitted[region]++
 			}
 		}
@@ -99,8 +101,10 @@ func TestConfig_Environment_regionsWithout(t *testing.T) {
 	if sum := admitted["us-east-1"] + admitted["eu-central-1"]; admitted["us-east-1"] == 0 || sum != 150 {
 		t.Errorf("got %v admitted, want 150 together: the share of the other region", admitted)
 	}
-	for list, want := range map[string]string{"eu-central-1,us-east-1:0": "", "eu-central-1:0,us-east-1:0": "REGIONS: got :0 in all regions", "eu-central-1,eu-central-1:0": "got eu-central-1 twice", "eu-central-1,us-east-1:1": `got "us-east-1:1"`} {
-		got := boot.Check(map[string]string{"NAMESPACE": "a", "STORE": "dynamodb", "TABLE": "t", contract.VariableRegions: list}, []byte(sharedRules))
+	for list, want := range map[string]string{"eu-central-1,us-east-1:0": "", "eu-central-1:0,us-east-1:0": "REGIONS: got :0 in all regions",
+		"eu-central-1,eu-central-1:0": "got eu-central-1 twice", "eu-central-1,us-east-1:1": `got "us-east-1:1"`} {
+		got := boot.Check(map[string]string{"NAMESPACE": "a", "STORE": "dynamodb", "TABLE": "t", contract.VariableRegions: list},
+			[]byte(sharedRules))
 		if got.Rules != "" || !strings.Contains(got.Environment, want) || want == "" && got.Environment != "" {
 			t.Errorf("%s: got %+v, want %q", list, got, want)
 		}
@@ -163,7 +167,8 @@ func TestConfig_Environment_regionsUnknown(t *testing.T) {
 	c := inRegion(t, nil, "eu-central-1")
 	store := storetest.Must(dynamostore.New(&memtable.Table{}, dynamostore.Options{Table: "counters", Namespace: "test"}))
 	_, err := c.Environment(context.Background(), store, boot.Options{Logger: slog.New(slog.DiscardHandler), Metrics: &metrics})
-	if err == nil || !strings.Contains(err.Error(), "this process has no list of the regions") || !strings.Contains(metrics.String(), telemetry.RulesRefused) {
+	if err == nil || !strings.Contains(err.Error(), "this process has no list of the regions") || !strings.Contains(metrics.String(),
+		telemetry.RulesRefused) {
 		t.Errorf("got error %v and metrics %s, want a refusal and %s", err, metrics.String(), telemetry.RulesRefused)
 	}
 	variables := map[string]string{"NAMESPACE": "a", "STORE": "dynamodb", "TABLE": "t"}
@@ -184,7 +189,8 @@ func TestConfig_Environment_regionsKeys(t *testing.T) {
 	endpoint := recordstest.Regional(t, table, list...)
 	hashes, found := map[string]bool{}, map[string]bool{}
 	for _, region := range []string{"us-east-1", "eu-central-1"} {
-		c := inRegion(t, tables, region, "REGIONS="+strings.Join(list, ","), "RECORDS_TABLE="+table, "DYNAMODB_ENDPOINT="+endpoint, "WEIR_LOCAL=true")
+		c := inRegion(t, tables, region, "REGIONS="+strings.Join(list, ","), "RECORDS_TABLE="+table, "DYNAMODB_ENDPOINT="+endpoint,
+			"WEIR_LOCAL=true")
 		client := storetest.Must(c.DynamoDBClient(t.Context()))
 		_ = storetest.Must(records.GetConsistent(t.Context(), client, table, "no key")) // opens a connection
 		hash, log := hashOf(t, c)
@@ -205,7 +211,8 @@ func TestConfig_Environment_regionsKeys(t *testing.T) {
 			found[region+" "+key] = storetest.Must(records.GetConsistent(t.Context(), client, table, key)) != nil
 		}
 	}
-	want := map[string]bool{"us-east-1 subjectkey": false, "us-east-1 mackey": false, "eu-central-1 subjectkey": true, "eu-central-1 mackey": true}
+	want := map[string]bool{"us-east-1 subjectkey": false, "us-east-1 mackey": false, "eu-central-1 subjectkey": true,
+		"eu-central-1 mackey": true}
 	if len(hashes) != 1 || !maps.Equal(found, want) {
 		t.Errorf("got the hashes %v and the keys %v, want one hash without a warning and the keys %v", hashes, found, want)
 	}

@@ -42,7 +42,8 @@ func newSite(t *testing.T, store string) *site {
 	t.Helper()
 	client, table := recordstest.Table(t, nil)
 	s := &site{t: t, now: noon, client: client, variables: []string{
-		"RECORDS_TABLE=" + table, "DYNAMODB_ENDPOINT=" + storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), "WEIR_LOCAL=true", "STORE_TIMEOUT=900ms", "STORE=" + store,
+		"RECORDS_TABLE=" + table, "DYNAMODB_ENDPOINT=" + storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), "WEIR_LOCAL=true",
+		"STORE_TIMEOUT=900ms", "STORE=" + store,
 	}}
 	if store == contract.StoreRedis {
 		s.variables = append(s.variables, "REDIS_URL="+storetest.Server(t, "redis", "REDIS_URL"))
@@ -66,7 +67,8 @@ func (s *site) fromDeployment() {
 	server, answer := cloudFormation(s.t)
 	var events []cfn.Event
 	s.published = func(document string) {
-		e := cfn.Event{RequestType: cfn.RequestCreate, RequestID: rand.Text(), ResponseURL: server.URL + s.now.Format("/?X-Amz-Date=20060102T150405Z"), StackID: "s", LogicalResourceID: "l", ResourceProperties: map[string]any{
+		e := cfn.Event{RequestType: cfn.RequestCreate, RequestID: rand.Text(), ResponseURL: server.URL +
+			s.now.Format("/?X-Amz-Date=20060102T150405Z"), StackID: "s", LogicalResourceID: "l", ResourceProperties: map[string]any{
 			contract.PropertyTable: s.table(), contract.PropertyNamespace: "test", contract.PropertyDocument: packed(s.t, document),
 		}}
 		if len(events) > 0 {
@@ -75,7 +77,8 @@ func (s *site) fromDeployment() {
 		}
 		for _, e := range slices.Concat([]cfn.Event{e}, events) {
 			*answer = cfn.Response{}
-			if err := publish(s.t.Context(), e); err != nil || answer.Status != cfn.StatusSuccess || answer.RequestID != e.RequestID || answer.PhysicalResourceID != "deployedrules#test" {
+			if err := publish(s.t.Context(), e); err != nil || answer.Status != cfn.StatusSuccess || answer.RequestID != e.RequestID ||
+				answer.PhysicalResourceID != "deployedrules#test" {
 				s.t.Fatalf("%s: got answer %+v, error %v, want SUCCESS", e.RequestType, answer, err)
 			}
 		}
@@ -145,7 +148,8 @@ func (s *site) use(user string, most int64) (admitted, capacity int64) {
 		if e == s.environments[newest] {
 			capacity = d.Capacity
 		}
-		if refusals++; d.Allowed {
+		refusals++
+		if d.Allowed {
 			admitted, refusals = admitted+1, 0
 		}
 	}
@@ -199,15 +203,18 @@ func TestConfig_rules_rollback(t *testing.T) {
 						t.Fatal(err)
 					}
 					if admitted, capacity := s.use(user, step.most); admitted != step.admitted || capacity != step.capacity {
-						t.Errorf("%d, %s: one environment has the new version: got %d admitted by a capacity of %d, want %d by %d", i, step.name, admitted, capacity, step.admitted, step.capacity)
+						t.Errorf("%d, %s: one environment has the new version: got %d admitted by a capacity of %d, want %d by %d", i, step.name, admitted,
+							capacity, step.admitted, step.capacity)
 					}
 					s.now = s.now.Add(time.Minute)
 					for j, e := range s.environments {
 						_ = e.Rules.At(t.Context(), s.now)
 						e.Rules.Wait()
 						d, err := e.Limiter.Peek(t.Context(), s.now, charges(e, user))
-						if got, want := e.Rules.Current().Version(), newest.Rules.Current().Version(); err != nil || got != want || d.Capacity != step.capacity {
-							t.Errorf("%d, %s: environment %d: got version %d with a capacity of %d a minute later (error %v), want %d with %d", i, step.name, j, got, d.Capacity, err, want, step.capacity)
+						if got, want := e.Rules.Current().Version(), newest.Rules.Current().Version(); err != nil || got != want ||
+							d.Capacity != step.capacity {
+							t.Errorf("%d, %s: environment %d: got version %d with a capacity of %d a minute later (error %v), want %d with %d", i, step.name, j,
+								got, d.Capacity, err, want, step.capacity)
 						}
 					}
 					left := int64(0)
@@ -215,7 +222,8 @@ func TestConfig_rules_rollback(t *testing.T) {
 						left = 1
 					}
 					if admitted, capacity := s.use(user, 1); admitted != left || capacity != step.capacity {
-						t.Errorf("%d, %s: a minute later: got %d admitted by a capacity of %d, want %d by %d", i, step.name, admitted, capacity, left, step.capacity)
+						t.Errorf("%d, %s: a minute later: got %d admitted by a capacity of %d, want %d by %d", i, step.name, admitted, capacity, left,
+							step.capacity)
 					}
 				}
 			})

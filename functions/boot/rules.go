@@ -90,7 +90,8 @@ func inRules(err error) error {
 }
 
 func (c Config) parsing() rules.Options {
-	o := rules.Options{MaxDelay: c.MaxDelay, Items: dynamostore.Items{}, OneRegion: c.Local, Regions: c.place()} // with Redis too, so that every store accepts a document
+	// with Redis too, so that every store accepts a document
+	o := rules.Options{MaxDelay: c.MaxDelay, Items: dynamostore.Items{}, OneRegion: c.Local, Regions: c.place()}
 	if c.Store == "dynamodb" {
 		o.LeaseAbove = rules.LeaseAboveDynamoDB
 	}
@@ -104,13 +105,15 @@ func (c Config) bundled() (d live.Document, r *rules.Rules, err error) {
 	o := c.parsing()
 	o.Version = c.RulesVersion
 	if c.RulesFile != "" {
-		if d.Content, err = os.ReadFile(c.RulesFile); err != nil {
+		d.Content, err = os.ReadFile(c.RulesFile)
+		if err != nil {
 			return d, nil, fmt.Errorf("rules: %w", err)
 		}
 	} else if o.Version == 0 {
 		o.Version = commitTime()
 	}
-	if r, err = rules.Parse(d.Content, o); err != nil {
+	r, err = rules.Parse(d.Content, o)
+	if err != nil {
 		return d, nil, inRules(err)
 	}
 	d.Version = r.Version()
@@ -118,7 +121,8 @@ func (c Config) bundled() (d live.Document, r *rules.Rules, err error) {
 		d.Version = 1
 	}
 	if d.Version == 0 && !c.Local { // without a new version, states would keep the parameters of the old document
-		return d, nil, fmt.Errorf("rules: %w", rules.Problems{{Message: "no version; add a version to the document that grows with every change, such as Unix seconds, or set RULES_VERSION"}})
+		return d, nil, fmt.Errorf("rules: %w", rules.Problems{{Message: "no version; add a version to the document that grows with every " +
+			"change, such as Unix seconds, or set RULES_VERSION"}})
 	}
 	return d, r, nil
 }

@@ -79,7 +79,8 @@ func TestConfig_rules_bundleAhead(t *testing.T) {
 	for _, version := range []int64{9_999_999_999, noon.UnixMilli()} {
 		d := newDeployment(t, "STORE=memory")
 		document := fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/api/*","limits":{"*":{"requests":10,"window":"1m"}}}]}`, version)
-		c := load(t, "STORE=memory", "RULES_FROM=table", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true", "RULES_FILE="+write(t, "rules.json", document))
+		c := load(t, "STORE=memory", "RULES_FROM=table", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true",
+			"RULES_FILE="+write(t, "rules.json", document))
 		store, _, err := c.OpenStore(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -190,10 +191,12 @@ func TestConfig_rules_refused(t *testing.T) {
 	if n := strings.Count(d.metrics.String(), `"RulesRefused":1`); n != 1 || strings.Contains(d.metrics.String(), `"RulesRefused":2`) {
 		t.Errorf("got %d rejected documents, want 1:\n%s", n, &d.metrics)
 	}
-	if !strings.Contains(d.metrics.String(), fmt.Sprintf(`"RulesVersion":%d`, first)) || !strings.Contains(d.metrics.String(), `"RulesAge":300`) {
+	if !strings.Contains(d.metrics.String(), fmt.Sprintf(`"RulesVersion":%d`, first)) || !strings.Contains(d.metrics.String(),
+		`"RulesAge":300`) {
 		t.Errorf("metrics: want the previous version and an age of 300 s, got\n%s", &d.metrics)
 	}
-	if n := strings.Count(d.logged.String(), "rules refused"); n != 1 || !strings.Contains(d.logged.String(), "unknown0") || strings.Contains(d.logged.String(), "unknown10") || !strings.Contains(d.logged.String(), "mistakes=50") {
+	if n := strings.Count(d.logged.String(), "rules refused"); n != 1 || !strings.Contains(d.logged.String(), "unknown0") ||
+		strings.Contains(d.logged.String(), "unknown10") || !strings.Contains(d.logged.String(), "mistakes=50") {
 		t.Errorf("rejected document logged %d times, want once with at most 10 of its mistakes:\n%s", n, &d.logged)
 	}
 	good := d.putRules(t, 13, bad.Version)

@@ -40,7 +40,8 @@ func RegisterStore(scheme string, open storeOpener) { stores[scheme] = open }
 func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, error) {
 	open, ok := stores[c.Store]
 	if !ok {
-		return nil, nil, fmt.Errorf("STORE: got %s, which this program does not link (want %s); build it without the tag noredis", c.Store, strings.Join(slices.Sorted(maps.Keys(stores)), " or "))
+		return nil, nil, fmt.Errorf("STORE: got %s, which this program does not link (want %s); build it without the tag noredis", c.Store,
+			strings.Join(slices.Sorted(maps.Keys(stores)), " or "))
 	}
 	return open(ctx, c)
 }

@@ -48,14 +48,16 @@ func TestConfig_SubjectHash(t *testing.T) {
 		t.Errorf("the table fails: got hashes %s and %s, logged %q; want different hashes and a warning", first, second, log)
 	}
 	file := write(t, "key", "sixteen bytes or more")
-	if got, log := hashOf(t, load(t, "NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+file)); got != telemetry.NewSubjectHash("dev", []byte("sixteen bytes or more"))(limiter.User("alice")) || log != "" {
+	if got, log := hashOf(t, load(t, "NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+
+		file)); got != telemetry.NewSubjectHash("dev", []byte("sixteen bytes or more"))(limiter.User("alice")) || log != "" {
 		t.Errorf("with a file: got hash %s, logged %q; want the hash with the file's key and no log", got, log)
 	}
 	short := load(t, "NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+write(t, "short", "short"))
 	if _, err := short.SubjectHash(t.Context(), slog.Default()); err == nil || !strings.Contains(err.Error(), "SUBJECT_KEY_FILE") {
 		t.Errorf("short key: got error %v, want one about SUBJECT_KEY_FILE", err)
 	}
-	if _, err := boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "SUBJECT_KEY_FILE="+file)); err == nil || !strings.Contains(err.Error(), "SUBJECT_KEY_FILE") {
+	if _, err := boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "SUBJECT_KEY_FILE="+file)); err == nil || !strings.Contains(err.Error(),
+		"SUBJECT_KEY_FILE") {
 		t.Errorf("key file at AWS: got error %v, want one about SUBJECT_KEY_FILE", err)
 	}
 }

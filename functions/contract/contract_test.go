@@ -157,12 +157,14 @@ func record() []byte {
 		panic(err)
 	}
 	r.Rules(now, 1, now, []string{l.Rule}, []string{"health"})
-	d := limiter.Decision{Allowed: true, Limit: l, Shadowed: l, Over: l, FromCache: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, Overshoot: 1, Clamped: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1}, Transfer: limiter.Transfer{Calls: 1, Lost: 1, Failed: 1}}
+	d := limiter.Decision{Allowed: true, Limit: l, Shadowed: l, Over: l, FromCache: true, Reason: limiter.ReasonTimeout, StoreCalls: 1,
+		Overshoot: 1, Clamped: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1}, Transfer: limiter.Transfer{Calls: 1, Lost: 1, Failed: 1}}
 	charges := []limiter.Charge{{Limit: l, Subject: limiter.User("alice")}}
 	for _, err := range []error{nil, caller.ErrInvalidCredential, caller.ErrUnverified} {
 		r.Record(telemetry.Outcome{Time: now, Charges: charges, Decision: d, Err: err})
 	}
-	r.Record(telemetry.Outcome{Time: now, Decision: limiter.Decision{Allowed: true}, Exemption: "health", RecordIgnored: true, Unmatched: true, Caller: caller.Caller{ForeignKey: true, IPNotFound: true}})
+	r.Record(telemetry.Outcome{Time: now, Decision: limiter.Decision{Allowed: true}, Exemption: "health", RecordIgnored: true, Unmatched: true,
+		Caller: caller.Caller{ForeignKey: true, IPNotFound: true}})
 	d.Allowed = false
 	r.Record(telemetry.Outcome{Time: now, Decision: d})
 	d.Reason = limiter.ReasonBusy
@@ -230,7 +232,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-const document = `{"version": 7, "rules": [{"endpoint": "/a", "on_error": "local", "local_processes": 20, "limits": {"*": {"requests": 100, "window": "1m"}}}]}`
+const document = `{"version": 7, "rules": [{"endpoint": "/a", "on_error": "local", "local_processes": 20, "limits": {"*": {"requests": ` +
+	`100, "window": "1m"}}}]}`
 
 func check(t *testing.T, variables map[string]string, rules string) boot.Checked {
 	t.Helper()

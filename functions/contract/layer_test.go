@@ -63,10 +63,12 @@ func TestLayerScript_proxy(t *testing.T) {
 		{[]string{proxy, "no_proxy=*", "NO_PROXY=b"}, "* b,127.0.0.2"},
 		{[]string{proxy, "NO_PROXY=*"}, "* *"},
 	} {
-		wrapper := exec.CommandContext(t.Context(), "/bin/sh", "-c", contract.LayerScript(), "weir", "sh", "-c", `echo "${no_proxy-unset}" "${NO_PROXY-unset}"`)
+		wrapper := exec.CommandContext(t.Context(), "/bin/sh", "-c", contract.LayerScript(), "weir", "sh", "-c",
+			`echo "${no_proxy-unset}" "${NO_PROXY-unset}"`)
 		folder := t.TempDir()
 		writeFile(t, filepath.Join(folder, contract.LayerAddress), "127.0.0.2:9001\n")
-		wrapper.Env = append([]string{"PATH=" + os.Getenv("PATH"), contract.VariableLayerFolder + "=" + folder, "AWS_LAMBDA_RUNTIME_API=127.0.0.1:9001"}, c.variables...)
+		wrapper.Env = append([]string{"PATH=" + os.Getenv("PATH"), contract.VariableLayerFolder + "=" + folder,
+			"AWS_LAMBDA_RUNTIME_API=127.0.0.1:9001"}, c.variables...)
 		out, err := wrapper.CombinedOutput()
 		if got := strings.TrimSpace(string(out)); err != nil || got != c.want {
 			t.Errorf("%q: got %q (%v), want %q", c.variables, got, err, c.want)

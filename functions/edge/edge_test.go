@@ -48,8 +48,10 @@ export default {kvs: function () { return {get: function (key) {
 		if q.key != "" {
 			headers["x-api-key"] = map[string]string{"value": q.key}
 		}
-		event, _ := json.Marshal(map[string]any{"viewer": map[string]string{"ip": q.ip}, "request": map[string]any{"method": "GET", "uri": q.path, "headers": headers}})
-		script.WriteString("r = await handler(" + string(event) + ");\nconsole.log(r.statusCode || r.headers['cloudfront-viewer-address'].value);\n")
+		event, _ := json.Marshal(map[string]any{"viewer": map[string]string{"ip": q.ip}, "request": map[string]any{"method": "GET", "uri": q.path,
+			"headers": headers}})
+		script.WriteString("r = await handler(" + string(event) + ");\nconsole.log(r.statusCode || " +
+			"r.headers['cloudfront-viewer-address'].value);\n")
 	}
 	script.WriteString("}\nall();\n")
 	for name, content := range map[string]string{"cloudfront": stub, "main.js": script.String()} {
@@ -72,7 +74,8 @@ func TestViewer(t *testing.T) {
 	later, earlier := fmt.Sprint(time.Now().Unix()+60), fmt.Sprint(time.Now().Unix()-60)
 	entries := map[string]string{
 		keyOf("ip:203.0.113.7"): later, keyOf("ip:203.0.113.8"): earlier, keyOf("ip:203.0.113.9"): "soon",
-		keyOf("ip:2001:db8:0:1::/64"): later, keyOf("ip:0:0:1:2::/64"): later, keyOf("apikey:weir_abc"): later, keyOf("apikey:" + strings.Repeat("k", 257)): later,
+		keyOf("ip:2001:db8:0:1::/64"): later, keyOf("ip:0:0:1:2::/64"): later, keyOf("apikey:weir_abc"): later,
+		keyOf("apikey:" + strings.Repeat("k", 257)): later,
 	}
 	for _, c := range []struct {
 		request

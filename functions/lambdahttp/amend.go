@@ -128,7 +128,8 @@ func inferred(body []byte, fields http.Header) []byte {
 	} else {
 		b = appendString(b, string(body))
 	}
-	if b = append(b, '}'); len(b) > MaxAnswer {
+	b = append(b, '}')
+	if len(b) > MaxAnswer {
 		return nil
 	}
 	return b
@@ -215,7 +216,8 @@ func parseAnswer(text []byte, implied func(unknown bool) int) *fullAnswer {
 	}
 	members, others := membersOf(text, "statusCode", "headers", "multiValueHeaders", "cookies", "body", "isBase64Encoded")
 	f := &fullAnswer{
-		text: text, body: find(members, "body"), headers: find(members, "headers"), lists: find(members, "multiValueHeaders"), cookies: find(members, "cookies"),
+		text: text, body: find(members, "body"), headers: find(members, "headers"), lists: find(members, "multiValueHeaders"),
+		cookies: find(members, "cookies"),
 	}
 	if given := find(members, "statusCode"); given != nil {
 		f.status = statusOf(given.value)

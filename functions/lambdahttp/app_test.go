@@ -67,7 +67,8 @@ func changed(t testing.TB, event []byte, old, replacement string) []byte {
 func environment(t testing.TB, store limiter.Store) *lambdahttp.Environment {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
-	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: keySet(), Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}}))
+	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: keySet(), Issuer: samples.Issuer, Audience: samples.Audience,
+		Algorithms: []string{"ES256"}}))
 	return &lambdahttp.Environment{
 		Limiter: storetest.Must(limiter.New(store, limiter.Options{Logger: logger})), Rules: live.Fixed(parsed()), Logger: logger,
 		Identifier: caller.New(caller.Options{Tokens: tokens, APIKeys: apiKeys()}),
@@ -128,10 +129,12 @@ func TestAuthorizer(t *testing.T) {
 				if err != nil || effect(p) != "Allow" || p.PrincipalID != c.principal {
 					t.Fatalf("request %d: got %+v, %v; want Allow", i+1, p, err)
 				}
-				if got, want := p.PolicyDocument.Statement[0].Resource[0], "arn:aws:execute-api:eu-central-1:123456789012:a1b2c3d4e5/dev/*"; got != want {
+				if got, want := p.PolicyDocument.Statement[0].Resource[0],
+					"arn:aws:execute-api:eu-central-1:123456789012:a1b2c3d4e5/dev/*"; got != want {
 					t.Fatalf("resource of the policy: got %s, want %s", got, want)
 				}
-				if got, want := p.Context["rateLimitRemaining"], string(rune('0'+c.capacity-1-i)); got != want || p.Context["weir"] != "allowed" || p.Context["subject"] != c.principal {
+				if got, want := p.Context["rateLimitRemaining"], string(rune('0'+c.capacity-1-i)); got != want || p.Context["weir"] != "allowed" ||
+					p.Context["subject"] != c.principal {
 					t.Fatalf("request %d: got context %v; want rateLimitRemaining %s and subject %s", i+1, p.Context, want, c.principal)
 				}
 			}
@@ -144,7 +147,8 @@ func TestAuthorizer(t *testing.T) {
 					t.Errorf("context %s: got %v, want %v", key, p.Context[key], want)
 				}
 			}
-			if message, wait := p.Context["message"].(string), p.Context["retryAfter"].(string); !strings.Contains(message, "Retry after "+wait+" second") {
+			if message, wait := p.Context["message"].(string), p.Context["retryAfter"].(string); !strings.Contains(message, "Retry after "+wait+
+				" second") {
 				t.Errorf("message: got %q, want it to contain retryAfter %s", message, wait)
 			}
 			for key, value := range p.Context { // API Gateway rejects lists and objects
@@ -199,7 +203,8 @@ func TestAuthorizer_foreignKey(t *testing.T) {
 			t.Errorf("%.40s: got the principal %s", key, p.PrincipalID)
 		}
 	}
-	if _, err := authorize(t, memory(t), changed(t, event, "weir_sample_enterprise_key", "weir_x")); err == nil || err.Error() != "Unauthorized" {
+	if _, err := authorize(t, memory(t), changed(t, event, "weir_sample_enterprise_key", "weir_x")); err == nil ||
+		err.Error() != "Unauthorized" {
 		t.Errorf("a key of Weir's, cut short: got %v, want Unauthorized", err)
 	}
 }
@@ -224,7 +229,8 @@ func TestAuthorizer_apiKeyHeader(t *testing.T) {
 	if p, err := authorize(t, e, event); err != nil || strings.HasPrefix(p.PrincipalID, "apikey:") {
 		t.Errorf("key in x-api-key: got %+v, %v; want a caller without a key", p, err)
 	}
-	moved := bytes.ReplaceAll(bytes.ReplaceAll(event, []byte(`"x-api-key"`), []byte(`"X-Weir-Key"`)), []byte(`"X-API-Key"`), []byte(`"X-Weir-Key"`))
+	moved := bytes.ReplaceAll(bytes.ReplaceAll(event, []byte(`"x-api-key"`), []byte(`"X-Weir-Key"`)), []byte(`"X-API-Key"`),
+		[]byte(`"X-Weir-Key"`))
 	if p, err := authorize(t, e, moved); err != nil || !strings.HasPrefix(p.PrincipalID, "apikey:") {
 		t.Errorf("key in x-weir-key: got %+v, %v; want the caller of the key", p, err)
 	}
@@ -327,8 +333,10 @@ func TestHandler_request(t *testing.T) {
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			a := handle(t, memory(t), api, sampleEvent(t, c.file))
-			if seen.Method != c.method || seen.URL.RequestURI() != c.target || seen.RemoteAddr != c.remote || body != c.body || seen.Header.Get("Cookie") != c.cookie || seen.Host == "" {
-				t.Errorf("request at the API: got %s %s from %s at %q with body %q and cookie %q; want %+v and a host", seen.Method, seen.URL.RequestURI(), seen.RemoteAddr, seen.Host, body, seen.Header.Get("Cookie"), c)
+			if seen.Method != c.method || seen.URL.RequestURI() != c.target || seen.RemoteAddr != c.remote || body != c.body ||
+				seen.Header.Get("Cookie") != c.cookie || seen.Host == "" {
+				t.Errorf("request at the API: got %s %s from %s at %q with body %q and cookie %q; want %+v and a host", seen.Method,
+					seen.URL.RequestURI(), seen.RemoteAddr, seen.Host, body, seen.Header.Get("Cookie"), c)
 			}
 			cookies := a.Cookies
 			if c.file == "rest-proxy-user.json" {
@@ -346,20 +354,26 @@ func TestHandler_request(t *testing.T) {
 			}
 		})
 	}
-	multi := changed(t, sampleEvent(t, "alb-anonymous.json"), `"headers": {`, `"multiValueHeaders": {"x-forwarded-for": ["203.0.113.9"], "host": ["h"]}, "ignored": {`)
-	if a := handle(t, memory(t), api, multi); len(a.MultiValueHeaders["Set-Cookie"]) != 2 || a.StatusDescription != "202 Accepted" || seen.RemoteAddr != "203.0.113.9:0" {
+	multi := changed(t, sampleEvent(t, "alb-anonymous.json"), `"headers": {`,
+		`"multiValueHeaders": {"x-forwarded-for": ["203.0.113.9"], "host": ["h"]}, "ignored": {`)
+	if a := handle(t, memory(t), api, multi); len(a.MultiValueHeaders["Set-Cookie"]) != 2 || a.StatusDescription != "202 Accepted" ||
+		seen.RemoteAddr != "203.0.113.9:0" {
 		t.Errorf("target group with multi-value headers: got %+v, want 202 with two cookies", a)
 	}
-	custom := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"`, `"domainName": "api.example.com"`)
-	if handle(t, memory(t), api, custom); seen.URL.Path != "/dev/api/v1/data" {
+	custom := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"`,
+		`"domainName": "api.example.com"`)
+	handle(t, memory(t), api, custom)
+	if seen.URL.Path != "/dev/api/v1/data" {
 		t.Errorf("path on a custom domain: got %s, want the path with /dev, because a custom domain has no stage", seen.URL.Path)
 	}
 	beside := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"rawPath": "/dev/api`, `"rawPath": "/devapi`)
-	if handle(t, memory(t), api, beside); seen.URL.Path != "/devapi/v1/data" {
+	handle(t, memory(t), api, beside)
+	if seen.URL.Path != "/devapi/v1/data" {
 		t.Errorf("path that begins with the name of the stage: got %s, want it unchanged", seen.URL.Path)
 	}
 	root := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"rawPath": "/dev/api/v1/data"`, `"rawPath": "/dev"`)
-	if handle(t, memory(t), api, root); seen.URL.Path != "/" {
+	handle(t, memory(t), api, root)
+	if seen.URL.Path != "/" {
 		t.Errorf("path of the stage alone: got %s, want /", seen.URL.Path)
 	}
 }
@@ -370,7 +384,8 @@ func TestHandler_errors(t *testing.T) {
 	for want, payload := range map[string]string{
 		"event: unexpected end":                "",
 		"unsupported event: no method or path": `{"Records":[]}`,
-		"event body: illegal base64":           `{"version":"2.0","rawPath":"/","requestContext":{"http":{"method":"GET"}},"body":"%","isBase64Encoded":true}`,
+		"event body: illegal base64": `{"version":"2.0","rawPath":"/","requestContext":{"http":{"method":"GET"}},"body":"%",` +
+			`"isBase64Encoded":true}`,
 	} {
 		if _, err := h.Invoke(ctx, []byte(payload)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("error: got %v, want %s", err, want)
@@ -392,7 +407,8 @@ func TestDegraded_onError(t *testing.T) {
 		`"on_error":"deny"`:                       {[]string{"failed", "failed"}, []string{"503", "503"}},
 		`"on_error":"local","local_processes":10`: {[]string{"Allow", "Deny"}, []string{"201", "429"}},
 	} {
-		r := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*",`+policy+`,"limits":{"*":{"name":"l","requests":10,"window":"1m"}}}]}`), rules.Options{Version: 1}))
+		r := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*",`+policy+`,"limits":{"*":{"name":"l","requests":10,"window":"1m"}}}]}`),
+			rules.Options{Version: 1}))
 		fresh := func() *lambdahttp.Environment {
 			e := environment(t, unreachable{})
 			e.Rules, e.Limiter = live.Fixed(r), storetest.Must(limiter.New(unreachable{}, limiter.Options{Logger: e.Logger}))
@@ -413,7 +429,8 @@ func TestDegraded_onError(t *testing.T) {
 		e = fresh()
 		for i, want := range want.statuses {
 			a := handle(t, e, sample.New(e), sampleEvent(t, "http-api-user.json"))
-			if got := strconv.Itoa(a.StatusCode); got != want || a.header("Weir-Degraded") != "store_unavailable" || a.StatusCode == http.StatusServiceUnavailable && a.header("Retry-After") != "1" {
+			if got := strconv.Itoa(a.StatusCode); got != want || a.header("Weir-Degraded") != "store_unavailable" ||
+				a.StatusCode == http.StatusServiceUnavailable && a.header("Retry-After") != "1" {
 				t.Errorf("%s: request %d: got %+v, want a degraded %s", policy, i+1, a, want)
 			}
 		}
@@ -427,7 +444,8 @@ func TestForward_samples(t *testing.T) {
 	if err := json.Unmarshal(sampleEvent(t, "report-invoke.json"), &sample); err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]struct{ forged, charged, want string }{"report-invoke.json": {forged, charged, "calls 1, failures 1, bytes 1234"}, "report-log.json": {"null", "null", "calls 1, bytes 1234"}} {
+	for name, c := range map[string]struct{ forged, charged, want string }{"report-invoke.json": {forged, charged,
+		"calls 1, failures 1, bytes 1234"}, "report-log.json": {"null", "null", "calls 1, bytes 1234"}} {
 		d := newDecided(t, eachCount)
 		event := sampleEvent(t, name)
 		if got, err := d.settle.Invoke(ctx, event); err != nil || string(got) != c.forged || d.counted(telemetry.ReportsRejected) != 1 {
@@ -498,7 +516,8 @@ type counting struct {
 	subjects []string
 }
 
-func (c *counting) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (c *counting) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	c.mu.Lock()
 	c.subjects = append(c.subjects, s.String())
 	c.mu.Unlock()
@@ -526,12 +545,14 @@ func TestHandler_enforces(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			e := memory(t)
 			for i := range c.capacity {
-				if a := handle(t, e, sample.New(e), sampleEvent(t, c.file)); a.StatusCode != c.status || a.header("X-RateLimit-Remaining") != string(rune('0'+c.capacity-1-i)) {
+				if a := handle(t, e, sample.New(e), sampleEvent(t, c.file)); a.StatusCode != c.status ||
+					a.header("X-RateLimit-Remaining") != string(rune('0'+c.capacity-1-i)) {
 					t.Fatalf("request %d: got %+v, want it allowed", i+1, a)
 				}
 			}
 			a := handle(t, e, sample.New(e), sampleEvent(t, c.file))
-			if a.StatusCode != http.StatusTooManyRequests || a.header("Retry-After") == "" || a.header("Content-Type") != "application/problem+json" {
+			if a.StatusCode != http.StatusTooManyRequests || a.header("Retry-After") == "" ||
+				a.header("Content-Type") != "application/problem+json" {
 				t.Errorf("request over the limit: got %+v, want 429", a)
 			}
 		})
@@ -558,8 +579,10 @@ func TestAuthorizer_path(t *testing.T) {
 		}
 	}
 	for _, domain := range []string{
-		"a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com", "A1B2C3D4E5.Execute-API.eu-central-1.AmazonAWS.com.", "vpce-0123.execute-api.eu-central-1.vpce.amazonaws.com",
-		"a1b2c3d4e5.execute-api.cn-north-1.amazonaws.com.cn", "a1b2.lambda-url.eu-central-1.on.aws", "127.0.0.1:8080", "127.0.0.1", "[::1]:8080", "localhost", "localhost:8080", "",
+		"a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com", "A1B2C3D4E5.Execute-API.eu-central-1.AmazonAWS.com.",
+		"vpce-0123.execute-api.eu-central-1.vpce.amazonaws.com",
+		"a1b2c3d4e5.execute-api.cn-north-1.amazonaws.com.cn", "a1b2.lambda-url.eu-central-1.on.aws", "127.0.0.1:8080", "127.0.0.1", "[::1]:8080",
+		"localhost", "localhost:8080", "",
 	} {
 		other := changed(t, event, "api.example.com", domain)
 		p, err := authorize(t, memory(t), changed(t, other, `"path": "/api/v1/search"`, `"path": "/v1/api/v1/search"`))

@@ -21,7 +21,8 @@ var anyKey = regexp.MustCompile(`^(user:alice|claim:org=[A-Za-z0-9_.@+,/:%~-]{1,
 func FuzzAttack_request(f *testing.F) {
 	a := newTarget(f)
 	token := a.token(f, map[string]any{"sub": "alice", "org": "acme"})
-	for _, path := range []string{"/api/v1/search", "/api/v1/%73earch/", "//api//v1/./search", "/api%2Fv1%2Fsearch", "/api/v1/search;x", "/api/v1/x/..%2Fsearch", "*", "/%"} {
+	for _, path := range []string{"/api/v1/search", "/api/v1/%73earch/", "//api//v1/./search", "/api%2Fv1%2Fsearch", "/api/v1/search;x",
+		"/api/v1/x/..%2Fsearch", "*", "/%"} {
 		f.Add(uint8(0), "GET", path, "203.0.113.7", "", "", "198.51.100.1")
 		f.Add(uint8(1), "HEAD", path, "::ffff:203.0.113.7", token, "", "")
 		f.Add(uint8(2), "get", path, "2001:db8::1", "", caller.NewAPIKey(), "1.1.1.1, 2.2.2.2")
@@ -31,10 +32,12 @@ func FuzzAttack_request(f *testing.F) {
 		a := a.fresh(t)
 		h, auth := lambdahttp.NewHandler(a.Environment, sample.New(a.Environment)), lambdahttp.NewAuthorizer(a.Environment)
 		headers := map[string]string{"authorization": authorization, "x-api-key": key, "x-forwarded-for": forwarded}
-		event := map[string]any{"type": "REQUEST", "httpMethod": method, "path": path, "headers": headers, "requestContext": map[string]any{"identity": map[string]string{"sourceIp": address}}}
+		event := map[string]any{"type": "REQUEST", "httpMethod": method, "path": path, "headers": headers,
+			"requestContext": map[string]any{"identity": map[string]string{"sourceIp": address}}}
 		switch host % 4 {
 		case 1:
-			event = map[string]any{"version": "2.0", "rawPath": path, "headers": headers, "requestContext": map[string]any{"http": map[string]string{"method": method, "sourceIp": address}}}
+			event = map[string]any{"version": "2.0", "rawPath": path, "headers": headers,
+				"requestContext": map[string]any{"http": map[string]string{"method": method, "sourceIp": address}}}
 		case 2:
 			headers["x-forwarded-for"] += ", " + address
 			event["requestContext"] = map[string]any{"elb": map[string]string{}}

@@ -62,7 +62,8 @@ func newTarget(t testing.TB) *target {
 	key := storetest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	document := storetest.Must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "a"}}}))
 	set := storetest.Must(caller.ParseKeySet(document))
-	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: set, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}}))
+	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: set, Issuer: samples.Issuer, Audience: samples.Audience,
+		Algorithms: []string{"ES256"}}))
 	a := &target{store: &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}, key: key}
 	a.Environment = environment(t, a.store)
 	a.Identifier = caller.New(caller.Options{Tokens: tokens, APIKeys: caller.NewRemoteRecords(noRecords{})})
@@ -192,7 +193,8 @@ var hosts = map[string]func(*testing.T, *target, request) reply{
 		}
 		w := httptest.NewRecorder()
 		a.Serve(sample.New(a.Environment)).ServeHTTP(w, sent)
-		return reply{w.Code, w.Code == http.StatusOK && (r.method == http.MethodHead || strings.Contains(w.Body.String(), `"results"`)), w.Header().Get("X-Ratelimit-Limit")}
+		return reply{w.Code, w.Code == http.StatusOK && (r.method == http.MethodHead || strings.Contains(w.Body.String(), `"results"`)),
+			w.Header().Get("X-Ratelimit-Limit")}
 	},
 }
 
@@ -260,8 +262,10 @@ func onEachHost(t *testing.T, test func(t *testing.T, a *target, send func(reque
 // choose its key, and two callers never share one.
 func TestAttack_chooseKey(t *testing.T) {
 	names := []string{
-		"alice", "alice|ip:203.0.113.7", "alice|claim:org=acme", "user:alice", "global", "apikey:k1", "../alice", "alice\x00", "alice\n", "alice{x}", "{alice}", "al%69ce", "%", "~", "~x",
-		"weir-dev/1/user:alice", "ali=ce", strings.Repeat("a", 128), strings.Repeat("a", 129), strings.Repeat("a", 2000), strings.Repeat("|", 60), "\u202e", "ALICE", " alice", "alice ", "älice", "a\u0308lice", "\xff",
+		"alice", "alice|ip:203.0.113.7", "alice|claim:org=acme", "user:alice", "global", "apikey:k1", "../alice", "alice\x00", "alice\n",
+		"alice{x}", "{alice}", "al%69ce", "%", "~", "~x",
+		"weir-dev/1/user:alice", "ali=ce", strings.Repeat("a", 128), strings.Repeat("a", 129), strings.Repeat("a", 2000), strings.Repeat("|", 60),
+		"\u202e", "ALICE", " alice", "alice ", "älice", "a\u0308lice", "\xff",
 	}
 	keys := regexp.MustCompile(`^(user:[A-Za-z0-9_.@+,/:%~-]{1,128}|claim:org=[A-Za-z0-9_.@+,/:%~-]{1,128}|ip:203\.0\.113\.7)$`)
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
@@ -290,18 +294,22 @@ func TestAttack_chooseKey(t *testing.T) {
 // rules do not define has no effect.
 func TestAttack_pickTier(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
-		for i, tier := range []any{"global", "*", "", "enterprise ", "ENTERPRISE", "enterprise\x00", "default_tier", "{param}", 1, true, []string{"enterprise"}, map[string]any{"tier": "enterprise"}, strings.Repeat("x", 2000), nil} {
-			got := send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": fmt.Sprint("u", i), "tier": tier, "Tier": "enterprise", "plan": "enterprise"})}})
+		for i, tier := range []any{"global", "*", "", "enterprise ", "ENTERPRISE", "enterprise\x00", "default_tier", "{param}", 1, true,
+			[]string{"enterprise"}, map[string]any{"tier": "enterprise"}, strings.Repeat("x", 2000), nil} {
+			got := send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": fmt.Sprint("u", i), "tier": tier,
+				"Tier": "enterprise", "plan": "enterprise"})}})
 			if got.limit != "5" || got.status != http.StatusOK {
 				t.Errorf("tier %.30q: got %+v, want the limit 5", fmt.Sprint(tier), got)
 			}
 		}
 		for _, header := range []string{"Tier", "X-Tier", "X-Weir-Tier", "X-Amzn-Tier", "Weir"} {
-			if got := send(request{header: map[string]string{header: "enterprise"}, address: "192.0.2.1", path: "/api/v1/search"}); got.limit != "5" {
+			if got := send(request{header: map[string]string{header: "enterprise"}, address: "192.0.2.1",
+				path: "/api/v1/search"}); got.limit != "5" {
 				t.Errorf("header %s: got %+v, want the limit 5", header, got)
 			}
 		}
-		if got := send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": "paying", "tier": "paid"})}}); got.limit != "50" {
+		if got := send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": "paying",
+			"tier": "paid"})}}); got.limit != "50" {
 			t.Errorf("caller of the tier paid: got %+v, want the limit 50", got)
 		}
 	})
@@ -311,7 +319,8 @@ func TestAttack_pickTier(t *testing.T) {
 func TestAttack_pickOverride(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		for _, user := range []string{"BIG", "big ", " big", "big\x00", "user:big", "big|x", "198.51.100.9", "b\u200big"} {
-			if got := send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": user, "user": "big", "uid": "big"})}}); got.limit != "5" {
+			if got := send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": user, "user": "big",
+				"uid": "big"})}}); got.limit != "5" {
 				t.Errorf("user %q: got %+v, want the limit 5", user, got)
 			}
 		}
@@ -320,7 +329,8 @@ func TestAttack_pickOverride(t *testing.T) {
 				t.Errorf("header %s: got %+v, want the limit 5", header, got)
 			}
 		}
-		if got := send(request{header: map[string]string{"Authorization": a.forged(t, map[string]any{"sub": "big"})}}); got.status != http.StatusUnauthorized {
+		if got := send(request{header: map[string]string{"Authorization": a.forged(t,
+			map[string]any{"sub": "big"})}}); got.status != http.StatusUnauthorized {
 			t.Errorf("forged token: got %+v, want 401", got)
 		}
 		if got := send(request{address: "198.51.100.9"}); got.limit != "1001" {
@@ -333,16 +343,22 @@ func TestAttack_pickOverride(t *testing.T) {
 // read as the search is charged on its limit, and dot segments are refused.
 func TestAttack_spellPath(t *testing.T) {
 	same := []string{
-		"/api/v1/search", "/api/v1/search/", "/api/v1/search//", "//api/v1/search", "/api//v1///search", "/api/v1/%73earch", "/api/v1/%73%65%61%72%63%68", "/%61pi/v1/search", "/api%2Fv1%2Fsearch", "/api%2fv1/search", "/%2f/api/v1/search",
+		"/api/v1/search", "/api/v1/search/", "/api/v1/search//", "//api/v1/search", "/api//v1///search", "/api/v1/%73earch",
+		"/api/v1/%73%65%61%72%63%68", "/%61pi/v1/search", "/api%2Fv1%2Fsearch", "/api%2fv1/search", "/%2f/api/v1/search",
 	}
 	dots := []string{
-		"/./api/v1/search", "/api/./v1/search/.", "/x/../api/v1/search", "/../api/v1/search", "/api/v1/x/%2e%2e/search", "/api/v1/%2E/search", "/api/v1/search/..%2fsearch", "/api/v1/search/x/..",
+		"/./api/v1/search", "/api/./v1/search/.", "/x/../api/v1/search", "/../api/v1/search", "/api/v1/x/%2e%2e/search", "/api/v1/%2E/search",
+		"/api/v1/search/..%2fsearch", "/api/v1/search/x/..",
 	}
 	other := []string{
-		"/api/v1/Search", "/API/V1/SEARCH", "/api/v1/search;x=1", "/api/v1/search;", "/api;/v1/search", "/api/v1/search.", "/api/v1/search.json", "/api/v1/searchx",
-		"/api/v1\\search", "/api\\v1\\search", "/api/v1/search%5c", "/dev/api/v1/search", "/v1/api/v1/search", "/api/v1/%c0%afsearch", "/api/v1/%u0073earch", "/api/v1/search%", "/api/v1/search%2", "/api/v1/ſearch", "/api/v1/.../search", "/api/v1/search/*", "/*",
+		"/api/v1/Search", "/API/V1/SEARCH", "/api/v1/search;x=1", "/api/v1/search;", "/api;/v1/search", "/api/v1/search.", "/api/v1/search.json",
+		"/api/v1/searchx",
+		"/api/v1\\search", "/api\\v1\\search", "/api/v1/search%5c", "/dev/api/v1/search", "/v1/api/v1/search", "/api/v1/%c0%afsearch",
+		"/api/v1/%u0073earch", "/api/v1/search%", "/api/v1/search%2", "/api/v1/ſearch", "/api/v1/.../search", "/api/v1/search/*", "/*",
 	}
-	reread := []string{"/api/v1/search%3Fx", "/api/v1/search%23", "/api/v1/search%00", "/api/v1/search%20", "/api/v1/search%0a", "/api/v1/%2573earch", "/api%252Fv1/search"} // these are the path of the search only on a host that decodes paths
+	// these are the path of the search only on a host that decodes paths
+	reread := []string{"/api/v1/search%3Fx", "/api/v1/search%23", "/api/v1/search%00", "/api/v1/search%20", "/api/v1/search%0a",
+		"/api/v1/%2573earch", "/api%252Fv1/search"}
 	onEachHost(t, func(t *testing.T, _ *target, send func(request) reply) {
 		for i, path := range same {
 			if got := send(request{path: path, address: fmt.Sprintf("192.0.2.%d", i)}); got.limit != "5" || !got.searched && i == 0 {
@@ -350,7 +366,8 @@ func TestAttack_spellPath(t *testing.T) {
 			}
 		}
 		for i, path := range dots {
-			if got := send(request{path: path, address: fmt.Sprintf("192.0.2.%d", 100+i)}); got.status != http.StatusBadRequest && got.status != http.StatusTooManyRequests {
+			if got := send(request{path: path, address: fmt.Sprintf("192.0.2.%d", 100+i)}); got.status != http.StatusBadRequest &&
+				got.status != http.StatusTooManyRequests {
 				t.Errorf("%s: got %+v, want 400, or 429 of a REST API", path, got)
 			}
 		}
@@ -380,8 +397,10 @@ func TestAttack_spellBasePath(t *testing.T) {
 	a.BasePaths = []string{"/v1"}
 	searched := 0
 	for range 3 {
-		for _, domain := range []string{"api.example.com", "API.example.com", "api.example.com:443", "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"} {
-			for _, path := range []string{"/v1/api/v1/search", "/v1//api/v1/search/", "/%761/api/v1/search", "/v1/./api/v1/search", "/v1/../v1/api/v1/search", "/v1/v1/api/v1/search", "/V1/api/v1/search", "/api/v1/search"} {
+		for _, domain := range []string{"api.example.com", "API.example.com", "api.example.com:443",
+			"a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"} {
+			for _, path := range []string{"/v1/api/v1/search", "/v1//api/v1/search/", "/%761/api/v1/search", "/v1/./api/v1/search",
+				"/v1/../v1/api/v1/search", "/v1/v1/api/v1/search", "/V1/api/v1/search", "/api/v1/search"} {
 				event := edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
 					e["path"] = path
 					e["requestContext"].(map[string]any)["domainName"] = domain
@@ -435,7 +454,8 @@ func TestAttack_forwardedFor(t *testing.T) {
 		for i := range 60 {
 			spoof := fmt.Sprintf("198.51.100.%d", i)
 			header := map[string]string{}
-			for _, name := range []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Originating-Ip", "X-Cluster-Client-Ip", "Via"} {
+			for _, name := range []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip",
+				"X-Originating-Ip", "X-Cluster-Client-Ip", "Via"} {
 				header[name] = spoof
 			}
 			switch i % 4 {
@@ -459,9 +479,12 @@ func TestAttack_forwardedFor(t *testing.T) {
 // Every spelling of an address has the same key. An IPv6 network of 64 bits is one caller.
 func TestAttack_spellAddress(t *testing.T) {
 	for want, spellings := range map[string][]string{
-		"ip:203.0.113.7":       {"203.0.113.7", "::ffff:203.0.113.7", "::ffff:cb00:7107", "::FFFF:CB00:7107", "0:0:0:0:0:ffff:203.0.113.7", "0000:0000:0000:0000:0000:ffff:cb00:7107", "203.0.113.7:4711", "[::ffff:203.0.113.7]:80", "::ffff:203.0.113.7%eth0"},
-		"ip:2001:db8:1:2::/64": {"2001:db8:1:2::", "2001:db8:1:2:3::4", "2001:DB8:1:2::1", "2001:0db8:0001:0002:0000:0000:0000:0001", "2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::203.0.113.7", "[2001:db8:1:2::5]:4711", "2001:db8:1:2::1%eth0"},
-		"ip:unknown":           {"203.0.113.007", "0xcb007107", "3405803783", "203.0.113", "127.1", "localhost", "203.0.113.7/32", "%", "::ffff:203.0.113.7:80:80"},
+		"ip:203.0.113.7": {"203.0.113.7", "::ffff:203.0.113.7", "::ffff:cb00:7107", "::FFFF:CB00:7107", "0:0:0:0:0:ffff:203.0.113.7",
+			"0000:0000:0000:0000:0000:ffff:cb00:7107", "203.0.113.7:4711", "[::ffff:203.0.113.7]:80", "::ffff:203.0.113.7%eth0"},
+		"ip:2001:db8:1:2::/64": {"2001:db8:1:2::", "2001:db8:1:2:3::4", "2001:DB8:1:2::1", "2001:0db8:0001:0002:0000:0000:0000:0001",
+			"2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::203.0.113.7", "[2001:db8:1:2::5]:4711", "2001:db8:1:2::1%eth0"},
+		"ip:unknown": {"203.0.113.007", "0xcb007107", "3405803783", "203.0.113", "127.1", "localhost", "203.0.113.7/32", "%",
+			"::ffff:203.0.113.7:80:80"},
 	} {
 		onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 			served := 0
@@ -531,7 +554,8 @@ func (void) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges [
 // key ids and cached refusals.
 func TestAttack_memory(t *testing.T) {
 	a := newTarget(t)
-	a.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1000,"window":"1h","lease":10,"per":["client"]},"global":{"name":"address","requests":1,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})))
+	a.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1000,"window":"1h",`+
+		`"lease":10,"per":["client"]},"global":{"name":"address","requests":1,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})))
 	a.Limiter = storetest.Must(limiter.New(void{}, limiter.Options{Subjects: 600, Logger: a.Logger}))
 	a.Recorder = telemetry.New(&bytes.Buffer{}, "test", nil)
 	function := lambdahttp.NewAuthorizer(a.Environment)
@@ -583,7 +607,8 @@ func TestAttack_log(t *testing.T) {
 			for i := range 100 {
 				key := caller.NewAPIKey()
 				token := a.forged(t, map[string]any{"sub": "victim\n{\"weir\":\"refused\"}"})
-				r := request{address: fmt.Sprintf("192.0.2.%d", i%3), header: map[string]string{"X-Api-Key": key}, path: "/api/v1/search\n%0asecret-in-a-path"}
+				r := request{address: fmt.Sprintf("192.0.2.%d", i%3), header: map[string]string{"X-Api-Key": key},
+					path: "/api/v1/search\n%0asecret-in-a-path"}
 				if i%2 == 0 {
 					r.header = map[string]string{"Authorization": token}
 				}
@@ -611,7 +636,8 @@ func TestAttack_spellHeader(t *testing.T) {
 	for i := range 50 { // Go encodes and reads the two fields in a random order
 		event := edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
 			delete(e, "multiValueHeaders")
-			e["headers"] = map[string]string{"authorization": a.token(t, map[string]any{"sub": "alice"}), "AUTHORIZATION": a.token(t, map[string]any{"sub": "bob"})}
+			e["headers"] = map[string]string{"authorization": a.token(t, map[string]any{"sub": "alice"}),
+				"AUTHORIZATION": a.token(t, map[string]any{"sub": "bob"})}
 		})
 		if _, err := authorize(t, a.Environment, event); err == nil || err.Error() != "Unauthorized" {
 			t.Fatalf("request %d: got %v, want Unauthorized", i, err)
@@ -626,7 +652,8 @@ func TestAttack_spellHeader(t *testing.T) {
 // name count as one name.
 func TestAttack_login(t *testing.T) {
 	a := newTarget(t)
-	a.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/login","limits":{"*":{"name":"login","requests":30,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})))
+	a.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/login","limits":{"*":{"name":"login","requests":30,`+
+		`"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})))
 	a.SampleLogin = "alice:right"
 	try := func(user, password string) int {
 		return replied(t, a, edited(t, "http-api-anonymous.json", func(e map[string]any) {
@@ -737,7 +764,8 @@ func TestAttack_hugeEvents(t *testing.T) {
 				t.Errorf("time for %d bytes: %s, for 16 times as many: %s; want at most 150 times as long", unit, small, large)
 			}
 			if largeBytes > 40*max(smallBytes, 1<<20) || largeBytes > 64*16*unit {
-				t.Errorf("allocation for %d bytes: %d bytes, for 16 times as many: %d bytes; want at most 40 times as much", unit, smallBytes, largeBytes)
+				t.Errorf("allocation for %d bytes: %d bytes, for 16 times as many: %d bytes; want at most 40 times as much", unit, smallBytes,
+					largeBytes)
 			}
 			if _, most := cost(6 << 20); most > 64*6<<20 { // the largest event of Lambda
 				t.Errorf("an event of 6 MiB allocates %d MiB, want at most 384", most>>20)

@@ -35,7 +35,8 @@ var errStoreFailed = errors.New("the store failed, and a rule has on_error deny"
 func NewAuthorizer(e *Environment) lambda.Handler {
 	e.Recorder.CountErrors(lambdacontext.FunctionName)
 	return authorizer{e, e.gate(func(o *httplimit.Options) {
-		if o.Reported = !e.WeirBehind; e.WeirBehind {
+		o.Reported = !e.WeirBehind
+		if e.WeirBehind {
 			o.Select = e.selecting(func(c limiter.Charge) bool { return !c.Limit.Count.Settles() })
 		}
 	})}

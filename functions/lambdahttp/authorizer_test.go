@@ -46,7 +46,8 @@ func TestAuthorizer_tier(t *testing.T) {
 	if p, err := authorize(t, e, event); err != nil || p.Context["tier"] != "paid" {
 		t.Errorf("tier that the rules define: got %+v, %v; want paid", p.Context, err)
 	}
-	e.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"free":{"requests":5,"window":"1m"}}}]}`), rules.Options{Version: 1})))
+	e.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"free":{"requests":5,"window":"1m"}}}]}`),
+		rules.Options{Version: 1})))
 	if p, err := authorize(t, e, event); err != nil || p.Context["rateLimitLimit"] != "5" || p.Context["tier"] != "free" {
 		t.Errorf("tier that the rules do not define: got %+v, %v; want free", p.Context, err)
 	}
@@ -81,8 +82,10 @@ func TestAuthorizer_waitsForReload(t *testing.T) {
 }
 
 // refusal is the body template of an API's ACCESS_DENIED gateway response.
-const refusal = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,"error":"$context.authorizer.problemError",` +
-	`"message":"$context.authorizer.message","limit":$context.authorizer.limit,"window":"$context.authorizer.window","violated-policies":["$context.authorizer.policy"]}`
+const refusal = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,` +
+	`"error":"$context.authorizer.problemError",` +
+	`"message":"$context.authorizer.message","limit":$context.authorizer.limit,"window":"$context.authorizer.window",` +
+	`"violated-policies":["$context.authorizer.policy"]}`
 
 // filled replaces the variables of the template with the values of the context. Like API Gateway, it
 // escapes nothing.
@@ -99,7 +102,8 @@ func TestAuthorizer_problem_allRules(t *testing.T) {
 	event := sampleEvent(t, "rest-authorizer-anonymous.json")
 	rapid.Check(t, func(rt *rapid.T) {
 		name := rapid.StringMatching(`[a-z0-9_-]{1,32}`).Draw(rt, "name")
-		algorithm := rapid.SampledFrom([]string{"sliding_window", "fixed_window", "token_bucket", "leaky_bucket", "sliding_log"}).Draw(rt, "algorithm")
+		algorithm := rapid.SampledFrom([]string{"sliding_window", "fixed_window", "token_bucket", "leaky_bucket", "sliding_log"}).Draw(rt,
+			"algorithm")
 		window := rapid.IntRange(1, 8_640_000).Draw(rt, "window")
 		drawn := func(version, requests int) *live.Rules {
 			limit := fmt.Sprintf(`{"name":%q,"requests":%d,"window":"%ds","algorithm":%q}`, name, requests, window, algorithm)
@@ -132,7 +136,8 @@ func TestAuthorizer_problem_allRules(t *testing.T) {
 			rt.Errorf("degraded: got %v, want no value", got)
 		}
 		var body httplimit.Problem
-		if err := json.Unmarshal([]byte(filled(refusal, p.Context)), &body); err != nil || body.Message != p.Context["message"] || len(body.Violated) != 1 || body.Violated[0] != name {
+		if err := json.Unmarshal([]byte(filled(refusal, p.Context)), &body); err != nil || body.Message != p.Context["message"] ||
+			len(body.Violated) != 1 || body.Violated[0] != name {
 			rt.Errorf("body: got %s, error %v; want the message of the context and the policy %s", filled(refusal, p.Context), err, name)
 		}
 	})

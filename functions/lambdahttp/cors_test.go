@@ -53,7 +53,8 @@ func TestHandler_cors(t *testing.T) {
 			maps.Copy(header, c.header)
 			var a answer
 			for range 5 { // the limit allows two requests, so a later request is refused
-				if a = handle(t, e, sample.New(e), sentBy(t, c.file, "", header)); a.StatusCode == c.status {
+				a = handle(t, e, sample.New(e), sentBy(t, c.file, "", header))
+				if a.StatusCode == c.status {
 					break
 				}
 			}
@@ -66,8 +67,11 @@ func TestHandler_cors(t *testing.T) {
 			case origins[0] == "*":
 				allow, expose = "*", strings.Join(httplimit.ExposedFields(), ", ")
 			}
-			if a.StatusCode != c.status || a.header("Access-Control-Allow-Origin") != allow || !strings.EqualFold(a.header("Access-Control-Expose-Headers"), expose) || a.header("Vary") != vary || a.header("Access-Control-Allow-Credentials") != "" {
-				t.Errorf("%s, origins %q: got %+v, want status %d, allowed origin %q, exposed fields %q and Vary %q", c.name, origins, a, c.status, allow, expose, vary)
+			if a.StatusCode != c.status || a.header("Access-Control-Allow-Origin") != allow ||
+				!strings.EqualFold(a.header("Access-Control-Expose-Headers"), expose) || a.header("Vary") != vary ||
+				a.header("Access-Control-Allow-Credentials") != "" {
+				t.Errorf("%s, origins %q: got %+v, want status %d, allowed origin %q, exposed fields %q and Vary %q", c.name, origins, a, c.status,
+					allow, expose, vary)
 			}
 		}
 	}
@@ -80,11 +84,13 @@ func TestOptions(t *testing.T) {
 	e := environment(t, store)
 	e.CORSOrigins = []string{"https://app.example.com"}
 	e.Identifier = caller.New(caller.Options{RequireCredential: true}) // no preflight has a credential
-	preflight := map[string]string{"origin": "https://app.example.com", "access-control-request-method": "GET", "access-control-request-headers": "authorization,x-api-key"}
+	preflight := map[string]string{"origin": "https://app.example.com", "access-control-request-method": "GET",
+		"access-control-request-headers": "authorization,x-api-key"}
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		preflight["access-control-request-method"] = method
 		a := handle(t, e, sample.New(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight))
-		if a.StatusCode != http.StatusNoContent || a.header("Access-Control-Allow-Methods") != method || a.header("Access-Control-Allow-Headers") != "authorization,x-api-key" {
+		if a.StatusCode != http.StatusNoContent || a.header("Access-Control-Allow-Methods") != method ||
+			a.header("Access-Control-Allow-Headers") != "authorization,x-api-key" {
 			t.Errorf("preflight for %s: got %+v, want 204 that permits it", method, a)
 		}
 	}
@@ -96,7 +102,8 @@ func TestOptions(t *testing.T) {
 		preflight["access-control-request-method"] = method
 		effects := ""
 		for range 3 {
-			event := strings.Replace(string(sentBy(t, "rest-authorizer-anonymous.json", http.MethodOptions, preflight)), `"path":"/api/v1/search"`, `"path":"/api/v1/data"`, 1)
+			event := strings.Replace(string(sentBy(t, "rest-authorizer-anonymous.json", http.MethodOptions, preflight)), `"path":"/api/v1/search"`,
+				`"path":"/api/v1/data"`, 1)
 			p, err := authorize(t, e, []byte(event))
 			if err != nil {
 				t.Fatal(err)

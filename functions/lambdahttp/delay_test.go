@@ -17,7 +17,8 @@ import (
 // A request waits for its turn in a leaky bucket only if an answer is possible before the deadline of the
 // function. The Go handler and the layer do the same.
 func TestDelay_deadline(t *testing.T) {
-	const document = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"queue","requests":6,"window":"1m","algorithm":"leaky_bucket","burst":5,"per":["ip"]}}}]}`
+	const document = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"queue","requests":6,"window":"1m","algorithm":"leaky_bucket",` +
+		`"burst":5,"per":["ip"]}}}]}`
 	for _, c := range []struct {
 		left   time.Duration // until the deadline
 		status string

@@ -112,7 +112,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 
 // uncollapsed is the Cache-Control of answers to a distribution. Without one, CloudFront gives the answer of one client to
 // others that wait for the same path, even if it caches nothing: its key has neither the query string nor credentials.
-// https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/RequestAndResponseBehaviorCustomOrigin.html#request-custom-traffic-spikes
+// https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/RequestAndResponseBehaviorCustomOrigin.html
 const uncollapsed = "private, no-store"
 
 // withoutForged returns r without the secret of the distribution, and without a field with an address that is not

@@ -19,7 +19,8 @@ import (
 // An authorizer that verifies its callers with other code can call the limiter. DecisionContext
 // converts the decision for the gateway responses and the handler.
 func ExampleDecisionContext() {
-	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/orders","limits":{"paid":{"requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})
+	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/orders","limits":{"paid":{"requests":1,"window":"1m"}}}]}`),
+		rules.Options{Version: 1})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -34,7 +35,8 @@ func ExampleDecisionContext() {
 		fmt.Println(err)
 		return
 	}
-	authorize := func(ctx context.Context, event events.APIGatewayCustomAuthorizerRequestTypeRequest, now time.Time) (effect string, policyContext map[string]any, err error) {
+	authorize := func(ctx context.Context, event events.APIGatewayCustomAuthorizerRequestTypeRequest, now time.Time) (effect string,
+		policyContext map[string]any, err error) {
 		caller := caller.Caller{User: "alice", Tier: "paid"} // a caller that your code has verified
 		decision, err := limits.Take(ctx, now, r.Charges(nil, event.HTTPMethod, rules.EncodedPath(event.Path), caller))
 		if err != nil {

@@ -38,7 +38,8 @@ func (w *writes) install(o *dynamodb.Options) {
 	})
 }
 
-func (w *writes) initialize(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (out middleware.InitializeOutput, m middleware.Metadata, err error) {
+func (w *writes) initialize(ctx context.Context, in middleware.InitializeInput,
+	next middleware.InitializeHandler) (out middleware.InitializeOutput, m middleware.Metadata, err error) {
 	update, ok := in.Parameters.(*dynamodb.UpdateItemInput)
 	if !ok {
 		return next.HandleInitialize(ctx, in)
@@ -70,7 +71,8 @@ func flooded(t *testing.T) (*target, *writes) {
 	w := &writes{}
 	client := dynamodb.New(dynamodb.Options{
 		BaseEndpoint: aws.String(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")), Region: "us-east-1",
-		Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""), Retryer: aws.NopRetryer{}, HTTPClient: resilient.HTTPClient{Doer: awshttp.NewBuildableClient()},
+		Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""), Retryer: aws.NopRetryer{},
+		HTTPClient: resilient.HTTPClient{Doer: awshttp.NewBuildableClient()},
 	}, w.install)
 	table := "weir-test-" + rand.Text()
 	if _, err := client.CreateTable(ctx, dynamostore.TableInput(table)); err != nil {
@@ -202,7 +204,8 @@ func TestAttack_flood(t *testing.T) {
 				t.Errorf("request without a credential: got %+v, want 200", got)
 			}
 			good := a.token(t, map[string]any{"sub": "alice"})
-			if got := hosts["REST API"](t, a, request{address: "198.51.100.2", header: map[string]string{"Authorization": good}}.withDefaults()); got.status != http.StatusOK {
+			if got := hosts["REST API"](t, a, request{address: "198.51.100.2",
+				header: map[string]string{"Authorization": good}}.withDefaults()); got.status != http.StatusOK {
 				t.Errorf("request with a valid credential: got %+v, want 200", got)
 			}
 		})

@@ -32,7 +32,8 @@ func TestHandler_notDecided(t *testing.T) {
 		{"not text", "rest-proxy-anonymous.json", ours, `"weir": true`},
 		{"no authorizer", "rest-proxy-anonymous.json", `"authorizer"`, `"other"`},
 		{"HTTP API, payload 1.0", "rest-proxy-anonymous.json", `"resource": "/api/v1/search"`, `"version": "1.0"`},
-		{"HTTP API", "http-api-anonymous.json", `"requestContext": {`, `"requestContext": {"authorizer": {` + ours + `, "lambda": {` + ours + `}},`},
+		{"HTTP API", "http-api-anonymous.json", `"requestContext": {`, `"requestContext": {"authorizer": {` + ours + `, "lambda": {` + ours +
+			`}},`},
 		{"function URL", "function-url-anonymous.json", `"requestContext": {`, `"requestContext": {"authorizer": {` + ours + `},`},
 		{"load balancer", "alb-anonymous.json", `"requestContext": {`, `"requestContext": {"authorizer": {` + ours + `},`},
 	} {
@@ -69,7 +70,8 @@ func TestHandler_response(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = io.WriteString(w, "text")
 		}, answer{StatusCode: http.StatusOK, Body: "dGV4dA==", IsBase64Encoded: true}},
-		"text": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "text") }, answer{StatusCode: http.StatusOK, Body: "text"}},
+		"text": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "text") }, answer{StatusCode: http.StatusOK,
+			Body: "text"}},
 	} {
 		for _, file := range []string{"rest-proxy-user.json", "http-api-user.json", "alb-anonymous.json"} {
 			a := handle(t, memory(t), c.api, sampleEvent(t, file))

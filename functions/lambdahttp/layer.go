@@ -81,7 +81,8 @@ type Own struct {
 func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (*Own, error) {
 	event, err := parseWithoutBody(payload)
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // a decision by the other members is better than none
-		l.e.Logger.LogAttrs(ctx, slog.LevelWarn, "member of an event ignored, because its type is unexpected", slog.String("member", mismatch.Field))
+		l.e.Logger.LogAttrs(ctx, slog.LevelWarn, "member of an event ignored, because its type is unexpected",
+			slog.String("member", mismatch.Field))
 	} else if errors.Is(err, ErrForeign) {
 		return nil, err
 	} else if err != nil {
@@ -143,7 +144,8 @@ func forward(w http.ResponseWriter, r *http.Request) {
 	}
 	x.payload = nil // the function can free the event
 	err := x.function(a)
-	if a.end(); err != nil {
+	a.end()
+	if err != nil {
 		panic(errFailed)
 	}
 }

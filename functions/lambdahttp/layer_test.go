@@ -25,8 +25,10 @@ const one = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"one","request
 
 // These are the fields of the first decision of one, as members of an object.
 const (
-	fields = `"RateLimit":"\"one\";r=0;t=1","RateLimit-Policy":"\"one\";q=1;w=1","X-RateLimit-Limit":"1","X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1772625601"`
-	lists  = `"RateLimit":["\"one\";r=0;t=1"],"RateLimit-Policy":["\"one\";q=1;w=1"],"X-RateLimit-Limit":["1"],"X-RateLimit-Remaining":["0"],"X-RateLimit-Reset":["1772625601"]`
+	fields = `"RateLimit":"\"one\";r=0;t=1","RateLimit-Policy":"\"one\";q=1;w=1","X-RateLimit-Limit":"1","X-RateLimit-Remaining":"0",` +
+		`"X-RateLimit-Reset":"1772625601"`
+	lists = `"RateLimit":["\"one\";r=0;t=1"],"RateLimit-Policy":["\"one\";q=1;w=1"],"X-RateLimit-Limit":["1"],` +
+		`"X-RateLimit-Remaining":["0"],"X-RateLimit-Reset":["1772625601"]`
 )
 
 // undecidedREST is an event of a REST API without Weir's authorizer.
@@ -78,18 +80,26 @@ func TestLayer_answered(t *testing.T) {
 		name, payload, want string
 		events              [][]byte
 	}{
-		{"headers", ` { "statusCode" : 200, "headers" : { "A":"b" } , "body" : "\u00e4\/" } `, ` { "statusCode" : 200, "headers" : {` + fields + `, "A":"b" } , "body" : "\u00e4\/" } `, [][]byte{api, url, rest, v1, alb}},
-		{"no member headers", `{"statusCode":"201","cookies":["a=b","c=d"]}`, `{"headers":{` + fields + `},"statusCode":"201","cookies":["a=b","c=d"]}`, [][]byte{api, url, rest, v1, alb}},
+		{"headers", ` { "statusCode" : 200, "headers" : { "A":"b" } , "body" : "\u00e4\/" } `, ` { "statusCode" : 200, "headers" : {` + fields +
+			`, "A":"b" } , "body" : "\u00e4\/" } `, [][]byte{api, url, rest, v1, alb}},
+		{"no member headers", `{"statusCode":"201","cookies":["a=b","c=d"]}`, `{"headers":{` + fields +
+			`},"statusCode":"201","cookies":["a=b","c=d"]}`, [][]byte{api, url, rest, v1, alb}},
 		{"null headers", `{"headers":null,"statusCode":200}`, `{"headers":{` + fields + `},"statusCode":200}`, [][]byte{api, url, rest, v1, alb}},
-		{"only lists", `{"multiValueHeaders":{"A":["b","c"]},"statusCode":200}`, `{"multiValueHeaders":{` + lists + `,"A":["b","c"]},"statusCode":200}`, [][]byte{rest, v1, list}},
+		{"only lists", `{"multiValueHeaders":{"A":["b","c"]},"statusCode":200}`, `{"multiValueHeaders":{` + lists +
+			`,"A":["b","c"]},"statusCode":200}`, [][]byte{rest, v1, list}},
 		{"a load balancer with lists", `{"statusCode":200}`, `{"multiValueHeaders":{` + lists + `},"statusCode":200}`, [][]byte{list}},
 		{"the function's own field", `{"statusCode":200,"headers":{"x-ratelimit-limit":"7"}}`,
-			`{"statusCode":200,"headers":{` + strings.Replace(fields, `"X-RateLimit-Limit":"1",`, "", 1) + `,"x-ratelimit-limit":"7"}}`, [][]byte{api, url, rest, v1, alb}},
-		{"the last of two members", `{"headers":{"A":"b"},"headers":{"C":"d"},"statusCode":200}`, `{"headers":{"A":"b"},"headers":{` + fields + `,"C":"d"},"statusCode":200}`, [][]byte{api}},
-		{"an escaped name", `{"\u0068eaders":{"A":"b"},"statusCode":200}`, `{"\u0068eaders":{` + fields + `,"A":"b"},"statusCode":200}`, [][]byte{api}},
+			`{"statusCode":200,"headers":{` + strings.Replace(fields, `"X-RateLimit-Limit":"1",`, "", 1) + `,"x-ratelimit-limit":"7"}}`,
+			[][]byte{api, url, rest, v1, alb}},
+		{"the last of two members", `{"headers":{"A":"b"},"headers":{"C":"d"},"statusCode":200}`, `{"headers":{"A":"b"},"headers":{` + fields +
+			`,"C":"d"},"statusCode":200}`, [][]byte{api}},
+		{"an escaped name", `{"\u0068eaders":{"A":"b"},"statusCode":200}`, `{"\u0068eaders":{` + fields + `,"A":"b"},"statusCode":200}`,
+			[][]byte{api}},
 
-		{"an inferred object", `{"message":"hi","headers":{}}`, `{"statusCode":200,"headers":{"content-type":"application/json",` + fields + `},"body":"{\"message\":\"hi\",\"headers\":{}}"}`, [][]byte{api, url}},
-		{"an inferred string", ` "a\u00e4\n" `, `{"statusCode":200,"headers":{"content-type":"application/json",` + fields + `},"body":"a\u00e4\n"}`, [][]byte{api, url}},
+		{"an inferred object", `{"message":"hi","headers":{}}`, `{"statusCode":200,"headers":{"content-type":"application/json",` + fields +
+			`},"body":"{\"message\":\"hi\",\"headers\":{}}"}`, [][]byte{api, url}},
+		{"an inferred string", ` "a\u00e4\n" `, `{"statusCode":200,"headers":{"content-type":"application/json",` + fields +
+			`},"body":"a\u00e4\n"}`, [][]byte{api, url}},
 
 		{"null", `null`, `null`, [][]byte{api, url, rest, v1, alb}},
 		{"no JSON", `oops`, `oops`, [][]byte{api, url, rest, v1, alb}},
@@ -97,7 +107,8 @@ func TestLayer_answered(t *testing.T) {
 		{"no status", `{"message":"hi"}`, `{"message":"hi"}`, [][]byte{rest, v1, alb}},
 		{"an invalid status", `{"statusCode":"x"}`, `{"statusCode":"x"}`, [][]byte{api, url, rest, v1, alb}},
 		{"a status that is out of range", `{"statusCode":99}`, `{"statusCode":99}`, [][]byte{api, url, rest, v1, alb}},
-		{"headers of another type", `{"statusCode":200,"headers":["a"]}`, `{"statusCode":200,"headers":["a"]}`, [][]byte{api, url, rest, v1, alb}},
+		{"headers of another type", `{"statusCode":200,"headers":["a"]}`, `{"statusCode":200,"headers":["a"]}`, [][]byte{api, url, rest, v1,
+			alb}},
 		{"two values", `{"statusCode":200}{}`, `{"statusCode":200}{}`, [][]byte{api, url, rest, v1, alb}},
 	} {
 		for i, event := range c.events {
@@ -111,7 +122,8 @@ func TestLayer_answered(t *testing.T) {
 // The layer removes the cost field of an answer, and a cost field that the client sent, although no limit of the
 // request counts cost.
 func TestLayer_uncountedCost(t *testing.T) {
-	const cost = `{"endpoint":"/cost","limits":{"global":{"name":"cost","requests":1000,"window":"1h","reserve":1,"count":"cost","per":["ip"]}}}`
+	const cost = `{"endpoint":"/cost","limits":{"global":{"name":"cost","requests":1000,"window":"1h","reserve":1,"count":"cost",` +
+		`"per":["ip"]}}}`
 	for name, other := range map[string]string{
 		"requests": `{"endpoint":"*","limits":{"global":{"name":"some","requests":100,"window":"1h","per":["ip"]}}}`,
 		"failures": `{"endpoint":"*","limits":{"global":{"name":"some","requests":100,"window":"1h","count":"failures","per":["ip"]}}}`,
@@ -144,15 +156,22 @@ func TestLayer_foreign(t *testing.T) {
 	for _, event := range []string{
 		``, `null`, `[]`, `{}`, `"text"`, `{"Records":[{"eventSource":"aws:sqs","body":"{}"}]}`, `{"httpMethod":"GET"}`,
 		`{"requestContext":{"connectionId":"a","eventType":"MESSAGE","routeKey":"$default"},"body":"x"}`,
-		`{"headers":{"Host":"a"},"multiValueHeaders":{"Host":["a"]},"requestContext":{"connectionId":"a","eventType":"CONNECT","routeKey":"$connect","identity":{"sourceIp":"192.0.2.1"}},"isBase64Encoded":false}`,
-		`{"version":"0","detail-type":"a","source":"b","detail":{}}`, `{"version":"1.0","requestContext":{"functionArn":"arn","condition":"Success"},"requestPayload":{}}`,
+		`{"headers":{"Host":"a"},"multiValueHeaders":{"Host":["a"]},"requestContext":{"connectionId":"a","eventType":"CONNECT",` +
+			`"routeKey":"$connect","identity":{"sourceIp":"192.0.2.1"}},"isBase64Encoded":false}`,
+		`{"version":"0","detail-type":"a","source":"b","detail":{}}`,
+		`{"version":"1.0","requestContext":{"functionArn":"arn","condition":"Success"},"requestPayload":{}}`,
 		`{"httpMethod":5,"path":"/"}`,
 		`{"version":"2.0","path":"/","method":"GET","headers":{"a":["b"]},"requestContext":{"serviceArn":"arn"}}`,
 		`{"version":"2.0","type":"REQUEST","routeArn":"arn:aws:execute-api","rawPath":"/","requestContext":{"http":{"method":"GET"}}}`,
-		string(sampleEvent(t, "rest-authorizer-user.json")), string(sampleEvent(t, "report-invoke.json")), string(sampleEvent(t, "report-log.json")),
+		string(sampleEvent(t, "rest-authorizer-user.json")), string(sampleEvent(t, "report-invoke.json")),
+		string(sampleEvent(t, "report-log.json")),
 	} {
 		for range 2 {
-			own, err := l.Invoke(ctx, []byte(event), func(*lambdahttp.Admitted) error { t.Errorf("event %s: got a decision, want none", event); return nil })
+			own, err := l.Invoke(ctx, []byte(event), func(*lambdahttp.Admitted) error {
+				t.Errorf("event %s: got a decision, want none",
+					event)
+				return nil
+			})
 			if own != nil || !errors.Is(err, lambdahttp.ErrForeign) {
 				t.Errorf("event %s: got %+v, %v, want %v", event, own, err, lambdahttp.ErrForeign)
 			}
@@ -181,7 +200,8 @@ func TestLayer_rejected(t *testing.T) {
 func TestLayer_event(t *testing.T) {
 	const marking = `{"rules":[{"endpoint":"*","limits":{"global":[
 		{"name":"soft","requests":1,"window":"1h","mode":"mark","per":["ip"]},{"name":"cost","requests":1000,"window":"1h","reserve":1,"count":"cost","per":["ip"]}]}}]}`
-	for _, event := range [][]byte{undecidedREST(t), sampleEvent(t, "alb-anonymous.json"), listEvent(t), sampleEvent(t, "http-api-anonymous.json"), sampleEvent(t, "function-url-anonymous.json")} {
+	for _, event := range [][]byte{undecidedREST(t), sampleEvent(t, "alb-anonymous.json"), listEvent(t),
+		sampleEvent(t, "http-api-anonymous.json"), sampleEvent(t, "function-url-anonymous.json")} {
 		l := lambdahttp.NewLayer(limitedBy(t, marking))
 		seen := func(event []byte) (got []byte) {
 			_, err := l.Invoke(ctx, event, func(a *lambdahttp.Admitted) error { got = a.Event; return nil })
@@ -213,7 +233,10 @@ func TestLayer_event(t *testing.T) {
 			if !ok {
 				continue
 			}
-			names := slices.DeleteFunc(slices.Collect(maps.Keys(fields)), func(name string) bool { return !strings.HasPrefix(strings.ToLower(name), "weir-") })
+			names := slices.DeleteFunc(slices.Collect(maps.Keys(fields)), func(name string) bool {
+				return !strings.HasPrefix(strings.ToLower(name),
+					"weir-")
+			})
 			if len(names) != 1 || names[0] != "weir-over" || !equalJSON(t, fields["weir-over"], want) {
 				t.Errorf("%s: got %v with %v, want weir-over with %v", member, names, fields["weir-over"], want)
 			}
@@ -249,7 +272,8 @@ func TestLayer_settles(t *testing.T) {
 		{"text", `{"statusCode":200,"headers":{"weir-cost":"7"},"body":"\u00e4bc"}`, [][]byte{api, rest}, nil, "7 4 0 0"},
 		{"a number", `{"statusCode":200,"headers":{"Weir-Cost":7},"body":"abcd"}`, [][]byte{api, rest}, nil, "7 4 0 0"},
 		{"a list", `{"statusCode":503,"multiValueHeaders":{"Weir-Cost":["7"],"A":["b"]},"body":""}`, [][]byte{rest, list}, nil, "7 0 1 0"},
-		{"base64", `{"statusCode":500,"headers":{"A":"b","WEIR-COST":"cost=8","C":"d"},"body":"AAECAw==","isBase64Encoded":true}`, [][]byte{api, rest}, nil, "8 4 1 0"},
+		{"base64", `{"statusCode":500,"headers":{"A":"b","WEIR-COST":"cost=8","C":"d"},"body":"AAECAw==","isBase64Encoded":true}`,
+			[][]byte{api, rest}, nil, "8 4 1 0"},
 		{"no report", `{"statusCode":200}`, [][]byte{api, rest, list}, nil, "100 0 0 0"},
 		{"inferred", `"\u00e4bc"`, [][]byte{api}, nil, "100 4 0 0"},
 		{"no answer to a host", `oops`, [][]byte{rest, list}, nil, "100 0 1 0"},
@@ -303,7 +327,8 @@ func TestLayer_status(t *testing.T) {
 	} {
 		for i, event := range c.events {
 			e := limitedBy(t, document)
-			if got := answered(t, e, event, c.answer); strings.Contains(strings.ToLower(got), "weir-cost") || strings.Contains(got, "X-RateLimit") != c.fields || !json.Valid([]byte(got)) {
+			if got := answered(t, e, event, c.answer); strings.Contains(strings.ToLower(got), "weir-cost") ||
+				strings.Contains(got, "X-RateLimit") != c.fields || !json.Valid([]byte(got)) {
 				t.Errorf("%s: event %d: got %s, want no cost field, and the fields of the decision: %t", c.answer, i, got, c.fields)
 			}
 			if got := usedBy(t, e); got != c.want {
@@ -316,13 +341,16 @@ func TestLayer_status(t *testing.T) {
 // The function's answer stays valid JSON with the same content, whatever it is.
 func FuzzLayer_answered(f *testing.F) {
 	for _, payload := range []string{
-		`{"statusCode":200,"headers":{"A":"b","weir-cost":"1"},"multiValueHeaders":{"Weir-Cost":["2"]},"body":"x"}`, `{"headers":null,"statusCode":"200"}`,
-		`"text"`, `5`, `{"a":{}}`, `{"statusCode":200,"headers":{"a":{"b":[{}]}}}`, `{"\u0068eaders":{},"statusCode":2e2}`, "{\"statusCode\":200,\"headers\":{\"\xff\":\"\xfe\"}}",
+		`{"statusCode":200,"headers":{"A":"b","weir-cost":"1"},"multiValueHeaders":{"Weir-Cost":["2"]},"body":"x"}`,
+		`{"headers":null,"statusCode":"200"}`,
+		`"text"`, `5`, `{"a":{}}`, `{"statusCode":200,"headers":{"a":{"b":[{}]}}}`, `{"\u0068eaders":{},"statusCode":2e2}`,
+		"{\"statusCode\":200,\"headers\":{\"\xff\":\"\xfe\"}}",
 	} {
 		f.Add([]byte(payload))
 	}
 	events := [][]byte{sampleEvent(f, "http-api-anonymous.json"), undecidedREST(f), sampleEvent(f, "alb-anonymous.json"), listEvent(f)}
-	const document = `{"rules":[{"endpoint":"*","limits":{"global":[{"name":"cost","requests":1000000000,"window":"1s","reserve":1,"count":"cost","per":["ip"]}]}}]}`
+	const document = `{"rules":[{"endpoint":"*","limits":{"global":[{"name":"cost","requests":1000000000,"window":"1s","reserve":1,` +
+		`"count":"cost","per":["ip"]}]}}]}`
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		for _, event := range events {
 			e := limitedBy(t, document)
@@ -375,7 +403,8 @@ func strip(answer map[string]any) {
 // usedBy returns what the client of the sample events has used of each limit.
 func usedBy(t *testing.T, e *lambdahttp.Environment) string {
 	t.Helper()
-	charges := e.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/"), caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")})
+	charges := e.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/"),
+		caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")})
 	usage, err := e.Limiter.Inspect(ctx, noon, charges)
 	if err != nil {
 		t.Fatal(err)
@@ -389,18 +418,23 @@ func usedBy(t *testing.T, e *lambdahttp.Environment) string {
 
 // The layer answers an event itself in each case in which the Go handler does not call the API, with the same bytes.
 func TestLayer_likeHandler(t *testing.T) {
-	const document = `{"usage":{"endpoint":"/api/v1/usage","limit":{"requests":2,"window":"5s"}},"rules":[{"endpoint":"*","limits":{"global":{"name":"few","requests":1,"window":"5s","per":["ip"]}}}]}`
+	const document = `{"usage":{"endpoint":"/api/v1/usage","limit":{"requests":2,"window":"5s"}},"rules":[{"endpoint":"*",` +
+		`"limits":{"global":{"name":"few","requests":1,"window":"5s","per":["ip"]}}}]}`
 	user, forged := sampleEvent(t, "http-api-user.json"), changed(t, sampleEvent(t, "http-api-user.json"), "Bearer ", "Bearer x")
 	for name, c := range map[string]struct {
 		edit   func(*lambdahttp.Environment)
 		events [][]byte
 	}{
-		"refused":            {nil, [][]byte{undecidedREST(t), sampleEvent(t, "http-api-anonymous.json"), sampleEvent(t, "function-url-anonymous.json"), sampleEvent(t, "alb-anonymous.json"), listEvent(t), user}},
-		"a bad credential":   {nil, [][]byte{forged}},
-		"a malformed path":   {nil, [][]byte{changed(t, sampleEvent(t, "alb-anonymous.json"), `"/api/v1/search"`, `"/%zz"`)}},
-		"usage":              {nil, [][]byte{changed(t, user, `"rawPath": "/dev/api/v1/data"`, `"rawPath": "/dev/api/v1/usage"`)}},
-		"a preflight":        {func(e *lambdahttp.Environment) { e.CORSOrigins = []string{"https://app.example"} }, [][]byte{sentBy(t, "http-api-anonymous.json", http.MethodOptions, map[string]string{"origin": "https://app.example", "access-control-request-method": "GET"})}},
-		"a refusal to pages": {func(e *lambdahttp.Environment) { e.CORSOrigins = []string{"https://app.example"} }, [][]byte{sentBy(t, "http-api-anonymous.json", http.MethodGet, map[string]string{"origin": "https://app.example"})}},
+		"refused": {nil, [][]byte{undecidedREST(t), sampleEvent(t, "http-api-anonymous.json"),
+			sampleEvent(t, "function-url-anonymous.json"), sampleEvent(t, "alb-anonymous.json"), listEvent(t), user}},
+		"a bad credential": {nil, [][]byte{forged}},
+		"a malformed path": {nil, [][]byte{changed(t, sampleEvent(t, "alb-anonymous.json"), `"/api/v1/search"`, `"/%zz"`)}},
+		"usage":            {nil, [][]byte{changed(t, user, `"rawPath": "/dev/api/v1/data"`, `"rawPath": "/dev/api/v1/usage"`)}},
+		"a preflight": {func(e *lambdahttp.Environment) { e.CORSOrigins = []string{"https://app.example"} },
+			[][]byte{sentBy(t, "http-api-anonymous.json", http.MethodOptions, map[string]string{"origin": "https://app.example",
+				"access-control-request-method": "GET"})}},
+		"a refusal to pages": {func(e *lambdahttp.Environment) { e.CORSOrigins = []string{"https://app.example"} },
+			[][]byte{sentBy(t, "http-api-anonymous.json", http.MethodGet, map[string]string{"origin": "https://app.example"})}},
 	} {
 		for i, event := range c.events {
 			called := 0

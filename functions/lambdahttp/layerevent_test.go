@@ -19,16 +19,20 @@ import (
 
 // hostile are JSON values that decoders reject, or read in different ways.
 var hostile = []string{
-	`1e400`, `-1e999999`, `123456789012345678901234567890.5`, `"\ud800"`, `"\u0000"`, "\"\xff\"", `null`, `true`, `0`, `""`, `[]`, `{}`, `[1e400,{"a":[null]}]`,
-	`{"a":1,"a":{"b":1e400}}`, `{"":{"weir":"allowed"}}`, strings.Repeat("[", 1000) + strings.Repeat("]", 1000), `{"sourceIp":1e400,"method":[]}`,
+	`1e400`, `-1e999999`, `123456789012345678901234567890.5`, `"\ud800"`, `"\u0000"`, "\"\xff\"", `null`, `true`, `0`, `""`, `[]`, `{}`,
+	`[1e400,{"a":[null]}]`,
+	`{"a":1,"a":{"b":1e400}}`, `{"":{"weir":"allowed"}}`, strings.Repeat("[", 1000) + strings.Repeat("]", 1000),
+	`{"sourceIp":1e400,"method":[]}`,
 }
 
 // hostEvents are the events of each host, each of a different form.
 func hostEvents(t testing.TB) map[string][]byte {
 	t.Helper()
 	return map[string][]byte{
-		"REST API": undecidedREST(t), "HTTP API 1.0": changed(t, undecidedREST(t), `"resource": "/api/v1/search"`, `"version": "1.0"`), "HTTP API": sampleEvent(t, "http-api-user.json"),
-		"function URL": sampleEvent(t, "function-url-anonymous.json"), "load balancer": sampleEvent(t, "alb-anonymous.json"), "load balancer with lists": listEvent(t),
+		"REST API": undecidedREST(t), "HTTP API 1.0": changed(t, undecidedREST(t), `"resource": "/api/v1/search"`, `"version": "1.0"`),
+		"HTTP API":     sampleEvent(t, "http-api-user.json"),
+		"function URL": sampleEvent(t, "function-url-anonymous.json"), "load balancer": sampleEvent(t, "alb-anonymous.json"),
+		"load balancer with lists": listEvent(t),
 	}
 }
 
@@ -75,7 +79,8 @@ func replaced(t testing.TB, event []byte, path, value string) []byte {
 func read(path string) bool {
 	for _, part := range []string{
 		"version", "httpMethod", "path", "rawPath", "headers", "multiValueHeaders", "cookies", "isBase64Encoded", "methodArn", "routeArn",
-		"requestContext/apiId", "requestContext/domainName", "requestContext/stage", "requestContext/elb", "requestContext/http/method", "requestContext/http/sourceIp", "requestContext/identity/sourceIp",
+		"requestContext/apiId", "requestContext/domainName", "requestContext/stage", "requestContext/elb", "requestContext/http/method",
+		"requestContext/http/sourceIp", "requestContext/identity/sourceIp",
 	} {
 		if path == part || strings.HasPrefix(part, path+"/") || strings.HasPrefix(path, part+"/") {
 			return true
@@ -99,7 +104,8 @@ func TestLayer_hostileMembers(t *testing.T) {
 				tried++
 				got, err := decision(t, replaced(t, event, path, value))
 				if err != nil {
-					if undecided++; undecided <= 3 {
+					undecided++
+					if undecided <= 3 {
 						t.Errorf("%s: %s is %.40s: got %v, want a decision", host, path, value, err)
 					}
 				} else if !read(path) && !slices.Equal(got, normal) {
@@ -175,7 +181,8 @@ func FuzzLayer_event(f *testing.F) {
 func TestLayer_undecodable(t *testing.T) {
 	deep := strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001)
 	for name, event := range map[string]string{
-		"deep": string(replaced(t, sampleEvent(t, "alb-anonymous.json"), "unknown", deep)), "cut": `{"httpMethod":"GET","path":"/"`, "followed": `{"httpMethod":"GET","path":"/"}{}`,
+		"deep": string(replaced(t, sampleEvent(t, "alb-anonymous.json"), "unknown", deep)), "cut": `{"httpMethod":"GET","path":"/"`,
+		"followed": `{"httpMethod":"GET","path":"/"}{}`,
 	} {
 		if _, err := decision(t, []byte(event)); err == nil || errors.Is(err, lambdahttp.ErrForeign) {
 			t.Errorf("%s: got %v, want an error of an event without a decision", name, err)
@@ -189,22 +196,28 @@ func reporting(header map[string][]string) http.Handler {
 
 // The handler and the layer read a report in the same way, however the API repeats its field.
 func TestLayer_reports(t *testing.T) {
-	const document = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"cost","requests":1000,"window":"1h","reserve":100,"count":"cost","per":["ip"]}}}]}`
+	const document = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"cost","requests":1000,"window":"1h","reserve":100,` +
+		`"count":"cost","per":["ip"]}}}]}`
 	for name, c := range map[string]struct {
 		answer string
 		sent   map[string][]string
 		want   string
 	}{
-		"one":                     {`"headers":{"Weir-Cost":"7"}`, map[string][]string{"Weir-Cost": {"7"}}, "7"},
-		"two spellings":           {`"headers":{"Weir-Cost":"7","weir-cost":"8"}`, map[string][]string{"Weir-Cost": {"7"}, "weir-cost": {"8"}}, "100"},
-		"two spellings, the same": {`"headers":{"Weir-Cost":"7","weir-cost":"7"}`, map[string][]string{"Weir-Cost": {"7"}, "weir-cost": {"7"}}, "100"},
-		"a list of two":           {`"multiValueHeaders":{"Weir-Cost":["7","8"]}`, map[string][]string{"Weir-Cost": {"7", "8"}}, "100"},
-		"two lists":               {`"multiValueHeaders":{"Weir-Cost":["7"],"WEIR-COST":["8"]}`, map[string][]string{"Weir-Cost": {"7"}, "WEIR-COST": {"8"}}, "100"},
-		"a list and text":         {`"headers":{"Weir-Cost":"7"},"multiValueHeaders":{"weir-cost":["8"]}`, map[string][]string{"Weir-Cost": {"7"}, "weir-cost": {"8"}}, "100"},
-		"text twice":              {`"headers":{"Weir-Cost":"7","Weir-Cost":"8"}`, map[string][]string{"Weir-Cost": {"7", "8"}}, "100"},
-		"the same in both":        {`"headers":{"Weir-Cost":"7"},"multiValueHeaders":{"Weir-Cost":["7"]}`, map[string][]string{"Weir-Cost": {"7"}}, "7"}, // API Gateway sends it once
-		"no number":               {`"headers":{"Weir-Cost":{"a":7}}`, map[string][]string{"Weir-Cost": {`{"a":7}`}}, "100"},
-		"out of range":            {`"headers":{"Weir-Cost":1e400}`, map[string][]string{"Weir-Cost": {`1e400`}}, "100"},
+		"one": {`"headers":{"Weir-Cost":"7"}`, map[string][]string{"Weir-Cost": {"7"}}, "7"},
+		"two spellings": {`"headers":{"Weir-Cost":"7","weir-cost":"8"}`, map[string][]string{"Weir-Cost": {"7"}, "weir-cost": {"8"}},
+			"100"},
+		"two spellings, the same": {`"headers":{"Weir-Cost":"7","weir-cost":"7"}`, map[string][]string{"Weir-Cost": {"7"}, "weir-cost": {"7"}},
+			"100"},
+		"a list of two": {`"multiValueHeaders":{"Weir-Cost":["7","8"]}`, map[string][]string{"Weir-Cost": {"7", "8"}}, "100"},
+		"two lists": {`"multiValueHeaders":{"Weir-Cost":["7"],"WEIR-COST":["8"]}`, map[string][]string{"Weir-Cost": {"7"},
+			"WEIR-COST": {"8"}}, "100"},
+		"a list and text": {`"headers":{"Weir-Cost":"7"},"multiValueHeaders":{"weir-cost":["8"]}`, map[string][]string{"Weir-Cost": {"7"},
+			"weir-cost": {"8"}}, "100"},
+		"text twice": {`"headers":{"Weir-Cost":"7","Weir-Cost":"8"}`, map[string][]string{"Weir-Cost": {"7", "8"}}, "100"},
+		// API Gateway sends it once
+		"the same in both": {`"headers":{"Weir-Cost":"7"},"multiValueHeaders":{"Weir-Cost":["7"]}`, map[string][]string{"Weir-Cost": {"7"}}, "7"},
+		"no number":        {`"headers":{"Weir-Cost":{"a":7}}`, map[string][]string{"Weir-Cost": {`{"a":7}`}}, "100"},
+		"out of range":     {`"headers":{"Weir-Cost":1e400}`, map[string][]string{"Weir-Cost": {`1e400`}}, "100"},
 	} {
 		for range 20 { // maps have no order
 			layered, handled := limitedBy(t, document), limitedBy(t, document)

@@ -15,7 +15,8 @@ import (
 	"github.com/weir-limits/weir/functions/lambdahttp"
 )
 
-const countingBytes = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"bytes","requests":1000000000,"window":"1h","reserve":1,"count":"bytes","per":["ip"]}}}]}`
+const countingBytes = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"bytes","requests":1000000000,"window":"1h","reserve":1,` +
+	`"count":"bytes","per":["ip"]}}}]}`
 
 // The layer copies the body of an event never, and that of an answer once to count its bytes. The event is free when the
 // function has it.
@@ -31,7 +32,8 @@ func TestLayer_memory(t *testing.T) {
 		"object":   `{"a":1` + strings.Repeat(`,"1":1`, size/6) + `}`, // too large for the full form
 		"fields":   `{"statusCode":200,"headers":{"a":"1"` + strings.Repeat(`,"1":1`, size/6) + `}}`,
 	} {
-		payload := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"isBase64Encoded"`, `"body":"`+strings.Repeat("x", size)+`","isBase64Encoded"`)
+		payload := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"isBase64Encoded"`, `"body":"`+strings.Repeat("x", size)+
+			`","isBase64Encoded"`)
 		event, answered := weak.Make(&payload[0]), []byte(answer)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -73,7 +75,8 @@ func TestLayer_eventMemory(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, err := lambdahttp.NewLayer(e).Invoke(ctx, event, func(*lambdahttp.Admitted) error { return nil })
 		runtime.ReadMemStats(&after)
-		if allocated := after.TotalAlloc - before.TotalAlloc; errors.Is(err, lambdahttp.ErrForeign) != (name == "another event") || allocated > 256<<10 {
+		if allocated := after.TotalAlloc - before.TotalAlloc; errors.Is(err, lambdahttp.ErrForeign) != (name == "another event") ||
+			allocated > 256<<10 {
 			t.Errorf("%s: got %d bytes allocated, %v, want less than 256 KB", name, allocated, err)
 		}
 	}
@@ -81,14 +84,16 @@ func TestLayer_eventMemory(t *testing.T) {
 
 // The layer counts the bytes that the client gets.
 func FuzzLayer_bytes(f *testing.F) {
-	for _, text := range []string{"", "abc", `a\"\\\/b`, `\u0041\u00e4\u20ac\ud83d\ude00\n`, `QUJD`, `QUI=`, `QQ==`, `QUJD\r\nQUI\u003d`, "ä€😀", `\\u0041`} {
+	for _, text := range []string{"", "abc", `a\"\\\/b`, `\u0041\u00e4\u20ac\ud83d\ude00\n`, `QUJD`, `QUI=`, `QQ==`, `QUJD\r\nQUI\u003d`,
+		"ä€😀", `\\u0041`} {
 		f.Add(text, false)
 		f.Add(text, true)
 	}
 	f.Fuzz(func(t *testing.T, text string, encoded bool) {
 		raw := `"` + text + `"`
 		var want string
-		if len(text) > 1000 || !utf8.ValidString(text) || json.Unmarshal([]byte(raw), &want) != nil || strings.ContainsRune(want, utf8.RuneError) {
+		if len(text) > 1000 || !utf8.ValidString(text) || json.Unmarshal([]byte(raw), &want) != nil ||
+			strings.ContainsRune(want, utf8.RuneError) {
 			t.Skip()
 		}
 		if encoded {

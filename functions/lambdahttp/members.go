@@ -58,14 +58,16 @@ func valueLength(text []byte) int {
 		case quoted && c == '\\':
 			i++
 		case c == '"':
-			if quoted = !quoted; !quoted && depth == 0 {
+			quoted = !quoted
+			if !quoted && depth == 0 {
 				return i + 1
 			}
 		case quoted:
 		case c == '{' || c == '[':
 			depth++
 		case depth > 0 && (c == '}' || c == ']'):
-			if depth--; depth == 0 {
+			depth--
+			if depth == 0 {
 				return i + 1
 			}
 		case depth == 0 && (c == ',' || c == '}' || c == ']' || c <= ' '):

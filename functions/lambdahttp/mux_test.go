@@ -21,9 +21,11 @@ func TestMux(t *testing.T) {
 	if !slices.Equal(m.Routes(), want) {
 		t.Errorf("got the routes %q, want %q", m.Routes(), want)
 	}
-	for target, want := range map[string]string{"/items/1": patterns[0], "/any": patterns[1], "/pages/1/2": patterns[3], "/": patterns[4], "/none": "/"} {
+	for target, want := range map[string]string{"/items/1": patterns[0], "/any": patterns[1], "/pages/1/2": patterns[3], "/": patterns[4],
+		"/none": "/"} {
 		w := httptest.NewRecorder()
-		if m.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody)); w.Header().Get("Pattern") != want {
+		m.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody))
+		if w.Header().Get("Pattern") != want {
 			t.Errorf("%s: got the handler of %q, want that of %q", target, w.Header().Get("Pattern"), want)
 		}
 	}

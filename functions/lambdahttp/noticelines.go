@@ -60,7 +60,8 @@ func (f *forwarder) sendNotices(ctx context.Context, lines []string) error {
 
 // accept verifies a line. It drops and counts a line that must not be acted on; ok is then false. An error means that no
 // line can be verified. accepted has the numbers of the lines of this event.
-func (f *forwarder) accept(ctx context.Context, text string, line telemetry.Signed, accepted map[string]bool) (number string, ok bool, err error) {
+func (f *forwarder) accept(ctx context.Context, text string, line telemetry.Signed, accepted map[string]bool) (number string, ok bool,
+	err error) {
 	number, err = f.verify(ctx, text, line)
 	if err == nil && accepted[number] {
 		err = errRepeated

@@ -46,8 +46,10 @@ func noticeLine(t *testing.T, ring *mac.Ring, at time.Time, percent int) string 
 	if ring != nil {
 		r.SignWith(ring.Sign)
 	}
-	month := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "month", Rule: `GET /<a>&"é`, Rate: algo.Rate{Requests: 10, Calendar: algo.Calendar{Period: algo.Month}}}))
-	if err := r.Notice(ctx, limiter.Notice{Time: at, Subject: limiter.User("alice"), Limit: month, Percent: percent, Used: 8, Capacity: 10, Start: at, End: at.Add(time.Hour)}); err != nil {
+	month := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "month", Rule: `GET /<a>&"é`, Rate: algo.Rate{Requests: 10,
+		Calendar: algo.Calendar{Period: algo.Month}}}))
+	if err := r.Notice(ctx, limiter.Notice{Time: at, Subject: limiter.User("alice"), Limit: month, Percent: percent, Used: 8, Capacity: 10,
+		Start: at, End: at.Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	line, _, _ := strings.Cut(out.String(), "\n")
@@ -67,7 +69,8 @@ func TestForward_notices(t *testing.T) {
 	}
 	reordered["level"] = "INFO" // Lambda may add members
 	lines := []string{
-		good, string(storetest.Must(json.Marshal(reordered))), "CWL CONTROL MESSAGE: Checking health of destination", `{"weir":"refused","refused":3}`,
+		good, string(storetest.Must(json.Marshal(reordered))), "CWL CONTROL MESSAGE: Checking health of destination",
+		`{"weir":"refused","refused":3}`,
 	}
 	dropped := []string{
 		noticeLine(t, nil, noon, 82),
@@ -83,7 +86,8 @@ func TestForward_notices(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(to.got) != 2 || !strings.Contains(to.got[0], `"percent":80`) || !strings.Contains(to.got[1], `"percent":81`) || strings.Contains(strings.Join(to.got, ""), `"mac"`) || strings.Contains(strings.Join(to.got, ""), `"number"`) {
+	if len(to.got) != 2 || !strings.Contains(to.got[0], `"percent":80`) || !strings.Contains(to.got[1], `"percent":81`) ||
+		strings.Contains(strings.Join(to.got, ""), `"mac"`) || strings.Contains(strings.Join(to.got, ""), `"number"`) {
 		t.Errorf("got notices %q, want those of 80 and 81 percent without a signature", to.got)
 	}
 	if got, want := d.counted("LinesDropped"), 2*len(dropped)+2; got != want {
@@ -144,7 +148,8 @@ func TestForward_notices_failed(t *testing.T) {
 // dropped.
 func TestForward_kinds(t *testing.T) {
 	d := newDecided(t, eachCount)
-	if err := d.lines(strings.Replace(line("a", d.sealed(), "200", "5"), "{", `{"weir":"notice",`, 1), noticeLine(t, d.e.MACs, noon, 80)); err != nil {
+	if err := d.lines(strings.Replace(line("a", d.sealed(), "200", "5"), "{", `{"weir":"notice",`, 1), noticeLine(t, d.e.MACs, noon,
+		80)); err != nil {
 		t.Fatal(err)
 	}
 	d.want("a line of the access log", "calls 1, bytes 5")

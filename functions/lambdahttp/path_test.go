@@ -45,7 +45,8 @@ func layered(t *testing.T, document string, event []byte) (ran int) {
 // of its path, and it is exempt only if all readings are.
 func TestLayer_path(t *testing.T) {
 	for path, want := range map[string]int{
-		"/items/1": 5, "/items/1%2Fx": 5, "//items/1": 5, "/items/1/": 5, "/%69tems/1": 5, "/health": sent, "/%68ealth": 60, "/health/": 60, "/items/..%2Fhealth": 0, "/items/%2e%2e/health": 0,
+		"/items/1": 5, "/items/1%2Fx": 5, "//items/1": 5, "/items/1/": 5, "/%69tems/1": 5, "/health": sent, "/%68ealth": 60, "/health/": 60,
+		"/items/..%2Fhealth": 0, "/items/%2e%2e/health": 0,
 	} {
 		for _, file := range []string{"function-url-anonymous.json", "alb-anonymous.json", "rest-proxy-anonymous.json"} {
 			event := edited(t, file, func(e map[string]any) {
@@ -66,8 +67,10 @@ func TestLayer_path(t *testing.T) {
 // An HTTP API decodes the path. A function can decode it again, or parse it as a URL.
 func TestLayer_decodedPath(t *testing.T) {
 	for path, want := range map[string]int{
-		"/items/1": 5, "/items/1/x": 60, "/items/1/": 5, "//items/1": 5, "/items/%31": 5, "/%69tems/1": 5, "/%zz/x": 60, "/%zz%2Fx": 60, "/items/%zz": 5, "/health": sent, "/%68ealth": 60,
-		"/items/1 ": 5, "/health ": 60, "/\titems/1": 0, "/items\\1 ": 5, "/items/1#/x": 5, "/ite#ms/1": 60, "/items/1\n": 0, "/items/1%0a": 0, "/items/1?": 5, "/health?x": 60,
+		"/items/1": 5, "/items/1/x": 60, "/items/1/": 5, "//items/1": 5, "/items/%31": 5, "/%69tems/1": 5, "/%zz/x": 60, "/%zz%2Fx": 60,
+		"/items/%zz": 5, "/health": sent, "/%68ealth": 60,
+		"/items/1 ": 5, "/health ": 60, "/\titems/1": 0, "/items\\1 ": 5, "/items/1#/x": 5, "/ite#ms/1": 60, "/items/1\n": 0, "/items/1%0a": 0,
+		"/items/1?": 5, "/health?x": 60,
 		"/items/../health": 0, "/items/..%2Fhealth": 0, "/items/%2e%2e/health": 0, "/x/.. ": 0,
 	} {
 		event := edited(t, "http-api-anonymous.json", func(e map[string]any) { e["rawPath"] = "/dev" + path })
@@ -79,7 +82,8 @@ func TestLayer_decodedPath(t *testing.T) {
 
 // The domain name of an event is compared without regard to case, like all domain names.
 func TestLayer_domainName(t *testing.T) {
-	for _, domain := range []string{"f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com", "f6g7h8i9j0.EXECUTE-API.eu-central-1.amazonaws.com", "F6G7H8I9J0.execute-api.eu-central-1.amazonaws.com"} {
+	for _, domain := range []string{"f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com", "f6g7h8i9j0.EXECUTE-API.eu-central-1.amazonaws.com",
+		"F6G7H8I9J0.execute-api.eu-central-1.amazonaws.com"} {
 		event := edited(t, "http-api-anonymous.json", func(e map[string]any) {
 			e["rawPath"] = "/dev/items/1"
 			e["requestContext"].(map[string]any)["domainName"] = domain
@@ -90,7 +94,8 @@ func TestLayer_domainName(t *testing.T) {
 	}
 	for _, path := range []string{"/dev/items/1", "/items/1"} { // AWS does not document the path of payload 1.0
 		e := decodedVersion1(path)
-		maps.Copy(e["requestContext"].(map[string]any), map[string]any{"stage": "dev", "apiId": "f6g7h8i9j0", "domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"})
+		maps.Copy(e["requestContext"].(map[string]any), map[string]any{"stage": "dev", "apiId": "f6g7h8i9j0",
+			"domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"})
 		if got := layered(t, itemRules, storetest.Must(json.Marshal(e))); got != 5 {
 			t.Errorf("payload 1.0, %s: got %d of the requests admitted, want 5", path, got)
 		}
@@ -113,7 +118,8 @@ func TestBasePaths(t *testing.T) {
 		routed    string
 		unmatched bool
 	}{
-		"/v1/items/1": {"/items/1", false}, "/v1/eu/items/1": {"/items/1", false}, "/orders/v2/items/1": {"/items/1", false}, "/items/1": {"/items/1", false},
+		"/v1/items/1": {"/items/1", false}, "/v1/eu/items/1": {"/items/1", false}, "/orders/v2/items/1": {"/items/1", false},
+		"/items/1":    {"/items/1", false},
 		"/v2/items/1": {"/v2/items/1", true}, "/v1/europe/items/1": {"/europe/items/1", true}, "/v10/items/1": {"/v10/items/1", true},
 	} {
 		var metrics bytes.Buffer
@@ -128,9 +134,10 @@ func TestBasePaths(t *testing.T) {
 			t.Errorf("%s: got the metric Unmatched: %t, want %t: %s", path, got, want.unmatched, metrics.String())
 		}
 		routed := ""
-		handle(t, e, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { routed = r.URL.Path }), edited(t, "rest-proxy-anonymous.json", func(e map[string]any) {
-			e["path"], e["requestContext"].(map[string]any)["domainName"] = path, "api.example.com"
-		}))
+		handle(t, e, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { routed = r.URL.Path }),
+			edited(t, "rest-proxy-anonymous.json", func(e map[string]any) {
+				e["path"], e["requestContext"].(map[string]any)["domainName"] = path, "api.example.com"
+			}))
 		if routed != want.routed {
 			t.Errorf("%s: got the path %s at the router, want %s", path, routed, want.routed)
 		}
@@ -164,7 +171,8 @@ func TestHandler_malformedPath(t *testing.T) {
 			}
 			denied[fmt.Sprint(p.Context[contract.KeyError])]++
 		}
-		if a := handle(t, rest, api, edited(t, "rest-proxy-anonymous.json", func(e map[string]any) { e["path"] = "/items/%zz" })); a.StatusCode != http.StatusBadRequest {
+		if a := handle(t, rest, api, edited(t, "rest-proxy-anonymous.json",
+			func(e map[string]any) { e["path"] = "/items/%zz" })); a.StatusCode != http.StatusBadRequest {
 			t.Errorf("behind the authorizer: got status %d, want 400", a.StatusCode)
 		}
 		if denied["malformed_path"] != 3 || denied["rate_limit_exceeded"] != 7 {

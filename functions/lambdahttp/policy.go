@@ -99,7 +99,8 @@ func (a authorizer) policy(event *proxyEvent, effect string, r httplimit.Result,
 	return json.Marshal(events.APIGatewayCustomAuthorizerResponse{
 		PrincipalID: subject,
 		PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{
-			Version: "2012-10-17", Statement: []events.IAMPolicyStatement{{Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{resource}}},
+			Version: "2012-10-17", Statement: []events.IAMPolicyStatement{{Action: []string{"execute-api:Invoke"}, Effect: effect,
+				Resource: []string{resource}}},
 		},
 		Context: policyContext(r.Answer, subject, tier, report), UsageIdentifierKey: a.usageKey(event, &r.Caller),
 	})

@@ -51,7 +51,8 @@ func recorded(t *testing.T, log []byte) (counts map[string]int, latencies []floa
 func unverifiable(t testing.TB) *caller.Identifier {
 	t.Helper()
 	down := storetest.Must(caller.NewRemoteKeys("http://127.0.0.1:1/"))
-	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: down, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}}))
+	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: down, Issuer: samples.Issuer, Audience: samples.Audience,
+		Algorithms: []string{"ES256"}}))
 	return caller.New(caller.Options{Tokens: tokens})
 }
 
@@ -70,14 +71,17 @@ func TestRecorder(t *testing.T) {
 		{"allowed", shared, 1, "", map[string]int{"Allowed": 1, "StoreCalls": 2}},
 		{"refused", memory, 4, "", map[string]int{"Allowed": 3, "Refused": 1}},
 		{"remembered", shared, 5, "", map[string]int{"Allowed": 3, "Refused": 2, "FromCache": 2, "StoreCalls": 6}},
-		{"degraded", func(t testing.TB) *lambdahttp.Environment { return environment(t, unreachable{}) }, 2, "", map[string]int{"Allowed": 2, "Degraded": 2, "StoreCalls": 4}},
+		{"degraded", func(t testing.TB) *lambdahttp.Environment { return environment(t, unreachable{}) }, 2, "", map[string]int{"Allowed": 2,
+			"Degraded": 2, "StoreCalls": 4}},
 		{"denied", func(t testing.TB) *lambdahttp.Environment {
 			e := environment(t, unreachable{})
-			e.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","on_error":"deny","limits":{"*":{"name":"strict","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})))
+			e.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","on_error":"deny","limits":{"*":{"name":"strict",`+
+				`"requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})))
 			return e
 		}, 2, "", map[string]int{"Failed": 2, "Degraded": 2, "StoreCalls": 2}},
 		{"unauthorized", shared, 2, "x", map[string]int{"Unauthorized": 2, "StoreCalls": 2}},
-		{"unauthorized while the store fails", func(t testing.TB) *lambdahttp.Environment { return environment(t, unreachable{}) }, 2, "x", map[string]int{"Unauthorized": 2, "Degraded": 2, "StoreCalls": 2}},
+		{"unauthorized while the store fails", func(t testing.TB) *lambdahttp.Environment { return environment(t, unreachable{}) }, 2, "x",
+			map[string]int{"Unauthorized": 2, "Degraded": 2, "StoreCalls": 2}},
 		{"unauthorized too often", shared, 9, "x", map[string]int{"Unauthorized": 8, "Refused": 1, "FromCache": 1, "StoreCalls": 8}},
 		{"failed", func(t testing.TB) *lambdahttp.Environment {
 			e := shared(t)
@@ -86,7 +90,8 @@ func TestRecorder(t *testing.T) {
 		}, 1, "", map[string]int{"Failed": 1, "StoreCalls": 1}},
 		{"shadowed", func(t testing.TB) *lambdahttp.Environment {
 			e := memory(t)
-			e.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":{"name":"tried","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})))
+			e.Rules = storetest.Must(fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":{"name":"tried",`+
+				`"requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})))
 			return e
 		}, 3, "", map[string]int{"Allowed": 3, "Shadowed": 2}},
 	} {
@@ -108,7 +113,8 @@ func TestRecorder(t *testing.T) {
 				got, latencies := recorded(t, log.Bytes())
 				delete(got, telemetry.RulesRefused)
 				if !maps.Equal(got, c.want) || len(latencies) != got["Allowed"]+got["Refused"] {
-					t.Errorf("got metrics %v and %d latencies; want metrics %v, and a latency for each allowed or refused request:\n%s", got, len(latencies), c.want, &log)
+					t.Errorf("got metrics %v and %d latencies; want metrics %v, and a latency for each allowed or refused request:\n%s", got,
+						len(latencies), c.want, &log)
 				}
 			})
 		}
@@ -142,7 +148,8 @@ func TestRecorder_byRule(t *testing.T) {
 		sums[l.Rule+" refused"] += l.RuleRefused
 	}
 	maps.DeleteFunc(sums, func(_ string, n int) bool { return n == 0 })
-	if want := map[string]int{"GET /api/v1/search allowed": 3, "GET /api/v1/search refused": 2, "address allowed": 3}; !maps.Equal(sums, want) {
+	if want := map[string]int{"GET /api/v1/search allowed": 3, "GET /api/v1/search refused": 2, "address allowed": 3}; !maps.Equal(sums,
+		want) {
 		t.Errorf("metrics by rule: got %v, want %v:\n%s", sums, want, &log)
 	}
 }

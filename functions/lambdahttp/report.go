@@ -29,7 +29,8 @@ func (f *forwarder) report(ctx context.Context, event *forwardEvent) ([]byte, er
 		known.bytes = max(unknownLength, *event.Bytes)
 	}
 	var err error
-	if known.costs, err = parseCosts(event.Cost); err != nil {
+	known.costs, err = parseCosts(event.Cost)
+	if err != nil {
 		return f.invalid(ctx, err)
 	}
 	err = f.charge(ctx, event.Report, &known)
@@ -120,7 +121,8 @@ func (f *forwarder) charge(ctx context.Context, sealed string, known *known) err
 	found := false
 	for _, c := range all {
 		cost, ok := known.cost(c.Limit)
-		if found = found || ok; cost > 0 {
+		found = found || ok
+		if cost > 0 {
 			c.Cost, c.Force = cost, true
 			charges = append(charges, c)
 		}

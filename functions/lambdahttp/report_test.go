@@ -59,7 +59,8 @@ type flaky struct {
 	writes int
 }
 
-func (f *flaky) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (f *flaky) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	for _, c := range charges {
 		if c.Cost > 0 {
 			f.writes++
@@ -115,7 +116,8 @@ func (d *decided) serve(api http.HandlerFunc, authorizer map[string]any) answer 
 func (d *decided) want(when, want string) {
 	d.t.Helper()
 	var got []string
-	for _, c := range d.e.Rules.Current().Charges(nil, "GET", rules.EncodedPath("/api/v1/search"), caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")}) {
+	for _, c := range d.e.Rules.Current().Charges(nil, "GET", rules.EncodedPath("/api/v1/search"),
+		caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")}) {
 		look := limiter.Charge{Subject: c.Subject, Limit: c.Limit}
 		results := make([]algo.Result, 1)
 		if _, err := d.store.Store.Take(ctx, algo.InstantOf(d.now), look.Subject, []limiter.Charge{look}, results); err != nil {
@@ -206,9 +208,11 @@ func TestHandler_settlesBehind(t *testing.T) {
 	}
 	event := behind(t, authorizer)
 	for range 2 { // requests in flight
-		_ = storetest.Must(d.e.Limiter.Take(ctx, d.now, d.e.Rules.Current().Charges(nil, "GET", rules.EncodedPath("/api/v1/search"), caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")})[5:]))
+		_ = storetest.Must(d.e.Limiter.Take(ctx, d.now, d.e.Rules.Current().Charges(nil, "GET", rules.EncodedPath("/api/v1/search"),
+			caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")})[5:]))
 	}
-	if a := handle(t, d.e, http.HandlerFunc(api), event); a.StatusCode != http.StatusTooManyRequests || a.header("RateLimit-Policy") != `"flight";q=2;qu="concurrent-requests"` {
+	if a := handle(t, d.e, http.HandlerFunc(api), event); a.StatusCode != http.StatusTooManyRequests ||
+		a.header("RateLimit-Policy") != `"flight";q=2;qu="concurrent-requests"` {
 		t.Errorf("with 2 requests in flight: got %d %v, want 429 by flight", a.StatusCode, a.MultiValueHeaders)
 	}
 	if refused, allowed := d.counted(telemetry.Refused), d.counted(telemetry.Allowed); refused != 1 || allowed != 1 {
@@ -302,7 +306,8 @@ func TestForward_forged(t *testing.T) {
 	plain := string(storetest.Must(base64.RawURLEncoding.DecodeString(text)))
 	victim := base64.RawURLEncoding.EncodeToString([]byte(strings.ReplaceAll(plain, "203.0.113.7", "203.0.113.8")))
 	for name, bad := range map[string]string{
-		"another caller": victim + "." + sum, "another deployment": other.sealed(), "a part": sealed[:len(sealed)-4], "longer": sealed + "AAAA", "no MAC": text, "empty": "", "huge": strings.Repeat("A", 1<<20),
+		"another caller": victim + "." + sum, "another deployment": other.sealed(), "a part": sealed[:len(sealed)-4], "longer": sealed + "AAAA",
+		"no MAC": text, "empty": "", "huge": strings.Repeat("A", 1<<20),
 		"a log line": text + "." + storetest.Must(d.e.MACs.Sign(ctx, noon, []byte(text))),
 	} {
 		d.report(`{"report":"%s","cost":12}`, bad, forged)
@@ -320,7 +325,8 @@ func TestForward_forged(t *testing.T) {
 func TestAuthorizer_cannotReport(t *testing.T) {
 	var many []string
 	for i := range 19 {
-		many = append(many, fmt.Sprintf(`{"name":"limit-with-a-long-name-%d","requests":1000,"window":"1m","per":["header:h%d","ip"],"count":"cost","reserve":1}`, i, i))
+		many = append(many, fmt.Sprintf(`{"name":"limit-with-a-long-name-%d","requests":1000,"window":"1m","per":["header:h%d","ip"],`+
+			`"count":"cost","reserve":1}`, i, i))
 	}
 	long := `{"rules":[{"endpoint":"*","limits":{"*":[` + strings.Join(many, ",") + `]}}]}`
 	for name, c := range map[string]struct {
@@ -329,9 +335,12 @@ func TestAuthorizer_cannotReport(t *testing.T) {
 		lost     int
 		log      string
 	}{
-		"no table":     {eachCount, nil, 4, "no keys"},
-		"table failed": {eachCount, mac.NewRing(mac.Scope{Namespace: "dev"}, func(context.Context) ([]byte, error) { return nil, errors.New("down") }), 4, "down"},
-		"too long":     {long, mac.Fixed("dev", nil), 19, "19 limits with a count need"},
+		"no table": {eachCount, nil, 4, "no keys"},
+		"table failed": {eachCount, mac.NewRing(mac.Scope{Namespace: "dev"}, func(context.Context) ([]byte, error) {
+			return nil,
+				errors.New("down")
+		}), 4, "down"},
+		"too long": {long, mac.Fixed("dev", nil), 19, "19 limits with a count need"},
 	} {
 		d := newDecided(t, c.document)
 		d.e.MACs = c.ring
@@ -351,7 +360,8 @@ func TestForward_lines(t *testing.T) {
 	sealed := d.sealed()
 	for range 2 {
 		a, b := line("a", sealed, "500", "300"), line("b", sealed, "500", "300")
-		if err := d.lines(a, b, a, line("c", sealed, "200", "-"), `{"requestId":"d","report":"`+sealed+`","status":404,"responseLength":5}`, line("e", "-", "500", "7"), "text", line("f", "AAAA.BBBB", "500", "7")); err != nil {
+		if err := d.lines(a, b, a, line("c", sealed, "200", "-"), `{"requestId":"d","report":"`+sealed+`","status":404,"responseLength":5}`,
+			line("e", "-", "500", "7"), "text", line("f", "AAAA.BBBB", "500", "7")); err != nil {
 			t.Error(err)
 		}
 	}
@@ -367,18 +377,21 @@ func TestForward_badLines(t *testing.T) {
 	d := newDecided(t, eachCount)
 	sealed, bad := d.sealed(), 0
 	for _, agent := range []string{`x","status":"200`, `x","\u0073tatus":"200`, `x","responseLength":"0`} {
-		if bad++; d.lines(`{"report":"`+sealed+`","status":"500","responseLength":"300","userAgent":"`+agent+`"}`) != nil {
+		bad++
+		if d.lines(`{"report":"`+sealed+`","status":"500","responseLength":"300","userAgent":"`+agent+`"}`) != nil {
 			t.Errorf("%s: got an error, want none", agent)
 		}
 	}
 	text := line("a", sealed, "500", "5")
 	for end := strings.Index(text, `"report"`) + 9; end < len(text); end += 10 {
-		if bad++; d.lines(text[:end]+"[TRUNCATED]") != nil {
+		bad++
+		if d.lines(text[:end]+"[TRUNCATED]") != nil {
 			t.Errorf("cut after %d bytes: got an error, want none", end)
 		}
 	}
 	for name, event := range map[string][]byte{
-		"no gzip": []byte(`{"awslogs":{"data":"AAAA"}}`), "no JSON": logged(t, []byte("{")), "too large": logged(t, bytes.Repeat([]byte(" "), 8<<20+1)), "no base64": []byte(`{"awslogs":{"data":"!"}}`),
+		"no gzip": []byte(`{"awslogs":{"data":"AAAA"}}`), "no JSON": logged(t, []byte("{")),
+		"too large": logged(t, bytes.Repeat([]byte(" "), 8<<20+1)), "no base64": []byte(`{"awslogs":{"data":"!"}}`),
 	} {
 		bad++
 		if _, err := d.settle.Invoke(ctx, event); err != nil {
@@ -400,12 +413,14 @@ func TestForward_failures(t *testing.T) {
 	if got, err := d.settle.Invoke(ctx, []byte(`{"report":"`+a+`","status":500}`)); err == nil {
 		t.Errorf("the store fails: got %s, want an error", got)
 	}
-	if err := d.lines(line("a", a, "500", "1"), line("b", a, "500", "1")); err == nil || !strings.Contains(err.Error(), "2 of 2 lines") || strings.Contains(err.Error(), a[:20]) {
+	if err := d.lines(line("a", a, "500", "1"), line("b", a, "500", "1")); err == nil || !strings.Contains(err.Error(), "2 of 2 lines") ||
+		strings.Contains(err.Error(), a[:20]) {
 		t.Errorf("the store fails: got %v, want an error of two lines without the value", err)
 	}
 	d.store.down = false
 	ring := d.e.MACs
-	if d.e.MACs = nil; d.lines(line("a", a, "500", "1")) == nil {
+	d.e.MACs = nil
+	if d.lines(line("a", a, "500", "1")) == nil {
 		t.Error("no key: got no error, want one")
 	}
 	d.e.MACs = ring

@@ -142,7 +142,8 @@ func (e *proxyEvent) decoded() bool {
 // document this for payload 1.0, so its path is read with the stage and without it.
 func (e *proxyEvent) prefixes(basePaths []string) []string {
 	c := &e.RequestContext
-	if e.Version != "" && c.Stage != "" && c.Stage != "$default" && strings.HasPrefix(strings.ToLower(c.DomainName), strings.ToLower(c.APIID)+".execute-api.") {
+	if e.Version != "" && c.Stage != "" && c.Stage != "$default" && strings.HasPrefix(strings.ToLower(c.DomainName), strings.ToLower(c.APIID)+
+		".execute-api.") {
 		if e.host() == httpAPI {
 			return []string{"/" + c.Stage}
 		}
@@ -168,7 +169,8 @@ func (e *proxyEvent) url(passed string, prefixes []string, query string) (*url.U
 		return u, nil
 	}
 	var err error
-	if u.Path, err = url.PathUnescape(passed); err == nil && u.EscapedPath() != passed {
+	u.Path, err = url.PathUnescape(passed)
+	if err == nil && u.EscapedPath() != passed {
 		u.RawPath = passed
 	}
 	return u, err

@@ -47,9 +47,11 @@ func (r *response) event(request *proxyEvent) any {
 	case httpAPI:
 		cookies := r.sent["Set-Cookie"]
 		delete(r.sent, "Set-Cookie")
-		return events.APIGatewayV2HTTPResponse{StatusCode: r.status, Headers: joined(r.sent), Cookies: cookies, Body: body, IsBase64Encoded: base64}
+		return events.APIGatewayV2HTTPResponse{StatusCode: r.status, Headers: joined(r.sent), Cookies: cookies, Body: body,
+			IsBase64Encoded: base64}
 	case loadBalancer:
-		answer := events.ALBTargetGroupResponse{StatusCode: r.status, StatusDescription: fmt.Sprintf("%d %s", r.status, http.StatusText(r.status)), Body: body, IsBase64Encoded: base64}
+		answer := events.ALBTargetGroupResponse{StatusCode: r.status, StatusDescription: fmt.Sprintf("%d %s", r.status,
+			http.StatusText(r.status)), Body: body, IsBase64Encoded: base64}
 		if len(request.MultiHeaders) > 0 { // the target group has multi-value headers enabled
 			answer.MultiValueHeaders = r.sent
 		} else {

@@ -35,7 +35,8 @@ type counted struct {
 
 func (c *counted) charge() (limiter.Charge, error) {
 	l, err := limiter.NewLimit(limiter.Limit{
-		Name: c.Name, ID: c.ID, Rate: c.Rate, Count: limiter.Count{Of: c.Count, Failures: c.Failures}, Version: c.Version, Horizon: c.Horizon, Tiers: c.Tiers, Shadow: c.Shadow,
+		Name: c.Name, ID: c.ID, Rate: c.Rate, Count: limiter.Count{Of: c.Count, Failures: c.Failures}, Version: c.Version, Horizon: c.Horizon,
+		Tiers: c.Tiers, Shadow: c.Shadow,
 	})
 	return limiter.Charge{Subject: limiter.SubjectOf(c.Subject), Limit: l}, err
 }
@@ -76,8 +77,10 @@ func (e *Environment) seal(ctx context.Context, now time.Time, charges []limiter
 	if err != nil {
 		return "", err
 	}
-	if text += "." + sum; len(text) > contract.MaxReport {
-		return "", fmt.Errorf("%d limits with a count need %d bytes in the authorizer's context, want at most %d", len(charges), len(text), contract.MaxReport)
+	text += "." + sum
+	if len(text) > contract.MaxReport {
+		return "", fmt.Errorf("%d limits with a count need %d bytes in the authorizer's context, want at most %d", len(charges), len(text),
+			contract.MaxReport)
 	}
 	return text, nil
 }
@@ -97,12 +100,14 @@ func (e *Environment) open(ctx context.Context, now time.Time, sealed string) ([
 	}
 	var list []counted
 	plain, err := base64.RawURLEncoding.DecodeString(text)
-	if err = errors.Join(err, json.Unmarshal(plain, &list)); err != nil { // another version of the authorizer made it
+	err = errors.Join(err, json.Unmarshal(plain, &list))
+	if err != nil { // another version of the authorizer made it
 		return nil, fmt.Errorf("%w: %w", mac.ErrForged, err)
 	}
 	charges := make([]limiter.Charge, len(list))
 	for i := range list {
-		if charges[i], err = list[i].charge(); err != nil {
+		charges[i], err = list[i].charge()
+		if err != nil {
 			return nil, fmt.Errorf("%w: %w", mac.ErrForged, err)
 		}
 	}

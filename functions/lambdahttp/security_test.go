@@ -25,7 +25,8 @@ func TestSecurity(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "cdk.out" || strings.HasPrefix(entry.Name(), ".") && len(entry.Name()) > 2):
+		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "cdk.out" || strings.HasPrefix(entry.Name(), ".") &&
+			len(entry.Name()) > 2):
 			return fs.SkipDir
 		case !strings.HasSuffix(path, "_test.go"):
 			return nil

@@ -57,7 +57,8 @@ var parameters = regexp.MustCompile(`;[^/]*`)
 func withoutParameters(path string) string { return parameters.ReplaceAllString(path, "") }
 
 // routed matches the routes of readBy. The group that matches is the name of the route.
-const routed = `(?s)^/(?:(?P<admin>admin)|(?P<item>items/[^/]+?)|(?P<part>items/[^/]+/parts/[^/]+?)|(?P<files>files/.+?)|(?P<report>[^/]+/report)|(?P<health>health))`
+const routed = `(?s)^/(?:(?P<admin>admin)|(?P<item>items/[^/]+?)|(?P<part>items/[^/]+/parts/[^/]+?)|(?P<files>files/.+?)|(?P<report>[^` +
+	`/]+/report)|(?P<health>health))`
 
 // readBy returns a router that applies encoded to a path, decodes it, applies decoded, and drops empty segments. Its
 // routes end with format.

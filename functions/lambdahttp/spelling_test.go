@@ -35,12 +35,15 @@ const routeRules = `"rules":[
 	"exempt":[{"endpoint":"/health/*"}],"usage":{"endpoint":"/usage/report","limit":{"name":"usage","requests":9,"window":"1m","per":["ip"]}}}`
 
 // plainPaths are the plain spellings of paths, of which the others are made.
-var plainPaths = []string{"/admin", "/items/1", "/items/1/parts/2", "/files/a/b.txt", "/acme/report", "/health", "/health/report", "/usage/report", "/items/report"}
+var plainPaths = []string{"/admin", "/items/1", "/items/1/parts/2", "/files/a/b.txt", "/acme/report", "/health", "/health/report",
+	"/usage/report", "/items/report"}
 
 // inserted are texts that a spelling has somewhere.
 var inserted = []string{
-	"/", "//", "/.", "/..", "/x/..", "/%2e", "/%2E%2e", "..%2F", "%2f..", "%2F", "%252F", "%5C", "%5c..%5C", `\`, `\..\`, ";", ";x=1", "..;", "%3B", ".", ".json", "%2Ejson", "%00", "%01", "%20", "%09", "%0A", "%23", "%23/x", "%3F", "%3Fx=",
-	"%", "%2", "%zz", "%FF", "%C3%A9", "é", "%A0", "%C2%A0", "%EF%BB%BF", "+", ":", "@", "*", "{id}", "%25", "%2e%252e", "health/", "usage/", "/admin", "//admin", "//api.example.com",
+	"/", "//", "/.", "/..", "/x/..", "/%2e", "/%2E%2e", "..%2F", "%2f..", "%2F", "%252F", "%5C", "%5c..%5C", `\`, `\..\`, ";", ";x=1", "..;",
+	"%3B", ".", ".json", "%2Ejson", "%00", "%01", "%20", "%09", "%0A", "%23", "%23/x", "%3F", "%3Fx=",
+	"%", "%2", "%zz", "%FF", "%C3%A9", "é", "%A0", "%C2%A0", "%EF%BB%BF", "+", ":", "@", "*", "{id}", "%25", "%2e%252e", "health/", "usage/",
+	"/admin", "//admin", "//api.example.com",
 }
 
 func spelled(random *rand.Rand, path string) string {
@@ -106,7 +109,8 @@ type delivery struct {
 func version2(path string) map[string]any {
 	return map[string]any{
 		"version": "2.0", "rawPath": path, "rawQueryString": "", "headers": map[string]any{}, "body": "",
-		"requestContext": map[string]any{"stage": "$default", "http": map[string]any{"method": "GET", "sourceIp": "203.0.113.7", "protocol": "HTTP/1.1"}},
+		"requestContext": map[string]any{"stage": "$default", "http": map[string]any{"method": "GET", "sourceIp": "203.0.113.7",
+			"protocol": "HTTP/1.1"}},
 	}
 }
 
@@ -117,7 +121,9 @@ func functionURL(path string) map[string]any {
 }
 
 func version1(path string) map[string]any {
-	return map[string]any{"path": path, "httpMethod": "GET", "headers": map[string]any{}, "multiValueHeaders": map[string]any{}, "multiValueQueryStringParameters": map[string]any{}, "body": "", "requestContext": map[string]any{"identity": map[string]any{"sourceIp": "203.0.113.7"}}}
+	return map[string]any{"path": path, "httpMethod": "GET", "headers": map[string]any{}, "multiValueHeaders": map[string]any{},
+		"multiValueQueryStringParameters": map[string]any{}, "body": "",
+		"requestContext": map[string]any{"identity": map[string]any{"sourceIp": "203.0.113.7"}}}
 }
 
 func decodedVersion1(path string) map[string]any {
@@ -127,7 +133,8 @@ func decodedVersion1(path string) map[string]any {
 }
 
 func balanced(path string) map[string]any {
-	return map[string]any{"path": path, "httpMethod": "GET", "headers": map[string]any{"x-forwarded-for": "203.0.113.7"}, "queryStringParameters": map[string]any{}, "body": "", "requestContext": map[string]any{"elb": map[string]any{}}}
+	return map[string]any{"path": path, "httpMethod": "GET", "headers": map[string]any{"x-forwarded-for": "203.0.113.7"},
+		"queryStringParameters": map[string]any{}, "body": "", "requestContext": map[string]any{"elb": map[string]any{}}}
 }
 
 // admits passes an event through the Weir of a host and reports whether the function gets it. The test fails if the
@@ -137,7 +144,8 @@ type admits func(t *testing.T, e *lambdahttp.Environment, event []byte) bool
 func throughLayer(t *testing.T, e *lambdahttp.Environment, event []byte) (admitted bool) {
 	t.Helper()
 	if _, err := lambdahttp.NewLayer(e).Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
-		if admitted = true; !bytes.Equal(a.Event, event) {
+		admitted = true
+		if !bytes.Equal(a.Event, event) {
 			t.Errorf("%s: passed as %s, want the event as it came", event, a.Event)
 		}
 		return nil
@@ -149,7 +157,8 @@ func throughLayer(t *testing.T, e *lambdahttp.Environment, event []byte) (admitt
 
 func throughAuthorizer(t *testing.T, e *lambdahttp.Environment, event []byte) bool {
 	t.Helper()
-	p, err := authorize(t, e, changed(t, event, `{"body"`, `{"type":"REQUEST","methodArn":"arn:aws:execute-api:eu-central-1:123456789012:a1b2c3d4e5/dev/GET/","body"`))
+	p, err := authorize(t, e, changed(t, event, `{"body"`, `{"type":"REQUEST","methodArn":"arn:aws:execute-api:eu-central-1:123456789012:`+
+		`a1b2c3d4e5/dev/GET/","body"`))
 	if err != nil && err.Error() != "Unauthorized" {
 		t.Fatal(err)
 	}
@@ -171,7 +180,8 @@ func throughWrap(t *testing.T, e *lambdahttp.Environment, event []byte) (admitte
 	before := *u
 	r.URL = u
 	e.Gate().Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if admitted = true; *r.URL != before {
+		admitted = true
+		if *r.URL != before {
 			t.Errorf("%q: passed as %+v, want %+v as it came", sent.RawPath, *r.URL, before)
 		}
 	})).ServeHTTP(httptest.NewRecorder(), r)
@@ -204,7 +214,8 @@ func muxRoutes(_ *testing.T, d delivery, paths []string) (names []string) {
 		u := &url.URL{Path: path}
 		if !d.decoded {
 			var err error
-			if u, err = url.ParseRequestURI(path); err != nil {
+			u, err = url.ParseRequestURI(path)
+			if err != nil {
 				continue
 			}
 		}
@@ -218,7 +229,8 @@ func muxRoutes(_ *testing.T, d delivery, paths []string) (names []string) {
 // routesOf returns the routes. A ServeMux rejects patterns that overlap, such as /{tenant}/report and /items/{id}.
 func routesOf(reached func(name string)) *http.ServeMux {
 	mux := http.NewServeMux()
-	for name, pattern := range map[string]string{"admin": "/admin", "item": "/items/{id}", "part": "/items/{id}/parts/{part}", "files": "/files/{rest...}", "report": "/acme/report", "health": "/health"} {
+	for name, pattern := range map[string]string{"admin": "/admin", "item": "/items/{id}", "part": "/items/{id}/parts/{part}",
+		"files": "/files/{rest...}", "report": "/acme/report", "health": "/health"} {
 		mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) { reached(name) })
 	}
 	return mux
@@ -278,7 +290,8 @@ func deliveries(decoded bool) (paths []string) {
 		path := spelled(random, plainPaths[random.IntN(len(plainPaths))])
 		if decoded {
 			var err error
-			if path, err = url.PathUnescape(path); err != nil {
+			path, err = url.PathUnescape(path)
+			if err != nil {
 				continue // an HTTP API rejects the request
 			}
 			path = strings.ToValidUTF8(path, "\uFFFD")

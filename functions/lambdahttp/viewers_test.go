@@ -51,12 +51,14 @@ func TestAttack_viewerAddress(t *testing.T) {
 	for i := range combinations {
 		host, believed := pick(names...), pick("cloudfront", "hops:1", "hops:2")
 		client := pick("198.51.100.9", "2001:db8:5::9", "192.0.2.77")
-		junk := pick("", " ", "unknown", client+"%eth0", "["+client+"]:80", client+":99999", client+", "+client, client+":1,"+client+":1", strings.Repeat("9", 5000), "for="+client)
+		junk := pick("", " ", "unknown", client+"%eth0", "["+client+"]:80", client+":99999", client+", "+client, client+":1,"+client+":1",
+			strings.Repeat("9", 5000), "for="+client)
 		header, valid := map[string]string{}, random.IntN(3) == 0
 		if valid {
 			header["weir-origin-secret"] = pick(originSecret, secretBefore)
 		} else if random.IntN(3) > 0 {
-			header["weir-origin-secret"] = pick("", "wrong", strings.Repeat("0", 32), strings.ToUpper(originSecret), originSecret+","+originSecret, originSecret[1:], strings.Repeat("x", 5000))
+			header["weir-origin-secret"] = pick("", "wrong", strings.Repeat("0", 32), strings.ToUpper(originSecret), originSecret+","+originSecret,
+				originSecret[1:], strings.Repeat("x", 5000))
 		}
 		good := random.IntN(3) > 0
 		for _, name := range []string{"cloudfront-viewer-address", "x-real-ip", "forwarded"} {
@@ -93,12 +95,14 @@ func TestAttack_viewerAddress(t *testing.T) {
 		got := hosts[host](t, a, request{header: header}.withDefaults())
 		want := []string{"ip:" + source}
 		if valid && good {
-			want = []string{map[string]string{"198.51.100.9": "ip:198.51.100.9", "2001:db8:5::9": "ip:2001:db8:5::/64", "192.0.2.77": "ip:192.0.2.77"}[client]}
+			want = []string{map[string]string{"198.51.100.9": "ip:198.51.100.9", "2001:db8:5::9": "ip:2001:db8:5::/64",
+				"192.0.2.77": "ip:192.0.2.77"}[client]}
 			moved++
 		}
 		// A junk field with a valid secret counts by the source address, or by an address further right that a proxy wrote.
 		if wrote := a.wrote(); (!valid || good) && !slices.Equal(wrote, want) || got.status != http.StatusOK {
-			t.Fatalf("seed %d, combination %d: %s, %s, valid secret %t, good field %t, header %.200q: got status %d, counted %q; want 200, %q", seed, i, host, believed, valid, good, fmt.Sprint(header), got.status, wrote, want)
+			t.Fatalf("seed %d, combination %d: %s, %s, valid secret %t, good field %t, header %.200q: got status %d, counted %q; want 200, %q", seed,
+				i, host, believed, valid, good, fmt.Sprint(header), got.status, wrote, want)
 		}
 	}
 	if moved < combinations/10 {
@@ -108,7 +112,8 @@ func TestAttack_viewerAddress(t *testing.T) {
 
 // Weir removes the secret, and an address without a valid one, from a request that it passes on itself.
 func TestEnvironment_Serve_originSecret(t *testing.T) {
-	for name, file := range map[string]string{"HTTP API": "http-api-anonymous.json", "function URL": "function-url-anonymous.json", "load balancer": "alb-anonymous.json", "REST API": "rest-proxy-anonymous.json"} {
+	for name, file := range map[string]string{"HTTP API": "http-api-anonymous.json", "function URL": "function-url-anonymous.json",
+		"load balancer": "alb-anonymous.json", "REST API": "rest-proxy-anonymous.json"} {
 		for _, valid := range []bool{true, false} {
 			a := newTarget(t)
 			a.fronted(t, "cloudfront")
@@ -122,7 +127,8 @@ func TestEnvironment_Serve_originSecret(t *testing.T) {
 			if _, err := lambdahttp.NewHandler(a.Environment, api).Invoke(ctx, event); err != nil {
 				t.Fatal(err)
 			}
-			if _, sent := got[contract.OriginSecretField]; sent || len(got) == 0 || (got.Get(contract.CloudFrontAddressField) == "198.51.100.99:1") != valid {
+			if _, sent := got[contract.OriginSecretField]; sent || len(got) == 0 ||
+				(got.Get(contract.CloudFrontAddressField) == "198.51.100.99:1") != valid {
 				t.Errorf("%s, handler, valid %t: got the fields %v, want all but the secret and a forged address", name, valid, got)
 			}
 			var passed []byte
@@ -136,7 +142,8 @@ func TestEnvironment_Serve_originSecret(t *testing.T) {
 				Headers      map[string]any
 				MultiHeaders map[string]any `json:"multiValueHeaders"`
 			}
-			if err := json.Unmarshal(passed, &members); err != nil || bytes.Contains(passed, []byte(secret)) || bytes.Contains(passed, []byte("198.51.100.99")) != valid || len(members.Headers)+len(members.MultiHeaders) == 0 {
+			if err := json.Unmarshal(passed, &members); err != nil || bytes.Contains(passed, []byte(secret)) ||
+				bytes.Contains(passed, []byte("198.51.100.99")) != valid || len(members.Headers)+len(members.MultiHeaders) == 0 {
 				t.Errorf("%s, layer, valid %t: got the event %s, error %v; want it without the secret and a forged address", name, valid, passed, err)
 			}
 		}
@@ -170,7 +177,8 @@ func TestEnvironment_addressNotFound(t *testing.T) {
 		a.Serve(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
 	}
 	a.Recorder.FlushAll(noon.Add(time.Minute))
-	if got := log.String(); strings.Count(got, `"AddressesNotFound":1`)+2*strings.Count(got, `"AddressesNotFound":2`) != 2 || strings.Contains(got, originSecret) {
+	if got := log.String(); strings.Count(got, `"AddressesNotFound":1`)+2*strings.Count(got, `"AddressesNotFound":2`) != 2 ||
+		strings.Contains(got, originSecret) {
 		t.Errorf("metrics: got %s, want two addresses that were not found, and no secret", got)
 	}
 }
@@ -178,7 +186,8 @@ func TestEnvironment_addressNotFound(t *testing.T) {
 // Behind a distribution, an admitted answer has a Cache-Control, so that CloudFront gives it to no other client that waits
 // for the same path. An API can set its own.
 func TestEnvironment_Serve_uncollapsed(t *testing.T) {
-	for name, file := range map[string]string{"HTTP API": "http-api-anonymous.json", "load balancer": "alb-anonymous.json", "REST API": "rest-proxy-anonymous.json"} {
+	for name, file := range map[string]string{"HTTP API": "http-api-anonymous.json", "load balancer": "alb-anonymous.json",
+		"REST API": "rest-proxy-anonymous.json"} {
 		for own, want := range map[string]string{"": "private, no-store", "max-age=5": "max-age=5"} {
 			for _, fronted := range []bool{true, false} {
 				a := newTarget(t)

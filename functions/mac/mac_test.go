@@ -38,8 +38,12 @@ func TestRing_Verify(t *testing.T) {
 		"a longer MAC":      {ring, text, sum + "A"},
 		"another key":       {mac.Fixed("dev", []byte("other")), text, sum},
 		"another namespace": {mac.Fixed("prod", secret), text, sum},
-		"another region": {mac.NewRing(mac.Scope{Namespace: "dev", Region: "eu-west-1"}, func(context.Context) ([]byte, error) { return secret, nil }),
-			text, storetest.Must(mac.NewRing(mac.Scope{Namespace: "dev"}, func(context.Context) ([]byte, error) { return secret, nil }).Sign(ctx, noon, []byte(text)))},
+		"another region": {mac.NewRing(mac.Scope{Namespace: "dev", Region: "eu-west-1"}, func(context.Context) ([]byte, error) {
+			return secret,
+				nil
+		}),
+			text, storetest.Must(mac.NewRing(mac.Scope{Namespace: "dev"}, func(context.Context) ([]byte, error) { return secret, nil }).Sign(ctx,
+				noon, []byte(text)))},
 	} {
 		if err := c.ring.Verify(ctx, noon, []byte(c.text), c.sum); !errors.Is(err, mac.ErrForged) {
 			t.Errorf("%s: got %v, want ErrForged", name, err)
@@ -58,7 +62,8 @@ func TestLoad(t *testing.T) {
 	var calls, reads recordstest.Calls
 	client, table := recordstest.Table(t, &calls)
 	reader := reads.Client(client)
-	storetest.Must(records.GetConsistent(ctx, new(recordstest.Calls).Client(client), table, contract.MACKeyKey)) // opens the connection without the timeout of a function
+	// opens the connection without the timeout of a function
+	storetest.Must(records.GetConsistent(ctx, new(recordstest.Calls).Client(client), table, contract.MACKeyKey))
 	if _, err := mac.Read(ctx, reader, table); err == nil || !strings.Contains(err.Error(), "item mackey: missing") {
 		t.Errorf("before the first MAC: got %v, want an error", err)
 	}
@@ -67,7 +72,8 @@ func TestLoad(t *testing.T) {
 	for i := range keys {
 		wg.Go(func() {
 			key, err := mac.Load(ctx, client, table)
-			if keys[i] = string(key); err != nil {
+			keys[i] = string(key)
+			if err != nil {
 				t.Error(err)
 			}
 		})

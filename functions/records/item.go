@@ -15,28 +15,28 @@ func NewItem(key string) Item {
 }
 
 // SetText sets an attribute to a string. For an empty string it does nothing.
-func (it Item) SetText(name, text string) {
+func (item Item) SetText(name, text string) {
 	if text != "" {
-		it[name] = &types.AttributeValueMemberS{Value: text}
+		item[name] = &types.AttributeValueMemberS{Value: text}
 	}
 }
 
 // SetBinary sets an attribute to bytes.
-func (it Item) SetBinary(name string, value []byte) {
-	it[name] = &types.AttributeValueMemberB{Value: value}
+func (item Item) SetBinary(name string, value []byte) {
+	item[name] = &types.AttributeValueMemberB{Value: value}
 }
 
 // Text returns the value of an attribute. It returns "" if the attribute is missing or not a string.
-func (it Item) Text(name string) string {
-	if s, ok := it[name].(*types.AttributeValueMemberS); ok {
+func (item Item) Text(name string) string {
+	if s, ok := item[name].(*types.AttributeValueMemberS); ok {
 		return s.Value
 	}
 	return ""
 }
 
 // Binary returns the value of an attribute. It returns nil if the attribute is missing or not binary.
-func (it Item) Binary(name string) []byte {
-	if b, ok := it[name].(*types.AttributeValueMemberB); ok {
+func (item Item) Binary(name string) []byte {
+	if b, ok := item[name].(*types.AttributeValueMemberB); ok {
 		return b.Value
 	}
 	return nil

@@ -48,42 +48,42 @@ func NewPair() Pair {
 // LoadPair returns the Pair in the item of a key. If there is none, it creates it. Concurrent calls create one Pair, and
 // all return it.
 func LoadPair(ctx context.Context, api ReadWriter, table, key string) (Pair, error) {
-	it, err := NewTable(api, table).Get(ctx, key)
+	item, err := NewTable(api, table).Get(ctx, key)
 	switch {
 	case err != nil:
 		return Pair{}, err
-	case it == nil: // an eventually consistent read can miss a new item
+	case item == nil: // an eventually consistent read can miss a new item
 		return CreatePair(ctx, api, table, key)
 	}
-	return parsePair(key, it)
+	return parsePair(key, item)
 }
 
 // CreatePair is like LoadPair, but always writes: an existing item stays as it is.
 func CreatePair(ctx context.Context, api Writer, table, key string) (Pair, error) {
-	it, _, err := Create(ctx, api, table, NewPair().item(key))
+	item, _, err := Create(ctx, api, table, NewPair().item(key))
 	if err != nil {
 		return Pair{}, err
 	}
-	return parsePair(key, it)
+	return parsePair(key, item)
 }
 
 // ReadPair returns the Pair in the item of a key. If there is none, the error wraps ErrNoPair.
 func ReadPair(ctx context.Context, api Reader, table, key string) (Pair, error) {
-	it, err := NewTable(api, table).Get(ctx, key)
+	item, err := NewTable(api, table).Get(ctx, key)
 	if err != nil {
 		return Pair{}, err
 	}
-	return parsePair(key, it)
+	return parsePair(key, item)
 }
 
 // RotatePair replaces the current secret at the time now. permit gets the Pair and can reject the rotation. If there is
 // no Pair, the error wraps ErrNoPair. Of two concurrent rotations, one fails.
 func RotatePair(ctx context.Context, api ReadWriter, table, key string, now time.Time, permit func(Pair) error) error {
-	it, err := GetConsistent(ctx, api, table, key)
+	item, err := GetConsistent(ctx, api, table, key)
 	if err != nil {
 		return err
 	}
-	p, err := parsePair(key, it)
+	p, err := parsePair(key, item)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,8 @@ func (p Pair) Next(now time.Time) Pair {
 func replacePair(ctx context.Context, api Writer, table, key string, old, p Pair) error {
 	_, err := api.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &table, Item: p.item(key),
-		ConditionExpression:       aws.String("#current = :current"), // without this condition, two concurrent rotations would remove the secret in use
+		// without this condition, two concurrent rotations would remove the secret in use
+		ConditionExpression:       aws.String("#current = :current"),
 		ExpressionAttributeNames:  map[string]string{"#current": currentAttribute},
 		ExpressionAttributeValues: Item{":current": &types.AttributeValueMemberB{Value: old.Current}},
 	})
@@ -110,36 +111,37 @@ func replacePair(ctx context.Context, api Writer, table, key string, old, p Pair
 }
 
 func (p Pair) item(key string) Item {
-	it := NewItem(key)
-	it.SetBinary(currentAttribute, p.Current)
+	item := NewItem(key)
+	item.SetBinary(currentAttribute, p.Current)
 	if p.Previous != nil {
-		it.SetBinary(previousAttribute, p.Previous)
-		it.SetText(rotatedAttribute, p.Rotated.UTC().Format(time.RFC3339))
+		item.SetBinary(previousAttribute, p.Previous)
+		item.SetText(rotatedAttribute, p.Rotated.UTC().Format(time.RFC3339))
 	}
-	return it
+	return item
 }
 
 // parsePair parses the item of a Pair, which is nil if there is none. Its error contains no part of a secret.
-func parsePair(key string, it Item) (p Pair, err error) {
-	if it == nil {
+func parsePair(key string, item Item) (p Pair, err error) {
+	if item == nil {
 		return Pair{}, wrap(fmt.Errorf("item %s: %w", key, ErrNoPair))
 	}
 	mistake := func(attribute, problem string) (Pair, error) {
 		return Pair{}, wrap(fmt.Errorf("item %s: %s: %s", key, attribute, problem))
 	}
-	p.Current = it.Binary(currentAttribute)
+	p.Current = item.Binary(currentAttribute)
 	if len(p.Current) != PairBytes {
 		return mistake(currentAttribute, fmt.Sprintf("got %d bytes, want %d", len(p.Current), PairBytes))
 	}
-	if _, exists := it[previousAttribute]; !exists {
+	if _, exists := item[previousAttribute]; !exists {
 		return p, nil
 	}
-	p.Previous = it.Binary(previousAttribute)
+	p.Previous = item.Binary(previousAttribute)
 	if len(p.Previous) != PairBytes {
 		return mistake(previousAttribute, fmt.Sprintf("got %d bytes, want %d", len(p.Previous), PairBytes))
 	}
-	if p.Rotated, err = time.Parse(time.RFC3339, it.Text(rotatedAttribute)); err != nil {
-		return mistake(rotatedAttribute, fmt.Sprintf("got %.40q, want a time such as 2006-01-02T15:04:05Z", it.Text(rotatedAttribute)))
+	p.Rotated, err = time.Parse(time.RFC3339, item.Text(rotatedAttribute))
+	if err != nil {
+		return mistake(rotatedAttribute, fmt.Sprintf("got %.40q, want a time such as 2006-01-02T15:04:05Z", item.Text(rotatedAttribute)))
 	}
 	return p, nil
 }

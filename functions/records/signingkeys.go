@@ -50,10 +50,10 @@ func (s *SigningKeys) Invoke(ctx context.Context, _ []byte) ([]byte, error) {
 	if _, err := caller.ParseKeySet(document); err != nil {
 		return nil, fmt.Errorf("signing keys: %w", err)
 	}
-	it := NewItem(contract.SigningKeysKey)
-	it.SetText(jwksAttribute, string(document))
-	it.SetText(fetchedAttribute, s.Clock().UTC().Format(time.RFC3339))
-	if _, err := s.API.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(s.Table), Item: it}); err != nil {
+	item := NewItem(contract.SigningKeysKey)
+	item.SetText(jwksAttribute, string(document))
+	item.SetText(fetchedAttribute, s.Clock().UTC().Format(time.RFC3339))
+	if _, err := s.API.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(s.Table), Item: item}); err != nil {
 		return nil, fmt.Errorf("signing keys: %w", wrap(err))
 	}
 	return []byte("null"), nil
@@ -62,16 +62,17 @@ func (s *SigningKeys) Invoke(ctx context.Context, _ []byte) ([]byte, error) {
 // SigningKeys returns the copy of the issuer's key set and the time of the copy. The method is a
 // caller.Fetch.
 func (t *Table) SigningKeys(ctx context.Context) (document []byte, copied time.Time, err error) {
-	it, err := t.Get(ctx, contract.SigningKeysKey)
+	item, err := t.Get(ctx, contract.SigningKeysKey)
 	switch {
 	case err != nil:
 		return nil, time.Time{}, err
-	case it == nil:
+	case item == nil:
 		return nil, time.Time{}, wrap(errors.New("no signing keys; check that the function signingkeys has run"))
 	}
-	copied, err = time.Parse(time.RFC3339, it.Text(fetchedAttribute))
+	copied, err = time.Parse(time.RFC3339, item.Text(fetchedAttribute))
 	if err != nil {
-		return nil, time.Time{}, wrap(fmt.Errorf("item %s: %s: got %.40q, want a time such as 2006-01-02T15:04:05Z", contract.SigningKeysKey, fetchedAttribute, it.Text(fetchedAttribute)))
+		return nil, time.Time{}, wrap(fmt.Errorf("item %s: %s: got %.40q, want a time such as 2006-01-02T15:04:05Z", contract.SigningKeysKey,
+			fetchedAttribute, item.Text(fetchedAttribute)))
 	}
-	return []byte(it.Text(jwksAttribute)), copied, nil
+	return []byte(item.Text(jwksAttribute)), copied, nil
 }

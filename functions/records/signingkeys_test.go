@@ -31,11 +31,15 @@ func TestSigningKeys(t *testing.T) {
 	client, table := recordstest.Table(t, &function)
 	document := storetest.Must(samples.Files.ReadFile("jwks.json"))
 	reader := records.NewTable(new(recordstest.Calls).Client(client), table)
-	if _, _, err := reader.SigningKeys(ctx); err == nil || err.Error() != "records table: no signing keys; check that the function signingkeys has run" {
+	if _, _, err := reader.SigningKeys(ctx); err == nil || err.Error() != "records table: no signing keys; check that the function "+
+		"signingkeys has run" {
 		t.Errorf("before the first copy: got %v, want an error about missing signing keys", err)
 	}
 	var failed error
-	f := &records.SigningKeys{API: client, Table: table, Clock: func() time.Time { return noon }, Fetch: func(context.Context) ([]byte, time.Time, error) { return document, time.Time{}, failed }}
+	f := &records.SigningKeys{API: client, Table: table, Clock: func() time.Time { return noon }, Fetch: func(context.Context) ([]byte,
+		time.Time, error) {
+		return document, time.Time{}, failed
+	}}
 	if answer, err := f.Invoke(ctx, []byte(`{"source":"aws.scheduler"}`)); err != nil || !json.Valid(answer) {
 		t.Errorf("answer of the function: got %s, %v; want JSON", answer, err)
 	}
@@ -71,10 +75,12 @@ func TestSigningKeys(t *testing.T) {
 	if kept, _, err := reader.SigningKeys(ctx); err != nil || !bytes.Equal(kept, document) {
 		t.Errorf("empty key set: got %q, %v; want %q", kept, err, document)
 	}
-	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: contract.SigningKeysKey}}}); err != nil {
+	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table,
+		Item: map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: contract.SigningKeysKey}}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := reader.SigningKeys(ctx); err == nil || !strings.HasPrefix(err.Error(), `records table: item signingkeys: fetched: got "", want a time`) {
+	if _, _, err := reader.SigningKeys(ctx); err == nil || !strings.HasPrefix(err.Error(),
+		`records table: item signingkeys: fetched: got "", want a time`) {
 		t.Error(err)
 	}
 	f.Table, failed = "weir-test-none", nil

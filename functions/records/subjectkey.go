@@ -17,21 +17,24 @@ const subjectKeyBytes = 32
 // SubjectKey returns the key of subject hashes. If there is none, it creates the key. created reports
 // whether this call created it. Concurrent calls create one key, and all return it.
 func SubjectKey(ctx context.Context, api ReadWriter, table string) (key []byte, created bool, err error) {
-	it, err := NewTable(api, table).Get(ctx, contract.SubjectKeyKey)
+	item, err := NewTable(api, table).Get(ctx, contract.SubjectKeyKey)
 	if err != nil {
 		return nil, false, err
 	}
-	if it == nil { // An eventually consistent read can miss a new item. Create returns an existing item unchanged.
-		it = NewItem(contract.SubjectKeyKey)
+	if item == nil { // An eventually consistent read can miss a new item. Create returns an existing item unchanged.
+		item = NewItem(contract.SubjectKeyKey)
 		key = make([]byte, subjectKeyBytes)
 		_, _ = rand.Read(key) // rand.Read never fails
-		it.SetBinary(keyAttribute, key)
-		if it, created, err = Create(ctx, api, table, it); err != nil {
+		item.SetBinary(keyAttribute, key)
+		item, created, err = Create(ctx, api, table, item)
+		if err != nil {
 			return nil, false, err
 		}
 	}
-	if key = it.Binary(keyAttribute); len(key) < subjectKeyBytes {
-		return nil, false, wrap(fmt.Errorf("item %s: %s: got %d bytes, want at least %d", contract.SubjectKeyKey, keyAttribute, len(key), subjectKeyBytes))
+	key = item.Binary(keyAttribute)
+	if len(key) < subjectKeyBytes {
+		return nil, false, wrap(fmt.Errorf("item %s: %s: got %d bytes, want at least %d", contract.SubjectKeyKey, keyAttribute, len(key),
+			subjectKeyBytes))
 	}
 	return key, created, nil
 }

@@ -18,10 +18,11 @@ import (
 // to live.
 func TableInput(name string) *dynamodb.CreateTableInput {
 	return &dynamodb.CreateTableInput{
-		TableName:            aws.String(name),
-		BillingMode:          types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String(contract.KeyAttribute), AttributeType: types.ScalarAttributeTypeS}},
-		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String(contract.KeyAttribute), KeyType: types.KeyTypeHash}},
+		TableName:   aws.String(name),
+		BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String(contract.KeyAttribute),
+			AttributeType: types.ScalarAttributeTypeS}},
+		KeySchema: []types.KeySchemaElement{{AttributeName: aws.String(contract.KeyAttribute), KeyType: types.KeyTypeHash}},
 	}
 }
 
@@ -58,19 +59,20 @@ const (
 )
 
 // Get reads the item with a partition key. It returns nil if there is none.
-func (t *Table) Get(ctx context.Context, key string) (it Item, err error) {
+func (t *Table) Get(ctx context.Context, key string) (item Item, err error) {
 	in := &dynamodb.GetItemInput{TableName: aws.String(t.name), Key: NewItem(key)}
 	for range readAttempts {
 		var again bool
-		if it, again, err = t.attempt(ctx, in); !again {
+		item, again, err = t.attempt(ctx, in)
+		if !again {
 			break
 		}
 	}
-	return it, wrap(err)
+	return item, wrap(err)
 }
 
 // attempt reads the item once. again reports whether another attempt may succeed.
-func (t *Table) attempt(ctx context.Context, in *dynamodb.GetItemInput) (it Item, again bool, err error) {
+func (t *Table) attempt(ctx context.Context, in *dynamodb.GetItemInput) (item Item, again bool, err error) {
 	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	out, err := t.api.GetItem(attempt, in, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
@@ -92,9 +94,9 @@ func GetConsistent(ctx context.Context, api Reader, table, key string) (Item, er
 // Create writes an item unless its partition key already exists. It returns the item that the table
 // contains afterwards. created reports whether this call wrote the item. Concurrent calls create one
 // item.
-func Create(ctx context.Context, api Writer, table string, it Item) (has Item, created bool, err error) {
+func Create(ctx context.Context, api Writer, table string, item Item) (has Item, created bool, err error) {
 	return PutIf(ctx, api, &dynamodb.PutItemInput{
-		TableName: &table, Item: it,
+		TableName: &table, Item: item,
 		ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute},
 	})
 }

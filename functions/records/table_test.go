@@ -23,7 +23,8 @@ type replies []error
 // errAnswered is the element of replies for a read that succeeds. It is not an error of the read.
 var errAnswered = errors.New("answered")
 
-func (r *replies) GetItem(ctx context.Context, in *dynamodb.GetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+func (r *replies) GetItem(ctx context.Context, in *dynamodb.GetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput,
+	error) {
 	var o dynamodb.Options
 	for _, option := range options {
 		option(&o)
@@ -71,8 +72,10 @@ func TestTable_attempts(t *testing.T) {
 				defer cancel()
 				begun := time.Now()
 				_, err := records.NewTable(&c.replies, "t").Get(ctx, "k")
-				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || len(c.replies) > 0 || time.Since(begun) != c.took {
-					t.Errorf("got error %v after %s with %d unused replies, want %q after %s and none", err, time.Since(begun), len(c.replies), c.want, c.took)
+				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || len(c.replies) > 0 ||
+					time.Since(begun) != c.took {
+					t.Errorf("got error %v after %s with %d unused replies, want %q after %s and none", err, time.Since(begun), len(c.replies), c.want,
+						c.took)
 				}
 			})
 		})

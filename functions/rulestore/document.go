@@ -59,14 +59,14 @@ func NewDeployedSource(t *records.Table, namespace string) Source {
 
 // Document implements live.Source. The error wraps ErrNoRules if there is no document.
 func (s Source) Document(ctx context.Context) (live.Document, error) {
-	it, err := s.records.Get(ctx, s.key)
+	item, err := s.records.Get(ctx, s.key)
 	switch {
 	case err != nil:
 		return live.Document{}, err
-	case it == nil:
+	case item == nil:
 		return live.Document{}, ErrNoRules
 	}
-	v, document, err := parseDocument(it)
+	v, document, err := parseDocument(item)
 	return live.Document{Content: document, Version: v.Version}, err
 }
 
@@ -79,50 +79,53 @@ type Version struct {
 }
 
 func (v Version) attributes() records.Item {
-	it := records.Item{
+	item := records.Item{
 		versionAttribute: &types.AttributeValueMemberN{Value: strconv.FormatInt(v.Version, 10)},
 		bytesAttribute:   &types.AttributeValueMemberN{Value: strconv.Itoa(v.Bytes)},
 	}
-	it.SetText(publishedAttribute, v.Published.UTC().Format(time.RFC3339))
-	it.SetText(noteAttribute, v.Note)
-	return it
+	item.SetText(publishedAttribute, v.Published.UTC().Format(time.RFC3339))
+	item.SetText(noteAttribute, v.Note)
+	return item
 }
 
 func (v Version) item(key string, compressed []byte) records.Item {
-	it := records.NewItem(key)
-	maps.Copy(it, v.attributes())
-	it.SetBinary(documentAttribute, compressed)
-	return it
+	item := records.NewItem(key)
+	maps.Copy(item, v.attributes())
+	item.SetBinary(documentAttribute, compressed)
+	return item
 }
 
 // parseVersion parses the attributes of a Version. It validates only the number, because no decision
 // depends on the other attributes.
-func parseVersion(it records.Item) (v Version, err error) {
-	n, _ := it[versionAttribute].(*types.AttributeValueMemberN)
+func parseVersion(item records.Item) (v Version, err error) {
+	n, _ := item[versionAttribute].(*types.AttributeValueMemberN)
 	if n != nil {
 		v.Version, _ = strconv.ParseInt(n.Value, 10, 64)
 	}
 	if v.Version < 1 {
-		return v, fmt.Errorf("records table: item %s: %s: want a number of at least 1", it.Text(contract.KeyAttribute), versionAttribute)
+		return v, fmt.Errorf("records table: item %s: %s: want a number of at least 1", item.Text(contract.KeyAttribute), versionAttribute)
 	}
-	if n, ok := it[bytesAttribute].(*types.AttributeValueMemberN); ok {
+	if n, ok := item[bytesAttribute].(*types.AttributeValueMemberN); ok {
 		v.Bytes, _ = strconv.Atoi(n.Value)
 	}
-	v.Published, _ = time.Parse(time.RFC3339, it.Text(publishedAttribute))
-	v.Note = it.Text(noteAttribute)
+	v.Published, _ = time.Parse(time.RFC3339, item.Text(publishedAttribute))
+	v.Note = item.Text(noteAttribute)
 	return v, nil
 }
 
-func parseDocument(it records.Item) (v Version, document []byte, err error) {
-	if v, err = parseVersion(it); err != nil {
+func parseDocument(item records.Item) (v Version, document []byte, err error) {
+	v, err = parseVersion(item)
+	if err != nil {
 		return v, nil, err
 	}
-	compressed := it.Binary(documentAttribute)
+	compressed := item.Binary(documentAttribute)
 	if compressed == nil {
-		return v, nil, fmt.Errorf("records table: item %s: attribute %s is missing; publish the rules again", it.Text(contract.KeyAttribute), documentAttribute)
+		return v, nil, fmt.Errorf("records table: item %s: attribute %s is missing; publish the rules again", item.Text(contract.KeyAttribute),
+			documentAttribute)
 	}
-	if document, err = expand(compressed); err != nil {
-		return v, nil, fmt.Errorf("records table: item %s: %s: %w", it.Text(contract.KeyAttribute), documentAttribute, err)
+	document, err = expand(compressed)
+	if err != nil {
+		return v, nil, fmt.Errorf("records table: item %s: %s: %w", item.Text(contract.KeyAttribute), documentAttribute, err)
 	}
 	return v, document, nil
 }
@@ -141,7 +144,8 @@ func compress(document []byte) ([]byte, error) {
 	_, _ = w.Write(document)                              // a Buffer never returns an error
 	_ = w.Close()
 	if b.Len() > maxItem {
-		return nil, fmt.Errorf("document: got %d bytes after compression, want at most %d (the size of a DynamoDB item); shorten its notes or overrides", b.Len(), maxItem)
+		return nil, fmt.Errorf("document: got %d bytes after compression, want at most %d (the size of a DynamoDB item); shorten its notes or "+
+			"overrides", b.Len(), maxItem)
 	}
 	return b.Bytes(), nil
 }

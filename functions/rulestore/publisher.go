@@ -69,11 +69,11 @@ func (p *Publisher) Publish(ctx context.Context, e cfn.Event) (id string, _ map[
 	}
 	var previous records.Item
 	for range publications {
-		it, err := n.after(previous, id)
-		if err != nil || it == nil {
+		item, err := n.after(previous, id)
+		if err != nil || item == nil {
 			return id, nil, err
 		}
-		existing, written, err := p.put(ctx, property(contract.PropertyTable), it, previous)
+		existing, written, err := p.put(ctx, property(contract.PropertyTable), item, previous)
 		if err != nil || written {
 			return id, nil, err
 		}
@@ -83,7 +83,8 @@ func (p *Publisher) Publish(ctx context.Context, e cfn.Event) (id string, _ map[
 }
 
 func (p *Publisher) publication(e cfn.Event, packed string) (n publication, err error) {
-	if n.compressed, err = base64.StdEncoding.DecodeString(packed); err != nil {
+	n.compressed, err = base64.StdEncoding.DecodeString(packed)
+	if err != nil {
 		return n, err
 	}
 	document, err := expand(n.compressed)
@@ -135,31 +136,34 @@ func (n publication) after(previous records.Item, key string) (records.Item, err
 			newest, _ = strconv.ParseInt(s.Value, 10, 64)
 		}
 		if n.sent != 0 && n.sent < newest {
-			return nil, fmt.Errorf("event: older than that of version %d (got %d, want %d or later, in Unix seconds); nothing was changed", last.Version, n.sent, newest)
+			return nil, fmt.Errorf("event: older than that of version %d (got %d, want %d or later, in Unix seconds); nothing was changed",
+				last.Version, n.sent, newest)
 		}
 		sent = max(sent, newest)
 	}
 	if v.Version > limiter.MaxVersion {
 		return nil, fmt.Errorf("version: got %d, want at most %d", v.Version, int64(limiter.MaxVersion))
 	}
-	it := v.item(key, n.compressed)
+	item := v.item(key, n.compressed)
 	if n.event != "" {
 		events = append(events[max(0, len(events)-keptEvents+1):], &types.AttributeValueMemberS{Value: n.event})
 	}
-	it[eventsAttribute] = &types.AttributeValueMemberL{Value: events}
-	it[sentAttribute] = &types.AttributeValueMemberN{Value: strconv.FormatInt(sent, 10)}
-	return it, nil
+	item[eventsAttribute] = &types.AttributeValueMemberL{Value: events}
+	item[sentAttribute] = &types.AttributeValueMemberN{Value: strconv.FormatInt(sent, 10)}
+	return item, nil
 }
 
 // put replaces previous, which is empty if there is no item. If the table has another item, put writes nothing and
 // returns that item.
-func (p *Publisher) put(ctx context.Context, table string, it, previous records.Item) (existing records.Item, written bool, err error) {
+func (p *Publisher) put(ctx context.Context, table string, item, previous records.Item) (existing records.Item, written bool, err error) {
 	in := &dynamodb.PutItemInput{
-		TableName: &table, Item: it,
-		ConditionExpression: aws.String("attribute_not_exists(#version)"), ExpressionAttributeNames: map[string]string{"#version": versionAttribute},
+		TableName: &table, Item: item,
+		ConditionExpression:      aws.String("attribute_not_exists(#version)"),
+		ExpressionAttributeNames: map[string]string{"#version": versionAttribute},
 	}
 	if len(previous) > 0 {
-		in.ConditionExpression, in.ExpressionAttributeValues = aws.String("#version = :previous"), records.Item{":previous": previous[versionAttribute]}
+		in.ConditionExpression, in.ExpressionAttributeValues = aws.String("#version = :previous"),
+			records.Item{":previous": previous[versionAttribute]}
 	}
 	return records.PutIf(ctx, p.API, in)
 }

@@ -28,7 +28,8 @@ func gzipped(t *testing.T, document string) []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	_, err := io.WriteString(w, document)
-	if err = errors.Join(err, w.Close()); err != nil {
+	err = errors.Join(err, w.Close())
+	if err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -60,8 +61,10 @@ func TestPublisher(t *testing.T) {
 		document string
 		want     int64
 	}{
-		{cfn.RequestCreate, noon, "a", unix}, {cfn.RequestUpdate, noon.Add(time.Minute), "b", unix + 60}, {cfn.RequestUpdate, noon.Add(2 * time.Minute), "a", unix + 120},
-		{cfn.RequestUpdate, noon, "b", unix + 121}, {cfn.RequestUpdate, noon, "b", unix + 122}, {cfn.RequestDelete, noon.Add(time.Hour), "a", unix + 122}, {cfn.RequestCreate, noon, "a", unix + 123},
+		{cfn.RequestCreate, noon, "a", unix}, {cfn.RequestUpdate, noon.Add(time.Minute), "b", unix + 60},
+		{cfn.RequestUpdate, noon.Add(2 * time.Minute), "a", unix + 120},
+		{cfn.RequestUpdate, noon, "b", unix + 121}, {cfn.RequestUpdate, noon, "b", unix + 122}, {cfn.RequestDelete, noon.Add(time.Hour), "a",
+			unix + 122}, {cfn.RequestCreate, noon, "a", unix + 123},
 	} {
 		now = c.now
 		if err := publish(c.kind, "test", packed(c.document)); err != nil {
@@ -85,7 +88,8 @@ func TestPublisher(t *testing.T) {
 		}
 	}
 	for want, document := range map[string]string{
-		"Document: illegal base64": "?", "Document: gzip: invalid header": base64.StdEncoding.EncodeToString([]byte("no gzip file")), "Document: EOF": "",
+		"Document: illegal base64": "?", "Document: gzip: invalid header": base64.StdEncoding.EncodeToString([]byte("no gzip file")),
+		"Document: EOF":                  "",
 		"Document: expands to more than": packed(strings.Repeat(" ", 1<<20+1)),
 	} {
 		if err := publish(cfn.RequestUpdate, "test", document); err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -93,7 +97,8 @@ func TestPublisher(t *testing.T) {
 		}
 	}
 	broken := records.NewItem(contract.DeployedRulesKey("broken"))
-	for version, want := range map[int64]string{1<<47 - 1: "version: got 140737488355328, want at most 140737488355327", 1 << 60: "version: got"} {
+	for version, want := range map[int64]string{1<<47 - 1: "version: got 140737488355328, want at most 140737488355327",
+		1 << 60: "version: got"} {
 		broken["version"] = &types.AttributeValueMemberN{Value: strconv.FormatInt(version, 10)}
 		if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: broken}); err != nil {
 			t.Fatal(err)
@@ -141,26 +146,31 @@ func TestPublisher_Publish_repeated(t *testing.T) {
 	} {
 		now = noon.Add(time.Duration(i+1) * time.Minute)
 		before, _ := source.Document(ctx)
-		_, _, err := p.Publish(ctx, cfn.Event{RequestType: cfn.RequestUpdate, RequestID: c.request, ResponseURL: c.url, ResourceProperties: map[string]any{
-			contract.PropertyTable: table, contract.PropertyNamespace: "test", contract.PropertyDocument: base64.StdEncoding.EncodeToString(gzipped(t, c.document)),
-		}})
-		if (err != nil) != c.fails || err != nil && (!strings.HasPrefix(err.Error(), "event: older than that of version ") || strings.Contains(err.Error(), "secret")) {
+		_, _, err := p.Publish(ctx, cfn.Event{RequestType: cfn.RequestUpdate, RequestID: c.request, ResponseURL: c.url,
+			ResourceProperties: map[string]any{
+				contract.PropertyTable: table, contract.PropertyNamespace: "test",
+				contract.PropertyDocument: base64.StdEncoding.EncodeToString(gzipped(t, c.document)),
+			}})
+		if (err != nil) != c.fails || err != nil && (!strings.HasPrefix(err.Error(), "event: older than that of version ") ||
+			strings.Contains(err.Error(), "secret")) {
 			t.Errorf("%d, %s: got error %v, want one: %t", i, c.request, err, c.fails)
 		}
 		d, err := source.Document(ctx)
 		if err != nil || string(d.Content) != c.in || (d.Version > before.Version) != (string(before.Content) != c.in) {
-			t.Errorf("%d, %s: got %s of version %d after version %d, error %v, want %s", i, c.request, d.Content, d.Version, before.Version, err, c.in)
+			t.Errorf("%d, %s: got %s of version %d after version %d, error %v, want %s", i, c.request, d.Content, d.Version, before.Version, err,
+				c.in)
 		}
 	}
 	for i := range 100 {
 		if _, _, err := p.Publish(ctx, cfn.Event{RequestID: strconv.Itoa(i), ResourceProperties: map[string]any{
-			contract.PropertyTable: table, contract.PropertyNamespace: "test", contract.PropertyDocument: base64.StdEncoding.EncodeToString(gzipped(t, "good")),
+			contract.PropertyTable: table, contract.PropertyNamespace: "test",
+			contract.PropertyDocument: base64.StdEncoding.EncodeToString(gzipped(t, "good")),
 		}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	it, err := records.GetConsistent(ctx, client, table, contract.DeployedRulesKey("test"))
-	if events, _ := it["events"].(*types.AttributeValueMemberL); err != nil || events == nil || len(events.Value) != 10 {
+	item, err := records.GetConsistent(ctx, client, table, contract.DeployedRulesKey("test"))
+	if events, _ := item["events"].(*types.AttributeValueMemberL); err != nil || events == nil || len(events.Value) != 10 {
 		t.Errorf("events in the item: got %+v, error %v, want the last 10", events, err)
 	}
 }
@@ -184,7 +194,8 @@ func TestPublisher_Publish_concurrent(t *testing.T) {
 		}
 		return nil
 	})}
-	e := cfn.Event{RequestID: "r", ResourceProperties: map[string]any{contract.PropertyDocument: base64.StdEncoding.EncodeToString(gzipped(t, "a"))}}
+	e := cfn.Event{RequestID: "r", ResourceProperties: map[string]any{contract.PropertyDocument: base64.StdEncoding.EncodeToString(gzipped(t,
+		"a"))}}
 	const none = "attribute_not_exists(#version)"
 	if _, _, err := p.Publish(ctx, e); err != nil || !slices.Equal(conditions, []string{none, "#version = :previous", none}) {
 		t.Errorf("got the conditions %q, error %v, want one of no item, of the read item, and of no item", conditions, err)

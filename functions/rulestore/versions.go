@@ -24,7 +24,8 @@ import (
 // API is the part of DynamoDB that Versions needs. A *dynamodb.Client implements it.
 type API interface {
 	records.Reader
-	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
+	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput,
+		error)
 }
 
 // Kept is the number of versions that the table keeps, including the version in force.
@@ -69,23 +70,23 @@ func (s *Versions) Deployed(ctx context.Context, namespace string) (Version, []b
 
 // get returns the version in an item, or the error missing without the item.
 func (s *Versions) get(ctx context.Context, key string, missing error) (Version, []byte, error) {
-	it, err := records.GetConsistent(ctx, s.api, s.table, key)
+	item, err := records.GetConsistent(ctx, s.api, s.table, key)
 	switch {
 	case err != nil:
 		return Version{}, nil, err
-	case it == nil:
+	case item == nil:
 		return Version{}, nil, missing
 	}
-	return parseDocument(it)
+	return parseDocument(item)
 }
 
 // History returns the versions that the table keeps, newest first. The newest is in force.
 func (s *Versions) History(ctx context.Context) ([]Version, error) {
-	it, err := records.GetConsistent(ctx, s.api, s.table, historyKey)
+	item, err := records.GetConsistent(ctx, s.api, s.table, historyKey)
 	if err != nil {
 		return nil, err
 	}
-	list, _ := it[versionsAttribute].(*types.AttributeValueMemberL)
+	list, _ := item[versionsAttribute].(*types.AttributeValueMemberL)
 	all := []Version{}
 	if list == nil {
 		return all, nil
@@ -122,7 +123,8 @@ func (s *Versions) Publish(ctx context.Context, now time.Time, document []byte, 
 		return Version{}, err
 	}
 	if most := now.Add(rules.MaxVersionLead).Unix(); least > most {
-		return Version{}, fmt.Errorf("version: got %d, want at most %d, a day after the current time in Unix seconds; all later versions must be higher", least, most)
+		return Version{}, fmt.Errorf("version: got %d, want at most %d, a day after the current time in Unix seconds; all later versions must "+
+			"be higher", least, most)
 	}
 	v := Version{Version: max(after+1, least, now.Unix()), Published: now.UTC().Truncate(time.Second), Note: note, Bytes: len(document)}
 	if v.Version > limiter.MaxVersion {
@@ -141,7 +143,8 @@ func (s *Versions) Publish(ctx context.Context, now time.Time, document []byte, 
 // write makes v the version in force if the version after is still in force. If after is 0, no version may
 // be in force. Otherwise write returns ErrConflict. history begins with v.
 func (s *Versions) write(ctx context.Context, v Version, compressed []byte, history []Version, after int64) error {
-	absent := types.Put{ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute}}
+	absent := types.Put{ConditionExpression: aws.String("attribute_not_exists(#pk)"),
+		ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute}}
 	unchanged := absent
 	if after != 0 {
 		unchanged = types.Put{
@@ -161,7 +164,8 @@ func (s *Versions) write(ctx context.Context, v Version, compressed []byte, hist
 		s.put(types.Put{}, listed),
 	}
 	for _, old := range history[len(list):] {
-		writes = append(writes, types.TransactWriteItem{Delete: &types.Delete{TableName: &s.table, Key: records.NewItem(versionKey(old.Version))}})
+		writes = append(writes, types.TransactWriteItem{Delete: &types.Delete{TableName: &s.table,
+			Key: records.NewItem(versionKey(old.Version))}})
 	}
 	_, err := s.api.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: writes})
 	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok && lostRace(canceled) {
@@ -173,8 +177,8 @@ func (s *Versions) write(ctx context.Context, v Version, compressed []byte, hist
 	return nil
 }
 
-func (s *Versions) put(p types.Put, it records.Item) types.TransactWriteItem {
-	p.TableName, p.Item = &s.table, it
+func (s *Versions) put(p types.Put, item records.Item) types.TransactWriteItem {
+	p.TableName, p.Item = &s.table, item
 	return types.TransactWriteItem{Put: &p}
 }
 

@@ -59,7 +59,8 @@ func TestVersions(t *testing.T) {
 		now         time.Time
 		least, want int64
 	}{
-		{noon, 0, unix}, {noon, 7, unix + 1}, {noon.Add(-time.Hour), 0, unix + 2}, {noon.Add(time.Minute), 0, unix + 60}, {noon, unix + 1000, unix + 1000}, {noon, 5, unix + 1001},
+		{noon, 0, unix}, {noon, 7, unix + 1}, {noon.Add(-time.Hour), 0, unix + 2}, {noon.Add(time.Minute), 0, unix + 60},
+		{noon, unix + 1000, unix + 1000}, {noon, 5, unix + 1001},
 	} {
 		document := fmt.Sprintf(" {\"n\": %d}\n", i)
 		v := publish(t, r, c.now, document, fmt.Sprint("note ", i), last, c.least)
@@ -93,7 +94,8 @@ func TestVersions(t *testing.T) {
 	if _, _, err := r.Get(ctx, all[rulestore.Kept-1].Version); err != nil {
 		t.Errorf("oldest kept version: got error %v, want none", err)
 	}
-	if _, err := r.Publish(ctx, noon, []byte("{}"), "", last, noon.Add(24*time.Hour).Unix()+1); err == nil || !strings.Contains(err.Error(), "want at most") {
+	if _, err := r.Publish(ctx, noon, []byte("{}"), "", last, noon.Add(24*time.Hour).Unix()+1); err == nil || !strings.Contains(err.Error(),
+		"want at most") {
 		t.Errorf("version more than a day ahead: got error %v, want one", err)
 	}
 	operator.Want(t, contract.RulesActions())

@@ -40,7 +40,8 @@ func Start(open Open) {
 	x := Extension{
 		Name: filepath.Base(os.Args[0]), API: os.Getenv(contract.VariableRuntimeAPI), Wrapper: os.Getenv(contract.VariableWrapper),
 		File: filepath.Join(cmp.Or(os.Getenv(contract.VariableLayerFolder), "/tmp"), contract.LayerAddress), Late: time.After(patience),
-		Concurrent: os.Getenv(contract.VariableInit) == contract.ManagedInstances, Open: open, Logger: slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler())),
+		Concurrent: os.Getenv(contract.VariableInit) == contract.ManagedInstances, Open: open,
+		Logger: slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler())),
 	}
 	if !x.Concurrent { // most steps of an invocation wait for the previous step, so a second processor would only add delay
 		runtime.GOMAXPROCS(1)
@@ -77,10 +78,12 @@ type Extension struct {
 const patience = 8 * time.Second
 
 // errBypassed means that no event can reach the proxy. The init of a slow function reports it, too.
-var errBypassed = fmt.Errorf("the runtime has requested no event through the layer for %s: its init is slow, or it uses another proxy of the Runtime API; make %s the last wrapper script (LAYER.md)", patience, contract.LayerRoot+contract.LayerWrapper)
+var errBypassed = fmt.Errorf("the runtime has requested no event through the layer for %s: its init is slow, or it uses another proxy "+
+	"of the Runtime API; make %s the last wrapper script (LAYER.md)", patience, contract.LayerRoot+contract.LayerWrapper)
 
 // errNoWrapper is the cause of errBypassed that a deployment can introduce by replacing the variables of a function.
-var errNoWrapper = fmt.Errorf("%s: not set, so the runtime requests no event through the layer; set it to %s", contract.VariableWrapper, contract.LayerRoot+contract.LayerWrapper)
+var errNoWrapper = fmt.Errorf("%s: not set, so the runtime requests no event through the layer; set it to %s", contract.VariableWrapper,
+	contract.LayerRoot+contract.LayerWrapper)
 
 const errConfiguration = "Extension.ConfigInvalid"
 
@@ -104,7 +107,7 @@ func (x *Extension) Run(ctx context.Context) error {
 		return err
 	}
 	proxy := NewProxy(sync.OnceValue(x.upstream), x.Concurrent, x.Logger)
-	server := &http.Server{Handler: proxy.Handler()} //nolint:gosec // only the runtime connects, and timeouts would end connections after a freeze
+	server := &http.Server{Handler: proxy.Handler()} //nolint:gosec // only the runtime connects; timeouts would end it after a freeze
 	go func() { _ = server.Serve(listener) }()       // serves until Close
 	defer func() { _ = server.Close() }()
 	e, err := x.Open(ctx, x.Logger) // the runtime starts at the same time
@@ -152,7 +155,8 @@ func (x *Extension) awaitRuntime(requested <-chan struct{}, report func(error)) 
 // register registers the extension for the end of the environment. The proxy sees the events, and an
 // extension for events would delay the end of each invocation.
 func (x *Extension) register(ctx context.Context) error {
-	h, err := x.call(ctx, http.MethodPost, "register", http.Header{"Lambda-Extension-Name": {x.Name}}, map[string]any{"events": []string{"SHUTDOWN"}}, nil)
+	h, err := x.call(ctx, http.MethodPost, "register", http.Header{"Lambda-Extension-Name": {x.Name}},
+		map[string]any{"events": []string{"SHUTDOWN"}}, nil)
 	x.id = h.Get("Lambda-Extension-Identifier")
 	return err
 }

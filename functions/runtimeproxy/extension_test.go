@@ -59,7 +59,8 @@ func (x *extensionsAPI) proxy(t *testing.T) string {
 func (x *extensionsAPI) run(t *testing.T, wrapper string, open runtimeproxy.Open) (log *lockedBuffer, done <-chan error) {
 	t.Helper()
 	log = &lockedBuffer{}
-	e := runtimeproxy.Extension{Name: "weir", API: x.address(), Wrapper: wrapper, File: x.file, Late: x.late, Open: open, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	e := runtimeproxy.Extension{Name: "weir", API: x.address(), Wrapper: wrapper, File: x.file, Late: x.late, Open: open,
+		Logger: slog.New(slog.NewTextHandler(log, nil))}
 	result := make(chan error, 1)
 	go func() { result <- e.Run(context.WithoutCancel(t.Context())) }()
 	return log, result
@@ -70,7 +71,8 @@ func TestExtension(t *testing.T) {
 	x := newExtensionsAPI(t)
 	e := environment(t, settling, nil)
 	log, done := x.run(t, "/opt/weir", func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) { return e, nil })
-	if got := <-x.others; got.path != "POST /2020-01-01/extension/register" || got.header.Get("Lambda-Extension-Name") != "weir" || string(got.body) != `{"events":["SHUTDOWN"]}` {
+	if got := <-x.others; got.path != "POST /2020-01-01/extension/register" || got.header.Get("Lambda-Extension-Name") != "weir" ||
+		string(got.body) != `{"events":["SHUTDOWN"]}` {
 		t.Errorf("registration: got %+v, want the name, and only the event SHUTDOWN", got)
 	}
 	l := &layered{lambdaAPI: x.lambdaAPI, t: t, log: log, server: &httptest.Server{URL: "http://" + x.proxy(t)}}
@@ -104,7 +106,8 @@ func TestExtension_configuration(t *testing.T) {
 	<-x.others // the registration
 	got := <-x.others
 	if got.path != "POST /2020-01-01/extension/init/error" || got.header.Get("Lambda-Extension-Identifier") != "ext-1" ||
-		got.header.Get("Lambda-Extension-Function-Error-Type") != "Extension.ConfigInvalid" || !strings.Contains(string(got.body), `"errorMessage":"WEIR_TABLE: required"`) {
+		got.header.Get("Lambda-Extension-Function-Error-Type") != "Extension.ConfigInvalid" || !strings.Contains(string(got.body),
+		`"errorMessage":"WEIR_TABLE: required"`) {
 		t.Errorf("report: got %+v, want an error of the init", got)
 	}
 	if err := <-done; err == nil || err.Error() != "WEIR_TABLE: required" {
@@ -134,7 +137,8 @@ func TestExtension_otherWrapper(t *testing.T) {
 func (x *extensionsAPI) script(t *testing.T, before string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "/bin/sh", "-c", contract.LayerScript(), "weir", "sh", "-c", "echo $"+contract.VariableRuntimeAPI)
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=/missing", contract.VariableLayerFolder + "=" + filepath.Dir(x.file), contract.VariableRuntimeAPI + "=" + before}
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=/missing", contract.VariableLayerFolder + "=" + filepath.Dir(x.file),
+		contract.VariableRuntimeAPI + "=" + before}
 	out, err := c.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +158,8 @@ func TestExtension_otherProxy(t *testing.T) {
 	}
 	l := &layered{lambdaAPI: other, t: t, log: log, server: &httptest.Server{URL: "http://" + address}}
 	for i := range 4 {
-		if got, ran := l.send(sample(t, "http-api-anonymous.json"), `{"statusCode":200}`); ran != (i < 2) || !strings.Contains(string(got.body), "RateLimit") {
+		if got, ran := l.send(sample(t, "http-api-anonymous.json"), `{"statusCode":200}`); ran != (i < 2) || !strings.Contains(string(got.body),
+			"RateLimit") {
 			t.Errorf("request %d: got %t %s, want a decision", i+1, ran, got.body)
 		}
 	}
@@ -169,7 +174,8 @@ func TestExtension_otherProxy(t *testing.T) {
 // slow runtime starts later.
 func TestExtension_bypassed(t *testing.T) {
 	for wrapper, want := range map[string]string{
-		"/opt/weir": "it uses another proxy of the Runtime API; make /opt/weir the last wrapper script", "": "AWS_LAMBDA_EXEC_WRAPPER: not set, so the runtime requests no event through the layer; set it to /opt/weir",
+		"/opt/weir": "it uses another proxy of the Runtime API; make /opt/weir the last wrapper script",
+		"":          "AWS_LAMBDA_EXEC_WRAPPER: not set, so the runtime requests no event through the layer; set it to /opt/weir",
 	} {
 		t.Run("wrapper "+wrapper, func(t *testing.T) { holdsInit(t, wrapper, want) })
 	}
@@ -183,7 +189,8 @@ func holdsInit(t *testing.T, wrapper, want string) {
 	<-x.others
 	x.late <- noon
 	l := &layered{lambdaAPI: x.lambdaAPI, t: t, log: log, server: &httptest.Server{URL: "http://" + x.proxy(t)}}
-	if got, ran := l.send(sample(t, "http-api-anonymous.json"), `{"statusCode":200}`); !ran || !strings.Contains(string(got.body), "RateLimit") {
+	if got, ran := l.send(sample(t, "http-api-anonymous.json"), `{"statusCode":200}`); !ran || !strings.Contains(string(got.body),
+		"RateLimit") {
 		t.Errorf("request: got %t %s, want a decision", ran, got.body)
 	}
 	<-x.others

@@ -86,7 +86,8 @@ type event struct {
 }
 
 func newLambdaAPI(t testing.TB) *lambdaAPI {
-	l := &lambdaAPI{events: make(chan event), answers: make(chan posted, 1000), requests: make(chan struct{}, 1000), others: make(chan posted, 1000), status: http.StatusAccepted}
+	l := &lambdaAPI{events: make(chan event), answers: make(chan posted, 1000), requests: make(chan struct{}, 1000),
+		others: make(chan posted, 1000), status: http.StatusAccepted}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", l.serveNext)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/{what}", l.serveAnswer)
@@ -124,7 +125,8 @@ func (l *lambdaAPI) serveAnswer(w http.ResponseWriter, r *http.Request) {
 		l.reading(r)
 	}
 	body, _ := io.ReadAll(r.Body)
-	l.answers <- posted{id: r.PathValue("id"), path: r.PathValue("what"), header: r.Header, trailer: r.Trailer, chunked: r.ContentLength < 0, body: body}
+	l.answers <- posted{id: r.PathValue("id"), path: r.PathValue("what"), header: r.Header, trailer: r.Trailer, chunked: r.ContentLength < 0,
+		body: body}
 	w.WriteHeader(l.status)
 	_, _ = io.WriteString(w, `{"status":"OK"}`)
 }
@@ -160,7 +162,8 @@ type received struct {
 func (l *layered) request() <-chan received {
 	c := make(chan received, 1)
 	go func() {
-		r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, l.server.URL+"/2018-06-01/runtime/invocation/next", http.NoBody)
+		r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, l.server.URL+"/2018-06-01/runtime/invocation/next",
+			http.NoBody)
 		if err != nil {
 			panic(err)
 		}
@@ -179,7 +182,8 @@ func (l *layered) request() <-chan received {
 // respond posts an answer or an error, as a runtime does. It returns the status.
 func (l *layered) respond(id, what, body string, header map[string]string) int {
 	l.t.Helper()
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, l.server.URL+"/2018-06-01/runtime/invocation/"+id+"/"+what, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, l.server.URL+"/2018-06-01/runtime/invocation/"+id+"/"+what,
+		strings.NewReader(body))
 	if err != nil {
 		l.t.Fatal(err)
 	}

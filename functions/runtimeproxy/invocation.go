@@ -25,7 +25,8 @@ type invocation struct {
 	admitted chan []byte   // gets the event that the function must answer, or nil when Weir has answered
 	answers  chan *answer  // gets the answer of the function; closed if there will be none
 	settled  chan struct{} // closed at the end, after earlier
-	earlier  chan struct{} // the channel settled of an earlier invocation with the same id, which is no longer in running but not yet settled; may be nil
+	// the channel settled of an earlier invocation with the same id, which is no longer in running but not yet settled; may be nil
+	earlier chan struct{}
 
 	// Proxy.mu guards these.
 	taken     bool // answers has an element or is closed
@@ -81,7 +82,8 @@ func (p *Proxy) run(i *invocation, event []byte) {
 	var current *answer
 	defer func() {
 		if v := recover(); v != nil { // lambdahttp recovers from a panic before the function has the event
-			p.logger.ErrorContext(ctx, "event not limited, or answer not passed on", slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
+			p.logger.ErrorContext(ctx, "event not limited, or answer not passed on", slog.Any("panic", v),
+				slog.String("stack", string(debug.Stack())))
 			current.abort()
 			if event != nil {
 				p.passOn(i, event)
@@ -135,7 +137,8 @@ func (p *Proxy) post(ctx context.Context, i *invocation, own *lambdahttp.Own) {
 		}
 		repeatable(out)
 		var response *http.Response
-		if response, err = client.Do(out); err == nil {
+		response, err = client.Do(out)
+		if err == nil {
 			_, _ = io.Copy(io.Discard, response.Body)
 			_ = response.Body.Close()
 			if response.StatusCode != http.StatusAccepted {

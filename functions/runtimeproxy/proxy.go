@@ -50,7 +50,8 @@ type Proxy struct {
 // gets through.
 func NewProxy(api func() string, concurrent bool, logger *slog.Logger) *Proxy {
 	return &Proxy{
-		api: api, concurrent: concurrent, logger: logger, ready: make(chan struct{}), requested: make(chan struct{}), running: map[string]*invocation{},
+		api: api, concurrent: concurrent, logger: logger, ready: make(chan struct{}), requested: make(chan struct{}),
+		running: map[string]*invocation{},
 	}
 }
 
@@ -89,7 +90,8 @@ func (p *Proxy) next(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if e.status == http.StatusOK {
-			if e.payload = p.admit(e); e.payload == nil {
+			e.payload = p.admit(e)
+			if e.payload == nil {
 				continue
 			}
 		}

@@ -41,7 +41,8 @@ const settling = `{"rules":[{"endpoint":"*","limits":{"global":[
 // used returns what the client of the sample events has used of each limit.
 func used(t *testing.T, e *lambdahttp.Environment) string {
 	t.Helper()
-	charges := e.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/"), caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")})
+	charges := e.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/"),
+		caller.Caller{IP: netip.MustParsePrefix("203.0.113.7/32")})
 	usage, err := e.Limiter.Inspect(t.Context(), noon, charges)
 	if err != nil {
 		t.Fatal(err)
@@ -57,9 +58,11 @@ func used(t *testing.T, e *lambdahttp.Environment) string {
 func TestProxy_headers(t *testing.T) {
 	l := newLayered(t, environment(t, limited, nil), false)
 	sent := http.Header{
-		"Lambda-Runtime-Trace-Id": {"Root=1-5bef4de7-ad49b0e87f6ef6c87fc2e700;Parent=9a9197af755a6419;Sampled=1"}, "Lambda-Runtime-Client-Context": {`{"client":{}}`},
-		"Lambda-Runtime-Cognito-Identity": {`{"identityId":"a"}`}, "Lambda-Runtime-Invoked-Function-Arn": {"arn:aws:lambda:eu-central-1:123456789012:function:f"},
-		"Lambda-Runtime-Aws-Tenant-Id": {"blue"}, "X-Future": {"1", "2"},
+		"Lambda-Runtime-Trace-Id":             {"Root=1-5bef4de7-ad49b0e87f6ef6c87fc2e700;Parent=9a9197af755a6419;Sampled=1"},
+		"Lambda-Runtime-Client-Context":       {`{"client":{}}`},
+		"Lambda-Runtime-Cognito-Identity":     {`{"identityId":"a"}`},
+		"Lambda-Runtime-Invoked-Function-Arn": {"arn:aws:lambda:eu-central-1:123456789012:function:f"},
+		"Lambda-Runtime-Aws-Tenant-Id":        {"blue"}, "X-Future": {"1", "2"},
 	}
 	for _, payload := range [][]byte{sample(t, "http-api-anonymous.json"), []byte(`{"Records":[]}`)} {
 		next := l.request()
@@ -70,13 +73,16 @@ func TestProxy_headers(t *testing.T) {
 				t.Errorf("%s: got %q, want %q", name, got.header[name], values)
 			}
 		}
-		if got.header.Get("Lambda-Runtime-Deadline-Ms") == "" || got.header.Get("Content-Type") != "application/json" || !bytes.Equal(got.body, payload) {
+		if got.header.Get("Lambda-Runtime-Deadline-Ms") == "" || got.header.Get("Content-Type") != "application/json" ||
+			!bytes.Equal(got.body, payload) {
 			t.Errorf("event: got %v %s, want the deadline, the type and the bytes of the event", got.header, got.body)
 		}
-		if status := l.respond(got.id, "response", `{"statusCode":200}`, map[string]string{"Content-Type": "application/weird", "User-Agent": "runtime/1", "X-Own": "yes"}); status != http.StatusAccepted {
+		if status := l.respond(got.id, "response", `{"statusCode":200}`, map[string]string{"Content-Type": "application/weird",
+			"User-Agent": "runtime/1", "X-Own": "yes"}); status != http.StatusAccepted {
 			t.Errorf("status: got %d, want 202", status)
 		}
-		if a := <-l.answers; a.header.Get("Content-Type") != "application/weird" || a.header.Get("User-Agent") != "runtime/1" || a.header.Get("X-Own") != "yes" || a.header.Get("Accept-Encoding") != "gzip" {
+		if a := <-l.answers; a.header.Get("Content-Type") != "application/weird" || a.header.Get("User-Agent") != "runtime/1" ||
+			a.header.Get("X-Own") != "yes" || a.header.Get("Accept-Encoding") != "gzip" {
 			t.Errorf("answer: got %v, want the header of the runtime", a.header)
 		}
 	}
@@ -94,7 +100,8 @@ func TestProxy_foreign(t *testing.T) {
 	next := l.request()
 	l.events <- event{payload: payload}
 	l.respond((<-next).id, "error", `{"errorMessage":"no"}`, map[string]string{"Lambda-Runtime-Function-Error-Type": "Own.Error"})
-	if got := <-l.answers; got.path != "error" || string(got.body) != `{"errorMessage":"no"}` || got.header.Get("Lambda-Runtime-Function-Error-Type") != "Own.Error" {
+	if got := <-l.answers; got.path != "error" || string(got.body) != `{"errorMessage":"no"}` ||
+		got.header.Get("Lambda-Runtime-Function-Error-Type") != "Own.Error" {
 		t.Errorf("error: got %+v, want no change", got)
 	}
 	if log := l.log.String(); log != "" {
@@ -105,7 +112,8 @@ func TestProxy_foreign(t *testing.T) {
 // All other requests of the runtime, such as a failed init, pass.
 func TestProxy_otherRequests(t *testing.T) {
 	l := newLayered(t, environment(t, limited, nil), false)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.server.URL+"/2018-06-01/runtime/init/error?a=b", strings.NewReader(`{"errorMessage":"no"}`))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.server.URL+"/2018-06-01/runtime/init/error?a=b",
+		strings.NewReader(`{"errorMessage":"no"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +130,8 @@ func TestProxy_otherRequests(t *testing.T) {
 	}
 	got := <-l.others
 	if got.path != "POST /2018-06-01/runtime/init/error?a=b" || string(got.body) != `{"errorMessage":"no"}` ||
-		got.header.Get("Lambda-Runtime-Function-Error-Type") != "Runtime.ImportModuleError" || got.header.Get("Lambda-Runtime-Function-Xray-Error-Cause") != `{"exceptions":[]}` {
+		got.header.Get("Lambda-Runtime-Function-Error-Type") != "Runtime.ImportModuleError" ||
+		got.header.Get("Lambda-Runtime-Function-Xray-Error-Cause") != `{"exceptions":[]}` {
 		t.Errorf("request: got %+v, want that of the runtime", got)
 	}
 }
@@ -183,7 +192,8 @@ type watched struct {
 }
 
 // Settle implements limiter.Store.
-func (w watched) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (w watched) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	w.settling()
 	return w.Store.Settle(ctx, now, s, charges, results, elapsed)
 }
@@ -233,7 +243,8 @@ func TestProxy_undecided(t *testing.T) {
 		ran           bool
 	}{{"allow", "allow", true}, {"deny", "deny", false}} {
 		var metrics lockedBuffer
-		document := `{"rules":[{"endpoint":"*","on_error":"` + c.onError + `","limits":{"global":{"name":"few","requests":2,"window":"5s","per":["ip"]}}}]}`
+		document := `{"rules":[{"endpoint":"*","on_error":"` + c.onError +
+			`","limits":{"global":{"name":"few","requests":2,"window":"5s","per":["ip"]}}}]}`
 		l := newLayered(t, overStore(t, document, down{}, &metrics), false)
 		got, ran := l.send(payload, `{"statusCode":200}`)
 		if ran != c.ran || !strings.Contains(string(got.body), "Weir-Degraded") {
@@ -281,7 +292,8 @@ func TestProxy_concurrentUnanswered(t *testing.T) {
 		e := environment(t, settling, nil)
 		l := newLayered(t, e, true)
 		next := l.request()
-		l.events <- event{payload: sample(t, "http-api-anonymous.json"), header: http.Header{"Lambda-Runtime-Deadline-Ms": {strconv.FormatInt(c.deadline.UnixMilli(), 10)}}}
+		l.events <- event{payload: sample(t, "http-api-anonymous.json"),
+			header: http.Header{"Lambda-Runtime-Deadline-Ms": {strconv.FormatInt(c.deadline.UnixMilli(), 10)}}}
 		<-next
 		next = l.request()
 		l.events <- event{payload: []byte(`{}`)}
@@ -583,7 +595,8 @@ func (l *layered) half(id, answer string) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	_, _ = fmt.Fprintf(conn, "POST /2018-06-01/runtime/invocation/%s/response HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", id, len(answer), answer[:10])
+	_, _ = fmt.Fprintf(conn, "POST /2018-06-01/runtime/invocation/%s/response HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", id,
+		len(answer), answer[:10])
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		l.t.Fatal(err)
 	}
@@ -593,7 +606,8 @@ func (l *layered) half(id, answer string) {
 
 // A request gets 503 at once if its turn in a leaky bucket comes too late before the deadline of the function.
 func TestProxy_deadline(t *testing.T) {
-	parsed := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"queue","requests":6,"window":"1m","algorithm":"leaky_bucket","burst":5,"per":["ip"]}}}]}`), rules.Options{Version: 1, MaxDelay: 20 * time.Second}))
+	parsed := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"global":{"name":"queue","requests":6,"window":"1m",`+
+		`"algorithm":"leaky_bucket","burst":5,"per":["ip"]}}}]}`), rules.Options{Version: 1, MaxDelay: 20 * time.Second}))
 	e := environment(t, limited, nil)
 	e.Rules, e.MaxDelay = live.Fixed(parsed), 20*time.Second
 	l := newLayered(t, e, false)

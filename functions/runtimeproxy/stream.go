@@ -23,7 +23,8 @@ func (a *answer) stream(admitted *lambdahttp.Admitted) error {
 	body := io.Reader(counted)
 	if a.r.Header.Get("Content-Type") == lambdahttp.StreamType {
 		metadata, rest, ok := readPrelude(a.r.Body)
-		if body = io.MultiReader(bytes.NewReader(rest), counted); ok {
+		body = io.MultiReader(bytes.NewReader(rest), counted)
+		if ok {
 			parts := net.Buffers(append(admitted.Prelude(metadata), delimiter))
 			body = io.MultiReader(&parts, body)
 		}

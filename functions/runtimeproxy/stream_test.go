@@ -26,7 +26,8 @@ const (
 func (l *layered) stream(id, contentType string, trailer http.Header) (chunks chan<- string, status <-chan int) {
 	l.t.Helper()
 	r, w := io.Pipe()
-	request, err := http.NewRequestWithContext(l.t.Context(), http.MethodPost, l.server.URL+"/2018-06-01/runtime/invocation/"+id+"/response", r)
+	request, err := http.NewRequestWithContext(l.t.Context(), http.MethodPost, l.server.URL+"/2018-06-01/runtime/invocation/"+id+"/response",
+		r)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -63,10 +64,13 @@ func TestProxy_stream(t *testing.T) {
 		fields            bool
 		used              string
 	}{
-		{"metadata", streamType, []string{streamHead + streamZeros + "abc", "def"}, nil, `"a":"b"},"cookies":["c=d"]}` + streamZeros + "abc", true, "9 6 0 0"},
-		{"metadata in parts", streamType, []string{streamHead[:5], streamHead[5:] + streamZeros[:3], streamZeros[3:], "abc", "def"}, nil, `"a":"b"},"cookies":["c=d"]}` + streamZeros + "abc", true, "9 6 0 0"},
+		{"metadata", streamType, []string{streamHead + streamZeros + "abc", "def"}, nil, `"a":"b"},"cookies":["c=d"]}` + streamZeros + "abc",
+			true, "9 6 0 0"},
+		{"metadata in parts", streamType, []string{streamHead[:5], streamHead[5:] + streamZeros[:3], streamZeros[3:], "abc", "def"}, nil,
+			`"a":"b"},"cookies":["c=d"]}` + streamZeros + "abc", true, "9 6 0 0"},
 		{"no status", streamType, []string{`{}` + streamZeros, "abc", "def"}, nil, streamZeros + "abc", true, "100 6 0 0"},
-		{"failure", streamType, []string{`{"statusCode":503}` + streamZeros + "abc", "def"}, nil, `"statusCode":503}` + streamZeros + "abc", true, "100 6 1 0"},
+		{"failure", streamType, []string{`{"statusCode":503}` + streamZeros + "abc", "def"}, nil, `"statusCode":503}` + streamZeros + "abc", true,
+			"100 6 1 0"},
 		{"an error at the end", streamType, []string{streamHead + streamZeros + "abc", "def"}, failed, "abc", true, "9 6 1 0"},
 		{"other metadata", streamType, []string{"oops" + streamZeros + "abc", "def"}, nil, "oops" + streamZeros + "abc", false, "100 6 1 0"},
 		{"no metadata", "text/html", []string{streamHead + "abc", "def"}, nil, streamHead + "abc", false, "100 78 0 0"},
@@ -103,7 +107,8 @@ func TestProxy_stream(t *testing.T) {
 			t.Errorf("%s: status: got %d, want 202", c.name, got)
 		}
 		a := <-l.answers
-		if got := begun.String(); !strings.HasSuffix(got, c.want+"def") || strings.Contains(got, `"X-RateLimit-Limit":`) != c.fields || c.fields && strings.Contains(got, "weir-cost") {
+		if got := begun.String(); !strings.HasSuffix(got, c.want+"def") || strings.Contains(got, `"X-RateLimit-Limit":`) != c.fields ||
+			c.fields && strings.Contains(got, "weir-cost") {
 			t.Errorf("%s: answer: got %q, want %q at its end, and fields: %t", c.name, got, c.want+"def", c.fields)
 		}
 		if a.header.Get("Content-Type") != c.contentType || a.header.Get("Lambda-Runtime-Function-Response-Mode") != "streaming" {
@@ -176,7 +181,8 @@ func TestProxy_streamRespondedEarly(t *testing.T) {
 		used    string
 	}{
 		{"accepted", http.StatusAccepted, nil, http.StatusAccepted, "9 6 0 0"},
-		{"an error at the end", http.StatusAccepted, http.Header{"Lambda-Runtime-Function-Error-Type": {"Own.Error"}}, http.StatusAccepted, "9 6 1 0"},
+		{"an error at the end", http.StatusAccepted, http.Header{"Lambda-Runtime-Function-Error-Type": {"Own.Error"}}, http.StatusAccepted,
+			"9 6 1 0"},
 		{"rejected", http.StatusRequestEntityTooLarge, nil, http.StatusRequestEntityTooLarge, "9 6 1 0"},
 		{"failed", 0, nil, http.StatusBadGateway, "9 6 1 0"},
 	} {
@@ -243,7 +249,8 @@ func TestProxy_streamedRefusal(t *testing.T) {
 	e := environment(t, limited, nil)
 	e.ResponseStream = true
 	l := newLayered(t, e, false)
-	for i, name := range []string{"function-url-anonymous.json", "function-url-anonymous.json", "function-url-anonymous.json", "alb-anonymous.json", "alb-anonymous.json", "alb-anonymous.json"} {
+	for i, name := range []string{"function-url-anonymous.json", "function-url-anonymous.json", "function-url-anonymous.json",
+		"alb-anonymous.json", "alb-anonymous.json", "alb-anonymous.json"} {
 		got, ran := l.send(sample(t, name), `{"statusCode":204}`)
 		if ran != (i%3 < 2) {
 			t.Fatalf("request %d: the function ran: got %t, want %t", i+1, ran, i%3 < 2)
@@ -256,7 +263,8 @@ func TestProxy_streamedRefusal(t *testing.T) {
 				StatusCode int
 				Headers    map[string]string
 			}
-			if err := json.Unmarshal(metadata, &head); err != nil || !found || head.StatusCode != http.StatusTooManyRequests || head.Headers["Retry-After"] == "" || !bytes.Contains(body, []byte(`"status":429`)) {
+			if err := json.Unmarshal(metadata, &head); err != nil || !found || head.StatusCode != http.StatusTooManyRequests ||
+				head.Headers["Retry-After"] == "" || !bytes.Contains(body, []byte(`"status":429`)) {
 				t.Errorf("refusal: got %q, want the metadata of a 429 and its problem document", got.body)
 			}
 			if mode != "streaming" || kind != streamType || !got.chunked {
@@ -285,16 +293,19 @@ func TestReadPrelude(t *testing.T) {
 		{long[:5000] + streamZeros + "a", long[:5000], "a", true},
 		{long, "", long, false},
 	} {
-		for name, r := range map[string]io.Reader{"bytes": iotest.OneByteReader(strings.NewReader(c.text)), "halves": iotest.HalfReader(strings.NewReader(c.text)), "whole": strings.NewReader(c.text)} {
+		for name, r := range map[string]io.Reader{"bytes": iotest.OneByteReader(strings.NewReader(c.text)),
+			"halves": iotest.HalfReader(strings.NewReader(c.text)), "whole": strings.NewReader(c.text)} {
 			metadata, rest, ok := runtimeproxy.ReadPrelude(r)
 			after, err := io.ReadAll(r)
 			rest = append(bytes.Clone(rest), after...)
 			if string(metadata) != c.metadata || string(rest) != c.rest || ok != c.ok || err != nil {
-				t.Errorf("%.20q by %s: got %.20q, %.20q of %d bytes, %t, %v, want %.20q, %.20q, %t", c.text, name, metadata, rest, len(rest), ok, err, c.metadata, c.rest, c.ok)
+				t.Errorf("%.20q by %s: got %.20q, %.20q of %d bytes, %t, %v, want %.20q, %.20q, %t", c.text, name, metadata, rest, len(rest), ok, err,
+					c.metadata, c.rest, c.ok)
 			}
 		}
 	}
-	if _, rest, ok := runtimeproxy.ReadPrelude(io.MultiReader(strings.NewReader("ab"), iotest.ErrReader(errors.New("closed")))); ok || string(rest) != "ab" {
+	if _, rest, ok := runtimeproxy.ReadPrelude(io.MultiReader(strings.NewReader("ab"), iotest.ErrReader(errors.New("closed")))); ok ||
+		string(rest) != "ab" {
 		t.Errorf("after an error: got %q, %t, want the bytes before it", rest, ok)
 	}
 }

@@ -21,7 +21,8 @@ import (
 // try. While the store fails, every login fails, because an attacker could otherwise guess passwords
 // without a limit.
 var attempts = func() *limiter.Limit {
-	l, err := limiter.NewLimit(limiter.Limit{Name: "login", Version: 1, OnError: limiter.OnErrorDeny, Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: time.Hour}})
+	l, err := limiter.NewLimit(limiter.Limit{Name: "login", Version: 1, OnError: limiter.OnErrorDeny,
+		Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: time.Hour}})
 	if err != nil {
 		panic(err)
 	}

@@ -60,7 +60,8 @@ func New(source Source, secret, before string, logger *slog.Logger) *Finder {
 	if source == (Source{}) {
 		return nil
 	}
-	return &Finder{source, []string{secret, before}, slog.New(telemetry.NewRateLimitedHandler(logger.Handler()))} // any client can send a request without the secret
+	// any client can send a request without the secret
+	return &Finder{source, []string{secret, before}, slog.New(telemetry.NewRateLimitedHandler(logger.Handler()))}
 }
 
 // Fields returns the header fields that Find reads, in canonical form and sorted.
@@ -172,14 +173,16 @@ func hop(forwarded []string, n int, peer netip.Addr, appended bool) (addr netip.
 	for _, rest := range slices.Backward(forwarded) {
 		for more := true; more; {
 			var entry string
-			if rest, entry, more = caller.CutLast(rest); entry == "" { // a list may have empty elements (RFC 9110, 5.6.1)
+			rest, entry, more = caller.CutLast(rest)
+			if entry == "" { // a list may have empty elements (RFC 9110, 5.6.1)
 				continue
 			}
 			if appended && first && caller.ParseAddress(entry).Unmap() != peer.Unmap() {
 				return addr, forwardedField + ": the last entry is not the source address"
 			}
 			first = false
-			if n--; n > 0 {
+			n--
+			if n > 0 {
 				continue
 			}
 			if len(entry) <= maxEntry {

@@ -22,12 +22,14 @@ func finder(source string) *viewer.Finder {
 }
 
 func TestParse(t *testing.T) {
-	for text, want := range map[string]string{"": "host", "host": "host", "cloudfront": "cloudfront", "hops:1": "hops:1", "hops:16": "hops:16"} {
+	for text, want := range map[string]string{"": "host", "host": "host", "cloudfront": "cloudfront", "hops:1": "hops:1",
+		"hops:16": "hops:16"} {
 		if got, err := viewer.Parse(text); err != nil || got.String() != want {
 			t.Errorf("%q: got %s, %v; want %s", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"CloudFront", "hops", "hops:", "hops:0", "hops:-1", "hops:+1", "hops:01", "hops: 1", "hops:17", "hops:9999999999999999999", " host", strings.Repeat("x", 1000)} {
+	for _, text := range []string{"CloudFront", "hops", "hops:", "hops:0", "hops:-1", "hops:+1", "hops:01", "hops: 1", "hops:17",
+		"hops:9999999999999999999", " host", strings.Repeat("x", 1000)} {
 		if got, err := viewer.Parse(text); err == nil || len(err.Error()) > 200 {
 			t.Errorf("%q: got %s, %v; want a short error", text, got, err)
 		}
@@ -132,7 +134,8 @@ func TestFinder_Find(t *testing.T) {
 		if c.problem != "" {
 			from = "host"
 		}
-		if got.Addr.String() != want || got.From != from || (got.Problem == "") != (c.problem == "") || !strings.HasSuffix(got.Problem, c.problem) || len(got.Problem) > 80 {
+		if got.Addr.String() != want || got.From != from || (got.Problem == "") != (c.problem == "") || !strings.HasSuffix(got.Problem,
+			c.problem) || len(got.Problem) > 80 {
 			t.Errorf("%s, %s: got %s, %s; want %s, %s, %s", c.believed, c.name, got.Addr, got, want, from, c.problem)
 		}
 	}

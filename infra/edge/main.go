@@ -56,7 +56,8 @@ func main() {
 		}
 		return otherwise
 	}
-	s := settings{stage: text("stage", "dev"), api: text("api", ""), domain: text("domain", ""), certificate: text("certificate", ""), topic: text("topic", "")}
+	s := settings{stage: text("stage", "dev"), api: text("api", ""), domain: text("domain", ""), certificate: text("certificate", ""),
+		topic: text("topic", "")}
 	_, err := fmt.Sscan(text("waf", "2000"), &s.waf)
 	if err == nil {
 		err = s.check()
@@ -74,9 +75,11 @@ var cached = []float64{400, 403, 404, 405, 414, 416, 500, 501, 502, 503, 504}
 
 // newStack adds the stack to an app. It passes on every request, and keeps no answer.
 func newStack(scope constructs.Construct, s settings) awscdk.Stack {
-	stack := awscdk.NewStack(scope, jsii.String("Weir-edge-"+s.stage), &awscdk.StackProps{Env: &awscdk.Environment{Region: jsii.String(region)}})
+	stack := awscdk.NewStack(scope, jsii.String("Weir-edge-"+s.stage),
+		&awscdk.StackProps{Env: &awscdk.Environment{Region: jsii.String(region)}})
 	secret := awscdk.NewCfnParameter(stack, jsii.String("OriginSecret"), &awscdk.CfnParameterProps{
-		NoEcho: jsii.Bool(true), MinLength: jsii.Number(32), Description: jsii.String("The secret that proves to the functions that a request comes from this distribution."),
+		NoEcho: jsii.Bool(true), MinLength: jsii.Number(32), Description: jsii.String("The secret that proves to the functions that a request " +
+			"comes from this distribution."),
 	})
 	host, path, _ := strings.Cut(strings.TrimPrefix(s.api, "https://"), "/")
 	origin := &awscloudfrontorigins.HttpOriginProps{
@@ -85,12 +88,14 @@ func newStack(scope constructs.Construct, s settings) awscdk.Stack {
 		CustomHeaders:      &map[string]*string{contract.OriginSecretField: secret.ValueAsString()},
 		ConnectionAttempts: jsii.Number(1), // CloudFront repeats a GET that timed out as often, and the limits would charge each
 	}
-	if path = strings.TrimSuffix(path, "/"); path != "" {
+	path = strings.TrimSuffix(path, "/")
+	if path != "" {
 		origin.OriginPath = jsii.String("/" + path)
 	}
 	function := awscloudfront.NewFunction(stack, jsii.String("Viewer"), &awscloudfront.FunctionProps{
 		Code: awscloudfront.FunctionCode_FromInline(jsii.String(edge.Viewer())), Runtime: awscloudfront.FunctionRuntime_JS_2_0(),
-		KeyValueStore: awscloudfront.NewKeyValueStore(stack, jsii.String("Blocked"), &awscloudfront.KeyValueStoreProps{Comment: jsii.String("Weir: callers whom an operator blocked")}),
+		KeyValueStore: awscloudfront.NewKeyValueStore(stack, jsii.String("Blocked"),
+			&awscloudfront.KeyValueStoreProps{Comment: jsii.String("Weir: callers whom an operator blocked")}),
 	})
 	props := &awscloudfront.DistributionProps{
 		Comment: jsii.String("Weir " + s.stage), HttpVersion: awscloudfront.HttpVersion_HTTP2_AND_3, WebAclId: newWebACL(stack, s).AttrArn(),
@@ -101,12 +106,14 @@ func newStack(scope constructs.Construct, s settings) awscdk.Stack {
 			CachePolicy:          awscloudfront.CachePolicy_CACHING_DISABLED(),
 			OriginRequestPolicy:  awscloudfront.OriginRequestPolicy_ALL_VIEWER_EXCEPT_HOST_HEADER(), // API Gateway rejects another Host
 			Compress:             jsii.Bool(false),
-			FunctionAssociations: &[]*awscloudfront.FunctionAssociation{{EventType: awscloudfront.FunctionEventType_VIEWER_REQUEST, Function: function}},
+			FunctionAssociations: &[]*awscloudfront.FunctionAssociation{{EventType: awscloudfront.FunctionEventType_VIEWER_REQUEST,
+				Function: function}},
 		},
 		ErrorResponses: &[]*awscloudfront.ErrorResponse{},
 	}
 	for _, status := range cached {
-		*props.ErrorResponses = append(*props.ErrorResponses, &awscloudfront.ErrorResponse{HttpStatus: jsii.Number(status), Ttl: awscdk.Duration_Seconds(jsii.Number(0))})
+		*props.ErrorResponses = append(*props.ErrorResponses, &awscloudfront.ErrorResponse{HttpStatus: jsii.Number(status),
+			Ttl: awscdk.Duration_Seconds(jsii.Number(0))})
 	}
 	if s.domain != "" {
 		props.DomainNames = jsii.Strings(s.domain)
@@ -115,10 +122,12 @@ func newStack(scope constructs.Construct, s settings) awscdk.Stack {
 	}
 	d := awscloudfront.NewDistribution(stack, jsii.String("Distribution"), props)
 	alarm := awscloudwatch.NewAlarm(stack, jsii.String("Errors"), &awscloudwatch.AlarmProps{
-		AlarmName:        jsii.String("weir-" + s.stage + "-edge-errors"),
-		AlarmDescription: jsii.String("More than 1 % of the distribution's answers are 5xx. If the alarm on the API's errors is silent, CloudFront cannot reach the API, or the function fails."),
+		AlarmName: jsii.String("weir-" + s.stage + "-edge-errors"),
+		AlarmDescription: jsii.String("More than 1 % of the distribution's answers are 5xx. If the alarm on the API's errors is silent, " +
+			"CloudFront cannot reach the API, or the function fails."),
 		Metric: awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
-			Namespace: jsii.String("AWS/CloudFront"), MetricName: jsii.String("5xxErrorRate"), Statistic: jsii.String("Average"), Period: awscdk.Duration_Minutes(jsii.Number(1)),
+			Namespace: jsii.String("AWS/CloudFront"), MetricName: jsii.String("5xxErrorRate"), Statistic: jsii.String("Average"),
+			Period:        awscdk.Duration_Minutes(jsii.Number(1)),
 			DimensionsMap: &map[string]*string{"DistributionId": d.DistributionId(), "Region": jsii.String("Global")},
 		}),
 		Threshold: jsii.Number(1), ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_THRESHOLD,
@@ -134,18 +143,20 @@ func newStack(scope constructs.Construct, s settings) awscdk.Stack {
 // newWebACL creates a web ACL that blocks an address with more than s.waf requests in five minutes.
 func newWebACL(stack awscdk.Stack, s settings) awswafv2.CfnWebACL {
 	visible := func(name string) *awswafv2.CfnWebACL_VisibilityConfigProperty {
-		return &awswafv2.CfnWebACL_VisibilityConfigProperty{CloudWatchMetricsEnabled: jsii.Bool(true), SampledRequestsEnabled: jsii.Bool(true), MetricName: jsii.String(name)}
+		return &awswafv2.CfnWebACL_VisibilityConfigProperty{CloudWatchMetricsEnabled: jsii.Bool(true), SampledRequestsEnabled: jsii.Bool(true),
+			MetricName: jsii.String(name)}
 	}
 	name := "weir-" + s.stage + "-edge"
+	tooMany := &awswafv2.CfnWebACL_CustomResponseProperty{
+		ResponseCode:    jsii.Number(429),
+		ResponseHeaders: &[]any{&awswafv2.CfnWebACL_CustomHTTPHeaderProperty{Name: jsii.String("Retry-After"), Value: jsii.String("300")}},
+	}
 	return awswafv2.NewCfnWebACL(stack, jsii.String("WebAcl"), &awswafv2.CfnWebACLProps{
 		Scope: jsii.String("CLOUDFRONT"), VisibilityConfig: visible(name),
 		DefaultAction: &awswafv2.CfnWebACL_DefaultActionProperty{Allow: &awswafv2.CfnWebACL_AllowActionProperty{}},
 		Rules: &[]any{&awswafv2.CfnWebACL_RuleProperty{
 			Name: jsii.String("address"), Priority: jsii.Number(0), VisibilityConfig: visible(name + "-address"),
-			Action: &awswafv2.CfnWebACL_RuleActionProperty{Block: &awswafv2.CfnWebACL_BlockActionProperty{CustomResponse: &awswafv2.CfnWebACL_CustomResponseProperty{
-				ResponseCode:    jsii.Number(429),
-				ResponseHeaders: &[]any{&awswafv2.CfnWebACL_CustomHTTPHeaderProperty{Name: jsii.String("Retry-After"), Value: jsii.String("300")}},
-			}}},
+			Action: &awswafv2.CfnWebACL_RuleActionProperty{Block: &awswafv2.CfnWebACL_BlockActionProperty{CustomResponse: tooMany}},
 			Statement: &awswafv2.CfnWebACL_StatementProperty{RateBasedStatement: &awswafv2.CfnWebACL_RateBasedStatementProperty{
 				AggregateKeyType: jsii.String("IP"), Limit: jsii.Number(s.waf), EvaluationWindowSec: jsii.Number(300),
 			}},

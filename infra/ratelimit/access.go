@@ -115,7 +115,8 @@ func (l *Limits) record(actions []string, keys ...string) *awsiam.PolicyStatemen
 		Resources: &[]*string{l.records.TableArn()},
 		Conditions: &map[string]any{
 			"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": keys},
-			"Null":                    map[string]string{"dynamodb:LeadingKeys": "false"}, // ForAllValues is also true for a call without keys; this condition denies such a call
+			// ForAllValues is also true for a call without keys; this condition denies such a call
+			"Null": map[string]string{"dynamodb:LeadingKeys": "false"},
 		},
 	}
 }
@@ -124,7 +125,8 @@ func permit(f awslambda.Function, statement *awsiam.PolicyStatementProps) {
 	f.AddToRolePolicy(awsiam.NewPolicyStatement(statement))
 	// An imported role that the app cannot change would silently drop the statement.
 	if !slices.ContainsFunc(*f.Role().Node().FindAll(""), isPolicy) {
-		panic(fmt.Errorf("ratelimit: %s: this app cannot change the function's role, which lacks %s and other permissions of the limits; use a role of this app", *f.Node().Path(), *(*statement.Actions)[0]))
+		panic(fmt.Errorf("ratelimit: %s: this app cannot change the function's role, which lacks %s and other permissions of the limits; use "+
+			"a role of this app", *f.Node().Path(), *(*statement.Actions)[0]))
 	}
 }
 

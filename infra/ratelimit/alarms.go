@@ -51,7 +51,8 @@ const (
 // good, because it had no request. A second alarm with the same name gets a number, because names are unique in an
 // account.
 func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) awscloudwatch.Alarm {
-	if l.alarms[a.Name]++; l.alarms[a.Name] > 1 {
+	l.alarms[a.Name]++
+	if l.alarms[a.Name] > 1 {
 		a.Name = fmt.Sprintf("%s-%d", a.Name, l.alarms[a.Name])
 	}
 	alarm := awscloudwatch.NewAlarm(scope, jsii.String("Alarm-"+a.Name), &awscloudwatch.AlarmProps{
@@ -79,19 +80,32 @@ func (l *Limits) addAlarms(all ...Alarm) {
 func (l *Limits) newAlarms() {
 	m := l.metrics
 	l.addAlarms(
-		Alarm{"degraded", "More than 1 % of requests are decided without the store, by on_error of their rules. The store fails or is slow. Look at the store-* alarms, then at 'store failed' in the functions' logs.", m.Degraded(), degradedPercent, 3, 5},
-		Alarm{"refused", "More than 50 % of requests are refused. The cause is an attack, a client in a loop, or a rule that is too strict. The Contributor Insights rule weir-<stage>-refused-most shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
-		Alarm{"failed", "Requests could not be decided. They got 5xx, or passed in a function with the layer. Keys or the issuer cannot be read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
-		Alarm{"rules-refused", "A rules document has mistakes. The previous document stays in force, and no environment starts with the new one. Correct it (make check) and publish it again. Each environment counts the mistakes once, so the alarm ends a minute later; rules-stale lasts until the document is corrected.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
-		Alarm{"rules-stale", "For 300 seconds no environment could confirm its rules. Their source cannot be read, or its document was rejected. The previous rules stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(telemetry.RulesAge, "Minimum"), staleSeconds, 3, 5},
-		Alarm{"clock-skew", "The clock of an environment differs from the store's by more than 250 ms. Buckets that fill faster than that refuse other callers, or admit too much. Lambda synchronizes its clocks, so look for an environment of your own.", m.Metric(telemetry.ClockSkew, "Maximum"), skewMilliseconds, 3, 5},
+		Alarm{"degraded", "More than 1 % of requests are decided without the store, by on_error of their rules. The store fails or is slow. " +
+			"Look at the store-* alarms, then at 'store failed' in the functions' logs.", m.Degraded(), degradedPercent, 3, 5},
+		Alarm{"refused", "More than 50 % of requests are refused. The cause is an attack, a client in a loop, or a rule that is too strict. " +
+			"The Contributor Insights rule weir-<stage>-refused-most shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
+		Alarm{"failed", "Requests could not be decided. They got 5xx, or passed in a function with the layer. Keys or the issuer cannot be " +
+			"read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
+		Alarm{"rules-refused", "A rules document has mistakes. The previous document stays in force, and no environment starts with the new " +
+			"one. Correct it (make check) and publish it again. Each environment counts the mistakes once, so the alarm ends a minute later; " +
+			"rules-stale lasts until the document is corrected.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
+		Alarm{"rules-stale", "For 300 seconds no environment could confirm its rules. Their source cannot be read, or its document was " +
+			"rejected. The previous rules stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(telemetry.RulesAge,
+			"Minimum"), staleSeconds, 3, 5},
+		Alarm{"clock-skew", "The clock of an environment differs from the store's by more than 250 ms. Buckets that fill faster than that " +
+			"refuse other callers, or admit too much. Lambda synchronizes its clocks, so look for an environment of your own.",
+			m.Metric(telemetry.ClockSkew, "Maximum"), skewMilliseconds, 3, 5},
 	)
 	// If a rule matches every request, the metric is always 0.
 	if !l.props.checked().MatchesAll || l.props.RulesFrom != "" {
-		l.NewAlarm(l, Alarm{"unmatched", "No rule matches more than 50 % of requests, so they are not limited. Was a base path, a domain or a prefix of routes added? List paths that need no limit in exempt. See 'No rule matches requests' in infra/OPERATIONS.md.", m.Unmatched(), unmatchedPercent, 10, 15})
+		l.NewAlarm(l, Alarm{"unmatched", "No rule matches more than 50 % of requests, so they are not limited. Was a base path, a domain or a " +
+			"prefix of routes added? List paths that need no limit in exempt. See 'No rule matches requests' in infra/OPERATIONS.md.", m.Unmatched(),
+			unmatchedPercent, 10, 15})
 	}
 	if l.props.fronted() {
-		alarm := l.NewAlarm(l, Alarm{"addresses-not-found", "Requests lack the secret of the distribution or the proxy, or the address of the client. If they come through it, limits by address count all clients of a server together; others went to the API directly. The functions' logs name the reason.", m.Metric(telemetry.AddressesNotFound, "Sum"), 0, 2, 5})
+		alarm := l.NewAlarm(l, Alarm{"addresses-not-found", "Requests lack the secret of the distribution or the proxy, or the address of the " +
+			"client. If they come through it, limits by address count all clients of a server together; others went to the API directly. The " +
+			"functions' logs name the reason.", m.Metric(telemetry.AddressesNotFound, "Sum"), 0, 2, 5})
 		if unresolved(l.props.Address) {
 			behind := awscdk.NewCfnCondition(awscdk.Stack_Of(l), jsii.String("IsFronted"), &awscdk.CfnConditionProps{
 				Expression: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(l.props.Address, contract.AddressHost)),
@@ -100,8 +114,12 @@ func (l *Limits) newAlarms() {
 		}
 	}
 	if l.props.Regions != nil {
-		l.NewAlarm(l, Alarm{"regions-failed", "Requests that need share of another region get no answer from it in time. Meanwhile this region admits its own share of the limits that regions share. Look at the AWS Health Dashboard, and whether the stack of each region exists. See 'A region fails' in infra/OPERATIONS.md.", m.Metric(telemetry.RegionsFailed, "Sum"), regionsFailed, 3, 5})
-		l.NewAlarm(l, Alarm{"share-lost", "Answers between regions are lost. What they moved counts as used until the window ends, so limits admit less than they could. The cause is the network between the regions, or the table of counters of one of them.", m.Metric(telemetry.TransfersLost, "Sum"), transfersLost, 3, 5})
+		l.NewAlarm(l, Alarm{"regions-failed", "Requests that need share of another region get no answer from it in time. Meanwhile this " +
+			"region admits its own share of the limits that regions share. Look at the AWS Health Dashboard, and whether the stack of each " +
+			"region exists. See 'A region fails' in infra/OPERATIONS.md.", m.Metric(telemetry.RegionsFailed, "Sum"), regionsFailed, 3, 5})
+		l.NewAlarm(l, Alarm{"share-lost", "Answers between regions are lost. What they moved counts as used until the window ends, so limits " +
+			"admit less than they could. The cause is the network between the regions, or the table of counters of one of them.",
+			m.Metric(telemetry.TransfersLost, "Sum"), transfersLost, 3, 5})
 	}
 	l.state.alarms(l)
 }
@@ -121,9 +139,13 @@ func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, p FunctionPr
 	}
 	l.newErrorsAlarm(l, id, f, p.Role == contract.Authorizer)
 	l.addAlarms(
-		Alarm{name + "-throttled", "Lambda throttles the function, and callers get 5xx. Raise the account's concurrency or the reserved concurrency, or lower the throttle.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
-		Alarm{name + "-concurrency", "The function is close to the concurrency that an account usually has, or to its reserved concurrency. Above that, callers get 5xx. Request a higher quota from AWS, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
-		Alarm{name + "-slow", "One in a hundred invocations is slow. Look at store-slow, then at cold starts on the dashboard.", LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64(l.props.MaxDelay.Milliseconds()), 5, 5},
+		Alarm{name + "-throttled", "Lambda throttles the function, and callers get 5xx. Raise the account's concurrency or the reserved " +
+			"concurrency, or lower the throttle.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
+		Alarm{name + "-concurrency", "The function is close to the concurrency that an account usually has, or to its reserved concurrency. " +
+			"Above that, callers get 5xx. Request a higher quota from AWS, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions",
+			"Maximum"), most, 3, 5},
+		Alarm{name + "-slow", "One in a hundred invocations is slow. Look at store-slow, then at cold starts on the dashboard.",
+			LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64(l.props.MaxDelay.Milliseconds()), 5, 5},
 	)
 }
 
@@ -143,9 +165,12 @@ func (l *Limits) newErrorsAlarm(scope constructs.Construct, id string, f awslamb
 	}
 	if rejects {
 		expression = "100 * (errors - FILL(unauthorized, 0)) / invocations"
-		using["unauthorized"] = Metric(l.metrics.namespace, telemetry.Unauthorized, "Sum", map[string]*string{telemetry.FunctionDimension: f.FunctionName()})
+		using["unauthorized"] = Metric(l.metrics.namespace, telemetry.Unauthorized, "Sum",
+			map[string]*string{telemetry.FunctionDimension: f.FunctionName()})
 	}
-	l.NewAlarm(scope, Alarm{strings.ToLower(id) + "-errors", "More than 50 % of the function's invocations fail, and callers get 5xx: it cannot start, crashes or times out. Look at the function's log. Bad credentials do not count.", Percent("Failed invocations, %", expression, using), errorsPercent, 3, 5})
+	l.NewAlarm(scope, Alarm{strings.ToLower(id) + "-errors", "More than 50 % of the function's invocations fail, and callers get 5xx: it " +
+		"cannot start, crashes or times out. Look at the function's log. Bad credentials do not count.", Percent("Failed invocations, %",
+		expression, using), errorsPercent, 3, 5})
 }
 
 // newAPIAlarm adds the alarm on the answers of a REST API. An id is a unique name only in one scope: the stack of the limits.
@@ -154,7 +179,9 @@ func (l *Limits) newAPIAlarm(a *attachment) {
 	if *a.api.Node().Scope().Node().Path() == *awscdk.Stack_Of(l).Node().Path() {
 		id = *a.api.Node().Id()
 	}
-	l.NewAlarm(a.api.(constructs.Construct), Alarm{strings.ToLower(id) + "-errors", "More than 1 % of the REST API's answers are 5xx. Look at authorizer-errors and authorizer-throttled, then at the logs of the authorizer and the back end.", RESTErrors(a.name()), answersPercent, 3, 5})
+	l.NewAlarm(a.api.(constructs.Construct), Alarm{strings.ToLower(id) + "-errors",
+		"More than 1 % of the REST API's answers are 5xx. Look at authorizer-errors and authorizer-throttled, then at the logs of the " +
+			"authorizer and the back end.", RESTErrors(a.name()), answersPercent, 3, 5})
 }
 
 // WatchAccessLog adds the alarm authorizer-failed in scope: API Gateway got no answer from the authorizer, for any
@@ -175,7 +202,8 @@ func (l *Limits) WatchAccessLog(scope constructs.Construct, logs awslogs.ILogGro
 	if l.alarms[alarm] > 0 {
 		return
 	}
-	l.NewAlarm(scope, Alarm{alarm, "API Gateway got no answer from the authorizer and answered 503. The cause is a crash, a timeout or throttling. Look at authorizer-throttled, then at the authorizer's log. Bad credentials get 401 and do not count.",
+	l.NewAlarm(scope, Alarm{alarm, "API Gateway got no answer from the authorizer and answered 503. The cause is a crash, a timeout or " +
+		"throttling. Look at authorizer-throttled, then at the authorizer's log. Bad credentials get 401 and do not count.",
 		filter.Metric(&awscloudwatch.MetricOptions{Statistic: jsii.String("Sum"), Period: awscdk.Duration_Minutes(jsii.Number(1))}), 0, 2, 5})
 }
 
@@ -190,11 +218,14 @@ func (t table) alarms(l *Limits) {
 	// https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
 	throttled := awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
 		Label: jsii.String("Throttled writes"), Expression: jsii.String("FILL(throttled, 0)"), Period: awscdk.Duration_Minutes(jsii.Number(1)),
-		UsingMetrics: &map[string]awscloudwatch.IMetric{"throttled": Metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()})},
+		UsingMetrics: &map[string]awscloudwatch.IMetric{"throttled": Metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum",
+			map[string]*string{"TableName": t.TableName()})},
 	})
 	l.addAlarms(
-		Alarm{"store-throttled", "DynamoDB throttles writes. Either one item gets more than 1,000 a second (give its limit a lease or shards), or the table gets more than its warm throughput (set warmWrites, or lower throttle).", throttled, 0, 2, 5},
-		l.metrics.storeSlow("DynamoDB is slow. Above 100 ms a request is decided without it, by on_error. See the AWS Health Dashboard, and cold starts on the dashboard.", tableSlow),
+		Alarm{"store-throttled", "DynamoDB throttles writes. Either one item gets more than 1,000 a second (give its limit a lease or " +
+			"shards), or the table gets more than its warm throughput (set warmWrites, or lower throttle).", throttled, 0, 2, 5},
+		l.metrics.storeSlow("DynamoDB is slow. Above 100 ms a request is decided without it, by on_error. See the AWS Health Dashboard, and "+
+			"cold starts on the dashboard.", tableSlow),
 	)
 }
 
@@ -205,12 +236,19 @@ func (c *cache) alarms(l *Limits) {
 		return Metric("AWS/ElastiCache", name, "Sum", map[string]*string{"clusterId": c.cache.ServerlessCacheName()})
 	}
 	l.addAlarms(
-		Alarm{"store-throttled", "The cache throttles commands, because it uses its maximum of ECPUs a second. Raise CacheECPUs of the construct.", metric("ThrottledCmds"), 0, 2, 5},
-		l.metrics.storeSlow("The cache is slow. Above 50 ms a request is decided without it, by on_error. See store-throttled, the AWS Health Dashboard, and cold starts on the dashboard.", cacheSlow),
-		Alarm{"store-evicts", "The cache is full and evicts counts. The callers of these counts start with a full quota. Raise CacheGigabytes of the construct.", metric("Evictions"), 0, 1, 5},
-		Alarm{"store-authentication", "The cache rejects logins. The functions' role lacks elasticache:Connect, or the cache's user or user group was changed. Requests are decided by on_error. Deploy again to restore them.", metric("AuthenticationFailures"), 0, 2, 5},
-		Alarm{"store-iam-throttled", "IAM throttles logins to the cache, because too many connections open at once. Look at the concurrency of the functions, and lower throttle.", metric("IamAuthenticationThrottling"), 0, 2, 5},
-		Alarm{"store-denied", "The cache's user has no permission for a command that the functions call. Its access string was changed, or is older than the functions. Deploy again.", metric("CommandAuthorizationFailures"), 0, 1, 5},
+		Alarm{"store-throttled",
+			"The cache throttles commands, because it uses its maximum of ECPUs a second. Raise CacheECPUs of the construct.",
+			metric("ThrottledCmds"), 0, 2, 5},
+		l.metrics.storeSlow("The cache is slow. Above 50 ms a request is decided without it, by on_error. See store-throttled, the AWS Health "+
+			"Dashboard, and cold starts on the dashboard.", cacheSlow),
+		Alarm{"store-evicts", "The cache is full and evicts counts. The callers of these counts start with a full quota. Raise CacheGigabytes " +
+			"of the construct.", metric("Evictions"), 0, 1, 5},
+		Alarm{"store-authentication", "The cache rejects logins. The functions' role lacks elasticache:Connect, or the cache's user or user " +
+			"group was changed. Requests are decided by on_error. Deploy again to restore them.", metric("AuthenticationFailures"), 0, 2, 5},
+		Alarm{"store-iam-throttled", "IAM throttles logins to the cache, because too many connections open at once. Look at the concurrency " +
+			"of the functions, and lower throttle.", metric("IamAuthenticationThrottling"), 0, 2, 5},
+		Alarm{"store-denied", "The cache's user has no permission for a command that the functions call. Its access string was changed, or is " +
+			"older than the functions. Deploy again.", metric("CommandAuthorizationFailures"), 0, 1, 5},
 	)
 }
 
@@ -219,5 +257,6 @@ func (t table) units() (awscloudwatch.IMetric, float64) {
 }
 
 func (c *cache) units() (awscloudwatch.IMetric, float64) {
-	return Metric("AWS/ElastiCache", "ElastiCacheProcessingUnits", "Sum", map[string]*string{"clusterId": c.cache.ServerlessCacheName()}), 0.0023
+	return Metric("AWS/ElastiCache", "ElastiCacheProcessingUnits", "Sum", map[string]*string{"clusterId": c.cache.ServerlessCacheName()}),
+		0.0023
 }

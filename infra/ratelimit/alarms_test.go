@@ -84,7 +84,8 @@ func TestLimits_alarmNames(t *testing.T) {
 				Runtime: awslambda.Runtime_PROVIDED_AL2023(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("bootstrap"),
 				Code: awslambda.Code_FromBucketV2(awss3.Bucket_FromBucketName(f, jsii.String(id), jsii.String("code")), jsii.String("orders.zip"), nil),
 			}))
-			api := awsapigateway.NewRestApi(scope, jsii.String("Api"), &awsapigateway.RestApiProps{RestApiName: jsii.String("of " + id), CloudWatchRole: jsii.Bool(false)})
+			api := awsapigateway.NewRestApi(scope, jsii.String("Api"), &awsapigateway.RestApiProps{RestApiName: jsii.String("of " + id),
+				CloudWatchRole: jsii.Bool(false)})
 			api.Root().AddMethod(jsii.String("GET"), nil, nil)
 			l.Attach(api)
 			l.WatchAccessLog(stack, awslogs.NewLogGroup(scope, jsii.String("Access"), nil))
@@ -99,6 +100,7 @@ func TestLimits_alarmNames(t *testing.T) {
 	}
 	got, opposite := alarms("Admin", "Shop"), alarms("Shop", "Admin")
 	if len(got) != 5 || !maps.Equal(got, opposite) || got["authorizer-failed"] == "" {
-		t.Errorf("alarms: got %q, and %q in the opposite order, want the same: one for each function and API, and authorizer-failed", got, opposite)
+		t.Errorf("alarms: got %q, and %q in the opposite order, want the same: one for each function and API, and authorizer-failed", got,
+			opposite)
 	}
 }

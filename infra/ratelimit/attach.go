@@ -67,7 +67,8 @@ func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Met
 	// API Gateway serves a snapshot of the API, so each change must create a new deployment.
 	d := api.LatestDeployment()
 	if d == nil {
-		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:deployment"), jsii.String("the CDK does not deploy this API; deploy it yourself after each change of the limits' authorizer and gateway responses"))
+		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:deployment"),
+			jsii.String("the CDK does not deploy this API; deploy it yourself after each change of the limits' authorizer and gateway responses"))
 		return
 	}
 	if a.authorizer != nil {
@@ -111,7 +112,8 @@ func (l *Limits) NewAuthorizer(api awsapigateway.IRestApi) *string {
 func (l *Limits) Respond(api awsapigateway.IRestApi) {
 	a := l.newAttachment(api)
 	if cfn, ok := api.Node().DefaultChild().(awsapigateway.CfnRestApi); ok && a.fromSpec && (cfn.Mode() == nil || *cfn.Mode() != "merge") {
-		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:mode"), jsii.String("each update of the API's definition removes the gateway responses of the limits; set Mode to RestApiMode_MERGE"))
+		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:mode"),
+			jsii.String("each update of the API's definition removes the gateway responses of the limits; set Mode to RestApiMode_MERGE"))
 	}
 	l.respond(a)
 }

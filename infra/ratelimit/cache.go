@@ -64,8 +64,10 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 		SubnetIds:        anyOf(*c.limits.network.subnets.SubnetIds),
 		UserGroupId:      users.Ref(),
 		CacheUsageLimits: &awselasticache.CfnServerlessCache_CacheUsageLimitsProperty{
-			DataStorage:   &awselasticache.CfnServerlessCache_DataStorageProperty{Unit: jsii.String("GB"), Maximum: jsii.Number(cmp.Or(c.limits.props.CacheGigabytes, cacheGigabytes))},
-			EcpuPerSecond: &awselasticache.CfnServerlessCache_ECPUPerSecondProperty{Maximum: jsii.Number(cmp.Or(c.limits.props.CacheECPUs, cacheECPUs))},
+			DataStorage: &awselasticache.CfnServerlessCache_DataStorageProperty{Unit: jsii.String("GB"),
+				Maximum: jsii.Number(cmp.Or(c.limits.props.CacheGigabytes, cacheGigabytes))},
+			EcpuPerSecond: &awselasticache.CfnServerlessCache_ECPUPerSecondProperty{Maximum: jsii.Number(cmp.Or(c.limits.props.CacheECPUs,
+				cacheECPUs))},
 		},
 	})
 	// Delete the cache without a snapshot: counters are useless after their window.
@@ -77,7 +79,8 @@ func (c *cache) access() access {
 		jsii.String("rediss://"), c.cache.AttrEndpointAddress(), jsii.String(":"), c.cache.AttrEndpointPort(),
 	})
 	a := access{variables: map[string]*string{
-		contract.VariableStore: jsii.String(contract.StoreRedis), contract.VariableRedisURL: url, contract.VariableRedisCluster: jsii.String("true"),
+		contract.VariableStore: jsii.String(contract.StoreRedis), contract.VariableRedisURL: url,
+		contract.VariableRedisCluster: jsii.String("true"),
 		contract.VariableRedisIAMUser: c.user.UserId(), contract.VariableRedisIAMCache: c.cache.ServerlessCacheName(),
 	}}
 	a.allow(contract.CacheActions(), c.cache.AttrArn(), c.user.AttrArn())

@@ -22,10 +22,12 @@ func (l *Limits) newRefusedMost() {
 var saved = []struct{ name, query string }{
 	{"why-refused", "# replace HASH by the hash that weir usage prints for the caller\n" +
 		"filter " + contract.LineKind + ` = "` + telemetry.LineRefused + `" and ` + contract.LineSubject + " = \"HASH\"\n" +
-		"| display @timestamp, rule, `" + contract.LineLimit + "`, `" + contract.LineCount + "`, remaining, capacity, retryAfterSeconds, addressFrom\n" +
+		"| display @timestamp, rule, `" + contract.LineLimit + "`, `" + contract.LineCount +
+		"`, remaining, capacity, retryAfterSeconds, addressFrom\n" +
 		"| sort @timestamp desc\n| limit 1000"},
 	{"who-is-limited", "filter " + contract.LineKind + ` = "` + telemetry.LineRefused + "\"\n" +
-		"| stats sum(`" + contract.LineCount + "`) as requests, min(@timestamp) as first, max(@timestamp) as last by " + contract.LineSubject + ", rule, `" + contract.LineLimit + "`\n" +
+		"| stats sum(`" + contract.LineCount + "`) as requests, min(@timestamp) as first, max(@timestamp) as last by " + contract.LineSubject +
+		", rule, `" + contract.LineLimit + "`\n" +
 		"| sort requests desc\n| limit 1000"},
 	{"without-store", "filter " + telemetry.Degraded + " > 0\n" +
 		"| stats sum(" + telemetry.Degraded + ") as decisions by bin(1m)"},

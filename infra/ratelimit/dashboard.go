@@ -44,25 +44,33 @@ func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
 	name = jsii.Sprintf("weir-%s-%s", l.props.Namespace, *scope.Region())
 	d := awscloudwatch.NewDashboard(scope, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: name})
 	d.AddWidgets(
-		graph("Is it up? Requests, and % degraded or failed", m.sums(telemetry.Allowed, telemetry.Refused, telemetry.Failed, telemetry.LocalFull), append([]awscloudwatch.IMetric{m.Degraded()}, p.Errors...)...),
+		graph("Is it up? Requests, and % degraded or failed", m.sums(telemetry.Allowed, telemetry.Refused, telemetry.Failed, telemetry.LocalFull),
+			append([]awscloudwatch.IMetric{m.Degraded()}, p.Errors...)...),
 		newContributors(scope.Region(), l.RefusedMost()),
 		graph("What does it cost? Dollars an hour", []awscloudwatch.IMetric{l.cost(p.Costs, functions)}),
 	)
 	d.AddWidgets(
-		graph("Refusals, and % of requests", m.sums(telemetry.Refused, telemetry.FromCache, telemetry.Busy, telemetry.Shadowed, telemetry.Unauthorized), m.Refused()),
+		graph("Refusals, and % of requests", m.sums(telemetry.Refused, telemetry.FromCache, telemetry.Busy, telemetry.Shadowed,
+			telemetry.Unauthorized), m.Refused()),
 		graph("Milliseconds per decision, total and in the store", []awscloudwatch.IMetric{
-			m.Metric(telemetry.Latency, "p50"), m.Metric(telemetry.Latency, "p99"), m.Metric(telemetry.StoreLatency, "p50"), m.Metric(telemetry.StoreLatency, "p99"),
+			m.Metric(telemetry.Latency, "p50"), m.Metric(telemetry.Latency, "p99"), m.Metric(telemetry.StoreLatency, "p50"),
+			m.Metric(telemetry.StoreLatency, "p99"),
 		}),
-		graph("Store calls, and environments of the functions", m.sums(telemetry.StoreCalls), each(functions, "ConcurrentExecutions", "Maximum")...),
+		graph("Store calls, and environments of the functions", m.sums(telemetry.StoreCalls), each(functions, "ConcurrentExecutions",
+			"Maximum")...),
 	)
 	d.AddWidgets(
-		graph("Which rules refuse, or would? % of all requests", []awscloudwatch.IMetric{m.ByRule("refused by", telemetry.RuleRefused), m.ByRule("shadow:", telemetry.RuleShadowed)}),
-		graph("What is not exact? Overshoot, refunds, clamped states", m.sums(telemetry.RefundsGiven, telemetry.RefundsDropped, telemetry.Clamped), m.Metric(telemetry.Overshoot, "Maximum")),
-		graph("Rules: oldest and newest version in force, and seconds since they were confirmed", []awscloudwatch.IMetric{m.Metric(telemetry.RulesVersion, "Minimum"), m.Metric(telemetry.RulesVersion, "Maximum")},
+		graph("Which rules refuse, or would? % of all requests", []awscloudwatch.IMetric{m.ByRule("refused by", telemetry.RuleRefused),
+			m.ByRule("shadow:", telemetry.RuleShadowed)}),
+		graph("What is not exact? Overshoot, refunds, clamped states", m.sums(telemetry.RefundsGiven, telemetry.RefundsDropped,
+			telemetry.Clamped), m.Metric(telemetry.Overshoot, "Maximum")),
+		graph("Rules: oldest and newest version in force, and seconds since they were confirmed",
+			[]awscloudwatch.IMetric{m.Metric(telemetry.RulesVersion, "Minimum"), m.Metric(telemetry.RulesVersion, "Maximum")},
 			m.Metric(telemetry.RulesAge, "Minimum"), m.Metric(telemetry.RulesAge, "Maximum")),
 	)
 	if l.props.Regions != nil {
-		d.AddWidgets(graph("Share between regions: calls, calls without an answer, and messages whose share is lost", m.sums(telemetry.RegionCalls, telemetry.RegionsFailed, telemetry.TransfersLost)))
+		d.AddWidgets(graph("Share between regions: calls, calls without an answer, and messages whose share is lost",
+			m.sums(telemetry.RegionCalls, telemetry.RegionsFailed, telemetry.TransfersLost)))
 	}
 	return name
 }

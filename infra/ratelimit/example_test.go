@@ -90,7 +90,8 @@ func ExampleLimits_ReportFromLog() {
 	app := awscdk.NewApp(nil)
 	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
 	function := awslambda.NewFunction(stack, jsii.String("Orders"), &awslambda.FunctionProps{
-		Runtime: awslambda.Runtime_NODEJS_LATEST(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("exports.handler = async () => ({ statusCode: 200 })")),
+		Runtime: awslambda.Runtime_NODEJS_LATEST(), Handler: jsii.String("index.handler"),
+		Code: awslambda.Code_FromInline(jsii.String("exports.handler = async () => ({ statusCode: 200 })")),
 	})
 	limits := ratelimit.NewLimits(stack, jsii.String("Limits"), &ratelimit.LimitsProps{
 		Namespace: "prod",

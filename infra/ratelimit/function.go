@@ -77,11 +77,13 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 }
 
 // newLoggedFunction creates a function with a role and a log group of its own. The ids of these begin with prefix.
-func (l *Limits) newLoggedFunction(scope constructs.Construct, id, prefix string, p *awslambda.FunctionProps) (awslambda.Function, awslogs.LogGroup) {
+func (l *Limits) newLoggedFunction(scope constructs.Construct, id, prefix string, p *awslambda.FunctionProps) (awslambda.Function,
+	awslogs.LogGroup) {
 	logs := awslogs.NewLogGroup(scope, jsii.String(prefix+"Logs"), &awslogs.LogGroupProps{
 		Retention: l.props.LogRetention, RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
 	})
-	p.Role = awsiam.NewRole(scope, jsii.String(prefix+"Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
+	lambda := awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)
+	p.Role = awsiam.NewRole(scope, jsii.String(prefix+"Role"), &awsiam.RoleProps{AssumedBy: lambda})
 	p.Architecture, p.LogGroup, p.LoggingFormat = l.props.Architecture, logs, awslambda.LoggingFormat_JSON
 	// Lambda's default logs two more lines per request, which would be most of the cost of logs.
 	p.SystemLogLevelV2 = awslambda.SystemLogLevel_WARN
@@ -116,7 +118,8 @@ func (l *Limits) logMistakes() (problems []string) {
 	for _, f := range l.measured {
 		function := f.Node().DefaultChild().(awslambda.CfnFunction)
 		if level := fmt.Sprint(resolvedObject(f, function.LoggingConfig())["applicationLogLevel"]); contract.DropsMetrics(level) {
-			problems = append(problems, fmt.Sprintf("%s: LoggingConfig.ApplicationLogLevel: got %s, want INFO, because Lambda drops all metrics of Weir at this level; filter the function's own lines in its code", *f.Node().Path(), level))
+			problems = append(problems, fmt.Sprintf("%s: LoggingConfig.ApplicationLogLevel: got %s, want INFO, because Lambda drops all metrics "+
+				"of Weir at this level; filter the function's own lines in its code", *f.Node().Path(), level))
 		}
 	}
 	return problems
@@ -170,7 +173,8 @@ func stage(bundle, document string) (folder string, remove func()) {
 	}
 	if err == nil && document != "" {
 		var content []byte
-		if content, err = os.ReadFile(document); err == nil {
+		content, err = os.ReadFile(document)
+		if err == nil {
 			err = os.WriteFile(filepath.Join(folder, rulesFile), content, 0o644)
 		}
 	}

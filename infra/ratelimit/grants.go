@@ -14,7 +14,8 @@ func (l *Limits) GrantManageKeys(to awsiam.IGrantable) awsiam.Grant {
 }
 
 func grant(to awsiam.IGrantable, actions []string, resource *string, conditions *map[string]*map[string]any) awsiam.Grant {
-	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{Grantee: to, Actions: jsii.Strings(actions...), ResourceArns: &[]*string{resource}, Conditions: conditions})
+	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{Grantee: to, Actions: jsii.Strings(actions...),
+		ResourceArns: &[]*string{resource}, Conditions: conditions})
 }
 
 // GrantPublishRules permits a principal to run `weir rules`.
@@ -26,5 +27,6 @@ func (l *Limits) GrantPublishRules(to awsiam.IGrantable) awsiam.Grant {
 			"Null":                    {"dynamodb:LeadingKeys": "false"}, // as in record
 		})
 	}
-	return on(contract.RulesActions(), contract.RulesKeys()...).Combine(on(contract.RecordActions(), contract.DeployedRulesKey(l.props.Namespace)))
+	return on(contract.RulesActions(), contract.RulesKeys()...).Combine(on(contract.RecordActions(),
+		contract.DeployedRulesKey(l.props.Namespace)))
 }

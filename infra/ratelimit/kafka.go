@@ -32,10 +32,12 @@ func (p *LimitsProps) checkKafka(want func(ok bool, format string, args ...any))
 	for broker := range strings.SplitSeq(k.Brokers, ",") {
 		want(unresolved(k.Brokers) || validBroker.MatchString(broker), "Kafka.Brokers: got %q, want host:port", broker)
 	}
-	want(unresolved(k.Topic) || contract.IsName(k.Topic, 1, 249), "Kafka.Topic: got %q, want the name of a topic: 1 to 249 letters, digits, _, . and -", k.Topic)
+	want(unresolved(k.Topic) || contract.IsName(k.Topic, 1, 249),
+		"Kafka.Topic: got %q, want the name of a topic: 1 to 249 letters, digits, _, . and -", k.Topic)
 	want(p.Vpc != nil, "Vpc: required with Kafka: the brokers' network")
 	want(k.SecurityGroup != nil, "Kafka.SecurityGroup: required: the brokers' security group, which must admit the function")
-	want(unresolved(k.Cluster) || strings.HasPrefix(k.Cluster, "arn:") && strings.Count(k.Cluster, ":cluster/") == 1, "Kafka.Cluster: got %q, want an ARN such as arn:aws:kafka:eu-west-1:123456789012:cluster/name/id", k.Cluster)
+	want(unresolved(k.Cluster) || strings.HasPrefix(k.Cluster, "arn:") && strings.Count(k.Cluster, ":cluster/") == 1,
+		"Kafka.Cluster: got %q, want an ARN such as arn:aws:kafka:eu-west-1:123456789012:cluster/name/id", k.Cluster)
 }
 
 func (k *Kafka) ports() (ports []float64) {

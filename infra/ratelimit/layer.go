@@ -46,14 +46,17 @@ func (l *Limits) checkLayered(f awslambda.Function) error {
 	runtime, architecture := *f.Runtime().Name(), *f.Architecture().Name()
 	switch {
 	case runtime == *awslambda.Runtime_FROM_IMAGE().Name():
-		return errors.New("got a function of a container image, want one of a zip file, because an image has no layers; copy the files of the layer into the image")
+		return errors.New("got a function of a container image, want one of a zip file, because an image has no layers; copy the files of the " +
+			"layer into the image")
 	case strings.HasPrefix(runtime, "provided") || strings.HasPrefix(runtime, "go"):
-		return fmt.Errorf("got the runtime %s, want a managed one, such as nodejs22.x; Lambda runs no wrapper script in others, so limit a Go function in its handler, with Equip", runtime)
+		return fmt.Errorf("got the runtime %s, want a managed one, such as nodejs22.x; Lambda runs no wrapper script in others, so limit a Go "+
+			"function in its handler, with Equip", runtime)
 	}
 	if want := *l.props.Architecture.Name(); architecture != want {
 		return fmt.Errorf("got the architecture %s, want %s, that of the layer; change it, or LimitsProps.Architecture", architecture, want)
 	}
-	if applied := resolvedObject(f, f.Node().DefaultChild().(awslambda.CfnFunction).SnapStart())["applyOn"]; applied != nil && applied != "None" {
+	if applied := resolvedObject(f, f.Node().DefaultChild().(awslambda.CfnFunction).SnapStart())["applyOn"]; applied != nil &&
+		applied != "None" {
 		return fmt.Errorf("got SnapStart on %v, want none, because the extension reads its credentials when it starts; remove SnapStart", applied)
 	}
 	switch wrapper := wrapperOf(f); wrapper {
@@ -67,7 +70,8 @@ func (l *Limits) checkLayered(f awslambda.Function) error {
 }
 
 func wrapperError(wrapper string) error {
-	return fmt.Errorf("%s: got %s, want none, because a function has one wrapper script; remove it, or let it end with exec %s \"$@\" and add Layer and LayerVariables yourself", contract.VariableWrapper, wrapper, layerWrapper)
+	return fmt.Errorf("%s: got %s, want none, because a function has one wrapper script; remove it, or let it end with exec %s \"$@\" and "+
+		"add Layer and LayerVariables yourself", contract.VariableWrapper, wrapper, layerWrapper)
 }
 
 // wrapperOf returns the function's wrapper script (AWS_LAMBDA_EXEC_WRAPPER), or "".
@@ -165,7 +169,8 @@ func (l *Limits) layerCode() (code awslambda.Code, done func()) {
 
 // stageLayer writes the layer's files into a new folder.
 func stageLayer(program, rules string) (folder string, err error) {
-	if folder, err = os.MkdirTemp("", "weir-layer-"); err != nil {
+	folder, err = os.MkdirTemp("", "weir-layer-")
+	if err != nil {
 		return "", err
 	}
 	copied := func(from, to string, mode os.FileMode) {

@@ -25,7 +25,8 @@ import (
 
 // newLayered returns a stack with limits and a function in Node.js. The function has its own
 // variable TABLE.
-func newLayered(t *testing.T, change func(*ratelimit.LimitsProps), changeFunction func(*awslambda.FunctionProps)) (awscdk.App, *ratelimit.Limits, awslambda.Function) {
+func newLayered(t *testing.T, change func(*ratelimit.LimitsProps), changeFunction func(*awslambda.FunctionProps)) (awscdk.App,
+	*ratelimit.Limits, awslambda.Function) {
 	t.Helper()
 	app, stack, _ := newAPI(t)
 	p := props(t)
@@ -76,11 +77,13 @@ func TestLimits_AddLayer(t *testing.T) {
 		}
 	}
 	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{
-		"AWS_LAMBDA_EXEC_WRAPPER", "TABLE", "WEIR_BASE_PATH", "WEIR_CORS_ORIGINS", "WEIR_NAMESPACE", "WEIR_RECORDS_TABLE", "WEIR_RULES_FILE", "WEIR_RULES_FROM", "WEIR_STORE", "WEIR_TABLE",
+		"AWS_LAMBDA_EXEC_WRAPPER", "TABLE", "WEIR_BASE_PATH", "WEIR_CORS_ORIGINS", "WEIR_NAMESPACE", "WEIR_RECORDS_TABLE", "WEIR_RULES_FILE",
+		"WEIR_RULES_FROM", "WEIR_STORE", "WEIR_TABLE",
 	}) {
 		t.Errorf("got the variables %v, want none without the prefix", names)
 	}
-	if got, want := policyOf(t, stack, "OrdersServiceRole"), policyOf(t, stack, "LimitsAuthorizerRole"); got == "" || !strings.HasSuffix(want, strings.TrimPrefix(got, "[")) {
+	if got, want := policyOf(t, stack, "OrdersServiceRole"), policyOf(t, stack, "LimitsAuthorizerRole"); got == "" ||
+		!strings.HasSuffix(want, strings.TrimPrefix(got, "[")) {
 		t.Errorf("got the statements %s, want those of the authorizer except its log group: %s", got, want)
 	}
 	assertions.Template_FromStack(stack, nil).ResourceCountIs(jsii.String("Custom::LogRetention"), jsii.Number(0))
@@ -131,13 +134,15 @@ func TestLimits_Layer(t *testing.T) {
 	app, l, f := newLayered(t, nil, nil)
 	l.AddLayer(f)
 	second := awslambda.NewFunction(awscdk.Stack_Of(f), jsii.String("Second"), &awslambda.FunctionProps{
-		Runtime: awslambda.Runtime_PYTHON_3_13(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")),
+		Runtime: awslambda.Runtime_PYTHON_3_13(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("index.handler"),
+		Code: awslambda.Code_FromInline(jsii.String("x")),
 	})
 	l.AddLayer(second)
 	out := *app.Synth(nil).Directory()
 	made := assertions.Template_FromStack(awscdk.Stack_Of(f), nil)
 	made.ResourceCountIs(jsii.String("AWS::Lambda::LayerVersion"), jsii.Number(1))
-	made.HasResource(jsii.String("AWS::Lambda::LayerVersion"), map[string]any{"DeletionPolicy": "Delete", "UpdateReplacePolicy": "Retain", "Properties": map[string]any{"CompatibleArchitectures": []string{"arm64"}}})
+	made.HasResource(jsii.String("AWS::Lambda::LayerVersion"), map[string]any{"DeletionPolicy": "Delete", "UpdateReplacePolicy": "Retain",
+		"Properties": map[string]any{"CompatibleArchitectures": []string{"arm64"}}})
 	wrappers, err := filepath.Glob(filepath.Join(out, "asset.*", contract.LayerWrapper))
 	if err != nil || len(wrappers) != 1 {
 		t.Fatalf("got the assets %v (%v), want one with a wrapper", wrappers, err)
@@ -147,12 +152,14 @@ func TestLimits_Layer(t *testing.T) {
 		mode    fs.FileMode
 		content string
 	}{
-		"extensions/weir": {0o755, string(program(elf.EM_AARCH64))}, "weir": {0o755, contract.LayerScript()}, "weir-rules.json": {0o644, document},
+		"extensions/weir": {0o755, string(program(elf.EM_AARCH64))}, "weir": {0o755, contract.LayerScript()},
+		"weir-rules.json": {0o644, document},
 	} {
 		info, err := fs.Stat(layer, name)
 		content, readErr := fs.ReadFile(layer, name)
 		if err != nil || readErr != nil || info.Mode().Perm() != want.mode || string(content) != want.content {
-			t.Errorf("%s: got %v, %v and %d bytes (%v), want %v and %d bytes", name, err, info.Mode(), len(content), readErr, want.mode, len(want.content))
+			t.Errorf("%s: got %v, %v and %d bytes (%v), want %v and %d bytes", name, err, info.Mode(), len(content), readErr, want.mode,
+				len(want.content))
 		}
 	}
 }
@@ -163,13 +170,15 @@ func TestLimits_AddLayer_elasticache(t *testing.T) {
 	app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.Store = ratelimit.ElastiCache }, nil)
 	stack := awscdk.Stack_Of(f)
 	logged := awslambda.NewFunction(stack, jsii.String("Logged"), &awslambda.FunctionProps{
-		Runtime: awslambda.Runtime_NODEJS_22_X(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")),
+		Runtime: awslambda.Runtime_NODEJS_22_X(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("index.handler"),
+		Code:     awslambda.Code_FromInline(jsii.String("x")),
 		LogGroup: awslogs.NewLogGroup(stack, jsii.String("OwnLogs"), nil),
 	})
 	l.AddLayer(f)
 	l.AddLayer(logged)
 	app.Synth(nil)
-	if f.Node().DefaultChild().(awslambda.CfnFunction).VpcConfig() == nil || !strings.Contains(policyOf(t, stack, "OrdersServiceRole"), "elasticache:Connect") {
+	if f.Node().DefaultChild().(awslambda.CfnFunction).VpcConfig() == nil || !strings.Contains(policyOf(t, stack, "OrdersServiceRole"),
+		"elasticache:Connect") {
 		t.Error("got no way from the function to the cache, want one")
 	}
 	if got := variablesOf(t, stack)["WEIR_STORE"]; got != "redis" {
@@ -198,7 +207,8 @@ func TestLimits_logLevel(t *testing.T) {
 			Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")),
 			LoggingFormat: awslambda.LoggingFormat_JSON, ApplicationLogLevelV2: awslambda.ApplicationLogLevel(level),
 		}))
-		setLogLevel(l.NewFunction("Own"+level, ratelimit.FunctionProps{Bundle: l.Bundle(contract.Authorizer), Role: contract.Authorizer, Timeout: time.Second}), level)
+		setLogLevel(l.NewFunction("Own"+level, ratelimit.FunctionProps{Bundle: l.Bundle(contract.Authorizer), Role: contract.Authorizer,
+			Timeout: time.Second}), level)
 	}
 	got := panicked(func() { app.Synth(nil) })
 	for level, accepted := range levels {
@@ -212,14 +222,18 @@ func TestLimits_logLevel(t *testing.T) {
 
 // The synthesis rejects hops behind a function URL, where no entry of X-Forwarded-For can be believed.
 func TestLimits_functionURL(t *testing.T) {
-	for who, want := range map[string]string{"cloudfront": "", "hops:2": "Shop/Orders/FunctionUrl: Address: got hops:2, want none behind a function URL"} {
+	for who, want := range map[string]string{"cloudfront": "", "hops:2": "Shop/Orders/FunctionUrl: Address: got hops:2, want none behind a " +
+		"function URL"} {
 		app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.Address, p.OriginSecret = who, *awscdk.Aws_STACK_NAME() }, nil)
 		l.Equip(f)
-		other := awslambda.NewFunction(awscdk.Stack_Of(f), jsii.String("Unlimited"), &awslambda.FunctionProps{Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x"))})
+		other := awslambda.NewFunction(awscdk.Stack_Of(f), jsii.String("Unlimited"),
+			&awslambda.FunctionProps{Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"),
+				Code: awslambda.Code_FromInline(jsii.String("x"))})
 		for _, each := range []awslambda.Function{f, other} {
 			each.AddFunctionUrl(&awslambda.FunctionUrlOptions{AuthType: awslambda.FunctionUrlAuthType_NONE})
 		}
-		if got := panicked(func() { app.Synth(nil) }); (got == "") != (want == "") || !strings.Contains(got, want) || strings.Contains(got, "Unlimited") {
+		if got := panicked(func() { app.Synth(nil) }); (got == "") != (want == "") || !strings.Contains(got, want) ||
+			strings.Contains(got, "Unlimited") {
 			t.Errorf("%q: got %q, want %q", who, got, want)
 		}
 	}
@@ -231,7 +245,8 @@ func TestLimits_AddLayer_mistakes(t *testing.T) {
 	stack := awscdk.Stack_Of(l)
 	function := func(id string, change func(*awslambda.FunctionProps)) awslambda.Function {
 		p := &awslambda.FunctionProps{
-			Runtime: awslambda.Runtime_NODEJS_22_X(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")),
+			Runtime: awslambda.Runtime_NODEJS_22_X(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("index.handler"),
+			Code: awslambda.Code_FromInline(jsii.String("x")),
 		}
 		change(p)
 		return awslambda.NewFunction(stack, jsii.String(id), p)
@@ -262,7 +277,8 @@ func TestLimits_AddLayer_mistakes(t *testing.T) {
 	p := props(t)
 	p.Namespace = "other"
 	without := ratelimit.NewLimits(awscdk.NewStack(app, jsii.String("Without"), nil), jsii.String("Limits"), p)
-	if got, want := panicked(func() { without.AddLayer(function("Unlimited", valid)) }), "extension/bootstrap: not found; build it (make functions"; !strings.Contains(got, want) {
+	if got, want := panicked(func() { without.AddLayer(function("Unlimited", valid)) }),
+		"extension/bootstrap: not found; build it (make functions"; !strings.Contains(got, want) {
 		t.Errorf("no bundle: got %q, want %q", got, want)
 	}
 }
@@ -274,7 +290,8 @@ func TestLimits_AddLayer_later(t *testing.T) {
 	f.AddEnvironment(jsii.String("AWS_LAMBDA_EXEC_WRAPPER"), jsii.String("/opt/otel-handler"), nil)
 	setLogLevel(f, "WARN")
 	got := panicked(func() { app.Synth(nil) })
-	for _, want := range []string{"Shop/Orders: AWS_LAMBDA_EXEC_WRAPPER: got /opt/otel-handler, want none", "Shop/Orders: LoggingConfig.ApplicationLogLevel: got WARN, want INFO"} {
+	for _, want := range []string{"Shop/Orders: AWS_LAMBDA_EXEC_WRAPPER: got /opt/otel-handler, want none",
+		"Shop/Orders: LoggingConfig.ApplicationLogLevel: got WARN, want INFO"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -288,7 +305,8 @@ func TestLimits_publishAfter(t *testing.T) {
 	l.AddLayer(layered)
 	stack := awscdk.Stack_Of(l)
 	function := func(scope awscdk.Stack, id string) awslambda.Function {
-		return awslambda.NewFunction(scope, jsii.String(id), &awslambda.FunctionProps{Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x"))})
+		return awslambda.NewFunction(scope, jsii.String(id), &awslambda.FunctionProps{Runtime: awslambda.Runtime_NODEJS_22_X(),
+			Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x"))})
 	}
 	equipped := function(stack, "Equipped")
 	equipped.AddAlias(jsii.String("live"), nil)

@@ -141,7 +141,8 @@ func TestNew_mistakes(t *testing.T) {
 		{"endpoint":"/x","on_error":"local","local_processes":30,"limits":{"*":{"requests":100,"window":"1m"}}},
 		{"endpoint":"/y","on_error":"local","local_processes":20,"limits":{"*":{"requests":100,"window":"1m"}}},
 		{"endpoint":"/z","limits":{"*":{"requests":100,"window":"1m"}}}]}`)
-	large := write("large.json", strings.Replace(document, `"window": "1m"`, `"window": "1m", "note": "`+hex.EncodeToString(random(80<<10))+`"`, 1))
+	large := write("large.json", strings.Replace(document, `"window": "1m"`, `"window": "1m", "note": "`+hex.EncodeToString(random(80<<10))+
+		`"`, 1))
 	_, stack, _ := newAPI(t)
 	for want, change := range map[string]func(*ratelimit.LimitsProps){
 		"large.json: got ": func(p *ratelimit.LimitsProps) { p.Rules = large },
@@ -152,8 +153,9 @@ func TestNew_mistakes(t *testing.T) {
 		},
 		`Namespace: got "a b"`:                func(p *ratelimit.LimitsProps) { p.Namespace = "a b" },
 		`Store: got "etcd", want dynamodb or`: func(p *ratelimit.LimitsProps) { p.Store = "etcd" },
-		"Bundles: " + folder + "/authorizer/bootstrap: not found; build it (make functions, or GOOS=linux GOARCH=arm64": func(p *ratelimit.LimitsProps) { p.Bundles = folder },
-		"authorizer/bootstrap: built for EM_AARCH64, want EM_X86_64":                                                    func(p *ratelimit.LimitsProps) { p.Architecture = awslambda.Architecture_X86_64() },
+		"Bundles: " + folder +
+			"/authorizer/bootstrap: not found; build it (make functions, or GOOS=linux GOARCH=arm64": func(p *ratelimit.LimitsProps) { p.Bundles = folder },
+		"authorizer/bootstrap: built for EM_AARCH64, want EM_X86_64": func(p *ratelimit.LimitsProps) { p.Architecture = awslambda.Architecture_X86_64() },
 		"deploy/bootstrap: not a program for Linux": func(p *ratelimit.LimitsProps) {
 			p.Bundles += "/no"
 			p.Store, p.Tokens = ratelimit.ElastiCache, &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "https://i/k"}
@@ -167,24 +169,36 @@ func TestNew_mistakes(t *testing.T) {
 		"Variables: got TABLE, want no variable that the":   func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"TABLE": "mine"} },
 		"Variables: got REQUIRE_CREDENTIAL, want no":        func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"REQUIRE_CREDENTIAL": "true"} },
 		"would not start:\nIPV6_BITS: got 0":                func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"IPV6_BITS": "0"} },
-		`issuer "i", audience ""`:                           func(p *ratelimit.LimitsProps) { p.Tokens = &ratelimit.Tokens{Issuer: "i", JWKS: "https://i/k"} },
+		`issuer "i", audience ""`: func(p *ratelimit.LimitsProps) {
+			p.Tokens = &ratelimit.Tokens{Issuer: "i",
+				JWKS: "https://i/k"}
+		},
 		`JWKS: got "http://i/k", want an https URL`: func(p *ratelimit.LimitsProps) {
 			p.Tokens = &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "http://i/k"}
 		},
-		"ReservedConcurrency: want at least 1":                          func(p *ratelimit.LimitsProps) { p.ReservedConcurrency = jsii.Number(0) },
-		"Vpc: got a network, want none; only elasticache and":           func(p *ratelimit.LimitsProps) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
-		`RULES_FROM: got "tables", want table`:                          func(p *ratelimit.LimitsProps) { p.RulesFrom = "tables" },
-		`ADDRESS: got "proxy", want host`:                               func(p *ratelimit.LimitsProps) { p.Address = "proxy" },
-		"ORIGIN_SECRET: got 0 characters":                               func(p *ratelimit.LimitsProps) { p.Address = "hops:1" },
-		"OriginSecret: got a text, want":                                func(p *ratelimit.LimitsProps) { p.Address, p.OriginSecret = "hops:1", strings.Repeat("x", 32) },
-		"DECISION_SAMPLE: got -1":                                       func(p *ratelimit.LimitsProps) { p.DecisionSample = -1 },
-		"Vpc: required with Kafka":                                      func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{} },
-		"Kafka.SecurityGroup: required":                                 func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{} },
-		"Kafka.Topic: got \"\", want":                                   func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{} },
-		`Kafka.Cluster: got "mine", want`:                               func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{Cluster: "mine"} },
-		`Kafka.Brokers: got "b-1", want host:port`:                      func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{Brokers: "b-1", Topic: "t"} },
-		`Zones: got ["eu-central-1a" "eu-central-1b"], want none; only`: func(p *ratelimit.LimitsProps) { p.Zones = []string{"eu-central-1a", "eu-central-1b"} },
-		"Zones: got 1, want 2 or 3 zones":                               func(p *ratelimit.LimitsProps) { p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a"} },
+		"ReservedConcurrency: want at least 1": func(p *ratelimit.LimitsProps) { p.ReservedConcurrency = jsii.Number(0) },
+		"Vpc: got a network, want none; only elasticache and": func(p *ratelimit.LimitsProps) {
+			p.Vpc = awsec2.NewVpc(stack,
+				jsii.String("V"), nil)
+		},
+		`RULES_FROM: got "tables", want table`: func(p *ratelimit.LimitsProps) { p.RulesFrom = "tables" },
+		`ADDRESS: got "proxy", want host`:      func(p *ratelimit.LimitsProps) { p.Address = "proxy" },
+		"ORIGIN_SECRET: got 0 characters":      func(p *ratelimit.LimitsProps) { p.Address = "hops:1" },
+		"OriginSecret: got a text, want": func(p *ratelimit.LimitsProps) {
+			p.Address, p.OriginSecret = "hops:1",
+				strings.Repeat("x", 32)
+		},
+		"DECISION_SAMPLE: got -1":                  func(p *ratelimit.LimitsProps) { p.DecisionSample = -1 },
+		"Vpc: required with Kafka":                 func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{} },
+		"Kafka.SecurityGroup: required":            func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{} },
+		"Kafka.Topic: got \"\", want":              func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{} },
+		`Kafka.Cluster: got "mine", want`:          func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{Cluster: "mine"} },
+		`Kafka.Brokers: got "b-1", want host:port`: func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{Brokers: "b-1", Topic: "t"} },
+		`Zones: got ["eu-central-1a" "eu-central-1b"], want none; only`: func(p *ratelimit.LimitsProps) {
+			p.Zones = []string{"eu-central-1a",
+				"eu-central-1b"}
+		},
+		"Zones: got 1, want 2 or 3 zones": func(p *ratelimit.LimitsProps) { p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a"} },
 		`Zones: got "euc1-az1", want the name`: func(p *ratelimit.LimitsProps) {
 			p.Store, p.Zones = ratelimit.ElastiCache, []string{"euc1-az1", "eu-central-1b"}
 		},
@@ -192,13 +206,23 @@ func TestNew_mistakes(t *testing.T) {
 			p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a", "eu-central-1a"}
 		},
 		"SecurityGroup: got one, want none without Vpc": func(p *ratelimit.LimitsProps) {
-			p.Store, p.SecurityGroup = ratelimit.ElastiCache, awsec2.SecurityGroup_FromSecurityGroupId(stack, jsii.String("Group"), jsii.String("sg-1"), nil)
+			p.Store, p.SecurityGroup = ratelimit.ElastiCache, awsec2.SecurityGroup_FromSecurityGroupId(stack, jsii.String("Group"),
+				jsii.String("sg-1"), nil)
 		},
-		"WarmWrites: got 3999, want 0 or a whole number":                   func(p *ratelimit.LimitsProps) { p.WarmWrites = 3999 },
-		"WarmWrites: got 5000, want 0 with elast":                          func(p *ratelimit.LimitsProps) { p.Store, p.WarmWrites = ratelimit.ElastiCache, 5000 },
-		"EVENTS: no longer a setting":                                      func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"EVENTS": "kafka"} },
-		"ReservedConcurrency: got 21, more than the local_processes 20 of": func(p *ratelimit.LimitsProps) { p.Rules, p.ReservedConcurrency = shared, jsii.Number(21) },
-		"ReservedConcurrency: want at least 1 and at le":                   func(p *ratelimit.LimitsProps) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
+		"WarmWrites: got 3999, want 0 or a whole number": func(p *ratelimit.LimitsProps) { p.WarmWrites = 3999 },
+		"WarmWrites: got 5000, want 0 with elast": func(p *ratelimit.LimitsProps) {
+			p.Store,
+				p.WarmWrites = ratelimit.ElastiCache, 5000
+		},
+		"EVENTS: no longer a setting": func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"EVENTS": "kafka"} },
+		"ReservedConcurrency: got 21, more than the local_processes 20 of": func(p *ratelimit.LimitsProps) {
+			p.Rules,
+				p.ReservedConcurrency = shared, jsii.Number(21)
+		},
+		"ReservedConcurrency: want at least 1 and at le": func(p *ratelimit.LimitsProps) {
+			p.ReservedConcurrency,
+				p.ProvisionedConcurrency = jsii.Number(1), 2
+		},
 	} {
 		p := props(t)
 		change(p)
@@ -232,14 +256,17 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 		Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")),
 	})
 	l.Equip(own)
-	method(other, "cached", &awsapigateway.MethodOptions{Authorizer: awsapigateway.NewRequestAuthorizer(stack, jsii.String("Cached"), &awsapigateway.RequestAuthorizerProps{
-		Handler: l.Authorizer(), IdentitySources: jsii.Strings("method.request.header.Authorization"),
-	})})
-	method(other, "own", &awsapigateway.MethodOptions{Authorizer: awsapigateway.NewTokenAuthorizer(stack, jsii.String("OwnCached"), &awsapigateway.TokenAuthorizerProps{Handler: own})})
+	method(other, "cached", &awsapigateway.MethodOptions{Authorizer: awsapigateway.NewRequestAuthorizer(stack, jsii.String("Cached"),
+		&awsapigateway.RequestAuthorizerProps{
+			Handler: l.Authorizer(), IdentitySources: jsii.Strings("method.request.header.Authorization"),
+		})})
+	method(other, "own", &awsapigateway.MethodOptions{Authorizer: awsapigateway.NewTokenAuthorizer(stack, jsii.String("OwnCached"),
+		&awsapigateway.TokenAuthorizerProps{Handler: own})})
 	newMapping(stack, "api.example", api, "v1")
 	newDomain(stack).AddApiMapping(api.DeploymentStage(), &awsapigateway.ApiMappingOptions{BasePath: jsii.String("orders/v1")})
 	awsapigateway.NewCfnBasePathMappingV2(stack, jsii.String("Private"), &awsapigateway.CfnBasePathMappingV2Props{
-		DomainNameArn: jsii.String("arn:aws:apigateway:eu-central-1::/domainnames/api.example+1"), BasePath: jsii.String("v1"), RestApiId: api.RestApiId(), Stage: jsii.String("prod"),
+		DomainNameArn: jsii.String("arn:aws:apigateway:eu-central-1::/domainnames/api.example+1"), BasePath: jsii.String("v1"),
+		RestApiId: api.RestApiId(), Stage: jsii.String("prod"),
 	})
 	newMapping(awscdk.NewStack(app, jsii.String("Domains"), nil), "api.example", api, "v1")
 	got := panicked(func() { app.Synth(nil) })
@@ -273,7 +300,8 @@ func TestLimits_namespaces(t *testing.T) {
 		ratelimit.NewLimits(stack, jsii.String(id), props(t))
 	}
 	got := panicked(func() { app.Synth(nil) })
-	if !strings.Contains(got, "Namespace: Shop/More has test too") || !strings.Contains(got, "Namespace: Shop/Limits has test too") || strings.Count(got, "[Shop/") != 2 {
+	if !strings.Contains(got, "Namespace: Shop/More has test too") || !strings.Contains(got, "Namespace: Shop/Limits has test too") ||
+		strings.Count(got, "[Shop/") != 2 {
 		t.Errorf("got %q, want one problem of each", got)
 	}
 }
@@ -285,8 +313,10 @@ func newMapping(scope awscdk.Stack, domain string, api awsapigateway.RestApi, pa
 }
 
 func newDomain(scope awscdk.Stack) awsapigateway.DomainName {
-	certificate := awscertificatemanager.Certificate_FromCertificateArn(scope, jsii.String("Certificate"), jsii.String("arn:aws:acm:eu-central-1:123456789012:certificate/1"))
-	return awsapigateway.NewDomainName(scope, jsii.String("Domain"), &awsapigateway.DomainNameProps{DomainName: jsii.String("api.example"), Certificate: certificate})
+	certificate := awscertificatemanager.Certificate_FromCertificateArn(scope, jsii.String("Certificate"),
+		jsii.String("arn:aws:acm:eu-central-1:123456789012:certificate/1"))
+	return awsapigateway.NewDomainName(scope, jsii.String("Domain"), &awsapigateway.DomainNameProps{DomainName: jsii.String("api.example"),
+		Certificate: certificate})
 }
 
 // A domain can add paths, if BASE_PATH lists them, and none. If another domain adds one, the list must have / too.
@@ -304,7 +334,8 @@ func TestLimits_Attach_basePaths(t *testing.T) {
 	app.Synth(nil)
 
 	for _, c := range []struct{ list, domain, want string }{
-		{"/v1, /orders/v2", "other.example", `adds no path, but the list LimitsProps.Variables["BASE_PATH"] has paths of other domains (got "/v1, /orders/v2"); add / to the list`},
+		{"/v1, /orders/v2", "other.example", `adds no path, but the list LimitsProps.Variables["BASE_PATH"] has paths of other domains (got ` +
+			`"/v1, /orders/v2"); add / to the list`},
 		{"/v1,/, /orders/v2", "other.example", ""},
 		{"/v1, /orders/v2", "api.example", ""}, // the other mappings refer to the domain
 	} {
@@ -342,7 +373,8 @@ func TestLimits_Equip(t *testing.T) {
 	p.Store, p.Vpc = ratelimit.ElastiCache, awsec2.NewVpc(stack, jsii.String("Vpc"), nil)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), p)
 	function := awslambda.NewFunction(stack, jsii.String("Orders"), &awslambda.FunctionProps{
-		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String("bootstrap"), Code: awslambda.Code_FromAsset(jsii.String(filepath.Join(p.Bundles, "orders")), nil),
+		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String("bootstrap"),
+		Code: awslambda.Code_FromAsset(jsii.String(filepath.Join(p.Bundles, "orders")), nil),
 	})
 	l.Equip(function)
 	app.Synth(nil)
@@ -360,10 +392,12 @@ func TestLimits_Equip_mistakes(t *testing.T) {
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), p)
 	newFunction := func(id string, vpc awsec2.IVpc, role awsiam.IRole) awslambda.Function {
 		return awslambda.NewFunction(stack, jsii.String(id), &awslambda.FunctionProps{
-			Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")), Vpc: vpc, Role: role,
+			Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")),
+			Vpc: vpc, Role: role,
 		})
 	}
-	fixed := awsiam.Role_FromRoleArn(stack, jsii.String("Fixed"), jsii.String("arn:aws:iam::123456789012:role/fixed"), &awsiam.FromRoleArnOptions{Mutable: jsii.Bool(false)})
+	fixed := awsiam.Role_FromRoleArn(stack, jsii.String("Fixed"), jsii.String("arn:aws:iam::123456789012:role/fixed"),
+		&awsiam.FromRoleArnOptions{Mutable: jsii.Bool(false)})
 	for want, f := range map[string]awslambda.Function{
 		"Shop/Elsewhere is in another network than the limits":     newFunction("Elsewhere", awsec2.NewVpc(stack, jsii.String("Vpc"), nil), nil),
 		"Shop/Foreign: this app cannot change the function's role": newFunction("Foreign", nil, fixed),
@@ -379,17 +413,21 @@ func TestNew_vpc(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	n := 0
 	for want, vpc := range map[string]*awsec2.VpcProps{
-		"has public subnets only": {SubnetConfiguration: &[]*awsec2.SubnetConfiguration{{Name: jsii.String("p"), SubnetType: awsec2.SubnetType_PUBLIC}}},
-		"in 1 zones, want 2 or 3": {MaxAzs: jsii.Number(1), NatGateways: jsii.Number(0), SubnetConfiguration: &[]*awsec2.SubnetConfiguration{{Name: jsii.String("i"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED}}},
+		"has public subnets only": {SubnetConfiguration: &[]*awsec2.SubnetConfiguration{{Name: jsii.String("p"),
+			SubnetType: awsec2.SubnetType_PUBLIC}}},
+		"in 1 zones, want 2 or 3": {MaxAzs: jsii.Number(1), NatGateways: jsii.Number(0),
+			SubnetConfiguration: &[]*awsec2.SubnetConfiguration{{Name: jsii.String("i"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED}}},
 		"": {MaxAzs: jsii.Number(2), NatGateways: jsii.Number(0), SubnetConfiguration: &[]*awsec2.SubnetConfiguration{
-			{Name: jsii.String("i"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED}, {Name: jsii.String("j"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED},
+			{Name: jsii.String("i"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED},
+			{Name: jsii.String("j"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED},
 		}},
 	} {
 		id := "Vpc" + strconv.Itoa(n)
 		n++
 		p := props(t)
 		p.Store, p.Vpc = ratelimit.ElastiCache, awsec2.NewVpc(stack, jsii.String(id), vpc)
-		if got := panicked(func() { ratelimit.NewLimits(stack, jsii.String("Limits"+id), p) }); !strings.Contains(got, want) || (want == "") != (got == "") {
+		if got := panicked(func() { ratelimit.NewLimits(stack, jsii.String("Limits"+id), p) }); !strings.Contains(got, want) ||
+			(want == "") != (got == "") {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -400,12 +438,14 @@ func TestNew_zones(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	three := []string{"eu-central-1a", "eu-central-1b", "eu-central-1c"}
 	vpc := awsec2.Vpc_FromVpcAttributes(stack, jsii.String("Vpc"), &awsec2.VpcAttributes{
-		VpcId: jsii.String("vpc-1"), AvailabilityZones: jsii.Strings(three...), IsolatedSubnetIds: jsii.Strings("subnet-a", "subnet-b", "subnet-c"),
+		VpcId: jsii.String("vpc-1"), AvailabilityZones: jsii.Strings(three...), IsolatedSubnetIds: jsii.Strings("subnet-a", "subnet-b",
+			"subnet-c"),
 	})
 	for i, c := range []struct {
 		zones []string
 		want  string
-	}{{nil, "[subnet-a subnet-b subnet-c]"}, {three[1:], "[subnet-b subnet-c]"}, {[]string{"eu-central-1a", "eu-central-1d"}, "in 1 zones, want 2 or 3"}} {
+	}{{nil, "[subnet-a subnet-b subnet-c]"}, {three[1:], "[subnet-b subnet-c]"}, {[]string{"eu-central-1a", "eu-central-1d"},
+		"in 1 zones, want 2 or 3"}} {
 		p := props(t)
 		p.Store, p.Vpc, p.Zones = ratelimit.ElastiCache, vpc, c.zones
 		var l *ratelimit.Limits
@@ -427,13 +467,16 @@ func TestNew_securityGroup(t *testing.T) {
 	p := props(t)
 	p.Store = ratelimit.ElastiCache
 	p.Vpc = awsec2.Vpc_FromVpcAttributes(stack, jsii.String("Vpc"), &awsec2.VpcAttributes{
-		VpcId: jsii.String("vpc-1"), AvailabilityZones: jsii.Strings("any"), IsolatedSubnetIds: awscdk.Fn_Split(jsii.String(","), subnets.ValueAsString(), nil),
+		VpcId: jsii.String("vpc-1"), AvailabilityZones: jsii.Strings("any"), IsolatedSubnetIds: awscdk.Fn_Split(jsii.String(","),
+			subnets.ValueAsString(), nil),
 	})
-	p.SecurityGroup = awsec2.SecurityGroup_FromSecurityGroupId(stack, jsii.String("Group"), jsii.String("sg-1"), &awsec2.SecurityGroupImportOptions{Mutable: jsii.Bool(false)})
+	p.SecurityGroup = awsec2.SecurityGroup_FromSecurityGroupId(stack, jsii.String("Group"), jsii.String("sg-1"),
+		&awsec2.SecurityGroupImportOptions{Mutable: jsii.Bool(false)})
 	ratelimit.NewLimits(stack, jsii.String("Limits"), p)
 	template := assertions.Template_FromStack(stack, nil)
 	ids := map[string]any{"Fn::Split": []any{",", map[string]any{"Ref": "Subnets"}}}
-	template.HasResourceProperties(jsii.String("AWS::Lambda::Function"), map[string]any{"VpcConfig": map[string]any{"SecurityGroupIds": []any{"sg-1"}, "SubnetIds": ids}})
+	template.HasResourceProperties(jsii.String("AWS::Lambda::Function"),
+		map[string]any{"VpcConfig": map[string]any{"SecurityGroupIds": []any{"sg-1"}, "SubnetIds": ids}})
 	template.HasResourceProperties(jsii.String("AWS::ElastiCache::ServerlessCache"), map[string]any{"SubnetIds": ids})
 	template.HasResourceProperties(jsii.String("AWS::EC2::SecurityGroupIngress"), map[string]any{"SourceSecurityGroupId": "sg-1"})
 	template.ResourceCountIs(jsii.String("AWS::EC2::SecurityGroup"), jsii.Number(1))
@@ -494,7 +537,8 @@ func TestLimits_Definition(t *testing.T) {
 		}
 	}
 	paths := body["paths"].(map[string]any)
-	for where, want := range map[string]string{"/orders get": `[{"limiter":[]}]`, "/orders options": "null", "/orders/{id} x-amazon-apigateway-any-method": `[{"limiter":[]}]`} {
+	for where, want := range map[string]string{"/orders get": `[{"limiter":[]}]`, "/orders options": "null",
+		"/orders/{id} x-amazon-apigateway-any-method": `[{"limiter":[]}]`} {
 		path, method, _ := strings.Cut(where, " ")
 		if got := text(t, paths[path].(map[string]any)[method].(map[string]any)["security"]); got != want {
 			t.Errorf("%s: got security %s, want %s", where, got, want)
@@ -502,7 +546,8 @@ func TestLimits_Definition(t *testing.T) {
 	}
 	scheme := body["components"].(map[string]any)["securitySchemes"].(map[string]any)["limiter"].(map[string]any)
 	authorizer := scheme["x-amazon-apigateway-authorizer"].(map[string]any)
-	if authorizer["type"] != "request" || authorizer["authorizerResultTtlInSeconds"] != 0.0 || !strings.Contains(text(t, authorizer["authorizerUri"]), "ExportsOutputFnGetAttLimitsAuthorizer") {
+	if authorizer["type"] != "request" || authorizer["authorizerResultTtlInSeconds"] != 0.0 ||
+		!strings.Contains(text(t, authorizer["authorizerUri"]), "ExportsOutputFnGetAttLimitsAuthorizer") {
 		t.Errorf("authorizer in the definition: got %s, want a REQUEST authorizer without a cache", text(t, scheme))
 	}
 	if responses != 0 || permissions != 1 { // responses must be in the document, because an update of the document would remove such resources
@@ -512,7 +557,9 @@ func TestLimits_Definition(t *testing.T) {
 	refused := defined["ACCESS_DENIED"].(map[string]any)
 	fields, _ := refused["responseParameters"].(map[string]any)
 	templates, _ := refused["responseTemplates"].(map[string]any)
-	if len(defined) != 6 || refused["statusCode"] != "429" || fields["gatewayresponse.header.Retry-After"] != "context.authorizer.retryAfter" || !strings.Contains(text(t, templates["application/json"]), "violated-policies") {
+	if len(defined) != 6 || refused["statusCode"] != "429" ||
+		fields["gatewayresponse.header.Retry-After"] != "context.authorizer.retryAfter" ||
+		!strings.Contains(text(t, templates["application/json"]), "violated-policies") {
 		t.Errorf("got the gateway responses %s, want the six of the limits", text(t, defined))
 	}
 }
@@ -522,19 +569,24 @@ func TestLimits_Definition(t *testing.T) {
 func TestLimits_Respond_definition(t *testing.T) {
 	app, stack, _ := newAPI(t)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
-	for mode, want := range map[awsapigateway.RestApiMode]int{awsapigateway.RestApiMode_OVERWRITE: 1, awsapigateway.RestApiMode_MERGE: 0, "": 1} {
-		api := newSpecAPI(stack, "Spec"+string(mode), awsapigateway.ApiDefinition_FromInline(map[string]any{"openapi": "3.0.1", "paths": map[string]any{}}), mode)
+	for mode, want := range map[awsapigateway.RestApiMode]int{awsapigateway.RestApiMode_OVERWRITE: 1, awsapigateway.RestApiMode_MERGE: 0,
+		"": 1} {
+		api := newSpecAPI(stack, "Spec"+string(mode), awsapigateway.ApiDefinition_FromInline(map[string]any{"openapi": "3.0.1",
+			"paths": map[string]any{}}), mode)
 		l.Respond(api)
 		app.Synth(&awscdk.StageSynthesisOptions{Force: jsii.Bool(true)})
-		if got := *assertions.Annotations_FromStack(stack).FindWarning(jsii.String("/"+*api.Node().Path()), assertions.Match_StringLikeRegexp(jsii.String("set Mode to RestApiMode_MERGE"))); len(got) != want {
+		if got := *assertions.Annotations_FromStack(stack).FindWarning(jsii.String("/"+*api.Node().Path()),
+			assertions.Match_StringLikeRegexp(jsii.String("set Mode to RestApiMode_MERGE"))); len(got) != want {
 			t.Errorf("mode %q: got %d warnings, want %d", mode, len(got), want)
 		}
 	}
 }
 
 // newSpecAPI returns an API that an OpenAPI document defines.
-func newSpecAPI(scope awscdk.Stack, id string, definition awsapigateway.ApiDefinition, mode awsapigateway.RestApiMode) awsapigateway.SpecRestApi {
-	return awsapigateway.NewSpecRestApi(scope, jsii.String(id), &awsapigateway.SpecRestApiProps{ApiDefinition: definition, CloudWatchRole: jsii.Bool(false), Mode: mode})
+func newSpecAPI(scope awscdk.Stack, id string, definition awsapigateway.ApiDefinition,
+	mode awsapigateway.RestApiMode) awsapigateway.SpecRestApi {
+	return awsapigateway.NewSpecRestApi(scope, jsii.String(id), &awsapigateway.SpecRestApiProps{ApiDefinition: definition,
+		CloudWatchRole: jsii.Bool(false), Mode: mode})
 }
 
 func TestLimits_Definition_mistakes(t *testing.T) {
@@ -598,11 +650,13 @@ func TestLimits_Attach_imported(t *testing.T) {
 	app, stack, _ := newAPI(t)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
 	imported := func(id string) awsapigateway.IRestApi {
-		return awsapigateway.RestApi_FromRestApiAttributes(stack, jsii.String(id), &awsapigateway.RestApiAttributes{RestApiId: jsii.String("id" + id), RootResourceId: jsii.String("root")})
+		return awsapigateway.RestApi_FromRestApiAttributes(stack, jsii.String(id),
+			&awsapigateway.RestApiAttributes{RestApiId: jsii.String("id" + id), RootResourceId: jsii.String("root")})
 	}
 	api, other := imported("Imported"), imported("Other")
 	method := func(api awsapigateway.IRestApi) awsapigateway.CfnMethod {
-		return api.Root().AddResource(jsii.String("added"), nil).AddMethod(jsii.String("GET"), nil, nil).Node().DefaultChild().(awsapigateway.CfnMethod)
+		return api.Root().AddResource(jsii.String("added"), nil).AddMethod(jsii.String("GET"), nil,
+			nil).Node().DefaultChild().(awsapigateway.CfnMethod)
 	}
 	added, unlimited := method(api), method(other)
 	l.Attach(api)
@@ -613,11 +667,13 @@ func TestLimits_Attach_imported(t *testing.T) {
 		t.Errorf("method that another app adds: got %s, want NONE", got)
 	}
 	app.Synth(nil)
-	if len(*assertions.Annotations_FromStack(stack).FindWarning(jsii.String("/Shop/Imported"), assertions.Match_StringLikeRegexp(jsii.String("does not deploy this API")))) != 1 {
+	if len(*assertions.Annotations_FromStack(stack).FindWarning(jsii.String("/Shop/Imported"),
+		assertions.Match_StringLikeRegexp(jsii.String("does not deploy this API")))) != 1 {
 		t.Error("got no warning that the app does not deploy the API, want one")
 	}
 	l.Attach(imported("Empty"))
-	if got, want := panicked(func() { app.Synth(&awscdk.StageSynthesisOptions{Force: jsii.Bool(true)}) }), "Shop/Empty: got no method of the API that this app can limit"; !strings.Contains(got, want) {
+	if got, want := panicked(func() { app.Synth(&awscdk.StageSynthesisOptions{Force: jsii.Bool(true)}) }),
+		"Shop/Empty: got no method of the API that this app can limit"; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -634,10 +690,13 @@ func TestLimits_grants(t *testing.T) {
 	l.GrantManageKeys(role("Keys")).AssertSuccess()
 	l.GrantPublishRules(role("Rules")).AssertSuccess()
 	resources := app.Synth(nil).GetStackByName(jsii.String("Shop")).Template().(map[string]any)["Resources"].(map[string]any)
-	const items = `"Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":[%s]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow"`
+	const items = `"Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":[%s]},"Null":{"dynamodb:LeadingKeys":"false"}},` +
+		`"Effect":"Allow"`
 	for prefix, statements := range map[string][]string{
-		"KeysDefaultPolicy":  {`"Action":["dynamodb:DeleteItem","dynamodb:GetItem","dynamodb:PutItem","dynamodb:Scan","dynamodb:UpdateItem"],"Effect":"Allow"`},
-		"RulesDefaultPolicy": {`"Action":["dynamodb:DeleteItem","dynamodb:GetItem","dynamodb:PutItem"],` + fmt.Sprintf(items, `"rules","rules#*"`), `"Action":"dynamodb:GetItem",` + fmt.Sprintf(items, `"deployedrules#test"`)},
+		"KeysDefaultPolicy": {`"Action":["dynamodb:DeleteItem","dynamodb:GetItem","dynamodb:PutItem","dynamodb:Scan","dynamodb:UpdateItem"],` +
+			`"Effect":"Allow"`},
+		"RulesDefaultPolicy": {`"Action":["dynamodb:DeleteItem","dynamodb:GetItem","dynamodb:PutItem"],` + fmt.Sprintf(items,
+			`"rules","rules#*"`), `"Action":"dynamodb:GetItem",` + fmt.Sprintf(items, `"deployedrules#test"`)},
 	} {
 		found := false
 		for id, r := range resources {
@@ -645,7 +704,8 @@ func TestLimits_grants(t *testing.T) {
 				found = true
 				got := text(t, r.(map[string]any)["Properties"].(map[string]any)["PolicyDocument"])
 				for _, want := range statements {
-					if n := len(statements); !strings.Contains(got, want) || strings.Count(got, "LimitsRecords") != n || strings.Count(got, "Effect") != n {
+					if n := len(statements); !strings.Contains(got, want) || strings.Count(got, "LimitsRecords") != n ||
+						strings.Count(got, "Effect") != n {
 						t.Errorf("%s: got %s, want %s on the records, one of %d statements", id, got, want, n)
 					}
 				}
@@ -663,7 +723,8 @@ func TestLimits_reports(t *testing.T) {
 		rules              string
 		weir, reports, log bool
 	}{
-		"requests": {rules: "rules.json"}, "failures": {rules: "count.json", reports: true, log: true}, "cost": {rules: "cost.json", reports: true}, "Weir's handler": {rules: "count.json", weir: true},
+		"requests": {rules: "rules.json"}, "failures": {rules: "count.json", reports: true, log: true}, "cost": {rules: "cost.json",
+			reports: true}, "Weir's handler": {rules: "count.json", weir: true},
 	} {
 		app, stack, _ := newAPI(t)
 		p := props(t)
@@ -683,8 +744,10 @@ func TestLimits_reports(t *testing.T) {
 		made := text(t, assertions.Template_FromStack(stack, nil).ToJSON())
 		app.Synth(nil)
 		for part, wanted := range map[string]bool{
-			`"WEIR_FUNCTION":"log"`: want.reports, `["mackey"]`: want.reports, `{"Action":"lambda:InvokeFunction","Effect":"Allow","Resource":{"Fn::GetAtt":["LimitsLog`: want.reports,
-			`"AWS::Logs::SubscriptionFilter"`: want.log, `"Principal":"logs.amazonaws.com","SourceAccount":{"Ref":"AWS::AccountId"},"SourceArn":{"Fn::GetAtt":["Access`: want.log,
+			`"WEIR_FUNCTION":"log"`: want.reports, `["mackey"]`: want.reports,
+			`{"Action":"lambda:InvokeFunction","Effect":"Allow","Resource":{"Fn::GetAtt":["LimitsLog`: want.reports,
+			`"AWS::Logs::SubscriptionFilter"`: want.log, `"Principal":"logs.amazonaws.com","SourceAccount":{"Ref":"AWS::AccountId"},` +
+				`"SourceArn":{"Fn::GetAtt":["Access`: want.log,
 			`"FilterPattern":"{ $.report != \"-\" }"`: want.log, `"BACK_END":"weir"`: want.weir,
 		} {
 			if strings.Contains(made, part) != wanted {

@@ -82,7 +82,8 @@ func (l *Limits) newLog() {
 		l.countsFromLog, l.reports = checked.CountsFromLog, l.log
 	}
 	if l.props.Reports || l.props.checked().Counts {
-		l.NewAlarm(l, Alarm{"settlements-lost", "Costs that are known after the answer did not reach the store. Look at the store-* alarms.", l.metrics.Metric(telemetry.SettlementsLost, "Sum"), 0, 3, 5})
+		l.NewAlarm(l, Alarm{"settlements-lost", "Costs that are known after the answer did not reach the store. Look at the store-* alarms.",
+			l.metrics.Metric(telemetry.SettlementsLost, "Sum"), 0, 3, 5})
 	}
 	switch {
 	case !outside:
@@ -112,8 +113,11 @@ func (l *Limits) newLogFunction(id string, counters access) awslambda.Function {
 		contract.VariableNamespace: jsii.String(l.props.Namespace), contract.VariableRecordsTable: l.records.TableName(),
 	})
 	l.addAlarms(
-		Alarm{"log-failed", "The function Log fails. Costs that back ends report are not charged; decisions do not reach Kafka, and notices do not reach their event bus. Look at the store-* alarms, then at the log of the function. Lambda repeats lines of a log twice.", LambdaMetric(f, "Errors", "Sum"), 0, 2, 5},
-		Alarm{"log-throttled", "Lambda throttles the function Log. Back ends that invoke it get an error, and what they report is not charged. Raise the account's concurrency.", LambdaMetric(f, "Throttles", "Sum"), 0, 2, 5},
+		Alarm{"log-failed", "The function Log fails. Costs that back ends report are not charged; decisions do not reach Kafka, and notices " +
+			"do not reach their event bus. Look at the store-* alarms, then at the log of the function. Lambda repeats lines of a log twice.",
+			LambdaMetric(f, "Errors", "Sum"), 0, 2, 5},
+		Alarm{"log-throttled", "Lambda throttles the function Log. Back ends that invoke it get an error, and what they report is not " +
+			"charged. Raise the account's concurrency.", LambdaMetric(f, "Throttles", "Sum"), 0, 2, 5},
 	)
 	return f
 }
@@ -131,7 +135,8 @@ func (l *Limits) ReportFunction() awslambda.IFunction {
 // ReportFunction returns nil.
 func (l *Limits) GrantReport(to awsiam.IGrantable) awsiam.Grant {
 	if l.reports == nil {
-		panic(errors.New("ratelimit: GrantReport: no limit of the rules has a count, or WeirBehind is set, so nothing is reported; remove the call"))
+		panic(errors.New("ratelimit: GrantReport: no limit of the rules has a count, or WeirBehind is set, so nothing is reported; remove the " +
+			"call"))
 	}
 	return grant(to, []string{"lambda:InvokeFunction"}, l.reports.FunctionArn(), nil)
 }
@@ -157,7 +162,8 @@ func (l *Limits) ReportFromLog(logs awslogs.ILogGroup) {
 	if !ok { // an imported log group has no such resource in this app
 		scope = constructs.NewConstruct(l, jsii.String("Report"+*logs.Node().Id()))
 	}
-	subscribe(scope, "Report", logs, l.reports, awslogs.FilterPattern_StringValue(jsii.String("$."+contract.LogReport), jsii.String("!="), jsii.String(absent)))
+	subscribe(scope, "Report", logs, l.reports, awslogs.FilterPattern_StringValue(jsii.String("$."+contract.LogReport), jsii.String("!="),
+		jsii.String(absent)))
 }
 
 // subscribe sends the lines of a log group that match a pattern to a function.

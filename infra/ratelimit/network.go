@@ -86,7 +86,8 @@ func (l *Limits) newVpc() awsec2.IVpc {
 		p.MaxAzs = jsii.Number(2)
 	}
 	vpc := awsec2.NewVpc(l, jsii.String("Vpc"), p)
-	endpoint := vpc.AddGatewayEndpoint(jsii.String("DynamoDB"), &awsec2.GatewayVpcEndpointOptions{Service: awsec2.GatewayVpcEndpointAwsService_DYNAMODB()})
+	endpoint := vpc.AddGatewayEndpoint(jsii.String("DynamoDB"),
+		&awsec2.GatewayVpcEndpointOptions{Service: awsec2.GatewayVpcEndpointAwsService_DYNAMODB()})
 	statements := []*awsiam.PolicyStatementProps{
 		l.record(contract.RecordActions(), l.props.recordKeys()...),
 		l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey),
@@ -118,7 +119,8 @@ func subnets(vpc awsec2.IVpc, zones []string) *awsec2.SelectedSubnets {
 	selected := vpc.SelectSubnets(p)
 	list := *awscdk.Token_IsUnresolved(selected.SubnetIds) // the ids are one parameter, so their number is unknown here
 	if n := len(*selected.SubnetIds); !list && (n < 2 || n > 3) {
-		panic(fmt.Errorf("ratelimit: Vpc: %s has isolated or private subnets in %d zones, want 2 or 3, which a serverless cache needs; choose them with Zones", *vpc.Node().Path(), n))
+		panic(fmt.Errorf("ratelimit: Vpc: %s has isolated or private subnets in %d zones, want 2 or 3, which a serverless cache needs; choose "+
+			"them with Zones", *vpc.Node().Path(), n))
 	}
 	return selected
 }
@@ -155,7 +157,8 @@ func (n *network) join(f awslambda.Function) {
 			SecurityGroupIds: &[]*string{n.clients.SecurityGroupId()}, SubnetIds: n.subnets.SubnetIds,
 		})
 	case !n.given:
-		panic(fmt.Errorf("ratelimit: %s is in another network than the limits; set LimitsProps.Vpc to the network of the function", *f.Node().Path()))
+		panic(fmt.Errorf("ratelimit: %s is in another network than the limits; set LimitsProps.Vpc to the network of the function",
+			*f.Node().Path()))
 	default:
 		f.Connections().AddSecurityGroup(n.clients)
 	}
@@ -167,5 +170,6 @@ func (n *network) join(f awslambda.Function) {
 }
 
 func excuseNetwork(c constructs.IConstruct) {
-	Excuse(c, "AwsSolutions-IAM5", "Lambda creates network interfaces with the function's permissions, and these actions support no resources. The policy denies them to the code of the function.", "Resource::*")
+	Excuse(c, "AwsSolutions-IAM5", "Lambda creates network interfaces with the function's permissions, and these actions support no "+
+		"resources. The policy denies them to the code of the function.", "Resource::*")
 }

@@ -37,8 +37,10 @@ func TestLimits_notices(t *testing.T) {
 		made := text(t, assertions.Template_FromStack(stack, nil).ToJSON())
 		app.Synth(nil)
 		for part, n := range map[string]int{
-			`"WEIR_FUNCTION":"log"`: c.functions, `"AWS::Logs::SubscriptionFilter"`: c.signs, `"FilterPattern":"{ $.weir = \"notice\" }"`: c.signs, `"events:PutEvents"`: c.bus, `event-bus/quotas"`: c.bus, `"NOTICE_BUS":"quotas"`: c.bus,
-			`"Principal":"logs.amazonaws.com","SourceAccount":{"Ref":"AWS::AccountId"},"SourceArn":{"Fn::GetAtt":["LimitsAuthorizerLogs`: c.signs, `"SIGN_LINES":"true"`: c.signs,
+			`"WEIR_FUNCTION":"log"`: c.functions, `"AWS::Logs::SubscriptionFilter"`: c.signs, `"FilterPattern":"{ $.weir = \"notice\" }"`: c.signs,
+			`"events:PutEvents"`: c.bus, `event-bus/quotas"`: c.bus, `"NOTICE_BUS":"quotas"`: c.bus,
+			`"Principal":"logs.amazonaws.com","SourceAccount":{"Ref":"AWS::AccountId"},"SourceArn":{"Fn::GetAtt":["LimitsAuthorizerLogs`: c.signs,
+			`"SIGN_LINES":"true"`: c.signs,
 		} {
 			if got := strings.Count(made, part); got != n {
 				t.Errorf("%s: got %s %d times, want %d", name, part, got, n)

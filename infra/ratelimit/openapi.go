@@ -39,14 +39,16 @@ func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
 	}
 	for name, operation := range operationsOf(d) {
 		if others := security(d, operation); len(others) > 0 {
-			problems = append(problems, fmt.Errorf("ratelimit: definition: %s already has a security (%v), want none, because an operation can have only one authorizer; remove it, call the limiter inside it, or limit in the handler", name, others))
+			problems = append(problems, fmt.Errorf("ratelimit: definition: %s already has a security (%v), want none, because an operation can "+
+				"have only one authorizer; remove it, call the limiter inside it, or limit in the handler", name, others))
 		}
 		operation["security"] = []any{map[string]any{schemeName: []any{}}}
 	}
 	own := member(d, gatewayResponses)
 	for kind, r := range definitions(responses(l.props.CORSOrigins)) {
 		if own[kind] != nil {
-			problems = append(problems, fmt.Errorf("ratelimit: definition: it already has a gateway response of type %s, want only that of the limits; remove it", kind))
+			problems = append(problems, fmt.Errorf("ratelimit: definition: it already has a gateway response of type %s, want only that of the "+
+				"limits; remove it", kind))
 		}
 		own[kind] = r
 	}

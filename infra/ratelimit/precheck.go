@@ -24,7 +24,8 @@ const precheckSeconds = 90
 func (l *Limits) newPrecheck(api awsapigateway.IRestApi, all []response) awscdk.CustomResource {
 	scope := constructs.NewConstruct(api.(constructs.Construct), jsii.String("LimitsPrecheck"))
 	f, _ := l.newLoggedFunction(scope, "Function", "", &awslambda.FunctionProps{
-		Runtime: awslambda.Runtime_NODEJS_24_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String(precheckSource)),
+		Runtime: awslambda.Runtime_NODEJS_24_X(), Handler: jsii.String("index.handler"),
+		Code:    awslambda.Code_FromInline(jsii.String(precheckSource)),
 		Timeout: awscdk.Duration_Seconds(jsii.Number(precheckSeconds)),
 	})
 	stack := awscdk.Stack_Of(scope)
@@ -36,6 +37,7 @@ func (l *Limits) newPrecheck(api awsapigateway.IRestApi, all []response) awscdk.
 	}
 	return awscdk.NewCustomResource(scope, jsii.String("Resource"), &awscdk.CustomResourceProps{
 		ServiceToken: f.FunctionArn(), ResourceType: jsii.String("Custom::WeirPrecheck"), ServiceTimeout: awscdk.Duration_Minutes(jsii.Number(5)),
-		Properties: &map[string]any{"RestApiId": api.RestApiId(), "Responses": bodies, "Returns": "Name"}, // Returns changes with the attributes, so that CloudFormation invokes the function for new ones
+		// Returns changes with the attributes, so that CloudFormation invokes the function for new ones
+		Properties: &map[string]any{"RestApiId": api.RestApiId(), "Responses": bodies, "Returns": "Name"},
 	})
 }

@@ -31,7 +31,8 @@ func TestLimits_precheck(t *testing.T) {
 	l.NewAuthorizer(awsapigateway.RestApi_FromRestApiId(stack, jsii.String("Imported"), jsii.String("a1b2c3d4e5")))
 	made := text(t, assertions.Template_FromStack(stack, nil).ToJSON())
 	for part, want := range map[string]int{
-		`"Action":"apigateway:GET","Effect":"Allow","Resource":[{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":apigateway:",{"Ref":"AWS::Region"},"::/restapis/a1b2c3d4e5"]]},`: 1,
+		`"Action":"apigateway:GET","Effect":"Allow","Resource":[{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":apigateway:",` +
+			`{"Ref":"AWS::Region"},"::/restapis/a1b2c3d4e5"]]},`: 1,
 		`"apigateway:`:                         1,
 		`"DependsOn":["ApiLimitsPrecheck`:      0,
 		`"DependsOn":["ImportedLimitsPrecheck`: 8, // six responses, the authorizer, and the function, which needs its role
@@ -103,7 +104,8 @@ func runPrecheck(t *testing.T, script string) (output string, err error) {
 		t.Fatal(err)
 	}
 	for path, content := range map[string]string{
-		filepath.Join(folder, "index.js"): string(storetest.Must(os.ReadFile("../../precheck.js"))), // relative to testdata/shop, where the tests run
+		// relative to testdata/shop, where the tests run
+		filepath.Join(folder, "index.js"): string(storetest.Must(os.ReadFile("../../precheck.js"))),
 		filepath.Join(module, "index.js"): precheckClient,
 		filepath.Join(folder, "run.js"):   `const { handler } = require("./index.js"); (async () => { ` + script + `; process.exit(0); })();`,
 	} {
@@ -119,14 +121,17 @@ func runPrecheck(t *testing.T, script string) (output string, err error) {
 
 func TestPrecheck(t *testing.T) {
 	const (
-		ours    = `ResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`
-		update  = `RequestType:"Update",PhysicalResourceId:"precheck-a1",` + ours + `,OldResourceProperties:`
-		clean   = `{"items":[{"responseType":"ACCESS_DENIED","defaultResponse":true},{"responseType":"THROTTLED","defaultResponse":true},{"responseType":"DEFAULT_4XX","defaultResponse":false,"responseTemplates":{}}]}`
-		foreign = `{"items":[{"responseType":"THROTTLED","defaultResponse":false,"responseTemplates":{}},{"responseType":"ACCESS_DENIED","defaultResponse":false,"responseTemplates":{"application/json":"theirs"}}]}`
-		own     = `{"items":[{"responseType":"ACCESS_DENIED","defaultResponse":false,"responseTemplates":{"application/json":"ours"}}]}`
+		ours   = `ResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`
+		update = `RequestType:"Update",PhysicalResourceId:"precheck-a1",` + ours + `,OldResourceProperties:`
+		clean  = `{"items":[{"responseType":"ACCESS_DENIED","defaultResponse":true},{"responseType":"THROTTLED","defaultResponse":true},` +
+			`{"responseType":"DEFAULT_4XX","defaultResponse":false,"responseTemplates":{}}]}`
+		foreign = `{"items":[{"responseType":"THROTTLED","defaultResponse":false,"responseTemplates":{}},{"responseType":"ACCESS_DENIED",` +
+			`"defaultResponse":false,"responseTemplates":{"application/json":"theirs"}}]}`
+		own = `{"items":[{"responseType":"ACCESS_DENIED","defaultResponse":false,"responseTemplates":{"application/json":"ours"}}]}`
 	)
 	taken := func(types string) string {
-		return "RestApiId: the API a1 already has gateway responses of the types " + types + "; an API has one response of each type, so remove them from the API (aws apigateway delete-gateway-response), or limit another API"
+		return "RestApiId: the API a1 already has gateway responses of the types " + types +
+			"; an API has one response of each type, so remove them from the API (aws apigateway delete-gateway-response), or limit another API"
 	}
 	tests := map[string]struct {
 		event  string
@@ -136,25 +141,37 @@ func TestPrecheck(t *testing.T) {
 		calls  int32
 		denied int32
 	}{
-		"create":                        {`RequestType:"Create",` + ours, 200, clean, "", 2, 0},
-		"create: no API":                {`RequestType:"Create",ResourceProperties:{RestApiId:"b2",Responses:{ACCESS_DENIED:"ours"}}`, 404, `{"name":"NotFoundException","message":"Invalid API identifier specified"}`, "RestApiId: no REST API b2 in this account and region; pass the id of a REST API (HTTP APIs have other ids)", 1, 0},
-		"create: responses":             {`RequestType:"Create",` + ours, 200, foreign, taken("ACCESS_DENIED, THROTTLED"), 2, 0},
-		"create: another deployment":    {`RequestType:"Create",` + ours, 200, own, taken("ACCESS_DENIED"), 2, 0},
-		"create: denied at first":       {`RequestType:"Create",` + ours, 200, clean, "", 21, 19}, // IAM can deny calls for some seconds after the role was created
-		"create: denied":                {`RequestType:"Create",` + ours, 403, `{"name":"AccessDeniedException","message":"no"}`, "RestApiId: the API a1 cannot be read (AccessDeniedException: no); deploy again", 20, 0},
-		"create: internal error":        {`RequestType:"Create",` + ours, 500, `{"name":"InternalFailure","message":"broken"}`, "RestApiId: the API a1 cannot be read (InternalFailure: broken); deploy again", 1, 0},
-		"create: no answer":             {`RequestType:"Create",` + ours, 0, "", "RestApiId: API Gateway did not answer in time; deploy again", 1, 0},
-		"update: same API":              {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older",THROTTLED:"t"}}`, 200, "{}", "", 1, 0},
-		"update: a type more, free":     {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, own, "", 2, 0},
-		"update: a type more, taken":    {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, foreign, taken("THROTTLED"), 2, 0},
-		"update: another API, free":     {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, clean, "", 2, 0},
-		"update: an empty response":     {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, `{"items":[{"responseType":"ACCESS_DENIED","defaultResponse":false}]}`, taken("ACCESS_DENIED"), 2, 0},
-		"create: no list":               {`RequestType:"Create",` + ours, 200, "{}", "RestApiId: the API a1 cannot be read (TypeError: Cannot read properties of undefined (reading 'filter')); deploy again", 2, 0},
-		"update: another API, taken":    {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, foreign, taken("ACCESS_DENIED, THROTTLED"), 2, 0},
-		"update: back after a failure":  {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, own, "", 2, 0},
-		"delete":                        {`RequestType:"Delete",PhysicalResourceId:"precheck-a1",` + ours, 0, "", "", 0, 0},
-		"delete: after a failed create": {`RequestType:"Delete",PhysicalResourceId:"precheck-a1",ResourceProperties:{RestApiId:"b2",Responses:{ACCESS_DENIED:"ours"}}`, 403, `{}`, "", 0, 0},
-		"update: one response less":     {`RequestType:"Update",PhysicalResourceId:"precheck-a1",ResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours"}},OldResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours",DEFAULT_4XX:""}}`, 200, "{}", "", 1, 0},
+		"create": {`RequestType:"Create",` + ours, 200, clean, "", 2, 0},
+		"create: no API": {`RequestType:"Create",ResourceProperties:{RestApiId:"b2",Responses:{ACCESS_DENIED:"ours"}}`, 404,
+			`{"name":"NotFoundException","message":"Invalid API identifier specified"}`,
+			"RestApiId: no REST API b2 in this account and region; pass the id of a REST API (HTTP APIs have other ids)", 1, 0},
+		"create: responses":          {`RequestType:"Create",` + ours, 200, foreign, taken("ACCESS_DENIED, THROTTLED"), 2, 0},
+		"create: another deployment": {`RequestType:"Create",` + ours, 200, own, taken("ACCESS_DENIED"), 2, 0},
+		// IAM can deny calls for some seconds after the role was created
+		"create: denied at first": {`RequestType:"Create",` + ours, 200, clean, "", 21, 19},
+		"create: denied": {`RequestType:"Create",` + ours, 403, `{"name":"AccessDeniedException","message":"no"}`,
+			"RestApiId: the API a1 cannot be read (AccessDeniedException: no); deploy again", 20, 0},
+		"create: internal error": {`RequestType:"Create",` + ours, 500, `{"name":"InternalFailure","message":"broken"}`,
+			"RestApiId: the API a1 cannot be read (InternalFailure: broken); deploy again", 1, 0},
+		"create: no answer": {`RequestType:"Create",` + ours, 0, "", "RestApiId: API Gateway did not answer in time; deploy again", 1,
+			0},
+		"update: same API":           {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older",THROTTLED:"t"}}`, 200, "{}", "", 1, 0},
+		"update: a type more, free":  {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, own, "", 2, 0},
+		"update: a type more, taken": {update + `{RestApiId:"a1",Responses:{ACCESS_DENIED:"older"}}`, 200, foreign, taken("THROTTLED"), 2, 0},
+		"update: another API, free":  {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, clean, "", 2, 0},
+		"update: an empty response": {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200,
+			`{"items":[{"responseType":"ACCESS_DENIED","defaultResponse":false}]}`, taken("ACCESS_DENIED"), 2, 0},
+		"create: no list": {`RequestType:"Create",` + ours, 200, "{}",
+			"RestApiId: the API a1 cannot be read (TypeError: Cannot read properties of undefined (reading 'filter')); deploy again", 2, 0},
+		"update: another API, taken": {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, foreign,
+			taken("ACCESS_DENIED, THROTTLED"), 2, 0},
+		"update: back after a failure": {update + `{RestApiId:"z9",Responses:{ACCESS_DENIED:"ours",THROTTLED:"t"}}`, 200, own, "", 2, 0},
+		"delete":                       {`RequestType:"Delete",PhysicalResourceId:"precheck-a1",` + ours, 0, "", "", 0, 0},
+		"delete: after a failed create": {`RequestType:"Delete",PhysicalResourceId:"precheck-a1",ResourceProperties:{RestApiId:"b2",` +
+			`Responses:{ACCESS_DENIED:"ours"}}`, 403, `{}`, "", 0, 0},
+		"update: one response less": {`RequestType:"Update",PhysicalResourceId:"precheck-a1",ResourceProperties:{RestApiId:"a1",` +
+			`Responses:{ACCESS_DENIED:"ours"}},OldResourceProperties:{RestApiId:"a1",Responses:{ACCESS_DENIED:"ours",DEFAULT_4XX:""}}`, 200, "{}",
+			"", 1, 0},
 	}
 	gateways, answers := map[string]*apiGateway{}, map[string]*answer{}
 	response := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -175,14 +192,16 @@ func TestPrecheck(t *testing.T) {
 		if tt.status == 0 {
 			remaining = 5050
 		}
-		fmt.Fprintf(&script, "process.env.API = %q; await handler({StackId:\"stack\",RequestId:\"request\",LogicalResourceId:\"id\",ResponseURL:%q,%s}, {getRemainingTimeInMillis: () => %d});\n",
+		fmt.Fprintf(&script, "process.env.API = %q; await "+
+			"handler({StackId:\"stack\",RequestId:\"request\",LogicalResourceId:\"id\",ResponseURL:%q,%s}, {getRemainingTimeInMillis: () => %d});\n",
 			api.URL, response.URL+"?of="+url.QueryEscape(name), tt.event, remaining)
 	}
 	if out, err := runPrecheck(t, script.String()); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for name, tt := range tests {
-		want := answer{Status: "SUCCESS", Reason: tt.reason, PhysicalResourceID: "precheck-a1", StackID: "stack", RequestID: "request", LogicalResourceID: "id"}
+		want := answer{Status: "SUCCESS", Reason: tt.reason, PhysicalResourceID: "precheck-a1", StackID: "stack", RequestID: "request",
+			LogicalResourceID: "id"}
 		if tt.reason != "" {
 			want.Status = "FAILED"
 		} else if tt.calls > 0 {
@@ -201,7 +220,8 @@ func TestPrecheck(t *testing.T) {
 func TestPrecheck_rejected(t *testing.T) {
 	response := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer response.Close()
-	out, err := runPrecheck(t, `await handler({RequestType:"Delete",ResourceProperties:{},ResponseURL:"`+response.URL+`"}, {getRemainingTimeInMillis: () => 20000})`)
+	out, err := runPrecheck(t, `await handler({RequestType:"Delete",ResourceProperties:{},ResponseURL:"`+response.URL+
+		`"}, {getRemainingTimeInMillis: () => 20000})`)
 	if err == nil || !strings.Contains(out, "CloudFormation rejected the answer: status 403") {
 		t.Errorf("got %v and %s, want an error that names the status", err, out)
 	}

@@ -168,25 +168,33 @@ func (p *LimitsProps) check() error {
 			problems = append(problems, fmt.Errorf("ratelimit: "+format, args...))
 		}
 	}
-	want(unresolved(p.Namespace) || len(p.Namespace) <= maxNamespace && validNamespace.MatchString(p.Namespace), "Namespace: got %q, want 1 to %d lower-case letters, digits and single hyphens, starting with a letter", p.Namespace, maxNamespace)
+	want(unresolved(p.Namespace) || len(p.Namespace) <= maxNamespace && validNamespace.MatchString(p.Namespace),
+		"Namespace: got %q, want 1 to %d lower-case letters, digits and single hyphens, starting with a letter", p.Namespace, maxNamespace)
 	want(p.Store == "" || p.Store == DynamoDB || p.Store == ElastiCache, "Store: got %q, want %s or %s", p.Store, DynamoDB, ElastiCache)
 	want(p.Vpc == nil || p.hasNetwork(), "Vpc: got a network, want none; only %s and Kafka use a network", ElastiCache)
 	want(p.SecurityGroup == nil || p.Vpc != nil, "SecurityGroup: got one, want none without Vpc")
 	p.checkZones(want)
-	want(p.WarmWrites == 0 || p.Store != ElastiCache, "WarmWrites: got %v, want 0 with %s, which has no table of counters", p.WarmWrites, ElastiCache)
-	want(p.WarmWrites == 0 || p.WarmWrites >= NewTableWrites && p.WarmWrites == math.Trunc(p.WarmWrites), "WarmWrites: got %v, want 0 or a whole number of at least %d, the throughput of every new table", p.WarmWrites, NewTableWrites)
+	want(p.WarmWrites == 0 || p.Store != ElastiCache, "WarmWrites: got %v, want 0 with %s, which has no table of counters", p.WarmWrites,
+		ElastiCache)
+	want(p.WarmWrites == 0 || p.WarmWrites >= NewTableWrites && p.WarmWrites == math.Trunc(p.WarmWrites),
+		"WarmWrites: got %v, want 0 or a whole number of at least %d, the throughput of every new table", p.WarmWrites, NewTableWrites)
 	want(p.MaxDelay < handlerTimeout, "MaxDelay: got %s, want less than %s, the timeout of a function", p.MaxDelay, handlerTimeout)
-	want(p.ProvisionedConcurrency >= 0 && p.ProvisionedConcurrency == math.Trunc(p.ProvisionedConcurrency), "ProvisionedConcurrency: got %v, want a whole number", p.ProvisionedConcurrency)
-	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= max(1, p.ProvisionedConcurrency), "ReservedConcurrency: want at least 1 and at least ProvisionedConcurrency; a lower number stops the authorizer")
+	want(p.ProvisionedConcurrency >= 0 && p.ProvisionedConcurrency == math.Trunc(p.ProvisionedConcurrency),
+		"ProvisionedConcurrency: got %v, want a whole number", p.ProvisionedConcurrency)
+	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= max(1, p.ProvisionedConcurrency),
+		"ReservedConcurrency: want at least 1 and at least ProvisionedConcurrency; a lower number stops the authorizer")
 	if t := p.Tokens; t != nil {
-		want(t.Issuer != "" && t.Audience != "" && t.JWKS != "", "Tokens: got issuer %q, audience %q and JWKS %q, want all three; otherwise the functions would accept tokens for other APIs", t.Issuer, t.Audience, t.JWKS)
+		want(t.Issuer != "" && t.Audience != "" && t.JWKS != "", "Tokens: got issuer %q, audience %q and JWKS %q, want all three; otherwise "+
+			"the functions would accept tokens for other APIs", t.Issuer, t.Audience, t.JWKS)
 		want(t.JWKS == "" || unresolved(t.JWKS) || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
 	}
 	for _, secret := range []string{p.OriginSecret, p.PreviousOriginSecret} {
-		want(secret == "" || unresolved(secret), "OriginSecret: got a text, want the value of a CloudFormation parameter with NoEcho; a template must not contain a secret")
+		want(secret == "" || unresolved(secret), "OriginSecret: got a text, want the value of a CloudFormation parameter with NoEcho; a "+
+			"template must not contain a secret")
 	}
 	first, _, _ := strings.Cut(strings.Join(p.Regions, ","), ",")
-	want(!strings.HasSuffix(first, contract.WithoutShare), "Regions: got %s first, want a region with a share: it has the records, so it cannot join or leave", first)
+	want(!strings.HasSuffix(first, contract.WithoutShare), "Regions: got %s first, want a region with a share: it has the records, so it "+
+		"cannot join or leave", first)
 	p.checkKafka(want)
 	problems = append(problems, p.checkDeployment()...)
 	problems = append(problems, p.checkBundles()...)
@@ -204,7 +212,8 @@ func unresolved(s string) bool { return *awscdk.Token_IsUnresolved(s) }
 // at synthesis.
 func (p *LimitsProps) variables() map[string]string {
 	v := map[string]string{
-		contract.VariableNamespace: p.Namespace, contract.VariableRulesFile: taskRoot + rulesFile, contract.VariableRulesFrom: cmp.Or(p.RulesFrom, contract.RulesDeployment),
+		contract.VariableNamespace: p.Namespace, contract.VariableRulesFile: taskRoot + rulesFile, contract.VariableRulesFrom: cmp.Or(p.RulesFrom,
+			contract.RulesDeployment),
 		contract.VariableRegions: strings.Join(p.Regions, ","),
 	}
 	if p.RulesVersion != 0 {
@@ -220,7 +229,8 @@ func (p *LimitsProps) variables() map[string]string {
 		v[contract.VariableRequireCredential] = "true"
 	}
 	if p.fronted() {
-		v[contract.VariableAddress], v[contract.VariableOriginSecret], v[contract.VariableSecretBefore] = p.Address, p.OriginSecret, p.PreviousOriginSecret
+		v[contract.VariableAddress], v[contract.VariableOriginSecret], v[contract.VariableSecretBefore] = p.Address, p.OriginSecret,
+			p.PreviousOriginSecret
 	}
 	if t := p.Tokens; t != nil {
 		v[contract.VariableJWKS], v[contract.VariableJWTIssuer], v[contract.VariableJWTAudience] = t.JWKS, t.Issuer, t.Audience
@@ -260,7 +270,8 @@ func (p *LimitsProps) checkBundle(name string) error {
 	if p.Architecture != nil && *p.Architecture.Name() == "x86_64" {
 		arch, machine = "amd64", elf.EM_X86_64
 	}
-	build := fmt.Sprintf("GOOS=linux GOARCH=%s CGO_ENABLED=0 go build -tags lambda.norpc,nethttpomithttp2 -trimpath -ldflags \"-s -w\" -o %s github.com/weir-limits/weir/functions/%s", arch, path, name)
+	build := fmt.Sprintf("GOOS=linux GOARCH=%s CGO_ENABLED=0 go build -tags lambda.norpc,nethttpomithttp2 -trimpath -ldflags \"-s -w\" -o "+
+		"%s github.com/weir-limits/weir/functions/%s", arch, path, name)
 	f, err := elf.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

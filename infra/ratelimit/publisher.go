@@ -54,7 +54,8 @@ func (l *Limits) newPublisher(scope constructs.Construct) {
 }
 
 // newPublished creates a custom resource of the function Publisher, which it permits to write the resource's item.
-func (l *Limits) newPublished(scope constructs.Construct, id, kind string, properties map[string]any, permission *awsiam.PolicyStatementProps) awscdk.CustomResource {
+func (l *Limits) newPublished(scope constructs.Construct, id, kind string, properties map[string]any,
+	permission *awsiam.PolicyStatementProps) awscdk.CustomResource {
 	within := awscdk.Duration_Seconds(jsii.Number(publishWithin.Seconds()))
 	if l.publisher == nil {
 		f, done := l.newFunction("Publisher", FunctionProps{
@@ -91,7 +92,8 @@ func (p *LimitsProps) packed() (string, error) {
 	_ = w.Close()
 	packed := base64.StdEncoding.EncodeToString(b.Bytes())
 	if len(packed) > maxDeployed {
-		return "", fmt.Errorf("%s: got %d bytes after compression, want at most %d in a template; set RulesFrom to %s, and publish the rules with `weir rules publish`", p.Rules, len(packed), maxDeployed, contract.RulesTable)
+		return "", fmt.Errorf("%s: got %d bytes after compression, want at most %d in a template; set RulesFrom to %s, and publish the rules "+
+			"with `weir rules publish`", p.Rules, len(packed), maxDeployed, contract.RulesTable)
 	}
 	return packed, nil
 }

@@ -17,7 +17,8 @@ import (
 // checkRegion panics unless the stack of the limits is in one of the regions that share limits.
 func (p *LimitsProps) checkRegion(scope constructs.Construct) {
 	if region := *awscdk.Stack_Of(scope).Region(); p.Regions != nil && !slices.Contains(contract.RegionNames(p.Regions), region) {
-		panic(fmt.Errorf("ratelimit: Regions: the stack %s is in the region %s, want one of %v; set Env.Region of the stack", *awscdk.Stack_Of(scope).StackName(), region, p.Regions))
+		panic(fmt.Errorf("ratelimit: Regions: the stack %s is in the region %s, want one of %v; set Env.Region of the stack",
+			*awscdk.Stack_Of(scope).StackName(), region, p.Regions))
 	}
 }
 
@@ -78,7 +79,8 @@ func (l *Limits) globalRecords() awsdynamodb.ITable {
 	for _, region := range l.others() {
 		replicas = append(replicas, &awsdynamodb.ReplicaTableProps{Region: jsii.String(region)})
 	}
-	return awsdynamodb.NewTableV2(l, jsii.String("GlobalRecords"), &awsdynamodb.TablePropsV2{ // a resource cannot become another type under its ID
+	// a resource cannot become another type under its ID
+	return awsdynamodb.NewTableV2(l, jsii.String("GlobalRecords"), &awsdynamodb.TablePropsV2{
 		TableName:                        name,
 		PartitionKey:                     partitionKey(),
 		Billing:                          awsdynamodb.Billing_OnDemand(nil),

@@ -54,7 +54,8 @@ func responses(origins []string) []response {
 	if len(origins) == 0 {
 		return all
 	}
-	all = append(all, response{id: "Default4xx", kind: "DEFAULT_4XX", fields: map[string]string{}}, response{id: "Default5xx", kind: "DEFAULT_5XX", fields: map[string]string{}})
+	all = append(all, response{id: "Default4xx", kind: "DEFAULT_4XX", fields: map[string]string{}},
+		response{id: "Default5xx", kind: "DEFAULT_5XX", fields: map[string]string{}})
 	// A gateway response cannot choose one of several origins, so for several it allows *. This is safe: the responses
 	// contain no secret, and browsers send these requests without cookies.
 	origin := "*"

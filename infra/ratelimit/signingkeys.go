@@ -24,9 +24,11 @@ func (l *Limits) newSigningKeys() {
 		Bundle: l.Bundle(contract.Deploy), Role: contract.SigningKeys, Timeout: authorizerTimeout,
 	}, "")
 	defer done()
-	setVariables(f, map[string]*string{contract.VariableJWKS: jsii.String(l.props.Tokens.JWKS), contract.VariableRecordsTable: l.records.TableName()})
+	setVariables(f, map[string]*string{contract.VariableJWKS: jsii.String(l.props.Tokens.JWKS),
+		contract.VariableRecordsTable: l.records.TableName()})
 	permit(f, l.record(contract.SigningKeyActions(), contract.SigningKeysKey))
-	l.NewAlarm(l, Alarm{"signing-keys", "Three fetches of the issuer's keys in a row failed. Look at the log of the function SigningKeys. The keys of the last fetch stay valid, and tokens signed with newer ones get 401.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
+	l.NewAlarm(l, Alarm{"signing-keys", "Three fetches of the issuer's keys in a row failed. Look at the log of the function SigningKeys. " +
+		"The keys of the last fetch stay valid, and tokens signed with newer ones get 401.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
 	// A failed fetch is not retried, because the next one is scheduled soon. Lambda would retry
 	// twice, and the alarm would count each retry.
 	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0)})

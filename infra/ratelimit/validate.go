@@ -102,14 +102,16 @@ func (v *validation) authorizer(c awsapigateway.CfnAuthorizer) {
 		return
 	}
 	if v.invokes(resolved(c, c.AuthorizerUri())) {
-		v.problem("authorizer %s caches its results, but a cached result counts nothing; set the time to live of its results to 0", *c.Node().Path())
+		v.problem("authorizer %s caches its results, but a cached result counts nothing; set the time to live of its results to 0",
+			*c.Node().Path())
 	}
 }
 
 // functionURL reports the URL of a function with the limiter that counts hops.
 func (v *validation) functionURL(c awslambda.CfnUrl) {
 	if who := v.limits.props.Address; strings.HasPrefix(who, contract.AddressHops) && v.invokes(resolved(c, c.TargetFunctionArn())) {
-		v.problem("%s: Address: got %s, want none behind a function URL, which keeps only the first entry of X-Forwarded-For, the one that a client can write", *c.Node().Scope().Node().Path(), who)
+		v.problem("%s: Address: got %s, want none behind a function URL, which keeps only the first entry of X-Forwarded-For, the one that a "+
+			"client can write", *c.Node().Scope().Node().Path(), who)
 	}
 }
 
@@ -137,7 +139,8 @@ func (l *Limits) functions() (all []awscdk.CfnElement) {
 func (v *validation) namespace(c awscloudwatch.CfnInsightRule) {
 	own := v.limits.refusedMost
 	if *c.RuleName() == *own.RuleName() && *c.Node().Path() != *own.Node().Path() && *c.Stack().Environment() == *own.Stack().Environment() {
-		v.problem("Namespace: %s has %s too; use different namespaces in one account and region", *c.Node().Scope().Node().Path(), v.limits.props.Namespace)
+		v.problem("Namespace: %s has %s too; use different namespaces in one account and region", *c.Node().Scope().Node().Path(),
+			v.limits.props.Namespace)
 	}
 }
 
@@ -153,9 +156,11 @@ func (v *validation) method(c awsapigateway.CfnMethod) {
 	case authorization(c) == none:
 		v.problem("%s is not limited; attach the limits after the API has all its methods", name)
 	case c.AuthorizerId() == nil || *c.AuthorizerId() != *a.authorizer.Ref():
-		v.problem("%s already has an authorizer (%s), and a method can have only one; replace it, call the limiter inside it, or limit in the handler", name, authorization(c))
+		v.problem("%s already has an authorizer (%s), and a method can have only one; replace it, call the limiter inside it, or limit in the "+
+			"handler", name, authorization(c))
 	case c.ApiKeyRequired() == true && v.limits.props.Variables[contract.VariableForeignAPIKeys] == contract.ForeignKeysRefused:
-		v.problem("%s needs an API key of API Gateway, which %s=%s rejects; remove one of the two requirements", name, contract.VariableForeignAPIKeys, contract.ForeignKeysRefused)
+		v.problem("%s needs an API key of API Gateway, which %s=%s rejects; remove one of the two requirements", name,
+			contract.VariableForeignAPIKeys, contract.ForeignKeysRefused)
 	}
 }
 
@@ -187,7 +192,8 @@ func (v *validation) definition(c awsapigateway.CfnRestApi) {
 	for name, scheme := range member(member(document, "components"), "securitySchemes") {
 		authorizer := member(scheme.(map[string]any), "x-amazon-apigateway-authorizer")
 		if uri, _ := json.Marshal(authorizer["authorizerUri"]); v.invokes(string(uri)) && authorizer["authorizerResultTtlInSeconds"] != 0.0 {
-			v.problem("%s: the security scheme %s caches its results, but a cached result counts nothing; set authorizerResultTtlInSeconds to 0", *a.api.Node().Path(), name)
+			v.problem("%s: the security scheme %s caches its results, but a cached result counts nothing; set authorizerResultTtlInSeconds to 0",
+				*a.api.Node().Path(), name)
 		}
 	}
 	found := member(document, gatewayResponses)
@@ -198,7 +204,8 @@ func (v *validation) definition(c awsapigateway.CfnRestApi) {
 	for _, kind := range slices.Sorted(maps.Keys(own)) {
 		want, _ := json.Marshal(own[kind]) // Marshal cannot fail here, and it sorts keys
 		if got, _ := json.Marshal(found[kind]); a.limits && !bytes.Equal(got, want) {
-			v.problem("%s: the gateway response %s of the definition is not that of the limits; create the definition with Limits.Definition", *a.api.Node().Path(), kind)
+			v.problem("%s: the gateway response %s of the definition is not that of the limits; create the definition with Limits.Definition",
+				*a.api.Node().Path(), kind)
 		}
 	}
 }
@@ -254,9 +261,11 @@ func (v *validation) basePaths() {
 		switch {
 		case slices.Contains(known, m.path), m.path == "/" && !elsewhere:
 		case m.path == "/":
-			v.problem("%s adds no path, but the list LimitsProps.Variables[%q] has paths of other domains (got %q); add / to the list", m.construct, contract.VariableBasePath, list)
+			v.problem("%s adds no path, but the list LimitsProps.Variables[%q] has paths of other domains (got %q); add / to the list", m.construct,
+				contract.VariableBasePath, list)
 		default:
-			v.problem("%s adds %s before every path, so no rule would match; add it to the list LimitsProps.Variables[%q] (got %q)", m.construct, m.path, contract.VariableBasePath, list)
+			v.problem("%s adds %s before every path, so no rule would match; add it to the list LimitsProps.Variables[%q] (got %q)", m.construct,
+				m.path, contract.VariableBasePath, list)
 		}
 	}
 }

@@ -18,7 +18,8 @@ func restAccess(limits *ratelimit.Limits) awsapigateway.AccessLogFormat {
 		"requestId": "$context.requestId", "time": "$context.requestTimeEpoch",
 		"method": "$context.httpMethod", "path": "$context.resourcePath", "status": "$context.status",
 		"latency": "$context.responseLatency", "integrationLatency": "$context.integrationLatency",
-		"authorizerLatency": "$context.authorizer.latency", "authorizerStatus": "$context.authorizer.status", "authorizerError": "$context.authorizer.error",
+		"authorizerLatency": "$context.authorizer.latency", "authorizerStatus": "$context.authorizer.status",
+		"authorizerError": "$context.authorizer.error",
 	}
 	maps.Copy(fields, limits.AccessLogFields())
 	return format(fields)
@@ -28,7 +29,8 @@ func httpAccess(logs awslogs.ILogGroup) awsapigatewayv2.IAccessLogSettings {
 	return &accessLog{awsapigatewayv2.NewLogGroupLogDestination(logs), format(map[string]string{
 		"requestId": "$context.requestId", "time": "$context.requestTimeEpoch",
 		"method": "$context.httpMethod", "path": "$context.routeKey", "status": "$context.status",
-		"latency": "$context.responseLatency", "integrationLatency": "$context.integrationLatency", "integrationError": "$context.integrationErrorMessage",
+		"latency": "$context.responseLatency", "integrationLatency": "$context.integrationLatency",
+		"integrationError": "$context.integrationErrorMessage",
 	})}
 }
 

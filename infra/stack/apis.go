@@ -68,11 +68,13 @@ func (s *stage) newRESTAPI() restAPI {
 	ratelimit.Excuse(api, "AwsSolutions-APIG2", "The handler validates requests; a model would duplicate that.")
 	ratelimit.Excuse(api, "AwsSolutions-APIG6", "The access log has a line for each request; execution logs would contain callers' tokens.")
 	if s.settings.LogRole {
-		ratelimit.Excuse(api.Node().FindChild(jsii.String("CloudWatchRole")), "AwsSolutions-IAM4", "AWS defines the policy of the role with which API Gateway writes logs.",
+		ratelimit.Excuse(api.Node().FindChild(jsii.String("CloudWatchRole")), "AwsSolutions-IAM4",
+			"AWS defines the policy of the role with which API Gateway writes logs.",
 			"Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs")
 	}
 	if s.settings.WAF == 0 {
-		ratelimit.Excuse(api.DeploymentStage(), "AwsSolutions-APIG3", "-c waf=2000 adds a web ACL, at 6 dollars a month and 60 cents a million requests.")
+		ratelimit.Excuse(api.DeploymentStage(), "AwsSolutions-APIG3",
+			"-c waf=2000 adds a web ACL, at 6 dollars a month and 60 cents a million requests.")
 	}
 	return api
 }
@@ -99,7 +101,8 @@ func (s *stage) newHTTPAPI() httpAPI {
 	})
 	awsapigatewayv2.NewHttpStage(s.stack, jsii.String("HttpStage"), &awsapigatewayv2.HttpStageProps{
 		HttpApi: api, StageName: jsii.String("$default"), AutoDeploy: jsii.Bool(true),
-		Throttle:          &awsapigatewayv2.ThrottleSettings{RateLimit: jsii.Number(s.settings.Throttle), BurstLimit: jsii.Number(s.settings.Throttle)},
+		Throttle: &awsapigatewayv2.ThrottleSettings{RateLimit: jsii.Number(s.settings.Throttle),
+			BurstLimit: jsii.Number(s.settings.Throttle)},
 		AccessLogSettings: httpAccess(s.newAccessLog("HttpAccess", vendedLogs+"apigateway/weir-"+s.settings.Namespace+"-http")),
 	})
 	to := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), s.handler, nil)

@@ -93,7 +93,10 @@ func TestCOSTS(t *testing.T) {
 	}
 	// totals is the number of metrics without a rule. It includes AuthorizerFailed, which a metric filter writes. It
 	// excludes the metrics of limits with count, because the repository's rules have no such limit.
-	totals := 1 + len(slices.DeleteFunc(written(), func(name string) bool { return strings.Contains(name, " ") || slices.Contains(ofCount, name) }))
+	totals := 1 + len(slices.DeleteFunc(written(), func(name string) bool {
+		return strings.Contains(name, " ") ||
+			slices.Contains(ofCount, name)
+	}))
 	count := totals + 2*len(shipped.Labels())
 	metrics := metric * float64(count)
 	columns := []month{
@@ -114,8 +117,10 @@ func TestCOSTS(t *testing.T) {
 		fmt.Sprintf("up to %d metrics at $0.30", totals),
 		fmt.Sprintf("up to %d metrics, which cost $%.2f", count, metrics),
 		fmt.Sprintf("| 0 requests | %.2f | %.2f | %.2f | %.2f |", table, table, elastic, elastic),
-		fmt.Sprintf("| 1 M | %.2f + %.2f + %.2f = %.0f | %.0f | %.0f | %.0f |", table, metrics, priceOf(restTiers, 1)+costREST+costWrite, first(0), first(1), first(2), first(3)),
-		fmt.Sprintf("| 100 M | %.2f + 100 × %.2f = %.0f |%s", columns[0].fixed, columns[0].at(1)-columns[0].fixed, columns[0].at(100), cells(100, 1)),
+		fmt.Sprintf("| 1 M | %.2f + %.2f + %.2f = %.0f | %.0f | %.0f | %.0f |", table, metrics, priceOf(restTiers, 1)+costREST+costWrite,
+			first(0), first(1), first(2), first(3)),
+		fmt.Sprintf("| 100 M | %.2f + 100 × %.2f = %.0f |%s", columns[0].fixed, columns[0].at(1)-columns[0].fixed, columns[0].at(100),
+			cells(100, 1)),
 		fmt.Sprintf("| %s M: 100 a second |%s", grouped(100*perMonth), cells(100*perMonth, 0)),
 		fmt.Sprintf("| %s M: 1,000 a second |%s", grouped(1000*perMonth), cells(1000*perMonth, 0)),
 		fmt.Sprintf("A million requests of a REST API cost %s", describe(restTiers)),

@@ -37,7 +37,8 @@ func between(t *testing.T, text, begin, end string) string {
 
 // Each line of Go in the documents is also in a program that compiles.
 func TestDocuments_lines(t *testing.T) {
-	programs := read(t, "../ratelimit/example_test.go") + read(t, "../../functions/handler/main.go") + read(t, "../../limiter/httpclient/example_test.go") +
+	programs := read(t, "../ratelimit/example_test.go") + read(t, "../../functions/handler/main.go") +
+		read(t, "../../limiter/httpclient/example_test.go") +
 		read(t, "../../limiter/httplimit/testdata/programs/memory.go")
 	blocks := 0
 	for _, page := range []string{"../../README.md", "../ATTACH.md"} {
@@ -120,7 +121,8 @@ func TestMake_rules(t *testing.T) {
 	for want, arguments := range map[string][]string{"": {"synth"}, "mine.json": {"synth", "RULES=mine.json"}} {
 		out := dryRun(t, arguments...)
 		_, rules, given := strings.Cut(out, "-c rules=")
-		if !strings.Contains(out, "cdk synth") || given != (want != "") || !strings.HasPrefix(rules, want) || strings.Contains(rules, "-c rules=") {
+		if !strings.Contains(out, "cdk synth") || given != (want != "") || !strings.HasPrefix(rules, want) ||
+			strings.Contains(rules, "-c rules=") {
 			t.Errorf("make %v: got output %s, want cdk synth with the setting rules only if RULES is set", arguments, out)
 		}
 	}
@@ -175,7 +177,8 @@ func TestREADME_settings(t *testing.T) {
 	}
 	slices.Sort(looked)
 	looked = slices.DeleteFunc(slices.Compact(looked), func(key string) bool { return key == "bundles" }) // the key bundles is only for tests
-	documented := slices.DeleteFunc(firstCells(between(t, read(t, "../README.md"), "## Settings", "\n## ")), func(key string) bool { return key == "ARCH" })
+	documented := slices.DeleteFunc(firstCells(between(t, read(t, "../README.md"), "## Settings", "\n## ")),
+		func(key string) bool { return key == "ARCH" })
 	if !slices.Equal(looked, documented) {
 		t.Errorf("settings in infra/README.md:\nwant %v\n got %v", looked, documented)
 	}
@@ -234,10 +237,12 @@ func checkAlarm(t *testing.T, name, row string, properties map[string]any) {
 
 // The program in ATTACH.md in Node.js copies the header fields of the decision.
 func TestATTACH_backEnd(t *testing.T) {
-	const event = `{"requestContext": {"authorizer": {"rateLimit": "\"search\";r=1;t=2", "rateLimitRemaining": "1", "degraded": "", "weir": "allowed"}}}`
+	const event = `{"requestContext": {"authorizer": {"rateLimit": "\"search\";r=1;t=2", "rateLimitRemaining": "1", "degraded": "", ` +
+		`"weir": "allowed"}}}`
 	const want = `{"RateLimit":"\"search\";r=1;t=2","X-RateLimit-Remaining":"1"}`
 	storetest.Program(t, "node")
-	script := between(t, read(t, "../ATTACH.md"), "```js\n", "```") + "\nexports.handler(" + event + ").then((answer) => console.log(JSON.stringify(answer.headers)));"
+	script := between(t, read(t, "../ATTACH.md"), "```js\n", "```") + "\nexports.handler(" + event +
+		").then((answer) => console.log(JSON.stringify(answer.headers)));"
 	out, err := exec.CommandContext(t.Context(), "node", "-e", script).CombinedOutput()
 	if got := strings.TrimSpace(string(out)); err != nil || got != want {
 		t.Errorf("%v: got %s, want %s", err, got, want)

@@ -24,20 +24,29 @@ import (
 func TestStack_network(t *testing.T) {
 	made := templateOf(t, everything)
 	_, policy := made.one(t, "AWS::IAM::Policy", "LimitsAuthorizerRole")
-	if got, want := statement(t, policy, "Deny"), `{"Action":["ec2:AssignPrivateIpAddresses","ec2:CreateNetworkInterface","ec2:DeleteNetworkInterface","ec2:DescribeNetworkInterfaces","ec2:DescribeSubnets","ec2:UnassignPrivateIpAddresses"],"Condition":{"Null":{"lambda:SourceFunctionArn":"false"}},"Effect":"Deny","Resource":"*"}`; got != want {
+	if got, want := statement(t, policy, "Deny"), `{"Action":["ec2:AssignPrivateIpAddresses","ec2:CreateNetworkInterface",`+
+		`"ec2:DeleteNetworkInterface","ec2:DescribeNetworkInterfaces","ec2:DescribeSubnets","ec2:UnassignPrivateIpAddresses"],`+
+		`"Condition":{"Null":{"lambda:SourceFunctionArn":"false"}},"Effect":"Deny","Resource":"*"}`; got != want {
 		t.Errorf("statement about network calls of the code:\n got %s\nwant %s", got, want)
 	}
 	_, endpoint := made.one(t, "AWS::EC2::VPCEndpoint", "LimitsVpcDynamoDB")
 	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
-	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"dynamodb:GetItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey","secrets","apikey#*","rules","signingkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}},`+
-		`{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
+	if got, want := text(t, endpoint.Properties["PolicyDocument"]),
+		`{"Statement":[{"Action":"dynamodb:GetItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey","secrets",`+
+			`"apikey#*","rules","signingkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*",`+
+			`"Resource":{"Fn::GetAtt":["`+records+`","Arn"]}},`+
+			`{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey"]},`+
+			`"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+
+			`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
 		t.Errorf("route to DynamoDB:\n got %s\nwant %s", got, want)
 	}
 	_, user := made.one(t, "AWS::ElastiCache::User", "")
-	if got, want := user.Properties["AccessString"], contract.CacheAccess; got != want || text(t, user.Properties["AuthenticationMode"]) != `{"Type":"iam"}` {
+	if got, want := user.Properties["AccessString"], contract.CacheAccess; got != want ||
+		text(t, user.Properties["AuthenticationMode"]) != `{"Type":"iam"}` {
 		t.Errorf("the cache's user: got %s, want a login by IAM and only the commands of the store", text(t, user.Properties))
 	}
-	for kind, from := range map[string]string{"AWS::EC2::SecurityGroupIngress": "SourceSecurityGroupId", "AWS::EC2::SecurityGroupEgress": "DestinationSecurityGroupId"} {
+	for kind, from := range map[string]string{"AWS::EC2::SecurityGroupIngress": "SourceSecurityGroupId",
+		"AWS::EC2::SecurityGroupEgress": "DestinationSecurityGroupId"} {
 		_, rule := made.one(t, kind, "")
 		if p := rule.Properties; p["FromPort"] != 6379.0 || p["ToPort"] != 6380.0 || p[from] == nil || p["CidrIp"] != nil {
 			t.Errorf("%s: got %s, want ports 6379 to 6380 for one security group only", kind, text(t, p))
@@ -53,7 +62,8 @@ func TestStack_network_kafka(t *testing.T) {
 	made := templateOf(t, toKafka)
 	clients, _ := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
 	_, in := made.one(t, "AWS::EC2::SecurityGroupIngress", "")
-	if p := in.Properties; p["GroupId"] != "sg-0123456789abcdef0" || p["FromPort"] != 9098.0 || p["ToPort"] != 9098.0 || !strings.Contains(text(t, p["SourceSecurityGroupId"]), clients) {
+	if p := in.Properties; p["GroupId"] != "sg-0123456789abcdef0" || p["FromPort"] != 9098.0 || p["ToPort"] != 9098.0 ||
+		!strings.Contains(text(t, p["SourceSecurityGroupId"]), clients) {
 		t.Errorf("rule into the brokers' group: got %s, want port 9098 for the functions only", text(t, p))
 	}
 	_, group := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
@@ -73,14 +83,16 @@ func TestStack_network_kafka(t *testing.T) {
 			t.Errorf("%s: got the network %s, want none", name, text(t, f.Properties["VpcConfig"]))
 		}
 		logs, _ := made.one(t, "AWS::Logs::LogGroup", name)
-		if _, lines := made.one(t, "AWS::Logs::SubscriptionFilter", strings.Replace(name, "Limits", "LimitsKafka", 1)); lines.Properties["FilterPattern"] != `{ $.weir = "*" }` || !strings.Contains(text(t, lines.Properties["LogGroupName"]), logs) {
+		if _, lines := made.one(t, "AWS::Logs::SubscriptionFilter", strings.Replace(name, "Limits", "LimitsKafka",
+			1)); lines.Properties["FilterPattern"] != `{ $.weir = "*" }` || !strings.Contains(text(t, lines.Properties["LogGroupName"]), logs) {
 			t.Errorf("%s: got the subscription %s, want all lines of Weir", name, text(t, lines.Properties))
 		}
 	}
 	for _, name := range []string{"LimitsLog"} {
 		_, f := made.one(t, "AWS::Lambda::Function", name)
 		vpc := text(t, f.Properties["VpcConfig"])
-		if !strings.Contains(vpc, "subnet-0123456789abcdef0") || !strings.Contains(vpc, "subnet-0123456789abcdef1") || !strings.Contains(vpc, clients) {
+		if !strings.Contains(vpc, "subnet-0123456789abcdef0") || !strings.Contains(vpc, "subnet-0123456789abcdef1") ||
+			!strings.Contains(vpc, clients) {
 			t.Errorf("%s: got the network %s, want both subnets of the brokers and the security group of the functions", name, vpc)
 		}
 	}
@@ -133,7 +145,8 @@ func TestStack_throughput(t *testing.T) {
 		want   string
 	}{
 		{func(*stack.Settings) {}, ""},
-		{func(s *stack.Settings) { s.Throttle = 1001 }, "cause up to 4004 writes a second, but a new table of counters accepts 4000; set warmWrites to 4004, or throttle to 1000"},
+		{func(s *stack.Settings) { s.Throttle = 1001 }, "cause up to 4004 writes a second, but a new table of counters accepts 4000; set " +
+			"warmWrites to 4004, or throttle to 1000"},
 		{several, ""},
 		{onX86, ""},
 		{inZones, ""},
@@ -184,7 +197,8 @@ func TestStack_removalPolicies(t *testing.T) {
 		t.Errorf("removal policies: got %v, want Retain for the records and Delete for the counters", kept)
 	}
 	_, records := templateOf(t).one(t, "AWS::DynamoDB::Table", "LimitsRecords")
-	if p := records.Properties; p["DeletionProtectionEnabled"] != true || text(t, p["PointInTimeRecoverySpecification"]) != `{"PointInTimeRecoveryEnabled":true}` {
+	if p := records.Properties; p["DeletionProtectionEnabled"] != true ||
+		text(t, p["PointInTimeRecoverySpecification"]) != `{"PointInTimeRecoveryEnabled":true}` {
 		t.Errorf("records table: got %s, want deletion protection and point-in-time recovery", text(t, p))
 	}
 	made := templateOf(t, withRecords)
@@ -202,7 +216,8 @@ func TestStack_logs(t *testing.T) {
 	if err := json.Unmarshal([]byte(stage.Properties["AccessLogSetting"].(map[string]any)["Format"].(string)), &line); err != nil {
 		t.Fatal(err)
 	}
-	if got := filter.Properties["FilterPattern"]; got != `{ $.responseType = "AUTHORIZER_*" }` || line["responseType"] != "$context.error.responseType" {
+	if got := filter.Properties["FilterPattern"]; got != `{ $.responseType = "AUTHORIZER_*" }` ||
+		line["responseType"] != "$context.error.responseType" {
 		t.Errorf("metric filter: got %s, want one that matches the access log %v", got, line)
 	}
 	for _, value := range line {
@@ -212,7 +227,8 @@ func TestStack_logs(t *testing.T) {
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
 	body := text(t, rule.Properties["RuleBody"])
-	for _, want := range []string{`$.subject`, `$.limit`, `\"ValueOf\":\"$.count\"`, `\"In\":[\"refused\"],\"Match\":\"$.weir\"`, "LimitsAuthorizerLogs", "LimitsHandlerLogs"} {
+	for _, want := range []string{`$.subject`, `$.limit`, `\"ValueOf\":\"$.count\"`, `\"In\":[\"refused\"],\"Match\":\"$.weir\"`,
+		"LimitsAuthorizerLogs", "LimitsHandlerLogs"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("rule of refused callers: got %s, want %s in it", body, want)
 		}
@@ -223,7 +239,9 @@ func TestStack_logs(t *testing.T) {
 func TestStack_prices(t *testing.T) {
 	content := string(synthesize(t).template)
 	document := read(t, "../COSTS.md")
-	for price, said := range map[string]string{"FILL(rest, 0) * 3.5000": "3.50", "FILL(http, 0) * 1.0000": "1.00", "FILL(invocations2, 0)) * 0.2000": "$0.20/M", "FILL(duration2, 0)) * 0.0066667": "0.5 GB × $13.33/M", "FILL(units, 0) * 0.6250": "$0.625/M"} {
+	for price, said := range map[string]string{"FILL(rest, 0) * 3.5000": "3.50", "FILL(http, 0) * 1.0000": "1.00",
+		"FILL(invocations2, 0)) * 0.2000": "$0.20/M", "FILL(duration2, 0)) * 0.0066667": "0.5 GB × $13.33/M",
+		"FILL(units, 0) * 0.6250": "$0.625/M"} {
 		if !strings.Contains(content, price) || !strings.Contains(document, said) {
 			t.Errorf("prices: got no %s in the dashboard or no %s in infra/COSTS.md, want both", price, said)
 		}
@@ -253,7 +271,8 @@ func TestStack_publisher(t *testing.T) {
 		t.Errorf("document: got %s, error %v, want testdata/rules.json", document, err)
 	}
 	delete(published.Properties, contract.PropertyDocument)
-	if got, want := text(t, published.Properties), `{"Namespace":"dev","ServiceTimeout":"300","ServiceToken":{"Fn::GetAtt":["`+function+`","Arn"]},"Table":{"Ref":"`+records+`"}}`; got != want {
+	if got, want := text(t, published.Properties), `{"Namespace":"dev","ServiceTimeout":"300","ServiceToken":{"Fn::GetAtt":["`+function+
+		`","Arn"]},"Table":{"Ref":"`+records+`"}}`; got != want {
 		t.Errorf("other properties: got %s, want %s", got, want)
 	}
 	if !strings.Contains(string(content), `"DependsOn": [
@@ -263,7 +282,8 @@ func TestStack_publisher(t *testing.T) {
 		t.Errorf("publication: want it after the updates of %s and %s", authorizer, handler)
 	}
 	_, policy := made.one(t, "AWS::IAM::Policy", "LimitsPublisherRole")
-	if got, want := text(t, policy.Properties), onlyRecord("dynamodb:PutItem", contract.DeployedRulesKey("dev")); !strings.Contains(got, want) || strings.Count(got, "dynamodb:") != 3 {
+	if got, want := text(t, policy.Properties), onlyRecord("dynamodb:PutItem", contract.DeployedRulesKey("dev")); !strings.Contains(got,
+		want) || strings.Count(got, "dynamodb:") != 3 {
 		t.Errorf("policy: got %s, want only %s", got, want)
 	}
 	_, invoked := made.one(t, "AWS::Lambda::EventInvokeConfig", "LimitsPublisher")
@@ -282,14 +302,16 @@ func TestStack_publisher(t *testing.T) {
 func TestStack_rulesFrom(t *testing.T) {
 	made := templateOf(t, provisioned)
 	_, f := made.one(t, "AWS::Lambda::Function", "LimitsAuthorizer")
-	if variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); variables["RULES_FROM"] != "table" || f.Properties["Layers"] != nil {
+	if variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); variables["RULES_FROM"] != "table" ||
+		f.Properties["Layers"] != nil {
 		t.Errorf("rules from the table: got variables %v and layers %v, want RULES_FROM=table and no layers", variables, f.Properties["Layers"])
 	}
 }
 
 func TestStack_waf(t *testing.T) {
 	_, acl := templateOf(t, everything).one(t, "AWS::WAFv2::WebACL", "")
-	if got, want := text(t, acl.Properties["Rules"].([]any)[0].(map[string]any)["Statement"]), `{"RateBasedStatement":{"AggregateKeyType":"IP","EvaluationWindowSec":300,"Limit":2000}}`; got != want {
+	if got, want := text(t, acl.Properties["Rules"].([]any)[0].(map[string]any)["Statement"]),
+		`{"RateBasedStatement":{"AggregateKeyType":"IP","EvaluationWindowSec":300,"Limit":2000}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

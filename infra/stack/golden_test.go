@@ -63,7 +63,8 @@ func checkGolden(t *testing.T, path string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs from the synthesized stack from line %d; if the change is intended, run make golden", path, firstDifference(got, want))
+		t.Errorf("%s differs from the synthesized stack from line %d; if the change is intended, run make golden", path,
+			firstDifference(got, want))
 	}
 }
 

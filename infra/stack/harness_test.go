@@ -239,7 +239,8 @@ func forwarding(s *stack.Settings) { s.Bus = "default" }
 // several changes neither the REST API nor the rate at which a new table of counters is too slow.
 func several(s *stack.Settings) {
 	s.AlarmEmail, s.LogRole, s.Throttle = "operator@example.com", true, 1000
-	s.Variables = map[string]string{contract.VariableBasePath: "/v1,/orders/v2", contract.VariableAPIKeyHeader: "x-partner-key", contract.VariableForeignAPIKeys: "refuse"}
+	s.Variables = map[string]string{contract.VariableBasePath: "/v1,/orders/v2", contract.VariableAPIKeyHeader: "x-partner-key",
+		contract.VariableForeignAPIKeys: "refuse"}
 }
 
 func onX86(s *stack.Settings) { s.Arch, s.Throttle, s.WarmWrites = "x86_64", 1001, 4004 }

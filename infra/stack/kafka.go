@@ -24,7 +24,8 @@ func (s *stage) newSinks(p *ratelimit.LimitsProps) {
 	p.Vpc = awsec2.Vpc_FromVpcAttributes(s.stack, jsii.String("Vpc"), &awsec2.VpcAttributes{
 		VpcId: jsii.String(k.Vpc), AvailabilityZones: jsii.Strings(zones...), IsolatedSubnetIds: jsii.Strings(slices.Clone(k.Subnets)...),
 	})
-	awscdk.Annotations_Of(p.Vpc).AcknowledgeWarning(jsii.String("@aws-cdk/aws-ec2:noSubnetRouteTableId"), jsii.String("The stack changes no routes."))
+	awscdk.Annotations_Of(p.Vpc).AcknowledgeWarning(jsii.String("@aws-cdk/aws-ec2:noSubnetRouteTableId"),
+		jsii.String("The stack changes no routes."))
 	p.Kafka = &ratelimit.Kafka{
 		Brokers: k.Brokers, Topic: k.Topic, Cluster: k.Cluster,
 		SecurityGroup: awsec2.SecurityGroup_FromSecurityGroupId(s.stack, jsii.String("Brokers"), jsii.String(k.SecurityGroup), nil),

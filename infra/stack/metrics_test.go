@@ -12,12 +12,15 @@ import (
 )
 
 // unused are metrics that no alarm or dashboard shows. infra/README.md describes alarms on them.
-var unused = []string{telemetry.RuleDimension + " " + telemetry.RuleAllowed, telemetry.RuleDimension + " " + telemetry.RuleMarked, telemetry.ExemptionDimension + " " + telemetry.Exempt}
+var unused = []string{telemetry.RuleDimension + " " + telemetry.RuleAllowed, telemetry.RuleDimension + " " + telemetry.RuleMarked,
+	telemetry.ExemptionDimension + " " + telemetry.Exempt}
 
 // ofCount are metrics that functions write only for a limit with count or notify, for a dropped line, for a foreign API key, for a record
 // with a mistake, for requests that no rule matches, for requests around a distribution, or for a limit that regions share.
 var ofCount = []string{
-	telemetry.RegionCalls, telemetry.TransfersLost, telemetry.RegionsFailed, telemetry.Unmatched, telemetry.RecordsIgnored, telemetry.ForeignKeys, telemetry.AddressesNotFound, telemetry.Notices, telemetry.LinesDropped, telemetry.SettlementsLost, telemetry.ReportsRejected, telemetry.DebtExcess,
+	telemetry.RegionCalls, telemetry.TransfersLost, telemetry.RegionsFailed, telemetry.Unmatched, telemetry.RecordsIgnored,
+	telemetry.ForeignKeys, telemetry.AddressesNotFound, telemetry.Notices, telemetry.LinesDropped, telemetry.SettlementsLost,
+	telemetry.ReportsRejected, telemetry.DebtExcess,
 }
 
 // written returns all metrics that functions write, each as dimension and name.

@@ -18,7 +18,8 @@ func (s *stage) newDashboard() {
 	d := ratelimit.Dashboard{
 		Errors:    []awscloudwatch.IMetric{ratelimit.RESTErrors(s.rest.RestApiName()), s.httpErrors()},
 		Functions: []awslambda.IFunction{s.handler},
-		Costs:     []ratelimit.Cost{{Name: "rest", Units: requests(s.restName()), Million: restRequests}, {Name: "http", Units: requests(s.httpName()), Million: httpRequests}},
+		Costs: []ratelimit.Cost{{Name: "rest", Units: requests(s.restName()), Million: restRequests},
+			{Name: "http", Units: requests(s.httpName()), Million: httpRequests}},
 	}
 	s.dashboard = s.limits.NewDashboard(s.stack, d)
 }
@@ -26,7 +27,8 @@ func (s *stage) newDashboard() {
 // newHTTPAlarm adds the alarm on the HTTP API, which the construct does not know.
 func (s *stage) newHTTPAlarm() {
 	s.limits.NewAlarm(s.stack, ratelimit.Alarm{
-		Name: "http-errors", Description: "More than 1 % of the HTTP API's answers are 5xx. Look at handler-errors and handler-throttled, then at the handler's log.", Metric: s.httpErrors(), Above: 1, Of: 3, In: 5,
+		Name: "http-errors", Description: "More than 1 % of the HTTP API's answers are 5xx. Look at handler-errors and handler-throttled, " +
+			"then at the handler's log.", Metric: s.httpErrors(), Above: 1, Of: 3, In: 5,
 	})
 }
 

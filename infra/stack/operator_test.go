@@ -41,7 +41,8 @@ func TestOperator_policy(t *testing.T) {
 			}
 		}
 		slices.Sort(want)
-		if want = slices.Compact(want); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		want = slices.Compact(want)
+		if !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 			t.Errorf("%s: got the actions %v, want %v", table, got, want)
 		}
 	}

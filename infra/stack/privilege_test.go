@@ -15,7 +15,8 @@ import (
 func TestStack_privilege(t *testing.T) {
 	logs := []string{"logs:CreateLogStream", "logs:PutLogEvents"}
 	xray := []string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"}
-	network := []string{"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"}
+	network := []string{"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
+		"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"}
 	records := slices.Concat(contract.RecordActions(), contract.SubjectKeyActions())
 	sealing := slices.Concat(records, contract.MACKeyActions())
 	publisher := map[string][]string{"LimitsPublisherLogs": logs, "LimitsRecords": contract.PublisherActions()}
@@ -32,23 +33,30 @@ func TestStack_privilege(t *testing.T) {
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
 		},
 		"regions": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsGlobalRecords": records, otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
-			"Publisher":  {"LimitsPublisherLogs": logs, "LimitsGlobalRecords": contract.PublisherActions()},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsGlobalRecords": records, otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsGlobalRecords": records,
+				otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
+			"Publisher": {"LimitsPublisherLogs": logs, "LimitsGlobalRecords": contract.PublisherActions()},
+			"Handler": {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsGlobalRecords": records,
+				otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
 		},
 		"regions-two": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), recordsIn("us-east-1"): contract.RecordActions(), recordsIn("eu-central-1"): contract.SubjectKeyActions(), otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), recordsIn("us-east-1"): contract.RecordActions(),
+				recordsIn("eu-central-1"): contract.SubjectKeyActions(), otherCounters("eu-central-1"): dynamostore.Actions(),
+				otherCounters("ap-southeast-1"): dynamostore.Actions()},
 		},
 		"everything": {
-			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records, "*": slices.Concat(network, xray)},
-			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records, "*": slices.Concat(network, xray)},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"},
+				"LimitsRecords": records, "*": slices.Concat(network, xray)},
+			"Handler": {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"},
+				"LimitsRecords": records, "*": slices.Concat(network, xray)},
 			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": contract.SigningKeyActions(), "*": xray},
 		},
 		"kafka": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
 			"Publisher":  publisher,
-			"Log":        {"LimitsLogLogs": logs, "LimitsRecords": contract.RecordActions(), kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
+			"Log": {"LimitsLogLogs": logs, "LimitsRecords": contract.RecordActions(), kafkaCluster: contract.KafkaClusterActions(),
+				kafkaTopic: contract.KafkaTopicActions(), "*": network},
+			"Handler": {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
 		},
 	} {
 		change := variants[name]
@@ -71,7 +79,8 @@ func TestStack_privilege(t *testing.T) {
 		}
 		_, roles := made.of("AWS::IAM::Role")
 		for _, r := range roles {
-			if text(t, r.Properties["AssumeRolePolicyDocument"]) != "" && r.Properties["ManagedPolicyArns"] != nil && !strings.Contains(text(t, r.Properties), "AmazonAPIGatewayPushToCloudWatchLogs") {
+			if text(t, r.Properties["AssumeRolePolicyDocument"]) != "" && r.Properties["ManagedPolicyArns"] != nil &&
+				!strings.Contains(text(t, r.Properties), "AmazonAPIGatewayPushToCloudWatchLogs") {
 				t.Errorf("%s: got a role with managed policies: %s, want none", name, text(t, r.Properties))
 			}
 		}
@@ -95,7 +104,8 @@ const (
 )
 
 // noticeBus is the ARN of the default event bus, as policies contain it.
-const noticeBus = `{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":events:",{"Ref":"AWS::Region"},":",{"Ref":"AWS::AccountId"},":event-bus/default"]]}`
+const noticeBus = `{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":events:",{"Ref":"AWS::Region"},":",{"Ref":"AWS::AccountId"},` +
+	`":event-bus/default"]]}`
 
 // A function can write only its own items of the records table, and no API keys. It can read only the items that
 // it needs: without counts, no key of MACs.
@@ -124,7 +134,8 @@ func TestStack_privilege_records(t *testing.T) {
 		for function, keys := range want {
 			_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+function+"Role")
 			got, statement := text(t, policy.Properties), onlyRecords("dynamodb:GetItem", keys)
-			if reads := strings.Count(got, `"Action":"dynamodb:GetItem"`); reads != min(len(keys), 1) || keys != nil && !strings.Contains(got, statement) {
+			if reads := strings.Count(got, `"Action":"dynamodb:GetItem"`); reads != min(len(keys), 1) || keys != nil &&
+				!strings.Contains(got, statement) {
 				t.Errorf("%s: %s: got %d permissions to read records in %s, want only %s", name, function, reads, got, statement)
 			}
 		}
@@ -139,7 +150,8 @@ func onlyRecord(action, key string) string {
 
 // onlyRecords is onlyRecord for several items.
 func onlyRecords(action string, keys []string) string {
-	return `{"Action":"` + action + `","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["` + strings.Join(keys, `","`) + `"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow"`
+	return `{"Action":"` + action + `","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["` + strings.Join(keys, `","`) +
+		`"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow"`
 }
 
 func sameActions(a, b []string) bool {

@@ -27,18 +27,21 @@ func TestStack_regions(t *testing.T) {
 		if owner {
 			records := tables[0]
 			for _, replica := range records.Properties["Replicas"].([]any) {
-				if got, want := text(t, replica), `{"DeletionProtectionEnabled":true,"PointInTimeRecoverySpecification":{"PointInTimeRecoveryEnabled":true},"Region":"`; !strings.HasPrefix(got, want) {
+				if got, want := text(t, replica), `{"DeletionProtectionEnabled":true,`+
+					`"PointInTimeRecoverySpecification":{"PointInTimeRecoveryEnabled":true},"Region":"`; !strings.HasPrefix(got, want) {
 					t.Errorf("a replica of the records: got %s, want protection and backups", got)
 				}
 			}
-			if n := len(records.Properties["Replicas"].([]any)); n != 3 || records.DeletionPolicy != "Retain" || records.Properties["TableName"] != "weir-dev-records" {
+			if n := len(records.Properties["Replicas"].([]any)); n != 3 || records.DeletionPolicy != "Retain" ||
+				records.Properties["TableName"] != "weir-dev-records" {
 				t.Errorf("records: got %d replicas and %s, want 3, retained under the name weir-dev-records", n, text(t, records))
 			}
 		}
 		for _, function := range []string{"LimitsAuthorizer", "LimitsHandler"} {
 			_, f := made.one(t, "AWS::Lambda::Function", function)
 			variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any)
-			if got := variables[contract.VariableRegions]; got != map[bool]string{true: "us-east-1,eu-central-1,ap-southeast-1", false: "eu-central-1,us-east-1,ap-southeast-1"}[owner] {
+			if got := variables[contract.VariableRegions]; got != map[bool]string{true: "us-east-1,eu-central-1,ap-southeast-1",
+				false: "eu-central-1,us-east-1,ap-southeast-1"}[owner] {
 				t.Errorf("%s: %s: got the regions %v, want the list of the setting", name, function, got)
 			}
 		}
@@ -65,7 +68,8 @@ func TestStack_regions_toOne(t *testing.T) {
 	if problems := checkReplacements(createOnlyProperties(t), before.Resources, after.Resources); len(problems) > 0 {
 		t.Errorf("got %q, want an update without problems", problems)
 	}
-	if _, records := before.one(t, "AWS::DynamoDB::GlobalTable", ""); records.DeletionPolicy != "Retain" || records.Properties["TableName"] != "weir-dev-records" {
+	if _, records := before.one(t, "AWS::DynamoDB::GlobalTable", ""); records.DeletionPolicy != "Retain" ||
+		records.Properties["TableName"] != "weir-dev-records" {
 		t.Errorf("records before: got %s, want weir-dev-records, retained", text(t, records))
 	}
 	if ids, _ := after.of("AWS::DynamoDB::GlobalTable"); len(ids) > 0 {
@@ -77,7 +81,8 @@ func TestStack_regions_toOne(t *testing.T) {
 		t.Errorf("counters: got %s %s, then %s %s, want a replacement without a fixed name", named, text(t, was), generated, text(t, is))
 	}
 	published, _ := before.one(t, "Custom::WeirRules", "")
-	if again, rules := after.one(t, "Custom::WeirRules", ""); again != published || rules.Properties[contract.PropertyTable] != "weir-dev-records" {
+	if again, rules := after.one(t, "Custom::WeirRules", ""); again != published ||
+		rules.Properties[contract.PropertyTable] != "weir-dev-records" {
 		t.Errorf("publication of the rules: got %s %s, want %s in weir-dev-records", again, text(t, rules), published)
 	}
 	for _, function := range []string{"LimitsAuthorizer", "LimitsHandler"} {
@@ -95,18 +100,21 @@ func TestSettings_Each(t *testing.T) {
 		return stack.Read([]byte("{}"), nil, func(key string) string { return given[key] })
 	}
 	s, err := read(map[string]string{"stage": "prod", "regions": "eu-central-1,us-east-1"})
-	if all := s.Each(); err != nil || len(all) != 2 || all[0].Region != "eu-central-1" || all[1].Region != "us-east-1" || len(all[1].Regions) != 2 {
+	if all := s.Each(); err != nil || len(all) != 2 || all[0].Region != "eu-central-1" || all[1].Region != "us-east-1" ||
+		len(all[1].Regions) != 2 {
 		t.Errorf("got %+v and error %v, want a stack in each region", all, err)
 	}
 	s, err = read(map[string]string{"stage": "prod", "regions": "eu-central-1,us-east-1:0"})
 	if all := s.Each(); err != nil || all[1].Region != "us-east-1" {
 		t.Errorf("a region without share: got %+v and error %v, want its stack", all, err)
 	}
-	if s, err = read(nil); err != nil || len(s.Each()) != 1 {
+	s, err = read(nil)
+	if err != nil || len(s.Each()) != 1 {
 		t.Errorf("without regions: got %d stacks and error %v, want one", len(s.Each()), err)
 	}
 	for key, value := range map[string]string{"zones": "eu-central-1a,eu-central-1b"} {
-		if _, err := read(map[string]string{"regions": "eu-central-1,us-east-1", key: value}); err == nil || !strings.HasPrefix(err.Error(), "-c regions=eu-central-1,us-east-1: want nothing with zones") {
+		if _, err := read(map[string]string{"regions": "eu-central-1,us-east-1", key: value}); err == nil || !strings.HasPrefix(err.Error(),
+			"-c regions=eu-central-1,us-east-1: want nothing with zones") {
 			t.Errorf("regions with %s: got error %v, want one", key, err)
 		}
 	}

@@ -94,7 +94,8 @@ func checkReplacements(types map[string]createOnly, before, after map[string]res
 		}
 		for _, p := range types[r.Type].CreateOnly {
 			if !reflect.DeepEqual(r.Properties[p], next.Properties[p]) {
-				problems = append(problems, fmt.Sprintf("%s: %s changes, which replaces the resource, but the name %s stays; change the name too", id, p, name))
+				problems = append(problems, fmt.Sprintf("%s: %s changes, which replaces the resource, but the name %s stays; change the name too", id,
+					p, name))
 			}
 		}
 	}

@@ -69,11 +69,13 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 		case removed[key] != "":
 			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: no longer a setting; %s", s.Namespace, key, removed[key]))
 		case !r.known[key] || key == "stage":
-			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; want one of %s", s.Namespace, key, strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
+			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; want one of %s", s.Namespace, key,
+				strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
 		}
 	}
 	if r.stage == nil && context("stage") != "" {
-		s.Warning = fmt.Sprintf("stages: no settings of stage %s, so the stack has the defaults; want one of %s, or your own stage", s.Namespace, strings.Join(slices.Sorted(maps.Keys(stages)), ", "))
+		s.Warning = fmt.Sprintf("stages: no settings of stage %s, so the stack has the defaults; want one of %s, or your own stage", s.Namespace,
+			strings.Join(slices.Sorted(maps.Keys(stages)), ", "))
 	}
 	return s, errors.Join(r.problems...)
 }
@@ -98,11 +100,14 @@ func (r *reader) settings() Settings {
 		LimitsProps: ratelimit.LimitsProps{
 			Namespace: r.text("stage", "dev"), Store: ratelimit.Store(r.oneOf("store", string(ratelimit.DynamoDB), string(ratelimit.ElastiCache))),
 			Rules: r.text("rules", "functions/rules.json"), RulesFrom: r.text("rulesFrom", ""), WeirBehind: true,
-			CORSOrigins: r.list("corsOrigins"), RequireCredential: r.flag("requireCredential"), MaxDelay: r.duration("maxDelay"), Variables: map[string]string{},
+			CORSOrigins: r.list("corsOrigins"), RequireCredential: r.flag("requireCredential"), MaxDelay: r.duration("maxDelay"),
+			Variables:              map[string]string{},
 			ProvisionedConcurrency: r.number("provisioned", 0), Tracing: r.flag("tracing"),
-			Regions: r.list("regions"), Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0), DecisionSample: int(r.number("decisionSample", 0)),
+			Regions: r.list("regions"), Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0),
+			DecisionSample: int(r.number("decisionSample", 0)),
 		},
-		Arch: r.oneOf("arch", "arm64", "x86_64"), AlarmEmail: r.text("alarmEmail", ""), RecordsTable: r.text("recordsTable", ""), LogRole: r.flag("logRole"),
+		Arch: r.oneOf("arch", "arm64", "x86_64"), AlarmEmail: r.text("alarmEmail", ""), RecordsTable: r.text("recordsTable", ""),
+		LogRole:  r.flag("logRole"),
 		Throttle: r.number("throttle", defaultThrottle), WAF: r.number("waf", 0),
 		Bus: r.text("noticeBus", ""),
 		Kafka: Kafka{
@@ -112,10 +117,12 @@ func (r *reader) settings() Settings {
 	}
 	s.Address = r.text("address", "")
 	s.Bundles = r.text("bundles", "dist/"+s.Arch)
-	if tokens := (ratelimit.Tokens{Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", "")}); tokens != (ratelimit.Tokens{}) {
+	if tokens := (ratelimit.Tokens{Issuer: r.text("issuer", ""), Audience: r.text("audience", ""),
+		JWKS: r.text("jwks", "")}); tokens != (ratelimit.Tokens{}) {
 		s.Tokens = &tokens
 	}
-	for key, variable := range map[string]string{"basePath": contract.VariableBasePath, "apiKeyHeader": contract.VariableAPIKeyHeader, "foreignApiKeys": contract.VariableForeignAPIKeys} {
+	for key, variable := range map[string]string{"basePath": contract.VariableBasePath, "apiKeyHeader": contract.VariableAPIKeyHeader,
+		"foreignApiKeys": contract.VariableForeignAPIKeys} {
 		if value := r.text(key, ""); value != "" {
 			s.Variables[variable] = value
 		}

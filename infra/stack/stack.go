@@ -46,7 +46,8 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	s := &stage{stack: awscdk.NewStack(scope, jsii.String(id), p), settings: settings}
 	s.alarms = s.newTopic()
 	s.limits = ratelimit.NewLimits(s.stack, jsii.String("Limits"), s.props())
-	s.handler = s.limits.NewFunction("Handler", ratelimit.FunctionProps{Bundle: s.limits.Bundle("handler"), Role: "handler", Timeout: handlerTimeout})
+	s.handler = s.limits.NewFunction("Handler", ratelimit.FunctionProps{Bundle: s.limits.Bundle("handler"), Role: "handler",
+		Timeout: handlerTimeout})
 	s.rest = s.newRESTAPI()
 	s.limits.Attach(s.rest)
 	s.http = s.newHTTPAPI()
@@ -68,7 +69,8 @@ func (s *stage) props() *ratelimit.LimitsProps {
 	}
 	if p.Address != "" && p.Address != contract.AddressHost {
 		p.OriginSecret = s.secret("OriginSecret", "The value of Weir-Origin-Secret in requests from the distribution or the proxy.", false)
-		p.PreviousOriginSecret = s.secret("PreviousOriginSecret", "A second valid value, until every distribution or proxy sends the first. Empty means none.", true)
+		p.PreviousOriginSecret = s.secret("PreviousOriginSecret", "A second valid value, until every distribution or proxy sends the first. "+
+			"Empty means none.", true)
 	}
 	s.newSinks(&p)
 	if s.settings.Arch == "x86_64" {
@@ -96,7 +98,8 @@ func (s *stage) checkThroughput() {
 		return
 	}
 	awscdk.Annotations_Of(s.stack).AddWarningV2(jsii.String("weir:throughput"), jsii.Sprintf(
-		"throttle: %[1]v requests a second on %[2]d APIs cause up to %[3]v writes a second, but a new table of counters accepts %[4]v; set warmWrites to %[3]v, or throttle to %[5]v",
+		"throttle: %[1]v requests a second on %[2]d APIs cause up to %[3]v writes a second, but a new table of counters accepts %[4]v; set "+
+			"warmWrites to %[3]v, or throttle to %[5]v",
 		s.settings.Throttle, apis, writes, table, float64(int(table/apis/requestWrites))))
 }
 
@@ -125,7 +128,8 @@ func (s *stage) newOutputs() {
 		id    string
 		value *string
 	}{
-		{"RestUrl", jsii.Sprintf("https://%s.execute-api.%s.%s/%s", *s.rest.RestApiId(), *s.stack.Region(), *s.stack.UrlSuffix(), *s.rest.DeploymentStage().StageName())},
+		{"RestUrl", jsii.Sprintf("https://%s.execute-api.%s.%s/%s", *s.rest.RestApiId(), *s.stack.Region(), *s.stack.UrlSuffix(),
+			*s.rest.DeploymentStage().StageName())},
 		{"HttpUrl", s.http.ApiEndpoint()},
 		{"CountersTable", variables[contract.LayerVariable(contract.VariableTable)]},
 		{"RecordsTable", s.limits.Records().TableName()},

@@ -59,7 +59,8 @@ func TestStack_variables(t *testing.T) {
 	for _, name := range []string{"LimitsAuthorizer", "LimitsHandler"} {
 		_, function := made.one(t, "AWS::Lambda::Function", name)
 		variables := function.Properties["Environment"].(map[string]any)["Variables"].(map[string]any)
-		if got, want := []any{variables["BASE_PATH"], variables["API_KEY_HEADER"], variables["FOREIGN_API_KEYS"]}, []any{"/v1,/orders/v2", "x-partner-key", "refuse"}; !slices.Equal(got, want) {
+		if got, want := []any{variables["BASE_PATH"], variables["API_KEY_HEADER"], variables["FOREIGN_API_KEYS"]},
+			[]any{"/v1,/orders/v2", "x-partner-key", "refuse"}; !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
@@ -105,12 +106,14 @@ func TestStack_refusal(t *testing.T) {
 func TestStack_table(t *testing.T) {
 	made := templateOf(t)
 	_, counters := made.one(t, "AWS::DynamoDB::Table", "LimitsCounters")
-	if got, want := text(t, counters.Properties["TimeToLiveSpecification"]), fmt.Sprintf(`{"AttributeName":%q,"Enabled":true}`, dynamostore.TTLAttribute); got != want {
+	if got, want := text(t, counters.Properties["TimeToLiveSpecification"]), fmt.Sprintf(`{"AttributeName":%q,"Enabled":true}`,
+		dynamostore.TTLAttribute); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for _, prefix := range []string{"LimitsCounters", "LimitsRecords"} {
 		_, table := made.one(t, "AWS::DynamoDB::Table", prefix)
-		if got, want := text(t, table.Properties["KeySchema"]), fmt.Sprintf(`[{"AttributeName":%q,"KeyType":"HASH"}]`, contract.KeyAttribute); got != want || table.Properties["BillingMode"] != "PAY_PER_REQUEST" {
+		if got, want := text(t, table.Properties["KeySchema"]), fmt.Sprintf(`[{"AttributeName":%q,"KeyType":"HASH"}]`,
+			contract.KeyAttribute); got != want || table.Properties["BillingMode"] != "PAY_PER_REQUEST" {
 			t.Errorf("%s: got %s, want %s with on-demand capacity", prefix, got, want)
 		}
 	}
@@ -153,7 +156,8 @@ func TestStack_logRole(t *testing.T) {
 		ids, _ := made.of("AWS::ApiGateway::Account")
 		retained := 0
 		for id, r := range made.Resources {
-			if (r.Type == "AWS::ApiGateway::Account" || strings.HasPrefix(id, "RestCloudWatchRole")) && r.DeletionPolicy == "Retain" && r.UpdateReplacePolicy == "Retain" {
+			if (r.Type == "AWS::ApiGateway::Account" || strings.HasPrefix(id, "RestCloudWatchRole")) && r.DeletionPolicy == "Retain" &&
+				r.UpdateReplacePolicy == "Retain" {
 				retained++
 			}
 		}
@@ -186,9 +190,11 @@ func TestStack_stages(t *testing.T) {
 	assembly := a.Synth(nil)
 	for _, made := range *assembly.Stacks() {
 		for id, r := range parse(t, []byte(text(t, made.Template()))).Resources {
-			for _, property := range []string{"TableName", "FunctionName", "LogGroupName", "RoleName", "TopicName", "AlarmName", "DashboardName", "RuleName", "ServerlessCacheName", "UserId", "UserGroupId", "Name"} {
+			for _, property := range []string{"TableName", "FunctionName", "LogGroupName", "RoleName", "TopicName", "AlarmName", "DashboardName",
+				"RuleName", "ServerlessCacheName", "UserId", "UserGroupId", "Name"} {
 				name, ok := r.Properties[property].(string)
-				if !ok || r.Type == "AWS::ApiGateway::Authorizer" || r.Type == "AWS::Lambda::Alias" { // such a name need be unique only within its API or function
+				// such a name need be unique only within its API or function
+				if !ok || r.Type == "AWS::ApiGateway::Authorizer" || r.Type == "AWS::Lambda::Alias" {
 					continue
 				}
 				if twin, taken := names[r.Type+" "+name]; taken {
@@ -220,19 +226,22 @@ func TestRead(t *testing.T) {
 			"kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v", "kafkaSubnets": "subnet-1",
 		},
 		"-c zones=a,b: want nothing with kafkaBrokers": {
-			"kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v", "kafkaSubnets": "subnet-1,subnet-2", "zones": "a,b",
+			"kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v",
+			"kafkaSubnets": "subnet-1,subnet-2", "zones": "a,b",
 		},
 		"-c warmWrites=many: want a whole number":                                   {"warmWrites": "many"},
 		"stages: prod.stores: not a setting of":                                     {"stage": "prod"},
 		"stages: built.arch: not a setting of a stage; run make deploy ARCH=x86_64": {"stage": "built"},
 		"stages: test.stage: not a setting of":                                      {"stage": "test"},
 	} {
-		_, err := stack.Read([]byte(`{"prod": {"stores": "dynamodb"}, "test": {"stage": "other"}, "built": {"arch": "x86_64"}}`), slices.Collect(maps.Keys(context)), func(key string) string { return context[key] })
+		_, err := stack.Read([]byte(`{"prod": {"stores": "dynamodb"}, "test": {"stage": "other"}, "built": {"arch": "x86_64"}}`),
+			slices.Collect(maps.Keys(context)), func(key string) string { return context[key] })
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: got %v, want %s", context, err, want)
 		}
 	}
-	if _, err := stack.Read([]byte(`{"prod": {"throttle": 5}}`), nil, func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), "each setting in quotes") {
+	if _, err := stack.Read([]byte(`{"prod": {"throttle": 5}}`), nil, func(string) string { return "" }); err == nil ||
+		!strings.Contains(err.Error(), "each setting in quotes") {
 		t.Errorf("number without quotes: got error %v, want each setting in quotes", err)
 	}
 	both := `{"prod": {"throttle": "5", "corsOrigins": "https://a.example,https://b.example"}, "dev": {"throttle": "6"}}`
@@ -246,7 +255,8 @@ func TestRead(t *testing.T) {
 func TestRead_contextOfCDK(t *testing.T) {
 	given := []string{
 		"@aws-cdk/core:checkSecretUsage", "aws:cdk:bundling-stacks", "aws-cdk:enableDiffNoFail", "cli-telemetry", "acknowledged-issue-numbers",
-		"availability-zones:account=123456789012:region=eu-central-1", "vpc-provider:account=123456789012:filter.vpc-id=vpc-1:region=eu-central-1:returnAsymmetricSubnets=true",
+		"availability-zones:account=123456789012:region=eu-central-1",
+		"vpc-provider:account=123456789012:filter.vpc-id=vpc-1:region=eu-central-1:returnAsymmetricSubnets=true",
 	}
 	if _, err := stack.Read([]byte(`{}`), given, func(string) string { return "" }); err != nil {
 		t.Errorf("got %v, want no error", err)
@@ -260,7 +270,8 @@ func TestRead_unlistedStage(t *testing.T) {
 		"prd":  "stages: no settings of stage prd, so the stack has the defaults; want one of dev, prod, or your own stage",
 		"prod": "", "": "",
 	} {
-		s, err := stack.Read([]byte(`{"prod": {}, "dev": {}}`), []string{"stage"}, func(key string) string { return map[string]string{"stage": stage}[key] })
+		s, err := stack.Read([]byte(`{"prod": {}, "dev": {}}`), []string{"stage"},
+			func(key string) string { return map[string]string{"stage": stage}[key] })
 		if err != nil || s.Warning != want {
 			t.Errorf("stage %q: got warning %q, error %v, want %q", stage, s.Warning, err, want)
 		}

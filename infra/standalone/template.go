@@ -58,7 +58,8 @@ func Template(store ratelimit.Store, rules string) (content []byte, err error) {
 	defer func() { _ = os.RemoveAll(folder) }()
 	app := awscdk.NewApp(&awscdk.AppProps{Outdir: &folder, AnalyticsReporting: jsii.Bool(false)})
 	synthesizer := awscdk.NewDefaultStackSynthesizer(&awscdk.DefaultStackSynthesizerProps{GenerateBootstrapVersionRule: jsii.Bool(false)})
-	s := &stack{cdk: awscdk.NewStack(app, jsii.String("Weir"), &awscdk.StackProps{Description: jsii.String(description), Synthesizer: synthesizer})}
+	s := &stack{cdk: awscdk.NewStack(app, jsii.String("Weir"), &awscdk.StackProps{Description: jsii.String(description),
+		Synthesizer: synthesizer})}
 	s.fill(store, rules)
 	template, _ := app.Synth(nil).GetStackByName(s.cdk.StackName()).Template().(node)
 	resources, _ := template["Resources"].(node)
@@ -146,9 +147,10 @@ func (s *stack) fill(store ratelimit.Store, rules string) {
 func (s *stack) override() {
 	boundary, key := optional(hasBoundary, node{"Ref": s.boundary.LogicalId()}), node{"Ref": s.key.LogicalId()}
 	properties := map[string]node{
-		"AWS::IAM::Role":                    {"PermissionsBoundary": boundary},
-		"AWS::Logs::LogGroup":               {"KmsKeyId": optional(hasKey, key), "RetentionInDays": node{"Ref": s.retention.LogicalId()}},
-		"AWS::DynamoDB::Table":              {"SSESpecification": optional(hasKey, node{"SSEEnabled": true, "SSEType": "KMS", "KMSMasterKeyId": key})},
+		"AWS::IAM::Role":      {"PermissionsBoundary": boundary},
+		"AWS::Logs::LogGroup": {"KmsKeyId": optional(hasKey, key), "RetentionInDays": node{"Ref": s.retention.LogicalId()}},
+		"AWS::DynamoDB::Table": {"SSESpecification": optional(hasKey, node{"SSEEnabled": true, "SSEType": "KMS",
+			"KMSMasterKeyId": key})},
 		"AWS::ElastiCache::ServerlessCache": {"KmsKeyId": optional(hasKey, key)},
 	}
 	for _, c := range *s.cdk.Node().FindAll("") {
@@ -197,60 +199,83 @@ func (s *stack) newParameters() {
 		return awscdk.NewCfnParameter(s.cdk, jsii.String(id), &p)
 	}
 	empty := jsii.String("")
-	s.namespace = add("Namespace", "Separates deployments in keys, metrics and names. Two deployments in one account and region need different namespaces.", awscdk.CfnParameterProps{
+	s.namespace = add("Namespace", "Separates deployments in keys, metrics and names. Two deployments in one account and region need "+
+		"different namespaces.", awscdk.CfnParameterProps{
 		Default: jsii.String("main"), AllowedPattern: jsii.String("[a-z][a-z0-9]*(-[a-z0-9]+)*"), MaxLength: jsii.Number(32),
 		ConstraintDescription: jsii.String("1 to 32 lower-case letters, digits and single hyphens, starting with a letter"),
 	})
-	s.bucket = add("CodeBucket", "The S3 bucket, in this region, with the zip files of the release.", awscdk.CfnParameterProps{MinLength: jsii.Number(3)})
+	s.bucket = add("CodeBucket", "The S3 bucket, in this region, with the zip files of the release.",
+		awscdk.CfnParameterProps{MinLength: jsii.Number(3)})
 	s.prefix = add("CodePrefix", "The prefix of the zip files in the bucket, such as weir/v1.0.0/.", awscdk.CfnParameterProps{
-		Default: empty, AllowedPattern: jsii.String("([^/]+/)*"), ConstraintDescription: jsii.String("empty, or a path that ends with / and does not begin with it"),
+		Default: empty, AllowedPattern: jsii.String("([^/]+/)*"), ConstraintDescription: jsii.String("empty, or a path that ends with / and " +
+			"does not begin with it"),
 	})
-	s.architecture = add("Architecture", "The architecture of the functions.", awscdk.CfnParameterProps{Default: jsii.String("arm64"), AllowedValues: jsii.Strings("arm64", "x86_64")})
+	s.architecture = add("Architecture", "The architecture of the functions.", awscdk.CfnParameterProps{Default: jsii.String("arm64"),
+		AllowedValues: jsii.Strings("arm64", "x86_64")})
 	s.api = add("RestApiId", "The id of the REST API to limit. Empty means none.", awscdk.CfnParameterProps{
 		Default: empty, AllowedPattern: jsii.String("([a-z0-9]{10})?"),
-		ConstraintDescription: jsii.String("the id of a REST API, such as a1b2c3d4e5; the id of an HTTP API does not work, because an HTTP API cannot answer 429 from an authorizer"),
+		ConstraintDescription: jsii.String("the id of a REST API, such as a1b2c3d4e5; the id of an HTTP API does not work, because an HTTP " +
+			"API cannot answer 429 from an authorizer"),
 	})
 	s.issuer = add("Issuer", "The claim iss of accepted JWTs. Empty means that tokens are ignored.", awscdk.CfnParameterProps{Default: empty})
 	s.audience = add("Audience", "The claim aud of accepted JWTs. Required with Issuer.", awscdk.CfnParameterProps{Default: empty})
-	s.jwks = add("JWKS", "The https URL of the issuer's public keys. Required with Issuer.", awscdk.CfnParameterProps{Default: empty, AllowedPattern: jsii.String("(https://.+)?"), ConstraintDescription: jsii.String("an https URL")})
+	s.jwks = add("JWKS", "The https URL of the issuer's public keys. Required with Issuer.", awscdk.CfnParameterProps{Default: empty,
+		AllowedPattern: jsii.String("(https://.+)?"), ConstraintDescription: jsii.String("an https URL")})
 	const algorithm = "((RS|PS|ES)(256|384|512)|EdDSA)"
 	s.algorithms = add("JwtAlgorithms", "The signature algorithms of accepted JWTs, such as RS256,ES256.", awscdk.CfnParameterProps{
-		Default: jsii.String("RS256"), AllowedPattern: jsii.String(algorithm + "(," + algorithm + ")*"), ConstraintDescription: jsii.String("algorithms with a public key, such as RS256, ES256 and EdDSA, separated by commas without spaces"),
+		Default: jsii.String("RS256"), AllowedPattern: jsii.String(algorithm + "(," + algorithm + ")*"),
+		ConstraintDescription: jsii.String("algorithms with a public key, such as RS256, ES256 and EdDSA, separated by commas without spaces"),
 	})
-	s.requireCredential = add("RequireCredential", "true rejects callers without a token or an API key with 401.", awscdk.CfnParameterProps{Default: jsii.String("false"), AllowedValues: jsii.Strings("true", "false")})
-	s.apiKeyHeader = add("ApiKeyHeader", "The header field of API keys. none means that API keys identify no caller.", awscdk.CfnParameterProps{Default: jsii.String("x-api-key"), AllowedPattern: jsii.String("[A-Za-z0-9-]{1,64}")})
-	s.foreignAPIKeys = add("ForeignApiKeys", "Requests with an API key that is not Weir's, such as a key of a usage plan: ignore identifies the caller without the key, refuse answers 401, accept looks up keys of weir keys import.", awscdk.CfnParameterProps{
-		Default: jsii.String(contract.ForeignKeysIgnored), AllowedValues: jsii.Strings(contract.ForeignKeysIgnored, contract.ForeignKeysRefused, contract.ForeignKeysAccepted),
+	s.requireCredential = add("RequireCredential", "true rejects callers without a token or an API key with 401.",
+		awscdk.CfnParameterProps{Default: jsii.String("false"), AllowedValues: jsii.Strings("true", "false")})
+	s.apiKeyHeader = add("ApiKeyHeader", "The header field of API keys. none means that API keys identify no caller.",
+		awscdk.CfnParameterProps{Default: jsii.String("x-api-key"), AllowedPattern: jsii.String("[A-Za-z0-9-]{1,64}")})
+	s.foreignAPIKeys = add("ForeignApiKeys", "Requests with an API key that is not Weir's, such as a key of a usage plan: ignore "+
+		"identifies the caller without the key, refuse answers 401, accept looks up keys of weir keys import.", awscdk.CfnParameterProps{
+		Default: jsii.String(contract.ForeignKeysIgnored), AllowedValues: jsii.Strings(contract.ForeignKeysIgnored, contract.ForeignKeysRefused,
+			contract.ForeignKeysAccepted),
 	})
-	s.address = add("Address", "Source of the client's address: host, or behind a CDN or a proxy cloudfront or hops:N, which need OriginSecret. infra/edge/README.md describes them.", awscdk.CfnParameterProps{
-		Default: jsii.String(contract.AddressHost), AllowedPattern: jsii.String("host|cloudfront|hops:([1-9]|1[0-6])"), ConstraintDescription: jsii.String("host, cloudfront, or hops:N with N from 1 to 16"),
+	s.address = add("Address", "Source of the client's address: host, or behind a CDN or a proxy cloudfront or hops:N, which need "+
+		"OriginSecret. infra/edge/README.md describes them.", awscdk.CfnParameterProps{
+		Default: jsii.String(contract.AddressHost), AllowedPattern: jsii.String("host|cloudfront|hops:([1-9]|1[0-6])"),
+		ConstraintDescription: jsii.String("host, cloudfront, or hops:N with N from 1 to 16"),
 	})
 	secret := func(id, text string) awscdk.CfnParameter {
 		return add(id, text, awscdk.CfnParameterProps{
-			Default: empty, NoEcho: jsii.Bool(true), AllowedPattern: jsii.Sprintf("([!-~]{%d,})?", contract.MinOriginSecret), ConstraintDescription: jsii.Sprintf("empty, or at least %d characters without spaces", contract.MinOriginSecret),
+			Default: empty, NoEcho: jsii.Bool(true), AllowedPattern: jsii.Sprintf("([!-~]{%d,})?", contract.MinOriginSecret),
+			ConstraintDescription: jsii.Sprintf("empty, or at least %d characters without spaces", contract.MinOriginSecret),
 		})
 	}
 	s.secret = secret("OriginSecret", "The value of Weir-Origin-Secret in requests from the CDN or the proxy.")
-	s.secretBefore = secret("PreviousOriginSecret", "A second valid value of Weir-Origin-Secret, until every CDN or proxy sends the first. Empty means none.")
-	s.origin = add("CorsOrigin", "The origin whose pages may read refusals, such as https://app.example. * means every origin. Empty means none.", awscdk.CfnParameterProps{
+	s.secretBefore = secret("PreviousOriginSecret", "A second valid value of Weir-Origin-Secret, until every CDN or proxy sends the first. "+
+		"Empty means none.")
+	s.origin = add("CorsOrigin", "The origin whose pages may read refusals, such as https://app.example. * means every origin. Empty means "+
+		"none.", awscdk.CfnParameterProps{
 		Default: empty, AllowedPattern: jsii.String(`(\*|(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?)?`),
 		ConstraintDescription: jsii.String("empty, *, or one https origin without a path"),
 	})
 	const basePath = "(/|(/[A-Za-z0-9$_~+!*'()-][A-Za-z0-9$_.~+!*'()-]*)+)"
-	s.basePath = add("BasePath", "The paths that custom domains add before every path, such as /v1,/orders/v2, and / for a domain that adds none beside them. Empty means none.", awscdk.CfnParameterProps{
-		Default: empty, AllowedPattern: jsii.String("(" + basePath + "(," + basePath + ")*)?"), ConstraintDescription: jsii.String("empty, or paths such as / or /v1, separated by commas without spaces"),
+	s.basePath = add("BasePath", "The paths that custom domains add before every path, such as /v1,/orders/v2, and / for a domain that "+
+		"adds none beside them. Empty means none.", awscdk.CfnParameterProps{
+		Default: empty, AllowedPattern: jsii.String("(" + basePath + "(," + basePath + ")*)?"),
+		ConstraintDescription: jsii.String("empty, or paths such as / or /v1, separated by commas without spaces"),
 	})
-	s.email = add("AlarmEmail", "The address that alarms notify. Empty means that no alarm notifies.", awscdk.CfnParameterProps{Default: empty})
-	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, for the alarm authorizer-failed, and for limits that count failures or bytes. Its lines are JSON with responseType, report, status and responseLength. Empty means none.", awscdk.CfnParameterProps{Default: empty})
+	s.email = add("AlarmEmail", "The address that alarms notify. Empty means that no alarm notifies.",
+		awscdk.CfnParameterProps{Default: empty})
+	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, for the alarm authorizer-failed, and for limits that "+
+		"count failures or bytes. Its lines are JSON with responseType, report, status and responseLength. Empty means none.",
+		awscdk.CfnParameterProps{Default: empty})
 	s.newAccountParameters(add)
 	s.condition(hasOrigin, s.origin)
-	awscdk.NewCfnCondition(s.cdk, jsii.String(hasAPIAndOrigin), &awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionOr(
-		awscdk.Fn_ConditionEquals(s.api.ValueAsString(), ""), awscdk.Fn_ConditionEquals(s.origin.ValueAsString(), ""),
-	))})
+	awscdk.NewCfnCondition(s.cdk, jsii.String(hasAPIAndOrigin),
+		&awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionOr(
+			awscdk.Fn_ConditionEquals(s.api.ValueAsString(), ""), awscdk.Fn_ConditionEquals(s.origin.ValueAsString(), ""),
+		))})
 	awscdk.NewCfnRule(s.cdk, jsii.String("TokensAreComplete"), &awscdk.CfnRuleProps{
 		RuleCondition: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.issuer.ValueAsString(), "")),
 		Assertions: &[]*awscdk.CfnRuleAssertion{{
-			Assert:            awscdk.Fn_ConditionNot(awscdk.Fn_ConditionOr(awscdk.Fn_ConditionEquals(s.audience.ValueAsString(), ""), awscdk.Fn_ConditionEquals(s.jwks.ValueAsString(), ""))),
+			Assert: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionOr(awscdk.Fn_ConditionEquals(s.audience.ValueAsString(), ""),
+				awscdk.Fn_ConditionEquals(s.jwks.ValueAsString(), ""))),
 			AssertDescription: jsii.String("Issuer needs Audience and JWKS; otherwise the functions would accept tokens for other APIs"),
 		}},
 	})
@@ -267,14 +292,19 @@ func (s *stack) newParameters() {
 // the retention of logs.
 func (s *stack) newAccountParameters(add func(id, text string, p awscdk.CfnParameterProps) awscdk.CfnParameter) {
 	empty := jsii.String("")
-	s.boundary = add("PermissionsBoundary", "The ARN of the policy that bounds the permissions of all roles. Empty means none.", awscdk.CfnParameterProps{
-		Default: empty, AllowedPattern: jsii.String("(arn:[a-z-]+:iam::([0-9]{12}|aws):policy/.+)?"), ConstraintDescription: jsii.String("empty, or the ARN of a managed policy"),
-	})
-	s.key = add("KmsKeyArn", "The ARN of the KMS key that encrypts the tables, the cache and the logs. Empty means keys of AWS.", awscdk.CfnParameterProps{
-		Default: empty, AllowedPattern: jsii.String("(arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/.+)?"), ConstraintDescription: jsii.String("empty, or the ARN of a key; not an alias"),
-	})
+	s.boundary = add("PermissionsBoundary", "The ARN of the policy that bounds the permissions of all roles. Empty means none.",
+		awscdk.CfnParameterProps{
+			Default: empty, AllowedPattern: jsii.String("(arn:[a-z-]+:iam::([0-9]{12}|aws):policy/.+)?"),
+			ConstraintDescription: jsii.String("empty, or the ARN of a managed policy"),
+		})
+	s.key = add("KmsKeyArn", "The ARN of the KMS key that encrypts the tables, the cache and the logs. Empty means keys of AWS.",
+		awscdk.CfnParameterProps{
+			Default: empty, AllowedPattern: jsii.String("(arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/.+)?"),
+			ConstraintDescription: jsii.String("empty, or the ARN of a key; not an alias"),
+		})
 	s.retention = add("LogRetentionDays", "The retention of the functions' logs, in days.", awscdk.CfnParameterProps{
-		Default: jsii.String("30"), AllowedValues: jsii.Strings("1", "3", "5", "7", "14", "30", "60", "90", "120", "150", "180", "365", "400", "545", "731", "1096", "1827", "2192", "2557", "2922", "3288", "3653"),
+		Default: jsii.String("30"), AllowedValues: jsii.Strings("1", "3", "5", "7", "14", "30", "60", "90", "120", "150", "180", "365", "400",
+			"545", "731", "1096", "1827", "2192", "2557", "2922", "3288", "3653"),
 	})
 	s.condition(hasBoundary, s.boundary)
 	s.condition(hasKey, s.key)
@@ -293,7 +323,8 @@ func (s *stack) code(bundle string) awslambda.Code {
 	if !ok {
 		bucket = awss3.Bucket_FromBucketName(s.cdk, id, s.bucket.ValueAsString())
 	}
-	return awslambda.Code_FromBucketV2(bucket, jsii.String(*s.prefix.ValueAsString()+contract.Archive(bundle, *s.architecture.ValueAsString())), nil)
+	return awslambda.Code_FromBucketV2(bucket, jsii.String(*s.prefix.ValueAsString()+contract.Archive(bundle,
+		*s.architecture.ValueAsString())), nil)
 }
 
 func (s *stack) newTopic() awssns.ITopic {

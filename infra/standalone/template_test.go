@@ -46,7 +46,8 @@ func evaluate(t *testing.T, template node, conditions map[string]bool) node {
 			}
 			made := node{}
 			for k, each := range v {
-				if each = choose(each); !reflect.DeepEqual(each, none) {
+				each = choose(each)
+				if !reflect.DeepEqual(each, none) {
 					made[k] = each
 				}
 			}
@@ -110,10 +111,12 @@ func TestTemplate_parameters(t *testing.T) {
 		"CodePrefix": {"": true, "weir/v1.0.0/": true, "weir/v1.0.0": false, "/weir/": false, "a//": false},
 		"RestApiId":  {"": true, "a1b2c3d4e5": true, "https://a1b2c3d4e5.execute-api": false, "a1b2c3d4e": false},
 		"CorsOrigin": {
-			"": true, "*": true, "https://app.example": true, "http://localhost:3000": true, "https://app.example/": false, "http://app.example": false,
+			"": true, "*": true, "https://app.example": true, "http://localhost:3000": true, "https://app.example/": false,
+			"http://app.example":                  false,
 			"https://a.example,https://b.example": false, "app.example": false,
 		},
-		"BasePath":            {"": true, "/v1": true, "/a.b/c": true, "v1": false, "/": true, "/v1,/": true, "//": false, "/v1/": false, "/..": false, "/a/../b": false, "/v1,/a/b+c": true, "/v1,": false, "/v1, /v2": false, "/v1,v2": false},
+		"BasePath": {"": true, "/v1": true, "/a.b/c": true, "v1": false, "/": true, "/v1,/": true, "//": false, "/v1/": false,
+			"/..": false, "/a/../b": false, "/v1,/a/b+c": true, "/v1,": false, "/v1, /v2": false, "/v1,v2": false},
 		"PermissionsBoundary": {"": true, "arn:aws:iam::123456789012:policy/path/boundary": true, "boundary": false},
 		"KmsKeyArn":           {"": true, "arn:aws-cn:kms:cn-north-1:123456789012:key/mrk-1": true, "alias/own": false},
 		"JwtAlgorithms":       {"RS256": true, "ES256,EdDSA,PS512": true, "": false, "none": false, "RS256,HS256": false, "RS256,": false},
@@ -139,7 +142,8 @@ func TestTemplate_everyResource(t *testing.T) {
 	for _, set := range []bool{true, false} {
 		for _, redis := range []bool{true, false} {
 			template := released(t, map[bool]ratelimit.Store{true: ratelimit.ElastiCache, false: ratelimit.DynamoDB}[redis])
-			got := evaluate(t, template, map[string]bool{hasAPI: true, hasAlarmEmail: true, hasAccessLog: true, hasIssuer: true, hasOrigin: true, hasAPIAndOrigin: true, hasBoundary: set, hasKey: set})
+			got := evaluate(t, template, map[string]bool{hasAPI: true, hasAlarmEmail: true, hasAccessLog: true, hasIssuer: true, hasOrigin: true,
+				hasAPIAndOrigin: true, hasBoundary: set, hasKey: set})
 			boundary, key := any(node{"Ref": "PermissionsBoundary"}), any(node{"Ref": "KmsKeyArn"})
 			table := any(node{"SSEEnabled": true, "SSEType": "KMS", "KMSMasterKeyId": key})
 			if !set {
@@ -195,7 +199,8 @@ func TestTemplate(t *testing.T) {
 			t.Errorf("%s differs from the template of %s; if the change is intended, run make golden", file, store)
 		}
 		for _, issuer := range []bool{true, false} {
-			got := evaluate(t, released(t, store), map[string]bool{hasAPI: true, hasIssuer: issuer, hasAlarmEmail: true, hasAccessLog: true, hasBoundary: true, hasKey: true, hasOrigin: true, hasAPIAndOrigin: true})
+			got := evaluate(t, released(t, store), map[string]bool{hasAPI: true, hasIssuer: issuer, hasAlarmEmail: true, hasAccessLog: true,
+				hasBoundary: true, hasKey: true, hasOrigin: true, hasAPIAndOrigin: true})
 			copies := 0
 			for id := range object(got["Resources"]) {
 				if strings.HasPrefix(id, "LimitsSigningKeys") {
@@ -206,8 +211,10 @@ func TestTemplate(t *testing.T) {
 				t.Errorf("%s, issuer %t: got %d resources that copy its keys, want some: %t", file, issuer, copies, want)
 			}
 			for name, want := range map[string]bool{
-				"AuthorizerId": true, "RecordsTable": true, "ReportFunctionArn": true, "DashboardName": true, "LayerArn": true, "LayerPolicyArn": true, "LayerVariables": true,
-				"CountersTable": store == ratelimit.DynamoDB, "CacheURL": store == ratelimit.ElastiCache, "LayerSubnetIds": store == ratelimit.ElastiCache,
+				"AuthorizerId": true, "RecordsTable": true, "ReportFunctionArn": true, "DashboardName": true, "LayerArn": true, "LayerPolicyArn": true,
+				"LayerVariables": true,
+				"CountersTable":  store == ratelimit.DynamoDB, "CacheURL": store == ratelimit.ElastiCache,
+				"LayerSubnetIds": store == ratelimit.ElastiCache,
 			} {
 				if (object(got["Outputs"])[name] != nil) != want {
 					t.Errorf("%s: output %s: got it: %t, want %t", file, name, !want, want)
@@ -227,7 +234,8 @@ func object(v any) node {
 func TestTemplate_browser(t *testing.T) {
 	template := released(t, ratelimit.DynamoDB)
 	for origin, responses := range map[bool]int{true: 8, false: 6} {
-		got := evaluate(t, template, map[string]bool{hasAPI: true, hasAlarmEmail: false, hasAccessLog: false, hasIssuer: false, hasOrigin: origin, hasAPIAndOrigin: origin})
+		got := evaluate(t, template, map[string]bool{hasAPI: true, hasAlarmEmail: false, hasAccessLog: false, hasIssuer: false, hasOrigin: origin,
+			hasAPIAndOrigin: origin})
 		decides := 0
 		for id, each := range object(got["Resources"]) {
 			properties := object(object(each)["Properties"])
@@ -248,7 +256,11 @@ func TestTemplate_browser(t *testing.T) {
 					continue
 				}
 				decides++
-				for name, want := range map[string]any{contract.VariableBasePath: node{"Ref": "BasePath"}, contract.VariableRequireCredential: node{"Ref": "RequireCredential"}, contract.VariableAPIKeyHeader: node{"Ref": "ApiKeyHeader"}, contract.VariableForeignAPIKeys: node{"Ref": "ForeignApiKeys"}, contract.VariableJWTAlgorithms: node{"Ref": "JwtAlgorithms"}, contract.VariableAddress: node{"Ref": "Address"}, contract.VariableOriginSecret: node{"Ref": "OriginSecret"}, contract.VariableSecretBefore: node{"Ref": "PreviousOriginSecret"}} {
+				for name, want := range map[string]any{contract.VariableBasePath: node{"Ref": "BasePath"},
+					contract.VariableRequireCredential: node{"Ref": "RequireCredential"}, contract.VariableAPIKeyHeader: node{"Ref": "ApiKeyHeader"},
+					contract.VariableForeignAPIKeys: node{"Ref": "ForeignApiKeys"}, contract.VariableJWTAlgorithms: node{"Ref": "JwtAlgorithms"},
+					contract.VariableAddress: node{"Ref": "Address"}, contract.VariableOriginSecret: node{"Ref": "OriginSecret"},
+					contract.VariableSecretBefore: node{"Ref": "PreviousOriginSecret"}} {
 					if !reflect.DeepEqual(v[name], want) {
 						t.Errorf("%s: %s: got %v, want %v", id, name, v[name], want)
 					}

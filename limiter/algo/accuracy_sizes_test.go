@@ -101,10 +101,12 @@ func againstLog(t *testing.T, requests int64, next func(r *rand.Rand, i, request
 	for i := range max(2000, 20*requests) {
 		now = now.Add(next(r, i, requests, time.Minute))
 		var ok bool
-		if byWindow, ok = window.Take(byWindow, now, 1); ok {
+		byWindow, ok = window.Take(byWindow, now, 1)
+		if ok {
 			admitted++
 		}
-		if byLog, ok = exact.Take(byLog, now, 1); ok {
+		byLog, ok = exact.Take(byLog, now, 1)
+		if ok {
 			wanted++
 		}
 	}

@@ -88,7 +88,8 @@ func patterns() (list []pattern) {
 	}
 	left := 0
 	list = append(list, pattern{"bursty: 60 in a second, every 20 to 40 s", func(r *rand.Rand, _ time.Duration) (time.Duration, int) {
-		if left--; left < 0 {
+		left--
+		if left < 0 {
 			left = 59
 			return 20*time.Second + time.Duration(r.Int64N(int64(20*time.Second))), 0
 		}
@@ -131,7 +132,8 @@ func (p pattern) measure(t *testing.T) row {
 			wait = window.RetryAfter(c.window, now, 1)
 		}
 		after, who := p.next(r, wait)
-		if now, last = now.Add(after), who; now >= start.Add(61*time.Minute) {
+		now, last = now.Add(after), who
+		if now >= start.Add(61*time.Minute) {
 			break
 		}
 		c := callers[who]
@@ -143,7 +145,8 @@ func (p pattern) measure(t *testing.T) row {
 		var byWindow, byLog bool
 		right := log.Remaining(c.judge, now) > 0
 		c.window, byWindow = window.Take(c.window, now, 1)
-		if c.log, byLog = log.Take(c.log, now, 1); byLog {
+		c.log, byLog = log.Take(c.log, now, 1)
+		if byLog {
 			result.ByLog++
 		}
 		switch {

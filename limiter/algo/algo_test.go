@@ -128,7 +128,8 @@ func TestForce(t *testing.T) {
 		{algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: 10 * time.Second}, []int64{19, 5}, 11 * time.Second},
 		{algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: 10 * time.Second}, []int64{1 << 60}, 11 * time.Second},
 		{algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: 10 * time.Second}, []int64{12}, 10 * time.Second},
-		{algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10, Window: 10 * time.Second, Counts: true}, []int64{1 << 60, 1}, 15500001908 * time.Nanosecond},
+		{algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10, Window: 10 * time.Second, Counts: true}, []int64{1 << 60, 1},
+			15500001908 * time.Nanosecond},
 		{algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: 10 * time.Second}, []int64{12}, 10 * time.Second},
 		{algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: 10 * time.Second}, []int64{1 << 60}, 10 * time.Second},
 		{algo.Rate{Algorithm: algo.Concurrent, Requests: 10, Window: 10 * time.Second}, []int64{1 << 60}, 10 * time.Second},
@@ -160,7 +161,8 @@ func TestBucket_Delay(t *testing.T) {
 	var s algo.State
 	for i := range 20 {
 		var ok bool
-		if s, ok = b.Take(s, start, 1); !ok {
+		s, ok = b.Take(s, start, 1)
+		if !ok {
 			t.Fatalf("request %d: got a refusal, want an admission", i+1)
 		}
 		if got, want := algo.Delay(b, s, start, 1), time.Duration(i)*100*time.Millisecond; got != want {
@@ -171,7 +173,8 @@ func TestBucket_Delay(t *testing.T) {
 		t.Error("got request 21 admitted, want a refusal because the queue is full")
 	}
 	s, _ = b.Take(s, start.Add(50*time.Millisecond), 0)
-	if s, ok := b.Take(s, start.Add(150*time.Millisecond), 1); !ok || algo.Delay(b, s, start.Add(150*time.Millisecond), 1) != 1850*time.Millisecond {
+	if s, ok := b.Take(s, start.Add(150*time.Millisecond), 1); !ok || algo.Delay(b, s, start.Add(150*time.Millisecond),
+		1) != 1850*time.Millisecond {
 		t.Errorf("150 ms later: got a delay of %s, want 1.85s", algo.Delay(b, s, start.Add(150*time.Millisecond), 1))
 	}
 }
@@ -185,7 +188,8 @@ func boundaryAttack(t *testing.T, algorithm algo.Algorithm) (admitted int) {
 	for _, at := range []time.Duration{59 * time.Second, 60 * time.Second} {
 		for range 100 {
 			var ok bool
-			if s, ok = m.Take(s, start.Add(at), 1); ok {
+			s, ok = m.Take(s, start.Add(at), 1)
+			if ok {
 				admitted++
 			}
 		}
@@ -219,13 +223,17 @@ func TestNew(t *testing.T) {
 		{"too fast", algo.Rate{Requests: 1000, Window: 999}, "requests: got 1000, want at most 1000000000 a second"},
 		{"no window", algo.Rate{Requests: 1}, "window: got 0s, want more than 0, at most 100 days"},
 		{"negative burst", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: 1, Burst: -1}, "burst: got -1, want 1 to 1000000000"},
-		{"slow bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: 24 * time.Hour, Burst: 101}, "burst: got 101, want at most 100: a bucket must fill within 100 days"},
+		{"slow bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: 24 * time.Hour, Burst: 101},
+			"burst: got 101, want at most 100: a bucket must fill within 100 days"},
 		{"burst of a window", algo.Rate{Requests: 1, Window: time.Minute, Burst: 2}, "burst: got 2, want none: sliding_window has no burst"},
 		{"log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 327, Window: 5 * time.Second}, "log/5s/327"},
-		{"large log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 328, Window: time.Hour}, "requests: got 328, want at most 327 for a sliding_log, which stores every request; use sliding_window for more"},
+		{"large log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 328, Window: time.Hour},
+			"requests: got 328, want at most 327 for a sliding_log, which stores every request; use sliding_window for more"},
 		{"concurrent", algo.Rate{Algorithm: algo.Concurrent, Requests: 390, Window: 5 * time.Second}, "slots/5s/390"},
-		{"too many slots", algo.Rate{Algorithm: algo.Concurrent, Requests: 391, Window: time.Hour}, "requests: got 391, want at most 390 for a concurrent limit, because one item holds every request in flight"},
-		{"unknown", algo.Rate{Algorithm: "gcra", Requests: 1, Window: time.Minute}, "algorithm: got gcra, want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log"},
+		{"too many slots", algo.Rate{Algorithm: algo.Concurrent, Requests: 391, Window: time.Hour},
+			"requests: got 391, want at most 390 for a concurrent limit, because one item holds every request in flight"},
+		{"unknown", algo.Rate{Algorithm: "gcra", Requests: 1, Window: time.Minute},
+			"algorithm: got gcra, want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := algo.New(c.rate)
@@ -241,7 +249,8 @@ func TestNew(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "bucket/1ns/1000000000", "log/1m0s/327", "sliding/2400h0m0s/1", "bucket/2400h0m0s/1", "bucket/1200h0m0s/2"} {
+	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "bucket/1ns/1000000000", "log/1m0s/327",
+		"sliding/2400h0m0s/1", "bucket/2400h0m0s/1", "bucket/1200h0m0s/2"} {
 		m, err := algo.Parse(s)
 		if err != nil {
 			t.Errorf("%s: got error %v, want none", s, err)
@@ -249,7 +258,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: parsed as %s, want the same fingerprint", s, m.Fingerprint())
 		}
 	}
-	for _, s := range []string{"", "bucket", "bucket/600ms", "bucket/600ms/", "bucket/600/20", "bucket/-1s/20", "bucket/1s/0", "spiral/1s/20", "log/1m0s/328", "sliding/0s/1", "log/0s/1",
+	for _, s := range []string{"", "bucket", "bucket/600ms", "bucket/600ms/", "bucket/600/20", "bucket/-1s/20", "bucket/1s/0", "spiral/1s/20",
+		"log/1m0s/328", "sliding/0s/1", "log/0s/1",
 		"bucket/2400h/2", "sliding/2401h/1", "sliding/1s/1000000001", "sliding/1s/9223372036854775808", "bucket/1s/1/1"} {
 		if m, err := algo.Parse(s); err == nil {
 			t.Errorf("%q: parsed as %s, want an error", s, m.Fingerprint())
@@ -279,7 +289,8 @@ func TestLog_MaxDebt(t *testing.T) {
 func TestLog_convert_longer(t *testing.T) {
 	short, long := &algo.Log{Length: time.Second, Requests: 3}, &algo.Log{Length: time.Hour, Requests: 3}
 	left := algo.State{Newest: start.Add(2 * time.Second), Entries: algo.NewEntries(start, start, start.Add(2*time.Second))}
-	if got := algo.Convert(short, long, left, start.Add(2*time.Second)); got != algo.Convert(short, long, short.Trim(left), start.Add(2*time.Second)) {
+	if got := algo.Convert(short, long, left, start.Add(2*time.Second)); got != algo.Convert(short, long, short.Trim(left),
+		start.Add(2*time.Second)) {
 		t.Errorf("got %d entries, want 1", got.Entries.Len())
 	}
 }

@@ -34,23 +34,34 @@ func TestCalendar(t *testing.T) {
 		at, start, end string
 	}{
 		{"UTC is the default", algo.Calendar{Period: algo.Day}, "2026-03-04T05:06:00Z", "2026-03-04T00:00:00Z", "2026-03-05T00:00:00Z"},
-		{"Berlin, 23 hours", algo.Calendar{Period: algo.Day, Zone: "Europe/Berlin"}, "2026-03-29T12:00:00Z", "2026-03-29T00:00:00+01:00", "2026-03-30T00:00:00+02:00"},
-		{"Kolkata", algo.Calendar{Period: algo.Day, Zone: "Asia/Kolkata"}, "2026-03-04T18:30:00Z", "2026-03-05T00:00:00+05:30", "2026-03-06T00:00:00+05:30"},
-		{"Apia before the day that it skipped", algo.Calendar{Period: algo.Day, Zone: "Pacific/Apia"}, "2011-12-30T09:59:59Z", "2011-12-29T00:00:00-10:00", "2011-12-31T00:00:00+14:00"},
-		{"a day without midnight", algo.Calendar{Period: algo.Day, Zone: "America/Sao_Paulo"}, "2018-11-04T12:00:00Z", "2018-11-04T01:00:00-02:00", "2018-11-05T00:00:00-02:00"},
-		{"a date that the clock shows twice", algo.Calendar{Period: algo.Day, Zone: "America/St_Johns"}, "2010-11-07T02:45:00Z", "2010-11-07T00:00:00-02:30", "2010-11-08T00:00:00-03:30"},
-		{"two midnights", algo.Calendar{Period: algo.Day, Zone: "America/Havana"}, "2026-11-01T05:30:00Z", "2026-11-01T00:00:00-04:00", "2026-11-02T00:00:00-05:00"},
+		{"Berlin, 23 hours", algo.Calendar{Period: algo.Day, Zone: "Europe/Berlin"}, "2026-03-29T12:00:00Z", "2026-03-29T00:00:00+01:00",
+			"2026-03-30T00:00:00+02:00"},
+		{"Kolkata", algo.Calendar{Period: algo.Day, Zone: "Asia/Kolkata"}, "2026-03-04T18:30:00Z", "2026-03-05T00:00:00+05:30",
+			"2026-03-06T00:00:00+05:30"},
+		{"Apia before the day that it skipped", algo.Calendar{Period: algo.Day, Zone: "Pacific/Apia"}, "2011-12-30T09:59:59Z",
+			"2011-12-29T00:00:00-10:00", "2011-12-31T00:00:00+14:00"},
+		{"a day without midnight", algo.Calendar{Period: algo.Day, Zone: "America/Sao_Paulo"}, "2018-11-04T12:00:00Z",
+			"2018-11-04T01:00:00-02:00", "2018-11-05T00:00:00-02:00"},
+		{"a date that the clock shows twice", algo.Calendar{Period: algo.Day, Zone: "America/St_Johns"}, "2010-11-07T02:45:00Z",
+			"2010-11-07T00:00:00-02:30", "2010-11-08T00:00:00-03:30"},
+		{"two midnights", algo.Calendar{Period: algo.Day, Zone: "America/Havana"}, "2026-11-01T05:30:00Z", "2026-11-01T00:00:00-04:00",
+			"2026-11-02T00:00:00-05:00"},
 
 		{"a week begins on Monday", algo.Calendar{Period: algo.Week}, "2026-03-04T05:06:00Z", "2026-03-02T00:00:00Z", "2026-03-09T00:00:00Z"},
-		{"a week from Wednesday", algo.Calendar{Period: algo.Week, Anchor: "wednesday"}, "2026-03-04T05:06:00Z", "2026-03-04T00:00:00Z", "2026-03-11T00:00:00Z"},
+		{"a week from Wednesday", algo.Calendar{Period: algo.Week, Anchor: "wednesday"}, "2026-03-04T05:06:00Z", "2026-03-04T00:00:00Z",
+			"2026-03-11T00:00:00Z"},
 
 		{"a month", algo.Calendar{Period: algo.Month}, "2026-02-28T23:59:59Z", "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"},
 		{"February of a leap year", algo.Calendar{Period: algo.Month}, "2028-02-29T12:00:00Z", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"},
-		{"from the 15th", algo.Calendar{Period: algo.Month, Anchor: "15"}, "2026-01-14T23:59:59Z", "2025-12-15T00:00:00Z", "2026-01-15T00:00:00Z"},
-		{"from the 31st, in February", algo.Calendar{Period: algo.Month, Anchor: "31", Zone: "Europe/Berlin"}, "2026-02-28T00:00:00+01:00", "2026-02-28T00:00:00+01:00", "2026-03-31T00:00:00+02:00"},
-		{"from the 31st, the day before", algo.Calendar{Period: algo.Month, Anchor: "31"}, "2028-02-28T23:59:59Z", "2028-01-31T00:00:00Z", "2028-02-29T00:00:00Z"},
+		{"from the 15th", algo.Calendar{Period: algo.Month, Anchor: "15"}, "2026-01-14T23:59:59Z", "2025-12-15T00:00:00Z",
+			"2026-01-15T00:00:00Z"},
+		{"from the 31st, in February", algo.Calendar{Period: algo.Month, Anchor: "31", Zone: "Europe/Berlin"}, "2026-02-28T00:00:00+01:00",
+			"2026-02-28T00:00:00+01:00", "2026-03-31T00:00:00+02:00"},
+		{"from the 31st, the day before", algo.Calendar{Period: algo.Month, Anchor: "31"}, "2028-02-28T23:59:59Z", "2028-01-31T00:00:00Z",
+			"2028-02-29T00:00:00Z"},
 
-		{"a year", algo.Calendar{Period: algo.Year, Zone: "America/New_York"}, "2027-01-01T04:59:59Z", "2026-01-01T00:00:00-05:00", "2027-01-01T00:00:00-05:00"},
+		{"a year", algo.Calendar{Period: algo.Year, Zone: "America/New_York"}, "2027-01-01T04:59:59Z", "2026-01-01T00:00:00-05:00",
+			"2027-01-01T00:00:00-05:00"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := calendar(t, c.calendar)
@@ -58,8 +69,10 @@ func TestCalendar(t *testing.T) {
 			// The second iteration reads the cached period.
 			for range 2 {
 				i := w.Index(at)
-				if got, next := w.Start(i).Time(), w.Index(end); got != start.Time() || w.Index(start) != i || w.Index(end-1) != i || w.Index(start-1) >= i || next <= i {
-					t.Errorf("got start %s, indexes %d, %d, %d, %d and %d, want start %s and increasing indexes", got, w.Index(start-1), w.Index(start), i, w.Index(end-1), next, start.Time())
+				if got, next := w.Start(i).Time(), w.Index(end); got != start.Time() || w.Index(start) != i || w.Index(end-1) != i ||
+					w.Index(start-1) >= i || next <= i {
+					t.Errorf("got start %s, indexes %d, %d, %d, %d and %d, want start %s and increasing indexes", got, w.Index(start-1), w.Index(start), i,
+						w.Index(end-1), next, start.Time())
 				}
 				if got := w.LengthAt(at); got != end.Sub(start) {
 					t.Errorf("got length %s, want %s", got, end.Sub(start))
@@ -75,7 +88,8 @@ func TestCalendar(t *testing.T) {
 
 // zones have changes of their clock of many kinds: at midnight, by half an hour, by a day.
 var zones = []string{"UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Apia", "Pacific/Kiritimati", "Pacific/Kwajalein",
-	"America/Sao_Paulo", "America/St_Johns", "America/Havana", "Australia/Lord_Howe", "Antarctica/Casey", "Antarctica/Troll", "Africa/Casablanca", "Asia/Gaza"}
+	"America/Sao_Paulo", "America/St_Johns", "America/Havana", "Australia/Lord_Howe", "Antarctica/Casey", "Antarctica/Troll",
+	"Africa/Casablanca", "Asia/Gaza"}
 
 func drawCalendar(t *rapid.T) (c algo.Calendar) {
 	c.Period = rapid.SampledFrom(algo.Periods()).Draw(t, "period")
@@ -111,7 +125,8 @@ func TestCalendar_periods(t *testing.T) {
 		if j := w.Index(later); j < i || j > i && w.Start(j) <= now {
 			t.Fatalf("%v: got index %d at %s and %d at %s", c, i, now.Time(), j, later.Time())
 		}
-		if parsed, err := algo.Parse(m.Fingerprint()); err != nil || parsed.Fingerprint() != m.Fingerprint() || parsed.(*algo.Window).Start(i) != w.Start(i) {
+		if parsed, err := algo.Parse(m.Fingerprint()); err != nil || parsed.Fingerprint() != m.Fingerprint() ||
+			parsed.(*algo.Window).Start(i) != w.Start(i) {
 			t.Fatalf("%s: got %v, %v after Parse", m.Fingerprint(), parsed, err)
 		}
 		if w.LengthAt(now) > w.Length+23*time.Hour || w.Start(i+1).Sub(now) > w.Horizon() {
@@ -132,7 +147,8 @@ func TestCalendar_Fingerprint(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	for _, bad := range []string{"month-31/10", "month-31/10/", "month-32/10/UTC", "day-1/10/UTC", "day/0/UTC", "day/1e9/UTC", "week-31/10/UTC", "day/10/Local", "day/10/../UTC"} {
+	for _, bad := range []string{"month-31/10", "month-31/10/", "month-32/10/UTC", "day-1/10/UTC", "day/0/UTC", "day/1e9/UTC",
+		"week-31/10/UTC", "day/10/Local", "day/10/../UTC"} {
 		if m, err := algo.Parse(bad); err == nil {
 			t.Errorf("%s: got %s, want an error", bad, m.Fingerprint())
 		}
@@ -142,10 +158,12 @@ func TestCalendar_Fingerprint(t *testing.T) {
 // A changed calendar keeps the usage, and creates no quota.
 func TestCalendar_Convert(t *testing.T) {
 	month, anchored := calendar(t, algo.Calendar{Period: algo.Month}), calendar(t, algo.Calendar{Period: algo.Month, Anchor: "15"})
-	day, window := calendar(t, algo.Calendar{Period: algo.Day}), machine(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: 24 * time.Hour})
+	day, window := calendar(t, algo.Calendar{Period: algo.Day}), machine(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 10,
+		Window: 24 * time.Hour})
 	now := instant(t, "2026-03-20T12:00:00Z")
 	charged, _ := month.Take(algo.State{}, now, 4)
-	for _, to := range []algo.Machine{anchored, day, window, machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Hour})} {
+	for _, to := range []algo.Machine{anchored, day, window, machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 10,
+		Window: time.Hour})} {
 		if got := to.Remaining(algo.Convert(month, to, charged, now), now); got != 6 {
 			t.Errorf("to %s: got %d remaining, want 6", to.Fingerprint(), got)
 		}
@@ -154,7 +172,8 @@ func TestCalendar_Convert(t *testing.T) {
 		t.Errorf("from a window of a day: got %d remaining, want 7", day.Remaining(s, now))
 	}
 	// The month ends on 31 March. The anchored month that contains 31 March ends on 14 April.
-	if s := algo.Convert(month, anchored, charged, now); anchored.Remaining(s, instant(t, "2026-04-14T23:59:59Z")) != 6 || anchored.Remaining(s, instant(t, "2026-04-15T00:00:00Z")) != 10 {
+	if s := algo.Convert(month, anchored, charged, now); anchored.Remaining(s, instant(t, "2026-04-14T23:59:59Z")) != 6 ||
+		anchored.Remaining(s, instant(t, "2026-04-15T00:00:00Z")) != 10 {
 		t.Error("to the 15th: got another end, want the counts until 15 April")
 	}
 }

@@ -27,7 +27,8 @@ func TestClamp(t *testing.T) {
 		first     int64 // requests that the slow clock may still charge before the clamp
 	}{
 		{
-			bucket, algo.State{TAT: start.Add(29 * time.Second)}, algo.State{TAT: start.Add(29*time.Second + 1), Refunds: 3}, algo.State{TAT: start.Add(30 * time.Second), Refunds: 3},
+			bucket, algo.State{TAT: start.Add(29 * time.Second)}, algo.State{TAT: start.Add(29*time.Second + 1), Refunds: 3},
+			algo.State{TAT: start.Add(30 * time.Second), Refunds: 3},
 			29 * time.Second, algo.State{TAT: start.Add(29*time.Second + 12*time.Second), Refunds: 3}, 0,
 		},
 		{
@@ -39,18 +40,24 @@ func TestClamp(t *testing.T) {
 			7 * time.Second, algo.State{Window: second + 7, Count: 17}, 0,
 		},
 		{
-			log, algo.State{Newest: start.Add(5 * time.Second)}, algo.State{Newest: ahead, Entries: algo.NewEntries(ahead)}, algo.State{Newest: ahead + 1, Entries: algo.NewEntries(ahead, ahead+1)},
-			11 * time.Second, algo.State{Newest: start.Add(11 * time.Second), Entries: algo.NewEntries(start.Add(11*time.Second), start.Add(11*time.Second))}, 1,
+			log, algo.State{Newest: start.Add(5 * time.Second)}, algo.State{Newest: ahead, Entries: algo.NewEntries(ahead)},
+			algo.State{Newest: ahead + 1, Entries: algo.NewEntries(ahead, ahead+1)},
+			11 * time.Second, algo.State{Newest: start.Add(11 * time.Second), Entries: algo.NewEntries(start.Add(11*time.Second),
+				start.Add(11*time.Second))}, 1,
 		},
 		{
-			log, algo.State{Newest: start.Add(5 * time.Second)}, algo.State{Newest: ahead, Entries: algo.NewEntries(ahead, ahead, ahead)}, algo.State{Newest: ahead + 1, Entries: algo.NewEntries(ahead, ahead+1)},
-			11 * time.Second, algo.State{Newest: start.Add(11 * time.Second), Entries: algo.NewEntries(start.Add(11*time.Second), start.Add(11*time.Second), start.Add(11*time.Second))}, 0,
+			log, algo.State{Newest: start.Add(5 * time.Second)}, algo.State{Newest: ahead, Entries: algo.NewEntries(ahead, ahead, ahead)},
+			algo.State{Newest: ahead + 1, Entries: algo.NewEntries(ahead, ahead+1)},
+			11 * time.Second, algo.State{Newest: start.Add(11 * time.Second), Entries: algo.NewEntries(start.Add(11*time.Second),
+				start.Add(11*time.Second), start.Add(11*time.Second))}, 0,
 		},
 	} {
 		if c.m.Ahead(c.honest, start) || !c.m.Ahead(c.s, start) {
-			t.Errorf("%s: got %+v ahead %t, %+v ahead %t; want false, true", c.m.Fingerprint(), c.honest, c.m.Ahead(c.honest, start), c.s, c.m.Ahead(c.s, start))
+			t.Errorf("%s: got %+v ahead %t, %+v ahead %t; want false, true", c.m.Fingerprint(), c.honest, c.m.Ahead(c.honest, start), c.s,
+				c.m.Ahead(c.s, start))
 		}
-		if spent := c.m.Force(c.s, start, 1); c.m.RetryAfter(spent, start.Add(time.Millisecond), 1) < c.m.RetryAfter(c.s, start.Add(time.Millisecond), 1) {
+		if spent := c.m.Force(c.s, start, 1); c.m.RetryAfter(spent, start.Add(time.Millisecond), 1) < c.m.RetryAfter(c.s,
+			start.Add(time.Millisecond), 1) {
 			t.Errorf("%s: after a forced charge by the slow clock: got %+v, want at least the count of %+v", c.m.Fingerprint(), spent, c.s)
 		}
 		s, skew := algo.Clamp(c.m, c.s, algo.Skew{}, start)

@@ -57,15 +57,23 @@ func TestConvert_windows(t *testing.T) {
 		now      algo.Instant
 		want     algo.State
 	}{
-		{"the same length", time.Minute, time.Minute, algo.State{Window: at(0, 60), Count: 3, Previous: 4}, start + 200*s, algo.State{Window: at(0, 60), Count: 3, Previous: 4}},
+		{"the same length", time.Minute, time.Minute, algo.State{Window: at(0, 60), Count: 3, Previous: 4}, start + 200*s,
+			algo.State{Window: at(0, 60), Count: 3, Previous: 4}},
 		{"never charged", time.Minute, time.Hour, algo.State{}, start, algo.State{}},
-		{"shorter, inside", time.Minute, 10 * time.Second, algo.State{Window: at(0, 60), Count: 3, Previous: 4}, start + 30*s, algo.State{Window: at(30, 10), Count: 3, Previous: 3}},
-		{"shorter, at its end", time.Minute, 10 * time.Second, algo.State{Window: at(0, 60), Count: 3, Previous: 4}, start + 60*s, algo.State{Window: at(60, 10), Previous: 3}},
-		{"shorter, by a slow clock", time.Minute, 10 * time.Second, algo.State{Window: at(60, 60), Count: 3, Previous: 4}, start + 59*s, algo.State{Window: at(60, 10), Count: 3, Previous: 4}},
-		{"longer, inside", 10 * time.Second, time.Minute, algo.State{Window: at(30, 10), Count: 3, Previous: 4}, start + 35*s, algo.State{Window: at(0, 60), Count: 7}},
-		{"longer, one later", 10 * time.Second, time.Minute, algo.State{Window: at(50, 10), Count: 3, Previous: 4}, start + 60*s, algo.State{Window: at(60, 60), Previous: 7}},
-		{"across", 7 * time.Second, 5 * time.Second, algo.State{Window: 10, Count: 3, Previous: 4}, 71 * s, algo.State{Window: 14, Count: 3, Previous: 4}},
-		{"across, both", 7 * time.Second, 20 * time.Second, algo.State{Window: 3, Count: 3, Previous: 4}, 21 * s, algo.State{Window: 1, Count: 7, Previous: 4}},
+		{"shorter, inside", time.Minute, 10 * time.Second, algo.State{Window: at(0, 60), Count: 3, Previous: 4}, start + 30*s,
+			algo.State{Window: at(30, 10), Count: 3, Previous: 3}},
+		{"shorter, at its end", time.Minute, 10 * time.Second, algo.State{Window: at(0, 60), Count: 3, Previous: 4}, start + 60*s,
+			algo.State{Window: at(60, 10), Previous: 3}},
+		{"shorter, by a slow clock", time.Minute, 10 * time.Second, algo.State{Window: at(60, 60), Count: 3, Previous: 4}, start + 59*s,
+			algo.State{Window: at(60, 10), Count: 3, Previous: 4}},
+		{"longer, inside", 10 * time.Second, time.Minute, algo.State{Window: at(30, 10), Count: 3, Previous: 4}, start + 35*s,
+			algo.State{Window: at(0, 60), Count: 7}},
+		{"longer, one later", 10 * time.Second, time.Minute, algo.State{Window: at(50, 10), Count: 3, Previous: 4}, start + 60*s,
+			algo.State{Window: at(60, 60), Previous: 7}},
+		{"across", 7 * time.Second, 5 * time.Second, algo.State{Window: 10, Count: 3, Previous: 4}, 71 * s, algo.State{Window: 14, Count: 3,
+			Previous: 4}},
+		{"across, both", 7 * time.Second, 20 * time.Second, algo.State{Window: 3, Count: 3, Previous: 4}, 21 * s, algo.State{Window: 1, Count: 7,
+			Previous: 4}},
 	} {
 		from, to := machine(t, algo.Rate{Requests: 10, Window: c.from, Counts: true}), machine(t, algo.Rate{Requests: 20, Window: c.to})
 		if got := algo.Convert(from, to, c.old, c.now); got != c.want {

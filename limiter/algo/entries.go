@@ -76,7 +76,8 @@ func (e Entries) union(o Entries) Entries {
 	all := make([]Instant, 0, e.Len()+o.Len())
 	for e != "" || o != "" {
 		a, b := e.first(), o.first()
-		if all = append(all, min(a, b)); a <= b {
+		all = append(all, min(a, b))
+		if a <= b {
 			e = e.From(1)
 		}
 		if b <= a {

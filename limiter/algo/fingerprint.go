@@ -49,7 +49,8 @@ func parsePeriod(s string, c Calendar, requests string) (Machine, error) {
 // build returns the machine of stored parameters, after validating them.
 func build(kind string, length time.Duration, capacity int64) (Machine, error) {
 	if length <= 0 || length > MaxWindow || capacity < 1 || capacity > MaxRequests {
-		return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds (want a duration of at most %s and a capacity of 1 to %d)", kind, length, capacity, MaxWindow, MaxRequests)
+		return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds (want a duration of at most %s and a capacity of 1 to %d)", kind, length,
+			capacity, MaxWindow, MaxRequests)
 	}
 	switch kind {
 	case kindBucket:
@@ -70,7 +71,8 @@ func build(kind string, length time.Duration, capacity int64) (Machine, error) {
 		}
 		return &Slots{length, capacity}, nil
 	}
-	return nil, fmt.Errorf("fingerprint %s/%s/%d: unknown kind (want %s, %s, %s, %s or %s)", kind, length, capacity, kindBucket, kindSliding, kindFixed, kindLog, kindSlots)
+	return nil, fmt.Errorf("fingerprint %s/%s/%d: unknown kind (want %s, %s, %s, %s or %s)", kind, length, capacity, kindBucket, kindSliding,
+		kindFixed, kindLog, kindSlots)
 }
 
 // These are the kinds of machines. A fingerprint begins with the kind of its machine.

@@ -18,7 +18,8 @@ type taken struct {
 // FuzzParse searches for a fingerprint that is parsed as another machine. It also searches for a
 // stored state that breaks its machine.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "log/1s/327", "bucket/1ns/1000000000", "sliding/2400h/1e9", "bucket/0x1s/+1", "log//"} {
+	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "log/1s/327", "bucket/1ns/1000000000",
+		"sliding/2400h/1e9", "bucket/0x1s/+1", "log//"} {
 		f.Add(s, int64(start), int64(7), int64(3), int64(1), int64(1), "\x38\xee\x28\x6f\x00\x00\x00\x00\x38\xee\x28\x6f\x00\x00\x00\x01")
 	}
 	f.Add("sliding/1m0s/100", int64(-1), int64(-1), int64(-1), int64(-1), int64(-1), "")
@@ -32,7 +33,8 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: %s is parsed as %+v, %v, want the same machine", fingerprint, m.Fingerprint(), again, err)
 		}
 		now := start
-		s := algo.State{TAT: algo.Instant(at), Refunds: count, Window: window, Count: count, Previous: previous, Newest: algo.Instant(at), Entries: algo.Entries(entries[:len(entries)/8*8])}
+		s := algo.State{TAT: algo.Instant(at), Refunds: count, Window: window, Count: count, Previous: previous, Newest: algo.Instant(at),
+			Entries: algo.Entries(entries[:len(entries)/8*8])}
 		cost = max(0, cost)
 		if m.Ahead(s, now) {
 			m.Take(s, now, cost)

@@ -61,7 +61,8 @@ func (l *Log) Take(s State, now Instant, cost int64) (State, bool) {
 
 // Force implements Machine.
 func (l *Log) Force(s State, now Instant, cost int64) State {
-	if cost = l.counted(&s, now).forceable(cost); cost == 0 {
+	cost = l.counted(&s, now).forceable(cost)
+	if cost == 0 {
 		return s
 	}
 	return l.append(s, now, cost)

@@ -20,7 +20,8 @@ func Merge(m Machine, a, b State) State {
 		// Pair the newest entries of a and b, then the second newest, and so on. Keep the later instant of each pair.
 		merged, skip := make([]Instant, a.Entries.Len()), a.Entries.Len()-b.Entries.Len()
 		for i := range merged {
-			if merged[i] = a.Entries.At(i); i >= skip {
+			merged[i] = a.Entries.At(i)
+			if i >= skip {
 				merged[i] = max(merged[i], b.Entries.At(i-skip))
 			}
 		}

@@ -36,13 +36,16 @@ func TestMerge(t *testing.T) {
 			var a, b algo.State
 			for range random.IntN(60) {
 				now = now.Add(time.Duration(random.Int64N(int64(10 * time.Second))))
-				if a, _ = m.Take(a, now, 1+random.Int64N(3)); random.IntN(2) == 0 {
+				a, _ = m.Take(a, now, 1+random.Int64N(3))
+				if random.IntN(2) == 0 {
 					b, _ = m.Take(b, now, 1+random.Int64N(3))
 				}
 			}
 			merged, sum, portion := algo.Merge(m, a, b), algo.Sum(m, m, a, b, now), algo.Part(m, part, n, a, now)
-			if m.Used(merged, now) > max(m.Used(a, now), m.Used(b, now)) && rate.Algorithm != algo.SlidingWindow && rate.Algorithm != algo.Concurrent {
-				t.Fatalf("%s: merged counts %d, want at most the larger of %d and %d", rate.Algorithm, m.Used(merged, now), m.Used(a, now), m.Used(b, now))
+			if m.Used(merged, now) > max(m.Used(a, now), m.Used(b, now)) && rate.Algorithm != algo.SlidingWindow &&
+				rate.Algorithm != algo.Concurrent {
+				t.Fatalf("%s: merged counts %d, want at most the larger of %d and %d", rate.Algorithm, m.Used(merged, now), m.Used(a, now),
+					m.Used(b, now))
 			}
 			if same := algo.Merge(m, a, a); same != a {
 				t.Fatalf("%s: %+v merged with itself: got %+v, want no change", rate.Algorithm, a, same)

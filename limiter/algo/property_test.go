@@ -51,9 +51,11 @@ func checkRetry(t *testing.T, m algo.Machine, s algo.State, now algo.Instant, co
 func draw(t *rapid.T) (m algo.Machine, s algo.State, now algo.Instant) {
 	now = start.Add(time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "now")))
 	requests := rapid.OneOf(rapid.Int64Range(1, 50), rapid.Int64Range(1, 5_000_000)).Draw(t, "requests")
-	window := time.Duration(rapid.OneOf(rapid.Int64Range(int64(time.Second), int64(time.Minute)), rapid.Just(int64(24*time.Hour)), rapid.Just(int64(algo.MaxWindow))).Draw(t, "window"))
+	window := time.Duration(rapid.OneOf(rapid.Int64Range(int64(time.Second), int64(time.Minute)), rapid.Just(int64(24*time.Hour)),
+		rapid.Just(int64(algo.MaxWindow))).Draw(t, "window"))
 	rate := algo.Rate{Requests: requests, Window: window, Counts: rapid.Bool().Draw(t, "counts")}
-	rate.Algorithm = rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog, algo.Concurrent}).Draw(t, "algorithm")
+	rate.Algorithm = rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog,
+		algo.Concurrent}).Draw(t, "algorithm")
 	if rate.Algorithm == algo.SlidingLog || rate.Algorithm == algo.Concurrent {
 		rate.Requests = min(requests, 30)
 	}
@@ -137,7 +139,8 @@ func TestRemaining(t *testing.T) {
 			t.Fatalf("%s %+v: got %d remaining at the reset, want %d", m.Fingerprint(), s, got, m.Capacity())
 		}
 		if (reset == 0) != (left == m.Capacity()) {
-			t.Fatalf("%s %+v: got %d remaining and reset after %s, want a reset after 0 only with %d remaining", m.Fingerprint(), s, left, reset, m.Capacity())
+			t.Fatalf("%s %+v: got %d remaining and reset after %s, want a reset after 0 only with %d remaining", m.Fingerprint(), s, left, reset,
+				m.Capacity())
 		}
 		if reset > 0 && m.Remaining(s, now.Add(reset-1)) == m.Capacity() && m.ResetAfter(s, now.Add(reset-1)) != 1 {
 			t.Fatalf("%s %+v: got full quota before the reset, want less", m.Fingerprint(), s)
@@ -157,7 +160,8 @@ func TestCostZero(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, s, now := draw(t)
 		taken, _ := m.Take(s, now, 0)
-		for what, next := range map[string]algo.State{"charge": taken, "forced charge": m.Force(s, now, 0), "refund": m.Refund(s, algo.State{}, 0, time.Second)} {
+		for what, next := range map[string]algo.State{"charge": taken, "forced charge": m.Force(s, now, 0), "refund": m.Refund(s, algo.State{}, 0,
+			time.Second)} {
 			if next != s {
 				t.Fatalf("%s: a %s of 0: got %+v, want %+v", m.Fingerprint(), what, next, s)
 			}
@@ -179,11 +183,13 @@ func TestWindow_Room_exhaustive(t *testing.T) {
 					room := w.Room(100, now, previous, cost)
 					for count := range int64(14) {
 						if _, ok := w.Take(algo.State{Window: 100, Count: count, Previous: previous}, now, cost); ok != (count <= room) {
-							t.Fatalf("%s at %d: previous %d, count %d, cost %d: got allowed %t, want it allowed up to count %d", w.Fingerprint(), now, previous, count, cost, ok, room)
+							t.Fatalf("%s at %d: previous %d, count %d, cost %d: got allowed %t, want it allowed up to count %d", w.Fingerprint(), now, previous,
+								count, cost, ok, room)
 						}
 					}
 					if _, ok := w.Take(algo.State{Window: 100, Previous: previous}, now, cost); ok != (previous <= w.PreviousRoom(100, now, cost)) {
-						t.Fatalf("%s at %d: previous %d, cost %d: got allowed %t, want it allowed up to previous %d", w.Fingerprint(), now, previous, cost, ok, w.PreviousRoom(100, now, cost))
+						t.Fatalf("%s at %d: previous %d, cost %d: got allowed %t, want it allowed up to previous %d", w.Fingerprint(), now, previous, cost,
+							ok, w.PreviousRoom(100, now, cost))
 					}
 				}
 			}
@@ -205,8 +211,9 @@ func TestWindow_Index(t *testing.T) {
 func TestTake_bound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := algo.Rate{
-			Algorithm: rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog, algo.Concurrent}).Draw(t, "algorithm"),
-			Requests:  rapid.Int64Range(1, 20).Draw(t, "requests"), Window: time.Second, Counts: rapid.Bool().Draw(t, "counts"),
+			Algorithm: rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog,
+				algo.Concurrent}).Draw(t, "algorithm"),
+			Requests: rapid.Int64Range(1, 20).Draw(t, "requests"), Window: time.Second, Counts: rapid.Bool().Draw(t, "counts"),
 		}
 		m, err := algo.New(rate)
 		if err != nil {
@@ -223,7 +230,8 @@ func TestTake_bound(t *testing.T) {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(200*time.Millisecond)).Draw(t, "step")))
 			cost := rapid.Int64Range(1, 3).Draw(t, "cost")
 			var ok bool
-			if s, ok = m.Take(s, now, cost); ok {
+			s, ok = m.Take(s, now, cost)
+			if ok {
 				admitted = append(admitted, taken{now, cost})
 			}
 		}
@@ -269,7 +277,8 @@ func TestLog_instants(t *testing.T) {
 		var requests, charges []algo.Instant
 		take := func(clock algo.Instant) {
 			next, ok := m.Take(s, clock, 1)
-			if s = next; ok {
+			s = next
+			if ok {
 				requests, charges = append(requests, clock), append(charges, s.Newest)
 			}
 		}
@@ -289,7 +298,8 @@ func TestLog_instants(t *testing.T) {
 			t.Fatalf("got %d charges in a window, want at most %d", got, n)
 		}
 		got := most(requests)
-		if worst = max(worst, got); got > 2*n {
+		worst = max(worst, got)
+		if got > 2*n {
 			t.Fatalf("got %d requests in a window, want at most %d", got, 2*n)
 		}
 	})

@@ -112,12 +112,14 @@ func New(r Rate) (Machine, error) {
 		return &Window{Length: r.Window, Requests: r.Requests, Sliding: r.Algorithm == SlidingWindow}, nil
 	case SlidingLog:
 		if r.Requests > MaxLog {
-			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a sliding_log, which stores every request; use sliding_window for more", MaxLog)}
+			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a sliding_log, which stores every request; use "+
+				"sliding_window for more", MaxLog)}
 		}
 		return &Log{r.Window, r.Requests}, nil
 	case Concurrent:
 		if r.Requests > MaxSlots {
-			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a concurrent limit, because one item holds every request in flight", MaxSlots)}
+			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a concurrent limit, because one item holds every request "+
+				"in flight", MaxSlots)}
 		}
 		return &Slots{r.Window, r.Requests}, nil
 	}

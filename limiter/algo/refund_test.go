@@ -69,7 +69,8 @@ func (g *refundGame) run(t *testing.T) (given int) {
 		g.sent = kept
 		g.event()
 		if g.real.TAT < g.model.TAT && g.real.TAT > 0 {
-			t.Fatalf("%s, seed %d: got a TAT %s before the TAT of a bucket without the refunded charges, want no earlier TAT", g.b.Fingerprint(), g.seed, g.model.TAT.Sub(g.real.TAT))
+			t.Fatalf("%s, seed %d: got a TAT %s before the TAT of a bucket without the refunded charges, want no earlier TAT", g.b.Fingerprint(),
+				g.seed, g.model.TAT.Sub(g.real.TAT))
 		}
 	}
 	return given
@@ -117,10 +118,12 @@ func TestMachine_Excess(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute}, {Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute},
 		{Algorithm: algo.Concurrent, Requests: 10, Window: time.Minute},
-		{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute}, {Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute, Counts: true},
+		{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute}, {Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute,
+			Counts: true},
 	} {
 		m, minute := machine(t, rate), start-start%algo.Instant(time.Minute)
-		for _, c := range []struct{ used, cost, want int64 }{{0, 20, 0}, {0, 21, 1}, {6, 14, 0}, {6, 15, 1}, {20, 0, 0}, {20, 4, 4}, {0, 1e9, 1e9 - 20}} {
+		for _, c := range []struct{ used, cost, want int64 }{{0, 20, 0}, {0, 21, 1}, {6, 14, 0}, {6, 15, 1}, {20, 0, 0}, {20, 4, 4},
+			{0, 1e9, 1e9 - 20}} {
 			s := m.Force(algo.State{}, minute, c.used)
 			if got := m.Excess(s, minute, c.cost); got != c.want {
 				t.Errorf("%s: a charge of %d after %d: got an excess of %d, want %d", m.Fingerprint(), c.cost, c.used, got, c.want)

@@ -66,15 +66,19 @@ func TestResult_Settle(t *testing.T) {
 	for _, r := range kept(t)[1:] {
 		name := r.Machine.Fingerprint()
 		corrected := r
-		if excess, given := corrected.Settle(start, r, 6, false, 0); excess != 0 || !given || corrected.Machine.Used(corrected.State, start) != 0 {
-			t.Errorf("%s: refund of 6: got %d used, excess %d, given %t; want nothing used, given", name, corrected.Machine.Used(corrected.State, start), excess, given)
+		if excess, given := corrected.Settle(start, r, 6, false, 0); excess != 0 || !given || corrected.Machine.Used(corrected.State,
+			start) != 0 {
+			t.Errorf("%s: refund of 6: got %d used, excess %d, given %t; want nothing used, given", name, corrected.Machine.Used(corrected.State,
+				start), excess, given)
 		}
 		if _, given := corrected.Settle(start, algo.Result{}, 6, false, 0); given {
 			t.Errorf("%s: refund of a charge on no machine: got given", name)
 		}
 		corrected = r
-		if excess, given := corrected.Settle(start, r, 16, true, 0); excess != 2 || given || corrected.Machine.Used(corrected.State, start) != 20 {
-			t.Errorf("%s: charge of 16 with 6 used: got %d used, excess %d, given %t; want 20 and excess 2", name, corrected.Machine.Used(corrected.State, start), excess, given)
+		if excess, given := corrected.Settle(start, r, 16, true, 0); excess != 2 || given || corrected.Machine.Used(corrected.State,
+			start) != 20 {
+			t.Errorf("%s: charge of 16 with 6 used: got %d used, excess %d, given %t; want 20 and excess 2", name,
+				corrected.Machine.Used(corrected.State, start), excess, given)
 		}
 	}
 }

@@ -38,7 +38,8 @@ func (r Regions) HasShare(place int) bool { return r.Without>>place&1 == 0 }
 
 func (r Regions) validate() error {
 	if r.Of < 2 || r.Of > MaxRegions || r.Place < 0 || r.Place >= r.Of || r.Without>>r.Of != 0 {
-		return &FieldError{"regions", fmt.Sprintf("place %d of %d", r.Place, r.Of), fmt.Sprintf("2 to %d regions, and a place from 0", MaxRegions)}
+		return &FieldError{"regions", fmt.Sprintf("place %d of %d", r.Place, r.Of), fmt.Sprintf("2 to %d regions, and a place from 0",
+			MaxRegions)}
 	}
 	return nil
 }
@@ -73,7 +74,8 @@ func newShared(r Rate) (Machine, error) {
 	whole := r
 	whole.Regions, whole.Counts = Regions{}, true
 	if !r.Algorithm.HasWindows() {
-		return nil, &FieldError{"regions", "shared", fmt.Sprintf("each: regions cannot share a %s; use a fixed_window, a sliding_window or a period", r.Algorithm)}
+		return nil, &FieldError{"regions", "shared", fmt.Sprintf("each: regions cannot share a %s; use a fixed_window, a sliding_window or a "+
+			"period", r.Algorithm)}
 	}
 	m, err := New(whole)
 	if err != nil {
@@ -199,7 +201,8 @@ func (w *Shared) RetryAfter(s State, now Instant, cost int64) time.Duration {
 		return 0
 	}
 	var wait time.Duration
-	if at = at.used(); cost > w.Base() && at.Count+cost > w.Base() {
+	at = at.used()
+	if cost > w.Base() && at.Count+cost > w.Base() {
 		wait = w.Whole.Start(at.Window + 1).Sub(now)
 	} else {
 		wait = w.share.wait(at.Window, at.Count, at.Previous, now, cost)
@@ -321,7 +324,8 @@ func parseShared(region, whole string) (Machine, error) {
 	if place == noShare {
 		place, r.Without = "0", 1
 	}
-	if r.Place, err = strconv.Atoi(place); err == nil {
+	r.Place, err = strconv.Atoi(place)
+	if err == nil {
 		r.Of, err = strconv.Atoi(of)
 	}
 	if err != nil {

@@ -169,7 +169,8 @@ func TestShared_base(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if sum += m.(*algo.Shared).Base(); i == place {
+			sum += m.(*algo.Shared).Base()
+			if i == place {
 				w = m.(*algo.Shared)
 			}
 		}
@@ -178,7 +179,8 @@ func TestShared_base(t *testing.T) {
 		}
 		now := start.Add(time.Duration(rapid.Int64Range(0, int64(3*time.Minute)).Draw(t, "now")))
 		signed := rapid.Int64Range(-rate.Requests, rate.Requests)
-		s := algo.State{Window: w.Whole.Index(start) + rapid.Int64Range(0, 2).Draw(t, "window"), Count: rapid.Int64Range(0, rate.Requests).Draw(t, "count"),
+		s := algo.State{Window: w.Whole.Index(start) + rapid.Int64Range(0, 2).Draw(t, "window"), Count: rapid.Int64Range(0, rate.Requests).Draw(t,
+			"count"),
 			Previous: rapid.Int64Range(0, rate.Requests).Draw(t, "previous")}.WithMoved(signed.Draw(t, "moved"), signed.Draw(t, "moved before"))
 		at := w.At(s, now)
 		like := algo.State{Window: at.Window, Count: at.Count + at.Moved(), Previous: max(0, at.Previous+at.MovedBefore())}
@@ -267,7 +269,8 @@ func TestShared_Merge(t *testing.T) {
 		t.Errorf("merge: got %+v, want %+v", got, want)
 	}
 	rate.Requests = 50
-	if s := algo.Part(w, machine(t, rate), 2, algo.State{Window: index, Count: 150, Previous: 10}.WithMoved(-70, 0), start); s != (algo.State{Window: index, Count: 40, Previous: 5}) {
+	if s := algo.Part(w, machine(t, rate), 2, algo.State{Window: index, Count: 150, Previous: 10}.WithMoved(-70, 0),
+		start); s != (algo.State{Window: index, Count: 40, Previous: 5}) {
 		t.Errorf("half of 80 of a base share of 100: got %+v, want a count of 40", s)
 	}
 }
@@ -355,7 +358,8 @@ func TestShared_Fingerprint(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"shared-0-1/fixed/1m0s/5", "shared-3-3/fixed/1m0s/5", "shared--1-3/fixed/1m0s/5", "shared-0-11/fixed/1m0s/5", "shared-0/fixed/1m0s/5",
+	for _, bad := range []string{"shared-0-1/fixed/1m0s/5", "shared-3-3/fixed/1m0s/5", "shared--1-3/fixed/1m0s/5", "shared-0-11/fixed/1m0s/5",
+		"shared-0/fixed/1m0s/5",
 		"shared-0-3/bucket/1s/5", "shared-0-3/log/1m0s/5", "shared-0-3/shared-0-3/fixed/1m0s/5", "shared-0-3", "shared-00-3/fixed/1m0s/5"} {
 		if m, err := algo.Parse(bad); err == nil && m.Fingerprint() == bad {
 			t.Errorf("%s: got %s, want an error", bad, m.Fingerprint())

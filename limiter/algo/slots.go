@@ -124,7 +124,8 @@ func (l *Slots) add(s State, now Instant, n, room int64) State {
 
 // Force implements Machine.
 func (l *Slots) Force(s State, now Instant, cost int64) State {
-	if cost = l.counted(&s, now).forceable(cost); cost == 0 {
+	cost = l.counted(&s, now).forceable(cost)
+	if cost == 0 {
 		return s
 	}
 	return l.add(s, now, cost, l.MaxDebt())
@@ -209,7 +210,8 @@ func (l *Slots) Fingerprint() string { return fmt.Sprintf("%s/%s/%d", kindSlots,
 func (l *Slots) Used(s State, now Instant) int64 { return l.counted(&s, now).live }
 
 func (l *Slots) owing(n int64, now Instant) State {
-	if n = min(n, l.MaxDebt()); n == 0 {
+	n = min(n, l.MaxDebt())
+	if n == 0 {
 		return State{}
 	}
 	return l.add(State{}, now, n, n)

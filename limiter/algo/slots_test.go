@@ -60,7 +60,8 @@ func TestSlots_inFlight(t *testing.T) {
 			}
 			clock := now.Add(time.Duration(rapid.Int64Range(0, int64(skew)).Draw(t, "skew")))
 			next, ok := m.Take(s, clock, 1)
-			if s = next; ok {
+			s = next
+			if ok {
 				running = append(running, holder{next, now})
 			}
 			if int64(len(running)) > n {
@@ -116,8 +117,10 @@ func TestSlots_Convert(t *testing.T) {
 			t.Errorf("%s: got %d slots after all releases, want 0", c.name, next.Entries.Len())
 		}
 	}
-	window, log := machine(t, algo.Rate{Requests: 5, Window: time.Minute}), machine(t, algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: time.Minute})
-	if algo.Refundable(nil, old) || algo.Refundable(window, old) || algo.Refundable(old, log) || algo.Refundable(nil, nil) || !algo.Refundable(window, window) {
+	window, log := machine(t, algo.Rate{Requests: 5, Window: time.Minute}), machine(t, algo.Rate{Algorithm: algo.SlidingLog, Requests: 5,
+		Window: time.Minute})
+	if algo.Refundable(nil, old) || algo.Refundable(window, old) || algo.Refundable(old, log) || algo.Refundable(nil, nil) ||
+		!algo.Refundable(window, window) {
 		t.Error("Refundable: got a wrong result, want false for machines without a common state and true for equal machines")
 	}
 }
@@ -172,7 +175,8 @@ func TestSlots_numbers(t *testing.T) {
 		{"no number of a fallback is left", start + 2*last + 1, start, nil, 1, start + last + 1},
 	} {
 		s, ok := m.Take(algo.State{Newest: c.newest, Entries: algo.NewEntries(c.taken...)}, c.now, c.cost)
-		if !ok || s.Newest != c.want || s.Entries.Len() != len(c.taken)+int(c.cost) || m.Refund(s, s, c.cost, 0).Entries != algo.NewEntries(c.taken...) {
+		if !ok || s.Newest != c.want || s.Entries.Len() != len(c.taken)+int(c.cost) ||
+			m.Refund(s, s, c.cost, 0).Entries != algo.NewEntries(c.taken...) {
 			t.Errorf("%s: got %t, last slot start%+d of %d, want start%+d", c.name, ok, s.Newest-start, s.Entries.Len(), c.want-start)
 		}
 	}

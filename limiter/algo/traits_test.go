@@ -22,10 +22,13 @@ func TestAlgorithm_traits(t *testing.T) {
 		_, bucket := m.(*algo.Bucket)
 		w, window := m.(*algo.Window)
 		_, burst := algo.New(algo.Rate{Algorithm: a, Requests: 100, Window: time.Minute, Burst: 3})
-		if a.HasBurst() != bucket || a.HasBurst() != (burst == nil) || a.HasWindows() != window || a.Resets() != (window && !w.Sliding) || a.TakesSlots() != algo.TakesSlots(m) {
-			t.Errorf("%s: got burst %t, windows %t, resets %t, slots %t for a machine %T", a, a.HasBurst(), a.HasWindows(), a.Resets(), a.TakesSlots(), m)
+		if a.HasBurst() != bucket || a.HasBurst() != (burst == nil) || a.HasWindows() != window || a.Resets() != (window && !w.Sliding) ||
+			a.TakesSlots() != algo.TakesSlots(m) {
+			t.Errorf("%s: got burst %t, windows %t, resets %t, slots %t for a machine %T", a, a.HasBurst(), a.HasWindows(), a.Resets(),
+				a.TakesSlots(), m)
 		}
-		if a.Queues() != (a == algo.LeakyBucket) || (a.NoLease() != "") != slices.Contains([]algo.Algorithm{algo.LeakyBucket, algo.SlidingLog}, a) {
+		if a.Queues() != (a == algo.LeakyBucket) || (a.NoLease() != "") != slices.Contains([]algo.Algorithm{algo.LeakyBucket, algo.SlidingLog},
+			a) {
 			t.Errorf("%s: got queue %t, no lease because %q", a, a.Queues(), a.NoLease())
 		}
 		s, _ := m.Take(algo.State{}, start, 7)

@@ -52,7 +52,8 @@ func TestZones(t *testing.T) {
 				t.Errorf("%s at %s: got %d, want %d; run this test with -update-zones", name, at, offset, other)
 				break
 			}
-			if at = at.Add(7 * 24 * time.Hour); !end.IsZero() && end.Before(at) && end.After(at.Add(-7*24*time.Hour)) {
+			at = at.Add(7 * 24 * time.Hour)
+			if !end.IsZero() && end.Before(at) && end.After(at.Add(-7*24*time.Hour)) {
 				at = end
 			}
 		}
@@ -116,7 +117,8 @@ func TestValidZone(t *testing.T) {
 	}
 	for _, name := range []string{
 		"", "Local", "localtime", "posixrules", "posix/Europe/Berlin", "right/Europe/Berlin", "Europe//Berlin",
-		"./Europe/Berlin", "../zoneinfo/Europe/Berlin", "/usr/share/zoneinfo/Europe/Berlin", "Europe/Berlin\n", "Europe", "europe/berlin", "Mars/Olympus",
+		"./Europe/Berlin", "../zoneinfo/Europe/Berlin", "/usr/share/zoneinfo/Europe/Berlin", "Europe/Berlin\n", "Europe", "europe/berlin",
+		"Mars/Olympus",
 	} {
 		if ValidZone(name) {
 			t.Errorf("%q: got valid, want invalid", name)
@@ -144,7 +146,8 @@ func goZones(t *testing.T) map[string][]byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if zones[file.Name], err = io.ReadAll(r); err != nil {
+		zones[file.Name], err = io.ReadAll(r)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -105,7 +105,8 @@ func (v *Value[V]) Err() error { return v.state.Load().failed }
 // begin returns a channel that is closed when the read in progress ends. If the function need returns false,
 // the channel is nil. Otherwise, begin starts a read if none is in progress. The error is the error of
 // Policy.Admit.
-func (v *Value[V]) begin(ctx context.Context, now time.Time, load Load[V], need func(s *state[V], reading bool) bool) (<-chan struct{}, error) {
+func (v *Value[V]) begin(ctx context.Context, now time.Time, load Load[V], need func(s *state[V], reading bool) bool) (<-chan struct{},
+	error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {

@@ -18,7 +18,8 @@ var (
 )
 
 func policy() *cache.Policy {
-	return &cache.Policy{Fresh: time.Minute, Absent: 10 * time.Second, Stale: time.Hour, Cooldown: 5 * time.Second, Retry: time.Second, Timeout: time.Second}
+	return &cache.Policy{Fresh: time.Minute, Absent: 10 * time.Second, Stale: time.Hour, Cooldown: 5 * time.Second, Retry: time.Second,
+		Timeout: time.Second}
 }
 
 // source answers each read with the value or the error that a test sets.
@@ -107,10 +108,12 @@ func TestValue_Get_together(t *testing.T) {
 		if _, err := v.Get(ctx, noon, load); !errors.Is(err, context.Canceled) {
 			t.Errorf("a request that ended: got %v, want context.Canceled", err)
 		}
-		if together(0, 1); reads.Load() != 1 || waited.Load() != 1000 {
+		together(0, 1)
+		if reads.Load() != 1 || waited.Load() != 1000 {
 			t.Errorf("got %d reads, %d requests waited, want 1 and 1000", reads.Load(), waited.Load())
 		}
-		if together(time.Minute, 2); reads.Load() != 2 || waited.Load() != 1 {
+		together(time.Minute, 2)
+		if reads.Load() != 2 || waited.Load() != 1 {
 			t.Errorf("got %d reads, %d requests waited, want 2 and 1", reads.Load(), waited.Load())
 		}
 	})

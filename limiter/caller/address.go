@@ -90,7 +90,8 @@ func (p Proxies) Client(peer netip.Addr, forwarded []string) netip.Addr {
 	client, rest, more := peer, strings.Join(forwarded, ","), len(forwarded) > 0
 	for more && p.Contain(client) {
 		var entry string
-		if rest, entry, more = CutLast(rest); entry == "" { // a list may have empty elements (RFC 9110, 5.6.1)
+		rest, entry, more = CutLast(rest)
+		if entry == "" { // a list may have empty elements (RFC 9110, 5.6.1)
 			continue
 		}
 		addr := ParseAddress(entry)

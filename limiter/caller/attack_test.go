@@ -114,7 +114,8 @@ func TestVerifier_Verify_confusion(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := issuer{"a", key, jose.RS256}
-	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keySet(t, i.set(t)), Issuer: "https://issuer.example", Audience: "weir", Algorithms: []string{"RS256"}})
+	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keySet(t, i.set(t)), Issuer: "https://issuer.example", Audience: "weir",
+		Algorithms: []string{"RS256"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,8 +160,10 @@ func TestVerifier_Verify_duplicateMembers(t *testing.T) {
 	}
 	for name, changes := range map[string]map[string]any{
 		"exp is text": {"exp": "4102444800"}, "exp is no number": {"exp": []int{1}}, "exp is below zero": {"exp": -1}, "exp is zero": {"exp": 0},
-		"nbf is text": {"nbf": "1"}, "iss in another case": {"iss": "https://ISSUER.example"}, "iss with a slash": {"iss": "https://issuer.example/"}, "iss is a list": {"iss": []string{"https://issuer.example"}},
-		"aud is empty": {"aud": []string{}}, "aud in another case": {"aud": "Weir"}, "aud with more": {"aud": "weir other"}, "aud contains an object": {"aud": []any{map[string]any{}}},
+		"nbf is text": {"nbf": "1"}, "iss in another case": {"iss": "https://ISSUER.example"},
+		"iss with a slash": {"iss": "https://issuer.example/"}, "iss is a list": {"iss": []string{"https://issuer.example"}},
+		"aud is empty": {"aud": []string{}}, "aud in another case": {"aud": "Weir"}, "aud with more": {"aud": "weir other"},
+		"aud contains an object": {"aud": []any{map[string]any{}}},
 	} {
 		if _, err := v.Verify(ctx, noon, i.token(t, claims(changes))); !errors.Is(err, caller.ErrInvalidCredential) {
 			t.Errorf("%s: got error %v, want ErrInvalidCredential", name, err)
@@ -177,7 +180,8 @@ func TestVerifier_Verify_duplicateMembers(t *testing.T) {
 // If two keys have the same ID, neither is used. A key set ignores keys of unsupported sizes.
 func TestKeySet_Key_hostile(t *testing.T) {
 	i := newIssuer(t, "a")
-	if _, err := verifier(t, keySet(t, i.set(t, newIssuer(t, "a").public()))).Verify(ctx, noon, i.token(t, claims(nil))); !errors.Is(err, caller.ErrInvalidCredential) {
+	if _, err := verifier(t, keySet(t, i.set(t, newIssuer(t, "a").public()))).Verify(ctx, noon, i.token(t, claims(nil))); !errors.Is(err,
+		caller.ErrInvalidCredential) {
 		t.Errorf("two keys with the same ID: got %v, want ErrInvalidCredential", err)
 	}
 	for bits, ok := range map[int]bool{1024: false, 2040: false, 2048: true, 4096: true, 4104: false, 1 << 20: false} {

@@ -11,11 +11,12 @@ import (
 // Caller is the sender of a request. It contains only verified identities. The zero value is an
 // anonymous caller from an unknown address.
 type Caller struct {
-	User   string            // subject of the verified token; "" without a token
-	APIKey string            // ID of the API key's record; "" without a key
-	IP     netip.Prefix      // address; an IPv6 address is shortened to its network
-	Tier   string            // name of the caller's tier; "" means the default tier of the rules
-	Claims map[string]string // claims of the verified token that are text, numbers or booleans, as text; read-only, because requests share them
+	User   string       // subject of the verified token; "" without a token
+	APIKey string       // ID of the API key's record; "" without a key
+	IP     netip.Prefix // address; an IPv6 address is shortened to its network
+	Tier   string       // name of the caller's tier; "" means the default tier of the rules
+	// claims of the verified token that are text, numbers or booleans, as text; read-only, because requests share them
+	Claims map[string]string
 
 	// Limits are the limits in the API key's record. They replace the numbers of limits that count by API key. nil
 	// means that the record sets none, or that there is no key.

@@ -19,7 +19,8 @@ func ExampleIdentifier_Caller() {
 		return
 	}
 	i := caller.New(caller.Options{APIKeys: keys})
-	c, err := i.Caller(context.Background(), time.Now(), caller.Credentials{APIKey: "the key of a customer", Address: caller.ParseAddress("203.0.113.7:4711")})
+	c, err := i.Caller(context.Background(), time.Now(), caller.Credentials{APIKey: "the key of a customer",
+		Address: caller.ParseAddress("203.0.113.7:4711")})
 	fmt.Println(c.Subject(), c.Tier, c.IP, err)
 	_, err = i.Caller(context.Background(), time.Now(), caller.Credentials{APIKey: "weir_a-guess"})
 	fmt.Println(errors.Is(err, caller.ErrInvalidCredential))

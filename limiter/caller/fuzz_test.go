@@ -15,8 +15,10 @@ func FuzzParseKeySet(f *testing.F) {
 	i := newIssuer(f, "a")
 	f.Add(i.set(f), "a", "ES256")
 	for _, set := range []string{
-		`{"keys":[{"kty":"RSA","kid":"r","e":"AQAB","n":"AQAB"}]}`, `{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`,
-		`{"keys":[{"kty":"EC","crv":"P-256","x":"AQ","y":"AQ"}]}`, `{"keys":[{"kty":"oct","k":"AA"}]}`, `{"keys":[{"kty":"EC","crv":"P-521","kid":1}]}`, `{"keys":[null,[],{}]}`, `{"keys":[{"kty":"RSA","x5c":["AA"]}]}`, `{"keys":1}`, ``,
+		`{"keys":[{"kty":"RSA","kid":"r","e":"AQAB","n":"AQAB"}]}`,
+		`{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`,
+		`{"keys":[{"kty":"EC","crv":"P-256","x":"AQ","y":"AQ"}]}`, `{"keys":[{"kty":"oct","k":"AA"}]}`,
+		`{"keys":[{"kty":"EC","crv":"P-521","kid":1}]}`, `{"keys":[null,[],{}]}`, `{"keys":[{"kty":"RSA","x5c":["AA"]}]}`, `{"keys":1}`, ``,
 	} {
 		f.Add([]byte(set), "", "RS256")
 	}
@@ -65,7 +67,8 @@ func FuzzIdentifier_Caller(f *testing.F) {
 	source := newTable(string(secret))
 	known := source.add(string(secret), "k")
 	all := caller.New(caller.Options{Tokens: verifier(f, keySet(f, i.set(f))), APIKeys: caller.NewRemoteRecords(source)})
-	for _, authorization := range []string{"", "Bearer " + good, "bearer  " + good, "Bearer", "BEARER ", "Basic YTpi", "Bearer " + good + ", Bearer " + good, "Bearer\t" + good, good} {
+	for _, authorization := range []string{"", "Bearer " + good, "bearer  " + good, "Bearer", "BEARER ", "Basic YTpi", "Bearer " + good +
+		", Bearer " + good, "Bearer\t" + good, good} {
 		for _, key := range []string{"", known, known[:20], "weir_", known + ", " + known} {
 			f.Add(authorization, key, "203.0.113.7")
 		}
@@ -86,7 +89,8 @@ func FuzzIdentifier_Caller(f *testing.F) {
 
 // FuzzAddress searches for an address that has two prefixes, or that is not in its prefix.
 func FuzzAddress(f *testing.F) {
-	for _, s := range []string{"203.0.113.7", "::ffff:203.0.113.7", "[2001:db8::1]:80", "fe80::1%eth0", "10.0.0.1, 203.0.113.7", "1.2.3.4:99999", "[::]", "%", "for=1.2.3.4"} {
+	for _, s := range []string{"203.0.113.7", "::ffff:203.0.113.7", "[2001:db8::1]:80", "fe80::1%eth0", "10.0.0.1, 203.0.113.7",
+		"1.2.3.4:99999", "[::]", "%", "for=1.2.3.4"} {
 		f.Add(s, 64)
 		f.Add(s, 128)
 		f.Add(s, 0)

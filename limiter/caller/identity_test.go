@@ -86,7 +86,8 @@ func (i issuer) token(t testing.TB, c map[string]any) string {
 
 func verifier(t testing.TB, keys caller.KeySource) *caller.Verifier {
 	t.Helper()
-	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keys, Issuer: "https://issuer.example", Audience: "weir", Algorithms: []string{"ES256"}})
+	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keys, Issuer: "https://issuer.example", Audience: "weir",
+		Algorithms: []string{"ES256"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +108,10 @@ var longKey = strings.Repeat("x", 256)
 
 func apiKeys(t testing.TB) *caller.APIKeys {
 	t.Helper()
-	list := fmt.Sprintf(`[{"id":"k1","hash":%q,"tier":"enterprise","owner":"acme"},{"id":"k2","hash":%q},{"id":"gone","hash":%q,"suspended":true},{"id":"long","hash":%q},{"id":"longer","hash":%q}]`,
-		caller.HashAPIKey(secret, "key-one"), caller.HashAPIKey(secret, "key-two"), caller.HashAPIKey(secret, "key-suspended"), caller.HashAPIKey(secret, longKey), caller.HashAPIKey(secret, longKey+"x"))
+	list := fmt.Sprintf(`[{"id":"k1","hash":%q,"tier":"enterprise","owner":"acme"},{"id":"k2","hash":%q},{"id":"gone","hash":%q,`+
+		`"suspended":true},{"id":"long","hash":%q},{"id":"longer","hash":%q}]`,
+		caller.HashAPIKey(secret, "key-one"), caller.HashAPIKey(secret, "key-two"), caller.HashAPIKey(secret, "key-suspended"),
+		caller.HashAPIKey(secret, longKey), caller.HashAPIKey(secret, longKey+"x"))
 	keys, err := caller.ParseAPIKeys([]byte(list), secret)
 	if err != nil {
 		t.Fatal(err)
@@ -147,10 +150,12 @@ func TestIdentifier_Caller(t *testing.T) {
 		{"two API keys, the first of Weir's", all, caller.Credentials{APIKey: "weir_three, key-three"}, "   ", caller.ErrInvalidCredential},
 		{"two API keys without a space", all, caller.Credentials{APIKey: "key-three,weir_three"}, "   ", caller.ErrInvalidCredential},
 		{"good token, foreign API key", all, caller.Credentials{Authorization: good, APIKey: "key-three"}, "foreign alice  paid acme", nil},
-		{"bad token, foreign API key", all, caller.Credentials{Authorization: expired, APIKey: "key-three"}, "foreign    ", caller.ErrInvalidCredential},
+		{"bad token, foreign API key", all, caller.Credentials{Authorization: expired, APIKey: "key-three"}, "foreign    ",
+			caller.ErrInvalidCredential},
 		{"foreign API key, refused", refusing, caller.Credentials{APIKey: "key-three"}, "   ", caller.ErrInvalidCredential},
 		{"foreign API key, credential required", strict, caller.Credentials{APIKey: "key-three"}, "foreign    ", caller.ErrMissingCredential},
-		{"foreign API key and a token, credential required", strict, caller.Credentials{Authorization: good, APIKey: "key-three"}, "foreign alice  paid acme", nil},
+		{"foreign API key and a token, credential required", strict, caller.Credentials{Authorization: good, APIKey: "key-three"},
+			"foreign alice  paid acme", nil},
 		{"suspended API key", all, caller.Credentials{APIKey: "key-suspended"}, "   ", caller.ErrSuspended},
 		{"good token, suspended API key", all, caller.Credentials{Authorization: good, APIKey: "key-suspended"}, "   ", caller.ErrSuspended},
 		{"longest API key", all, caller.Credentials{APIKey: longKey}, " long  ", nil},
@@ -258,7 +263,8 @@ func TestVerifier_Verify(t *testing.T) {
 // A token above the maximum length is not parsed.
 func TestVerifier_Verify_long(t *testing.T) {
 	v := verifier(t, keySet(t, newIssuer(t, "a").set(t)))
-	for length, want := range map[int]string{8192: "invalid credential: not a token signed with [ES256]", 8193: "invalid credential: token: too long (got 8193 bytes, want at most 8192)"} {
+	for length, want := range map[int]string{8192: "invalid credential: not a token signed with [ES256]",
+		8193: "invalid credential: token: too long (got 8193 bytes, want at most 8192)"} {
 		if _, err := v.Verify(ctx, noon, strings.Repeat("a", length)); err == nil || err.Error() != want {
 			t.Errorf("%d bytes: got %v, want %s", length, err, want)
 		}
@@ -269,7 +275,8 @@ func TestVerifier_Verify_long(t *testing.T) {
 // or an object is absent.
 func TestVerifier_Verify_claims(t *testing.T) {
 	i := newIssuer(t, "a")
-	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keySet(t, i.set(t)), Issuer: "https://issuer.example", Audience: "weir", Algorithms: []string{"ES256"}, UserClaim: "uid"})
+	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keySet(t, i.set(t)), Issuer: "https://issuer.example", Audience: "weir",
+		Algorithms: []string{"ES256"}, UserClaim: "uid"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,14 +330,16 @@ func TestNewVerifier(t *testing.T) {
 func TestParseAPIKeys(t *testing.T) {
 	hash := caller.HashAPIKey(secret, "k")
 	for want, c := range map[string]struct{ list, secret string }{
-		"API key secret: got 5 bytes, want at least 16":                   {"[]", "short"},
-		"API key records: json: cannot unmarshal object":                  {`{}`, string(secret)},
-		"API key records: invalid character":                              {`[] []`, string(secret)},
-		`API key records: [0] of "a": json: unknown field "key"`:          {`[{"id":"a","key":"k"}]`, string(secret)},
-		`API key records: [0] of "": id: missing`:                         {`[{"hash":"` + hash + `"}]`, string(secret)},
-		`API key records: [0] of "a": hash: invalid (want 64 lower`:       {`[{"id":"a","hash":"abc"}]`, string(secret)},
-		`API key records: [1] of "b": hash: duplicate of the hash of "a"`: {`[{"id":"a","hash":"` + hash + `"},{"id":"b","hash":"` + hash + `"}]`, string(secret)},
-		`API key records: [1] of "b": limits of the record: anchor: `:     {`[{"id":"a","hash":"` + hash + `"},{"id":"b","hash":"` + hash[1:] + `0","limits":{"anchor":32,"changed":7}}]`, string(secret)},
+		"API key secret: got 5 bytes, want at least 16":             {"[]", "short"},
+		"API key records: json: cannot unmarshal object":            {`{}`, string(secret)},
+		"API key records: invalid character":                        {`[] []`, string(secret)},
+		`API key records: [0] of "a": json: unknown field "key"`:    {`[{"id":"a","key":"k"}]`, string(secret)},
+		`API key records: [0] of "": id: missing`:                   {`[{"hash":"` + hash + `"}]`, string(secret)},
+		`API key records: [0] of "a": hash: invalid (want 64 lower`: {`[{"id":"a","hash":"abc"}]`, string(secret)},
+		`API key records: [1] of "b": hash: duplicate of the hash of "a"`: {`[{"id":"a","hash":"` + hash + `"},{"id":"b","hash":"` + hash + `"}]`,
+			string(secret)},
+		`API key records: [1] of "b": limits of the record: anchor: `: {`[{"id":"a","hash":"` + hash + `"},{"id":"b","hash":"` + hash[1:] +
+			`0","limits":{"anchor":32,"changed":7}}]`, string(secret)},
 	} {
 		if _, err := caller.ParseAPIKeys([]byte(c.list), []byte(c.secret)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got error %v, want %s", err, want)
@@ -340,9 +349,12 @@ func TestParseAPIKeys(t *testing.T) {
 
 func TestAddress(t *testing.T) {
 	for text, want := range map[string]string{
-		"203.0.113.7": "203.0.113.7/32", "203.0.113.7:4711": "203.0.113.7/32", "::ffff:203.0.113.7": "203.0.113.7/32", "[::ffff:203.0.113.7]:80": "203.0.113.7/32",
-		"2001:db8:1:2:3::4": "2001:db8:1:2::/64", "[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64", "[2001:db8:1:2:3::4]": "2001:db8:1:2::/64", "[::1": "invalid Prefix", "[]": "invalid Prefix",
-		"": "invalid Prefix", "@": "invalid Prefix", "203.0.113.07": "invalid Prefix", "300.1.1.1": "invalid Prefix", "1.2.3.4, 5.6.7.8": "invalid Prefix",
+		"203.0.113.7": "203.0.113.7/32", "203.0.113.7:4711": "203.0.113.7/32", "::ffff:203.0.113.7": "203.0.113.7/32",
+		"[::ffff:203.0.113.7]:80": "203.0.113.7/32",
+		"2001:db8:1:2:3::4":       "2001:db8:1:2::/64", "[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
+		"[2001:db8:1:2:3::4]": "2001:db8:1:2::/64", "[::1": "invalid Prefix", "[]": "invalid Prefix",
+		"": "invalid Prefix", "@": "invalid Prefix", "203.0.113.07": "invalid Prefix", "300.1.1.1": "invalid Prefix",
+		"1.2.3.4, 5.6.7.8": "invalid Prefix",
 	} {
 		if got := caller.Prefix(caller.ParseAddress(text), 64).String(); got != want {
 			t.Errorf("%q: got %s, want %s", text, got, want)
@@ -352,7 +364,8 @@ func TestAddress(t *testing.T) {
 		t.Errorf("48 bits: got %s, want 2001:db8:1::/48", got)
 	}
 	for want, headers := range map[string][]string{
-		"203.0.113.7": {"10.0.0.1, 203.0.113.7"}, "203.0.113.8": {"10.0.0.1", "1.1.1.1,203.0.113.8"}, "invalid IP": {"10.0.0.1, "}, "203.0.113.9": {"203.0.113.9"},
+		"203.0.113.7": {"10.0.0.1, 203.0.113.7"}, "203.0.113.8": {"10.0.0.1", "1.1.1.1,203.0.113.8"}, "invalid IP": {"10.0.0.1, "},
+		"203.0.113.9": {"203.0.113.9"},
 	} {
 		if got := caller.LastHop(headers).String(); got != want {
 			t.Errorf("%q: got %s, want %s", headers, got, want)

@@ -49,10 +49,11 @@ func TestParseKeySet(t *testing.T) {
 		"a public key and a private key":      {string(i.set(t, jose.JSONWebKey{Key: i.key, KeyID: "p"})), false},
 		"no keys":                             {`{}`, false},
 		"keys are not a list":                 {`{"keys":{}}`, false},
-		"an encryption key only":              {`{"keys":[{"kty":"OKP","crv":"X25519","x":"3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08","use":"enc"}]}`, false},
-		"null":                                {`{"keys":null}`, false},
-		"not JSON":                            {`keys`, false},
-		"too many":                            {`{"keys":[` + strings.TrimSuffix(strings.Repeat(`{"kty":"oct","k":"c2VjcmV0"},`, 101), ",") + `]}`, false},
+		"an encryption key only": {`{"keys":[{"kty":"OKP","crv":"X25519","x":"3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08",` +
+			`"use":"enc"}]}`, false},
+		"null":     {`{"keys":null}`, false},
+		"not JSON": {`keys`, false},
+		"too many": {`{"keys":[` + strings.TrimSuffix(strings.Repeat(`{"kty":"oct","k":"c2VjcmV0"},`, 101), ",") + `]}`, false},
 	} {
 		set, err := caller.ParseKeySet([]byte(c.document))
 		if (err == nil) != c.ok {
@@ -67,7 +68,8 @@ func TestParseKeySet(t *testing.T) {
 	}
 	// Keys of an unknown form are ignored, and the other keys are used (RFC 7517, 5).
 	for name, key := range map[string]string{
-		"curve":         `{"kty":"EC","crv":"secp256k1","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM","kid":"a","use":"sig"}`,
+		"curve": `{"kty":"EC","crv":"secp256k1","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",` +
+			`"y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM","kid":"a","use":"sig"}`,
 		"key agreement": `{"kty":"OKP","crv":"X25519","x":"3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08","kid":"a","use":"enc"}`,
 		"type":          `{"kty":"AKP","alg":"ML-DSA-44","pub":"abcd","kid":"a","use":"sig"}`,
 		"member":        `{"kty":"EC","crv":"P-256","kid":"a"}`,
@@ -111,14 +113,16 @@ func TestKeySet_Key(t *testing.T) {
 		{Key: rsaKey.Public()}, {Key: curve(elliptic.P256())}, {Key: curve(elliptic.P384())}, {Key: curve(elliptic.P521())}, {Key: edKey},
 	}}
 	named := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
-		{Key: rsaKey.Public(), KeyID: "r", Algorithm: "RS384"}, {Key: curve(elliptic.P256()), KeyID: "e"}, {Key: curve(elliptic.P256()), KeyID: "f"},
+		{Key: rsaKey.Public(), KeyID: "r", Algorithm: "RS384"}, {Key: curve(elliptic.P256()), KeyID: "e"}, {Key: curve(elliptic.P256()),
+			KeyID: "f"},
 	}}
 	for _, c := range []struct {
 		set           jose.JSONWebKeySet
 		id, algorithm string
 		want          int // -1 means none
 	}{
-		{all, "", "RS256", 0}, {all, "", "RS512", 0}, {all, "", "PS256", 0}, {all, "", "ES256", 1}, {all, "", "ES384", 2}, {all, "", "ES512", 3}, {all, "", "EdDSA", 4},
+		{all, "", "RS256", 0}, {all, "", "RS512", 0}, {all, "", "PS256", 0}, {all, "", "ES256", 1}, {all, "", "ES384", 2}, {all, "", "ES512", 3},
+		{all, "", "EdDSA", 4},
 		{all, "", "HS256", -1}, {all, "", "", -1}, {all, "a", "ES256", -1},
 		{named, "r", "RS384", 0}, {named, "", "RS384", 0}, {named, "r", "RS256", -1}, {named, "", "RS256", -1}, {named, "r", "ES256", -1},
 		{named, "e", "ES256", 1}, {named, "f", "ES256", 2}, {named, "", "ES256", -1}, {named, "e", "ES384", -1},
@@ -172,7 +176,8 @@ func TestRemoteKeys(t *testing.T) {
 	}
 	later := func(d time.Duration) { now = now.Add(d) }
 	down = true
-	who, err := caller.New(caller.Options{Tokens: v}).Caller(ctx, now, caller.Credentials{Authorization: "Bearer " + first.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()}))})
+	who, err := caller.New(caller.Options{Tokens: v}).Caller(ctx, now, caller.Credentials{Authorization: "Bearer " +
+		first.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()}))})
 	if !who.Unverified || !who.Rejected || !errors.Is(err, caller.ErrUnverified) {
 		t.Errorf("got caller %+v, %v, want one that could not be verified", who, err)
 	}
@@ -345,7 +350,8 @@ func TestNewFetchedKeys(t *testing.T) {
 	i := newIssuer(t, "a")
 	fetches := 0
 	v := verifier(t, caller.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) {
-		if fetches++; fetches == 1 {
+		fetches++
+		if fetches == 1 {
 			return []byte("{}"), time.Time{}, nil
 		}
 		return i.set(t), time.Time{}, nil
@@ -355,7 +361,8 @@ func TestNewFetchedKeys(t *testing.T) {
 		want    error
 		fetches int
 	}{{0, caller.ErrUnverified, 1}, {time.Second, caller.ErrUnverified, 1}, {3 * time.Second, nil, 2}, {59 * time.Minute, nil, 2}} {
-		if _, err := v.Verify(ctx, noon.Add(c.after), i.token(t, claims(nil))); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || fetches != c.fetches {
+		if _, err := v.Verify(ctx, noon.Add(c.after), i.token(t, claims(nil))); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) ||
+			fetches != c.fetches {
 			t.Errorf("after %s: got %v, %d fetches, want %v, %d fetches", c.after, err, fetches, c.want, c.fetches)
 		}
 	}
@@ -380,7 +387,8 @@ func TestRemoteKeys_stale(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			fetches := 0
 			v := verifier(t, caller.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) {
-				if fetches++; c.fails && fetches > 1 {
+				fetches++
+				if c.fails && fetches > 1 {
 					return nil, time.Time{}, errors.New("no route")
 				}
 				return i.set(t), c.copied, nil
@@ -420,7 +428,8 @@ func TestRemoteKeys_withdrawn(t *testing.T) {
 		want  error
 	}{{0, nil}, {time.Hour - 1, nil}, {time.Hour, caller.ErrInvalidCredential}} {
 		now := noon.Add(c.after)
-		if _, err := v.Verify(ctx, now, i.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()}))); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+		if _, err := v.Verify(ctx, now, i.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()}))); !errors.Is(err, c.want) ||
+			(err == nil) != (c.want == nil) {
 			t.Errorf("after %s: got error %v, want %v", c.after, err, c.want)
 		}
 		document = []byte(`{"keys":[]}`)
@@ -433,14 +442,16 @@ func TestRemoteKeys_ambiguous(t *testing.T) {
 	first, second := newIssuer(t, "a"), newIssuer(t, "b")
 	fetches := 0
 	keys := caller.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) {
-		if fetches++; fetches > 1 {
+		fetches++
+		if fetches > 1 {
 			return nil, time.Time{}, errors.New("no route")
 		}
 		return first.set(t, second.public()), time.Time{}, nil
 	})
 	key := func(after time.Duration, id string, want error, wantFetches int) {
 		t.Helper()
-		if _, err := keys.Key(ctx, noon.Add(after), id, "ES256"); !errors.Is(err, want) || (err == nil) != (want == nil) || fetches != wantFetches {
+		if _, err := keys.Key(ctx, noon.Add(after), id, "ES256"); !errors.Is(err, want) || (err == nil) != (want == nil) ||
+			fetches != wantFetches {
 			t.Errorf("after %s: got error %v and %d fetches, want %v and %d", after, err, fetches, want, wantFetches)
 		}
 	}

@@ -61,7 +61,8 @@ func ParseLimits(text string) *Limits {
 	if len(text) <= maxLimits {
 		d := json.NewDecoder(strings.NewReader(text))
 		d.DisallowUnknownFields()
-		if err = d.Decode(&set); err == nil {
+		err = d.Decode(&set)
+		if err == nil {
 			if _, more := d.Token(); !errors.Is(more, io.EOF) {
 				err = errors.New("data after the JSON object")
 			}
@@ -69,7 +70,8 @@ func ParseLimits(text string) *Limits {
 	}
 	if err == nil {
 		var l *Limits
-		if l, err = NewLimits(set.Rates, string(set.Anchor), set.Changed); err == nil {
+		l, err = NewLimits(set.Rates, string(set.Anchor), set.Changed)
+		if err == nil {
 			return l
 		}
 	}
@@ -185,7 +187,8 @@ func ParseRate(text string) (r Rate, err error) {
 	if len(text) > 64 || strings.HasPrefix(requests, "+") {
 		return Rate{}, fmt.Errorf("invalid rate (got %.70q); %s", text, wantRate)
 	}
-	if r.Requests, err = strconv.ParseInt(requests, 10, 64); err != nil {
+	r.Requests, err = strconv.ParseInt(requests, 10, 64)
+	if err != nil {
 		return Rate{}, fmt.Errorf("invalid rate (got %.70q); %s", text, wantRate)
 	}
 	if windowed {

@@ -15,13 +15,15 @@ import (
 func TestParseRate(t *testing.T) {
 	for text, want := range map[string]caller.Rate{
 		"5000/1m": {Requests: 5000, Window: time.Minute}, "2000000": {Requests: 2000000}, "1/1s": {Requests: 1, Window: time.Second},
-		"9/36h": {Requests: 9, Window: 36 * time.Hour}, "9/100d": {Requests: 9, Window: 100 * 24 * time.Hour}, "1000000000/90s": {Requests: 1e9, Window: 90 * time.Second},
+		"9/36h": {Requests: 9, Window: 36 * time.Hour}, "9/100d": {Requests: 9, Window: 100 * 24 * time.Hour}, "1000000000/90s": {Requests: 1e9,
+			Window: 90 * time.Second},
 	} {
 		if got, err := caller.ParseRate(text); err != nil || got != want || got.String() != text {
 			t.Errorf("%s: got %v (%s), %v; want %v", text, got, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "0", "-1", "+5", "1000000001", "5/", "5/0s", "5/1", "5/1.5s", "5/101d", "5/-1m", "5/1m/1m", "5/128d", " 5", "5/999ms", strings.Repeat("9", 65)} {
+	for _, text := range []string{"", "0", "-1", "+5", "1000000001", "5/", "5/0s", "5/1", "5/1.5s", "5/101d", "5/-1m", "5/1m/1m", "5/128d",
+		" 5", "5/999ms", strings.Repeat("9", 65)} {
 		if got, err := caller.ParseRate(text); err == nil {
 			t.Errorf("%.30q: got %v, want an error", text, got)
 		}
@@ -32,7 +34,8 @@ func TestParseRate(t *testing.T) {
 func TestLimits_AnchorOf(t *testing.T) {
 	for _, c := range []struct{ anchor, week, month string }{{"31", "", "31"}, {"friday", "friday", ""}, {"", "", ""}} {
 		l, err := caller.NewLimits(nil, c.anchor, 1)
-		if err != nil || l.AnchorOf(algo.Week) != c.week || l.AnchorOf(algo.Month) != c.month || l.AnchorOf(algo.Day) != "" || l.AnchorOf("") != "" {
+		if err != nil || l.AnchorOf(algo.Week) != c.week || l.AnchorOf(algo.Month) != c.month || l.AnchorOf(algo.Day) != "" ||
+			l.AnchorOf("") != "" {
 			t.Errorf("%q: got week %q, month %q, %v; want %q and %q", c.anchor, l.AnchorOf(algo.Week), l.AnchorOf(algo.Month), err, c.week, c.month)
 		}
 	}
@@ -54,7 +57,8 @@ func TestNewLimits(t *testing.T) {
 		{map[string]caller.Rate{"a b": {Requests: 1}}, "", 1, `limit "a b": invalid name`},
 		{map[string]caller.Rate{"a": {}}, "", 1, "limit a: requests: out of range (got 0"},
 		{map[string]caller.Rate{"a": {Requests: 1, Window: time.Millisecond}}, "", 1, "limit a: window: out of range"},
-		{nil, "0", 1, `anchor: invalid (got "0"`}, {nil, "32", 1, "anchor: invalid"}, {nil, "01", 1, "anchor: invalid"}, {nil, "Monday", 1, "anchor: invalid"},
+		{nil, "0", 1, `anchor: invalid (got "0"`}, {nil, "32", 1, "anchor: invalid"}, {nil, "01", 1, "anchor: invalid"},
+		{nil, "Monday", 1, "anchor: invalid"},
 		{nil, "", 0, "changed: out of range"}, {nil, "", 1<<40 + 1, "changed: out of range"},
 	} {
 		if _, err := caller.NewLimits(c.rates, c.anchor, c.changed); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -83,7 +87,8 @@ func TestParseAPIKeys_limits(t *testing.T) {
 	if _, ok := keys.Find("nobody"); ok {
 		t.Error("find an unknown id: got a record, want none")
 	}
-	for _, limits := range []string{`{"rates":{"search":"5000/1m"}}`, `{"anchor":32,"changed":7}`, `[]`, `{"rates":{"search":5},"changed":7}`} {
+	for _, limits := range []string{`{"rates":{"search":"5000/1m"}}`, `{"anchor":32,"changed":7}`, `[]`,
+		`{"rates":{"search":5},"changed":7}`} {
 		if _, err := caller.ParseAPIKeys(file(limits), secret); err == nil {
 			t.Errorf("%s: got no error, want one", limits)
 		}

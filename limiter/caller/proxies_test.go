@@ -57,7 +57,8 @@ func TestProxies_Client(t *testing.T) {
 }
 
 func TestParseProxies(t *testing.T) {
-	for _, text := range []string{"", "10.0.0.0/33", "10.0.0.0/", "10", "localhost", "::ffff:10.0.0.0/104", "::ffff:10.0.0.1", "fe80::1%eth0", "10.0.0.0/8, 10.0.0.1"} {
+	for _, text := range []string{"", "10.0.0.0/33", "10.0.0.0/", "10", "localhost", "::ffff:10.0.0.0/104", "::ffff:10.0.0.1", "fe80::1%eth0",
+		"10.0.0.0/8, 10.0.0.1"} {
 		_, err := caller.ParseProxies("10.0.0.0/8", text)
 		if err == nil || !strings.Contains(err.Error(), `got "`+text+`", want a network`) {
 			t.Errorf("%q: got error %v, want one that names the text", text, err)

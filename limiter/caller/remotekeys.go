@@ -155,7 +155,8 @@ func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm strin
 	return key, err
 }
 
-var errOldCopy = fmt.Errorf("key set: the copy is more than %s old; look at the log of the function that copies the issuer's keys", keysPolicy.Stale)
+var errOldCopy = fmt.Errorf("key set: the copy is more than %s old; look at the log of the function that copies the issuer's keys",
+	keysPolicy.Stale)
 
 // keySet returns the keys at the time now. If the cached keys do not contain the wanted key, keySet tries to
 // fetch a newer key set.

@@ -46,7 +46,8 @@ const (
 var secretsPolicy = recordPolicy(secretsTimeout)
 
 func recordPolicy(timeout time.Duration) cache.Policy {
-	return cache.Policy{Fresh: recordFresh, Absent: absenceFresh, Stale: recordStale, Cooldown: recordCooldown, Retry: recordRetry, Timeout: timeout}
+	return cache.Policy{Fresh: recordFresh, Absent: absenceFresh, Stale: recordStale, Cooldown: recordCooldown, Retry: recordRetry,
+		Timeout: timeout}
 }
 
 var errLost = errors.New("API keys: the secrets of their hashes are missing in the table; restore the secrets from a backup")

@@ -107,7 +107,8 @@ func TestRemoteRecords_malformed(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
 	good := source.add("s", "k")
-	bad := []string{"", "weir_", "weir_free_x", good[1:], good + "A", good[:len(good)-1], strings.ToUpper(good[:4]) + good[4:], strings.Repeat("x", 1<<20), good[:20] + "\n" + good[20:], good[:20] + "\n" + good[21:], good[:20] + "=" + good[21:]}
+	bad := []string{"", "weir_", "weir_free_x", good[1:], good + "A", good[:len(good)-1], strings.ToUpper(good[:4]) + good[4:],
+		strings.Repeat("x", 1<<20), good[:20] + "\n" + good[20:], good[:20] + "\n" + good[21:], good[:20] + "=" + good[21:]}
 	for i := range len(good) {
 		other := byte('A')
 		if good[i] == other {
@@ -291,7 +292,8 @@ func TestRemoteRecords_sharedRead(t *testing.T) {
 		synctest.Wait()
 		source.slow = time.Hour
 		begun = time.Now()
-		if _, err := r.Lookup(ctx, later, caller.NewAPIKey()); !errors.Is(err, caller.ErrUnverified) || time.Since(begun) != 900*time.Millisecond {
+		if _, err := r.Lookup(ctx, later, caller.NewAPIKey()); !errors.Is(err, caller.ErrUnverified) ||
+			time.Since(begun) != 900*time.Millisecond {
 			t.Errorf("got %v after %s, want ErrUnverified after 900 ms", err, time.Since(begun))
 		}
 	})

@@ -59,7 +59,8 @@ func TestVerifier_Verify_repeated(t *testing.T) {
 func TestVerifier_Verify_repeatedTimes(t *testing.T) {
 	i := newIssuer(t, "a")
 	keys := keySet(t, i.set(t))
-	token := i.token(t, claims(map[string]any{"nbf": noon.Add(-time.Hour).Unix(), "iat": noon.Add(-time.Minute).Unix(), "exp": noon.Add(time.Hour).Unix()}))
+	token := i.token(t, claims(map[string]any{"nbf": noon.Add(-time.Hour).Unix(), "iat": noon.Add(-time.Minute).Unix(),
+		"exp": noon.Add(time.Hour).Unix()}))
 	for _, c := range []struct {
 		after time.Duration
 		valid bool
@@ -157,7 +158,8 @@ func TestVerifier_Verify_bound(t *testing.T) {
 	}
 	good := user(i, 0, "")
 	for n := range 20 {
-		for _, bad := range []string{user(stranger, n, ""), fmt.Sprintf("%d.e30.AAAA", n), good[:len(good)-8] + fmt.Sprintf("%08d", n), strings.Repeat("a", n)} {
+		for _, bad := range []string{user(stranger, n, ""), fmt.Sprintf("%d.e30.AAAA", n), good[:len(good)-8] + fmt.Sprintf("%08d", n),
+			strings.Repeat("a", n)} {
 			if _, err := v.Verify(ctx, noon, bad); err == nil {
 				t.Fatalf("bad token %s: got no error, want one", bad)
 			}

@@ -26,7 +26,8 @@ type operations struct {
 
 func (o *operations) install(options *dynamodb.Options) {
 	options.APIOptions = append(options.APIOptions, func(s *middleware.Stack) error {
-		return s.Initialize.Add(middleware.InitializeMiddlewareFunc("operations", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+		return s.Initialize.Add(middleware.InitializeMiddlewareFunc("operations", func(ctx context.Context, in middleware.InitializeInput,
+			next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 			o.mu.Lock()
 			o.all = append(o.all, "dynamodb:"+awsmiddleware.GetOperationName(ctx))
 			o.mu.Unlock()
@@ -49,7 +50,8 @@ func TestActions(t *testing.T) {
 	var o operations
 	client, table := onServer(t)
 	observed := dynamodb.New(client.Options(), o.install)
-	store := storetest.Must(dynamostore.NewBare(observed, dynamostore.Options{Table: table, Namespace: "actions", Margin: 50 * time.Millisecond}))
+	store := storetest.Must(dynamostore.NewBare(observed, dynamostore.Options{Table: table, Namespace: "actions",
+		Margin: 50 * time.Millisecond}))
 	ctx, who, now := context.Background(), caller(), algo.InstantOf(noon)
 	for _, algorithm := range algorithms {
 		rate := algo.Rate{Algorithm: algorithm, Requests: 2, Window: time.Minute}

@@ -25,7 +25,8 @@ func (a answered) Do(r *http.Request) (*http.Response, error) {
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		return nil, err
 	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}}, Body: io.NopCloser(bytes.NewReader(a))}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
+		Body: io.NopCloser(bytes.NewReader(a))}, nil
 }
 
 // BenchmarkTake measures the processor time of a charged decision, from the caller's ID to the answer. It
@@ -44,7 +45,8 @@ func BenchmarkTake(b *testing.B) {
 			BaseEndpoint: aws.String("http://dynamodb.invalid"), Region: "us-east-1", HTTPClient: answered(`{"Attributes":` + item + `}}`),
 			Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""), Retryer: aws.NopRetryer{},
 		})
-		l := storetest.Must(limiter.New(storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: "t", Namespace: "w"})), limiter.Options{}))
+		l := storetest.Must(limiter.New(storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: "t", Namespace: "w"})),
+			limiter.Options{}))
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

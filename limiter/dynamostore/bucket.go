@@ -19,8 +19,8 @@ func (bucketLayout) size(r algo.Rate, m algo.Machine) (fixed, instants int) {
 	return fixed, 0
 }
 
-func (bucketLayout) read(it item, id string) (algo.State, error) {
-	r := reader{it: it}
+func (bucketLayout) read(item item, id string) (algo.State, error) {
+	r := reader{item: item}
 	s := algo.State{TAT: algo.Instant(r.number(attribute(tatAttribute, id))), Refunds: r.number(attribute(refundsAttribute, id))}
 	return s, r.err
 }

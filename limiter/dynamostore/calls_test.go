@@ -49,7 +49,8 @@ func (m *meter) count(ctx context.Context) {
 }
 
 // UpdateItem makes a call without a deadline: a timeout would start further calls.
-func (m *meter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (m *meter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
 	m.count(ctx)
 	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
 	out, err := m.API.UpdateItem(context.WithoutCancel(ctx), in, o...)
@@ -113,7 +114,8 @@ var (
 	bucket  = algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute}
 )
 
-var algorithms = []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog, algo.Concurrent}
+var algorithms = []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog,
+	algo.Concurrent}
 
 // report logs the average number of calls for a decision. It fails the test if this number exceeds the bound
 // most.
@@ -135,7 +137,8 @@ func TestStore_calls(t *testing.T) {
 		return m.calls.Load() - before
 	}
 	for name, rates := range map[string][]algo.Rate{
-		"sliding window": {sliding}, "fixed window": {fixed}, "token bucket": {bucket}, "one of each": {sliding, fixed, bucket}, "ten": {sliding, fixed, bucket, sliding, fixed, bucket, sliding, fixed, bucket, sliding},
+		"sliding window": {sliding}, "fixed window": {fixed}, "token bucket": {bucket}, "one of each": {sliding, fixed, bucket},
+		"ten": {sliding, fixed, bucket, sliding, fixed, bucket, sliding, fixed, bucket, sliding},
 	} {
 		who := caller()
 		var charges []limiter.Charge
@@ -184,7 +187,8 @@ func TestStore_calls(t *testing.T) {
 	}
 
 	who = caller()
-	charge = limiter.Charge{Subject: who, Limit: storetest.Limit(t, "log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Minute}), Cost: 1}
+	charge = limiter.Charge{Subject: who, Limit: storetest.Limit(t, "log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 300,
+		Window: time.Minute}), Cost: 1}
 	calls = measure(func() {
 		for round := range 4 {
 			var wg sync.WaitGroup

@@ -23,8 +23,10 @@ type racing struct {
 	happens         func()
 }
 
-func (o *racing) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	if o.updates++; o.updates == o.before {
+func (o *racing) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
+	o.updates++
+	if o.updates == o.before {
 		o.happens()
 	}
 	out, err := o.API.UpdateItem(ctx, in, f...)
@@ -54,7 +56,8 @@ func TestStore_refusalRaceConversion(t *testing.T) {
 				t.Errorf("%s: got %+v and error %v, want a refund", algorithm, settled, err)
 			}
 		}}
-		if admit(t, open(api), now, full, limiter.Charge{Limit: next, Cost: 1}); api.updates != 3 || api.applied != 1 {
+		admit(t, open(api), now, full, limiter.Charge{Limit: next, Cost: 1})
+		if api.updates != 3 || api.applied != 1 {
 			t.Errorf("%s: got %d updates, of which %d wrote, want 3 and one", algorithm, api.updates, api.applied)
 		}
 	}
@@ -107,7 +110,8 @@ type crowded struct {
 	happens func()
 }
 
-func (c *crowded) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (c *crowded) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
 	c.happens()
 	return c.API.UpdateItem(ctx, in, f...)
 }
@@ -163,8 +167,12 @@ func TestStore_windowRace(t *testing.T) {
 		who := caller()
 		admit(t, other, now, limiter.Charge{Subject: who, Limit: busy, Cost: 1})
 		admit(t, other, now.Add(-time.Minute), limiter.Charge{Subject: who, Limit: window, Cost: 400})
-		api := &racing{API: other, before: 2, happens: func() { admit(t, other, c.at, limiter.Charge{Subject: who, Limit: window, Cost: c.cost}) }}
-		if admit(t, open(api), now, limiter.Charge{Subject: who, Limit: busy, Cost: 1}, limiter.Charge{Limit: window, Cost: 500}); api.updates != 2 {
+		api := &racing{API: other, before: 2, happens: func() {
+			admit(t, other, c.at, limiter.Charge{Subject: who, Limit: window,
+				Cost: c.cost})
+		}}
+		admit(t, open(api), now, limiter.Charge{Subject: who, Limit: busy, Cost: 1}, limiter.Charge{Limit: window, Cost: 500})
+		if api.updates != 2 {
 			t.Errorf("%s: got %d attempts, want 2", name, api.updates)
 		}
 	}
@@ -177,8 +185,10 @@ type late struct {
 	updates, never int
 }
 
-func (l *late) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	if l.updates++; l.updates == l.never {
+func (l *late) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
+	l.updates++
+	if l.updates == l.never {
 		return nil, context.DeadlineExceeded
 	}
 	return l.API.UpdateItem(ctx, in, f...)

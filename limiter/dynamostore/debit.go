@@ -16,39 +16,42 @@ const debitAttempts = 2
 
 // Debit implements limiter.Shares. If its request to DynamoDB arrives twice, the second copy has no effect, because its
 // condition requires the share that had moved before the first.
-func (s *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64, seen *algo.Result) (int64, error) {
+func (s *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64,
+	seen *algo.Result) (int64, error) {
 	d := debit{now: now, limit: limit, index: index, lack: lack}
 	d.expect(*seen)
 	var trip time.Duration
 	for range debitAttempts {
 		e, taken := d.attempt()
 		if taken == 0 && d.item == nil { // what was expected has nothing to give
-			it, err := s.get(ctx, subject)
+			item, err := s.get(ctx, subject)
 			if err == nil {
-				err = d.learn(it)
+				err = d.learn(item)
 			}
 			if err != nil {
 				return 0, err
 			}
 			e, taken = d.attempt()
 		}
-		if *seen = d.seen; taken == 0 {
+		*seen = d.seen
+		if taken == 0 {
 			return 0, nil
 		}
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < trip { // it would be made, and its answer lost
 			return 0, fmt.Errorf("%w: no time for a second attempt of a debit: the first one took %s", limiter.ErrContended, trip)
 		}
 		began := time.Now()
-		it, applied, err := s.update(ctx, s.subjectKey(subject), e)
-		if trip = time.Since(began); err == nil {
-			err = d.learn(it)
+		item, applied, err := s.update(ctx, s.subjectKey(subject), e)
+		trip = time.Since(began)
+		if err == nil {
+			err = d.learn(item)
 		}
 		if err != nil {
 			return 0, err
 		}
 		if applied {
 			*seen = d.held.Result
-			s.tidy(ctx, now, subject, it, []limiter.Charge{{Limit: limit}})
+			s.tidy(ctx, now, subject, item, []limiter.Charge{{Limit: limit}})
 			return taken, nil
 		}
 	}
@@ -81,12 +84,12 @@ func (d *debit) expect(hint algo.Result) {
 	}
 }
 
-func (d *debit) learn(it item) (err error) {
-	if it == nil {
-		it = item{}
+func (d *debit) learn(stored item) (err error) {
+	if stored == nil {
+		stored = item{}
 	}
-	d.known, d.item = true, it
-	d.held, err = it.held(d.limit.ID.String(), d.limit)
+	d.known, d.item = true, stored
+	d.held, err = stored.held(d.limit.ID.String(), d.limit)
 	d.newest = d.held.State.Window
 	return err
 }
@@ -95,7 +98,8 @@ func (d *debit) learn(it item) (err error) {
 func (d *debit) attempt() (*expression, int64) {
 	w, id := d.limit.Machine().(*algo.Shared), d.limit.ID.String()
 	giving, ok := d.held.Giving(d.limit, d.now)
-	if d.seen = giving.Result; !ok {
+	d.seen = giving.Result
+	if !ok {
 		return nil, 0
 	}
 	next, taken := w.Debit(giving.State, d.index, d.now, d.lack)
@@ -130,7 +134,8 @@ func (d *debit) removeDead(e *expression, id string) {
 		dead = append(dead, count(id, d.newest), moved(id, d.newest), count(id, d.newest-1), moved(id, d.newest-1))
 	}
 	for _, name := range dead[:min(len(dead), tidyMost/2)] {
-		if name = e.name(name); !slices.Contains(e.remove, name) {
+		name = e.name(name)
+		if !slices.Contains(e.remove, name) {
 			e.remove = append(e.remove, name)
 		}
 	}

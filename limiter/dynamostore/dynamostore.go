@@ -112,14 +112,15 @@ func Open(client *dynamodb.Client, table, namespace string) (limiter.Store, erro
 }
 
 // Take implements limiter.Store.
-func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	t := newTake(now, charges, results, &s.guesses)
 	if t.hopeless() {
-		it, err := s.get(ctx, subject)
+		item, err := s.get(ctx, subject)
 		if err != nil {
 			return false, err
 		}
-		if err := t.learn(it); err != nil {
+		if err := t.learn(item); err != nil {
 			return false, err
 		}
 	}
@@ -129,20 +130,21 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 			t.report()
 			return t.passes, nil
 		}
-		it, applied, err := s.update(ctx, s.subjectKey(subject), t.attempt())
-		if i > 0 && errors.Is(err, context.DeadlineExceeded) { // an earlier attempt was answered but lost a race, so this is contention and not an outage
+		item, applied, err := s.update(ctx, s.subjectKey(subject), t.attempt())
+		// an earlier attempt was answered but lost a race, so this is contention and not an outage
+		if i > 0 && errors.Is(err, context.DeadlineExceeded) {
 			return false, fmt.Errorf("%w: the time ended after %d attempts: %w", limiter.ErrContended, i, err)
 		}
 		if err != nil {
 			return false, err
 		}
 		guessed := !t.exact
-		applied = applied || t.holds(it)
+		applied = applied || t.holds(item)
 		charged := applied && (guessed || t.passes) // if false, the attempt wrote only a conversion or a clamp
 		if applied {
 			t.noteClamped()
 		}
-		if err := t.learn(it); err != nil {
+		if err := t.learn(item); err != nil {
 			return false, err
 		}
 		if guessed {
@@ -150,7 +152,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 		}
 		if charged {
 			t.report()
-			s.tidy(ctx, now, subject, it, charges)
+			s.tidy(ctx, now, subject, item, charges)
 			return true, nil
 		}
 	}
@@ -162,7 +164,8 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 }
 
 // Settle implements limiter.Store.
-func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	late := elapsed + s.o.Margin
 	return s.settle(ctx, subject, newSettlement(now, charges, results, late, &s.guesses))
 }
@@ -170,9 +173,9 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 // settle makes the corrections of a settlement.
 func (s *Store) settle(ctx context.Context, subject limiter.Subject, t *settlement) (settled limiter.Settled, err error) {
 	if t.needsItem() {
-		it, err := s.get(ctx, subject)
+		item, err := s.get(ctx, subject)
 		if err == nil {
-			err = t.learn(it)
+			err = t.learn(item)
 		}
 		if err != nil {
 			return settled, err
@@ -187,17 +190,17 @@ func (s *Store) settle(ctx context.Context, subject limiter.Subject, t *settleme
 		if err := ctx.Err(); err != nil {
 			return settled, failure(err)
 		}
-		it, applied, err := s.update(ctx, s.subjectKey(subject), e)
+		item, applied, err := s.update(ctx, s.subjectKey(subject), e)
 		switch {
 		case err != nil:
 			return settled, err
 		case applied:
 			if len(t.forced.charges) > 0 {
-				s.tidy(ctx, t.forced.now, subject, it, t.forced.charges)
+				s.tidy(ctx, t.forced.now, subject, item, t.forced.charges)
 			}
 			return t.settled(), nil
 		}
-		if err := t.learn(it); err != nil {
+		if err := t.learn(item); err != nil {
 			return settled, err
 		}
 	}
@@ -212,11 +215,11 @@ func (s *Store) settle(ctx context.Context, subject limiter.Subject, t *settleme
 
 // Inspect implements limiter.Store.
 func (s *Store) Inspect(ctx context.Context, subject limiter.Subject) ([]limiter.Entry, error) {
-	it, err := s.get(ctx, subject)
+	item, err := s.get(ctx, subject)
 	if err != nil {
 		return nil, err
 	}
-	return it.entries()
+	return item.entries()
 }
 
 // Reset implements limiter.Store.
@@ -249,7 +252,7 @@ var sentOnce = []func(*dynamodb.Options){func(o *dynamodb.Options) {
 
 // update makes one attempt on the item with the key. It returns the item after the update, or the item that failed
 // the condition.
-func (s *Store) update(ctx context.Context, key string, e *expression) (it item, applied bool, err error) {
+func (s *Store) update(ctx context.Context, key string, e *expression) (item item, applied bool, err error) {
 	sent, _ := s.skew.Begin()
 	values := e.values
 	if len(values) == 0 { // DynamoDB rejects an empty map

@@ -35,7 +35,8 @@ func TestStore(t *testing.T) {
 	for _, n := range c.forms {
 		calls += n
 	}
-	t.Logf("%d items, %d calls of %d forms; compared: %d false conditions, %d updates of more than one write unit", len(c.Table.Items), calls, len(c.forms), c.failed, c.large)
+	t.Logf("%d items, %d calls of %d forms; compared: %d false conditions, %d updates of more than one write unit", len(c.Table.Items), calls,
+		len(c.forms), c.failed, c.large)
 	if c.client != nil && (c.failed == 0 || c.large == 0) {
 		t.Errorf("compared updates: got %d with a false condition and %d of more than one write unit, want some of both", c.failed, c.large)
 	}
@@ -61,8 +62,10 @@ func (refusing) Do(*http.Request) (*http.Response, error) { return nil, syscall.
 
 // In a server, a goroutine looks whether the store works again. In AWS Lambda, nothing runs beside a request.
 func TestOpen(t *testing.T) {
-	client := dynamodb.New(dynamodb.Options{Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""), Retryer: aws.NopRetryer{}, HTTPClient: refusing{}})
-	charges := []limiter.Charge{{Subject: limiter.User("a"), Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute}), Cost: 1}}
+	client := dynamodb.New(dynamodb.Options{Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
+		Retryer: aws.NopRetryer{}, HTTPClient: refusing{}})
+	charges := []limiter.Charge{{Subject: limiter.User("a"), Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute}),
+		Cost: 1}}
 	for open, store := range map[bool]limiter.Store{
 		true:  storetest.Must(dynamostore.New(client, dynamostore.Options{Table: "t", Namespace: "n"})),
 		false: storetest.Must(dynamostore.Open(client, "t", "n")),

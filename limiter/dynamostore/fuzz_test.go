@@ -31,7 +31,8 @@ func (c *canned) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynam
 	return &dynamodb.GetItemOutput{Item: c.item}, nil
 }
 
-func (c *canned) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (c *canned) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
 	c.updates = append(c.updates, in)
 	if len(c.updates)%2 == 1 {
 		return nil, &types.ConditionalCheckFailedException{Item: c.item}
@@ -50,9 +51,12 @@ func FuzzStore_item(f *testing.F) {
 	other := storetest.Limit(f, "b", sliding)
 	for _, attributes := range []string{
 		"", "f* S sliding/1m0s/10\nv* N 1\nx* N 68377680\nc*14pkk0 N 10\nc*14pkjz N 3\nc*14pkhs N 3\nttl N 5",
-		"f* S bucket/6s/10\nv* N 1\nt* N 4107585625000000000\ng* N 2", "f* S log/1m0s/10\nv* N 0\nn* L 4107585625000000000,77,1\nl* L 4107585620000000000,4107585625000000000",
-		"f* S fixed/1h0m0s/10\nx* N 1.5", "f* N 7", "f* S sliding/1m0s/10\nx* S 7\nc* L ,", "f* S log/1s/3\nl* L x\nn* N -1", "f* S bucket/1s/3\nt* L 7",
-		"f* S slots/1m0s/2\nv* N 0\nx* N 1643034250\nm* M Aaaaaaaa=4107585620000000000,Aaaaaaab=4107585625000000000", "f* S slots/1s/1\nm* M a=x", "f* S slots/1s/1\nm* L 7",
+		"f* S bucket/6s/10\nv* N 1\nt* N 4107585625000000000\ng* N 2",
+		"f* S log/1m0s/10\nv* N 0\nn* L 4107585625000000000,77,1\nl* L 4107585620000000000,4107585625000000000",
+		"f* S fixed/1h0m0s/10\nx* N 1.5", "f* N 7", "f* S sliding/1m0s/10\nx* S 7\nc* L ,", "f* S log/1s/3\nl* L x\nn* N -1",
+		"f* S bucket/1s/3\nt* L 7",
+		"f* S slots/1m0s/2\nv* N 0\nx* N 1643034250\nm* M Aaaaaaaa=4107585620000000000,Aaaaaaab=4107585625000000000", "f* S slots/1s/1\nm* M a=x",
+		"f* S slots/1s/1\nm* L 7",
 		"f* S slots/1m0s/10\nv* N 1\nx* N 9\nm* M a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=8,i=9,j=10",
 	} {
 		for i := range uint8(len(limits)) {
@@ -151,7 +155,8 @@ func checkUpdate(t *testing.T, u *dynamodb.UpdateItemInput) {
 	if removed != "" {
 		paths = append(paths, strings.Split(removed, ", ")...)
 	}
-	if slices.Sort(paths); len(slices.Compact(slices.Clone(paths))) != len(paths) {
+	slices.Sort(paths)
+	if len(slices.Compact(slices.Clone(paths))) != len(paths) {
 		t.Errorf("update: got an attribute twice in %q, want it once", *u.UpdateExpression)
 	}
 }

@@ -27,11 +27,11 @@ func (s *scripted) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...fun
 }
 
 func itemOf(l *limiter.Limit, s algo.State) map[string]types.AttributeValue {
-	it := layoutOf(l.Machine()).write(nil, l.ID.String(), s, 0)
-	it[KeyAttribute] = &types.AttributeValueMemberS{Value: "x"}
-	it[attribute(fingerprintAttribute, l.ID.String())] = &types.AttributeValueMemberS{Value: l.Fingerprint()}
-	it[attribute(versionAttribute, l.ID.String())] = number(l.Version)
-	return it
+	item := layoutOf(l.Machine()).write(nil, l.ID.String(), s, 0)
+	item[KeyAttribute] = &types.AttributeValueMemberS{Value: "x"}
+	item[attribute(fingerprintAttribute, l.ID.String())] = &types.AttributeValueMemberS{Value: l.Fingerprint()}
+	item[attribute(versionAttribute, l.ID.String())] = number(l.Version)
+	return item
 }
 
 // In its last attempt, Take finds an item that refuses, or converts a state that then refuses. In both
@@ -94,7 +94,8 @@ func TestStore_Take_lastAttempt(t *testing.T) {
 func TestFormat(t *testing.T) {
 	const want = `3 {"c00000000y":{"Value":"0"},"c00000000z":{"Value":"3"},"x00000000":{"Value":"35"}}` +
 		` {"g00000000":{"Value":"7"},"t00000000":{"Value":"5"}}` +
-		` {"l00000000":{"Value":[{"Value":"5"},{"Value":"6"}]},"n00000000":{"Value":[{"Value":"0"},{"Value":"9"},{"Value":"2"}]},"x00000000":{"Value":"0"}}` +
+		` {"l00000000":{"Value":[{"Value":"5"},{"Value":"6"}]},"n00000000":{"Value":[{"Value":"0"},{"Value":"9"},{"Value":"2"}]},` +
+		`"x00000000":{"Value":"0"}}` +
 		` {"m00000000":{"Value":{"AAAAAAAI":{"Value":"5"},"AAAAAAAJ":{"Value":"6"}}},"x00000000":{"Value":"0"}}`
 	got := limiter.StateFormat
 	for _, c := range []struct {

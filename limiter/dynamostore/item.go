@@ -36,9 +36,9 @@ func attribute(letter rune, id string) string { return string(letter) + id }
 
 // held reads the state of the limit id. own is the charged limit, or nil. If the item has the fingerprint of
 // this limit, held uses the limit's machine.
-func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
+func (item item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 	var h limiter.Held
-	f, ok := it[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
+	f, ok := item[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
 	if !ok {
 		return h, nil
 	}
@@ -51,10 +51,11 @@ func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 		}
 		h.Machine = machine
 	}
-	r := reader{it: it}
+	r := reader{item: item}
 	h.Version = r.number(attribute(versionAttribute, id))
 	var err error
-	if h.State, err = layoutOf(h.Machine).read(it, id); r.err == nil {
+	h.State, err = layoutOf(h.Machine).read(item, id)
+	if r.err == nil {
 		r.err = err
 	}
 	h.Skew = r.skew(attribute(skewAttribute, id))
@@ -62,9 +63,9 @@ func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 }
 
 // entries reads every limit of the item, in order of ID.
-func (it item) entries() ([]limiter.Entry, error) {
+func (item item) entries() ([]limiter.Entry, error) {
 	var entries []limiter.Entry
-	for name := range it {
+	for name := range item {
 		text, ok := strings.CutPrefix(name, string(fingerprintAttribute))
 		if !ok {
 			continue
@@ -73,7 +74,7 @@ func (it item) entries() ([]limiter.Entry, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: attribute %s: %w", limiter.ErrFormat, name, err)
 		}
-		held, err := it.held(text, nil)
+		held, err := item.held(text, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -85,8 +86,8 @@ func (it item) entries() ([]limiter.Entry, error) {
 
 // bytes returns the size of the item without the entries of logs and without slots. DynamoDB counts the bytes of names
 // and text, and half a byte for each digit.
-func (it item) bytes() (n int) {
-	for name, value := range it {
+func (item item) bytes() (n int) {
+	for name, value := range item {
 		n += len(name)
 		switch v := value.(type) {
 		case *types.AttributeValueMemberS:
@@ -120,13 +121,13 @@ func list(entries algo.Entries) types.AttributeValue {
 
 // reader reads numbers and keeps the first error.
 type reader struct {
-	it  item
-	err error
+	item item
+	err  error
 }
 
 // number returns a numeric attribute, or 0 if the attribute is absent.
 func (r *reader) number(name string) int64 {
-	v, ok := r.it[name]
+	v, ok := r.item[name]
 	if !ok {
 		return 0
 	}
@@ -155,7 +156,7 @@ func (r *reader) fail(name, format string, args ...any) {
 
 // instants returns a list of instants, or nil if the list is absent.
 func (r *reader) instants(name string) []algo.Instant {
-	v, ok := r.it[name]
+	v, ok := r.item[name]
 	if !ok {
 		return nil
 	}
@@ -173,7 +174,7 @@ func (r *reader) instants(name string) []algo.Instant {
 
 // tuple reads a list of numbers into the variables all. If the list is absent, the variables stay unchanged.
 func (r *reader) tuple(name string, all ...*int64) {
-	v, ok := r.it[name]
+	v, ok := r.item[name]
 	if !ok {
 		return
 	}
@@ -195,13 +196,14 @@ func (r *reader) skew(name string) algo.Skew {
 }
 
 // stateOf returns the names of the attributes that hold the state and the Skew of the limit id.
-func (it item) stateOf(id string) (names []string) {
-	for name := range it {
+func (item item) stateOf(id string) (names []string) {
+	for name := range item {
 		if len(name) <= len(id) || !strings.HasPrefix(name[1:], id) {
 			continue
 		}
 		switch rune(name[0]) {
-		case tatAttribute, refundsAttribute, newestAttribute, countAttribute, entriesAttribute, stampAttribute, skewAttribute, slotsAttribute, movedAttribute:
+		case tatAttribute, refundsAttribute, newestAttribute, countAttribute, entriesAttribute, stampAttribute, skewAttribute, slotsAttribute,
+			movedAttribute:
 			names = append(names, name)
 		}
 	}

@@ -33,7 +33,8 @@ func TestStore_itemSize_algorithms(t *testing.T) {
 			item := b.item(who)
 			largest = max(largest, memtable.Size(item))
 			if list, ok := item["l"+limit.ID.String()].(*types.AttributeValueMemberL); ok && int64(len(list.Value)) >= 2*limit.Rate.Requests {
-				t.Errorf("%s: list after charge %d: got %d entries, want less than %d, because the store trims a list of twice the capacity", algorithm, i+1, len(list.Value), 2*limit.Rate.Requests)
+				t.Errorf("%s: list after charge %d: got %d entries, want less than %d, because the store trims a list of twice the capacity", algorithm,
+					i+1, len(list.Value), 2*limit.Rate.Requests)
 			}
 		}
 		t.Logf("%s: largest item %d bytes", algorithm, largest)
@@ -73,7 +74,8 @@ func TestStore_itemTTL_algorithms(t *testing.T) {
 	for i, algorithm := range algorithms {
 		who := caller()
 		short := func(version int64, algorithm algo.Algorithm) *limiter.Limit {
-			made := limiter.Limit{Name: "short", Rate: algo.Rate{Algorithm: algorithm, Requests: 5, Window: time.Second}, Version: version, Horizon: day.Horizon}
+			made := limiter.Limit{Name: "short", Rate: algo.Rate{Algorithm: algorithm, Requests: 5, Window: time.Second}, Version: version,
+				Horizon: day.Horizon}
 			if algorithm == algo.Concurrent {
 				made.Count.Of = limiter.CountConcurrent
 			}
@@ -121,7 +123,8 @@ func TestStore_unreadable(t *testing.T) {
 	limit := storetest.Limit(t, "a", sliding)
 	take := func(table string, who limiter.Subject, cost int64) error {
 		store := storetest.Must(dynamostore.NewBare(client, dynamostore.Options{Table: table, Namespace: "n"}))
-		_, err := store.Take(t.Context(), algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: cost}}, make([]algo.Result, 1))
+		_, err := store.Take(t.Context(), algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: cost}},
+			make([]algo.Result, 1))
 		return err
 	}
 	id := limit.ID.String()

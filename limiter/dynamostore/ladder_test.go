@@ -104,7 +104,8 @@ func TestStore_readOnly(t *testing.T) {
 			cost, updates int64
 			spend         bool
 		}{{0, 0, false}, {5, 1, false}, {0, 0, false}, {6, 0, false}, {10, 1, true}} {
-			if charge.Force = c.spend; c.spend { // a forced charge of 10 puts a new caller at its max debt
+			charge.Force = c.spend
+			if c.spend { // a forced charge of 10 puts a new caller at its max debt
 				who = caller()
 			}
 			charge.Subject, charge.Cost = who, c.cost
@@ -130,7 +131,8 @@ func TestStore_agedRoom(t *testing.T) {
 	}
 	limit := storetest.Limit(t, "a", algo.Rate{Requests: 2, Window: time.Minute})
 	for name, steps := range map[string][]step{
-		"expired":  {{0, true, 1}, {time.Second, true, 1}, {2 * time.Second, false, 1}, {70 * time.Second, true, 1}, {71 * time.Second, true, 1}, {72 * time.Second, false, 1}},
+		"expired": {{0, true, 1}, {time.Second, true, 1}, {2 * time.Second, false, 1}, {70 * time.Second, true, 1}, {71 * time.Second, true, 1},
+			{72 * time.Second, false, 1}},
 		"together": {{0, true, 1}, {60 * time.Second, true, 1}, {119 * time.Second, true, 1}, {120 * time.Second, true, 2}},
 		"clocks":   {{100 * time.Second, true, 1}, {98 * time.Second, true, 2}, {159 * time.Second, false, 1}, {160 * time.Second, true, 2}},
 	} {
@@ -139,7 +141,8 @@ func TestStore_agedRoom(t *testing.T) {
 			store := open(api)
 			for _, s := range steps {
 				api.updates = 0
-				allowed, err := store.Take(t.Context(), algo.InstantOf(noon.Add(s.at)), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]algo.Result, 1))
+				allowed, err := store.Take(t.Context(), algo.InstantOf(noon.Add(s.at)), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}},
+					make([]algo.Result, 1))
 				if err != nil || allowed != s.allowed || api.updates != s.updates {
 					t.Fatalf("after %s: got allowed %t and %d updates, error %v; want %t and %d", s.at, allowed, api.updates, err, s.allowed, s.updates)
 				}

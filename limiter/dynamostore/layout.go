@@ -14,15 +14,15 @@ type layout interface {
 	// requests, and fixed the size of all else.
 	size(r algo.Rate, m algo.Machine) (fixed, instants int)
 
-	read(it item, id string) (algo.State, error)
+	read(stored item, id string) (algo.State, error)
 
 	// write returns the attributes of the state s by their names. it is the present item; nil if there is none. now is
 	// the instant of the decision. read is the inverse.
-	write(it item, id string, s algo.State, now algo.Instant) map[string]types.AttributeValue
+	write(stored item, id string, s algo.State, now algo.Instant) map[string]types.AttributeValue
 
 	// busy reports whether h has the update for a busy state. known is false if the kind has only one update, or if h is
 	// of another kind. it is nil before the first attempt.
-	busy(it item, id string, h limiter.Held, now algo.Instant) (busy, known bool)
+	busy(stored item, id string, h limiter.Held, now algo.Instant) (busy, known bool)
 
 	// next returns the state of v after the charge c, and whether c is allowed.
 	next(v *view, c limiter.Charge, now algo.Instant) (algo.State, bool)
@@ -43,13 +43,13 @@ type layout interface {
 	unknown(s algo.State) bool
 
 	// trim adds the removal of instants that have expired, after a charge of this cost. e is nil until there is one.
-	trim(e *expression, it item, id string, h algo.Result, cost int64) *expression
+	trim(e *expression, stored item, id string, h algo.Result, cost int64) *expression
 
 	// dead returns the attributes that no decision reads. crowded reports whether they should be removed at once.
-	dead(it item, id string, s algo.State) (names []string, crowded bool)
+	dead(stored item, id string, s algo.State) (names []string, crowded bool)
 
 	// idle returns the instant from which the state has no effect.
-	idle(it item, id string, h algo.Result) algo.Instant
+	idle(stored item, id string, h algo.Result) algo.Instant
 }
 
 func layoutOf(m algo.Machine) layout {

@@ -17,11 +17,12 @@ type logLayout struct{ plain }
 
 // size implements layout. A list holds the entries of the largest debt, or expired ones.
 func (logLayout) size(_ algo.Rate, m algo.Machine) (fixed, instants int) {
-	return stampBytes + nameBytes + 3 + nameBytes + numberBytes(logIndex(math.MaxInt64)), entryBytes * int(max(longest(m.(*algo.Log)), m.MaxEntries()))
+	return stampBytes + nameBytes + 3 + nameBytes + numberBytes(logIndex(math.MaxInt64)),
+		entryBytes * int(max(longest(m.(*algo.Log)), m.MaxEntries()))
 }
 
-func (logLayout) read(it item, id string) (algo.State, error) {
-	r := reader{it: it}
+func (logLayout) read(item item, id string) (algo.State, error) {
+	r := reader{item: item}
 	p := r.stamp(id)
 	s := p.state(r.instants(attribute(entriesAttribute, id)))
 	return s, r.err
@@ -198,7 +199,7 @@ const (
 
 // trim implements layout. An append and a removal cannot share an update, so the removal of expired entries is a
 // separate update. It keeps entries that other requests append in between.
-func (logLayout) trim(e *expression, it item, id string, h algo.Result, cost int64) *expression {
+func (logLayout) trim(e *expression, item item, id string, h algo.Result, cost int64) *expression {
 	l, s := h.Machine.(*algo.Log), h.State
 	if l.Requests <= algo.MaxExact {
 		return e
@@ -222,7 +223,7 @@ func (logLayout) trim(e *expression, it item, id string, h algo.Result, cost int
 	for i := range n {
 		e.remove = append(e.remove, element(i))
 	}
-	r := reader{it: it}
+	r := reader{item: item}
 	p := r.stamp(id)
 	e.set = append(e.set, element(n)+" = "+e.number(int64(s.Entries.At(n))))
 	e.setTo(at, e.value(stamp{p.newest, generation(), max(1, p.settled-int64(n))}.value()))

@@ -40,7 +40,8 @@ func TestStore_model(t *testing.T) {
 	for seed := range histories {
 		h := newHistory(*modelSeed + seed)
 		if problem := h.problem(n); problem != "" {
-			t.Fatalf("seed %d: %s\nto repeat: go test ./limiter/dynamostore -run TestStore_model -model.histories 1 -model.seed %d", h.seed, problem, h.seed)
+			t.Fatalf("seed %d: %s\nto repeat: go test ./limiter/dynamostore -run TestStore_model -model.histories 1 -model.seed %d", h.seed, problem,
+				h.seed)
 		}
 	}
 	t.Logf("%d histories: %v", histories, n)
@@ -189,7 +190,8 @@ func (h *history) check(n tally) string {
 // String returns the limits and the first operations.
 func (h *history) String(operations int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nrules 1: %s, rules 2: %s, pause %d, lossy %t, repeats %t\n", h.rules[0].Fingerprint(), h.rules[1].Fingerprint(), h.pause, h.lossy, h.repeats)
+	fmt.Fprintf(&b, "\nrules 1: %s, rules 2: %s, pause %d, lossy %t, repeats %t\n", h.rules[0].Fingerprint(), h.rules[1].Fingerprint(),
+		h.pause, h.lossy, h.repeats)
 	for _, e := range h.events[:operations] {
 		fmt.Fprintf(&b, "call %3d: %s\n", e.call, e.text)
 	}

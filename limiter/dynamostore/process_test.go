@@ -70,10 +70,12 @@ func newProcess(h *history, id int, l load) *process {
 		p.now = p.now.Add(time.Duration(r.Int64N(int64(l.apart))))
 		p.most /= 4
 	}
-	if p.newer = p.operations; l.changes {
+	p.newer = p.operations
+	if l.changes {
 		p.newer = r.IntN(p.operations)
 	}
-	p.store = storetest.Must(dynamostore.NewBare(p, dynamostore.Options{Table: "t", Namespace: "n", Margin: modelMargin, Logger: slog.New(slog.DiscardHandler)}))
+	p.store = storetest.Must(dynamostore.NewBare(p, dynamostore.Options{Table: "t", Namespace: "n", Margin: modelMargin,
+		Logger: slog.New(slog.DiscardHandler)}))
 	return p
 }
 
@@ -123,11 +125,15 @@ func (p *process) settle() {
 	switch {
 	case errors.Is(err, errLost) && !applied:
 	case errors.Is(err, limiter.ErrContended):
-		p.record(at, "settlement contended", text, func(*storetest.Model) string { return unless(!applied, "a contended settlement was applied") })
+		p.record(at, "settlement contended", text, func(*storetest.Model) string {
+			return unless(!applied,
+				"a contended settlement was applied")
+		})
 	default:
 		p.record(at, "settlement", text, func(m *storetest.Model) string {
 			got := m.SettleSeen(now, modelCaller, charges, results, modelMargin, seen)
-			return unless(applied || got.Given == 0 && !charges[0].Force, "the store made no correction") + unless(err == nil || errors.Is(err, errLost), "got an error")
+			return unless(applied || got.Given == 0 && !charges[0].Force, "the store made no correction") + unless(err == nil ||
+				errors.Is(err, errLost), "got an error")
 		})
 	}
 }
@@ -156,7 +162,8 @@ func (p *process) take(limit *limiter.Limit) {
 		}
 	case errors.Is(err, limiter.ErrContended):
 		p.record(at, "contended", text+"contended", func(m *storetest.Model) string {
-			return unless(!applied, "a contended take was applied") + unless(!refuses(m, now, c), "got ErrContended, want the refusal that the last attempt found")
+			return unless(!applied, "a contended take was applied") + unless(!refuses(m, now, c),
+				"got ErrContended, want the refusal that the last attempt found")
 		})
 	case err != nil:
 		p.record(at, "error", text, func(*storetest.Model) string { return err.Error() })
@@ -212,7 +219,8 @@ func (p *process) record(at call, kind, text string, check func(*storetest.Model
 }
 
 // UpdateItem implements dynamostore.API.
-func (p *process) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (p *process) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
 	p.yield(struct{}{})
 	out, err := p.h.table.UpdateItem(ctx, in)
 	applied := err == nil
@@ -241,7 +249,8 @@ func (p *process) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...f
 }
 
 // DeleteItem implements dynamostore.API.
-func (p *process) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+func (p *process) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput,
+	error) {
 	p.yield(struct{}{})
 	out, err := p.h.table.DeleteItem(ctx, in)
 	p.called(true)

@@ -18,10 +18,10 @@ type refund struct {
 	given   int            // number of charges that the attempt refunds
 }
 
-func (r *refund) learn(it item) error {
-	r.item, r.seen = it, make([]limiter.Held, len(r.charges))
+func (r *refund) learn(item item) error {
+	r.item, r.seen = item, make([]limiter.Held, len(r.charges))
 	for i, c := range r.charges {
-		held, err := it.held(c.Limit.ID.String(), c.Limit)
+		held, err := item.held(c.Limit.ID.String(), c.Limit)
 		if err != nil {
 			return err
 		}

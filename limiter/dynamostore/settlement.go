@@ -55,11 +55,11 @@ func (s *settlement) attempt() *expression {
 }
 
 // learn updates the settlement from the current item.
-func (s *settlement) learn(it item) error {
-	if err := s.refund.learn(it); err != nil {
+func (s *settlement) learn(item item) error {
+	if err := s.refund.learn(item); err != nil {
 		return err
 	}
-	return s.forced.learn(it)
+	return s.forced.learn(item)
 }
 
 // settled returns the result of an attempt that was applied. An attempt without a known item has no

@@ -33,20 +33,20 @@ func (l sharedLayout) size(r algo.Rate, m algo.Machine) (fixed, instants int) {
 	return fixed + (fixed - nameBytes) + 3*sign + marker, instants
 }
 
-func (l sharedLayout) read(it item, id string) (algo.State, error) {
-	s, err := l.windowLayout.read(it, id)
+func (l sharedLayout) read(item item, id string) (algo.State, error) {
+	s, err := l.windowLayout.read(item, id)
 	if err != nil {
 		return s, err
 	}
-	r := reader{it: it}
+	r := reader{item: item}
 	return s.WithMoved(r.number(moved(id, s.Window)), r.number(moved(id, s.Window-1))), r.err
 }
 
 // write implements layout. For a condition, which has no item, it names both numbers; a number of 0 is not written.
-func (l sharedLayout) write(it item, id string, s algo.State, now algo.Instant) map[string]types.AttributeValue {
-	all := l.windowLayout.write(it, id, s, now)
+func (l sharedLayout) write(item item, id string, s algo.State, now algo.Instant) map[string]types.AttributeValue {
+	all := l.windowLayout.write(item, id, s, now)
 	for window, n := range map[int64]int64{s.Window: s.Moved(), s.Window - 1: s.MovedBefore()} {
-		if it == nil || n != 0 {
+		if item == nil || n != 0 {
 			all[moved(id, window)] = number(n)
 		}
 	}
@@ -93,24 +93,25 @@ func (e *expression) requireCounts(w *algo.Shared, id string, s algo.State, room
 }
 
 // dead implements layout.
-func (l sharedLayout) dead(it item, id string, s algo.State) (names []string, crowded bool) {
-	names, crowded = l.windowLayout.dead(it, id, s)
-	old, _ := it.windowsBefore(s.Window-1, movedAttribute, id)
+func (l sharedLayout) dead(item item, id string, s algo.State) (names []string, crowded bool) {
+	names, crowded = l.windowLayout.dead(item, id, s)
+	old, _ := item.windowsBefore(s.Window-1, movedAttribute, id)
 	return append(names, old...), crowded
 }
 
 // Credit implements limiter.Shares. Its update is sent once: the client has no retries (see API), and net/http repeats a
 // request only if it has written nothing of it.
-func (s *Store) Credit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, credit int64) (algo.Result, bool, error) {
+func (s *Store) Credit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index,
+	credit int64) (algo.Result, bool, error) {
 	e, id := newExpression(), limit.ID.String()
 	e.move(limit, index, now)
 	e.add(moved(id, index), -credit)
-	it, applied, err := s.update(ctx, s.subjectKey(subject), e)
+	item, applied, err := s.update(ctx, s.subjectKey(subject), e)
 	if err != nil || !applied {
 		return algo.Result{}, false, err
 	}
-	s.tidy(ctx, now, subject, it, []limiter.Charge{{Limit: limit}})
-	held, err := it.held(id, limit)
+	s.tidy(ctx, now, subject, item, []limiter.Charge{{Limit: limit}})
+	held, err := item.held(id, limit)
 	return held.Result, true, err
 }
 
@@ -137,13 +138,13 @@ func (e *expression) keepShares(limit *limiter.Limit, now algo.Instant) {
 }
 
 // resetShared removes all of an item but the share that moved, and the windows in which it moved.
-func (s *Store) resetShared(ctx context.Context, subject limiter.Subject, it item) error {
+func (s *Store) resetShared(ctx context.Context, subject limiter.Subject, item item) error {
 	for range contended {
 		e := newExpression()
 		e.require(e.compare(sharesAttribute, "=", e.number(1)))
-		for name := range it {
+		for name := range item {
 			if id, ok := strings.CutPrefix(name, string(fingerprintAttribute)); ok {
-				if err := e.reset(it, id); err != nil {
+				if err := e.reset(item, id); err != nil {
 					return err
 				}
 			}
@@ -155,14 +156,14 @@ func (s *Store) resetShared(ctx context.Context, subject limiter.Subject, it ite
 		if err != nil || applied {
 			return err
 		}
-		it = next
+		item = next
 	}
 	return fmt.Errorf("%w: reset lost %d races", limiter.ErrContended, contended)
 }
 
 // reset adds the removal of the limit id, but not of the share that moved.
-func (e *expression) reset(it item, id string) error {
-	held, err := it.held(id, nil)
+func (e *expression) reset(item item, id string) error {
+	held, err := item.held(id, nil)
 	if err != nil {
 		return err
 	}
@@ -170,12 +171,12 @@ func (e *expression) reset(it item, id string) error {
 	switch {
 	case !shared: // a debit after a conversion now would need its fingerprint
 		e.requireMachine(id, held.Machine)
-		e.removeLimit(it, id)
+		e.removeLimit(item, id)
 	case held.State.Moved() == 0 && held.State.MovedBefore() == 0: // a debit now would need the windows that the update removes
-		e.requireState(it, id, held)
-		e.removeLimit(it, id)
+		e.requireState(item, id, held)
+		e.removeLimit(item, id)
 	default:
-		for _, name := range it.stateOf(id) {
+		for _, name := range item.stateOf(id) {
 			if letter := rune(name[0]); letter != movedAttribute && letter != newestAttribute {
 				e.remove = append(e.remove, e.name(name))
 			}

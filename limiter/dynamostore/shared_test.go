@@ -31,7 +31,8 @@ func (u *unanswered) Do(*http.Request) (*http.Response, error) {
 // create quota.
 func TestStore_sentOnce(t *testing.T) {
 	limit, wire := storetest.Limit(t, "a", sharedHour), &unanswered{}
-	client := dynamodb.New(dynamodb.Options{Region: "eu-west-1", HTTPClient: wire, Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")})
+	client := dynamodb.New(dynamodb.Options{Region: "eu-west-1", HTTPClient: wire,
+		Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")})
 	store := open(client)
 	now := algo.InstantOf(noon)
 	_, credited, err := store.Credit(t.Context(), now, limiter.User("a"), limit, algo.WindowOf(limit.Machine()).Index(now), 5)
@@ -123,7 +124,8 @@ func TestStore_shares_races(t *testing.T) {
 	before, l := state(), storetest.Must(limiter.NewLimit(next))
 	gave, err := slow.Debit(t.Context(), now, user, l, algo.WindowOf(l.Machine()).Index(now), 1, new(algo.Result))
 	if s := state(); !errors.Is(err, limiter.ErrContended) || s.Count != before.Count+1 || s.Moved() != before.Moved() {
-		t.Errorf("a charge during a debit that converts: got %d moved, error %v and %+v, want the charge in %+v and %v", gave, err, s, before, limiter.ErrContended)
+		t.Errorf("a charge during a debit that converts: got %d moved, error %v and %+v, want the charge in %+v and %v", gave, err, s, before,
+			limiter.ErrContended)
 	}
 }
 

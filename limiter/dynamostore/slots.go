@@ -26,8 +26,8 @@ func (slotsLayout) size(_ algo.Rate, m algo.Machine) (fixed, instants int) {
 
 // write implements layout. The slots in the item keep their keys. The interval of the newest slot is written even if
 // there is no slot, because tidy reads it.
-func (slotsLayout) write(it item, id string, s algo.State, now algo.Instant) map[string]types.AttributeValue {
-	present, _ := it.slotsOf(id)
+func (slotsLayout) write(item item, id string, s algo.State, now algo.Instant) map[string]types.AttributeValue {
+	present, _ := item.slotsOf(id)
 	return map[string]types.AttributeValue{
 		attribute(newestAttribute, id): number(logIndex(max(now, newest(s)))),
 		attribute(slotsAttribute, id):  slotsValue(present, s),
@@ -35,9 +35,9 @@ func (slotsLayout) write(it item, id string, s algo.State, now algo.Instant) map
 }
 
 // busy implements layout. Slots are busy if the item has their map.
-func (slotsLayout) busy(it item, id string, h limiter.Held, _ algo.Instant) (busy, known bool) {
-	_, exists := it.slotsOf(id)
-	return exists || it == nil && h.State.Entries != "", true
+func (slotsLayout) busy(item item, id string, h limiter.Held, _ algo.Instant) (busy, known bool) {
+	_, exists := item.slotsOf(id)
+	return exists || item == nil && h.State.Entries != "", true
 }
 
 // mostSlots is the largest number of slots that a map can hold.
@@ -73,15 +73,16 @@ func (l slotsLayout) next(v *view, c limiter.Charge, now algo.Instant) (next alg
 	v.entry = cmp.Or(v.entry, newEntry(now, c.Cost))
 	s := v.current.State
 	s.Newest = v.entry - algo.Instant(c.Cost) // the new slots follow this entry
-	if next, ok = c.Apply(v.current.Machine, s, now); next == s {
+	next, ok = c.Apply(v.current.Machine, s, now)
+	if next == s {
 		return v.current.State, ok
 	}
 	return next, ok
 }
 
 // slotsOf returns the slots of the limit id by key, and whether the item has their map.
-func (it item) slotsOf(id string) (slots map[string]types.AttributeValue, ok bool) {
-	m, ok := it[attribute(slotsAttribute, id)].(*types.AttributeValueMemberM)
+func (item item) slotsOf(id string) (slots map[string]types.AttributeValue, ok bool) {
+	m, ok := item[attribute(slotsAttribute, id)].(*types.AttributeValueMemberM)
 	if !ok {
 		return nil, false
 	}
@@ -89,10 +90,10 @@ func (it item) slotsOf(id string) (slots map[string]types.AttributeValue, ok boo
 }
 
 // read implements layout. The entries are in order of their instants.
-func (slotsLayout) read(it item, id string) (algo.State, error) {
-	r, name := reader{it: it}, attribute(slotsAttribute, id)
-	slots, ok := it.slotsOf(id)
-	if v := it[name]; v != nil && !ok {
+func (slotsLayout) read(item item, id string) (algo.State, error) {
+	r, name := reader{item: item}, attribute(slotsAttribute, id)
+	slots, ok := item.slotsOf(id)
+	if v := item[name]; v != nil && !ok {
 		r.fail(name, "a %T, want a map", v)
 	}
 	instants := make([]algo.Instant, 0, len(slots))
@@ -159,7 +160,7 @@ func (t *take) expiredSlots(v *view, c limiter.Charge) (keys []string, needed bo
 		return nil, true
 	}
 	latest := v.current.State.Entries.At(n - 1)
-	r := reader{it: t.item}
+	r := reader{item: t.item}
 	for key, at := range slots {
 		if algo.Instant(r.parse(key, at)) <= latest {
 			keys = append(keys, key)
@@ -247,7 +248,7 @@ func (t *take) requireNewest(e *expression, v *view, cost int64) {
 	}
 	known := seen
 	if t.exact {
-		r := reader{it: t.item}
+		r := reader{item: t.item}
 		known = r.number(name)
 	}
 	switch {
@@ -277,7 +278,8 @@ func (slotsLayout) exceeds(t *take, v *view, c limiter.Charge) bool {
 // renew implements layout. It gives a rewrite without new slots numbers of its own, so that no later attempt that takes
 // slots has the same.
 func (slotsLayout) renew(t *take, v *view, s *algo.State) {
-	if s.Refunds = newSlot(); t.passes {
+	s.Refunds = newSlot()
+	if t.passes {
 		v.slot, v.entry = cmp.Or(v.slot, s.Refunds), s.Newest
 		s.Refunds = v.slot
 	}
@@ -285,13 +287,13 @@ func (slotsLayout) renew(t *take, v *view, s *algo.State) {
 
 // holds reports whether an item has the slots of this decision. If an update reaches DynamoDB twice, the
 // second copy fails, because the first copy has taken the slots.
-func (t *take) holds(it item) bool {
+func (t *take) holds(item item) bool {
 	for i := range t.views {
 		v := &t.views[i]
 		if v.slot == 0 {
 			continue
 		}
-		slots, _ := it.slotsOf(v.id)
+		slots, _ := item.slotsOf(v.id)
 		if _, ok := slots[slotKey(v.slot, 0)]; ok {
 			return true
 		}
@@ -321,11 +323,11 @@ func (slotsLayout) refund(r *refund, e *expression, i int) {
 
 // idle implements layout. If all slots are released, it returns the end of the newest slot's interval. If tidy removed
 // the map of the slots earlier, the next charge would need a second write, which creates the map again.
-func (l slotsLayout) idle(it item, id string, h algo.Result) algo.Instant {
+func (l slotsLayout) idle(item item, id string, h algo.Result) algo.Instant {
 	if h.State.Entries != "" {
-		return l.plain.idle(it, id, h)
+		return l.plain.idle(item, id, h)
 	}
-	r := reader{it: it}
+	r := reader{item: item}
 	return algo.Instant((r.number(attribute(newestAttribute, id)) + 1) * int64(logInterval))
 }
 

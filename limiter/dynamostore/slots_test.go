@@ -48,12 +48,14 @@ func TestSlots_calls(t *testing.T) {
 	calls("a new subject", 1, func() { held = take(s, who, algo.Result{}) })
 	calls("a cached subject", 1, func() { take(s, who, held[0]) })
 	calls("a release", 1, func() {
-		if settled, err := s.Settle(ctx, algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, held, 0); err != nil || settled.Given != 1 {
+		if settled, err := s.Settle(ctx, algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, held, 0); err != nil ||
+			settled.Given != 1 {
 			t.Errorf("got %+v and error %v, want one release", settled, err)
 		}
 	})
 	calls("a second release", 1, func() {
-		if settled, err := s.Settle(ctx, algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, held, 0); err != nil || settled.Given != 0 {
+		if settled, err := s.Settle(ctx, algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, held, 0); err != nil ||
+			settled.Given != 0 {
 			t.Errorf("got %+v and error %v, want no release", settled, err)
 		}
 	})
@@ -87,7 +89,8 @@ func TestSlots_staleHint(t *testing.T) {
 	}
 	take(noon, make([]algo.Result, 1))
 	before := m.calls.Load()
-	if take(noon, remembered); m.calls.Load() != before+1 || remembered[0].Remaining(algo.InstantOf(noon)) != 3 {
+	take(noon, remembered)
+	if m.calls.Load() != before+1 || remembered[0].Remaining(algo.InstantOf(noon)) != 3 {
 		t.Errorf("got %d calls and %d free slots, want 1 and 3", m.calls.Load()-before, remembered[0].Remaining(algo.InstantOf(noon)))
 	}
 }
@@ -217,7 +220,8 @@ type repeated struct {
 	updates int
 }
 
-func (r *repeated) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (r *repeated) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
 	r.updates++
 	_, _ = r.Table.UpdateItem(ctx, in, o...)
 	return r.Table.UpdateItem(ctx, in, o...)
@@ -236,7 +240,8 @@ func TestSlots_forcedTwice(t *testing.T) {
 		results := make([]algo.Result, 1)
 		ok, err := s.Take(ctx, now, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 10, Force: true}}, results)
 		if !ok || err != nil || api.updates != updates || results[0].State.Entries.Len() != 10 {
-			t.Errorf("got %t, error %v and %d slots after %d updates, want true and 10 slots after %d", ok, err, results[0].State.Entries.Len(), api.updates, updates)
+			t.Errorf("got %t, error %v and %d slots after %d updates, want true and 10 slots after %d", ok, err, results[0].State.Entries.Len(),
+				api.updates, updates)
 		}
 	}
 	fast := slow.Add(algo.MaxSkew + time.Second)

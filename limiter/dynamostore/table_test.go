@@ -86,7 +86,8 @@ func open(api dynamostore.API) *dynamostore.Store {
 	return storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: "t", Namespace: "n"}))
 }
 
-func (c *table) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (c *table) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -128,7 +129,8 @@ func (c *table) put(key, item memtable.Item) {
 }
 
 // compare compares the answer to an update with that of DynamoDB Local.
-func (c *table) compare(in *dynamodb.UpdateItemInput, got *dynamodb.UpdateItemOutput, problem error, want *dynamodb.UpdateItemOutput, err error) {
+func (c *table) compare(in *dynamodb.UpdateItemInput, got *dynamodb.UpdateItemOutput, problem error, want *dynamodb.UpdateItemOutput,
+	err error) {
 	refused, isRefused := errors.AsType[*types.ConditionalCheckFailedException](problem)
 	failed, isFailed := errors.AsType[*types.ConditionalCheckFailedException](err)
 	var item, wanted memtable.Item
@@ -162,7 +164,8 @@ func (c *table) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...fun
 	return c.Table.GetItem(ctx, in)
 }
 
-func (c *table) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+func (c *table) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput,
+	error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := ctx.Err(); err != nil {

@@ -66,7 +66,8 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 		}
 		var known bool
 		v.busy, known = layoutOf(v.current.Machine).busy(nil, v.id, v.current, now)
-		if v.guessed = known && !v.busy; v.guessed {
+		v.guessed = known && !v.busy
+		if v.guessed {
 			v.busy = g.busy(c.Limit.ID)
 		}
 	}
@@ -101,7 +102,8 @@ func (t *take) hopeless() bool {
 		if most := t.views[i].current.Machine.Capacity(); c.Cost > most && (!c.Force || c.Cost > 2*most) {
 			return true
 		}
-		if w, ok := t.views[i].current.Machine.(*algo.Shared); ok && !c.Force && w.Room(w.At(t.views[i].current.State, t.now), t.now, c.Cost) < 0 {
+		if w, ok := t.views[i].current.Machine.(*algo.Shared); ok && !c.Force && w.Room(w.At(t.views[i].current.State, t.now), t.now,
+			c.Cost) < 0 {
 			return true
 		}
 		looks = looks && c.Cost == 0
@@ -110,18 +112,20 @@ func (t *take) hopeless() bool {
 }
 
 // learn updates the views from the current item.
-func (t *take) learn(it item) error {
-	t.exact, t.item, t.passes, t.changed = true, it, true, false
+func (t *take) learn(item item) error {
+	t.exact, t.item, t.passes, t.changed = true, item, true, false
 	for i, c := range t.charges {
 		v := &t.views[i]
 		var err error
-		if v.held, err = it.held(v.id, c.Limit); err != nil {
+		v.held, err = item.held(v.id, c.Limit)
+		if err != nil {
 			return err
 		}
 		var tiers []limiter.Held
 		for j := range v.tiers {
 			o := &v.tiers[j]
-			if o.held, err = it.held(o.id, nil); err != nil {
+			o.held, err = item.held(o.id, nil)
+			if err != nil {
 				return err
 			}
 			tiers = append(tiers, o.held)
@@ -223,7 +227,8 @@ func (e *expression) requireParameters(v *view, limit *limiter.Limit) (value str
 		fingerprint = v.current.Machine.Fingerprint()
 	}
 	f := attribute(fingerprintAttribute, v.id)
-	if value = e.text(fingerprint); same {
+	value = e.text(fingerprint)
+	if same {
 		e.require(e.absentOr(f, "=", value))
 	} else { // parameters of older rules need a conversion first, so the condition requires the version too
 		e.require(e.compare(f, "=", value))
@@ -267,12 +272,12 @@ func (t *take) rewrite(e *expression, v *view) {
 }
 
 // replace writes the whole state of the limit id, and removes what the item has of another state.
-func (e *expression) replace(it item, id string, next limiter.Held, now algo.Instant) {
-	keep := layoutOf(next.Machine).write(it, id, next.State, now)
+func (e *expression) replace(item item, id string, next limiter.Held, now algo.Instant) {
+	keep := layoutOf(next.Machine).write(item, id, next.State, now)
 	if next.Skew != (algo.Skew{}) {
 		keep[attribute(skewAttribute, id)] = numbers(int64(next.Skew.Since), next.Skew.Newest)
 	}
-	for _, name := range it.stateOf(id) {
+	for _, name := range item.stateOf(id) {
 		if _, ok := keep[name]; !ok {
 			e.remove = append(e.remove, e.name(name))
 		}
@@ -288,22 +293,22 @@ func (v *view) stored() bool {
 }
 
 // requireHeld adds the condition that the item still holds the states of v that were read.
-func (e *expression) requireHeld(it item, v *view) {
-	e.requireState(it, v.id, v.held)
+func (e *expression) requireHeld(item item, v *view) {
+	e.requireState(item, v.id, v.held)
 	for _, o := range v.tiers {
-		e.requireState(it, o.id, o.held)
+		e.requireState(item, o.id, o.held)
 	}
 }
 
 // requireState adds the condition that the item still holds the state of the limit id that was read.
-func (e *expression) requireState(it item, id string, held limiter.Held) {
+func (e *expression) requireState(item item, id string, held limiter.Held) {
 	names := []string{attribute(fingerprintAttribute, id)}
 	if held.Machine != nil {
 		names = slices.AppendSeq(names, maps.Keys(layoutOf(held.Machine).write(nil, id, held.State, 0)))
 		names = append(names, attribute(skewAttribute, id))
 	}
 	for _, name := range names {
-		value, ok := it[name]
+		value, ok := item[name]
 		switch entries, isList := value.(*types.AttributeValueMemberL); {
 		case !ok:
 			e.require(e.absent(name))

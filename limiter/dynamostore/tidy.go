@@ -37,36 +37,36 @@ const idleLeast = time.Hour
 // window, and the attributes of idle limits, such as limits of removed rules. A charge removes at most two counts by
 // name, so a caller with long pauses leaves counts behind. The charge is already made, so tidy only logs an error. A
 // later write tidies again.
-func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subject, it item, charges []limiter.Charge) {
+func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subject, item item, charges []limiter.Charge) {
 	var trimmed *expression
 	for _, c := range charges {
 		id := c.Limit.ID.String()
-		if held, err := it.held(id, c.Limit); err == nil && held.Machine != nil {
-			trimmed = layoutOf(held.Machine).trim(trimmed, it, id, held.Result, c.Cost)
+		if held, err := item.held(id, c.Limit); err == nil && held.Machine != nil {
+			trimmed = layoutOf(held.Machine).trim(trimmed, item, id, held.Result, c.Cost)
 		}
 	}
 	e := trimmed
 	if e == nil { // usually it stays on the stack
 		e = newExpression()
 	}
-	e.outlive(it, charges)
+	e.outlive(item, charges)
 	if len(e.set) > 0 {
 		s.updateTidied(ctx, now, subject, e)
 		return
 	}
-	if len(it) <= deadMost {
+	if len(item) <= deadMost {
 		return
 	}
 	crowded := false
-	for name := range it {
+	for name := range item {
 		if len(e.names) >= tidyMost {
 			break
 		}
 		if id, ok := strings.CutPrefix(name, string(fingerprintAttribute)); ok {
-			crowded = e.removeDead(it, id, now) || crowded
+			crowded = e.removeDead(item, id, now) || crowded
 		}
 	}
-	if len(e.remove) > deadMost || crowded && it.bytes() > largeItem {
+	if len(e.remove) > deadMost || crowded && item.bytes() > largeItem {
 		s.updateTidied(ctx, now, subject, e)
 	}
 }
@@ -81,36 +81,38 @@ func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limi
 
 // outlive extends the life of an item if one of its other limits needs the item for longer than the charged limits
 // do. Counts of newer rules must not expire because of a charge under older rules.
-func (e *expression) outlive(it item, charges []limiter.Charge) {
-	r := reader{it: it}
+func (e *expression) outlive(item item, charges []limiter.Charge) {
+	r := reader{item: item}
 	given := r.number(TTLAttribute)
 	needed := given
-	for name := range it {
+	for name := range item {
 		id, ok := strings.CutPrefix(name, string(fingerprintAttribute))
-		if !ok || own(it, id, charges) {
+		if !ok || own(item, id, charges) {
 			continue
 		}
-		if held, err := it.held(id, nil); err == nil && held.Machine != nil {
+		if held, err := item.held(id, nil); err == nil && held.Machine != nil {
 			needed = max(needed, expiry(held.Machine.Idle(held.State), 0))
 		}
 	}
-	if needed = min(needed, given+int64(2*algo.MaxPeriod/time.Second)); needed > given+int64(expiryMargin/time.Second)/2 && r.err == nil { // half of the margin covers a small difference, the other half is for clock skew
+	needed = min(needed, given+int64(2*algo.MaxPeriod/time.Second))
+	// half of the margin covers a small difference, the other half is for clock skew
+	if needed > given+int64(expiryMargin/time.Second)/2 && r.err == nil {
 		e.require(e.compare(TTLAttribute, "=", e.number(given)))
 		e.setTo(TTLAttribute, e.number(needed))
 	}
 }
 
 // own reports whether one of the charges has the limit id, with the same parameters as in the item.
-func own(it item, id string, charges []limiter.Charge) bool {
-	f, ok := it[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
+func own(item item, id string, charges []limiter.Charge) bool {
+	f, ok := item[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
 	return ok && slices.ContainsFunc(charges, func(c limiter.Charge) bool {
 		return c.Limit.ID.String() == id && c.Limit.Fingerprint() == f.Value
 	})
 }
 
 // removeLimit adds the removal of all attributes of the limit id.
-func (e *expression) removeLimit(it item, id string) {
-	for _, name := range append(it.stateOf(id), attribute(fingerprintAttribute, id), attribute(versionAttribute, id)) {
+func (e *expression) removeLimit(item item, id string) {
+	for _, name := range append(item.stateOf(id), attribute(fingerprintAttribute, id), attribute(versionAttribute, id)) {
 		e.remove = append(e.remove, e.name(name))
 	}
 }
@@ -119,16 +121,16 @@ func (e *expression) removeLimit(it item, id string) {
 // still dead. Without this condition, the update could recreate a deleted item. It could also remove a
 // live count after a clamp or a conversion of the newest index. crowded reports whether the limit has
 // dead counts and more than countsMost counts in total.
-func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded bool) {
-	held, err := it.held(id, nil)
+func (e *expression) removeDead(item item, id string, now algo.Instant) (crowded bool) {
+	held, err := item.held(id, nil)
 	if err != nil || held.Machine == nil {
 		return false
 	}
 	layout := layoutOf(held.Machine)
-	dead, crowded := layout.dead(it, id, held.State)
-	if layout.idle(it, id, held.Result).Add(idleLeast) <= now && len(dead) <= tidyMost/2 {
-		e.requireState(it, id, held)
-		e.removeLimit(it, id)
+	dead, crowded := layout.dead(item, id, held.State)
+	if layout.idle(item, id, held.Result).Add(idleLeast) <= now && len(dead) <= tidyMost/2 {
+		e.requireState(item, id, held)
+		e.removeLimit(item, id)
 		return crowded
 	}
 	if len(dead) == 0 {

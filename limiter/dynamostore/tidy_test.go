@@ -109,7 +109,8 @@ func TestStore_tidy_idle(t *testing.T) {
 	}
 	odd := "f" + limiter.NewID("odd").String()
 	b.set(who, memtable.Item{odd: number(7)})
-	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute}), Cost: 1}
+	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Algorithm: algo.TokenBucket, Requests: 10,
+		Window: time.Minute}), Cost: 1}
 	idle := noon.Truncate(time.Second).Add(2*time.Second + time.Hour)
 	b.take(t, idle.Add(-1), stays)
 	if n := len(b.item(who)); n < 9*4 {
@@ -129,7 +130,8 @@ func TestStore_tidy_idle(t *testing.T) {
 // with older rules still charges the newer limits.
 func TestStore_tidy_converted(t *testing.T) {
 	limit := func(name string, version int64, a algo.Algorithm) *limiter.Limit {
-		return storetest.Must(limiter.NewLimit(limiter.Limit{Name: name, Version: version, Rate: algo.Rate{Algorithm: a, Requests: 10, Window: time.Minute, Counts: true}}))
+		return storetest.Must(limiter.NewLimit(limiter.Limit{Name: name, Version: version, Rate: algo.Rate{Algorithm: a, Requests: 10,
+			Window: time.Minute, Counts: true}}))
 	}
 	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingLog} {
 		b, who := newTable(t), caller()
@@ -178,13 +180,15 @@ func TestStore_tidy_settled(t *testing.T) {
 	}
 	idle := caller()
 	for i := range 9 {
-		b.take(t, noon, limiter.Charge{Subject: idle, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second, Counts: true}), Cost: 1})
+		b.take(t, noon, limiter.Charge{Subject: idle, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i),
+			algo.Rate{Requests: 10, Window: time.Second, Counts: true}), Cost: 1})
 	}
 	if item := settle(idle, noon.Add(2*time.Hour)); len(item) > 8 {
 		t.Errorf("after two idle hours: got %d attributes, want at most 8: %v", len(item), item)
 	}
 	daily := caller()
-	b.take(t, noon, limiter.Charge{Subject: daily, Limit: storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Algorithm: algo.FixedWindow}), Cost: 1})
+	b.take(t, noon, limiter.Charge{Subject: daily, Limit: storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour,
+		Algorithm: algo.FixedWindow}), Cost: 1})
 	settle(daily, noon)
 	if left := b.life(daily, noon); left < 12*time.Hour {
 		t.Errorf("the count of a day: got an expiry in %s, want at least 12 h", left)
@@ -253,7 +257,8 @@ func TestStore_tidy_setBack(t *testing.T) {
 		b.set(who, memtable.Item{newest: number(index - 10)})
 	}}
 	charge := limiter.Charge{Subject: who, Limit: limit, Cost: 1}
-	if admit(t, open(api), algo.InstantOf(noon), charge); api.updates != 2 {
+	admit(t, open(api), algo.InstantOf(noon), charge)
+	if api.updates != 2 {
 		t.Fatalf("got %d updates, want the charge and a removal", api.updates)
 	}
 	if r := admit(t, b, algo.InstantOf(noon.Add(-10*time.Minute)), charge); r[0].State.Count != 8 {

@@ -37,7 +37,8 @@ func longestItems(t *testing.T) (*dynamostore.Store, *meter, func(limiter.Subjec
 // document returns the rules of a document whose version has the maximum number of digits.
 func document(t *testing.T, limits string) (*rules.Rules, error) {
 	t.Helper()
-	return rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":[`+limits+`]}}]}`), rules.Options{Items: dynamostore.Items{}, Version: limiter.MaxVersion})
+	return rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":[`+limits+`]}}]}`),
+		rules.Options{Items: dynamostore.Items{}, Version: limiter.MaxVersion})
 }
 
 // fill adds limits of one kind to a list until Parse rejects another limit. Each limit has a different
@@ -99,7 +100,8 @@ func TestStore_units(t *testing.T) {
 			largest = max(largest, size(subject))
 			now = now.Add([]time.Duration{time.Second, 59 * time.Second, time.Second, 30 * 24 * time.Hour}[min(visit%12, 3)])
 		}
-		t.Logf("%d limits, %s: %d bytes, at most %v units a write, %.2f writes a visit", len(charges), kind, largest, m.most, float64(m.updates)/visits)
+		t.Logf("%d limits, %s: %d bytes, at most %v units a write, %.2f writes a visit", len(charges), kind, largest, m.most,
+			float64(m.updates)/visits)
 		if m.most != 1 || largest > 1024 {
 			t.Errorf("%s: got %v units for a write and an item of %d bytes, want one unit and at most 1024 bytes", kind, m.most, largest)
 		}
@@ -129,7 +131,8 @@ func TestStore_units_log(t *testing.T) {
 			cost  int64
 			spend bool
 			after time.Duration
-		}{{2 * algo.MaxLog, true, 0}, {algo.MaxLog, false, length}, {1, false, 0}, {algo.MaxLog, true, length}, {1, false, length}, {algo.MaxLog - 1, false, 0}, {algo.MaxLog, false, length}, {2 * algo.MaxLog, true, length / 2}} {
+		}{{2 * algo.MaxLog, true, 0}, {algo.MaxLog, false, length}, {1, false, 0}, {algo.MaxLog, true, length}, {1, false, length},
+			{algo.MaxLog - 1, false, 0}, {algo.MaxLog, false, length}, {2 * algo.MaxLog, true, length / 2}} {
 			now = now.Add(step.after + 1)
 			charge.Cost, charge.Force = step.cost, step.spend
 			// Half of the charges come from an environment that has no state of the caller in its cache.
@@ -161,7 +164,8 @@ func TestStore_units_small(t *testing.T) {
 		who := limiter.User("5f0c8c5e-1b7e-4d1c-9d5a-0a8f3f2b6c1" + fmt.Sprint(c.remembered)[:1])
 		var charges []limiter.Charge
 		for _, window := range []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second} {
-			limit := storetest.Must(limiter.NewLimit(limiter.Limit{Name: fmt.Sprintf("l%.0f", window.Seconds()), Version: noon.Unix(), Rate: algo.Rate{Requests: algo.MaxExact, Window: window}}))
+			limit := storetest.Must(limiter.NewLimit(limiter.Limit{Name: fmt.Sprintf("l%.0f", window.Seconds()), Version: noon.Unix(),
+				Rate: algo.Rate{Requests: algo.MaxExact, Window: window}}))
 			charges = append(charges, limiter.Charge{Subject: who, Limit: limit, Cost: 1})
 		}
 		const visits = 100
@@ -178,7 +182,8 @@ func TestStore_units_small(t *testing.T) {
 		writes := float64(m.updates) / visits
 		t.Logf("remembered %t: at most %v units a write, %.2f writes a decision", c.remembered, m.most, writes)
 		if m.most != 1 || writes > c.most {
-			t.Errorf("remembered %t: got %v units for a write and %.2f writes a decision, want one unit and at most %v writes", c.remembered, m.most, writes, c.most)
+			t.Errorf("remembered %t: got %v units for a write and %.2f writes a decision, want one unit and at most %v writes", c.remembered, m.most,
+				writes, c.most)
 		}
 	}
 }

@@ -32,8 +32,8 @@ func (windowLayout) size(_ algo.Rate, m algo.Machine) (fixed, instants int) {
 	return nameBytes + numberBytes(index) + 3*count, 0
 }
 
-func (windowLayout) read(it item, id string) (algo.State, error) {
-	r := reader{it: it}
+func (windowLayout) read(item item, id string) (algo.State, error) {
+	r := reader{item: item}
 	newest := r.number(attribute(newestAttribute, id))
 	s := algo.State{Window: newest, Count: r.number(count(id, newest)), Previous: r.number(count(id, newest-1))}
 	return s, r.err
@@ -103,9 +103,9 @@ func (e *expression) count(id string, in charged, cost int64) {
 }
 
 // requireSkew adds the condition that the Skew of the limit id has not changed.
-func (e *expression) requireSkew(it item, id string) {
+func (e *expression) requireSkew(item item, id string) {
 	skew := attribute(skewAttribute, id)
-	if value, ok := it[skew]; ok {
+	if value, ok := item[skew]; ok {
 		e.require(e.compare(skew, "=", e.value(value)))
 	} else {
 		e.require(e.absent(skew))
@@ -125,7 +125,8 @@ func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost i
 	ways := []string{e.absent(current) + " AND " + e.absentOr(previous, "<=", e.number(w.PreviousRoom(index, t.now, cost)))}
 	if t.exact {
 		before := w.At(s, t.now).Previous
-		ways = append(ways, e.absentOr(previous, "<=", e.number(before))+" AND "+e.absentOr(current, "<=", e.number(w.Room(index, t.now, before, cost))))
+		ways = append(ways, e.absentOr(previous, "<=", e.number(before))+" AND "+e.absentOr(current, "<=",
+			e.number(w.Room(index, t.now, before, cost))))
 		return "(" + strings.Join(ways, " OR ") + ")"
 	}
 	// No count is known. Each rung of the ladder accepts previous counts up to a bound. It bounds the
@@ -185,16 +186,16 @@ func (windowLayout) refund(r *refund, e *expression, i int) {
 
 // dead implements layout. The counts of windows before the previous window are dead. If there are any, the limit is
 // crowded with more than countsMost counts.
-func (windowLayout) dead(it item, id string, s algo.State) (names []string, crowded bool) {
-	names, counts := it.windowsBefore(s.Window-1, countAttribute, id)
+func (windowLayout) dead(item item, id string, s algo.State) (names []string, crowded bool) {
+	names, counts := item.windowsBefore(s.Window-1, countAttribute, id)
 	return names, len(names) > 0 && counts > countsMost
 }
 
 // windowsBefore returns the attributes with this letter that the item has of windows before index, and the number of those of
 // all windows.
-func (it item) windowsBefore(index int64, letter rune, id string) (names []string, all int) {
+func (item item) windowsBefore(index int64, letter rune, id string) (names []string, all int) {
 	prefix := attribute(letter, id)
-	for name := range it {
+	for name := range item {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {
 			all++
 			if w, err := strconv.ParseInt(rest, indexBase, 64); err == nil && w < index {

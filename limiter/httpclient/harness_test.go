@@ -115,7 +115,10 @@ func limited(t *testing.T, latency time.Duration, rate algo.Rate) *api {
 			return caller.Caller{User: "u" + r.Header.Get("Authorization")}, nil
 		},
 	})
-	return &api{latency: latency, handler: gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))}
+	return &api{latency: latency, handler: gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}))}
 }
 
 // get sends a GET request. It returns the status, or 0 and an error.

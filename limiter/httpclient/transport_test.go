@@ -19,7 +19,8 @@ import (
 
 // After a 429 the random waits are up to 1, 2, 4 and 8 s, in addition to Retry-After.
 func TestTransport_backoff(t *testing.T) {
-	for name, least := range map[string]time.Duration{"429": 0, "429 | Retry-After: 3": 3 * time.Second, "503 | Retry-After: 3": 3 * time.Second, "429 | Retry-After: 0": 0} {
+	for name, least := range map[string]time.Duration{"429": 0, "429 | Retry-After: 3": 3 * time.Second,
+		"503 | Retry-After: 3": 3 * time.Second, "429 | Retry-After: 0": 0} {
 		synctest.Test(t, func(t *testing.T) {
 			const runs = 300
 			shortest, longest := [4]time.Duration{}, [4]time.Duration{}
@@ -55,7 +56,10 @@ func TestTransport_notRepeated(t *testing.T) {
 	}{
 		{name: "no refusal", first: "500"},
 		{name: "503 without a time", first: "503"},
-		{name: "a body without GetBody", first: "429", request: func(r *http.Request) { r.Method, r.Body = "PUT", io.NopCloser(strings.NewReader("x")) }},
+		{name: "a body without GetBody", first: "429", request: func(r *http.Request) {
+			r.Method, r.Body = "PUT",
+				io.NopCloser(strings.NewReader("x"))
+		}},
 		{name: "503 to a method that is not idempotent", first: "503 | Retry-After: 1", request: func(r *http.Request) { r.Method = "POST" }},
 		{name: "503 to a body that could be replayed", first: "503 | Retry-After: 1", request: func(r *http.Request) {
 			r.Method, r.Body = "PATCH", io.NopCloser(strings.NewReader("x"))
@@ -162,7 +166,8 @@ func TestTransport_context(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		bodies := [3]closed{}
-		for i := range bodies { // each of the three requests waits at another place: before its repetition, for its turn, and before the quota is known
+		// each of the three requests waits at another place: before its repetition, for its turn, and before the quota is known
+		for i := range bodies {
 			all.Go(func() {
 				r, _ := http.NewRequestWithContext(ctx, http.MethodPut, "http://api.test/", &bodies[i])
 				r.GetBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
@@ -177,7 +182,8 @@ func TestTransport_context(t *testing.T) {
 		cancel()
 		all.Wait()
 		if time.Since(begun) != 0 || len(a.at) != 1 || len(a.open) != 0 || bodies != [3]closed{true, true, true} {
-			t.Errorf("after %s: got %d requests, %d open response bodies, closed request bodies: %v, want 1 request, 0 open and all closed after 0s", time.Since(begun), len(a.at), len(a.open), bodies)
+			t.Errorf("after %s: got %d requests, %d open response bodies, closed request bodies: %v, want 1 request, 0 open and all closed after 0s",
+				time.Since(begun), len(a.at), len(a.open), bodies)
 		}
 		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://other.test/", http.NoBody)
 		if _, err := do(transport, r); !errors.Is(err, context.Canceled) || len(a.at) != 1 {
@@ -223,7 +229,8 @@ func TestTransport_sharedWait(t *testing.T) {
 		}
 		all.Wait()
 		if len(a.at) != 21 || a.at[1].Sub(begun) != 10*time.Second+a.latency || a.at[2].Sub(a.at[1]) < a.latency {
-			t.Errorf("got %d requests, the second after %s, the third %s later, want 21, %s and %s", len(a.at), a.at[1].Sub(begun), a.at[2].Sub(a.at[1]), 10*time.Second+a.latency, a.latency)
+			t.Errorf("got %d requests, the second after %s, the third %s later, want 21, %s and %s", len(a.at), a.at[1].Sub(begun),
+				a.at[2].Sub(a.at[1]), 10*time.Second+a.latency, a.latency)
 		}
 	})
 }
@@ -238,7 +245,8 @@ func TestTransport_breaker(t *testing.T) {
 		refusal := func(want int, wait time.Duration) {
 			t.Helper()
 			var e *httpclient.WaitError
-			if _, err := get(t, transport, "http://api.test/"); !errors.As(err, &e) || *e != (httpclient.WaitError{Host: "api.test", Wait: wait, Refusals: 3}) || len(a.at) != want {
+			if _, err := get(t, transport, "http://api.test/"); !errors.As(err, &e) || *e != (httpclient.WaitError{Host: "api.test", Wait: wait,
+				Refusals: 3}) || len(a.at) != want {
 				t.Errorf("got %v after %d requests, want %d and a wait of %s", err, len(a.at), want, wait)
 			}
 		}
@@ -367,7 +375,8 @@ func TestTransport_failsAtOnce(t *testing.T) {
 			}
 		}
 		begun := time.Now()
-		if _, err := get(t, transport, "http://api.test/"); err == nil || err.Error() != "httpclient: the quota of api.test is exhausted; retry in 1m0s" || time.Since(begun) != 0 {
+		if _, err := get(t, transport, "http://api.test/"); err == nil ||
+			err.Error() != "httpclient: the quota of api.test is exhausted; retry in 1m0s" || time.Since(begun) != 0 {
 			t.Errorf("got %v after %s, want a WaitError after 0s", err, time.Since(begun))
 		}
 		slow.Wait()
@@ -396,7 +405,8 @@ func TestTransport_spread(t *testing.T) {
 			}
 			// The Transport sends 15 requests at once. It spreads 5 over the rest of the minute,
 			// about 10 s apart, because the reset is in whole seconds.
-			if since := at.Sub(begun) % window; n < 15 && since > time.Second || n >= 15 && (since < time.Duration(n-14)*9*time.Second || since > time.Duration(n-14)*10*time.Second+time.Second) {
+			if since := at.Sub(begun) % window; n < 15 && since > time.Second || n >= 15 && (since < time.Duration(n-14)*9*time.Second ||
+				since > time.Duration(n-14)*10*time.Second+time.Second) {
 				t.Errorf("request %d: got %s after the start of its window, want the first 15 at once and the others about 10 s apart", n, since)
 			}
 		}
@@ -432,7 +442,8 @@ func TestTransport_manyClients(t *testing.T) {
 		if passed != clients*each || a.status[429] != 0 {
 			t.Errorf("httpclient: got %d allowed requests, statuses %v, want %d and no 429", passed, a.status, clients*each)
 		}
-		if least := 180 * 600 * time.Millisecond; took < least || took > least*13/10 { // the limit admits 20 requests at once and then one every 0.6 s
+		// the limit admits 20 requests at once and then one every 0.6 s
+		if least := 180 * 600 * time.Millisecond; took < least || took > least*13/10 {
 			t.Errorf("httpclient: got a duration of %s, want at least %s and at most 30 %% more", took, least)
 		}
 		if len(a.open) != 0 {
@@ -550,7 +561,8 @@ func TestTransport_shortBody(t *testing.T) {
 			refusal := strings.NewReader(strings.Repeat("x", int(max(length, 9))))
 			n := 0
 			base := roundTripper(func(*http.Request) (*http.Response, error) {
-				if n++; n == 1 {
+				n++
+				if n == 1 {
 					return &http.Response{StatusCode: http.StatusTooManyRequests, ContentLength: length, Body: io.NopCloser(refusal)}, nil
 				}
 				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
@@ -590,7 +602,8 @@ func TestTransport_bounded(t *testing.T) {
 func TestTransport_CloseIdleConnections(t *testing.T) {
 	base := &idle{}
 	client := &http.Client{Transport: &httpclient.Transport{Base: base}}
-	if client.CloseIdleConnections(); base.closed != 1 {
+	client.CloseIdleConnections()
+	if base.closed != 1 {
 		t.Errorf("CloseIdleConnections of Base: got %d calls, want 1", base.closed)
 	}
 	(&httpclient.Transport{Base: script("200")}).CloseIdleConnections() // this Base has no CloseIdleConnections

@@ -27,7 +27,8 @@ func BenchmarkGate(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			l := limit(b, "search", rate)
 			gate := httplimit.New(httplimit.Options{
-				Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
+				Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})),
+					limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
 				Select: func(_ context.Context, _ time.Time, r rules.Request) rules.Selection {
 					return rules.Selection{Charges: []limiter.Charge{{Subject: r.Caller.Subject(), Limit: l, Cost: 1}}}
 				},
@@ -48,7 +49,9 @@ func BenchmarkGate(b *testing.B) {
 
 // BenchmarkPerIP measures a request to a handler behind PerIP and a proxy.
 func BenchmarkPerIP(b *testing.B) {
-	h := httplimit.PerIP(1e9, time.Hour, httplimit.WithTrustedProxies("10.0.0.0/8")).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	h := httplimit.PerIP(1e9, time.Hour, httplimit.WithTrustedProxies("10.0.0.0/8")).Wrap(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+	}))
 	r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/api/v1/search", http.NoBody)
 	r.RemoteAddr = "10.0.0.1:4711"
 	r.Header.Set("X-Forwarded-For", "203.0.113.7")

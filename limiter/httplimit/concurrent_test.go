@@ -21,14 +21,16 @@ import (
 
 func exports(t *testing.T) *limiter.Limit {
 	t.Helper()
-	return storetest.Must(limiter.NewLimit(limiter.Limit{Name: "exports", Rate: algo.Rate{Requests: 10, Window: 15 * time.Minute}, Count: limiter.Count{Of: limiter.CountConcurrent}}))
+	return storetest.Must(limiter.NewLimit(limiter.Limit{Name: "exports", Rate: algo.Rate{Requests: 10, Window: 15 * time.Minute},
+		Count: limiter.Count{Of: limiter.CountConcurrent}}))
 }
 
 // For a limit of requests in flight, the header fields name a unit that the draft defines. They have no reset,
 // because nobody knows when a request ends.
 func TestNewAnswer_concurrent(t *testing.T) {
 	l := exports(t)
-	got := fields(httplimit.NewAnswer(limiter.Decision{Allowed: true, At: noon, Limit: l, Capacity: 10, Remaining: 7, ResetAfter: 15 * time.Minute}))
+	got := fields(httplimit.NewAnswer(limiter.Decision{Allowed: true, At: noon, Limit: l, Capacity: 10, Remaining: 7,
+		ResetAfter: 15 * time.Minute}))
 	if want := `X-RateLimit-Limit: 10
 X-RateLimit-Remaining: 7
 RateLimit-Policy: "exports";q=10;qu="concurrent-requests"
@@ -52,7 +54,8 @@ RateLimit: "exports";r=0;t=` + wait + "\n"; fields(a) != want {
 	if wait == "1" {
 		seconds = " second."
 	}
-	if got, want := w.Body.String(), `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded",`+
+	if got, want := w.Body.String(), `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests",`+
+		`"status":429,"error":"rate_limit_exceeded",`+
 		`"message":"Too many requests in flight. Retry after `+wait+seconds+`","limit":10,"violated-policies":["exports"]}`; got != want {
 		t.Errorf("problem:\n got %s\nwant %s", got, want)
 	}
@@ -62,7 +65,8 @@ RateLimit: "exports";r=0;t=` + wait + "\n"; fields(a) != want {
 func TestNewAnswer_concurrentWait(t *testing.T) {
 	l, waits := exports(t), map[string]int{}
 	for i := range 3000 {
-		d := limiter.Decision{At: noon.Add(time.Duration(i) * time.Microsecond), Limit: l, Capacity: 10, RetryAfter: time.Duration(1+i) * time.Second}
+		d := limiter.Decision{At: noon.Add(time.Duration(i) * time.Microsecond), Limit: l, Capacity: 10,
+			RetryAfter: time.Duration(1+i) * time.Second}
 		a := httplimit.NewAnswer(d)
 		if again := httplimit.NewAnswer(d); again.RetryAfter != a.RetryAfter {
 			t.Fatalf("the same decision: got %s and %s, want the same wait", a.RetryAfter, again.RetryAfter)
@@ -96,8 +100,10 @@ func newExports(t *testing.T) (*settling, *callCounter) {
 func (s *settling) released(store *callCounter, settlements int) {
 	s.t.Helper()
 	c := caller.Caller{Rejected: true, IP: address}
-	if got := s.used("/exports", c)["exports"]; got != 0 || len(s.settled) != settlements || store.settles != settlements || s.settled[settlements-1].Refunds.Given != 1 {
-		s.t.Errorf("got %d requests in flight after %d settlements with %d calls: %+v; want none in flight, after %d settlements", got, len(s.settled), store.settles, s.settled, settlements)
+	if got := s.used("/exports", c)["exports"]; got != 0 || len(s.settled) != settlements || store.settles != settlements ||
+		s.settled[settlements-1].Refunds.Given != 1 {
+		s.t.Errorf("got %d requests in flight after %d settlements with %d calls: %+v; want none in flight, after %d settlements", got,
+			len(s.settled), store.settles, s.settled, settlements)
 	}
 }
 
@@ -123,8 +129,12 @@ func TestGate_Wrap_slots(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, store := newExports(t)
 			s.get("/exports", func(w http.ResponseWriter, r *http.Request) {
-				if refused := s.get("/exports", func(http.ResponseWriter, *http.Request) { t.Error("the API got a second request") }); refused.StatusCode != http.StatusTooManyRequests || !strings.Contains(refused.Header.Get("RateLimit"), "exports") {
-					t.Errorf("while one request is in flight: got %s, RateLimit %s; want a 429 that names the limit exports", refused.Status, refused.Header.Get("RateLimit"))
+				if refused := s.get("/exports", func(http.ResponseWriter,
+					*http.Request) {
+					t.Error("the API got a second request")
+				}); refused.StatusCode != http.StatusTooManyRequests || !strings.Contains(refused.Header.Get("RateLimit"), "exports") {
+					t.Errorf("while one request is in flight: got %s, RateLimit %s; want a 429 that names the limit exports", refused.Status,
+						refused.Header.Get("RateLimit"))
 				}
 				if len(s.settled) != 0 {
 					t.Errorf("while the handler runs: got settlements %+v, want none", s.settled)
@@ -153,7 +163,8 @@ func TestGate_Wrap_slotDisconnected(t *testing.T) {
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-handling; cancel() }()
-	if a, err := http.DefaultClient.Do(storetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/exports", http.NoBody))); !errors.Is(err, context.Canceled) {
+	if a, err := http.DefaultClient.Do(storetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/exports",
+		http.NoBody))); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, %v; want a cancelled request", a, err)
 	}
 	refused := s.get("/exports", func(http.ResponseWriter, *http.Request) { t.Error("the API got a second request") })
@@ -193,6 +204,7 @@ func TestGate_Wrap_slotUnserved(t *testing.T) {
 		t.Errorf("third call: got %s, RateLimit %s; want a 429 of calls", a.Status, a.Header.Get("RateLimit"))
 	}
 	if got := s.used("/exports", user)["exports"]; got != 0 || len(s.settled) != 5 || store.settles > settles+1 {
-		t.Errorf("after a refusal by another limit: got %d in flight, %d settlements and %d more calls; want none, 5, and at most a refund", got, len(s.settled), store.settles-settles)
+		t.Errorf("after a refusal by another limit: got %d in flight, %d settlements and %d more calls; want none, 5, and at most a refund", got,
+			len(s.settled), store.settles-settles)
 	}
 }

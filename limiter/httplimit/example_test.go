@@ -39,7 +39,8 @@ func ExamplePerIP() {
 // A document has limits for each tier. An API key identifies a caller; without a key, the address does.
 func ExampleFromDocument() {
 	secret := []byte("kept in a secret store")
-	keys, err := caller.ParseAPIKeys(fmt.Appendf(nil, `[{"id":"k1","tier":"paid","hash":%q}]`, caller.HashAPIKey(secret, "the key of a customer")), secret)
+	keys, err := caller.ParseAPIKeys(fmt.Appendf(nil, `[{"id":"k1","tier":"paid","hash":%q}]`,
+		caller.HashAPIKey(secret, "the key of a customer")), secret)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -69,7 +70,8 @@ func ExampleFromDocument() {
 
 // Decide returns the answer. The host converts it to its own response.
 func ExampleGate_Decide() {
-	limits, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/hello","limits":{"*":{"requests":1,"window":"1h"}}}]}`), rules.Options{Version: 1})
+	limits, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/hello","limits":{"*":{"requests":1,"window":"1h"}}}]}`),
+		rules.Options{Version: 1})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -154,7 +154,8 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	}
 	if selected.Ignored != nil {
 		o.RecordIgnored = true
-		g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "mistake in an API key's record ignored", slog.String("apikey_id", o.Caller.APIKey), slog.Any("err", selected.Ignored))
+		g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "mistake in an API key's record ignored", slog.String("apikey_id", o.Caller.APIKey),
+			slog.Any("err", selected.Ignored))
 	}
 	switch {
 	case g.o.Reported:
@@ -176,7 +177,8 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 		o.Decision.Allowed, o.Decision.Limit = false, nil // no limit refuses the request
 	case o.Decision.Allowed && !invalid:
 		o.Err = unidentified
-		if result.usage = selected.Usage; result.usage != nil && o.Err == nil && anonymous(&o.Caller) {
+		result.usage = selected.Usage
+		if result.usage != nil && o.Err == nil && anonymous(&o.Caller) {
 			o.Err = caller.ErrMissingCredential
 		}
 	}
@@ -184,7 +186,8 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	// Record the outcome, then answer.
 	o.Duration = time.Since(begun)
 	g.o.Observe(ctx, *o)
-	if result.Answer = g.answer(ctx, o, invalid); malformed {
+	result.Answer = g.answer(ctx, o, invalid)
+	if malformed {
 		result.Answer = MalformedPath()
 	}
 	if result.Pending != nil && result.Answer.Problem != nil {
@@ -212,10 +215,12 @@ func (g *Gate) lookAndTake(ctx context.Context, o *telemetry.Outcome) (looked []
 		return nil
 	}
 	look, err := g.o.Limiter.Peek(ctx, o.Time, looked)
-	if o.Decision, o.Err = look, err; err != nil || !look.Allowed || len(charged) == 0 {
+	o.Decision, o.Err = look, err
+	if err != nil || !look.Allowed || len(charged) == 0 {
 		return looked
 	}
-	if o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, charged); o.Err == nil {
+	o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, charged)
+	if o.Err == nil {
 		o.Decision = merged(o.Decision, look)
 	}
 	return looked

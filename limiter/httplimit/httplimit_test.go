@@ -55,20 +55,23 @@ func TestNewAnswer(t *testing.T) {
 		decision limiter.Decision
 		want     string
 	}{
-		{"allowed", limiter.Decision{Allowed: true, At: noon, Limit: l, Capacity: 20, Remaining: 17, ResetAfter: 1800 * time.Millisecond}, `X-RateLimit-Limit: 20
+		{"allowed", limiter.Decision{Allowed: true, At: noon, Limit: l, Capacity: 20, Remaining: 17, ResetAfter: 1800 * time.Millisecond},
+			`X-RateLimit-Limit: 20
 X-RateLimit-Remaining: 17
 X-RateLimit-Reset: 1772625603
 RateLimit-Policy: "search";q=100;w=60
 RateLimit: "search";r=17;t=2
 `},
-		{"refused", limiter.Decision{At: noon, Limit: l, Capacity: 20, RetryAfter: 600 * time.Millisecond, ResetAfter: 12 * time.Second}, `Retry-After: 1
+		{"refused", limiter.Decision{At: noon, Limit: l, Capacity: 20, RetryAfter: 600 * time.Millisecond, ResetAfter: 12 * time.Second},
+			`Retry-After: 1
 X-RateLimit-Limit: 20
 X-RateLimit-Remaining: 0
 X-RateLimit-Reset: 1772625613
 RateLimit-Policy: "search";q=100;w=60
 RateLimit: "search";r=0;t=1
 `},
-		{"ten seconds, without jitter", limiter.Decision{At: noon.Truncate(time.Second), Limit: l, Capacity: 20, RetryAfter: 10 * time.Second, ResetAfter: 12 * time.Second}, `Retry-After: 10
+		{"ten seconds, without jitter", limiter.Decision{At: noon.Truncate(time.Second), Limit: l, Capacity: 20, RetryAfter: 10 * time.Second,
+			ResetAfter: 12 * time.Second}, `Retry-After: 10
 X-RateLimit-Limit: 20
 X-RateLimit-Remaining: 0
 X-RateLimit-Reset: 1772625612
@@ -83,8 +86,10 @@ RateLimit: "search";r=20
 `},
 		{"no limit to show", limiter.Decision{Allowed: true, At: noon}, ""},
 		{"store failed", limiter.Decision{Allowed: true, At: noon, Reason: limiter.ReasonTimeout}, "Weir-Degraded: store_timeout\n"},
-		{"denied because the store failed", limiter.Decision{Failed: true, At: noon, Reason: limiter.ReasonBreaker}, "Retry-After: 1\nWeir-Degraded: store_breaker\n"},
-		{"refused by the share of a process", limiter.Decision{At: noon, Limit: l, Superseded: true, Capacity: 5, RetryAfter: 3 * time.Second, ResetAfter: 12 * time.Second, Reason: limiter.ReasonTimeout}, `Retry-After: 3
+		{"denied because the store failed", limiter.Decision{Failed: true, At: noon, Reason: limiter.ReasonBreaker},
+			"Retry-After: 1\nWeir-Degraded: store_breaker\n"},
+		{"refused by the share of a process", limiter.Decision{At: noon, Limit: l, Superseded: true, Capacity: 5, RetryAfter: 3 * time.Second,
+			ResetAfter: 12 * time.Second, Reason: limiter.ReasonTimeout}, `Retry-After: 3
 X-RateLimit-Limit: 5
 X-RateLimit-Remaining: 0
 X-RateLimit-Reset: 1772625613
@@ -103,7 +108,8 @@ Weir-Degraded: store_timeout
 // For a limit with a calendar, the window is the length of the current period, and the reset is the end of
 // the period.
 func TestNewAnswer_period(t *testing.T) {
-	day, month := algo.Calendar{Period: algo.Day, Zone: "Europe/Berlin"}, algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin", Anchor: "31"}
+	day, month := algo.Calendar{Period: algo.Day, Zone: "Europe/Berlin"}, algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin",
+		Anchor: "31"}
 	for _, c := range []struct {
 		calendar algo.Calendar
 		at, want string
@@ -131,16 +137,20 @@ func TestNewAnswer_period(t *testing.T) {
 // While the store fails, a process enforces its local share of the limit. Answers then have the numbers
 // of the share and no policy. When the store answers again, answers have the policy again.
 func TestNewAnswer_share(t *testing.T) {
-	l, err := limiter.NewLimit(limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Minute}, OnError: limiter.OnErrorLocal, LocalProcesses: 50})
+	l, err := limiter.NewLimit(limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Minute},
+		OnError: limiter.OnErrorLocal, LocalProcesses: 50})
 	if err != nil {
 		t.Fatal(err)
 	}
 	down := failing{Store: storetest.Must(memstore.New(memstore.Options{})), server: &server{}}
 	limits := storetest.Must(limiter.New(down, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	for i, want := range []string{
-		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 1\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=1;t=60\nWeir-Degraded: store_unavailable\n",
-		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=0;t=60\nWeir-Degraded: store_unavailable\n",
-		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772625660\nWeir-Degraded: store_unavailable\n", // the wait includes jitter
+		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 1\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=1;t=60\nWeir-Degraded: " +
+			"store_unavailable\n",
+		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=0;t=60\nWeir-Degraded: " +
+			"store_unavailable\n",
+		// the wait includes jitter
+		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772625660\nWeir-Degraded: store_unavailable\n",
 	} {
 		d, err := limits.Take(t.Context(), noon, []limiter.Charge{{Subject: limiter.User("42"), Limit: l, Cost: 1}})
 		if err != nil {
@@ -148,7 +158,8 @@ func TestNewAnswer_share(t *testing.T) {
 		}
 		a := httplimit.NewAnswer(d)
 		if i == 2 {
-			if p := a.Problem; a.RetryAfter == "" || p == nil || p.Status != http.StatusTooManyRequests || p.Limit != 2 || p.Window != "" || !slices.Equal(p.Violated, []string{"search"}) {
+			if p := a.Problem; a.RetryAfter == "" || p == nil || p.Status != http.StatusTooManyRequests || p.Limit != 2 || p.Window != "" ||
+				!slices.Equal(p.Violated, []string{"search"}) {
 				t.Errorf("got answer %+v and problem %+v, want a 429 for the limit 2 without a window", a, p)
 			}
 			a.RetryAfter, a.RateLimit = "", ""
@@ -164,11 +175,14 @@ func TestAnswer_Refuse_noLimit(t *testing.T) {
 	if httplimit.NewAnswer(limiter.Decision{}).Problem == nil || httplimit.NewAnswer(limiter.Decision{Allowed: true}).Problem != nil {
 		t.Error("Problem: got a wrong value, want a problem for a refusal, and nil for an allowed request")
 	}
-	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded","message":"Too many requests."}`
-	for name, a := range map[string]httplimit.Answer{"refused": httplimit.NewAnswer(limiter.Decision{}), "allowed": httplimit.NewAnswer(limiter.Decision{Allowed: true}), "zero": {}} {
+	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
+		`"error":"rate_limit_exceeded","message":"Too many requests."}`
+	for name, a := range map[string]httplimit.Answer{"refused": httplimit.NewAnswer(limiter.Decision{}),
+		"allowed": httplimit.NewAnswer(limiter.Decision{Allowed: true}), "zero": {}} {
 		w := httptest.NewRecorder()
 		a.Refuse(w)
-		if got := w.Body.String(); w.Code != http.StatusTooManyRequests || got != want || w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("RateLimit") != "" {
+		if got := w.Body.String(); w.Code != http.StatusTooManyRequests || got != want ||
+			w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("RateLimit") != "" {
 			t.Errorf("%s: got %d %v %s, want a 429 with the problem %s and no RateLimit", name, w.Code, w.Header(), got, want)
 		}
 	}
@@ -176,12 +190,15 @@ func TestAnswer_Refuse_noLimit(t *testing.T) {
 
 // The refusal of a busy subject shows no limit and has a short wait.
 func TestNewAnswer_busy(t *testing.T) {
-	for wait, want := range map[time.Duration]string{time.Second: "1 second", 2500 * time.Millisecond: "3 seconds", 3 * time.Second: "3 seconds"} {
+	for wait, want := range map[time.Duration]string{time.Second: "1 second", 2500 * time.Millisecond: "3 seconds",
+		3 * time.Second: "3 seconds"} {
 		a := httplimit.NewAnswer(limiter.Decision{At: noon, Reason: limiter.ReasonBusy, RetryAfter: wait})
 		w := httptest.NewRecorder()
 		a.Refuse(w)
-		body := `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Too Many Requests","status":429,"error":"subject_busy","message":"Too many requests at once. Retry after ` + want + `."}`
-		if w.Code != http.StatusTooManyRequests || w.Body.String() != body || fields(a) != "Retry-After: "+want[:1]+"\nWeir-Degraded: subject_busy\n" {
+		body := `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Too Many Requests",` +
+			`"status":429,"error":"subject_busy","message":"Too many requests at once. Retry after ` + want + `."}`
+		if w.Code != http.StatusTooManyRequests || w.Body.String() != body || fields(a) != "Retry-After: "+want[:1]+
+			"\nWeir-Degraded: subject_busy\n" {
 			t.Errorf("%s: got %d %s, fields %s, want a 429 with the body %s", wait, w.Code, w.Body, fields(a), body)
 		}
 	}
@@ -190,7 +207,8 @@ func TestNewAnswer_busy(t *testing.T) {
 // A long wait is extended by at most 3 % and a minute, and never shortened. The end of a period is exact.
 func TestNewAnswer_jitter(t *testing.T) {
 	l := limit(t, "slow", algo.Rate{Requests: 100, Window: 31 * 24 * time.Hour})
-	for wait, longest := range map[time.Duration]int{1000 * time.Second: 1030, 2000 * time.Second: 2060, 31 * 24 * time.Hour: 31*24*3600 + 60} {
+	for wait, longest := range map[time.Duration]int{1000 * time.Second: 1030, 2000 * time.Second: 2060, 31 * 24 * time.Hour: 31*24*3600 +
+		60} {
 		seen := map[string]bool{}
 		for range 500 {
 			a := httplimit.NewAnswer(limiter.Decision{At: noon.Truncate(time.Second), Limit: l, Capacity: 1, RetryAfter: wait, ResetAfter: wait})
@@ -238,7 +256,8 @@ func TestNewAnswer_unit(t *testing.T) {
 		limiter.CountFailures: "Too many failed requests. Retry after 5 seconds.",
 		limiter.CountBytes:    "Too many bytes. Retry after 5 seconds.",
 	} {
-		l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "l", Rate: algo.Rate{Requests: 9, Window: time.Minute}, Count: limiter.Count{Of: counted}}))
+		l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "l", Rate: algo.Rate{Requests: 9, Window: time.Minute},
+			Count: limiter.Count{Of: counted}}))
 		if a := httplimit.NewAnswer(limiter.Decision{At: noon, Limit: l, RetryAfter: 5 * time.Second}); a.Problem.Message != want {
 			t.Errorf("%q: got the message %q, want %q", counted, a.Problem.Message, want)
 		}
@@ -247,7 +266,8 @@ func TestNewAnswer_unit(t *testing.T) {
 
 // A reserve can exceed what is left, although some is left.
 func TestNewAnswer_reserve(t *testing.T) {
-	l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "points", Rate: algo.Rate{Requests: 1000, Window: time.Minute}, Count: limiter.Count{Of: limiter.CountCost}}))
+	l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "points", Rate: algo.Rate{Requests: 1000, Window: time.Minute},
+		Count: limiter.Count{Of: limiter.CountCost}}))
 	d := limiter.Decision{At: noon, Limit: l, Capacity: 1000, Remaining: 160, Cost: 200, RetryAfter: 5 * time.Second}
 	if a := httplimit.NewAnswer(d); a.Problem.Message != "This request reserves 200, and 160 of 1000 are left. Retry after 5 seconds." {
 		t.Errorf("got the message %q", a.Problem.Message)
@@ -292,11 +312,13 @@ func newServer(t *testing.T) *server {
 			if r.Method == http.MethodDelete {
 				return rules.Selection{Charges: []limiter.Charge{{Subject: limiter.Global(), Cost: 1}}}
 			}
-			return rules.Selection{Ignored: s.ignored, Charges: []limiter.Charge{{Subject: r.Caller.Subject(), Limit: l, Cost: int64(len(r.Path.String()) - 1)}}}
+			return rules.Selection{Ignored: s.ignored, Charges: []limiter.Charge{{Subject: r.Caller.Subject(), Limit: l,
+				Cost: int64(len(r.Path.String()) - 1)}}}
 		},
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) { return s.caller, s.err },
 		Observe: func(_ context.Context, o telemetry.Outcome) {
-			s.observed = append(s.observed, fmt.Sprint(o.Time.Equal(s.now), o.Duration >= 0, " ", o.Caller.User, " allowed=", o.Decision.Allowed, " err=", o.Err, " served=", s.served))
+			s.observed = append(s.observed, fmt.Sprint(o.Time.Equal(s.now), o.Duration >= 0, " ", o.Caller.User, " allowed=", o.Decision.Allowed,
+				" err=", o.Err, " served=", s.served))
 		},
 		Clock:  func() time.Time { return s.now },
 		Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
@@ -315,7 +337,8 @@ type failing struct {
 	*server
 }
 
-func (f failing) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (f failing) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	if f.store == nil {
 		return false, limiter.ErrUnavailable
 	}
@@ -362,12 +385,14 @@ func TestGate(t *testing.T) {
 	if r.StatusCode != http.StatusTooManyRequests || s.served != 20 {
 		t.Fatalf("request 21: got %s, %d served, want a 429 and 20 served", r.Status, s.served)
 	}
-	for name, want := range map[string]string{"Retry-After": "1", "Cache-Control": "no-store", "Content-Type": "application/problem+json", "X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0"} {
+	for name, want := range map[string]string{"Retry-After": "1", "Cache-Control": "no-store", "Content-Type": "application/problem+json",
+		"X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0"} {
 		if got := r.Header.Get(name); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}
-	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded",` +
+	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
+		`"error":"rate_limit_exceeded",` +
 		`"message":"Too many requests. Retry after 1 second.","limit":100,"window":"60s","violated-policies":["search"]}`
 	if got := body(t, r); got != want {
 		t.Errorf("body\n got %s\nwant %s", got, want)
@@ -380,7 +405,8 @@ func TestGate(t *testing.T) {
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK {
 		t.Errorf("after the wait of Retry-After: got %s, want a 200", r.Status)
 	}
-	if r := s.get(t, http.MethodGet, "/"+strings.Repeat("a", 21)); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "" ||
+	if r := s.get(t, http.MethodGet, "/"+strings.Repeat("a", 21)); r.StatusCode != http.StatusTooManyRequests ||
+		r.Header.Get("Retry-After") != "" ||
 		!strings.Contains(body(t, r), "costs more than the whole limit") {
 		t.Errorf("cost above the capacity: got %s, %v, want a refusal without a wait", r.Status, r.Header)
 	}
@@ -392,7 +418,8 @@ func TestGate_suspended(t *testing.T) {
 	s.caller, s.err = caller.Caller{Rejected: true}, caller.ErrSuspended
 	r := s.get(t, http.MethodGet, "/a")
 	if got := body(t, r); r.StatusCode != http.StatusUnauthorized || s.served != 0 ||
-		got != `{"type":"about:blank","title":"Unauthorized","status":401,"error":"suspended","message":"The API key is suspended. Ask the operator of this API."}` {
+		got != `{"type":"about:blank","title":"Unauthorized","status":401,"error":"suspended","message":"The API key is suspended. Ask the `+
+			`operator of this API."}` {
 		t.Errorf("got %s %s, want a 401 with the problem of a suspension", r.Status, got)
 	}
 }
@@ -403,7 +430,8 @@ func TestGate_credentials(t *testing.T) {
 	for range 2 {
 		r := s.get(t, http.MethodGet, "/a")
 		if got := body(t, r); r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" ||
-			got != `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized","message":"The credentials are missing, malformed, unknown or expired."}` {
+			got != `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized","message":"The credentials are missing, `+
+				`malformed, unknown or expired."}` {
 			t.Fatalf("bad credential: got %s %v %s, want a 401 with its problem", r.Status, r.Header, got)
 		}
 		if r.Header.Get("X-RateLimit-Limit") != "" {
@@ -429,7 +457,8 @@ func TestGate_credentials(t *testing.T) {
 func TestGate_credentials_degraded(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
-	for status, err := range map[int]error{http.StatusUnauthorized: caller.ErrInvalidCredential, http.StatusServiceUnavailable: caller.ErrUnverified} {
+	for status, err := range map[int]error{http.StatusUnauthorized: caller.ErrInvalidCredential,
+		http.StatusServiceUnavailable: caller.ErrUnverified} {
 		s.caller, s.err = caller.Caller{Rejected: true}, err
 		if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != status || r.Header.Get("Weir-Degraded") == "" || r.Header.Get("RateLimit") != "" {
 			t.Errorf("%v: got %s %v, want the status %d, Weir-Degraded and no RateLimit", err, r.Status, r.Header, status)
@@ -442,7 +471,8 @@ func TestGate_credentials_degraded(t *testing.T) {
 func TestGate_failure(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
-	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "store_unavailable" || r.Header.Get("X-RateLimit-Remaining") != "19" {
+	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "store_unavailable" ||
+		r.Header.Get("X-RateLimit-Remaining") != "19" {
 		t.Errorf("got %s %v, want a 200 with Weir-Degraded and 19 remaining", r.Status, r.Header)
 	}
 	if r := s.get(t, http.MethodDelete, "/a"); r.StatusCode != http.StatusInternalServerError || s.served != 1 {
@@ -482,7 +512,8 @@ func TestGate_log(t *testing.T) {
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusUnauthorized {
 		t.Fatal(r.Status)
 	}
-	if log := s.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, `level=INFO msg="credential refused" err="`) || !strings.Contains(log, "forged") {
+	if log := s.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, `level=INFO msg="credential refused" err="`) ||
+		!strings.Contains(log, "forged") {
 		t.Errorf("log: got %q, want one line about the forged credential", log)
 	}
 }
@@ -493,7 +524,8 @@ func TestNew_missing(t *testing.T) {
 	identify := func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 		return caller.Caller{}, nil
 	}
-	for field, o := range map[string]httplimit.Options{"Identify": {}, "Select": {Identify: identify}, "Limiter": {Identify: identify, Select: nothing}} {
+	for field, o := range map[string]httplimit.Options{"Identify": {}, "Select": {Identify: identify}, "Limiter": {Identify: identify,
+		Select: nothing}} {
 		func() {
 			defer func() {
 				if got, want := recover(), "httplimit: Options."+field+" is nil"; got != want {
@@ -509,7 +541,8 @@ func TestNew_missing(t *testing.T) {
 func TestGate_denied(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
-	deny, err := limiter.NewLimit(limiter.Limit{Name: "strict", Rate: algo.Rate{Requests: 5, Window: time.Minute}, OnError: limiter.OnErrorDeny})
+	deny, err := limiter.NewLimit(limiter.Limit{Name: "strict", Rate: algo.Rate{Requests: 5, Window: time.Minute},
+		OnError: limiter.OnErrorDeny})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -532,12 +565,14 @@ func TestGate_denied(t *testing.T) {
 	}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called, want no call") }))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
-	const want = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Service Unavailable","status":503,"error":"store_unavailable",` +
+	const want = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Service Unavailable",` +
+		`"status":503,"error":"store_unavailable",` +
 		`"message":"The limits of this request cannot be checked now. Retry after 1 second."}`
 	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != want {
 		t.Errorf("status %d\n got %s\nwant %s", w.Code, got, want)
 	}
-	for name, want := range map[string]string{"Retry-After": "1", "Weir-Degraded": "store_unavailable", "Cache-Control": "no-store", "Content-Type": "application/problem+json", "X-RateLimit-Limit": ""} {
+	for name, want := range map[string]string{"Retry-After": "1", "Weir-Degraded": "store_unavailable", "Cache-Control": "no-store",
+		"Content-Type": "application/problem+json", "X-RateLimit-Limit": ""} {
 		if got := w.Header().Get(name); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}

@@ -123,17 +123,20 @@ type middleware struct {
 func newMiddleware(options []Option) (m *middleware, err error) {
 	m = &middleware{identifier: caller.New(caller.Options{})}
 	for _, option := range options {
-		if option(m); m.err != nil {
+		option(m)
+		if m.err != nil {
 			return nil, fmt.Errorf("httplimit: %w", m.err)
 		}
 	}
 	if m.store == nil {
-		if m.store, err = memstore.New(memstore.Options{}); err != nil {
+		m.store, err = memstore.New(memstore.Options{})
+		if err != nil {
 			return nil, err
 		}
 	}
 	if _, ok := limiter.SharesOf(m.store); m.regions != nil && !ok {
-		return nil, fmt.Errorf("httplimit: WithRegions: a %T cannot move share between regions; pass a store of package dynamostore to WithStore", m.store)
+		return nil, fmt.Errorf("httplimit: WithRegions: a %T cannot move share between regions; pass a store of package dynamostore to WithStore",
+			m.store)
 	}
 	m.o.Limiter, err = limiter.New(m.store, limiter.Options{Notify: m.notify, Regions: m.regions})
 	return m, err

@@ -35,7 +35,8 @@ var ok = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 
 // A proxy that is not trusted makes all of its clients one caller. The log warns once.
 func TestPerIP_untrusted(t *testing.T) {
-	for peer, want := range map[string]int{"172.31.0.9:1": 1, "127.0.0.1:1": 1, "[::ffff:192.168.1.1]:1": 1, "[fd00::1]:1": 1, "10.0.0.1:1": 0, "203.0.113.7:1": 0} {
+	for peer, want := range map[string]int{"172.31.0.9:1": 1, "127.0.0.1:1": 1, "[::ffff:192.168.1.1]:1": 1, "[fd00::1]:1": 1, "10.0.0.1:1": 0,
+		"203.0.113.7:1": 0} {
 		var log strings.Builder
 		before := slog.Default()
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
@@ -64,10 +65,14 @@ func TestPerIP(t *testing.T) {
 		otherFields []string
 	}{
 		{"address", []string{"203.0.113.7:1", "203.0.113.7:2", "[::ffff:203.0.113.7]:3", "203.0.113.7:4"}, nil, "203.0.113.8:1", nil},
-		{"IPv6 network", []string{"[2001:db8:1:2::1]:1", "[2001:db8:1:2::2]:1", "[2001:db8:1:2:3::]:1", "[2001:db8:1:2:ffff::]:1"}, nil, "[2001:db8:1:3::1]:1", nil},
+		{"IPv6 network", []string{"[2001:db8:1:2::1]:1", "[2001:db8:1:2::2]:1", "[2001:db8:1:2:3::]:1", "[2001:db8:1:2:ffff::]:1"}, nil,
+			"[2001:db8:1:3::1]:1", nil},
 		{"zone", []string{"[fe80::1%a]:1", "[fe80::1%b]:1", "[fe80::2%a]:1", "[fe80::1]:1"}, nil, "203.0.113.8:1", nil},
-		{"spoofed field of an untrusted peer", []string{"203.0.113.7:1", "203.0.113.7:1", "203.0.113.7:1", "203.0.113.7:1"}, [][]string{{"192.0.2.1"}, {"192.0.2.2"}, {"192.0.2.3"}, {"192.0.2.4"}}, "203.0.113.8:1", nil},
-		{"two proxies", []string{"10.0.0.1:1", "10.0.0.1:1", "10.0.0.1:1", "10.0.0.1:1"}, [][]string{{"203.0.113.7, 10.0.0.2"}, {"192.0.2.1, 203.0.113.7, 10.0.0.2"}, {"192.0.2.2", "203.0.113.7:80"}, {"203.0.113.7"}}, "10.0.0.1:1", []string{"203.0.113.8, 10.0.0.2"}},
+		{"spoofed field of an untrusted peer", []string{"203.0.113.7:1", "203.0.113.7:1", "203.0.113.7:1", "203.0.113.7:1"},
+			[][]string{{"192.0.2.1"}, {"192.0.2.2"}, {"192.0.2.3"}, {"192.0.2.4"}}, "203.0.113.8:1", nil},
+		{"two proxies", []string{"10.0.0.1:1", "10.0.0.1:1", "10.0.0.1:1", "10.0.0.1:1"}, [][]string{{"203.0.113.7, 10.0.0.2"},
+			{"192.0.2.1, 203.0.113.7, 10.0.0.2"}, {"192.0.2.2", "203.0.113.7:80"}, {"203.0.113.7"}}, "10.0.0.1:1",
+			[]string{"203.0.113.8, 10.0.0.2"}},
 		{"no address", []string{"@", "", "@", "@"}, [][]string{{"192.0.2.1"}, {"192.0.2.2"}, {"192.0.2.3"}, {"192.0.2.4"}}, "203.0.113.7:1", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -100,7 +105,8 @@ func TestPerIP_shared(t *testing.T) {
 		requests int
 		window   time.Duration
 		want     int
-	}{{1, time.Hour, http.StatusOK}, {1, time.Hour, http.StatusTooManyRequests}, {2, time.Hour, http.StatusOK}, {1, 2 * time.Hour, http.StatusOK}} {
+	}{{1, time.Hour, http.StatusOK}, {1, time.Hour, http.StatusTooManyRequests}, {2, time.Hour, http.StatusOK},
+		{1, 2 * time.Hour, http.StatusOK}} {
 		if got := send(t, httplimit.PerIP(c.requests, c.window, store).Wrap(ok), http.MethodGet, "/", "203.0.113.7:1").Code; got != c.want {
 			t.Errorf("%d a %s: got %d, want %d", c.requests, c.window, got, c.want)
 		}
@@ -139,7 +145,8 @@ func TestFromDocument_errors(t *testing.T) {
 		{`{`, httplimit.WithTrustedProxies(), true, "line 1"},
 		{`{"rules":[{"endpoint":"*","limits":{"*":{"name":"a","requests":0,"window":"1m"}}}]}`, shared, true, "rules[0].limits.*.requests: "},
 		{document, shared, true, "version: required"},
-		{fmt.Sprintf(notifying, 10), httplimit.WithTrustedProxies(), false, `httplimit: rules[0].limits.*.notify: nothing writes its notices; pass WithNotify`},
+		{fmt.Sprintf(notifying, 10), httplimit.WithTrustedProxies(), false,
+			`httplimit: rules[0].limits.*.notify: nothing writes its notices; pass WithNotify`},
 		{document, httplimit.WithTrustedProxies("10.0.0.0/33"), false, `httplimit: trusted proxies: got "10.0.0.0/33"`},
 	} {
 		_, err := httplimit.FromDocument([]byte(c.document), c.option)
@@ -179,7 +186,8 @@ type metered struct {
 	takes atomic.Int64
 }
 
-func (s *metered) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (s *metered) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge,
+	results []algo.Result) (bool, error) {
 	s.takes.Add(1)
 	return s.remote.Take(ctx, now, subject, charges, results)
 }
@@ -211,7 +219,8 @@ func TestFromDocument_items(t *testing.T) {
 		{"wrapped items", func(s *metered) limiter.Store { return wrapper{s, items{metered: s}} }, true},
 	} {
 		s := &metered{remote: remote{storetest.Must(memstore.New(memstore.Options{}))}}
-		gate, err := httplimit.FromDocument([]byte(`{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name":"a","requests":1000,"window":"1s"}}}]}`), httplimit.WithStore(c.store(s)))
+		gate, err := httplimit.FromDocument([]byte(`{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name":"a","requests":1000,`+
+			`"window":"1s"}}}]}`), httplimit.WithStore(c.store(s)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,8 +236,10 @@ func TestFromDocument_items(t *testing.T) {
 // The Gates of two regions together admit the shared limit, wherever the requests come from. Without the regions, and with a
 // store that cannot move share, FromDocument returns an error.
 func TestFromDocument_regions(t *testing.T) {
-	document := []byte(`{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name":"a","requests":9,"window":"100d","algorithm":"fixed_window","regions":"shared"}}}]}`)
-	stores, admitted := []*memstore.Store{storetest.Must(memstore.New(memstore.Options{})), storetest.Must(memstore.New(memstore.Options{}))}, 0
+	document := []byte(`{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name":"a","requests":9,"window":"100d",` +
+		`"algorithm":"fixed_window","regions":"shared"}}}]}`)
+	stores, admitted := []*memstore.Store{storetest.Must(memstore.New(memstore.Options{})), storetest.Must(memstore.New(memstore.Options{}))},
+		0
 	for i, store := range stores {
 		regions := []limiter.Shares{stores[0], stores[1]}
 		regions[i] = nil
@@ -249,9 +260,11 @@ func TestFromDocument_regions(t *testing.T) {
 		t.Errorf("both regions: got %d admitted, want 9", admitted)
 	}
 	for want, options := range map[string][]httplimit.Option{
-		"this process has no list of the regions":                       nil,
-		"httplimit: WithRegions: a httplimit_test.remote cannot move":   {httplimit.WithStore(remote{stores[0]}), httplimit.WithRegions(nil, stores[1])},
-		"limiter: Options.Regions: got 2 stores, 0 of them nil, want 2": {httplimit.WithStore(stores[0]), httplimit.WithRegions(stores[0], stores[1])},
+		"this process has no list of the regions": nil,
+		"httplimit: WithRegions: a httplimit_test.remote cannot move": {httplimit.WithStore(remote{stores[0]}),
+			httplimit.WithRegions(nil, stores[1])},
+		"limiter: Options.Regions: got 2 stores, 0 of them nil, want 2": {httplimit.WithStore(stores[0]), httplimit.WithRegions(stores[0],
+			stores[1])},
 	} {
 		if _, err := httplimit.FromDocument(document, options...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %s", err, want)

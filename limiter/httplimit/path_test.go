@@ -67,8 +67,10 @@ func TestGate_Wrap_middleware(t *testing.T) {
 		}
 		api.ServeHTTP(w, r)
 	})
-	for _, path := range []string{"/admin", "/admin/", "//admin", "/./admin", "/%61dmin", "/items/..%2Fadmin", "/items/%2e%2e/admin", "/items/../admin"} {
-		if get(t, protected, path); admin > 0 {
+	for _, path := range []string{"/admin", "/admin/", "//admin", "/./admin", "/%61dmin", "/items/..%2Fadmin", "/items/%2e%2e/admin",
+		"/items/../admin"} {
+		get(t, protected, path)
+		if admin > 0 {
 			t.Errorf("%s: got a call of the protected handler, want none", path)
 			admin = 0
 		}
@@ -86,7 +88,8 @@ func TestGate_Wrap_path(t *testing.T) {
 		seen = append(seen, r.PathValue("id"), r.URL.Path, r.URL.RawPath)
 	})
 	api := wrapped(t, itemRules).Wrap(mux)
-	for path, want := range map[string]int{"/static/": http.StatusOK, "/files/": http.StatusOK, "/files/a.txt": http.StatusOK, "/files": http.StatusTemporaryRedirect, "/items/a%2Fb": http.StatusOK} {
+	for path, want := range map[string]int{"/static/": http.StatusOK, "/files/": http.StatusOK, "/files/a.txt": http.StatusOK,
+		"/files": http.StatusTemporaryRedirect, "/items/a%2Fb": http.StatusOK} {
 		if w := get(t, api, path); w.Code != want {
 			t.Errorf("%s: got %d to %q, want %d", path, w.Code, w.Header().Get("Location"), want)
 		}
@@ -101,7 +104,8 @@ func TestGate_Wrap_path(t *testing.T) {
 func TestGate_Wrap_readings(t *testing.T) {
 	for path, want := range map[string]int{
 		"/items/1": 5, "/items/1%2Fx": 5, "//items/1": 5, "/items/1/": 5, "/%69tems/1": 5, "/items//1": 5, "/items%2F1": 5,
-		"/health": 100, "/%68ealth": 60, "//health": 60, "/health/": 60, "/items%2f..": 0, "/items/..%2Fhealth": 0, "/items/../health": 0, "/./health": 0, "/x/%2e%2E/health": 0,
+		"/health": 100, "/%68ealth": 60, "//health": 60, "/health/": 60, "/items%2f..": 0, "/items/..%2Fhealth": 0, "/items/../health": 0,
+		"/./health": 0, "/x/%2e%2E/health": 0,
 	} {
 		ran := 0
 		api := wrapped(t, itemRules).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }))
@@ -118,7 +122,8 @@ func TestGate_Wrap_readings(t *testing.T) {
 // served, and an error of its credential has no effect.
 func TestGate_malformedPath(t *testing.T) {
 	var observed []telemetry.Outcome
-	r := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"bad","requests":2,"window":"1m","per":["ip"],"only":"bad_credentials"}}}]}`), rules.Options{Version: 1}))
+	r := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"bad","requests":2,"window":"1m","per":["ip"],`+
+		`"only":"bad_credentials"}}}]}`), rules.Options{Version: 1}))
 	gate := httplimit.New(httplimit.Options{
 		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
 		Select:  func(_ context.Context, _ time.Time, q rules.Request) rules.Selection { return r.Select(nil, q) },
@@ -134,11 +139,13 @@ func TestGate_malformedPath(t *testing.T) {
 		if i == 2 {
 			want, retry = http.StatusTooManyRequests, "31"
 		}
-		if w.Code != want || (want == http.StatusBadRequest) != strings.Contains(w.Body.String(), `"error":"malformed_path"`) || (w.Header().Get("Retry-After") == "") != (retry == "") {
+		if w.Code != want || (want == http.StatusBadRequest) != strings.Contains(w.Body.String(), `"error":"malformed_path"`) ||
+			(w.Header().Get("Retry-After") == "") != (retry == "") {
 			t.Errorf("%s: got %d %v %s, want %d", path, w.Code, w.Header(), w.Body, want)
 		}
 	}
-	if len(observed) != 3 || observed[0].Class() != telemetry.ClassRefused || observed[0].Decision.Limit != nil || len(observed[0].Charges) != 1 || observed[0].Unmatched || observed[2].Decision.Limit == nil {
+	if len(observed) != 3 || observed[0].Class() != telemetry.ClassRefused || observed[0].Decision.Limit != nil ||
+		len(observed[0].Charges) != 1 || observed[0].Unmatched || observed[2].Decision.Limit == nil {
 		t.Errorf("observed: got %+v, want three refusals, the last by a limit", observed)
 	}
 }

@@ -116,7 +116,8 @@ func (p *Pending) report(field, name string, cost int64) {
 		if name != "" && r.limit.Name != name || field != "" && !strings.EqualFold(r.limit.Count.CostField(), field) {
 			continue
 		}
-		if found = true; r.state != unreported {
+		found = true
+		if r.state != unreported {
 			r.state = ambiguous
 			p.reject(fmt.Errorf("limit %q: got two reports, want one", r.limit.Name))
 			continue
@@ -211,7 +212,8 @@ func (p *Pending) Settle(ctx context.Context, status int, bytes int64) {
 func (p *Pending) refuse(ctx context.Context, status int) {
 	p.settle(ctx, func(c limiter.Charge) int64 {
 		switch of := c.Limit.Count.Of; {
-		case of == limiter.CountConcurrent, of == limiter.CountCost, of == limiter.CountBytes, of == limiter.CountFailures && !c.Limit.Count.Failures.Has(status):
+		case of == limiter.CountConcurrent, of == limiter.CountCost, of == limiter.CountBytes, of == limiter.CountFailures &&
+			!c.Limit.Count.Failures.Has(status):
 			return 0
 		}
 		return c.Cost

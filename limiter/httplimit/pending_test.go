@@ -98,7 +98,8 @@ func TestGate_Wrap_header(t *testing.T) {
 			t.Errorf("the header of the request: got %v, want it unchanged", r.Header)
 		}
 	}
-	if plain := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/plain", http.NoBody); httplimit.SetOver(plain, "soft") == plain || len(plain.Header) > 0 {
+	if plain := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/plain", http.NoBody); httplimit.SetOver(plain,
+		"soft") == plain || len(plain.Header) > 0 {
 		t.Errorf("the header of a request over a limit: got %v, want it unchanged", plain.Header)
 	}
 }
@@ -177,12 +178,14 @@ func TestGate_Wrap_settles(t *testing.T) {
 			httplimit.Report(r.Context(), "input", 3)
 			httplimit.Report(r.Context(), "output", 4)
 		}, map[string]int64{"input": 3, "output": 4}, 0},
-		"Report of all": {func(_ http.ResponseWriter, r *http.Request) { httplimit.Report(r.Context(), "", 9) }, map[string]int64{"input": 9, "output": 9}, 0},
+		"Report of all": {func(_ http.ResponseWriter, r *http.Request) { httplimit.Report(r.Context(), "", 9) }, map[string]int64{"input": 9,
+			"output": 9}, 0},
 		"both": {func(w http.ResponseWriter, r *http.Request) {
 			httplimit.Report(r.Context(), "", 9)
 			field("output=1")(w, r)
 		}, map[string]int64{"input": 9}, 1},
-		"after the body": {func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "text"); field("5")(w, r) }, map[string]int64{"input": 5, "output": 5, "bytes": 4}, 0},
+		"after the body": {func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "text"); field("5")(w, r) },
+			map[string]int64{"input": 5, "output": 5, "bytes": 4}, 0},
 		"trailer": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "text")
 			w.Header().Set("Trailer:Weir-Cost", "5")
@@ -361,7 +364,8 @@ func TestGate_Wrap_costFieldSpelled(t *testing.T) {
 				early = h.Values("X-Tokens")
 				return nil
 			}})
-			answer := storetest.Must(http.DefaultClient.Do(storetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/lower", http.NoBody))))
+			answer := storetest.Must(http.DefaultClient.Do(storetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/lower",
+				http.NoBody))))
 			defer func() { _ = answer.Body.Close() }()
 			_, _ = io.Copy(io.Discard, answer.Body)
 			if got := slices.Concat(early, answer.Header.Values("X-Tokens"), answer.Trailer.Values("X-Tokens")); len(got) > 0 {
@@ -453,7 +457,8 @@ type callCounter struct {
 	err, cancelled error
 }
 
-func (c *callCounter) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (c *callCounter) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	if slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Cost > 0 }) {
 		c.mu.Lock()
 		c.takes++
@@ -462,7 +467,8 @@ func (c *callCounter) Take(ctx context.Context, now algo.Instant, s limiter.Subj
 	return c.Store.Take(ctx, now, s, charges, results)
 }
 
-func (c *callCounter) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (c *callCounter) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	c.mu.Lock()
 	c.settles++
 	c.cancelled = ctx.Err()

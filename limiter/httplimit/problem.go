@@ -91,7 +91,8 @@ func busy(wait int64) *Problem {
 
 // failure returns the problem of a request that is denied because the store fails.
 func failure() *Problem {
-	return problem(reducedCapacity, http.StatusServiceUnavailable, "store_unavailable", "The limits of this request cannot be checked now. Retry after 1 second.")
+	return problem(reducedCapacity, http.StatusServiceUnavailable, "store_unavailable",
+		"The limits of this request cannot be checked now. Retry after 1 second.")
 }
 
 // queueLeft returns the problem of a request that ends before its turn in the queue of a leaky bucket.
@@ -107,7 +108,8 @@ func MalformedPath() Answer {
 }
 
 func internalError() Answer {
-	return Answer{Problem: problem(blank, http.StatusInternalServerError, "internal_error", "The limits of this request could not be applied.")}
+	return Answer{Problem: problem(blank, http.StatusInternalServerError, "internal_error",
+		"The limits of this request could not be applied.")}
 }
 
 // unverified returns the answer to a request whose credential could not be verified. Like the answer of unauthorized,

@@ -22,7 +22,8 @@ func (g *Gate) Wrap(next http.Handler) http.Handler {
 		request := NewRequest(r)
 		if forwarded := r.Header["X-Forwarded-For"]; len(forwarded) > 0 {
 			peer := request.Address
-			if request.Address = g.o.TrustedProxies.Client(peer, forwarded); request.Address == peer {
+			request.Address = g.o.TrustedProxies.Client(peer, forwarded)
+			if request.Address == peer {
 				g.warnUntrusted(r.Context(), peer)
 			}
 		}
@@ -35,7 +36,8 @@ func (g *Gate) Wrap(next http.Handler) http.Handler {
 func (g *Gate) warnUntrusted(ctx context.Context, peer netip.Addr) {
 	if addr := peer.Unmap(); (addr.IsPrivate() || addr.IsLoopback()) && !g.o.TrustedProxies.Contain(peer) {
 		g.untrusted.Do(func() {
-			g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "X-Forwarded-For ignored, so all clients of this peer count as one; if it is your proxy, trust its network (WithTrustedProxies)", slog.Any("peer", peer))
+			g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "X-Forwarded-For ignored, so all clients of this peer count as one; if it is your proxy, "+
+				"trust its network (WithTrustedProxies)", slog.Any("peer", peer))
 		})
 	}
 }
@@ -62,7 +64,8 @@ func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, ne
 	if result.usage != nil {
 		next = usageHandler{g, result.Time, result.Caller, rules.Selection{Tier: result.Tier, Usage: result.usage}}
 	}
-	if r = SetOver(r, result.Answer.Over); result.Pending != nil {
+	r = SetOver(r, result.Answer.Over)
+	if result.Pending != nil {
 		result.Pending.serveCounted(w, r, next)
 		return
 	}

@@ -110,8 +110,10 @@ func readUsage(ctx context.Context, l *limiter.Limiter, now time.Time, listed []
 	for i, u := range found {
 		rate := u.Limit.Rate
 		limits[i] = LimitUsage{
-			Name: u.Limit.Name, Endpoint: listed[i].Endpoint, Method: listed[i].Method, Limit: rate.Requests, Window: strconv.FormatInt(seconds(u.Limit.WindowAt(now)), 10) + "s",
-			Period: string(rate.Calendar.Period), Count: string(u.Limit.Count.Of), Capacity: u.Capacity, Used: u.Capacity - u.Remaining + u.Debt, Remaining: u.Remaining, Reset: unixUp(now.Add(u.ResetAfter)),
+			Name: u.Limit.Name, Endpoint: listed[i].Endpoint, Method: listed[i].Method, Limit: rate.Requests,
+			Window: strconv.FormatInt(seconds(u.Limit.WindowAt(now)), 10) + "s",
+			Period: string(rate.Calendar.Period), Count: string(u.Limit.Count.Of), Capacity: u.Capacity, Used: u.Capacity - u.Remaining + u.Debt,
+			Remaining: u.Remaining, Reset: unixUp(now.Add(u.ResetAfter)),
 		}
 		if u.Limit.Mark {
 			limits[i].Mode = "mark"

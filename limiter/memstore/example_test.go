@@ -11,7 +11,8 @@ import (
 )
 
 func ExampleNew() {
-	hourly, err := limiter.NewLimit(limiter.Limit{Name: "hourly", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 5, Window: time.Hour}})
+	hourly, err := limiter.NewLimit(limiter.Limit{Name: "hourly", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 5,
+		Window: time.Hour}})
 	if err != nil {
 		fmt.Println(err)
 		return

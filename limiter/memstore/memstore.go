@@ -48,7 +48,8 @@ const refundMargin = 50 * time.Millisecond
 // New returns an empty Store. If an option is out of range, the error names the option.
 func New(o Options) (*Store, error) {
 	if o.Subjects < 0 {
-		return nil, fmt.Errorf("memstore: %w", &algo.FieldError{Field: "Options.Subjects", Got: o.Subjects, Want: fmt.Sprintf("at least 1; 0 means %d", DefaultSubjects)})
+		return nil, fmt.Errorf("memstore: %w", &algo.FieldError{Field: "Options.Subjects", Got: o.Subjects,
+			Want: fmt.Sprintf("at least 1; 0 means %d", DefaultSubjects)})
 	}
 	o.Subjects = cmp.Or(o.Subjects, DefaultSubjects)
 	s := &Store{seed: maphash.MakeSeed()}
@@ -70,7 +71,8 @@ func (s *Store) lock(subject limiter.Subject) *shard {
 }
 
 // Take implements limiter.Store.
-func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	sh := s.lock(subject)
 	defer sh.mu.Unlock()
 	e, grows := sh.entries[subject], 0
@@ -96,7 +98,8 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 }
 
 // Settle implements limiter.Store.
-func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
+func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (settled limiter.Settled, err error) {
 	sh := s.lock(subject)
 	defer sh.mu.Unlock()
 	e, grows := sh.entries[subject], 0
@@ -162,7 +165,8 @@ func (s *Store) Reset(_ context.Context, subject limiter.Subject) error {
 }
 
 // Debit implements limiter.Shares.
-func (s *Store) Debit(_ context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64, seen *algo.Result) (moved int64, err error) {
+func (s *Store) Debit(_ context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64,
+	seen *algo.Result) (moved int64, err error) {
 	sh := s.lock(subject)
 	defer sh.mu.Unlock()
 	e := sh.entries[subject]
@@ -171,11 +175,13 @@ func (s *Store) Debit(_ context.Context, now algo.Instant, subject limiter.Subje
 		held = at.held()
 	}
 	giving, ok := held.Giving(limit, now)
-	if *seen = held.Result; !ok {
+	*seen = held.Result
+	if !ok {
 		return 0, nil
 	}
 	next, moved := limit.Machine().(*algo.Shared).Debit(giving.State, index, now, lack)
-	if *seen = giving.Result; moved == 0 || at == nil && !sh.room(now, subject, weight(limit)) {
+	*seen = giving.Result
+	if moved == 0 || at == nil && !sh.room(now, subject, weight(limit)) {
 		return 0, nil
 	}
 	if at != nil && !same(at.limit, limit) {
@@ -187,13 +193,15 @@ func (s *Store) Debit(_ context.Context, now algo.Instant, subject limiter.Subje
 }
 
 // Credit implements limiter.Shares.
-func (s *Store) Credit(_ context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, moved int64) (r algo.Result, credited bool, err error) {
+func (s *Store) Credit(_ context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index,
+	moved int64) (r algo.Result, credited bool, err error) {
 	sh := s.lock(subject)
 	defer sh.mu.Unlock()
 	e := sh.entries[subject]
 	at, state := e.find(limit.ID), algo.State{}
 	if at != nil {
-		if state = at.state; !same(at.limit, limit) {
+		state = at.state
+		if !same(at.limit, limit) {
 			return r, false, nil
 		}
 	}

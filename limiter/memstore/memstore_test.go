@@ -117,7 +117,8 @@ func TestStore_full_sooner(t *testing.T) {
 			s := storetest.Must(memstore.New(memstore.Options{Subjects: 64}))
 			// Each of the 64 shards has room for one subject. With so many attempts, every shard
 			// gets a subject.
-			fill := func(now algo.Instant, l *limiter.Limit, prefix string, then func(charges []limiter.Charge, results []algo.Result)) (admitted int) {
+			fill := func(now algo.Instant, l *limiter.Limit, prefix string, then func(charges []limiter.Charge,
+				results []algo.Result)) (admitted int) {
 				for i := range 2_560 {
 					charges, results := []limiter.Charge{{Subject: limiter.User(prefix + strconv.Itoa(i)), Limit: l, Cost: 1}}, make([]algo.Result, 1)
 					if _, err := s.Take(ctx, now, charges[0].Subject, charges, results); err == nil {
@@ -226,7 +227,8 @@ func TestStore_full_weight(t *testing.T) {
 func TestStore_full_weightChanges(t *testing.T) {
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: 6400}))
 	log := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Second})
-	window, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: log.ID, Version: log.Version + 1, Rate: algo.Rate{Requests: 300, Window: time.Second}})
+	window, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: log.ID, Version: log.Version + 1, Rate: algo.Rate{Requests: 300,
+		Window: time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,13 +59,15 @@ func (c *count) moved() (present, before int64) {
 func (sh *shard) current(e *entry, c *limiter.Charge, now algo.Instant, r *algo.Result) (at *count) {
 	var held limiter.Held
 	own := c.Limit
-	if at = e.find(c.Limit.ID); at != nil {
+	at = e.find(c.Limit.ID)
+	if at != nil {
 		own = at.limit
 		if m := c.Limit.Machine(); own == c.Limit && len(own.Tiers) == 0 && !m.Ahead(at.state, now) { // nothing to change
 			r.Machine, r.State, r.Clamped = m, at.state, false
 			return at
 		}
-		if held = at.held(); same(own, c.Limit) {
+		held = at.held()
+		if same(own, c.Limit) {
 			held.Machine = c.Limit.Machine() // so that Current need not compare the fingerprints
 		}
 	}
@@ -79,7 +81,8 @@ func (sh *shard) current(e *entry, c *limiter.Charge, now algo.Instant, r *algo.
 		}
 	}
 	held, changed := held.Current(c.Limit, now, tiers...)
-	if *r = held.Result; !changed || c.Cost == 0 {
+	*r = held.Result
+	if !changed || c.Cost == 0 {
 		return at
 	}
 	if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
@@ -134,7 +137,8 @@ func (sh *shard) drop(subject limiter.Subject, e *entry, ends func(*count) bool)
 		}
 	}
 	clear(e.counts[len(kept):])
-	if e.counts = kept; len(kept) == 0 {
+	e.counts = kept
+	if len(kept) == 0 {
 		delete(sh.entries, subject)
 	}
 }

@@ -25,7 +25,8 @@ const (
 )
 
 // buckets are the boundaries of durations, in seconds: from a decision in memory to the longest deadline.
-var buckets = metric.WithExplicitBucketBoundaries(0.00001, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
+var buckets = metric.WithExplicitBucketBoundaries(0.00001, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+	1)
 
 // Observer returns a function for httplimit.WithObserver and httplimit.Options.Observe. It records with the meters
 // of provider; nil means the global provider. The function is safe for concurrent use. An error of a meter goes to
@@ -37,15 +38,18 @@ func Observer(provider metric.MeterProvider) func(context.Context, telemetry.Out
 	meter := provider.Meter(scope)
 	decisions, err := meter.Int64Counter("weir.decisions", metric.WithUnit("{request}"), metric.WithDescription("Requests that were decided."))
 	handle(err)
-	duration, err := meter.Float64Histogram("weir.decision.duration", metric.WithUnit("s"), metric.WithDescription("Duration of decisions."), buckets)
+	duration, err := meter.Float64Histogram("weir.decision.duration", metric.WithUnit("s"), metric.WithDescription("Duration of decisions."),
+		buckets)
 	handle(err)
-	store, err := meter.Float64Histogram("weir.store.duration", metric.WithUnit("s"), metric.WithDescription("Time that decisions waited for a shared store."), buckets)
+	store, err := meter.Float64Histogram("weir.store.duration", metric.WithUnit("s"),
+		metric.WithDescription("Time that decisions waited for a shared store."), buckets)
 	handle(err)
 	return func(ctx context.Context, o telemetry.Outcome) {
 		result, failure := outcomeKey.String(string(o.Class())), reason(o.Decision.Reason)
 		all := append([]attribute.KeyValue{result}, failure...)
 		if l := o.Decision.Limit; l != nil {
-			if all = append(all, limitKey.String(l.Name)); l.Rule != "" {
+			all = append(all, limitKey.String(l.Name))
+			if l.Rule != "" {
 				all = append(all, ruleKey.String(l.Rule))
 			}
 		}

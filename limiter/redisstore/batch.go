@@ -162,12 +162,14 @@ func (l *lane) take() (batch []*call) {
 		if len(batch) == mostBatched {
 			break
 		}
-		if n++; !c.over && c.ctx.Err() == nil {
+		n++
+		if !c.over && c.ctx.Err() == nil {
 			c.over = true
 			batch = append(batch, c)
 		}
 	}
-	if l.waiting = l.waiting[n:]; len(l.waiting) == 0 {
+	l.waiting = l.waiting[n:]
+	if len(l.waiting) == 0 {
 		l.waiting = nil
 	}
 	return batch

@@ -35,7 +35,8 @@ type gate struct {
 // newGate returns a gate in front of a server that answers script calls with answers, in order. It
 // repeats the last answer.
 func newGate(answers ...string) *gate {
-	return &gate{node: &node{seen: map[string]int{}, answers: map[string][]string{"hello": {"%0\r\n"}, "evalsha": answers}}, opened: make(chan struct{})}
+	return &gate{node: &node{seen: map[string]int{}, answers: map[string][]string{"hello": {"%0\r\n"}, "evalsha": answers}},
+		opened: make(chan struct{})}
 }
 
 // charges is the answer of a script that charged.
@@ -136,7 +137,8 @@ var errPending = errors.New("the decision is not made yet")
 
 // open returns a taker on one server behind the gate.
 func (g *gate) open(t *testing.T) *taker {
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: g.node.dial, ContextTimeoutEnabled: true, MaintNotificationsConfig: quiet})
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: g.node.dial, ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: quiet})
 	client.AddHook(g)
 	t.Cleanup(func() {
 		if err := client.Close(); err != nil {
@@ -305,7 +307,8 @@ func TestStore_batch_panic(t *testing.T) {
 		k.wg.Wait()
 		failed := 0
 		for i := range 266 {
-			if err := k.err(string(rune('a' + i))); errors.Is(err, limiter.ErrUnavailable) && strings.Contains(err.Error(), "panic in a pipeline: a broken hook") {
+			if err := k.err(string(rune('a' + i))); errors.Is(err, limiter.ErrUnavailable) && strings.Contains(err.Error(),
+				"panic in a pipeline: a broken hook") {
 				failed++
 			} else if err != nil {
 				t.Errorf("got error %v, want none, or one that names the panic", err)
@@ -449,7 +452,8 @@ func TestStore_batch_redirected(t *testing.T) {
 		moved := "-MOVED 1 127.0.0.1:1\r\n"
 		g := newGate(charges, charges, moved, moved, charges)
 		client := redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: []string{"127.0.0.1:1"}, Dialer: g.node.dial, DisableRoutingPolicies: true, ContextTimeoutEnabled: true, MaintNotificationsConfig: quiet,
+			Addrs: []string{"127.0.0.1:1"}, Dialer: g.node.dial, DisableRoutingPolicies: true, ContextTimeoutEnabled: true,
+			MaintNotificationsConfig: quiet,
 			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
 				return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
 			},

@@ -21,7 +21,8 @@ func BenchmarkTake(b *testing.B) {
 	client := local(b)
 	noop := redis.NewScript("return 1")
 	l := storetest.Must(limiter.New(newStore(b, client, redisstore.Options{Namespace: "bench"}), limiter.Options{}))
-	rates := []algo.Rate{{Algorithm: algo.TokenBucket, Requests: 1e9, Window: time.Second}, {Requests: 1e9, Window: time.Minute}, {Algorithm: algo.FixedWindow, Requests: 1e9, Window: time.Minute}}
+	rates := []algo.Rate{{Algorithm: algo.TokenBucket, Requests: 1e9, Window: time.Second}, {Requests: 1e9, Window: time.Minute},
+		{Algorithm: algo.FixedWindow, Requests: 1e9, Window: time.Minute}}
 	for _, callers := range []int{1, 64} {
 		run := func(name string, decide func(id string) error) {
 			b.Run(fmt.Sprintf("callers=%d/%s", callers, name), func(b *testing.B) {

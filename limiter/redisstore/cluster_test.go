@@ -33,8 +33,10 @@ func cluster(t *testing.T) (*redis.Client, users) {
 // functions/boot.
 func connectCluster(node *redis.Client) func(name string) redis.UniversalClient {
 	return func(name string) redis.UniversalClient {
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Options().Addr}, Username: name, Password: "secret", ContextTimeoutEnabled: true, PipelinePoolSize: -1,
-			DisableIdentity: true, DisableRoutingPolicies: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Options().Addr}, Username: name, Password: "secret",
+			ContextTimeoutEnabled: true, PipelinePoolSize: -1,
+			DisableIdentity: true, DisableRoutingPolicies: true,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
 	}
 }
@@ -175,8 +177,9 @@ func TestNew_noRetry(t *testing.T) {
 	} {
 		dial := func(n *node) map[string]redis.UniversalClient {
 			return map[string]redis.UniversalClient{
-				"cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"host:6379"}, Dialer: n.dial, DisableRoutingPolicies: true, ContextTimeoutEnabled: true}),
-				"server":  redis.NewClient(&redis.Options{Addr: "host:6379", Dialer: n.dial, ContextTimeoutEnabled: true}),
+				"cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"host:6379"}, Dialer: n.dial, DisableRoutingPolicies: true,
+					ContextTimeoutEnabled: true}),
+				"server": redis.NewClient(&redis.Options{Addr: "host:6379", Dialer: n.dial, ContextTimeoutEnabled: true}),
 			}
 		}
 		for _, kind := range []string{"cluster", "server"} {

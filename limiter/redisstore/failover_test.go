@@ -52,7 +52,8 @@ func startNodes(t *testing.T, primaries, replicas int) (all []*process) {
 	for _, p := range all {
 		await(t, "the cluster is complete", func() bool {
 			cluster, replication := p.do(t, "cluster info"), p.do(t, "info replication")
-			return strings.Contains(cluster, "cluster_state:ok") && (strings.Contains(replication, "role:master") || strings.Contains(replication, "master_link_status:up"))
+			return strings.Contains(cluster, "cluster_state:ok") && (strings.Contains(replication, "role:master") || strings.Contains(replication,
+				"master_link_status:up"))
 		})
 	}
 	return all
@@ -82,13 +83,16 @@ func (p *process) start(t *testing.T, path, nodes string) {
 	if err := os.WriteFile(filepath.Join(dir, "nodes.conf"), []byte(nodes), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.command = exec.CommandContext(context.Background(), path, "--bind", "127.0.0.1", "--port", p.port, "--save", "", "--dir", dir, "--repl-diskless-sync-delay", "0",
-		"--cluster-enabled", "yes", "--cluster-port", p.bus, "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "600000", "--cluster-allow-replica-migration", "no")
+	p.command = exec.CommandContext(context.Background(), path, "--bind", "127.0.0.1", "--port", p.port, "--save", "", "--dir", dir,
+		"--repl-diskless-sync-delay", "0",
+		"--cluster-enabled", "yes", "--cluster-port", p.bus, "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "600000",
+		"--cluster-allow-replica-migration", "no")
 	if err := p.command.Start(); err != nil {
 		t.Fatal(err)
 	}
 	// The client repeats commands, because the server starts slowly and a new node rejects writes for two seconds.
-	p.client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + p.port, DialerRetries: 1, MaxRetries: 1000, MinRetryBackoff: 20 * time.Millisecond, MaxRetryBackoff: 20 * time.Millisecond})
+	p.client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + p.port, DialerRetries: 1, MaxRetries: 1000,
+		MinRetryBackoff: 20 * time.Millisecond, MaxRetryBackoff: 20 * time.Millisecond})
 	t.Cleanup(p.kill)
 	p.do(t, "ping")
 }
@@ -220,7 +224,8 @@ type load struct {
 
 func newLoad(t *testing.T, requests, refund int64) *load {
 	t.Helper()
-	return &load{limit: storetest.Limit(t, "load", algo.Rate{Algorithm: algo.FixedWindow, Requests: requests, Window: time.Hour}), who: caller(), refund: refund, resume: make(chan struct{})}
+	return &load{limit: storetest.Limit(t, "load", algo.Rate{Algorithm: algo.FixedWindow, Requests: requests, Window: time.Hour}),
+		who: caller(), refund: refund, resume: make(chan struct{})}
 }
 
 // newLoad returns a load of a subject of the shard.
@@ -302,7 +307,8 @@ func TestStore_cluster(t *testing.T) {
 		admitted, refunded, count := l.admitted.Load(), l.refunded.Load(), l.count(t, s)
 		t.Logf("failover %d: %d admitted at its end, of %d", i, during, admitted)
 		if count != admitted-refunded || admitted < few || l.failed.Load() > 0 {
-			t.Errorf("failover %d: got a count of %d after %d admitted and %d refunded requests, want the difference; %d calls failed, want 0", i, count, admitted, refunded, l.failed.Load())
+			t.Errorf("failover %d: got a count of %d after %d admitted and %d refunded requests, want the difference; %d calls failed, want 0", i,
+				count, admitted, refunded, l.failed.Load())
 		}
 		if err := s.Reset(ctx, l.who); err != nil {
 			t.Error(err)
@@ -349,7 +355,8 @@ func TestStore_cluster_moved(t *testing.T) {
 	admitted, refunded, count := l.admitted.Load(), l.refunded.Load(), l.count(t, s)
 	t.Logf("%d admitted, %d refunded", admitted, refunded)
 	if count != admitted-refunded || count > plenty || admitted < plenty || l.failed.Load() > 0 {
-		t.Errorf("4 moves: got a count of %d after %d admitted and %d refunded requests, want the difference; %d calls failed, want 0", count, admitted, refunded, l.failed.Load())
+		t.Errorf("4 moves: got a count of %d after %d admitted and %d refunded requests, want the difference; %d calls failed, want 0", count,
+			admitted, refunded, l.failed.Load())
 	}
 }
 

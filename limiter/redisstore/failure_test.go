@@ -85,7 +85,8 @@ func TestOpen(t *testing.T) {
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}
-	for address, want := range map[string]string{"http://h": "redisstore: invalid URL", "redis://u:p#w@h": "redisstore: invalid URL", "redis://h:6379": "redisstore: Namespace: required"} {
+	for address, want := range map[string]string{"http://h": "redisstore: invalid URL", "redis://u:p#w@h": "redisstore: invalid URL",
+		"redis://h:6379": "redisstore: Namespace: required"} {
 		if s, err := redisstore.Open(address, redisstore.Options{}); s != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %s", address, err, want)
 		}
@@ -140,9 +141,12 @@ func TestFailure(t *testing.T) {
 		want     error
 		answered bool
 	}{
-		{reply("WRONGTYPE Operation against a key holding the wrong kind of value script: 0884a443, on @user_script:29."), limiter.ErrFormat, true},
-		{reply("ERR user_script:12: bad argument #1 to 'unpack' (string expected, got nil) script: 02660d9e, on @user_script:12."), limiter.ErrRejected, true},
-		{reply("ERR Error running script (call to f_02660d9e): @user_script:12: user_script:12: too many results to unpack"), limiter.ErrRejected, true},
+		{reply("WRONGTYPE Operation against a key holding the wrong kind of value script: 0884a443, on @user_script:29."), limiter.ErrFormat,
+			true},
+		{reply("ERR user_script:12: bad argument #1 to 'unpack' (string expected, got nil) script: 02660d9e, on @user_script:12."),
+			limiter.ErrRejected, true},
+		{reply("ERR Error running script (call to f_02660d9e): @user_script:12: user_script:12: too many results to unpack"), limiter.ErrRejected,
+			true},
 		{reply("ERR string exceeds maximum allowed size (proto-max-bulk-len)"), limiter.ErrRejected, true},
 		{reply("CROSSSLOT Keys in request don't hash to the same slot"), limiter.ErrRejected, true},
 		{reply("OOM command not allowed when used memory > 'maxmemory'. script: db8d8f63, on @user_script:126."), limiter.ErrFull, true},
@@ -152,12 +156,14 @@ func TestFailure(t *testing.T) {
 		{reply("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."), limiter.ErrUnavailable, false},
 		{reply("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."), limiter.ErrUnavailable, false},
 		{reply("MOVED 3999 127.0.0.1:6381"), limiter.ErrUnavailable, false},
-		{reply("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."), limiter.ErrUnavailable, false},
+		{reply("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."), limiter.ErrUnavailable,
+			false},
 		{reply("NOREPLICAS Not enough good replicas to write."), limiter.ErrUnavailable, false},
 		{reply("WRONGPASS invalid username-password pair or user is disabled."), limiter.ErrUnavailable, false},
 		{reply("NOAUTH Authentication required."), limiter.ErrUnavailable, false},
 		{reply("NOPERM this user has no permissions to run the 'get' command"), limiter.ErrUnavailable, false},
-		{reply("ERR The user executing the script can't run this command or subcommand script: 620cd258, on @user_script:1."), limiter.ErrUnavailable, false},
+		{reply("ERR The user executing the script can't run this command or subcommand script: 620cd258, on @user_script:1."),
+			limiter.ErrUnavailable, false},
 		{reply("ERR max number of clients reached"), limiter.ErrUnavailable, false},
 		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, limiter.ErrUnavailable, false},
 		{context.DeadlineExceeded, limiter.ErrUnavailable, false},
@@ -189,14 +195,16 @@ func TestStore_denied(t *testing.T) {
 	limit := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
 	for _, missing := range []string{"evalsha", "get", "set"} {
 		name := "denied-" + missing
-		if err := server.Do(ctx, anyOf("acl setuser "+name+" >secret "+redisstore.AccessString(redisstore.Commands()...)+" -"+missing)...).Err(); err != nil {
+		if err := server.Do(ctx, anyOf("acl setuser "+name+" >secret "+redisstore.AccessString(redisstore.Commands()...)+" -"+
+			missing)...).Err(); err != nil {
 			t.Fatal(err)
 		}
 		o := *server.Options()
 		o.Username, o.Password, o.DisableIdentity = name, "secret", true
 		client := redis.NewClient(&o)
 		who := caller()
-		_, err := newStore(t, client, redisstore.Options{Namespace: "denied"}).Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]algo.Result, 1))
+		_, err := newStore(t, client, redisstore.Options{Namespace: "denied"}).Take(ctx, noon, who,
+			[]limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]algo.Result, 1))
 		if !errors.Is(err, limiter.ErrUnavailable) || limiter.Answered(err) {
 			t.Errorf("without %s: got error %v, want a failure", missing, err)
 		}
@@ -218,7 +226,8 @@ func TestStore_tidy_error(t *testing.T) {
 	s := newStore(t, c, redisstore.Options{Namespace: "n", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	who, l := limiter.User("u"), storetest.Limit(t, "la", algo.Rate{Requests: 10, Window: time.Second})
 	for i := range 3 {
-		if ok, err := s.Take(ctx, noon.Add(2*time.Hour+time.Duration(i)*40*time.Second), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1)); !ok || err != nil {
+		if ok, err := s.Take(ctx, noon.Add(2*time.Hour+time.Duration(i)*40*time.Second), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}},
+			make([]algo.Result, 1)); !ok || err != nil {
 			t.Fatalf("allowed: got %t, %v, want true", ok, err)
 		}
 	}
@@ -233,7 +242,8 @@ func idleValue(t *testing.T, n int) string {
 	server := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "idle"}), caller()
 	for i := range n {
-		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+string(rune('a'+i)), algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
+		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+string(rune('a'+i)),
+			algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
 	}
 	value, err := server.Get(ctx, "{idle/"+limiter.StateFormat+"/"+who.String()+"}").Result()
 	if err != nil {

@@ -48,7 +48,8 @@ func (c *canned) EvalSha(_ context.Context, _ string, _ []string, args ...any) *
 // FuzzStore_value searches for a value that breaks the store, or that the store replaces with a value
 // that it cannot read.
 func FuzzStore_value(f *testing.F) {
-	window := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute, Counts: true}, Version: 2}))
+	window := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute, Counts: true},
+		Version: 2}))
 	limits := []*limiter.Limit{window}
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingLog} {
 		limits = append(limits, storetest.Limit(f, "a", algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Minute, Counts: true}))
@@ -66,7 +67,8 @@ func FuzzStore_value(f *testing.F) {
 	}
 	f.Add([]byte("\x02\x00\x00\x00\x00\x00\x00\x00"), int64(1), false, false)
 	// The number of entries of this log is too high: the value contains only a part of one entry.
-	f.Add([]byte("\x02\x01\x00\x00\x00\x00\x00\x01\x42;\x19o\xd4\x90\xa6\x11"+strings.Repeat("0", 8)+"\x00\x00\x00\x02"+strings.Repeat("0", 12)), int64(26), false, true)
+	f.Add([]byte("\x02\x01\x00\x00\x00\x00\x00\x01\x42;\x19o\xd4\x90\xa6\x11"+strings.Repeat("0", 8)+"\x00\x00\x00\x02"+strings.Repeat("0",
+		12)), int64(26), false, true)
 	f.Add([]byte("\x02\xff"), int64(0), false, false)
 	f.Fuzz(func(t *testing.T, value []byte, cost int64, spend, charges bool) {
 		c := &canned{value: string(value), charges: charges}

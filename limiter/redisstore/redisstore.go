@@ -132,7 +132,8 @@ func Open(address string, o Options) (*resilient.Store, error) {
 // greet logs an error if the server does not answer. A wrong address would otherwise show only at the first request.
 func (s *Store) greet(ctx context.Context) {
 	if _, err := s.Inspect(ctx, limiter.Global()); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		s.o.Logger.LogAttrs(ctx, slog.LevelError, "the Redis server gives no answer; until it does, on_error decides, by default in each process alone", slog.Any("err", err))
+		s.o.Logger.LogAttrs(ctx, slog.LevelError, "the Redis server gives no answer; until it does, on_error decides, by default in each "+
+			"process alone", slog.Any("err", err))
 	}
 }
 
@@ -203,7 +204,8 @@ func (s *Store) key(subject limiter.Subject) string {
 }
 
 // Take implements limiter.Store.
-func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	key := s.key(subject)
 	if hopeless(charges) {
 		v, err := s.get(ctx, key)
@@ -220,7 +222,8 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 }
 
 // charge runs the script once. If the script makes no charge, charge returns the current value.
-func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charges []limiter.Charge, results []algo.Result) (value, bool, error) {
+func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charges []limiter.Charge, results []algo.Result) (value, bool,
+	error) {
 	client := redis.Scripter(s.client)
 	if sent, due := s.skew.Begin(); due {
 		client = timed{s.client, key, sent, &s.skew}
@@ -281,7 +284,8 @@ func tooMuch(c limiter.Charge, m algo.Machine) bool {
 // refusal. If the value has newer parameters, settle runs the script with them. If a limit must be converted or its
 // state clamped, settle computes the new value. It writes the new value only if no other process has changed the old
 // one.
-func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	var tried value // the value on which the script failed; the script cannot bound a debt by the parameters of newer rules
 	for range settleAttempts {
 		outcome, err := v.charge(now, charges, results)
@@ -311,7 +315,8 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 // Settle implements limiter.Store. The script makes the usual corrections. Settle computes the new value
 // itself in two cases: a debt reaches its maximum, or a forced charge finds no stored limit, a log, or other
 // parameters.
-func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
+func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (settled limiter.Settled, err error) {
 	key, late := s.key(subject), elapsed+s.o.Margin
 	var v value
 	if settleable(charges) {
@@ -326,11 +331,15 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 		if n, ok := reply.(int64); ok && n >= 0 && n <= int64(len(charges)) {
 			return limiter.Settled{Given: int(n)}, nil
 		}
-		if v, err = present(reply); err != nil {
+		v, err = present(reply)
+		if err != nil {
 			return settled, err
 		}
-	} else if v, err = s.get(ctx, key); err != nil {
-		return settled, err
+	} else {
+		v, err = s.get(ctx, key)
+		if err != nil {
+			return settled, err
+		}
 	}
 	for range settleAttempts {
 		next, settled, err := v.settle(now, charges, results, late)
@@ -338,7 +347,8 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 			return settled, err
 		}
 		var done bool
-		if v, done, err = s.run(ctx, s.client, replaceScript, key, []byte(v), []byte(next), next.ttl(now, charges)); err != nil {
+		v, done, err = s.run(ctx, s.client, replaceScript, key, []byte(v), []byte(next), next.ttl(now, charges))
+		if err != nil {
 			return limiter.Settled{}, err
 		}
 		if done {
@@ -380,7 +390,8 @@ func (s *Store) get(ctx context.Context, key string) (value, error) {
 }
 
 // run runs a script. It returns the value in the reply, and whether the script made its change.
-func (s *Store) run(ctx context.Context, client redis.Scripter, script *redis.Script, key string, args ...any) (v value, done bool, err error) {
+func (s *Store) run(ctx context.Context, client redis.Scripter, script *redis.Script, key string, args ...any) (v value, done bool,
+	err error) {
 	reply, err := script.Run(ctx, client, []string{key}, args...).Result()
 	if err != nil {
 		return nil, false, s.failed(err)
@@ -421,7 +432,8 @@ func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
 	for r := range v.limits {
 		needed = max(needed, r.idle().Sub(now))
 	}
-	if needed = min(needed, 2*algo.MaxPeriod); needed > given+expiryMargin/2 { // half of the margin covers a small difference, the other half is for clock skew
+	needed = min(needed, 2*algo.MaxPeriod)
+	if needed > given+expiryMargin/2 { // half of the margin covers a small difference, the other half is for clock skew
 		return (needed + expiryMargin).Milliseconds()
 	}
 	return (given + expiryMargin).Milliseconds()

@@ -57,7 +57,8 @@ func TestStore_calls(t *testing.T) {
 	var calls atomic.Int64
 	s, who := open(t, redisstore.Options{Namespace: "calls"}, counter{&calls}), caller()
 	var charges []limiter.Charge
-	for i, rate := range []algo.Rate{{Requests: 10, Window: time.Minute}, {Requests: 10, Window: time.Minute, Algorithm: algo.FixedWindow}, {Requests: 10, Window: time.Minute, Algorithm: algo.TokenBucket}} {
+	for i, rate := range []algo.Rate{{Requests: 10, Window: time.Minute}, {Requests: 10, Window: time.Minute, Algorithm: algo.FixedWindow},
+		{Requests: 10, Window: time.Minute, Algorithm: algo.TokenBucket}} {
 		charges = append(charges, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+strconv.Itoa(i), rate), Cost: 1})
 	}
 	take(t, s, noon, charges...)
@@ -140,7 +141,8 @@ func TestStore_value(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "value"}), caller()
 	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Counts: true})
-	minute := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "minute", Rate: algo.Rate{Requests: 10, Window: time.Minute, Counts: true}, Horizon: day.Horizon, Version: 1}))
+	minute := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "minute", Rate: algo.Rate{Requests: 10, Window: time.Minute, Counts: true},
+		Horizon: day.Horizon, Version: 1}))
 	key := "{value/" + limiter.StateFormat + "/" + who.String() + "}"
 	for i, l := range []*limiter.Limit{day, minute} {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1})
@@ -173,7 +175,8 @@ func TestStore_value_algorithms(t *testing.T) {
 		key := "{values/" + limiter.StateFormat + "/" + who.String() + "}"
 		var short []*limiter.Limit
 		for j, a := range []algo.Algorithm{algorithm, algorithms[(i+1)%len(algorithms)]} {
-			l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "short", Rate: algo.Rate{Algorithm: a, Requests: 20, Window: 10 * time.Second}, Version: int64(j + 1), Horizon: day.Horizon}))
+			l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "short", Rate: algo.Rate{Algorithm: a, Requests: 20, Window: 10 * time.Second},
+				Version: int64(j + 1), Horizon: day.Horizon}))
 			short = append(short, l)
 		}
 		now, largest := noon, int64(0)
@@ -231,7 +234,8 @@ func TestStore_value_olderRules(t *testing.T) {
 func TestStore_olderRules(t *testing.T) {
 	s := open(t, redisstore.Options{Namespace: "crowd"})
 	older := storetest.Limit(t, "a", algo.Rate{Requests: 100, Window: time.Minute})
-	newer := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", ID: older.ID, Rate: algo.Rate{Requests: 1000, Window: time.Minute}, Version: 2}))
+	newer := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", ID: older.ID, Rate: algo.Rate{Requests: 1000, Window: time.Minute},
+		Version: 2}))
 	who := caller()
 	take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 1})
 	var wg sync.WaitGroup
@@ -257,17 +261,22 @@ func TestStore_tidy(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "tidy"}), caller()
 	for i := range 25 {
-		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second, Counts: true}), Cost: 1})
+		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i),
+			algo.Rate{Requests: 10, Window: time.Second, Counts: true}), Cost: 1})
 	}
-	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour, Counts: true}), Cost: 1}
+	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour, Counts: true}),
+		Cost: 1}
 	length := func() int64 { return client.StrLen(ctx, "{tidy/"+limiter.StateFormat+"/"+who.String()+"}").Val() }
-	if take(t, s, noon.Add(time.Hour), stays); length() != 8+25*16+17 {
+	take(t, s, noon.Add(time.Hour), stays)
+	if length() != 8+25*16+17 {
 		t.Errorf("length: got %d bytes, want %d, because no limit has been idle for an hour", length(), 8+25*16+17)
 	}
-	if take(t, s, noon.Add(time.Hour+2*time.Second), stays); length() != 8+17 {
+	take(t, s, noon.Add(time.Hour+2*time.Second), stays)
+	if length() != 8+17 {
 		t.Errorf("length: got %d bytes, want one limit", length())
 	}
-	if _, results := take(t, s, noon.Add(time.Hour+2*time.Second), stays); results[0].Machine.Remaining(results[0].State, noon.Add(time.Hour+2*time.Second)) != 7 {
+	if _, results := take(t, s, noon.Add(time.Hour+2*time.Second), stays); results[0].Machine.Remaining(results[0].State,
+		noon.Add(time.Hour+2*time.Second)) != 7 {
 		t.Errorf("the remaining limit: got %+v, want 7 remaining", results)
 	}
 }
@@ -348,7 +357,8 @@ func TestStore_unreadable(t *testing.T) {
 	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute, Counts: true})
 	for _, value := range []string{
 		"\x01\x01" + strings.Repeat("x", 22), "\x02", "\x02x", "\x02\x01" + strings.Repeat("x", 22), "\x02\x00x", "text",
-		"\x02\x00version", "\x02\x01version" + strings.Repeat("\x22", 14), "\x02\x02version" + strings.Repeat("\x22", 15), "\x02\x01version" + strings.Repeat("\x40", 17),
+		"\x02\x00version", "\x02\x01version" + strings.Repeat("\x22", 14), "\x02\x02version" + strings.Repeat("\x22", 15), "\x02\x01version" +
+			strings.Repeat("\x40", 17),
 	} {
 		who := caller()
 		key := "{bad/" + limiter.StateFormat + "/" + who.String() + "}"
@@ -371,7 +381,8 @@ func TestStore_unreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	who := limiter.User("list")
-	if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1)); !errors.Is(err, limiter.ErrFormat) {
+	if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1)); !errors.Is(err,
+		limiter.ErrFormat) {
 		t.Errorf("key of another type: got error %v, want ErrFormat", err)
 	}
 	client.Del(ctx, "{bad/"+limiter.StateFormat+"/user:list}")
@@ -390,7 +401,8 @@ func TestScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, match := range call.FindAllStringSubmatch(string(source), -1) {
-			if args := strings.Split(match[1], ", "); len(args) < 2 || !slices.Contains([]string{"'GET'", "'SET'", "'PTTL'"}, args[0]) || args[1] != "KEYS[1]" {
+			if args := strings.Split(match[1], ", "); len(args) < 2 || !slices.Contains([]string{"'GET'", "'SET'", "'PTTL'"}, args[0]) ||
+				args[1] != "KEYS[1]" {
 				t.Errorf("%s: got %s, want GET, SET or PTTL with KEYS[1]", file, match[0])
 			}
 		}

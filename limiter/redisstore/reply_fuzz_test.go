@@ -43,7 +43,8 @@ func FuzzStore_reply(f *testing.F) {
 	who := limiter.User("fuzz")
 	f.Fuzz(func(t *testing.T, form uint8, value []byte, n int64) {
 		text := string(value)
-		forms := []any{text, n, []any{text}, []any{}, []any{nil}, []any{n}, []any{text, n, nil}, nil, true, map[any]any{text: n}, []any{[]any{text}}, float64(n)}
+		forms := []any{text, n, []any{text}, []any{}, []any{nil}, []any{n}, []any{text, n, nil}, nil, true, map[any]any{text: n},
+			[]any{[]any{text}}, float64(n)}
 		o := &odd{reply: forms[int(form)%len(forms)]}
 		s := newStore(t, o, redisstore.Options{Namespace: "fuzz"})
 		charges, results := []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]algo.Result, 1)

@@ -82,7 +82,8 @@ func cut(b []byte, version int64) (r stored, rest []byte, ok bool) {
 		r.state, r.entries = r.state[:12], r.state[12:]
 	}
 	for len(rest) > 0 && annex(rest[0]) {
-		if element, rest, ok = cutElement(rest); !ok || element[0]&15 != 0 {
+		element, rest, ok = cutElement(rest)
+		if !ok || element[0]&15 != 0 {
 			return r, rest, false
 		}
 		switch element[0] >> 4 {
@@ -176,7 +177,8 @@ func appendDecimal(b []byte, n int64) []byte {
 		zeros++
 	}
 	first := zeros<<4 | byte(n&7)
-	if n >>= 3; n == 0 {
+	n >>= 3
+	if n == 0 {
 		return append(b, first)
 	}
 	return binary.AppendUvarint(append(b, first|8), uint64(n))

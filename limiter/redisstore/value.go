@@ -39,7 +39,8 @@ func (v value) check() error {
 	n := 0
 	for rest := []byte(v[headerSize:]); len(rest) > 0; n++ {
 		var ok bool
-		if _, rest, ok = cut(rest, 0); !ok {
+		_, rest, ok = cut(rest, 0)
+		if !ok {
 			return fmt.Errorf("%w: limit %d of %d", limiter.ErrFormat, n+1, v[1])
 		}
 	}
@@ -56,7 +57,8 @@ func (v value) limits(yield func(stored) bool) {
 	}
 	for rest := []byte(v[headerSize:]); len(rest) > 0; {
 		var r stored
-		if r, rest, _ = cut(rest, v.version()); !yield(r) {
+		r, rest, _ = cut(rest, v.version())
+		if !yield(r) {
 			return
 		}
 	}
@@ -144,7 +146,8 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo
 	var changed [limiter.MaxCharges]bool
 	byHand := false
 	for i, c := range charges {
-		if settled[i], changed[i], err = v.current(c.Limit, now); err != nil {
+		settled[i], changed[i], err = v.current(c.Limit, now)
+		if err != nil {
 			return o, err
 		}
 		results[i] = settled[i].Result
@@ -161,7 +164,8 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo
 		if o.next == nil {
 			o.next = slices.Clone(v)
 		}
-		if o.next, err = o.next.with(c.Limit.ID, settled[i], c.Limit.Tiers); err != nil {
+		o.next, err = o.next.with(c.Limit.ID, settled[i], c.Limit.Tiers)
+		if err != nil {
 			return o, err
 		}
 	}
@@ -170,7 +174,8 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo
 
 // settle returns v after corrections: charges with Force are charged, and the others are refunded. It computes
 // as if this process were the only client of the store. If nothing changes, it returns v.
-func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration) (next value, settled limiter.Settled, err error) {
+func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration) (next value,
+	settled limiter.Settled, err error) {
 	next = v
 	for i, c := range charges {
 		if c.Cost == 0 {
@@ -186,12 +191,14 @@ func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo
 			return nil, settled, err
 		}
 		var given bool
-		if settled.Excess[i], given = held.Settle(now, results[i], c.Cost, c.Force, late); given {
+		settled.Excess[i], given = held.Settle(now, results[i], c.Cost, c.Force, late)
+		if given {
 			settled.Given++
 		} else if !c.Force {
 			continue
 		}
-		if next, err = next.with(c.Limit.ID, held, tiers); err != nil {
+		next, err = next.with(c.Limit.ID, held, tiers)
+		if err != nil {
 			return nil, settled, err
 		}
 	}
@@ -215,7 +222,8 @@ func (v value) with(id limiter.ID, h limiter.Held, merged []limiter.ID) (value, 
 		list = append(list, newStored(id, h))
 	}
 	if len(list) > maxLimits {
-		return nil, fmt.Errorf("%w: too many limits on one subject (want at most %d)", limiter.ErrContended, maxLimits) // ErrContended denies the request under every OnError
+		// ErrContended denies the request under every OnError
+		return nil, fmt.Errorf("%w: too many limits on one subject (want at most %d)", limiter.ErrContended, maxLimits)
 	}
 	return newValue(list), nil
 }

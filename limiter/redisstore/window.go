@@ -13,7 +13,8 @@ type windowLayout struct{}
 
 func (windowLayout) parameters(m algo.Machine) (kind byte, p parameters) {
 	w := m.(*algo.Window)
-	if kind = kindFixed; w.Sliding {
+	kind = kindFixed
+	if w.Sliding {
 		kind = kindSliding
 	}
 	if w.MaxDebt() > math.MaxUint16 {

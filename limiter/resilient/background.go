@@ -25,7 +25,8 @@ type background struct {
 func (b *background) change(to gobreaker.State) {
 	switch to {
 	case gobreaker.StateOpen:
-		if b.works.Store(false); b.enabled {
+		b.works.Store(false)
+		if b.enabled {
 			b.opened.Store(new(time.Now()))
 		}
 	case gobreaker.StateClosed:

@@ -21,7 +21,8 @@ type failWrites struct {
 	panics bool
 }
 
-func (s failWrites) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (s failWrites) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge,
+	results []algo.Result) (bool, error) {
 	if s.panics {
 		panic("a fault of the store")
 	}
@@ -84,7 +85,8 @@ func TestBackground(t *testing.T) {
 		results := make([]algo.Result, 1)
 		look := charge(t, 1000)
 		look[0].Cost = 0
-		if _, err := s.Store.Take(t.Context(), algo.InstantOf(noon), user, look, results); err != nil || results[0].Machine.Used(results[0].State, algo.InstantOf(noon)) != 3 {
+		if _, err := s.Store.Take(t.Context(), algo.InstantOf(noon), user, look, results); err != nil || results[0].Machine.Used(results[0].State,
+			algo.InstantOf(noon)) != 3 {
 			t.Errorf("got the state %+v and error %v, want the three charges that succeeded", results[0], err)
 		}
 	})
@@ -123,7 +125,8 @@ func TestBackground_longLook(t *testing.T) {
 		time.Sleep(resilient.DefaultPause + 1)
 		for begun, before := time.Now(), s.calls.Load(); time.Since(begun) < 900*time.Millisecond; time.Sleep(100 * time.Millisecond) {
 			if err := direct(t.Context(), store, charges); !errors.Is(err, limiter.ErrBreakerOpen) || s.calls.Load() > before+1 {
-				t.Errorf("%s after the start of the look: got error %v and %d calls, want %v and at most the look", time.Since(begun), err, s.calls.Load()-before, limiter.ErrBreakerOpen)
+				t.Errorf("%s after the start of the look: got error %v and %d calls, want %v and at most the look", time.Since(begun), err,
+					s.calls.Load()-before, limiter.ErrBreakerOpen)
 			}
 			synctest.Wait()
 		}
@@ -198,7 +201,8 @@ func TestBackground_settle(t *testing.T) {
 func TestBackground_outage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFailing()
-		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{Background: true})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{Background: true})),
+			limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 		charges := charge(t, 100_000)
 		take := func() (limiter.Reason, time.Duration) {
 			begun := time.Now()

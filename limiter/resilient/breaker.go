@@ -57,7 +57,8 @@ func newStore(inner redialing, o Options) *Store {
 }
 
 // Take implements limiter.Store.
-func (b *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (taken bool, err error) {
+func (b *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge,
+	results []algo.Result) (taken bool, err error) {
 	if b.opened.Load() != nil && b.waits() && ctx.Err() == nil && b.circuit.State() == gobreaker.StateHalfOpen {
 		b.lookBeside(ctx, now, subject, charges)
 		return false, errOpen
@@ -76,7 +77,8 @@ func (b *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 // Settle implements limiter.Store. It does not probe the store itself, because it makes no call if there is nothing to
 // refund, so its success does not show that the store works. After a pause of the breaker, it first looks at the
 // subject.
-func (b *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled, err error) {
+func (b *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (settled limiter.Settled, err error) {
 	if b.circuit.State() == gobreaker.StateHalfOpen {
 		b.look(ctx, now, subject, charges)
 	}

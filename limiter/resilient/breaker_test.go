@@ -36,7 +36,8 @@ type failing struct {
 func newFailing() *failing { return &failing{Store: storetest.Must(memstore.New(memstore.Options{}))} }
 
 func (s *failing) failWith(err error) {
-	if s.fail.Store(&err); err == nil {
+	s.fail.Store(&err)
+	if err == nil {
 		s.fail.Store(nil)
 	}
 }
@@ -54,15 +55,18 @@ func (s *failing) answer(ctx context.Context) error {
 	return nil
 }
 
-func (s *failing) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (s *failing) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge,
+	results []algo.Result) (bool, error) {
 	err := s.answer(ctx)
-	if writes := charges[0].Cost > 0; err != nil && (writes || !errors.Is(err, limiter.ErrItemThrottled)) { // throttled writes do not throttle reads
+	// throttled writes do not throttle reads
+	if writes := charges[0].Cost > 0; err != nil && (writes || !errors.Is(err, limiter.ErrItemThrottled)) {
 		return false, err
 	}
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-func (s *failing) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (s *failing) Settle(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	if err := s.answer(ctx); err != nil {
 		return limiter.Settled{}, err
 	}
@@ -93,7 +97,8 @@ func TestStore(t *testing.T) {
 			t.Helper()
 			before := s.calls.Load()
 			err := direct(t.Context(), store, charges)
-			if got := s.calls.Load() - before; got != calls || errors.Is(err, limiter.ErrBreakerOpen) != open || open && !errors.Is(err, limiter.ErrUnavailable) {
+			if got := s.calls.Load() - before; got != calls || errors.Is(err, limiter.ErrBreakerOpen) != open || open &&
+				!errors.Is(err, limiter.ErrUnavailable) {
 				t.Fatalf("%s: got %d store calls, want %d: %v", what, got, calls, err)
 			}
 		}
@@ -165,7 +170,8 @@ func TestStore_probe(t *testing.T) {
 
 // The breaker does not count an error about one subject as a failure of the store.
 func TestStore_answers(t *testing.T) {
-	for _, err := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled), fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrRejected)} {
+	for _, err := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, fmt.Errorf("%w: %w", limiter.ErrUnavailable,
+		limiter.ErrItemThrottled), fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrRejected)} {
 		s := newFailing()
 		s.failWith(err)
 		store, charges := storetest.Must(resilient.New(s, resilient.Options{})), charge(t, 1000)
@@ -234,7 +240,8 @@ func TestNew(t *testing.T) {
 	s := newFailing()
 	store := storetest.Must(resilient.New(s, resilient.Options{Failures: 1}))
 	for _, unfit := range []limiter.Store{nil, storetest.Must(memstore.New(memstore.Options{})), store} {
-		if got, err := resilient.New(unfit, resilient.Options{}); got != nil || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("got %T", unfit)) {
+		if got, err := resilient.New(unfit, resilient.Options{}); got != nil || err == nil || !strings.Contains(err.Error(),
+			fmt.Sprintf("got %T", unfit)) {
 			t.Errorf("%T: got %v, error %v, want an error that names the type", unfit, got, err)
 		}
 	}
@@ -371,7 +378,8 @@ func TestStore_settle_probe(t *testing.T) {
 				s.failWith(limiter.ErrUnavailable)
 				_ = direct(t.Context(), store, charges)
 				time.Sleep(resilient.DefaultPause + 1)
-				if s.takes = test.takes; test.takes > 0 {
+				s.takes = test.takes
+				if test.takes > 0 {
 					s.failWith(nil)
 				} else {
 					s.takes = 50 * time.Millisecond
@@ -414,7 +422,8 @@ func TestStore_panic(t *testing.T) {
 func TestLimiter_outage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFailing()
-		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Timeout: 50 * time.Millisecond,
+			Logger: slog.New(slog.DiscardHandler)}))
 		charges := charge(t, 100_000)
 		take := func() (limiter.Decision, time.Duration) {
 			begun := time.Now()
@@ -431,7 +440,8 @@ func TestLimiter_outage(t *testing.T) {
 		outage, waited, requests, calls := time.Now(), time.Duration(0), 0, 0
 		for time.Since(outage) < 10*time.Second {
 			d, took := take()
-			if took > 50*time.Millisecond || d.Reason != limiter.ReasonTimeout && d.Reason != limiter.ReasonBreaker || (d.Reason == limiter.ReasonBreaker) != (took == 0) || (d.StoreCalls == 0) != (took == 0) {
+			if took > 50*time.Millisecond || d.Reason != limiter.ReasonTimeout && d.Reason != limiter.ReasonBreaker ||
+				(d.Reason == limiter.ReasonBreaker) != (took == 0) || (d.StoreCalls == 0) != (took == 0) {
 				t.Fatalf("the request took %s, want at most 50 ms with a call and 0 without a call: %+v", took, d)
 			}
 			waited += took
@@ -440,7 +450,8 @@ func TestLimiter_outage(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		if most := int64(5 + 10*2); s.calls.Load()-10 > most || int64(calls) != s.calls.Load()-10 || requests < 8000 {
-			t.Errorf("%d requests made %d calls, want at most %d; decisions report %d calls; they waited %s", requests, s.calls.Load()-10, most, calls, waited)
+			t.Errorf("%d requests made %d calls, want at most %d; decisions report %d calls; they waited %s", requests, s.calls.Load()-10, most,
+				calls, waited)
 		}
 		s.hang.Store(false)
 		back := time.Now()
@@ -468,7 +479,8 @@ func TestLimiter_outage_subjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFailing()
 		s.takes = time.Millisecond // the other calls of a request begin during the first call
-		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, IntN: func(n int) int { return n / 2 }, Logger: slog.New(slog.DiscardHandler)}))
+		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Timeout: 50 * time.Millisecond,
+			IntN: func(n int) int { return n / 2 }, Logger: slog.New(slog.DiscardHandler)}))
 		one := charge(t, 1000)[0]
 		charges := []limiter.Charge{one, one, one}
 		charges[1].Subject, charges[2].Subject = limiter.User("43"), limiter.Global()
@@ -476,7 +488,8 @@ func TestLimiter_outage_subjects(t *testing.T) {
 			t.Helper()
 			begun, before := time.Now(), s.calls.Load()
 			d, err := l.Take(t.Context(), begun, charges)
-			if made := s.calls.Load() - before; err != nil || d.Allowed != (reason != limiter.ReasonBusy) || d.StoreCalls != calls || int(made) != calls || d.Reason != reason || time.Since(begun) > 50*time.Millisecond {
+			if made := s.calls.Load() - before; err != nil || d.Allowed != (reason != limiter.ReasonBusy) || d.StoreCalls != calls ||
+				int(made) != calls || d.Reason != reason || time.Since(begun) > 50*time.Millisecond {
 				t.Errorf("%s: got %d calls after %s, want %d: %+v, %v", what, made, time.Since(begun), calls, d, err)
 			}
 		}
@@ -531,7 +544,8 @@ func TestLimiter_outage_waiting(t *testing.T) {
 					t.Fatal(err)
 				}
 				s := newFailing()
-				l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{ReconnectTimeout: 50 * time.Millisecond, FirstTimeout: 50 * time.Millisecond})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+				l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{ReconnectTimeout: 50 * time.Millisecond,
+					FirstTimeout: 50 * time.Millisecond})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 				charges := []limiter.Charge{{Subject: user, Limit: made, Cost: 1}}
 				requests := func() (waited, degraded int64) {
 					var wg sync.WaitGroup
@@ -541,7 +555,8 @@ func TestLimiter_outage_waiting(t *testing.T) {
 							begun := time.Now()
 							decision, err := l.Take(t.Context(), begun, charges)
 							took, busy := time.Since(begun), decision.Reason == limiter.ReasonBusy // the reason until the process detects the outage
-							if err != nil || took != 0 && took != 50*time.Millisecond || decision.Failed != (!busy && decision.Reason != limiter.ReasonNone && limit.OnError == limiter.OnErrorDeny) || busy && s.calls.Load() > resilient.DefaultFailures {
+							if err != nil || took != 0 && took != 50*time.Millisecond || decision.Failed != (!busy && decision.Reason != limiter.ReasonNone &&
+								limit.OnError == limiter.OnErrorDeny) || busy && s.calls.Load() > resilient.DefaultFailures {
 								t.Errorf("got %s, %+v, error %v; want 0 or 50 ms, and a busy subject only until the breaker opens", took, decision, err)
 							}
 							if took > 0 {
@@ -562,8 +577,10 @@ func TestLimiter_outage_waiting(t *testing.T) {
 				outage, waits := time.Now(), int64(0)
 				for time.Since(outage) < 10*time.Second {
 					waited, degraded := requests()
-					if waits += waited; waited > 1 || degraded != 16 {
-						t.Fatalf("%s after the start of the outage: %d waited and %d were degraded, want at most 1 and 16", time.Since(outage), waited, degraded)
+					waits += waited
+					if waited > 1 || degraded != 16 {
+						t.Fatalf("%s after the start of the outage: %d waited and %d were degraded, want at most 1 and 16", time.Since(outage), waited,
+							degraded)
 					}
 					time.Sleep(10 * time.Millisecond)
 				}

@@ -21,7 +21,8 @@ type redialing struct {
 }
 
 // Take implements limiter.Store.
-func (r redialing) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (r redialing) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge,
+	results []algo.Result) (bool, error) {
 	begun, used := time.Now(), new(connection)
 	taken, err := r.Store.Take(used.trace(ctx), now, subject, charges, results)
 	if err != nil && ctx.Err() == nil && used.dead(err) {

@@ -32,7 +32,8 @@ type hanging struct {
 	answers bool
 }
 
-func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	if h.answers {
 		return h.Store.Take(ctx, now, s, charges, results)
 	}
@@ -50,7 +51,8 @@ func TestLimiter_Take_deadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{Store: storetest.Must(memstore.New(memstore.Options{}))}
 		l := behind(store, 50*time.Millisecond)
-		deny := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, OnError: limiter.OnErrorDeny}))
+		deny := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute},
+			OnError: limiter.OnErrorDeny}))
 		charges := []limiter.Charge{{Subject: user, Limit: deny, Cost: 1}, {Subject: limiter.User("43"), Limit: deny, Cost: 1}}
 		answered := func() {
 			store.answers = true
@@ -106,7 +108,8 @@ func TestLimiter_Take_deadline(t *testing.T) {
 			t.Errorf("the first decision after a probe took %s, want 900 ms: %+v, %v", time.Since(begun), d, err)
 		}
 		begun = time.Now()
-		l = storetest.Must(limiter.New(storetest.Must(resilient.New(probe, resilient.Options{})), limiter.Options{Timeout: 950 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+		l = storetest.Must(limiter.New(storetest.Must(resilient.New(probe, resilient.Options{})), limiter.Options{Timeout: 950 * time.Millisecond,
+			Logger: slog.New(slog.DiscardHandler)}))
 		if d, err := l.Take(t.Context(), begun, charges[:1]); err != nil || time.Since(begun) != 950*time.Millisecond {
 			t.Errorf("with a longer timeout of the Limiter the first decision took %s, want 950 ms: %+v, %v", time.Since(begun), d, err)
 		}

@@ -59,7 +59,8 @@ func (cs *debitConnections) open(c *debitConnection, now algo.Instant) bool {
 func (cs *debitConnections) used(c *debitConnection, now algo.Instant, err error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if c.answered = 0; limiter.Answered(err) {
+	c.answered = 0
+	if limiter.Answered(err) {
 		c.answered = now
 	}
 }
@@ -68,7 +69,8 @@ func (cs *debitConnections) used(c *debitConnection, now algo.Instant, err error
 func (cs *debitConnections) look(c *debitConnection) (o *opening, own bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if own = c.opening == nil; own {
+	own = c.opening == nil
+	if own {
 		c.opening = &opening{began: time.Now(), ended: make(chan struct{})}
 	}
 	return c.opening, own

@@ -23,7 +23,8 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	login, err := limiter.NewLimit(limiter.Limit{Name: "login", Rate: algo.Rate{Requests: 5, Window: time.Minute}, OnError: limiter.OnErrorDeny})
+	login, err := limiter.NewLimit(limiter.Limit{Name: "login", Rate: algo.Rate{Requests: 5, Window: time.Minute},
+		OnError: limiter.OnErrorDeny})
 	if err != nil {
 		panic(err)
 	}

@@ -55,7 +55,8 @@ func TestHTTPClient(t *testing.T) {
 				t.DisableKeepAlives = true
 			})},
 		})
-		_, err := client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: aws.String("t"), Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: "a"}}})
+		_, err := client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: aws.String("t"),
+			Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: "a"}}})
 		if failed := (*types.ConditionalCheckFailedException)(nil); !errors.As(err, &failed) {
 			t.Errorf("got error %v, want the answer ConditionalCheckFailedException", err)
 		}

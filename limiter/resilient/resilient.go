@@ -68,15 +68,19 @@ func New(store limiter.Store, o Options) (*Store, error) {
 func (o Options) validate() error {
 	switch {
 	case o.Timeout < 0 || o.Timeout >= limiter.MinWindow:
-		return &algo.FieldError{Field: "Options.Timeout", Got: o.Timeout, Want: fmt.Sprintf("at least 0 and less than %s; 0 means %s", limiter.MinWindow, limiter.DefaultTimeout)}
+		return &algo.FieldError{Field: "Options.Timeout", Got: o.Timeout, Want: fmt.Sprintf("at least 0 and less than %s; 0 means %s",
+			limiter.MinWindow, limiter.DefaultTimeout)}
 	case o.Failures < 0:
 		return &algo.FieldError{Field: "Options.Failures", Got: o.Failures, Want: fmt.Sprintf("at least 1; 0 means %d", DefaultFailures)}
 	case o.Pause < 0:
 		return &algo.FieldError{Field: "Options.Pause", Got: o.Pause, Want: fmt.Sprintf("more than 0; 0 means %s", DefaultPause)}
 	case o.ReconnectTimeout < 0 || o.ReconnectTimeout >= limiter.MinWindow:
-		return &algo.FieldError{Field: "Options.ReconnectTimeout", Got: o.ReconnectTimeout, Want: fmt.Sprintf("more than 0 and less than %s; 0 means %s", limiter.MinWindow, DefaultReconnectTimeout)}
+		return &algo.FieldError{Field: "Options.ReconnectTimeout", Got: o.ReconnectTimeout,
+			Want: fmt.Sprintf("more than 0 and less than %s; 0 means %s", limiter.MinWindow, DefaultReconnectTimeout)}
 	case o.FirstTimeout < o.ReconnectTimeout || o.FirstTimeout >= limiter.MinWindow:
-		return &algo.FieldError{Field: "Options.FirstTimeout", Got: o.FirstTimeout, Want: fmt.Sprintf("at least ReconnectTimeout (%s) and less than %s; 0 means %s", o.ReconnectTimeout, limiter.MinWindow, DefaultFirstTimeout)}
+		return &algo.FieldError{Field: "Options.FirstTimeout", Got: o.FirstTimeout,
+			Want: fmt.Sprintf("at least ReconnectTimeout (%s) and less than %s; 0 means %s", o.ReconnectTimeout, limiter.MinWindow,
+				DefaultFirstTimeout)}
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ const RegionConnectionLife = time.Minute
 // Debit implements limiter.Shares, if the wrapped store does. Like Credit, it is never repeated. If its connection may have to
 // be opened, Debit opens it by a look at the limit, and makes the debit only if as much time is left. Otherwise the store
 // could make a debit that its caller no longer waits for.
-func (b *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64, seen *algo.Result) (moved int64, err error) {
+func (b *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64,
+	seen *algo.Result) (moved int64, err error) {
 	shares, err := b.shares()
 	if err != nil {
 		return 0, err
@@ -45,7 +46,8 @@ func (b *Store) Debit(ctx context.Context, now algo.Instant, subject limiter.Sub
 // connect waits until a look over conn has an answer, and sets seen to the state that its own look finds. It returns an error
 // unless the rest of the time of ctx is as long as the look took. The look goes on after ctx ends: a client closes the
 // connection of a call that ends early, so a connection that takes longer than ctx would never be open.
-func (b *Store) connect(ctx context.Context, now algo.Instant, conn *debitConnection, subject limiter.Subject, limit *limiter.Limit, seen *algo.Result) error {
+func (b *Store) connect(ctx context.Context, now algo.Instant, conn *debitConnection, subject limiter.Subject, limit *limiter.Limit,
+	seen *algo.Result) error {
 	o, own := b.connections.look(conn)
 	if own {
 		go b.lookOver(context.WithoutCancel(ctx), now, conn, o, []limiter.Charge{{Subject: subject, Limit: limit}}, *seen)
@@ -75,7 +77,8 @@ func (b *Store) connect(ctx context.Context, now algo.Instant, conn *debitConnec
 }
 
 // lookOver looks at the limit of the charge. If the store panics, the look has failed.
-func (b *Store) lookOver(ctx context.Context, now algo.Instant, conn *debitConnection, o *opening, charges []limiter.Charge, hint algo.Result) {
+func (b *Store) lookOver(ctx context.Context, now algo.Instant, conn *debitConnection, o *opening, charges []limiter.Charge,
+	hint algo.Result) {
 	results := []algo.Result{hint}
 	defer func() {
 		if recover() != nil {
@@ -91,7 +94,8 @@ func (b *Store) lookOver(ctx context.Context, now algo.Instant, conn *debitConne
 
 // Credit implements limiter.Shares, if the wrapped store does. It is not repeated on another connection, because a second
 // credit would create quota.
-func (b *Store) Credit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, moved int64) (r algo.Result, credited bool, err error) {
+func (b *Store) Credit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index,
+	moved int64) (r algo.Result, credited bool, err error) {
 	shares, err := b.shares()
 	if err != nil {
 		return r, false, err

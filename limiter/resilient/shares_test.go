@@ -30,7 +30,8 @@ type unlocal struct {
 	limiter.Shares
 }
 
-func (f *farAway) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (f *farAway) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	f.looks.Add(1)
 	select {
 	case <-ctx.Done():
@@ -43,7 +44,8 @@ func (f *farAway) Take(ctx context.Context, now algo.Instant, s limiter.Subject,
 	return f.Store.Take(ctx, now, s, charges, results)
 }
 
-func (f *farAway) Debit(ctx context.Context, now algo.Instant, s limiter.Subject, l *limiter.Limit, index, lack int64, seen *algo.Result) (int64, error) {
+func (f *farAway) Debit(ctx context.Context, now algo.Instant, s limiter.Subject, l *limiter.Limit, index, lack int64,
+	seen *algo.Result) (int64, error) {
 	f.debits.Add(1)
 	time.Sleep(f.trip)
 	return f.Store.Debit(ctx, now, s, l, index, lack, seen)
@@ -73,7 +75,8 @@ func TestStore_Debit_connects(t *testing.T) {
 			now := algo.InstantOf(time.Now())
 			moved, err := store.Debit(ctx, now, user, limit, algo.WindowOf(limit.Machine()).Index(now), 1, &seen)
 			cancel()
-			if sent := err == nil && moved > 0; sent != step.sent || !sent && !errors.Is(err, limiter.ErrNotSent) || sent && seen.Machine == nil || far.looks.Load() != step.looks || far.debits.Load() != step.debits {
+			if sent := err == nil && moved > 0; sent != step.sent || !sent && !errors.Is(err, limiter.ErrNotSent) || sent && seen.Machine == nil ||
+				far.looks.Load() != step.looks || far.debits.Load() != step.debits {
 				t.Errorf("step %d: got %d moved, error %v, %d looks and %d debits, want %+v", i, moved, err, far.looks.Load(), far.debits.Load(), step)
 			}
 		}
@@ -86,7 +89,8 @@ func TestStore_Debit_connects(t *testing.T) {
 				}
 			})
 		}
-		if all.Wait(); far.looks.Load() != 4 || far.debits.Load() != 6 {
+		all.Wait()
+		if far.looks.Load() != 4 || far.debits.Load() != 6 {
 			t.Errorf("three debits at a time: got %d looks and %d debits, want two and three more", far.looks.Load(), far.debits.Load())
 		}
 	})
@@ -113,7 +117,8 @@ func TestStore_Credit_fails(t *testing.T) {
 		_, credited, err := store.Credit(t.Context(), 0, user, limit, 0, 5)
 		open := i == resilient.DefaultFailures
 		if credited || err == nil || errors.Is(err, limiter.ErrBreakerOpen) != open || bare.credits != min(i+1, resilient.DefaultFailures) {
-			t.Errorf("credit %d: got credited %t, error %v and %d credits in the store, want a failure, and an open breaker %t", i+1, credited, err, bare.credits, open)
+			t.Errorf("credit %d: got credited %t, error %v and %d credits in the store, want a failure, and an open breaker %t", i+1, credited, err,
+				bare.credits, open)
 		}
 	}
 }

@@ -45,7 +45,8 @@ func (c *compiler) join(same []*spec) {
 			}
 			s.Tiers = append(s.Tiers, o.id())
 			if s.Tier == document.OtherTiers && !c.named[namedTier{s.rule, o.Tier}] {
-				c.doc.Report(s.Path, "applies to callers of tier %s too, but %s keeps the same count with other numbers; name the tier %s in this rule", o.Tier, o.Path, o.Tier)
+				c.doc.Report(s.Path, "applies to callers of tier %s too, but %s keeps the same count with other numbers; name the tier %s in this rule",
+					o.Tier, o.Path, o.Tier)
 			}
 		}
 	}
@@ -82,7 +83,8 @@ func (c *compiler) checkJoined(s, first *spec) {
 func (c *compiler) noteNewCount(s *spec) {
 	same := c.tiers[s.inAnyTier()]
 	otherTier := func(o *spec) bool { return o.Tier != s.Tier }
-	if s.Rate.Calendar.Period == "" || s.AcrossTiers || len(same) == 0 || same[0] != s || !slices.ContainsFunc(same, otherTier) || c.rules.classes[s.class].allTiers() {
+	if s.Rate.Calendar.Period == "" || s.AcrossTiers || len(same) == 0 || same[0] != s || !slices.ContainsFunc(same, otherTier) ||
+		c.rules.classes[s.class].allTiers() {
 		return
 	}
 	c.doc.Note(s.Path, `a caller that changes tier starts a new count; "across_tiers": true in every tier keeps its usage`)

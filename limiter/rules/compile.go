@@ -66,7 +66,8 @@ type Problems = document.Problems
 func Parse(text []byte, o Options) (*Rules, error) {
 	d := document.Parse(text)
 	if most := o.Now.Add(MaxVersionLead).Unix(); !o.Now.IsZero() && d.Version > most {
-		d.Report("version", "got %d, want at most %d, a day after the current time in Unix seconds; all later versions must be higher", d.Version, most)
+		d.Report("version", "got %d, want at most %d, a day after the current time in Unix seconds; all later versions must be higher", d.Version,
+			most)
 	}
 	c := newCompiler(d, o)
 	c.compile()
@@ -123,14 +124,16 @@ func newCompiler(d *document.Document, o Options) *compiler {
 	if o.Items == nil {
 		o.Items = unbounded{}
 	}
-	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]bool{}, declared: d.Declared, version: o.Version, defaultTier: d.DefaultTier, options: o, named: map[string][]*identified{}, own: map[ownKey]*limiter.Limit{}, records: newRecordLimits()}
+	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]bool{}, declared: d.Declared, version: o.Version,
+		defaultTier: d.DefaultTier, options: o, named: map[string][]*identified{}, own: map[ownKey]*limiter.Limit{}, records: newRecordLimits()}
 	if d.Version != 0 && !o.Assigned {
 		r.version = d.Version
 	}
 	for _, tier := range d.Tiers {
 		r.tiers[tier] = true
 	}
-	return &compiler{doc: d, rules: r, named: map[namedTier]bool{}, tiers: map[hashed][]*spec{}, classes: map[string]int{}, known: map[limitKey]*identified{}, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
+	return &compiler{doc: d, rules: r, named: map[namedTier]bool{}, tiers: map[hashed][]*spec{}, classes: map[string]int{},
+		known: map[limitKey]*identified{}, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
 }
 
 func (c *compiler) compile() {
@@ -204,7 +207,8 @@ func (c *compiler) checkParameters(l *document.Limit, p pattern) {
 			if n == 0 {
 				meant = strings.Replace(document.DidYouMean(name, p.names), `"`, `"`+document.PerPath, 1)
 			}
-			c.doc.Report(document.Join(l.Path, "per"), "got %s, want a parameter that occurs once in the endpoint %s (it occurs %d times)%s", word, document.Shorten(p.text), n, meant)
+			c.doc.Report(document.Join(l.Path, "per"), "got %s, want a parameter that occurs once in the endpoint %s (it occurs %d times)%s", word,
+				document.Shorten(p.text), n, meant)
 		}
 	}
 }
@@ -236,12 +240,14 @@ func (c *compiler) pattern(r *document.Rule, want string) (p pattern) {
 		c.doc.Report(path, "got %q, want a path without query and fragment", shown)
 	default:
 		var problem string
-		if p, problem = parsePattern(text); problem != "" {
+		p, problem = parsePattern(text)
+		if problem != "" {
 			c.doc.Report(path, "got %q, %s", shown, problem)
 		} else if n := len(p.segments); n > maxSegments {
 			c.doc.Report(path, "got %d segments, want at most %d", n, maxSegments)
 		} else if separated := c.rules.spelling.separate(text); separated != text {
-			c.doc.Report(path, "got %q, which no path matches with ignore_parameters or backslash_is_slash; want %s", shown, document.Shorten(separated))
+			c.doc.Report(path, "got %q, which no path matches with ignore_parameters or backslash_is_slash; want %s", shown,
+				document.Shorten(separated))
 		}
 		if c.doc.Spelling.IgnoreCase {
 			for i, segment := range p.segments {

@@ -27,7 +27,8 @@ func TestParse_concurrent(t *testing.T) {
 	} {
 		charges := r.Charges(nil, "POST", rules.EncodedPath("/v1/exports"), caller.Caller{User: user, Tier: "free"})
 		got := charges[0]
-		if got.Cost != 1 || got.Limit.Rate != want || got.Limit.Count != (limiter.Count{Of: limiter.CountConcurrent}) || got.Limit.Spread != (limiter.Spread{}) {
+		if got.Cost != 1 || got.Limit.Rate != want || got.Limit.Count != (limiter.Count{Of: limiter.CountConcurrent}) ||
+			got.Limit.Spread != (limiter.Spread{}) {
 			t.Errorf("%s: got a charge of %d on %+v, want 1 on %+v", user, got.Cost, got.Limit, want)
 		}
 		if len(charges) != 2 || charges[1].Cost != 5 {
@@ -36,12 +37,14 @@ func TestParse_concurrent(t *testing.T) {
 	}
 }
 
-// Parse notes four properties of a concurrent limit: that it does not work behind an authorizer with a foreign back end, a window below the longest
+// Parse notes four properties of a concurrent limit: that it does not work behind an authorizer with a foreign back end, a window below
+// the longest
 // answer, a window above the longest invocation, and an item of more than one write unit.
 func TestRules_Notes_concurrent(t *testing.T) {
 	const rest, short, long, large = "nothing limits the requests in flight", "loses its slot", "if a function dies", "write units"
 	for limits, want := range map[string][]string{
-		slots("a", 10, "30s"): {rest}, slots("a", 10, "15m"): {rest}, slots("a", 10, "29s"): {rest, short}, slots("a", 10, "16m"): {rest, long}, slots("a", 100, "1m"): {rest, large},
+		slots("a", 10, "30s"): {rest}, slots("a", 10, "15m"): {rest}, slots("a", 10, "29s"): {rest, short}, slots("a", 10, "16m"): {rest, long},
+		slots("a", 100, "1m"): {rest, large},
 	} {
 		for _, of := range []string{rest, short, long, large} {
 			if got := notes(t, document(rule("/a", "", `"*":`+limits)), of); len(got) > 1 || (len(got) == 1) != slices.Contains(want, of) {

@@ -24,13 +24,16 @@ func TestParse_count(t *testing.T) {
 			"input":  {Cost: 8000, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost, Field: "X-Tokens"}}},
 			"output": {Cost: 4000, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost, Field: "X-Tokens"}}},
 		}},
-		{"POST", "/v1/embed", map[string]limiter.Charge{"embed": {Cost: 500, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost, Field: "Weir-Cost"}}}}},
-		{"GET", "/files/a", map[string]limiter.Charge{"bytes": {Cost: 1_000_000, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountBytes}}}, "files": {Cost: 1, Limit: &limiter.Limit{}}}},
+		{"POST", "/v1/embed", map[string]limiter.Charge{"embed": {Cost: 500, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost,
+			Field: "Weir-Cost"}}}}},
+		{"GET", "/files/a", map[string]limiter.Charge{"bytes": {Cost: 1_000_000,
+			Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountBytes}}}, "files": {Cost: 1, Limit: &limiter.Limit{}}}},
 	} {
 		charges := r.Charges(nil, c.method, rules.EncodedPath(c.path), caller.Caller{User: "alice"})
 		for _, got := range charges {
 			want := c.want[got.Limit.Name]
-			if want.Limit == nil || got.Cost != want.Cost || got.Limit.Count != want.Limit.Count || got.Limit.Count.Settles() && got.Limit.Spread != (limiter.Spread{}) {
+			if want.Limit == nil || got.Cost != want.Cost || got.Limit.Count != want.Limit.Count || got.Limit.Count.Settles() &&
+				got.Limit.Spread != (limiter.Spread{}) {
 				t.Errorf("%s: got a charge of %d on %s with %+v, want %+v", c.path, got.Cost, got.Limit.Name, got.Limit.Count, want)
 			}
 		}
@@ -44,7 +47,8 @@ func TestParse_count(t *testing.T) {
 	}
 	notes := 0
 	for _, n := range r.Notes() {
-		if strings.Contains(n.Message, "whose back end is not Weir's") && strings.Contains(n.Message, "can exceed the limit by what is in flight") {
+		if strings.Contains(n.Message, "whose back end is not Weir's") &&
+			strings.Contains(n.Message, "can exceed the limit by what is in flight") {
 			notes++
 		}
 	}
@@ -57,11 +61,15 @@ func TestParse_count(t *testing.T) {
 func TestParse_costField(t *testing.T) {
 	for field, want := range map[string]bool{
 		"Weir-Cost": true, "weir-cost": true, "X-Tokens": true, "x-ms-request-charge": true,
-		"Content-Type": false, "content-length": false, "Set-Cookie": false, "RateLimit": false, "RateLimit-Policy": false, "Retry-After": false, "Weir-Over": false,
-		"weir-degraded": false, "Location": false, "X-RateLimit-Remaining": false, "X-Forwarded-For": false, "x-amzn-requestid": false, "X-Api-Key": false,
-		"X-Content-Type-Options": false, "X-": false, "X": false, "": false, "X-" + strings.Repeat("a", 62): true, "X-" + strings.Repeat("a", 63): false,
+		"Content-Type": false, "content-length": false, "Set-Cookie": false, "RateLimit": false, "RateLimit-Policy": false, "Retry-After": false,
+		"Weir-Over":     false,
+		"weir-degraded": false, "Location": false, "X-RateLimit-Remaining": false, "X-Forwarded-For": false, "x-amzn-requestid": false,
+		"X-Api-Key":              false,
+		"X-Content-Type-Options": false, "X-": false, "X": false, "": false, "X-" + strings.Repeat("a", 62): true,
+		"X-" + strings.Repeat("a", 63): false,
 	} {
-		_, err := rules.Parse([]byte(`{"cost_field":"`+field+`","rules":[{"endpoint":"*","limits":{"*":{"requests":9,"window":"1m"}}}]}`), rules.Options{})
+		_, err := rules.Parse([]byte(`{"cost_field":"`+field+`","rules":[{"endpoint":"*","limits":{"*":{"requests":9,"window":"1m"}}}]}`),
+			rules.Options{})
 		if (err == nil) != want {
 			t.Errorf("cost_field %q: got error %v, want it accepted: %t", field, err, want)
 		}

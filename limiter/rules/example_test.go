@@ -9,7 +9,8 @@ import (
 
 func ExampleParse() {
 	r, err := rules.Parse([]byte(`{"rules":[
-		{"endpoint":"/items/{id}","method":"GET","limits":{"free":{"requests":10,"window":"1m"},"paid":{"requests":100,"window":"1m"}}}]}`), rules.Options{Version: 1})
+		{"endpoint":"/items/{id}","method":"GET","limits":{"free":{"requests":10,"window":"1m"},"paid":{"requests":100,"window":"1m"}}}]}`),
+		rules.Options{Version: 1})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -92,12 +92,16 @@ func (c *compiler) exempt() {
 		var twice bool
 		if d.Kind == document.PerEndpoint {
 			one.pattern = c.pattern(&document.Rule{Path: d.Path, Endpoint: d.Value}, onePath)
-			if earlier, twice = endpoints[d.Value]; !twice {
+			earlier, twice = endpoints[d.Value]
+			if !twice {
 				endpoints[d.Value] = i
 				e.endpoints.add(one.pattern, i)
 			}
-		} else if earlier, twice = e.callers.get(d.Identity); !twice {
-			e.callers.set(d.Identity, i)
+		} else {
+			earlier, twice = e.callers.get(d.Identity)
+			if !twice {
+				e.callers.set(d.Identity, i)
+			}
 		}
 		if twice {
 			c.doc.Report(d.Path, "exempts the same requests as %s", c.doc.Exempt[earlier].Path)

@@ -49,7 +49,8 @@ func TestRules_Select_exempt(t *testing.T) {
 			t.Errorf("%s: got exemption %q and %d charges, want %q and charges: %t", c.name, got, len(s.Charges), c.want, charges)
 		}
 		e := r.Explain(rules.Request{Method: c.method, Path: rules.EncodedPath(c.path), Caller: c.caller})
-		if e.Exemption != s.Exemption || !slices.Equal(e.Charges, s.Charges) || c.want != "" && e.Matches[0].Reason != c.want+" exempts the request" {
+		if e.Exemption != s.Exemption || !slices.Equal(e.Charges, s.Charges) || c.want != "" && e.Matches[0].Reason != c.want+
+			" exempts the request" {
 			t.Errorf("%s: explained: got %+v, want %+v", c.name, e, s)
 		}
 	}

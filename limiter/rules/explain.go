@@ -92,7 +92,8 @@ func (e *Explanation) read(paths []reading) {
 func (e *Explanation) usage(r *Rules, matched []int) {
 	for _, i := range matched {
 		rule := &r.rules[i]
-		e.Matches = append(e.Matches, Match{Path: rule.Path, Endpoint: rule.Endpoint, Method: rule.Method, Reason: "the usage endpoint charges only its own limit"})
+		e.Matches = append(e.Matches, Match{Path: rule.Path, Endpoint: rule.Endpoint, Method: rule.Method,
+			Reason: "the usage endpoint charges only its own limit"})
 	}
 }
 

@@ -66,15 +66,17 @@ func TestRules_Explain(t *testing.T) {
 		{"HEAD", "/api//search/", caller.Caller{User: "alice", Tier: "paid"}, map[string]string{
 			"rules[0]": "", "rules[0].limits.paid": "",
 			"rules[1]": "applies to POST",
-			"rules[2]": "", "rules[2].limits.global[0]": "", "rules[2].limits.global[1]": "", "rules[2].limits.global[2]": "counts by claim:org, which the caller lacks",
-			"rules[3]": "has no limit for tier paid or for *", "rules[3].limits.global": "",
+			"rules[2]": "", "rules[2].limits.global[0]": "", "rules[2].limits.global[1]": "",
+			"rules[2].limits.global[2]": "counts by claim:org, which the caller lacks",
+			"rules[3]":                  "has no limit for tier paid or for *", "rules[3].limits.global": "",
 			"rules[5]": "", "rules[5].limits.global": once,
 		}},
 		{"GET", "/api/a/b", caller.Caller{Rejected: true}, map[string]string{
 			"rules[2]": "", "rules[2].limits.global[0]": "",
 			"rules[2].limits.global[1]": "only limits by ip charge a request with a bad credential",
 			"rules[2].limits.global[2]": "only limits by ip charge a request with a bad credential",
-			"rules[3]":                  "", "rules[3].limits.free": "only limits by ip charge a request with a bad credential", "rules[3].limits.global": "only limits by ip charge a request with a bad credential",
+			"rules[3]":                  "", "rules[3].limits.free": "only limits by ip charge a request with a bad credential",
+			"rules[3].limits.global": "only limits by ip charge a request with a bad credential",
 		}},
 	} {
 		got := map[string]string{}
@@ -121,7 +123,8 @@ func TestRules_Explain_only(t *testing.T) {
 func TestRules_Of_tier(t *testing.T) {
 	const limit = `{"name":"shared","requests":9,"window":"1m","per":["client"]}`
 	r := parse(t, `{"rules":[
-		{"endpoint":"/a","limits":{"free":{"requests":1,"window":"1m"},"*":`+limit+`,"global":{"name":"address","requests":9,"window":"1m","per":["ip"]}}},
+		{"endpoint":"/a","limits":{"free":{"requests":1,"window":"1m"},"*":`+limit+
+		`,"global":{"name":"address","requests":9,"window":"1m","per":["ip"]}}},
 		{"endpoint":"/b","limits":{"paid":{"requests":2,"window":"1m"},"*":`+limit+`}}]}`)
 	for tier, want := range map[string]string{
 		"":     "* free global paid",
@@ -153,9 +156,12 @@ func TestRules_Of(t *testing.T) {
 		subject limiter.Subject
 		want    []string
 	}{
-		{caller.Caller{User: "alice"}, alice, []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*", "rules[2].limits.global[1]", "rules[3].limits.free", "rules[4].limits.*"}},
-		{caller.Caller{APIKey: "k"}, limiter.APIKey("k"), []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*", "rules[3].limits.free", "rules[4].limits.*"}},
-		{caller.Caller{IP: address}, limiter.IP(address), []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*", "rules[2].limits.global[0]", "rules[3].limits.free", "rules[4].limits.*"}},
+		{caller.Caller{User: "alice"}, alice, []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*",
+			"rules[2].limits.global[1]", "rules[3].limits.free", "rules[4].limits.*"}},
+		{caller.Caller{APIKey: "k"}, limiter.APIKey("k"), []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*",
+			"rules[3].limits.free", "rules[4].limits.*"}},
+		{caller.Caller{IP: address}, limiter.IP(address), []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*",
+			"rules[2].limits.global[0]", "rules[3].limits.free", "rules[4].limits.*"}},
 		{both, org.And(alice), []string{"rules[2].limits.global[2]"}},
 		{both, alice.And(org), nil},
 		{caller.Caller{}, limiter.Endpoint("", "*"), []string{"rules[3].limits.global"}},

@@ -42,7 +42,8 @@ func FuzzRules_Charges(f *testing.F) {
 		limits := map[limiter.Subject]map[limiter.ID]bool{}
 		of := rules.EncodedPath(path)
 		charges := r.Charges(nil, method, of, caller)
-		if explained := r.Explain(rules.Request{Method: method, Path: of, Caller: caller}); !slices.Equal(explained.Charges, charges) || !explains(explained) {
+		if explained := r.Explain(rules.Request{Method: method, Path: of, Caller: caller}); !slices.Equal(explained.Charges, charges) ||
+			!explains(explained) {
 			t.Fatalf("explained: got %+v, want the charges %+v", explained, charges)
 		}
 		for _, c := range charges {

@@ -25,11 +25,16 @@ func TestParse_numbers(t *testing.T) {
 	digits := strings.Repeat("9", 100_000)
 	for number, want := range map[string]string{
 		"1000000000": "", "1e9": "", "10.0e8": "", "0.1e10": "", "1000000000.0000": "",
-		"1000000001": noNumber, "1e10": noNumber, "9223372036854775807": noNumber, "9223372036854775808": noNumber, "-9223372036854775809": noNumber, "18446744073709551617": noNumber,
-		"1e400": noNumber, "1e999999999999999999999": noNumber, "1e9223372036854775807": noNumber, "1e-9223372036854775808": noNumber, "10e-9223372036854775808": noNumber, "1e-400": noNumber, "0e999": noNumber, "0": noNumber, "-0": noNumber, "-1": noNumber, "0.5": noNumber, "1.0000000000000000000000001": noNumber,
+		"1000000001": noNumber, "1e10": noNumber, "9223372036854775807": noNumber, "9223372036854775808": noNumber,
+		"-9223372036854775809": noNumber, "18446744073709551617": noNumber,
+		"1e400": noNumber, "1e999999999999999999999": noNumber, "1e9223372036854775807": noNumber, "1e-9223372036854775808": noNumber,
+		"10e-9223372036854775808": noNumber, "1e-400": noNumber, "0e999": noNumber, "0": noNumber, "-0": noNumber, "-1": noNumber,
+		"0.5": noNumber, "1.0000000000000000000000001": noNumber,
 		digits: noNumber, "1." + strings.Repeat("0", 100_000) + "1": noNumber, "1e" + digits: noNumber, "0." + digits + "e100000": noNumber,
-		`"NaN"`: noNumber, `"Infinity"`: noNumber, `"1"`: noNumber, `"0x10"`: noNumber, `"1e2"`: noNumber, "null": noNumber, "true": noNumber, "[1]": noNumber, "{}": noNumber,
-		"NaN": notJSON, "Infinity": notJSON, "-Infinity": notJSON, "0x10": notJSON, "1_000": notJSON, "+1": notJSON, "01": notJSON, ".5": notJSON, "1.": notJSON, "1e": notJSON, "١": notJSON,
+		`"NaN"`: noNumber, `"Infinity"`: noNumber, `"1"`: noNumber, `"0x10"`: noNumber, `"1e2"`: noNumber, "null": noNumber, "true": noNumber,
+		"[1]": noNumber, "{}": noNumber,
+		"NaN": notJSON, "Infinity": notJSON, "-Infinity": notJSON, "0x10": notJSON, "1_000": notJSON, "+1": notJSON, "01": notJSON, ".5": notJSON,
+		"1.": notJSON, "1e": notJSON, "١": notJSON,
 	} {
 		_, err := rules.Parse([]byte(numbered(number)), rules.Options{Version: 1})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -60,7 +65,8 @@ func hostile() []attack {
 	return []attack{
 		{"10 MB of rules", `{"rules":[` + strings.Repeat(rule("/a", "", `"*":`+limit)+",", 170_000) + `]}`, "want at most 1048576"},
 		{"10 MB of a number", numbered(strings.Repeat("9", 10<<20)), "want at most 1048576"},
-		{"10,000 rules", document(fill(10_000, func(i int) string { return fmt.Sprintf(`{"endpoint":"/a%d","limits":{"*":%s}}`, i, limit) })), "rules: got 10000 rules, want at most 1000"},
+		{"10,000 rules", document(fill(10_000, func(i int) string { return fmt.Sprintf(`{"endpoint":"/a%d","limits":{"*":%s}}`, i, limit) })),
+			"rules: got 10000 rules, want at most 1000"},
 		{"10,001 overrides", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` + fill(10_001, func(i int) string {
 			return fmt.Sprintf(`{"user":"u%d","limits":{"all":%s}}`, i, limit)
 		}) + `]}`, "overrides: got 10001 overrides, want at most 10000"},
@@ -68,14 +74,18 @@ func hostile() []attack {
 		{"deep objects", strings.Repeat(`{"rules":`, 100_000), "exceeded max depth"},
 		{"deep in a note", numbered(`1,"note":` + strings.Repeat("[", 300_000)), "exceeded max depth"},
 		{"one key, many times", `{` + fill(100_000, func(int) string { return `"rules":[]` }) + `}`, "got the same name twice in one object"},
-		{"one limit, many times", document(rule("*", "", fill(50_000, func(int) string { return `"*":` + limit }))), "got the same name twice in one object"},
-		{"one override, many times", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` + fill(10_000, func(int) string { return `{"user":"u","limits":{"all":` + limit + `}}` }) + `]}`, "got two overrides of all for user"},
-		{"unknown fields", `{"rules":[],` + fill(80_000, func(i int) string { return fmt.Sprintf(`"f%d":1`, i) }) + `}`, "more than 100 problems"},
+		{"one limit, many times", document(rule("*", "", fill(50_000, func(int) string { return `"*":` + limit }))),
+			"got the same name twice in one object"},
+		{"one override, many times", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` +
+			fill(10_000, func(int) string { return `{"user":"u","limits":{"all":` + limit + `}}` }) + `]}`, "got two overrides of all for user"},
+		{"unknown fields", `{"rules":[],` + fill(80_000, func(i int) string { return fmt.Sprintf(`"f%d":1`, i) }) + `}`,
+			"more than 100 problems"},
 		{"many parameters", document(rule(strings.Repeat("/{p}", 33), "", `"*":`+limit)), "got 33 segments, want at most 32"},
 		{"a long path", document(rule("/"+strings.Repeat("a", 1024), "", `"*":`+limit)), "got 1025 bytes, want at most 1024"},
 		{"long names", document(rule("*", "", `"`+strings.Repeat("t", 1_000_000)+`":`+limit)), "invalid tier"},
 		{"mistakes in all rules", document(fill(1000, func(i int) string {
-			return fmt.Sprintf(`{"endpoint":"%d","method":"x","cost":-1,"mode":1,"limits":{"?":{"requests":-1,"window":"%d","per":["x"],"burst":1e99}}}`, i, i)
+			return fmt.Sprintf(`{"endpoint":"%d","method":"x","cost":-1,"mode":1,"limits":{"?":{"requests":-1,"window":"%d","per":["x"],`+
+				`"burst":1e99}}}`, i, i)
 		})), "more than 100 problems"},
 		{"invalid UTF-8", strings.Replace(numbered("1"), "*", "/\xff\xfe", 1), anyAnswer},
 		{"NUL", strings.Replace(numbered("1"), "}", "}\x00", 1), "line 1, column "},
@@ -88,7 +98,8 @@ func TestParse_versionAhead(t *testing.T) {
 	now := time.Unix(1_790_000_000, 0)
 	for version, ok := range map[int64]bool{1: true, now.Unix() + 86400: true, now.Unix() + 86401: false, 1<<47 - 1: false} {
 		text := fmt.Appendf(nil, `{"version":%d,"rules":[]}`, version)
-		if _, err := rules.Parse(text, rules.Options{Now: now}); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "version: got") {
+		if _, err := rules.Parse(text, rules.Options{Now: now}); (err == nil) != ok || err != nil && !strings.Contains(err.Error(),
+			"version: got") {
 			t.Errorf("version %d: got error %v, want none: %t", version, err, ok)
 		}
 		if _, err := rules.Parse(text, rules.Options{}); err != nil {
@@ -153,7 +164,8 @@ func TestParse_worst(t *testing.T) {
 				t.Errorf("document of %d bytes: got error %.300s, want %q", len(c.document), err, c.problem)
 			}
 			if w.objects > 5*baseline.objects || w.time > 30*baseline.time {
-				t.Errorf("cost: got %s and %d objects; want at most 30 times %s and 5 times %d objects", w.time, w.objects, baseline.time, baseline.objects)
+				t.Errorf("cost: got %s and %d objects; want at most 30 times %s and 5 times %d objects", w.time, w.objects, baseline.time,
+					baseline.objects)
 			}
 		})
 	}

@@ -67,11 +67,11 @@ func (c *compiler) items() (limits map[item][]*spec, order []item) {
 	limits = map[item][]*spec{}
 	for _, s := range c.specs {
 		for _, family := range c.rules.classes[s.class].families {
-			it := item{family, c.rules.rules[s.rule].Shadow}
-			if limits[it] == nil {
-				order = append(order, it)
+			stored := item{family, c.rules.rules[s.rule].Shadow}
+			if limits[stored] == nil {
+				order = append(order, stored)
 			}
-			limits[it] = append(limits[it], s)
+			limits[stored] = append(limits[stored], s)
 		}
 	}
 	return limits, order
@@ -90,12 +90,12 @@ func (s *spec) rates() []algo.Rate {
 
 func (c *compiler) misfit() *misfit {
 	limits, order := c.items()
-	for _, it := range order {
-		if c.overflow(limits[it], it, "") == nil { // if the limits of all tiers fit together, the limits of each tier fit
+	for _, item := range order {
+		if c.overflow(limits[item], item, "") == nil { // if the limits of all tiers fit together, the limits of each tier fit
 			continue
 		}
-		for tier, met := range c.byTier(limits[it]) {
-			if m := c.overflow(met, it, tier); m != nil {
+		for tier, met := range c.byTier(limits[item]) {
+			if m := c.overflow(met, item, tier); m != nil {
 				return m
 			}
 		}
@@ -164,15 +164,16 @@ func distinct(limits []*spec) iter.Seq[*spec] {
 }
 
 // overflow describes the misfit if the limits do not fit into one item. It returns nil if they fit.
-func (c *compiler) overflow(limits []*spec, it item, tier string) *misfit {
-	m := &misfit{item: it, tier: tier}
+func (c *compiler) overflow(limits []*spec, item item, tier string) *misfit {
+	m := &misfit{item: item, tier: tier}
 	for s := range distinct(limits) {
 		if m.count <= limiter.MaxCharges {
 			m.limits = append(m.limits, s)
 		}
 		m.count += 1 + len(s.Tiers)
 	}
-	if m.problem = c.problem(m.limits); m.problem == "" && m.count <= limiter.MaxCharges {
+	m.problem = c.problem(m.limits)
+	if m.problem == "" && m.count <= limiter.MaxCharges {
 		return nil
 	}
 	for n := range m.limits {
@@ -209,8 +210,10 @@ func (c *compiler) report(m *misfit) {
 	}
 	where := fmt.Sprintf("of a %q caller in the item (%s)", m.tier, m.family)
 	if m.count > limiter.MaxCharges {
-		c.doc.Report(last.Path, "does not fit one item: got %d limits %s, want at most %d; the first is %s%s", m.count, where, limiter.MaxCharges, first.Path, remedy)
+		c.doc.Report(last.Path, "does not fit one item: got %d limits %s, want at most %d; the first is %s%s", m.count, where, limiter.MaxCharges,
+			first.Path, remedy)
 		return
 	}
-	c.doc.Report(last.Path, "does not fit one item: the first %d limits %s %s; the first is %s%s", len(m.limits), where, m.problem, first.Path, remedy)
+	c.doc.Report(last.Path, "does not fit one item: the first %d limits %s %s; the first is %s%s", len(m.limits), where, m.problem, first.Path,
+		remedy)
 }

@@ -42,30 +42,47 @@ func TestParse_items(t *testing.T) {
 		{"eight", document(rule("/a", "", `"*":`+list("l", 8, ""))), refused},
 		{"eight of a caller", document(rule("/a", "", `"*":`+list("l", 8, `,"per":["client"]`))), refused},
 		{"eleven buckets", document(rule("/a", "", `"*":`+list("l", 11, `,"algorithm":"token_bucket"`))), refused},
-		{"ten buckets and one at another endpoint", document(rule("/a", "", `"*":`+list("l", 10, `,"algorithm":"token_bucket"`)), rule("/b", "", `"*":`+limit)), split},
+		{"ten buckets and one at another endpoint", document(rule("/a", "", `"*":`+list("l", 10, `,"algorithm":"token_bucket"`)),
+			rule("/b", "", `"*":`+limit)), split},
 		{"seven endpoints", document(endpoints(7)...), whole},
 		{"eight endpoints", document(endpoints(8)...), split},
 		{"tier and global", document(rule("/a", "", `"free":`+list("l", 4, "")+`,"global":`+list("g", 4, `,"per":["client"]`))), split},
 		{"one endpoint, in two rules", document(rule("/a", "", `"*":`+list("l", 6, "")), rule("/a", "", `"*":`+list("m", 6, ""))), refused},
-		{"user and client are one subject", document(rule("/a", "", `"*":`+list("l", 4, "")), rule("*", "", `"*":`+list("u", 4, `,"per":["user","endpoint"]`))), split},
-		{"an address has all tiers", document(rule("/a", "", `"free":`+list("l", 4, `,"per":["ip","endpoint"]`)+`,"paid":`+list("p", 4, `,"per":["ip"]`))), split},
-		{"all callers have all tiers", document(rule("/a", "", `"free":`+list("l", 4, `,"per":["global","endpoint"]`)+`,"paid":`+list("p", 4, `,"per":["global","endpoint"]`))), refused},
-		{"client and user with a claim are one subject", document(rule("/a", "", `"*":`+list("c", 4, `,"per":["claim:org","client"]`)+`,"global":`+list("u", 4, `,"per":["claim:org","user"]`))), refused},
-		{"client with two claims", document(rule("/a", "", `"*":`+list("c", 4, `,"per":["claim:org","client"]`)+`,"global":`+list("u", 4, `,"per":["claim:team","user"]`))), whole},
-		{"a tier with limits of another subject", document(rule("*", "", `"*":`+list("l", 4, "")), rule("/a", "", `"*":`+list("m", 4, `,"per":["claim:org"]`)+`,"paid":`+list("o", 6, `,"per":["claim:org"]`)), rule("/a", "", `"paid":`+list("p", 4, ""))), split},
-		{"only for a tier", document(rule("*", "", `"*":`+list("l", 4, "")), rule("/a", "", `"*":`+list("m", 3, "")+`,"paid":`+list("o", 4, ""))), split},
-		{"not for that tier", document(rule("*", "", `"*":`+list("l", 6, "")+`,"paid":`+list("p", 3, "")), rule("/a", "", `"paid":`+list("o", 4, ""))), whole},
-		{"shadows apart", document(rule("/a", "", `"*":`+list("l", 6, "")), strings.Replace(rule("/a", "", `"*":`+list("s", 6, "")), "{", `{"mode":"shadow",`, 1)), whole},
-		{"shards have own items, and a store in memory charges them in one step", document(rule("/a", "", `"*":`+tens("s", 5, `,"shards":2`)+`,"global":`+list("l", 5, `,"per":["client"]`))), whole},
-		{"eleven with shards", document(rule("/a", "", `"*":`+tens("s", 5, `,"shards":2`)+`,"global":`+list("l", 6, `,"per":["client"]`))), split},
-		{"shared count once", document(rule("/a", "", `"*":`+list("s", 7, `,"per":["client"]`)), rule("*", "", `"*":`+list("s", 7, `,"per":["client"]`))), whole},
+		{"user and client are one subject", document(rule("/a", "", `"*":`+list("l", 4, "")),
+			rule("*", "", `"*":`+list("u", 4, `,"per":["user","endpoint"]`))), split},
+		{"an address has all tiers", document(rule("/a", "", `"free":`+list("l", 4, `,"per":["ip","endpoint"]`)+`,"paid":`+
+			list("p", 4, `,"per":["ip"]`))), split},
+		{"all callers have all tiers", document(rule("/a", "", `"free":`+list("l", 4, `,"per":["global","endpoint"]`)+`,"paid":`+
+			list("p", 4, `,"per":["global","endpoint"]`))), refused},
+		{"client and user with a claim are one subject", document(rule("/a", "", `"*":`+list("c", 4, `,"per":["claim:org","client"]`)+
+			`,"global":`+list("u", 4, `,"per":["claim:org","user"]`))), refused},
+		{"client with two claims", document(rule("/a", "", `"*":`+list("c", 4, `,"per":["claim:org","client"]`)+`,"global":`+
+			list("u", 4, `,"per":["claim:team","user"]`))), whole},
+		{"a tier with limits of another subject", document(rule("*", "", `"*":`+list("l", 4, "")),
+			rule("/a", "", `"*":`+list("m", 4, `,"per":["claim:org"]`)+`,"paid":`+list("o", 6, `,"per":["claim:org"]`)),
+			rule("/a", "", `"paid":`+list("p", 4, ""))), split},
+		{"only for a tier", document(rule("*", "", `"*":`+list("l", 4, "")), rule("/a", "", `"*":`+list("m", 3, "")+`,"paid":`+list("o", 4, ""))),
+			split},
+		{"not for that tier", document(rule("*", "", `"*":`+list("l", 6, "")+`,"paid":`+list("p", 3, "")),
+			rule("/a", "", `"paid":`+list("o", 4, ""))), whole},
+		{"shadows apart", document(rule("/a", "", `"*":`+list("l", 6, "")), strings.Replace(rule("/a", "", `"*":`+list("s", 6, "")), "{",
+			`{"mode":"shadow",`, 1)), whole},
+		{"shards have own items, and a store in memory charges them in one step",
+			document(rule("/a", "", `"*":`+tens("s", 5, `,"shards":2`)+`,"global":`+list("l", 5, `,"per":["client"]`))), whole},
+		{"eleven with shards", document(rule("/a", "", `"*":`+tens("s", 5, `,"shards":2`)+`,"global":`+list("l", 6, `,"per":["client"]`))),
+			split},
+		{"shared count once", document(rule("/a", "", `"*":`+list("s", 7, `,"per":["client"]`)),
+			rule("*", "", `"*":`+list("s", 7, `,"per":["client"]`))), whole},
 		{"eight with counts", document(rule("/a", "", `"*":`+twenties("l", 8, ""))), refused},
 		{"longer windows take less", document(rule("/a", "", `"*":`+strings.ReplaceAll(twenties("l", 8, ""), "1m", "30d"))), whole},
-		{"an override takes more", strings.TrimSuffix(document(rule("/a", "", `"*":`+strings.ReplaceAll(twenties("l", 8, ""), "1m", "30d"))), "}") +
-			`,"overrides":[{"user":"u","limits":{"l0":{"requests":1000000000,"window":"1s"},"l1":{"requests":1000000000,"window":"1s"}}}]}`, refused},
+		{"an override takes more", strings.TrimSuffix(document(rule("/a", "", `"*":`+strings.ReplaceAll(twenties("l", 8, ""), "1m", "30d"))),
+			"}") +
+			`,"overrides":[{"user":"u","limits":{"l0":{"requests":1000000000,"window":"1s"},"l1":{"requests":1000000000,"window":"1s"}}}]}`,
+			refused},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, o := range []rules.Options{{Items: dynamostore.Items{}}, {Items: dynamostore.Items{}, Version: limiter.MaxVersion, LeaseAbove: rules.LeaseAboveDynamoDB, MaxDelay: time.Nanosecond}} {
+			for _, o := range []rules.Options{{Items: dynamostore.Items{}}, {Items: dynamostore.Items{}, Version: limiter.MaxVersion,
+				LeaseAbove: rules.LeaseAboveDynamoDB, MaxDelay: time.Nanosecond}} {
 				r, err := rules.Parse([]byte(c.document), o)
 				switch {
 				case err != nil && (c.want != refused || !strings.Contains(err.Error(), "in the item (")):
@@ -101,11 +118,16 @@ func endpoints(n int) (list []string) {
 func TestParse_items_messages(t *testing.T) {
 	for _, c := range []struct{ document, want string }{
 		{document(rule("/a", "GET", `"*":`+list("l", 8, ""))),
-			`line 1: rules[0].limits.*[7]: does not fit one item: the first 8 limits of a "*" caller in the item (user endpoint GET /a) take up to 1038 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]`},
+			`line 1: rules[0].limits.*[7]: does not fit one item: the first 8 limits of a "*" caller in the item (user endpoint GET /a) take up ` +
+				`to 1038 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]`},
 		{document(rule("/a", "", `"free":`+list("l", 11, `,"algorithm":"token_bucket"`))),
-			`line 1: rules[0].limits.free[10]: does not fit one item: got 11 limits of a "free" caller in the item (user endpoint /a), want at most 10; the first is rules[0].limits.free[0]`},
-		{document(rule("*", "", `"*":`+list("a", 6, `,"per":["client"]`)), rule("/a", "", `"*":`+list("b", 2, `,"per":["client"]`)), rule("/b/*", "", `"*":`+list("c", 1, `,"per":["client"]`)), rule("/d", "", `"*":`+list("a", 1, `,"per":["client"]`))),
-			`line 1: rules[1].limits.*[1]: does not fit one item: the first 8 limits of a "*" caller in the item (user) take up to 1038 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]; add "endpoint" to the per of limits of a single endpoint, such as rules[1].limits.*[0]`},
+			`line 1: rules[0].limits.free[10]: does not fit one item: got 11 limits of a "free" caller in the item (user endpoint /a), want at ` +
+				`most 10; the first is rules[0].limits.free[0]`},
+		{document(rule("*", "", `"*":`+list("a", 6, `,"per":["client"]`)), rule("/a", "", `"*":`+list("b", 2, `,"per":["client"]`)),
+			rule("/b/*", "", `"*":`+list("c", 1, `,"per":["client"]`)), rule("/d", "", `"*":`+list("a", 1, `,"per":["client"]`))),
+			`line 1: rules[1].limits.*[1]: does not fit one item: the first 8 limits of a "*" caller in the item (user) take up to 1038 bytes, ` +
+				`want at most 1024 (one write unit); the first is rules[0].limits.*[0]; add "endpoint" to the per of limits of a single endpoint, ` +
+				`such as rules[1].limits.*[0]`},
 	} {
 		if _, err := rules.Parse([]byte(c.document), rules.Options{Items: dynamostore.Items{}}); err == nil || err.Error() != c.want {
 			t.Errorf("error:\n got %v\nwant %s", err, c.want)

@@ -42,7 +42,8 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 	l.Shadow, l.Mark, l.OnError, l.LocalProcesses = r.Shadow, s.Mark && !r.Shadow, r.OnError, r.LocalProcesses
 	l.Rate = c.rules.options.clamp(s.Rate)
 	var note string
-	if l.Spread, note = c.rules.options.spread(s, l.Rate, class.global); note != "" {
+	l.Spread, note = c.rules.options.spread(s, l.Rate, class.global)
+	if note != "" {
 		c.doc.Note(s.Path, "%s", note)
 	}
 	made, err := c.rules.options.newLimit(l)
@@ -56,7 +57,8 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s", cost, made.MaxCost(), s.Path)
 		return
 	} else if cost > made.MaxLocalCost() {
-		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s in an outage, divided by local_processes", cost, made.MaxLocalCost(), s.Path)
+		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s in an outage, divided by local_processes", cost, made.MaxLocalCost(),
+			s.Path)
 		return
 	}
 	key := limitKey{made.ID, made.Shadow}
@@ -127,11 +129,13 @@ func (o Options) newLimit(l limiter.Limit) (*limiter.Limit, error) {
 	if l.Rate.Regions == (algo.Regions{}) {
 		return limiter.NewLimit(l)
 	}
-	if l.Rate.Regions = o.Regions; o.Regions != (algo.Regions{}) {
+	l.Rate.Regions = o.Regions
+	if o.Regions != (algo.Regions{}) {
 		return limiter.NewLimit(l)
 	}
 	if !o.OneRegion {
-		return nil, &algo.FieldError{Field: "regions", Got: "shared", Want: "each: this process has no list of the regions, so each region would admit the whole limit"}
+		return nil, &algo.FieldError{Field: "regions", Got: "shared",
+			Want: "each: this process has no list of the regions, so each region would admit the whole limit"}
 	}
 	whole := l
 	l.Rate.Regions = algo.Regions{Of: 2} // the fewest
@@ -150,12 +154,15 @@ func (o Options) spread(of *spec, r algo.Rate, global bool) (s limiter.Spread, n
 	large := o.LeaseAbove > 0 && perSecond(r) > o.LeaseAbove && r.Algorithm.NoLease() == ""
 	switch {
 	case large && r.Regions != (algo.Regions{}):
-		note = fmt.Sprintf("more than %d requests a second: regions share it without leases, so DynamoDB throttles its item in a region that admits more than 1,000 a second", o.LeaseAbove)
+		note = fmt.Sprintf("more than %d requests a second: regions share it without leases, so DynamoDB throttles its item in a region that "+
+			"admits more than 1,000 a second", o.LeaseAbove)
 	case s != (limiter.Spread{}) || !large || of.Count.Settles() || of.AcrossTiers || of.Notify != limiter.Percentages{}:
 	case global:
 		s.Sync = limiter.DefaultSync
-		note = fmt.Sprintf("more than %d requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. "+
-			"The sum stays within 5 %% of the limit, except for some seconds after demand rises. Callers never exceed a limit with the field lease", o.LeaseAbove)
+		note = fmt.Sprintf("more than %d requests a second: on DynamoDB each environment admits a share of the limit that follows its share "+
+			"of the demand. "+
+			"The sum stays within 5 %% of the limit, except for some seconds after demand rises. Callers never exceed a limit with the field lease",
+			o.LeaseAbove)
 	case capacity(r) >= 2: // a lease of a limit below 2 would take the whole limit
 		s.Lease = min(max(2, perSecond(r)/100), capacity(r))
 		note = fmt.Sprintf("more than %d requests a second: on DynamoDB an environment leases up to %d requests at once", o.LeaseAbove, s.Lease)

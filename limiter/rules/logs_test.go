@@ -34,15 +34,24 @@ func TestParse_logs(t *testing.T) {
 		want     string
 	}{
 		{"one", document(rule("/a", "", `"*":`+most)), whole},
-		{"four endpoints", document(rule("/a", "", `"*":`+here), rule("/b", "", `"*":`+here), rule("/c", "", `"*":`+here), rule("/d", "", `"*":`+here)), split},
+		{"four endpoints", document(rule("/a", "", `"*":`+here), rule("/b", "", `"*":`+here), rule("/c", "", `"*":`+here),
+			rule("/d", "", `"*":`+here)), split},
 		{"two halves", document(rule("/a", "", `"*":`+less), rule("/b", "", `"*":`+less)), whole},
-		{"two halves and three more", document(rule("/a", "", `"*":[`+half+`,`+sizedLog("c", 160, "1h", client)+`,`+sizedLog("d", 50, "1h", client)+`]`)),
-			`rules[0].limits.*[2]: does not fit one item: the first 3 limits of a "*" caller in the item (user) take up to 9419 bytes, want at most 8192 (8 write units); the first is rules[0].limits.*[0]; use fewer requests or a sliding_window for rules[0].limits.*[2]`},
-		{"a tier and the others in two rules", document(rule("/a", "", `"free":`+most), rule("/b", "", `"*":`+half)), `rules[1].limits.*: does not fit one item: the first 2 limits of a "free" caller`},
-		{"a log and a small window", document(rule("/a", "", `"*":[`+sizedLog("l", 320, "1h", client)+`,{"name":"w","requests":15,"window":"1m"`+client+`}]`)), `rules[0].limits.*[1]: does not fit one item: the first 2 limits of a "*" caller in the item (user) take up to 8471 bytes`},
-		{"shards apart", document(rule("/a", "", `"*":[`+most+`,`+sizedLog("s", 300, "1h", client+`,"shards":2`)+`,`+sizedLog("t", 300, "1h", client+`,"shards":2`)+`]`)), whole},
-		{"shards together", document(rule("/a", "", `"*":[`+sizedLog("s", 320, "1h", client+`,"shards":2`)+`,`+sizedLog("t", 320, "1h", client+`,"shards":2`)+`,`+sizedLog("u", 32, "1h", client+`,"shards":8`)+`]`)), `rules[0].limits.*[2]`},
-		{"an override's log", with(user(`"w":`+strings.Replace(sizedLog("w", 20, "1h", ""), `"name":"w",`, "", 1)), rule("/a", "", `"*":[`+most+`,`+million+`]`)), `rules[0].limits.*[1]`},
+		{"two halves and three more", document(rule("/a", "", `"*":[`+half+`,`+sizedLog("c", 160, "1h", client)+`,`+sizedLog("d", 50, "1h",
+			client)+`]`)),
+			`rules[0].limits.*[2]: does not fit one item: the first 3 limits of a "*" caller in the item (user) take up to 9419 bytes, want at ` +
+				`most 8192 (8 write units); the first is rules[0].limits.*[0]; use fewer requests or a sliding_window for rules[0].limits.*[2]`},
+		{"a tier and the others in two rules", document(rule("/a", "", `"free":`+most), rule("/b", "", `"*":`+half)),
+			`rules[1].limits.*: does not fit one item: the first 2 limits of a "free" caller`},
+		{"a log and a small window", document(rule("/a", "", `"*":[`+sizedLog("l", 320, "1h", client)+`,{"name":"w","requests":15,"window":"1m"`+
+			client+`}]`)),
+			`rules[0].limits.*[1]: does not fit one item: the first 2 limits of a "*" caller in the item (user) take up to 8471 bytes`},
+		{"shards apart", document(rule("/a", "", `"*":[`+most+`,`+sizedLog("s", 300, "1h", client+`,"shards":2`)+`,`+sizedLog("t", 300, "1h",
+			client+`,"shards":2`)+`]`)), whole},
+		{"shards together", document(rule("/a", "", `"*":[`+sizedLog("s", 320, "1h", client+`,"shards":2`)+`,`+sizedLog("t", 320, "1h",
+			client+`,"shards":2`)+`,`+sizedLog("u", 32, "1h", client+`,"shards":8`)+`]`)), `rules[0].limits.*[2]`},
+		{"an override's log", with(user(`"w":`+strings.Replace(sizedLog("w", 20, "1h", ""), `"name":"w",`, "", 1)),
+			rule("/a", "", `"*":[`+most+`,`+million+`]`)), `rules[0].limits.*[1]`},
 		{"an override that is not a log", with(user(`"a":{"requests":1000000,"window":"1h"}`), rule("/a", "", `"*":`+most)), whole},
 	} {
 		t.Run(c.name, func(t *testing.T) {

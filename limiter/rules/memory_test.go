@@ -54,7 +54,8 @@ func peak(t *testing.T, document string) int64 {
 // hostileText returns a random document of at most maximum size that repeats a small value in nested lists and objects,
 // below long names.
 func hostileText(r *rand.Rand) attack {
-	names := []string{"a", strings.Repeat("n", 64), strings.Repeat(`\u0001`, 64), strings.Repeat(`\"`, 64), strings.Repeat("ü", 32), strings.Repeat("x", 5000)}
+	names := []string{"a", strings.Repeat("n", 64), strings.Repeat(`\u0001`, 64), strings.Repeat(`\"`, 64), strings.Repeat("ü", 32),
+		strings.Repeat("x", 5000)}
 	values := []string{"0", `""`, "{}", "[]", "null", "1e9", `"\u0001"`, `{"a":0}`, `{"requests":1,"window":"1s"}`, "[0,0,0]"}
 	outer := []string{"", "rules", "overrides", "exempt", "version"}[r.IntN(5)]
 	key, value, depth, keyed := names[r.IntN(len(names))], values[r.IntN(len(values))], r.IntN(10), r.IntN(2) == 0

@@ -60,7 +60,8 @@ func (c *compiler) noteShallow(path string, r algo.Rate) {
 		return // another check reports the mistake
 	}
 	if fills := algo.Leak(m, m.Capacity()); fills < shallow {
-		c.doc.Note(path, "the bucket fills in %s. An environment whose clock is further ahead would block the callers of all other environments. A burst that takes 250ms to fill is safe with the clocks of AWS", fills)
+		c.doc.Note(path, "the bucket fills in %s. An environment whose clock is further ahead would block the callers of all other "+
+			"environments. A burst that takes 250ms to fill is safe with the clocks of AWS", fills)
 	}
 }
 
@@ -72,9 +73,11 @@ func (c *compiler) noteWindow(s *spec) {
 	}
 	days := strconv.FormatFloat(float64(s.Rate.Window)/float64(day), 'f', -1, 64)
 	if s.Rate.Algorithm.Resets() {
-		c.doc.Note(s.Path, "the windows are not calendar weeks or months: each window takes %s days, counted from 1 January 1970 UTC; period counts by the calendar", days)
+		c.doc.Note(s.Path, "the windows are not calendar weeks or months: each window takes %s days, counted from 1 January 1970 UTC; period "+
+			"counts by the calendar", days)
 	} else if !s.Rate.Algorithm.HasBurst() && !s.Rate.Algorithm.TakesSlots() {
-		c.doc.Note(s.Path, "the window is not a calendar week or month: usage expires gradually over %s days, and there is no reset; period counts by the calendar", days)
+		c.doc.Note(s.Path, "the window is not a calendar week or month: usage expires gradually over %s days, and there is no reset; period "+
+			"counts by the calendar", days)
 	}
 }
 
@@ -84,9 +87,11 @@ func (c *compiler) noteCount(s *spec) {
 	switch s.Count.Of {
 	case limiter.CountRequests:
 	case limiter.CountCost:
-		c.doc.Note(s.Path, foreign+"the back end must report the cost to the function log, and concurrent requests can exceed the limit by what is in flight")
+		c.doc.Note(s.Path, foreign+"the back end must report the cost to the function log, and concurrent requests can exceed the limit by "+
+			"what is in flight")
 	case limiter.CountFailures, limiter.CountBytes:
-		c.doc.Note(s.Path, foreign+"the back end or the access log must report to the function log, and concurrent requests can exceed the limit by what is in flight")
+		c.doc.Note(s.Path, foreign+"the back end or the access log must report to the function log, and concurrent requests can exceed the "+
+			"limit by what is in flight")
 	case limiter.CountConcurrent:
 		c.noteSlots(s)
 	}
@@ -107,7 +112,8 @@ func (c *compiler) noteSlots(s *spec) {
 	c.doc.Note(s.Path, foreign+"nothing limits the requests in flight")
 	switch window := s.Rate.Window; {
 	case window < longestAnswer:
-		c.doc.Note(s.Path, "a request that runs longer than %s loses its slot, so more than %d can be in flight; API Gateway waits up to %s for an answer", window, s.Rate.Requests, longestAnswer)
+		c.doc.Note(s.Path, "a request that runs longer than %s loses its slot, so more than %d can be in flight; API Gateway waits up to %s "+
+			"for an answer", window, s.Rate.Requests, longestAnswer)
 	case window > longestFunction:
 		c.doc.Note(s.Path, "if a function dies, its request holds a slot for %s; a Lambda function runs for at most %s", window, longestFunction)
 	}
@@ -123,7 +129,8 @@ func (c *compiler) noteNotify(s *spec) {
 // noteChosen notes a limit whose counts a client chooses, unless another limit of the rule bounds the sum.
 func (c *compiler) noteChosen(s *spec) {
 	limits, bounds := c.rules.rules[s.rule].tiers, func(other limit) bool { return c.bounds(&other, s) }
-	if words := c.rules.classes[s.class].chosen(); len(words) > 0 && !slices.ContainsFunc(limits[s.Tier], bounds) && !slices.ContainsFunc(limits[document.Global], bounds) {
+	if words := c.rules.classes[s.class].chosen(); len(words) > 0 && !slices.ContainsFunc(limits[s.Tier], bounds) &&
+		!slices.ContainsFunc(limits[document.Global], bounds) {
 		c.doc.Note(s.Path, "a client chooses %s: each value has its own count and its own item. "+
 			"A limit without this word bounds the sum of a caller", strings.Join(words, " and "))
 	}
@@ -185,7 +192,8 @@ func (c *compiler) noteCallers(r *rule) {
 			continue
 		}
 		if kinds := c.unlimited(r, c.example(r, key)); len(kinds) > 0 {
-			c.doc.Note(document.Join(document.Join(r.Path, "limits"), key), "this rule does not limit callers %s; a limit by client or ip would count every caller", document.AnyOf(kinds))
+			c.doc.Note(document.Join(document.Join(r.Path, "limits"), key),
+				"this rule does not limit callers %s; a limit by client or ip would count every caller", document.AnyOf(kinds))
 			return
 		}
 	}
@@ -197,7 +205,8 @@ func (c *compiler) unlimited(r *rule, tier string) (kinds []string) {
 		words  string
 		caller caller.Caller
 	}{
-		{"with a token", caller.Caller{User: "x"}}, {"with an API key alone", caller.Caller{APIKey: "x"}}, {"without a credential", caller.Caller{}},
+		{"with a token", caller.Caller{User: "x"}}, {"with an API key alone", caller.Caller{APIKey: "x"}},
+		{"without a credential", caller.Caller{}},
 	} {
 		kind.caller.Tier, kind.caller.IP = tier, exampleAddress
 		q, example := Request{Method: cmp.Or(r.Method, http.MethodGet), Caller: kind.caller}, reading{path: r.pattern.example()}

@@ -22,13 +22,19 @@ func TestRules_Notes_callers(t *testing.T) {
 	const rest = "; a limit by client or ip would count every caller"
 	per := func(per string) string { return `{"name":"l","requests":1,"window":"1m","per":[` + per + `]}` }
 	for _, c := range []struct{ document, want string }{
-		{document(rule("/a", "", `"*":`+per(`"apikey"`))), `1 rules[0].limits.*: this rule does not limit callers with a token or without a credential` + rest},
-		{document(rule("/a", "", `"*":`+per(`"user","endpoint"`))), `1 rules[0].limits.*: this rule does not limit callers with an API key alone or without a credential` + rest},
-		{document(rule("/a", "", `"global":`+per(`"claim:org"`))), `1 rules[0].limits.global: this rule does not limit callers without the claim that the limit counts by` + rest},
-		{document(rule("/a", "", `"free":`+limit+`,"paid":`+per(`"apikey"`))), `1 rules[0].limits.paid: this rule does not limit callers with a token or without a credential` + rest},
-		{document(rule("/a", "", `"free":`+limit+`,"*":`+per(`"apikey"`)), rule("/b", "", `"gold":`+limit)), `1 rules[0].limits.*: this rule does not limit callers with a token or without a credential` + rest},
+		{document(rule("/a", "", `"*":`+per(`"apikey"`))), `1 rules[0].limits.*: this rule does not limit callers with a token or without a ` +
+			`credential` + rest},
+		{document(rule("/a", "", `"*":`+per(`"user","endpoint"`))),
+			`1 rules[0].limits.*: this rule does not limit callers with an API key alone or without a credential` + rest},
+		{document(rule("/a", "", `"global":`+per(`"claim:org"`))),
+			`1 rules[0].limits.global: this rule does not limit callers without the claim that the limit counts by` + rest},
+		{document(rule("/a", "", `"free":`+limit+`,"paid":`+per(`"apikey"`))),
+			`1 rules[0].limits.paid: this rule does not limit callers with a token or without a credential` + rest},
+		{document(rule("/a", "", `"free":`+limit+`,"*":`+per(`"apikey"`)), rule("/b", "", `"gold":`+limit)),
+			`1 rules[0].limits.*: this rule does not limit callers with a token or without a credential` + rest},
 		{document(rule("/a", "", `"*":`+per(`"apikey"`)), rule("*", "", `"global":`+per(`"ip"`))), ""},
-		{document(rule("/a", "", `"*":`+per(`"apikey"`)), strings.Replace(rule("*", "", `"global":`+per(`"ip"`)), "{", `{"mode":"shadow",`, 1)), `1 rules[0].limits.*: this rule does not limit callers with a token or without a credential` + rest},
+		{document(rule("/a", "", `"*":`+per(`"apikey"`)), strings.Replace(rule("*", "", `"global":`+per(`"ip"`)), "{", `{"mode":"shadow",`, 1)),
+			`1 rules[0].limits.*: this rule does not limit callers with a token or without a credential` + rest},
 		{document(rule("/a", "", `"*":`+limit)), ""},
 		{document(rule("/a", "", `"*":`+per(`"global"`))), ""},
 		{document(rule("/a", "", `"*":[`+per(`"user"`)+`,`+per(`"ip"`)+`]`)), ""},
@@ -65,9 +71,12 @@ func TestRules_Notes_defaultTier(t *testing.T) {
 // A note names a window of more than a day, because it is not a calendar period.
 func TestRules_Notes_windows(t *testing.T) {
 	for numbers, want := range map[string]string{
-		`"window":"30d"`: "1 rules[0].limits.*: the window is not a calendar week or month: usage expires gradually over 30 days, and there is no reset; period counts by the calendar",
-		`"window":"7d","algorithm":"fixed_window"`:  "1 rules[0].limits.*: the windows are not calendar weeks or months: each window takes 7 days, counted from 1 January 1970 UTC; period counts by the calendar",
-		`"window":"36h","algorithm":"fixed_window"`: "1 rules[0].limits.*: the windows are not calendar weeks or months: each window takes 1.5 days, counted from 1 January 1970 UTC; period counts by the calendar",
+		`"window":"30d"`: "1 rules[0].limits.*: the window is not a calendar week or month: usage expires gradually over 30 days, and there " +
+			"is no reset; period counts by the calendar",
+		`"window":"7d","algorithm":"fixed_window"`: "1 rules[0].limits.*: the windows are not calendar weeks or months: each window takes 7 " +
+			"days, counted from 1 January 1970 UTC; period counts by the calendar",
+		`"window":"36h","algorithm":"fixed_window"`: "1 rules[0].limits.*: the windows are not calendar weeks or months: each window takes " +
+			"1.5 days, counted from 1 January 1970 UTC; period counts by the calendar",
 		`"window":"1d"`: "", `"window":"1d","algorithm":"fixed_window"`: "", `"window":"30d","algorithm":"token_bucket"`: "",
 	} {
 		if got := strings.Join(notes(t, document(rule("/a", "", `"*":{"requests":9,`+numbers+`}`)), "calendar"), "\n"); got != want {

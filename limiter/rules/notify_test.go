@@ -35,11 +35,13 @@ func TestParse_notify(t *testing.T) {
 				t.Fatalf("got %+v, error %v, want a request within the limit", d, err)
 			}
 		}
-		if len(notices) != 1 || notices[0].Percent != 80 || notices[0].Used != want || notices[0].Capacity != want*10/8 || notices[0].Subject != limiter.User(user) {
+		if len(notices) != 1 || notices[0].Percent != 80 || notices[0].Used != want || notices[0].Capacity != want*10/8 ||
+			notices[0].Subject != limiter.User(user) {
 			t.Errorf("%s: got notices %+v, want one of 80 %% at %d", user, notices, want)
 		}
 	}
-	shadow := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":{"requests":10,"window":"1m","notify":[80]}}}]}`), rules.Options{}))
+	shadow := storetest.Must(rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":{"requests":10,"window":"1m",`+
+		`"notify":[80]}}}]}`), rules.Options{}))
 	if notes := shadow.Notes(); len(notes) != 1 || !strings.Contains(notes[0].Message, "no notices in mode shadow") {
 		t.Errorf("in mode shadow: got notes %v, want one about notices", notes)
 	}

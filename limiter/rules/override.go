@@ -46,8 +46,10 @@ func (c *compiler) merge() bool {
 			if !c.rules.classes[s.class].countsBy(o.Kind) {
 				continue
 			}
-			if total++; total > maxOwn {
-				c.doc.Report(o.Path, "got too many overrides, want overrides for at most %d limits in total; an override counts once for each limit with its name", maxOwn)
+			total++
+			if total > maxOwn {
+				c.doc.Report(o.Path, "got too many overrides, want overrides for at most %d limits in total; an override counts once for each limit "+
+					"with its name", maxOwn)
 				return false
 			}
 			s.own = append(s.own, c.rules.options.clamp(inherit(s.Rate, o.Rate)))
@@ -134,6 +136,7 @@ func (c *compiler) reportUnknown(o *document.Override) {
 	case len(names) == 0:
 		c.doc.Report(o.Path, "no limit counts by %s", kind)
 	default:
-		c.doc.Report(o.Path, "no limit of this name counts by %s, want %s%s", kind, quoteAll(names[:min(most, len(names))]), document.DidYouMean(o.Name, names))
+		c.doc.Report(o.Path, "no limit of this name counts by %s, want %s%s", kind, quoteAll(names[:min(most, len(names))]),
+			document.DidYouMean(o.Name, names))
 	}
 }

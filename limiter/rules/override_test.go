@@ -52,7 +52,8 @@ func TestParse_overrides_inherit(t *testing.T) {
 		{"bucket", `"requests":5,"period":"day"`, "day/5/UTC"},
 		{"sliding", `"requests":5,"period":"month","anchor":2`, "month-2/5/UTC"},
 	} {
-		r := parse(t, `{"rules":[{"endpoint":"/a","limits":{"*":{`+limits[c.limit]+`}}}],"overrides":[{"user":"alice","limits":{"a":{`+c.override+`}}}]}`)
+		r := parse(t, `{"rules":[{"endpoint":"/a","limits":{"*":{`+limits[c.limit]+`}}}],"overrides":[{"user":"alice","limits":{"a":{`+c.override+
+			`}}}]}`)
 		if got := r.Charges(nil, "GET", rules.EncodedPath("/a"), alice)[0].Limit.Fingerprint(); got != c.want {
 			t.Errorf("%s with %s: got %s, want %s", c.limit, c.override, got, c.want)
 		}

@@ -142,7 +142,8 @@ func (r *Rules) replace(base *identified, path string, own algo.Rate) (made *lim
 		return nil, note, &mistake
 	}
 	if most := min(made.MaxCost(), made.MaxLocalCost()); base.cost > most {
-		return nil, note, &Problem{Path: path, Message: fmt.Sprintf("got a capacity of %d, want at least %d, the cost in %s", most, base.cost, base.costPath)}
+		return nil, note, &Problem{Path: path, Message: fmt.Sprintf("got a capacity of %d, want at least %d, the cost in %s", most, base.cost,
+			base.costPath)}
 	}
 	return made, note, nil
 }

@@ -147,7 +147,8 @@ func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool)
 		return dst, false
 	}
 	for _, text := range s.parsed(text) {
-		if dst, ok = s.read(dst, text, p); !ok {
+		dst, ok = s.read(dst, text, p)
+		if !ok {
 			return dst, false
 		}
 	}
@@ -204,7 +205,8 @@ func (s *spelling) read(dst []reading, text string, p Path) (readings []reading,
 	if strings.ContainsFunc(text, unicode.IsControl) || strings.ContainsFunc(whole, unicode.IsControl) || !utf8.ValidString(whole) {
 		return dst, false
 	}
-	if whole = s.separate(whole); hasDots(whole) || !wellFormed && !p.decoded { // a dot segment in any other reading is also in whole
+	whole = s.separate(whole)
+	if hasDots(whole) || !wellFormed && !p.decoded { // a dot segment in any other reading is also in whole
 		return dst, false
 	}
 	raw := s.separate(text)
@@ -423,7 +425,8 @@ func (p *pattern) matches(r reading) bool {
 			return false
 		}
 		var segment string
-		if segment, path = next(path); segment != want && want != parameter {
+		segment, path = next(path)
+		if segment != want && want != parameter {
 			return false
 		}
 	}

@@ -23,16 +23,23 @@ func TestRules_Select_per(t *testing.T) {
 		caller             caller.Caller
 		want               string
 	}{
-		{"parameter", "GET", "/docs/7", nil, caller.Caller{}, "path:id=7 document, path:id=7|ip:203.0.113.7 mine, method:GET|ip:203.0.113.7 method"},
-		{"same parameter at another place", "HEAD", "/teams/a/docs/7/x", nil, caller.Caller{}, "path:id=7 document, method:GET|ip:203.0.113.7 method"},
+		{"parameter", "GET", "/docs/7", nil, caller.Caller{}, "path:id=7 document, path:id=7|ip:203.0.113.7 mine, method:GET|ip:203.0.113.7 " +
+			"method"},
+		{"same parameter at another place", "HEAD", "/teams/a/docs/7/x", nil, caller.Caller{},
+			"path:id=7 document, method:GET|ip:203.0.113.7 method"},
 		{"below the parameter", "GET", "/teams/a/docs/7", nil, caller.Caller{}, "path:id=7 document, method:GET|ip:203.0.113.7 method"},
-		{"escaped", "POST", "/docs/a%7Cb%3D", nil, caller.Caller{}, "path:id=a%7Cb%3D document, path:id=a%7Cb%3D|ip:203.0.113.7 mine, method:POST|ip:203.0.113.7 method"},
+		{"escaped", "POST", "/docs/a%7Cb%3D", nil, caller.Caller{},
+			"path:id=a%7Cb%3D document, path:id=a%7Cb%3D|ip:203.0.113.7 mine, method:POST|ip:203.0.113.7 method"},
 		{"an invented method", "BREW", "/", nil, caller.Caller{}, "method:other|ip:203.0.113.7 method"},
 		{"another invented method", "get", "/", nil, caller.Caller{}, "method:other|ip:203.0.113.7 method"},
-		{"header", "GET", "/", http.Header{"X-Tenant": {"a"}}, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}, "method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=a|user:u tenant"},
-		{"no header", "GET", "/", nil, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}, "method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=|user:u tenant"},
-		{"repeated header", "GET", "/", http.Header{"X-Tenant": {"a", "b"}}, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}, "method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=a,b|user:u tenant"},
-		{"joined header", "GET", "/", http.Header{"X-Tenant": {"a,b"}}, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}, "method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=a,b|user:u tenant"},
+		{"header", "GET", "/", http.Header{"X-Tenant": {"a"}}, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}},
+			"method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=a|user:u tenant"},
+		{"no header", "GET", "/", nil, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}},
+			"method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=|user:u tenant"},
+		{"repeated header", "GET", "/", http.Header{"X-Tenant": {"a", "b"}}, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}},
+			"method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=a,b|user:u tenant"},
+		{"joined header", "GET", "/", http.Header{"X-Tenant": {"a,b"}}, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}},
+			"method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=a,b|user:u tenant"},
 		{"bad credential", "GET", "/docs/7", nil, caller.Caller{Rejected: true}, "method:GET|ip:203.0.113.7 method"},
 	} {
 		c.caller.IP = address
@@ -61,7 +68,8 @@ func TestRules_Select_perLong(t *testing.T) {
 	seen := map[string]bool{}
 	for _, end := range []string{"a", "b"} {
 		long := strings.Repeat("x", 100_000) + end
-		q := rules.Request{Method: "GET", Path: rules.EncodedPath("/docs/" + long), Header: http.Header{"X-Tenant": {long}}, Caller: caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}}
+		q := rules.Request{Method: "GET", Path: rules.EncodedPath("/docs/" + long), Header: http.Header{"X-Tenant": {long}},
+			Caller: caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}}
 		for _, charge := range r.Select(nil, q).Charges {
 			if s := charge.Subject.String(); len(s) > 144 {
 				t.Errorf("%s: got a subject of %d bytes, want at most 144", charge.Limit.Name, len(s))
@@ -78,7 +86,8 @@ func TestRules_Select_perLong(t *testing.T) {
 // counts both values.
 func TestRules_Select_perSwapped(t *testing.T) {
 	const limits = `"limits":{"*":{"name":"team","requests":10,"window":"1m","per":["path:team"]}}`
-	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/{team}/{user}",`+limits+`},{"endpoint":"/{user}/{team}",`+limits+`}]}`), rules.Options{})
+	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/{team}/{user}",`+limits+`},{"endpoint":"/{user}/{team}",`+limits+`}]}`),
+		rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +111,8 @@ func TestRules_Select_usageRejected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := rules.Request{Method: "GET", Path: rules.EncodedPath("/_usage"), Caller: caller.Caller{User: "u", IP: netip.MustParsePrefix("192.0.2.1/32")}}
+	q := rules.Request{Method: "GET", Path: rules.EncodedPath("/_usage"), Caller: caller.Caller{User: "u",
+		IP: netip.MustParsePrefix("192.0.2.1/32")}}
 	if s := r.Select(nil, q); s.Usage == nil || len(s.Charges) != 1 || s.Charges[0].Limit.Name != "_usage" {
 		t.Errorf("a user: got %+v, want the usage, and a charge on its limit", s)
 	}
@@ -168,7 +178,8 @@ func TestRules_Own(t *testing.T) {
 	for _, l := range list {
 		got = append(got, l.Path+" "+l.Charge.Subject.String())
 	}
-	if want := []string{"rules[0].limits.paid user:u", "rules[2].limits.global[1] ip:203.0.113.7"}; !slices.Equal(got, want) || !complete || r.UsageEndpoint() != "/_usage" || r.Len() != 3 {
+	if want := []string{"rules[0].limits.paid user:u", "rules[2].limits.global[1] ip:203.0.113.7"}; !slices.Equal(got, want) || !complete ||
+		r.UsageEndpoint() != "/_usage" || r.Len() != 3 {
 		t.Errorf("got %v, complete %t, want %v", got, complete, want)
 	}
 	many := make([]string, 300)

@@ -111,21 +111,21 @@ func crowded(rt *rapid.T, list []drawn, split bool) bool {
 			for _, d := range list {
 				for _, c := range alone(rt, d.text).Charges(nil, cmp.Or(d.method, "GET"), rules.EncodedPath(d.path), caller) {
 					name, _, _ := strings.Cut(c.Subject.String(), "|endpoint:")
-					it := item{subject: limiter.Custom("", name), shadow: c.Limit.Shadow}
+					stored := item{subject: limiter.Custom("", name), shadow: c.Limit.Shadow}
 					if !strings.HasPrefix(c.Limit.Name, "shared") && split {
-						it.endpoint = d.method + " " + d.endpoint
+						stored.endpoint = d.method + " " + d.endpoint
 					}
 					items, shards := own, 0
 					if c.Limit.Global {
 						items = all
 					}
-					if _, ok := items[it]; !ok {
-						items[it] = [2]map[limiter.ID]bool{{}, {}}
+					if _, ok := items[stored]; !ok {
+						items[stored] = [2]map[limiter.ID]bool{{}, {}}
 					}
 					if c.Limit.Spread.Shards > 0 {
 						shards = 1
 					}
-					items[it][shards][c.Limit.ID] = true
+					items[stored][shards][c.Limit.ID] = true
 				}
 			}
 			if tooMany(own) {
@@ -149,12 +149,14 @@ func tooMany(items map[item][2]map[limiter.ID]bool) bool {
 type drawn struct{ text, endpoint, method, path string }
 
 func drawRule(rt *rapid.T, i int) drawn {
-	endpoint := rapid.SampledFrom([]string{"*", "/a", "/a/*", "/{x}", "/{x}/*", "/a/b", "/a/{x}", "/{x}/b", "/{x}/{y}", "/a/{x}/a", "/{x}/b/{y}", "/b/{x}/*", "/{x}/a/*"}).Draw(rt, "endpoint")
+	endpoint := rapid.SampledFrom([]string{"*", "/a", "/a/*", "/{x}", "/{x}/*", "/a/b", "/a/{x}", "/{x}/b", "/{x}/{y}", "/a/{x}/a",
+		"/{x}/b/{y}", "/b/{x}/*", "/{x}/a/*"}).Draw(rt, "endpoint")
 	var limits []string
 	for _, tier := range []string{"free", "paid", "*", "global"} {
 		if n := rapid.IntRange(-3, 6).Draw(rt, tier); n > 0 {
 			rest := rapid.SampledFrom([]string{
-				``, `,"per":["client"]`, `,"per":["user","endpoint"]`, `,"per":["apikey"]`, `,"per":["claim:org","client"]`, `,"per":["claim:org","user"]`, `,"per":["claim:org","apikey"]`, `,"per":["ip","claim:org"]`,
+				``, `,"per":["client"]`, `,"per":["user","endpoint"]`, `,"per":["apikey"]`, `,"per":["claim:org","client"]`,
+				`,"per":["claim:org","user"]`, `,"per":["claim:org","apikey"]`, `,"per":["ip","claim:org"]`,
 				`,"shards":2`, `,"per":["global"]`,
 			}).Draw(rt, "rest")
 			prefix := fmt.Sprintf("l%d-", i)
@@ -183,7 +185,8 @@ func alone(rt *rapid.T, text string) *rules.Rules {
 	if r := parsed[text]; r != nil {
 		return r
 	}
-	r, err := rules.Parse([]byte(document(text, rule("/of/no/request", "", `"free":`+limit+`,"paid":`+limit+`,"other":`+limit))), rules.Options{Items: dynamostore.Items{}})
+	r, err := rules.Parse([]byte(document(text, rule("/of/no/request", "", `"free":`+limit+`,"paid":`+limit+`,"other":`+limit))),
+		rules.Options{Items: dynamostore.Items{}})
 	if err != nil {
 		rt.Skip(err) // even this rule alone has more limits than an item can hold
 	}

@@ -67,7 +67,8 @@ func (r *Rules) applyRecord(own *caller.Limits, l *limit, of *limiter.Limit) app
 	made, mistake, overridden := *of, own.Mistake(), of != l.Limit
 	if rate, ok := own.Rate(l.Name); ok {
 		var replaced *limiter.Limit
-		if replaced, mistake = r.replaceByRecord(l.shared, rate, own); mistake == nil {
+		replaced, mistake = r.replaceByRecord(l.shared, rate, own)
+		if mistake == nil {
 			made, overridden = *replaced, true
 		}
 	}
@@ -92,7 +93,8 @@ func (r *Rules) replaceByRecord(base *identified, rate caller.Rate, own *caller.
 	case base.spec.Spread != limiter.Spread{}:
 		return nil, fmt.Errorf("limit %s: has lease, shards or sync_ms in the rules; a record cannot set such a limit", name)
 	case of.Algorithm.Logs() && rate.Requests > base.Rate.Requests:
-		return nil, fmt.Errorf("limit %s: got %d requests, want at most %d: a sliding_log must fit its item", name, rate.Requests, base.Rate.Requests)
+		return nil, fmt.Errorf("limit %s: got %d requests, want at most %d: a sliding_log must fit its item", name, rate.Requests,
+			base.Rate.Requests)
 	}
 	made, _, problem := r.replace(base, "limit "+name, ownNumbers(of, rate, own))
 	if problem != nil {
@@ -137,7 +139,8 @@ func (r *Rules) CheckLimits(own *caller.Limits) error {
 		}
 	}
 	if !anchored {
-		problems = append(problems, fmt.Errorf("anchor: got %s, but no limit by API key or client has a period that begins on such a day", own.Anchor()))
+		problems = append(problems, fmt.Errorf("anchor: got %s, but no limit by API key or client has a period that begins on such a day",
+			own.Anchor()))
 	}
 	return errors.Join(problems...)
 }

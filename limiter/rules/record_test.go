@@ -57,7 +57,8 @@ func TestRules_record(t *testing.T) {
 	r := parse(t, recordDocument)
 	const tail = ", log log/1m0s/30 v%d, shards sliding/1m0s/300 v%d, all sliding/1m0s/300 v100"
 	for _, c := range []struct{ tier, limits, want string }{
-		{"free", "search=5000/1m month=2000000 anchor=31", "search sliding/1m0s/5000 v1100, month month-31/2000000/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
+		{"free", "search=5000/1m month=2000000 anchor=31", "search sliding/1m0s/5000 v1100, month month-31/2000000/Europe/Berlin v1100, week " +
+			"week-monday/60/UTC v1100"},
 		{"free", "anchor=15", "search log/1m0s/12 v1100, month month-15/100/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
 		{"free", "week=70 anchor=friday", "search log/1m0s/12 v1100, month month-1/100/Europe/Berlin v1100, week week-friday/70/UTC v1100"},
 		{"free", "search=5000", "search sliding/1m0s/5000 v1100, month month-1/100/Europe/Berlin v1100, week week-monday/60/UTC v1100"},
@@ -73,7 +74,8 @@ func TestRules_record(t *testing.T) {
 	}
 	// With a token, limits by client count the user, so the record sets only the limits by API key.
 	both := caller.Caller{APIKey: "acme", User: "alice", Tier: "free", Limits: limitsOf(t, 1000, "search=5000 week=70")}
-	if got := fingerprints(r, both); !strings.HasPrefix(got, "search log/1m0s/10 v100, month month-1/100/Europe/Berlin v100, week week-monday/70/UTC v1100") {
+	if got := fingerprints(r, both); !strings.HasPrefix(got, "search log/1m0s/10 v100, month month-1/100/Europe/Berlin v100, week "+
+		"week-monday/70/UTC v1100") {
 		t.Errorf("with a token: got %s, want search of the document and week of the record", got)
 	}
 }
@@ -110,7 +112,8 @@ func TestRules_CheckLimits(t *testing.T) {
 			t.Errorf("%s: got the reason %q, want %q", c.limits, s.Ignored, err)
 		}
 	}
-	if err := parse(t, `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}]}`).CheckLimits(limitsOf(t, 1, "anchor=31")); err == nil {
+	if err := parse(t, `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}]}`).CheckLimits(limitsOf(t, 1,
+		"anchor=31")); err == nil {
 		t.Error("anchor without a period: got no error, want one")
 	}
 }
@@ -130,17 +133,22 @@ func TestRules_record_mistake(t *testing.T) {
 		{`{"changed":1000,"rates":{"search":"5"}} {}`, 1100},
 		{strings.Repeat(" ", 5000), 100},
 	} {
-		q := rules.Request{Method: "GET", Path: rules.EncodedPath("/a"), Caller: caller.Caller{APIKey: "x", Tier: "free", Limits: caller.ParseLimits(c.text)}}
+		q := rules.Request{Method: "GET", Path: rules.EncodedPath("/a"), Caller: caller.Caller{APIKey: "x", Tier: "free",
+			Limits: caller.ParseLimits(c.text)}}
 		s := r.Select(nil, q)
 		if got := s.Charges[0].Limit; s.Ignored == nil || got.Fingerprint() != "log/1m0s/10" || got.Version != c.version && c.version != 100 {
-			t.Errorf("%.60s: got %s of version %d with the reason %v, want the limit of the document with version %d and a reason", c.text, got.Fingerprint(), got.Version, s.Ignored, c.version)
+			t.Errorf("%.60s: got %s of version %d with the reason %v, want the limit of the document with version %d and a reason", c.text,
+				got.Fingerprint(), got.Version, s.Ignored, c.version)
 		}
 	}
 	// The sum of both versions is above MaxVersion, so a store could not keep it.
-	high := parse(t, fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1m"}}}]}`, int64(limiter.MaxVersion)))
-	s := high.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath("/a"), Caller: caller.Caller{APIKey: "x", Limits: limitsOf(t, 1000, "a=5")}})
+	high := parse(t, fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1m"}}}]}`,
+		int64(limiter.MaxVersion)))
+	s := high.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath("/a"), Caller: caller.Caller{APIKey: "x",
+		Limits: limitsOf(t, 1000, "a=5")}})
 	if s.Ignored == nil || s.Charges[0].Limit.Version != limiter.MaxVersion {
-		t.Errorf("version above the maximum: got version %d and the reason %v, want the limit of the document", s.Charges[0].Limit.Version, s.Ignored)
+		t.Errorf("version above the maximum: got version %d and the reason %v, want the limit of the document", s.Charges[0].Limit.Version,
+			s.Ignored)
 	}
 }
 
@@ -164,7 +172,8 @@ func TestRules_record_cached(t *testing.T) {
 		acme.Limits = limitsOf(t, int64(2000+i), "search=5000")
 		r.Charges(dst[:0], "GET", path, acme)
 	}
-	if again := r.Charges(dst[:0], "GET", path, caller.Caller{APIKey: "acme", Tier: "free", Limits: limitsOf(t, 1000, "search=5000 anchor=31")}); again[0].Limit == first[0].Limit {
+	if again := r.Charges(dst[:0], "GET", path, caller.Caller{APIKey: "acme", Tier: "free",
+		Limits: limitsOf(t, 1000, "search=5000 anchor=31")}); again[0].Limit == first[0].Limit {
 		t.Error("after 15,000 limits of other records: got the first limit, want a bounded cache without it")
 	}
 }
@@ -178,7 +187,8 @@ func TestRules_record_differential(t *testing.T) {
 		store := storetest.Must(memstore.New(memstore.Options{}))
 		documents := make([]*rules.Rules, 3)
 		for i := range documents {
-			documents[i] = parse(t, fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/a","limits":{"*":{"requests":%d,"window":"1h","algorithm":"fixed_window"}}}]}`, 100+i, 5+rng.IntN(20)))
+			documents[i] = parse(t, fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/a","limits":{"*":{"requests":%d,"window":"1h",`+
+				`"algorithm":"fixed_window"}}}]}`, 100+i, 5+rng.IntN(20)))
 		}
 		most := int64(0)
 		records := make([]*caller.Limits, 6)
@@ -218,7 +228,8 @@ func TestRules_record_differential(t *testing.T) {
 		if admitted > most {
 			t.Fatalf("seed %d: got %d admitted in one window, want at most %d", seed, admitted, most)
 		}
-		last := documents[len(documents)-1].Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{APIKey: "acme", Limits: records[len(records)-1]})
+		last := documents[len(documents)-1].Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{APIKey: "acme",
+			Limits: records[len(records)-1]})
 		if d, err := limiters[0].Take(t.Context(), now, last); err != nil || d.Superseded {
 			t.Fatalf("seed %d: got superseded rules, error %v; want the newest document and record to decide in the end", seed, err)
 		}

@@ -26,7 +26,8 @@ func TestParse_regions(t *testing.T) {
 	for i, l := range r.Limits() {
 		of, alone := l.Charge.Limit, whole.Limits()[i]
 		shared := l.Path != "rules[1].limits.*"
-		if l.Shared != shared || alone.Shared != shared || (of.Rate.Regions == third) != shared || len(of.Regions()) != map[bool]int{true: 3}[shared] {
+		if l.Shared != shared || alone.Shared != shared || (of.Rate.Regions == third) != shared ||
+			len(of.Regions()) != map[bool]int{true: 3}[shared] {
 			t.Errorf("%s: got shared %t, %+v, want shared %t", l.Path, l.Shared, of.Rate, shared)
 		}
 		if alone.Charge.Limit.Rate.Regions != (algo.Regions{}) || alone.Charge.Limit.ID != of.ID {
@@ -38,7 +39,8 @@ func TestParse_regions(t *testing.T) {
 // A process that does not know the regions refuses to admit the whole limit in each.
 func TestParse_regionsUnknown(t *testing.T) {
 	_, err := rules.Parse([]byte(document(rule("/a", "", `"*":{"requests":10,"window":"1m","regions":"shared"}`))), rules.Options{})
-	const want = `line 1: rules[0].limits.*.regions: got shared, want each: this process has no list of the regions, so each region would admit the whole limit`
+	const want = `line 1: rules[0].limits.*.regions: got shared, want each: this process has no list of the regions, so each region would ` +
+		`admit the whole limit`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -108,7 +108,8 @@ func (r *Rules) Enforces() bool {
 
 // CaseMatters reports whether a path in upper case can have other limits than the same path in lower case.
 func (r *Rules) CaseMatters() bool {
-	return r.spelling != nil && !r.spelling.IgnoreCase && slices.ContainsFunc(r.rules, func(rule rule) bool { return rule.pattern.text != "*" })
+	return r.spelling != nil && !r.spelling.IgnoreCase && slices.ContainsFunc(r.rules,
+		func(rule rule) bool { return rule.pattern.text != "*" })
 }
 
 // LocalProcesses returns the smallest local_processes above 1 of all rules. It returns 0 if no rule
@@ -143,7 +144,8 @@ func (r *Rules) Tier(claimed string) string {
 // of the default tier.
 func (r *Rules) CheckTier(tier string) error {
 	if tiers := r.Tiers(); len(tiers) > 0 && r.Tier(tier) != tier {
-		return fmt.Errorf("tier: got %q, %s%s; default_tier %s decides", document.Shorten(tier), document.WantTier(tiers, r.declared), document.DidYouMean(tier, tiers), r.defaultTier)
+		return fmt.Errorf("tier: got %q, %s%s; default_tier %s decides", document.Shorten(tier), document.WantTier(tiers, r.declared),
+			document.DidYouMean(tier, tiers), r.defaultTier)
 	}
 	return nil
 }

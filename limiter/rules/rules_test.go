@@ -75,17 +75,23 @@ func TestRules_Charges(t *testing.T) {
 		{"root", all, "GET", "/", anonymous, "ip:203.0.113.7 address 1, global everybody 1, endpoint::/ all 1"},
 		{"below", all, "GET", "/api/v2/x", key, "ip:203.0.113.7 address 1, global everybody 1, apikey:k1 api 1"},
 		{"the prefix itself", all, "GET", "/api/", key, "ip:203.0.113.7 address 1, global everybody 1, apikey:k1 api 1"},
-		{"default tier", all, "GET", "/api/v1/items/5", alice, "ip:203.0.113.7 address 1, global everybody 1, user:alice api 1, user:alice items 2"},
-		{"unknown tier", all, "GET", "/api/v1/items/5", caller.Caller{User: "eve", Tier: "global", IP: address}, "ip:203.0.113.7 address 1, global everybody 1, user:eve api 1, user:eve items 2"},
-		{"several limits", all, "GET", "/api/v1/items/5", pro, "ip:203.0.113.7 address 1, global everybody 1, user:pat api 1, user:pat second 2, user:pat month 2"},
-		{"two identities", all, "DELETE", "/api/v1/items/5", pro, "ip:203.0.113.7 address 1, global everybody 1, user:pat api 1, claim:org=acme|user:pat organisation 1"},
+		{"default tier", all, "GET", "/api/v1/items/5", alice, "ip:203.0.113.7 address 1, global everybody 1, user:alice api 1, user:alice " +
+			"items 2"},
+		{"unknown tier", all, "GET", "/api/v1/items/5", caller.Caller{User: "eve", Tier: "global", IP: address},
+			"ip:203.0.113.7 address 1, global everybody 1, user:eve api 1, user:eve items 2"},
+		{"several limits", all, "GET", "/api/v1/items/5", pro, "ip:203.0.113.7 address 1, global everybody 1, user:pat api 1, user:pat second " +
+			"2, user:pat month 2"},
+		{"two identities", all, "DELETE", "/api/v1/items/5", pro, "ip:203.0.113.7 address 1, global everybody 1, user:pat api 1, " +
+			"claim:org=acme|user:pat organisation 1"},
 		{"one of them missing", all, "DELETE", "/api/v1/items/5", alice, "ip:203.0.113.7 address 1, global everybody 1, user:alice api 1"},
 		{"no API key", all, "PUT", "/api/v1/Reports%20(all)", alice, "ip:203.0.113.7 address 1, global everybody 1, user:alice api 1"},
-		{"API key", all, "PUT", "/api/v1/Reports (all)", pro, "ip:203.0.113.7 address 1, global everybody 1, user:pat api 1, apikey:k1 reports-all 1"},
+		{"API key", all, "PUT", "/api/v1/Reports (all)", pro, "ip:203.0.113.7 address 1, global everybody 1, user:pat api 1, apikey:k1 " +
+			"reports-all 1"},
 		{"rejected credential is charged by address", all, "DELETE", "/api/v1/items/5", rejected, "ip:203.0.113.7 address 1"},
 
 		{"bad credential", only, "GET", "/a", rejected, "ip:203.0.113.7 a 1, ip:203.0.113.7 address 1, ip:203.0.113.7 bad-credentials 1"},
-		{"credential that could not be verified", only, "GET", "/b", caller.Caller{IP: rejected.IP, Rejected: true, Unverified: true}, "ip:203.0.113.7 address 1"},
+		{"credential that could not be verified", only, "GET", "/b", caller.Caller{IP: rejected.IP, Rejected: true, Unverified: true},
+			"ip:203.0.113.7 address 1"},
 		{"bad credential elsewhere", only, "GET", "/b", rejected, "ip:203.0.113.7 address 1, ip:203.0.113.7 bad-credentials 1"},
 		{"good token", only, "GET", "/a", alice, ""},
 		{"good key", only, "GET", "/a", key, ""},
@@ -110,12 +116,16 @@ func TestParse_identity(t *testing.T) {
 		}
 		return all
 	}
-	one := ids(`{"rules":[{"endpoint":"/a","limits":{"free":[{"name":"x","requests":1,"window":"1m"},{"name":"y","requests":2,"window":"1m"}],"paid":{"requests":3,"window":"1m"}}}]}`)
-	moved := ids(`{"rules":[{"endpoint":"/b","limits":{"free":{"requests":9,"window":"1h"}}},{"endpoint":"/a","limits":{"paid":{"requests":3,"window":"1m"},"free":[{"name":"y","requests":2,"window":"1m"},{"name":"x","requests":1,"window":"1m"}]}}]}`)
+	one := ids(`{"rules":[{"endpoint":"/a","limits":{"free":[{"name":"x","requests":1,"window":"1m"},{"name":"y","requests":2,` +
+		`"window":"1m"}],"paid":{"requests":3,"window":"1m"}}}]}`)
+	moved := ids(`{"rules":[{"endpoint":"/b","limits":{"free":{"requests":9,"window":"1h"}}},{"endpoint":"/a",` +
+		`"limits":{"paid":{"requests":3,"window":"1m"},"free":[{"name":"y","requests":2,"window":"1m"},{"name":"x","requests":1,` +
+		`"window":"1m"}]}}]}`)
 	if len(one) != 3 || !maps.Equal(one, moved) {
 		t.Errorf("identities before and after a change of the order of rules: got\n%v and\n%v, want the same three", one, moved)
 	}
-	other := ids(`{"rules":[{"endpoint":"/a","method":"GET","limits":{"free":{"name":"x","requests":1,"window":"1m"},"paid":{"name":"all","requests":3,"window":"1m"}}}]}`)
+	other := ids(`{"rules":[{"endpoint":"/a","method":"GET","limits":{"free":{"name":"x","requests":1,"window":"1m"},"paid":{"name":"all",` +
+		`"requests":3,"window":"1m"}}}]}`)
 	for id := range other {
 		if one[id] != "" {
 			t.Errorf("limit %s of a rule for GET: got the identity of the limit of a rule for every method, want another identity", one[id])
@@ -141,7 +151,8 @@ func TestParse_shared(t *testing.T) {
 func TestParse_horizon_combined(t *testing.T) {
 	acme := map[string]string{"org": "acme"}
 	for kind, caller := range map[string]caller.Caller{
-		"user": {User: "u", APIKey: "k", IP: address, Claims: acme}, "apikey": {APIKey: "k", IP: address, Claims: acme}, "ip": {IP: address, Claims: acme},
+		"user": {User: "u", APIKey: "k", IP: address, Claims: acme}, "apikey": {APIKey: "k", IP: address, Claims: acme},
+		"ip": {IP: address, Claims: acme},
 	} {
 		r := parse(t, document(
 			rule("/a", "", `"*":{"requests":1,"window":"1s","per":["client","claim:org","endpoint"]}`),
@@ -152,7 +163,8 @@ func TestParse_horizon_combined(t *testing.T) {
 		if a, b := of("/a"), of("/b"); a.Subject != b.Subject {
 			t.Errorf("%s: got subjects %s and %s, want the same", kind, a.Subject, b.Subject)
 		}
-		for path, want := range map[string]time.Duration{"/a": 60 * 24 * time.Hour, "/b": 60 * 24 * time.Hour, "/c": 60 * 24 * time.Hour, "/d": 6 * time.Second} {
+		for path, want := range map[string]time.Duration{"/a": 60 * 24 * time.Hour, "/b": 60 * 24 * time.Hour, "/c": 60 * 24 * time.Hour,
+			"/d": 6 * time.Second} {
 			if got := of(path).Limit.Horizon; got != want {
 				t.Errorf("%s: horizon of %s: got %s, want %s", kind, path, got, want)
 			}
@@ -173,9 +185,11 @@ func TestRules_Counts(t *testing.T) {
 }
 
 func TestRules_Tier(t *testing.T) {
-	known := document(rule("/a", "", `"free":`+limit+`,"paid":{"requests":2,"window":"1s"},"*":{"requests":3,"window":"1s"},"global":{"requests":4,"window":"1s"}`))
+	known := document(rule("/a", "", `"free":`+limit+`,"paid":{"requests":2,"window":"1s"},"*":{"requests":3,"window":"1s"},`+
+		`"global":{"requests":4,"window":"1s"}`))
 	for _, c := range []struct{ defaultTier, claimed, want string }{
-		{"free", "paid", "paid"}, {"free", "free", "free"}, {"free", "", "free"}, {"free", "gold", "free"}, {"free", "*", "free"}, {"free", "global", "free"},
+		{"free", "paid", "paid"}, {"free", "free", "free"}, {"free", "", "free"}, {"free", "gold", "free"}, {"free", "*", "free"},
+		{"free", "global", "free"},
 		{"paid", "", "paid"}, {"paid", "gold", "paid"}, {"paid", "free", "free"},
 	} {
 		r := parse(t, strings.Replace(known, "{", fmt.Sprintf(`{"default_tier":%q,`, c.defaultTier), 1))
@@ -183,7 +197,8 @@ func TestRules_Tier(t *testing.T) {
 			t.Errorf("default %s: tier of %q: got %q, want %q", c.defaultTier, c.claimed, got, c.want)
 		}
 		claimed, decides := caller.Caller{User: "u", Tier: c.claimed}, caller.Caller{User: "u", Tier: c.want}
-		if got, want := show(r.Charges(nil, "GET", rules.EncodedPath("/a"), claimed)), show(r.Charges(nil, "GET", rules.EncodedPath("/a"), decides)); got != want {
+		if got, want := show(r.Charges(nil, "GET", rules.EncodedPath("/a"), claimed)),
+			show(r.Charges(nil, "GET", rules.EncodedPath("/a"), decides)); got != want {
 			t.Errorf("default %s: charges of %q: got %s, want %s", c.defaultTier, c.claimed, got, want)
 		}
 	}
@@ -205,7 +220,8 @@ func TestRules_Charges_parameter(t *testing.T) {
 // Two limits with one name that count by different identities are charged separately. Charges does not
 // combine the charges of two requests.
 func TestRules_Charges_sameLimit(t *testing.T) {
-	r := parse(t, document(rule("/a", "", `"*":[{"name":"s","requests":3,"window":"1s","per":["user"]},{"name":"s","requests":5,"window":"1s","per":["ip"]}]`)))
+	r := parse(t, document(rule("/a", "", `"*":[{"name":"s","requests":3,"window":"1s","per":["user"]},{"name":"s","requests":5,`+
+		`"window":"1s","per":["ip"]}]`)))
 	if got, want := show(r.Charges(nil, "GET", rules.EncodedPath("/a"), alice)), "user:alice s 1, ip:203.0.113.7 s 1"; got != want {
 		t.Errorf("charges: got %s, want %s", got, want)
 	}
@@ -230,7 +246,8 @@ func TestRules_Charges_onError(t *testing.T) {
 		{"/other", "", "", "allow 0 600"},
 	} {
 		var got []string
-		for _, c := range r.Charges(nil, "GET", rules.EncodedPath(c.path), caller.Caller{User: c.user, IP: netip.MustParsePrefix("203.0.113.7/32"), Tier: c.tier}) {
+		for _, c := range r.Charges(nil, "GET", rules.EncodedPath(c.path),
+			caller.Caller{User: c.user, IP: netip.MustParsePrefix("203.0.113.7/32"), Tier: c.tier}) {
 			got = append(got, fmt.Sprint(c.Limit.OnError, " ", c.Limit.LocalProcesses, " ", c.Limit.MaxLocalCost()))
 		}
 		if got := strings.Join(got, ", "); got != c.want {

@@ -82,7 +82,8 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 		return r.choose(dst, q, e)
 	}
 	s.Charges, s.Ignored = c.charges, c.ignored
-	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && !slices.ContainsFunc(matched, func(i int) bool { return r.rules[i].accepts(q.Method) })
+	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && !slices.ContainsFunc(matched,
+		func(i int) bool { return r.rules[i].accepts(q.Method) })
 	return s
 }
 
@@ -214,10 +215,12 @@ func (c *charger) subject(q *Request, l *limit) (s limiter.Subject, why skipped)
 	switch {
 	case q.Caller.Rejected && !class.byIP:
 		return s, skippedRejected
-	case l.Only == document.OnlyUnverified && (q.Caller.User != "" || q.Caller.APIKey != ""), l.Only == document.OnlyBadCredentials && (!q.Caller.Rejected || q.Caller.Unverified):
+	case l.Only == document.OnlyUnverified && (q.Caller.User != "" || q.Caller.APIKey != ""), l.Only == document.OnlyBadCredentials &&
+		(!q.Caller.Rejected || q.Caller.Unverified):
 		return s, skippedOnly
 	case l.class < len(c.subjects):
-		if s = c.subjects[l.class]; s == (limiter.Subject{}) {
+		s = c.subjects[l.class]
+		if s == (limiter.Subject{}) {
 			s = class.subject(q)
 			c.subjects[l.class] = s
 		}

@@ -24,7 +24,8 @@ func numbers(charges []limiter.Charge) string {
 // Limits have the spread and the mode that the document sets.
 func TestParse_spread(t *testing.T) {
 	r := load(t, "testdata/good/spread.json")
-	want := map[string]limiter.Spread{"lease": {Lease: 50}, "shards": {Shards: 8}, "sync": {Sync: 100 * time.Millisecond}, "queue": {}, "log": {}}
+	want := map[string]limiter.Spread{"lease": {Lease: 50}, "shards": {Shards: 8}, "sync": {Sync: 100 * time.Millisecond}, "queue": {},
+		"log": {}}
 	for _, c := range r.Charges(nil, "GET", rules.EncodedPath("/a"), alice) {
 		if c.Limit.Spread != want[c.Limit.Name] || !c.Limit.Shadow {
 			t.Errorf("%s: got %+v, shadow %t; want %+v, shadow", c.Limit.Name, c.Limit.Spread, c.Limit.Shadow, want[c.Limit.Name])
@@ -72,10 +73,12 @@ func TestParse_large(t *testing.T) {
 	}{
 		{"*", 0, []limiter.Spread{unset, unset, {Shards: 4}, lease(1), unset, unset, unset, unset}, ""},
 		{"*", rules.LeaseAboveDynamoDB, []limiter.Spread{lease(1000), unset, {Shards: 4}, lease(1), lease(10), unset, lease(10), unset},
-			"rules[4].limits.*: more than 500 requests a second: on DynamoDB an environment leases up to 10 requests at once. Leases save few writes of a bucket"},
+			"rules[4].limits.*: more than 500 requests a second: on DynamoDB an environment leases up to 10 requests at once. Leases save few " +
+				"writes of a bucket"},
 		{"global", 0, []limiter.Spread{unset, unset, {Shards: 4}, lease(1), unset, unset, unset, unset}, ""},
 		{"global", rules.LeaseAboveDynamoDB, []limiter.Spread{sync, unset, {Shards: 4}, lease(1), sync, unset, sync, unset},
-			"rules[0].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. The sum stays within 5 % of the limit"},
+			"rules[0].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit that follows its " +
+				"share of the demand. The sum stays within 5 % of the limit"},
 	} {
 		r, err := rules.Parse(document(c.key), rules.Options{LeaseAbove: c.above})
 		if err != nil {
@@ -97,7 +100,8 @@ func TestParse_large(t *testing.T) {
 // A leaky bucket holds at most the requests that leave within MaxDelay.
 func TestParse_maxDelay(t *testing.T) {
 	document := []byte(`{"rules":[{"endpoint":"*","limits":{"global":{"requests":10,"window":"1s","burst":50,"algorithm":"leaky_bucket"}}}]}`)
-	for delay, want := range map[time.Duration]string{0: "bucket/100ms/50", 250 * time.Millisecond: "bucket/100ms/3", time.Minute: "bucket/100ms/50"} {
+	for delay, want := range map[time.Duration]string{0: "bucket/100ms/50", 250 * time.Millisecond: "bucket/100ms/3",
+		time.Minute: "bucket/100ms/50"} {
 		r, err := rules.Parse(document, rules.Options{MaxDelay: delay})
 		if err != nil {
 			t.Fatal(err)
@@ -130,10 +134,12 @@ func TestParse_overrides(t *testing.T) {
 	}{
 		{"/a", alice, "minute sliding/1m0s/5, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
 		{"/a", caller.Caller{User: "alice", Tier: "paid"}, "minute log/1m0s/5, minute sliding/1m0s/1000"},
-		{"/a", caller.Caller{User: "bob", APIKey: "k1", IP: address}, "minute sliding/1m0s/10, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
+		{"/a", caller.Caller{User: "bob", APIKey: "k1", IP: address},
+			"minute sliding/1m0s/10, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
 		{"/a", caller.Caller{APIKey: "k1", IP: address}, "minute sliding/1m0s/10, day sliding/720h0m0s/70, minute sliding/1m0s/1000"},
 		{"/a", anonymous, "minute sliding/1m0s/1, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
-		{"/a", caller.Caller{IP: netip.MustParsePrefix("2001:db8:1::/64")}, "minute sliding/1m0s/2, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
+		{"/a", caller.Caller{IP: netip.MustParsePrefix("2001:db8:1::/64")},
+			"minute sliding/1m0s/2, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
 		{"/b", caller.Caller{User: "bob", Claims: map[string]string{"org": "acme"}}, "team bucket/51.428571429s/3"},
 		{"/b", caller.Caller{User: "bob", Claims: map[string]string{"org": "umbrella"}}, "team log/1h0m0s/10"},
 	} {
@@ -143,9 +149,11 @@ func TestParse_overrides(t *testing.T) {
 	}
 	// An override keeps the ID of its limit. The horizon of both limits is the longest horizon of all
 	// callers.
-	own, others := r.Charges(nil, "GET", rules.EncodedPath("/a"), alice)[0].Limit, r.Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{User: "bob"})[0].Limit
+	own, others := r.Charges(nil, "GET", rules.EncodedPath("/a"), alice)[0].Limit, r.Charges(nil, "GET", rules.EncodedPath("/a"),
+		caller.Caller{User: "bob"})[0].Limit
 	if own.ID != others.ID || own.Horizon < 60*24*time.Hour || others.Horizon != own.Horizon {
-		t.Errorf("got IDs %s and %s, horizons %s and %s; want one ID, and one horizon of at least 60 days", own.ID, others.ID, own.Horizon, others.Horizon)
+		t.Errorf("got IDs %s and %s, horizons %s and %s; want one ID, and one horizon of at least 60 days", own.ID, others.ID, own.Horizon,
+			others.Horizon)
 	}
 	if own.Spread.Lease != 5 {
 		t.Errorf("lease: got %d, want 5", own.Spread.Lease)
@@ -163,13 +171,15 @@ func TestParse_overrides_all(t *testing.T) {
 	for _, tier := range []string{"free", "paid", "gold"} {
 		for _, path := range []string{"/a", "/b"} {
 			for _, user := range []string{"alice", "bob"} {
-				if got, want := numbers(r.Charges(nil, "GET", rules.EncodedPath(path), caller.Caller{User: user, Tier: tier})), "s log/1m0s/5, s log/1m0s/5"; got != want {
+				if got, want := numbers(r.Charges(nil, "GET", rules.EncodedPath(path), caller.Caller{User: user, Tier: tier})),
+					"s log/1m0s/5, s log/1m0s/5"; got != want {
 					t.Errorf("%s %s of %s: got %s, want %s", tier, path, user, got, want)
 				}
 			}
 		}
 	}
-	a, b := r.Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{User: "alice", Tier: "free"})[0], r.Charges(nil, "GET", rules.EncodedPath("/b"), caller.Caller{User: "alice", Tier: "free"})[0]
+	a, b := r.Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{User: "alice", Tier: "free"})[0],
+		r.Charges(nil, "GET", rules.EncodedPath("/b"), caller.Caller{User: "alice", Tier: "free"})[0]
 	if a.Limit != b.Limit {
 		t.Error("override of a shared count: got two limits, want one")
 	}

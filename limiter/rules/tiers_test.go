@@ -23,7 +23,8 @@ func TestRules_Tier_declared(t *testing.T) {
 			t.Errorf("%s: got %s of %d requests, want %s; only trial has the 2 requests of *", tier, got, charges[0].Limit.Rate.Requests, want)
 		}
 	}
-	if got, want := fmt.Sprint(r.CheckTier("trail")), `tier: got "trail", want a tier of "tiers": Free, free, paid, piad or trial (did you mean "trial"?); default_tier free decides`; got != want {
+	if got, want := fmt.Sprint(r.CheckTier("trail")), `tier: got "trail", want a tier of "tiers": Free, free, paid, piad or trial (did you `+
+		`mean "trial"?); default_tier free decides`; got != want {
 		t.Errorf("check of a tier: got %s, want %s", got, want)
 	}
 	if err := r.CheckTier("trial"); err != nil {

@@ -118,7 +118,8 @@ func (c *class) byRequest() bool {
 
 // checkUsage checks the endpoint of the rule that readUsage added.
 func (c *compiler) checkUsage() {
-	if c.rules.usage = c.doc.Usage; !c.rules.usage {
+	c.rules.usage = c.doc.Usage
+	if !c.rules.usage {
 		return
 	}
 	p := c.rules.rules[len(c.rules.rules)-1].pattern

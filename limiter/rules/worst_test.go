@@ -52,8 +52,10 @@ func worst() []attack {
 		{"many declared tiers", strings.Replace(document(fill(1000, func(i int) string {
 			return rule(fmt.Sprintf("/a%d", i), "", `"`+word(i)+`":`+limit)
 		})), "{", `{"default_tier":"`+word(0)+`","tiers":[`+fill(1000, func(i int) string { return `"` + word(i) + `"` })+`],`, 1), ""},
-		{"10,000 declared tiers", strings.Replace(document(rule("/a", "", tiers(0, 5))), "{", `{"tiers":[`+fill(10_000, func(i int) string { return `"` + word(i) + `"` })+`],`, 1), "tiers: got 10000 tiers, want a list of 1 to 1000 tiers"},
-		{"many tiers that are not declared", strings.Replace(document(rule("/a", "", tiers(0, 20_000))), "{", `{"tiers":[`+fill(999, func(i int) string { return `"` + word(i) + `"` })+`,"free"],`, 1), "more than 100 problems"},
+		{"10,000 declared tiers", strings.Replace(document(rule("/a", "", tiers(0, 5))), "{", `{"tiers":[`+
+			fill(10_000, func(i int) string { return `"` + word(i) + `"` })+`],`, 1), "tiers: got 10000 tiers, want a list of 1 to 1000 tiers"},
+		{"many tiers that are not declared", strings.Replace(document(rule("/a", "", tiers(0, 20_000))), "{", `{"tiers":[`+
+			fill(999, func(i int) string { return `"` + word(i) + `"` })+`,"free"],`, 1), "more than 100 problems"},
 		{"many tiers, and limits of other tiers", document(rule("*", "", `"t0":`+list("l", 7, "")), fill(999, func(i int) string {
 			return rule(fmt.Sprintf("/a%d", i), "", tiers(i+1, 1))
 		})), ""},
@@ -99,7 +101,8 @@ func worst() []attack {
 		}) + `,{"endpoint":"/b/all","cost":6,"limits":{"z":{"requests":10,"window":"1s"}}}],"overrides":[` + fill(9000, func(i int) string {
 			return fmt.Sprintf(`{"user":"u%d","limits":{"all":{"requests":5}}}`, i)
 		}) + `]}`, "more than 100 problems"},
-		{"a long key", `{"` + strings.Repeat("a", 500_000) + `":{` + fill(40_000, func(i int) string { return fmt.Sprintf(`"b%d":1`, i) }) + `}}`, "rules: required"},
+		{"a long key", `{"` + strings.Repeat("a", 500_000) + `":{` + fill(40_000, func(i int) string { return fmt.Sprintf(`"b%d":1`, i) }) + `}}`,
+			"rules: required"},
 		{"a long list", `{"rules":[` + strings.Repeat("1,", 490_000) + `1]}`, "more than 200000 values"},
 	}
 }
@@ -109,7 +112,8 @@ func TestRules_Notes_tiers(t *testing.T) {
 	for most, want := range map[int]string{
 		1: "", 3: "no limit for callers of tier t1 or t2", 11: "t4, t5, t6, t7, t8 or t9", 12: "t5, t6, t7, t8 and 1 more",
 	} {
-		text := document(rule("/a", "", tiers(0, most)), rule("/b", "", `"t0":`+limit+`,"global":`+limit), rule("/c", "", `"*":`+limit), rule("/d", "", `"global":`+limit))
+		text := document(rule("/a", "", tiers(0, most)), rule("/b", "", `"t0":`+limit+`,"global":`+limit), rule("/c", "", `"*":`+limit),
+			rule("/d", "", `"global":`+limit))
 		r := parse(t, strings.Replace(text, "{", `{"default_tier":"t0",`, 1))
 		notes := fmt.Sprint(r.Notes())
 		if want == "" && len(r.Notes()) > 0 || !strings.Contains(notes, want) || len(r.Notes()) > 1 {

@@ -81,7 +81,8 @@ func TestModel_versions(t *testing.T) {
 			}
 			t.Run(string(from)+" to "+string(to), func(t *testing.T) {
 				for i, requests := range []int64{8, 3, 20} {
-					limits := versions(t, algo.Rate{Algorithm: from, Requests: 8, Window: length}, algo.Rate{Algorithm: to, Requests: requests, Window: length})
+					limits := versions(t, algo.Rate{Algorithm: from, Requests: 8, Window: length}, algo.Rate{Algorithm: to, Requests: requests,
+						Window: length})
 					most := float64(max(8, requests))
 					for seed := range uint64(300) {
 						admitted := newWorld(seed, limits, int(seed%30)).run()
@@ -101,7 +102,8 @@ func TestModel_flapping(t *testing.T) {
 	for _, from := range algorithms {
 		for _, to := range algorithms {
 			for _, requests := range []int64{8, 3, 20} {
-				limits := versions(t, algo.Rate{Algorithm: from, Requests: 8, Window: length}, algo.Rate{Algorithm: to, Requests: requests, Window: length})
+				limits := versions(t, algo.Rate{Algorithm: from, Requests: 8, Window: length}, algo.Rate{Algorithm: to, Requests: requests,
+					Window: length})
 				r := rand.New(rand.NewPCG(uint64(requests), 3))
 				both, newer := &storetest.Model{}, &storetest.Model{}
 				who, now, converted := limiter.User("flapping"), start, false
@@ -118,7 +120,8 @@ func TestModel_flapping(t *testing.T) {
 					}
 					want, same := newer.Take(now, who, charge)
 					if got != want || results[0].State != same[0].State {
-						t.Fatalf("%s to %s of %d, request %d: got allowed %t with state %+v, want %t with %+v", from, to, requests, i, got, results[0].State, want, same[0].State)
+						t.Fatalf("%s to %s of %d, request %d: got allowed %t with state %+v, want %t with %+v", from, to, requests, i, got, results[0].State,
+							want, same[0].State)
 					}
 				}
 			}
@@ -185,7 +188,8 @@ func (w *world) send() {
 	m := message{sent: w.now, due: w.now.Add(time.Duration(w.Int64N(int64(late) + 1)))}
 	if len(w.admitted) > 0 && w.IntN(5) == 0 {
 		of := w.admitted[w.IntN(len(w.admitted))]
-		if m.of = of; !of.returned {
+		m.of = of
+		if !of.returned {
 			of.returned = true
 			m.elapsed = w.now.Sub(of.sent)
 			w.messages = append(w.messages, m)

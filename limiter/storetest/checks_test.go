@@ -19,10 +19,13 @@ func (w *world) checkRefusal(e *environment, now time.Time, d limiter.Decision, 
 			continue
 		}
 		stale := d.FromCache && time.Since(e.behind[c.Subject]) <= slotsTTL
-		if quiet && !stale && d.Limit == c.Limit && d.Reason != limiter.ReasonBusy && !d.Failed && w.expects(c.Limit) && time.Since(w.lastRefusal(c.Subject)) > 3*time.Second {
+		if quiet && !stale && d.Limit == c.Limit && d.Reason != limiter.ReasonBusy && !d.Failed && w.expects(c.Limit) &&
+			time.Since(w.lastRefusal(c.Subject)) > 3*time.Second {
 			r := look(&w.most, now, c)
-			if most := max(1, int64(c.Limit.LocalProcesses)); usedAt(r, now)+c.Cost <= c.Limit.Machine().Capacity()/most && r.RetryAfter(algo.InstantOf(now), c.Cost) == 0 && len(charges) == 1 {
-				w.fail("limit %s: refused a request of cost %d in environment %d although it counts at most %d: %+v", c.Limit.Name, c.Cost, w.indexOf(e), usedAt(r, now), d)
+			if most := max(1, int64(c.Limit.LocalProcesses)); usedAt(r, now)+c.Cost <= c.Limit.Machine().Capacity()/most &&
+				r.RetryAfter(algo.InstantOf(now), c.Cost) == 0 && len(charges) == 1 {
+				w.fail("limit %s: refused a request of cost %d in environment %d although it counts at most %d: %+v", c.Limit.Name, c.Cost,
+					w.indexOf(e), usedAt(r, now), d)
 			}
 		}
 		_, bucket := c.Limit.Machine().(*algo.Bucket)
@@ -83,7 +86,8 @@ func (w *world) checkCounts(d limiter.Decision, charges []limiter.Charge, x *wat
 		return
 	}
 	for i, c := range charges {
-		if most := usedAt(look(&w.most, x.now, c), x.now); w.faults() == 0 && !w.has(changes) && !w.skewed && w.resets == 0 && enforced(c.Limit) && c.Limit.Spread == (limiter.Spread{}) && usedAt(x.before[i], x.now) > most+1 {
+		if most := usedAt(look(&w.most, x.now, c), x.now); w.faults() == 0 && !w.has(changes) && !w.skewed && w.resets == 0 &&
+			enforced(c.Limit) && c.Limit.Spread == (limiter.Spread{}) && usedAt(x.before[i], x.now) > most+1 {
 			w.fail("limit %s of %s: the store counts %d, want at most %d", c.Limit.Name, c.Subject, usedAt(x.before[i], x.now), most)
 		}
 		if w.leases(c.Limit) || c.Limit.Shadow || c.Limit.Spread != (limiter.Spread{}) || d.Superseded || w.mixed {
@@ -108,7 +112,8 @@ func (w *world) checkCounts(d limiter.Decision, charges []limiter.Charge, x *wat
 }
 
 // checkNotices fails if a notice is missing, or was written twice.
-func (w *world) checkNotices(e *environment, now time.Time, d limiter.Decision, charges []limiter.Charge, before, after []algo.Result, quiet bool) {
+func (w *world) checkNotices(e *environment, now time.Time, d limiter.Decision, charges []limiter.Charge, before, after []algo.Result,
+	quiet bool) {
 	if w.Environments > 1 || w.skewed || w.faults() > 0 || w.mixed {
 		return
 	}
@@ -137,7 +142,8 @@ func (w *world) checkNotices(e *environment, now time.Time, d limiter.Decision, 
 }
 
 // checkSettlement compares the result of a settlement with the store.
-func (w *world) checkSettlement(a *admitted, now time.Time, done limiter.Settlement, actual []int64, x *watch, after []algo.Result, quiet, faultless bool) {
+func (w *world) checkSettlement(a *admitted, now time.Time, done limiter.Settlement, actual []int64, x *watch, after []algo.Result, quiet,
+	faultless bool) {
 	changed, ups := 0, 0
 	for i, c := range a.charges {
 		if actual[i] != c.Cost {
@@ -159,10 +165,12 @@ func (w *world) checkSettlement(a *admitted, now time.Time, done limiter.Settlem
 	for i, c := range a.charges {
 		got := usedAt(after[i], now) - usedAt(x.before[i], now)
 		leased := w.leases(c.Limit)
-		if changed == 1 && actual[i] < c.Cost && leased && current(c, x.before[i], now, time.Since(a.began)) && done.Refunds.Given == 1 && got == 0 && time.Since(a.began) > 1500*time.Millisecond && w.faults() == 0 && usedAt(after[i], now) > 0 {
+		if changed == 1 && actual[i] < c.Cost && leased && current(c, x.before[i], now, time.Since(a.began)) && done.Refunds.Given == 1 &&
+			got == 0 && time.Since(a.began) > 1500*time.Millisecond && w.faults() == 0 && usedAt(after[i], now) > 0 {
 			w.fail("limit %s: a settlement after %s reports a refund that the store does not show: %+v", c.Limit.Name, time.Since(a.began), done)
 		}
-		if !enforced(c.Limit) || leased || c.Limit.Spread != (limiter.Spread{}) || !a.plain || !current(c, x.before[i], now, time.Since(a.began)) {
+		if !enforced(c.Limit) || leased || c.Limit.Spread != (limiter.Spread{}) || !a.plain || !current(c, x.before[i], now,
+			time.Since(a.began)) {
 			continue
 		}
 		want := actual[i] - c.Cost
@@ -173,7 +181,8 @@ func (w *world) checkSettlement(a *admitted, now time.Time, done limiter.Settlem
 		}
 		_, bucket := c.Limit.Machine().(*algo.Bucket)
 		lowered := actual[i] < c.Cost
-		if moved := len(c.Limit.Tiers) > 0; moved && lowered && got == 0 { // the charge has moved to the count of the other tier, and a refund there is dropped
+		// the charge has moved to the count of the other tier, and a refund there is dropped
+		if moved := len(c.Limit.Tiers) > 0; moved && lowered && got == 0 {
 			continue
 		}
 		if got != want && (!lowered || !bucket && w.resets == 0) {

@@ -56,7 +56,8 @@ func testClockChange(t *testing.T, s Suite) {
 				now = now.Add(time.Duration(rapid.Int64Range(int64(-2*time.Second), int64(2*time.Hour)).Draw(t, "step")))
 			case 3:
 				edge := day[rapid.IntRange(0, 1).Draw(t, "edge")].Add(time.Duration(rapid.IntRange(-1, 1).Draw(t, "nanosecond")))
-				now = max(now.Add(-time.Second), edge) // not further back: that clock would be wrong, and a refusal would last until the store clamps the state
+				// not further back: that clock would be wrong, and a refusal would last until the store clamps the state
+				now = max(now.Add(-time.Second), edge)
 			case 4:
 				version = 1
 			case 5:
@@ -64,11 +65,13 @@ func testClockChange(t *testing.T, s Suite) {
 					h.settle(t, now)
 				}
 			}
-			charges := []limiter.Charge{{Limit: limits[version][0], Cost: rapid.Int64Range(0, 3).Draw(t, "cost")}, {Limit: limits[version][1], Cost: 1}}
+			charges := []limiter.Charge{{Limit: limits[version][0], Cost: rapid.Int64Range(0, 3).Draw(t, "cost")},
+				{Limit: limits[version][1], Cost: 1}}
 			allowed, results := p.take(t, now, charges, nil)
 			if allowed {
 				h.past = append(h.past, admission{charges: slices.Clone(charges), results: results})
-			} else if wait := results[0].RetryAfter(now, charges[0].Cost); wait > 0 && charges[0].Cost > 0 { // a cost of 0 does not store a conversion
+			} else if wait := results[0].RetryAfter(now, charges[0].Cost); wait > 0 &&
+				charges[0].Cost > 0 { // a cost of 0 does not store a conversion
 				for _, early := range []algo.Instant{1, 0} {
 					if ok, _ := p.take(t, now.Add(wait)-early, charges[:1], nil); ok != (early == 0) {
 						t.Fatalf("%s: %d ns before the end of the wait: got allowed %t", zone, early, ok)

@@ -48,7 +48,8 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 				p.inspect(t)
 			}
 			allowed, results := p.take(t, now, charges, nil)
-			if last = results[0]; allowed && !charges[0].Force {
+			last = results[0]
+			if allowed && !charges[0].Force {
 				past = append(past, taken{charges, results})
 			}
 		}
@@ -62,10 +63,12 @@ func critical(r algo.Result, now algo.Instant, cost int64) []algo.Instant {
 	switch m := r.Machine.(type) {
 	case *algo.Bucket:
 		tat := max(r.State.TAT, now)
-		list = append(list, tat, tat.Add(m.Increment(min(cost, m.Burst))-m.Depth), tat.Add(m.Increment(cost)-2*m.Depth), tat.Add(-2*m.Depth-honest))
+		list = append(list, tat, tat.Add(m.Increment(min(cost, m.Burst))-m.Depth), tat.Add(m.Increment(cost)-2*m.Depth),
+			tat.Add(-2*m.Depth-honest))
 	case *algo.Window:
 		w := max(r.State.Window, m.Index(now))
-		list = append(list, m.Start(w), m.Start(w+1), m.Start(w+2), m.Start(w).Add(-honest), now.Add(m.RetryAfter(r.State, now, min(cost, m.Requests))))
+		list = append(list, m.Start(w), m.Start(w+1), m.Start(w+2), m.Start(w).Add(-honest),
+			now.Add(m.RetryAfter(r.State, now, min(cost, m.Requests))))
 	case *algo.Log:
 		newest := max(r.State.Newest, now)
 		list = append(list, newest, newest.Add(-honest), newest.Add(m.Length+honest))

@@ -25,7 +25,8 @@ func testDifferential(t *testing.T, s Suite) {
 	}
 	var tiers [3][]*limiter.Limit // in the first version, each tier has a count of its own
 	for version := range int64(3) {
-		for tier, l := range inTiers(algo.Rate{Algorithm: algo.SlidingWindow, Window: time.Duration(40+20*version) * time.Second}, version+1, version > 0, 4, 7, 10) {
+		for tier, l := range inTiers(algo.Rate{Algorithm: algo.SlidingWindow, Window: time.Duration(40+20*version) * time.Second}, version+1,
+			version > 0, 4, 7, 10) {
 			tiers[tier] = append(tiers[tier], l)
 		}
 	}

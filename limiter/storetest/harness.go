@@ -90,12 +90,14 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	}
 	wantAllowed, want := p.model.Take(now, p.subject, charges)
 	if allowed != wantAllowed {
-		t.Fatalf("take of %v at start%+v: got allowed %t and state %+v, want %t and %+v", costs(charges), now.Sub(start), allowed, results, wantAllowed, want)
+		t.Fatalf("take of %v at start%+v: got allowed %t and state %+v, want %t and %+v", costs(charges), now.Sub(start), allowed, results,
+			wantAllowed, want)
 	}
 	for i := range want {
 		got, model := trimmed(results[i]), trimmed(want[i])
 		if got.State != model.State || got.Machine.Fingerprint() != model.Machine.Fingerprint() || got.Clamped != model.Clamped {
-			t.Fatalf("limit %s after a take of %v at start%+v (allowed %t): got %s %+v (clamped %t), want %s %+v (%t)", charges[i].Limit.Name, costs(charges), now.Sub(start),
+			t.Fatalf("limit %s after a take of %v at start%+v (allowed %t): got %s %+v (clamped %t), want %s %+v (%t)", charges[i].Limit.Name,
+				costs(charges), now.Sub(start),
 				allowed, got.Machine.Fingerprint(), got.State, got.Clamped, model.Machine.Fingerprint(), model.State, model.Clamped)
 		}
 	}
@@ -179,7 +181,8 @@ func (p *pair) inspect(t failer) []limiter.Entry {
 	}
 	for i := range want {
 		g, w := trimmed(got[i].Result), trimmed(want[i].Result)
-		if got[i].ID != want[i].ID || got[i].Version != want[i].Version || got[i].Skew != want[i].Skew || g.State != w.State || g.Machine.Fingerprint() != w.Machine.Fingerprint() {
+		if got[i].ID != want[i].ID || got[i].Version != want[i].Version || got[i].Skew != want[i].Skew || g.State != w.State ||
+			g.Machine.Fingerprint() != w.Machine.Fingerprint() {
 			t.Fatalf("inspect: limit %s\n got version %d, %s %+v, skew %+v\nwant version %d, %s %+v, skew %+v", want[i].ID,
 				got[i].Version, g.Machine.Fingerprint(), g.State, got[i].Skew, want[i].Version, w.Machine.Fingerprint(), w.State, want[i].Skew)
 		}

@@ -96,10 +96,13 @@ func (w *world) admit(e *environment, now time.Time, c limiter.Charge, d limiter
 	}
 	w.split = w.split || degraded
 	var over int64
-	if over, n.own = e.alone.admit(now, c); over-e.refunds[anyTier(c)] > w.slack(c.Limit) && !w.mixed && !w.divided(c.Limit) {
-		w.fail("limit %s: environment %d alone admitted %d more than the limit (slack %d): %+v", c.Limit.Name, w.indexOf(e), over, w.slack(c.Limit), d)
+	over, n.own = e.alone.admit(now, c)
+	if over-e.refunds[anyTier(c)] > w.slack(c.Limit) && !w.mixed && !w.divided(c.Limit) {
+		w.fail("limit %s: environment %d alone admitted %d more than the limit (slack %d): %+v", c.Limit.Name, w.indexOf(e), over,
+			w.slack(c.Limit), d)
 	}
-	if over, n.all = admit(&w.all, now, c); over > w.slack(c.Limit) && !w.split && !w.approximate(c.Limit) {
+	over, n.all = admit(&w.all, now, c)
+	if over > w.slack(c.Limit) && !w.split && !w.approximate(c.Limit) {
 		w.fail("limit %s: all environments admitted %d more than the limit (slack %d): %+v", c.Limit.Name, over, w.slack(c.Limit), d)
 	}
 	_, n.most = admit(&w.most, now, c)
@@ -327,7 +330,8 @@ func (w *world) raise(a *admitted, c *counted, now time.Time, actual int64, made
 	}
 	_, slots := c.Limit.Machine().(*algo.Slots)
 	_, bucket := c.Limit.Machine().(*algo.Bucket)
-	if w.refunded = true; !made && slots {
+	w.refunded = true
+	if !made && slots {
 		made = true // the environment released it, but not the store
 		w.orphans = append(w.orphans, orphan{c.Charge, algo.InstantOf(a.at)})
 	}

@@ -30,7 +30,8 @@ type operation struct {
 }
 
 func (o operation) String() string {
-	return fmt.Sprintf("take %t, settle %t, reset %t, inspect %t, of %+v at start%+v: allowed %t, contended %t, %+v %+v", o.take, o.settle, o.reset, o.inspect, o.charges, o.now.Sub(start), o.allowed, o.contended, o.seen, o.entries)
+	return fmt.Sprintf("take %t, settle %t, reset %t, inspect %t, of %+v at start%+v: allowed %t, contended %t, %+v %+v", o.take, o.settle,
+		o.reset, o.inspect, o.charges, o.now.Sub(start), o.allowed, o.contended, o.seen, o.entries)
 }
 
 // explains applies an operation to m, and reports whether m returns the same answer as the store.
@@ -83,7 +84,8 @@ func testLinearizable(t *testing.T, s Suite) {
 			if several || i == of {
 				next := rates[(i+1)%len(rates)].Algorithm
 				first := Limit(t, string('a'+rune(i)), algo.Rate{Algorithm: rate.Algorithm, Requests: 12, Window: time.Second})
-				limits = append(limits, [2]*limiter.Limit{first, changed(t, first, 2, algo.Rate{Algorithm: next, Requests: 15, Window: 1300 * time.Millisecond})})
+				limits = append(limits, [2]*limiter.Limit{first, changed(t, first, 2, algo.Rate{Algorithm: next, Requests: 15,
+					Window: 1300 * time.Millisecond})})
 			}
 		}
 		for seed := range uint64(histories) {
@@ -179,7 +181,8 @@ func (c *concurrent) perform(o *operation) (happened bool, err error) {
 				o.seen[i] = c.last[charge.Limit]
 			}
 		}
-		if o.allowed, err = c.store.Take(ctx, o.now, o.subject, o.charges, o.seen); err != nil {
+		o.allowed, err = c.store.Take(ctx, o.now, o.subject, o.charges, o.seen)
+		if err != nil {
 			return false, ignoring(err)
 		}
 		for i, charge := range o.charges {

@@ -20,7 +20,8 @@ type list struct {
 func (f *federation) use(t failer, i int, rate algo.Rate, l list) {
 	t.Helper()
 	f.lists[i] = l
-	if rate.Regions = (algo.Regions{Of: len(l.regions), Place: slices.Index(l.regions, i)}); rate.Regions.Place < 0 {
+	rate.Regions = (algo.Regions{Of: len(l.regions), Place: slices.Index(l.regions, i)})
+	if rate.Regions.Place < 0 {
 		return
 	}
 	if place := slices.Index(l.regions, l.without); place >= 0 {
@@ -135,6 +136,7 @@ func (h *stepHistory) request(t failer, i int, cost int64) {
 	h.admitted[index] += cost
 	total := algo.State{Window: index, Count: h.admitted[index], Previous: h.admitted[index-1]}
 	if used := w.Used(total, h.now); total.Count > h.rate.Requests || used > h.rate.Requests {
-		t.Fatalf("%+v, regions at the steps %v: got %+v admitted, which one store counts as %d, want at most %d", h.steps, h.step, total, used, h.rate.Requests)
+		t.Fatalf("%+v, regions at the steps %v: got %+v admitted, which one store counts as %d, want at most %d", h.steps, h.step, total, used,
+			h.rate.Requests)
 	}
 }

@@ -66,7 +66,8 @@ const environments = 2
 
 func countsOf(of limiter.Counted) func(*limiter.Limit) {
 	return func(l *limiter.Limit) {
-		if l.Count.Of = of; of == limiter.CountConcurrent {
+		l.Count.Of = of
+		if of == limiter.CountConcurrent {
 			l.Rate.Algorithm, l.Rate.Requests = "", min(l.Rate.Requests, 300)
 		}
 	}

@@ -48,7 +48,8 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 		return false, results
 	}
 	for i, c := range charges {
-		if next[i].State = results[i].State; c.Cost > 0 {
+		next[i].State = results[i].State
+		if c.Cost > 0 {
 			m.keep(subject, c.Limit.ID, next[i])
 		}
 	}
@@ -100,7 +101,8 @@ func (m *Model) number(subject limiter.Subject, charges []limiter.Charge, seen [
 }
 
 // SettleSeen makes a Settle after which a store held the states seen. It keeps expired slots as TakeSeen does.
-func (m *Model) SettleSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration, seen []algo.State) limiter.Settled {
+func (m *Model) SettleSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration, seen []algo.State) limiter.Settled {
 	before := make([]limiter.Held, len(charges))
 	for i, c := range charges {
 		before[i], _ = m.current(subject, c.Limit, now)
@@ -171,7 +173,8 @@ func (m *Model) merge(subject limiter.Subject, l *limiter.Limit, h limiter.Held)
 }
 
 // Settle implements limiter.Store.Settle.
-func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (settled limiter.Settled) {
+func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (settled limiter.Settled) {
 	limits := m.limits(subject)
 	for i, c := range charges {
 		held, ok := limits[c.Limit.ID]
@@ -183,7 +186,8 @@ func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limi
 			m.merge(subject, c.Limit, held)
 		}
 		var given bool
-		if settled.Excess[i], given = held.Settle(now, results[i], c.Cost, c.Force, elapsed+m.Margin); given {
+		settled.Excess[i], given = held.Settle(now, results[i], c.Cost, c.Force, elapsed+m.Margin)
+		if given {
 			settled.Given++
 		}
 		m.keep(subject, c.Limit.ID, held)
@@ -217,7 +221,8 @@ func (m *Model) Debit(now algo.Instant, subject limiter.Subject, limit *limiter.
 		return 0
 	}
 	next, moved := limit.Machine().(*algo.Shared).Debit(giving.State, index, now, lack)
-	if giving.State = next; moved > 0 {
+	giving.State = next
+	if moved > 0 {
 		m.keep(subject, limit.ID, giving)
 	}
 	return moved
@@ -230,10 +235,12 @@ func (m *Model) Credit(subject limiter.Subject, limit *limiter.Limit, index, mov
 		return false
 	}
 	next, ok := limit.Machine().(*algo.Shared).Credit(held.State, index, moved)
-	if held.State = next; !known {
+	held.State = next
+	if !known {
 		held.Version = limit.Version
 	}
-	if held.Machine = limit.Machine(); ok {
+	held.Machine = limit.Machine()
+	if ok {
 		m.keep(subject, limit.ID, held)
 	}
 	return ok

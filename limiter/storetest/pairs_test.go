@@ -80,7 +80,8 @@ func TestPairs_refused(t *testing.T) {
 			}
 			var err error
 			for n := range uint64(20) { // with some algorithm
-				if err = h.drawLimits(rand.New(rand.NewPCG(n, 0)), rows, true); err == nil {
+				err = h.drawLimits(rand.New(rand.NewPCG(n, 0)), rows, true)
+				if err == nil {
 					break
 				}
 			}

@@ -55,7 +55,8 @@ const (
 	doTier                       // an environment, or all, get another tier of the caller
 )
 
-var kindNames = [...]string{"take", "take of several subjects", "burst", "drain", "settle", "settle late", "pass", "expire", "throttle", "stall", "lose", "outage", "reload", "clock", "reset", "tier"}
+var kindNames = [...]string{"take", "take of several subjects", "burst", "drain", "settle", "settle late", "pass", "expire", "throttle",
+	"stall", "lose", "outage", "reload", "clock", "reset", "tier"}
 
 func (s move) String() string {
 	return fmt.Sprintf("%s env %d, n %d, cost %d, alike %t, for %s", kindNames[s.Kind], s.Env, s.N, s.Cost, s.Alike, s.For)
@@ -65,7 +66,8 @@ func (h *scenario) String() string {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "seed %d, %s, %d environments\n", h.Seed, strings.Join(h.Mechanisms, " + "), h.Environments)
 	for i, l := range h.Limits {
-		fmt.Fprintf(b, "  limit %s: %+v, later %+v, spread %+v, count %q, mark %t, shadow %t, on_error %s of %d\n", l.Name, l.Rate, h.Rates[i], l.Spread, l.Count.Of, l.Mark, l.Shadow, l.OnError, l.LocalProcesses)
+		fmt.Fprintf(b, "  limit %s: %+v, later %+v, spread %+v, count %q, mark %t, shadow %t, on_error %s of %d\n", l.Name, l.Rate, h.Rates[i],
+			l.Spread, l.Count.Of, l.Mark, l.Shadow, l.OnError, l.LocalProcesses)
 	}
 	for i, s := range h.Steps {
 		fmt.Fprintf(b, "  %d: %s\n", i, s)
@@ -97,7 +99,8 @@ func newScenario(seed uint64, rows []*mechanism, shared bool) (*scenario, error)
 	var err error
 	for range 5 { // seldom, no draw has the algorithm that a mechanism needs
 		h.Limits, h.Rates = nil, nil
-		if err = h.drawLimits(r, rows, shared); err == nil {
+		err = h.drawLimits(r, rows, shared)
+		if err == nil {
 			break
 		}
 	}
@@ -132,7 +135,8 @@ func (h *scenario) drawLimits(r *rand.Rand, rows []*mechanism, shared bool) (err
 				}
 			}
 			l.Global = name == "all" && r.IntN(2) == 0
-			if _, err = limiter.NewLimit(l); err == nil {
+			_, err = limiter.NewLimit(l)
+			if err == nil {
 				h.Limits, h.Rates = append(h.Limits, l), append(h.Rates, h.changedRate(r, l))
 				break
 			}
@@ -145,7 +149,8 @@ func (h *scenario) drawLimits(r *rand.Rand, rows []*mechanism, shared bool) (err
 }
 
 func (h *scenario) newRate(r *rand.Rand) algo.Rate {
-	rate := algo.Rate{Algorithm: algorithms[r.IntN(len(algorithms))], Requests: 8 + r.Int64N(20), Window: time.Duration(60+10*r.IntN(7)) * time.Second}
+	rate := algo.Rate{Algorithm: algorithms[r.IntN(len(algorithms))], Requests: 8 + r.Int64N(20),
+		Window: time.Duration(60+10*r.IntN(7)) * time.Second}
 	if h.has(pressure) && rate.Algorithm != algo.SlidingLog {
 		rate.Requests, rate.Window = 1040, 10*rate.Window // a throttled item gets leases
 	}
@@ -155,7 +160,8 @@ func (h *scenario) newRate(r *rand.Rand) algo.Rate {
 	return rate
 }
 
-var algorithms = []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.TokenBucket, algo.SlidingLog, algo.FixedWindow, algo.LeakyBucket}
+var algorithms = []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.TokenBucket, algo.SlidingLog, algo.FixedWindow,
+	algo.LeakyBucket}
 
 func (h *scenario) changedRate(r *rand.Rand, l limiter.Limit) algo.Rate {
 	before := l.Rate
@@ -176,7 +182,8 @@ func (h *scenario) newStep(r *rand.Rand, weights map[stepKind]int) move {
 	for k := range stepKind(len(kindNames)) {
 		sum += weights[k]
 	}
-	s := move{Seed: r.Uint64(), Env: r.IntN(h.Environments), Cost: 1, Alike: r.IntN(2) == 0, N: 1 + r.IntN(3), For: time.Duration(r.Int64N(int64(3 * time.Second)))}
+	s := move{Seed: r.Uint64(), Env: r.IntN(h.Environments), Cost: 1, Alike: r.IntN(2) == 0, N: 1 + r.IntN(3),
+		For: time.Duration(r.Int64N(int64(3 * time.Second)))}
 	n := r.IntN(sum)
 	for n -= weights[s.Kind]; n >= 0; n -= weights[s.Kind] {
 		s.Kind++

@@ -45,7 +45,8 @@ func testSettleUnknown(t *testing.T, s Suite, rate algo.Rate) {
 		p.take(t, start, one(next, 1), nil)
 		p.settle(t, start, []limiter.Charge{{Limit: l, Cost: more, Force: true}}, results, 0)
 		p.settle(t, start, charges, results, 0)
-		p.settle(t, start, []limiter.Charge{{Limit: changed(t, l, 3, rate), Force: true}, {Limit: Limit(t, "b", rate), Cost: more, Force: true}}, make([]algo.Result, 2), 0)
+		p.settle(t, start, []limiter.Charge{{Limit: changed(t, l, 3, rate), Force: true}, {Limit: Limit(t, "b", rate), Cost: more, Force: true}},
+			make([]algo.Result, 2), 0)
 		p.inspect(t)
 		p.settle(t, start, []limiter.Charge{{Limit: changed(t, l, 3, rate), Cost: more, Force: true}}, results, 0)
 		p.inspect(t)

@@ -166,7 +166,8 @@ func testSharesChanged(t *testing.T, s Suite, rate algo.Rate) {
 		{"longer", algo.Rate{Algorithm: rate.Algorithm, Requests: 10, Window: time.Hour}, true},
 		{"sliding", algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute}, true},
 		{"fixed", algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute}, true},
-		{"each", algo.Rate{Algorithm: rate.Algorithm, Requests: rate.Requests, Window: rate.Window, Calendar: rate.Calendar, Counts: true}, false},
+		{"each", algo.Rate{Algorithm: rate.Algorithm, Requests: rate.Requests, Window: rate.Window, Calendar: rate.Calendar, Counts: true},
+			false},
 		{"bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute}, false},
 		{"log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute}, false},
 	} {
@@ -176,7 +177,8 @@ func testSharesChanged(t *testing.T, s Suite, rate algo.Rate) {
 			f.admit(t, 0, start, 10, true)
 			before := f.limits
 			f.limits = append([]*limiter.Limit(nil), before...)
-			if f.change(t, change.to, change.shared); f.limits[0].Fingerprint() == before[0].Fingerprint() {
+			f.change(t, change.to, change.shared)
+			if f.limits[0].Fingerprint() == before[0].Fingerprint() {
 				return
 			}
 			if r := f.limits[0].Rate; r.Algorithm != algo.TokenBucket && r.Requests == 10 {
@@ -329,7 +331,8 @@ func newSharesHistory(t *testing.T, s Suite, store limiter.Store, seed uint64) *
 	rate := sharedRates[r.IntN(len(sharedRates))]
 	rate.Requests = 1 + r.Int64N(60)
 	n := 2 + r.IntN(3)
-	h := &sharesHistory{federation: newFederation(t, s, store, rate, n), Rand: r, t: named{t, seed}, now: start, skew: make([]time.Duration, n), seen: make([][]algo.Result, n)}
+	h := &sharesHistory{federation: newFederation(t, s, store, rate, n), Rand: r, t: named{t, seed}, now: start,
+		skew: make([]time.Duration, n), seen: make([][]algo.Result, n)}
 	if r.IntN(2) == 0 {
 		for i := range h.skew {
 			h.skew[i] = time.Duration(r.Int64N(int64(time.Second)))
@@ -422,7 +425,8 @@ func (h *sharesHistory) settle(i int) {
 	}
 	c := one(h.limits[i], 1+h.Int64N(3))
 	c[0].Subject = h.pairs[i].subject
-	if c[0].Force = h.IntN(8) == 0; c[0].Force {
+	c[0].Force = h.IntN(8) == 0
+	if c[0].Force {
 		h.forced += c[0].Cost
 	}
 	h.pairs[i].settle(h.t, h.clock(i), c, seen, 0)

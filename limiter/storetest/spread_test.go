@@ -24,7 +24,8 @@ func testSpread(t *testing.T, open opener) {
 	} {
 		for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 			t.Run(fmt.Sprintf("%s/%s", c.name, algorithm), func(t *testing.T) {
-				limit := Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: capacity, Window: 24 * time.Hour}, Spread: c.spread, Version: 1}))
+				limit := Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: capacity,
+					Window: 24 * time.Hour}, Spread: c.spread, Version: 1}))
 				charges := []limiter.Charge{{Subject: subject(), Limit: limit, Cost: 1}}
 				var admitted, failed atomic.Int64
 				together(t, 2, func(int) {

@@ -253,7 +253,8 @@ func testCancelled(t *testing.T, s Suite) {
 		}
 	}
 	if n := read(t, p.store, start, p.subject, l)[0].State.Count; n < answered || n > tried {
-		t.Fatalf("got %d charges by %d takes with %d answers, want at least as many charges as answers and at most as many as takes", n, tried, answered)
+		t.Fatalf("got %d charges by %d takes with %d answers, want at least as many charges as answers and at most as many as takes", n, tried,
+			answered)
 	}
 }
 

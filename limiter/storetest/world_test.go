@@ -47,9 +47,10 @@ type environment struct {
 	link    *link
 	skew    time.Duration
 	version int
-	tier    int                           // index of the caller's tier: 0 or 1
-	alone   own                           // what this environment admitted
-	refunds map[limitOf]int64             // what the models of this environment may count and the environment does not: refunds of others' charges, and charges above the max debt
+	tier    int // index of the caller's tier: 0 or 1
+	alone   own // what this environment admitted
+	// what the models of this environment may count and the environment does not: refunds of others' charges, and charges above the max debt
+	refunds map[limitOf]int64
 	synced  map[limiter.Subject]bool      // the environment knows the counters of the subject under the current numbers
 	notices map[notice]int                // written notices
 	behind  map[limiter.Subject]time.Time // when another environment last released a slot, which the cache does not know
@@ -78,7 +79,8 @@ func (h *scenario) play(t *testing.T, store limiter.Store) (p problem) {
 	synctest.Test(t, func(*testing.T) {
 		w.begin()
 		for i, s := range h.Steps {
-			if w.step(s); w.failed() {
+			w.step(s)
+			if w.failed() {
 				w.problem.text = fmt.Sprintf("step %d: %s", i, w.problem.text)
 				break
 			}
@@ -98,7 +100,8 @@ func (w *world) begin() {
 			link: &link{Store: w.store, world: w}, notices: map[notice]int{}, synced: map[limiter.Subject]bool{},
 			behind: map[limiter.Subject]time.Time{}, refunds: map[limitOf]int64{},
 		}
-		e.Limiter = Must(limiter.New(e.link, limiter.Options{IntN: w.intN, Logger: slog.New(slog.DiscardHandler), Notify: func(_ context.Context, n limiter.Notice) error {
+		e.Limiter = Must(limiter.New(e.link, limiter.Options{IntN: w.intN, Logger: slog.New(slog.DiscardHandler), Notify: func(_ context.Context,
+			n limiter.Notice) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			e.notices[notice{n.Subject, n.Limit.ID, n.Percent, n.End.Sub(n.Start), n.Start.UnixNano()}]++
@@ -292,7 +295,8 @@ func (l *link) next(write, repeatable bool) (f fate, delay time.Duration) {
 	case l.down:
 		f = []fate{refusedOne, breakerOpen, throttledTable, unsent, lost, late}[w.random.IntN(6)]
 	case len(l.fates) > 0 && (write || l.fates[0] != throttled):
-		if f = l.fates[0]; f == late || f == stalled {
+		f = l.fates[0]
+		if f == late || f == stalled {
 			delay = l.delays[0]
 		}
 		l.fates, l.delays = l.fates[1:], l.delays[1:]
@@ -308,7 +312,8 @@ func (l *link) next(write, repeatable bool) (f fate, delay time.Duration) {
 
 // send sends a message that the function call executes. answered reports whether the sender gets the answer. repeatable
 // reports whether the message may arrive twice.
-func (l *link) send(ctx context.Context, s limiter.Subject, write, repeatable bool, call func(ctx context.Context, answered bool) error) error {
+func (l *link) send(ctx context.Context, s limiter.Subject, write, repeatable bool, call func(ctx context.Context,
+	answered bool) error) error {
 	// Messages of one request leave at the same time. These pauses order them, so that a seed determines their fates.
 	order := fnv.New32()
 	_, _ = order.Write([]byte(strings.TrimPrefix(s.String(), l.world.caller.String())))
@@ -345,7 +350,8 @@ func (l *link) send(ctx context.Context, s limiter.Subject, write, repeatable bo
 	default:
 		time.Sleep(delay)
 	}
-	if err = execute(f != lost); f == lost {
+	err = execute(f != lost)
+	if f == lost {
 		err = fmt.Errorf("%w: %w", limiter.ErrUnavailable, errOf[f])
 	}
 	if err != nil && f == delivered {
@@ -389,11 +395,13 @@ func (w *world) touch() {
 }
 
 // Take implements limiter.Store.
-func (l *link) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (l *link) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	sent, got, taken := slices.Clone(charges), slices.Clone(results), false
 	write := slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Cost > 0 })
 	err := l.send(ctx, s, write, false, func(ctx context.Context, answered bool) (err error) {
-		if taken, err = l.Store.Take(ctx, now, s, sent, got); err == nil {
+		taken, err = l.Store.Take(ctx, now, s, sent, got)
+		if err == nil {
 			l.world.convert(now, sent, taken)
 			if taken {
 				l.world.follow(l, now, sent, got)
@@ -410,13 +418,15 @@ func (l *link) Take(ctx context.Context, now algo.Instant, s limiter.Subject, ch
 }
 
 // Settle implements limiter.Store.
-func (l *link) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (l *link) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	sent, of := slices.Clone(charges), slices.Clone(results)
 	if l.world.Seed%2 == 0 {
 		elapsed += 2 * time.Second // like a store that adds a margin for clock skew
 	}
 	var settled limiter.Settled
-	only := !slices.ContainsFunc(of, func(r algo.Result) bool { _, slots := r.Machine.(*algo.Slots); return !slots }) // a slot is released once
+	// a slot is released once
+	only := !slices.ContainsFunc(of, func(r algo.Result) bool { _, slots := r.Machine.(*algo.Slots); return !slots })
 	err := l.send(ctx, s, true, only, func(ctx context.Context, _ bool) (err error) {
 		done, err := l.Store.Settle(ctx, now, s, sent, of, elapsed)
 		if err == nil {

@@ -78,10 +78,12 @@ func TestRecorder_byRule(t *testing.T) {
 		err      error
 		want     map[string]counts
 	}{
-		{"allowed", through("GET /a", "*"), nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0}, "*": {"RuleAllowed": 1, "RuleRefused": 0}}},
+		{"allowed", through("GET /a", "*"), nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0},
+			"*": {"RuleAllowed": 1, "RuleRefused": 0}}},
 		{"by two limits of a rule", through("GET /a", "GET /a"), nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0}}},
 		{"refused", refusedBy("GET /a", "*"), nil, map[string]counts{"*": {"RuleAllowed": 0, "RuleRefused": 1}}},
-		{"shadow mode", shadowed, nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0}, "*": {"RuleAllowed": 1, "RuleRefused": 0, "RuleShadowed": 1}}},
+		{"shadow mode", shadowed, nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0}, "*": {"RuleAllowed": 1, "RuleRefused": 0,
+			"RuleShadowed": 1}}},
 		{"no rule", through(), nil, map[string]counts{}},
 		{"two other rules", through("x", "y"), nil, map[string]counts{"(others)": {"RuleAllowed": 1, "RuleRefused": 0}}},
 		{"bad credential", through("*"), caller.ErrInvalidCredential, map[string]counts{}},
@@ -116,7 +118,8 @@ func TestRecorder_byRule_rotation(t *testing.T) {
 			t.Fatalf("got no line of rule %q, want one", rule)
 		}
 		got := l.metrics[0]
-		if l.metrics = l.metrics[1:]; !got.at.Equal(at) || got.counts["Allowed"] != totals || got.rule != rule || got.counts["RuleAllowed"] != n {
+		l.metrics = l.metrics[1:]
+		if !got.at.Equal(at) || got.counts["Allowed"] != totals || got.rule != rule || got.counts["RuleAllowed"] != n {
 			t.Errorf("got %+v, want %q at %s: %v of %v", got, rule, at, n, totals)
 		}
 	}
@@ -143,7 +146,8 @@ func TestRecorder_byRule_rotation(t *testing.T) {
 	want(left, 1, "b", 1)
 	at = record(6*time.Hour, "a")
 	want(left, 0, "c", 1) // the waiting count of c, with the time of the last request before the pause
-	if want(at, 1, "a", 1); len(l.metrics) != 0 {
+	want(at, 1, "a", 1)
+	if len(l.metrics) != 0 {
 		t.Errorf("got lines %+v, want no more", l.metrics)
 	}
 }
@@ -182,7 +186,8 @@ func TestRecorder_byRule_cap(t *testing.T) {
 	}
 	r.Rules(noon.Add(2*time.Hour), 2, time.Time{}, []string{"GET /2", "new"}, nil)
 	r.Record(through("new").outcome(noon.Add(2*time.Hour), 0, alice, nil))
-	want := map[string]counts{"GET /2": {"RuleAllowed": 1, "RuleRefused": 0}, "new": {"RuleAllowed": 1, "RuleRefused": 0}, "(others)": {"RuleAllowed": 2, "RuleRefused": 0}}
+	want := map[string]counts{"GET /2": {"RuleAllowed": 1, "RuleRefused": 0}, "new": {"RuleAllowed": 1, "RuleRefused": 0},
+		"(others)": {"RuleAllowed": 2, "RuleRefused": 0}}
 	if got := flush(3); !maps.EqualFunc(got, want, maps.Equal) {
 		t.Errorf("after a change: got %v, want %v", got, want)
 	}

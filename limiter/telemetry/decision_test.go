@@ -19,7 +19,8 @@ func TestRecorder_Sample(t *testing.T) {
 		r := telemetry.New(&out, "dev", hash)
 		r.Sample(oneIn)
 		for range n {
-			r.Record(outcomeOf(noon, 0, caller.Caller{User: "alice"}, limiter.Decision{Allowed: true, Limit: limit("a"), Capacity: 9, Remaining: 7}, nil))
+			r.Record(outcomeOf(noon, 0, caller.Caller{User: "alice"}, limiter.Decision{Allowed: true, Limit: limit("a"), Capacity: 9, Remaining: 7},
+				nil))
 			r.Record(outcomeOf(noon, 0, caller.Caller{User: "alice"}, limiter.Decision{Limit: limit("a")}, nil))
 		}
 		got := 0
@@ -28,7 +29,8 @@ func TestRecorder_Sample(t *testing.T) {
 			if json.Unmarshal(line, &d) != nil || d.Kind != "allowed" {
 				continue
 			}
-			if got++; d.Count != int64(oneIn) || d.Limit != "a" || d.Remaining != 7 || d.Subject != hash(limiter.User("alice")) || !d.Time.Equal(noon) {
+			got++
+			if d.Count != int64(oneIn) || d.Limit != "a" || d.Remaining != 7 || d.Subject != hash(limiter.User("alice")) || !d.Time.Equal(noon) {
 				t.Fatalf("line: got %s, want the decision for %d requests", line, oneIn)
 			}
 		}

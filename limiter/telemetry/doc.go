@@ -6,7 +6,8 @@
 //
 // # Totals
 //
-// Totals have no dimensions. Each request counts as one of Allowed, Refused, Unauthorized and Failed. In the table, "of Refused" means that Refused includes the count.
+// Totals have no dimensions. Each request counts as one of Allowed, Refused, Unauthorized and Failed. In the table, "of Refused" means
+// that Refused includes the count.
 //
 //	Allowed         Count         allowed, even if no limit applied, or if the request ended later
 //	                              in the queue of a leaky bucket

@@ -198,11 +198,13 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		value int64
 	}{
 		{Allowed, m.allowed}, {Refused, m.refused},
-		{Degraded, m.degraded}, {FromCache, m.fromCache}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed}, {LocalFull, m.localFull},
+		{Degraded, m.degraded}, {FromCache, m.fromCache}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized},
+		{Failed, m.failed}, {LocalFull, m.localFull},
 		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsDropped, int64(m.refunds.Dropped)},
 		{RegionCalls, m.regionCalls}, {TransfersLost, m.transfersLost}, {RegionsFailed, m.regionsFailed},
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
-		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices}, {ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
+		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices},
+		{ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
 		{AddressesNotFound, m.addressesNotFound}, {LinesDropped, m.linesDropped},
 	} {
 		if i < 2 || c.value > 0 {
@@ -260,7 +262,8 @@ func (l *line) write(out *json.Encoder, namespace string, at time.Time) {
 	for _, d := range [...]struct {
 		dimensions  []string
 		definitions []definition
-	}{{[]string{}, l.definitions}, {[]string{RuleDimension}, l.rule}, {[]string{ExemptionDimension}, l.exemption}, {[]string{FunctionDimension}, l.function}} {
+	}{{[]string{}, l.definitions}, {[]string{RuleDimension}, l.rule}, {[]string{ExemptionDimension}, l.exemption},
+		{[]string{FunctionDimension}, l.function}} {
 		if len(d.definitions) > 0 {
 			directives = append(directives, map[string]any{"Namespace": namespace, "Dimensions": [][]string{d.dimensions}, "Metrics": d.definitions})
 		}

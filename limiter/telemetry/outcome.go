@@ -36,7 +36,8 @@ const (
 	ClassAllowed      Class = "allowed"
 	ClassRefused      Class = "refused"      // the request exceeds a limit: 429; or its path is malformed: 400
 	ClassUnauthorized Class = "unauthorized" // bad or missing credentials: 401
-	ClassFailed       Class = "failed"       // no decision, an unverified credential, or a limit with on_error deny while the store fails: 500, 503
+	// no decision, an unverified credential, or a limit with on_error deny while the store fails: 500, 503
+	ClassFailed Class = "failed"
 )
 
 // Class returns the class of o.

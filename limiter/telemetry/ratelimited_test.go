@@ -64,7 +64,8 @@ func TestRateLimitedHandler_reason(t *testing.T) {
 			logger.Error("store failed", "reason", string(reason))
 		}
 	}
-	if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "reason=store_timeout") || !strings.Contains(log.String(), "reason=store_breaker") {
+	if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "reason=store_timeout") ||
+		!strings.Contains(log.String(), "reason=store_breaker") {
 		t.Errorf("got %s, want one line for each of the two reasons", &log)
 	}
 }

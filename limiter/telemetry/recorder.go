@@ -100,7 +100,8 @@ func (r *Recorder) add(o *Outcome, at int64) {
 		m.addEnforced(o.Duration, d)
 		r.byRule.add(o)
 		if d.Shadowed != nil {
-			r.refusals.add(newRefusal(o.Caller, d.Shadowed, true), refused{count: 1, capacity: d.Shadowed.Machine().Capacity(), at: at, addressFrom: o.Caller.IPFrom})
+			r.refusals.add(newRefusal(o.Caller, d.Shadowed, true), refused{count: 1, capacity: d.Shadowed.Machine().Capacity(), at: at,
+				addressFrom: o.Caller.IPFrom})
 		}
 	}
 	m.addStore(d)

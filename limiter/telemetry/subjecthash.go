@@ -23,7 +23,8 @@ const MinSubjectKey = 16
 // guess. All environments need the same key. If key is missing or shorter than MinSubjectKey, NewSubjectHash uses a
 // random key. Then no other process has the hashes of this process.
 func NewSubjectHash(namespace string, key []byte) SubjectHash {
-	if key = slices.Clone(key); len(key) < MinSubjectKey {
+	key = slices.Clone(key)
+	if len(key) < MinSubjectKey {
 		key = make([]byte, sha256.Size)
 		_, _ = rand.Read(key) // rand.Read never fails
 	}

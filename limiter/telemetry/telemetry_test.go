@@ -133,7 +133,8 @@ func (l *log) read(b []byte) line {
 		}
 	}
 	delete(root, "_aws")
-	if delete(root, telemetry.RuleDimension); len(root) != 0 || n != len(got.counts) {
+	delete(root, telemetry.RuleDimension)
+	if len(root) != 0 || n != len(got.counts) {
 		l.Errorf("%s: got members %v, want each member to be one metric", b, slices.Collect(maps.Keys(root)))
 	}
 	return got
@@ -147,7 +148,8 @@ func (l *line) read(tb testing.TB, name, unit string, value json.RawMessage) {
 	case telemetry.Latency, telemetry.StoreLatency:
 		var values []float64
 		want, err = "Milliseconds", json.Unmarshal(value, &values)
-		if n = float64(len(values)); name == telemetry.Latency {
+		n = float64(len(values))
+		if name == telemetry.Latency {
 			l.latency = values
 		}
 	case telemetry.RulesVersion:
@@ -196,26 +198,40 @@ func TestRecorder_Record(t *testing.T) {
 		err      error
 		want     counts
 	}{
-		{"allowed", limiter.Decision{Allowed: true, StoreCalls: 2}, nil, counts{"Allowed": 1, "Refused": 0, "StoreCalls": 2, "StoreLatency": 1, "Latency": 1}},
-		{"refused", limiter.Decision{Limit: limit("a"), StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
+		{"allowed", limiter.Decision{Allowed: true, StoreCalls: 2}, nil, counts{"Allowed": 1, "Refused": 0, "StoreCalls": 2, "StoreLatency": 1,
+			"Latency": 1}},
+		{"refused", limiter.Decision{Limit: limit("a"), StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "StoreCalls": 3,
+			"StoreLatency": 1, "Latency": 1}},
 		{"refused without a limit to show", limiter.Decision{}, nil, counts{"Allowed": 0, "Refused": 1, "Latency": 1}},
-		{"remembered", limiter.Decision{Limit: limit("a"), FromCache: true}, nil, counts{"Allowed": 0, "Refused": 1, "FromCache": 1, "Latency": 1}},
-		{"busy", limiter.Decision{Reason: limiter.ReasonBusy, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 1, "Busy": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
-		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1}, nil, counts{"Allowed": 1, "Refused": 0, "Degraded": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
-		{"refused by the count of an earlier outage", limiter.Decision{Reason: limiter.ReasonOutage}, nil, counts{"Allowed": 0, "Refused": 1, "Latency": 1}},
-		{"refused while the store failed", limiter.Decision{Reason: limiter.ReasonTimeout}, nil, counts{"Allowed": 0, "Refused": 1, "Degraded": 1, "Latency": 1}},
-		{"denied because the store failed", limiter.Decision{Failed: true, Reason: limiter.ReasonBreaker, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "StoreCalls": 1, "StoreLatency": 1}},
-		{"denied because there is no room", limiter.Decision{Failed: true, LocalFull: true, Reason: limiter.ReasonBreaker}, nil, counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "LocalFull": 1}},
+		{"remembered", limiter.Decision{Limit: limit("a"), FromCache: true}, nil, counts{"Allowed": 0, "Refused": 1, "FromCache": 1,
+			"Latency": 1}},
+		{"busy", limiter.Decision{Reason: limiter.ReasonBusy, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 1, "Busy": 1, "StoreCalls": 1,
+			"StoreLatency": 1, "Latency": 1}},
+		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1}, nil, counts{"Allowed": 1, "Refused": 0,
+			"Degraded": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
+		{"refused by the count of an earlier outage", limiter.Decision{Reason: limiter.ReasonOutage}, nil, counts{"Allowed": 0, "Refused": 1,
+			"Latency": 1}},
+		{"refused while the store failed", limiter.Decision{Reason: limiter.ReasonTimeout}, nil, counts{"Allowed": 0, "Refused": 1, "Degraded": 1,
+			"Latency": 1}},
+		{"denied because the store failed", limiter.Decision{Failed: true, Reason: limiter.ReasonBreaker, StoreCalls: 1}, nil,
+			counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "StoreCalls": 1, "StoreLatency": 1}},
+		{"denied because there is no room", limiter.Decision{Failed: true, LocalFull: true, Reason: limiter.ReasonBreaker}, nil,
+			counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "LocalFull": 1}},
 		{"shadowed", limiter.Decision{Allowed: true, Shadowed: limit("a")}, nil, counts{"Allowed": 1, "Refused": 0, "Shadowed": 1, "Latency": 1}},
 		{"refused and shadowed", limiter.Decision{Shadowed: limit("a")}, nil, counts{"Allowed": 0, "Refused": 1, "Shadowed": 1, "Latency": 1}},
-		{"bad credential", limiter.Decision{Allowed: true, StoreCalls: 1}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "StoreCalls": 1, "StoreLatency": 1}},
+		{"bad credential", limiter.Decision{Allowed: true, StoreCalls: 1}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1,
+			"StoreCalls": 1, "StoreLatency": 1}},
 		{"no credential", allowed, missing, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1}},
-		{"not verified", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, caller.ErrUnverified, counts{"Allowed": 0, "Refused": 0, "Failed": 1, "Degraded": 1}},
-		{"bad credential while the store failed", limiter.Decision{Allowed: true, Reason: limiter.ReasonBreaker}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "Degraded": 1}},
+		{"not verified", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, caller.ErrUnverified, counts{"Allowed": 0, "Refused": 0,
+			"Failed": 1, "Degraded": 1}},
+		{"bad credential while the store failed", limiter.Decision{Allowed: true, Reason: limiter.ReasonBreaker}, invalid,
+			counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "Degraded": 1}},
 		{"above the limit", limiter.Decision{Allowed: true, Overshoot: 7}, nil, counts{"Allowed": 1, "Refused": 0, "Overshoot": 7, "Latency": 1}},
-		{"given back", limiter.Decision{Refunds: limiter.Refunds{Given: 2, Dropped: 1}, StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "RefundsGiven": 2, "RefundsDropped": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
+		{"given back", limiter.Decision{Refunds: limiter.Refunds{Given: 2, Dropped: 1}, StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1,
+			"RefundsGiven": 2, "RefundsDropped": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
 		{"clamped", limiter.Decision{Clamped: 3}, nil, counts{"Allowed": 0, "Refused": 1, "Clamped": 3, "Latency": 1}},
-		{"moved share", limiter.Decision{Allowed: true, Transfer: limiter.Transfer{Calls: 2, Moved: 9, Lost: 1, Failed: 2}}, nil, counts{"Allowed": 1, "Refused": 0, "RegionCalls": 2, "TransfersLost": 1, "RegionsFailed": 2, "Latency": 1}},
+		{"moved share", limiter.Decision{Allowed: true, Transfer: limiter.Transfer{Calls: 2, Moved: 9, Lost: 1, Failed: 2}}, nil,
+			counts{"Allowed": 1, "Refused": 0, "RegionCalls": 2, "TransfersLost": 1, "RegionsFailed": 2, "Latency": 1}},
 		{"not decided", limiter.Decision{}, limiter.ErrInvalidCharge, counts{"Allowed": 0, "Refused": 0, "Failed": 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -319,7 +335,8 @@ func TestRecorder_concurrent(t *testing.T) {
 	got := l.total()
 	delete(got, telemetry.Latency)
 	delete(got, telemetry.StoreLatency)
-	if want := (counts{"Allowed": 4*each + 1, "Refused": 3 * each, "Unauthorized": each, "StoreCalls": workers * each}); !maps.Equal(got, want) {
+	if want := (counts{"Allowed": 4*each + 1, "Refused": 3 * each, "Unauthorized": each, "StoreCalls": workers * each}); !maps.Equal(got,
+		want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if lines < 2 || lines > seconds {
@@ -342,7 +359,8 @@ func TestRecorder_latency(t *testing.T) {
 	r.Record(outcomeOf(noon.Add(100*time.Millisecond), 2*time.Millisecond, alice, refused, nil))
 	r.Record(outcomeOf(noon.Add(100*time.Millisecond), time.Millisecond, alice, allowed, caller.ErrUnverified))
 	r.Record(outcomeOf(noon.Add(2*time.Second), 0, alice, allowed, nil))
-	if got, want := [][]float64{l.metrics[0].latency, l.metrics[1].latency}, [][]float64{{1.234}, {2, 0}}; !slices.EqualFunc(got, want, slices.Equal) {
+	if got, want := [][]float64{l.metrics[0].latency, l.metrics[1].latency}, [][]float64{{1.234}, {2, 0}}; !slices.EqualFunc(got, want,
+		slices.Equal) {
 		t.Errorf("latencies: got %v, want %v", got, want)
 	}
 	l.metrics = nil
@@ -451,7 +469,8 @@ func TestRecorder_flood(t *testing.T) {
 		names[m.Subject] = true
 	}
 	if len(l.metrics) != 2 || l.metrics[1].counts["Refused"] != n || len(l.refused) != 20 || l.bytes > 5000 {
-		t.Fatalf("got %d and %d lines, %d bytes: %+v, want 2 and 20 lines of at most 5000 bytes", len(l.metrics), len(l.refused), l.bytes, l.refused)
+		t.Fatalf("got %d and %d lines, %d bytes: %+v, want 2 and 20 lines of at most 5000 bytes", len(l.metrics), len(l.refused), l.bytes,
+			l.refused)
 	}
 	// Each of the 18 callers has a second pair of counts, which is in the lines of the next seconds.
 	for second := 2; second < 40 && len(l.refused) > 0; second++ {
@@ -480,7 +499,8 @@ func TestRecorder_manyCallers(t *testing.T) {
 	}
 	r.Record(outcomeOf(noon, 0, caller.Caller{User: "7"}, refused, nil))
 	r.Record(outcomeOf(noon.Add(time.Second), 0, alice, allowed, nil))
-	seven := telemetry.DecisionLine{Kind: "refused", Time: noon, Subject: hash(limiter.User("7")), Rule: "GET /search", Limit: "search", Count: 2}
+	seven := telemetry.DecisionLine{Kind: "refused", Time: noon, Subject: hash(limiter.User("7")), Rule: "GET /search", Limit: "search",
+		Count: 2}
 	rest := telemetry.DecisionLine{Kind: "refused", Time: noon, Count: 982 + 50}
 	if len(l.refused) != 19 || l.refused[0] != seven || l.refused[18] != rest {
 		t.Errorf("got %+v, want first %+v and last %+v", l.refused, seven, rest)
@@ -514,7 +534,8 @@ func TestRecorder_refused(t *testing.T) {
 	record(2, caller.Caller{}, limiter.Decision{})
 	user, key, address := hash(limiter.User("alice")), hash(limiter.APIKey("k1")), hash(limiter.IP(alice.IP))
 	line := func(kind string, after int, subject, limit string, n int64) telemetry.DecisionLine {
-		return telemetry.DecisionLine{Kind: kind, Time: noon.Add(time.Duration(after) * time.Millisecond), Subject: subject, Rule: "GET /search", Limit: limit, Count: n}
+		return telemetry.DecisionLine{Kind: kind, Time: noon.Add(time.Duration(after) * time.Millisecond), Subject: subject, Rule: "GET /search",
+			Limit: limit, Count: n}
 	}
 	search := line("refused", 3, user, "search", 7)
 	search.Capacity, search.Remaining, search.RetryAfter, search.AddressFrom = 20, 1, 1.5, "weir"
@@ -567,7 +588,8 @@ func TestRecorder_Flush(t *testing.T) {
 	r := telemetry.New(l, "dev", hash)
 	lines := func(after time.Duration, want int) {
 		t.Helper()
-		if r.Flush(noon.Add(after)); len(l.metrics) != want || len(l.refused) != want {
+		r.Flush(noon.Add(after))
+		if len(l.metrics) != want || len(l.refused) != want {
 			t.Errorf("after %s: got %d and %d lines, want %d of each", after, len(l.metrics), len(l.refused), want)
 		}
 	}
@@ -644,7 +666,8 @@ func TestNewSubjectHash(t *testing.T) {
 		}
 	}
 	hash := telemetry.NewSubjectHash("dev", key)
-	if key[0] = 'x'; hash(subject) != got {
+	key[0] = 'x'
+	if hash(subject) != got {
 		t.Error("change of the key after the call: got another hash, want the hash of the copied key")
 	}
 }
@@ -655,7 +678,8 @@ func TestRecorder_size(t *testing.T) {
 	r := telemetry.New(l, "prod", nil)
 	size := func(what string, most int) {
 		t.Helper()
-		if t.Logf("%s: %d bytes", what, l.bytes); l.bytes > most || l.bytes < most*8/10 {
+		t.Logf("%s: %d bytes", what, l.bytes)
+		if l.bytes > most || l.bytes < most*8/10 {
 			t.Errorf("%s: got %d bytes, want at most %d as documented", what, l.bytes, most)
 		}
 		l.bytes = 0
@@ -687,7 +711,8 @@ func TestRecorder_size(t *testing.T) {
 		d.Limit, d.Capacity, d.Remaining, d.RetryAfter, d.Shadowed = longest, 1e9, 1e9, 999_999_999*time.Millisecond, nil
 		r.Record(d.outcome(noon.Add(time.Second), 899_999*time.Microsecond, from, nil))
 		r.Record(d.outcome(noon.Add(time.Second), 899_999*time.Microsecond, from, nil))
-		r.Record(outcomeOf(noon.Add(time.Second), 899_999*time.Microsecond, from, limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, nil))
+		r.Record(outcomeOf(noon.Add(time.Second), 899_999*time.Microsecond, from, limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout},
+			nil))
 		r.Record(outcomeOf(noon.Add(time.Second), 0, from, allowed, caller.ErrInvalidCredential))
 		r.Record(outcomeOf(noon.Add(time.Second), 0, from, allowed, caller.ErrUnverified))
 	}

@@ -26,10 +26,12 @@ func TestAdopting(t *testing.T) {
 	}
 	weir := t.TempDir()
 	shell(t, root, `git ls-files -z --cached --others --exclude-standard |
-		while IFS= read -r -d '' file; do if [[ -e $file ]]; then printf '%s\0' "$file"; fi; done | tar --null -T - -cf - | tar -xf - -C "$1"`, weir)
+		while IFS= read -r -d '' file; do if [[ -e $file ]]; then printf '%s\0' "$file"; fi; done | tar --null -T - -cf - | tar -xf - -C "$1"`,
+		weir)
 	shell(t, weir, `git init --quiet --initial-branch main && git add --all && git commit --quiet --message Weir`)
 	work := t.TempDir()
-	for _, variable := range []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url." + weir + ".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/weir-limits/weir"} {
+	for _, variable := range []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url." + weir + ".insteadOf",
+		"GIT_CONFIG_VALUE_0=https://github.com/weir-limits/weir"} {
 		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value)
 	}
@@ -56,7 +58,8 @@ func shell(t *testing.T, dir, script string, args ...string) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "bash", append([]string{"-euo", "pipefail", "-c", script, "bash"}, args...)...)
 	c.Dir = dir
-	c.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
+	c.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
+		"GIT_COMMITTER_EMAIL=a@example.com")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("got error %v, want none\n%s\nof:\n%s", err, bytes.TrimSpace(out), script)
 	}

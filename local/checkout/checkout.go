@@ -21,7 +21,8 @@ import (
 // Checkout is a clone of this repository. Get one from [Find].
 type Checkout struct{ Root string }
 
-var errOutside = errors.New("working directory: not inside a checkout of Weir (no functions/rules.json here or in a parent directory); change to a checkout")
+var errOutside = errors.New("working directory: not inside a checkout of Weir (no functions/rules.json here or in a parent directory); " +
+	"change to a checkout")
 
 // Find searches the working directory and the directories above it for the repository.
 func Find() (Checkout, error) { return search(filepath.Join("functions", "rules.json")) }
@@ -139,7 +140,8 @@ func (c Checkout) SampleKeys() (keys map[string]string, err error) {
 	for _, tier := range SampleTiers {
 		key := "weir_" + tier + "-" + rand.Text()
 		keys[tier] = key
-		records = append(records, caller.Record{ID: "sample-" + tier, Hash: caller.HashAPIKey(secret, key), Tier: tier, Owner: "this checkout", Created: time.Now().UTC().Truncate(time.Second)})
+		records = append(records, caller.Record{ID: "sample-" + tier, Hash: caller.HashAPIKey(secret, key), Tier: tier, Owner: "this checkout",
+			Created: time.Now().UTC().Truncate(time.Second)})
 	}
 	if err := writeFile(c.APIKeySecretFile(), secret); err != nil {
 		return nil, err

@@ -25,7 +25,8 @@ func (c Checkout) Keys() *apikeys.Keys { return apikeys.New(keysTable{c}, "") }
 const secretBytes = 32
 
 // errRotate is the error of a rotation, which a local run does not need.
-var errRotate = errors.New("rotate: not available for the keys of a local gateway; weir serve creates all of them again if .weir is missing")
+var errRotate = errors.New("rotate: not available for the keys of a local gateway; " +
+	"weir serve creates all of them again if .weir is missing")
 
 // keysTable has the items of APIKeysFile and APIKeySecretFile, as a records table has them.
 type keysTable struct{ Checkout }
@@ -46,11 +47,12 @@ func (t keysTable) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...
 	}
 	secret, err := os.ReadFile(t.APIKeySecretFile())
 	if err == nil && len(secret) != secretBytes {
-		err = fmt.Errorf("%s: got %d bytes, want %d; remove .weir, and weir serve creates new keys", t.APIKeySecretFile(), len(secret), secretBytes)
+		err = fmt.Errorf("%s: got %d bytes, want %d; remove .weir, and weir serve creates new keys", t.APIKeySecretFile(), len(secret),
+			secretBytes)
 	}
-	it := records.NewItem(contract.SecretsKey)
-	it.SetBinary("current", secret)
-	return &dynamodb.GetItemOutput{Item: it}, err
+	item := records.NewItem(contract.SecretsKey)
+	item.SetBinary("current", secret)
+	return &dynamodb.GetItemOutput{Item: item}, err
 }
 
 // PutItem implements records.Writer.
@@ -65,7 +67,8 @@ func (t keysTable) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...fu
 }
 
 // UpdateItem implements apikeys.API.
-func (t keysTable) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (out *dynamodb.UpdateItemOutput, err error) {
+func (t keysTable) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput,
+	_ ...func(*dynamodb.Options)) (out *dynamodb.UpdateItemOutput, err error) {
 	return out, t.change(func(table *memtable.Table) (err error) {
 		out, err = table.UpdateItem(ctx, in)
 		return err
@@ -73,7 +76,8 @@ func (t keysTable) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput,
 }
 
 // DeleteItem implements apikeys.API.
-func (t keysTable) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (out *dynamodb.DeleteItemOutput, err error) {
+func (t keysTable) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput,
+	_ ...func(*dynamodb.Options)) (out *dynamodb.DeleteItemOutput, err error) {
 	return out, t.change(func(table *memtable.Table) (err error) {
 		out, err = table.DeleteItem(ctx, in)
 		return err
@@ -99,8 +103,8 @@ func (t keysTable) read() (*memtable.Table, error) {
 	}
 	table := &memtable.Table{Items: map[string]memtable.Item{}}
 	for _, r := range list {
-		it := apikeys.ItemOf(r)
-		table.Items[memtable.Key(it)] = it
+		item := apikeys.ItemOf(r)
+		table.Items[memtable.Key(item)] = item
 	}
 	return table, nil
 }

@@ -35,7 +35,8 @@ func TestCheckout_Keys(t *testing.T) {
 		}
 	}
 	r, err := lookup(t, c, key)
-	if got, _ := r.Limits.Rate("search"); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme, Zürich" || !r.Suspended || got != rate {
+	if got, _ := r.Limits.Rate("search"); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme, Zürich" || !r.Suspended ||
+		got != rate {
 		t.Errorf("record: got %+v, error %v, want all that was set", r, err)
 	}
 	list, err := keys.List(t.Context())
@@ -54,7 +55,8 @@ func TestCheckout_Keys(t *testing.T) {
 	if err := os.WriteFile(c.APIKeySecretFile(), []byte("0123456789abcdef"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := keys.Create(t.Context(), noon, apikeys.Key{ID: "acme"}, false); err == nil || !strings.Contains(err.Error(), "weir serve creates") {
+	if _, _, err := keys.Create(t.Context(), noon, apikeys.Key{ID: "acme"}, false); err == nil || !strings.Contains(err.Error(),
+		"weir serve creates") {
 		t.Errorf("secret of another length: got error %v, want one with the remedy", err)
 	}
 }

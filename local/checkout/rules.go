@@ -11,7 +11,8 @@ import (
 // ParseRules parses a rules document with the options that functions use with DynamoDB. It rejects a version that is
 // too far ahead of the clock.
 func ParseRules(document []byte) (*rules.Rules, error) {
-	return rules.Parse(document, rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB, Items: dynamostore.Items{}, OneRegion: true, Now: time.Now()})
+	return rules.Parse(document, rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB, Items: dynamostore.Items{}, OneRegion: true,
+		Now: time.Now()})
 }
 
 // KeepRules keeps the path of the rules document that weir serve uses here.

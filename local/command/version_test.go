@@ -10,7 +10,8 @@ import (
 func TestRulesVersion(t *testing.T) {
 	for version, want := range map[int64]string{
 		0: "version 0", 7: "version 7", 999_999_999: "version 999999999",
-		1_000_000_000: "version 1000000000 (2001-09-09T01:46:40Z)", 1_772_625_602: "version 1772625602 (2026-03-04T12:00:02Z)", 1_772_625_602_999: "version 1772625602999 (2026-03-04T12:00:02Z)",
+		1_000_000_000: "version 1000000000 (2001-09-09T01:46:40Z)", 1_772_625_602: "version 1772625602 (2026-03-04T12:00:02Z)",
+		1_772_625_602_999: "version 1772625602999 (2026-03-04T12:00:02Z)",
 	} {
 		if got := RulesVersion(version); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -16,7 +16,8 @@ import (
 
 // policy is the Content-Security-Policy of the pages. A page loads files only from its own origin,
 // has no inline scripts or styles, and cannot be shown in a frame of another site.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +
+	"form-action 'self'; frame-ancestors 'none'"
 
 //go:embed pages web
 var web embed.FS
@@ -85,7 +86,8 @@ func (c *Console) page(name, title string) http.HandlerFunc {
 // state serves the version and the age of the rules, which can change while a page is open.
 func (c *Console) state(w http.ResponseWriter, _ *http.Request) {
 	reload, version := c.Reload(), c.Rules().Version()
-	state := map[string]any{"version": version, "rules": command.RulesVersion(version), "since": reload.Since.UTC(), "ageSeconds": int64(c.Clock().Sub(reload.Since) / time.Second)}
+	state := map[string]any{"version": version, "rules": command.RulesVersion(version), "since": reload.Since.UTC(),
+		"ageSeconds": int64(c.Clock().Sub(reload.Since) / time.Second)}
 	if reload.Problem != nil {
 		state["problem"] = reload.Problem.Error()
 	}

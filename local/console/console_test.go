@@ -32,12 +32,14 @@ func open(t *testing.T, api http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	target := httptest.NewServer(api)
 	t.Cleanup(target.Close)
-	parsed, err := rules.Parse([]byte(`{"version":7,"rules":[{"endpoint":"/a","limits":{"free":{"requests":1,"window":"1m"},"paid":{"requests":2,"window":"1m"}}}]}`), rules.Options{})
+	parsed, err := rules.Parse([]byte(`{"version":7,"rules":[{"endpoint":"/a","limits":{"free":{"requests":1,"window":"1m"},`+
+		`"paid":{"requests":2,"window":"1m"}}}]}`), rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := httptest.NewServer(console.New(serve.Page{
-		APIs:  []serve.API{{Kind: "REST", URL: target.URL, Endpoints: func() []serve.Endpoint { return []serve.Endpoint{{Method: "GET", Path: "/a"}} }}},
+		APIs: []serve.API{{Kind: "REST", URL: target.URL,
+			Endpoints: func() []serve.Endpoint { return []serve.Endpoint{{Method: "GET", Path: "/a"}} }}},
 		Rules: func() *rules.Rules { return parsed }, Source: "<rules>.json", Store: "memory", Regions: true,
 		Reload: func() serve.Reload { return serve.Reload{Since: noon, Problem: errors.New("line 1: mistake")} },
 		Clock:  func() time.Time { return noon.Add(90 * time.Second) },
@@ -88,13 +90,17 @@ func do(t *testing.T, r *http.Request) (*http.Response, string) {
 // pages contain neither.
 func TestPage(t *testing.T) {
 	s := open(t, http.NotFound)
-	for path, media := range map[string]string{"": "text/html; charset=utf-8", "requests": "text/html; charset=utf-8", "demos": "text/html; charset=utf-8", "regions": "text/html; charset=utf-8", "limits": "application/json", "limits.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml", "uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8", "state": "application/json"} {
+	for path, media := range map[string]string{"": "text/html; charset=utf-8", "requests": "text/html; charset=utf-8",
+		"demos": "text/html; charset=utf-8", "regions": "text/html; charset=utf-8", "limits": "application/json",
+		"limits.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml",
+		"uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8", "state": "application/json"} {
 		r, body := get(t, s.URL+serve.SitePath+path)
 		if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != media || body == "" {
 			t.Errorf("%q: got %s, header %v and %d bytes, want 200, the media type %s and a body", path, r.Status, r.Header, len(body), media)
 		}
 		policy := r.Header.Get("Content-Security-Policy")
-		if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") || strings.Contains(policy, "unsafe") || r.Header.Get("Cache-Control") != "no-store" {
+		if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") || strings.Contains(policy, "unsafe") ||
+			r.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%q: got the header %v, want a strict Content-Security-Policy and Cache-Control: no-store", path, r.Header)
 		}
 	}
@@ -136,15 +142,18 @@ func TestDemo(t *testing.T) {
 		}
 	}
 	r, body := get(t, s.URL+serve.SitePath+"demo/boundary?limit=20")
-	if err := json.Unmarshal([]byte(body), &result); err != nil || r.StatusCode != http.StatusOK || len(result.Runs) != 3 || result.Runs[0].Algorithm != "fixed_window" || result.Runs[0].Admitted != 40 || result.Runs[1].Admitted != 20 {
+	if err := json.Unmarshal([]byte(body), &result); err != nil || r.StatusCode != http.StatusOK || len(result.Runs) != 3 ||
+		result.Runs[0].Algorithm != "fixed_window" || result.Runs[0].Admitted != 40 || result.Runs[1].Admitted != 20 {
 		t.Errorf("boundary: got %s %+v (error %v), want 200 and 3 runs that admit 40, 20 and 20", r.Status, result, err)
 	}
 	for query, want := range map[string]string{
-		"demo/boundary?limit=1e9":                  `limit: got "1e9", want 1 to 200`,
-		"demo/sync?intervalMs=5":                   "intervalMs: got 5, want 0, or 10 to 1000",
-		"demo/bucket?speed=1":                      `"speed": unknown parameter (want capacity, rate, burst, offered, seconds)`,
-		"demo/algorithms?rate=50&capacity=49":      "capacity: got 49, want at least the rate 50, so that a window (capacity/rate) lasts a second or longer",
-		"demo/bucket?" + strings.Repeat("a", 5000): `"` + strings.Repeat("a", 40) + `": unknown parameter (want capacity, rate, burst, offered, seconds)`,
+		"demo/boundary?limit=1e9": `limit: got "1e9", want 1 to 200`,
+		"demo/sync?intervalMs=5":  "intervalMs: got 5, want 0, or 10 to 1000",
+		"demo/bucket?speed=1":     `"speed": unknown parameter (want capacity, rate, burst, offered, seconds)`,
+		"demo/algorithms?rate=50&capacity=49": "capacity: got 49, want at least the rate 50, so that a window (capacity/rate) lasts a " +
+			"second or longer",
+		"demo/bucket?" + strings.Repeat("a", 5000): `"` + strings.Repeat("a", 40) +
+			`": unknown parameter (want capacity, rate, burst, offered, seconds)`,
 	} {
 		if r, body := get(t, s.URL+serve.SitePath+query); r.StatusCode != http.StatusBadRequest || body != want+"\n" {
 			t.Errorf("%.60s: got %s %q, want %q", query, r.Status, body, want)
@@ -177,7 +186,8 @@ func TestRequests(t *testing.T) {
 				Header         http.Header
 				Body           string
 			}
-			if err := json.Unmarshal(lines.Bytes(), &answer); err != nil || answer.Status == 0 || answer.Header.Get("Retry-After") != "3" || len(answer.Body) != 2<<10 {
+			if err := json.Unmarshal(lines.Bytes(), &answer); err != nil || answer.Status == 0 || answer.Header.Get("Retry-After") != "3" ||
+				len(answer.Body) != 2<<10 {
 				t.Errorf("line %s: got error %v, want a status, Retry-After: 3 and a body of 2048 bytes", lines.Text(), err)
 			}
 			numbers[answer.Number] = true
@@ -244,7 +254,8 @@ func TestRequests_runs(t *testing.T) {
 	var gone sync.WaitGroup
 	for range console.MaxRuns {
 		gone.Go(func() {
-			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+serve.SitePath+"requests", strings.NewReader(fmt.Sprintf(order, "", "", 1)))
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+serve.SitePath+"requests",
+				strings.NewReader(fmt.Sprintf(order, "", "", 1)))
 			if err != nil {
 				t.Error(err)
 				return
@@ -259,7 +270,8 @@ func TestRequests_runs(t *testing.T) {
 	for range console.MaxRuns {
 		<-asked
 	}
-	if r, body := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode != http.StatusTooManyRequests || body != "runs: 4 are active, the maximum; stop one first\n" {
+	if r, body := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode != http.StatusTooManyRequests ||
+		body != "runs: 4 are active, the maximum; stop one first\n" {
 		t.Errorf("run above the maximum: got %s %q, want 429 and the maximum", r.Status, body)
 	}
 	released.Store(true)

@@ -61,8 +61,10 @@ func TestREST_Policy(t *testing.T) {
 		{"action in another case", statements(`[{"Effect":"Allow","Action":["EXECUTE-API:invoke"],"Resource":["*"]}]`), 200, ""},
 		{"other action", statements(`[{"Effect":"Allow","Action":["execute-api:InvalidateCache"],"Resource":["*"]}]`), 403, implicit},
 		{"deny", says(denies("{}")), 403, explicit},
-		{"deny wins", statements(`[{"Effect":"Allow","Action":["*"],"Resource":["*"]},{"Effect":"Deny","Action":["*"],"Resource":["*"]}]`), 403, explicit},
-		{"deny elsewhere", statements(`[{"Effect":"Deny","Action":["*"],"Resource":["*/POST/*"]},{"Effect":"Allow","Action":["*"],"Resource":["*"]}]`), 200, ""},
+		{"deny wins", statements(`[{"Effect":"Allow","Action":["*"],"Resource":["*"]},{"Effect":"Deny","Action":["*"],"Resource":["*"]}]`), 403,
+			explicit},
+		{"deny elsewhere", statements(`[{"Effect":"Deny","Action":["*"],"Resource":["*/POST/*"]},{"Effect":"Allow","Action":["*"],` +
+			`"Resource":["*"]}]`), 200, ""},
 		{"resource just not too long", resource("*" + strings.Repeat("*", 511)), 200, ""},
 	}
 	for _, tt := range tests {
@@ -94,7 +96,8 @@ func TestREST_Authorizer(t *testing.T) {
 		{"Unauthorized in Lambda's error format", &stub{answer: func(context.Context, []byte) ([]byte, error) {
 			return nil, messages.InvokeResponse_Error{Message: "Unauthorized", Type: "errorString"}
 		}}, 401, `{"message":"Unauthorized"}`},
-		{"unauthorized by lambda.NewHandler", lambda.NewHandler(func(context.Context, events.APIGatewayCustomAuthorizerRequestTypeRequest) (any, error) {
+		{"unauthorized by lambda.NewHandler", lambda.NewHandler(func(context.Context, events.APIGatewayCustomAuthorizerRequestTypeRequest) (any,
+			error) {
 			return nil, errors.New("Unauthorized")
 		}), 401, `{"message":"Unauthorized"}`},
 	}

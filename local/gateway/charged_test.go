@@ -81,7 +81,8 @@ type charging struct {
 	answeredWithPath string // the path that the back end received
 }
 
-func (c *charging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (c *charging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	for _, charge := range charges {
 		c.charged = append(c.charged, charge.Limit.Name)
 	}
@@ -108,7 +109,8 @@ func newCharging(t testing.TB, parsed *template.Template, authorizer, handler st
 			c.ran, c.answeredWithPath = append(c.ran, endpoint.limit), r.URL.Path
 		})
 	}
-	g, err := gateway.New(parsed, gateway.Options{Functions: functions{authorizer: lambdahttp.NewAuthorizer(e), handler: lambdahttp.NewHandler(e, mux)}, Clock: frozen, Logger: logger})
+	g, err := gateway.New(parsed, gateway.Options{Functions: functions{authorizer: lambdahttp.NewAuthorizer(e),
+		handler: lambdahttp.NewHandler(e, mux)}, Clock: frozen, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +124,8 @@ func rawRequest(t testing.TB, line, host, address string) *http.Request {
 	t.Helper()
 	method, rest, _ := strings.Cut(line, " ")
 	target, _, _ := strings.Cut(rest, " ")
-	if r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n"))); err == nil {
+	if r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: " + host +
+		"\r\n\r\n"))); err == nil {
 		r.RemoteAddr = address
 		return r.WithContext(t.Context())
 	}
@@ -169,9 +172,12 @@ func TestAttack_malformedPath(t *testing.T) {
 // that a refusal cannot hide a wrong charge.
 func FuzzAttack_path(f *testing.F) {
 	for _, path := range []string{
-		"/api/v1/search", "/api/v1/%73earch/", "//api//v1/./search?q=/", "/api%2Fv1%2Fsearch", "/api/v1/search;x", "/api/v1/x/..%2Fsearch", "/v1/api/v1/search", "/%761/api/v1/q", "/v1/v1/t/a/b",
-		"/api/v1/items/%zz%2F..%2F..%2Fq", "/api/v1/items/%2e%2e/q", "/api/v1/items/a%2Fb", "/api/v1/items/%252e", "/api/v1/items/100%25", "/api/v1/items/%3Fx", "/api/v1/items/a#b", "/api/v1/items/%00", "/api/v1/items/\xff%ff",
-		`/api/v1\items\x`, "/api/v1/files", "/api/v1/files/", "/api/v1/files/a/../../q", "/t/%2e/b", "/t/+/%20", "/", "//", "/v1", "*", "http://h.example/api/v1/q", "/%", "/t/a/b%",
+		"/api/v1/search", "/api/v1/%73earch/", "//api//v1/./search?q=/", "/api%2Fv1%2Fsearch", "/api/v1/search;x", "/api/v1/x/..%2Fsearch",
+		"/v1/api/v1/search", "/%761/api/v1/q", "/v1/v1/t/a/b",
+		"/api/v1/items/%zz%2F..%2F..%2Fq", "/api/v1/items/%2e%2e/q", "/api/v1/items/a%2Fb", "/api/v1/items/%252e", "/api/v1/items/100%25",
+		"/api/v1/items/%3Fx", "/api/v1/items/a#b", "/api/v1/items/%00", "/api/v1/items/\xff%ff",
+		`/api/v1\items\x`, "/api/v1/files", "/api/v1/files/", "/api/v1/files/a/../../q", "/t/%2e/b", "/t/+/%20", "/", "//", "/v1", "*",
+		"http://h.example/api/v1/q", "/%", "/t/a/b%",
 	} {
 		for _, method := range []string{"GET", "POST", "HEAD", "DELETE"} {
 			f.Add(method+" "+path+" HTTP/1.1", false)
@@ -198,7 +204,8 @@ func FuzzAttack_path(f *testing.F) {
 			path, _, _ := strings.Cut(target, "?")
 			wrong := slices.ContainsFunc(c.ran, func(limit string) bool { return !slices.Contains(c.charged, limit) })
 			if wrong || rules.Plain(path) && len(c.ran) > 0 && !slices.Equal(c.ran, c.charged) {
-				t.Errorf("%s API: %q: got charges on the limits %v, want %v because their patterns served path %q (response %d %s)", api.Kind, line, c.charged, c.ran, c.answeredWithPath, answered.status, answered.body)
+				t.Errorf("%s API: %q: got charges on the limits %v, want %v because their patterns served path %q (response %d %s)", api.Kind, line,
+					c.charged, c.ran, c.answeredWithPath, answered.status, answered.body)
 			}
 		}
 	})

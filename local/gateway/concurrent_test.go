@@ -123,7 +123,8 @@ func (x *exports) flood() (flying []string) {
 func (x *exports) refused(when string) {
 	x.t.Helper()
 	a := send(x.t, x.api, "POST", "/v1/exports", "", "X-Api-Key: key-"+x.key)
-	if a.status != http.StatusTooManyRequests || !strings.Contains(a.body, `"exports"`) || x.kind == gateway.HTTP && a.header.Get("RateLimit-Policy") != `"exports";q=10;qu="concurrent-requests"` {
+	if a.status != http.StatusTooManyRequests || !strings.Contains(a.body, `"exports"`) || x.kind == gateway.HTTP &&
+		a.header.Get("RateLimit-Policy") != `"exports";q=10;qu="concurrent-requests"` {
 		x.t.Errorf("%s: got %d %s, want a refusal by the limit exports", when, a.status, a.body)
 	}
 }
@@ -174,7 +175,8 @@ func TestCount_concurrent(t *testing.T) {
 		}
 		x.next(t.Context(), "panics", "panic")
 		x.end("panics")
-		if a, want := <-x.answers, map[gateway.Kind]int{gateway.HTTP: http.StatusInternalServerError, gateway.REST: http.StatusBadGateway}[r.kind]; a.status != want {
+		if a, want := <-x.answers, map[gateway.Kind]int{gateway.HTTP: http.StatusInternalServerError,
+			gateway.REST: http.StatusBadGateway}[r.kind]; a.status != want {
 			t.Errorf("a panic: got %d, want %d", a.status, want)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

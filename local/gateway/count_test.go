@@ -51,7 +51,8 @@ func TestCount_tokens(t *testing.T) {
 		used("after a refusal", 3+refused, 94812, 5095, 99907)
 
 		if calls, settles := r.calls.Load(), r.settles.Load(); r.kind == gateway.HTTP && calls != 4 || settles != 3 {
-			t.Errorf("three admitted questions and a refused one: got %d charges and %d settlements, want 4 charges and 3 settlements", calls, settles)
+			t.Errorf("three admitted questions and a refused one: got %d charges and %d settlements, want 4 charges and 3 settlements", calls,
+				settles)
 		}
 
 		r.now = r.now.Add(2 * time.Minute)
@@ -71,7 +72,8 @@ func TestCount_tokens(t *testing.T) {
 		used("in debt for the month", 1, 1, 1, 2000907)
 		r.now = r.now.Add(55*time.Minute + 59*time.Second)
 		if a := ask(429, "0"); !strings.Contains(a.body, `"month"`) || a.header.Get("Retry-After") != "1" {
-			t.Errorf("in the last second of the month: got %s, Retry-After %s, want a refusal by month for a second", a.body, a.header.Get("Retry-After"))
+			t.Errorf("in the last second of the month: got %s, Retry-After %s, want a refusal by month for a second", a.body,
+				a.header.Get("Retry-After"))
 		}
 		r.now = r.now.Add(time.Second)
 		ask(200, "input=1, output=1, month=2")

@@ -68,8 +68,10 @@ func TestGolden_failures(t *testing.T) {
 		body   string
 		header map[string]string
 	}{
-		{fails("Unauthorized"), 401, `"error":"unauthorized"`, map[string]string{"Www-Authenticate": "Bearer", "Cache-Control": "no-store", "Content-Type": "application/problem+json"}},
-		{fails("out of order"), 503, `"error":"authorizer_failed"`, map[string]string{"Retry-After": "1", "Content-Type": "application/problem+json"}},
+		{fails("Unauthorized"), 401, `"error":"unauthorized"`, map[string]string{"Www-Authenticate": "Bearer", "Cache-Control": "no-store",
+			"Content-Type": "application/problem+json"}},
+		{fails("out of order"), 503, `"error":"authorizer_failed"`, map[string]string{"Retry-After": "1",
+			"Content-Type": "application/problem+json"}},
 		{says(denies(`{"other":"x"}`)), 429, `"violated-policies":[""]`, map[string]string{"Retry-After": "", "Cache-Control": "no-store"}},
 	} {
 		golden(t, functions{"authorizer": tt.guard, "handler": says("")}, func(t *testing.T, rest, _ *gateway.API) {

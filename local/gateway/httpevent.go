@@ -76,7 +76,8 @@ func cookies(h http.Header) []string {
 	var all []string
 	for _, line := range h.Values("Cookie") {
 		for pair := range strings.SplitSeq(line, ";") {
-			if pair = strings.TrimSpace(pair); pair != "" {
+			pair = strings.TrimSpace(pair)
+			if pair != "" {
 				all = append(all, pair)
 			}
 		}

@@ -30,7 +30,8 @@ func parseHTTPResponse(payload []byte) (httpResponse, error) {
 	r.content = []byte(r.Body)
 	if r.IsBase64Encoded {
 		var err error
-		if r.content, err = base64.StdEncoding.DecodeString(r.Body); err != nil {
+		r.content, err = base64.StdEncoding.DecodeString(r.Body)
+		if err != nil {
 			return r, fmt.Errorf("malformed response: %w", err)
 		}
 	}

@@ -37,7 +37,8 @@ func TestNotify(t *testing.T) {
 		{"endpoint":"/data","limits":{"*":{"name":"month","requests":10,"period":"month","time_zone":"Europe/Berlin","anchor":31,"per":["client"],"notify":[80,100]}}},
 		{"endpoint":"/plain","limits":{"*":{"name":"plain","requests":10,"period":"month","per":["client"]}}}]}`
 	onEach(t, document, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "data") }, func(t *testing.T, r *ruled) {
-		end := time.Date(2100, 2, 27, 23, 0, 0, 0, time.UTC) // 28 February 00:00 in Berlin: the quota begins on the 31st or on the last day of a month
+		// 28 February 00:00 in Berlin: the quota begins on the 31st or on the last day of a month
+		end := time.Date(2100, 2, 27, 23, 0, 0, 0, time.UTC)
 		wantPercents, wantEnds := [][2]int64{{80, 8}, {100, 10}}, []time.Time{end, end}
 		before := r.calls.Load()
 		r.want(t, "GET /plain", times(10, 200), "X-Api-Key: key-bob")

@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	function = `{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap"}}`
-	owned    = `{"Resources":{"Authorizer":` + function + `,"Owner":` + function + `,"Handler":` + function + `,
+	function = `{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},` +
+		`"Runtime":"provided.al2023","Handler":"bootstrap"}}`
+	owned = `{"Resources":{"Authorizer":` + function + `,"Owner":` + function + `,"Handler":` + function + `,
 	"P1":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Authorizer","Arn"]},"Principal":"apigateway.amazonaws.com"}},
 	"P2":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Handler","Arn"]},"Principal":"apigateway.amazonaws.com"}},
 	"P3":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Owner","Arn"]},"Principal":"apigateway.amazonaws.com"}},
@@ -50,13 +51,15 @@ func TestAttack_otherRoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1000,"window":"1m","per":["ip"]}}}]}`), rules.Options{Version: 1})
+	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1000,"window":"1m","per":["ip"]}}}]}`),
+		rules.Options{Version: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
 	e := &lambdahttp.Environment{
-		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Logger: logger})), Rules: live.Fixed(r), Logger: logger,
+		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Logger: logger})),
+		Rules:   live.Fixed(r), Logger: logger,
 		Identifier: caller.New(caller.Options{}), Clock: frozen,
 	}
 	mux, reached, asked := http.NewServeMux(), 0, 0
@@ -64,17 +67,20 @@ func TestAttack_otherRoute(t *testing.T) {
 	mux.HandleFunc("/items/{id}", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/public/{rest...}", func(http.ResponseWriter, *http.Request) {})
 	owner := &stub{answer: func(context.Context, []byte) ([]byte, error) { asked++; return []byte(denies(`{}`)), nil }}
-	g, err := gateway.New(parsed, gateway.Options{Functions: functions{"Authorizer": lambdahttp.NewAuthorizer(e), "Owner": owner, "Handler": lambdahttp.NewHandler(e, mux)}, Clock: frozen, Logger: logger})
+	g, err := gateway.New(parsed, gateway.Options{Functions: functions{"Authorizer": lambdahttp.NewAuthorizer(e), "Owner": owner,
+		"Handler": lambdahttp.NewHandler(e, mux)}, Clock: frozen, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, paths := range [][]string{
 		{"/admin", "/items/..%2Fadmin", "/items/%2e%2e%2Fadmin", "/items/.%2E%2f%61dmin", "/items/%2Fadmin", "//admin", "/%61dmin"},
-		{"/admin", "/public/../admin", "/public/%2e%2e/admin", "/public/..%2Fadmin", "/public/%252e%252e/admin", "/public/x/%2e%2e/%2e%2e/admin", "/public%2F..%2Fadmin"},
+		{"/admin", "/public/../admin", "/public/%2e%2e/admin", "/public/..%2Fadmin", "/public/%252e%252e/admin", "/public/x/%2e%2e/%2e%2e/admin",
+			"/public%2F..%2Fadmin"},
 	} {
 		api := g.APIs()[i]
 		for _, path := range paths {
-			if do(api, rawRequest(t, "GET "+path, "api.example.com", "192.0.2.1:1")); reached > 0 {
+			do(api, rawRequest(t, "GET "+path, "api.example.com", "192.0.2.1:1"))
+			if reached > 0 {
 				t.Errorf("%s API: %s: got a call of /admin after %d calls of the owner's authorizer, want no call", api.Kind, path, asked)
 				reached = 0
 			}

@@ -51,7 +51,8 @@ func TestPlan_record(t *testing.T) {
 			t.Helper()
 			a := r.want(t, "GET /v1/data", []int{status}, key)
 			if a.header.Get("X-RateLimit-Limit") != limit || a.header.Get("X-RateLimit-Remaining") != remaining {
-				t.Errorf("got the limit %q with %q remaining, want %q with %q", a.header.Get("X-RateLimit-Limit"), a.header.Get("X-RateLimit-Remaining"), limit, remaining)
+				t.Errorf("got the limit %q with %q remaining, want %q with %q", a.header.Get("X-RateLimit-Limit"),
+					a.header.Get("X-RateLimit-Remaining"), limit, remaining)
 			}
 		}
 		want(200, "100000", "99999")

@@ -88,7 +88,8 @@ func TestRecordings(t *testing.T) {
 						case difference == "":
 							agree++
 						case same:
-							t.Errorf("%s: got the recorded value %#v, want another value because of the listed difference %q; remove it from the list", fact, want, difference)
+							t.Errorf("%s: got the recorded value %#v, want another value because of the listed difference %q; remove it from the list", fact,
+								want, difference)
 						default:
 							differ++
 							listed[difference] = true
@@ -183,7 +184,8 @@ func parseAnswer(t *testing.T, content string) map[string]any {
 		}
 		headers[name], lower[strings.ToLower(name)] = value, value
 	}
-	answer := map[string]any{"status": status, "headers": headers, "lower": lower, "body": body, "base64": base64.StdEncoding.EncodeToString([]byte(body))}
+	answer := map[string]any{"status": status, "headers": headers, "lower": lower, "body": body,
+		"base64": base64.StdEncoding.EncodeToString([]byte(body))}
 	var decoded any
 	if json.Unmarshal([]byte(body), &decoded) == nil {
 		answer["json"] = decoded
@@ -220,7 +222,8 @@ func lookUp(v any, path []string) (value any, found bool) {
 			}
 			return names, true
 		}
-		if v, ok = members[part]; !ok {
+		v, ok = members[part]
+		if !ok {
 			return nil, false
 		}
 	}

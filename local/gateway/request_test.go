@@ -48,7 +48,8 @@ func TestRequest_SourceIP(t *testing.T) {
 				if got != tt.want {
 					t.Errorf("source address: got %q, want %q", got, tt.want)
 				}
-				if want := "203.0.113.9, " + tt.want; header["X-Forwarded-For"] != want || header["X-Forwarded-Proto"] != "https" || header["X-Forwarded-Port"] != "443" {
+				if want := "203.0.113.9, " + tt.want; header["X-Forwarded-For"] != want || header["X-Forwarded-Proto"] != "https" ||
+					header["X-Forwarded-Port"] != "443" {
 					t.Errorf("forwarding headers: got %v, want %q, https and port 443", header, want)
 				}
 			})

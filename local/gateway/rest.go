@@ -96,7 +96,8 @@ func (h *restHandler) serve(c *restCall) (proxyResponse, *failure) {
 	var authorizer map[string]any
 	if method.Authorizer != "" {
 		var failed *failure
-		if authorizer, failed = h.authorize(c, method.Authorizer); failed != nil {
+		authorizer, failed = h.authorize(c, method.Authorizer)
+		if failed != nil {
 			return proxyResponse{}, failed
 		}
 	}
@@ -146,7 +147,8 @@ func (h *restHandler) integrate(c *restCall, m *template.Method, authorizer map[
 	payload, err := h.invoke(c.Context(), m.Function, c.proxyEvent(authorizer), m.Timeout)
 	if err == nil {
 		var response proxyResponse
-		if response, err = parseProxyResponse(payload); err == nil {
+		response, err = parseProxyResponse(payload)
+		if err == nil {
 			return response, nil
 		}
 	}

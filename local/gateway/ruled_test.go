@@ -52,12 +52,14 @@ type ruled struct {
 	settled chan struct{} // if not nil, receives a value after each settlement
 }
 
-func (r *ruled) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (r *ruled) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	r.calls.Add(1)
 	return r.Store.Take(ctx, now, s, charges, results)
 }
 
-func (r *ruled) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (limiter.Settled, error) {
+func (r *ruled) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result,
+	elapsed time.Duration) (limiter.Settled, error) {
 	r.settles.Add(1)
 	if r.settled != nil {
 		defer func() { r.settled <- struct{}{} }()
@@ -99,7 +101,8 @@ func newRuled(t *testing.T, store limiter.Store, kind gateway.Kind, document str
 	recorder := telemetry.New(&r.metrics, "dev", nil)
 	recorder.Rules(r.now, 1, time.Time{}, parsed.Labels(), parsed.Exemptions())
 	e := &lambdahttp.Environment{
-		Limiter: storetest.Must(limiter.New(r, limiter.Options{Logger: logger, Notify: recorder.Notice})), Rules: live.Fixed(parsed), Logger: logger,
+		Limiter: storetest.Must(limiter.New(r, limiter.Options{Logger: logger, Notify: recorder.Notice})), Rules: live.Fixed(parsed),
+		Logger:     logger,
 		Identifier: caller.New(caller.Options{APIKeys: r}), Clock: func() time.Time { return r.now }, Recorder: recorder,
 		MACs: mac.Fixed("dev", []byte("secret")),
 	}
@@ -155,7 +158,8 @@ func openStore(t *testing.T, kind string) limiter.Store {
 // can exceed a decision's deadline.
 func (r *ruled) warmUp(t *testing.T) {
 	t.Helper()
-	charges, results := []limiter.Charge{{Subject: limiter.User("warm-up"), Limit: storetest.Limit(t, "warm-up", algo.Rate{Requests: 1, Window: time.Minute}), Cost: 1}}, make([]algo.Result, 1)
+	charges, results := []limiter.Charge{{Subject: limiter.User("warm-up"), Limit: storetest.Limit(t, "warm-up",
+		algo.Rate{Requests: 1, Window: time.Minute}), Cost: 1}}, make([]algo.Result, 1)
 	if _, err := r.Store.Take(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +176,8 @@ func (r *ruled) want(t *testing.T, request string, statuses []int, headers ...st
 	t.Helper()
 	method, path, _ := strings.Cut(request, " ")
 	for i, status := range statuses {
-		if last = send(t, r.api, method, path, "", headers...); last.status != status {
+		last = send(t, r.api, method, path, "", headers...)
+		if last.status != status {
 			t.Errorf("request %d, %s with %q: got %d %s, want %d", i+1, request, headers, last.status, last.body, status)
 		}
 	}

@@ -62,26 +62,30 @@ func TestRules_per(t *testing.T) {
 	onEach(t, `{"rules":[
 		{"endpoint":"/docs/{id}","limits":{"*":{"name":"document","requests":2,"window":"1m","per":["path:id"]}}},
 		{"endpoint":"/tenant","limits":{"*":{"name":"tenant","requests":2,"window":"1m","per":["ip","header:X-Tenant"]}}},
-		{"endpoint":"/method","limits":{"*":{"name":"method","requests":2,"window":"1m","per":["ip","method"]}}}]}`, ok, func(t *testing.T, r *ruled) {
-		for _, c := range []struct {
-			name            string
-			first, second   []string // method, path and header fields of two requests that are counted together
-			third, distinct []string // third is counted together with first and second; distinct is counted separately
-		}{
-			{"header", []string{"GET /tenant", "X-Tenant: a"}, []string{"GET /tenant", "x-tEnAnT: a"}, []string{"GET /tenant", "X-Tenant: a"}, []string{"GET /tenant", "X-Tenant: b"}},
-			{"repeated header", []string{"GET /tenant", "X-Tenant: p", "X-Tenant: q"}, []string{"GET /tenant", "X-Tenant: p,q"}, []string{"GET /tenant", "X-Tenant: p", "X-Tenant: q"}, []string{"GET /tenant", "X-Tenant: p"}},
-			{"no header", []string{"GET /tenant"}, []string{"GET /tenant", "X-Other: a"}, []string{"GET /tenant"}, []string{"GET /tenant", "X-Tenant: c"}},
-			{"parameter", []string{"GET /docs/7"}, []string{"POST /docs/%37/"}, []string{"GET /docs/7"}, []string{"GET /docs/8"}},
-			{"method", []string{"GET /method"}, []string{"HEAD /method"}, []string{"GET /method"}, []string{"POST /method"}},
-		} {
-			t.Run(c.name, func(t *testing.T) {
-				r.want(t, c.first[0], []int{200}, c.first[1:]...)
-				r.want(t, c.second[0], []int{200}, c.second[1:]...)
-				r.want(t, c.third[0], []int{429}, c.third[1:]...)
-				r.want(t, c.distinct[0], []int{200}, c.distinct[1:]...)
-			})
-		}
-	})
+		{"endpoint":"/method","limits":{"*":{"name":"method","requests":2,"window":"1m","per":["ip","method"]}}}]}`, ok,
+		func(t *testing.T, r *ruled) {
+			for _, c := range []struct {
+				name            string
+				first, second   []string // method, path and header fields of two requests that are counted together
+				third, distinct []string // third is counted together with first and second; distinct is counted separately
+			}{
+				{"header", []string{"GET /tenant", "X-Tenant: a"}, []string{"GET /tenant", "x-tEnAnT: a"}, []string{"GET /tenant", "X-Tenant: a"},
+					[]string{"GET /tenant", "X-Tenant: b"}},
+				{"repeated header", []string{"GET /tenant", "X-Tenant: p", "X-Tenant: q"}, []string{"GET /tenant", "X-Tenant: p,q"},
+					[]string{"GET /tenant", "X-Tenant: p", "X-Tenant: q"}, []string{"GET /tenant", "X-Tenant: p"}},
+				{"no header", []string{"GET /tenant"}, []string{"GET /tenant", "X-Other: a"}, []string{"GET /tenant"},
+					[]string{"GET /tenant", "X-Tenant: c"}},
+				{"parameter", []string{"GET /docs/7"}, []string{"POST /docs/%37/"}, []string{"GET /docs/7"}, []string{"GET /docs/8"}},
+				{"method", []string{"GET /method"}, []string{"HEAD /method"}, []string{"GET /method"}, []string{"POST /method"}},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					r.want(t, c.first[0], []int{200}, c.first[1:]...)
+					r.want(t, c.second[0], []int{200}, c.second[1:]...)
+					r.want(t, c.third[0], []int{429}, c.third[1:]...)
+					r.want(t, c.distinct[0], []int{200}, c.distinct[1:]...)
+				})
+			}
+		})
 }
 
 // A limit in mode mark admits requests over the limit. The back end gets the limit's name in
@@ -101,7 +105,8 @@ func TestRules_mark(t *testing.T) {
 			want     []string
 		}{
 			{"GET /search", []int{200, 200, 200, 200, 429}, []string{"", "", "soft", "soft"}},
-			{"GET /free", []int{200, 200, 200}, []string{"", "", ""}}, {"GET /health", []int{200}, []string{""}}, {"GET /other", []int{200}, []string{""}},
+			{"GET /free", []int{200, 200, 200}, []string{"", "", ""}}, {"GET /health", []int{200}, []string{""}},
+			{"GET /other", []int{200}, []string{""}},
 		} {
 			over = nil
 			last := r.want(t, c.request, c.statuses, "weir-oVer: forged", "Weir-Over: forged too")

@@ -13,7 +13,8 @@ import (
 // Each method and each route has its own bucket, which refills at the rate of the stage. A throttled request does not
 // reach the authorizer.
 func TestThrottle(t *testing.T) {
-	for kind, want := range map[gateway.Kind]string{gateway.REST: `{"message":"Too Many Requests"}`, gateway.HTTP: `{"message":"Too Many Requests"}`} {
+	for kind, want := range map[gateway.Kind]string{gateway.REST: `{"message":"Too Many Requests"}`,
+		gateway.HTTP: `{"message":"Too Many Requests"}`} {
 		now, function := start, says(`{"statusCode":200}`)
 		r := recording{API: kind, Stage: "test", Methods: []string{"GET /a/{id}", "POST /a/{id}"}, Rate: 0.5, Burst: 3}
 		api := newAPI(t, r, functions{"Function": function}, func() time.Time { return now })
@@ -29,8 +30,10 @@ func TestThrottle(t *testing.T) {
 			now = now.Add(s.after)
 			for i := range 5 {
 				got := do(api, request(t, s.method, s.path, http.NoBody))
-				if passed := got.status == http.StatusOK; passed != (i < s.want) || !passed && (got.status != http.StatusTooManyRequests || got.body != want) {
-					t.Errorf("%s API: %s %s at %s, request %d: got %d %s, want %d of 5 admitted", kind, s.method, s.path, now.Sub(start), i+1, got.status, got.body, s.want)
+				if passed := got.status == http.StatusOK; passed != (i < s.want) || !passed && (got.status != http.StatusTooManyRequests ||
+					got.body != want) {
+					t.Errorf("%s API: %s %s at %s, request %d: got %d %s, want %d of 5 admitted", kind, s.method, s.path, now.Sub(start), i+1, got.status,
+						got.body, s.want)
 				}
 			}
 			calls += s.want

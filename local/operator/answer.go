@@ -81,10 +81,13 @@ func Limits(r *rules.Rules, now time.Time) []Limit {
 func newLimit(l rules.Listed, now time.Time) Limit {
 	limit, s, c := l.Charge.Limit, l.Charge.Limit.Spread, l.Charge.Limit.Rate.Calendar
 	made := Limit{
-		Name: limit.Name, Path: l.Path, Tier: l.Tier, Rule: strings.TrimSpace(l.Method + " " + l.Endpoint), MetricsRule: telemetry.RuleName(limit.Rule),
-		Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
-		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second), Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
-		Cost: l.Charge.Cost, Count: string(limit.Count.Of), AcrossTiers: len(limit.Tiers) > 0, Shared: l.Shared, Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
+		Name: limit.Name, Path: l.Path, Tier: l.Tier, Rule: strings.TrimSpace(l.Method + " " + l.Endpoint),
+		MetricsRule: telemetry.RuleName(limit.Rule),
+		Subject:     l.Charge.Subject.String(), ID: limit.ID.String(),
+		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second),
+		Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
+		Cost: l.Charge.Cost, Count: string(limit.Count.Of), AcrossTiers: len(limit.Tiers) > 0, Shared: l.Shared, Mode: "enforce",
+		OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
 		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Overridden: l.Overridden,
 	}
 	if limit.Notify != (limiter.Percentages{}) {

@@ -95,7 +95,8 @@ type Rule struct {
 type Decision struct {
 	Allowed bool `json:"allowed"`
 	// Status is the HTTP status of a refusal. A limit refuses with 429, or with 503 if the store failed
-	// and on_error is deny. If no limit refuses, a malformed path gets 400. Otherwise, if no limit refuses, Status is 401 for an invalid token, and 503 for a token
+	// and on_error is deny. If no limit refuses, a malformed path gets 400. Otherwise, if no limit refuses, Status is 401 for an invalid
+	// token, and 503 for a token
 	// that cannot be verified.
 	Status int `json:"status,omitempty"`
 	// Limit is the path of the limit that the answer reports; "" for none.
@@ -164,18 +165,21 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		e.Exempt = &Exemption{Path: x.Path, Name: x.Name, Kind: x.Kind, Value: x.Value}
 	}
 	listed := charged(explained)
-	if _, e.Limits, err = o.usages(ctx, now, listed); err != nil {
+	_, e.Limits, err = o.usages(ctx, now, listed)
+	if err != nil {
 		return Explanation{}, err
 	}
 	d, err := o.Limiters[0].Peek(ctx, now, explained.Charges)
 	if err != nil {
 		return Explanation{}, err
 	}
-	if e.Decision = newDecision(d, listed, rejected); explained.Malformed && d.Allowed {
+	e.Decision = newDecision(d, listed, rejected)
+	if explained.Malformed && d.Allowed {
 		e.Decision.Allowed, e.Decision.Status = false, http.StatusBadRequest
 	}
 	if decoded, err := url.PathUnescape(q.Path); err == nil && !explained.Malformed {
-		if request.Path = rules.DecodedPath(decoded).Below(o.BasePaths); r.Explain(request).Malformed {
+		request.Path = rules.DecodedPath(decoded).Below(o.BasePaths)
+		if r.Explain(request).Malformed {
 			e.Notes = append(e.Notes, "an HTTP API decodes the path, and answers 400, because the decoded path can be read with a . or .. segment")
 		}
 	}
@@ -192,19 +196,22 @@ func (o *Operator) route(e *Explanation) {
 	routed, unrouted := o.Routed(e.Method, e.Path)
 	if len(routed) == 0 {
 		e.Decision, e.Cost = Decision{Status: http.StatusForbidden, Unrouted: true}, Cost{}
-		e.Notes = append(e.Notes, "no API has a route for "+e.Method+" "+e.Path+": the REST API answers 403 and the HTTP API 404, before any limit")
+		e.Notes = append(e.Notes, "no API has a route for "+e.Method+" "+e.Path+
+			": the REST API answers 403 and the HTTP API 404, before any limit")
 		return
 	}
 	for _, kind := range unrouted {
 		status := map[string]int{"REST": http.StatusForbidden, "HTTP": http.StatusNotFound}[kind]
-		e.Notes = append(e.Notes, fmt.Sprintf("the %s API has no route for %s %s: it answers %d, before any limit", kind, e.Method, e.Path, status))
+		e.Notes = append(e.Notes, fmt.Sprintf("the %s API has no route for %s %s: it answers %d, before any limit", kind, e.Method, e.Path,
+			status))
 	}
 }
 
 // decisionNotes returns the notes about the decision for a caller who has the limits of tier.
 func decisionNotes(d limiter.Decision, c caller.Caller, tier string) (notes []string) {
 	if d.Reason != "" {
-		notes = append(notes, "the store failed ("+string(d.Reason)+"): on_error decides, not the usage that is shown; the usage was read from the store directly")
+		notes = append(notes, "the store failed ("+string(d.Reason)+
+			"): on_error decides, not the usage that is shown; the usage was read from the store directly")
 	}
 	if c.Tier != "" && c.Tier != tier {
 		notes = append(notes, fmt.Sprintf("the rules have no tier %q: tier %s decides", c.Tier, tier))
@@ -238,10 +245,12 @@ func newCaller(c caller.Caller, tier string, rejected error) Caller {
 
 // caller returns the caller of q. rejected is the reason why the credential of q is rejected, or nil. As
 // the tier of a token does, the tier of q takes precedence over the tier in the key's record.
-func (o *Operator) caller(ctx context.Context, now time.Time, q Question, header http.Header) (who caller.Caller, rejected error, notes []string, err error) {
+func (o *Operator) caller(ctx context.Context, now time.Time, q Question, header http.Header) (who caller.Caller, rejected error,
+	notes []string, err error) {
 	address := o.Address
 	if q.IP != "" {
-		if address, err = netip.ParseAddr(q.IP); err != nil {
+		address, err = netip.ParseAddr(q.IP)
+		if err != nil {
 			return who, nil, nil, Mistake("ip: got %q, want an address such as 203.0.113.7", q.IP)
 		}
 	}
@@ -289,7 +298,8 @@ func (o *Operator) identify(ctx context.Context, now time.Time, q Question, addr
 	case q.User != "" || q.Tier != "" || q.APIKeyID != "" || len(q.Claims) > 0:
 		return who, nil, Mistake("token: got a token or an API key, and also user, tier, claims or an API key's id; give only one of the two")
 	case q.Token != "" && !tokens:
-		return who, nil, Mistake("token: cannot be verified here: set JWKS, JWT_ISSUER and JWT_AUDIENCE as the functions have them, or give --user, --tier and --claim")
+		return who, nil, Mistake("token: cannot be verified here: set JWKS, JWT_ISSUER and JWT_AUDIENCE as the functions have them, or give " +
+			"--user, --tier and --claim")
 	case q.APIKey != "" && !keys:
 		return who, nil, Mistake("apikey: the records of API keys are not known here: give --records-table, or --apikey-id in place of the key")
 	case q.Token != "":
@@ -362,7 +372,8 @@ var units = map[string]string{"dynamodb": "write", "redis": "script"}
 // cost counts the calls of an admitted request: one for each subject, and one for each limit with shards, which has one
 // subject for each shard.
 func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
-	if c.Unit = units[o.Kind]; c.Unit == "" {
+	c.Unit = units[o.Kind]
+	if c.Unit == "" {
 		return c
 	}
 	subjects := map[limiter.Subject]bool{}

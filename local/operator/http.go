@@ -137,7 +137,8 @@ func Ask[A any](ctx context.Context, c *Client, path string, question any) (a A,
 	request.Header.Set("Content-Type", "application/json")
 	response, err := client.Do(request)
 	if err != nil {
-		return a, &NoGatewayError{fmt.Errorf("no gateway at %s: %w; start one with make run or weir serve, or set --url or WEIR_URL", request.URL.Host, err)}
+		return a, &NoGatewayError{fmt.Errorf("no gateway at %s: %w; start one with make run or weir serve, or set --url or WEIR_URL",
+			request.URL.Host, err)}
 	}
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
@@ -149,7 +150,8 @@ func Ask[A any](ctx context.Context, c *Client, path string, question any) (a A,
 	}
 	var failed failure
 	if json.Unmarshal(content, &failed) != nil || failed.Error == "" {
-		return a, &NoGatewayError{fmt.Errorf("%s answered %s, so this is not a gateway of Weir; start one with make run", request.URL.Host, response.Status)}
+		return a, &NoGatewayError{fmt.Errorf("%s answered %s, so this is not a gateway of Weir; start one with make run", request.URL.Host,
+			response.Status)}
 	}
 	if response.StatusCode == http.StatusBadRequest {
 		return a, &MistakeError{failed.Error}

@@ -24,7 +24,8 @@ func TestClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := operator.Question{Method: "GET", Path: "/busy", User: "alice", Tier: "paid", APIKeyID: "k", IP: "203.0.113.7", Claims: map[string]string{"org": "acme"}}
+	q := operator.Question{Method: "GET", Path: "/busy", User: "alice", Tier: "paid", APIKeyID: "k", IP: "203.0.113.7",
+		Claims: map[string]string{"org": "acme"}}
 	d.send(q)
 	same(t, c.Explain, d.Explain, q)
 	same(t, c.Explain, d.Explain, operator.Question{Method: "GET"})
@@ -42,7 +43,8 @@ func TestClient(t *testing.T) {
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(failing{d.Store}, limiter.Options{}))}
 	same(t, c.Usage, d.Usage, "user:alice")
 	s.Close()
-	if _, err := c.Usage(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(), "start one with make run or weir serve, or set --url or WEIR_URL") {
+	if _, err := c.Usage(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(),
+		"start one with make run or weir serve, or set --url or WEIR_URL") {
 		t.Errorf("no gateway: got error %v, want one that names make run and WEIR_URL", err)
 	}
 }
@@ -84,7 +86,8 @@ func TestClient_redirect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Explain(t.Context(), operator.Question{Token: "secret"}); err == nil || asked != 1 || !strings.Contains(err.Error(), "not a gateway of Weir") {
+	if _, err := c.Explain(t.Context(), operator.Question{Token: "secret"}); err == nil || asked != 1 || !strings.Contains(err.Error(),
+		"not a gateway of Weir") {
 		t.Errorf("redirect: got error %v after %d requests, want an error after 1 request", err, asked)
 	}
 }

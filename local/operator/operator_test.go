@@ -203,7 +203,8 @@ func TestExplain_equalsDecision(t *testing.T) {
 					d.t.Fatalf("%+v: got two explanations, want the same:\n%+v\n%+v", q, first, e)
 				}
 				got := d.send(q)
-				if e.Decision.Allowed != got.Allowed || e.Decision.RetryAfterSeconds != got.RetryAfter.Seconds() || e.Decision.DelaySeconds != got.Delay.Seconds() {
+				if e.Decision.Allowed != got.Allowed || e.Decision.RetryAfterSeconds != got.RetryAfter.Seconds() ||
+					e.Decision.DelaySeconds != got.Delay.Seconds() {
 					d.t.Fatalf("%+v: got explanation %+v, want decision %+v", q, e.Decision, got)
 				}
 				if shadowed := got.Shadowed != nil; (e.Decision.Shadowed != "") != shadowed {
@@ -212,11 +213,13 @@ func TestExplain_equalsDecision(t *testing.T) {
 				if !got.Allowed {
 					refusals[e.Decision.Limit] = true
 				}
-				if header := time.Duration(e.Decision.RetryAfter) * time.Second; !got.Allowed && (header < got.RetryAfter || header > got.RetryAfter+time.Second) {
+				if header := time.Duration(e.Decision.RetryAfter) * time.Second; !got.Allowed && (header < got.RetryAfter || header > got.RetryAfter+
+					time.Second) {
 					d.t.Fatalf("%+v: got Retry-After %s, want the wait of %s or up to a second more", q, header, got.RetryAfter)
 				}
 				for _, l := range e.Limits {
-					if l.Path == e.Decision.Limit && !got.Allowed && (l.Name != got.Limit.Name || l.State.Passes || l.State.RetryAfterSeconds != got.RetryAfter.Seconds()) {
+					if l.Path == e.Decision.Limit && !got.Allowed && (l.Name != got.Limit.Name || l.State.Passes ||
+						l.State.RetryAfterSeconds != got.RetryAfter.Seconds()) {
 						d.t.Fatalf("%+v: got usage %+v, want the wait of the refusal, %s", q, l, got.RetryAfter)
 					}
 				}
@@ -233,7 +236,8 @@ func TestExplain(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		d.send(operator.Question{Method: "GET", Path: "/search", User: "alice"})
 		e := d.explain(operator.Question{Method: "GET", Path: "/search", User: "alice", Claims: map[string]string{"org": "acme"}})
-		if e.Path != "/search" || e.Caller.Subject != "user:alice" || e.Caller.Tier != "free" || e.Caller.IP != "127.0.0.1/32" || e.Version != 7 || e.Others != 4 {
+		if e.Path != "/search" || e.Caller.Subject != "user:alice" || e.Caller.Tier != "free" || e.Caller.IP != "127.0.0.1/32" ||
+			e.Version != 7 || e.Others != 4 {
 			t.Errorf("explanation: got %+v, want the path, the caller and the rules of the request", e)
 		}
 		want := []operator.Rule{
@@ -246,7 +250,8 @@ func TestExplain(t *testing.T) {
 		}
 		search := e.Limits[0]
 		state := operator.State{Charged: true, Capacity: 8, Remaining: 7, Passes: true, FullAt: search.State.FullAt}
-		if search.Name != "search" || search.Path != "rules[0].limits.free" || !search.Overridden || search.Requests != 8 || search.Mode != "enforce" || search.OnError != "local" || search.State != state {
+		if search.Name != "search" || search.Path != "rules[0].limits.free" || !search.Overridden || search.Requests != 8 ||
+			search.Mode != "enforce" || search.OnError != "local" || search.State != state {
 			d.t.Errorf("limit: got %+v with state %+v, want the override of alice", search, search.State)
 		}
 		calls := map[string]int{"memory": 0, "dynamodb": 3, "redis": 3}[d.Kind]
@@ -270,7 +275,8 @@ func TestInspect(t *testing.T) {
 				charged[l.Path] = l.State.Remaining
 			}
 		}
-		want := map[string]int64{"rules[0].limits.free": 7, "rules[4].limits.*": 0, "rules[2].limits.*[0]": 9, "rules[2].limits.*[1]": 9, "rules[2].limits.*[2]": 9}
+		want := map[string]int64{"rules[0].limits.free": 7, "rules[4].limits.*": 0, "rules[2].limits.*[0]": 9, "rules[2].limits.*[1]": 9,
+			"rules[2].limits.*[2]": 9}
 		if d.Kind != "memory" { // a shared store lacks the charges of the limit with sync_ms, which the environment reports later
 			delete(want, "rules[2].limits.*[2]")
 		}
@@ -290,7 +296,8 @@ func TestInspect(t *testing.T) {
 // another tier only if that has usage.
 func TestInspect_tiers(t *testing.T) {
 	d := newDesk(t, "memory")
-	d.rules = parse(t, `{"rules":[{"endpoint":"/a","limits":{"free":{"requests":9,"window":"1m"},"paid":{"requests":99,"window":"1m"},"*":{"requests":5,"window":"1m"}}}]}`)
+	d.rules = parse(t, `{"rules":[{"endpoint":"/a","limits":{"free":{"requests":9,"window":"1m"},"paid":{"requests":99,"window":"1m"},`+
+		`"*":{"requests":5,"window":"1m"}}}]}`)
 	d.Record = func(_ context.Context, id string) (caller.Record, bool, error) {
 		return caller.Record{ID: id, Tier: "paid"}, id != "nobody", nil
 	}
@@ -320,7 +327,8 @@ func TestInspect_tiers(t *testing.T) {
 func TestInspect_acrossTiers(t *testing.T) {
 	const month = `"name":"month","period":"month","per":["client"],"across_tiers":true,"notify":[1]}`
 	eachStore(t, func(d *desk) {
-		d.rules = parse(d.t, `{"rules":[{"endpoint":"*","limits":{"free":{"requests":1000,`+month+`,"paid":{"requests":5000,`+month+`,"*":{"requests":100,`+month+`}}]}`)
+		d.rules = parse(d.t, `{"rules":[{"endpoint":"*","limits":{"free":{"requests":1000,`+month+`,"paid":{"requests":5000,`+month+
+			`,"*":{"requests":100,`+month+`}}]}`)
 		tiers := map[string]string{"acme": "free", "new": "paid"}
 		d.Record = func(_ context.Context, id string) (caller.Record, bool, error) {
 			return caller.Record{ID: id, Tier: tiers[id]}, true, nil
@@ -389,7 +397,8 @@ func TestInspect_others(t *testing.T) {
 func TestReset(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		other := storetest.Must(limiter.New(d.Store, limiter.Options{}))
-		bob, alice := operator.Question{Method: "GET", Path: "/search", User: "bob"}, operator.Question{Method: "GET", Path: "/search", User: "alice"}
+		bob, alice := operator.Question{Method: "GET", Path: "/search", User: "bob"}, operator.Question{Method: "GET", Path: "/search",
+			User: "alice"}
 		for range 4 {
 			d.send(bob)
 		}
@@ -440,7 +449,8 @@ func TestReset_others(t *testing.T) {
 	}
 	f := d.reset("user:alice")
 	e := d.explain(q)
-	if d.send(q).Allowed || e.Decision.Limit != "rules[6].limits.global[0]" || len(f.Notes) != 1 || !strings.HasPrefix(f.Notes[0], "other subjects of the same caller") {
+	if d.send(q).Allowed || e.Decision.Limit != "rules[6].limits.global[0]" || len(f.Notes) != 1 || !strings.HasPrefix(f.Notes[0],
+		"other subjects of the same caller") {
 		t.Errorf("after the reset: got decision %+v and notes %q, want a refusal by the address and one note", e.Decision, f.Notes)
 	}
 }
@@ -461,7 +471,8 @@ func TestExplain_rejected(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.Identifier = caller.New(caller.Options{Tokens: tokens})
-		if e := d.explain(operator.Question{Method: "GET", Path: "/queue", Token: "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.e30.AA"}); e.Decision.Allowed || e.Decision.Status != want || e.Caller.Rejected == "" {
+		if e := d.explain(operator.Question{Method: "GET", Path: "/queue",
+			Token: "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.e30.AA"}); e.Decision.Allowed || e.Decision.Status != want || e.Caller.Rejected == "" {
 			t.Errorf("%v: got %+v, want status %d and a reason", fault, e, want)
 		}
 	}
@@ -501,7 +512,8 @@ func TestReset_limiters(t *testing.T) {
 func TestUsage_shards(t *testing.T) {
 	d := newDesk(t, "memory")
 	for subject, want := range map[string]bool{"user:dave": true, "claim:org=acme|user:dave": false} {
-		if i := d.inspect(subject); len(i.Limits) == 0 || i.Notes == nil || strings.Contains(strings.Join(i.Notes, " "), "state in shards") != want {
+		if i := d.inspect(subject); len(i.Limits) == 0 || i.Notes == nil || strings.Contains(strings.Join(i.Notes, " "),
+			"state in shards") != want {
 			t.Errorf("%s: got %d limits and the notes %q, want some, and a note about shards: %t", subject, len(i.Limits), i.Notes, want)
 		}
 	}
@@ -514,7 +526,8 @@ func TestExplain_address(t *testing.T) {
 		t.Errorf("explanation: got %+v, want the network of the address", e)
 	}
 	d.Address = netip.Addr{}
-	if e := d.explain(operator.Question{Method: "GET", Path: "/search"}); e.Caller.Subject != "ip:unknown" || !strings.Contains(e.Notes[0], "--ip") {
+	if e := d.explain(operator.Question{Method: "GET", Path: "/search"}); e.Caller.Subject != "ip:unknown" || !strings.Contains(e.Notes[0],
+		"--ip") {
 		t.Errorf("no address: got %+v, want the subject ip:unknown and a note about --ip", e)
 	}
 }
@@ -541,7 +554,8 @@ func TestExplain_undecided(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(undecided{d.Store}, limiter.Options{}))}
 	e, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search", User: "alice"})
-	if err != nil || e.Decision.Degraded == "" || !strings.Contains(strings.Join(e.Notes, "\n"), "on_error decides, not the usage that is shown") {
+	if err != nil || e.Decision.Degraded == "" || !strings.Contains(strings.Join(e.Notes, "\n"),
+		"on_error decides, not the usage that is shown") {
 		t.Errorf("explanation: got %+v, error %v, want a degraded decision with a note", e, err)
 	}
 }
@@ -561,10 +575,12 @@ func (failing) Inspect(context.Context, limiter.Subject) ([]limiter.Entry, error
 // A malformed path gets 400. Its explanation has the limits by address that it charges.
 func TestExplain_malformedPath(t *testing.T) {
 	d := newDesk(t, "memory")
-	d.rules = parse(t, `{"rules":[{"endpoint":"*","limits":{"*":[{"name":"all","requests":1,"window":"1m","per":["client"]},{"name":"address","requests":2,"window":"1m","per":["ip"]}]}}]}`)
+	d.rules = parse(t, `{"rules":[{"endpoint":"*","limits":{"*":[{"name":"all","requests":1,"window":"1m","per":["client"]},`+
+		`{"name":"address","requests":2,"window":"1m","per":["ip"]}]}}]}`)
 	for _, path := range []string{"/search%zz", "/x/../search", "/x%2F..%2Fsearch"} {
 		e := d.explain(operator.Question{Method: "GET", Path: path, User: "alice"})
-		if e.Decision.Status != http.StatusBadRequest || e.Decision.Allowed || len(e.Limits) != 1 || e.Limits[0].Name != "address" || len(e.Readings) > 0 {
+		if e.Decision.Status != http.StatusBadRequest || e.Decision.Allowed || len(e.Limits) != 1 || e.Limits[0].Name != "address" ||
+			len(e.Readings) > 0 {
 			t.Errorf("%s: got %+v, want 400 and the limit address", path, e)
 		}
 	}
@@ -573,9 +589,11 @@ func TestExplain_malformedPath(t *testing.T) {
 // An explanation shows the readings of a path that is not plain.
 func TestExplain_readings(t *testing.T) {
 	d := newDesk(t, "memory")
-	d.rules = parse(t, `{"rules":[{"endpoint":"/items/{id}","limits":{"*":{"name":"items","requests":5,"window":"1m"}}},{"endpoint":"/items/1/x","limits":{"*":{"name":"x","requests":5,"window":"1m"}}}]}`)
+	d.rules = parse(t, `{"rules":[{"endpoint":"/items/{id}","limits":{"*":{"name":"items","requests":5,"window":"1m"}}},`+
+		`{"endpoint":"/items/1/x","limits":{"*":{"name":"x","requests":5,"window":"1m"}}}]}`)
 	e := d.explain(operator.Question{Method: "GET", Path: "/items/1%2fx"})
-	if want := []string{"/items/1%2fx", "/items/1%2Fx", "/items/1/x"}; !slices.Equal(e.Readings, want) || len(e.Limits) != 2 || e.Path != "/items/1%2fx" {
+	if want := []string{"/items/1%2fx", "/items/1%2Fx", "/items/1/x"}; !slices.Equal(e.Readings, want) || len(e.Limits) != 2 ||
+		e.Path != "/items/1%2fx" {
 		t.Errorf("got %+v, want the readings %q and two limits", e, want)
 	}
 	if e := d.explain(operator.Question{Method: "GET", Path: "/items/1"}); e.Readings != nil {
@@ -589,7 +607,8 @@ func TestExplain_exempt(t *testing.T) {
 	d.rules = parse(t, `{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}],"exempt":[{"user":"ops","name":"operators"}]}`)
 	e := d.explain(operator.Question{Method: "GET", Path: "/a", User: "ops"})
 	rules := []operator.Rule{{Path: "rules[0]", Endpoint: "*", Reasons: []string{"exempt[0] exempts the request"}}}
-	if want := (operator.Exemption{Path: "exempt[0]", Name: "operators", Kind: "user", Value: "ops"}); e.Exempt == nil || *e.Exempt != want || len(e.Limits) > 0 || !e.Decision.Allowed || !reflect.DeepEqual(e.Rules, rules) {
+	if want := (operator.Exemption{Path: "exempt[0]", Name: "operators", Kind: "user", Value: "ops"}); e.Exempt == nil || *e.Exempt != want ||
+		len(e.Limits) > 0 || !e.Decision.Allowed || !reflect.DeepEqual(e.Rules, rules) {
 		t.Errorf("got %+v with exemption %+v, want %+v and no limits", e, e.Exempt, want)
 	}
 	if e := d.explain(operator.Question{Method: "GET", Path: "/a", User: "alice"}); e.Exempt != nil || len(e.Limits) != 1 {
@@ -600,14 +619,16 @@ func TestExplain_exempt(t *testing.T) {
 // The usage of a caller has the debt of a limit whose cost was known after the answer.
 func TestUsage_debt(t *testing.T) {
 	d := newDesk(t, "memory")
-	d.rules = parse(t, `{"rules":[{"endpoint":"/chat","limits":{"*":{"name":"input","requests":100,"window":"1m","count":"cost","reserve":20}}}]}`)
+	d.rules = parse(t, `{"rules":[{"endpoint":"/chat","limits":{"*":{"name":"input","requests":100,"window":"1m","count":"cost",`+
+		`"reserve":20}}}]}`)
 	charges := d.rules.Charges(nil, "POST", rules.EncodedPath("/chat"), caller.Caller{User: "alice"})
 	_, receipt, err := d.Limiters[0].TakeRefundable(t.Context(), d.now, charges)
 	if err != nil {
 		t.Fatal(err)
 	}
 	receipt.Settle(t.Context(), d.now, func(limiter.Charge) int64 { return 150 })
-	if limits := d.inspect("user:alice").Limits; len(limits) != 1 || limits[0].State.Debt != 50 || limits[0].State.Remaining != 0 || limits[0].Rule != "/chat" {
+	if limits := d.inspect("user:alice").Limits; len(limits) != 1 || limits[0].State.Debt != 50 || limits[0].State.Remaining != 0 ||
+		limits[0].Rule != "/chat" {
 		t.Errorf("usage: got %+v, want a debt of 50 of the rule /chat", limits)
 	}
 }

@@ -16,12 +16,14 @@ func (o *Operator) readRecord(ctx context.Context, c *caller.Caller) (r caller.R
 		return r, nil, nil
 	}
 	if o.Record == nil {
-		return r, []string{"the records of API keys are not known here (RECORDS_TABLE): the answer lacks the tier and the limits of the key's record"}, nil
+		return r, []string{"the records of API keys are not known here (RECORDS_TABLE): the answer lacks the tier and the limits of the key's " +
+			"record"}, nil
 	}
 	r, ok, err := o.Record(ctx, c.APIKey)
 	switch {
 	case err != nil:
-		return caller.Record{}, []string{fmt.Sprintf("the answer lacks the tier and the limits of the key's record, which cannot be read: %v", err)}, nil
+		return caller.Record{}, []string{fmt.Sprintf("the answer lacks the tier and the limits of the key's record, which cannot be read: %v",
+			err)}, nil
 	case !ok:
 		return caller.Record{}, nil, fmt.Errorf("%w: no API key has the id %q", caller.ErrInvalidCredential, c.APIKey)
 	}

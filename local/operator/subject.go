@@ -19,7 +19,8 @@ const (
 	kindCustom   = "custom"
 )
 
-const wantSubject = "want user:ID, apikey:ID, ip:ADDRESS, claim:NAME=VALUE, path:NAME=VALUE, method:METHOD, header:NAME=VALUE, endpoint:METHOD:PATTERN, custom:KIND=VALUE or global; parts can be joined by |, and one endpoint can follow"
+const wantSubject = "want user:ID, apikey:ID, ip:ADDRESS, claim:NAME=VALUE, path:NAME=VALUE, method:METHOD, header:NAME=VALUE, " +
+	"endpoint:METHOD:PATTERN, custom:KIND=VALUE or global; parts can be joined by |, and one endpoint can follow"
 
 const maxSubject = 4096
 
@@ -74,7 +75,8 @@ func (o *Operator) parts(text string) (subject limiter.Subject, v rules.Values, 
 			return subject, v, err
 		}
 		if order <= last {
-			return subject, v, Mistake("subject: got %q in the wrong place; want each part once, in this order: claim, header, method and path by name, then apikey, ip, user", part)
+			return subject, v, Mistake("subject: got %q in the wrong place; want each part once, in this order: claim, header, method and path "+
+				"by name, then apikey, ip, user", part)
 		}
 		last = order
 		if i > 0 {
@@ -155,7 +157,8 @@ func (o *Operator) address(part, text string) (netip.Prefix, error) {
 		return network, Mistake("subject: %s: %q is no IP address (want one such as ip:203.0.113.7 or ip:2001:db8::1, or ip:unknown)", part, text)
 	}
 	if caller := o.prefix(network.Addr()); network.Masked() != caller {
-		return network, Mistake("subject: got %q, want %s: callers count by IPv4 address, or by an IPv6 network of IPV6_BITS", part, limiter.IP(caller))
+		return network, Mistake("subject: got %q, want %s: callers count by IPv4 address, or by an IPv6 network of IPV6_BITS", part,
+			limiter.IP(caller))
 	}
 	return network.Masked(), nil
 }

@@ -32,7 +32,8 @@ func TestInspect_subjects(t *testing.T) {
 		"header:X-Tenant=a|user:alice":          limiter.Header("x-tenant", "a").And(limiter.User("alice")),
 		"method:get":                            limiter.Method("GET"),
 		"method:other":                          limiter.Method("other"), // all methods that no rule can name
-		"claim:o=1|header:x=2|method:PUT|path:id=3|apikey:k": limiter.Claim("o", "1").And(limiter.Header("x", "2")).And(limiter.Method("PUT")).And(limiter.PathParameter("id", "3")).And(limiter.APIKey("k")),
+		"claim:o=1|header:x=2|method:PUT|path:id=3|apikey:k": limiter.Claim("o", "1").And(limiter.Header("x",
+			"2")).And(limiter.Method("PUT")).And(limiter.PathParameter("id", "3")).And(limiter.APIKey("k")),
 		"global":               limiter.Global(),
 		"endpoint:GET:/a/{id}": limiter.Endpoint("GET", "/a/{id}"),
 		"custom:login=demo":    limiter.Custom("login", "demo"),
@@ -86,9 +87,11 @@ func FuzzInspect_subject(f *testing.F) {
 	f.Add("\x00\xff", "~")
 	d := newDesk(f, "memory")
 	f.Fuzz(func(t *testing.T, user, org string) {
-		for _, s := range []limiter.Subject{limiter.User(user), limiter.APIKey(user), limiter.Claim(org, user).And(limiter.User(org)), limiter.Custom(org, user), limiter.Endpoint("GET", "/"+user)} {
+		for _, s := range []limiter.Subject{limiter.User(user), limiter.APIKey(user), limiter.Claim(org, user).And(limiter.User(org)),
+			limiter.Custom(org, user), limiter.Endpoint("GET", "/"+user)} {
 			i, err := d.Usage(t.Context(), s.String())
-			if _, mistaken := errors.AsType[*operator.MistakeError](err); mistaken && (user == "" || org == "" || strings.Contains(s.String(), "~")) {
+			if _, mistaken := errors.AsType[*operator.MistakeError](err); mistaken && (user == "" || org == "" || strings.Contains(s.String(),
+				"~")) {
 				continue
 			}
 			if err != nil || i.Subject != s.String() {

@@ -92,7 +92,8 @@ func (o *Operator) counts(ctx context.Context, now time.Time, subject string) (c
 }
 
 func (o *Operator) usage(ctx context.Context, now time.Time, c counts) (Usage, error) {
-	i := Usage{Subject: c.subject.String(), Hash: o.hash(c.subject), At: now.UTC(), Version: c.version, Source: o.Source, Others: []Other{}, Notes: []string{}}
+	i := Usage{Subject: c.subject.String(), Hash: o.hash(c.subject), At: now.UTC(), Version: c.version, Source: o.Source, Others: []Other{},
+		Notes: []string{}}
 	usages, limits, err := o.usages(ctx, now, c.listed)
 	if err != nil {
 		return i, err
@@ -104,7 +105,8 @@ func (o *Operator) usage(ctx context.Context, now time.Time, c counts) (Usage, e
 			i.Limits = append(i.Limits, l)
 		}
 	}
-	if i.Others, err = o.others(ctx, now, c.subject, c.listed); err != nil {
+	i.Others, err = o.others(ctx, now, c.subject, c.listed)
+	if err != nil {
 		return i, err
 	}
 	if slices.ContainsFunc(c.listed, func(l rules.Listed) bool { return l.Charge.Limit.Spread.Shards > 0 }) {
@@ -128,7 +130,8 @@ func shownInOtherTier(listed []rules.Listed, usages []limiter.Usage, n int) bool
 	of := listed[n].Charge
 	for i := range listed {
 		other := listed[i].Charge
-		if slices.Contains(of.Limit.Tiers, other.Limit.ID) && other.Subject == of.Subject && other.Limit.Shadow == of.Limit.Shadow && rank(i) > rank(n) {
+		if slices.Contains(of.Limit.Tiers, other.Limit.ID) && other.Subject == of.Subject && other.Limit.Shadow == of.Limit.Shadow &&
+			rank(i) > rank(n) {
 			return true
 		}
 	}
@@ -219,9 +222,11 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Usage, error) {
 
 // afterwards returns notes about the counts that a reset does not delete.
 func (o *Operator) afterwards() []string {
-	notes := []string{"other subjects of the same caller (an address, a claim, an endpoint) keep their usage; explain shows which of them refuse"}
+	notes := []string{"other subjects of the same caller (an address, a claim, an endpoint) keep their usage; explain shows which of them " +
+		"refuse"}
 	if o.Kind != memory {
-		notes = append(notes, "for up to a second, other environments may still refuse by what they remember, and use their leases; what they counted in an outage stays until it expires")
+		notes = append(notes, "for up to a second, other environments may still refuse by what they remember, and use their leases; what they "+
+			"counted in an outage stays until it expires")
 	}
 	return notes
 }

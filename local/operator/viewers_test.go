@@ -19,7 +19,8 @@ func TestOperator_Explain_viewers(t *testing.T) {
 		headers  map[string]string
 		ip, from string
 	}{
-		{"through the distribution", map[string]string{contract.OriginSecretField: secret, contract.CloudFrontAddressField: "203.0.113.7:1"}, "203.0.113.7/32", "cloudfront"},
+		{"through the distribution", map[string]string{contract.OriginSecretField: secret, contract.CloudFrontAddressField: "203.0.113.7:1"},
+			"203.0.113.7/32", "cloudfront"},
 		{"direct", map[string]string{contract.CloudFrontAddressField: "203.0.113.7:1"}, "127.0.0.1/32", "host (Weir-Origin-Secret: missing)"},
 		{"no field in the question", nil, "127.0.0.1/32", "the question, not from Cloudfront-Viewer-Address and Weir-Origin-Secret"},
 	} {

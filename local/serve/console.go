@@ -48,7 +48,8 @@ type Endpoint struct{ Method, Path string }
 
 func (s *Server) page(apis []*gateway.API, urls []string) Page {
 	o := Page{
-		Rules: s.live.Current, Reload: func() Reload { return *s.reload.Load() }, Clock: s.Clock, Source: s.Rules, Store: s.Store, Regions: s.region != nil, Upstream: s.Upstream.url != nil,
+		Rules: s.live.Current, Reload: func() Reload { return *s.reload.Load() }, Clock: s.Clock, Source: s.Rules, Store: s.Store,
+		Regions: s.region != nil, Upstream: s.Upstream.url != nil,
 		Token: func(user, tier string) (string, error) {
 			return s.checkout.Token(user, tier, time.Until(s.Clock().Add(consoleToken)), nil)
 		},
@@ -83,7 +84,8 @@ func targets(rules []endpoint, routes []gateway.Route) (list []Endpoint) {
 			if wide := route.Path == "$default" || strings.HasSuffix(route.Path, "+}"); wide && rule.Endpoint != "*" {
 				sample.Path = rule.Endpoint
 			}
-			if sample.Path = concrete(sample.Path); !slices.Contains(list, sample) {
+			sample.Path = concrete(sample.Path)
+			if !slices.Contains(list, sample) {
 				list = append(list, sample)
 			}
 		}

@@ -25,7 +25,8 @@ func TestServe_forwarded(t *testing.T) {
 			var clock commandtest.Clock
 			clock.Set(start)
 			log := commandtest.NewOutput()
-			s := New(Options{API: sample.New, Rules: rules, Address: believed, Out: io.Discard, Logger: slog.New(slog.NewTextHandler(log, nil)), Clock: clock.Now, Namespace: checkouttest.Namespace()})
+			s := New(Options{API: sample.New, Rules: rules, Address: believed, Out: io.Discard, Logger: slog.New(slog.NewTextHandler(log, nil)),
+				Clock: clock.Now, Namespace: checkouttest.Namespace()})
 			t.Cleanup(s.Close)
 			rest, api := commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 			commandtest.Send(t, http.MethodGet, rest.URL+"/api/v1/search", "")
@@ -38,7 +39,9 @@ func TestServe_forwarded(t *testing.T) {
 				commandtest.Do(t, r)
 			}
 			text := log.String()
-			if strings.Count(text, "X-Forwarded-For ignored") != want || strings.Count(text, "--address hops:1, and let it send Weir-Origin-Secret with") != want || strings.Count(text, "forwarded=203.0.113.7 client=127.0.0.1\n") != want {
+			if strings.Count(text, "X-Forwarded-For ignored") != want ||
+				strings.Count(text, "--address hops:1, and let it send Weir-Origin-Secret with") != want ||
+				strings.Count(text, "forwarded=203.0.113.7 client=127.0.0.1\n") != want {
 				t.Errorf("got log %s, want %d warnings with both addresses and the remedy", text, want)
 			}
 		})
@@ -51,7 +54,8 @@ func TestUpstream_forwarded(t *testing.T) {
 		_, _ = io.WriteString(w, r.Header.Get("X-Forwarded-For"))
 	})
 	for range 2 {
-		if r, _, _ := f.raw("GET / HTTP/1.1\nHost: h\nConnection: close\nX-Forwarded-For: 203.0.113.7\n\n"); string(storetest.Must(io.ReadAll(r.Body))) != "203.0.113.7, 127.0.0.1" {
+		if r, _,
+			_ := f.raw("GET / HTTP/1.1\nHost: h\nConnection: close\nX-Forwarded-For: 203.0.113.7\n\n"); string(storetest.Must(io.ReadAll(r.Body))) != "203.0.113.7, 127.0.0.1" {
 			t.Errorf("got %s, want the field with the peer", r.Status)
 		}
 	}

@@ -37,7 +37,8 @@ var localTimeouts = map[string]string{"redis": "200ms"}
 // prepare creates the checkout's keys and starts the server of the store.
 func (s *Server) prepare(ctx context.Context) error {
 	var err error
-	if s.apiKeys, err = s.checkout.Seed(); err != nil {
+	s.apiKeys, err = s.checkout.Seed()
+	if err != nil {
 		return err
 	}
 	if err := s.checkout.KeepRules(s.Rules); err != nil {
@@ -46,10 +47,12 @@ func (s *Server) prepare(ctx context.Context) error {
 	s.Store = cmp.Or(s.Store, Memory) // an empty STORE would mean DynamoDB on AWS
 	s.variables = map[string]string{
 		"STORE": s.Store, "TABLE": checkout.Table, "RULES_FILE": s.Rules, "WEIR_LOCAL": "true",
-		"JWKS": s.checkout.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
-		"MAX_DELAY": os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.APIKeysFile(), "API_KEY_SECRET_FILE": s.checkout.APIKeySecretFile(), "SUBJECT_KEY_FILE": s.checkout.SubjectKeyFile(),
-		"RECORDS_TABLE": "", // empty: a local run reads API keys from a file
-		"STORE_TIMEOUT": cmp.Or(os.Getenv("STORE_TIMEOUT"), localTimeouts[s.Store], limiter.DefaultTimeout.String()),
+		"JWKS": s.checkout.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience,
+		"JWT_ALGORITHMS": string(checkout.Algorithm),
+		"MAX_DELAY":      os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.APIKeysFile(), "API_KEY_SECRET_FILE": s.checkout.APIKeySecretFile(),
+		"SUBJECT_KEY_FILE": s.checkout.SubjectKeyFile(),
+		"RECORDS_TABLE":    "", // empty: a local run reads API keys from a file
+		"STORE_TIMEOUT":    cmp.Or(os.Getenv("STORE_TIMEOUT"), localTimeouts[s.Store], limiter.DefaultTimeout.String()),
 	}
 	if list := os.Getenv(contract.VariableBasePath); list != "" && s.Upstream.url == nil {
 		s.variables[contract.VariableBasePath] = list
@@ -110,18 +113,22 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		}
 		basePaths = c.BasePaths
 		if store == nil {
-			if store, err = s.openStore(ctx, c); err != nil {
+			store, err = s.openStore(ctx, c)
+			if err != nil {
 				return nil, err
 			}
 		}
-		if handlers[f.ID], err = s.limiting(ctx, f, c, store); err != nil {
+		handlers[f.ID], err = s.limiting(ctx, f, c, store)
+		if err != nil {
 			return nil, err
 		}
 	}
 	if len(handlers) == 0 {
-		return nil, fmt.Errorf("%s: no function has the variable %s, want %s or %s", s.Template, contract.VariableFunction, contract.Authorizer, contract.Handler)
+		return nil, fmt.Errorf("%s: no function has the variable %s, want %s or %s", s.Template, contract.VariableFunction, contract.Authorizer,
+			contract.Handler)
 	}
-	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock, BasePaths: basePaths, Unthrottled: s.Unthrottled})
+	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock, BasePaths: basePaths,
+		Unthrottled: s.Unthrottled})
 }
 
 // limiting returns the authorizer or the handler.
@@ -139,7 +146,8 @@ func (s *Server) limiting(ctx context.Context, f template.Function, c boot.Confi
 }
 
 // environment returns the environment of a function, and adds its limiter to the operator.
-func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.Store, logger *slog.Logger, role string) (*lambdahttp.Environment, error) {
+func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.Store, logger *slog.Logger,
+	role string) (*lambdahttp.Environment, error) {
 	e, err := s.placed(c).Environment(ctx, store, boot.Options{
 		Logger: logger, Metrics: s.record, Hash: s.record.Hash, Clock: s.Clock, Rules: s.live, Regions: s.otherRegions(), Reloaded: s.reloaded,
 	})
@@ -163,7 +171,8 @@ func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter
 	if s.operator == nil {
 		s.operator = &operator.Operator{
 			Store: store, Kind: c.Store, Identifier: e.Identifier, Clock: s.Clock,
-			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits, BasePaths: c.BasePaths, Viewers: e.Viewers, Hash: s.record.HashOf,
+			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits, BasePaths: c.BasePaths, Viewers: e.Viewers,
+			Hash: s.record.HashOf,
 		}
 	}
 	at := len(s.operator.Limiters)
@@ -187,7 +196,8 @@ func (s *Server) lookup(environment map[string]string) func(string) (string, boo
 func (s *Server) variablesOf(environment map[string]string) map[string]string {
 	all := maps.Clone(environment)
 	maps.DeleteFunc(all, func(name, _ string) bool {
-		return strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "KAFKA_") || name == "RECORDS_TABLE" || name == "RULES_VERSION" || name == "RULES_FROM" || name == contract.VariableRegions
+		return strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "KAFKA_") || name == "RECORDS_TABLE" || name == "RULES_VERSION" ||
+			name == "RULES_FROM" || name == contract.VariableRegions
 	})
 	maps.Copy(all, s.variables)
 	return all

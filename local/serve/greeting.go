@@ -20,7 +20,8 @@ func (s *Server) greet(apis []*gateway.API) {
 		where += " at " + address
 	}
 	inForce := s.live.Current()
-	fmt.Fprintf(s.Out, "rules  %s (%s, %s)\nstate  in %s\nlog    metrics and notices in %s\n", s.Rules, count(inForce.Len()), command.RulesVersion(inForce.Version()), where, s.checkout.MetricsFile())
+	fmt.Fprintf(s.Out, "rules  %s (%s, %s)\nstate  in %s\nlog    metrics and notices in %s\n", s.Rules, count(inForce.Len()),
+		command.RulesVersion(inForce.Version()), where, s.checkout.MetricsFile())
 	urls := s.urls(2)
 	for i, api := range apis {
 		fmt.Fprintf(s.Out, "%s   %s\n", api.Kind, urls[i])
@@ -49,7 +50,8 @@ func (s *Server) suggest(apis []*gateway.API, urls []string) {
 	path, weir := s.limitedPath(apis[0]), cmp.Or(s.Command, self())
 	fmt.Fprintf(s.Out, "  curl -i %s%s\n"+
 		"  curl -i -H \"Authorization: Bearer $(%s token --user alice --tier paid)\" %s%s\n"+
-		"  curl -i -H \"x-api-key: %s\" %s%s\n  %s keys list --local\n\n", urls[0], path, weir, urls[0], path, s.apiKeys["paid"], urls[0], path, weir)
+		"  curl -i -H \"x-api-key: %s\" %s%s\n  %s keys list --local\n\n", urls[0], path, weir, urls[0], path, s.apiKeys["paid"], urls[0], path,
+		weir)
 }
 
 // limitedPath returns a path whose GET requests have limits.

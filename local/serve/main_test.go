@@ -19,7 +19,8 @@ var sampleLogin = map[string]string{"SAMPLE_LOGIN": "demo:demo"}
 // its limit, and reject all other paths.
 func TestServer_otherAPI(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("rules.json", []byte(`{"version":1,"rules":[{"endpoint":"/orders/{id}","limits":{"*":{"requests":2,"window":"1m"}}}]}`), 0o600); err != nil {
+	if err := os.WriteFile("rules.json", []byte(`{"version":1,"rules":[{"endpoint":"/orders/{id}","limits":{"*":{"requests":2,`+
+		`"window":"1m"}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	api := func(*lambdahttp.Environment) http.Handler {
@@ -35,8 +36,10 @@ func TestServer_otherAPI(t *testing.T) {
 		method, url, body string
 		status            int
 	}{
-		{http.MethodGet, rest.URL + "/orders/7", "7", 200}, {http.MethodGet, web.URL + "/orders/8", "8", 200}, {http.MethodGet, rest.URL + "/orders/7", "", 429}, {http.MethodGet, web.URL + "/orders/7", "", 429},
-		{http.MethodPost, rest.URL + "/orders", "", 201}, {http.MethodGet, rest.URL + "/api/v1/search", "", 403}, {http.MethodGet, web.URL + "/api/v1/search", "", 404},
+		{http.MethodGet, rest.URL + "/orders/7", "7", 200}, {http.MethodGet, web.URL + "/orders/8", "8", 200},
+		{http.MethodGet, rest.URL + "/orders/7", "", 429}, {http.MethodGet, web.URL + "/orders/7", "", 429},
+		{http.MethodPost, rest.URL + "/orders", "", 201}, {http.MethodGet, rest.URL + "/api/v1/search", "", 403},
+		{http.MethodGet, web.URL + "/api/v1/search", "", 404},
 	} {
 		if r := commandtest.Send(t, c.method, c.url, ""); r.StatusCode != c.status || c.body != "" && r.Text != c.body {
 			t.Errorf("%s %s: got %s %s, want %d %s", c.method, c.url, r.Status, r.Text, c.status, c.body)

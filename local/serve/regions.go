@@ -54,7 +54,8 @@ func (s *Server) EachRegion() ([]*Server, error) {
 		one := New(o)
 		one.Port += i * regionPorts
 		one.region = &region{Server: one, all: all, name: fmt.Sprintf("region-%d", i+1)}
-		if all.list = append(all.list, one.region); i > 0 {
+		all.list = append(all.list, one.region)
+		if i > 0 {
 			one.Out = io.Discard
 		}
 		list = append(list, one)
@@ -142,6 +143,7 @@ func (s *Server) greetRegions(inForce *rules.Rules, apis int) {
 	}
 	fmt.Fprintf(s.Out, "%s apart; the page Regions shows their shares, and cuts a region off\n", roundTrip)
 	if !slices.ContainsFunc(inForce.Limits(), func(l rules.Listed) bool { return l.Shared }) {
-		fmt.Fprintln(s.Out, `warning: --regions: the rules have no limit with "regions": "shared", so each region admits every whole limit; local/examples/regions.json has one`)
+		fmt.Fprintln(s.Out, `warning: --regions: the rules have no limit with "regions": "shared", so each region admits every whole limit; `+
+			`local/examples/regions.json has one`)
 	}
 }

@@ -33,7 +33,8 @@ func newFederation(t *testing.T, store string) *federation {
 	}
 	f := &federation{t: t}
 	f.Set(start)
-	o := Options{API: sample.New, Rules: "../examples/regions.json", Store: store, Regions: 3, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: f.Now, Namespace: checkouttest.Namespace()}
+	o := Options{API: sample.New, Rules: "../examples/regions.json", Store: store, Regions: 3, Out: io.Discard,
+		Logger: slog.New(slog.DiscardHandler), Clock: f.Now, Namespace: checkouttest.Namespace()}
 	o.Rules = absolute(o.Rules, "")
 	checkouttest.Scratch(t)
 	list, err := New(o).EachRegion()
@@ -96,7 +97,8 @@ func TestServe_regions(t *testing.T) {
 			for i := range want {
 				want[i].Subject, want[i].Limit, want[i].Rule = "user:alice", "search", "GET /api/v1/search"
 			}
-			if fmt.Sprint(s.Shares) != fmt.Sprint(want) || len(s.Regions) != 3 || s.Regions[2].URL != f.rest[2].URL || len(s.Transfers) < 2 || s.Transfers[0].Problem != "" {
+			if fmt.Sprint(s.Shares) != fmt.Sprint(want) || len(s.Regions) != 3 || s.Regions[2].URL != f.rest[2].URL || len(s.Transfers) < 2 ||
+				s.Transfers[0].Problem != "" {
 				t.Errorf("got %s, want the shares %+v, three regions and some transfers", text, want)
 			}
 			if recent, _ := f.post(regionsPath, `{"subject":""}`, http.StatusOK); fmt.Sprint(recent.Shares) != fmt.Sprint(want) {
@@ -121,7 +123,8 @@ func TestServe_regions(t *testing.T) {
 				t.Errorf("after the cut: got %d of 92 admitted, want 90", got)
 			}
 
-			if _, text := f.post(cutPath, `{"region":"region-4","cut":true}`, http.StatusBadRequest); !strings.Contains(text, "want one of region-1, region-2, region-3") {
+			if _, text := f.post(cutPath, `{"region":"region-4","cut":true}`, http.StatusBadRequest); !strings.Contains(text,
+				"want one of region-1, region-2, region-3") {
 				t.Errorf("unknown region: got %s, want the names", text)
 			}
 			f.post(regionsPath, `{"subject":"alice"}`, http.StatusBadRequest)
@@ -133,7 +136,8 @@ func TestServe_regions(t *testing.T) {
 func TestServe_regionsGuarded(t *testing.T) {
 	f := newFederation(t, Memory)
 	for name, value := range map[string]string{"Content-Type": "text/plain", "Sec-Fetch-Site": "cross-site"} {
-		request := storetest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, f.rest[0].URL+cutPath, strings.NewReader(`{"region":"region-1","cut":true}`)))
+		request := storetest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, f.rest[0].URL+cutPath,
+			strings.NewReader(`{"region":"region-1","cut":true}`)))
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set(name, value)
 		if r := commandtest.Do(t, request); r.StatusCode < 400 {

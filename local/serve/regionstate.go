@@ -41,10 +41,12 @@ func (r *regions) names() (names []string) {
 type link struct{ from, to *region }
 
 // Debit implements limiter.Shares.
-func (l link) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64, seen *algo.Result) (moved int64, err error) {
+func (l link) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64,
+	seen *algo.Result) (moved int64, err error) {
 	began := time.Now()
 	defer func() {
-		t := regionTransfer{At: l.from.all.clock().UTC(), Region: l.from.name, From: l.to.name, Subject: subject.String(), Limit: limit.Name, Moved: moved, Milliseconds: time.Since(began).Milliseconds()}
+		t := regionTransfer{At: l.from.all.clock().UTC(), Region: l.from.name, From: l.to.name, Subject: subject.String(), Limit: limit.Name,
+			Moved: moved, Milliseconds: time.Since(began).Milliseconds()}
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
@@ -57,7 +59,8 @@ func (l link) Debit(ctx context.Context, now algo.Instant, subject limiter.Subje
 	if err := l.travel(ctx); err != nil {
 		return 0, err
 	}
-	if moved, err = l.to.shares.Debit(ctx, now, subject, limit, index, lack, seen); err != nil {
+	moved, err = l.to.shares.Debit(ctx, now, subject, limit, index, lack, seen)
+	if err != nil {
 		return 0, err
 	}
 	if err := l.travel(ctx); err != nil { // the answer is lost, and so is the share
@@ -229,7 +232,8 @@ func (r *regions) state(ctx context.Context, current *rules.Rules, subjects []li
 
 // shares returns what each region has of the shared limits of a subject, in the order of limits and regions. A region
 // whose store has no state of a limit has its base share.
-func (r *regions) shares(ctx context.Context, now algo.Instant, subject limiter.Subject, listed map[limiter.ID]rules.Listed) (list []regionShare, err error) {
+func (r *regions) shares(ctx context.Context, now algo.Instant, subject limiter.Subject,
+	listed map[limiter.ID]rules.Listed) (list []regionShare, err error) {
 	held := make([]map[limiter.ID]algo.Result, len(r.list))
 	wholes := map[limiter.ID]int64{} // the requests of the limits that a region holds
 	for i, one := range r.list {

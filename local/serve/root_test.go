@@ -38,7 +38,8 @@ func TestWithPointer(t *testing.T) {
 		w := httptest.NewRecorder()
 		api(c.errorType, c.body).ServeHTTP(w, r)
 		page := strings.Contains(w.Body.String(), `<a href="/_weir/">`)
-		if page != c.page || !page && w.Body.String() != c.body || (w.Header().Get("Link") != "") != c.link || (w.Code == http.StatusOK) != (c.errorType == "") {
+		if page != c.page || !page && w.Body.String() != c.body || (w.Header().Get("Link") != "") != c.link ||
+			(w.Code == http.StatusOK) != (c.errorType == "") {
 			t.Errorf("answer: got %d %v %s, want %+v", w.Code, w.Header(), w.Body, c)
 		}
 	}

@@ -52,7 +52,8 @@ func newLocal(t *testing.T, store, rules string) *local {
 	}
 	l := &local{t: t, checkout: checkouttest.Scratch(t)}
 	l.Set(start)
-	s := &Server{Options: Options{API: sample.New, Rules: rules, Store: store, Variables: sampleLogin, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
+	s := &Server{Options: Options{API: sample.New, Rules: rules, Store: store, Variables: sampleLogin, Out: io.Discard,
+		Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
 	t.Cleanup(s.Close)
 	l.rest, l.http = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 	l.apiKeys, l.namespace = s.apiKeys, s.Namespace
@@ -74,7 +75,8 @@ func TestServe_unthrottled(t *testing.T) {
 		}
 		var clock commandtest.Clock
 		clock.Set(start)
-		s := New(Options{API: sample.New, Rules: rules, Template: template, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now, Unthrottled: unthrottled})
+		s := New(Options{API: sample.New, Rules: rules, Template: template, Out: io.Discard, Logger: slog.New(slog.DiscardHandler),
+			Clock: clock.Now, Unthrottled: unthrottled})
 		t.Cleanup(s.Close)
 		handlers, err := s.Open(t.Context(), []string{"http://127.0.0.1:8080", "http://127.0.0.1:8081"})
 		if err != nil {
@@ -135,7 +137,8 @@ func (l *local) searches(api *httptest.Server, token string, n int) {
 	}
 	for i := range n {
 		r := l.send(api, http.MethodGet, "/api/v1/search?q=weir", token)
-		if r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(n-1-i) || r.Header.Get("X-RateLimit-Limit") != strconv.Itoa(n) {
+		if r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(n-1-i) ||
+			r.Header.Get("X-RateLimit-Limit") != strconv.Itoa(n) {
 			l.t.Fatalf("search %d of %d: got %s %v, want 200", i+1, n, r.Status, r.Header)
 		}
 		if i == 2 && n == 20 {
@@ -151,10 +154,12 @@ func (l *local) searches(api *httptest.Server, token string, n int) {
 	}
 	full := map[int]int64{20: 12, 100: 6}[n]
 	l.expect(r, map[string]string{
-		"Retry-After": "1", "X-RateLimit-Limit": strconv.Itoa(n), "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": strconv.FormatInt(now+full, 10), "Cache-Control": "no-store",
+		"Retry-After": "1", "X-RateLimit-Limit": strconv.Itoa(n), "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": strconv.FormatInt(now+full,
+			10), "Cache-Control": "no-store",
 		"RateLimit-Policy": fmt.Sprintf(`"search";q=%d;w=60`, quota), "RateLimit": `"search";r=0;t=1`, "Content-Type": "application/problem+json",
 	})
-	want := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded",` +
+	want := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
+		`"error":"rate_limit_exceeded",` +
 		`"message":"Too many requests. Retry after 1 second.","limit":` + strconv.Itoa(quota) + `,"window":"60s","violated-policies":["search"]}`
 	if r.Text != want {
 		l.t.Errorf("body\n got %s\nwant %s", r.Text, want)
@@ -179,7 +184,8 @@ func (l *local) enterprise(api *httptest.Server) {
 	l.t.Helper()
 	r := l.send(api, http.MethodGet, "/api/v1/search", l.token("erna", "enterprise"))
 	reset := l.Now().Truncate(time.Minute).Add(2 * time.Minute)
-	l.expect(r, map[string]string{"X-RateLimit-Limit": "10000", "X-RateLimit-Remaining": "9999", "RateLimit-Policy": `"search";q=10000;w=60`, "X-RateLimit-Reset": strconv.FormatInt(reset.Unix(), 10)})
+	l.expect(r, map[string]string{"X-RateLimit-Limit": "10000", "X-RateLimit-Remaining": "9999", "RateLimit-Policy": `"search";q=10000;w=60`,
+		"X-RateLimit-Reset": strconv.FormatInt(reset.Unix(), 10)})
 }
 
 // data checks that a POST charges the caller's limit of 10 requests and the global limit.
@@ -187,7 +193,8 @@ func (l *local) data(api *httptest.Server) {
 	l.t.Helper()
 	token := l.token("dora", "free")
 	for i := range 10 {
-		if r := l.send(api, http.MethodPost, "/api/v1/data", token); r.StatusCode != http.StatusCreated || r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(9-i) {
+		if r := l.send(api, http.MethodPost, "/api/v1/data", token); r.StatusCode != http.StatusCreated ||
+			r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(9-i) {
 			l.t.Fatalf("POST %d: got %s %v, want 201 and %d remaining", i+1, r.Status, r.Header, 9-i)
 		}
 	}
@@ -196,7 +203,8 @@ func (l *local) data(api *httptest.Server) {
 	}
 	// Tier paid has no limit of its own at this endpoint, and a response does not report the global
 	// limit.
-	if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("paula", "paid")); r.StatusCode != http.StatusCreated || r.Header.Get("X-RateLimit-Limit") != "" {
+	if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("paula", "paid")); r.StatusCode != http.StatusCreated ||
+		r.Header.Get("X-RateLimit-Limit") != "" {
 		l.t.Errorf("tier paid: got %s %v, want 201 without X-RateLimit-Limit", r.Status, r.Header)
 	}
 }
@@ -222,19 +230,22 @@ func TestServe_credentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, api := range []*httptest.Server{l.rest, l.http} {
-		for name, token := range map[string]string{"expired": expired, "alg none": none, "another key": stranger, "changed": good[:len(good)-8] + "AAAAAAAA"} {
+		for name, token := range map[string]string{"expired": expired, "alg none": none, "another key": stranger, "changed": good[:len(good)-8] +
+			"AAAAAAAA"} {
 			r := l.send(api, http.MethodGet, "/api/v1/search", token)
 			if r.StatusCode != http.StatusUnauthorized || r.Header.Get("X-RateLimit-Limit") != "" || !json.Valid([]byte(r.Text)) {
 				t.Errorf("%s: got %s %v %s, want 401 with JSON and without X-RateLimit-Limit", name, r.Status, r.Header, r.Text)
 			}
 		}
 	}
-	if r := l.send(l.rest, http.MethodGet, "/api/v1/search", none); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("RateLimit-Policy") != `"address";q=8;w=60` {
+	if r := l.send(l.rest, http.MethodGet, "/api/v1/search", none); r.StatusCode != http.StatusTooManyRequests ||
+		r.Header.Get("RateLimit-Policy") != `"address";q=8;w=60` {
 		t.Errorf("ninth bad credential of the address: got %s %v, want 429 by the limit address", r.Status, r.Header)
 	}
 	l.Wait(2 * time.Minute)
 	for i, api := range []*httptest.Server{l.rest, l.http} {
-		if r := l.send(api, http.MethodGet, "/api/v1/search", l.token("alice", "free")); r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(7-i) {
+		if r := l.send(api, http.MethodGet, "/api/v1/search",
+			l.token("alice", "free")); r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(7-i) {
 			t.Errorf("alice after bad credentials: got %s %v, want %d remaining", r.Status, r.Header, 7-i)
 		}
 	}
@@ -247,7 +258,8 @@ func TestServe_noStore(t *testing.T) {
 		t.Errorf("answer: got %s %v, want 200 without Weir-Degraded", r.Status, r.Header)
 	}
 	s := &Server{}
-	if _, err := s.openStore(t.Context(), boot.Config{Store: "dynamodb", Table: checkout.Table, Local: true}); err == nil || !strings.HasPrefix(err.Error(), "DYNAMODB_ENDPOINT: required") {
+	if _, err := s.openStore(t.Context(), boot.Config{Store: "dynamodb", Table: checkout.Table, Local: true}); err == nil ||
+		!strings.HasPrefix(err.Error(), "DYNAMODB_ENDPOINT: required") {
 		t.Errorf("DynamoDB without an endpoint: got error %v, want DYNAMODB_ENDPOINT: required", err)
 	}
 }
@@ -266,7 +278,8 @@ func TestServe_template(t *testing.T) {
 			lookup := s.lookup(f.Environment)
 			for name := range f.Environment {
 				value, ok := lookup(name)
-				if foreign := strings.HasPrefix(name, "REDIS_") && name != "REDIS_URL" || name == "RECORDS_TABLE" || name == "RULES_VERSION" || name == "RULES_FROM"; foreign == ok {
+				if foreign := strings.HasPrefix(name, "REDIS_") && name != "REDIS_URL" || name == "RECORDS_TABLE" || name == "RULES_VERSION" ||
+					name == "RULES_FROM"; foreign == ok {
 					t.Errorf("%s of %s: got %q (present: %t), want present: %t", name, f.ID, value, ok, !foreign)
 				}
 			}
@@ -314,8 +327,10 @@ func TestServe_explained(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{
-		"/api/v1/search", "/api/v1/items/1", "/api/v1/items/..", "/api/v1/items/%2e%2e", "/api/v1/items/..%2Fsearch", "/api/v1/items/%2E%2E%2Fsearch", "/api/v1/items/1%2F2",
-		"/api/v1/items/%252e%252e", "/api/v1/items/%252e%252e%252Fsearch", "/api/v1/items/1%252F2", "/api/v1/../search", "/../api/v1/search", "/nowhere", "//nowhere", "/nowhere/%2e%2e/x",
+		"/api/v1/search", "/api/v1/items/1", "/api/v1/items/..", "/api/v1/items/%2e%2e", "/api/v1/items/..%2Fsearch",
+		"/api/v1/items/%2E%2E%2Fsearch", "/api/v1/items/1%2F2",
+		"/api/v1/items/%252e%252e", "/api/v1/items/%252e%252e%252Fsearch", "/api/v1/items/1%252F2", "/api/v1/../search", "/../api/v1/search",
+		"/nowhere", "//nowhere", "/nowhere/%2e%2e/x",
 	} {
 		e, err := client.Explain(t.Context(), operator.Question{Method: http.MethodGet, Path: path})
 		if err != nil {
@@ -326,11 +341,13 @@ func TestServe_explained(t *testing.T) {
 		refused["REST, 403"] = d.Unrouted || noted("the REST API has no route")
 		refused["HTTP, 404"] = d.Unrouted || noted("the HTTP API has no route")
 		refused["REST, 429"] = d.Status == http.StatusBadRequest && !refused["REST, 403"]
-		refused["HTTP, 400"] = (d.Status == http.StatusBadRequest || noted("an HTTP API decodes the path, and answers 400")) && !refused["HTTP, 404"]
+		refused["HTTP, 400"] = (d.Status == http.StatusBadRequest || noted("an HTTP API decodes the path, and answers 400")) &&
+			!refused["HTTP, 404"]
 		rest, web := l.send(l.rest, http.MethodGet, path, ""), l.send(l.http, http.MethodGet, path, "")
 		for name, got := range map[string]bool{
 			"REST, 403": rest.StatusCode == http.StatusForbidden, "REST, 429": rest.StatusCode == http.StatusTooManyRequests,
-			"HTTP, 404": web.StatusCode == http.StatusNotFound && strings.Contains(web.Text, `"Not Found"`), "HTTP, 400": web.StatusCode == http.StatusBadRequest,
+			"HTTP, 404": web.StatusCode == http.StatusNotFound && strings.Contains(web.Text, `"Not Found"`),
+			"HTTP, 400": web.StatusCode == http.StatusBadRequest,
 		} {
 			if got != refused[name] {
 				t.Errorf("%s: %s: got %t (%s; %s), want %t as explained: %+v, %q", path, name, got, rest.Status, web.Status, refused[name], d, e.Notes)
@@ -353,7 +370,8 @@ func TestServe_templateWithoutRole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.open(t.Context(), template); err == nil || err.Error() != s.Template+": no function has the variable WEIR_FUNCTION, want authorizer or handler" {
+	if _, err := s.open(t.Context(), template); err == nil || err.Error() != s.Template+
+		": no function has the variable WEIR_FUNCTION, want authorizer or handler" {
 		t.Error(err)
 	}
 }
@@ -371,7 +389,8 @@ func TestServe_greet(t *testing.T) {
 	var first string
 	for range 2 { // the second run prints the same keys
 		var out bytes.Buffer
-		s := &Server{Options: Options{API: sample.New, Console: func(Page) http.Handler { return http.NotFoundHandler() }, Rules: document, Port: 8080, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
+		s := &Server{Options: Options{API: sample.New, Console: func(Page) http.Handler { return http.NotFoundHandler() }, Rules: document,
+			Port: 8080, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 		template, err := s.read()
 		if err != nil {
 			t.Fatal(err)
@@ -385,7 +404,8 @@ func TestServe_greet(t *testing.T) {
 		s.Port, s.Out = 18480, &elsewhere
 		s.greet(apis)
 		s.Close()
-		if line := "\n  export WEIR_URL=http://127.0.0.1:18480\n"; !strings.Contains(elsewhere.String(), line) || strings.Contains(out.String(), "WEIR_URL") {
+		if line := "\n  export WEIR_URL=http://127.0.0.1:18480\n"; !strings.Contains(elsewhere.String(), line) || strings.Contains(out.String(),
+			"WEIR_URL") {
 			t.Errorf("ports 18480 and 8080: got\n%s\nand\n%s\nwant %q only in the first", &elsewhere, &out, line)
 		}
 		if first == "" {
@@ -394,7 +414,10 @@ func TestServe_greet(t *testing.T) {
 		if out.String() != first {
 			t.Errorf("greeting of the second run: got\n%s\nwant the same as the first\n%s", &out, first)
 		}
-		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "page   http://127.0.0.1:8080/_weir/\n", "warning: rules[0] matches no route: GET /api/v1/serch\nwarning: exempt[1] matches no route: /healthz\nwarning: usage.endpoint matches no route: GET /_usage\nwarning: RECORDS_TABLE has no effect: the API keys are in " + c.APIKeysFile() + "\n", "  curl -i -H \"x-api-key: weir_paid-"} {
+		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "page   http://127.0.0.1:8080/_weir/\n",
+			"warning: rules[0] matches no route: GET /api/v1/serch\nwarning: exempt[1] matches no route: /healthz\nwarning: usage.endpoint " +
+				"matches no route: GET /_usage\nwarning: RECORDS_TABLE has no effect: the API keys are in " + c.APIKeysFile() + "\n",
+			"  curl -i -H \"x-api-key: weir_paid-"} {
 			if !strings.Contains(out.String(), text) {
 				t.Errorf("output: got\n%s\nwant it to contain %q", &out, text)
 			}
@@ -432,7 +455,8 @@ func TestServe_keys(t *testing.T) {
 		if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := open(); err == nil || !strings.Contains(err.Error(), file) || !strings.HasSuffix(err.Error(), "; remove .weir to create new files") {
+		if _, err := open(); err == nil || !strings.Contains(err.Error(), file) || !strings.HasSuffix(err.Error(),
+			"; remove .weir to create new files") {
 			t.Errorf("damaged %s: got error %v, want one with the path and the advice to remove .weir", file, err)
 		}
 		if err := os.WriteFile(file, good, 0o600); err != nil {
@@ -447,29 +471,35 @@ func TestServe_keys(t *testing.T) {
 	if err := os.WriteFile(c.APIKeysFile(), []byte(bad), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(); err == nil || !strings.Contains(err.Error(), `[0] of "`) || !strings.Contains(err.Error(), "anchor: ") || strings.Contains(err.Error(), "remove .weir") {
+	if _, err := open(); err == nil || !strings.Contains(err.Error(), `[0] of "`) || !strings.Contains(err.Error(), "anchor: ") ||
+		strings.Contains(err.Error(), "remove .weir") {
 		t.Errorf("mistake in a record: got error %v, want one with the record and without the advice to remove .weir", err)
 	}
 }
 
 func TestUnmatched(t *testing.T) {
-	apis := []*gateway.API{{Routes: []gateway.Route{{Method: "GET", Path: "/a/{id}"}, {Method: "HEAD", Path: "/h"}, {Method: "ANY", Path: "/g/{rest+}"}, {Method: "OPTIONS", Path: "/o"}, {Method: "POST", Path: "/"}}}}
+	apis := []*gateway.API{{Routes: []gateway.Route{{Method: "GET", Path: "/a/{id}"}, {Method: "HEAD", Path: "/h"},
+		{Method: "ANY", Path: "/g/{rest+}"}, {Method: "OPTIONS", Path: "/o"}, {Method: "POST", Path: "/"}}}}
 	for _, rule := range []endpoint{
-		{"*", ""}, {"/a/{x}", "GET"}, {"/a/b", ""}, {"/a/*", ""}, {"/{x}/b", ""}, {"/a/b/*", ""}, {"/h", "GET"}, {"/g/*", "PUT"}, {"/g/b", ""}, {"/g/b/c", "GET"}, {"/", "POST"},
+		{"*", ""}, {"/a/{x}", "GET"}, {"/a/b", ""}, {"/a/*", ""}, {"/{x}/b", ""}, {"/a/b/*", ""}, {"/h", "GET"}, {"/g/*", "PUT"}, {"/g/b", ""},
+		{"/g/b/c", "GET"}, {"/", "POST"},
 	} {
 		if lines := unmatched([]placed{{"rules[0]", rule}}, apis); lines != nil {
 			t.Errorf("%v: got %s, want no line", rule, lines)
 		}
 	}
-	for _, rule := range []endpoint{{"/a", ""}, {"/a/b", "POST"}, {"/a/b/c", ""}, {"/a/b/c/*", ""}, {"/g", ""}, {"/h", "POST"}, {"/o", ""}, {"/b", ""}, {"/", "GET"}} {
+	for _, rule := range []endpoint{{"/a", ""}, {"/a/b", "POST"}, {"/a/b/c", ""}, {"/a/b/c/*", ""}, {"/g", ""}, {"/h", "POST"}, {"/o", ""},
+		{"/b", ""}, {"/", "GET"}} {
 		if lines := unmatched([]placed{{"rules[0]", rule}}, apis); len(lines) != 1 {
 			t.Errorf("%v: got %s, want one line", rule, lines)
 		}
 	}
-	if lines := unmatched([]placed{{"rules[0]", endpoint{"*", ""}}, {"rules[1]", endpoint{"/b", "PUT"}}}, append(apis, &gateway.API{})); len(lines) != 1 || lines[0] != "rules[1] matches no route: PUT /b" {
+	if lines := unmatched([]placed{{"rules[0]", endpoint{"*", ""}}, {"rules[1]", endpoint{"/b", "PUT"}}},
+		append(apis, &gateway.API{})); len(lines) != 1 || lines[0] != "rules[1] matches no route: PUT /b" {
 		t.Errorf("rule for PUT /b: got %q, want one line about rules[1]", lines)
 	}
-	if lines := unmatched([]placed{{"rules[0]", endpoint{"/b", "PUT"}}}, []*gateway.API{{Routes: []gateway.Route{{Method: "ANY", Path: "$default"}}}}); lines != nil {
+	if lines := unmatched([]placed{{"rules[0]", endpoint{"/b", "PUT"}}},
+		[]*gateway.API{{Routes: []gateway.Route{{Method: "ANY", Path: "$default"}}}}); lines != nil {
 		t.Errorf("default route: got %s, want no line", lines)
 	}
 }

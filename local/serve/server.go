@@ -179,7 +179,8 @@ func (s *Server) Close() {
 // read reads the rules and the template, which is nil with an upstream. It runs first, so that mistakes are
 // reported before anything starts.
 func (s *Server) read() (parsed *template.Template, err error) {
-	if s.checkout, err = s.find(); err != nil {
+	s.checkout, err = s.find()
+	if err != nil {
 		return nil, err
 	}
 	s.Rules = absolute(s.Rules, s.checkout.Path("functions", "rules.json"))
@@ -197,10 +198,12 @@ func (s *Server) read() (parsed *template.Template, err error) {
 		return s.defaultTemplate()
 	}
 	s.Template = absolute(s.Template, "")
-	if document, err = os.ReadFile(s.Template); err != nil {
+	document, err = os.ReadFile(s.Template)
+	if err != nil {
 		return nil, fmt.Errorf("template: %w", err)
 	}
-	if parsed, err = template.Parse(document); err != nil {
+	parsed, err = template.Parse(document)
+	if err != nil {
 		return nil, fmt.Errorf("%s has mistakes:\n%w", s.Template, err)
 	}
 	return parsed, nil

@@ -52,7 +52,8 @@ func (s *Server) warnForwarded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if forwarded := r.Header["X-Forwarded-For"]; len(forwarded) > 0 {
 			s.forwarded.Do(func() {
-				s.Logger.LogAttrs(r.Context(), slog.LevelWarn, "X-Forwarded-For ignored, so all clients of a proxy count as one; to believe your proxy, add --address hops:1, and let it send "+
+				s.Logger.LogAttrs(r.Context(), slog.LevelWarn, "X-Forwarded-For ignored, so all clients of a proxy count as one; to believe your "+
+					"proxy, add --address hops:1, and let it send "+
 					contract.OriginSecretField+" with the value of "+contract.VariableOriginSecret,
 					slog.Any("forwarded", caller.LastHop(forwarded)), slog.Any("client", caller.ParseAddress(r.RemoteAddr)))
 			})

@@ -14,7 +14,10 @@ func TestSite_guard(t *testing.T) {
 	mux := http.NewServeMux()
 	reached := 0
 	mux.HandleFunc(SitePath+"thing", func(http.ResponseWriter, *http.Request) { reached++ })
-	h := before(guarded(mux), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "the API's "+r.URL.Path) }))
+	h := before(guarded(mux), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_,
+			_ = io.WriteString(w, "the API's "+r.URL.Path)
+	}))
 	post := http.Header{"Content-Type": {"application/json; charset=utf-8"}}
 	for _, c := range []struct {
 		method, host string

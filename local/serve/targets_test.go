@@ -9,7 +9,8 @@ import (
 
 // targets returns one endpoint for each route that has a rule, and no other.
 func TestTargets(t *testing.T) {
-	routes := []gateway.Route{{Method: "GET", Path: "/a/{id}"}, {Method: "ANY", Path: "/g/{rest+}"}, {Method: "OPTIONS", Path: "/a/{id}"}, {Method: "POST", Path: "/"}}
+	routes := []gateway.Route{{Method: "GET", Path: "/a/{id}"}, {Method: "ANY", Path: "/g/{rest+}"}, {Method: "OPTIONS", Path: "/a/{id}"},
+		{Method: "POST", Path: "/"}}
 	for _, c := range []struct {
 		rule endpoint
 		want []Endpoint
@@ -23,7 +24,8 @@ func TestTargets(t *testing.T) {
 			t.Errorf("%v: got %v, want %v", c.rule, got, c.want)
 		}
 	}
-	if got := targets([]endpoint{{"/x/{y}/z", "DELETE"}}, []gateway.Route{{Method: "ANY", Path: "$default"}}); !slices.Equal(got, []Endpoint{{Method: "DELETE", Path: "/x/1/z"}}) {
+	if got := targets([]endpoint{{"/x/{y}/z", "DELETE"}}, []gateway.Route{{Method: "ANY", Path: "$default"}}); !slices.Equal(got,
+		[]Endpoint{{Method: "DELETE", Path: "/x/1/z"}}) {
 		t.Errorf("default route: got %v, want DELETE /x/1/z", got)
 	}
 }

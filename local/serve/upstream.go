@@ -44,7 +44,8 @@ func (u *Upstream) Type() string { return "URL" }
 // Set implements pflag.Value.
 func (u *Upstream) Set(text string) error {
 	parsed, err := url.Parse(strings.TrimSuffix(text, "/"))
-	if err != nil || parsed.Host == "" || *parsed != (url.URL{Scheme: parsed.Scheme, Host: parsed.Host}) || parsed.Scheme != "http" && parsed.Scheme != "https" {
+	if err != nil || parsed.Host == "" || *parsed != (url.URL{Scheme: parsed.Scheme, Host: parsed.Host}) || parsed.Scheme != "http" &&
+		parsed.Scheme != "https" {
 		return errors.New("want a URL without a path, such as http://127.0.0.1:3000")
 	}
 	u.url = parsed
@@ -103,12 +104,14 @@ type proxy struct {
 const dialTimeout = 10 * time.Second
 
 func newProxy(upstream *url.URL, logger *slog.Logger, clock func() time.Time, inForce func() *rules.Rules) *proxy {
-	return &proxy{url: upstream, clock: clock, rules: inForce, notes: logger, logger: slog.New(telemetry.NewRateLimitedHandler(logger.Handler())), transport: &http.Transport{
-		DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSHandshakeTimeout: dialTimeout,
-		DisableCompression:  true,                              // otherwise the upstream would get an Accept-Encoding that the client has not sent
-		MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Second, // less than servers keep idle connections
-		ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxHeader,
-	}}
+	return &proxy{url: upstream, clock: clock, rules: inForce, notes: logger,
+		logger: slog.New(telemetry.NewRateLimitedHandler(logger.Handler())), transport: &http.Transport{
+			DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSHandshakeTimeout: dialTimeout,
+			// otherwise the upstream would get an Accept-Encoding that the client has not sent
+			DisableCompression:  true,
+			MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Second, // less than servers keep idle connections
+			ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxHeader,
+		}}
 }
 
 // ServeHTTP passes a request to the upstream and its answer to the client. It adds the header fields in w that the
@@ -171,7 +174,8 @@ func (p *proxy) warnMissing(ctx context.Context) {
 	if last != 0 && now.Sub(time.Unix(0, last)).Abs() < missingPause || !p.missing.CompareAndSwap(last, now.UnixNano()) {
 		return
 	}
-	p.notes.LogAttrs(ctx, slog.LevelWarn, "the upstream reported no cost, so the reserve stays charged", slog.String("limit", limit.Name), slog.String("field", limit.Count.CostField()))
+	p.notes.LogAttrs(ctx, slog.LevelWarn, "the upstream reported no cost, so the reserve stays charged", slog.String("limit", limit.Name),
+		slog.String("field", limit.Count.CostField()))
 }
 
 // noteExpress logs a note if Express gave an answer with the header h, and another spelling of its path can have other
@@ -179,7 +183,8 @@ func (p *proxy) warnMissing(ctx context.Context) {
 func (p *proxy) noteExpress(ctx context.Context, h http.Header) {
 	if h.Get("X-Powered-By") == "Express" && p.rules().CaseMatters() {
 		p.express.Do(func() {
-			p.notes.WarnContext(ctx, `Express ignores the case of a path, so /API can bypass the rules for /api; add "ignore_case": true to the rules document`)
+			p.notes.WarnContext(ctx, `Express ignores the case of a path, so /API can bypass the rules for /api; add "ignore_case": true to the `+
+				`rules document`)
 		})
 	}
 }
@@ -193,7 +198,8 @@ func (p *proxy) hideForeign(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if field := r.Header["Authorization"]; len(field) == 1 && isForeign(field[0]) {
 			p.foreign.Do(func() {
-				p.notes.WarnContext(r.Context(), "bearer tokens that weir token did not issue pass unverified, so their callers count by address; set JWKS, JWT_ISSUER and JWT_AUDIENCE to count by user")
+				p.notes.WarnContext(r.Context(), "bearer tokens that weir token did not issue pass unverified, so their callers count by address; "+
+					"set JWKS, JWT_ISSUER and JWT_AUDIENCE to count by user")
 			})
 			r = r.WithContext(context.WithValue(r.Context(), foreignToken{}, field)) // a clone would have no trailers
 			r.Header = r.Header.Clone()
@@ -284,7 +290,8 @@ func passes(name string) bool {
 	return !strings.Contains(name, "_") && !strings.HasPrefix(http.CanonicalHeaderKey(name), "Weir-")
 }
 
-// fail answers 502, and logs err, which names the upstream. If the client has left, it logs nothing, and the request is no failure of the upstream.
+// fail answers 502, and logs err, which names the upstream. If the client has left, it logs nothing, and the request is no failure of the
+// upstream.
 func (p *proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		w.WriteHeader(httplimit.StatusClientLeft)
@@ -295,7 +302,8 @@ func (p *proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 			httplimit.ReportFields(r.Context(), http.Header{field: {"0"}})
 		}
 	}
-	p.logger.LogAttrs(r.Context(), slog.LevelError, "the upstream gave no answer", slog.String("upstream", p.url.String()), slog.Any("err", err))
+	p.logger.LogAttrs(r.Context(), slog.LevelError, "the upstream gave no answer", slog.String("upstream", p.url.String()),
+		slog.Any("err", err))
 	httplimit.Answer{Problem: &httplimit.Problem{
 		Type: "about:blank", Title: http.StatusText(http.StatusBadGateway), Status: http.StatusBadGateway, Error: "upstream_failed",
 		Message: "The upstream gave no answer. The log has the reason.",

@@ -48,7 +48,8 @@ func newFronted(t *testing.T, store, rules string, h http.HandlerFunc) *fronted 
 	f.write(rules)
 	f.upstream = httptest.NewServer(h)
 	t.Cleanup(f.upstream.Close)
-	s := &Server{Options: Options{API: sample.New, Rules: f.rules, Store: store, Out: io.Discard, Logger: slog.New(slog.NewTextHandler(f.log, nil)), Clock: f.Now, Namespace: checkouttest.Namespace()}}
+	s := &Server{Options: Options{API: sample.New, Rules: f.rules, Store: store, Out: io.Discard,
+		Logger: slog.New(slog.NewTextHandler(f.log, nil)), Clock: f.Now, Namespace: checkouttest.Namespace()}}
 	if err := s.Upstream.Set(f.upstream.URL); err != nil {
 		t.Fatal(err)
 	}
@@ -110,13 +111,18 @@ const (
 func TestUpstream_request(t *testing.T) {
 	f := newFronted(t, Memory, limited("*", plenty), func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		fmt.Fprintf(w, "%s %s host=%s length=%d body=%s trailer=%s xff=%s proto=%s encoding=%s hop=%s%s agent=%s over=%s upgrade=%v underscore=%v fields=%d", r.Method, r.RequestURI, r.Host, r.ContentLength, body, r.Trailer.Get("Sum"),
-			strings.Join(r.Header["X-Forwarded-For"], "|"), r.Header.Get("X-Forwarded-Proto"), r.Header.Get("Accept-Encoding"), r.Header.Get("X-Hop"), r.Header.Get("Keep-Alive"), r.Header.Get("User-Agent"), r.Header.Get("Weir-Over"), r.Header["Upgrade"], r.Header["X_forwarded_for"], len(r.Trailer))
+		fmt.Fprintf(w, "%s %s host=%s length=%d body=%s trailer=%s xff=%s proto=%s encoding=%s hop=%s%s agent=%s over=%s upgrade=%v "+
+			"underscore=%v fields=%d", r.Method, r.RequestURI, r.Host, r.ContentLength, body, r.Trailer.Get("Sum"),
+			strings.Join(r.Header["X-Forwarded-For"], "|"), r.Header.Get("X-Forwarded-Proto"), r.Header.Get("Accept-Encoding"),
+			r.Header.Get("X-Hop"), r.Header.Get("Keep-Alive"), r.Header.Get("User-Agent"), r.Header.Get("Weir-Over"), r.Header["Upgrade"],
+			r.Header["X_forwarded_for"], len(r.Trailer))
 	})
 	for _, target := range []string{"/a%2Fb", "//x", "/a//b/", "/%61", "/a/;v=1?q=1;2&b=%zz&a=a+b", "/x?", "/caf%C3%A9?caf%c3%a9", "/_weir"} {
-		r, _, _ := f.raw("PATCH " + target + " HTTP/1.1\nHost: api.example\nConnection: close, X-Hop\nX-Hop: 1\nKeep-Alive: 5\nWeir-Over: x\nX-Forwarded-For: 203.0.113.7\nX-Forwarded-Proto: https\nContent-Length: 2\n\nhi")
+		r, _, _ := f.raw("PATCH " + target + " HTTP/1.1\nHost: api.example\nConnection: close, X-Hop\nX-Hop: 1\nKeep-Alive: 5\nWeir-Over: " +
+			"x\nX-Forwarded-For: 203.0.113.7\nX-Forwarded-Proto: https\nContent-Length: 2\n\nhi")
 		text, err := io.ReadAll(r.Body)
-		want := "PATCH " + target + " host=api.example length=2 body=hi trailer= xff=203.0.113.7, 127.0.0.1 proto=https encoding= hop= agent= over= upgrade=[] underscore=[] fields=0"
+		want := "PATCH " + target + " host=api.example length=2 body=hi trailer= xff=203.0.113.7, 127.0.0.1 proto=https encoding= hop= agent= " +
+			"over= upgrade=[] underscore=[] fields=0"
 		if err != nil || r.StatusCode != http.StatusOK || string(text) != want {
 			t.Errorf("%s: got %s %q, error %v, want 200 %q", target, r.Status, text, err, want)
 		}
@@ -125,16 +131,19 @@ func TestUpstream_request(t *testing.T) {
 		}
 	}
 	for _, field := range []string{"", "Authorization: Bearer x\n"} {
-		r, _, _ := f.raw("POST / HTTP/1.1\nHost: h\nConnection: close\n" + field + "Transfer-Encoding: chunked\nTrailer: Sum\n\n2\nhi\n0\nSum: 7\n\n")
+		r, _, _ := f.raw("POST / HTTP/1.1\nHost: h\nConnection: close\n" + field +
+			"Transfer-Encoding: chunked\nTrailer: Sum\n\n2\nhi\n0\nSum: 7\n\n")
 		if text, _ := io.ReadAll(r.Body); !strings.Contains(string(text), "length=-1 body=hi trailer=7") {
 			t.Errorf("trailer, fields %q: got %s, want a chunked body and its trailer", field, text)
 		}
 	}
-	r, _, _ := f.raw("POST / HTTP/1.1\nHost: h\nConnection: close\nTransfer-Encoding: chunked\nTrailer: Sum, X-Api-Key, X_User\n\n2\nhi\n0\nSum: 7\nX-Api-Key: k\nX_User: u\nAuthorization: Bearer x\n\n")
+	r, _, _ := f.raw("POST / HTTP/1.1\nHost: h\nConnection: close\nTransfer-Encoding: chunked\nTrailer: Sum, X-Api-Key, " +
+		"X_User\n\n2\nhi\n0\nSum: 7\nX-Api-Key: k\nX_User: u\nAuthorization: Bearer x\n\n")
 	if text, _ := io.ReadAll(r.Body); !strings.HasSuffix(string(text), "fields=1") || !strings.Contains(string(text), "trailer=7") {
 		t.Errorf("trailer with credentials: got %s, want only the field Sum", text)
 	}
-	r, _, _ = f.raw("GET / HTTP/1.1\nHost: h\nConnection: close, Upgrade, HTTP2-Settings\nUpgrade: h2c\nHTTP2-Settings: AAMAAABk\nX_Forwarded_For: 1\n\n")
+	r, _, _ = f.raw("GET / HTTP/1.1\nHost: h\nConnection: close, Upgrade, HTTP2-Settings\nUpgrade: h2c\nHTTP2-Settings: " +
+		"AAMAAABk\nX_Forwarded_For: 1\n\n")
 	if text, _ := io.ReadAll(r.Body); !strings.Contains(string(text), "upgrade=[] underscore=[]") {
 		t.Errorf("upgrade to h2c, and a field with an underscore: got %s, want neither", text)
 	}
@@ -172,7 +181,8 @@ func TestUpstream_answer(t *testing.T) {
 	if r.StatusCode != http.StatusTeapot || string(text) != "not gzip" || r.Trailer.Get("Sum") != "7" {
 		t.Errorf("answer: got %s %q, trailer %v, want 418, the body and the trailer", r.Status, text, r.Trailer)
 	}
-	for name, want := range map[string]string{"X-Ratelimit-Limit": "1000", "Ratelimit": "mine", "Ratelimit-Policy": `"all";q=1000;w=60`, "Set-Cookie": "a=1|b=2", "Content-Encoding": "gzip", "X-Hop": ""} {
+	for name, want := range map[string]string{"X-Ratelimit-Limit": "1000", "Ratelimit": "mine", "Ratelimit-Policy": `"all";q=1000;w=60`,
+		"Set-Cookie": "a=1|b=2", "Content-Encoding": "gzip", "X-Hop": ""} {
 		if got := strings.Join(r.Header[name], "|"); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
@@ -236,7 +246,8 @@ func TestUpstream_streams(t *testing.T) {
 	}
 }
 
-const upgrade = "GET /ws HTTP/1.1\nHost: h\nConnection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n\n"
+const upgrade = "GET /ws HTTP/1.1\nHost: h\nConnection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: " +
+	"dGhlIHNhbXBsZSBub25jZQ==\n\n"
 
 // echo upgrades a connection as a WebSocket server does, and then returns each byte.
 func echo(t *testing.T, w http.ResponseWriter, r *http.Request, fields string) {
@@ -254,15 +265,17 @@ func echo(t *testing.T, w http.ResponseWriter, r *http.Request, fields string) {
 // answer is a 429 before the upgrade.
 func TestUpstream_webSocket(t *testing.T) {
 	var upgraded atomic.Int64
-	f := newFronted(t, Memory, limited("/ws", `"name":"all","requests":10,"window":"1m","count":"cost","reserve":1`), func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Sec-Websocket-Key") == "" {
-			t.Errorf("fields of the upgrade: got %v, want the client's", r.Header)
-		}
-		upgraded.Add(1)
-		echo(t, w, r, "Weir-Cost: 10\r\n")
-	})
+	f := newFronted(t, Memory, limited("/ws", `"name":"all","requests":10,"window":"1m","count":"cost","reserve":1`),
+		func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Sec-Websocket-Key") == "" {
+				t.Errorf("fields of the upgrade: got %v, want the client's", r.Header)
+			}
+			upgraded.Add(1)
+			echo(t, w, r, "Weir-Cost: 10\r\n")
+		})
 	r, c, in := f.raw(upgrade)
-	if r.StatusCode != http.StatusSwitchingProtocols || r.Header.Get("Upgrade") != "websocket" || r.Header.Get("Weir-Cost") != "" || r.Header.Get("X-Ratelimit-Remaining") != "9" {
+	if r.StatusCode != http.StatusSwitchingProtocols || r.Header.Get("Upgrade") != "websocket" || r.Header.Get("Weir-Cost") != "" ||
+		r.Header.Get("X-Ratelimit-Remaining") != "9" {
 		t.Fatalf("upgrade: got %s %v, want 101 with 9 remaining, without the cost", r.Status, r.Header)
 	}
 	for _, text := range []string{"hello", "again"} {
@@ -294,20 +307,21 @@ func TestUpstream_webSocket(t *testing.T) {
 
 // The upstream reports a cost in its header or in a trailer. The client does not get the report.
 func TestUpstream_cost(t *testing.T) {
-	f := newFronted(t, Memory, limited("*", `"name":"all","requests":100,"window":"1h","count":"cost","reserve":20`), func(w http.ResponseWriter, r *http.Request) {
-		if len(r.Header["Weir-Cost"]) > 0 {
-			t.Error("the upstream got a cost from the client, want none")
-		}
-		switch r.URL.Path {
-		case "/header":
-			w.Header().Set("Weir-Cost", "7")
-		case "/trailer":
-			w.Header().Set("Trailer", "Weir-Cost")
-			_, _ = io.WriteString(w, "streamed")
-			_ = http.NewResponseController(w).Flush()
-			w.Header().Set("Weir-Cost", "9")
-		}
-	})
+	f := newFronted(t, Memory, limited("*", `"name":"all","requests":100,"window":"1h","count":"cost","reserve":20`),
+		func(w http.ResponseWriter, r *http.Request) {
+			if len(r.Header["Weir-Cost"]) > 0 {
+				t.Error("the upstream got a cost from the client, want none")
+			}
+			switch r.URL.Path {
+			case "/header":
+				w.Header().Set("Weir-Cost", "7")
+			case "/trailer":
+				w.Header().Set("Trailer", "Weir-Cost")
+				_, _ = io.WriteString(w, "streamed")
+				_ = http.NewResponseController(w).Flush()
+				w.Header().Set("Weir-Cost", "9")
+			}
+		})
 	for _, c := range []struct{ path, remaining string }{{"/header", "80"}, {"/trailer", "73"}, {"/none", "64"}, {"/header", "44"}} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+c.path, http.NoBody)
 		if err != nil {
@@ -323,11 +337,12 @@ func TestUpstream_cost(t *testing.T) {
 
 // The log warns once a minute of a server that reports no cost, whose requests keep their reserve.
 func TestUpstream_costMissing(t *testing.T) {
-	f := newFronted(t, Memory, limited("/chat", `"name":"tokens","requests":100,"window":"1h","count":"cost","reserve":20`), func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.RawQuery == "reported" {
-			w.Header().Set("Weir-Cost", "1")
-		}
-	})
+	f := newFronted(t, Memory, limited("/chat", `"name":"tokens","requests":100,"window":"1h","count":"cost","reserve":20`),
+		func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.RawQuery == "reported" {
+				w.Header().Set("Weir-Cost", "1")
+			}
+		})
 	f.get("/chat?reported")
 	f.get("/other")
 	if f.log.String() != "" {
@@ -363,17 +378,20 @@ func TestUpstream_express(t *testing.T) {
 // If the upstream does not answer, the answer is 502 with the reason. The log has it once.
 func TestUpstream_down(t *testing.T) {
 	f := newFronted(t, Memory, limited("*", plenty), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	if r := commandtest.Send(t, http.MethodPost, f.url+"/", ""); r.StatusCode != http.StatusBadGateway || !strings.Contains(r.Text, `"error":"upstream_failed","message":"The upstream gave no answer. The log has the reason."`) {
+	if r := commandtest.Send(t, http.MethodPost, f.url+"/", ""); r.StatusCode != http.StatusBadGateway ||
+		!strings.Contains(r.Text, `"error":"upstream_failed","message":"The upstream gave no answer. The log has the reason."`) {
 		t.Errorf("broken answer: got %s %s, want 502", r.Status, r.Text)
 	}
 	f.upstream.Close()
 	for range 3 {
 		r := f.get("/")
-		if r.StatusCode != http.StatusBadGateway || !strings.Contains(r.Text, "upstream_failed") || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("X-Ratelimit-Limit") != "1000" {
+		if r.StatusCode != http.StatusBadGateway || !strings.Contains(r.Text, "upstream_failed") ||
+			r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("X-Ratelimit-Limit") != "1000" {
 			t.Errorf("no server: got %s %v %s, want 502 with the limits", r.Status, r.Header, r.Text)
 		}
 	}
-	if n := strings.Count(f.log.String(), "\n"); n < 1 || n > 3 || !strings.Contains(f.log.String(), `msg="the upstream gave no answer" upstream=`+f.upstream.URL+` err=EOF`) {
+	if n := strings.Count(f.log.String(), "\n"); n < 1 || n > 3 || !strings.Contains(f.log.String(),
+		`msg="the upstream gave no answer" upstream=`+f.upstream.URL+` err=EOF`) {
 		t.Errorf("log: got %s, want at most one line a second", f.log)
 	}
 }
@@ -381,17 +399,18 @@ func TestUpstream_down(t *testing.T) {
 // A client that leaves is no failure of the server, before or after the header of the answer.
 func TestUpstream_clientLeavesNoFailure(t *testing.T) {
 	arrived := make(chan struct{}, 1)
-	f := newFronted(t, Memory, limited("*", `"name":"f","requests":3,"window":"15m","count":"failures","failure_status":["5xx"]`), func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/free":
-			return
-		case "/answer":
-			_ = http.NewResponseController(w).Flush()
-		case "/header":
-			arrived <- struct{}{}
-		}
-		<-r.Context().Done()
-	})
+	f := newFronted(t, Memory, limited("*", `"name":"f","requests":3,"window":"15m","count":"failures","failure_status":["5xx"]`),
+		func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/free":
+				return
+			case "/answer":
+				_ = http.NewResponseController(w).Flush()
+			case "/header":
+				arrived <- struct{}{}
+			}
+			<-r.Context().Done()
+		})
 	get := func(path string) (leave func(), r *http.Response, err error) {
 		ctx, leave := context.WithCancel(t.Context())
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+path, http.NoBody)
@@ -435,7 +454,8 @@ func TestUpstream_tokens(t *testing.T) {
 	if log := f.log.String(); strings.Count(log, "pass unverified") != 1 || strings.Contains(log, "opaque") {
 		t.Errorf("log: got %s, want one note and no token", log)
 	}
-	if r := commandtest.Send(t, http.MethodGet, f.url+"/", "a."+payload(`{"iss":"weir-local"}`)+".c"); r.StatusCode != http.StatusUnauthorized {
+	if r := commandtest.Send(t, http.MethodGet, f.url+"/", "a."+payload(`{"iss":"weir-local"}`)+
+		".c"); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("forged token: got %s, want 401", r.Status)
 	}
 	t.Setenv("JWKS", "")
@@ -451,7 +471,8 @@ func TestUpstream_Set(t *testing.T) {
 			t.Errorf("%s: got error %v, want none", text, err)
 		}
 	}
-	for _, text := range []string{"", "3000", "localhost:3000", "127.0.0.1:3000", "ftp://h", "http://h/a", "http://h/?a", "http://u:p@h", "http://"} {
+	for _, text := range []string{"", "3000", "localhost:3000", "127.0.0.1:3000", "ftp://h", "http://h/a", "http://h/?a", "http://u:p@h",
+		"http://"} {
 		if err := new(Upstream).Set(text); err == nil {
 			t.Errorf("%s: got no error, want one", text)
 		}

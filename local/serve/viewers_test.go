@@ -125,6 +125,7 @@ func directRequest(t *testing.T, url, address string) *http.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header = http.Header{"Authorization": {"Bearer bad"}, "Cloudfront-Viewer-Address": {address + ":1"}, contract.OriginSecretField: {"guessed"}, "X-Forwarded-For": {address}}
+	r.Header = http.Header{"Authorization": {"Bearer bad"}, "Cloudfront-Viewer-Address": {address + ":1"},
+		contract.OriginSecretField: {"guessed"}, "X-Forwarded-For": {address}}
 	return r
 }

@@ -23,7 +23,8 @@ type cold struct {
 	held  map[limiter.Subject]bool
 }
 
-func (c *cold) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (c *cold) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	c.mu.Lock()
 	c.calls++
 	c.now++
@@ -49,7 +50,8 @@ func TestWarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cold{Store: storetest.Must(memstore.New(memstore.Options{})), held: map[limiter.Subject]bool{}}
 		if err := warm(t.Context(), c); err != nil || c.calls != warmCallers*warmCalls || c.most != warmCallers || len(c.held) != 0 {
-			t.Errorf("warm-up: got %d calls, %d concurrent, %d subjects left, error %v; want all calls, all callers concurrent and no subject", c.calls, c.most, len(c.held), err)
+			t.Errorf("warm-up: got %d calls, %d concurrent, %d subjects left, error %v; want all calls, all callers concurrent and no subject",
+				c.calls, c.most, len(c.held), err)
 		}
 	})
 	if err := warm(t.Context(), storetest.Must(memstore.New(memstore.Options{}))); err != nil {

@@ -77,7 +77,8 @@ func (s *Server) printReload(n live.Reload) {
 		s.warn(n.Rules, s.apis)
 	case n.Err == nil || n.Repeated:
 	case mistaken:
-		fmt.Fprintf(s.Out, "rules  %s has mistakes; %s stays in force\n  %s\n", s.Rules, command.RulesVersion(n.Rules.Version()), strings.ReplaceAll(problems.Error(), "\n", "\n  "))
+		fmt.Fprintf(s.Out, "rules  %s has mistakes; %s stays in force\n  %s\n", s.Rules, command.RulesVersion(n.Rules.Version()),
+			strings.ReplaceAll(problems.Error(), "\n", "\n  "))
 	default:
 		fmt.Fprintf(s.Out, "rules  %v; %s stays in force\n", n.Err, command.RulesVersion(n.Rules.Version()))
 	}

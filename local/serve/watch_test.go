@@ -27,13 +27,18 @@ var changes = []struct {
 	{"at first", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":3,"window":"1h"}}}]`, []int{200, 200, 200, 429}, "0"},
 	{"more", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":5,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
 	{"fewer", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{429}, "0"},
-	{"an override", `"overrides":[{"user":"alice","limits":{"search":{"requests":7,"window":"1h"}}}],"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
+	{"an override", `"overrides":[{"user":"alice","limits":{"search":{"requests":7,"window":"1h"}}}],"rules":[{"endpoint":"/api/v1/search",` +
+		`"limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
 	{"no override again", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{429}, "0"},
-	{"another default tier", `"default_tier":"basic","rules":[{"endpoint":"/api/v1/search","limits":{"basic":{"requests":2,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
+	{"another default tier", `"default_tier":"basic","rules":[{"endpoint":"/api/v1/search","limits":{"basic":{"requests":2,"window":"1h"}}}]`,
+		[]int{200, 200, 429}, "0"},
 	{"the one before", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":8,"window":"1h"}}}]`, []int{200, 429}, "0"},
-	{"document in shadow mode", `"mode":"shadow","rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":1,"window":"1h"}}}]`, []int{200, 200, 200}, ""},
-	{"document in force again", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":9,"window":"1h"}}}]`, []int{200, 429}, "0"},
-	{"rule in shadow mode", `"rules":[{"endpoint":"/api/v1/search","mode":"shadow","limits":{"free":{"requests":1,"window":"1h"}}}]`, []int{200, 200}, ""},
+	{"document in shadow mode", `"mode":"shadow","rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":1,"window":"1h"}}}]`,
+		[]int{200, 200, 200}, ""},
+	{"document in force again", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":9,"window":"1h"}}}]`, []int{200, 429},
+		"0"},
+	{"rule in shadow mode", `"rules":[{"endpoint":"/api/v1/search","mode":"shadow","limits":{"free":{"requests":1,"window":"1h"}}}]`,
+		[]int{200, 200}, ""},
 	{"no rule", `"rules":[]`, []int{200, 200}, ""},
 	{"a rule again", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":10,"window":"1h"}}}]`, []int{200, 429}, "0"},
 }
@@ -48,7 +53,8 @@ func follow(t *testing.T, put func(document []byte), search func() commandtest.R
 		put(changed(i))
 		var last commandtest.Reply
 		for j, want := range c.statuses {
-			if last = search(); last.StatusCode != want {
+			last = search()
+			if last.StatusCode != want {
 				t.Errorf("%s, request %d: got %d, want %d: %s", c.name, j+1, last.StatusCode, want, last.Text)
 			}
 		}
@@ -78,7 +84,8 @@ func TestServe_rulesChange(t *testing.T) {
 			put([]byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":0,"window":"1h"}}}]}`))
 			for _, what := range []string{"invalid", "gone"} {
 				l.Wait(time.Second)
-				if r := l.send(l.rest, http.MethodGet, "/api/v1/search", token); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("X-RateLimit-Limit") != "10" {
+				if r := l.send(l.rest, http.MethodGet, "/api/v1/search", token); r.StatusCode != http.StatusTooManyRequests ||
+					r.Header.Get("X-RateLimit-Limit") != "10" {
 					t.Errorf("%s file: got %d, %v, want 429 and a limit of 10", what, r.StatusCode, r.Header)
 				}
 				_ = os.Remove(file)
@@ -104,7 +111,8 @@ func TestServe_printReload(t *testing.T) {
 		warnings += fmt.Sprintf("warning: rules[%d] matches no route: /a%d\n", i, 13-i)
 	}
 	const unrouted = `{"version":%d,"rules":[{"endpoint":"/api/v1/serch","method":"GET","limits":{"*":{"requests":1,"window":"1m"}}}]}`
-	const similar = `{"version":7,"rules":[{"endpoint":"*","limits":{"pald":{"name":"all","requests":1,"window":"1m"},"paid":{"name":"all","requests":1,"window":"1m"},"*":{"name":"all","requests":1,"window":"1m"}}}]}`
+	const similar = `{"version":7,"rules":[{"endpoint":"*","limits":{"pald":{"name":"all","requests":1,"window":"1m"},"paid":{"name":"all",` +
+		`"requests":1,"window":"1m"},"*":{"name":"all","requests":1,"window":"1m"}}}]}`
 	var out bytes.Buffer
 	s := &Server{Options: Options{API: sample.New, Rules: file, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 	t.Cleanup(s.Close)
@@ -119,10 +127,13 @@ func TestServe_printReload(t *testing.T) {
 		{fmt.Sprintf(valid, 1), ""}, // same document as at the start
 		{`{"rules":[{"endpoint":"*"}]}`, "rules  FILE has mistakes; version 1 stays in force\n  line 1: rules[0].limits: required\n"},
 		{`{"rules":[{"endpoint":"*"}]}`, ""},
-		{fmt.Sprintf(valid, 1) + " ", "rules  FILE has mistakes; version 1 stays in force\n  version: got 1, the version of the rules in force, for a different document; give it a higher version\n"},
+		{fmt.Sprintf(valid, 1) + " ", "rules  FILE has mistakes; version 1 stays in force\n  version: got 1, the version of the rules in " +
+			"force, for a different document; give it a higher version\n"},
 		{fmt.Sprintf(valid, 3), "rules  FILE (1 rule, version 3) are in force now\n"},
-		{fmt.Sprintf(valid, 2), "rules  the document is older than the rules in force: got version 2, want more than 3; version 3 stays in force\n"},
-		{crowd, "rules  FILE (15 rules, version 4) are in force now\nrules  counts restart, because they move to other items: rules[14].limits.* (all)\n" + warnings},
+		{fmt.Sprintf(valid, 2), "rules  the document is older than the rules in force: got version 2, want more than 3; version 3 stays in " +
+			"force\n"},
+		{crowd, "rules  FILE (15 rules, version 4) are in force now\nrules  counts restart, because they move to other items: " +
+			"rules[14].limits.* (all)\n" + warnings},
 		{fmt.Sprintf(unrouted, 5), "rules  FILE (1 rule, version 5) are in force now\nwarning: rules[0] matches no route: GET /api/v1/serch\n"},
 		{fmt.Sprintf(unrouted, 5), ""}, // once for each version
 		{fmt.Sprintf(unrouted, 6), "rules  FILE (1 rule, version 6) are in force now\nwarning: rules[0] matches no route: GET /api/v1/serch\n"},

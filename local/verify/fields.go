@@ -68,7 +68,8 @@ func wrongRefusal(a answer) []string {
 	if err := json.Unmarshal(a.body, &p); err != nil {
 		return append(wrong, "no JSON of the expected types: "+err.Error())
 	}
-	for _, text := range []struct{ key, value string }{{"type", p.Type}, {"title", p.Title}, {"error", p.Error}, {"message", p.Message}, {"window", p.Window}} {
+	for _, text := range []struct{ key, value string }{{"type", p.Type}, {"title", p.Title}, {"error", p.Error}, {"message", p.Message},
+		{"window", p.Window}} {
 		if text.value == "" || strings.Contains(text.value, "$") {
 			wrong = append(wrong, fmt.Sprintf("%s %q", text.key, text.value))
 		}

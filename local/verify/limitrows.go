@@ -45,7 +45,8 @@ func (s *session) limitExact(ctx context.Context) Result {
 	t := s.plan.Exact
 	r := s.get(t.Path)
 	before := s.patient(ctx, r)
-	if full := t.Refill * time.Duration(t.Capacity); before.allowed() && before.remaining() < t.Capacity/2 && s.wait(ctx, full, "little of the limit remains") == nil {
+	if full := t.Refill * time.Duration(t.Capacity); before.allowed() && before.remaining() < t.Capacity/2 &&
+		s.wait(ctx, full, "little of the limit remains") == nil {
 		before = s.send(ctx, r)
 	}
 	left := before.remaining()
@@ -55,7 +56,8 @@ func (s *session) limitExact(ctx context.Context) Result {
 	case !before.allowed():
 		return skipped(fmt.Sprintf("no admitted answer shows what remains of the limit (got %s)", before.summary()))
 	case left >= t.Capacity:
-		return skipped(fmt.Sprintf("%s is %d, but the rules have a limit of %d requests; give the deployed rules with --rules", httplimit.RemainingField, left, t.Capacity))
+		return skipped(fmt.Sprintf("%s is %d, but the rules have a limit of %d requests; give the deployed rules with --rules",
+			httplimit.RemainingField, left, t.Capacity))
 	case left < t.Capacity/2:
 		return skipped(fmt.Sprintf("only %d of the limit remained; run again later, or raise --wait", left))
 	}
@@ -92,7 +94,8 @@ func (s *session) limitExact(ctx context.Context) Result {
 	}
 	switch {
 	case admitted == len(answers) && len(values) == 1 && values[left]:
-		return failed(expected, observed+", all with the "+httplimit.RemainingField+" of the request before: a result of the authorizer is cached", before)
+		return failed(expected, observed+", all with the "+httplimit.RemainingField+
+			" of the request before: a result of the authorizer is cached", before)
 	case admitted < from || admitted > to:
 		return failed(expected, observed, answers[0])
 	}

@@ -157,12 +157,14 @@ func byRecovery(a, b Target) int {
 // missing returns the reason why a row cannot be tested, or "".
 func (p *Plan) missing(r Row) string {
 	d := p.deployment
-	has := map[string]bool{"": true, "--routes": len(d.Routes) > 0, "$" + apiKeyVariable: d.APIKey != "", "$" + tokenVariable: d.Token != "", "$" + suspendedKeyVariable: d.SuspendedKey != ""}
+	has := map[string]bool{"": true, "--routes": len(d.Routes) > 0, "$" + apiKeyVariable: d.APIKey != "", "$" + tokenVariable: d.Token != "",
+		"$" + suspendedKeyVariable: d.SuspendedKey != ""}
 	switch {
 	case !has[r.Need]:
 		return "requires " + r.Need
 	case r.Exhaust && p.Exact == nil:
-		return fmt.Sprintf("the rules have no GET endpoint whose smallest limit counts one caller in one region, admits at most %d requests and recovers within %s; choose another --path or --tier", maxCapacity, maxRecovery)
+		return fmt.Sprintf("the rules have no GET endpoint whose smallest limit counts one caller in one region, admits at most %d requests "+
+			"and recovers within %s; choose another --path or --tier", maxCapacity, maxRecovery)
 	case r.Need == "--routes" || p.Path != "":
 		return ""
 	case d.Path != "":
@@ -205,7 +207,8 @@ func (d *Deployment) target(path string) (t Target, ok bool) {
 		t.Recovery = t.Refill
 	}
 	shared := slices.ContainsFunc(d.Rules.Limits(), func(l rules.Listed) bool { return l.Shared && l.Charge.Limit.ID == first.Limit.ID })
-	return t, !shared && !first.Limit.Global && first.Limit.Count == (limiter.Count{}) && capacity > 0 && capacity <= maxCapacity && (t.Recovery <= maxRecovery || d.Path != "")
+	return t, !shared && !first.Limit.Global && first.Limit.Count == (limiter.Count{}) && capacity > 0 && capacity <= maxCapacity &&
+		(t.Recovery <= maxRecovery || d.Path != "")
 }
 
 // first returns the charge whose limit refuses first at a path, or nil. exempt reports that the request is exempt.

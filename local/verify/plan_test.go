@@ -26,19 +26,24 @@ func TestDeployment_Plan(t *testing.T) {
 			verify.Deployment{}, "/window window 60", "/bucket bucket 5", "/bucket"},
 		{"parameters have values", `{"endpoint":"/a/{id}/*","limits":{"*":{"requests":6,"window":"1m"}}}`,
 			verify.Deployment{}, "/a/weir-verify/weir-verify a 6", "/a/weir-verify/weir-verify a 6", "/a/weir-verify/weir-verify"},
-		{"the smallest limit refuses", `{"endpoint":"/a","limits":{"*":[{"name":"hour","requests":50,"window":"1h"},{"name":"minute","requests":9,"window":"1m"}],"global":{"name":"all","requests":70,"window":"1m"}}}`,
+		{"the smallest limit refuses", `{"endpoint":"/a","limits":{"*":[{"name":"hour","requests":50,"window":"1h"},{"name":"minute",` +
+			`"requests":9,"window":"1m"}],"global":{"name":"all","requests":70,"window":"1m"}}}`,
 			verify.Deployment{}, "/a minute 9", "/a minute 9", "/a"},
 		{"not for POST", `{"endpoint":"/a","method":"POST","limits":{"*":{"requests":6,"window":"1m"}}}`, verify.Deployment{}, "", "", ""},
 		{"not for all callers", `{"endpoint":"/a","limits":{"global":{"requests":6,"window":"1m"}}}`, verify.Deployment{}, "", "", "/a"},
 		{"not large", `{"endpoint":"/a","limits":{"*":{"requests":101,"window":"1m"}}}`, verify.Deployment{}, "", "", "/a"},
 		{"not a quota of a day", `{"endpoint":"/a","limits":{"*":{"requests":20,"window":"24h"}}}`, verify.Deployment{}, "", "", "/a"},
-		{"unless the user selects it", `{"endpoint":"/a","limits":{"*":{"requests":20,"window":"24h"}}}`, verify.Deployment{Path: "/a"}, "/a a 20", "/a a 20", "/a"},
+		{"unless the user selects it", `{"endpoint":"/a","limits":{"*":{"requests":20,"window":"24h"}}}`, verify.Deployment{Path: "/a"},
+			"/a a 20", "/a a 20", "/a"},
 		{"not in mode shadow", `{"endpoint":"/a","mode":"shadow","limits":{"*":{"requests":6,"window":"1m"}}}`, verify.Deployment{}, "", "", ""},
-		{"not even if the user selects it", `{"endpoint":"/a","mode":"shadow","limits":{"*":{"requests":6,"window":"1m"}}},{"endpoint":"/b","limits":{"*":{"requests":6,"window":"1m"}}}`, verify.Deployment{Path: "/a"}, "", "", ""},
-		{"not if it counts failures", `{"endpoint":"/a","limits":{"*":{"requests":6,"window":"1m","count":"failures"}}}`, verify.Deployment{}, "", "", "/a"},
+		{"not even if the user selects it", `{"endpoint":"/a","mode":"shadow","limits":{"*":{"requests":6,"window":"1m"}}},{"endpoint":"/b",` +
+			`"limits":{"*":{"requests":6,"window":"1m"}}}`, verify.Deployment{Path: "/a"}, "", "", ""},
+		{"not if it counts failures", `{"endpoint":"/a","limits":{"*":{"requests":6,"window":"1m","count":"failures"}}}`, verify.Deployment{}, "",
+			"", "/a"},
 		{"the tier of the caller", `{"endpoint":"/a","limits":{"free":{"requests":6,"window":"1m"},"paid":{"requests":60,"window":"1m"}}}`,
 			verify.Deployment{Tier: "paid"}, "/a a 60", "/a a 60", "/a"},
-		{"the identity of the caller", `{"endpoint":"/a","limits":{"*":[{"name":"a","requests":60,"window":"1m","per":["user"]},{"name":"address","requests":6,"window":"1m","per":["ip"],"only":"unverified"}]}}`,
+		{"the identity of the caller", `{"endpoint":"/a","limits":{"*":[{"name":"a","requests":60,"window":"1m","per":["user"]},` +
+			`{"name":"address","requests":6,"window":"1m","per":["ip"],"only":"unverified"}]}}`,
 			verify.Deployment{Credential: user}, "/a a 60", "/a a 60", "/a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

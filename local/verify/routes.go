@@ -32,7 +32,8 @@ func ParseRoutes(document []byte, values map[string]string) (routes []Route, err
 	switch {
 	case bytes.HasPrefix(document, []byte("{")):
 		var d openAPI
-		if err = json.Unmarshal(document, &d); err == nil {
+		err = json.Unmarshal(document, &d)
+		if err == nil {
 			routes, err = d.routes(values)
 		}
 	case bytes.Contains(document, []byte("\nopenapi:")) || bytes.HasPrefix(document, []byte("openapi:")):

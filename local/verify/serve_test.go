@@ -49,7 +49,8 @@ func served(t *testing.T, store string, fronts ...front) (rest, web *verify.Depl
 	_, err := c.Seed()
 	secret, missing := os.ReadFile(c.APIKeySecretFile())
 	records, _ := json.Marshal([]caller.Record{
-		{ID: "suspended", Hash: caller.HashAPIKey(secret, suspendedKey), Suspended: true}, {ID: "valid", Hash: caller.HashAPIKey(secret, validKey)},
+		{ID: "suspended", Hash: caller.HashAPIKey(secret, suspendedKey), Suspended: true},
+		{ID: "valid", Hash: caller.HashAPIKey(secret, validKey)},
 	})
 	token, unsigned := c.Token("vera", "", time.Until(start)+time.Hour, nil)
 	document, unread := os.ReadFile(c.Path("functions", "rules.json"))
@@ -59,7 +60,8 @@ func served(t *testing.T, store string, fronts ...front) (rest, web *verify.Depl
 	}
 	clock := &commandtest.Clock{}
 	clock.Set(start)
-	s := serve.New(serve.Options{API: sample.New, Store: store, Rules: "functions/rules.json", Namespace: checkouttest.Namespace(), Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now})
+	s := serve.New(serve.Options{API: sample.New, Store: store, Rules: "functions/rules.json", Namespace: checkouttest.Namespace(),
+		Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now})
 	t.Cleanup(s.Close)
 	first, second := commandtest.Serve(t, func(urls []string) ([]http.Handler, error) {
 		handlers, err := s.Open(t.Context(), urls)
@@ -72,9 +74,11 @@ func served(t *testing.T, store string, fronts ...front) (rest, web *verify.Depl
 	})
 	deployment := func(url string) *verify.Deployment {
 		return &verify.Deployment{
-			URL: url, Rules: parsed, SuspendedKey: suspendedKey, APIKey: validKey, Token: token, APIKeyHeader: "x-api-key", MaxWait: time.Minute, Clock: clock.Now,
-			Routes: []verify.Route{{Method: "GET", Pattern: "/api/v1/search", Path: "/api/v1/search"}, {Method: "GET", Pattern: "/api/v1/items/{id}", Path: "/api/v1/items/7"}, {Method: "POST", Pattern: "/api/v1/data", Path: "/api/v1/data"}},
-			Wait:   func(_ context.Context, d time.Duration) error { clock.Wait(d); return nil },
+			URL: url, Rules: parsed, SuspendedKey: suspendedKey, APIKey: validKey, Token: token, APIKeyHeader: "x-api-key", MaxWait: time.Minute,
+			Clock: clock.Now,
+			Routes: []verify.Route{{Method: "GET", Pattern: "/api/v1/search", Path: "/api/v1/search"}, {Method: "GET", Pattern: "/api/v1/items/{id}",
+				Path: "/api/v1/items/7"}, {Method: "POST", Pattern: "/api/v1/data", Path: "/api/v1/data"}},
+			Wait: func(_ context.Context, d time.Duration) error { clock.Wait(d); return nil },
 		}
 	}
 	return deployment(first.URL), deployment(second.URL)
@@ -123,7 +127,8 @@ func detail(results []verify.Result, row string) string {
 }
 
 // all are the rows that pass behind make run with credentials. Only the preflight is skipped: it permits no other origin.
-var all = []string{"allowed", "unauthorized", "suspended-key", "api-key", "token", "routes", "limit-exact", "refused", "forged", "retry-after"}
+var all = []string{"allowed", "unauthorized", "suspended-key", "api-key", "token", "routes", "limit-exact", "refused", "forged",
+	"retry-after"}
 
 // tries is the maximum number of runs with a store. On a busy machine, the store can miss its deadline.
 const tries = 3

@@ -21,9 +21,11 @@ func checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
-		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there are mistakes, the exit status is 1.\n\n" +
+		Long: "Find all mistakes in a rules document. The command prints one line for each mistake, with its place in the document. If there " +
+			"are mistakes, the exit status is 1.\n\n" +
 			"For a document without mistakes, the command prints notes.\n\n" +
-			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD, and the limits that are new, or have a new name, a new tier or another mode. If FILE is -, it reads the standard input.",
+			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD, and the limits that are new, or have a " +
+			"new name, a new tier or another mode. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +
 			"  git show HEAD:functions/rules.json > /tmp/before.json\n" +
@@ -65,7 +67,8 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 		result.Problems = rules.Problems{{Message: err.Error()}}
 	} else {
 		result.OK, result.Rules, result.Tiers, result.Notes = true, r.Len(), r.Tiers(), r.Notes()
-		if result.Restarts, result.Begins, err = moved(ctx, in, against, r); err != nil {
+		result.Restarts, result.Begins, err = moved(ctx, in, against, r)
+		if err != nil {
 			return err
 		}
 	}
@@ -137,10 +140,12 @@ func (c checked) printNotes(b *strings.Builder) {
 	}
 	for _, n := range c.Notes {
 		paths := places[n.Message]
-		if delete(places, n.Message); len(paths) == 0 {
+		delete(places, n.Message)
+		if len(paths) == 0 {
 			continue
 		}
-		if n.Path = some(paths); len(paths) > 1 {
+		n.Path = some(paths)
+		if len(paths) > 1 {
 			n.Line = 0
 		}
 		fmt.Fprintf(b, "  note: %s\n", n)

@@ -73,7 +73,8 @@ func installSelf(t *testing.T, folder string) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "weir"), []byte(commandtest.Script(self)), 0o700); err != nil { //nolint:gosec // the file is a script, so it must be executable
+	if err := os.WriteFile(filepath.Join(folder, "weir"), []byte(commandtest.Script(self)),
+		0o700); err != nil { //nolint:gosec // the file is a script, so it must be executable
 		t.Fatal(err)
 	}
 }
@@ -85,7 +86,8 @@ func documents(t *testing.T, root string) (files []string) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "dist" || entry.Name() == "cdk.out" || entry.Name() != "." && entry.Name() != ".github" && strings.HasPrefix(entry.Name(), ".")):
+		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "dist" || entry.Name() == "cdk.out" || entry.Name() != "." &&
+			entry.Name() != ".github" && strings.HasPrefix(entry.Name(), ".")):
 			return fs.SkipDir
 		case strings.HasSuffix(path, ".md"):
 			file, err := filepath.Rel(root, path)

@@ -24,7 +24,8 @@ func explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain METHOD PATH",
 		Short: "Show which rules and limits apply to a request, and its answer",
-		Long: "Show which rules apply to a request, and why other rules for its path do not apply. Show the limits that the request charges and their usage, the answer that it would get now, " +
+		Long: "Show which rules apply to a request, and why other rules for its path do not apply. Show the limits that the request charges " +
+			"and their usage, the answer that it would get now, " +
 			"and the number of store calls. The command charges and changes nothing." + targetHelp +
 			"\n\nTo verify a --token of a deployment, also set JWKS, JWT_ISSUER and JWT_AUDIENCE.",
 		Example: "  weir explain GET /api/v1/search\n" +
@@ -36,10 +37,12 @@ func explainCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
 			q.Method, q.Path = strings.ToUpper(args[0]), args[1]
-			if q.Claims, err = parseClaims(claims); err != nil {
+			q.Claims, err = parseClaims(claims)
+			if err != nil {
 				return err
 			}
-			if q.Headers, err = parseHeaders(headers); err != nil {
+			q.Headers, err = parseHeaders(headers)
+			if err != nil {
 				return err
 			}
 			return t.explain(c, q)
@@ -48,7 +51,8 @@ func explainCommand() *cobra.Command {
 	c.Flags().StringVar(&q.User, "user", "", "the user, as if a verified token named it")
 	c.Flags().StringVar(&q.Tier, "tier", "", "the tier; default: the tier of the API key's record, else default_tier of the rules document")
 	c.Flags().StringArrayVar(&claims, "claim", nil, "another claim of the token, as name=value; may be repeated")
-	c.Flags().StringArrayVar(&headers, "header", nil, "a header field by which limits count, or one of a distribution, as 'Name: value'; may be repeated")
+	c.Flags().StringArrayVar(&headers, "header", nil, "a header field by which limits count, or one of a distribution, as 'Name: value'; "+
+		"may be repeated")
 	c.Flags().StringVar(&q.APIKeyID, "apikey-id", "", "the id of an API key, as weir keys list shows it; its record sets tier and limits")
 	c.Flags().StringVar(&q.APIKey, "apikey", "", "an API key, in place of --apikey-id")
 	c.Flags().StringVar(&q.IP, "ip", "", "the client's address; default 127.0.0.1 for the gateway on this machine")
@@ -94,7 +98,8 @@ func sourceOf(source string) string {
 
 func printExplanation(out io.Writer, e operator.Explanation) error {
 	s := command.StyleOf(out)
-	fmt.Fprintf(out, "%s %s by %s, tier %s, under rules of %s%s\n", s.Bold(e.Method), s.Bold(e.Path), s.Bold(e.Caller.Subject), e.Caller.Tier, command.RulesVersion(e.Version), sourceOf(e.Source))
+	fmt.Fprintf(out, "%s %s by %s, tier %s, under rules of %s%s\n", s.Bold(e.Method), s.Bold(e.Path), s.Bold(e.Caller.Subject), e.Caller.Tier,
+		command.RulesVersion(e.Version), sourceOf(e.Source))
 	if len(e.Readings) > 0 {
 		fmt.Fprintf(out, "%s %q\n", s.Bold("readings of the path:"), e.Readings)
 	}
@@ -116,7 +121,8 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 		if r.Charges > 0 {
 			does = charges + plural(r.Charges, "limit")
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", r.Path, cmp.Or(r.Method, "any"), r.Endpoint, strings.Join(append([]string{does}, r.Reasons...), "; "))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", r.Path, cmp.Or(r.Method, "any"), r.Endpoint, strings.Join(append([]string{does}, r.Reasons...),
+			"; "))
 	}
 	if err := t.Flush(); err != nil {
 		return err

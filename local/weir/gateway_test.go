@@ -41,7 +41,8 @@ func newLocal(t *testing.T, store, rules string) *local {
 	}
 	l := &local{t: t, checkout: checkouttest.Scratch(t), namespace: checkouttest.Namespace()}
 	l.Set(time.Now())
-	s := serve.New(serve.Options{API: sample.New, Rules: rules, Store: store, Namespace: l.namespace, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now})
+	s := serve.New(serve.Options{API: sample.New, Rules: rules, Store: store, Namespace: l.namespace, Out: io.Discard, Log: io.Discard,
+		Logger: slog.New(slog.DiscardHandler), Clock: l.Now})
 	t.Cleanup(s.Close)
 	l.rest, _ = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 	return l

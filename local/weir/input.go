@@ -54,7 +54,8 @@ func confirm(ctx context.Context, in io.Reader, out io.Writer, question string) 
 	if err != nil {
 		return err
 	}
-	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
+	answer = strings.ToLower(answer)
+	if answer != "y" && answer != "yes" {
 		return errCancelled
 	}
 	return nil

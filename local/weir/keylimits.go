@@ -26,20 +26,24 @@ type limitFlags struct {
 	rules  string
 }
 
-const limitsHelp = "\n\n--limit NAME=REQUESTS/WINDOW or NAME=REQUESTS replaces the numbers of a limit of the rules for this caller; NAME= removes them. " +
+const limitsHelp = "\n\n--limit NAME=REQUESTS/WINDOW or NAME=REQUESTS replaces the numbers of a limit of the rules for this caller; " +
+	"NAME= removes them. " +
 	"A limit with a period takes only a number, and --anchor sets the first day of its period. " +
-	"The limits take precedence over the tier and over the overrides of the rules. The command checks them against the rules in the table or, with --rules, against a document."
+	"The limits take precedence over the tier and over the overrides of the rules. The command checks them against the rules in the table " +
+	"or, with --rules, against a document."
 
 func (l *limitFlags) flags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&l.limits, "limit", nil, "a limit for this caller only, such as search=5000/1m or month=2000000; may be repeated")
-	c.Flags().StringVar(&l.anchor, "anchor", "", "first day of the caller's periods: 1 to 31, or monday to sunday; \"\" for the day in the rules")
+	c.Flags().StringVar(&l.anchor, "anchor", "", "first day of the caller's periods: 1 to 31, or monday to sunday; \"\" for the day in the "+
+		"rules")
 	c.Flags().BoolVar(&l.none, "no-limits", false, "remove the anchor and all limits that are for this caller only")
 	l.tierFlags(c, "the limits and the tier")
 }
 
 // tierFlags adds the flags of the rules that a tier must fit.
 func (l *limitFlags) tierFlags(c *cobra.Command, fitting string) {
-	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that "+fitting+" must fit (default: the published rules, else functions/rules.json; with --local, those of the last weir serve)")
+	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that "+fitting+
+		" must fit (default: the published rules, else functions/rules.json; with --local, those of the last weir serve)")
 }
 
 // change returns the change that the flags request, or nil if no flag is set.
@@ -54,16 +58,19 @@ func (l *limitFlags) change(c *cobra.Command) (*apikeys.LimitsChange, error) {
 	for _, text := range l.limits {
 		name, rate, ok := strings.Cut(text, "=")
 		if !ok || name == "" {
-			return nil, command.Usage("--limit: got %q, want NAME=REQUESTS/WINDOW or NAME=REQUESTS, such as search=5000/1m, or NAME= to remove a limit", text)
+			return nil, command.Usage("--limit: got %q, want NAME=REQUESTS/WINDOW or NAME=REQUESTS, such as search=5000/1m, or NAME= to remove a "+
+				"limit", text)
 		}
 		if _, twice := change.Rates[name]; twice {
 			return nil, command.Usage("--limit: got two limits %s, want one", name)
 		}
-		if change.Rates[name] = (caller.Rate{}); rate == "" {
+		change.Rates[name] = (caller.Rate{})
+		if rate == "" {
 			continue
 		}
 		var err error
-		if change.Rates[name], err = caller.ParseRate(rate); err != nil {
+		change.Rates[name], err = caller.ParseRate(rate)
+		if err != nil {
 			return nil, command.Usage("--limit %s: %v", text, err)
 		}
 	}
@@ -125,7 +132,8 @@ func unchecked(table, what string) string {
 // those of defaultRules, or nil. from is the name of the document in messages.
 func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from string, err error) {
 	var document []byte
-	if from = file; file == "" && table != "" {
+	from = file
+	if file == "" && table != "" {
 		client, err := openRecords(ctx, table)
 		if err != nil {
 			return nil, "", err
@@ -139,15 +147,18 @@ func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from
 	}
 	if document == nil {
 		if file == "" {
-			if file, from = defaultRules(table); file == "" {
+			file, from = defaultRules(table)
+			if file == "" {
 				return nil, "", nil
 			}
 		}
-		if document, err = os.ReadFile(file); err != nil {
+		document, err = os.ReadFile(file)
+		if err != nil {
 			return nil, "", fmt.Errorf("--rules: %w", err)
 		}
 	}
-	if r, err = checkout.ParseRules(document); err != nil {
+	r, err = checkout.ParseRules(document)
+	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", from, err)
 	}
 	return r, from, nil

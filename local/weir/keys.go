@@ -22,10 +22,13 @@ func keysCommand() *cobra.Command {
 	c := command.Group(&cobra.Command{
 		Use:   "keys",
 		Short: "Create, import, list, change and revoke API keys in the records table of a deployment",
-		Long: "Create, import, list, change and revoke API keys in the records table of a deployment. The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on). " +
-			"With --local, the commands change the keys of weir serve in .weir instead, and a running weir serve applies the change to the next request.\n\n" +
+		Long: "Create, import, list, change and revoke API keys in the records table of a deployment. The AWS configuration sets the region " +
+			"and the credentials (AWS_REGION, AWS_PROFILE and so on). " +
+			"With --local, the commands change the keys of weir serve in .weir instead, and a running weir serve applies the change to the next " +
+			"request.\n\n" +
 			"The table has only hashes of keys. A key is printed once, when it is created.",
-		Example: "  weir keys create --id acme --tier paid --table Weir-prod-Records\n  weir keys list\n  weir keys set sample-free --limit search=5000/1m --local",
+		Example: "  weir keys create --id acme --tier paid --table Weir-prod-Records\n  weir keys list\n  weir keys set sample-free --limit " +
+			"search=5000/1m --local",
 	})
 	var o keysOptions
 	c.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return o.check(c) }
@@ -44,10 +47,12 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 		Use:   "create",
 		Short: "Create an API key and print it only once",
 		Long: "Create an API key and print it only once. Limits count requests by the id of the key.\n\n" +
-			"To replace the key of a caller, add a second key to the id (--add). Revoke the old key (weir keys revoke ID --hash HASH) when it is no longer used. The caller keeps its usage.\n\n" +
+			"To replace the key of a caller, add a second key to the id (--add). Revoke the old key (weir keys revoke ID --hash HASH) when it is " +
+			"no longer used. The caller keeps its usage.\n\n" +
 			"If an id had limits of its own and lost all its keys, create it again with --limit or --no-limits." + limitsHelp,
-		Example: "  weir keys create --id acme --tier paid --owner 'Acme Inc.'\n  weir keys create --id acme --tier paid --limit month=2000000 --anchor 31\n  weir keys create --id acme --add",
-		Args:    command.Exactly(0),
+		Example: "  weir keys create --id acme --tier paid --owner 'Acme Inc.'\n  weir keys create --id acme --tier paid --limit " +
+			"month=2000000 --anchor 31\n  weir keys create --id acme --add",
+		Args: command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			change, err := l.change(c)
 			switch {
@@ -60,7 +65,8 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 			case k.ID == "":
 				k.ID = "key-" + strings.ToLower(rand.Text()[:10])
 			}
-			if err := errors.Join(l.checkTier(c.Context(), c.ErrOrStderr(), o.table, k.Tier), l.checked(c.Context(), c.ErrOrStderr(), o.table, change)); err != nil {
+			if err := errors.Join(l.checkTier(c.Context(), c.ErrOrStderr(), o.table, k.Tier), l.checked(c.Context(), c.ErrOrStderr(), o.table,
+				change)); err != nil {
 				return err
 			}
 			return o.create(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), k, add, change)
@@ -94,9 +100,11 @@ func setKeysCommand(o *keysOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set ID",
 		Short: "Change the limits and the tier of an id, or suspend its API keys",
-		Long: "Change all API keys of an id: their limits, their tier, or their suspension. Requests with a suspended key get 401. Functions apply the change within about a minute.\n\n" +
+		Long: "Change all API keys of an id: their limits, their tier, or their suspension. Requests with a suspended key get 401. Functions " +
+			"apply the change within about a minute.\n\n" +
 			"If the change is invalid, the command writes nothing. The exit status is 1 if the id has no key." + limitsHelp,
-		Example: "  weir keys set acme --limit search=5000/1m --limit month=2000000 --anchor 31\n  weir keys set acme --limit search=\n  weir keys set acme --no-limits --tier free\n" +
+		Example: "  weir keys set acme --limit search=5000/1m --limit month=2000000 --anchor 31\n  weir keys set acme --limit search=\n  weir " +
+			"keys set acme --no-limits --tier free\n" +
 			"  weir keys set acme --suspended\n  weir keys set acme --suspended=false",
 		Args: command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -114,14 +122,16 @@ func setKeysCommand(o *keysOptions) *cobra.Command {
 			if change == (apikeys.Change{}) {
 				return command.Usage("flags: got none, want --limit, --anchor, --no-limits, --tier or --suspended")
 			}
-			if err := errors.Join(l.checkTier(c.Context(), c.ErrOrStderr(), o.table, tier), l.checked(c.Context(), c.ErrOrStderr(), o.table, limits)); err != nil {
+			if err := errors.Join(l.checkTier(c.Context(), c.ErrOrStderr(), o.table, tier), l.checked(c.Context(), c.ErrOrStderr(), o.table,
+				limits)); err != nil {
 				return err
 			}
 			return o.set(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), args[0], change)
 		},
 	}
 	l.flags(c)
-	c.Flags().StringVar(&tier, "tier", "", "tier of the keys; \"\" for default_tier of the rules. In another tier, the caller starts new counts, except those of limits with across_tiers")
+	c.Flags().StringVar(&tier, "tier", "", "tier of the keys; \"\" for default_tier of the rules. In another tier, the caller starts new "+
+		"counts, except those of limits with across_tiers")
 	completeTiers(c, &l.rules)
 	c.Flags().BoolVar(&suspended, "suspended", false, "suspend the keys; with =false, lift the suspension")
 	return c
@@ -132,7 +142,8 @@ func revokeKeysCommand(o *keysOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revoke [ID]",
 		Short: "Revoke the API keys of an id, or one key by its hash",
-		Long: "Revoke all API keys of an id or, with --hash, one key. Without an id, --hash finds any item of the table, including an item that has no id. The command does not ask for confirmation.\n\n" +
+		Long: "Revoke all API keys of an id or, with --hash, one key. Without an id, --hash finds any item of the table, including an item " +
+			"that has no id. The command does not ask for confirmation.\n\n" +
 			"The exit status is 1 if no such key exists.",
 		Example: "  weir keys revoke acme\n  weir keys revoke --hash 1f2e3d",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -156,7 +167,8 @@ func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k api
 	}
 	now := time.Now()
 	if limits != nil {
-		if k.Limits, err = limits.Apply(nil, now); err != nil {
+		k.Limits, err = limits.Apply(nil, now)
+		if err != nil {
 			return err
 		}
 	}
@@ -173,7 +185,8 @@ func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k api
 		}{made, key})
 	}
 	// Only the key is a result, so that key=$(weir keys create) works.
-	fmt.Fprintf(progress, "id %s, tier %s%s, hash %s. Save the key: Weir does not store it and cannot show it again. Clients send it as x-api-key, or in the header field that API_KEY_HEADER names.\n", made.ID, tierOf(made), limitsOf(made), made.Hash)
+	fmt.Fprintf(progress, "id %s, tier %s%s, hash %s. Save the key: Weir does not store it and cannot show it again. Clients send it as "+
+		"x-api-key, or in the header field that API_KEY_HEADER names.\n", made.ID, tierOf(made), limitsOf(made), made.Hash)
 	_, err = fmt.Fprintln(out, key)
 	return err
 }
@@ -244,7 +257,8 @@ func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
 		fmt.Fprintln(t, "ID\tTIER\tSTATE\tLIMITS\tCREATED\tHASH\tOWNER")
 	}
 	for _, k := range list {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, tierOf(k), stateOf(k), cmp.Or(k.Limits.String(), "-"), k.Created.Format(time.DateTime), k.Hash, k.Owner)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, tierOf(k), stateOf(k), cmp.Or(k.Limits.String(), "-"),
+			k.Created.Format(time.DateTime), k.Hash, k.Owner)
 	}
 	if len(list) == 0 && failed == nil {
 		fmt.Fprintf(t, "no API keys in %s; create one with weir keys create\n", cmp.Or(o.table, ".weir"))

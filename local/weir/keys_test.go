@@ -61,7 +61,8 @@ func ok(t *testing.T, args ...string) string {
 func createKey(t *testing.T, args ...string) (key, text string) {
 	t.Helper()
 	code, key, text := weir(t, append([]string{"keys", "create"}, args...)...)
-	if key = strings.TrimSuffix(key, "\n"); code != 0 || !strings.HasPrefix(key, "weir_") || strings.ContainsAny(key, " \n") || !strings.Contains(text, "Save the key") {
+	key = strings.TrimSuffix(key, "\n")
+	if code != 0 || !strings.HasPrefix(key, "weir_") || strings.ContainsAny(key, " \n") || !strings.Contains(text, "Save the key") {
 		t.Fatalf("create %v: got exit %d, output %q, stderr %q, want a key alone, and a text on the standard error", args, code, key, text)
 	}
 	return key, text
@@ -81,11 +82,13 @@ func TestKeys(t *testing.T) {
 	if r, err := lookup(first); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme Ltd." {
 		t.Errorf("record of the key: got %+v, error %v, want id acme, tier paid and the owner", r, err)
 	}
-	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || out != "" || errs != "weir: \"acme\": the id already has a key; add a second key with --add, or choose another --id\n" {
+	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || out != "" ||
+		errs != "weir: \"acme\": the id already has a key; add a second key with --add, or choose another --id\n" {
 		t.Errorf("duplicate id: got exit %d, output %q, stderr %q, want exit 1 and the remedy --add", code, out, errs)
 	}
 	var made struct{ ID, Tier, Hash, APIKey string }
-	if err := json.Unmarshal([]byte(ok(t, "keys", "create", "--id", "acme", "--add", "--json")), &made); err != nil || made.ID != "acme" || made.Tier != "paid" || made.Hash == "" {
+	if err := json.Unmarshal([]byte(ok(t, "keys", "create", "--id", "acme", "--add", "--json")), &made); err != nil || made.ID != "acme" ||
+		made.Tier != "paid" || made.Hash == "" {
 		t.Fatalf("second key: got %+v, error %v, want a key with id acme and tier paid", made, err)
 	}
 	if r, err := lookup(made.APIKey); err != nil || r.ID != "acme" || r.Tier != "paid" {
@@ -96,7 +99,8 @@ func TestKeys(t *testing.T) {
 		t.Errorf("random id: got %+v, error %v, want an id that begins with key-", random, err)
 	}
 	list := ok(t, "keys", "list")
-	if lines := strings.Split(list, "\n"); len(lines) != 5 || !strings.HasPrefix(lines[0], "ID ") || !strings.HasPrefix(lines[1], "acme ") || !strings.HasPrefix(lines[3], "key-") {
+	if lines := strings.Split(list, "\n"); len(lines) != 5 || !strings.HasPrefix(lines[0], "ID ") || !strings.HasPrefix(lines[1], "acme ") ||
+		!strings.HasPrefix(lines[3], "key-") {
 		t.Errorf("list: got %q, want a header and the keys, with acme before key-", list)
 	}
 	for _, key := range []string{first, made.APIKey, random.APIKey} {
@@ -111,7 +115,8 @@ func TestKeys(t *testing.T) {
 		t.Errorf("suspended key: got record %+v, error %v, want it suspended", r, err)
 	}
 	var lifted []apikeys.Key
-	if err := json.Unmarshal([]byte(ok(t, "keys", "set", "acme", "--suspended=false", "--json")), &lifted); err != nil || len(lifted) != 2 || lifted[0].Suspended {
+	if err := json.Unmarshal([]byte(ok(t, "keys", "set", "acme", "--suspended=false", "--json")), &lifted); err != nil || len(lifted) != 2 ||
+		lifted[0].Suspended {
 		t.Errorf("lift: got %+v, error %v, want two active keys", lifted, err)
 	}
 	if out := ok(t, "keys", "set", "acme", "--suspended=false"); out != "acme: no change\n" {
@@ -123,7 +128,8 @@ func TestKeys(t *testing.T) {
 	if code, _, errs := weir(t, "keys", "set", "acme"); code != 2 || !strings.Contains(errs, "flags: got none, want --limit") {
 		t.Errorf("set without a flag: got exit %d, stderr %q, want exit 2", code, errs)
 	}
-	if out := ok(t, "keys", "revoke", "acme", "--hash", made.Hash); !strings.HasPrefix(out, "revoked acme, hash "+made.Hash) || strings.Count(out, "\n") != 2 {
+	if out := ok(t, "keys", "revoke", "acme", "--hash", made.Hash); !strings.HasPrefix(out, "revoked acme, hash "+made.Hash) ||
+		strings.Count(out, "\n") != 2 {
 		t.Errorf("revoke: got %q, want one revoked key of acme", out)
 	}
 	if _, err := lookup(made.APIKey); err == nil {
@@ -133,7 +139,8 @@ func TestKeys(t *testing.T) {
 		t.Error(err)
 	}
 	var revoked []apikeys.Key
-	if err := json.Unmarshal([]byte(ok(t, "keys", "revoke", "acme", "--json")), &revoked); err != nil || len(revoked) != 1 || revoked[0].ID != "acme" {
+	if err := json.Unmarshal([]byte(ok(t, "keys", "revoke", "acme", "--json")), &revoked); err != nil || len(revoked) != 1 ||
+		revoked[0].ID != "acme" {
 		t.Errorf("revoke of an id: got %+v, error %v, want one record of acme", revoked, err)
 	}
 	if out := ok(t, "keys", "revoke", random.ID, "--json"); !strings.Contains(out, random.ID) {
@@ -149,7 +156,8 @@ func TestKeys(t *testing.T) {
 
 func TestKeys_mistakes(t *testing.T) {
 	t.Setenv("RECORDS_TABLE", "")
-	for _, args := range [][]string{{"keys", "list"}, {"keys", "spin"}, {"keys", "create", "x"}, {"keys", "revoke"}, {"keys", "revoke", ""}, {"keys", "revoke", "a", "b"}, {"keys", "create", "--table", "t", "--add"}, {"keys", "set", "acme", "--suspended=no"}} {
+	for _, args := range [][]string{{"keys", "list"}, {"keys", "spin"}, {"keys", "create", "x"}, {"keys", "revoke"}, {"keys", "revoke", ""},
+		{"keys", "revoke", "a", "b"}, {"keys", "create", "--table", "t", "--add"}, {"keys", "set", "acme", "--suspended=no"}} {
 		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and two lines with --help", args, code, errs)
 		}
@@ -162,7 +170,8 @@ func TestKeys_mistakes(t *testing.T) {
 			t.Setenv("HOME", t.TempDir())
 			t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 			t.Setenv("AWS_REGION", region)
-			if code, _, errs := weir(t, "keys", "list", "--table", "weir"); code != 1 || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, want) {
+			if code, _, errs := weir(t, "keys", "list", "--table", "weir"); code != 1 || strings.Count(errs, "\n") != 1 ||
+				!strings.HasPrefix(errs, want) {
 				t.Errorf("got exit %d, stderr %q, want exit 1 and one line that begins with %q", code, errs, want)
 			}
 		})
@@ -191,7 +200,9 @@ func TestKeys_rotate(t *testing.T) {
 	if _, err := lookup(first); err != nil {
 		t.Error(err)
 	}
-	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.HasPrefix(errs, "weir: the rotation would invalidate keys that were created before the last rotation (number of keys: 1); replace these keys") {
+	if code, _, errs := weir(t, "keys", "rotate"); code != 1 ||
+		!strings.HasPrefix(errs, "weir: the rotation would invalidate keys that were created before the last rotation (number of keys: 1); "+
+			"replace these keys") {
 		t.Errorf("second rotation: got exit %d, stderr %q, want exit 1 and the number of affected keys", code, errs)
 	}
 	if out := ok(t, "keys", "rotate", "--force", "--json"); out != "{}\n" {
@@ -221,7 +232,8 @@ func TestKeysOptions_open(t *testing.T) {
 	}))
 	defer server.Close()
 	t.Setenv("DYNAMODB_ENDPOINT", server.URL)
-	if code, out, errs := weir(t, "keys", "list", "--table", "weir"); code != 0 || strings.Count(out, "\n") != 3 || errs != "weir: 1 keys read; reading more\n" {
+	if code, out, errs := weir(t, "keys", "list", "--table", "weir"); code != 0 || strings.Count(out, "\n") != 3 ||
+		errs != "weir: 1 keys read; reading more\n" {
 		t.Errorf("got exit %d, output %q, stderr %q, want exit 0, three lines and a progress line", code, out, errs)
 	}
 }
@@ -230,17 +242,20 @@ func TestKeysOptions_open(t *testing.T) {
 func TestKeys_tier(t *testing.T) {
 	recordsTable(t)
 	document := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/a","limits":{"paid":{"requests":9,"window":"1m"},"*":{"requests":9,"window":"1m"}}}]}`), 0o600); err != nil {
+	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/a","limits":{"paid":{"requests":9,"window":"1m"},"*":{"requests":9,`+
+		`"window":"1m"}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	declared := filepath.Join(t.TempDir(), "declared.json")
-	if err := os.WriteFile(declared, []byte(`{"tiers":["free","paid"],"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1m"}}}]}`), 0o600); err != nil {
+	if err := os.WriteFile(declared,
+		[]byte(`{"tiers":["free","paid"],"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1m"}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	text := document + `: tier: got "pade", want a tier that a rule names: paid (did you mean "paid"?); default_tier free decides`
 	refused := "weir: " + text + "\n"
 	createKey(t, "--id", "acme", "--tier", "paid", "--rules", document)
-	create, set := []string{"keys", "create", "--id", "other", "--tier", "pade", "--rules", document}, []string{"keys", "set", "acme", "--tier", "pade", "--rules", document}
+	create, set := []string{"keys", "create", "--id", "other", "--tier", "pade", "--rules", document}, []string{"keys", "set", "acme",
+		"--tier", "pade", "--rules", document}
 	for _, args := range [][]string{create, set} {
 		if code, out, errs := weir(t, args...); code != 1 || out != "" || errs != refused {
 			t.Errorf("%v: got exit %d, output %q, stderr %q, want exit 1 and %q", args, code, out, errs, refused)
@@ -252,18 +267,22 @@ func TestKeys_tier(t *testing.T) {
 	for _, tier := range []string{"paid", "free", ""} {
 		ok(t, "keys", "set", "acme", "--tier", tier, "--rules", document)
 	}
-	if code, out, errs := weir(t, "keys", "set", "acme", "--tier", "pade", "--rules", declared); code != 1 || out != "" || errs != "weir: "+declared+`: tier: got "pade", want a tier of "tiers": free or paid (did you mean "paid"?); default_tier free decides`+"\n" {
+	if code, out, errs := weir(t, "keys", "set", "acme", "--tier", "pade", "--rules", declared); code != 1 || out != "" || errs != "weir: "+
+		declared+`: tier: got "pade", want a tier of "tiers": free or paid (did you mean "paid"?); default_tier free decides`+"\n" {
 		t.Errorf("set of a tier that is not declared: got exit %d, output %q, stderr %q, want exit 1 and one error", code, out, errs)
 	}
-	if code, _, errs := weir(t, "keys", "create", "--id", "new", "--tier", "Paid", "--rules", declared); code != 1 || !strings.Contains(errs, `got "Paid"`) || strings.Contains(ok(t, "keys", "list"), "new") {
+	if code, _, errs := weir(t, "keys", "create", "--id", "new", "--tier", "Paid", "--rules", declared); code != 1 ||
+		!strings.Contains(errs, `got "Paid"`) || strings.Contains(ok(t, "keys", "list"), "new") {
 		t.Errorf("create with a tier that is not declared: got exit %d, stderr %q, want exit 1 and no key", code, errs)
 	}
 	ok(t, "keys", "set", "acme", "--tier", "paid", "--rules", declared)
-	if code, out, errs := weir(t, "keys", "set", "acme", "--tier", "pade", "--rules", "none.json"); code != 1 || out != "" || !strings.HasPrefix(errs, "weir: --rules: open none.json: ") {
+	if code, out, errs := weir(t, "keys", "set", "acme", "--tier", "pade", "--rules", "none.json"); code != 1 || out != "" ||
+		!strings.HasPrefix(errs, "weir: --rules: open none.json: ") {
 		t.Errorf("set with a missing document: got exit %d, output %q, stderr %q, want exit 1", code, out, errs)
 	}
 	t.Chdir(t.TempDir()) // outside a checkout, nothing names the tiers
-	if code, _, errs := weir(t, "keys", "set", "acme", "--tier", "pade"); code != 0 || !strings.Contains(errs, "weir: warning: the table has no rules, so the tier is not checked") {
+	if code, _, errs := weir(t, "keys", "set", "acme", "--tier", "pade"); code != 0 ||
+		!strings.Contains(errs, "weir: warning: the table has no rules, so the tier is not checked") {
 		t.Errorf("without rules: got exit %d, stderr %q, want exit 0 and a warning", code, errs)
 	}
 }
@@ -278,7 +297,8 @@ func TestKeys_limits(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, text := createKey(t, "--id", "acme", "--limit", "month=2000000", "--anchor", "31", "--rules", document)
-	if r, err := lookup(key); err != nil || r.Limits.String() != "month=2000000 anchor=31" || !strings.Contains(text, "limits month=2000000 anchor=31") {
+	if r, err := lookup(key); err != nil || r.Limits.String() != "month=2000000 anchor=31" ||
+		!strings.Contains(text, "limits month=2000000 anchor=31") {
 		t.Errorf("create: got %+v, %v, text %q; want the limits", r, err, text)
 	}
 	set := func(args ...string) []string {
@@ -303,11 +323,13 @@ func TestKeys_limits(t *testing.T) {
 	if r, err := lookup(key); err != nil || r.Suspended || r.Limits.String() != "month=2000000 anchor=31" {
 		t.Errorf("after mistakes: got %+v, %v; want the first limits", r, err)
 	}
-	if out := ok(t, set("--limit", "search=5000/1m", "--tier", "paid")...); !strings.Contains(out, ": active, tier paid, limits month=2000000 search=5000/1m anchor=31\n") {
+	if out := ok(t, set("--limit", "search=5000/1m", "--tier", "paid")...); !strings.Contains(out,
+		": active, tier paid, limits month=2000000 search=5000/1m anchor=31\n") {
 		t.Errorf("set: got %q, want the tier and the limits", out)
 	}
 	var list []apikeys.Key
-	if _, out, _ := weir(t, "keys", "list", "--json"); json.Unmarshal([]byte(out), &list) != nil || len(list) != 1 || list[0].Limits.String() != "month=2000000 search=5000/1m anchor=31" {
+	if _, out, _ := weir(t, "keys", "list", "--json"); json.Unmarshal([]byte(out), &list) != nil || len(list) != 1 ||
+		list[0].Limits.String() != "month=2000000 search=5000/1m anchor=31" {
 		t.Errorf("list --json: got %+v, want the limits", list)
 	}
 	if out := ok(t, "keys", "list"); !strings.Contains(out, "month=2000000 search=5000/1m anchor=31") {
@@ -322,7 +344,8 @@ func TestKeys_limits(t *testing.T) {
 	if out := ok(t, "keys", "set", "acme", "--no-limits"); !strings.Contains(out, ": active, no limits of its own\n") {
 		t.Errorf("remove: got %q, want no limits", out)
 	}
-	if code, _, errs := weir(t, "keys", "create", "--id", "acme", "--add", "--limit", "search=5"); code != 2 || !strings.Contains(errs, "--add: got limits") {
+	if code, _, errs := weir(t, "keys", "create", "--id", "acme", "--add", "--limit", "search=5"); code != 2 ||
+		!strings.Contains(errs, "--add: got limits") {
 		t.Errorf("add with limits: got exit %d, %q; want exit 2", code, errs)
 	}
 }

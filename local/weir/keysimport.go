@@ -29,10 +29,14 @@ func importKeysCommand(o *keysOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Import API keys that another system created",
-		Long: "Import API keys that another system created, so that customers keep their keys. FILE may be -, the standard input. Each line is a JSON object with the members key or sha256 (64 hexadecimal digits), id, and optionally tier and owner. CSV with a header of these names is read, too. " +
+		Long: "Import API keys that another system created, so that customers keep their keys. FILE may be -, the standard input. Each line " +
+			"is a JSON object with the members key or sha256 (64 hexadecimal digits), id, and optionally tier and owner. CSV with a header of " +
+			"these names is read, too. " +
 			"A key has 16 to 256 visible characters without a comma.\n\n" +
-			"Functions accept such keys with FOREIGN_API_KEYS=accept (the setting foreignApiKeys), and reject other keys with 401; weir serve always accepts them. " +
-			"The command writes nothing if a line has a mistake, or if a key can be guessed, unless --guessable is given. It leaves out keys that are in the table, so it can be repeated. A key for an id that has one is added to it. It does not print keys.",
+			"Functions accept such keys with FOREIGN_API_KEYS=accept (the setting foreignApiKeys), and reject other keys with 401; weir serve " +
+			"always accepts them. " +
+			"The command writes nothing if a line has a mistake, or if a key can be guessed, unless --guessable is given. It leaves out keys " +
+			"that are in the table, so it can be repeated. A key for an id that has one is added to it. It does not print keys.",
 		Example: "  weir keys import keys.jsonl\n  weir keys import - --tier free < keys.csv",
 		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -35,7 +35,8 @@ func TestKeys_import(t *testing.T) {
 		}
 		return code, out, errs
 	}
-	lines := `{"key":"` + first + `","id":"acme","tier":"paid"}` + "\n\n" + `{"sha256":"` + caller.DigestKey(second) + `","id":"bob","owner":"Bob"}` + "\n"
+	lines := `{"key":"` + first + `","id":"acme","tier":"paid"}` + "\n\n" + `{"sha256":"` + caller.DigestKey(second) +
+		`","id":"bob","owner":"Bob"}` + "\n"
 	for _, c := range []struct{ text, args, want string }{
 		{"", "", "got no keys"},
 		{"key,id\n", "", "got no keys"},
@@ -44,22 +45,28 @@ func TestKeys_import(t *testing.T) {
 		{lines + `{"key":"` + first + `","name":"acme"}`, "", "key 3: want a JSON object with the members"},
 		{lines + `{"key":"` + first + `","id":7}`, "", "key 3: want a JSON object with the members"},
 		{lines + `{"key":"` + first + `"}`, "", "key 3: id: got"},
-		{lines + `{"key":"aaaaaaaaaaaaaaaa","id":"carl"}`, "", "key 3: the key can be guessed: got about 0 bits of entropy, want at least 56; give this caller a new key, or add --guessable"},
-		{strings.Replace(lines, "paid", "piad", 1), "", `tier: got "piad", want a tier that a rule names: enterprise, free or paid (did you mean "paid"?); default_tier free decides`},
+		{lines + `{"key":"aaaaaaaaaaaaaaaa","id":"carl"}`, "", "key 3: the key can be guessed: got about 0 bits of entropy, want at least 56; " +
+			"give this caller a new key, or add --guessable"},
+		{strings.Replace(lines, "paid", "piad", 1), "", `tier: got "piad", want a tier that a rule names: enterprise, free or paid (did you ` +
+			`mean "paid"?); default_tier free decides`},
 		{lines, "--tier=piad", `tier: got "piad"`},
 		{lines + `{"key":"` + first + `","id":"eve"}`, "", `key 3: got the id "eve", but the same key has the id "acme"`},
 	} {
-		if code, out, errs := run(c.text, strings.Fields(c.args)...); code != 1 || out != "" || !strings.Contains(errs, c.want) || strings.Contains(ok(t, "keys", "list"), "acme") {
+		if code, out, errs := run(c.text, strings.Fields(c.args)...); code != 1 || out != "" || !strings.Contains(errs, c.want) ||
+			strings.Contains(ok(t, "keys", "list"), "acme") {
 			t.Errorf("%s: got exit %d, output %q, stderr %q, want exit 1, %s and no new key", c.text, code, out, errs, c.want)
 		}
 	}
-	if code, out, errs := run(lines, "--tier", "free"); code != 0 || errs != "" || out != "imported 2 keys\nfunctions with FOREIGN_API_KEYS=accept use them within ten seconds\n" {
+	if code, out, errs := run(lines, "--tier", "free"); code != 0 || errs != "" ||
+		out != "imported 2 keys\nfunctions with FOREIGN_API_KEYS=accept use them within ten seconds\n" {
 		t.Errorf("import: got exit %d, output %q, stderr %q, want two keys", code, out, errs)
 	}
-	if code, out, errs := run("\xef\xbb\xbfid,key\nacme,"+first+"\nacme,"+third+"\n", "--json", "--tier", "free"); code != 0 || errs != "" || strings.Count(out, `"id": "acme"`) != 1 || !strings.Contains(out, `"tier": "paid"`) {
+	if code, out, errs := run("\xef\xbb\xbfid,key\nacme,"+first+"\nacme,"+third+"\n", "--json", "--tier", "free"); code != 0 || errs != "" ||
+		strings.Count(out, `"id": "acme"`) != 1 || !strings.Contains(out, `"tier": "paid"`) {
 		t.Errorf("CSV with one new key: got exit %d, output %q, stderr %q, want the new key of acme with its tier", code, out, errs)
 	}
-	if code, out, errs := run(lines+`{"key":"aaaaaaaaaaaaaaaa","id":"carl"}`, "--guessable"); code != 0 || errs != "weir: warning: 1 key can be guessed\n" || !strings.HasPrefix(out, "imported 1 key\n2 keys existed already\n") {
+	if code, out, errs := run(lines+`{"key":"aaaaaaaaaaaaaaaa","id":"carl"}`, "--guessable"); code != 0 ||
+		errs != "weir: warning: 1 key can be guessed\n" || !strings.HasPrefix(out, "imported 1 key\n2 keys existed already\n") {
 		t.Errorf("--guessable: got exit %d, output %q, stderr %q, want a warning and one new key", code, out, errs)
 	}
 	for setting, want := range map[string]string{"ignore": "foreign", "refuse": "401", "accept": "acme paid"} {
@@ -81,14 +88,16 @@ func TestKeys_import(t *testing.T) {
 func identified(t *testing.T, foreign, key string) string {
 	t.Helper()
 	values := map[string]string{
-		"FOREIGN_API_KEYS": foreign, "RECORDS_TABLE": os.Getenv("RECORDS_TABLE"), "DYNAMODB_ENDPOINT": os.Getenv("DYNAMODB_ENDPOINT"), "WEIR_LOCAL": "true",
-		"STORE": "memory", "NAMESPACE": "test", "RULES_FILE": "../../functions/rules.json", "RULES_VERSION": "1",
+		"FOREIGN_API_KEYS": foreign, "RECORDS_TABLE": os.Getenv("RECORDS_TABLE"), "DYNAMODB_ENDPOINT": os.Getenv("DYNAMODB_ENDPOINT"),
+		"WEIR_LOCAL": "true",
+		"STORE":      "memory", "NAMESPACE": "test", "RULES_FILE": "../../functions/rules.json", "RULES_VERSION": "1",
 	}
 	config, err := clients.Load(func(name string) (string, bool) { v, ok := values[name]; return v, ok })
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := config.Environment(t.Context(), storetest.Must(memstore.New(memstore.Options{})), boot.Options{Logger: slog.New(slog.DiscardHandler)})
+	e, err := config.Environment(t.Context(), storetest.Must(memstore.New(memstore.Options{})),
+		boot.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

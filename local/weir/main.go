@@ -34,7 +34,8 @@ func rootCommand() *cobra.Command {
 		Use:   "weir",
 		Short: "Run and manage rate limits for APIs on API Gateway",
 		Long: "Run the limiter on this machine, and manage rules documents, API keys and the usage of limits, here and on AWS.\n\n" +
-			"Results go to the standard output; with --json they are one JSON object or list. Progress, questions and errors go to the standard error. " +
+			"Results go to the standard output; with --json they are one JSON object or list. Progress, questions and errors go to the standard " +
+			"error. " +
 			"Output to a terminal has colours, unless NO_COLOR is set.\n\n" + exitStatuses,
 	})
 	for _, g := range []struct {

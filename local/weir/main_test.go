@@ -34,7 +34,9 @@ func TestCheck(t *testing.T) {
 	good, bad := "../serve/testdata/design.json", "../../limiter/rules/testdata/bad/five.json"
 	ok := good + ": ok, 2 rules, tiers: enterprise, free, paid\n" +
 		"  note: line 6: rules[1].limits: this rule has no limit for callers of tier enterprise or paid\n" +
-		"  note: line 8: rules[1].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. The sum stays within 5 % of the limit, except for some seconds after demand rises. Callers never exceed a limit with the field lease\n"
+		"  note: line 8: rules[1].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit " +
+		"that follows its share of the demand. The sum stays within 5 % of the limit, except for some seconds after demand rises. Callers " +
+		"never exceed a limit with the field lease\n"
 	if code, out, _ := weir(t, "check", good); code != 0 || out != ok {
 		t.Errorf("valid document: got exit %d, output %q, want exit 0 and %q", code, out, ok)
 	}
@@ -50,11 +52,13 @@ func TestCheck(t *testing.T) {
 	}
 	var result checked
 	code, out, _ = weir(t, "check", "--json", bad)
-	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 1 || result.OK || len(result.Problems) != 5 || result.Problems[0].Path != "rules[0].endpoint" {
+	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 1 || result.OK || len(result.Problems) != 5 ||
+		result.Problems[0].Path != "rules[0].endpoint" {
 		t.Errorf("JSON: got exit %d, error %v, output %q, want exit 1 and 5 problems", code, err, out)
 	}
 	code, out, _ = weir(t, "check", "--json", "nowhere.json")
-	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 1 || result.OK || result.File != "nowhere.json" || len(result.Problems) != 1 {
+	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 1 || result.OK || result.File != "nowhere.json" ||
+		len(result.Problems) != 1 {
 		t.Errorf("missing file, JSON: got exit %d, error %v, output %q, want exit 1 and one problem", code, err, out)
 	}
 	for document, want := range map[string]string{
@@ -68,10 +72,12 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q: got error %v, output %q, want %q", document, err, &out, want)
 		}
 	}
-	if code, _, errs := weir(t, "check", "--again", "x", "nowhere.json"); code != 2 || !strings.HasPrefix(errs, "weir: unknown flag: --again (did you mean \"against\"?)\n") {
+	if code, _, errs := weir(t, "check", "--again", "x", "nowhere.json"); code != 2 ||
+		!strings.HasPrefix(errs, "weir: unknown flag: --again (did you mean \"against\"?)\n") {
 		t.Errorf("misspelled flag: got exit %d, stderr %q, want exit 2 and the flag", code, errs)
 	}
-	if code, _, errs := weir(t, "check", "nowhere.json"); code != 1 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "nowhere.json") {
+	if code, _, errs := weir(t, "check", "nowhere.json"); code != 1 || strings.Count(errs, "\n") != 1 ||
+		!strings.Contains(errs, "nowhere.json") {
 		t.Errorf("missing file: got exit %d, stderr %q, want exit 1 and one line with the file", code, errs)
 	}
 }
@@ -79,8 +85,10 @@ func TestCheck(t *testing.T) {
 // With --against, weir check prints the limits whose counts restart.
 func TestCheck_against(t *testing.T) {
 	seven, twelve := endpoints(t, 7), endpoints(t, 12)
-	const restart = "  7 counts restart, because they move to other items: rules[0].limits.* (e0), rules[1].limits.* (e1), rules[2].limits.* (e2)"
-	if code, out, _ := weir(t, "check", twelve); code != 0 || strings.Contains(out, "restart") || !strings.Contains(out, "note: line 1: rules: the limits of one caller do not fit one item") {
+	const restart = "  7 counts restart, because they move to other items: rules[0].limits.* (e0), rules[1].limits.* (e1), " +
+		"rules[2].limits.* (e2)"
+	if code, out, _ := weir(t, "check", twelve); code != 0 || strings.Contains(out, "restart") ||
+		!strings.Contains(out, "note: line 1: rules: the limits of one caller do not fit one item") {
 		t.Errorf("without --against: got exit %d, output %s, want exit 0, a note, and no restarts", code, out)
 	}
 	if code, out, _ := weir(t, "check", "--against", seven, twelve); code != 0 || !strings.Contains(out, restart) {
@@ -89,12 +97,15 @@ func TestCheck_against(t *testing.T) {
 	if code, out, _ := weir(t, "check", "--against", twelve, endpoints(t, 13)); code != 0 || strings.Contains(out, "restart") {
 		t.Errorf("against twelve endpoints: got exit %d, output %s, want exit 0 and no restarts", code, out)
 	}
-	two, three := `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1d","shards":2}}}]}`, filepath.Join(t.TempDir(), "three.json")
+	two, three := `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1d","shards":2}}}]}`,
+		filepath.Join(t.TempDir(), "three.json")
 	before := filepath.Join(t.TempDir(), "two.json")
-	if err := errors.Join(os.WriteFile(before, []byte(two), 0o600), os.WriteFile(three, []byte(strings.Replace(two, `:2}`, `:3}`, 1)), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(before, []byte(two), 0o600), os.WriteFile(three, []byte(strings.Replace(two, `:2}`, `:3}`, 1)),
+		0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, out, _ := weir(t, "check", "--against", before, three); !strings.Contains(out, "  1 count restarts, because it moves to another item: rules[0].limits.* (a)\n") {
+	if _, out, _ := weir(t, "check", "--against", before, three); !strings.Contains(out,
+		"  1 count restarts, because it moves to another item: rules[0].limits.* (a)\n") {
 		t.Errorf("one count: got %s, want 1 count restarts", out)
 	}
 	var result checked
@@ -102,7 +113,8 @@ func TestCheck_against(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 0 || len(result.Restarts) != 7 {
 		t.Errorf("JSON: got exit %d, error %v, output %s, want exit 0 and 7 restarts", code, err, out)
 	}
-	if code, out, errs := weir(t, "check", "--against", "../../limiter/rules/testdata/bad/five.json", seven); code != 1 || out != "" || !strings.Contains(errs, "--against: ") {
+	if code, out, errs := weir(t, "check", "--against", "../../limiter/rules/testdata/bad/five.json", seven); code != 1 || out != "" ||
+		!strings.Contains(errs, "--against: ") {
 		t.Errorf("against an invalid document: got exit %d, output %s, stderr %s, want exit 1 and a problem of --against", code, out, errs)
 	}
 }
@@ -123,7 +135,8 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, args := range [][]string{
-		{"check", "-"}, {"check", "-", "--json"}, {"rules", "publish", "-", "--table", "x"}, {"why", "user:a"}, {"reset", "user:a", "--store", "redis", "--namespace", "x"},
+		{"check", "-"}, {"check", "-", "--json"}, {"rules", "publish", "-", "--table", "x"}, {"why", "user:a"}, {"reset", "user:a", "--store",
+			"redis", "--namespace", "x"},
 		{"usage", "user:a"},
 	} {
 		var out, errs bytes.Buffer
@@ -135,16 +148,21 @@ func TestInterrupt(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"check"}, {"check", "a", "b"}, {"frobnicate"}, {"serve", "--prot", "1"}, {"serve", "x"}, {"token", "--claim", "x"},
-		{"serve", "--regions", "1"}, {"serve", "--regions", "11"}, {"serve", "--regions", "eu-central-1,us-east-1"}, {"serve", "--port", "0"}, {"serve", "--port", "65535"}, {"serve", "--port", "-1"}, {"serve", "--port", "abc"}, {"token", "--user", ""}, {"token", "--claim", "sub=bob"}, {"token", "--claim", "tier=gold"}} {
+	for _, args := range [][]string{{"check"}, {"check", "a", "b"}, {"frobnicate"}, {"serve", "--prot", "1"}, {"serve", "x"},
+		{"token", "--claim", "x"},
+		{"serve", "--regions", "1"}, {"serve", "--regions", "11"}, {"serve", "--regions", "eu-central-1,us-east-1"}, {"serve", "--port", "0"},
+		{"serve", "--port", "65535"}, {"serve", "--port", "-1"}, {"serve", "--port", "abc"}, {"token", "--user", ""},
+		{"token", "--claim", "sub=bob"}, {"token", "--claim", "tier=gold"}} {
 		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and two lines with --help", args, code, errs)
 		}
 	}
-	if _, _, errs := weir(t, "serve", "--port", "abc"); errs != "weir: invalid argument \"abc\" for \"--port\" flag: want 1 to 65534\nTry: weir serve --help\n" {
+	if _, _, errs := weir(t, "serve", "--port", "abc"); errs != "weir: invalid argument \"abc\" for \"--port\" flag: want 1 to 65534\nTry: "+
+		"weir serve --help\n" {
 		t.Errorf("--port abc: got stderr %q, want the range of ports and the help", errs)
 	}
-	if _, _, errs := weir(t, "keys", "set", "acme", "--suspended=no"); errs != "weir: invalid argument \"no\" for \"--suspended\" flag: want true or false\nTry: weir keys set --help\n" {
+	if _, _, errs := weir(t, "keys", "set", "acme", "--suspended=no"); errs != "weir: invalid argument \"no\" for \"--suspended\" flag: "+
+		"want true or false\nTry: weir keys set --help\n" {
 		t.Errorf("--suspended=no: got stderr %q, want the values and the help", errs)
 	}
 	if code, out, _ := weir(t, "--version"); code != 0 || !strings.HasPrefix(out, "weir version ") {

@@ -66,13 +66,16 @@ func TestOperator_gateway(t *testing.T) {
 				}
 			}
 			e := answers[operator.Explanation](t, with("explain", "get", "/api/v1/%73earch", "--user", "alice")...)
-			if e.Decision.Allowed || e.Decision.Status != search() || e.Decision.Limit != "rules[0].limits.free" || leftOf(t, e.Limits, e.Decision.Limit) != 0 || e.Others != 1 {
+			if e.Decision.Allowed || e.Decision.Status != search() || e.Decision.Limit != "rules[0].limits.free" ||
+				leftOf(t, e.Limits, e.Decision.Limit) != 0 || e.Others != 1 {
 				t.Errorf("explain: got %+v, want a refusal by the limit of tier free", e)
 			}
-			if got := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--token", token)...); got.Caller.Subject != e.Caller.Subject || !reflect.DeepEqual(got.Decision, e.Decision) {
+			if got := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--token",
+				token)...); got.Caller.Subject != e.Caller.Subject || !reflect.DeepEqual(got.Decision, e.Decision) {
 				t.Errorf("explain with a token: got %+v, want the caller and the decision of %+v", got, e)
 			}
-			if got := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--token", token+"x")...); got.Decision.Status != http.StatusUnauthorized || got.Caller.Rejected == "" || len(got.Limits) != 0 {
+			if got := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--token",
+				token+"x")...); got.Decision.Status != http.StatusUnauthorized || got.Caller.Rejected == "" || len(got.Limits) != 0 {
 				t.Errorf("explain with a bad token: got %+v, want status 401, a reason and no charged limits", got)
 			}
 			i := answers[operator.Usage](t, with("usage", "user:alice")...)
@@ -91,31 +94,39 @@ func TestOperator_gateway(t *testing.T) {
 			if i := answers[operator.Usage](t, with("usage", "user:alice")...); leftOf(t, i.Limits, "rules[0].limits.free") != 19 {
 				t.Errorf("after a request: got %+v, want 19 remaining", i)
 			}
-			for _, want := range []string{"GET /api/v1/search by user:alice, tier free", "rules[0]  GET  /api/v1/search  charges 1 limit\n", "19 of 20 left", "\nnow  allowed\n"} {
-				if code, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "alice")...); code != 0 || !strings.Contains(out, want) || strings.Contains(out, "\x1b") {
+			for _, want := range []string{"GET /api/v1/search by user:alice, tier free", "rules[0]  GET  /api/v1/search  charges 1 limit\n",
+				"19 of 20 left", "\nnow  allowed\n"} {
+				if code, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "alice")...); code != 0 || !strings.Contains(out, want) ||
+					strings.Contains(out, "\x1b") {
 					t.Errorf("text output: got exit %d, want exit 0 and %q, output\n%s", code, want, out)
 				}
 			}
-			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "zoe", "--tier", "gold")...); !strings.Contains(out, `note: the rules have no tier "gold": tier free decides`) {
+			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "zoe", "--tier", "gold")...); !strings.Contains(out,
+				`note: the rules have no tier "gold": tier free decides`) {
 				t.Errorf("unknown tier: want a note about the tier, got\n%s", out)
 			}
 			unrouted := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/nowhere")...)
-			if status := commandtest.Send(t, http.MethodGet, l.rest.URL+"/api/v1/nowhere", "").StatusCode; unrouted.Decision.Allowed || unrouted.Decision.Status != status || !unrouted.Decision.Unrouted {
+			if status := commandtest.Send(t, http.MethodGet, l.rest.URL+"/api/v1/nowhere", "").StatusCode; unrouted.Decision.Allowed ||
+				unrouted.Decision.Status != status || !unrouted.Decision.Unrouted {
 				t.Errorf("path without a route: got explanation %+v, want unrouted with the gateway's status %d", unrouted, status)
 			}
-			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/nowhere")...); !strings.Contains(out, "\nnow  not routed: no API has a route for it") || !strings.Contains(out, "cost no store call") {
+			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/nowhere")...); !strings.Contains(out,
+				"\nnow  not routed: no API has a route for it") || !strings.Contains(out, "cost no store call") {
 				t.Errorf("path without a route: want not routed and no store call, got\n%s", out)
 			}
-			if _, out, _ := weir(t, with("explain", "POST", "/api/v1/data", "--token", token+"x")...); !strings.Contains(out, "charges no limit; limit data: only limits by ip charge a request with a bad credential") {
+			if _, out, _ := weir(t, with("explain", "POST", "/api/v1/data", "--token", token+"x")...); !strings.Contains(out,
+				"charges no limit; limit data: only limits by ip charge a request with a bad credential") {
 				t.Errorf("bad token: want a note that limit data is not charged, got\n%s", out)
 			}
-			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/data")...); !strings.Contains(out, "applies to POST") || !strings.Contains(out, "none: the request is not limited") {
+			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/data")...); !strings.Contains(out, "applies to POST") ||
+				!strings.Contains(out, "none: the request is not limited") {
 				t.Errorf("similar path: want the rule of POST and no limit, got\n%s", out)
 			}
 			if code, out, _ := weir(t, with("usage", "user:alice")...); code != 0 || !strings.Contains(out, "token_bucket 100 in 1m, burst 20") {
 				t.Errorf("usage as text: got exit %d, want exit 0 and the limit of tier free\n%s", code, out)
 			}
-			if code, out, _ := weir(t, with("reset", "user:alice")...); code != 0 || !strings.HasPrefix(out, "user:alice: reset 1 limit; the usage before the reset was:\n  search") {
+			if code, out, _ := weir(t, with("reset", "user:alice")...); code != 0 ||
+				!strings.HasPrefix(out, "user:alice: reset 1 limit; the usage before the reset was:\n  search") {
 				t.Errorf("reset as text: got exit %d, want exit 0 and the limit search\n%s", code, out)
 			}
 		})
@@ -156,7 +167,8 @@ func TestOperator_store(t *testing.T) {
 				t.Errorf("after the reset: got status %d, want 200", status)
 			}
 			t.Setenv("NAMESPACE", l.namespace+"-other")
-			if i := answers[operator.Usage](t, append(with("usage", "user:bob")[:6:6], to[6:]...)...); leftOf(t, i.Limits, "rules[0].limits.free") != 20 {
+			if i := answers[operator.Usage](t, append(with("usage", "user:bob")[:6:6], to[6:]...)...); leftOf(t, i.Limits,
+				"rules[0].limits.free") != 20 {
 				t.Errorf("another namespace: got %+v, want 20 remaining", i)
 			}
 		})
@@ -167,24 +179,28 @@ func TestOperator_recordsTable(t *testing.T) {
 	recordsTable(t)
 	for _, requests := range []string{"7", "9"} {
 		file := filepath.Join(t.TempDir(), "rules.json")
-		if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/x","limits":{"*":{"requests":`+requests+`,"window":"1m"}}}]}`), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/x","limits":{"*":{"requests":`+requests+`,"window":"1m"}}}]}`),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		ok(t, "rules", "publish", file)
 		if _, err := checkout.MakeTable(t.Context(), os.Getenv("DYNAMODB_ENDPOINT"), checkout.Table); err != nil {
 			t.Fatal(err)
 		}
-		e := answers[operator.Explanation](t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", os.Getenv("RECORDS_TABLE"))
+		e := answers[operator.Explanation](t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace",
+			checkouttest.Namespace(), "--records-table", os.Getenv("RECORDS_TABLE"))
 		if len(e.Limits) != 1 || strconv.FormatInt(e.Limits[0].Requests, 10) != requests || e.Version == 0 {
 			t.Errorf("explanation: got %+v, want the published limit", e)
 		}
 	}
 	createKey(t, "--id", "acme", "--tier", "paid", "--limit", "x=4/1h")
-	e := answers[operator.Explanation](t, "explain", "GET", "/x", "--apikey-id", "acme", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", os.Getenv("RECORDS_TABLE"))
+	e := answers[operator.Explanation](t, "explain", "GET", "/x", "--apikey-id", "acme", "--store", "dynamodb", "--table", checkout.Table,
+		"--namespace", checkouttest.Namespace(), "--records-table", os.Getenv("RECORDS_TABLE"))
 	if len(e.Limits) != 1 || e.Limits[0].Requests != 4 || e.Limits[0].WindowSeconds != 3600 {
 		t.Errorf("explanation of a key: got %+v, want the limit of its record", e.Limits)
 	}
-	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", "weir-test-none")
+	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace",
+		checkouttest.Namespace(), "--records-table", "weir-test-none")
 	// Exactly one error line: the command must not fall back to other rules.
 	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") {
 		t.Errorf("missing table: got exit %d, output %q, stderr %q, want exit 1 and one line about --records-table", code, out, errs)
@@ -198,11 +214,14 @@ func TestOperator_released(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("rules.json", []byte(`{"rules":[{"endpoint":"/x","limits":{"*":{"requests":7,"window":"1m"}}}]}`), 0o600); err != nil {
+	if err := os.WriteFile("rules.json", []byte(`{"rules":[{"endpoint":"/x","limits":{"*":{"requests":7,"window":"1m"}}}]}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	question := []string{"explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", os.Getenv("RECORDS_TABLE")}
-	if code, out, errs := weir(t, question...); code != 1 || out != "" || !strings.Contains(errs, "publish them with `weir rules publish FILE`") {
+	question := []string{"explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(),
+		"--records-table", os.Getenv("RECORDS_TABLE")}
+	if code, out, errs := weir(t, question...); code != 1 || out != "" ||
+		!strings.Contains(errs, "publish them with `weir rules publish FILE`") {
 		t.Errorf("no rules: got exit %d, output %q, stderr %q, want exit 1 and the command that publishes rules", code, out, errs)
 	}
 	ok(t, "rules", "publish", "rules.json")
@@ -234,13 +253,16 @@ func TestOperator_mistakes(t *testing.T) {
 		{[]string{"usage", "user:a", "--table", "x"}, 2, "--table: requires --store"},
 		{[]string{"usage", "user:a", "--store", "redis"}, 2, "--namespace: required"},
 		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x"}, 2, "REDIS_URL"},
-		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://u:hunter2@127.0.0.1:1"}, 1, "Redis at redis://127.0.0.1:1 does not answer"},
-		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://127.0.0.1:1", "--rules", "nowhere.json"}, 1, "nowhere.json"},
+		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://u:hunter2@127.0.0.1:1"}, 1,
+			"Redis at redis://127.0.0.1:1 does not answer"},
+		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://127.0.0.1:1", "--rules", "nowhere.json"}, 1,
+			"nowhere.json"},
 		{[]string{"usage", "user:a", "--url", "http://127.0.0.1:1"}, 1, "start one with make run"},
 		{[]string{"reset", "user:a", "--url", "http://127.0.0.1:1", "--json"}, 1, "start one with make run"},
 	} {
 		code, out, errs := weir(t, c.args...)
-		if lines := strings.Count(errs, "\n"); code != c.code || lines != c.code || !strings.Contains(errs, c.want) || out != "" || strings.Contains(errs, "hunter2") {
+		if lines := strings.Count(errs, "\n"); code != c.code || lines != c.code || !strings.Contains(errs, c.want) || out != "" ||
+			strings.Contains(errs, "hunter2") {
 			t.Errorf("%q: got exit %d, output %q, stderr %q, want exit %d and %q without a password", c.args, code, out, errs, c.code, c.want)
 		}
 	}
@@ -248,7 +270,8 @@ func TestOperator_mistakes(t *testing.T) {
 
 // A question without an answer means no.
 func TestReset_confirm(t *testing.T) {
-	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, "\n": false, "": false, "n\n": false, "yesterday\n": false} {
+	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, "\n": false, "": false, "n\n": false,
+		"yesterday\n": false} {
 		var out bytes.Buffer
 		if err := confirm(t.Context(), strings.NewReader(answer), &out, "Really?"); (err == nil) != want || out.String() != "Really? [y/N] " {
 			t.Errorf("%q: got error %v, output %q, want a question and a confirmation: %t", answer, err, &out, want)
@@ -285,7 +308,8 @@ func TestReset_question(t *testing.T) {
 	if got := reset("n\n", append(redis, "--yes")...); strings.Contains(got, "[y/N]") || !strings.Contains(got, "does not answer") {
 		t.Errorf("--yes: got %q, want no question and a call to the store", got)
 	}
-	if got := reset("n\n", "--store", "dynamodb", "--namespace", "prod", "--table", "Limits"); got != "Reset the usage of user:alice in the DynamoDB table Limits, namespace prod? [y/N] "+errCancelled.Error() {
+	if got := reset("n\n", "--store", "dynamodb", "--namespace", "prod", "--table",
+		"Limits"); got != "Reset the usage of user:alice in the DynamoDB table Limits, namespace prod? [y/N] "+errCancelled.Error() {
 		t.Errorf("DynamoDB: got %q, want a question that names the table, and no reset", got)
 	}
 	if got := reset("n\n", "--url", "http://127.0.0.1:1"); strings.Contains(got, "[y/N]") {
@@ -311,8 +335,10 @@ func TestTarget_lookup(t *testing.T) {
 
 func TestExplain_exempt(t *testing.T) {
 	var out bytes.Buffer
-	e := operator.Explanation{Method: "GET", Path: "/health", Exempt: &operator.Exemption{Path: "exempt[0]", Name: "health", Kind: "endpoint", Value: "/health"}, Decision: operator.Decision{Allowed: true}}
-	if err := printExplanation(&out, e); err != nil || !strings.Contains(out.String(), "  none: exempt[0] (health) exempts the endpoint /health\n") {
+	e := operator.Explanation{Method: "GET", Path: "/health", Exempt: &operator.Exemption{Path: "exempt[0]", Name: "health", Kind: "endpoint",
+		Value: "/health"}, Decision: operator.Decision{Allowed: true}}
+	if err := printExplanation(&out, e); err != nil || !strings.Contains(out.String(),
+		"  none: exempt[0] (health) exempts the endpoint /health\n") {
 		t.Errorf("got %q, error %v, want the exemption", out.String(), err)
 	}
 }
@@ -320,10 +346,12 @@ func TestExplain_exempt(t *testing.T) {
 // For a limit of concurrent requests, explain prints how many are in flight. For a refused request
 // it states that it passes when one of them ends.
 func TestExplain_concurrent(t *testing.T) {
-	full := operator.Limit{Name: "exports", Path: "rules[0].limits.*", Algorithm: "concurrent", Requests: 10, WindowSeconds: 900, Cost: 1, Count: "concurrent", Mode: "enforce", OnError: "local",
+	full := operator.Limit{Name: "exports", Path: "rules[0].limits.*", Algorithm: "concurrent", Requests: 10, WindowSeconds: 900, Cost: 1,
+		Count: "concurrent", Mode: "enforce", OnError: "local",
 		State: operator.State{Charged: true, Capacity: 10, RetryAfterSeconds: 840, FullAt: time.Unix(900, 0)}}
 	var out bytes.Buffer
-	e := operator.Explanation{At: time.Unix(0, 0), Limits: []operator.Limit{full}, Decision: operator.Decision{Status: http.StatusTooManyRequests, Limit: full.Path, RetryAfter: 3}}
+	e := operator.Explanation{At: time.Unix(0, 0), Limits: []operator.Limit{full},
+		Decision: operator.Decision{Status: http.StatusTooManyRequests, Limit: full.Path, RetryAfter: 3}}
 	if err := printExplanation(&out, e); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,8 @@ import (
 func TestServe_oneErrorLine(t *testing.T) {
 	checkouttest.Scratch(t)
 	for range 10 {
-		c := commandtest.Command(t, []string{"serve", "--store", "redis", "--port", strconv.Itoa(commandtest.FreePorts(t))}, "REDIS_URL=redis://user:hunter2@127.0.0.1:1")
+		c := commandtest.Command(t, []string{"serve", "--store", "redis", "--port", strconv.Itoa(commandtest.FreePorts(t))},
+			"REDIS_URL=redis://user:hunter2@127.0.0.1:1")
 		var output bytes.Buffer
 		c.Stdout, c.Stderr = &output, &output
 		err := c.Run()
@@ -33,7 +34,8 @@ func TestServe_oneErrorLine(t *testing.T) {
 			continue
 		}
 		status, ok := errors.AsType[*exec.ExitError](err)
-		if !ok || status.ExitCode() != 1 || strings.Count(output.String(), "\n") != 1 || !strings.HasPrefix(output.String(), "weir: Redis at redis://127.0.0.1:1 does not answer") {
+		if !ok || status.ExitCode() != 1 || strings.Count(output.String(), "\n") != 1 || !strings.HasPrefix(output.String(),
+			"weir: Redis at redis://127.0.0.1:1 does not answer") {
 			t.Errorf("serve without its store: got error %v, output %s, want exit 1 with one line", err, &output)
 		}
 		return

@@ -30,7 +30,8 @@ func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
 	if err := hasCredentials(ctx, client); err != nil {
 		return nil, err
 	}
-	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // more retries than in functions, because a command has time
+	// more retries than in functions, because a command has time
+	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil
 }
 
 // hasCredentials returns an error if the AWS configuration has no region or no credentials.
@@ -46,7 +47,8 @@ func hasCredentials(ctx context.Context, client *dynamodb.Client) error {
 
 func explainRecords(table string, err error) error {
 	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
-		return fmt.Errorf("--table: no table %q in this account and region; want the records table of the deployment, with AWS_PROFILE and AWS_REGION of its stack", table)
+		return fmt.Errorf("--table: no table %q in this account and region; want the records table of the deployment, with AWS_PROFILE and "+
+			"AWS_REGION of its stack", table)
 	}
 	return err
 }

@@ -26,17 +26,20 @@ func TestOperator_regions(t *testing.T) {
 	const list = "eu-central-1,ap-southeast-1,us-east-1"
 	table := "weir-test-" + rand.Text()
 	file := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(file, []byte(`{"version":7,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":300,"period":"day","regions":"shared"}}}]}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"version":7,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":300,"period":"day",`+
+		`"regions":"shared"}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"DYNAMODB_ENDPOINT": recordstest.Regional(t, table, "eu-central-1", "us-east-1"), "REGIONS": list, "TABLE": table, "NAMESPACE": checkouttest.Namespace(), "WEIR_LOCAL": "true", "RULES_FILE": file, "STORE": "dynamodb"} {
+	for name, value := range map[string]string{"DYNAMODB_ENDPOINT": recordstest.Regional(t, table, "eu-central-1", "us-east-1"),
+		"REGIONS": list, "TABLE": table, "NAMESPACE": checkouttest.Namespace(), "WEIR_LOCAL": "true", "RULES_FILE": file, "STORE": "dynamodb"} {
 		t.Setenv(name, value)
 	}
 	for _, region := range []string{"us-east-1", "eu-central-1"} {
 		t.Setenv("AWS_REGION", region)
 		c := storetest.Must(clients.Load(os.LookupEnv))
 		client := storetest.Must(c.DynamoDBClient(t.Context()))
-		e := storetest.Must(c.Environment(t.Context(), storetest.Must(dynamostore.Open(client, table, c.Namespace)), boot.Options{Logger: slog.New(slog.DiscardHandler)}))
+		e := storetest.Must(c.Environment(t.Context(), storetest.Must(dynamostore.Open(client, table, c.Namespace)),
+			boot.Options{Logger: slog.New(slog.DiscardHandler)}))
 		charges := e.Rules.Current().Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{User: "alice"})
 		charges[0].Cost = 30
 		if d, err := e.Limiter.Take(t.Context(), time.Now(), charges); err != nil || !d.Allowed || d.Capacity != 300 {
@@ -73,7 +76,8 @@ func TestOperator_regions(t *testing.T) {
 		t.Errorf("explain after the reset: got %v remaining, want 70 and 100", left)
 	}
 	t.Setenv("REGIONS", "")
-	if code, _, errs := weir(t, "usage", "user:alice", "--region", "us-east-1", "--store", "dynamodb", "--rules", file); code != 2 || !strings.Contains(errs, "--region: requires --store dynamodb and the variable REGIONS") {
+	if code, _, errs := weir(t, "usage", "user:alice", "--region", "us-east-1", "--store", "dynamodb", "--rules", file); code != 2 ||
+		!strings.Contains(errs, "--region: requires --store dynamodb and the variable REGIONS") {
 		t.Errorf("--region without REGIONS: got exit %d and stderr %q, want a usage error", code, errs)
 	}
 }

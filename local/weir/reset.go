@@ -16,9 +16,12 @@ func resetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset SUBJECT",
 		Short: "Reset a caller's usage of every limit",
-		Long: "Reset the usage of every limit that counts by a subject, such as a caller, and print the usage before the reset. The command removes all state of the subject from the store. " +
-			"Other subjects of the same caller keep their usage, such as an address, a claim or an endpoint. weir explain shows which limits still refuse.\n\n" +
-			"On a terminal, the command asks for confirmation before it changes the store of a deployment (--store), unless --yes is given." + subjectHelp + targetHelp,
+		Long: "Reset the usage of every limit that counts by a subject, such as a caller, and print the usage before the reset. The command " +
+			"removes all state of the subject from the store. " +
+			"Other subjects of the same caller keep their usage, such as an address, a claim or an endpoint. weir explain shows which limits " +
+			"still refuse.\n\n" +
+			"On a terminal, the command asks for confirmation before it changes the store of a deployment (--store), unless --yes is given." +
+			subjectHelp + targetHelp,
 		Example: "  weir reset user:alice\n" +
 			"  weir reset 'claim:org=acme|user:alice' --json\n" +
 			"  weir reset apikey:acme --yes \\\n    --store dynamodb --table Weir-prod-LimitsCounters1234 --namespace prod",
@@ -26,7 +29,8 @@ func resetCommand() *cobra.Command {
 		ValidArgsFunction: completeSubject,
 		RunE: func(c *cobra.Command, args []string) error {
 			if t.store != "" && !yes && isPerson(c.InOrStdin()) {
-				if err := confirm(c.Context(), c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Reset the usage of %s in %s?", args[0], t.where())); err != nil {
+				if err := confirm(c.Context(), c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Reset the usage of %s in %s?", args[0],
+					t.where())); err != nil {
 					return err
 				}
 			}

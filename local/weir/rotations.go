@@ -15,9 +15,11 @@ func (o *keysOptions) rotateSecret() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use: "rotate", Short: "Replace the secret that hashes the keys",
-		Long: "Replace the secret that hashes the keys. Existing keys stay valid until the rotation after this one, because the table keeps the previous secret. " +
+		Long: "Replace the secret that hashes the keys. Existing keys stay valid until the rotation after this one, because the table keeps " +
+			"the previous secret. " +
 			"The next rotation invalidates all keys that are older than this rotation.\n\n" +
-			"Before the next rotation, create a new key for each caller (weir keys create --add) and revoke the old key. While old keys remain, a rotation needs --force. Functions use a new secret within about a minute.",
+			"Before the next rotation, create a new key for each caller (weir keys create --add) and revoke the old key. While old keys remain, " +
+			"a rotation needs --force. Functions use a new secret within about a minute.",
 		Example: "  weir keys rotate", Args: command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			keys, err := o.open(c.Context(), c.ErrOrStderr())
@@ -32,7 +34,8 @@ func (o *keysOptions) rotateSecret() *cobra.Command {
 			case o.json:
 				return command.PrintJSON(c.OutOrStdout(), struct{}{})
 			}
-			_, err = fmt.Fprintln(c.OutOrStdout(), "new keys use a new secret, which functions read within about a minute;\nexisting keys stay valid until the next rotation")
+			_, err = fmt.Fprintln(c.OutOrStdout(), "new keys use a new secret, which functions read within about a minute;\nexisting keys stay "+
+				"valid until the next rotation")
 			return err
 		},
 	}

@@ -15,13 +15,16 @@ func rulesCommand() *cobra.Command {
 	c := command.Group(&cobra.Command{
 		Use:   "rules",
 		Short: "Publish rules to a deployment, and manage the versions there",
-		Long: "Publish rules to the records table of a deployment, and manage the versions there. A deployment with the setting rulesFrom=table uses the newest version within a minute. Without the setting, functions use the rules of their deployment, and publish and rollback fail.\n\n" +
+		Long: "Publish rules to the records table of a deployment, and manage the versions there. A deployment with the setting " +
+			"rulesFrom=table uses the newest version within a minute. Without the setting, functions use the rules of their deployment, and " +
+			"publish and rollback fail.\n\n" +
 			"Each publication gets a new, higher version, even if the document is old. Counts cannot be converted to a lower version.\n\n" +
 			"The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on).",
 	})
 	var o rulesOptions
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
-	c.PersistentFlags().StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"), "the namespace of the deployment, such as its stage; default $NAMESPACE")
+	c.PersistentFlags().StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"),
+		"the namespace of the deployment, such as its stage; default $NAMESPACE")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
 	c.AddCommand(publishCommand(&o), getCommand(&o), historyCommand(&o), rollbackCommand(&o))
 	return c
@@ -30,7 +33,8 @@ func rulesCommand() *cobra.Command {
 func (o *rulesOptions) publishFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "publish even if counts of limits restart")
 	c.Flags().BoolVar(&o.unlimited, "unlimited", false, "publish even if no limit is left")
-	c.Flags().BoolVar(&o.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable, "the deployment has rulesFrom=table now; do not check for rules of the deployment itself; default: whether $RULES_FROM is table")
+	c.Flags().BoolVar(&o.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable,
+		"the deployment has rulesFrom=table now; do not check for rules of the deployment itself; default: whether $RULES_FROM is table")
 	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the setting maxDelay of the deployment, the maximum wait in a leaky bucket")
 }
 
@@ -43,11 +47,16 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 		Use:   "publish FILE",
 		Short: "Publish a rules document as a new version, and show the changes",
 		Long: "Publish a rules document as a new version, and show the changes. FILE may be -, the standard input.\n\n" +
-			"If the deployment of the namespace publishes its own rules, functions do not read this version, and the command fails. A deployment that has changed to rulesFrom=table leaves its rules in the table; then add --rules-from-table, or set RULES_FROM=table.\n\n" +
-			"The command rejects a document with mistakes and prints all mistakes. It does not publish a document again that equals the version in force. " +
-			"A document can move limits of a caller to other items of the store. The counts of these limits then restart. The command rejects such a document and names the limits, unless --restart-counts is given. It rejects a document that refuses no request, unless --unlimited is given.\n\n" +
+			"If the deployment of the namespace publishes its own rules, functions do not read this version, and the command fails. A deployment " +
+			"that has changed to rulesFrom=table leaves its rules in the table; then add --rules-from-table, or set RULES_FROM=table.\n\n" +
+			"The command rejects a document with mistakes and prints all mistakes. It does not publish a document again that equals the version " +
+			"in force. " +
+			"A document can move limits of a caller to other items of the store. The counts of these limits then restart. The command rejects " +
+			"such a document and names the limits, unless --restart-counts is given. It rejects a document that refuses no request, unless " +
+			"--unlimited is given.\n\n" +
 			"The new version is higher than all previous ones: the time in Unix seconds, or the version in the document if that is higher. " +
-			"If two people publish at the same time, one publication fails. With --after VERSION, the publication also fails if another version is in force. The exit status is then 1.",
+			"If two people publish at the same time, one publication fails. With --after VERSION, the publication also fails if another version " +
+			"is in force. The exit status is then 1.",
 		Example: "  weir rules publish rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",
 		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -68,9 +77,11 @@ func getCommand(o *rulesOptions) *cobra.Command {
 	var version int64
 	var deployed bool
 	c := &cobra.Command{
-		Use:     "get",
-		Short:   "Print the newest published rules document, another version, or the deployment's",
-		Long:    "Print the newest published rules document, or another version, exactly as it was published. With --deployed, print the document that the deployment of the namespace published: the rules in force without the setting rulesFrom. With --json, print an object with the document, its version, its note and its time.",
+		Use:   "get",
+		Short: "Print the newest published rules document, another version, or the deployment's",
+		Long: "Print the newest published rules document, or another version, exactly as it was published. With --deployed, print the " +
+			"document that the deployment of the namespace published: the rules in force without the setting rulesFrom. With --json, print an " +
+			"object with the document, its version, its note and its time.",
 		Example: "  weir rules get > rules.json\n  weir rules get --version 1772625602\n  weir rules get --deployed --namespace prod",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -32,7 +32,8 @@ func TestRules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	write := func(requests int) {
 		t.Helper()
-		if err := os.WriteFile(file, fmt.Appendf(nil, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":%d,"window":"1m"}}}]}`, requests), 0o600); err != nil {
+		if err := os.WriteFile(file, fmt.Appendf(nil, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":%d,"window":"1m"}}}]}`,
+			requests), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,10 +55,12 @@ func TestRules(t *testing.T) {
 	write(5)
 	out := ok(t, "rules", "publish", file, "--note", "the first")
 	first := history()[0]
-	if want := fmt.Sprintf("published %s; functions with rulesFrom=table use it within a minute\n", command.RulesVersion(first.Version)); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
+	if want := fmt.Sprintf("published %s; functions with rulesFrom=table use it within a minute\n",
+		command.RulesVersion(first.Version)); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
 		t.Errorf("publish: got %+v, %q, want %q", first, out, want)
 	}
-	if out := ok(t, "rules", "publish", file); out != fmt.Sprintf("nothing was published: %s, which is in force, has the same document\n", command.RulesVersion(first.Version)) || len(history()) != 1 {
+	if out := ok(t, "rules", "publish", file); out != fmt.Sprintf("nothing was published: %s, which is in force, has the same document\n",
+		command.RulesVersion(first.Version)) || len(history()) != 1 {
 		t.Errorf("same document again: got %q, want no new version", out)
 	}
 	write(6)
@@ -65,7 +68,8 @@ func TestRules(t *testing.T) {
 		Version, Replaces int64
 		Note, Diff        string
 	}
-	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", file, "--json")), &put); err != nil || put.Version <= first.Version || put.Replaces != first.Version || !strings.Contains(put.Diff, "-          \"requests\": 5,\n+          \"requests\": 6,\n") {
+	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", file, "--json")), &put); err != nil || put.Version <= first.Version ||
+		put.Replaces != first.Version || !strings.Contains(put.Diff, "-          \"requests\": 5,\n+          \"requests\": 6,\n") {
 		t.Errorf("publish: got %+v, error %v, want a higher version and the difference", put, err)
 	}
 	if got, want := ok(t, "rules", "get"), read(t, file); got != want {
@@ -76,7 +80,8 @@ func TestRules(t *testing.T) {
 		Note     string
 		Document struct{ Rules []any }
 	}
-	if err := json.Unmarshal([]byte(ok(t, "rules", "get", "--version", fmt.Sprint(first.Version), "--json")), &got); err != nil || got.Version != first.Version || got.Note != "the first" || len(got.Document.Rules) != 1 {
+	if err := json.Unmarshal([]byte(ok(t, "rules", "get", "--version", fmt.Sprint(first.Version), "--json")), &got); err != nil ||
+		got.Version != first.Version || got.Note != "the first" || len(got.Document.Rules) != 1 {
 		t.Errorf("get: got %+v, error %v, want the first version with its note", got, err)
 	}
 	if out := ok(t, "rules", "rollback"); !strings.Contains(out, "-          \"requests\": 6,\n+          \"requests\": 5,\n") {
@@ -86,7 +91,8 @@ func TestRules(t *testing.T) {
 	if len(all) != 3 || all[0].Version <= put.Version || all[0].Note != fmt.Sprintf("as version %d", first.Version) {
 		t.Errorf("history: got %+v, want 3 versions with the rollback first", all)
 	}
-	if out := ok(t, "rules", "rollback", "--to", fmt.Sprint(put.Version), "--note", "no, that"); !strings.Contains(out, "+          \"requests\": 6,\n") || history()[0].Note != "no, that" {
+	if out := ok(t, "rules", "rollback", "--to", fmt.Sprint(put.Version), "--note", "no, that"); !strings.Contains(out,
+		"+          \"requests\": 6,\n") || history()[0].Note != "no, that" {
 		t.Errorf("rollback: got %s, want 6 requests and the given note", out)
 	}
 	lines := strings.Split(ok(t, "rules", "history"), "\n")
@@ -106,9 +112,11 @@ func deploy(t *testing.T, namespace string, requests int) {
 	w := gzip.NewWriter(&packed)
 	fmt.Fprintf(w, `{"rules":[{"endpoint":"/x","limits":{"*":{"requests":%d,"window":"1m"}}}]}`, requests)
 	_ = w.Close()
-	_, _, err = (&rulestore.Publisher{API: client, Clock: time.Now}).Publish(t.Context(), cfn.Event{RequestType: cfn.RequestCreate, ResourceProperties: map[string]any{
-		contract.PropertyTable: os.Getenv("RECORDS_TABLE"), contract.PropertyNamespace: namespace, contract.PropertyDocument: base64.StdEncoding.EncodeToString(packed.Bytes()),
-	}})
+	_, _, err = (&rulestore.Publisher{API: client, Clock: time.Now}).Publish(t.Context(), cfn.Event{RequestType: cfn.RequestCreate,
+		ResourceProperties: map[string]any{
+			contract.PropertyTable: os.Getenv("RECORDS_TABLE"), contract.PropertyNamespace: namespace,
+			contract.PropertyDocument: base64.StdEncoding.EncodeToString(packed.Bytes()),
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,14 +129,16 @@ func TestRules_deployed(t *testing.T) {
 	namespace := os.Getenv("NAMESPACE")
 	ok(t, "rules", "publish", endpoints(t, 3))
 	ok(t, "rules", "publish", endpoints(t, 4))
-	if code, out, errs := weir(t, "rules", "get", "--deployed"); code != 1 || out != "" || !strings.Contains(errs, "want a deployment without rulesFrom") {
+	if code, out, errs := weir(t, "rules", "get", "--deployed"); code != 1 || out != "" ||
+		!strings.Contains(errs, "want a deployment without rulesFrom") {
 		t.Errorf("get before a deployment: got exit %d, output %q, stderr %q, want exit 1", code, out, errs)
 	}
 	deploy(t, namespace, 7)
 	before := ok(t, "rules", "history")
 	for _, args := range [][]string{{"publish", endpoints(t, 5)}, {"rollback"}} {
 		code, out, errs := weir(t, append([]string{"rules"}, args...)...)
-		if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "functions of namespace "+namespace+" use the rules of their deployment") || ok(t, "rules", "history") != before {
+		if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "functions of namespace "+namespace+
+			" use the rules of their deployment") || ok(t, "rules", "history") != before {
 			t.Errorf("%s: got exit %d, output %q, stderr %q, want exit 1, one line, and nothing published", args[0], code, out, errs)
 		}
 		if out := ok(t, append([]string{"rules"}, append(args, "--rules-from-table")...)...); !strings.Contains(out, "published version") {
@@ -144,7 +154,8 @@ func TestRules_deployed(t *testing.T) {
 	ok(t, "rules", "publish", endpoints(t, 4))
 	t.Setenv("RULES_FROM", "")
 	t.Setenv("NAMESPACE", "")
-	if code, out, errs := weir(t, "rules", "publish", endpoints(t, 5)); code != 0 || !strings.Contains(out, "functions with rulesFrom=table") || !strings.HasPrefix(errs, "warning: ") || strings.Count(errs, "\n") != 1 {
+	if code, out, errs := weir(t, "rules", "publish", endpoints(t, 5)); code != 0 ||
+		!strings.Contains(out, "functions with rulesFrom=table") || !strings.HasPrefix(errs, "warning: ") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("no namespace: got exit %d, output %q, stderr %q, want one line with a warning", code, out, errs)
 	}
 	if code, _, errs := weir(t, "rules", "get", "--deployed"); code != 2 || !strings.Contains(errs, "--namespace") {
@@ -219,7 +230,8 @@ func TestRules_restartCounts(t *testing.T) {
 		t.Helper()
 		before := len(history())
 		code, out, errs := weir(t, args...)
-		if code != 1 || out != "" || !strings.Contains(errs, want) || !strings.Contains(errs, "--restart-counts") || strings.Count(errs, "\n") != 1 {
+		if code != 1 || out != "" || !strings.Contains(errs, want) || !strings.Contains(errs, "--restart-counts") ||
+			strings.Count(errs, "\n") != 1 {
 			t.Errorf("%q: got exit %d, output %q, stderr %q, want exit 1 and one line with %q and --restart-counts", args, code, out, errs, want)
 		}
 		if len(history()) != before {
@@ -233,7 +245,8 @@ func TestRules_restartCounts(t *testing.T) {
 	ok(t, "rules", "publish", endpoints(t, 13)) // with 13 endpoints, limits count in the same items as with 12, so no count restarts
 	refused("rules", "rollback", "--to", fmt.Sprint(history()[2].Version))
 	var put published
-	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", seven, "--restart-counts", "--json")), &put); err != nil || len(put.Restarts) != 7 {
+	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", seven, "--restart-counts", "--json")), &put); err != nil ||
+		len(put.Restarts) != 7 {
 		t.Errorf("publish: got %+v, error %v, want 7 restarts", put, err)
 	}
 }
@@ -264,7 +277,8 @@ func TestRules_after(t *testing.T) {
 	put := func(requests int, args ...string) (file string) {
 		t.Helper()
 		file = filepath.Join(t.TempDir(), "rules.json")
-		if err := os.WriteFile(file, fmt.Appendf(nil, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":%d,"window":"1m"}}}]}`, requests), 0o600); err != nil {
+		if err := os.WriteFile(file, fmt.Appendf(nil, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":%d,"window":"1m"}}}]}`,
+			requests), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		ok(t, append([]string{"rules", "publish", file}, args...)...)
@@ -280,8 +294,10 @@ func TestRules_after(t *testing.T) {
 	first := put(5)
 	seen := fmt.Sprint(history()[0].Version)
 	put(6, "--after", seen)
-	overtaken := fmt.Sprintf("another version was published at the same time; nothing was changed: version %d is in force, not version %s", history()[0].Version, seen)
-	if code, out, errs := weir(t, "rules", "publish", first, "--after", seen); code != 1 || out != "" || !strings.Contains(errs, overtaken) || len(history()) != 2 {
+	overtaken := fmt.Sprintf("another version was published at the same time; nothing was changed: version %d is in force, not version %s",
+		history()[0].Version, seen)
+	if code, out, errs := weir(t, "rules", "publish", first, "--after", seen); code != 1 || out != "" || !strings.Contains(errs, overtaken) ||
+		len(history()) != 2 {
 		t.Errorf("publish: got exit %d, output %q, stderr %q, want exit 1 and %q", code, out, errs, overtaken)
 	}
 	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
@@ -305,7 +321,8 @@ func TestRules_after(t *testing.T) {
 	door := httptest.NewServer(proxy)
 	defer door.Close()
 	t.Setenv("DYNAMODB_ENDPOINT", door.URL)
-	if code, out, errs := weir(t, "rules", "rollback"); code != 1 || out != "" || !strings.Contains(errs, "another version was published at the same time") {
+	if code, out, errs := weir(t, "rules", "rollback"); code != 1 || out != "" ||
+		!strings.Contains(errs, "another version was published at the same time") {
 		t.Errorf("rollback: got exit %d, output %q, stderr %q, want exit 1 and a message about the other version", code, out, errs)
 	}
 	if all := history(); len(all) != 3 {
@@ -332,15 +349,18 @@ func TestRules_put_mistakes(t *testing.T) {
 		t.Errorf("got exit %d, output %q, stderr %q, want the output of weir check: %q", code, out, errs, want)
 	}
 	var result checked
-	if code, out, _ := weir(t, "rules", "publish", bad, "--json", "--table", "none"); code != 1 || json.Unmarshal([]byte(out), &result) != nil || result.OK || len(result.Problems) != 5 {
+	if code, out, _ := weir(t, "rules", "publish", bad, "--json", "--table", "none"); code != 1 ||
+		json.Unmarshal([]byte(out), &result) != nil || result.OK || len(result.Problems) != 5 {
 		t.Errorf("--json: got exit %d, result %+v, want exit 1 and 5 problems", code, result)
 	}
 	// This leaky bucket lets a request wait longer than --max-delay.
 	deep := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(deep, []byte(`{"rules":[{"endpoint":"*","cost":50,"limits":{"*":{"name":"q","requests":10,"window":"1s","algorithm":"leaky_bucket","burst":100}}}]}`), 0o600); err != nil {
+	if err := os.WriteFile(deep, []byte(`{"rules":[{"endpoint":"*","cost":50,"limits":{"*":{"name":"q","requests":10,"window":"1s",`+
+		`"algorithm":"leaky_bucket","burst":100}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, _ := weir(t, "rules", "publish", deep, "--max-delay", "1s", "--table", "none"); code != 1 || !strings.Contains(out, "cost: got 50, want at most 11") {
+	if code, out, _ := weir(t, "rules", "publish", deep, "--max-delay", "1s", "--table", "none"); code != 1 ||
+		!strings.Contains(out, "cost: got 50, want at most 11") {
 		t.Errorf("wait above --max-delay: got exit %d, output %q, want exit 1 and a cost of at most 11", code, out)
 	}
 	for want, args := range map[string][]string{

@@ -50,8 +50,10 @@ func (o *rulesOptions) checkSource(ctx context.Context, errs io.Writer, kept *ru
 	var err error
 	if o.namespace != "" {
 		var v rulestore.Version
-		if v, _, err = kept.Deployed(ctx, o.namespace); err == nil {
-			return fmt.Errorf("nothing was published: functions of namespace %s use the rules of their deployment (version %d, rules get --deployed), and not published ones; "+
+		v, _, err = kept.Deployed(ctx, o.namespace)
+		if err == nil {
+			return fmt.Errorf("nothing was published: functions of namespace %s use the rules of their deployment (version %d, rules get "+
+				"--deployed), and not published ones; "+
 				"change the document and deploy, or deploy with rulesFrom=table and add --rules-from-table", o.namespace, v.Version)
 		} else if errors.Is(err, rulestore.ErrNoRules) {
 			return nil
@@ -65,7 +67,8 @@ func (o *rulesOptions) checkSource(ctx context.Context, errs io.Writer, kept *ru
 	if err != nil {
 		reason = "dynamodb:GetItem on the item " + contract.DeployedRulesKey(o.namespace) + " is denied"
 	}
-	_, err = fmt.Fprintf(errs, "warning: only functions deployed with rulesFrom=table use published rules; the command cannot check this: %s; --rules-from-table omits the check\n", reason)
+	_, err = fmt.Fprintf(errs, "warning: only functions deployed with rulesFrom=table use published rules; the command cannot check this: "+
+		"%s; --rules-from-table omits the check\n", reason)
 	return err
 }
 
@@ -85,7 +88,9 @@ type proposal struct {
 // check parses the document and checks it for every kind of store.
 func (p proposal) check(maxDelay time.Duration) (r *rules.Rules, err error) {
 	for _, leaseAbove := range []int64{rules.LeaseAboveDynamoDB, 0} {
-		if r, err = rules.Parse(p.document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: maxDelay, Items: dynamostore.Items{}, OneRegion: true, Now: time.Now()}); err != nil {
+		r, err = rules.Parse(p.document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: maxDelay, Items: dynamostore.Items{}, OneRegion: true,
+			Now: time.Now()})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -131,7 +136,8 @@ func (p proposal) settles(maxDelay time.Duration) bool {
 }
 
 // settlesText is printed with the first document whose costs a foreign back end reports.
-const settlesText = "note: a limit has the field \"count\". If the back end of a REST API is not Weir's, it reports the costs to a function: set LimitsProps.Reports\n"
+const settlesText = "note: a limit has the field \"count\". If the back end of a REST API is not Weir's, it reports the costs to a " +
+	"function: set LimitsProps.Reports\n"
 
 // published is the result of a publish. --json prints it.
 type published struct {
@@ -171,10 +177,13 @@ func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string, after 
 	if err := p.unlimits(document, r, o.maxDelay); err != nil && !o.unlimited {
 		return err
 	}
-	if result.Restarts = p.restarts(document, r, o.maxDelay); len(result.Restarts) > 0 && !o.restartCounts {
-		return fmt.Errorf("%s; callers would get the full quota of these limits again; to accept this, add --restart-counts", restartText(result.Restarts))
+	result.Restarts = p.restarts(document, r, o.maxDelay)
+	if len(result.Restarts) > 0 && !o.restartCounts {
+		return fmt.Errorf("%s; callers would get the full quota of these limits again; to accept this, add --restart-counts",
+			restartText(result.Restarts))
 	}
-	if result.Version, err = kept.Publish(ctx, time.Now(), p.document, note, before.Version, r.Version()); err != nil {
+	result.Version, err = kept.Publish(ctx, time.Now(), p.document, note, before.Version, r.Version())
+	if err != nil {
 		return o.explain(err)
 	}
 	result.Replaces = before.Version
@@ -188,7 +197,8 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 	case o.json:
 		return command.PrintJSON(out, r)
 	case r.Diff == "":
-		_, err = fmt.Fprintf(out, "nothing was published: %s, which is in force, has the same document\n", command.RulesVersion(r.Version.Version))
+		_, err = fmt.Fprintf(out, "nothing was published: %s, which is in force, has the same document\n",
+			command.RulesVersion(r.Version.Version))
 	default:
 		text := r.Diff
 		if len(r.Restarts) > 0 {
@@ -197,7 +207,8 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 		if r.Settles {
 			text += settlesText
 		}
-		_, err = fmt.Fprintf(out, "%spublished %s; functions with rulesFrom=table use it within a minute\n", text, command.RulesVersion(r.Version.Version))
+		_, err = fmt.Fprintf(out, "%spublished %s; functions with rulesFrom=table use it within a minute\n", text,
+			command.RulesVersion(r.Version.Version))
 	}
 	return err
 }
@@ -238,7 +249,8 @@ func (o *rulesOptions) get(ctx context.Context, out io.Writer, version int64, de
 	}
 	switch {
 	case deployed && errors.Is(err, rulestore.ErrNoRules):
-		return fmt.Errorf("--deployed: no rules of a deployment of namespace %s in table %s; want a deployment without rulesFrom", o.namespace, o.table)
+		return fmt.Errorf("--deployed: no rules of a deployment of namespace %s in table %s; want a deployment without rulesFrom", o.namespace,
+			o.table)
 	case err != nil:
 		return o.explain(err)
 	case o.json:

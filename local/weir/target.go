@@ -47,8 +47,10 @@ type target struct {
 	json                              bool
 }
 
-const targetHelp = "\n\nThe command queries the gateway of make run (--url, or the variable WEIR_URL) or, with --store, a deployed table or cache. " +
-	"With --store, it also reads the variables of the functions (TABLE, RECORDS_TABLE, RULES_FROM, NAMESPACE, REGIONS, BASE_PATH, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
+const targetHelp = "\n\nThe command queries the gateway of make run (--url, or the variable WEIR_URL) or, with --store, a deployed " +
+	"table or cache. " +
+	"With --store, it also reads the variables of the functions (TABLE, RECORDS_TABLE, RULES_FROM, NAMESPACE, REGIONS, BASE_PATH, " +
+	"REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
 	"It then needs the deployed rules to interpret the state (--rules or --records-table), and prints their source."
 
 func (t *target) flags(c *cobra.Command) {
@@ -57,10 +59,13 @@ func (t *target) flags(c *cobra.Command) {
 	f.StringVar(&t.store, "store", "", "query the store of a deployment instead: dynamodb or redis")
 	f.StringVar(&t.table, "table", "", "with --store dynamodb, the table for limits; default $TABLE")
 	f.StringVar(&t.namespace, "namespace", "", "with --store, the namespace of the deployment, such as its stage; default $NAMESPACE")
-	f.StringVar(&t.redisURL, "redis-url", "", "with --store redis, a redis:// or rediss:// URL; default $REDIS_URL (use the variable for a URL with a password, because other users of this machine can read flags)")
+	f.StringVar(&t.redisURL, "redis-url", "", "with --store redis, a redis:// or rediss:// URL; default $REDIS_URL (use the variable for a "+
+		"URL with a password, because other users of this machine can read flags)")
 	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json without a records table")
-	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules: the rules that the deployment of the namespace published, else the rules of weir rules publish; default $RECORDS_TABLE without --rules")
-	f.BoolVar(&t.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable, "with --store, the deployment has rulesFrom=table now; ignore rules of the deployment itself; default: whether $RULES_FROM is table")
+	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules: the rules that the deployment "+
+		"of the namespace published, else the rules of weir rules publish; default $RECORDS_TABLE without --rules")
+	f.BoolVar(&t.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable,
+		"with --store, the deployment has rulesFrom=table now; ignore rules of the deployment itself; default: whether $RULES_FROM is table")
 	f.StringVar(&t.region, "region", "", "with --store dynamodb and the variable REGIONS, the only region to query; default: each of REGIONS")
 	f.BoolVar(&t.json, "json", false, "print one JSON object")
 	command.Complete(c, "store", "dynamodb", "redis")
@@ -149,7 +154,8 @@ func (t *target) source(ctx context.Context, config *boot.Config) (string, error
 		return "", fmt.Errorf("--records-table: %w", err)
 	}
 	config.RulesFrom = contract.RulesDeployment
-	return fmt.Sprintf("the deployment of namespace %s (table %s; --rules-from-table selects published rules)", config.Namespace, t.recordsTable), nil
+	return fmt.Sprintf("the deployment of namespace %s (table %s; --rules-from-table selects published rules)", config.Namespace,
+		t.recordsTable), nil
 }
 
 // config returns the configuration of the deployment's functions.
@@ -231,7 +237,8 @@ func reachable(ctx context.Context, config boot.Config) error {
 // lookup returns a variable of the deployment's functions: from a flag, or else from this process.
 func (t *target) lookup(name string) (string, bool) {
 	flags := map[string]string{
-		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable, "AWS_REGION": t.region,
+		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules,
+		"RECORDS_TABLE": t.recordsTable, "AWS_REGION": t.region,
 		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // more time than in the functions, which run near the store
 	}
 	if value := flags[name]; value != "" {
@@ -289,7 +296,8 @@ func (t *target) regions() ([]string, error) {
 	list := os.Getenv(contract.VariableRegions)
 	switch {
 	case t.region != "" && (list == "" || t.store != "dynamodb"):
-		return nil, command.Usage("--region: requires --store dynamodb and the variable %s, the regions of the deployment; one region alone is that of AWS_REGION", contract.VariableRegions)
+		return nil, command.Usage("--region: requires --store dynamodb and the variable %s, the regions of the deployment; one region alone "+
+			"is that of AWS_REGION", contract.VariableRegions)
 	case list == "" || t.store != "dynamodb":
 		return nil, nil
 	case t.region != "":

@@ -16,12 +16,16 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-const upstreamRules = `{"rules":[{"endpoint":"/hello/*","limits":{"free":{"name":"hello","requests":2,"window":"1h"},"paid":{"name":"hello","requests":5,"window":"1h"}}}]}`
+const upstreamRules = `{"rules":[{"endpoint":"/hello/*","limits":{"free":{"name":"hello","requests":2,"window":"1h"},` +
+	`"paid":{"name":"hello","requests":5,"window":"1h"}}}]}`
 
 // The binary alone, in an empty folder without a home and without other programs, limits a server, and its commands
 // act on this run.
 func TestServe_upstream(t *testing.T) {
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "hello "+r.URL.Path) }))
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_,
+			_ = io.WriteString(w, "hello "+r.URL.Path)
+	}))
 	defer upstream.Close()
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("rules.json", []byte(upstreamRules), 0o600); err != nil {
@@ -49,7 +53,8 @@ func TestServe_upstream(t *testing.T) {
 		if len(header) > 0 {
 			request.Header.Set(header[0], header[1])
 		}
-		if r := commandtest.Do(t, request); r.StatusCode != want || r.Header.Get("X-RateLimit-Remaining") != remaining || want == http.StatusOK && r.Text != "hello /hello/x" {
+		if r := commandtest.Do(t, request); r.StatusCode != want || r.Header.Get("X-RateLimit-Remaining") != remaining || want == http.StatusOK &&
+			r.Text != "hello /hello/x" {
 			t.Errorf("answer: got %s %v %s, want %d with %s remaining", r.Status, r.Header, r.Text, want, remaining)
 		}
 	}
@@ -65,14 +70,16 @@ func TestServe_upstream(t *testing.T) {
 			t.Errorf("console, %s: got %s, want 200", path, r.Status)
 		}
 	}
-	if r := commandtest.Send(t, http.MethodGet, p.URL+"/_weir/requests", ""); !strings.Contains(r.Text, `<option value="HTTP">your server</option>`) {
+	if r := commandtest.Send(t, http.MethodGet, p.URL+"/_weir/requests", ""); !strings.Contains(r.Text,
+		`<option value="HTTP">your server</option>`) {
 		t.Errorf("console: got %s %s, want the API named as the user's server", r.Status, r.Text)
 	}
 	var made struct {
 		apikeys.Key
 		APIKey string
 	}
-	if err := json.Unmarshal([]byte(run("keys", "create", "--id", "acme", "--tier", "paid", "--local", "--json")), &made); err != nil || made.ID != "acme" {
+	if err := json.Unmarshal([]byte(run("keys", "create", "--id", "acme", "--tier", "paid", "--local", "--json")), &made); err != nil ||
+		made.ID != "acme" {
 		t.Fatalf("create: got %+v, error %v, want acme", made, err)
 	}
 	get(200, "4", "x-api-key", made.APIKey)
@@ -99,9 +106,12 @@ func TestServe_upstream(t *testing.T) {
 		"keys set nobody --suspended --local":             `"nobody": no such key`,
 		"serve --upstream http://127.0.0.1:1":             "--rules: required with --upstream",
 		"serve --upstream 127.0.0.1:1 --rules rules.json": "want a URL without a path",
-		"serve --upstream http://127.0.0.1:1 --rules rules.json --store dynamodb --port " + strconv.Itoa(commandtest.FreePorts(t)): "DynamoDB Local: run this inside a checkout of Weir, or set DYNAMODB_ENDPOINT",
-		"serve": "not inside a checkout of Weir (no functions/rules.json here or in a parent directory); change to a checkout, or limit your own server with --upstream URL --rules FILE",
-		"keys set sample-free --tier gold --local":       `rules.json: tier: got "gold", want a tier that a rule names`, // the document of weir serve
+		"serve --upstream http://127.0.0.1:1 --rules rules.json --store dynamodb --port " +
+			strconv.Itoa(commandtest.FreePorts(t)): "DynamoDB Local: run this inside a checkout of Weir, or set DYNAMODB_ENDPOINT",
+		"serve": "not inside a checkout of Weir (no functions/rules.json here or in a parent directory); change to a checkout, or limit your " +
+			"own server with --upstream URL --rules FILE",
+		// the document of weir serve
+		"keys set sample-free --tier gold --local":       `rules.json: tier: got "gold", want a tier that a rule names`,
 		"keys set sample-free --limit goodbye=9 --local": "limit goodbye: the rules have no limit of this name",
 	} {
 		c := commandtest.Command(t, strings.Fields(args), alone...)

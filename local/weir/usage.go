@@ -14,8 +14,10 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-const subjectHelp = "\n\nSUBJECT has the form that explain prints: user:alice, apikey:acme (the id of the key's record), ip:203.0.113.7, claim:org=acme, path:id=7, method:GET, header:x-tenant=a, endpoint:GET:/api/v1/search, global, " +
-	"or custom:kind=value for a subject that an API charges itself. Join several identities with | in this order: claim, header, method and path by name, then apikey, ip, user. " +
+const subjectHelp = "\n\nSUBJECT has the form that explain prints: user:alice, apikey:acme (the id of the key's record), " +
+	"ip:203.0.113.7, claim:org=acme, path:id=7, method:GET, header:x-tenant=a, endpoint:GET:/api/v1/search, global, " +
+	"or custom:kind=value for a subject that an API charges itself. Join several identities with | in this order: claim, header, method " +
+	"and path by name, then apikey, ip, user. " +
 	"Add |endpoint:METHOD:PATTERN if the store has a separate item for the endpoint."
 
 func usageCommand() *cobra.Command {
@@ -23,7 +25,9 @@ func usageCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "usage SUBJECT",
 		Short: "Show a caller's usage of every limit",
-		Long: "Show the usage of every limit that the rules have for a subject, such as a caller. Only a token contains a tier. So a user has the limits of every tier; of a limit with across_tiers, the one of its last request. An address has the limits of the default tier, and an API key those of the tier in its record. Also show state in the store that no rule describes. The command charges nothing." +
+		Long: "Show the usage of every limit that the rules have for a subject, such as a caller. Only a token contains a tier. So a user has " +
+			"the limits of every tier; of a limit with across_tiers, the one of its last request. An address has the limits of the default tier, " +
+			"and an API key those of the tier in its record. Also show state in the store that no rule describes. The command charges nothing." +
 			subjectHelp + targetHelp,
 		Example: "  weir usage user:alice\n" +
 			"  weir usage ip:203.0.113.7 --json\n" +
@@ -46,7 +50,8 @@ func completeSubject(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return []string{"user:", "apikey:", "ip:", "claim:", "path:", "method:", "header:", "endpoint:", "custom:", "global"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	return []string{"user:", "apikey:", "ip:", "claim:", "path:", "method:", "header:", "endpoint:", "custom:", "global"},
+		cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 func printUsage(out io.Writer, i operator.Usage) error {
@@ -89,7 +94,8 @@ func printOthers(out io.Writer, s command.Style, others []operator.Other, at tim
 		if d := o.FullAt.Sub(at); d > 0 {
 			full = "full in " + seconds(d.Seconds())
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\trules of %s\t%d of %d left, %s\n", o.ID, o.Subject, o.Parameters, command.RulesVersion(o.Version), o.Remaining, o.Capacity, full)
+		fmt.Fprintf(t, "  %s\t%s\t%s\trules of %s\t%d of %d left, %s\n", o.ID, o.Subject, o.Parameters, command.RulesVersion(o.Version),
+			o.Remaining, o.Capacity, full)
 	}
 	return t.Flush()
 }

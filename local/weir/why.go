@@ -22,10 +22,16 @@ func whyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "why [CALLER]",
 		Short: "Show why a caller was refused, or who was refused most",
-		Long: "Show when a caller was refused, how often, by which rule and limit, how much was left and how long to wait. Without CALLER, list the callers with the most refusals. " +
-			"CALLER is the strongest identity of the caller: user:alice, apikey:acme (the id of the key's record) or ip:203.0.113.7. The logs have no path, so the command shows a rule as its pattern. A limit whose per lacks endpoint counts for several rules, so the command shows its name.\n\n" +
-			"The command queries the gateway on this machine (--url, or the variable WEIR_URL), which keeps the last 10,000 log lines. A deployed stack has saved queries of CloudWatch Logs Insights instead, where callers are hashes: weir usage prints the hash of a caller.\n\n" +
-			"The functions write one line a second for a caller, and twenty for an environment. A line counts all refusals since the previous line. FIRST and LAST are the times of lines. weir usage shows what is left now.",
+		Long: "Show when a caller was refused, how often, by which rule and limit, how much was left and how long to wait. Without CALLER, " +
+			"list the callers with the most refusals. " +
+			"CALLER is the strongest identity of the caller: user:alice, apikey:acme (the id of the key's record) or ip:203.0.113.7. The logs " +
+			"have no path, so the command shows a rule as its pattern. A limit whose per lacks endpoint counts for several rules, so the command " +
+			"shows its name.\n\n" +
+			"The command queries the gateway on this machine (--url, or the variable WEIR_URL), which keeps the last 10,000 log lines. A " +
+			"deployed stack has saved queries of CloudWatch Logs Insights instead, where callers are hashes: weir usage prints the hash of a " +
+			"caller.\n\n" +
+			"The functions write one line a second for a caller, and twenty for an environment. A line counts all refusals since the previous " +
+			"line. FIRST and LAST are the times of lines. weir usage shows what is left now.",
 		Example: "  weir why user:alice --since 10m\n" +
 			"  weir why --shadow --json",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -119,7 +125,8 @@ func (o *whyOptions) printRows(out io.Writer, rows []why.Row) error {
 	fmt.Fprint(table, head, last)
 	for _, r := range rows {
 		const format = "2006-01-02 15:04:05 MST"
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s", r.Count, printable(cmp.Or(r.Caller, r.Subject)), cmp.Or(printable(r.Rule), "-"), cmp.Or(printable(r.Limit), "-"),
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s", r.Count, printable(cmp.Or(r.Caller, r.Subject)), cmp.Or(printable(r.Rule), "-"),
+			cmp.Or(printable(r.Limit), "-"),
 			r.First.Local().Format(format), r.Last.Local().Format(format))
 		switch {
 		case o.shadow:

@@ -20,22 +20,27 @@ func TestWhy(t *testing.T) {
 	l.search("")
 	t.Setenv("WEIR_URL", l.rest.URL)
 	a := answers[why.Answer](t, "why", "user:alice", "--since", "10m")
-	if a.Count != 40 || len(a.Rows) != 1 || a.Rows[0].Caller != "user:alice" || a.Rows[0].Rule != "GET /api/v1/search" || a.Rows[0].Limit != "search" || a.Rows[0].Capacity != 20 {
+	if a.Count != 40 || len(a.Rows) != 1 || a.Rows[0].Caller != "user:alice" || a.Rows[0].Rule != "GET /api/v1/search" ||
+		a.Rows[0].Limit != "search" || a.Rows[0].Capacity != 20 {
 		t.Fatalf("got %+v, want 40 refusals of alice by the limit search", a)
 	}
 	for _, args := range [][]string{{"why", "user:alice"}, {"why"}} {
 		code, out, errs := weir(t, args...)
 		lines := strings.Split(out, "\n")
-		if code != 0 || errs != "" || len(lines) != 4 || !strings.HasSuffix(lines[0], "40 refused in the last 1h at "+l.rest.URL) || strings.HasPrefix(lines[0], "user:alice: ") != (len(args) > 1) ||
-			strings.Join(strings.Fields(lines[1]), " ") != "COUNT CALLER RULE LIMIT FIRST LAST LEFT THEN WAIT THEN" || !strings.HasPrefix(lines[2], "40     user:alice  GET /api/v1/search  search  20") || !strings.Contains(lines[2], "0 of 20  ") {
+		if code != 0 || errs != "" || len(lines) != 4 || !strings.HasSuffix(lines[0], "40 refused in the last 1h at "+l.rest.URL) ||
+			strings.HasPrefix(lines[0], "user:alice: ") != (len(args) > 1) ||
+			strings.Join(strings.Fields(lines[1]), " ") != "COUNT CALLER RULE LIMIT FIRST LAST LEFT THEN WAIT THEN" || !strings.HasPrefix(lines[2],
+			"40     user:alice  GET /api/v1/search  search  20") || !strings.Contains(lines[2], "0 of 20  ") {
 			t.Errorf("%q: got exit %d, stderr %q, output\n%s", args, code, errs, out)
 		}
 	}
-	if _, help, _ := weir(t, "why", "--help"); !strings.Contains(strings.Join(strings.Fields(help), " "), "A limit whose per lacks endpoint counts for several rules, so the command shows its name") {
+	if _, help, _ := weir(t, "why", "--help"); !strings.Contains(strings.Join(strings.Fields(help), " "),
+		"A limit whose per lacks endpoint counts for several rules, so the command shows its name") {
 		t.Errorf("help: got %s, want what RULE shows for a limit without endpoint", help)
 	}
 	for args, want := range map[string]string{
-		"why user:zoe":            "user:zoe: 0 refused in the last 1h at " + l.rest.URL + "\nthis does not count 401s; the log of the gateway or functions has them as \"credential refused\"\n",
+		"why user:zoe": "user:zoe: 0 refused in the last 1h at " + l.rest.URL +
+			"\nthis does not count 401s; the log of the gateway or functions has them as \"credential refused\"\n",
 		"why --shadow --since 1m": "0 would have been refused by limits in shadow mode in the last 1m at " + l.rest.URL + "\n",
 	} {
 		if code, out, errs := weir(t, strings.Fields(args)...); code != 0 || out != want || errs != "" {
@@ -56,14 +61,17 @@ func TestWhyOptions_print(t *testing.T) {
 		answer why.Answer
 		want   []string
 	}{
-		{"user:a", false, why.Answer{Unnamed: 9}, []string{"user:a: 0 refused in the last 1m at here", "9 more are in log lines that name no caller, and can be of this one"}},
-		{"", false, why.Answer{Count: 9, Unnamed: 9}, []string{"9 refused in the last 1m at here", "9 of them are in log lines that name no caller"}},
+		{"user:a", false, why.Answer{Unnamed: 9}, []string{"user:a: 0 refused in the last 1m at here",
+			"9 more are in log lines that name no caller, and can be of this one"}},
+		{"", false, why.Answer{Count: 9, Unnamed: 9}, []string{"9 refused in the last 1m at here",
+			"9 of them are in log lines that name no caller"}},
 		{"", false, why.Answer{Count: 5, Others: 3, Rows: []why.Row{row}}, []string{
 			"5 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT THEN WAIT THEN", "2 aaaa - - T T - -",
 			"3 are not in the table; --number shows more rows",
 		}},
 		{"", false, why.Answer{Count: 2, Rows: []why.Row{behind}}, []string{
-			"2 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT THEN WAIT THEN", "2 aaaa - - T T - -", "the last address of aaaa is from host (Weir-Origin-Secret: missing)",
+			"2 refused in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST LEFT THEN WAIT THEN", "2 aaaa - - T T - -",
+			"the last address of aaaa is from host (Weir-Origin-Secret: missing)",
 		}},
 		{"", true, why.Answer{Count: 2, Rows: []why.Row{row}}, []string{
 			"2 would have been refused by limits in shadow mode in the last 1m at here", "COUNT CALLER RULE LIMIT FIRST LAST", "2 aaaa - - T T",

@@ -63,7 +63,8 @@ func (r *Row) add(l *telemetry.DecisionLine) {
 // finish sorts the rows and keeps the first ones.
 func (a *Answer) finish(most int) {
 	slices.SortFunc(a.Rows, func(x, y Row) int {
-		return cmp.Or(cmp.Compare(y.Count, x.Count), y.Last.Compare(x.Last), cmp.Compare(x.Subject, y.Subject), cmp.Compare(x.Rule, y.Rule), cmp.Compare(x.Limit, y.Limit))
+		return cmp.Or(cmp.Compare(y.Count, x.Count), y.Last.Compare(x.Last), cmp.Compare(x.Subject, y.Subject), cmp.Compare(x.Rule, y.Rule),
+			cmp.Compare(x.Limit, y.Limit))
 	})
 	kept := min(most, len(a.Rows))
 	for _, r := range a.Rows[kept:] {

@@ -46,7 +46,8 @@ func (q *Question) kind() string {
 
 func (q *Question) rows() int { return cmp.Or(q.Number, MaxRows) }
 
-// Handler answers questions at Path. It calls the function fresh first, so that waiting lines are in the Record. The caller must check the Host header and the origin before it calls the handler.
+// Handler answers questions at Path. It calls the function fresh first, so that waiting lines are in the Record. The caller must check
+// the Host header and the origin before it calls the handler.
 func (r *Record) Handler(clock func() time.Time, ipv6Bits int, fresh func(time.Time)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		operator.Answer(w, request, func(_ context.Context, q Question) (Answer, error) {

@@ -37,7 +37,8 @@ func NewRecord(out io.Writer) *Record { return &Record{out: out, names: map[stri
 // such as the name of an environment.
 func (r *Record) Write(line []byte) (int, error) {
 	var l telemetry.DecisionLine
-	if start := bytes.IndexByte(line, '{'); start >= 0 && json.Unmarshal(line[start:], &l) == nil && (l.Kind == telemetry.LineRefused || l.Kind == telemetry.LineShadowed) {
+	if start := bytes.IndexByte(line, '{'); start >= 0 && json.Unmarshal(line[start:], &l) == nil && (l.Kind == telemetry.LineRefused ||
+		l.Kind == telemetry.LineShadowed) {
 		r.keep(l)
 	}
 	return r.out.Write(line)

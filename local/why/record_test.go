@@ -54,7 +54,8 @@ func TestRecord(t *testing.T) {
 	named := r.Hash(hash)(limiter.User("alice"))
 	bob := hash(limiter.User("bob"))
 	line := func(kind string, second int, subject, limit string, n, remaining int64) {
-		write(t, r, "f/1  ", telemetry.DecisionLine{Kind: kind, Time: noon.Add(time.Duration(second) * time.Second), Subject: subject, Rule: "GET /a/{id}", Limit: limit, Capacity: 9, Remaining: remaining, RetryAfter: 1.5, Count: n})
+		write(t, r, "f/1  ", telemetry.DecisionLine{Kind: kind, Time: noon.Add(time.Duration(second) * time.Second), Subject: subject,
+			Rule: "GET /a/{id}", Limit: limit, Capacity: 9, Remaining: remaining, RetryAfter: 1.5, Count: n})
 	}
 	line("refused", 0, named, "search", 3, 2)
 	line("refused", 50, bob, "search", 4, 0)
@@ -71,9 +72,12 @@ func TestRecord(t *testing.T) {
 		t.Errorf("lines passed on: got %d, want all 10", lines)
 	}
 	row := func(name, subject, limit string, n int64, first, last int, remaining int64) why.Row {
-		return why.Row{Caller: name, Subject: subject, Rule: "GET /a/{id}", Limit: limit, Count: n, First: noon.Add(time.Duration(first) * time.Second), Last: noon.Add(time.Duration(last) * time.Second), Capacity: 9, Remaining: remaining, RetryAfter: 1.5}
+		return why.Row{Caller: name, Subject: subject, Rule: "GET /a/{id}", Limit: limit, Count: n,
+			First: noon.Add(time.Duration(first) * time.Second), Last: noon.Add(time.Duration(last) * time.Second), Capacity: 9,
+			Remaining: remaining, RetryAfter: 1.5}
 	}
-	search, day, bobs := row("user:alice", named, "search", 5, 0, 40, 1), row("user:alice", named, "day", 1, 40, 40, 0), row("", bob, "search", 4, 50, 50, 0)
+	search, day, bobs := row("user:alice", named, "search", 5, 0, 40, 1), row("user:alice", named, "day", 1, 40, 40, 0),
+		row("", bob, "search", 4, 50, 50, 0)
 	late := search
 	late.Count, late.First = 2, noon.Add(40*time.Second)
 	for _, c := range []struct {
@@ -89,8 +93,10 @@ func TestRecord(t *testing.T) {
 		{why.Question{Shadow: true}, 7, 0, 0, []why.Row{row("", bob, "tried", 7, 40, 40, 0)}},
 	} {
 		got, err := ask(t, r, c.question)
-		if err != nil || got.Count != c.count || got.Others != c.others || got.Unnamed != c.unnamed || !reflect.DeepEqual(got.Rows, c.rows) || !got.To.Equal(noon.Add(time.Minute)) {
-			t.Errorf("%+v:\ngot  %+v, error %v\nwant %d requests, %d others, %d unnamed and %+v", c.question, got, err, c.count, c.others, c.unnamed, c.rows)
+		if err != nil || got.Count != c.count || got.Others != c.others || got.Unnamed != c.unnamed || !reflect.DeepEqual(got.Rows, c.rows) ||
+			!got.To.Equal(noon.Add(time.Minute)) {
+			t.Errorf("%+v:\ngot  %+v, error %v\nwant %d requests, %d others, %d unnamed and %+v", c.question, got, err, c.count, c.others, c.unnamed,
+				c.rows)
 		}
 	}
 	// The gateway knows the name of a caller from a question too.
@@ -118,7 +124,8 @@ func TestRecord_bounded(t *testing.T) {
 	named := r.Hash(hash)
 	fill := func(from int) {
 		for i := from; i < from+30_000; i++ {
-			write(t, r, "", telemetry.DecisionLine{Kind: "refused", Time: noon, Subject: named(limiter.User(fmt.Sprint(strings.Repeat("u", 100), i))), Count: 1})
+			write(t, r, "", telemetry.DecisionLine{Kind: "refused", Time: noon,
+				Subject: named(limiter.User(fmt.Sprint(strings.Repeat("u", 100), i))), Count: 1})
 		}
 	}
 	size := func() uint64 {
@@ -135,7 +142,8 @@ func TestRecord_bounded(t *testing.T) {
 	}
 	got, err := ask(t, r, why.Question{})
 	if err != nil || got.Count != 10_000 || got.Others != 9_000 || len(got.Rows) != 1000 {
-		t.Errorf("got %d refusals, %d others, %d rows, error %v, want the newest 10,000 and 1,000 rows", got.Count, got.Others, len(got.Rows), err)
+		t.Errorf("got %d refusals, %d others, %d rows, error %v, want the newest 10,000 and 1,000 rows", got.Count, got.Others, len(got.Rows),
+			err)
 	}
 	if got, err := ask(t, r, why.Question{Subject: "user:" + strings.Repeat("u", 100) + "59999"}); err != nil || got.Count != 1 {
 		t.Errorf("newest caller: got %+v, error %v, want one refusal", got, err)
@@ -148,7 +156,8 @@ func TestRecord_Handler(t *testing.T) {
 	r := why.NewRecord(io.Discard)
 	r.Hash(hash)
 	w := httptest.NewRecorder()
-	r.Handler(time.Now, 64, func(time.Time) {}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, why.Path, strings.NewReader(`{"caller":"x"}`)))
+	r.Handler(time.Now, 64, func(time.Time) {}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, why.Path,
+		strings.NewReader(`{"caller":"x"}`)))
 	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "unknown field") {
 		t.Errorf("unknown member: got %d %s, want 400", w.Code, w.Body)
 	}

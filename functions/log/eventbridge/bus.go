@@ -19,7 +19,8 @@ const maxEntries = 10
 
 // Open returns the bus with this name. Its client retries, because no request waits for it.
 func Open(config aws.Config, bus string) lambdahttp.NoticeBus {
-	return New(eventbridge.NewFromConfig(config, func(o *eventbridge.Options) { o.Logger = logging.Nop{} }), bus) // the caller logs the error once
+	// the caller logs the error once
+	return New(eventbridge.NewFromConfig(config, func(o *eventbridge.Options) { o.Logger = logging.Nop{} }), bus)
 }
 
 // API is the part of the client that a Bus calls. *eventbridge.Client implements it.

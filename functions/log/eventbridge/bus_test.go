@@ -40,17 +40,20 @@ func TestBus_Put(t *testing.T) {
 			_, _ = io.WriteString(w, `{"FailedEntryCount":0,"Entries":[]}`)
 		}))
 		defer server.Close()
-		b := eventbridge.Open(aws.Config{Region: "eu-central-1", BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")}, "quotas")
+		b := eventbridge.Open(aws.Config{Region: "eu-central-1", BaseEndpoint: &server.URL,
+			Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")}, "quotas")
 		at := time.Date(2026, 11, 21, 12, 0, 0, 5e8, time.UTC)
 		sent, err := b.Put(context.Background(), slices.Repeat([]lambdahttp.Notice{{Time: at, Detail: []byte(`{"weir":"notice"}`)}}, 11))
-		if sent != want || (err == nil) != (rejected == 0) || rejected != 0 && !strings.Contains(err.Error(), "1 of 1 events rejected: ThrottlingException: slow down") {
+		if sent != want || (err == nil) != (rejected == 0) || rejected != 0 && !strings.Contains(err.Error(),
+			"1 of 1 events rejected: ThrottlingException: slow down") {
 			t.Errorf("got %d sent and error %v, want %d", sent, err, want)
 		}
 		if calls != 2 || len(entries) != want || !slices.Equal(slices.Compact(actions), contract.NoticeActions()) {
 			t.Errorf("got %d calls of %v with %d events, want 2 of %v with %d", calls, actions, len(entries), contract.NoticeActions(), want)
 		}
 		for _, e := range entries {
-			if e["EventBusName"] != "quotas" || e["Source"] != "weir" || e["DetailType"] != "Weir Notice" || e["Detail"] != `{"weir":"notice"}` || e["Time"] != float64(at.Unix()) {
+			if e["EventBusName"] != "quotas" || e["Source"] != "weir" || e["DetailType"] != "Weir Notice" || e["Detail"] != `{"weir":"notice"}` ||
+				e["Time"] != float64(at.Unix()) {
 				t.Errorf("got event %v, want the notice", e)
 			}
 		}

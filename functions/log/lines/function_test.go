@@ -49,7 +49,8 @@ func payload(t *testing.T, messages ...string) []byte {
 // the function fails, so that Lambda repeats the event.
 func TestFunction(t *testing.T) {
 	c := boot.Config{Namespace: "dev", Store: "memory"}
-	e := storetest.Must(c.LogEnvironment(t.Context(), storetest.Must(memstore.New(memstore.Options{})), boot.Options{Logger: slog.New(slog.DiscardHandler)}))
+	e := storetest.Must(c.LogEnvironment(t.Context(), storetest.Must(memstore.New(memstore.Options{})),
+		boot.Options{Logger: slog.New(slog.DiscardHandler)}))
 	to := &broker{}
 	f := lines.New(e, to)
 	want := []string{`{"weir":"refused","count":3}`, `{"weir":"allowed","count":100}`, `{"weir":"shadowed","count":1}`}

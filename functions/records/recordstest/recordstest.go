@@ -70,7 +70,8 @@ func (c *Calls) Client(base *dynamodb.Client) *dynamodb.Client {
 }
 
 func (c *Calls) install(s *middleware.Stack) error {
-	return s.Initialize.Add(middleware.InitializeMiddlewareFunc("calls", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+	return s.Initialize.Add(middleware.InitializeMiddlewareFunc("calls", func(ctx context.Context, in middleware.InitializeInput,
+		next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 		c.record(ctx, in.Parameters)
 		return next.HandleInitialize(ctx, in)
 	}), middleware.After)

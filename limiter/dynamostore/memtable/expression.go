@@ -44,7 +44,8 @@ func changed(item Item, changes []change) Item {
 
 func with(elements Item, key string, value types.AttributeValue) Item {
 	elements = maps.Clone(elements)
-	if elements[key] = value; value == nil {
+	elements[key] = value
+	if value == nil {
 		delete(elements, key)
 	}
 	return elements

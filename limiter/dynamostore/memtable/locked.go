@@ -18,7 +18,8 @@ type Locked struct {
 var _ dynamostore.API = (*Locked)(nil)
 
 // UpdateItem implements dynamostore.API, as a Table does.
-func (l *Locked) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (l *Locked) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.table.UpdateItem(ctx, in)
@@ -32,7 +33,8 @@ func (l *Locked) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...fu
 }
 
 // DeleteItem implements dynamostore.API, as a Table does.
-func (l *Locked) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+func (l *Locked) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput,
+	error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.table.DeleteItem(ctx, in)

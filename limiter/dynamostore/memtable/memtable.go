@@ -33,7 +33,8 @@ func Key(item Item) string {
 
 // UpdateItem implements dynamostore.API. If the condition is true, the answer has the new item. If it is
 // false, the error is a *types.ConditionalCheckFailedException with the item.
-func (t *Table) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (t *Table) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
 	key := Key(in.Key)
 	item := t.Items[key]
 	p := parser{item: item, names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues}
@@ -57,7 +58,8 @@ func (t *Table) GetItem(_ context.Context, in *dynamodb.GetItemInput, _ ...func(
 
 // DeleteItem implements dynamostore.API. If the condition is false, the error is a
 // *types.ConditionalCheckFailedException with the item.
-func (t *Table) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+func (t *Table) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput,
+	error) {
 	p := parser{item: t.Items[Key(in.Key)], names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues}
 	if in.ConditionExpression != nil && !p.holds(*in.ConditionExpression) {
 		return nil, &types.ConditionalCheckFailedException{Item: p.item}

@@ -170,9 +170,11 @@ func undone(m algo.Machine, s, before, after algo.State, cost int64) algo.State 
 // Report starts a synchronization. The caller MUST then call Reported or Unreported.
 func (c *Counter) Report(now algo.Instant) (out Report) {
 	s := &c.share
-	if out.At = now; s.stage >= joining {
+	out.At = now
+	if s.stage >= joining {
 		out.demand, out.requests = s.demand, s.requests
-		if out.Count = c.send(); c.charged.Add(c.rules.Machine.Horizon()) <= now {
+		out.Count = c.send()
+		if c.charged.Add(c.rules.Machine.Horizon()) <= now {
 			out.Count = 0 // the limit no longer counts these charges
 		}
 	}

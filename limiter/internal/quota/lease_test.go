@@ -21,7 +21,8 @@ func TestLease_left(t *testing.T) {
 		after   time.Duration
 		want    int64
 	}{
-		{bucket, 0, 0, 10}, {bucket, 3, 0, 7}, {bucket, 3, 1, 6}, {bucket, 3, 100 * ms, 6}, {bucket, 3, 100*ms + 1, 5}, {bucket, 9, 200 * ms, 0}, {bucket, 3, -500 * ms, 7},
+		{bucket, 0, 0, 10}, {bucket, 3, 0, 7}, {bucket, 3, 1, 6}, {bucket, 3, 100 * ms, 6}, {bucket, 3, 100*ms + 1, 5}, {bucket, 9, 200 * ms, 0},
+		{bucket, 3, -500 * ms, 7},
 		{window, 3, 0, 7}, {window, 3, 500*ms - 1, 7}, {window, 3, 500 * ms, 0}, {window, 3, -ms, 7},
 		{day, 3, time.Second, 7}, {day, 3, time.Second + 1, 0}, {day, 3, -time.Second, 7}, {day, 3, -time.Second - 1, 0}, {day, 10, 0, 0},
 	} {
@@ -47,10 +48,12 @@ func TestLease_next(t *testing.T) {
 		cost, want    int64
 	}{
 		{0, 0, 0, 1, 1}, {0, 0, 0, 7, 7},
-		{1, 1, 0, 1, 2}, {8, 8, time.Second, 1, 8}, {8, 8, 800 * time.Millisecond, 1, 10}, {8, 8, 500 * time.Millisecond, 1, 16}, {8, 8, 100 * time.Millisecond, 1, 16}, {8, 8, time.Second + 1, 1, 8}, {8, 3, 2 * time.Second, 1, 3}, {8, 0, 2 * time.Second, 1, 1},
+		{1, 1, 0, 1, 2}, {8, 8, time.Second, 1, 8}, {8, 8, 800 * time.Millisecond, 1, 10}, {8, 8, 500 * time.Millisecond, 1, 16},
+		{8, 8, 100 * time.Millisecond, 1, 16}, {8, 8, time.Second + 1, 1, 8}, {8, 3, 2 * time.Second, 1, 3}, {8, 0, 2 * time.Second, 1, 1},
 		{9, 8, 0, 2, 18}, {60, 60, 0, 1, 100}, {60, 60, 0, 150, 150},
 	} {
-		l := Lease{Result: algo.Result{Machine: machine, State: algo.State{Window: machine.Index(taken)}}, Granted: c.granted, Used: c.used, Taken: taken}
+		l := Lease{Result: algo.Result{Machine: machine, State: algo.State{Window: machine.Index(taken)}}, Granted: c.granted, Used: c.used,
+			Taken: taken}
 		if c.granted == 0 {
 			l = Lease{}
 		}
@@ -59,12 +62,14 @@ func TestLease_next(t *testing.T) {
 		}
 	}
 	// A bucket's lease always doubles: a smaller lease would cause more writes.
-	bucket := Lease{Result: algo.Result{Machine: &algo.Bucket{Interval: time.Millisecond, Depth: time.Second, Burst: 1000}}, Granted: 8, Used: 8, Taken: taken}
+	bucket := Lease{Result: algo.Result{Machine: &algo.Bucket{Interval: time.Millisecond, Depth: time.Second, Burst: 1000}}, Granted: 8,
+		Used: 8, Taken: taken}
 	if got := bucket.Next(taken.Add(800*time.Millisecond), 1, 100); got != 16 {
 		t.Errorf("8 of 8 used of a bucket's lease: got next %d, want 16", got)
 	}
 	// Most of this bucket's lease leaked, so the next one does not grow.
-	leaky := Lease{Result: algo.Result{Machine: &algo.Bucket{Interval: time.Millisecond, Depth: time.Second, Burst: 1000}}, Granted: 8, Used: 2, Taken: taken}
+	leaky := Lease{Result: algo.Result{Machine: &algo.Bucket{Interval: time.Millisecond, Depth: time.Second, Burst: 1000}}, Granted: 8,
+		Used: 2, Taken: taken}
 	if got := leaky.Next(taken.Add(20*time.Millisecond), 1, 100); got != 2 {
 		t.Errorf("2 of 8 used, the rest leaked: got next %d, want 2", got)
 	}

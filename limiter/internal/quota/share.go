@@ -149,8 +149,10 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 // measure computes the rate from the demand. during is the time in which the demand arose, and before is the
 // weight of earlier measurements.
 func (s *Share) measure(demand, requests int64, during time.Duration, before float64) {
-	s.recentDemand, s.recentRequests, s.recentTime = s.recentDemand*before+float64(demand), s.recentRequests*before+float64(requests), s.recentTime*before+during.Seconds()
-	if s.rate = 0; s.recentTime > 0 {
+	s.recentDemand, s.recentRequests, s.recentTime = s.recentDemand*before+float64(demand), s.recentRequests*before+float64(requests),
+		s.recentTime*before+during.Seconds()
+	s.rate = 0
+	if s.recentTime > 0 {
 		s.rate = s.recentDemand / s.recentTime
 	}
 }

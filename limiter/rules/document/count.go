@@ -12,7 +12,8 @@ import (
 
 const countRequests = "requests"
 
-var counts = []string{countRequests, string(limiter.CountCost), string(limiter.CountFailures), string(limiter.CountBytes), string(limiter.CountConcurrent)}
+var counts = []string{countRequests, string(limiter.CountCost), string(limiter.CountFailures), string(limiter.CountBytes),
+	string(limiter.CountConcurrent)}
 
 // readCount reads what a limit counts, and the reserve that a request charges before its answer.
 func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
@@ -42,7 +43,8 @@ func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
 		d.forbid(o, because+"each request settles its own charge", "lease", "shards", "sync_ms")
 	}
 	if c.Of == limiter.CountConcurrent {
-		d.forbid(o, because+"the limit counts requests in flight, and window is the longest time that a request holds its slot", "algorithm", "burst", "period", "time_zone", "anchor")
+		d.forbid(o, because+"the limit counts requests in flight, and window is the longest time that a request holds its slot", "algorithm",
+			"burst", "period", "time_zone", "anchor")
 	}
 	return c, reserve
 }
@@ -60,7 +62,8 @@ func (d *Document) forbid(o *object, with string, fields ...string) {
 func (d *Document) checkCost(r *Rule) {
 	for i := range r.Limits {
 		if l := &r.Limits[i]; r.Cost != 1 && l.Count.Of == limiter.CountConcurrent {
-			d.report.add(Join(r.Path, "cost"), `got %d, want 1 with "count": %q of %s: a request holds one slot; move the limits that charge a cost to another rule`, r.Cost, string(l.Count.Of), l.Path)
+			d.report.add(Join(r.Path, "cost"), `got %d, want 1 with "count": %q of %s: a request holds one slot; move the limits that charge a `+
+				`cost to another rule`, r.Cost, string(l.Count.Of), l.Path)
 			return
 		}
 	}
@@ -99,7 +102,8 @@ func (d *Document) readCostField(o *object) string {
 	n := o.member("cost_field")
 	name, ok := o.text(n)
 	if ok && !isCostField(name) {
-		d.report.at(n, "got %s, want %s, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or X-Request-Id", n, limiter.CostField)
+		d.report.at(n, "got %s, want %s, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or "+
+			"X-Request-Id", n, limiter.CostField)
 	}
 	return name
 }

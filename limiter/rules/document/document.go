@@ -160,7 +160,8 @@ func (d *Document) readRules(n *node) {
 	tiers, limits := map[string]bool{}, 0
 	for _, item := range d.elements(n, maxRules, "rules") {
 		r := d.readRule(item)
-		if limits += len(r.Limits); limits > maxLimits {
+		limits += len(r.Limits)
+		if limits > maxLimits {
 			d.report.at(item, "got more than %d limits in the rules up to this one, want at most %d in a document", maxLimits, maxLimits)
 			d.Rules = nil
 			return
@@ -314,7 +315,8 @@ func (d *Document) readLimits(n *node, r *Rule) {
 		case m.key == OtherTiers || m.key == Global || isTier(m.key) && (!d.Declared || d.hasTier(m.key)):
 			r.Tiers = append(r.Tiers, m.key)
 		case isTier(m.key):
-			d.report.at(m, `got %q, %s; or "*" or "global"%s`, m.key, WantTier(d.Tiers, true), DidYouMean(m.key, append([]string{Global}, d.Tiers...)))
+			d.report.at(m, `got %q, %s; or "*" or "global"%s`, m.key, WantTier(d.Tiers, true),
+				DidYouMean(m.key, append([]string{Global}, d.Tiers...)))
 		default:
 			d.report.at(m, `invalid tier, want letters, digits, "_", "." and "-", or "*" or "global"`)
 		}

@@ -64,7 +64,8 @@ func (d *Document) readExempt(o *object, n *node, kind string) (value string, of
 	case kind == PerEndpoint && value == "*":
 		d.report.at(n, `got "*", want a path; "mode": "shadow" stops the enforcement of all limits`)
 	case kind == PerIP:
-		if of, ok = network(value); !ok {
+		of, ok = network(value)
+		if !ok {
 			d.report.at(n, "got %s, %s", n, wantNetwork)
 		}
 	}

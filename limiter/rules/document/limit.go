@@ -76,7 +76,8 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	switch {
 	case n.kind != isObject || o.has("window_seconds") || o.has("window") || o.has("period"):
 	case concurrent:
-		d.report.add(Join(n.path(), "window"), `required with "count": %q: the longest time that a request holds its slot, such as "5m"`, string(l.Count.Of))
+		d.report.add(Join(n.path(), "window"), `required with "count": %q: the longest time that a request holds its slot, such as "5m"`,
+			string(l.Count.Of))
 	default:
 		d.report.add(Join(n.path(), "window_seconds"), `required, or "window": "1m", or "period": "month"`)
 	}
@@ -90,7 +91,8 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	l.Only = d.readOnly(o, l.Per)
 	l.AcrossTiers = d.readAcrossTiers(o, &l)
 	l.Rate.Regions = d.readRegions(o, &l)
-	l.Mark = o.choose(o.member("mode"), limitModes, map[string]string{modeShadow: `; "shadow" is a mode of a rule or of the document`}) == modeMark
+	l.Mark = o.choose(o.member("mode"), limitModes,
+		map[string]string{modeShadow: `; "shadow" is a mode of a rule or of the document`}) == modeMark
 	o.text(o.member("note"))
 	o.done()
 	return l, d.Mistakes() == before && !d.report.more
@@ -135,7 +137,8 @@ func (d *Document) readWindow(o *object) time.Duration {
 		}
 		window, err := duration(s)
 		if err != nil || window < limiter.MinWindow || window > algo.MaxWindow || window%time.Second != 0 {
-			d.report.at(text, `got %s, want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"; for calendar months and years, use "period": "month" or "year"`, text)
+			d.report.at(text, `got %s, want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"; for calendar months and `+
+				`years, use "period": "month" or "year"`, text)
 		}
 		return window
 	}
@@ -157,7 +160,8 @@ func (d *Document) readCalendar(o *object) (c algo.Calendar) {
 	c.Period = algo.Period(o.choice("period", periods))
 	zone, anchor := o.member("time_zone"), o.member("anchor")
 	if text, ok := o.text(zone); ok {
-		if c.Zone = text; !algo.ValidZone(text) {
+		c.Zone = text
+		if !algo.ValidZone(text) {
 			d.report.at(zone, "got %s, want a %s", zone, algo.ZoneWords)
 		}
 	}
@@ -217,7 +221,8 @@ func (d *Document) readName(o *object, inList, byEndpoint bool) string {
 	case inList:
 		d.report.add(Join(o.node.path(), "name"), "required: every limit in a list has a name")
 	case !byEndpoint:
-		d.report.add(Join(o.node.path(), "name"), "required: all rules that use the name of a limit share its count, unless the limit counts by endpoint")
+		d.report.add(Join(o.node.path(), "name"), "required: all rules that use the name of a limit share its count, unless the limit counts "+
+			"by endpoint")
 	}
 	return ""
 }
@@ -285,10 +290,12 @@ func (d *Document) checkPer(path string, per []string) {
 			d.report.add(path, "got global and %s, want global alone or with endpoint; global counts all callers together", word)
 			return
 		case slices.Contains(per, PerClient) && (word == PerUser || word == PerAPIKey || word == PerIP):
-			d.report.add(path, "got client and %s, want one of them: client means the user, or the API key if there is no user, or the address if there is neither", word)
+			d.report.add(path, "got client and %s, want one of them: client means the user, or the API key if there is no user, or the address "+
+				"if there is neither", word)
 			return
 		case strings.HasPrefix(word, PerHeader) && !slices.ContainsFunc(per, IsIdentity):
-			d.report.add(path, "got %s without an identity, want also client, user, apikey, ip or claim:<name>: a client chooses its header fields", word)
+			d.report.add(path, "got %s without an identity, want also client, user, apikey, ip or claim:<name>: a client chooses its header fields",
+				word)
 			return
 		}
 	}
@@ -299,7 +306,8 @@ func (d *Document) checkPer(path string, per []string) {
 func (d *Document) readOnly(o *object, per []string) string {
 	only := o.choice("only", []string{OnlyUnverified, OnlyBadCredentials})
 	if only != "" && !slices.Equal(per, []string{PerIP}) && !slices.Equal(per, []string{PerEndpoint, PerIP}) {
-		d.report.add(Join(o.node.path(), "only"), `needs "per": ["ip"] or ["ip", "endpoint"]: without a verified identity a request has only its address`)
+		d.report.add(Join(o.node.path(), "only"), `needs "per": ["ip"] or ["ip", "endpoint"]: without a verified identity a request has only `+
+			`its address`)
 	}
 	return only
 }

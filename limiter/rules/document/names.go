@@ -80,7 +80,8 @@ func isCostField(s string) bool {
 
 // fieldsInUse are prefixes of names that HTTP, gateways and Weir use after X-.
 var fieldsInUse = []string{
-	"amz", "api-key", "cache", "content-", "dns-", "forwarded-", "frame-", "http-method-", "permitted-", "powered-by", "ratelimit", "real-ip", "request-id", "robots-", "xss-",
+	"amz", "api-key", "cache", "content-", "dns-", "forwarded-", "frame-", "http-method-", "permitted-", "powered-by", "ratelimit", "real-ip",
+	"request-id", "robots-", "xss-",
 }
 
 // isPlainKey reports whether a key needs no quotes in the path of a problem.

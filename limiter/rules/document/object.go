@@ -166,7 +166,8 @@ func DidYouMean(got string, words []string) string {
 		if max(len(word)-len(got), len(got)-len(word)) >= distance {
 			continue // the edit distance is at least the difference in length
 		}
-		if compared++; compared > maxCompared {
+		compared++
+		if compared > maxCompared {
 			break
 		}
 		if d := editDistance(strings.ToLower(got), strings.ToLower(word)); d < distance {

@@ -76,7 +76,8 @@ func (d *Document) readCaller(o *object) (c Override, ok bool) {
 		}
 		c.Kind, c.Value, ok = m.key, value, isText && value != ""
 		if m.key == PerIP && ok {
-			if c.Network, ok = network(value); !ok {
+			c.Network, ok = network(value)
+			if !ok {
 				d.report.at(m, "got %s, %s", m, wantNetwork)
 			}
 		}

@@ -192,7 +192,8 @@ func (s *scanner) value(parent *node, depth int) *node {
 	token, _ := s.tokens.Token()
 	switch token := token.(type) {
 	case json.Delim:
-		if n.kind = isObject; token == '[' {
+		n.kind = isObject
+		if token == '[' {
 			n.kind = isList
 		}
 		s.children(n, depth+1)

@@ -31,7 +31,8 @@ func (n *node) plain() any {
 // FuzzScan searches for a text that the scanner and encoding/json parse differently.
 func FuzzScan(f *testing.F) {
 	for _, seed := range []string{
-		`{"a":[1,2.5e-3,-0,true,false,null,"x\n\u00e9\ud83d\ude00\ud800"]}`, `[]`, `{}`, ` 1 `, `01`, `-`, `1.`, `.5`, `1e`, `+1`, `"`, `"\x"`, `"\u12"`, "\"\x01\"", "\"\xff\"", `[1,]`, `{"a":1,}`, `{"a"}`,
+		`{"a":[1,2.5e-3,-0,true,false,null,"x\n\u00e9\ud83d\ude00\ud800"]}`, `[]`, `{}`, ` 1 `, `01`, `-`, `1.`, `.5`, `1e`, `+1`, `"`, `"\x"`,
+		`"\u12"`, "\"\x01\"", "\"\xff\"", `[1,]`, `{"a":1,}`, `{"a"}`,
 		`{,}`, `[,]`, `tru`, `truex`, `nullnull`, `1 2`, `{"a":1 "b":2}`, "\ufeff{}", ``, `"a`, `[`, `{"a":`, `{"a":1}}`,
 	} {
 		f.Add(seed)
@@ -74,7 +75,8 @@ func TestDidYouMean_bounded(t *testing.T) {
 func TestDidYouMean(t *testing.T) {
 	words := []string{"token_bucket", "leaky_bucket", "sliding_log", "GET", "per"}
 	for got, want := range map[string]string{
-		"token_buket": "token_bucket", "Token_Bucket": "token_bucket", "tokenbucket": "token_bucket", "get": "GET", "pre": "per", "gcra": "", "x": "", "": "",
+		"token_buket": "token_bucket", "Token_Bucket": "token_bucket", "tokenbucket": "token_bucket", "get": "GET", "pre": "per", "gcra": "",
+		"x": "", "": "",
 		strings.Repeat("token_bucket", 1000): "",
 	} {
 		if want != "" {

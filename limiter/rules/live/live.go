@@ -288,5 +288,6 @@ func (l *Rules) parse(d Document, was *rules.Rules, same bool) (*rules.Rules, er
 	case same:
 		return was, nil
 	}
-	return nil, rules.Problems{{Path: "version", Message: fmt.Sprintf("got %d, the version of the rules in force, for a different document; give it a higher version", r.Version())}}
+	return nil, rules.Problems{{Path: "version", Message: fmt.Sprintf("got %d, the version of the rules in force, for a different "+
+		"document; give it a higher version", r.Version())}}
 }

@@ -40,7 +40,8 @@ func (k *kept) Document(ctx context.Context) (live.Document, error) {
 
 // put stores a document with a version and a number of requests per minute.
 func (k *kept) put(version int64, requests int) {
-	k.set(live.Document{Content: fmt.Appendf(nil, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":%d,"window":"1m"}}}]}`, requests), Version: version}, nil)
+	k.set(live.Document{Content: fmt.Appendf(nil, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":%d,"window":"1m"}}}]}`,
+		requests), Version: version}, nil)
 }
 
 func (k *kept) set(d live.Document, err error) {
@@ -171,14 +172,16 @@ func TestRules_frozen(t *testing.T) {
 		k.put(3, 3)
 		k.slow = 0
 		if r := l.At(t.Context(), begun.Add(time.Hour)); requests(r) != 3 || k.reads != 3 {
-			t.Errorf("after a freeze: got a limit of %d requests and %d reads, want the limit of the current rules, 3, and 3 reads", requests(r), k.reads)
+			t.Errorf("after a freeze: got a limit of %d requests and %d reads, want the limit of the current rules, 3, and 3 reads", requests(r),
+				k.reads)
 		}
 		time.Sleep(time.Second)
 		if got := n.take(); len(got) != 1 || got[0].Err != nil || requests(l.Current()) != 3 {
 			t.Errorf("reloads: got %+v, want one without an error", got)
 		}
 		if r := l.At(t.Context(), begun.Add(time.Hour+time.Second)); requests(r) != 3 || k.reads != 3 {
-			t.Errorf("a second later: got a limit of %d requests and %d reads, want the limit of the current rules, 3, and 3 reads", requests(r), k.reads)
+			t.Errorf("a second later: got a limit of %d requests and %d reads, want the limit of the current rules, 3, and 3 reads", requests(r),
+				k.reads)
 		}
 	})
 }
@@ -231,7 +234,8 @@ func TestRules_refused(t *testing.T) {
 		"empty":      {live.Document{Version: 8}, "unexpected end of JSON input", true},
 		"no version": {live.Document{Content: valid}, "version: required", true},
 		"older":      {live.Document{Content: valid, Version: 4}, "got version 4, want more than 5", false},
-		"the same":   {live.Document{Content: valid, Version: 5}, "version: got 5, the version of the rules in force, for a different document", true},
+		"the same": {live.Document{Content: valid, Version: 5}, "version: got 5, the version of the rules in force, for a different document",
+			true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, now := &kept{}, time.Now()
@@ -248,7 +252,8 @@ func TestRules_refused(t *testing.T) {
 			for i := range 3 {
 				got := refresh()
 				_, mistakes := errors.AsType[rules.Problems](got.Err)
-				if got.Err == nil || !strings.Contains(got.Err.Error(), c.want) || mistakes != c.mistakes || errors.Is(got.Err, live.ErrOlder) == mistakes {
+				if got.Err == nil || !strings.Contains(got.Err.Error(), c.want) || mistakes != c.mistakes ||
+					errors.Is(got.Err, live.ErrOlder) == mistakes {
 					t.Errorf("rejection: got error %v, want %s", got.Err, c.want)
 				}
 				if l.Current() != good || got.Changed || got.Repeated != (i > 0) || !got.Confirmed.Before(now) {
@@ -271,7 +276,8 @@ func TestRules_refused(t *testing.T) {
 // success, retries are more frequent.
 func TestRules_initial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bundled, err := rules.Parse([]byte(`{"version":9,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":9,"window":"1m"}}}]}`), rules.Options{Assigned: true})
+		bundled, err := rules.Parse([]byte(`{"version":9,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":9,"window":"1m"}}}]}`),
+			rules.Options{Assigned: true})
 		if err != nil || bundled.Version() != 0 {
 			t.Fatalf("bundle: got version %d, %v; want 0", bundled.Version(), err)
 		}
@@ -391,7 +397,8 @@ func Example() {
 		return
 	}
 	show := func(now time.Time) {
-		charges := r.Select(context.Background(), now, rules.Request{Method: "GET", Path: rules.EncodedPath("/search"), Caller: caller.Caller{User: "alice"}}).Charges
+		charges := r.Select(context.Background(), now, rules.Request{Method: "GET", Path: rules.EncodedPath("/search"),
+			Caller: caller.Caller{User: "alice"}}).Charges
 		fmt.Println(charges[0].Limit.Version, charges[0].Limit.Rate.Requests)
 	}
 	show(now)

@@ -160,7 +160,8 @@ func (a *Algorithms) Parameters() []Parameter {
 // Play implements Scenario. Its result is an AlgorithmsResult.
 func (a *Algorithms) Play() (any, error) {
 	if a.Capacity < a.Rate {
-		return nil, fmt.Errorf("capacity: got %d, want at least the rate %d, so that a window (capacity/rate) lasts a second or longer", a.Capacity, a.Rate)
+		return nil, fmt.Errorf("capacity: got %d, want at least the rate %d, so that a window (capacity/rate) lasts a second or longer",
+			a.Capacity, a.Rate)
 	}
 	window := time.Duration(a.Capacity) * time.Second / time.Duration(a.Rate)
 	rates := windows(a.Capacity, window)

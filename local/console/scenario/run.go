@@ -102,7 +102,8 @@ func newDesk(l limiter.Limit) (*desk, error) {
 func play(arrivals []time.Duration, rates ...algo.Rate) (r Result, err error) {
 	r.Runs = make([]Run, len(rates))
 	for i, rate := range rates {
-		if r.Runs[i], err = playOne(rate, arrivals); err != nil {
+		r.Runs[i], err = playOne(rate, arrivals)
+		if err != nil {
 			return Result{}, err
 		}
 	}
@@ -121,7 +122,8 @@ func playOne(rate algo.Rate, arrivals []time.Duration) (Run, error) {
 		if err != nil {
 			return Run{}, err
 		}
-		request := Request{At: milliseconds(at), Allowed: decision.Allowed, Remaining: decision.Remaining, RetryAfter: milliseconds(decision.RetryAfter)}
+		request := Request{At: milliseconds(at), Allowed: decision.Allowed, Remaining: decision.Remaining,
+			RetryAfter: milliseconds(decision.RetryAfter)}
 		if decision.Allowed {
 			run.Admitted++
 			if at == arrivals[0] {

@@ -82,7 +82,8 @@ func TestBoundary(t *testing.T) {
 		for _, run := range r.Runs {
 			got = append(got, run.Admitted)
 			if run.Most != run.Admitted || run.Admitted+run.Refused != len(run.Requests) {
-				t.Errorf("%s: got %d admitted, %d refused and at most %d within a second, want all %d requests decided and all admitted ones within a second", run.Algorithm, run.Admitted, run.Refused, run.Most, len(run.Requests))
+				t.Errorf("%s: got %d admitted, %d refused and at most %d within a second, want all %d requests decided and all admitted ones within "+
+					"a second", run.Algorithm, run.Admitted, run.Refused, run.Most, len(run.Requests))
 			}
 		}
 		if r.Span != c.span || !slices.Equal(got, c.want) {
@@ -109,8 +110,10 @@ func TestSync(t *testing.T) {
 		{"intervalMs=1000&nodes=1", 60, 0, []int{60}, 1, 1},
 	} {
 		r := play[scenario.SyncResult](t, "sync", c.query)
-		if r.Admitted != c.admitted || r.Overshoot != c.over || c.perNode != nil && !slices.Equal(r.PerNode, c.perNode) || r.StoreCalls < c.least || r.StoreCalls > c.mostCall {
-			t.Errorf("%s: got %d admitted, %d over the limit, %v per node and %d calls, want %+v", c.query, r.Admitted, r.Overshoot, r.PerNode, r.StoreCalls, c)
+		if r.Admitted != c.admitted || r.Overshoot != c.over || c.perNode != nil && !slices.Equal(r.PerNode, c.perNode) ||
+			r.StoreCalls < c.least || r.StoreCalls > c.mostCall {
+			t.Errorf("%s: got %d admitted, %d over the limit, %v per node and %d calls, want %+v", c.query, r.Admitted, r.Overshoot, r.PerNode,
+				r.StoreCalls, c)
 		}
 		if last := r.Steps[len(r.Steps)-1]; len(r.Steps) != 51 || last.At != 1000 || !slices.Equal(last.PerNode, r.PerNode) {
 			t.Errorf("%s: got %d steps, the last %+v, want 51 steps, the last at 1000 ms with %v", c.query, len(r.Steps), last, r.PerNode)
@@ -129,14 +132,16 @@ func TestAlgorithms(t *testing.T) {
 	for _, run := range r.Runs {
 		runs[run.Algorithm] = run
 		if run.AtOnce != 20 || run.Admitted+run.Refused != 120 {
-			t.Errorf("%s: got %d at once, %d admitted and %d refused, want 20 at once and 120 in total", run.Algorithm, run.AtOnce, run.Admitted, run.Refused)
+			t.Errorf("%s: got %d at once, %d admitted and %d refused, want 20 at once and 120 in total", run.Algorithm, run.AtOnce, run.Admitted,
+				run.Refused)
 		}
 	}
 	if len(runs) != 5 || r.Window != 2000 {
 		t.Fatalf("result: got %d algorithms and windows of %v ms, want 5 and 2000 ms", len(runs), r.Window)
 	}
 	if token, leaky := runs[algo.TokenBucket], runs[algo.LeakyBucket]; token.Admitted != 80 || leaky.Admitted != 80 || token.Most != 29 {
-		t.Errorf("admitted: got token bucket %d, leaky bucket %d and at most %d a second, want 80, 80 and 29", token.Admitted, leaky.Admitted, token.Most)
+		t.Errorf("admitted: got token bucket %d, leaky bucket %d and at most %d a second, want 80, 80 and 29", token.Admitted, leaky.Admitted,
+			token.Most)
 	}
 	for i, at := range departures(runs[algo.LeakyBucket]) {
 		if want := scenario.Milliseconds(100 * i); at != want {
@@ -179,10 +184,13 @@ func TestTokens(t *testing.T) {
 		{"long=2500", 13, 27, 1300, 440, 4800, 1900, 1377},
 	} {
 		r := play[scenario.TokensResult](t, "tokens", c.query)
-		if r.Admitted != c.admitted || r.Refused != c.refused || len(r.RefusedAt) != c.refused || r.Reserved != c.reserved || r.Refunded != c.refunded || r.Charged != c.charged || r.Excess != c.excess || r.MostDebt != c.debt {
-			t.Errorf("%q: got %d admitted, %d refused and tokens %d, %d, %d, %d, %d; want %+v", c.query, r.Admitted, r.Refused, r.Reserved, r.Refunded, r.Charged, r.Excess, r.MostDebt, c)
+		if r.Admitted != c.admitted || r.Refused != c.refused || len(r.RefusedAt) != c.refused || r.Reserved != c.reserved ||
+			r.Refunded != c.refunded || r.Charged != c.charged || r.Excess != c.excess || r.MostDebt != c.debt {
+			t.Errorf("%q: got %d admitted, %d refused and tokens %d, %d, %d, %d, %d; want %+v", c.query, r.Admitted, r.Refused, r.Reserved,
+				r.Refunded, r.Charged, r.Excess, r.MostDebt, c)
 		}
-		if first, last := r.Steps[0], r.Steps[len(r.Steps)-1]; first != (scenario.TokensStep{}) || last.At != 32_000 || last.Used != 0 || last.Reserved != 0 {
+		if first, last := r.Steps[0], r.Steps[len(r.Steps)-1]; first != (scenario.TokensStep{}) || last.At != 32_000 || last.Used != 0 ||
+			last.Reserved != 0 {
 			t.Errorf("%q: got steps from %+v to %+v, want an idle limit at both ends", c.query, first, last)
 		}
 	}
@@ -219,7 +227,8 @@ func TestSet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err = scenario.Set(s, values); err == nil {
+		err = scenario.Set(s, values)
+		if err == nil {
 			_, err = s.Play()
 		}
 		if fmt.Sprint(err) != c.want {
@@ -240,7 +249,8 @@ func TestSet(t *testing.T) {
 			result, err := s.Play()
 			document, failed := json.Marshal(result)
 			if err != nil || failed != nil || len(document) > 1<<20 {
-				t.Errorf("%s at its bounds: got errors %v and %v and %d bytes, want no error and at most 1048576 bytes", s.Name(), err, failed, len(document))
+				t.Errorf("%s at its bounds: got errors %v and %v and %d bytes, want no error and at most 1048576 bytes", s.Name(), err, failed,
+					len(document))
 			}
 		}
 	}

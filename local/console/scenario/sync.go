@@ -95,11 +95,13 @@ type node struct {
 
 // take decides a request at a time of the window. It reports whether it called the store, whose total is in stored.
 func (n *node) take(at, interval time.Duration, limit int64, stored *int64) (allowed, called bool) {
-	if called = !n.known || at-n.synced >= interval && (interval > 0 || n.total < limit); called {
+	called = !n.known || at-n.synced >= interval && (interval > 0 || n.total < limit)
+	if called {
 		*stored += n.unreported
 		n.total, n.unreported, n.synced, n.known = *stored, 0, at, true
 	}
-	if allowed = n.total < limit; allowed {
+	allowed = n.total < limit
+	if allowed {
 		n.total++
 		n.unreported++
 	}

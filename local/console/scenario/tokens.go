@@ -85,7 +85,8 @@ func (s *Tokens) Play() (any, error) {
 	if s.Reserve > s.Limit {
 		return nil, fmt.Errorf("reserve: got %d, want at most the limit %d", s.Reserve, s.Limit)
 	}
-	d, err := newDesk(limiter.Limit{Name: "demo", Rate: algo.Rate{Requests: s.Limit, Window: tokensWindow}, Count: limiter.Count{Of: limiter.CountCost}})
+	d, err := newDesk(limiter.Limit{Name: "demo", Rate: algo.Rate{Requests: s.Limit, Window: tokensWindow},
+		Count: limiter.Count{Of: limiter.CountCost}})
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +179,7 @@ func (p *tokensPlay) record(at time.Duration) error {
 	if err != nil {
 		return err
 	}
-	p.result.Steps = append(p.result.Steps, TokensStep{milliseconds(at), u.Capacity - u.Remaining + u.Debt, int64(len(p.waiting)) * p.Reserve, u.Debt})
+	p.result.Steps = append(p.result.Steps, TokensStep{milliseconds(at), u.Capacity - u.Remaining + u.Debt, int64(len(p.waiting)) * p.Reserve,
+		u.Debt})
 	return nil
 }

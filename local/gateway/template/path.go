@@ -120,7 +120,8 @@ func (n *Resource) below(path string) *Resource {
 		if found == nil && ok {
 			found = n.add(n.ID+"/"+part, part, s)
 		}
-		if n = found; n == nil {
+		n = found
+		if n == nil {
 			return nil
 		}
 	}

@@ -54,7 +54,8 @@ func TestParse_rejects(t *testing.T) {
 		{"AWS::ApiGateway::Method", "Integration.Uri", map[string]any{"Fn::Sub": "arn"}, "only Ref, Fn::GetAtt and Fn::Join"},
 		{"AWS::ApiGateway::Method", "Integration.CacheNamespace", "a", `property "CacheNamespace": not supported`},
 		{"AWS::ApiGateway::Stage", "MethodSettings.CachingEnabled", true, "CachingEnabled"},
-		{"AWS::ApiGateway::GatewayResponse", "ResponseTemplates", map[string]any{"application/json": "#set($a = 1)"}, "want only text and variables"},
+		{"AWS::ApiGateway::GatewayResponse", "ResponseTemplates", map[string]any{"application/json": "#set($a = 1)"},
+			"want only text and variables"},
 		{"AWS::ApiGateway::GatewayResponse", "ResponseType", "TEAPOT", "ResponseType"},
 		{"AWS::ApiGateway::Resource", "PathPart", "a b", "PathPart"},
 		{"AWS::ApiGatewayV2::Route", "AuthorizationType", "JWT", `want "NONE"`},
@@ -108,7 +109,8 @@ func TestMatchPattern(t *testing.T) {
 		pattern, text string
 		want          bool
 	}{
-		{"a*c", "abbc", true}, {"a*c", "ac", true}, {"a?c", "ac", false}, {"*", "", true}, {"a", "ab", false}, {"*b*", "abc", true}, {"", "a", false},
+		{"a*c", "abbc", true}, {"a*c", "ac", true}, {"a?c", "ac", false}, {"*", "", true}, {"a", "ab", false}, {"*b*", "abc", true},
+		{"", "a", false},
 		{strings.Repeat("*a", 500) + "b", strings.Repeat("a", 1600), false},
 	} {
 		if got := template.MatchPattern(c.pattern, c.text); got != c.want {

@@ -43,7 +43,8 @@ var dynamoPeers = []struct {
 var errUndecided = errors.New("undecided")
 
 func weirOnDynamo(c *dynamodb.Client, limits []*limiter.Limit) decide {
-	l := must(limiter.New(must(dynamostore.NewBare(c, dynamostore.Options{Table: checkout.Table, Namespace: "w"})), limiter.Options{Logger: silent}))
+	l := must(limiter.New(must(dynamostore.NewBare(c, dynamostore.Options{Table: checkout.Table, Namespace: "w"})),
+		limiter.Options{Logger: silent}))
 	return func(ctx context.Context, now time.Time, id string) (bool, error) {
 		var charges []limiter.Charge
 		for _, limit := range limits {
@@ -79,7 +80,8 @@ func swap(c *dynamodb.Client, limits []*limiter.Limit) decide {
 	table := aws.String(checkout.Table)
 	return each(limits, func(ctx context.Context, now algo.Instant, limit *limiter.Limit, key string) (bool, error) {
 		for range 20 {
-			out, err := c.GetItem(ctx, &dynamodb.GetItemInput{TableName: table, Key: map[string]types.AttributeValue{"pk": text(key)}, ConsistentRead: aws.Bool(true)})
+			out, err := c.GetItem(ctx, &dynamodb.GetItemInput{TableName: table, Key: map[string]types.AttributeValue{"pk": text(key)},
+				ConsistentRead: aws.Bool(true)})
 			if err != nil {
 				return false, err
 			}
@@ -110,8 +112,10 @@ func increment(c *dynamodb.Client, limits []*limiter.Limit) decide {
 	return each(limits, func(ctx context.Context, now algo.Instant, limit *limiter.Limit, key string) (bool, error) {
 		start := &dynamodb.UpdateItemInput{
 			TableName: table, Key: map[string]types.AttributeValue{"pk": text(key)},
-			UpdateExpression: aws.String("SET points = :one, expires = :end"), ConditionExpression: aws.String("attribute_not_exists(pk) OR expires <= :now"),
-			ExpressionAttributeValues: map[string]types.AttributeValue{":one": integer(1), ":now": integer(int64(now)), ":end": integer(int64(now.Add(limit.Rate.Window)))},
+			UpdateExpression:    aws.String("SET points = :one, expires = :end"),
+			ConditionExpression: aws.String("attribute_not_exists(pk) OR expires <= :now"),
+			ExpressionAttributeValues: map[string]types.AttributeValue{":one": integer(1), ":now": integer(int64(now)),
+				":end": integer(int64(now.Add(limit.Rate.Window)))},
 		}
 		_, err := c.UpdateItem(ctx, start)
 		if _, counting := errors.AsType[*types.ConditionalCheckFailedException](err); !counting {
@@ -145,9 +149,11 @@ func BenchmarkDynamoDB(b *testing.B) {
 				endpoint := storetest.Server(b, "dynamodb", "DYNAMODB_ENDPOINT")
 				must(checkout.MakeTable(b.Context(), endpoint, checkout.Table))
 				var requests, failed atomic.Int64
-				c := dynamodb.New(dynamodb.Options{Region: "us-east-1", BaseEndpoint: &endpoint, Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")}, func(o *dynamodb.Options) {
+				c := dynamodb.New(dynamodb.Options{Region: "us-east-1", BaseEndpoint: &endpoint,
+					Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")}, func(o *dynamodb.Options) {
 					o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
-						return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("count", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+						return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("count", func(ctx context.Context, in middleware.InitializeInput,
+							next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 							requests.Add(1)
 							return next.HandleInitialize(ctx, in)
 						}), middleware.Before)

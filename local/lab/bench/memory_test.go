@@ -40,7 +40,8 @@ func must[T any](v T, err error) T {
 }
 
 func limitOf(a algo.Algorithm, name string, requests int64, window time.Duration) *limiter.Limit {
-	return must(limiter.NewLimit(limiter.Limit{Name: name, Horizon: 48 * time.Hour, Rate: algo.Rate{Algorithm: a, Requests: requests, Window: window}}))
+	return must(limiter.NewLimit(limiter.Limit{Name: name, Horizon: 48 * time.Hour, Rate: algo.Rate{Algorithm: a, Requests: requests,
+		Window: window}}))
 }
 
 var memoryPeers = []struct {
@@ -58,7 +59,8 @@ var memoryPeers = []struct {
 		}
 	}},
 	{"throttled", func(requests int, window time.Duration) take {
-		l := must(throttled.NewGCRARateLimiterCtx(must(throttledmem.NewCtx(0)), throttled.RateQuota{MaxRate: throttled.PerDuration(requests, window), MaxBurst: requests - 1}))
+		l := must(throttled.NewGCRARateLimiterCtx(must(throttledmem.NewCtx(0)), throttled.RateQuota{MaxRate: throttled.PerDuration(requests,
+			window), MaxBurst: requests - 1}))
 		return func(ctx context.Context, id string) (bool, error) {
 			limited, _, err := l.RateLimitCtx(ctx, id, 1)
 			return !limited, err
@@ -98,10 +100,12 @@ func weirInMemory(a algo.Algorithm, requests int, window time.Duration) take {
 func wholePath(requests int, window time.Duration) take {
 	r := must(rules.Parse(fmt.Appendf(nil, `{"rules": [
 		{"endpoint": "/api/v1/items/{id}", "method": "GET", "limits": {"free": {"requests": %d, "window": %q}}},
-		{"endpoint": "/api/v1/orders", "limits": {"free": {"requests": %[1]d, "window": %[2]q}}}]}`, requests, window), rules.Options{Version: 1}))
+		{"endpoint": "/api/v1/orders", "limits": {"free": {"requests": %[1]d, "window": %[2]q}}}]}`, requests, window),
+		rules.Options{Version: 1}))
 	l := must(limiter.New(must(memstore.New(memstore.Options{})), limiter.Options{}))
 	return func(ctx context.Context, id string) (bool, error) {
-		d, err := l.Take(ctx, l.Now(), r.Charges(nil, http.MethodGet, rules.EncodedPath("/api/v1/items/42"), caller.Caller{User: id, Tier: "free"}))
+		d, err := l.Take(ctx, l.Now(), r.Charges(nil, http.MethodGet, rules.EncodedPath("/api/v1/items/42"),
+			caller.Caller{User: id, Tier: "free"}))
 		if err == nil {
 			httplimit.NewAnswer(d).SetHeader(http.Header{})
 		}

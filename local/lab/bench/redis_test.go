@@ -60,7 +60,8 @@ var redisPeers = []struct {
 	{"throttled", func(c *redis.Client, limits, requests int) take {
 		store := must(throttledredis.NewCtx(c, "t:"+crand.Text()))
 		return inTurn(limits, func(ctx context.Context, i int, key string) (bool, error) {
-			l := must(throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerDuration(requests, windows[i]), MaxBurst: requests - 1}))
+			l := must(throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerDuration(requests, windows[i]),
+				MaxBurst: requests - 1}))
 			limited, _, err := l.RateLimitCtx(ctx, key, 1)
 			return !limited, err
 		})
@@ -141,8 +142,10 @@ func BenchmarkRedisLease(b *testing.B) {
 	for _, lease := range []int64{100_000, 0} {
 		for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow} {
 			b.Run(fmt.Sprintf("%s/lease_%d", a, lease), func(b *testing.B) {
-				limit := must(limiter.NewLimit(limiter.Limit{Name: "hot", Rate: algo.Rate{Algorithm: a, Requests: endless, Window: time.Minute}, Spread: limiter.Spread{Lease: lease}}))
-				l := must(limiter.New(must(redisstore.NewBare(client(b), redisstore.Options{Namespace: "bench" + crand.Text()})), limiter.Options{Logger: silent}))
+				limit := must(limiter.NewLimit(limiter.Limit{Name: "hot", Rate: algo.Rate{Algorithm: a, Requests: endless, Window: time.Minute},
+					Spread: limiter.Spread{Lease: lease}}))
+				l := must(limiter.New(must(redisstore.NewBare(client(b), redisstore.Options{Namespace: "bench" + crand.Text()})),
+					limiter.Options{Logger: silent}))
 				together(b, 1, func(ctx context.Context, id string) (bool, error) {
 					d, err := l.Take(ctx, time.Now(), []limiter.Charge{{Subject: limiter.User(id), Limit: limit, Cost: 1}})
 					return d.Allowed, err

@@ -134,14 +134,16 @@ func evaluate[T any](b *tab, expression string) T {
 
 func (b *tab) await(expression string) {
 	b.t.Helper()
-	evaluate[bool](b, `new Promise((done) => { const look = async () => await (`+expression+`) ? done(true) : setTimeout(look, 10); look(); })`)
+	evaluate[bool](b, `new Promise((done) => { const look = async () => await (`+expression+
+		`) ? done(true) : setTimeout(look, 10); look(); })`)
 }
 
 // media sets a media feature of the browser, such as prefers-color-scheme.
 func (b *tab) media(feature, value string) {
 	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: feature, Value: value}}})
+		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: feature, Value: value}}})
 		return err
 	}))
 }

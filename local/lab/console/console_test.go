@@ -63,10 +63,12 @@ func (b *tab) replay(name, query string) shown {
 	}
 	for field := range values {
 		input := "#" + name + " [name=" + field + "]"
-		b.do(chromedp.Focus(input), chromedp.Evaluate[chromedp.Void](`document.querySelector("`+input+`").select()`), chromedp.KeyEvent(values.Get(field)+kb.Enter))
+		b.do(chromedp.Focus(input), chromedp.Evaluate[chromedp.Void](`document.querySelector("`+input+`").select()`),
+			chromedp.KeyEvent(values.Get(field)+kb.Enter))
 	}
 	section := `document.getElementById("` + name + `")`
-	b.await(`[...new FormData(` + section + `.querySelector("form"))].every(([k, v]) => new URLSearchParams(` + section + `.dataset.played).get(k) === v) || ` + section + `.querySelector(".error").textContent`)
+	b.await(`[...new FormData(` + section + `.querySelector("form"))].every(([k, v]) => new URLSearchParams(` + section +
+		`.dataset.played).get(k) === v) || ` + section + `.querySelector(".error").textContent`)
 	return b.shows(name)
 }
 
@@ -139,7 +141,8 @@ func TestConsole_demos(t *testing.T) {
 			query, want := c.query, c.want
 			got := b.replay("boundary", query)
 			result := played[scenario.BoundaryResult](t, "boundary", query)
-			if !slices.Equal(got.Figures, want) || want[0] != strconv.Itoa(result.Runs[0].Admitted) || !strings.HasPrefix(got.Status, fmt.Sprintf("Within %v ms a fixed window admits %s,", result.Span, want[0])) {
+			if !slices.Equal(got.Figures, want) || want[0] != strconv.Itoa(result.Runs[0].Admitted) || !strings.HasPrefix(got.Status,
+				fmt.Sprintf("Within %v ms a fixed window admits %s,", result.Span, want[0])) {
 				t.Errorf("%q: got figures %v and status %q, want %v and a span of %v ms", query, got.Figures, got.Status, want, result.Span)
 			}
 			for i, y := range got.last() {
@@ -162,12 +165,15 @@ func TestConsole_demos(t *testing.T) {
 			query, want := c.query, c.want
 			got := b.replay("sync", query)
 			result := played[scenario.SyncResult](t, "sync", query)
-			if !slices.Equal(got.Figures[:len(want)], want) || got.last()[0] != float64(result.Admitted) || len(got.Table[0]) != len(result.PerNode)+1 {
+			if !slices.Equal(got.Figures[:len(want)], want) || got.last()[0] != float64(result.Admitted) || len(got.Table[0]) != len(result.PerNode)+
+				1 {
 				t.Errorf("%q: got %v, want %v", query, got.Figures, want)
 			}
-			sweep := evaluate[[][]string](b, `[...document.getElementById("sweep").tBodies[0].rows].map((row) => [...row.cells].map((e) => e.textContent))`)
+			sweep := evaluate[[][]string](b, `[...document.getElementById("sweep").tBodies[0].rows].map((row) => [...row.cells].map((e) => `+
+				`e.textContent))`)
 			for i, c := range result.Sweep {
-				if want := append([]string{fmt.Sprintf("%d ms", c.Interval)}, texts(c.Admitted, c.Overshoot, c.StoreCalls)...); !slices.Equal(sweep[i], want) {
+				if want := append([]string{fmt.Sprintf("%d ms", c.Interval)}, texts(c.Admitted, c.Overshoot, c.StoreCalls)...); !slices.Equal(sweep[i],
+					want) {
 					t.Errorf("%q: sweep: got %v, want %v", query, sweep[i], want)
 				}
 			}
@@ -204,15 +210,18 @@ func TestConsole_tokens(t *testing.T) {
 	b := openConsole(t, newLocal(t, rules).rest, demosPage, 1280, 900)
 	for _, query := range []string{"", "limit=2000&reserve=50&short=10&long=6000&answerMs=500&offered=4"} {
 		want, got := played[scenario.TokensResult](t, "tokens", query), b.replay("tokens", query)
-		if figures := texts(want.Admitted, want.Refused, int(want.Refunded), int(want.Charged), int(want.MostDebt)); !slices.Equal(got.Figures, figures) {
+		if figures := texts(want.Admitted, want.Refused, int(want.Refunded), int(want.Charged), int(want.MostDebt)); !slices.Equal(got.Figures,
+			figures) {
 			t.Errorf("%q: got figures %v, want %v", query, got.Figures, figures)
 		}
 		for i, step := range want.Steps {
-			if x := float64(step.At) / 1000; got.at(0, x) != float64(step.Used) || got.at(1, x) != float64(step.Reserved) || got.at(2, x) != float64(step.Debt) {
+			if x := float64(step.At) / 1000; got.at(0, x) != float64(step.Used) || got.at(1, x) != float64(step.Reserved) ||
+				got.at(2, x) != float64(step.Debt) {
 				t.Fatalf("%q: step %d: got %v used, %v reserved and a debt of %v, want %+v", query, i, got.at(0, x), got.at(1, x), got.at(2, x), step)
 			}
 		}
-		if query == "" && got.Status != "13 questions reserved 1300 tokens and used 1860: 440 refunded, 1000 charged above the reserves. The largest debt was 422." {
+		if query == "" && got.Status != "13 questions reserved 1300 tokens and used 1860: 440 refunded, 1000 charged above the reserves. The "+
+			"largest debt was 422." {
 			t.Errorf("status: got %q, want the sentence of the defaults", got.Status)
 		}
 		if said := strings.Contains(got.Status, "exceeded the largest debt"); said != (want.Excess > 0) {
@@ -239,11 +248,13 @@ func (b *tab) burst(api, endpoint, tier, user string, count int, rate ...int) {
 			return true;
 		})()`, field, value, value, value))
 	}
-	for _, c := range [][2]string{{"api", api}, {"endpoint", endpoint}, {"tier", tier}, {"user", user}, {"count", strconv.Itoa(count)}, {"rate", strconv.Itoa(append(rate, console.MaxRate)[0])}} {
+	for _, c := range [][2]string{{"api", api}, {"endpoint", endpoint}, {"tier", tier}, {"user", user}, {"count", strconv.Itoa(count)},
+		{"rate", strconv.Itoa(append(rate, console.MaxRate)[0])}} {
 		choose(c[0], c[1])
 	}
 	b.do(chromedp.Click(`#order [type=submit]`))
-	b.await(`document.getElementById("live-status").textContent.startsWith("Done: ` + strconv.Itoa(count) + ` sent") || document.getElementById("live-error").textContent`)
+	b.await(`document.getElementById("live-status").textContent.startsWith("Done: ` + strconv.Itoa(count) +
+		` sent") || document.getElementById("live-error").textContent`)
 }
 
 // The live section sends the chosen number of requests to an API as a caller of a tier. It shows
@@ -257,7 +268,8 @@ func TestConsole_live(t *testing.T) {
 		line, policy, wait        string
 	}{
 		{"REST", "GET /api/v1/search", "free", "alice", 26, 20, "429 Too Many Requests", `"search";q=100;w=60`, "1"},
-		{"HTTP", "GET /api/v1/search", "free", "alice", 2, 0, "429 Too Many Requests", `"search";q=100;w=60`, "1"}, // the HTTP API shares its counters with the REST API
+		// the HTTP API shares its counters with the REST API
+		{"HTTP", "GET /api/v1/search", "free", "alice", 2, 0, "429 Too Many Requests", `"search";q=100;w=60`, "1"},
 		{"HTTP", "POST /api/v1/data", "free", "alice", 12, 10, "429 Too Many Requests", `"data";q=10;w=60`, ""},
 		{"REST", "GET /api/v1/search", "paid", "bob", 101, 100, "429 Too Many Requests", `"search";q=1000;w=60`, "1"},
 		{"REST", "GET /api/v1/search", "enterprise", "eve", 3, 3, "200 OK", `"search";q=10000;w=60`, ""},
@@ -269,14 +281,16 @@ func TestConsole_live(t *testing.T) {
 			if want := texts(c.count, c.allowed, c.count-c.allowed, 0); !slices.Equal(b.counts(), want) {
 				t.Errorf("counts: got %v, want %v", b.counts(), want)
 			}
-			b.await(`document.getElementById("live-chart").plotted.slice(0, 2).map((points) => points.reduce((sum, p) => sum + p[1], 0)).join() === "` + fmt.Sprintf("%d,%d", c.count, c.allowed) + `"`)
+			b.await(`document.getElementById("live-chart").plotted.slice(0, 2).map((points) => points.reduce((sum, p) => sum + p[1], 0)).join() ` +
+				`=== "` + fmt.Sprintf("%d,%d", c.count, c.allowed) + `"`)
 			// The third series of the chart is the rate of the limit, a horizontal line in requests
 			// per second.
 			var requests, window float64
 			if _, err := fmt.Sscanf(strings.TrimLeft(c.policy, `"abcdefghijklmnopqrstuvwxyz`), ";q=%f;w=%f", &requests, &window); err != nil {
 				t.Fatal(err)
 			}
-			if line := evaluate[[][2]float64](b, `document.getElementById("live-chart").plotted[2]`); len(line) != 2 || math.Abs(line[0][1]-requests/window) > 1e-9 || line[1][1] != line[0][1] {
+			if line := evaluate[[][2]float64](b, `document.getElementById("live-chart").plotted[2]`); len(line) != 2 ||
+				math.Abs(line[0][1]-requests/window) > 1e-9 || line[1][1] != line[0][1] {
 				t.Errorf("line of the limit: got %v, want %v", line, requests/window)
 			}
 			last := evaluate[map[string]string](b, `Object.fromEntries([["line", document.getElementById("last-line").textContent],
@@ -289,7 +303,8 @@ func TestConsole_live(t *testing.T) {
 			}
 		})
 	}
-	if body := evaluate[string](b, `document.getElementById("last-body").textContent`); !json.Valid([]byte(body)) || !strings.Contains(body, `"error": "rate_limit_exceeded"`) {
+	if body := evaluate[string](b, `document.getElementById("last-body").textContent`); !json.Valid([]byte(body)) ||
+		!strings.Contains(body, `"error": "rate_limit_exceeded"`) {
 		t.Errorf("last body: got %s, want the JSON of a refusal", body)
 	}
 	// The page does not contain a token.
@@ -329,7 +344,8 @@ func TestConsole_rules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	write := func(version, requests int) {
 		t.Helper()
-		document := fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":%d,"window":"1m"}}}`, version, requests)
+		document := fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":%d,"window":"1m"}}}`, version,
+			requests)
 		if version > 1 {
 			document += `,{"endpoint":"/api/v1/data","method":"POST","limits":{"free":{"requests":1,"window":"1m"}}}`
 		}
@@ -384,7 +400,8 @@ func TestConsole_lines(t *testing.T) {
 func TestConsole_stop(t *testing.T) {
 	l := newLocal(t, rules)
 	b := openConsole(t, l.rest, requestsPage, 1280, 900)
-	b.do(chromedp.SetValue(`#order [name=count]`, strconv.Itoa(console.MaxCount)), chromedp.SetValue(`#order [name=rate]`, "5"), chromedp.Click(`#order [type=submit]`))
+	b.do(chromedp.SetValue(`#order [name=count]`, strconv.Itoa(console.MaxCount)), chromedp.SetValue(`#order [name=rate]`, "5"),
+		chromedp.Click(`#order [type=submit]`))
 	b.await(`document.getElementById("sent").textContent >= 2`)
 	b.do(chromedp.Click(`#stop`))
 	b.await(`document.getElementById("live-status").textContent.startsWith("Stopped: ")`)
@@ -406,7 +423,8 @@ func TestConsole_keyboard(t *testing.T) {
 	l := newLocal(t, rules)
 	b := openConsole(t, l.rest, requestsPage, 1280, 900)
 	focused := func() string {
-		return evaluate[string](b, `document.activeElement.name || document.activeElement.id || document.activeElement.className || document.activeElement.tagName`)
+		return evaluate[string](b, `document.activeElement.name || document.activeElement.id || document.activeElement.className || `+
+			`document.activeElement.tagName`)
 	}
 	b.do(chromedp.KeyEvent(kb.Tab))
 	if focused() != "skip" {

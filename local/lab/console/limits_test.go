@@ -19,7 +19,8 @@ import (
 // rows returns the texts of the cells of a section's table.
 func (b *tab) rows(section string) (list []string) {
 	b.t.Helper()
-	return evaluate[[]string](b, `[...document.querySelector("#`+section+` table").tBodies[0]?.rows ?? []].map((row) => [...row.cells].map((e) => e.textContent).join(" | "))`)
+	return evaluate[[]string](b, `[...document.querySelector("#`+section+
+		` table").tBodies[0]?.rows ?? []].map((row) => [...row.cells].map((e) => e.textContent).join(" | "))`)
 }
 
 // record is the time after which a refusal is in the gateway's record: a second, and the duration of the request.
@@ -43,7 +44,8 @@ func (b *tab) awaitRows(section string, want ...string) {
 func (b *tab) arrive(caller string) {
 	b.t.Helper()
 	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		got, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.documentElement.dataset.ready !== undefined && new URLSearchParams(location.search).get("caller") || ""`))
+		got, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.documentElement.dataset.ready !== undefined && new `+
+			`URLSearchParams(location.search).get("caller") || ""`))
 		if err == nil && got == caller {
 			return
 		}
@@ -76,7 +78,8 @@ func TestConsole_limits(t *testing.T) {
 		"user:bob | data | POST /api/v1/data | 10 of 10 | 2 times | 12:01:31")
 	b.status("limited", "2 callers were refused in the last ten seconds, or must still wait.")
 	b.status("refusals", "8 refusals in the last hour.")
-	if bars := evaluate[[]float64](b, `[...document.querySelectorAll("#limited meter")].map((m) => m.value / m.max)`); !slices.Equal(bars, []float64{1, 1}) {
+	if bars := evaluate[[]float64](b, `[...document.querySelectorAll("#limited meter")].map((m) => m.value / m.max)`); !slices.Equal(bars,
+		[]float64{1, 1}) {
 		t.Errorf("bars: got %v, want 1 and 1", bars)
 	}
 	l.Wait(15 * time.Second)
@@ -96,7 +99,8 @@ func TestConsole_limits(t *testing.T) {
 		"12:00:30 | user:alice | search | GET /api/v1/search | 6 | 1 s")
 
 	// The form works with keys alone.
-	b.do(chromedp.Focus(`#subject`), chromedp.Evaluate[chromedp.Void](`document.getElementById("subject").select()`), chromedp.KeyEvent("user:alice"+kb.Enter))
+	b.do(chromedp.Focus(`#subject`), chromedp.Evaluate[chromedp.Void](`document.getElementById("subject").select()`),
+		chromedp.KeyEvent("user:alice"+kb.Enter))
 	b.arrive("user:alice")
 	b.status("caller", "user:alice uses 0 of 4 limits.")
 }
@@ -117,7 +121,8 @@ func TestConsole_caller(t *testing.T) {
 		"soft (mark) | free | GET /api/v1/search | 2 in 1 h | 2 of 2 | 13:00:00 (refuses nothing) | 13:00:00",
 		"hard | free | GET /api/v1/search | 3 in 2 d | 3 of 3 | 2100-03-06 12:00:30 | 2100-03-06 12:00:30",
 		"tokens | free | GET /api/v1/search | 100 (cost) in a month from 1 (UTC) | 60 of 100 | now | 2100-04-01 00:00:00")
-	if facts := evaluate[string](b, `document.querySelector(".facts").textContent`); !strings.Contains(facts, "Exempt") || !strings.Contains(facts, "items") {
+	if facts := evaluate[string](b, `document.querySelector(".facts").textContent`); !strings.Contains(facts, "Exempt") ||
+		!strings.Contains(facts, "items") {
 		t.Errorf("facts: got %q, want the exemption", facts)
 	}
 	b.expect("400 (Bad Request)")
@@ -139,7 +144,8 @@ func TestConsole_shadow(t *testing.T) {
 	b.open(l.rest, "?caller=user:alice")
 	b.awaitRows("shadow", "12:00:30 | user:alice | trial | GET /api/v1/search | 2")
 	b.status("caller", "user:alice uses 2 of 3 limits.")
-	b.await(`document.querySelector("#caller tbody tr").textContent.includes("13:00:00 (refuses nothing)") && !document.querySelector("#caller tbody .refused")`)
+	b.await(`document.querySelector("#caller tbody tr").textContent.includes("13:00:00 (refuses nothing)") && ` +
+		`!document.querySelector("#caller tbody .refused")`)
 	if high := evaluate[float64](b, `document.querySelector("#caller meter").high / document.querySelector("#caller meter").max`); high != 1 {
 		t.Errorf("bar: got the color of a refusal above %v, want 1", high)
 	}
@@ -183,7 +189,8 @@ func TestConsole_version(t *testing.T) {
 	b.awaitRows("rules", "/api/v1/search | free | search | 3 in 1 min | sliding window")
 	l.Wait(3 * time.Hour)
 	rules("version 1, in force for 3 hours")
-	write(t, file, `{"version":2,"rules":[{"endpoint":"/api/v1/search","limits":{"*":{"requests":4,"window":"90s","algorithm":"token_bucket","burst":2}}}]}`)
+	write(t, file, `{"version":2,"rules":[{"endpoint":"/api/v1/search","limits":{"*":{"requests":4,"window":"90s",`+
+		`"algorithm":"token_bucket","burst":2}}}]}`)
 	reload()
 	rules("version 2, in force for 0 seconds")
 	b.awaitRows("rules", "/api/v1/search | all tiers | search | 4 in 90 s, 2 at once | token bucket")

@@ -34,7 +34,8 @@ func newLocal(t *testing.T, rules string) *local {
 	checkouttest.Scratch(t)
 	l := &local{}
 	l.Set(time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC))
-	s := &serve.Server{Options: serve.Options{API: sample.New, Console: console.New, Rules: rules, Store: serve.Memory, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
+	s := &serve.Server{Options: serve.Options{API: sample.New, Console: console.New, Rules: rules, Store: serve.Memory, Out: io.Discard,
+		Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
 	t.Cleanup(s.Close)
 	l.rest, _ = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 	return l

@@ -28,7 +28,8 @@ func newRegions(t *testing.T) (*commandtest.Clock, []*httptest.Server) {
 	checkouttest.Scratch(t)
 	var clock commandtest.Clock
 	clock.Set(time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC))
-	servers, err := serve.New(serve.Options{API: sample.New, Console: console.New, Rules: rules, Store: serve.Memory, Regions: 3, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now, Namespace: checkouttest.Namespace()}).EachRegion()
+	servers, err := serve.New(serve.Options{API: sample.New, Console: console.New, Rules: rules, Store: serve.Memory, Regions: 3,
+		Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now, Namespace: checkouttest.Namespace()}).EachRegion()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,8 @@ func (b *tab) fits(t *testing.T, width int64) {
 	if wide := evaluate[int64](b, `document.documentElement.scrollWidth`); wide > width {
 		t.Errorf("page width: got %d, want at most %d", wide, width)
 	}
-	if cut := evaluate[[]string](b, `[...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel ?? e.getAttribute("aria-labelledby"))`); len(cut) > 0 {
+	if cut := evaluate[[]string](b, `[...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => `+
+		`e.ariaLabel ?? e.getAttribute("aria-labelledby"))`); len(cut) > 0 {
 		t.Errorf("clipped tables: got %v, want none", cut)
 	}
 	if broken := evaluate[[]string](b, brokenWords); len(broken) > 0 {
@@ -112,7 +113,8 @@ func (b *tab) accessible(t *testing.T) {
 	found := evaluate[struct {
 		Violations []string
 		Passes     int
-	}](b, `axe.run().then((r) => ({ Violations: r.violations.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.target).join(", ")), Passes: r.passes.length }))`)
+	}](b, `axe.run().then((r) => ({ Violations: r.violations.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.target).join(", `+
+		`")), Passes: r.passes.length }))`)
 	for _, violation := range found.Violations {
 		t.Errorf("accessibility: got violation %s, want none", violation)
 	}

@@ -15,16 +15,21 @@ import (
 
 // unneeded are actions in CloudFormation's schemas for properties that the template does not set.
 var unneeded = []string{
-	"*:*DataProtectionPolicy", "*:*ResourcePolicy", "*:*ResourcePolicies", "dynamodb:*Item", "dynamodb:*KinesisStreamingDestination", "dynamodb:*Replica", "dynamodb:ImportTable", "dynamodb:Query", "dynamodb:Scan",
-	"dynamodb:UpdateContributorInsights", "ec2:*VpcEncryptionControl", "ec2:ModifyVpcTenancy", "elasticache:ModifyReplicationGroup", "elasticfilesystem:*", "events:PutPermission", "firehose:*",
-	"iam:*Group*Policy", "iam:*User*Policy", "kinesis:*", "kms:ListAliases", "lambda:AssociateRuntimeAlias", "lambda:PassCapacityProvider", "lambda:PublishVersion",
-	"logs:*IndexPolic*", "logs:CreateLogDelivery", "logs:*LogStream", "logs:PutBearerTokenAuthentication", "logs:PutLogEvents", "logs:PutLogGroupDeletionProtection", "s3:GetObjectMetadata", "s3:REST.PUT.OBJECT", "s3files:*", "vpc-lattice:*", "vpce:*",
+	"*:*DataProtectionPolicy", "*:*ResourcePolicy", "*:*ResourcePolicies", "dynamodb:*Item", "dynamodb:*KinesisStreamingDestination",
+	"dynamodb:*Replica", "dynamodb:ImportTable", "dynamodb:Query", "dynamodb:Scan",
+	"dynamodb:UpdateContributorInsights", "ec2:*VpcEncryptionControl", "ec2:ModifyVpcTenancy", "elasticache:ModifyReplicationGroup",
+	"elasticfilesystem:*", "events:PutPermission", "firehose:*",
+	"iam:*Group*Policy", "iam:*User*Policy", "kinesis:*", "kms:ListAliases", "lambda:AssociateRuntimeAlias", "lambda:PassCapacityProvider",
+	"lambda:PublishVersion",
+	"logs:*IndexPolic*", "logs:CreateLogDelivery", "logs:*LogStream", "logs:PutBearerTokenAuthentication", "logs:PutLogEvents",
+	"logs:PutLogGroupDeletionProtection", "s3:GetObjectMetadata", "s3:REST.PUT.OBJECT", "s3files:*", "vpc-lattice:*", "vpce:*",
 }
 
 // The deployer's policy of a release has each action that CloudFormation's schemas name for the template's resources,
 // except the unneeded ones.
 func TestExamples_deployer(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python"), "../../../infra/tools/deployer_actions.py", "../../../infra/standalone/weir.template.json").Output()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python"),
+		"../../../infra/tools/deployer_actions.py", "../../../infra/standalone/weir.template.json").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

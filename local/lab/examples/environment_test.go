@@ -79,7 +79,8 @@ func startEnvironment(t *testing.T, extension string, runtime, variables []strin
 	t.Helper()
 	newPoll := func() poll { return poll{make(chan struct{}), make(chan []byte)} }
 	e := &environment{
-		runtime: newPoll(), extension: newPoll(), registered: make(chan struct{}, 1), outcomes: make(chan outcome, 1), ended: make(chan struct{}), pids: map[string]int{},
+		runtime: newPoll(), extension: newPoll(), registered: make(chan struct{}, 1), outcomes: make(chan outcome, 1), ended: make(chan struct{}),
+		pids: map[string]int{},
 	}
 	api := httptest.NewServer(e.api())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -87,8 +88,10 @@ func startEnvironment(t *testing.T, extension string, runtime, variables []strin
 	e.close = sync.OnceFunc(func() { cancel(); processes.Wait(); api.CloseClientConnections(); api.Close() })
 	t.Cleanup(e.close)
 	variables = slices.Concat([]string{
-		"AWS_LAMBDA_RUNTIME_API=" + strings.TrimPrefix(api.URL, "http://"), "AWS_LAMBDA_FUNCTION_NAME=orders", "AWS_LAMBDA_FUNCTION_VERSION=$LATEST",
-		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE=1024", "AWS_LAMBDA_LOG_GROUP_NAME=/aws/lambda/orders", "AWS_LAMBDA_LOG_STREAM_NAME=local", "TZ=:UTC", contract.VariableLayerFolder + "=" + t.TempDir(),
+		"AWS_LAMBDA_RUNTIME_API=" + strings.TrimPrefix(api.URL, "http://"), "AWS_LAMBDA_FUNCTION_NAME=orders",
+		"AWS_LAMBDA_FUNCTION_VERSION=$LATEST",
+		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE=1024", "AWS_LAMBDA_LOG_GROUP_NAME=/aws/lambda/orders", "AWS_LAMBDA_LOG_STREAM_NAME=local", "TZ=:UTC",
+		contract.VariableLayerFolder + "=" + t.TempDir(),
 	}, variables)
 	start := func(name string, command ...string) {
 		c := exec.CommandContext(ctx, command[0], command[1:]...)

@@ -70,9 +70,11 @@ func checkSynthesized(t *testing.T, app *exec.Cmd) {
 	}
 	// CloudFormation finds some mistakes only during the deployment, such as a condition that
 	// refers to a resource. cfn-lint finds them here.
-	run(t, exec.CommandContext(t.Context(), filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "cfn-lint"), append([]string{"--non-zero-exit-code", "error"}, templates...)...))
+	run(t, exec.CommandContext(t.Context(), filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "cfn-lint"),
+		append([]string{"--non-zero-exit-code", "error"}, templates...)...))
 	got, limits, want := read(t, templates[0]), read(t, templates[1]), read(t, released)
-	if !reflect.DeepEqual(normal(limits.Resources), normal(want.Resources)) || !reflect.DeepEqual(limits.Conditions, want.Conditions) || !reflect.DeepEqual(limits.Rules, want.Rules) {
+	if !reflect.DeepEqual(normal(limits.Resources), normal(want.Resources)) || !reflect.DeepEqual(limits.Conditions, want.Conditions) ||
+		!reflect.DeepEqual(limits.Rules, want.Rules) {
 		t.Error("the template of the limits: got other resources, conditions or rules, want those of the release")
 	}
 	checkDeployment(t, got, limits)
@@ -84,7 +86,9 @@ func checkMissing(t *testing.T, app *exec.Cmd) {
 	bare := exec.CommandContext(t.Context(), app.Path, app.Args[1:]...) //nolint:gosec // the test made the command
 	bare.Env = append(bare.Environ(), "WEIR_TEMPLATE=none.json")
 	out, err := bare.CombinedOutput()
-	if want := "none.json: not found; copy weir.template.json of the release into this folder\n"; err == nil || !strings.HasSuffix(string(out), want) { // jsii first warns of old versions of Node.js
+	// jsii first warns of old versions of Node.js
+	if want := "none.json: not found; copy weir.template.json of the release into this folder\n"; err == nil || !strings.HasSuffix(string(out),
+		want) {
 		t.Errorf("without the template: got error %v and %q, want an error and the last line %q", err, out, want)
 	}
 }
@@ -119,7 +123,8 @@ func checkDeployment(t *testing.T, got, nested template) {
 	}
 	limits, stack := of("AWS::CloudFormation::Stack")
 	api, _ := of("AWS::ApiGateway::RestApi")
-	wantParameters := node{"Namespace": "orders", "CodePrefix": "weir/v1.0.0/", "CodeBucket": node{"Ref": "ReleaseBucket"}, "RestApiId": node{"Ref": api}}
+	wantParameters := node{"Namespace": "orders", "CodePrefix": "weir/v1.0.0/", "CodeBucket": node{"Ref": "ReleaseBucket"},
+		"RestApiId": node{"Ref": api}}
 	if !reflect.DeepEqual(stack["Parameters"], wantParameters) {
 		t.Errorf("got the parameters %v, want %v", stack["Parameters"], wantParameters)
 	}
@@ -137,7 +142,8 @@ func checkDeployment(t *testing.T, got, nested template) {
 		return node{"Fn::GetAtt": []any{limits, "Outputs." + generated(t, nested, name)}}
 	})
 	deployment, _ := of("AWS::ApiGateway::Deployment")
-	if after, _ := got.Resources[deployment]["DependsOn"].([]any); !slices.Contains(after, any(limits)) || !slices.Contains(after, any(methodID)) {
+	if after, _ := got.Resources[deployment]["DependsOn"].([]any); !slices.Contains(after, any(limits)) ||
+		!slices.Contains(after, any(methodID)) {
 		t.Errorf("got a deployment after %v, want one after %s and %s", after, limits, methodID)
 	}
 }
@@ -162,7 +168,8 @@ func checkAnswers(t *testing.T, method node) {
 	integration, _ := method["Integration"].(node)
 	integrated, _ := integration["IntegrationResponses"].([]any)
 	responses, _ := method["MethodResponses"].([]any)
-	if len(integrated) != 1 || len(responses) != 1 || integrated[0].(node)["StatusCode"] != "200" || responses[0].(node)["StatusCode"] != "200" {
+	if len(integrated) != 1 || len(responses) != 1 || integrated[0].(node)["StatusCode"] != "200" ||
+		responses[0].(node)["StatusCode"] != "200" {
 		t.Errorf("got the responses %v and %v, want 200", integrated, responses)
 	}
 }
@@ -171,12 +178,14 @@ func checkAnswers(t *testing.T, method node) {
 // nested stack, as the function refers to it.
 func checkLayered(t *testing.T, function node, policies []any, output func(name string) any) {
 	t.Helper()
-	if !reflect.DeepEqual(function["Layers"], []any{output("LayerArn")}) || !slices.ContainsFunc(policies, func(p any) bool { return reflect.DeepEqual(p, output("LayerPolicyArn")) }) {
+	if !reflect.DeepEqual(function["Layers"], []any{output("LayerArn")}) || !slices.ContainsFunc(policies,
+		func(p any) bool { return reflect.DeepEqual(p, output("LayerPolicyArn")) }) {
 		t.Errorf("got the layers %v and the policies %v, want those of the limits", function["Layers"], policies)
 	}
 	environment, _ := function["Environment"].(node)
 	got, _ := environment["Variables"].(node)
-	want := node{"AWS_LAMBDA_EXEC_WRAPPER": "/opt/weir", "WEIR_NAMESPACE": "orders", "WEIR_TABLE": output("CountersTable"), "WEIR_RECORDS_TABLE": output("RecordsTable")}
+	want := node{"AWS_LAMBDA_EXEC_WRAPPER": "/opt/weir", "WEIR_NAMESPACE": "orders", "WEIR_TABLE": output("CountersTable"),
+		"WEIR_RECORDS_TABLE": output("RecordsTable")}
 	for name, value := range layerVariables(t) {
 		if want[name] == nil && value != "" {
 			want[name] = value
@@ -250,7 +259,8 @@ func TestExamples_sam(t *testing.T) {
 	tools := storetest.Server(t, "tools", "WEIR_TOOLS")
 	run(t, exec.CommandContext(t.Context(), filepath.Join(tools, "cfn-lint"), folder+"sam/template.yaml"))
 	// cfn-lint can parse YAML tags such as !Ref; encoding/json cannot.
-	out, err := exec.CommandContext(t.Context(), filepath.Join(tools, "python"), "-c", `import json, sys, cfnlint.decode; print(json.dumps(cfnlint.decode.decode(sys.argv[1])[0]))`, folder+"sam/template.yaml").Output()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(tools, "python"), "-c",
+		`import json, sys, cfnlint.decode; print(json.dumps(cfnlint.decode.decode(sys.argv[1])[0]))`, folder+"sam/template.yaml").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +272,8 @@ func TestExamples_sam(t *testing.T) {
 	if limits["Type"] != "AWS::Serverless::Application" || properties("Limits")["Location"] != filepath.Base(released) {
 		t.Errorf("got %v, want a nested application with the released template", limits)
 	}
-	if method := properties("Get"); method["AuthorizationType"] != "CUSTOM" || !reflect.DeepEqual(method["AuthorizerId"], node{"Fn::GetAtt": []any{"Limits", "Outputs.AuthorizerId"}}) {
+	if method := properties("Get"); method["AuthorizationType"] != "CUSTOM" || !reflect.DeepEqual(method["AuthorizerId"],
+		node{"Fn::GetAtt": []any{"Limits", "Outputs.AuthorizerId"}}) {
 		t.Errorf("got the method %v, want the authorizer of the limits", method)
 	}
 	checkAnswers(t, properties("Get"))
@@ -303,7 +314,8 @@ func TestExamples_terraform(t *testing.T) {
 		names = append(names, hcl.ExprAsKeyword(p.Key))
 	}
 	checkNames(t, names)
-	for attribute, want := range map[string]string{"aws_api_gateway_method.authorizer_id": "aws_cloudformation_stack.limits", "aws_api_gateway_deployment.triggers": "aws_api_gateway_integration_response.ok"} {
+	for attribute, want := range map[string]string{"aws_api_gateway_method.authorizer_id": "aws_cloudformation_stack.limits",
+		"aws_api_gateway_deployment.triggers": "aws_api_gateway_integration_response.ok"} {
 		resource, name, _ := strings.Cut(attribute, ".")
 		if got := references(resources[resource][name].Expr); !slices.Contains(got, want) {
 			t.Errorf("%s: got the references %q, want one to %s", attribute, got, want)

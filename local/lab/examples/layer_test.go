@@ -83,11 +83,13 @@ func (l layer) variables(t *testing.T, f function, rules string) []string {
 		t.Fatal(err)
 	}
 	variables := []string{
-		"_HANDLER=" + f.handler, "LAMBDA_TASK_ROOT=" + storetest.Must(filepath.Abs(f.folder)), contract.VariableWrapper + "=" + l.wrapper(), "PYTHONDONTWRITEBYTECODE=1",
+		"_HANDLER=" + f.handler, "LAMBDA_TASK_ROOT=" + storetest.Must(filepath.Abs(f.folder)), contract.VariableWrapper + "=" + l.wrapper(),
+		"PYTHONDONTWRITEBYTECODE=1",
 		"http_proxy=http://127.0.0.1:1", "no_proxy=127.0.0.1", // the wrapper adds the extension to no_proxy
 	}
 	for name, value := range map[string]string{
-		"NAMESPACE": checkouttest.Namespace(), "STORE": contract.StoreDynamoDB, "TABLE": checkout.Table, "DYNAMODB_ENDPOINT": l.dynamo, contract.VariableLocal: "true", "RULES_FILE": file,
+		"NAMESPACE": checkouttest.Namespace(), "STORE": contract.StoreDynamoDB, "TABLE": checkout.Table, "DYNAMODB_ENDPOINT": l.dynamo,
+		contract.VariableLocal: "true", "RULES_FILE": file,
 		"STORE_TIMEOUT": "900ms", // a long timeout, because other programs can slow the machine down
 	} {
 		variables = append(variables, contract.LayerVariable(name)+"="+value)
@@ -125,10 +127,12 @@ func TestExamples_layer(t *testing.T) {
 	if _, err := os.Stat(folder + "express/node_modules"); err != nil {
 		storetest.Unfetched(t, "node", "make -C local/lab modules", err)
 	}
-	for name, f := range map[string]function{"express": {l.node, folder + "express", "app.handler"}, "flask": {l.python, folder + "flask", "app.handler"}} {
+	for name, f := range map[string]function{"express": {l.node, folder + "express", "app.handler"}, "flask": {l.python, folder + "flask",
+		"app.handler"}} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); checkDaily(t, l.pool(t, f, daily)) })
 	}
-	for name, f := range map[string]function{"node": {l.node, "testdata", "faults.handler"}, "python": {l.python, "testdata", "faults.handler"}} {
+	for name, f := range map[string]function{"node": {l.node, "testdata", "faults.handler"}, "python": {l.python, "testdata",
+		"faults.handler"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			checkForeign(t, l.pool(t, f, daily))
@@ -245,7 +249,8 @@ func checkDaily(t *testing.T, p *pool) {
 			err = json.Unmarshal([]byte(a.Body), &got)
 		}
 		h := a.header()
-		if err != nil || a.StatusCode != http.StatusCreated || got.ID != orders || got.Item != "book" || h.Get("X-RateLimit-Remaining") != strconv.Itoa(remaining) || h.Get("RateLimit-Policy") != `"daily";q=20;w=86400` {
+		if err != nil || a.StatusCode != http.StatusCreated || got.ID != orders || got.Item != "book" ||
+			h.Get("X-RateLimit-Remaining") != strconv.Itoa(remaining) || h.Get("RateLimit-Policy") != `"daily";q=20;w=86400` {
 			t.Fatalf("%s: order %d: got %+v, %v, want 201 of the function with %d remaining", kind, orders, a, err, remaining)
 		}
 	}
@@ -261,17 +266,20 @@ func checkDaily(t *testing.T, p *pool) {
 			if err == nil {
 				err = json.Unmarshal([]byte(a.Body), &problem)
 			}
-			if err != nil || a.StatusCode != http.StatusTooManyRequests || problem.Error != "rate_limit_exceeded" || h.Get("Content-Type") != "application/problem+json" || h.Get("Retry-After") == "" || h.Get("X-RateLimit-Remaining") != "0" {
+			if err != nil || a.StatusCode != http.StatusTooManyRequests || problem.Error != "rate_limit_exceeded" ||
+				h.Get("Content-Type") != "application/problem+json" || h.Get("Retry-After") == "" || h.Get("X-RateLimit-Remaining") != "0" {
 				t.Errorf("%s: request 21: got %+v, %v, want the 429 of Weir", kind, a, err)
 			}
-			if multiple := strings.HasSuffix(kind, "multiple values"); strings.HasPrefix(kind, "load balancer") && multiple != (a.MultiValueHeaders != nil) {
+			if multiple := strings.HasSuffix(kind, "multiple values"); strings.HasPrefix(kind, "load balancer") &&
+				multiple != (a.MultiValueHeaders != nil) {
 				t.Errorf("%s: request 21: got %+v, want the fields in the format of the event", kind, a)
 			}
 		}
 	}
 	order("http api", "203.0.113.200", 19)
 	a, err := send(t.Context(), t, p, request(t, "http api", http.MethodGet, "/orders/1", "203.0.113.200", ""))
-	if h := a.header(); err != nil || a.StatusCode != http.StatusOK || h.Get("Cache-Control") != "no-store" || h.Get("X-RateLimit-Remaining") != "18" {
+	if h := a.header(); err != nil || a.StatusCode != http.StatusOK || h.Get("Cache-Control") != "no-store" ||
+		h.Get("X-RateLimit-Remaining") != "18" {
 		t.Errorf("order 1: got %+v, %v, want the fields of the function and of Weir", a, err)
 	}
 }
@@ -282,7 +290,8 @@ func checkForeign(t *testing.T, p *pool) {
 	t.Helper()
 	for range 3 {
 		for _, event := range []string{
-			`{"Records": [{"eventSource": "aws:sqs", "body": "{\"path\": \"/x\"}"}]}`, `{"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}`, `{}`, `"a text"`, `[1, 2.50, null]`, `17`,
+			`{"Records": [{"eventSource": "aws:sqs", "body": "{\"path\": \"/x\"}"}]}`,
+			`{"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}`, `{}`, `"a text"`, `[1, 2.50, null]`, `17`,
 		} {
 			var want, got any
 			answer, err := p.invoke(t.Context(), []byte(event))

@@ -71,7 +71,8 @@ func ask(ctx context.Context, t *testing.T, p *pool, path, body string) (answer,
 // decision.
 func checkAnswered(t *testing.T, a answer, err error, remaining int) {
 	t.Helper()
-	if err != nil || a.StatusCode != http.StatusOK || a.Body != "answered" || a.header().Get("X-RateLimit-Remaining") != strconv.Itoa(remaining) {
+	if err != nil || a.StatusCode != http.StatusOK || a.Body != "answered" ||
+		a.header().Get("X-RateLimit-Remaining") != strconv.Itoa(remaining) {
 		t.Errorf("got %+v, %v, want 200 of the function with %d remaining", a, err, remaining)
 	}
 }
@@ -173,11 +174,13 @@ func (l layer) checkStream(t *testing.T) {
 		}
 		metadata, body, _ := bytes.Cut(whole, make([]byte, 8))
 		var a answer
-		if err := json.Unmarshal(metadata, &a); err != nil || a.StatusCode != http.StatusCreated || a.header().Get("Content-Type") != "text/plain" || a.header().Get("X-RateLimit-Remaining") != strconv.Itoa(19-i) {
+		if err := json.Unmarshal(metadata, &a); err != nil || a.StatusCode != http.StatusCreated ||
+			a.header().Get("Content-Type") != "text/plain" || a.header().Get("X-RateLimit-Remaining") != strconv.Itoa(19-i) {
 			t.Errorf("metadata of %s: got %s, %v, want 201 with the fields of the function and of Weir", path, metadata, err)
 		}
 		f, _ := errors.AsType[functionError](err)
-		if want := map[string]string{"/": "first second", "/error": "first "}[path]; string(body) != want || (err != nil) != (path == "/error") || err != nil && f.Type != "TypeError" {
+		if want := map[string]string{"/": "first second", "/error": "first "}[path]; string(body) != want || (err != nil) != (path == "/error") ||
+			err != nil && f.Type != "TypeError" {
 			t.Errorf("answer of %s: got %q, %v, want %q", path, body, err, want)
 		}
 	}

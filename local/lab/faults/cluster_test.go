@@ -70,7 +70,8 @@ func (c *cluster) await(t *testing.T) {
 	for _, n := range c.nodes {
 		eventually(t, "the cluster is complete", func() bool {
 			info := n.do(t, "cluster", "info").(string)
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384") && strings.Contains(info, "cluster_size:3")
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384") &&
+				strings.Contains(info, "cluster_size:3")
 		})
 	}
 }
@@ -168,10 +169,12 @@ func reshardUnderLoad(t *testing.T, found *problems, w *world) {
 	var admitted, degraded atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
-		e := newEnvironment(t, document, append([]string{"STORE_TIMEOUT=999ms"}, w.variables...)...) // if a variable has two values, the first applies
+		// if a variable has two values, the first applies
+		e := newEnvironment(t, document, append([]string{"STORE_TIMEOUT=999ms"}, w.variables...)...)
 		wg.Go(func() {
 			for a := e.ask(busy, policy); a.status == 204 && admitted.Load() < 2*plenty; a = e.ask(busy, policy) {
-				if admitted.Add(1); a.degraded != "" {
+				admitted.Add(1)
+				if a.degraded != "" {
 					degraded.Add(1)
 				}
 			}

@@ -19,12 +19,17 @@ import (
 // companyFaults are faults whose result depends on the callers and on the times of their requests. The
 // functions in their fields begin or company send these requests.
 var companyFaults = []fault{
-	{name: "requests are lost for longer than 5 s", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone, lull: 5500 * time.Millisecond},
-	{name: "requests with two subjects are lost", company: askPairs, count: countsThen, note: "`store_timeout`, then `store_breaker`; after the fault, the first request succeeds"},
-	{name: "16 concurrent requests of one caller are lost, seven times", company: askTogether, count: countsThen, note: "429 `subject_busy` in the first five rounds; then `store_breaker`, and `store_timeout` once per half second"},
-	{name: "an environment starts while requests are lost", company: startAlone, count: countsThen, note: "the start takes 900 ms; after it `store_timeout`, then `store_breaker`"},
+	{name: "requests are lost for longer than 5 s", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout,
+		count: countsNone, lull: 5500 * time.Millisecond},
+	{name: "requests with two subjects are lost", company: askPairs, count: countsThen,
+		note: "`store_timeout`, then `store_breaker`; after the fault, the first request succeeds"},
+	{name: "16 concurrent requests of one caller are lost, seven times", company: askTogether, count: countsThen,
+		note: "429 `subject_busy` in the first five rounds; then `store_breaker`, and `store_timeout` once per half second"},
+	{name: "an environment starts while requests are lost", company: startAlone, count: countsThen,
+		note: "the start takes 900 ms; after it `store_timeout`, then `store_breaker`"},
 	{name: "an environment is frozen, and its connections are closed", company: frozen(0), count: countsAll, extra: 2},
-	{name: "an environment is frozen for longer than 5 s, and its connections lose all data", company: frozen(5500 * time.Millisecond), count: countsAll, extra: 2},
+	{name: "an environment is frozen for longer than 5 s, and its connections lose all data", company: frozen(5500 * time.Millisecond),
+		count: countsAll, extra: 2},
 }
 
 const pair = "pair" // endpoint with two limits: one for each address, and one for all callers
@@ -50,7 +55,8 @@ func askPairs(t *testing.T, found *problems, w *world) {
 	resumed := eventually(t, "both subjects are counted again", func() bool {
 		charges := w.app.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/"+pair), caller.Caller{IP: address(client)})
 		d, err := w.app.Limiter.Take(t.Context(), time.Now(), charges)
-		if err != nil || (d.Reason == limiter.ReasonNone) != (d.StoreCalls > 0) || d.Reason == limiter.ReasonNone && d.StoreCalls != len(charges) {
+		if err != nil || (d.Reason == limiter.ReasonNone) != (d.StoreCalls > 0) || d.Reason == limiter.ReasonNone &&
+			d.StoreCalls != len(charges) {
 			found.add("%+v, %v", d, err)
 		}
 		return d.Reason == limiter.ReasonNone
@@ -78,7 +84,8 @@ func askTogether(t *testing.T, found *problems, w *world) {
 				if a.degraded != limiter.ReasonBusy || round >= resilient.DefaultFailures {
 					found.degraded(a, w.deadline+w.allowance())
 				}
-				if busy := a.degraded == limiter.ReasonBusy; busy != (a.status == http.StatusTooManyRequests) || !busy && round < resilient.DefaultFailures-1 || a.took > w.deadline+w.allowance() {
+				if busy := a.degraded == limiter.ReasonBusy; busy != (a.status == http.StatusTooManyRequests) || !busy &&
+					round < resilient.DefaultFailures-1 || a.took > w.deadline+w.allowance() {
 					found.add("round %d: %+v", round+1, a)
 				}
 			})
@@ -86,7 +93,8 @@ func askTogether(t *testing.T, found *problems, w *world) {
 		all.Wait()
 	}
 	healed(t, w)
-	if resumed := eventually(t, "the store is used again", func() bool { return w.ask(onlooker, "plenty").degraded == "" }); resumed > w.back() {
+	if resumed := eventually(t, "the store is used again",
+		func() bool { return w.ask(onlooker, "plenty").degraded == "" }); resumed > w.back() {
 		found.add("first use of the store: got after %s, want at most %s", resumed, w.back())
 	}
 }
@@ -135,7 +143,8 @@ func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
 			begun := time.Now()
 			p.ask(t)
 			line, err := p.output.ReadString('\n')
-			if took := time.Since(begun); err != nil || line != fmt.Sprintln(http.StatusNoContent, limiter.ReasonNone) || took > w.deadline+w.allowance() {
+			if took := time.Since(begun); err != nil || line != fmt.Sprintln(http.StatusNoContent, limiter.ReasonNone) || took > w.deadline+
+				w.allowance() {
 				found.add("%s: %q in %s: %v", what, line, took, err)
 			}
 		}

@@ -128,7 +128,8 @@ func (e *environment) ask(caller, policy string) answer {
 	r.RemoteAddr = caller + ":1024"
 	w, begun := httptest.NewRecorder(), time.Now()
 	e.handler.ServeHTTP(w, r)
-	return answer{w.Code, w.Header().Get(httplimit.RetryAfterField), limiter.Reason(w.Header().Get(httplimit.DegradedField)), time.Since(begun)}
+	return answer{w.Code, w.Header().Get(httplimit.RetryAfterField), limiter.Reason(w.Header().Get(httplimit.DegradedField)),
+		time.Since(begun)}
 }
 
 // charge returns the charge of a request to the endpoint of a policy. from is the address of the caller.

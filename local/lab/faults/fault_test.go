@@ -134,7 +134,8 @@ func (w *world) observe(t *testing.T, address string) {
 	if err := w.direct.close(); err != nil {
 		t.Error(err)
 	}
-	w.direct = newEnvironment(t, document, append([]string{w.at(address)}, w.direct.variables...)...) // if a variable has two values, the first applies
+	// if a variable has two values, the first applies
+	w.direct = newEnvironment(t, document, append([]string{w.at(address)}, w.direct.variables...)...)
 }
 
 // run runs the fault f once. It returns the differences between the run and the line of f in the table.
@@ -155,7 +156,8 @@ func (f *fault) run(t *testing.T, w *world) (found problems) {
 	if f.end != nil {
 		f.end(t, w)
 	}
-	if resumed := eventually(t, "the store is used again", func() bool { return w.ask(onlooker, policies[0]).degraded == "" }); resumed > w.back() {
+	if resumed := eventually(t, "the store is used again",
+		func() bool { return w.ask(onlooker, policies[0]).degraded == "" }); resumed > w.back() {
 		found.add("first use of the store: got after %s, want at most %s", resumed, w.back())
 	}
 	for _, policy := range policies {
@@ -252,7 +254,8 @@ func (f *fault) checkAttempts(found *problems, failed, spared int, took time.Dur
 		rest = all - failed
 	}
 	if failed < low || failed > high || spared != rest {
-		found.add("%d requests: got %d failed calls, want %d to %d; got %d prevented by the breaker, want %d", all, failed, low, high, spared, rest)
+		found.add("%d requests: got %d failed calls, want %d to %d; got %d prevented by the breaker, want %d", all, failed, low, high, spared,
+			rest)
 	}
 }
 
@@ -299,7 +302,8 @@ func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, 
 		}
 	}
 	// The count of the outage refuses before the store does.
-	if a := w.ask(client, policy); a.status != http.StatusTooManyRequests || a.degraded != limiter.ReasonNone && (policy != "local" || a.degraded != limiter.ReasonOutage) {
+	if a := w.ask(client, policy); a.status != http.StatusTooManyRequests || a.degraded != limiter.ReasonNone &&
+		(policy != "local" || a.degraded != limiter.ReasonOutage) {
 		found.add("%s: request above the limit: got %+v, want a refusal", policy, a)
 	}
 }

@@ -24,26 +24,34 @@ var killed = fault{name: "an environment is killed in the middle of a decision",
 
 // networkFaults are faults of the network. They apply to every store.
 var networkFaults = []fault{
-	{name: "answers come late", begin: poisoned("down", "latency", map[string]any{"latency": 700}), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
+	{name: "answers come late", begin: poisoned("down", "latency", map[string]any{"latency": 700}), end: healed, sees: limiter.ReasonTimeout,
+		count: countsSome},
 	{name: "requests are lost", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone},
 	{name: "answers are lost", begin: poisoned("down", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
-	{name: "1 kB/s", begin: poisoned("up", "bandwidth", map[string]any{"rate": 1}), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
-	{name: "connections are refused", begin: func(_ *testing.T, w *world) { w.network.proxy.Stop() }, end: healed, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "1 kB/s", begin: poisoned("up", "bandwidth", map[string]any{"rate": 1}), end: healed, sees: limiter.ReasonTimeout,
+		count: countsSome},
+	{name: "connections are refused", begin: func(_ *testing.T, w *world) { w.network.proxy.Stop() }, end: healed,
+		sees: limiter.ReasonUnavailable, count: countsNone},
 	{name: "connections are reset", begin: poisoned("up", "reset_peer", nil), end: healed, sees: limiter.ReasonUnavailable, count: countsNone},
-	{name: "answers are cut off", begin: poisoned("down", "limit_data", map[string]any{"bytes": 3}), end: healed, sees: limiter.ReasonUnavailable, count: countsSome},
+	{name: "answers are cut off", begin: poisoned("down", "limit_data", map[string]any{"bytes": 3}), end: healed,
+		sees: limiter.ReasonUnavailable, count: countsSome},
 	{name: "connections close slowly", begin: poisoned("down", "slow_close", map[string]any{"delay": 700}), end: healed, count: countsAll},
 	{name: "idle connections were closed", begin: func(t *testing.T, w *world) { t.Helper(); w.network.hangUp(t) }, count: countsAll},
-	{name: "idle connections lose all data", begin: func(t *testing.T, w *world) { t.Helper(); w.network.forget(t) }, end: healed, sees: limiter.ReasonTimeout, once: true, count: countsSome},
+	{name: "idle connections lose all data", begin: func(t *testing.T, w *world) { t.Helper(); w.network.forget(t) }, end: healed,
+		sees: limiter.ReasonTimeout, once: true, count: countsSome},
 	killed,
 }
 
 var redisFaults = []fault{
-	{name: "the server hangs", begin: signalled(syscall.SIGSTOP), end: signalled(syscall.SIGCONT), sees: limiter.ReasonTimeout, count: countsSome},
-	{name: "the server restarts", begin: func(t *testing.T, w *world) { t.Helper(); w.server.kill(t) }, end: func(t *testing.T, w *world) { t.Helper(); w.server.run(t) },
+	{name: "the server hangs", begin: signalled(syscall.SIGSTOP), end: signalled(syscall.SIGCONT), sees: limiter.ReasonTimeout,
+		count: countsSome},
+	{name: "the server restarts", begin: func(t *testing.T, w *world) { t.Helper(); w.server.kill(t) },
+		end:  func(t *testing.T, w *world) { t.Helper(); w.server.run(t) },
 		sees: limiter.ReasonUnavailable, count: countsLost},
 	{name: "FLUSHALL", begin: done("flushall"), count: countsAnew},
 	{name: "SCRIPT FLUSH", begin: done("script flush"), count: countsAll},
-	{name: "out of memory", begin: done("config set maxmemory 1"), end: done("config set maxmemory 0"), sees: limiter.ReasonFull, lives: true, count: countsNone},
+	{name: "out of memory", begin: done("config set maxmemory 1"), end: done("config set maxmemory 0"), sees: limiter.ReasonFull, lives: true,
+		count: countsNone},
 	{name: "the server is a replica", begin: func(t *testing.T, w *world) {
 		t.Helper()
 		replicate(t, w)
@@ -65,21 +73,30 @@ var redisFaults = []fault{
 }
 
 var dynamoFaults = []fault{
-	{name: "ProvisionedThroughputExceededException", begin: answered(http.StatusBadRequest, "ProvisionedThroughputExceededException", "Throughput exceeds the current capacity of your table or index."),
+	{name: "ProvisionedThroughputExceededException", begin: answered(http.StatusBadRequest, "ProvisionedThroughputExceededException",
+		"Throughput exceeds the current capacity of your table or index."),
 		end: restored, sees: limiter.ReasonThrottled, count: countsNone},
-	{name: "ThrottlingException", begin: answered(http.StatusBadRequest, "ThrottlingException", "Rate of requests exceeds the allowed throughput."), end: restored, sees: limiter.ReasonThrottled, count: countsNone},
-	{name: "RequestLimitExceeded", begin: answered(http.StatusBadRequest, "RequestLimitExceeded", "Throughput exceeds the current throughput limit for your account."), end: restored, sees: limiter.ReasonThrottled, count: countsNone},
-	{name: "status 500", begin: answered(http.StatusInternalServerError, "InternalServerError", "The request could not be processed."), end: restored, sees: limiter.ReasonUnavailable, count: countsNone},
-	{name: "status 500 after the write", begin: replaced(http.StatusInternalServerError, `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}`), end: restored, sees: limiter.ReasonUnavailable, count: countsSome},
+	{name: "ThrottlingException", begin: answered(http.StatusBadRequest, "ThrottlingException",
+		"Rate of requests exceeds the allowed throughput."), end: restored, sees: limiter.ReasonThrottled, count: countsNone},
+	{name: "RequestLimitExceeded", begin: answered(http.StatusBadRequest, "RequestLimitExceeded",
+		"Throughput exceeds the current throughput limit for your account."), end: restored, sees: limiter.ReasonThrottled, count: countsNone},
+	{name: "status 500", begin: answered(http.StatusInternalServerError, "InternalServerError", "The request could not be processed."),
+		end: restored, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "status 500 after the write", begin: replaced(http.StatusInternalServerError,
+		`{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}`), end: restored, sees: limiter.ReasonUnavailable, count: countsSome},
 	{name: "status 503 without JSON", begin: func(_ *testing.T, w *world) {
 		w.dynamo.answer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = w.Write([]byte("<html>busy</html>"))
 		}))
 	}, end: restored, sees: limiter.ReasonUnavailable, count: countsNone},
-	{name: "the item is too large", begin: answered(http.StatusBadRequest, "ValidationException", "Item size to update has exceeded the maximum allowed size"), end: restored, sees: limiter.ReasonUnavailable, lives: true, count: countsNone},
-	{name: "the table does not exist", begin: answered(http.StatusBadRequest, "ResourceNotFoundException", "Requested resource not found"), end: restored, sees: limiter.ReasonUnavailable, count: countsNone},
-	{name: "the answer is not JSON", begin: replaced(http.StatusOK, `{"Attributes":{"pk":`), end: restored, sees: limiter.ReasonUnavailable, count: countsSome},
+	{name: "the item is too large", begin: answered(http.StatusBadRequest, "ValidationException",
+		"Item size to update has exceeded the maximum allowed size"), end: restored, sees: limiter.ReasonUnavailable, lives: true,
+		count: countsNone},
+	{name: "the table does not exist", begin: answered(http.StatusBadRequest, "ResourceNotFoundException", "Requested resource not found"),
+		end: restored, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "the answer is not JSON", begin: replaced(http.StatusOK, `{"Attributes":{"pk":`), end: restored, sees: limiter.ReasonUnavailable,
+		count: countsSome},
 	{name: "the answer cannot be read", begin: func(t *testing.T, w *world) {
 		t.Helper()
 		item := `"pk":{"S":"key"}`
@@ -88,7 +105,8 @@ var dynamoFaults = []fault{
 		}
 		replaced(http.StatusOK, `{"Attributes":{`+item+`}}`)(t, w)
 	}, end: restored, sees: limiter.ReasonUnavailable, lives: true, count: countsSome},
-	{name: "the answer has no item", begin: replaced(http.StatusOK, `{}`), end: restored, sees: limiter.ReasonUnavailable, lives: true, count: countsSome},
+	{name: "the answer has no item", begin: replaced(http.StatusOK, `{}`), end: restored, sees: limiter.ReasonUnavailable, lives: true,
+		count: countsSome},
 }
 
 func signalled(signal syscall.Signal) func(*testing.T, *world) {
@@ -136,7 +154,8 @@ func kill(t *testing.T, w *world) {
 	policy := policies[0]
 	counted := w.direct.counted(t, client, policy)
 	n := connect(t, w.network.proxy.Upstream)
-	p := startProcess(t, append([]string{w.at(n.address()), "STORE_TIMEOUT=999ms"}, w.variables...)) // if a variable has two values, the first applies
+	// if a variable has two values, the first applies
+	p := startProcess(t, append([]string{w.at(n.address()), "STORE_TIMEOUT=999ms"}, w.variables...))
 	n.poison(t, "down", "timeout", nil)
 	p.ask(t)
 	eventually(t, "the decision is counted", func() bool { return w.direct.counted(t, client, policy) > counted })

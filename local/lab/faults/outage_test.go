@@ -46,7 +46,8 @@ func TestOutage_stopped(t *testing.T) {
 	admitted, worst := w.flood(t, 100)
 	late := lateness()
 	w.server.signal(t, syscall.SIGCONT)
-	t.Logf("admitted %d of the remaining %d requests, slowest answer %s; the machine delayed answers by at most %s", admitted, daily-10, worst, late)
+	t.Logf("admitted %d of the remaining %d requests, slowest answer %s; the machine delayed answers by at most %s", admitted, daily-10, worst,
+		late)
 	if least, most := 250*time.Millisecond, 300*time.Millisecond+late; worst < least || worst >= most {
 		t.Errorf("slowest answer: got %s, want at least %s, and less than 300 ms plus the machine's delay of %s", worst, least, late)
 	}

@@ -67,8 +67,9 @@ func newRegion(t *testing.T) *region {
 	n.poison(t, "down", "loss", map[string]any{})
 	o := dynamostore.Options{Table: createTable(t, server.URL), Namespace: "regions"}
 	return &region{
-		store:   storetest.Must(dynamostore.NewBare(dynamoClient(t, server.URL), o)),
-		shares:  storetest.Must(resilient.New(storetest.Must(dynamostore.NewBare(dynamoClient(t, "http://"+n.address()), o)), resilient.Options{})),
+		store: storetest.Must(dynamostore.NewBare(dynamoClient(t, server.URL), o)),
+		shares: storetest.Must(resilient.New(storetest.Must(dynamostore.NewBare(dynamoClient(t, "http://"+n.address()), o)),
+			resilient.Options{})),
 		network: n,
 	}
 }
@@ -86,7 +87,8 @@ func TestRegions(t *testing.T) {
 		algorithm algo.Algorithm
 		ahead     time.Duration
 	}{
-		"fixed window": {algo.FixedWindow, 0}, "sliding window": {algo.SlidingWindow, 0}, "sliding window, clocks apart": {algo.SlidingWindow, time.Second},
+		"fixed window": {algo.FixedWindow, 0}, "sliding window": {algo.SlidingWindow, 0}, "sliding window, clocks apart": {algo.SlidingWindow,
+			time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rate := algo.Rate{Algorithm: test.algorithm, Requests: 40, Window: 2 * time.Second}
@@ -99,7 +101,8 @@ func TestRegions(t *testing.T) {
 			load.run(t, lasts)
 			admitted, moved, lost, seconds := load.admitted.Load(), load.moved.Load(), load.lost.Load(), int64(lasts/time.Second)
 			if admitted < 10*seconds || moved < seconds || lost == 0 { // one table would admit twice as much
-				t.Errorf("got %d admitted, %d moved and %d messages lost in %d s, want at least 10 admitted and 1 moved a second, and some lost", admitted, moved, lost, seconds)
+				t.Errorf("got %d admitted, %d moved and %d messages lost in %d s, want at least 10 admitted and 1 moved a second, and some lost",
+					admitted, moved, lost, seconds)
 			}
 			t.Logf("%d admitted, %d moved, %d messages lost", admitted, moved, lost)
 		})

@@ -27,7 +27,8 @@ type server struct {
 func newServer(t *testing.T, options ...string) *server {
 	t.Helper()
 	s := &server{address: "127.0.0.1:" + freePort(t), dir: t.TempDir(), options: options}
-	s.client = redis.NewClient(&redis.Options{Addr: s.address, DialerRetries: 1, MaxRetries: 500, MinRetryBackoff: 10 * time.Millisecond, MaxRetryBackoff: 10 * time.Millisecond})
+	s.client = redis.NewClient(&redis.Options{Addr: s.address, DialerRetries: 1, MaxRetries: 500, MinRetryBackoff: 10 * time.Millisecond,
+		MaxRetryBackoff: 10 * time.Millisecond})
 	s.run(t)
 	t.Cleanup(func() {
 		_ = s.client.Close()

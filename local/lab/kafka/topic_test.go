@@ -252,7 +252,8 @@ func TestTopic_Send_reason(t *testing.T) {
 	}{
 		{"closed port", listener(t, true), kafka.Options{}, "connection refused"},
 		{"TLS against plaintext", listener(t, false), kafka.Options{TLS: true}, "unable to dial: "},
-		{"plaintext against TLS", cluster(t, kfake.TLS(&tls.Config{Certificates: server.TLS.Certificates})).ListenAddrs()[0], kafka.Options{}, "is TLS missing?"},
+		{"plaintext against TLS", cluster(t, kfake.TLS(&tls.Config{Certificates: server.TLS.Certificates})).ListenAddrs()[0], kafka.Options{},
+			"is TLS missing?"},
 		{"login refused", iam, kafka.Options{Login: login(nil)}, "Access denied"},
 		{"no credentials", iam, kafka.Options{Login: login(errors.New("no credentials"))}, "no credentials"},
 	} {
@@ -302,7 +303,8 @@ func TestActions(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	slices.Sort(found)
-	if got, want := slices.Compact(found), slices.Concat(contract.KafkaClusterActions(), contract.KafkaTopicActions()); !slices.Equal(got, want) {
+	if got, want := slices.Compact(found), slices.Concat(contract.KafkaClusterActions(), contract.KafkaTopicActions()); !slices.Equal(got,
+		want) {
 		t.Errorf("needed actions: got %v, want %v", got, want)
 	}
 }

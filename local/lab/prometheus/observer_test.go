@@ -58,10 +58,13 @@ func TestObserver(t *testing.T) {
 	}
 	alice := caller.Caller{User: "alice"}
 	metrics, events := observed(t,
-		telemetry.Outcome{Caller: alice, Duration: 2 * time.Millisecond, Decision: limiter.Decision{Allowed: true, Limit: search, Remaining: 9, StoreCalls: 1, StoreTime: time.Millisecond}},
-		telemetry.Outcome{Caller: alice, Duration: 4 * time.Millisecond, Decision: limiter.Decision{Allowed: true, Limit: search, Remaining: 8, StoreCalls: 1, StoreTime: 3 * time.Millisecond}},
+		telemetry.Outcome{Caller: alice, Duration: 2 * time.Millisecond, Decision: limiter.Decision{Allowed: true, Limit: search, Remaining: 9,
+			StoreCalls: 1, StoreTime: time.Millisecond}},
+		telemetry.Outcome{Caller: alice, Duration: 4 * time.Millisecond, Decision: limiter.Decision{Allowed: true, Limit: search, Remaining: 8,
+			StoreCalls: 1, StoreTime: 3 * time.Millisecond}},
 		telemetry.Outcome{Caller: alice, Decision: limiter.Decision{Limit: search, RetryAfter: 1500 * time.Millisecond, FromCache: true}},
-		telemetry.Outcome{Caller: alice, Decision: limiter.Decision{Failed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, StoreTime: 50 * time.Millisecond}},
+		telemetry.Outcome{Caller: alice, Decision: limiter.Decision{Failed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1,
+			StoreTime: 50 * time.Millisecond}},
 		telemetry.Outcome{Err: caller.ErrInvalidCredential, Decision: limiter.Decision{Allowed: true}},
 	)
 	var got []string
@@ -79,8 +82,9 @@ func TestObserver(t *testing.T) {
 		t.Errorf("decisions:\n got %q\nwant %q", got, want)
 	}
 	for name, want := range map[string]map[string]float64{
-		"weir.decision.duration": {"weir.outcome=allowed": 0.006, "weir.outcome=refused": 0, "weir.outcome=failed": 0, "weir.outcome=unauthorized": 0},
-		"weir.store.duration":    {"": 0.004, "error.type=store_timeout": 0.05},
+		"weir.decision.duration": {"weir.outcome=allowed": 0.006, "weir.outcome=refused": 0, "weir.outcome=failed": 0,
+			"weir.outcome=unauthorized": 0},
+		"weir.store.duration": {"": 0.004, "error.type=store_timeout": 0.05},
 	} {
 		points := metrics[name].Data.(metricdata.Histogram[float64]).DataPoints
 		if metrics[name].Unit != "s" || len(points) != len(want) {
@@ -121,7 +125,8 @@ func TestObserver_middleware(t *testing.T) {
 		span.End()
 	}
 	for i, want := range []string{"allowed", "refused"} {
-		if events := spans.Ended()[i].Events(); len(events) != 1 || !slices.Contains(events[0].Attributes, attribute.String("weir.outcome", want)) {
+		if events := spans.Ended()[i].Events(); len(events) != 1 || !slices.Contains(events[0].Attributes, attribute.String("weir.outcome",
+			want)) {
 			t.Errorf("request %d: got events %v, want one with the outcome %s", i, events, want)
 		}
 	}

@@ -50,7 +50,8 @@ func contents(program []byte) (main string, components []cyclonedx.Component, er
 func inventory(main, version string, components map[string]cyclonedx.Component) ([]byte, error) {
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{
-		BOMRef: packageURL(main, version), Type: cyclonedx.ComponentTypeApplication, Name: main, Version: version, PackageURL: packageURL(main, version),
+		BOMRef: packageURL(main, version), Type: cyclonedx.ComponentTypeApplication, Name: main, Version: version, PackageURL: packageURL(main,
+			version),
 	}}
 	all := slices.SortedFunc(maps.Values(components), func(a, b cyclonedx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) })
 	bom.Components = &all

@@ -78,7 +78,8 @@ func (l *licenses) notices(c cyclonedx.Component) ([]notice, error) {
 			return err
 		}
 		name, err := filepath.Rel(folder, path)
-		found = append(found, notice{c.Name + " " + c.Version + ": " + filepath.ToSlash(name), strings.TrimSpace(strings.ReplaceAll(string(text), "\r\n", "\n"))})
+		found = append(found, notice{c.Name + " " + c.Version + ": " + filepath.ToSlash(name),
+			strings.TrimSpace(strings.ReplaceAll(string(text), "\r\n", "\n"))})
 		complete = complete || filepath.Dir(path) == folder && licenseFile.MatchString(name)
 		return err
 	})

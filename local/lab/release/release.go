@@ -180,7 +180,8 @@ func (k *packer) commands() (files []file, err error) {
 }
 
 // The files of the examples. Others, such as the state of Terraform, come from using an example in this checkout.
-var exampleFiles = []string{"*.js", "*.md", "*.py", "*.tf", "*.ts", "*.yaml", ".npmrc", "cdk.json", "package.json", "package-lock.json", "requirements.txt", "tsconfig.json"}
+var exampleFiles = []string{"*.js", "*.md", "*.py", "*.tf", "*.ts", "*.yaml", ".npmrc", "cdk.json", "package.json", "package-lock.json",
+	"requirements.txt", "tsconfig.json"}
 
 // exampleVersion is the version of the release that the page and the examples in the repository use.
 const exampleVersion = "v1.0.0"
@@ -249,7 +250,8 @@ func bundle(function string, program, rules []byte, texts []file) []file {
 		return append([]file{{"bootstrap", program, true}, {name: "rules.json", content: rules}}, texts...)
 	}
 	files := []file{
-		{contract.LayerExtension, program, true}, {contract.LayerWrapper, []byte(contract.LayerScript()), true}, {name: contract.LayerRules, content: rules},
+		{contract.LayerExtension, program, true}, {contract.LayerWrapper, []byte(contract.LayerScript()), true},
+		{name: contract.LayerRules, content: rules},
 	}
 	for _, text := range texts {
 		files = append(files, file{name: "weir-" + text.name, content: text.content})
@@ -284,7 +286,8 @@ func zipped(files ...file) ([]byte, error) {
 		header := &zip.FileHeader{Name: f.name, Method: zip.Deflate}
 		header.SetMode(f.mode())
 		w, headerErr := z.CreateHeader(header)
-		if err = errors.Join(err, headerErr); headerErr == nil {
+		err = errors.Join(err, headerErr)
+		if headerErr == nil {
 			_, headerErr = w.Write(f.content)
 			err = errors.Join(err, headerErr)
 		}
@@ -299,7 +302,8 @@ func tarred(files ...file) ([]byte, error) {
 	t := tar.NewWriter(compressed)
 	var err error
 	for _, f := range files {
-		err = errors.Join(err, t.WriteHeader(&tar.Header{Name: f.name, Mode: int64(f.mode()), Size: int64(len(f.content)), Format: tar.FormatUSTAR}))
+		err = errors.Join(err, t.WriteHeader(&tar.Header{Name: f.name, Mode: int64(f.mode()), Size: int64(len(f.content)),
+			Format: tar.FormatUSTAR}))
 		_, writeErr := t.Write(f.content)
 		err = errors.Join(err, writeErr)
 	}
@@ -317,7 +321,8 @@ func section(name, repository, version string) ([]byte, error) {
 	var found string
 	for part := range strings.SplitSeq(string(changelog), "\n## ") {
 		heading, body, _ := strings.Cut(part, "\n")
-		if heading = strings.TrimSpace(heading); heading == version || heading == "Next" && found == "" {
+		heading = strings.TrimSpace(heading)
+		if heading == version || heading == "Next" && found == "" {
 			found = body
 		}
 	}

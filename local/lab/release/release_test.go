@@ -35,7 +35,8 @@ var program = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	path := filepath.Join(folder, "bootstrap")
-	out, err := exec.Command("go", "-C", "../../..", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./functions/deploy").CombinedOutput()
+	out, err := exec.Command("go", "-C", "../../..", "build", "-trimpath", "-ldflags", "-s -w", "-o", path,
+		"./functions/deploy").CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)
 	}
@@ -70,7 +71,8 @@ func programs(t *testing.T, paths ...string) release.Programs {
 	write(t, filepath.Join(dist, "rules.json"), []byte("{}\n"))
 	write(t, filepath.Join(dist, "weir.template.json"), []byte("{}\n"))
 	write(t, filepath.Join(dist, "LICENSE"), []byte("license\n"))
-	write(t, filepath.Join(dist, "CHANGELOG.md"), []byte("# Changelog\n\n## Next\n\n- later\n\n## v1.2.0\n\n- this [one](infra/README.md#a), not https://a.example\n\n## v1.1.0\n\n- before\n"))
+	write(t, filepath.Join(dist, "CHANGELOG.md"), []byte("# Changelog\n\n## Next\n\n- later\n\n## v1.2.0\n\n- this "+
+		"[one](infra/README.md#a), not https://a.example\n\n## v1.1.0\n\n- before\n"))
 	write(t, filepath.Join(dist, "TEMPLATE.md"), []byte("[a](README.md#x) [b](../limiter/y.md) [c](#here) [d](https://a.example) v1.0.0\n"))
 	return release.Programs{
 		Page: filepath.Join(dist, "TEMPLATE.md"), Examples: "../../../infra/examples", Policies: "../../../infra/policies",
@@ -97,7 +99,8 @@ func read(t *testing.T, folder string) map[string][]byte {
 	}
 	files := map[string][]byte{}
 	for _, entry := range entries {
-		if files[entry.Name()], err = os.ReadFile(filepath.Join(folder, entry.Name())); err != nil {
+		files[entry.Name()], err = os.ReadFile(filepath.Join(folder, entry.Name()))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -143,7 +146,8 @@ func TestWrite_reproducible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"CHANGES.md", "TEMPLATE.md", "authorizer_arm64.zip", "authorizer_x86_64.zip", "deployer-policy.json", "examples.tar.gz", "layer-arm64.zip", "operator-policy.json", "sbom.cdx.json", "weir.template.json", "weir_linux_amd64.tar.gz", "SHA256SUMS"}
+	want := []string{"CHANGES.md", "TEMPLATE.md", "authorizer_arm64.zip", "authorizer_x86_64.zip", "deployer-policy.json", "examples.tar.gz",
+		"layer-arm64.zip", "operator-policy.json", "sbom.cdx.json", "weir.template.json", "weir_linux_amd64.tar.gz", "SHA256SUMS"}
 	if !slices.Equal(names, want) {
 		t.Fatalf("got the files %q, want %q", names, want)
 	}
@@ -160,9 +164,11 @@ func TestWrite_contents(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	layer := map[string]fs.FileMode{"extensions/weir": 0o755, "weir": 0o755, "weir-rules.json": 0o644, "weir-LICENSE": 0o644, "weir-THIRD-PARTY-LICENSES": 0o644}
+	layer := map[string]fs.FileMode{"extensions/weir": 0o755, "weir": 0o755, "weir-rules.json": 0o644, "weir-LICENSE": 0o644,
+		"weir-THIRD-PARTY-LICENSES": 0o644}
 	for name, modes := range map[string]map[string]fs.FileMode{
-		"authorizer_arm64.zip": {"bootstrap": 0o755, "rules.json": 0o644, "LICENSE": 0o644, "THIRD-PARTY-LICENSES": 0o644}, "layer-arm64.zip": layer,
+		"authorizer_arm64.zip": {"bootstrap": 0o755, "rules.json": 0o644, "LICENSE": 0o644, "THIRD-PARTY-LICENSES": 0o644},
+		"layer-arm64.zip":      layer,
 	} {
 		z, err := zip.NewReader(bytes.NewReader(files[name]), int64(len(files[name])))
 		if err != nil {
@@ -189,25 +195,30 @@ func TestWrite_contents(t *testing.T) {
 	}
 
 	for name, content := range files {
-		if line := fmt.Sprintf("%x  %s\n", sha256.Sum256(content), name); name != "SHA256SUMS" && !strings.Contains(string(files["SHA256SUMS"]), line) {
+		if line := fmt.Sprintf("%x  %s\n", sha256.Sum256(content), name); name != "SHA256SUMS" && !strings.Contains(string(files["SHA256SUMS"]),
+			line) {
 			t.Errorf("SHA256SUMS: want a line %q, got none", line)
 		}
 	}
-	if got, want := string(files["CHANGES.md"]), "# Weir v1.2.0\n\n- this [one](https://github.com/weir-limits/weir/blob/v1.2.0/infra/README.md#a), not https://a.example\n"; got != want {
+	if got, want := string(files["CHANGES.md"]), "# Weir v1.2.0\n\n- this "+
+		"[one](https://github.com/weir-limits/weir/blob/v1.2.0/infra/README.md#a), not https://a.example\n"; got != want {
 		t.Errorf("CHANGES.md: got %q, want %q", got, want)
 	}
 }
 
-// A release has the page of the template, with links into the repository and the version of the release, every file of the examples that the
+// A release has the page of the template, with links into the repository and the version of the release, every file of the examples that
+// the
 // repository has, and the policies.
 func TestWrite_guide(t *testing.T) {
 	files := released(t)
 	const repository = "https://github.com/weir-limits/weir/blob/v1.2.0/"
-	if got, want := string(files["TEMPLATE.md"]), "[a]("+repository+"infra/README.md#x) [b]("+repository+"limiter/y.md) [c](#here) [d](https://a.example) v1.2.0\n"; got != want {
+	if got, want := string(files["TEMPLATE.md"]), "[a]("+repository+"infra/README.md#x) [b]("+repository+
+		"limiter/y.md) [c](#here) [d](https://a.example) v1.2.0\n"; got != want {
 		t.Errorf("TEMPLATE.md: got %q, want %q", got, want)
 	}
 	for _, role := range []string{"deployer", "operator"} {
-		if got := files[role+"-policy.json"]; !json.Valid(got) || !bytes.Contains(got, []byte(`"STACK`)) && !bytes.Contains(got, []byte("/STACK")) {
+		if got := files[role+"-policy.json"]; !json.Valid(got) || !bytes.Contains(got, []byte(`"STACK`)) &&
+			!bytes.Contains(got, []byte("/STACK")) {
 			t.Errorf("%s-policy.json: got %s, want a policy for the stack STACK", role, got)
 		}
 	}
@@ -217,7 +228,8 @@ func TestWrite_guide(t *testing.T) {
 	}
 	want := []string{}
 	for name := range strings.Lines(string(tracked)) {
-		if name = strings.TrimSpace(name); !strings.HasSuffix(name, "_test.go") && !strings.Contains(name, "/testdata/") {
+		name = strings.TrimSpace(name)
+		if !strings.HasSuffix(name, "_test.go") && !strings.Contains(name, "/testdata/") {
 			want = append(want, strings.TrimPrefix(name, "../../../infra/"))
 		}
 	}
@@ -230,10 +242,12 @@ func TestWrite_guide(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("examples.tar.gz: got %q, want %q", got, want)
 	}
-	if page := unpacked(t, files["examples.tar.gz"], "examples/express/README.md"); strings.Contains(page, "](../") || !strings.Contains(page, repository) {
+	if page := unpacked(t, files["examples.tar.gz"], "examples/express/README.md"); strings.Contains(page, "](../") ||
+		!strings.Contains(page, repository) {
 		t.Errorf("README.md of the example: got %s, want links into the repository", page)
 	}
-	for name, want := range map[string]string{"typescript/app.ts": `release = "v1.2.0"`, "python/app.py": `RELEASE = "v1.2.0"`, "terraform/main.tf": `prefix = "weir/v1.2.0/"`, "sam/template.yaml": "CodePrefix: weir/v1.2.0/"} {
+	for name, want := range map[string]string{"typescript/app.ts": `release = "v1.2.0"`, "python/app.py": `RELEASE = "v1.2.0"`,
+		"terraform/main.tf": `prefix = "weir/v1.2.0/"`, "sam/template.yaml": "CodePrefix: weir/v1.2.0/"} {
 		if text := unpacked(t, files["examples.tar.gz"], "examples/"+name); !strings.Contains(text, want) || strings.Contains(text, "v1.0.0") {
 			t.Errorf("%s: got %s, want %s", name, text, want)
 		}
@@ -331,7 +345,8 @@ func TestWrite_licenses(t *testing.T) {
 				t.Errorf("inventory: got %d entries of %s, want 1", got, component[0])
 			}
 		}
-		for _, license := range []string{"Copyright 2009 The Go Authors.", "Licensed under the Apache License, Version 2.0", "AWS SDK for Go\nCopyright 2015 Amazon.com"} {
+		for _, license := range []string{"Copyright 2009 The Go Authors.", "Licensed under the Apache License, Version 2.0",
+			"AWS SDK for Go\nCopyright 2015 Amazon.com"} {
 			if got := strings.Count(text, license); got == 0 {
 				t.Errorf("%s: got no text %q, want one", archive, license)
 			}
@@ -352,7 +367,8 @@ func unpacked(t *testing.T, archive []byte, name string) string {
 	if z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive))); err == nil {
 		for _, f := range z.File {
 			if strings.TrimPrefix(f.Name, "weir-") == name {
-				if opened, err = f.Open(); err != nil {
+				opened, err = f.Open()
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -409,29 +425,32 @@ func TestWrite_incomplete(t *testing.T) {
 		change func(p *release.Programs)
 		want   string
 	}{
-		"version":      {func(p *release.Programs) { p.Version = "1.2" }, `version: invalid (got "1.2", want a version such as v1.2.0)`},
-		"no functions": {func(p *release.Programs) { p.Functions = filepath.Join(p.Functions, "weir") }, "no file */*/bootstrap; build the programs first"},
-		"no commands":  {func(p *release.Programs) { p.Commands = filepath.Join(p.Commands, "none") }, "no file */weir; build the programs first"},
+		"version": {func(p *release.Programs) { p.Version = "1.2" }, `version: invalid (got "1.2", want a version such as v1.2.0)`},
+		"no functions": {func(p *release.Programs) { p.Functions = filepath.Join(p.Functions, "weir") },
+			"no file */*/bootstrap; build the programs first"},
+		"no commands": {func(p *release.Programs) { p.Commands = filepath.Join(p.Commands, "none") }, "no file */weir; build the programs first"},
 		"architecture": {func(p *release.Programs) {
 			_ = os.Rename(filepath.Join(p.Functions, "arm64"), filepath.Join(p.Functions, "amd64"))
 		}, `unknown architecture (got "amd64", want arm64 or x86_64)`},
 		"no program": {func(p *release.Programs) {
 			_ = os.WriteFile(filepath.Join(p.Functions, "arm64/authorizer/bootstrap"), []byte("text"), 0o600)
 		}, "not a Go program"},
-		"no rules":               {func(p *release.Programs) { p.Rules += ".none" }, "no such file"},
-		"no page":                {func(p *release.Programs) { p.Page += ".none" }, "no such file"},
-		"no examples":            {func(p *release.Programs) { p.Examples = p.Commands }, "no file */*.py; build the programs first"},
-		"no policies":            {func(p *release.Programs) { p.Policies = p.Commands }, "no such file"},
-		"no template":            {func(p *release.Programs) { p.Templates[0] += ".none" }, "no such file"},
-		"no license":             {func(p *release.Programs) { p.License += ".none" }, "no such file"},
-		"no module":              {func(p *release.Programs) { p.Modules += ".none" }, "no such file"},
-		"no license of a module": {func(p *release.Programs) { p.Modules = modulesWithout(t, "github.com/aws/aws-lambda-go") }, "github.com/aws/aws-lambda-go v"},
-		"no license of Go":       {func(p *release.Programs) { p.Toolchain = t.TempDir() }, "no license file in "},
+		"no rules":    {func(p *release.Programs) { p.Rules += ".none" }, "no such file"},
+		"no page":     {func(p *release.Programs) { p.Page += ".none" }, "no such file"},
+		"no examples": {func(p *release.Programs) { p.Examples = p.Commands }, "no file */*.py; build the programs first"},
+		"no policies": {func(p *release.Programs) { p.Policies = p.Commands }, "no such file"},
+		"no template": {func(p *release.Programs) { p.Templates[0] += ".none" }, "no such file"},
+		"no license":  {func(p *release.Programs) { p.License += ".none" }, "no such file"},
+		"no module":   {func(p *release.Programs) { p.Modules += ".none" }, "no such file"},
+		"no license of a module": {func(p *release.Programs) { p.Modules = modulesWithout(t, "github.com/aws/aws-lambda-go") },
+			"github.com/aws/aws-lambda-go v"},
+		"no license of Go": {func(p *release.Programs) { p.Toolchain = t.TempDir() }, "no license file in "},
 		"no license of uPlot": {func(p *release.Programs) {
 			embedChart(t, *p)
 			p.Chart = t.TempDir()
 		}, "uPlot 1.6.32: no license file in "},
-		"no section": {func(p *release.Programs) { _ = os.WriteFile(p.Changelog, []byte("# Changelog\n"), 0o600) }, "no section for the release (want the heading v1.2.0 or Next)"},
+		"no section": {func(p *release.Programs) { _ = os.WriteFile(p.Changelog, []byte("# Changelog\n"), 0o600) },
+			"no section for the release (want the heading v1.2.0 or Next)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "release")

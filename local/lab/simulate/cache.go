@@ -46,7 +46,8 @@ type cache struct {
 }
 
 // Take implements limiter.Store.
-func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	// The call needs its own copies, because it can arrive after the timeout, when Take has returned.
 	sent, found := slices.Clone(charges), make([]algo.Result, len(charges))
 	allowed, err := carry(ctx, c.env, func(at algo.Instant, billed bool) (bool, error) {

@@ -23,7 +23,8 @@
 // still charge the request later.
 //
 // A write costs one unit for each started KB of its item. An item of DynamoDB accepts a number of write
-// units a second, plus the unused units of the previous second. It throttles all other writes. A new item begins with one unit, so that the first second of an
+// units a second, plus the unused units of the previous second. It throttles all other writes. A new item begins with one unit, so that
+// the first second of an
 // overload has no more units than the next seconds. The second of two writes to a new item within a
 // millisecond is therefore throttled. ElastiCache Serverless accepts a number of ECPUs a second for each
 // slot, and another number for the whole cache. It rejects all other scripts. A script costs three ECPUs

@@ -37,7 +37,8 @@ func carry[T any](ctx context.Context, l link, serve func(at algo.Instant, bille
 
 // newDynamo returns the store of one environment over a table.
 func newDynamo(l link, t *table) (limiter.Store, error) {
-	return dynamostore.NewBare(client{link: l, table: t}, dynamostore.Options{Table: "simulated", Namespace: "s", Logger: slog.New(slog.DiscardHandler)})
+	return dynamostore.NewBare(client{link: l, table: t}, dynamostore.Options{Table: "simulated", Namespace: "s",
+		Logger: slog.New(slog.DiscardHandler)})
 }
 
 // client is DynamoDB's API for one environment.
@@ -47,7 +48,8 @@ type client struct {
 	table           *table
 }
 
-func (c client) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (c client) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
+	error) {
 	return carry(ctx, c.link, func(at algo.Instant, billed bool) (*dynamodb.UpdateItemOutput, error) {
 		return c.table.update(at, in, billed)
 	})

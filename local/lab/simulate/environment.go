@@ -63,7 +63,8 @@ func newEnvironment(s *simulation, index uint32) (*environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.limiter, err = limiter.New(untimed{store}, o); err != nil {
+	e.limiter, err = limiter.New(untimed{store}, o)
+	if err != nil {
 		return nil, err
 	}
 	e.next, e.stop = iter.Pull(e.run)
@@ -147,7 +148,8 @@ func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error
 	}
 	e.waiting++
 	e.answered = max(e.answered, answer)
-	if e.suspend(); !e.together { // otherwise another call can already wait for a later answer
+	e.suspend()
+	if !e.together { // otherwise another call can already wait for a later answer
 		e.now = e.answered
 	}
 	if e.stopped {
@@ -184,7 +186,8 @@ func (e *environment) Together(calls []func()) {
 			end = max(end, e.now)
 			return !waits
 		})
-		if e.yield = outer; len(strands) > 0 {
+		e.yield = outer
+		if len(strands) > 0 {
 			e.suspend()
 			begun = e.answered
 		}

@@ -175,7 +175,8 @@ func (f *fleet) decide(s *stream, caller int) limiter.Decision {
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if m.busy--; m.busy == 0 {
+	m.busy--
+	if m.busy == 0 {
 		f.free = append(f.free, m)
 	}
 	s.log = append(s.log, request{at: algo.InstantOf(now), caller: uint32(caller), admitted: d.Allowed})

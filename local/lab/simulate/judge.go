@@ -51,14 +51,16 @@ func (j *judge) add(r *request) {
 		c.index = w
 	}
 	due, passes := false, false
-	if c.all, due = j.machine.Take(c.all, r.at, 1); due && r.at >= j.from {
+	c.all, due = j.machine.Take(c.all, r.at, 1)
+	if due && r.at >= j.from {
 		j.verdict.due++
 		c.missing++
 	}
 	if !r.admitted {
 		return
 	}
-	if c.admitted, passes = j.machine.Take(c.admitted, r.at, 1); r.at >= j.from {
+	c.admitted, passes = j.machine.Take(c.admitted, r.at, 1)
+	if r.at >= j.from {
 		c.missing--
 		if !passes {
 			c.over++

@@ -81,7 +81,8 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 	for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
 		each(a, "", limiter.Limit{})
 	}
-	each(algo.SlidingWindow, fmt.Sprintf(", on_error local, %d", processes), limiter.Limit{OnError: limiter.OnErrorLocal, LocalProcesses: processes})
+	each(algo.SlidingWindow, fmt.Sprintf(", on_error local, %d", processes), limiter.Limit{OnError: limiter.OnErrorLocal,
+		LocalProcesses: processes})
 	if l.Each > 1 { // a limit of one request cannot be leased or divided
 		lease := min(l.EachLease, l.Each)
 		each(algo.SlidingWindow, fmt.Sprintf(", lease %d", lease), limiter.Limit{Spread: limiter.Spread{Lease: lease}})

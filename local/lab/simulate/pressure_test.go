@@ -25,12 +25,15 @@ func TestPressure_hotItem(t *testing.T) {
 		length time.Duration
 	}
 	scenarios := map[string]scenario{
-		"10000 a day":            {limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}}, 2000, 9 * time.Second},
-		"10000 a day, lease":     {limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 100}}, 2000, 9 * time.Second},
-		"10000 a minute":         {limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: time.Minute}}, 5000, 6 * time.Second},
-		"10000 a minute, bucket": {limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: time.Minute, Algorithm: algo.TokenBucket}}, 5000, 6 * time.Second},
+		"10000 a day": {limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}}, 2000, 9 * time.Second},
+		"10000 a day, lease": {limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 100}},
+			2000, 9 * time.Second},
+		"10000 a minute": {limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: time.Minute}}, 5000, 6 * time.Second},
+		"10000 a minute, bucket": {limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: time.Minute, Algorithm: algo.TokenBucket}}, 5000,
+			6 * time.Second},
 	}
-	for rate, length := range map[float64]time.Duration{2000: 9 * time.Second, 20_000: 5 * time.Second} { // at the second rate, the reads of 600 environments are throttled too
+	// at the second rate, the reads of 600 environments are throttled too
+	for rate, length := range map[float64]time.Duration{2000: 9 * time.Second, 20_000: 5 * time.Second} {
 		for name, small := range map[string]algo.Rate{
 			"600 a minute, fixed":  {Requests: 600, Window: time.Minute, Algorithm: algo.FixedWindow},
 			"600 a minute":         {Requests: 600, Window: time.Minute, Algorithm: algo.SlidingWindow},
@@ -66,7 +69,8 @@ func TestPressure_hotItems(t *testing.T) {
 				t.Parallel()
 				var callers []*stream
 				for i := range 6 {
-					callers = append(callers, one(fmt.Sprint("hot", i), 2000, local(t, limiter.Limit{Rate: algo.Rate{Requests: requests, Window: time.Minute}})))
+					callers = append(callers, one(fmt.Sprint("hot", i), 2000,
+						local(t, limiter.Limit{Rate: algo.Rate{Requests: requests, Window: time.Minute}})))
 				}
 				runFleet(t, n, 7*time.Second, func(*table) {}, callers...)
 				for _, c := range callers {
@@ -84,7 +88,8 @@ func TestPressure_hotHonest(t *testing.T) {
 		for _, n := range fleets {
 			t.Run(fmt.Sprintf("%s, %d", algorithm, n), func(t *testing.T) {
 				t.Parallel()
-				hot, quiet := one("hot", 2000, local(t, limiter.Limit{Rate: algo.Rate{Requests: 300_000, Window: time.Minute, Algorithm: algorithm}})), quiet(t)
+				hot, quiet := one("hot", 2000, local(t, limiter.Limit{Rate: algo.Rate{Requests: 300_000, Window: time.Minute, Algorithm: algorithm}})),
+					quiet(t)
 				runFleet(t, n, 15*time.Second, crowd, hot, quiet)
 				servesHonest(t, hot, 0)
 				servesHonest(t, quiet, 0)
@@ -180,12 +185,14 @@ func TestPressure_drain(t *testing.T) {
 		for _, n := range fleets {
 			t.Run(fmt.Sprintf("%s, %d", algorithm, n), func(t *testing.T) {
 				t.Parallel()
-				shared := local(t, limiter.Limit{Global: true, Rate: algo.Rate{Requests: 500, Window: time.Second, Burst: 500, Algorithm: algo.TokenBucket}})
+				shared := local(t, limiter.Limit{Global: true, Rate: algo.Rate{Requests: 500, Window: time.Second, Burst: 500,
+					Algorithm: algo.TokenBucket}})
 				own := local(t, limiter.Limit{Rate: algo.Rate{Requests: 60, Window: time.Minute, Algorithm: algorithm}})
 				low := local(t, limiter.Limit{Rate: algo.Rate{Requests: 1, Window: time.Hour, Algorithm: algorithm}})
 				both := func(name string, l *limiter.Limit) func(int) []limiter.Charge {
 					return func(caller int) []limiter.Charge {
-						return []limiter.Charge{{Subject: limiter.User(fmt.Sprint(name, caller)), Limit: l, Cost: 1}, {Subject: limiter.Global(), Limit: shared, Cost: 1}}
+						return []limiter.Charge{{Subject: limiter.User(fmt.Sprint(name, caller)), Limit: l, Cost: 1},
+							{Subject: limiter.Global(), Limit: shared, Cost: 1}}
 					}
 				}
 				honest := &stream{name: "honest", rate: 200, start: 3 * time.Second, callers: 500, charges: both("honest", own)}

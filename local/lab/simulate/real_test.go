@@ -40,7 +40,8 @@ type carriedStore struct {
 	env *environment
 }
 
-func (c carriedStore) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (c carriedStore) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge,
+	results []algo.Result) (bool, error) {
 	// The call needs its own copies, because it can arrive after the timeout, when Take has
 	// returned.
 	sent, found := slices.Clone(charges), slices.Clone(results)
@@ -107,7 +108,8 @@ func sameAs(t *testing.T, s Scenario, open func(*environment) (limiter.Store, er
 		}
 	}
 	if len(simulated) != len(stored) || modelled.meter.calls != truth.meter.calls || modelled.tally.billed != truth.tally.billed {
-		t.Errorf("%s: got %d requests, %d calls and %d units of time in the simulation, want %d, %d and %d as in the real store", s.Name, len(simulated), modelled.meter.calls, modelled.tally.billed, len(stored), truth.meter.calls, truth.tally.billed)
+		t.Errorf("%s: got %d requests, %d calls and %d units of time in the simulation, want %d, %d and %d as in the real store", s.Name,
+			len(simulated), modelled.meter.calls, modelled.tally.billed, len(stored), truth.meter.calls, truth.tally.billed)
 	}
 	t.Logf("%s: %d requests, %d calls for the measured requests", s.Name, len(stored), truth.meter.calls)
 }

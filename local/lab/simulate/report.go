@@ -8,7 +8,8 @@ import (
 // Report returns results as a Markdown table.
 func Report(results []Result) string {
 	var b strings.Builder
-	b.WriteString("| limit | environments | above % | worst window % | below % | degraded % | calls | units | hottest/s | p99 ms | $/M |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	b.WriteString("| limit | environments | above % | worst window % | below % | degraded % | calls | units | hottest/s | p99 ms | $/M " +
+		"|\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, r := range results {
 		percent := func(part, whole int64) float64 { return 100 * float64(part) / float64(max(1, whole)) }
 		each := func(n int64) float64 { return float64(n) / float64(max(1, r.Requests)) }

@@ -133,7 +133,8 @@ func (s *simulation) result() Result {
 func (t *tally) quantile(q float64) time.Duration {
 	rank := int64(q * float64(t.Requests-t.Away-1))
 	for i, n := range t.took {
-		if rank -= int64(n); rank < 0 {
+		rank -= int64(n)
+		if rank < 0 {
 			return time.Duration(i) * time.Microsecond
 		}
 	}

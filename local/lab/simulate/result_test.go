@@ -32,8 +32,10 @@ func TestRun_dollars(t *testing.T) {
 	} {
 		p := small(test.store)
 		p.Median, p.P99, p.Invocation, p.SlotECPUs = 3500*time.Microsecond, 3500*time.Microsecond, test.invocation, 1e6
-		if r := simulated(t, Scenario{Name: "dollars", Limit: limit(t, strict), Parameters: p}); math.Abs(r.Dollars-test.want) > 1e-9 || math.Abs(r.Month-test.month) > 0.01 {
-			t.Errorf("%s: cost of a million requests and of a month: got %g and %g, want %g and %g", test.store, r.Dollars, r.Month, test.want, test.month)
+		if r := simulated(t, Scenario{Name: "dollars", Limit: limit(t, strict), Parameters: p}); math.Abs(r.Dollars-test.want) > 1e-9 ||
+			math.Abs(r.Month-test.month) > 0.01 {
+			t.Errorf("%s: cost of a million requests and of a month: got %g and %g, want %g and %g", test.store, r.Dollars, r.Month, test.want,
+				test.month)
 		}
 	}
 	s := simulation{Scenario: &Scenario{Parameters: Parameters{Store: DynamoDB}}, meter: &meter{reads: 3e6}, tally: new(tally)}
@@ -46,7 +48,8 @@ func TestRun_dollars(t *testing.T) {
 func creation(size int) *dynamodb.UpdateItemInput {
 	return &dynamodb.UpdateItemInput{
 		Key:                 memtable.Item{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: "k"}},
-		ConditionExpression: aws.String("attribute_not_exists(#0)"), UpdateExpression: aws.String("SET #0 = :0"), ExpressionAttributeNames: map[string]string{"#0": "a"},
+		ConditionExpression: aws.String("attribute_not_exists(#0)"), UpdateExpression: aws.String("SET #0 = :0"),
+		ExpressionAttributeNames:  map[string]string{"#0": "a"},
 		ExpressionAttributeValues: memtable.Item{":0": &types.AttributeValueMemberS{Value: strings.Repeat("x", size-len("pk"+"k"+"a"))}},
 	}
 }
@@ -67,7 +70,8 @@ func TestTable_units(t *testing.T) {
 			}
 		}
 		for n, consistent := range []bool{true, false} {
-			if _, err := table.get(epoch.Add(time.Duration(2+n)*time.Second), &dynamodb.GetItemInput{Key: creation(10).Key, ConsistentRead: aws.Bool(consistent)}, true); err != nil {
+			if _, err := table.get(epoch.Add(time.Duration(2+n)*time.Second), &dynamodb.GetItemInput{Key: creation(10).Key,
+				ConsistentRead: aws.Bool(consistent)}, true); err != nil {
 				t.Error(err)
 			}
 		}

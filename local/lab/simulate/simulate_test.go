@@ -48,7 +48,8 @@ func simulated(t *testing.T, s Scenario) Result {
 		t.Fatal(err)
 	}
 	if r.Allowed+r.Refused+r.Degraded+r.Away != r.Requests || r.Requests == 0 {
-		t.Errorf("%s: got %d allowed, %d refused, %d degraded and %d rejected by Lambda, want a sum of %d", s.Name, r.Allowed, r.Refused, r.Degraded, r.Away, r.Requests)
+		t.Errorf("%s: got %d allowed, %d refused, %d degraded and %d rejected by Lambda, want a sum of %d", s.Name, r.Allowed, r.Refused,
+			r.Degraded, r.Away, r.Requests)
 	}
 	return r
 }
@@ -74,7 +75,8 @@ func TestRun_deterministic(t *testing.T) {
 			if err != nil || !reflect.DeepEqual(again, first) {
 				t.Errorf("%s, %s: got %+v on one processor and %+v, %v on three, want equal results", store, s.Name, first, again, err)
 			}
-			if s.Seed++; i == 0 && reflect.DeepEqual(simulated(t, s), first) {
+			s.Seed++
+			if i == 0 && reflect.DeepEqual(simulated(t, s), first) {
 				t.Errorf("%s, %s: got the same result with a different seed, want a different result", store, s.Name)
 			}
 		}
@@ -88,7 +90,8 @@ type recorder struct {
 	served func(at algo.Instant)
 }
 
-func (r recorder) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+func (r recorder) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
 	results[0].Machine = charges[0].Limit.Machine()
 	if err := r.env.trip(ctx, r.served); err != nil {
 		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
@@ -102,7 +105,8 @@ func (r recorder) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, c
 func TestRun_order(t *testing.T) {
 	p := small(DynamoDB)
 	p.Rate, p.Median, p.P99, p.Invocation = 20_000, 5*time.Millisecond, 200*time.Millisecond, 0
-	sim, err := newSimulation(&Scenario{Name: "order", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second}})})
+	sim, err := newSimulation(&Scenario{Name: "order", Parameters: p,
+		Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second}})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +165,8 @@ func TestRun_sync(t *testing.T) {
 		p.Median, p.P99 = 100*time.Microsecond, 200*time.Microsecond
 		const requests = 300
 		r := simulated(t, Scenario{Name: "sync", Parameters: p, Limit: limit(t, limiter.Limit{
-			Global: true, Rate: algo.Rate{Requests: requests, Window: time.Second, Algorithm: algo.FixedWindow}, Spread: limiter.Spread{Sync: time.Second},
+			Global: true, Rate: algo.Rate{Requests: requests, Window: time.Second, Algorithm: algo.FixedWindow},
+			Spread: limiter.Spread{Sync: time.Second},
 		})})
 		if r.OverMost > int64(n-1)*requests {
 			t.Errorf("%d environments: got %d over the limit in a window, want at most %d", n, r.OverMost, (n-1)*requests)
@@ -197,7 +202,8 @@ func TestRun_hotItem(t *testing.T) {
 		if r.Calls < charged || r.Units < charged || r.Units > charged+charged/100 {
 			t.Errorf("%g a second: got %d calls and %d units, want at least %d, and at most 1 %% more units", rate, r.Calls, r.Units, charged)
 		}
-		if most := p.ItemWrites*(p.Measured+p.Timeout).Seconds() + 10; float64(r.Units) > most { // the last requests can end after the measured time, by up to the timeout
+		// the last requests can end after the measured time, by up to the timeout
+		if most := p.ItemWrites*(p.Measured+p.Timeout).Seconds() + 10; float64(r.Units) > most {
 			t.Errorf("%g a second: got %d units in %s from the first second on, want at most %g", rate, r.Units, p.Measured, most)
 		}
 	}
@@ -211,12 +217,13 @@ func TestRun_ecpus(t *testing.T) {
 		limit       limiter.Limit
 		most        float64 // scripts per second
 	}{
-		"a slot has enough ECPUs":               {slot: 30_000, cache: 1e6, limit: limiter.Limit{Global: true}, most: 4000},
-		"a slot has too few ECPUs":              {slot: 6000, cache: 1e6, limit: limiter.Limit{Global: true}, most: 2000},
-		"two slots have twice the ECPUs of one": {slot: 3000, cache: 1e6, limit: limiter.Limit{Global: true, Spread: limiter.Spread{Shards: 2}}, most: 2000},
-		"the cache has enough ECPUs":            {slot: 6000, cache: 30_000, most: 4000},
-		"the cache has too few ECPUs":           {slot: 6000, cache: 3000, most: 1000},
-		"many callers, one slot":                {slot: 3, cache: 30_000, most: 4000},
+		"a slot has enough ECPUs":  {slot: 30_000, cache: 1e6, limit: limiter.Limit{Global: true}, most: 4000},
+		"a slot has too few ECPUs": {slot: 6000, cache: 1e6, limit: limiter.Limit{Global: true}, most: 2000},
+		"two slots have twice the ECPUs of one": {slot: 3000, cache: 1e6, limit: limiter.Limit{Global: true, Spread: limiter.Spread{Shards: 2}},
+			most: 2000},
+		"the cache has enough ECPUs":  {slot: 6000, cache: 30_000, most: 4000},
+		"the cache has too few ECPUs": {slot: 6000, cache: 3000, most: 1000},
+		"many callers, one slot":      {slot: 3, cache: 30_000, most: 4000},
 	} {
 		p := small(ElastiCache)
 		p.SlotECPUs, p.CacheECPUs, p.Exponent, p.Environments, p.Warmup, p.Measured = test.slot, test.cache, 0, 300, 0, 2*time.Second
@@ -227,7 +234,8 @@ func TestRun_ecpus(t *testing.T) {
 			t.Errorf("%s: got %d scripts for %d requests, want fewer scripts only if there are too few ECPUs", name, r.Units, r.Requests)
 		}
 		if got > test.most+1 && scarce || scarce != (r.Throttled > 0) || scarce != (r.Degraded > 0) || r.P99 >= p.Timeout {
-			t.Errorf("%s: got %g scripts a second, want at most %g; got %g throttled and %d degraded, want some: %t; got p99 %s, want less than %s", name, got, test.most, r.Throttled, r.Degraded, scarce, r.P99, p.Timeout)
+			t.Errorf("%s: got %g scripts a second, want at most %g; got %g throttled and %d degraded, want some: %t; got p99 %s, want less than %s",
+				name, got, test.most, r.Throttled, r.Degraded, scarce, r.P99, p.Timeout)
 		}
 	}
 }
@@ -236,9 +244,11 @@ func TestRun_ecpus(t *testing.T) {
 func TestRun_cached(t *testing.T) {
 	p := small(DynamoDB)
 	p.Callers, p.Environments, p.Invocation = 1, 4, 10*time.Microsecond
-	r := simulated(t, Scenario{Name: "flood", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 10, Window: time.Second, Algorithm: algo.FixedWindow}})})
+	r := simulated(t, Scenario{Name: "flood", Parameters: p,
+		Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 10, Window: time.Second, Algorithm: algo.FixedWindow}})})
 	if r.Allowed != 10 || r.Calls > 50 || r.Cached != r.Requests-r.Away-r.Calls {
-		t.Errorf("result: got %d allowed, %d calls and %d refused by the denial cache, want 10, at most 50 and %d", r.Allowed, r.Calls, r.Cached, r.Requests-r.Away-r.Calls)
+		t.Errorf("result: got %d allowed, %d calls and %d refused by the denial cache, want 10, at most 50 and %d", r.Allowed, r.Calls, r.Cached,
+			r.Requests-r.Away-r.Calls)
 	}
 }
 

@@ -180,10 +180,12 @@ func (s *simulation) serve(ctx context.Context, before algo.Instant) error {
 		resumed = resumed[:0]
 		for len(s.calls) > 0 && s.calls[0].at < span {
 			c := s.calls.pop()
-			if c.serve(c.at); !c.waits {
+			c.serve(c.at)
+			if !c.waits {
 				continue
 			}
-			if c.caller.waiting--; c.caller.waiting == 0 {
+			c.caller.waiting--
+			if c.caller.waiting == 0 {
 				resumed = append(resumed, c.caller)
 			}
 		}
@@ -202,7 +204,8 @@ func (s *simulation) advance(list []*environment) {
 			s.calls.push(c)
 		}
 		clear(e.sent)
-		if e.sent = e.sent[:0]; !waits {
+		e.sent = e.sent[:0]
+		if !waits {
 			s.parked = append(s.parked, e)
 		}
 	}

@@ -57,61 +57,63 @@ func (t *table) find(key string, at algo.Instant, billed bool) *item {
 	if billed {
 		t.calls++
 	}
-	it := t.items[key]
-	if it == nil {
-		it = &item{partition: t.crowded}
-		if it.partition == nil {
-			it.partition = newPartition(t.rate, at)
+	stored := t.items[key]
+	if stored == nil {
+		stored = &item{partition: t.crowded}
+		if stored.partition == nil {
+			stored.partition = newPartition(t.rate, at)
 		}
-		t.items[key] = it
+		t.items[key] = stored
 	}
-	return it
+	return stored
 }
 
 // itemThrottled is the error of a call to a partition that has no units left.
-var itemThrottled = &types.ThrottlingException{ThrottlingReasons: []types.ThrottlingReason{{Reason: aws.String("TableWriteKeyRangeThroughputExceeded")}}}
+var itemThrottled = &types.ThrottlingException{
+	ThrottlingReasons: []types.ThrottlingReason{{Reason: aws.String("TableWriteKeyRangeThroughputExceeded")}},
+}
 
 // update makes an update. Also an update whose condition is false costs one unit per started KB of the item.
 func (t *table) update(at algo.Instant, in *dynamodb.UpdateItemInput, billed bool) (*dynamodb.UpdateItemOutput, error) {
 	key := memtable.Key(in.Key)
-	it := t.find(key, at, billed)
+	item := t.find(key, at, billed)
 	if t.throttled != nil && t.throttled(at) {
 		t.refuse(at)
 		return nil, &types.ThrottlingException{}
 	}
-	if !it.writes.open(at) {
+	if !item.writes.open(at) {
 		t.refuse(at)
 		return nil, itemThrottled
 	}
 	before := t.stored.Items[key]
 	out, err := t.stored.UpdateItem(context.Background(), in)
-	if err == nil && at.Sub(it.written) >= replicaLag {
-		it.before, it.written = before, at
+	if err == nil && at.Sub(item.written) >= replicaLag {
+		item.before, item.written = before, at
 	}
 	units := started(max(memtable.Size(before), memtable.Size(t.stored.Items[key])), 1024)
-	it.writes.spare -= units
+	item.writes.spare -= units
 	if billed {
 		t.writes += int64(units)
 	}
-	t.warm(&it.heat, at, units)
+	t.warm(&item.heat, at, units)
 	return out, err
 }
 
 // get reads an item. It costs one unit per started 4 KB, or half a unit if a stale answer is acceptable.
 func (t *table) get(at algo.Instant, in *dynamodb.GetItemInput, billed bool) (*dynamodb.GetItemOutput, error) {
 	key := memtable.Key(in.Key)
-	it, found := t.find(key, at, billed), t.stored.Items[key]
-	if !it.reads.open(at) {
+	item, found := t.find(key, at, billed), t.stored.Items[key]
+	if !item.reads.open(at) {
 		return nil, itemThrottled
 	}
 	units := started(memtable.Size(found), 4096)
 	if !aws.ToBool(in.ConsistentRead) {
 		units /= 2
-		if at.Sub(it.written) < replicaLag {
-			found = it.before
+		if at.Sub(item.written) < replicaLag {
+			found = item.before
 		}
 	}
-	it.reads.spare -= units
+	item.reads.spare -= units
 	if billed {
 		t.reads += units
 	}

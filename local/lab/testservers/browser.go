@@ -17,7 +17,8 @@ func Browser() (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("chromium %w on the PATH (Debian: apt-get install chromium; macOS: brew install --cask google-chrome, and a link to it as google-chrome)", servers.ErrMissing)
+	return "", fmt.Errorf("chromium %w on the PATH (Debian: apt-get install chromium; macOS: brew install --cask google-chrome, and a link "+
+		"to it as google-chrome)", servers.ErrMissing)
 }
 
 func hasBrowser() bool {

@@ -25,7 +25,8 @@ func FetchClients(ctx context.Context, root string, progress io.Writer) (string,
 	}
 	for _, program := range []string{"npm", "cmake", "g++", "make", "python3"} {
 		if !onPath(program) {
-			return "", fmt.Errorf("clients: %s %w on the PATH; it builds the runtime interface client for Node.js (Debian: apt-get install npm cmake g++ make python3)", program, servers.ErrMissing)
+			return "", fmt.Errorf("clients: %s %w on the PATH; it builds the runtime interface client for Node.js (Debian: apt-get install npm "+
+				"cmake g++ make python3)", program, servers.ErrMissing)
 		}
 	}
 	err := fetchOnce(ctx, filepath.Join(dir, "package-lock.json"), filepath.Join(clients, "fetched"), clients+".lock", func() error {
@@ -34,7 +35,8 @@ func FetchClients(ctx context.Context, root string, progress io.Writer) (string,
 		for _, args := range [][]string{{"ci", "--ignore-scripts", "--no-progress"}, {"rebuild", "aws-lambda-ric", "--ignore-scripts=false"}} {
 			c := exec.CommandContext(ctx, "npm", args...)
 			c.Dir = dir
-			c.Env = append(os.Environ(), "PATH="+filepath.Dir(node)+string(os.PathListSeparator)+os.Getenv("PATH"), "npm_config_nodedir="+filepath.Dir(filepath.Dir(node)))
+			c.Env = append(os.Environ(), "PATH="+filepath.Dir(node)+string(os.PathListSeparator)+os.Getenv("PATH"), "npm_config_nodedir="+
+				filepath.Dir(filepath.Dir(node)))
 			if out, err := c.CombinedOutput(); err != nil {
 				return fmt.Errorf("npm %s: %w: %s", args[0], err, out)
 			}

@@ -38,7 +38,8 @@ func StartDocker(ctx context.Context, progress io.Writer) (*servers.Server, erro
 	const install = "(Debian: apt-get install docker.io; macOS: Docker Desktop)"
 	path, err := exec.LookPath("dockerd")
 	if err != nil {
-		return nil, fmt.Errorf("dockerd %w on the PATH, and no engine answers at %s; install Docker %s", servers.ErrMissing, defaultDocker, install)
+		return nil, fmt.Errorf("dockerd %w on the PATH, and no engine answers at %s; install Docker %s", servers.ErrMissing, defaultDocker,
+			install)
 	}
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("no Docker engine answers at %s, and only root can start one; start it and give this user access", defaultDocker)
@@ -70,7 +71,8 @@ func startEngine(ctx context.Context, path string) (*servers.Server, error) {
 		detach(data) // dockerd mounts the folder on itself; after a failure of dockerd, the mount remains
 		_ = os.RemoveAll(dir)
 	}
-	command := exec.Command(path, "--host", address, "--data-root", data, "--exec-root", filepath.Join(dir, "exec"), //nolint:noctx // it outlives the start
+	command := exec.Command(path, "--host", address, "--data-root", data, "--exec-root",
+		filepath.Join(dir, "exec"), //nolint:noctx // it outlives the start
 		"--log-level", "warn", "--shutdown-timeout", "3")
 	s, err := servers.Start(ctx, "docker", address, command, engine(address).ping)
 	if err != nil {

@@ -60,7 +60,8 @@ func startKafka(ctx context.Context, jars, dir string) (*servers.Server, error) 
 	}
 	classes := filepath.Join(jars, "*")
 	// The cluster id must be 16 bytes in base64. Its value does not matter.
-	format := exec.CommandContext(ctx, "java", "-cp", classes, "kafka.tools.StorageTool", "format", "--cluster-id", "d2Vpci1sb2NhbC1rYWZrYQ", "--config", settings)
+	format := exec.CommandContext(ctx, "java", "-cp", classes, "kafka.tools.StorageTool", "format", "--cluster-id", "d2Vpci1sb2NhbC1rYWZrYQ",
+		"--config", settings)
 	if out, err := format.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("start kafka: format: %w: %s", err, out)
 	}
@@ -103,10 +104,12 @@ func fetchKafka(ctx context.Context, root string, progress io.Writer) (string, e
 		if err := os.RemoveAll(jars); err != nil {
 			return err
 		}
-		out, err := exec.CommandContext(ctx, "mvn", "-B", "-q", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory="+jars).CombinedOutput()
+		out, err := exec.CommandContext(ctx, "mvn", "-B", "-q", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory="+
+			jars).CombinedOutput()
 		switch {
 		case errors.Is(err, exec.ErrNotFound):
-			return fmt.Errorf("mvn %w on the PATH; it fetches Apache Kafka (Debian: apt-get install maven; macOS: brew install maven)", servers.ErrMissing)
+			return fmt.Errorf("mvn %w on the PATH; it fetches Apache Kafka (Debian: apt-get install maven; macOS: brew install maven)",
+				servers.ErrMissing)
 		case err != nil:
 			return fmt.Errorf("mvn: %w: %s", err, out)
 		}

@@ -46,7 +46,8 @@ func NewSAM(ctx context.Context, tools, docker, dir string, progress io.Writer) 
 // they would override the variables of the template. It would also send inherited credentials to AWS.
 func samEnvironment(docker, dir string) []string {
 	environment := []string{"DOCKER_HOST=" + docker, "SAM_CLI_TELEMETRY=0", "__SAM_CLI_APP_DIR=" + dir,
-		"AWS_DEFAULT_REGION=us-east-1", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_EC2_METADATA_DISABLED=true"}
+		"AWS_DEFAULT_REGION=us-east-1", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+		"AWS_EC2_METADATA_DISABLED=true"}
 	for _, name := range []string{"PATH", "HOME", "LANG", "TMPDIR"} {
 		if value, ok := os.LookupEnv(name); ok {
 			environment = append(environment, name+"="+value)
@@ -58,7 +59,8 @@ func samEnvironment(docker, dir string) []string {
 // StartAPI starts `sam local start-api` for a template at a port of loopback. The SAM CLI and
 // the functions write their logs to log.
 func (s *SAM) StartAPI(ctx context.Context, template string, port int, log io.Writer) (*servers.Server, error) {
-	command := exec.Command(s.program, s.arguments("start-api", template, "--port", strconv.Itoa(port), "--warm-containers", "EAGER")...) //nolint:noctx // it outlives the start
+	command := exec.Command(s.program, s.arguments("start-api", template, "--port", strconv.Itoa(port), "--warm-containers",
+		"EAGER")...) //nolint:noctx // it outlives the start
 	command.Env, command.Stderr = s.environment, log
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
 	return servers.Start(ctx, "sam", address, command, func(ctx context.Context) error { return servers.Answers(ctx, address) })

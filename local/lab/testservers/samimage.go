@@ -142,7 +142,8 @@ func (a *archive) write(h *tar.Header, content []byte) {
 func (a *archive) copy(path, name string) {
 	content, err := os.ReadFile(path)
 	a.err = errors.Join(a.err, err)
-	a.write(&tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(name, "/"), Mode: int64(fs.ModePerm), Size: int64(len(content))}, content)
+	a.write(&tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(name, "/"), Mode: int64(fs.ModePerm), Size: int64(len(content))},
+		content)
 }
 
 // shellPrograms are those that the SAM CLI runs when it adds a layer to an image, and the shell that runs

@@ -24,7 +24,8 @@ func FetchTools(ctx context.Context, root string, progress io.Writer) (string, e
 	programs := filepath.Join(venv, "bin")
 	err := fetchOnce(ctx, lock, filepath.Join(venv, "requirements.txt"), venv+".lock", func() error {
 		if !hasPython(ctx) {
-			return fmt.Errorf("python3 (3.10 or newer, with venv) %w on the PATH; the SAM CLI and cfn-lint need it (Debian: apt-get install python3-venv; macOS: brew install python)", servers.ErrMissing)
+			return fmt.Errorf("python3 (3.10 or newer, with venv) %w on the PATH; the SAM CLI and cfn-lint need it (Debian: apt-get install "+
+				"python3-venv; macOS: brew install python)", servers.ErrMissing)
 		}
 		fmt.Fprintln(progress, "fetching the SAM CLI, cfn-lint and the CDK for Python, once ...")
 		for _, args := range [][]string{
@@ -32,7 +33,8 @@ func FetchTools(ctx context.Context, root string, progress io.Writer) (string, e
 			// --no-deps, because the lock file already lists all packages. --only-binary, because the
 			// installation of a wheel runs no code of the package. --no-compile, because Python compiles a module when a
 			// program imports it.
-			{filepath.Join(programs, "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--only-binary=:all:", "--no-compile", "-r", lock},
+			{filepath.Join(programs, "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes",
+				"--only-binary=:all:", "--no-compile", "-r", lock},
 		} {
 			if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 				return fmt.Errorf("%s: %w: %s", args[2], err, out)

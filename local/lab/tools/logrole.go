@@ -15,8 +15,9 @@ func logRoleCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "log-role",
 		Short: "Print the setting that a deployment needs for API Gateway's logs",
-		Long:  "Print -c logRole=true if the account has no role with which API Gateway writes logs in the region, and nothing if it has one. The setting makes the stack create the role. The command changes nothing.",
-		Args:  cobra.NoArgs,
+		Long: "Print -c logRole=true if the account has no role with which API Gateway writes logs in the region, and nothing if it has one. " +
+			"The setting makes the stack create the role. The command changes nothing.",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			settings, err := config.LoadDefaultConfig(c.Context())
 			if err != nil {

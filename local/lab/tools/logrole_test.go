@@ -17,7 +17,8 @@ func TestLogRole(t *testing.T) {
 	})
 	server := httptest.NewServer(account)
 	t.Cleanup(server.Close)
-	for name, value := range map[string]string{"AWS_ENDPOINT_URL": server.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret"} {
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL": server.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
+		"AWS_SECRET_ACCESS_KEY": "secret"} {
 		t.Setenv(name, value)
 	}
 	if code, out, errs := tool(t, "log-role"); code != 0 || out != "-c logRole=true\n" {

@@ -16,7 +16,8 @@ func rootCommand() *cobra.Command {
 		Use:   "weir-tools",
 		Short: "Start servers for tests, run the SAM CLI, read events",
 		Long: "Start servers for tests, run the SAM CLI, read the events of a topic or a stream.\n\n" +
-			"Exit statuses: 0 done; 1 failed; 2 wrong command line; 130 interrupted. The command with exits with the status of the command that it runs. The commands sam and events --follow exit with 0 after an interrupt.",
+			"Exit statuses: 0 done; 1 failed; 2 wrong command line; 130 interrupted. The command with exits with the status of the command that " +
+			"it runs. The commands sam and events --follow exit with 0 after an interrupt.",
 	})
 	root.AddCommand(withCommand(), samCommand(), logRoleCommand(), releaseCommand())
 	return root

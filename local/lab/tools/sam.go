@@ -22,7 +22,8 @@ func samCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sam",
 		Short: "Run the APIs of a synthesized template with the SAM CLI",
-		Long: "Run the REST API and the HTTP API of a synthesized template with `sam local start-api`, each at a separate port, with the state in DynamoDB Local. " +
+		Long: "Run the REST API and the HTTP API of a synthesized template with `sam local start-api`, each at a separate port, with the " +
+			"state in DynamoDB Local. " +
 			"It needs the variables DYNAMODB_ENDPOINT, DOCKER_HOST and WEIR_TOOLS, which weir-tools with dynamodb,docker,tools sets. " +
 			"The SAM CLI does not support gateway responses: it answers 403 instead of 429, and 502 instead of 401. weir serve answers 429 and 401.",
 		Example: "  weir-tools with --install docker,dynamodb,tools -- weir-tools sam",
@@ -32,7 +33,8 @@ func samCommand() *cobra.Command {
 			return s.run(c.Context())
 		},
 	}
-	c.Flags().StringVar(&s.template, "template", "", "the template, synthesized for this machine's architecture; default infra/cdk.out/Weir-dev.template.json")
+	c.Flags().StringVar(&s.template, "template", "", "the template, synthesized for this machine's architecture; default "+
+		"infra/cdk.out/Weir-dev.template.json")
 	c.Flags().StringVar(&s.namespace, "namespace", "", "the namespace of this run's state in the table; default: the one in the template")
 	c.Flags().Var(command.Port(&s.port), "port", "the port of the first API; the second API has the next port")
 	return c
@@ -69,7 +71,8 @@ func (s *sam) run(ctx context.Context) error {
 	if s.namespace != "" {
 		variables["NAMESPACE"] = s.namespace
 	}
-	template, cli, err := samPrepare(ctx, cmp.Or(s.template, c.Path("infra", "cdk.out", "Weir-dev.template.json")), dir, files, variables, s.log)
+	template, cli, err := samPrepare(ctx, cmp.Or(s.template, c.Path("infra", "cdk.out", "Weir-dev.template.json")), dir, files, variables,
+		s.log)
 	if err != nil {
 		return err
 	}
@@ -132,10 +135,12 @@ const (
 
 // samPrepare creates the table, and copies the functions of the template at path into dir, with files
 // and variables. It finds the SAM CLI and an image for the functions.
-func samPrepare(ctx context.Context, path, dir string, files, variables map[string]string, progress io.Writer) (*samTemplate, *testservers.SAM, error) {
+func samPrepare(ctx context.Context, path, dir string, files, variables map[string]string, progress io.Writer) (*samTemplate,
+	*testservers.SAM, error) {
 	endpoint, docker, tools := os.Getenv("DYNAMODB_ENDPOINT"), os.Getenv("DOCKER_HOST"), os.Getenv("WEIR_TOOLS")
 	if endpoint == "" || docker == "" || tools == "" {
-		return nil, nil, errors.New("DYNAMODB_ENDPOINT, DOCKER_HOST and WEIR_TOOLS: all three are required; run make sam, or weir-tools with --install dynamodb,docker,tools -- weir-tools sam")
+		return nil, nil, errors.New("DYNAMODB_ENDPOINT, DOCKER_HOST and WEIR_TOOLS: all three are required; run make sam, or weir-tools with " +
+			"--install dynamodb,docker,tools -- weir-tools sam")
 	}
 	template, err := readSAMTemplate(path)
 	if err != nil {
@@ -150,7 +155,8 @@ func samPrepare(ctx context.Context, path, dir string, files, variables map[stri
 	}
 	maps.Copy(variables, map[string]string{
 		"WEIR_LOCAL": "true", "STORE": "dynamodb", "TABLE": checkout.Table, "RECORDS_TABLE": "", "RULES_FROM": "", "DYNAMODB_ENDPOINT": inside,
-		"JWKS": containerCode + jwksFile, "API_KEYS_FILE": containerCode + apiKeysFile, "API_KEY_SECRET_FILE": containerCode + apiKeySecretFile, "SUBJECT_KEY_FILE": containerCode + subjectKeyFile,
+		"JWKS": containerCode + jwksFile, "API_KEYS_FILE": containerCode + apiKeysFile, "API_KEY_SECRET_FILE": containerCode + apiKeySecretFile,
+		"SUBJECT_KEY_FILE": containerCode + subjectKeyFile,
 	})
 	if err := template.place(dir, files, variables); err != nil {
 		return nil, nil, err

@@ -80,8 +80,10 @@ func TestSAM(t *testing.T) {
 		r = decided(t, http.MethodPost, rest+"/api/v1/data", "")
 	}
 	// The SAM CLI does not support gateway responses, so its answer to a denial is a 403.
-	if r.StatusCode != http.StatusForbidden || strings.TrimSpace(r.Text) != `{"message":"User is not authorized to access this resource"}` || r.Header.Get("X-RateLimit-Limit") != "" {
-		t.Errorf("after %d admitted requests: got %s %v %s, want the 403 of the SAM CLI without fields of the decision", admitted, r.Status, r.Header, r.Text)
+	if r.StatusCode != http.StatusForbidden || strings.TrimSpace(r.Text) != `{"message":"User is not authorized to access this resource"}` ||
+		r.Header.Get("X-RateLimit-Limit") != "" {
+		t.Errorf("after %d admitted requests: got %s %v %s, want the 403 of the SAM CLI without fields of the decision", admitted, r.Status,
+			r.Header, r.Text)
 	}
 
 	r = decided(t, http.MethodGet, httpAPI+"/api/v1/items/5", "")
@@ -94,7 +96,9 @@ func TestSAM(t *testing.T) {
 	}
 	fields(t, r, http.StatusTooManyRequests, "10", `"data";q=10;w=60`)
 	var problem httplimit.Problem
-	if err := json.Unmarshal([]byte(r.Text), &problem); err != nil || problem.Status != http.StatusTooManyRequests || problem.Error != "rate_limit_exceeded" || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") == "" {
+	if err := json.Unmarshal([]byte(r.Text), &problem); err != nil || problem.Status != http.StatusTooManyRequests ||
+		problem.Error != "rate_limit_exceeded" || r.Header.Get("Content-Type") != "application/problem+json" ||
+		r.Header.Get("Retry-After") == "" {
 		t.Errorf("problem: got error %v, header %v and body %s, want a 429 with Retry-After", err, r.Header, r.Text)
 	}
 	for _, subject := range []string{"ip:127.0.0.1", "user:alice"} {
@@ -212,7 +216,10 @@ func TestSAM_events(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range slices.DeleteFunc(names, func(name string) bool { return name == "jwks.json" || strings.HasPrefix(name, "settle-") }) {
+	for _, name := range slices.DeleteFunc(names, func(name string) bool {
+		return name == "jwks.json" ||
+			strings.HasPrefix(name, "settle-")
+	}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			event, function := sampleEvent(t, name), "Handler"
@@ -221,7 +228,8 @@ func TestSAM_events(t *testing.T) {
 			}
 			var answer []byte
 			for range 5 { // on a busy machine, the store may miss its timeout; then repeat the invocation
-				if answer, err = cli.Invoke(t.Context(), document, functionOf(t, template, function), event); err != nil {
+				answer, err = cli.Invoke(t.Context(), document, functionOf(t, template, function), event)
+				if err != nil {
 					t.Fatal(err)
 				}
 				if !bytes.Contains(answer, []byte(limiter.ReasonTimeout)) {
@@ -244,12 +252,14 @@ func sampleCredentials(t *testing.T, dir string) (variables, files map[string]st
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, err := json.Marshal([]caller.Record{{ID: "sample-enterprise", Hash: caller.HashAPIKey([]byte(secret), samples.APIKey), Tier: "enterprise"}})
+	records, err := json.Marshal([]caller.Record{{ID: "sample-enterprise", Hash: caller.HashAPIKey([]byte(secret), samples.APIKey),
+		Tier: "enterprise"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	files = map[string]string{}
-	for name, content := range map[string][]byte{jwksFile: keys, apiKeysFile: records, apiKeySecretFile: []byte(secret), subjectKeyFile: []byte(secret + secret)} {
+	for name, content := range map[string][]byte{jwksFile: keys, apiKeysFile: records, apiKeySecretFile: []byte(secret),
+		subjectKeyFile: []byte(secret + secret)} {
 		files[name] = filepath.Join(dir, name)
 		if err := os.WriteFile(files[name], content, 0o600); err != nil {
 			t.Fatal(err)

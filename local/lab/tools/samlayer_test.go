@@ -86,8 +86,10 @@ func checkDaily(t *testing.T, url string) {
 	}
 	r := order()
 	var problem httplimit.Problem
-	if err := json.Unmarshal([]byte(r.Text), &problem); err != nil || r.StatusCode != http.StatusTooManyRequests || problem.Error != "rate_limit_exceeded" ||
-		r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") == "" || r.Header.Get("X-RateLimit-Remaining") != "0" {
+	if err := json.Unmarshal([]byte(r.Text), &problem); err != nil || r.StatusCode != http.StatusTooManyRequests ||
+		problem.Error != "rate_limit_exceeded" ||
+		r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") == "" ||
+		r.Header.Get("X-RateLimit-Remaining") != "0" {
 		t.Errorf("request %d: got %s %v %s (%v), want the 429 of Weir", dailyRequests+1, r.Status, r.Header, r.Text, err)
 	}
 }
@@ -100,7 +102,8 @@ func layerFolder(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := fmt.Sprintf(`{"version": 1, "rules": [{"endpoint": "/orders", "limits": {"*": {"name": "daily", "requests": %d, "window": "24h"}}}]}`, dailyRequests)
+	rules := fmt.Sprintf(`{"version": 1, "rules": [{"endpoint": "/orders", "limits": {"*": {"name": "daily", "requests": %d, "window": `+
+		`"24h"}}}]}`, dailyRequests)
 	for name, content := range map[string][]byte{
 		contract.LayerExtension: program, contract.LayerWrapper: []byte(contract.LayerScript()), contract.LayerRules: []byte(rules),
 		subjectKeyFile: []byte(strings.Repeat("0123456789abcdef", 2)),
@@ -127,15 +130,17 @@ func layeredTemplate(t *testing.T, dynamo, layer string, f layered) map[string]a
 	}
 	variables := map[string]string{contract.VariableWrapper: contract.LayerRoot + contract.LayerWrapper}
 	for name, value := range map[string]string{
-		"NAMESPACE": checkouttest.Namespace(), "STORE": contract.StoreDynamoDB, "TABLE": checkout.Table, "DYNAMODB_ENDPOINT": inside, contract.VariableLocal: "true",
-		"RULES_FILE": contract.LayerRoot + contract.LayerRules, "SUBJECT_KEY_FILE": contract.LayerRoot + subjectKeyFile,
+		"NAMESPACE": checkouttest.Namespace(), "STORE": contract.StoreDynamoDB, "TABLE": checkout.Table, "DYNAMODB_ENDPOINT": inside,
+		contract.VariableLocal: "true",
+		"RULES_FILE":           contract.LayerRoot + contract.LayerRules, "SUBJECT_KEY_FILE": contract.LayerRoot + subjectKeyFile,
 		"STORE_TIMEOUT": "900ms", // the machine may be busy
 	} {
 		variables[contract.LayerVariable(name)] = value
 	}
 	architectures := []string{checkout.HostArch()}
 	return map[string]any{"AWSTemplateFormatVersion": "2010-09-09", "Transform": "AWS::Serverless-2016-10-31", "Resources": map[string]any{
-		"Layer": map[string]any{"Type": "AWS::Serverless::LayerVersion", "Properties": map[string]any{"ContentUri": layer, "CompatibleArchitectures": architectures}},
+		"Layer": map[string]any{"Type": "AWS::Serverless::LayerVersion", "Properties": map[string]any{"ContentUri": layer,
+			"CompatibleArchitectures": architectures}},
 		apiID: map[string]any{"Type": "AWS::Serverless::Function", "Properties": map[string]any{
 			"Runtime": f.runtime, "Handler": "app.handler", "CodeUri": f.code, "Architectures": architectures, "Timeout": 30,
 			"Layers": []any{map[string]string{"Ref": "Layer"}}, "Environment": map[string]any{"Variables": variables},
@@ -166,7 +171,8 @@ func expressAPI(t *testing.T, clients string) layered {
 		storetest.Unfetched(t, "node", "make -C local/lab modules", err)
 	}
 	node := servers.NodeRuntimeIn(clients)
-	return layered{runtime: "nodejs22.x", code: code, image: testservers.Runtime{Image: "nodejs:22", Command: []string{node.Node, node.Client}, Files: node.Files}}
+	return layered{runtime: "nodejs22.x", code: code, image: testservers.Runtime{Image: "nodejs:22", Command: []string{node.Node, node.Client},
+		Files: node.Files}}
 }
 
 // pythonPaths prints the Python of the tools and the files of its library, of the runtime interface client, and
@@ -206,6 +212,7 @@ func flaskAPI(t *testing.T, tools string) layered {
 		t.Fatal(err)
 	}
 	return layered{runtime: "python" + python.Version, code: code, image: testservers.Runtime{
-		Image: "python:" + python.Version, Command: []string{python.Program, "-m", "awslambdaric"}, Files: python.Files, Environment: []string{"PYTHONPATH=" + python.Packages},
+		Image: "python:" + python.Version, Command: []string{python.Program, "-m", "awslambdaric"}, Files: python.Files,
+		Environment: []string{"PYTHONPATH=" + python.Packages},
 	}}
 }

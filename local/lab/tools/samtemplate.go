@@ -51,7 +51,8 @@ func (t *samTemplate) resources() map[string]any { return object(t.document, "Re
 // functions returns the logical IDs of the functions whose code is on this machine.
 func (t *samTemplate) functions() (ids []string) {
 	for id, r := range t.resources() {
-		if resource, ok := r.(map[string]any); ok && resource["Type"] == "AWS::Lambda::Function" && object(resource, "Metadata")["aws:asset:path"] != nil {
+		if resource, ok := r.(map[string]any); ok && resource["Type"] == "AWS::Lambda::Function" &&
+			object(resource, "Metadata")["aws:asset:path"] != nil {
 			ids = append(ids, id)
 		}
 	}
@@ -77,7 +78,8 @@ func (t *samTemplate) place(dir string, files, variables map[string]string) erro
 		function := t.resources()[id].(map[string]any)
 		properties, metadata := object(function, "Properties"), object(function, "Metadata")
 		if architectures, ok := properties["Architectures"].([]any); !ok || !slices.Contains(architectures, any(checkout.HostArch())) {
-			return fmt.Errorf("function %s: Architectures: got %v, want %s for containers on this machine; run make synth ARCH=%[3]s", id, properties["Architectures"], checkout.HostArch())
+			return fmt.Errorf("function %s: Architectures: got %v, want %s for containers on this machine; run make synth ARCH=%[3]s", id,
+				properties["Architectures"], checkout.HostArch())
 		}
 		code, ok := metadata["aws:asset:path"].(string)
 		if !ok {

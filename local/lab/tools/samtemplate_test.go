@@ -39,7 +39,8 @@ func TestSynthesizedTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := template.place(dir, map[string]string{"jwks.json": filepath.Join(filepath.Dir(path), "keys")}, map[string]string{"STORE": "dynamodb", "NEW": "new"}); err != nil {
+	if err := template.place(dir, map[string]string{"jwks.json": filepath.Join(filepath.Dir(path), "keys")},
+		map[string]string{"STORE": "dynamodb", "NEW": "new"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"bootstrap": "program", "jwks.json": "key"} {
@@ -58,7 +59,8 @@ func TestSynthesizedTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"Rest":`, `"P":`, `"STORE":"dynamodb"`, `"KEPT":"kept"`, `"NEW":"new"`, fmt.Sprintf(`"aws:asset:path":%q`, filepath.Join(dir, "Handler"))} {
+	for _, want := range []string{`"Rest":`, `"P":`, `"STORE":"dynamodb"`, `"KEPT":"kept"`, `"NEW":"new"`, fmt.Sprintf(`"aws:asset:path":%q`,
+		filepath.Join(dir, "Handler"))} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("template: got %s, want %s in it", got, want)
 		}
@@ -73,7 +75,8 @@ func TestSynthesizedTemplate_mistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("function Handler: Architectures: got [riscv], want %s for containers on this machine; run make synth ARCH=%[1]s", checkout.HostArch())
+	want := fmt.Sprintf("function Handler: Architectures: got [riscv], want %s for containers on this machine; run make synth ARCH=%[1]s",
+		checkout.HostArch())
 	if err := template.place(t.TempDir(), nil, nil); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

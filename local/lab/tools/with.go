@@ -25,11 +25,15 @@ func withCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "with SERVER[,SERVER] -- COMMAND [ARG...]",
 		Short: "Start servers, run a command, stop the servers",
-		Long: "Start servers, run a command, stop the servers. The servers are DynamoDB Local, Redis, Apache Kafka and a Docker engine (dynamodb, redis, kafka, docker). " +
-			"The command gets their addresses in DYNAMODB_ENDPOINT, REDIS_URL, KAFKA_BROKERS and DOCKER_HOST. The command does not start a server whose variable is set. It uses a Docker engine that already runs. " +
-			"tools sets WEIR_TOOLS to the folder of the SAM CLI, cfn-lint and the CDK for Python, in pinned versions. browser sets WEIR_BROWSER to a Chromium or Chrome. " +
+		Long: "Start servers, run a command, stop the servers. The servers are DynamoDB Local, Redis, Apache Kafka and a Docker engine " +
+			"(dynamodb, redis, kafka, docker). " +
+			"The command gets their addresses in DYNAMODB_ENDPOINT, REDIS_URL, KAFKA_BROKERS and DOCKER_HOST. The command does not start a " +
+			"server whose variable is set. It uses a Docker engine that already runs. " +
+			"tools sets WEIR_TOOLS to the folder of the SAM CLI, cfn-lint and the CDK for Python, in pinned versions. browser sets WEIR_BROWSER " +
+			"to a Chromium or Chrome. " +
 			"clients sets WEIR_CLIENTS to the folder of Lambda's runtime interface client for Node.js. " +
-			"If a server or a tool is not available, the command runs without it and weir-tools prints a warning. If WEIR_REQUIRE is all or lists the missing name, this is an error.",
+			"If a server or a tool is not available, the command runs without it and weir-tools prints a warning. If WEIR_REQUIRE is all or " +
+			"lists the missing name, this is an error.",
 		Example: "  weir-tools with redis -- go test ./limiter/redisstore\n  weir-tools with --install dynamodb,redis -- make soak",
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
@@ -51,7 +55,8 @@ func withCommand() *cobra.Command {
 }
 
 // toolVariables has the environment variable of each tool that is not a store, by the tool's name.
-var toolVariables = map[string]string{"browser": "WEIR_BROWSER", "clients": "WEIR_CLIENTS", "docker": "DOCKER_HOST", "kafka": "KAFKA_BROKERS", "tools": "WEIR_TOOLS"}
+var toolVariables = map[string]string{"browser": "WEIR_BROWSER", "clients": "WEIR_CLIENTS", "docker": "DOCKER_HOST",
+	"kafka": "KAFKA_BROKERS", "tools": "WEIR_TOOLS"}
 
 // variableOf returns the environment variable for the address of a server or tool. For an unknown name it
 // returns "".
@@ -143,7 +148,8 @@ func (w *with) provideAll(ctx context.Context, names []string) []provision {
 // started one.
 func (w *with) provide(ctx context.Context, name string) (value string, server *servers.Server, err error) {
 	if name == "docker" {
-		if value = testservers.RunningDocker(ctx); value != "" {
+		value = testservers.RunningDocker(ctx)
+		if value != "" {
 			return value, nil, nil
 		}
 	}
@@ -157,7 +163,8 @@ func (w *with) provide(ctx context.Context, name string) (value string, server *
 		value, err = testservers.Browser()
 		return value, nil, err
 	case "docker":
-		if value = testservers.RunningDocker(ctx); value != "" { // with systemd, the installation of Docker also starts it
+		value = testservers.RunningDocker(ctx)
+		if value != "" { // with systemd, the installation of Docker also starts it
 			return value, nil, nil
 		}
 		server, err = testservers.StartDocker(ctx, w.stderr)
@@ -190,7 +197,8 @@ func (w *with) fetch(ctx context.Context, fetch func(context.Context, string, io
 }
 
 // startInCheckout starts a server whose version the checkout pins.
-func (w *with) startInCheckout(ctx context.Context, start func(context.Context, string, io.Writer) (*servers.Server, error)) (*servers.Server, error) {
+func (w *with) startInCheckout(ctx context.Context, start func(context.Context, string, io.Writer) (*servers.Server,
+	error)) (*servers.Server, error) {
 	c, err := checkout.Find()
 	if err != nil {
 		return nil, err

@@ -19,5 +19,6 @@ func TestStack(t *testing.T) {
 	template.ResourcePropertiesCountIs(jsii.String("AWS::ApiGateway::Method"), map[string]any{"AuthorizationType": "CUSTOM"},
 		jsii.Number(float64(len(api.New(nil).(*lambdahttp.Mux).Routes()))))
 	template.HasResourceProperties(jsii.String("AWS::ApiGateway::Authorizer"), map[string]any{"AuthorizerResultTtlInSeconds": 0})
-	template.HasResourceProperties(jsii.String("AWS::ApiGateway::GatewayResponse"), map[string]any{"ResponseType": "ACCESS_DENIED", "StatusCode": "429"})
+	template.HasResourceProperties(jsii.String("AWS::ApiGateway::GatewayResponse"), map[string]any{"ResponseType": "ACCESS_DENIED",
+		"StatusCode": "429"})
 }
