@@ -38,8 +38,7 @@ func TestParse_concurrent(t *testing.T) {
 }
 
 // Parse notes four properties of a concurrent limit: that it does not work behind an authorizer with a foreign back end, a window below
-// the longest
-// answer, a window above the longest invocation, and an item of more than one write unit.
+// the longest answer, a window above the longest invocation, and an item of more than one write unit.
 func TestRules_Notes_concurrent(t *testing.T) {
 	const rest, short, long, large = "nothing limits the requests in flight", "loses its slot", "if a function dies", "write units"
 	for limits, want := range map[string][]string{

@@ -96,8 +96,7 @@ type Decision struct {
 	Allowed bool `json:"allowed"`
 	// Status is the HTTP status of a refusal. A limit refuses with 429, or with 503 if the store failed
 	// and on_error is deny. If no limit refuses, a malformed path gets 400. Otherwise, if no limit refuses, Status is 401 for an invalid
-	// token, and 503 for a token
-	// that cannot be verified.
+	// token, and 503 for a token that cannot be verified.
 	Status int `json:"status,omitempty"`
 	// Limit is the path of the limit that the answer reports; "" for none.
 	Limit string `json:"limit,omitempty"`

@@ -207,8 +207,7 @@ func TestWrite_contents(t *testing.T) {
 }
 
 // A release has the page of the template, with links into the repository and the version of the release, every file of the examples that
-// the
-// repository has, and the policies.
+// the repository has, and the policies.
 func TestWrite_guide(t *testing.T) {
 	files := released(t)
 	const repository = "https://github.com/weir-limits/weir/blob/v1.2.0/"

@@ -24,13 +24,12 @@
 //
 // A write costs one unit for each started KB of its item. An item of DynamoDB accepts a number of write
 // units a second, plus the unused units of the previous second. It throttles all other writes. A new item begins with one unit, so that
-// the first second of an
-// overload has no more units than the next seconds. The second of two writes to a new item within a
-// millisecond is therefore throttled. ElastiCache Serverless accepts a number of ECPUs a second for each
-// slot, and another number for the whole cache. It rejects all other scripts. A script costs three ECPUs
-// at the documented prices. AWS documents 30,000 ECPUs a second for a slot, and more only for reads of
-// replicas. This figure has not been measured. An oracle runs the same algorithm on all requests in
-// order of time. A comparison with the oracle shows how many requests were wrongly refused.
+// the first second of an overload has no more units than the next seconds. The second of two writes to a new item within
+// a millisecond is therefore throttled. ElastiCache Serverless accepts a number of ECPUs a second for each slot, and
+// another number for the whole cache. It rejects all other scripts. A script costs three ECPUs at the documented prices.
+// AWS documents 30,000 ECPUs a second for a slot, and more only for reads of replicas. This figure has not been
+// measured. An oracle runs the same algorithm on all requests in order of time. A comparison with the oracle shows how
+// many requests were wrongly refused.
 //
 // # How it scales
 //

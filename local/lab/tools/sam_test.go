@@ -218,7 +218,7 @@ func TestSAM_events(t *testing.T) {
 	}
 	for _, name := range slices.DeleteFunc(names, func(name string) bool {
 		return name == "jwks.json" ||
-			strings.HasPrefix(name, "settle-")
+			strings.HasPrefix(name, "report-")
 	}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
