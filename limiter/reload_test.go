@@ -26,7 +26,7 @@ func TestSync_reload_outage(t *testing.T) {
 	rate := algo.Rate{Algorithm: algo.FixedWindow}
 	for _, o := range []limiter.OnError{limiter.OnErrorLocal, limiter.OnErrorAllow} {
 		for _, after := range []int64{100, 60, 150} {
-			store, now, n := newOutage(), noon, 0
+			store, now := newOutage(), noon
 			l := quiet(store)
 			spread := limiter.Spread{Sync: time.Second}
 			admit := func(c limiter.Charge) (n int) {
@@ -36,7 +36,7 @@ func TestSync_reload_outage(t *testing.T) {
 				}
 				return n
 			}
-			n = admit(reloaded(t, 1, 100, spread, o, rate))
+			n := admit(reloaded(t, 1, 100, spread, o, rate))
 			if n != 100 {
 				t.Fatalf("got %d admitted before the outage, want 100", n)
 			}

@@ -7,14 +7,6 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-type taken struct {
-	at    algo.Instant  // instant on a correct clock
-	clock algo.Instant  // instant on the caller's clock
-	ahead time.Duration // largest error of the caller's clock
-	cost  int64
-	left  algo.State
-}
-
 // FuzzParse searches for a fingerprint that is parsed as another machine. It also searches for a
 // stored state that breaks its machine.
 func FuzzParse(f *testing.F) {

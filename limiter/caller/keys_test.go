@@ -17,7 +17,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -281,22 +280,6 @@ func remoteKeys(t *testing.T) *caller.RemoteKeys {
 		t.Fatal(err)
 	}
 	return keys
-}
-
-// slow installs an issuer that answers after one second. It returns the number of fetches.
-func slow(t *testing.T, document func() []byte) *atomic.Int64 {
-	t.Helper()
-	var fetches atomic.Int64
-	connect(t, func(r *http.Request) (*http.Response, error) {
-		fetches.Add(1)
-		select {
-		case <-r.Context().Done():
-			return nil, r.Context().Err()
-		case <-time.After(time.Second):
-			return answer(http.StatusOK, nil, document()), nil
-		}
-	})
-	return &fetches
 }
 
 // Redirects stay on https, and their number is bounded.

@@ -272,7 +272,7 @@ type trailed struct {
 
 func (t *trailed) Read(b []byte) (int, error) {
 	n, err := t.ReadCloser.Read(b)
-	if err == io.EOF { //nolint:errorlint // a Reader returns io.EOF itself
+	if err == io.EOF {
 		for name := range t.passed {
 			t.passed[name] = t.sent[name]
 		}

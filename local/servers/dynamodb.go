@@ -39,9 +39,9 @@ func StartDynamoDB(ctx context.Context, root string, progress io.Writer) (*Serve
 	}
 	// The server runs for minutes, so the optimizing compiler and the parallel collector of the JVM cost more
 	// than they save. DynamoDB Local sends telemetry by default.
-	command := exec.Command("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.library.path=DynamoDBLocal_lib", "-jar",
-		filepath.Base(jar), //nolint:noctx // it outlives the start
-		"-inMemory", "-sharedDb", "-disableTelemetry", "-port", strconv.Itoa(port))
+	args := []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.library.path=DynamoDBLocal_lib", "-jar", filepath.Base(jar),
+		"-inMemory", "-sharedDb", "-disableTelemetry", "-port", strconv.Itoa(port)}
+	command := exec.Command("java", args...) //nolint:noctx // it outlives the start
 	command.Dir = filepath.Dir(jar)
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
 	return Start(ctx, "dynamodb", address, command, func(ctx context.Context) error { return Answers(ctx, address) })
