@@ -51,7 +51,7 @@ func TestExamples_deployer(t *testing.T) {
 	matches := func(patterns []string, action string) bool {
 		return slices.ContainsFunc(patterns, func(pattern string) bool { ok, _ := path.Match(pattern, action); return ok })
 	}
-	for _, action := range strings.Fields(string(out)) {
+	for action := range strings.FieldsSeq(string(out)) {
 		if !matches(allowed, action) && !matches(unneeded, action) {
 			t.Errorf("%s: got no statement that permits it, want one, or an entry in unneeded", action)
 		}

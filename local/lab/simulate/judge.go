@@ -50,7 +50,7 @@ func (j *judge) add(r *request) {
 		j.end(c)
 		c.index = w
 	}
-	due, passes := false, false
+	var due, passes bool
 	c.all, due = j.machine.Take(c.all, r.at, 1)
 	if due && r.at >= j.from {
 		j.verdict.due++

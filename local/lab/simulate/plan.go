@@ -34,7 +34,7 @@ func DefaultLimits() Limits {
 // the same requests as token_bucket. An error names the invalid parameter or limit.
 func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 	var plan []Scenario
-	shapes := l.shapes(p)
+	shapes := l.shapes()
 	for _, s := range shapes {
 		s.limit.Name, s.limit.Rate.Window = "simulated", l.Window
 		name := s.name()
@@ -68,7 +68,7 @@ func (s shape) name() string {
 	return who + string(s.limit.Rate.Algorithm) + s.how
 }
 
-func (l Limits) shapes(p Parameters) (list []shape) {
+func (l Limits) shapes() (list []shape) {
 	each := func(a algo.Algorithm, how string, limit limiter.Limit) {
 		limit.Rate = algo.Rate{Algorithm: a, Requests: l.Each}
 		list = append(list, shape{how, limit})

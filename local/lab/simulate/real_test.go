@@ -83,10 +83,7 @@ func compared(t *testing.T) []Scenario {
 func sameAs(t *testing.T, s Scenario, open func(*environment) (limiter.Store, error)) {
 	t.Helper()
 	run := func(connect func(*simulation) error) (sim *simulation, log []request) {
-		sim, err := newSimulation(&s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sim = newSimulation(&s)
 		sim.record = func(r *request) {
 			log = append(log, *r)
 			sim.count(r)

@@ -55,14 +55,6 @@ type Result struct {
 	Month float64
 }
 
-// admitted returns the number of all requests that passed.
-func (r *Result) admitted() (n int64) {
-	for _, second := range r.Admitted {
-		n += second
-	}
-	return n
-}
-
 const month = 30 * 24 * time.Hour
 
 // requestsEach is how many synchronous requests per second Lambda accepts per unit of concurrency.

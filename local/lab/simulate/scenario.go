@@ -97,9 +97,3 @@ func (p *Parameters) fleet() int {
 	}
 	return int(math.Ceil(3 * p.Rate * (p.Invocation + p.Median).Seconds()))
 }
-
-// maxRequests bounds the duration of a run: a billion requests take at least ten minutes.
-const maxRequests = 1_000_000_000
-
-// maxEnvironments bounds the memory, about 20 KB per environment.
-const maxEnvironments = 100_000

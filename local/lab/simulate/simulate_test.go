@@ -105,11 +105,8 @@ func (r recorder) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, c
 func TestRun_order(t *testing.T) {
 	p := small(DynamoDB)
 	p.Rate, p.Median, p.P99, p.Invocation = 20_000, 5*time.Millisecond, 200*time.Millisecond, 0
-	sim, err := newSimulation(&Scenario{Name: "order", Parameters: p,
+	sim := newSimulation(&Scenario{Name: "order", Parameters: p,
 		Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second}})})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var call, last algo.Instant
 	calls, most := 0, 0
 	sim.open = func(e *environment) (limiter.Store, error) {

@@ -59,13 +59,9 @@ type simulation struct {
 var epoch = algo.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 
 // Run simulates s with up to the given number of processors. The same scenario gives the same result on
-// any number. Run adds the requests to progress unless it is nil. It returns the error of ctx, or an
-// error that names an invalid field of s.
+// any number. Run adds the requests to progress unless it is nil. It returns the error of ctx.
 func Run(ctx context.Context, s Scenario, processors int, progress *atomic.Int64) (Result, error) {
-	sim, err := newSimulation(&s)
-	if err != nil {
-		return Result{}, err
-	}
+	sim := newSimulation(&s)
 	sim.workers = processors
 	if err := sim.openStore(); err != nil {
 		return Result{}, err
@@ -76,7 +72,7 @@ func Run(ctx context.Context, s Scenario, processors int, progress *atomic.Int64
 	return sim.result(), nil
 }
 
-func newSimulation(s *Scenario) (*simulation, error) {
+func newSimulation(s *Scenario) *simulation {
 	start := epoch
 	from := start.Add(s.Warmup)
 	end := from.Add(s.Measured)
@@ -90,7 +86,7 @@ func newSimulation(s *Scenario) (*simulation, error) {
 		judge:    newJudge(s, from),
 	}
 	sim.record = sim.count
-	return sim, nil
+	return sim
 }
 
 // openStore creates the store. open then connects an environment to it.

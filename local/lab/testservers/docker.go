@@ -71,9 +71,9 @@ func startEngine(ctx context.Context, path string) (*servers.Server, error) {
 		detach(data) // dockerd mounts the folder on itself; after a failure of dockerd, the mount remains
 		_ = os.RemoveAll(dir)
 	}
-	command := exec.Command(path, "--host", address, "--data-root", data, "--exec-root",
-		filepath.Join(dir, "exec"), //nolint:noctx // it outlives the start
-		"--log-level", "warn", "--shutdown-timeout", "3")
+	args := []string{"--host", address, "--data-root", data, "--exec-root", filepath.Join(dir, "exec"), "--log-level", "warn",
+		"--shutdown-timeout", "3"}
+	command := exec.Command(path, args...) //nolint:noctx // it outlives the start
 	s, err := servers.Start(ctx, "docker", address, command, engine(address).ping)
 	if err != nil {
 		remove()

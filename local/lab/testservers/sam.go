@@ -59,8 +59,8 @@ func samEnvironment(docker, dir string) []string {
 // StartAPI starts `sam local start-api` for a template at a port of loopback. The SAM CLI and
 // the functions write their logs to log.
 func (s *SAM) StartAPI(ctx context.Context, template string, port int, log io.Writer) (*servers.Server, error) {
-	command := exec.Command(s.program, s.arguments("start-api", template, "--port", strconv.Itoa(port), "--warm-containers",
-		"EAGER")...) //nolint:noctx // it outlives the start
+	args := s.arguments("start-api", template, "--port", strconv.Itoa(port), "--warm-containers", "EAGER")
+	command := exec.Command(s.program, args...) //nolint:noctx // it outlives the start
 	command.Env, command.Stderr = s.environment, log
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
 	return servers.Start(ctx, "sam", address, command, func(ctx context.Context) error { return servers.Answers(ctx, address) })
