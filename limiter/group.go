@@ -116,12 +116,9 @@ func (l *Limit) groupsWith(other *Limit) bool {
 	return l == other || l.groupID() == other.groupID() && l.Version == other.Version && l.fingerprint == other.fingerprint
 }
 
-// compatible reports whether one call can charge both requests: their instants are close, and their rules have
-// one version.
+// compatible reports whether the instants of both requests are close, so that one call can charge them.
 func (g *group) compatible(w, first *waiter) bool {
-	return w == first || w.now.Sub(first.now).Abs() < MinWindow && !slices.ContainsFunc(w.charges, func(c waiterCharge) bool {
-		return c.limit.Version != first.charges[0].limit.Version
-	})
+	return w == first || w.now.Sub(first.now).Abs() < MinWindow
 }
 
 // addTotals finds or adds the totals of the charges of w. It returns false if they do not fit into one

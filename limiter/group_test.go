@@ -110,6 +110,27 @@ func TestGroup(t *testing.T) {
 	}
 }
 
+// Two limits of one subject can have different versions, as after a new document in which one limit changed. Their
+// requests share calls.
+func TestGroup_versions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l, begun := over(store, 0), time.Now()
+		rate := algo.Rate{Requests: 100, Window: time.Minute}
+		a, b := limit(t, limiter.Limit{Name: "a", Rate: rate, Version: 1}), limit(t, limiter.Limit{Name: "b", Rate: rate, Version: 2})
+		for i, d := range oneByOne(40, func(int) limiter.Decision {
+			return takeAt(t, l, begun, limiter.Charge{Subject: user, Cost: 1, Limit: a}, limiter.Charge{Subject: user, Cost: 1, Limit: b})
+		}) {
+			if !d.Allowed {
+				t.Errorf("request %d: got %+v, want it allowed", i+1, d)
+			}
+		}
+		if want := [][]int64{{1, 1}, {39, 39}}; !slices.EqualFunc(store.costs, want, slices.Equal) {
+			t.Errorf("got calls of %v, want %v", store.costs, want)
+		}
+	})
+}
+
 // A request whose cost does not fit waits for the requests before it. A later request with a smaller cost
 // is admitted meanwhile.
 func TestGroup_costs(t *testing.T) {
