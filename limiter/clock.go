@@ -39,8 +39,9 @@ func (systemClock) Sleep(ctx context.Context, d time.Duration) error {
 }
 
 // processClock reads the time of this process from the monotonic clock alone, which takes about half as
-// long as time.Now. After wallClockPeriod it reads the wall clock again, so it follows a clock that is
-// set. It is safe for concurrent use.
+// long as time.Now, and never runs back: in a store of this process, a wall clock that is set back would make every state
+// lie in the future. After wallClockPeriod it reads the wall clock again, and follows it only if it is ahead by more than
+// wallClockAhead, as after a suspend. It is safe for concurrent use.
 type processClock struct{ read atomic.Pointer[clockReading] }
 
 // clockReading is a reading of both clocks. It has the Unix time as two numbers, sec and nsec, because adding an age
@@ -50,18 +51,38 @@ type clockReading struct {
 	sec, nsec int64
 }
 
-const wallClockPeriod = 10 * time.Millisecond
+const (
+	wallClockPeriod = 10 * time.Millisecond
+	wallClockAhead  = time.Second
+)
 
 // now returns the time without a monotonic reading.
 func (c *processClock) now() time.Time {
-	if r := c.read.Load(); r != nil {
-		if age := time.Since(r.at); age >= 0 && age < wallClockPeriod {
-			return time.Unix(r.sec, r.nsec+int64(age))
+	for {
+		r := c.read.Load()
+		if r != nil {
+			if age := time.Since(r.at); age >= 0 && age < wallClockPeriod {
+				return time.Unix(r.sec, r.nsec+int64(age))
+			}
+		}
+		at := time.Now()
+		now := at.Round(0)
+		if r != nil {
+			now = r.follow(now, at.Sub(r.at))
+		}
+		if c.read.CompareAndSwap(r, &clockReading{at, now.Unix(), int64(now.Nanosecond())}) {
+			return now
 		}
 	}
-	at := time.Now()
-	c.read.Store(&clockReading{at, at.Unix(), int64(at.Nanosecond())})
-	return at.Round(0)
+}
+
+// follow returns the time that follows r after the monotonic clock has elapsed, when the wall clock shows wall.
+func (r *clockReading) follow(wall time.Time, elapsed time.Duration) time.Time {
+	now := time.Unix(r.sec, r.nsec).Add(elapsed)
+	if wall.Sub(now) > wallClockAhead {
+		return wall
+	}
+	return now
 }
 
 // SkewEstimator is implemented by stores that estimate the skew between the clock of this process and

@@ -24,3 +24,16 @@ func TestProcessClock_period(t *testing.T) {
 		}
 	})
 }
+
+// A wall clock that is set back, or slightly ahead, changes nothing. One that is further ahead, as after a suspend, is
+// followed.
+func TestClockReading_follow(t *testing.T) {
+	noon := time.Unix(1772625600, 0)
+	r := clockReading{sec: noon.Unix()}
+	for wall, want := range map[time.Duration]time.Duration{-10 * time.Minute: time.Second, 0: time.Second, 2 * time.Second: time.Second,
+		2*time.Second + 1: 2*time.Second + 1, time.Hour: time.Hour} {
+		if got := r.follow(noon.Add(wall), time.Second); !got.Equal(noon.Add(want)) {
+			t.Errorf("wall clock at %s after a second: got %s, want %s", wall, got.Sub(noon), want)
+		}
+	}
+}

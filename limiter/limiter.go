@@ -75,8 +75,8 @@ func (l *Limiter) concurrentClock() ConcurrentClock {
 // skew is known to within 10 ms. Read it once per request.
 //
 // When the estimate of the skew changes, Now can jump backward or forward, like a clock that is set. A jump backward
-// never causes too many admissions. For a Local store, Now follows a change of this process's clock within 10 ms, and
-// the result has no monotonic reading.
+// never causes too many admissions. For a Local store, Now never runs back, and follows a clock that is more than a
+// second ahead; the result has no monotonic reading.
 func (l *Limiter) Now() time.Time {
 	if !l.sharesStore() {
 		return l.now()
