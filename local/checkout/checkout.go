@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -28,14 +29,17 @@ var errOutside = errors.New("working directory: not inside a checkout of Weir (n
 func Find() (Checkout, error) { return search(filepath.Join("functions", "rules.json")) }
 
 // FindKeys is Find for commands that only need the files in .weir. Outside the repository, it searches for the
-// folder of `weir serve --upstream`.
+// folder of `weir serve --upstream`. If somebody else can write to its .weir, the error says so.
 func FindKeys() (Checkout, error) {
 	if c, err := Find(); !errors.Is(err, errOutside) {
 		return c, err
 	}
 	c, err := search(".weir")
 	if errors.Is(err, errOutside) {
-		err = fmt.Errorf("%w, or to the folder in which you run weir serve --upstream", err)
+		return c, fmt.Errorf("%w, or to the folder in which you run weir serve --upstream", err)
+	}
+	if err == nil && !own(c.Path(".weir"), os.Getuid()) {
+		err = fmt.Errorf("%s: another user can write to this folder; change to a folder of your own", c.Path(".weir"))
 	}
 	return c, err
 }
@@ -49,22 +53,28 @@ func Here() (Checkout, error) {
 	return c, err
 }
 
-// search returns the working directory or the nearest directory above it that has a file.
+// search returns the working directory or the nearest directory above it that has a file. It ends at the top of a checkout
+// of any repository, and below a directory to which others can write, because they could choose the keys and the rules.
 func search(name string) (Checkout, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return Checkout{}, err
 	}
-	for {
-		if Exists(filepath.Join(dir, name)) {
-			return Checkout{dir}, nil
-		}
+	user, _, _ := owner(dir) // in a container, often not the user of this process
+	for !Exists(filepath.Join(dir, name)) {
 		parent := filepath.Dir(dir)
-		if parent == dir {
+		if parent == dir || Exists(filepath.Join(dir, ".git")) || !own(parent, os.Getuid(), user) {
 			return Checkout{}, errOutside
 		}
 		dir = parent
 	}
+	return Checkout{dir}, nil
+}
+
+// own reports whether a file belongs to one of the users, and no other user can write to it.
+func own(path string, users ...int) bool {
+	user, shared, err := owner(path)
+	return err == nil && !shared && slices.Contains(users, user)
 }
 
 // Path returns the path of a file of the checkout.

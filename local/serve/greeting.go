@@ -20,8 +20,8 @@ func (s *Server) greet(apis []*gateway.API) {
 		where += " at " + address
 	}
 	inForce := s.live.Current()
-	fmt.Fprintf(s.Out, "rules  %s (%s, %s)\nstate  in %s\nlog    metrics and notices in %s\n", s.Rules, count(inForce.Len()),
-		command.RulesVersion(inForce.Version()), where, s.checkout.MetricsFile())
+	fmt.Fprintf(s.Out, "rules  %s (%s, %s)\nstate  in %s\nlog    metrics and notices in %s\nkeys   in %s\n", s.Rules, count(inForce.Len()),
+		command.RulesVersion(inForce.Version()), where, s.checkout.MetricsFile(), s.checkout.Path(".weir"))
 	urls := s.urls(2)
 	for i, api := range apis {
 		fmt.Fprintf(s.Out, "%s   %s\n", api.Kind, urls[i])

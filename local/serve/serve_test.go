@@ -414,7 +414,7 @@ func TestServe_greet(t *testing.T) {
 		if out.String() != first {
 			t.Errorf("greeting of the second run: got\n%s\nwant the same as the first\n%s", &out, first)
 		}
-		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "page   http://127.0.0.1:8080/_weir/\n",
+		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "\nkeys   in " + c.Path(".weir") + "\n", "page   http://127.0.0.1:8080/_weir/\n",
 			"warning: rules[0] matches no route: GET /api/v1/serch\nwarning: exempt[1] matches no route: /healthz\nwarning: usage.endpoint " +
 				"matches no route: GET /_usage\nwarning: RECORDS_TABLE has no effect: the API keys are in " + c.APIKeysFile() + "\n",
 			"  curl -i -H \"x-api-key: weir_paid-"} {
