@@ -2,11 +2,8 @@ package limiter_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -131,33 +128,6 @@ func TestGroup_versions(t *testing.T) {
 	})
 }
 
-// A request whose cost does not fit waits for the requests before it. A later request with a smaller cost
-// is admitted meanwhile.
-func TestGroup_costs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newPaced()
-		l, begun := over(store, 0), time.Now()
-		a, b := perMinute(t, "a", 10), perMinute(t, "b", 4)
-		costs := []int64{1, 2, 20, 3, 5, 2, 1}
-		decisions := oneByOne(len(costs), func(i int) limiter.Decision {
-			charges := []limiter.Charge{{Subject: user, Cost: costs[i], Limit: a}}
-			if i == 3 {
-				charges = append(charges, limiter.Charge{Subject: user, Cost: 1, Limit: b})
-			}
-			return takeAt(t, l, begun, charges...)
-		})
-		// the limit of 10 admits 1 + 2 + 3 + 2 + 1 = 9; the costs 20 and 5 do not fit
-		for i, want := range []bool{true, true, false, true, false, true, true} {
-			if decisions[i].Allowed != want {
-				t.Errorf("cost %d: got %+v, want allowed %t", costs[i], decisions[i], want)
-			}
-		}
-		if want := [][]int64{{1}, {8, 1}}; !slices.EqualFunc(store.costs, want, slices.Equal) {
-			t.Errorf("got calls of %v, want %v", store.costs, want)
-		}
-	})
-}
-
 // Another process takes the remaining quota, so the store refuses the sum of the costs. The next call
 // charges half of the requests that still fit. If the store refuses again and again, the remaining
 // requests are denied because their subject is busy.
@@ -203,34 +173,6 @@ func TestGroup_otherProcess(t *testing.T) {
 	}
 }
 
-// A request of cost 0 waits in the group and causes no extra store call. It uses the state that the last
-// call or the next call returns.
-func TestGroup_costZero(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newPaced()
-		l, begun := over(store, 0), time.Now()
-		a, b := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}, limiter.Charge{Subject: user, Cost: 1,
-			Limit: perMinute(t, "b", 20)}
-		decisions := oneByOne(5, func(i int) limiter.Decision {
-			switch i {
-			case 1:
-				return mustPeek(t, l, begun, a)
-			case 3:
-				return mustPeek(t, l, begun, b)
-			}
-			return takeAt(t, l, begun, a)
-		})
-		for i, want := range []int64{9, 9, 8, 20, 7} {
-			if d := decisions[i]; !d.Allowed || d.Remaining != want {
-				t.Errorf("request %d: got %+v, want %d to remain", i+1, d, want)
-			}
-		}
-		if want := [][]int64{{1}, {2, 0}}; !slices.EqualFunc(store.costs, want, slices.Equal) {
-			t.Errorf("got calls of %v, want %v", store.costs, want)
-		}
-	})
-}
-
 // A request whose deadline passes while its call is in flight stays charged. The call continues until the
 // latest deadline of its requests.
 func TestGroup_leaving(t *testing.T) {
@@ -258,246 +200,6 @@ func TestGroup_leaving(t *testing.T) {
 		}
 		if d := mustPeek(t, l, time.Now(), c); d.Remaining != 7 || l.InFlight() != 0 {
 			t.Errorf("after all requests: got %+v and %d calls in flight, want 7 remaining and 0", d, l.InFlight())
-		}
-	})
-}
-
-// A request whose deadline passes before its call is sent is not charged.
-func TestGroup_leaving_unsent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &hanging{remote: newRemote(), first: 900 * time.Millisecond}
-		l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
-		var first sync.WaitGroup
-		first.Go(func() { takeAt(t, l, time.Now(), c) })
-		synctest.Wait()
-		store.answers = true
-		takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: c.Limit}) // opens the connections
-		begun := time.Now()
-		for i, d := range oneByOne(5, func(int) limiter.Decision { return takeAt(t, l, begun, c) }) {
-			if d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 {
-				t.Errorf("request %d: got %+v, want a busy subject without a store call", i+1, d)
-			}
-		}
-		if took := time.Since(begun); took != 50*time.Millisecond {
-			t.Errorf("the requests waited %s, want 50 ms", took)
-		}
-		first.Wait()
-		synctest.Wait()
-		if d := mustPeek(t, l, time.Now(), c); d.Remaining != 10 || l.InFlight() != 0 {
-			t.Errorf("after all requests: got %+v and %d calls in flight, want 10 remaining and 0", d, l.InFlight())
-		}
-	})
-}
-
-// The timeout of a single request counts as an outage, unless the store answers other requests meanwhile.
-// If a call for several requests times out, their subject counts as busy. After five such calls in a row,
-// the store counts as down.
-func TestGroup_timeouts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &hanging{remote: newRemote()}
-		l := over(store, 50*time.Millisecond)
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
-		together := func(n int, want limiter.Reason) {
-			t.Helper()
-			synctest.Wait() // lets abandoned calls end
-			for i, d := range oneByOne(n, func(int) limiter.Decision { return takeAt(t, l, time.Now(), c) }) {
-				if d.Reason != want {
-					t.Errorf("request %d of %d: got %+v, want %s", i+1, n, d, want)
-				}
-			}
-		}
-		together(1, limiter.ReasonTimeout)
-		together(2, limiter.ReasonBusy)
-		var wg sync.WaitGroup
-		var d limiter.Decision
-		wg.Go(func() { d = takeAt(t, l, time.Now(), c) })
-		synctest.Wait()
-		store.answers = true
-		takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: c.Limit})
-		store.answers = false
-		wg.Wait()
-		if d.Reason != limiter.ReasonBusy {
-			t.Errorf("while the store answers other subjects: got %+v, want a busy subject", d)
-		}
-		for range 4 {
-			together(3, limiter.ReasonBusy)
-		}
-		// The fifth call in a row without an answer, so the store now counts as down.
-		together(1, limiter.ReasonTimeout)
-		together(3, limiter.ReasonTimeout)
-	})
-}
-
-// If the call of a group panics, each of its requests panics. Later requests work.
-func TestGroup_panic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newPaced()
-		l := over(store, 0)
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
-		store.answer = func(call int, _ context.Context) error {
-			if call < 3 {
-				panic("broken")
-			}
-			return nil
-		}
-		oneByOne(5, func(i int) limiter.Decision {
-			got := caught(func() { takeAt(t, l, time.Now(), c) })
-			if !strings.Contains(got, "broken") || i > 0 && !strings.Contains(got, "group_test.go") {
-				t.Errorf("request %d: got %q, want the panic of the store and its stack", i+1, got)
-			}
-			return limiter.Decision{}
-		})
-		if d := takeAt(t, l, time.Now(), c); d.Remaining != 9 || d.Reason != limiter.ReasonNone || l.InFlight() != 0 {
-			t.Errorf("got %+v, %d in flight; want 9 remaining, 0", d, l.InFlight())
-		}
-	})
-}
-
-// blank is a store that charges groups and returns no states.
-type blank struct{ *paced }
-
-func (b blank) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
-	error) {
-	taken, err := b.paced.Take(ctx, now, s, charges, results)
-	if charges[0].Cost > 1 {
-		clear(results)
-	}
-	return taken, err
-}
-
-// An answer without a state is a failure of the store. No request panics, and all waiting requests get
-// an answer.
-func TestGroup_blank(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := storetest.Must(limiter.New(blank{newPaced()}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
-		for i, d := range oneByOne(5, func(int) limiter.Decision { return takeAt(t, l, time.Now(), c) })[1:] {
-			if !d.Allowed || d.Reason != limiter.ReasonUnavailable {
-				t.Errorf("request %d: got %+v, want on_error to decide", i+2, d)
-			}
-		}
-		if l.InFlight() != 0 {
-			t.Errorf("got %d calls in flight, want 0", l.InFlight())
-		}
-	})
-}
-
-// If a store call fails, all requests in the call get its error.
-func TestGroup_failure(t *testing.T) {
-	for err, want := range map[error]limiter.Reason{
-		limiter.ErrUnavailable: limiter.ReasonUnavailable, limiter.ErrBreakerOpen: limiter.ReasonBreaker,
-		limiter.ErrContended: limiter.ReasonBusy, limiter.ErrItemThrottled: limiter.ReasonBusy,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			store := newPaced()
-			store.answer = func(int, context.Context) error { return err }
-			l := over(store, 0)
-			c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
-			for i, d := range oneByOne(9, func(int) limiter.Decision { return takeAt(t, l, time.Now(), c) }) {
-				if d.Reason != want || d.Allowed != (want != limiter.ReasonBusy) {
-					t.Errorf("request %d: got %+v, want %s", i+1, d, want)
-				}
-			}
-			calls := store.costs
-			if errors.Is(err, limiter.ErrItemThrottled) { // do not count reads and repeated calls
-				calls = slices.DeleteFunc(slices.Clone(calls), func(costs []int64) bool { return costs[0] == 0 })
-				calls = slices.CompactFunc(calls, slices.Equal)
-			}
-			if fmt.Sprint(calls) != "[[1] [8]]" {
-				t.Errorf("%v: got calls of %v, want [[1] [8]]", err, store.costs)
-			}
-		})
-	}
-}
-
-// A request that has its answer sees its own refund. The state that the group knows is older, so a later request does
-// not join the group.
-func TestGroup_afterAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newPaced()
-		l, begun := over(store, 0), time.Now()
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10_000)}
-		for i := range 2_000 {
-			var again limiter.Decision
-			oneByOne(2, func(i int) limiter.Decision {
-				d := takeAt(t, l, begun, c)
-				if i == 1 {
-					again = mustPeek(t, l, begun, c)
-				}
-				return d
-			})
-			if again.StoreCalls != 1 {
-				t.Fatalf("round %d: got %d calls for a read after the answer, want 1", i+1, again.StoreCalls)
-			}
-		}
-	})
-}
-
-// Each request of a group refunds only its own cost. Windows and logs refund the whole cost. A bucket
-// never gets more quota than it would have without these requests.
-func TestGroup_refund(t *testing.T) {
-	for _, a := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.SlidingLog, algo.TokenBucket} {
-		t.Run(string(a), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newPaced()
-				l, begun := over(store, 0), time.Now()
-				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: a, Requests: 100,
-					Window: time.Hour}})}
-				receipts := make([]*limiter.Receipt, 8)
-				oneByOne(len(receipts), func(i int) limiter.Decision {
-					cost := c
-					cost.Cost = int64(i + 1)
-					d, receipt, err := l.TakeRefundable(ctx, begun, []limiter.Charge{cost})
-					receipts[i] = receipt
-					if err != nil {
-						t.Error(err)
-					}
-					return d
-				})
-				left := int64(36) // usage before the refunds: 1 + 2 + ... + 8
-				for _, i := range []int{7, 3, 0, 5, 1, 6, 2, 4} {
-					given := receipts[i].Refund(ctx, begun).Given
-					// A bucket refunds the whole cost only to the last request, because no later charge
-					// has used the bucket.
-					if a != algo.TokenBucket || i == 7 {
-						left -= int64(i + 1)
-					} else if given > 0 {
-						left = min(left, 100-mustPeek(t, l, begun, c).Remaining)
-					}
-					if d := mustPeek(t, l, begun, c); d.Remaining != 100-left || given == 0 && a != algo.TokenBucket {
-						t.Errorf("after the refund of %d: got %d remaining, want %d", i+1, d.Remaining, 100-left)
-					}
-				}
-				if d := mustPeek(t, l, begun, c); d.Remaining > 100 || len(store.costs) < 2 {
-					t.Errorf("after all refunds: got %+v and calls of %v, want at most 100 remaining and at least two calls", d, store.costs)
-				}
-			})
-		})
-	}
-}
-
-// A forced charge makes a separate call. Requests in the group are still admitted up to the limit.
-func TestGroup_force(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newPaced()
-		l, begun := over(store, 0), time.Now()
-		c := limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "a", 10)}
-		allowed := 0
-		for i, d := range oneByOne(12, func(i int) limiter.Decision {
-			if i == 3 {
-				forced := c
-				forced.Cost, forced.Force = 4, true
-				return takeAt(t, l, begun, forced)
-			}
-			return takeAt(t, l, begun, c)
-		}) {
-			if d.Allowed && i != 3 {
-				allowed++
-			}
-		}
-		if d := mustPeek(t, l, begun, c); allowed != 6 || d.Remaining != 0 || len(store.costs) > 6 {
-			t.Errorf("got %d allowed, %d remaining and store calls with costs %v, want 6, 0 and at most 6 calls", allowed, d.Remaining, store.costs)
 		}
 	})
 }
@@ -534,57 +236,6 @@ func TestGroup_apart(t *testing.T) {
 	})
 }
 
-// If the other requests of a group leave no room for a lease, the call charges only the cost of the
-// request.
-func TestGroup_leases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newPaced()
-		l, begun := over(store, 0), time.Now()
-		leased := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Hour, Algorithm: algo.FixedWindow},
-			Spread: limiter.Spread{Lease: 64}})
-		plain := limit(t, limiter.Limit{Name: "b", Rate: algo.Rate{Requests: 1000, Window: time.Hour, Algorithm: algo.FixedWindow}})
-		allowed := 0
-		for range 20 {
-			for i, d := range oneByOne(32, func(i int) limiter.Decision {
-				c := limiter.Charge{Subject: user, Cost: 1, Limit: leased}
-				if i%4 == 3 {
-					c.Limit = plain
-				}
-				return takeAt(t, l, begun, c)
-			}) {
-				if d.Allowed && i%4 != 3 {
-					allowed++
-				}
-				if i%4 == 3 && !d.Allowed {
-					t.Errorf("the limit without a lease: got %+v, want an admission", d)
-				}
-			}
-		}
-		if d := mustPeek(t, l, begun, limiter.Charge{Subject: user, Cost: 1, Limit: leased}); allowed != 100 || d.Remaining != 0 ||
-			store.most != 1 {
-			t.Errorf("got %d allowed, %d remaining and %d calls at once, want 100, 0 and 1", allowed, d.Remaining, store.most)
-		}
-	})
-}
-
-// A request whose deadline is so close that the answer would come too late is not charged.
-func TestGroup_leaving_late(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newPaced()
-		store.takes = 48 * time.Millisecond
-		l, begun := over(store, 50*time.Millisecond), time.Now()
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
-		decisions := oneByOne(3, func(int) limiter.Decision { return takeAt(t, l, begun, c) }) // when the first call returns, 2 ms are left
-		synctest.Wait()
-		if d := decisions; !d[0].Allowed || d[1].Reason != limiter.ReasonBusy || d[2].Reason != limiter.ReasonBusy {
-			t.Errorf("got %+v, want the first request allowed and the others busy", d)
-		}
-		if n := used(t, store, begun, c); n != 1 || len(store.costs) != 1 {
-			t.Errorf("got a count of %d and calls of %v, want 1 and one call", n, store.costs)
-		}
-	})
-}
-
 // A clamp is reported once, although several requests get the clamped state.
 func TestGroup_clamped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -604,41 +255,6 @@ func TestGroup_clamped(t *testing.T) {
 		}
 		if clamped != 1 {
 			t.Errorf("got %d clamps in the decisions, want 1", clamped)
-		}
-	})
-}
-
-// If the store refuses the sum of several costs, the back-off applies to all of these costs, and so to the smallest.
-func TestGroup_backOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newPaced()
-		l := storetest.Must(limiter.New(store, limiter.Options{IntN: func(n int) int { return n - 1 }})) // the longest back-off
-		bucket := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Burst: 60, Window: time.Second}})
-		charge := func(cost int64) limiter.Charge { return limiter.Charge{Subject: user, Limit: bucket, Cost: cost} }
-		at := noon
-		store.answer = func(call int, ctx context.Context) error {
-			if call%2 == 0 { // another process takes the quota before the call of the group
-				_, err := store.remote.Take(ctx, algo.InstantOf(at), user, []limiter.Charge{charge(60)}, make([]algo.Result, 1))
-				return err
-			}
-			return nil
-		}
-		for range 3 {
-			for i, d := range oneByOne(3, func(i int) limiter.Decision {
-				if i == 0 {
-					return mustPeek(t, l, at, charge(1))
-				}
-				return takeAt(t, l, at, charge([]int64{0, 50, 5}[i]))
-			}) {
-				if d.Allowed != (i == 0) {
-					t.Fatalf("request %d: got %+v, want only Peek to have room", i+1, d)
-				}
-			}
-			at = at.Add(100 * time.Millisecond)
-			synctest.Wait() // lets the group end
-		}
-		if d := takeAt(t, l, at, charge(5)); d.Allowed || !d.FromCache || len(store.costs) != 6 {
-			t.Errorf("got %+v after calls of %v, want a back-off after six calls", d, store.costs)
 		}
 	})
 }

@@ -21,7 +21,6 @@ var sharedRates = []algo.Rate{
 type federation struct {
 	limits []*limiter.Limit
 	pairs  []*pair
-	lists  []list // the list of each region, if they differ
 }
 
 func newFederation(t failer, s Suite, store limiter.Store, rate algo.Rate, regions int) *federation {
@@ -38,43 +37,15 @@ func newFederation(t failer, s Suite, store limiter.Store, rate algo.Rate, regio
 // window returns the windows of the whole limit.
 func (f *federation) window() *algo.Window { return algo.WindowOf(f.limits[0].Machine()) }
 
-// change replaces the limit of all regions, as in a later version of the rules. A rate without regions is a limit for each
-// region.
-func (f *federation) change(t failer, rate algo.Rate, shared bool) {
-	t.Helper()
-	for i, l := range f.limits {
-		if shared {
-			rate.Regions = algo.Regions{Of: len(f.limits), Place: i}
-		}
-		f.limits[i] = changed(t, l, l.Version+1, rate)
-	}
-}
-
 func (f *federation) take(t failer, i int, now algo.Instant, cost int64) (bool, []algo.Result) {
 	t.Helper()
 	return f.pairs[i].take(t, now, one(f.limits[i], cost), nil)
 }
 
-// admit fails if the answer of region i is not as wanted.
-func (f *federation) admit(t failer, i int, now algo.Instant, cost int64, want bool) []algo.Result {
-	t.Helper()
-	allowed, results := f.take(t, i, now, cost)
-	if allowed != want {
-		t.Fatalf("region %d, cost %d at start%+v: got allowed %t, want %t: %+v", i, cost, now.Sub(start), allowed, want, results)
-	}
-	return results
-}
-
 // debit takes share of the window index from region i, in the store and in the model.
 func (f *federation) debit(t failer, i int, now algo.Instant, index, lack int64) int64 {
 	t.Helper()
-	return f.debitOf(t, i, f.limits[i], now, index, lack)
-}
-
-// debitOf is debit for a caller that knows the limit of region i as limit.
-func (f *federation) debitOf(t failer, i int, limit *limiter.Limit, now algo.Instant, index, lack int64) int64 {
-	t.Helper()
-	p := f.pairs[i]
+	p, limit := f.pairs[i], f.limits[i]
 	var seen algo.Result
 	moved, err := p.store.(limiter.Shares).Debit(ctx, now, p.subject, limit, index, lack, &seen)
 	if want := p.model.Debit(now, p.subject, limit, index, lack); err != nil || moved != want {
@@ -120,138 +91,15 @@ func (f *federation) index(t failer, i int, now algo.Instant) int64 {
 	return max(f.state(t, i).Window, f.window().Index(now))
 }
 
-// move moves share from region j to the first region.
-func (f *federation) move(t failer, j int, now algo.Instant, lack int64) {
-	t.Helper()
-	index := f.index(t, 0, now)
-	moved := f.debit(t, j, now, index, lack)
-	if moved > 0 && !f.credit(t, 0, now, index, moved) {
-		t.Fatalf("credit of %d in the first region: got none, want one", moved)
-	}
-}
-
 // testShares runs the part of the suite for limits that regions share. It skips a store that is not limiter.Shares.
 func testShares(t *testing.T, s Suite) {
 	if _, ok := s.Open(t).(limiter.Shares); !ok {
 		t.Skip("the store cannot move share between regions")
 	}
-	for _, c := range []struct {
-		name string
-		test func(*testing.T, Suite, algo.Rate)
-	}{
-		{"Changed", testSharesChanged},
-		{"Stale", testSharesStale},
-		{"Concurrent", testSharesConcurrent},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			for _, rate := range sharedRates {
-				t.Run(nameOf(rate), func(t *testing.T) { c.test(t, s, rate) })
-			}
-		})
+	for _, rate := range sharedRates {
+		t.Run("Concurrent/"+nameOf(rate), func(t *testing.T) { testSharesConcurrent(t, s, rate) })
 	}
 	t.Run("Histories", func(t *testing.T) { testSharesHistories(t, s) })
-	t.Run("StepHistories", func(t *testing.T) { testSharesStepHistories(t, s) })
-}
-
-// A changed limit keeps what a region used and gave, and forgets what it got. So the regions do not admit more than the
-// new limit.
-func testSharesChanged(t *testing.T, s Suite, rate algo.Rate) {
-	for _, change := range []struct {
-		name   string
-		to     algo.Rate
-		shared bool
-	}{
-		{"raised", algo.Rate{Algorithm: rate.Algorithm, Requests: 30, Window: time.Minute}, true},
-		{"lowered", algo.Rate{Algorithm: rate.Algorithm, Requests: 4, Window: time.Minute}, true},
-		{"longer", algo.Rate{Algorithm: rate.Algorithm, Requests: 10, Window: time.Hour}, true},
-		{"sliding", algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute}, true},
-		{"fixed", algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute}, true},
-		{"each", algo.Rate{Algorithm: rate.Algorithm, Requests: rate.Requests, Window: rate.Window, Calendar: rate.Calendar, Counts: true},
-			false},
-		{"bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute}, false},
-		{"log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute}, false},
-	} {
-		t.Run(change.name, func(t *testing.T) {
-			f := newFederation(t, s, s.Open(t), rate, 2)
-			f.move(t, 1, start, 5)
-			f.admit(t, 0, start, 10, true)
-			before := f.limits
-			f.limits = append([]*limiter.Limit(nil), before...)
-			f.change(t, change.to, change.shared)
-			if f.limits[0].Fingerprint() == before[0].Fingerprint() {
-				return
-			}
-			if r := f.limits[0].Rate; r.Algorithm != algo.TokenBucket && r.Requests == 10 {
-				for i := range f.limits { // each region has used its share, or has given it
-					f.admit(t, i, start, 1, i == 1 && !change.shared)
-				}
-			}
-			for i := range f.limits {
-				for range 3 {
-					f.take(t, i, start, 1)
-				}
-			}
-			if change.shared { // a process with the old rules moves nothing
-				old := federation{limits: before, pairs: f.pairs}
-				if moved := old.debit(t, 1, start, old.index(t, 1, start), 1); moved != 0 {
-					t.Fatalf("a debit with old rules: got %d, want 0", moved)
-				}
-				if old.credit(t, 0, start, old.index(t, 0, start), 1) {
-					t.Fatal("a credit with old rules: got one, want none")
-				}
-			}
-			for _, p := range f.pairs {
-				p.inspect(t)
-				p.reset(t)
-				p.inspect(t)
-			}
-		})
-	}
-}
-
-// A region without requests gives share also after a change, although nothing but debits can convert its state.
-func testSharesStale(t *testing.T, s Suite, rate algo.Rate) {
-	for name, to := range map[string]algo.Rate{
-		"raised": {Algorithm: rate.Algorithm, Requests: 30, Window: rate.Window, Calendar: rate.Calendar},
-		"longer": {Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour},
-		"list":   rate,
-	} {
-		for windows := range int64(3) {
-			f := newFederation(t, s, s.Open(t), rate, 3)
-			f.limits, f.pairs = f.limits[:2], f.pairs[:2]
-			f.move(t, 1, start, 1)
-			if name != "list" { // without a new version
-				f.change(t, to, true)
-			}
-			for i, l := range f.limits {
-				to.Regions = algo.Regions{Of: 2, Place: i}
-				f.limits[i] = changed(t, l, l.Version, to)
-			}
-			w := f.window()
-			index := w.Index(start) + windows
-			now := max(start, w.Start(index))
-			if moved := f.debit(t, 1, now, index, 1); moved == 0 {
-				t.Errorf("%s, %d windows later: got nothing from a region without requests, want some", name, windows)
-			}
-			f.debit(t, 1, now, index, 1)
-		}
-	}
-	// A conversion by the first debit of a limit protects what moved from a reset.
-	f := newFederation(t, s, s.Open(t), rate, 2)
-	f.admit(t, 1, start, 1, true)
-	f.change(t, algo.Rate{Algorithm: rate.Algorithm, Requests: 30, Window: rate.Window, Calendar: rate.Calendar}, true)
-	if moved := f.debit(t, 1, start, f.window().Index(start), 1); moved == 0 {
-		t.Fatal("a first debit after a change: got nothing, want some")
-	}
-	f.pairs[1].reset(t)
-	f.pairs[1].inspect(t)
-	// A debit does not convert a state that is ahead of its clock: the next request records its Skew.
-	f = newFederation(t, s, s.Open(t), rate, 2)
-	f.admit(t, 1, f.window().Start(f.window().Index(start)+3), 1, true)
-	f.change(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}, true)
-	if moved := f.debit(t, 1, start, f.window().Index(start), 1); moved != 0 {
-		t.Fatalf("a debit after a change, of a state that is ahead: got %d, want 0", moved)
-	}
 }
 
 // Regions that charge and move share at the same time admit no more than the limit, and no share gets lost.
