@@ -181,7 +181,7 @@ func (l *Limits) newAPIAlarm(a *attachment) {
 	}
 	l.NewAlarm(a.api.(constructs.Construct), Alarm{strings.ToLower(id) + "-errors",
 		"More than 1 % of the REST API's answers are 5xx. Look at authorizer-errors and authorizer-throttled, then at the logs of the " +
-			"authorizer and the back end.", RESTErrors(a.name()), answersPercent, 3, 5})
+			"authorizer and the back end.", RESTErrors(a.api.RestApiName()), answersPercent, 3, 5})
 }
 
 // WatchAccessLog adds the alarm authorizer-failed in scope: API Gateway got no answer from the authorizer, for any
@@ -250,13 +250,4 @@ func (c *cache) alarms(l *Limits) {
 		Alarm{"store-denied", "The cache's user has no permission for a command that the functions call. Its access string was changed, or is " +
 			"older than the functions. Deploy again.", metric("CommandAuthorizationFailures"), 0, 1, 5},
 	)
-}
-
-func (t table) units() (awscloudwatch.IMetric, float64) {
-	return Metric("AWS/DynamoDB", "ConsumedWriteCapacityUnits", "Sum", map[string]*string{"TableName": t.TableName()}), 0.625
-}
-
-func (c *cache) units() (awscloudwatch.IMetric, float64) {
-	return Metric("AWS/ElastiCache", "ElastiCacheProcessingUnits", "Sum", map[string]*string{"clusterId": c.cache.ServerlessCacheName()}),
-		0.0023
 }

@@ -16,18 +16,8 @@ import (
 type attachment struct {
 	api        awsapigateway.IRestApi
 	id         string                      // logical id of the API in its stack
-	authorizer awsapigateway.CfnAuthorizer // nil after Respond, and for an API from an OpenAPI document
-	fromSpec   bool                        // true if the API's methods are in an OpenAPI document
-	limits     bool                        // true after Attach, which limits methods; false after Respond
+	authorizer awsapigateway.CfnAuthorizer // nil after Respond and NewAuthorizer
 	methods    []awsapigateway.Method      // methods given to Attach; nil means all
-	precheck   awscdk.CustomResource       // nil unless the API is imported
-}
-
-// awaitPrecheck makes c depend on the precheck, if the API has one.
-func (a *attachment) awaitPrecheck(c constructs.Construct) {
-	if a.precheck != nil {
-		c.Node().AddDependency(a.precheck)
-	}
 }
 
 // Attach limits methods of a REST API. If it gets no methods, it limits all of them. Call it after
@@ -35,35 +25,27 @@ func (a *attachment) awaitPrecheck(c constructs.Construct) {
 // authorizer gets the 429 of the limits. OPTIONS is never limited, because a browser sends a
 // preflight without credentials.
 //
-// The API is defined in this app, is created from OpenAPI with [Limits.Definition], or is imported.
-// For an imported API, only the methods that this app adds are limited, and the app cannot deploy the
-// API again after a change.
+// The API is defined in this app or imported. For an imported API, only the methods that this app adds are limited, and
+// the app cannot deploy the API again after a change. The methods of an API from OpenAPI are in its document: see
+// [Limits.Respond].
 //
 // The synthesis of the app fails, with one line for each conflict, if
 //   - a method has another authorizer, or needs an API key of API Gateway that FOREIGN_API_KEYS=refuse rejects;
-//   - a method that should be limited was added later, or is missing in the definition;
+//   - a method that should be limited was added later;
 //   - the API defines a gateway response that the limits also define;
 //   - a mapping of a custom domain adds a path before the API, and BASE_PATH in [LimitsProps].Variables does
 //     not list that path;
 //   - an authorizer with these limits caches its results.
 //
-// Attach cannot see what another app adds to the API. For an imported API, the stack therefore has a
-// function that reads the gateway responses of the API. The deployment fails if the API does not exist, or
-// if it has responses of the types that the limits define.
+// Attach cannot see what another app adds to the API: it replaces gateway responses of an imported API.
 func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Method) {
 	a := l.newAttachment(api)
-	a.methods, a.limits = methods, true
+	a.methods = methods
 	scope := api.(constructs.Construct)
-	var limited []string
-	if a.fromSpec {
-		l.permitAPI(scope, api, "*") // the OpenAPI document contains the authorizer, so the authorizer's id is unknown here
-	} else {
-		l.respond(a)
-		a.authorizer = l.newRequestAuthorizer(scope, api)
-		a.awaitPrecheck(a.authorizer)
-		l.permitAPI(scope, api, *a.authorizer.Ref())
-		limited = a.limit()
-	}
+	l.respond(a)
+	a.authorizer = l.newRequestAuthorizer(scope, api)
+	l.permitAPI(scope, api, *a.authorizer.Ref())
+	limited := a.limit()
 	// API Gateway serves a snapshot of the API, so each change must create a new deployment.
 	d := api.LatestDeployment()
 	if d == nil {
@@ -71,9 +53,7 @@ func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Met
 			jsii.String("the CDK does not deploy this API; deploy it yourself after each change of the limits' authorizer and gateway responses"))
 		return
 	}
-	if a.authorizer != nil {
-		d.Node().AddDependency(a.authorizer)
-	}
+	d.Node().AddDependency(a.authorizer)
 	d.AddToLogicalId(map[string]any{"limiter": l.authorizerURI(scope), "ttl": 0, "methods": limited})
 }
 
@@ -98,24 +78,23 @@ func (l *Limits) NewAuthorizer(api awsapigateway.IRestApi) *string {
 	l.respond(a)
 	scope := api.(constructs.Construct)
 	authorizer := l.newRequestAuthorizer(scope, api)
-	a.awaitPrecheck(authorizer)
 	l.permitAPI(scope, api, *authorizer.Ref())
 	return authorizer.Ref()
 }
 
-// Respond gives a REST API the gateway responses of the limits, as Attach also does. Call Respond for
-// an API whose authorizer calls the limiter and returns functions/lambdahttp.DecisionContext. The API
-// must not define other responses of these types.
+// Respond gives a REST API the gateway responses of the limits, as Attach also does. Call Respond for an API whose
+// authorizer calls the limiter and returns functions/lambdahttp.DecisionContext, and for an API from OpenAPI whose document
+// names [Limits.Authorizer]. The API must not define other responses of these types.
 //
 // An update of an OpenAPI definition in the default mode overwrite removes these responses. So create such
 // an API with RestApiMode_MERGE.
 func (l *Limits) Respond(api awsapigateway.IRestApi) {
-	a := l.newAttachment(api)
-	if cfn, ok := api.Node().DefaultChild().(awsapigateway.CfnRestApi); ok && a.fromSpec && (cfn.Mode() == nil || *cfn.Mode() != "merge") {
+	cfn, own := api.Node().DefaultChild().(awsapigateway.CfnRestApi)
+	if own && (cfn.Body() != nil || cfn.BodyS3Location() != nil) && (cfn.Mode() == nil || *cfn.Mode() != "merge") {
 		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:mode"),
 			jsii.String("each update of the API's definition removes the gateway responses of the limits; set Mode to RestApiMode_MERGE"))
 	}
-	l.respond(a)
+	l.respond(l.newAttachment(api))
 }
 
 // newAttachment registers an API. It panics if the API is already attached.
@@ -124,23 +103,11 @@ func (l *Limits) newAttachment(api awsapigateway.IRestApi) *attachment {
 		panic(fmt.Errorf("ratelimit: the limits are already attached to %s; call Attach once with all its methods", *api.Node().Path()))
 	}
 	a := &attachment{api: api, id: resolved(api, api.RestApiId())}
-	if cfn, ok := api.Node().DefaultChild().(awsapigateway.CfnRestApi); ok {
-		a.fromSpec = cfn.Body() != nil || cfn.BodyS3Location() != nil
-	} else {
-		a.precheck = l.newPrecheck(api, responses(l.props.CORSOrigins))
-	}
 	l.attached = append(l.attached, a)
-	l.newAPIAlarm(a)
-	return a
-}
-
-// name returns the name of the API, which is the dimension of its metrics. The name of an imported API is known only in
-// the deployment.
-func (a *attachment) name() *string {
-	if a.precheck != nil {
-		return a.precheck.GetAttString(jsii.String("Name"))
+	if _, own := api.Node().DefaultChild().(awsapigateway.CfnRestApi); own { // the name of an imported API is unknown here
+		l.newAPIAlarm(a)
 	}
-	return a.api.RestApiName()
+	return a
 }
 
 func (l *Limits) respond(a *attachment) {
@@ -153,7 +120,7 @@ func (l *Limits) respond(a *attachment) {
 		if r.status != "" {
 			p.StatusCode, p.Templates = &r.status, &map[string]*string{"application/json": &r.body}
 		}
-		a.awaitPrecheck(awsapigateway.NewGatewayResponse(a.api.(constructs.Construct), jsii.String("Limits"+r.id), p))
+		awsapigateway.NewGatewayResponse(a.api.(constructs.Construct), jsii.String("Limits"+r.id), p)
 	}
 }
 
@@ -186,6 +153,9 @@ func (l *Limits) permitAPI(scope constructs.Construct, api awsapigateway.IRestAp
 		}),
 	})
 }
+
+// schemeName is the name of the authorizer.
+const schemeName = "limiter"
 
 const (
 	options = "OPTIONS"

@@ -1,9 +1,6 @@
 package ratelimit
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -12,31 +9,15 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// Prices per million invocations and per million GB-seconds (arm64) in us-east-1, in dollars,
-// without free tiers, as of November 2026.
-const (
-	invocations = 0.2
-	gbSeconds   = 13.3334
-)
-
 // Dashboard names the APIs and functions that a dashboard shows together with the limits.
 type Dashboard struct {
 	// Errors are metrics of failed answers in percent.
 	Errors []awscloudwatch.IMetric
 	// Functions are functions that [Limits.NewFunction] created.
 	Functions []awslambda.IFunction
-	// Costs are costs to add to those of the limits.
-	Costs []Cost
 }
 
-// Cost is one part of an API's cost.
-type Cost struct {
-	Name    string // name in metric math, such as rest
-	Units   awscloudwatch.IMetric
-	Million float64 // dollars per million units
-}
-
-// NewDashboard creates a dashboard that begins with availability, refused callers and cost. It
+// NewDashboard creates a dashboard that begins with availability and refused callers. It
 // returns the dashboard's name. The name contains the region, because names are unique in an
 // account across regions.
 func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
@@ -47,21 +28,20 @@ func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
 		graph("Is it up? Requests, and % degraded or failed", m.sums(telemetry.Allowed, telemetry.Refused, telemetry.Failed, telemetry.LocalFull),
 			append([]awscloudwatch.IMetric{m.Degraded()}, p.Errors...)...),
 		newContributors(scope.Region(), l.RefusedMost()),
-		graph("What does it cost? Dollars an hour", []awscloudwatch.IMetric{l.cost(p.Costs, functions)}),
-	)
-	d.AddWidgets(
 		graph("Refusals, and % of requests", m.sums(telemetry.Refused, telemetry.FromCache, telemetry.Busy, telemetry.Shadowed,
 			telemetry.Unauthorized), m.Refused()),
+	)
+	d.AddWidgets(
 		graph("Milliseconds per decision, total and in the store", []awscloudwatch.IMetric{
 			m.Metric(telemetry.Latency, "p50"), m.Metric(telemetry.Latency, "p99"), m.Metric(telemetry.StoreLatency, "p50"),
 			m.Metric(telemetry.StoreLatency, "p99"),
 		}),
 		graph("Store calls, and environments of the functions", m.sums(telemetry.StoreCalls), each(functions, "ConcurrentExecutions",
 			"Maximum")...),
-	)
-	d.AddWidgets(
 		graph("Which rules refuse, or would? % of all requests", []awscloudwatch.IMetric{m.ByRule("refused by", telemetry.RuleRefused),
 			m.ByRule("shadow:", telemetry.RuleShadowed)}),
+	)
+	d.AddWidgets(
 		graph("What is not exact? Overshoot, refunds, clamped states", m.sums(telemetry.RefundsGiven, telemetry.RefundsDropped,
 			telemetry.Clamped), m.Metric(telemetry.Overshoot, "Maximum")),
 		graph("Rules: oldest and newest version in force, and seconds since they were confirmed",
@@ -98,39 +78,6 @@ func each(functions []awslambda.IFunction, name, statistic string) []awscloudwat
 		all[i] = LambdaMetric(f, name, statistic)
 	}
 	return all
-}
-
-// cost returns the cost in dollars per hour: the cost of one minute, times sixty.
-func (l *Limits) cost(parts []Cost, functions []awslambda.IFunction) awscloudwatch.IMetric {
-	const memory = Memory / 1024.0 / 1000 // GB-seconds per millisecond
-	units, price := l.state.units()
-	using := map[string]awscloudwatch.IMetric{}
-	var terms []string
-	add := func(price float64, precision int, name string, metrics ...awscloudwatch.IMetric) {
-		names := make([]string, len(metrics))
-		for i, m := range metrics {
-			id := name
-			if len(metrics) > 1 {
-				id = fmt.Sprintf("%s%d", name, i+1)
-			}
-			using[id], names[i] = m, "FILL("+id+", 0)"
-		}
-		sum := strings.Join(names, " + ")
-		if len(metrics) > 1 {
-			sum = "(" + sum + ")"
-		}
-		terms = append(terms, fmt.Sprintf("%s * %.*f", sum, precision, price))
-	}
-	for _, c := range parts {
-		add(c.Million, 4, c.Name, c.Units)
-	}
-	add(invocations, 4, "invocations", each(functions, "Invocations", "Sum")...)
-	add(memory*gbSeconds, 7, "duration", each(functions, "Duration", "Sum")...)
-	add(price, 4, "units", units)
-	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Label: jsii.String("$/h"), Period: awscdk.Duration_Minutes(jsii.Number(1)),
-		Expression: jsii.String("60 / 1000000 * (" + strings.Join(terms, " + ") + ")"), UsingMetrics: &using,
-	})
 }
 
 // contributors is a widget with the pairs of caller and limit that have the most refused requests;

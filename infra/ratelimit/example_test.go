@@ -41,30 +41,6 @@ func Example() {
 	// Output: Shop/Api/Default/orders/GET/Resource CUSTOM
 }
 
-// An OpenAPI document contains the methods of the API, so Definition adds the authorizer to the
-// document.
-func ExampleLimits_Definition() {
-	document := []byte(`{"openapi": "3.0.1", "info": {"title": "Shop", "version": "1"}, "paths": {"/orders": {"get": {}}}}`)
-	newStack := func(scope constructs.Construct) awscdk.Stack {
-		stack := awscdk.NewStack(scope, jsii.String("Shop"), nil)
-		limits := ratelimit.NewLimits(stack, jsii.String("Limits"), &ratelimit.LimitsProps{
-			Namespace: "prod",
-			Bundles:   "dist/arm64",
-			Rules:     "rules.json",
-		})
-		api := awsapigateway.NewSpecRestApi(stack, jsii.String("Api"), &awsapigateway.SpecRestApiProps{
-			ApiDefinition: limits.Definition(document), // OpenAPI 3, in JSON
-		})
-		limits.Attach(api)
-
-		return stack
-	}
-	app := awscdk.NewApp(nil)
-	newStack(app)
-	app.Synth(nil)
-	// Output:
-}
-
 // The function behind an HTTP API makes the decisions itself. Equip gives it what the limiter
 // needs.
 func ExampleLimits_Equip() {

@@ -48,9 +48,6 @@ type Limits struct {
 type state interface {
 	access() access
 	alarms(l *Limits)
-	// units returns the metric of the store's billed units, and the price of a million units: in
-	// us-east-1, in dollars, as of November 2026.
-	units() (awscloudwatch.IMetric, float64)
 }
 
 // NewLimits creates the limits in scope. It panics if props has mistakes; the error has one line

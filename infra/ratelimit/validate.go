@@ -1,10 +1,8 @@
 package ratelimit
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -31,8 +29,6 @@ func (v *validator) Validate() *[]*string {
 			w.authorizer(c)
 		case awsapigateway.CfnMethod:
 			w.method(c)
-		case awsapigateway.CfnRestApi:
-			w.definition(c)
 		case awsapigateway.CfnGatewayResponse:
 			w.response(c)
 		case awsapigateway.CfnDomainName:
@@ -161,52 +157,6 @@ func (v *validation) method(c awsapigateway.CfnMethod) {
 	case c.ApiKeyRequired() == true && v.limits.props.Variables[contract.VariableForeignAPIKeys] == contract.ForeignKeysRefused:
 		v.problem("%s needs an API key of API Gateway, which %s=%s rejects; remove one of the two requirements", name,
 			contract.VariableForeignAPIKeys, contract.ForeignKeysRefused)
-	}
-}
-
-// definition reports an OpenAPI document in which an operation is not limited, or which has its own
-// gateway responses.
-func (v *validation) definition(c awsapigateway.CfnRestApi) {
-	a := v.attachment(c, c.Ref())
-	if a == nil || !a.fromSpec {
-		return
-	}
-	document := map[string]any{} // empty for a document in S3, which this app cannot read
-	if c.Body() != nil {
-		_ = json.Unmarshal([]byte(resolved(c, c.Body())), &document) // resolved always returns valid JSON
-	}
-	all := operationsOf(document)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if !slices.Contains(security(document, all[name]), schemeName) && a.limits {
-			v.problem("%s: %s is not limited; create the definition with Limits.Definition", *a.api.Node().Path(), name)
-		}
-	}
-	for _, path := range references(document) {
-		if a.limits {
-			v.problem("%s: "+referenceProblem, *a.api.Node().Path(), path)
-		}
-	}
-	if len(all) == 0 && a.limits {
-		v.problem("%s: the definition has no operation that this app can see; create it with Limits.Definition", *a.api.Node().Path())
-	}
-	for name, scheme := range member(member(document, "components"), "securitySchemes") {
-		authorizer := member(scheme.(map[string]any), "x-amazon-apigateway-authorizer")
-		if uri, _ := json.Marshal(authorizer["authorizerUri"]); v.invokes(string(uri)) && authorizer["authorizerResultTtlInSeconds"] != 0.0 {
-			v.problem("%s: the security scheme %s caches its results, but a cached result counts nothing; set authorizerResultTtlInSeconds to 0",
-				*a.api.Node().Path(), name)
-		}
-	}
-	found := member(document, gatewayResponses)
-	for kind := range found {
-		v.addResponse(a, kind)
-	}
-	own := definitions(responses(v.limits.props.CORSOrigins))
-	for _, kind := range slices.Sorted(maps.Keys(own)) {
-		want, _ := json.Marshal(own[kind]) // Marshal cannot fail here, and it sorts keys
-		if got, _ := json.Marshal(found[kind]); a.limits && !bytes.Equal(got, want) {
-			v.problem("%s: the gateway response %s of the definition is not that of the limits; create the definition with Limits.Definition",
-				*a.api.Node().Path(), kind)
-		}
 	}
 }
 

@@ -235,19 +235,6 @@ func TestStack_logs(t *testing.T) {
 	}
 }
 
-// The dashboard has the prices of infra/COSTS.md.
-func TestStack_prices(t *testing.T) {
-	content := string(synthesize(t).template)
-	document := read(t, "../COSTS.md")
-	for price, said := range map[string]string{"FILL(rest, 0) * 3.5000": "3.50", "FILL(http, 0) * 1.0000": "1.00",
-		"FILL(invocations2, 0)) * 0.2000": "$0.20/M", "FILL(duration2, 0)) * 0.0066667": "0.5 GB × $13.33/M",
-		"FILL(units, 0) * 0.6250": "$0.625/M"} {
-		if !strings.Contains(content, price) || !strings.Contains(document, said) {
-			t.Errorf("prices: got no %s in the dashboard or no %s in infra/COSTS.md, want both", price, said)
-		}
-	}
-}
-
 // The deployment publishes the document of the bundles: it is a property of the custom resource, so an update
 // that changes it invokes the function, and so does the rollback of the update. The function can write
 // only this item, and an event that waits for longer than CloudFormation publishes nothing.

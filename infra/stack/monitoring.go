@@ -7,19 +7,10 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// Prices per million requests of a REST API and of an HTTP API in us-east-1, in dollars, without
-// free tiers, as of November 2026.
-const (
-	restRequests = 3.5
-	httpRequests = 1
-)
-
 func (s *stage) newDashboard() {
 	d := ratelimit.Dashboard{
 		Errors:    []awscloudwatch.IMetric{ratelimit.RESTErrors(s.rest.RestApiName()), s.httpErrors()},
 		Functions: []awslambda.IFunction{s.handler},
-		Costs: []ratelimit.Cost{{Name: "rest", Units: requests(s.restName()), Million: restRequests},
-			{Name: "http", Units: requests(s.httpName()), Million: httpRequests}},
 	}
 	s.dashboard = s.limits.NewDashboard(s.stack, d)
 }
@@ -32,22 +23,14 @@ func (s *stage) newHTTPAlarm() {
 	})
 }
 
-// restName and httpName return the CloudWatch dimensions of the two APIs.
-func (s *stage) restName() map[string]*string {
-	return map[string]*string{"ApiName": s.rest.RestApiName(), "Stage": s.rest.DeploymentStage().StageName()}
-}
-
+// httpName returns the CloudWatch dimensions of the HTTP API.
 func (s *stage) httpName() map[string]*string { return map[string]*string{"ApiId": s.http.ApiId()} }
 
 // httpErrors returns the 5xx answers of the HTTP API in percent of its answers.
 func (s *stage) httpErrors() awscloudwatch.IMetric {
 	return ratelimit.Percent("HTTP errors, %", "100 * httpErrors / httpRequests", map[string]awscloudwatch.IMetric{
-		"httpErrors": gateway("5xx", s.httpName()), "httpRequests": requests(s.httpName()),
+		"httpErrors": gateway("5xx", s.httpName()), "httpRequests": gateway("Count", s.httpName()),
 	})
-}
-
-func requests(dimensions map[string]*string) awscloudwatch.IMetric {
-	return gateway("Count", dimensions)
 }
 
 func gateway(name string, dimensions map[string]*string) awscloudwatch.IMetric {
