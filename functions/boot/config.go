@@ -97,6 +97,9 @@ type Config struct {
 	// BackEnd is what answers the requests that the authorizer admits: "weir" is Weir's handler or layer, which decides
 	// limits with a count, and "foreign" any other, which reports the costs to the function forward.
 	BackEnd string `env:"BACK_END, default=foreign"`
+	// BehindAuthorizer is true for a handler or layer behind the authorizer of Weir. It then believes the decision in the
+	// context of a REST API's authorizer.
+	BehindAuthorizer bool `env:"BEHIND_AUTHORIZER"`
 	// SignLines signs the log lines on which another function acts.
 	SignLines bool `env:"SIGN_LINES"`
 	// NoticeBus is the EventBridge bus to which the function forward sends notices. If it is empty, it sends none.

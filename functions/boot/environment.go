@@ -93,9 +93,9 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	}
 	return &lambdahttp.Environment{
 		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, MACs: ring,
-		WeirBehind: c.BackEnd == contract.BackEndWeir,
-		Viewers:    viewer.New(source, c.OriginSecret, c.OriginSecretBefore, o.Logger),
-		BasePaths:  c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream,
+		WeirBehind: c.BackEnd == contract.BackEndWeir, BehindAuthorizer: c.BehindAuthorizer,
+		Viewers:   viewer.New(source, c.OriginSecret, c.OriginSecretBefore, o.Logger),
+		BasePaths: c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream,
 		AllowBypass: c.AllowBypass, SampleLogin: c.SampleLogin,
 	}, nil
 }

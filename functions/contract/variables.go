@@ -30,6 +30,7 @@ const (
 	VariableOriginSecret      = "ORIGIN_SECRET"
 	VariableSecretBefore      = "ORIGIN_SECRET_BEFORE"
 	VariableBackEnd           = "BACK_END"
+	VariableBehindAuthorizer  = "BEHIND_AUTHORIZER"
 	VariableSignLines         = "SIGN_LINES"
 	VariableNoticeBus         = "NOTICE_BUS"
 	VariableRegions           = "REGIONS"
@@ -114,7 +115,7 @@ func Variables() []string {
 		VariableRulesFrom, VariableRulesVersion, VariableMaxDelay, VariableCORSOrigins,
 		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableSample,
 		VariableAddress, VariableOriginSecret, VariableSecretBefore,
-		VariableBackEnd, VariableSignLines, VariableNoticeBus, VariableRegions,
+		VariableBackEnd, VariableBehindAuthorizer, VariableSignLines, VariableNoticeBus, VariableRegions,
 	}
 }
 

@@ -72,7 +72,7 @@ func environment(t testing.TB, store limiter.Store) *lambdahttp.Environment {
 	return &lambdahttp.Environment{
 		Limiter: storetest.Must(limiter.New(store, limiter.Options{Logger: logger})), Rules: live.Fixed(parsed()), Logger: logger,
 		Identifier: caller.New(caller.Options{Tokens: tokens, APIKeys: apiKeys()}),
-		Clock:      func() time.Time { return noon },
+		Clock:      func() time.Time { return noon }, BehindAuthorizer: true,
 	}
 }
 

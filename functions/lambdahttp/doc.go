@@ -6,9 +6,8 @@
 // answer.
 //
 // [NewHandler] runs an http.Handler on events of a REST API, an HTTP API, a function URL or a load
-// balancer. The authorizer marks the context of an event with "weir": "allowed". For such an event the
-// handler copies the decision into its response. For any other event, the handler decides the request
-// itself.
+// balancer. The authorizer marks the context of an event with "weir": "allowed". For such an event, and with
+// Environment.BehindAuthorizer, the handler copies the decision into its response. It decides any other request itself.
 //
 // [NewLayer] decides the same events for a function in another process, which package runtimeproxy runs.
 //

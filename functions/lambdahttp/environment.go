@@ -45,6 +45,9 @@ type Environment struct {
 	// WeirBehind reports that the handler or the layer answers what the authorizer admits. The authorizer then leaves
 	// limits with a count to them. Otherwise it looks at these limits, and the back end reports the costs.
 	WeirBehind bool
+	// BehindAuthorizer reports that Weir's authorizer is in front of a REST API. The handler and the layer then believe the
+	// decision in the context of its events. Another authorizer could write such a context, too.
+	BehindAuthorizer bool
 	// Viewers finds the addresses of clients behind a distribution or a proxy. nil means the addresses from the host.
 	Viewers *viewer.Finder
 	// Notices gets the notices in log lines, in the function of NewForward. nil: that function drops them.

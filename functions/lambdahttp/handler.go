@@ -30,7 +30,7 @@ func (h handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	if err != nil {
 		return nil, h.undecided(err)
 	}
-	r, err := event.request(ctx, h.basePaths(event.RequestContext.DomainName), body)
+	r, err := event.request(ctx, h.Environment, body)
 	if err != nil {
 		return nil, h.undecided(err)
 	}

@@ -25,6 +25,7 @@ func TestHandler_notDecided(t *testing.T) {
 	for _, c := range []struct {
 		name, file, old, replacement string
 	}{
+		{"an authorizer that is not Weir's", "rest-proxy-anonymous.json", `"authorizer"`, `"authorizer"`},
 		{"context without the member weir", "rest-proxy-anonymous.json", ours, `"org": "acme"`},
 		{"another authorizer's decision", "rest-proxy-anonymous.json", ours, `"decision": "allowed"`},
 		{"refused", "rest-proxy-anonymous.json", ours, `"weir": "refused"`},
@@ -39,6 +40,7 @@ func TestHandler_notDecided(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := memory(t)
+			e.BehindAuthorizer = c.old != c.replacement
 			event := changed(t, sampleEvent(t, c.file), c.old, c.replacement)
 			for i := range 3 {
 				a := handle(t, e, sample.New(e), event)

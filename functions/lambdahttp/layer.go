@@ -89,7 +89,7 @@ func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (
 		return nil, l.e.undecided(err)
 	}
 	x := &exchange{response: response{header: http.Header{}}, payload: payload, event: event, function: function, rules: l.e.Rules}
-	r, err := event.request(context.WithValue(ctx, exchangeKey{}, x), l.e.basePaths(event.RequestContext.DomainName), "")
+	r, err := event.request(context.WithValue(ctx, exchangeKey{}, x), l.e, "")
 	if err != nil { // an event that cannot be parsed is not passed on: a client could otherwise avoid the limits
 		_ = l.e.undecided(err)
 		httplimit.MalformedPath().Refuse(x)

@@ -78,9 +78,8 @@ func (e *proxyEvent) host() host {
 	return restAPI
 }
 
-// request converts the event to an http.Request with its delivery in the context. basePaths are
-// those of its domain.
-func (e *proxyEvent) request(ctx context.Context, basePaths []string, body string) (*http.Request, error) {
+// request converts the event to an http.Request with its delivery in the context.
+func (e *proxyEvent) request(ctx context.Context, in *Environment, body string) (*http.Request, error) {
 	method, path, query := e.HTTPMethod, e.Path, e.query()
 	header := e.header()
 	if e.host() == httpAPI {
@@ -93,10 +92,13 @@ func (e *proxyEvent) request(ctx context.Context, basePaths []string, body strin
 		return nil, errors.New("unsupported event: no method or path")
 	}
 	address := e.address(header)
-	prefixes := e.prefixes(basePaths)
+	prefixes := e.prefixes(in.basePaths(e.RequestContext.DomainName))
 	u, malformed := e.url(path, prefixes, query)
 	below := e.path(path).Below(prefixes)
-	texts := e.authorizerContext()
+	var texts map[string]string
+	if in.BehindAuthorizer {
+		texts = e.authorizerContext()
+	}
 	fields, decided := decisionFields(texts)
 	ctx = withDelivery(ctx, delivery{decided: decided, fields: fields, over: texts[keyOver], path: &below, malformed: malformed != nil})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
@@ -111,8 +113,8 @@ func (e *proxyEvent) request(ctx context.Context, basePaths []string, body strin
 // functionURLDomain is a part of all domain names of function URLs, and of no other names.
 const functionURLDomain = ".lambda-url."
 
-// authorizerContext returns the texts in the context of a REST API's authorizer, which only API Gateway can write.
-// It returns nil for other hosts: Weir has no authorizer there, so the context cannot be trusted.
+// authorizerContext returns the texts in the context of a REST API's authorizer, or nil for other hosts, where Weir has
+// none.
 func (e *proxyEvent) authorizerContext() (texts map[string]string) {
 	if e.host() == restAPI && e.Version == "" && e.RequestContext.Authorizer != nil {
 		_ = json.Unmarshal(e.RequestContext.Authorizer, &texts) // values of other types are not Weir's, and become ""

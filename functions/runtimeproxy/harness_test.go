@@ -43,6 +43,7 @@ func overStore(t testing.TB, document string, store limiter.Store, metrics io.Wr
 	e := &lambdahttp.Environment{
 		Limiter: storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})), Rules: live.Fixed(parsed),
 		Logger: slog.New(slog.DiscardHandler), Identifier: caller.New(caller.Options{}), Clock: func() time.Time { return noon },
+		BehindAuthorizer: true,
 	}
 	if metrics != nil {
 		e.Recorder = telemetry.New(metrics, "test", nil)

@@ -58,6 +58,9 @@ func (l *Limits) access() access {
 		a.variables[contract.VariableSignLines] = jsii.String("true")
 	}
 	a.variables[contract.VariableRecordsTable] = l.records.TableName()
+	if len(l.attached) > 0 { // newAttachment sets it on earlier functions
+		a.variables[contract.VariableBehindAuthorizer] = jsii.String("true")
+	}
 	a.set(l.props.variables())
 	a.set(l.props.Variables)
 	a.add(l.regionsAccess())

@@ -10,6 +10,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // attachment is an API that has the gateway responses of the limits.
@@ -104,6 +106,12 @@ func (l *Limits) newAttachment(api awsapigateway.IRestApi) *attachment {
 	}
 	a := &attachment{api: api, id: resolved(api, api.RestApiId())}
 	l.attached = append(l.attached, a)
+	for _, f := range l.equipped[1:] { // the first one is the authorizer
+		f.AddEnvironment(jsii.String(contract.VariableBehindAuthorizer), jsii.String("true"), nil)
+	}
+	for _, f := range l.layered {
+		f.AddEnvironment(jsii.String(contract.LayerVariable(contract.VariableBehindAuthorizer)), jsii.String("true"), nil)
+	}
 	if _, own := api.Node().DefaultChild().(awsapigateway.CfnRestApi); own { // the name of an imported API is unknown here
 		l.newAPIAlarm(a)
 	}

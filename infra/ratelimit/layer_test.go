@@ -14,6 +14,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsecr"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
@@ -110,6 +111,22 @@ func TestLimits_NewLayerPolicy(t *testing.T) {
 		if want := slices.Sorted(maps.Keys(made)); !slices.Equal(got, want) {
 			t.Errorf("%s: got the variables %v, want %v", store, got, want)
 		}
+	}
+}
+
+// Only functions of limits with an attached API believe the decision of an authorizer, whenever they got the limits.
+func TestLimits_behindAuthorizer(t *testing.T) {
+	const behind = "WEIR_BEHIND_AUTHORIZER"
+	app, l, f := newLayered(t, nil, nil)
+	l.AddLayer(f)
+	before := l.LayerVariables()[behind]
+	l.Attach(awscdk.Stack_Of(f).Node().FindChild(jsii.String("Api")).(awsapigateway.RestApi))
+	app.Synth(nil)
+	if after := l.LayerVariables()[behind]; before != nil || after == nil || *after != "true" {
+		t.Errorf("%s: got %v, then %v, want none, then true", behind, before, after)
+	}
+	if got := variablesOf(t, awscdk.Stack_Of(f))[behind]; got != "true" {
+		t.Errorf("%s of the earlier function: got %v, want true", behind, got)
 	}
 }
 

@@ -178,6 +178,8 @@ func (s *stack) newLayer(l *ratelimit.Limits) {
 	for _, name := range []string{contract.VariableOriginSecret, contract.VariableSecretBefore} {
 		delete(variables, contract.LayerVariable(name)) // an output would show it
 	}
+	behind := contract.LayerVariable(contract.VariableBehindAuthorizer)
+	variables[behind] = awscdk.Token_AsString(awscdk.Fn_ConditionIf(jsii.String(hasAPI), variables[behind], "false"), nil)
 	s.output("LayerVariables", s.cdk.ToJsonString(variables, nil))
 	// A template cannot parse the JSON in LayerVariables. So values that are no parameters are
 	// outputs of their own.

@@ -101,7 +101,7 @@ func newCharging(t testing.TB, parsed *template.Template, authorizer, handler st
 	logger := slog.New(slog.DiscardHandler)
 	e := &lambdahttp.Environment{
 		Limiter: storetest.Must(limiter.New(c, limiter.Options{Logger: logger})), Rules: live.Fixed(r), Logger: logger,
-		Identifier: caller.New(caller.Options{}), Clock: frozen, BasePaths: []string{"/v1"},
+		Identifier: caller.New(caller.Options{}), Clock: frozen, BasePaths: []string{"/v1"}, BehindAuthorizer: true,
 	}
 	mux := http.NewServeMux()
 	for _, endpoint := range endpoints {

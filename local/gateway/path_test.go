@@ -60,7 +60,7 @@ func TestAttack_otherRoute(t *testing.T) {
 	e := &lambdahttp.Environment{
 		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Logger: logger})),
 		Rules:   live.Fixed(r), Logger: logger,
-		Identifier: caller.New(caller.Options{}), Clock: frozen,
+		Identifier: caller.New(caller.Options{}), Clock: frozen, BehindAuthorizer: true,
 	}
 	mux, reached, asked := http.NewServeMux(), 0, 0
 	mux.HandleFunc("/admin", func(http.ResponseWriter, *http.Request) { reached++ })

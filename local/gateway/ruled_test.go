@@ -104,7 +104,7 @@ func newRuled(t *testing.T, store limiter.Store, kind gateway.Kind, document str
 		Limiter: storetest.Must(limiter.New(r, limiter.Options{Logger: logger, Notify: recorder.Notice})), Rules: live.Fixed(parsed),
 		Logger:     logger,
 		Identifier: caller.New(caller.Options{APIKeys: r}), Clock: func() time.Time { return r.now }, Recorder: recorder,
-		MACs: mac.Fixed("dev", []byte("secret")),
+		MACs: mac.Fixed("dev", []byte("secret")), BehindAuthorizer: true,
 	}
 	templ, err := template.Parse([]byte(everything))
 	if err != nil {
