@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"math"
 	"slices"
 	"time"
 
@@ -20,11 +19,13 @@ const DefaultSubjects = 1_000_000
 type Options struct {
 	// Subjects bounds the number of subjects with one limit each; 0 means DefaultSubjects. A subject
 	// counts once for each of its limits. A sliding_log, a sliding_window of up to algo.MaxExact requests or a
-	// concurrent limit counts once more for every four of its requests, because its entries take that much memory.
+	// concurrent limit counts once more for every eight entries that it holds, because they take that much memory.
 	//
 	// The bound is divided evenly among the shards of the store, at least one subject each. A
-	// subject belongs to a shard by its hash. A full shard removes subjects at full quota; if there
-	// are none, Take of a new subject, or of a new limit, fails with limiter.ErrFull.
+	// subject belongs to a shard by its hash. A full shard removes subjects at full quota, and then evicts, of those
+	// below half of all their limits, the one that was unused for the longest time (see Store.Evicted). If there is none,
+	// Take of a new subject, or of a new limit, fails with limiter.ErrFull, and logs of known subjects may grow to twice
+	// the bound.
 	Subjects int
 }
 
@@ -55,13 +56,24 @@ func New(o Options) (*Store, error) {
 	s := &Store{seed: maphash.MakeSeed()}
 	for i := range s.shards {
 		sh := &s.shards[i]
-		sh.entries, sh.capacity, sh.due = map[limiter.Subject]*entry{}, max(1, o.Subjects/shards), math.MaxInt64
+		sh.entries, sh.capacity = map[limiter.Subject]*entry{}, max(1, o.Subjects/shards)
 	}
 	return s, nil
 }
 
 // Local implements limiter.Local.
 func (s *Store) Local() {}
+
+// Evicted returns how many subjects lost counts below half of all their limits since New.
+func (s *Store) Evicted() (n int64) {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		n += sh.evicted
+		sh.mu.Unlock()
+	}
+	return n
+}
 
 // lock locks the shard that holds subject.
 func (s *Store) lock(subject limiter.Subject) *shard {
@@ -75,18 +87,24 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 	error) {
 	sh := s.lock(subject)
 	defer sh.mu.Unlock()
-	e, grows := sh.entries[subject], 0
+	e, grows, known := sh.entries[subject], 0, true
+	if e != nil {
+		e.used = now
+	}
 	for i := range charges {
 		c := &charges[i]
 		at := sh.current(e, c, now, &results[i])
-		if at == nil && c.Cost > 0 {
-			grows += weight(c.Limit)
-		}
+		known = known && (at != nil || c.Cost == 0)
 	}
 	if !limiter.TakeAll(now, charges, results) {
 		return false, nil
 	}
-	if grows > 0 && !sh.room(now, subject, grows) {
+	for i := range charges {
+		if c := &charges[i]; c.Cost > 0 {
+			grows += growth(e, c.Limit, &results[i].State)
+		}
+	}
+	if grows > 0 && !sh.room(now, subject, grows, known) {
 		return false, limiter.ErrFull
 	}
 	for i := range charges {
@@ -105,10 +123,10 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 	e, grows := sh.entries[subject], 0
 	for i := range charges {
 		if c := &charges[i]; c.Force && c.Cost > 0 && e.find(c.Limit.ID) == nil {
-			grows += weight(c.Limit)
+			grows++
 		}
 	}
-	if grows > 0 && !sh.room(now, subject, grows) {
+	if grows > 0 && !sh.room(now, subject, grows, false) {
 		return settled, limiter.ErrFull
 	}
 	for i := range charges {
@@ -128,8 +146,7 @@ func (s *Store) Settle(_ context.Context, now algo.Instant, subject limiter.Subj
 		switch {
 		case given:
 			settled.Given++
-			at.state = r.State
-			sh.sooner(at)
+			sh.set(at, r.State)
 		case c.Force && c.Cost > 0:
 			e = sh.put(e, subject, c.Limit, r.State, now)
 		}
@@ -157,7 +174,8 @@ func (s *Store) Reset(_ context.Context, subject limiter.Subject) error {
 	if e := sh.entries[subject]; e != nil {
 		sh.drop(subject, e, func(c *count) bool {
 			moved, before := c.moved()
-			c.state, c.skew = algo.State{Window: c.state.Window}.WithMoved(moved, before), algo.Skew{}
+			sh.set(c, algo.State{Window: c.state.Window}.WithMoved(moved, before))
+			c.skew = algo.Skew{}
 			return moved == 0 && before == 0
 		})
 	}
@@ -181,7 +199,7 @@ func (s *Store) Debit(_ context.Context, now algo.Instant, subject limiter.Subje
 	}
 	next, moved := limit.Machine().(*algo.Shared).Debit(giving.State, index, now, lack)
 	*seen = giving.Result
-	if moved == 0 || at == nil && !sh.room(now, subject, weight(limit)) {
+	if moved == 0 || at == nil && !sh.room(now, subject, 1, false) {
 		return 0, nil
 	}
 	if at != nil && !same(at.limit, limit) {
@@ -209,7 +227,7 @@ func (s *Store) Credit(_ context.Context, now algo.Instant, subject limiter.Subj
 	if !ok {
 		return r, false, nil
 	}
-	if at == nil && !sh.room(now, subject, weight(limit)) {
+	if at == nil && !sh.room(now, subject, 1, false) {
 		return r, false, limiter.ErrFull
 	}
 	sh.put(e, subject, limit, next, now)

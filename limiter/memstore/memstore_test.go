@@ -32,15 +32,70 @@ func take(t *testing.T, s *memstore.Store, now algo.Instant, who string, l *limi
 	return err
 }
 
-// A full store evicts only subjects at full quota. If there are none, it rejects new subjects with
-// ErrFull but still serves known subjects.
+// inspect returns the number of limits that the store holds of each subject.
+func inspect(t *testing.T, s *memstore.Store, prefix string, n int) (held []int) {
+	t.Helper()
+	for i := range n {
+		entries, err := s.Inspect(ctx, limiter.User(prefix+strconv.Itoa(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, len(entries))
+	}
+	return held
+}
+
+func sum(numbers []int) (n int) {
+	for _, i := range numbers {
+		n += i
+	}
+	return n
+}
+
+// A full store evicts those that were unused for the longest time, and no subject that has used half of a limit.
+func TestStore_Evicted(t *testing.T) {
+	const subjects = 6400
+	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
+	slow := storetest.Limit(t, "slow", algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Hour})
+	charge := func(now algo.Instant, prefix string, n int, cost int64) {
+		for i := range n {
+			if err := take(t, s, now.Add(time.Duration(i)), prefix+strconv.Itoa(i), slow, cost); err != nil {
+				t.Fatalf("%s%d: got error %v, want none", prefix, i, err)
+			}
+		}
+	}
+	charge(noon, "half", 1000, 30)
+	charge(noon, "less", 500, 29)
+	charge(noon, "used", 500, 1)
+	for round := range 5 {
+		now := noon.Add(time.Duration(round+1) * 2 * time.Second)
+		charge(now, strconv.Itoa(round)+"/", 2000, 1)
+		charge(now.Add(time.Second), "used", 500, 0)
+	}
+	left := 0
+	for prefix, want := range map[string]struct{ n, least, most int }{"half": {1000, 1000, 1000}, "used": {500, 500, 500}, "less": {500, 0, 0},
+		"0/": {2000, 0, 0}, "1/": {2000, 0, 500}, "4/": {2000, 2000, 2000}} {
+		if n := sum(inspect(t, s, prefix, want.n)); n < want.least || n > want.most {
+			t.Errorf("%s: got %d of %d subjects left, want %d to %d", prefix, n, want.n, want.least, want.most)
+		}
+	}
+	for prefix, n := range map[string]int{"half": 1000, "used": 500, "less": 500, "0/": 2000, "1/": 2000, "2/": 2000, "3/": 2000, "4/": 2000} {
+		left += sum(inspect(t, s, prefix, n))
+	}
+	if left > subjects || int(s.Evicted()) != 12_000-left {
+		t.Errorf("got %d subjects and %d evicted, want all of 12000, and at most %d", left, s.Evicted(), subjects)
+	}
+}
+
+// If all subjects have used half of a limit, a store has no room for another one, or for another limit. Known subjects
+// are served.
 func TestStore_full(t *testing.T) {
 	const subjects = 6400
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
 	slow := storetest.Limit(t, "slow", algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Hour})
 	known, refused := 0, 0
-	for i := range 4 * subjects {
-		switch err := take(t, s, noon, strconv.Itoa(i), slow, 1); {
+	for i := range 2 * subjects {
+		switch err := take(t, s, noon, strconv.Itoa(i), slow, 30); {
 		case err == nil:
 			known++
 		case errors.Is(err, limiter.ErrFull):
@@ -52,172 +107,99 @@ func TestStore_full(t *testing.T) {
 	if known > subjects || known < subjects*9/10 {
 		t.Errorf("got %d known subjects, want nearly all of %d", known, subjects)
 	}
-	if err := take(t, s, noon, "0", slow, 1); err != nil {
-		t.Errorf("a known subject in a full store: got error %v, want none", err)
-	}
-	if err := take(t, s, noon, "looks", slow, 0); err != nil {
-		t.Errorf("cost 0 on an unknown subject in a full store: got error %v, want none", err)
-	}
+	other := storetest.Limit(t, "other", slow.Rate)
 	more := []limiter.Charge{{Subject: limiter.User("settled"), Limit: slow, Cost: 1, Force: true}}
-	if _, err := s.Settle(ctx, noon, more[0].Subject, more, make([]algo.Result, 1), 0); !errors.Is(err, limiter.ErrFull) {
-		t.Errorf("a settlement of a new subject in a full store: got error %v, want %v", err, limiter.ErrFull)
+	_, settled := s.Settle(ctx, noon, more[0].Subject, more, make([]algo.Result, 1), 0)
+	for name, c := range map[string]struct{ got, want error }{
+		"a known subject":           {take(t, s, noon, "0", slow, 1), nil},
+		"no cost of a new subject":  {take(t, s, noon, "looks", slow, 0), nil},
+		"a new limit":               {take(t, s, noon, "0", other, 1), limiter.ErrFull},
+		"a settlement":              {settled, limiter.ErrFull},
+		"a new subject, too early":  {take(t, s, noon.Add(time.Minute-1), "early", slow, 1), limiter.ErrFull},
+		"a new subject, after half": {take(t, s, noon.Add(2*time.Minute), "late", slow, 1), nil},
+	} {
+		if !errors.Is(c.got, c.want) {
+			t.Errorf("%s: got error %v, want %v", name, c.got, c.want)
+		}
 	}
-	if err := take(t, s, noon.Add(time.Minute-1), "early", slow, 1); !errors.Is(err, limiter.ErrFull) {
-		t.Errorf("a new subject in a full store: got error %v, want %v", err, limiter.ErrFull)
-	}
-	// A minute later all subjects but one are at full quota, and the store evicts them for new
-	// subjects.
+	// Later, all subjects are at full quota.
 	for i := range subjects / 2 {
-		if err := take(t, s, noon.Add(time.Minute), "new"+strconv.Itoa(i), slow, 1); err != nil {
+		if err := take(t, s, noon.Add(time.Hour), "new"+strconv.Itoa(i), slow, 1); err != nil {
 			t.Fatalf("new subject %d: got error %v, want none", i, err)
 		}
 	}
-	results := make([]algo.Result, 1)
-	charges := []limiter.Charge{{Subject: limiter.User("0"), Limit: slow, Cost: 0}}
-	if _, err := s.Take(ctx, noon.Add(time.Minute), charges[0].Subject, charges, results); err != nil {
-		t.Fatal(err)
-	}
-	if left := results[0].Machine.Remaining(results[0].State, noon.Add(time.Minute)); left != 59 {
-		t.Errorf("a subject below full quota: got %d of 60 remaining, want its count to stay", left)
+	if n := s.Evicted(); n > 1 {
+		t.Errorf("got %d subjects evicted, want only one that was below half", n)
 	}
 }
 
-// A refund, a conversion to a shorter limit, or a clamp can bring a subject to full quota earlier than
-// expected. The store then evicts the subject at that earlier time.
-func TestStore_full_sooner(t *testing.T) {
-	slow := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Hour})
-	second := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Second})
-	shorter, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: slow.ID, Version: 2, Rate: second.Rate})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		first *limiter.Limit
-		at    algo.Instant
-		then  func(s *memstore.Store, charges []limiter.Charge, results []algo.Result) error
-	}{
-		"refund": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, results []algo.Result) error {
-			_, err := s.Settle(ctx, 0, charges[0].Subject, charges, results, 0)
-			return err
-		}},
-		"conversion": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, _ []algo.Result) error {
-			charges[0].Limit = shorter
-			_, err := s.Take(ctx, noon, charges[0].Subject, charges, make([]algo.Result, 1))
-			return err
-		}},
-		"clamp": {second, noon.Add(time.Hour), func(s *memstore.Store, charges []limiter.Charge, _ []algo.Result) error {
-			_, err := s.Take(ctx, noon.Add(-time.Minute), charges[0].Subject, charges, make([]algo.Result, 1))
-			if err == nil {
-				_, err = s.Take(ctx, noon, charges[0].Subject, charges, make([]algo.Result, 1))
-			}
-			return err
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := storetest.Must(memstore.New(memstore.Options{Subjects: 64}))
-			// Each of the 64 shards has room for one subject. With so many attempts, every shard
-			// gets a subject.
-			fill := func(now algo.Instant, l *limiter.Limit, prefix string, then func(charges []limiter.Charge,
-				results []algo.Result)) (admitted int) {
-				for i := range 2_560 {
-					charges, results := []limiter.Charge{{Subject: limiter.User(prefix + strconv.Itoa(i)), Limit: l, Cost: 1}}, make([]algo.Result, 1)
-					if _, err := s.Take(ctx, now, charges[0].Subject, charges, results); err == nil {
-						admitted++
-						then(charges, results)
-					}
-				}
-				return admitted
-			}
-			var undo []func() error
-			full := fill(c.at, c.first, "old", func(charges []limiter.Charge, results []algo.Result) {
-				undo = append(undo, func() error { return c.then(s, charges, results) })
-			})
-			for _, f := range undo {
-				if err := f(); err != nil {
+// A subject is evicted with all its limits, and only if it has used less than half of each and moved no share.
+func TestStore_full_limits(t *testing.T) {
+	const subjects = 1280
+	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
+	rate := algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}
+	a, b := storetest.Limit(t, "a", rate), storetest.Limit(t, "b", rate)
+	for i, cost := range []int64{5, 4} {
+		for j := range 100 {
+			for _, c := range []limiter.Charge{{Limit: a, Cost: 1}, {Limit: b, Cost: cost}} {
+				if err := take(t, s, noon, strconv.Itoa(i)+"/"+strconv.Itoa(j), c.Limit, c.Cost); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if n := fill(noon.Add(10*time.Second), slow, "new", func([]limiter.Charge, []algo.Result) {}); n < full {
-				t.Errorf("got %d new subjects, want at least %d, the number of subjects at full quota", n, full)
-			}
-		})
-	}
-}
-
-// The store evicts a subject with all its limits or not at all, even from a table that has grown.
-func TestStore_fullOfSeveral(t *testing.T) {
-	const subjects = 640
-	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
-	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Second, Counts: true})
-	long := storetest.Limit(t, "long", algo.Rate{Requests: 10, Window: time.Hour, Counts: true})
-	for i := range 4 * subjects { // enough charges to fill every shard
-		for _, l := range []*limiter.Limit{short, long}[:1+i%2] {
-			if err := take(t, s, noon, strconv.Itoa(i), l, 1); err != nil && !errors.Is(err, limiter.ErrFull) {
-				t.Fatal(err)
-			}
 		}
 	}
-	held := func(who string) int {
-		entries, err := s.Inspect(ctx, limiter.User(who))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(entries)
-	}
-	before := 0
-	for i := range 4 * subjects {
-		before += held(strconv.Itoa(i))
-	}
-	if before != subjects {
-		t.Fatalf("got %d limits held, want %d", before, subjects)
-	}
-	later := noon.Add(time.Minute) // the short limits are at full quota
-	for i := range 8 * subjects {
-		if err := take(t, s, later, "new"+strconv.Itoa(i), long, 1); err != nil && !errors.Is(err, limiter.ErrFull) {
-			t.Fatal(err)
-		}
+	// A region keeps what it knows of share that moved.
+	rate.Regions = algo.Regions{Of: 2}
+	shared, who := storetest.Limit(t, "shared", rate), limiter.User("moved0")
+	var seen algo.Result
+	if n, err := s.Debit(ctx, noon, who, shared, algo.WindowOf(shared.Machine()).Index(noon), 1, &seen); n == 0 || err != nil {
+		t.Fatalf("debit: got %d and error %v, want share", n, err)
 	}
 	for i := range 4 * subjects {
-		if n := held(strconv.Itoa(i)); n != 0 && (i%2 == 0 || n != 2) {
-			t.Errorf("subject %d holds %d limits after the sweep, want all or none", i, n)
+		_ = take(t, s, noon.Add(1), "new"+strconv.Itoa(i), a, 1) // a shard can be full of those that stay
+	}
+	for prefix, want := range map[string]int{"0/": 200, "1/": 0, "moved": 1} {
+		if n := sum(inspect(t, s, prefix, 100)); n != want {
+			t.Errorf("%s: got %d limits left, want %d", prefix, n, want)
 		}
 	}
 }
 
-// The bound of a store counts limits and log entries, not only subjects.
+// The entries of a log weigh as they are stored. A known log may grow, at most to twice the bound.
 func TestStore_full_weight(t *testing.T) {
-	const nodes = 6400
+	const bound = 6400
+	once := storetest.Limit(t, "once", algo.Rate{Algorithm: algo.FixedWindow, Requests: 1, Window: time.Hour})
 	for name, c := range map[string]struct {
-		rate       algo.Rate
-		each, most int // highest numbers of limits of one subject, and of all subjects together
+		requests            int64
+		first, more         int64
+		least, most, entire int // subjects that fit, and those whose second charge fits
 	}{
-		"many limits": {algo.Rate{Requests: 3, Window: time.Hour}, 300, nodes},
-		"logs":        {algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Hour}, 1, nodes * 64 / (64 + 600*8)},
+		"short logs":  {300, 1, 0, bound * 9 / 10 / 3, bound / 3, bound},
+		"half":        {300, 150, 150, bound * 8 / 10 / 21, bound / 21, bound},
+		"long growth": {327, 1, 240, bound * 9 / 10 / 3, bound / 3, 3 * 64},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := storetest.Must(memstore.New(memstore.Options{Subjects: nodes}))
-			limits := make([]*limiter.Limit, c.each)
-			for i := range limits {
-				limits[i] = storetest.Limit(t, "l"+strconv.Itoa(i), c.rate)
-			}
-			held, refused := 0, 0
-			for i := range 2 * nodes / c.each {
-				for _, l := range limits {
-					switch err := take(t, s, noon, strconv.Itoa(i), l, 1); {
-					case err == nil:
-						held++
-					case errors.Is(err, limiter.ErrFull):
-						refused++
-					default:
-						t.Fatal(err)
-					}
+			s := storetest.Must(memstore.New(memstore.Options{Subjects: bound}))
+			log := storetest.Limit(t, "log", algo.Rate{Algorithm: algo.SlidingLog, Requests: c.requests, Window: time.Hour})
+			var known []string
+			for i := range bound {
+				who := strconv.Itoa(i)
+				charges := []limiter.Charge{{Subject: limiter.User(who), Limit: once, Cost: 1}, {Subject: limiter.User(who), Limit: log, Cost: c.first}}
+				if _, err := s.Take(ctx, noon, charges[0].Subject, charges, make([]algo.Result, 2)); err == nil {
+					known = append(known, who)
 				}
 			}
-			if held > c.most || refused == 0 {
-				t.Errorf("got %d limits held and %d refused, want at most %d", held, refused, c.most)
+			if n := len(known); n < c.least || n > c.most {
+				t.Errorf("got %d subjects, want %d to %d", n, c.least, c.most)
 			}
-			if err := take(t, s, noon, "0", limits[0], 1); err != nil {
-				t.Errorf("a limit in the store: got error %v, want none", err)
+			grown := 0
+			for _, who := range known {
+				if take(t, s, noon, who, log, c.more) == nil {
+					grown++
+				}
+			}
+			if want := min(c.entire, len(known)); grown > want || grown < want*8/10 {
+				t.Errorf("got %d logs that grew, want %d", grown, want)
 			}
 		})
 	}

@@ -1,7 +1,7 @@
 package memstore
 
 import (
-	"math"
+	"container/heap"
 	"slices"
 	"sync"
 	"time"
@@ -16,12 +16,16 @@ type shard struct {
 	entries  map[limiter.Subject]*entry
 	weight   int // sum of the weights of all counts
 	capacity int
-	// due is the instant at which the next subject reaches full quota; an earlier sweep would find nothing.
-	due, swept algo.Instant
+	swept    algo.Instant // last sweep
+	unused   unused       // after the first sweep, those that room may evict; others may have been evicted or used since
+	evicted  int64
 }
 
 // entry is what a shard holds of one subject.
-type entry struct{ counts []count }
+type entry struct {
+	counts []count
+	used   algo.Instant // last charge, also one that was refused
+}
 
 // count is the state of one limit of a subject. The limit has the parameters and the version of the state.
 type count struct {
@@ -93,19 +97,18 @@ func (sh *shard) current(e *entry, c *limiter.Charge, now algo.Instant, r *algo.
 		e.counts = slices.DeleteFunc(e.counts, func(other count) bool {
 			ends := slices.Contains(c.Limit.Tiers, other.limit.ID)
 			if ends {
-				sh.weight -= weight(other.limit)
+				sh.weight -= weight(&other.state)
 			}
 			return ends
 		})
 		at = e.find(own.ID)
 	}
-	sh.sooner(at)
 	return at
 }
 
 // replace stores another count in the place of at.
 func (sh *shard) replace(at *count, c count) {
-	sh.weight += weight(c.limit) - weight(at.limit)
+	sh.weight += weight(&c.state) - weight(&at.state)
 	*at = c
 }
 
@@ -113,17 +116,26 @@ func (sh *shard) replace(at *count, c count) {
 // none.
 func (sh *shard) put(e *entry, subject limiter.Subject, limit *limiter.Limit, s algo.State, now algo.Instant) *entry {
 	if at := e.find(limit.ID); at != nil {
-		at.state = s
+		sh.set(at, s)
 		return e
 	}
 	if e == nil {
-		e = &entry{}
-		sh.entries[subject.Clone()] = e // the subject can share memory with a large request text
+		e = &entry{used: now}
+		subject = subject.Clone() // the subject can share memory with a large request text
+		sh.entries[subject] = e
+		if sh.unused != nil {
+			heap.Push(&sh.unused, use{subject, now})
+		}
 	}
 	e.counts = append(e.counts, count{limit: limit, state: s})
-	sh.weight += weight(limit)
-	sh.due = min(sh.due, now.Add(limit.Machine().ResetAfter(s, now)))
+	sh.weight += weight(&s)
 	return e
+}
+
+// set replaces the state of a count.
+func (sh *shard) set(at *count, s algo.State) {
+	sh.weight += weight(&s) - weight(&at.state)
+	at.state = s
 }
 
 // drop removes the counts that the function ends selects, and the entry if it is then empty.
@@ -131,7 +143,7 @@ func (sh *shard) drop(subject limiter.Subject, e *entry, ends func(*count) bool)
 	kept := e.counts[:0]
 	for i := range e.counts {
 		if c := &e.counts[i]; ends(c) {
-			sh.weight -= weight(c.limit)
+			sh.weight -= weight(&c.state)
 		} else {
 			kept = append(kept, *c)
 		}
@@ -143,12 +155,6 @@ func (sh *shard) drop(subject limiter.Subject, e *entry, ends func(*count) bool)
 	}
 }
 
-// sooner lowers sh.due to the instant at which a count reaches full quota. A new state can reach it earlier than the
-// previous one.
-func (sh *shard) sooner(at *count) {
-	sh.due = min(sh.due, algo.Instant(at.limit.Machine().ResetAfter(at.state, 0)))
-}
-
 // sweepPause is the least time between two sweeps of a shard. Otherwise each request in a flood of new
 // subjects would cause a sweep.
 const sweepPause = time.Second
@@ -156,41 +162,104 @@ const sweepPause = time.Second
 // slotEntries is how many entries of logs count as much as a limit.
 const slotEntries = 8
 
-// weight returns the weight of a count: one, plus the memory of all entries that a log may hold.
-func weight(limit *limiter.Limit) int {
-	return 1 + int(limit.Machine().MaxEntries()+slotEntries-1)/slotEntries
+// weight returns the weight of a count with the state s.
+func weight(s *algo.State) int { return 1 + (s.Entries.Len()+slotEntries-1)/slotEntries }
+
+// growth returns how much more a limit of the subject with the entry e weighs with the state s.
+func growth(e *entry, limit *limiter.Limit, s *algo.State) int {
+	if at := e.find(limit.ID); at != nil {
+		return weight(s) - weight(&at.state)
+	}
+	return weight(s)
 }
 
-// fits reports whether the shard has room for more limits of the subject with this weight. If the shard
-// holds no other subject, it has room for MaxCharges limits of any weight.
+// fits reports whether the shard has room for the weight. If the shard holds no other subject, it has room for MaxCharges
+// limits of any weight.
 func (sh *shard) fits(subject limiter.Subject, weight int) bool {
 	e := sh.entries[subject]
 	return sh.weight+weight <= sh.capacity || len(sh.entries) == 0 || len(sh.entries) == 1 && e != nil && len(e.counts) < limiter.MaxCharges
 }
 
-// room makes room for new limits of the subject, and reports whether they fit. weight is the sum of
-// their weights. If the shard has no space left, room first removes other subjects that have their full
-// quota.
-func (sh *shard) room(now algo.Instant, subject limiter.Subject, weight int) bool {
+// room makes room for more weight of the subject, and reports whether there is enough. It first removes other subjects
+// that have their full quota, and then evicts others (see Options.Subjects). Only logs grow, not the number of counts: they
+// may grow to twice the capacity.
+func (sh *shard) room(now algo.Instant, subject limiter.Subject, weight int, grows bool) bool {
 	if sh.fits(subject, weight) {
 		return true
 	}
-	if pause := now.Sub(sh.swept); now < sh.due || pause >= 0 && pause < sweepPause {
-		return false
+	if pause := now.Sub(sh.swept); pause < 0 || pause >= sweepPause {
+		sh.sweep(now, subject)
 	}
-	sh.swept, sh.due = now, math.MaxInt64
-	for other, e := range sh.entries {
-		full := now
-		for i := range e.counts {
-			full = max(full, now.Add(e.counts[i].limit.Machine().ResetAfter(e.counts[i].state, now)))
+	for !sh.fits(subject, weight) {
+		if !sh.evict(now, subject) {
+			return grows && sh.weight+weight <= 2*sh.capacity
 		}
+	}
+	return true
+}
+
+// sweep removes all subjects at full quota, except the one that is being charged, and finds those that evict may choose.
+func (sh *shard) sweep(now algo.Instant, charged limiter.Subject) {
+	sh.swept, sh.unused = now, make(unused, 0, len(sh.entries))
+	for subject, e := range sh.entries {
+		full := !slices.ContainsFunc(e.counts, func(c count) bool { return c.limit.Machine().ResetAfter(c.state, now) > 0 })
 		switch {
-		case other == subject: // its limits are being charged
-		case full > now:
-			sh.due = min(sh.due, full)
-		default:
-			sh.drop(other, e, func(*count) bool { return true })
+		case subject == charged:
+		case full:
+			sh.drop(subject, e, func(*count) bool { return true })
+		case e.light(now):
+			sh.unused = append(sh.unused, use{subject, e.used})
 		}
 	}
-	return sh.fits(subject, weight)
+	heap.Init(&sh.unused)
+}
+
+// evict removes the subject that was unused for the longest time, of those below half of all their limits. It reports
+// whether there was one.
+func (sh *shard) evict(now algo.Instant, charged limiter.Subject) bool {
+	for len(sh.unused) > 0 {
+		first := &sh.unused[0]
+		e := sh.entries[first.subject]
+		switch {
+		case e == nil || first.subject == charged || !e.light(now):
+			heap.Pop(&sh.unused)
+		case e.used != first.used:
+			first.used = e.used
+			heap.Fix(&sh.unused, 0)
+		default:
+			sh.drop(first.subject, e, func(*count) bool { return true })
+			heap.Pop(&sh.unused)
+			sh.evicted++
+			return true
+		}
+	}
+	return false
+}
+
+// light reports whether the subject has used less than half of each of its limits, and no region has moved share.
+func (e *entry) light(now algo.Instant) bool {
+	return !slices.ContainsFunc(e.counts, func(c count) bool {
+		moved, before := c.moved()
+		m := c.limit.Machine()
+		return moved != 0 || before != 0 || 2*m.Used(c.state, now) >= m.Capacity()
+	})
+}
+
+// use is the last use of a subject that the shard knows.
+type use struct {
+	subject limiter.Subject
+	used    algo.Instant
+}
+
+// unused is a heap. Its first subject was unused for the longest time.
+type unused []use
+
+func (u *unused) Len() int           { return len(*u) }
+func (u *unused) Less(i, j int) bool { return (*u)[i].used < (*u)[j].used }
+func (u *unused) Swap(i, j int)      { (*u)[i], (*u)[j] = (*u)[j], (*u)[i] }
+func (u *unused) Push(x any)         { *u = append(*u, x.(use)) }
+func (u *unused) Pop() any {
+	last := (*u)[len(*u)-1]
+	*u = (*u)[:len(*u)-1]
+	return last
 }
