@@ -24,15 +24,11 @@ type Imported struct {
 	Secret, Digest string
 }
 
-// ErrGuessable means that a key has so few characters, or such similar ones, that others can guess it. The table has the
-// secret of the hashes, so its readers can try billions of keys a second.
-var ErrGuessable = errors.New("the key can be guessed")
-
-// minBits is the entropy from which a key is not guessable.
+// minBits is the entropy from which others cannot guess a key. The table has the secret of the hashes, so its readers can
+// try billions of keys a second.
 const minBits = 56
 
-// Check returns an error if the key cannot be imported. The error wraps ErrGuessable if the key itself is the only
-// mistake. It contains no part of the key. Check does not recognize keys that consist of words.
+// Check returns an error if the key cannot be imported. The error contains no part of the key. Check does not recognize keys that consist of words.
 func (i Imported) Check() error {
 	switch digest, err := hex.DecodeString(i.Digest); {
 	case (i.Secret == "") == (i.Digest == ""):
@@ -50,7 +46,7 @@ func (i Imported) Check() error {
 		return nil
 	}
 	if bits := entropy(i.Secret); bits < minBits {
-		return fmt.Errorf("%w: got about %.0f bits of entropy, want at least %d", ErrGuessable, bits, minBits)
+		return fmt.Errorf("the key can be guessed: got about %.0f bits of entropy, want at least %d; give this caller a new key", bits, minBits)
 	}
 	return nil
 }
@@ -77,14 +73,14 @@ func (i Imported) hash(secret []byte) string {
 	return caller.HashAPIKey(secret, cmp.Or(i.Digest, caller.DigestKey(i.Secret)))
 }
 
-// Import writes the records of keys, which must pass Check or be guessable. It returns the written keys, even with an
+// Import writes the records of keys, which must pass Check. It returns the written keys, even with an
 // error. Keys that the table has are left out, so a failed Import can be repeated. If the id has keys, the new one gets
 // Suspended and Limits of the newest. A key without a tier gets the tier of the newest key, or else the argument tier.
 // After a rotation, Import moves the record of a key to the current secret: the record keeps its tier and its owner.
 func (t *Keys) Import(ctx context.Context, now time.Time, list []Imported, tier string) (written []Key, err error) {
 	for n, i := range list {
 		i.Tier = cmp.Or(i.Tier, tier)
-		if err := i.Check(); err != nil && !errors.Is(err, ErrGuessable) {
+		if err := i.Check(); err != nil {
 			return nil, fmt.Errorf("key %d: %w", n+1, err)
 		}
 	}

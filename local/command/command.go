@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -148,12 +149,16 @@ func Main(root *cobra.Command) {
 }
 
 // Execute runs a command line and returns its exit status. It prints an error to stderr as one line.
-// For a UsageError, a second line names the command that prints the help.
+// For a UsageError, a second line names the command that prints the help. The annotations of root are removed commands and
+// flags, with what to do instead; the error of a command line with one of them says it.
 func Execute(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	c, err := root.ExecuteContextC(ctx)
+	if name, instead := wasRemoved(root, args); err != nil && name != "" {
+		err = Usage("%s: no longer exists; %s", name, instead)
+	}
 	var exit ExitError
 	var usage UsageError
 	switch {
@@ -172,6 +177,20 @@ func Execute(ctx context.Context, root *cobra.Command, args []string, stdout, st
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
 	return 1
+}
+
+// wasRemoved returns the removed command or flag that a command line has, and what to do instead. The annotations of the
+// root command list them, such as "rules publish --after".
+func wasRemoved(root *cobra.Command, args []string) (name, instead string) {
+	for name, instead := range root.Annotations {
+		path, flag, _ := strings.Cut(name, " --")
+		called := strings.HasPrefix(strings.Join(args, " ")+" ", path+" ")
+		given := func(arg string) bool { word, _, _ := strings.Cut(arg, "="); return word == "--"+flag }
+		if called && (flag == "" || slices.ContainsFunc(args, given)) {
+			return name, instead
+		}
+	}
+	return "", ""
 }
 
 // Exactly requires n arguments. The Use line of the command must name them.

@@ -48,9 +48,6 @@ func New(p serve.Page) http.Handler {
 	c.mux.HandleFunc("GET "+serve.SitePath+"{$}", c.page("limits", "Limits"))
 	c.mux.HandleFunc("GET "+serve.SitePath+"requests", c.page("requests", "Requests"))
 	c.mux.HandleFunc("GET "+serve.SitePath+"demos", c.page("demos", "Demonstrations"))
-	if c.Regions {
-		c.mux.HandleFunc("GET "+serve.SitePath+"regions", c.page("regions", "Regions"))
-	}
 	c.mux.Handle("GET "+serve.SitePath, http.StripPrefix(serve.SitePath, http.FileServerFS(files)))
 	c.mux.HandleFunc("GET "+serve.SitePath+"state", c.state)
 	c.mux.HandleFunc("GET "+serve.SitePath+"limits", c.limits)

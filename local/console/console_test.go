@@ -40,7 +40,7 @@ func open(t *testing.T, api http.HandlerFunc) *httptest.Server {
 	s := httptest.NewServer(console.New(serve.Page{
 		APIs: []serve.API{{Kind: "REST", URL: target.URL,
 			Endpoints: func() []serve.Endpoint { return []serve.Endpoint{{Method: "GET", Path: "/a"}} }}},
-		Rules: func() *rules.Rules { return parsed }, Source: "<rules>.json", Store: "memory", Regions: true,
+		Rules: func() *rules.Rules { return parsed }, Source: "<rules>.json", Store: "memory",
 		Reload: func() serve.Reload { return serve.Reload{Since: noon, Problem: errors.New("line 1: mistake")} },
 		Clock:  func() time.Time { return noon.Add(90 * time.Second) },
 		Token: func(user, tier string) (string, error) {
@@ -91,7 +91,7 @@ func do(t *testing.T, r *http.Request) (*http.Response, string) {
 func TestPage(t *testing.T) {
 	s := open(t, http.NotFound)
 	for path, media := range map[string]string{"": "text/html; charset=utf-8", "requests": "text/html; charset=utf-8",
-		"demos": "text/html; charset=utf-8", "regions": "text/html; charset=utf-8", "limits": "application/json",
+		"demos": "text/html; charset=utf-8", "limits": "application/json",
 		"limits.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml",
 		"uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8", "state": "application/json"} {
 		r, body := get(t, s.URL+serve.SitePath+path)
@@ -108,7 +108,6 @@ func TestPage(t *testing.T) {
 		"":         {`aria-current="page">Limits<`, "&lt;rules&gt;.json", `<script type="module" src="limits.js">`},
 		"requests": {`aria-current="page">Requests<`, `data-method="GET" data-path="/a"`, "<option>paid</option>"},
 		"demos":    {`aria-current="page">Demonstrations<`, `name="intervalMs" type="number" inputmode="numeric" min="0" max="1000" value="400"`},
-		"regions":  {`aria-current="page">Regions<`, `<script type="module" src="regions.js">`},
 		"state":    {`{"ageSeconds":90,"problem":"line 1: mistake","rules":"version 7","since":"2026-11-21T12:00:00Z","version":7}`},
 		"limits":   {`"name":"a","path":"rules[0].limits.free","tier":"free","rule":"/a"`, `"requests":2,"windowSeconds":60`},
 	} {

@@ -1,8 +1,7 @@
 // Package console serves the web pages of a local run, below /_weir/. The first page is for operators: who
 // is limited now and why, the limits of a caller, the last refusals, and the rules. It asks packages
 // why and operator once a second. Another page sends requests to the running gateway and draws a chart of the
-// answers. The third one demonstrates the algorithms and the settlement of tokens. With several
-// regions, there is a page of their shares and transfers; package serve has its endpoints.
+// answers. The third one demonstrates the algorithms and the settlement of tokens.
 //
 // # Guarantee
 //

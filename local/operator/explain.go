@@ -54,7 +54,6 @@ type Explanation struct {
 	// the limit has their highest cost.
 	Limits   []Limit  `json:"limits"`
 	Decision Decision `json:"decision"`
-	Cost     Cost     `json:"cost"`
 	Notes    []string `json:"notes"`
 }
 
@@ -119,16 +118,6 @@ type Decision struct {
 	FromCache bool `json:"fromCache,omitempty"`
 }
 
-// Cost is the number and the kind of the store calls of a decision.
-type Cost struct {
-	// Calls is the number of store calls of an admitted request: one for each subject, and one for each
-	// limit with shards. The calls are concurrent. Refused requests make at most one call per second and
-	// environment.
-	Calls int `json:"storeCalls"`
-	// Unit is the kind of a call: "write" for DynamoDB, "script" for Redis, "" for no calls.
-	Unit string `json:"unit,omitempty"`
-}
-
 // Explain answers q.
 func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error) {
 	now := o.Clock()
@@ -148,7 +137,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	explained := r.Explain(request)
 	e := Explanation{
 		Method: q.Method, Path: q.Path, Caller: newCaller(who, explained.Tier, rejected), At: now.UTC(), Version: r.Version(), Source: o.Source,
-		Rules: []Rule{}, Others: r.Len() - len(explained.Matches), Cost: o.cost(explained.Charges), Notes: append([]string{}, notes...),
+		Rules: []Rule{}, Others: r.Len() - len(explained.Matches), Notes: append([]string{}, notes...),
 	}
 	e.Caller.Hash = o.hash(who.Subject())
 	if paths := explained.Readings; len(paths) > 1 || len(paths) == 1 && paths[0] != q.Path {
@@ -194,7 +183,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 func (o *Operator) route(e *Explanation) {
 	routed, unrouted := o.Routed(e.Method, e.Path)
 	if len(routed) == 0 {
-		e.Decision, e.Cost = Decision{Status: http.StatusForbidden, Unrouted: true}, Cost{}
+		e.Decision = Decision{Status: http.StatusForbidden, Unrouted: true}
 		e.Notes = append(e.Notes, "no API has a route for "+e.Method+" "+e.Path+
 			": the REST API answers 403 and the HTTP API 404, before any limit")
 		return
@@ -364,27 +353,4 @@ func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Deci
 		made.Allowed, made.Status = false, http.StatusUnauthorized
 	}
 	return made
-}
-
-var units = map[string]string{"dynamodb": "write", "redis": "script"}
-
-// cost counts the calls of an admitted request: one for each subject, and one for each limit with shards, which has one
-// subject for each shard.
-func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
-	c.Unit = units[o.Kind]
-	if c.Unit == "" {
-		return c
-	}
-	subjects := map[limiter.Subject]bool{}
-	for _, charge := range charges {
-		switch s := charge.Limit.Spread; {
-		case s.Sync > 0: // requests make no call; environments report in the background
-		case s.Shards > 0:
-			c.Calls++
-		default:
-			subjects[charge.Limit.Subjects(charge.Subject)[0]] = true
-		}
-	}
-	c.Calls += len(subjects)
-	return c
 }

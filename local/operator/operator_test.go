@@ -254,10 +254,6 @@ func TestExplain(t *testing.T) {
 			search.Mode != "enforce" || search.OnError != "local" || search.State != state {
 			d.t.Errorf("limit: got %+v with state %+v, want the override of alice", search, search.State)
 		}
-		calls := map[string]int{"memory": 0, "dynamodb": 3, "redis": 3}[d.Kind]
-		if e.Cost.Calls != calls || (e.Cost.Unit == "") != (calls == 0) {
-			d.t.Errorf("cost: got %+v, want %d calls", e.Cost, calls)
-		}
 	})
 }
 

@@ -21,8 +21,6 @@ type Page struct {
 	// Source is a text that names the origin of the rules, and Store one that names the store. The
 	// page shows both.
 	Source, Store string
-	// Regions reports that several regions share limits. The page of the regions exists only then.
-	Regions bool
 	// Upstream reports that the only API is a server of the user.
 	Upstream bool
 	// Token returns a token for a user and a tier that the APIs accept.
@@ -49,7 +47,7 @@ type Endpoint struct{ Method, Path string }
 func (s *Server) page(apis []*gateway.API, urls []string) Page {
 	o := Page{
 		Rules: s.live.Current, Reload: func() Reload { return *s.reload.Load() }, Clock: s.Clock, Source: s.Rules, Store: s.Store,
-		Regions: s.region != nil, Upstream: s.Upstream.url != nil,
+		Upstream: s.Upstream.url != nil,
 		Token: func(user, tier string) (string, error) {
 			return s.checkout.Token(user, tier, time.Until(s.Clock().Add(consoleToken)), nil)
 		},

@@ -21,12 +21,14 @@ import (
 // regionPorts is the distance of the ports of two regions.
 const regionPorts = 10
 
+// regions are the regions of this process.
+type regions struct{ list []*region }
+
 // region is a Server among those that share limits.
 type region struct {
 	*Server
 	all    *regions
 	name   string
-	url    string         // of its first API
 	shares limiter.Shares // of the store
 	cut    atomic.Bool    // no message passes between this region and others
 }
@@ -48,7 +50,7 @@ func (s *Server) EachRegion() ([]*Server, error) {
 	if o.Store == "redis" {
 		return nil, command.Usage("--regions: got --store redis, want memory or dynamodb: Redis cannot move share")
 	}
-	all := &regions{clock: o.Clock}
+	all := &regions{}
 	var list []*Server
 	for i := range o.Regions {
 		one := New(o)
@@ -141,7 +143,8 @@ func (s *Server) greetRegions(inForce *rules.Rules, apis int) {
 	for _, one := range s.region.all.list {
 		fmt.Fprintf(s.Out, "%s  %s\n", one.name, strings.Join(one.urls(apis), "  "))
 	}
-	fmt.Fprintf(s.Out, "%s apart; the page Regions shows their shares, and cuts a region off\n", roundTrip)
+	fmt.Fprintf(s.Out, "%s apart; weir usage shows the share of a region (--url), and this cuts one off:\n"+
+		"  curl -H 'Content-Type: application/json' -d '{\"region\":\"region-2\",\"cut\":true}' %s%s\n", roundTrip, s.urls(1)[0], cutPath)
 	if !slices.ContainsFunc(inForce.Limits(), func(l rules.Listed) bool { return l.Shared }) {
 		fmt.Fprintln(s.Out, `warning: --regions: the rules have no limit with "regions": "shared", so each region admits every whole limit; `+
 			`local/examples/regions.json has one`)

@@ -27,8 +27,7 @@ func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	}
 	mux.Handle(operator.Path, s.operator.Handler())
 	if s.region != nil {
-		s.region.url = urls[0]
-		s.region.all.handle(mux, s.live.Current, s.operator.IPv6Bits)
+		s.region.all.handle(mux)
 	}
 	mux.Handle("POST "+why.Path, s.record.Handler(s.Clock, s.operator.IPv6Bits, s.flushAll))
 	return guarded(mux)

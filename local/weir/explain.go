@@ -25,8 +25,7 @@ func explainCommand() *cobra.Command {
 		Use:   "explain METHOD PATH",
 		Short: "Show which rules and limits apply to a request, and its answer",
 		Long: "Show which rules apply to a request, and why other rules for its path do not apply. Show the limits that the request charges " +
-			"and their usage, the answer that it would get now, " +
-			"and the number of store calls. The command charges and changes nothing." + targetHelp +
+			"and their usage, and the answer that it would get now. The command charges and changes nothing." + targetHelp +
 			"\n\nTo verify a --token of a deployment, also set JWKS, JWT_ISSUER and JWT_AUDIENCE.",
 		Example: "  weir explain GET /api/v1/search\n" +
 			"  weir explain GET /api/v1/search --user alice --tier paid\n" +
@@ -140,7 +139,6 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 		return err
 	}
 	fmt.Fprintf(out, "\n%s  %s\n", s.Bold("now"), verdict(s, e))
-	fmt.Fprintf(out, "%s %s\n", s.Bold("cost"), costOf(e.Cost, e.Decision))
 	return printNotes(out, s, e.Notes)
 }
 
@@ -185,16 +183,6 @@ func verdict(s command.Style, e operator.Explanation) string {
 		text += "; degraded: " + d.Degraded
 	}
 	return text
-}
-
-func costOf(c operator.Cost, d operator.Decision) string {
-	switch {
-	case c.Unit == "":
-		return "no store call"
-	case !d.Allowed:
-		return "at most one " + c.Unit + " per second and environment while it is refused; " + plural(c.Calls, c.Unit) + " when it is admitted"
-	}
-	return plural(c.Calls, c.Unit) + " to the store, concurrently"
 }
 
 func printLimits(out io.Writer, limits []operator.Limit, at time.Time, describe func(operator.Limit, time.Time) string) error {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +20,6 @@ import (
 type keyImport struct {
 	limitFlags // only those of tiers
 	tier       string
-	guessable  bool
 }
 
 func importKeysCommand(o *keysOptions) *cobra.Command {
@@ -30,14 +28,13 @@ func importKeysCommand(o *keysOptions) *cobra.Command {
 		Use:   "import FILE",
 		Short: "Import API keys that another system created",
 		Long: "Import API keys that another system created, so that customers keep their keys. FILE may be -, the standard input. Each line " +
-			"is a JSON object with the members key or sha256 (64 hexadecimal digits), id, and optionally tier and owner. CSV with a header of " +
-			"these names is read, too. " +
+			"is a JSON object with the members key or sha256 (64 hexadecimal digits), id, and optionally tier and owner. " +
 			"A key has 16 to 256 visible characters without a comma.\n\n" +
 			"Functions accept such keys with FOREIGN_API_KEYS=accept (the setting foreignApiKeys), and reject other keys with 401; weir serve " +
 			"always accepts them. " +
-			"The command writes nothing if a line has a mistake, or if a key can be guessed, unless --guessable is given. It leaves out keys " +
+			"The command writes nothing if a line has a mistake, or if a key can be guessed. It leaves out keys " +
 			"that are in the table, so it can be repeated. A key for an id that has one is added to it. It does not print keys.",
-		Example: "  weir keys import keys.jsonl\n  weir keys import - --tier free < keys.csv",
+		Example: "  weir keys import keys.jsonl\n  weir keys import - --tier free < keys.jsonl",
 		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			text, err := readDocument(c.Context(), c.InOrStdin(), args[0])
@@ -57,7 +54,6 @@ func importKeysCommand(o *keysOptions) *cobra.Command {
 	c.Flags().StringVar(&i.tier, "tier", "", "tier of the keys that have none in the file, and whose id has none in the table")
 	i.tierFlags(c, "the tiers")
 	completeTiers(c, &i.rules)
-	c.Flags().BoolVar(&i.guessable, "guessable", false, "import keys that can be guessed, too")
 	return c
 }
 
@@ -70,71 +66,30 @@ type importedKey struct {
 	Owner  string `json:"owner"`
 }
 
-// parseImport parses lines of JSON, or CSV with a header. Its errors contain no key.
-func parseImport(text []byte) (list []apikeys.Imported, err error) {
-	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // the byte order mark of a spreadsheet
-	read := parseCSV
-	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
-		read = parseJSONLines
-	}
-	lines, err := read(text)
-	if err == nil && len(lines) == 0 {
-		err = errors.New("got no keys")
-	}
-	for _, l := range lines {
-		list = append(list, apikeys.Imported{Key: apikeys.Key{ID: l.ID, Tier: l.Tier, Owner: l.Owner}, Secret: l.Key, Digest: l.SHA256})
-	}
-	return list, err
-}
-
-func parseJSONLines(text []byte) (lines []importedKey, _ error) {
+// parseImport parses lines of JSON. Its errors contain no key.
+func parseImport(text []byte) (list []apikeys.Imported, _ error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	for {
 		var l importedKey
 		switch err := d.Decode(&l); {
+		case errors.Is(err, io.EOF) && len(list) == 0:
+			return nil, errors.New("got no keys")
 		case errors.Is(err, io.EOF):
-			return lines, nil
+			return list, nil
 		case err != nil: // the text of err can contain a part of a key
-			return nil, fmt.Errorf("key %d: want a JSON object with the members key or sha256, id, tier and owner, which are strings", len(lines)+1)
+			return nil, fmt.Errorf("key %d: want a JSON object with the members key or sha256, id, tier and owner, which are strings", len(list)+1)
 		}
-		lines = append(lines, l)
+		list = append(list, apikeys.Imported{Key: apikeys.Key{ID: l.ID, Tier: l.Tier, Owner: l.Owner}, Secret: l.Key, Digest: l.SHA256})
 	}
-}
-
-func parseCSV(text []byte) (lines []importedKey, _ error) {
-	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("CSV: %w", err)
-	}
-	for n, row := range rows {
-		var l importedKey
-		fields := map[string]*string{"key": &l.Key, "sha256": &l.SHA256, "id": &l.ID, "tier": &l.Tier, "owner": &l.Owner}
-		for column, name := range rows[0] {
-			if fields[name] == nil {
-				return nil, fmt.Errorf("column %d: want a header with the names key or sha256, id, tier and owner, or lines of JSON", column+1)
-			}
-			*fields[name] = row[column]
-		}
-		if n > 0 {
-			lines = append(lines, l)
-		}
-	}
-	return lines, nil
 }
 
 // check returns the first mistake.
 func (i *keyImport) check(ctx context.Context, progress io.Writer, table string, list []apikeys.Imported) error {
 	var tiers []string
-	guessable := 0
 	for n, key := range list {
 		key.Tier = cmp.Or(key.Tier, i.tier)
-		switch err := key.Check(); {
-		case errors.Is(err, apikeys.ErrGuessable) && i.guessable:
-			guessable++
-		case errors.Is(err, apikeys.ErrGuessable):
-			return fmt.Errorf("key %d: %w; give this caller a new key, or add --guessable", n+1, err)
-		case err != nil:
+		if err := key.Check(); err != nil {
 			return fmt.Errorf("key %d: %w", n+1, err)
 		}
 		if !slices.Contains(tiers, key.Tier) {
@@ -145,9 +100,6 @@ func (i *keyImport) check(ctx context.Context, progress io.Writer, table string,
 		if err := i.checkTier(ctx, progress, table, tier); err != nil {
 			return err
 		}
-	}
-	if guessable > 0 {
-		fmt.Fprintf(progress, "weir: warning: %s can be guessed\n", plural(guessable, "key"))
 	}
 	return nil
 }

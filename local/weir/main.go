@@ -31,7 +31,7 @@ var runCommands []*cobra.Command
 
 func rootCommand() *cobra.Command {
 	root := command.Root(&cobra.Command{
-		Use:   "weir",
+		Use: "weir", Annotations: removed,
 		Short: "Run and manage rate limits for APIs on API Gateway",
 		Long: "Run the limiter on this machine, and manage rules documents, API keys and the usage of limits, here and on AWS.\n\n" +
 			"Results go to the standard output; with --json they are one JSON object or list. Progress, questions and errors go to the standard " +

@@ -157,6 +157,15 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and two lines with --help", args, code, errs)
 		}
 	}
+	for want, args := range map[string][]string{
+		"hash: no longer exists; weir usage prints":        {"hash", "user:alice"},
+		"rules rollback: no longer exists; weir rules get": {"rules", "rollback", "--to", "7"},
+		"why --stack: no longer exists; the stack has":     {"why", "user:hash", "--stack=prod"},
+	} {
+		if code, _, errs := weir(t, args...); code != 2 || !strings.HasPrefix(errs, "weir: "+want) {
+			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and %q", args, code, errs, want)
+		}
+	}
 	if _, _, errs := weir(t, "serve", "--port", "abc"); errs != "weir: invalid argument \"abc\" for \"--port\" flag: want 1 to 65534\nTry: "+
 		"weir serve --help\n" {
 		t.Errorf("--port abc: got stderr %q, want the range of ports and the help", errs)

@@ -17,8 +17,8 @@ func rulesCommand() *cobra.Command {
 		Short: "Publish rules to a deployment, and manage the versions there",
 		Long: "Publish rules to the records table of a deployment, and manage the versions there. A deployment with the setting " +
 			"rulesFrom=table uses the newest version within a minute. Without the setting, functions use the rules of their deployment, and " +
-			"publish and rollback fail.\n\n" +
-			"Each publication gets a new, higher version, even if the document is old. Counts cannot be converted to a lower version.\n\n" +
+			"publish fails.\n\n" +
+			"Each publication gets a new, higher version, even if the document is old: to go back, publish what weir rules get --version prints.\n\n" +
 			"The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on).",
 	})
 	var o rulesOptions
@@ -26,23 +26,12 @@ func rulesCommand() *cobra.Command {
 	c.PersistentFlags().StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"),
 		"the namespace of the deployment, such as its stage; default $NAMESPACE")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
-	c.AddCommand(publishCommand(&o), getCommand(&o), historyCommand(&o), rollbackCommand(&o))
+	c.AddCommand(publishCommand(&o), getCommand(&o), historyCommand(&o))
 	return c
 }
 
-func (o *rulesOptions) publishFlags(c *cobra.Command) {
-	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "publish even if counts of limits restart")
-	c.Flags().BoolVar(&o.unlimited, "unlimited", false, "publish even if no limit is left")
-	c.Flags().BoolVar(&o.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable,
-		"the deployment has rulesFrom=table now; do not check for rules of the deployment itself; default: whether $RULES_FROM is table")
-	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the setting maxDelay of the deployment, the maximum wait in a leaky bucket")
-}
-
-const noteUsage = "why, up to 200 bytes; the history shows it"
-
 func publishCommand(o *rulesOptions) *cobra.Command {
 	var note string
-	var after int64
 	c := &cobra.Command{
 		Use:   "publish FILE",
 		Short: "Publish a rules document as a new version, and show the changes",
@@ -55,21 +44,23 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 			"such a document and names the limits, unless --restart-counts is given. It rejects a document that refuses no request, unless " +
 			"--unlimited is given.\n\n" +
 			"The new version is higher than all previous ones: the time in Unix seconds, or the version in the document if that is higher. " +
-			"If two people publish at the same time, one publication fails. With --after VERSION, the publication also fails if another version " +
-			"is in force. The exit status is then 1.",
-		Example: "  weir rules publish rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",
+			"If two people publish at the same time, one publication fails. The exit status is then 1.",
+		Example: "  weir rules publish rules.json --table Weir-prod-LimitsRecords --note 'more for paid'\n",
 		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			document, err := readDocument(c.Context(), c.InOrStdin(), args[0])
 			if err != nil {
 				return err
 			}
-			return o.publish(c, proposal{args[0], document}, note, after)
+			return o.publish(c, proposal{args[0], document}, note)
 		},
 	}
-	c.Flags().StringVar(&note, "note", "", noteUsage)
-	c.Flags().Int64Var(&after, "after", 0, "publish only if this version is in force; default: any version")
-	o.publishFlags(c)
+	c.Flags().StringVar(&note, "note", "", "why, up to 200 bytes; the history shows it")
+	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "publish even if counts of limits restart")
+	c.Flags().BoolVar(&o.unlimited, "unlimited", false, "publish even if no limit is left")
+	c.Flags().BoolVar(&o.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable,
+		"the deployment has rulesFrom=table now; do not check for rules of the deployment itself; default: whether $RULES_FROM is table")
+	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the setting maxDelay of the deployment, the maximum wait in a leaky bucket")
 	return c
 }
 
@@ -82,7 +73,7 @@ func getCommand(o *rulesOptions) *cobra.Command {
 		Long: "Print the newest published rules document, or another version, exactly as it was published. With --deployed, print the " +
 			"document that the deployment of the namespace published: the rules in force without the setting rulesFrom. With --json, print an " +
 			"object with the document, its version, its note and its time.",
-		Example: "  weir rules get > rules.json\n  weir rules get --version 1772625602\n  weir rules get --deployed --namespace prod",
+		Example: "  weir rules get > rules.json\n  weir rules get --version 1772625602 > before.json\n  weir rules get --deployed --namespace prod",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if deployed && (version != 0 || o.namespace == "") {
@@ -104,24 +95,4 @@ func historyCommand(o *rulesOptions) *cobra.Command {
 		Args:    command.Exactly(0),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.history(c.Context(), c.OutOrStdout()) },
 	}
-}
-
-func rollbackCommand(o *rulesOptions) *cobra.Command {
-	var to int64
-	var note string
-	c := &cobra.Command{
-		Use:   "rollback",
-		Short: "Publish an old version of the rules again, as a new version",
-		Long: "Publish an old version of the rules again, as a new, higher version. The default is the version before the version in force. " +
-			"The command shows the changes, and makes the same checks as weir rules publish.",
-		Example: "  weir rules rollback\n  weir rules rollback --to 1772625602",
-		Args:    command.Exactly(0),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return o.rollback(c, to, note)
-		},
-	}
-	c.Flags().Int64Var(&to, "to", 0, "the version to publish again; default: the version before the version in force")
-	c.Flags().StringVar(&note, "note", "", noteUsage+"; default: the old version")
-	o.publishFlags(c)
-	return c
 }

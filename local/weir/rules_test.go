@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +25,7 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// Publish, get and rollback: each publication gets a higher version than the previous one.
+// Publish and get: each publication gets a higher version than the previous one.
 func TestRules(t *testing.T) {
 	recordsTable(t)
 	file := filepath.Join(t.TempDir(), "rules.json")
@@ -47,7 +46,7 @@ func TestRules(t *testing.T) {
 	if out := ok(t, "rules", "history"); !strings.HasPrefix(out, "no rules in weir-test-") || len(history()) != 0 {
 		t.Errorf("empty table: got %q, want a line that there are no rules", out)
 	}
-	for _, args := range [][]string{{"rules", "get"}, {"rules", "rollback"}, {"rules", "get", "--version", "7"}} {
+	for _, args := range [][]string{{"rules", "get"}, {"rules", "get", "--version", "7"}} {
 		if code, out, errs := weir(t, args...); code != 1 || out != "" || !strings.Contains(errs, "no ") {
 			t.Errorf("%v in an empty table: got exit %d, output %q, stderr %q, want exit 1 and an error", args, code, out, errs)
 		}
@@ -84,20 +83,9 @@ func TestRules(t *testing.T) {
 		got.Version != first.Version || got.Note != "the first" || len(got.Document.Rules) != 1 {
 		t.Errorf("get: got %+v, error %v, want the first version with its note", got, err)
 	}
-	if out := ok(t, "rules", "rollback"); !strings.Contains(out, "-          \"requests\": 6,\n+          \"requests\": 5,\n") {
-		t.Errorf("rollback: got %s, want 5 requests again", out)
-	}
-	all := history()
-	if len(all) != 3 || all[0].Version <= put.Version || all[0].Note != fmt.Sprintf("as version %d", first.Version) {
-		t.Errorf("history: got %+v, want 3 versions with the rollback first", all)
-	}
-	if out := ok(t, "rules", "rollback", "--to", fmt.Sprint(put.Version), "--note", "no, that"); !strings.Contains(out,
-		"+          \"requests\": 6,\n") || history()[0].Note != "no, that" {
-		t.Errorf("rollback: got %s, want 6 requests and the given note", out)
-	}
 	lines := strings.Split(ok(t, "rules", "history"), "\n")
-	if len(lines) != 6 || !strings.HasPrefix(lines[0], "VERSION ") || !strings.HasSuffix(lines[4], "  the first") {
-		t.Errorf("history: got %q, want a header and 3 versions", lines)
+	if len(lines) != 4 || !strings.HasPrefix(lines[0], "VERSION ") || !strings.HasSuffix(lines[2], "  the first") {
+		t.Errorf("history: got %q, want a header and 2 versions", lines)
 	}
 }
 
@@ -122,8 +110,8 @@ func deploy(t *testing.T, namespace string, requests int) {
 	}
 }
 
-// Functions with the rules of their deployment do not read published rules. Publish and rollback then publish nothing,
-// unless the flag says that the deployment has changed. They warn if they cannot know the source of the functions.
+// Functions with the rules of their deployment do not read published rules. Publish then publishes nothing,
+// unless the flag says that the deployment has changed. It warns if it cannot know the source of the functions.
 func TestRules_deployed(t *testing.T) {
 	recordsTable(t)
 	namespace := os.Getenv("NAMESPACE")
@@ -135,7 +123,7 @@ func TestRules_deployed(t *testing.T) {
 	}
 	deploy(t, namespace, 7)
 	before := ok(t, "rules", "history")
-	for _, args := range [][]string{{"publish", endpoints(t, 5)}, {"rollback"}} {
+	for _, args := range [][]string{{"publish", endpoints(t, 5)}} {
 		code, out, errs := weir(t, append([]string{"rules"}, args...)...)
 		if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "functions of namespace "+namespace+
 			" use the rules of their deployment") || ok(t, "rules", "history") != before {
@@ -163,7 +151,7 @@ func TestRules_deployed(t *testing.T) {
 	}
 }
 
-// Publish and rollback reject a document that enforces no limit, unless --unlimited is given, or the document in force
+// Publish rejects a document that enforces no limit, unless --unlimited is given, or the document in force
 // enforces none either.
 func TestRules_unlimited(t *testing.T) {
 	recordsTable(t)
@@ -196,11 +184,6 @@ func TestRules_unlimited(t *testing.T) {
 	refused(empty+": nothing was published, because the document has no rules", "publish", empty)
 	ok(t, "rules", "publish", empty, "--unlimited")
 	ok(t, "rules", "publish", enforced)
-	var all []rulestore.Version
-	if err := json.Unmarshal([]byte(ok(t, "rules", "history", "--json")), &all); err != nil {
-		t.Fatal(err)
-	}
-	refused(fmt.Sprintf("version %d: nothing was published, because the document has no rules", all[1].Version), "rollback")
 	for name, document := range map[string]string{"shadow": shadow, "mark": marked, "usage": usage} {
 		want := "no rule refuses a request"
 		if document == usage {
@@ -213,7 +196,7 @@ func TestRules_unlimited(t *testing.T) {
 	ok(t, "rules", "publish", enforced)
 }
 
-// Publish and rollback reject a document that restarts counts, unless --restart-counts is given.
+// Publish rejects a document that restarts counts, unless --restart-counts is given.
 func TestRules_restartCounts(t *testing.T) {
 	recordsTable(t)
 	seven, twelve := endpoints(t, 7), endpoints(t, 12)
@@ -243,7 +226,6 @@ func TestRules_restartCounts(t *testing.T) {
 		t.Errorf("publish: got %s, want a line with %q", out, want)
 	}
 	ok(t, "rules", "publish", endpoints(t, 13)) // with 13 endpoints, limits count in the same items as with 12, so no count restarts
-	refused("rules", "rollback", "--to", fmt.Sprint(history()[2].Version))
 	var put published
 	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", seven, "--restart-counts", "--json")), &put); err != nil ||
 		len(put.Restarts) != 7 {
@@ -251,37 +233,17 @@ func TestRules_restartCounts(t *testing.T) {
 	}
 }
 
-// The first published document with a limit that has "count" causes a note: a REST API then needs
-// the function Forward.
-func TestRules_settles(t *testing.T) {
+// Publish fails if another version was published at the same time.
+func TestRules_conflict(t *testing.T) {
 	recordsTable(t)
-	const rule = `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":%d,"window":"1m"%s}}}]}`
-	for i, c := range []struct {
-		count string
-		note  bool
-	}{{}, {`,"count":"failures"`, true}, {`,"count":"failures"`, false}, {}, {`,"count":"bytes","reserve":5`, true}} {
-		file := filepath.Join(t.TempDir(), "rules.json")
-		if err := os.WriteFile(file, fmt.Appendf(nil, rule, 10+i, c.count), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if out := ok(t, "rules", "publish", file, "--restart-counts"); strings.Contains(out, "set LimitsProps.Reports") != c.note {
-			t.Errorf("document %d: got %s, want a note: %t", i+1, out, c.note)
-		}
-	}
-}
-
-// Publish and rollback fail if another version than the expected one is in force. The cases are
-// publish with --after, and a publication during a rollback.
-func TestRules_after(t *testing.T) {
-	recordsTable(t)
-	put := func(requests int, args ...string) (file string) {
+	put := func(requests int) (file string) {
 		t.Helper()
 		file = filepath.Join(t.TempDir(), "rules.json")
 		if err := os.WriteFile(file, fmt.Appendf(nil, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":%d,"window":"1m"}}}]}`,
 			requests), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		ok(t, append([]string{"rules", "publish", file}, args...)...)
+		ok(t, "rules", "publish", file)
 		return file
 	}
 	history := func() (all []rulestore.Version) {
@@ -292,14 +254,7 @@ func TestRules_after(t *testing.T) {
 		return all
 	}
 	first := put(5)
-	seen := fmt.Sprint(history()[0].Version)
-	put(6, "--after", seen)
-	overtaken := fmt.Sprintf("another version was published at the same time; nothing was changed: version %d is in force, not version %s",
-		history()[0].Version, seen)
-	if code, out, errs := weir(t, "rules", "publish", first, "--after", seen); code != 1 || out != "" || !strings.Contains(errs, overtaken) ||
-		len(history()) != 2 {
-		t.Errorf("publish: got exit %d, output %q, stderr %q, want exit 1 and %q", code, out, errs, overtaken)
-	}
+	put(6)
 	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
 	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: true}.DynamoDBClient(t.Context())
 	if err != nil {
@@ -309,21 +264,22 @@ func TestRules_after(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var between sync.Once
+	responses := 0
 	newest := history()[0].Version
 	proxy := httputil.NewSingleHostReverseProxy(server)
-	proxy.ModifyResponse = func(*http.Response) (err error) { // the proxy publishes a version between the read and the write of the rollback
-		between.Do(func() {
+	proxy.ModifyResponse = func(*http.Response) (err error) { // the proxy publishes a version between its read and its write
+		responses++
+		if responses == 2 { // after the rules of the deployment and those in force
 			_, err = rulestore.New(client, os.Getenv("RECORDS_TABLE")).Publish(t.Context(), time.Now(), []byte(`{"rules":[]}`), "", newest, 0)
-		})
+		}
 		return err
 	}
 	door := httptest.NewServer(proxy)
 	defer door.Close()
 	t.Setenv("DYNAMODB_ENDPOINT", door.URL)
-	if code, out, errs := weir(t, "rules", "rollback"); code != 1 || out != "" ||
+	if code, out, errs := weir(t, "rules", "publish", first); code != 1 || out != "" ||
 		!strings.Contains(errs, "another version was published at the same time") {
-		t.Errorf("rollback: got exit %d, output %q, stderr %q, want exit 1 and a message about the other version", code, out, errs)
+		t.Errorf("got exit %d, output %q, stderr %q, want exit 1 and a message about the other version", code, out, errs)
 	}
 	if all := history(); len(all) != 3 {
 		t.Errorf("history: got %+v, want 3 versions", all)
@@ -364,9 +320,9 @@ func TestRules_put_mistakes(t *testing.T) {
 		t.Errorf("wait above --max-delay: got exit %d, output %q, want exit 1 and a cost of at most 11", code, out)
 	}
 	for want, args := range map[string][]string{
-		"--table: required":                           {"rules", "history"},
-		"want one of get, history, publish, rollback": {"rules", "delete"},
-		"arguments: got none, want FILE":              {"rules", "publish"},
+		"--table: required":                 {"rules", "history"},
+		"want one of get, history, publish": {"rules", "delete"},
+		"arguments: got none, want FILE":    {"rules", "publish"},
 	} {
 		if code, _, errs := weir(t, args...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and %q", args, code, errs, want)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -128,29 +127,16 @@ func (p proposal) unlimits(document []byte, r *rules.Rules, maxDelay time.Durati
 	return fmt.Errorf("%s: nothing was published, because %s; callers would have no limit; to accept this, add --unlimited", p.name, reason)
 }
 
-// settles reports whether a limit of the document has "count": it counts something that only the
-// answer shows.
-func (p proposal) settles(maxDelay time.Duration) bool {
-	r, err := p.check(maxDelay)
-	return err == nil && len(r.Counts()) > 0
-}
-
-// settlesText is printed with the first document whose costs a foreign back end reports.
-const settlesText = "note: a limit has the field \"count\". If the back end of a REST API is not Weir's, it reports the costs to a " +
-	"function: set LimitsProps.Reports\n"
-
 // published is the result of a publish. --json prints it.
 type published struct {
 	rulestore.Version
 	Replaces int64    `json:"replaces,omitempty"` // the version that was in force before
 	Restarts []string `json:"restarts,omitempty"` // limits whose counts restart
-	Settles  bool     `json:"settles,omitempty"`  // true if a limit has "count" and no limit of the replaced version has one
 	Diff     string   `json:"diff"`               // unified diff; empty if the document was in force before
 }
 
-// publish publishes a proposal. If after is not 0, it is a version number: publish fails unless that
-// version is in force.
-func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string, after int64) error {
+// publish publishes a proposal.
+func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string) error {
 	ctx, out := c.Context(), c.OutOrStdout()
 	r, err := p.check(o.maxDelay)
 	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
@@ -166,9 +152,6 @@ func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string, after 
 	before, document, err := kept.Get(ctx, 0)
 	if err != nil && !errors.Is(err, rulestore.ErrNoRules) {
 		return o.explain(err)
-	}
-	if after != 0 && before.Version != after {
-		return o.explain(fmt.Errorf("%w: %s is in force, not version %d", rulestore.ErrConflict, nameOf(before), after))
 	}
 	result := published{Version: before, Diff: difference(before, document, p)}
 	if result.Diff == "" {
@@ -187,7 +170,6 @@ func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string, after 
 		return o.explain(err)
 	}
 	result.Replaces = before.Version
-	result.Settles = len(r.Counts()) > 0 && !proposal{document: document}.settles(o.maxDelay)
 	return o.printPublished(out, result)
 }
 
@@ -203,9 +185,6 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 		text := r.Diff
 		if len(r.Restarts) > 0 {
 			text += restartText(r.Restarts) + "\n"
-		}
-		if r.Settles {
-			text += settlesText
 		}
 		_, err = fmt.Fprintf(out, "%spublished %s; functions with rulesFrom=table use it within a minute\n", text,
 			command.RulesVersion(r.Version.Version))
@@ -284,30 +263,4 @@ func (o *rulesOptions) history(ctx context.Context, out io.Writer) error {
 		fmt.Fprintf(t, "%d\t%s\t%d\t%s\n", v.Version, v.Published.UTC().Format(time.RFC3339), v.Bytes, v.Note)
 	}
 	return t.Flush()
-}
-
-func (o *rulesOptions) rollback(c *cobra.Command, to int64, note string) error {
-	ctx := c.Context()
-	kept, err := o.open(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := kept.History(ctx)
-	if err == nil {
-		err = o.checkSource(ctx, c.ErrOrStderr(), kept)
-	}
-	o.fromTable = true // publish need not check again
-	switch {
-	case err != nil:
-		return o.explain(err)
-	case len(all) == 0, to == 0 && len(all) == 1:
-		return fmt.Errorf("no version to roll back to: got %d versions in table %s, want at least 2", len(all), o.table)
-	case to == 0:
-		to = all[1].Version
-	}
-	v, document, err := kept.Get(ctx, to)
-	if err != nil {
-		return o.explain(err)
-	}
-	return o.publish(c, proposal{nameOf(v), document}, cmp.Or(note, "as "+nameOf(v)), all[0].Version)
 }
