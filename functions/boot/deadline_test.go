@@ -459,25 +459,32 @@ func TestDeadline_slowConnection(t *testing.T) {
 	}
 }
 
-// A dead connection does not make a frequent caller wait until its deadline. The client repeats the
-// call and waits at most 250 ms for a new connection. For DynamoDB, net/http repeats the call within
-// the deadline.
+// A dead connection that was idle for more than a second does not make a frequent caller wait until its deadline. The client
+// repeats the call and waits at most 250 ms for a new connection. It does not repeat a call on a connection that was used
+// since then, because the server may have charged it.
 func TestDeadline_deadConnection(t *testing.T) {
-	for _, store := range []string{"redis", "cluster"} {
+	for _, store := range []string{"dynamodb", "redis", "cluster"} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newSystem(t, store)
 			defer w.end(t)
 			w.config.Warm(t.Context(), w.store, w.app)
 			w.look(t, "/a")
-			w.far = 60 * time.Millisecond
-			w.inject(resetOld)
-			if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonNone || took != w.far {
-				t.Errorf("%s: got %+v after %s, want success after %s", store, d, took, w.far)
-			}
-			w.far = 260 * time.Millisecond
-			w.inject(resetOld)
-			if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonTimeout || took != 250*time.Millisecond {
-				t.Errorf("%s: got %+v after %s, want a timeout after 250ms", store, d, took)
+			for _, c := range []struct {
+				pause, far, took time.Duration
+				reason           limiter.Reason
+			}{
+				{time.Second, 60 * time.Millisecond, 0, limiter.ReasonUnavailable},
+				{time.Second + 1, 60 * time.Millisecond, 60 * time.Millisecond, limiter.ReasonNone},
+				{2 * time.Second, 260 * time.Millisecond, 250 * time.Millisecond, limiter.ReasonTimeout},
+			} {
+				w.far = 0
+				w.look(t, "/a")
+				time.Sleep(c.pause)
+				w.far = c.far
+				w.inject(resetOld)
+				if d, took := w.look(t, "/a"); d.Reason != c.reason || took != c.took {
+					t.Errorf("%s, %s after the last use: got %+v after %s, want %q after %s", store, c.pause, d, took, c.reason, c.took)
+				}
 			}
 		})
 	}

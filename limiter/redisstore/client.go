@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"net"
 	"net/url"
 	"regexp"
 	"strings"
@@ -50,7 +51,7 @@ func NewClient(address string, o ClientOptions) (redis.UniversalClient, error) {
 		c.ContextTimeoutEnabled = true
 		c.ConnMaxIdleTime, c.ConnMaxLifetime = resilient.ConnectionLife, maxLife
 		c.DisableIdentity, c.MaintNotificationsConfig = true, quiet
-		c.CredentialsProviderContext = announced(o.Login, c.Username, c.Password)
+		c.CredentialsProviderContext = o.Login
 		return redis.NewClient(c), nil
 	}
 	c, err := redis.ParseClusterURL(address)
@@ -61,23 +62,9 @@ func NewClient(address string, o ClientOptions) (redis.UniversalClient, error) {
 	c.ContextTimeoutEnabled = true
 	c.ConnMaxIdleTime, c.ConnMaxLifetime = resilient.ConnectionLife, maxLife
 	c.DisableIdentity, c.MaintNotificationsConfig = true, quiet
-	c.CredentialsProviderContext = announced(o.Login, c.Username, c.Password)
+	c.CredentialsProviderContext = o.Login
 	c.DisableRoutingPolicies = true // each command of the store has one key, so the client needs no table of commands
 	return redis.NewClusterClient(c), nil
-}
-
-type login = func(context.Context) (user, password string, err error)
-
-// announced returns a login that reports each new connection to package resilient. It uses the login by. If
-// by is nil, it uses the user and the password of the URL.
-func announced(by login, user, password string) login {
-	return func(ctx context.Context) (string, string, error) {
-		resilient.Opened(ctx)
-		if by == nil {
-			return user, password, nil
-		}
-		return by(ctx)
-	}
 }
 
 // ErrURL contains no part of the URL, because a parser can mistake a part of the password for the
@@ -102,8 +89,16 @@ type NoRetry struct{}
 
 var _ redis.Hook = NoRetry{}
 
-// DialHook implements redis.Hook.
-func (NoRetry) DialHook(next redis.DialHook) redis.DialHook { return next }
+// DialHook implements redis.Hook. A store repeats a charge itself if its connection was idle and is dead.
+func (NoRetry) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := next(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return resilient.Watch(c), nil
+	}
+}
 
 // ProcessHook implements redis.Hook.
 func (NoRetry) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

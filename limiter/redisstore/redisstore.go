@@ -172,6 +172,9 @@ func NewBare(client Client, o Options) (*Store, error) {
 	if c, ok := client.(interface{ AddHook(hook redis.Hook) }); ok {
 		c.AddHook(NoRetry{})
 	}
+	if c, ok := client.(interface{ OnNewNode(f func(*redis.Client)) }); ok { // the nodes of a cluster dial by themselves
+		c.OnNewNode(func(node *redis.Client) { node.AddHook(NoRetry{}) })
+	}
 	cluster, _ := client.(*redis.ClusterClient)
 	return &Store{client: &batched{Client: client}, cluster: cluster, o: o}, nil
 }

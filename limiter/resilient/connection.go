@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http/httptrace"
 	"sync/atomic"
 	"syscall"
@@ -13,7 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// redialing repeats a Take once if its connection is not new and is dead. The second call may have to open a
+// redialing repeats a Take once if its connection was idle and is dead. The second call may have to open a
 // connection, so it has more time: its deadline is the duration timeout after the start of the first call.
 type redialing struct {
 	limiter.Store
@@ -41,49 +42,83 @@ func extend(ctx context.Context, end time.Time) (context.Context, context.Cancel
 	return context.WithDeadline(context.WithoutCancel(ctx), end)
 }
 
-// connection describes the last connection that a call used. The zero value is a connection that was used
-// before.
+// idle is how long a connection has been without an answer if its failure means that it was dead before the call. After a
+// shorter time, the server probably received the call, and lost its answer.
+const idle = time.Second
+
+// connection describes the last connection of net/http that a call used. The zero value is another connection.
 type connection struct {
-	http     atomic.Bool // httptrace observes the connection
-	fresh    atomic.Bool // the call itself opened the connection
+	idle     atomic.Bool
 	answered atomic.Bool // the first byte of the answer has arrived
 }
 
-type connectionKey struct{}
-
-// trace returns a context by which httptrace and Opened record the connection in c.
+// trace returns a context by which net/http records the connection in c.
 func (c *connection) trace(ctx context.Context) context.Context {
-	ctx = context.WithValue(ctx, connectionKey{}, c)
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(got httptrace.GotConnInfo) {
-			c.http.Store(true)
-			c.fresh.Store(!got.Reused)
+			c.idle.Store(got.Reused && got.IdleTime > idle)
 			c.answered.Store(false)
 		},
 		GotFirstResponseByte: func() { c.answered.Store(true) },
 	})
 }
 
-// Opened records that the call with ctx opened a new connection. A dialer that does not use net/http MUST
-// call it. Then the call is not repeated if that connection fails. With another context, Opened does
-// nothing.
-func Opened(ctx context.Context) {
-	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
-		c.fresh.Store(true)
-	}
+// dead reports whether err means that an idle connection was dead before the call. Package net/http identifies some errors
+// of dead connections only by their text, so every error counts there.
+func (c *connection) dead(err error) bool {
+	_, watched := errors.AsType[*idleError](err)
+	return watched || c.idle.Load() && !c.answered.Load()
 }
 
-// dead reports whether err means that an old connection was dead before the call.
-func (c *connection) dead(err error) bool {
-	switch {
-	case c.fresh.Load() || c.answered.Load():
-		return false
-	// Package net/http identifies some errors of dead connections only by their text, so every error
-	// counts here.
-	case c.http.Load():
-		return true
+// idleError is an error of a connection that was idle before the request, and failed before an answer.
+type idleError struct{ error }
+
+func (e *idleError) Unwrap() error { return e.error }
+
+// watched is a connection of Watch. Its fields have the instants of the monotonic clock.
+type watched struct {
+	net.Conn
+	last    time.Time // last answer
+	waiting bool      // a request has no answer yet
+	idle    bool      // the connection was idle before this request
+}
+
+// Watch returns a connection that lets a resilient Store repeat a charge on it if it was idle before. A dialer of a client
+// that does not use net/http SHOULD return such connections. A request and its answer MUST NOT be concurrent to others.
+func Watch(c net.Conn) net.Conn {
+	w := &watched{Conn: c, last: time.Now()}
+	if s, ok := c.(syscall.Conn); ok { // clients look there whether the server has closed the connection
+		return struct {
+			*watched
+			syscall.Conn
+		}{w, s}
 	}
-	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return w
+}
+
+// Write implements net.Conn.
+func (w *watched) Write(b []byte) (int, error) {
+	if !w.waiting {
+		w.waiting, w.idle = true, time.Since(w.last) > idle
+	}
+	n, err := w.Conn.Write(b)
+	return n, w.explain(err)
+}
+
+// Read implements net.Conn.
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if n > 0 {
+		w.waiting, w.idle, w.last = false, false, time.Now()
+	}
+	return n, w.explain(err)
+}
+
+func (w *watched) explain(err error) error {
+	if w.idle && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) {
+		return &idleError{err}
+	}
+	return err
 }
 
 // ConnectionLife is how long an idle connection counts as usable. Clients of a store SHOULD close idle

@@ -1,7 +1,7 @@
 // Package resilient bounds what the faults of a remote store cost a decision.
 //
 // The stores of redisstore.New and dynamostore.New are resilient; [New] wraps another store. A resilient store has
-// a circuit breaker and its own deadlines. It repeats a charge whose connection is dead, and gives a decision more
+// a circuit breaker and its own deadlines. It repeats a charge whose idle connection is dead, and gives a decision more
 // time to open a connection if necessary. If the store cannot charge a request, [limiter.OnError] decides it.
 //
 // # Circuit breaker
@@ -40,8 +40,7 @@
 //
 // # Dead connections
 //
-// A charge is repeated once if its connection is not new and breaks without an answer. If the server
-// received the first charge too, the subject is charged twice, which admits fewer requests. A refund is
-// not repeated, because two refunds would admit more. The package observes connections of net/http.
-// Other clients report new connections with [Opened].
+// A charge is repeated once if its connection was idle for more than a second and breaks without an answer. A connection
+// that was used since then probably lost an answer, and a repetition would charge twice. A refund is never repeated,
+// because two refunds would admit more. The package observes connections of net/http. Other clients dial with [Watch].
 package resilient
