@@ -1,7 +1,7 @@
 package httpclient
 
 import (
-	"math"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -10,164 +10,160 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// These are the header fields that a Transport reads.
+// maxValue and maxField bound the length of an instant and of a structured field. farthest bounds a wait.
 const (
-	retryAfterField = "Retry-After"
-	policyField     = "RateLimit-Policy"
-	rateLimitField  = "RateLimit"
-	limitField      = "X-RateLimit-Limit"
-	remainingField  = "X-RateLimit-Remaining"
-	resetField      = "X-RateLimit-Reset"
-)
-
-// maxField bounds the length of a header field. farthest bounds a wait in a field, because some APIs
-// wrongly write an instant in Unix seconds into Retry-After.
-const (
+	maxValue = 64
 	maxField = 4096
 	farthest = 24 * time.Hour
+	unknown  = -1 // a wait that no field has
 )
 
+// advice is what a response says about the quota of its request.
 type advice struct {
 	refused bool
-	wait    time.Duration // the wait after a refusal; -1 means unknown
-	name    string        // name of the policy and its partition; "" without a policy
-
-	known    bool          // the fields below are set
-	left     int64         // remaining requests
-	reset    time.Duration // time until the quota is full again
-	capacity int64         // capacity of the quota; math.MaxInt64 means unknown
+	wait    time.Duration // after a refusal, or until an exhausted quota is full
+	named   bool          // the API names the quota, so others of this host can have room
 }
 
-func adviceOf(r *http.Response, now time.Time) advice {
-	a := advice{wait: -1, capacity: math.MaxInt64}
-	// Dates in a response are relative to the clock of the server.
+// adviceOf reads a response. Instants in it are relative to the clock of the server, if it sends Date. With
+// forbidden, a 403 with a wait is a refusal.
+func adviceOf(r *http.Response, now time.Time, forbidden bool) advice {
 	if date, err := http.ParseTime(r.Header.Get("Date")); err == nil {
 		now = date
 	}
-	if limit, ok := number(r.Header.Get(limitField)); ok && limit > 0 {
-		a.capacity = limit
-	}
+	a := advice{wait: unknown}
 	if r.Header.Get("Age") == "" { // a response with Age is from a cache, so its numbers are old
-		a.readStructured(r.Header)
-		if !a.known {
-			a.readCommon(r.Header, now)
-		}
+		a.readQuotas(r, now)
 	}
-	wait := retryAfter(r.Header.Get(retryAfterField), now)
-	switch {
-	case r.StatusCode == http.StatusTooManyRequests, r.StatusCode == http.StatusServiceUnavailable && wait >= 0:
-		a.refused, a.wait = true, wait
-		if wait < 0 && a.known && a.left == 0 {
-			a.wait = a.reset
-		}
+	after := retryAfter(r.Header, now)
+	switch r.StatusCode {
+	case http.StatusTooManyRequests:
+		a.refused = true
+	case http.StatusServiceUnavailable:
+		a.refused = after >= 0
+	case http.StatusForbidden:
+		a.refused = forbidden && max(after, a.wait) >= 0
+	}
+	if a.refused && after >= 0 {
+		a.wait = after
 	}
 	return a
 }
 
-// retryAfter parses Retry-After (RFC 9110, 10.2.3). It returns -1 if the field is missing or
-// malformed.
-func retryAfter(value string, now time.Time) time.Duration {
-	if n, ok := number(value); ok {
-		return seconds(n)
+// retryAfter reads Retry-After-Ms, or else Retry-After.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	if n, ok := decimal(h.Get("Retry-After-Ms")); ok {
+		return delay(n / 1000)
 	}
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(at.Sub(now), 0), farthest)
-	}
-	return -1
+	return instant(h.Get("Retry-After"), now)
 }
 
-// readStructured reads the fields of the draft. If there are several quotas, it reads the quota with the
-// lowest remaining rate. It ignores a malformed field (RFC 9651, 4.2).
-func (a *advice) readStructured(h http.Header) {
-	capacities := map[string]int64{}
-	for _, p := range items(h, policyField) {
-		if unit, ok := p.Params.Get("qu"); ok && unit != "requests" {
-			capacities[name(p)] = -1
-		} else if q, ok := count(p, "q"); ok {
-			capacities[name(p)] = q
+// readQuotas reads the longest wait of an exhausted quota in all fields of quotas.
+func (a *advice) readQuotas(r *http.Response, now time.Time) {
+	read := func(left, reset string) {
+		n, ok := decimal(left)
+		if ok && n < 1 || left == "" && r.StatusCode == http.StatusTooManyRequests {
+			a.wait = max(a.wait, instant(reset, now))
 		}
 	}
-	limit, slowest := a.capacity, time.Duration(-1)
-	for _, item := range items(h, rateLimitField) {
-		left, ok := count(item, "r")
-		capacity, given := capacities[name(item)]
-		if !ok || capacity < 0 {
-			continue
+	a.readStructured(r.Header["Ratelimit"], read)
+	resets, lefts := map[string]string{}, map[string]string{}
+	for field, values := range r.Header {
+		switch group, member := groupOf(field); {
+		case len(values) == 0:
+		case member == "reset":
+			resets[group] = values[0]
+		case member == "remaining":
+			lefts[group] = values[0]
+		case member == "name", member == "resource", member == "bucket": // GitLab, GitHub, Discord
+			a.named = true
 		}
-		reset, timed := count(item, "t")
-		if pace := seconds(reset) / time.Duration(min(left, math.MaxInt64-1)+1); timed && pace > slowest {
-			slowest = pace
-			a.known, a.name, a.left, a.reset, a.capacity = true, name(item), left, seconds(reset), limit
-			if given && capacity > 0 {
-				a.capacity = min(limit, capacity) // the capacity of a bucket can be below the number of requests in its window
-			}
-		}
+	}
+	for group, reset := range resets {
+		read(lefts[group], reset)
 	}
 }
 
-// readCommon reads the X-RateLimit fields, which are not standardized. A reset is a number of seconds
-// or an instant in Unix seconds.
-func (a *advice) readCommon(h http.Header, now time.Time) {
-	left, ok := number(h.Get(remainingField))
-	reset, timed := number(h.Get(resetField))
-	if !ok || !timed {
+// groupOf splits the name of a field such as X-RateLimit-Reset-Tokens or Anthropic-RateLimit-Tokens-Reset into the quota
+// and what the field says about it.
+func groupOf(field string) (group, member string) {
+	prefix, rest, _ := strings.Cut(strings.Replace(strings.ToLower(field), "rate-limit-", "ratelimit-", 1), "ratelimit-")
+	for _, member := range []string{"remaining", "reset", "name", "resource", "bucket"} {
+		if before, after, found := strings.Cut("-"+rest+"-", "-"+member+"-"); found {
+			return prefix + before + after, member
+		}
+	}
+	return "", ""
+}
+
+// readStructured reads RateLimit as a list (draft 8 and later of the RateLimit fields) or as a dictionary (draft 7). It
+// ignores a malformed field (RFC 9651, 4.2).
+func (a *advice) readStructured(lines []string, read func(left, reset string)) {
+	if length := len(strings.Join(lines, ",")); length == 0 || length > maxField {
 		return
 	}
-	a.known, a.left, a.reset = true, left, seconds(reset)
-	if reset > int64(farthest/time.Second) {
-		a.reset = min(max(time.Unix(reset, 0).Sub(now), 0), farthest)
-	}
-}
-
-// items returns the items of a field that is a list of strings. It returns none if the field is
-// malformed.
-func items(h http.Header, field string) (all []httpsfv.Item) {
-	length := 0
-	for _, line := range h.Values(field) {
-		length += len(line)
-	}
-	if length == 0 || length > maxField {
-		return nil
-	}
-	list, err := httpsfv.UnmarshalList(h.Values(field))
-	if err != nil {
-		return nil
-	}
+	list, err := httpsfv.UnmarshalList(lines)
 	for _, member := range list {
-		if item, ok := member.(httpsfv.Item); ok {
-			if _, ok := item.Value.(string); ok {
-				all = append(all, item)
-			}
+		if item, ok := member.(httpsfv.Item); ok && err == nil {
+			a.named = true
+			left, _ := item.Params.Get("r")
+			reset, _ := item.Params.Get("t")
+			read(fmt.Sprint(left), fmt.Sprint(reset))
 		}
 	}
-	return all
+	if err == nil {
+		return
+	}
+	if whole, err := httpsfv.UnmarshalDictionary(lines); err == nil {
+		left, _ := whole.Get("remaining")
+		reset, _ := whole.Get("reset")
+		read(bare(left), bare(reset))
+	}
 }
 
-// name returns the policy of an item and its partition, if it has one.
-func name(item httpsfv.Item) string {
-	policy, _ := item.Value.(string)
-	key, _ := item.Params.Get("pk")
-	partition, _ := key.([]byte)
-	return strconv.Itoa(len(policy)) + policy + string(partition)
+func bare(member httpsfv.Member) string {
+	item, _ := member.(httpsfv.Item)
+	return fmt.Sprint(item.Value)
 }
 
-// count returns the value of a parameter. It returns false if the value is not an integer of at least 0.
-func count(item httpsfv.Item, parameter string) (int64, bool) {
-	value, _ := item.Params.Get(parameter)
-	n, ok := value.(int64)
-	return n, ok && n >= 0
+// instant returns the time until an instant in a field: a date, milliseconds (above 10^12) or seconds (above 10^9) since
+// 1970, or else a delay in seconds or with units.
+func instant(value string, now time.Time) time.Duration {
+	if len(value) > maxValue {
+		return unknown
+	}
+	if n, ok := decimal(value); ok {
+		switch {
+		case n > 1e12:
+			return until(time.UnixMilli(int64(min(n, 1e15))), now)
+		case n > 1e9:
+			return until(time.UnixMilli(int64(n*1000)), now)
+		}
+		return delay(n)
+	}
+	if d, err := time.ParseDuration(value); err == nil && d >= 0 {
+		return min(d, farthest)
+	}
+	for _, layout := range []string{time.RFC1123, time.RFC1123Z, time.RFC3339, time.RFC850, time.ANSIC} {
+		if at, err := time.Parse(layout, value); err == nil {
+			return until(at, now)
+		}
+	}
+	return unknown
 }
 
-// number parses a number that consists of decimal digits only.
-func number(value string) (int64, bool) {
-	if strings.Trim(value, "0123456789") != "" {
+func until(at, now time.Time) time.Duration { return min(max(at.Sub(now), 0), farthest) }
+
+// delay returns n seconds, at most farthest.
+func delay(n float64) time.Duration {
+	return time.Duration(min(n, farthest.Seconds()) * float64(time.Second))
+}
+
+// decimal parses a number of digits with at most one point.
+func decimal(value string) (float64, bool) {
+	if len(value) > maxValue || strings.Trim(value, "0123456789.") != "" {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(value, 10, 64)
+	n, err := strconv.ParseFloat(value, 64)
 	return n, err == nil
-}
-
-// seconds returns n seconds, at most farthest.
-func seconds(n int64) time.Duration {
-	return time.Duration(min(n, int64(farthest/time.Second))) * time.Second
 }

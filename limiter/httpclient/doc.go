@@ -5,42 +5,31 @@
 //
 // # What a Transport does
 //
-//   - It repeats a refused request if a repetition is safe. A refusal is a 429, or a 503 with
-//     Retry-After. It waits for Retry-After (seconds or a date, RFC 9110) plus a random time of up to
-//     1, 2, 4 and then 8 seconds. Clients that were refused at the same time then do not all return at
-//     the same time.
-//   - A 503 that names no quota applies only to the method and path of the request. The Transport tries
-//     this path again after at most five minutes.
-//   - While an API refuses, the Transport holds all other requests of the same quota. After the wait
-//     it first sends one request, as a probe.
-//   - It spreads the last quarter of a quota over the time until the reset. It reads RateLimit and
-//     RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11), or X-RateLimit-Limit, -Remaining
-//     and -Reset. The requests in flight never exceed the remaining quota.
-//   - It sends the first request of a quota alone and waits up to a second for the response. The
-//     response shows how many requests may follow.
-//   - After five consecutive refusals it opens a circuit breaker. Requests then fail immediately with a
-//     [WaitError], until the API may be tried again. The Transport then sends one request as a probe.
-//     Refusals of requests that were in flight together count as one.
+//   - It repeats a refused request if a repetition is safe. A refusal is a 429, a 503 with Retry-After, or by setting a 403. It
+//     waits as the API demands, plus a random time of up to 1, 2, 4 and then 8 seconds, so that clients that were refused at the
+//     same time do not all return at the same time.
+//   - While a quota is exhausted, it holds the other requests of this quota. A response shows this in advance by a remaining
+//     quota of 0.
+//   - A request that would have to wait longer than [Transport.MaxWait] returns at once: the refusal, or a [WaitError] if the
+//     request was not sent. MaxWait after a response, the Transport sends requests in any case, so a wrong field stops a client
+//     for this time at most.
 //
-// The waits of a request take at most [Transport.MaxWait] in total, and end with its context. A
-// request that would have to wait longer returns immediately. RoundTrip then returns the API's
-// refusal, or a WaitError if the request was not sent.
+// # What it reads
+//
+//   - Retry-After-Ms, or else Retry-After
+//   - RateLimit (draft-ietf-httpapi-ratelimit-headers, 7 to 11)
+//   - groups of Remaining and Reset: RateLimit-, X-RateLimit-, X-Rate-Limit-, and those with the name of a quota, such as
+//     X-RateLimit-Reset-Tokens or Anthropic-RateLimit-Tokens-Reset. Of several exhausted quotas, the longest wait counts.
+//
+// Each of them can be a number or a date: above 10^12 milliseconds since 1970, above 10^9 seconds since 1970, or else a delay in
+// seconds; decimals; a delay with units (6m0s, 76ms); RFC 3339; or a date of HTTP. Instants are relative to the field Date.
 //
 // # Which requests share a quota
 //
-// Requests share a quota if they have the same host and the same credential (Authorization or
-// X-Api-Key). If the API names policies and partitions, these must be the same too. The quota of a
-// path also applies to other paths of its folder until they have responses of their own. A Transport
-// keeps at most 1,024 quotas. It does not store credentials, only hashes of them with a random seed.
+// Requests share a quota if they have the same host and the same credential (Authorization or X-Api-Key). If the API names its
+// quotas, the requests must also be for the same folder. A 503 without a name is only for the same method and path. A Transport
+// keeps the last 1,024 exhausted quotas. It does not store credentials, only hashes with a random seed.
 //
-// Some schemes sign each request, so that Authorization is different each time (AWS Signature Version
-// 4, OAuth 1.0, Digest). With such a scheme, sign requests in [Transport.Base]. The Transport then sees requests before they are signed,
-// and Base signs a repeated request again. A signature in another header field does not separate
-// callers.
-//
-// # What it does not know
-//
-// A Transport does not know other processes that use the same quota, but the API's responses include
-// their use. It does not know the cost of a request. If some requests cost more than one, the API can
-// refuse the last requests of a quota.
+// Some schemes sign each request, so that Authorization is different each time (AWS Signature Version 4, OAuth 1.0, Digest).
+// With such a scheme, sign requests in [Transport.Base].
 package httpclient

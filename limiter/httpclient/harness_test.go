@@ -94,7 +94,7 @@ func answer(w http.ResponseWriter, line string) {
 		name, value, _ := strings.Cut(field, ": ")
 		w.Header().Add(name, value)
 	}
-	status := map[string]int{"200": 200, "204": 204, "429": 429, "500": 500, "503": 503}[parts[0]]
+	status := map[string]int{"200": 200, "429": 429, "500": 500, "503": 503}[parts[0]]
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, "answer "+parts[0])
 }
