@@ -100,10 +100,6 @@ type Config struct {
 	// BehindAuthorizer is true for a handler or layer behind the authorizer of Weir. It then believes the decision in the
 	// context of a REST API's authorizer.
 	BehindAuthorizer bool `env:"BEHIND_AUTHORIZER"`
-	// SignLines signs the log lines on which another function acts.
-	SignLines bool `env:"SIGN_LINES"`
-	// NoticeBus is the EventBridge bus to which the function forward sends notices. If it is empty, it sends none.
-	NoticeBus string `env:"NOTICE_BUS"`
 
 	// ResponseStream is true for a function with the layer whose answers Lambda streams: the function URL has
 	// the invoke mode RESPONSE_STREAM, or the integration of API Gateway has the response transfer mode STREAM.
@@ -187,6 +183,8 @@ var removed = map[string]string{
 		"Kinesis or Firehose",
 	"EVENTS_SAMPLE":  "set DECISION_SAMPLE",
 	"KINESIS_STREAM": "subscribe the stream to the log of the function",
+	"NOTICE_BUS":     "subscribe your function to the notices in the logs",
+	"SIGN_LINES":     "the lines of notices have no signature",
 	"VIEWER_ADDRESS": "set ADDRESS to host, cloudfront or hops:N, and ORIGIN_SECRET",
 }
 
@@ -265,8 +263,6 @@ func (c *Config) validate() error {
 		"local use", c.SubjectKeyFile)
 	check(c.BackEnd == contract.BackEndWeir || c.BackEnd == contract.BackEndForeign, "BACK_END: got %q, want %s or %s", c.BackEnd,
 		contract.BackEndWeir, contract.BackEndForeign)
-	check(!c.SignLines || c.RecordsTable != "" || c.SubjectKeyFile != "",
-		"RECORDS_TABLE: required with SIGN_LINES: name of the table that holds the keys")
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
 	check(c.SampleLogin == "" || strings.Contains(c.SampleLogin, ":"), "SAMPLE_LOGIN: no colon (want user:password)")
 	check(c.Sample >= 0 && c.Sample <= contract.MaxSample, "DECISION_SAMPLE: got %d, want 1 to %d (one line for this many requests), or 0 "+

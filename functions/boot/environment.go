@@ -84,9 +84,6 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if err != nil {
 		return nil, err
 	}
-	if c.SignLines {
-		recorder.SignWith(ring.Sign)
-	}
 	source, err := viewer.Parse(c.Address)
 	if err != nil {
 		return nil, err

@@ -44,6 +44,3 @@ func KafkaClusterActions() []string { return []string{"kafka-cluster:Connect"} }
 func KafkaTopicActions() []string {
 	return []string{"kafka-cluster:DescribeTopic", "kafka-cluster:WriteData"}
 }
-
-// NoticeActions returns the IAM actions that the function [Log] needs on the event bus of notices.
-func NoticeActions() []string { return []string{"events:PutEvents"} }

@@ -175,8 +175,7 @@ func record() []byte {
 	r.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return time.Second, 0, true })
 	r.Settled(telemetry.Settlement{Time: now, Rejected: 1, Settlement: limiter.Settlement{Lost: 1, Excess: []limiter.Excess{{Cost: 5}}}})
 	_ = r.Notice(context.Background(), limiter.Notice{Time: now, Subject: limiter.User("alice"), Limit: l, Percent: 80})
-	r.LinesDropped(now, 1)
-	r.LinesDropped(now.Add(time.Second), 1)
+	r.RulesRefused(now.Add(time.Second)) // writes the metrics of the second before
 	return log.Bytes()
 }
 

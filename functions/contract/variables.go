@@ -31,8 +31,6 @@ const (
 	VariableSecretBefore      = "ORIGIN_SECRET_BEFORE"
 	VariableBackEnd           = "BACK_END"
 	VariableBehindAuthorizer  = "BEHIND_AUTHORIZER"
-	VariableSignLines         = "SIGN_LINES"
-	VariableNoticeBus         = "NOTICE_BUS"
 	VariableRegions           = "REGIONS"
 )
 
@@ -115,7 +113,7 @@ func Variables() []string {
 		VariableRulesFrom, VariableRulesVersion, VariableMaxDelay, VariableCORSOrigins,
 		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableSample,
 		VariableAddress, VariableOriginSecret, VariableSecretBefore,
-		VariableBackEnd, VariableBehindAuthorizer, VariableSignLines, VariableNoticeBus, VariableRegions,
+		VariableBackEnd, VariableBehindAuthorizer, VariableRegions,
 	}
 }
 

@@ -50,8 +50,6 @@ type Environment struct {
 	BehindAuthorizer bool
 	// Viewers finds the addresses of clients behind a distribution or a proxy. nil means the addresses from the host.
 	Viewers *viewer.Finder
-	// Notices gets the notices in log lines, in the function of NewForward. nil: that function drops them.
-	Notices NoticeBus
 	// BasePaths are the paths that custom domains add before every path, such as "/v1". They are plain; see
 	// rules.Plain. Rules match the path without each base path that it begins with, and a router gets it without the
 	// longest. The base path "/" stands for a domain that adds nothing. Paths from API Gateway's default domain, a

@@ -1,14 +1,13 @@
-// Command log acts on log lines: it sends decisions to Kafka, sends notices to an event bus, and charges limits
-// of requests behind a REST API after their answers.
+// Command log acts on log lines: it sends decisions and notices to Kafka, and charges limits of
+// requests behind a REST API after their answers.
 package main
 
 import (
-	"github.com/weir-limits/weir/functions/log/eventbridge"
 	"github.com/weir-limits/weir/functions/log/kafka"
 	"github.com/weir-limits/weir/functions/log/lines"
 	_ "github.com/weir-limits/weir/functions/stores"
 )
 
 func main() {
-	lines.Start(kafka.Open, eventbridge.Open)
+	lines.Start(kafka.Open)
 }

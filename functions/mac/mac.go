@@ -1,5 +1,5 @@
 // Package mac makes the MACs of texts that one function of a deployment writes and another acts on, although other code can
-// write or repeat them on the way: log lines on which a function acts, and the value with which a back end reports costs.
+// write or repeat them on the way: the value with which a back end reports costs.
 //
 // A MAC is HMAC-SHA256 with a key that is derived from the key in the records table and the scope. The first function that
 // needs the key creates it ([Load]). To replace it, delete the item contract.MACKeyKey: after [Stale], no function uses the
@@ -99,12 +99,6 @@ func (r *Ring) Verify(ctx context.Context, now time.Time, text []byte, mac strin
 		return ErrForged
 	}
 	return nil
-}
-
-// EdgeSecret returns the secret that hashes callers in the list of a distribution. It is derived, so it opens nothing.
-func (r *Ring) EdgeSecret(ctx context.Context, now time.Time) (string, error) {
-	key, err := r.key.Get(ctx, now, r.load)
-	return encoding.EncodeToString(derive(key, "edge", r.scope.text())), err
 }
 
 func (r *Ring) sum(ctx context.Context, now time.Time, text []byte) ([]byte, error) {

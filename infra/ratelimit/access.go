@@ -53,10 +53,6 @@ func (l *Limits) access() access {
 	a := l.storeAccess()
 	a.permit(l.record(contract.RecordActions(), l.props.recordKeys()...))
 	a.permit(l.newKey(contract.SubjectKeyActions(), contract.SubjectKeyKey))
-	if l.props.signsLines() { // the first function that signs a line creates the key
-		a.permit(l.newKey(contract.MACKeyActions(), contract.MACKeyKey))
-		a.variables[contract.VariableSignLines] = jsii.String("true")
-	}
 	a.variables[contract.VariableRecordsTable] = l.records.TableName()
 	if len(l.attached) > 0 { // newAttachment sets it on earlier functions
 		a.variables[contract.VariableBehindAuthorizer] = jsii.String("true")
@@ -104,7 +100,7 @@ func (p *LimitsProps) recordKeys() []string {
 	if p.inNetwork() { // even without an issuer: this gives away nothing, because the keys are public
 		keys = append(keys, contract.SigningKeysKey)
 	}
-	if p.reporting().Counts || p.signsLines() {
+	if p.reporting().Counts {
 		keys = append(keys, contract.MACKeyKey)
 	}
 	return keys

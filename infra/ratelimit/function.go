@@ -71,7 +71,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 	if document != "" {
 		l.watch(logs.LogGroupName())
 		l.newFunctionAlarms(id, f, p)
-		l.forwardLines(l, id+"Notice", logs) // only functions with rules sign lines
+		l.forwardLines(l, id, logs)
 	}
 	return f, done
 }
@@ -131,7 +131,7 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 		Bundle: l.Bundle(contract.Authorizer), Role: contract.Authorizer,
 		Timeout: authorizerTimeout, ReservedConcurrency: l.props.ReservedConcurrency,
 	})
-	if l.props.reporting().Counts && !l.props.signsLines() { // otherwise every function has this permission
+	if l.props.reporting().Counts {
 		permit(f, l.newKey(contract.MACKeyActions(), contract.MACKeyKey))
 	}
 	if l.props.WeirBehind {

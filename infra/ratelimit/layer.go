@@ -93,14 +93,14 @@ func resolvedObject(f awslambda.Function, property any) map[string]any {
 	return made
 }
 
-// watchLayered adds the function's log group to the Contributor Insights rule, and forwards its signed lines, if this app
+// watchLayered adds the function's log group to the Contributor Insights rule, and forwards its lines to Kafka, if this app
 // created the group.
 func (l *Limits) watchLayered(f awslambda.Function) {
 	function := f.Node().DefaultChild().(awslambda.CfnFunction)
 	// Otherwise LogGroup would create a custom resource.
 	if resolvedObject(f, function.LoggingConfig())["logGroup"] != nil {
 		l.watch(f.LogGroup().LogGroupName())
-		l.forwardLines(f, "Notice", f.LogGroup())
+		l.forwardLines(f, "", f.LogGroup())
 	}
 }
 

@@ -31,7 +31,6 @@ type Limits struct {
 	log           awslambda.Function // behind the subscriptions of logs; nil without one
 	reports       awslambda.Function // nil if no back end reports costs
 	countsFromLog bool
-	outside       awslambda.Function // acts on signed lines; nil if functions sign none
 
 	attached    []*attachment
 	alarms      map[string]int         // number of alarms by name

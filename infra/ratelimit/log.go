@@ -47,23 +47,16 @@ func (p *LimitsProps) checked() boot.Checked {
 	return boot.Check(p.known(), document)
 }
 
-// logFunctions returns whether a function Log needs what the functions that decide reach, and whether one calls services
-// outside a network.
-func (p *LimitsProps) logFunctions() (inside, outside bool) {
-	return p.reporting().Counts || p.Kafka != nil, p.signsLines()
-}
+// hasLog reports whether the function Log exists.
+func (p *LimitsProps) hasLog() bool { return p.reporting().Counts || p.Kafka != nil }
 
 // newLog creates the function Log behind the subscriptions of logs. It charges what a foreign back end reports if a
-// limit of the rules has "count", or if [LimitsProps].Reports is set, sends decisions to [LimitsProps].Kafka and notices to
-// [LimitsProps].NoticeBus. A function in the network does not reach the bus, so there a second function sends them.
+// limit of the rules has "count", or if [LimitsProps].Reports is set, and sends decisions to [LimitsProps].Kafka.
 func (l *Limits) newLog() {
-	inside, outside := l.props.logFunctions()
-	none := func() access {
-		return access{variables: map[string]*string{contract.VariableStore: jsii.String(contract.StoreMemory)}}
-	}
-	if inside {
-		counters := none()
-		if l.props.reporting().Counts {
+	checked := l.props.reporting()
+	if l.props.hasLog() {
+		counters := access{variables: map[string]*string{contract.VariableStore: jsii.String(contract.StoreMemory)}}
+		if checked.Counts {
 			counters = l.state.access()
 		}
 		if l.network != nil {
@@ -73,35 +66,31 @@ func (l *Limits) newLog() {
 			l.openKafka()
 			counters.add(l.props.Kafka.access())
 		}
-		l.log = l.newLogFunction("Log", counters)
+		l.log = l.newLogFunction(counters)
 		if l.network != nil {
 			l.network.join(l.log)
 		}
 	}
-	if checked := l.props.reporting(); checked.Counts {
+	if checked.Counts {
 		l.countsFromLog, l.reports = checked.CountsFromLog, l.log
 	}
 	if l.props.Reports || l.props.checked().Counts {
 		l.NewAlarm(l, Alarm{"settlements-lost", "Costs that are known after the answer did not reach the store. Look at the store-* alarms.",
 			l.metrics.Metric(telemetry.SettlementsLost, "Sum"), 0, 3, 5})
 	}
-	switch {
-	case !outside:
-		return
-	case l.log == nil:
-		l.outside = l.newLogFunction("Log", none())
-	case l.network != nil:
-		l.outside = l.newLogFunction("Notices", none())
-	default:
-		l.outside = l.log
+}
+
+// forwardLines sends the lines of decisions and notices in a log group to the function Log, for Kafka.
+func (l *Limits) forwardLines(scope constructs.Construct, id string, logs awslogs.ILogGroup) {
+	if l.props.Kafka != nil {
+		subscribe(scope, "Kafka"+id, logs, l.log, awslogs.FilterPattern_Exists(jsii.String("$."+contract.LineKind)))
 	}
-	l.newNotices()
 }
 
 // newLogFunction creates a function with the access to the counters. Of the records table, it can read only the key
 // of MACs.
-func (l *Limits) newLogFunction(id string, counters access) awslambda.Function {
-	f, done := l.newFunction(id, FunctionProps{Bundle: l.Bundle(contract.Log), Role: contract.Log, Timeout: logTimeout}, "")
+func (l *Limits) newLogFunction(counters access) awslambda.Function {
+	f, done := l.newFunction("Log", FunctionProps{Bundle: l.Bundle(contract.Log), Role: contract.Log, Timeout: logTimeout}, "")
 	defer done()
 	l.measured = append(l.measured, f)
 	for _, statement := range counters.statements {
@@ -113,8 +102,8 @@ func (l *Limits) newLogFunction(id string, counters access) awslambda.Function {
 		contract.VariableNamespace: jsii.String(l.props.Namespace), contract.VariableRecordsTable: l.records.TableName(),
 	})
 	l.addAlarms(
-		Alarm{"log-failed", "The function Log fails. Costs that back ends report are not charged; decisions do not reach Kafka, and notices " +
-			"do not reach their event bus. Look at the store-* alarms, then at the log of the function. Lambda repeats lines of a log twice.",
+		Alarm{"log-failed", "The function Log fails. Costs that back ends report are not charged, and decisions do not reach Kafka. " +
+			"Look at the store-* alarms, then at the log of the function. Lambda repeats lines of a log twice.",
 			LambdaMetric(f, "Errors", "Sum"), 0, 2, 5},
 		Alarm{"log-throttled", "Lambda throttles the function Log. Back ends that invoke it get an error, and what they report is not " +
 			"charged. Raise the account's concurrency.", LambdaMetric(f, "Throttles", "Sum"), 0, 2, 5},

@@ -92,7 +92,7 @@ func (l *Limits) newVpc() awsec2.IVpc {
 		l.record(contract.RecordActions(), l.props.recordKeys()...),
 		l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey),
 	}
-	if l.props.reporting().Counts || l.props.signsLines() {
+	if l.props.reporting().Counts {
 		statements = append(statements, l.record(contract.MACKeyActions(), contract.MACKeyKey))
 	}
 	for _, statement := range statements {

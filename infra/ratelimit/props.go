@@ -18,7 +18,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 
@@ -105,10 +104,6 @@ type LimitsProps struct {
 	// DecisionSample writes a log line for one in so many requests that are not refused. 0 means none. Refused requests
 	// always have lines.
 	DecisionSample int
-
-	// NoticeBus is an event bus that gets the notices of limits with notify; their source is weir.
-	// nil: notices are only in the logs.
-	NoticeBus awsevents.IEventBus
 
 	// Tokens describes the JWTs that the functions accept. nil: tokens are ignored.
 	Tokens *Tokens
@@ -249,7 +244,7 @@ func (p *LimitsProps) checkBundles() (problems []error) {
 		return nil
 	}
 	names := []string{contract.Authorizer}
-	if inside, outside := p.logFunctions(); inside || outside {
+	if p.hasLog() {
 		names = append(names, contract.Log)
 	}
 	if p.deployed() || p.inNetwork() && p.Tokens != nil {

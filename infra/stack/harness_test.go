@@ -231,9 +231,6 @@ func text(t *testing.T, v any) string {
 	return string(content)
 }
 
-// forwarding sets a bus to which notices are forwarded.
-func forwarding(s *stack.Settings) { s.Bus = "default" }
-
 // Each of these functions changes settings that do not depend on each other, so that tests of one of them share a synthesis.
 
 // several changes neither the REST API nor the rate at which a new table of counters is too slow.

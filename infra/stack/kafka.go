@@ -5,17 +5,13 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// newSinks sets where notices and decisions go.
+// newSinks sets where decisions and notices go.
 func (s *stage) newSinks(p *ratelimit.LimitsProps) {
-	if name := s.settings.Bus; name != "" {
-		p.NoticeBus = awsevents.EventBus_FromEventBusName(s.stack, jsii.String("NoticeBus"), jsii.String(name))
-	}
 	k := s.settings.Kafka
 	if k.Brokers == "" {
 		return

@@ -18,15 +18,8 @@ func TestStack_privilege(t *testing.T) {
 	network := []string{"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
 		"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"}
 	records := slices.Concat(contract.RecordActions(), contract.SubjectKeyActions())
-	sealing := slices.Concat(records, contract.MACKeyActions())
 	publisher := map[string][]string{"LimitsPublisherLogs": logs, "LimitsRecords": contract.PublisherActions()}
 	for name, want := range map[string]map[string]map[string][]string{
-		"notices": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": sealing},
-			"Publisher":  publisher,
-			"Log":        {"LimitsLogLogs": logs, "LimitsRecords": contract.RecordActions(), noticeBus: contract.NoticeActions()},
-		},
 		"dynamodb": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
 			"Publisher":  publisher,
@@ -59,11 +52,7 @@ func TestStack_privilege(t *testing.T) {
 			"Handler": {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},
 		},
 	} {
-		change := variants[name]
-		if name == "notices" {
-			change = forwarding
-		}
-		made := templateOf(t, change)
+		made := templateOf(t, variants[name])
 		for function, resources := range want {
 			_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+function+"Role")
 			got := allowed(t, made, policy)
@@ -102,10 +91,6 @@ const (
 	kafkaCluster = `"arn:aws:kafka:eu-central-1:123456789012:cluster/decisions/0a1b2c3d-0000-1111-2222-333344445555-6"`
 	kafkaTopic   = `"arn:aws:kafka:eu-central-1:123456789012:topic/decisions/0a1b2c3d-0000-1111-2222-333344445555-6/decisions"`
 )
-
-// noticeBus is the ARN of the default event bus, as policies contain it.
-const noticeBus = `{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":events:",{"Ref":"AWS::Region"},":",{"Ref":"AWS::AccountId"},` +
-	`":event-bus/default"]]}`
 
 // A function can write only its own items of the records table, and no API keys. It can read only the items that
 // it needs: without counts, no key of MACs.

@@ -20,7 +20,7 @@ import (
 // Settings are the settings of a deployment, from -c key=value of the CDK and from
 // infra/stages.json. [Read] reads them. infra/README.md documents each.
 type Settings struct {
-	// LimitsProps are the settings of the limits. [New] sets Architecture, Records, Vpc, Kafka, NoticeBus and AlarmAction. The
+	// LimitsProps are the settings of the limits. [New] sets Architecture, Records, Vpc, Kafka and AlarmAction. The
 	// paths of Rules and Bundles are relative to the repository, unless [Settings.In] changes them.
 	ratelimit.LimitsProps
 
@@ -32,7 +32,6 @@ type Settings struct {
 	Throttle float64 // requests per second that each API's stage accepts; default 600
 	WAF      float64 // requests in five minutes above which WAF blocks an address; 0: no WAF
 	LogRole  bool    // create the account's role for API Gateway's logs, which replaces the one that the account has
-	Bus      string  // event bus for notices, such as "default"; "" for none
 	Kafka    Kafka
 	Warning  string // a setting that is probably a mistake; "" for none
 }
@@ -86,6 +85,7 @@ var removed = map[string]string{
 	"viewerAddress":  "set address to host, cloudfront or hops:N, and the parameter OriginSecret",
 	"events":         "a decision is a log line; set decisionSample and kafkaBrokers, or subscribe a stream to the logs",
 	"eventsSample":   "set decisionSample",
+	"noticeBus":      "subscribe your function to the notices in the logs: see infra/OPERATIONS.md",
 	"appConfigLayer": "set rulesFrom to table, and publish the rules with `weir rules publish`",
 }
 
@@ -109,7 +109,6 @@ func (r *reader) settings() Settings {
 		Arch: r.oneOf("arch", "arm64", "x86_64"), AlarmEmail: r.text("alarmEmail", ""), RecordsTable: r.text("recordsTable", ""),
 		LogRole:  r.flag("logRole"),
 		Throttle: r.number("throttle", defaultThrottle), WAF: r.number("waf", 0),
-		Bus: r.text("noticeBus", ""),
 		Kafka: Kafka{
 			Brokers: r.text("kafkaBrokers", ""), Topic: r.text("kafkaTopic", ""), Cluster: r.text("kafkaCluster", ""),
 			SecurityGroup: r.text("kafkaSecurityGroup", ""), Vpc: r.text("kafkaVpc", ""), Subnets: r.list("kafkaSubnets"),

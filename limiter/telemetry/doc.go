@@ -55,8 +55,6 @@
 //	Notices         Count         notices of limits with Notify
 //	AddressesNotFound Count       of all four: requests without the secret of the distribution or the proxy,
 //	                              or without the client's address (caller.Caller.IPNotFound)
-//	LinesDropped    Count         log lines on which no function acts, because their signature is
-//	                              missing, old or repeated
 //	Unmatched       Count         of all four: requests that no rule matched, except exempt
 //	                              requests and malformed paths
 //
@@ -132,8 +130,6 @@
 //	 "rule":"GET /search","limit":"month","id":"3391c2a9a8625702-1I6B9T2C-1793491200-80",
 //	 "percent":80,"used":1600000,"capacity":2000000,
 //	 "start":"2026-11-01T00:00:00Z","end":"2026-12-01T00:00:00Z"}
-//
-// With a Signer, the line also has the members number and mac ([Signature]).
 //
 // The subject is that of the limit, which is the hash of the caller if the limit counts by caller.
 //

@@ -38,7 +38,6 @@ const (
 	RecordsIgnored    = "RecordsIgnored"
 	ForeignKeys       = "ForeignKeys"
 	Notices           = "Notices"
-	LinesDropped      = "LinesDropped"
 	Unmatched         = "Unmatched"
 	AddressesNotFound = "AddressesNotFound"
 
@@ -71,7 +70,7 @@ func Metrics() []string {
 		StoreLatency, Overshoot, RefundsGiven, RefundsDropped, Clamped, RegionCalls, TransfersLost, RegionsFailed,
 		SettlementsLost, ReportsRejected, DebtExcess,
 		RulesRefused, RulesVersion, RulesAge, ClockSkew,
-		RecordsIgnored, ForeignKeys, Notices, LinesDropped, Unmatched, AddressesNotFound,
+		RecordsIgnored, ForeignKeys, Notices, Unmatched, AddressesNotFound,
 	}
 }
 
@@ -84,15 +83,15 @@ func RuleMetrics() []string {
 func Namespace(deployment string) string { return "Weir/" + deployment }
 
 type metrics struct {
-	allowed, refused, degraded, fromCache, busy, shadowed   int64
-	unauthorized, failed, localFull, storeCalls, clamped    int64
-	overshoot                                               int64 // the largest overshoot of a decision, not a sum
-	refunds                                                 limiter.Refunds
-	regionCalls, transfersLost, regionsFailed               int64
-	settlementsLost, reportsRejected, debtExcess            int64
-	rulesRefused, recordsIgnored, notices                   int64
-	foreignKeys, unmatched, linesDropped, addressesNotFound int64
-	latency, storeLatency                                   sample
+	allowed, refused, degraded, fromCache, busy, shadowed int64
+	unauthorized, failed, localFull, storeCalls, clamped  int64
+	overshoot                                             int64 // the largest overshoot of a decision, not a sum
+	refunds                                               limiter.Refunds
+	regionCalls, transfersLost, regionsFailed             int64
+	settlementsLost, reportsRejected, debtExcess          int64
+	rulesRefused, recordsIgnored, notices                 int64
+	foreignKeys, unmatched, addressesNotFound             int64
+	latency, storeLatency                                 sample
 }
 
 func (m *metrics) addRefused(d *limiter.Decision) {
@@ -205,7 +204,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
 		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices},
 		{ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
-		{AddressesNotFound, m.addressesNotFound}, {LinesDropped, m.linesDropped},
+		{AddressesNotFound, m.addressesNotFound},
 	} {
 		if i < 2 || c.value > 0 {
 			l.add(c.name, "Count", c.value)

@@ -12,46 +12,27 @@ const LineNotice = "notice"
 
 // NoticeLine is the line of a notice.
 type NoticeLine struct {
-	Kind string `json:"weir"` // always LineNotice
-	Signature
-	Namespace string `json:"namespace"`
-	Subject   string `json:"subject"`
-	Rule      string `json:"rule,omitempty"`
-	Limit     string `json:"limit"`
+	Kind      string    `json:"weir"` // always LineNotice
+	Time      time.Time `json:"time"`
+	Namespace string    `json:"namespace"`
+	Subject   string    `json:"subject"`
+	Rule      string    `json:"rule,omitempty"`
+	Limit     string    `json:"limit"`
 	Notice
 }
 
-// Notice writes a line for a notice, and counts it. It writes every notice at once. An error means that it cannot be
-// signed.
-func (r *Recorder) Notice(ctx context.Context, n limiter.Notice) error {
+// Notice writes a line for a notice, and counts it. It writes every notice at once.
+func (r *Recorder) Notice(_ context.Context, n limiter.Notice) error {
 	if r == nil || r.out == nil {
 		return nil
 	}
 	hash := r.hash(n.Subject)
-	line := &NoticeLine{LineNotice, Signature{Time: n.Time.UTC()}, r.namespace, hash, n.Limit.Rule, n.Limit.Name, NewNotice(&n, hash)}
-	if err := r.writeSigned(ctx, line); err != nil {
-		return err
-	}
+	line := &NoticeLine{LineNotice, n.Time.UTC(), r.namespace, hash, n.Limit.Rule, n.Limit.Name, NewNotice(&n, hash)}
+	r.writing.Lock()
+	_ = r.out.Encode(line) // an error of the log cannot be reported anywhere else
+	r.writing.Unlock()
 	r.count(n.Time.UnixNano(), func() { r.metrics.notices++ })
 	return nil
-}
-
-// writeSigned writes a line at once.
-func (r *Recorder) writeSigned(ctx context.Context, line Signed) error {
-	if err := r.sign(ctx, line); err != nil {
-		return err
-	}
-	r.writing.Lock()
-	defer r.writing.Unlock()
-	_ = r.out.Encode(line) // an error of the log cannot be reported anywhere else
-	return nil
-}
-
-// LinesDropped counts log lines that a function did not act on, because their signature was missing, old or repeated.
-func (r *Recorder) LinesDropped(now time.Time, n int) {
-	if n > 0 {
-		r.count(now.UnixNano(), func() { r.metrics.linesDropped += int64(n) })
-	}
 }
 
 // Notice is a limiter.Notice in the form in which logs and decision events contain it.

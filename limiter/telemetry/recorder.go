@@ -21,7 +21,6 @@ const (
 type Recorder struct {
 	namespace string
 	hash      SubjectHash
-	signer    Signer // nil if lines are not signed
 
 	writing sync.Mutex    // held while lines are written; never held together with mu
 	out     *json.Encoder // calls Write once for each line

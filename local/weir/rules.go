@@ -45,7 +45,7 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 			"--unlimited is given.\n\n" +
 			"The new version is higher than all previous ones: the time in Unix seconds, or the version in the document if that is higher. " +
 			"If two people publish at the same time, one publication fails. The exit status is then 1.",
-		Example: "  weir rules publish rules.json --table Weir-prod-LimitsRecords --note 'more for paid'\n",
+		Example: "  weir rules publish rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",
 		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			document, err := readDocument(c.Context(), c.InOrStdin(), args[0])

@@ -2,7 +2,6 @@
 // other functions and of the access log of a REST API:
 //
 //   - A line of a decision or a notice (package telemetry) goes to a [Sender], which is Kafka.
-//   - A notice also goes to an event bus.
 //   - A line of the access log charges limits of its request. Back ends invoke the function directly for that.
 //
 // If a call fails, the function fails, and Lambda repeats the event twice. So a line can arrive more than once. A line that

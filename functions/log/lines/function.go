@@ -12,7 +12,6 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
-	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
@@ -29,13 +28,10 @@ type Sender interface {
 // Open returns a Sender. It returns nil if the variables configure none.
 type Open func(ctx context.Context, c boot.Config, lookup func(string) (string, bool)) (Sender, error)
 
-// OpenBus returns the event bus with a name.
-type OpenBus func(config aws.Config, name string) lambdahttp.NoticeBus
-
 // Start runs the function until Lambda ends the process.
-func Start(open Open, bus OpenBus) {
+func Start(open Open) {
 	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
-	f, err := start(context.Background(), os.LookupEnv, logger, open, bus)
+	f, err := start(context.Background(), os.LookupEnv, logger, open)
 	if err != nil {
 		logger.Error("cannot start", slog.Any("err", err))
 		os.Exit(1)
@@ -43,17 +39,10 @@ func Start(open Open, bus OpenBus) {
 	lambda.Start(f)
 }
 
-func start(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, open Open, bus OpenBus) (lambda.Handler, error) {
+func start(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, open Open) (lambda.Handler, error) {
 	c, e, err := boot.OpenLog(ctx, lookup, logger)
 	if err != nil {
 		return nil, err
-	}
-	if c.NoticeBus != "" {
-		config, err := c.AWSConfig(ctx, "EVENTBRIDGE_ENDPOINT", "")
-		if err != nil {
-			return nil, err
-		}
-		e.Notices = bus(config, c.NoticeBus)
 	}
 	to, err := open(ctx, c, lookup)
 	return New(e, to), err
