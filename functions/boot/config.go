@@ -93,6 +93,8 @@ type Config struct {
 	// SubjectKeyFile contains the key of subject hashes, which represent callers in logs, metrics
 	// and events. It replaces the key in RECORDS_TABLE in a local run and is not allowed elsewhere.
 	SubjectKeyFile string `env:"SUBJECT_KEY_FILE"`
+	// InterventionsFile has the blocks and raised limits of a local run. Elsewhere they are in RECORDS_TABLE.
+	InterventionsFile string `env:"INTERVENTIONS_FILE"`
 
 	// BackEnd is what answers the requests that the authorizer admits: "weir" is Weir's handler or layer, which decides
 	// limits with a count, and "foreign" any other, which reports the costs to the function forward.
@@ -261,6 +263,7 @@ func (c *Config) validate() error {
 	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: got one, want both or none")
 	check(c.SubjectKeyFile == "" || c.Local, "SUBJECT_KEY_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for "+
 		"local use", c.SubjectKeyFile)
+	check(c.InterventionsFile == "" || c.Local, "INTERVENTIONS_FILE: got %q without WEIR_LOCAL=true, want none", c.InterventionsFile)
 	check(c.BackEnd == contract.BackEndWeir || c.BackEnd == contract.BackEndForeign, "BACK_END: got %q, want %s or %s", c.BackEnd,
 		contract.BackEndWeir, contract.BackEndForeign)
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)

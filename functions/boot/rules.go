@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/weir-limits/weir/functions"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -33,7 +35,7 @@ const unknownAge = time.Hour
 // source, or from the document in the function's bundle.
 func (c Config) rules() (*live.Rules, error) {
 	if c.Local && c.RulesFile != "" && c.RulesFrom == "" {
-		l := live.New(nil, rulesFile{c.RulesFile, c.RulesVersion}, live.Options{Parse: c.parsing(), Every: fileEvery})
+		l := live.New(nil, rulesFile{c.RulesFile, c.RulesVersion, c.InterventionsFile}, live.Options{Parse: c.parsing(), Every: fileEvery})
 		return l, inRules(l.Refresh(context.Background(), time.Now()))
 	}
 	document, bundled, err := c.bundled()
@@ -60,21 +62,25 @@ func (c Config) rules() (*live.Rules, error) {
 	if c.RulesFrom == contract.RulesDeployment {
 		source = rulestore.NewDeployedSource(table, c.Namespace)
 	}
-	return live.New(initial, rulesTable{source, document}, live.Options{Parse: o, Every: tableEvery}), err
+	return live.New(initial, rulesTable{source, document, table}, live.Options{Parse: o, Every: tableEvery}), err
 }
 
-// rulesTable is a live.Source that reads the rules in the records table. While the table has no rules,
-// it returns the document in the function's bundle.
+// rulesTable is a live.Source that reads the rules and the interventions in the records table. While the table has no
+// rules, it returns the document in the function's bundle.
 type rulesTable struct {
 	live.Source
 	bundled live.Document
+	table   *records.Table
 }
 
 // Document implements live.Source.
 func (t rulesTable) Document(ctx context.Context) (live.Document, error) {
 	d, err := t.Source.Document(ctx)
 	if errors.Is(err, rulestore.ErrNoRules) {
-		return t.bundled, nil
+		d, err = t.bundled, nil
+	}
+	if err == nil {
+		d.Interventions, err = rulestore.ReadInterventions(ctx, t.table)
 	}
 	return d, err
 }
@@ -149,8 +155,9 @@ func commitTime() int64 {
 // milliseconds, so two changes in one second have different versions. (A bundle cannot use modification
 // times, because all its files have the same time.)
 type rulesFile struct {
-	path    string
-	version int64
+	path          string
+	version       int64
+	interventions string // path of the file with those of the operator; "" for none
 }
 
 // Document implements live.Source.
@@ -159,8 +166,15 @@ func (f rulesFile) Document(context.Context) (live.Document, error) {
 	if err != nil {
 		return live.Document{}, err
 	}
-	content, err := os.ReadFile(f.path)
-	return live.Document{Content: content, Version: cmp.Or(f.version, max(0, info.ModTime().UnixMilli()))}, err
+	d := live.Document{Version: cmp.Or(f.version, max(0, info.ModTime().UnixMilli()))}
+	d.Content, err = os.ReadFile(f.path)
+	if err == nil && f.interventions != "" {
+		d.Interventions, err = os.ReadFile(f.interventions)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	return d, err
 }
 
 // maxListed bounds the mistakes or limits that one log line lists.
@@ -194,6 +208,9 @@ func logReloads(logger *slog.Logger) func(time.Time, live.Reload) {
 				logger.LogAttrs(ctx, slog.LevelWarn, "counts restart, because the changed rules store them in other items", version,
 					slog.Int("count", count), slog.Any("limits", n.Restarts[:min(count, maxListed)]))
 			}
+		case n.Err == nil && n.Intervened:
+			logger.LogAttrs(ctx, slog.LevelInfo, "blocks and raised limits of operators changed", slog.Int("count",
+				len(n.Rules.Interventions().List)))
 		case n.Err == nil || n.Repeated:
 		case errors.Is(n.Err, live.ErrOlder):
 			logger.LogAttrs(ctx, slog.LevelError, "rules refused: older than the rules in force", version, slog.Any("err", n.Err))

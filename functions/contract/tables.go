@@ -22,6 +22,9 @@ const (
 // RulesKey is the partition key of the item that contains the rules in force.
 const RulesKey = "rules"
 
+// InterventionsKey is the partition key of the item that contains the interventions of operators: blocks and raised limits.
+const InterventionsKey = RulesKey + "#interventions"
+
 // RulesKeys returns the patterns of the partition keys of the rules in the records table.
 func RulesKeys() []string { return []string{RulesKey, RulesKey + "#*"} }
 

@@ -143,15 +143,6 @@ func (s *Versions) Publish(ctx context.Context, now time.Time, document []byte, 
 // write makes v the version in force if the version after is still in force. If after is 0, no version may
 // be in force. Otherwise write returns ErrConflict. history begins with v.
 func (s *Versions) write(ctx context.Context, v Version, compressed []byte, history []Version, after int64) error {
-	absent := types.Put{ConditionExpression: aws.String("attribute_not_exists(#pk)"),
-		ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute}}
-	unchanged := absent
-	if after != 0 {
-		unchanged = types.Put{
-			ConditionExpression: aws.String("#version = :after"), ExpressionAttributeNames: map[string]string{"#version": versionAttribute},
-			ExpressionAttributeValues: records.Item{":after": &types.AttributeValueMemberN{Value: strconv.FormatInt(after, 10)}},
-		}
-	}
 	list := make([]types.AttributeValue, 0, len(history))
 	for _, each := range history[:min(len(history), Kept)] {
 		list = append(list, &types.AttributeValueMemberM{Value: each.attributes()})
@@ -159,14 +150,31 @@ func (s *Versions) write(ctx context.Context, v Version, compressed []byte, hist
 	listed := records.NewItem(historyKey)
 	listed[versionsAttribute] = &types.AttributeValueMemberL{Value: list}
 	writes := []types.TransactWriteItem{
-		s.put(unchanged, v.item(currentKey, compressed)),
-		s.put(absent, v.item(versionKey(v.Version), compressed)),
+		s.put(ifVersion(after), v.item(currentKey, compressed)),
+		s.put(ifVersion(0), v.item(versionKey(v.Version), compressed)),
 		s.put(types.Put{}, listed),
 	}
 	for _, old := range history[len(list):] {
 		writes = append(writes, types.TransactWriteItem{Delete: &types.Delete{TableName: &s.table,
 			Key: records.NewItem(versionKey(old.Version))}})
 	}
+	return s.transact(ctx, writes)
+}
+
+// ifVersion returns a put of an item that has the version after; of an item that does not exist if after is 0.
+func ifVersion(after int64) types.Put {
+	if after == 0 {
+		return types.Put{ConditionExpression: aws.String("attribute_not_exists(#pk)"),
+			ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute}}
+	}
+	return types.Put{
+		ConditionExpression: aws.String("#version = :after"), ExpressionAttributeNames: map[string]string{"#version": versionAttribute},
+		ExpressionAttributeValues: records.Item{":after": &types.AttributeValueMemberN{Value: strconv.FormatInt(after, 10)}},
+	}
+}
+
+// transact writes items together. If a condition fails, it returns ErrConflict.
+func (s *Versions) transact(ctx context.Context, writes []types.TransactWriteItem) error {
 	_, err := s.api.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: writes})
 	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok && lostRace(canceled) {
 		return ErrConflict

@@ -92,10 +92,11 @@ func newStack(scope constructs.Construct, s settings) awscdk.Stack {
 	if path != "" {
 		origin.OriginPath = jsii.String("/" + path)
 	}
+	blocked := awscloudfront.NewKeyValueStore(stack, jsii.String("Blocked"),
+		&awscloudfront.KeyValueStoreProps{Comment: jsii.String("Weir: callers whom an operator blocked")})
 	function := awscloudfront.NewFunction(stack, jsii.String("Viewer"), &awscloudfront.FunctionProps{
 		Code: awscloudfront.FunctionCode_FromInline(jsii.String(edge.Viewer())), Runtime: awscloudfront.FunctionRuntime_JS_2_0(),
-		KeyValueStore: awscloudfront.NewKeyValueStore(stack, jsii.String("Blocked"),
-			&awscloudfront.KeyValueStoreProps{Comment: jsii.String("Weir: callers whom an operator blocked")}),
+		KeyValueStore: blocked,
 	})
 	props := &awscloudfront.DistributionProps{
 		Comment: jsii.String("Weir " + s.stage), HttpVersion: awscloudfront.HttpVersion_HTTP2_AND_3, WebAclId: newWebACL(stack, s).AttrArn(),
@@ -137,6 +138,7 @@ func newStack(scope constructs.Construct, s settings) awscdk.Stack {
 		alarm.AddAlarmAction(awscloudwatchactions.NewSnsAction(awssns.Topic_FromTopicArn(stack, jsii.String("Topic"), jsii.String(s.topic))))
 	}
 	awscdk.NewCfnOutput(stack, jsii.String("Url"), &awscdk.CfnOutputProps{Value: jsii.String("https://" + *d.DistributionDomainName())})
+	awscdk.NewCfnOutput(stack, jsii.String("KeyValueStore"), &awscdk.CfnOutputProps{Value: blocked.KeyValueStoreArn()})
 	return stack
 }
 

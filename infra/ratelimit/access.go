@@ -87,7 +87,7 @@ func allow(f awslambda.Function, actions []string, resources ...*string) {
 
 // recordKeys returns the patterns of the partition keys of the records that a function reads to make decisions.
 func (p *LimitsProps) recordKeys() []string {
-	keys := []string{contract.SubjectKeyKey}
+	keys := []string{contract.SubjectKeyKey, contract.InterventionsKey}
 	if p.Variables[contract.VariableAPIKeyHeader] != contract.NoAPIKeys {
 		keys = append(keys, contract.SecretsKey, contract.APIKeyPrefix+"*")
 	}

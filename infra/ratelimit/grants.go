@@ -18,7 +18,7 @@ func grant(to awsiam.IGrantable, actions []string, resource *string, conditions 
 		ResourceArns: &[]*string{resource}, Conditions: conditions})
 }
 
-// GrantPublishRules permits a principal to run `weir rules`.
+// GrantPublishRules permits a principal to run `weir rules`, `weir block`, `weir unblock` and `weir raise`.
 // On the table, it includes only the items of the rules, because this also contains API keys and the secrets that verify them.
 func (l *Limits) GrantPublishRules(to awsiam.IGrantable) awsiam.Grant {
 	on := func(actions []string, keys ...string) awsiam.Grant {

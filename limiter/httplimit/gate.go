@@ -148,7 +148,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 
 	// Match the rules and charge their limits.
 	selected := g.o.Select(ctx, o.Time, rules.Request{Method: method, Path: r.Path, Header: r.Header, Caller: o.Caller})
-	o.Charges, o.Unmatched, result.Tier = selected.Charges, selected.Unmatched, selected.Tier
+	o.Charges, o.Unmatched, result.Tier, o.Blocked = selected.Charges, selected.Unmatched, selected.Tier, selected.Blocked != nil
 	if e := selected.Exemption; e != nil {
 		o.Exemption = e.Name
 	}
@@ -158,6 +158,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 			slog.Any("err", selected.Ignored))
 	}
 	switch {
+	case o.Blocked: // the zero Decision refuses
 	case g.o.Reported:
 		result.Reported = g.lookAndTake(ctx, o)
 	case settles(o.Charges):
@@ -187,7 +188,10 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	o.Duration = time.Since(begun)
 	g.o.Observe(ctx, *o)
 	result.Answer = g.answer(ctx, o, invalid)
-	if malformed {
+	switch {
+	case o.Blocked:
+		result.Answer = blocked()
+	case malformed:
 		result.Answer = MalformedPath()
 	}
 	if result.Pending != nil && result.Answer.Problem != nil {

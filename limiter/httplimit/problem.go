@@ -107,6 +107,11 @@ func MalformedPath() Answer {
 		"The path has a . or .. segment, or a percent sign that is not followed by two hexadecimal digits. Write %25 for a percent sign.")}
 }
 
+// blocked returns the answer to a caller whom an operator has blocked. The authorizer of a REST API answers 429.
+func blocked() Answer {
+	return Answer{Problem: problem(blank, http.StatusForbidden, "blocked", "The operator of this API has blocked this caller.")}
+}
+
 func internalError() Answer {
 	return Answer{Problem: problem(blank, http.StatusInternalServerError, "internal_error",
 		"The limits of this request could not be applied.")}

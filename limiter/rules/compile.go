@@ -41,6 +41,8 @@ type Options struct {
 	// dynamostore.Items for a store in DynamoDB, and for a document that every store accepts. nil means that an item
 	// holds limits of any size.
 	Items Items
+	// Floor is added to the version of every limit; see Interventions.
+	Floor int64
 	// Now is the time of a check before the document comes into force. If it is set, a version more than
 	// MaxVersionLead after it, in Unix seconds, is a mistake: every later version would have to be higher.
 	Now time.Time

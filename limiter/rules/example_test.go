@@ -23,5 +23,5 @@ func ExampleParse() {
 	// Output:
 	// user:alice items 100 1
 	// line 1: rules[0].endpoint: got "/items/", want /items
-	// line 1: rules[0].limits.free.requests: got 0, want a whole number from 1 to 1000000000
+	// line 1: rules[0].limits.free.requests: got 0, want a whole number from 1 to 1000000000; weir block refuses a caller
 }

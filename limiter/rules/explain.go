@@ -21,6 +21,8 @@ type Explanation struct {
 	Matches []Match
 	// Charges are the charges that [Rules.Charges] returns.
 	Charges []limiter.Charge
+	// Blocked is the block of the caller; nil for none. No rule is matched then.
+	Blocked *Intervention
 	// Exemption is the exemption that applies to the request; nil if the request is not exempt.
 	Exemption *Exemption
 }
@@ -78,7 +80,7 @@ func (r *Rules) Limits() (list []Listed) {
 func (r *Rules) Explain(q Request) Explanation {
 	var e Explanation
 	s := r.choose(nil, &q, &e)
-	e.Malformed, e.Tier, e.Exemption, e.Charges = s.Malformed, s.Tier, s.Exemption, s.Charges
+	e.Malformed, e.Tier, e.Exemption, e.Charges, e.Blocked = s.Malformed, s.Tier, s.Exemption, s.Charges, s.Blocked
 	return e
 }
 

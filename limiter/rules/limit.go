@@ -38,7 +38,8 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 		label = r.label()
 	}
 	l := s.Limit.Limit
-	l.Rule, l.ID, l.Global, l.Version, l.Horizon = label, s.id(), class.everyone(), c.rules.version, horizon
+	l.Rule, l.ID, l.Global, l.Version, l.Horizon = label, s.id(), class.everyone(),
+		min(c.rules.version+c.rules.options.Floor, limiter.MaxVersion), horizon
 	l.Shadow, l.Mark, l.OnError, l.LocalProcesses = r.Shadow, s.Mark && !r.Shadow, r.OnError, r.LocalProcesses
 	l.Rate = c.rules.options.clamp(s.Rate)
 	var note string

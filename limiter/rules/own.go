@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -52,6 +53,24 @@ func (m *identities[V]) networks(address netip.Prefix, visit func(V) bool) {
 	}
 }
 
+// of calls visit with the values of a caller that a word of per identifies, for an address the longest prefix first. It
+// ends when visit returns false.
+func (m *identities[V]) of(word string, who *caller.Caller, visit func(V) bool) {
+	i := document.Identity{Kind: word, Value: who.Claims[strings.TrimPrefix(word, document.PerClaim)]}
+	switch {
+	case word == document.PerUser || word == document.PerClient && who.User != "":
+		i = document.Identity{Kind: document.PerUser, Value: who.User}
+	case word == document.PerAPIKey || word == document.PerClient && who.APIKey != "":
+		i = document.Identity{Kind: document.PerAPIKey, Value: who.APIKey}
+	case word == document.PerIP || word == document.PerClient:
+		m.networks(who.IP, visit)
+		return
+	}
+	if v, ok := m.get(i); ok {
+		visit(v)
+	}
+}
+
 // overridden returns the limit that an override of the document sets for a caller in place of l; l itself if there is
 // none. If l counts by several identities, an override for the user, key or address takes precedence over an override
 // for a claim. If several networks contain the address, the longest prefix applies.
@@ -75,23 +94,10 @@ type ownKey struct {
 
 // override returns the numbers of the override for who, identified by a word of per. ok is false if there is none.
 func (r *Rules) override(word string, who *caller.Caller, name string) (rate algo.Rate, ok bool) {
-	var i document.Identity
-	switch {
-	case word == document.PerUser || word == document.PerClient && who.User != "":
-		i = document.Identity{Kind: document.PerUser, Value: who.User}
-	case word == document.PerAPIKey || word == document.PerClient && who.APIKey != "":
-		i = document.Identity{Kind: document.PerAPIKey, Value: who.APIKey}
-	case word == document.PerIP || word == document.PerClient:
-		r.overrides.networks(who.IP, func(rates map[string]algo.Rate) bool {
-			rate, ok = rates[name]
-			return !ok
-		})
-		return rate, ok
-	default:
-		i = document.Identity{Kind: word, Value: who.Claims[strings.TrimPrefix(word, document.PerClaim)]}
-	}
-	rates, _ := r.overrides.get(i)
-	rate, ok = rates[name]
+	r.overrides.of(word, who, func(rates map[string]algo.Rate) bool {
+		rate, ok = rates[name]
+		return !ok
+	})
 	return rate, ok
 }
 
@@ -102,9 +108,13 @@ type applied struct {
 	mistake    error // the reason why the record does not set the numbers; nil if there is none
 }
 
-// apply returns the limit that applies to a caller in place of the limit l. The limits of an API key's record
-// take precedence over overrides.
-func (r *Rules) apply(who *caller.Caller, l *limit) applied {
+// apply returns the limit that applies to a caller at an instant in place of the limit l. Interventions take precedence
+// over the limits of an API key's record, and these over overrides.
+func (r *Rules) apply(who *caller.Caller, at time.Time, l *limit) applied {
+	return r.raise(who, at, l, r.recorded(who, l))
+}
+
+func (r *Rules) recorded(who *caller.Caller, l *limit) applied {
 	of := r.overridden(who, l)
 	if who.Limits == nil || !r.classes[l.class].countsKey(who) {
 		return applied{limit: of, overridden: of != l.Limit}

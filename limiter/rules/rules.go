@@ -38,6 +38,8 @@ type Rules struct {
 	counts      []limiter.Counted
 	split       bool // each endpoint of a caller has its own item
 	spelling    *spelling
+
+	interventions *Interventions
 }
 
 // PerEndpoint reports whether each endpoint of a caller has its own item, because all limits of a

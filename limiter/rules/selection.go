@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -20,6 +21,9 @@ type Selection struct {
 	// Exemption is the exemption that applies to the request. The request then has no charges. It is
 	// nil if the request is not exempt.
 	Exemption *Exemption
+	// Blocked is the block of the caller. The request then has no charges, and must be refused. It is nil if the caller is
+	// not blocked.
+	Blocked *Intervention
 	// Ignored is the reason why numbers in the record of the API key are ignored. The limits of the document
 	// then apply. It is nil if there is no such reason.
 	Ignored error
@@ -49,6 +53,9 @@ func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
 
 // choose is Select. It adds the readings of the path and the matched rules to e, unless e is nil.
 func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selection {
+	if block := r.blocked(q); block != nil {
+		return Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Blocked: block}
+	}
 	var one [1]reading
 	var buffer [16]int
 	var matched []int
@@ -175,7 +182,7 @@ func (c *charger) add(q *Request, limits []limit) {
 			}
 			continue
 		}
-		own := c.rules.apply(&q.Caller, l)
+		own := c.rules.apply(&q.Caller, q.At, l)
 		if own.mistake != nil {
 			c.ignored = own.mistake
 		}
@@ -241,6 +248,7 @@ type Request struct {
 	// names.
 	Header http.Header
 	Caller caller.Caller
+	At     time.Time // when the request arrived, for interventions
 
 	path       reading           // the reading of Path that is charged
 	parameters map[string]string // values of the path parameters by name; if nil, they are read from path

@@ -3,6 +3,7 @@ package rules
 import (
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -48,7 +49,7 @@ func (r *Rules) Own(q Request) (list []Listed, complete bool) {
 			if seen[l.Limit] || l.Shadow || why != notSkipped || class.everyone() || class.byRequest() {
 				continue
 			}
-			own := r.apply(&q.Caller, &l)
+			own := r.apply(&q.Caller, q.At, &l)
 			for _, s := range own.limit.Subjects(subject) {
 				subjects[s] = true
 			}
@@ -68,6 +69,7 @@ type Values struct {
 	Method     string
 	Header     http.Header
 	Parameters map[string]string // parameters of the path, by name
+	At         time.Time         // see Request
 }
 
 // Of returns the limits that count in subject, for every path and tier, in file order. v must contain the values in
@@ -95,7 +97,7 @@ func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
 		if !ok {
 			i = len(list)
 			seen[l.Limit] = i
-			list = append(list, r.list(l, counts[l.class], r.apply(&v.Caller, l)))
+			list = append(list, r.list(l, counts[l.class], r.apply(&v.Caller, v.At, l)))
 			list[i].Reason = "applies to other tiers"
 		}
 		if v.Caller.Tier == "" || r.rules[l.rule].applies(v.Caller.Tier, l) {

@@ -32,6 +32,7 @@ type DecisionLine struct {
 	AddressFrom string `json:"addressFrom,omitempty"`
 	Rule        string `json:"rule,omitempty"` // the rule of the limit as in RuleDimension, such as "GET /api/v1/items/{id}"
 	Limit       string `json:"limit,omitempty"`
+	Blocked     bool   `json:"blocked,omitempty"` // an operator has blocked the caller, and no limit refused
 	// Capacity, Remaining and RetryAfter are those of the last decision. With LineShadowed, Remaining and RetryAfter
 	// are 0, and Capacity is that of the limit.
 	Capacity   int64          `json:"capacity,omitempty"`

@@ -22,6 +22,8 @@ type Outcome struct {
 	RecordIgnored bool
 	// Unmatched reports that no rule applies to the request, although it is neither exempt nor malformed.
 	Unmatched bool
+	// Blocked reports that an operator has blocked the caller. The request has no charges then, and the zero Decision.
+	Blocked bool
 	// Err is the reason why Decision was not enforced: a bad or missing credential, an unverified
 	// credential, an unsupported event, or invalid charges. It is nil if the request was allowed or
 	// refused, even if the store failed.
@@ -34,7 +36,7 @@ type Class string
 // These are the classes.
 const (
 	ClassAllowed      Class = "allowed"
-	ClassRefused      Class = "refused"      // the request exceeds a limit: 429; or its path is malformed: 400
+	ClassRefused      Class = "refused"      // the request exceeds a limit: 429; its path is malformed: 400; or the caller is blocked: 403
 	ClassUnauthorized Class = "unauthorized" // bad or missing credentials: 401
 	// no decision, an unverified credential, or a limit with on_error deny while the store fails: 500, 503
 	ClassFailed Class = "failed"

@@ -71,7 +71,9 @@ func (r *Recorder) add(o *Outcome, at int64) {
 		m.allowed++
 	case ClassRefused:
 		m.addRefused(d)
-		r.refusals.add(newRefusal(o.Caller, d.Limit, false), refused{1, d.Capacity, d.Remaining, at, d.RetryAfter, o.Caller.IPFrom})
+		of := newRefusal(o.Caller, d.Limit, false)
+		of.blocked = o.Blocked
+		r.refusals.add(of, refused{1, d.Capacity, d.Remaining, at, d.RetryAfter, o.Caller.IPFrom})
 	case ClassUnauthorized:
 		m.unauthorized++
 	case ClassFailed:

@@ -27,8 +27,8 @@ type refusals struct {
 // refusal is a pair of a caller and a limit.
 type refusal struct {
 	identity
-	rule, limit string
-	shadow      bool
+	rule, limit     string
+	shadow, blocked bool
 }
 
 // identity is the strongest identity of a caller. It is no Subject, because a Subject needs an allocation.
@@ -143,6 +143,7 @@ func (w *written) write(out *json.Encoder, hash SubjectHash) {
 		Kind: LineRefused, Time: time.Unix(0, w.at).UTC().Truncate(time.Millisecond), Limit: w.limit,
 		Capacity: w.capacity, Remaining: w.remaining, RetryAfter: float64(w.retryAfter.Milliseconds()) / 1000, Count: w.count,
 	}
+	l.Blocked = w.blocked
 	if w.shadow {
 		l.Kind = LineShadowed
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // Checkout is a clone of this repository. Get one from [Find].
@@ -102,6 +103,21 @@ func (c Checkout) APIKeySecretFile() string { return c.Path(".weir", "apikey-sec
 
 // SubjectKeyFile has the key for the hashes that replace callers in logs and metrics.
 func (c Checkout) SubjectKeyFile() string { return c.Path(".weir", "subject-key") }
+
+// InterventionsFile has the blocks and raised limits of weir block and weir raise.
+func (c Checkout) InterventionsFile() string { return c.Path(".weir", "interventions.json") }
+
+// Interventions returns those in InterventionsFile.
+func (c Checkout) Interventions() (*rules.Interventions, error) {
+	text, err := os.ReadFile(c.InterventionsFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return rules.ParseInterventions(text)
+}
+
+// Intervene writes InterventionsFile.
+func (c Checkout) Intervene(v *rules.Interventions) error { return writeJSON(c.InterventionsFile(), v) }
 
 // MetricsFile gets the metrics of local functions. On AWS, CloudWatch gets them.
 func (c Checkout) MetricsFile() string { return c.Path(".weir", "metrics.log") }

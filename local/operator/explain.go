@@ -48,6 +48,8 @@ type Explanation struct {
 	// rules.
 	Rules  []Rule `json:"rules"`
 	Others int    `json:"otherRules"`
+	// Interventions are the block of the caller (weir block), and what weir raise sets for its limits.
+	Interventions []rules.Intervention `json:"interventions,omitempty"`
 	// Exempt is the exemption that applies to the request. It is nil if the request is not exempt.
 	Exempt *Exemption `json:"exempt,omitempty"`
 	// Limits are the limits that the request charges, in file order. If several rules share a limit,
@@ -133,7 +135,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		return Explanation{}, err
 	}
 	r := o.Rules(ctx, now)
-	request := rules.Request{Method: q.Method, Path: rules.EncodedPath(q.Path).Below(o.BasePaths), Header: header, Caller: who}
+	request := rules.Request{Method: q.Method, Path: rules.EncodedPath(q.Path).Below(o.BasePaths), Header: header, Caller: who, At: now}
 	explained := r.Explain(request)
 	e := Explanation{
 		Method: q.Method, Path: q.Path, Caller: newCaller(who, explained.Tier, rejected), At: now.UTC(), Version: r.Version(), Source: o.Source,
@@ -162,6 +164,10 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		return Explanation{}, err
 	}
 	e.Decision = newDecision(d, listed, rejected)
+	e.Interventions = r.Interventions().Of(who, now)
+	if explained.Blocked != nil {
+		e.Decision = Decision{Status: http.StatusForbidden}
+	}
 	if explained.Malformed && d.Allowed {
 		e.Decision.Allowed, e.Decision.Status = false, http.StatusBadRequest
 	}

@@ -31,6 +31,17 @@ func ParseSubject(text string, ipv6Bits int) (limiter.Subject, error) {
 	return subject, err
 }
 
+// ParseCaller reads a caller: user:ID, apikey:ID or ip:ADDRESS. ipv6Bits is the prefix length of the network that counts as
+// one IPv6 caller; 0 means 64.
+func ParseCaller(text string, ipv6Bits int) (limiter.Subject, caller.Caller, error) {
+	kind, _, _ := strings.Cut(text, ":")
+	if kind != "user" && kind != "apikey" && kind != "ip" || strings.Contains(text, "|") {
+		return limiter.Subject{}, caller.Caller{}, Mistake("caller: got %q, want user:ID, apikey:ID or ip:ADDRESS", text)
+	}
+	subject, values, err := (&Operator{IPv6Bits: ipv6Bits}).parse(text)
+	return subject, values.Caller, err
+}
+
 // parse reads a subject in the form that explain prints. %XX is the escape of a byte. Only bytes with a
 // meaning in a subject need an escape. parse also returns the values in the subject.
 func (o *Operator) parse(text string) (limiter.Subject, rules.Values, error) {

@@ -20,6 +20,8 @@ type Usage struct {
 	// Version is the version of the rules.
 	Version int64  `json:"rulesVersion"`
 	Source  string `json:"rulesSource,omitempty"` // see Operator.Source
+	// Interventions are the block of the caller (weir block), and what weir raise sets for its limits.
+	Interventions []rules.Intervention `json:"interventions,omitempty"`
 	// Limits are the limits of the subject in the rules, in file order. An address has the limits of the default tier,
 	// an API key the limits of the tier in its record, and any other subject the limits of every tier. Limits of other
 	// tiers are included if they have usage. Limits that keep one count across tiers appear once, with the numbers of the
@@ -58,6 +60,7 @@ func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 		return i, err
 	}
 	i.Notes = append(i.Notes, c.notes...)
+	i.Interventions = o.Rules(ctx, now).Interventions().Of(c.caller, now)
 	return i, nil
 }
 
@@ -80,6 +83,7 @@ func (o *Operator) counts(ctx context.Context, now time.Time, subject string) (c
 		notes = append(notes, unknown.Error())
 	}
 	r := o.Rules(ctx, now)
+	values.At = now
 	switch c := &values.Caller; {
 	case c.User != "" || len(c.Claims) > 0: // the token has the tier
 	case record.ID != "":

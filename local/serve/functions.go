@@ -50,9 +50,9 @@ func (s *Server) prepare(ctx context.Context) error {
 		"JWKS": s.checkout.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience,
 		"JWT_ALGORITHMS": string(checkout.Algorithm),
 		"MAX_DELAY":      os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.APIKeysFile(), "API_KEY_SECRET_FILE": s.checkout.APIKeySecretFile(),
-		"SUBJECT_KEY_FILE": s.checkout.SubjectKeyFile(),
-		"RECORDS_TABLE":    "", // empty: a local run reads API keys from a file
-		"STORE_TIMEOUT":    cmp.Or(os.Getenv("STORE_TIMEOUT"), localTimeouts[s.Store], limiter.DefaultTimeout.String()),
+		"SUBJECT_KEY_FILE": s.checkout.SubjectKeyFile(), "INTERVENTIONS_FILE": s.checkout.InterventionsFile(),
+		"RECORDS_TABLE": "", // empty: a local run reads API keys from a file
+		"STORE_TIMEOUT": cmp.Or(os.Getenv("STORE_TIMEOUT"), localTimeouts[s.Store], limiter.DefaultTimeout.String()),
 	}
 	if list := os.Getenv(contract.VariableBasePath); list != "" && s.Upstream.url == nil {
 		s.variables[contract.VariableBasePath] = list

@@ -63,11 +63,11 @@ func (s *Server) reloaded(now time.Time, n live.Reload) {
 		r.Since = now
 	}
 	s.reload.Store(&r)
-	s.printReload(n)
+	s.printReload(now, n)
 }
 
 // printReload prints the rules in force after a change of the file, or the problems of the file.
-func (s *Server) printReload(n live.Reload) {
+func (s *Server) printReload(now time.Time, n live.Reload) {
 	switch problems, mistaken := errors.AsType[rules.Problems](n.Err); {
 	case n.Changed:
 		fmt.Fprintf(s.Out, "rules  %s (%s, %s) are in force now\n", s.Rules, count(n.Rules.Len()), command.RulesVersion(n.Rules.Version()))
@@ -75,6 +75,12 @@ func (s *Server) printReload(n live.Reload) {
 			fmt.Fprintf(s.Out, "rules  counts restart, because they move to other items: %s\n", listed(n.Restarts))
 		}
 		s.warn(n.Rules, s.apis)
+	case n.Err == nil && n.Intervened:
+		for _, i := range n.Rules.Interventions().List {
+			if !i.Ended(now) {
+				fmt.Fprintf(s.Out, "rules  %s\n", i.String())
+			}
+		}
 	case n.Err == nil || n.Repeated:
 	case mistaken:
 		fmt.Fprintf(s.Out, "rules  %s has mistakes; %s stays in force\n  %s\n", s.Rules, command.RulesVersion(n.Rules.Version()),

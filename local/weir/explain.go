@@ -129,6 +129,7 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 	if e.Others > 0 {
 		fmt.Fprintf(out, "  %s\n", s.Weak(plural(e.Others, "rule")+" for other paths"))
 	}
+	printInterventions(out, e.Interventions)
 	fmt.Fprintf(out, "\n%s\n", s.Bold("limits"))
 	if x := e.Exempt; x != nil {
 		fmt.Fprintf(out, "  none: %s (%s) exempts the %s %s\n", x.Path, x.Name, x.Kind, x.Value)
@@ -162,6 +163,8 @@ func verdict(s command.Style, e operator.Explanation) string {
 		text = s.Bad("not routed") + ": no API has a route for it, and no limit decides"
 	case d.Status == http.StatusBadRequest:
 		text = s.Bad("400") + ": the path has a . or .. segment, or a % without two hexadecimal digits (a REST API answers 429)"
+	case d.Status == http.StatusForbidden:
+		text = s.Bad("403") + ": an operator has blocked the caller (a REST API answers 429)"
 	case d.Status == http.StatusUnauthorized:
 		text = s.Bad("401") + ": the credential is rejected (" + e.Caller.Rejected + ")"
 	case d.Status == http.StatusServiceUnavailable && d.Degraded == "":

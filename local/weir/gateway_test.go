@@ -21,12 +21,12 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// local is a REST API like that of weir serve, with a clock that the test sets.
+// local is a REST API and an HTTP API like that of weir serve, with a clock that the test sets.
 type local struct {
 	commandtest.Clock
 	t         *testing.T
 	checkout  checkout.Checkout
-	rest      *httptest.Server
+	rest, web *httptest.Server
 	namespace string
 }
 
@@ -44,7 +44,7 @@ func newLocal(t *testing.T, store, rules string) *local {
 	s := serve.New(serve.Options{API: sample.New, Rules: rules, Store: store, Namespace: l.namespace, Out: io.Discard, Log: io.Discard,
 		Logger: slog.New(slog.DiscardHandler), Clock: l.Now})
 	t.Cleanup(s.Close)
-	l.rest, _ = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
+	l.rest, l.web = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 	return l
 }
 

@@ -44,7 +44,8 @@ func rootCommand() *cobra.Command {
 	}{
 		{groupServe, "Run it:", append([]*cobra.Command{serveCommand(), tokenCommand()}, runCommands...)},
 		{groupRules, "Rules:", []*cobra.Command{checkCommand(), rulesCommand()}},
-		{groupCaller, "Callers:", []*cobra.Command{explainCommand(), usageCommand(), resetCommand(), whyCommand()}},
+		{groupCaller, "Callers:", []*cobra.Command{explainCommand(), usageCommand(), resetCommand(), whyCommand(), blockCommand(),
+			unblockCommand(), raiseCommand()}},
 		{groupKeys, "API keys:", []*cobra.Command{keysCommand()}},
 		{groupTools, "Tools:", []*cobra.Command{versionCommand()}},
 	} {

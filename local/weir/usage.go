@@ -58,6 +58,7 @@ func printUsage(out io.Writer, i operator.Usage) error {
 	s := command.StyleOf(out)
 	fmt.Fprintf(out, "%s, under rules of %s%s\n", s.Bold(i.Subject), command.RulesVersion(i.Version), sourceOf(i.Source))
 	printHash(out, s, i.Hash)
+	printInterventions(out, i.Interventions)
 	fmt.Fprintf(out, "\n%s\n", s.Bold("limits"))
 	if len(i.Limits) == 0 {
 		fmt.Fprintln(out, "  the rules have no limit for this subject")

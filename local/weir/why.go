@@ -125,8 +125,11 @@ func (o *whyOptions) printRows(out io.Writer, rows []why.Row) error {
 	fmt.Fprint(table, head, last)
 	for _, r := range rows {
 		const format = "2006-01-02 15:04:05 MST"
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s", r.Count, printable(cmp.Or(r.Caller, r.Subject)), cmp.Or(printable(r.Rule), "-"),
-			cmp.Or(printable(r.Limit), "-"),
+		limit := cmp.Or(printable(r.Limit), "-")
+		if r.Blocked {
+			limit = "(blocked)"
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s", r.Count, printable(cmp.Or(r.Caller, r.Subject)), cmp.Or(printable(r.Rule), "-"), limit,
 			r.First.Local().Format(format), r.Last.Local().Format(format))
 		switch {
 		case o.shadow:

@@ -28,7 +28,8 @@ type Row struct {
 	Subject string `json:"subject"`          // hash of the caller
 	Rule    string `json:"rule,omitempty"`   // such as "GET /api/v1/items/{id}"
 	Limit   string `json:"limit,omitempty"`
-	Count   int64  `json:"count"` // number of requests
+	Blocked bool   `json:"blocked,omitempty"` // an operator had blocked the caller, and no limit refused
+	Count   int64  `json:"count"`             // number of requests
 	// First and Last are the times of the first and the last log line. A line can count several requests of up to a
 	// second, and has the time of the last one.
 	First time.Time `json:"first"`

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
-	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/operator"
 )
@@ -20,20 +18,10 @@ const MaxRows = 1000
 
 // Question asks for refusals. The zero value asks for all that a Record has.
 type Question struct {
-	Subject string `json:"subject,omitempty"` // a caller, as in ParseCaller; "" means every caller
+	Subject string `json:"subject,omitempty"` // a caller, as in operator.ParseCaller; "" means every caller
 	Since   string `json:"since,omitempty"`   // a period before now, such as 10m; "" means no limit
 	Shadow  bool   `json:"shadow,omitempty"`  // what limits in shadow mode would have refused
 	Number  int    `json:"number,omitempty"`  // largest number of rows; 0 means MaxRows
-}
-
-// ParseCaller reads a caller: user:ID, apikey:ID or ip:ADDRESS. ipv6Bits is the prefix length of the network that counts
-// as one IPv6 caller.
-func ParseCaller(text string, ipv6Bits int) (limiter.Subject, error) {
-	kind, _, _ := strings.Cut(text, ":")
-	if kind != "user" && kind != "apikey" && kind != "ip" || strings.Contains(text, "|") {
-		return limiter.Subject{}, operator.Mistake("caller: got %q, want user:ID, apikey:ID or ip:ADDRESS", text)
-	}
-	return operator.ParseSubject(text, ipv6Bits)
 }
 
 // kind returns the kind of the log lines.
@@ -73,7 +61,7 @@ func (r *Record) ask(q Question, now time.Time, ipv6Bits int) (Answer, error) {
 	}
 	var subject string
 	if q.Subject != "" {
-		parsed, err := ParseCaller(q.Subject, ipv6Bits)
+		parsed, _, err := operator.ParseCaller(q.Subject, ipv6Bits)
 		if err != nil {
 			return Answer{}, err
 		}

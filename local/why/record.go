@@ -100,7 +100,7 @@ func (r *Record) answer(kind, subject string, from, to time.Time, most int) Answ
 			continue
 		}
 		a.Count += l.Count
-		of := Row{Caller: r.names[l.Subject], Subject: l.Subject, Rule: l.Rule, Limit: l.Limit}
+		of := Row{Caller: r.names[l.Subject], Subject: l.Subject, Rule: l.Rule, Limit: l.Limit, Blocked: l.Blocked}
 		if rows[of] == nil {
 			row := of
 			rows[of] = &row

@@ -205,16 +205,21 @@ func (o *object) whole(n *node, most int64) (i int64, ok bool) {
 	if n == nil {
 		return 0, false
 	}
+	none := false
 	if number, isNumber := n.value.(json.Number); isNumber {
-		if i, ok := integer(number.String()); ok && i >= 1 && i <= most {
+		i, ok := integer(number.String())
+		if ok && i >= 1 && i <= most {
 			return i, true
 		}
+		none = ok && i == 0 && n.key == "requests"
 	}
-	quoted := ""
+	hint := ""
 	if text, isText := n.value.(string); isText && isOf(text, digits, 18) {
-		quoted = ", without quotes"
+		hint = ", without quotes"
+	} else if none {
+		hint = "; weir block refuses a caller"
 	}
-	o.report.at(n, "got %s, want a whole number from 1 to %d%s", n, most, quoted)
+	o.report.at(n, "got %s, want a whole number from 1 to %d%s", n, most, hint)
 	return 0, false
 }
 

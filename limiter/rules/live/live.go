@@ -24,6 +24,9 @@ type Source interface {
 type Document struct {
 	Content []byte
 	Version int64 // see rules.Options.Version; 0 if the version is a field of the document
+	// Interventions are those of operators, in the form of rules.ParseInterventions. They act also while the rest of the
+	// document is rejected.
+	Interventions []byte
 }
 
 // Options are the options of New. The zero value selects the defaults.
@@ -66,13 +69,15 @@ type Rules struct {
 
 	judging            sync.Mutex // guards the fields below; a reload locks it after the source has answered
 	accepted, rejected digest
-	rejection          error // why the last document was rejected
+	rejection          error             // why the last document was rejected
+	interventions      [sha256.Size]byte // the text of those in force
 	observers          []func(time.Time, Reload)
 }
 
 type digest struct {
 	content [sha256.Size]byte
 	version int64
+	floor   int64 // of the interventions
 }
 
 // state is the result of a reload. It is immutable.
@@ -103,8 +108,10 @@ type attempt struct {
 type Reload struct {
 	Rules     *rules.Rules // the rules in force after the reload
 	Confirmed time.Time    // last time the Source had these rules; zero if it never had them
-	Changed   bool         // the reload put other rules into force
-	Restarts  []string     // the counts that restart, from rules.Moved
+	Changed   bool         // the reload put another document into force
+	// Intervened reports that the interventions of operators changed.
+	Intervened bool
+	Restarts   []string // the counts that restart, from rules.Moved
 	// Err is the reason why the document of the Source is not in force. It is of type rules.Problems,
 	// wraps ErrOlder, or is the error of the Source.
 	Err error
@@ -190,6 +197,7 @@ func (l *Rules) Refresh(ctx context.Context, now time.Time) error {
 
 // Select calls At and returns what these rules select for a request.
 func (l *Rules) Select(ctx context.Context, now time.Time, r rules.Request) rules.Selection {
+	r.At = now
 	return l.At(ctx, now).Select(nil, r)
 }
 
@@ -225,10 +233,10 @@ func (l *Rules) finish(ctx context.Context, now time.Time, a *attempt) {
 	}
 	was := l.current.Load()
 	s := &state{rules: was.rules, confirmed: was.confirmed, tried: now.UnixNano()}
-	pause, repeated := l.options.Every, was.failed
+	pause, repeated, changed := l.options.Every, was.failed, false
 	switch {
 	case err == nil:
-		s.rules, repeated, s.err = l.judge(document, was.rules)
+		s.rules, changed, repeated, s.err = l.replace(document, was)
 	case was.confirmed.IsZero():
 		pause = min(pause, firstRetry)
 		fallthrough
@@ -241,7 +249,8 @@ func (l *Rules) finish(ctx context.Context, now time.Time, a *attempt) {
 	}
 	s.pause = pause/2 + rand.N(max(pause/3, 1))
 	l.current.Store(s)
-	r := Reload{Rules: s.rules, Confirmed: s.confirmed, Changed: s.rules != was.rules, Err: s.err, Repeated: repeated}
+	r := Reload{Rules: s.rules, Confirmed: s.confirmed, Changed: changed, Intervened: s.rules != was.rules && !changed, Err: s.err,
+		Repeated: repeated}
 	if r.Changed && len(l.observers) > 0 {
 		r.Restarts, _ = rules.Moved(was.rules, s.rules)
 	}
@@ -251,18 +260,55 @@ func (l *Rules) finish(ctx context.Context, now time.Time, a *attempt) {
 	l.pending.CompareAndSwap(a, nil)
 }
 
-// judge returns the rules that are in force after the source returned document d. was contains the
-// previous rules. If d is rejected, err is the reason. repeated reports whether an earlier reload had
-// the same result.
-func (l *Rules) judge(d Document, was *rules.Rules) (r *rules.Rules, repeated bool, err error) {
-	of := digest{sha256.Sum256(d.Content), d.Version}
+// replace returns the rules that are in force after the source returned document d. changed reports whether they are of
+// another document than the rules of was; the other results are those of judge.
+func (l *Rules) replace(d Document, was *state) (r *rules.Rules, changed, repeated bool, err error) {
+	before := l.accepted
+	operators, mistake := l.intervene(d.Interventions, was.rules)
+	r, repeated, err = l.judge(d, was.rules, operators)
+	changed = r != was.rules && (l.accepted.content != before.content || l.accepted.version != before.version)
+	if r != nil && r.Interventions() != operators {
+		r = r.With(operators)
+	}
+	if err == nil && mistake != nil {
+		return r, changed, was.err != nil && was.err.Error() == mistake.Error(), mistake
+	}
+	return r, changed, repeated, err
+}
+
+// intervene returns the interventions in a text. Those of the rules was stay if the text has a mistake, or is older: a
+// read of a table can be behind.
+func (l *Rules) intervene(text []byte, was *rules.Rules) (v *rules.Interventions, err error) {
+	if was != nil {
+		v = was.Interventions()
+	}
+	sum := sha256.Sum256(text)
+	if v == nil && len(text) == 0 || v != nil && sum == l.interventions {
+		return v, nil
+	}
+	read, err := rules.ParseInterventions(text)
+	if err != nil || v != nil && len(text) > 0 && read.Version < v.Version {
+		return v, err
+	}
+	l.interventions = sum
+	return read, nil
+}
+
+// judge returns the rules that are in force after the source returned document d with the interventions of operators. was
+// contains the previous rules. If d is rejected, err is the reason. repeated reports whether an earlier reload had the same
+// result.
+func (l *Rules) judge(d Document, was *rules.Rules, operators *rules.Interventions) (r *rules.Rules, repeated bool, err error) {
+	of := digest{content: sha256.Sum256(d.Content), version: d.Version}
+	if operators != nil {
+		of.floor = operators.Floor
+	}
 	switch of {
 	case l.accepted:
 		return was, true, nil
 	case l.rejected:
 		return was, true, l.rejection
 	}
-	r, err = l.parse(d, was, of.content == l.accepted.content)
+	r, err = l.parse(d, was, of)
 	if err != nil {
 		repeated = of.content == l.rejected.content && err.Error() == l.rejection.Error()
 		l.rejected, l.rejection = of, err
@@ -272,11 +318,11 @@ func (l *Rules) judge(d Document, was *rules.Rules) (r *rules.Rules, repeated bo
 	return r, false, nil
 }
 
-// parse parses a document that may replace the rules was. same means that the text is unchanged: a file that is
-// rewritten without a change needs no new version.
-func (l *Rules) parse(d Document, was *rules.Rules, same bool) (*rules.Rules, error) {
+// parse parses a document that may replace the rules was. of is its digest. A file that is rewritten without a change
+// needs no new version.
+func (l *Rules) parse(d Document, was *rules.Rules, of digest) (*rules.Rules, error) {
 	o := l.options.Parse
-	o.Version, o.RequireVersion = d.Version, true
+	o.Version, o.RequireVersion, o.Floor = d.Version, true, of.floor
 	r, err := rules.Parse(d.Content, o)
 	switch {
 	case err != nil:
@@ -285,8 +331,10 @@ func (l *Rules) parse(d Document, was *rules.Rules, same bool) (*rules.Rules, er
 		return r, nil
 	case r.Version() < was.Version():
 		return nil, fmt.Errorf("%w: got version %d, want more than %d", ErrOlder, r.Version(), was.Version())
-	case same:
+	case of.content == l.accepted.content && of.floor == l.accepted.floor:
 		return was, nil
+	case of.content == l.accepted.content:
+		return r, nil
 	}
 	return nil, rules.Problems{{Path: "version", Message: fmt.Sprintf("got %d, the version of the rules in force, for a different "+
 		"document; give it a higher version", r.Version())}}

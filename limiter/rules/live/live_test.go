@@ -420,3 +420,51 @@ func Example() {
 type source func(context.Context) (live.Document, error)
 
 func (s source) Document(ctx context.Context) (live.Document, error) { return s(ctx) }
+
+// Interventions act also while the document is rejected, and stay if their text has a mistake, or if a read is behind. They
+// are no change of the document. Under a new floor, the limits of the same document get higher versions.
+func TestRules_interventions(t *testing.T) {
+	k := &kept{}
+	l, n := opened(t, k)
+	document := k.document
+	item := func(version, floor int64, user string) []byte {
+		return fmt.Appendf(nil, `{"version":%d,"floor":%d,"list":[{"kind":"user","value":%q,"begin":1,"end":90}]}`, version, floor, user)
+	}
+	now := time.Unix(50, 0)
+	for _, c := range []struct {
+		name                string
+		content, operators  []byte
+		changed, intervened bool
+		failed              bool
+		blocked             string
+		version             int64
+	}{
+		{"none", document.Content, nil, false, false, false, "", 1},
+		{"one", document.Content, item(7, 0, "a"), false, true, false, "a", 1},
+		{"the same", document.Content, item(7, 0, "a"), false, false, false, "a", 1},
+		{"bad document", []byte("x"), item(8, 0, "b"), false, true, true, "b", 1},
+		{"a read that is behind", document.Content, item(7, 0, "a"), false, false, false, "b", 1},
+		{"mistake", document.Content, []byte("x"), false, false, true, "b", 1},
+		{"floor", document.Content, item(9, 5, "b"), false, true, false, "b", 6},
+		{"file removed", document.Content, nil, false, true, false, "", 1},
+	} {
+		k.set(live.Document{Content: c.content, Version: 1, Interventions: c.operators}, nil)
+		err := l.Refresh(t.Context(), now)
+		got := n.take()[0]
+		blocked := ""
+		for _, user := range []string{"a", "b"} {
+			if s := l.Select(t.Context(), now, rules.Request{Method: "GET", Path: rules.EncodedPath("/"),
+				Caller: caller.Caller{User: user}}); s.Blocked != nil {
+				blocked += user
+			}
+		}
+		version := l.Current().Limits()[0].Charge.Limit.Version
+		if (err != nil) != c.failed || got.Changed != c.changed || got.Intervened != c.intervened || blocked != c.blocked || version != c.version {
+			t.Errorf("%s: got %+v, %v, blocked %q, version %d, want %+v", c.name, got, err, blocked, version, c)
+		}
+	}
+	if s := l.Select(t.Context(), time.Unix(90, 0), rules.Request{Method: "GET", Path: rules.EncodedPath("/"),
+		Caller: caller.Caller{User: "a"}}); s.Blocked != nil {
+		t.Error("after its end: still blocked")
+	}
+}

@@ -1,0 +1,339 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/functions/edge"
+	"github.com/weir-limits/weir/functions/rulestore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/operator"
+)
+
+const interveneHelp = " CALLER is user:ID, apikey:ID (the id of the key's record) or ip:ADDRESS (an IPv6 network of IPV6_BITS).\n\n" +
+	"The command writes one item of the records table (--table, or the variable RECORDS_TABLE), which functions read with their rules: it " +
+	"acts within a minute, needs no deployment, and stays when rules are published. Without a table, it writes a file in " +
+	".weir, and a running weir serve on this machine applies it within a second."
+
+func blockCommand() *cobra.Command {
+	var o interveneOptions
+	c := &cobra.Command{
+		Use:   "block [CALLER]",
+		Short: "Refuse all requests of a caller for some time, or list who is blocked",
+		Long: "Refuse all requests of a caller with 403 (429 behind a REST API's authorizer), also exempt ones, until the block ends. " +
+			"Without CALLER, list the blocks and the raised limits." + interveneHelp + "\n\n" +
+			"With --key-value-store, the distribution also refuses an address or an API key, before the request costs anything. The records " +
+			"have only a hash of a key, so the command then needs the key itself.",
+		Example: "  weir block ip:203.0.113.7 --for 6h --note 'credential stuffing'\n" +
+			"  weir block apikey:acme --key-value-store arn:aws:cloudfront::111122223333:key-value-store/ID --key-from key.txt",
+		Args: atMostOne,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return o.list(c)
+			}
+			return o.put(c, args[0], rules.Intervention{})
+		},
+	}
+	o.flags(c)
+	o.periodFlags(c)
+	o.edgeFlags(c)
+	return c
+}
+
+func unblockCommand() *cobra.Command {
+	var o interveneOptions
+	c := &cobra.Command{
+		Use: "unblock CALLER", Short: "End a block", Long: "End a block of weir block before its time." + interveneHelp,
+		Example: "  weir unblock ip:203.0.113.7", Args: command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error { return o.put(c, args[0], rules.Intervention{}) },
+	}
+	o.ends = true
+	o.flags(c)
+	o.edgeFlags(c)
+	return c
+}
+
+func raiseCommand() *cobra.Command {
+	var o interveneOptions
+	c := &cobra.Command{
+		Use:   "raise CALLER LIMIT NUMBER",
+		Short: "Set another number of requests for a limit of a caller, for some time",
+		Long: "Set the number of requests of the limits of this name that count by the caller, until the time ends. The caller keeps its usage. " +
+			"It takes precedence over overrides and the records of API keys. The number 0 ends it." + interveneHelp,
+		Example: "  weir raise user:alice search 5000 --for 24h\n  weir raise user:alice search 0",
+		Args:    command.Exactly(3),
+		RunE: func(c *cobra.Command, args []string) error {
+			n, err := strconv.ParseInt(args[2], 10, 64)
+			if err != nil || n < 0 {
+				return command.Usage("NUMBER: got %q, want a number of requests, or 0 to end what was set", args[2])
+			}
+			o.ends = n == 0
+			return o.put(c, args[0], rules.Intervention{Limit: args[1], Requests: max(n, 1)}) // the number of an ended one has no effect
+		},
+	}
+	o.flags(c)
+	o.periodFlags(c)
+	return c
+}
+
+func atMostOne(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return command.Usage("arguments: got %q, want one CALLER, or none", args)
+	}
+	return nil
+}
+
+type interveneOptions struct {
+	rulesOptions
+
+	period          time.Duration
+	ends            bool // end what is in force
+	note            string
+	store, keyFrom  string // of the distribution
+	key, kept, mark string // of the KeyValueStore: of the API key itself, of the present block, and of the new one
+}
+
+func (o *interveneOptions) flags(c *cobra.Command) {
+	c.Flags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table of a deployment; default $RECORDS_TABLE, or a file in .weir")
+	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
+}
+
+func (o *interveneOptions) periodFlags(c *cobra.Command) {
+	c.Flags().StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"),
+		"the namespace of the deployment, whose rules have the limits; default $NAMESPACE")
+	c.Flags().DurationVar(&o.period, "for", time.Hour, "how long, up to 8784h")
+	c.Flags().StringVar(&o.note, "note", "", "why, up to 256 bytes; explain and usage show it")
+}
+
+func (o *interveneOptions) edgeFlags(c *cobra.Command) {
+	c.Flags().StringVar(&o.store, "key-value-store", os.Getenv("WEIR_KEY_VALUE_STORE"), "the ARN of the distribution's KeyValueStore, which "+
+		"the command writes with the program aws; default $WEIR_KEY_VALUE_STORE")
+	c.Flags().StringVar(&o.keyFrom, "key-from", "", "with --key-value-store, a file with the API key itself, or - for the standard input")
+}
+
+// keeper keeps interventions in a table or in a file.
+type keeper struct {
+	read  func(context.Context) (*rules.Interventions, error)
+	write func(ctx context.Context, v *rules.Interventions, after int64) error
+	rules func(context.Context) ([]byte, error) // the document in force
+}
+
+func (o *interveneOptions) keeper(ctx context.Context) (keeper, error) {
+	if o.table == "" {
+		at, err := checkout.Here()
+		write := func(_ context.Context, v *rules.Interventions, _ int64) error { return at.Intervene(v) }
+		read := func(context.Context) (*rules.Interventions, error) { return at.Interventions() }
+		return keeper{read, write, func(context.Context) ([]byte, error) { return os.ReadFile(checkout.LocalRules()) }}, err
+	}
+	kept, err := o.open(ctx)
+	if err != nil {
+		return keeper{}, err
+	}
+	return keeper{kept.Interventions, kept.Intervene, func(ctx context.Context) (document []byte, err error) {
+		err = rulestore.ErrNoRules
+		if o.namespace != "" {
+			_, document, err = kept.Deployed(ctx, o.namespace)
+		}
+		if errors.Is(err, rulestore.ErrNoRules) {
+			_, document, err = kept.Get(ctx, 0)
+		}
+		return document, err
+	}}, nil
+}
+
+// put adds an intervention for a caller, until o.period has passed.
+func (o *interveneOptions) put(c *cobra.Command, who string, one rules.Intervention) error {
+	ctx, now := c.Context(), time.Now()
+	if !o.ends && (o.period < time.Second || o.period > rules.MaxIntervention) {
+		return command.Usage("--for: got %s, want 1s to %s", o.period, rules.MaxIntervention)
+	}
+	if err := o.name(ctx, c.InOrStdin(), who, &one); err != nil {
+		return err
+	}
+	one.Note = o.note
+	if !o.ends {
+		one.End = now.Add(o.period).Unix()
+	}
+	k, err := o.keeper(ctx)
+	if err != nil {
+		return err
+	}
+	if one.Limit != "" && !o.ends {
+		if err := o.checkLimit(ctx, k, one); err != nil {
+			return err
+		}
+	}
+	v, err := o.write(ctx, k, now, one)
+	if err != nil {
+		return o.explain(err)
+	}
+	if o.mark != "" || o.kept != "" {
+		if err := o.writeEdge(ctx, one.End); err != nil {
+			return fmt.Errorf("the functions know it, but not the distribution: %w", err)
+		}
+	}
+	return o.print(c.OutOrStdout(), v, now)
+}
+
+// name sets the caller of an intervention, and the key of the KeyValueStore.
+func (o *interveneOptions) name(ctx context.Context, in io.Reader, text string, one *rules.Intervention) error {
+	bits := 64
+	if value := os.Getenv("IPV6_BITS"); value != "" {
+		bits, _ = strconv.Atoi(value)
+	}
+	_, who, err := operator.ParseCaller(text, bits)
+	if err != nil {
+		return usageOrFailure(err)
+	}
+	one.Kind, _, _ = strings.Cut(text, ":")
+	one.Value = who.User + who.APIKey
+	if who.IP.IsValid() {
+		one.Value = strings.TrimSuffix(who.IP.String(), "/32")
+	}
+	if o.store == "" || o.ends {
+		return nil
+	}
+	switch subject := one.Subject(); one.Kind {
+	case "ip":
+		o.mark = edge.Key(subject)
+	case "apikey":
+		if o.keyFrom == "" {
+			return command.Usage("--key-from: required with --key-value-store and apikey: a file with the key itself, or -")
+		}
+		key, err := readDocument(ctx, in, o.keyFrom)
+		if err != nil {
+			return err
+		}
+		o.mark = edge.Key("apikey:" + strings.TrimSpace(string(key)))
+	}
+	one.Edge = o.mark
+	return nil
+}
+
+func (o *interveneOptions) checkLimit(ctx context.Context, k keeper, one rules.Intervention) error {
+	document, err := k.rules(ctx)
+	if err != nil {
+		return o.explain(fmt.Errorf("rules: %w", err))
+	}
+	r, err := checkout.ParseRules(document)
+	if err != nil {
+		return fmt.Errorf("rules: %w", err)
+	}
+	return r.CheckIntervention(one)
+}
+
+// write adds an intervention to those that are kept. If another command writes at the same time, it tries again.
+func (o *interveneOptions) write(ctx context.Context, k keeper, now time.Time, one rules.Intervention) (v *rules.Interventions, err error) {
+	for range 5 {
+		var was *rules.Interventions
+		was, err = k.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range was.List {
+			if i.Kind == one.Kind && i.Value == one.Value && i.Limit == one.Limit && i.Edge != one.Edge && !i.Ended(now) {
+				o.kept = i.Edge
+			}
+		}
+		if o.kept != "" && o.store == "" {
+			return nil, command.Usage("--key-value-store: required: the distribution has this block")
+		}
+		v, err = was.Put(now, one)
+		if err != nil {
+			return nil, err
+		}
+		err = k.write(ctx, v, was.Version)
+		if !errors.Is(err, rulestore.ErrConflict) {
+			break
+		}
+	}
+	return v, err
+}
+
+// writeEdge writes the new block to the KeyValueStore, or deletes the present one.
+func (o *interveneOptions) writeEdge(ctx context.Context, end int64) error {
+	change := []string{"delete-key", "--key", o.kept}
+	if o.mark != "" {
+		change = []string{"put-key", "--key", o.mark, "--value", strconv.FormatInt(end, 10)}
+	}
+	var err error
+	for range 5 { // another command can change the store between the two calls
+		var tag string
+		tag, err = o.aws(ctx, "describe-key-value-store", "--query", "ETag", "--output", "text")
+		if err == nil {
+			_, err = o.aws(ctx, append(change, "--if-match", tag)...)
+		}
+		if err == nil || !strings.Contains(err.Error(), "Conflict") {
+			return err
+		}
+	}
+	return err
+}
+
+func (o *interveneOptions) aws(ctx context.Context, args ...string) (string, error) {
+	args = append([]string{"cloudfront-keyvaluestore", args[0], "--kvs-arn", o.store}, args[1:]...)
+	out, err := exec.CommandContext(ctx, "aws", args...).Output()
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("aws %s: %s", args[1], strings.TrimSpace(string(failed.Stderr)))
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+func (o *interveneOptions) list(c *cobra.Command) error {
+	k, err := o.keeper(c.Context())
+	if err != nil {
+		return err
+	}
+	v, err := k.read(c.Context())
+	if err != nil {
+		return o.explain(err)
+	}
+	return o.print(c.OutOrStdout(), v, time.Now())
+}
+
+// print lists the interventions that have not ended.
+func (o *interveneOptions) print(out io.Writer, v *rules.Interventions, now time.Time) error {
+	list := []rules.Intervention{}
+	for _, i := range v.List {
+		if !i.Ended(now) {
+			list = append(list, i)
+		}
+	}
+	if o.json {
+		return command.PrintJSON(out, list)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(out, "nobody is blocked, and no limit is raised")
+		return nil
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "CALLER\tLIMIT\tREQUESTS\tUNTIL\tNOTE")
+	for _, i := range list {
+		limit, requests := "(blocked)", "0"
+		if i.Limit != "" {
+			limit, requests = i.Limit, strconv.FormatInt(i.Requests, 10)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", printable(i.Subject()), limit, requests,
+			time.Unix(i.End, 0).UTC().Format(time.RFC3339), printable(i.Note))
+	}
+	return t.Flush()
+}
+
+// printInterventions prints what operators decided about a caller.
+func printInterventions(out io.Writer, list []rules.Intervention) {
+	for _, i := range list {
+		fmt.Fprintf(out, "%s %s\n", command.StyleOf(out).Bad("operator"), printable(i.String()))
+	}
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/functions/edge"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/local/command/commandtest"
+	"github.com/weir-limits/weir/local/operator"
+	"github.com/weir-limits/weir/local/serve"
+	"github.com/weir-limits/weir/local/why"
+)
+
+// A blocked user, key and address are refused by both APIs of a running gateway, with every store, until the block ends.
+// Explain, usage and why name the block. A raised limit has its number, and the same usage.
+func TestBlock_gateway(t *testing.T) {
+	for _, store := range append([]string{serve.Memory}, remoteStores...) {
+		t.Run(store, func(t *testing.T) {
+			l := newLocal(t, store, "../serve/testdata/design.json")
+			t.Setenv("WEIR_URL", l.rest.URL)
+			keys, err := l.checkout.SampleKeys()
+			if err != nil {
+				t.Fatal(err)
+			}
+			search := func(url, token, key string) commandtest.Reply {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1/search", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if token != "" {
+					r.Header.Set("Authorization", "Bearer "+token)
+				}
+				if key != "" {
+					r.Header.Set("X-Api-Key", key)
+				}
+				return commandtest.Do(t, r)
+			}
+			expect := func(name, token, key string, rest, http int) {
+				t.Helper()
+				l.Set(l.Now().Add(2 * time.Second)) // functions read the file once a second
+				for url, want := range map[string]int{l.rest.URL: rest, l.web.URL: http} {
+					got := search(url, token, key)
+					if got.StatusCode != want || want == 403 && !strings.Contains(got.Text, `"error":"blocked"`) {
+						t.Errorf("%s at %s: got status %d, want %d", name, url, got.StatusCode, want)
+					}
+				}
+			}
+			alice := l.token("alice")
+			for _, c := range []struct{ caller, token, key string }{
+				{"user:alice", alice, ""}, {"apikey:sample-paid", "", keys["paid"]}, {"ip:127.0.0.1", "", ""},
+			} {
+				expect(c.caller, c.token, c.key, 200, 200)
+				ok(t, "block", c.caller, "--note", "abuse")
+				expect(c.caller+", blocked", c.token, c.key, 429, 403)
+				if i := answers[operator.Usage](t, "usage", c.caller).Interventions; len(i) != 1 || i[0].Note != "abuse" {
+					t.Errorf("usage: got %+v, want the block", i)
+				}
+				ok(t, "unblock", c.caller)
+				expect(c.caller+", unblocked", c.token, c.key, 200, 200)
+			}
+			ok(t, "raise", "user:alice", "search", "6000")
+			expect("raised", alice, "", 200, 200)
+			if u := answers[operator.Usage](t, "usage", "user:alice"); u.Limits[0].Requests != 6000 || len(u.Interventions) != 1 {
+				t.Errorf("raised: got %+v, want 6000 requests", u)
+			}
+			ok(t, "raise", "user:alice", "search", "0")
+			ok(t, "block", "user:alice", "--for", "1h")
+			expect("alice", alice, "", 429, 403)
+			if e := answers[operator.Explanation](t, "explain", "GET", "/api/v1/search", "--user", "alice"); e.Decision.Status != 403 ||
+				len(e.Interventions) != 1 {
+				t.Errorf("explain: got %+v, want the block", e)
+			}
+			if out := ok(t, "explain", "GET", "/api/v1/search", "--user", "alice"); !strings.Contains(out, "operator user:alice is blocked until ") ||
+				!strings.Contains(out, "now  403: an operator has blocked the caller") {
+				t.Errorf("explain: got\n%s", out)
+			}
+			if a := answers[why.Answer](t, "why", "user:alice"); a.Count != 4 || !a.Rows[0].Blocked {
+				t.Errorf("why: got %+v, want four blocked requests", a)
+			}
+			if out := ok(t, "why", "user:alice"); !strings.Contains(out, "(blocked)") {
+				t.Errorf("why: got\n%s", out)
+			}
+			l.Set(l.Now().Add(time.Hour))
+			expect("after the end", alice, "", 200, 200)
+		})
+	}
+}
+
+// With a records table, the commands write one item, which stays when rules are published.
+func TestBlock_table(t *testing.T) {
+	recordsTable(t)
+	file := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/s","limits":{"*":{"requests":5,"window":"1m"}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ok(t, "rules", "publish", file)
+	if out := ok(t, "block"); out != "nobody is blocked, and no limit is raised\n" {
+		t.Errorf("empty table: got %q", out)
+	}
+	ok(t, "block", "ip:2001:db8::7", "--for", "30m")
+	ok(t, "raise", "user:alice", "s", "9", "--note", "launch")
+	list := answers[[]rules.Intervention](t, "block")
+	if len(list) != 2 || list[0].Value != "2001:db8::/64" || list[1].Requests != 9 || list[1].Note != "launch" {
+		t.Errorf("got %+v, want a block of the network, and a raised limit", list)
+	}
+	ok(t, "raise", "user:alice", "s", "0")
+	if out := ok(t, "unblock", "ip:2001:db8::8"); out != "nobody is blocked, and no limit is raised\n" {
+		t.Errorf("after the end: got %q", out)
+	}
+	for args, want := range map[string]string{
+		"block x":                      "want user:ID",
+		"block user:a --for 0s":        "--for",
+		"block user:a --for 9000h":     "--for",
+		"raise user:a s x":             "NUMBER",
+		"raise user:a t 5":             "those that do: s",
+		"raise user:a s 5 --table no-": "no table",
+	} {
+		if code, _, errs := weir(t, strings.Fields(args)...); code == 0 || !strings.Contains(errs, want) {
+			t.Errorf("%s: got exit %d, %q, want %q", args, code, errs, want)
+		}
+	}
+}
+
+// With a KeyValueStore, the command also writes the keys that the function of the distribution reads.
+func TestBlock_distribution(t *testing.T) {
+	recordsTable(t)
+	folder := t.TempDir()
+	log := filepath.Join(folder, "log")
+	program := "#!/bin/sh\n[ \"$2\" = describe-key-value-store ] && echo TAG && exit\n" +
+		"[ -e " + log + " ] || { : >" + log + "; echo ConflictException >&2; exit 1; }\necho \"$@\" >>" + log + "\n"
+	key := filepath.Join(folder, "key")
+	for name, content := range map[string]string{filepath.Join(folder, "aws"): program, key: "weir_abc\n"} {
+		if err := os.WriteFile(name, []byte(content), 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	t.Setenv("WEIR_KEY_VALUE_STORE", "arn")
+	ok(t, "block", "ip:2001:db8::7")
+	ok(t, "block", "apikey:acme", "--key-from", key)
+	ok(t, "block", "user:alice")
+	ok(t, "unblock", "apikey:acme")
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for i, want := range []string{"put-key --kvs-arn arn --key " + edge.Key("ip:2001:db8::/64") + " --value ",
+		"put-key --kvs-arn arn --key " + edge.Key("apikey:weir_abc") + " --value ",
+		"delete-key --kvs-arn arn --key " + edge.Key("apikey:weir_abc") + " --if-match TAG"} {
+		if len(lines) != 3 || !strings.HasPrefix(lines[i], "cloudfront-keyvaluestore "+want) {
+			t.Errorf("got %q, want %q as line %d of 3", lines, want, i+1)
+		}
+	}
+	if code, _, errs := weir(t, "block", "apikey:acme"); code != 2 || !strings.Contains(errs, "--key-from") {
+		t.Errorf("without the key: got exit %d, %q", code, errs)
+	}
+	t.Setenv("WEIR_KEY_VALUE_STORE", "")
+	if code, _, errs := weir(t, "unblock", "ip:2001:db8::7"); code != 2 || !strings.Contains(errs, "--key-value-store") {
+		t.Errorf("unblock without the distribution: got exit %d, %q", code, errs)
+	}
+}
