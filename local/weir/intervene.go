@@ -37,7 +37,7 @@ func blockCommand() *cobra.Command {
 			"With --key-value-store, the distribution also refuses an address or an API key, before the request costs anything. The records " +
 			"have only a hash of a key, so the command then needs the key itself.",
 		Example: "  weir block ip:203.0.113.7 --for 6h --note 'credential stuffing'\n" +
-			"  weir block apikey:acme --key-value-store arn:aws:cloudfront::111122223333:key-value-store/ID --key-from key.txt",
+			"  weir block apikey:acme --key-value-store \"$ARN\" --key-from key.txt",
 		Args: atMostOne,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
