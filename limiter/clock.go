@@ -58,15 +58,19 @@ const (
 
 // now returns the time without a monotonic reading.
 func (c *processClock) now() time.Time {
-	for {
-		r := c.read.Load()
-		if r != nil {
-			if age := time.Since(r.at); age >= 0 && age < wallClockPeriod {
-				return time.Unix(r.sec, r.nsec+int64(age))
-			}
+	if r := c.read.Load(); r != nil {
+		if age := time.Since(r.at); age >= 0 && age < wallClockPeriod {
+			return time.Unix(r.sec, r.nsec+int64(age))
 		}
-		at := time.Now()
-		now := at.Round(0)
+	}
+	at := time.Now()
+	return c.when(at, at)
+}
+
+// when returns the time at which time.Now returned at, and the wall clock, or a corrected one, shows wall.
+func (c *processClock) when(at, wall time.Time) time.Time {
+	for {
+		now, r := wall.Round(0), c.read.Load()
 		if r != nil {
 			now = r.follow(now, at.Sub(r.at))
 		}

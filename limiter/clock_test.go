@@ -1,11 +1,13 @@
 package limiter_test
 
 import (
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -24,4 +26,34 @@ func TestLimiter_Now_local(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A wall clock that is set back neither refuses the requests of an outage, nor those after it on limits of which counts
+// remain.
+func TestLimiter_Take_outageClockBack(t *testing.T) {
+	down := true
+	store := newFated(func(_ limiter.Subject, _ uint64, call func()) error {
+		if down {
+			return errRefused
+		}
+		call()
+		return nil
+	})
+	l := storetest.Must(limiter.New(&store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+	bucket := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Hour, Burst: 60})
+	for i, c := range []struct {
+		down bool
+		back time.Duration
+		cost int64
+		want string
+	}{
+		{true, 0, 30, "degraded"}, {true, 10 * time.Minute, 20, "degraded"}, {false, 10 * time.Minute, 10, "allowed"},
+		{false, 10 * time.Minute, 1, "refused degraded"}, {true, 10 * time.Minute, 1, "refused degraded"},
+	} {
+		down = c.down
+		d := takeAt(t, l, time.Now().Add(-c.back), limiter.Charge{Subject: limiter.User("a"), Limit: bucket, Cost: c.cost})
+		if got := outcome(d); got != c.want || d.RetryAfter > time.Minute {
+			t.Errorf("request %d: got %s and a wait of %s, want %s and at most a minute", i, got, d.RetryAfter, c.want)
+		}
+	}
 }

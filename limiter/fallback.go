@@ -22,6 +22,7 @@ type fallback struct {
 	denials *denials
 	until   atomic.Int64 // instant at which all charges so far have expired
 	newest  algo.Instant // entry of the slot that f took last; slots of stores have other numbers
+	clock   processClock // the instants of requests at f; a wall clock that is set back would refuse all of them
 }
 
 // fallbackMargin is added to the elapsed time of a refund, because concurrent requests are not in the order

@@ -3,6 +3,7 @@ package limiter
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/internal/quota"
@@ -61,6 +62,7 @@ func (r *request) takeLocally() {
 		if len(b.tasks) == 0 {
 			continue
 		}
+		r.now = r.fallbackNow()
 		if b.exceedsShare() { // not a refusal: the store can admit the request after the outage
 			r.failed = true
 			return
@@ -74,6 +76,15 @@ func (r *request) takeLocally() {
 			return
 		}
 	}
+}
+
+// fallbackNow returns the instant of the request at the fallback. A time without a monotonic reading is not from Now, and
+// counts as it is.
+func (r *request) fallbackNow() algo.Instant {
+	if r.at == r.at.Round(0) { //nolint:staticcheck // Equal ignores monotonic readings
+		return r.now
+	}
+	return algo.InstantOf(r.limiter.fallback.clock.when(time.Now(), r.at))
 }
 
 // takeFallback charges b to the fallback, which counts at least the usage that this process last saw in
@@ -149,18 +160,18 @@ func (b *batch) add(stored *task, limit *Limit, cost int64) {
 // denied without a store call. New leases are bounded by the room that these counts leave. While the store fails,
 // lookUpOutage denies nothing, because only a store call can find the end of the outage.
 func (r *request) lookUpOutage() {
-	l := r.limiter
+	l, now := r.limiter, r.fallbackNow()
 	for i := range r.batches {
 		b := &r.batches[i]
 		mirror, ok := b.mirror(l.fallback)
-		if !ok || b.err != nil || !l.fallback.look(r.now, mirror.subject(), mirror.charges, mirror.results) {
+		if !ok || b.err != nil || !l.fallback.look(now, mirror.subject(), mirror.charges, mirror.results) {
 			continue
 		}
 		switch {
-		case mirror.refuser(r.now) == nil:
-			b.capLeases(&mirror, r.now)
+		case mirror.refuser(now) == nil:
+			b.capLeases(&mirror, now)
 		case !l.failing.Load():
-			mirror.refused = true
+			r.now, mirror.refused = now, true
 			r.batches = append(r.batches, mirror)
 			return
 		}
@@ -260,7 +271,7 @@ func (r *request) mirrorLeases(from int) {
 				leases.add(task, task.original, b.charges[j].Cost)
 			}
 		}
-		if len(leases.tasks) > 0 && !fallback.mirror(r.now, leases.subject(), leases.charges, leases.results) {
+		if len(leases.tasks) > 0 && !fallback.mirror(r.fallbackNow(), leases.subject(), leases.charges, leases.results) {
 			b.dropLeases = true
 		}
 	}
@@ -268,8 +279,12 @@ func (r *request) mirrorLeases(from int) {
 
 // takeMirror charges a mirror to the fallback, and reports whether the fallback admits it.
 func (r *request) takeMirror(mirror *batch) bool {
-	mirror.taken = r.limiter.fallback.mirror(r.now, mirror.subject(), mirror.charges, mirror.results)
+	now := r.fallbackNow()
+	mirror.taken = r.limiter.fallback.mirror(now, mirror.subject(), mirror.charges, mirror.results)
 	mirror.refused = !mirror.taken
+	if mirror.refused {
+		r.now = now
+	}
 	r.batches = append(r.batches, *mirror)
 	return mirror.taken
 }
