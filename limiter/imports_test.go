@@ -81,16 +81,18 @@ var siblings = map[string][]string{
 	"limiter/caller": {"limiter/cache"},
 	// These packages use the type Caller. Rules charge limits of a caller, and the other packages record
 	// the caller.
-	"limiter/rules":      {"limiter/caller"},
+	"limiter/rules":      {"limiter/caller", "limiter/meter"},
 	"limiter/rules/live": {"limiter/caller"},
 	"limiter/telemetry":  {"limiter/caller"},
 	"limiter/otellimit":  {"limiter/telemetry"},
+	// Rules say which members of bodies are costs.
+	"limiter/rules/document": {"limiter/meter"},
 	// Stores outside the process have a circuit breaker unless a program declines it.
 	"limiter/dynamostore": {"limiter/resilient"},
 	"limiter/redisstore":  {"limiter/resilient"},
-	// httplimit uses the path that rules match, the outcome of a request, the log line for bad credentials, and the
-	// store of a middleware that gets none.
-	"limiter/httplimit": {"limiter/caller", "limiter/memstore", "limiter/rules", "limiter/telemetry"},
+	// httplimit uses the path that rules match, the costs in bodies, the outcome of a request, the log line for bad
+	// credentials, and the store of a middleware that gets none.
+	"limiter/httplimit": {"limiter/caller", "limiter/memstore", "limiter/meter", "limiter/rules", "limiter/telemetry"},
 }
 
 // forbidden returns the reason why the package from must not import the package to; "" if it may.

@@ -2,6 +2,8 @@ package lambdahttp
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -11,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 // MaxAnswer is the largest answer that Lambda accepts, as measured. Lambda's quota page says 6 MB.
@@ -18,15 +22,18 @@ const MaxAnswer = 6<<20 + 100
 
 // Admitted is an admitted request, which a function in another process answers.
 type Admitted struct {
-	// Event is the event for the function. Its bytes are the bytes of the event from Lambda, except in two cases: the
-	// client has sent a field that only Weir may set, or the request is over a limit in mode mark.
+	// Event is the event for the function. Its bytes are the bytes of the event from Lambda, except in three cases: the
+	// client has sent a field that only Weir may set, the request is over a limit in mode mark, or the client accepts an encoding
+	// from which Weir cannot read a cost.
 	Event []byte
 
+	ctx     context.Context // of the request
 	w       http.ResponseWriter
-	counted bool     // w reads the status, the cost fields and the length of the answer
-	begun   bool     // w has the status
-	length  int      // of the body of the last answer
-	costs   []string // cost fields of the rules
+	counted bool      // w reads the status, the cost fields and the length of the answer
+	begun   bool      // w has the status
+	length  int       // of the body of the last answer
+	body    io.Writer // gets the body of the last answer; nil if no limit reads it
+	costs   []string  // cost fields of the rules
 	event   *proxyEvent
 }
 
@@ -64,8 +71,31 @@ func (a *Admitted) Prelude(metadata []byte) [][]byte {
 	return a.amended(full)
 }
 
-// Streamed sets the length of the body of a streamed answer. If the function repeats the answer, the last call counts.
-func (a *Admitted) Streamed(length int) { a.length = length }
+// Streamed returns the body of a streamed answer, read through a. kind is its content type if it has no metadata. If the function
+// repeats the answer, the last call counts.
+func (a *Admitted) Streamed(body io.Reader, kind string) io.Reader {
+	a.length = 0
+	if !a.begun {
+		a.body = httplimit.AnswerBody(a.ctx, http.Header{"Content-Type": {kind}})
+	}
+	return &streamed{body, a}
+}
+
+// streamed counts and reads the bytes of a streamed body.
+type streamed struct {
+	body io.Reader
+	to   *Admitted
+}
+
+// Read implements io.Reader.
+func (s *streamed) Read(b []byte) (int, error) {
+	n, err := s.body.Read(b)
+	s.to.length += n
+	if s.to.body != nil {
+		_, _ = s.to.body.Write(b[:n])
+	}
+	return n, err
+}
 
 // zeros are bytes that only count.
 var zeros [32 << 10]byte
@@ -100,7 +130,7 @@ func (a *Admitted) other(payload []byte) [][]byte {
 	}
 	a.begin(http.StatusOK)
 	if a.counted {
-		a.length = len(unquoted(body))
+		a.read(strings.NewReader(unquoted(body)), http.Header{"Content-Type": {"application/json"}})
 	}
 	if len(fields) == 0 || !json.Valid(body) || string(body) == "null" {
 		return unchanged
@@ -160,8 +190,15 @@ func (a *Admitted) count(f *fullAnswer) {
 	}
 	a.begin(status)
 	if a.counted {
-		a.length = f.length()
+		a.read(f.content(), f.sent())
 	}
+}
+
+// read counts the bytes of the body of an answer with the header h, and reads its costs.
+func (a *Admitted) read(body io.Reader, h http.Header) {
+	a.body = httplimit.AnswerBody(a.ctx, h)
+	n, _ := io.Copy(cmp.Or(a.body, io.Discard), body) // of an invalid body, the host sends nothing
+	a.length = int(n)
 }
 
 // reports returns the names of the cost fields of an answer, in lower case.
@@ -273,17 +310,16 @@ func (f *fullAnswer) sent() http.Header {
 	return all
 }
 
-// length returns the length of the body as the client gets it.
-func (f *fullAnswer) length() int {
+// content returns the body as the client gets it.
+func (f *fullAnswer) content() io.Reader {
 	if f.body.null() {
-		return 0
+		return http.NoBody
 	}
-	body := unquoted(f.body.value)
-	if !f.base64 {
-		return len(body)
+	body := strings.NewReader(unquoted(f.body.value))
+	if f.base64 {
+		return base64.NewDecoder(base64.StdEncoding, body)
 	}
-	n, _ := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding, strings.NewReader(body))) // of an invalid body, the host sends nothing
-	return int(n)
+	return body
 }
 
 // amended returns the text with added fields and without the fields whose names in lower case are in removed.

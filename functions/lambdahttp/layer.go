@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"maps"
@@ -93,8 +94,11 @@ func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (
 	if err != nil { // an event that cannot be parsed is not passed on: a client could otherwise avoid the limits
 		_ = l.e.undecided(err)
 		httplimit.MalformedPath().Refuse(x)
-	} else if err := l.serve(x, r); err != nil {
-		return nil, l.e.undecided(err)
+	} else {
+		r.Body = io.NopCloser(&eventBody{exchange: x})
+		if err := l.serve(x, r); err != nil {
+			return nil, l.e.undecided(err)
+		}
 	}
 	if x.called {
 		return nil, nil
@@ -135,7 +139,8 @@ func (l *Layer) serve(x *exchange, r *http.Request) (err error) {
 func forward(w http.ResponseWriter, r *http.Request) {
 	x, _ := r.Context().Value(exchangeKey{}).(*exchange)
 	x.called = true
-	a := &Admitted{Event: x.payload, w: w, counted: w != http.ResponseWriter(x), costs: x.rules.Current().CostFields(), event: x.event}
+	a := &Admitted{Event: x.payload, ctx: r.Context(), w: w, counted: w != http.ResponseWriter(x), costs: x.rules.Current().CostFields(),
+		event: x.event}
 	for _, cost := range a.costs {
 		r.Header.Del(cost)
 	}
@@ -148,6 +153,32 @@ func forward(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(errFailed)
 	}
+}
+
+// eventBody is the body of the request in the event of an exchange. It is decoded when it is first read, because few limits
+// need it.
+type eventBody struct {
+	*exchange
+	text *strings.Reader
+}
+
+// Read implements io.Reader.
+func (b *eventBody) Read(p []byte) (int, error) {
+	if b.text == nil {
+		var event bodyEvent
+		members, _ := membersOf(b.payload, "body", "isBase64Encoded")
+		if text := find(members, "body"); !text.null() {
+			event.Body = unquoted(text.value)
+		}
+		encoded := find(members, "isBase64Encoded")
+		event.Base64 = encoded != nil && string(encoded.value) == "true"
+		text, err := event.body()
+		if err != nil {
+			return 0, err
+		}
+		b.text = strings.NewReader(text)
+	}
+	return b.text.Read(p)
 }
 
 // parseWithoutBody parses an event except its body, which no limit needs. It returns ErrForeign for an event that is no HTTP

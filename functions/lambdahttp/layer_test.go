@@ -2,8 +2,10 @@ package lambdahttp_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -477,5 +479,60 @@ func TestLayer_behindAuthorizer(t *testing.T) {
 	}
 	if len(store.subjects) != 0 {
 		t.Errorf("charges: got %v, want none", store.subjects)
+	}
+}
+
+// The handler and the layer read the reserve and the price from the event, and the cost from the answer of the function.
+func TestLayer_metering(t *testing.T) {
+	const document = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"cost","requests":1000,"window":"1h","count":"cost","per":["ip"],
+		"reserve":{"json":"max","default":20,"most":100},"from":{"by":"json:model","prices":{"small":{"n":1},"*":{"n":3}}}}}}]}`
+	const request, usage = `{"model":"small","max":60}`, `{"n":7}`
+	encoded := base64.StdEncoding.EncodeToString([]byte(request))
+	for _, c := range []struct {
+		name, body   string
+		base64       bool
+		answer, want string // reserved and used
+	}{
+		{"text", request, false, `{"statusCode":200,"body":"{\"n\":7}"}`, "60 7"},
+		{"base64", encoded, true, `{"statusCode":200,"body":"eyJuIjo3fQ==","isBase64Encoded":true}`, "60 7"},
+		{"broken base64", "!" + encoded, true, `{"statusCode":200,"body":"{\"n\":7}"}`, "300 21"},
+		{"events", request, false, `{"statusCode":200,"headers":{"content-type":"text/event-stream"},"body":"data: {\"n\":7}\n\n"}`, "60 7"},
+		{"no body", "", false, `{"statusCode":200,"body":null}`, "60 60"},
+		{"inferred", request, false, usage, "60 7"},
+	} {
+		for _, file := range []string{"http-api-anonymous.json", "rest-proxy-anonymous.json", "alb-anonymous.json"} {
+			event := edited(t, file, func(e map[string]any) { e["body"], e["isBase64Encoded"] = c.body, c.base64 })
+			if file == "rest-proxy-anonymous.json" {
+				event = changed(t, event, `"weir":"allowed"`, `"org":"acme"`)
+			}
+			if c.name == "inferred" && file != "http-api-anonymous.json" {
+				continue
+			}
+			e := limitedBy(t, document)
+			var reserved string
+			_, err := lambdahttp.NewLayer(e).Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
+				reserved = usedBy(t, e)
+				a.Answered([]byte(`{"statusCode":200,"body":"{\"n\":99}"}`)) // Lambda did not get this answer
+				a.Answered([]byte(c.answer))
+				return nil
+			})
+			if got := reserved + " " + usedBy(t, e); got != c.want || err != nil {
+				t.Errorf("%s, %s: got %s, %v, want %s", c.name, file, got, err, c.want)
+			}
+			if c.name != "text" {
+				continue
+			}
+			e = limitedBy(t, document)
+			_, err = lambdahttp.NewHandler(e, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				reserved = usedBy(t, e)
+				if body, err := io.ReadAll(r.Body); string(body) != request || err != nil {
+					t.Errorf("%s: the handler got the body %q, %v", file, body, err)
+				}
+				_, _ = io.WriteString(w, usage)
+			})).Invoke(ctx, event)
+			if got := reserved + " " + usedBy(t, e); got != c.want || err != nil {
+				t.Errorf("handler, %s: got %s, %v, want %s", file, got, err, c.want)
+			}
+		}
 	}
 }

@@ -19,19 +19,17 @@ const maxPrelude = 64 << 10
 
 // stream sends a streamed answer to Lambda without waiting for its end.
 func (a *answer) stream(admitted *lambdahttp.Admitted) error {
-	counted := &counter{body: a.r.Body}
-	body := io.Reader(counted)
-	if a.r.Header.Get("Content-Type") == lambdahttp.StreamType {
+	body, kind := io.Reader(a.r.Body), a.r.Header.Get("Content-Type")
+	var prelude net.Buffers
+	if kind == lambdahttp.StreamType {
 		metadata, rest, ok := readPrelude(a.r.Body)
-		body = io.MultiReader(bytes.NewReader(rest), counted)
+		body = io.MultiReader(bytes.NewReader(rest), a.r.Body)
 		if ok {
-			parts := net.Buffers(append(admitted.Prelude(metadata), delimiter))
-			body = io.MultiReader(&parts, body)
+			prelude = append(admitted.Prelude(metadata), delimiter)
 		}
-		counted.length = len(rest)
 	}
+	body = io.MultiReader(&prelude, admitted.Streamed(body, kind))
 	err := a.relay(func() io.Reader { return body }, -1)
-	admitted.Streamed(counted.length) // of this attempt, because the runtime can repeat an answer
 	if err == nil && a.r.Trailer.Get(headerErrorType) != "" {
 		return errFunction
 	}
@@ -60,17 +58,4 @@ func readPrelude(r io.Reader) (metadata, rest []byte, ok bool) {
 		}
 	}
 	return nil, read, false
-}
-
-// counter counts the bytes of a streamed body.
-type counter struct {
-	body   io.Reader
-	length int
-}
-
-// Read implements io.Reader.
-func (c *counter) Read(b []byte) (int, error) {
-	n, err := c.body.Read(b)
-	c.length += n
-	return n, err
 }

@@ -309,3 +309,31 @@ func TestReadPrelude(t *testing.T) {
 		t.Errorf("after an error: got %q, %t, want the bytes before it", rest, ok)
 	}
 }
+
+// The events of a stream have the cost, with metadata and without.
+func TestProxy_stream_metering(t *testing.T) {
+	const document = `{"rules":[{"endpoint":"*","limits":{"global":{"name":"cost","requests":1000,"window":"1h","count":"cost","per":["ip"],
+		"reserve":100,"from":{"json":"n"}}}}]}`
+	for contentType, metadata := range map[string]string{
+		"text/event-stream": "", streamType: `{"headers":{"content-type":"text/event-stream"}}` + streamZeros,
+	} {
+		e := environment(t, document, nil)
+		l := newLayered(t, e, false)
+		next := l.request()
+		l.events <- event{payload: sample(t, "http-api-anonymous.json")}
+		chunks, status := l.stream((<-next).id, contentType, nil)
+		for _, chunk := range []string{metadata + "data: {\"n", "\":7}\n", "\ndata: [DO", "NE]\n\n"} {
+			chunks <- chunk
+		}
+		close(chunks)
+		if got := <-status; got != http.StatusAccepted {
+			t.Errorf("%s: status: got %d, want 202", contentType, got)
+		}
+		next = l.request()
+		l.events <- event{payload: []byte(`{}`)}
+		<-next
+		if got := used(t, e); got != "7" {
+			t.Errorf("%s: used: got %s, want 7", contentType, got)
+		}
+	}
+}

@@ -20,7 +20,7 @@ var unused = []string{telemetry.RuleDimension + " " + telemetry.RuleAllowed, tel
 var ofCount = []string{
 	telemetry.RegionCalls, telemetry.TransfersLost, telemetry.RegionsFailed, telemetry.Unmatched, telemetry.RecordsIgnored,
 	telemetry.ForeignKeys, telemetry.AddressesNotFound, telemetry.Notices, telemetry.SettlementsLost,
-	telemetry.ReportsRejected, telemetry.DebtExcess,
+	telemetry.ReportsRejected, telemetry.CostsUnread, telemetry.DebtExcess,
 }
 
 // written returns all metrics that functions write, each as dimension and name.
@@ -82,7 +82,7 @@ func TestStack_metrics(t *testing.T) {
 	if !slices.Equal(looked, want) {
 		t.Errorf("metrics that the stack shows:\n got %v\nwant %v", looked, want)
 	}
-	if len(want)+len(unused)+len(ofCount) != 37 {
+	if len(want)+len(unused)+len(ofCount) != 38 {
 		t.Errorf("got %d written metrics; update the number here and the cost in infra/COSTS.md", len(want)+len(unused)+len(ofCount))
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")

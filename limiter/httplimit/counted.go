@@ -17,20 +17,22 @@ const StatusClientLeft = 499
 // panic, which counts as status 500. If the client has left, the panic is no failure: reverse proxies panic then.
 func (p *Pending) serveCounted(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	c := &counted{ResponseWriter: w, pending: p, head: r.Method == http.MethodHead}
-	status := http.StatusInternalServerError
+	status, ended := http.StatusInternalServerError, false
 	defer func() {
 		if errors.Is(r.Context().Err(), context.Canceled) {
-			status = cmp.Or(c.status, StatusClientLeft)
+			status, ended = cmp.Or(c.status, StatusClientLeft), false
 		}
 		p.takeFields(w.Header())
+		p.readCosts(ended)
 		p.Settle(r.Context(), status, c.bytes)
 	}()
 	next.ServeHTTP(c, p.inbound(r))
 	c.begin(http.StatusOK)
-	status = c.status
+	status, ended = c.status, true
 }
 
-// inbound returns r with p in its context, and without the cost fields that a client sent.
+// inbound returns r with p in its context, and without the cost fields that a client sent. If the answer has costs, it also lacks an
+// Accept-Encoding with an encoding from which Weir cannot read them.
 func (p *Pending) inbound(r *http.Request) *http.Request {
 	r = r.WithContext(context.WithValue(r.Context(), pendingKey{}, p))
 	cloned := false
@@ -45,6 +47,9 @@ func (p *Pending) inbound(r *http.Request) *http.Request {
 	}
 	for i := range p.costs {
 		remove(p.costs[i].limit.Count.CostField())
+	}
+	if m := p.metering; m != nil && m.answer != nil && unreadable(r.Header["Accept-Encoding"]) {
+		remove("Accept-Encoding")
 	}
 	return r
 }
@@ -77,6 +82,7 @@ func (c *counted) begin(status int) {
 	c.pending.takeFields(c.Header())
 	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 		c.status = status
+		c.pending.metering.begin(c.Header())
 	}
 }
 
@@ -93,6 +99,7 @@ func (c *counted) Write(b []byte) (int, error) {
 	if !c.head {
 		c.bytes += int64(n)
 	}
+	c.pending.metering.write(b[:n])
 	return n, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -54,7 +55,8 @@ type Options struct {
 // it with New. It is safe for concurrent use.
 type Gate struct {
 	o         Options
-	untrusted sync.Once // the warning on a proxy that is not trusted
+	untrusted sync.Once    // the warning on a proxy that is not trusted
+	reading   atomic.Int64 // the bodies that are being read
 }
 
 // New returns a Gate. It panics if a required option is missing. The program then fails when it starts,
@@ -92,6 +94,8 @@ type Request struct {
 	Address netip.Addr // address of the client; the zero Addr if the host does not know it
 	// Appended reports that the host has appended Address to X-Forwarded-For.
 	Appended bool
+
+	origin *http.Request // its body can have a reserve; nil if the host does not know it
 }
 
 // Credentials returns the credentials in a request. apiKeyField is the canonical name of the header field of
@@ -130,7 +134,8 @@ type Result struct {
 	Pending  *Pending
 	Reported []limiter.Charge // the limits with a Count that the Gate only looked at
 
-	usage func() ([]rules.Listed, bool) // see rules.Selection.Usage
+	usage  func() ([]rules.Listed, bool) // see rules.Selection.Usage
+	passed *http.Request                 // the request for the handler; nil if nothing has read its body
 }
 
 // Decide decides a request. The steps are the same for every host, in this order.
@@ -157,6 +162,13 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 		g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "mistake in an API key's record ignored", slog.String("apikey_id", o.Caller.APIKey),
 			slog.Any("err", selected.Ignored))
 	}
+	var metered *metering
+	var ambiguous error
+	if len(selected.Metered) > 0 && !o.Blocked {
+		metered, ambiguous = g.newMetering(&r, selected.Metered, o.Charges, unidentified == nil)
+		result.passed = r.origin
+		o.Time, begun = g.o.Clock(), time.Now() // a body can take long to arrive
+	}
 	switch {
 	case o.Blocked: // the zero Decision refuses
 	case g.o.Reported:
@@ -164,7 +176,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	case settles(o.Charges):
 		var receipt *limiter.Receipt
 		o.Decision, receipt, o.Err = g.o.Limiter.TakeRefundable(ctx, o.Time, o.Charges)
-		result.Pending = newPending(g, receipt, o.Charges, o.Caller)
+		result.Pending = newPending(g, receipt, o, metered)
 	default:
 		o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, o.Charges)
 	}
@@ -172,7 +184,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	// A refusal takes precedence over a bad credential, because the limit bounds how many credentials a
 	// client can try.
 	invalid := o.Err != nil
-	malformed := selected.Malformed && o.Decision.Allowed && !invalid
+	malformed := (selected.Malformed || ambiguous != nil) && o.Decision.Allowed && !invalid
 	switch {
 	case malformed:
 		o.Decision.Allowed, o.Decision.Limit = false, nil // no limit refuses the request
@@ -191,6 +203,8 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	switch {
 	case o.Blocked:
 		result.Answer = blocked()
+	case malformed && ambiguous != nil:
+		result.Answer = ambiguousBody(ambiguous)
 	case malformed:
 		result.Answer = MalformedPath()
 	}

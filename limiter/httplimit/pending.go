@@ -17,22 +17,26 @@ import (
 // Pending settles an admitted request whose cost is known only after its answer. It is safe for
 // concurrent use. A nil Pending settles nothing.
 type Pending struct {
-	gate    *Gate
-	receipt *limiter.Receipt
-	caller  caller.Caller
-	once    sync.Once
+	gate     *Gate
+	receipt  *limiter.Receipt
+	caller   caller.Caller
+	metering *metering // nil if no cost or reserve is in a body
+	once     sync.Once
 
 	mu       sync.Mutex
 	costs    []reported
 	rejected int
 	problem  error // the reason why the last rejected report was rejected
+	unread   int   // limits whose cost the answer lacks
+	lacking  error // the reason why the last of them lacks it
 }
 
 // reported is the cost that an API has reported for a limit.
 type reported struct {
-	limit *limiter.Limit
-	cost  int64
-	state reportState
+	limit   *limiter.Limit
+	reserve int64
+	cost    int64
+	state   reportState
 }
 
 type reportState byte
@@ -59,14 +63,14 @@ func settles(charges []limiter.Charge) bool {
 }
 
 // newPending returns the Pending of an admitted request. It returns nil if receipt is nil.
-func newPending(g *Gate, receipt *limiter.Receipt, charges []limiter.Charge, c caller.Caller) *Pending {
+func newPending(g *Gate, receipt *limiter.Receipt, o *telemetry.Outcome, m *metering) *Pending {
 	if receipt == nil {
 		return nil
 	}
-	p := &Pending{gate: g, receipt: receipt, caller: c}
-	for _, charge := range charges {
+	p := &Pending{gate: g, receipt: receipt, caller: o.Caller, metering: m}
+	for _, charge := range o.Charges {
 		if l := charge.Limit; l.Count.Of == limiter.CountCost {
-			p.costs = append(p.costs, reported{limit: l})
+			p.costs = append(p.costs, reported{limit: l, reserve: charge.Cost})
 		}
 	}
 	return p
@@ -84,8 +88,8 @@ func Report(ctx context.Context, limit string, cost int64) {
 	}
 }
 
-// Unreported returns a limit of the request that counts cost, and for which no cost was reported. It returns nil if
-// there is none. ctx is the context of the request that the handler got.
+// Unreported returns a limit of the request whose cost the API has to report, and for which it has reported none. It returns
+// nil if there is none. ctx is the context of the request that the handler got.
 func Unreported(ctx context.Context) *limiter.Limit {
 	p, ok := ctx.Value(pendingKey{}).(*Pending)
 	if !ok {
@@ -94,7 +98,7 @@ func Unreported(ctx context.Context) *limiter.Limit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.costs {
-		if r.state == unreported {
+		if r.state == unreported && !p.metering.reads(r.limit) {
 			return r.limit
 		}
 	}
@@ -224,7 +228,7 @@ func (p *Pending) refuse(ctx context.Context, status int) {
 func (p *Pending) correct(ctx context.Context, actual func(limiter.Charge) int64) (s telemetry.Settlement, problem error) {
 	p.mu.Lock()
 	defer p.mu.Unlock() // also if the store panics
-	s = telemetry.Settlement{Time: p.gate.o.Clock(), Caller: p.caller, Rejected: p.rejected}
+	s = telemetry.Settlement{Time: p.gate.o.Clock(), Caller: p.caller, Rejected: p.rejected, Unread: p.unread}
 	s.Settlement = p.receipt.Settle(ctx, s.Time, actual)
 	return s, p.problem
 }
@@ -237,6 +241,9 @@ func (p *Pending) settle(ctx context.Context, actual func(limiter.Charge) int64)
 		s, problem := p.correct(ctx, actual)
 		if problem != nil {
 			p.gate.log(ctx, slog.LevelWarn, "cost report rejected", problem)
+		}
+		if p.lacking != nil {
+			p.gate.log(ctx, slog.LevelWarn, "no cost in the answer, so the reserve stays charged", p.lacking)
 		}
 		p.gate.o.Settled(s)
 	})

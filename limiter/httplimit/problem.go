@@ -112,6 +112,11 @@ func blocked() Answer {
 	return Answer{Problem: problem(blank, http.StatusForbidden, "blocked", "The operator of this API has blocked this caller.")}
 }
 
+// ambiguousBody returns the answer to a request whose body a back end can read in another way than Weir.
+func ambiguousBody(err error) Answer {
+	return Answer{Problem: problem(blank, http.StatusBadRequest, "ambiguous_body", "The body has a "+err.Error()+".")}
+}
+
 func internalError() Answer {
 	return Answer{Problem: problem(blank, http.StatusInternalServerError, "internal_error",
 		"The limits of this request could not be applied.")}

@@ -49,6 +49,7 @@ func NewRequest(r *http.Request) Request {
 
 // Serve decides the request that r and request describe. It answers r itself or passes r to the handler next.
 func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, next http.Handler) {
+	request.origin = r
 	result := g.Decide(r.Context(), request)
 	switch {
 	case result.Class() != telemetry.ClassAllowed:
@@ -63,6 +64,9 @@ func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, ne
 	result.Answer.SetHeader(w.Header())
 	if result.usage != nil {
 		next = usageHandler{g, result.Time, result.Caller, rules.Selection{Tier: result.Tier, Usage: result.usage}}
+	}
+	if result.passed != nil {
+		r = result.passed
 	}
 	r = SetOver(r, result.Answer.Over)
 	if result.Pending != nil {

@@ -191,9 +191,13 @@ func (c *compiler) add(s *spec) {
 	c.named[namedTier{s.rule, s.Tier}] = true
 }
 
-// checkParameters reports a path parameter in per that the endpoint of the rule does not have.
+// checkParameters reports a path parameter in per or from that the endpoint of the rule does not have.
 func (c *compiler) checkParameters(l *document.Limit, p pattern) {
-	for _, word := range l.Per {
+	words := l.Per
+	if l.From != nil && l.From.Parameter != "" {
+		words = append(slices.Clip(words), document.PerPath+l.From.Parameter)
+	}
+	for i, word := range words {
 		name, ok := strings.CutPrefix(word, document.PerPath)
 		if !ok || p.text == "" { // another check reports the endpoint
 			continue
@@ -209,7 +213,11 @@ func (c *compiler) checkParameters(l *document.Limit, p pattern) {
 			if n == 0 {
 				meant = strings.Replace(document.DidYouMean(name, p.names), `"`, `"`+document.PerPath, 1)
 			}
-			c.doc.Report(document.Join(l.Path, "per"), "got %s, want a parameter that occurs once in the endpoint %s (it occurs %d times)%s", word,
+			field := "per"
+			if i == len(l.Per) {
+				field = "from.by"
+			}
+			c.doc.Report(l.Path+"."+field, "got %s, want a parameter that occurs once in the endpoint %s (it occurs %d times)%s", word,
 				document.Shorten(p.text), n, meant)
 		}
 	}

@@ -1,7 +1,9 @@
 package rules_test
 
 import (
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +56,32 @@ func TestParse_count(t *testing.T) {
 	}
 	if notes != 5 {
 		t.Errorf("notes about foreign back ends: got %d, want one for each of 5 limits: %v", notes, r.Notes())
+	}
+}
+
+// A request charges the largest reserve until its body is read. Metered has what its bodies cost, with the value of a path parameter.
+func TestParse_from(t *testing.T) {
+	r := storetest.Must(rules.Parse(storetest.Must(os.ReadFile("testdata/good/from.json")), rules.Options{}))
+	for _, c := range []struct {
+		method, path string
+		want         []string // name, reserve, fields and value
+	}{
+		{"POST", "/v1/chat", []string{"tokens 32000 1 ", "weighted 4000 2 "}},
+		{"GET", "/v1/chat", nil},
+		{"POST", "/model/small%3A1/invoke", []string{"dollars 12800000 2 small:1"}},
+		{"POST", "/v1/messages", []string{"dollars 12000000 2 ", "reported 100000 0 "}},
+	} {
+		var got []string
+		s := r.Select(nil, rules.Request{Method: c.method, Path: rules.EncodedPath(c.path), Caller: caller.Caller{User: "alice"}})
+		for i, m := range s.Metered {
+			if m.Limit != s.Charges[i].Limit {
+				t.Errorf("%s: got the limit %q, want %q", c.path, m.Limit.Name, s.Charges[i].Limit.Name)
+			}
+			got = append(got, fmt.Sprintf("%s %d %d %s", m.Limit.Name, s.Charges[i].Cost, len(m.Source.Fields), m.Value))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", c.path, got, c.want)
+		}
 	}
 }
 

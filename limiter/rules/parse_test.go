@@ -99,7 +99,7 @@ var defects = map[string]string{
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
 line 2: rules[0].limits.free.window: got "0s", want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"; for calendar months and years, use "period": "month" or "year"
-line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, count, reserve, failure_status, notify, per, name, only, across_tiers, regions, mode, note`,
+line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, count, from, reserve, failure_status, notify, per, name, only, across_tiers, regions, mode, note`,
 	"lease_above_requests": `line 1: rules[0].limits.free.lease: got 11, want 1 to 10 here`,
 	"lease_of_a_log":       `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log stores the instant of each request`,
 	"limits_without_tier": `line 1: rules[0].limits: got a limit, want limits by tier, such as {"*": {"requests": 100, "window": ` +
@@ -172,6 +172,26 @@ line 1: rules[0].limits.free.per[0]: got "clent", want client, user, apikey, ip,
 		`in flight, and window is the longest time that a request holds its slot`,
 	"concurrent_without_window": `line 1: rules[0].limits.*.window: required with "count": "concurrent": the longest time that a request ` +
 		`holds its slot, such as "5m"`,
+	"from_path": `line 2: rules[0].limits.*[0].from: got 7, want an object, such as {"json": "usage.total_tokens"}
+line 3: rules[0].limits.*[1].from.json: got "a..b", want 1 to 8 names of members, joined by dots, such as "usage.total_tokens"; "|" separates alternatives
+line 4: rules[0].limits.*[2].from.json: got an empty object, want a path
+line 5: rules[0].limits.*[3].from.json.a: got 0, want a whole number from 1 to 1000000000
+line 6: rules[0].limits.*[4].from: want either "json", or "by" and "prices"
+line 7: rules[0].limits.*[5].from: want either "json", or "by" and "prices"
+line 7: rules[0].limits.*[5].from.jason: unknown field (did you mean "json"?); known fields: json, by, prices`,
+	"from_prices": `line 2: rules[0].limits.*[0].from.by: got "model", want json:<path> of the request's body, such as "json:model", or path:<parameter>
+line 3: rules[0].limits.*[1].from.prices.*: required
+line 4: rules[0].limits.*[2].from.prices[""]: got a value of 0 bytes, want 1 to 128
+line 5: rules[0].limits.*[3].from.by: got "json:m|n", want json:<path> of the request's body, such as "json:model", or path:<parameter>`,
+	"from_without_parameter": `line 2: rules[0].limits.*[0].from.by: got path:modell, want a parameter that occurs once in the endpoint ` +
+		`/m/{model} (it occurs 0 times) (did you mean "path:model"?)`,
+	"from_of_requests": `line 2: rules[0].limits.*[0].from: requires "count": "cost"
+line 3: rules[0].limits.*[1].reserve: got an object, want a whole number from 1 to 1000000000`,
+	"reserve_object": `line 2: rules[0].limits.*[0].reserve.most: required
+line 3: rules[0].limits.*[1].reserve.default: got 0, want a whole number from 1 to 1000000000
+line 4: rules[0].limits.*[2].reserve.json: got "a|", want 1 to 8 names of members, joined by dots, such as "usage.total_tokens"; "|" separates alternatives`,
+	"reserve_above": `line 2: rules[0].limits.*[0].reserve.most: got 2, want at least the default, 3
+line 3: rules[0].limits.*[1].reserve: got 1005, want at most 1000, the capacity of rules[0].limits.*[1]`,
 	"concurrent_cost": `line 1: rules[0].cost: got 3, want 1 with "count": "concurrent" of rules[0].limits.*: a request holds one slot; ` +
 		`move the limits that charge a cost to another rule`,
 }
@@ -227,6 +247,7 @@ func TestSchema(t *testing.T) {
 		"notify_short_window": true, "notify_unsorted": true, "regions_of_slots": true, "regions_above_local_processes": true,
 		"across_tiers_of_one_tier": true, "across_tiers_other_period": true,
 		"across_tiers_unnamed_tier": true, "usage_mark": true, "per_header_alone": true, "per_header_credential": true, "exempt_twice": true,
+		"from_without_parameter": true, "reserve_above": true,
 		"tier_not_declared": true, "default_tier_missing": true, "time_zone_unknown": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")

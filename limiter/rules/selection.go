@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/meter"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
@@ -16,6 +17,8 @@ import (
 type Selection struct {
 	// Charges are the charges of the request, in file order.
 	Charges []limiter.Charge
+	// Metered has the charges whose cost or reserve is in the bodies of the request and its answer.
+	Metered []Metered
 	// Tier is the tier that selected the limits.
 	Tier string
 	// Exemption is the exemption that applies to the request. The request then has no charges. It is
@@ -35,6 +38,13 @@ type Selection struct {
 	// Unmatched reports that no rule applies to the request. It is false for an exempt request, and for a
 	// malformed path.
 	Unmatched bool
+}
+
+// Metered is a charge of a rule on a limit whose cost or reserve is in the bodies of a request and its answer.
+type Metered struct {
+	Limit  *limiter.Limit
+	Source *meter.Source
+	Value  string // of the path parameter Source.Parameter
 }
 
 // Select returns what the rules select for a request, and appends its charges to dst.
@@ -88,7 +98,7 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 		}
 		return r.choose(dst, q, e)
 	}
-	s.Charges, s.Ignored = c.charges, c.ignored
+	s.Charges, s.Metered, s.Ignored = c.charges, c.metered, c.ignored
 	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && !slices.ContainsFunc(matched,
 		func(i int) bool { return r.rules[i].accepts(q.Method) })
 	return s
@@ -123,6 +133,7 @@ type charger struct {
 	rules       *Rules
 	charges     []limiter.Charge
 	from        int
+	metered     []Metered          // see Selection
 	exemption   *Exemption         // see Selection
 	ignored     error              // see Selection
 	subjects    [8]limiter.Subject // subject by index of the class; set at the first use
@@ -186,6 +197,9 @@ func (c *charger) add(q *Request, limits []limit) {
 		if own.mistake != nil {
 			c.ignored = own.mistake
 		}
+		if l.From != nil {
+			c.meter(q, l, own.limit)
+		}
 		charge := limiter.Charge{Subject: subject, Limit: own.limit, Cost: l.cost}
 		// A request is charged once on a limit that several rules share, at the highest cost.
 		same := func(made limiter.Charge) bool { return made.Limit == charge.Limit && made.Subject == subject }
@@ -203,6 +217,17 @@ func (c *charger) add(q *Request, limits []limit) {
 			}
 			c.explanation.list(listed)
 		}
+	}
+}
+
+// meter adds what meters a request on a limit, with the numbers of made.
+func (c *charger) meter(q *Request, l *limit, made *limiter.Limit) {
+	m := Metered{Limit: made, Source: l.From}
+	if name := l.From.Parameter; name != "" {
+		m.Value = q.parameter(name, slices.Index(c.rules.rules[l.rule].pattern.names, name))
+	}
+	if !slices.Contains(c.metered, m) {
+		c.metered = append(c.metered, m)
 	}
 }
 

@@ -38,6 +38,7 @@
 //	RegionsFailed   Count         Decision.Transfer.Failed: regions without an answer in time
 //	SettlementsLost Count         charges that kept their reserve, because the store failed
 //	ReportsRejected Count         cost reports that were ignored
+//	CostsUnread     Count         limits whose cost was not found in the answer, so that the reserve stays
 //	DebtExcess      Count         cost above the reserve that exceeded the max debt; it is not counted
 //	Clamped         Count         states that were clamped, because they were further in the future
 //	                              than clock skew explains

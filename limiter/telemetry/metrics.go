@@ -33,6 +33,7 @@ const (
 
 	SettlementsLost = "SettlementsLost"
 	ReportsRejected = "ReportsRejected"
+	CostsUnread     = "CostsUnread"
 	DebtExcess      = "DebtExcess"
 
 	RecordsIgnored    = "RecordsIgnored"
@@ -68,7 +69,7 @@ func Metrics() []string {
 		Allowed, Refused, Degraded, FromCache, Busy, LocalFull,
 		Shadowed, Unauthorized, Failed, Latency, StoreCalls,
 		StoreLatency, Overshoot, RefundsGiven, RefundsDropped, Clamped, RegionCalls, TransfersLost, RegionsFailed,
-		SettlementsLost, ReportsRejected, DebtExcess,
+		SettlementsLost, ReportsRejected, CostsUnread, DebtExcess,
 		RulesRefused, RulesVersion, RulesAge, ClockSkew,
 		RecordsIgnored, ForeignKeys, Notices, Unmatched, AddressesNotFound,
 	}
@@ -88,7 +89,8 @@ type metrics struct {
 	overshoot                                             int64 // the largest overshoot of a decision, not a sum
 	refunds                                               limiter.Refunds
 	regionCalls, transfersLost, regionsFailed             int64
-	settlementsLost, reportsRejected, debtExcess          int64
+	settlementsLost, reportsRejected, costsUnread         int64
+	debtExcess                                            int64
 	rulesRefused, recordsIgnored, notices                 int64
 	foreignKeys, unmatched, addressesNotFound             int64
 	latency, storeLatency                                 sample
@@ -135,6 +137,7 @@ func (m *metrics) addSettlement(s *Settlement) {
 	m.addRefunds(s.Refunds)
 	m.settlementsLost += int64(s.Lost)
 	m.reportsRejected += int64(s.Rejected)
+	m.costsUnread += int64(s.Unread)
 	for _, e := range s.Excess {
 		m.debtExcess += e.Cost
 	}
@@ -201,7 +204,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{Failed, m.failed}, {LocalFull, m.localFull},
 		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsDropped, int64(m.refunds.Dropped)},
 		{RegionCalls, m.regionCalls}, {TransfersLost, m.transfersLost}, {RegionsFailed, m.regionsFailed},
-		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {DebtExcess, m.debtExcess},
+		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {CostsUnread, m.costsUnread}, {DebtExcess, m.debtExcess},
 		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices},
 		{ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
 		{AddressesNotFound, m.addressesNotFound},

@@ -61,4 +61,5 @@ type Settlement struct {
 	Time     time.Time     // when the answer ended
 	Caller   caller.Caller // caller of the request
 	Rejected int           // number of cost reports that were ignored
+	Unread   int           // number of limits whose cost was not found in the answer
 }

@@ -117,7 +117,7 @@ func (r *Recorder) Refunds(now time.Time, done limiter.Refunds) {
 
 // Settled counts the result of a settlement.
 func (r *Recorder) Settled(s Settlement) {
-	if s.Rejected > 0 || s.Lost > 0 || len(s.Excess) > 0 || s.Refunds != (limiter.Refunds{}) {
+	if s.Rejected > 0 || s.Unread > 0 || s.Lost > 0 || len(s.Excess) > 0 || s.Refunds != (limiter.Refunds{}) {
 		r.count(s.Time.UnixNano(), func() { r.metrics.addSettlement(&s) })
 	}
 }

@@ -335,6 +335,48 @@ func TestUpstream_cost(t *testing.T) {
 	}
 }
 
+// The cost in the answer of an upstream counts, with a fixed length and as a stream, and no header field of the upstream is needed.
+func TestUpstream_from(t *testing.T) {
+	f := newFronted(t, Memory, limited("*", `"name":"all","requests":1000,"window":"1h","count":"cost",
+		"reserve":{"json":"max_tokens","default":300,"most":900},"from":{"json":"usage.total_tokens"}`),
+		func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Accept-Encoding") != "" {
+				t.Errorf("the upstream may use the encodings %q, want none", r.Header.Get("Accept-Encoding"))
+			}
+			body, _ := io.ReadAll(r.Body)
+			switch r.URL.Path {
+			case "/json":
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"usage":{"total_tokens":7}}`)
+			case "/events":
+				w.Header().Set("Content-Type", "text/event-stream")
+				for _, part := range []string{`data: {"usage":null}`, `data: {"usage":{"total_tokens":9}}`, `data: [DONE]`} {
+					_, _ = io.WriteString(w, part+"\n\n")
+					_ = http.NewResponseController(w).Flush()
+				}
+			}
+			_, _ = w.Write(body)
+		})
+	for _, c := range []struct{ path, body, remaining string }{
+		{"/json", ``, "700"}, {"/events", `{"max_tokens":10}`, "983"}, {"/none", `{"max_tokens":20}`, "964"}, {"/json", `{}`, "664"},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+c.path, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept-Encoding", "gzip, br")
+		r := commandtest.Do(t, request)
+		if r.Header.Get("X-Ratelimit-Remaining") != c.remaining || !strings.HasSuffix(r.Text, c.body) {
+			t.Errorf("%s: got %v and %q, want %s remaining and the body at the end", c.path, r.Header, r.Text, c.remaining)
+		}
+		f.serving.Wait()
+	}
+	const want = `msg="no cost in the answer, so the reserve stays charged"`
+	if log := f.log.String(); strings.Count(log, want) != 1 || strings.Contains(log, "reported no cost") {
+		t.Errorf("log: got %s, want one line about /none", log)
+	}
+}
+
 // The log warns once a minute of a server that reports no cost, whose requests keep their reserve.
 func TestUpstream_costMissing(t *testing.T) {
 	f := newFronted(t, Memory, limited("/chat", `"name":"tokens","requests":100,"window":"1h","count":"cost","reserve":20`),

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/meter"
 )
 
 const countRequests = "requests"
@@ -15,22 +15,20 @@ const countRequests = "requests"
 var counts = []string{countRequests, string(limiter.CountCost), string(limiter.CountFailures), string(limiter.CountBytes),
 	string(limiter.CountConcurrent)}
 
-// readCount reads what a limit counts, and the reserve that a request charges before its answer.
-func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
+// readCount reads what a limit counts. Its reserve is the most that a request charges before its answer. from is nil unless the
+// bodies of a request and its answer have the cost or the reserve.
+func (d *Document) readCount(o *object) (c limiter.Count, reserve int64, from *meter.Source) {
 	if of := o.choice("count", counts); of != countRequests && slices.Contains(counts, of) {
 		c.Of = limiter.Counted(of)
 	}
-	reserved, statuses := o.member("reserve"), o.member("failure_status")
-	switch c.Of {
-	case limiter.CountCost, limiter.CountBytes:
-		if reserved == nil {
-			d.report.add(Join(o.node.path(), "reserve"), `required with "count": %q: what a request charges until its answer is known`, string(c.Of))
-		}
-		reserve, _ = o.whole(reserved, algo.MaxRequests)
-	default:
-		if reserved != nil {
-			d.report.at(reserved, `requires "count": "cost" or "bytes"`)
-		}
+	from, reserve = d.readSource(o, c.Of)
+	reserves := c.Of == limiter.CountCost || c.Of == limiter.CountBytes
+	statuses := o.member("failure_status")
+	switch {
+	case reserves && !o.has("reserve"):
+		d.report.add(Join(o.node.path(), "reserve"), `required with "count": %q: what a request charges until its answer is known`, string(c.Of))
+	case !reserves && o.has("reserve"):
+		d.report.add(Join(o.node.path(), "reserve"), `requires "count": "cost" or "bytes"`)
 	}
 	switch {
 	case statuses != nil && c.Of != limiter.CountFailures:
@@ -46,7 +44,7 @@ func (d *Document) readCount(o *object) (c limiter.Count, reserve int64) {
 		d.forbid(o, because+"the limit counts requests in flight, and window is the longest time that a request holds its slot", "algorithm",
 			"burst", "period", "time_zone", "anchor")
 	}
-	return c, reserve
+	return c, reserve, from
 }
 
 // forbid reports fields that are not allowed with another one.

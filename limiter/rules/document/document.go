@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/meter"
 )
 
 // These constants bound a document.
@@ -45,6 +46,7 @@ type Document struct {
 	// Complete reports whether all limits of all rules were read without a mistake.
 	Complete bool
 
+	paths     meter.Paths
 	costField string // cost_field of the document, for rules without a cost_field
 	shared    bool   // regions share the limits that do not say otherwise
 	report    report

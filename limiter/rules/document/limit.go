@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/meter"
 )
 
 // These are the words of the field per.
@@ -35,8 +36,10 @@ type Limit struct {
 
 	Path    string   // such as "rules[2].limits.free"
 	Tier    string   // a tier, OtherTiers or Global
-	Reserve int64    // what a request charges until its answer is known; 0 if Count does not reserve
+	Reserve int64    // the most that a request charges until its answer is known; 0 if Count does not reserve
 	Per     []string // sorted
+	// From is where the bodies of a request and its answer have its cost or its reserve; nil if they have neither.
+	From *meter.Source
 	// AcrossTiers reports whether a caller that changes tier keeps its count of the limit.
 	AcrossTiers bool
 	Only        string // selects the charged requests: OnlyUnverified, OnlyBadCredentials or "" for all
@@ -71,7 +74,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	l = Limit{Path: n.path(), Tier: tier}
 	l.Rate = d.readRate(o)
 	l.Spread = readSpread(o)
-	l.Count, l.Reserve = d.readCount(o)
+	l.Count, l.Reserve, l.From = d.readCount(o)
 	concurrent := l.Count.Of == limiter.CountConcurrent
 	switch {
 	case n.kind != isObject || o.has("window_seconds") || o.has("window") || o.has("period"):

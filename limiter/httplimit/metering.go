@@ -1,0 +1,175 @@
+package httplimit
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/meter"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// These constants bound the bodies that a Gate reads before its decision.
+const (
+	maxBody    = 1 << 20 // bytes of a body
+	maxReading = 256     // bodies at the same time
+)
+
+// metering reads the costs of a request from its body and from the body of its answer.
+type metering struct {
+	of        []rules.Metered
+	request   *meter.Request
+	answer    *meter.Answer // nil if no cost is in the answer
+	elsewhere bool          // AnswerBody gets the body, and http.ResponseWriter does not
+}
+
+// newMetering reads the body of r if one of the sources needs it, and reduces the reserve of charges. If known is false, the
+// caller is not known, and the body stays unread. It sets r.origin to a request with an unread body. An error means that the
+// body can be read in several ways.
+func (g *Gate) newMetering(r *Request, of []rules.Metered, charges []limiter.Charge, known bool) (m *metering, ambiguous error) {
+	m = &metering{of: of}
+	sources, answered := make([]*meter.Source, len(of)), false
+	for i := range of {
+		sources[i] = of[i].Source
+		answered = answered || len(sources[i].Fields) > 0
+	}
+	if answered {
+		m.answer = meter.NewAnswer(sources...)
+	}
+	if known && r.origin != nil && meter.ReadsRequest(sources...) {
+		if body, whole := g.readBody(r); whole {
+			m.request, ambiguous = meter.ReadRequest(r.Header, body, sources...)
+		}
+	}
+	for i := range charges {
+		c, reserve := &charges[i], int64(0)
+		for _, one := range of {
+			if one.Limit == c.Limit && one.Source.MostReserve > 0 {
+				reserve = max(reserve, m.request.Reserve(one.Source, one.Value))
+			}
+		}
+		if reserve > 0 {
+			c.Cost = min(c.Cost, reserve)
+		}
+	}
+	return m, ambiguous
+}
+
+// readBody reads the body of r.origin. whole is false if the body is longer than maxBody or cannot be read, or if too many
+// bodies are being read.
+func (g *Gate) readBody(r *Request) (body []byte, whole bool) {
+	defer g.reading.Add(-1)
+	if n := g.reading.Add(1); n > maxReading || r.origin.ContentLength > maxBody {
+		return nil, false
+	}
+	if r.origin.Body == nil {
+		return nil, true
+	}
+	body, err := io.ReadAll(io.LimitReader(r.origin.Body, maxBody+1))
+	unread := *r.origin
+	unread.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(body), r.origin.Body), r.origin.Body}
+	r.origin = &unread
+	return body, err == nil && len(body) <= maxBody
+}
+
+// begin begins the body of an answer that the http.ResponseWriter gets.
+func (m *metering) begin(h http.Header) {
+	if m != nil && m.answer != nil && !m.elsewhere {
+		m.answer.Begin(h)
+	}
+}
+
+// write reads a part of that body.
+func (m *metering) write(b []byte) {
+	if m != nil && m.answer != nil && !m.elsewhere {
+		_, _ = m.answer.Write(b)
+	}
+}
+
+// reads reports whether the answer has the cost of a request on a limit.
+func (m *metering) reads(l *limiter.Limit) bool {
+	if m != nil {
+		for _, one := range m.of {
+			if one.Limit == l && len(one.Source.Fields) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// cost returns the cost on a limit in the answer: the highest of several rules. If the answer did not end and lacks a number,
+// the cost is at least the reserve.
+func (m *metering) cost(l *limiter.Limit, reserve int64, ended bool) (cost int64, err error) {
+	for _, one := range m.of {
+		if one.Limit != l || len(one.Source.Fields) == 0 {
+			continue
+		}
+		n, complete, err := m.answer.Cost(one.Source, m.request, one.Value)
+		if err != nil {
+			return 0, err
+		}
+		if !complete && !ended {
+			n = max(n, reserve)
+		}
+		cost = max(cost, n)
+	}
+	return cost, nil
+}
+
+// readCosts reports the costs in the answer for limits without a report. ended reports that the client got the whole answer.
+func (p *Pending) readCosts(ended bool) {
+	if p.metering == nil || p.metering.answer == nil {
+		return
+	}
+	p.metering.answer.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.costs {
+		r := &p.costs[i]
+		if r.state != unreported || !p.metering.reads(r.limit) {
+			continue
+		}
+		cost, err := p.metering.cost(r.limit, r.reserve, ended)
+		if err != nil {
+			p.unread, p.lacking = p.unread+1, fmt.Errorf("limit %q: %w", r.limit.Name, err)
+			continue
+		}
+		r.cost, r.state = cost, accepted
+	}
+}
+
+// AnswerBody returns a writer for the body of an answer with the header h. It is for a handler that does not write the body to its
+// http.ResponseWriter. It returns nil if no limit of the request has its cost in the answer. A second call begins a new body, which
+// replaces the first. ctx is the context of the request that the handler got.
+func AnswerBody(ctx context.Context, h http.Header) io.Writer {
+	p, ok := ctx.Value(pendingKey{}).(*Pending)
+	if !ok || p.metering == nil || p.metering.answer == nil {
+		return nil
+	}
+	p.metering.elsewhere = true
+	p.metering.answer.Begin(h)
+	return p.metering.answer
+}
+
+// unreadable reports whether a client accepts an answer in an encoding from which no cost can be read.
+func unreadable(accepted []string) bool {
+	for _, field := range accepted {
+		for coding := range strings.SplitSeq(field, ",") {
+			name, _, _ := strings.Cut(coding, ";")
+			switch strings.ToLower(strings.TrimSpace(name)) {
+			case "gzip", "x-gzip", "identity", "":
+			default:
+				return true
+			}
+		}
+	}
+	return false
+}

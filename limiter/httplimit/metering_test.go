@@ -1,0 +1,179 @@
+package httplimit_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+const priced = `{"rules":[
+	{"endpoint":"/chat","limits":{"*":[
+		{"name":"tokens","requests":1000,"window":"1m","per":["ip"],"count":"cost","from":{"json":"usage.total_tokens"},
+			"reserve":{"json":"max_tokens","default":40,"most":500}},
+		{"name":"reported","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":9}]}},
+	{"endpoint":"/priced","limits":{"*":
+		{"name":"tokens","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":{"json":"max_tokens","default":40,"most":50},
+			"from":{"by":"json:model","prices":{"small":{"in":1,"out":2},"*":{"in":3,"out":4}}}}}},
+	{"endpoint":"/fixed","limits":{"*":
+		{"name":"tokens","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100,"from":{"json":{"in":1,"out":1}}}}}]}`
+
+// A request reserves what its body says, and is settled at the cost in its answer. Neither body changes.
+func TestGate_metering(t *testing.T) {
+	const usage = `{"usage":{"total_tokens":77}}`
+	write := func(parts ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			for _, part := range parts {
+				_, _ = io.WriteString(w, part)
+				_ = http.NewResponseController(w).Flush()
+			}
+		}
+	}
+	with := func(name, value string, next http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set(name, value)
+			next(w, r)
+		}
+	}
+	broken := func(w http.ResponseWriter, r *http.Request) {
+		write(`{"in":7}`)(w, r)
+		panic(http.ErrAbortHandler)
+	}
+	long := `{"model":"small","max_tokens":5,"a":"` + strings.Repeat("x", 1<<20) + `"}`
+	for _, c := range []struct {
+		name, path, body string
+		api              http.HandlerFunc
+		reserved, used   int64 // 0 if the API does not get the request
+		unread           int
+	}{
+		{"JSON", "/chat", `{"max_tokens":60}`, write(usage), 60, 77, 0},
+		{"pieces", "/chat", `{}`, with("Content-Type", "application/json", write(usage[:15], usage[15:25], usage[25:])), 40, 77, 0},
+		{"events", "/chat", ``, with("Content-Type", "text/event-stream", write("data: {}\n\n", "data: "+usage+"\n\n", "data: [DONE]\n\n")),
+			40, 77, 0},
+		{"gzip", "/chat", `{}`, with("Content-Encoding", "gzip", write(gzipped(t, usage))), 40, 77, 0},
+		{"other encoding", "/chat", `{}`, with("Content-Encoding", "br", write(usage)), 40, 40, 1},
+		{"nothing", "/chat", `{"max_tokens":60}`, write(`{"error":{}}`), 60, 60, 1},
+		{"no body", "/chat", `{}`, write(), 40, 40, 1},
+		{"report", "/chat", `{}`, with("Weir-Cost", "tokens=5", write(usage)), 40, 5, 0},
+		{"long body", "/chat", long, write(usage), 500, 77, 0},
+		{"ambiguous", "/chat", `{"max_tokens":60,"max_tokens":1}`, write(usage), 0, 0, 0},
+		{"price", "/priced", `{"model":"small","max_tokens":5}`, write(`{"in":7,"out":9}`), 5 * 2, 7*1 + 9*2, 0},
+		{"other price", "/priced", `{"model":"new","max_tokens":5}`, write(`{"in":7,"out":9}`), 5 * 4, 7*3 + 9*4, 0},
+		{"dearest price", "/priced", long, write(`{"in":7,"out":9}`), 50 * 4, 7*3 + 9*4, 0},
+		{"part", "/fixed", ``, write(`{"in":7}`), 100, 7, 0},
+		{"cut part", "/fixed", ``, broken, 100, 100, 0},
+		{"above the reserve", "/fixed", ``, write(`{"in":700,"out":1}`), 100, 701, 0},
+	} {
+		s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+		s.rules = storetest.Must(rules.Parse([]byte(priced), rules.Options{}))
+		used := func() int64 { return s.used(c.path, caller.Caller{IP: address})["tokens"] }
+		reserved, got := int64(0), []byte(nil)
+		direct, through := httptest.NewRecorder(), httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, c.path, strings.NewReader(c.body))
+		r.RemoteAddr, r.Header = address.String()+":1", http.Header{"Accept-Encoding": {"br, gzip"}}
+		call := func(h http.Handler, w http.ResponseWriter) {
+			defer func() { _ = recover() }()
+			h.ServeHTTP(w, r)
+		}
+		call(c.api, direct)
+		call(s.gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			reserved = used()
+			got, _ = io.ReadAll(r.Body)
+			if r.Header.Get("Accept-Encoding") != "" {
+				t.Errorf("%s: the API may use the encoding %q, want none", c.name, r.Header.Get("Accept-Encoding"))
+			}
+			c.api(w, r)
+		})), through)
+		switch {
+		case c.used == 0:
+			if through.Code != http.StatusBadRequest || !strings.Contains(through.Body.String(), "ambiguous_body") || used() != 0 {
+				t.Errorf("%s: got %d, %s and %d used, want 400", c.name, through.Code, through.Body, used())
+			}
+		case string(got) != c.body || !bytes.Equal(through.Body.Bytes(), direct.Body.Bytes()):
+			t.Errorf("%s: got other bodies: %d and %d bytes", c.name, len(got), through.Body.Len())
+		case reserved != c.reserved || used() != c.used || s.settled[0].Unread != c.unread:
+			t.Errorf("%s: got %d reserved, %d used, %d unread, want %d, %d, %d", c.name, reserved, used(), s.settled[0].Unread, c.reserved, c.used,
+				c.unread)
+		}
+	}
+}
+
+func gzipped(t *testing.T, text string) string {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = io.WriteString(z, text)
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// A client that leaves before the end pays the reserve, unless the answer has told all numbers.
+func TestGate_metering_left(t *testing.T) {
+	for body, want := range map[string]int64{`{"in":7}`: 100, `{"in":7,"out":3}`: 10, `{"in":700}`: 700} {
+		s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+		s.rules = storetest.Must(rules.Parse([]byte(priced), rules.Options{}))
+		ctx, cancel := context.WithCancel(t.Context())
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/fixed", http.NoBody)
+		s.gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, body)
+			cancel()
+		})).ServeHTTP(httptest.NewRecorder(), r)
+		if got := s.used("/fixed", caller.Caller{IP: address})["tokens"]; got != want {
+			t.Errorf("%s: got %d used, want %d", body, got, want)
+		}
+	}
+}
+
+// Only rules that read the body of a request ask a client that waits for 100 (Continue) to go on before the decision.
+func TestGate_metering_continue(t *testing.T) {
+	for path, want := range map[string]bool{"/chat": true, "/fixed": false} {
+		s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+		s.rules = storetest.Must(rules.Parse([]byte(priced), rules.Options{}))
+		body := &reading{}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, body)
+		r.RemoteAddr = address.String() + ":1"
+		s.gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(httptest.NewRecorder(), r)
+		if body.read != want {
+			t.Errorf("%s: read %t, want %t", path, body.read, want)
+		}
+	}
+}
+
+// reading is an empty body that knows whether it was read, which makes net/http send 100 (Continue).
+type reading struct{ read bool }
+
+func (r *reading) Read([]byte) (int, error) {
+	r.read = true
+	return 0, io.EOF
+}
+
+// Of a body that a handler does not write, the last counts.
+func TestAnswerBody(t *testing.T) {
+	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
+	s.rules = storetest.Must(rules.Parse([]byte(priced), rules.Options{}))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/chat", http.NoBody)
+	r.RemoteAddr = address.String() + ":1"
+	s.gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, body := range []string{`{"usage":{"total_tokens":5}}`, `{"usage":{"total_tokens":6}}`} {
+			_, _ = io.WriteString(httplimit.AnswerBody(r.Context(), http.Header{"Content-Type": {"application/json"}}), body)
+		}
+		_, _ = io.WriteString(w, "\x00\x00")
+	})).ServeHTTP(httptest.NewRecorder(), r)
+	if got := s.used("/chat", caller.Caller{IP: address})["tokens"]; got != 6 {
+		t.Errorf("got %d used, want 6", got)
+	}
+	if w := httplimit.AnswerBody(t.Context(), nil); w != nil {
+		t.Errorf("got %v without a request, want nil", w)
+	}
+}
