@@ -38,21 +38,18 @@ var pages = template.Must(template.ParseFS(web, "pages/*.html"))
 type Console struct {
 	serve.Page
 
-	mux  *http.ServeMux
-	runs chan struct{} // has one element for each active run
+	mux *http.ServeMux
 }
 
 // New returns a Console. It is the value of [serve.Options].Console.
 func New(p serve.Page) http.Handler {
-	c := &Console{Page: p, mux: http.NewServeMux(), runs: make(chan struct{}, MaxRuns)}
+	c := &Console{Page: p, mux: http.NewServeMux()}
 	c.mux.HandleFunc("GET "+serve.SitePath+"{$}", c.page("limits", "Limits"))
-	c.mux.HandleFunc("GET "+serve.SitePath+"requests", c.page("requests", "Requests"))
 	c.mux.HandleFunc("GET "+serve.SitePath+"demos", c.page("demos", "Demonstrations"))
 	c.mux.Handle("GET "+serve.SitePath, http.StripPrefix(serve.SitePath, http.FileServerFS(files)))
 	c.mux.HandleFunc("GET "+serve.SitePath+"state", c.state)
 	c.mux.HandleFunc("GET "+serve.SitePath+"limits", c.limits)
 	c.mux.HandleFunc("GET "+serve.SitePath+"demo/{name}", demo)
-	c.mux.HandleFunc("POST "+serve.SitePath+"requests", c.send)
 	return c
 }
 
@@ -75,7 +72,7 @@ func (c *Console) page(name, title string) http.HandlerFunc {
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_ = pages.ExecuteTemplate(w, name+".html", map[string]any{ // an error means that the browser has disconnected
-			"Title": title, "Console": c, "Demos": demos, "Rules": c.Rules(), "MaxCount": MaxCount, "MaxRate": MaxRate, "MaxUser": maxUser,
+			"Title": title, "Console": c, "Demos": demos, "Rules": c.Rules(),
 		})
 	}
 }

@@ -1,12 +1,9 @@
 package console_test
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"image/png"
 	"io"
 	"net/http"
@@ -14,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,28 +22,18 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// open starts a console with one API, which the handler api serves.
-func open(t *testing.T, api http.HandlerFunc) *httptest.Server {
+// open starts a console.
+func open(t *testing.T) *httptest.Server {
 	t.Helper()
-	target := httptest.NewServer(api)
-	t.Cleanup(target.Close)
 	parsed, err := rules.Parse([]byte(`{"version":7,"rules":[{"endpoint":"/a","limits":{"free":{"requests":1,"window":"1m"},`+
 		`"paid":{"requests":2,"window":"1m"}}}]}`), rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := httptest.NewServer(console.New(serve.Page{
-		APIs: []serve.API{{Kind: "REST", URL: target.URL,
-			Endpoints: func() []serve.Endpoint { return []serve.Endpoint{{Method: "GET", Path: "/a"}} }}},
 		Rules: func() *rules.Rules { return parsed }, Source: "<rules>.json", Store: "memory",
 		Reload: func() serve.Reload { return serve.Reload{Since: noon, Problem: errors.New("line 1: mistake")} },
 		Clock:  func() time.Time { return noon.Add(90 * time.Second) },
-		Token: func(user, tier string) (string, error) {
-			if user == "nobody" {
-				return "", errors.New("no key")
-			}
-			return user + "/" + tier, nil
-		},
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -57,15 +42,6 @@ func open(t *testing.T, api http.HandlerFunc) *httptest.Server {
 func get(t *testing.T, url string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return do(t, r)
-}
-
-func post(t *testing.T, s *httptest.Server, order string) (*http.Response, string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+serve.SitePath+"requests", strings.NewReader(order))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,9 +65,8 @@ func do(t *testing.T, r *http.Request) (*http.Response, string) {
 // The pages and their files have a Content-Security-Policy that forbids inline scripts and styles. The
 // pages contain neither.
 func TestPage(t *testing.T) {
-	s := open(t, http.NotFound)
-	for path, media := range map[string]string{"": "text/html; charset=utf-8", "requests": "text/html; charset=utf-8",
-		"demos": "text/html; charset=utf-8", "limits": "application/json",
+	s := open(t)
+	for path, media := range map[string]string{"": "text/html; charset=utf-8", "demos": "text/html; charset=utf-8", "limits": "application/json",
 		"limits.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml",
 		"uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8", "state": "application/json"} {
 		r, body := get(t, s.URL+serve.SitePath+path)
@@ -105,11 +80,10 @@ func TestPage(t *testing.T) {
 		}
 	}
 	for path, wants := range map[string][]string{
-		"":         {`aria-current="page">Limits<`, "&lt;rules&gt;.json", `<script type="module" src="limits.js">`},
-		"requests": {`aria-current="page">Requests<`, `data-method="GET" data-path="/a"`, "<option>paid</option>"},
-		"demos":    {`aria-current="page">Demonstrations<`, `name="intervalMs" type="number" inputmode="numeric" min="0" max="1000" value="400"`},
-		"state":    {`{"ageSeconds":90,"problem":"line 1: mistake","rules":"version 7","since":"2026-11-21T12:00:00Z","version":7}`},
-		"limits":   {`"name":"a","path":"rules[0].limits.free","tier":"free","rule":"/a"`, `"requests":2,"windowSeconds":60`},
+		"":       {`aria-current="page">Limits<`, "&lt;rules&gt;.json", `<script type="module" src="limits.js">`},
+		"demos":  {`aria-current="page">Demonstrations<`, `name="intervalMs" type="number" inputmode="numeric" min="0" max="1000" value="400"`},
+		"state":  {`{"ageSeconds":90,"problem":"line 1: mistake","rules":"version 7","since":"2026-11-21T12:00:00Z","version":7}`},
+		"limits": {`"name":"a","path":"rules[0].limits.free","tier":"free","rule":"/a"`, `"requests":2,"windowSeconds":60`},
 	} {
 		_, page := get(t, s.URL+serve.SitePath+path)
 		for _, want := range wants {
@@ -133,7 +107,7 @@ func TestPage(t *testing.T) {
 // The console plays a demonstration by name with the given parameters. It rejects an unknown name
 // or parameter.
 func TestDemo(t *testing.T) {
-	s := open(t, http.NotFound)
+	s := open(t)
 	var result struct {
 		Runs []struct {
 			Algorithm string
@@ -156,129 +130,6 @@ func TestDemo(t *testing.T) {
 	} {
 		if r, body := get(t, s.URL+serve.SitePath+query); r.StatusCode != http.StatusBadRequest || body != want+"\n" {
 			t.Errorf("%.60s: got %s %q, want %q", query, r.Status, body, want)
-		}
-	}
-}
-
-const order = `{"api":"REST","method":"GET","path":"/a","tier":%q,"user":%q,"count":%d,"rate":50}`
-
-// An order makes the console send equal requests. The response has one JSON line for each request.
-func TestRequests(t *testing.T) {
-	var mu sync.Mutex
-	seen := map[string]int{}
-	s := open(t, func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		seen[r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization")]++
-		w.Header().Set("Retry-After", "3")
-		w.Header().Set("Location", "/elsewhere") // the console does not follow the redirect
-		w.WriteHeader([]int{http.StatusOK, http.StatusTooManyRequests, http.StatusFound}[seen[""]%3])
-		seen[""]++
-		_, _ = w.Write(bytes.Repeat([]byte("x"), 10_000))
-	})
-	for user, want := range map[string]int{"alice": 7, "bob": 1} {
-		r, body := post(t, s, fmt.Sprintf(order, "paid", user, want))
-		numbers, lines := map[int]bool{}, bufio.NewScanner(strings.NewReader(body))
-		for lines.Scan() {
-			var answer struct {
-				Number, Status int
-				Header         http.Header
-				Body           string
-			}
-			if err := json.Unmarshal(lines.Bytes(), &answer); err != nil || answer.Status == 0 || answer.Header.Get("Retry-After") != "3" ||
-				len(answer.Body) != 2<<10 {
-				t.Errorf("line %s: got error %v, want a status, Retry-After: 3 and a body of 2048 bytes", lines.Text(), err)
-			}
-			numbers[answer.Number] = true
-		}
-		if r.StatusCode != http.StatusOK || len(numbers) != want || seen["GET /a Bearer "+user+"/paid"] != want {
-			t.Errorf("%s: got %s, %d answers and %v, want %d answers", user, r.Status, len(numbers), seen, want)
-		}
-	}
-	post(t, s, strings.Replace(fmt.Sprintf(order, "", "", 1), `"/a"`, `"//b/c?d=e"`, 1))
-	if seen["GET //b/c "] != 1 {
-		t.Errorf("another path: got requests %v, want one to //b/c", seen)
-	}
-	post(t, s, fmt.Sprintf(order, "", "alice", 2))
-	if seen["GET /a "] != 2 || seen[""] != 11 {
-		t.Errorf("anonymous caller: got requests %v, want 2 without a token and 11 in total", seen)
-	}
-}
-
-// The console rejects an order that the page's form cannot create, and sends no request.
-func TestRequests_refused(t *testing.T) {
-	s := open(t, func(http.ResponseWriter, *http.Request) { t.Error("requests: got one, want none") })
-	long := strings.Repeat("x", 100)
-	path := func(path string) string {
-		return strings.Replace(fmt.Sprintf(order, "free", "a", 1), `"/a"`, `"`+path+`"`, 1)
-	}
-	for _, c := range []struct{ order, want string }{
-		{`{"api":"FTP"}`, `api: got "FTP", want an API of this gateway`},
-		{`{"api":"REST","method":"DELETE","path":"/a"}`, `method: got "DELETE", want that of an endpoint to which a rule applies`},
-		{path("@site.example/"), `path: got "@site.example/", want one that begins with /, outside of /_weir/`},
-		{path(".site.example/"), `path: got ".site.example/", want one that begins with /, outside of /_weir/`},
-		{path(""), `path: got "", want one that begins with /, outside of /_weir/`},
-		{path("/_weir/state"), `path: got "/_weir/state", want one that begins with /, outside of /_weir/`},
-		{path("/%5fweir/state"), `path: got "/%5fweir/state", want one that begins with /, outside of /_weir/`},
-		{path("/%zz"), `path: got "/%zz", want one that begins with /, outside of /_weir/`},
-		{fmt.Sprintf(order, "gold", "a", 1), `tier: got "gold", want free, paid, or none`},
-		{fmt.Sprintf(order, "free", "", 1), `user: got "", want 1 to 64 bytes`},
-		{fmt.Sprintf(order, "free", long, 1), `user: got "` + long[:40] + `", want 1 to 64 bytes`},
-		{fmt.Sprintf(order, "free", "a", 0), "count: got 0, want 1 to 500"},
-		{fmt.Sprintf(order, "free", "a", 501), "count: got 501, want 1 to 500"},
-		{strings.Replace(fmt.Sprintf(order, "free", "a", 1), `"rate":50`, `"rate":51`, 1), "rate: got 51, want 1 to 50 a second"},
-		{fmt.Sprintf(order, "free", "nobody", 1), "no key"},
-		{`{"url":"http://site.example"}`, `order: json: unknown field "url"`},
-		{``, "order: EOF"},
-		{`{"api":"` + strings.Repeat("x", 5000) + `"}`, "order: http: request body too large"},
-	} {
-		if r, body := post(t, s, c.order); r.StatusCode != http.StatusBadRequest || body != c.want+"\n" {
-			t.Errorf("%.80s: got %s %q, want %q", c.order, r.Status, body, c.want)
-		}
-	}
-}
-
-// The number of concurrent runs is limited. A run ends when its page disconnects.
-func TestRequests_runs(t *testing.T) {
-	asked := make(chan struct{}, 100)
-	var released atomic.Bool
-	s := open(t, func(_ http.ResponseWriter, r *http.Request) {
-		asked <- struct{}{}
-		if !released.Load() {
-			<-r.Context().Done() // blocks until the console disconnects
-		}
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var gone sync.WaitGroup
-	for range console.MaxRuns {
-		gone.Go(func() {
-			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+serve.SitePath+"requests",
-				strings.NewReader(fmt.Sprintf(order, "", "", 1)))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if response, err := http.DefaultClient.Do(r); err == nil {
-				_ = response.Body.Close()
-				t.Error("cancelled run: got an answer, want none")
-				asked <- struct{}{} // signals the test that the request has arrived
-			}
-		})
-	}
-	for range console.MaxRuns {
-		<-asked
-	}
-	if r, body := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode != http.StatusTooManyRequests ||
-		body != "runs: 4 are active, the maximum; stop one first\n" {
-		t.Errorf("run above the maximum: got %s %q, want 429 and the maximum", r.Status, body)
-	}
-	released.Store(true)
-	cancel()
-	gone.Wait()
-	for { // the console detects the disconnect only after some time
-		if r, _ := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode == http.StatusOK {
-			return
 		}
 	}
 }

@@ -109,3 +109,44 @@ func (e endpoint) meets(r gateway.Route) bool {
 func segments(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 }
+
+// target is a method and a path of an API.
+type target struct{ Method, Path string }
+
+// targets returns an endpoint that a client can call for each route with a rule, in the order of
+// the rules.
+func targets(rules []endpoint, routes []gateway.Route) (list []target) {
+	for _, rule := range rules {
+		for _, route := range routes {
+			if !rule.meets(route) {
+				continue
+			}
+			sample := target{Method: route.Method, Path: route.Path}
+			if sample.Method == "ANY" {
+				sample.Method = rule.Method
+			}
+			if sample.Method == "" {
+				sample.Method = http.MethodGet
+			}
+			if wide := route.Path == "$default" || strings.HasSuffix(route.Path, "+}"); wide && rule.Endpoint != "*" {
+				sample.Path = rule.Endpoint
+			}
+			sample.Path = concrete(sample.Path)
+			if !slices.Contains(list, sample) {
+				list = append(list, sample)
+			}
+		}
+	}
+	return list
+}
+
+// concrete replaces each path parameter, also a greedy one, with 1.
+func concrete(path string) string {
+	parts := segments(strings.TrimPrefix(path, "$default"))
+	for i, part := range parts {
+		if part[0] == '{' || part == "*" {
+			parts[i] = "1"
+		}
+	}
+	return "/" + strings.Join(parts, "/")
+}

@@ -164,7 +164,7 @@ func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
 	if s.Upstream.url == nil && s.Console != nil {
 		list[0] = withPointer(list[0])
 	}
-	list[0] = before(s.site(apis, urls), list[0])
+	list[0] = before(s.site(), list[0])
 	return list
 }
 

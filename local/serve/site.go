@@ -8,7 +8,6 @@ import (
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/loopback"
 	"github.com/weir-limits/weir/local/operator"
 	"github.com/weir-limits/weir/local/why"
@@ -20,10 +19,10 @@ const SitePath = "/_weir/"
 
 // site returns the handler of all paths below SitePath. [guarded] protects it from other sites. No
 // deployed function contains it.
-func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
+func (s *Server) site() http.Handler {
 	mux := http.NewServeMux()
 	if s.Console != nil {
-		mux.Handle(SitePath, s.Console(s.page(apis, urls)))
+		mux.Handle(SitePath, s.Console(s.page()))
 	}
 	mux.Handle(operator.Path, s.operator.Handler())
 	if s.region != nil {

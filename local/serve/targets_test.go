@@ -13,11 +13,11 @@ func TestTargets(t *testing.T) {
 		{Method: "POST", Path: "/"}}
 	for _, c := range []struct {
 		rule endpoint
-		want []Endpoint
+		want []target
 	}{
-		{endpoint{"/a/{x}", "GET"}, []Endpoint{{Method: "GET", Path: "/a/1"}}},
-		{endpoint{"/g/b/*", "PUT"}, []Endpoint{{Method: "PUT", Path: "/g/b/1"}}},
-		{endpoint{"*", ""}, []Endpoint{{Method: "GET", Path: "/a/1"}, {Method: "GET", Path: "/g/1"}, {Method: "POST", Path: "/"}}},
+		{endpoint{"/a/{x}", "GET"}, []target{{Method: "GET", Path: "/a/1"}}},
+		{endpoint{"/g/b/*", "PUT"}, []target{{Method: "PUT", Path: "/g/b/1"}}},
+		{endpoint{"*", ""}, []target{{Method: "GET", Path: "/a/1"}, {Method: "GET", Path: "/g/1"}, {Method: "POST", Path: "/"}}},
 		{endpoint{"/nowhere", ""}, nil},
 	} {
 		if got := targets([]endpoint{c.rule, c.rule}, routes); !slices.Equal(got, c.want) {
@@ -25,7 +25,7 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	if got := targets([]endpoint{{"/x/{y}/z", "DELETE"}}, []gateway.Route{{Method: "ANY", Path: "$default"}}); !slices.Equal(got,
-		[]Endpoint{{Method: "DELETE", Path: "/x/1/z"}}) {
+		[]target{{Method: "DELETE", Path: "/x/1/z"}}) {
 		t.Errorf("default route: got %v, want DELETE /x/1/z", got)
 	}
 }

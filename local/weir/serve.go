@@ -28,7 +28,7 @@ func serveCommand() *cobra.Command {
 		Short: "Run the APIs with their limits on this machine",
 		Long: "Run the REST API and the HTTP API of the template on this machine, with the same functions as on Lambda. The functions run in " +
 			"this process. " +
-			"The page /_weir/ at the first port is a console that sends requests and shows the answers. " +
+			"The page /_weir/ at the first port is a console: who is limited and why, and demonstrations. " +
 			"This command runs no function in another language: functions/LAYER.md shows how to try the Lambda layer with the SAM CLI.\n\n" +
 			"With --upstream, this command limits the requests to any HTTP server, and needs no checkout of Weir. Paths below /_weir/ belong to " +
 			"the console. " +

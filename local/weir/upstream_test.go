@@ -70,10 +70,6 @@ func TestServe_upstream(t *testing.T) {
 			t.Errorf("console, %s: got %s, want 200", path, r.Status)
 		}
 	}
-	if r := commandtest.Send(t, http.MethodGet, p.URL+"/_weir/requests", ""); !strings.Contains(r.Text,
-		`<option value="HTTP">your server</option>`) {
-		t.Errorf("console: got %s %s, want the API named as the user's server", r.Status, r.Text)
-	}
 	var made struct {
 		apikeys.Key
 		APIKey string

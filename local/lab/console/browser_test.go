@@ -150,9 +150,8 @@ func (b *tab) media(feature, value string) {
 
 // The pages of the console.
 const (
-	limitsPage   = ""
-	requestsPage = "requests"
-	demosPage    = "demos"
+	limitsPage = ""
+	demosPage  = "demos"
 )
 
 // openConsole opens a page of the console and waits until it shows its contents.

@@ -67,10 +67,9 @@ func TestConsole_limits(t *testing.T) {
 	b := openConsole(t, l.rest, limitsPage, 1280, 900)
 	b.status("limited", "No caller is limited now.")
 	b.status("refusals", "No request was refused in the last hour.")
-	b.open(l.rest, requestsPage)
-	b.burst("REST", "GET /api/v1/search", "free", "alice", 26)
+	l.burst(t, http.MethodGet, "/api/v1/search", "alice", 26)
 	l.Wait(time.Second)
-	b.burst("HTTP", "POST /api/v1/data", "free", "bob", 12)
+	l.burst(t, http.MethodPost, "/api/v1/data", "bob", 12)
 	b.open(l.rest, limitsPage)
 	l.Wait(record)
 	b.awaitRows("limited",
@@ -113,8 +112,8 @@ func TestConsole_caller(t *testing.T) {
 		"paid":{"name":"paid","requests":5,"window":"1h"}}}],
 		"exempt":[{"endpoint":"/api/v1/items/*","name":"items"}]}`)
 	l := newLocal(t, file)
-	b := openConsole(t, l.rest, requestsPage, 1280, 900)
-	b.burst("HTTP", "GET /api/v1/search", "free", "alice", 4)
+	b := openConsole(t, l.rest, limitsPage, 1280, 900)
+	l.burst(t, http.MethodGet, "/api/v1/search", "alice", 4)
 	b.open(l.rest, "?caller=user:alice")
 	b.status("caller", "user:alice uses 3 of 4 limits; 1 refuses now.")
 	b.awaitRows("caller",
@@ -138,8 +137,7 @@ func TestConsole_shadow(t *testing.T) {
 	l := newLocal(t, file)
 	b := openConsole(t, l.rest, limitsPage, 1280, 900)
 	b.await(`document.getElementById("shadow").hidden`)
-	b.open(l.rest, requestsPage)
-	b.burst("HTTP", "GET /api/v1/search", "free", "alice", 4)
+	l.burst(t, http.MethodGet, "/api/v1/search", "alice", 4)
 	l.Wait(record)
 	b.open(l.rest, "?caller=user:alice")
 	b.awaitRows("shadow", "12:00:30 | user:alice | trial | GET /api/v1/search | 2")

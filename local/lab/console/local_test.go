@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/sample"
+	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/console"
@@ -39,4 +40,20 @@ func newLocal(t *testing.T, rules string) *local {
 	t.Cleanup(s.Close)
 	l.rest, _ = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
 	return l
+}
+
+// burst sends requests of a user with the tier free.
+func (l *local) burst(t *testing.T, method, path, user string, n int) {
+	t.Helper()
+	c, err := checkout.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := c.Token(user, "free", time.Until(l.Now())+time.Hour, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		commandtest.Send(t, method, l.rest.URL+path, token)
+	}
 }

@@ -3,6 +3,7 @@ package console_test
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -47,16 +48,14 @@ func axe(t *testing.T) string {
 func TestConsole_sizes(t *testing.T) {
 	axe, dir := axe(t), screenshots(t)
 	l := newLocal(t, rules)
-	b := openConsole(t, l.rest, requestsPage, 1280, 900)
+	b := openConsole(t, l.rest, limitsPage, 1280, 900)
 	for _, user := range []string{"alice", "bob"} {
-		b.burst("REST", "GET /api/v1/search", "free", user, 26)
+		l.burst(t, http.MethodGet, "/api/v1/search", user, 26)
 	}
-	b.burst("HTTP", "POST /api/v1/data", "free", "alice", 16)
+	l.burst(t, http.MethodPost, "/api/v1/data", "alice", 16)
 	l.Wait(record)
-	for _, page := range []string{requestsPage, "?caller=user:alice", demosPage} {
-		if page != requestsPage { // which is open, with its answers
-			b.open(l.rest, page)
-		}
+	for _, page := range []string{"?caller=user:alice", demosPage} {
+		b.open(l.rest, page)
 		if *screenshot && strings.HasPrefix(page, "?") {
 			b.record()
 		}
