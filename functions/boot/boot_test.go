@@ -21,6 +21,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -274,6 +275,22 @@ func TestConfig_OpenStore(t *testing.T) {
 		if err := closeStore(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// evicting is a store whose server can evict counts.
+type evicting struct{ limiter.Store }
+
+func (evicting) Warning(context.Context) string { return "the server evicts" }
+
+// A start logs the warning of the store once.
+func TestConfig_warn(t *testing.T) {
+	c := load(t, "STORE=memory", "WEIR_LOCAL=true")
+	var log strings.Builder
+	s := storetest.Must(resilient.New(evicting{store}, resilient.Options{}))
+	storetest.Must(c.StartOver(t.Context(), s, boot.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+	if strings.Count(log.String(), "the server evicts") != 1 {
+		t.Errorf("got log %s, want the warning once", &log)
 	}
 }
 

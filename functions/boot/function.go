@@ -75,6 +75,8 @@ func (c Config) start(ctx context.Context, store limiter.Store, o Options) (*lam
 func (c Config) warm(ctx context.Context, store limiter.Store, e *lambdahttp.Environment) {
 	if err := c.Probe(ctx, store); err != nil {
 		e.Logger.Warn("store not reached", slog.Any("err", err))
+	} else if warning := Warning(ctx, store); warning != "" {
+		e.Logger.Warn(warning)
 	}
 	if err := e.Identifier.Warm(ctx, e.Clock()); err != nil {
 		e.Logger.Warn("records table not reached", slog.Any("err", err))

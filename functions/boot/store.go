@@ -134,6 +134,19 @@ func (c Config) Probe(ctx context.Context, store limiter.Store) error {
 	return nil
 }
 
+// Warning returns a warning about the settings of the store's server, or "".
+func Warning(ctx context.Context, store limiter.Store) string {
+	if w, ok := store.(interface{ Unwrap() limiter.Store }); ok {
+		store = w.Unwrap()
+	}
+	if s, ok := store.(interface {
+		Warning(ctx context.Context) string
+	}); ok {
+		return s.Warning(ctx)
+	}
+	return ""
+}
+
 // Explain adds a remedy for an operator to an error of the store.
 func (c Config) Explain(err error) error {
 	where, hint := "DynamoDB", "check the region and the credentials"

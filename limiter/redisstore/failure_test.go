@@ -1,12 +1,15 @@
 package redisstore_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +107,59 @@ func TestOpen_noServer(t *testing.T) {
 		}
 		_ = s.Close()
 	})
+}
+
+// A server that can evict counts shows at once, if its access list allows INFO.
+func TestOpen_evicts(t *testing.T) {
+	for policy, answer := range map[string]string{"allkeys-lru": "", "volatile-ttl": "", "noeviction": "",
+		"forbidden": "-NOPERM User u has no permissions to run the 'info' command\r\n"} {
+		info := "# Memory\r\nused_memory:1\r\nmaxmemory_policy:" + policy + "\r\nallocator_frag_ratio:1\r\n"
+		n := &node{seen: map[string]int{}, answers: map[string][]string{"hello": {"%0\r\n"}, "get": {"$-1\r\n"},
+			"info": {cmp.Or(answer, fmt.Sprintf("$%d\r\n%s\r\n", len(info), info))}}}
+		client := redis.NewClient(&redis.Options{Addr: "host:6379", Dialer: n.dial, ContextTimeoutEnabled: true})
+		got := newStore(t, client, redisstore.Options{Namespace: "n"}).Warning(t.Context())
+		if want := answer == "" && policy != "noeviction"; strings.Contains(got, "maxmemory-policy is "+policy+"; set noeviction") != want ||
+			(got == "") == want {
+			t.Errorf("%s: got warning %q, want one: %t", policy, got, want)
+		}
+		var log lines
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				go n.serve(c)
+			}
+		}()
+		s := openAt(t, l.Addr().String(), &log)
+		await(t, "the store asked for the policy", func() bool { return n.count("info") == 2 })
+		if got != "" {
+			await(t, "the warning is logged", func() bool { return strings.Count(log.text(), policy) == 1 })
+		}
+		_, _, _ = client.Close(), s.Close(), l.Close()
+		if got == "" && log.text() != "" {
+			t.Errorf("%s: got log %s, want none", policy, log.text())
+		}
+	}
+}
+
+// lines is a log that a goroutine writes.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // After Close nothing of the store runs, so nothing logs. Each round closes at another moment of the first call.

@@ -134,7 +134,27 @@ func (s *Store) greet(ctx context.Context) {
 	if _, err := s.Inspect(ctx, limiter.Global()); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		s.o.Logger.LogAttrs(ctx, slog.LevelError, "the Redis server gives no answer; until it does, on_error decides, by default in each "+
 			"process alone", slog.Any("err", err))
+	} else if warning := s.Warning(ctx); warning != "" {
+		s.o.Logger.WarnContext(ctx, warning)
 	}
+}
+
+// Warning returns a warning if the server can evict counts, and "" if it cannot, or does not say so: ElastiCache and access
+// lists can forbid INFO.
+func (s *Store) Warning(ctx context.Context) string {
+	client, ok := s.client.(*batched).Client.(interface {
+		Info(ctx context.Context, section ...string) *redis.StringCmd
+	})
+	if !ok {
+		return ""
+	}
+	info, _ := client.Info(ctx, "memory").Result()
+	_, policy, ok := strings.Cut(info, "maxmemory_policy:")
+	policy, _, _ = strings.Cut(policy, "\r")
+	if !ok || policy == "noeviction" {
+		return ""
+	}
+	return "the Redis server can evict counts, and callers would regain their quota: maxmemory-policy is " + policy + "; set noeviction"
 }
 
 // New returns a resilient store over client for a server, with a deadline of resilient.RedisTimeout. NewClient returns

@@ -221,6 +221,9 @@ func (s *Server) openStore(ctx context.Context, c boot.Config) (limiter.Store, e
 	if err := c.Probe(ctx, store); err != nil {
 		return nil, err
 	}
+	if warning := boot.Warning(ctx, store); warning != "" {
+		s.Logger.WarnContext(ctx, warning)
+	}
 	if s.region != nil {
 		if err := s.region.join(store); err != nil {
 			return nil, err

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/clients"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
@@ -17,7 +19,7 @@ import (
 
 func checkCommand() *cobra.Command {
 	var asJSON bool
-	var against string
+	var against, store string
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
@@ -25,19 +27,53 @@ func checkCommand() *cobra.Command {
 			"are mistakes, the exit status is 1.\n\n" +
 			"For a document without mistakes, the command prints notes.\n\n" +
 			"With --against OLD, it prints the limits whose counts would restart if FILE replaced OLD, and the limits that are new, or have a " +
-			"new name, a new tier or another mode. If FILE is -, it reads the standard input.",
+			"new name, a new tier or another mode. If FILE is -, it reads the standard input.\n\n" +
+			"With --store redis, it also checks the server of REDIS_URL.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +
 			"  git show HEAD:functions/rules.json > /tmp/before.json\n" +
 			"  weir check --against /tmp/before.json functions/rules.json",
 		Args: command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return check(c.Context(), c.InOrStdin(), c.OutOrStdout(), args[0], against, asJSON)
+			notes, err := storeNotes(c.Context(), store)
+			if err != nil {
+				return err
+			}
+			return check(c.Context(), c.InOrStdin(), c.OutOrStdout(), args[0], against, notes, asJSON)
 		},
 	}
 	c.Flags().StringVar(&against, "against", "", "the document in force; print the limits whose counts would restart")
+	c.Flags().StringVar(&store, "store", "", "redis: also check the server of the variables REDIS_URL, REDIS_CLUSTER and REDIS_IAM_*")
+	command.Complete(c, "store", "redis")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
+}
+
+// storeNotes returns notes on the server of a store.
+func storeNotes(ctx context.Context, kind string) ([]rules.Problem, error) {
+	if kind == "" {
+		return nil, nil
+	}
+	if kind != "redis" {
+		return nil, command.Usage("--store: got %q, want redis", kind)
+	}
+	t := target{store: kind, namespace: "check"}
+	config, err := clients.Load(t.lookup)
+	if err != nil {
+		return nil, command.AsUsage(err)
+	}
+	store, closeStore, err := config.OpenStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = closeStore() }()
+	if err := config.Probe(ctx, store); err != nil {
+		return nil, err
+	}
+	if warning := boot.Warning(ctx, store); warning != "" {
+		return []rules.Problem{{Path: "REDIS_URL", Message: warning}}, nil
+	}
+	return nil, nil
 }
 
 type checked struct {
@@ -51,7 +87,7 @@ type checked struct {
 	Begins   []string        `json:"begins,omitempty"`   // only with --against: limits that the other document does not have
 }
 
-func check(ctx context.Context, in io.Reader, out io.Writer, file, against string, asJSON bool) error {
+func check(ctx context.Context, in io.Reader, out io.Writer, file, against string, notes []rules.Problem, asJSON bool) error {
 	document, err := readDocument(ctx, in, file)
 	if err != nil && (!asJSON || ctx.Err() != nil) {
 		return err
@@ -66,7 +102,7 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 	} else if err != nil {
 		result.Problems = rules.Problems{{Message: err.Error()}}
 	} else {
-		result.OK, result.Rules, result.Tiers, result.Notes = true, r.Len(), r.Tiers(), r.Notes()
+		result.OK, result.Rules, result.Tiers, result.Notes = true, r.Len(), r.Tiers(), slices.Concat(r.Notes(), notes)
 		result.Restarts, result.Begins, err = moved(ctx, in, against, r)
 		if err != nil {
 			return err

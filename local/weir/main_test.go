@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/command/commandtest"
@@ -67,7 +70,7 @@ func TestCheck(t *testing.T) {
 		"\ufeff{}": "-:1:1: the document begins with a byte order mark; save it as UTF-8 without the mark\n",
 	} {
 		var out bytes.Buffer
-		err := check(t.Context(), strings.NewReader(document), &out, "-", "", false)
+		err := check(t.Context(), strings.NewReader(document), &out, "-", "", nil, false)
 		if out.String() != want || (err == nil) != strings.Contains(want, "ok") {
 			t.Errorf("%q: got error %v, output %q, want %q", document, err, &out, want)
 		}
@@ -179,5 +182,28 @@ func TestUsage(t *testing.T) {
 	}
 	if code, out, _ := weir(t); code != 0 || !strings.Contains(out, "serve") {
 		t.Errorf("no arguments: got exit %d, output %q, want exit 0 and the list of commands", code, out)
+	}
+}
+
+// check --store reports a Redis server that evicts counts.
+func TestCheck_store(t *testing.T) {
+	address := storetest.Server(t, "redis", "REDIS_URL")
+	o, err := redis.ParseURL(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(o)
+	defer func() { _ = client.Close() }()
+	for _, policy := range []string{"allkeys-lru", "noeviction"} {
+		if err := client.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if out := ok(t, "check", "--store", "redis", endpoints(t, 3)); strings.Contains(out, "note: REDIS_URL: ") != (policy != "noeviction") ||
+			strings.Contains(out, "maxmemory-policy is "+policy) != (policy != "noeviction") {
+			t.Errorf("%s: got %s, want a note unless the server keeps all keys", policy, out)
+		}
+	}
+	if code, _, errs := weir(t, "check", "--store", "dynamodb", endpoints(t, 3)); code != 2 || !strings.Contains(errs, "--store") {
+		t.Errorf("another store: got exit %d, stderr %q, want exit 2", code, errs)
 	}
 }
