@@ -36,7 +36,7 @@ func (i *task) charge() Charge {
 
 // decided reports whether r was decided by the parameters of the limit of i, and not by newer rules.
 func (i *task) decided(r algo.Result) bool {
-	return r.Machine == i.Limit.machine || r.Machine.Fingerprint() == i.Limit.fingerprint
+	return i.Limit.is(r.Machine)
 }
 
 // clamped returns the number of charges whose state the store clamped. A charge of cost 0 clamps

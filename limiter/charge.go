@@ -43,7 +43,7 @@ func check(now time.Time, charges []Charge, home *algo.Regions) error {
 	}
 	for i, c := range charges {
 		for _, other := range charges[:i] {
-			if other.Limit.countsWith(c.Limit.ID) && other.Subject == c.Subject && other.Limit.Shadow == c.Limit.Shadow {
+			if other.Limit.ID == c.Limit.ID && other.Subject == c.Subject && other.Limit.Shadow == c.Limit.Shadow {
 				return fmt.Errorf("%w: limit %q: charged twice on one subject; add the costs to one charge", ErrInvalidCharge, c.Limit.Name)
 			}
 		}

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -31,12 +32,13 @@ func (d *denials) lookup(now algo.Instant, b *batch) (denies bool) {
 		if e == nil {
 			continue
 		}
-		b.results[i] = e.result
+		r, own := c.Limit.view(e.result), e.backOffOf(c.Limit)
+		b.results[i] = r
 		if !c.Force {
-			task.backOff = e.left(now, e.result, e.seen, c.Cost, d.ttl)
+			task.backOff = own.left(now, r, e.seen, c.Cost, d.ttl)
 		}
-		if !d.stale(now, e, task.backOff) && (task.backOff > 0 || !c.Force && e.result.RetryAfter(now, c.Cost) > 0) {
-			e.of(c.Cost).early++
+		if !d.stale(now, e, task.backOff) && (task.backOff > 0 || !c.Force && r.RetryAfter(now, c.Cost) > 0) {
+			own.of(c.Cost).early++
 			denies = true
 		}
 	}
@@ -63,14 +65,41 @@ func (d *denials) stale(now algo.Instant, e *seenState, backOff time.Duration) b
 // any time, so such a limit has no back-off either.
 const slotsTTL = 100 * time.Millisecond
 
-// find returns the state of a limit; nil if there is none.
+// find returns the state of the count of a limit; nil if there is none.
 func find(seen []seenState, limit *Limit) *seenState {
 	for i := range seen {
-		if seen[i].limit == limit {
+		if limit.knows(seen[i].limit) {
 			return &seen[i]
 		}
 	}
 	return nil
+}
+
+// backOffOf returns the back-off of charges with the threshold of limit. If there is none, it returns an unused one.
+func (s *seenState) backOffOf(limit *Limit) *backOff {
+	most := limit.machine.Capacity()
+	if most == s.limit.machine.Capacity() {
+		return &s.backOff
+	}
+	for i := range s.tiers {
+		if s.tiers[i].most == most {
+			return &s.tiers[i].backOff
+		}
+	}
+	return &backOff{}
+}
+
+// turn makes limit the limit of s, and its back-off that of s.
+func (s *seenState) turn(limit *Limit) {
+	from, most := s.limit.machine.Capacity(), limit.machine.Capacity()
+	own := *s.backOffOf(limit)
+	if from != most {
+		s.tiers = slices.DeleteFunc(s.tiers, func(t tierBackOff) bool { return t.most == most })
+		if s.backOff != (backOff{}) {
+			s.tiers = append(s.tiers, tierBackOff{from, s.backOff})
+		}
+	}
+	s.limit, s.backOff = limit, own
 }
 
 // last returns the cached state of a limit, of any age and under any version of its rules. The result has no Machine if
@@ -90,7 +119,7 @@ func (d *denials) last(now algo.Instant, subject Subject, limit *Limit) (sum alg
 
 func (d *denials) lastOf(subject Subject, id ID) algo.Result {
 	for _, s := range d.of(subject).seen {
-		if s.limit.countsWith(id) {
+		if s.limit.ID == id {
 			return s.result
 		}
 	}
@@ -103,7 +132,7 @@ func (d *denials) change(subject Subject, id ID, f func(*seenState)) {
 	defer d.mu.Unlock()
 	e := d.of(subject)
 	for i := range e.seen {
-		if s := &e.seen[i]; s.limit.countsWith(id) {
+		if s := &e.seen[i]; s.limit.ID == id {
 			f(s)
 		}
 	}
@@ -192,8 +221,9 @@ func (d *denials) next(now algo.Instant, before *seenState, c Charge, r algo.Res
 	s.result.Clamped = false // a clamp is reported once
 	expected := false        // whether the cached state also refuses the charge
 	if before != nil {
-		s.backOff, s.open = before.backOff, before.open
-		expected = before.result.RetryAfter(now, c.Cost) > 0
+		before.turn(c.Limit)
+		s.backOff, s.tiers, s.open = before.backOff, before.tiers, before.open
+		expected = c.Limit.view(before.result).RetryAfter(now, c.Cost) > 0
 	}
 	switch o := s.open; {
 	case o == nil:
@@ -215,7 +245,7 @@ func (d *denials) next(now algo.Instant, before *seenState, c Charge, r algo.Res
 // put replaces the state of the same limit under any version of its rules, or adds a state.
 func put(seen []seenState, s seenState) []seenState {
 	for i := range seen {
-		if seen[i].limit.countsWith(s.limit.ID) {
+		if seen[i].limit.ID == s.limit.ID {
 			seen[i] = s
 			return seen
 		}

@@ -83,33 +83,3 @@ func TestDenials_charge(t *testing.T) {
 		t.Errorf("got a usage of %d, want 1000, and at most what a second adds", got)
 	}
 }
-
-// Limits that keep one count across tiers have one cached state, which each of them finds.
-func TestDenials_tiers(t *testing.T) {
-	now, a := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)), User("a")
-	ids := []ID{NewID("free"), NewID("paid")}
-	var charges [2]Charge
-	for i := range charges {
-		l, err := NewLimit(Limit{Name: "quota", ID: ids[i], Tiers: ids[1-i : 2-i], Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100,
-			Window: time.Hour}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		charges[i] = Charge{Subject: a, Limit: l, Cost: 1}
-	}
-	d := &denials{newTable(100), time.Second, func(int) int { return 0 }}
-	for i, n := range []int64{3, 5} {
-		m := charges[i].Limit.machine
-		used, _ := m.Take(algo.State{}, now, n)
-		d.record(now, a, charges[i:i+1], []algo.Result{{Machine: m, State: used}}, true)
-	}
-	d.charge(now, a, ids[0], 2)
-	for _, id := range ids {
-		if got := d.lastOf(a, id).State.Count; got != 7 {
-			t.Errorf("limit %s: got a usage of %d, want the 5 of the newest state and the forced 2", id, got)
-		}
-	}
-	if n := len(d.of(a).seen); n != 1 {
-		t.Errorf("states: got %d, want 1", n)
-	}
-}

@@ -168,12 +168,12 @@ func (f *fallback) drop(subject Subject, charges []Charge, stored []algo.Result)
 	}
 	for i, c := range charges {
 		s := heldOf(states, c.Limit)
-		if s == nil || s.machine != c.Limit.machine || stored[i].Machine == nil || stored[i].Machine.Fingerprint() != c.Limit.fingerprint {
+		if s == nil || !c.Limit.is(s.machine) || stored[i].Machine == nil || !c.Limit.is(stored[i].Machine) {
 			continue
 		}
 		if algo.Covers(c.Limit.machine, stored[i].State, s.state) {
 			// also removes the state of this process's share of the limit
-			states = slices.DeleteFunc(states, func(s heldState) bool { return s.limit.countsWith(c.Limit.ID) })
+			states = slices.DeleteFunc(states, func(s heldState) bool { return s.limit.ID == c.Limit.ID })
 		}
 	}
 	f.put(subject, states)
@@ -270,7 +270,7 @@ func (f *fallback) put(subject Subject, states []heldState) {
 // heldOf returns the state of a limit under any version of its rules; nil if there is none.
 func heldOf(states []heldState, limit *Limit) *heldState {
 	for i := range states {
-		if s := &states[i]; s.limit.countsWith(limit.ID) && s.limit.isLocalShare == limit.isLocalShare {
+		if s := &states[i]; s.limit.ID == limit.ID && s.limit.isLocalShare == limit.isLocalShare {
 			return s
 		}
 	}

@@ -63,7 +63,11 @@ type total struct {
 	cost  int64       // sum over the members
 	known algo.Result // the state that the last call returned; zero if none
 	next  algo.Result // the state after the charges of the members so far
-	least int64       // the smallest cost of a member
+	least Charge      // the charge of a member that needs the least room, without its subject
+
+	// bound is the largest count with which every member is admitted in its turn: the smallest, over the members, of the
+	// threshold minus all costs up to its own.
+	bound int64
 }
 
 // compose answers the requests that the known state refuses. The other requests become members in order of arrival,
@@ -102,20 +106,6 @@ func (g *group) gather(most int) {
 	}
 }
 
-// groupID identifies the count of l. Limits that keep one count have one groupID, so a call charges only one of them.
-func (l *Limit) groupID() ID {
-	id := l.ID
-	for _, other := range l.Tiers {
-		id = min(id, other)
-	}
-	return id
-}
-
-// groupsWith reports whether one charge can be on both limits: they are one limit under the same rules.
-func (l *Limit) groupsWith(other *Limit) bool {
-	return l == other || l.groupID() == other.groupID() && l.Version == other.Version && l.fingerprint == other.fingerprint
-}
-
 // compatible reports whether the instants of both requests are close, so that one call can charge them.
 func (g *group) compatible(w, first *waiter) bool {
 	return w == first || w.now.Sub(first.now).Abs() < MinWindow
@@ -125,18 +115,18 @@ func (g *group) compatible(w, first *waiter) bool {
 // call.
 func (g *group) addTotals(w *waiter) bool {
 	for i, c := range w.charges {
-		at := slices.IndexFunc(g.totals, func(t total) bool { return t.limit.groupID() == c.limit.groupID() })
+		at := slices.IndexFunc(g.totals, func(t total) bool { return t.limit.ID == c.limit.ID })
 		if at < 0 {
 			at = len(g.totals)
 			t := total{limit: c.limit, next: algo.Result{Machine: c.limit.machine}}
-			if k := slices.IndexFunc(g.known, func(k known) bool { return k.limit.groupsWith(c.limit) }); k >= 0 {
+			if k := slices.IndexFunc(g.known, func(k known) bool { return k.limit.countsWith(c.limit) }); k >= 0 {
 				t.known = g.known[k].result
 				t.known.Clamped = false // an earlier answer has reported this clamp
 				t.next = t.known
 			}
 			g.totals = append(g.totals, t)
 		}
-		if !g.totals[at].limit.groupsWith(c.limit) || at >= MaxCharges {
+		if !g.totals[at].limit.countsWith(c.limit) || at >= MaxCharges {
 			return false
 		}
 		w.totals[i] = at
@@ -163,18 +153,32 @@ func (g *group) join(w *waiter) {
 		g.members = append(g.members, w)
 		for i, c := range w.charges {
 			if fits {
-				g.totals[w.totals[i]].add(c.cost, g.at)
+				g.totals[w.totals[i]].add(c, g.at)
 			}
 		}
 	}
 }
 
-func (t *total) add(cost int64, at algo.Instant) {
-	t.next.State, _ = t.next.Machine.Take(t.next.State, at, cost)
-	if t.cost == 0 || cost < t.least {
-		t.least = cost
+func (t *total) add(c waiterCharge, at algo.Instant) {
+	m := c.limit.view(t.next).Machine
+	room := m.Capacity() - c.cost
+	if t.cost == 0 || room > t.least.Limit.view(t.next).Machine.Capacity()-t.least.Cost {
+		t.least = Charge{Limit: c.limit, Cost: c.cost}
 	}
-	t.cost += cost
+	if t.cost == 0 || room-t.cost < t.bound {
+		t.bound = room - t.cost
+	}
+	t.next.State, _ = m.Take(t.next.State, at, c.cost)
+	t.cost += c.cost
+}
+
+// charged returns the limit that the call charges with the costs of all members: it admits them only if every member is
+// admitted in its turn.
+func (t *total) charged() *Limit {
+	if t.limit.Rate.Of == 0 || t.cost == 0 {
+		return t.limit
+	}
+	return t.limit.within(t.bound + t.cost)
 }
 
 // knows reports whether the last call returned the state of every limit of w.
@@ -190,7 +194,7 @@ func (g *group) knows(w *waiter) bool {
 // fits reports whether the charges of w are allowed after those of the members.
 func (g *group) fits(w *waiter) bool {
 	for i, c := range w.charges {
-		if g.totals[w.totals[i]].next.RetryAfter(g.at, c.cost) > 0 {
+		if c.limit.view(g.totals[w.totals[i]].next).RetryAfter(g.at, c.cost) > 0 {
 			return false
 		}
 	}
@@ -200,7 +204,7 @@ func (g *group) fits(w *waiter) bool {
 // refuses reports whether the known state refuses w, even if no other request is charged.
 func (g *group) refuses(w *waiter) bool {
 	for i, c := range w.charges {
-		if k := g.totals[w.totals[i]].known; k.Machine != nil && k.RetryAfter(g.at, c.want) > 0 {
+		if k := g.totals[w.totals[i]].known; k.Machine != nil && c.limit.view(k).RetryAfter(g.at, c.want) > 0 {
 			return true
 		}
 	}
@@ -209,8 +213,8 @@ func (g *group) refuses(w *waiter) bool {
 
 // answerKnown answers w with the known states, which include no charge of w.
 func (g *group) answerKnown(w *waiter) {
-	for _, at := range w.totals {
-		w.answer.results = append(w.answer.results, g.totals[at].known)
+	for i, at := range w.totals {
+		w.answer.results = append(w.answer.results, w.charges[i].limit.view(g.totals[at].known))
 	}
 	g.end(w, false, 0, nil)
 }
@@ -255,8 +259,8 @@ func (g *group) finish(taken bool, results []algo.Result, calls int, err error) 
 		g.answerTaken(calls)
 	case len(g.members) == 1 && !g.members[0].sees && !g.members[0].giveUpLeases(): // the state refuses this request
 		w := g.members[0]
-		for _, at := range w.totals {
-			w.answer.results = append(w.answer.results, g.totals[at].next)
+		for i, at := range w.totals {
+			w.answer.results = append(w.answer.results, w.charges[i].limit.view(g.totals[at].next))
 		}
 		g.end(w, false, calls, nil)
 	default:
@@ -273,7 +277,7 @@ func (g *group) answerTaken(calls int) {
 		w.answer.results = make([]algo.Result, len(w.charges))
 		for j, c := range w.charges {
 			next := &g.totals[w.totals[j]].next
-			w.answer.results[j] = algo.Result{Machine: next.Machine, State: next.State, Clamped: i == 0 && next.Clamped}
+			w.answer.results[j] = c.limit.view(algo.Result{Machine: next.Machine, State: next.State, Clamped: i == 0 && next.Clamped})
 			if !w.sees {
 				next.State = without(next.Machine, next.State, c.cost)
 			}

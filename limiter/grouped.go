@@ -22,7 +22,8 @@ func (s *shared) serve(q *group) {
 func (s *shared) chargeGroup(q *group) {
 	charges, results := make([]Charge, len(q.totals)), make([]algo.Result, len(q.totals))
 	for i, t := range q.totals {
-		charges[i], results[i] = Charge{Subject: q.subject, Limit: t.limit, Cost: t.cost}, t.known
+		limit := t.charged()
+		charges[i], results[i] = Charge{Subject: q.subject, Limit: limit, Cost: t.cost}, limit.view(t.known)
 	}
 	ctx, cancel := q.context()
 	defer cancel()
@@ -30,13 +31,18 @@ func (s *shared) chargeGroup(q *group) {
 	if err != nil && s.groups.crowded(q) {
 		err = s.crowdedError(err)
 	}
+	for i, t := range q.totals {
+		charges[i].Limit = t.limit
+	}
 	if busy(err) && !errors.Is(err, ErrItemThrottled) { // for a throttled item, retryThrottled has raised the pressure already
 		s.trackers.raisePressure(q.at, charges, false)
 	}
 	// If the store refused the sum of several requests, the cache records a refusal of the smallest cost.
 	if err == nil {
 		for i, t := range q.totals {
-			charges[i].Cost = t.least
+			if t.cost > 0 {
+				charges[i].Limit, charges[i].Cost = t.least.Limit, t.least.Cost
+			}
 		}
 		s.denials.record(q.at, q.subject, charges, results, taken)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,15 +34,11 @@ type Limit struct {
 	// several rules share the limit, it is the name of the limit. Empty means no rule. Package rules
 	// sets it.
 	Rule string
+	// Rate is what the limit admits. With Rate.Of, it is a threshold: limits with the same ID, Version and Count, whose
+	// rates differ only in their capacity, keep one count. A request charges one of them. Without Spread.
 	Rate algo.Rate
 	// ID identifies the limit inside its subject; 0 means NewID(Name).
 	ID ID
-	// Tiers are the IDs of the same limit in other tiers, at most MaxCharges-1. All of them keep one count: the first
-	// charge in a tier also moves the counts of the other tiers to the ID of this tier, in the same step. A caller
-	// that changes tier therefore keeps its usage. A request charges one of them. They MUST have the same windows and
-	// the same Count; all else, such as the requests, may differ. A limit with Tiers is a window, which counts at
-	// every size, without Spread.
-	Tiers []ID
 	// Global reports that the limit counts all callers together. A decision reports it only if it
 	// refuses.
 	Global bool
@@ -144,7 +139,7 @@ func (l Limit) build() (*Limit, error) {
 		return nil, err
 	}
 	l.Rate = l.Rate.WithDefaults()
-	l.Rate.Counts = l.Rate.Counts || l.Spread.Counts() || len(l.Tiers) > 0
+	l.Rate.Counts = l.Rate.Counts || l.Spread.Counts()
 	machine, err := algo.New(l.Rate)
 	if err != nil {
 		return nil, err
@@ -157,8 +152,8 @@ func (l Limit) build() (*Limit, error) {
 	if err := l.validateRegions(); err != nil {
 		return nil, err
 	}
-	if err := l.validateTiers(); err != nil {
-		return nil, err
+	if l.Rate.Of > 0 && l.Spread != (Spread{}) {
+		return nil, &algo.FieldError{Field: "of", Got: l.Rate.Of, Want: "none beside lease, shards or sync_ms"}
 	}
 	if err := l.Spread.validate(l.Rate, machine.Capacity()); err != nil {
 		return nil, err
@@ -191,27 +186,6 @@ func (l Limit) build() (*Limit, error) {
 	return &l, err
 }
 
-// validateTiers returns an error if l cannot keep one count across tiers. Only the counts of windows move without a
-// loss: a bucket of a smaller tier would forget the debt that exceeds its burst.
-func (l *Limit) validateTiers() error {
-	field := &algo.FieldError{Field: "across_tiers", Got: true}
-	switch {
-	case len(l.Tiers) == 0:
-		return nil
-	case !l.Rate.Algorithm.HasWindows():
-		field.Got, field.Want = l.Rate.Algorithm, "a fixed_window, a sliding_window or a period"
-	case l.Spread != Spread{}:
-		field.Got, field.Want = "lease, shards or sync_ms", "none of them"
-	case len(l.Tiers) >= MaxCharges:
-		field.Got, field.Want = fmt.Sprintf("%d tiers", len(l.Tiers)+1), fmt.Sprintf("at most %d", MaxCharges)
-	case slices.Contains(l.Tiers, l.ID):
-		field.Got, field.Want = l.ID, "the IDs of other limits"
-	default:
-		return nil
-	}
-	return field
-}
-
 // validateRegions returns an error if regions cannot share l. algo.New has checked the algorithm.
 func (l *Limit) validateRegions() error {
 	field := &algo.FieldError{Field: "regions", Got: "shared", Want: "each"}
@@ -220,8 +194,6 @@ func (l *Limit) validateRegions() error {
 		return nil
 	case l.Spread != Spread{}:
 		field.Want += " beside lease, shards or sync_ms"
-	case len(l.Tiers) > 0:
-		field.Want += " beside across_tiers"
 	case l.notifies():
 		field.Want += " beside notify"
 	default:
@@ -234,8 +206,39 @@ func (l *Limit) validateRegions() error {
 // Rate.Regions.Place.
 func (l *Limit) Regions() []*Limit { return l.regions }
 
-// countsWith reports whether l and the limit id keep one count.
-func (l *Limit) countsWith(id ID) bool { return l.ID == id || slices.Contains(l.Tiers, id) }
+// countsWith reports whether one charge can be on both limits, because they keep one count under the same rules.
+func (l *Limit) countsWith(other *Limit) bool {
+	return l == other || l.ID == other.ID && l.Version == other.Version && l.fingerprint == other.fingerprint
+}
+
+// knows reports whether what this process knows of the limit other is also known of l: it is l, or has another threshold on
+// the same count.
+func (l *Limit) knows(other *Limit) bool { return l == other || l.Rate.Of > 0 && l.countsWith(other) }
+
+// is reports whether m has the parameters of l.
+func (l *Limit) is(m algo.Machine) bool { return m == l.machine || m.Fingerprint() == l.fingerprint }
+
+// view returns r with the threshold of l. r is a state of a limit that l knows.
+func (l *Limit) view(r algo.Result) algo.Result {
+	switch {
+	case l.Rate.Of == 0 || r.Machine == nil || r.Machine == l.machine:
+	case l.is(r.Machine):
+		r.Machine = l.machine
+	default:
+		r.Machine = algo.Within(r.Machine, l.machine)
+	}
+	return r
+}
+
+// within returns l with another threshold on the same count.
+func (l *Limit) within(most int64) *Limit {
+	if most == l.machine.Capacity() {
+		return l
+	}
+	one := *l
+	one.machine = algo.WithThreshold(l.machine, most)
+	return &one
+}
 
 // concurrent reports whether l counts requests in flight.
 func (l *Limit) concurrent() bool { return l.Count.Of == CountConcurrent }

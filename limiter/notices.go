@@ -21,10 +21,14 @@ type Notice struct {
 	Start, End     time.Time // the period or the window of the limit
 }
 
-// ID identifies the notice. hash identifies the subject. Notices of the same subject, limit, period and
-// percentage have the same ID.
+// ID identifies the notice. hash identifies the subject. Notices of the same subject, limit (and tier, if tiers keep one
+// count), period and percentage have the same ID.
 func (n *Notice) ID(hash string) string {
-	return hash + "-" + n.Limit.ID.String() + "-" + strconv.FormatInt(n.Start.Unix(), 10) + "-" + strconv.Itoa(n.Percent)
+	id := hash + "-" + n.Limit.ID.String() + "-" + strconv.FormatInt(n.Start.Unix(), 10) + "-" + strconv.Itoa(n.Percent)
+	if n.Limit.Rate.Of > 0 { // tiers reach a percentage at different usages
+		id += "-" + strconv.FormatInt(n.Capacity, 10)
+	}
+	return id
 }
 
 // notices writes the notices of a Limiter. The table has the notices that this process wrote last, so that it does not
@@ -71,12 +75,12 @@ func (n *notices) crossed(ctx context.Context, now algo.Instant, c Charge, r alg
 // isNew reports whether one differs from the last notice of its limit and percentage that this process knows, and
 // remembers it.
 func (n *notices) isNew(one *Notice) bool {
-	this := noticed{one.Limit.ID, one.Percent, one.End.UnixNano()}
+	this := noticed{one.Limit.ID, one.Percent, one.Capacity, one.End.UnixNano()}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	e := n.open(one.Subject)
 	for i := range e.noticed {
-		if at := &e.noticed[i]; at.limit == this.limit && at.percent == this.percent {
+		if at := &e.noticed[i]; at.limit == this.limit && at.percent == this.percent && at.capacity == this.capacity {
 			isNew := at.end != this.end
 			*at = this
 			return isNew

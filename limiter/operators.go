@@ -27,8 +27,6 @@ type Usage struct {
 	RetryAfter time.Duration
 	// ResetAfter is the time to full quota with no further traffic.
 	ResetAfter time.Duration
-	// InOtherTier reports that the store holds the count under Limit.Tiers, and not under Limit.ID.
-	InOtherTier bool
 	// Superseded reports that other parameters than Limit's own decide; see Decision.Superseded.
 	Superseded bool
 }
@@ -36,7 +34,7 @@ type Usage struct {
 // Inspect returns the usage of the limits of the charges at the time now, in the order of the charges. It reads
 // each subject once and writes nothing. It reports the state of the store. Leased quota counts as
 // charged. Charges that processes have counted since their last synchronization are missing. The charges may be on
-// several limits that keep one count (Limit.Tiers).
+// several limits that keep one count (Rate.Of).
 //
 // The error is the error of the store, or wraps ErrInvalidCharge.
 func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) ([]Usage, error) {
@@ -83,17 +81,13 @@ func (l *Limiter) locate(c Charge) (subjects []Subject, limits []*Limit) {
 // add adds the usage that a store holds for a limit: the limit of s, or a part of it.
 func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool) {
 	var held Held
-	var tiers []Held
 	for _, e := range entries {
 		if e.ID == limit.ID {
 			held = e.Held
-		} else if limit.countsWith(e.ID) {
-			tiers = append(tiers, e.Held)
 		}
 	}
-	s.InOtherTier = held.Machine == nil && len(tiers) > 0
-	s.Known = s.Known || held.Machine != nil || len(tiers) > 0
-	held, _ = held.Current(limit, now, tiers...)
+	s.Known = s.Known || held.Machine != nil
+	held, _ = held.Current(limit, now)
 	m := held.Machine
 	s.Capacity += m.Capacity()
 	s.Remaining += m.Remaining(held.State, now)
@@ -104,7 +98,7 @@ func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool)
 		s.RetryAfter = wait
 	}
 	s.ResetAfter = max(s.ResetAfter, m.ResetAfter(held.State, now))
-	s.Superseded = s.Superseded || m.Fingerprint() != limit.fingerprint
+	s.Superseded = s.Superseded || !limit.is(m)
 }
 
 // Reset deletes all state of the subjects of the charges, in the store and in this process, including counts of

@@ -62,7 +62,7 @@ func TestNewLimit_regionsRefused(t *testing.T) {
 		"lease":      {Spread: limiter.Spread{Lease: 5}},
 		"shards":     {Spread: limiter.Spread{Shards: 2}},
 		"sync_ms":    {Spread: limiter.Spread{Sync: time.Second}},
-		"tiers":      {Tiers: []limiter.ID{5}},
+		"tiers":      {Rate: algo.Rate{Of: 2000}},
 		"notify":     {Notify: limiter.Percentages{80}},
 		"processes":  {LocalProcesses: 334},
 	} {

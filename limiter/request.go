@@ -102,7 +102,7 @@ func (r *request) arrange() error {
 			if task := &r.tasks[j]; j == i || !task.done && task.Subject == first.Subject && !task.sharded && !first.sharded {
 				task.arranged = true
 				r.grouped = append(r.grouped, *task)
-				n += 1 + len(task.Limit.Tiers)
+				n++
 			}
 		}
 		if n > MaxCharges {

@@ -123,6 +123,6 @@ func divideRate(r algo.Rate, i, n int64, all bool) algo.Rate {
 		return whole / n
 	}
 	r.Counts = r.Counts || r.Requests > algo.MaxExact // the parts count like the whole
-	r.Requests, r.Burst = one(r.Requests), one(r.Burst)
+	r.Requests, r.Burst, r.Of = one(r.Requests), one(r.Burst), one(r.Of)
 	return r
 }

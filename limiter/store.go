@@ -20,8 +20,6 @@ type Store interface {
 	// return without error, results holds the states after the charges, or the states that refused
 	// them.
 	//
-	// A charge of a limit with Tiers also counts what the subject has used of Limit.Tiers; see [Held.Current].
-	//
 	// A charge of cost 0 only reads: it MUST write nothing. If all charges cost 0, MayBeStale reports
 	// whether a state that is some milliseconds old is enough.
 	//
@@ -141,26 +139,8 @@ type Held struct {
 //   - The list of regions that share a limit has no version. So parts of the same limit of the same version are
 //     converted: this only loses share that moved.
 //   - A state that is further ahead of now than honest clocks allow is clamped, or its Skew is recorded (algo.Clamp).
-//   - The states of Limit.Tiers, in the argument tiers, are added. A store that writes the sum MUST delete them in the
-//     same step. A state without a Machine adds nothing.
-func (h Held) Current(limit *Limit, now algo.Instant, tiers ...Held) (current Held, write bool) {
-	current, write = h.current(limit, now)
-	for _, t := range tiers {
-		if t.Machine == nil {
-			continue
-		}
-		m := current.Machine
-		current.State = algo.Sum(m, m, current.State, algo.Convert(t.Machine, m, t.State, now), now)
-		write = true
-		if m.Ahead(current.State, now) {
-			current.clamp(now)
-		}
-	}
-	return current, write
-}
-
-// current is Current without other tiers.
-func (h Held) current(limit *Limit, now algo.Instant) (current Held, write bool) {
+//   - Whatever parameters decide, no charge exceeds the threshold of limit (Rate.Of). A threshold converts nothing.
+func (h Held) Current(limit *Limit, now algo.Instant) (current Held, write bool) {
 	own := limit.machine
 	if h.Machine == nil {
 		return Held{Result: algo.Result{Machine: own}, Version: limit.Version}, false
@@ -171,6 +151,7 @@ func (h Held) current(limit *Limit, now algo.Instant) (current Held, write bool)
 		return h, changed
 	}
 	if h.Version > limit.Version || h.Version == limit.Version && !algo.SameWhole(h.Machine, own) {
+		h.Machine = algo.Within(h.Machine, own)
 		return h, changed
 	}
 	next := Held{Result: algo.Result{Machine: own, State: algo.Convert(h.Machine, own, h.State, now), Clamped: h.Clamped},
@@ -194,7 +175,7 @@ func (h Held) Giving(limit *Limit, now algo.Instant) (giving Held, ok bool) {
 	case h.Machine.Ahead(h.State, now):
 		return h, false
 	}
-	giving, _ = h.current(limit, now)
+	giving, _ = h.Current(limit, now)
 	return giving, giving.Machine == limit.machine && giving.Skew == algo.Skew{}
 }
 

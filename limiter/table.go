@@ -45,11 +45,18 @@ type entry struct {
 // seenState is the state of a limit that this process last saw in the store. New rules have other limits, even for
 // the same ID, and these find no state here.
 type seenState struct {
-	limit  *Limit
+	limit  *Limit // of the last charge
 	result algo.Result
 	seen   algo.Instant
 	open   *openCharge // nil unless a settlement charges the limit
 	backOff
+	tiers []tierBackOff // of charges with other thresholds on the same count
+}
+
+// tierBackOff is the back-off of charges with the threshold most.
+type tierBackOff struct {
+	most    int64
+	backOff backOff
 }
 
 // openCharge is a lower bound of what the store counts while settlements charge a limit. It is the state before the
@@ -64,11 +71,12 @@ type openCharge struct {
 	settlements int          // that have not ended
 }
 
-// noticed is a notice that this process wrote: its limit, its percentage and the end of its period.
+// noticed is a notice that this process wrote: its limit, its percentage of a capacity, and the end of its period.
 type noticed struct {
-	limit   ID
-	percent int
-	end     int64
+	limit    ID
+	percent  int
+	capacity int64
+	end      int64
 }
 
 // heldState is the state of a limit, or of the share of a limit, in an outage.
@@ -170,7 +178,7 @@ func (e *entry) size() int {
 	states := len(e.seen) + len(e.noticed) + len(e.held) + trackerStates*len(e.trackers)
 	weight := (states + entryStates - 1) / entryStates
 	for i := range e.seen {
-		weight += len(e.seen[i].result.State.Entries) / entryLog
+		weight += len(e.seen[i].result.State.Entries)/entryLog + len(e.seen[i].tiers)
 	}
 	for i := range e.held {
 		weight += len(e.held[i].state.Entries) / entryLog

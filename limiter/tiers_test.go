@@ -13,44 +13,43 @@ import (
 // inTiers returns charges of cost 1 on one limit in two tiers, which keep one count in the hour.
 func inTiers(t *testing.T, free, paid int64) (charges [2]limiter.Charge) {
 	t.Helper()
-	ids := []limiter.ID{limiter.NewID("free"), limiter.NewID("paid")}
 	for i, requests := range []int64{free, paid} {
 		charges[i] = limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
-			Name: "quota", ID: ids[i], Tiers: ids[1-i : 2-i], Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: requests, Window: time.Hour}})}
+			Name: "quota", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: requests, Of: paid, Window: time.Hour}})}
 	}
 	return charges
 }
 
-// Only a window can keep one count across tiers, and only without Spread.
+// Only a window or a bucket can be a threshold on a larger count, and only without Spread.
 func TestNewLimit_tiers(t *testing.T) {
-	others := []limiter.ID{limiter.NewID("other")}
 	for _, l := range []limiter.Limit{
-		{Rate: algo.Rate{Algorithm: algo.TokenBucket}},
-		{Rate: algo.Rate{Algorithm: algo.LeakyBucket}},
 		{Rate: algo.Rate{Algorithm: algo.SlidingLog}},
 		{Count: limiter.Count{Of: limiter.CountConcurrent}},
 		{Spread: limiter.Spread{Lease: 2}},
-		{ID: others[0]},
-		{Tiers: make([]limiter.ID, limiter.MaxCharges)},
+		{Rate: algo.Rate{Of: 9}},
+		{Rate: algo.Rate{Algorithm: algo.TokenBucket, Burst: 21}},
+		{Rate: algo.Rate{Algorithm: algo.FixedWindow, Regions: algo.Regions{Of: 2}}},
 	} {
 		l.Name, l.Rate.Requests, l.Rate.Window = "a", 10, time.Minute
-		if l.Tiers == nil {
-			l.Tiers = others
+		if l.Rate.Of == 0 {
+			l.Rate.Of = 20
 		}
 		_, err := limiter.NewLimit(l)
-		if of, ok := errors.AsType[*algo.FieldError](err); !ok || of.Field != "across_tiers" {
-			t.Errorf("%+v: got error %v, want one of across_tiers", l, err)
+		if of, ok := errors.AsType[*algo.FieldError](err); !ok || of.Field != "of" {
+			t.Errorf("%+v: got error %v, want one of the field of", l, err)
 		}
 	}
-	l := limit(t, limiter.Limit{Name: "a", Tiers: others, Rate: algo.Rate{Requests: 5, Window: time.Minute}})
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Of: 9, Window: time.Minute}})
 	if _, counts := l.Machine().(*algo.Window); !counts {
 		t.Errorf("small sliding window: got %s, want one that counts", l.Fingerprint())
 	}
 }
 
-// A request charges one of the limits that keep one count. Inspect shows the count in each tier.
+// A request charges one of the limits that keep one count. Inspect shows the count in each tier. The denial cache judges
+// each tier by its own threshold, and the back-off of one tier does not refuse another.
 func TestLimiter_tiers(t *testing.T) {
-	l, c := over(newRemote(), 0), inTiers(t, 50, 200)
+	store := newRemote()
+	l, c := over(store, 0), inTiers(t, 50, 200)
 	if _, err := l.Take(ctx, noon, c[:]); !errors.Is(err, limiter.ErrInvalidCharge) {
 		t.Errorf("both tiers in one request: got error %v, want %v", err, limiter.ErrInvalidCharge)
 	}
@@ -64,27 +63,38 @@ func TestLimiter_tiers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []int64{5, 155} {
-		if s := usages[i]; !s.Known || s.Remaining != want || s.InOtherTier != (i == 1) {
-			t.Errorf("tier %d: got %+v, want %d remaining, counted in tier 0", i, s, want)
+		if s := usages[i]; !s.Known || s.Remaining != want {
+			t.Errorf("tier %d: got %+v, want %d remaining", i, s, want)
 		}
 	}
-	if d := takeAt(t, l, noon, c[1]); !d.Allowed || d.Remaining != 154 {
-		t.Errorf("after the upgrade: got %+v, want 154 remaining", d)
+	for range 10 {
+		takeAt(t, l, noon, free)
+	}
+	calls := store.takes.Load()
+	if d := takeAt(t, l, noon, c[1]); !d.Allowed || d.Remaining != 154 || store.takes.Load() != calls+1 {
+		t.Errorf("after the upgrade: got %+v and %d calls, want 154 remaining and one call", d, store.takes.Load()-calls)
+	}
+	if d := takeAt(t, l, noon, free); d.Allowed || store.takes.Load() != calls+1 {
+		t.Errorf("free, above its threshold: got %+v and %d calls, want a refusal by the cache", d, store.takes.Load()-calls)
 	}
 }
 
-// Concurrent requests of one process with different views of the tier share no call, and admit the larger limit.
+// Concurrent requests of one process with different tiers share calls. Each is admitted by its own threshold, in its turn.
 func TestGroup_tiers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, c := over(newPaced(), 0), inTiers(t, 5, 12)
-		admitted := 0
-		for _, d := range oneByOne(40, func(i int) limiter.Decision { return takeAt(t, l, noon, c[i%2]) }) {
+		store := newPaced()
+		l, c := over(store, 0), inTiers(t, 5, 12)
+		admitted := [2]int{}
+		for i, d := range oneByOne(40, func(i int) limiter.Decision { return takeAt(t, l, noon, c[i%2]) }) {
 			if d.Allowed {
-				admitted++
+				admitted[i%2]++
 			}
 		}
-		if admitted != 12 {
-			t.Errorf("got %d admitted, want 12", admitted)
+		if admitted != [2]int{3, 9} {
+			t.Errorf("got %d admitted of free and paid, want 3 and 9: the sixth request finds 5 used", admitted)
+		}
+		if len(store.costs) > 5 {
+			t.Errorf("got %d calls, want shared ones", len(store.costs))
 		}
 	})
 }
@@ -110,19 +120,5 @@ func TestOutage_tiers(t *testing.T) {
 	}
 	if takeAt(t, l, noon, c[0]).Allowed {
 		t.Error("back in the smaller tier: got allowed, want refused")
-	}
-}
-
-// A fast clock wrote the count of another tier. The store records its Skew, as for a count of the tier itself.
-func TestHeld_Current_tiersAhead(t *testing.T) {
-	c := inTiers(t, 50, 200)
-	m, now := c[0].Limit.Machine(), algo.InstantOf(noon)
-	ahead, _ := m.Take(algo.State{}, now.Add(10*time.Hour), 3)
-	if !m.Ahead(ahead, now) {
-		t.Fatalf("state %v: got honest, want ahead", ahead)
-	}
-	got, write := limiter.Held{}.Current(c[1].Limit, now, limiter.Held{Result: algo.Result{Machine: m, State: ahead}})
-	if !write || got.Skew == (algo.Skew{}) {
-		t.Errorf("got %+v, write %t, want a state that is written with its Skew", got, write)
 	}
 }

@@ -33,7 +33,7 @@ func (ts *trackers) find(subject Subject, id ID) *tracker {
 func (ts *trackers) get(now algo.Instant, subject Subject, limit *Limit) *tracker {
 	t := ts.find(subject, limit.ID)
 	switch {
-	case t != nil && t.limit == limit:
+	case t != nil && limit.knows(t.limit):
 		return t
 	case t != nil && t.renewing != nil: // a request renews the tracker under the old rules
 		return t
@@ -101,7 +101,7 @@ func (ts *trackers) extendPressure(t *tracker) {
 // caller holds the lock.
 func (ts *trackers) pressed(now algo.Instant, subject Subject, limit *Limit) *tracker {
 	t := ts.find(subject, limit.ID)
-	if t == nil || t.limit != limit || t.pressure.Current(now) <= 1 {
+	if t == nil || !limit.knows(t.limit) || t.pressure.Current(now) <= 1 {
 		return nil
 	}
 	return t
@@ -204,10 +204,11 @@ func (l *Limit) reportCharges(subject Subject, out quota.Report) []Charge {
 //   - A log records the instant of each request.
 //   - A leaky bucket spaces requests.
 //   - A lease of a bucket that drains fast leaks before it is used.
+//   - A threshold (Rate.Of) is exact for each request.
 //   - A limit with a Spread saves store calls in its own way.
 func (l *Limit) leasable() bool {
 	switch {
-	case l.Spread != Spread{}, l.Count.Settles(), l.regions != nil, algo.KeepsInstants(l.machine):
+	case l.Spread != Spread{}, l.Count.Settles(), l.regions != nil, l.Rate.Of > 0, algo.KeepsInstants(l.machine):
 		return false
 	}
 	return !algo.Leaks(l.machine) || l.leaseGrace() >= minGrace

@@ -29,14 +29,13 @@ type counted struct {
 	Failures limiter.Statuses `json:"f,omitzero"`
 	Version  int64            `json:"v,omitzero"`
 	Horizon  time.Duration    `json:"h,omitzero"`
-	Tiers    []limiter.ID     `json:"t,omitzero"`
 	Shadow   bool             `json:"x,omitzero"`
 }
 
 func (c *counted) charge() (limiter.Charge, error) {
 	l, err := limiter.NewLimit(limiter.Limit{
 		Name: c.Name, ID: c.ID, Rate: c.Rate, Count: limiter.Count{Of: c.Count, Failures: c.Failures}, Version: c.Version, Horizon: c.Horizon,
-		Tiers: c.Tiers, Shadow: c.Shadow,
+		Shadow: c.Shadow,
 	})
 	return limiter.Charge{Subject: limiter.SubjectOf(c.Subject), Limit: l}, err
 }
@@ -66,7 +65,7 @@ func (e *Environment) seal(ctx context.Context, now time.Time, charges []limiter
 	list := make([]counted, len(charges))
 	for i, c := range charges {
 		l := c.Limit
-		list[i] = counted{c.Subject.String(), l.ID, l.Name, l.Rate, l.Count.Of, l.Count.Failures, l.Version, l.Horizon, l.Tiers, l.Shadow}
+		list[i] = counted{c.Subject.String(), l.ID, l.Name, l.Rate, l.Count.Of, l.Count.Failures, l.Version, l.Horizon, l.Shadow}
 	}
 	plain, err := json.Marshal(list)
 	if err != nil {

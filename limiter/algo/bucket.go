@@ -19,18 +19,19 @@ import (
 type Bucket struct {
 	Interval time.Duration // emission interval: ceil(Window/Requests)
 	Depth    time.Duration // Burst*Interval: the time from empty to full
-	Burst    int64
+	Burst    int64         // the most that charges may use
+	Of       int64         // Rate.Of; 0 without a threshold
 }
 
 var _ Machine = (*Bucket)(nil)
 
 func newBucket(r Rate) (*Bucket, error) {
 	interval := mulDivCeil(int64(r.Window), 1, r.Requests)
-	if r.Burst > int64(MaxWindow)/interval {
-		return nil, &FieldError{"burst", r.Burst,
+	if most := max(r.Burst, r.Of); most > int64(MaxWindow)/interval {
+		return nil, &FieldError{"burst", most,
 			fmt.Sprintf("at most %d: a bucket must fill within 100 days", int64(MaxWindow)/interval)}
 	}
-	return &Bucket{time.Duration(interval), time.Duration(r.Burst * interval), r.Burst}, nil
+	return &Bucket{time.Duration(interval), time.Duration(r.Burst * interval), r.Burst, r.Of}, nil
 }
 
 // Increment returns the duration by which a charge of this cost moves TAT. cost MUST be at most twice Burst.
@@ -56,7 +57,7 @@ func (b *Bucket) Take(s State, now Instant, cost int64) (State, bool) {
 // Force implements Machine.
 func (b *Bucket) Force(s State, now Instant, cost int64) State {
 	if cost > 0 {
-		s.TAT = max(s.TAT, min(max(s.TAT, now).Add(b.Increment(min(cost, 2*b.Burst))), b.MaxDebt(now)))
+		s.TAT = max(s.TAT, min(max(s.TAT, now).Add(b.Increment(min(cost, 2*b.Whole()))), b.MaxDebt(now)))
 	}
 	return s
 }
@@ -67,7 +68,12 @@ func (b *Bucket) Excess(s State, now Instant, cost int64) int64 {
 }
 
 // MaxDebt returns the latest TAT that a forced charge at the instant now may set.
-func (b *Bucket) MaxDebt(now Instant) Instant { return now.Add(2 * b.Depth) }
+func (b *Bucket) MaxDebt(now Instant) Instant { return now.Add(2 * b.depth()) }
+
+// Whole returns the burst that a state stands for: that of the largest threshold.
+func (b *Bucket) Whole() int64 { return max(b.Burst, b.Of) }
+
+func (b *Bucket) depth() time.Duration { return time.Duration(b.Whole()) * b.Interval }
 
 // RetryAfter implements Machine.
 func (b *Bucket) RetryAfter(s State, now Instant, cost int64) time.Duration {
@@ -115,21 +121,21 @@ func (b *Bucket) Untouched(s, charged State) bool {
 // Refundable returns how much of the cost may be refunded to a bucket that was used since the charge. It is
 // Increment(cost) minus late, and at least 0.
 func (b *Bucket) Refundable(cost int64, late time.Duration) time.Duration {
-	return max(0, b.Increment(min(cost, b.Burst))-late)
+	return max(0, b.Increment(min(cost, b.Whole()))-late)
 }
 
-// Ahead implements Machine. A debt is at most twice Depth.
+// Ahead implements Machine. A debt is at most twice the time from empty to full.
 func (b *Bucket) Ahead(s State, now Instant) bool { return s.TAT > b.MaxHonest(now) }
 
 func (b *Bucket) newest(s State) int64 { return int64(s.TAT) }
 
 func (b *Bucket) full(s State, at Instant) State {
-	s.TAT = at.Add(b.Depth)
+	s.TAT = at.Add(b.depth())
 	return s
 }
 
 // MaxHonest returns the newest TAT that is not Ahead of now.
-func (b *Bucket) MaxHonest(now Instant) Instant { return now.Add(2*b.Depth + MaxSkew) }
+func (b *Bucket) MaxHonest(now Instant) Instant { return now.Add(2*b.depth() + MaxSkew) }
 
 // Capacity implements Machine.
 func (b *Bucket) Capacity() int64 { return b.Burst }
@@ -138,14 +144,14 @@ func (b *Bucket) Capacity() int64 { return b.Burst }
 func (b *Bucket) MaxEntries() int64 { return 0 }
 
 // Horizon implements Machine. It is the time until the largest debt has been paid off.
-func (b *Bucket) Horizon() time.Duration { return 2 * b.Depth }
+func (b *Bucket) Horizon() time.Duration { return 2 * b.depth() }
 
 // Idle implements Machine.
 func (b *Bucket) Idle(s State) Instant { return s.TAT }
 
 // Fingerprint implements Machine.
 func (b *Bucket) Fingerprint() string {
-	return fmt.Sprintf("%s/%s/%d", kindBucket, b.Interval, b.Burst)
+	return fmt.Sprintf("%s/%s/%d", kindBucket, b.Interval, b.Whole())
 }
 
 // Used implements Machine.
@@ -154,5 +160,5 @@ func (b *Bucket) Used(s State, now Instant) int64 {
 }
 
 func (b *Bucket) owing(n int64, now Instant) State {
-	return State{TAT: now.Add(b.Increment(min(n, b.Burst)))}
+	return State{TAT: now.Add(b.Increment(min(n, b.Whole())))}
 }

@@ -51,7 +51,7 @@ func (b *Bucket) convert(old *Bucket, s State, now Instant) State {
 		return s
 	}
 	debt := mulDivCeil(int64(s.TAT.Sub(now)), int64(b.Interval), int64(old.Interval))
-	s.TAT = now.Add(min(time.Duration(debt), b.Depth))
+	s.TAT = now.Add(min(time.Duration(debt), b.depth()))
 	return s
 }
 

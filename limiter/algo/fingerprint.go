@@ -57,7 +57,7 @@ func build(kind string, length time.Duration, capacity int64) (Machine, error) {
 		if capacity > int64(MaxWindow/length) {
 			return nil, fmt.Errorf("fingerprint %s/%s/%d: the bucket needs more than 100 days to fill", kind, length, capacity)
 		}
-		return &Bucket{length, length * time.Duration(capacity), capacity}, nil
+		return &Bucket{Interval: length, Depth: length * time.Duration(capacity), Burst: capacity}, nil
 	case kindSliding, kindFixed:
 		return &Window{Length: length, Requests: capacity, Sliding: kind == kindSliding}, nil
 	case kindLog:

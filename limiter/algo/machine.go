@@ -92,7 +92,7 @@ type Machine interface {
 	Ahead(s State, now Instant) bool
 
 	// Capacity returns the largest cost that a full quota holds: the burst of a
-	// bucket, the requests of a window.
+	// bucket, the requests of a window. It is the threshold, if there is one.
 	Capacity() int64
 
 	// MaxEntries returns the number of Entries of the largest debt; 0 if the states of the machine have no Entries.
@@ -106,8 +106,8 @@ type Machine interface {
 	// clock finds the full quota.
 	Idle(s State) Instant
 
-	// Fingerprint returns the parameters in a readable form, such as "bucket/600ms/20", which Parse
-	// reads. Machines with equal fingerprints are equal.
+	// Fingerprint returns the parameters of a state in a readable form, such as "bucket/600ms/20", which Parse
+	// reads. Machines with equal fingerprints are equal, except that their thresholds may differ (Rate.Of).
 	Fingerprint() string
 
 	// Used returns how many requests s still counts at the instant now, rounded up. It is more than Capacity if

@@ -1,6 +1,7 @@
 package algo
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -56,6 +57,10 @@ type Rate struct {
 	Requests  int64         `json:",omitzero"`
 	Window    time.Duration `json:",omitzero"`
 	Burst     int64         `json:",omitzero"` // bucket capacity; 0 means Requests; windows and logs have none
+	// Of makes this rate a threshold on a larger count: charges may use its capacity (Requests, or Burst of a bucket) of
+	// the capacity Of. Rates that differ only in this capacity keep one state; debts are bounded by Of. 0 means none. Only a
+	// window, which then implies Counts, and a bucket can have it.
+	Of int64 `json:",omitzero"`
 	// Calendar replaces Window, which is then 0. Its Algorithm is FixedWindow.
 	Calendar Calendar `json:",omitzero"`
 	// Counts makes a SlidingWindow of every size keep two counts, because something adds them up or takes them in
@@ -72,6 +77,9 @@ func (r Rate) Span() time.Duration {
 	}
 	return r.Window
 }
+
+// Capacity returns how many requests r admits at once: its Burst or, without one, its Requests. r need not be valid.
+func (r Rate) Capacity() int64 { return cmp.Or(r.Burst, r.Requests) }
 
 // WithDefaults returns r with an empty Algorithm, a zero Burst and the defaults of its Calendar filled in.
 func (r Rate) WithDefaults() Rate {
@@ -96,6 +104,9 @@ func New(r Rate) (Machine, error) {
 	if r.Burst != 0 && !r.Algorithm.HasBurst() {
 		return nil, &FieldError{"burst", r.Burst, fmt.Sprintf("none: %s has no burst", r.Algorithm)}
 	}
+	if err := r.validateOf(); err != nil {
+		return nil, err
+	}
 	if r.Regions != (Regions{}) {
 		return newShared(r)
 	}
@@ -106,10 +117,10 @@ func New(r Rate) (Machine, error) {
 	case TokenBucket, LeakyBucket:
 		return newBucket(r)
 	case SlidingWindow, FixedWindow:
-		if r.Algorithm == SlidingWindow && r.Requests <= MaxExact && !r.Counts {
+		if r.Algorithm == SlidingWindow && r.Requests <= MaxExact && !r.Counts && r.Of == 0 {
 			return &Log{r.Window, r.Requests}, nil
 		}
-		return &Window{Length: r.Window, Requests: r.Requests, Sliding: r.Algorithm == SlidingWindow}, nil
+		return &Window{Length: r.Window, Requests: r.Requests, Of: r.Of, Sliding: r.Algorithm == SlidingWindow}, nil
 	case SlidingLog:
 		if r.Requests > MaxLog {
 			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a sliding_log, which stores every request; use "+
@@ -124,6 +135,21 @@ func New(r Rate) (Machine, error) {
 		return &Slots{r.Window, r.Requests}, nil
 	}
 	return nil, &FieldError{"algorithm", r.Algorithm, "sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log"}
+}
+
+// validateOf returns an error if r cannot be a threshold. r has its defaults.
+func (r Rate) validateOf() error {
+	switch {
+	case r.Of == 0:
+		return nil
+	case !r.Algorithm.HasWindows() && !r.Algorithm.HasBurst():
+		return &FieldError{"of", r.Of, fmt.Sprintf("none: a %s has no threshold; use a window, a bucket or a period", r.Algorithm)}
+	case r.Regions != (Regions{}):
+		return &FieldError{"of", r.Of, "none beside regions"}
+	case r.Of < r.Capacity() || r.Of > MaxRequests:
+		return &FieldError{"of", r.Of, fmt.Sprintf("the capacity, to %d", MaxRequests)}
+	}
+	return nil
 }
 
 func newPeriods(r Rate) (Machine, error) {
@@ -141,7 +167,7 @@ func newPeriods(r Rate) (Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Window{Length: r.Span(), Requests: r.Requests, calendar: c}, nil
+	return &Window{Length: r.Span(), Requests: r.Requests, Of: r.Of, calendar: c}, nil
 }
 
 func (r Rate) validate() error {

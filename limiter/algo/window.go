@@ -32,7 +32,8 @@ const (
 // The windows of a Calendar are its periods. A later period has a higher index.
 type Window struct {
 	Length   time.Duration // length of every window; with a calendar, of the longest period
-	Requests int64
+	Requests int64         // the most that charges may use
+	Of       int64         // Rate.Of; 0 without a threshold
 	Sliding  bool
 
 	calendar *calendar // periods of a fixed window; nil if all windows have the same Length
@@ -183,7 +184,10 @@ func (w *Window) Excess(s State, now Instant, cost int64) int64 {
 }
 
 // MaxDebt returns the highest Count that a forced charge may reach.
-func (w *Window) MaxDebt() int64 { return 2 * w.Requests }
+func (w *Window) MaxDebt() int64 { return 2 * w.Whole() }
+
+// Whole returns the requests that a state stands for: those of the largest threshold.
+func (w *Window) Whole() int64 { return max(w.Requests, w.Of) }
 
 // RetryAfter implements Machine.
 func (w *Window) RetryAfter(s State, now Instant, cost int64) time.Duration {
@@ -260,7 +264,7 @@ func (w *Window) Ahead(s State, now Instant) bool {
 func (w *Window) newest(s State) int64 { return s.Window }
 
 func (w *Window) full(s State, at Instant) State {
-	return State{Window: w.Index(at), Count: max(s.Count, w.Requests)}
+	return State{Window: w.Index(at), Count: max(s.Count, w.Whole())}
 }
 
 // MaxHonest returns the newest window that is not Ahead of now.
@@ -285,13 +289,13 @@ func (w *Window) Fingerprint() string {
 		if w.calendar.Anchor != "" {
 			kind += "-" + w.calendar.Anchor
 		}
-		return fmt.Sprintf("%s/%d/%s", kind, w.Requests, w.calendar.Zone)
+		return fmt.Sprintf("%s/%d/%s", kind, w.Whole(), w.calendar.Zone)
 	}
 	kind := kindFixed
 	if w.Sliding {
 		kind = kindSliding
 	}
-	return fmt.Sprintf("%s/%s/%d", kind, w.Length, w.Requests)
+	return fmt.Sprintf("%s/%s/%d", kind, w.Length, w.Whole())
 }
 
 // Used implements Machine.

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	mathrand "math/rand/v2"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -302,44 +301,5 @@ func TestStore_attempts(t *testing.T) {
 		if worst[0] > k+1 || worst[1] > k+2 {
 			t.Errorf("%d limits: got %d attempts with a cached state and %d without, want at most %d and %d", k, worst[0], worst[1], k+1, k+2)
 		}
-	}
-}
-
-// A limit that keeps one count across tiers takes one call, and one more for the first request after a change of tier or
-// by another environment that has another tier. Two such limits of five tiers fit the expressions of DynamoDB.
-func TestStore_calls_tiers(t *testing.T) {
-	store, m := metered(t)
-	const tiers = 5
-	id := func(name string, tier int) limiter.ID { return limiter.NewID(name, strconv.Itoa(tier)) }
-	var charges [tiers][]limiter.Charge
-	who := caller()
-	for tier := range tiers {
-		for _, name := range []string{"a", "b"} {
-			l := limiter.Limit{Name: name, ID: id(name, tier), Rate: algo.Rate{Requests: 1000 + int64(tier), Window: time.Hour}}
-			for other := range tiers {
-				if other != tier {
-					l.Tiers = append(l.Tiers, id(name, other))
-				}
-			}
-			charges[tier] = append(charges[tier], limiter.Charge{Subject: who, Cost: 1, Limit: storetest.Must(limiter.NewLimit(l))})
-		}
-	}
-	now := time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC)
-	for i, step := range []struct {
-		tier  int
-		calls int64
-	}{{0, 1}, {0, 1}, {4, 2}, {4, 1}, {2, 2}, {2, 1}} {
-		before := m.calls.Load()
-		cold := storetest.Must(limiter.New(store, limiter.Options{}))
-		if d := decide(t, cold, now, charges[step.tier]...); !d.Allowed || d.Remaining != int64(999+step.tier-i) {
-			t.Errorf("step %d: got %+v, want %d remaining", i, d, 999+step.tier-i)
-		}
-		if calls := m.calls.Load() - before; calls != step.calls {
-			t.Errorf("step %d, tier %d: got %d calls, want %d", i, step.tier, calls, step.calls)
-		}
-	}
-	t.Logf("%d operators, %d bytes", m.operators, m.bytes)
-	if m.operators > 300 || m.bytes > 4096 {
-		t.Errorf("largest expression: got %d operators and %d bytes, want at most 300 and 4096", m.operators, m.bytes)
 	}
 }

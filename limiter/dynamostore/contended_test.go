@@ -84,26 +84,6 @@ func TestStore_refusalRaceNew(t *testing.T) {
 	}
 }
 
-// A request that charges one limit and looks at another is not contended, if the item has an old count of another tier that
-// counts nothing any more.
-func TestStore_oldTier(t *testing.T) {
-	b, who, charged := newTable(t), caller(), storetest.Limit(t, "charged", fixed)
-	tier := func(version int64, id, other string) *limiter.Limit {
-		l := limiter.Limit{Name: "tier", ID: limiter.NewID(id), Rate: fixed, Version: version}
-		if other != "" {
-			l.Tiers = []limiter.ID{limiter.NewID(other)}
-		}
-		return storetest.Must(limiter.NewLimit(l))
-	}
-	now := algo.InstantOf(noon)
-	admit(t, b, now.Add(-time.Hour), limiter.Charge{Subject: who, Limit: tier(1, "paid", ""), Cost: 5})
-	admit(t, b, now, limiter.Charge{Subject: who, Limit: tier(1, "free", ""), Cost: 7})
-	results := admit(t, b, now, limiter.Charge{Subject: who, Limit: charged, Cost: 1}, limiter.Charge{Limit: tier(2, "free", "paid")})
-	if used := results[1].Machine.Used(results[1].State, now); used != 7 {
-		t.Errorf("got %d used, want 7", used)
-	}
-}
-
 // crowded is an API that runs a function before every update.
 type crowded struct {
 	dynamostore.API

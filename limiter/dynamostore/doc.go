@@ -46,10 +46,6 @@
 // index without a count. So this environment also needs one call, unless the caller is near its
 // limit.
 //
-// Limits that keep one count across tiers ([limiter.Limit].Tiers) have their own attributes. The condition of a charge
-// includes that the item has no fingerprint of the other tiers. Otherwise the next attempt adds their counts and removes
-// their attributes, on the condition that all these states are unchanged. A charge of cost 0 does not remove them.
-//
 // A region that shares a window with others charges it like a window of its base share, on the condition that no share has
 // moved. If some has, the condition names what has moved, so an environment without a state of the caller needs a second
 // call then. A debit bounds the count as a charge does, and adds to the moved share instead of the count. It names what had

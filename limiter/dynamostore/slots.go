@@ -191,7 +191,7 @@ func (slotsLayout) charge(t *take, e *expression, v *view, c limiter.Charge) {
 		e.require(e.absent(slots))
 	// Only a charge of cost 0 gets here: other charges rewrite the map (exceeds).
 	case t.exact && needed && len(expired) > t.mostExpired():
-		e.requireHeld(t.item, v)
+		e.requireState(t.item, v.id, v.held)
 	case t.exact && needed:
 		e.require("size(" + e.name(slots) + ") > " + e.number(room))
 		e.require(e.sizeAtMost(slots, room+int64(len(expired))))
@@ -258,7 +258,7 @@ func (t *take) requireNewest(e *expression, v *view, cost int64) {
 		e.require(e.compare(name, "=", e.number(known)))
 		return
 	default: // only the exact slots show whether a slot is too far ahead, or has been released
-		e.requireHeld(t.item, v)
+		e.requireState(t.item, v.id, v.held)
 	}
 	if cost > 0 {
 		e.setTo(name, e.number(max(logIndex(v.entry), seen)))

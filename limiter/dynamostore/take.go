@@ -31,9 +31,9 @@ type take struct {
 type view struct {
 	id      string
 	held    limiter.Held // the state that the item stores
-	tiers   []tier       // the states of Limit.Tiers that the item stores
-	current limiter.Held // held and tiers after the conversion and the clamp that the charge needs
-	changed bool         // held and current differ, and the charge writes
+	current limiter.Held // held after the conversion and the clamp that the charge needs
+	stale   bool         // the charge needs one of them
+	changed bool         // the charge writes it
 	clamped bool         // an attempt of this decision has clamped the state
 	refuses bool         // the state has no room for the charge; valid if exact
 	capped  bool         // the charge exceeds the max debt, or needs room of expired slots
@@ -44,21 +44,12 @@ type view struct {
 	entry   algo.Instant // entry of that slot
 }
 
-// tier is the state of a limit of Limit.Tiers. Its held has no Machine if the item has no such limit.
-type tier struct {
-	id   string
-	held limiter.Held
-}
-
 func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, g *guesses) *take {
 	t := &take{now: now, charges: charges, results: results, views: make([]view, len(charges))}
 	for i, c := range charges {
 		v := &t.views[i]
 		v.id = c.Limit.ID.String()
 		v.current.Machine = c.Limit.Machine()
-		for _, id := range c.Limit.Tiers {
-			v.tiers = append(v.tiers, tier{id: id.String()})
-		}
 		if hint := results[i]; hint.Machine != nil {
 			if !hint.Machine.Ahead(hint.State, now) { // a state that is ahead needs the Skew in the item, so the store reads the item first
 				v.current.Result = algo.Result{Machine: hint.Machine, State: hint.State}
@@ -121,17 +112,8 @@ func (t *take) learn(item item) error {
 		if err != nil {
 			return err
 		}
-		var tiers []limiter.Held
-		for j := range v.tiers {
-			o := &v.tiers[j]
-			o.held, err = item.held(o.id, nil)
-			if err != nil {
-				return err
-			}
-			tiers = append(tiers, o.held)
-		}
-		v.current, v.changed = v.held.Current(c.Limit, t.now, tiers...)
-		v.changed = v.changed && c.Cost > 0
+		v.current, v.stale = v.held.Current(c.Limit, t.now)
+		v.changed = v.stale && c.Cost > 0
 		t.changed = t.changed || v.changed
 		layout := layoutOf(v.current.Machine)
 		var ok bool
@@ -190,8 +172,8 @@ func (t *take) attempt() *expression {
 			t.rewrite(e, v)
 		case t.exact && !t.passes: // nothing is charged
 			t.requireAnswer(e, v, c)
-		case t.exact && v.current != v.held && v.stored(): // a charge of cost 0 does not write, even if the state needs a conversion or a clamp
-			e.requireHeld(t.item, v)
+		case t.exact && v.stale: // a charge of cost 0 does not write, even if the state needs a conversion or a clamp
+			e.requireState(t.item, v.id, v.held)
 		default:
 			t.charge(e, v, c)
 		}
@@ -213,7 +195,7 @@ func expiry(now algo.Instant, horizon time.Duration) int64 {
 func (t *take) requireAnswer(e *expression, v *view, c limiter.Charge) {
 	switch {
 	case v.refuses:
-		e.requireHeld(t.item, v)
+		e.requireState(t.item, v.id, v.held)
 	case c.Cost > 0:
 		e.requireParameters(v, c.Limit)
 	}
@@ -244,9 +226,6 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	if c.Force && c.Cost == 0 {
 		return // a forced charge of cost 0 is allowed in any state, even if a slow clock sees a debt above the max debt
 	}
-	for _, o := range v.tiers { // a count of another tier needs a rewrite, unless it counts nothing and the cost is 0
-		e.requireState(t.item, o.id, o.held)
-	}
 	layoutOf(v.current.Machine).charge(t, e, v, c)
 	if c.Cost > 0 && same {
 		e.setTo(attribute(fingerprintAttribute, v.id), value)
@@ -262,13 +241,8 @@ func (t *take) rewrite(e *expression, v *view) {
 	}
 	layout := layoutOf(next.Machine)
 	layout.renew(t, v, &next.State)
-	e.requireHeld(t.item, v)
+	e.requireState(t.item, v.id, v.held)
 	e.replace(t.item, v.id, next, t.now)
-	for _, o := range v.tiers {
-		if o.held.Machine != nil {
-			e.removeLimit(t.item, o.id)
-		}
-	}
 }
 
 // replace writes the whole state of the limit id, and removes what the item has of another state.
@@ -285,19 +259,6 @@ func (e *expression) replace(item item, id string, next limiter.Held, now algo.I
 	e.setAll(keep)
 	e.setTo(attribute(fingerprintAttribute, id), e.text(next.Machine.Fingerprint()))
 	e.setTo(attribute(versionAttribute, id), e.number(next.Version))
-}
-
-// stored reports whether the item has the limit of v, or the same limit in another tier.
-func (v *view) stored() bool {
-	return v.held.Machine != nil || slices.ContainsFunc(v.tiers, func(o tier) bool { return o.held.Machine != nil })
-}
-
-// requireHeld adds the condition that the item still holds the states of v that were read.
-func (e *expression) requireHeld(item item, v *view) {
-	e.requireState(item, v.id, v.held)
-	for _, o := range v.tiers {
-		e.requireState(item, o.id, o.held)
-	}
 }
 
 // requireState adds the condition that the item still holds the state of the limit id that was read.

@@ -149,11 +149,10 @@ func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost i
 
 // rungs returns the number of steps into which a ladder divides the previous count: eight, or as many
 // as fit. DynamoDB allows 300 operators in a condition. A window takes 18 operators, four for each
-// step, two for each of Limit.Tiers, and those of requireMoved.
+// step, and those of requireMoved.
 func rungs(charges []limiter.Charge) int64 {
 	operators := 280
 	for _, c := range charges {
-		operators -= 2 * len(c.Limit.Tiers)
 		if c.Limit.Regions() != nil {
 			operators -= 2 * movedOperators
 		}

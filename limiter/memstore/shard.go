@@ -47,7 +47,7 @@ func (e *entry) find(id limiter.ID) *count {
 }
 
 func (c *count) held() limiter.Held {
-	return limiter.Held{Result: algo.Result{Machine: c.limit.Machine(), State: c.state}, Version: c.limit.Version, Skew: c.skew}
+	return limiter.Held{Result: algo.Result{Machine: algo.Whole(c.limit.Machine()), State: c.state}, Version: c.limit.Version, Skew: c.skew}
 }
 
 // moved returns the share that moved, of a limit that regions share.
@@ -59,14 +59,14 @@ func (c *count) moved() (present, before int64) {
 }
 
 // current sets r to the state that decides c (limiter.Held.Current), and returns its count; nil if the limit was never
-// charged. If Held.Current changed the state and the cost is not 0, current stores it in place of the counts of c.Limit.Tiers.
+// charged. If Held.Current changed the state and the cost is not 0, current stores it.
 func (sh *shard) current(e *entry, c *limiter.Charge, now algo.Instant, r *algo.Result) (at *count) {
 	var held limiter.Held
 	own := c.Limit
 	at = e.find(c.Limit.ID)
 	if at != nil {
 		own = at.limit
-		if m := c.Limit.Machine(); own == c.Limit && len(own.Tiers) == 0 && !m.Ahead(at.state, now) { // nothing to change
+		if m := c.Limit.Machine(); own == c.Limit && !m.Ahead(at.state, now) { // nothing to change
 			r.Machine, r.State, r.Clamped = m, at.state, false
 			return at
 		}
@@ -75,16 +75,7 @@ func (sh *shard) current(e *entry, c *limiter.Charge, now algo.Instant, r *algo.
 			held.Machine = c.Limit.Machine() // so that Current need not compare the fingerprints
 		}
 	}
-	var tiers []limiter.Held
-	for _, id := range c.Limit.Tiers {
-		if other := e.find(id); other != nil {
-			tiers = append(tiers, other.held())
-			if at == nil {
-				at = other
-			}
-		}
-	}
-	held, changed := held.Current(c.Limit, now, tiers...)
+	held, changed := held.Current(c.Limit, now)
 	*r = held.Result
 	if !changed || c.Cost == 0 {
 		return at
@@ -93,16 +84,6 @@ func (sh *shard) current(e *entry, c *limiter.Charge, now algo.Instant, r *algo.
 		own = c.Limit
 	}
 	sh.replace(at, count{own, held.State, held.Skew})
-	if len(tiers) > 0 {
-		e.counts = slices.DeleteFunc(e.counts, func(other count) bool {
-			ends := slices.Contains(c.Limit.Tiers, other.limit.ID)
-			if ends {
-				sh.weight -= weight(&other.state)
-			}
-			return ends
-		})
-		at = e.find(own.ID)
-	}
 	return at
 }
 

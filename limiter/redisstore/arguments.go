@@ -32,16 +32,6 @@ func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) 
 	return b
 }
 
-// encodeTiers returns the ids of Limit.Tiers, the last argument of take.lua and settle.lua; nil if there are none.
-func encodeTiers(charges []limiter.Charge) (b []byte) {
-	for _, c := range charges {
-		for _, id := range c.Limit.Tiers {
-			b = appendInteger(b, int64(id), idSize)
-		}
-	}
-	return b
-}
-
 func encodeSettle(now algo.Instant, charges []limiter.Charge, results []algo.Result, late time.Duration) []byte {
 	b := make([]byte, 0, len(charges)*(settleCharge+fewBytes))
 	for i, c := range charges {

@@ -12,7 +12,7 @@ type bucketLayout struct{}
 
 func (bucketLayout) parameters(m algo.Machine) (kind byte, p parameters) {
 	b := m.(*algo.Bucket)
-	return kindBucket, newParameters(b.Interval, b.Burst)
+	return kindBucket, newParameters(b.Interval, b.Whole())
 }
 
 func (bucketLayout) machine(r stored) (algo.Machine, error) {

@@ -25,7 +25,7 @@ func (calendarLayout) parameters(m algo.Machine) (kind byte, p parameters) {
 	w := m.(*algo.Window)
 	c := w.Calendar()
 	b := append(p.bytes[:0], byte(slices.Index(algo.Periods(), c.Period)), byte(slices.Index(anchors, c.Anchor)))
-	b = append(appendDecimal(b, w.Requests), c.Zone...)
+	b = append(appendDecimal(b, w.Whole()), c.Zone...)
 	for len(b)%unit(kindCalendar) != 0 {
 		b = append(b, 0)
 	}

@@ -16,8 +16,7 @@
 // one limit, and at most 60 for three limits. A limit has its identity, its parameters and its state.
 // Limits that were set by the same version of the rules share one copy of the version. A log has 8 more
 // bytes for each entry. If the parameters differ from those of the charge, the script does not change
-// the value. The same is true if the value has the same limit in another tier ([limiter.Limit].Tiers), whose count
-// moves. The store then computes the new value. It replaces the old value if no other process has
+// the value. The store then computes the new value. It replaces the old value if no other process has
 // changed it.
 //
 // The index of a window has 32 bits: windows of one second work until February 2106. Longer windows work

@@ -251,11 +251,7 @@ func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charge
 	if sent, due := s.skew.Begin(); due {
 		client = timed{s.client, key, sent, &s.skew}
 	}
-	args := []any{encodeTake(now, charges, results), lifetime(charges, results)}
-	if tiers := encodeTiers(charges); tiers != nil {
-		args = append(args, tiers)
-	}
-	v, charged, err := s.run(ctx, client, takeScript, key, args...)
+	v, charged, err := s.run(ctx, client, takeScript, key, encodeTake(now, charges, results), lifetime(charges, results))
 	if err != nil || !charged {
 		return v, false, err
 	}
@@ -343,11 +339,7 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 	key, late := s.key(subject), elapsed+s.o.Margin
 	var v value
 	if settleable(charges) {
-		args := []any{encodeSettle(now, charges, results, late), lifetime(charges, nil)}
-		if tiers := encodeTiers(charges); tiers != nil {
-			args = append(args, tiers)
-		}
-		reply, err := settleScript.Run(ctx, s.client, []string{key}, args...).Result()
+		reply, err := settleScript.Run(ctx, s.client, []string{key}, encodeSettle(now, charges, results, late), lifetime(charges, nil)).Result()
 		if err != nil {
 			return settled, s.failed(err)
 		}

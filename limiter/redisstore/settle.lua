@@ -14,7 +14,6 @@
 --            B: 1 for a forced charge, 0 for a refund
 --            the limit, as in take.lua
 -- ARGV[2]  time to live of KEYS[1] in ms after a forced charge
--- ARGV[3]  ids that the value must not have, as ARGV[3] of take.lua
 --
 -- take.lua describes the value of the subject.
 --
@@ -40,7 +39,6 @@ while i < #args do
     if t > 159 then extra = 3 * extra end
     if not size or next + size + extra > #new + 1 then return {value} end
     if t < 112 or t > 159 then
-      if ARGV[3] and string.find(ARGV[3], sub(new, next + 1, next + 5), 1, true) then return {value} end
       count = count + 1
       if at then behind = behind or next end
     elseif t == 144 and at and not behind then

@@ -14,8 +14,6 @@
 --            I6: version of the rules that set the limit
 --            the limit: tag B, id I5, parameters
 -- ARGV[2]  time to live in ms
--- ARGV[3]  ids (I5 each) that the value must not have, because their counts move to a charged limit; only
---          for limits that keep one count across tiers
 --
 -- Returns the new value if it charged every limit. Otherwise it charged none, and returns the value in
 -- an array. The caller then finds the reason: usually the value refuses. Rarely the value has a limit
@@ -62,7 +60,7 @@ while i < #args do
   local a, b, c, d, e, f, other, own, tag = unpack('>I4I4I4I4I4I4BI6B', args, i)
   local limit = sub(args, i + 31, i + 36 + tag % 16 * (tag > 159 and 3 or 1))
   i, charges = i + 31 + #limit, charges + 1
-  if ARGV[3] or sub(new, at, at + #limit - 1) ~= limit then
+  if sub(new, at, at + #limit - 1) ~= limit then
     local id, count, found = sub(limit, 2, 6), 0
     at = 9
     while at <= #new do
@@ -73,9 +71,7 @@ while i < #args do
       if not size or at + size + extra > #new + 1 then return {value} end
       if t < 112 or t > 159 then
         count = count + 1
-        local other_id = sub(new, at + 1, at + 5)
-        if other_id == id then found = at end
-        if ARGV[3] and string.find(ARGV[3], other_id, 1, true) then return {value} end
+        if sub(new, at + 1, at + 5) == id then found = at end
         if t > 63 and t < 80 then size = size + 8 * unpack('>I4', new, at + 14 + extra) end
       end
       at = at + size + extra

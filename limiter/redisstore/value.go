@@ -73,33 +73,13 @@ func (v value) held(limit *limiter.Limit) (limiter.Held, error) {
 	return limiter.Held{}, nil
 }
 
-func (v value) tiers(limit *limiter.Limit) (tiers []limiter.Held, err error) {
-	for _, id := range limit.Tiers {
-		for r := range v.limits {
-			if r.id() != id {
-				continue
-			}
-			held, err := r.parse()
-			if err != nil {
-				return nil, err
-			}
-			tiers = append(tiers, held)
-		}
-	}
-	return tiers, nil
-}
-
 // current returns the state that decides a charge on limit at the instant now; see [limiter.Held.Current].
 func (v value) current(limit *limiter.Limit, now algo.Instant) (current limiter.Held, write bool, err error) {
 	held, err := v.held(limit)
 	if err != nil {
 		return held, false, err
 	}
-	tiers, err := v.tiers(limit)
-	if err != nil {
-		return held, false, err
-	}
-	current, write = held.Current(limit, now, tiers...)
+	current, write = held.Current(limit, now)
 	return current, write, nil
 }
 
@@ -164,7 +144,7 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo
 		if o.next == nil {
 			o.next = slices.Clone(v)
 		}
-		o.next, err = o.next.with(c.Limit.ID, settled[i], c.Limit.Tiers)
+		o.next, err = o.next.with(c.Limit.ID, settled[i])
 		if err != nil {
 			return o, err
 		}
@@ -182,9 +162,7 @@ func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo
 			continue
 		}
 		held, err := v.held(c.Limit)
-		var tiers []limiter.ID // a refund moves no count
 		if c.Force {
-			tiers = c.Limit.Tiers
 			held, _, err = v.current(c.Limit, now)
 		}
 		if err != nil {
@@ -197,7 +175,7 @@ func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo
 		} else if !c.Force {
 			continue
 		}
-		next, err = next.with(c.Limit.ID, held, tiers)
+		next, err = next.with(c.Limit.ID, held)
 		if err != nil {
 			return nil, settled, err
 		}
@@ -205,14 +183,11 @@ func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo
 	return next, settled, nil
 }
 
-// with returns a copy of v in which the limit id has the state h, which includes the limits merged.
-func (v value) with(id limiter.ID, h limiter.Held, merged []limiter.ID) (value, error) {
+// with returns a copy of v in which the limit id has the state h.
+func (v value) with(id limiter.ID, h limiter.Held) (value, error) {
 	var list []stored
 	replaced := false
 	for r := range v.limits {
-		if slices.Contains(merged, r.id()) {
-			continue
-		}
 		if r.id() == id {
 			r, replaced = newStored(id, h), true
 		}

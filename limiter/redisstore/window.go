@@ -20,7 +20,7 @@ func (windowLayout) parameters(m algo.Machine) (kind byte, p parameters) {
 	if w.MaxDebt() > math.MaxUint16 {
 		kind += kindSlidingLarge - kindSliding
 	}
-	return kind, newParameters(w.Length, w.Requests)
+	return kind, newParameters(w.Length, w.Whole())
 }
 
 func (windowLayout) machine(r stored) (algo.Machine, error) {

@@ -1,14 +1,15 @@
 package rules
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
-	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
 // joinTiers finds the same limit in several tiers: limits that differ only in their tier and their numbers. If one of
-// them has the field across_tiers, joinTiers makes them keep one count.
+// them has the field across_tiers, joinTiers makes them thresholds on one count.
 func (c *compiler) joinTiers() {
 	for _, s := range c.specs {
 		if s.Tier != document.Global {
@@ -23,31 +24,28 @@ func (c *compiler) joinTiers() {
 	}
 }
 
-// join makes limits keep one count.
+// join makes limits keep one count. The largest capacity bounds it.
 func (c *compiler) join(same []*spec) {
-	var tiers []*spec // the first limit of each tier
-	known := map[string]bool{}
+	tiers, largest := map[string]*spec{}, int64(0)
 	for _, s := range same {
 		c.checkJoined(s, same[0])
-		if !known[s.Tier] {
-			known[s.Tier] = true
-			tiers = append(tiers, s)
-		}
-	}
-	if n := len(tiers); n > limiter.MaxCharges {
-		c.doc.Report(document.Join(same[0].Path, "across_tiers"), "got %d tiers, want at most %d", n, limiter.MaxCharges)
-		return
+		tiers[s.Tier], largest = cmp.Or(tiers[s.Tier], s), max(largest, s.Rate.Capacity())
 	}
 	for _, s := range same {
-		for _, o := range tiers {
-			if o.Tier == s.Tier {
-				continue
-			}
-			s.Tiers = append(s.Tiers, o.id())
-			if s.Tier == document.OtherTiers && !c.named[namedTier{s.rule, o.Tier}] {
-				c.doc.Report(s.Path, "applies to callers of tier %s too, but %s keeps the same count with other numbers; name the tier %s in this rule",
-					o.Tier, o.Path, o.Tier)
-			}
+		s.joined, s.Rate.Of = true, largest
+		if s.Tier == document.OtherTiers {
+			c.checkUnnamed(s, tiers)
+		}
+	}
+}
+
+// checkUnnamed reports a tier that s applies to, because its rule does not name it, although the tier has other numbers.
+func (c *compiler) checkUnnamed(s *spec, tiers map[string]*spec) {
+	for _, tier := range slices.Sorted(maps.Keys(tiers)) {
+		if !c.named[namedTier{s.rule, tier}] {
+			c.doc.Report(s.Path, "applies to callers of tier %s too, but %s keeps the same count with other numbers; name the tier %s in this rule",
+				tier, tiers[tier].Path, tier)
+			return
 		}
 	}
 }
@@ -59,16 +57,28 @@ func (s *spec) inAnyTier() hashed {
 	return is
 }
 
+// count returns what identifies the count of the limit.
+func (s *spec) count() hashed {
+	if s.joined {
+		return s.inAnyTier()
+	}
+	return s.is
+}
+
 // checkJoined reports why a limit cannot keep one count with the limit first, which has another tier.
 func (c *compiler) checkJoined(s, first *spec) {
-	rate := s.Rate
-	rate.Requests = first.Rate.Requests
+	rate, want := s.Rate, "the same algorithm and the same window or period"
+	if rate.Algorithm.HasBurst() {
+		rate.Burst, want = first.Rate.Burst, "the same algorithm, requests and window; only the burst may differ"
+	} else {
+		rate.Requests = first.Rate.Requests
+	}
 	for _, field := range []struct {
 		differs bool
 		want    string
 	}{
 		{s.AcrossTiers != first.AcrossTiers, `the same "across_tiers"`},
-		{rate != first.Rate, "the same algorithm and the same window or period"},
+		{rate != first.Rate, want},
 		{s.Count != first.Count, `the same "count", "failure_status" and "cost_field"`},
 		{s.Mark != first.Mark, "the same mode"},
 	} {

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A caller that changes tier keeps its usage of a limit with across_tiers. This is also true for usage from before
-// the document had the field, for a caller with an override, and for a tier that a rule does not name.
+// A caller that changes tier keeps its usage of a limit with across_tiers, also with an override, and in a tier that a rule
+// does not name. The field itself begins a new count.
 func TestParse_acrossTiers(t *testing.T) {
 	text := string(storetest.Must(os.ReadFile("testdata/good/across_tiers.json")))
 	before := storetest.Must(rules.Parse([]byte(strings.ReplaceAll(text, `,"across_tiers":true`, "")), rules.Options{Version: 1}))
@@ -28,23 +28,26 @@ func TestParse_acrossTiers(t *testing.T) {
 	}{
 		{before, "/a", "alice", "free", 49},
 		{before, "/a", "alice", "paid", 199}, // a new count
-		{after, "/a", "alice", "paid", 197},
-		{after, "/b", "alice", "free", 46},
-		{after, "/a", "alice", "gold", 5},
-		{after, "/a", "alice", "paid", 194},
+		{after, "/a", "alice", "paid", 199},
+		{after, "/b", "alice", "free", 48},
+		{after, "/a", "alice", "gold", 7},
+		{after, "/a", "alice", "paid", 196},
 		{after, "/a", "vip", "free", 499},
 		{after, "/a", "vip", "paid", 498},
-		{before, "/c", "bob", "free", 4},
+		{after, "/c", "bob", "free", 4},
 		{after, "/c", "bob", "paid", 7},
 		{after, "/c", "bob", "free", 2},
+		{after, "/d", "bob", "free", 4},
+		{after, "/d", "bob", "paid", 7},
+		{after, "/d", "bob", "free", 2},
 	} {
 		charges := step.rules.Charges(nil, "GET", rules.EncodedPath(step.path), caller.Caller{User: step.user, Tier: step.tier})
 		if d, err := l.Take(t.Context(), start, charges); err != nil || !d.Allowed || d.Remaining != step.remaining {
 			t.Errorf("step %d: got %+v, error %v, want %d remaining", i, d, err, step.remaining)
 		}
 	}
-	if restarts, _ := rules.Moved(before, after); len(restarts) > 0 {
-		t.Errorf("counts that restart: got %q, want none", restarts)
+	if restarts, _ := rules.Moved(before, after); len(restarts) != 3 {
+		t.Errorf("counts that restart: got %q, want one of each rule", restarts)
 	}
 }
 

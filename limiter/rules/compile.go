@@ -93,23 +93,34 @@ type compiler struct {
 	tiers   map[hashed][]*spec // the same limit in every tier, by its values without the tier
 	classes map[string]int     // index in rules.classes, by the place of the class
 	known   map[limitKey]*identified
-	labels  map[string]bool     // the labels in rules.labels
-	names   map[string][]string // names of the limits that count by a kind of identity
-	unknown map[kindName]bool   // unknown limits in overrides; Parse reports each once
+	ids     map[limiter.ID]*spec // the first limit with an ID
+	labels  map[string]bool      // the labels in rules.labels
+	names   map[string][]string  // names of the limits that count by a kind of identity
+	unknown map[kindName]bool    // unknown limits in overrides; Parse reports each once
 }
 
 // spec is a limit of the document with what the compiler finds out about it.
 type spec struct {
 	*document.Limit
-	rule  int // index in Rules.rules
-	class int // index in Rules.classes
-	is    hashed
-	own   []algo.Rate // rates that overrides set for the limit
+	rule   int  // index in Rules.rules
+	class  int  // index in Rules.classes
+	joined bool // across_tiers: the limit keeps one count with that of other tiers
+	is     hashed
+	own    []algo.Rate // rates that overrides set for the limit
 }
 
 type limitKey struct {
 	id     limiter.ID
 	shadow bool
+	tier   string // of a limit with across_tiers
+}
+
+func (s *spec) key(of *limiter.Limit) limitKey {
+	k := limitKey{id: of.ID, shadow: of.Shadow}
+	if s.joined {
+		k.tier = s.Tier
+	}
+	return k
 }
 
 // hashed contains the values that are hashed to form the ID of a limit.
@@ -135,7 +146,7 @@ func newCompiler(d *document.Document, o Options) *compiler {
 		r.tiers[tier] = true
 	}
 	return &compiler{doc: d, rules: r, named: map[namedTier]bool{}, tiers: map[hashed][]*spec{}, classes: map[string]int{},
-		known: map[limitKey]*identified{}, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
+		known: map[limitKey]*identified{}, ids: map[limiter.ID]*spec{}, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
 }
 
 func (c *compiler) compile() {

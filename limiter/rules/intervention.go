@@ -362,7 +362,7 @@ func (r *Rules) raised(base *identified, of *limiter.Limit, requests int64) (*li
 	if base.spec.Spread == (limiter.Spread{}) {
 		l.Spread, _ = r.options.spread(base.spec, l.Rate, l.Global)
 	} else {
-		l.Spread.Lease = min(l.Spread.Lease, capacity(l.Rate))
+		l.Spread.Lease = min(l.Spread.Lease, l.Rate.Capacity())
 	}
 	made, err := r.options.newLimit(l)
 	if err == nil && base.cost > min(made.MaxCost(), made.MaxLocalCost()) {

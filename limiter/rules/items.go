@@ -146,7 +146,7 @@ type misfit struct {
 	item
 	tier    string
 	limits  []*spec // up to the limit with which the set exceeds the item
-	count   int     // of limits in the item; one for each tier of a limit with across_tiers
+	count   int     // of limits in the item
 	problem string  // from Items
 }
 
@@ -155,10 +155,10 @@ func distinct(limits []*spec) iter.Seq[*spec] {
 	return func(yield func(*spec) bool) {
 		seen := make(map[hashed]bool, len(limits))
 		for _, s := range limits {
-			if !seen[s.is] && !yield(s) {
+			if !seen[s.count()] && !yield(s) {
 				return
 			}
-			seen[s.is] = true
+			seen[s.count()] = true
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (c *compiler) overflow(limits []*spec, item item, tier string) *misfit {
 		if m.count <= limiter.MaxCharges {
 			m.limits = append(m.limits, s)
 		}
-		m.count += 1 + len(s.Tiers)
+		m.count++
 	}
 	m.problem = c.problem(m.limits)
 	if m.problem == "" && m.count <= limiter.MaxCharges {

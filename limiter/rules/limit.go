@@ -17,13 +17,14 @@ func (o Options) clamp(r algo.Rate) algo.Rate {
 	interval := int64(r.Span()) / max(1, r.Requests)
 	if r.Algorithm.Queues() && o.MaxDelay > 0 && interval > 0 {
 		r = r.WithDefaults()
-		r.Burst = min(r.Burst, int64(o.MaxDelay)/interval+1)
+		most := int64(o.MaxDelay)/interval + 1
+		r.Burst, r.Of = min(r.Burst, most), min(r.Of, most)
 	}
 	return r
 }
 
 func (s *spec) id() limiter.ID {
-	parts := []string{s.is.tier, s.is.name, s.is.per}
+	parts := []string{s.count().tier, s.is.name, s.is.per}
 	if s.byEndpoint() {
 		parts = append(parts, s.is.endpoint, s.is.method)
 	}
@@ -62,7 +63,13 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 			s.Path)
 		return
 	}
-	key := limitKey{made.ID, made.Shadow}
+	if first := c.ids[made.ID]; first == nil {
+		c.ids[made.ID] = s
+	} else if first.count() != s.count() {
+		c.doc.Report(document.Join(s.Path, "name"), "has the same hash as the name of %s, by chance; choose another name", first.Path)
+		return
+	}
+	key := s.key(made)
 	known := c.known[key]
 	if known == nil {
 		known = &identified{limit: limit{Limit: made, spec: s}}
@@ -97,11 +104,7 @@ func (s *spec) cost(r *rule) (cost int64, path string) {
 // cannot, shares reports the mistake.
 func (c *compiler) shares(s *spec, made *limiter.Limit, known *identified) bool {
 	was := known.Limit
-	switch {
-	case known.is != s.is:
-		c.doc.Report(document.Join(s.Path, "name"), "has the same hash as the name of %s, by chance; choose another name", known.Path)
-		return false
-	case s.byEndpoint():
+	if s.byEndpoint() {
 		c.doc.Report(s.Path, "is the same limit as %s; give one of them another name", known.Path)
 		return false
 	}
@@ -157,15 +160,15 @@ func (o Options) spread(of *spec, r algo.Rate, global bool) (s limiter.Spread, n
 	case large && r.Regions != (algo.Regions{}):
 		note = fmt.Sprintf("more than %d requests a second: regions share it without leases, so DynamoDB throttles its item in a region that "+
 			"admits more than 1,000 a second", o.LeaseAbove)
-	case s != (limiter.Spread{}) || !large || of.Count.Settles() || of.AcrossTiers || of.Notify != limiter.Percentages{}:
+	case s != (limiter.Spread{}) || !large || of.Count.Settles() || r.Of > 0 || of.Notify != limiter.Percentages{}:
 	case global:
 		s.Sync = limiter.DefaultSync
 		note = fmt.Sprintf("more than %d requests a second: on DynamoDB each environment admits a share of the limit that follows its share "+
 			"of the demand. "+
 			"The sum stays within 5 %% of the limit, except for some seconds after demand rises. Callers never exceed a limit with the field lease",
 			o.LeaseAbove)
-	case capacity(r) >= 2: // a lease of a limit below 2 would take the whole limit
-		s.Lease = min(max(2, perSecond(r)/100), capacity(r))
+	case r.Capacity() >= 2: // a lease of a limit below 2 would take the whole limit
+		s.Lease = min(max(2, perSecond(r)/100), r.Capacity())
 		note = fmt.Sprintf("more than %d requests a second: on DynamoDB an environment leases up to %d requests at once", o.LeaseAbove, s.Lease)
 		if r.Algorithm.HasBurst() {
 			note += ". Leases save few writes of a bucket: above 1,000 requests a second DynamoDB throttles its item. Use a window or shards"
@@ -182,6 +185,9 @@ var keptFields = []string{"lease", "shards", "sync_ms", "notify", "across_tiers"
 func (r *Rules) mistake(path string, s *spec, err error) Problem {
 	rule := r.rules[s.rule].Path
 	field, ok := errors.AsType[*algo.FieldError](err)
+	if ok && field.Field == "of" {
+		field.Field = "across_tiers"
+	}
 	switch {
 	case !ok:
 		return Problem{Path: path, Message: err.Error()}

@@ -144,7 +144,7 @@ func (r *Rules) replace(base *identified, path string, own algo.Rate) (made *lim
 	case l.Spread.Lease > 0 && l.Rate.Algorithm.Logs():
 		l.Spread.Lease = 0
 	default:
-		l.Spread.Lease = min(l.Spread.Lease, capacity(l.Rate))
+		l.Spread.Lease = min(l.Spread.Lease, l.Rate.Capacity())
 	}
 	made, err := r.options.newLimit(l)
 	if err != nil {
@@ -174,6 +174,9 @@ func inherit(limit, own algo.Rate) algo.Rate {
 	if own.Burst == 0 && limit.Burst <= own.Requests && own.Algorithm.HasBurst() {
 		own.Burst = limit.Burst
 	}
+	if limit.Of > 0 { // the numbers apply in every tier, so they bound the count
+		own.Of = max(own.Burst, own.Requests)
+	}
 	return own
 }
 
@@ -189,12 +192,4 @@ func inheritCalendar(limit, own algo.Rate) algo.Calendar {
 	}
 	c.Period, c.Zone = cmp.Or(c.Period, of.Period), cmp.Or(c.Zone, of.Zone)
 	return c
-}
-
-// capacity returns how many requests a rate admits at once. The rate need not be valid.
-func capacity(r algo.Rate) int64 {
-	if r.Burst > 0 {
-		return r.Burst
-	}
-	return r.Requests
 }

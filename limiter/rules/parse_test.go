@@ -51,14 +51,16 @@ var defects = map[string]string{
 	"notify_of_a_bucket": `line 1: rules[0].limits.*.notify: got token_bucket, want a fixed_window or a sliding_window: a ` +
 		`notice is written once in a window`,
 	"notify_short_window": `line 1: rules[0].limits.*.notify: got 59s, want a window of at least 1m`,
-	"across_tiers_of_a_bucket": `line 1: rules[0].limits.*.across_tiers: got true, want a fixed_window, a sliding_window or a period; ` +
-		`only these keep an exact count when the limit changes`,
+	"across_tiers_of_a_log": `line 1: rules[0].limits.*.across_tiers: got true, want a window, a bucket or a period: a sliding_log has ` +
+		`no thresholds`,
 	"across_tiers_by_ip": `line 1: rules[0].limits.*.across_tiers: got true, want a "per" with client, user, apikey or ` +
 		`claim:<name>: callers of several tiers share the other counts`,
 	"across_tiers_of_one_tier": `line 3: rules[0].limits.paid: keeps one count with rules[0].limits.free (across_tiers), so it must ` +
 		`have the same "across_tiers"`,
 	"across_tiers_other_period": `line 3: rules[0].limits.paid: keeps one count with rules[0].limits.free (across_tiers), so it must ` +
 		`have the same algorithm and the same window or period`,
+	"across_tiers_other_rate": `line 3: rules[0].limits.paid: keeps one count with rules[0].limits.free (across_tiers), so it must ` +
+		`have the same algorithm, requests and window; only the burst may differ`,
 	"across_tiers_unnamed_tier": `line 3: rules[1].limits.*: applies to callers of tier paid too, but rules[0].limits.paid keeps the ` +
 		`same count with other numbers; name the tier paid in this rule`,
 	"regions_of_slots": `line 2: rules[0].limits.*.regions: got shared, as in the document, want each: regions can share only ` +
@@ -245,7 +247,7 @@ func TestSchema(t *testing.T) {
 		"shared_with_other_on_error": true, "override_of_local_processes": true, "override_below_a_local_cost": true, "override_network": true,
 		"concurrent_cost": true, "count_shared": true,
 		"notify_short_window": true, "notify_unsorted": true, "regions_of_slots": true, "regions_above_local_processes": true,
-		"across_tiers_of_one_tier": true, "across_tiers_other_period": true,
+		"across_tiers_of_one_tier": true, "across_tiers_other_period": true, "across_tiers_other_rate": true,
 		"across_tiers_unnamed_tier": true, "usage_mark": true, "per_header_alone": true, "per_header_credential": true, "exempt_twice": true,
 		"from_without_parameter": true, "reserve_above": true,
 		"tier_not_declared": true, "default_tier_missing": true, "time_zone_unknown": true,

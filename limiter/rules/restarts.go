@@ -14,12 +14,12 @@ func Moved(before, after *Rules) (restarts, begins []string) {
 	}
 	was, here := map[limitKey]counted{}, map[place]limitKey{}
 	for l := range before.limits() {
-		key := limitKey{l.ID, l.Shadow}
+		key := limitKey{id: l.ID, shadow: l.Shadow}
 		was[key], here[before.placeOf(l)] = before.counted(l), key
 	}
 	reported := map[limitKey]bool{} // a limit of several rules is reported once
 	for l := range after.limits() {
-		key := limitKey{l.ID, l.Shadow}
+		key := limitKey{id: l.ID, shadow: l.Shadow}
 		item, same := was[key]
 		if reported[key] || same && item == after.counted(l) {
 			continue

@@ -23,14 +23,16 @@ func testDifferential(t *testing.T, s Suite) {
 			changed(t, first, 2, algo.Rate{Algorithm: rates[(i+1)%len(rates)].Algorithm, Requests: 5, Window: 10 * time.Second}),
 			changed(t, first, 3, longer(first.Rate)))
 	}
-	var tiers [3][]*limiter.Limit // in the first version, each tier has a count of its own
-	for version := range int64(3) {
-		for tier, l := range inTiers(algo.Rate{Algorithm: algo.SlidingWindow, Window: time.Duration(40+20*version) * time.Second}, version+1,
-			version > 0, 4, 7, 10) {
-			tiers[tier] = append(tiers[tier], l)
+	for _, rate := range []algo.Rate{{Algorithm: algo.SlidingWindow}, {Algorithm: algo.TokenBucket, Requests: 20}} {
+		var tiers [3][]*limiter.Limit
+		for version := range int64(3) {
+			rate.Window = time.Duration(40+20*(version/2)) * time.Second
+			for tier, l := range inTiers(rate, version+1, 4, 7, 10-2*version) {
+				tiers[tier] = append(tiers[tier], l)
+			}
 		}
+		limits = append(limits, slices.Concat(tiers[:]...))
 	}
-	limits = append(limits, slices.Concat(tiers[:]...))
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPairOf(store, s)
 		now, version := start, 0

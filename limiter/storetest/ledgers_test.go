@@ -76,9 +76,7 @@ type limitOf struct {
 	limit   limiter.ID
 }
 
-func anyTier(c limiter.Charge) limitOf {
-	return limitOf{c.Subject, slices.Min(append(slices.Clip(c.Limit.Tiers), c.Limit.ID))}
-}
+func keyOf(c limiter.Charge) limitOf { return limitOf{c.Subject, c.Limit.ID} }
 
 // enforced reports whether the limit can refuse.
 func enforced(l *limiter.Limit) bool { return !l.Mark && !l.Shadow }
@@ -97,7 +95,7 @@ func (w *world) admit(e *environment, now time.Time, c limiter.Charge, d limiter
 	w.split = w.split || degraded
 	var over int64
 	over, n.own = e.alone.admit(now, c)
-	if over-e.refunds[anyTier(c)] > w.slack(c.Limit) && !w.mixed && !w.divided(c.Limit) {
+	if over-e.refunds[keyOf(c)] > w.slack(c.Limit) && !w.mixed && !w.divided(c.Limit) {
 		w.fail("limit %s: environment %d alone admitted %d more than the limit (slack %d): %+v", c.Limit.Name, w.indexOf(e), over,
 			w.slack(c.Limit), d)
 	}
@@ -138,10 +136,10 @@ func (w *world) convert(now algo.Instant, charges []limiter.Charge, taken bool) 
 			before := m.limits(c.Subject)[c.Limit.ID]
 			held, write := m.current(c.Subject, c.Limit, now)
 			if write || taken && before.Machine == nil {
-				m.merge(c.Subject, c.Limit, held)
+				m.keep(c.Subject, c.Limit.ID, held)
 			}
 			if write && m == &w.all && before.Machine != nil && held.Machine.Used(held.State, now) < before.Machine.Used(before.State, now) {
-				w.cutAt[anyTier(c)] = time.Now()
+				w.cutAt[keyOf(c)] = time.Now()
 			}
 		}
 	}
@@ -212,21 +210,14 @@ func (w *world) divided(l *limiter.Limit) bool {
 // slack returns by how much an environment may exceed the limit, because messages need time, clocks differ, or a
 // mechanism is documented as inexact.
 func (w *world) slack(l *limiter.Limit) (most int64) {
-	more := int64(0) // a lease that an environment took before the caller got the smaller limit
 	for _, version := range w.versions {
 		for _, other := range version {
-			if inTier := slices.Contains(l.Tiers, other.ID); inTier || other.ID == l.ID {
+			if other.ID == l.ID {
 				most = max(most, w.slackOf(other))
-				if inTier && w.leases(l) {
-					more = max(more, other.Machine().Capacity()-l.Machine().Capacity())
-				}
 			}
 		}
 	}
-	if most == math.MaxInt64 {
-		return most
-	}
-	return most + more
+	return most
 }
 
 func (w *world) slackOf(l *limiter.Limit) (n int64) {
@@ -278,7 +269,7 @@ func (w *world) lower(a *admitted, c *counted, now time.Time, actual int64) {
 	unknown := a.correct(&w.all, c, c.all, now, actual)
 	_, slots := c.Limit.Machine().(*algo.Slots)
 	for _, e := range w.envs {
-		if of := anyTier(c.Charge); e != a.env && !slots && (e.link.faults > 0 || !a.began.After(w.cutAt[of])) {
+		if of := keyOf(c.Charge); e != a.env && !slots && (e.link.faults > 0 || !a.began.After(w.cutAt[of])) {
 			e.refunds[of] += c.Cost - actual
 		}
 	}
@@ -316,7 +307,7 @@ func (w *world) raise(a *admitted, c *counted, now time.Time, actual int64, made
 	if actual > c.Cost {
 		a.correct(&w.most, c, c.most, now, actual)
 		if !made { // the environment may count it by itself, and reach the max debt before the models
-			a.env.refunds[anyTier(c.Charge)] += actual - c.Cost
+			a.env.refunds[keyOf(c.Charge)] += actual - c.Cost
 		}
 		if made {
 			a.correct(&w.all, c, c.all, now, actual)
@@ -361,23 +352,9 @@ func (a *admitted) correct(m *Model, c *counted, charged algo.Result, now time.T
 	if actual < c.Cost {
 		charge.Cost, charge.Force = c.Cost-actual, false
 	}
-	if w := a.env.link.world; !charge.Force && m != &w.most {
-		charge.Limit = w.countsIn(m, c.Charge)
-	}
 	if held := m.limits(c.Subject)[charge.Limit.ID]; !charge.Force && held.Machine != nil && !algo.Refundable(held.Machine, charged.Machine) {
 		return charge.Cost // the rules changed meanwhile
 	}
 	m.Settle(algo.InstantOf(now), c.Subject, []limiter.Charge{charge}, []algo.Result{charged}, 0)
 	return 0
-}
-
-// countsIn returns the limit of the tier in which a model counts the charge. The store can still count it in another one,
-// where a refund is not dropped: a lease admits a request without a call, and a late settlement finds a later tier.
-func (w *world) countsIn(m *Model, c limiter.Charge) *limiter.Limit {
-	for _, l := range slices.Concat(w.versions...) {
-		if slices.Contains(c.Limit.Tiers, l.ID) && m.limits(c.Subject)[l.ID].Machine != nil {
-			return l
-		}
-	}
-	return c.Limit
 }

@@ -34,11 +34,11 @@ var mechanisms = []mechanism{
 	{"period", []string{"Rate"}, func(l *limiter.Limit) {
 		l.Rate.Window, l.Rate.Calendar = 0, algo.Calendar{Period: algo.Day, Zone: "UTC"}
 	}, nil},
-	{"tiers", []string{"Tiers"}, func(l *limiter.Limit) {
-		if l.Rate.Calendar == (algo.Calendar{}) && !l.Rate.Algorithm.HasWindows() && l.Count.Of != limiter.CountConcurrent {
-			l.Rate = algo.Rate{Algorithm: algo.FixedWindow, Requests: l.Rate.Requests, Window: l.Rate.Window}
+	{"tiers", nil, func(l *limiter.Limit) {
+		if l.Rate.Algorithm == algo.SlidingLog {
+			l.Rate.Algorithm = algo.FixedWindow
 		}
-		l.Tiers = []limiter.ID{limiter.NewID(l.Name, "tier 1")}
+		l.Rate.Of = 2 * l.Rate.WithDefaults().Capacity()
 	}, map[stepKind]int{doTier: 6}},
 	{changes, []string{"Version"}, nil, map[stepKind]int{doReload: 3}},
 	{ahead, nil, nil, map[stepKind]int{doClock: 3}},
@@ -84,10 +84,10 @@ var refused = map[string]string{}
 
 func init() {
 	for field, pairs := range map[string][][2][]string{
-		"count":        {{{"lease", "shards", "sync"}, {"cost", "failures", "bytes", "concurrent"}}},
-		"across_tiers": {{{"lease", "shards", "sync", "concurrent"}, {"tiers"}}},
-		"notify":       {{{"lease", "shards", "sync", "concurrent"}, {"notify"}}},
-		"shards":       {{{"lease"}, {"shards"}}}, "sync_ms": {{{"lease", "shards"}, {"sync"}}},
+		"count":  {{{"lease", "shards", "sync"}, {"cost", "failures", "bytes", "concurrent"}}},
+		"of":     {{{"lease", "shards", "sync", "concurrent"}, {"tiers"}}},
+		"notify": {{{"lease", "shards", "sync", "concurrent"}, {"notify"}}},
+		"shards": {{{"lease"}, {"shards"}}}, "sync_ms": {{{"lease", "shards"}, {"sync"}}},
 		"period":          {{{"period"}, {"concurrent"}}},
 		"local_processes": {{{"allow", "deny"}, {"processes"}}},
 	} {

@@ -37,7 +37,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 		_, known := limits[c.Limit.ID]
 		held, changed := m.current(subject, c.Limit, now)
 		if (known || changed) && c.Cost > 0 {
-			m.merge(subject, c.Limit, held)
+			m.keep(subject, c.Limit.ID, held)
 		}
 		results[i], next[i] = held.Result, held
 	}
@@ -156,20 +156,7 @@ func (m *Model) keep(subject limiter.Subject, id limiter.ID, h limiter.Held) {
 
 // current returns the state that decides a charge on l at the instant now; see [limiter.Held.Current].
 func (m *Model) current(subject limiter.Subject, l *limiter.Limit, now algo.Instant) (limiter.Held, bool) {
-	limits := m.limits(subject)
-	var tiers []limiter.Held
-	for _, id := range l.Tiers {
-		tiers = append(tiers, limits[id])
-	}
-	return limits[l.ID].Current(l, now, tiers...)
-}
-
-// merge stores the state that current returned.
-func (m *Model) merge(subject limiter.Subject, l *limiter.Limit, h limiter.Held) {
-	for _, id := range l.Tiers {
-		delete(m.limits(subject), id)
-	}
-	m.keep(subject, l.ID, h)
+	return m.limits(subject)[l.ID].Current(l, now)
 }
 
 // Settle implements limiter.Store.Settle.
@@ -183,7 +170,6 @@ func (m *Model) Settle(now algo.Instant, subject limiter.Subject, charges []limi
 		}
 		if c.Force {
 			held, _ = m.current(subject, c.Limit, now)
-			m.merge(subject, c.Limit, held)
 		}
 		var given bool
 		settled.Excess[i], given = held.Settle(now, results[i], c.Cost, c.Force, elapsed+m.Margin)

@@ -68,7 +68,6 @@ func (w *world) states(now time.Time, charges []limiter.Charge) []algo.Result {
 	results := make([]algo.Result, len(charges))
 	for i, c := range charges {
 		var held limiter.Held
-		var tiers []limiter.Held
 		w.execute(func() {
 			entries, err := w.store.Inspect(ctx, c.Limit.Subjects(c.Subject)[0])
 			if err != nil {
@@ -77,12 +76,10 @@ func (w *world) states(now time.Time, charges []limiter.Charge) []algo.Result {
 			for _, e := range entries {
 				if e.ID == c.Limit.ID {
 					held = e.Held
-				} else if slices.Contains(c.Limit.Tiers, e.ID) {
-					tiers = append(tiers, e.Held)
 				}
 			}
 		})
-		held, _ = held.Current(c.Limit, algo.InstantOf(now), tiers...)
+		held, _ = held.Current(c.Limit, algo.InstantOf(now))
 		results[i] = held.Result
 	}
 	return results

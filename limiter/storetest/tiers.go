@@ -1,7 +1,7 @@
 package storetest
 
 import (
-	"strconv"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,68 +9,72 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// inTiers returns one limit in several tiers, with the requests of each. If one is true, they keep one count.
-func inTiers(rate algo.Rate, version int64, one bool, requests ...int64) (limits []*limiter.Limit) {
-	for i, n := range requests {
-		l := limiter.Limit{Name: "tier", Rate: rate, Version: version}
-		l.Rate.Requests = n
-		for j := range requests {
-			switch id := limiter.NewID("tier", strconv.Itoa(j)); {
-			case i == j:
-				l.ID = id
-			case one:
-				l.Tiers = append(l.Tiers, id)
-			}
+// inTiers returns the thresholds of several tiers on one count: the requests of a window, or the bursts of a bucket.
+func inTiers(rate algo.Rate, version int64, capacities ...int64) (limits []*limiter.Limit) {
+	rate.Of = slices.Max(capacities)
+	for _, n := range capacities {
+		if rate.Algorithm.HasBurst() {
+			rate.Burst = n
+		} else {
+			rate.Requests = n
 		}
-		limits = append(limits, Must(limiter.NewLimit(l)))
+		limits = append(limits, Must(limiter.NewLimit(limiter.Limit{Name: "tier", ID: limiter.NewID("tier", string(rate.Algorithm)), Rate: rate,
+			Version: version})))
 	}
 	return limits
 }
 
-// A caller that changes tier keeps its usage. Counts from before the limits kept one count are added, and no count is added
-// twice.
+// Each tier is a threshold on one count. A change of tier converts nothing, and refunds find the count. If newer rules
+// decide, no tier exceeds its own threshold or theirs.
 func testTiers(t *testing.T, s Suite) {
 	for _, rate := range []algo.Rate{
 		{Algorithm: algo.FixedWindow, Window: time.Hour},
 		{Algorithm: algo.SlidingWindow, Window: time.Hour},
+		{Algorithm: algo.TokenBucket, Requests: 40, Window: time.Hour},
 		{Calendar: algo.Calendar{Period: algo.Month, Zone: "Europe/Berlin"}},
 	} {
 		t.Run(nameOf(rate), func(t *testing.T) {
 			p, now := newPair(t, s), start.Add(time.Hour)
-			before, limits := inTiers(rate, 1, false, 50, 70_000), inTiers(rate, 2, true, 50, 70_000)
+			limits, newer := inTiers(rate, 1, 50, 40_000), inTiers(rate, 2, 60, 50, 45)
 			free, paid := limits[0], limits[1]
-			used := func(step string, l *limiter.Limit, cost, want int64) {
+			used := func(step string, l *limiter.Limit, cost, want int64) []algo.Result {
 				t.Helper()
 				allowed, results := p.take(t, now, one(l, cost), nil)
 				if got := results[0].Machine.Used(results[0].State, now); !allowed || got != want {
 					t.Fatalf("%s: got allowed %t and %d used, want true and %d", step, allowed, got, want)
 				}
+				return results
 			}
-			used("free, a count for each tier", before[0], 45, 45)
-			used("paid, a count for each tier", before[1], 1, 1)
-			used("free, a look at one count", free, 0, 46)
-			used("paid, one count", paid, 4, 50)
-			if entries := p.inspect(t); len(entries) != 1 || entries[0].ID != paid.ID {
-				t.Fatalf("after the counts became one: got %+v, want only that of paid", entries)
+			refused := func(step string, l *limiter.Limit) {
+				t.Helper()
+				if allowed, results := p.take(t, now, one(l, 1), nil); allowed || results[0].Remaining(now) != 0 {
+					t.Fatalf("%s: got allowed %t and %d remaining, want a refusal and none", step, allowed, results[0].Remaining(now))
+				}
 			}
-			if allowed, _ := p.take(t, now, one(free, 1), nil); allowed {
-				t.Fatal("free, the count is used up: got allowed, want a refusal")
-			}
+			first := used("free", free, 45, 45)
+			used("paid", paid, 5, 50)
+			refused("free, at its threshold", free)
 			used("paid again", paid, 1, 51)
-			// A process with the rules from before charges the count of a tier. The next charge adds it.
-			used("free, a count for each tier again", before[0], 2, 2)
-			used("paid, with the added count", paid, 1, 54)
-			p.take(t, now, one(before[0], 1), nil)
-			p.settle(t, now, []limiter.Charge{{Limit: paid, Cost: 1, Force: true}}, make([]algo.Result, 1), 0)
-			p.inspect(t)
-			charges := []limiter.Charge{{Limit: free, Cost: 3, Force: true}}
-			p.settle(t, now, charges, make([]algo.Result, 1), 0)
-			used("paid, after a forced charge on free", paid, 70_000-59, 70_000)
-			// Refunds change only the limit that was charged.
-			p.refund(t, one(free, 2), []algo.Result{{Machine: free.Machine(), State: algo.State{Window: p.inspect(t)[0].State.Window, Count: 2}}}, 0)
-			if allowed, _ := p.take(t, now, one(paid, 1), nil); allowed {
-				t.Fatal("paid, after a refund of the other tier: got allowed, want a refusal")
+			if held := p.inspect(t); len(held) != 1 || held[0].Machine.Capacity() != 40_000 {
+				t.Fatalf("got %+v, want one state, of the largest threshold", held)
 			}
+			if rate.Algorithm != algo.TokenBucket { // a refund of a bucket that was charged since is not exact
+				p.refund(t, one(free, 3), first, 0)
+				used("free, after its refund", free, 2, 50)
+			}
+			p.settle(t, now, []limiter.Charge{{Limit: free, Cost: 200, Force: true}}, make([]algo.Result, 1), 0)
+			refused("free, after a forced charge above its threshold", free)
+			used("paid, after the forced charge", paid, 1, p.inspect(t)[0].Machine.Used(p.inspect(t)[0].State, now)+1)
+			refused("newer rules convert the count", newer[0])
+			refused("paid, whose threshold is above that of newer rules", paid)
+
+			p = newPair(t, s)
+			used("newer rules", newer[1], 47, 47)
+			refused("another tier of them", newer[2])
+			used("older rules, within both thresholds", free, 3, 50)
+			refused("older rules, at their threshold", free)
+			used("older rules, above the thresholds of free", paid, 10, 60)
+			refused("older rules, at the largest threshold of the newer ones", paid)
 		})
 	}
 }

@@ -60,6 +60,7 @@ type notice struct {
 	subject limiter.Subject
 	limit   limiter.ID
 	percent int
+	of      int64
 	window  time.Duration
 	start   int64
 }
@@ -104,7 +105,7 @@ func (w *world) begin() {
 			n limiter.Notice) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			e.notices[notice{n.Subject, n.Limit.ID, n.Percent, n.End.Sub(n.Start), n.Start.UnixNano()}]++
+			e.notices[notice{n.Subject, n.Limit.ID, n.Percent, n.Capacity, n.End.Sub(n.Start), n.Start.UnixNano()}]++
 			return nil
 		}}))
 		w.envs = append(w.envs, e)
@@ -121,13 +122,20 @@ func (w *world) publish(others bool) {
 				l.Rate, w.rates[i] = w.rates[i], l.Rate
 			}
 		}
-		next = append(next, Must(limiter.NewLimit(l)))
-		other := next[i]
-		if len(l.Tiers) > 0 {
-			l.ID, l.Tiers, l.Rate.Requests = l.Tiers[0], []limiter.ID{other.ID}, 2*l.Rate.Requests
-			other = Must(limiter.NewLimit(l))
+		tiers := w.Limits[i].Rate.Of > 0
+		if tiers {
+			if l.Rate.Algorithm == algo.SlidingLog {
+				l.Rate.Algorithm = algo.FixedWindow
+			}
+			l.Rate.Of = 2 * l.Rate.WithDefaults().Capacity()
 		}
-		inOther = append(inOther, other)
+		next = append(next, Must(limiter.NewLimit(l)))
+		if tiers && l.Rate.WithDefaults().Burst > 0 {
+			l.Rate.Burst = l.Rate.Of
+		} else if tiers {
+			l.Rate.Requests = l.Rate.Of
+		}
+		inOther = append(inOther, Must(limiter.NewLimit(l)))
 	}
 	w.versions = append(w.versions, slices.Concat(next, inOther))
 }

@@ -86,7 +86,7 @@ func newLimit(l rules.Listed, now time.Time) Limit {
 		Subject:     l.Charge.Subject.String(), ID: limit.ID.String(),
 		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second),
 		Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
-		Cost: l.Charge.Cost, Count: string(limit.Count.Of), AcrossTiers: len(limit.Tiers) > 0, Shared: l.Shared, Mode: "enforce",
+		Cost: l.Charge.Cost, Count: string(limit.Count.Of), AcrossTiers: limit.Rate.Of > 0, Shared: l.Shared, Mode: "enforce",
 		OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
 		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Overridden: l.Overridden,
 	}

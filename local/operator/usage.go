@@ -98,13 +98,13 @@ func (o *Operator) counts(ctx context.Context, now time.Time, subject string) (c
 func (o *Operator) usage(ctx context.Context, now time.Time, c counts) (Usage, error) {
 	i := Usage{Subject: c.subject.String(), Hash: o.hash(c.subject), At: now.UTC(), Version: c.version, Source: o.Source, Others: []Other{},
 		Notes: []string{}}
-	usages, limits, err := o.usages(ctx, now, c.listed)
+	_, limits, err := o.usages(ctx, now, c.listed)
 	if err != nil {
 		return i, err
 	}
 	i.Limits = limits[:0]
 	for n, l := range limits {
-		if (c.listed[n].Reason == "" || l.State.Charged) && !shownInOtherTier(c.listed, usages, n) {
+		if c.listed[n].Reason == "" || l.State.Charged && !shown(c.listed, n) {
 			l.OtherTier = c.listed[n].Reason != ""
 			i.Limits = append(i.Limits, l)
 		}
@@ -119,27 +119,13 @@ func (o *Operator) usage(ctx context.Context, now time.Time, c counts) (Usage, e
 	return i, nil
 }
 
-// shownInOtherTier reports whether the answer shows the count of the limit n under another limit, because both keep
-// one count. It shows the limit of the caller's tier, or else the limit under which the store holds the count.
-func shownInOtherTier(listed []rules.Listed, usages []limiter.Usage, n int) bool {
-	rank := func(i int) (rank int) {
-		if listed[i].Reason == "" {
-			rank += 2
-		}
-		if !usages[i].InOtherTier {
-			rank++
-		}
-		return rank
-	}
+// shown reports whether the answer shows the count of the limit n, of another tier, under the limit of the caller's tier.
+func shown(listed []rules.Listed, n int) bool {
 	of := listed[n].Charge
-	for i := range listed {
-		other := listed[i].Charge
-		if slices.Contains(of.Limit.Tiers, other.Limit.ID) && other.Subject == of.Subject && other.Limit.Shadow == of.Limit.Shadow &&
-			rank(i) > rank(n) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(listed, func(l rules.Listed) bool {
+		other := l.Charge
+		return l.Reason == "" && other.Limit.ID == of.Limit.ID && other.Subject == of.Subject && other.Limit.Shadow == of.Limit.Shadow
+	})
 }
 
 // others returns the state in the store that no listed limit describes.

@@ -26,7 +26,7 @@ func usageCommand() *cobra.Command {
 		Use:   "usage SUBJECT",
 		Short: "Show a caller's usage of every limit",
 		Long: "Show the usage of every limit that the rules have for a subject, such as a caller. Only a token contains a tier. So a user has " +
-			"the limits of every tier; of a limit with across_tiers, the one of its last request. An address has the limits of the default tier, " +
+			"the limits of every tier. An address has the limits of the default tier, " +
 			"and an API key those of the tier in its record. Also show state in the store that no rule describes. The command charges nothing." +
 			subjectHelp + targetHelp,
 		Example: "  weir usage user:alice\n" +

@@ -322,8 +322,8 @@ func (d *Document) readAcrossTiers(o *object, l *Limit) bool {
 		return false
 	}
 	switch {
-	case !l.Rate.Algorithm.HasWindows():
-		d.report.add(path, "got true, want a fixed_window, a sliding_window or a period; only these keep an exact count when the limit changes")
+	case !l.Rate.Algorithm.HasWindows() && !l.Rate.Algorithm.HasBurst():
+		d.report.add(path, "got true, want a window, a bucket or a period: a %s has no thresholds", l.Rate.Algorithm)
 	case l.Spread != limiter.Spread{}:
 		d.report.add(path, "got true beside lease, shards or sync_ms, want none of them")
 	case l.Per != nil && !slices.ContainsFunc(l.Per, hasTier):
