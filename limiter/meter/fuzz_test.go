@@ -60,3 +60,28 @@ func reference(body []byte) (n int64, ok bool) {
 	n, err := strconv.ParseInt(string(a["b"]), 10, 64)
 	return n, err == nil && n >= 0 && n <= meter.Most && bytes.Count(body, []byte("{")) < 500 && bytes.Count(body, []byte("[")) < 10
 }
+
+// Of a body that is not refused, parsers that are strict about names and those that are not read the same model and number.
+func FuzzReadRequest(f *testing.F) {
+	for _, body := range []string{`{"model":"small","max_tokens":50}`, `{"Model":"a","model":"b"}`, `{"limits":{"max":5},"model":"x"}`, `[]`} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		s := priced(t)
+		r, err := meter.ReadRequest(nil, body, s)
+		var exact map[string]any
+		var folded struct {
+			Model string `json:"model"`
+			Max   int64  `json:"max_tokens"`
+		}
+		if r == nil || err != nil || json.Unmarshal(body, &exact) != nil || json.Unmarshal(body, &folded) != nil {
+			return
+		}
+		if model, ok := exact["model"].(string); folded.Model != model || !ok && exact["model"] != nil {
+			t.Errorf("%q: got the model %q, and %q of a parser that folds names", body, model, folded.Model)
+		}
+		if n, ok := exact["max_tokens"].(float64); ok != (folded.Max != 0) && n != 0 || ok && int64(n) != folded.Max {
+			t.Errorf("%q: got %g, and %d of a parser that folds names", body, n, folded.Max)
+		}
+	})
+}
