@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -180,7 +181,8 @@ func (c *compiler) rule(r *document.Rule) {
 	if c.doc.Usage && at == len(c.doc.Rules)-1 { // this rule is the usage endpoint
 		endpoints = onePath
 	}
-	compiled := rule{Rule: r, pattern: c.pattern(r, endpoints), tiers: map[string][]limit{}}
+	compiled := rule{Rule: r, pattern: c.pattern(document.Join(r.Path, "endpoint"), r.Endpoint, endpoints), tiers: map[string][]limit{}}
+	c.except(&compiled)
 	c.rules.rules = append(c.rules.rules, compiled)
 	c.rules.index.add(compiled.pattern, at)
 	for i := range r.Limits {
@@ -196,6 +198,24 @@ func (c *compiler) rule(r *document.Rule) {
 		c.add(s)
 	}
 }
+
+// except parses the endpoints that a rule leaves out.
+func (c *compiler) except(r *rule) {
+	for i, text := range r.Except {
+		path := exceptPath(r, i)
+		p := c.pattern(path, text, onePath)
+		switch {
+		case p.text == "" || r.pattern.text == "": // another check reports it
+		case p.contains(r.pattern):
+			c.doc.Report(path, "got %q, which leaves out every request of the rule", document.Shorten(text))
+		case !r.pattern.contains(p):
+			c.doc.Report(path, "got %q, want a path that the endpoint %s matches", document.Shorten(text), document.Shorten(r.Endpoint))
+		}
+		r.except = append(r.except, p)
+	}
+}
+
+func exceptPath(r *rule, i int) string { return document.Join(r.Path, "except") + fmt.Sprintf("[%d]", i) }
 
 func (c *compiler) add(s *spec) {
 	c.specs = append(c.specs, s)
@@ -245,9 +265,8 @@ const (
 // onePath describes an endpoint other than "*", for messages.
 const onePath = "a path that begins with /"
 
-// pattern parses the endpoint of a rule. The text want describes the allowed endpoints in an error message.
-func (c *compiler) pattern(r *document.Rule, want string) (p pattern) {
-	path, text := document.Join(r.Path, "endpoint"), r.Endpoint
+// pattern parses the endpoint at a path of the document. The text want describes the allowed endpoints in an error message.
+func (c *compiler) pattern(path, text, want string) (p pattern) {
 	switch shown := document.Shorten(text); {
 	case text == "": // empty; another check reports an endpoint that is missing or not a string
 		if !c.doc.Mistaken(path) {

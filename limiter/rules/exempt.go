@@ -91,7 +91,7 @@ func (c *compiler) exempt() {
 		var earlier int
 		var twice bool
 		if d.Kind == document.PerEndpoint {
-			one.pattern = c.pattern(&document.Rule{Path: d.Path, Endpoint: d.Value}, onePath)
+			one.pattern = c.pattern(document.Join(d.Path, "endpoint"), d.Value, onePath)
 			earlier, twice = endpoints[d.Value]
 			if !twice {
 				endpoints[d.Value] = i

@@ -99,13 +99,15 @@ func (e *Explanation) usage(r *Rules, matched []int) {
 	}
 }
 
-func (e *Explanation) match(r *rule, q *Request, exemption *Exemption) {
+func (e *Explanation) match(r *rule, q *Request, exemption *Exemption, paths []reading) {
 	m := Match{Path: r.Path, Endpoint: r.Endpoint, Method: r.Method}
 	switch {
 	case exemption != nil:
 		m.Reason = exemption.Path + " exempts the request"
 	case !r.accepts(q.Method):
 		m.Reason = "applies to " + r.Method
+	case r.excepts(paths) != "":
+		m.Reason = "leaves out " + r.excepts(paths)
 	case len(r.of(q.Caller.Tier)[0]) == 0 && (len(r.global) == 0 || len(r.tiers) > 1):
 		m.Reason = fmt.Sprintf("has no limit for tier %s or for *", q.Caller.Tier)
 	}

@@ -41,8 +41,11 @@ func (c *compiler) note() {
 	}
 	for i := range c.rules.rules {
 		c.noteTiers(&c.rules.rules[i], tiers)
-		c.noteCallers(&c.rules.rules[i])
+		c.noteCallers(i)
+		c.noteEndpoint(&c.rules.rules[i])
+		c.noteExcept(i)
 	}
+	c.noteStricter()
 	for i := range c.rules.exempt.list {
 		c.noteExemption(&c.rules.exempt.list[i])
 	}
@@ -180,27 +183,47 @@ func (c *compiler) noteTiers(r *rule, tiers []string) {
 	c.doc.Note(document.Join(r.Path, "limits"), "this rule has no limit for callers of tier %s", without)
 }
 
-// noteCallers notes the kinds of callers without a limit if the rule limits other callers of the same
-// tier. For example, anonymous callers have no limit if all limits count by API key.
-func (c *compiler) noteCallers(r *rule) {
+// noteCallers notes the kinds of callers that a rule does not limit if it limits other callers of the same tier. For
+// example, anonymous callers have no limit if all limits count by API key.
+func (c *compiler) noteCallers(at int) {
+	r := &c.rules.rules[at]
 	if r.Shadow {
 		return
 	}
+	noted := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(r.tiers)) {
 		limits := r.tiers[key]
 		if !slices.ContainsFunc(limits, func(l limit) bool { return l.Only == "" }) {
 			continue
 		}
-		if kinds := c.unlimited(r, c.example(r, key)); len(kinds) > 0 {
-			c.doc.Note(document.Join(document.Join(r.Path, "limits"), key),
-				"this rule does not limit callers %s; a limit by client or ip would count every caller", document.AnyOf(kinds))
-			return
+		none, other := c.unlimited(at, c.example(r, key))
+		for _, note := range []struct {
+			kinds []string
+			text  string
+		}{{none, "a limit by client or ip would count every caller"}, {other, "only other rules do"}} {
+			text := "this rule does not limit callers " + document.AnyOf(note.kinds) + "; " + note.text
+			if len(note.kinds) > 0 && !noted[text] {
+				noted[text] = true
+				c.doc.Note(document.Join(document.Join(r.Path, "limits"), key), "%s", text)
+			}
 		}
 	}
 }
 
-// unlimited returns the kinds of callers of a tier that have no limit at the endpoint of a rule.
-func (c *compiler) unlimited(r *rule, tier string) (kinds []string) {
+// unlimited returns the kinds of callers of a tier that have no limit at the endpoint of a rule: that no rule limits, and
+// that only other rules do.
+func (c *compiler) unlimited(at int, tier string) (none, other []string) {
+	r := &c.rules.rules[at]
+	example := []reading{{path: r.pattern.example()}}
+	limited := func(who caller.Caller, rules []int) bool {
+		all := charger{rules: c.rules}
+		all.charge(&Request{Method: cmp.Or(r.Method, http.MethodGet), Caller: who}, rules, example)
+		return slices.ContainsFunc(all.charges, func(c limiter.Charge) bool { return !c.Limit.Shadow })
+	}
+	if r.excepts(example) != "" {
+		return nil, nil
+	}
+	kinds := 0
 	for _, kind := range []struct {
 		words  string
 		caller caller.Caller
@@ -209,17 +232,59 @@ func (c *compiler) unlimited(r *rule, tier string) (kinds []string) {
 		{"without a credential", caller.Caller{}},
 	} {
 		kind.caller.Tier, kind.caller.IP = tier, exampleAddress
-		q, example := Request{Method: cmp.Or(r.Method, http.MethodGet), Caller: kind.caller}, reading{path: r.pattern.example()}
-		all := charger{rules: c.rules}
-		all.charge(&q, c.rules.index.match(nil, example), []reading{example})
-		if !slices.ContainsFunc(all.charges, func(c limiter.Charge) bool { return !c.Limit.Shadow }) {
-			kinds = append(kinds, kind.words)
+		switch {
+		case limited(kind.caller, []int{at}):
+			kinds++
+		case limited(kind.caller, c.rules.index.match(nil, example...)):
+			other = append(other, kind.words)
+		default:
+			none = append(none, kind.words)
 		}
 	}
-	if len(kinds) == 3 { // no kind of caller is limited, so all limits count by claims
-		return []string{"without the claim that the limit counts by"}
+	switch without := []string{"without the claim that the limit counts by"}; {
+	case kinds > 0: // otherwise all limits count by claims
+		return none, other
+	case len(other) > 0:
+		return nil, without
+	default:
+		return without, nil
 	}
-	return kinds
+}
+
+// noteEndpoint notes what an endpoint probably means otherwise: a regular expression, the stage of an API, and a tier.
+func (c *compiler) noteEndpoint(r *rule) {
+	text, path := r.pattern.text, document.Join(r.Path, "endpoint")
+	if strings.ContainsAny(text, `^[]()|\`) || strings.HasSuffix(text, "$") || strings.Contains(text, ".+") {
+		c.doc.Note(path, "an endpoint is no regular expression: its characters stand for themselves; {id} stands for one segment, and /* for "+
+			"everything below")
+	}
+	if len(r.pattern.segments) > 1 && slices.Contains(stages, r.pattern.segments[0]) {
+		c.doc.Note(path, "if %s is the stage of the API, leave it out: rules match paths without the stage", r.pattern.segments[0])
+	}
+	if _, named := r.tiers[anonymousTier]; named && c.doc.DefaultTier != anonymousTier {
+		c.doc.Note(document.Join(document.Join(r.Path, "limits"), anonymousTier), "a caller without a credential has the default_tier %s; a limit "+
+			"with \"only\": \"unverified\" is for such callers", c.doc.DefaultTier)
+	}
+}
+
+const anonymousTier = "anonymous"
+
+// stages are common names of stages.
+var stages = []string{"$default", "dev", "development", "prod", "production", "stage", "staging", "test"}
+
+// noteExcept notes the endpoints that a rule leaves out and that no other rule counts.
+func (c *compiler) noteExcept(at int) {
+	r := &c.rules.rules[at]
+	for i, p := range r.except {
+		example := []reading{{path: p.example()}}
+		counted := slices.ContainsFunc(c.rules.index.match(nil, example...), func(other int) bool {
+			o := &c.rules.rules[other]
+			return other != at && !o.Shadow && (o.Method == "" || o.Method == r.Method) && o.excepts(example) == ""
+		})
+		if !counted && c.rules.exempt.endpoint(example) == len(c.rules.exempt.list) {
+			c.doc.Note(exceptPath(r, i), "no other rule counts %s", document.Shorten(p.text))
+		}
+	}
 }
 
 // example returns a tier whose callers get the limits under a key of a rule. For "*" and "global", this

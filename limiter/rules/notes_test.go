@@ -17,7 +17,7 @@ func notes(t *testing.T, document, of string) (list []string) {
 	return list
 }
 
-// A note reports a rule that leaves callers without any limit, unless another rule limits them.
+// A note reports the kinds of callers that a rule does not limit, and whether other rules do.
 func TestRules_Notes_callers(t *testing.T) {
 	const rest = "; a limit by client or ip would count every caller"
 	per := func(per string) string { return `{"name":"l","requests":1,"window":"1m","per":[` + per + `]}` }
@@ -32,7 +32,12 @@ func TestRules_Notes_callers(t *testing.T) {
 			`1 rules[0].limits.paid: this rule does not limit callers with a token or without a credential` + rest},
 		{document(rule("/a", "", `"free":`+limit+`,"*":`+per(`"apikey"`)), rule("/b", "", `"gold":`+limit)),
 			`1 rules[0].limits.*: this rule does not limit callers with a token or without a credential` + rest},
-		{document(rule("/a", "", `"*":`+per(`"apikey"`)), rule("*", "", `"global":`+per(`"ip"`))), ""},
+		{document(rule("/a", "", `"*":`+per(`"apikey"`)), rule("*", "", `"global":`+per(`"ip"`))),
+			`1 rules[0].limits.*: this rule does not limit callers with a token or without a credential; only other rules do`},
+		{document(rule("/a", "", `"*":`+per(`"apikey"`)), rule("*", "", `"*":`+per(`"user"`))),
+			`1 rules[0].limits.*: this rule does not limit callers without a credential` + rest + "\n" +
+				`1 rules[0].limits.*: this rule does not limit callers with a token; only other rules do` + "\n" +
+				`1 rules[1].limits.*: this rule does not limit callers with an API key alone or without a credential` + rest},
 		{document(rule("/a", "", `"*":`+per(`"apikey"`)), strings.Replace(rule("*", "", `"global":`+per(`"ip"`)), "{", `{"mode":"shadow",`, 1)),
 			`1 rules[0].limits.*: this rule does not limit callers with a token or without a credential` + rest},
 		{document(rule("/a", "", `"*":`+limit)), ""},

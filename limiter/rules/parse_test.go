@@ -117,6 +117,10 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"name_missing_without_endpoint": `line 1: rules[0].limits.free.name: required: all rules that use the name of a limit share its count, ` +
 		`unless the limit counts by endpoint`,
 	"no_window":                   `line 1: rules[0].limits.free.window_seconds: required, or "window": "1m", or "period": "month"`,
+	"syntax_yaml":                 `line 1, column 1: invalid character '#' looking for beginning of value; rules are JSON, not YAML`,
+	"except_every":                `line 1: rules[0].except[0]: got "/a/*", which leaves out every request of the rule`,
+	"except_outside":              `line 1: rules[0].except[0]: got "/b", want a path that the endpoint /a/* matches`,
+	"except_text":                 `line 1: rules[0].except: got "/a/b", want a list of 1 to 100 endpoints, such as ["/health"]`,
 	"not_json":                    `line 2, column 1: unexpected end of JSON input`,
 	"note":                        `line 1: rules[0].limits.free.note: got 7, want a string`,
 	"override_below_a_local_cost": `line 2: overrides[0].limits.a: got a capacity of 1, want at least 2, the cost in rules[0].cost`,
@@ -250,7 +254,7 @@ func TestSchema(t *testing.T) {
 		"across_tiers_of_one_tier": true, "across_tiers_other_period": true, "across_tiers_other_rate": true,
 		"across_tiers_unnamed_tier": true, "usage_mark": true, "per_header_alone": true, "per_header_credential": true, "exempt_twice": true,
 		"from_without_parameter": true, "reserve_above": true,
-		"tier_not_declared": true, "default_tier_missing": true, "time_zone_unknown": true,
+		"tier_not_declared": true, "default_tier_missing": true, "time_zone_unknown": true, "except_every": true, "except_outside": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")
 	for _, file := range files {

@@ -50,6 +50,7 @@ func (r *Rules) PerEndpoint() bool { return r.split }
 type rule struct {
 	*document.Rule
 	pattern pattern
+	except  []pattern          // endpoints inside pattern that the rule leaves out
 	tiers   map[string][]limit // a tier, "*" or "global", to the limits
 	global  []limit            // tiers["global"]
 }
@@ -67,6 +68,19 @@ func (r *rule) of(tier string) [2][]limit {
 // accepts reports whether the rule applies to requests of a method.
 func (r *rule) accepts(method string) bool {
 	return r.Method == "" || r.Method == method || r.Method == http.MethodGet && method == http.MethodHead
+}
+
+// excepts returns the endpoint by which the rule leaves out a request; "" if it does not. All readings of the path must be
+// left out: otherwise another spelling would be a way around the rule.
+func (r *rule) excepts(paths []reading) (endpoint string) {
+	for i := range paths {
+		at := slices.IndexFunc(r.except, func(p pattern) bool { return paths[i].path != "" && p.matches(paths[i]) })
+		if at < 0 {
+			return ""
+		}
+		endpoint = r.except[at].text
+	}
+	return endpoint
 }
 
 // label returns the rule's label in metrics: its method, if it has one, and its endpoint.

@@ -100,7 +100,7 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 	}
 	s.Charges, s.Metered, s.Ignored = c.charges, c.metered, c.ignored
 	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && !slices.ContainsFunc(matched,
-		func(i int) bool { return r.rules[i].accepts(q.Method) })
+		func(i int) bool { return r.rules[i].accepts(q.Method) && r.rules[i].excepts(paths) == "" })
 	return s
 }
 
@@ -150,9 +150,9 @@ func (c *charger) charge(q *Request, matched []int, paths []reading) {
 	for _, i := range matched {
 		rule := &c.rules.rules[i]
 		if c.explanation != nil {
-			c.explanation.match(rule, q, c.exemption)
+			c.explanation.match(rule, q, c.exemption, paths)
 		}
-		if c.exemption != nil || !rule.accepts(q.Method) {
+		if c.exemption != nil || !rule.accepts(q.Method) || rule.excepts(paths) != "" {
 			continue
 		}
 		limits := rule.of(q.Caller.Tier)

@@ -62,9 +62,10 @@ type Spelling struct {
 
 // Rule is a rule of a document.
 type Rule struct {
-	Path           string // place in the document, such as "rules[2]"
-	Endpoint       string // not validated yet; "" if it is missing
-	Method         string // "" means any method
+	Path           string   // place in the document, such as "rules[2]"
+	Endpoint       string   // not validated yet; "" if it is missing
+	Except         []string // endpoints that the rule leaves out, not validated yet
+	Method         string   // "" means any method
 	Cost           int64
 	Shadow         bool // also true if the whole document is in shadow mode
 	OnError        limiter.OnError
@@ -119,6 +120,9 @@ func (d *Document) Note(path, format string, args ...any) {
 func (d *Document) Notes() Problems { return problems(d.report.notes) }
 
 const modeShadow = "shadow"
+
+// maxExcept bounds the endpoints that one rule leaves out.
+const maxExcept = 100
 
 var modes = []string{"enforce", modeShadow}
 
@@ -236,6 +240,12 @@ func (d *Document) readRule(n *node) Rule {
 	o := n.object(&d.report)
 	r := Rule{Path: n.path(), Cost: 1}
 	r.Endpoint, _ = o.text(o.required("endpoint"))
+	if except := o.member("except"); except != nil {
+		for _, item := range d.values(except, maxExcept, "endpoints", `["/health"]`) {
+			endpoint, _ := o.text(item)
+			r.Except = append(r.Except, endpoint)
+		}
+	}
 	if method := o.member("method"); method != nil {
 		r.Method = d.readMethod(o, method)
 	}

@@ -65,6 +65,7 @@ func (d *Document) readExempt(o *object, n *node, kind string) (value string, of
 		d.report.at(n, `got "*", want a path; "mode": "shadow" stops the enforcement of all limits`)
 	case kind == PerIP:
 		of, ok = network(value)
+		d.noteHost(n, value, of)
 		if !ok {
 			d.report.at(n, "got %s, %s", n, wantNetwork)
 		}

@@ -77,6 +77,7 @@ func (d *Document) readCaller(o *object) (c Override, ok bool) {
 		c.Kind, c.Value, ok = m.key, value, isText && value != ""
 		if m.key == PerIP && ok {
 			c.Network, ok = network(value)
+			d.noteHost(m, value, c.Network)
 			if !ok {
 				d.report.at(m, "got %s, %s", m, wantNetwork)
 			}
@@ -87,6 +88,13 @@ func (d *Document) readCaller(o *object) (c Override, ok bool) {
 		d.report.at(o.node, "no caller, want a member user, apikey, ip or claim:<name>")
 	}
 	return c, ok
+}
+
+// noteHost adds a note on a network that is written with bits of a host.
+func (d *Document) noteHost(n *node, text string, of netip.Prefix) {
+	if prefix, err := netip.ParsePrefix(text); err == nil && prefix != prefix.Masked() {
+		d.Note(n.path(), "got %s, which is the network %s: the bits of a host have no effect", n, of)
+	}
 }
 
 const wantNetwork = "want an IPv4 address, or a network such as 192.0.2.0/24 or 2001:db8:1::/64"

@@ -163,6 +163,8 @@ func (s *scanner) invalid(err error) {
 	}
 	s.at = int(e.Offset) - 1
 	switch rest := s.text[s.at:]; {
+	case bytes.HasPrefix(s.text, []byte("---")) || bytes.Contains(append([]byte("\n"), s.text...), []byte("\nrules:")):
+		s.mistake += "; rules are JSON, not YAML"
 	case bytes.HasPrefix(rest, []byte("/")) || rest[0] == '#':
 		s.mistake += "; JSON has no comments; use the field note"
 	case rest[0] == '\'':

@@ -1,0 +1,114 @@
+package rules
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/rules/document"
+)
+
+// maxCompared bounds the work of noteStricter: the number of pairs of limits that it compares.
+const maxCompared = 200_000
+
+// noteStricter notes a limit that can never refuse, because another limit counts all of its requests and is stricter.
+func (c *compiler) noteStricter() {
+	overridden := map[string]bool{}
+	for i := range c.doc.Overrides {
+		overridden[c.doc.Overrides[i].Name] = true
+	}
+	compared := 0
+	for l := range c.rules.limits() {
+		never := func(o limit) bool { return !overridden[o.Name] && c.neverRefuses(l, &o) }
+		r := &c.rules.rules[l.rule]
+		for _, at := range c.rules.index.match(nil, reading{path: r.pattern.example()}) {
+			o := &c.rules.rules[at]
+			if r.Shadow || o.Shadow || !o.includes(r) {
+				continue
+			}
+			limits := o.always(r, l.Tier)
+			compared += len(limits)
+			if compared > maxCompared {
+				return
+			}
+			if i := slices.IndexFunc(limits, never); i >= 0 {
+				c.doc.Note(l.Path, "can never refuse: %s is stricter, and counts all of its requests", limits[i].Path)
+				break
+			}
+		}
+	}
+}
+
+// always returns the limits that apply to every caller who gets the limits of the rule other under the key tier.
+func (r *rule) always(other *rule, tier string) []limit {
+	limits := r.of(tier)
+	foreign := func(named string) bool { return named != document.Global && other.tiers[named] == nil }
+	if tier == document.Global || tier == document.OtherTiers && slices.ContainsFunc(slices.Collect(maps.Keys(r.tiers)), foreign) {
+		return limits[1]
+	}
+	return slices.Concat(limits[0], limits[1])
+}
+
+// includes reports whether r applies to every request to which the rule other applies.
+func (r *rule) includes(other *rule) bool {
+	if r.Method != "" && r.Method != other.Method || !r.pattern.contains(other.pattern) {
+		return false
+	}
+	return !slices.ContainsFunc(r.except, func(p pattern) bool {
+		return !slices.ContainsFunc(other.except, func(q pattern) bool { return q.contains(p) }) && p.overlaps(other.pattern)
+	})
+}
+
+// overlaps reports whether a path can match both patterns.
+func (p *pattern) overlaps(q pattern) bool {
+	for i := range min(len(p.segments), len(q.segments)) {
+		if a, b := p.segments[i], q.segments[i]; a != b && a != parameter && b != parameter {
+			return false
+		}
+	}
+	return len(p.segments) == len(q.segments) || len(p.segments) < len(q.segments) && p.below || len(q.segments) < len(p.segments) && q.below
+}
+
+// neverRefuses reports whether the limit stricter refuses each request that l would refuse. Its rule includes that of l.
+func (c *compiler) neverRefuses(l, stricter *limit) bool {
+	of, by := &c.rules.classes[stricter.class], &c.rules.classes[l.class]
+	switch s, o := l.Limit, stricter.Limit; {
+	case s == o || s.Mark || o.Mark || s.Count.Of != limiter.CountRequests || o.Count.Of != limiter.CountRequests,
+		l.class == stricter.class && s.Rate == o.Rate, // each is as strict as the other
+		s.Rate.Calendar.Period != "" || o.Rate.Calendar.Period != "",
+		o.Spread != limiter.Spread{} || stricter.AcrossTiers || stricter.spec.Rate.Regions != l.spec.Rate.Regions,
+		o.OnError != s.OnError || o.LocalProcesses != s.LocalProcesses,
+		stricter.cost < l.cost || stricter.Only != "" && stricter.Only != l.Only,
+		stricter.byEndpoint() && !l.byEndpoint() || by.byIP && !of.byIP: // a bad credential charges only limits by address
+		return false
+	}
+	if slices.ContainsFunc(of.parts, func(p part) bool {
+		return !slices.Contains(by.parts, p) || strings.HasPrefix(p.word, document.PerPath) && stricter.rule != l.rule
+	}) {
+		return false
+	}
+	most, within := arrival(stricter.Limit.Rate), l.Limit.Rate
+	kind := func(m *limiter.Limit) string { kind, _, _ := strings.Cut(m.Fingerprint(), "/"); return kind }
+	if kind(l.Limit) == kind(stricter.Limit) && within.Span() == stricter.Limit.Rate.Span() && !within.Algorithm.HasBurst() {
+		return within.Requests >= stricter.Limit.Rate.Requests
+	}
+	if within.Algorithm.HasBurst() {
+		return most.burst <= float64(capacity(within)) && most.rate <= float64(within.Requests)/within.Span().Seconds()
+	}
+	// twice the burst, because a sliding window weighs the requests of the window before
+	return 2*most.burst+most.rate*within.Span().Seconds() <= float64(within.Requests)
+}
+
+// curve bounds what a limit admits in any time: burst + rate · seconds.
+type curve struct{ burst, rate float64 }
+
+func arrival(r algo.Rate) curve {
+	made := curve{float64(capacity(r)), float64(r.Requests) / (float64(r.Span()) / float64(time.Second))}
+	if !r.Algorithm.HasBurst() {
+		made.burst *= 2
+	}
+	return made
+}
