@@ -215,7 +215,9 @@ func (c *compiler) except(r *rule) {
 	}
 }
 
-func exceptPath(r *rule, i int) string { return document.Join(r.Path, "except") + fmt.Sprintf("[%d]", i) }
+func exceptPath(r *rule, i int) string {
+	return document.Join(r.Path, "except") + fmt.Sprintf("[%d]", i)
+}
 
 func (c *compiler) add(s *spec) {
 	c.specs = append(c.specs, s)
