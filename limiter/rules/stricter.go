@@ -96,7 +96,7 @@ func (c *compiler) neverRefuses(l, stricter *limit) bool {
 		return within.Requests >= stricter.Limit.Rate.Requests
 	}
 	if within.Algorithm.HasBurst() {
-		return most.burst <= float64(capacity(within)) && most.rate <= float64(within.Requests)/within.Span().Seconds()
+		return most.burst <= float64(within.Capacity()) && most.rate <= float64(within.Requests)/within.Span().Seconds()
 	}
 	// twice the burst, because a sliding window weighs the requests of the window before
 	return 2*most.burst+most.rate*within.Span().Seconds() <= float64(within.Requests)
@@ -106,7 +106,7 @@ func (c *compiler) neverRefuses(l, stricter *limit) bool {
 type curve struct{ burst, rate float64 }
 
 func arrival(r algo.Rate) curve {
-	made := curve{float64(capacity(r)), float64(r.Requests) / (float64(r.Span()) / float64(time.Second))}
+	made := curve{float64(r.Capacity()), float64(r.Requests) / (float64(r.Span()) / float64(time.Second))}
 	if !r.Algorithm.HasBurst() {
 		made.burst *= 2
 	}
