@@ -21,11 +21,12 @@ const (
 	KeyError   = "problemError"
 	KeyMessage = "message"
 	KeyLimit   = "limit" // the number of requests, as decimal digits
+	KeyWait    = "wait"  // seconds until a repetition, as decimal digits, or null
 	KeyWindow  = "window"
 	KeyPolicy  = "policy"
 )
 
 // BodyKeys returns the keys that a body template may contain.
 func BodyKeys() []string {
-	return []string{KeyType, KeyError, KeyMessage, KeyLimit, KeyWindow, KeyPolicy}
+	return []string{KeyType, KeyError, KeyMessage, KeyWait, KeyLimit, KeyWindow, KeyPolicy}
 }

@@ -121,6 +121,9 @@ func TestFields(t *testing.T) {
 		t.Errorf("fields of an answer with a key: got %q, want %q", got, want)
 	}
 	refusal := lambdahttp.DecisionContext(httplimit.MalformedPath(), limiter.Global(), "free")
+	if got := refusal[contract.KeyWait]; got != "null" {
+		t.Errorf("wait of a refusal that no wait ends: got %v, want null", got)
+	}
 	for _, key := range contract.BodyKeys() {
 		if _, ok := refusal[key]; !ok {
 			t.Errorf("context of a refusal without limits: got no %s, want one", key)

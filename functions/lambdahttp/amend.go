@@ -38,7 +38,7 @@ type Admitted struct {
 }
 
 // Answered converts payload, the answer of the function, into the answer for the host, in parts. It adds
-// those fields of the decision that the function has not set, and removes the cost fields. All other
+// the fields of the decision that apply to it (see [httplimit.Yield]), and removes the cost fields. All other
 // bytes of payload stay. A payload that is no answer to a host stays unchanged. If Lambda did not get the answer,
 // Answered can be called again. The first call sets the status and the reported costs, and the last one the length of the body.
 func (a *Admitted) Answered(payload []byte) [][]byte {
@@ -109,7 +109,9 @@ func (a *Admitted) end() {
 
 // amended returns an answer with the fields, or without them if the host rejects the answer, or Lambda would.
 func (a *Admitted) amended(f *fullAnswer) [][]byte {
-	fields, removed := spelled(a.w.Header()), a.reports(f)
+	fields, removed := a.w.Header().Clone(), a.reports(f)
+	httplimit.Yield(fields, f.status, func(name string) bool { return contains(f.fields, name) })
+	fields = spelled(fields)
 	a.count(f)
 	if !f.rejected {
 		if amended := f.amended(a.list(f), fields, removed); size(amended) <= MaxAnswer {

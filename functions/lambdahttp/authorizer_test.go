@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,7 +85,7 @@ func TestAuthorizer_waitsForReload(t *testing.T) {
 // refusal is the body template of an API's ACCESS_DENIED gateway response.
 const refusal = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,` +
 	`"error":"$context.authorizer.problemError",` +
-	`"message":"$context.authorizer.message","limit":$context.authorizer.limit,"window":"$context.authorizer.window",` +
+	`"message":"$context.authorizer.message","retry_after":$context.authorizer.wait,"limit":$context.authorizer.limit,"window":"$context.authorizer.window",` +
 	`"violated-policies":["$context.authorizer.policy"]}`
 
 // filled replaces the variables of the template with the values of the context. Like API Gateway, it
@@ -137,6 +138,7 @@ func TestAuthorizer_problem_allRules(t *testing.T) {
 		}
 		var body httplimit.Problem
 		if err := json.Unmarshal([]byte(filled(refusal, p.Context)), &body); err != nil || body.Message != p.Context["message"] ||
+			strconv.FormatInt(body.Wait, 10) != p.Context["retryAfter"] ||
 			len(body.Violated) != 1 || body.Violated[0] != name {
 			rt.Errorf("body: got %s, error %v; want the message of the context and the policy %s", filled(refusal, p.Context), err, name)
 		}

@@ -96,7 +96,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 		default:
 			request, current, next := requestOf(r, from), e.Rules.Current(), decided{from, api}
 			if current.IsUsage(request.Path) {
-				setFields(w.Header(), from.fields)
+				from.answer.SetHeader(w.Header())
 				if gate.ServeUsage(w, r, request) {
 					return
 				}
@@ -195,23 +195,18 @@ type decided struct {
 
 // ServeHTTP reports the decision with less remaining.
 func (d decided) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	own, err := strconv.ParseInt(w.Header().Get(httplimit.RemainingField), 10, 64)
-	if remaining, none := strconv.ParseInt(d.from.fields[httplimit.RemainingField], 10, 64); err != nil || none == nil && remaining < own {
-		for name := range fieldKeys {
-			w.Header().Del(name)
-		}
-		setFields(w.Header(), d.from.fields)
-	}
 	if d.from.over != "" {
 		r = httplimit.SetOver(r, d.from.over)
 	}
-	d.api.ServeHTTP(w, r)
-}
-
-func setFields(h http.Header, fields map[string]string) {
-	for name, value := range fields {
-		h.Set(name, value)
+	own, err := strconv.ParseInt(w.Header().Get(httplimit.RemainingField), 10, 64)
+	if remaining, none := strconv.ParseInt(d.from.answer.Remaining, 10, 64); err != nil || none == nil && remaining < own {
+		for name := range fieldKeys {
+			w.Header().Del(name)
+		}
+		d.from.answer.Serve(w, r, d.api)
+		return
 	}
+	d.api.ServeHTTP(w, r)
 }
 
 func (e *Environment) observe(_ context.Context, o telemetry.Outcome) {

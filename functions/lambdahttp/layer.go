@@ -139,7 +139,7 @@ func (l *Layer) serve(x *exchange, r *http.Request) (err error) {
 func forward(w http.ResponseWriter, r *http.Request) {
 	x, _ := r.Context().Value(exchangeKey{}).(*exchange)
 	x.called = true
-	a := &Admitted{Event: x.payload, ctx: r.Context(), w: w, counted: w != http.ResponseWriter(x), costs: x.rules.Current().CostFields(),
+	a := &Admitted{Event: x.payload, ctx: r.Context(), w: w, counted: httplimit.Counted(r.Context()), costs: x.rules.Current().CostFields(),
 		event: x.event}
 	for _, cost := range a.costs {
 		r.Header.Del(cost)

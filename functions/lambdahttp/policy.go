@@ -58,6 +58,10 @@ func policyContext(a httplimit.Answer, subject, tier, report string) map[string]
 		context[contract.KeyType] = p.Type
 		context[contract.KeyError] = p.Error
 		context[contract.KeyMessage] = p.Message
+		context[contract.KeyWait] = "null" // a number in the body
+		if p.Wait > 0 {
+			context[contract.KeyWait] = strconv.FormatInt(p.Wait, 10)
+		}
 		context[contract.KeyLimit] = strconv.FormatInt(p.Limit, 10) // API Gateway may print a number as 1.0E9
 		context[contract.KeyWindow] = p.Window
 		context[contract.KeyPolicy] = strings.Join(p.Violated, ",")
@@ -65,20 +69,13 @@ func policyContext(a httplimit.Answer, subject, tier, report string) map[string]
 	return context
 }
 
-// decisionFields returns the header fields in a context. ok reports whether Weir has allowed the
-// request. An allowed request can have no fields, because a limit of all callers together does not
-// appear in an answer.
-func decisionFields(context map[string]string) (fields map[string]string, ok bool) {
+// decisionOf returns the answer in a context. ok reports whether Weir has allowed the request. The answer can have no
+// fields, because it does not show a limit of all callers together.
+func decisionOf(context map[string]string) (answer httplimit.Answer, ok bool) {
 	if context[keyWeir] != decisionAllowed {
-		return nil, false
+		return answer, false
 	}
-	fields = map[string]string{}
-	for name, key := range fieldKeys {
-		if value := context[key]; value != "" {
-			fields[name] = value
-		}
-	}
-	return fields, true
+	return httplimit.AnswerOf(func(field string) string { return context[fieldKeys[field]] }), true
 }
 
 // policy returns the policy of a result, for all paths of the stage. This is safe, because API Gateway does not

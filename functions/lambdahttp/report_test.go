@@ -206,6 +206,10 @@ func TestHandler_settlesBehind(t *testing.T) {
 	if a.StatusCode != http.StatusOK || a.header("Weir-Cost") != "" || !strings.HasPrefix(a.header("RateLimit"), `"calls";r=0;`) {
 		t.Errorf("got %d %v, want the fields of calls and no cost", a.StatusCode, a.MultiValueHeaders)
 	}
+	refusing := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }
+	if a := d.serve(refusing, authorizer); a.StatusCode != http.StatusTooManyRequests || a.header("RateLimit") != "" {
+		t.Errorf("a refusal of the API: got %d %v, want no fields of Weir", a.StatusCode, a.MultiValueHeaders)
+	}
 	event := behind(t, authorizer)
 	for range 2 { // requests in flight
 		_ = storetest.Must(d.e.Limiter.Take(ctx, d.now, d.e.Rules.Current().Charges(nil, "GET", rules.EncodedPath("/api/v1/search"),

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -99,8 +100,8 @@ func (e *proxyEvent) request(ctx context.Context, in *Environment, body string) 
 	if in.BehindAuthorizer {
 		texts = e.authorizerContext()
 	}
-	fields, decided := decisionFields(texts)
-	ctx = withDelivery(ctx, delivery{decided: decided, fields: fields, over: texts[keyOver], path: &below, malformed: malformed != nil})
+	answer, decided := decisionOf(texts)
+	ctx = withDelivery(ctx, delivery{decided: decided, answer: answer, over: texts[keyOver], path: &below, malformed: malformed != nil})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -228,10 +229,10 @@ func (e *proxyEvent) header() http.Header {
 
 // delivery contains what a host reports about a request but an http.Request cannot contain.
 type delivery struct {
-	decided bool              // an authorizer has charged and allowed the request
-	over    string            // httplimit.Answer.Over of the authorizer's decision
-	fields  map[string]string // header fields of the authorizer's decision; can be empty
-	path    *rules.Path       // path as the host delivers it; nil if the request is not from an event
+	decided bool             // an authorizer has charged and allowed the request
+	over    string           // httplimit.Answer.Over of the authorizer's decision
+	answer  httplimit.Answer // of the authorizer's decision; can have no fields
+	path    *rules.Path      // path as the host delivers it; nil if the request is not from an event
 	// malformed reports a malformed percent-encoding. The URL of the request then has no path.
 	malformed bool
 }

@@ -19,14 +19,14 @@ type response struct {
 // variables without quotes: those of contract.BodyKeys, which functions/lambdahttp writes.
 const (
 	refusedBody = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,` +
-		`"error":"$context.authorizer.problemError","message":"$context.authorizer.message","limit":$context.authorizer.limit,` +
+		`"error":"$context.authorizer.problemError","message":"$context.authorizer.message","retry_after":$context.authorizer.wait,"limit":$context.authorizer.limit,` +
 		`"window":"$context.authorizer.window","violated-policies":["$context.authorizer.policy"]}`
 	unauthorizedBody = `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized",` +
 		`"message":"The credentials are missing, malformed, unknown or expired."}`
 	failedBody = `{"type":"about:blank","title":"Service Unavailable","status":503,"error":"authorizer_failed",` +
-		`"message":"The request could not be authorized. Try again."}`
+		`"message":"The request could not be authorized. Try again.","retry_after":1}`
 	throttledBody = `{"type":"about:blank","title":"Too Many Requests","status":429,"error":"throttled",` +
-		`"message":"The API as a whole has too many requests. Retry after 1 second."}`
+		`"message":"The API as a whole has too many requests. Retry after 1 second.","retry_after":1}`
 	quotaBody = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
 		`"error":"quota_exceeded","message":"The quota of this API key's usage plan is used up."}`
 )

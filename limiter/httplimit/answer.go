@@ -29,7 +29,7 @@ type Answer struct {
 	RetryAfter string // in whole seconds
 	Limit      string // capacity in requests
 	Remaining  string
-	Reset      string // when the quota is full again, in Unix seconds; "" for requests in flight
+	Reset      string // when the quota is full again, or a refused request may be repeated, in Unix seconds; "" for requests in flight
 	Policy     string // value of RateLimit-Policy; "" if rules decided that are newer than the rules of this process
 	RateLimit  string
 	Degraded   string // the reason why the store did not decide (limiter.Reason); "" if it did
@@ -69,7 +69,7 @@ func NewAnswer(d limiter.Decision) Answer {
 		}
 		return a
 	}
-	wait, concurrent := int64(-1), d.Limit.Count.Of == limiter.CountConcurrent
+	wait, concurrent, reset := int64(-1), d.Limit.Count.Of == limiter.CountConcurrent, d.ResetAfter
 	switch {
 	case concurrent && !d.Allowed:
 		wait = slotWait(&d)
@@ -78,17 +78,17 @@ func NewAnswer(d limiter.Decision) Answer {
 	case d.Allowed:
 		wait = seconds(d.ResetAfter)
 	case d.RetryAfter > 0:
-		extended := d.RetryAfter
+		reset = d.RetryAfter
 		if periodEnd(&d).IsZero() {
-			extended = jitter(&d)
+			reset = jitter(&d)
 		}
-		wait = max(1, seconds(extended))
+		wait = max(1, seconds(reset))
 		a.RetryAfter = strconv.FormatInt(wait, 10)
 	}
 	a.Limit = strconv.FormatInt(d.Capacity, 10)
 	a.Remaining = strconv.FormatInt(d.Remaining, 10)
 	if !concurrent {
-		a.Reset = strconv.FormatInt(unixUp(d.At.Add(d.ResetAfter)), 10)
+		a.Reset = strconv.FormatInt(unixUp(d.At.Add(reset)), 10)
 	}
 	if !d.Superseded {
 		a.Policy = policyField(d.Limit, d.At)
@@ -147,6 +147,37 @@ var (
 	}()
 )
 
+// groups are the fields that belong together, as indices of fieldNames.
+var groups = [...][]int{{0}, {1, 2, 3}, {4, 5}, {6}}
+
+// refuses reports whether a status is the refusal of a back end, which has fields of its own or none.
+func refuses(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+}
+
+// Yield removes from h the fields of an Answer that do not apply to the answer of a back end with this status: all fields if the
+// back end refuses (429, 503), and otherwise those of a group that the back end has sent a field of. The function sent gets canonical
+// names.
+func Yield(h http.Header, status int, sent func(name string) bool) {
+	for _, group := range groups {
+		foreign := refuses(status)
+		for _, i := range group {
+			foreign = foreign || sent(canonicalNames[i])
+		}
+		for _, i := range group {
+			if foreign {
+				delete(h, canonicalNames[i])
+			}
+		}
+	}
+}
+
+// AnswerOf returns the answer of an allowed request with the given values of the fields in [ExposedFields].
+func AnswerOf(value func(field string) string) Answer {
+	return Answer{RetryAfter: value(RetryAfterField), Limit: value(LimitField), Remaining: value(RemainingField), Reset: value(ResetField),
+		Policy: value(PolicyField), RateLimit: value(RateLimitField), Degraded: value(DegradedField)}
+}
+
 // ExposedFields returns the names of all fields of an answer. A page of another origin can read the
 // fields only if Access-Control-Expose-Headers lists them.
 func ExposedFields() []string { return slices.Clone(fieldNames[:]) }
@@ -170,13 +201,33 @@ func (a Answer) Fields() [][2]string {
 // SetHeader sets the fields of the answer in h.
 func (a Answer) SetHeader(h http.Header) {
 	all := a.values()
-	values := make([]string, len(all)) // saves an allocation for each field
-	copy(values, all[:])
+	set(h, &all)
+}
+
+// set makes the values those of the fields in h, without a copy.
+func set(h http.Header, values *[len(fieldNames)]string) {
 	for i, value := range values {
 		if value != "" {
 			h[canonicalNames[i]] = values[i : i+1 : i+1]
 		}
 	}
+}
+
+// Serve passes the request r to the handler next with the fields of the answer in the header of w. It removes those fields that do not
+// apply to the answer of next, as Yield does.
+func (a Answer) Serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	a.serve(w, r, next, nil)
+}
+
+func (a Answer) serve(w http.ResponseWriter, r *http.Request, next http.Handler, pending *Pending) {
+	c := &counted{ResponseWriter: w, own: a.values(), pending: pending, head: r.Method == http.MethodHead}
+	set(w.Header(), &c.own)
+	if pending != nil {
+		c.serve(r, next)
+		return
+	}
+	next.ServeHTTP(c, r)
+	c.begin(http.StatusOK)
 }
 
 // Refuse writes the answer to a refused request with the status of its Problem. Without a Problem the

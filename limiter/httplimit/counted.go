@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 )
@@ -13,16 +14,15 @@ import (
 // gets it; nginx logs it in the same case.
 const StatusClientLeft = 499
 
-// serveCounted passes r to the handler next, and settles p when the body has ended. It also settles after a
+// serve passes r to the handler next, and settles the request when the body has ended. It also settles after a
 // panic, which counts as status 500. If the client has left, the panic is no failure: reverse proxies panic then.
-func (p *Pending) serveCounted(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	c := &counted{ResponseWriter: w, pending: p, head: r.Method == http.MethodHead}
-	status, ended := http.StatusInternalServerError, false
+func (c *counted) serve(r *http.Request, next http.Handler) {
+	p, status, ended := c.pending, http.StatusInternalServerError, false
 	defer func() {
 		if errors.Is(r.Context().Err(), context.Canceled) {
 			status, ended = cmp.Or(c.status, StatusClientLeft), false
 		}
-		p.takeFields(w.Header())
+		p.takeFields(c.Header())
 		p.readCosts(ended)
 		p.Settle(r.Context(), status, c.bytes)
 	}()
@@ -63,13 +63,17 @@ func ReportFields(ctx context.Context, h http.Header) {
 	}
 }
 
-// counted is an http.ResponseWriter that records the status, the cost fields and the length of the body.
-// http.ResponseController finds the writer below it by Unwrap.
+// Counted reports whether a request settles after its answer. ctx is the context of the request that the handler got.
+func Counted(ctx context.Context) bool { return ctx.Value(pendingKey{}) != nil }
+
+// counted is the http.ResponseWriter of an admitted request. It records the status, the cost fields and the length of the body,
+// and removes fields of the decision that the handler has replaced. http.ResponseController finds the writer below it by Unwrap.
 type counted struct {
 	http.ResponseWriter
-	pending *Pending
-	head    bool // the request is a HEAD request, whose answer has no body
-	status  int  // 0 until the header is sent
+	own     [len(fieldNames)]string // the values of the decision, which the header refers to
+	pending *Pending                // nil if nothing settles
+	head    bool                    // the request is a HEAD request, whose answer has no body
+	status  int                     // 0 until the header is sent
 	bytes   int64
 }
 
@@ -79,11 +83,43 @@ func (c *counted) begin(status int) {
 	if c.status != 0 {
 		return
 	}
-	c.pending.takeFields(c.Header())
+	if c.pending != nil {
+		c.pending.takeFields(c.Header())
+	}
 	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 		c.status = status
-		c.pending.metering.begin(c.Header())
+		c.yield()
+		if c.pending != nil {
+			c.pending.metering.begin(c.Header())
+		}
 	}
+}
+
+// yield removes the fields of the decision that do not apply to the answer; see Yield. A reverse proxy adds its values to them.
+func (c *counted) yield() {
+	h := c.Header()
+	for _, group := range groups {
+		foreign := refuses(c.status)
+		for _, i := range group {
+			foreign = foreign || len(h[canonicalNames[i]]) > 0 && !c.owns(i)
+		}
+		if !foreign {
+			continue
+		}
+		for _, i := range group {
+			if values := h[canonicalNames[i]]; c.owns(i) {
+				delete(h, canonicalNames[i])
+			} else if len(values) > 1 && values[0] == c.own[i] {
+				h[canonicalNames[i]] = values[1:]
+			}
+		}
+	}
+}
+
+// owns reports whether the i-th field still has the value of the decision.
+func (c *counted) owns(i int) bool {
+	values := c.Header()[canonicalNames[i]]
+	return len(values) == 1 && &values[0] == &c.own[i]
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -99,8 +135,19 @@ func (c *counted) Write(b []byte) (int, error) {
 	if !c.head {
 		c.bytes += int64(n)
 	}
-	c.pending.metering.write(b[:n])
+	if c.pending != nil {
+		c.pending.metering.write(b[:n])
+	}
 	return n, err
+}
+
+// ReadFrom implements io.ReaderFrom, so that the writer below can send a file without a copy, unless something counts its bytes.
+func (c *counted) ReadFrom(r io.Reader) (int64, error) {
+	if c.pending != nil {
+		return io.Copy(struct{ io.Writer }{c}, r)
+	}
+	c.begin(http.StatusOK)
+	return io.Copy(c.ResponseWriter, r)
 }
 
 // FlushError implements the flushing of http.ResponseController.

@@ -66,7 +66,7 @@ RateLimit: "search";r=17;t=2
 			`Retry-After: 1
 X-RateLimit-Limit: 20
 X-RateLimit-Remaining: 0
-X-RateLimit-Reset: 1772625613
+X-RateLimit-Reset: 1772625602
 RateLimit-Policy: "search";q=100;w=60
 RateLimit: "search";r=0;t=1
 `},
@@ -74,7 +74,7 @@ RateLimit: "search";r=0;t=1
 			ResetAfter: 12 * time.Second}, `Retry-After: 10
 X-RateLimit-Limit: 20
 X-RateLimit-Remaining: 0
-X-RateLimit-Reset: 1772625612
+X-RateLimit-Reset: 1772625610
 RateLimit-Policy: "search";q=100;w=60
 RateLimit: "search";r=0;t=10
 `},
@@ -92,7 +92,7 @@ RateLimit: "search";r=20
 			ResetAfter: 12 * time.Second, Reason: limiter.ReasonTimeout}, `Retry-After: 3
 X-RateLimit-Limit: 5
 X-RateLimit-Remaining: 0
-X-RateLimit-Reset: 1772625613
+X-RateLimit-Reset: 1772625604
 RateLimit: "search";r=0;t=3
 Weir-Degraded: store_timeout
 `},
@@ -150,7 +150,7 @@ func TestNewAnswer_share(t *testing.T) {
 		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=0;t=60\nWeir-Degraded: " +
 			"store_unavailable\n",
 		// the wait includes jitter
-		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772625660\nWeir-Degraded: store_unavailable\n",
+		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nWeir-Degraded: store_unavailable\n",
 	} {
 		d, err := limits.Take(t.Context(), noon, []limiter.Charge{{Subject: limiter.User("42"), Limit: l, Cost: 1}})
 		if err != nil {
@@ -162,7 +162,7 @@ func TestNewAnswer_share(t *testing.T) {
 				!slices.Equal(p.Violated, []string{"search"}) {
 				t.Errorf("got answer %+v and problem %+v, want a 429 for the limit 2 without a window", a, p)
 			}
-			a.RetryAfter, a.RateLimit = "", ""
+			a.RetryAfter, a.Reset, a.RateLimit = "", "", ""
 		}
 		if got := fields(a); got != want {
 			t.Errorf("request %d:\n got %q\nwant %q", i+1, got, want)
@@ -196,7 +196,7 @@ func TestNewAnswer_busy(t *testing.T) {
 		w := httptest.NewRecorder()
 		a.Refuse(w)
 		body := `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Too Many Requests",` +
-			`"status":429,"error":"subject_busy","message":"Too many requests at once. Retry after ` + want + `."}`
+			`"status":429,"error":"subject_busy","message":"Too many requests at once. Retry after ` + want + `.","retry_after":` + want[:1] + `}`
 		if w.Code != http.StatusTooManyRequests || w.Body.String() != body || fields(a) != "Retry-After: "+want[:1]+
 			"\nWeir-Degraded: subject_busy\n" {
 			t.Errorf("%s: got %d %s, fields %s, want a 429 with the body %s", wait, w.Code, w.Body, fields(a), body)
@@ -219,7 +219,8 @@ func TestNewAnswer_jitter(t *testing.T) {
 			if want := `"slow";r=0;t=` + a.RetryAfter; a.RateLimit != want {
 				t.Fatalf("RateLimit: got %s, want %s", a.RateLimit, want)
 			}
-			if want := strconv.FormatInt(noon.Truncate(time.Second).Add(wait).Unix(), 10); a.Reset != want {
+			n, _ := strconv.ParseInt(a.RetryAfter, 10, 64)
+			if want := strconv.FormatInt(noon.Unix()+n, 10); a.Reset != want || a.Problem.Wait != n {
 				t.Fatalf("X-RateLimit-Reset: got %s, want %s", a.Reset, want)
 			}
 		}
@@ -393,7 +394,7 @@ func TestGate(t *testing.T) {
 	}
 	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
 		`"error":"rate_limit_exceeded",` +
-		`"message":"Too many requests. Retry after 1 second.","limit":100,"window":"60s","violated-policies":["search"]}`
+		`"message":"Too many requests. Retry after 1 second.","retry_after":1,"limit":100,"window":"60s","violated-policies":["search"]}`
 	if got := body(t, r); got != want {
 		t.Errorf("body\n got %s\nwant %s", got, want)
 	}
@@ -567,7 +568,7 @@ func TestGate_denied(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	const want = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Service Unavailable",` +
 		`"status":503,"error":"store_unavailable",` +
-		`"message":"The limits of this request cannot be checked now. Retry after 1 second."}`
+		`"message":"The limits of this request cannot be checked now. Retry after 1 second.","retry_after":1}`
 	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != want {
 		t.Errorf("status %d\n got %s\nwant %s", w.Code, got, want)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -229,6 +230,43 @@ func TestFromDocument_items(t *testing.T) {
 		}
 		if got := s.takes.Load(); (got < requests) != c.leases {
 			t.Errorf("%s: got %d store calls for %d requests, want leases: %t", c.name, got, requests, c.leases)
+		}
+	}
+}
+
+// Fields are groups: where the handler has set a field of a group, its whole group stays. A handler that refuses gets none.
+func TestGate_groups(t *testing.T) {
+	all := map[string]string{"X-RateLimit-Limit": "9", "X-RateLimit-Remaining": "8", "X-RateLimit-Reset": "*", "RateLimit-Policy": "*",
+		"RateLimit": "*"}
+	for name, c := range map[string]struct {
+		answer func(http.ResponseWriter)
+		want   map[string]string // * is any value of Weir's
+	}{
+		"none of its own": {func(http.ResponseWriter) {}, all},
+		"a body":          {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x") }, all},
+		"an early hint":   {func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) }, all},
+		"a limit": {func(w http.ResponseWriter) { w.Header().Set("X-Ratelimit-Limit", "9") },
+			map[string]string{"X-RateLimit-Limit": "9", "RateLimit-Policy": "*", "RateLimit": "*"}},
+		"what a proxy adds": {func(w http.ResponseWriter) { w.Header().Add("Ratelimit", "mine") },
+			map[string]string{"X-RateLimit-Limit": "9", "X-RateLimit-Remaining": "8", "X-RateLimit-Reset": "*", "RateLimit": "mine"}},
+		"a refusal": {func(w http.ResponseWriter) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}, map[string]string{"Retry-After": "7"}},
+		"an outage": {func(w http.ResponseWriter) {
+			w.Header().Set("X-Ratelimit-Remaining", "3")
+			_, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("")) // sends the status 200
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}, map[string]string{"X-RateLimit-Remaining": "3", "RateLimit-Policy": "*", "RateLimit": "*"}},
+	} {
+		w := httptest.NewRecorder()
+		h := httplimit.PerIP(9, time.Minute).Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { c.answer(w) }))
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+		for _, field := range httplimit.ExposedFields() {
+			got := strings.Join(w.Result().Header.Values(field), "|")
+			if want := c.want[field]; got != want && (want != "*" || got == "") {
+				t.Errorf("%s: %s: got %q, want %q", name, field, got, want)
+			}
 		}
 	}
 }

@@ -16,6 +16,7 @@ type Problem struct {
 	Status   int      `json:"status"`
 	Error    string   `json:"error"`
 	Message  string   `json:"message"`
+	Wait     int64    `json:"retry_after,omitempty"` // in seconds, as in Retry-After; 0 means that no wait is known to help
 	Limit    int64    `json:"limit,omitempty"`
 	Window   string   `json:"window,omitempty"`
 	Violated []string `json:"violated-policies,omitempty"`
@@ -57,7 +58,7 @@ func overLimit(d *limiter.Decision, wait int64) *Problem {
 		text += " This request costs more than the whole limit."
 	}
 	p := refusal(text)
-	p.Limit, p.Violated = d.Capacity, []string{d.Limit.Name}
+	p.Limit, p.Violated, p.Wait = d.Capacity, []string{d.Limit.Name}, max(wait, 0)
 	if !d.Superseded {
 		p.Limit = d.Limit.Rate.Requests
 		if !concurrent {
@@ -86,13 +87,21 @@ func tooMany(counted limiter.Counted) string {
 // busy returns the problem of a request whose subject gets too many concurrent charges. No limit
 // refused the request.
 func busy(wait int64) *Problem {
-	return problem(reducedCapacity, http.StatusTooManyRequests, string(limiter.ReasonBusy), "Too many requests at once."+retry(wait))
+	p := problem(reducedCapacity, http.StatusTooManyRequests, string(limiter.ReasonBusy), "Too many requests at once."+retry(wait))
+	p.Wait = wait
+	return p
 }
 
 // failure returns the problem of a request that is denied because the store fails.
 func failure() *Problem {
-	return problem(reducedCapacity, http.StatusServiceUnavailable, "store_unavailable",
-		"The limits of this request cannot be checked now. Retry after 1 second.")
+	return soon(problem(reducedCapacity, http.StatusServiceUnavailable, "store_unavailable",
+		"The limits of this request cannot be checked now. Retry after 1 second."))
+}
+
+// soon sets the wait of retrySoon in p.
+func soon(p *Problem) *Problem {
+	p.Wait = 1
+	return p
 }
 
 // queueLeft returns the problem of a request that ends before its turn in the queue of a leaky bucket.
@@ -127,7 +136,7 @@ func internalError() Answer {
 func unverified(degraded limiter.Reason) Answer {
 	return Answer{
 		RetryAfter: retrySoon, Degraded: string(degraded),
-		Problem: problem(blank, http.StatusServiceUnavailable, "authorizer_failed", "The request could not be authorized. Try again."),
+		Problem: soon(problem(blank, http.StatusServiceUnavailable, "authorizer_failed", "The request could not be authorized. Try again.")),
 	}
 }
 

@@ -61,7 +61,6 @@ func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, ne
 		result.Answer.Refuse(w)
 		return
 	}
-	result.Answer.SetHeader(w.Header())
 	if result.usage != nil {
 		next = usageHandler{g, result.Time, result.Caller, rules.Selection{Tier: result.Tier, Usage: result.usage}}
 	}
@@ -69,11 +68,7 @@ func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, ne
 		r = result.passed
 	}
 	r = SetOver(r, result.Answer.Over)
-	if result.Pending != nil {
-		result.Pending.serveCounted(w, r, next)
-		return
-	}
-	next.ServeHTTP(w, r)
+	result.Answer.serve(w, r, next, result.Pending)
 }
 
 // AnswerTime is the part of a request's time that Serve reserves for the answer. A request whose turn in the

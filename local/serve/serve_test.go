@@ -152,15 +152,14 @@ func (l *local) searches(api *httptest.Server, token string, n int) {
 	if r.StatusCode != http.StatusTooManyRequests {
 		l.t.Fatalf("search %d: got %s, want 429", n+1, r.Status)
 	}
-	full := map[int]int64{20: 12, 100: 6}[n]
 	l.expect(r, map[string]string{
-		"Retry-After": "1", "X-RateLimit-Limit": strconv.Itoa(n), "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": strconv.FormatInt(now+full,
+		"Retry-After": "1", "X-RateLimit-Limit": strconv.Itoa(n), "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": strconv.FormatInt(now+1,
 			10), "Cache-Control": "no-store",
 		"RateLimit-Policy": fmt.Sprintf(`"search";q=%d;w=60`, quota), "RateLimit": `"search";r=0;t=1`, "Content-Type": "application/problem+json",
 	})
 	want := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
 		`"error":"rate_limit_exceeded",` +
-		`"message":"Too many requests. Retry after 1 second.","limit":` + strconv.Itoa(quota) + `,"window":"60s","violated-policies":["search"]}`
+		`"message":"Too many requests. Retry after 1 second.","retry_after":1,"limit":` + strconv.Itoa(quota) + `,"window":"60s","violated-policies":["search"]}`
 	if r.Text != want {
 		l.t.Errorf("body\n got %s\nwant %s", r.Text, want)
 	}

@@ -115,12 +115,13 @@ func newProxy(upstream *url.URL, logger *slog.Logger, clock func() time.Time, in
 }
 
 // ServeHTTP passes a request to the upstream and its answer to the client. It adds the header fields in w that the
-// upstream has not set.
+// upstream has not set; see httplimit.Yield.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fields := w.Header().Clone() // informational answers (1xx) clear the header
 	clear(w.Header())
 	_ = http.NewResponseController(w).EnableFullDuplex() // not supported by recorders in tests
-	add := func(h http.Header) {
+	add := func(h http.Header, status int) {
+		httplimit.Yield(fields, status, func(name string) bool { return h[name] != nil })
 		for name, values := range fields {
 			if _, set := h[name]; !set {
 				h[name] = values
@@ -135,11 +136,11 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				delete(answer.Trailer, field)
 			}
 			p.noteExpress(r.Context(), answer.Header)
-			add(answer.Header)
+			add(answer.Header, answer.StatusCode)
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			add(w.Header())
+			add(w.Header(), http.StatusBadGateway)
 			p.fail(w, r, err)
 		},
 	}).ServeHTTP(w, r)

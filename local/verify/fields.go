@@ -63,6 +63,7 @@ func wrongRefusal(a answer) []string {
 	var p struct {
 		Type, Title, Error, Message, Window string
 		Status, Limit                       int
+		Wait                                int      `json:"retry_after"`
 		Violated                            []string `json:"violated-policies"`
 	}
 	if err := json.Unmarshal(a.body, &p); err != nil {
@@ -77,6 +78,9 @@ func wrongRefusal(a answer) []string {
 	name, requests := limitOf(a.header)
 	if p.Status != http.StatusTooManyRequests || p.Limit != requests || len(p.Violated) != 1 || p.Violated[0] != name {
 		wrong = append(wrong, fmt.Sprintf("status %d, limit %d, violated-policies %q", p.Status, p.Limit, p.Violated))
+	}
+	if got := strconv.Itoa(p.Wait); got != a.header.Get(httplimit.RetryAfterField) {
+		wrong = append(wrong, "retry_after "+got)
 	}
 	return wrong
 }
