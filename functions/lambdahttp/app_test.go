@@ -490,24 +490,6 @@ func TestEvents_used(t *testing.T) {
 	}
 }
 
-func FuzzHandler(f *testing.F) {
-	files := storetest.Must(samples.Files.ReadDir("."))
-	for _, file := range files {
-		f.Add(sampleEvent(f, file.Name()))
-	}
-	e := memory(f)
-	h, a := lambdahttp.NewHandler(e, sample.New(e)), lambdahttp.NewAuthorizer(e)
-	f.Fuzz(func(t *testing.T, event []byte) {
-		for _, function := range []interface {
-			Invoke(context.Context, []byte) ([]byte, error)
-		}{h, a} {
-			if answer, err := function.Invoke(ctx, event); err == nil && !json.Valid(answer) {
-				t.Errorf("answer: got %q, want JSON", answer)
-			}
-		}
-	})
-}
-
 // counting records the charged subjects. Each charge is one write to a shared store.
 type counting struct {
 	limiter.Store

@@ -157,26 +157,6 @@ func decision(t testing.TB, event []byte) ([]string, error) {
 	return store.subjects, err
 }
 
-// Whatever a member of an event is, the event gets a decision.
-func FuzzLayer_event(f *testing.F) {
-	all := hostEvents(f)
-	for i, value := range hostile[:15] {
-		f.Add(uint8(i), uint16(i*7), value)
-	}
-	hosts := []string{"REST API", "HTTP API 1.0", "HTTP API", "function URL", "load balancer", "load balancer with lists"}
-	f.Fuzz(func(t *testing.T, host uint8, member uint16, value string) {
-		event := all[hosts[int(host)%len(hosts)]]
-		paths := positions(t, event)
-		path := paths[int(member)%len(paths)]
-		if slices.Contains(decides, path) || !json.Valid([]byte(value)) {
-			t.Skip()
-		}
-		if _, err := decision(t, replaced(t, event, path, value)); err != nil {
-			t.Errorf("%s is %.100q: got %v, want a decision", path, value, err)
-		}
-	})
-}
-
 // An event that cannot be decoded has an error, which the log and the metric report. It is not treated as another kind of event.
 func TestLayer_undecodable(t *testing.T) {
 	deep := strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001)

@@ -434,15 +434,3 @@ func TestForward_failures(t *testing.T) {
 	}
 	d.want("after the outage", "calls 1, failures 1, bytes 1")
 }
-
-// No event panics, and none without a value of this deployment charges anything.
-func FuzzForward(f *testing.F) {
-	f.Add([]byte(`{"report":"AQ.AQ","cost":{"input":1},"status":200,"bytes":5}`))
-	f.Add([]byte(`{"awslogs":{"data":"H4sIAAAAAAAA"}}`))
-	f.Fuzz(func(t *testing.T, event []byte) {
-		d := newDecided(t, eachCount)
-		d.sealed()
-		_, _ = d.settle.Invoke(ctx, event)
-		d.want("after a foreign event", "calls 1")
-	})
-}

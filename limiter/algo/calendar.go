@@ -3,11 +3,14 @@ package algo
 import (
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	_ "time/tzdata" // for systems without time zones, such as Lambda
 )
 
 // Period is a kind of calendar period, as in rules documents.
@@ -101,7 +104,7 @@ var (
 	zones     sync.Map // *time.Location by name
 )
 
-// ValidZone reports whether name is the name of a time zone in the IANA database.
+// ValidZone reports whether name is the name of a time zone in the IANA database, such as Europe/Berlin, or UTC.
 func ValidZone(name string) bool {
 	if _, known := zones.Load(name); known {
 		return true
@@ -114,6 +117,22 @@ func ValidZone(name string) bool {
 		zones.Store(name, location)
 	}
 	return location != nil
+}
+
+// areas begin the names of time zones that mean the same on every machine.
+var areas = []string{"Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Etc", "Europe", "Indian", "Pacific", "US"}
+
+// loadZone returns the time zone with a name, from the system or else from time/tzdata; nil if there is none.
+func loadZone(name string) *time.Location {
+	area, _, inArea := strings.Cut(name, "/")
+	if name != "UTC" && (!inArea || !slices.Contains(areas, area) || path.Clean(name) != name) {
+		return nil
+	}
+	location, err := time.LoadLocation(name)
+	if err != nil {
+		return nil
+	}
+	return location
 }
 
 func (c Calendar) compile() (*calendar, error) {

@@ -23,54 +23,19 @@ func (c *call) before(d *call) bool {
 	return c.serial < d.serial
 }
 
-// calls is a priority queue: a heap with four children per node, which needs fewer cache misses
-// than two. There are thousands of calls, and each fills a cache line.
+// calls is a priority queue of calls, for container/heap.
 type calls []call
 
-const branches = 4
+func (q calls) Len() int           { return len(q) }
+func (q calls) Less(i, j int) bool { return q[i].before(&q[j]) }
+func (q calls) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *calls) Push(c any)        { *q = append(*q, c.(call)) }
 
-func (q *calls) push(c call) {
-	h := append(*q, c)
-	i := len(h) - 1
-	for i > 0 {
-		up := (i - 1) / branches
-		if !c.before(&h[up]) {
-			break
-		}
-		h[i] = h[up]
-		i = up
-	}
-	h[i] = c
-	*q = h
-}
-
-// pop removes and returns the first call. It panics if the queue is empty.
-func (q *calls) pop() call {
+// Pop implements heap.Interface: it removes the last call.
+func (q *calls) Pop() any {
 	h := *q
-	first, n := h[0], len(h)-1
-	c := h[n]
-	h[n] = call{}
-	h = h[:n]
-	i := 0
-	for {
-		least := i*branches + 1
-		if least >= n {
-			break
-		}
-		for j := least + 1; j < min(least+branches, n); j++ {
-			if h[j].before(&h[least]) {
-				least = j
-			}
-		}
-		if !h[least].before(&c) {
-			break
-		}
-		h[i] = h[least]
-		i = least
-	}
-	if n > 0 {
-		h[i] = c
-	}
-	*q = h
-	return first
+	c := h[len(h)-1]
+	h[len(h)-1] = call{}
+	*q = h[:len(h)-1]
+	return c
 }

@@ -37,9 +37,8 @@
 // store, or until the end of the tick, a step of the virtual time. A tick is at least 100 ms long. A
 // request without a call causes no event, and the state of the environment stays in the caches of the
 // processor. The store serves the calls in the order of their arrival. Calls within a quarter of the
-// median round trip do not depend on each other's answers. Their environments therefore continue on
-// several processors, in any order (TestRun_order). Each environment has its own random numbers, so the
-// result does not depend on the number of processors (TestRun_deterministic). Requests are judged a tick
+// median round trip do not depend on each other's answers. Their environments therefore continue
+// in any order (TestRun_order). Each environment has its own random numbers. Requests are judged a tick
 // later, and then removed. The memory therefore depends on the number of callers and environments, not
 // on the simulated time.
 //

@@ -1,11 +1,8 @@
 package simulate
 
 import (
-	"context"
 	"fmt"
 	"regexp"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -97,33 +94,4 @@ func (l Limits) shapes() (list []shape) {
 	all(algo.SlidingWindow, sync, limiter.Spread{Sync: l.Sync})
 	all(algo.TokenBucket, sync, limiter.Spread{Sync: l.Sync})
 	return list
-}
-
-// RunPlan runs the scenarios of a plan on a number of processors, and returns their results in the
-// order of the plan. It adds the requests to progress, which may be nil.
-func RunPlan(ctx context.Context, plan []Scenario, processors int, progress *atomic.Int64) ([]Result, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	results := make([]Result, len(plan))
-	atOnce := max(1, min(processors, len(plan)))
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range atOnce {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(plan) || ctx.Err() != nil {
-					return
-				}
-				r, err := Run(ctx, plan[i], processors/atOnce, progress)
-				if err != nil {
-					cancel(err)
-					return
-				}
-				results[i] = r
-			}
-		})
-	}
-	wg.Wait()
-	return results, context.Cause(ctx)
 }

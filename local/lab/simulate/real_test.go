@@ -91,7 +91,7 @@ func sameAs(t *testing.T, s Scenario, open func(*environment) (limiter.Store, er
 		if err := connect(sim); err != nil {
 			t.Fatal(err)
 		}
-		if err := sim.run(t.Context(), nil); err != nil {
+		if err := sim.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return sim, log

@@ -2,12 +2,11 @@ package simulate
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"fmt"
 	"math"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -30,11 +29,9 @@ type request struct {
 // Environments interact only through the store. A call needs at least the time in shortest to reach the
 // store, and the same time for its answer. So if a call arrives at t, its answer causes no call that
 // arrives before t + 2*shortest. Within such a span, no call depends on another one. The store serves
-// the calls of a span in order. Then the environments of these calls continue on several processors, in
-// any order. The result does not depend on this order.
+// the calls of a span in order. Then the environments of these calls continue.
 type simulation struct {
 	*Scenario
-	workers   int
 	start     algo.Instant
 	from, end algo.Instant // from: end of the warm-up; end: end of the simulation
 	callers   zipf
@@ -58,15 +55,14 @@ type simulation struct {
 // window that divides a day.
 var epoch = algo.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// Run simulates s with up to the given number of processors. The same scenario gives the same result on
-// any number. Run adds the requests to progress unless it is nil. It returns the error of ctx.
-func Run(ctx context.Context, s Scenario, processors int, progress *atomic.Int64) (Result, error) {
+// Run simulates s. The same scenario always gives the same result. Run adds the requests to progress unless it is nil. It
+// returns the error of ctx.
+func Run(ctx context.Context, s Scenario) (Result, error) {
 	sim := newSimulation(&s)
-	sim.workers = processors
 	if err := sim.openStore(); err != nil {
 		return Result{}, err
 	}
-	if err := sim.run(ctx, progress); err != nil {
+	if err := sim.run(ctx); err != nil {
 		return Result{}, err
 	}
 	return sim.result(), nil
@@ -77,7 +73,7 @@ func newSimulation(s *Scenario) *simulation {
 	from := start.Add(s.Warmup)
 	end := from.Add(s.Measured)
 	sim := &simulation{
-		Scenario: s, workers: 1, start: start, from: from, end: end,
+		Scenario: s, start: start, from: from, end: end,
 		callers:  newZipf(s.Callers, s.Exponent),
 		latency:  newLognormal(s.Median, s.P99),
 		shortest: max(1, s.Median/8),
@@ -107,7 +103,7 @@ const minTick = 100 * time.Millisecond
 
 // run simulates tick by tick. A decision ends in the next tick at the latest, because a tick is at
 // least as long as the longest decision.
-func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
+func (s *simulation) run(ctx context.Context) error {
 	defer func() {
 		for _, e := range s.all {
 			e.stop()
@@ -124,19 +120,14 @@ func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 		if err := s.serve(ctx, s.until); err != nil {
 			return err
 		}
-		n, err := s.collect(s.since)
-		if err != nil {
+		if err := s.collect(s.since); err != nil {
 			return err
-		}
-		if progress != nil {
-			progress.Add(int64(n))
 		}
 	}
 	if err := s.serve(ctx, math.MaxInt64); err != nil {
 		return err
 	}
-	_, err := s.collect(math.MaxInt64)
-	return err
+	return s.collect(math.MaxInt64)
 }
 
 func (s *simulation) startAll() error {
@@ -175,7 +166,7 @@ func (s *simulation) serve(ctx context.Context, before algo.Instant) error {
 		span := min(before, s.calls[0].at.Add(2*s.shortest))
 		resumed = resumed[:0]
 		for len(s.calls) > 0 && s.calls[0].at < span {
-			c := s.calls.pop()
+			c := heap.Pop(&s.calls).(call)
 			c.serve(c.at)
 			if !c.waits {
 				continue
@@ -192,12 +183,12 @@ func (s *simulation) serve(ctx context.Context, before algo.Instant) error {
 
 // advance resumes environments until each one waits for a call or reaches the end of the tick.
 func (s *simulation) advance(list []*environment) {
-	s.resume(list)
 	for _, e := range list {
+		e.next()
 		waits := false
 		for _, c := range e.sent {
 			waits = waits || c.waits
-			s.calls.push(c)
+			heap.Push(&s.calls, c)
 		}
 		clear(e.sent)
 		e.sent = e.sent[:0]
@@ -207,39 +198,9 @@ func (s *simulation) advance(list []*environment) {
 	}
 }
 
-// crew is the number of environments that one worker resumes at a time.
-const crew = 16
-
-// resume resumes environments, with several workers if there are many.
-func (s *simulation) resume(list []*environment) {
-	if s.workers == 1 || len(list) < 2*crew {
-		for _, e := range list {
-			e.next()
-		}
-		return
-	}
-	var taken atomic.Int64
-	var wg sync.WaitGroup
-	for range min(s.workers, len(list)/crew) {
-		wg.Go(func() {
-			for {
-				end := int(taken.Add(crew))
-				if end-crew >= len(list) {
-					return
-				}
-				for _, e := range list[end-crew : min(end, len(list))] {
-					e.next()
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// collect judges the requests before a time, and returns how many requests are new in the log.
-func (s *simulation) collect(before algo.Instant) (n int, err error) {
+// collect judges the requests before a time.
+func (s *simulation) collect(before algo.Instant) (err error) {
 	for _, e := range s.all {
-		n += len(e.log)
 		s.log = append(s.log, e.log...)
 		e.log = e.log[:0]
 		if e.err != nil && err == nil {
@@ -254,5 +215,5 @@ func (s *simulation) collect(before algo.Instant) (n int, err error) {
 		s.record(&s.log[i])
 	}
 	s.log = slices.Delete(s.log, 0, final)
-	return n, err
+	return err
 }

@@ -26,7 +26,7 @@ func synced(t *testing.T, requests int64, environments int, rate float64, during
 
 func run(t *testing.T, s Scenario) Result {
 	t.Helper()
-	r, err := Run(t.Context(), s, 2, nil)
+	r, err := Run(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
