@@ -24,8 +24,8 @@ type attachment struct {
 
 // Attach limits methods of a REST API. If it gets no methods, it limits all of them. Call it after
 // the API has its methods. The API also gets the gateway responses of the limits: every denial by an
-// authorizer gets the 429 of the limits. OPTIONS is never limited, because a browser sends a
-// preflight without credentials.
+// authorizer gets the 429 of the limits. OPTIONS is limited unless API Gateway itself answers it, as it answers
+// preflights.
 //
 // The API is defined in this app or imported. For an imported API, only the methods that this app adds are limited, and
 // the app cannot deploy the API again after a change. The methods of an API from OpenAPI are in its document: see
@@ -165,19 +165,25 @@ func (l *Limits) permitAPI(scope constructs.Construct, api awsapigateway.IRestAp
 // schemeName is the name of the authorizer.
 const schemeName = "limiter"
 
-const (
-	options = "OPTIONS"
-	none    = "NONE"
-)
+const none = "NONE"
 
 // isMeant reports whether Attach was called for this method.
 func (a *attachment) isMeant(m awsapigateway.CfnMethod) bool {
 	if len(a.methods) == 0 {
-		return *m.HttpMethod() != options
+		return !answersItself(m)
 	}
 	return slices.ContainsFunc(a.methods, func(chosen awsapigateway.Method) bool {
 		return *chosen.Node().DefaultChild().Node().Path() == *m.Node().Path()
 	})
+}
+
+// answersItself reports whether API Gateway answers a method without a back end, as it does preflights.
+func answersItself(m awsapigateway.CfnMethod) bool {
+	if *m.HttpMethod() != "OPTIONS" || m.Integration() == nil {
+		return false
+	}
+	integration, _ := awscdk.Stack_Of(m).Resolve(m.Integration()).(map[string]any)
+	return integration["type"] == "MOCK"
 }
 
 // authorization returns the method's AuthorizationType, such as CUSTOM.

@@ -3,7 +3,7 @@
 //
 // The construct guarantees:
 //   - No result of an authorizer is cached, because a cached result counts nothing.
-//   - Every method of an attached API is limited, except OPTIONS.
+//   - Every method of an attached API is limited, except OPTIONS that API Gateway answers.
 //   - A refusal is a 429 with the header fields of the decision.
 //   - Each function has permission only for its calls.
 //

@@ -366,6 +366,34 @@ func TestLimits_Attach_methods(t *testing.T) {
 	}
 }
 
+// Attach limits OPTIONS that a back end gets, and leaves preflights that API Gateway answers to browsers, which send no
+// credential.
+func TestLimits_Attach_options(t *testing.T) {
+	app, stack, api := newAPI(t)
+	preflights := api.Root().AddResource(jsii.String("preflights"), nil)
+	preflights.AddCorsPreflight(&awsapigateway.CorsOptions{AllowOrigins: jsii.Strings("https://app.example")})
+	passed := api.Root().AddResource(jsii.String("passed"), nil)
+	passed.AddMethod(jsii.String("OPTIONS"), awsapigateway.NewHttpIntegration(jsii.String("https://back-end.example"), nil), nil)
+	passed.AddMethod(jsii.String("GET"), awsapigateway.NewMockIntegration(nil), nil)
+	f := awslambda.NewFunction(awscdk.NewStack(app, jsii.String("Other"), nil), jsii.String("F"), &awslambda.FunctionProps{
+		Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")),
+	})
+	api.Root().AddResource(jsii.String("elsewhere"), nil).AddMethod(jsii.String("OPTIONS"), awsapigateway.NewLambdaIntegration(f, nil), nil)
+	awsapigateway.NewCfnMethod(stack, jsii.String("Raw"), &awsapigateway.CfnMethodProps{HttpMethod: jsii.String("OPTIONS"),
+		RestApiId: api.RestApiId(), ResourceId: api.Root().ResourceId(), AuthorizationType: jsii.String("NONE"),
+		Integration: &awsapigateway.CfnMethod_IntegrationProperty{Type: jsii.String("MOCK")}})
+	ratelimit.NewLimits(stack, jsii.String("Limits"), props(t)).Attach(api)
+	app.Synth(nil)
+	want := map[string]string{"/preflights OPTIONS": "NONE", "/passed OPTIONS": "CUSTOM", "/passed GET": "CUSTOM", "/elsewhere OPTIONS": "CUSTOM",
+		"/orders GET": "CUSTOM", "/orders POST": "CUSTOM"}
+	for _, m := range *api.Methods() {
+		name := *m.Resource().Path() + " " + *m.HttpMethod()
+		if kind := *m.Node().DefaultChild().(awsapigateway.CfnMethod).AuthorizationType(); kind != want[name] {
+			t.Errorf("%s: got %s, want %s", name, kind, want[name])
+		}
+	}
+}
+
 // Equip connects an existing function to the cache in the given VPC.
 func TestLimits_Equip(t *testing.T) {
 	app, stack, _ := newAPI(t)

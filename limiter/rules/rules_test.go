@@ -51,6 +51,8 @@ func show(charges []limiter.Charge) string {
 func TestRules_Charges(t *testing.T) {
 	design, all := load(t, "testdata/good/design.json"), load(t, "testdata/good/everything.json")
 	only := load(t, "testdata/good/only.json")
+	posts := parse(t, `{"rules":[{"endpoint":"*","method":"POST","limits":{"*":[{"name":"all","requests":9,"window":"1m","per":["ip"]},
+		{"name":"guesses","requests":9,"window":"1m","per":["ip"],"only":"bad_credentials"}]}}]}`)
 	pro := caller.Caller{User: "pat", APIKey: "k1", IP: address, Tier: "pro", Claims: map[string]string{"org": "acme"}}
 	key := caller.Caller{APIKey: "k1", IP: address}
 	rejected := caller.Caller{IP: address, Rejected: true}
@@ -93,6 +95,7 @@ func TestRules_Charges(t *testing.T) {
 		{"credential that could not be verified", only, "GET", "/b", caller.Caller{IP: rejected.IP, Rejected: true, Unverified: true},
 			"ip:203.0.113.7 address 1"},
 		{"bad credential elsewhere", only, "GET", "/b", rejected, "ip:203.0.113.7 address 1, ip:203.0.113.7 bad-credentials 1"},
+		{"bad credential by another method", posts, "OPTIONS", "/a", rejected, "ip:203.0.113.7 guesses 1"},
 		{"good token", only, "GET", "/a", alice, ""},
 		{"good key", only, "GET", "/a", key, ""},
 		{"no credential", only, "GET", "/a", anonymous, "ip:203.0.113.7 address 1"},

@@ -56,7 +56,8 @@ type Metered struct {
 // - A rule that the readings of a path charge with more than maxValues values of its parameters makes it malformed.
 // - If the caller lacks an identity by which a limit counts, the request does not charge that limit.
 // - A request with a rejected credential charges only limits by address.
-// - A limit with the field "only" charges only the requests that this field selects.
+// - A limit with the field "only" charges only the requests that this field selects. bad_credentials selects those of every
+// method, because a credential can be guessed with any.
 func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
 	return r.choose(dst, &q, nil)
 }
@@ -138,6 +139,7 @@ type charger struct {
 	ignored     error              // see Selection
 	subjects    [8]limiter.Subject // subject by index of the class; set at the first use
 	explanation *Explanation       // gets the matched rules and their limits; nil if the charges are not explained
+	other       bool               // the rule has another method, so only a bad credential counts
 	again       bool               // an earlier reading of the path matches the same rule
 	crowded     bool               // a rule has charges for more than maxValues values of its parameters
 }
@@ -152,7 +154,8 @@ func (c *charger) charge(q *Request, matched []int, paths []reading) {
 		if c.explanation != nil {
 			c.explanation.match(rule, q, c.exemption, paths)
 		}
-		if c.exemption != nil || !rule.accepts(q.Method) || rule.excepts(paths) != "" {
+		c.other = !rule.accepts(q.Method)
+		if c.exemption != nil || c.other && !q.Caller.Rejected || rule.excepts(paths) != "" {
 			continue
 		}
 		limits := rule.of(q.Caller.Tier)
@@ -186,6 +189,9 @@ func (c *charger) reads(q *Request, r *rule, paths []reading, i int) bool {
 func (c *charger) add(q *Request, limits []limit) {
 	for i := range limits {
 		l := &limits[i]
+		if c.other && l.Only != document.OnlyBadCredentials {
+			continue
+		}
 		subject, why := c.subject(q, l)
 		if why != notSkipped {
 			if c.explanation != nil && !c.again {

@@ -83,7 +83,7 @@ func routing(apis []*gateway.API, method, path string) (routed, unrouted []strin
 func (e endpoint) meets(r gateway.Route) bool {
 	method := r.Method
 	switch method {
-	case http.MethodOptions: // rules never apply to OPTIONS
+	case http.MethodOptions: // API Gateway answers it, or it counts like the method that it asks for
 		return false
 	case http.MethodHead: // a rule for GET also applies to HEAD
 		method = http.MethodGet
