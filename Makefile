@@ -53,7 +53,7 @@ help: ## List the targets
 	@echo "  ARCH=arm64|x86_64  for make functions and make build"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/README.md"
 	@echo "  APPROVAL=any-change|broadening|never  when make deploy asks for confirmation"
-	@echo "  WEIR_REQUIRE=all  makes tests fail instead of being skipped (or a list: browser,clients,docker,dynamodb,kafka,redis,tools)"
+	@echo "  WEIR_REQUIRE=all  makes tests fail instead of being skipped (or a list: browser,clients,docker,dynamodb,kafka,njs,redis,tools)"
 
 run: TAGS := $(if $(filter redis,$(STORE)),,noredis)
 run: .bin/weir ## Run the REST API, the HTTP API and the console on this machine

@@ -12,21 +12,8 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/edge"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
-
-// CloudFront's engine is njs. WEIR_NJS is the path of another njs than that in PATH.
-func njs(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("WEIR_NJS")
-	if path == "" {
-		path = "njs"
-	}
-	found, err := exec.LookPath(path)
-	if err != nil {
-		t.Skip("njs is not installed; want the package njs of Debian")
-	}
-	return found
-}
 
 type request struct {
 	ip, path, key string
@@ -35,7 +22,7 @@ type request struct {
 // run runs the function in njs, with a store of these entries, and returns the answer to each request.
 func run(t *testing.T, entries map[string]string, requests ...request) (answers []string) {
 	t.Helper()
-	program, folder := njs(t), t.TempDir()
+	program, folder := storetest.Server(t, "njs", "WEIR_NJS"), t.TempDir() // the engine of CloudFront
 	store, _ := json.Marshal(entries)
 	stub := `const entries = ` + string(store) + `;
 export default {kvs: function () { return {get: function (key) {

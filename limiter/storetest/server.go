@@ -9,7 +9,7 @@ import (
 )
 
 // needs lists the names, in WEIR_REQUIRE, of the programs and servers that tests may need.
-var needs = []string{"browser", "clients", "docker", "dynamodb", "kafka", "node", "python3", "redis", "tools"}
+var needs = []string{"browser", "clients", "docker", "dynamodb", "kafka", "njs", "node", "python3", "redis", "tools"}
 
 // Server returns the address of a server that a test needs. It reads the address from an environment
 // variable. If the variable is not set, Server skips the test. If WEIR_REQUIRE is "all" or lists the

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/weir-limits/weir/local/servers"
 )
 
 // Install installs the packages that a server or the tools need, if it runs as root on Debian. On other
@@ -26,6 +28,8 @@ func Install(ctx context.Context, name string, progress io.Writer) error {
 		packages = []string{"maven"} // depends on Java
 	case name == "clients" && (!onPath("cmake") || !onPath("g++")):
 		packages = []string{"cmake", "g++", "make", "python3"}
+	case name == "njs" && !onPath("njs"):
+		packages = []string{"njs"}
 	case name == "docker" && !onPath("dockerd"):
 		packages = []string{"docker.io"}
 	case name == "tools" && !hasPython(ctx):
@@ -47,6 +51,15 @@ func Install(ctx context.Context, name string, progress io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// NJS returns the path of njs, whose engine CloudFront's functions have.
+func NJS() (string, error) {
+	path, err := exec.LookPath("njs")
+	if err != nil {
+		return "", fmt.Errorf("njs %w on the PATH (Debian: apt-get install njs)", servers.ErrMissing)
+	}
+	return path, nil
 }
 
 func onPath(program string) bool {

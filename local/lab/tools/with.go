@@ -31,7 +31,8 @@ func withCommand() *cobra.Command {
 			"server whose variable is set. It uses a Docker engine that already runs. " +
 			"tools sets WEIR_TOOLS to the folder of the SAM CLI, cfn-lint and the CDK for Python, in pinned versions. browser sets WEIR_BROWSER " +
 			"to a Chromium or Chrome. " +
-			"clients sets WEIR_CLIENTS to the folder of Lambda's runtime interface client for Node.js. " +
+			"clients sets WEIR_CLIENTS to the folder of Lambda's runtime interface client for Node.js, and njs sets " +
+			"WEIR_NJS to the program. " +
 			"If a server or a tool is not available, the command runs without it and weir-tools prints a warning. If WEIR_REQUIRE is all or " +
 			"lists the missing name, this is an error.",
 		Example: "  weir-tools with redis -- go test ./limiter/redisstore\n  weir-tools with --install dynamodb,redis -- make soak",
@@ -56,13 +57,13 @@ func withCommand() *cobra.Command {
 
 // toolVariables has the environment variable of each tool that is not a store, by the tool's name.
 var toolVariables = map[string]string{"browser": "WEIR_BROWSER", "clients": "WEIR_CLIENTS", "docker": "DOCKER_HOST",
-	"kafka": "KAFKA_BROKERS", "tools": "WEIR_TOOLS"}
+	"kafka": "KAFKA_BROKERS", "njs": "WEIR_NJS", "tools": "WEIR_TOOLS"}
 
 // variableOf returns the environment variable for the address of a server or tool. For an unknown name it
 // returns "".
 func variableOf(name string) string { return cmp.Or(servers.Variables[name], toolVariables[name]) }
 
-const withNames = "browser,clients,docker,dynamodb,kafka,redis,tools"
+const withNames = "browser,clients,docker,dynamodb,kafka,njs,redis,tools"
 
 // needs are the valid names in WEIR_REQUIRE: the servers and tools that this command can provide, and
 // programs that only tests use.
@@ -161,6 +162,9 @@ func (w *with) provide(ctx context.Context, name string) (value string, server *
 	switch name {
 	case "browser":
 		value, err = testservers.Browser()
+		return value, nil, err
+	case "njs":
+		value, err = testservers.NJS()
 		return value, nil, err
 	case "docker":
 		value = testservers.RunningDocker(ctx)
