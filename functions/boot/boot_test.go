@@ -103,6 +103,11 @@ func TestLoad(t *testing.T) {
 			"JWT_ISSUER: required with JWKS; otherwise tokens of any issuer with the same key are valid"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_ISSUER=i"},
 			"JWT_AUDIENCE: required with JWKS; otherwise tokens for other APIs are valid"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "IDENTITY=hosts"}, `IDENTITY: got "hosts", want weir, host or host+keys`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "IDENTITY=host", "BEHIND_AUTHORIZER=true"},
+			"JWKS and BEHIND_AUTHORIZER: got one with IDENTITY=host, want neither: the host has verified the caller"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "IDENTITY=host", "CLAIMS=a=b,c"},
+			`CLAIMS: got "c", want a name and a path such as org=org.id`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=keys.json", "JWT_ISSUER=i", "JWT_AUDIENCE=w"},
 			`JWKS: key file without WEIR_LOCAL=true (got "keys.json", want a URL); key files are for local use`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "API_KEYS_FILE=k", "API_KEY_SECRET_FILE=s"},
@@ -216,6 +221,16 @@ func TestConfig_Environment(t *testing.T) {
 	if _, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{}); !errors.Is(err, caller.ErrMissingCredential) ||
 		!slices.Equal(e.BasePaths, []string{"/v1"}) {
 		t.Errorf("no credential: got %v, want ErrMissingCredential and the base path /v1", err)
+	}
+	for identity, keys := range map[string]bool{"host": false, "host+keys": true} {
+		e, err := load(t, "STORE=memory", "WEIR_LOCAL=true", "RULES_FILE="+rules, "API_KEYS_FILE="+records, "API_KEY_SECRET_FILE="+secret,
+			"IDENTITY="+identity, "TIER_CLAIM=cognito:groups", "CLAIMS=org=org.id").Environment(t.Context(), store, quiet)
+		if err != nil || e.Host == nil || e.Host.User != "sub" || e.Host.Tier != "cognito:groups" || e.Host.Others["org"] != "org.id" {
+			t.Fatalf("%s: got %+v, %v, want the names of claims", identity, e, err)
+		}
+		if tokens, read := e.Identifier.Identifies(); tokens || read != keys {
+			t.Errorf("%s: reads tokens %t, API keys %t, want false and %t", identity, tokens, read, keys)
+		}
 	}
 	for want, variables := range map[string][]string{
 		"rules: open nowhere":        {"STORE=memory", "RULES_FILE=nowhere"},

@@ -80,10 +80,18 @@ type Config struct {
 	// empty, tokens are ignored.
 	JWKS          string   `env:"JWKS"`
 	JWTIssuer     string   `env:"JWT_ISSUER"`
-	JWTAudience   string   `env:"JWT_AUDIENCE"`
+	JWTAudience   []string `env:"JWT_AUDIENCE"`
 	JWTAlgorithms []string `env:"JWT_ALGORITHMS, default=RS256"`
-	JWTUserClaim  string   `env:"JWT_USER_CLAIM"`
-	JWTTierClaim  string   `env:"JWT_TIER_CLAIM"`
+
+	// Identity is what identifies callers. "weir" verifies the credentials in the fields of a request. "host" takes what
+	// API Gateway, or a function URL with IAM, has verified from the event, and reads no credentials. "host+keys" also
+	// reads API keys.
+	Identity string `env:"IDENTITY, default=weir"`
+	// UserClaim, TierClaim and Claims name claims by their paths, as in caller.ClaimNames, and with Identity host also
+	// what the owner's Lambda authorizer returns. Each element of Claims is another name and a path: org=org.id.
+	UserClaim string   `env:"USER_CLAIM, default=sub"`
+	TierClaim string   `env:"TIER_CLAIM, default=tier"`
+	Claims    []string `env:"CLAIMS"`
 
 	// APIKeysFile contains API keys. APIKeySecretFile contains the secret that hashes them. Both
 	// files replace RECORDS_TABLE in a local run. They are not allowed elsewhere.
@@ -171,7 +179,7 @@ func Load(lookup func(string) (string, bool)) (Config, error) {
 	if err := errors.Join(ReadVariables(&c, lookup), checkRemoved(lookup)); err != nil {
 		return c, err
 	}
-	if c.JWKS == contract.JWKSRecords && c.JWTIssuer == "" && c.JWTAudience == "" { // the parameters of a template are empty
+	if c.JWKS == contract.JWKSRecords && c.JWTIssuer == "" && c.JWTAudience == nil { // the parameters of a template are empty
 		c.JWKS = ""
 	}
 	c.dynamo = &dynamoClient{}
@@ -250,7 +258,15 @@ func (c *Config) validate() error {
 		"ORIGIN_SECRET_BEFORE: got %d characters, want none or at least %d, without spaces", len(c.OriginSecretBefore), contract.MinOriginSecret)
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
 	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: required with JWKS; otherwise tokens of any issuer with the same key are valid")
-	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: required with JWKS; otherwise tokens for other APIs are valid")
+	check(c.JWKS == "" || c.JWTAudience != nil, "JWT_AUDIENCE: required with JWKS; otherwise tokens for other APIs are valid")
+	check(slices.Contains([]string{contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys}, c.Identity),
+		"IDENTITY: got %q, want %s, %s or %s", c.Identity, contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys)
+	check(c.Identity == contract.IdentityWeir || c.JWKS == "" && !c.BehindAuthorizer,
+		"JWKS and BEHIND_AUTHORIZER: got one with IDENTITY=%s, want neither: the host has verified the caller", c.Identity)
+	for _, claim := range c.Claims {
+		name, path, _ := strings.Cut(claim, "=")
+		check(name != "" && path != "", "CLAIMS: got %q, want a name and a path such as org=org.id", claim)
+	}
 	check(c.JWKS == "" || c.Local || c.JWKS == contract.JWKSRecords || isURL(c.JWKS),
 		"JWKS: key file without WEIR_LOCAL=true (got %q, want a URL); key files are for local use", c.JWKS)
 	check(c.JWKS != contract.JWKSRecords || c.RecordsTable != "",

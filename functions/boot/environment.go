@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/weir-limits/weir/functions/apikeys"
@@ -88,7 +89,13 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if err != nil {
 		return nil, err
 	}
+	var host *caller.ClaimNames
+	if c.Identity != contract.IdentityWeir {
+		names := c.claimNames()
+		host = &names
+	}
 	return &lambdahttp.Environment{
+		Host:    host,
 		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, MACs: ring,
 		WeirBehind: c.BackEnd == contract.BackEndWeir, BehindAuthorizer: c.BehindAuthorizer,
 		Viewers:   viewer.New(source, c.OriginSecret, c.OriginSecretBefore, o.Logger),
@@ -155,8 +162,7 @@ func (c Config) identifier() (*caller.Identifier, error) {
 			return nil, err
 		}
 		o.Tokens, err = caller.NewVerifier(caller.TokenOptions{
-			Keys: keys, Issuer: c.JWTIssuer, Audience: c.JWTAudience, Algorithms: c.JWTAlgorithms, UserClaim: c.JWTUserClaim,
-			TierClaim: c.JWTTierClaim,
+			Keys: keys, Issuer: c.JWTIssuer, Audience: c.JWTAudience, Algorithms: c.JWTAlgorithms, Claims: c.claimNames(),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("environment: %w", err)
@@ -168,10 +174,19 @@ func (c Config) identifier() (*caller.Identifier, error) {
 			return nil, err
 		}
 	}
-	if c.APIKeyHeader == contract.NoAPIKeys {
+	if c.APIKeyHeader == contract.NoAPIKeys || c.Identity == contract.IdentityHost {
 		o.APIKeys = nil
 	}
 	return caller.New(o), nil
+}
+
+func (c Config) claimNames() caller.ClaimNames {
+	names := caller.ClaimNames{User: c.UserClaim, Tier: c.TierClaim, Others: map[string]string{}}
+	for _, claim := range c.Claims {
+		name, path, _ := strings.Cut(claim, "=")
+		names.Others[name] = path
+	}
+	return names
 }
 
 // records returns the records table. It returns nil if there is none.

@@ -166,7 +166,7 @@ func record() []byte {
 	for _, err := range []error{nil, caller.ErrInvalidCredential, caller.ErrUnverified} {
 		r.Record(telemetry.Outcome{Time: now, Charges: charges, Decision: d, Err: err})
 	}
-	r.Record(telemetry.Outcome{Time: now, Decision: limiter.Decision{Allowed: true}, Exemption: "health", RecordIgnored: true, Unmatched: true,
+	r.Record(telemetry.Outcome{Time: now, Decision: limiter.Decision{Allowed: true}, Exemption: "health", RecordIgnored: true, Unmatched: true, Uncounted: true,
 		Caller: caller.Caller{ForeignKey: true, IPNotFound: true}})
 	d.Allowed = false
 	r.Record(telemetry.Outcome{Time: now, Decision: d})

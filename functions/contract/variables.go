@@ -22,6 +22,10 @@ const (
 	VariableJWKS              = "JWKS"
 	VariableJWTIssuer         = "JWT_ISSUER"
 	VariableJWTAudience       = "JWT_AUDIENCE"
+	VariableIdentity          = "IDENTITY"
+	VariableUserClaim         = "USER_CLAIM"
+	VariableTierClaim         = "TIER_CLAIM"
+	VariableClaims            = "CLAIMS"
 	VariableSample            = "DECISION_SAMPLE"
 	VariableKafkaBrokers      = "KAFKA_BROKERS"
 	VariableKafkaTopic        = "KAFKA_TOPIC"
@@ -95,6 +99,13 @@ const (
 	ForeignKeysAccepted = "accept"
 )
 
+// These are the values of [VariableIdentity].
+const (
+	IdentityWeir     = "weir"
+	IdentityHost     = "host"
+	IdentityHostKeys = "host+keys"
+)
+
 // These are the values of [VariableBackEnd].
 const (
 	BackEndWeir    = "weir"
@@ -111,7 +122,8 @@ func Variables() []string {
 		VariableNamespace, VariableStore, VariableTable, VariableRedisURL, VariableRedisCluster,
 		VariableRedisIAMUser, VariableRedisIAMCache, VariableRecordsTable, VariableRulesFile,
 		VariableRulesFrom, VariableRulesVersion, VariableMaxDelay, VariableCORSOrigins,
-		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableSample,
+		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableIdentity,
+		VariableUserClaim, VariableTierClaim, VariableClaims, VariableSample,
 		VariableAddress, VariableOriginSecret, VariableSecretBefore,
 		VariableBackEnd, VariableBehindAuthorizer, VariableRegions,
 	}

@@ -62,7 +62,7 @@ func newTarget(t testing.TB) *target {
 	key := storetest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	document := storetest.Must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "a"}}}))
 	set := storetest.Must(caller.ParseKeySet(document))
-	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: set, Issuer: samples.Issuer, Audience: samples.Audience,
+	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: set, Issuer: samples.Issuer, Audience: []string{samples.Audience},
 		Algorithms: []string{"ES256"}}))
 	a := &target{store: &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}, key: key}
 	a.Environment = environment(t, a.store)
@@ -295,7 +295,7 @@ func TestAttack_chooseKey(t *testing.T) {
 func TestAttack_pickTier(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		for i, tier := range []any{"global", "*", "", "enterprise ", "ENTERPRISE", "enterprise\x00", "default_tier", "{param}", 1, true,
-			[]string{"enterprise"}, map[string]any{"tier": "enterprise"}, strings.Repeat("x", 2000), nil} {
+			map[string]any{"tier": "enterprise"}, strings.Repeat("x", 2000), nil} {
 			got := send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": fmt.Sprint("u", i), "tier": tier,
 				"Tier": "enterprise", "plan": "enterprise"})}})
 			if got.limit != "5" || got.status != http.StatusOK {

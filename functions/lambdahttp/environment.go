@@ -48,6 +48,10 @@ type Environment struct {
 	// BehindAuthorizer reports that Weir's authorizer is in front of a REST API. The handler and the layer then believe the
 	// decision in the context of its events. Another authorizer could write such a context, too.
 	BehindAuthorizer bool
+	// Host names what identifies callers in the context of an event, where the host has verified them: claims of a token,
+	// or values of the owner's Lambda authorizer. Tokens in fields are then not read. A request whose host verifies nobody
+	// gets 503. nil means that the fields of a request identify its caller.
+	Host *caller.ClaimNames
 	// Viewers finds the addresses of clients behind a distribution or a proxy. nil means the addresses from the host.
 	Viewers *viewer.Finder
 	// BasePaths are the paths that custom domains add before every path, such as "/v1". They are plain; see
@@ -217,15 +221,25 @@ func (e *Environment) observe(_ context.Context, o telemetry.Outcome) {
 func (e *Environment) settled(s telemetry.Settlement) { e.Recorder.Settled(s) }
 
 // identify returns the caller of a request.
-func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.Request) (caller.Caller, error) {
+func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.Request) (c caller.Caller, err error) {
 	credentials := r.Credentials(e.apiKeyHeader())
-	if e.Viewers == nil {
-		return e.Identifier.Caller(ctx, now, credentials)
+	var address viewer.Address
+	if e.Viewers != nil {
+		address = e.Viewers.Find(ctx, r.Header, r.Address, r.Appended)
+		credentials.Address = address.Addr
 	}
-	address := e.Viewers.Find(ctx, r.Header, r.Address, r.Appended)
-	credentials.Address = address.Addr
-	c, err := e.Identifier.Caller(ctx, now, credentials)
-	c.IPFrom, c.IPNotFound = address.String(), address.Problem != ""
+	var nobody error
+	if e.Host != nil {
+		credentials.Authorization = ""
+		credentials.Verified, nobody = deliveryOf(ctx).event.verified(*e.Host)
+	}
+	c, err = e.Identifier.Caller(ctx, now, credentials)
+	if nobody != nil {
+		c, err = caller.Caller{IP: c.IP, Rejected: true, Unverified: true}, nobody
+	}
+	if e.Viewers != nil {
+		c.IPFrom, c.IPNotFound = address.String(), address.Problem != ""
+	}
 	return c, err
 }
 

@@ -85,7 +85,7 @@ func decisionOf(context map[string]string) (answer httplimit.Answer, ok bool) {
 func (a authorizer) policy(event *proxyEvent, effect string, r httplimit.Result, report string) ([]byte, error) {
 	tier := r.Tier
 	if tier == "" { // no rule matches the request
-		tier = a.Rules.Current().Tier(r.Caller.Tier)
+		tier = a.Rules.Current().TierOf(&r.Caller)
 	}
 	resource := event.MethodARN // such as <api>/<stage>/GET/path
 	if api, rest, ok := strings.Cut(resource, "/"); ok {

@@ -51,7 +51,7 @@ func recorded(t *testing.T, log []byte) (counts map[string]int, latencies []floa
 func unverifiable(t testing.TB) *caller.Identifier {
 	t.Helper()
 	down := storetest.Must(caller.NewRemoteKeys("http://127.0.0.1:1/"))
-	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: down, Issuer: samples.Issuer, Audience: samples.Audience,
+	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: down, Issuer: samples.Issuer, Audience: []string{samples.Audience},
 		Algorithms: []string{"ES256"}}))
 	return caller.New(caller.Options{Tokens: tokens})
 }

@@ -43,8 +43,14 @@ type proxyEvent struct {
 		ELB        json.RawMessage `json:"elb"`
 		Authorizer json.RawMessage `json:"authorizer"` // contains whatever an authorizer returned
 		Identity   struct {
-			SourceIP string `json:"sourceIp"`
+			SourceIP    string      `json:"sourceIp"`
+			UserARN     string      `json:"userArn"`
+			CognitoID   string      `json:"cognitoIdentityId"`
+			Certificate certificate `json:"clientCert"`
 		} `json:"identity"`
+		Authentication struct {
+			Certificate certificate `json:"clientCert"`
+		} `json:"authentication"`
 		HTTP struct {
 			Method   string `json:"method"`
 			SourceIP string `json:"sourceIp"`
@@ -101,7 +107,8 @@ func (e *proxyEvent) request(ctx context.Context, in *Environment, body string) 
 		texts = e.authorizerContext()
 	}
 	answer, decided := decisionOf(texts)
-	ctx = withDelivery(ctx, delivery{decided: decided, answer: answer, over: texts[keyOver], path: &below, malformed: malformed != nil})
+	ctx = withDelivery(ctx, delivery{decided: decided, answer: answer, over: texts[keyOver], path: &below, malformed: malformed != nil,
+		event: e})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -138,7 +145,11 @@ func (e *proxyEvent) address(header http.Header) netip.Addr {
 // decoded reports whether the host has decoded the path. An HTTP API does, in both payload versions; other
 // hosts do not.
 func (e *proxyEvent) decoded() bool {
-	return e.Version != "" && !strings.Contains(strings.ToLower(e.RequestContext.DomainName), functionURLDomain)
+	return e.Version != "" && !e.functionURL()
+}
+
+func (e *proxyEvent) functionURL() bool {
+	return strings.Contains(strings.ToLower(e.RequestContext.DomainName), functionURLDomain)
 }
 
 // prefixes returns what the host can add before the path. On its default domain an HTTP API adds the stage. AWS does not
@@ -235,6 +246,7 @@ type delivery struct {
 	path    *rules.Path      // path as the host delivers it; nil if the request is not from an event
 	// malformed reports a malformed percent-encoding. The URL of the request then has no path.
 	malformed bool
+	event     *proxyEvent // nil if the request is not from an event
 }
 
 type deliveryKey struct{}

@@ -74,6 +74,8 @@ var placeholders = map[string]string{
 	contract.VariableRequireCredential: "true",
 	contract.VariableForeignAPIKeys:    contract.ForeignKeysIgnored,
 	contract.VariableJWTAlgorithms:     "RS256",
+	contract.VariableIdentity:          contract.IdentityWeir,
+	contract.VariableClaims:            "name=path",
 	contract.VariableAddress:           contract.AddressCloudFront,
 	contract.VariableOriginSecret:      strings.Repeat("x", contract.MinOriginSecret),
 	contract.VariableSecretBefore:      strings.Repeat("x", contract.MinOriginSecret),

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsecr"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awselasticloadbalancingv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
@@ -252,6 +253,35 @@ func TestLimits_functionURL(t *testing.T) {
 		if got := panicked(func() { app.Synth(nil) }); (got == "") != (want == "") || !strings.Contains(got, want) ||
 			strings.Contains(got, "Unlimited") {
 			t.Errorf("%q: got %q, want %q", who, got, want)
+		}
+	}
+}
+
+// With Identity host, the synthesis rejects what verifies no caller in front of a function with the limits.
+func TestLimits_identity(t *testing.T) {
+	app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) {
+		p.Identity, p.UserClaim, p.TierClaim, p.Claims = "host", "username", "cognito:groups", []string{"org=org.id", "a=b"}
+	}, nil)
+	l.AddLayer(f)
+	stack := awscdk.Stack_Of(f)
+	got := l.LayerVariables()
+	for name, want := range map[string]string{"WEIR_IDENTITY": "host", "WEIR_USER_CLAIM": "username", "WEIR_TIER_CLAIM": "cognito:groups",
+		"WEIR_CLAIMS": "org=org.id,a=b"} {
+		if got[name] == nil || *got[name] != want {
+			t.Errorf("%s: got %v, want %s", name, got[name], want)
+		}
+	}
+	awslambda.NewFunctionUrl(stack, jsii.String("IAM"), &awslambda.FunctionUrlProps{Function: f})
+	awslambda.NewFunctionUrl(stack, jsii.String("Open"), &awslambda.FunctionUrlProps{Function: f, AuthType: awslambda.FunctionUrlAuthType_NONE})
+	awselasticloadbalancingv2.NewCfnTargetGroup(stack, jsii.String("Targets"), &awselasticloadbalancingv2.CfnTargetGroupProps{
+		TargetType: jsii.String("lambda"), Targets: []any{map[string]any{"id": f.FunctionArn()}},
+	})
+	l.Attach(stack.Node().FindChild(jsii.String("Api")).(awsapigateway.RestApi))
+	mistakes := panicked(func() { app.Synth(nil) })
+	for place, want := range map[string]bool{"Shop/IAM/Resource: ": false, "Shop/Open/Resource: Identity: got host, want weir": true,
+		"Shop/Targets: Identity: got host, want weir": true, "Shop/Api: got the authorizer of the limits with Identity host": true} {
+		if strings.Contains(mistakes, place) != want {
+			t.Errorf("got %s, want %q: %t", mistakes, place, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -107,6 +108,15 @@ type LimitsProps struct {
 
 	// Tokens describes the JWTs that the functions accept. nil: tokens are ignored.
 	Tokens *Tokens
+	// Identity is what identifies callers: contract.IdentityWeir (also if empty), IdentityHost or IdentityHostKeys. With the
+	// last two, functions with the limits get the caller from the API's own authorizer, IAM or mutual TLS; Attach and Tokens
+	// are then mistakes, and so are an open function URL and a load balancer in front of such a function.
+	Identity string
+	// UserClaim and TierClaim are the paths of the claims with the user and the tier ("" means sub and tier), such as
+	// cognito:groups or realm_access.roles. With IdentityHost they also name what the owner's Lambda authorizer returns.
+	UserClaim, TierClaim string
+	// Claims are more names of claims for rules, such as org=org.id.
+	Claims []string
 	// RequireCredential rejects anonymous callers with 401.
 	RequireCredential bool
 	// CORSOrigins are the origins whose pages may call the API, such as https://app.example, or
@@ -121,7 +131,7 @@ type LimitsProps struct {
 	// MaxDelay is the longest wait of a request in a leaky bucket. 0: requests do not wait.
 	MaxDelay time.Duration
 	// Variables are more variables of functions/boot, such as BASE_PATH (for a custom domain),
-	// JWT_ALGORITHMS, JWT_TIER_CLAIM or IPV6_BITS. Variables that another property sets are
+	// JWT_ALGORITHMS or IPV6_BITS. Variables that another property sets are
 	// rejected. The only exception is REQUIRE_CREDENTIAL with a parameter of the template as value.
 	Variables map[string]string
 
@@ -145,7 +155,7 @@ type LimitsProps struct {
 // Tokens describes the JWTs that the functions accept. All fields are required.
 type Tokens struct {
 	Issuer   string // value of the claim iss
-	Audience string // value of the claim aud
+	Audience string // value of the claim aud, or without it of client_id; or several, separated by commas
 	JWKS     string // https URL of the issuer's public keys
 }
 
@@ -183,6 +193,9 @@ func (p *LimitsProps) check() error {
 			"the functions would accept tokens for other APIs", t.Issuer, t.Audience, t.JWKS)
 		want(t.JWKS == "" || unresolved(t.JWKS) || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
 	}
+	want(unresolved(p.Identity) || slices.Contains([]string{"", contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys},
+		p.Identity), "Identity: got %q, want %s, %s or %s", p.Identity, contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys)
+	want(!p.byHost() || p.Tokens == nil, "Tokens: got tokens with Identity %s, want none; the authorizer of your API verifies them", p.Identity)
 	for _, secret := range []string{p.OriginSecret, p.PreviousOriginSecret} {
 		want(secret == "" || unresolved(secret), "OriginSecret: got a text, want the value of a CloudFormation parameter with NoEcho; a "+
 			"template must not contain a secret")
@@ -199,6 +212,11 @@ func (p *LimitsProps) check() error {
 // fronted reports whether the functions believe a field of the request for the client's address.
 func (p *LimitsProps) fronted() bool { return p.Address != "" && p.Address != contract.AddressHost }
 
+// byHost reports whether the host of a function verifies its callers.
+func (p *LimitsProps) byHost() bool {
+	return p.Identity == contract.IdentityHost || p.Identity == contract.IdentityHostKeys
+}
+
 // unresolved reports whether s contains a value that is known only in the deployment, such as a
 // parameter. CloudFormation checks it then.
 func unresolved(s string) bool { return *awscdk.Token_IsUnresolved(s) }
@@ -209,7 +227,8 @@ func (p *LimitsProps) variables() map[string]string {
 	v := map[string]string{
 		contract.VariableNamespace: p.Namespace, contract.VariableRulesFile: taskRoot + rulesFile, contract.VariableRulesFrom: cmp.Or(p.RulesFrom,
 			contract.RulesDeployment),
-		contract.VariableRegions: strings.Join(p.Regions, ","),
+		contract.VariableRegions: strings.Join(p.Regions, ","), contract.VariableUserClaim: p.UserClaim,
+		contract.VariableTierClaim: p.TierClaim, contract.VariableClaims: strings.Join(p.Claims, ","), contract.VariableIdentity: p.Identity,
 	}
 	if p.RulesVersion != 0 {
 		v[contract.VariableRulesVersion] = strconv.FormatInt(p.RulesVersion, 10)

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awselasticloadbalancingv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
@@ -45,7 +46,13 @@ func (v *validator) Validate() *[]*string {
 			w.namespace(c)
 		case awslambda.CfnUrl:
 			w.functionURL(c)
+		case awselasticloadbalancingv2.CfnTargetGroup:
+			w.targets(c)
 		}
+	}
+	if v.limits.props.byHost() && len(v.limits.attached) > 0 {
+		w.problem("%s: got the authorizer of the limits with Identity %s, want the API's own; remove Attach, and use Equip or AddLayer",
+			*v.limits.attached[0].api.Node().Path(), v.limits.props.Identity)
 	}
 	for _, a := range v.limits.attached {
 		if a.authorizer != nil && w.methods[a] == 0 {
@@ -103,12 +110,30 @@ func (v *validation) authorizer(c awsapigateway.CfnAuthorizer) {
 	}
 }
 
-// functionURL reports the URL of a function with the limiter that counts hops.
+// functionURL reports the URL of a function with the limiter that counts hops, or that must verify callers and does not.
 func (v *validation) functionURL(c awslambda.CfnUrl) {
-	if who := v.limits.props.Address; strings.HasPrefix(who, contract.AddressHops) && v.invokes(resolved(c, c.TargetFunctionArn())) {
+	if !v.invokes(resolved(c, c.TargetFunctionArn())) {
+		return
+	}
+	if v.limits.props.byHost() && *c.AuthType() == none {
+		v.nobody(c)
+	}
+	if who := v.limits.props.Address; strings.HasPrefix(who, contract.AddressHops) {
 		v.problem("%s: Address: got %s, want none behind a function URL, which keeps only the first entry of X-Forwarded-For, the one that a "+
 			"client can write", *c.Node().Scope().Node().Path(), who)
 	}
+}
+
+// targets reports a load balancer in front of a function whose host must verify callers.
+func (v *validation) targets(c awselasticloadbalancingv2.CfnTargetGroup) {
+	if c.Targets() != nil && v.limits.props.byHost() && v.invokes(resolved(c, c.Targets())) {
+		v.nobody(c)
+	}
+}
+
+func (v *validation) nobody(c constructs.IConstruct) {
+	v.problem("%s: Identity: got %s, want %s behind a load balancer or a function URL without AWS_IAM, which verify no caller",
+		*c.Node().Path(), v.limits.props.Identity, contract.IdentityWeir)
 }
 
 // invokes reports whether a URI names a function that contains the limiter.
@@ -120,9 +145,9 @@ func (v *validation) invokes(uri string) bool {
 	})
 }
 
-// functions returns the functions that contain the limiter, and the authorizer's alias.
+// functions returns the functions that contain the limiter or have its layer, and the authorizer's alias.
 func (l *Limits) functions() (all []awscdk.CfnElement) {
-	for _, f := range l.equipped {
+	for _, f := range slices.Concat(l.equipped, l.layered) {
 		all = append(all, f.Node().DefaultChild().(awslambda.CfnFunction))
 	}
 	if alias, ok := l.invoked.Node().DefaultChild().(awslambda.CfnAlias); ok {

@@ -7,7 +7,9 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2authorizers"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscognito"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
 
@@ -61,8 +63,9 @@ func (s *stage) newRESTAPI() restAPI {
 		DefaultCorsPreflightOptions: s.preflight(),
 	})
 	to := awsapigateway.NewLambdaIntegration(s.handler, &awsapigateway.LambdaIntegrationOptions{AllowTestInvoke: jsii.Bool(false)})
+	authorized := s.cognito()
 	for _, r := range routes() {
-		m := api.Root().ResourceForPath(jsii.String(r.path)).AddMethod(jsii.String(r.method), to, nil)
+		m := api.Root().ResourceForPath(jsii.String(r.path)).AddMethod(jsii.String(r.method), to, authorized)
 		ratelimit.Excuse(m, "AwsSolutions-COG4", "The authorizer is the limiter, which verifies tokens and keys.")
 	}
 	ratelimit.Excuse(api, "AwsSolutions-APIG2", "The handler validates requests; a model would duplicate that.")
@@ -77,6 +80,19 @@ func (s *stage) newRESTAPI() restAPI {
 			"-c waf=2000 adds a web ACL, at 6 dollars a month and 60 cents a million requests.")
 	}
 	return api
+}
+
+// cognito returns the options of methods whose callers a user pool verifies, or nil.
+func (s *stage) cognito() *awsapigateway.MethodOptions {
+	if s.settings.Cognito == nil {
+		return nil
+	}
+	part := userPool.FindStringSubmatch(s.settings.Cognito.Issuer)
+	pool := awscognito.UserPool_FromUserPoolArn(s.stack, jsii.String("UserPool"), s.stack.FormatArn(&awscdk.ArnComponents{
+		Service: jsii.String("cognito-idp"), Region: &part[1], Resource: jsii.String("userpool"), ResourceName: &part[2],
+	}))
+	return &awsapigateway.MethodOptions{Authorizer: awsapigateway.NewCognitoUserPoolsAuthorizer(s.stack, jsii.String("Cognito"),
+		&awsapigateway.CognitoUserPoolsAuthorizerProps{CognitoUserPools: &[]awscognito.IUserPool{pool}})}
 }
 
 // preflight returns the CORS settings, with which API Gateway answers OPTIONS without a function.
@@ -106,9 +122,15 @@ func (s *stage) newHTTPAPI() httpAPI {
 		AccessLogSettings: httpAccess(s.newAccessLog("HttpAccess", vendedLogs+"apigateway/weir-"+s.settings.Namespace+"-http")),
 	})
 	to := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), s.handler, nil)
+	var authorizer awsapigatewayv2.IHttpRouteAuthorizer
+	if pool := s.settings.Cognito; pool != nil {
+		authorizer = awsapigatewayv2authorizers.NewHttpJwtAuthorizer(jsii.String("Cognito"), &pool.Issuer,
+			&awsapigatewayv2authorizers.HttpJwtAuthorizerProps{JwtAudience: jsii.Strings(strings.Split(pool.Audience, ",")...)})
+	}
 	for _, r := range routes() {
 		for _, route := range *api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
 			Path: jsii.String(r.path), Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod(r.method)}, Integration: to,
+			Authorizer: authorizer,
 		}) {
 			ratelimit.Excuse(route, "AwsSolutions-APIG4", "An authorizer of an HTTP API cannot answer 429, so the handler authenticates and limits.")
 		}

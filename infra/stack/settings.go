@@ -33,7 +33,8 @@ type Settings struct {
 	WAF      float64 // requests in five minutes above which WAF blocks an address; 0: no WAF
 	LogRole  bool    // create the account's role for API Gateway's logs, which replaces the one that the account has
 	Kafka    Kafka
-	Warning  string // a setting that is probably a mistake; "" for none
+	Cognito  *ratelimit.Tokens // with Identity host, the user pool whose tokens the APIs verify
+	Warning  string            // a setting that is probably a mistake; "" for none
 }
 
 // Kafka is a topic of an Amazon MSK cluster and the cluster's VPC.
@@ -105,6 +106,8 @@ func (r *reader) settings() Settings {
 			ProvisionedConcurrency: r.number("provisioned", 0), Tracing: r.flag("tracing"),
 			Regions: r.list("regions"), Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0),
 			DecisionSample: int(r.number("decisionSample", 0)),
+			Identity:       r.oneOf("identity", contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys), Claims: r.list("claims"),
+			UserClaim: r.text("userClaim", ""), TierClaim: r.text("tierClaim", ""),
 		},
 		Arch: r.oneOf("arch", "arm64", "x86_64"), AlarmEmail: r.text("alarmEmail", ""), RecordsTable: r.text("recordsTable", ""),
 		LogRole:  r.flag("logRole"),
@@ -119,6 +122,11 @@ func (r *reader) settings() Settings {
 	if tokens := (ratelimit.Tokens{Issuer: r.text("issuer", ""), Audience: r.text("audience", ""),
 		JWKS: r.text("jwks", "")}); tokens != (ratelimit.Tokens{}) {
 		s.Tokens = &tokens
+	}
+	if s.Identity == contract.IdentityWeir {
+		s.Identity = ""
+	} else {
+		r.checkHost(&s)
 	}
 	for key, variable := range map[string]string{"basePath": contract.VariableBasePath, "apiKeyHeader": contract.VariableAPIKeyHeader,
 		"foreignApiKeys": contract.VariableForeignAPIKeys} {
@@ -147,6 +155,19 @@ func (r *reader) settings() Settings {
 		r.refuse("waf", r.lookup("waf"), "0, or at least 10, the minimum of WAF")
 	}
 	return s
+}
+
+// userPool matches the issuer of a Cognito user pool.
+var userPool = regexp.MustCompile(`^https://cognito-idp\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([A-Za-z0-9-]+_[A-Za-z0-9]+)$`)
+
+// checkHost moves the issuer to Cognito: the authorizers of the APIs verify its tokens.
+func (r *reader) checkHost(s *Settings) {
+	if s.Tokens == nil || s.Tokens.Audience == "" || s.Tokens.JWKS != "" || !userPool.MatchString(s.Tokens.Issuer) {
+		r.refuse("identity", s.Identity, "also issuer, https://cognito-idp.REGION.amazonaws.com/POOL of a Cognito user pool, and audience, its "+
+			"app clients, but not jwks; with another authorizer, use the construct (infra/ATTACH.md)")
+		return
+	}
+	s.Cognito, s.Tokens = s.Tokens, nil
 }
 
 func (r *reader) checkKafka(s *Settings) {

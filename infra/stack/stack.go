@@ -49,7 +49,9 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	s.handler = s.limits.NewFunction("Handler", ratelimit.FunctionProps{Bundle: s.limits.Bundle("handler"), Role: "handler",
 		Timeout: handlerTimeout})
 	s.rest = s.newRESTAPI()
-	s.limits.Attach(s.rest)
+	if settings.Cognito == nil {
+		s.limits.Attach(s.rest)
+	}
 	s.http = s.newHTTPAPI()
 	if settings.WAF > 0 {
 		s.protectREST()

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/stack"
 	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // Every method except OPTIONS has the authorizer. Neither its results nor answers are cached.
@@ -63,6 +64,42 @@ func TestStack_variables(t *testing.T) {
 			[]any{"/v1,/orders/v2", "x-partner-key", "refuse"}; !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
+	}
+}
+
+// With identity host, the APIs verify the tokens of a user pool, and the handler limits their callers.
+func TestStack_identity(t *testing.T) {
+	given := map[string]string{"identity": "host", "issuer": "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_Abc123",
+		"audience": "web,mobile", "tierClaim": "cognito:groups", "claims": "org=custom:org"}
+	read := func() (stack.Settings, error) {
+		return stack.Read([]byte("{}"), slices.Collect(maps.Keys(given)), func(key string) string { return given[key] })
+	}
+	made := templateOf(t, func(s *stack.Settings) {
+		from := storetest.Must(read())
+		s.Identity, s.Cognito, s.Tokens, s.TierClaim, s.Claims = from.Identity, from.Cognito, from.Tokens, from.TierClaim, from.Claims
+	})
+	_, rest := made.one(t, "AWS::ApiGateway::Authorizer", "")
+	if got := fmt.Sprint(rest.Properties["Type"], rest.Properties["ProviderARNs"]); !strings.HasPrefix(got, "COGNITO_USER_POOLS") ||
+		!strings.Contains(got, ":cognito-idp:eu-central-1:") || !strings.Contains(got, ":userpool/eu-central-1_Abc123") {
+		t.Errorf("authorizer of the REST API: got %s, want the user pool", got)
+	}
+	_, http := made.one(t, "AWS::ApiGatewayV2::Authorizer", "")
+	if got := fmt.Sprint(http.Properties["JwtConfiguration"]); got != "map[Audience:[web mobile] Issuer:"+given["issuer"]+"]" {
+		t.Errorf("authorizer of the HTTP API: got %s, want the user pool", got)
+	}
+	_, handler := made.one(t, "AWS::Lambda::Function", "LimitsHandler")
+	variables := handler.Properties["Environment"].(map[string]any)["Variables"].(map[string]any)
+	if got := []any{variables["IDENTITY"], variables["TIER_CLAIM"], variables["CLAIMS"], variables["BEHIND_AUTHORIZER"], variables["JWKS"]}; !slices.Equal(
+		got, []any{"host", "cognito:groups", "org=custom:org", nil, nil}) {
+		t.Errorf("variables: got %v", got)
+	}
+	for key, value := range map[string]string{"issuer": "https://login.example", "audience": "", "jwks": "https://login.example/keys"} {
+		kept := given[key]
+		given[key] = value
+		if _, err := read(); err == nil || !strings.Contains(err.Error(), "-c identity=host: want also issuer") {
+			t.Errorf("%s=%s: got %v, want an error", key, value, err)
+		}
+		given[key] = kept
 	}
 }
 

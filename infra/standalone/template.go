@@ -99,6 +99,7 @@ type stack struct {
 
 	namespace, bucket, prefix, architecture, api awscdk.CfnParameter
 	issuer, audience, jwks, email, accessLog     awscdk.CfnParameter
+	identity, userClaim, tierClaim, claims       awscdk.CfnParameter
 	origin, basePath, requireCredential          awscdk.CfnParameter
 	apiKeyHeader, foreignAPIKeys, algorithms     awscdk.CfnParameter
 	address, secret, secretBefore                awscdk.CfnParameter
@@ -115,6 +116,8 @@ func (s *stack) fill(store ratelimit.Store, rules string) {
 		Architecture: awslambda.Architecture_Custom(s.architecture.ValueAsString(), nil),
 		AlarmAction:  awscloudwatchactions.NewSnsAction(s.newTopic()),
 		Address:      *s.address.ValueAsString(), OriginSecret: *s.secret.ValueAsString(), PreviousOriginSecret: *s.secretBefore.ValueAsString(),
+		Identity: *s.identity.ValueAsString(), UserClaim: *s.userClaim.ValueAsString(), TierClaim: *s.tierClaim.ValueAsString(),
+		Claims: []string{*s.claims.ValueAsString()},
 		Variables: map[string]string{
 			contract.VariableBasePath: *s.basePath.ValueAsString(), contract.VariableRequireCredential: *s.requireCredential.ValueAsString(),
 			contract.VariableAPIKeyHeader: *s.apiKeyHeader.ValueAsString(), contract.VariableForeignAPIKeys: *s.foreignAPIKeys.ValueAsString(),
@@ -219,8 +222,19 @@ func (s *stack) newParameters() {
 		ConstraintDescription: jsii.String("the id of a REST API, such as a1b2c3d4e5; the id of an HTTP API does not work, because an HTTP " +
 			"API cannot answer 429 from an authorizer"),
 	})
+	s.identity = add("Identity", "What identifies callers: weir verifies tokens and API keys, host takes the caller that the authorizer of "+
+		"the API, IAM or mutual TLS has verified, host+keys also reads API keys.", awscdk.CfnParameterProps{
+		Default:       jsii.String(contract.IdentityWeir),
+		AllowedValues: jsii.Strings(contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys),
+	})
+	s.userClaim = add("UserClaim", "The path of the claim with the user, such as username.", awscdk.CfnParameterProps{Default: jsii.String("sub")})
+	s.tierClaim = add("TierClaim", "The path of the claim with the tier, such as cognito:groups or realm_access.roles.",
+		awscdk.CfnParameterProps{Default: jsii.String("tier")})
+	s.claims = add("Claims", "More names of claims for rules, such as org=org.id,team=https://example.com/team. Empty means none.",
+		awscdk.CfnParameterProps{Default: empty})
 	s.issuer = add("Issuer", "The claim iss of accepted JWTs. Empty means that tokens are ignored.", awscdk.CfnParameterProps{Default: empty})
-	s.audience = add("Audience", "The claim aud of accepted JWTs. Required with Issuer.", awscdk.CfnParameterProps{Default: empty})
+	s.audience = add("Audience", "The claim aud of accepted JWTs, or client_id of those without it; or several, separated by commas. "+
+		"Required with Issuer.", awscdk.CfnParameterProps{Default: empty})
 	s.jwks = add("JWKS", "The https URL of the issuer's public keys. Required with Issuer.", awscdk.CfnParameterProps{Default: empty,
 		AllowedPattern: jsii.String("(https://.+)?"), ConstraintDescription: jsii.String("an https URL")})
 	const algorithm = "((RS|PS|ES)(256|384|512)|EdDSA)"
@@ -279,6 +293,14 @@ func (s *stack) newParameters() {
 			Assert: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionOr(awscdk.Fn_ConditionEquals(s.audience.ValueAsString(), ""),
 				awscdk.Fn_ConditionEquals(s.jwks.ValueAsString(), ""))),
 			AssertDescription: jsii.String("Issuer needs Audience and JWKS; otherwise the functions would accept tokens for other APIs"),
+		}},
+	})
+	awscdk.NewCfnRule(s.cdk, jsii.String("HostIdentifies"), &awscdk.CfnRuleProps{
+		RuleCondition: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.identity.ValueAsString(), contract.IdentityWeir)),
+		Assertions: &[]*awscdk.CfnRuleAssertion{{
+			Assert: awscdk.Fn_ConditionAnd(awscdk.Fn_ConditionEquals(s.api.ValueAsString(), ""),
+				awscdk.Fn_ConditionEquals(s.issuer.ValueAsString(), "")),
+			AssertDescription: jsii.String("Identity host needs an empty RestApiId and Issuer: the authorizer of your API verifies callers"),
 		}},
 	})
 	awscdk.NewCfnRule(s.cdk, jsii.String("AddressHasASecret"), &awscdk.CfnRuleProps{

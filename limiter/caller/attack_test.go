@@ -114,7 +114,7 @@ func TestVerifier_Verify_confusion(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := issuer{"a", key, jose.RS256}
-	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keySet(t, i.set(t)), Issuer: "https://issuer.example", Audience: "weir",
+	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keySet(t, i.set(t)), Issuer: "https://issuer.example", Audience: []string{"weir"},
 		Algorithms: []string{"RS256"}})
 	if err != nil {
 		t.Fatal(err)

@@ -15,8 +15,11 @@ type Caller struct {
 	APIKey string       // ID of the API key's record; "" without a key
 	IP     netip.Prefix // address; an IPv6 address is shortened to its network
 	Tier   string       // name of the caller's tier; "" means the default tier of the rules
-	// claims of the verified token that are text, numbers or booleans, as text; read-only, because requests share them
-	Claims map[string]string
+	// Tiers are the tiers of a verified claim that is a list. The first tier of the rules that it contains takes
+	// precedence over Tier.
+	Tiers []string
+	// Claims are the values of verified claims, as in Claims.Values; read-only, because requests share them.
+	Claims map[string][]string
 
 	// Limits are the limits in the API key's record. They replace the numbers of limits that count by API key. nil
 	// means that the record sets none, or that there is no key.

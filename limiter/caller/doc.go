@@ -9,8 +9,7 @@
 // identifies the caller. So a forged token never charges the user that it names. Errors contain no
 // token and no API key, and the package does not store them.
 //
-// A limit can count by a claim that is a string, a number or a boolean. A claim that is a list or an
-// object counts as absent, and limits by such a claim are skipped.
+// A limit can count by a claim that is a string, a number or a boolean, or a list of these; see [Claims].
 //
 // The address must be the peer of the connection, the address in the context of API Gateway, or the
 // last hop that a load balancer added. Never use a header that a client can send.

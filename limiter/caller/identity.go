@@ -14,6 +14,8 @@ type Credentials struct {
 	Authorization string     // value of the Authorization header
 	APIKey        string     // value of the header of API keys, usually x-api-key
 	Address       netip.Addr // address of the client; the zero Addr if the host does not know it
+	// Verified are what the host of the request has verified, in place of a token. nil means nothing.
+	Verified *Claims
 }
 
 // Options are the options of an Identifier. Without Tokens, the Identifier ignores tokens, and without
@@ -90,21 +92,36 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 			rejected.Unverified = errors.Is(err, ErrUnverified)
 			return rejected, err
 		}
-		caller.User, caller.Claims, known = claims.User, claims.Text, true
-		if claims.Tier != "" {
-			caller.Tier = claims.Tier
-		}
+		caller.add(claims)
+	} else if c.Verified != nil {
+		caller.add(*c.Verified)
 	}
+	known = known || caller.User != ""
 	if !known && i.o.RequireCredential {
 		return rejected, ErrMissingCredential
 	}
 	return caller, nil
 }
 
-// bearer returns the token of an Authorization header with the bearer scheme (RFC 6750). ok is false for
-// other schemes, which are ignored. For a malformed header the token is "" and ok is true. A back end
+// add adds verified claims.
+func (c *Caller) add(verified Claims) {
+	c.User, c.Claims = verified.User, verified.Values
+	switch len(verified.Tiers) {
+	case 0:
+	case 1:
+		c.Tier = verified.Tiers[0]
+	default:
+		c.Tiers = verified.Tiers
+	}
+}
+
+// bearer returns the token of an Authorization header with the bearer scheme (RFC 6750), or of one that is only a token.
+// ok is false for other schemes, which are ignored. For a malformed header the token is "" and ok is true. A back end
 // can accept such a header, so the request must not count as anonymous.
 func bearer(authorization string) (token string, ok bool) {
+	if IsBare(authorization) {
+		return authorization, true
+	}
 	isName := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 	}
@@ -120,4 +137,13 @@ func bearer(authorization string) (token string, ok bool) {
 		return "", true
 	}
 	return strings.Trim(rest[end:], " "), true
+}
+
+// IsBare reports whether an Authorization header is only a signed token, without a scheme: its first part is a JSON
+// object in base64url.
+func IsBare(authorization string) bool {
+	isToken := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
+	}
+	return strings.HasPrefix(authorization, "ey") && strings.Count(authorization, ".") == 2 && !strings.ContainsFunc(authorization, func(r rune) bool { return !isToken(r) })
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 var (
@@ -86,7 +87,7 @@ func (i issuer) token(t testing.TB, c map[string]any) string {
 
 func verifier(t testing.TB, keys caller.KeySource) *caller.Verifier {
 	t.Helper()
-	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keys, Issuer: "https://issuer.example", Audience: "weir",
+	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keys, Issuer: "https://issuer.example", Audience: []string{"weir"},
 		Algorithms: []string{"ES256"}})
 	if err != nil {
 		t.Fatal(err)
@@ -169,6 +170,10 @@ func TestIdentifier_Caller(t *testing.T) {
 		{"white space before bearer", all, caller.Credentials{Authorization: "\tBearer " + good[7:]}, "   ", caller.ErrInvalidCredential},
 		{"a comma after bearer", all, caller.Credentials{Authorization: "Bearer," + good[7:]}, "   ", caller.ErrInvalidCredential},
 		{"another scheme with the prefix Bearer", all, caller.Credentials{Authorization: "Bearer-x " + good[7:]}, "   ", nil},
+		{"a bare token", all, caller.Credentials{Authorization: good[7:]}, "alice  paid acme", nil},
+		{"a bad bare token", all, caller.Credentials{Authorization: expired[7:]}, "   ", caller.ErrInvalidCredential},
+		{"a bare token and a parameter", all, caller.Credentials{Authorization: good[7:] + " x"}, "   ", nil},
+		{"a text with two dots", all, caller.Credentials{Authorization: "a.b.c"}, "   ", nil},
 		{"empty bearer", all, caller.Credentials{Authorization: "Bearer"}, "   ", caller.ErrInvalidCredential},
 		{"another scheme", all, caller.Credentials{Authorization: "Basic YTpi"}, "   ", nil},
 		{"credential required", strict, caller.Credentials{}, "   ", caller.ErrMissingCredential},
@@ -182,7 +187,7 @@ func TestIdentifier_Caller(t *testing.T) {
 			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 				t.Errorf("got error %v, want %v", err, c.err)
 			}
-			text := fmt.Sprintf("%s %s %s %s", got.User, got.APIKey, got.Tier, got.Claims["org"])
+			text := fmt.Sprintf("%s %s %s %s", got.User, got.APIKey, got.Tier, strings.Join(got.Claims["org"], ","))
 			if got.ForeignKey {
 				text = "foreign " + text
 			}
@@ -228,6 +233,12 @@ func TestVerifier_Verify(t *testing.T) {
 		{"no issuer", i.token(t, claims(map[string]any{"iss": nil})), false},
 		{"another audience", i.token(t, claims(map[string]any{"aud": "other"})), false},
 		{"no audience", i.token(t, claims(map[string]any{"aud": nil})), false},
+		{"client_id without aud", i.token(t, claims(map[string]any{"aud": nil, "client_id": "weir"})), true},
+		{"another client_id without aud", i.token(t, claims(map[string]any{"aud": nil, "client_id": "other"})), false},
+		{"client_id beside another aud", i.token(t, claims(map[string]any{"aud": "other", "client_id": "weir"})), false},
+		{"client_id beside an empty aud", i.token(t, claims(map[string]any{"aud": []string{}, "client_id": "weir"})), false},
+		{"client_id beside null", i.token(t, claims(map[string]any{"aud": json.RawMessage("null"), "client_id": "weir"})), false},
+		{"client_id is an object", i.token(t, claims(map[string]any{"aud": nil, "client_id": map[string]any{"weir": 1}})), false},
 		{"no user", i.token(t, claims(map[string]any{"sub": nil})), false},
 		{"user is not a string", i.token(t, claims(map[string]any{"sub": 42})), false},
 		{"another key of the same id", stranger.token(t, claims(nil)), false},
@@ -253,7 +264,7 @@ func TestVerifier_Verify(t *testing.T) {
 			if err != nil && c.token != "" && strings.Contains(err.Error(), c.token) {
 				t.Errorf("got an error with the token, want it without: %v", err)
 			}
-			if c.ok && (got.User != "alice" || got.Tier != "paid" || got.Text["org"] != "acme") {
+			if c.ok && (got.User != "alice" || fmt.Sprint(got.Tiers, got.Values["org"]) != "[paid] [acme]") {
 				t.Errorf("got claims %+v, want user alice, tier paid and org acme", got)
 			}
 		})
@@ -271,34 +282,36 @@ func TestVerifier_Verify_long(t *testing.T) {
 	}
 }
 
-// A claim that is a number or boolean becomes text with all its digits. A claim that is null, a list
-// or an object is absent.
+// A claim has the values that its token spells, by its path. A form that cannot count has none.
 func TestVerifier_Verify_claims(t *testing.T) {
 	i := newIssuer(t, "a")
-	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keySet(t, i.set(t)), Issuer: "https://issuer.example", Audience: "weir",
-		Algorithms: []string{"ES256"}, UserClaim: "uid"})
-	if err != nil {
+	v := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: keySet(t, i.set(t)), Issuer: "https://issuer.example",
+		Audience: []string{"web", "weir"}, Algorithms: []string{"ES256"}, Claims: caller.ClaimNames{User: "uid", Tier: "realm.roles",
+			Others: map[string]string{"first": "org.id", "none": "org.name"}}}))
+	const values = `{"uid": 9007199254740993, "rate": 1.50, "staff": true, "name": "a \"b\" ü", "empty": "", "null": null, "list": ["x", 1, null],
+		"no": [], "lists": [["x"]], "object": {"a": 1}, "large": 123456789012345678901, "org": {"id": "o1"}, "org.id": "exact",
+		"realm": {"roles": ["a", "b"]}, "a": {"b": {"c": {"d": 1, "e": {"f": 1}}}}, "cognito:groups": ["g"]}`
+	var changes map[string]any
+	if err := json.Unmarshal([]byte(values), &changes); err != nil {
 		t.Fatal(err)
 	}
-	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
-	got, err := v.Verify(ctx, noon, i.token(t, claims(map[string]any{
-		"uid": raw("9007199254740993"), "org": raw("42"), "rate": raw("1.50"), "staff": raw("true"), "bot": raw("false"),
-		"name": raw(`"a \"b\" ü"`), "empty": "", "list": raw(`["x"]`), "object": raw(`{"a":1}`), "null": raw("null"),
-	})))
-	if err != nil || got.User != "9007199254740993" {
-		t.Fatalf("got %+v, %v, want user 9007199254740993", got, err)
+	changes["uid"], changes["rate"], changes["large"] = json.RawMessage("9007199254740993"), json.RawMessage("1.50"),
+		json.RawMessage("123456789012345678901")
+	got, err := v.Verify(ctx, noon, i.token(t, claims(changes)))
+	if err != nil || got.User != "9007199254740993" || fmt.Sprint(got.Tiers) != "[a b]" {
+		t.Fatalf("got %+v, %v, want user 9007199254740993 and tiers a and b", got, err)
 	}
-	for name, want := range map[string]string{"org": "42", "rate": "1.50", "staff": "true", "bot": "false", "name": `a "b" ü`, "empty": ""} {
-		if text, ok := got.Text[name]; !ok || text != want {
-			t.Errorf("%s: got %q (%t), want %q", name, text, ok, want)
+	for name, want := range map[string]string{
+		"rate": "[1.50]", "staff": "[true]", "name": `[a "b" ü]`, "list": "[x 1]", "lists": "[]", "object": "[]", "object.a": "[1]",
+		"large": "[]", "org": "[]", "org.id": "[exact]", "first": "[exact]", "realm.roles": "[a b]", "a.b.c.d": "[1]", "a.b.c.e": "[]",
+		"cognito:groups": "[g]", "empty": "", "null": "", "no": "", "none": "", "a.b.c.e.f": "",
+	} {
+		values, ok := got.Values[name]
+		if text := fmt.Sprint(values); ok != (want != "") || ok && text != want {
+			t.Errorf("%s: got %s (%t), want %s", name, text, ok, want)
 		}
 	}
-	for _, name := range []string{"list", "object", "null", "roles"} {
-		if text, ok := got.Text[name]; ok {
-			t.Errorf("%s: got %q, want none", name, text)
-		}
-	}
-	for _, user := range []any{"", raw("null"), []string{"alice"}} {
+	for _, user := range []any{"", nil, []string{"alice", "bob"}, map[string]any{"a": 1}} {
 		if _, err := v.Verify(ctx, noon, i.token(t, claims(map[string]any{"uid": user}))); !errors.Is(err, caller.ErrInvalidCredential) {
 			t.Errorf("uid %v: got error %v, want ErrInvalidCredential", user, err)
 		}
@@ -307,14 +320,14 @@ func TestVerifier_Verify_claims(t *testing.T) {
 
 func TestNewVerifier(t *testing.T) {
 	keys := keySet(t, newIssuer(t, "a").set(t))
-	good := caller.TokenOptions{Keys: keys, Issuer: "i", Audience: "a", Algorithms: []string{"RS256", "EdDSA"}}
+	good := caller.TokenOptions{Keys: keys, Issuer: "i", Audience: []string{"a"}, Algorithms: []string{"RS256", "EdDSA"}}
 	if _, err := caller.NewVerifier(good); err != nil {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*caller.TokenOptions){
 		"token keys: required":                         func(o *caller.TokenOptions) { o.Keys = nil },
 		"token issuer: required":                       func(o *caller.TokenOptions) { o.Issuer = "" },
-		"token audience: required":                     func(o *caller.TokenOptions) { o.Audience = "" },
+		"token audience: required":                     func(o *caller.TokenOptions) { o.Audience = nil },
 		"token algorithms: required":                   func(o *caller.TokenOptions) { o.Algorithms = nil },
 		`token algorithms: unknown (got "HS256", want`: func(o *caller.TokenOptions) { o.Algorithms = []string{"HS256"} },
 		`token algorithms: unknown (got "none", want`:  func(o *caller.TokenOptions) { o.Algorithms = []string{"none"} },

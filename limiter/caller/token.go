@@ -1,12 +1,12 @@
 package caller
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 	"weak"
@@ -26,24 +26,15 @@ var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", 
 
 // TokenOptions define the tokens that a Verifier accepts.
 type TokenOptions struct {
-	Keys       KeySource // required
-	Issuer     string    // issuer (claim iss) of a valid token; required
-	Audience   string    // audience (claim aud) that a valid token must contain; required
-	Algorithms []string  // a subset of Algorithms; required
-	UserClaim  string    // claim that has the user ID; "" means sub
-	TierClaim  string    // claim that has the tier; "" means tier
+	Keys   KeySource // required
+	Issuer string    // issuer (claim iss) of a valid token; required
+	// Audience lists the audiences of which a valid token has one, in the claim aud. A token without this claim has it
+	// in client_id, as the access tokens of Amazon Cognito. Required.
+	Audience   []string
+	Algorithms []string // a subset of Algorithms; required
+	Claims     ClaimNames
 	// Leeway is the tolerance for exp and nbf. 0 means one minute.
 	Leeway time.Duration
-}
-
-// Claims are the claims of a verified token.
-type Claims struct {
-	User string
-	Tier string
-	// Text contains the claims that are strings, numbers and booleans, as the token spells them. The
-	// number 42 and the string "42" have the same text. Text has no claim that is null, a list or an
-	// object. Requests share the map: do not change it.
-	Text map[string]string
 }
 
 // Verifier verifies JSON Web Tokens (RFC 7519). It is safe for concurrent use.
@@ -60,16 +51,10 @@ func NewVerifier(o TokenOptions) (*Verifier, error) {
 		return nil, fmt.Errorf("token keys: required")
 	case o.Issuer == "":
 		return nil, fmt.Errorf("token issuer: required; otherwise a token of any issuer with the same key would be valid")
-	case o.Audience == "":
+	case len(o.Audience) == 0 || slices.Contains(o.Audience, ""):
 		return nil, fmt.Errorf("token audience: required; otherwise tokens for other APIs would be valid")
 	case len(o.Algorithms) == 0:
 		return nil, fmt.Errorf("token algorithms: required; list the algorithms that the issuer signs with")
-	}
-	if o.UserClaim == "" {
-		o.UserClaim = "sub"
-	}
-	if o.TierClaim == "" {
-		o.TierClaim = "tier"
 	}
 	if o.Leeway == 0 {
 		o.Leeway = time.Minute
@@ -143,44 +128,22 @@ func (v *Verifier) read(ctx context.Context, now time.Time, token string) (*veri
 	if standard.Expiry == nil {
 		return nil, fmt.Errorf("%w: token without the claim exp", ErrInvalidCredential)
 	}
-	expected := jwt.Expected{Issuer: v.o.Issuer, AnyAudience: jwt.Audience{v.o.Audience}, Time: now}
+	if _, ok := all["aud"]; !ok {
+		_ = json.Unmarshal(all["client_id"], &standard.Audience) // a value of another type is no audience
+	}
+	expected := jwt.Expected{Issuer: v.o.Issuer, AnyAudience: v.o.Audience, Time: now}
 	if err := standard.ValidateWithLeeway(expected, v.o.Leeway); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidCredential, err)
 	}
-	claims, err := v.claims(all)
-	if err != nil {
-		return nil, err
+	claims := v.o.Claims.Of(all, nil)
+	if claims.User == "" {
+		return nil, fmt.Errorf("%w: token without the claim %s, or with several values of it", ErrInvalidCredential,
+			cmp.Or(v.o.Claims.User, "sub"))
 	}
 	return &verified{
 		keyID: header.KeyID, algorithm: header.Algorithm, key: weak.Make(key), claims: claims, bytes: sizeOf(header.KeyID, claims),
 		times: jwt.Claims{Expiry: standard.Expiry, NotBefore: standard.NotBefore, IssuedAt: standard.IssuedAt},
 	}, nil
-}
-
-func (v *Verifier) claims(all map[string]json.RawMessage) (Claims, error) {
-	text := make(map[string]string, len(all))
-	for name, value := range all {
-		if s, ok := textOf(value); ok {
-			text[name] = s
-		}
-	}
-	c := Claims{User: text[v.o.UserClaim], Tier: text[v.o.TierClaim], Text: text}
-	if c.User == "" {
-		return Claims{}, fmt.Errorf("%w: token without the claim %s", ErrInvalidCredential, v.o.UserClaim)
-	}
-	return c, nil
-}
-
-// textOf returns the text of a string, a number or a boolean. ok is false for other values.
-func textOf(value json.RawMessage) (text string, ok bool) {
-	switch text = string(value); {
-	case strings.HasPrefix(text, "{"), strings.HasPrefix(text, "["), text == "null":
-		return "", false
-	case strings.HasPrefix(text, `"`):
-		err := json.Unmarshal(value, &text)
-		return text, err == nil
-	}
-	return text, true
 }
 
 // These constants bound the verified tokens that a Verifier caches.
@@ -205,8 +168,11 @@ type verified struct {
 // sizeOf returns the estimated memory, in bytes, of a cached token with these claims.
 func sizeOf(keyID string, claims Claims) int {
 	n := verifiedBytes + len(keyID)
-	for name, text := range claims.Text {
-		n += claimBytes + len(name) + len(text)
+	for name, values := range claims.Values {
+		n += claimBytes + len(name)
+		for _, text := range values {
+			n += claimBytes + len(text)
+		}
 	}
 	return n
 }

@@ -44,7 +44,7 @@ func TestVerifier_Verify_repeated(t *testing.T) {
 	v := verifier(t, keySet(t, i.set(t)))
 	token := i.token(t, claims(nil))
 	allocs := testing.AllocsPerRun(100, func() {
-		if got, err := v.Verify(ctx, noon, token); err != nil || got.User != "alice" || got.Tier != "paid" || got.Text["org"] != "acme" {
+		if got, err := v.Verify(ctx, noon, token); err != nil || got.User != "alice" || got.Tiers[0] != "paid" || got.Values["org"][0] != "acme" {
 			t.Fatalf("got %+v, %v, want user alice, tier paid and org acme", got, err)
 		}
 	})

@@ -56,6 +56,7 @@ type Options struct {
 type Gate struct {
 	o         Options
 	untrusted sync.Once    // the warning on a proxy that is not trusted
+	uncounted sync.Once    // the warning on a claim that cannot count
 	reading   atomic.Int64 // the bodies that are being read
 }
 
@@ -161,6 +162,13 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 		o.RecordIgnored = true
 		g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "mistake in an API key's record ignored", slog.String("apikey_id", o.Caller.APIKey),
 			slog.Any("err", selected.Ignored))
+	}
+	if selected.Uncounted != "" {
+		o.Uncounted = true
+		g.uncounted.Do(func() {
+			g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "a claim cannot count, or has more values than count (want text, a number, a boolean, or a "+
+				"list of at most 8 of these), so limits by its other values do not apply", slog.String("claim", selected.Uncounted))
+		})
 	}
 	var metered *metering
 	var ambiguous error

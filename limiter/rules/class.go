@@ -23,6 +23,7 @@ type class struct {
 	// "client". Then its elements are the keys of "user", "apikey" and "ip".
 	families []string
 	byIP     bool
+	claims   bool // per has a claim
 	global   bool // all callers have the same subject
 	// endpoint is added to the caller's subject. If global is true, endpoint is the whole subject.
 	endpoint limiter.Subject
@@ -33,6 +34,8 @@ type part struct {
 	word string
 	name string // name of the claim, the parameter or the header field; "" for other words
 	at   int    // for a parameter: index of its segment in the path
+	// claim reports that name is a claim.
+	claim bool
 }
 
 // newClass returns the class of a limit. per is the limit's field "per", valid and sorted. If split
@@ -52,6 +55,7 @@ func newClass(per []string, method string, p pattern, split bool) class {
 	words = append(words, identities...)
 	for _, word := range words {
 		c.parts = append(c.parts, newPart(word, p))
+		c.claims = c.claims || strings.HasPrefix(word, document.PerClaim)
 	}
 	c.key = strings.Join(words, " ")
 	c.families = []string{c.key}
@@ -82,7 +86,7 @@ func newPart(word string, p pattern) part {
 	one := part{word: word}
 	for _, kind := range []string{document.PerClaim, document.PerPath, document.PerHeader} {
 		if name, ok := strings.CutPrefix(word, kind); ok {
-			one.name = name
+			one.name, one.claim = name, kind == document.PerClaim
 		}
 	}
 	switch {
@@ -124,7 +128,7 @@ func (c *class) who(q *Request) limiter.Subject {
 	}
 	var s limiter.Subject
 	for i := range c.parts {
-		one := c.parts[i].subject(q)
+		one := c.part(i, q)
 		if one == (limiter.Subject{}) {
 			return one
 		}
@@ -137,8 +141,62 @@ func (c *class) who(q *Request) limiter.Subject {
 	return s
 }
 
-// subject returns the subject of a request for one word of per. It returns the zero Subject if the
-// caller lacks the identity.
+// part returns the subject of a request for one word of per. It returns the zero Subject if the caller lacks the identity.
+func (c *class) part(i int, q *Request) limiter.Subject {
+	p := &c.parts[i]
+	if !p.claim {
+		return p.subject(q)
+	}
+	if value := c.value(i, q); value != "" {
+		return limiter.Claim(p.name, value)
+	}
+	return limiter.Subject{}
+}
+
+// maxElements bounds the items that one request writes for the elements of claims that are lists.
+const maxElements = 8
+
+// values returns the values of a claim that count.
+func (p *part) values(q *Request) []string {
+	values := q.Caller.Claims[p.name]
+	return values[:min(len(values), maxElements)]
+}
+
+// elements returns in how many subjects of c a request counts: one for each combination of the values of claims. A
+// request of a caller with more values than count, or with a claim that cannot count, has such a claim in uncounted.
+func (c *class) elements(q *Request) (n int, uncounted string) {
+	n = 1
+	for i := range c.parts {
+		p := &c.parts[i]
+		if !p.claim {
+			continue
+		}
+		values, present := q.Caller.Claims[p.name]
+		n *= max(1, min(len(values), maxElements))
+		if present && len(values) == 0 || len(values) > maxElements || n > maxElements {
+			uncounted = p.name
+		}
+	}
+	return min(n, maxElements), uncounted
+}
+
+// value returns the value of the claim in a word of per, in the combination q.element. It returns "" without a value.
+func (c *class) value(at int, q *Request) string {
+	n := q.element
+	for i := range c.parts {
+		if !c.parts[i].claim {
+			continue
+		}
+		values := c.parts[i].values(q)
+		if i == at && len(values) > 0 {
+			return values[n%len(values)]
+		}
+		n /= max(1, len(values))
+	}
+	return ""
+}
+
+// subject is part for a word other than a claim.
 func (p *part) subject(q *Request) limiter.Subject {
 	switch p.word {
 	case document.PerClient:
@@ -162,16 +220,10 @@ func (p *part) subject(q *Request) limiter.Subject {
 }
 
 func (p *part) named(q *Request) limiter.Subject {
-	switch {
-	case strings.HasPrefix(p.word, document.PerPath):
+	if strings.HasPrefix(p.word, document.PerPath) {
 		return limiter.PathParameter(p.name, q.parameter(p.name, p.at))
-	case strings.HasPrefix(p.word, document.PerHeader):
-		return limiter.Header(p.word[len(document.PerHeader):], q.field(p.name))
 	}
-	if value := q.Caller.Claims[p.name]; value != "" {
-		return limiter.Claim(p.name, value)
-	}
-	return limiter.Subject{}
+	return limiter.Header(p.word[len(document.PerHeader):], q.field(p.name))
 }
 
 // chosen returns the words of per whose values a client can choose freely: parameters of the path and

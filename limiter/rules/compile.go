@@ -138,13 +138,13 @@ func newCompiler(d *document.Document, o Options) *compiler {
 	if o.Items == nil {
 		o.Items = unbounded{}
 	}
-	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]bool{}, declared: d.Declared, version: o.Version,
+	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]int{}, declared: d.Declared, version: o.Version,
 		defaultTier: d.DefaultTier, options: o, named: map[string][]*identified{}, own: map[ownKey]*limiter.Limit{}, records: newRecordLimits()}
 	if d.Version != 0 && !o.Assigned {
 		r.version = d.Version
 	}
-	for _, tier := range d.Tiers {
-		r.tiers[tier] = true
+	for i, tier := range d.Tiers {
+		r.tiers[tier] = i
 	}
 	return &compiler{doc: d, rules: r, named: map[namedTier]bool{}, tiers: map[hashed][]*spec{}, classes: map[string]int{},
 		known: map[limitKey]*identified{}, ids: map[limiter.ID]*spec{}, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}

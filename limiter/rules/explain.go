@@ -23,6 +23,8 @@ type Explanation struct {
 	Charges []limiter.Charge
 	// Blocked is the block of the caller; nil for none. No rule is matched then.
 	Blocked *Intervention
+	// Uncounted is Selection.Uncounted.
+	Uncounted string
 	// Exemption is the exemption that applies to the request; nil if the request is not exempt.
 	Exemption *Exemption
 }
@@ -81,6 +83,7 @@ func (r *Rules) Explain(q Request) Explanation {
 	var e Explanation
 	s := r.choose(nil, &q, &e)
 	e.Malformed, e.Tier, e.Exemption, e.Charges, e.Blocked = s.Malformed, s.Tier, s.Exemption, s.Charges, s.Blocked
+	e.Uncounted = s.Uncounted
 	return e
 }
 
@@ -147,7 +150,7 @@ func (c *class) lacks(q *Request) string {
 	words := make([]string, len(c.parts))
 	for i := range c.parts {
 		words[i] = c.parts[i].word
-		if c.parts[i].subject(q) == (limiter.Subject{}) {
+		if c.part(i, q) == (limiter.Subject{}) {
 			return words[i]
 		}
 	}

@@ -150,7 +150,7 @@ func TestRules_Of(t *testing.T) {
 		t.Fatal(err)
 	}
 	alice, org := limiter.User("alice"), limiter.Claim("org", "acme")
-	both := caller.Caller{User: "alice", Claims: map[string]string{"org": "acme"}, IP: address}
+	both := caller.Caller{User: "alice", Claims: map[string][]string{"org": {"acme"}}, IP: address}
 	for _, c := range []struct {
 		caller  caller.Caller
 		subject limiter.Subject

@@ -37,7 +37,7 @@ func FuzzRules_Charges(f *testing.F) {
 		}
 		caller := caller.Caller{Tier: tier, Rejected: rejected, IP: netip.MustParsePrefix("203.0.113.7/32")}
 		if !rejected {
-			caller.User, caller.APIKey, caller.Claims = user, key, map[string]string{"org": org}
+			caller.User, caller.APIKey, caller.Claims = user, key, map[string][]string{"org": {org}}
 		}
 		limits := map[limiter.Subject]map[limiter.ID]bool{}
 		of := rules.EncodedPath(path)

@@ -319,7 +319,7 @@ func (r *Rules) raise(who *caller.Caller, at time.Time, l *limit, a applied) app
 	}
 	var now *phase
 	for _, part := range slices.Backward(r.classes[l.class].parts) {
-		r.interventions.callers.of(part.word, who, func(o *intervened) bool {
+		r.interventions.callers.of(part.word, "", who, func(o *intervened) bool {
 			for i := range o.phases {
 				if o.phases[i].from <= at.Unix() {
 					now = &o.phases[i]

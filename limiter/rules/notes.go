@@ -35,9 +35,9 @@ func (c *compiler) note() {
 			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units)
 		}
 	}
-	tiers := c.doc.Tiers
+	tiers := c.rules.Tiers()
 	if i, named := slices.BinarySearch(tiers, c.doc.DefaultTier); !named {
-		tiers = slices.Insert(slices.Clone(tiers), i, c.doc.DefaultTier)
+		tiers = slices.Insert(tiers, i, c.doc.DefaultTier)
 	}
 	for i := range c.rules.rules {
 		c.noteTiers(&c.rules.rules[i], tiers)

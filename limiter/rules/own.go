@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -53,10 +51,10 @@ func (m *identities[V]) networks(address netip.Prefix, visit func(V) bool) {
 	}
 }
 
-// of calls visit with the values of a caller that a word of per identifies, for an address the longest prefix first. It
-// ends when visit returns false.
-func (m *identities[V]) of(word string, who *caller.Caller, visit func(V) bool) {
-	i := document.Identity{Kind: word, Value: who.Claims[strings.TrimPrefix(word, document.PerClaim)]}
+// of calls visit with the values of a caller that a word of per identifies, for an address the longest prefix first. claim
+// is the value of a claim. It ends when visit returns false.
+func (m *identities[V]) of(word, claim string, who *caller.Caller, visit func(V) bool) {
+	i := document.Identity{Kind: word, Value: claim}
 	switch {
 	case word == document.PerUser || word == document.PerClient && who.User != "":
 		i = document.Identity{Kind: document.PerUser, Value: who.User}
@@ -74,12 +72,13 @@ func (m *identities[V]) of(word string, who *caller.Caller, visit func(V) bool) 
 // overridden returns the limit that an override of the document sets for a caller in place of l; l itself if there is
 // none. If l counts by several identities, an override for the user, key or address takes precedence over an override
 // for a claim. If several networks contain the address, the longest prefix applies.
-func (r *Rules) overridden(who *caller.Caller, l *limit) *limiter.Limit {
+func (r *Rules) overridden(q *Request, l *limit) *limiter.Limit {
 	if len(r.overrides.values) == 0 {
 		return l.Limit
 	}
-	for _, part := range slices.Backward(r.classes[l.class].parts) {
-		if rate, ok := r.override(part.word, who, l.Name); ok {
+	class := &r.classes[l.class]
+	for i, part := range slices.Backward(class.parts) {
+		if rate, ok := r.override(part.word, class.value(i, q), &q.Caller, l.Name); ok {
 			return r.own[ownKey{l.Limit, rate}]
 		}
 	}
@@ -92,9 +91,10 @@ type ownKey struct {
 	rate algo.Rate
 }
 
-// override returns the numbers of the override for who, identified by a word of per. ok is false if there is none.
-func (r *Rules) override(word string, who *caller.Caller, name string) (rate algo.Rate, ok bool) {
-	r.overrides.of(word, who, func(rates map[string]algo.Rate) bool {
+// override returns the numbers of the override for who, identified by a word of per. claim is the value of a claim. ok is
+// false if there is none.
+func (r *Rules) override(word, claim string, who *caller.Caller, name string) (rate algo.Rate, ok bool) {
+	r.overrides.of(word, claim, who, func(rates map[string]algo.Rate) bool {
 		rate, ok = rates[name]
 		return !ok
 	})
@@ -108,14 +108,14 @@ type applied struct {
 	mistake    error // the reason why the record does not set the numbers; nil if there is none
 }
 
-// apply returns the limit that applies to a caller at an instant in place of the limit l. Interventions take precedence
-// over the limits of an API key's record, and these over overrides.
-func (r *Rules) apply(who *caller.Caller, at time.Time, l *limit) applied {
-	return r.raise(who, at, l, r.recorded(who, l))
+// apply returns the limit that applies to a request in place of the limit l. Interventions take precedence over the
+// limits of an API key's record, and these over overrides.
+func (r *Rules) apply(q *Request, l *limit) applied {
+	return r.raise(&q.Caller, q.At, l, r.recorded(q, l))
 }
 
-func (r *Rules) recorded(who *caller.Caller, l *limit) applied {
-	of := r.overridden(who, l)
+func (r *Rules) recorded(q *Request, l *limit) applied {
+	who, of := &q.Caller, r.overridden(q, l)
 	if who.Limits == nil || !r.classes[l.class].countsKey(who) {
 		return applied{limit: of, overridden: of != l.Limit}
 	}

@@ -32,13 +32,13 @@ func TestRules_Select_per(t *testing.T) {
 			"path:id=a%7Cb%3D document, path:id=a%7Cb%3D|ip:203.0.113.7 mine, method:POST|ip:203.0.113.7 method"},
 		{"an invented method", "BREW", "/", nil, caller.Caller{}, "method:other|ip:203.0.113.7 method"},
 		{"another invented method", "get", "/", nil, caller.Caller{}, "method:other|ip:203.0.113.7 method"},
-		{"header", "GET", "/", http.Header{"X-Tenant": {"a"}}, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}},
+		{"header", "GET", "/", http.Header{"X-Tenant": {"a"}}, caller.Caller{User: "u", Claims: map[string][]string{"org": {"o"}}},
 			"method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=a|user:u tenant"},
-		{"no header", "GET", "/", nil, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}},
+		{"no header", "GET", "/", nil, caller.Caller{User: "u", Claims: map[string][]string{"org": {"o"}}},
 			"method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=|user:u tenant"},
-		{"repeated header", "GET", "/", http.Header{"X-Tenant": {"a", "b"}}, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}},
+		{"repeated header", "GET", "/", http.Header{"X-Tenant": {"a", "b"}}, caller.Caller{User: "u", Claims: map[string][]string{"org": {"o"}}},
 			"method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=a,b|user:u tenant"},
-		{"joined header", "GET", "/", http.Header{"X-Tenant": {"a,b"}}, caller.Caller{User: "u", Claims: map[string]string{"org": "o"}},
+		{"joined header", "GET", "/", http.Header{"X-Tenant": {"a,b"}}, caller.Caller{User: "u", Claims: map[string][]string{"org": {"o"}}},
 			"method:GET|ip:203.0.113.7 method, claim:org=o|header:x-tenant=a,b|user:u tenant"},
 		{"bad credential", "GET", "/docs/7", nil, caller.Caller{Rejected: true}, "method:GET|ip:203.0.113.7 method"},
 	} {
@@ -69,7 +69,7 @@ func TestRules_Select_perLong(t *testing.T) {
 	for _, end := range []string{"a", "b"} {
 		long := strings.Repeat("x", 100_000) + end
 		q := rules.Request{Method: "GET", Path: rules.EncodedPath("/docs/" + long), Header: http.Header{"X-Tenant": {long}},
-			Caller: caller.Caller{User: "u", Claims: map[string]string{"org": "o"}}}
+			Caller: caller.Caller{User: "u", Claims: map[string][]string{"org": {"o"}}}}
 		for _, charge := range r.Select(nil, q).Charges {
 			if s := charge.Subject.String(); len(s) > 144 {
 				t.Errorf("%s: got a subject of %d bytes, want at most 144", charge.Limit.Name, len(s))

@@ -23,9 +23,9 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // callers are one caller with a user and a key, one with a key alone, and one with neither. All have an
 // address and a claim.
 var callers = []caller.Caller{
-	{User: "u", APIKey: "k", IP: address, Claims: map[string]string{"org": "o"}},
-	{APIKey: "k", IP: address, Claims: map[string]string{"org": "o"}},
-	{IP: address, Claims: map[string]string{"org": "o"}},
+	{User: "u", APIKey: "k", IP: address, Claims: map[string][]string{"org": {"o"}}},
+	{APIKey: "k", IP: address, Claims: map[string][]string{"org": {"o"}}},
+	{IP: address, Claims: map[string][]string{"org": {"o"}}},
 }
 
 // fitting is the number of limits of ten requests a minute that fit one item.

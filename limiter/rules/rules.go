@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
@@ -19,25 +20,26 @@ import (
 type Rules struct {
 	version     int64
 	defaultTier string
-	tiers       map[string]bool // the declared tiers or, without a declaration, those that rules name
-	declared    bool
-	rules       []rule
-	index       trie
-	classes     []class                          // the sets of identities by which limits count
-	overrides   identities[map[string]algo.Rate] // the numbers of individual callers, by the name of the limit
-	own         map[ownKey]*limiter.Limit        // the limits with these numbers
-	options     Options
-	named       map[string][]*identified // the limits by name, in file order
-	records     *recordLimits
-	exempt      exemptions
-	usage       bool // the last rule is the usage endpoint
-	notes       []Problem
-	labels      []string
-	headers     []string
-	costFields  []string
-	counts      []limiter.Counted
-	split       bool // each endpoint of a caller has its own item
-	spelling    *spelling
+	// tiers are the declared tiers or, without a declaration, those that rules name, with their places in the document
+	tiers      map[string]int
+	declared   bool
+	rules      []rule
+	index      trie
+	classes    []class                          // the sets of identities by which limits count
+	overrides  identities[map[string]algo.Rate] // the numbers of individual callers, by the name of the limit
+	own        map[ownKey]*limiter.Limit        // the limits with these numbers
+	options    Options
+	named      map[string][]*identified // the limits by name, in file order
+	records    *recordLimits
+	exempt     exemptions
+	usage      bool // the last rule is the usage endpoint
+	notes      []Problem
+	labels     []string
+	headers    []string
+	costFields []string
+	counts     []limiter.Counted
+	split      bool // each endpoint of a caller has its own item
+	spelling   *spelling
 
 	interventions *Interventions
 }
@@ -150,10 +152,22 @@ func (r *Rules) Tiers() []string { return slices.Sorted(maps.Keys(r.tiers)) }
 // Tier returns the tier that applies to a caller with the claimed tier. It returns the document's
 // default tier if Tiers does not have the claimed tier.
 func (r *Rules) Tier(claimed string) string {
-	if r.tiers[claimed] {
+	if _, ok := r.tiers[claimed]; ok {
 		return claimed
 	}
 	return r.defaultTier
+}
+
+// TierOf returns the tier that applies to a caller: the first tier of the document that is in c.Tiers, or else Tier of
+// c.Tier.
+func (r *Rules) TierOf(c *caller.Caller) string {
+	first, place := c.Tier, len(r.tiers)
+	for _, tier := range c.Tiers {
+		if at, ok := r.tiers[tier]; ok && at < place {
+			first, place = tier, at
+		}
+	}
+	return r.Tier(first)
 }
 
 // CheckTier returns an error if the rules have tiers, but not this one. A caller of such a tier gets the limits

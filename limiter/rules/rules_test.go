@@ -53,7 +53,7 @@ func TestRules_Charges(t *testing.T) {
 	only := load(t, "testdata/good/only.json")
 	posts := parse(t, `{"rules":[{"endpoint":"*","method":"POST","limits":{"*":[{"name":"all","requests":9,"window":"1m","per":["ip"]},
 		{"name":"guesses","requests":9,"window":"1m","per":["ip"],"only":"bad_credentials"}]}}]}`)
-	pro := caller.Caller{User: "pat", APIKey: "k1", IP: address, Tier: "pro", Claims: map[string]string{"org": "acme"}}
+	pro := caller.Caller{User: "pat", APIKey: "k1", IP: address, Tier: "pro", Claims: map[string][]string{"org": {"acme"}}}
 	key := caller.Caller{APIKey: "k1", IP: address}
 	rejected := caller.Caller{IP: address, Rejected: true}
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestParse_shared(t *testing.T) {
 // A limit by client and claim has the same subject as a limit by the claim and the user, key or address
 // of the caller. Therefore, these limits have the same horizon, the longest.
 func TestParse_horizon_combined(t *testing.T) {
-	acme := map[string]string{"org": "acme"}
+	acme := map[string][]string{"org": {"acme"}}
 	for kind, caller := range map[string]caller.Caller{
 		"user": {User: "u", APIKey: "k", IP: address, Claims: acme}, "apikey": {APIKey: "k", IP: address, Claims: acme},
 		"ip": {IP: address, Claims: acme},

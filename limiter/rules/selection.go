@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"slices"
@@ -30,6 +31,9 @@ type Selection struct {
 	// Ignored is the reason why numbers in the record of the API key are ignored. The limits of the document
 	// then apply. It is nil if there is no such reason.
 	Ignored error
+	// Uncounted is a claim by which a limit counts and that has a form that cannot count, or more values than count; see
+	// caller.Claims. The limit does not charge the request by these values. It is "" if there is no such claim.
+	Uncounted string
 	// Usage returns the result of Own, if the request is for the usage endpoint. Otherwise it is nil.
 	Usage func() (list []Listed, complete bool)
 	// Malformed reports that a router could read the path in a way that the rules cannot; PATHS.md lists these paths.
@@ -80,7 +84,7 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 		q.Caller = caller.Caller{IP: q.Caller.IP, Rejected: true}
 		matched, paths = r.index.below, []reading{{}}
 	}
-	s := Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Exemption: r.exempt.of(q, paths), Malformed: !ok}
+	s := Selection{Charges: dst, Tier: r.TierOf(&q.Caller), Exemption: r.exempt.of(q, paths), Malformed: !ok}
 	if r.asksUsage(q, matched) && r.isUsage(paths) {
 		own := *q // the closure gets a copy, so that the request itself is not allocated on the heap
 		s.Usage = func() ([]Listed, bool) { return r.Own(own) }
@@ -99,7 +103,7 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 		}
 		return r.choose(dst, q, e)
 	}
-	s.Charges, s.Metered, s.Ignored = c.charges, c.metered, c.ignored
+	s.Charges, s.Metered, s.Ignored, s.Uncounted = c.charges, c.metered, c.ignored, c.uncounted
 	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && !slices.ContainsFunc(matched,
 		func(i int) bool { return r.rules[i].accepts(q.Method) && r.rules[i].excepts(paths) == "" })
 	return s
@@ -137,6 +141,7 @@ type charger struct {
 	metered     []Metered          // see Selection
 	exemption   *Exemption         // see Selection
 	ignored     error              // see Selection
+	uncounted   string             // see Selection
 	subjects    [8]limiter.Subject // subject by index of the class; set at the first use
 	explanation *Explanation       // gets the matched rules and their limits; nil if the charges are not explained
 	other       bool               // the rule has another method, so only a bad credential counts
@@ -147,7 +152,7 @@ type charger struct {
 // charge adds the charges of a request. matched are the indexes of the rules whose endpoint matches one of the readings
 // of the path, and paths are the readings. charge also sets q.Caller.Tier.
 func (c *charger) charge(q *Request, matched []int, paths []reading) {
-	q.Caller.Tier = c.rules.Tier(q.Caller.Tier)
+	q.Caller.Tier = c.rules.TierOf(&q.Caller)
 	c.from = len(c.charges)
 	for _, i := range matched {
 		rule := &c.rules.rules[i]
@@ -186,43 +191,57 @@ func (c *charger) reads(q *Request, r *rule, paths []reading, i int) bool {
 	return r.pattern.matches(q.path)
 }
 
+// add charges limits. A limit by claims that are lists counts each of their elements.
 func (c *charger) add(q *Request, limits []limit) {
 	for i := range limits {
 		l := &limits[i]
 		if c.other && l.Only != document.OnlyBadCredentials {
 			continue
 		}
-		subject, why := c.subject(q, l)
-		if why != notSkipped {
-			if c.explanation != nil && !c.again {
-				c.explanation.skip(q, c.rules, l, why)
-			}
-			continue
+		elements, uncounted := 1, ""
+		if class := &c.rules.classes[l.class]; class.claims && !q.Caller.Rejected {
+			elements, uncounted = class.elements(q)
 		}
-		own := c.rules.apply(&q.Caller, q.At, l)
-		if own.mistake != nil {
-			c.ignored = own.mistake
+		c.uncounted = cmp.Or(c.uncounted, uncounted)
+		for q.element = range elements {
+			c.addOne(q, l)
 		}
-		if l.From != nil {
-			c.meter(q, l, own.limit)
+		q.element = 0
+	}
+}
+
+// addOne charges a limit in one subject.
+func (c *charger) addOne(q *Request, l *limit) {
+	subject, why := c.subject(q, l)
+	if why != notSkipped {
+		if c.explanation != nil && !c.again && q.element == 0 {
+			c.explanation.skip(q, c.rules, l, why)
 		}
-		charge := limiter.Charge{Subject: subject, Limit: own.limit, Cost: l.cost}
-		// A request is charged once on a limit that several rules share, at the highest cost.
-		same := func(made limiter.Charge) bool { return made.Limit == charge.Limit && made.Subject == subject }
-		earlier := slices.IndexFunc(c.charges[c.from:], same)
+		return
+	}
+	own := c.rules.apply(q, l)
+	if own.mistake != nil {
+		c.ignored = own.mistake
+	}
+	if l.From != nil {
+		c.meter(q, l, own.limit)
+	}
+	charge := limiter.Charge{Subject: subject, Limit: own.limit, Cost: l.cost}
+	// A request is charged once on a limit that several rules share, at the highest cost.
+	same := func(made limiter.Charge) bool { return made.Limit == charge.Limit && made.Subject == subject }
+	earlier := slices.IndexFunc(c.charges[c.from:], same)
+	if earlier >= 0 {
+		made := &c.charges[c.from+earlier]
+		made.Cost = max(made.Cost, l.cost)
+	} else {
+		c.charges = append(c.charges, charge)
+	}
+	if c.explanation != nil && (earlier < 0 || !c.again && q.element == 0) { // another reading can have another subject
+		listed := c.rules.list(l, subject, own)
 		if earlier >= 0 {
-			made := &c.charges[c.from+earlier]
-			made.Cost = max(made.Cost, l.cost)
-		} else {
-			c.charges = append(c.charges, charge)
+			listed.Reason = "shares its count with an earlier limit; the request is charged once, at the higher cost"
 		}
-		if c.explanation != nil && (earlier < 0 || !c.again) { // another reading can have another subject
-			listed := c.rules.list(l, subject, own)
-			if earlier >= 0 {
-				listed.Reason = "shares its count with an earlier limit; the request is charged once, at the higher cost"
-			}
-			c.explanation.list(listed)
-		}
+		c.explanation.list(listed)
 	}
 }
 
@@ -256,7 +275,7 @@ func (c *charger) subject(q *Request, l *limit) (s limiter.Subject, why skipped)
 	case l.Only == document.OnlyUnverified && (q.Caller.User != "" || q.Caller.APIKey != ""), l.Only == document.OnlyBadCredentials &&
 		(!q.Caller.Rejected || q.Caller.Unverified):
 		return s, skippedOnly
-	case l.class < len(c.subjects):
+	case l.class < len(c.subjects) && q.element == 0:
 		s = c.subjects[l.class]
 		if s == (limiter.Subject{}) {
 			s = class.subject(q)
@@ -282,6 +301,7 @@ type Request struct {
 	At     time.Time // when the request arrived, for interventions
 
 	path       reading           // the reading of Path that is charged
+	element    int               // index of the combination of elements of claims that is charged
 	parameters map[string]string // values of the path parameters by name; if nil, they are read from path
 }
 

@@ -140,8 +140,8 @@ func TestParse_overrides(t *testing.T) {
 		{"/a", anonymous, "minute sliding/1m0s/1, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
 		{"/a", caller.Caller{IP: netip.MustParsePrefix("2001:db8:1::/64")},
 			"minute sliding/1m0s/2, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
-		{"/b", caller.Caller{User: "bob", Claims: map[string]string{"org": "acme"}}, "team bucket/51.428571429s/3"},
-		{"/b", caller.Caller{User: "bob", Claims: map[string]string{"org": "umbrella"}}, "team log/1h0m0s/10"},
+		{"/b", caller.Caller{User: "bob", Claims: map[string][]string{"org": {"acme"}}}, "team bucket/51.428571429s/3"},
+		{"/b", caller.Caller{User: "bob", Claims: map[string][]string{"org": {"umbrella"}}}, "team log/1h0m0s/10"},
 	} {
 		if got := numbers(r.Charges(nil, "GET", rules.EncodedPath(c.path), c.caller)); got != c.want {
 			t.Errorf("%s %+v:\n got %s\nwant %s", c.path, c.caller, got, c.want)
@@ -195,7 +195,7 @@ func TestParse_overrides_combined(t *testing.T) {
 		{"user":"alice","limits":{"s":{"requests":31,"window":"30d"}}},
 		{"apikey":"k","limits":{"s":{"requests":2,"window":"1m"}}},
 		{"ip":"::ffff:203.0.113.7","limits":{"s":{"requests":3,"window":"1m"}}}]}`)
-	acme, other := map[string]string{"org": "acme"}, map[string]string{"org": "other"}
+	acme, other := map[string][]string{"org": {"acme"}}, map[string][]string{"org": {"other"}}
 	for _, c := range []struct {
 		caller caller.Caller
 		want   string

@@ -39,25 +39,32 @@ func (r *Rules) IsUsage(p Path) bool {
 // the path, the method or a header field. complete is false if there are too many limits.
 func (r *Rules) Own(q Request) (list []Listed, complete bool) {
 	c := charger{rules: r}
-	seen := map[*limiter.Limit]bool{}
+	type one struct {
+		*limiter.Limit
+		limiter.Subject
+	}
+	seen := map[one]bool{}
 	subjects := map[limiter.Subject]bool{}
 	for i := range r.rules[:r.Len()] {
-		limits := r.rules[i].of(r.Tier(q.Caller.Tier))
+		limits := r.rules[i].of(r.TierOf(&q.Caller))
 		for _, l := range slices.Concat(limits[0], limits[1]) {
 			class := &r.classes[l.class]
-			subject, why := c.subject(&q, &l)
-			if seen[l.Limit] || l.Shadow || why != notSkipped || class.everyone() || class.byRequest() {
-				continue
+			elements, _ := class.elements(&q)
+			for q.element = range elements {
+				subject, why := c.subject(&q, &l)
+				if seen[one{l.Limit, subject}] || l.Shadow || why != notSkipped || class.everyone() || class.byRequest() {
+					continue
+				}
+				own := r.apply(&q, &l)
+				for _, s := range own.limit.Subjects(subject) {
+					subjects[s] = true
+				}
+				if len(list) == maxOwnLimits || len(subjects) > maxOwnSubjects {
+					return list, false
+				}
+				seen[one{l.Limit, subject}] = true
+				list = append(list, r.list(&l, subject, own))
 			}
-			own := r.apply(&q.Caller, q.At, &l)
-			for _, s := range own.limit.Subjects(subject) {
-				subjects[s] = true
-			}
-			if len(list) == maxOwnLimits || len(subjects) > maxOwnSubjects {
-				return list, false
-			}
-			seen[l.Limit] = true
-			list = append(list, r.list(&l, subject, own))
 		}
 	}
 	return list, true
@@ -77,7 +84,7 @@ type Values struct {
 // caller has its own item, the list includes these limits, and Charge.Subject identifies the item. If v.Caller has a
 // tier, the limits of other tiers have a Reason.
 func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
-	q := Request{Caller: v.Caller, Method: v.Method, Header: v.Header, parameters: v.Parameters}
+	q := Request{Caller: v.Caller, Method: v.Method, Header: v.Header, At: v.At, parameters: v.Parameters}
 	if q.parameters == nil {
 		q.parameters = map[string]string{}
 	}
@@ -97,7 +104,7 @@ func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
 		if !ok {
 			i = len(list)
 			seen[l.Limit] = i
-			list = append(list, r.list(l, counts[l.class], r.apply(&v.Caller, v.At, l)))
+			list = append(list, r.list(l, counts[l.class], r.apply(&q, l)))
 			list[i].Reason = "applies to other tiers"
 		}
 		if v.Caller.Tier == "" || r.rules[l.rule].applies(v.Caller.Tier, l) {

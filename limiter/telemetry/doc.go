@@ -53,6 +53,7 @@
 //	RecordsIgnored  Count         requests for which limits in the record of the API key were ignored,
 //	                              because of a mistake or because the rules do not fit
 //	ForeignKeys     Count         requests with an API key that is not Weir's (caller.Caller.ForeignKey)
+//	ClaimsUncounted Count         requests that a limit by a claim does not charge, or not for all its values
 //	Notices         Count         notices of limits with Notify
 //	AddressesNotFound Count       of all four: requests without the secret of the distribution or the proxy,
 //	                              or without the client's address (caller.Caller.IPNotFound)

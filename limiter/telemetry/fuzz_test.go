@@ -33,7 +33,7 @@ func FuzzRecorder(f *testing.F) {
 			tried.Name = name
 			d.Shadowed = &tried
 		}
-		caller := caller.Caller{User: user, APIKey: key, Claims: map[string]string{name: user}, IP: netip.MustParsePrefix("203.0.113.7/32")}
+		caller := caller.Caller{User: user, APIKey: key, Claims: map[string][]string{name: {user}}, IP: netip.MustParsePrefix("203.0.113.7/32")}
 		var err error
 		if bits&16 != 0 {
 			err = errors.New(user)

@@ -38,6 +38,7 @@ const (
 
 	RecordsIgnored    = "RecordsIgnored"
 	ForeignKeys       = "ForeignKeys"
+	ClaimsUncounted   = "ClaimsUncounted"
 	Notices           = "Notices"
 	Unmatched         = "Unmatched"
 	AddressesNotFound = "AddressesNotFound"
@@ -71,7 +72,7 @@ func Metrics() []string {
 		StoreLatency, Overshoot, RefundsGiven, RefundsDropped, Clamped, RegionCalls, TransfersLost, RegionsFailed,
 		SettlementsLost, ReportsRejected, CostsUnread, DebtExcess,
 		RulesRefused, RulesVersion, RulesAge, ClockSkew,
-		RecordsIgnored, ForeignKeys, Notices, Unmatched, AddressesNotFound,
+		RecordsIgnored, ForeignKeys, ClaimsUncounted, Notices, Unmatched, AddressesNotFound,
 	}
 }
 
@@ -84,16 +85,16 @@ func RuleMetrics() []string {
 func Namespace(deployment string) string { return "Weir/" + deployment }
 
 type metrics struct {
-	allowed, refused, degraded, fromCache, busy, shadowed int64
-	unauthorized, failed, localFull, storeCalls, clamped  int64
-	overshoot                                             int64 // the largest overshoot of a decision, not a sum
-	refunds                                               limiter.Refunds
-	regionCalls, transfersLost, regionsFailed             int64
-	settlementsLost, reportsRejected, costsUnread         int64
-	debtExcess                                            int64
-	rulesRefused, recordsIgnored, notices                 int64
-	foreignKeys, unmatched, addressesNotFound             int64
-	latency, storeLatency                                 sample
+	allowed, refused, degraded, fromCache, busy, shadowed  int64
+	unauthorized, failed, localFull, storeCalls, clamped   int64
+	overshoot                                              int64 // the largest overshoot of a decision, not a sum
+	refunds                                                limiter.Refunds
+	regionCalls, transfersLost, regionsFailed              int64
+	settlementsLost, reportsRejected, costsUnread          int64
+	debtExcess                                             int64
+	rulesRefused, recordsIgnored, notices, claimsUncounted int64
+	foreignKeys, unmatched, addressesNotFound              int64
+	latency, storeLatency                                  sample
 }
 
 func (m *metrics) addRefused(d *limiter.Decision) {
@@ -206,7 +207,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		{RegionCalls, m.regionCalls}, {TransfersLost, m.transfersLost}, {RegionsFailed, m.regionsFailed},
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {CostsUnread, m.costsUnread}, {DebtExcess, m.debtExcess},
 		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices},
-		{ForeignKeys, m.foreignKeys}, {Unmatched, m.unmatched},
+		{ForeignKeys, m.foreignKeys}, {ClaimsUncounted, m.claimsUncounted}, {Unmatched, m.unmatched},
 		{AddressesNotFound, m.addressesNotFound},
 	} {
 		if i < 2 || c.value > 0 {

@@ -20,6 +20,8 @@ type Outcome struct {
 	Exemption string
 	// RecordIgnored reports that limits in the record of the API key were ignored because of a mistake.
 	RecordIgnored bool
+	// Uncounted reports that a claim of the caller has a form, or values, by which a limit cannot count.
+	Uncounted bool
 	// Unmatched reports that no rule applies to the request, although it is neither exempt nor malformed.
 	Unmatched bool
 	// Blocked reports that an operator has blocked the caller. The request has no charges then, and the zero Decision.

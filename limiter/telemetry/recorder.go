@@ -88,6 +88,9 @@ func (r *Recorder) add(o *Outcome, at int64) {
 	if o.RecordIgnored {
 		m.recordsIgnored++
 	}
+	if o.Uncounted {
+		m.claimsUncounted++
+	}
 	if o.Caller.ForeignKey {
 		m.foreignKeys++
 	}

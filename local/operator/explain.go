@@ -21,16 +21,16 @@ import (
 // Question describes a request that Explain explains. Either credentials (the token, the API key or both) or
 // the other fields identify the caller.
 type Question struct {
-	Method   string            `json:"method"`
-	Path     string            `json:"path"` // as a client sends it, without the stage
-	User     string            `json:"user,omitempty"`
-	Tier     string            `json:"tier,omitempty"`
-	Claims   map[string]string `json:"claims,omitempty"`
-	APIKeyID string            `json:"apiKeyId,omitempty"` // id of the key's record, not the key
-	IP       string            `json:"ip,omitempty"`
-	Headers  map[string]string `json:"headers,omitempty"` // fields by which limits count
-	Token    string            `json:"token,omitempty"`
-	APIKey   string            `json:"apiKey,omitempty"` // the key itself
+	Method   string              `json:"method"`
+	Path     string              `json:"path"` // as a client sends it, without the stage
+	User     string              `json:"user,omitempty"`
+	Tier     string              `json:"tier,omitempty"`
+	Claims   map[string][]string `json:"claims,omitempty"`
+	APIKeyID string              `json:"apiKeyId,omitempty"` // id of the key's record, not the key
+	IP       string              `json:"ip,omitempty"`
+	Headers  map[string]string   `json:"headers,omitempty"` // fields by which limits count
+	Token    string              `json:"token,omitempty"`
+	APIKey   string              `json:"apiKey,omitempty"` // the key itself
 }
 
 // Explanation is the answer that a request would get, with the reasons.
@@ -69,14 +69,14 @@ type Exemption struct {
 
 // Caller has the identities of a request's caller that the rules use.
 type Caller struct {
-	Subject  string            `json:"subject"`        // the subject of the user, else of the API key, else of the address
-	Hash     string            `json:"hash,omitempty"` // replaces the subject in logs, metrics and events
-	User     string            `json:"user,omitempty"`
-	APIKeyID string            `json:"apiKeyId,omitempty"`
-	IP       string            `json:"ip,omitempty"`
-	IPFrom   string            `json:"ipFrom,omitempty"` // source of IP, with the reason; "" if only the host can be
-	Tier     string            `json:"tier"`             // the tier that selects the limits
-	Claims   map[string]string `json:"claims,omitempty"`
+	Subject  string              `json:"subject"`        // the subject of the user, else of the API key, else of the address
+	Hash     string              `json:"hash,omitempty"` // replaces the subject in logs, metrics and events
+	User     string              `json:"user,omitempty"`
+	APIKeyID string              `json:"apiKeyId,omitempty"`
+	IP       string              `json:"ip,omitempty"`
+	IPFrom   string              `json:"ipFrom,omitempty"` // source of IP, with the reason; "" if only the host can be
+	Tier     string              `json:"tier"`             // the tier that selects the limits
+	Claims   map[string][]string `json:"claims,omitempty"`
 	// Rejected is the reason why the credential is rejected. It is "" if the credential is valid or absent.
 	Rejected string `json:"rejected,omitempty"`
 }
@@ -179,6 +179,10 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	}
 	if o.Routed != nil {
 		o.route(&e)
+	}
+	if name := explained.Uncounted; name != "" {
+		e.Notes = append(e.Notes, "the claim "+name+" cannot count, or has more values than count (want text, a number of at most 20 characters, "+
+			"a boolean, or a list of at most 8 of these): limits by its other values do not apply")
 	}
 	e.Notes = append(e.Notes, decisionNotes(d, who, explained.Tier)...)
 	e.Notes = append(e.Notes, recordNotes(r, who.Limits, listed)...)

@@ -25,7 +25,7 @@ func TestClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := operator.Question{Method: "GET", Path: "/busy", User: "alice", Tier: "paid", APIKeyID: "k", IP: "203.0.113.7",
-		Claims: map[string]string{"org": "acme"}}
+		Claims: map[string][]string{"org": {"acme"}}}
 	d.send(q)
 	same(t, c.Explain, d.Explain, q)
 	same(t, c.Explain, d.Explain, operator.Question{Method: "GET"})

@@ -188,7 +188,7 @@ func TestExplain_equalsDecision(t *testing.T) {
 		{Method: "GET", Path: "/search"},
 		{Method: "GET", Path: "/search", User: "alice"},
 		{Method: "HEAD", Path: "//search", User: "bob", Tier: "paid"},
-		{Method: "POST", Path: "/search", User: "bob", Claims: map[string]string{"org": "acme"}},
+		{Method: "POST", Path: "/search", User: "bob", Claims: map[string][]string{"org": {"acme"}}},
 		{Method: "GET", Path: "/strict", APIKeyID: "key"},
 		{Method: "GET", Path: "/tried"},
 		{Method: "GET", Path: "/queue", User: "carol"},
@@ -235,7 +235,7 @@ func TestExplain_equalsDecision(t *testing.T) {
 func TestExplain(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		d.send(operator.Question{Method: "GET", Path: "/search", User: "alice"})
-		e := d.explain(operator.Question{Method: "GET", Path: "/search", User: "alice", Claims: map[string]string{"org": "acme"}})
+		e := d.explain(operator.Question{Method: "GET", Path: "/search", User: "alice", Claims: map[string][]string{"org": {"acme"}}})
 		if e.Path != "/search" || e.Caller.Subject != "user:alice" || e.Caller.Tier != "free" || e.Caller.IP != "127.0.0.1/32" ||
 			e.Version != 7 || e.Others != 4 {
 			t.Errorf("explanation: got %+v, want the path, the caller and the rules of the request", e)
@@ -466,7 +466,7 @@ func (k keys) Key(context.Context, time.Time, string, string) (*jose.JSONWebKey,
 func TestExplain_rejected(t *testing.T) {
 	d := newDesk(t, "memory")
 	for fault, want := range map[error]int{caller.ErrUnverified: 503, caller.ErrInvalidCredential: 401} {
-		tokens, err := caller.NewVerifier(caller.TokenOptions{Keys: keys{fault}, Issuer: "i", Audience: "a", Algorithms: []string{"RS256"}})
+		tokens, err := caller.NewVerifier(caller.TokenOptions{Keys: keys{fault}, Issuer: "i", Audience: []string{"a"}, Algorithms: []string{"RS256"}})
 		if err != nil {
 			t.Fatal(err)
 		}

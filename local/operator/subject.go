@@ -78,7 +78,7 @@ func (o *Operator) parse(text string) (limiter.Subject, rules.Values, error) {
 // parts reads a subject of one or more parts. The parts must be in the order that a subject in a store
 // always has: claims, header fields, the method and parameters by name, and then the identities by name.
 func (o *Operator) parts(text string) (subject limiter.Subject, v rules.Values, err error) {
-	v = rules.Values{Caller: caller.Caller{Claims: map[string]string{}}, Header: http.Header{}, Parameters: map[string]string{}}
+	v = rules.Values{Caller: caller.Caller{Claims: map[string][]string{}}, Header: http.Header{}, Parameters: map[string]string{}}
 	last := ""
 	for i, part := range strings.Split(text, "|") {
 		order, one, err := o.part(part, &v)
@@ -132,7 +132,7 @@ func (o *Operator) part(part string, v *rules.Values) (order string, one limiter
 func namedPart(part, kind, name, value string, v *rules.Values) (order string, one limiter.Subject, err error) {
 	switch {
 	case kind == "claim" && value != "":
-		v.Caller.Claims[name], one = value, limiter.Claim(name, value)
+		v.Caller.Claims[name], one = []string{value}, limiter.Claim(name, value)
 	case kind == "header":
 		name = strings.ToLower(name)
 		v.Header.Set(name, value)

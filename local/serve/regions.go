@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/command"
@@ -98,6 +99,9 @@ func (s *Server) runRegions(ctx context.Context) error {
 // load reads the variables of a function. Each region has a namespace of its own in the store.
 func (s *Server) load(environment map[string]string) (boot.Config, error) {
 	c, err := clients.Load(s.lookup(environment))
+	if err == nil && c.Identity != contract.IdentityWeir {
+		err = fmt.Errorf("IDENTITY: got %s, want %s: no host on this machine verifies callers", c.Identity, contract.IdentityWeir)
+	}
 	if s.region != nil {
 		c.Namespace += "-" + s.region.name
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
@@ -57,7 +58,7 @@ const upstreamNamespace = "dev"
 
 // identityVariables identify callers. The upstream of a user can have its own issuer of tokens. If JWKS is set but
 // empty, the upstream alone reads tokens. Without JWKS, it alone reads those that weir token did not issue.
-var identityVariables = []string{"JWKS", "JWT_ISSUER", "JWT_AUDIENCE", "JWT_ALGORITHMS", "JWT_USER_CLAIM", "JWT_TIER_CLAIM"}
+var identityVariables = []string{"JWKS", "JWT_ISSUER", "JWT_AUDIENCE", "JWT_ALGORITHMS", "USER_CLAIM", "TIER_CLAIM", "CLAIMS"}
 
 // openUpstream returns an API that limits every request and passes it to the upstream.
 func (s *Server) openUpstream(ctx context.Context) (*gateway.API, error) {
@@ -213,7 +214,9 @@ func (p *proxy) hideForeign(h http.Handler) http.Handler {
 // isForeign reports whether an Authorization field has a bearer token that does not name the issuer of weir token.
 func isForeign(field string) bool {
 	scheme, token, _ := strings.Cut(field, " ")
-	if !strings.EqualFold(scheme, "bearer") {
+	if caller.IsBare(field) {
+		token = field
+	} else if !strings.EqualFold(scheme, "bearer") {
 		return false
 	}
 	parts := strings.Split(token, ".")

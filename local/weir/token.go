@@ -65,7 +65,7 @@ var reservedClaims = map[string]string{
 	"iss": "weir", "aud": "weir", "iat": "weir", "nbf": "nothing", "jti": "nothing",
 }
 
-func tokenClaims(user string, extra []string) (map[string]string, error) {
+func tokenClaims(user string, extra []string) (map[string][]string, error) {
 	if user == "" {
 		return nil, command.Usage(`--user: got "", want a user; the gateway rejects a token without a user`)
 	}
@@ -78,14 +78,15 @@ func tokenClaims(user string, extra []string) (map[string]string, error) {
 	return claims, err
 }
 
-func parseClaims(list []string) (map[string]string, error) {
-	claims := map[string]string{}
+// parseClaims parses claims of the form name=value. A repeated name is a list.
+func parseClaims(list []string) (map[string][]string, error) {
+	claims := map[string][]string{}
 	for _, claim := range list {
 		name, value, ok := strings.Cut(claim, "=")
 		if !ok || name == "" || value == "" {
 			return nil, command.Usage("--claim: got %q, want name=value", claim)
 		}
-		claims[name] = value
+		claims[name] = append(claims[name], value)
 	}
 	return claims, nil
 }

@@ -3,7 +3,6 @@ package document
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 
@@ -36,7 +35,7 @@ type Document struct {
 	Version     int64 // 0 if the document has no version
 	DefaultTier string
 	Shadow      bool
-	Tiers       []string // the declared tiers or, without a declaration, those that rules name; sorted
+	Tiers       []string // the declared tiers or, without a declaration, those that rules name; in file order
 	Declared    bool     // the document has a valid member "tiers"
 	Rules       []Rule
 	Overrides   []Override
@@ -163,7 +162,8 @@ func (d *Document) read(root *node) {
 }
 
 func (d *Document) readRules(n *node) {
-	tiers, limits := map[string]bool{}, 0
+	var tiers []string
+	limits := 0
 	for _, item := range d.elements(n, maxRules, "rules") {
 		r := d.readRule(item)
 		limits += len(r.Limits)
@@ -173,14 +173,14 @@ func (d *Document) readRules(n *node) {
 			return
 		}
 		for _, tier := range r.Tiers {
-			if tier != OtherTiers && tier != Global {
-				tiers[tier] = true
+			if tier != OtherTiers && tier != Global && !slices.Contains(tiers, tier) {
+				tiers = append(tiers, tier)
 			}
 		}
 		d.Rules = append(d.Rules, r)
 	}
 	if !d.Declared {
-		d.Tiers = slices.Sorted(maps.Keys(tiers))
+		d.Tiers = tiers
 	}
 	if len(tiers) > maxTiers {
 		d.report.at(n, "got %d tiers, want at most %d", len(tiers), maxTiers)
@@ -201,7 +201,6 @@ func (d *Document) readTiers(n *node) {
 			d.Tiers = append(d.Tiers, name)
 		}
 	}
-	slices.Sort(d.Tiers)
 	d.Declared = d.Mistakes() == before && !d.report.more
 }
 
@@ -221,7 +220,7 @@ func (d *Document) readDefaultTier(o *object, n *node) {
 }
 
 func (d *Document) hasTier(name string) bool {
-	_, has := slices.BinarySearch(d.Tiers, name)
+	has := slices.Contains(d.Tiers, name)
 	return has
 }
 
