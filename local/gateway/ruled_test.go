@@ -46,25 +46,14 @@ type ruled struct {
 	api     *httptest.Server
 	now     time.Time
 	calls   atomic.Int64 // number of calls of Take
-	settles atomic.Int64 // number of calls of Settle
 	rules   *rules.Rules
 	metrics bytes.Buffer
-	settled chan struct{} // if not nil, receives a value after each settlement
 }
 
 func (r *ruled) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
 	error) {
 	r.calls.Add(1)
 	return r.Store.Take(ctx, now, s, charges, results)
-}
-
-func (r *ruled) Settle(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result,
-	elapsed time.Duration) (limiter.Settled, error) {
-	r.settles.Add(1)
-	if r.settled != nil {
-		defer func() { r.settled <- struct{}{} }()
-	}
-	return r.Store.Settle(ctx, now, s, charges, results, elapsed)
 }
 
 // onEach runs a test with a rules document for each kind of store and of API. Each run has its own
@@ -182,18 +171,4 @@ func (r *ruled) want(t *testing.T, request string, statuses []int, headers ...st
 		}
 	}
 	return last
-}
-
-// used returns the caller's usage of each limit that applies to the path.
-func (r *ruled) used(t *testing.T, path string, c caller.Caller) map[string]int64 {
-	t.Helper()
-	used := map[string]int64{}
-	for _, charge := range r.rules.Select(nil, rules.Request{Method: "POST", Path: rules.EncodedPath(path), Caller: c}).Charges {
-		look, results := []limiter.Charge{{Subject: charge.Subject, Limit: charge.Limit}}, make([]algo.Result, 1)
-		if _, err := r.Store.Take(t.Context(), algo.InstantOf(r.now), charge.Subject, look, results); err != nil {
-			t.Fatal(err)
-		}
-		used[charge.Limit.Name] = results[0].Machine.Used(results[0].State, algo.InstantOf(r.now))
-	}
-	return used
 }
