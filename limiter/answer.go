@@ -6,87 +6,76 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/chain"
+	"github.com/weir-limits/weir/limiter/internal/domain"
 )
 
-// answer sets d to the decision. early means that phase 2 or 4 denied the request, before the stores were
-// called.
-func (r *request) answer(ctx context.Context, early bool, d *Decision) {
-	l := r.limiter
-	r.logFailures(ctx)
-	r.combine(d)
-	d.FromCache = early && d.StoreCalls == 0 && d.Transfer.Calls == 0
-	if d.Reason == ReasonBusy {
-		d.RetryAfter = l.busyWait()
-	}
-	if d.Shadowed != nil {
-		l.log.shadowRefused(ctx, r.now, d.Shadowed)
-	}
-}
-
-// combine sets d to one decision from the answers of all batches and trackers. A refusal takes precedence
-// over a store failure.
-func (r *request) combine(d *Decision) {
-	*d = Decision{Allowed: !r.denied(), Failed: r.failed, LocalFull: r.fallbackFull, At: r.at, Overshoot: r.overshoot,
-		StoreCalls: r.storeCalls, StoreTime: r.storeTime, Refunds: r.refunds, Clamped: r.clamped, Transfer: r.moved}
-	if r.counterErr != nil && !busy(r.counterErr) { // if only the subject is busy, its counter still decides
-		d.Reason = reasonOf(r.counterErr)
-	}
-	if r.shared {
-		r.flagElsewhere()
-	}
-	subjectBusy, over := false, false
-	for i := range r.batches {
-		b := &r.batches[i]
-		d.StoreCalls += b.calls
-		d.Clamped += clamped(b.charges, b.results)
-		if b.shadow() {
-			if b.refused && d.Shadowed == nil {
-				d.Shadowed = b.refuser(r.now)
+// answer sets d to one decision from the answers to all asks. A refusal takes precedence over a store failure.
+func (c *combiner) answer(ctx context.Context, d *Decision) {
+	refused, failed := c.refused(), c.failed()
+	*d = Decision{Allowed: !refused && !failed, Failed: failed && !refused, At: c.At, StoreCalls: c.corrected, StoreTime: c.storeTime,
+		Refunds: c.refunds}
+	early, busy, over := refused, false, false
+	byStore := refused && c.any(func(a *ask) bool { return a.refuses() && a.Err == nil })
+	for i := range c.asks {
+		a := &c.asks[i]
+		c.logFailures(ctx, a)
+		d.count(a)
+		switch {
+		case a.Shadow:
+			if a.Verdict == chain.Refused && d.Shadowed == nil && a.Exhausted() { // in a back-off, the limit may have room
+				d.Shadowed = a.Refuser()
 			}
-			continue
-		}
-		if b.skipped { // limits with Mark refuse
+		case a.over:
 			over = true
-			continue
-		}
-		subjectBusy = subjectBusy || busy(b.err)
-		d.add(b, r.now)
-	}
-	for i := range r.served {
-		switch s := &r.served[i]; {
-		case !s.task.original.Shadow && s.task.original.Mark && !s.allowed:
-			over = true
-		case !s.task.original.Shadow && s.allowed == d.Allowed:
-			d.report(s.task, s.result, r.now)
-		case s.task.original.Shadow && !s.allowed && d.Shadowed == nil:
-			d.Shadowed = s.task.original
+		default:
+			early = early && (a.Early || !a.refuses())
+			busy = busy || a.Verdict == chain.Busy
+			d.LocalFull = d.LocalFull || d.Failed && a.Full
+			d.add(a, byStore && a.Err != nil)
 		}
 	}
 	if d.RetryAfter == algo.Never {
 		d.RetryAfter = 0
 	}
 	if d.Allowed && over {
-		r.reportOver(d)
+		c.reportOver(d)
 	}
-	if subjectBusy && d.Limit == nil {
-		d.Reason = ReasonBusy
+	if busy && d.Limit == nil {
+		d.Reason, d.RetryAfter = ReasonBusy, c.limiter.busyWait()
+	}
+	d.FromCache = early && d.StoreCalls == 0 && d.Transfer.Calls == 0
+	if d.Shadowed != nil {
+		c.limiter.log.shadowRefused(ctx, c.Now, d.Shadowed)
+	}
+}
+
+// count adds what the decision of a took.
+func (d *Decision) count(a *ask) {
+	d.StoreCalls += a.Calls
+	d.Overshoot = max(d.Overshoot, a.Overshoot)
+	d.Refunds.Add(a.Refunds)
+	d.Transfer.Calls += a.Transfer.Calls
+	d.Transfer.Moved += a.Transfer.Moved
+	d.Transfer.Lost += a.Transfer.Lost
+	d.Transfer.Failed += a.Transfer.Failed
+	d.Clamped += a.Clamped
+	for i := range a.Results {
+		if a.Results[i].Clamped && a.Charges[i].Cost > 0 {
+			d.Clamped++
+		}
 	}
 }
 
 // reportOver sets d.Over to the limit with Mark that refuses for the longest time. d reports its numbers only if it
 // reports no other limit. They show no remaining quota, although the next request may still be allowed.
-func (r *request) reportOver(d *Decision) {
+func (c *combiner) reportOver(d *Decision) {
 	var over Decision
-	for i := range r.batches {
-		for j, task := range r.batches[i].tasks {
-			if b := &r.batches[i]; b.skipped && !b.shadow() && b.results[j].Machine != nil {
-				over.report(&task, b.results[j], r.now)
+	for i := range c.asks {
+		if a := &c.asks[i]; a.over && !a.Shadow {
+			for j := range a.Lines {
+				over.report(a, j, a.Results[j], a.Lines[j].LeaseLeft)
 			}
-		}
-	}
-	for i := range r.served {
-		if s := &r.served[i]; !s.allowed && s.task.original.Mark && !s.task.original.Shadow {
-			over.report(s.task, s.result, r.now)
 		}
 	}
 	d.Over = over.Limit
@@ -97,64 +86,83 @@ func (r *request) reportOver(d *Decision) {
 	d.Capacity, d.Remaining, d.ResetAfter = over.Capacity, over.Remaining, over.ResetAfter
 }
 
-// add adds the results of the batch b to d. The limits of b are enforced, so they are not shadow limits.
-func (d *Decision) add(b *batch, now algo.Instant) {
+// add adds the results of a to d. The limits of a are enforced, so they are not shadow limits. If silent is true, d does not
+// report them, because a store refuses the request for another reason.
+func (d *Decision) add(a *ask, silent bool) {
 	switch {
 	case d.Reason != ReasonNone:
-	case b.err != nil && !busy(b.err):
-		d.Reason = reasonOf(b.err)
-	case b.repeats && b.refused:
+	case a.Err != nil && !domain.Busy(a.Err):
+		d.Reason = domain.ReasonOf(a.Err)
+	case a.Degraded != nil && !domain.Busy(a.Degraded): // if only the subject is busy, its counter still decides
+		d.Reason = domain.ReasonOf(a.Degraded)
+	case a.Outage:
 		d.Reason = ReasonOutage
 	}
-	if b.err != nil && !b.refused || b.refused == d.Allowed {
+	if silent || a.Verdict != chain.Admitted && a.Verdict != chain.Refused || (a.Verdict == chain.Admitted) != d.Allowed {
 		return
 	}
-	for i := range b.tasks {
-		if b.results[i].Machine != nil && (d.Allowed || b.tasks[i].original.enforced()) {
-			d.report(&b.tasks[i], b.results[i], now)
+	for i := range a.Lines {
+		if !d.Allowed && !a.Lines[i].Limit.Enforced() {
+			continue
+		}
+		d.report(a, i, a.Results[i], a.Lines[i].LeaseLeft)
+		if mirrored := a.Lines[i].Mirrored; d.Allowed && mirrored != nil {
+			d.report(a, i, *mirrored, a.Charges[i].Cost-a.Lines[i].Want)
 		}
 	}
 }
 
-// report makes d report the limit of the task if that limit is stricter than the one that d reports. d.Allowed is
-// already set. r is the state after the charge, or the state that refused it.
-func (d *Decision) report(task *task, r algo.Result, now algo.Instant) {
-	remaining, capacity := r.Machine.Remaining(r.State, now)+task.leaseLeft, r.Machine.Capacity()
-	if task.sharded { // estimate: every other shard is assumed to hold as much as this one
-		remaining, capacity = remaining*int64(task.original.Spread.Shards), task.original.machine.Capacity()
+// report makes d report the limit of charge i if that limit is stricter than the one that d reports. d.Allowed is
+// already set. r is the state after the charge, or the state that refused it; it has no Machine if there is none.
+func (d *Decision) report(a *ask, i int, r algo.Result, leaseLeft int64) {
+	if r.Machine == nil {
+		return
 	}
-	share := task.original.Spread.Sync > 0 && !task.decided(r) // the share of this process decided, and not the whole limit
+	line, charge := &a.Lines[i], &a.Charges[i]
+	limit, remaining, capacity := line.Limit, r.Machine.Remaining(r.State, a.Now)+leaseLeft, r.Machine.Capacity()
+	decided := charge.Limit.Is(r.Machine)
+	if alone(limit) && charge.Limit != limit { // estimate: every other shard is assumed to hold as much as this one
+		remaining, capacity = remaining*int64(limit.Spread.Shards), limit.Machine().Capacity()
+	}
+	share := limit.Spread.Sync > 0 && !decided // the share of this process decided, and not the whole limit
 	if share {
-		capacity = task.original.machine.Capacity()
+		capacity = limit.Machine().Capacity()
 	}
 	var wait time.Duration
 	if d.Allowed {
-		if task.original.Rate.Algorithm.Queues() && task.want > 0 {
-			d.Delay = max(d.Delay, algo.Delay(r.Machine, r.State, now, task.want))
+		if limit.Rate.Algorithm.Queues() && line.Want > 0 {
+			d.Delay = max(d.Delay, algo.Delay(r.Machine, r.State, a.Now, line.Want))
 		}
-		if task.original.Global || d.Limit != nil && !fewer(min(remaining, capacity), task.want, d.Remaining, d.Cost) {
+		if limit.Global || d.Limit != nil && !fewer(min(remaining, capacity), line.Want, d.Remaining, d.Cost) {
 			return
 		}
 	} else {
-		if !task.Force {
-			wait = max(task.backOff, r.Machine.RetryAfter(r.State, now, task.want))
-		}
-		if task.elsewhere && wait != algo.Never {
-			wait = min(wait, transferPause)
-		}
-		if task.original.concurrent() && wait > 0 && wait != algo.Never {
-			wait = min(max(wait, minSlotWait), maxSlotWait)
-		}
+		wait = a.wait(i, r)
 		if wait == 0 || d.Limit != nil && wait <= d.RetryAfter {
 			return
 		}
 	}
-	d.Limit, d.Cost = task.original, task.want
-	d.Superseded = !share && !task.decided(r) || task.Limit.isLocalShare
+	d.Limit, d.Cost = limit, line.Want
+	d.Superseded = !share && !decided || charge.Limit.IsLocalShare()
 	d.Capacity = capacity
 	d.Remaining = min(remaining, capacity)
 	d.RetryAfter = wait
-	d.ResetAfter = r.Machine.ResetAfter(r.State, now)
+	d.ResetAfter = r.Machine.ResetAfter(r.State, a.Now)
+}
+
+// wait returns how long the limit of charge i refuses; 0 if it does not.
+func (a *ask) wait(i int, r algo.Result) (wait time.Duration) {
+	line := &a.Lines[i]
+	if !a.Charges[i].Force {
+		wait = max(a.BackOffs[i], r.Machine.RetryAfter(r.State, a.Now, line.Want))
+	}
+	if line.Soon > 0 && wait != algo.Never {
+		wait = min(wait, line.Soon)
+	}
+	if line.Limit.Concurrent() && wait > 0 && wait != algo.Never {
+		wait = min(max(wait, minSlotWait), maxSlotWait)
+	}
+	return wait
 }
 
 // The RetryAfter of a concurrent limit is in this range, because a slot is usually released before it
@@ -176,23 +184,20 @@ func fewer(remaining, cost, than, at int64) bool {
 // that were denied together do not return together.
 func (l *Limiter) busyWait() time.Duration { return time.Duration(1+l.intN(3)) * time.Second }
 
-// logFailures logs the failures of stores during r, and decisions that a store made by newer rules.
-func (r *request) logFailures(ctx context.Context) {
-	log := &r.limiter.log
-	for i := range r.batches {
-		b := &r.batches[i]
-		if busy(b.err) {
-			log.problem(ctx, r.now, slog.LevelWarn, "subject busy", b.err)
-		} else if b.err != nil {
-			log.failure(ctx, r.now, b.err)
-		}
-		for j := range b.tasks {
-			if task := &b.tasks[j]; b.results[j].Machine != nil && !task.decided(b.results[j]) {
-				log.supersededBy(ctx, r.now, task.original, b.results[j].Machine)
-			}
-		}
+// logFailures logs the failures of the store for a, and decisions that the store made by newer rules.
+func (c *combiner) logFailures(ctx context.Context, a *ask) {
+	log := &c.limiter.log
+	if domain.Busy(a.Err) {
+		log.problem(ctx, c.Now, slog.LevelWarn, "subject busy", a.Err)
+	} else if a.Err != nil {
+		log.failure(ctx, c.Now, a.Err)
 	}
-	if r.counterErr != nil {
-		log.failure(ctx, r.now, r.counterErr)
+	if a.Degraded != nil {
+		log.failure(ctx, c.Now, a.Degraded)
+	}
+	for i := range a.Lines {
+		if limit := a.Lines[i].Limit; a.Results[i].Machine != nil && !limit.Spread.HasCounter() && !a.Decided(i) {
+			log.supersededBy(ctx, c.Now, limit, a.Results[i].Machine)
+		}
 	}
 }

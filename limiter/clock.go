@@ -1,93 +1,9 @@
 package limiter
 
 import (
-	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 )
-
-// Clock times the pauses between calls for a throttled item. It MUST be safe for concurrent use.
-// Simulations replace it. Deadlines of contexts always use package time.
-type Clock interface {
-	Now() time.Time
-	// Sleep returns nil after d. If ctx ends first, it returns the error of ctx.
-	Sleep(ctx context.Context, d time.Duration) error
-}
-
-// ConcurrentClock is implemented by a Clock that runs the concurrent calls of a request itself. A simulation with a
-// virtual clock needs it, because it must know when all calls of a request wait for the store.
-type ConcurrentClock interface {
-	Clock
-	// Together returns after all calls have returned. It MUST let a call begin while another one waits for the store.
-	Together(calls []func())
-}
-
-type systemClock struct{}
-
-func (systemClock) Now() time.Time { return time.Now() }
-
-func (systemClock) Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// processClock reads the time of this process from the monotonic clock alone, which takes about half as
-// long as time.Now, and never runs back: in a store of this process, a wall clock that is set back would make every state
-// lie in the future. After wallClockPeriod it reads the wall clock again, and follows it only if it is ahead by more than
-// wallClockAhead, as after a suspend. It is safe for concurrent use.
-type processClock struct{ read atomic.Pointer[clockReading] }
-
-// clockReading is a reading of both clocks. It has the Unix time as two numbers, sec and nsec, because adding an age
-// to numbers is faster than to a time.Time.
-type clockReading struct {
-	at        time.Time
-	sec, nsec int64
-}
-
-const (
-	wallClockPeriod = 10 * time.Millisecond
-	wallClockAhead  = time.Second
-)
-
-// now returns the time without a monotonic reading.
-func (c *processClock) now() time.Time {
-	if r := c.read.Load(); r != nil {
-		if age := time.Since(r.at); age >= 0 && age < wallClockPeriod {
-			return time.Unix(r.sec, r.nsec+int64(age))
-		}
-	}
-	at := time.Now()
-	return c.when(at, at)
-}
-
-// when returns the time at which time.Now returned at, and the wall clock, or a corrected one, shows wall.
-func (c *processClock) when(at, wall time.Time) time.Time {
-	for {
-		now, r := wall.Round(0), c.read.Load()
-		if r != nil {
-			now = r.follow(now, at.Sub(r.at))
-		}
-		if c.read.CompareAndSwap(r, &clockReading{at, now.Unix(), int64(now.Nanosecond())}) {
-			return now
-		}
-	}
-}
-
-// follow returns the time that follows r after the monotonic clock has elapsed, when the wall clock shows wall.
-func (r *clockReading) follow(wall time.Time, elapsed time.Duration) time.Time {
-	now := time.Unix(r.sec, r.nsec).Add(elapsed)
-	if wall.Sub(now) > wallClockAhead {
-		return wall
-	}
-	return now
-}
 
 // SkewEstimator is implemented by stores that estimate the skew between the clock of this process and
 // the clock of their server.

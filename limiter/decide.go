@@ -2,7 +2,11 @@ package limiter
 
 import (
 	"context"
+	"sync"
 	"time"
+
+	"github.com/weir-limits/weir/limiter/internal/chain"
+	"github.com/weir-limits/weir/limiter/internal/domain"
 )
 
 // Take decides one request at the time now. It makes all charges or none. The charges on one subject are one
@@ -26,63 +30,54 @@ func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (d 
 	return d, err
 }
 
+// combiners is a pool of combiners that are reused, with their memory.
+var combiners = sync.Pool{New: func() any { return new(combiner) }}
+
 func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Charge, look bool, d *Decision) error {
-	r := requests.Get().(*request)
-	defer requests.Put(r)
-	r.reset()
-	r.look = look
-	return l.decide(ctx, r, now, charges, d)
+	c := combiners.Get().(*combiner)
+	defer combiners.Put(c)
+	defer c.reset()
+	return l.decide(ctx, c, now, charges, look, d)
 }
 
-// decide makes a decision, and sets d to it, in seven phases. If only limits with Mark refuse a subject in phase 4 or 5, the phase decides
-// the subject again without them.
+// decide makes a decision, and sets d to it.
 //
-//  1. Check: the charges are valid (charge.go).
-//  2. Serve: leases and counters of this process, which trackers hold, decide what they can
-//     (serve.go). The store is called only if the synchronization of a counter is due.
-//  3. Arrange: the other charges form batches. A batch has all charges on one subject, which a store
-//     takes in one atomic step (request.go).
-//  4. Look up: the denial cache may know a state that refuses. After an outage, the fallback can
-//     also refuse (lookup.go).
-//     If only limits that regions share refuse, the request asks the other regions for share (transfer.go). After
-//     the next phase, it asks them too, once for each limit.
-//  5. Call the stores: stores of this process take their batches first, one after another. Then the
-//     shared store takes the others in up to three waves (calls.go). Calls of one wave are concurrent.
-//     Requests of this process on one subject share a call (group.go).
-//  6. Fall back: the strictest OnError of the limits whose store failed decides. Limits with OnErrorLocal
-//     are counted in this process then (outage.go).
-//  7. Finish: trackers get the leases that the request renewed. If the request is denied, the
-//     other batches are refunded, except for forced charges. Notices of limits with Notify are written
-//     (finish.go).
+//  1. The charges on each subject become an ask, which a store takes in one atomic step.
+//  2. If there are several asks, each says what this process knows without a call. If one is refused, the request is.
+//  3. The asks are taken: by a store of this process one after another, by a shared store in up to four waves. If only
+//     limits with Mark refuse, their ask is taken again without them.
+//  4. If the request is denied, the admitted asks are corrected to the cost 0, except for forced charges.
 //
-// The answer reports one limit (answer.go). If limits refuse, it reports the limit with the longest wait, which
-// can be a global limit. If the request is allowed, it reports the limit that admits the fewest further
-// requests of the same cost, but never a global limit. A request that is denied in phase 2 or 4 makes no store
-// call, unless phase 2 synchronized a counter.
-func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge, d *Decision) error {
-	if err := check(now, charges, l.home); err != nil {
+// The answer reports one limit (answer.go).
+func (l *Limiter) decide(ctx context.Context, c *combiner, now time.Time, charges []Charge, look bool, d *Decision) error {
+	if err := domain.Check(now, charges, l.home); err != nil {
 		return err
 	}
-	r.begin(l, now, charges)
-	defer r.cleanUp()
-
-	r.serve(ctx)
-	if !r.denied() {
-		if err := r.arrange(); err != nil {
-			r.returnLeases(true)
-			return err
-		}
-		r.lookUp()
+	c.limiter = l
+	c.Request = chain.NewRequest(ctx, now, look, &l.timeouts)
+	l.health.Active.Add(1)
+	defer l.health.Active.Add(-1)
+	defer c.End()
+	if err := c.arrange(charges); err != nil {
+		return err
 	}
-	early := r.denied() && !r.transfer(ctx) && (!r.shared || !r.leaveOutMarks())
-	if !early {
-		r.callStores(ctx)
-		for r.refused() && (r.transfer(ctx) || r.leaveOutMarks()) {
-			r.callStores(ctx)
+	known := len(c.asks) > 1 && c.known()
+	switch {
+	case known:
+	case len(c.asks) == 1:
+		a := &c.asks[0]
+		a.layer.Take(&a.Ask) // the call of most requests has few functions on the stack
+		c.storeTime, a.StoreTime = a.StoreTime, 0
+		if !l.shared {
+			a.fallBack()
 		}
-		r.fallBack()
+	default:
+		c.take()
 	}
-	r.finish(ctx)
-	r.answer(ctx, early, d)
+	for !known && c.refused() && c.leaveOutMarks() {
+		c.take()
+	}
+	c.finish(ctx)
+	c.answer(ctx, d)
 	return nil
 }

@@ -42,7 +42,7 @@ func (s *stackTable) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInpu
 // A request on an idle subject reaches the store's request by few calls: a reader follows them from decide. The store is
 // behind a breaker, as in the functions.
 func TestLimiter_depth(t *testing.T) {
-	const most = 8
+	const most = 11
 	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
 		table := &stackTable{}
 		store := storetest.Must(dynamostore.New(table, dynamostore.Options{Table: "t", Namespace: "n"}))

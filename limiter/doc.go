@@ -38,9 +38,8 @@
 //
 // # How it works
 //
-// Method decide, in decide.go, shows the seven phases of a decision. The table in table.go has what a
-// process keeps of subjects, package internal/quota has leases and counters, and group.go has group
-// commit. ARCHITECTURE.md lists the files by topic.
+// New makes a chain of layers, one for each mechanism, and method decide asks it about each subject of a request.
+// ARCHITECTURE.md has the picture of the chain.
 //
 // # Limits of the package
 //

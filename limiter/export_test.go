@@ -8,9 +8,7 @@ import (
 
 // InFlight returns the number of subjects with a store call in flight.
 func (l *Limiter) InFlight() int {
-	l.groups.mu.Lock()
-	defer l.groups.mu.Unlock()
-	return len(l.groups.waiting)
+	return l.groups.InFlight()
 }
 
 // FallbackHolds reports whether this process holds counts of an outage at the time now.

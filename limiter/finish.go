@@ -2,65 +2,70 @@ package limiter
 
 import (
 	"context"
-	"slices"
 	"time"
+
+	"github.com/weir-limits/weir/limiter/internal/chain"
 )
 
-// finish gives new leases to their trackers. If the request is denied, it refunds what was charged, as far as that is
-// safe. It writes the notices of an admitted request.
-func (r *request) finish(ctx context.Context) {
-	denied := r.denied()
-	if len(r.renewals) > 0 || len(r.served) > 0 {
-		r.returnLeases(denied)
-		r.limiter.refundMirrors(r.now, r.served, 0)
+// finish refunds the admitted asks of a denied request, and writes the notices of an admitted one.
+func (c *combiner) finish(ctx context.Context) {
+	denied := c.refused() || c.failed()
+	if denied && len(c.asks) > 1 && !c.Look {
+		c.refund()
 	}
-	if denied && len(r.batches) > 1 {
-		r.refundBatches(ctx)
-	}
-	if r.notify && !r.look && !denied && r.limiter.notices != nil {
-		r.writeNotices(ctx)
+	if c.notify && !c.Look && !denied && c.limiter.notices != nil {
+		c.writeNotices(ctx)
 	}
 }
 
-// refundBatches refunds the batches that were charged before another batch refused the request.
-func (r *request) refundBatches(ctx context.Context) {
-	if !slices.ContainsFunc(r.batches, func(b batch) bool { return b.taken }) {
-		return
-	}
-	ctx = r.deadline(ctx)
-	elapsed, began, remote := time.Since(r.chargedAt), time.Now(), 0
-	done := make([]Refunds, len(r.batches))
-	p := &r.parallel
-	for i := range r.batches {
-		if back := r.batches[i].refundable(); len(back.charges) > 0 {
-			if back.remote {
-				remote++
-			}
-			p.add(func() { done[i] = r.limiter.refund(ctx, r.now, back, elapsed) })
-		}
-	}
-	p.run(r.limiter.concurrentClock())
-	for _, d := range done {
-		r.refunds.add(d)
-	}
-	r.storeCalls += remote
-	if remote > 0 {
-		r.storeTime += time.Since(began)
-	}
-}
-
-// writeNotices writes the notices of the charges of r. A denied request charges nothing. Counts of the fallback cause no
-// notice, because it does not know the usage of all processes.
-func (r *request) writeNotices(ctx context.Context) {
-	l := r.limiter
-	for i := range r.batches {
-		b := &r.batches[i]
-		if !b.taken || b.err != nil || b.remote != l.sharesStore() {
+// refund corrects the admitted asks to the cost 0.
+func (c *combiner) refund() {
+	done := make([]chain.Correction, len(c.asks))
+	elapsed := time.Since(c.began)
+	for i := range c.asks {
+		a := &c.asks[i]
+		if a.Verdict != chain.Admitted || a.over {
 			continue
 		}
-		for j := range b.tasks {
-			if task := &b.tasks[j]; task.original.notifies() && b.charges[j].Cost > 0 && task.decided(b.results[j]) {
-				l.notices.crossed(ctx, r.now, b.charges[j], b.results[j])
+		done[i] = a.Correct(func(Charge) int64 { return 0 })
+		if len(done[i].Parts) > 0 {
+			done[i].Request, done[i].Elapsed = &c.Request, elapsed
+			c.calls.Add(func() { c.limiter.correct(a.layer, &done[i]) })
+		}
+	}
+	began := time.Now()
+	c.Deadline()
+	c.calls.Run(c.limiter.clock)
+	for i := range done {
+		c.refunds.Add(Refunds{Given: done[i].Given, Dropped: done[i].Dropped + done[i].Lost})
+		c.corrected += done[i].Calls
+	}
+	if c.corrected > 0 {
+		c.storeTime += time.Since(began)
+	}
+}
+
+// correct makes a correction.
+func (l *Limiter) correct(layer chain.Layer, done *chain.Correction) {
+	l.health.Active.Add(1)
+	defer func() {
+		l.health.Settled.Add(1)
+		l.health.Active.Add(-1)
+	}()
+	layer.Settle(done)
+}
+
+// writeNotices writes the notices of the charges of c. A denied request charges nothing. Counts of the fallback cause no
+// notice, because it does not know the usage of all processes.
+func (c *combiner) writeNotices(ctx context.Context) {
+	for i := range c.asks {
+		a := &c.asks[i]
+		if a.Verdict != chain.Admitted || a.Err != nil || a.over {
+			continue
+		}
+		for j := range a.Lines {
+			if a.Lines[j].Limit.Notifies() && a.Charges[j].Cost > 0 && a.Decided(j) {
+				c.limiter.notices.crossed(ctx, c.Now, a.Charges[j], a.Results[j])
 			}
 		}
 	}

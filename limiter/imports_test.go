@@ -13,7 +13,7 @@ const module = "github.com/weir-limits/weir/"
 
 // TestImports proves that dependencies point inward, for every package of the module:
 //
-//	local -> functions -> limiter/* -> limiter -> limiter/internal/* -> limiter/algo
+//	local -> functions -> limiter/* -> limiter -> layers -> other packages of limiter/internal -> limiter/algo
 //	infra -> its own packages and those that a test of infra lists
 func TestImports(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, module+"...").Output()
@@ -48,6 +48,10 @@ func TestImports_forbidden(t *testing.T) {
 		{"limiter", "github.com/redis/go-redis/v9", false},
 		{"limiter", "net/http", false},
 		{"limiter/internal/quota", module + "limiter/algo", true},
+		{"limiter/internal/leases", module + "limiter/internal/table", true},
+		{"limiter/internal/leases", module + "limiter/internal/outage", false},
+		{"limiter/internal/table", module + "limiter/internal/deny", false},
+		{"limiter/internal/table", module + "limiter/memstore", false},
 		{"limiter/internal/quota", module + "limiter", false},
 		{"limiter/algo", module + "limiter", false},
 		{"limiter/algo", "golang.org/x/sync", false},
@@ -72,6 +76,58 @@ func TestImports_forbidden(t *testing.T) {
 			t.Errorf("%s imports %s: got the reason %q, want it allowed: %t", c.from, c.to, why, c.ok)
 		}
 	}
+}
+
+// layers are the packages of the layers of a Limiter, from the front to the store.
+var layers = []string{"leases", "outage", "counters", "shards", "regions", "deny", "groups", "throttle", "wire"}
+
+// TestLayers proves that a layer is small, that only limiter.go and its tests name one, and that package limiter is small too.
+func TestLayers(t *testing.T) {
+	const mostOfLayer, mostOfRoot, mostFiles = 450, 2300, 18
+	for _, layer := range layers {
+		if n := len(codeOf(t, filepath.Join("internal", layer, "*.go"))); n == 0 || n > mostOfLayer {
+			t.Errorf("layer %s: got %d lines of code, want 1 to %d", layer, n, mostOfLayer)
+		} else {
+			t.Logf("layer %s: %d lines of code", layer, n)
+		}
+	}
+	root, files := codeOf(t, "*.go"), map[string]bool{}
+	for _, l := range root {
+		files[l.file] = true
+		for _, layer := range layers {
+			if l.file != "limiter.go" && strings.Contains(l.text, `"`+module+"limiter/internal/"+layer+`"`) {
+				t.Errorf("%s: got an import of layer %s, want it in limiter.go only", l.file, layer)
+			}
+		}
+	}
+	t.Logf("package limiter: %d lines of code in %d files", len(root), len(files))
+	if len(root) > mostOfRoot || len(files) > mostFiles {
+		t.Errorf("package limiter: got %d lines of code in %d files, want at most %d in %d", len(root), len(files), mostOfRoot, mostFiles)
+	}
+}
+
+type codeLine struct{ file, text string }
+
+// codeOf returns the lines of the files that are neither empty nor a comment, without tests.
+func codeOf(t *testing.T, pattern string) (lines []codeLine) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(source)) {
+			text := strings.TrimSpace(line)
+			if !strings.HasSuffix(file, "_test.go") && text != "" && !strings.HasPrefix(text, "//") {
+				lines = append(lines, codeLine{file, text})
+			}
+		}
+	}
+	return lines
 }
 
 // siblings lists which packages of limiter may import which others, with the reason. A
@@ -106,8 +162,10 @@ func forbidden(from, to string) string {
 		return "the domain does not depend on AWS, Redis or HTTP"
 	case from == "limiter" && ours && to != "limiter/algo" && !strings.HasPrefix(to, "limiter/internal/"):
 		return "the domain imports algo and its internal packages only"
-	case strings.HasPrefix(from, "limiter/internal/") && (external || ours && to != "limiter/algo"):
-		return "what a process keeps depends on algo only"
+	case strings.HasPrefix(from, "limiter/internal/") && (external || ours && to != "limiter/algo" && !strings.HasPrefix(to, "limiter/internal/")):
+		return "what a Limiter is made of depends on algo only"
+	case strings.HasPrefix(from, "limiter/internal/") && slices.Contains(layers, strings.TrimPrefix(to, "limiter/internal/")):
+		return "a layer knows no other layer, and nothing below the layers knows one"
 	case from == "limiter/algo" && (external || ours):
 		return "the algorithms are pure"
 	case !ours:

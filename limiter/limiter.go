@@ -2,29 +2,44 @@ package limiter
 
 import (
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/chain"
+	"github.com/weir-limits/weir/limiter/internal/clock"
+	"github.com/weir-limits/weir/limiter/internal/commit"
+	"github.com/weir-limits/weir/limiter/internal/counters"
+	"github.com/weir-limits/weir/limiter/internal/deny"
+	"github.com/weir-limits/weir/limiter/internal/fallback"
+	"github.com/weir-limits/weir/limiter/internal/groups"
+	"github.com/weir-limits/weir/limiter/internal/health"
+	"github.com/weir-limits/weir/limiter/internal/leases"
+	"github.com/weir-limits/weir/limiter/internal/outage"
+	"github.com/weir-limits/weir/limiter/internal/regions"
+	"github.com/weir-limits/weir/limiter/internal/shards"
+	"github.com/weir-limits/weir/limiter/internal/table"
+	"github.com/weir-limits/weir/limiter/internal/throttle"
+	"github.com/weir-limits/weir/limiter/internal/wire"
 )
 
 // Limiter decides requests with a Store. Make one per process with New. It is safe for concurrent use.
 type Limiter struct {
-	store     Store
-	timeout   time.Duration
-	remote    Remote // the store, if it is Remote
-	shares    Shares // the store, if it can move share between regions
-	regions   []Shares
-	home      *algo.Regions // the place of this region in regions; nil if the store cannot move share
-	transfers transfers
-	intN      func(n int) int
-	log       logs
-	active    atomic.Int64 // requests that are being decided, and settlements on the shared store
-	settled   atomic.Int64 // settlements on the shared store that have ended
-	processClock
-	table   *table   // what this process keeps of subjects
-	notices *notices // nil without Options.Notify
-	*shared          // nil for a Local store
+	store    Store
+	timeouts chain.Timeouts
+	home     *algo.Regions // the place of this region among the stores that share limits; nil if the store cannot move share
+	intN     func(n int) int
+	clock    ConcurrentClock // runs the calls of several subjects; nil for the clock of package time
+	log      logs
+	own      clock.Process // the time for a Local store
+
+	shared   bool // other processes charge the same store
+	layers   [everyLayer + 1]chain.Layer
+	groups   *groups.Groups // nil for a Local store, as are trackers and fallback
+	trackers *table.Trackers
+	fallback *fallback.Counts
+	health   health.Health
+	table    *table.Table // what this process keeps of subjects
+	notices  *notices     // nil without Options.Notify
 }
 
 // New returns a Limiter that uses store. The error names the option that is out of range.
@@ -40,36 +55,94 @@ func New(store Store, o Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{store: store, remote: remote, timeout: o.Timeout, intN: o.IntN, log: logs{Logger: o.Logger}, table: newTable(o.Subjects)}
-	if shares, ok := SharesOf(store); ok {
-		l.shares, l.regions, l.home = shares, o.Regions, placeOf(o.Regions)
-	}
+	l := &Limiter{store: store, timeouts: chain.Timeouts{Usual: o.Timeout, Remote: remote}, intN: o.IntN, log: logs{Logger: o.Logger},
+		table: table.New(o.Subjects)}
 	if o.Notify != nil {
-		l.notices = &notices{table: l.table, write: o.Notify, log: &l.log}
+		l.notices = &notices{Table: l.table, write: o.Notify, log: &l.log}
+	}
+	own, ok := SharesOf(store)
+	if ok {
+		l.home = placeOf(o.Regions)
 	}
 	if _, ok := store.(Local); ok {
-		l.timeout = 0
+		l.timeouts.Usual = 0
+		l.connectLocal(own, o)
 		return l, nil
 	}
-	seen := &denials{l.table, o.CacheTTL, o.IntN}
-	l.shared = &shared{
-		store: store, clock: o.Clock, intN: o.IntN,
-		denials: seen, trackers: &trackers{table: l.table, intN: o.IntN}, fallback: newFallback(seen),
-		groups: groups{margin: o.Timeout / 10, waiting: map[Subject][]*waiter{}},
-	}
+	l.shared = true
+	l.clock, _ = o.Clock.(ConcurrentClock)
+	l.connect(own, o)
 	return l, nil
 }
 
-// sharesStore reports whether other processes charge the same store.
-func (l *Limiter) sharesStore() bool { return l.shared != nil }
+// The layers that a request enters only if one of its limits needs them.
+const (
+	withCounters = 1 << iota
+	withShards
+	withRegions
+	everyLayer = withCounters | withShards | withRegions
+)
 
-func (l *Limiter) concurrentClock() ConcurrentClock {
-	if l.shared == nil {
-		return nil
+// needs returns the layers that a limit needs.
+func needs(limit *Limit) (set int) {
+	if limit.Spread.HasCounter() {
+		set |= withCounters
 	}
-	clock, _ := l.clock.(ConcurrentClock)
-	return clock
+	if limit.Spread.Shards > 0 {
+		set |= withShards
+	}
+	if limit.Regions() != nil {
+		set |= withRegions
+	}
+	return set
 }
+
+// connect makes the chain of layers, from the store upward, and a shorter one for each set of layers that a request needs.
+// Each layer knows only the one below it. All of them know the table of this process and the health of the store.
+func (l *Limiter) connect(own Shares, o Options) {
+	cache := &table.Cache{Table: l.table, TTL: o.CacheTTL, IntN: o.IntN}
+	l.trackers = &table.Trackers{Table: l.table, IntN: o.IntN}
+	l.fallback = fallback.New(l.table)
+
+	store := &wire.Wire{Store: l.store, Health: &l.health, Cache: cache, Clock: o.Clock, IntN: o.IntN}
+	repeated := &throttle.Throttle{Below: store, Trackers: l.trackers, Clock: o.Clock, IntN: o.IntN}
+	l.groups = &groups.Groups{Below: repeated, Health: &l.health, Trackers: l.trackers, Groups: commit.New(o.Timeout / 10)}
+	front := &deny.Deny{Below: l.groups, Cache: cache}
+	share := &regions.Regions{Below: front, Own: own, All: o.Regions, Cache: cache, Health: &l.health, Clock: l.clock, Log: l.log.failure}
+	for set := range l.layers {
+		below := chain.Layer(front)
+		if set&withRegions != 0 {
+			below = share
+		}
+		if set&withShards != 0 {
+			below = &shards.Shards{Below: below, IntN: o.IntN}
+		}
+		if set&withCounters != 0 {
+			below = &counters.Counters{Below: below, Store: store, Trackers: l.trackers, IntN: o.IntN, Log: l.log.failure}
+		}
+		below = &outage.Outage{Below: below, Fallback: l.fallback, Cache: cache, Trackers: l.trackers, Health: &l.health}
+		l.layers[set] = &leases.Leases{Below: below, Trackers: l.trackers}
+	}
+}
+
+// connectLocal makes the chain of a store of this process, which needs no layer but regions.
+func (l *Limiter) connectLocal(own Shares, o Options) {
+	store := wire.Local{Store: l.store}
+	share := &regions.Regions{Below: store, Own: own, All: o.Regions, Log: l.log.failure}
+	for set := range l.layers {
+		l.layers[set] = store
+		if set&withRegions != 0 {
+			l.layers[set] = share
+		}
+	}
+}
+
+// TransferTimeout bounds the time that a decision waits for share of other regions. DebitTimeout is the part of it that the
+// other regions have for their answers. The rest is for the credit in the store of this region.
+const (
+	TransferTimeout = regions.Timeout
+	DebitTimeout    = regions.DebitTimeout
+)
 
 // Now returns the time for a decision. It is the clock of this process, corrected to the clock of the store if the
 // skew is known to within 10 ms. Read it once per request.
@@ -78,8 +151,8 @@ func (l *Limiter) concurrentClock() ConcurrentClock {
 // never causes too many admissions. For a Local store, Now never runs back, and follows a clock that is more than a
 // second ahead; the result has no monotonic reading.
 func (l *Limiter) Now() time.Time {
-	if !l.sharesStore() {
-		return l.now()
+	if !l.shared {
+		return l.own.Now()
 	}
 	now := time.Now()
 	if ahead, uncertainty, ok := ClockSkew(l.store); ok && uncertainty <= exactSkew {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/domain"
 )
 
 // logs limits how often a line of each kind is logged, because a store that is down fails every request.
@@ -50,7 +51,7 @@ func (l *logs) allow(now algo.Instant, kind lineKind, every time.Duration) (supp
 
 // problem logs an error of a store, at most once a second for each message and reason.
 func (l *logs) problem(ctx context.Context, now algo.Instant, level slog.Level, message string, err error) {
-	kind := lineKind{message, reasonOf(err)}
+	kind := lineKind{message, domain.ReasonOf(err)}
 	if suppressed, ok := l.allow(now, kind, time.Second); ok {
 		l.LogAttrs(ctx, level, message, slog.String("reason", string(kind.reason)), slog.Int64("suppressed", suppressed), slog.Any("err", err))
 	}
@@ -75,7 +76,7 @@ func (l *logs) supersededBy(ctx context.Context, now algo.Instant, limit *Limit,
 		"higher version"
 	if _, ok := l.allow(now, lineKind{message: message}, time.Minute); ok {
 		l.LogAttrs(ctx, slog.LevelWarn, message,
-			slog.String("limit", limit.Name), slog.Int64("version", limit.Version), slog.String("rules", limit.fingerprint),
+			slog.String("limit", limit.Name), slog.Int64("version", limit.Version), slog.String("rules", limit.Fingerprint()),
 			slog.String("decided_by", m.Fingerprint()))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/table"
 )
 
 // Notice reports that a charge raised the usage of a limit to a percentage of Limit.Notify. A process that ends between
@@ -34,7 +35,7 @@ func (n *Notice) ID(hash string) string {
 // notices writes the notices of a Limiter. The table has the notices that this process wrote last, so that it does not
 // repeat them while a sliding window stays near a percentage.
 type notices struct {
-	*table
+	*table.Table
 	write func(context.Context, Notice) error
 	log   *logs
 }
@@ -75,19 +76,19 @@ func (n *notices) crossed(ctx context.Context, now algo.Instant, c Charge, r alg
 // isNew reports whether one differs from the last notice of its limit and percentage that this process knows, and
 // remembers it.
 func (n *notices) isNew(one *Notice) bool {
-	this := noticed{one.Limit.ID, one.Percent, one.Capacity, one.End.UnixNano()}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	e := n.open(one.Subject)
-	for i := range e.noticed {
-		if at := &e.noticed[i]; at.limit == this.limit && at.percent == this.percent && at.capacity == this.capacity {
-			isNew := at.end != this.end
+	this := table.Noticed{Limit: one.Limit.ID, Percent: one.Percent, Capacity: one.Capacity, End: one.End.UnixNano()}
+	n.Lock()
+	defer n.Unlock()
+	e := n.Open(one.Subject)
+	for i := range e.Noticed {
+		if at := &e.Noticed[i]; at.Limit == this.Limit && at.Percent == this.Percent && at.Capacity == this.Capacity {
+			isNew := at.End != this.End
 			*at = this
 			return isNew
 		}
 	}
-	e.noticed = append(e.noticed, this)
-	n.changed(e)
+	e.Noticed = append(e.Noticed, this)
+	n.Changed(e)
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/domain"
 )
 
 // Usage is what a subject has used of one limit at an instant. Operators read it. There is a Usage for
@@ -38,7 +39,7 @@ type Usage struct {
 //
 // The error is the error of the store, or wraps ErrInvalidCharge.
 func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) ([]Usage, error) {
-	if err := checkEach(now, charges, l.home); err != nil {
+	if err := domain.CheckEach(now, charges, l.home); err != nil {
 		return nil, err
 	}
 	held, usages := map[Subject][]Entry{}, make([]Usage, len(charges))
@@ -58,9 +59,9 @@ func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) 
 			}
 			s.add(limits[j], entries, algo.InstantOf(now), j == 0)
 		}
-		if c.Limit.reports != nil && limits[0] != c.Limit {
-			s.Remaining = int64(float64(s.Remaining) / float64(s.Capacity) * float64(c.Limit.machine.Capacity()))
-			s.Capacity = c.Limit.machine.Capacity()
+		if c.Limit.Reports() != nil && limits[0] != c.Limit {
+			s.Remaining = int64(float64(s.Remaining) / float64(s.Capacity) * float64(c.Limit.Machine().Capacity()))
+			s.Capacity = c.Limit.Machine().Capacity()
 		}
 	}
 	return usages, nil
@@ -70,12 +71,12 @@ func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) 
 // subjects and limits of the shards.
 func (l *Limiter) locate(c Charge) (subjects []Subject, limits []*Limit) {
 	switch {
-	case c.Limit.Spread.Shards > 0 && l.sharesStore():
-		return c.Limit.Subjects(c.Subject), c.Limit.parts
-	case c.Limit.reports != nil && l.sharesStore():
-		return []Subject{c.Limit.countedSubject(c.Subject)}, []*Limit{c.Limit.reports.admitted}
+	case c.Limit.Spread.Shards > 0 && l.shared:
+		return c.Limit.Subjects(c.Subject), c.Limit.Parts()
+	case c.Limit.Reports() != nil && l.shared:
+		return []Subject{c.Limit.CountedSubject(c.Subject)}, []*Limit{c.Limit.Reports().Admitted}
 	}
-	return []Subject{c.Limit.countedSubject(c.Subject)}, []*Limit{c.Limit}
+	return []Subject{c.Limit.CountedSubject(c.Subject)}, []*Limit{c.Limit}
 }
 
 // add adds the usage that a store holds for a limit: the limit of s, or a part of it.
@@ -98,7 +99,7 @@ func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool)
 		s.RetryAfter = wait
 	}
 	s.ResetAfter = max(s.ResetAfter, m.ResetAfter(held.State, now))
-	s.Superseded = s.Superseded || !limit.is(m)
+	s.Superseded = s.Superseded || !limit.Is(m)
 }
 
 // Reset deletes all state of the subjects of the charges, in the store and in this process, including counts of
@@ -117,12 +118,12 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 				continue
 			}
 			done[subject] = true
-			l.table.forget(subject) // forget first, so that no count reaches the store after its reset
+			l.table.Forget(subject) // forget first, so that no count reaches the store after its reset
 			problems = append(problems, l.store.Reset(ctx, subject))
-			l.table.forget(subject)
+			l.table.Forget(subject)
 		}
-		if l.sharesStore() {
-			problems = append(problems, l.fallback.Reset(ctx, c.Limit.countedSubject(c.Subject)))
+		if l.shared {
+			l.fallback.Reset(c.Limit.CountedSubject(c.Subject))
 		}
 	}
 	return errors.Join(problems...)

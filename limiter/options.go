@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/domain"
 )
 
 // Options are the options of a Limiter. The zero value is ready for use.
@@ -66,7 +67,7 @@ func (o Options) complete() (Options, error) {
 		o.IntN = rand.IntN
 	}
 	if o.Clock == nil {
-		o.Clock = systemClock{}
+		o.Clock = domain.SystemClock{}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -2,51 +2,63 @@ package limiter
 
 import (
 	"context"
-	"slices"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/chain"
+	"github.com/weir-limits/weir/limiter/internal/parallel"
 )
 
 // Receipt corrects what a request was charged, when its cost is known. For example, it refunds a login
 // that succeeded, or charges the tokens of an answer. It is safe for concurrent use. A nil Receipt
 // corrects nothing.
 type Receipt struct {
-	limiter     *Limiter
-	at          time.Time
-	once        sync.Once
-	refundables []refundable
-	served      []served
+	limiter *Limiter
+	at      time.Time
+	once    sync.Once
+	asks    []ask
 }
 
 // TakeRefundable decides like Take, and returns a Receipt for the charges. The Receipt is nil if the
 // request is denied.
 func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []Charge) (d Decision, receipt *Receipt, err error) {
-	r := &request{receipt: true} // it is not pooled, because the receipt keeps its slices
-	err = l.decide(ctx, r, now, charges, &d)
+	c := &combiner{} // it is not pooled, because the receipt keeps its asks
+	err = l.decide(ctx, c, now, charges, false, &d)
 	if err != nil || !d.Allowed {
 		return d, nil, err
 	}
-	receipt = &Receipt{limiter: l, at: now}
-	for _, s := range r.served {
-		if !s.task.Force {
-			receipt.served = append(receipt.served, s)
-		}
-	}
-	for i := range r.batches {
-		b := &r.batches[i]
-		if back := b.refundable(); len(back.charges) > 0 {
-			receipt.refundables = append(receipt.refundables, back)
-		}
-		for j := range b.tasks {
-			if task := &b.tasks[j]; task.lease != nil && b.taken {
-				receipt.served = append(receipt.served, served{task: task, tracker: task.lease, allowed: true, result: b.results[j],
-					serial: task.serial})
-			}
-		}
-	}
-	return d, receipt, nil
+	return d, &Receipt{limiter: l, at: now, asks: c.asks}, nil
+}
+
+// Settlement is the result of Receipt.Settle.
+type Settlement struct {
+	// Refunds counts the charges whose final cost is less than the cost that Take charged.
+	// Refunds.Dropped counts those that could not be refunded safely, not even in part.
+	Refunds Refunds
+	// Charged counts the charges whose final cost is more than the cost that Take charged.
+	Charged int
+	// Lost is the number of corrections that a store did not make because it failed. In the store, these charges
+	// keep the cost that Take charged. If the limit has OnErrorLocal, this process counts a higher cost by itself.
+	Lost int
+	// Excess are the costs that exceeded the max debt and were not counted.
+	Excess []Excess
+}
+
+// Excess is a cost that exceeded the max debt of a limit.
+type Excess struct {
+	Subject Subject
+	Limit   *Limit
+	Cost    int64
+}
+
+// Add adds the result of another settlement.
+func (s *Settlement) Add(other Settlement) {
+	s.Refunds.Add(other.Refunds)
+	s.Charged += other.Charged
+	s.Lost += other.Lost
+	s.Excess = append(s.Excess, other.Excess...)
 }
 
 // Refund settles every charge at the cost 0. A refund does not create quota: after it, no limit admits
@@ -59,7 +71,7 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 //   - A counter refunds charges that it has not sent to the store.
 func (r *Receipt) Refund(ctx context.Context, now time.Time) Refunds {
 	s := r.Settle(ctx, now, func(Charge) int64 { return 0 })
-	return Refunds{s.Refunds.Given, s.Refunds.Dropped + s.Lost}
+	return Refunds{Given: s.Refunds.Given, Dropped: s.Refunds.Dropped + s.Lost}
 }
 
 // Settle corrects each charge to its actual cost, which the function actual returns. It makes one store call
@@ -79,61 +91,62 @@ func (r *Receipt) Settle(ctx context.Context, now time.Time, actual func(Charge)
 	if r == nil {
 		return done
 	}
-	r.once.Do(func() {
-		cost := func(c Charge) int64 { return max(0, actual(c)) }
-		corrections := make([]refundable, 0, len(r.refundables))
-		for i := range r.refundables {
-			if c := r.refundables[i].corrections(cost); len(c.charges) > 0 {
-				corrections = append(corrections, c)
-			}
-		}
-		corrections = r.settleServed(now, cost, corrections, &done)
-		r.limiter.refundMirrors(algo.InstantOf(now), r.served, max(0, now.Sub(r.at)))
-		r.limiter.settleStores(ctx, now, corrections, max(0, now.Sub(r.at)), &done)
-	})
+	r.once.Do(func() { done = r.settle(ctx, now, actual) })
 	return done
 }
 
-// settleServed corrects the charges that trackers of this process decided. A lease gets a refund back. If it cannot
-// use the refund, or if the actual cost is higher, settleServed adds a correction of the store, which counts the whole
-// lease.
-func (r *Receipt) settleServed(now time.Time, actual func(Charge) int64, corrections []refundable, done *Settlement) []refundable {
-	if len(r.served) == 0 {
-		return corrections
-	}
+// settle corrects the asks, all at the same time.
+func (r *Receipt) settle(ctx context.Context, now time.Time, actual func(Charge) int64) (done Settlement) {
 	l := r.limiter
-	l.trackers.mu.Lock()
-	defer l.trackers.mu.Unlock()
-	for i := range r.served {
-		s := &r.served[i]
-		if !s.allowed || s.task.Cost == 0 {
+	request := chain.NewRequest(ctx, now, false, &l.timeouts)
+	defer request.End()
+	corrections := make([]chain.Correction, len(r.asks))
+	var calls parallel.Calls
+	for i := range r.asks {
+		a, c := &r.asks[i], &corrections[i]
+		if a.Verdict != chain.Admitted || a.over {
 			continue
 		}
-		more := actual(s.task.charge()) - s.task.want
-		switch counter := s.task.original.Spread.hasCounter(); {
-		case more == 0:
-		case more < 0 && s.giveBack(algo.InstantOf(now), -more):
-			done.Refunds.Given++
-		case counter || more < 0 && algo.Leaks(s.result.Machine):
-			done.Refunds.Dropped++
-		default:
-			c := s.task.Charge
-			c.Cost, c.Force = max(more, -more), more > 0
-			corrections = addCorrection(corrections, l, s, c)
+		*c = a.Correct(func(c Charge) int64 { return max(0, actual(c)) })
+		if len(c.Parts) > 0 {
+			c.Request, c.Elapsed = &request, max(0, now.Sub(r.at))
+			calls.Add(func() { l.correct(a.layer, c) })
 		}
 	}
-	return corrections
+	if len(corrections) > 1 {
+		request.Deadline()
+	}
+	calls.Run(l.clock)
+	for i := range corrections {
+		c := &corrections[i]
+		s := Settlement{Refunds: Refunds{Given: c.Given + c.Returned, Dropped: c.Dropped}, Charged: c.Charged, Lost: c.Lost}
+		for _, e := range c.Excess {
+			s.Excess = append(s.Excess, Excess{c.Subject, e.Limit, e.Cost})
+		}
+		done.Add(s)
+		if c.Err != nil {
+			l.log.problem(ctx, c.Now, slog.LevelWarn, "settlement lost", c.Err)
+		}
+		if c.Charged > 0 && l.notices != nil {
+			l.noticesAfter(c)
+		}
+	}
+	return done
 }
 
-// addCorrection adds a correction of a leased charge to the corrections on its subject. A store takes at most
-// MaxCharges in one call.
-func addCorrection(corrections []refundable, l *Limiter, s *served, c Charge) []refundable {
-	i := slices.IndexFunc(corrections, func(r refundable) bool {
-		return r.remote && r.subject == c.Subject && len(r.charges) < MaxCharges
-	})
-	if i < 0 {
-		i, corrections = len(corrections), append(corrections, refundable{store: l.store, subject: c.Subject, remote: true})
+// noticesAfter writes the notices of forced charges of a settlement. Store.Settle returns no states, so noticesAfter
+// reads the states of limits that are near a percentage.
+func (l *Limiter) noticesAfter(c *chain.Correction) {
+	for i := range c.Parts {
+		p := &c.Parts[i]
+		charge, ctx := p.Charge, c.Deadline()
+		decided := func(r algo.Result) bool { return r.Machine != nil && charge.Limit.Is(r.Machine) }
+		if !charge.Force || p.Local || !charge.Limit.Notifies() || !decided(p.Result) || !mayCross(c.Now, charge, p.Result) {
+			continue
+		}
+		look, results := Charge{Subject: charge.Subject, Limit: charge.Limit}, make([]algo.Result, 1)
+		if _, err := l.store.Take(ctx, c.Now, charge.Subject, []Charge{look}, results); err == nil && decided(results[0]) {
+			l.notices.crossed(ctx, c.Now, charge, results[0])
+		}
 	}
-	corrections[i].add(s.task, c, s.result, algo.Result{})
-	return corrections
 }

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"math"
 	"reflect"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -294,32 +293,6 @@ func TestReceipt_Refund_evictedLease(t *testing.T) {
 	take(t, l, theirs)
 	if got, used := receipt.Refund(ctx, noon), usedOf(t, store, charge); got.Given != 1 || used != 0 {
 		t.Errorf("got %+v and a count of %d, want one refund and 0", got, used)
-	}
-}
-
-// A request can use leases of more limits than one store call may have. Its settlement then makes two calls.
-func TestReceipt_Settle_manyLeases(t *testing.T) {
-	store := newRemote()
-	l := storetest.Must(limiter.New(store, limiter.Options{}))
-	charges := make([]limiter.Charge, limiter.MaxCharges+1)
-	for i := range charges {
-		charges[i] = limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "l" + strconv.Itoa(i),
-			Rate: algo.Rate{Requests: 100, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 8}})}
-		for range 2 { // leases of 1 and 2
-			take(t, l, charges[i])
-		}
-	}
-	_, receipt, err := l.TakeRefundable(ctx, noon, charges)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := receipt.Settle(ctx, noon, func(limiter.Charge) int64 { return 5 }); got.Charged != len(charges) || store.refunds.Load() != 2 {
-		t.Errorf("got %+v after %d calls, want %d charges after 2", got, store.refunds.Load(), len(charges))
-	}
-	for _, c := range charges {
-		if used := usedOf(t, store, c); used != 3+4 {
-			t.Errorf("limit %s: got a count of %d, want 7", c.Limit.Name, used)
-		}
 	}
 }
 

@@ -1,9 +1,7 @@
 package limiter_test
 
 import (
-	"context"
 	"log/slog"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,41 +84,6 @@ func TestSpread_sync_leaseBusy(t *testing.T) {
 		}
 		if admitted != 10 {
 			t.Errorf("got %d admitted, want 10", admitted)
-		}
-	})
-}
-
-// The calls of two counters fail. A request then gives up on the first counter and waits for the second one.
-// Meanwhile, the first counter is synchronized. So the first counter decides its charge, although its call had failed
-// before.
-func TestSpread_sync_staleError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gates := map[limiter.Subject]chan error{user: make(chan error), other: make(chan error)}
-		store := newRemote()
-		store.before = func(_ context.Context, s limiter.Subject) error { return <-gates[s] }
-		e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
-		l := limit(t, limiter.Limit{Name: "a", OnError: limiter.OnErrorDeny, Rate: algo.Rate{Requests: 10, Window: time.Hour},
-			Spread: limiter.Spread{Sync: 2 * time.Second}})
-		first, second := limiter.Charge{Subject: user, Limit: l, Cost: 1}, limiter.Charge{Subject: other, Limit: l, Cost: 1}
-		var calls sync.WaitGroup
-		inFlight := func(charges ...limiter.Charge) (d *limiter.Decision) {
-			d = new(limiter.Decision)
-			calls.Go(func() { *d = takeAt(t, e, noon, charges...) })
-			synctest.Wait()
-			return d
-		}
-		inFlight(first)
-		gates[user] <- limiter.ErrUnavailable
-		calls.Wait()
-		inFlight(first)
-		inFlight(second)
-		d := inFlight(first, second)
-		gates[user] <- nil
-		synctest.Wait()
-		gates[other] <- nil
-		calls.Wait()
-		if !d.Allowed || d.Reason != limiter.ReasonNone {
-			t.Errorf("got %+v, want a decision by the counters", *d)
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// concurrent returns a limit of n requests in flight, each for at most a minute.
+// Concurrent returns a limit of n requests in flight, each for at most a minute.
 func concurrent(tb testing.TB, n int64) *limiter.Limit {
 	return limit(tb, limiter.Limit{Name: "exports", Rate: algo.Rate{Requests: n, Window: time.Minute},
 		Count: limiter.Count{Of: limiter.CountConcurrent}})

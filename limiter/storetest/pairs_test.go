@@ -109,8 +109,8 @@ func TestPairs_complete(t *testing.T) {
 			}
 		}
 	}
-	want = append(want, constants(t, "../count.go", "Counted")...)
-	want = append(want, constants(t, "../failures.go", "OnError")...)
+	want = append(want, constants(t, "../internal/domain/count.go", "Counted")...)
+	want = append(want, constants(t, "../internal/domain/failures.go", "OnError")...)
 	covered := slices.Clone(plain)
 	for _, m := range mechanisms {
 		covered = append(covered, m.covers...)

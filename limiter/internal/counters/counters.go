@@ -1,0 +1,306 @@
+// Package counters is the layer of limits that this process counts by itself (Spread.Sync). It exceeds a limit by what
+// Spread.Sync states, because it reports its charges to the store afterwards.
+package counters
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/chain"
+	"github.com/weir-limits/weir/limiter/internal/domain"
+	"github.com/weir-limits/weir/limiter/internal/quota"
+	"github.com/weir-limits/weir/limiter/internal/table"
+)
+
+// Counters decides by counters of this process. If the synchronization of a counter is due, it first synchronizes it.
+type Counters struct {
+	Below    chain.Layer
+	Store    chain.Layer // takes the reports of counters
+	Trackers *table.Trackers
+	IntN     func(n int) int
+	Log      func(ctx context.Context, now algo.Instant, err error)
+}
+
+// rounds is the number of times that a request waits for another request that synchronizes its counter. After that, the
+// store decides.
+const rounds = 4
+
+// Know implements chain.Layer. Only a shadow limit is asked: a counter that decides also counts the demand.
+func (c *Counters) Know(a *chain.Ask) bool {
+	if !counts(a) {
+		return c.Below.Know(a)
+	}
+	return a.Shadow && c.exhausted(a)
+}
+
+// exhausted reports whether a counter refuses.
+func (c *Counters) exhausted(a *chain.Ask) bool {
+	c.Trackers.Lock()
+	defer c.Trackers.Unlock()
+	for i := range a.Lines {
+		if t := c.Trackers.Get(a.Now, a.Subject, a.Lines[i].Limit); t != nil && counted(&a.Lines[i]) && t.Counter.Known() {
+			allowed, r := t.Counter.Look(a.Now, a.Lines[i].Want, a.Charges[i].Force)
+			if !allowed {
+				a.Verdict, a.Early, a.Results[i] = chain.Refused, true, r
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func counts(a *chain.Ask) bool {
+	for i := range a.Lines {
+		if counted(&a.Lines[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func counted(l *chain.Line) bool { return l.Want > 0 && l.Limit.Spread.HasCounter() }
+
+// Take implements chain.Layer.
+func (c *Counters) Take(a *chain.Ask) {
+	if !counts(a) {
+		c.Below.Take(a)
+		return
+	}
+	s := serving{Counters: c, Ask: a}
+	s.serve()
+	switch {
+	case s.unsynced != nil:
+		s.undo()
+		a.Fail(s.unsynced)
+		return
+	case s.refused:
+		s.undo()
+		a.Verdict, a.Early = chain.Refused, true
+		return
+	case s.all():
+		a.Verdict = chain.Admitted
+		return
+	}
+	below := a.Split(func(i int) bool { return !s.decided[i] })
+	c.Below.Take(below)
+	a.Merge(below)
+	if a.Verdict != chain.Admitted {
+		s.undo()
+	}
+}
+
+// serving is the attempt to decide one ask by counters.
+type serving struct {
+	*Counters
+	*chain.Ask
+	decided   [domain.MaxCharges]bool // the charges that counters decided
+	refused   bool                    // a counter refuses
+	unsynced  error                   // why a counter cannot decide
+	waitedFor *table.Tracker          // the tracker whose synchronization the request waited for
+}
+
+func (s *serving) all() bool {
+	for i := range s.Lines {
+		if !s.decided[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *serving) serve() {
+	for waits := 0; ; {
+		wait, due := s.try(waits < rounds)
+		switch {
+		case wait != nil:
+			waits++
+			select {
+			case <-wait:
+			case <-s.Deadline().Done():
+				return
+			}
+		case due >= 0:
+			s.unsynced = s.synchronize(due)
+			if s.unsynced != nil {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+// try lets counters decide all their charges, or none. If it decides none, it returns a channel to wait for, or the index
+// of the charge whose counter this request has to synchronize. If mayWait is false, it leaves the charges that would have
+// to wait to the store.
+func (s *serving) try(mayWait bool) (wait <-chan struct{}, due int) {
+	s.Trackers.Lock()
+	defer s.Trackers.Unlock()
+	due, s.unsynced, s.refused, s.Degraded = -1, nil, false, nil
+	for i := range s.Lines {
+		line := &s.Lines[i]
+		if !counted(line) {
+			continue
+		}
+		t := s.Trackers.Get(s.Now, s.Subject, line.Limit)
+		if t == nil {
+			continue
+		}
+		allowed, known := true, t.Counter.Known()
+		decides := known && (t.Err == nil || domain.Busy(t.Err) || countsAlone(line.Limit))
+		switch {
+		case s.Look && !known:
+			continue // the store decides
+		case s.Look:
+			allowed, s.Results[i] = t.Counter.Look(s.Now, line.Want, s.Charges[i].Force)
+		case !decides && t.GivesUp(s.waitedFor == t):
+			s.unsynced = t.Err
+			continue
+		case t.Renewing == nil && (!decides || t.Counter.Due(s.Now)):
+			due, t.Renewing = i, make(chan struct{})
+		case decides:
+			allowed = s.take(i, t)
+		case !mayWait:
+			continue
+		default:
+			wait, s.waitedFor = t.Renewing, t
+		}
+		if wait != nil || due >= 0 {
+			s.drop()
+			return wait, due
+		}
+		if t.Err != nil && !s.Shadow {
+			s.Degraded = t.Err
+		}
+		s.Results[i].Clamped = false // the synchronization has counted it
+		s.decided[i] = true
+		s.refused = s.refused || !allowed
+	}
+	return nil, -1
+}
+
+// take charges the counter t. The caller holds the lock.
+func (s *serving) take(i int, t *table.Tracker) (allowed bool) {
+	line := &s.Lines[i]
+	allowed, result, taken := t.Counter.Take(s.Now, line.Want, s.Charges[i].Force)
+	s.Results[i] = result
+	if allowed {
+		line.Counter, line.Taken = t, &taken
+	} else {
+		line.Counter = t
+	}
+	return allowed
+}
+
+// countsAlone reports whether a counter may continue while the store fails. The counter then enforces
+// the whole limit. Therefore, it must not continue if LocalProcesses divide the limit.
+func countsAlone(l *domain.Limit) bool {
+	return l.Shadow || l.OnError == domain.OnErrorAllow || l.OnError == domain.OnErrorLocal && l.LocalProcesses == 1
+}
+
+// undo undoes the charges on counters.
+func (s *serving) undo() {
+	s.Trackers.Lock()
+	defer s.Trackers.Unlock()
+	for i := range s.Lines {
+		if line := &s.Lines[i]; line.Taken != nil {
+			line.Counter.Counter.Undo(*line.Taken)
+			line.Counter, line.Taken = nil, nil
+		}
+	}
+}
+
+// drop undoes the charges on counters, because they decide again. The caller holds the lock.
+func (s *serving) drop() {
+	for i := range s.Lines {
+		line := &s.Lines[i]
+		switch {
+		case line.Taken != nil:
+			line.Counter.Counter.Undo(*line.Taken)
+		case line.Counter != nil:
+			line.Counter.Counter.Repeat(line.Want)
+		}
+		line.Counter, line.Taken, s.decided[i] = nil, nil, false
+	}
+	s.Degraded = nil
+}
+
+// synchronize synchronizes the counter of charge i with the store. The store makes the charges that the
+// counter has not yet reported, even beyond the limit. It returns an error if the store failed and the counter must not
+// decide without it.
+func (s *serving) synchronize(i int) (unsynced error) {
+	limit := s.Lines[i].Limit
+	s.Trackers.Lock()
+	t := s.Trackers.Get(s.Now, s.Subject, limit)
+	out := t.Counter.Report(s.Now)
+	s.Trackers.Unlock()
+
+	report := chain.Ask{Request: s.Request, Subject: s.Subject, Reports: true}
+	for _, c := range reportCharges(t.Limit, s.Subject, out) {
+		report.Add(chain.Line{Limit: c.Limit, Want: c.Cost}, c, algo.Result{})
+	}
+	report.Calls, report.Err = 1, domain.ErrUnavailable // these values stay if the store panics
+	defer func() { s.synchronized(t, out, &report) }()
+	began := time.Now()
+	report.Calls = 0
+	s.Store.Take(&report)
+	s.Calls += report.Calls
+	s.StoreTime += time.Since(began)
+	err := report.Err
+	switch {
+	case err == nil:
+		for j, r := range report.Results {
+			if r.Clamped && report.Charges[j].Cost > 0 {
+				s.Clamped++
+			}
+		}
+	case domain.Busy(err):
+	case !t.Counter.Known() || !countsAlone(limit):
+		return err
+	case limit.Shadow:
+		s.Log(s.Context(), s.Now, err)
+	}
+	return nil
+}
+
+// synchronized ends the synchronization of t, and wakes the requests that wait for it.
+func (s *serving) synchronized(t *table.Tracker, out quota.Report, report *chain.Ask) {
+	s.Trackers.Lock()
+	defer s.Trackers.Unlock()
+	if err := report.Err; err == nil {
+		s.Overshoot = max(s.Overshoot, t.Counter.Reported(s.Now, out, report.Results, s.IntN))
+	} else {
+		t.Counter.Unreported(s.Now, out, report.Calls > 0 && domain.MayHaveCharged(err), domain.Busy(err), s.IntN)
+	}
+	t.Err = report.Err
+	t.EndRenewal()
+}
+
+func reportCharges(l *domain.Limit, subject domain.Subject, out quota.Report) []domain.Charge {
+	charge := func(l *domain.Limit, cost int64) domain.Charge {
+		return domain.Charge{Subject: subject, Limit: l, Cost: cost, Force: true}
+	}
+	r := l.Reports()
+	return []domain.Charge{charge(r.Admitted, out.Count), charge(r.Demand, out.Demand), charge(r.Processes, out.Interval.Milliseconds())}
+}
+
+// Settle implements chain.Layer. A counter returns a whole charge that it has not reported yet, and nothing else.
+func (c *Counters) Settle(s *chain.Correction) {
+	c.Trackers.Lock()
+	for i := range s.Parts {
+		p := &s.Parts[i]
+		if p.Taken == nil || p.Done {
+			continue
+		}
+		p.Done = true
+		p.Returned = !p.Charge.Force && p.Charge.Cost == p.Want && p.Counter.Counter.Undo(*p.Taken)
+		if p.Returned {
+			s.Returned++
+		} else {
+			s.Dropped++
+		}
+	}
+	c.Trackers.Unlock()
+	c.Below.Settle(s)
+}

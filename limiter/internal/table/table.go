@@ -1,0 +1,263 @@
+package table
+
+import (
+	"container/list"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/domain"
+	"github.com/weir-limits/weir/limiter/internal/quota"
+)
+
+// Table is all that this process keeps of subjects: one entry for each. Cache and Trackers, the counts of an outage and
+// notices read and change the parts of an entry. Its lock is that of all of them.
+//
+// The table is bounded by weight. A sixth of it is for entries that the process may forget: a store knows what they
+// know. If such an entry has no room, the table evicts those that were unchanged for the longest time. The rest is for
+// entries that stay until their leases, counters and counts of an outage have expired. Half of this rest is free for the
+// requests of an outage.
+type Table struct {
+	sync.Mutex
+	most    int          // highest weight
+	Holding atomic.Int64 // number of entries with counts of an outage
+
+	entries      map[domain.Subject]*Entry
+	order        list.List // the entries that may be forgotten; the last one has changed last
+	loose, fixed int       // weight of the entries in order, and of the others
+	swept        algo.Instant
+}
+
+// Entry is what this process keeps of one subject.
+type Entry struct {
+	subject  domain.Subject
+	seen     []Seen     // denial cache
+	Noticed  []Noticed  // notices
+	Held     []Held     // counts of an outage
+	trackers []*Tracker // leases and counters
+
+	weight int           // as counted in the table; 0 if the entry is not in the table
+	holds  bool          // the entry counts in Table.holding
+	place  *list.Element // in Table.order; nil if the entry must stay
+}
+
+// Seen is the state of a limit that this process last saw in the store. New rules have other limits, even for
+// the same ID, and these find no state here.
+type Seen struct {
+	limit  *domain.Limit // of the last charge
+	Result algo.Result
+	at     algo.Instant // when this process saw the state
+	open   *openCharge  // nil unless a settlement charges the limit
+	backOff
+	tiers []tierBackOff // of charges with other thresholds on the same count
+}
+
+// tierBackOff is the back-off of charges with the threshold most.
+type tierBackOff struct {
+	most    int64
+	backOff backOff
+}
+
+// openCharge is a lower bound of what the store counts while settlements charge a limit. It is the state before the
+// settlements, plus the charges of this process since then, plus the charges of settlements that have ended. A state
+// that is recorded in this time may include the charge of a settlement or not.
+//
+// The store can answer a charge before a settlement, and this process can record the answer after the settlement. The
+// recorded state then lacks the settlement until the next charge.
+type openCharge struct {
+	least       algo.State
+	since       algo.Instant // of least
+	settlements int          // that have not ended
+}
+
+// Noticed is a notice that this process wrote: its limit, its percentage of a capacity, and the end of its period.
+type Noticed struct {
+	Limit    domain.ID
+	Percent  int
+	Capacity int64
+	End      int64
+}
+
+// Held is the state of a limit, or of the share of a limit, in an outage.
+type Held struct {
+	Limit   *domain.Limit
+	Machine algo.Machine // that of the limit, or that of an earlier version
+	State   algo.State
+}
+
+// Tracker is what this process holds of one limit of a subject: a lease or a counter, and the pressure
+// on the subject.
+type Tracker struct {
+	Limit    *domain.Limit
+	Lease    quota.Lease
+	Counter  quota.Counter
+	Pressure quota.Pressure
+	// Renewing is not nil while a request calls the store for a new lease or a synchronization. It
+	// is closed when that request has the result.
+	Renewing chan struct{}
+	Err      error // error of the last call for a lease or a synchronization; nil if it succeeded
+}
+
+// New returns an empty table for entries of the weight most.
+func New(most int) *Table { return &Table{most: most, entries: map[domain.Subject]*Entry{}} }
+
+// nothing is the entry of a subject of which the table keeps nothing.
+var nothing Entry
+
+// Of returns the entry of a subject, to read it. The caller holds the lock.
+func (t *Table) Of(s domain.Subject) *Entry {
+	if e := t.entries[s]; e != nil {
+		return e
+	}
+	return &nothing
+}
+
+// Open returns the entry of a subject, to change it. After the change, the caller MUST call Changed. The caller holds
+// the lock.
+func (t *Table) Open(s domain.Subject) *Entry {
+	if e := t.entries[s]; e != nil {
+		return e
+	}
+	return &Entry{subject: s}
+}
+
+// Changed takes over a change of an entry. It adds the entry or removes it if it is empty, and evicts others if there is
+// no room. The caller holds the lock.
+func (t *Table) Changed(e *Entry) {
+	sum := &t.fixed
+	if e.place != nil {
+		sum = &t.loose
+	}
+	*sum -= e.weight
+	added := e.weight == 0
+	e.weight = e.size()
+	switch {
+	case e.weight == 0:
+		delete(t.entries, e.subject)
+	case added:
+		e.subject = e.subject.Clone() // the subject can share memory with a large request text
+		t.entries[e.subject] = e
+	}
+	switch holds := len(e.Held) > 0; {
+	case holds && !e.holds:
+		t.Holding.Add(1)
+	case !holds && e.holds:
+		t.Holding.Add(-1)
+	}
+	e.holds = len(e.Held) > 0
+	switch loose := e.weight > 0 && !e.holds && len(e.trackers) == 0; {
+	case loose && e.place != nil:
+		t.order.MoveToBack(e.place)
+	case loose:
+		e.place = t.order.PushBack(e)
+	case e.place != nil:
+		t.order.Remove(e.place)
+		e.place = nil
+	}
+	if e.place == nil {
+		t.fixed += e.weight
+		return
+	}
+	for t.loose += e.weight; t.loose > t.most/6 && t.order.Len() > 1; {
+		oldest := t.order.Front().Value.(*Entry)
+		oldest.seen, oldest.Noticed = nil, nil
+		t.Changed(oldest)
+	}
+}
+
+// An entry with at most entryStates states and entryLog bytes of logs takes about a kilobyte. A larger entry counts as
+// several.
+const (
+	entryStates   = 4
+	entryLog      = 512
+	trackerStates = 2 // states that are as large as one Tracker
+)
+
+// size returns the weight of e; 0 if it is empty.
+func (e *Entry) size() int {
+	states := len(e.seen) + len(e.Noticed) + len(e.Held) + trackerStates*len(e.trackers)
+	weight := (states + entryStates - 1) / entryStates
+	for i := range e.seen {
+		weight += len(e.seen[i].Result.State.Entries) / entryLog
+	}
+	for i := range e.Held {
+		weight += len(e.Held[i].State.Entries) / entryLog
+	}
+	return weight
+}
+
+// The parts of a Table for entries that stay: all of it, for the requests of an outage, and half of it, for others.
+func (t *Table) ForOutage() int { return t.most - t.most/6 }
+func (t *Table) ForOthers() int { return (t.ForOutage() + 1) / 2 }
+
+// Room reports whether the entries that stay weigh less than most. If not, it removes what has expired, at most once a
+// second. The caller holds the lock.
+func (t *Table) Room(now algo.Instant, most int) bool {
+	if t.fixed < most {
+		return true
+	}
+	if age := now.Sub(t.swept); age >= 0 && age < time.Second {
+		return false
+	}
+	t.swept = now
+	for _, e := range t.entries {
+		if e.place == nil {
+			e.expire(now)
+			t.Changed(e)
+		}
+	}
+	return t.fixed < most
+}
+
+// expire removes idle trackers. It removes the counts of an outage if all of them have expired.
+func (e *Entry) expire(now algo.Instant) {
+	e.drop(func(t *Tracker) bool { return t.idle(now) })
+	if !slices.ContainsFunc(e.Held, func(s Held) bool { return s.Machine.Idle(s.State) > now }) {
+		e.Held = nil
+	}
+}
+
+// drop removes trackers. Their leases end, so a receipt can no longer return quota to them.
+func (e *Entry) drop(which func(*Tracker) bool) {
+	e.trackers = slices.DeleteFunc(e.trackers, func(t *Tracker) bool {
+		if !which(t) {
+			return false
+		}
+		t.Lease.Serial++
+		return true
+	})
+}
+
+// idle reports whether t may be removed.
+func (t *Tracker) idle(now algo.Instant) bool {
+	if t.Renewing != nil || t.Lease.Left(now) > 0 || t.Pressure.Current(now) > 1 {
+		return false
+	}
+	return t.Counter.Idle(now)
+}
+
+// Forget removes the states, leases and counters of a subject. It keeps trackers that a request renews, notices, and
+// counts of an outage.
+func (t *Table) Forget(s domain.Subject) {
+	t.Lock()
+	defer t.Unlock()
+	e := t.Open(s)
+	e.seen = nil
+	e.drop(func(t *Tracker) bool { return t.Renewing == nil })
+	t.Changed(e)
+}
+
+// DropHeld removes all counts of outages. The caller holds the lock.
+func (t *Table) DropHeld() {
+	for _, e := range t.entries {
+		if e.holds {
+			e.Held = nil
+			t.Changed(e)
+		}
+	}
+}
+
+// Holds reports whether e has counts of an outage.
+func (e *Entry) Holds() bool { return e.holds }
