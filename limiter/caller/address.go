@@ -1,6 +1,7 @@
 package caller
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -26,10 +27,13 @@ func Prefix(addr netip.Addr, ipv6Bits int) netip.Prefix {
 	return prefix
 }
 
-// ParseAddress parses an address that a host reports, with or without a port. Examples are
+// ParseAddress parses an address that a host reports, with or without a port, and also in quotes. Examples are
 // http.Request.RemoteAddr and the source address of an event. It returns the zero Addr if s is not an
 // address.
 func ParseAddress(s string) netip.Addr {
+	if inner, ok := strings.CutPrefix(s, `"`); ok && strings.HasSuffix(inner, `"`) {
+		s = strings.TrimSuffix(inner, `"`)
+	}
 	if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(inner, "]") {
 		s = strings.TrimSuffix(inner, "]")
 	}
@@ -87,10 +91,59 @@ func ParseProxies(networks ...string) (Proxies, error) {
 // If a trusted proxy wrote an entry that is no address, such as "unknown", Client returns the address of that
 // proxy: its unknown clients count as one.
 func (p Proxies) Client(peer netip.Addr, forwarded []string) netip.Addr {
+	return p.client(peer, forwarded, CutLast)
+}
+
+// ClientForwarded is Client for the Forwarded fields of a request (RFC 7239), whose elements have the addresses in the
+// parameter for.
+func (p Proxies) ClientForwarded(peer netip.Addr, forwarded []string) netip.Addr {
+	return p.client(peer, forwarded, func(list string) (before, node string, more bool) {
+		before, element, more := cutQuoted(list, ',')
+		if element != "" {
+			node = nodeOf(element)
+		}
+		return before, node, more
+	})
+}
+
+// nodeOf returns the value of the parameter for in an element of Forwarded. An element without one, or with several, has an
+// unknown node.
+func nodeOf(element string) string {
+	node := ""
+	for more := true; more; {
+		var pair string
+		element, pair, more = cutQuoted(element, ';')
+		name, value, _ := strings.Cut(pair, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "for") {
+			if node != "" {
+				return "unknown"
+			}
+			node = strings.TrimSpace(value)
+		}
+	}
+	return cmp.Or(node, "unknown")
+}
+
+// cutQuoted cuts the last element from a list whose elements can have quoted parts. It reads from the end: what a client
+// sent before the elements of the proxies, such as a single quote, then has no effect on these.
+func cutQuoted(list string, separator byte) (before, last string, more bool) {
+	quoted := false
+	for i := len(list) - 1; i >= 0; i-- {
+		switch {
+		case list[i] == '"' && (len(list[:i])-len(strings.TrimRight(list[:i], `\`)))%2 == 0:
+			quoted = !quoted
+		case list[i] == separator && !quoted:
+			return list[:i], strings.TrimSpace(list[i+1:]), true
+		}
+	}
+	return "", strings.TrimSpace(list), false
+}
+
+func (p Proxies) client(peer netip.Addr, forwarded []string, cut func(string) (before, last string, more bool)) netip.Addr {
 	client, rest, more := peer, strings.Join(forwarded, ","), len(forwarded) > 0
 	for more && p.Contain(client) {
 		var entry string
-		rest, entry, more = CutLast(rest)
+		rest, entry, more = cut(rest)
 		if entry == "" { // a list may have empty elements (RFC 9110, 5.6.1)
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 func TestProxies_Client(t *testing.T) {
@@ -38,6 +39,9 @@ func TestProxies_Client(t *testing.T) {
 		{"IPv6 with a port", proxy, []string{"[2001:db8::1]:80"}, "2001:db8::1"},
 		{"IPv6 loopback with a port, trusted", proxy, []string{client + ", [::1]:80"}, client},
 		{"IPv6 in brackets", proxy, []string{"[2001:db8::1]"}, "2001:db8::1"},
+		{"in quotes", proxy, []string{other + `, "` + client + `:4711"`}, client},
+		{"IPv6 in quotes", proxy, []string{`"[2001:db8::1]:80"`}, "2001:db8::1"},
+		{"a single quote", proxy, []string{`"` + client}, proxy},
 		{"zone", "fe80::1%eth0", []string{"fe80::2%eth1, " + client + ",fe80::3%eth0"}, client},
 		{"mapped proxies", "::ffff:10.0.0.1", []string{client + ", ::ffff:10.0.0.2"}, client},
 		{"single address", "192.0.2.1", []string{client}, client},
@@ -53,6 +57,39 @@ func TestProxies_Client(t *testing.T) {
 	}
 	if got := caller.Proxies(nil).Client(netip.MustParseAddr(proxy), []string{client}).String(); got != proxy {
 		t.Errorf("no trusted proxy: got %s, want the peer %s", got, proxy)
+	}
+}
+
+func TestProxies_ClientForwarded(t *testing.T) {
+	trusted := storetest.Must(caller.ParseProxies("10.0.0.0/8"))
+	const proxy, client, other = "10.0.0.1", "203.0.113.7", "for=198.51.100.9"
+	for _, c := range []struct {
+		name, peer string
+		forwarded  []string
+		want       string
+	}{
+		{"no field", proxy, nil, proxy},
+		{"empty", proxy, []string{""}, proxy},
+		{"VPC link", proxy, []string{"by=10.0.0.2;for=" + client + ";host=api.example;proto=https"}, client},
+		{"spoofed without a proxy", client, []string{other}, client},
+		{"spoofed through a proxy", proxy, []string{other + ", for=" + client}, client},
+		{"two proxies, a field each", proxy, []string{other + ",For = " + client, "proto=http;FOR=10.0.0.2"}, client},
+		{"IPv6 with a port", proxy, []string{`for="[2001:db8::1]:4711"`}, "2001:db8::1"},
+		{"a quote of the client", proxy, []string{`for="198.51.100.9, for=` + client}, client},
+		{"a quote of the client before a quoted node", proxy, []string{`for="198.51.100.9, for="` + client + `:1"`}, client},
+		{"a quoted host", proxy, []string{`for=` + client + `;host="x,for=198.51.100.9"`}, client},
+		{"an escaped quote in a host", proxy, []string{`for=` + client + `;host="a\",for=198.51.100.9;x=\""`}, client},
+		{"a separator in a host", proxy, []string{`for=` + client + `;host="x;for=198.51.100.9"`}, client},
+		{"two nodes", proxy, []string{"for=" + client + ";" + other}, proxy},
+		{"no node", proxy, []string{other + ", proto=https"}, proxy},
+		{"unknown", proxy, []string{other + ", for=unknown"}, proxy},
+		{"obfuscated", proxy, []string{`for="_hidden"`}, proxy},
+		{"empty elements", proxy, []string{"for=" + client + ", ,"}, client},
+		{"10,000 elements", proxy, []string{"for=" + client, strings.Repeat("for=10.0.0.9, ", 10_000)}, client},
+	} {
+		if got := trusted.ClientForwarded(caller.ParseAddress(c.peer), c.forwarded).String(); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
 	}
 }
 

@@ -36,6 +36,8 @@ type Options struct {
 	// TrustedProxies are the proxies in front of a server with net/http. Wrap uses them to find the address of the
 	// client. With nil, it is the peer of the connection.
 	TrustedProxies caller.Proxies
+	// Forwarded makes Wrap read the field Forwarded (RFC 7239) instead of X-Forwarded-For.
+	Forwarded bool
 	// Observe gets each decided request once, with its context, before the answer is written. It may be nil.
 	Observe func(context.Context, telemetry.Outcome)
 	// Settled gets the result of each settlement. It may be nil.
@@ -56,6 +58,7 @@ type Options struct {
 type Gate struct {
 	o         Options
 	untrusted sync.Once    // the warning on a proxy that is not trusted
+	unread    sync.Once    // the warning on a field Forwarded that is not read
 	uncounted sync.Once    // the warning on a claim that cannot count
 	reading   atomic.Int64 // the bodies that are being read
 }

@@ -94,6 +94,16 @@ func WithTrustedProxies(networks ...string) Option {
 	return func(m *middleware) { m.o.TrustedProxies, m.err = caller.ParseProxies(networks...) }
 }
 
+// WithForwarded makes a Gate read the address of the client from the field Forwarded (RFC 7239) instead of X-Forwarded-For,
+// if the request comes from one of the given networks. A VPC link of an HTTP API sends only this field. Do not use this option
+// if requests also arrive through a proxy that passes the field of a client on, such as a load balancer.
+func WithForwarded(networks ...string) Option {
+	return func(m *middleware) {
+		WithTrustedProxies(networks...)(m)
+		m.o.Forwarded = true
+	}
+}
+
 // WithIdentifier makes a Gate identify callers by the Authorization and X-Api-Key fields, too. Limits of a
 // document can then count by user and by API key, and a bad credential gets 401.
 func WithIdentifier(i *caller.Identifier) Option { return func(m *middleware) { m.identifier = i } }

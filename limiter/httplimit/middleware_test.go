@@ -56,6 +56,42 @@ func TestPerIP_untrusted(t *testing.T) {
 	}
 }
 
+// Only WithForwarded reads the field Forwarded. Without it, the log warns once if the client has the address of a proxy.
+func TestPerIP_forwarded(t *testing.T) {
+	for name, c := range map[string]struct {
+		option      httplimit.Option
+		client      string // in X-Forwarded-For
+		second      int    // status of a second client in Forwarded
+		wantWarning bool
+	}{
+		"trusted proxy":              {httplimit.WithTrustedProxies("10.0.0.0/8"), "", http.StatusTooManyRequests, true},
+		"private peer":               {httplimit.WithTrustedProxies(), "", http.StatusTooManyRequests, true},
+		"client in the other field":  {httplimit.WithTrustedProxies("10.0.0.0/8"), "198.51.100.1", http.StatusTooManyRequests, false},
+		"proxies in the other field": {httplimit.WithTrustedProxies("10.0.0.0/8"), "10.0.0.2", http.StatusTooManyRequests, true},
+		"read":                       {httplimit.WithForwarded("10.0.0.0/8"), "198.51.100.1", http.StatusOK, false},
+	} {
+		var log strings.Builder
+		before := slog.Default()
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		api := httplimit.PerIP(1, time.Hour, c.option).Wrap(ok)
+		slog.SetDefault(before)
+		status := 0
+		for _, node := range []string{"203.0.113.7", "203.0.113.8"} {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+			r.RemoteAddr, r.Header["Forwarded"] = "10.0.0.1:1", []string{"for=10.9.9.9", "for=" + node}
+			if c.client != "" {
+				r.Header["X-Forwarded-For"] = []string{c.client}
+			}
+			w := httptest.NewRecorder()
+			api.ServeHTTP(w, r)
+			status = w.Code
+		}
+		if warned := strings.Count(log.String(), "Forwarded ignored, and") == 1; status != c.second || warned != c.wantWarning {
+			t.Errorf("%s: got %d, log %s, want %d and a warning: %t", name, status, &log, c.second, c.wantWarning)
+		}
+	}
+}
+
 func TestPerIP(t *testing.T) {
 	const limit = 3
 	for _, c := range []struct {

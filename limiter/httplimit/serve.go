@@ -20,26 +20,36 @@ import (
 func (g *Gate) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request := NewRequest(r)
-		if forwarded := r.Header["X-Forwarded-For"]; len(forwarded) > 0 {
-			peer := request.Address
-			request.Address = g.o.TrustedProxies.Client(peer, forwarded)
-			if request.Address == peer {
-				g.warnUntrusted(r.Context(), peer)
-			}
-		}
+		request.Address = g.client(r, request.Address)
 		g.Serve(w, r, request, next)
 	})
 }
 
-// warnUntrusted warns once if peer is probably a proxy that TrustedProxies lacks. Without the warning, nobody would see
-// that all clients behind it share one limit.
-func (g *Gate) warnUntrusted(ctx context.Context, peer netip.Addr) {
-	if addr := peer.Unmap(); (addr.IsPrivate() || addr.IsLoopback()) && !g.o.TrustedProxies.Contain(peer) {
-		g.untrusted.Do(func() {
-			g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "X-Forwarded-For ignored, so all clients of this peer count as one; if it is your proxy, "+
-				"trust its network (WithTrustedProxies)", slog.Any("peer", peer))
+// client returns the address of the client. It warns once about a field that is not read, because nobody would see that all
+// clients behind a proxy share one limit.
+func (g *Gate) client(r *http.Request, peer netip.Addr) netip.Addr {
+	name, find := "X-Forwarded-For", g.o.TrustedProxies.Client
+	if g.o.Forwarded {
+		name, find = "Forwarded", g.o.TrustedProxies.ClientForwarded
+	}
+	client, internal := peer, peer.Unmap().IsPrivate() || peer.Unmap().IsLoopback()
+	if forwarded := r.Header[name]; len(forwarded) > 0 {
+		client = find(peer, forwarded)
+		if client == peer && internal && !g.o.TrustedProxies.Contain(peer) {
+			g.untrusted.Do(func() {
+				g.o.Logger.LogAttrs(r.Context(), slog.LevelWarn, name+" ignored, so all clients of this peer count as one; if it is your proxy, "+
+					"trust its network (WithTrustedProxies, or WithForwarded)", slog.Any("peer", peer))
+			})
+		}
+	}
+	proxy := g.o.TrustedProxies.Contain(client) || client.Unmap().IsPrivate() || client.Unmap().IsLoopback()
+	if !g.o.Forwarded && len(r.Header["Forwarded"]) > 0 && proxy {
+		g.unread.Do(func() {
+			g.o.Logger.LogAttrs(r.Context(), slog.LevelWarn, "Forwarded ignored, and the client has the address of a proxy; if your proxy "+
+				"writes this field, such as a VPC link, set WithForwarded", slog.Any("client", client))
 		})
 	}
+	return client
 }
 
 // NewRequest returns the parts of r that a Gate needs. The address is the peer of the connection.
