@@ -106,7 +106,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 				}
 			}
 			r = e.withoutForged(r, from)
-			if len(current.Counts()) > 0 {
+			if len(current.Counts()) > 0 || current.Calls() {
 				counts.Serve(w, r, request, next)
 			} else {
 				next.ServeHTTP(w, httplimit.SetOver(r, ""))

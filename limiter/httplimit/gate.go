@@ -156,7 +156,15 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	}
 
 	// Match the rules and charge their limits.
-	selected := g.o.Select(ctx, o.Time, rules.Request{Method: method, Path: r.Path, Header: r.Header, Caller: o.Caller})
+	asked := rules.Request{Method: method, Path: r.Path, Header: r.Header, Caller: o.Caller}
+	selected := g.o.Select(ctx, o.Time, asked)
+	if selected.Call && unidentified == nil && r.origin != nil && r.Method == http.MethodPost {
+		selected = g.selectCall(ctx, o.Time, &r, asked, selected)
+		result.passed = r.origin
+	}
+	if preflight && selected.Mistake != nil { // a browser writes no field of the request that follows
+		selected.Mistake = nil
+	}
 	o.Charges, o.Unmatched, result.Tier, o.Blocked = selected.Charges, selected.Unmatched, selected.Tier, selected.Blocked != nil
 	if e := selected.Exemption; e != nil {
 		o.Exemption = e.Name
@@ -195,7 +203,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	// A refusal takes precedence over a bad credential, because the limit bounds how many credentials a
 	// client can try.
 	invalid := o.Err != nil
-	malformed := (selected.Malformed || ambiguous != nil) && o.Decision.Allowed && !invalid
+	malformed := (selected.Malformed || selected.Mistake != nil || ambiguous != nil) && o.Decision.Allowed && !invalid
 	switch {
 	case malformed:
 		o.Decision.Allowed, o.Decision.Limit = false, nil // no limit refuses the request
@@ -214,6 +222,8 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	switch {
 	case o.Blocked:
 		result.Answer = blocked()
+	case malformed && selected.Mistake != nil:
+		result.Answer = mistaken(selected.Mistake)
 	case malformed && ambiguous != nil:
 		result.Answer = ambiguousBody(ambiguous)
 	case malformed:

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // Problem is the body of the response to a refused or failed request (RFC 9457).
@@ -114,6 +115,11 @@ func queueLeft() *Problem {
 func MalformedPath() Answer {
 	return Answer{Problem: problem(blank, http.StatusBadRequest, "malformed_path",
 		"The path has a . or .. segment, or a percent sign that is not followed by two hexadecimal digits. Write %25 for a percent sign.")}
+}
+
+// mistaken returns the answer to a request that must be refused with 400 for another reason.
+func mistaken(m *rules.Mistake) Answer {
+	return Answer{Problem: problem(blank, http.StatusBadRequest, m.Code, m.Message)}
 }
 
 // blocked returns the answer to a caller whom an operator has blocked. The authorizer of a REST API answers 429.

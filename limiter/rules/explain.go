@@ -21,6 +21,8 @@ type Explanation struct {
 	Matches []Match
 	// Charges are the charges that [Rules.Charges] returns.
 	Charges []limiter.Charge
+	// Mistake is Selection.Mistake.
+	Mistake *Mistake
 	// Blocked is the block of the caller; nil for none. No rule is matched then.
 	Blocked *Intervention
 	// Uncounted is Selection.Uncounted.
@@ -83,7 +85,7 @@ func (r *Rules) Explain(q Request) Explanation {
 	var e Explanation
 	s := r.choose(nil, &q, &e)
 	e.Malformed, e.Tier, e.Exemption, e.Charges, e.Blocked = s.Malformed, s.Tier, s.Exemption, s.Charges, s.Blocked
-	e.Uncounted = s.Uncounted
+	e.Mistake, e.Uncounted = s.Mistake, s.Uncounted
 	return e
 }
 
@@ -111,10 +113,25 @@ func (e *Explanation) match(r *rule, q *Request, exemption *Exemption, paths []r
 		m.Reason = "applies to " + r.Method
 	case r.excepts(paths) != "":
 		m.Reason = "leaves out " + r.excepts(paths)
+	case !selects(r, q):
+		m.Reason = "applies to requests with other header fields: " + r.fieldNames()
 	case len(r.of(q.Caller.Tier)[0]) == 0 && (len(r.global) == 0 || len(r.tiers) > 1):
 		m.Reason = fmt.Sprintf("has no limit for tier %s or for *", q.Caller.Tier)
 	}
 	e.Matches = append(e.Matches, m)
+}
+
+func selects(r *rule, q *Request) bool {
+	selected, _ := r.selects(q)
+	return selected
+}
+
+func (r *rule) fieldNames() string {
+	var names []string
+	for _, f := range r.fields {
+		names = append(names, f.name)
+	}
+	return strings.Join(names, " and ")
 }
 
 // skip adds a limit that the request does not charge to the last rule.

@@ -44,6 +44,7 @@ func (c *compiler) note() {
 		c.noteCallers(i)
 		c.noteEndpoint(&c.rules.rules[i])
 		c.noteExcept(i)
+		c.noteHeaders(&c.rules.rules[i])
 	}
 	c.noteStricter()
 	for i := range c.rules.exempt.list {
@@ -217,7 +218,7 @@ func (c *compiler) unlimited(at int, tier string) (none, other []string) {
 	example := []reading{{path: r.pattern.example()}}
 	limited := func(who caller.Caller, rules []int) bool {
 		all := charger{rules: c.rules}
-		all.charge(&Request{Method: cmp.Or(r.Method, http.MethodGet), Caller: who}, rules, example)
+		all.charge(&Request{Method: cmp.Or(r.Method, http.MethodGet), Caller: who, Header: r.exampleHeader()}, rules, example)
 		return slices.ContainsFunc(all.charges, func(c limiter.Charge) bool { return !c.Limit.Shadow })
 	}
 	if r.excepts(example) != "" {
@@ -272,6 +273,20 @@ const anonymousTier = "anonymous"
 // stages are common names of stages.
 var stages = []string{"$default", "dev", "development", "prod", "production", "stage", "staging", "test"}
 
+// noteHeaders notes that a client writes the fields that select the requests of a rule.
+func (c *compiler) noteHeaders(r *rule) {
+	path := document.Join(r.Path, "headers")
+	if len(r.fields) > 0 && slices.ContainsFunc(r.fields, func(f field) bool { return isCall(f.name) }) {
+		c.doc.Note(path, "behind an authorizer, which sees no body, the MCP server must compare %s with the body; elsewhere Weir does",
+			r.fieldNames())
+	}
+	for _, f := range r.fields {
+		if !isCall(f.name) {
+			c.doc.Note(path, "a client chooses %s: a request with another value counts only on other rules", f.name)
+		}
+	}
+}
+
 // noteExcept notes the endpoints that a rule leaves out and that no other rule counts.
 func (c *compiler) noteExcept(at int) {
 	r := &c.rules.rules[at]
@@ -279,7 +294,7 @@ func (c *compiler) noteExcept(at int) {
 		example := []reading{{path: p.example()}}
 		counted := slices.ContainsFunc(c.rules.index.match(nil, example...), func(other int) bool {
 			o := &c.rules.rules[other]
-			return other != at && !o.Shadow && (o.Method == "" || o.Method == r.Method) && o.excepts(example) == ""
+			return other != at && !o.Shadow && (o.Method == "" || o.Method == r.Method) && len(o.fields) == 0 && o.excepts(example) == ""
 		})
 		if !counted && c.rules.exempt.endpoint(example) == len(c.rules.exempt.list) {
 			c.doc.Note(exceptPath(r, i), "no other rule counts %s", document.Shorten(p.text))

@@ -53,6 +53,8 @@ type rule struct {
 	*document.Rule
 	pattern pattern
 	except  []pattern          // endpoints inside pattern that the rule leaves out
+	fields  []field            // header fields that a request must have
+	call    bool               // the body of an MCP request decides
 	tiers   map[string][]limit // a tier, "*" or "global", to the limits
 	global  []limit            // tiers["global"]
 }

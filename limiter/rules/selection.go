@@ -39,6 +39,11 @@ type Selection struct {
 	// Malformed reports that a router could read the path in a way that the rules cannot; PATHS.md lists these paths.
 	// Such a request must be refused.
 	Malformed bool
+	// Mistake is another reason why the request must be refused with 400; nil if there is none.
+	Mistake *Mistake
+	// Call reports that the rules depend on the method and the name in the body of an MCP request. If Mcp-Method and
+	// Mcp-Name can differ from it, they must be set to it, and Select called again.
+	Call bool
 	// Unmatched reports that no rule applies to the request. It is false for an exempt request, and for a
 	// malformed path.
 	Unmatched bool
@@ -104,8 +109,8 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 		return r.choose(dst, q, e)
 	}
 	s.Charges, s.Metered, s.Ignored, s.Uncounted = c.charges, c.metered, c.ignored, c.uncounted
-	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && !slices.ContainsFunc(matched,
-		func(i int) bool { return r.rules[i].accepts(q.Method) && r.rules[i].excepts(paths) == "" })
+	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && !c.fields.other
+	s.Mistake, s.Call = c.fields.mistake(q), c.fields.call
 	return s
 }
 
@@ -138,7 +143,8 @@ type charger struct {
 	rules       *Rules
 	charges     []limiter.Charge
 	from        int
-	metered     []Metered          // see Selection
+	metered     []Metered // see Selection
+	fields      choice
 	exemption   *Exemption         // see Selection
 	ignored     error              // see Selection
 	uncounted   string             // see Selection
@@ -160,7 +166,7 @@ func (c *charger) charge(q *Request, matched []int, paths []reading) {
 			c.explanation.match(rule, q, c.exemption, paths)
 		}
 		c.other = !rule.accepts(q.Method)
-		if c.exemption != nil || c.other && !q.Caller.Rejected || rule.excepts(paths) != "" {
+		if c.exemption != nil || c.other && !q.Caller.Rejected || rule.excepts(paths) != "" || !c.other && !c.fields.add(rule, q) {
 			continue
 		}
 		limits := rule.of(q.Caller.Tier)
@@ -334,12 +340,16 @@ func (q *Request) parameter(name string, at int) string {
 func (q *Request) field(name string) string {
 	values := q.Header[name]
 	if len(values) == 1 {
+		if isCall(name) {
+			value, _ := decodeField(values[0])
+			return value
+		}
 		return values[0]
 	}
 	return strings.Join(values, ",")
 }
 
-// Headers returns the names of the header fields by which limits count, in their canonical form and
+// Headers returns the names of the header fields by which limits count and rules select requests, in their canonical form and
 // sorted.
 func (r *Rules) Headers() []string { return r.headers }
 
@@ -373,6 +383,11 @@ func (c *compiler) readCounts() {
 }
 
 func (c *compiler) readHeaders() {
+	for i := range c.rules.rules {
+		for _, f := range c.rules.rules[i].fields {
+			c.rules.headers = append(c.rules.headers, f.name)
+		}
+	}
 	for i := range c.rules.classes {
 		for _, part := range c.rules.classes[i].parts {
 			if name, ok := strings.CutPrefix(part.word, document.PerHeader); ok {

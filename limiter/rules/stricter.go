@@ -2,6 +2,7 @@ package rules
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +55,8 @@ func (r *rule) always(other *rule, tier string) []limit {
 
 // includes reports whether r applies to every request to which the rule other applies.
 func (r *rule) includes(other *rule) bool {
-	if r.Method != "" && r.Method != other.Method || !r.pattern.contains(other.pattern) {
+	if r.Method != "" && r.Method != other.Method || !r.pattern.contains(other.pattern) ||
+		len(r.fields) > 0 && !reflect.DeepEqual(r.fields, other.fields) {
 		return false
 	}
 	return !slices.ContainsFunc(r.except, func(p pattern) bool {

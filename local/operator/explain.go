@@ -168,8 +168,11 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	if explained.Blocked != nil {
 		e.Decision = Decision{Status: http.StatusForbidden}
 	}
-	if explained.Malformed && d.Allowed {
+	if (explained.Malformed || explained.Mistake != nil) && d.Allowed {
 		e.Decision.Allowed, e.Decision.Status = false, http.StatusBadRequest
+	}
+	if explained.Mistake != nil {
+		e.Notes = append(e.Notes, "400 "+explained.Mistake.Code+": "+explained.Mistake.Message)
 	}
 	if decoded, err := url.PathUnescape(q.Path); err == nil && !explained.Malformed {
 		request.Path = rules.DecodedPath(decoded).Below(o.BasePaths)

@@ -162,7 +162,7 @@ func verdict(s command.Style, e operator.Explanation) string {
 	case d.Unrouted:
 		text = s.Bad("not routed") + ": no API has a route for it, and no limit decides"
 	case d.Status == http.StatusBadRequest:
-		text = s.Bad("400") + ": the path has a . or .. segment, or a % without two hexadecimal digits (a REST API answers 429)"
+		text = s.Bad("400") + ": see the notes, or the path has a . or .. segment, or a % without two hexadecimal digits (a REST API answers 429)"
 	case d.Status == http.StatusForbidden:
 		text = s.Bad("403") + ": an operator has blocked the caller (a REST API answers 429)"
 	case d.Status == http.StatusUnauthorized:

@@ -63,6 +63,7 @@ type Spelling struct {
 type Rule struct {
 	Path           string   // place in the document, such as "rules[2]"
 	Endpoint       string   // not validated yet; "" if it is missing
+	Headers        []Field  // header fields that a request must have, by name
 	Except         []string // endpoints that the rule leaves out, not validated yet
 	Method         string   // "" means any method
 	Cost           int64
@@ -245,6 +246,7 @@ func (d *Document) readRule(n *node) Rule {
 			r.Except = append(r.Except, endpoint)
 		}
 	}
+	r.Headers = d.readHeaders(o.member("headers"))
 	if method := o.member("method"); method != nil {
 		r.Method = d.readMethod(o, method)
 	}

@@ -1,0 +1,63 @@
+package document
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// These constants bound the header fields that select the requests of a rule.
+const (
+	maxHeaders = 8
+	maxOfField = 100
+	maxField   = 256 // bytes of a value
+)
+
+// Field is a header field that selects the requests of a rule.
+type Field struct {
+	Name   string   // in lower case
+	Values []string // exact, or a beginning and *; at least one
+}
+
+const wantValues = `want a value, one that ends with *, or a list of values, such as ["search_*", "fetch"]`
+
+// readHeaders reads the header fields of a rule, sorted by name. n may be nil.
+func (d *Document) readHeaders(n *node) (list []Field) {
+	if n == nil {
+		return nil
+	}
+	n.objectLike(&d.report, `{"mcp-method": "tools/call"}`)
+	if n.kind == isObject && (len(n.members) == 0 || len(n.members) > maxHeaders) {
+		d.report.at(n, "got %d fields, want 1 to %d", len(n.members), maxHeaders)
+		return nil
+	}
+	for _, m := range n.members {
+		f := Field{Name: strings.ToLower(m.key)}
+		word := PerHeader + f.Name
+		switch {
+		case isReserved(word):
+			d.report.at(m, "got %s, want another field: %s", Shorten(m.key), reservedFields)
+		case !isHeader(word):
+			d.report.at(m, "got %s, want the name of a header field", Shorten(m.key))
+		case slices.ContainsFunc(list, func(other Field) bool { return other.Name == f.Name }):
+			d.report.at(m, "got the field %s twice", f.Name)
+		}
+		items := []*node{m}
+		if m.kind == isList {
+			items = m.elements
+		}
+		if len(items) == 0 || len(items) > maxOfField {
+			d.report.at(m, "got %d values, want 1 to %d", len(items), maxOfField)
+		}
+		for _, item := range items {
+			value, ok := item.value.(string)
+			if beginning := strings.TrimSuffix(value, "*"); !ok || value == "" || len(value) > maxField || strings.Contains(beginning, "*") {
+				d.report.at(item, "got %s, %s", item, wantValues)
+			}
+			f.Values = append(f.Values, value)
+		}
+		list = append(list, f)
+	}
+	slices.SortFunc(list, func(a, b Field) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}

@@ -1,0 +1,175 @@
+package rules
+
+import (
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/weir-limits/weir/limiter/rules/document"
+)
+
+// These are the header fields of the Model Context Protocol (MCP) that repeat the method and the name in the body.
+const (
+	CallMethodField = "Mcp-Method"
+	CallNameField   = "Mcp-Name"
+)
+
+// toolCall is the method of MCP whose name is a tool.
+const toolCall = "tools/call"
+
+// Mistake is the reason why a request must be refused with 400. Its texts contain nothing from the request.
+type Mistake struct{ Code, Message string }
+
+// MalformedField is the Code of a Mistake in a header field.
+const MalformedField = "malformed_field"
+
+var (
+	malformedField = &Mistake{MalformedField, "A header field by which this API limits requests is repeated or malformed."}
+	unlistedTool   = &Mistake{"unlisted_tool", "No limit of this API is for this tool, or the fields Mcp-Method and Mcp-Name are missing."}
+)
+
+// field is a header field that selects the requests of a rule.
+type field struct {
+	name   string   // canonical
+	values []string // exact, or a beginning and *
+}
+
+func fieldsOf(r *document.Rule) (list []field) {
+	for _, f := range r.Headers {
+		list = append(list, field{http.CanonicalHeaderKey(f.Name), f.Values})
+	}
+	return list
+}
+
+func (f *field) matches(value string) bool {
+	return slices.ContainsFunc(f.values, func(want string) bool {
+		beginning, open := strings.CutSuffix(want, "*")
+		return value == want || open && strings.HasPrefix(value, beginning)
+	})
+}
+
+// example returns a value that the field matches.
+func (f *field) example() string { return strings.TrimSuffix(f.values[0], "*") }
+
+// exampleHeader returns a header with the fields of the rule; nil if it has none.
+func (r *rule) exampleHeader() http.Header {
+	if len(r.fields) == 0 {
+		return nil
+	}
+	h := http.Header{}
+	for _, f := range r.fields {
+		h.Set(f.name, f.example())
+	}
+	return h
+}
+
+// isCall reports whether a field repeats a part of the body.
+func isCall(name string) bool { return name == CallMethodField || name == CallNameField }
+
+// encoding begins an encoded value of a field of MCP, and encodingEnd ends it.
+const encoding, encodingEnd = "=?base64?", "?="
+
+// EncodeField returns a value in the form in which it can be a field of MCP.
+func EncodeField(value string) string {
+	return encoding + base64.StdEncoding.EncodeToString([]byte(value)) + encodingEnd
+}
+
+// DecodeField returns the value of a field of MCP; "" if its encoding has a mistake.
+func DecodeField(value string) string {
+	decoded, ok := decodeField(value)
+	if !ok {
+		return ""
+	}
+	return decoded
+}
+
+// decodeField returns the value of a field of MCP. The marks count in every case, because a server could accept them so.
+func decodeField(value string) (decoded string, ok bool) {
+	value = strings.Trim(value, " \t")
+	if len(value) < len(encoding)+len(encodingEnd) || !strings.EqualFold(value[:len(encoding)], encoding) ||
+		!strings.HasSuffix(value, encodingEnd) {
+		return value, true
+	}
+	text, err := base64.StdEncoding.Strict().DecodeString(value[len(encoding) : len(value)-len(encodingEnd)])
+	return string(text), err == nil && utf8.Valid(text)
+}
+
+// value returns the value of a header field by which a rule selects requests. sent is false without the field, and ok is
+// false if it is repeated or malformed.
+func (q *Request) value(name string) (value string, sent, ok bool) {
+	values := q.Header[name]
+	if len(values) != 1 {
+		return "", false, len(values) == 0
+	}
+	value, ok = values[0], true
+	if strings.HasPrefix(name, "Mcp-") {
+		value, ok = decodeField(value)
+	}
+	unprintable := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f || r == utf8.RuneError }
+	return value, true, ok && !strings.ContainsFunc(values[0], unprintable)
+}
+
+// selects reports whether the fields of a request are those of the rule. ok is false if one of them is repeated or malformed.
+func (r *rule) selects(q *Request) (selected, ok bool) {
+	selected, ok = true, true
+	for i := range r.fields {
+		value, sent, valid := q.value(r.fields[i].name)
+		ok = ok && valid
+		selected = selected && sent && valid && r.fields[i].matches(value)
+	}
+	return selected, ok
+}
+
+// isCall reports whether the body decides whether the rule applies, or in which count.
+func (c *compiler) isCall(r *rule) bool {
+	if slices.ContainsFunc(r.fields, func(f field) bool { return isCall(f.name) }) {
+		return true
+	}
+	for _, l := range r.Limits {
+		for _, word := range l.Per {
+			if name, ok := strings.CutPrefix(word, document.PerHeader); ok && isCall(http.CanonicalHeaderKey(name)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Calls reports whether a rule depends on the body of an MCP request; see Selection.Call.
+func (r *Rules) Calls() bool { return slices.ContainsFunc(r.rules, func(one rule) bool { return one.call }) }
+
+// choice is what the rules at an endpoint do with the header fields of a request.
+type choice struct {
+	call      bool // a rule depends on the body
+	by        bool // a rule selects requests by the fields of MCP
+	other     bool // a rule applies
+	malformed bool
+}
+
+// add adds a rule whose endpoint and method match the request. It reports whether the rule applies.
+func (c *choice) add(r *rule, q *Request) bool {
+	selected, ok := r.selects(q)
+	c.call = c.call || r.call
+	c.by = c.by || r.call && len(r.fields) > 0
+	c.other = c.other || selected
+	c.malformed = c.malformed || !ok
+	return selected
+}
+
+// mistake returns why the request must be refused; nil if it need not. A call of a tool must be counted: if no rule is for it,
+// silence would be a way around the others. So must a POST of a client that does not say what it calls.
+func (c *choice) mistake(q *Request) *Mistake {
+	switch {
+	case c.malformed:
+		return malformedField
+	case !c.by || c.other || q.Caller.Rejected:
+		return nil
+	}
+	method, sent, _ := q.value(CallMethodField)
+	if method == toolCall || !sent && q.Method == http.MethodPost {
+		return unlistedTool
+	}
+	return nil
+}
