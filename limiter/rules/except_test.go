@@ -94,7 +94,8 @@ func TestRules_Notes_stricter(t *testing.T) {
 			`{"except":["/a/b"],`, 1)): "",
 		document(rule("/a/*", "", `"*":`+one("d", day, `"client"`)), strings.Replace(rule("*", "", `"*":`+one("s", second, `"client"`)), "{",
 			`{"except":["/b"],`, 1)): "rules[0].limits.*",
-		strings.Replace(pair(one("s", second, `"client"`), one("d", day, `"client"`)), "{", `{"overrides":[{"user":"a","limits":{"s":{"requests":99}}}],`,
+		strings.Replace(pair(one("s", second, `"client"`), one("d", day, `"client"`)), "{",
+			`{"overrides":[{"user":"a","limits":{"s":{"requests":99}}}],`,
 			1): "",
 	} {
 		got := strings.Join(notes(t, document, "can never refuse"), "\n")
@@ -107,6 +108,9 @@ func TestRules_Notes_stricter(t *testing.T) {
 // A note reports what an author probably means otherwise.
 func TestRules_Notes_meant(t *testing.T) {
 	all := `"*":` + limit
+	with := func(member string) string {
+		return strings.Replace(document(rule("/a", "", all)), "{", "{"+member+",", 1)
+	}
 	for document, want := range map[string]string{
 		document(rule("/a/(b|c)", "", all)):                       "rules[0].endpoint: an endpoint is no regular expression",
 		document(rule("/a/[0-9]", "", all)):                       "rules[0].endpoint: an endpoint is no regular expression",
@@ -114,11 +118,11 @@ func TestRules_Notes_meant(t *testing.T) {
 		document(rule("/a.b/c+d,e", "", all)):                     "",
 		document(rule("/prod/a", "", all)):                        "rules[0].endpoint: if prod is the stage of the API, leave it out",
 		document(rule("/prod", "", all)):                          "",
-		document(rule("/a", "", all+`,"anonymous":`+limit)):       "rules[0].limits.anonymous: a caller without a credential has the default_tier free",
-		strings.Replace(document(rule("/a", "", all+`,"anonymous":`+limit)), "{", `{"default_tier":"anonymous",`, 1):                    "",
-		strings.Replace(document(rule("/a", "", all)), "{", `{"exempt":[{"ip":"192.0.2.7/24"}],`, 1):                                    `exempt[0].ip: got "192.0.2.7/24", which is the network 192.0.2.0/24`,
-		strings.Replace(document(rule("/a", "", all)), "{", `{"overrides":[{"ip":"2001:db8::1/64","limits":{"a":{"requests":9}}}],`, 1): "overrides[0].ip: got",
-		strings.Replace(document(rule("/a", "", all)), "{", `{"exempt":[{"ip":"192.0.2.0/24"}],`, 1):                                    "",
+		document(rule("/a", "", all+`,"anonymous":`+limit)):       "a caller without a credential has the default_tier free",
+		strings.Replace(document(rule("/a", "", all+`,"anonymous":`+limit)), "{", `{"default_tier":"anonymous",`, 1): "",
+		with(`"exempt":[{"ip":"192.0.2.7/24"}]`):                                                     `exempt[0].ip: got "192.0.2.7/24", which is the network 192.0.2.0/24`,
+		with(`"overrides":[{"ip":"2001:db8::1/64","limits":{"a":{"requests":9}}}]`):                  "overrides[0].ip: got",
+		strings.Replace(document(rule("/a", "", all)), "{", `{"exempt":[{"ip":"192.0.2.0/24"}],`, 1): "",
 	} {
 		got := notes(t, document, "")
 		if got := strings.Join(got, "\n"); want != "" && !strings.Contains(got, want) || want == "" && got != "" {

@@ -138,7 +138,9 @@ func (c *compiler) isCall(r *rule) bool {
 }
 
 // Calls reports whether a rule depends on the body of an MCP request; see Selection.Call.
-func (r *Rules) Calls() bool { return slices.ContainsFunc(r.rules, func(one rule) bool { return one.call }) }
+func (r *Rules) Calls() bool {
+	return slices.ContainsFunc(r.rules, func(one rule) bool { return one.call })
+}
 
 // choice is what the rules at an endpoint do with the header fields of a request.
 type choice struct {

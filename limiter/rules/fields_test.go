@@ -81,7 +81,8 @@ func TestRules_Select_headers(t *testing.T) {
 func TestRules_Select_headerCount(t *testing.T) {
 	r := parse(t, document(rule("/mcp", "", `"*":{"name":"tool","requests":9,"window":"1m","per":["client","header:mcp-name"]}`)))
 	subject := func(value string) string {
-		s := r.Select(nil, rules.Request{Method: "POST", Path: rules.EncodedPath("/mcp"), Header: http.Header{"Mcp-Name": {value}}, Caller: alice})
+		s := r.Select(nil, rules.Request{Method: "POST", Path: rules.EncodedPath("/mcp"),
+			Header: http.Header{"Mcp-Name": {value}}, Caller: alice})
 		if !s.Call || s.Mistake != nil {
 			t.Errorf("%s: got %+v, want a call without a mistake", value, s)
 		}

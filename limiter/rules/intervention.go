@@ -243,7 +243,8 @@ func (v *Interventions) Of(c caller.Caller, at time.Time) (list []Intervention) 
 		one := &v.List[i]
 		identity, _ := one.identity()
 		is := one.Kind == document.PerIP && c.IP.IsValid() && identity.Network.Bits() <= c.IP.Bits() && identity.Network.Contains(c.IP.Addr())
-		is = is || !c.Rejected && (one.Kind == document.PerUser && one.Value == c.User || one.Kind == document.PerAPIKey && one.Value == c.APIKey)
+		is = is || !c.Rejected && (one.Kind == document.PerUser && one.Value == c.User ||
+			one.Kind == document.PerAPIKey && one.Value == c.APIKey)
 		if is && !one.Ended(at) {
 			list = append(list, *one)
 		}
@@ -353,7 +354,8 @@ func (r *Rules) applyRaise(own *caller.Limits, l *limit, a applied) applied {
 func (r *Rules) raised(base *identified, of *limiter.Limit, requests int64) (*limiter.Limit, error) {
 	l, was := *of, of.Rate
 	if was.Algorithm.Logs() && requests > base.Rate.Requests {
-		return nil, fmt.Errorf("limit %s: got %d requests, want at most %d: a sliding_log must fit its item", l.Name, requests, base.Rate.Requests)
+		return nil, fmt.Errorf("limit %s: got %d requests, want at most %d: a sliding_log must fit its item", l.Name, requests,
+			base.Rate.Requests)
 	}
 	if was.Burst == was.Requests { // the default
 		was.Burst = 0

@@ -135,8 +135,8 @@ func TestRules_Select_raised(t *testing.T) {
 			}
 		}
 	}
-	if floored, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}]}`), rules.Options{Version: 7,
-		Floor: 30}); err != nil || floored.Limits()[0].Charge.Limit.Version != 37 || floored.Version() != 7 {
+	if floored, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}]}`),
+		rules.Options{Version: 7, Floor: 30}); err != nil || floored.Limits()[0].Charge.Limit.Version != 37 || floored.Version() != 7 {
 		t.Errorf("floor: got %v, want limits of version 37 in a document of version 7", err)
 	}
 	for one, want := range map[rules.Intervention]string{
@@ -187,7 +187,8 @@ func TestInterventions_Put(t *testing.T) {
 		}
 		return err
 	}
-	bob, search := rules.Intervention{Kind: "user", Value: "bob"}, rules.Intervention{Kind: "user", Value: "bob", Limit: "search", Requests: 5}
+	bob := rules.Intervention{Kind: "user", Value: "bob"}
+	search := rules.Intervention{Kind: "user", Value: "bob", Limit: "search", Requests: 5}
 	for _, step := range []struct {
 		second, end int64
 		one         rules.Intervention

@@ -13,8 +13,10 @@ import (
 // another tool: the handler compares them with the body, also behind the authorizer, which cannot.
 func TestTools(t *testing.T) {
 	const limits = `{"rules":[
-		{"endpoint":"/v1/mcp","method":"POST","headers":{"mcp-method":"tools/call","mcp-name":"search_*"},"limits":{"*":{"name":"search","requests":2,"window":"1h"}}},
-		{"endpoint":"/v1/mcp","method":"POST","headers":{"mcp-method":"tools/call","mcp-name":["render"]},"limits":{"*":{"name":"render","requests":1,"window":"1h"}}}]}`
+		{"endpoint":"/v1/mcp","method":"POST","headers":{"mcp-method":"tools/call","mcp-name":"search_*"},
+			"limits":{"*":{"name":"search","requests":2,"window":"1h"}}},
+		{"endpoint":"/v1/mcp","method":"POST","headers":{"mcp-method":"tools/call","mcp-name":["render"]},
+			"limits":{"*":{"name":"render","requests":1,"window":"1h"}}}]}`
 	var got string
 	api := func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

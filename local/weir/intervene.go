@@ -70,8 +70,8 @@ func raiseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "raise CALLER LIMIT NUMBER",
 		Short: "Set another number of requests for a limit of a caller, for some time",
-		Long: "Set the number of requests of the limits of this name that count by the caller, until the time ends. The caller keeps its usage. " +
-			"It takes precedence over overrides and the records of API keys. The number 0 ends it." + interveneHelp,
+		Long: "Set the number of requests of the limits of this name that count by the caller, until the time ends. The caller keeps its " +
+			"usage. It takes precedence over overrides and the records of API keys. The number 0 ends it." + interveneHelp,
 		Example: "  weir raise user:alice search 5000 --for 24h\n  weir raise user:alice search 0",
 		Args:    command.Exactly(3),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -106,7 +106,8 @@ type interveneOptions struct {
 }
 
 func (o *interveneOptions) flags(c *cobra.Command) {
-	c.Flags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table of a deployment; default $RECORDS_TABLE, or a file in .weir")
+	c.Flags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"),
+		"the records table of a deployment; default $RECORDS_TABLE, or a file in .weir")
 	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
 }
 
@@ -235,7 +236,8 @@ func (o *interveneOptions) checkLimit(ctx context.Context, k keeper, one rules.I
 }
 
 // write adds an intervention to those that are kept. If another command writes at the same time, it tries again.
-func (o *interveneOptions) write(ctx context.Context, k keeper, now time.Time, one rules.Intervention) (v *rules.Interventions, err error) {
+func (o *interveneOptions) write(ctx context.Context, k keeper, now time.Time, one rules.Intervention) (v *rules.Interventions,
+	err error) {
 	for range 5 {
 		var was *rules.Interventions
 		was, err = k.read(ctx)

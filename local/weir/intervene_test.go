@@ -75,7 +75,8 @@ func TestBlock_gateway(t *testing.T) {
 				len(e.Interventions) != 1 {
 				t.Errorf("explain: got %+v, want the block", e)
 			}
-			if out := ok(t, "explain", "GET", "/api/v1/search", "--user", "alice"); !strings.Contains(out, "operator user:alice is blocked until ") ||
+			if out := ok(t, "explain", "GET", "/api/v1/search", "--user", "alice"); !strings.Contains(out,
+				"operator user:alice is blocked until ") ||
 				!strings.Contains(out, "now  403: an operator has blocked the caller") {
 				t.Errorf("explain: got\n%s", out)
 			}
