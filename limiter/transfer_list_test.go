@@ -1,6 +1,8 @@
 package limiter_test
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,5 +65,81 @@ func TestLimiter_Take_regionsListed(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// inSteps returns a limit in two regions, in three of which the last has no share, and in all three, or the other way. The
+// lists have the numbers 1, 2 and 3.
+func inSteps(t *testing.T, leaves bool, l limiter.Limit) (steps [3]*federation) {
+	t.Helper()
+	two, three := 0, 2
+	if leaves {
+		two, three = 2, 0
+	}
+	l.Rate.Regions.List = int64(three + 1)
+	steps[three] = newFederation(t, 3, l)
+	l.Rate.Regions.List = int64(two + 1)
+	steps[two] = federationOf(t, steps[three].stores[:2], l)
+	l.Rate.Regions.List, l.Rate.Regions.Without = 2, 4
+	steps[1] = federationOf(t, steps[three].stores, l)
+	return steps
+}
+
+// While environments of two lists overlap, a state is converted once: the regions lose the share that moved until then, and
+// not a part of the limit with each request.
+func TestLimiter_Take_regionsOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		steps := inSteps(t, false, limiter.Limit{Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 3000, Window: 24 * time.Hour}})
+		admitted, now := int64(0), noon
+		for i := range 20 {
+			now = now.Add(time.Minute)
+			if steps[i%2].take(t, 0, now, 100).Allowed {
+				admitted += 100
+			}
+		}
+		for range 200 {
+			now = now.Add(time.Minute)
+			for i := range 2 {
+				if steps[1].take(t, i, now, 10).Allowed {
+					admitted += 10
+				}
+			}
+		}
+		if admitted < 1950 || admitted > 2000 { // the third region has a third of 3000
+			t.Errorf("got %d admitted, want 1950 to 2000", admitted)
+		}
+	})
+}
+
+// In random histories, a region joins or leaves while old and new environments of each region overlap. Together they never
+// admit more than the limit in a window.
+func TestLimiter_Take_regionsListHistories(t *testing.T) {
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 11))
+			n := 1 + r.Int64N(60)
+			steps := inSteps(t, seed%2 == 0, limiter.Limit{Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: n, Window: time.Hour}})
+			var step [6]int // of two environments of each region
+			now, next, admitted := noon, time.Time{}, map[int64]int64{}
+			for range 300 {
+				now = now.Add(time.Duration(r.Int64N(int64(2 * time.Minute))))
+				e := r.IntN(len(step))
+				if r.IntN(15) == 0 && step[e] == slices.Min(step[:]) && step[e] < 2 && (step[e] == 0 || !next.IsZero() && now.After(next)) {
+					step[e]++
+					if slices.Min(step[:]) == 1 && next.IsZero() {
+						next = now.Add(time.Hour)
+					}
+				}
+				if f := steps[step[e]]; e/2 < len(f.stores) {
+					cost := 1 + r.Int64N(1+n/4)
+					if f.take(t, e/2, now, cost).Allowed {
+						admitted[now.Unix()/3600] += cost
+					}
+				}
+				if got := admitted[now.Unix()/3600]; got > n {
+					t.Fatalf("seed %d: environments at the steps %v admit %d of %d", seed, step, got, n)
+				}
+			}
+		})
 	}
 }

@@ -39,7 +39,7 @@ func Check(variables map[string]string, document []byte) (result Checked) {
 		value, ok := variables[name]
 		if name == "AWS_REGION" && !ok { // Lambda sets it, and all regions have the same mistakes
 			value, _, ok = strings.Cut(variables[contract.VariableRegions], ",")
-			value = strings.TrimSuffix(value, contract.WithoutShare)
+			value = contract.RegionNames([]string{value})[0]
 		}
 		return value, ok
 	})

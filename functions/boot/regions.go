@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,10 +29,13 @@ func (c *Config) checkRegions(check func(ok bool, format string, args ...any)) {
 	for i, name := range names {
 		check(validRegion().MatchString(name), "REGIONS: got %q, want a region such as eu-central-1", c.Regions[i])
 		check(!slices.Contains(names[:i], name), "REGIONS: got %s twice", name)
-		if name != c.Regions[i] {
+		if strings.HasSuffix(c.Regions[i], contract.WithoutShare) {
 			shares--
 		}
 	}
+	number, _ := contract.ListNumber(c.Regions[0])
+	check(shares == len(names) || number > 0, "REGIONS: got a list with %s and without a number, want one before the first region that grows "+
+		"with each change of the list, such as 2:%s", contract.WithoutShare, names[0])
 	check(shares > 0, "REGIONS: got %s in all regions, want at most in those that join or leave", contract.WithoutShare)
 	check(slices.Contains(names, c.Region), "REGIONS: got no %q, want a list with AWS_REGION, the region of this function", c.Region)
 }
@@ -42,9 +46,12 @@ func (c Config) place() (r algo.Regions) {
 		if name == c.Region {
 			r.Place = i
 		}
-		if name != c.Regions[i] {
+		if strings.HasSuffix(c.Regions[i], contract.WithoutShare) {
 			r.Without |= 1 << i
 		}
+	}
+	if len(c.Regions) > 0 {
+		r.List, _ = contract.ListNumber(c.Regions[0])
 	}
 	r.Of = len(c.Regions)
 	return r

@@ -76,7 +76,7 @@ func TestConfig_Environment_regionsWithout(t *testing.T) {
 	tables, now := map[string]*memtable.Locked{"eu-central-1": {}, "us-east-1": {}}, time.Unix(1_800_000_000, 0)
 	admitted := map[string]int{}
 	for _, region := range []string{"us-east-1", "eu-central-1"} {
-		c := inRegion(t, tables, region, "REGIONS=eu-central-1,us-east-1:0")
+		c := inRegion(t, tables, region, "REGIONS=2:eu-central-1,us-east-1:0")
 		store := storetest.Must(dynamostore.New(tables[region], dynamostore.Options{Table: "counters", Namespace: "test"}))
 		e := storetest.Must(c.Environment(context.Background(), store, boot.Options{Logger: slog.New(slog.DiscardHandler)}))
 		charges := e.Rules.Current().Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{User: "alice"})
@@ -101,8 +101,9 @@ func TestConfig_Environment_regionsWithout(t *testing.T) {
 	if sum := admitted["us-east-1"] + admitted["eu-central-1"]; admitted["us-east-1"] == 0 || sum != 150 {
 		t.Errorf("got %v admitted, want 150 together: the share of the other region", admitted)
 	}
-	for list, want := range map[string]string{"eu-central-1,us-east-1:0": "", "eu-central-1:0,us-east-1:0": "REGIONS: got :0 in all regions",
-		"eu-central-1,eu-central-1:0": "got eu-central-1 twice", "eu-central-1,us-east-1:1": `got "us-east-1:1"`} {
+	for list, want := range map[string]string{"2:eu-central-1,us-east-1:0": "", "2:eu-central-1:0,us-east-1:0": "REGIONS: got :0 in all regions",
+		"eu-central-1,us-east-1:0":      "without a number",
+		"2:eu-central-1,eu-central-1:0": "got eu-central-1 twice", "eu-central-1,us-east-1:1": `got "us-east-1:1"`} {
 		got := boot.Check(map[string]string{"NAMESPACE": "a", "STORE": "dynamodb", "TABLE": "t", contract.VariableRegions: list},
 			[]byte(sharedRules))
 		if got.Rules != "" || !strings.Contains(got.Environment, want) || want == "" && got.Environment != "" {

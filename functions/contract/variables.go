@@ -1,6 +1,9 @@
 package contract
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // These are the environment variables that the infrastructure sets on a function. The type Config of
 // package functions/boot documents the meaning and the values of each variable.
@@ -133,12 +136,26 @@ func Variables() []string {
 // list.
 const WithoutShare = ":0"
 
-// RegionNames returns the names of regions in VariableRegions.
+// RegionNames returns the names of regions in VariableRegions, without the number of the list.
 func RegionNames(regions []string) (names []string) {
 	for _, region := range regions {
 		names = append(names, strings.TrimSuffix(region, WithoutShare))
 	}
+	if len(names) > 0 {
+		_, names[0] = ListNumber(names[0])
+	}
 	return names
+}
+
+// ListNumber returns the number of a list of regions, which grows with each change of the list, and the name after it:
+// "2:eu-central-1" is the first region of the list 2. A list without a number has 0.
+func ListNumber(first string) (n int64, name string) {
+	number, name, ok := strings.Cut(first, ":")
+	n, err := strconv.ParseInt(number, 10, 32)
+	if !ok || err != nil || n < 1 {
+		return 0, first
+	}
+	return n, name
 }
 
 // IsName reports whether s has only letters, digits, _, . and -, and a length from the minimum least to the

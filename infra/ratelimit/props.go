@@ -96,8 +96,8 @@ type LimitsProps struct {
 	// Regions are the regions that share limits with "regions": "shared", such as eu-central-1 and us-east-1, in an order
 	// that is the same in all of them. Each has limits with the same Namespace, in a stack whose Env has the region. The
 	// first region creates the records table with a replica in each other region, unless Records is set, and publishes
-	// the rules. Deploy it before the others. A region with contract.WithoutShare joins or leaves the list: see
-	// infra/OPERATIONS.md. nil means one region.
+	// the rules. Deploy it before the others. A region with contract.WithoutShare joins or leaves the list, whose number
+	// (contract.ListNumber) then grows: see infra/OPERATIONS.md. nil means one region.
 	Regions []string
 
 	// Kafka is a topic that gets the lines of decisions and notices. nil: they are only in the logs.

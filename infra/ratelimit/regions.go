@@ -56,7 +56,7 @@ func (l *Limits) regionsAccess() (a access) {
 func (l *Limits) newKey(actions []string, key string) *awsiam.PolicyStatementProps {
 	s := l.record(actions, key)
 	if !l.owns() {
-		s.Resources = &[]*string{l.tableIn(l.props.Regions[0], l.records.TableName())}
+		s.Resources = &[]*string{l.tableIn(contract.RegionNames(l.props.Regions)[0], l.records.TableName())}
 	}
 	return s
 }

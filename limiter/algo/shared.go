@@ -15,7 +15,13 @@ type Regions struct {
 	// do not ask it for share. While the list changes in two steps, each remaining region thus has the smaller of its old
 	// and its new base share.
 	Without uint16
+	// List is the number of the list, 0 to MaxList. It grows with each change of the list: a state is converted to the
+	// later list, and never back.
+	List int64
 }
+
+// MaxList is the largest number of a list of regions.
+const MaxList = 999_999
 
 // MaxRegions is the largest number of regions that share a limit.
 const MaxRegions = 10
@@ -37,7 +43,7 @@ func (r Regions) Base(n int64) int64 {
 func (r Regions) HasShare(place int) bool { return r.Without>>place&1 == 0 }
 
 func (r Regions) validate() error {
-	if r.Of < 2 || r.Of > MaxRegions || r.Place < 0 || r.Place >= r.Of || r.Without>>r.Of != 0 {
+	if r.Of < 2 || r.Of > MaxRegions || r.Place < 0 || r.Place >= r.Of || r.Without>>r.Of != 0 || r.List < 0 || r.List > MaxList {
 		return &FieldError{"regions", fmt.Sprintf("place %d of %d", r.Place, r.Of), fmt.Sprintf("2 to %d regions, and a place from 0",
 			MaxRegions)}
 	}
@@ -117,11 +123,12 @@ func (w *Shared) Base() int64 { return w.share.Requests }
 // Its Requests can be 0.
 func (w *Shared) Part() *Window { return w.share }
 
-// SameWhole reports whether a and b are parts of the same limit in regions. Their lists of regions may differ.
-func SameWhole(a, b Machine) bool {
-	s, ok := a.(*Shared)
-	t, also := b.(*Shared)
-	return ok && also && s.Whole.Fingerprint() == t.Whole.Fingerprint()
+// NewList reports whether held and own are parts of the same limit in regions, and the list of own is not older. Two lists
+// without a number, or with the same one, replace each other.
+func NewList(held, own Machine) bool {
+	s, ok := held.(*Shared)
+	t, also := own.(*Shared)
+	return ok && also && s.Regions.List <= t.Regions.List && s.Whole.Fingerprint() == t.Whole.Fingerprint()
 }
 
 // At is like Window.At.
@@ -307,18 +314,23 @@ const kindShared = "shared-"
 const noShare = "x"
 
 // Fingerprint implements Machine. For example, it is "shared-0-3/fixed/1m0s/300" in the first of three regions, and
-// "shared-x-3/fixed/1m0s/300" in one that has no share.
+// "shared-x-3/fixed/1m0s/300" in one that has no share. The number of a list follows: "shared-0-3-2/fixed/1m0s/300".
 func (w *Shared) Fingerprint() string {
 	place := noShare
 	if w.Regions.HasShare(w.Regions.Place) {
 		place = strconv.Itoa(w.Regions.Place)
 	}
-	return fmt.Sprintf("%s%s-%d/%s", kindShared, place, w.Regions.Of, w.Whole.Fingerprint())
+	of := strconv.Itoa(w.Regions.Of)
+	if w.Regions.List > 0 {
+		of += "-" + strconv.FormatInt(w.Regions.List, 10)
+	}
+	return fmt.Sprintf("%s%s-%s/%s", kindShared, place, of, w.Whole.Fingerprint())
 }
 
 // parseShared is the inverse of Fingerprint. region is the text after kindShared, and whole that after the slash.
 func parseShared(region, whole string) (Machine, error) {
 	place, of, _ := strings.Cut(region, "-")
+	of, list, numbered := strings.Cut(of, "-")
 	var r Regions
 	var err error
 	if place == noShare {
@@ -327,6 +339,9 @@ func parseShared(region, whole string) (Machine, error) {
 	r.Place, err = strconv.Atoi(place)
 	if err == nil {
 		r.Of, err = strconv.Atoi(of)
+	}
+	if err == nil && numbered {
+		r.List, err = strconv.ParseInt(list, 10, 64)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("fingerprint %s%s: %w", kindShared, region, err)

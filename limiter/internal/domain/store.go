@@ -136,8 +136,8 @@ type Held struct {
 //   - A state with other parameters of a lower version is converted, once.
 //   - A state with other parameters, of the same or a higher version, keeps its parameters, and these parameters
 //     decide. If two versions converted a state back and forth, this would create quota.
-//   - The list of regions that share a limit has no version. So parts of the same limit of the same version are
-//     converted: this only loses share that moved.
+//   - Under the same version, a state is converted to a list of regions with the same or a higher number, never to a lower
+//     one: each conversion loses share that moved.
 //   - A state that is further ahead of now than honest clocks allow is clamped, or its Skew is recorded (algo.Clamp).
 //   - Whatever parameters decide, no charge exceeds the threshold of limit (Rate.Of). A threshold converts nothing.
 func (h Held) Current(limit *Limit, now algo.Instant) (current Held, write bool) {
@@ -150,7 +150,7 @@ func (h Held) Current(limit *Limit, now algo.Instant) (current Held, write bool)
 		h.Machine = own
 		return h, changed
 	}
-	if h.Version > limit.Version || h.Version == limit.Version && !algo.SameWhole(h.Machine, own) {
+	if h.Version > limit.Version || h.Version == limit.Version && !algo.NewList(h.Machine, own) {
 		h.Machine = algo.Within(h.Machine, own)
 		return h, changed
 	}

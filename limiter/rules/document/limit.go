@@ -53,7 +53,7 @@ const (
 
 // anyRegion stands for the region of a process that is not known here. The state of a limit in a region is at most as
 // large as in this one.
-var anyRegion = algo.Regions{Of: algo.MaxRegions, Place: algo.MaxRegions - 1}
+var anyRegion = algo.Regions{Of: algo.MaxRegions, Place: algo.MaxRegions - 1, List: algo.MaxList}
 
 // These are the values of the field "regions"; the first is the default.
 const (
