@@ -15,7 +15,7 @@ func DropsMetrics(level string) bool {
 	return false
 }
 
-// These are the members of the log line that reports a refused caller, which Contributor Insights reads. Package
+// These are the members of the log line that reports a refused caller, which the saved queries read. Package
 // limiter/telemetry documents the line.
 const (
 	LineKind    = "weir"    // telemetry.LineRefused, unless the line reports something else

@@ -83,7 +83,7 @@ func (l *Limits) newAlarms() {
 		Alarm{"degraded", "More than 1 % of requests are decided without the store, by on_error of their rules. The store fails or is slow. " +
 			"Look at the store-* alarms, then at 'store failed' in the functions' logs.", m.Degraded(), degradedPercent, 3, 5},
 		Alarm{"refused", "More than 50 % of requests are refused. The cause is an attack, a client in a loop, or a rule that is too strict. " +
-			"The Contributor Insights rule weir-<stage>-refused-most shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
+			"The saved query weir-<stage>/who-is-limited shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
 		Alarm{"failed", "Requests could not be decided. They got 5xx, or passed in a function with the layer. Keys or the issuer cannot be " +
 			"read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
 		Alarm{"rules-refused", "A rules document has mistakes. The previous document stays in force, and no environment starts with the new " +

@@ -17,7 +17,7 @@ type Dashboard struct {
 	Functions []awslambda.IFunction
 }
 
-// NewDashboard creates a dashboard that begins with availability and refused callers. It
+// NewDashboard creates a dashboard that begins with availability and the callers that the functions so far refused. It
 // returns the dashboard's name. The name contains the region, because names are unique in an
 // account across regions.
 func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
@@ -27,7 +27,10 @@ func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
 	d.AddWidgets(
 		graph("Is it up? Requests, and % degraded or failed", m.sums(telemetry.Allowed, telemetry.Refused, telemetry.Failed, telemetry.LocalFull),
 			append([]awscloudwatch.IMetric{m.Degraded()}, p.Errors...)...),
-		newContributors(scope.Region(), l.RefusedMost()),
+		awscloudwatch.NewLogQueryWidget(&awscloudwatch.LogQueryWidgetProps{
+			Title: jsii.String("Who is refused? The top ten callers and limits"), LogGroupNames: &l.logs, QueryString: jsii.String(whoIsLimited + "10"),
+			Width: jsii.Number(8), Height: jsii.Number(6),
+		}),
 		graph("Refusals, and % of requests", m.sums(telemetry.Refused, telemetry.FromCache, telemetry.Busy, telemetry.Shadowed,
 			telemetry.Unauthorized), m.Refused()),
 	)
@@ -78,28 +81,4 @@ func each(functions []awslambda.IFunction, name, statistic string) []awscloudwat
 		all[i] = LambdaMetric(f, name, statistic)
 	}
 	return all
-}
-
-// contributors is a widget with the pairs of caller and limit that have the most refused requests;
-// callers are hashes. The CDK has no such widget.
-type contributors struct {
-	awscloudwatch.ConcreteWidget
-	region, rule *string
-}
-
-func newContributors(region, rule *string) awscloudwatch.IWidget {
-	c := &contributors{region: region, rule: rule}
-	awscloudwatch.NewConcreteWidget_Override(c, jsii.Number(8), jsii.Number(6))
-	return c
-}
-
-// ToJson implements awscloudwatch.IWidget.
-func (c *contributors) ToJson() *[]any { //nolint:staticcheck // IWidget requires this spelling
-	return &[]any{map[string]any{
-		"type": "metric", "width": c.Width(), "height": c.Height(), "x": c.X(), "y": c.Y(),
-		"properties": map[string]any{
-			"title": "Who is refused? The top ten callers and limits", "view": "timeSeries", "region": c.region, "period": 60,
-			"insightRule": map[string]any{"ruleName": c.rule, "orderBy": "Sum", "maxContributorCount": 10},
-		},
-	}}
 }

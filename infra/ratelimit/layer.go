@@ -93,7 +93,7 @@ func resolvedObject(f awslambda.Function, property any) map[string]any {
 	return made
 }
 
-// watchLayered adds the function's log group to the Contributor Insights rule, and forwards its lines to Kafka, if this app
+// watchLayered adds the function's log group to the saved queries, and forwards its lines to Kafka, if this app
 // created the group.
 func (l *Limits) watchLayered(f awslambda.Function) {
 	function := f.Node().DefaultChild().(awslambda.CfnFunction)

@@ -183,7 +183,7 @@ func TestLimits_Layer(t *testing.T) {
 }
 
 // With ElastiCache, the function joins the cache's VPC and its layer links the Redis client. A log
-// group that the app created is in the Contributor Insights rule.
+// group that the app created is in the saved queries.
 func TestLimits_AddLayer_elasticache(t *testing.T) {
 	app, l, f := newLayered(t, func(p *ratelimit.LimitsProps) { p.Store = ratelimit.ElastiCache }, nil)
 	stack := awscdk.Stack_Of(f)
@@ -203,10 +203,10 @@ func TestLimits_AddLayer_elasticache(t *testing.T) {
 		t.Errorf("WEIR_STORE: got %v, want redis", got)
 	}
 	made := assertions.Template_FromStack(stack, nil)
-	for _, rule := range *made.FindResources(jsii.String("AWS::CloudWatch::InsightRule"), nil) {
-		body, err := json.Marshal((*rule)["Properties"].(map[string]any)["RuleBody"])
-		if err != nil || !strings.Contains(string(body), "OwnLogs") {
-			t.Errorf("got the Contributor Insights rule %s (%v), want one with the log group OwnLogs", body, err)
+	for _, query := range *made.FindResources(jsii.String("AWS::Logs::QueryDefinition"), nil) {
+		groups, err := json.Marshal((*query)["Properties"].(map[string]any)["LogGroupNames"])
+		if err != nil || !strings.Contains(string(groups), "OwnLogs") {
+			t.Errorf("got a query of the log groups %s (%v), want OwnLogs too", groups, err)
 		}
 	}
 	made.ResourceCountIs(jsii.String("Custom::LogRetention"), jsii.Number(0))

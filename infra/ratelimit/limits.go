@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
@@ -32,15 +31,14 @@ type Limits struct {
 	reports       awslambda.Function // nil if no back end reports costs
 	countsFromLog bool
 
-	attached    []*attachment
-	alarms      map[string]int         // number of alarms by name
-	equipped    []awslambda.Function   // functions that contain the limiter
-	layer       awslambda.LayerVersion // nil until AddLayer or Layer is called
-	layered     []awslambda.Function   // functions with the layer
-	measured    []awslambda.Function   // functions that write metrics
-	logs        []*string              // names of the log groups, created by this app, of functions that make decisions
-	refusedMost awscloudwatch.CfnInsightRule
-	queries     []awslogs.CfnQueryDefinition
+	attached []*attachment
+	alarms   map[string]int         // number of alarms by name
+	equipped []awslambda.Function   // functions that contain the limiter
+	layer    awslambda.LayerVersion // nil until AddLayer or Layer is called
+	layered  []awslambda.Function   // functions with the layer
+	measured []awslambda.Function   // functions that write metrics
+	logs     []*string              // names of the log groups, created by this app, of functions that make decisions
+	queries  []awslogs.CfnQueryDefinition
 }
 
 // state is the store of the counters: a table or a cache.
@@ -80,7 +78,6 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 	}
 	l.newPublisher(scope)
 	l.newAlarms()
-	l.newRefusedMost()
 	l.saveQueries()
 	l.Node().AddValidation(&validator{l})
 	return l
@@ -95,10 +92,6 @@ func (l *Limits) Authorizer() awslambda.IFunction { return l.authorizer }
 
 // Metrics returns the metrics that the functions of these limits write.
 func (l *Limits) Metrics() Metrics { return l.metrics }
-
-// RefusedMost returns the name of the Contributor Insights rule that ranks pairs of caller and
-// limit by refused requests. Callers are hashes.
-func (l *Limits) RefusedMost() *string { return l.refusedMost.RuleName() }
 
 // newRecords creates the records table, which operators write and functions read. It outlives the
 // stack, because lost API keys cannot be restored.

@@ -9,9 +9,9 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awselasticloadbalancingv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -42,7 +42,7 @@ func (v *validator) Validate() *[]*string {
 			w.addMapping(c, c.DomainNameArn(), c.RestApiId(), c.BasePath())
 		case awsapigatewayv2.CfnApiMapping:
 			w.addMapping(c, c.DomainName(), c.ApiId(), c.ApiMappingKey())
-		case awscloudwatch.CfnInsightRule:
+		case awslogs.CfnQueryDefinition:
 			w.namespace(c)
 		case awslambda.CfnUrl:
 			w.functionURL(c)
@@ -157,9 +157,9 @@ func (l *Limits) functions() (all []awscdk.CfnElement) {
 }
 
 // namespace reports another deployment with the same namespace in the same account and region.
-func (v *validation) namespace(c awscloudwatch.CfnInsightRule) {
-	own := v.limits.refusedMost
-	if *c.RuleName() == *own.RuleName() && *c.Node().Path() != *own.Node().Path() && *c.Stack().Environment() == *own.Stack().Environment() {
+func (v *validation) namespace(c awslogs.CfnQueryDefinition) {
+	own := v.limits.queries[0]
+	if *c.Name() == *own.Name() && *c.Node().Path() != *own.Node().Path() && *c.Stack().Environment() == *own.Stack().Environment() {
 		v.problem("Namespace: %s has %s too; use different namespaces in one account and region", *c.Node().Scope().Node().Path(),
 			v.limits.props.Namespace)
 	}

@@ -32,8 +32,8 @@ func TestStack_network(t *testing.T) {
 	_, endpoint := made.one(t, "AWS::EC2::VPCEndpoint", "LimitsVpcDynamoDB")
 	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
 	if got, want := text(t, endpoint.Properties["PolicyDocument"]),
-		`{"Statement":[{"Action":"dynamodb:GetItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey","secrets",`+
-			`"apikey#*","rules","signingkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*",`+
+		`{"Statement":[{"Action":"dynamodb:GetItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey",`+
+			`"rules#interventions","secrets","apikey#*","rules","signingkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*",`+
 			`"Resource":{"Fn::GetAtt":["`+records+`","Arn"]}},`+
 			`{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey"]},`+
 			`"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+
@@ -207,7 +207,7 @@ func TestStack_removalPolicies(t *testing.T) {
 	}
 }
 
-// Metric filters and the Contributor Insights rule match the log lines that functions write.
+// Metric filters and saved queries match the log lines that functions write.
 func TestStack_logs(t *testing.T) {
 	made := templateOf(t)
 	_, filter := made.one(t, "AWS::Logs::MetricFilter", "")
@@ -225,12 +225,11 @@ func TestStack_logs(t *testing.T) {
 			t.Errorf("access log: got the field %s, want none that identifies the caller", value)
 		}
 	}
-	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
-	body := text(t, rule.Properties["RuleBody"])
-	for _, want := range []string{`$.subject`, `$.limit`, `\"ValueOf\":\"$.count\"`, `\"In\":[\"refused\"],\"Match\":\"$.weir\"`,
-		"LimitsAuthorizerLogs", "LimitsHandlerLogs"} {
-		if !strings.Contains(body, want) {
-			t.Errorf("rule of refused callers: got %s, want %s in it", body, want)
+	_, query := made.one(t, "AWS::Logs::QueryDefinition", "LimitsQuerywhoislimited")
+	for _, want := range []string{`filter weir = \"refused\"`, "sum(`count`) as requests", "by subject, rule, `limit`", "LimitsAuthorizerLogs",
+		"LimitsHandlerLogs"} {
+		if body := text(t, query.Properties); !strings.Contains(body, want) {
+			t.Errorf("query of refused callers: got %s, want %s in it", body, want)
 		}
 	}
 }

@@ -85,9 +85,8 @@ func TestStack_metrics(t *testing.T) {
 	if len(want)+len(unused)+len(ofCount) != 39 {
 		t.Errorf("got %d written metrics; update the number here and the cost in infra/COSTS.md", len(want)+len(unused)+len(ofCount))
 	}
-	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
-	if !strings.Contains(body.String(), `"ruleName":"`+rule.Properties["RuleName"].(string)) {
-		t.Error("dashboard: got no Contributor Insights rule, want the rule of refused callers")
+	if !strings.Contains(body.String(), "sort requests desc\\n| limit 10\"") {
+		t.Error("dashboard: got no query, want that of refused callers")
 	}
 }
 

@@ -110,10 +110,11 @@ func TestStack_privilege_records(t *testing.T) {
 			t.Errorf("%s: got %d permissions to write records, want %d: %s", function, n, len(keys), got)
 		}
 	}
-	deciding := []string{contract.SubjectKeyKey, contract.SecretsKey, contract.APIKeyPrefix + "*", contract.DeployedRulesKey("dev")}
+	deciding := []string{contract.SubjectKeyKey, contract.InterventionsKey, contract.SecretsKey, contract.APIKeyPrefix + "*",
+		contract.DeployedRulesKey("dev")}
 	for name, want := range map[string]map[string][]string{
 		"dynamodb":   {"Authorizer": deciding, "Handler": deciding},
-		"everything": {"Handler": append(slices.Clone(deciding[:3]), contract.RulesKey, contract.SigningKeysKey), "SigningKeys": nil},
+		"everything": {"Handler": append(slices.Clone(deciding[:4]), contract.RulesKey, contract.SigningKeysKey), "SigningKeys": nil},
 	} {
 		made := templateOf(t, variants[name])
 		for function, keys := range want {

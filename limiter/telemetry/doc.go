@@ -113,9 +113,6 @@
 // name of a caller or the path of a request. Behind a distribution or a proxy, "addressFrom" is the source of the address
 // of the last request, with the reason if the host is the source. A line without a limit counts refusals that show no limit.
 //
-// A Contributor Insights rule has the key $.subject and the sum of $.count, where $.weir is
-// "refused" and $.subject is present.
-//
 // With [Recorder.Sample], one in so many other requests has a line too, which counts for all of them: allowed,
 // unauthorized and failed ones. So the sum of $.count is the number of requests, an estimate for sampled ones: with n
 // lines, its error is below about 200/√n percent in 19 of 20 cases. A sampled line adds about 200 bytes to the log.
