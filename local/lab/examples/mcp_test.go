@@ -1,0 +1,106 @@
+package examples_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/operator"
+	"github.com/weir-limits/weir/local/serve"
+)
+
+// newMCP returns the URL of an MCP server behind weir serve --upstream with the example mcp.json. Its tools report 700 tokens.
+func newMCP(t *testing.T) string {
+	t.Helper()
+	server := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1"}, nil)
+	for _, name := range []string{"search_docs", "render", "delete"} {
+		mcp.AddTool(server, &mcp.Tool{Name: name}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Meta: mcp.Meta{"tokens": 700}, Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil, nil
+		})
+	}
+	upstream := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
+		&mcp.StreamableHTTPOptions{Stateless: true}))
+	t.Cleanup(upstream.Close)
+	rules := storetest.Must(filepath.Abs("../../../limiter/rules/examples/mcp.json"))
+	t.Chdir(t.TempDir())
+	o := serve.Options{Rules: rules, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}
+	if err := o.Upstream.Set(upstream.URL); err != nil {
+		t.Fatal(err)
+	}
+	s := serve.New(o)
+	t.Cleanup(s.Close)
+	front := httptest.NewUnstartedServer(nil)
+	handlers, err := s.Open(t.Context(), []string{"http://" + front.Listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front.Config.Handler = handlers[0]
+	front.Start()
+	t.Cleanup(front.Close)
+	return front.URL
+}
+
+// agent adds the id of a run to each request, and drops the fields of MCP for an older client.
+type agent struct{ old bool }
+
+func (a agent) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("X-Run-Id", "7")
+	if a.old {
+		r.Header.Del("Mcp-Method")
+		r.Header.Del("Mcp-Name")
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// The official client calls tools until the limit of one refuses. The other tool still answers, and the tokens in the answers
+// count. A client of an older version, without the fields, gets no more.
+func TestMCP(t *testing.T) {
+	for version, old := range map[string]bool{"2026-07-28": false, "2025-06-18": true} {
+		t.Run(version, func(t *testing.T) { testMCP(t, version, old) })
+	}
+}
+
+func testMCP(t *testing.T, version string, old bool) {
+	url := newMCP(t)
+	client := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", MaxRetries: -1,
+		HTTPClient: &http.Client{Transport: agent{old}}, DisableStandaloneSSE: true}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(tool string) error {
+		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool})
+		return err
+	}
+	for range 5 {
+		if err := call("render"); err != nil {
+			t.Fatalf("render: %v", err)
+		}
+	}
+	for _, tool := range []string{"search_docs", "delete"} {
+		if err := call(tool); err != nil {
+			t.Errorf("%s: %v", tool, err)
+		}
+	}
+	used := map[string]int64{}
+	for _, l := range storetest.Must(storetest.Must(operator.NewClient(url)).Usage(t.Context(), "ip:127.0.0.1")).Limits {
+		used[l.Name] = l.State.Capacity - l.State.Remaining
+	}
+	if used["tokens"] != 5*700 || used["expensive"] != 5 || used["search"] != 1 || used["in-flight"] != 0 {
+		t.Errorf("used: got %v, want 3500 tokens of five expensive calls, and one search", used)
+	}
+	if err := call("render"); err == nil || !strings.Contains(err.Error(), "429") && !strings.Contains(err.Error(), "Too Many") {
+		t.Errorf("sixth render: got %v, want 429", err)
+	}
+	_ = session.Close()
+}
