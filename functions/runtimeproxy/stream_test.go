@@ -69,7 +69,7 @@ func TestProxy_stream(t *testing.T) {
 		{"metadata in parts", streamType, []string{streamHead[:5], streamHead[5:] + streamZeros[:3], streamZeros[3:], "abc", "def"}, nil,
 			`"a":"b"},"cookies":["c=d"]}` + streamZeros + "abc", true, "9 6 0 0"},
 		{"no status", streamType, []string{`{}` + streamZeros, "abc", "def"}, nil, streamZeros + "abc", true, "100 6 0 0"},
-		{"failure", streamType, []string{`{"statusCode":503}` + streamZeros + "abc", "def"}, nil, `"statusCode":503}` + streamZeros + "abc", true,
+		{"failure", streamType, []string{`{"statusCode":502}` + streamZeros + "abc", "def"}, nil, `"statusCode":502}` + streamZeros + "abc", true,
 			"100 6 1 0"},
 		{"an error at the end", streamType, []string{streamHead + streamZeros + "abc", "def"}, failed, "abc", true, "9 6 1 0"},
 		{"other metadata", streamType, []string{"oops" + streamZeros + "abc", "def"}, nil, "oops" + streamZeros + "abc", false, "100 6 1 0"},
