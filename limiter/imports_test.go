@@ -148,7 +148,8 @@ var siblings = map[string][]string{
 	"limiter/redisstore":  {"limiter/resilient"},
 	// httplimit uses the path that rules match, the costs in bodies, the outcome of a request, the log line for bad
 	// credentials, and the store of a middleware that gets none.
-	"limiter/httplimit": {"limiter/caller", "limiter/memstore", "limiter/meter", "limiter/rules", "limiter/telemetry"},
+	"limiter/httplimit": {"limiter/caller", "limiter/memstore", "limiter/meter", "limiter/rules", "limiter/rules/live",
+		"limiter/telemetry"},
 }
 
 // forbidden returns the reason why the package from must not import the package to; "" if it may.

@@ -118,7 +118,7 @@ func (c Config) reportedRules(o Options, recorder *telemetry.Recorder) (*live.Ru
 			return nil, err
 		}
 		if o.Reloaded == nil {
-			o.Reloaded = logReloads(o.Logger)
+			o.Reloaded = live.Log(o.Logger)
 		}
 		r.Observe(o.Reloaded)
 	}

@@ -1,12 +1,10 @@
 package boot
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"runtime/debug"
 	"time"
@@ -35,7 +33,7 @@ const unknownAge = time.Hour
 // source, or from the document in the function's bundle.
 func (c Config) rules() (*live.Rules, error) {
 	if c.Local && c.RulesFile != "" && c.RulesFrom == "" {
-		l := live.New(nil, rulesFile{c.RulesFile, c.RulesVersion, c.InterventionsFile}, live.Options{Parse: c.parsing(), Every: fileEvery})
+		l := live.New(nil, rulesFile{live.File{Path: c.RulesFile, Version: c.RulesVersion}, c.InterventionsFile}, live.Options{Parse: c.parsing(), Every: fileEvery})
 		return l, inRules(l.Refresh(context.Background(), time.Now()))
 	}
 	document, bundled, err := c.bundled()
@@ -150,24 +148,15 @@ func commitTime() int64 {
 	return 0
 }
 
-// rulesFile is a live.Source that reads a document on a developer's machine. A document without a
-// version gets the configured version or the modification time of the file. The time is in
-// milliseconds, so two changes in one second have different versions. (A bundle cannot use modification
-// times, because all its files have the same time.)
+// rulesFile is a live.Source that reads a document on a developer's machine, and the interventions of its operator.
 type rulesFile struct {
-	path          string
-	version       int64
-	interventions string // path of the file with those of the operator; "" for none
+	live.File
+	interventions string // path of the file; "" for none
 }
 
 // Document implements live.Source.
-func (f rulesFile) Document(context.Context) (live.Document, error) {
-	info, err := os.Stat(f.path) // Stat comes first. If the file changes between Stat and the read, the next reload sees a later time.
-	if err != nil {
-		return live.Document{}, err
-	}
-	d := live.Document{Version: cmp.Or(f.version, max(0, info.ModTime().UnixMilli()))}
-	d.Content, err = os.ReadFile(f.path)
+func (f rulesFile) Document(ctx context.Context) (live.Document, error) {
+	d, err := f.File.Document(ctx)
 	if err == nil && f.interventions != "" {
 		d.Interventions, err = os.ReadFile(f.interventions)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -176,9 +165,6 @@ func (f rulesFile) Document(context.Context) (live.Document, error) {
 	}
 	return d, err
 }
-
-// maxListed bounds the mistakes or limits that one log line lists.
-const maxListed = 10
 
 // countReloads returns an observer that records the rules in force and every rejected document. Until the source has
 // confirmed the rules, it records the age unknownAge, which is high enough for an alarm. Otherwise environments with a
@@ -193,32 +179,6 @@ func countReloads(recorder *telemetry.Recorder) func(time.Time, live.Reload) {
 		recorder.Rules(now, n.Rules.Version(), confirmed, n.Rules.Labels(), n.Rules.Exemptions())
 		if _, refused := errors.AsType[rules.Problems](n.Err); !n.Repeated && (refused || errors.Is(n.Err, live.ErrOlder)) {
 			recorder.RulesRefused(now)
-		}
-	}
-}
-
-// logReloads returns an observer that logs every reload. It logs the mistakes of a document once.
-func logReloads(logger *slog.Logger) func(time.Time, live.Reload) {
-	return func(_ time.Time, n live.Reload) {
-		ctx, version := context.Background(), slog.Int64("version", n.Rules.Version())
-		switch problems, refused := errors.AsType[rules.Problems](n.Err); {
-		case n.Changed:
-			logger.LogAttrs(ctx, slog.LevelInfo, "rules changed", version)
-			if count := len(n.Restarts); count > 0 {
-				logger.LogAttrs(ctx, slog.LevelWarn, "counts restart, because the changed rules store them in other items", version,
-					slog.Int("count", count), slog.Any("limits", n.Restarts[:min(count, maxListed)]))
-			}
-		case n.Err == nil && n.Intervened:
-			logger.LogAttrs(ctx, slog.LevelInfo, "blocks and raised limits of operators changed", slog.Int("count",
-				len(n.Rules.Interventions().List)))
-		case n.Err == nil || n.Repeated:
-		case errors.Is(n.Err, live.ErrOlder):
-			logger.LogAttrs(ctx, slog.LevelError, "rules refused: older than the rules in force", version, slog.Any("err", n.Err))
-		case refused:
-			logger.LogAttrs(ctx, slog.LevelError, "rules refused: the document has mistakes; the previous rules stay in force", version,
-				slog.Int("mistakes", len(problems)), slog.Any("err", problems[:min(len(problems), maxListed)]))
-		default:
-			logger.LogAttrs(ctx, slog.LevelWarn, "rules not read; the previous rules stay in force", version, slog.Any("err", n.Err))
 		}
 	}
 }

@@ -32,13 +32,16 @@ type Options struct {
 	IPv6Bits int
 }
 
+// DefaultIPv6Bits is the prefix length of the network that counts as one IPv6 caller, unless Options set another.
+const DefaultIPv6Bits = 64
+
 // Identifier identifies callers. It is safe for concurrent use.
 type Identifier struct{ o Options }
 
 // New returns an Identifier.
 func New(o Options) *Identifier {
 	if o.IPv6Bits <= 0 || o.IPv6Bits > 128 {
-		o.IPv6Bits = 64
+		o.IPv6Bits = DefaultIPv6Bits
 	}
 	return &Identifier{o}
 }

@@ -4,6 +4,8 @@
 //	limit := httplimit.PerIP(100, time.Minute, httplimit.WithTrustedProxies("10.0.0.0/8"))
 //	http.ListenAndServe(":8080", limit.Wrap(handler))
 //
+// [PerCaller], [WithCaller] and [FromFile] are for servers with users and files of their own.
+//
 // [Gate.Decide] is the decision sequence of every host: read it to learn what happens to a request. The Lambda
 // functions create their Gate with [New].
 //

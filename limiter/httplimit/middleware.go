@@ -2,7 +2,9 @@ package httplimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -21,37 +24,89 @@ import (
 // In a shared store, Gates with equal numbers share the counts, and other numbers start new counts. PerIP
 // panics if a number or an option is out of range, because a program usually has them in its source.
 func PerIP(requests int, window time.Duration, options ...Option) *Gate {
+	return per("PerIP", "ip", requests, window, options, func(c *caller.Caller) limiter.Subject { return limiter.IP(c.IP) })
+}
+
+// PerCaller is PerIP for callers: the user, without one the API key, and without both the address. WithCaller or
+// WithIdentifier identify them. The answers call the limit "caller".
+func PerCaller(requests int, window time.Duration, options ...Option) *Gate {
+	return per("PerCaller", "caller", requests, window, options, func(c *caller.Caller) limiter.Subject { return c.Subject() })
+}
+
+func per(function, name string, requests int, window time.Duration, options []Option, subject func(*caller.Caller) limiter.Subject) *Gate {
 	limit, err := limiter.NewLimit(limiter.Limit{
-		Name: "ip", ID: limiter.NewID("ip", fmt.Sprint(requests), window.String()), Rate: algo.Rate{Requests: int64(requests), Window: window},
+		Name: name, ID: limiter.NewID(name, fmt.Sprint(requests), window.String()), Rate: algo.Rate{Requests: int64(requests), Window: window},
 	})
 	if err != nil {
-		panic(fmt.Errorf("httplimit: PerIP: %w", err))
+		panic(fmt.Errorf("httplimit: %s: %w", function, err))
 	}
 	m, err := newMiddleware(options)
 	if err != nil {
 		panic(err)
 	}
 	return m.gate(func(_ context.Context, _ time.Time, r rules.Request) rules.Selection {
-		return rules.Selection{Charges: []limiter.Charge{{Subject: limiter.IP(r.Caller.IP), Limit: limit, Cost: 1}}}
+		return rules.Selection{Charges: []limiter.Charge{{Subject: subject(&r.Caller), Limit: limit, Cost: 1}}}
 	})
 }
 
 // FromDocument returns a Gate that enforces the rules of a document. A document for a store that processes
 // share MUST have the field "version", which grows with every change. Limits with "notify" need WithNotify, and those with
 // "regions": "shared" need WithRegions.
-// Without WithIdentifier, all callers are anonymous: limits by user, by API key or of another tier do not apply. A
+// Without WithIdentifier or WithCaller, all callers are anonymous: limits by user, by API key or of another tier do not apply. A
 // leaky bucket refuses requests instead of delaying them. The error names the option or the limit that is out of
 // range, or is of type rules.Problems and contains all mistakes of the document.
 func FromDocument(document []byte, options ...Option) (*Gate, error) {
+	return follow(fixed(document), options)
+}
+
+// FromFile is FromDocument for a file, which the Gate reads again when a request arrives a second after the last time. A
+// document with mistakes does not come into force; the log has them. Without the field "version", which a shared store
+// needs, the version is the time of the file's last change.
+func FromFile(path string, options ...Option) (*Gate, error) {
+	return follow(live.File{Path: path}, options)
+}
+
+// fixed is a document that never changes.
+type fixed []byte
+
+// Document implements live.Source.
+func (f fixed) Document(context.Context) (live.Document, error) {
+	return live.Document{Content: f}, nil
+}
+
+// versioned is a Source of documents that have versions of their own.
+type versioned struct{ live.Source }
+
+// Document implements live.Source.
+func (v versioned) Document(ctx context.Context) (live.Document, error) {
+	d, err := v.Source.Document(ctx)
+	d.Version = 0
+	return d, err
+}
+
+// fileEvery bounds the age of the rules of FromFile.
+const fileEvery = time.Second
+
+func follow(source live.Source, options []Option) (*Gate, error) {
 	m, err := newMiddleware(options)
 	if err != nil {
 		return nil, err
+	}
+	_, constant := source.(fixed)
+	document, err := source.Document(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("httplimit: rules: %w", err)
 	}
 	o := parsing(m.store)
 	if m.regions != nil {
 		o.Regions = algo.Regions{Of: len(m.regions), Place: slices.Index(m.regions, nil)}
 	}
-	r, err := rules.Parse(document, o)
+	if o.RequireVersion { // the file of another process can have another time
+		source = versioned{source}
+	} else {
+		o.Version = document.Version
+	}
+	r, err := rules.Parse(document.Content, o)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +115,13 @@ func FromDocument(document []byte, options ...Option) (*Gate, error) {
 			return nil, fmt.Errorf(`httplimit: %s.notify: nothing writes its notices; pass WithNotify to FromDocument, or remove "notify"`, l.Path)
 		}
 	}
-	return m.gate(func(_ context.Context, _ time.Time, q rules.Request) rules.Selection { return r.Select(nil, q) }), nil
+	current := live.New(r, source, live.Options{Parse: o, Every: fileEvery})
+	if constant {
+		current = live.Fixed(r)
+	}
+	gate := m.gate(current.Select)
+	current.Observe(live.Log(gate.o.Logger))
+	return gate, nil
 }
 
 func parsing(store limiter.Store) (o rules.Options) {
@@ -75,7 +136,7 @@ func parsing(store limiter.Store) (o rules.Options) {
 	return o
 }
 
-// An Option changes a Gate of PerIP or FromDocument.
+// An Option changes a Gate of PerIP, PerCaller, FromDocument or FromFile.
 type Option func(*middleware)
 
 // WithStore makes a Gate count in the given store, such as one of package redisstore, instead of in the memory
@@ -108,6 +169,13 @@ func WithForwarded(networks ...string) Option {
 // document can then count by user and by API key, and a bad credential gets 401.
 func WithIdentifier(i *caller.Identifier) Option { return func(m *middleware) { m.identifier = i } }
 
+// WithCaller makes a Gate identify the caller of a request by the function identify, such as by the session of a server, in place
+// of the fields. Without an address in the Caller, it is that of the client. If the error wraps caller.ErrInvalidCredential or
+// caller.ErrMissingCredential, the answer is 401, and otherwise 503; then only limits by address apply.
+func WithCaller(identify func(*http.Request) (caller.Caller, error)) Option {
+	return func(m *middleware) { m.caller = identify }
+}
+
 // WithObserver makes a Gate call the function observe once for each decided request, before the answer, such as the
 // function of package otellimit.
 func WithObserver(observe func(context.Context, telemetry.Outcome)) Option {
@@ -125,6 +193,7 @@ type middleware struct {
 	regions    []limiter.Shares
 	notify     func(context.Context, limiter.Notice) error
 	identifier *caller.Identifier
+	caller     func(*http.Request) (caller.Caller, error) // nil without WithCaller
 	o          Options
 	err        error // of an option
 }
@@ -156,7 +225,31 @@ func newMiddleware(options []Option) (m *middleware, err error) {
 func (m *middleware) gate(choose func(context.Context, time.Time, rules.Request) rules.Selection) *Gate {
 	m.o.Select = choose
 	m.o.Identify = func(ctx context.Context, now time.Time, r Request) (caller.Caller, error) {
+		if m.caller != nil {
+			return m.identify(r)
+		}
 		return m.identifier.Caller(ctx, now, r.Credentials("X-Api-Key"))
 	}
 	return New(m.o)
+}
+
+var errNoRequest = fmt.Errorf("%w: WithCaller needs the request of Gate.Wrap or Gate.Serve", caller.ErrUnverified)
+
+// identify returns the caller of WithCaller.
+func (m *middleware) identify(r Request) (c caller.Caller, err error) {
+	ip, err := caller.Prefix(r.Address, caller.DefaultIPv6Bits), errNoRequest
+	if r.origin != nil {
+		c, err = m.caller(r.origin)
+	}
+	if err != nil {
+		refused := errors.Is(err, caller.ErrInvalidCredential) || errors.Is(err, caller.ErrMissingCredential)
+		if !refused && !errors.Is(err, caller.ErrUnverified) {
+			err = fmt.Errorf("%w: %w", caller.ErrUnverified, err)
+		}
+		return caller.Caller{IP: ip, Rejected: true, Unverified: !refused}, err
+	}
+	if !c.IP.IsValid() {
+		c.IP = ip
+	}
+	return c, nil
 }
