@@ -62,6 +62,7 @@ var identityVariables = []string{"JWKS", "JWT_ISSUER", "JWT_AUDIENCE", "JWT_ALGO
 
 // openUpstream returns an API that limits every request and passes it to the upstream.
 func (s *Server) openUpstream(ctx context.Context) (*gateway.API, error) {
+	s.variables[contract.VariableIdentity] = os.Getenv(contract.VariableIdentity)
 	_, own := os.LookupEnv("JWKS")
 	if own {
 		for _, name := range identityVariables {

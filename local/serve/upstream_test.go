@@ -3,13 +3,17 @@ package serve
 import (
 	"bufio"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,6 +22,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -504,6 +510,56 @@ func TestUpstream_tokens(t *testing.T) {
 	f = newFronted(t, Memory, limited("*", plenty), pass)
 	if r := commandtest.Send(t, http.MethodGet, f.url+"/", "opaque"); r.StatusCode != http.StatusOK || r.Text != "Bearer opaque" {
 		t.Errorf("token with an empty JWKS: got %s %s, want 200 from the upstream", r.Status, r.Text)
+	}
+}
+
+// With the settings of PROVIDERS.md, tokens of a Cognito user pool count by user and group, also without a scheme.
+func TestUpstream_cognito(t *testing.T) {
+	const issuer = "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_Abc123"
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := storetest.Must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "k", Algorithm: "EdDSA", Use: "sig"}}}))
+	signer := storetest.Must(jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "k"}}, nil))
+	file := filepath.Join(t.TempDir(), "jwks.json")
+	if err := os.WriteFile(file, set, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"JWKS": file, "JWT_ISSUER": issuer, "JWT_AUDIENCE": "web,mobile", "JWT_ALGORITHMS": "EdDSA",
+		"TIER_CLAIM": "cognito:groups"} {
+		t.Setenv(name, value)
+	}
+	f := newFronted(t, Memory, `{"version":1,"tiers":["gold","free"],"rules":[{"endpoint":"*","limits":{"gold":{"requests":50,"window":"1m"},
+		"free":{"requests":5,"window":"1m"}}}]}`, func(http.ResponseWriter, *http.Request) {})
+	for _, c := range []struct {
+		scheme, claims string
+		status         int
+		left           string // of the limit of the tier
+	}{
+		{"Bearer ", `"sub":"a","token_use":"access","client_id":"mobile","cognito:groups":["x","free","gold"]`, http.StatusOK, "49"},
+		{"", `"sub":"a","token_use":"id","aud":"web","cognito:username":"a","cognito:groups":["gold"]`, http.StatusOK, "48"},
+		{"", `"sub":"b","token_use":"access","client_id":"web"`, http.StatusOK, "4"},
+		{"", `"sub":"b","token_use":"access","client_id":"other"`, http.StatusUnauthorized, ""},
+		{"Bearer ", `"sub":"b","aud":"other","client_id":"web"`, http.StatusUnauthorized, ""},
+	} {
+		claims := fmt.Sprintf(`{"iss":%q,"exp":%d,%s}`, issuer, start.Add(time.Hour).Unix(), c.claims)
+		token := storetest.Must(storetest.Must(signer.Sign([]byte(claims))).CompactSerialize())
+		r := storetest.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, f.url, http.NoBody))
+		r.Header.Set("Authorization", c.scheme+token)
+		answer := storetest.Must(http.DefaultClient.Do(r))
+		_ = answer.Body.Close()
+		if left := answer.Header.Get("X-RateLimit-Remaining"); answer.StatusCode != c.status || left != c.left {
+			t.Errorf("%s: got %d, %s left, want %d, %s left", c.claims, answer.StatusCode, left, c.status, c.left)
+		}
+	}
+	t.Setenv("IDENTITY", "host")
+	t.Setenv("JWKS", "")
+	s := &Server{Options: Options{API: sample.New, Rules: f.rules, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: f.Now,
+		Upstream: Upstream{&url.URL{Scheme: "http", Host: "127.0.0.1:9"}}}}
+	t.Cleanup(s.Close)
+	if _, err := s.Open(t.Context(), []string{"http://127.0.0.1"}); err == nil || !strings.Contains(err.Error(), "IDENTITY: got host, want weir") {
+		t.Errorf("IDENTITY=host: got %v, want an error", err)
 	}
 }
 
