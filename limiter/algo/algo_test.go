@@ -219,7 +219,13 @@ func TestNew(t *testing.T) {
 		{"a small window stores instants", algo.Rate{Requests: 19, Window: time.Minute}, "log/1m0s/19"},
 		{"a small window with counts", algo.Rate{Requests: 19, Window: time.Minute, Counts: true}, "sliding/1m0s/19"},
 		{"burst defaults to requests", algo.Rate{Algorithm: algo.TokenBucket, Requests: 7, Window: time.Minute}, "bucket/8.571428572s/7"},
-		{"no requests", algo.Rate{Window: time.Minute}, "requests: got 0, want 1 to 1000000000"},
+		{"no requests", algo.Rate{Window: time.Minute}, "requests: got 0, want 1 to 999999999999999"},
+		{"most of a window", algo.Rate{Requests: algo.MaxAmount, Window: time.Second}, "sliding/1s/999999999999999"},
+		{"above", algo.Rate{Requests: algo.MaxAmount + 1, Window: time.Hour}, "requests: got 1000000000000000, want 1 to 999999999999999"},
+		{"odd window", algo.Rate{Requests: 1e9 + 1, Window: time.Second + 1}, "window: got 1.000000001s, want whole seconds for more than 1000000000 requests"},
+		{"large bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1e9 + 1, Window: time.Hour}, "requests: got 1000000001, want 1 to 1000000000"},
+		{"large in regions", algo.Rate{Requests: 1e9 + 1, Window: time.Hour, Regions: algo.Regions{Of: 2}},
+			"requests: got 1000000001, want 1 to 1000000000"},
 		{"too fast", algo.Rate{Requests: 1000, Window: 999}, "requests: got 1000, want at most 1000000000 a second"},
 		{"no window", algo.Rate{Requests: 1}, "window: got 0s, want more than 0, at most 100 days"},
 		{"negative burst", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: 1, Burst: -1}, "burst: got -1, want 1 to 1000000000"},
@@ -250,7 +256,7 @@ func TestNew(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "bucket/1ns/1000000000", "log/1m0s/327",
-		"sliding/2400h0m0s/1", "bucket/2400h0m0s/1", "bucket/1200h0m0s/2"} {
+		"sliding/1s/999999999999999", "sliding/2400h0m0s/1", "bucket/2400h0m0s/1", "bucket/1200h0m0s/2"} {
 		m, err := algo.Parse(s)
 		if err != nil {
 			t.Errorf("%s: got error %v, want none", s, err)
@@ -260,7 +266,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, s := range []string{"", "bucket", "bucket/600ms", "bucket/600ms/", "bucket/600/20", "bucket/-1s/20", "bucket/1s/0", "spiral/1s/20",
 		"log/1m0s/328", "sliding/0s/1", "log/0s/1",
-		"bucket/2400h/2", "sliding/2401h/1", "sliding/1s/1000000001", "sliding/1s/9223372036854775808", "bucket/1s/1/1"} {
+		"bucket/2400h/2", "sliding/2401h/1", "sliding/1s/1000000000000000", "bucket/1ns/1000000001", "sliding/1s/9223372036854775808", "bucket/1s/1/1"} {
 		if m, err := algo.Parse(s); err == nil {
 			t.Errorf("%q: parsed as %s, want an error", s, m.Fingerprint())
 		}

@@ -39,6 +39,13 @@ func mulOne(a, b int64) int64 {
 	return int64(hi<<(64-oneBits) | lo>>oneBits)
 }
 
+// mulOneCeil returns ceil(a*b/one) for a, b >= 0 and b <= one, without a division.
+func mulOneCeil(a, b int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	lo, carry := bits.Add64(lo, one-1, 0)
+	return int64((hi+carry)<<(64-oneBits) | lo>>oneBits)
+}
+
 // divFloor returns floor(a/b) for b > 0; Go's division rounds toward zero.
 func divFloor(a, b int64) int64 {
 	q := a / b

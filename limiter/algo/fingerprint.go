@@ -48,9 +48,13 @@ func parsePeriod(s string, c Calendar, requests string) (Machine, error) {
 
 // build returns the machine of stored parameters, after validating them.
 func build(kind string, length time.Duration, capacity int64) (Machine, error) {
-	if length <= 0 || length > MaxWindow || capacity < 1 || capacity > MaxRequests {
+	most := int64(MaxRequests)
+	if kind == kindSliding || kind == kindFixed {
+		most = MaxAmount
+	}
+	if length <= 0 || length > MaxWindow || capacity < 1 || capacity > most {
 		return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds (want a duration of at most %s and a capacity of 1 to %d)", kind, length,
-			capacity, MaxWindow, MaxRequests)
+			capacity, MaxWindow, most)
 	}
 	switch kind {
 	case kindBucket:

@@ -36,8 +36,11 @@ const (
 
 // Bounds of a Rate. They keep every sum of instants within 64 bits.
 const (
-	MaxRequests = 1_000_000_000        // maximum of Requests, of Burst, and of requests per second
-	MaxWindow   = 100 * 24 * time.Hour // maximum of Window, and of the time in which a bucket fills
+	MaxRequests = 1_000_000_000 // maximum of Requests, of Burst, and of requests per second
+	// MaxAmount is the maximum of Requests of windows that count something else, such as bytes. RFC 9651 has numbers of
+	// fifteen digits.
+	MaxAmount = 999_999_999_999_999
+	MaxWindow = 100 * 24 * time.Hour // maximum of Window, and of the time in which a bucket fills
 	// MaxExact is the highest Requests of a SlidingWindow that stores instants. Two counts admit one request less
 	// than the limit in each window of a caller that never stops asking. That is 5 % of 20 requests.
 	MaxExact = 19
@@ -146,8 +149,8 @@ func (r Rate) validateOf() error {
 		return &FieldError{"of", r.Of, fmt.Sprintf("none: a %s has no threshold; use a window, a bucket or a period", r.Algorithm)}
 	case r.Regions != (Regions{}):
 		return &FieldError{"of", r.Of, "none beside regions"}
-	case r.Of < r.Capacity() || r.Of > MaxRequests:
-		return &FieldError{"of", r.Of, fmt.Sprintf("the capacity, to %d", MaxRequests)}
+	case r.Of < r.Capacity() || r.Of > r.most():
+		return &FieldError{"of", r.Of, fmt.Sprintf("the capacity, to %d", r.most())}
 	}
 	return nil
 }
@@ -170,13 +173,23 @@ func newPeriods(r Rate) (Machine, error) {
 	return &Window{Length: r.Span(), Requests: r.Requests, Of: r.Of, calendar: c}, nil
 }
 
+// most returns the maximum of Requests.
+func (r Rate) most() int64 {
+	if r.Algorithm.HasWindows() && r.Regions == (Regions{}) {
+		return MaxAmount
+	}
+	return MaxRequests
+}
+
 func (r Rate) validate() error {
 	switch {
-	case r.Requests < 1 || r.Requests > MaxRequests:
-		return &FieldError{"requests", r.Requests, "1 to 1000000000"}
+	case r.Requests < 1 || r.Requests > r.most():
+		return &FieldError{"requests", r.Requests, fmt.Sprintf("1 to %d", r.most())}
 	case r.Calendar.Period == "" && (r.Window <= 0 || r.Window > MaxWindow):
 		return &FieldError{"window", r.Window, "more than 0, at most 100 days"}
-	case r.Requests > int64(r.Span()):
+	case r.Requests > MaxRequests && r.Window%time.Second != 0:
+		return &FieldError{"window", r.Window, fmt.Sprintf("whole seconds for more than %d requests", MaxRequests)}
+	case r.Requests <= MaxRequests && r.Requests > int64(r.Span()):
 		return &FieldError{"requests", r.Requests, "at most 1000000000 a second"}
 	case r.Burst < 0 || r.Burst > MaxRequests:
 		return &FieldError{"burst", r.Burst, "1 to 1000000000"}

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// MaxCount is the largest count that a conversion may leave. It fits into 32 bits. Its product with a
-// weight fits into the 53 bits of a double.
-const MaxCount = 4 * MaxRequests
+// MaxCount is the largest count that a conversion may leave. The sum of two such counts fits into the 53 bits of a double.
+const MaxCount = 4 * MaxAmount
 
 // one is the weight 1 of the previous window, in units of 2^-20.
 const (
@@ -115,8 +114,7 @@ func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
 	if previous == 0 {
 		return w.Requests - cost
 	}
-	// The product fits 64 bits, because previous is at most MaxCount.
-	return w.Requests - cost - (previous*w.Weight(index, now)+one-1)/one
+	return w.Requests - cost - mulOneCeil(previous, w.Weight(index, now))
 }
 
 // PreviousRoom is for a window index that counts nothing yet. It returns the largest count of the previous
@@ -219,7 +217,7 @@ func (w *Window) wait(index, count, previous int64, now Instant, cost int64) tim
 	if w.Sliding {
 		weight := int64(one) // the largest weight that leaves room
 		if previous > 0 {
-			weight = min(one, (w.Requests-cost-count)*one/previous)
+			weight = min(one, mulDivFloor(w.Requests-cost-count, one, previous))
 		}
 		elapsed = w.Length - time.Duration(mulOne(weight, int64(w.Length)))
 	}

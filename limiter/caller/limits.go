@@ -207,8 +207,8 @@ func ParseRate(text string) (r Rate, err error) {
 
 func (r Rate) validate() error {
 	switch {
-	case r.Requests < 1 || r.Requests > algo.MaxRequests:
-		return fmt.Errorf("requests: out of range (got %d, want 1 to %d)", r.Requests, int64(algo.MaxRequests))
+	case r.Requests < 1 || r.Requests > algo.MaxAmount:
+		return fmt.Errorf("requests: out of range (got %d, want 1 to %d)", r.Requests, int64(algo.MaxAmount))
 	case r.Window != 0 && (r.Window < limiter.MinWindow || r.Window > algo.MaxWindow || r.Window%time.Second != 0):
 		return fmt.Errorf("window: out of range (got %s, want whole seconds from 1s to 100d)", r.Window)
 	}

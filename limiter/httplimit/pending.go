@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -48,7 +49,7 @@ const (
 )
 
 // MaxReport is the largest cost that an API may report.
-const MaxReport = 1_000_000_000
+const MaxReport = algo.MaxAmount
 
 // maxReportLength bounds the length of the value of a cost field, in bytes.
 const maxReportLength = 1024
@@ -80,7 +81,7 @@ type pendingKey struct{}
 
 // Report reports the actual cost of a request on the limits of a name that count cost. The name "" means
 // all such limits of the request. ctx is the context of the request that the handler got. A report is
-// ignored if it is negative or above 1e9, if the request has no such limit, or if the request is settled
+// ignored if it is negative or above MaxReport, if the request has no such limit, or if the request is settled
 // already. After two reports for a limit, its reserve stays.
 func Report(ctx context.Context, limit string, cost int64) {
 	if p, ok := ctx.Value(pendingKey{}).(*Pending); ok {

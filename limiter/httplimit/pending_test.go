@@ -167,7 +167,7 @@ func TestGate_Wrap_settles(t *testing.T) {
 		"no number":        {field("many"), nil, 1},
 		"empty":            {field(""), nil, 1},
 		"negative":         {field("input=-5, output=3"), map[string]int64{"output": 3}, 1},
-		"too large":        {field("1000000001"), nil, 1},
+		"too large":        {field("1000000000000000"), nil, 1},
 		"overflow":         {field("99999999999999999999"), nil, 1},
 		"unknown limit":    {field("tokens=5"), nil, 1},
 		"requests":         {field("calls=5"), nil, 1},

@@ -95,7 +95,7 @@ func TestAnswer(t *testing.T) {
 		{"text", asJSON, `{"a":"7"}`, []string{"a"}, 0, false, "none of"},
 		{"above the most", asJSON, `{"a":1e300}`, []string{"a"}, 0, false, "no cost"},
 		{"long number", asJSON, `{"a":1` + strings.Repeat("0", 1000) + `}`, []string{"a"}, 0, false, "no cost"},
-		{"large sum", asJSON, `{"a":999999999,"b":999999999}`, []string{"a", "b"}, meter.Most, false, ""},
+		{"large sum", asJSON, `{"a":1,"b":999999999999999}`, []string{"a", "b"}, meter.Most, false, ""},
 		{"broken UTF-8", asJSON, "{\"\xff\":\"\xc3(\",\"a\":7}", []string{"a"}, 7, false, ""},
 		{"as deep as allowed", asJSON, strings.Repeat(`{"x":`, 511) + "[]" + strings.Repeat("}", 510) + `,"a":7}`, []string{"a"}, 7, false, ""},
 		{"deeper", asJSON, strings.Repeat(`{"x":`, 512) + "[]" + strings.Repeat("}", 511) + `,"a":7}`, []string{"a"}, 0, false, "none of"},

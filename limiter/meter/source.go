@@ -8,7 +8,7 @@ import (
 )
 
 // Most is the largest cost of a request, and the largest number that is read from a body.
-const Most = 1_000_000_000
+const Most = 999_999_999_999_999
 
 // MaxPaths is the largest number of paths in one document of rules.
 const MaxPaths = 64

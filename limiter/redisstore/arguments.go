@@ -10,7 +10,7 @@ import (
 // sizes, in bytes, of the parts of the scripts' arguments, without the parameters of limits
 const (
 	takeHeader   = 8
-	takeCharge   = 6*4 + 1 + versionSize + limitSize
+	takeCharge   = 7*4 + 1 + versionSize + limitSize
 	settleCharge = 7*4 + 1 + limitSize
 	fewBytes     = 4 // allocated for the parameters of a limit; enough for most limits
 )

@@ -34,7 +34,7 @@ func (bucketLayout) take(b []byte, m algo.Machine, now algo.Instant, c limiter.C
 	if c.Force {
 		latest = bucket.MaxDebt(now).Add(-bucket.Increment(c.Cost))
 	}
-	return appendIntegers(b, 8, int64(latest), int64(bucket.Increment(c.Cost)), 0)
+	return appendInteger(appendIntegers(b, 8, int64(latest), int64(bucket.Increment(c.Cost)), 0), 0, 4)
 }
 
 func (bucketLayout) force(b []byte, m algo.Machine, now algo.Instant, c limiter.Charge) []byte {

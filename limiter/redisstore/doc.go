@@ -12,8 +12,8 @@
 // returns for 10 ms, waiting calls are sent beside the stalled calls. At most 16 calls and pipelines are
 // in flight at the same time.
 //
-// A subject's value has eight bytes, plus 16 to 18 bytes for each limit with round numbers: 25 bytes for
-// one limit, and at most 60 for three limits. A limit has its identity, its parameters and its state.
+// A subject's value has eight bytes, plus 16 to 24 bytes for each limit with round numbers: 25 bytes for
+// one limit of up to 32,767 requests, and at most 78 for three limits. A limit has its identity, its parameters and its state.
 // Limits that were set by the same version of the rules share one copy of the version. A log has 8 more
 // bytes for each entry. If the parameters differ from those of the charge, the script does not change
 // the value. The store then computes the new value. It replaces the old value if no other process has

@@ -21,7 +21,7 @@ type layout interface {
 	// write returns r with the state s. read is the inverse.
 	write(r stored, s algo.State) stored
 
-	// take appends the six I4 of the charge c for take.lua.
+	// take appends the seven I4 of the charge c for take.lua.
 	take(b []byte, m algo.Machine, now algo.Instant, c limiter.Charge) []byte
 
 	// force appends the forced charge c as settle.lua reads it: seven integers of four bytes (I4).

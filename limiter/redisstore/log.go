@@ -40,7 +40,7 @@ func (logLayout) take(b []byte, m algo.Machine, now algo.Instant, c limiter.Char
 // cost, the cost, and the latest entry of honest clocks.
 func appendEntries(b []byte, since time.Duration, room, cost int64, honest algo.Instant) []byte {
 	b = appendIntegers(appendInteger(b, int64(since), 8), 4, room, cost)
-	return appendInteger(b, int64(honest), 8)
+	return appendIntegers(appendInteger(b, int64(honest), 8), 4, 0)
 }
 
 // force implements layout. settle.lua forces no charge on a log.

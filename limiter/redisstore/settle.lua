@@ -5,12 +5,13 @@
 --            seven I4, for a refund
 --              bucket: TAT after the charge (2 I4); refunds after the charge; what to refund if the bucket
 --                is unchanged since (2 I4); what to refund otherwise (2 I4)
---              window: index charged, cost
+--              window: index charged, cost, high half of the cost
 --              log: newest instant after the charge (2 I4), cost
 --              slots: entry of the last slot that the charge took (2 I4), cost
 --            seven I4, for a forced charge
 --              bucket: now (2 I4); increment (2 I4); latest TAT of a debt (2 I4)
---              window: index, cost; latest index of honest clocks; largest count of a debt
+--              window: index, cost; latest index of honest clocks; largest count of a debt; high halves of the
+--                cost and of that count
 --            B: 1 for a forced charge, 0 for a refund
 --            the limit, as in take.lua
 -- ARGV[2]  time to live of KEYS[1] in ms after a forced charge
@@ -35,7 +36,7 @@ while i < #args do
   while next <= #new do
     local t = byte(new, next)
     local extra = t % 16
-    local size = byte('\14\14\14\18\18\18\7\17\5\18', (t - extra) / 16)
+    local size = byte('\14\14\14\18\24\24\7\17\5\24', (t - extra) / 16)
     if t > 159 then extra = 3 * extra end
     if not size or next + size + extra > #new + 1 then return {value} end
     if t < 112 or t > 159 then
@@ -64,8 +65,9 @@ while i < #args do
     if s > e or s == e and n > f then return {value} end
     new = sub(new, 1, at - 1) .. pack('>I4I4', s, n) .. sub(new, at + 8)
   elseif force == 1 then
-    local layout = tag > 79 and '>I4I4I4' or '>I4I2I2'
+    local layout = tag > 79 and '>I4I7I7' or '>I4I2I2'
     local s, n, m = unpack(layout, new, at)
+    b, d = b + e * 4294967296, d + f * 4294967296
     if s > c then return {value} end
     if s < a then
       if s == a - 1 then m = n else m = 0 end
@@ -111,8 +113,9 @@ while i < #args do
       given = given + 1
     end
   else
-    local layout = tag > 79 and '>I4I4I4' or '>I4I2I2'
+    local layout = tag > 79 and '>I4I7I7' or '>I4I2I2'
     local s, n, m = unpack(layout, new, at)
+    b = b + c * 4294967296
     if s == a and n >= b then
       n, given = n - b, given + 1
     elseif s == a + 1 and m >= b then

@@ -21,13 +21,13 @@ const (
 	kindVersion // version of the rules that set the limit, if it differs from the version of the value
 	kindSkew
 	kindRefunds  // number of refunds of a bucket
-	kindCalendar // a fixed window with a calendar, and counts of 32 bits
+	kindCalendar // a fixed window with a calendar, and large counts
 )
 
 // elementSizes are the sizes of elements by kind, without parameters and entries.
 var elementSizes = [...]int{
 	kindBucket: limitSize + 8, kindSliding: limitSize + 8, kindFixed: limitSize + 8,
-	kindLog: limitSize + 12, kindSlidingLarge: limitSize + 12, kindFixedLarge: limitSize + 12, kindCalendar: limitSize + 12,
+	kindLog: limitSize + 12, kindSlidingLarge: limitSize + 18, kindFixedLarge: limitSize + 18, kindCalendar: limitSize + 18,
 	kindVersion: 1 + versionSize, kindSkew: 1 + 16, kindRefunds: 1 + 4,
 }
 

@@ -2,12 +2,13 @@
 --
 -- KEYS[1]  key of the subject
 -- ARGV[1]  now (2 I4), then the charges; integers are big endian. A charge has:
---            six I4
---              bucket: latest TAT that allows the cost (2 I4); increment (2 I4); 0, 0
+--            seven I4
+--              bucket: latest TAT that allows the cost (2 I4); increment (2 I4); 0, 0, 0
 --              window: index, cost; latest index of honest clocks; weight of the previous
---                window in 2^-20; largest count that allows the cost; 0
+--                window in 2^-20; largest count that allows the cost; high halves of the cost and of the
+--                largest count
 --              log, slots: time from the newest expired entry to now, in ns (2 I4); largest count that
---                allows the cost; cost; latest entry of honest clocks (2 I4)
+--                allows the cost; cost; latest entry of honest clocks (2 I4); 0
 --            B: 0 if these are the parameters of the charged rules. 1 if they are newer parameters
 --               that the caller read earlier: the value must then have the limit, set by the same
 --               or a higher version of the rules
@@ -29,7 +30,7 @@
 --     the parameters
 --     the state
 --       bucket: TAT (2 I4)
---       window: index I4, count and previous count: I2, or I4 if the counts are large
+--       window: index I4, count and previous count: I2, or I7 if the counts are large
 --       log: newest instant (2 I4), number of entries I4, entries (2 I4 each), oldest first
 --       slots: entry of the slot taken last (2 I4), then like a log
 --     elements that are present only if they differ from the default
@@ -50,23 +51,23 @@
 -- caller sends the instant, because not every server lets a script read the time.
 local args, unpack, pack, sub, byte = ARGV[1], struct.unpack, struct.pack, string.sub, string.byte
 local value = redis.call('GET', KEYS[1])
-local new = value or '\2\0' .. sub(args, 34, 39)
+local new = value or '\2\0' .. sub(args, 38, 43)
 local format, limits = byte(new, 1, 2)
 if format ~= 2 or #new < 8 then return {value} end
 local now_hi, now_lo = unpack('>I4I4', args)
 local at, i, charges = 9, 9, 0 -- at: position after the state charged last
 
 while i < #args do
-  local a, b, c, d, e, f, other, own, tag = unpack('>I4I4I4I4I4I4BI6B', args, i)
-  local limit = sub(args, i + 31, i + 36 + tag % 16 * (tag > 159 and 3 or 1))
-  i, charges = i + 31 + #limit, charges + 1
+  local a, b, c, d, e, f, g, other, own, tag = unpack('>I4I4I4I4I4I4I4BI6B', args, i)
+  local limit = sub(args, i + 35, i + 40 + tag % 16 * (tag > 159 and 3 or 1))
+  i, charges = i + 35 + #limit, charges + 1
   if sub(new, at, at + #limit - 1) ~= limit then
     local id, count, found = sub(limit, 2, 6), 0
     at = 9
     while at <= #new do
       local t = byte(new, at)
       local extra = t % 16 -- length of the parameters
-      local size = byte('\14\14\14\18\18\18\7\17\5\18', (t - extra) / 16) -- without parameters and entries
+      local size = byte('\14\14\14\18\24\24\7\17\5\24', (t - extra) / 16) -- without parameters and entries
       if t > 159 then extra = 3 * extra end
       if not size or at + size + extra > #new + 1 then return {value} end
       if t < 112 or t > 159 then
@@ -88,7 +89,7 @@ while i < #args do
   at = at + #limit
   if other == 1 then
     if first then return {value} end
-    local version, j = unpack('>I6', new, 3), at + (tag < 64 and 8 or tag > 79 and 12 or 12 + 8 * unpack('>I4', new, at + 8))
+    local version, j = unpack('>I6', new, 3), at + (tag < 64 and 8 or tag > 79 and 18 or 12 + 8 * unpack('>I4', new, at + 8))
     local t = byte(new, j) or 0
     while t > 111 and t < 160 do
       if t == 112 then version = unpack('>I6', new, j + 1) end
@@ -155,7 +156,8 @@ while i < #args do
     state = d > 0 and pack('>I4I4I4', s, n, count + d) .. sub(new, from + 8 * dead, from + 8 * m - 1) .. entries .. tail
   else
     local layout, s, n, m = '>I4I2I2', 0, 0, 0
-    if tag > 79 then layout, old = '>I4I4I4', 12 end
+    if tag > 79 then layout, old = '>I4I7I7', 18 end
+    b, e = b + f * 4294967296, e + g * 4294967296
     if not first then s, n, m = unpack(layout, new, at) end
     if s > c then return {value} end
     if s < a then
@@ -164,7 +166,8 @@ while i < #args do
     elseif s > a and d > 0 then
       d = 1048576
     end
-    if n + math.ceil(m * d / 1048576) > e then return {value} end
+    local low = m % 1048576 -- the product m * d would not fit a double
+    if n + (m - low) / 1048576 * d + math.ceil(low * d / 1048576) > e then return {value} end
     state = b > 0 and pack(layout, s, n + b, m)
   end
   if state and first then

@@ -62,12 +62,12 @@ func TestStore_value_few(t *testing.T) {
 // same value with refunds, and with a Skew for every limit.
 const (
 	layout = "0206000000000007220000000001a6210414add000030000340000000002a9010b0f02b873e000030000700000000000084200000000039111390" +
-		"1ff14d06f8000000000033901ff14d06f80003901ff14d06f80003901ff14d06f8000530000000004bc04610011694c000000030000000070000000000008630000" +
-		"000005b86c610000b9b8000000030000000012000000000696053901ff190151b40070000000000008"
+		"1ff14d06f8000000000033901ff14d06f80003901ff14d06f80003901ff14d06f8000530000000004bc04610011694c000000000000030000000000000070000000000008630000" +
+		"000005b86c610000b9b8000000000000030000000000000012000000000696053901ff190151b40070000000000008"
 	layoutMarked = "0206000000000007220000000001a6210414add00003000080390161ebadd18000000000000414add0340000000002a9010b0f02b873e00003000" +
 		"07000000000000880390161ebadd180000000000002b873e042000000000391113901ff14d06f8000000000033901ff14d06f80003901ff14d06f80003901ff14d0" +
-		"6f800080390161ebadd180003901ff14d06f8000530000000004bc04610011694c00000003000000007000000000000880390161ebadd18000000000000011694c6" +
-		"30000000005b86c610000b9b8000000030000000080390161ebadd18000000000000000b9b812000000000696053901ff190151b4007000000000000880390161eb" +
+		"6f800080390161ebadd180003901ff14d06f8000530000000004bc04610011694c00000000000003000000000000007000000000000880390161ebadd18000000000000011694c6" +
+		"30000000005b86c610000b9b8000000000000030000000000000080390161ebadd18000000000000000b9b812000000000696053901ff190151b4007000000000000880390161eb" +
 		"add180003901ff190151b4009000000001"
 )
 
@@ -152,16 +152,17 @@ func TestStore_value_unreadable(t *testing.T) {
 
 // The value keeps the parameters of every limit.
 func TestStore_value_parameters(t *testing.T) {
-	s := open(t, redisstore.Options{Namespace: "parameters"})
-	for _, requests := range []int64{1, 3, 7, 8, 10, 99, 100, 32_767, 32_768, 1_000_000, 123_456_789, 999_999_999, 1_000_000_000} {
+	s, cost := open(t, redisstore.Options{Namespace: "parameters"}), limiter.Count{Of: limiter.CountCost}
+	for _, requests := range []int64{1, 3, 7, 8, 10, 99, 100, 32_767, 32_768, 1_000_000, 123_456_789, 999_999_999, 1_000_000_000, algo.MaxAmount,
+		algo.MaxAmount - 1} {
 		for _, window := range []time.Duration{time.Second, 1_000_000_001, time.Minute, 90 * time.Second, time.Hour, 24 * time.Hour,
-			algo.MaxWindow, algo.MaxWindow - 1} {
+			algo.MaxWindow, algo.MaxWindow - time.Second, algo.MaxWindow - 1} {
 			for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
 				l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: window, Burst: 1},
-					Version: limiter.MaxVersion})
+					Count: cost, Version: limiter.MaxVersion})
 				if algorithm != algo.TokenBucket {
 					l, err = limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: window},
-						Version: limiter.MaxVersion})
+						Count: cost, Version: limiter.MaxVersion})
 				}
 				if err != nil { // NewLimit rejects a log of this capacity
 					continue

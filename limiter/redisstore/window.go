@@ -43,7 +43,7 @@ func (windowLayout) write(r stored, s algo.State) stored {
 	}
 	size := 2
 	if r.kind() > kindLog {
-		size = 4
+		size = 7
 	}
 	r.state = appendIntegers(appendInteger(nil, s.Window, 4), size, s.Count, s.Previous)
 	return r
@@ -56,14 +56,14 @@ func (windowLayout) take(b []byte, m algo.Machine, now algo.Instant, c limiter.C
 	if c.Force {
 		weight, room = 0, w.MaxDebt()-c.Cost
 	}
-	return appendIntegers(b, 4, index, c.Cost, w.MaxHonest(now), weight, room, 0)
+	return appendIntegers(b, 4, index, c.Cost, w.MaxHonest(now), weight, room, c.Cost>>32, room>>32)
 }
 
 func (windowLayout) force(b []byte, m algo.Machine, now algo.Instant, c limiter.Charge) []byte {
 	w := m.(*algo.Window)
-	return appendIntegers(b, 4, w.Index(now), c.Cost, w.MaxHonest(now), w.MaxDebt(), 0, 0, 0)
+	return appendIntegers(b, 4, w.Index(now), c.Cost, w.MaxHonest(now), w.MaxDebt(), c.Cost>>32, w.MaxDebt()>>32, 0)
 }
 
 func (windowLayout) refund(b []byte, _ algo.Machine, charged algo.State, cost int64, _ time.Duration) []byte {
-	return appendIntegers(b, 4, charged.Window, cost, 0, 0, 0, 0, 0)
+	return appendIntegers(b, 4, charged.Window, cost, cost>>32, 0, 0, 0, 0)
 }

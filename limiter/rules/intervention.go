@@ -96,9 +96,9 @@ func (i *Intervention) check() (of document.Identity, err error) {
 	switch {
 	case !ok:
 		return of, fmt.Errorf("got %.40q of kind %.40q, want a user, an apikey or an ip", i.Value, i.Kind)
-	case !blocks && (!limiter.IsName(i.Limit) || i.Requests < 1 || i.Requests > algo.MaxRequests):
+	case !blocks && (!limiter.IsName(i.Limit) || i.Requests < 1 || i.Requests > algo.MaxAmount):
 		return of, fmt.Errorf("got %d requests of the limit %.40q, want 1 to %d of a name in the rules", i.Requests, i.Limit,
-			int64(algo.MaxRequests))
+			int64(algo.MaxAmount))
 	case i.Begin < 1 || i.End < i.Begin || i.End-i.Begin > int64(MaxIntervention/time.Second):
 		return of, fmt.Errorf("got the times %d to %d, want Unix seconds, at most 366 days apart", i.Begin, i.End)
 	case len(i.Note) > maxValue:

@@ -149,7 +149,10 @@ func (o Options) newLimit(l limiter.Limit) (*limiter.Limit, error) {
 	return limiter.NewLimit(whole)
 }
 
-func perSecond(r algo.Rate) int64 { return r.Requests * int64(time.Second) / int64(r.Span()) }
+// perSecond returns the requests a second of a rate, at most those of MaxRequests.
+func perSecond(r algo.Rate) int64 {
+	return min(r.Requests, algo.MaxRequests) * int64(time.Second) / int64(r.Span())
+}
 
 // spread returns the spread of a limit with a rate, and a note on it for the author. If the document does not set one,
 // a large limit that counts all callers gets Spread.Sync, and any other large limit gets leases.

@@ -178,6 +178,11 @@ line 1: rules[0].limits.free.per[0]: got "clent", want client, user, apikey, ip,
 		`in flight, and window is the longest time that a request holds its slot`,
 	"concurrent_without_window": `line 1: rules[0].limits.*.window: required with "count": "concurrent": the longest time that a request ` +
 		`holds its slot, such as "5m"`,
+	"amounts": `line 2: rules[0].limits.*[0].requests: got 1000000001, want a whole number from 1 to 1000000000
+line 3: rules[0].limits.*[1].requests: got 1000000001, want a whole number from 1 to 1000000000
+line 4: rules[0].limits.*[2].requests: got 1000000001, want 1 to 1000000000
+line 5: rules[0].limits.*[3].requests: got 1000000001, want 1 to 1000000000
+line 6: rules[0].limits.*[4].requests: got 1000000000000000, want a whole number from 1 to 999999999999999`,
 	"from_path": `line 2: rules[0].limits.*[0].from: got 7, want an object, such as {"json": "usage.total_tokens"}
 line 3: rules[0].limits.*[1].from.json: got "a..b", want 1 to 8 names of members, joined by dots, such as "usage.total_tokens"; "|" separates alternatives
 line 4: rules[0].limits.*[2].from.json: got an empty object, want a path
@@ -192,9 +197,9 @@ line 5: rules[0].limits.*[3].from.by: got "json:m|n", want json:<path> of the re
 	"from_without_parameter": `line 2: rules[0].limits.*[0].from.by: got path:modell, want a parameter that occurs once in the endpoint ` +
 		`/m/{model} (it occurs 0 times) (did you mean "path:model"?)`,
 	"from_of_requests": `line 2: rules[0].limits.*[0].from: requires "count": "cost"
-line 3: rules[0].limits.*[1].reserve: got an object, want a whole number from 1 to 1000000000`,
+line 3: rules[0].limits.*[1].reserve: got an object, want a whole number from 1 to 999999999999999`,
 	"reserve_object": `line 2: rules[0].limits.*[0].reserve.most: required
-line 3: rules[0].limits.*[1].reserve.default: got 0, want a whole number from 1 to 1000000000
+line 3: rules[0].limits.*[1].reserve.default: got 0, want a whole number from 1 to 999999999999999
 line 4: rules[0].limits.*[2].reserve.json: got "a|", want 1 to 8 names of members, joined by dots, such as "usage.total_tokens"; "|" separates alternatives`,
 	"reserve_above": `line 2: rules[0].limits.*[0].reserve.most: got 2, want at least the default, 3
 line 3: rules[0].limits.*[1].reserve: got 1005, want at most 1000, the capacity of rules[0].limits.*[1]`,

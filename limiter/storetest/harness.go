@@ -27,6 +27,8 @@ func Limit(tb failer, name string, rate algo.Rate) *limiter.Limit {
 func countOf(rate algo.Rate) (c limiter.Count) {
 	if rate.Algorithm == algo.Concurrent {
 		c.Of = limiter.CountConcurrent
+	} else if rate.Requests > algo.MaxRequests {
+		c.Of = limiter.CountCost
 	}
 	return c
 }

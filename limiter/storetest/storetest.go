@@ -62,6 +62,7 @@ func Run(t *testing.T, s Suite) {
 			}
 		})
 	}
+	t.Run("Amounts", func(t *testing.T) { testAmounts(t, s) })
 	t.Run("Admin", func(t *testing.T) { testAdmin(t, s) })
 	t.Run("MostLimits", func(t *testing.T) { testMostLimits(t, s) })
 	t.Run("Cancelled", func(t *testing.T) { testCancelled(t, s) })

@@ -310,7 +310,7 @@ func TestKeys_limits(t *testing.T) {
 		want string
 	}{
 		{[]string{"--limit", "search=5", "--limit", "search=6"}, 2, "--limit: got two limits search, want one"},
-		{[]string{"--limit", "search=0"}, 2, "requests: out of range (got 0, want 1 to 1000000000)"},
+		{[]string{"--limit", "search=0"}, 2, "requests: out of range (got 0, want 1 to 999999999999999)"},
 		{[]string{"--anchor", "monday"}, 1, "anchor: got monday, but no limit"},
 		{[]string{"--limit", "serch=5"}, 1, "limit serch: the rules have no limit of this name (did you mean \"search\"?)"},
 		{[]string{"--limit", "people=5"}, 1, "limit people: does not count by API key or client"},

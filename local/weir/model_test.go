@@ -31,7 +31,7 @@ func TestModel(t *testing.T) {
 			upstream := "http://127.0.0.1:" + started(t, start(t))
 			t.Chdir(t.TempDir())
 			gateway := commandtest.Start(t, []string{"serve", "--upstream", upstream, "--rules", prices})
-			left := 1_000_000_000
+			left := 20_000_000_000
 			for _, c := range []struct {
 				body string
 				cost int
@@ -49,7 +49,7 @@ func TestModel(t *testing.T) {
 					t.Fatalf("%s: got %s %s, want the words", c.body, r.Status, r.Text)
 				}
 				left -= c.cost
-				want, out := fmt.Sprintf(" %d of 1000000000 left", left), ""
+				want, out := fmt.Sprintf(" %d of 20000000000 left", left), ""
 				for range 100 { // a settlement can end after the answer
 					text, err := commandtest.Command(t, []string{"usage", "ip:127.0.0.1"}, "WEIR_URL="+gateway.URL).CombinedOutput()
 					out = string(text)

@@ -138,6 +138,9 @@ func (l Limit) build() (*Limit, error) {
 	if err != nil {
 		return nil, err
 	}
+	if most, n := int64(algo.MaxRequests), l.Rate.Requests; (n < 1 || n > most) && l.Count.Of != CountCost && l.Count.Of != CountBytes {
+		return nil, &algo.FieldError{Field: "requests", Got: l.Rate.Requests, Want: fmt.Sprintf("1 to %d", most)}
+	}
 	l.Rate = l.Rate.WithDefaults()
 	l.Rate.Counts = l.Rate.Counts || l.Spread.Counts()
 	machine, err := algo.New(l.Rate)

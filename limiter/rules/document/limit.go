@@ -72,7 +72,11 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	before := d.Mistakes()
 	o := n.object(&d.report)
 	l = Limit{Path: n.path(), Tier: tier}
-	l.Rate = d.readRate(o)
+	most := int64(algo.MaxRequests)
+	if i := o.index("count"); i >= 0 && slices.Contains(amounts, n.members[i].value) {
+		most = algo.MaxAmount
+	}
+	l.Rate = d.readRate(o, most)
 	l.Spread = readSpread(o)
 	l.Count, l.Reserve, l.From = d.readCount(o)
 	concurrent := l.Count.Of == limiter.CountConcurrent
@@ -103,9 +107,12 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 
 var algorithms = texts(algo.Algorithms())
 
-// readRate reads the numbers of a limit. A missing field is zero.
-func (d *Document) readRate(o *object) (r algo.Rate) {
-	r.Requests, _ = o.whole(o.required("requests"), algo.MaxRequests)
+// amounts are the counts that can have more than algo.MaxRequests.
+var amounts = []any{string(limiter.CountCost), string(limiter.CountBytes)}
+
+// readRate reads the numbers of a limit of at most this number of requests. A missing field is zero.
+func (d *Document) readRate(o *object, most int64) (r algo.Rate) {
+	r.Requests, _ = o.whole(o.required("requests"), most)
 	r.Window = d.readWindow(o)
 	r.Calendar = d.readCalendar(o)
 	r.Algorithm = algo.Algorithm(o.choice("algorithm", algorithms))

@@ -51,7 +51,7 @@ func (d *Document) readOverride(n *node) {
 	for _, m := range limits.members {
 		before := d.Mistakes()
 		l := m.object(&d.report)
-		caller.Path, caller.Name, caller.Rate = m.path(), m.key, d.readRate(l)
+		caller.Path, caller.Name, caller.Rate = m.path(), m.key, d.readRate(l, algo.MaxAmount)
 		l.text(l.member("note"))
 		l.done()
 		if ok && d.Mistakes() == before && !d.report.more {

@@ -38,7 +38,7 @@ func (d *Document) readSource(o *object, of limiter.Counted) (s *meter.Source, r
 		d.readReserve(reserved, s)
 		reserve = s.Largest()
 	default:
-		reserve, _ = o.whole(reserved, algo.MaxRequests)
+		reserve, _ = o.whole(reserved, algo.MaxAmount)
 	}
 	return s, reserve
 }
@@ -46,9 +46,9 @@ func (d *Document) readSource(o *object, of limiter.Counted) (s *meter.Source, r
 func (d *Document) readReserve(n *node, s *meter.Source) {
 	o := n.object(&d.report)
 	s.Reserve = d.readPaths(o, o.required("json"))
-	s.Default, _ = o.whole(o.required("default"), algo.MaxRequests)
+	s.Default, _ = o.whole(o.required("default"), algo.MaxAmount)
 	most := o.required("most")
-	s.MostReserve, _ = o.whole(most, algo.MaxRequests)
+	s.MostReserve, _ = o.whole(most, algo.MaxAmount)
 	if most != nil && s.Default > s.MostReserve {
 		d.report.at(most, "got %s, want at least the default, %d", most, s.Default)
 	}
