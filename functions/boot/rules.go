@@ -78,7 +78,7 @@ func (t rulesTable) Document(ctx context.Context) (live.Document, error) {
 		d, err = t.bundled, nil
 	}
 	if err == nil {
-		d.Interventions, err = rulestore.ReadInterventions(ctx, t.table)
+		d.Interventions, d.Unread = rulestore.ReadInterventions(ctx, t.table)
 	}
 	return d, err
 }
@@ -158,9 +158,9 @@ type rulesFile struct {
 func (f rulesFile) Document(ctx context.Context) (live.Document, error) {
 	d, err := f.File.Document(ctx)
 	if err == nil && f.interventions != "" {
-		d.Interventions, err = os.ReadFile(f.interventions)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
+		d.Interventions, d.Unread = os.ReadFile(f.interventions)
+		if errors.Is(d.Unread, fs.ErrNotExist) {
+			d.Unread = nil
 		}
 	}
 	return d, err

@@ -85,3 +85,28 @@ func FuzzReadRequest(f *testing.F) {
 		}
 	})
 }
+
+// Of a body that is not refused, a parser that is strict about names reads the same call.
+func FuzzReadCall(f *testing.F) {
+	for _, body := range []string{`{"method":"tools/call","params":{"name":"a"}}`, `{"method":"resources/read","params":{"uri":"a","name":1}}`,
+		`{"result":{}}`, `[{"method":"a"}]`, `{"Method":"a","method":"b"}`, `{"method":"a","params":{"\u006eame":"b","name":"c"}}`} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		call, err := meter.ReadCall(nil, body)
+		var exact map[string]any
+		if err != nil {
+			return
+		}
+		if err := json.Unmarshal(body, &exact); err != nil {
+			t.Fatalf("%q: got %+v, but the body is no object", body, call)
+		}
+		method, _ := exact["method"].(string)
+		params, _ := exact["params"].(map[string]any)
+		name, _ := params[map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "resources/subscribe": "uri",
+			"resources/unsubscribe": "uri"}[method]].(string)
+		if call != (meter.Call{Method: method, Name: name}) {
+			t.Errorf("%q: got %+v, want %q and %q", body, call, method, name)
+		}
+	})
+}

@@ -27,6 +27,9 @@ type Document struct {
 	// Interventions are those of operators, in the form of rules.ParseInterventions. They act also while the rest of the
 	// document is rejected.
 	Interventions []byte
+	// Unread is the reason why Interventions were not read. Those in force stay, and the rest of the document applies. It is
+	// nil if they were read.
+	Unread error
 }
 
 // Options are the options of New. The zero value selects the defaults.
@@ -264,7 +267,7 @@ func (l *Rules) finish(ctx context.Context, now time.Time, a *attempt) {
 // another document than the rules of was; the other results are those of judge.
 func (l *Rules) replace(d Document, was *state) (r *rules.Rules, changed, repeated bool, err error) {
 	before := l.accepted
-	operators, mistake := l.intervene(d.Interventions, was.rules)
+	operators, mistake := l.intervene(d, was.rules)
 	r, repeated, err = l.judge(d, was.rules, operators)
 	changed = r != was.rules && (l.accepted.content != before.content || l.accepted.version != before.version)
 	if r != nil && r.Interventions() != operators {
@@ -276,12 +279,16 @@ func (l *Rules) replace(d Document, was *state) (r *rules.Rules, changed, repeat
 	return r, changed, repeated, err
 }
 
-// intervene returns the interventions in a text. Those of the rules was stay if the text has a mistake, or is older: a
-// read of a table can be behind.
-func (l *Rules) intervene(text []byte, was *rules.Rules) (v *rules.Interventions, err error) {
+// intervene returns the interventions of a document. Those of the rules was stay if the text was not read, has a mistake, or
+// is older: a read of a table can be behind.
+func (l *Rules) intervene(d Document, was *rules.Rules) (v *rules.Interventions, err error) {
 	if was != nil {
 		v = was.Interventions()
 	}
+	if d.Unread != nil {
+		return v, d.Unread
+	}
+	text := d.Interventions
 	sum := sha256.Sum256(text)
 	if v == nil && len(text) == 0 || v != nil && sum == l.interventions {
 		return v, nil

@@ -445,10 +445,15 @@ func TestRules_interventions(t *testing.T) {
 		{"bad document", []byte("x"), item(8, 0, "b"), false, true, true, "b", 1},
 		{"a read that is behind", document.Content, item(7, 0, "a"), false, false, false, "b", 1},
 		{"mistake", document.Content, []byte("x"), false, false, true, "b", 1},
+		{"not read", document.Content, nil, false, false, true, "b", 1},
 		{"floor", document.Content, item(9, 5, "b"), false, true, false, "b", 6},
 		{"file removed", document.Content, nil, false, true, false, "", 1},
 	} {
-		k.set(live.Document{Content: c.content, Version: 1, Interventions: c.operators}, nil)
+		d := live.Document{Content: c.content, Version: 1, Interventions: c.operators}
+		if c.name == "not read" {
+			d.Unread = errors.New("denied")
+		}
+		k.set(d, nil)
 		err := l.Refresh(t.Context(), now)
 		got := n.take()[0]
 		blocked := ""
