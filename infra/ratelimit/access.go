@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -60,7 +61,19 @@ func (l *Limits) access() access {
 	a.set(l.props.variables())
 	a.set(l.props.Variables)
 	a.add(l.regionsAccess())
+	if l.props.Key != nil {
+		a.permit(l.keyAccess())
+	}
 	return a
+}
+
+// keyAccess returns a statement that allows DynamoDB to use the key for a function.
+func (l *Limits) keyAccess() *awsiam.PolicyStatementProps {
+	return &awsiam.PolicyStatementProps{
+		Actions: jsii.Strings("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"), Resources: &[]*string{l.props.Key.KeyArn()},
+		Conditions: &map[string]any{"StringEquals": map[string]any{"kms:ViaService": jsii.Sprintf("dynamodb.%s.amazonaws.com",
+			*awscdk.Stack_Of(l).Region())}},
+	}
 }
 
 // permitAll gives f the permissions of a and connects f to the network.

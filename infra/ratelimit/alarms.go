@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
@@ -12,12 +13,14 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Alarm is an alarm on a metric with periods of one minute. All fields are required.
 type Alarm struct {
-	// Name follows weir-<namespace>- in the alarm's name.
+	// Name follows weir-<namespace>/ in the alarm's name. A namespace can contain hyphens, but no slash, so alarms of two
+	// namespaces have different names.
 	Name string
 	// Description says what the alarm means and what to look at first.
 	Description string
@@ -25,6 +28,13 @@ type Alarm struct {
 	Metric awscloudwatch.IMetric
 	Above  float64
 	Of, In float64
+}
+
+// Enough returns a percentage of [Percent] for an alarm. It is 0 in a minute with fewer than 10 requests, of which one
+// would be a high percentage. requests is an expression of their number.
+func Enough(percentage awscloudwatch.IMetric, requests string) awscloudwatch.IMetric {
+	m := percentage.(awscloudwatch.MathExpression)
+	return Percent(*m.Label(), fmt.Sprintf("IF((%s) >= 10, %s, 0)", requests, *m.Expression()), *m.UsingMetrics())
 }
 
 // Thresholds of the alarms on rates, times and percentages. Alarms on single events have theirs beside
@@ -56,7 +66,7 @@ func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) awscloudwatch.Ala
 		a.Name = fmt.Sprintf("%s-%d", a.Name, l.alarms[a.Name])
 	}
 	alarm := awscloudwatch.NewAlarm(scope, jsii.String("Alarm-"+a.Name), &awscloudwatch.AlarmProps{
-		AlarmName:        jsii.String("weir-" + l.props.Namespace + "-" + a.Name),
+		AlarmName:        jsii.String("weir-" + l.props.Namespace + "/" + a.Name),
 		AlarmDescription: jsii.String(a.Description),
 		Metric:           a.Metric, Threshold: jsii.Number(a.Above),
 		ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_THRESHOLD,
@@ -81,9 +91,9 @@ func (l *Limits) newAlarms() {
 	m := l.metrics
 	l.addAlarms(
 		Alarm{"degraded", "More than 1 % of requests are decided without the store, by on_error of their rules. The store fails or is slow. " +
-			"Look at the store-* alarms, then at 'store failed' in the functions' logs.", m.Degraded(), degradedPercent, 3, 5},
+			"Look at the store-* alarms, then at 'store failed' in the functions' logs.", Enough(m.Degraded(), all), degradedPercent, 3, 5},
 		Alarm{"refused", "More than 50 % of requests are refused. The cause is an attack, a client in a loop, or a rule that is too strict. " +
-			"The saved query weir-<stage>/who-is-limited shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
+			"The saved query weir-<stage>/who-is-limited shows the callers and limits.", Enough(m.Refused(), decided), refusedPercent, 10, 15},
 		Alarm{"failed", "Requests could not be decided. They got 5xx, or passed in a function with the layer. Keys or the issuer cannot be " +
 			"read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
 		Alarm{"rules-refused", "A rules document has mistakes. The previous document stays in force, and no environment starts with the new " +
@@ -99,7 +109,7 @@ func (l *Limits) newAlarms() {
 	// If a rule matches every request, the metric is always 0.
 	if !l.props.checked().MatchesAll || l.props.RulesFrom != "" {
 		l.NewAlarm(l, Alarm{"unmatched", "No rule matches more than 50 % of requests, so they are not limited. Was a base path, a domain or a " +
-			"prefix of routes added? List paths that need no limit in exempt. See 'No rule matches requests' in infra/OPERATIONS.md.", m.Unmatched(),
+			"prefix of routes added? List paths that need no limit in exempt. See 'No rule matches requests' in infra/OPERATIONS.md.", Enough(m.Unmatched(), decided),
 			unmatchedPercent, 10, 15})
 	}
 	if l.props.fronted() {
@@ -137,6 +147,10 @@ func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, p FunctionPr
 	if p.ReservedConcurrency != nil {
 		most = *p.ReservedConcurrency * concurrency / 1000
 	}
+	var transfer time.Duration
+	if l.props.Regions != nil {
+		transfer = limiter.TransferTimeout
+	}
 	l.newErrorsAlarm(l, id, f, p.Role == contract.Authorizer)
 	l.addAlarms(
 		Alarm{name + "-throttled", "Lambda throttles the function, and callers get 5xx. Raise the account's concurrency or the reserved " +
@@ -145,7 +159,7 @@ func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, p FunctionPr
 			"Above that, callers get 5xx. Request a higher quota from AWS, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions",
 			"Maximum"), most, 3, 5},
 		Alarm{name + "-slow", "One in a hundred invocations is slow. Look at store-slow, then at cold starts on the dashboard.",
-			LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64(l.props.MaxDelay.Milliseconds()), 5, 5},
+			LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64((l.props.MaxDelay + transfer).Milliseconds()), 5, 5},
 	)
 }
 
@@ -169,8 +183,8 @@ func (l *Limits) newErrorsAlarm(scope constructs.Construct, id string, f awslamb
 			map[string]*string{telemetry.FunctionDimension: f.FunctionName()})
 	}
 	l.NewAlarm(scope, Alarm{strings.ToLower(id) + "-errors", "More than 50 % of the function's invocations fail, and callers get 5xx: it " +
-		"cannot start, crashes or times out. Look at the function's log. Bad credentials do not count.", Percent("Failed invocations, %",
-		expression, using), errorsPercent, 3, 5})
+		"cannot start, crashes or times out. Look at the function's log. Bad credentials do not count.", Enough(Percent("Failed invocations, %",
+		expression, using), "invocations"), errorsPercent, 3, 5})
 }
 
 // newAPIAlarm adds the alarm on the answers of a REST API. An id is a unique name only in one scope: the stack of the limits.
@@ -181,7 +195,7 @@ func (l *Limits) newAPIAlarm(a *attachment) {
 	}
 	l.NewAlarm(a.api.(constructs.Construct), Alarm{strings.ToLower(id) + "-errors",
 		"More than 1 % of the REST API's answers are 5xx. Look at authorizer-errors and authorizer-throttled, then at the logs of the " +
-			"authorizer and the back end.", RESTErrors(a.api.RestApiName()), answersPercent, 3, 5})
+			"authorizer and the back end.", Enough(RESTErrors(a.api.RestApiName()), "restRequests"), answersPercent, 3, 5})
 }
 
 // WatchAccessLog adds the alarm authorizer-failed in scope: API Gateway got no answer from the authorizer, for any

@@ -44,7 +44,7 @@ func alarmsOf(t *testing.T, template []byte) map[string]string {
 		if !ok {
 			t.Fatalf("alarm: got the name %v, want text", r.Properties["AlarmName"])
 		}
-		found[strings.TrimPrefix(name, "weir-test-")] = text(t, r.Properties)
+		found[strings.TrimPrefix(name, "weir-test/")] = text(t, r.Properties)
 	}
 	return found
 }
@@ -68,6 +68,31 @@ func TestLimits_alarms_unmatched(t *testing.T) {
 		l := ratelimit.NewLimits(stack, jsii.String("Limits-"+p.Namespace), p)
 		if got := l.Node().TryFindChild(jsii.String("Alarm-unmatched")) != nil; got != tt.want {
 			t.Errorf("%+v: got an alarm unmatched: %t, want %t", tt, got, tt.want)
+		}
+	}
+}
+
+// The authorizer waits for a transfer between regions. A percentage needs ten requests.
+func TestLimits_alarms_thresholds(t *testing.T) {
+	for regions, slow := range map[string]string{"": `"Threshold":250,`, "eu-central-1,us-east-1": `"Threshold":650,`} {
+		app, _, _ := newAPI(t)
+		stack := awscdk.NewStack(app, jsii.String("Second"), &awscdk.StackProps{Env: &awscdk.Environment{Region: jsii.String("us-east-1"),
+			Account: jsii.String("123456789012")}})
+		p := props(t)
+		p.Namespace = "test"
+		if regions != "" {
+			p.Regions = strings.Split(regions, ",")
+		}
+		ratelimit.NewLimits(stack, jsii.String("Limits"), p)
+		alarms := alarmsOf(t, []byte(text(t, assertions.Template_FromStack(stack, nil).ToJSON())))
+		if !strings.Contains(alarms["authorizer-slow"], slow) {
+			t.Errorf("regions %q: got the alarm %s, want %s", regions, alarms["authorizer-slow"], slow)
+		}
+		for name, least := range map[string]string{"refused": `IF((allowed + refused) \u003e= 10, `, "unmatched": `IF((allowed + refused) \u003e= 10, `,
+			"degraded": `IF((allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0)) \u003e= 10, `, "authorizer-errors": `IF((invocations) \u003e= 10, `} {
+			if !strings.Contains(alarms[name], least) {
+				t.Errorf("%s: got %s, want %s", name, alarms[name], least)
+			}
 		}
 	}
 }

@@ -68,6 +68,9 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 	if l.props.Tracing {
 		Excuse(f.Role(), "AwsSolutions-IAM5", "X-Ray's actions support no resources.", "Resource::*")
 	}
+	if l.props.Key != nil && document == "" { // the others get access
+		permit(f, l.keyAccess())
+	}
 	if document != "" {
 		l.watch(logs.LogGroupName())
 		l.newFunctionAlarms(id, f, p)

@@ -23,6 +23,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscertificatemanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
@@ -391,6 +392,27 @@ func TestLimits_Attach_options(t *testing.T) {
 		if kind := *m.Node().DefaultChild().(awsapigateway.CfnMethod).AuthorizationType(); kind != want[name] {
 			t.Errorf("%s: got %s, want %s", name, kind, want[name])
 		}
+	}
+}
+
+// With a key and a permissions boundary, the tables have this key, every role may use it through DynamoDB, and has the
+// boundary.
+func TestNewLimits_key(t *testing.T) {
+	_, stack, _ := newAPI(t)
+	p := props(t)
+	p.Key = awskms.Key_FromKeyArn(stack, jsii.String("Key"), jsii.String("arn:aws:kms:us-east-1:123456789012:key/k"))
+	p.PermissionsBoundary = awsiam.ManagedPolicy_FromManagedPolicyName(stack, jsii.String("Boundary"), jsii.String("boundary"))
+	ratelimit.NewLimits(stack, jsii.String("Limits"), p)
+	template := text(t, assertions.Template_FromStack(stack, nil).ToJSON())
+	roles := strings.Count(template, `"Type":"AWS::IAM::Role"`)
+	if n := strings.Count(template, `"PermissionsBoundary":`); n != roles || roles < 2 {
+		t.Errorf("got %d boundaries of %d roles, want one of each", n, roles)
+	}
+	if n := strings.Count(template, `"kms:ViaService":`); n != roles {
+		t.Errorf("got %d permissions for the key and %d roles, want one of each", n, roles)
+	}
+	if n := strings.Count(template, `"KMSMasterKeyId":"arn:aws:kms:us-east-1:123456789012:key/k"`); n != 2 {
+		t.Errorf("got %d tables with the key, want 2", n)
 	}
 }
 

@@ -53,21 +53,27 @@ func (m Metrics) percent(label, expression string, names ...string) awscloudwatc
 	return Percent(label, expression, using)
 }
 
+// These expressions count requests.
+const (
+	decided = "allowed + refused"
+	all     = decided + " + FILL(unauthorized, 0) + FILL(failed, 0)"
+)
+
 // Refused returns the refused requests in percent of all requests.
 func (m Metrics) Refused() awscloudwatch.IMetric {
-	return m.percent("Refused, %", "100 * refused / (allowed + refused)", telemetry.Allowed, telemetry.Refused)
+	return m.percent("Refused, %", "100 * refused / ("+decided+")", telemetry.Allowed, telemetry.Refused)
 }
 
 // Degraded returns the degraded requests in percent of all requests. A request is degraded if the store
 // gave no answer for at least one of its limits. A busy subject does not count.
 func (m Metrics) Degraded() awscloudwatch.IMetric {
-	return m.percent("Degraded, %", "100 * degraded / (allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0))",
+	return m.percent("Degraded, %", "100 * degraded / ("+all+")",
 		telemetry.Allowed, telemetry.Refused, telemetry.Unauthorized, telemetry.Failed, telemetry.Degraded)
 }
 
 // Unmatched returns the requests that no rule matches, in percent of all requests.
 func (m Metrics) Unmatched() awscloudwatch.IMetric {
-	return m.percent("Unmatched, %", "100 * unmatched / (allowed + refused)", telemetry.Allowed, telemetry.Refused, telemetry.Unmatched)
+	return m.percent("Unmatched, %", "100 * unmatched / ("+decided+")", telemetry.Allowed, telemetry.Refused, telemetry.Unmatched)
 }
 
 // RESTErrors returns the 5xx answers of a REST API, which the name identifies, in percent of its answers.

@@ -19,6 +19,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 
@@ -95,9 +97,9 @@ type LimitsProps struct {
 
 	// Regions are the regions that share limits with "regions": "shared", such as eu-central-1 and us-east-1, in an order
 	// that is the same in all of them. Each has limits with the same Namespace, in a stack whose Env has the region. The
-	// first region creates the records table with a replica in each other region, unless Records is set, and publishes
-	// the rules. Deploy it before the others. A region with contract.WithoutShare joins or leaves the list, whose number
-	// (contract.ListNumber) then grows: see infra/OPERATIONS.md. nil means one region.
+	// first region creates the records table with a replica in each other region, unless Records is set, and the last one
+	// publishes the rules. Deploy them in this order. A region with contract.WithoutShare joins or leaves the list, whose
+	// number (contract.ListNumber) then grows: see infra/OPERATIONS.md. nil means one region.
 	Regions []string
 
 	// Kafka is a topic that gets the lines of decisions and notices. nil: they are only in the logs.
@@ -148,6 +150,11 @@ type LimitsProps struct {
 	ReservedConcurrency *float64
 	// ProvisionedConcurrency is the number of environments of the authorizer that stay warm.
 	ProvisionedConcurrency float64
+	// Key encrypts the tables that the construct creates. nil means the key of DynamoDB. It is not for several Regions,
+	// because a key is in one region.
+	Key awskms.IKey
+	// PermissionsBoundary limits the roles of the functions. nil means none.
+	PermissionsBoundary awsiam.IManagedPolicy
 	// AlarmAction is the action of every alarm. nil means no action.
 	AlarmAction awscloudwatch.IAlarmAction
 }
@@ -200,6 +207,7 @@ func (p *LimitsProps) check() error {
 		want(secret == "" || unresolved(secret), "OriginSecret: got a text, want the value of a CloudFormation parameter with NoEcho; a "+
 			"template must not contain a secret")
 	}
+	want(p.Key == nil || p.Regions == nil, "Key: got a key, want none with Regions")
 	first, _, _ := strings.Cut(strings.Join(p.Regions, ","), ",")
 	want(!strings.HasSuffix(first, contract.WithoutShare), "Regions: got %s first, want a region with a share: it has the records, so it "+
 		"cannot join or leave", first)

@@ -40,7 +40,7 @@ func (p *LimitsProps) deployed() bool { return p.RulesFrom == "" }
 // The resource is beside the construct, not in it. So functions that depend on the limits do not depend on the
 // resource, which depends on them.
 func (l *Limits) newPublisher(scope constructs.Construct) {
-	if !l.props.deployed() || !l.owns() {
+	if !l.props.deployed() || !l.publishes() {
 		return
 	}
 	document, err := l.props.packed()

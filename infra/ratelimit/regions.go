@@ -22,9 +22,16 @@ func (p *LimitsProps) checkRegion(scope constructs.Construct) {
 	}
 }
 
-// owns reports whether these limits own what all regions have in common: the records and the publication of the rules.
+// owns reports whether these limits own the records of all regions.
 func (l *Limits) owns() bool {
 	return l.props.Regions == nil || contract.RegionNames(l.props.Regions)[0] == *awscdk.Stack_Of(l).Region()
+}
+
+// publishes reports whether these limits publish the rules of all regions. They are the last ones that are deployed: old
+// code of another region may reject a new document.
+func (l *Limits) publishes() bool {
+	names := contract.RegionNames(l.props.Regions)
+	return l.props.Regions == nil || names[len(names)-1] == *awscdk.Stack_Of(l).Region()
 }
 
 // others returns the other regions that share limits.

@@ -24,6 +24,7 @@ func (l *Limits) newTable() state {
 		BillingMode:         awsdynamodb.BillingMode_PAY_PER_REQUEST,
 		TimeToLiveAttribute: jsii.String(dynamostore.TTLAttribute),
 		RemovalPolicy:       awscdk.RemovalPolicy_DESTROY,
+		EncryptionKey:       l.props.Key,
 	}
 	if writes := l.props.WarmWrites; writes > 0 {
 		p.WarmThroughput = &awsdynamodb.WarmThroughput{WriteUnitsPerSecond: jsii.Number(writes)}

@@ -195,7 +195,7 @@ func TestREADME_alarms(t *testing.T) {
 	for _, change := range variants {
 		_, alarms := templateOf(t, change).of("AWS::CloudWatch::Alarm")
 		for _, a := range alarms {
-			name := strings.TrimPrefix(a.Properties["AlarmName"].(string), "weir-dev-")
+			name := strings.TrimPrefix(a.Properties["AlarmName"].(string), "weir-dev/")
 			names[name] = true
 			checkAlarm(t, name, rows[name], a.Properties)
 		}

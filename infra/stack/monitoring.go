@@ -19,7 +19,7 @@ func (s *stage) newDashboard() {
 func (s *stage) newHTTPAlarm() {
 	s.limits.NewAlarm(s.stack, ratelimit.Alarm{
 		Name: "http-errors", Description: "More than 1 % of the HTTP API's answers are 5xx. Look at handler-errors and handler-throttled, " +
-			"then at the handler's log.", Metric: s.httpErrors(), Above: 1, Of: 3, In: 5,
+			"then at the handler's log.", Metric: ratelimit.Enough(s.httpErrors(), "httpRequests"), Above: 1, Of: 3, In: 5,
 	})
 }
 

@@ -28,7 +28,6 @@ func TestStack_privilege(t *testing.T) {
 		"regions": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsGlobalRecords": records,
 				otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
-			"Publisher": {"LimitsPublisherLogs": logs, "LimitsGlobalRecords": contract.PublisherActions()},
 			"Handler": {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsGlobalRecords": records,
 				otherCounters("eu-central-1"): dynamostore.Actions(), otherCounters("ap-southeast-1"): dynamostore.Actions()},
 		},

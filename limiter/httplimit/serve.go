@@ -17,6 +17,10 @@ import (
 //
 // The handler next gets a request as it came, with its own path. However the handler reads the path, the request
 // is charged on the limits that rules select for this reading; see rules.Path.
+//
+// If next is a reverse proxy, it MUST NOT pass an upgrade to another protocol than WebSocket: through h2c, a client could
+// send requests that nobody counts. It SHOULD drop fields with an underscore, which WSGI merges with those with a hyphen,
+// and trailers with the names of credentials. [github.com/weir-limits/weir/local/serve] does all of it.
 func (g *Gate) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request := NewRequest(r)

@@ -14,7 +14,7 @@ if not os.path.exists(TEMPLATE):
 
 app = App()
 stack = Stack(app, "Orders")
-api = RestApi(stack, "Api", deploy_options=StageOptions(stage_name="prod"))
+api = RestApi(stack, "Api", cloud_watch_role=False, deploy_options=StageOptions(stage_name="prod"))
 
 # The limits need a stack of their own: conditions of the released template depend on the parameter
 # RestApiId. In the stack of the API, a condition would refer to a resource, which CloudFormation

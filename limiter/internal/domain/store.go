@@ -77,6 +77,8 @@ type Local interface {
 // Shares is implemented by stores that hold limits that regions share (algo.Shared). Each region has a store of its own.
 // An unused part of the share of one region moves to another region by a Debit in the store of the one, and then a
 // Credit in the store of the other.
+//
+// Both MUST return when ctx ends: the request waits for them, since it could not tell what a later answer moved.
 type Shares interface {
 	// Debit takes share of the window index from the limit, as algo.Shared.Debit does, for a region whose clock shows
 	// now. The limit is that of the region of this store. A state with older parameters is converted (Held.Giving). moved
