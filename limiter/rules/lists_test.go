@@ -23,13 +23,14 @@ func TestRules_Select_lists(t *testing.T) {
 		want      string
 		uncounted string
 	}{
-		"one value":        {claims: map[string][]string{"group": {"a"}}, want: "free: group=a/5"},
-		"elements":         {claims: map[string][]string{"group": {"a", "b", "a"}}, want: "free: group=a/5 group=b/7"},
-		"tier of a list":   {tiers: []string{"free", "x", "gold"}, want: "gold:"},
-		"no tier in it":    {tiers: []string{"x", "y"}, want: "free:"},
-		"absent":           {want: "free:"},
-		"cannot count":     {claims: map[string][]string{"group": {}}, want: "free:", uncounted: "group"},
-		"an unknown claim": {claims: map[string][]string{"other": {}, "group": {"a"}}, want: "free: group=a/5"},
+		"one value":          {claims: map[string][]string{"group": {"a"}}, want: "free: group=a/5"},
+		"elements":           {claims: map[string][]string{"group": {"a", "b", "a"}}, want: "free: group=a/5 group=b/7"},
+		"tier of a list":     {tiers: []string{"free", "x", "gold"}, want: "gold:"},
+		"order of the rules": {tiers: []string{"gold", "free"}, want: "gold:"},
+		"no tier in it":      {tiers: []string{"x", "y"}, want: "free:"},
+		"absent":             {want: "free:"},
+		"cannot count":       {claims: map[string][]string{"group": {}}, want: "free:", uncounted: "group"},
+		"an unknown claim":   {claims: map[string][]string{"other": {}, "group": {"a"}}, want: "free: group=a/5"},
 		"nine": {claims: map[string][]string{"group": strings.Split("a,c,d,e,f,g,h,i,j", ",")}, uncounted: "group",
 			want: "free: group=a/5 group=c/5 group=d/5 group=e/5 group=f/5 group=g/5 group=h/5 group=i/5"},
 		"eight": {claims: map[string][]string{"group": strings.Split("a,c,d,e,f,g,h,i", ",")},
