@@ -169,6 +169,42 @@ func charges(e *lambdahttp.Environment, user string) []limiter.Charge {
 	return e.Rules.Current().Charges(nil, http.MethodGet, rules.EncodedPath("/a"), caller.Caller{User: user})
 }
 
+// Whatever the source of the rules, a block acts within a minute, stays when rules are published, and ends at its end.
+func TestConfig_rules_interventions(t *testing.T) {
+	for _, store := range []string{contract.StoreDynamoDB, contract.StoreRedis} {
+		for source, from := range map[string]func(*site){"bundle": (*site).fromDeployment, "table": (*site).fromTable} {
+			s := newSite(t, store)
+			from(s)
+			s.start(monthly(10), 1)
+			blocked := func(want bool) {
+				t.Helper()
+				e := s.environments[0]
+				if err := e.Rules.Refresh(t.Context(), s.now); err != nil {
+					t.Fatal(err)
+				}
+				if got := e.Rules.Select(t.Context(), s.now, rules.Request{Method: http.MethodGet, Path: rules.EncodedPath("/a"),
+					Caller: caller.Caller{User: "mallory"}}); (got.Blocked != nil) != want {
+					t.Errorf("%s, %s: got %+v, want it blocked: %t", store, source, got, want)
+				}
+			}
+			blocked(false)
+			v, err := (&rules.Interventions{}).Put(s.now, rules.Intervention{Kind: "user", Value: "mallory", End: s.now.Add(time.Hour).Unix()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := rulestore.New(s.client, s.table()).Intervene(t.Context(), v, 0); err != nil {
+				t.Fatal(err)
+			}
+			blocked(true)
+			s.now = s.now.Add(time.Minute)
+			s.published(monthly(20))
+			blocked(true)
+			s.now = s.now.Add(time.Hour)
+			blocked(false)
+		}
+	}
+}
+
 // Whatever the source of the rules, a deployment, its rollback, another deployment and the rollback of its
 // rollback decide for a caller that was counted before, in the environments of all deployments: at once
 // after the first decision under the new version, and in all environments within a minute. No request is
