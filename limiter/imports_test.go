@@ -163,7 +163,8 @@ func forbidden(from, to string) string {
 		return "the domain does not depend on AWS, Redis or HTTP"
 	case from == "limiter" && ours && to != "limiter/algo" && !strings.HasPrefix(to, "limiter/internal/"):
 		return "the domain imports algo and its internal packages only"
-	case strings.HasPrefix(from, "limiter/internal/") && (external || ours && to != "limiter/algo" && !strings.HasPrefix(to, "limiter/internal/")):
+	case strings.HasPrefix(from, "limiter/internal/") && (external || ours && to != "limiter/algo" &&
+		!strings.HasPrefix(to, "limiter/internal/")):
 		return "what a Limiter is made of depends on algo only"
 	case strings.HasPrefix(from, "limiter/internal/") && slices.Contains(layers, strings.TrimPrefix(to, "limiter/internal/")):
 		return "a layer knows no other layer, and nothing below the layers knows one"

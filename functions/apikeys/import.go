@@ -28,7 +28,8 @@ type Imported struct {
 // try billions of keys a second.
 const minBits = 56
 
-// Check returns an error if the key cannot be imported. The error contains no part of the key. Check does not recognize keys that consist of words.
+// Check returns an error if the key cannot be imported. The error contains no part of the key. Check does not recognize keys that consist
+// of words.
 func (i Imported) Check() error {
 	switch digest, err := hex.DecodeString(i.Digest); {
 	case (i.Secret == "") == (i.Digest == ""):

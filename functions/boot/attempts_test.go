@@ -254,7 +254,8 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 			t.Fatalf("after call %d: got %d attempts, want one for each call: %v", i+1, attempts.Load(), err)
 		}
 	}
-	if transport := client.Options().HTTPClient.(resilient.HTTPClient).Doer.(*awshttp.BuildableClient).GetTransport(); transport.IdleConnTimeout != 5*time.Second {
+	transport := client.Options().HTTPClient.(resilient.HTTPClient).Doer.(*awshttp.BuildableClient).GetTransport()
+	if transport.IdleConnTimeout != 5*time.Second {
 		t.Errorf("idle connections are closed after %s, want 5s", transport.IdleConnTimeout)
 	}
 	const (

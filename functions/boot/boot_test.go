@@ -336,11 +336,14 @@ func TestConfig_Explain(t *testing.T) {
 		config boot.Config
 		err    error
 	}{
-		`DynamoDB at http://h:8000 has no table "weir"; create it (locally, weir serve does)`:                                                {local, noTable},
-		`DynamoDB at http://h:8000 does not answer (dial tcp: connection refused); check that it runs and that DYNAMODB_ENDPOINT is its URL`: {local, refused},
-		`DynamoDB does not answer (dial tcp: connection refused); check the region and the credentials`:                                      {aws, refused},
-		`Redis at rediss://h:6379 does not answer (dial tcp: connection refused); check that it runs and that REDIS_URL is its URL`:          {cache, refused},
-		`Redis at rediss://h:6379 failed: store unavailable: context deadline exceeded`:                                                      {cache, fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.DeadlineExceeded)},
+		`DynamoDB at http://h:8000 has no table "weir"; create it (locally, weir serve does)`: {local, noTable},
+		`DynamoDB at http://h:8000 does not answer (dial tcp: connection refused); check that it runs ` +
+			`and that DYNAMODB_ENDPOINT is its URL`: {local, refused},
+		`DynamoDB does not answer (dial tcp: connection refused); check the region and the credentials`: {aws, refused},
+		`Redis at rediss://h:6379 does not answer (dial tcp: connection refused); check that it runs ` +
+			`and that REDIS_URL is its URL`: {cache, refused},
+		`Redis at rediss://h:6379 failed: store unavailable: context deadline exceeded`: {cache,
+			fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.DeadlineExceeded)},
 	} {
 		if got := c.config.Explain(c.err).Error(); got != want {
 			t.Errorf("message:\n got %s\nwant %s", got, want)

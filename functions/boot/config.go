@@ -30,7 +30,8 @@ type Config struct {
 	// Table is the DynamoDB table that holds the counters.
 	Table string `env:"TABLE"`
 	// Regions are the regions that share limits with "regions": "shared", in an order that is the same in all of them. A
-	// region with contract.WithoutShare joins or leaves the list, which then has a number (contract.ListNumber). In each region, the counters are in a table with the name
+	// region with contract.WithoutShare joins or leaves the list, which then has a number (contract.ListNumber). In each region, the counters
+	// are in a table with the name
 	// of Table. Without Regions, rules with such a limit are refused, because each region would admit the whole limit.
 	Regions []string `env:"REGIONS"`
 	// Region is the region of this function, which Lambda sets.

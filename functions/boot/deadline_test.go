@@ -247,7 +247,8 @@ func newSystem(t *testing.T, store string) *system {
 	}
 	// The records table is in DynamoDB, whatever store holds the counters.
 	client := storetest.Must(w.config.DynamoDBClient(t.Context()))
-	http := client.Options().HTTPClient.(resilient.HTTPClient).Doer.(*awshttp.BuildableClient).WithTransportOptions(func(t *http.Transport) { t.DialContext = w.dial })
+	http := client.Options().HTTPClient.(resilient.HTTPClient).Doer.(*awshttp.BuildableClient).WithTransportOptions(
+		func(t *http.Transport) { t.DialContext = w.dial })
 	w.config.Share(dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.HTTPClient = resilient.HTTPClient{Doer: http} }))
 	if !redisLike {
 		w.store, _, err = w.config.OpenStore(t.Context())

@@ -101,7 +101,8 @@ func TestConfig_Environment_regionsWithout(t *testing.T) {
 	if sum := admitted["us-east-1"] + admitted["eu-central-1"]; admitted["us-east-1"] == 0 || sum != 150 {
 		t.Errorf("got %v admitted, want 150 together: the share of the other region", admitted)
 	}
-	for list, want := range map[string]string{"2:eu-central-1,us-east-1:0": "", "2:eu-central-1:0,us-east-1:0": "REGIONS: got :0 in all regions",
+	for list, want := range map[string]string{"2:eu-central-1,us-east-1:0": "",
+		"2:eu-central-1:0,us-east-1:0":  "REGIONS: got :0 in all regions",
 		"eu-central-1,us-east-1:0":      "without a number",
 		"2:eu-central-1,eu-central-1:0": "got eu-central-1 twice", "eu-central-1,us-east-1:1": `got "us-east-1:1"`} {
 		got := boot.Check(map[string]string{"NAMESPACE": "a", "STORE": "dynamodb", "TABLE": "t", contract.VariableRegions: list},

@@ -166,8 +166,9 @@ func record() []byte {
 	for _, err := range []error{nil, caller.ErrInvalidCredential, caller.ErrUnverified} {
 		r.Record(telemetry.Outcome{Time: now, Charges: charges, Decision: d, Err: err})
 	}
-	r.Record(telemetry.Outcome{Time: now, Decision: limiter.Decision{Allowed: true}, Exemption: "health", RecordIgnored: true, Unmatched: true, Uncounted: true,
-		Caller: caller.Caller{ForeignKey: true, IPNotFound: true}})
+	r.Record(telemetry.Outcome{Time: now, Decision: limiter.Decision{Allowed: true}, Exemption: "health", RecordIgnored: true, Unmatched: true,
+		Uncounted: true,
+		Caller:    caller.Caller{ForeignKey: true, IPNotFound: true}})
 	d.Allowed = false
 	r.Record(telemetry.Outcome{Time: now, Decision: d})
 	d.Reason = limiter.ReasonBusy
@@ -176,7 +177,8 @@ func record() []byte {
 	r.Record(telemetry.Outcome{Time: now, Decision: d})
 	r.RulesRefused(now)
 	r.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return time.Second, 0, true })
-	r.Settled(telemetry.Settlement{Time: now, Rejected: 1, Unread: 1, Settlement: limiter.Settlement{Lost: 1, Excess: []limiter.Excess{{Cost: 5}}}})
+	r.Settled(telemetry.Settlement{Time: now, Rejected: 1, Unread: 1, Settlement: limiter.Settlement{Lost: 1,
+		Excess: []limiter.Excess{{Cost: 5}}}})
 	_ = r.Notice(context.Background(), limiter.Notice{Time: now, Subject: limiter.User("alice"), Limit: l, Percent: 80})
 	r.RulesRefused(now.Add(time.Second)) // writes the metrics of the second before
 	return log.Bytes()

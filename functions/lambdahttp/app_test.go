@@ -67,7 +67,8 @@ func changed(t testing.TB, event []byte, old, replacement string) []byte {
 func environment(t testing.TB, store limiter.Store) *lambdahttp.Environment {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
-	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: keySet(), Issuer: samples.Issuer, Audience: []string{samples.Audience},
+	tokens := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: keySet(), Issuer: samples.Issuer,
+		Audience:   []string{samples.Audience},
 		Algorithms: []string{"ES256"}}))
 	return &lambdahttp.Environment{
 		Limiter: storetest.Must(limiter.New(store, limiter.Options{Logger: logger})), Rules: live.Fixed(parsed()), Logger: logger,

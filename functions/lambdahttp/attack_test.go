@@ -44,11 +44,13 @@ import (
 // attacked contains the rules of these tests. Each limit has another number, so that an answer shows
 // which limit decided.
 const attacked = `{"rules":[
-	{"endpoint":"/api/v1/search","method":"GET","limits":{"free":{"requests":5,"window":"1h"},"paid":{"requests":50,"window":"1h"},"enterprise":{"requests":500,"window":"1h"}}},
+	{"endpoint":"/api/v1/search","method":"GET","limits":{"free":{"requests":5,"window":"1h"},"paid":{"requests":50,"window":"1h"},
+		"enterprise":{"requests":500,"window":"1h"}}},
 	{"endpoint":"*","limits":{
 		"*":{"name":"org","requests":2000,"window":"1h","per":["claim:org"]},
 		"global":{"name":"address","requests":3000,"window":"1h","per":["ip"]}}}],
-	"overrides":[{"user":"big","limits":{"search":{"requests":1000,"window":"1h"}}},{"ip":"198.51.100.9","limits":{"search":{"requests":1001,"window":"1h"}}}]}`
+	"overrides":[{"user":"big","limits":{"search":{"requests":1000,"window":"1h"}}},{"ip":"198.51.100.9","limits":{"search":{"requests":1001,
+		"window":"1h"}}}]}`
 
 // target is an environment under attack. store records its writes.
 type target struct {

@@ -10,7 +10,8 @@ import (
 )
 
 // errNobody is the error of a request whose host verifies no caller, although Environment.Host is set.
-var errNobody = fmt.Errorf("%w: IDENTITY=host, but only API Gateway, or a function URL with IAM, verifies callers (a load balancer, an open "+
+var errNobody = fmt.Errorf("%w: IDENTITY=host, but only API Gateway, or a function URL with IAM, verifies callers (a load balancer, an "+
+	"open "+
 	"function URL, the authorizer of Weir and a server do not); set IDENTITY=weir", caller.ErrUnverified)
 
 // authorized is what an authorizer adds to the context of a request. Only the host can write it.

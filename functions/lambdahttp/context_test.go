@@ -25,11 +25,12 @@ const identified = `{"tiers":["gold","free"],"default_tier":"free","usage":{"end
 func TestEnvironment_Host(t *testing.T) {
 	const (
 		rest, http2, function = "rest-proxy-anonymous.json", "http-api-anonymous.json", "function-url-anonymous.json"
-		cognito               = `{"claims":{"sub":"alice","cognito:groups":"x,gold","name":"Doe, J","token_use":"id","aud":"a","exp":"Tue Apr 04"}}`
-		jwt                   = `{"claims":{"sub":"alice","cognito:groups":["x","gold"],"name":"[a b]","client_id":"c","exp":1772625601}}`
-		httpJWT               = `{"jwt":{"claims":{"sub":"alice","cognito:groups":"[x gold]","name":"Doe, J","exp":"1772625601"},"scopes":null}}`
-		session               = "arn:aws:sts::123456789012:assumed-role/Caller/any"
-		certificates          = `{"clientCert":{"subjectDN":"CN=alice","issuerDN":"CN=ca","serialNumber":"7"}}`
+		cognito               = `{"claims":{"sub":"alice","cognito:groups":"x,gold","name":"Doe, J","token_use":"id","aud":"a",
+			"exp":"Tue Apr 04"}}`
+		jwt          = `{"claims":{"sub":"alice","cognito:groups":["x","gold"],"name":"[a b]","client_id":"c","exp":1772625601}}`
+		httpJWT      = `{"jwt":{"claims":{"sub":"alice","cognito:groups":"[x gold]","name":"Doe, J","exp":"1772625601"},"scopes":null}}`
+		session      = "arn:aws:sts::123456789012:assumed-role/Caller/any"
+		certificates = `{"clientCert":{"subjectDN":"CN=alice","issuerDN":"CN=ca","serialNumber":"7"}}`
 	)
 	for name, c := range map[string]struct {
 		file, authorizer, identity, want string
@@ -52,9 +53,12 @@ func TestEnvironment_Host(t *testing.T) {
 		"HTTP API, JWT":           {http2, httpJWT, "", "user:alice gold 3"},
 		"HTTP API, one group":     {http2, strings.Replace(httpJWT, "[x gold]", "[gold]", 1), "", "user:alice gold 2"},
 		"HTTP API, no group":      {http2, strings.Replace(httpJWT, "[x gold]", "[]", 1), "", "user:alice free 1"},
-		"HTTP API, own":           {http2, `{"lambda":{"sub":"bob","cognito:groups":["gold"],"plan":{"group":["a","b"]}}}`, "", "user:bob gold 2"},
-		"HTTP API, IAM":           {http2, `{"iam":{"userArn":"` + session + `"}}`, "", "user:arn:aws:sts::123456789012:assumed-role/Caller free 1"},
-		"HTTP API, identity pool": {http2, `{"iam":{"userArn":"` + session + `","cognitoIdentity":{"identityId":"eu:1"}}}`, "", "user:eu:1 free 1"},
+		"HTTP API, own": {http2, `{"lambda":{"sub":"bob","cognito:groups":["gold"],"plan":{"group":["a","b"]}}}`, "",
+			"user:bob gold 2"},
+		"HTTP API, IAM": {http2, `{"iam":{"userArn":"` + session + `"}}`, "",
+			"user:arn:aws:sts::123456789012:assumed-role/Caller free 1"},
+		"HTTP API, identity pool": {http2, `{"iam":{"userArn":"` + session + `","cognitoIdentity":{"identityId":"eu:1"}}}`, "",
+			"user:eu:1 free 1"},
 		"HTTP API, mTLS":          {http2, "null", certificates, "user:CN%3Dalice free 1"},
 		"HTTP API, no authorizer": {http2, "null", "", "401"},
 		"function URL, IAM":       {function, `{"iam":{"userArn":"arn:aws:iam::1:user/a"}}`, "", "user:arn:aws:iam::1:user/a free 1"},

@@ -8,7 +8,8 @@ import (
 )
 
 // NewForward returns the function behind the subscriptions of logs. It charges limits of requests behind a REST API's
-// authorizer, from lines of the stage's access log. Back ends invoke it with a contract.Report. e needs Limiter, Clock, Logger, Recorder and MACs.
+// authorizer, from lines of the stage's access log. Back ends invoke it with a contract.Report. e needs Limiter, Clock, Logger, Recorder
+// and MACs.
 //
 // The function returns an error only if the store or the records table failed. If the event is repeated, what was
 // charged counts twice.

@@ -203,7 +203,8 @@ func TestLayer_rejected(t *testing.T) {
 // The function gets the event with the header that the Go handler would get. Other events keep their bytes.
 func TestLayer_event(t *testing.T) {
 	const marking = `{"rules":[{"endpoint":"*","limits":{"global":[
-		{"name":"soft","requests":1,"window":"1h","mode":"mark","per":["ip"]},{"name":"cost","requests":1000,"window":"1h","reserve":1,"count":"cost","per":["ip"]}]}}]}`
+		{"name":"soft","requests":1,"window":"1h","mode":"mark","per":["ip"]},{"name":"cost","requests":1000,"window":"1h","reserve":1,
+			"count":"cost","per":["ip"]}]}}]}`
 	for _, event := range [][]byte{undecidedREST(t), sampleEvent(t, "alb-anonymous.json"), listEvent(t),
 		sampleEvent(t, "http-api-anonymous.json"), sampleEvent(t, "function-url-anonymous.json")} {
 		l := lambdahttp.NewLayer(limitedBy(t, marking))

@@ -149,7 +149,8 @@ func TestBasePaths(t *testing.T) {
 func TestHandler_malformedPath(t *testing.T) {
 	const document = `{"rules":[
 		{"endpoint":"/items/{id}","limits":{"*":{"name":"items","requests":5,"window":"1m","per":["ip"]}}},
-		{"endpoint":"*","limits":{"*":[{"name":"bad","requests":3,"window":"1m","per":["ip"],"only":"bad_credentials"},{"name":"users","requests":1,"window":"1m","per":["user"]}],
+		{"endpoint":"*","limits":{"*":[{"name":"bad","requests":3,"window":"1m","per":["ip"],"only":"bad_credentials"},{"name":"users",
+			"requests":1,"window":"1m","per":["user"]}],
 			"global":{"name":"all","requests":60,"window":"1m","per":["ip"]}}}]}`
 	for _, path := range []string{"/items/%zz", "/items/../x", "/items/%2e%2e"} {
 		e := limitedBy(t, document)

@@ -291,7 +291,8 @@ func TestForward_reports(t *testing.T) {
 // A caller's own numbers, periods and buckets are charged as the authorizer looks at them.
 func TestForward_ownNumbers(t *testing.T) {
 	d := newDecided(t, `{"tiers":["free","paid"],"rules":[{"endpoint":"*","limits":{
-		"free":[{"name":"month","requests":50,"period":"month","per":["ip"],"count":"cost","reserve":5},{"name":"rate","requests":60,"burst":30,"window":"1m","algorithm":"token_bucket","per":["ip"],"count":"cost","reserve":5}],
+		"free":[{"name":"month","requests":50,"period":"month","per":["ip"],"count":"cost","reserve":5},{"name":"rate","requests":60,"burst":30,
+			"window":"1m","algorithm":"token_bucket","per":["ip"],"count":"cost","reserve":5}],
 		"paid":[{"name":"month","requests":500,"period":"month","per":["ip"],"count":"cost","reserve":5}]}}],
 		"overrides":[{"ip":"203.0.113.7","limits":{"month":{"requests":20}}}]}`)
 	d.report(`{"report":"%s","cost":{"month":20,"rate":3}}`, d.sealed(), charged)

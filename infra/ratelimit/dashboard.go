@@ -28,8 +28,9 @@ func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
 		graph("Is it up? Requests, and % degraded or failed", m.sums(telemetry.Allowed, telemetry.Refused, telemetry.Failed, telemetry.LocalFull),
 			append([]awscloudwatch.IMetric{m.Degraded()}, p.Errors...)...),
 		awscloudwatch.NewLogQueryWidget(&awscloudwatch.LogQueryWidgetProps{
-			Title: jsii.String("Who is refused? The top ten callers and limits"), LogGroupNames: &l.logs, QueryString: jsii.String(whoIsLimited + "10"),
-			Width: jsii.Number(8), Height: jsii.Number(6),
+			Title: jsii.String("Who is refused? The top ten callers and limits"), LogGroupNames: &l.logs,
+			QueryString: jsii.String(whoIsLimited + "10"),
+			Width:       jsii.Number(8), Height: jsii.Number(6),
 		}),
 		graph("Refusals, and % of requests", m.sums(telemetry.Refused, telemetry.FromCache, telemetry.Busy, telemetry.Shadowed,
 			telemetry.Unauthorized), m.Refused()),

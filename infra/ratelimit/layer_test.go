@@ -213,7 +213,9 @@ func TestLimits_AddLayer_elasticache(t *testing.T) {
 }
 
 func setLogLevel(f awslambda.Function, level string) {
-	f.Node().DefaultChild().(awslambda.CfnFunction).SetLoggingConfig(&awslambda.CfnFunction_LoggingConfigProperty{LogFormat: jsii.String("JSON"), ApplicationLogLevel: jsii.String(level)})
+	f.Node().DefaultChild().(awslambda.CfnFunction).SetLoggingConfig(&awslambda.CfnFunction_LoggingConfigProperty{
+		LogFormat: jsii.String("JSON"), ApplicationLogLevel: jsii.String(level),
+	})
 }
 
 // The synthesis rejects a log level at which Lambda drops metrics, for each function that writes some.
@@ -272,7 +274,8 @@ func TestLimits_identity(t *testing.T) {
 		}
 	}
 	awslambda.NewFunctionUrl(stack, jsii.String("IAM"), &awslambda.FunctionUrlProps{Function: f})
-	awslambda.NewFunctionUrl(stack, jsii.String("Open"), &awslambda.FunctionUrlProps{Function: f, AuthType: awslambda.FunctionUrlAuthType_NONE})
+	awslambda.NewFunctionUrl(stack, jsii.String("Open"), &awslambda.FunctionUrlProps{Function: f,
+		AuthType: awslambda.FunctionUrlAuthType_NONE})
 	awselasticloadbalancingv2.NewCfnTargetGroup(stack, jsii.String("Targets"), &awselasticloadbalancingv2.CfnTargetGroupProps{
 		TargetType: jsii.String("lambda"), Targets: []any{map[string]any{"id": f.FunctionArn()}},
 	})
@@ -301,7 +304,9 @@ func TestLimits_AddLayer_mistakes(t *testing.T) {
 	valid := func(*awslambda.FunctionProps) {}
 	twice, snapStart := function("Twice", valid), function("SnapStart", valid)
 	l.AddLayer(twice)
-	snapStart.Node().DefaultChild().(awslambda.CfnFunction).SetSnapStart(&awslambda.CfnFunction_SnapStartProperty{ApplyOn: jsii.String("PublishedVersions")})
+	snapStart.Node().DefaultChild().(awslambda.CfnFunction).SetSnapStart(&awslambda.CfnFunction_SnapStartProperty{
+		ApplyOn: jsii.String("PublishedVersions"),
+	})
 	for want, f := range map[string]awslambda.Function{
 		"Shop/Provided: got the runtime provided.al2023, want a managed one": function("Provided", func(p *awslambda.FunctionProps) {
 			p.Runtime, p.Code = awslambda.Runtime_PROVIDED_AL2023(), awslambda.Code_FromAsset(jsii.String("dist/arm64/orders"), nil)

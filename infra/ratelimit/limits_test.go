@@ -155,8 +155,11 @@ func TestNew_mistakes(t *testing.T) {
 		`Namespace: got "a b"`:                func(p *ratelimit.LimitsProps) { p.Namespace = "a b" },
 		`Store: got "etcd", want dynamodb or`: func(p *ratelimit.LimitsProps) { p.Store = "etcd" },
 		"Bundles: " + folder +
-			"/authorizer/bootstrap: not found; build it (make functions, or GOOS=linux GOARCH=arm64": func(p *ratelimit.LimitsProps) { p.Bundles = folder },
-		"authorizer/bootstrap: built for EM_AARCH64, want EM_X86_64": func(p *ratelimit.LimitsProps) { p.Architecture = awslambda.Architecture_X86_64() },
+			"/authorizer/bootstrap: not found; build it (make functions, or GOOS=linux " +
+			"GOARCH=arm64": func(p *ratelimit.LimitsProps) { p.Bundles = folder },
+		"authorizer/bootstrap: built for EM_AARCH64, want EM_X86_64": func(p *ratelimit.LimitsProps) {
+			p.Architecture = awslambda.Architecture_X86_64()
+		},
 		"deploy/bootstrap: not a program for Linux": func(p *ratelimit.LimitsProps) {
 			p.Bundles += "/no"
 			p.Store, p.Tokens = ratelimit.ElastiCache, &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "https://i/k"}
@@ -165,11 +168,15 @@ func TestNew_mistakes(t *testing.T) {
 		"bad.json has mistakes:\nline 1: rules[0].endpoint": func(p *ratelimit.LimitsProps) { p.Rules = bad },
 		"old.json has no version":                           func(p *ratelimit.LimitsProps) { p.Rules, p.RulesFrom = old, "table" },
 		"MaxDelay: got 1m0s":                                func(p *ratelimit.LimitsProps) { p.MaxDelay = time.Minute },
-		`CORS_ORIGINS: got "https://a.example/page"`:        func(p *ratelimit.LimitsProps) { p.CORSOrigins = []string{"https://a.example/page"} },
-		"ProvisionedConcurrency: got 0.5":                   func(p *ratelimit.LimitsProps) { p.ProvisionedConcurrency = 0.5 },
-		"Variables: got TABLE, want no variable that the":   func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"TABLE": "mine"} },
-		"Variables: got REQUIRE_CREDENTIAL, want no":        func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"REQUIRE_CREDENTIAL": "true"} },
-		"would not start:\nIPV6_BITS: got 0":                func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"IPV6_BITS": "0"} },
+		`CORS_ORIGINS: got "https://a.example/page"`: func(p *ratelimit.LimitsProps) {
+			p.CORSOrigins = []string{"https://a.example/page"}
+		},
+		"ProvisionedConcurrency: got 0.5":                 func(p *ratelimit.LimitsProps) { p.ProvisionedConcurrency = 0.5 },
+		"Variables: got TABLE, want no variable that the": func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"TABLE": "mine"} },
+		"Variables: got REQUIRE_CREDENTIAL, want no": func(p *ratelimit.LimitsProps) {
+			p.Variables = map[string]string{"REQUIRE_CREDENTIAL": "true"}
+		},
+		"would not start:\nIPV6_BITS: got 0": func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"IPV6_BITS": "0"} },
 		`issuer "i", audience ""`: func(p *ratelimit.LimitsProps) {
 			p.Tokens = &ratelimit.Tokens{Issuer: "i",
 				JWKS: "https://i/k"}
@@ -385,8 +392,9 @@ func TestLimits_Attach_options(t *testing.T) {
 		Integration: &awsapigateway.CfnMethod_IntegrationProperty{Type: jsii.String("MOCK")}})
 	ratelimit.NewLimits(stack, jsii.String("Limits"), props(t)).Attach(api)
 	app.Synth(nil)
-	want := map[string]string{"/preflights OPTIONS": "NONE", "/passed OPTIONS": "CUSTOM", "/passed GET": "CUSTOM", "/elsewhere OPTIONS": "CUSTOM",
-		"/orders GET": "CUSTOM", "/orders POST": "CUSTOM"}
+	want := map[string]string{"/preflights OPTIONS": "NONE", "/passed OPTIONS": "CUSTOM", "/passed GET": "CUSTOM",
+		"/elsewhere OPTIONS": "CUSTOM",
+		"/orders GET":        "CUSTOM", "/orders POST": "CUSTOM"}
 	for _, m := range *api.Methods() {
 		name := *m.Resource().Path() + " " + *m.HttpMethod()
 		if kind := *m.Node().DefaultChild().(awsapigateway.CfnMethod).AuthorizationType(); kind != want[name] {
@@ -657,7 +665,9 @@ func TestLimits_reports(t *testing.T) {
 		if (limits.ReportFunction() != nil) != want.reports {
 			t.Errorf("%s: got the function %v, want one: %t", name, limits.ReportFunction(), want.reports)
 		}
-		role := awsiam.NewRole(stack, jsii.String("BackEnd"), &awsiam.RoleProps{AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
+		role := awsiam.NewRole(stack, jsii.String("BackEnd"), &awsiam.RoleProps{
+			AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
+		})
 		if refused := panicked(func() { limits.GrantReport(role) }); strings.Contains(refused, "nothing is reported") == want.reports {
 			t.Errorf("%s: GrantReport: got the panic %q, want one: %t", name, refused, !want.reports)
 		}

@@ -202,7 +202,8 @@ func (p *LimitsProps) check() error {
 	}
 	want(unresolved(p.Identity) || slices.Contains([]string{"", contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys},
 		p.Identity), "Identity: got %q, want %s, %s or %s", p.Identity, contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys)
-	want(!p.byHost() || p.Tokens == nil, "Tokens: got tokens with Identity %s, want none; the authorizer of your API verifies them", p.Identity)
+	want(!p.byHost() || p.Tokens == nil, "Tokens: got tokens with Identity %s, want none; the authorizer of your API verifies them",
+		p.Identity)
 	for _, secret := range []string{p.OriginSecret, p.PreviousOriginSecret} {
 		want(secret == "" || unresolved(secret), "OriginSecret: got a text, want the value of a CloudFormation parameter with NoEcho; a "+
 			"template must not contain a secret")

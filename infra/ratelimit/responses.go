@@ -19,7 +19,8 @@ type response struct {
 // variables without quotes: those of contract.BodyKeys, which functions/lambdahttp writes.
 const (
 	refusedBody = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,` +
-		`"error":"$context.authorizer.problemError","message":"$context.authorizer.message","retry_after":$context.authorizer.wait,"limit":$context.authorizer.limit,` +
+		`"error":"$context.authorizer.problemError","message":"$context.authorizer.message","retry_after":$context.authorizer.wait,` +
+		`"limit":$context.authorizer.limit,` +
 		`"window":"$context.authorizer.window","violated-policies":["$context.authorizer.policy"]}`
 	unauthorizedBody = `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized",` +
 		`"message":"The credentials are missing, malformed, unknown or expired."}`

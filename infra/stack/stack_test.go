@@ -89,7 +89,8 @@ func TestStack_identity(t *testing.T) {
 	}
 	_, handler := made.one(t, "AWS::Lambda::Function", "LimitsHandler")
 	variables := handler.Properties["Environment"].(map[string]any)["Variables"].(map[string]any)
-	if got := []any{variables["IDENTITY"], variables["TIER_CLAIM"], variables["CLAIMS"], variables["BEHIND_AUTHORIZER"], variables["JWKS"]}; !slices.Equal(
+	if got := []any{variables["IDENTITY"], variables["TIER_CLAIM"], variables["CLAIMS"], variables["BEHIND_AUTHORIZER"],
+		variables["JWKS"]}; !slices.Equal(
 		got, []any{"host", "cognito:groups", "org=custom:org", nil, nil}) {
 		t.Errorf("variables: got %v", got)
 	}

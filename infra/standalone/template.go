@@ -227,7 +227,8 @@ func (s *stack) newParameters() {
 		Default:       jsii.String(contract.IdentityWeir),
 		AllowedValues: jsii.Strings(contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys),
 	})
-	s.userClaim = add("UserClaim", "The path of the claim with the user, such as username.", awscdk.CfnParameterProps{Default: jsii.String("sub")})
+	s.userClaim = add("UserClaim", "The path of the claim with the user, such as username.",
+		awscdk.CfnParameterProps{Default: jsii.String("sub")})
 	s.tierClaim = add("TierClaim", "The path of the claim with the tier, such as cognito:groups or realm_access.roles.",
 		awscdk.CfnParameterProps{Default: jsii.String("tier")})
 	s.claims = add("Claims", "More names of claims for rules, such as org=org.id,team=https://example.com/team. Empty means none.",

@@ -120,7 +120,8 @@ func ValidZone(name string) bool {
 }
 
 // areas begin the names of time zones that mean the same on every machine.
-var areas = []string{"Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Etc", "Europe", "Indian", "Pacific", "US"}
+var areas = []string{"Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Etc", "Europe", "Indian", "Pacific",
+	"US"}
 
 // loadZone returns the time zone with a name, from the system or else from time/tzdata; nil if there is none.
 func loadZone(name string) *time.Location {

@@ -148,5 +148,6 @@ func IsBare(authorization string) bool {
 	isToken := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
 	}
-	return strings.HasPrefix(authorization, "ey") && strings.Count(authorization, ".") == 2 && !strings.ContainsFunc(authorization, func(r rune) bool { return !isToken(r) })
+	return strings.HasPrefix(authorization, "ey") && strings.Count(authorization, ".") == 2 && !strings.ContainsFunc(authorization,
+		func(r rune) bool { return !isToken(r) })
 }

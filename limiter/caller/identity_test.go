@@ -288,7 +288,8 @@ func TestVerifier_Verify_claims(t *testing.T) {
 	v := storetest.Must(caller.NewVerifier(caller.TokenOptions{Keys: keySet(t, i.set(t)), Issuer: "https://issuer.example",
 		Audience: []string{"web", "weir"}, Algorithms: []string{"ES256"}, Claims: caller.ClaimNames{User: "uid", Tier: "realm.roles",
 			Others: map[string]string{"first": "org.id", "none": "org.name"}}}))
-	const values = `{"uid": 9007199254740993, "rate": 1.50, "staff": true, "name": "a \"b\" ü", "empty": "", "null": null, "list": ["x", 1, null],
+	const values = `{"uid": 9007199254740993, "rate": 1.50, "staff": true, "name": "a \"b\" ü", "empty": "", "null": null,
+		"list": ["x", 1, null],
 		"no": [], "lists": [["x"]], "object": {"a": 1}, "large": 123456789012345678901, "org": {"id": "o1"}, "org.id": "exact",
 		"realm": {"roles": ["a", "b"]}, "a": {"b": {"c": {"d": 1, "e": {"f": 1}}}}, "cognito:groups": ["g"]}`
 	var changes map[string]any

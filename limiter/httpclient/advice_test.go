@@ -82,7 +82,8 @@ func TestAdviceOf_services(t *testing.T) {
 			advice{refused, 4250 * time.Millisecond, !named}},
 		{"Unix seconds", []string{"429", "Retry-After: 1772625607"}, advice{refused, 7 * time.Second, !named}},
 		// Of several exhausted quotas, the longest wait counts. Malformed and oversized fields are ignored.
-		{"draft 8", []string{"200", `RateLimit: "a";r=0;t=40, "b";r=0;t=3`, `RateLimit: "c";r=5;t=300`}, advice{allowed, 40 * time.Second, named}},
+		{"draft 8", []string{"200", `RateLimit: "a";r=0;t=40, "b";r=0;t=3`, `RateLimit: "c";r=5;t=300`},
+			advice{allowed, 40 * time.Second, named}},
 		{"draft 8", []string{"200", `RateLimit: "a";r=0`}, advice{allowed, -1, named}},
 		{"malformed", []string{"200", `RateLimit: "a";r=0;t=3,`}, advice{allowed, -1, !named}},
 		{"oversized", []string{"200", `RateLimit: "a";r=0;t=3, "` + strings.Repeat("x", maxField) + `"`}, advice{allowed, -1, !named}},

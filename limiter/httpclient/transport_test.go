@@ -211,7 +211,8 @@ func TestTransport_sharedWait(t *testing.T) {
 		all.Wait()
 		soonest, latest := a.at[1].Sub(begun), a.at[len(a.at)-1].Sub(begun)
 		if len(a.at) != 201 || soonest < 10*time.Second || latest >= 11*time.Second || latest-soonest < 800*time.Millisecond {
-			t.Errorf("got %d requests, the second after %s, the last after %s, want 201, spread over the eleventh second", len(a.at), soonest, latest)
+			t.Errorf("got %d requests, the second after %s, the last after %s, want 201, spread over the eleventh second", len(a.at), soonest,
+				latest)
 		}
 	})
 }
@@ -241,7 +242,8 @@ func TestTransport_probe(t *testing.T) {
 			time.Sleep(httpclient.DefaultMaxWait - 1)
 			begun := time.Now()
 			_, err := get(t, transport, "http://api.test/")
-			if want := "httpclient: the quota of api.test is exhausted; retry in 58m0s"; err == nil || err.Error() != want || time.Since(begun) != 0 {
+			if want := "httpclient: the quota of api.test is exhausted; retry in 58m0s"; err == nil || err.Error() != want ||
+				time.Since(begun) != 0 {
 				t.Errorf("%s: got %v after %s, want %s at once", first, err, time.Since(begun), want)
 			}
 			time.Sleep(1)

@@ -56,7 +56,8 @@ RateLimit: "exports";r=0;t=` + wait + "\n"; fields(a) != want {
 	}
 	if got, want := w.Body.String(), `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests",`+
 		`"status":429,"error":"rate_limit_exceeded",`+
-		`"message":"Too many requests in flight. Retry after `+wait+seconds+`","retry_after":`+wait+`,"limit":10,"violated-policies":["exports"]}`; got != want {
+		`"message":"Too many requests in flight. Retry after `+wait+seconds+`","retry_after":`+wait+`,"limit":10,`+
+		`"violated-policies":["exports"]}`; got != want {
 		t.Errorf("problem:\n got %s\nwant %s", got, want)
 	}
 }

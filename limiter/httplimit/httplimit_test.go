@@ -369,7 +369,8 @@ func TestGate_ignored(t *testing.T) {
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK {
 		t.Errorf("got %s, want a 200", r.Status)
 	}
-	if want := `level=WARN msg="mistake in an API key's record ignored" apikey_id=acme err="limit month: too high"`; !strings.Contains(s.log.String(), want) {
+	if want := `level=WARN msg="mistake in an API key's record ignored" apikey_id=acme err="limit month: too ` +
+		`high"`; !strings.Contains(s.log.String(), want) {
 		t.Errorf("log: got %q, want %q", s.log.String(), want)
 	}
 }

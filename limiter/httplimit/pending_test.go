@@ -41,8 +41,10 @@ const counting = `{"rules":[
 	{"endpoint":"/import","limits":{"*":{"name":"imports","requests":2,"window":"1m","per":["user"],"count":"concurrent"}}},
 	{"endpoint":"/report","limits":{"*":{"name":"reports","requests":2,"window":"40m","per":["user"],"count":"concurrent"}}},
 	{"endpoint":"/plain","limits":{"*":{"name":"plain","requests":100,"window":"1m","per":["ip"]}}},
-	{"endpoint":"/named","cost_field":"X-Tokens","limits":{"*":{"name":"named","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}}},
-	{"endpoint":"/lower","cost_field":"x-tokens","limits":{"*":{"name":"lower","requests":1000,"window":"1m","per":["ip"],"count":"cost","reserve":100}}},
+	{"endpoint":"/named","cost_field":"X-Tokens","limits":{"*":{"name":"named","requests":1000,"window":"1m","per":["ip"],"count":"cost",
+		"reserve":100}}},
+	{"endpoint":"/lower","cost_field":"x-tokens","limits":{"*":{"name":"lower","requests":1000,"window":"1m","per":["ip"],"count":"cost",
+		"reserve":100}}},
 	{"endpoint":"/queue","limits":{"*":[
 		{"name":"failures","requests":100,"window":"1m","per":["ip"],"count":"failures"},
 		{"name":"queue","requests":1,"window":"10s","burst":5,"algorithm":"leaky_bucket","per":["ip"]},

@@ -69,7 +69,8 @@ type overlap struct {
 
 func newOverlap(t *testing.T, seed uint64) *overlap {
 	o := &overlap{Rand: rand.New(rand.NewPCG(seed, 3)), admitted: map[algo.Instant]int64{}}
-	rate := []string{`"window":"1h","algorithm":"fixed_window"`, `"window":"1h"`, `"period":"month"`, `"requests":10,"window":"1h","algorithm":"token_bucket"`}[seed%4]
+	rate := []string{`"window":"1h","algorithm":"fixed_window"`, `"window":"1h"`, `"period":"month"`,
+		`"requests":10,"window":"1h","algorithm":"token_bucket"`}[seed%4]
 	field, record := "requests", []string{"x=%d/1h", "x=%d/1h", "x=%d anchor=15", "x=%d/1h"}[seed%4]
 	if seed%4 == 3 {
 		field = "burst"

@@ -147,7 +147,8 @@ func newCompiler(d *document.Document, o Options) *compiler {
 		r.tiers[tier] = i
 	}
 	return &compiler{doc: d, rules: r, named: map[namedTier]bool{}, tiers: map[hashed][]*spec{}, classes: map[string]int{},
-		known: map[limitKey]*identified{}, ids: map[limiter.ID]*spec{}, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
+		known: map[limitKey]*identified{}, ids: map[limiter.ID]*spec{}, labels: map[string]bool{}, names: map[string][]string{},
+		unknown: map[kindName]bool{}}
 }
 
 func (c *compiler) compile() {

@@ -120,7 +120,8 @@ func TestRules_Notes_meant(t *testing.T) {
 		document(rule("/prod", "", all)):                          "",
 		document(rule("/a", "", all+`,"anonymous":`+limit)):       "a caller without a credential has the default_tier free",
 		strings.Replace(document(rule("/a", "", all+`,"anonymous":`+limit)), "{", `{"default_tier":"anonymous",`, 1): "",
-		with(`"exempt":[{"ip":"192.0.2.7/24"}]`):                                                     `exempt[0].ip: got "192.0.2.7/24", which is the network 192.0.2.0/24`,
+		with(`"exempt":[{"ip":"192.0.2.7/24"}]`): `exempt[0].ip: got "192.0.2.7/24", ` +
+			`which is the network 192.0.2.0/24`,
 		with(`"overrides":[{"ip":"2001:db8::1/64","limits":{"a":{"requests":9}}}]`):                  "overrides[0].ip: got",
 		strings.Replace(document(rule("/a", "", all)), "{", `{"exempt":[{"ip":"192.0.2.0/24"}],`, 1): "",
 	} {

@@ -62,7 +62,8 @@ func TestRules_Select_exempt(t *testing.T) {
 // Parse adds a note on an exemption of all addresses or of no caller, and on a rule whose requests are
 // all exempt.
 func TestParse_exempt_notes(t *testing.T) {
-	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/health/{part}","limits":{"*":{"requests":1,"window":"1m"}}},{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}],
+	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/health/{part}","limits":{"*":{"requests":1,"window":"1m"}}},{"endpoint":"/a",
+		"limits":{"*":{"requests":1,"window":"1m"}}}],
 		"exempt":[{"ip":"0.0.0.0/0"},{"ip":"2001:db8::1/128"},{"ip":"2001:db8:1::/64"},{"endpoint":"/health/*"}]}`), rules.Options{})
 	if err != nil {
 		t.Fatal(err)

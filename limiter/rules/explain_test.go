@@ -35,7 +35,8 @@ const explained = `{"rules":[
     {"name":"address","requests":100,"window":"1m","per":["ip"]},
     {"name":"user","requests":100,"window":"1m","per":["user"]},
     {"name":"org","requests":100,"window":"1m","per":["claim:org","user"]}]}},
-  {"endpoint":"*","mode":"shadow","cost":3,"limits":{"free":{"name":"tried","requests":50,"window":"1m"},"global":{"name":"all","requests":100,"window":"1s"}}},
+  {"endpoint":"*","mode":"shadow","cost":3,"limits":{"free":{"name":"tried","requests":50,"window":"1m"},"global":{"name":"all",
+  	"requests":100,"window":"1s"}}},
   {"endpoint":"/other","limits":{"*":{"requests":10,"window":"1m"}}},
   {"endpoint":"/api/{what}","cost":5,"limits":{"global":{"name":"address","requests":100,"window":"1m","per":["ip"]}}}],
  "overrides":[{"user":"alice","limits":{"search":{"requests":500,"window":"1m"}}}]}`

@@ -9,7 +9,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-const lists = `{"tiers":["gold","free","silver"],"overrides":[{"claim:group":"b","limits":{"team":{"requests":7}}}],"rules":[{"endpoint":"/",
+const lists = `{"tiers":["gold","free","silver"],"overrides":[{"claim:group":"b","limits":{"team":{"requests":7}}}],
+	"rules":[{"endpoint":"/",
 	"limits":{"*":{"name":"team","requests":5,"window":"1m","per":["claim:group"]},
 	"silver":{"name":"pair","requests":6,"window":"1m","per":["claim:group","claim:role"]}}}]}`
 

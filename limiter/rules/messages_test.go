@@ -49,7 +49,8 @@ func TestParse_messages(t *testing.T) {
 // The problems of a document are in the order of their lines, also those of a missing member, which has the line of its
 // object.
 func TestParse_lineOrder(t *testing.T) {
-	_, err := rules.Parse([]byte("{\"rules\":[{\"endpoint\":\"/a\",\"limits\":{\n\"free\":{\n\"name\":\"X\",\n\"window\":\"365d\"},\n\"paid\":{\"requests\":0}}}]}"), rules.Options{})
+	_, err := rules.Parse([]byte("{\"rules\":[{\"endpoint\":\"/a\",\"limits\":{\n\"free\":{\n\"name\":\"X\",\n\"window\":\"365d\"},"+
+		"\n\"paid\":{\"requests\":0}}}]}"), rules.Options{})
 	problems, _ := errors.AsType[rules.Problems](err)
 	var lines []int
 	for _, p := range problems {

@@ -263,8 +263,9 @@ func (c *compiler) noteEndpoint(r *rule) {
 		c.doc.Note(path, "if %s is the stage of the API, leave it out: rules match paths without the stage", r.pattern.segments[0])
 	}
 	if _, named := r.tiers[anonymousTier]; named && c.doc.DefaultTier != anonymousTier {
-		c.doc.Note(document.Join(document.Join(r.Path, "limits"), anonymousTier), "a caller without a credential has the default_tier %s; a limit "+
-			"with \"only\": \"unverified\" is for such callers", c.doc.DefaultTier)
+		c.doc.Note(document.Join(document.Join(r.Path, "limits"), anonymousTier),
+			"a caller without a credential has the default_tier %s; a limit "+
+				"with \"only\": \"unverified\" is for such callers", c.doc.DefaultTier)
 	}
 }
 

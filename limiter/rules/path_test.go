@@ -186,7 +186,8 @@ func TestPath_zero(t *testing.T) {
 // A request charges the limits of each reading, once for each limit and subject, at the highest cost, in file order.
 func TestRules_Select_readings(t *testing.T) {
 	r := parse(t, `{"rules":[
-		{"endpoint":"/a/{x}","limits":{"*":[{"name":"endpoint","requests":9,"window":"1m"},{"name":"value","requests":9,"window":"1m","per":["path:x"]}]}},
+		{"endpoint":"/a/{x}","limits":{"*":[{"name":"endpoint","requests":9,"window":"1m"},{"name":"value","requests":9,"window":"1m",
+			"per":["path:x"]}]}},
 		{"endpoint":"/a/b/c","cost":2,"limits":{"*":{"name":"shared","requests":9,"window":"1m","per":["client"]}}},
 		{"endpoint":"/{x}/{y}/c","limits":{"*":{"name":"empty","requests":9,"window":"1m"}}},
 		{"endpoint":"*","method":"GET","limits":{"*":{"name":"shared","requests":9,"window":"1m","per":["client"]}}}],
@@ -230,7 +231,8 @@ func TestRules_Select_readings(t *testing.T) {
 // Each reading has its own value of a path parameter, and a later rule with a higher cost determines the cost.
 func TestRules_Select_readingValues(t *testing.T) {
 	r := parse(t, `{"ignore_suffix":true,"rules":[
-		{"endpoint":"/a/{x}","limits":{"*":[{"name":"value","requests":9,"window":"1m","per":["path:x"]},{"name":"shared","requests":9,"window":"1m","per":["client"]}]}},
+		{"endpoint":"/a/{x}","limits":{"*":[{"name":"value","requests":9,"window":"1m","per":["path:x"]},{"name":"shared","requests":9,
+			"window":"1m","per":["client"]}]}},
 		{"endpoint":"*","cost":2,"limits":{"*":{"name":"shared","requests":9,"window":"1m","per":["client"]}}}]}`)
 	var got []string
 	for _, c := range r.Charges(nil, "GET", rules.EncodedPath("/a/b.json"), caller.Caller{User: "alice"}) {
@@ -276,7 +278,8 @@ func TestRules_Select_exemptReadings(t *testing.T) {
 func TestRules_Select_malformed(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/a","limits":{"*":{"name":"a","requests":9,"window":"1m","per":["ip"]}}},
-		{"endpoint":"*","limits":{"paid":{"name":"paid","requests":9,"window":"1m","per":["ip"]},"*":[{"name":"all","requests":9,"window":"1m","per":["client"]},{"name":"bad","requests":9,"window":"1m","per":["ip"],"only":"bad_credentials"}],
+		{"endpoint":"*","limits":{"paid":{"name":"paid","requests":9,"window":"1m","per":["ip"]},"*":[{"name":"all","requests":9,"window":"1m",
+			"per":["client"]},{"name":"bad","requests":9,"window":"1m","per":["ip"],"only":"bad_credentials"}],
 			"global":[{"name":"address","requests":9,"window":"1m","per":["ip"]},{"name":"everybody","requests":9,"window":"1m","per":["global"]}]}},
 		{"endpoint":"*","method":"POST","limits":{"*":{"name":"post","requests":9,"window":"1m","per":["ip"]}}}],
 		"exempt":[{"ip":"192.0.2.0/24"},{"user":"ops"}]}`)
@@ -303,7 +306,8 @@ func TestRules_Select_malformed(t *testing.T) {
 
 // Unmatched reports that no rule applies, but not for exempt requests.
 func TestRules_Select_unmatched(t *testing.T) {
-	r := parse(t, `{"rules":[{"endpoint":"/a","method":"GET","limits":{"free":{"requests":1,"window":"1m"}}},{"endpoint":"/b/*","limits":{"*":{"requests":1,"window":"1m"}}},{"endpoint":"/c/{x}","limits":{"*":{"requests":1,"window":"1m"}}},
+	r := parse(t, `{"rules":[{"endpoint":"/a","method":"GET","limits":{"free":{"requests":1,"window":"1m"}}},{"endpoint":"/b/*",
+		"limits":{"*":{"requests":1,"window":"1m"}}},{"endpoint":"/c/{x}","limits":{"*":{"requests":1,"window":"1m"}}},
 		{"endpoint":"/users","limits":{"*":{"name":"users","requests":1,"window":"1m","per":["user"]}}}],"exempt":[{"endpoint":"/health"}]}`)
 	for request, want := range map[string]bool{
 		"GET /a": false, "HEAD /a": false, "POST /a": true, "GET /%61": false, "DELETE /b/c": false, "GET /v1/a": true, "GET /": true,

@@ -170,8 +170,10 @@ func TestRules_Own(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/a","limits":{"free":{"requests":1,"window":"1m"},"paid":{"requests":2,"window":"1m"}}},
 		{"endpoint":"/t","mode":"shadow","limits":{"*":{"requests":1,"window":"1m"}}},
-		{"endpoint":"*","limits":{"global":[{"name":"all","requests":9,"window":"1m","per":["global"]},{"name":"ip","requests":3,"window":"1m","per":["ip"]},
-			{"name":"guests","requests":3,"window":"1m","per":["ip"],"only":"unverified"},{"name":"org","requests":4,"window":"1m","per":["claim:org"]},{"name":"method","requests":5,"window":"1m","per":["user","method"]}]}}],
+		{"endpoint":"*","limits":{"global":[{"name":"all","requests":9,"window":"1m","per":["global"]},{"name":"ip","requests":3,"window":"1m",
+			"per":["ip"]},
+			{"name":"guests","requests":3,"window":"1m","per":["ip"],"only":"unverified"},{"name":"org","requests":4,"window":"1m",
+				"per":["claim:org"]},{"name":"method","requests":5,"window":"1m","per":["user","method"]}]}}],
 		"usage":{"endpoint":"/_usage","limit":{"requests":3,"window":"1m"}}}`)
 	list, complete := r.Own(rules.Request{Caller: caller.Caller{User: "u", Tier: "paid", IP: netip.MustParsePrefix("203.0.113.7/32")}})
 	var got []string

@@ -48,7 +48,8 @@ func TestParse_regionsUnknown(t *testing.T) {
 
 // Three regions admit together what the document says. A distribution in front refuses nobody for a limit that they share.
 func TestParse_regionsDecide(t *testing.T) {
-	text := []byte(`{"rules":[{"endpoint":"*","limits":{"global":{"requests":300,"window":"1m","per":["ip"],"name":"l","regions":"shared"}}}]}`)
+	text := []byte(`{"rules":[{"endpoint":"*","limits":{"global":{"requests":300,"window":"1m","per":["ip"],"name":"l",
+		"regions":"shared"}}}]}`)
 	var stores []limiter.Shares
 	for range 3 {
 		stores = append(stores, storetest.Must(memstore.New(memstore.Options{})))

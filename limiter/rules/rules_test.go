@@ -178,8 +178,10 @@ func TestParse_horizon_combined(t *testing.T) {
 func TestRules_Counts(t *testing.T) {
 	for document, want := range map[string][]limiter.Counted{
 		`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":50,"window":"1m"}}}]}`: nil,
-		`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":50,"window":"1m","count":"failures"}}},{"endpoint":"/b","limits":{"a":{"requests":50,"window":"1m"},"b":
-			[{"name":"c","requests":50,"window":"1m","count":"cost","reserve":5},{"name":"f","requests":9,"window":"1m","count":"failures"}]}}]}`: {limiter.CountFailures, limiter.CountCost},
+		`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":50,"window":"1m","count":"failures"}}},{"endpoint":"/b",
+			"limits":{"a":{"requests":50,"window":"1m"},"b":
+			[{"name":"c","requests":50,"window":"1m","count":"cost","reserve":5},{"name":"f","requests":9,"window":"1m",
+				"count":"failures"}]}}]}`: {limiter.CountFailures, limiter.CountCost},
 	} {
 		if got := parse(t, document).Counts(); !slices.Equal(got, want) {
 			t.Errorf("got counts %v, want %v: %s", got, want, document)

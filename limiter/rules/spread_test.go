@@ -164,8 +164,10 @@ func TestParse_overrides(t *testing.T) {
 // tier, in each rule that shares the count, and in shadow rules.
 func TestParse_overrides_all(t *testing.T) {
 	r := parse(t, `{"default_tier":"paid","rules":[
-		{"endpoint":"/a","limits":{"free":{"name":"s","requests":10,"window":"1m","per":["client"]},"paid":{"name":"s","requests":20,"window":"1m","per":["client"]}}},
-		{"endpoint":"/b","cost":2,"limits":{"free":{"name":"s","requests":10,"window":"1m","per":["client"]},"paid":{"name":"s","requests":30,"window":"1m","per":["user","endpoint"]}}},
+		{"endpoint":"/a","limits":{"free":{"name":"s","requests":10,"window":"1m","per":["client"]},"paid":{"name":"s","requests":20,
+			"window":"1m","per":["client"]}}},
+		{"endpoint":"/b","cost":2,"limits":{"free":{"name":"s","requests":10,"window":"1m","per":["client"]},"paid":{"name":"s","requests":30,
+			"window":"1m","per":["user","endpoint"]}}},
 		{"endpoint":"*","mode":"shadow","limits":{"*":{"name":"s","requests":40,"window":"1m"}}}],
 		"overrides":[{"user":"alice","limits":{"s":{"requests":5,"window":"1m"}}},{"user":"bob","limits":{"s":{"requests":5,"window":"1m"}}}]}`)
 	for _, tier := range []string{"free", "paid", "gold"} {
@@ -190,7 +192,8 @@ func TestParse_overrides_all(t *testing.T) {
 
 // An override for a user, key or address takes precedence over an override for a claim.
 func TestParse_overrides_combined(t *testing.T) {
-	r := parse(t, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"s","requests":10,"window":"1m","per":["claim:org","client"]}}}],"overrides":[
+	r := parse(t, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"s","requests":10,"window":"1m","per":["claim:org","client"]}}}],
+		"overrides":[
 		{"claim:org":"acme","limits":{"s":{"requests":50,"window":"1m"}}},
 		{"user":"alice","limits":{"s":{"requests":31,"window":"30d"}}},
 		{"apikey":"k","limits":{"s":{"requests":2,"window":"1m"}}},
@@ -222,9 +225,12 @@ func TestParse_overrides_combined(t *testing.T) {
 // The size of a lease follows from the numbers of the override, not from the numbers of the limit.
 func TestParse_overrides_leases(t *testing.T) {
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":[
-		{"name":"small","requests":10,"window":"1s"},{"name":"large","requests":10000,"window":"1s"},{"name":"said","requests":100,"window":"1s","lease":50}]}}],"overrides":[
-		{"user":"alice","limits":{"small":{"requests":20000,"window":"1s"},"large":{"requests":10,"window":"1s"},"said":{"requests":20,"window":"1s"}}},
-		{"user":"bob","limits":{"said":{"requests":20,"window":"1s","algorithm":"sliding_log"},"large":{"requests":20,"window":"1s","algorithm":"sliding_log"}}}]}`), rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB})
+		{"name":"small","requests":10,"window":"1s"},{"name":"large","requests":10000,"window":"1s"},{"name":"said","requests":100,"window":"1s",
+			"lease":50}]}}],"overrides":[
+		{"user":"alice","limits":{"small":{"requests":20000,"window":"1s"},"large":{"requests":10,"window":"1s"},"said":{"requests":20,
+			"window":"1s"}}},
+		{"user":"bob","limits":{"said":{"requests":20,"window":"1s","algorithm":"sliding_log"},"large":{"requests":20,"window":"1s",
+			"algorithm":"sliding_log"}}}]}`), rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,8 @@ func TestRules_Notes_tiers(t *testing.T) {
 	for most, want := range map[int]string{
 		1: "", 3: "no limit for callers of tier t1 or t2", 11: "t4, t5, t6, t7, t8 or t9", 12: "t5, t6, t7, t8 and 1 more",
 	} {
-		text := document(rule("/a", "", tiers(0, most)), rule("/b", "", `"t0":`+limit+`,"global":{"requests":9,"window":"1s"}`), rule("/c", "", `"*":`+limit),
+		text := document(rule("/a", "", tiers(0, most)), rule("/b", "", `"t0":`+limit+`,"global":{"requests":9,"window":"1s"}`),
+			rule("/c", "", `"*":`+limit),
 			rule("/d", "", `"global":`+limit))
 		r := parse(t, strings.Replace(text, "{", `{"default_tier":"t0",`, 1))
 		notes := fmt.Sprint(r.Notes())

@@ -31,10 +31,12 @@ func TestHere_search(t *testing.T) {
 		"a parent to which others can write": {[]func() error{folder("parent/.weir", 0o700), folder("parent", 0o777)}, here},
 		"above a checkout":                   {[]func() error{folder("parent/.weir", 0o700), folder(here+"/.git", 0o700)}, here},
 		"a checkout's top":                   {[]func() error{folder("parent/.weir", 0o700), folder("parent/.git", 0o700)}, "parent"},
-		"rules in a parent to which others can write": {[]func() error{folder("parent/functions/rules.json", 0o700), folder("parent", 0o777)}, here},
-		"a .weir to which others can write":           {[]func() error{folder(here+"/.weir", 0o777)}, "another user can write"},
-		"a parent of another user":                    {[]func() error{folder("parent/.weir", 0o700), owned("parent")}, here},
-		"a .weir of another user":                     {[]func() error{folder("parent/.weir", 0o700), owned("parent/.weir")}, "another user can write"},
+		"rules in a parent to which others can write": {[]func() error{folder("parent/functions/rules.json", 0o700), folder("parent", 0o777)},
+			here},
+		"a .weir to which others can write": {[]func() error{folder(here+"/.weir", 0o777)}, "another user can write"},
+		"a parent of another user":          {[]func() error{folder("parent/.weir", 0o700), owned("parent")}, here},
+		"a .weir of another user": {[]func() error{folder("parent/.weir", 0o700), owned("parent/.weir")},
+			"another user can write"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, err := filepath.EvalSymlinks(t.TempDir())

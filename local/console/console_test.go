@@ -66,7 +66,8 @@ func do(t *testing.T, r *http.Request) (*http.Response, string) {
 // pages contain neither.
 func TestPage(t *testing.T) {
 	s := open(t)
-	for path, media := range map[string]string{"": "text/html; charset=utf-8", "demos": "text/html; charset=utf-8", "limits": "application/json",
+	for path, media := range map[string]string{"": "text/html; charset=utf-8", "demos": "text/html; charset=utf-8",
+		"limits":    "application/json",
 		"limits.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml",
 		"uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8", "state": "application/json"} {
 		r, body := get(t, s.URL+serve.SitePath+path)

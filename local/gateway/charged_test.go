@@ -50,26 +50,42 @@ const endpointRules = `{"rules":[
 // calls the authorizer and then the handler, and answers a denial with 429. The HTTP API calls only
 // the handler.
 const everything = `{"Resources":{
-	"Authorizer":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap","Timeout":60}},
-	"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap","Timeout":60}},
-	"P1":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Authorizer","Arn"]},"Principal":"apigateway.amazonaws.com"}},
-	"P2":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Handler","Arn"]},"Principal":"apigateway.amazonaws.com"}},
+	"Authorizer":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},
+		"Runtime":"provided.al2023","Handler":"bootstrap","Timeout":60}},
+	"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},
+		"Runtime":"provided.al2023","Handler":"bootstrap","Timeout":60}},
+	"P1":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Authorizer","Arn"]},
+		"Principal":"apigateway.amazonaws.com"}},
+	"P2":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Handler","Arn"]},
+		"Principal":"apigateway.amazonaws.com"}},
 	"Rest":{"Type":"AWS::ApiGateway::RestApi","Properties":{"Name":"rest"}},
 	"Deployment":{"Type":"AWS::ApiGateway::Deployment","Properties":{"RestApiId":{"Ref":"Rest"}}},
 	"Stage":{"Type":"AWS::ApiGateway::Stage","Properties":{"RestApiId":{"Ref":"Rest"},"DeploymentId":{"Ref":"Deployment"},"StageName":"dev"}},
-	"Guard":{"Type":"AWS::ApiGateway::Authorizer","Properties":{"RestApiId":{"Ref":"Rest"},"Name":"a","Type":"REQUEST","AuthorizerResultTtlInSeconds":0,"IdentitySource":"",
-		"AuthorizerUri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/arn:aws:lambda:us-east-1:123456789012:function:Authorizer/invocations"}},
-	"Proxy":{"Type":"AWS::ApiGateway::Resource","Properties":{"RestApiId":{"Ref":"Rest"},"ParentId":{"Fn::GetAtt":["Rest","RootResourceId"]},"PathPart":"{proxy+}"}},
-	"Any":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Ref":"Proxy"},"HttpMethod":"ANY","AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"Guard"},
-		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST","Uri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/arn:aws:lambda:us-east-1:123456789012:function:Handler/invocations"}}},
-	"Root":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Fn::GetAtt":["Rest","RootResourceId"]},"HttpMethod":"ANY","AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"Guard"},
-		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST","Uri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/arn:aws:lambda:us-east-1:123456789012:function:Handler/invocations"}}},
-	"Denied":{"Type":"AWS::ApiGateway::GatewayResponse","Properties":{"RestApiId":{"Ref":"Rest"},"ResponseType":"ACCESS_DENIED","StatusCode":"429","ResponseParameters":{"gatewayresponse.header.Retry-After":"context.authorizer.retryAfter"},
+	"Guard":{"Type":"AWS::ApiGateway::Authorizer","Properties":{"RestApiId":{"Ref":"Rest"},"Name":"a","Type":"REQUEST",
+		"AuthorizerResultTtlInSeconds":0,"IdentitySource":"",
+		"AuthorizerUri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/` +
+	`arn:aws:lambda:us-east-1:123456789012:function:Authorizer/invocations"}},
+	"Proxy":{"Type":"AWS::ApiGateway::Resource","Properties":{"RestApiId":{"Ref":"Rest"},"ParentId":{"Fn::GetAtt":["Rest","RootResourceId"]},
+		"PathPart":"{proxy+}"}},
+	"Any":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Ref":"Proxy"},"HttpMethod":"ANY",
+		"AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"Guard"},
+		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST",
+			"Uri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/` +
+	`arn:aws:lambda:us-east-1:123456789012:function:Handler/invocations"}}},
+	"Root":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Fn::GetAtt":["Rest","RootResourceId"]},
+		"HttpMethod":"ANY","AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"Guard"},
+		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST",
+			"Uri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/` +
+	`arn:aws:lambda:us-east-1:123456789012:function:Handler/invocations"}}},
+	"Denied":{"Type":"AWS::ApiGateway::GatewayResponse","Properties":{"RestApiId":{"Ref":"Rest"},"ResponseType":"ACCESS_DENIED",
+		"StatusCode":"429","ResponseParameters":{"gatewayresponse.header.Retry-After":"context.authorizer.retryAfter"},
 		"ResponseTemplates":{"application/json":"{\"violated-policies\":[\"$context.authorizer.policy\"]}"}}},
 	"Web":{"Type":"AWS::ApiGatewayV2::Api","Properties":{"Name":"web","ProtocolType":"HTTP"}},
 	"WebStage":{"Type":"AWS::ApiGatewayV2::Stage","Properties":{"ApiId":{"Ref":"Web"},"StageName":"$default","AutoDeploy":true}},
-	"WebHandler":{"Type":"AWS::ApiGatewayV2::Integration","Properties":{"ApiId":{"Ref":"Web"},"IntegrationType":"AWS_PROXY","PayloadFormatVersion":"2.0","IntegrationUri":{"Fn::GetAtt":["Handler","Arn"]}}},
-	"WebRoute":{"Type":"AWS::ApiGatewayV2::Route","Properties":{"ApiId":{"Ref":"Web"},"RouteKey":"$default","AuthorizationType":"NONE","Target":{"Fn::Join":["",["integrations/",{"Ref":"WebHandler"}]]}}}}}`
+	"WebHandler":{"Type":"AWS::ApiGatewayV2::Integration","Properties":{"ApiId":{"Ref":"Web"},"IntegrationType":"AWS_PROXY",
+		"PayloadFormatVersion":"2.0","IntegrationUri":{"Fn::GetAtt":["Handler","Arn"]}}},
+	"WebRoute":{"Type":"AWS::ApiGatewayV2::Route","Properties":{"ApiId":{"Ref":"Web"},"RouteKey":"$default","AuthorizationType":"NONE",
+		"Target":{"Fn::Join":["",["integrations/",{"Ref":"WebHandler"}]]}}}}}`
 
 // charging is the two APIs with Weir's functions. For each request it records which limits were
 // charged (charged) and which patterns served the request (ran).

@@ -21,27 +21,44 @@ const (
 	function = `{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},` +
 		`"Runtime":"provided.al2023","Handler":"bootstrap"}}`
 	owned = `{"Resources":{"Authorizer":` + function + `,"Owner":` + function + `,"Handler":` + function + `,
-	"P1":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Authorizer","Arn"]},"Principal":"apigateway.amazonaws.com"}},
-	"P2":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Handler","Arn"]},"Principal":"apigateway.amazonaws.com"}},
-	"P3":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Owner","Arn"]},"Principal":"apigateway.amazonaws.com"}},
+	"P1":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Authorizer","Arn"]},
+		"Principal":"apigateway.amazonaws.com"}},
+	"P2":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Handler","Arn"]},
+		"Principal":"apigateway.amazonaws.com"}},
+	"P3":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Owner","Arn"]},
+		"Principal":"apigateway.amazonaws.com"}},
 	"Rest":{"Type":"AWS::ApiGateway::RestApi","Properties":{"Name":"rest"}},
 	"Deployment":{"Type":"AWS::ApiGateway::Deployment","Properties":{"RestApiId":{"Ref":"Rest"}}},
 	"Stage":{"Type":"AWS::ApiGateway::Stage","Properties":{"RestApiId":{"Ref":"Rest"},"DeploymentId":{"Ref":"Deployment"},"StageName":"dev"}},
-	"Guard":{"Type":"AWS::ApiGateway::Authorizer","Properties":{"RestApiId":{"Ref":"Rest"},"Name":"a","Type":"REQUEST","AuthorizerResultTtlInSeconds":0,"IdentitySource":"",
-		"AuthorizerUri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/arn:aws:lambda:us-east-1:123456789012:function:Authorizer/invocations"}},
-	"OwnGuard":{"Type":"AWS::ApiGateway::Authorizer","Properties":{"RestApiId":{"Ref":"Rest"},"Name":"b","Type":"REQUEST","AuthorizerResultTtlInSeconds":0,"IdentitySource":"",
-		"AuthorizerUri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/arn:aws:lambda:us-east-1:123456789012:function:Owner/invocations"}},
-	"Items":{"Type":"AWS::ApiGateway::Resource","Properties":{"RestApiId":{"Ref":"Rest"},"ParentId":{"Fn::GetAtt":["Rest","RootResourceId"]},"PathPart":"items"}},
+	"Guard":{"Type":"AWS::ApiGateway::Authorizer","Properties":{"RestApiId":{"Ref":"Rest"},"Name":"a","Type":"REQUEST",
+		"AuthorizerResultTtlInSeconds":0,"IdentitySource":"",
+		"AuthorizerUri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/` +
+		`arn:aws:lambda:us-east-1:123456789012:function:Authorizer/invocations"}},
+	"OwnGuard":{"Type":"AWS::ApiGateway::Authorizer","Properties":{"RestApiId":{"Ref":"Rest"},"Name":"b","Type":"REQUEST",
+		"AuthorizerResultTtlInSeconds":0,"IdentitySource":"",
+		"AuthorizerUri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/` +
+		`arn:aws:lambda:us-east-1:123456789012:function:Owner/invocations"}},
+	"Items":{"Type":"AWS::ApiGateway::Resource","Properties":{"RestApiId":{"Ref":"Rest"},"ParentId":{"Fn::GetAtt":["Rest","RootResourceId"]},
+		"PathPart":"items"}},
 	"Item":{"Type":"AWS::ApiGateway::Resource","Properties":{"RestApiId":{"Ref":"Rest"},"ParentId":{"Ref":"Items"},"PathPart":"{id}"}},
-	"Admin":{"Type":"AWS::ApiGateway::Resource","Properties":{"RestApiId":{"Ref":"Rest"},"ParentId":{"Fn::GetAtt":["Rest","RootResourceId"]},"PathPart":"admin"}},
-	"GetItem":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Ref":"Item"},"HttpMethod":"GET","AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"Guard"},
-		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST","Uri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/arn:aws:lambda:us-east-1:123456789012:function:Handler/invocations"}}},
-	"GetAdmin":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Ref":"Admin"},"HttpMethod":"GET","AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"OwnGuard"},
-		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST","Uri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/arn:aws:lambda:us-east-1:123456789012:function:Handler/invocations"}}},
+	"Admin":{"Type":"AWS::ApiGateway::Resource","Properties":{"RestApiId":{"Ref":"Rest"},"ParentId":{"Fn::GetAtt":["Rest","RootResourceId"]},
+		"PathPart":"admin"}},
+	"GetItem":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Ref":"Item"},"HttpMethod":"GET",
+		"AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"Guard"},
+		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST",
+			"Uri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/` +
+		`arn:aws:lambda:us-east-1:123456789012:function:Handler/invocations"}}},
+	"GetAdmin":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Ref":"Admin"},"HttpMethod":"GET",
+		"AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"OwnGuard"},
+		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST",
+			"Uri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/` +
+		`arn:aws:lambda:us-east-1:123456789012:function:Handler/invocations"}}},
 	"Web":{"Type":"AWS::ApiGatewayV2::Api","Properties":{"Name":"web","ProtocolType":"HTTP"}},
 	"WebStage":{"Type":"AWS::ApiGatewayV2::Stage","Properties":{"ApiId":{"Ref":"Web"},"StageName":"$default","AutoDeploy":true}},
-	"WebHandler":{"Type":"AWS::ApiGatewayV2::Integration","Properties":{"ApiId":{"Ref":"Web"},"IntegrationType":"AWS_PROXY","PayloadFormatVersion":"2.0","IntegrationUri":{"Fn::GetAtt":["Handler","Arn"]}}},
-	"WebRoute":{"Type":"AWS::ApiGatewayV2::Route","Properties":{"ApiId":{"Ref":"Web"},"RouteKey":"GET /public/{proxy+}","AuthorizationType":"NONE","Target":{"Fn::Join":["",["integrations/",{"Ref":"WebHandler"}]]}}}}}`
+	"WebHandler":{"Type":"AWS::ApiGatewayV2::Integration","Properties":{"ApiId":{"Ref":"Web"},"IntegrationType":"AWS_PROXY",
+		"PayloadFormatVersion":"2.0","IntegrationUri":{"Fn::GetAtt":["Handler","Arn"]}}},
+	"WebRoute":{"Type":"AWS::ApiGatewayV2::Route","Properties":{"ApiId":{"Ref":"Web"},"RouteKey":"GET /public/{proxy+}",
+		"AuthorizationType":"NONE","Target":{"Fn::Join":["",["integrations/",{"Ref":"WebHandler"}]]}}}}}`
 )
 
 // An API has the owner's authorizer, or no route, for a path of the handler. No spelling of another route's path

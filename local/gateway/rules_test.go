@@ -96,7 +96,8 @@ func TestRules_mark(t *testing.T) {
 		over = append(over, strings.Join(r.Header.Values("Weir-Over"), "|"))
 	}
 	onEach(t, `{"rules":[
-		{"endpoint":"/search","limits":{"*":[{"name":"soft","requests":2,"window":"1m","mode":"mark"},{"name":"hard","requests":4,"window":"1m"}]}},
+		{"endpoint":"/search","limits":{"*":[{"name":"soft","requests":2,"window":"1m","mode":"mark"},{"name":"hard","requests":4,
+			"window":"1m"}]}},
 		{"endpoint":"/free","mode":"shadow","limits":{"*":{"name":"tried","requests":1,"window":"1m","mode":"mark"}}}],
 		"exempt":[{"endpoint":"/health"}]}`, record, func(t *testing.T, r *ruled) {
 		for _, c := range []struct {
@@ -129,9 +130,11 @@ func TestRules_usage(t *testing.T) {
 		}
 	}
 	onEach(t, `{"rules":[
-		{"endpoint":"/search","limits":{"*":[{"name":"search","requests":5,"window":"1m"},{"name":"document","requests":5,"window":"1m","per":["client","method"]},
+		{"endpoint":"/search","limits":{"*":[{"name":"search","requests":5,"window":"1m"},{"name":"document","requests":5,"window":"1m",
+			"per":["client","method"]},
 			{"name":"tokens","requests":90,"window":"1m","count":"cost","reserve":10},{"name":"full","requests":1,"window":"1m","mode":"mark"}]}},
-		{"endpoint":"*","limits":{"global":[{"name":"all","requests":1000,"window":"1m","per":["global"]},{"name":"month","requests":9,"window":"1h","per":["client"],"algorithm":"fixed_window"}]}}],
+		{"endpoint":"*","limits":{"global":[{"name":"all","requests":1000,"window":"1m","per":["global"]},{"name":"month","requests":9,
+			"window":"1h","per":["client"],"algorithm":"fixed_window"}]}}],
 		"usage":{"endpoint":"/_usage","limit":{"requests":3,"window":"1m"}}}`, handler, func(t *testing.T, r *ruled) {
 		r.want(t, "GET /search", []int{200, 200}, "X-Api-Key: key-alice")
 		r.want(t, "GET /search", []int{200}, "X-Api-Key: key-bob")

@@ -184,7 +184,8 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		o.route(&e)
 	}
 	if name := explained.Uncounted; name != "" {
-		e.Notes = append(e.Notes, "the claim "+name+" cannot count, or has more values than count (want text, a number of at most 20 characters, "+
+		e.Notes = append(e.Notes, "the claim "+name+" cannot count, or has more values than count (want text, a number of at most 20 "+
+			"characters, "+
 			"a boolean, or a list of at most 8 of these): limits by its other values do not apply")
 	}
 	e.Notes = append(e.Notes, decisionNotes(d, who, explained.Tier)...)

@@ -466,7 +466,8 @@ func (k keys) Key(context.Context, time.Time, string, string) (*jose.JSONWebKey,
 func TestExplain_rejected(t *testing.T) {
 	d := newDesk(t, "memory")
 	for fault, want := range map[error]int{caller.ErrUnverified: 503, caller.ErrInvalidCredential: 401} {
-		tokens, err := caller.NewVerifier(caller.TokenOptions{Keys: keys{fault}, Issuer: "i", Audience: []string{"a"}, Algorithms: []string{"RS256"}})
+		tokens, err := caller.NewVerifier(caller.TokenOptions{Keys: keys{fault}, Issuer: "i", Audience: []string{"a"},
+			Algorithms: []string{"RS256"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,8 @@ import (
 func TestOperator_record(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.rules = parse(t, `{"rules":[{"endpoint":"/a","limits":{"free":{"name":"search","requests":5,"window":"1m"},"paid":[
-		{"name":"search","requests":50,"window":"1m"},{"name":"month","requests":9,"period":"month"},{"name":"shards","requests":90,"window":"1m","shards":2}]}}]}`)
+		{"name":"search","requests":50,"window":"1m"},{"name":"month","requests":9,"period":"month"},{"name":"shards","requests":90,"window":"1m",
+			"shards":2}]}}]}`)
 	limits := storetest.Must(caller.NewLimits(map[string]caller.Rate{"search": {Requests: 700}, "gone": {Requests: 1},
 		"shards": {Requests: 5}}, "31", 1000))
 	var failure error

@@ -44,15 +44,16 @@ func TestInspect_subjects(t *testing.T) {
 		"global:x":             {},
 		"user:a|shadow":        {},
 		// No request can have the following subjects, so they are errors ({}).
-		"ip:127.0.0.0/8":                                {},
-		"ip:::ffff:127.0.0.1/128":                       {},
-		"user:alice|user:bob":                           {},
-		"user:alice|claim:org=acme":                     {},
-		"claim:team=a|claim:org=b":                      {},
-		"endpoint:get:/a":                               {},
-		"claim:=x":                                      {},
-		"apikey:a|ip:127.0.0.1|user:c":                  limiter.APIKey("a").And(limiter.IP(netip.MustParsePrefix("127.0.0.1/32"))).And(limiter.User("c")),
-		"USER:alice":                                    {},
+		"ip:127.0.0.0/8":            {},
+		"ip:::ffff:127.0.0.1/128":   {},
+		"user:alice|user:bob":       {},
+		"user:alice|claim:org=acme": {},
+		"claim:team=a|claim:org=b":  {},
+		"endpoint:get:/a":           {},
+		"claim:=x":                  {},
+		"apikey:a|ip:127.0.0.1|user:c": limiter.APIKey("a").And(
+			limiter.IP(netip.MustParsePrefix("127.0.0.1/32"))).And(limiter.User("c")),
+		"USER:alice": {},
 		limiter.User(strings.Repeat("x", 200)).String(): {}, // an error: the subject contains a hash in place of the name
 		"user:" + strings.Repeat("x", 5000):             {},
 	} {

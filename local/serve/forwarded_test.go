@@ -54,8 +54,8 @@ func TestUpstream_forwarded(t *testing.T) {
 		_, _ = io.WriteString(w, r.Header.Get("X-Forwarded-For"))
 	})
 	for range 2 {
-		if r, _,
-			_ := f.raw("GET / HTTP/1.1\nHost: h\nConnection: close\nX-Forwarded-For: 203.0.113.7\n\n"); string(storetest.Must(io.ReadAll(r.Body))) != "203.0.113.7, 127.0.0.1" {
+		r, _, _ := f.raw("GET / HTTP/1.1\nHost: h\nConnection: close\nX-Forwarded-For: 203.0.113.7\n\n")
+		if string(storetest.Must(io.ReadAll(r.Body))) != "203.0.113.7, 127.0.0.1" {
 			t.Errorf("got %s, want the field with the peer", r.Status)
 		}
 	}

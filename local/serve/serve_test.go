@@ -159,7 +159,8 @@ func (l *local) searches(api *httptest.Server, token string, n int) {
 	})
 	want := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
 		`"error":"rate_limit_exceeded",` +
-		`"message":"Too many requests. Retry after 1 second.","retry_after":1,"limit":` + strconv.Itoa(quota) + `,"window":"60s","violated-policies":["search"]}`
+		`"message":"Too many requests. Retry after 1 second.","retry_after":1,"limit":` + strconv.Itoa(quota) +
+		`,"window":"60s","violated-policies":["search"]}`
 	if r.Text != want {
 		l.t.Errorf("body\n got %s\nwant %s", r.Text, want)
 	}
@@ -379,8 +380,10 @@ func TestServe_templateWithoutRole(t *testing.T) {
 // has no effect, and a request with an API key.
 func TestServe_greet(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(document, []byte(`{"version":7,"rules":[{"endpoint":"/api/v1/serch","method":"GET","limits":{"fre":{"requests":1,"window":"1m"},"*":{"requests":1,"window":"1m"}}}],
-		"exempt":[{"user":"alice"},{"endpoint":"/healthz"},{"endpoint":"/api/v1/*"}],"usage":{"endpoint":"/_usage","limit":{"requests":1,"window":"1m"}}}`), 0o600); err != nil {
+	if err := os.WriteFile(document, []byte(`{"version":7,"rules":[{"endpoint":"/api/v1/serch","method":"GET","limits":{"fre":{"requests":1,
+		"window":"1m"},"*":{"requests":1,"window":"1m"}}}],
+		"exempt":[{"user":"alice"},{"endpoint":"/healthz"},{"endpoint":"/api/v1/*"}],"usage":{"endpoint":"/_usage","limit":{"requests":1,
+			"window":"1m"}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := checkouttest.Scratch(t)
@@ -413,7 +416,8 @@ func TestServe_greet(t *testing.T) {
 		if out.String() != first {
 			t.Errorf("greeting of the second run: got\n%s\nwant the same as the first\n%s", &out, first)
 		}
-		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "\nkeys   in " + c.Path(".weir") + "\n", "page   http://127.0.0.1:8080/_weir/\n",
+		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "\nkeys   in " + c.Path(".weir") + "\n",
+			"page   http://127.0.0.1:8080/_weir/\n",
 			"warning: rules[0] matches no route: GET /api/v1/serch\nwarning: exempt[1] matches no route: /healthz\nwarning: usage.endpoint " +
 				"matches no route: GET /_usage\nwarning: RECORDS_TABLE has no effect: the API keys are in " + c.APIKeysFile() + "\n",
 			"  curl -i -H \"x-api-key: weir_paid-"} {

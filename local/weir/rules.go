@@ -18,7 +18,8 @@ func rulesCommand() *cobra.Command {
 		Long: "Publish rules to the records table of a deployment, and manage the versions there. A deployment with the setting " +
 			"rulesFrom=table uses the newest version within a minute. Without the setting, functions use the rules of their deployment, and " +
 			"publish fails.\n\n" +
-			"Each publication gets a new, higher version, even if the document is old: to go back, publish what weir rules get --version prints.\n\n" +
+			"Each publication gets a new, higher version, even if the document is old: to go back, publish what weir rules get --version " +
+			"prints.\n\n" +
 			"The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on).",
 	})
 	var o rulesOptions
@@ -73,8 +74,9 @@ func getCommand(o *rulesOptions) *cobra.Command {
 		Long: "Print the newest published rules document, or another version, exactly as it was published. With --deployed, print the " +
 			"document that the deployment of the namespace published: the rules in force without the setting rulesFrom. With --json, print an " +
 			"object with the document, its version, its note and its time.",
-		Example: "  weir rules get > rules.json\n  weir rules get --version 1772625602 > before.json\n  weir rules get --deployed --namespace prod",
-		Args:    command.Exactly(0),
+		Example: "  weir rules get > rules.json\n  weir rules get --version 1772625602 > before.json\n  weir rules get --deployed --namespace " +
+			"prod",
+		Args: command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if deployed && (version != 0 || o.namespace == "") {
 				return command.Usage("--deployed: want it with --namespace (or NAMESPACE), and without --version")

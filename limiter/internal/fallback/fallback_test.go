@@ -175,7 +175,8 @@ func TestCounts_settle_room(t *testing.T) {
 	}
 	taken := 0
 	for i := range 20 {
-		if _, err := f.Take(0, domain.User(fmt.Sprint("taken", i)), []domain.Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1), func() {}); err == nil {
+		if _, err := f.Take(0, domain.User(fmt.Sprint("taken", i)), []domain.Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1),
+			func() {}); err == nil {
 			taken++
 		}
 	}
@@ -192,7 +193,8 @@ func TestCounts_room_logs(t *testing.T) {
 	for cost, want := range map[int64]int{1: 30, 63: 30, 64: 15, 127: 15, 128: 10, 300: 6} {
 		f, held := fallbackOf(subjects), 0
 		for i := range 2 * subjects {
-			if _, err := f.Take(now, domain.User(fmt.Sprint(i)), []domain.Charge{{Limit: entries, Cost: cost}}, make([]algo.Result, 1), func() {}); err == nil {
+			if _, err := f.Take(now, domain.User(fmt.Sprint(i)), []domain.Charge{{Limit: entries, Cost: cost}}, make([]algo.Result, 1),
+				func() {}); err == nil {
 				held++
 			}
 		}
@@ -214,7 +216,8 @@ func TestCounts_memory(t *testing.T) {
 	}
 	before := heap()
 	for i := range subjects {
-		if taken, err := f.Take(0, domain.User(fmt.Sprintf("weir:v1:user:%030d", i)), charges, make([]algo.Result, 1), func() {}); !taken || err != nil {
+		if taken, err := f.Take(0, domain.User(fmt.Sprintf("weir:v1:user:%030d", i)), charges, make([]algo.Result, 1), func() {}); !taken ||
+			err != nil {
 			t.Fatalf("subject %d: got taken %t and error %v, want true and none", i, taken, err)
 		}
 	}

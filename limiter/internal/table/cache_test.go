@@ -20,7 +20,8 @@ func limitOf(tb testing.TB, rate algo.Rate) *domain.Limit {
 
 func slotsOf(tb testing.TB, requests int64, window time.Duration) *domain.Limit {
 	tb.Helper()
-	l, err := domain.NewLimit(domain.Limit{Name: "slots", Rate: algo.Rate{Requests: requests, Window: window}, Count: domain.Count{Of: domain.CountConcurrent}})
+	l, err := domain.NewLimit(domain.Limit{Name: "slots", Rate: algo.Rate{Requests: requests, Window: window},
+		Count: domain.Count{Of: domain.CountConcurrent}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -66,7 +67,8 @@ func TestCache_release(t *testing.T) {
 // store.
 func TestCache_charge(t *testing.T) {
 	now := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
-	c, a := domain.Charge{Subject: domain.User("a"), Limit: limitOf(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 1_000_000, Window: 24 * time.Hour}), Cost: 10}, domain.User("a")
+	c, a := domain.Charge{Subject: domain.User("a"), Limit: limitOf(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 1_000_000,
+		Window: 24 * time.Hour}), Cost: 10}, domain.User("a")
 	d := &Cache{New(6 * 1000), time.Second, func(int) int { return 0 }}
 	used, _ := c.Limit.Machine().Take(algo.State{}, now, 1000)
 	record := func() {

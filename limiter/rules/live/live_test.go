@@ -464,7 +464,8 @@ func TestRules_interventions(t *testing.T) {
 			}
 		}
 		version := l.Current().Limits()[0].Charge.Limit.Version
-		if (err != nil) != c.failed || got.Changed != c.changed || got.Intervened != c.intervened || blocked != c.blocked || version != c.version {
+		if (err != nil) != c.failed || got.Changed != c.changed || got.Intervened != c.intervened || blocked != c.blocked ||
+			version != c.version {
 			t.Errorf("%s: got %+v, %v, blocked %q, version %d, want %+v", c.name, got, err, blocked, version, c)
 		}
 	}

@@ -79,7 +79,8 @@ func TestParse_rejects(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"{": "unexpected EOF", `{"Resources":{}}`: "required", `{"Parameters":{"P":{}},"Resources":{"A":{"Type":"AWS::S3::Bucket"}}}`: "Parameters.P: Default",
+		"{": "unexpected EOF", `{"Resources":{}}`: "required", `{"Parameters":{"P":{}},
+			"Resources":{"A":{"Type":"AWS::S3::Bucket"}}}`: "Parameters.P: Default",
 		strings.Repeat(" ", 1<<20+1): "at most",
 	} {
 		if _, err := template.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

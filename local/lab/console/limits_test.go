@@ -108,7 +108,8 @@ func TestConsole_limits(t *testing.T) {
 func TestConsole_caller(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	write(t, file, `{"rules":[{"endpoint":"/api/v1/search","method":"GET","limits":{
-		"free":[{"name":"tokens","requests":100,"period":"month","per":["user"],"count":"cost","reserve":20},{"name":"soft","requests":2,"window":"1h","algorithm":"fixed_window","mode":"mark"},{"name":"hard","requests":3,"window":"2d"}],
+		"free":[{"name":"tokens","requests":100,"period":"month","per":["user"],"count":"cost","reserve":20},{"name":"soft","requests":2,
+			"window":"1h","algorithm":"fixed_window","mode":"mark"},{"name":"hard","requests":3,"window":"2d"}],
 		"paid":{"name":"paid","requests":5,"window":"1h"}}}],
 		"exempt":[{"endpoint":"/api/v1/items/*","name":"items"}]}`)
 	l := newLocal(t, file)
@@ -132,8 +133,10 @@ func TestConsole_caller(t *testing.T) {
 // A limit in shadow mode does not look as if it refused. The page lists what it would have refused.
 func TestConsole_shadow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
-	write(t, file, `{"rules":[{"endpoint":"/api/v1/search","method":"GET","mode":"shadow","limits":{"free":{"name":"trial","requests":2,"window":"1h","algorithm":"fixed_window"}}},
-		{"endpoint":"/api/v1/search","limits":{"free":{"name":"enforced","requests":9,"window":"1h"},"*":{"name":"rest","requests":9,"window":"1h"}}}]}`)
+	write(t, file, `{"rules":[{"endpoint":"/api/v1/search","method":"GET","mode":"shadow","limits":{"free":{"name":"trial","requests":2,
+		"window":"1h","algorithm":"fixed_window"}}},
+		{"endpoint":"/api/v1/search","limits":{"free":{"name":"enforced","requests":9,"window":"1h"},"*":{"name":"rest","requests":9,
+			"window":"1h"}}}]}`)
 	l := newLocal(t, file)
 	b := openConsole(t, l.rest, limitsPage, 1280, 900)
 	b.await(`document.getElementById("shadow").hidden`)

@@ -32,7 +32,8 @@ const document = `{"version":1,"rules":[
 	{"endpoint":"/local","on_error":"local","local_processes":5,"limits":{"*":{"requests":20,"window":"100d","algorithm":"fixed_window"}}},
 	{"endpoint":"/default","limits":{"*":{"requests":57,"window":"100d","algorithm":"fixed_window"}}},
 	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window":"100d","algorithm":"fixed_window"}}},
-	{"endpoint":"/pair","limits":{"*":{"requests":3000,"window":"100d","algorithm":"fixed_window"},"global":{"requests":3000,"window":"100d","algorithm":"fixed_window"}}}
+	{"endpoint":"/pair","limits":{"*":{"requests":3000,"window":"100d","algorithm":"fixed_window"},"global":{"requests":3000,"window":"100d",
+		"algorithm":"fixed_window"}}}
 ]}`
 
 // The numbers of requests that the rules in document allow. requests is the limit of each policy. share

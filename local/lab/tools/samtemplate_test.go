@@ -22,7 +22,8 @@ func templateFor(t *testing.T, architecture string) string {
 		"asset.1/bootstrap": "program",
 		"keys":              "key",
 		"t.json": fmt.Sprintf(`{"Parameters":{"P":{"Type":"String"}},"Resources":{
-			"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Architectures":[%q],"Environment":{"Variables":{"STORE":"redis","KEPT":"kept"}}},"Metadata":{"aws:asset:path":"asset.1"}},
+			"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Architectures":[%q],"Environment":{"Variables":{"STORE":"redis",
+				"KEPT":"kept"}}},"Metadata":{"aws:asset:path":"asset.1"}},
 			"Rest":{"Type":"AWS::ApiGateway::RestApi"},"Http":{"Type":"AWS::ApiGatewayV2::Api"}}}`, architecture),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
