@@ -37,8 +37,7 @@ func (g *Groups) Enter(a *chain.Ask) *Waiter {
 
 // Leave ends the call of a request for which Enter returned nil. If other requests wait, it returns them as a group, which
 // MUST be served; otherwise nil.
-func (g *Groups) Leave(a *chain.Ask) *Group {
-	subject := a.Charges[0].Subject
+func (g *Groups) Leave(subject domain.Subject, a *chain.Ask) *Group {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.waiting[subject]) == 0 {

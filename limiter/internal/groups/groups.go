@@ -36,13 +36,14 @@ func (g *Groups) Take(a *chain.Ask) {
 		g.Below.Take(a)
 		return
 	}
+	subject := a.Charges[0].Subject // a layer below can change it
 	if w := g.Enter(a); w != nil {
 		g.wait(a, w)
 		return
 	}
 	a.Err = domain.ErrUnavailable // this error stays if the store panics
 	defer func() {
-		if q := g.Leave(a); q != nil {
+		if q := g.Leave(subject, a); q != nil {
 			a.Err = g.Health.Crowded(a.Err)
 			if domain.Busy(a.Err) {
 				a.Verdict = chain.Busy
