@@ -34,6 +34,12 @@ func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (d 
 var combiners = sync.Pool{New: func() any { return new(combiner) }}
 
 func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Charge, look bool, d *Decision) error {
+	if l.isPlain(charges) {
+		ok, err := l.takePlain(ctx, now, &charges[0], look, d)
+		if ok || err != nil {
+			return err
+		}
+	}
 	c := combiners.Get().(*combiner)
 	defer combiners.Put(c)
 	defer c.reset()

@@ -74,6 +74,9 @@ func (r *recorder) Take(a *chain.Ask) {
 
 // Settle implements chain.Layer.
 func (r *recorder) Settle(c *chain.Correction) {
+	if slices.ContainsFunc(c.Parts, func(p chain.Part) bool { return !p.Done && (p.Taken != nil || p.Local) }) {
+		panic("a correction that a layer above owns")
+	}
 	wire.Settle(c, func(ctx context.Context, charges []limiter.Charge, results []algo.Result) (limiter.Settled, error) {
 		for _, c := range charges {
 			if c.Force {
@@ -160,7 +163,7 @@ func (k *contract) check(a *chain.Ask, before map[limiter.ID]int64, called bool)
 	switch {
 	case a.Verdict == chain.Unanswered, a.Verdict >= chain.Busy && a.Err == nil:
 		return fmt.Errorf("got the verdict %d and error %v, want an answer", a.Verdict, a.Err)
-	case a.Verdict == chain.Refused && !a.Outage && a.Refuser() == nil && !slices.ContainsFunc(a.Lines, func(l chain.Line) bool {
+	case a.Verdict == chain.Refused && a.Refuser() == nil && !slices.ContainsFunc(a.Lines, func(l chain.Line) bool {
 		return l.Limit.Spread.HasCounter() // its share can have changed since
 	}):
 		return fmt.Errorf("got a refusal of %+v, want a state or a wait that refuses", a.Results)
@@ -250,6 +253,8 @@ func TestContract(t *testing.T) {
 			Window: 24 * time.Hour, Regions: r}}))
 	}
 	limits := []*limiter.Limit{of("plain", 60, limiter.Spread{}, algo.Regions{}), of("large", 20_000, limiter.Spread{}, algo.Regions{}),
+		storetest.Must(limiter.NewLimit(limiter.Limit{Name: "open", OnError: limiter.OnErrorAllow,
+			Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 60, Window: 24 * time.Hour}})),
 		of("leased", 90, limiter.Spread{Lease: 8}, algo.Regions{}), of("sharded", 60, limiter.Spread{Shards: 3}, algo.Regions{}),
 		of("synced", 200, limiter.Spread{Sync: time.Second}, algo.Regions{}), of("regional", 60, limiter.Spread{}, algo.Regions{Of: 3})}
 	for seed := range uint64(600) {
