@@ -62,11 +62,12 @@ func (g *Gate) newMetering(r *Request, of []rules.Metered, charges []limiter.Cha
 // readBody reads the body of r.origin. whole is false if the body is longer than maxBody or cannot be read, or if too many
 // bodies are being read.
 func (g *Gate) readBody(r *Request) (body []byte, whole bool) {
+	reading := g.reading.Add(1)
 	defer g.reading.Add(-1)
-	if n := g.reading.Add(1); n > maxReading || r.origin.ContentLength > maxBody {
+	if reading > maxReading || r.origin.ContentLength > maxBody {
 		return nil, false
 	}
-	if r.origin.Body == nil {
+	if r.origin.Body == nil || r.origin.Body == http.NoBody {
 		return nil, true
 	}
 	body, err := io.ReadAll(io.LimitReader(r.origin.Body, maxBody+1))

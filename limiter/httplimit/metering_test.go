@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/weir-limits/weir/limiter/caller"
@@ -156,6 +158,32 @@ type reading struct{ read bool }
 func (r *reading) Read([]byte) (int, error) {
 	r.read = true
 	return 0, io.EOF
+}
+
+// Clients whose bodies do not arrive hold the memory of at most 256 bodies. Others then reserve the most.
+func TestGate_metering_bound(t *testing.T) {
+	gate := storetest.Must(httplimit.FromDocument([]byte(priced)))
+	h := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	send := func(body io.Reader) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/priced", body)
+		r.RemoteAddr = address.String() + ":1"
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	in, out := io.Pipe()
+	var waiting sync.WaitGroup
+	for range 256 {
+		waiting.Go(func() { send(io.MultiReader(strings.NewReader(" "), in)) })
+	}
+	for gate.Reading() < 256 {
+		runtime.Gosched()
+	}
+	body := &reading{}
+	send(body)
+	_ = out.Close()
+	waiting.Wait()
+	if body.read {
+		t.Error("got a body read beside 256 others, want it unread")
+	}
 }
 
 // Of a body that a handler does not write, the last counts.
