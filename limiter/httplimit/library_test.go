@@ -1,12 +1,15 @@
 package httplimit_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // A server with sessions of its own limits its users, and clients without a session by their address.
@@ -77,6 +81,31 @@ func TestWithCaller(t *testing.T) {
 	g := httplimit.PerCaller(1, time.Minute, httplimit.WithCaller(func(*http.Request) (caller.Caller, error) { panic("no request") }))
 	if r := g.Decide(t.Context(), httplimit.Request{Method: http.MethodGet, Path: rules.EncodedPath("/")}); !errors.Is(r.Err, caller.ErrUnverified) {
 		t.Errorf("without a request: got %v, want ErrUnverified", r.Err)
+	}
+}
+
+// A claim by which a limit counts and that cannot count is reported for each request, and logged once.
+func TestGate_uncounted(t *testing.T) {
+	const document = `{"rules":[{"endpoint":"/","limits":{"*":{"name":"org","requests":5,"window":"1m","per":["claim:org"]}}}]}`
+	var log strings.Builder
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	values, reported := []string{}, 0
+	g := storetest.Must(httplimit.FromDocument([]byte(document), httplimit.WithCaller(func(*http.Request) (caller.Caller, error) {
+		return caller.Caller{User: "u", Claims: map[string][]string{"org": values}}, nil
+	}), httplimit.WithObserver(func(_ context.Context, o telemetry.Outcome) {
+		if o.Uncounted {
+			reported++
+		}
+	})))
+	for range 3 {
+		send(t, g.Wrap(ok), http.MethodGet, "/", "203.0.113.7:1")
+	}
+	values = []string{"acme"}
+	send(t, g.Wrap(ok), http.MethodGet, "/", "203.0.113.7:1")
+	if lines := strings.Count(log.String(), "a claim cannot count"); reported != 3 || lines != 1 || !strings.Contains(log.String(), "claim=org") {
+		t.Errorf("got %d reports and the log %s, want 3 reports and one line with the claim", reported, &log)
 	}
 }
 

@@ -533,6 +533,24 @@ func TestExplain_address(t *testing.T) {
 	}
 }
 
+// Each element of a claim has its limit, and a note names a claim with more elements than count.
+func TestExplain_claims(t *testing.T) {
+	d := newDesk(t, "memory")
+	for n, want := range map[int]int{2: 2, 9: 8} {
+		orgs := strings.Split("a,b,c,d,e,f,g,h,i", ",")[:n]
+		e := d.explain(operator.Question{Method: "GET", Path: "/x", User: "u", Claims: map[string][]string{"org": orgs}})
+		limits := 0
+		for _, l := range e.Limits {
+			if l.Name == "org" {
+				limits++
+			}
+		}
+		if noted := strings.Contains(strings.Join(e.Notes, " "), "the claim org cannot count"); limits != want || noted != (n > want) {
+			t.Errorf("%d elements: got %d limits and the notes %q, want %d limits", n, limits, e.Notes, want)
+		}
+	}
+}
+
 // If the store fails, each question returns an error.
 func TestOperator_storeFails(t *testing.T) {
 	d := newDesk(t, "memory")
