@@ -47,7 +47,7 @@ func tokenCommand() *cobra.Command {
 	c.Flags().StringVar(&user, "user", "alice", "the user, claim sub")
 	c.Flags().StringVar(&tier, "tier", "", "the tier, claim tier")
 	c.Flags().DurationVar(&valid, "valid", time.Hour, "time for which the token is valid; negative for an expired token")
-	c.Flags().StringArrayVar(&extra, "claim", nil, "another claim, as name=value; may be repeated")
+	c.Flags().StringArrayVar(&extra, "claim", nil, "another claim, as name=value; may be repeated, and a repeated name is a list")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	completeTiers(c, new(string))
 	return c
