@@ -192,6 +192,9 @@ func (c *compiler) rule(r *document.Rule) {
 		l := &r.Limits[i]
 		c.checkParameters(l, compiled.pattern)
 		l.Rate.Counts = l.Spread.Counts() || l.AcrossTiers || l.Rate.Regions != (algo.Regions{})
+		if l.UpTo != nil {
+			l.Rate.Of = l.Rate.Capacity()
+		}
 		l.Name = cmp.Or(l.Name, compiled.pattern.name())
 		s := &spec{Limit: l, rule: at}
 		s.is = hashed{tier: s.Tier, name: s.Name, per: strings.Join(s.Per, " ")}

@@ -52,6 +52,8 @@ type Listed struct {
 	Charge limiter.Charge
 	// Shared reports whether regions share the limit, also if the rules were parsed for one region.
 	Shared bool
+	// AcrossTiers and UpTo are the fields of the limit: whether its tiers keep one count, and whether each tier may use a part.
+	AcrossTiers, UpTo bool
 	// Overridden reports whether an override or the record of an API key sets the numbers of the limit in
 	// Charge.
 	Overridden bool
@@ -67,7 +69,7 @@ func (r *Rules) list(l *limit, s limiter.Subject, own applied) Listed {
 	return Listed{
 		Path: l.Path, Tier: l.Tier, Endpoint: rule.Endpoint, Method: rule.Method,
 		Charge: limiter.Charge{Subject: s, Limit: own.limit, Cost: l.cost}, Overridden: own.overridden, Ignored: own.mistake,
-		Shared: l.spec.Rate.Regions != algo.Regions{},
+		Shared: l.spec.Rate.Regions != algo.Regions{}, AcrossTiers: l.AcrossTiers, UpTo: l.UpTo != nil,
 	}
 }
 

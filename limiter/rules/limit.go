@@ -63,6 +63,9 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 			s.Path)
 		return
 	}
+	if !c.checkParts(s, made, cost) {
+		return
+	}
 	if first := c.ids[made.ID]; first == nil {
 		c.ids[made.ID] = s
 	} else if first.count() != s.count() {
@@ -116,6 +119,7 @@ func (c *compiler) shares(s *spec, made *limiter.Limit, known *identified) bool 
 		{was.Rate != made.Rate || was.Spread != made.Spread, "it must have the same numbers"},
 		{was.Count != made.Count, `it must have the same "count", "failure_status" and "cost_field"`},
 		{was.Notify != made.Notify, `it must have the same "notify"`},
+		{!slices.Equal(known.UpTo, s.UpTo), `it must have the same "up_to"`},
 		{known.Only != s.Only, `it must have the same "only"`},
 		{was.Mark != made.Mark, "it must have the same mode"},
 		{was.OnError != made.OnError || was.LocalProcesses != made.LocalProcesses, "their rules must have the same on_error and local_processes"},
@@ -160,6 +164,9 @@ func (o Options) spread(of *spec, r algo.Rate, global bool) (s limiter.Spread, n
 	s = of.Spread
 	large := o.LeaseAbove > 0 && perSecond(r) > o.LeaseAbove && r.Algorithm.NoLease() == ""
 	switch {
+	case large && r.Of > 0:
+		note = fmt.Sprintf("more than %d requests a second: a limit with across_tiers or up_to has no leases, so DynamoDB throttles its item "+
+			"above 1,000 a second, and requests get subject_busy", o.LeaseAbove)
 	case large && r.Regions != (algo.Regions{}):
 		note = fmt.Sprintf("more than %d requests a second: regions share it without leases, so DynamoDB throttles its item in a region that "+
 			"admits more than 1,000 a second", o.LeaseAbove)
@@ -181,7 +188,7 @@ func (o Options) spread(of *spec, r algo.Rate, global bool) (s limiter.Spread, n
 }
 
 // keptFields are the fields of a limit that its overrides do not change.
-var keptFields = []string{"lease", "shards", "sync_ms", "notify", "across_tiers", "regions"}
+var keptFields = []string{"lease", "shards", "sync_ms", "notify", "across_tiers", "up_to", "regions"}
 
 // mistake returns the reason why the numbers at path make no valid limit. They are the numbers of the limit s, or
 // replace them.
@@ -190,6 +197,9 @@ func (r *Rules) mistake(path string, s *spec, err error) Problem {
 	field, ok := errors.AsType[*algo.FieldError](err)
 	if ok && field.Field == "of" {
 		field.Field = "across_tiers"
+		if s.UpTo != nil {
+			field.Field = "up_to"
+		}
 	}
 	switch {
 	case !ok:

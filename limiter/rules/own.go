@@ -111,6 +111,11 @@ type applied struct {
 // apply returns the limit that applies to a request in place of the limit l. Interventions take precedence over the
 // limits of an API key's record, and these over overrides.
 func (r *Rules) apply(q *Request, l *limit) applied {
+	return r.upTo(q, l, r.whole(q, l))
+}
+
+// whole is apply without up_to.
+func (r *Rules) whole(q *Request, l *limit) applied {
 	return r.raise(&q.Caller, q.At, l, r.recorded(q, l))
 }
 
@@ -151,7 +156,7 @@ func (r *Rules) replace(base *identified, path string, own algo.Rate) (made *lim
 		mistake := r.mistake(path, base.spec, err)
 		return nil, note, &mistake
 	}
-	if most := min(made.MaxCost(), made.MaxLocalCost()); base.cost > most {
+	if most := base.spec.most(made); base.cost > most {
 		return nil, note, &Problem{Path: path, Message: fmt.Sprintf("got a capacity of %d, want at least %d, the cost in %s", most, base.cost,
 			base.costPath)}
 	}

@@ -63,6 +63,14 @@ var defects = map[string]string{
 		`have the same algorithm, requests and window; only the burst may differ`,
 	"across_tiers_unnamed_tier": `line 3: rules[1].limits.*: applies to callers of tier paid too, but rules[0].limits.paid keeps the ` +
 		`same count with other numbers; name the tier paid in this rule`,
+	"up_to_beside_lease":   `line 1: rules[0].limits.global.up_to: want none beside lease, shards, sync_ms, across_tiers or notify`,
+	"up_to_below_a_cost":   `line 1: rules[0].limits.global.up_to: got a part of 1 requests (divided by local_processes), want at least the cost, 2`,
+	"up_to_of_a_log":       `line 1: rules[0].limits.global.up_to: want a window, a bucket or a period: a sliding_log has no thresholds`,
+	"up_to_of_one_tier":    `line 1: rules[0].limits.free.up_to: want a limit under "global" or "*", which callers of several tiers share`,
+	"up_to_fraction":       `line 1: rules[0].limits.global.up_to.*: got "0.5", want "1%" to "100%", without fractions`,
+	"up_to_without_a_tier": `line 1: rules[0].limits.global.up_to: got no part for the tier free, want one for every tier, or for "*"`,
+	"up_to_regions":        `line 1: rules[0].limits.global.regions: got shared, as in the document beside across_tiers or up_to, want one of them`,
+	"up_to_unknown_tier":   `line 1: rules[0].limits.global.up_to.piad: got "piad", want a tier of "tiers": free or paid; or "*"`,
 	"regions_of_slots": `line 2: rules[0].limits.*.regions: got shared, as in the document, want each: regions can share only ` +
 		`the counts of a fixed_window, a sliding_window or a period`,
 	"regions_beside_lease": `line 1: rules[0].limits.*.regions: got shared beside lease, shards or sync_ms, want each, or none of ` +
@@ -101,7 +109,7 @@ var defects = map[string]string{
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
 line 2: rules[0].limits.free.window: got "0s", want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"; for calendar months and years, use "period": "month" or "year"
-line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, count, from, reserve, failure_status, notify, per, name, only, across_tiers, regions, mode, note`,
+line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, count, from, reserve, failure_status, notify, per, name, only, across_tiers, up_to, regions, mode, note`,
 	"lease_above_requests": `line 1: rules[0].limits.free.lease: got 11, want 1 to 10 here`,
 	"lease_of_a_log":       `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log stores the instant of each request`,
 	"limits_without_tier": `line 1: rules[0].limits: got a limit, want limits by tier, such as {"*": {"requests": 100, "window": ` +
@@ -258,6 +266,7 @@ func TestSchema(t *testing.T) {
 		"notify_short_window": true, "notify_unsorted": true, "regions_of_slots": true, "regions_above_local_processes": true,
 		"across_tiers_of_one_tier": true, "across_tiers_other_period": true, "across_tiers_other_rate": true,
 		"across_tiers_unnamed_tier": true, "usage_mark": true, "per_header_alone": true, "per_header_credential": true, "exempt_twice": true,
+		"up_to_below_a_cost": true, "up_to_of_one_tier": true, "up_to_regions": true, "up_to_unknown_tier": true, "up_to_without_a_tier": true,
 		"from_without_parameter": true, "reserve_above": true,
 		"tier_not_declared": true, "default_tier_missing": true, "time_zone_unknown": true, "except_every": true, "except_outside": true,
 	}

@@ -104,7 +104,11 @@ func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
 		if !ok {
 			i = len(list)
 			seen[l.Limit] = i
-			list = append(list, r.list(l, counts[l.class], r.apply(&q, l)))
+			own := r.whole(&q, l)
+			if v.Caller.Tier != "" {
+				own = r.upTo(&q, l, own)
+			}
+			list = append(list, r.list(l, counts[l.class], own))
 			list[i].Reason = "applies to other tiers"
 		}
 		if v.Caller.Tier == "" || r.rules[l.rule].applies(v.Caller.Tier, l) {

@@ -37,6 +37,7 @@ type Limit struct {
 	Count          string `json:"count,omitempty"`       // cost, failures, bytes or concurrent: Cost is charged until the answer is known
 	Notify         []int  `json:"notify,omitempty"`      // percentages at which the limit writes a notice
 	AcrossTiers    bool   `json:"acrossTiers,omitempty"` // true if the limits of several tiers keep one count
+	PartOf         int64  `json:"partOf,omitempty"`      // capacity of a limit with up_to, of which Requests or Burst is the part of the tier
 	Shared         bool   `json:"shared,omitempty"`      // true if regions share the limit
 	Mode           string `json:"mode"`                  // enforce, mark or shadow
 	OnError        string `json:"onError"`               // allow, deny or local
@@ -86,9 +87,12 @@ func newLimit(l rules.Listed, now time.Time) Limit {
 		Subject:     l.Charge.Subject.String(), ID: limit.ID.String(),
 		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second),
 		Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
-		Cost: l.Charge.Cost, Count: string(limit.Count.Of), AcrossTiers: limit.Rate.Of > 0, Shared: l.Shared, Mode: "enforce",
+		Cost: l.Charge.Cost, Count: string(limit.Count.Of), AcrossTiers: l.AcrossTiers, Shared: l.Shared, Mode: "enforce",
 		OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
 		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Overridden: l.Overridden,
+	}
+	if l.UpTo {
+		made.PartOf = limit.Rate.Of
 	}
 	if limit.Notify != (limiter.Percentages{}) {
 		made.Notify = limit.Notify.List()

@@ -211,6 +211,7 @@ func numbers(l operator.Limit) []string {
 	add(l.Count != "" && !concurrent(l), "counts %s, reserves %d", l.Count, l.Cost)
 	add(l.Cost != 1 && l.Count == "", "cost %d", l.Cost)
 	add(l.AcrossTiers, "one count across tiers")
+	add(l.PartOf > 0, "the part of a tier of %d", l.PartOf)
 	add(l.Shared, "shared by regions")
 	add(l.Overridden, "overridden")
 	add(l.Mode != "enforce", "%s", l.Mode)

@@ -173,7 +173,13 @@ func (d *Document) readRules(n *node) {
 			d.Rules = nil
 			return
 		}
-		for _, tier := range r.Tiers {
+		named := r.Tiers
+		for i := range r.Limits {
+			for _, p := range r.Limits[i].UpTo {
+				named = append(named, p.Tier)
+			}
+		}
+		for _, tier := range named {
 			if tier != OtherTiers && tier != Global && !slices.Contains(tiers, tier) {
 				tiers = append(tiers, tier)
 			}

@@ -42,6 +42,7 @@ type Limit struct {
 	From *meter.Source
 	// AcrossTiers reports whether a caller that changes tier keeps its count of the limit.
 	AcrossTiers bool
+	UpTo        []Part // what each tier may use of the limit; nil without the field up_to
 	Only        string // selects the charged requests: OnlyUnverified, OnlyBadCredentials or "" for all
 }
 
@@ -97,6 +98,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	l.Name = d.readName(o, inList, l.Per == nil || slices.Contains(l.Per, PerEndpoint))
 	l.Only = d.readOnly(o, l.Per)
 	l.AcrossTiers = d.readAcrossTiers(o, &l)
+	l.UpTo = d.readUpTo(o, &l)
 	l.Rate.Regions = d.readRegions(o, &l)
 	l.Mark = o.choose(o.member("mode"), limitModes,
 		map[string]string{modeShadow: `; "shadow" is a mode of a rule or of the document`}) == modeMark
@@ -355,8 +357,8 @@ func (d *Document) readRegions(o *object, l *Limit) algo.Regions {
 		d.report.add(path, "got %s, want each: regions can share only the counts of a fixed_window, a sliding_window or a period", got)
 	case l.Spread != limiter.Spread{}:
 		d.report.add(path, "got %s beside lease, shards or sync_ms, want each, or none of them", got)
-	case l.AcrossTiers:
-		d.report.add(path, "got %s beside across_tiers, want one of them", got)
+	case l.AcrossTiers, l.UpTo != nil:
+		d.report.add(path, "got %s beside across_tiers or up_to, want one of them", got)
 	case l.Notify != limiter.Percentages{}:
 		d.report.add(path, "got %s beside notify, want one of them: a region does not know the usage in the others", got)
 	}

@@ -1,0 +1,46 @@
+package rules_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// A tier with 100 % is refused only when the whole limit is used. A tier with less is admitted only while less than its part
+// is used, and answers have the fields of its part. Any other tier, also none, has the part of "*" or of the default tier.
+func TestRules_upTo(t *testing.T) {
+	r := load(t, "testdata/good/up_to.json")
+	parts := map[string]int64{"free": 12, "paid": 18, "gold": 20, "unknown": 12, "": 12}
+	for seed := range uint64(50) {
+		random, used := rand.New(rand.NewPCG(seed, 1)), int64(0)
+		l := storetest.Must(limiter.New(struct{ limiter.Store }{storetest.Must(memstore.New(memstore.Options{}))}, limiter.Options{}))
+		for range 40 {
+			tier := []string{"free", "paid", "gold", "unknown", ""}[random.IntN(5)]
+			charges := r.Charges(nil, "GET", rules.EncodedPath("/a"), caller.Caller{User: "alice", Tier: tier})
+			d := storetest.Must(l.Take(t.Context(), start, charges))
+			if want := used+2 <= parts[tier]; d.Allowed != want || !want && d.Capacity != parts[tier] {
+				t.Fatalf("seed %d, tier %q: got %+v after %d, want allowed %t and %d", seed, tier, d, used, want, parts[tier])
+			}
+			if d.Allowed {
+				used += 2
+			}
+		}
+	}
+	for tier, want := range map[string][2]int64{"free": {12, 10}, "paid": {18, 20}} {
+		charges := r.Charges(nil, "GET", rules.EncodedPath("/b"), caller.Caller{Tier: tier})
+		if all, burst := charges[0].Limit.MaxCost(), charges[1].Limit.MaxCost(); all != want[0] || burst != want[1] || charges[1].Limit.Rate.Requests != 100 {
+			t.Errorf("%s: got parts of %d and %d, want %d of the window and a burst of %d, at the rate of the limit", tier, all, burst, want[0], want[1])
+		}
+	}
+	large := []byte(`{"rules":[{"endpoint":"*","limits":{"global":{"requests":3000,"window":"1s","up_to":{"*":"50%"}}}}]}`)
+	busy := storetest.Must(rules.Parse(large, rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB}))
+	charges := busy.Charges(nil, "GET", rules.EncodedPath("/"), caller.Caller{})
+	if len(busy.Notes()) == 0 || charges[0].Limit.Spread != (limiter.Spread{}) {
+		t.Errorf("got the spread %+v and the notes %v, want none, and a note on subject_busy", charges[0].Limit.Spread, busy.Notes())
+	}
+}
