@@ -1,6 +1,7 @@
 package caller
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"maps"
@@ -77,7 +78,7 @@ func (c *Claims) add(members map[string]json.RawMessage, prefix string, level in
 		if !counts || len(values) > 0 {
 			c.Values[path] = values
 		}
-		if members[name][0] == '{' && level < maxLevels {
+		if bytes.HasPrefix(members[name], []byte("{")) && level < maxLevels {
 			objects = append(objects, name)
 		}
 	}
@@ -92,7 +93,7 @@ func (c *Claims) add(members map[string]json.RawMessage, prefix string, level in
 // valuesOf returns the values of a claim. counts is false if it has a form that cannot count.
 func valuesOf(claim json.RawMessage) (values []string, counts bool) {
 	list := []json.RawMessage{claim}
-	if claim[0] == '[' {
+	if bytes.HasPrefix(claim, []byte("[")) {
 		list = nil
 		if json.Unmarshal(claim, &list) != nil {
 			return nil, false
