@@ -48,13 +48,13 @@ func (c *combiner) arrange(charges []Charge) error {
 	for i := range charges {
 		first := &charges[i]
 		subject := first.Limit.CountedSubject(first.Subject)
-		if !alone(first.Limit) && slices.ContainsFunc(charges[:i], func(before Charge) bool { return shares(&before, first, subject) }) {
+		if !alone(first.Limit) && slices.ContainsFunc(charges[:i], func(before Charge) bool { return joins(&before, first, subject) }) {
 			continue
 		}
 		from := len(c.charges)
 		c.add(first)
 		for j := i + 1; j < len(charges) && !alone(first.Limit); j++ {
-			if shares(&charges[j], first, subject) {
+			if joins(&charges[j], first, subject) {
 				c.add(&charges[j])
 			}
 		}
@@ -65,8 +65,8 @@ func (c *combiner) arrange(charges []Charge) error {
 	return nil
 }
 
-// shares reports whether other is in the ask of first, which counts on the subject.
-func shares(other, first *Charge, subject Subject) bool {
+// joins reports whether other is in the ask of first, which counts on the subject.
+func joins(other, first *Charge, subject Subject) bool {
 	return !alone(other.Limit) && other.Limit.Shadow == first.Limit.Shadow && other.Limit.CountedSubject(other.Subject) == subject
 }
 

@@ -74,7 +74,7 @@ func (l *Limiter) decide(ctx context.Context, c *combiner, now time.Time, charge
 		a := &c.asks[0]
 		a.layer.Take(&a.Ask) // the call of most requests has few functions on the stack
 		c.storeTime, a.StoreTime = a.StoreTime, 0
-		if !l.shared {
+		if !l.remote {
 			a.fallBack()
 		}
 	default:

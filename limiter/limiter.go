@@ -32,7 +32,7 @@ type Limiter struct {
 	log      logs
 	own      clock.Process // the time for a Local store
 
-	shared   bool // other processes charge the same store
+	remote   bool // other processes charge the same store
 	layers   [everyLayer + 1]chain.Layer
 	groups   *groups.Groups // nil for a Local store, as are trackers and fallback
 	trackers *table.Trackers
@@ -69,7 +69,7 @@ func New(store Store, o Options) (*Limiter, error) {
 		l.connectLocal(own, o)
 		return l, nil
 	}
-	l.shared = true
+	l.remote = true
 	l.clock, _ = o.Clock.(ConcurrentClock)
 	l.connect(own, o)
 	return l, nil
@@ -151,7 +151,7 @@ const (
 // never causes too many admissions. For a Local store, Now never runs back, and follows a clock that is more than a
 // second ahead; the result has no monotonic reading.
 func (l *Limiter) Now() time.Time {
-	if !l.shared {
+	if !l.remote {
 		return l.own.Now()
 	}
 	now := time.Now()

@@ -71,9 +71,9 @@ func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) 
 // subjects and limits of the shards.
 func (l *Limiter) locate(c Charge) (subjects []Subject, limits []*Limit) {
 	switch {
-	case c.Limit.Spread.Shards > 0 && l.shared:
+	case c.Limit.Spread.Shards > 0 && l.remote:
 		return c.Limit.Subjects(c.Subject), c.Limit.Parts()
-	case c.Limit.Reports() != nil && l.shared:
+	case c.Limit.Reports() != nil && l.remote:
 		return []Subject{c.Limit.CountedSubject(c.Subject)}, []*Limit{c.Limit.Reports().Admitted}
 	}
 	return []Subject{c.Limit.CountedSubject(c.Subject)}, []*Limit{c.Limit}
@@ -122,7 +122,7 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 			problems = append(problems, l.store.Reset(ctx, subject))
 			l.table.Forget(subject)
 		}
-		if l.shared {
+		if l.remote {
 			l.fallback.Reset(c.Limit.CountedSubject(c.Subject))
 		}
 	}

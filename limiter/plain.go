@@ -29,7 +29,7 @@ var plains = sync.Pool{New: func() any {
 
 // isPlain reports whether a request with these charges can be a plain one.
 func (l *Limiter) isPlain(charges []Charge) bool {
-	if l.shared || len(charges) != 1 || charges[0].Limit == nil {
+	if l.remote || len(charges) != 1 || charges[0].Limit == nil {
 		return false
 	}
 	limit := charges[0].Limit

@@ -9,7 +9,7 @@ import (
 
 // known asks what this process knows without a call of the store. It reports whether it denies the request.
 func (c *combiner) known() (denies bool) {
-	if !c.limiter.shared {
+	if !c.limiter.remote {
 		return false
 	}
 	for i := 0; i < len(c.asks); i++ { // the loop also reaches asks that it appends
@@ -34,7 +34,7 @@ func (c *combiner) take() {
 	if c.began.IsZero() {
 		c.began = time.Now() // a refund needs the monotonic clock reading
 	}
-	if c.limiter.shared {
+	if c.limiter.remote {
 		c.takeInWaves()
 		return
 	}
