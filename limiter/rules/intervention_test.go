@@ -196,6 +196,7 @@ func TestInterventions_Put(t *testing.T) {
 	}{
 		{0, 10, bob, "0-10"}, {0, 20, search, "0-10 0-20"}, {5, 30, bob, "0-20 5-30"}, {6, 6, bob, "0-20"}, {7, 7, search, "7-7"},
 		{8, 9, bob, "7-7 8-9"}, {7, 30, search, "8-9 8-30"},
+		{8, 40, search, "8-9 9-40"},
 	} {
 		if err := put(step.second, step.end, step.one); err != nil {
 			t.Fatal(err)
@@ -214,7 +215,7 @@ func TestInterventions_Put(t *testing.T) {
 			End: instant + 200})
 	}
 	begun := v.Version
-	if err := put(150, 300, bob); err != nil || len(v.List) != rules.MaxInterventions || v.Floor != instant+30 || v.Version <= begun {
+	if err := put(150, 300, bob); err != nil || len(v.List) != rules.MaxInterventions || v.Floor != instant+40 || v.Version <= begun {
 		t.Errorf("one of 2,000 has ended: got %d entries, floor %d, %v, want it removed", len(v.List), v.Floor-instant, err)
 	}
 	v.List = append([]rules.Intervention{}, v.List...)
