@@ -29,9 +29,9 @@ var backEnds = map[string]func(*testing.T) backEnd{
 		}
 		return backEnd{program("node", "testdata/express.js", modules), `"ignore_case":true,`, strings.ToLower}
 	},
-	"Flask": func(t *testing.T) backEnd {
-		return backEnd{program(filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python"), "testdata/flask_routes.py"), "", identity}
-	},
+	"Flask":     func(t *testing.T) backEnd { return inPython(t, "testdata/flask_routes.py") },
+	"Starlette": func(t *testing.T) backEnd { return inPython(t, "testdata/asgi_routes.py", "Starlette") },
+	"FastAPI":   func(t *testing.T) backEnd { return inPython(t, "testdata/asgi_routes.py", "FastAPI") },
 	"class URL": func(t *testing.T) backEnd {
 		storetest.Program(t, "node")
 		return backEnd{program("node", "testdata/url.js"), `"backslash_is_slash":true,`, slashes.Replace}
@@ -46,6 +46,12 @@ var backEnds = map[string]func(*testing.T) backEnd{
 		plain := func(path string) string { return strings.ToLower(slashes.Replace(path)) }
 		return backEnd{readBy(identity, plain, ""), `"ignore_case":true,"backslash_is_slash":true,`, plain}
 	},
+}
+
+func inPython(t *testing.T, command ...string) backEnd {
+	t.Helper()
+	python := filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python")
+	return backEnd{program(append([]string{python}, command...)...), "", identity}
 }
 
 func identity(path string) string { return path }

@@ -62,6 +62,9 @@ func spelled(random *rand.Rand, path string) string {
 			path = path[:at] + inserted[random.IntN(len(inserted))] + path[at:]
 		}
 	}
+	if random.IntN(8) == 0 { // a pattern that ends with $ matches before a line feed
+		path += []string{"%0A", "%0D", "%00", "%20"}[random.IntN(4)]
+	}
 	if path[0] != '/' {
 		path = "/" + path
 	}
