@@ -27,6 +27,8 @@ type Checked struct {
 	Counts bool
 	// CountsFromLog is true if such a limit counts what the access log of a REST API contains: failures or bytes.
 	CountsFromLog bool
+	// Refusal is the form of the document's refusals; see rules.Rules.Refusal.
+	Refusal string
 	// MatchesAll is true if a rule matches every request, so that the metric of requests without a rule is always 0.
 	MatchesAll bool
 }
@@ -54,6 +56,7 @@ func Check(variables map[string]string, document []byte) (result Checked) {
 		return result
 	}
 	result.Version, result.LocalProcesses = r.Version(), r.LocalProcesses()
+	result.Refusal = r.Refusal()
 	counts := r.Counts()
 	result.CountsFromLog = slices.Contains(counts, limiter.CountFailures) || slices.Contains(counts, limiter.CountBytes)
 	result.Counts = result.CountsFromLog || slices.Contains(counts, limiter.CountCost)

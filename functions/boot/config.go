@@ -108,6 +108,9 @@ type Config struct {
 	// BackEnd is what answers the requests that the authorizer admits: "weir" is Weir's handler or layer, which decides
 	// limits with a count, and "foreign" any other, which reports the costs to the function forward.
 	BackEnd string `env:"BACK_END, default=foreign"`
+	// Refusal is the form that the gateway responses of a REST API have had since its deployment; see rules.Rules.Refusal. ""
+	// means that there are none.
+	Refusal string `env:"REFUSAL"`
 	// BehindAuthorizer is true for a handler or layer behind the authorizer of Weir. It then believes the decision in the
 	// context of a REST API's authorizer.
 	BehindAuthorizer bool `env:"BEHIND_AUTHORIZER"`

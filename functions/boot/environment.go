@@ -122,6 +122,7 @@ func (c Config) reportedRules(o Options, recorder *telemetry.Recorder) (*live.Ru
 		}
 		r.Observe(o.Reloaded)
 	}
+	r.Observe(c.reportRefusal(o.Logger))
 	inForce := r.Current()
 	recorder.Rules(now, inForce.Version(), time.Time{}, inForce.Labels(), inForce.Exemptions())
 	r.Observe(countReloads(recorder))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"runtime/debug"
 	"time"
@@ -179,6 +180,17 @@ func countReloads(recorder *telemetry.Recorder) func(time.Time, live.Reload) {
 		recorder.Rules(now, n.Rules.Version(), confirmed, n.Rules.Labels(), n.Rules.Exemptions())
 		if _, refused := errors.AsType[rules.Problems](n.Err); !n.Repeated && (refused || errors.Is(n.Err, live.ErrOlder)) {
 			recorder.RulesRefused(now)
+		}
+	}
+}
+
+// reportRefusal returns an observer that warns if new rules want another form of refusals than the gateway responses of a REST API
+// have, which a deployment writes.
+func (c Config) reportRefusal(logger *slog.Logger) func(time.Time, live.Reload) {
+	return func(_ time.Time, n live.Reload) {
+		if got := n.Rules.Refusal(); n.Changed && c.Refusal != "" && got != c.Refusal {
+			logger.Warn("refusals of the REST API keep their form until it is deployed with these rules", slog.String("form", c.Refusal),
+				slog.String("rules", got))
 		}
 	}
 }

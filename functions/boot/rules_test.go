@@ -136,16 +136,16 @@ func TestConfig_rules_coldStart(t *testing.T) {
 // If a reload moves limits to other items, their counts restart. The log gets one line with at most ten
 // of these limits.
 func TestConfig_rules_restarts(t *testing.T) {
-	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
+	d := newDeployment(t, "STORE=memory", "RULES_FROM=table", "REFUSAL=problem")
 	version := int64(0)
-	put := func(endpoints int) {
+	put := func(endpoints int, refusal string) {
 		t.Helper()
 		var list []string
 		for i := range endpoints {
 			list = append(list, fmt.Sprintf(`{"endpoint":"/e%d","limits":{"*":{"requests":3,"window":"30d","algorithm":"token_bucket"}}}`, i))
 		}
 		list = append(list, `{"endpoint":"*","limits":{"global":{"name":"all","requests":11,"window":"1m","per":["global"]}}}`)
-		v, err := rulestore.New(d.client, d.table).Publish(t.Context(), d.now, []byte(`{"rules":[`+strings.Join(list, ",")+`]}`), "", version, 0)
+		v, err := rulestore.New(d.client, d.table).Publish(t.Context(), d.now, []byte(`{"refusal":"`+refusal+`","rules":[`+strings.Join(list, ",")+`]}`), "", version, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,8 +155,15 @@ func TestConfig_rules_restarts(t *testing.T) {
 			_, _ = d.allows(t)
 		}
 	}
-	for _, c := range []struct{ endpoints, logged int }{{10, 0}, {11, 1}, {12, 1}} {
-		put(c.endpoints)
+	for _, c := range []struct {
+		endpoints, logged int
+		refusal           string
+	}{{10, 0, "problem"}, {11, 1, "problem"}, {12, 1, "openai"}} {
+		put(c.endpoints, c.refusal)
+		want := c.refusal == "openai" // the gateway responses of a REST API have another form
+		if got := strings.Contains(d.logged.String(), "form=problem rules=openai"); got != want {
+			t.Errorf("%s: got a warning of the form: %t, want %t:\n%s", c.refusal, got, want, &d.logged)
+		}
 		if n := strings.Count(d.logged.String(), "counts restart"); n != c.logged {
 			t.Errorf("%d endpoints: logged %d times, want %d:\n%s", c.endpoints, n, c.logged, &d.logged)
 		}

@@ -246,7 +246,7 @@ func check(t *testing.T, variables map[string]string, rules string) boot.Checked
 
 func TestCheck(t *testing.T) {
 	variables := map[string]string{contract.VariableNamespace: "dev", contract.VariableTable: "t"}
-	if got, want := check(t, variables, document), (boot.Checked{Version: 7, LocalProcesses: 20}); got != want {
+	if got, want := check(t, variables, document), (boot.Checked{Version: 7, LocalProcesses: 20, Refusal: "problem"}); got != want {
 		t.Errorf("checked: got %+v, want %+v", got, want)
 	}
 	got := check(t, map[string]string{contract.VariableNamespace: "a b", contract.VariableTable: "t"}, `{"rules":[{"endpoint":"x"}]}`)
@@ -254,9 +254,9 @@ func TestCheck(t *testing.T) {
 		t.Errorf("checked: got %+v, want mistakes in Environment and Rules", got)
 	}
 	for counted, want := range map[string]boot.Checked{
-		`"count": "requests"`:            {Version: 7, LocalProcesses: 20},
-		`"count": "cost", "reserve": 5`:  {Version: 7, LocalProcesses: 20, Counts: true},
-		`"count": "bytes", "reserve": 5`: {Version: 7, LocalProcesses: 20, Counts: true, CountsFromLog: true},
+		`"count": "requests"`:            {Version: 7, LocalProcesses: 20, Refusal: "problem"},
+		`"count": "cost", "reserve": 5`:  {Version: 7, LocalProcesses: 20, Refusal: "problem", Counts: true},
+		`"count": "bytes", "reserve": 5`: {Version: 7, LocalProcesses: 20, Refusal: "problem", Counts: true, CountsFromLog: true},
 	} {
 		if got := check(t, variables, strings.Replace(document, `"window"`, counted+`, "window"`, 1)); got != want {
 			t.Errorf("%s: got %+v, want %+v", counted, got, want)

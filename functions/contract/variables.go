@@ -37,6 +37,7 @@ const (
 	VariableOriginSecret      = "ORIGIN_SECRET"
 	VariableSecretBefore      = "ORIGIN_SECRET_BEFORE"
 	VariableBackEnd           = "BACK_END"
+	VariableRefusal           = "REFUSAL"
 	VariableBehindAuthorizer  = "BEHIND_AUTHORIZER"
 	VariableRegions           = "REGIONS"
 )

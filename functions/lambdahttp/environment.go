@@ -96,7 +96,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 			defer e.Rules.Wait()
 			gate.Serve(w, e.withoutForged(r, from), requestOf(r, from), api)
 		case from.malformed:
-			httplimit.MalformedPath().Refuse(w)
+			e.malformed().Refuse(w)
 		default:
 			request, current, next := requestOf(r, from), e.Rules.Current(), decided{from, api}
 			if current.IsUsage(request.Path) {
@@ -113,6 +113,13 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 			}
 		}
 	}))
+}
+
+// malformed returns the answer to a request whose path no URL can have.
+func (e *Environment) malformed() httplimit.Answer {
+	a := httplimit.MalformedPath()
+	a.Refusal = e.Rules.Current().Refusal()
+	return a
 }
 
 // uncollapsed is the Cache-Control of answers to a distribution. Without one, CloudFront gives the answer of one client to

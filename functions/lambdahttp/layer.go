@@ -93,7 +93,7 @@ func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (
 	r, err := event.request(context.WithValue(ctx, exchangeKey{}, x), l.e, "")
 	if err != nil { // an event that cannot be parsed is not passed on: a client could otherwise avoid the limits
 		_ = l.e.undecided(err)
-		httplimit.MalformedPath().Refuse(x)
+		l.e.malformed().Refuse(x)
 	} else {
 		r.Body = io.NopCloser(&eventBody{exchange: x})
 		if err := l.serve(x, r); err != nil {

@@ -137,6 +137,7 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 	if l.props.reporting().Counts {
 		permit(f, l.newKey(contract.MACKeyActions(), contract.MACKeyKey))
 	}
+	setVariables(f, map[string]*string{contract.VariableRefusal: jsii.String(l.props.checked().Refusal)})
 	if l.props.WeirBehind {
 		setVariables(f, map[string]*string{contract.VariableBackEnd: jsii.String(contract.BackEndWeir)})
 	}

@@ -240,6 +240,28 @@ func TestNew_mistakes(t *testing.T) {
 	}
 }
 
+// The gateway responses have the form of the document's refusals, and the authorizer knows it.
+func TestLimits_Attach_refusal(t *testing.T) {
+	app, stack, api := newAPI(t)
+	p := props(t)
+	document, err := os.ReadFile(p.Rules)
+	if err == nil {
+		err = os.WriteFile(p.Rules, []byte(strings.Replace(string(document), "{", `{"refusal":"openai",`, 1)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ratelimit.NewLimits(stack, jsii.String("Limits"), p).Attach(api)
+	text := fmt.Sprint(app.Synth(nil).GetStackByName(stack.StackName()).Template())
+	for _, want := range []string{"REFUSAL:openai", "gatewayresponse.header.Content-Type:'application/json'",
+		`{"error":{"message":"$context.authorizer.message","type":"rate_limit_error","param":null,` +
+			`"code":"$context.authorizer.problemError","retry_after":$context.authorizer.wait}}`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got a template without %s", want)
+		}
+	}
+}
+
 // Synthesis reports each conflict in one line that names a remedy.
 func TestLimits_Attach_conflicts(t *testing.T) {
 	app, stack, api := newAPI(t)

@@ -2,6 +2,8 @@ package ratelimit
 
 import (
 	"maps"
+	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -15,42 +17,66 @@ type response struct {
 	fields       map[string]string // header fields; a value is a variable, or a literal in single quotes
 }
 
-// Bodies of gateway responses. API Gateway does not escape values in them, so they may contain only
-// variables without quotes: those of contract.BodyKeys, which functions/lambdahttp writes.
+// bodyOf returns the content type and the body of a gateway response in a form; see [httplimit.Problem.Body]. API Gateway does not
+// escape values, so a body may contain only variables without quotes: those of contract.BodyKeys, which functions/lambdahttp writes.
+func bodyOf(form string, p httplimit.Problem) (contentType, body string) {
+	p.Title = http.StatusText(p.Status)
+	contentType, text := p.Body(form, nil)
+	return contentType, numbers.Replace(string(text))
+}
+
+// anyWait and anyLimit stand for numbers that the authorizer returns, and numbers replaces them by variables.
+const anyWait, anyLimit = 1_000_000_001, 1_000_000_002
+
+var numbers = strings.NewReplacer(strconv.Itoa(anyWait), variable(contract.KeyWait), strconv.Itoa(anyLimit), variable(contract.KeyLimit))
+
+func variable(key string) string { return "$context.authorizer." + key }
+
 const (
-	refusedBody = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,` +
-		`"error":"$context.authorizer.problemError","message":"$context.authorizer.message","retry_after":$context.authorizer.wait,` +
-		`"limit":$context.authorizer.limit,` +
-		`"window":"$context.authorizer.window","violated-policies":["$context.authorizer.policy"]}`
-	unauthorizedBody = `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized",` +
-		`"message":"The credentials are missing, malformed, unknown or expired."}`
-	failedBody = `{"type":"about:blank","title":"Service Unavailable","status":503,"error":"authorizer_failed",` +
-		`"message":"The request could not be authorized. Try again.","retry_after":1}`
-	throttledBody = `{"type":"about:blank","title":"Too Many Requests","status":429,"error":"throttled",` +
-		`"message":"The API as a whole has too many requests. Retry after 1 second.","retry_after":1}`
-	quotaBody = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
-		`"error":"quota_exceeded","message":"The quota of this API key's usage plan is used up."}`
+	blank         = "about:blank"
+	quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 )
 
-// responses returns the gateway responses. API Gateway has a single type for denials,
+// These are the problems of gateway responses.
+var (
+	refused = httplimit.Problem{Type: variable(contract.KeyType), Status: http.StatusTooManyRequests, Error: variable(contract.KeyError),
+		Message: variable(contract.KeyMessage), Wait: anyWait, Limit: anyLimit, Window: variable(contract.KeyWindow),
+		Violated: []string{variable(contract.KeyPolicy)}}
+	unauthorized = httplimit.Problem{Type: blank, Status: http.StatusUnauthorized, Error: "unauthorized",
+		Message: "The credentials are missing, malformed, unknown or expired."}
+	failed = httplimit.Problem{Type: blank, Status: http.StatusServiceUnavailable, Error: "authorizer_failed",
+		Message: "The request could not be authorized. Try again.", Wait: 1}
+	throttled = httplimit.Problem{Type: blank, Status: http.StatusTooManyRequests, Error: "throttled",
+		Message: "The API as a whole has too many requests. Retry after 1 second.", Wait: 1}
+	quota = httplimit.Problem{Type: quotaExceeded, Status: http.StatusTooManyRequests, Error: "quota_exceeded",
+		Message: "The quota of this API key's usage plan is used up."}
+)
+
+// responses returns the gateway responses, with bodies in a form. API Gateway has a single type for denials,
 // ACCESS_DENIED, so every denial has the same status.
-func responses(origins []string) []response {
+func responses(form string, origins []string) []response {
 	decision := map[string]string{}
 	for name, key := range contract.FieldKeys() {
-		decision[name] = "context.authorizer." + key
+		decision[name] = strings.TrimPrefix(variable(key), "$")
 	}
 	retry := map[string]string{httplimit.RetryAfterField: "'1'"}
-	all := []response{
-		{"Refused", "ACCESS_DENIED", "429", refusedBody, decision},
-		{"Unauthorized", "UNAUTHORIZED", "401", unauthorizedBody, map[string]string{"WWW-Authenticate": "'Bearer'"}},
-		{"AuthorizerFailure", "AUTHORIZER_FAILURE", "503", failedBody, retry},
-		{"AuthorizerConfigurationError", "AUTHORIZER_CONFIGURATION_ERROR", "503", failedBody, retry},
-		{"Throttled", "THROTTLED", "429", throttledBody, retry},
-		{"QuotaExceeded", "QUOTA_EXCEEDED", "429", quotaBody, nil},
-	}
-	for i, r := range all {
-		all[i].fields = map[string]string{"Content-Type": "'application/problem+json'", "Cache-Control": "'no-store'"}
-		maps.Copy(all[i].fields, r.fields)
+	var all []response
+	for _, r := range []struct {
+		id, kind string
+		problem  httplimit.Problem
+		fields   map[string]string
+	}{
+		{"Refused", "ACCESS_DENIED", refused, decision},
+		{"Unauthorized", "UNAUTHORIZED", unauthorized, map[string]string{"WWW-Authenticate": "'Bearer'"}},
+		{"AuthorizerFailure", "AUTHORIZER_FAILURE", failed, retry},
+		{"AuthorizerConfigurationError", "AUTHORIZER_CONFIGURATION_ERROR", failed, retry},
+		{"Throttled", "THROTTLED", throttled, retry},
+		{"QuotaExceeded", "QUOTA_EXCEEDED", quota, nil},
+	} {
+		contentType, body := bodyOf(form, r.problem)
+		fields := map[string]string{"Content-Type": "'" + contentType + "'", "Cache-Control": "'no-store'"}
+		maps.Copy(fields, r.fields)
+		all = append(all, response{r.id, r.kind, strconv.Itoa(r.problem.Status), body, fields})
 	}
 	if len(origins) == 0 {
 		return all

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -39,6 +40,11 @@ type Answer struct {
 	Over string
 
 	Problem *Problem // nil if the request is allowed
+
+	// Refusal is the form of the body of the problem: rules.RefusalProblem, RefusalOpenAI or RefusalJSONRPC. "" means
+	// RefusalProblem.
+	Refusal string
+	id      json.RawMessage // of the request in JSON-RPC; nil if it is not known
 }
 
 // jitterFrom is the longest wait without jitter, and maxJitter the longest jitter.
@@ -238,7 +244,14 @@ func (a Answer) Refuse(w http.ResponseWriter) {
 	if p == nil {
 		p = refusal("Too many requests.")
 	}
-	p.write(w)
+	form, body := p.Body(a.Refusal, a.id)
+	w.Header().Set("Cache-Control", "no-store") // RFC 6585, 4
+	w.Header().Set("Content-Type", form)
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body) // the client may have disconnected
 }
 
 // The RateLimit fields follow draft-ietf-httpapi-ratelimit-headers-11, which can change. A field is a List of Strings with

@@ -229,6 +229,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	case malformed:
 		result.Answer = MalformedPath()
 	}
+	result.Answer.Refusal = selected.Refusal
 	if result.Pending != nil && result.Answer.Problem != nil {
 		result.Pending.refuse(ctx, result.Answer.Problem.Status)
 		result.Pending = nil

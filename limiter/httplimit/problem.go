@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -164,16 +163,4 @@ func retry(wait int64) string {
 		return " Retry after 1 second."
 	}
 	return " Retry after " + strconv.FormatInt(wait, 10) + " seconds."
-}
-
-// write writes a problem document that must not be cached (RFC 6585, 4).
-func (p *Problem) write(w http.ResponseWriter) {
-	body, _ := json.Marshal(p) // Marshal never fails for strings and numbers
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Content-Type", "application/problem+json")
-	if p.Status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	}
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // the client may have disconnected
 }

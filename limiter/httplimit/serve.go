@@ -65,21 +65,21 @@ func NewRequest(r *http.Request) Request {
 func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, next http.Handler) {
 	request.origin = r
 	result := g.Decide(r.Context(), request)
+	if result.passed != nil {
+		r = result.passed
+	}
 	switch {
 	case result.Class() != telemetry.ClassAllowed:
-		result.Answer.Refuse(w)
+		result.Answer.refuse(w, r)
 		return
 	case !wait(r.Context(), min(result.Decision.Delay, g.o.MaxDelay)):
 		result.Pending.refuse(r.Context(), 0)
 		result.Answer.Problem = queueLeft()
-		result.Answer.Refuse(w)
+		result.Answer.refuse(w, r)
 		return
 	}
 	if result.usage != nil {
 		next = usageHandler{g, result.Time, result.Caller, rules.Selection{Tier: result.Tier, Usage: result.usage}}
-	}
-	if result.passed != nil {
-		r = result.passed
 	}
 	r = SetOver(r, result.Answer.Over)
 	result.Answer.serve(w, r, next, result.Pending)

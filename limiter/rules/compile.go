@@ -140,6 +140,8 @@ func newCompiler(d *document.Document, o Options) *compiler {
 	}
 	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]int{}, declared: d.Declared, version: o.Version,
 		defaultTier: d.DefaultTier, options: o, named: map[string][]*identified{}, own: map[ownKey]*limiter.Limit{}, records: newRecordLimits()}
+	r.refusal = d.Refusal
+	r.refusals = slices.ContainsFunc(d.Rules, func(rule document.Rule) bool { return rule.Refusal != "" })
 	if d.Version != 0 && !o.Assigned {
 		r.version = d.Version
 	}

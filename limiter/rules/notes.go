@@ -45,6 +45,10 @@ func (c *compiler) note() {
 		c.noteEndpoint(&c.rules.rules[i])
 		c.noteExcept(i)
 		c.noteHeaders(&c.rules.rules[i])
+		if r := &c.rules.rules[i]; r.Refusal != "" && r.Refusal != c.doc.Refusal {
+			c.doc.Note(document.Join(r.Path, "refusal"), "a REST API with Weir's authorizer gives every refusal the form of the document, %s",
+				c.doc.Refusal)
+		}
 	}
 	c.noteStricter()
 	for i := range c.rules.exempt.list {

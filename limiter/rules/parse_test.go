@@ -158,7 +158,7 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"trailing_data": `line 2, column 1: invalid character '{' after top-level value`,
 	"two_windows":   `line 1: rules[0].limits.free.window: got window and window_seconds, want one of them`,
 	"unknown_field": `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, tiers, default_tier, ` +
-		`mode, version, cost_field, regions, ignore_case, ignore_suffix, ignore_parameters, backslash_is_slash, overrides, exempt, usage`,
+		`mode, version, cost_field, regions, ignore_case, ignore_suffix, ignore_parameters, backslash_is_slash, refusal, overrides, exempt, usage`,
 	"tier_not_declared": `line 1: rules[0].limits.pade: got "pade", want a tier of "tiers": free or paid; or "*" or "global" (did you ` +
 		`mean "paid"?)`,
 	"default_tier_missing": `line 1: default_tier: required, because "tiers" does not have "free", the default: want a tier of "tiers": ` +

@@ -40,6 +40,8 @@ type Rules struct {
 	counts     []limiter.Counted
 	split      bool // each endpoint of a caller has its own item
 	spelling   *spelling
+	refusal    string // of the document
+	refusals   bool   // a rule has a form of its own
 
 	interventions *Interventions
 }
@@ -130,6 +132,26 @@ func (r *Rules) Enforces() bool {
 func (r *Rules) CaseMatters() bool {
 	return r.spelling != nil && !r.spelling.IgnoreCase && slices.ContainsFunc(r.rules,
 		func(rule rule) bool { return rule.pattern.text != "*" })
+}
+
+// These are the forms of the body of a refusal; see package httplimit.
+const (
+	RefusalProblem = document.RefusalProblem
+	RefusalOpenAI  = document.RefusalOpenAI
+	RefusalJSONRPC = document.RefusalJSONRPC
+)
+
+// Refusal returns the form of the document's refusals: RefusalProblem, RefusalOpenAI or RefusalJSONRPC.
+func (r *Rules) Refusal() string { return r.refusal }
+
+// refusalOf returns the form of the refusal of a request that rules match: of the first rule with one, or else of the document.
+func (r *Rules) refusalOf(q *Request, matched []int) string {
+	for _, i := range matched {
+		if rule := &r.rules[i]; r.refusals && rule.Refusal != "" && rule.accepts(q.Method) {
+			return rule.Refusal
+		}
+	}
+	return r.refusal
 }
 
 // LocalProcesses returns the smallest local_processes above 1 of all rules. It returns 0 if no rule

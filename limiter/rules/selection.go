@@ -44,6 +44,9 @@ type Selection struct {
 	// Call reports that the rules depend on the method and the name in the body of an MCP request. If Mcp-Method and
 	// Mcp-Name can differ from it, they must be set to it, and Select called again.
 	Call bool
+	// Refusal is the form of the body, if the request is refused: RefusalProblem, RefusalOpenAI or RefusalJSONRPC. It is
+	// that of the first rule for the request that has one, or else of the document.
+	Refusal string
 	// Unmatched reports that no rule applies to the request. It is false for an exempt request, and for a
 	// malformed path.
 	Unmatched bool
@@ -74,7 +77,7 @@ func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
 // choose is Select. It adds the readings of the path and the matched rules to e, unless e is nil.
 func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selection {
 	if block := r.blocked(q); block != nil {
-		return Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Blocked: block}
+		return Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Blocked: block, Refusal: r.refusal}
 	}
 	var one [1]reading
 	var buffer [16]int
@@ -89,7 +92,8 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 		q.Caller = caller.Caller{IP: q.Caller.IP, Rejected: true}
 		matched, paths = r.index.below, []reading{{}}
 	}
-	s := Selection{Charges: dst, Tier: r.TierOf(&q.Caller), Exemption: r.exempt.of(q, paths), Malformed: !ok}
+	s := Selection{Charges: dst, Tier: r.TierOf(&q.Caller), Exemption: r.exempt.of(q, paths), Malformed: !ok,
+		Refusal: r.refusalOf(q, matched)}
 	if r.asksUsage(q, matched) && r.isUsage(paths) {
 		own := *q // the closure gets a copy, so that the request itself is not allocated on the heap
 		s.Usage = func() ([]Listed, bool) { return r.Own(own) }

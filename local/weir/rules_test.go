@@ -83,9 +83,15 @@ func TestRules(t *testing.T) {
 		got.Version != first.Version || got.Note != "the first" || len(got.Document.Rules) != 1 {
 		t.Errorf("get: got %+v, error %v, want the first version with its note", got, err)
 	}
+	if err := os.WriteFile(file, []byte(strings.Replace(read(t, file), "{", `{"refusal":"openai",`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := ok(t, "rules", "publish", file, "--json"); !strings.Contains(out, `"refusal": "openai"`) {
+		t.Errorf("another form of refusals: got %s, want a report", out)
+	}
 	lines := strings.Split(ok(t, "rules", "history"), "\n")
-	if len(lines) != 4 || !strings.HasPrefix(lines[0], "VERSION ") || !strings.HasSuffix(lines[2], "  the first") {
-		t.Errorf("history: got %q, want a header and 2 versions", lines)
+	if len(lines) != 5 || !strings.HasPrefix(lines[0], "VERSION ") || !strings.HasSuffix(lines[3], "  the first") {
+		t.Errorf("history: got %q, want a header and 3 versions", lines)
 	}
 }
 

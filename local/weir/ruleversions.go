@@ -111,6 +111,15 @@ func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Durati
 	return moved
 }
 
+// reshapes returns the form of refusals in the proposal, if document has another one. r is the parsed proposal.
+func (p proposal) reshapes(document []byte, r *rules.Rules, maxDelay time.Duration) string {
+	before, err := proposal{document: document}.check(maxDelay)
+	if err != nil || before.Refusal() == r.Refusal() {
+		return ""
+	}
+	return r.Refusal()
+}
+
 // unlimits returns an error if the proposal removes all limits: it enforces none, unlike document, which is in force. r
 // is the parsed proposal.
 func (p proposal) unlimits(document []byte, r *rules.Rules, maxDelay time.Duration) error {
@@ -132,6 +141,7 @@ type published struct {
 	rulestore.Version
 	Replaces int64    `json:"replaces,omitempty"` // the version that was in force before
 	Restarts []string `json:"restarts,omitempty"` // limits whose counts restart
+	Refusal  string   `json:"refusal,omitempty"`  // the form of refusals, if it changes
 	Diff     string   `json:"diff"`               // unified diff; empty if the document was in force before
 }
 
@@ -165,6 +175,7 @@ func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string) error 
 		return fmt.Errorf("%s; callers would get the full quota of these limits again; to accept this, add --restart-counts",
 			restartText(result.Restarts))
 	}
+	result.Refusal = p.reshapes(document, r, o.maxDelay)
 	result.Version, err = kept.Publish(ctx, time.Now(), p.document, note, before.Version, r.Version())
 	if err != nil {
 		return o.explain(err)
@@ -185,6 +196,9 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 		text := r.Diff
 		if len(r.Restarts) > 0 {
 			text += restartText(r.Restarts) + "\n"
+		}
+		if r.Refusal != "" {
+			text += "refusals get the form " + r.Refusal + "; those of a REST API keep theirs until its next deployment with this document\n"
 		}
 		_, err = fmt.Fprintf(out, "%spublished %s; functions with rulesFrom=table use it within a minute\n", text,
 			command.RulesVersion(r.Version.Version))

@@ -42,6 +42,7 @@ type Document struct {
 	Exempt      []Exemption
 	Usage       bool // the last rule is the usage endpoint
 	Spelling    Spelling
+	Refusal     string // RefusalProblem, RefusalOpenAI or RefusalJSONRPC
 	// Complete reports whether all limits of all rules were read without a mistake.
 	Complete bool
 
@@ -67,7 +68,8 @@ type Rule struct {
 	Except         []string // endpoints that the rule leaves out, not validated yet
 	Method         string   // "" means any method
 	Cost           int64
-	Shadow         bool // also true if the whole document is in shadow mode
+	Refusal        string // "" means that of the document
+	Shadow         bool   // also true if the whole document is in shadow mode
 	OnError        limiter.OnError
 	LocalProcesses int // 0 unless OnError is OnErrorLocal
 	Limits         []Limit
@@ -119,6 +121,15 @@ func (d *Document) Note(path, format string, args ...any) {
 // Notes returns the notes in file order.
 func (d *Document) Notes() Problems { return problems(d.report.notes) }
 
+// These are the forms of the body of a refusal; see package httplimit.
+const (
+	RefusalProblem = "problem" // the default
+	RefusalOpenAI  = "openai"
+	RefusalJSONRPC = "json-rpc"
+)
+
+var refusals = []string{RefusalProblem, RefusalOpenAI, RefusalJSONRPC}
+
 const modeShadow = "shadow"
 
 // maxExcept bounds the endpoints that one rule leaves out.
@@ -140,6 +151,7 @@ func (d *Document) read(root *node) {
 	d.costField = d.readCostField(o)
 	d.shared = o.choice("regions", regions) == regionsShared
 	d.Spelling = Spelling{o.truth("ignore_case"), o.truth("ignore_suffix"), o.truth("ignore_parameters"), o.truth("backslash_is_slash")}
+	d.Refusal = cmp.Or(o.choice("refusal", refusals), RefusalProblem)
 	overrides, exempt, usage := o.member("overrides"), o.member("exempt"), o.member("usage")
 	o.done()
 	if tiers != nil {
@@ -261,6 +273,7 @@ func (d *Document) readRule(n *node) Rule {
 		r.Cost = cost
 	}
 	r.Shadow = o.readMode() == modeShadow || d.Shadow
+	r.Refusal = o.choice("refusal", refusals)
 	r.OnError, r.LocalProcesses = d.readOnError(o)
 	costField := cmp.Or(d.readCostField(o), d.costField)
 	o.done()

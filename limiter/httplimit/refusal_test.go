@@ -1,0 +1,92 @@
+package httplimit_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// A refusal has the form of the rule. In JSON-RPC, it has the id of the request.
+func TestGate_refusal(t *testing.T) {
+	const limits = `"limits":{"*":{"name":"all","requests":1,"window":"1h","algorithm":"token_bucket"}}`
+	rpc := func(id string) string {
+		return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32029,"message":"Too many requests. Retry after `
+	}
+	for _, c := range []struct {
+		form, body, contentType, begin, end string
+	}{
+		{"problem", "", "application/problem+json", `{"type":"https://iana.org/assignments/`, `"violated-policies":["all"]}`},
+		{"openai", "", "application/json", `{"error":{"message":"Too many requests. Retry after 36`,
+			`","type":"rate_limit_error","param":null,"code":"rate_limit_exceeded","retry_after":W}}`},
+		{"json-rpc", `{"jsonrpc":"2.0","method":"tools/call","id":"a\"b"}`, "application/json", rpc(`"a\"b"`), `"violated-policies":["all"]}}}`},
+		{"json-rpc", `{"id": 7}`, "application/json", rpc("7"), `}}}`},
+		{"json-rpc", "", "application/json", rpc("null"), `}}}`},
+		{"json-rpc", `[{"id":7}]`, "application/json", rpc("null"), `}}}`},
+		{"json-rpc", `{"id":{"a":7}}`, "application/json", rpc("null"), `}}}`},
+		{"json-rpc", `{"id":"` + strings.Repeat("x", 128) + `"}`, "application/json", rpc("null"), `}}}`},
+		{"json-rpc", `{"id":7,"x":"` + strings.Repeat("x", 64<<10) + `"}`, "application/json", rpc("null"), `}}}`},
+	} {
+		gate := storetest.Must(httplimit.FromDocument([]byte(`{"refusal":"` + c.form + `","rules":[{"endpoint":"*",` + limits + `}]}`)))
+		h := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		var w *httptest.ResponseRecorder
+		for range 2 {
+			w = httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(c.body)))
+		}
+		got, wait := w.Body.String(), w.Header().Get("Retry-After")
+		if w.Code != http.StatusTooManyRequests || w.Header().Get("Content-Type") != c.contentType || !strings.HasPrefix(got, c.begin) ||
+			!strings.HasSuffix(got, strings.Replace(c.end, "W", wait, 1)) || !strings.Contains(got, `"retry_after":`+wait) ||
+			!json.Valid([]byte(got)) {
+			t.Errorf("%s %.40s: got %d %s %s, want 429 %s %s…%s", c.form, c.body, w.Code, w.Header().Get("Content-Type"), got, c.contentType, c.begin,
+				c.end)
+		}
+	}
+}
+
+// The group of an error follows its status.
+func TestProblem_Body(t *testing.T) {
+	for status, want := range map[int]string{400: "invalid_request_error -32600", 401: "invalid_request_error -32600",
+		429: "rate_limit_error -32029", 503: "server_error -32603"} {
+		p := httplimit.Problem{Status: status}
+		kind, code, _ := strings.Cut(want, " ")
+		_, openAI := p.Body("openai", nil)
+		_, rpc := p.Body("json-rpc", nil)
+		if !strings.Contains(string(openAI), `"type":"`+kind+`"`) || !strings.Contains(string(rpc), `"id":null,"error":{"code":`+code) {
+			t.Errorf("%d: got %s and %s, want %s", status, openAI, rpc, want)
+		}
+	}
+}
+
+// A client that sends its body slowly or only on demand gets its refusal without the id.
+func TestGate_refusal_slow(t *testing.T) {
+	gate := storetest.Must(httplimit.FromDocument([]byte(`{"refusal":"json-rpc","rules":[
+		{"endpoint":"*","limits":{"*":{"name":"all","requests":1,"window":"1h"}}}]}`)))
+	server := httptest.NewServer(gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	defer server.Close()
+	for i, expect := range []string{"", "", "100-continue"} {
+		body, held := io.Pipe()
+		if i == 0 {
+			_ = held.Close()
+		}
+		r := storetest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, body))
+		r.Header.Set("Expect", expect)
+		begun := time.Now()
+		answer, err := http.DefaultClient.Do(r)
+		_ = held.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if i > 0 && (!strings.Contains(string(text), `"id":null`) || time.Since(begun) > 5*time.Second) {
+			t.Errorf("request %d: got %d %s after %s, want a refusal without an id", i, answer.StatusCode, text, time.Since(begun))
+		}
+	}
+}
