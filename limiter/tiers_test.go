@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -95,6 +96,28 @@ func TestGroup_tiers(t *testing.T) {
 		}
 		if len(store.costs) > 5 {
 			t.Errorf("got %d calls, want shared ones", len(store.costs))
+		}
+	})
+}
+
+// Another process uses the room that a group knew. The call for a request of each tier then admits nobody above its own
+// threshold, and the group finds who still fits.
+func TestGroup_tiersRaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l, c := over(store, 0), inTiers(t, 5, 12)
+		other := c[1]
+		other.Cost = 8
+		store.answer = func(call int, _ context.Context) error {
+			if call == 2 {
+				takeAt(t, over(store.remote, 0), noon, other)
+			}
+			return nil
+		}
+		for i, d := range oneByOne(3, func(i int) limiter.Decision { return takeAt(t, l, noon, c[[]int{1, 1, 0}[i]]) }) {
+			if want := i < 2; d.Allowed != want {
+				t.Errorf("request %d: got %+v, want allowed %t: 9 are used", i, d, want)
+			}
 		}
 	})
 }
