@@ -53,6 +53,7 @@ func TestEnvironment_Host(t *testing.T) {
 		"HTTP API, JWT":           {http2, httpJWT, "", "user:alice gold 3"},
 		"HTTP API, one group":     {http2, strings.Replace(httpJWT, "[x gold]", "[gold]", 1), "", "user:alice gold 2"},
 		"HTTP API, no group":      {http2, strings.Replace(httpJWT, "[x gold]", "[]", 1), "", "user:alice free 1"},
+		"HTTP API, list as user":  {http2, strings.Replace(httpJWT, `"alice"`, `"[bob]"`, 1), "", "user:%5Bbob%5D gold 3"},
 		"HTTP API, own": {http2, `{"lambda":{"sub":"bob","cognito:groups":["gold"],"plan":{"group":["a","b"]}}}`, "",
 			"user:bob gold 2"},
 		"HTTP API, IAM": {http2, `{"iam":{"userArn":"` + session + `"}}`, "",

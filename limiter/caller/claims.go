@@ -35,6 +35,9 @@ type ClaimNames struct {
 func (n ClaimNames) Of(members map[string]json.RawMessage, unlist func(name, text string) (list []string, ok bool)) Claims {
 	c := Claims{Values: make(map[string][]string, len(members))}
 	c.add(members, "", 1)
+	if user := c.Values[cmp.Or(n.User, "sub")]; len(user) == 1 { // no list: the user who chose the name [bob] would count as bob
+		c.User = user[0]
+	}
 	for name, values := range c.Values {
 		if unlist == nil || len(values) != 1 {
 			continue
@@ -51,9 +54,6 @@ func (n ClaimNames) Of(members map[string]json.RawMessage, unlist func(name, tex
 		if values, ok := c.Values[path]; ok {
 			c.Values[name] = values
 		}
-	}
-	if user := c.Values[cmp.Or(n.User, "sub")]; len(user) == 1 {
-		c.User = user[0]
 	}
 	c.Tiers = c.Values[cmp.Or(n.Tier, "tier")]
 	return c
