@@ -170,10 +170,12 @@ func parse(token []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// ended keeps the numbers of a complete text.
-func (a *Answer) ended() {
+// ended keeps the numbers of a complete text, and forgets those of another one.
+func (a *Answer) ended(complete bool) {
 	for i := range a.touched.each {
-		a.values[i] = a.fresh[i]
+		if complete {
+			a.values[i] = a.fresh[i]
+		}
 	}
 	a.touched = 0
 }

@@ -81,7 +81,7 @@ func TestAnswer(t *testing.T) {
 		{"carriage returns", asEvents, "data:{\"a\":7}\r\rdata:{\"a\":8}\r\r", []string{"a"}, 8, false, ""},
 		{"other field", asEvents, "data: {\"a\":7}\n\ndatum: {\"a\":8}\n\ndata\n\n", []string{"a"}, 7, false, ""},
 		{"broken event", asEvents, "data: {\"a\":7}\n\ndata: ]{\"a\":8}\n\ndata: {\"a\":9}\n\n", []string{"a"}, 9, false, ""},
-		{"open event", asEvents, "data: {\"a\":7}\n\ndata: {\"a\":8\n\n", []string{"a"}, 7, false, ""},
+		{"open event", asEvents, "data: {\"a\":7}\n\ndata: {\"a\":8\n\ndata: {}\n\n", []string{"a"}, 7, false, ""},
 		{"repeated", asJSON, `{"a":7,"a":8}`, []string{"a"}, 8, false, ""},
 		{"escapes", asJSON, `{"\u0061":7,"b\\":"\\\"{","c":{"a\"":8}}`, []string{"a"}, 7, false, ""},
 		{"below", asJSON, `{"x":{"a":1},"y":[{"a":2}],"a":{"b":7},"z":{"a":{"b":3}}}`, []string{"a.b"}, 7, false, ""},

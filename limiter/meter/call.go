@@ -24,7 +24,7 @@ func ReadCall(h http.Header, body []byte) (c Call, err error) {
 	case !utf8.Valid(body) || !json.Valid(body):
 		return c, errors.New("it is no JSON text")
 	}
-	s := &scanner{names: callPaths, wanted: 1<<len(callPaths) - 1, strict: true, ended: func() {}, found: func(Set, []byte) {}}
+	s := &scanner{names: callPaths, wanted: 1<<len(callPaths) - 1, strict: true, ended: func(bool) {}, found: func(Set, []byte) {}}
 	s.Write(body)
 	for i := range s.ambiguous.each {
 		return c, fmt.Errorf("it has the member %q twice, or in another case", strings.Join(callPaths[i], "."))

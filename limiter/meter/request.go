@@ -38,7 +38,7 @@ func ReadRequest(h http.Header, body []byte, sources ...*Source) (*Request, erro
 		return nil, nil
 	}
 	names := sources[0].Paths.names
-	s := &scanner{names: names, wanted: ofRequest(sources), strict: true, ended: func() {}}
+	s := &scanner{names: names, wanted: ofRequest(sources), strict: true, ended: func(bool) {}}
 	s.found = func(at Set, token []byte) {
 		for i := range at.each {
 			r.tokens[i] = cmp.Or(string(token), noScalar)

@@ -19,7 +19,7 @@ type scanner struct {
 	// found gets the token at the paths of a set: a number, a word, or a string with its opening quote. It gets nil for a
 	// container, and for a token above maxToken.
 	found func(at Set, token []byte)
-	ended func() // called after each text
+	ended func(complete bool) // called after each text
 
 	depth  int
 	lists  [maxDepth/64 + 1]uint64 // bit d: the container at depth d is a list
@@ -46,8 +46,9 @@ const (
 	inWord                // a number, true, false or null
 )
 
-// reset begins a new text.
+// reset begins a new text. The present one is not complete.
 func (s *scanner) reset() {
+	s.ended(false)
 	s.depth, s.next, s.name, s.in, s.broken = 0, 0, false, between, false
 }
 
@@ -166,7 +167,7 @@ func (s *scanner) leave(list bool) {
 	s.depth--
 	s.name, s.next = false, 0
 	if s.depth == 0 {
-		s.ended()
+		s.ended(true)
 	}
 }
 
