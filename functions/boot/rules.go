@@ -34,7 +34,8 @@ const unknownAge = time.Hour
 // source, or from the document in the function's bundle.
 func (c Config) rules() (*live.Rules, error) {
 	if c.Local && c.RulesFile != "" && c.RulesFrom == "" {
-		l := live.New(nil, rulesFile{live.File{Path: c.RulesFile, Version: c.RulesVersion}, c.InterventionsFile}, live.Options{Parse: c.parsing(), Every: fileEvery})
+		l := live.New(nil, rulesFile{live.File{Path: c.RulesFile, Version: c.RulesVersion}, c.InterventionsFile},
+			live.Options{Parse: c.parsing(), Every: fileEvery})
 		return l, inRules(l.Refresh(context.Background(), time.Now()))
 	}
 	document, bundled, err := c.bundled()

@@ -70,7 +70,8 @@ func (l *Limits) access() access {
 // keyAccess returns a statement that allows DynamoDB to use the key for a function.
 func (l *Limits) keyAccess() *awsiam.PolicyStatementProps {
 	return &awsiam.PolicyStatementProps{
-		Actions: jsii.Strings("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"), Resources: &[]*string{l.props.Key.KeyArn()},
+		Actions:   jsii.Strings("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"),
+		Resources: &[]*string{l.props.Key.KeyArn()},
 		Conditions: &map[string]any{"StringEquals": map[string]any{"kms:ViaService": jsii.Sprintf("dynamodb.%s.amazonaws.com",
 			*awscdk.Stack_Of(l).Region())}},
 	}

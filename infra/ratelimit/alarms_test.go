@@ -88,8 +88,10 @@ func TestLimits_alarms_thresholds(t *testing.T) {
 		if !strings.Contains(alarms["authorizer-slow"], slow) {
 			t.Errorf("regions %q: got the alarm %s, want %s", regions, alarms["authorizer-slow"], slow)
 		}
-		for name, least := range map[string]string{"refused": `IF((allowed + refused) \u003e= 10, `, "unmatched": `IF((allowed + refused) \u003e= 10, `,
-			"degraded": `IF((allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0)) \u003e= 10, `, "authorizer-errors": `IF((invocations) \u003e= 10, `} {
+		for name, least := range map[string]string{"refused": `IF((allowed + refused) \u003e= 10, `,
+			"unmatched":         `IF((allowed + refused) \u003e= 10, `,
+			"degraded":          `IF((allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0)) \u003e= 10, `,
+			"authorizer-errors": `IF((invocations) \u003e= 10, `} {
 			if !strings.Contains(alarms[name], least) {
 				t.Errorf("%s: got %s, want %s", name, alarms[name], least)
 			}

@@ -32,7 +32,8 @@ func TestStack_regions(t *testing.T) {
 		_, tables := made.of("AWS::DynamoDB::GlobalTable")
 		_, published := made.of("Custom::WeirRules")
 		if len(tables) != map[bool]int{true: 1}[owner] || len(published) > 0 {
-			t.Fatalf("%s: got %d global tables and %d publications, want the table in the first region, and the publication in the last", name, len(tables), len(published))
+			t.Fatalf("%s: got %d global tables and %d publications, want the table in the first region, and the publication in the last", name,
+				len(tables), len(published))
 		}
 		if owner {
 			records := tables[0]

@@ -222,8 +222,10 @@ func TestNew(t *testing.T) {
 		{"no requests", algo.Rate{Window: time.Minute}, "requests: got 0, want 1 to 999999999999999"},
 		{"most of a window", algo.Rate{Requests: algo.MaxAmount, Window: time.Second}, "sliding/1s/999999999999999"},
 		{"above", algo.Rate{Requests: algo.MaxAmount + 1, Window: time.Hour}, "requests: got 1000000000000000, want 1 to 999999999999999"},
-		{"odd window", algo.Rate{Requests: 1e9 + 1, Window: time.Second + 1}, "window: got 1.000000001s, want whole seconds for more than 1000000000 requests"},
-		{"large bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1e9 + 1, Window: time.Hour}, "requests: got 1000000001, want 1 to 1000000000"},
+		{"odd window", algo.Rate{Requests: 1e9 + 1, Window: time.Second + 1},
+			"window: got 1.000000001s, want whole seconds for more than 1000000000 requests"},
+		{"large bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1e9 + 1, Window: time.Hour},
+			"requests: got 1000000001, want 1 to 1000000000"},
 		{"large in regions", algo.Rate{Requests: 1e9 + 1, Window: time.Hour, Regions: algo.Regions{Of: 2}},
 			"requests: got 1000000001, want 1 to 1000000000"},
 		{"too fast", algo.Rate{Requests: 1000, Window: 999}, "requests: got 1000, want at most 1000000000 a second"},
@@ -266,7 +268,8 @@ func TestParse(t *testing.T) {
 	}
 	for _, s := range []string{"", "bucket", "bucket/600ms", "bucket/600ms/", "bucket/600/20", "bucket/-1s/20", "bucket/1s/0", "spiral/1s/20",
 		"log/1m0s/328", "sliding/0s/1", "log/0s/1",
-		"bucket/2400h/2", "sliding/2401h/1", "sliding/1s/1000000000000000", "bucket/1ns/1000000001", "sliding/1s/9223372036854775808", "bucket/1s/1/1"} {
+		"bucket/2400h/2", "sliding/2401h/1", "sliding/1s/1000000000000000", "bucket/1ns/1000000001", "sliding/1s/9223372036854775808",
+		"bucket/1s/1/1"} {
 		if m, err := algo.Parse(s); err == nil {
 			t.Errorf("%q: parsed as %s, want an error", s, m.Fingerprint())
 		}

@@ -15,14 +15,16 @@ import (
 func TestParseRate(t *testing.T) {
 	for text, want := range map[string]caller.Rate{
 		"5000/1m": {Requests: 5000, Window: time.Minute}, "2000000": {Requests: 2000000}, "1/1s": {Requests: 1, Window: time.Second},
-		"9/36h": {Requests: 9, Window: 36 * time.Hour}, "999999999999999": {Requests: 999999999999999}, "9/100d": {Requests: 9, Window: 100 * 24 * time.Hour}, "1000000000/90s": {Requests: 1e9,
+		"9/36h": {Requests: 9, Window: 36 * time.Hour}, "999999999999999": {Requests: 999999999999999},
+		"9/100d": {Requests: 9, Window: 100 * 24 * time.Hour}, "1000000000/90s": {Requests: 1e9,
 			Window: 90 * time.Second},
 	} {
 		if got, err := caller.ParseRate(text); err != nil || got != want || got.String() != text {
 			t.Errorf("%s: got %v (%s), %v; want %v", text, got, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "0", "-1", "+5", "1000000000000000", "5/", "5/0s", "5/1", "5/1.5s", "5/101d", "5/-1m", "5/1m/1m", "5/128d",
+	for _, text := range []string{"", "0", "-1", "+5", "1000000000000000", "5/", "5/0s", "5/1", "5/1.5s", "5/101d", "5/-1m", "5/1m/1m",
+		"5/128d",
 		" 5", "5/999ms", strings.Repeat("9", 65)} {
 		if got, err := caller.ParseRate(text); err == nil {
 			t.Errorf("%.30q: got %v, want an error", text, got)

@@ -79,7 +79,8 @@ func TestWithCaller(t *testing.T) {
 		}
 	}
 	g := httplimit.PerCaller(1, time.Minute, httplimit.WithCaller(func(*http.Request) (caller.Caller, error) { panic("no request") }))
-	if r := g.Decide(t.Context(), httplimit.Request{Method: http.MethodGet, Path: rules.EncodedPath("/")}); !errors.Is(r.Err, caller.ErrUnverified) {
+	if r := g.Decide(t.Context(), httplimit.Request{Method: http.MethodGet, Path: rules.EncodedPath("/")}); !errors.Is(r.Err,
+		caller.ErrUnverified) {
 		t.Errorf("without a request: got %v, want ErrUnverified", r.Err)
 	}
 }
@@ -104,7 +105,8 @@ func TestGate_uncounted(t *testing.T) {
 	}
 	values = []string{"acme"}
 	send(t, g.Wrap(ok), http.MethodGet, "/", "203.0.113.7:1")
-	if lines := strings.Count(log.String(), "a claim cannot count"); reported != 3 || lines != 1 || !strings.Contains(log.String(), "claim=org") {
+	if lines := strings.Count(log.String(), "a claim cannot count"); reported != 3 || lines != 1 ||
+		!strings.Contains(log.String(), "claim=org") {
 		t.Errorf("got %d reports and the log %s, want 3 reports and one line with the claim", reported, &log)
 	}
 }

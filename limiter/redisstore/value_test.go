@@ -153,7 +153,8 @@ func TestStore_value_unreadable(t *testing.T) {
 // The value keeps the parameters of every limit.
 func TestStore_value_parameters(t *testing.T) {
 	s, cost := open(t, redisstore.Options{Namespace: "parameters"}), limiter.Count{Of: limiter.CountCost}
-	for _, requests := range []int64{1, 3, 7, 8, 10, 99, 100, 32_767, 32_768, 1_000_000, 123_456_789, 999_999_999, 1_000_000_000, algo.MaxAmount,
+	for _, requests := range []int64{1, 3, 7, 8, 10, 99, 100, 32_767, 32_768, 1_000_000, 123_456_789, 999_999_999, 1_000_000_000,
+		algo.MaxAmount,
 		algo.MaxAmount - 1} {
 		for _, window := range []time.Duration{time.Second, 1_000_000_001, time.Minute, 90 * time.Second, time.Hour, 24 * time.Hour,
 			algo.MaxWindow, algo.MaxWindow - time.Second, algo.MaxWindow - 1} {

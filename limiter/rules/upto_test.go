@@ -33,8 +33,10 @@ func TestRules_upTo(t *testing.T) {
 	}
 	for tier, want := range map[string][2]int64{"free": {12, 10}, "paid": {18, 20}} {
 		charges := r.Charges(nil, "GET", rules.EncodedPath("/b"), caller.Caller{Tier: tier})
-		if all, burst := charges[0].Limit.MaxCost(), charges[1].Limit.MaxCost(); all != want[0] || burst != want[1] || charges[1].Limit.Rate.Requests != 100 {
-			t.Errorf("%s: got parts of %d and %d, want %d of the window and a burst of %d, at the rate of the limit", tier, all, burst, want[0], want[1])
+		if all, burst := charges[0].Limit.MaxCost(), charges[1].Limit.MaxCost(); all != want[0] || burst != want[1] ||
+			charges[1].Limit.Rate.Requests != 100 {
+			t.Errorf("%s: got parts of %d and %d, want %d of the window and a burst of %d, at the rate of the limit", tier, all, burst, want[0],
+				want[1])
 		}
 	}
 	large := []byte(`{"rules":[{"endpoint":"*","limits":{"global":{"requests":3000,"window":"1s","up_to":{"*":"50%"}}}}]}`)

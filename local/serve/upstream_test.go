@@ -558,7 +558,8 @@ func TestUpstream_cognito(t *testing.T) {
 	s := &Server{Options: Options{API: sample.New, Rules: f.rules, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: f.Now,
 		Upstream: Upstream{&url.URL{Scheme: "http", Host: "127.0.0.1:9"}}}}
 	t.Cleanup(s.Close)
-	if _, err := s.Open(t.Context(), []string{"http://127.0.0.1"}); err == nil || !strings.Contains(err.Error(), "IDENTITY: got host, want weir") {
+	if _, err := s.Open(t.Context(), []string{"http://127.0.0.1"}); err == nil || !strings.Contains(err.Error(),
+		"IDENTITY: got host, want weir") {
 		t.Errorf("IDENTITY=host: got %v, want an error", err)
 	}
 }

@@ -49,7 +49,8 @@ func explainCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&q.User, "user", "", "the user, as if a verified token named it")
 	c.Flags().StringVar(&q.Tier, "tier", "", "the tier; default: the tier of the API key's record, else default_tier of the rules document")
-	c.Flags().StringArrayVar(&claims, "claim", nil, "another claim of the token, as name=value; may be repeated, and a repeated name is a list")
+	c.Flags().StringArrayVar(&claims, "claim", nil, "another claim of the token, as name=value; may be repeated, and a repeated name is a "+
+		"list")
 	c.Flags().StringArrayVar(&headers, "header", nil, "a header field by which limits count, or one of a distribution, as 'Name: value'; "+
 		"may be repeated")
 	c.Flags().StringVar(&q.APIKeyID, "apikey-id", "", "the id of an API key, as weir keys list shows it; its record sets tier and limits")

@@ -249,8 +249,9 @@ func (k *contract) settle(top chain.Layer, a *chain.Ask) error {
 func TestContract(t *testing.T) {
 	names := []string{"leases", "outage", "counters", "shards", "regions", "deny", "groups", "throttle"}
 	of := func(name string, requests int64, s limiter.Spread, r algo.Regions) *limiter.Limit {
-		return storetest.Must(limiter.NewLimit(limiter.Limit{Name: name, Spread: s, Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: requests,
-			Window: 24 * time.Hour, Regions: r}}))
+		return storetest.Must(limiter.NewLimit(limiter.Limit{Name: name, Spread: s, Rate: algo.Rate{Algorithm: algo.FixedWindow,
+			Requests: requests,
+			Window:   24 * time.Hour, Regions: r}}))
 	}
 	limits := []*limiter.Limit{of("plain", 60, limiter.Spread{}, algo.Regions{}), of("large", 20_000, limiter.Spread{}, algo.Regions{}),
 		storetest.Must(limiter.NewLimit(limiter.Limit{Name: "open", OnError: limiter.OnErrorAllow,
