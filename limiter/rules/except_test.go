@@ -83,6 +83,7 @@ func TestRules_Notes_stricter(t *testing.T) {
 		pair(one("m", `"requests":50,"window":"1m"`, `"client"`), one("n", `"requests":60,"window":"1m"`, `"client"`)):    "rules[0].limits.*[1]",
 		pair(one("m", `"requests":60,"window":"1m"`, `"client"`), one("n", `"requests":60,"window":"1m"`, `"client"`)):    "",
 		pair(one("m", `"requests":19,"window":"1m"`, `"client"`), one("n", `"requests":20,"window":"1m"`, `"client"`)):    "",
+		pair(one("s", second, `"global"`), one("d", day+`,"up_to":{"free":"1%","*":"100%"}`, `"global"`)):                 "",
 		pair(one("s", second, `"global"`), one("d", day, `"ip"`)):                                                         "",
 		document(rule("/a", "", `"*":`+one("d", day, `"client"`)), rule("*", "", `"*":`+one("s", second, `"client"`))):    "rules[0].limits.*",
 		document(rule("/a", "", `"*":`+one("d", day, `"client"`)), rule("*", "GET", `"*":`+one("s", second, `"client"`))): "",

@@ -83,6 +83,7 @@ func (c *compiler) neverRefuses(l, stricter *limit) bool {
 		s.Rate.Calendar.Period != "" || o.Rate.Calendar.Period != "",
 		o.Spread != limiter.Spread{} || stricter.AcrossTiers || stricter.spec.Rate.Regions != l.spec.Rate.Regions,
 		o.OnError != s.OnError || o.LocalProcesses != s.LocalProcesses,
+		len(l.UpTo) > 0, // it refuses a tier earlier
 		stricter.cost < l.cost || stricter.Only != "" && stricter.Only != l.Only,
 		stricter.byEndpoint() && !l.byEndpoint() || by.byIP && !of.byIP: // a bad credential charges only limits by address
 		return false
