@@ -33,8 +33,8 @@ func TestStack_network(t *testing.T) {
 	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
 	if got, want := text(t, endpoint.Properties["PolicyDocument"]),
 		`{"Statement":[{"Action":"dynamodb:GetItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey",`+
-			`"rules#interventions","secrets","apikey#*","rules","signingkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow",
-				"Principal":"*",`+
+			`"rules#interventions","secrets","apikey#*","rules","signingkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow",`+
+			`"Principal":"*",`+
 			`"Resource":{"Fn::GetAtt":["`+records+`","Arn"]}},`+
 			`{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["subjectkey"]},`+
 			`"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow","Principal":"*","Resource":{"Fn::GetAtt":["`+records+
