@@ -42,7 +42,7 @@ func (o *Outage) Take(a *chain.Ask) {
 		return
 	}
 	if o.Fallback.Holds(a.Now) {
-		if !o.Health.Failing() && o.counted(a) && o.Know(a) {
+		if o.counted(a) && o.Know(a) {
 			return
 		}
 		o.boundSpares(a)
