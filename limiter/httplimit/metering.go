@@ -106,8 +106,8 @@ func (m *metering) reads(l *limiter.Limit) bool {
 	return false
 }
 
-// cost returns the cost on a limit in the answer: the highest of several rules. If the answer did not end and lacks a number,
-// the cost is at least the reserve.
+// cost returns the cost on a limit in the answer: the highest of several rules. If the answer did not end, and lacks a number
+// or could have repeated it, the cost is at least the reserve.
 func (m *metering) cost(l *limiter.Limit, reserve int64, ended bool) (cost int64, err error) {
 	for _, one := range m.of {
 		if one.Limit != l || len(one.Source.Fields) == 0 {
@@ -117,7 +117,7 @@ func (m *metering) cost(l *limiter.Limit, reserve int64, ended bool) (cost int64
 		if err != nil {
 			return 0, err
 		}
-		if !complete && !ended {
+		if !ended && (!complete || m.answer.Repeats()) {
 			n = max(n, reserve)
 		}
 		cost = max(cost, n)

@@ -51,6 +51,10 @@ func TestGate_metering(t *testing.T) {
 		write(`{"in":7}`)(w, r)
 		panic(http.ErrAbortHandler)
 	}
+	first := func(w http.ResponseWriter, r *http.Request) {
+		write("data: {\"in\":7,\"out\":1}\n\n")(w, r)
+		panic(http.ErrAbortHandler)
+	}
 	long := `{"model":"small","max_tokens":5,"a":"` + strings.Repeat("x", 1<<20) + `"}`
 	for _, c := range []struct {
 		name, path, body string
@@ -74,6 +78,7 @@ func TestGate_metering(t *testing.T) {
 		{"dearest price", "/priced", long, write(`{"in":7,"out":9}`), 50 * 4, 7*3 + 9*4, 0},
 		{"part", "/fixed", ``, write(`{"in":7}`), 100, 7, 0},
 		{"cut part", "/fixed", ``, broken, 100, 100, 0},
+		{"cut stream", "/fixed", ``, with("Content-Type", "text/event-stream", first), 100, 100, 0},
 		{"above the reserve", "/fixed", ``, write(`{"in":700,"out":1}`), 100, 701, 0},
 	} {
 		s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))

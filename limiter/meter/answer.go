@@ -8,6 +8,7 @@ import (
 	"iter"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -18,6 +19,7 @@ type Answer struct {
 	write   func([]byte) // nil: the body is not read
 	stop    func()       // ends write; may be nil
 	problem string       // why the body is not read
+	repeats bool         // see Repeats
 
 	values  []number // the last numbers of complete texts, by path
 	fresh   []number // those of the text that is being read
@@ -55,6 +57,7 @@ func (a *Answer) Begin(h http.Header) {
 	a.touched, a.problem = 0, ""
 	a.scanner.reset()
 	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	a.repeats = slices.Contains([]string{"text/event-stream", "application/x-ndjson", "application/jsonl"}, kind)
 	switch {
 	case h.Get("Content-Type") == "" || err == nil && isJSON(kind):
 		a.write = a.scanner.Write
@@ -209,6 +212,9 @@ func (a *Answer) Cost(s *Source, r *Request, parameter string) (cost int64, comp
 	}
 	return cost, found == len(s.Fields), nil
 }
+
+// Repeats reports whether the body can have several texts, such as events, of which a later one can have a number again.
+func (a *Answer) Repeats() bool { return a.repeats }
 
 // last returns the last number at one of the paths.
 func (a *Answer) last(of Set) (last number) {
