@@ -38,3 +38,17 @@ func TestWire_spare(t *testing.T) {
 		}
 	}
 }
+
+// After its deadline, an ask makes no call. As long as the store works, its subject is busy, and this is no outage.
+func TestWire_late(t *testing.T) {
+	limit := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Hour})
+	w := wire.Wire{Store: storetest.Must(memstore.New(memstore.Options{})), Health: &health.Health{}, Cache: &table.Cache{Table: table.New(10)}}
+	r := chain.NewRequest(context.Background(), time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC), false, &chain.Timeouts{Usual: 1})
+	defer r.End()
+	a := chain.Ask{Request: &r, Subject: limiter.User("alice")}
+	a.Add(chain.Line{Limit: limit, Want: 1}, limiter.Charge{Subject: a.Subject, Limit: limit, Cost: 1}, algo.Result{})
+	w.Take(&a)
+	if a.Verdict != chain.Busy || a.Calls != 0 {
+		t.Errorf("got verdict %d and error %v after %d calls, want a busy subject and none", a.Verdict, a.Err, a.Calls)
+	}
+}
