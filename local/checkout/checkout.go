@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -116,8 +117,26 @@ func (c Checkout) Interventions() (*rules.Interventions, error) {
 	return rules.ParseInterventions(text)
 }
 
-// Intervene writes InterventionsFile.
-func (c Checkout) Intervene(v *rules.Interventions) error { return writeJSON(c.InterventionsFile(), v) }
+// Intervene writes InterventionsFile. If its version is no longer after, it writes nothing, and the error wraps
+// rulestore.ErrConflict.
+func (c Checkout) Intervene(v *rules.Interventions, after int64) error {
+	if err := os.MkdirAll(c.Path(".weir"), 0o700); err != nil {
+		return err
+	}
+	locked, err := lock(c.Path(".weir"))
+	if err != nil {
+		return err
+	}
+	defer locked.Close()
+	was, err := c.Interventions()
+	if err == nil && was.Version != after {
+		err = rulestore.ErrConflict
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.InterventionsFile(), err)
+	}
+	return writeJSON(c.InterventionsFile(), v)
+}
 
 // MetricsFile gets the metrics of local functions. On AWS, CloudWatch gets them.
 func (c Checkout) MetricsFile() string { return c.Path(".weir", "metrics.log") }

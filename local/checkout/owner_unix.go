@@ -3,6 +3,7 @@
 package checkout
 
 import (
+	"io"
 	"os"
 	"syscall"
 )
@@ -20,4 +21,13 @@ func owner(path string) (user int, shared bool, err error) {
 	}
 	mode := info.Mode().Perm()
 	return int(s.Uid), mode&0o002 != 0 || mode&0o020 != 0 && int(s.Gid) != os.Getgid(), nil
+}
+
+// lock waits until no other process has locked a folder, and locks it until the Closer is closed.
+func lock(folder string) (io.Closer, error) {
+	f, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	return f, syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
 }

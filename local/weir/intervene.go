@@ -134,7 +134,7 @@ type keeper struct {
 func (o *interveneOptions) keeper(ctx context.Context) (keeper, error) {
 	if o.table == "" {
 		at, err := checkout.Here()
-		write := func(_ context.Context, v *rules.Interventions, _ int64) error { return at.Intervene(v) }
+		write := func(_ context.Context, v *rules.Interventions, after int64) error { return at.Intervene(v, after) }
 		read := func(context.Context) (*rules.Interventions, error) { return at.Interventions() }
 		return keeper{read, write, func(context.Context) ([]byte, error) { return os.ReadFile(checkout.LocalRules()) }}, err
 	}
@@ -201,7 +201,10 @@ func (o *interveneOptions) name(ctx context.Context, in io.Reader, text string, 
 	one.Kind, _, _ = strings.Cut(text, ":")
 	one.Value = who.User + who.APIKey
 	if who.IP.IsValid() {
-		one.Value = strings.TrimSuffix(who.IP.String(), "/32")
+		one.Value = who.IP.String()
+		if who.IP.Addr().Is4() {
+			one.Value = who.IP.Addr().String()
+		}
 	}
 	if o.store == "" || o.ends {
 		return nil

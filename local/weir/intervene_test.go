@@ -88,6 +88,10 @@ func TestBlock_gateway(t *testing.T) {
 			}
 			l.Set(l.Now().Add(time.Hour))
 			expect("after the end", alice, "", 200, 200)
+			t.Setenv("IPV6_BITS", "32")
+			if out := ok(t, "block", "ip:2001:db8::7"); !strings.Contains(out, "ip:2001:db8::/32 ") {
+				t.Errorf("block: got\n%s\nwant the network", out)
+			}
 		})
 	}
 }
