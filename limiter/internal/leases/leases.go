@@ -20,20 +20,26 @@ type Leases struct {
 // store itself.
 const rounds = 4
 
-// Know implements chain.Layer. It knows that a subject is paused.
+// Know implements chain.Layer. It knows that a subject is paused. What leases have room for, nothing below can refuse.
 func (l *Leases) Know(a *chain.Ask) (refuses bool) {
 	if !l.applies(a) {
 		return l.Below.Know(a)
 	}
-	if l.leased(a) {
+	served, n := l.served(a)
+	below := a
+	if n == len(a.Lines) {
 		return false
 	}
-	if l.paused(a) {
-		a.Early = true
-		a.Fail(domain.ErrPaused)
+	if n > 0 {
+		below = a.Split(func(i int) bool { return !served[i] })
+		defer a.Merge(below)
+	}
+	if l.paused(below) {
+		below.Early = true
+		below.Fail(domain.ErrPaused)
 		return true
 	}
-	return l.Below.Know(a)
+	return l.Below.Know(below)
 }
 
 // applies reports whether leases can serve a.
@@ -49,16 +55,17 @@ func (l *Leases) applies(a *chain.Ask) bool {
 	return l.Trackers.AnyPressure(a.Now)
 }
 
-// leased reports whether leases have room for all of a.
-func (l *Leases) leased(a *chain.Ask) bool {
+// served returns the charges for which leases have room, and how many these are.
+func (l *Leases) served(a *chain.Ask) (served [domain.MaxCharges]bool, n int) {
 	l.Trackers.Lock()
 	defer l.Trackers.Unlock()
 	for i := range a.Lines {
-		if t := l.tracker(a, i); t == nil || t.Lease.Left(a.Now) < a.Lines[i].Want {
-			return false
+		if t := l.tracker(a, i); t != nil && t.Lease.Left(a.Now) >= a.Lines[i].Want {
+			served[i] = true
+			n++
 		}
 	}
-	return true
+	return served, n
 }
 
 // tracker returns the tracker whose lease can serve charge i; nil if none can. The caller holds the lock.

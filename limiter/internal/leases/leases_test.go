@@ -2,6 +2,7 @@ package leases
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,10 +12,19 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/table"
 )
 
-// admits is a layer below that admits every ask.
-type admits struct{ calls int }
+// admits is a layer below that admits every ask. It knows that the limit full refuses.
+type admits struct {
+	calls int
+	full  *domain.Limit
+}
 
-func (b *admits) Know(*chain.Ask) bool     { return false }
+func (b *admits) Know(a *chain.Ask) bool {
+	if !slices.ContainsFunc(a.Lines, func(l chain.Line) bool { return l.Limit == b.full }) {
+		return false
+	}
+	a.Verdict = chain.Refused
+	return true
+}
 func (b *admits) Settle(*chain.Correction) {}
 func (b *admits) Take(a *chain.Ask) {
 	b.calls++
@@ -43,6 +53,41 @@ func TestLeases_grace(t *testing.T) {
 		if a.Verdict != chain.Admitted || below.calls != 1 || a.Lines[0].LeaseLeft != int64(1-i) {
 			t.Errorf("request %d: got verdict %d, %d left of the lease and %d calls, want an admission, %d and 1", i, a.Verdict, a.Lines[0].LeaseLeft,
 				below.calls, 1-i)
+		}
+	}
+}
+
+// What the layers below know of a limit refuses no charge that its lease can serve.
+func TestLeases_Know(t *testing.T) {
+	limit := func(name string, s domain.Spread) *domain.Limit {
+		l, err := domain.NewLimit(domain.Limit{Name: name, Spread: s, Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Hour,
+			Burst: 60}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	leased, plain := limit("leased", domain.Spread{Lease: 2}), limit("plain", domain.Spread{})
+	for _, c := range []struct {
+		name  string
+		taken int // the second request takes a lease for two
+		full  *domain.Limit
+		want  bool
+	}{{"the lease has room", 2, leased, false}, {"the lease is used up", 3, leased, true}, {"another limit is full", 2, plain, true}} {
+		ts, below := &table.Trackers{Table: table.New(100), IntN: func(int) int { return 0 }}, &admits{full: c.full}
+		l, r := Leases{Below: below, Trackers: ts}, chain.NewRequest(context.Background(), time.Unix(1e9, 0), false, &chain.Timeouts{})
+		var a chain.Ask
+		for range c.taken + 1 {
+			a = chain.Ask{Request: &r, Subject: domain.User("alice")}
+			for _, limit := range []*domain.Limit{plain, leased} {
+				a.Add(chain.Line{Limit: limit, Want: 1}, domain.Charge{Subject: a.Subject, Limit: limit, Cost: 1}, algo.Result{})
+			}
+			if below.calls < c.taken {
+				l.Take(&a)
+			}
+		}
+		if got := l.Know(&a); got != c.want || (a.Verdict == chain.Refused) != c.want || len(a.Lines) != 2 {
+			t.Errorf("%s: got a refusal: %t, verdict %d and %d charges, want %t and 2 charges", c.name, got, a.Verdict, len(a.Lines), c.want)
 		}
 	}
 }
