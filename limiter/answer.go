@@ -121,7 +121,7 @@ func (d *Decision) report(a *ask, i int, r algo.Result, leaseLeft int64) {
 	line, charge := &a.Lines[i], &a.Charges[i]
 	limit, remaining, capacity := line.Limit, r.Machine.Remaining(r.State, a.Now)+leaseLeft, r.Machine.Capacity()
 	decided := charge.Limit.Is(r.Machine)
-	if alone(limit) && charge.Limit != limit { // estimate: every other shard is assumed to hold as much as this one
+	if separate(limit) && charge.Limit != limit { // estimate: every other shard is assumed to hold as much as this one
 		remaining, capacity = remaining*int64(limit.Spread.Shards), limit.Machine().Capacity()
 	}
 	share := limit.Spread.Sync > 0 && !decided // the share of this process decided, and not the whole limit

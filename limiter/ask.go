@@ -15,8 +15,8 @@ type ask struct {
 	again bool // a breaker has rejected the ask, which is taken again
 }
 
-// alone reports whether the limit has an ask of its own.
-func alone(limit *Limit) bool { return limit.Spread.Shards > 0 }
+// separate reports whether the limit has an ask of its own.
+func separate(limit *Limit) bool { return limit.Spread.Shards > 0 }
 
 // refuses reports whether a denies the request.
 func (a *ask) refuses() bool {
@@ -58,7 +58,7 @@ const refundMargin = 2 * time.Second
 
 func (a *ask) wave() wave {
 	w := refundableWave
-	if a.Lacks {
+	if a.NeedsShare {
 		return ownWave
 	}
 	for i := range a.Lines {

@@ -48,12 +48,12 @@ func (c *combiner) arrange(charges []Charge) error {
 	for i := range charges {
 		first := &charges[i]
 		subject := first.Limit.CountedSubject(first.Subject)
-		if !alone(first.Limit) && slices.ContainsFunc(charges[:i], func(before Charge) bool { return joins(&before, first, subject) }) {
+		if !separate(first.Limit) && slices.ContainsFunc(charges[:i], func(before Charge) bool { return joins(&before, first, subject) }) {
 			continue
 		}
 		from := len(c.charges)
 		c.add(first)
-		for j := i + 1; j < len(charges) && !alone(first.Limit); j++ {
+		for j := i + 1; j < len(charges) && !separate(first.Limit); j++ {
 			if joins(&charges[j], first, subject) {
 				c.add(&charges[j])
 			}
@@ -67,7 +67,7 @@ func (c *combiner) arrange(charges []Charge) error {
 
 // joins reports whether other is in the ask of first, which counts on the subject.
 func joins(other, first *Charge, subject Subject) bool {
-	return !alone(other.Limit) && other.Limit.Shadow == first.Limit.Shadow && other.Limit.CountedSubject(other.Subject) == subject
+	return !separate(other.Limit) && other.Limit.Shadow == first.Limit.Shadow && other.Limit.CountedSubject(other.Subject) == subject
 }
 
 // add adds a charge to the ask that is being arranged.
@@ -88,7 +88,7 @@ func (c *combiner) close(from int, subject Subject) error {
 	to, needed, n := len(c.charges), 0, 0
 	for i := from; i < to; i++ {
 		limit := c.lines[i].Limit
-		needed |= needs(limit)
+		needed |= optionalLayers(limit)
 		n++
 	}
 	if n > MaxCharges {

@@ -33,7 +33,7 @@ type Limiter struct {
 	own      clock.Process // the time for a Local store
 
 	remote   bool // other processes charge the same store
-	layers   [everyLayer + 1]chain.Layer
+	layers   [allOptional + 1]chain.Layer
 	groups   *groups.Groups // nil for a Local store, as are trackers and fallback
 	trackers *table.Trackers
 	fallback *fallback.Counts
@@ -80,11 +80,11 @@ const (
 	withCounters = 1 << iota
 	withShards
 	withRegions
-	everyLayer = withCounters | withShards | withRegions
+	allOptional = withCounters | withShards | withRegions
 )
 
-// needs returns the layers that a limit needs.
-func needs(limit *Limit) (set int) {
+// optionalLayers returns the set of these layers that a limit needs.
+func optionalLayers(limit *Limit) (set int) {
 	if limit.Spread.HasCounter() {
 		set |= withCounters
 	}
@@ -97,28 +97,29 @@ func needs(limit *Limit) (set int) {
 	return set
 }
 
-// connect makes the chain of layers, from the store upward, and a shorter one for each set of layers that a request needs.
-// Each layer knows only the one below it. All of them know the table of this process and the health of the store.
+// connect makes the chain of layers, and a shorter one for each set of layers that an ask needs. It makes them from the store
+// upward: an ask meets leases first and wire last (decide.go). Each layer calls only the one below it, but counters also
+// reports to wire. They share the table of this process and the health of the store.
 func (l *Limiter) connect(own Shares, o Options) {
 	cache := &table.Cache{Table: l.table, TTL: o.CacheTTL, IntN: o.IntN}
 	l.trackers = &table.Trackers{Table: l.table, IntN: o.IntN}
 	l.fallback = fallback.New(l.table)
 
-	store := &wire.Wire{Store: l.store, Health: &l.health, Cache: cache, Clock: o.Clock, IntN: o.IntN}
-	repeated := &throttle.Throttle{Below: store, Trackers: l.trackers, Clock: o.Clock, IntN: o.IntN}
-	l.groups = &groups.Groups{Below: repeated, Health: &l.health, Trackers: l.trackers, Groups: commit.New(o.Timeout / 10)}
-	front := &deny.Deny{Below: l.groups, Cache: cache}
-	share := &regions.Regions{Below: front, Own: own, All: o.Regions, Cache: cache, Health: &l.health, Clock: l.clock, Log: l.log.failure}
+	wire := &wire.Wire{Store: l.store, Health: &l.health, Cache: cache, Clock: o.Clock, IntN: o.IntN}
+	throttle := &throttle.Throttle{Below: wire, Trackers: l.trackers, Clock: o.Clock, IntN: o.IntN}
+	l.groups = &groups.Groups{Below: throttle, Health: &l.health, Trackers: l.trackers, Groups: commit.New(o.Timeout / 10)}
+	deny := &deny.Deny{Below: l.groups, Cache: cache}
+	regions := &regions.Regions{Below: deny, Own: own, All: o.Regions, Cache: cache, Health: &l.health, Clock: l.clock, Log: l.log.failure}
 	for set := range l.layers {
-		below := chain.Layer(front)
+		below := chain.Layer(deny)
 		if set&withRegions != 0 {
-			below = share
+			below = regions
 		}
 		if set&withShards != 0 {
 			below = &shards.Shards{Below: below, IntN: o.IntN}
 		}
 		if set&withCounters != 0 {
-			below = &counters.Counters{Below: below, Store: store, Trackers: l.trackers, IntN: o.IntN, Log: l.log.failure}
+			below = &counters.Counters{Below: below, Store: wire, Trackers: l.trackers, IntN: o.IntN, Log: l.log.failure}
 		}
 		below = &outage.Outage{Below: below, Fallback: l.fallback, Cache: cache, Trackers: l.trackers, Health: &l.health}
 		l.layers[set] = &leases.Leases{Below: below, Trackers: l.trackers}
@@ -127,12 +128,12 @@ func (l *Limiter) connect(own Shares, o Options) {
 
 // connectLocal makes the chain of a store of this process, which needs no layer but regions.
 func (l *Limiter) connectLocal(own Shares, o Options) {
-	store := wire.Local{Store: l.store}
-	share := &regions.Regions{Below: store, Own: own, All: o.Regions, Log: l.log.failure}
+	wire := wire.Local{Store: l.store}
+	regions := &regions.Regions{Below: wire, Own: own, All: o.Regions, Log: l.log.failure}
 	for set := range l.layers {
-		l.layers[set] = store
+		l.layers[set] = wire
 		if set&withRegions != 0 {
-			l.layers[set] = share
+			l.layers[set] = regions
 		}
 	}
 }

@@ -115,18 +115,6 @@ var outageRates = []algo.Rate{
 	{Algorithm: algo.LeakyBucket, Requests: 60, Window: time.Minute, Burst: 24},
 }
 
-// feasible checks the admitted requests of one caller: a store that never fails could admit them too.
-type feasible struct {
-	machine algo.Machine
-	state   algo.State
-}
-
-func (f *feasible) admit(now time.Time, cost int64) bool {
-	next, ok := f.machine.Take(f.state, algo.InstantOf(now), cost)
-	f.state = next
-	return ok
-}
-
 // If half of the concurrent requests get no answer in time, at most the limit is admitted.
 func TestOutage_concurrent(t *testing.T) {
 	for seed := range uint64(20) {

@@ -76,7 +76,7 @@ func (c *combiner) hasRoom(w wave) bool {
 		}
 		for j := range a.Lines {
 			m := a.Results[j].Machine
-			if m == nil || alone(a.Lines[j].Limit) || 8*m.Remaining(a.Results[j].State, c.Now) < max(m.Capacity(), 8*a.Lines[j].Want) {
+			if m == nil || separate(a.Lines[j].Limit) || 8*m.Remaining(a.Results[j].State, c.Now) < max(m.Capacity(), 8*a.Lines[j].Want) {
 				return false
 			}
 		}

@@ -37,11 +37,6 @@ func newFederation(t failer, s Suite, store limiter.Store, rate algo.Rate, regio
 // window returns the windows of the whole limit.
 func (f *federation) window() *algo.Window { return algo.WindowOf(f.limits[0].Machine()) }
 
-func (f *federation) take(t failer, i int, now algo.Instant, cost int64) (bool, []algo.Result) {
-	t.Helper()
-	return f.pairs[i].take(t, now, one(f.limits[i], cost), nil)
-}
-
 // debit takes share of the window index from region i, in the store and in the model.
 func (f *federation) debit(t failer, i int, now algo.Instant, index, lack int64) int64 {
 	t.Helper()

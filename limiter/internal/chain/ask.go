@@ -44,19 +44,19 @@ type Ask struct {
 	Verdict Verdict
 	// Err is why the Verdict is Busy or Failed. It stays if the fallback decided instead. On entry of Take, it is a
 	// failure that makes a call useless.
-	Err       error
-	Early     bool          // refused by what this process knows
-	Outage    bool          // counts of an earlier outage refuse
-	Full      bool          // the fallback has no room for the subject
-	Counted   bool          // the denial cache has counted the ask, if it is an early request
-	Lacks     bool          // shared limits refuse, and other regions can have share
-	Calls     int           // calls of the shared store
-	StoreTime time.Duration // time that the ask waited for the shared store
-	Clamped   int           // states that reports of counters clamped
-	Overshoot int64         // by how much a counter exceeds its limit
-	Degraded  error         // why a counter decides without the store
-	Transfer  domain.Transfer
-	Refunds   domain.Refunds // of an admission that a layer took back
+	Err        error
+	Early      bool          // refused by what this process knows
+	Outage     bool          // counts of an earlier outage refuse
+	Full       bool          // the fallback has no room for the subject
+	Counted    bool          // the denial cache has counted the ask, if it is an early request
+	NeedsShare bool          // shared limits refuse, and other regions can have share
+	Calls      int           // calls of the shared store
+	StoreTime  time.Duration // time that the ask waited for the shared store
+	Clamped    int           // states that reports of counters clamped
+	Overshoot  int64         // by how much a counter exceeds its limit
+	Degraded   error         // why a counter decides without the store
+	Transfer   domain.Transfer
+	Refunds    domain.Refunds // of an admission that a layer took back
 }
 
 // Line is one charge of an Ask, as the caller passed it, and what the layers did with it.
@@ -207,7 +207,7 @@ func (a *Ask) Merge(below *Ask) {
 	a.Lines, a.Charges = append(a.Lines, below.Lines...), append(a.Charges, below.Charges...)
 	a.Results, a.BackOffs = append(a.Results, below.Results...), append(a.BackOffs, below.BackOffs...)
 	a.Verdict, a.Err, a.Early, a.Outage, a.Full = below.Verdict, below.Err, below.Early, below.Outage, below.Full
-	a.Counted, a.Lacks, a.Transfer = a.Counted || below.Counted, below.Lacks, below.Transfer
+	a.Counted, a.NeedsShare, a.Transfer = a.Counted || below.Counted, below.NeedsShare, below.Transfer
 	a.Calls, a.StoreTime, a.Clamped = a.Calls+below.Calls, a.StoreTime+below.StoreTime, a.Clamped+below.Clamped
 	a.Refunds.Add(below.Refunds)
 	a.Overshoot = max(a.Overshoot, below.Overshoot)

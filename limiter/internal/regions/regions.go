@@ -47,8 +47,8 @@ func (r *Regions) Know(a *chain.Ask) (refuses bool) {
 		return false
 	}
 	if r.moves(a) {
-		if lacks, curable := (&cure{Ask: a}).lacks(); curable && len(lacks) > 0 {
-			a.Verdict, a.Early, a.Lacks, a.Counted = chain.Unanswered, false, true, true
+		if all, helps := (&attempt{Ask: a}).shortages(); helps && len(all) > 0 {
+			a.Verdict, a.Early, a.NeedsShare, a.Counted = chain.Unanswered, false, true, true
 			return false
 		}
 	}
@@ -66,7 +66,7 @@ func (r *Regions) Take(a *chain.Ask) {
 		return
 	}
 	if r.moves(a) {
-		r.cure(a)
+		r.retryWithShare(a)
 	}
 	r.flag(a)
 }
@@ -74,16 +74,16 @@ func (r *Regions) Take(a *chain.Ask) {
 // moves reports whether share can move for a.
 func (r *Regions) moves(a *chain.Ask) bool { return len(r.All) > 0 && !a.Look && !a.Shadow }
 
-// cure moves share as long as that can change the answer.
-func (r *Regions) cure(a *chain.Ask) {
-	request, c := a.Request, cure{Regions: r, Ask: a}
+// retryWithShare moves share, and asks below again, as long as that can change the answer.
+func (r *Regions) retryWithShare(a *chain.Ask) {
+	request, try := a.Request, attempt{Regions: r, Ask: a}
 	defer func() {
 		if a.Request != request {
 			a.End()
 			a.Request = request
 		}
 	}()
-	for a.Verdict == chain.Refused && c.transfer() {
+	for a.Verdict == chain.Refused && try.transfer() {
 		if a.Request != request {
 			a.End()
 		}
@@ -107,8 +107,8 @@ func (r *Regions) flag(a *chain.Ask) {
 	}
 }
 
-// cure is the attempt to get share for one ask.
-type cure struct {
+// attempt is one attempt to get share for an ask.
+type attempt struct {
 	*Regions
 	*chain.Ask
 	rounds int                     // how often it asked other regions for share, or waited for a request that did
@@ -116,8 +116,8 @@ type cure struct {
 	asked  [domain.MaxCharges]bool // the charges for which it has asked, or waited in vain
 }
 
-// lack is a limit that refuses a request, although other regions can have share of it.
-type lack struct {
+// shortage is a limit that refuses a request, although other regions can have share of it.
+type shortage struct {
 	need
 	i     int   // index of the charge
 	index int64 // window of the transfer
@@ -131,72 +131,72 @@ type lack struct {
 // transfer moves share for all limits that refuse, at the same time, if nothing else refuses. It reports whether the store
 // can decide again. It asks for share of a limit once. In a second round, it asks for what was not known to be lacking in
 // the first, or for what a transfer of another request did not bring.
-func (c *cure) transfer() bool {
-	if c.Health != nil && c.Health.Failing() { // the credit would fail too, and the share would be lost
+func (a *attempt) transfer() bool {
+	if a.Health != nil && a.Health.Failing() { // the credit would fail too, and the share would be lost
 		return false
 	}
-	lacks, curable := c.lacks()
-	if !curable || len(lacks) == 0 || !c.beginRound() {
+	shortages, helps := a.shortages()
+	if !helps || len(shortages) == 0 || !a.beginRound() {
 		return false
 	}
-	lacks = c.makeTransfers(lacks)
-	return len(lacks) > 0 && c.awaitTransfers(lacks)
+	shortages = a.makeTransfers(shortages)
+	return len(shortages) > 0 && a.awaitTransfers(shortages)
 }
 
-// lacks returns the limits that refuse the request and can get share of other regions. curable is false if another limit
+// shortages returns the limits that refuse the request and can get share of other regions. helps is false if another limit
 // refuses the request, or if other regions could not help. Limits with Mark refuse nobody.
-func (c *cure) lacks() (lacks []*lack, curable bool) {
-	for i := range c.Lines {
-		limit, want := c.Lines[i].Limit, c.Lines[i].Want
+func (a *attempt) shortages() (all []*shortage, helps bool) {
+	for i := range a.Lines {
+		limit, want := a.Lines[i].Limit, a.Lines[i].Want
 		switch {
-		case !c.Refuses(i):
-		case limit.Regions() != nil && !c.asked[i] && c.Results[i].Machine != nil && c.Decided(i) && want <= limit.Machine().Capacity() &&
-			!limit.Machine().Ahead(c.Results[i].State, c.Now):
-			index, amount := algo.Lack(limit.Machine(), c.Results[i].State, c.Now, want)
-			lacks = append(lacks, &lack{i: i, index: index, need: need{amount: amount}})
+		case !a.Refuses(i):
+		case limit.Regions() != nil && !a.asked[i] && a.Results[i].Machine != nil && a.Decided(i) && want <= limit.Machine().Capacity() &&
+			!limit.Machine().Ahead(a.Results[i].State, a.Now):
+			index, amount := algo.Lack(limit.Machine(), a.Results[i].State, a.Now, want)
+			all = append(all, &shortage{i: i, index: index, need: need{amount: amount}})
 		case limit.Enforced():
 			return nil, false
 		}
 	}
-	return lacks, true
+	return all, true
 }
 
 // beginRound reports whether there is time for a round. It is not if the invocation could end between debit and credit.
-func (c *cure) beginRound() bool {
-	if c.rounds == 0 {
-		c.until = time.Now().Add(Timeout)
-	} else if c.rounds == maxRounds || time.Until(c.until) < Timeout-firstRound {
+func (a *attempt) beginRound() bool {
+	if a.rounds == 0 {
+		a.until = time.Now().Add(Timeout)
+	} else if a.rounds == maxRounds || time.Until(a.until) < Timeout-firstRound {
 		return false
 	}
-	c.rounds++
-	deadline, ok := c.Context().Deadline()
-	return !ok || !deadline.Before(c.until)
+	a.rounds++
+	deadline, ok := a.Context().Deadline()
+	return !ok || !deadline.Before(a.until)
 }
 
 // makeTransfers makes the transfers of the limits for which no other request makes one. It returns the limits that get share
 // now, none if the request gets not enough of them. It ends its transfers before the request waits for others: two requests
 // could wait for each other.
-func (c *cure) makeTransfers(lacks []*lack) (begun []*lack) {
+func (a *attempt) makeTransfers(shortages []*shortage) (begun []*shortage) {
 	defer func() {
-		for _, k := range lacks {
+		for _, k := range shortages {
 			if k.first {
-				c.end(c.Now, c.Charges[k.i].Limit.Rate.Span(), &k.need)
+				a.end(a.Now, a.Charges[k.i].Limit.Rate.Span(), &k.need)
 			}
 		}
 	}()
-	begun = c.beginTransfers(lacks)
+	begun = a.beginTransfers(shortages)
 	if begun != nil {
-		c.ask(begun)
+		a.moveShare(begun)
 	}
 	return begun
 }
 
 // beginTransfers joins the transfers of other requests that are running, and begins the others. It returns nil if a limit
 // can get no share now, so that no share moves in vain.
-func (c *cure) beginTransfers(lacks []*lack) (begun []*lack) {
-	for _, k := range lacks {
-		charge, line := &c.Charges[k.i], &c.Lines[k.i]
-		known := c.begin(c.Now, transferKey{charge.Subject, charge.Limit}, &k.need, c.rounds == 1)
+func (a *attempt) beginTransfers(shortages []*shortage) (begun []*shortage) {
+	for _, k := range shortages {
+		charge, line := &a.Charges[k.i], &a.Lines[k.i]
+		known := a.begin(a.Now, transferKey{charge.Subject, charge.Limit}, &k.need, a.rounds == 1)
 		switch {
 		case k.first || k.running != nil:
 			begun = append(begun, k)
@@ -204,133 +204,133 @@ func (c *cure) beginTransfers(lacks []*lack) (begun []*lack) {
 			line.Shareless = known && !k.elsewhere
 			return nil
 		default:
-			c.asked[k.i] = true
+			a.asked[k.i] = true
 		}
 	}
 	return begun
 }
 
 // awaitTransfers waits for the transfers of other requests. It reports whether all limits have got share.
-func (c *cure) awaitTransfers(lacks []*lack) bool {
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(c.Context()), c.until)
+func (a *attempt) awaitTransfers(shortages []*shortage) bool {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(a.Context()), a.until)
 	defer cancel()
 	all := true
-	for _, k := range lacks {
+	for _, k := range shortages {
 		if k.credited { // its state is new, so no earlier refusals count
-			c.BackOffs[k.i] = 0
+			a.BackOffs[k.i] = 0
 		}
-		moved := k.credited && !c.Refuses(k.i)
-		c.asked[k.i] = true
+		moved := k.credited && !a.Refuses(k.i)
+		a.asked[k.i] = true
 		if !k.first {
 			select {
 			case <-k.running:
-				moved = c.result(&k.need)
+				moved = a.result(&k.need)
 				if moved {
-					c.BackOffs[k.i] = 0
+					a.BackOffs[k.i] = 0
 				}
 			case <-ctx.Done():
 				k.elsewhere = true
 			}
-			c.asked[k.i] = !moved
+			a.asked[k.i] = !moved
 		}
-		line := &c.Lines[k.i]
+		line := &a.Lines[k.i]
 		line.Shareless = !k.elsewhere
 		all = all && (moved || !line.Limit.Enforced())
 	}
 	return all
 }
 
-// ask makes the transfers that the request began: it asks the other regions for all limits at the same time, and then
+// moveShare makes the transfers that the request began: it asks the other regions for all limits at the same time, and then
 // credits what they gave.
-func (c *cure) ask(lacks []*lack) {
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(c.Context()), c.until)
+func (a *attempt) moveShare(shortages []*shortage) {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(a.Context()), a.until)
 	defer cancel()
-	c.debit(ctx, lacks)
-	var gifts []*lack
+	a.debit(ctx, shortages)
+	var gifts []*shortage
 	var p parallel.Calls
-	for _, k := range lacks {
-		c.count(ctx, k)
+	for _, k := range shortages {
+		a.count(ctx, k)
 		if k.got > 0 {
 			gifts = append(gifts, k)
 			k.err = domain.ErrUnavailable // this error stays if the store panics
-			charge := &c.Charges[k.i]
+			charge := &a.Charges[k.i]
 			p.Add(func() {
-				k.state, k.credited, k.err = c.Own.Credit(ctx, c.Now, charge.Subject, charge.Limit, k.index, k.got)
+				k.state, k.credited, k.err = a.Own.Credit(ctx, a.Now, charge.Subject, charge.Limit, k.index, k.got)
 			})
 		}
 	}
-	p.Run(c.Clock)
+	p.Run(a.Clock)
 	for _, k := range gifts {
-		c.countCredit(ctx, k)
+		a.countCredit(ctx, k)
 	}
 }
 
 // debit takes share from all other regions, at the same time.
-func (c *cure) debit(ctx context.Context, lacks []*lack) {
-	ctx, cancel := context.WithDeadline(ctx, c.until.Add(DebitTimeout-Timeout))
+func (a *attempt) debit(ctx context.Context, shortages []*shortage) {
+	ctx, cancel := context.WithDeadline(ctx, a.until.Add(DebitTimeout-Timeout))
 	defer cancel()
 	var p parallel.Calls
-	for _, k := range lacks {
+	for _, k := range shortages {
 		k.made, k.elsewhere = true, true
-		charge := &c.Charges[k.i]
+		charge := &a.Charges[k.i]
 		for i, other := range charge.Limit.Regions() {
-			if own := charge.Limit.Rate.Regions; !k.first || i == own.Place || !own.HasShare(i) || k.transfer.lost[i].pauses(c.Now, k.index) {
+			if own := charge.Limit.Rate.Regions; !k.first || i == own.Place || !own.HasShare(i) || k.transfer.lost[i].pauses(a.Now, k.index) {
 				continue
 			}
-			c.Transfer.Calls++
+			a.Transfer.Calls++
 			k.asked[i], k.errs[i] = true, domain.ErrUnavailable // this error stays if the store panics
 			p.Add(func() {
-				k.moved[i], k.errs[i] = c.All[i].Debit(ctx, c.Now, charge.Subject, other, k.index, k.wanted, &k.transfer.seen[i])
+				k.moved[i], k.errs[i] = a.All[i].Debit(ctx, a.Now, charge.Subject, other, k.index, k.wanted, &k.transfer.seen[i])
 			})
 		}
 	}
-	p.Run(c.Clock)
+	p.Run(a.Clock)
 }
 
 // count adds up the answers to the debits of k.
-func (c *cure) count(ctx context.Context, k *lack) {
+func (a *attempt) count(ctx context.Context, k *shortage) {
 	if k.first {
 		k.elsewhere = false
 	}
 	for i, err := range k.errs {
 		switch {
 		case !k.asked[i]: // after a pause, another request of a long window can ask it again
-			if k.first && k.transfer.lost[i].pauses(c.Now, k.index) && c.Charges[k.i].Limit.Rate.Span() > lostPause {
+			if k.first && k.transfer.lost[i].pauses(a.Now, k.index) && a.Charges[k.i].Limit.Rate.Span() > lostPause {
 				k.elsewhere = true
 			}
 		case err == nil:
 			k.got += k.moved[i]
 			seen := k.transfer.seen[i]
-			k.elsewhere = k.elsewhere || seen.Machine != nil && seen.Machine.Remaining(seen.State, c.Now) > 0
+			k.elsewhere = k.elsewhere || seen.Machine != nil && seen.Machine.Remaining(seen.State, a.Now) > 0
 		default:
 			k.elsewhere = true
-			c.Transfer.Failed++
-			c.Log(ctx, c.Now, err)
+			a.Transfer.Failed++
+			a.Log(ctx, a.Now, err)
 			if !domain.Answered(err) && !errors.Is(err, domain.ErrBreakerOpen) && !errors.Is(err, domain.ErrNotSent) &&
 				!errors.Is(err, domain.ErrThrottled) {
-				k.transfer.lost[i] = lostAt{true, k.index, c.Now}
-				c.Transfer.Lost++
+				k.transfer.lost[i] = lostAt{true, k.index, a.Now}
+				a.Transfer.Lost++
 			}
 		}
 	}
 }
 
 // countCredit counts the credit of k, and keeps its result.
-func (c *cure) countCredit(ctx context.Context, k *lack) {
-	c.Calls++
+func (a *attempt) countCredit(ctx context.Context, k *shortage) {
+	a.Calls++
 	if k.err != nil {
-		c.Log(ctx, c.Now, k.err)
+		a.Log(ctx, a.Now, k.err)
 	}
 	k.credited = k.credited && k.err == nil
 	if !k.credited {
 		k.elsewhere = true
-		c.Transfer.Lost++
+		a.Transfer.Lost++
 		return
 	}
-	c.Transfer.Moved += k.got
-	c.Results[k.i] = k.state
-	if c.Cache != nil {
-		charge := &c.Charges[k.i]
-		c.Cache.Replace(charge.Subject, charge.Limit.ID, k.state)
+	a.Transfer.Moved += k.got
+	a.Results[k.i] = k.state
+	if a.Cache != nil {
+		charge := &a.Charges[k.i]
+		a.Cache.Replace(charge.Subject, charge.Limit.ID, k.state)
 	}
 }

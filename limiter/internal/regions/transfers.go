@@ -29,7 +29,7 @@ type transfer struct {
 	elsewhere bool
 	until     algo.Instant // the next transfer begins at this instant at the earliest
 	ended     algo.Instant
-	lacking   int64                   // what the requests lack that waited, and still lack after the last transfer
+	unmet     int64                   // what the requests lack that waited, and still lack after the last transfer
 	lost      [algo.MaxRegions]lostAt // debits without an answer
 	seen      []algo.Result           // the states that the stores of the other regions last returned
 }
@@ -87,7 +87,7 @@ func (ts *transfers) begin(now algo.Instant, key transferKey, k *need, adds bool
 	case t.running != nil:
 		k.running = t.running
 		if adds {
-			t.lacking += k.amount
+			t.unmet += k.amount
 		}
 		k.transfer = t
 		return true
@@ -97,9 +97,9 @@ func (ts *transfers) begin(now algo.Instant, key transferKey, k *need, adds bool
 	}
 	k.wanted = k.amount
 	if now.Sub(t.ended).Abs() < pause {
-		k.wanted = max(k.amount, t.lacking)
+		k.wanted = max(k.amount, t.unmet)
 	}
-	t.running, t.lacking = make(chan struct{}), 0
+	t.running, t.unmet = make(chan struct{}), 0
 	k.transfer, k.running, k.first = t, t.running, true
 	return true
 }
@@ -115,7 +115,7 @@ func (ts *transfers) end(now algo.Instant, window time.Duration, k *need) {
 		if !k.credited || k.got < k.amount {
 			t.until = now.Add(min(pause, window/10))
 		}
-		t.lacking, t.ended = max(0, t.lacking+k.amount-k.got), now
+		t.unmet, t.ended = max(0, t.unmet+k.amount-k.got), now
 	}
 	close(t.running)
 	t.running = nil

@@ -80,7 +80,7 @@ func TestLostAt_pauses(t *testing.T) {
 }
 
 // No region is asked for share of a limit whose state lies in the future, or of a cost that it can never admit.
-func TestCure_lacks(t *testing.T) {
+func TestAttempt_shortages(t *testing.T) {
 	limit := regional(t)
 	index := algo.WindowOf(limit.Machine()).Index(now)
 	for _, c := range []struct {
@@ -92,8 +92,8 @@ func TestCure_lacks(t *testing.T) {
 		a := chain.Ask{Request: &chain.Request{Now: now}}
 		a.Add(chain.Line{Limit: limit, Want: c.cost}, domain.Charge{Limit: limit, Cost: c.cost},
 			algo.Result{Machine: limit.Machine(), State: algo.State{Window: index + c.ahead, Count: 10}})
-		if lacks, curable := (&cure{Ask: &a}).lacks(); len(lacks) != c.want || curable != (c.want > 0) {
-			t.Errorf("%s: got %d lacks, curable: %t; want %d", c.name, len(lacks), curable, c.want)
+		if all, helps := (&attempt{Ask: &a}).shortages(); len(all) != c.want || helps != (c.want > 0) {
+			t.Errorf("%s: got %d shortages, share helps: %t; want %d", c.name, len(all), helps, c.want)
 		}
 	}
 }
