@@ -16,6 +16,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/viewer"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -167,7 +168,6 @@ type Config struct {
 // start longer.
 var (
 	validCache    = pattern(`^[a-z][a-z0-9-]{0,39}$`)
-	validOrigin   = pattern(`^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?$`)
 	validBasePath = pattern(`^(/|(/[A-Za-z0-9$_.~+!*'()-]+)+)$`) // the characters of API Gateway's base paths
 	validHeader   = pattern(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,64}$`)
 )
@@ -243,9 +243,8 @@ func (c *Config) validate() error {
 	}
 	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want at least 0s and less than %s (0s means %s with "+
 		"redis, %s with dynamodb)", c.Timeout, limiter.MinWindow, resilient.RedisTimeout, resilient.DynamoDBTimeout)
-	for _, origin := range c.CORSOrigins {
-		check(validOrigin().MatchString(origin) || origin == "*" && len(c.CORSOrigins) == 1,
-			"CORS_ORIGINS: got %q, want only *, or origins without a path (https://app.example.com, http://localhost:3000)", origin)
+	for _, origin := range httplimit.BadOrigins(c.CORSOrigins) {
+		check(false, "CORS_ORIGINS: got %q, want only *, or origins without a path (https://app.example.com, http://localhost:3000)", origin)
 	}
 	check(validHeader().MatchString(c.APIKeyHeader) && !strings.EqualFold(c.APIKeyHeader, "authorization") &&
 		!strings.EqualFold(c.APIKeyHeader, "cookie"),

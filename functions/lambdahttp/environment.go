@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rs/cors"
-
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/mac"
 	"github.com/weir-limits/weir/functions/viewer"
@@ -86,7 +84,7 @@ type Environment struct {
 func (e *Environment) Serve(api http.Handler) http.Handler {
 	gate := e.gate(nil)
 	counts := e.countsGate()
-	return e.cors(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return httplimit.CORS(e.CORSOrigins, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := deliveryOf(r.Context())
 		if e.Viewers != nil {
 			w.Header().Set("Cache-Control", uncollapsed) // api can set another value
@@ -261,21 +259,6 @@ func (e *Environment) apiKeyHeader() string {
 func (e *Environment) undecided(err error) error {
 	e.observe(context.Background(), telemetry.Outcome{Time: e.Clock(), Err: err})
 	return err
-}
-
-// cors adds CORS headers for the environment's origins to the answers of h. API Gateway adds no
-// headers to the answers of a function.
-func (e *Environment) cors(h http.Handler) http.Handler {
-	if len(e.CORSOrigins) == 0 {
-		return h
-	}
-	return cors.New(cors.Options{
-		AllowedOrigins: e.CORSOrigins,
-		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
-		AllowedHeaders: []string{"*"}, // requests cannot send cookies, so any header is safe
-		ExposedHeaders: httplimit.ExposedFields(),
-		MaxAge:         600, // seconds
-	}).Handler(h)
 }
 
 // awsDomains are the endings of the default domain names of APIs.

@@ -57,10 +57,11 @@ type Options struct {
 // it with New. It is safe for concurrent use.
 type Gate struct {
 	o         Options
-	untrusted sync.Once    // the warning on a proxy that is not trusted
-	unread    sync.Once    // the warning on a field Forwarded that is not read
-	uncounted sync.Once    // the warning on a claim that cannot count
-	reading   atomic.Int64 // the bodies that are being read
+	cors      func(http.Handler) http.Handler // of WithCORS, or nil
+	untrusted sync.Once                       // the warning on a proxy that is not trusted
+	unread    sync.Once                       // the warning on a field Forwarded that is not read
+	uncounted sync.Once                       // the warning on a claim that cannot count
+	reading   atomic.Int64                    // the bodies that are being read
 }
 
 // New returns a Gate. It panics if a required option is missing. The program then fails when it starts,

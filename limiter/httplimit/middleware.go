@@ -194,6 +194,7 @@ type middleware struct {
 	notify     func(context.Context, limiter.Notice) error
 	identifier *caller.Identifier
 	caller     func(*http.Request) (caller.Caller, error) // nil without WithCaller
+	cors       func(http.Handler) http.Handler            // nil without WithCORS
 	o          Options
 	err        error // of an option
 }
@@ -230,7 +231,9 @@ func (m *middleware) gate(choose func(context.Context, time.Time, rules.Request)
 		}
 		return m.identifier.Caller(ctx, now, r.Credentials("X-Api-Key"))
 	}
-	return New(m.o)
+	gate := New(m.o)
+	gate.cors = m.cors
+	return gate
 }
 
 var errNoRequest = fmt.Errorf("%w: WithCaller needs the request of Gate.Wrap or Gate.Serve", caller.ErrUnverified)

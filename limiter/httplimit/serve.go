@@ -22,11 +22,15 @@ import (
 // send requests that nobody counts. It SHOULD drop fields with an underscore, which WSGI merges with those with a hyphen,
 // and trailers with the names of credentials. [github.com/weir-limits/weir/local/serve] does all of it.
 func (g *Gate) Wrap(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request := NewRequest(r)
 		request.Address = g.client(r, request.Address)
 		g.Serve(w, r, request, next)
 	})
+	if g.cors != nil {
+		return g.cors(h)
+	}
+	return h
 }
 
 // client returns the address of the client. It warns once about a field that is not read, because nobody would see that all

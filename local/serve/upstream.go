@@ -62,7 +62,9 @@ var identityVariables = []string{"JWKS", "JWT_ISSUER", "JWT_AUDIENCE", "JWT_ALGO
 
 // openUpstream returns an API that limits every request and passes it to the upstream.
 func (s *Server) openUpstream(ctx context.Context) (*gateway.API, error) {
-	s.variables[contract.VariableIdentity] = os.Getenv(contract.VariableIdentity)
+	for _, name := range []string{contract.VariableIdentity, contract.VariableCORSOrigins} {
+		s.variables[name] = os.Getenv(name)
+	}
 	_, own := os.LookupEnv("JWKS")
 	if own {
 		for _, name := range identityVariables {
@@ -125,8 +127,11 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	add := func(h http.Header, status int) {
 		httplimit.Yield(fields, status, func(name string) bool { return h[name] != nil })
 		for name, values := range fields {
-			if _, set := h[name]; !set {
+			switch _, set := h[name]; {
+			case !set:
 				h[name] = values
+			case name == "Vary" || name == "Access-Control-Expose-Headers": // lists, to which each server adds
+				h[name] = append(h[name], values...)
 			}
 		}
 	}

@@ -577,3 +577,31 @@ func TestUpstream_Set(t *testing.T) {
 		}
 	}
 }
+
+// A page of a listed origin can read a refusal and its fields. A preflight is free, and does not reach the upstream. The upstream
+// adds to Vary and to the fields that pages can read.
+func TestUpstream_cors(t *testing.T) {
+	t.Setenv("CORS_ORIGINS", "https://app.example")
+	f := newFronted(t, Memory, limited("*", `"name":"all","requests":1,"window":"1h"`), func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions {
+			t.Error("got a preflight, want none")
+		}
+		w.Header().Set("Vary", "Accept")
+		w.Header().Set("Access-Control-Expose-Headers", "X-Mine")
+	})
+	for i, want := range []string{"204 false Origin, Access-Control-Request-Method, Access-Control-Request-Headers", "200 true Accept,Origin",
+		"429 true Origin"} {
+		r := storetest.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, f.url, http.NoBody))
+		r.Header.Set("Origin", "https://app.example")
+		if i == 0 {
+			r.Method = http.MethodOptions
+			r.Header.Set("Access-Control-Request-Method", http.MethodGet)
+		}
+		got := commandtest.Do(t, r)
+		exposed := strings.Join(got.Header["Access-Control-Expose-Headers"], ",")
+		text := fmt.Sprintf("%d %t %s", got.StatusCode, strings.Contains(exposed, "Retry-After"), strings.Join(got.Header["Vary"], ","))
+		if text != want || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example" || (i == 1) != strings.Contains(exposed, "X-Mine") {
+			t.Errorf("request %d: got %s %v, want %s", i, text, got.Header, want)
+		}
+	}
+}

@@ -37,7 +37,8 @@ func serveCommand() *cobra.Command {
 			"The answer gets the RateLimit fields that the upstream has not set. The field Weir-Cost, or the one that a rule names, reports a " +
 			"cost and never reaches the client. " +
 			"Only bearer tokens of weir token are verified. Callers with other tokens count by address; to count them by user, set JWKS, " +
-			"JWT_ISSUER and JWT_AUDIENCE, and USER_CLAIM, TIER_CLAIM and CLAIMS. The sample keys and the key of the tokens are in .weir in this " +
+			"JWT_ISSUER and JWT_AUDIENCE, and USER_CLAIM, TIER_CLAIM and CLAIMS. CORS_ORIGINS lists the origins whose pages may read " +
+			"answers, with their limits. The sample keys and the key of the tokens are in .weir in this " +
 			"folder.\n\n" +
 			"The throttle of the template's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 " +
 			"\"throttled\", unless --no-throttle is given.\n\n" +
