@@ -29,7 +29,7 @@ func TestReadCall(t *testing.T) {
 		`{"method":"a","params":{"name":"b","NAME":"c"}}`, `{"method":"a","params":{"name":"b"},"params":{"name":"c"}}`,
 		`{"method":"a","params":[]}`,
 		`{"method":"a","params":{"name":1}}`, "{\"method\":\"\xff\"}", `{"method":"a"} {"method":"b"}`, `{"meth\u006fd":"a","method":"b"}`,
-		strings.Repeat(`{"a":`, 600) + "1" + strings.Repeat("}", 600), `{"method":"a","params":{"Uri":"b"}}`,
+		`{"a":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `,"method":"a","method":"b"}`, `{"method":"a","params":{"Uri":"b"}}`,
 	} {
 		if got, err := meter.ReadCall(json, []byte(body)); err == nil {
 			t.Errorf("%.99s: got %q, want an error", body, got)

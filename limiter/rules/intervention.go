@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +22,8 @@ import (
 const (
 	MaxInterventions = 2000
 	MaxIntervention  = 366 * 24 * time.Hour
-	maxValue         = 256     // bytes of the identity of a caller, and of a note
+	maxIdentity      = 4 << 10 // bytes of a caller
+	maxNote          = 256     // bytes
 	maxInterventions = 2 << 20 // bytes of JSON
 )
 
@@ -76,7 +78,7 @@ func (i *Intervention) identity() (of document.Identity, ok bool) {
 	of = document.Identity{Kind: i.Kind, Value: i.Value}
 	switch i.Kind {
 	case document.PerUser, document.PerAPIKey:
-		return of, i.Value != "" && len(i.Value) <= maxValue
+		return of, i.Value != "" && len(i.Value) <= maxIdentity
 	case document.PerIP:
 		var err error
 		of.Network, err = netip.ParsePrefix(i.Value)
@@ -95,14 +97,14 @@ func (i *Intervention) check() (of document.Identity, err error) {
 	blocks := i.Limit == "" && i.Requests == 0
 	switch {
 	case !ok:
-		return of, fmt.Errorf("got %.40q of kind %.40q, want a user, an apikey or an ip", i.Value, i.Kind)
+		return of, fmt.Errorf("got %.40q of kind %.40q, want a user or an apikey of 1 to %d bytes, or an ip", i.Value, i.Kind, maxIdentity)
 	case !blocks && (!limiter.IsName(i.Limit) || i.Requests < 1 || i.Requests > algo.MaxAmount):
 		return of, fmt.Errorf("got %d requests of the limit %.40q, want 1 to %d of a name in the rules", i.Requests, i.Limit,
 			int64(algo.MaxAmount))
 	case i.Begin < 1 || i.End < i.Begin || i.End-i.Begin > int64(MaxIntervention/time.Second):
 		return of, fmt.Errorf("got the times %d to %d, want Unix seconds, at most 366 days apart", i.Begin, i.End)
-	case len(i.Note) > maxValue:
-		return of, fmt.Errorf("note: got %d bytes, want at most %d", len(i.Note), maxValue)
+	case len(i.Note) > maxNote:
+		return of, fmt.Errorf("note: got %d bytes, want at most %d", len(i.Note), maxNote)
 	}
 	return of, nil
 }
@@ -254,7 +256,8 @@ func (v *Interventions) Of(c caller.Caller, at time.Time) (list []Intervention) 
 }
 
 // Put returns the interventions with a further one, which replaces one for the same caller and limit. It begins at the
-// time now. If it ends then, an earlier one ends. An error says that there are too many.
+// time now. If it ends then, an earlier one ends. An error says that there are too many,
+// or that their text is too long to be read again.
 func (v *Interventions) Put(now time.Time, one Intervention) (*Interventions, error) {
 	made := &Interventions{Floor: v.Floor, Version: max(now.Unix(), v.Version+1)}
 	one.Begin = now.Unix()
@@ -290,7 +293,11 @@ func (v *Interventions) Put(now time.Time, one Intervention) (*Interventions, er
 		return nil, fmt.Errorf("got %d blocks and raised limits, want at most %d; wait until some end, or end them with weir unblock",
 			len(made.List), MaxInterventions)
 	}
-	return made, made.index()
+	text, err := json.MarshalIndent(made, "", "  ")
+	if err == nil && len(text) > maxInterventions {
+		err = fmt.Errorf("got blocks and raised limits of %d bytes, want at most %d; wait until some end", len(text), maxInterventions)
+	}
+	return made, cmp.Or(err, made.index())
 }
 
 // With returns the same rules with interventions. r does not change.

@@ -34,7 +34,7 @@ func intervene(t *testing.T, r *rules.Rules, floor int64, list ...string) *rules
 func TestRules_Select_blocked(t *testing.T) {
 	base := load(t, "testdata/good/exempt.json")
 	r := intervene(t, base, 0, `"kind":"user","value":"bob"`, `"kind":"apikey","value":"k1"`, `"kind":"ip","value":"203.0.113.9"`,
-		`"kind":"ip","value":"2001:db8:0:1::/64"`, `"kind":"ip","value":"198.51.100.0/24"`)
+		`"kind":"ip","value":"2001:db8:0:1::/64"`, `"kind":"ip","value":"198.51.100.0/24"`, `"kind":"ip","value":"2001:db8:0:2::"`)
 	ip := func(prefix string) caller.Caller { return caller.Caller{IP: netip.MustParsePrefix(prefix)} }
 	for _, c := range []struct {
 		name    string
@@ -52,6 +52,7 @@ func TestRules_Select_blocked(t *testing.T) {
 		{"address of a user", caller.Caller{User: "alice", IP: netip.MustParsePrefix("203.0.113.9/32")}, 1, "ip:203.0.113.9"},
 		{"network", ip("2001:db8:0:1::/64"), 1, "ip:2001:db8:0:1::/64"},
 		{"address in a network", ip("198.51.100.9/32"), 1, "ip:198.51.100.0/24"},
+		{"one address of a network", ip("2001:db8:0:2::/64"), 1, ""},
 		{"no address", caller.Caller{}, 1, ""},
 		{"bad credential", caller.Caller{User: "bob", APIKey: "k1", Rejected: true}, 1, ""},
 		{"bad credential from an address", caller.Caller{IP: netip.MustParsePrefix("203.0.113.9/32"), Rejected: true}, 1, "ip:203.0.113.9"},
@@ -161,7 +162,7 @@ func TestParseInterventions(t *testing.T) {
 		`"kind":"user","value":""`, `"kind":"claim:org","value":"x"`, `"kind":"ip","value":"x"`, `"kind":"ip","value":"192.0.2.1/24"`,
 		`"kind":"ip","value":"::ffff:192.0.2.1"`, `"kind":"ip","value":"fe80::1%eth0"`, `"kind":"user","value":"a","limit":"B","requests":1`,
 		`"kind":"user","value":"a","limit":"b"`, `"kind":"user","value":"a","requests":1`, `"kind":"user","value":"a","extra":1`,
-		`"kind":"user","value":"` + strings.Repeat("a", 257) + `"`, `"kind":"user","value":"a","note":"` + strings.Repeat("a", 257) + `"`,
+		`"kind":"user","value":"` + strings.Repeat("a", 4097) + `"`, `"kind":"user","value":"a","note":"` + strings.Repeat("a", 257) + `"`,
 	} {
 		if _, err := rules.ParseInterventions(fmt.Appendf(nil, `{"version":1,"list":[{%s,"begin":1,"end":2}]}`, one)); err == nil {
 			t.Errorf("%.80s: got no error", one)
@@ -196,7 +197,7 @@ func TestInterventions_Put(t *testing.T) {
 	}{
 		{0, 10, bob, "0-10"}, {0, 20, search, "0-10 0-20"}, {5, 30, bob, "0-20 5-30"}, {6, 6, bob, "0-20"}, {7, 7, search, "7-7"},
 		{8, 9, bob, "7-7 8-9"}, {7, 30, search, "8-9 8-30"},
-		{8, 40, search, "8-9 9-40"},
+		{8, 40, search, "8-9 9-40"}, {40, 50, search, "41-50"},
 	} {
 		if err := put(step.second, step.end, step.one); err != nil {
 			t.Fatal(err)
@@ -215,7 +216,7 @@ func TestInterventions_Put(t *testing.T) {
 			End: instant + 200})
 	}
 	begun := v.Version
-	if err := put(150, 300, bob); err != nil || len(v.List) != rules.MaxInterventions || v.Floor != instant+40 || v.Version <= begun {
+	if err := put(150, 300, bob); err != nil || len(v.List) != rules.MaxInterventions || v.Floor != instant+50 || v.Version <= begun {
 		t.Errorf("one of 2,000 has ended: got %d entries, floor %d, %v, want it removed", len(v.List), v.Floor-instant, err)
 	}
 	v.List = append([]rules.Intervention{}, v.List...)
@@ -224,6 +225,14 @@ func TestInterventions_Put(t *testing.T) {
 	}
 	if err := put(6000, 9000, rules.Intervention{Kind: "user", Value: "more"}); err == nil || !strings.Contains(err.Error(), "at most 2000") {
 		t.Errorf("2,001 in force: got %v, want an error", err)
+	}
+	v.List = nil
+	for i := range 508 {
+		v.List = append(v.List, rules.Intervention{Kind: "user", Value: fmt.Sprintf("%04000d", i), Begin: instant, End: instant + 9000})
+	}
+	escaped := rules.Intervention{Kind: "user", Value: strings.Repeat("<", 4000)} // in JSON, each is \u003c
+	if err := put(6000, 9000, escaped); err == nil || !strings.Contains(err.Error(), "bytes") {
+		t.Errorf("a text of more than 2 MB: got %v, want an error", err)
 	}
 }
 
