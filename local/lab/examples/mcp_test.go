@@ -2,12 +2,14 @@ package examples_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,8 +20,9 @@ import (
 	"github.com/weir-limits/weir/local/serve"
 )
 
-// newMCP returns the URL of an MCP server behind weir serve --upstream with the example mcp.json. Its tools report 700 tokens.
-func newMCP(t *testing.T) string {
+// newMCP returns the URL of an MCP server behind weir serve --upstream with the example mcp.json. Its tools report 700 tokens. The
+// requests that it serves hold serving until they are settled.
+func newMCP(t *testing.T) (url string, serving *sync.WaitGroup) {
 	t.Helper()
 	server := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1"}, nil)
 	for _, name := range []string{"search_docs", "render", "delete"} {
@@ -43,27 +46,46 @@ func newMCP(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	front.Config.Handler = handlers[0]
+	serving = &sync.WaitGroup{}
+	front.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		serving.Add(1)
+		defer serving.Done()
+		handlers[0].ServeHTTP(w, r)
+	})
 	front.Start()
 	t.Cleanup(front.Close)
-	return front.URL
+	return front.URL, serving
 }
 
 // agent adds the id of a run to each request, and drops the fields of MCP for an older client.
-type agent struct{ old bool }
+type agent struct {
+	old     bool
+	name    string // a name of a tool that each request claims, unless it is empty
+	refusal []byte // the last 429
+}
 
-func (a agent) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a *agent) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("X-Run-Id", "7")
 	if a.old {
 		r.Header.Del("Mcp-Method")
 		r.Header.Del("Mcp-Name")
 	}
-	return http.DefaultTransport.RoundTrip(r)
+	if a.name != "" {
+		r.Header.Set("Mcp-Name", a.name)
+	}
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil && answer.StatusCode == http.StatusTooManyRequests {
+		a.refusal, err = io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		answer.Body = http.NoBody
+	}
+	return answer, err
 }
 
 // The official client calls tools until the limit of one refuses. The other tool still answers, and the tokens in the answers
-// count. A client of an older version, without the fields, gets no more.
+// count. A client of an older version, without the fields, gets no more. A refusal is in the client's protocol: its error has the
+// sentence, but of a 429 this client shows only the status.
 func TestMCP(t *testing.T) {
 	for version, old := range map[string]bool{"2026-07-28": false, "2025-06-18": true} {
 		t.Run(version, func(t *testing.T) { testMCP(t, version, old) })
@@ -71,10 +93,11 @@ func TestMCP(t *testing.T) {
 }
 
 func testMCP(t *testing.T, version string, old bool) {
-	url := newMCP(t)
+	url, serving := newMCP(t)
+	a := &agent{old: old}
 	client := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", MaxRetries: -1,
-		HTTPClient: &http.Client{Transport: agent{old}}, DisableStandaloneSSE: true}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		HTTPClient: &http.Client{Transport: a}, DisableStandaloneSSE: true}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +115,7 @@ func testMCP(t *testing.T, version string, old bool) {
 			t.Errorf("%s: %v", tool, err)
 		}
 	}
+	serving.Wait()
 	used := map[string]int64{}
 	for _, l := range storetest.Must(storetest.Must(operator.NewClient(url)).Usage(t.Context(), "ip:127.0.0.1")).Limits {
 		used[l.Name] = l.State.Capacity - l.State.Remaining
@@ -101,6 +125,18 @@ func testMCP(t *testing.T, version string, old bool) {
 	}
 	if err := call("render"); err == nil || !strings.Contains(err.Error(), "429") && !strings.Contains(err.Error(), "Too Many") {
 		t.Errorf("sixth render: got %v, want 429", err)
+	}
+	var refusal struct {
+		ID    int
+		Error struct{ Message string }
+	}
+	if err := json.Unmarshal(a.refusal, &refusal); err != nil || refusal.ID == 0 ||
+		!strings.HasPrefix(refusal.Error.Message, "Too many requests. Retry after ") {
+		t.Errorf("sixth render: got %s (%v), want a sentence for the call", a.refusal, err)
+	}
+	a.name = "search_docs"
+	if err := call("render"); err == nil || !strings.Contains(err.Error(), "The field Mcp-Name differs from the body.") {
+		t.Errorf("render with the name of another tool: got %v, want the sentence", err)
 	}
 	_ = session.Close()
 }
