@@ -20,8 +20,7 @@ import (
 	"github.com/weir-limits/weir/local/serve"
 )
 
-// newMCP returns the URL of an MCP server behind weir serve --upstream with the example mcp.json. Its tools report 700 tokens. The
-// requests that it serves hold serving until they are settled.
+// newMCP returns a front of an MCP server with the example mcp.json. Its tools report 700 tokens.
 func newMCP(t *testing.T) (url string, serving *sync.WaitGroup) {
 	t.Helper()
 	server := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1"}, nil)
@@ -30,10 +29,16 @@ func newMCP(t *testing.T) (url string, serving *sync.WaitGroup) {
 			return &mcp.CallToolResult{Meta: mcp.Meta{"tokens": 700}, Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil, nil
 		})
 	}
-	upstream := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
-		&mcp.StreamableHTTPOptions{Stateless: true}))
+	return newFront(t, storetest.Must(filepath.Abs("../../../limiter/rules/examples/mcp.json")), mcp.NewStreamableHTTPHandler(
+		func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
+}
+
+// newFront returns the URL of h behind weir serve --upstream with a file of rules. The requests that it serves hold serving until
+// they are settled.
+func newFront(t *testing.T, rules string, h http.Handler) (url string, serving *sync.WaitGroup) {
+	t.Helper()
+	upstream := httptest.NewServer(h)
 	t.Cleanup(upstream.Close)
-	rules := storetest.Must(filepath.Abs("../../../limiter/rules/examples/mcp.json"))
 	t.Chdir(t.TempDir())
 	o := serve.Options{Rules: rules, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}
 	if err := o.Upstream.Set(upstream.URL); err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// clientsDir pins the npm packages of Lambda's runtime for Node.js, below the root of the checkout.
+// clientsDir pins the npm packages of Lambda's runtime for Node.js and of the SDK of OpenAI, below the root of the checkout.
 const clientsDir = "local/servers/clients"
 
-// FetchClients returns the folder of Lambda's runtime interface client for Node.js, in the version that the
-// checkout at root pins, and of Node.js 22. It fetches and compiles them once.
+// FetchClients returns the folder of Lambda's runtime interface client for Node.js and the SDK of OpenAI, in the versions that
+// the checkout at root pins, and of Node.js 22. It fetches and compiles them once.
 func FetchClients(ctx context.Context, root string, progress io.Writer) (string, error) {
 	dir := filepath.Join(root, clientsDir)
 	clients := filepath.Join(dir, "node_modules")
