@@ -33,7 +33,7 @@ func (l *Limiter) isPlain(charges []Charge) bool {
 		return false
 	}
 	limit := charges[0].Limit
-	return !limit.Shadow && !limit.Mark && limit.Regions() == nil && limit.Spread.Shards == 0 && !(limit.Notifies() && l.notices != nil)
+	return !limit.Shadow && !limit.Mark && limit.Regions() == nil && limit.Spread.Shards == 0 && (!limit.Notifies() || l.notices == nil)
 }
 
 // takePlain decides a plain request. ok is false if the store failed, so that OnError decides.

@@ -12,11 +12,13 @@ func (c *combiner) known() (denies bool) {
 	if !c.limiter.remote {
 		return false
 	}
-	for i := 0; i < len(c.asks); i++ { // the loop also reaches asks that it appends
+	i := 0
+	for i < len(c.asks) { // also asks that the loop appends
 		a := &c.asks[i]
 		for !a.over && a.layer.Know(&a.Ask) && !a.Shadow && c.leaveOut(i) {
 			a = &c.asks[i]
 		}
+		i++
 	}
 	if c.refused() {
 		return true

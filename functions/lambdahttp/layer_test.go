@@ -75,6 +75,7 @@ func answered(t testing.TB, e *lambdahttp.Environment, event []byte, payload str
 
 // An answer gets the fields in the form that its host reads. All other bytes stay.
 func TestLayer_answered(t *testing.T) {
+	standard, _, _ := strings.Cut(fields, `,"X-`)
 	rest, alb, list := undecidedREST(t), sampleEvent(t, "alb-anonymous.json"), listEvent(t)
 	api, url := sampleEvent(t, "http-api-anonymous.json"), sampleEvent(t, "function-url-anonymous.json")
 	v1 := changed(t, rest, `"resource": "/api/v1/search"`, `"version": "1.0"`)
@@ -91,7 +92,7 @@ func TestLayer_answered(t *testing.T) {
 			`,"A":["b","c"]},"statusCode":200}`, [][]byte{rest, v1, list}},
 		{"a load balancer with lists", `{"statusCode":200}`, `{"multiValueHeaders":{` + lists + `},"statusCode":200}`, [][]byte{list}},
 		{"the function's own field", `{"statusCode":200,"headers":{"x-ratelimit-limit":"7"}}`,
-			`{"statusCode":200,"headers":{` + fields[:strings.Index(fields, `,"X-`)] + `,"x-ratelimit-limit":"7"}}`,
+			`{"statusCode":200,"headers":{` + standard + `,"x-ratelimit-limit":"7"}}`,
 			[][]byte{api, url, rest, v1, alb}},
 		{"the function's own refusal", `{"statusCode":429,"headers":{"A":"b"}}`, `{"statusCode":429,"headers":{"A":"b"}}`,
 			[][]byte{api, url, rest, v1, alb}},

@@ -588,13 +588,6 @@ func TestLimits_Attach_stacks(t *testing.T) {
 	app.Synth(nil)
 }
 
-// newSpecAPI returns an API that an OpenAPI document defines.
-func newSpecAPI(scope awscdk.Stack, id string, definition awsapigateway.ApiDefinition,
-	mode awsapigateway.RestApiMode) awsapigateway.SpecRestApi {
-	return awsapigateway.NewSpecRestApi(scope, jsii.String(id), &awsapigateway.SpecRestApiProps{ApiDefinition: definition,
-		CloudWatchRole: jsii.Bool(false), Mode: mode})
-}
-
 // For an imported API, Attach limits only the methods that this app adds.
 func TestLimits_Attach_imported(t *testing.T) {
 	app, stack, _ := newAPI(t)

@@ -15,8 +15,8 @@ func (p *Problem) Body(form string, id json.RawMessage) (contentType string, bod
 	contentType, content := "application/json", any(p)
 	switch form {
 	case rules.RefusalOpenAI:
-		content = map[string]any{"error": openAIError{p.Message, group(p.Status, "invalid_request_error", "rate_limit_error", "server_error"), nil,
-			p.Error, p.Wait}}
+		kind := group(p.Status, "invalid_request_error", "rate_limit_error", "server_error")
+		content = map[string]any{"error": openAIError{p.Message, kind, nil, p.Error, p.Wait}}
 	case rules.RefusalJSONRPC:
 		content = rpcAnswer{"2.0", id, rpcError{group(p.Status, rpcInvalidRequest, rpcRateLimited, rpcInternalError), p.Message, p}}
 	default:

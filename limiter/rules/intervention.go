@@ -374,7 +374,7 @@ func (r *Rules) raised(base *identified, of *limiter.Limit, requests int64) (*li
 		l.Spread.Lease = min(l.Spread.Lease, l.Rate.Capacity())
 	}
 	made, err := r.options.newLimit(l)
-	if err == nil && base.cost > base.spec.most(made) {
+	if err == nil && base.cost > base.most(made) {
 		err = fmt.Errorf("limit %s: got %d requests, want at least %d, the cost in %s", l.Name, requests, base.cost, base.costPath)
 	}
 	return made, err

@@ -156,7 +156,7 @@ func (r *Rules) replace(base *identified, path string, own algo.Rate) (made *lim
 		mistake := r.mistake(path, base.spec, err)
 		return nil, note, &mistake
 	}
-	if most := base.spec.most(made); base.cost > most {
+	if most := base.most(made); base.cost > most {
 		return nil, note, &Problem{Path: path, Message: fmt.Sprintf("got a capacity of %d, want at least %d, the cost in %s", most, base.cost,
 			base.costPath)}
 	}

@@ -93,10 +93,10 @@ func (c *compiler) neverRefuses(l, stricter *limit) bool {
 	}) {
 		return false
 	}
-	most, within := arrival(stricter.Limit.Rate), l.Limit.Rate
+	most, within := arrival(stricter.Rate), l.Rate
 	kind := func(m *limiter.Limit) string { kind, _, _ := strings.Cut(m.Fingerprint(), "/"); return kind }
-	if kind(l.Limit) == kind(stricter.Limit) && within.Span() == stricter.Limit.Rate.Span() && !within.Algorithm.HasBurst() {
-		return within.Requests >= stricter.Limit.Rate.Requests
+	if kind(l.Limit) == kind(stricter.Limit) && within.Span() == stricter.Rate.Span() && !within.Algorithm.HasBurst() {
+		return within.Requests >= stricter.Rate.Requests
 	}
 	if within.Algorithm.HasBurst() {
 		return most.burst <= float64(within.Capacity()) && most.rate <= float64(within.Requests)/within.Span().Seconds()

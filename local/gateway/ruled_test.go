@@ -152,7 +152,7 @@ func (r *ruled) warmUp(t *testing.T) {
 	if _, err := r.Store.Take(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Store.Settle(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results, 0); err != nil {
+	if _, err := r.Settle(t.Context(), algo.InstantOf(r.now), charges[0].Subject, charges, results, 0); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -155,7 +155,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		e.Exempt = &Exemption{Path: x.Path, Name: x.Name, Kind: x.Kind, Value: x.Value}
 	}
 	listed := charged(explained)
-	_, e.Limits, err = o.usages(ctx, now, listed)
+	e.Limits, err = o.usages(ctx, now, listed)
 	if err != nil {
 		return Explanation{}, err
 	}

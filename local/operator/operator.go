@@ -73,22 +73,22 @@ func (o *Operator) prefix(addr netip.Addr) netip.Prefix {
 	return caller.Prefix(addr, bits)
 }
 
-// usages returns the usage of limits, read by the first Limiter, and as the answer shows it.
-func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Listed) ([]limiter.Usage, []Limit, error) {
+// usages returns the usage of limits as the answer shows it. The first Limiter reads it.
+func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Listed) ([]Limit, error) {
 	charges := make([]limiter.Charge, len(listed))
 	for i, l := range listed {
 		charges[i] = l.Charge
 	}
 	usages, err := o.Limiters[0].Inspect(ctx, now, charges)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	limits := make([]Limit, len(listed))
 	for i, l := range listed {
 		limits[i] = newLimit(l, now)
 		limits[i].State = newState(usages[i], now)
 	}
-	return usages, limits, nil
+	return limits, nil
 }
 
 const memory = "memory"

@@ -98,7 +98,7 @@ func (o *Operator) counts(ctx context.Context, now time.Time, subject string) (c
 func (o *Operator) usage(ctx context.Context, now time.Time, c counts) (Usage, error) {
 	i := Usage{Subject: c.subject.String(), Hash: o.hash(c.subject), At: now.UTC(), Version: c.version, Source: o.Source, Others: []Other{},
 		Notes: []string{}}
-	_, limits, err := o.usages(ctx, now, c.listed)
+	limits, err := o.usages(ctx, now, c.listed)
 	if err != nil {
 		return i, err
 	}

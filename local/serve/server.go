@@ -144,12 +144,12 @@ func (s *Server) Open(ctx context.Context, urls []string) ([]http.Handler, error
 	if err != nil {
 		return nil, err
 	}
-	return s.handlers(apis, urls), nil
+	return s.handlers(apis), nil
 }
 
 // handlers returns a handler for each API. The first one also serves the console and the operator's
 // endpoints.
-func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
+func (s *Server) handlers(apis []*gateway.API) []http.Handler {
 	s.operator.Routed = func(method, path string) (routed, unrouted []string) {
 		return routing(apis, method, rules.TrimPrefix(path, s.operator.BasePaths))
 	}

@@ -98,11 +98,11 @@ func atMostOne(_ *cobra.Command, args []string) error {
 type interveneOptions struct {
 	rulesOptions
 
-	period          time.Duration
-	ends            bool // end what is in force
-	note            string
-	store, keyFrom  string // of the distribution
-	key, kept, mark string // of the KeyValueStore: of the API key itself, of the present block, and of the new one
+	period         time.Duration
+	ends           bool // end what is in force
+	note           string
+	store, keyFrom string // of the distribution
+	kept, mark     string // of the KeyValueStore: of the present block, and of the new one
 }
 
 func (o *interveneOptions) flags(c *cobra.Command) {

@@ -162,7 +162,7 @@ func (k *contract) ask(limits []*limiter.Limit) *chain.Ask {
 func (k *contract) check(a *chain.Ask, before map[limiter.ID]int64, called bool) error {
 	switch {
 	case a.Verdict == chain.Unanswered, a.Verdict >= chain.Busy && a.Err == nil:
-		return fmt.Errorf("got the verdict %d and error %v, want an answer", a.Verdict, a.Err)
+		return fmt.Errorf("got the verdict %d and error %w, want an answer", a.Verdict, a.Err)
 	case a.Verdict == chain.Refused && a.Refuser() == nil && !slices.ContainsFunc(a.Lines, func(l chain.Line) bool {
 		return l.Limit.Spread.HasCounter() // its share can have changed since
 	}):

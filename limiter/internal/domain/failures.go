@@ -71,6 +71,7 @@ func MayHaveCharged(err error) bool {
 	return !Answered(err) && !errors.Is(err, ErrBreakerOpen) && !errors.Is(err, ErrThrottled)
 }
 
+// ReasonOf returns the Reason of an error of a store.
 func ReasonOf(err error) Reason {
 	switch {
 	case errors.Is(err, ErrBreakerOpen):

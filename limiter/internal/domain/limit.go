@@ -275,6 +275,7 @@ func (l Limit) newLocalShare() (*Limit, error) {
 	return NewLimit(l)
 }
 
+// Notifies reports whether l writes notices.
 func (l *Limit) Notifies() bool { return l.Notify[0] != 0 && !l.Shadow }
 
 // Reports are the limits under which a limit with Spread.Sync counts the reports of processes. They count on the same

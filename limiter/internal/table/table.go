@@ -188,8 +188,10 @@ func (e *Entry) size() int {
 	return weight
 }
 
-// The parts of a Table for entries that stay: all of it, for the requests of an outage, and half of it, for others.
+// ForOutage is the part of a Table for entries that stay, in an outage.
 func (t *Table) ForOutage() int { return t.most - t.most/6 }
+
+// ForOthers is the part for entries that stay without an outage: half of ForOutage.
 func (t *Table) ForOthers() int { return (t.ForOutage() + 1) / 2 }
 
 // Room reports whether the entries that stay weigh less than most. If not, it removes what has expired, at most once a
