@@ -127,7 +127,7 @@ func (c Checkout) Intervene(v *rules.Interventions, after int64) error {
 	if err != nil {
 		return err
 	}
-	defer locked.Close()
+	defer func() { _ = locked.Close() }()
 	was, err := c.Interventions()
 	if err == nil && was.Version != after {
 		err = rulestore.ErrConflict

@@ -28,7 +28,7 @@ func TestServe_forwarded(t *testing.T) {
 			s := New(Options{API: sample.New, Rules: rules, Address: believed, Out: io.Discard, Logger: slog.New(slog.NewTextHandler(log, nil)),
 				Clock: clock.Now, Namespace: checkouttest.Namespace()})
 			t.Cleanup(s.Close)
-			rest, api := commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
+			rest, api := commandtest.Serve(t, func([]string) ([]http.Handler, error) { return s.Open(t.Context()) })
 			commandtest.Send(t, http.MethodGet, rest.URL+"/api/v1/search", "")
 			if strings.Contains(log.String(), "X-Forwarded-For") {
 				t.Errorf("without the field: got log %s, want no warning", log)

@@ -31,7 +31,7 @@ func TestServer_otherAPI(t *testing.T) {
 	}
 	s := New(Options{API: api, Rules: "rules.json", Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now})
 	t.Cleanup(s.Close)
-	rest, web := commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
+	rest, web := commandtest.Serve(t, func([]string) ([]http.Handler, error) { return s.Open(t.Context()) })
 	for _, c := range []struct {
 		method, url, body string
 		status            int

@@ -42,7 +42,7 @@ func newFederation(t *testing.T, store string) *federation {
 	}
 	for _, s := range list {
 		t.Cleanup(s.Close)
-		rest, _ := commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
+		rest, _ := commandtest.Serve(t, func([]string) ([]http.Handler, error) { return s.Open(t.Context()) })
 		f.rest = append(f.rest, rest)
 	}
 	return f

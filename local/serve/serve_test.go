@@ -55,7 +55,7 @@ func newLocal(t *testing.T, store, rules string) *local {
 	s := &Server{Options: Options{API: sample.New, Rules: rules, Store: store, Variables: sampleLogin, Out: io.Discard,
 		Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
 	t.Cleanup(s.Close)
-	l.rest, l.http = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
+	l.rest, l.http = commandtest.Serve(t, func([]string) ([]http.Handler, error) { return s.Open(t.Context()) })
 	l.apiKeys, l.namespace = s.apiKeys, s.Namespace
 	return l
 }
@@ -78,7 +78,7 @@ func TestServe_unthrottled(t *testing.T) {
 		s := New(Options{API: sample.New, Rules: rules, Template: template, Out: io.Discard, Logger: slog.New(slog.DiscardHandler),
 			Clock: clock.Now, Unthrottled: unthrottled})
 		t.Cleanup(s.Close)
-		handlers, err := s.Open(t.Context(), []string{"http://127.0.0.1:8080", "http://127.0.0.1:8081"})
+		handlers, err := s.Open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -127,15 +127,14 @@ func (s *Server) start(ctx context.Context) (run func() error, err error) {
 	if err := s.warm(ctx); err != nil {
 		return nil, err
 	}
-	handlers := s.handlers(apis, s.urls(len(apis)))
+	handlers := s.handlers(apis)
 	go s.watchRules(ctx)
 	go s.flushMetrics(ctx)
 	return func() error { return s.serve(ctx, handlers, listeners) }, nil
 }
 
-// Open starts everything except the listeners, and returns a handler for each API. urls are the
-// addresses at which clients will reach the APIs. Call Close afterwards.
-func (s *Server) Open(ctx context.Context, urls []string) ([]http.Handler, error) {
+// Open starts everything except the listeners, and returns a handler for each API. Call Close afterwards.
+func (s *Server) Open(ctx context.Context) ([]http.Handler, error) {
 	template, err := s.read()
 	if err != nil {
 		return nil, err

@@ -60,7 +60,7 @@ func newFronted(t *testing.T, store, rules string, h http.HandlerFunc) *fronted 
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	handlers, err := s.Open(t.Context(), []string{"http://127.0.0.1"})
+	handlers, err := s.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -558,7 +558,7 @@ func TestUpstream_cognito(t *testing.T) {
 	s := &Server{Options: Options{API: sample.New, Rules: f.rules, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: f.Now,
 		Upstream: Upstream{&url.URL{Scheme: "http", Host: "127.0.0.1:9"}}}}
 	t.Cleanup(s.Close)
-	if _, err := s.Open(t.Context(), []string{"http://127.0.0.1"}); err == nil || !strings.Contains(err.Error(),
+	if _, err := s.Open(t.Context()); err == nil || !strings.Contains(err.Error(),
 		"IDENTITY: got host, want weir") {
 		t.Errorf("IDENTITY=host: got %v, want an error", err)
 	}

@@ -34,7 +34,7 @@ func behindEdge(t *testing.T, believed string) (apis map[string]*httptest.Server
 		Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now, Namespace: checkouttest.Namespace(),
 	})
 	t.Cleanup(s.Close)
-	rest, api := commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
+	rest, api := commandtest.Serve(t, func([]string) ([]http.Handler, error) { return s.Open(t.Context()) })
 	edge = func(api *httptest.Server) http.Handler {
 		target := storetest.Must(url.Parse(api.URL))
 		return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {

@@ -63,8 +63,8 @@ func served(t *testing.T, store string, fronts ...front) (rest, web *verify.Depl
 	s := serve.New(serve.Options{API: sample.New, Store: store, Rules: "functions/rules.json", Namespace: checkouttest.Namespace(),
 		Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now})
 	t.Cleanup(s.Close)
-	first, second := commandtest.Serve(t, func(urls []string) ([]http.Handler, error) {
-		handlers, err := s.Open(t.Context(), urls)
+	first, second := commandtest.Serve(t, func([]string) ([]http.Handler, error) {
+		handlers, err := s.Open(t.Context())
 		for _, f := range fronts {
 			if err == nil {
 				handlers[0] = f(handlers[0])

@@ -44,7 +44,7 @@ func newLocal(t *testing.T, store, rules string) *local {
 	s := serve.New(serve.Options{API: sample.New, Rules: rules, Store: store, Namespace: l.namespace, Out: io.Discard, Log: io.Discard,
 		Logger: slog.New(slog.DiscardHandler), Clock: l.Now})
 	t.Cleanup(s.Close)
-	l.rest, l.web = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
+	l.rest, l.web = commandtest.Serve(t, func([]string) ([]http.Handler, error) { return s.Open(t.Context()) })
 	return l
 }
 

@@ -38,7 +38,7 @@ func newLocal(t *testing.T, rules string) *local {
 	s := &serve.Server{Options: serve.Options{API: sample.New, Console: console.New, Rules: rules, Store: serve.Memory, Out: io.Discard,
 		Logger: slog.New(slog.DiscardHandler), Clock: l.Now, Namespace: checkouttest.Namespace()}}
 	t.Cleanup(s.Close)
-	l.rest, _ = commandtest.Serve(t, func(urls []string) ([]http.Handler, error) { return s.Open(t.Context(), urls) })
+	l.rest, _ = commandtest.Serve(t, func([]string) ([]http.Handler, error) { return s.Open(t.Context()) })
 	return l
 }
 

@@ -47,7 +47,7 @@ func newFront(t *testing.T, rules string, h http.Handler) (url string, serving *
 	s := serve.New(o)
 	t.Cleanup(s.Close)
 	front := httptest.NewUnstartedServer(nil)
-	handlers, err := s.Open(t.Context(), []string{"http://" + front.Listener.Addr().String()})
+	handlers, err := s.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
