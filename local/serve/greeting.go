@@ -48,10 +48,11 @@ func (s *Server) suggest(apis []*gateway.API, urls []string) {
 		fmt.Fprintf(s.Out, "  export WEIR_URL=%s\n", urls[0])
 	}
 	path, weir := s.limitedPath(apis[0]), cmp.Or(s.Command, self())
-	fmt.Fprintf(s.Out, "  curl -i %s%s\n"+
-		"  curl -i -H \"Authorization: Bearer $(%s token --user alice --tier paid)\" %s%s\n"+
-		"  curl -i -H \"x-api-key: %s\" %s%s\n  %s keys list --local\n\n", urls[0], path, weir, urls[0], path, s.apiKeys["paid"], urls[0], path,
-		weir)
+	fmt.Fprintf(s.Out, "  curl -i %s%s\n", urls[0], path)
+	if s.variables["JWKS"] == s.checkout.PublicKeysFile() { // not of another issuer
+		fmt.Fprintf(s.Out, "  curl -i -H \"Authorization: Bearer $(%s token --user alice --tier paid)\" %s%s\n", weir, urls[0], path)
+	}
+	fmt.Fprintf(s.Out, "  curl -i -H \"x-api-key: %s\" %s%s\n  %s keys list --local\n\n", s.apiKeys["paid"], urls[0], path, weir)
 }
 
 // limitedPath returns a path whose GET requests have limits.

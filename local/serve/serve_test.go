@@ -403,11 +403,11 @@ func TestServe_greet(t *testing.T) {
 		}
 		s.greet(apis)
 		var elsewhere bytes.Buffer
-		s.Port, s.Out = 18480, &elsewhere
+		s.Port, s.Out, s.variables["JWKS"] = 18480, &elsewhere, "https://issuer.example/keys"
 		s.greet(apis)
 		s.Close()
 		if line := "\n  export WEIR_URL=http://127.0.0.1:18480\n"; !strings.Contains(elsewhere.String(), line) || strings.Contains(out.String(),
-			"WEIR_URL") {
+			"WEIR_URL") || strings.Contains(elsewhere.String(), " token --user") {
 			t.Errorf("ports 18480 and 8080: got\n%s\nand\n%s\nwant %q only in the first", &elsewhere, &out, line)
 		}
 		if first == "" {
@@ -416,7 +416,8 @@ func TestServe_greet(t *testing.T) {
 		if out.String() != first {
 			t.Errorf("greeting of the second run: got\n%s\nwant the same as the first\n%s", &out, first)
 		}
-		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "\nkeys   in " + c.Path(".weir") + "\n",
+		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", " token --user alice ",
+			"\nkeys   in " + c.Path(".weir") + "\n",
 			"page   http://127.0.0.1:8080/_weir/\n",
 			"warning: rules[0] matches no route: GET /api/v1/serch\nwarning: exempt[1] matches no route: /healthz\nwarning: usage.endpoint " +
 				"matches no route: GET /_usage\nwarning: RECORDS_TABLE has no effect: the API keys are in " + c.APIKeysFile() + "\n",

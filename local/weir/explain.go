@@ -127,14 +127,18 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if e.Others > 0 {
+	blocked := e.Decision.Status == http.StatusForbidden && !e.Decision.Unrouted
+	if e.Others > 0 && !blocked {
 		fmt.Fprintf(out, "  %s\n", s.Weak(plural(e.Others, "rule")+" for other paths"))
 	}
 	printInterventions(out, e.Interventions)
 	fmt.Fprintf(out, "\n%s\n", s.Bold("limits"))
-	if x := e.Exempt; x != nil {
+	switch x := e.Exempt; {
+	case blocked:
+		fmt.Fprintln(out, "  none is charged: the caller is blocked")
+	case x != nil:
 		fmt.Fprintf(out, "  none: %s (%s) exempts the %s %s\n", x.Path, x.Name, x.Kind, x.Value)
-	} else if len(e.Limits) == 0 {
+	case len(e.Limits) == 0:
 		fmt.Fprintln(out, "  none: the request is not limited")
 	}
 	if err := printLimits(out, e.Limits, e.At, usageOf); err != nil {

@@ -25,7 +25,7 @@ import (
 const interveneHelp = " CALLER is user:ID, apikey:ID (the id of the key's record) or ip:ADDRESS (an IPv6 network of IPV6_BITS).\n\n" +
 	"The command writes one item of the records table (--table, or the variable RECORDS_TABLE), which functions read with their rules: it " +
 	"acts within a minute, needs no deployment, and stays when rules are published. Without a table, it writes a file in " +
-	".weir, and a running weir serve on this machine applies it within a second."
+	"this folder's .weir, and a running weir serve applies it within a second: run the command where weir serve runs."
 
 func blockCommand() *cobra.Command {
 	var o interveneOptions
@@ -107,7 +107,7 @@ type interveneOptions struct {
 
 func (o *interveneOptions) flags(c *cobra.Command) {
 	c.Flags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"),
-		"the records table of a deployment; default $RECORDS_TABLE, or a file in .weir")
+		"the records table of a deployment; default $RECORDS_TABLE, or a file in this folder's .weir")
 	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
 }
 
@@ -133,7 +133,7 @@ type keeper struct {
 
 func (o *interveneOptions) keeper(ctx context.Context) (keeper, error) {
 	if o.table == "" {
-		at, err := checkout.Here()
+		at, err := checkout.FindKeys()
 		write := func(_ context.Context, v *rules.Interventions, after int64) error { return at.Intervene(v, after) }
 		read := func(context.Context) (*rules.Interventions, error) { return at.Interventions() }
 		return keeper{read, write, func(context.Context) ([]byte, error) { return os.ReadFile(checkout.LocalRules()) }}, err

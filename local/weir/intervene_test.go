@@ -77,6 +77,7 @@ func TestBlock_gateway(t *testing.T) {
 			}
 			if out := ok(t, "explain", "GET", "/api/v1/search", "--user", "alice"); !strings.Contains(out,
 				"operator user:alice is blocked until ") ||
+				!strings.Contains(out, "none is charged: the caller is blocked\n") || strings.Contains(out, "other paths") ||
 				!strings.Contains(out, "now  403: an operator has blocked the caller") {
 				t.Errorf("explain: got\n%s", out)
 			}
@@ -93,6 +94,17 @@ func TestBlock_gateway(t *testing.T) {
 				t.Errorf("block: got\n%s\nwant the network", out)
 			}
 		})
+	}
+}
+
+// In a folder without the .weir of a weir serve, the commands write nothing.
+func TestBlock_outside(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if code, out, errs := weir(t, "block", "ip:203.0.113.7"); code != 1 || out != "" || !strings.Contains(errs, "weir serve --upstream") {
+		t.Errorf("got exit %d, %q, %q, want 1 and the folders to change to", code, out, errs)
+	}
+	if _, err := os.Stat(".weir"); !os.IsNotExist(err) {
+		t.Errorf(".weir: got error %v, want no such folder", err)
 	}
 }
 

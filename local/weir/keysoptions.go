@@ -23,7 +23,7 @@ type keysOptions struct {
 func (o *keysOptions) check(c *cobra.Command) error {
 	switch {
 	case !o.local && o.table == "":
-		return errNoTable
+		return command.Usage("%w; or --local, for the keys of weir serve", errNoTable)
 	case o.local && c.Flags().Changed("table"):
 		return command.Usage("--table and --local: got both, want one of them")
 	case o.local:

@@ -2,6 +2,8 @@
 package main
 
 import (
+	"cmp"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -9,6 +11,7 @@ import (
 func main() {
 	defer jsii.Close()
 	app := awscdk.NewApp(nil)
-	newStack(app, "dev", "../dist/arm64")
+	stage, _ := app.Node().TryGetContext(jsii.String("stage")).(string) // of CONTEXT=stage=prod
+	newStack(app, cmp.Or(stage, "dev"), "../dist/arm64")
 	app.Synth(nil)
 }

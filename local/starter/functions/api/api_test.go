@@ -52,10 +52,24 @@ func read(t *testing.T, name string) []byte {
 	return event
 }
 
-// The authorizer admits five requests of an address for an order in a minute, and denies the sixth.
+// quota returns the requests that the first rule admits from a free caller.
+func quota(t *testing.T) int {
+	t.Helper()
+	var document struct {
+		Rules []struct {
+			Limits struct{ Free struct{ Requests int } }
+		}
+	}
+	if err := json.Unmarshal(functions.Rules, &document); err != nil {
+		t.Fatal(err)
+	}
+	return document.Rules[0].Limits.Free.Requests
+}
+
+// The authorizer admits the requests of the limit for an order, and denies the next one.
 func TestAuthorizer(t *testing.T) {
-	authorizer := lambdahttp.NewAuthorizer(newEnvironment(t))
-	for i := range 6 {
+	authorizer, n := lambdahttp.NewAuthorizer(newEnvironment(t)), quota(t)
+	for i := range n + 1 {
 		answer, err := authorizer.Invoke(t.Context(), read(t, "rest-authorizer.json"))
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +79,7 @@ func TestAuthorizer(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := "Allow"
-		if i == 5 {
+		if i == n {
 			want = "Deny"
 		}
 		if got := policy.PolicyDocument.Statement[0].Effect; got != want {
@@ -77,14 +91,14 @@ func TestAuthorizer(t *testing.T) {
 // Behind an HTTP API, the handler enforces the limits itself, and answers 429.
 func TestHandler(t *testing.T) {
 	e := newEnvironment(t)
-	handler := lambdahttp.NewHandler(e, api.New(e))
-	for i := range 6 {
+	handler, n := lambdahttp.NewHandler(e, api.New(e)), quota(t)
+	for i := range n + 1 {
 		answer, err := handler.Invoke(t.Context(), read(t, "http-api.json"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := `"statusCode":200`
-		if i == 5 {
+		if i == n {
 			want = `"statusCode":429`
 		}
 		if !strings.Contains(string(answer), want) {
