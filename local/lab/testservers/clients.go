@@ -12,10 +12,10 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// clientsDir pins the npm packages of Lambda's runtime for Node.js and of the SDK of OpenAI, below the root of the checkout.
+// clientsDir pins the npm packages of Lambda's runtime for Node.js and of SDKs of APIs, below the root of the checkout.
 const clientsDir = "local/servers/clients"
 
-// FetchClients returns the folder of Lambda's runtime interface client for Node.js and the SDK of OpenAI, in the versions that
+// FetchClients returns the folder of Lambda's runtime interface client for Node.js and of SDKs of APIs, in the versions that
 // the checkout at root pins, and of Node.js 22. It fetches and compiles them once.
 func FetchClients(ctx context.Context, root string, progress io.Writer) (string, error) {
 	dir := filepath.Join(root, clientsDir)
