@@ -76,7 +76,7 @@ func Template(store ratelimit.Store, rules string) (content []byte, err error) {
 // function that copies an issuer's keys.
 func restrict(id string, resource node) {
 	properties, _ := resource["Properties"].(node)
-	if name := fmt.Sprint(properties["AlarmName"]); strings.HasPrefix(id, "LimitsSigningKeys") || strings.Contains(name, "-signing-keys") {
+	if name := fmt.Sprint(properties["AlarmName"]); strings.HasPrefix(id, "LimitsSigningKeys") || strings.Contains(name, "/signing-keys") {
 		resource["Condition"] = hasIssuer
 	}
 	if resource["Type"] != "AWS::ApiGateway::GatewayResponse" {
