@@ -134,9 +134,12 @@ type keeper struct {
 func (o *interveneOptions) keeper(ctx context.Context) (keeper, error) {
 	if o.table == "" {
 		at, err := checkout.FindKeys()
+		if err != nil {
+			return keeper{}, fmt.Errorf("%w; or set --table", err)
+		}
 		write := func(_ context.Context, v *rules.Interventions, after int64) error { return at.Intervene(v, after) }
 		read := func(context.Context) (*rules.Interventions, error) { return at.Interventions() }
-		return keeper{read, write, func(context.Context) ([]byte, error) { return os.ReadFile(checkout.LocalRules()) }}, err
+		return keeper{read, write, func(context.Context) ([]byte, error) { return os.ReadFile(checkout.LocalRules()) }}, nil
 	}
 	kept, err := o.open(ctx)
 	if err != nil {

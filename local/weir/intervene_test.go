@@ -100,7 +100,8 @@ func TestBlock_gateway(t *testing.T) {
 // In a folder without the .weir of a weir serve, the commands write nothing.
 func TestBlock_outside(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if code, out, errs := weir(t, "block", "ip:203.0.113.7"); code != 1 || out != "" || !strings.Contains(errs, "weir serve --upstream") {
+	if code, out, errs := weir(t, "block", "ip:203.0.113.7"); code != 1 || out != "" ||
+		!strings.Contains(errs, "weir serve --upstream; or set --table") {
 		t.Errorf("got exit %d, %q, %q, want 1 and the folders to change to", code, out, errs)
 	}
 	if _, err := os.Stat(".weir"); !os.IsNotExist(err) {
