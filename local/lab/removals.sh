@@ -19,14 +19,15 @@ room() {
 		[[ -e $path ]] || { echo "removals: $name: $path: no such path" >&2; exit 1; }
 		rm -r "$path"
 	done
-	go build -trimpath -o /dev/null ./local/weir && go vet -trimpath ./...
+	go build -trimpath -o /dev/null ./local/weir
+	go vet -trimpath ./...
 	[[ ! -d local/lab ]] || go -C local/lab vet -trimpath ./...
 	[[ -z $packages ]] || go test -trimpath -vet=off -short -skip '^Test(Docs|Supply)' $packages # pages name the rooms
 	echo "removals: $name: gone, and the rest works"
 	cd "$root" && rm -rf "${copy:?}/$name"
 }
 
-room edge 'functions/edge infra/edge' ''
+room edge 'functions/edge infra/edge local/weir/edge.go' ''
 room layer 'functions/extension functions/runtimeproxy local/lab/examples' ''
 room log 'functions/log local/lab/kafka' ''
 room redis 'limiter/redisstore functions/rediscache functions/stores/redis.go functions/boot/redis_test.go functions/contract/redis_test.go limiter/storetest/redis_test.go local/lab/bench/redis_test.go local/lab/simulate/real_test.go local/lab/faults' './functions/contract ./limiter/storetest'

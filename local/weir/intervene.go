@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/checkout"
@@ -94,6 +93,9 @@ func atMostOne(_ *cobra.Command, args []string) error {
 	}
 	return nil
 }
+
+// edgeKey returns the key of a block in the distribution's KeyValueStore; nil without a distribution.
+var edgeKey func(subject string) string
 
 type interveneOptions struct {
 	rulesOptions
@@ -212,9 +214,12 @@ func (o *interveneOptions) name(ctx context.Context, in io.Reader, text string, 
 	if o.store == "" || o.ends {
 		return nil
 	}
+	if edgeKey == nil {
+		return command.Usage("--key-value-store: this program is built without a distribution")
+	}
 	switch subject := one.Subject(); one.Kind {
 	case "ip":
-		o.mark = edge.Key(subject)
+		o.mark = edgeKey(subject)
 	case "apikey":
 		if o.keyFrom == "" {
 			return command.Usage("--key-from: required with --key-value-store and apikey: a file with the key itself, or -")
@@ -223,7 +228,7 @@ func (o *interveneOptions) name(ctx context.Context, in io.Reader, text string, 
 		if err != nil {
 			return err
 		}
-		o.mark = edge.Key("apikey:" + strings.TrimSpace(string(key)))
+		o.mark = edgeKey("apikey:" + strings.TrimSpace(string(key)))
 	}
 	one.Edge = o.mark
 	return nil

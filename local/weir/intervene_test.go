@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limits/weir/functions/edge"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/operator"
@@ -168,9 +167,9 @@ func TestBlock_distribution(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	for i, want := range []string{"put-key --kvs-arn arn --key " + edge.Key("ip:2001:db8::/64") + " --value ",
-		"put-key --kvs-arn arn --key " + edge.Key("apikey:weir_abc") + " --value ",
-		"delete-key --kvs-arn arn --key " + edge.Key("apikey:weir_abc") + " --if-match TAG"} {
+	for i, want := range []string{"put-key --kvs-arn arn --key " + edgeKey("ip:2001:db8::/64") + " --value ",
+		"put-key --kvs-arn arn --key " + edgeKey("apikey:weir_abc") + " --value ",
+		"delete-key --kvs-arn arn --key " + edgeKey("apikey:weir_abc") + " --if-match TAG"} {
 		if len(lines) != 3 || !strings.HasPrefix(lines[i], "cloudfront-keyvaluestore "+want) {
 			t.Errorf("got %q, want %q as line %d of 3", lines, want, i+1)
 		}
