@@ -74,6 +74,7 @@ type Line struct {
 	Lease     *table.Tracker // tracker whose lease made the charge
 	Serial    int64          // serial of this lease
 	LeaseLeft int64          // quota that is left of it
+	Unbounded int64          // cost with the spare that BoundSpares dropped, because the state was unknown
 
 	Counter *table.Tracker // tracker whose counter made the charge
 	Taken   *quota.Taken   // the charge on the counter
@@ -145,6 +146,7 @@ func (a *Ask) Spared() bool {
 // DropSpares reduces each charge to what the request wants. It reports whether a charge had a spare.
 func (a *Ask) DropSpares() (dropped bool) {
 	for i := range a.Lines {
+		a.Lines[i].Unbounded = 0
 		if c := &a.Charges[i]; c.Cost > a.Lines[i].Want {
 			c.Cost, dropped = a.Lines[i].Want, true
 		}
@@ -153,17 +155,19 @@ func (a *Ask) DropSpares() (dropped bool) {
 }
 
 // BoundSpares lowers each spare to half of what the known state has left, because other processes need quota near the limit.
-// A limit of unknown state gets no spare.
+// A limit of unknown state gets no spare until a later call of BoundSpares knows the state.
 func (a *Ask) BoundSpares() {
 	for i := range a.Lines {
-		c, most := &a.Charges[i], a.Lines[i].Want
-		if c.Cost <= most {
+		line, c := &a.Lines[i], &a.Charges[i]
+		size := max(c.Cost, line.Unbounded)
+		if a.Look || size <= line.Want { // a look can share its lines with a request
 			continue
 		}
 		if known := a.Results[i]; known.Machine != nil {
-			most = max(most, known.Remaining(a.Now)/2)
+			c.Cost, line.Unbounded = min(size, max(line.Want, known.Remaining(a.Now)/2)), 0
+		} else {
+			c.Cost, line.Unbounded = line.Want, size
 		}
-		c.Cost = min(c.Cost, most)
 	}
 }
 

@@ -112,13 +112,14 @@ const (
 // idle half of the time, and DynamoDB then needs a second write. At the earlier instant the bucket is not idle, so
 // nearly every charge takes one write. The earlier instant lets a bucket exceed its burst by at most 1/backdatePart.
 func (w *Wire) backdate(a *chain.Ask) (at algo.Instant, seen []algo.Result) {
-	if a.Group || !a.Spared() {
+	if a.Group || a.Look {
 		return a.Now, nil
 	}
 	lag := maxBackdate
 	for i := range a.Charges {
 		m := a.Charges[i].Limit.Machine()
-		if !algo.Leaks(m) || a.Charges[i].Cost <= a.Lines[i].Want || a.Lines[i].Limit.Spread.Lease > 0 {
+		leased := a.Lines[i].Renews != nil || a.Charges[i].Cost > a.Lines[i].Want
+		if !algo.Leaks(m) || !leased || a.Lines[i].Limit.Spread.Lease > 0 {
 			return a.Now, nil
 		}
 		if known := a.Results[i]; known.Machine != nil && 2*known.Remaining(a.Now) < known.Machine.Capacity() {
