@@ -94,7 +94,7 @@ const (
 // CostField is the default response field in which an API reports its cost.
 const CostField = domain.CostField
 
-// MaxPercentages is the largest number of percentages in Limit.Notify.
+// MaxPercentages is the largest number of percentages in Limit.Notify, and MaxPercent the largest of them.
 const (
 	MaxPercentages = domain.MaxPercentages
 	MaxPercent     = domain.MaxPercent

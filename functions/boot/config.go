@@ -196,6 +196,8 @@ var removed = map[string]string{
 	"EVENTS": "set DECISION_SAMPLE, and send the lines of the log: with the function log to Kafka, or with a subscription to " +
 		"Kinesis or Firehose",
 	"EVENTS_SAMPLE":  "set DECISION_SAMPLE",
+	"JWT_TIER_CLAIM": "set TIER_CLAIM",
+	"JWT_USER_CLAIM": "set USER_CLAIM",
 	"KINESIS_STREAM": "subscribe the stream to the log of the function",
 	"NOTICE_BUS":     "subscribe your function to the notices in the logs",
 	"SIGN_LINES":     "the lines of notices have no signature",

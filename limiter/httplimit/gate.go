@@ -166,22 +166,8 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	if preflight && selected.Mistake != nil { // a browser writes no field of the request that follows
 		selected.Mistake = nil
 	}
-	o.Charges, o.Unmatched, result.Tier, o.Blocked = selected.Charges, selected.Unmatched, selected.Tier, selected.Blocked != nil
-	if e := selected.Exemption; e != nil {
-		o.Exemption = e.Name
-	}
-	if selected.Ignored != nil {
-		o.RecordIgnored = true
-		g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "mistake in an API key's record ignored", slog.String("apikey_id", o.Caller.APIKey),
-			slog.Any("err", selected.Ignored))
-	}
-	if selected.Uncounted != "" {
-		o.Uncounted = true
-		g.uncounted.Do(func() {
-			g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "a claim cannot count, or has more values than count (want text, a number, a boolean, or a "+
-				"list of at most 8 of these), so limits by its other values do not apply", slog.String("claim", selected.Uncounted))
-		})
-	}
+	result.Tier = selected.Tier
+	g.note(ctx, o, &selected)
 	var metered *metering
 	var ambiguous error
 	if len(selected.Metered) > 0 && !o.Blocked {
@@ -219,16 +205,10 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	// Record the outcome, then answer.
 	o.Duration = time.Since(begun)
 	g.o.Observe(ctx, *o)
-	result.Answer = g.answer(ctx, o, invalid)
-	switch {
-	case o.Blocked:
-		result.Answer = blocked()
-	case malformed && selected.Mistake != nil:
-		result.Answer = mistaken(selected.Mistake)
-	case malformed && ambiguous != nil:
-		result.Answer = ambiguousBody(ambiguous)
-	case malformed:
-		result.Answer = MalformedPath()
+	if o.Blocked || malformed {
+		result.Answer = refusedByNoLimit(&selected, ambiguous)
+	} else {
+		result.Answer = g.answer(ctx, o, invalid)
 	}
 	result.Answer.Refusal = selected.Refusal
 	if result.Pending != nil && result.Answer.Problem != nil {
@@ -236,6 +216,39 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 		result.Pending = nil
 	}
 	return result
+}
+
+// note writes what the rules selected into o, and logs what the owner of the rules must correct.
+func (g *Gate) note(ctx context.Context, o *telemetry.Outcome, s *rules.Selection) {
+	o.Charges, o.Unmatched, o.Blocked = s.Charges, s.Unmatched, s.Blocked != nil
+	if e := s.Exemption; e != nil {
+		o.Exemption = e.Name
+	}
+	if s.Ignored != nil {
+		o.RecordIgnored = true
+		g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "mistake in an API key's record ignored", slog.String("apikey_id", o.Caller.APIKey),
+			slog.Any("err", s.Ignored))
+	}
+	if s.Uncounted != "" {
+		o.Uncounted = true
+		g.uncounted.Do(func() {
+			g.o.Logger.LogAttrs(ctx, slog.LevelWarn, "a claim cannot count, or has more values than count (want text, a number, a boolean, or a "+
+				"list of at most 8 of these), so limits by its other values do not apply", slog.String("claim", s.Uncounted))
+		})
+	}
+}
+
+// refusedByNoLimit returns the answer to a request that is refused, but by no limit.
+func refusedByNoLimit(s *rules.Selection, ambiguous error) Answer {
+	switch {
+	case s.Blocked != nil:
+		return blocked()
+	case s.Mistake != nil:
+		return mistaken(s.Mistake)
+	case ambiguous != nil:
+		return ambiguousBody(ambiguous)
+	}
+	return MalformedPath()
 }
 
 // lookAndTake looks at the charges with a Count, and charges the others if the look refuses nothing. It returns the charges

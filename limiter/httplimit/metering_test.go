@@ -125,7 +125,7 @@ func gzipped(t *testing.T, text string) string {
 	return b.String()
 }
 
-// A client that leaves before the end pays the reserve, unless the answer has told all numbers.
+// A client that leaves before the end pays the reserve, unless the answer contained all numbers.
 func TestGate_metering_left(t *testing.T) {
 	for body, want := range map[string]int64{`{"in":7}`: 100, `{"in":7,"out":3}`: 10, `{"in":700}`: 700} {
 		s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))

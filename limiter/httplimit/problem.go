@@ -113,7 +113,8 @@ func queueLeft() *Problem {
 // 400. The authorizer of a REST API can only deny, so it puts the problem into the body of its 429.
 func MalformedPath() Answer {
 	return Answer{Problem: problem(blank, http.StatusBadRequest, "malformed_path",
-		"The path has a . or .. segment, or a percent sign that is not followed by two hexadecimal digits. Write %25 for a percent sign.")}
+		"The path does not begin with a slash, is longer than 8 KB, or has a . or .. segment, a control character, invalid UTF-8, too many "+
+			"readings, or a percent sign without two hexadecimal digits. Write %25 for a percent sign.")}
 }
 
 // mistaken returns the answer to a request that must be refused with 400 for another reason.

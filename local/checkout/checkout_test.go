@@ -46,7 +46,7 @@ func TestHere_search(t *testing.T) {
 			t.Chdir(dir)
 			for _, change := range append([]func() error{folder(here, 0o700)}, c.change...) {
 				if err := change(); os.IsPermission(err) && os.Getuid() != 0 {
-					t.Skip("only root can give a file to another user")
+					t.Skip("SKIPPED: only root can give a file to another user")
 				} else if err != nil {
 					t.Fatal(err)
 				}
