@@ -5,20 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// ErrChanged means that another operator changed the limits of a key at the same time.
-var ErrChanged = errors.New("another operator changed the limits at the same time; run the command again")
+// ErrChanged means that another operator changed a key at the same time.
+var ErrChanged = errors.New("another operator changed the key at the same time; run the command again")
 
 // Change is a change of all keys of an id. A nil field changes nothing.
 type Change struct {
@@ -61,10 +58,9 @@ func (c *LimitsChange) Apply(old *caller.Limits, now time.Time) (*caller.Limits,
 	return made, err
 }
 
-// Set changes all keys of an id. It writes only the attributes that change. It returns the changed keys,
-// even with an error. Keys that are revoked meanwhile stay revoked. The error wraps ErrNotFound if the id
-// has no key, and ErrChanged if another operator changed the limits. If the change is invalid, Set writes
-// nothing.
+// Set changes all keys of an id. It returns the changed keys, even with an error. Keys that are revoked meanwhile stay
+// revoked. The error wraps ErrNotFound if the id has no key, and ErrChanged if another operator changed a key at the
+// same time. If the change is invalid, Set writes nothing.
 func (t *Keys) Set(ctx context.Context, now time.Time, id string, c Change) (changed []Key, err error) {
 	if c.Tier != nil {
 		if err := (Key{ID: "x", Tier: *c.Tier}).validate(); err != nil {
@@ -148,72 +144,42 @@ func (c Change) next(k Key, limits *caller.Limits) Key {
 	return k
 }
 
-// write writes the attributes in which the key next differs from k. written is false if no attribute
+// write writes a key in place of k, with the attributes in which they differ. written is false if no attribute
 // differs, or if another operator has revoked the key.
 func (t *Keys) write(ctx context.Context, k located, next Key) (written bool, err error) {
-	in := t.update(k, next)
-	if in.UpdateExpression == nil {
+	item := maps.Clone(k.stored)
+	set := func(name, from, to string) {
+		if from != to {
+			delete(item, name)
+			item.SetText(name, to)
+		}
+	}
+	set(tierAttribute, k.Tier, next.Tier)
+	set(suspendedAttribute, suspendedText(k.Key), suspendedText(next))
+	set(limitsAttribute, textOf(k.Limits), textOf(next.Limits))
+	if maps.Equal(item, k.stored) {
 		return false, nil
 	}
-	_, err = t.api.UpdateItem(ctx, in)
-	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
-		if len(failed.Item) == 0 {
-			return false, nil
-		}
-		return false, fmt.Errorf("%q: %w", k.ID, ErrChanged)
-	}
-	if err != nil {
-		return false, fmt.Errorf("records table: %w", err)
-	}
-	return true, nil
-}
-
-// update returns the write of the attributes in which the key next differs from k. It has no
-// UpdateExpression if no attribute differs.
-func (t *Keys) update(k located, next Key) *dynamodb.UpdateItemInput {
-	values := records.Item{}
-	in := &dynamodb.UpdateItemInput{
-		TableName: &t.table, Key: records.NewItem(k.item), ConditionExpression: aws.String("attribute_exists(#pk)"),
-		ExpressionAttributeNames:            map[string]string{"#pk": contract.KeyAttribute},
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}
-	var set, remove, actions []string
-	change := func(name, from, to string) {
-		if from == to {
-			return
-		}
+	in := &dynamodb.PutItemInput{TableName: &t.table, Item: item, ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute}}
+	condition, values := "attribute_exists(#pk)", records.Item{}
+	for _, name := range []string{tierAttribute, suspendedAttribute, limitsAttribute} { // others never change
 		in.ExpressionAttributeNames["#"+name] = name
-		if to == "" {
-			remove = append(remove, "#"+name)
-			return
+		if was, ok := k.stored[name]; ok {
+			condition += " AND #" + name + " = :" + name
+			values[":"+name] = was
+		} else {
+			condition += " AND attribute_not_exists(#" + name + ")"
 		}
-		set = append(set, "#"+name+" = :"+name)
-		values.SetText(":"+name, to)
 	}
-	change(tierAttribute, k.Tier, next.Tier)
-	change(suspendedAttribute, suspendedText(k.Key), suspendedText(next))
-	change(limitsAttribute, textOf(k.Limits), textOf(next.Limits))
-	if k.Limits != next.Limits {
-		condition := " AND attribute_not_exists(#limits)"
-		if k.Limits != nil {
-			condition = " AND #limits = :was"
-			values[":was"] = k.stored
-		}
-		*in.ConditionExpression += condition
-	}
-	if len(set) > 0 {
-		actions = append(actions, "SET "+strings.Join(set, ", "))
-	}
-	if len(remove) > 0 {
-		actions = append(actions, "REMOVE "+strings.Join(remove, ", "))
-	}
-	if len(actions) > 0 {
-		in.UpdateExpression = aws.String(strings.Join(actions, " "))
-	}
+	in.ConditionExpression = &condition
 	if len(values) > 0 {
 		in.ExpressionAttributeValues = values
 	}
-	return in
+	has, written, err := records.PutIf(ctx, t.api, in)
+	if err == nil && !written && len(has) > 0 {
+		err = fmt.Errorf("%q: %w", k.ID, ErrChanged)
+	}
+	return written, err
 }
 
 // suspendedText returns the text of the attribute suspended; "" if the item does not have it.

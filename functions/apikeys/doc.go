@@ -5,9 +5,6 @@
 // even with the secret. The secret is in the same table because functions in a VPC can reach only
 // DynamoDB. An imported key ([Keys.Import]) can have fewer: a reader of the table can then guess it.
 //
-// A rotation adds a new secret and keeps the previous one. Keys that the previous secret hashed stay
-// valid until the next rotation, which removes that secret.
-//
 // [Table] is for functions. It implements caller.KeyTable with reads of single items. [Keys] is for
 // operators. It creates, lists and revokes keys.
 package apikeys

@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
-	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
@@ -77,7 +74,6 @@ func (i Imported) hash(secret []byte) string {
 // Import writes the records of keys, which must pass Check. It returns the written keys, even with an
 // error. Keys that the table has are left out, so a failed Import can be repeated. If the id has keys, the new one gets
 // Suspended and Limits of the newest. A key without a tier gets the tier of the newest key, or else the argument tier.
-// After a rotation, Import moves the record of a key to the current secret: the record keeps its tier and its owner.
 func (t *Keys) Import(ctx context.Context, now time.Time, list []Imported, tier string) (written []Key, err error) {
 	for n, i := range list {
 		i.Tier = cmp.Or(i.Tier, tier)
@@ -89,85 +85,42 @@ func (t *Keys) Import(ctx context.Context, now time.Time, list []Imported, tier 
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := t.secrets(ctx)
-	if err == nil && len(secrets) == 0 {
-		secrets = make([][]byte, 1)
-		secrets[0], err = t.secret(ctx, len(all) == 0)
-	}
+	secret, err := t.secret(ctx, len(all) == 0)
 	if err != nil {
 		return nil, err
 	}
-	places, has, err := place(list, all, secrets)
-	if err != nil {
-		return nil, err
-	}
-	newest := map[string]Key{}
+	ids, newest := map[string]string{}, map[string]Key{}
 	for _, k := range all {
 		t.warn(k.malformed)
+		ids[k.item] = k.ID
 		if k.malformed == nil {
 			newest[k.ID] = k.Key
 		}
 	}
+	var hashes []string // of the keys that the table lacks; "" for one that it has
 	for n, i := range list {
-		at := places[n]
-		if _, ok := has[at.item]; ok {
+		hash := i.hash(secret)
+		id, known := ids[prefix+hash]
+		if known && id != i.ID {
+			return nil, fmt.Errorf("key %d: got the id %q, but the same key has the id %q", n+1, i.ID, id)
+		}
+		ids[prefix+hash] = i.ID
+		if known {
+			hash = ""
+		}
+		hashes = append(hashes, hash)
+	}
+	for n, hash := range hashes {
+		if hash == "" {
 			continue
 		}
-		k, hash := i.Key, strings.TrimPrefix(at.item, prefix)
-		if old, ok := has[at.before]; ok {
-			k.Tier, k.Owner = old.Tier, old.Owner
-		}
-		if last, ok := newest[k.ID]; ok {
-			k.Tier, k.Owner, k.Suspended, k.Limits = cmp.Or(k.Tier, last.Tier), cmp.Or(k.Owner, last.Owner), last.Suspended, last.Limits
-		}
-		k.Tier, k.Created, k.Hash = cmp.Or(k.Tier, tier), now.UTC().Truncate(time.Second), hash[:hashDigits]
-		if err := t.move(ctx, k.item(hash), at.before); err != nil {
+		k := list[n].after(newest[list[n].ID])
+		k.Tier = cmp.Or(k.Tier, tier)
+		k, err = t.put(ctx, now, k, hash)
+		if err != nil {
 			return written, err
 		}
-		has[at.item], newest[k.ID] = k, k
-		written = append(written, k)
+		newest[k.ID], written = k, append(written, k)
 	}
 	return written, nil
-}
-
-// move writes an item, and then deletes the item of the same key under the previous secret, if before names it. With two
-// records, a revocation of one hash would leave the key valid.
-func (t *Keys) move(ctx context.Context, item records.Item, before string) error {
-	_, err := t.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.table, Item: item})
-	if err == nil && before != "" {
-		_, err = t.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &t.table, Key: records.NewItem(before)})
-	}
-	if err != nil {
-		return fmt.Errorf("records table: %w", err)
-	}
-	return nil
-}
-
-// placed has the item of a key, and that under the previous secret; "" if the table has none.
-type placed struct{ item, before string }
-
-// place returns the items of each key, and the keys that the table has by item. It returns an error if a key would have
-// two ids.
-func place(list []Imported, all []located, secrets [][]byte) (places []placed, has map[string]Key, err error) {
-	ids := map[string]string{}
-	has = map[string]Key{}
-	for _, k := range all {
-		ids[k.item], has[k.item] = k.ID, k.Key
-	}
-	for n, i := range list {
-		var at placed
-		for age, secret := range secrets {
-			item := prefix + i.hash(secret)
-			if id, ok := ids[item]; ok && id != i.ID {
-				return nil, nil, fmt.Errorf("key %d: got the id %q, but the same key has the id %q", n+1, i.ID, id)
-			}
-			if _, ok := has[item]; age == 0 {
-				at.item = item
-			} else if ok {
-				at.before = item
-			}
-		}
-		ids[at.item], places = i.ID, append(places, at)
-	}
-	return places, has, nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/records"
@@ -73,36 +72,6 @@ func TestKeys_Import(t *testing.T) {
 }
 
 // A key must have a form that functions look up, and must not be guessable. Errors contain no part of the key.
-// After a rotation, an import moves the records: tiers of today stay, and a revocation of the new hash ends the key.
-func TestKeys_Import_rotated(t *testing.T) {
-	client, table := recordstest.Table(t, nil)
-	keys := apikeys.New(client, table)
-	list := []apikeys.Imported{imported("acme", "free", foreign)}
-	if _, err := keys.Import(ctx, noon, list, ""); err != nil {
-		t.Fatal(err)
-	}
-	tier := "paid"
-	if _, err := keys.Set(ctx, noon, "acme", apikeys.Change{Tier: &tier}); err != nil {
-		t.Fatal(err)
-	}
-	if err := keys.Rotate(ctx, noon.Add(time.Minute), false); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := keys.Import(ctx, noon.Add(time.Hour), []apikeys.Imported{imported("eve", "", foreign)}, ""); err == nil {
-		t.Error("another id for a key of the previous secret: got no error, want one")
-	}
-	made, err := keys.Import(ctx, noon.Add(time.Hour), append(list, imported("acme", "", other)), "free")
-	if err != nil || len(made) != 2 || made[0].Tier != "paid" || made[1].Tier != "paid" {
-		t.Fatalf("import after a rotation: got %+v, %v; want both keys with the tier paid", made, err)
-	}
-	if _, err := keys.Revoke(ctx, "acme", made[0].Hash); err != nil {
-		t.Fatal(err)
-	}
-	if all, err := keys.List(ctx); err != nil || len(all) != 1 || all[0].Hash != made[1].Hash {
-		t.Errorf("after the revocation: got %+v, %v; want only the other key", all, err)
-	}
-}
-
 func TestImported_Check(t *testing.T) {
 	digest := caller.DigestKey(foreign)
 	for _, c := range []struct {

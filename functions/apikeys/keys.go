@@ -24,19 +24,16 @@ var (
 	ErrExists = errors.New("the id already has a key")
 	// ErrNotFound means that the table has no key with the id, or with the hash.
 	ErrNotFound = errors.New("no such key")
-	// ErrInUse means that a rotation would invalidate keys in the table.
-	ErrInUse = errors.New("the rotation would invalidate keys that were created before the last rotation")
 )
 
-// errNoSecrets means that the item of the secrets was deleted.
-var errNoSecrets = fmt.Errorf("records table: item %q: missing, but the table has keys that its secret hashed; restore the item from a "+
+// errNoSecret means that the item of the secret was deleted.
+var errNoSecret = fmt.Errorf("records table: item %q: missing, but the table has keys that its secret hashed; restore the item from a "+
 	"backup, or revoke all keys", contract.SecretsKey)
 
 // API is the part of DynamoDB that Keys needs. A *dynamodb.Client implements it.
 type API interface {
 	records.Reader
 	records.Writer
-	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
 	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
 }
@@ -79,21 +76,34 @@ func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key 
 	case len(same) == 0 && add:
 		return "", Key{}, fmt.Errorf("%q: %w", k.ID, ErrNotFound)
 	case add:
-		newest := same[len(same)-1]
-		k.Tier, k.Owner, k.Suspended, k.Limits = cmp.Or(k.Tier, newest.Tier), cmp.Or(k.Owner, newest.Owner), newest.Suspended, newest.Limits
+		k = k.after(same[len(same)-1])
 	}
 	secret, err := t.secret(ctx, len(all) == 0)
 	if err != nil {
 		return "", Key{}, err
 	}
 	key = caller.NewAPIKey()
-	hash := caller.HashAPIKey(secret, key)
-	k.Created, k.Hash = now.UTC().Truncate(time.Second), hash[:hashDigits]
-	_, err = t.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.table, Item: k.item(hash)})
+	created, err = t.put(ctx, now, k, caller.HashAPIKey(secret, key))
 	if err != nil {
-		return "", Key{}, fmt.Errorf("records table: %w", err)
+		return "", Key{}, err
 	}
-	return key, k, nil
+	return key, created, nil
+}
+
+// after returns k as a further key of an id whose newest key is given.
+func (k Key) after(newest Key) Key {
+	k.Tier, k.Owner, k.Suspended, k.Limits = cmp.Or(k.Tier, newest.Tier), cmp.Or(k.Owner, newest.Owner), newest.Suspended, newest.Limits
+	return k
+}
+
+// put writes a new key with this hash, and returns it.
+func (t *Keys) put(ctx context.Context, now time.Time, k Key, hash string) (Key, error) {
+	k.Created, k.Hash = now.UTC().Truncate(time.Second), hash[:hashDigits]
+	_, err := t.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.table, Item: k.item(hash)})
+	if err != nil {
+		err = fmt.Errorf("records table: %w", err)
+	}
+	return k, err
 }
 
 // List returns all keys, ordered by id and age. If it returns an error, it also returns the keys that
@@ -145,49 +155,13 @@ func (t *Keys) Revoke(ctx context.Context, id, hash string) (revoked []Key, err 
 	return revoked, err
 }
 
-// Rotate creates a new secret for future keys. Keys of the previous secret stay valid until the next
-// rotation. The table does not record which secret hashed a key, so Rotate uses the time of the key's
-// creation. The error wraps ErrInUse if this rotation would invalidate keys. If force is true, Rotate
-// invalidates them.
-func (t *Keys) Rotate(ctx context.Context, now time.Time, force bool) error {
-	err := records.RotatePair(ctx, t.api, t.table, contract.SecretsKey, now, func(p records.Pair) error {
-		if p.Previous == nil || force {
-			return nil
-		}
-		return t.unused(ctx, p.Rotated)
-	})
-	if errors.Is(err, records.ErrNoPair) {
-		return errors.New("records table: no secret to rotate; creating the first key creates it")
-	}
-	return err
-}
-
-// unused returns an error if the table has keys that may be older than the last rotation. A key that was created in
-// the same second as the rotation counts as older.
-func (t *Keys) unused(ctx context.Context, rotated time.Time) error {
-	all, err := t.all(ctx)
-	if err != nil {
-		return err
-	}
-	old := 0
-	for _, k := range all {
-		if !k.Created.After(rotated) {
-			old++
-		}
-	}
-	if old > 0 {
-		return fmt.Errorf("%w (number of keys: %d)", ErrInUse, old)
-	}
-	return nil
-}
-
 // located is a key with the partition key of its item. malformed is the error of a malformed key, and
 // nil for a valid key.
 type located struct {
 	Key
 	item      string
 	malformed error
-	stored    types.AttributeValue // the attribute limits; nil if the item does not have it
+	stored    records.Item
 }
 
 func (t *Keys) warn(err error) {
@@ -229,7 +203,7 @@ func (t *Keys) all(ctx context.Context) (all []located, err error) {
 		}
 		for _, item := range page.Items {
 			k, malformed := parseKey(item)
-			all = append(all, located{k, records.Item(item).Text(contract.KeyAttribute), malformed, item[limitsAttribute]})
+			all = append(all, located{k, records.Item(item).Text(contract.KeyAttribute), malformed, item})
 		}
 		if t.Progress != nil && pages.HasMorePages() {
 			t.Progress(len(all))
@@ -241,27 +215,17 @@ func (t *Keys) all(ctx context.Context) (all []located, err error) {
 	return all, err
 }
 
-// secrets returns the secrets. Before the first key is created, there are none.
-func (t *Keys) secrets(ctx context.Context) ([][]byte, error) {
-	item, err := records.GetConsistent(ctx, t.api, t.table, contract.SecretsKey)
-	if err != nil || item == nil {
-		return nil, err
-	}
-	return parseSecrets(item)
-}
-
-// secret returns the current secret. first is true if the table has no keys. Only then does secret create a
+// secret returns the secret of the hashes. first is true if the table has no keys. Only then does secret create a
 // missing secret, because a new secret would make all existing keys invalid.
 func (t *Keys) secret(ctx context.Context, first bool) ([]byte, error) {
-	secrets, err := t.secrets(ctx)
+	item, err := records.GetConsistent(ctx, t.api, t.table, contract.SecretsKey)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(secrets) > 0:
-		return secrets[0], nil
+	case item != nil:
+		return records.SecretOf(contract.SecretsKey, item)
 	case !first:
-		return nil, errNoSecrets
+		return nil, errNoSecret
 	}
-	p, err := records.CreatePair(ctx, t.api, t.table, contract.SecretsKey)
-	return p.Current, err
+	return records.CreateSecret(ctx, t.api, t.table, contract.SecretsKey)
 }

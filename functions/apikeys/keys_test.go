@@ -1,7 +1,6 @@
 package apikeys_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -134,9 +133,8 @@ func TestKeys_Create_first(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if secrets, err := apikeys.NewTable(records.NewTable(client, table)).Secrets(ctx); err != nil || len(secrets) != 1 ||
-		len(secrets[0]) != 32 {
-		t.Errorf("secrets: got %d, error %v; want 1 of 32 bytes", len(secrets), err)
+	if secret, err := apikeys.NewTable(records.NewTable(client, table)).Secret(ctx); err != nil || len(secret) != 32 {
+		t.Errorf("secret: got %d bytes, error %v; want 32", len(secret), err)
 	}
 }
 
@@ -170,12 +168,12 @@ type revoking struct {
 	*dynamodb.Client
 }
 
-func (r revoking) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
-	error) {
-	if _, err := r.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: in.TableName, Key: in.Key}); err != nil {
+func (r revoking) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	key := records.NewItem(records.Item(in.Item).Text(contract.KeyAttribute))
+	if _, err := r.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: in.TableName, Key: key}); err != nil {
 		return nil, err
 	}
-	return r.Client.UpdateItem(ctx, in, o...)
+	return r.Client.PutItem(ctx, in, o...)
 }
 
 // A key that is revoked during its suspension stays revoked.
@@ -268,63 +266,6 @@ func TestKeys_pages(t *testing.T) {
 	}
 }
 
-// Keys stay valid after one rotation and become invalid with the second. The second rotation requires
-// force while such keys exist.
-func TestKeys_Rotate(t *testing.T) {
-	client, table := recordstest.Table(t, nil)
-	keys := apikeys.New(client, table)
-	good := func(key string) bool {
-		t.Helper()
-		_, err := caller.NewRemoteRecords(apikeys.NewTable(records.NewTable(client, table))).Lookup(ctx, noon, key)
-		if err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
-			t.Error(err)
-		}
-		return err == nil
-	}
-	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
-	made := func(minutes int, id string) string {
-		t.Helper()
-		key, _, err := keys.Create(ctx, at(minutes), apikeys.Key{ID: id}, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return key
-	}
-	first := made(0, "a")
-	if err := keys.Rotate(ctx, at(1), false); err != nil {
-		t.Fatal(err)
-	}
-	second := made(2, "b")
-	if !good(first) || !good(second) {
-		t.Error("got an invalid key after one rotation, want both keys valid")
-	}
-	if err := keys.Rotate(ctx, at(3), false); !errors.Is(err, apikeys.ErrInUse) || !strings.HasSuffix(err.Error(), "(number of keys: 1)") ||
-		!good(first) {
-		t.Errorf("second rotation: got %v, want ErrInUse for one key", err)
-	}
-	if _, err := keys.Revoke(ctx, "a", ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := keys.Rotate(ctx, at(3), false); err != nil || good(first) || !good(second) {
-		t.Errorf("second rotation after the old key was revoked: got %v, want no error and only the new key valid", err)
-	}
-	if err := keys.Rotate(ctx, at(4), true); err != nil || good(second) {
-		t.Errorf("third rotation with force: got %v, want no error and no valid old key", err)
-	}
-	if err := apikeys.New(stale{client}, table).Rotate(ctx, at(5), true); err == nil || !strings.Contains(err.Error(),
-		"ConditionalCheckFailed") {
-		t.Errorf("two concurrent rotations: got %v, want a failed condition", err)
-	}
-}
-
-// stale is an API on which another operator rotates the secrets after every read.
-type stale struct{ apikeys.API }
-
-func (s stale) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	out, err := s.API.GetItem(ctx, in, o...)
-	return out, errors.Join(err, apikeys.New(s.API, *in.TableName).Rotate(ctx, noon, true))
-}
-
 // Keys uses strongly consistent reads.
 func TestKeys_consistent(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
@@ -351,50 +292,30 @@ func (e exact) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func
 	return e.API.GetItem(ctx, in, o...)
 }
 
-// After a rotation, keys of both secrets are valid. A secret of the wrong length is an error.
-func TestTable_Secrets(t *testing.T) {
+// A secret of the wrong length, or none beside keys, makes no key valid.
+func TestTable_Secret(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys, reader := apikeys.New(client, table), apikeys.NewTable(records.NewTable(client, table))
-	key, _ := create(t, keys, apikeys.Key{ID: "old"}, false)
-	secrets, err := reader.Secrets(ctx)
-	if err != nil || len(secrets) != 1 {
-		t.Fatalf("after the first key: got %d secrets, %v; want 1", len(secrets), err)
+	key, _ := create(t, keys, apikeys.Key{ID: "acme"}, false)
+	short := records.NewItem(contract.SecretsKey)
+	short.SetBinary("key", []byte{1})
+	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: short}); err != nil {
+		t.Fatal(err)
 	}
-	put := func(attributes map[string][]byte) {
-		t.Helper()
-		item := map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: "secrets"}}
-		for name, value := range attributes {
-			item[name] = &types.AttributeValueMemberB{Value: value}
-		}
-		if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: item}); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := reader.Secret(ctx); err == nil || !strings.HasSuffix(err.Error(), "item secrets: key: got 1 bytes, want 32") {
+		t.Errorf("malformed secret: got %v, want an error", err)
 	}
-	put(map[string][]byte{"current": bytes.Repeat([]byte{1}, 32), "previous": secrets[0]})
-	newer, _ := create(t, keys, apikeys.Key{ID: "new"}, false)
-	for _, key := range []string{key, newer} {
-		if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, key); err != nil {
-			t.Error(err)
-		}
+	if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, key); !errors.Is(err, caller.ErrUnverified) {
+		t.Errorf("lookup with a malformed secret: got %v, want ErrUnverified", err)
 	}
-	if all, err := reader.Secrets(ctx); err != nil || len(all) != 2 || all[0][0] != 1 || !bytes.Equal(all[1], secrets[0]) {
-		t.Errorf("secrets: got %v, %v; want the current one first", all, err)
+	if _, err := client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &table, Key: records.NewItem(contract.SecretsKey)}); err != nil {
+		t.Fatal(err)
 	}
-	put(map[string][]byte{"current": bytes.Repeat([]byte{1}, 32)})
-	if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, key); !errors.Is(err, caller.ErrInvalidCredential) {
-		t.Errorf("key of a removed secret: got %v, want ErrInvalidCredential", err)
+	if secret, err := reader.Secret(ctx); err != nil || secret != nil {
+		t.Errorf("no secret: got %x, %v, want none", secret, err)
 	}
-	for want, attributes := range map[string]map[string][]byte{
-		"current: got 1 bytes, want 32":  {"current": {1}},
-		"previous: got 1 bytes, want 32": {"current": secrets[0], "previous": {1}},
-	} {
-		put(attributes)
-		if _, err := reader.Secrets(ctx); err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("error: got %v, want %s", err, want)
-		}
-		if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, newer); !errors.Is(err, caller.ErrUnverified) {
-			t.Errorf("lookup with a malformed secret: got %v, want ErrUnverified", err)
-		}
+	if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: "new"}, false); err == nil || !strings.Contains(err.Error(), "restore the item") {
+		t.Errorf("create without the secret of other keys: got %v, want the remedy", err)
 	}
 }
 
@@ -464,35 +385,40 @@ func TestKeys_Set_limits(t *testing.T) {
 	}
 }
 
-// writing is a DynamoDB in which another operator changes a key before each update.
+// writing is a DynamoDB in which another operator changes a key before each write.
 type writing struct {
 	*dynamodb.Client
 	change apikeys.Change
 }
 
-func (w writing) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
-	error) {
+func (w writing) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	if _, err := apikeys.New(w.Client, *in.TableName).Set(ctx, noon, "acme", w.change); err != nil {
 		return nil, err
 	}
-	return w.Client.UpdateItem(ctx, in, o...)
+	return w.Client.PutItem(ctx, in, o...)
 }
 
-// Set keeps a concurrent change of another attribute. A concurrent change of the limits makes Set fail.
+// Set does not overwrite a concurrent change of any attribute.
 func TestKeys_Set_concurrent(t *testing.T) {
-	client, table := recordstest.Table(t, nil)
-	create(t, apikeys.New(client, table), apikeys.Key{ID: "acme"}, false)
-	paid := writing{client, apikeys.Change{Tier: aws.String("paid"), Limits: &apikeys.LimitsChange{Rates: rates(t, "search=5")}}}
-	if _, err := apikeys.New(paid, table).Set(ctx, noon, "acme", apikeys.Change{Suspended: aws.Bool(true)}); err != nil {
-		t.Fatal(err)
-	}
-	list, err := apikeys.New(client, table).List(ctx)
-	if err != nil || !list[0].Suspended || list[0].Tier != "paid" || list[0].Limits.String() != "search=5" {
-		t.Errorf("got %+v, %v; want both changes", list, err)
-	}
-	other := writing{client, apikeys.Change{Limits: &apikeys.LimitsChange{Rates: rates(t, "search=6")}}}
-	if _, err := apikeys.New(other, table).Set(ctx, noon, "acme",
-		apikeys.Change{Limits: &apikeys.LimitsChange{Anchor: aws.String("31")}}); !errors.Is(err, apikeys.ErrChanged) {
-		t.Errorf("two changes of the limits: got %v, want ErrChanged", err)
+	for name, change := range map[string]apikeys.Change{
+		"tier":      {Tier: aws.String("paid")},
+		"suspended": {Suspended: aws.Bool(true)},
+		"limits":    {Limits: &apikeys.LimitsChange{Rates: rates(t, "search=6")}},
+	} {
+		client, table := recordstest.Table(t, nil)
+		create(t, apikeys.New(client, table), apikeys.Key{ID: "acme"}, false)
+		for range 2 { // the attribute is new, and then there
+			own := apikeys.Change{Limits: &apikeys.LimitsChange{Anchor: aws.String("31"), Rates: rates(t, "month=5")}}
+			if _, err := apikeys.New(writing{client, change}, table).Set(ctx, noon, "acme", own); !errors.Is(err, apikeys.ErrChanged) {
+				t.Errorf("%s: got %v, want ErrChanged", name, err)
+			}
+			list, err := apikeys.New(client, table).List(ctx)
+			if err != nil || list[0].Suspended != (change.Suspended != nil && *change.Suspended) || (list[0].Tier != "") != (change.Tier != nil) ||
+				strings.Contains(list[0].Limits.String(), "month") {
+				t.Errorf("%s: got %+v, %v; want only the other change", name, list, err)
+			}
+			change = map[string]apikeys.Change{"tier": {Tier: aws.String("free")}, "suspended": {Suspended: aws.Bool(false)},
+				"limits": {Limits: &apikeys.LimitsChange{Rates: rates(t, "search=7")}}}[name]
+		}
 	}
 }

@@ -2,6 +2,7 @@ package apikeys
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -18,13 +19,13 @@ var _ caller.KeyTable = Table{}
 // NewTable returns the API keys in a records table.
 func NewTable(t *records.Table) Table { return Table{t} }
 
-// Secrets implements caller.KeyTable.
-func (t Table) Secrets(ctx context.Context) ([][]byte, error) {
-	item, err := t.records.Get(ctx, contract.SecretsKey)
-	if err != nil || item == nil {
-		return nil, err
+// Secret implements caller.KeyTable.
+func (t Table) Secret(ctx context.Context) ([]byte, error) {
+	secret, err := t.records.Secret(ctx, contract.SecretsKey)
+	if errors.Is(err, records.ErrNoSecret) {
+		return nil, nil
 	}
-	return parseSecrets(item)
+	return secret, err
 }
 
 // Record implements caller.KeyTable.
@@ -38,21 +39,4 @@ func (t Table) Record(ctx context.Context, hash string) (r caller.Record, ok boo
 		return caller.Record{}, false, fmt.Errorf("%w: %w", err, caller.ErrRecord)
 	}
 	return r, true, nil
-}
-
-// parseSecrets parses the item of the secrets, a records.Pair. It returns the current secret and, if there is one, the
-// previous secret. It reads no time of a rotation: a mistake there does not make keys invalid.
-func parseSecrets(item records.Item) ([][]byte, error) {
-	var all [][]byte
-	for _, name := range []string{"current", "previous"} {
-		if _, exists := item[name]; !exists && name == "previous" {
-			continue
-		}
-		secret := item.Binary(name)
-		if len(secret) != records.PairBytes {
-			return nil, fmt.Errorf("records table: item %s: %s: got %d bytes, want %d", contract.SecretsKey, name, len(secret), records.PairBytes)
-		}
-		all = append(all, secret)
-	}
-	return all, nil
 }

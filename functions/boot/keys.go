@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/mac"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/telemetry"
@@ -47,7 +48,7 @@ func (c Config) subjectHash(ctx context.Context, logger *slog.Logger) (telemetry
 	}
 	ctx, cancel := context.WithTimeout(ctx, subjectKeyTimeout)
 	defer cancel()
-	key, _, err := records.SubjectKey(ctx, table, c.RecordsTable)
+	key, err := records.LoadSecret(ctx, table, c.RecordsTable, contract.SubjectKeyKey)
 	if err != nil {
 		logger.Warn("subject hash key not read; this environment uses a random key, so its hashes differ from those of other environments",
 			slog.Any("err", err))

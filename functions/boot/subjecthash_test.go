@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/telemetry"
@@ -33,9 +34,9 @@ func TestConfig_SubjectHash(t *testing.T) {
 	if second, _ := hashOf(t, c); first != second || log != "" {
 		t.Errorf("in a new table: hashes %s and %s, logged %q; want equal hashes and no warning", first, second, log)
 	}
-	key, created, err := records.SubjectKey(t.Context(), d.client, d.table)
-	if err != nil || created {
-		t.Fatalf("key of subject hashes: got created %t, error %v; want an existing key", created, err)
+	key, err := records.NewTable(d.client, d.table).Secret(t.Context(), contract.SubjectKeyKey)
+	if err != nil {
+		t.Fatal(err)
 	}
 	for range 2 {
 		if got, log := hashOf(t, c); got != telemetry.NewSubjectHash("dev", key)(limiter.User("alice")) || log != "" {

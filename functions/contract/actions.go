@@ -31,7 +31,7 @@ func RulesActions() []string {
 // KeyActions returns the IAM actions that an administrator of API keys needs on the
 // records table.
 func KeyActions() []string {
-	return []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Scan", "dynamodb:UpdateItem"}
+	return []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Scan"}
 }
 
 // CacheActions returns the IAM actions that a function needs on the cache and on its cache user.

@@ -12,7 +12,7 @@ const SubjectKeyKey = "subjectkey"
 // MACKeyKey is the partition key of the item with the key of package functions/mac.
 const MACKeyKey = "mackey"
 
-// SecretsKey is the partition key of the item that contains the secrets that hash API keys. APIKeyPrefix precedes
+// SecretsKey is the partition key of the item that contains the secret that hashes API keys. APIKeyPrefix precedes
 // the hash in the partition key of an API key.
 const (
 	SecretsKey   = "secrets"

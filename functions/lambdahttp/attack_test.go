@@ -76,7 +76,7 @@ func newTarget(t testing.TB) *target {
 // noRecords is a table without API keys.
 type noRecords struct{}
 
-func (noRecords) Secrets(context.Context) ([][]byte, error) { return [][]byte{[]byte(secret)}, nil }
+func (noRecords) Secret(context.Context) ([]byte, error) { return []byte(secret), nil }
 
 func (noRecords) Record(context.Context, string) (caller.Record, bool, error) {
 	return caller.Record{}, false, nil

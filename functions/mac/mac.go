@@ -67,17 +67,16 @@ func Fixed(namespace string, secret []byte) *Ring {
 // Load returns the key in a records table. If there is none, it creates it. Concurrent calls create one key, and all
 // return it.
 func Load(ctx context.Context, api records.ReadWriter, table string) ([]byte, error) {
-	pair, err := records.LoadPair(ctx, api, table, contract.MACKeyKey)
-	return pair.Current, err
+	return records.LoadSecret(ctx, api, table, contract.MACKeyKey)
 }
 
 // Read returns the key in a records table. It creates none: there is no MAC without a key.
 func Read(ctx context.Context, api records.Reader, table string) ([]byte, error) {
-	pair, err := records.ReadPair(ctx, api, table, contract.MACKeyKey)
-	if errors.Is(err, records.ErrNoPair) {
+	key, err := records.NewTable(api, table).Secret(ctx, contract.MACKeyKey)
+	if errors.Is(err, records.ErrNoSecret) {
 		err = fmt.Errorf("%w; the first function that needs the key creates it", err)
 	}
-	return pair.Current, err
+	return key, err
 }
 
 // Sign returns the MAC of a text. An error means that there is no key.
@@ -90,7 +89,7 @@ func (r *Ring) Sign(ctx context.Context, now time.Time, text []byte) (string, er
 // ErrForged, also if the table has no key. Other errors mean that the key cannot be read.
 func (r *Ring) Verify(ctx context.Context, now time.Time, text []byte, mac string) error {
 	want, err := r.sum(ctx, now, text)
-	if errors.Is(err, records.ErrNoPair) {
+	if errors.Is(err, records.ErrNoSecret) {
 		return ErrForged
 	} else if err != nil {
 		return err

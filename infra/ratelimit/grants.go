@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// GrantManageKeys permits a principal, for example a role, to run `weir keys`: to create, list,
-// rotate and revoke API keys.
+// GrantManageKeys permits a principal, for example a role, to run `weir keys`: to create, list, change
+// and revoke API keys.
 func (l *Limits) GrantManageKeys(to awsiam.IGrantable) awsiam.Grant {
 	return grant(to, contract.KeyActions(), l.records.TableArn(), nil)
 }

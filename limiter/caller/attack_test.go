@@ -260,7 +260,7 @@ type stuck struct {
 	record caller.Record
 }
 
-func (s *stuck) Secrets(context.Context) ([][]byte, error) { return [][]byte{s.secret}, nil }
+func (s *stuck) Secret(context.Context) ([]byte, error) { return s.secret, nil }
 
 func (s *stuck) Record(_ context.Context, hash string) (caller.Record, bool, error) {
 	<-s.answer

@@ -16,9 +16,8 @@ import (
 // KeyTable stores records of API keys. It is safe for concurrent use. Its errors contain no part of a
 // key. An error that wraps ErrRecord concerns one record. Any other error means that the table fails.
 type KeyTable interface {
-	// Secrets returns the secrets that hash the keys: the current secret and, during a rotation, the
-	// previous secret. It returns none before the first key exists.
-	Secrets(ctx context.Context) ([][]byte, error)
+	// Secret returns the secret that hashes the keys. It returns nil before the first key exists.
+	Secret(ctx context.Context) ([]byte, error)
 	// Record returns the record of the key with this hash. ok is false if there is no record.
 	Record(ctx context.Context, hash string) (r Record, ok bool, err error)
 }
@@ -36,21 +35,21 @@ const (
 	recordRetry    = time.Second
 )
 
-// recordTimeout bounds the reads for one key. secretsTimeout bounds the read of the secrets; it is
+// recordTimeout bounds the reads for one key. secretTimeout bounds the read of the secret; it is
 // shorter, so that time remains to read a record.
 const (
-	recordTimeout  = 900 * time.Millisecond
-	secretsTimeout = 600 * time.Millisecond
+	recordTimeout = 900 * time.Millisecond
+	secretTimeout = 600 * time.Millisecond
 )
 
-var secretsPolicy = recordPolicy(secretsTimeout)
+var secretPolicy = recordPolicy(secretTimeout)
 
 func recordPolicy(timeout time.Duration) cache.Policy {
 	return cache.Policy{Fresh: recordFresh, Absent: absenceFresh, Stale: recordStale, Cooldown: recordCooldown, Retry: recordRetry,
 		Timeout: timeout}
 }
 
-var errLost = errors.New("API keys: the secrets of their hashes are missing in the table; restore the secrets from a backup")
+var errLost = errors.New("API keys: the secret of their hashes is missing in the table; restore the secret from a backup")
 
 // maxRecords bounds the cached known keys and, separately, the cached unknown keys. The two caches
 // are separate so that guessed keys evict no record.
@@ -68,12 +67,12 @@ var errReads = fmt.Errorf("API keys: too many concurrent lookups (want at most %
 // A cached record is used for a minute, so a revoked key is rejected after at most one minute. An
 // unknown key is read again after ten seconds. While the table fails, cached records stay valid for
 // up to an hour. A key without a cached record cannot be verified, and the error wraps ErrUnverified.
-// While the table fails, there is one read a second for all keys together. The secrets of the hashes
-// follow the same rules. Missing secrets count as a failure.
+// While the table fails, there is one read a second for all keys together. The secret of the hashes
+// follows the same rules. A missing secret counts as a failure.
 //
 // A key that does not have the format of NewAPIKey is rejected without a read, unless AcceptForeign is true and
 // IsForeignKey returns true. Any other key costs
-// one read, or two during a rotation of secrets. Even a request whose address is over a limit costs this
+// one read. Even a request whose address is over a limit costs this
 // read, because limits are checked only after the caller is identified. There is one read of a key at a
 // time. The read continues when the request that started it ends. A request with a cached record does
 // not wait for a running read.
@@ -81,10 +80,10 @@ type RemoteRecords struct {
 	// AcceptForeign looks up foreign keys too. Set it before the first Lookup.
 	AcceptForeign bool
 
-	table   KeyTable
-	policy  cache.Policy // policy of each cached record
-	secrets *cache.Value[[][]byte]
-	had     bool // an earlier read returned secrets; needs no lock, because reads of secrets run one at a time
+	table  KeyTable
+	policy cache.Policy // policy of each cached record
+	secret *cache.Value[[]byte]
+	had    bool // an earlier read returned a secret; needs no lock, because reads of the secret run one at a time
 
 	mu             sync.Mutex
 	known, unknown *simplelru.LRU[digest, *cache.Value[Record]]
@@ -99,9 +98,9 @@ type digest [sha256.Size]byte
 // NewRemoteRecords returns the records in a table.
 func NewRemoteRecords(table KeyTable) *RemoteRecords {
 	r := &RemoteRecords{
-		table:   table,
-		policy:  recordPolicy(recordTimeout),
-		secrets: cache.New[[][]byte](&secretsPolicy),
+		table:  table,
+		policy: recordPolicy(recordTimeout),
+		secret: cache.New[[]byte](&secretPolicy),
 	}
 	r.policy.Admit = r.admit
 	r.known, _ = simplelru.NewLRU[digest, *cache.Value[Record]](maxRecords, nil) // NewLRU fails only for a size below 1
@@ -183,9 +182,9 @@ func (r *RemoteRecords) finish(now time.Time, id digest, value *cache.Value[Reco
 	}
 }
 
-// read reads the record of a key from the table. It tries the hash under each secret.
+// read reads the record of a key from the table. Before the first key exists, it is absent.
 func (r *RemoteRecords) read(ctx context.Context, now time.Time, key string) (Record, error) {
-	secrets, err := r.hashedWith(ctx, now)
+	secret, err := r.secret.Get(ctx, now, r.readSecret)
 	if err != nil {
 		return Record{}, err
 	}
@@ -193,40 +192,33 @@ func (r *RemoteRecords) read(ctx context.Context, now time.Time, key string) (Re
 	if isForeign(key) {
 		hashed = DigestKey(key)
 	}
-	for _, secret := range secrets {
-		if record, ok, err := r.table.Record(ctx, HashAPIKey(secret, hashed)); ok || err != nil {
-			return record, err
-		}
+	record, ok, err := r.table.Record(ctx, HashAPIKey(secret, hashed))
+	if err == nil && !ok {
+		err = cache.ErrAbsent
 	}
-	return Record{}, cache.ErrAbsent
+	return record, err
 }
 
-// Warm reads the secrets if they are not cached at the time now. The first key then does not wait for a new
+// Warm reads the secret if it is not cached at the time now. The first key then does not wait for a new
 // connection. Warm returns the error of the table.
 func (r *RemoteRecords) Warm(ctx context.Context, now time.Time) error {
-	_, err := r.hashedWith(ctx, now)
+	_, err := r.secret.Get(ctx, now, r.readSecret)
+	if errors.Is(err, cache.ErrAbsent) {
+		return nil
+	}
 	return err
 }
 
-// hashedWith returns the secrets at the time now. It returns none before the first key exists.
-func (r *RemoteRecords) hashedWith(ctx context.Context, now time.Time) ([][]byte, error) {
-	secrets, err := r.secrets.Get(ctx, now, r.readSecrets)
-	if errors.Is(err, cache.ErrAbsent) {
-		return nil, nil
-	}
-	return secrets, err
-}
-
-func (r *RemoteRecords) readSecrets(ctx context.Context) (secrets [][]byte, _ time.Time, err error) {
-	secrets, err = r.table.Secrets(ctx)
+func (r *RemoteRecords) readSecret(ctx context.Context) (secret []byte, _ time.Time, err error) {
+	secret, err = r.table.Secret(ctx)
 	switch {
 	case err != nil:
-	case len(secrets) > 0:
+	case len(secret) > 0:
 		r.had = true
 	case r.had:
 		err = errLost
 	default:
 		err = cache.ErrAbsent
 	}
-	return secrets, time.Time{}, err
+	return secret, time.Time{}, err
 }

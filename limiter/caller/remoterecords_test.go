@@ -19,21 +19,17 @@ var errDown = errors.New("table down")
 // table is a KeyTable in memory. It counts its reads.
 type table struct {
 	mu                 sync.Mutex
-	secrets            [][]byte
+	secret             []byte
 	records            map[string]caller.Record
 	down               bool
 	broken             map[string]bool // hashes of the records that cannot be read
 	slow               time.Duration
-	slowSecrets        time.Duration
+	slowSecret         time.Duration
 	reads, secretReads int
 }
 
-func newTable(secrets ...string) *table {
-	t := &table{records: map[string]caller.Record{}}
-	for _, s := range secrets {
-		t.secrets = append(t.secrets, []byte(s))
-	}
-	return t
+func newTable(secret string) *table {
+	return &table{secret: []byte(secret), records: map[string]caller.Record{}}
 }
 
 func (t *table) add(secret, id string) (key string) {
@@ -56,14 +52,14 @@ func (t *table) wait(ctx context.Context, slow time.Duration) error {
 	return nil
 }
 
-func (t *table) Secrets(ctx context.Context) ([][]byte, error) {
+func (t *table) Secret(ctx context.Context) ([]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.secretReads++
-	if err := t.wait(ctx, t.slow+t.slowSecrets); err != nil {
+	if err := t.wait(ctx, t.slow+t.slowSecret); err != nil {
 		return nil, err
 	}
-	return t.secrets, nil
+	return t.secret, nil
 }
 
 func (t *table) Record(ctx context.Context, hash string) (caller.Record, bool, error) {
@@ -122,7 +118,7 @@ func TestRemoteRecords_malformed(t *testing.T) {
 		}
 	}
 	if source.reads != 0 || source.secretReads != 0 {
-		t.Errorf("reads of the secrets and of records: got %d and %d, want 0", source.secretReads, source.reads)
+		t.Errorf("reads of the secret and of records: got %d and %d, want 0", source.secretReads, source.reads)
 	}
 	look(t, r, source, noon, good, "k", nil, 1)
 }
@@ -154,13 +150,13 @@ func TestRemoteRecords_tableFails(t *testing.T) {
 	r := caller.NewRemoteRecords(source)
 	key, other := source.add("s", "k"), source.add("s", "other")
 	source.down = true
-	look(t, r, source, noon, key, "", caller.ErrUnverified, 0) // the secrets cannot be read
+	look(t, r, source, noon, key, "", caller.ErrUnverified, 0) // the secret cannot be read
 	source.down = false
 	look(t, r, source, noon.Add(time.Second-1), key, "", caller.ErrUnverified, 0)
 	now := noon.Add(time.Second)
 	look(t, r, source, now, key, "k", nil, 1)
 	source.down = true
-	look(t, r, source, now.Add(time.Minute), key, "k", nil, 2) // uses the previous secrets
+	look(t, r, source, now.Add(time.Minute), key, "k", nil, 2) // uses the secret of the last read
 	look(t, r, source, now.Add(70*time.Second-1), key, "k", nil, 2)
 	look(t, r, source, now.Add(70*time.Second), key, "k", nil, 3)
 	// no read, because the read of another key has just failed
@@ -168,37 +164,21 @@ func TestRemoteRecords_tableFails(t *testing.T) {
 	look(t, r, source, now.Add(71*time.Second-1), other, "", caller.ErrUnverified, 3)
 	look(t, r, source, now.Add(71*time.Second), other, "", caller.ErrUnverified, 4)
 	look(t, r, source, now.Add(time.Hour-1), key, "k", nil, 5)
-	look(t, r, source, now.Add(time.Hour), key, "", caller.ErrUnverified, 5) // the secrets cannot be read and are too old
+	look(t, r, source, now.Add(time.Hour), key, "", caller.ErrUnverified, 5) // the secret cannot be read and is too old
 	source.down = false
 	look(t, r, source, now.Add(time.Hour+time.Second), key, "k", nil, 6)
 	look(t, r, source, now.Add(time.Hour+time.Second), other, "other", nil, 7)
 }
 
-// Before the first key exists, there are no secrets and no hashes.
+// Before the first key exists, there is no secret and no hash.
 func TestRemoteRecords_first(t *testing.T) {
-	source := newTable()
+	source := newTable("")
 	r := caller.NewRemoteRecords(source)
 	look(t, r, source, noon, caller.NewAPIKey(), "", caller.ErrInvalidCredential, 0)
-	source.secrets = [][]byte{[]byte("s")}
+	source.secret = []byte("s")
 	key := source.add("s", "k")
 	look(t, r, source, noon.Add(10*time.Second-1), key, "", caller.ErrInvalidCredential, 0)
 	look(t, r, source, noon.Add(20*time.Second), key, "k", nil, 1)
-}
-
-// Keys that the previous secret hashed are valid while the table has that secret.
-func TestRemoteRecords_overlap(t *testing.T) {
-	source := newTable("new", "old")
-	r := caller.NewRemoteRecords(source)
-	older, newer := source.add("old", "o"), source.add("new", "n")
-	look(t, r, source, noon, newer, "n", nil, 1)
-	look(t, r, source, noon, older, "o", nil, 3)
-	look(t, r, source, noon, caller.NewAPIKey(), "", caller.ErrInvalidCredential, 5)
-	source.secrets = source.secrets[:1]
-	look(t, r, source, noon.Add(time.Minute), older, "", caller.ErrInvalidCredential, 6)
-	look(t, r, source, noon.Add(time.Minute), newer, "n", nil, 7)
-	if source.secretReads != 2 {
-		t.Errorf("secrets: got %d reads, want 2", source.secretReads)
-	}
 }
 
 // Guessed keys do not increase memory without bound, and do not evict a record.
@@ -278,7 +258,7 @@ func TestRemoteRecords_sharedRead(t *testing.T) {
 		}
 		wg.Wait()
 		if took := time.Since(begun); took != 600*time.Millisecond {
-			t.Errorf("wait for the secrets and the record: got %s, want 600 ms", took)
+			t.Errorf("wait for the secret and the record: got %s, want 600 ms", took)
 		}
 		later := noon.Add(time.Minute)
 		if _, err := r.Lookup(gone, later, key); err != nil {
@@ -319,9 +299,8 @@ func TestRemoteRecords_failingReads(t *testing.T) {
 	look(t, r, source, noon.Add(62*time.Second), source.add("s", "newer"), "newer", nil, 6)
 }
 
-// Requests use the previous secrets while a read of the secrets runs or fails. All requests share one
-// read of the secrets.
-func TestRemoteRecords_secrets(t *testing.T) {
+// Requests use the secret of the last read while another read runs or fails. All requests share one read of the secret.
+func TestRemoteRecords_secret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newTable("s")
 		r := caller.NewRemoteRecords(source)
@@ -330,7 +309,7 @@ func TestRemoteRecords_secrets(t *testing.T) {
 		}
 		old := source.add("s", "old")
 		look(t, r, source, noon, old, "old", nil, 1)
-		source.slowSecrets = time.Hour
+		source.slowSecret = time.Hour
 		now := noon.Add(time.Minute)
 		lookup := func(key, id string, want time.Duration) {
 			t.Helper()
@@ -341,25 +320,25 @@ func TestRemoteRecords_secrets(t *testing.T) {
 		}
 		// The table in this test serves one read at a time.
 		lookup(source.add("s", "a"), "a", 600*time.Millisecond)
-		lookup(source.add("s", "b"), "b", 0) // the secrets are still fresh, so only the record is read
+		lookup(source.add("s", "b"), "b", 0) // the secret is still fresh, so only the record is read
 		lookup(old, "old", 0)
 		if source.secretReads != 2 {
-			t.Errorf("secrets: got %d reads, want 2", source.secretReads)
+			t.Errorf("secret: got %d reads, want 2", source.secretReads)
 		}
 	})
 }
 
-// Missing secrets are a failure if an earlier read returned secrets.
-func TestRemoteRecords_missingSecrets(t *testing.T) {
+// A missing secret is a failure if an earlier read returned one.
+func TestRemoteRecords_missingSecret(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
 	key, other := source.add("s", "k"), source.add("s", "other")
 	look(t, r, source, noon, key, "k", nil, 1)
-	source.secrets = nil
+	source.secret = nil
 	look(t, r, source, noon.Add(time.Minute), key, "k", nil, 2)
 	look(t, r, source, noon.Add(time.Minute), other, "other", nil, 3)
 	look(t, r, source, noon.Add(2*time.Hour), key, "", caller.ErrUnverified, 3)
 	look(t, r, source, noon.Add(3*time.Hour), other, "", caller.ErrUnverified, 3)
-	source.secrets = [][]byte{[]byte("s")}
+	source.secret = []byte("s")
 	look(t, r, source, noon.Add(4*time.Hour), key, "k", nil, 4)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -179,19 +180,19 @@ func (c Checkout) SampleKeys() (keys map[string]string, err error) {
 	if Exists(c.APIKeysFile()) && Exists(c.APIKeySecretFile()) && Exists(c.sampleKeysFile()) {
 		return keys, readJSON(c.sampleKeysFile(), &keys)
 	}
-	secret := []byte(rand.Text() + rand.Text())[:secretBytes]
+	secret := []byte(rand.Text() + rand.Text())[:records.SecretBytes]
 	keys = map[string]string{}
-	var records []caller.Record
+	var list []caller.Record
 	for _, tier := range SampleTiers {
 		key := "weir_" + tier + "-" + rand.Text()
 		keys[tier] = key
-		records = append(records, caller.Record{ID: "sample-" + tier, Hash: caller.HashAPIKey(secret, key), Tier: tier, Owner: "this checkout",
+		list = append(list, caller.Record{ID: "sample-" + tier, Hash: caller.HashAPIKey(secret, key), Tier: tier, Owner: "this checkout",
 			Created: time.Now().UTC().Truncate(time.Second)})
 	}
 	if err := writeFile(c.APIKeySecretFile(), secret); err != nil {
 		return nil, err
 	}
-	return keys, errors.Join(writeJSON(c.APIKeysFile(), records), writeJSON(c.sampleKeysFile(), keys))
+	return keys, errors.Join(writeJSON(c.APIKeysFile(), list), writeJSON(c.sampleKeysFile(), keys))
 }
 
 // SubjectKey returns the key in SubjectKeyFile. It creates a missing key.

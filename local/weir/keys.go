@@ -35,7 +35,7 @@ func keysCommand() *cobra.Command {
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
 	c.PersistentFlags().BoolVar(&o.local, "local", false, "change the keys of weir serve on this machine, in .weir")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
-	c.AddCommand(createKeyCommand(&o), importKeysCommand(&o), listKeysCommand(&o), setKeysCommand(&o), revokeKeysCommand(&o), o.rotateSecret())
+	c.AddCommand(createKeyCommand(&o), importKeysCommand(&o), listKeysCommand(&o), setKeysCommand(&o), revokeKeysCommand(&o))
 	return c
 }
 

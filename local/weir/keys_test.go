@@ -187,32 +187,6 @@ func TestKeys_mistakes(t *testing.T) {
 	}
 }
 
-// A rotation needs --force while a key still depends on the previous secret.
-func TestKeys_rotate(t *testing.T) {
-	lookup := recordsTable(t)
-	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.Contains(errs, "no secret to rotate") {
-		t.Errorf("rotation without keys: got exit %d, stderr %q, want exit 1 and no secret to rotate", code, errs)
-	}
-	first, _ := createKey(t, "--id", "acme")
-	if out := ok(t, "keys", "rotate"); !strings.Contains(out, "until the next rotation") {
-		t.Errorf("rotate: got %q, want a note about the next rotation", out)
-	}
-	if _, err := lookup(first); err != nil {
-		t.Error(err)
-	}
-	if code, _, errs := weir(t, "keys", "rotate"); code != 1 ||
-		!strings.HasPrefix(errs, "weir: the rotation would invalidate keys that were created before the last rotation (number of keys: 1); "+
-			"replace these keys") {
-		t.Errorf("second rotation: got exit %d, stderr %q, want exit 1 and the number of affected keys", code, errs)
-	}
-	if out := ok(t, "keys", "rotate", "--force", "--json"); out != "{}\n" {
-		t.Errorf("forced rotation: got %q, want {}", out)
-	}
-	if _, err := lookup(first); err == nil {
-		t.Error("lookup of a key whose secret was removed: got a record, want an error")
-	}
-}
-
 // If DynamoDB throttles the table, a command retries and prints its progress.
 func TestKeysOptions_open(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-central-1")

@@ -14,6 +14,7 @@ var removed = map[string]string{
 	"keys create --unknown-tier": "list all tiers in the rules document",
 	"keys set --unknown-tier":    "list all tiers in the rules document",
 	"keys origin":                "the parameter OriginSecret of the stack has the secret",
+	"keys rotate":                "a reader of the table computes no key: see functions/apikeys/README.md",
 	"keys rotate-origin":         "set the parameters OriginSecret and PreviousOriginSecret of the stack",
 	"keys rotate-receipts":       "back ends report costs to the function log: see functions/SETTLE.md",
 	"serve --environments":       "functions run in the process of weir serve",

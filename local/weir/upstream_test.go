@@ -96,7 +96,6 @@ func TestServe_upstream(t *testing.T) {
 	}
 	get(401, "", "x-api-key", made.APIKey)
 	for args, want := range map[string]string{
-		"keys rotate --local":                             "rotate: not available for the keys of a local gateway",
 		"keys list --local --table weir":                  "--table and --local: got both",
 		"keys list":                                       "--table: required",
 		"keys set nobody --suspended --local":             `"nobody": no such key`,
