@@ -21,6 +21,7 @@ type environment struct {
 	limiter  *limiter.Limiter
 	traffic  *rand.Rand // source of the arrivals; equal for all scenarios with the same seed
 	random   *rand.Rand // source of all other random numbers
+	callers  *rand.Zipf // draws a caller from traffic
 	next     func() (struct{}, bool)
 	stop     func()
 	yield    func(struct{}) bool
@@ -58,6 +59,7 @@ func newEnvironment(s *simulation, index uint32) (*environment, error) {
 		traffic: rand.New(rand.NewPCG(s.Seed, 2*uint64(index))),
 		random:  rand.New(rand.NewPCG(s.Seed, 2*uint64(index)+1)),
 	}
+	e.callers = rand.NewZipf(e.traffic, zipfExponent, 1, uint64(s.Callers-1))
 	o := limiter.Options{IntN: e.random.IntN, Clock: e, Logger: slog.New(slog.DiscardHandler)}
 	store, err := s.open(e)
 	if err != nil {
@@ -118,7 +120,7 @@ func (e *environment) decide() {
 	s := e.sim
 	r := request{at: e.now, environment: e.index}
 	if !s.Limit.Global {
-		r.caller = uint32(s.callers.draw(e.traffic))
+		r.caller = uint32(e.callers.Uint64())
 	}
 	e.begun, e.deadline = e.now, e.now.Add(s.Timeout)
 	d, err := e.limiter.Take(context.Background(), r.at.Time(), s.charges(r.caller))

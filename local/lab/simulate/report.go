@@ -14,8 +14,8 @@ func Report(results []Result) string {
 		percent := func(part, whole int64) float64 { return 100 * float64(part) / float64(max(1, whole)) }
 		each := func(n int64) float64 { return float64(n) / float64(max(1, r.Requests)) }
 		fmt.Fprintf(&b, "| %s | %d | %.2f | %.2f | %.2f | %.2f | %.3f | %.3f | %.0f | %.2f | %.2f |\n", r.Name, r.Environments,
-			percent(r.Over, r.Oracle), percent(r.OverMost, r.Limit), percent(r.WronglyRefused, r.Oracle), percent(r.Degraded, r.Requests),
-			each(r.Calls), each(r.Units), r.Hottest, r.P99.Seconds()*1000, r.Dollars)
+			percent(r.over, r.due), percent(r.overMost, r.Limit), percent(r.wronglyRefused, r.due), percent(r.Degraded, r.Requests),
+			each(r.calls), each(r.writes), r.hottest, r.P99.Seconds()*1000, r.Dollars)
 	}
 	return b.String()
 }

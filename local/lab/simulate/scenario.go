@@ -35,9 +35,8 @@ type Parameters struct {
 
 	// Rate is the mean number of requests per second, which arrive as a Poisson process.
 	Rate float64
-	// The k-th of Callers sends requests with a frequency proportional to k^-Exponent (Zipf's law).
-	Callers  int
-	Exponent float64
+	// The k-th of Callers sends requests with a frequency proportional to 1/k (Zipf's law).
+	Callers int
 	// Warmup is simulated before Measured and does not count. Both are multiples of the limit's
 	// window.
 	Warmup   time.Duration
@@ -76,7 +75,7 @@ func (s *Scenario) charges(caller uint32) []limiter.Charge {
 func Default(store Store) Parameters {
 	p := Parameters{
 		Seed: 1, Store: store,
-		Rate: 100_000, Callers: 1_000_000, Exponent: 1,
+		Rate: 100_000, Callers: 1_000_000,
 		Warmup: 2 * time.Second, Measured: 3 * time.Second,
 		Invocation: time.Millisecond,
 		Timeout:    100 * time.Millisecond, Median: 4 * time.Millisecond, P99: 12 * time.Millisecond,
@@ -87,9 +86,6 @@ func Default(store Store) Parameters {
 	}
 	return p
 }
-
-// Requests returns the mean number of requests that a run simulates.
-func (p *Parameters) Requests() float64 { return p.Rate * (p.Warmup + p.Measured).Seconds() }
 
 func (p *Parameters) fleet() int {
 	if p.Environments > 0 {

@@ -34,12 +34,11 @@ type simulation struct {
 	*Scenario
 	start     algo.Instant
 	from, end algo.Instant // from: end of the warm-up; end: end of the simulation
-	callers   zipf
 	latency   lognormal
 	shortest  time.Duration
 	open      func(*environment) (limiter.Store, error)
 	meter     *meter
-	tally     *tally
+	tally     *Result
 	judge     *judge
 	record    func(*request) // if not nil, called for each request in order of time
 
@@ -74,11 +73,10 @@ func newSimulation(s *Scenario) *simulation {
 	end := from.Add(s.Measured)
 	sim := &simulation{
 		Scenario: s, start: start, from: from, end: end,
-		callers:  newZipf(s.Callers, s.Exponent),
 		latency:  newLognormal(s.Median, s.P99),
 		shortest: max(1, s.Median/8),
 		meter:    &meter{from: from, end: end},
-		tally:    newTally(s),
+		tally:    newResult(s),
 		judge:    newJudge(s, from),
 	}
 	sim.record = sim.count

@@ -60,8 +60,8 @@ func TestRunSync(t *testing.T) {
 		}
 		refused, most := 100*float64(r.Refused)/float64(r.Requests), 100*float64(over)/float64(r.Limit)
 		t.Logf("%d environments at %g/s for %s: at most %.0f writes a second, %.2f %% refused, at most %.1f %% over the limit in a second "+
-			"after %s", c.environments, c.rate, during, r.Hottest, refused, most, settled)
-		if r.Hottest > 500 || c.rate < float64(r.Limit) && refused > 1 || most > 5 || r.Degraded > 0 || r.Throttled > 0 {
+			"after %s", c.environments, c.rate, during, r.hottest, refused, most, settled)
+		if r.hottest > 500 || c.rate < float64(r.Limit) && refused > 1 || most > 5 || r.Degraded > 0 || r.throttled > 0 {
 			t.Errorf("result: got %+v, want at most 500 writes a second, 1 %% refused below the limit, 5 %% over it, and none degraded or throttled",
 				r)
 		}
