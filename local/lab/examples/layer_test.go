@@ -22,7 +22,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
-	"github.com/weir-limits/weir/local/servers"
+	"github.com/weir-limits/weir/local/lab/testservers"
 )
 
 // daily allows each address 20 requests a day.
@@ -52,9 +52,9 @@ func newLayer(t *testing.T) layer {
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED: the runtime interface client for Node.js needs Linux")
 	}
-	client := servers.NodeRuntimeIn(storetest.Server(t, "clients", "WEIR_CLIENTS"))
+	node, client := testservers.Node(storetest.Server(t, "clients", "WEIR_CLIENTS"))
 	l := layer{
-		folder: t.TempDir(), dynamo: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), node: []string{client.Node, client.Client},
+		folder: t.TempDir(), dynamo: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), node: []string{node, client},
 		python: []string{filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python"), "-m", "awslambdaric"},
 	}
 	l.bootstrap = filepath.Join(l.folder, "bootstrap")

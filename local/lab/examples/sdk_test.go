@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/limiter/storetest"
-	"github.com/weir-limits/weir/local/servers"
+	"github.com/weir-limits/weir/local/lab/testservers"
 )
 
 // newOpenAI returns a front of an API of completions that allows one, and refuses in the form of OpenAI.
@@ -36,6 +36,7 @@ func TestSDK(t *testing.T) {
 	}
 	mcpURL := func(t *testing.T) string { url, _ := newMCP(t); return url }
 	modules := storetest.Server(t, "clients", "WEIR_CLIENTS")
+	node, _ := testservers.Node(modules)
 	for name, c := range map[string]struct {
 		url  func(*testing.T) string
 		want string
@@ -45,8 +46,8 @@ func TestSDK(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			script := storetest.Must(filepath.Abs("testdata/" + name + ".mjs"))
-			node := exec.CommandContext(t.Context(), servers.NodeRuntimeIn(modules).Node, script, modules, c.url(t)) //nolint:gosec // of the test
-			if out, err := node.CombinedOutput(); err != nil || !regexp.MustCompile(c.want).Match(out) {
+			program := exec.CommandContext(t.Context(), node, script, modules, c.url(t)) //nolint:gosec // of the test
+			if out, err := program.CombinedOutput(); err != nil || !regexp.MustCompile(c.want).Match(out) {
 				t.Errorf("got %s (%v), want %s", out, err, c.want)
 			}
 		})

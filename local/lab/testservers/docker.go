@@ -17,32 +17,27 @@ const defaultDocker = "unix:///var/run/docker.sock"
 
 const (
 	pingTimeout   = 5 * time.Second
-	engineTimeout = 5 * time.Minute // longest wait for the end of another dockerd of this package
+	engineTimeout = 5 * time.Minute // longest wait for the end of another engine
 )
 
-// RunningDocker returns the address of the Docker engine of this machine, or "" if no engine
-// answers.
-func RunningDocker(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
-	defer cancel()
-	if engine(defaultDocker).ping(ctx) != nil {
-		return ""
+// missingDocker returns an error if no Docker engine answers and none is installed.
+func missingDocker(ctx context.Context) error {
+	if engine(defaultDocker).ping(ctx) == nil {
+		return nil
 	}
-	return defaultDocker
+	return missing("docker", "dockerd")(ctx)
 }
 
-// StartDocker starts a Docker engine with its socket and data in a temporary folder. Two engines on one
-// machine would use the same network bridge and addresses. So if another engine of this package is
-// running, StartDocker first waits until it has ended, and reports the wait to progress.
-func StartDocker(ctx context.Context, progress io.Writer) (*servers.Server, error) {
-	const install = "(Debian: apt-get install docker.io; macOS: Docker Desktop)"
-	path, err := exec.LookPath("dockerd")
-	if err != nil {
-		return nil, fmt.Errorf("dockerd %w on the PATH, and no engine answers at %s; install Docker %s", servers.ErrMissing, defaultDocker,
-			install)
+// provideDocker provides the Docker engine of this machine. If none answers, it starts one with its socket and data in a
+// temporary folder. Two engines on one machine would use the same network bridge and addresses, so provideDocker first waits
+// until another engine that it started has ended.
+func provideDocker(ctx context.Context, _ string, progress io.Writer) (string, *servers.Server, error) {
+	if engine(defaultDocker).ping(ctx) == nil { // with systemd, the installation of Docker also starts it
+		return defaultDocker, nil, nil
 	}
 	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("no Docker engine answers at %s, and only root can start one; start it and give this user access", defaultDocker)
+		return "", nil, fmt.Errorf("no Docker engine answers at %s, and only root can start one; start it and give this user access",
+			defaultDocker)
 	}
 	waiting, cancel := context.WithTimeoutCause(ctx, engineTimeout, fmt.Errorf("another Docker engine has not ended within %s", engineTimeout))
 	defer cancel()
@@ -50,18 +45,18 @@ func StartDocker(ctx context.Context, progress io.Writer) (*servers.Server, erro
 	unlock, err := lockFile(waiting, filepath.Join(os.TempDir(), "weir-docker.lock"))
 	note.Stop()
 	if err != nil {
-		return nil, fmt.Errorf("start docker: %w", err)
+		return "", nil, fmt.Errorf("start docker: %w", err)
 	}
-	s, err := startEngine(ctx, path)
+	s, err := startEngine(ctx)
 	if err != nil {
 		unlock()
-		return nil, err
+		return "", nil, err
 	}
 	s.OnStop(unlock)
-	return s, nil
+	return s.URL, s, nil
 }
 
-func startEngine(ctx context.Context, path string) (*servers.Server, error) {
+func startEngine(ctx context.Context) (*servers.Server, error) {
 	dir, err := os.MkdirTemp("", "weir-docker-")
 	if err != nil {
 		return nil, err
@@ -73,7 +68,7 @@ func startEngine(ctx context.Context, path string) (*servers.Server, error) {
 	}
 	args := []string{"--host", address, "--data-root", data, "--exec-root", filepath.Join(dir, "exec"), "--log-level", "warn",
 		"--shutdown-timeout", "3"}
-	command := exec.Command(path, args...) //nolint:noctx // it outlives the start
+	command := exec.Command("dockerd", args...) //nolint:noctx // it outlives the start
 	s, err := servers.Start(ctx, "docker", address, command, engine(address).ping)
 	if err != nil {
 		remove()
@@ -86,7 +81,11 @@ func startEngine(ctx context.Context, path string) (*servers.Server, error) {
 // engine is the address of a Docker engine, which the docker command calls.
 type engine string
 
-func (e engine) ping(ctx context.Context) error { return e.call(ctx, nil, "version") }
+func (e engine) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	return e.call(ctx, nil, "version")
+}
 
 func (e engine) has(ctx context.Context, image string) bool {
 	return e.call(ctx, nil, "image", "inspect", image) == nil

@@ -2,7 +2,6 @@ package testservers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,17 +13,8 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// kafkaPOM pins the jars of Apache Kafka. kafkaDir is the folder that has them. Both are
-// below the root of the checkout.
-const (
-	kafkaPOM = "local/lab/testservers/kafka/pom.xml"
-	kafkaDir = ".bin/kafka"
-)
-
-// StartKafka fetches Apache Kafka once and starts it in one process, without TLS. The data is in
-// a temporary folder. root is the root of the checkout. StartKafka reports slow steps to
-// progress.
-func StartKafka(ctx context.Context, root string, progress io.Writer) (*servers.Server, error) {
+// startKafka fetches Apache Kafka once and starts it in one process, without TLS. The data is in a temporary folder.
+func startKafka(ctx context.Context, root string, progress io.Writer) (*servers.Server, error) {
 	if err := servers.CheckJava(ctx, "Kafka"); err != nil {
 		return nil, err
 	}
@@ -36,7 +26,7 @@ func StartKafka(ctx context.Context, root string, progress io.Writer) (*servers.
 	if err != nil {
 		return nil, err
 	}
-	s, err := startKafka(ctx, jars, dir)
+	s, err := startBroker(ctx, jars, dir)
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
@@ -45,7 +35,7 @@ func StartKafka(ctx context.Context, root string, progress io.Writer) (*servers.
 	return s, nil
 }
 
-func startKafka(ctx context.Context, jars, dir string) (*servers.Server, error) {
+func startBroker(ctx context.Context, jars, dir string) (*servers.Server, error) {
 	port, err := servers.FreePort(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start kafka: %w", err)
@@ -60,10 +50,10 @@ func startKafka(ctx context.Context, jars, dir string) (*servers.Server, error) 
 	}
 	classes := filepath.Join(jars, "*")
 	// The cluster id must be 16 bytes in base64. Its value does not matter.
-	format := exec.CommandContext(ctx, "java", "-cp", classes, "kafka.tools.StorageTool", "format", "--cluster-id", "d2Vpci1sb2NhbC1rYWZrYQ",
-		"--config", settings)
-	if out, err := format.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("start kafka: format: %w: %s", err, out)
+	err = run(ctx, [][]string{{"java", "-cp", classes, "kafka.tools.StorageTool", "format", "--cluster-id", "d2Vpci1sb2NhbC1rYWZrYQ",
+		"--config", settings}})
+	if err != nil {
+		return nil, fmt.Errorf("start kafka: format: %w", err)
 	}
 	command := exec.Command("java", "-Xmx512m", "-cp", classes, "kafka.Kafka", settings) //nolint:noctx // it outlives the start
 	command.Dir = dir
@@ -94,29 +84,4 @@ func connect(ctx context.Context, address string) error {
 		return err
 	}
 	return c.Close()
-}
-
-// fetchKafka returns the folder of the jars. Maven fetches them once.
-func fetchKafka(ctx context.Context, root string, progress io.Writer) (string, error) {
-	pom, jars := filepath.Join(root, kafkaPOM), filepath.Join(root, kafkaDir)
-	err := fetchOnce(ctx, pom, filepath.Join(jars, "pom.xml"), jars+".lock", func() error {
-		fmt.Fprintln(progress, "fetching Apache Kafka, 46 MB, once ...")
-		if err := os.RemoveAll(jars); err != nil {
-			return err
-		}
-		out, err := exec.CommandContext(ctx, "mvn", "-B", "-q", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory="+
-			jars).CombinedOutput()
-		switch {
-		case errors.Is(err, exec.ErrNotFound):
-			return fmt.Errorf("mvn %w on the PATH; it fetches Apache Kafka (Debian: apt-get install maven; macOS: brew install maven)",
-				servers.ErrMissing)
-		case err != nil:
-			return fmt.Errorf("mvn: %w: %s", err, out)
-		}
-		return nil
-	})
-	if err != nil {
-		return "", fmt.Errorf("kafka: %w", err)
-	}
-	return jars, nil
 }

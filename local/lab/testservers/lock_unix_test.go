@@ -36,14 +36,14 @@ func TestLockFile(t *testing.T) {
 	}
 }
 
-// FetchTools returns installed tools of the right version without a download and without a lock.
+// fetchTools returns installed tools of the right version without a download and without a lock.
 // Outside a checkout it returns an error.
-func TestFetchTools(t *testing.T) {
+func TestFetchOnce(t *testing.T) {
 	root := t.TempDir()
-	if _, err := FetchTools(t.Context(), root, os.Stderr); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := fetchTools(t.Context(), root, os.Stderr); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no checkout: got error %v, want os.ErrNotExist", err)
 	}
-	for path, content := range map[string]string{toolsLock: "tool==1", filepath.Join(toolsDir, "requirements.txt"): "tool==1"} {
+	for path, content := range map[string]string{toolsPins: "tool==1", filepath.Join(toolsDir, "requirements.txt"): "tool==1"} {
 		path = filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func TestFetchTools(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if programs, err := FetchTools(t.Context(), root, os.Stderr); err != nil || programs != filepath.Join(root, toolsDir, "bin") {
+	if programs, _, err := fetchTools(t.Context(), root, os.Stderr); err != nil || programs != filepath.Join(root, toolsDir, "bin") {
 		t.Errorf("tools: got %s, error %v, want %s below the root", programs, err, filepath.Join(toolsDir, "bin"))
 	}
 }

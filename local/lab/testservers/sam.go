@@ -19,8 +19,7 @@ import (
 type SAM struct {
 	program     string
 	environment []string
-	image       []string // command-line options that select the images of the functions
-	standsIn    bool     // Lambda's images cannot be pulled
+	image       []string // command-line options that select the image of the functions
 	engine      engine
 	tools       string
 }
@@ -28,7 +27,7 @@ type SAM struct {
 // ContainerHost is the name of this machine in the containers of the SAM CLI.
 const ContainerHost = "host.docker.internal"
 
-// NewSAM returns the SAM CLI in tools, which is the folder that FetchTools returns. It uses
+// NewSAM returns the SAM CLI in tools, which is the folder in WEIR_TOOLS. It uses
 // the Docker engine at docker, and keeps its files in dir. If the image of Lambda cannot be
 // pulled, NewSAM uses a stand-in image and reports that to progress.
 func NewSAM(ctx context.Context, tools, docker, dir string, progress io.Writer) (*SAM, error) {

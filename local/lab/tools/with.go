@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,14 +54,6 @@ func withCommand() *cobra.Command {
 	return c
 }
 
-// toolVariables has the environment variable of each tool that is not a store, by the tool's name.
-var toolVariables = map[string]string{"browser": "WEIR_BROWSER", "clients": "WEIR_CLIENTS", "docker": "DOCKER_HOST",
-	"kafka": "KAFKA_BROKERS", "njs": "WEIR_NJS", "tools": "WEIR_TOOLS"}
-
-// variableOf returns the environment variable for the address of a server or tool. For an unknown name it
-// returns "".
-func variableOf(name string) string { return cmp.Or(servers.Variables[name], toolVariables[name]) }
-
 const withNames = "browser,clients,docker,dynamodb,kafka,njs,redis,tools"
 
 // needs are the valid names in WEIR_REQUIRE: the servers and tools that this command can provide, and
@@ -97,7 +88,7 @@ func parseRequire(list string) (names []string, err error) {
 
 func (w *with) run(ctx context.Context, names, argv []string) error {
 	for _, name := range names {
-		if variableOf(name) == "" {
+		if testservers.Provisions[name].Variable == "" {
 			return command.Usage("servers: got %q, want some of %s", name, withNames)
 		}
 	}
@@ -117,7 +108,7 @@ func (w *with) run(ctx context.Context, names, argv []string) error {
 		case p.err != nil:
 			w.skipped = append(w.skipped, fmt.Sprintf("SKIPPED: %s: %v", name, p.err))
 		case p.value != "":
-			environment = append(environment, variableOf(name)+"="+p.value)
+			environment = append(environment, testservers.Provisions[name].Variable+"="+p.value)
 		}
 	}
 	w.warn()
@@ -137,7 +128,7 @@ func (w *with) provideAll(ctx context.Context, names []string) []provision {
 	all := make([]provision, len(names))
 	var group sync.WaitGroup
 	for i, name := range names {
-		if os.Getenv(variableOf(name)) == "" {
+		if os.Getenv(testservers.Provisions[name].Variable) == "" {
 			group.Go(func() { all[i].value, all[i].server, all[i].err = w.provide(ctx, name) })
 		}
 	}
@@ -148,66 +139,11 @@ func (w *with) provideAll(ctx context.Context, names []string) []provision {
 // provide returns the value of the variable for a server or tool. server is nil unless provide
 // started one.
 func (w *with) provide(ctx context.Context, name string) (value string, server *servers.Server, err error) {
-	if name == "docker" {
-		value = testservers.RunningDocker(ctx)
-		if value != "" {
-			return value, nil, nil
-		}
-	}
-	if w.install {
-		if err := testservers.Install(ctx, name, w.stderr); err != nil {
-			return "", nil, err
-		}
-	}
-	switch name {
-	case "browser":
-		value, err = testservers.Browser()
-		return value, nil, err
-	case "njs":
-		value, err = testservers.NJS()
-		return value, nil, err
-	case "docker":
-		value = testservers.RunningDocker(ctx)
-		if value != "" { // with systemd, the installation of Docker also starts it
-			return value, nil, nil
-		}
-		server, err = testservers.StartDocker(ctx, w.stderr)
-	case "redis":
-		server, err = servers.StartRedis(ctx)
-	case "tools":
-		value, err = w.fetch(ctx, testservers.FetchTools)
-		return value, nil, err
-	case "clients":
-		value, err = w.fetch(ctx, testservers.FetchClients)
-		return value, nil, err
-	case "kafka":
-		server, err = w.startInCheckout(ctx, testservers.StartKafka)
-	default:
-		server, err = w.startInCheckout(ctx, servers.StartDynamoDB)
-	}
+	c, err := checkout.Find()
 	if err != nil {
 		return "", nil, err
 	}
-	return server.URL, server, nil
-}
-
-// fetch fetches programs in the versions that the checkout pins.
-func (w *with) fetch(ctx context.Context, fetch func(context.Context, string, io.Writer) (string, error)) (string, error) {
-	c, err := checkout.Find()
-	if err != nil {
-		return "", err
-	}
-	return fetch(ctx, c.Root, w.stderr)
-}
-
-// startInCheckout starts a server whose version the checkout pins.
-func (w *with) startInCheckout(ctx context.Context, start func(context.Context, string, io.Writer) (*servers.Server,
-	error)) (*servers.Server, error) {
-	c, err := checkout.Find()
-	if err != nil {
-		return nil, err
-	}
-	return start(ctx, c.Root, w.stderr)
+	return testservers.Provisions[name].Provide(ctx, c.Root, w.install, w.stderr)
 }
 
 // warn prints the missing servers and tools. run calls warn before the command and again after it.
