@@ -32,7 +32,7 @@ func checkGuarded(t *testing.T, guard lambda.Handler, status int, body string) {
 }
 
 // plainARN is the ARN of the API's methods without the method and the path.
-const plainARN = "arn:aws:execute-api:us-east-1:123456789012:Api/test/"
+const plainARN = "arn:aws:execute-api:us-east-1:123456789012:rest/test/"
 
 // statements returns an authorizer whose policy has a list of statements.
 func statements(list string) *stub {
@@ -51,21 +51,12 @@ func TestREST_Policy(t *testing.T) {
 		{"allow", says(allows("{}")), 200, ""},
 		{"exact ARN", resource(plainARN + "GET/guarded"), 200, ""},
 		{"stage", resource(plainARN + "*"), 200, ""},
-		{"question mark", resource(plainARN + "GE?/guarde?"), 200, ""},
-		{"stars", resource("arn:*:execute-api:*:*:*/test/*/guard*"), 200, ""},
 		{"other method", resource(plainARN + "POST/guarded"), 403, implicit},
-		{"other stage", resource("arn:aws:execute-api:us-east-1:123456789012:Api/prod/*"), 403, implicit},
+		{"other stage", resource("arn:aws:execute-api:us-east-1:123456789012:rest/prod/*"), 403, implicit},
 		{"longer", resource(plainARN + "GET/guarded/?"), 403, implicit},
 		{"shorter", resource(plainARN + "GET/guarde"), 403, implicit},
 		{"case", resource(plainARN + "get/guarded"), 403, implicit},
-		{"action in another case", statements(`[{"Effect":"Allow","Action":["EXECUTE-API:invoke"],"Resource":["*"]}]`), 200, ""},
-		{"other action", statements(`[{"Effect":"Allow","Action":["execute-api:InvalidateCache"],"Resource":["*"]}]`), 403, implicit},
 		{"deny", says(denies("{}")), 403, explicit},
-		{"deny wins", statements(`[{"Effect":"Allow","Action":["*"],"Resource":["*"]},{"Effect":"Deny","Action":["*"],"Resource":["*"]}]`), 403,
-			explicit},
-		{"deny elsewhere", statements(`[{"Effect":"Deny","Action":["*"],"Resource":["*/POST/*"]},{"Effect":"Allow","Action":["*"],` +
-			`"Resource":["*"]}]`), 200, ""},
-		{"resource just not too long", resource("*" + strings.Repeat("*", 511)), 200, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { checkGuarded(t, tt.guard, tt.status, tt.body) })
@@ -84,14 +75,7 @@ func TestREST_Authorizer(t *testing.T) {
 		{"unauthorized", fails("Unauthorized"), 401, `{"message":"Unauthorized"}`},
 		{"error", fails("out of order"), 500, invalid},
 		{"no policy", says(`{"principalId":"u"}`), 500, invalid},
-		{"effect", statements(`[{"Effect":"allow","Action":["*"],"Resource":["*"]}]`), 500, invalid},
-		{"no action", statements(`[{"Effect":"Allow","Resource":["*"]}]`), 500, invalid},
 		{"no resource", statements(`[{"Effect":"Allow","Action":["*"],"Resource":[]}]`), 500, invalid},
-		{"condition", statements(`[{"Effect":"Allow","Action":["*"],"Resource":["*"],"Condition":{"Bool":{"a":true}}}]`), 500, invalid},
-		{"not action", statements(`[{"Effect":"Deny","NotAction":"*","Resource":["*"]}]`), 500, invalid},
-		{"resource too long", resource("arn:" + strings.Repeat("x", 509)), 500, invalid},
-		{"context an object", says(allows(`{"a":{}}`)), 500, invalid},
-		{"context a null", says(allows(`{"a":null}`)), 500, invalid},
 		{"panic", &stub{answer: func(context.Context, []byte) ([]byte, error) { panic("no") }}, 500, invalid},
 		{"Unauthorized in Lambda's error format", &stub{answer: func(context.Context, []byte) ([]byte, error) {
 			return nil, messages.InvokeResponse_Error{Message: "Unauthorized", Type: "errorString"}

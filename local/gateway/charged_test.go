@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
@@ -21,8 +22,6 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/gateway"
-	"github.com/weir-limits/weir/local/gateway/template"
-	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
 // endpoints lists the patterns of the back end's ServeMux, each with the limit that charges its
@@ -46,46 +45,13 @@ const endpointRules = `{"rules":[
 	{"endpoint":"/t/{a}/{b}","limits":{"*":{"name":"two","requests":60,"window":"1m"}}},
 	{"endpoint":"/","limits":{"*":{"name":"root","requests":60,"window":"1m"}}}]}`
 
-// everything is a template with two APIs that send every path to Weir's functions. The REST API
-// calls the authorizer and then the handler, and answers a denial with 429. The HTTP API calls only
-// the handler.
-const everything = `{"Resources":{
-	"Authorizer":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},
-		"Runtime":"provided.al2023","Handler":"bootstrap","Timeout":60}},
-	"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},
-		"Runtime":"provided.al2023","Handler":"bootstrap","Timeout":60}},
-	"P1":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Authorizer","Arn"]},
-		"Principal":"apigateway.amazonaws.com"}},
-	"P2":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Handler","Arn"]},
-		"Principal":"apigateway.amazonaws.com"}},
-	"Rest":{"Type":"AWS::ApiGateway::RestApi","Properties":{"Name":"rest"}},
-	"Deployment":{"Type":"AWS::ApiGateway::Deployment","Properties":{"RestApiId":{"Ref":"Rest"}}},
-	"Stage":{"Type":"AWS::ApiGateway::Stage","Properties":{"RestApiId":{"Ref":"Rest"},"DeploymentId":{"Ref":"Deployment"},"StageName":"dev"}},
-	"Guard":{"Type":"AWS::ApiGateway::Authorizer","Properties":{"RestApiId":{"Ref":"Rest"},"Name":"a","Type":"REQUEST",
-		"AuthorizerResultTtlInSeconds":0,"IdentitySource":"",
-		"AuthorizerUri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/` +
-	`arn:aws:lambda:us-east-1:123456789012:function:Authorizer/invocations"}},
-	"Proxy":{"Type":"AWS::ApiGateway::Resource","Properties":{"RestApiId":{"Ref":"Rest"},"ParentId":{"Fn::GetAtt":["Rest","RootResourceId"]},
-		"PathPart":"{proxy+}"}},
-	"Any":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Ref":"Proxy"},"HttpMethod":"ANY",
-		"AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"Guard"},
-		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST",
-			"Uri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/` +
-	`arn:aws:lambda:us-east-1:123456789012:function:Handler/invocations"}}},
-	"Root":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Fn::GetAtt":["Rest","RootResourceId"]},
-		"HttpMethod":"ANY","AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"Guard"},
-		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST",
-			"Uri":"arn:aws:apigateway:us-east-1:lambda:path/2015-03-31/functions/` +
-	`arn:aws:lambda:us-east-1:123456789012:function:Handler/invocations"}}},
-	"Denied":{"Type":"AWS::ApiGateway::GatewayResponse","Properties":{"RestApiId":{"Ref":"Rest"},"ResponseType":"ACCESS_DENIED",
-		"StatusCode":"429","ResponseParameters":{"gatewayresponse.header.Retry-After":"context.authorizer.retryAfter"},
-		"ResponseTemplates":{"application/json":"{\"violated-policies\":[\"$context.authorizer.policy\"]}"}}},
-	"Web":{"Type":"AWS::ApiGatewayV2::Api","Properties":{"Name":"web","ProtocolType":"HTTP"}},
-	"WebStage":{"Type":"AWS::ApiGatewayV2::Stage","Properties":{"ApiId":{"Ref":"Web"},"StageName":"$default","AutoDeploy":true}},
-	"WebHandler":{"Type":"AWS::ApiGatewayV2::Integration","Properties":{"ApiId":{"Ref":"Web"},"IntegrationType":"AWS_PROXY",
-		"PayloadFormatVersion":"2.0","IntegrationUri":{"Fn::GetAtt":["Handler","Arn"]}}},
-	"WebRoute":{"Type":"AWS::ApiGatewayV2::Route","Properties":{"ApiId":{"Ref":"Web"},"RouteKey":"$default","AuthorizationType":"NONE",
-		"Target":{"Fn::Join":["",["integrations/",{"Ref":"WebHandler"}]]}}}}}`
+// everything is a stack whose REST API answers a denial with 429.
+var everything = &gateway.Stack{
+	REST: gateway.Stage{Name: "dev", Wait: time.Minute}, HTTP: gateway.Stage{Name: gateway.DefaultStage, Wait: time.Minute},
+	Authorizer: gateway.Function{Timeout: time.Minute}, Handler: gateway.Function{Timeout: time.Minute},
+	Responses: map[string]gateway.Response{"ACCESS_DENIED": {Status: http.StatusTooManyRequests,
+		Headers: map[string]string{"Retry-After": "context.authorizer.retryAfter"}, Body: `{"violated-policies":["$context.authorizer.policy"]}`}},
+}
 
 // charging is the two APIs with Weir's functions. For each request it records which limits were
 // charged (charged) and which patterns served the request (ran).
@@ -107,7 +73,7 @@ func (c *charging) Take(ctx context.Context, now algo.Instant, s limiter.Subject
 
 // newCharging returns the two APIs. Their limits keep their counts in store. A custom domain adds
 // the prefix /v1 to every path.
-func newCharging(t testing.TB, parsed *template.Template, authorizer, handler string, store limiter.Store) *charging {
+func newCharging(t testing.TB, stack *gateway.Stack, routes []string, store limiter.Store) *charging {
 	t.Helper()
 	c := &charging{Store: store}
 	r, err := rules.Parse([]byte(endpointRules), rules.Options{Version: 1})
@@ -125,12 +91,12 @@ func newCharging(t testing.TB, parsed *template.Template, authorizer, handler st
 			c.ran, c.answeredWithPath = append(c.ran, endpoint.limit), r.URL.Path
 		})
 	}
-	g, err := gateway.New(parsed, gateway.Options{Functions: functions{authorizer: lambdahttp.NewAuthorizer(e),
-		handler: lambdahttp.NewHandler(e, mux)}, Clock: frozen, Logger: logger})
+	apis, err := gateway.New(stack, routes, gateway.Options{Authorizer: lambdahttp.NewAuthorizer(e), Handler: lambdahttp.NewHandler(e, mux),
+		Clock: frozen, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.rest, c.web = g.APIs()[0], g.APIs()[1]
+	c.rest, c.web = apis[0], apis[1]
 	return c
 }
 
@@ -158,12 +124,7 @@ func rawRequest(t testing.TB, line, host, address string) *http.Request {
 // none for every path.
 func TestAttack_malformedPath(t *testing.T) {
 	for _, path := range []string{"/api/v1/items/%zz%2F..%2F..%2Fq", "/api/v1/items/%", "/api/v1/items/%2", "/api/v1/items/x%zz"} {
-		golden := templatetest.Parse(t, "../../infra/golden/dynamodb.template.json")
-		ids := map[string]string{}
-		for _, f := range golden.Functions() {
-			ids[f.Environment["WEIR_FUNCTION"]] = f.ID
-		}
-		c := newCharging(t, golden, ids["authorizer"], ids["handler"], storetest.Must(memstore.New(memstore.Options{})))
+		c := newCharging(t, golden(t), []string{"GET /api/v1/items/{id}"}, storetest.Must(memstore.New(memstore.Options{})))
 		for _, api := range []*gateway.API{c.rest, c.web} {
 			c.ran, c.charged = nil, nil
 			for range 200 {
@@ -200,11 +161,7 @@ func FuzzAttack_path(f *testing.F) {
 			f.Add(method+" "+path, true)
 		}
 	}
-	parsed, err := template.Parse([]byte(everything))
-	if err != nil {
-		f.Fatal(err)
-	}
-	c := newCharging(f, parsed, "Authorizer", "Handler", admitting{})
+	c := newCharging(f, everything, everywhere, admitting{})
 	caller := netip.MustParseAddr("10.0.0.1")
 	f.Fuzz(func(t *testing.T, line string, custom bool) {
 		host := map[bool]string{false: "127.0.0.1:8080", true: "api.example.com"}[custom]

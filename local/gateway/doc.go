@@ -1,31 +1,27 @@
-// Package gateway is API Gateway on your machine. It serves the REST and HTTP APIs of a
-// CloudFormation template. The Lambda functions run in this process.
+// Package gateway is API Gateway on your machine. It serves the REST and HTTP APIs of Weir's stack. The Lambda functions run
+// in this process.
 //
 // # Guarantee
 //
-// The gateway serves a template as API Gateway does. Package template rejects every
-// template that this package would serve in another way. Functions are [lambda.Handler]
-// values and receive the same events as on AWS. The gateway checks their answers as
-// strictly as AWS does. If an authorizer denies a request, the template's gateway
-// responses define the answer.
+// The gateway serves routes as API Gateway does. Functions are [lambda.Handler] values and receive the same events as on AWS.
+// The gateway checks their answers as strictly as AWS does. If the authorizer denies a request, the stack's gateway responses
+// define the answer.
 //
-//	parsed, err := template.Parse(data)
-//	g, err := gateway.New(parsed, gateway.Options{Functions: map[string]lambda.Handler{
-//		"AuthorizerFunction": authorizer, // by logical id
-//		"HandlerFunction":    handler,
-//	}})
-//	for _, api := range g.APIs() {
-//		go http.ListenAndServe(addresses[api.ID], api)
+//	stack, err := gateway.ReadStack(template) // that infra synthesizes
+//	apis, err := gateway.New(stack, []string{"GET /items/{id}"}, gateway.Options{Authorizer: authorizer, Handler: handler})
+//	for i, api := range apis {
+//		go http.ListenAndServe(addresses[i], api)
 //	}
 //
 // # Where to look
 //
 //   - rest.go, http.go: the steps of a request, for each kind of API
 //   - failure.go, failureresponse.go: status, headers and body of a 429, and of other
-//     answers that a REST API creates without a function. template/text.go reads the customized answers.
+//     answers that a REST API creates without a function
+//   - stack.go: what is read of a template
 //   - throttle.go: the token buckets of a stage
-//   - restroute.go, httproute.go: which method or route a request matches
-//   - restevent.go, httpevent.go, response.go, httpresponse.go: events and answers
+//   - route.go: which method or route a request matches
+//   - restevent.go, httpevent.go, response.go: events and answers
 //   - authorizer.go: the answer of an authorizer
 //   - function.go: an invocation, with its timeout and sizes
 //
@@ -51,20 +47,13 @@
 //
 // # What it does not do
 //
-// URLs have no stage, and an API has one stage. All custom domains have the same mappings,
-// [Options].BasePaths. There are no caches, API keys, usage plans, request validation, resource policies,
-// stage variables or binary media types. REST APIs have REQUEST
-// authorizers without a cache and identity sources; HTTP APIs have no authorizers. Integrations are AWS_PROXY.
-// Nothing answers preflights: a template with corsOrigins is an error. Throttling of a
+// Of a template it reads the functions' variables and timeouts, the stages and the gateway responses. The tests of infra
+// check the rest. URLs have no stage. All routes have the authorizer and the handler of the stack. All custom domains have the
+// same mappings, [Options].BasePaths. There are no caches, API keys, usage plans, request validation, resource policies,
+// stage variables or binary media types. Nothing answers preflights. Throttling of a
 // stage is exact here, but best effort on AWS. The throttle of an AWS account is missing.
 // Header names have the canonical case of net/http, not the case that the client sent.
 //
-// Access logs and their subscriptions are ignored.
-//
-// Web ACLs, networks, IAM roles and policies do not filter anything. A function without a
-// permission for API Gateway is an error.
-//
 // A handler in this process is not isolated: memory and concurrency are not enforced, and a
-// handler that ignores its deadline continues. There is no cold start. All
-// versions and aliases of a function run the same handler and get the ARN of the function.
+// handler that ignores its deadline continues. There is no cold start.
 package gateway

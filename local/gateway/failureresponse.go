@@ -17,27 +17,33 @@ func mediaType(header string) string {
 func (h *restHandler) answer(w http.ResponseWriter, f failure, c *restCall) {
 	v, header := c.variables(), w.Header()
 	header["x-amzn-ErrorType"] = []string{f.code}
-	response, ok := h.api.Responses[f.kind]
+	response, ok := h.stack.Responses[f.kind]
 	if !ok {
-		response, ok = h.api.Responses[f.fallback()]
+		response, ok = h.stack.Responses[f.fallback()]
 	}
 	v["error.message"] = f.message
 	v["error.messageString"] = f.messageString()
 	v["error.responseType"] = f.kind
 	status, contentType, content := f.status, defaultContentType, f.body()
-	if ok {
-		content = response.Body.Render(v)
-		if response.Status != 0 {
-			status = response.Status
+	if response.Status != 0 {
+		status = response.Status
+	}
+	if response.Body != "" {
+		content = render(response.Body, v)
+	} else if ok {
+		content = render(`{"message":$context.error.messageString}`, v)
+	}
+	for name, text := range response.Headers {
+		value, variable := v[strings.TrimPrefix(text, "context.")], !strings.HasPrefix(text, "'")
+		if !variable {
+			value = strings.Trim(text, "'")
 		}
-		for name, text := range response.Headers {
-			switch value := text.Render(v); {
-			case value == "":
-			case strings.EqualFold(name, "Content-Type"):
-				contentType = value
-			default:
-				header[name] = []string{value}
-			}
+		switch {
+		case value == "":
+		case strings.EqualFold(name, "Content-Type"):
+			contentType = value
+		default:
+			header[name] = []string{value}
 		}
 	}
 	writeBody(w, status, contentType, []byte(content))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -12,8 +13,6 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambda/messages"
 	"github.com/aws/aws-lambda-go/lambdacontext"
-
-	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // The smallest event that Lambda rejects and the largest output that it accepts, both measured.
@@ -31,36 +30,32 @@ var (
 	errIntegrationTimedOut = errors.New("integration timed out")
 )
 
-type function struct {
-	template.Function
-
-	handler lambda.Handler
-}
-
 type outcome struct {
 	payload []byte
 	err     error
 }
 
-// invoke runs the function on an event. If the time limit ends before the function does, invoke returns an
+// invoke runs a function on an event. If the limit or the timeout ends before the function does, invoke returns an
 // error, and the function continues until its own timeout, as on Lambda. The function also continues if the
 // client disconnects.
-func (f *function) invoke(ctx context.Context, event []byte, limit time.Duration) ([]byte, error) {
-	if len(event) >= maxEvent {
+func invoke(ctx context.Context, function lambda.Handler, event any, timeout, limit time.Duration) ([]byte, error) {
+	payload, err := json.Marshal(event)
+	if err != nil {
+		return nil, fmt.Errorf("event: %w", err)
+	}
+	if len(payload) >= maxEvent {
 		return nil, errEventTooLarge
 	}
 	wait, late := limit, errIntegrationTimedOut
-	if f.Timeout < limit {
-		wait, late = f.Timeout, errFunctionTimedOut
+	if timeout < limit {
+		wait, late = timeout, errFunctionTimedOut
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Timeout)
-	ctx = lambdacontext.NewContext(ctx, &lambdacontext.LambdaContext{
-		AwsRequestID: rand.Text(), InvokedFunctionArn: f.ARN,
-	})
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	ctx = lambdacontext.NewContext(ctx, &lambdacontext.LambdaContext{AwsRequestID: rand.Text()})
 	done := make(chan outcome, 1)
 	go func() {
 		defer cancel()
-		done <- f.run(ctx, event)
+		done <- run(ctx, function, payload)
 	}()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -72,14 +67,14 @@ func (f *function) invoke(ctx context.Context, event []byte, limit time.Duration
 	}
 }
 
-// run calls the handler. A panic of the handler becomes an error.
-func (f *function) run(ctx context.Context, event []byte) (o outcome) {
+// run calls a function. A panic becomes an error.
+func run(ctx context.Context, function lambda.Handler, event []byte) (o outcome) {
 	defer func() {
 		if v := recover(); v != nil {
 			o = outcome{err: fmt.Errorf("panic: %v\n%s", v, debug.Stack())}
 		}
 	}()
-	payload, err := f.handler.Invoke(ctx, event)
+	payload, err := function.Invoke(ctx, event)
 	switch {
 	case err != nil:
 		return outcome{err: err}

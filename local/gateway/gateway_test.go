@@ -14,14 +14,6 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-func TestNew_MissingFunctions(t *testing.T) {
-	_, err := gateway.New(parse(t, guarded.template(t)), gateway.Options{Functions: functions{"Guard": nil}})
-	want := "template: function Function: no handler, and GET /guarded of Api invokes it"
-	if err == nil || err.Error() != want {
-		t.Errorf("error: got\n%v\nwant\n%s", err, want)
-	}
-}
-
 // Handlers run concurrently. The test runs two invocations
 // that wait for each other.
 func TestAPI_Concurrent_OwnHandler(t *testing.T) {
@@ -49,17 +41,16 @@ func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 // The log line of a failure contains the id of the request but no part of its content.
 func TestAPI_Log(t *testing.T) {
 	var log bytes.Buffer
-	g, err := gateway.New(parse(t, guarded.template(t)), gateway.Options{
-		Functions: functions{"Guard": says(allows("{}")), "Function": fails("out of order")},
-		Logger:    slog.New(slog.NewTextHandler(&log, nil)),
+	apis, err := gateway.New(guarded.stack(t), guarded.Methods, gateway.Options{
+		Authorizer: says(allows("{}")), Handler: fails("out of order"), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := request(t, "GET", "/guarded?secret=1", io.NopCloser(strings.NewReader("")))
 	r.Header.Set("Authorization", "secret")
-	got := do(g.APIs()[0], r)
-	for _, want := range []string{"function failed", "function=Function", "request=" + got.header.Get("x-amzn-RequestId"), "out of order"} {
+	got := do(apis[0], r)
+	for _, want := range []string{"function failed", "request=" + got.header.Get("x-amzn-RequestId"), "out of order"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("log: got %q, want it to contain %q", log.String(), want)
 		}

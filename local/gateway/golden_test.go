@@ -2,61 +2,78 @@ package gateway_test
 
 import (
 	"net/http"
-	"path/filepath"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/gateway"
-	"github.com/weir-limits/weir/local/gateway/template/templatetest"
 )
 
-// golden runs a test on each golden template. The value of WEIR_FUNCTION in the template is the key of a
-// function's handler in the map all.
-func golden(t *testing.T, all functions, test func(t *testing.T, rest, web *gateway.API)) {
+// golden returns the stack in the golden template.
+func golden(t *testing.T) *gateway.Stack {
 	t.Helper()
-	for _, path := range templatetest.Glob(t, "../../infra/golden/*.template.json") {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			parsed := templatetest.Parse(t, path)
-			byID := functions{}
-			for _, f := range parsed.Functions() {
-				byID[f.ID] = all[f.Environment["WEIR_FUNCTION"]]
-				if byID[f.ID] == nil {
-					byID[f.ID] = says("null")
-				}
-			}
-			g, err := gateway.New(parsed, gateway.Options{Functions: byID, Clock: frozen})
-			if err != nil {
-				t.Fatal(err)
-			}
-			apis := g.APIs()
-			if len(apis) != 2 || apis[0].Kind != gateway.REST || apis[1].Kind != gateway.HTTP {
-				t.Fatalf("APIs: got %+v, want a REST API and an HTTP API", apis)
-			}
-			test(t, apis[0], apis[1])
-		})
+	s, err := gateway.ReadStack(storetest.Must(os.ReadFile("../../infra/golden/dynamodb.template.json")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// The stack has both functions with their variables, both stages with their throttle, and the six gateway responses.
+func TestReadStack(t *testing.T) {
+	s := golden(t)
+	if s.Authorizer.Environment["STORE"] != "dynamodb" || s.Authorizer.Timeout != 5*time.Second || s.Handler.Timeout != 10*time.Second ||
+		s.Handler.Environment["BEHIND_AUTHORIZER"] != "true" || s.REST.Name != "dev" || s.HTTP.Name != gateway.DefaultStage ||
+		s.REST.Throttle.Capacity() != 600 || s.HTTP.Throttle.Capacity() != 600 || len(s.Responses) != 6 {
+		t.Errorf("got %+v", s)
+	}
+	for _, text := range []string{"{", `{"Resources":{"A":{"Type":"AWS::Lambda::Function","Properties":{"Timeout":"x"}}}}`,
+		`{"Resources":{"A":{"Type":"AWS::ApiGatewayV2::Stage","Properties":{"DefaultRouteSettings":{"ThrottlingBurstLimit":-1}}}}}`} {
+		if s, err := gateway.ReadStack([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), "template: ") {
+			t.Errorf("%s: got %+v, error %v, want an error", text, s, err)
+		}
 	}
 }
 
-// Every REST route except the preflights has the authorizer. Both APIs have the same routes.
-func TestGolden_Routes(t *testing.T) {
-	golden(t, functions{"authorizer": says(""), "handler": says("")}, func(t *testing.T, rest, web *gateway.API) {
-		guarded := map[string]bool{}
-		for _, route := range rest.Routes {
-			if preflight := route.Method == http.MethodOptions; preflight != (route.Authorizer == "") || preflight != (route.Function == "") {
-				t.Errorf("route: got %+v, want an authorizer and a function, or neither for OPTIONS", route)
-			} else if !preflight {
-				guarded[route.Method+" "+route.Path] = true
+// An API has each route once, and one name of a parameter at each place.
+func TestNew_routes(t *testing.T) {
+	for routes, valid := range map[string]bool{
+		"GET /a/{id},POST /a/{id},GET /a/{id}/b,GET /a/{rest+},ANY /": true, "GET /a,GET /a": false, "FETCH /a": false, "GET a": false,
+		"GET /a b": false, "GET /{a+}/b": false, "GET /{a}/b,GET /{c}": false,
+	} {
+		if _, err := gateway.New(golden(t), strings.Split(routes, ","), gateway.Options{}); (err == nil) != valid {
+			t.Errorf("%s: got error %v, want valid %t", routes, err, valid)
+		}
+	}
+}
+
+// A literal has precedence in a REST API even if it lacks the method. In an HTTP API, a full match and the method have.
+func TestRoutes(t *testing.T) {
+	routes := []string{"GET /a/{id}", "ANY /a/{id}", "POST /a/b", "GET /a/{rest+}", "GET /c/{rest+}", "GET /c/{x}/d", "ANY /{y}/{z}"}
+	for _, c := range []struct{ request, rest, web string }{
+		{"GET /a/1", "/a/{id}", "GET /a/{id}"}, {"PUT /a/1", "/a/{id}", "ANY /a/{id}"}, {"GET /a/b", "/a/{rest+}", "GET /a/{id}"},
+		{"PUT /a/b", "", "ANY /a/{id}"}, {"POST /a/b", "/a/b", "POST /a/b"}, {"GET /c/1/d", "/c/{x}/d", "GET /c/{x}/d"},
+		{"GET /c/1", "/c/{rest+}", "ANY /{y}/{z}"}, {"GET /c/1/e", "/c/{rest+}", "GET /c/{rest+}"}, {"GET /a/", "", "GET /a/{rest+}"},
+		{"QUERY /x/y", "", "ANY /{y}/{z}"},
+	} {
+		handler := says(`{"statusCode":200}`)
+		apis := apisOf(t, everything, routes, functions{"Function": handler}, frozen)
+		method, path, _ := strings.Cut(c.request, " ")
+		for kind, want := range map[gateway.Kind]string{gateway.REST: c.rest, gateway.HTTP: c.web} {
+			handler.events = nil
+			do(apis[kind], request(t, method, path, http.NoBody))
+			got := ""
+			if len(handler.events) > 0 {
+				e := decode[struct{ Resource, RouteKey string }](t, handler.events[0])
+				got = e.Resource + e.RouteKey
+			}
+			if got != want || apis[kind].Serves(method, path) != (want != "") {
+				t.Errorf("%s API: %s: got the route %q, want %q", kind, c.request, got, want)
 			}
 		}
-		for _, route := range web.Routes {
-			if key := route.Method + " " + route.Path; !guarded[key] {
-				t.Errorf("%s: got a route only in the HTTP API, want it in both APIs", key)
-			}
-		}
-		if len(guarded) == 0 || len(guarded) != len(web.Routes) {
-			t.Errorf("routes of the REST API and the HTTP API: got %d and %d, want equal numbers", len(guarded), len(web.Routes))
-		}
-	})
+	}
 }
 
 // The template's gateway responses define the answers to bad credentials and to a failed authorizer. If another authorizer
@@ -74,12 +91,14 @@ func TestGolden_failures(t *testing.T) {
 			"Content-Type": "application/problem+json"}},
 		{says(denies(`{"other":"x"}`)), 429, `"violated-policies":[""]`, map[string]string{"Retry-After": "", "Cache-Control": "no-store"}},
 	} {
-		golden(t, functions{"authorizer": tt.guard, "handler": says("")}, func(t *testing.T, rest, _ *gateway.API) {
-			got := do(rest, request(t, "GET", "/api/v1/search", http.NoBody))
-			if got.status != tt.status || !strings.Contains(got.body, tt.body) {
-				t.Errorf("answer: got %d %s, want %d with %s", got.status, got.body, tt.status, tt.body)
-			}
-			checkHeaders(t, got.header, tt.header)
-		})
+		rest := apisOf(t, golden(t), everywhere, functions{"Guard": tt.guard, "Function": says("")}, frozen)[gateway.REST]
+		got := do(rest, request(t, "GET", "/api/v1/search", http.NoBody))
+		if got.status != tt.status || !strings.Contains(got.body, tt.body) {
+			t.Errorf("answer: got %d %s, want %d with %s", got.status, got.body, tt.status, tt.body)
+		}
+		checkHeaders(t, got.header, tt.header)
+		if _, sent := got.header["Retry-After"]; sent != (tt.header["Retry-After"] != "") {
+			t.Errorf("Retry-After: got it (%t), want no field without a value", sent)
+		}
 	}
 }

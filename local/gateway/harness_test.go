@@ -16,7 +16,6 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/weir-limits/weir/local/gateway"
-	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // start is the time of the gateway's clock in these tests.
@@ -78,6 +77,7 @@ func authorization(principal, effect, resource, context string) string {
 		`"Effect":"` + effect + `","Resource":["` + resource + `"]}]},"context":` + context + `}`
 }
 
+// functions are the handler ("Function") and the authorizer ("Guard") of an API.
 type functions map[string]lambda.Handler
 
 func newAPI(t testing.TB, r recording, f functions, clock func() time.Time) *gateway.API {
@@ -87,32 +87,24 @@ func newAPI(t testing.TB, r recording, f functions, clock func() time.Time) *gat
 			f[id] = says(`{"statusCode":200}`)
 		}
 	}
-	return apiOf(t, parse(t, r.template(t)), r.API, f, clock)
+	if !r.Authorizer {
+		delete(f, "Guard")
+	}
+	return apisOf(t, r.stack(t), r.Methods, f, clock)[r.API]
 }
 
-func parse(t testing.TB, document []byte) *template.Template {
+func apisOf(t testing.TB, s *gateway.Stack, routes []string, f functions, clock func() time.Time) map[gateway.Kind]*gateway.API {
 	t.Helper()
-	parsed, err := template.Parse(document)
+	o := gateway.Options{Handler: f["Function"], Authorizer: f["Guard"], Clock: clock, Logger: slog.New(slog.DiscardHandler)}
+	apis, err := gateway.New(s, routes, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parsed
+	return map[gateway.Kind]*gateway.API{gateway.REST: apis[0], gateway.HTTP: apis[1]}
 }
 
-func apiOf(t testing.TB, parsed *template.Template, kind gateway.Kind, f functions, clock func() time.Time) *gateway.API {
-	t.Helper()
-	g, err := gateway.New(parsed, gateway.Options{Functions: f, Clock: clock, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, api := range g.APIs() {
-		if api.Kind == kind {
-			return api
-		}
-	}
-	t.Fatalf("%s API: got none in the template, want one", kind)
-	return nil
-}
+// everywhere are routes of every path.
+var everywhere = []string{"ANY /", "ANY /{proxy+}"}
 
 func frozen() time.Time { return start }
 

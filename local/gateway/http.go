@@ -4,23 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-
-	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 type httpHandler struct {
 	*runtime
 
-	api       *template.HTTP
-	throttles map[*template.Route]*throttle
-}
-
-func newHTTPHandler(shared *runtime, api *template.HTTP) *httpHandler {
-	h := &httpHandler{shared, api, map[*template.Route]*throttle{api.Default: shared.throttle(api.Throttle)}}
-	for _, route := range api.Routes {
-		h.throttles[route] = shared.throttle(api.Throttle)
-	}
-	return h
+	list []*route
 }
 
 func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -35,26 +24,28 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusBadRequest, "Bad Request")
 		return
 	}
-	below := h.unmapped(r.Host, path)
-	route, parameters := matchRoute(h.api, r.Method, below)
+	below, stage := h.unmapped(r.Host, path), h.stack.HTTP
+	parts := splitPath(below)
+	route := matchHTTP(h.list, r.Method, parts)
 	switch {
 	case route == nil:
 		reply(w, http.StatusNotFound, "Not Found")
 		return
-	case !h.throttles[route].allows(in.at):
+	case !route.throttle.allows(in.at):
 		reply(w, http.StatusTooManyRequests, "Too Many Requests")
 		return
 	}
-	if h.api.Stage != template.DefaultKey && below == path { // a base path replaces the stage
-		path = "/" + h.api.Stage + path
+	if stage.Name != DefaultStage && below == path { // a base path replaces the stage
+		path = "/" + stage.Name + path
 	}
-	payload, err := h.invoke(r.Context(), route.Function, newHTTPEvent(h.api, in, route, path, parameters), route.Timeout)
+	event := newHTTPEvent(stage.Name, in, route.Method+" "+route.Path, path, route.parameters(parts))
+	payload, err := invoke(r.Context(), h.Handler, event, h.stack.Handler.Timeout, stage.Wait)
 	var response httpResponse
 	if err == nil {
 		response, err = parseHTTPResponse(payload)
 	}
 	if err != nil {
-		h.log(r.Context(), "function failed", route.Function, in.extended, err)
+		h.log(r.Context(), "function", in.extended, err)
 		failHTTP(w, err)
 		return
 	}
@@ -64,8 +55,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // routes is true for a malformed percent-encoding, because the answer is 400.
 func (h *httpHandler) routes(method, path string) bool {
 	decoded, err := decodedPath(path)
-	route, _ := matchRoute(h.api, method, decoded)
-	return err != nil || route != nil
+	return err != nil || matchHTTP(h.list, method, splitPath(decoded)) != nil
 }
 
 func (h *httpHandler) receive(r *http.Request) (*request, error) {
@@ -73,7 +63,7 @@ func (h *httpHandler) receive(r *http.Request) (*request, error) {
 	if headerSize(r)+line > maxHeader {
 		return nil, errHeaderTooLarge
 	}
-	return receive(r, h.clock())
+	return receive(r, h.Clock())
 }
 
 // refuseHTTP answers a request that is rejected before a route is selected. Observed: the body of

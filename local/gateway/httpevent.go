@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-
-	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // decodedPath returns the path that selects a route of an HTTP API. Observed: the path is decoded,
@@ -24,7 +22,7 @@ func decodedPath(sent string) (string, error) {
 }
 
 // newHTTPEvent returns the event that a function of an HTTP API gets: payload version 2.0.
-func newHTTPEvent(a *template.HTTP, in *request, route *template.Route, path string, parameters map[string]string) map[string]any {
+func newHTTPEvent(stage string, in *request, route, path string, parameters map[string]string) map[string]any {
 	headers := map[string]string{}
 	for name, value := range joined(in.header) {
 		if name != "Cookie" {
@@ -32,13 +30,13 @@ func newHTTPEvent(a *template.HTTP, in *request, route *template.Route, path str
 		}
 	}
 	e := map[string]any{
-		"version": "2.0", "routeKey": route.Key, "rawPath": path, "rawQueryString": in.URL.RawQuery, "headers": headers, "isBase64Encoded": false,
+		"version": "2.0", "routeKey": route, "rawPath": path, "rawQueryString": in.URL.RawQuery, "headers": headers, "isBase64Encoded": false,
 		"requestContext": map[string]any{
-			"accountId": template.Account, "apiId": a.ID, "domainName": in.Host, "domainPrefix": domainPrefix(in.Host),
+			"accountId": account, "apiId": httpID, "domainName": in.Host, "domainPrefix": domainPrefix(in.Host),
 			"http": map[string]any{
 				"method": in.Method, "path": path, "protocol": protocol, "sourceIp": in.sourceIP, "userAgent": in.UserAgent(),
 			},
-			"requestId": in.extended, "routeKey": route.Key, "stage": a.Stage, "time": clf(in.at), "timeEpoch": in.at.UnixMilli(),
+			"requestId": in.extended, "routeKey": route, "stage": stage, "time": clf(in.at), "timeEpoch": in.at.UnixMilli(),
 		},
 	}
 	if list := cookies(in.Header); len(list) > 0 {

@@ -2,51 +2,22 @@ package gateway
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/aws/aws-lambda-go/events"
 )
 
-// headerText is a response header's value in JSON: a string, or a boolean that becomes text. A
-// number is an error, because AWS's treatment of numbers is unknown.
-type headerText string
-
-func (h *headerText) UnmarshalJSON(data []byte) error {
-	switch text := string(data); text {
-	case "true", "false":
-		*h = headerText(text)
-		return nil
-	}
-	if !bytes.HasPrefix(data, []byte(`"`)) {
-		return fmt.Errorf("a header is %.20s, want text", data)
-	}
-	return json.Unmarshal(data, (*string)(h))
-}
-
-// statusCode is a status in JSON: a number, or a string with a number.
-type statusCode int
-
-func (s *statusCode) UnmarshalJSON(data []byte) error {
-	n, err := strconv.Atoi(strings.Trim(string(data), `"`))
-	if err != nil || n < 200 || n > 599 {
-		return fmt.Errorf("statusCode %.20s, want a number from 200 to 599", data)
-	}
-	*s = statusCode(n)
-	return nil
-}
-
-type proxyResponse struct {
-	StatusCode        statusCode              `json:"statusCode"`
-	Headers           map[string]headerText   `json:"headers"`
-	MultiValueHeaders map[string][]headerText `json:"multiValueHeaders"`
-	Body              string                  `json:"body"`
-	IsBase64Encoded   bool                    `json:"isBase64Encoded"`
-}
+type (
+	proxyResponse events.APIGatewayProxyResponse
+	httpResponse  events.APIGatewayV2HTTPResponse
+)
 
 // parseProxyResponse reads a function's answer to a REST API. As on AWS, every key is optional and
 // an unknown key is an error.
@@ -60,7 +31,14 @@ func parseProxyResponse(payload []byte) (proxyResponse, error) {
 	if err := d.Decode(&r); err != nil {
 		return r, fmt.Errorf("malformed response: %w", err)
 	}
-	return r, nil
+	return r, checkStatus(r.StatusCode)
+}
+
+func checkStatus(status int) error {
+	if status < 200 || status > 599 {
+		return fmt.Errorf("malformed response: statusCode %d, want one from 200 to 599", status)
+	}
+	return nil
 }
 
 // remapped lists the headers that a function cannot set. API Gateway sends the function's value
@@ -84,10 +62,8 @@ func contains(names []string, name string) bool {
 // header merges the two header maps of the answer, the values of multiValueHeaders first. It sends a value that both
 // maps have once.
 func (r proxyResponse) header() http.Header {
-	all := maps.Clone(r.MultiValueHeaders)
-	if all == nil {
-		all = map[string][]headerText{}
-	}
+	all := map[string][]string{}
+	maps.Copy(all, r.MultiValueHeaders)
 	for name, value := range r.Headers {
 		same := name // the spelling of multiValueHeaders
 		for other := range r.MultiValueHeaders {
@@ -109,9 +85,7 @@ func (r proxyResponse) header() http.Header {
 		case strings.EqualFold(name, "Content-Type"):
 			name = "Content-Type" // net/http recognizes only this name; it would add a second Content-Type
 		}
-		for _, value := range values {
-			h[name] = append(h[name], string(value))
-		}
+		h[name] = append(h[name], values...)
 	}
 	return h
 }
@@ -126,7 +100,52 @@ func (r proxyResponse) write(w http.ResponseWriter) {
 		}
 		w.Header()[name] = values
 	}
-	writeBody(w, int(r.StatusCode), contentType, []byte(r.Body))
+	writeBody(w, r.StatusCode, contentType, []byte(r.Body))
+}
+
+// parseHTTPResponse reads a function's answer. Unlike API Gateway, it infers none from an answer without statusCode.
+func parseHTTPResponse(payload []byte) (r httpResponse, err error) {
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return r, fmt.Errorf("malformed response: %w", err)
+	}
+	if r.IsBase64Encoded {
+		content, err := base64.StdEncoding.DecodeString(r.Body)
+		if err != nil {
+			return r, fmt.Errorf("malformed response: %w", err)
+		}
+		r.Body = string(content)
+	}
+	return r, checkStatus(r.StatusCode)
+}
+
+// Observed: an HTTP API renames the WWW-Authenticate header of a function
+// (modelix/modelix.core#1658). A REST API renames more headers. It is unknown whether an HTTP API
+// renames them too, so this package does not.
+const (
+	challengeHeader  = "WWW-Authenticate"
+	renamedChallenge = "x-amzn-remapped-www-authenticate"
+)
+
+// framing lists the headers that belong to the connection. A function cannot set them.
+var framing = []string{"Connection", "Content-Length", "Keep-Alive", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+// write sends the answer. Recorded: an HTTP API sends header names in canonical case, unlike a REST API.
+func (r httpResponse) write(w http.ResponseWriter) {
+	contentType := "text/plain; charset=utf-8"
+	for name, value := range r.Headers {
+		switch {
+		case strings.EqualFold(name, "Content-Type"):
+			contentType = value
+		case strings.EqualFold(name, challengeHeader):
+			w.Header()[renamedChallenge] = []string{value}
+		case !contains(framing, name):
+			w.Header().Set(name, value)
+		}
+	}
+	for _, cookie := range r.Cookies {
+		w.Header().Add("Set-Cookie", cookie)
+	}
+	writeBody(w, r.StatusCode, contentType, []byte(r.Body))
 }
 
 const defaultContentType = "application/json"

@@ -5,25 +5,12 @@ import (
 	"math"
 	"net/http"
 	"strings"
-
-	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 type restHandler struct {
 	*runtime
 
-	api       *template.REST
-	throttles map[*template.Method]*throttle
-}
-
-func newRESTHandler(shared *runtime, api *template.REST) *restHandler {
-	h := &restHandler{shared, api, map[*template.Method]*throttle{}}
-	api.Root.Each(func(n *template.Resource) {
-		for _, method := range n.Methods {
-			h.throttles[method] = shared.throttle(api.Throttle)
-		}
-	})
-	return h
+	list []*route
 }
 
 func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -32,8 +19,8 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuseREST(w, err)
 		return
 	}
-	c := newRESTCall(h.api, in)
-	c.route = h.unmapped(in.Host, c.path)
+	c := newRESTCall(h.stack.REST.Name, in)
+	c.below = h.unmapped(in.Host, c.path)
 	w.Header()["x-amzn-RequestId"] = []string{in.id}
 	w.Header()["x-amz-apigw-id"] = []string{in.extended}
 	response, failed := h.serve(c)
@@ -46,12 +33,14 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *restHandler) routes(method, path string) bool {
-	return h.match(method, path, map[string]string{}) != nil
+	route, _ := h.match(method, path)
+	return route != nil
 }
 
-// match returns the resource for a request, or nil.
-func (h *restHandler) match(method, path string, parameters map[string]string) *template.Resource {
-	return matchResource(h.api.Root, method, template.SplitPath(strings.Trim(path, "/")), parameters)
+// match returns the route for a request, or nil, and the parts of the path.
+func (h *restHandler) match(method, path string) (*route, []string) {
+	parts := splitPath(strings.Trim(path, "/"))
+	return matchREST(h.list, method, parts, 0), parts
 }
 
 func (h *restHandler) receive(r *http.Request) (*request, error) {
@@ -61,7 +50,7 @@ func (h *restHandler) receive(r *http.Request) (*request, error) {
 	case len(r.URL.RequestURI()) > maxURL:
 		return nil, errURLTooLong
 	}
-	return receive(r, h.clock())
+	return receive(r, h.Clock())
 }
 
 // refuseREST answers a request that is rejected before gateway responses apply. Observed: the
@@ -83,57 +72,53 @@ func refuseREST(w http.ResponseWriter, err error) {
 }
 
 // serve handles a request in four steps: route, throttle, authorizer, integration.
-func (h *restHandler) serve(c *restCall) (proxyResponse, *failure) {
-	c.resource = h.match(c.Method, c.route, c.parameters)
-	if c.resource == nil {
-		return proxyResponse{}, &missingToken
+func (h *restHandler) serve(c *restCall) (response proxyResponse, failed *failure) {
+	var parts []string
+	c.route, parts = h.match(c.Method, c.below)
+	if c.route == nil {
+		return response, &missingToken
 	}
-	method := c.resource.Method(c.Method)
+	c.parameters = c.route.parameters(parts)
 	// Assumed: API Gateway throttles a request before it calls the authorizer.
-	if !h.throttles[method].allows(c.at) {
-		return proxyResponse{}, &throttled
+	if !c.route.throttle.allows(c.at) {
+		return response, &throttled
 	}
 	var authorizer map[string]any
-	if method.Authorizer != "" {
-		var failed *failure
-		authorizer, failed = h.authorize(c, method.Authorizer)
+	if h.Authorizer != nil {
+		authorizer, failed = h.authorize(c)
 		if failed != nil {
-			return proxyResponse{}, failed
+			return response, failed
 		}
 	}
-	return h.integrate(c, method, authorizer)
+	return h.integrate(c, authorizer)
 }
 
 // authorize invokes the authorizer and returns the value of requestContext.authorizer for the
 // integration's event. It sets c.authorizer even if the policy denies the request, because gateway
 // responses use it.
-func (h *restHandler) authorize(c *restCall, function string) (map[string]any, *failure) {
+func (h *restHandler) authorize(c *restCall) (map[string]any, *failure) {
 	if len(c.methodARN()) > maxMethodARN {
 		return nil, &methodARNTooLong
 	}
-	started := h.clock()
+	started := h.Clock()
 	// Measured: the timeout of integrations does not limit the authorizer.
-	payload, err := h.invoke(c.Context(), function, c.authorizerEvent(), math.MaxInt64)
-	latency := h.clock().Sub(started)
+	payload, err := invoke(c.Context(), h.Authorizer, c.authorizerEvent(), h.stack.Authorizer.Timeout, math.MaxInt64)
+	latency := h.Clock().Sub(started)
 	if err != nil {
 		if errorMessage(err) == unauthorized.message {
 			return nil, &unauthorized
 		}
-		h.log(c.Context(), "authorizer failed", function, c.id, err)
+		h.log(c.Context(), "authorizer", c.id, err)
 		return nil, &authorizerFailed
 	}
 	output, err := parseAuthorization(payload)
 	if err != nil {
-		h.log(c.Context(), "authorizer failed", function, c.id, err)
+		h.log(c.Context(), "authorizer", c.id, err)
 		return nil, &authorizerFailed
 	}
 	c.authorizer = output.context
-	switch output.evaluate(c.methodARN()) {
-	case explicitDeny:
-		return nil, &explicitlyDenied
-	case implicitDeny:
-		return nil, &implicitlyDenied
-	case allow:
+	if failed := output.failure(c.methodARN()); failed != nil {
+		return nil, failed
 	}
 	authorizer := map[string]any{}
 	for key, value := range c.authorizer {
@@ -143,8 +128,8 @@ func (h *restHandler) authorize(c *restCall, function string) (map[string]any, *
 	return authorizer, nil
 }
 
-func (h *restHandler) integrate(c *restCall, m *template.Method, authorizer map[string]any) (proxyResponse, *failure) {
-	payload, err := h.invoke(c.Context(), m.Function, c.proxyEvent(authorizer), m.Timeout)
+func (h *restHandler) integrate(c *restCall, authorizer map[string]any) (proxyResponse, *failure) {
+	payload, err := invoke(c.Context(), h.Handler, c.proxyEvent(authorizer), h.stack.Handler.Timeout, h.stack.REST.Wait)
 	if err == nil {
 		var response proxyResponse
 		response, err = parseProxyResponse(payload)
@@ -159,6 +144,6 @@ func (h *restHandler) integrate(c *restCall, m *template.Method, authorizer map[
 	case errors.Is(err, errIntegrationTimedOut):
 		failed = &integrationTimedOut
 	}
-	h.log(c.Context(), "function failed", m.Function, c.id, err)
+	h.log(c.Context(), "function", c.id, err)
 	return proxyResponse{}, failed
 }

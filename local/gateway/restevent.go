@@ -4,38 +4,45 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+)
 
-	"github.com/weir-limits/weir/local/gateway/template"
+// Values of events. Nothing is deployed, so the account is the example in AWS's documentation.
+const (
+	account = "123456789012"
+	restID  = "rest" // of the REST API
+	httpID  = "http" // of the HTTP API
 )
 
 // restCall is one request to a REST API. Each step of the handling adds its result to it.
 type restCall struct {
 	*request
 
-	api        *template.REST
+	stage      string
 	sent       string // path as the client sent it
 	path       string // path sent with exactly one leading slash
-	route      string // path without the base path of a custom domain
+	below      string // path without the base path of a custom domain
 	query      url.Values
-	resource   *template.Resource // nil until the request is routed
+	route      *route // nil until the request is routed
 	parameters map[string]string
 	authorizer map[string]string // context that the authorizer returned; nil before it has run
 }
 
 // newRESTCall parses the URL of a request. Like API Gateway, it reduces several leading slashes to
 // one, keeps a trailing slash, and decodes the query but not the path.
-func newRESTCall(api *template.REST, in *request) *restCall {
+func newRESTCall(stage string, in *request) *restCall {
 	sent := sentPath(in.Request)
 	path := "/" + strings.TrimLeft(sent, "/")
 	if !strings.HasPrefix(sent, "/") { // such as "*" in "OPTIONS *"
 		sent = path
 	}
-	return &restCall{request: in, api: api, sent: sent, path: path, route: path, query: in.URL.Query(), parameters: map[string]string{}}
+	return &restCall{request: in, stage: stage, sent: sent, path: path, below: path, query: in.URL.Query()}
 }
 
 // methodARN returns the ARN that the authorizer's policy must allow. Assumed: the path in the ARN
 // is not decoded.
-func (c *restCall) methodARN() string { return c.api.ARN(c.Method, c.route) }
+func (c *restCall) methodARN() string {
+	return "arn:aws:execute-api:us-east-1:" + account + ":" + restID + "/" + c.stage + "/" + c.Method + c.below
+}
 
 // event returns what both events of a REST API contain: payload version 1.0. An empty
 // map is null for an integration and {} for an authorizer.
@@ -53,26 +60,26 @@ func (c *restCall) event() map[string]any {
 		identity["userAgent"] = values[len(values)-1]
 	}
 	return map[string]any{
-		"resource": c.resource.Path, "path": c.path, "httpMethod": c.Method,
+		"resource": c.route.Path, "path": c.path, "httpMethod": c.Method,
 		"headers": lastValues(header), "multiValueHeaders": header,
 		"queryStringParameters": lastValues(c.query), "multiValueQueryStringParameters": nilIfEmpty(c.query),
 		"pathParameters": nilIfEmpty(c.parameters), "stageVariables": nil,
 		"requestContext": map[string]any{
-			"accountId": template.Account, "apiId": c.api.ID, "deploymentId": c.api.Deployment,
+			"accountId": account, "apiId": restID, "deploymentId": restID,
 			"domainName": c.Host, "domainPrefix": domainPrefix(c.Host), "extendedRequestId": c.extended, "httpMethod": c.Method,
 			"identity": identity, "path": c.contextPath(), "protocol": protocol, "requestId": c.id,
 			"requestTime": clf(c.at), "requestTimeEpoch": c.at.UnixMilli(),
-			"resourceId": c.resource.ID, "resourcePath": c.resource.Path, "stage": c.api.Stage,
+			"resourceId": c.route.Path, "resourcePath": c.route.Path, "stage": c.stage,
 		},
 	}
 }
 
 // contextPath returns the path with the stage or the base path in front. URLs of this gateway have no stage.
 func (c *restCall) contextPath() string {
-	if c.route != c.path {
+	if c.below != c.path {
 		return c.sent
 	}
-	return "/" + c.api.Stage + c.sent
+	return "/" + c.stage + c.sent
 }
 
 func (c *restCall) authorizerEvent() map[string]any {
@@ -112,17 +119,17 @@ func notNil[M ~map[string]V, V any](m M) M {
 // variables returns the values that gateway responses can use, by the name after "$context.".
 func (c *restCall) variables() map[string]string {
 	v := map[string]string{
-		"accountId": template.Account, "apiId": c.api.ID, "deploymentId": c.api.Deployment,
+		"accountId": account, "apiId": restID, "deploymentId": restID,
 		"domainName": c.Host, "domainPrefix": domainPrefix(c.Host), "extendedRequestId": c.extended,
 		"httpMethod": c.Method, "identity.sourceIp": c.sourceIP, "identity.userAgent": c.UserAgent(),
 		"path": c.contextPath(), "protocol": protocol, "requestId": c.id,
-		"requestTime": clf(c.at), "requestTimeEpoch": strconv.FormatInt(c.at.UnixMilli(), 10), "stage": c.api.Stage,
+		"requestTime": clf(c.at), "requestTimeEpoch": strconv.FormatInt(c.at.UnixMilli(), 10), "stage": c.stage,
 	}
 	for key, value := range c.authorizer {
 		v["authorizer."+key] = value
 	}
-	if c.resource != nil {
-		v["resourceId"], v["resourcePath"] = c.resource.ID, c.resource.Path
+	if c.route != nil {
+		v["resourceId"], v["resourcePath"] = c.route.Path, c.route.Path
 	}
 	return v
 }

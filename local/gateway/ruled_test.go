@@ -30,7 +30,6 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/gateway"
-	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // opened is the time at which the tests of rules documents begin: the last hour of January.
@@ -95,12 +94,8 @@ func newRuled(t *testing.T, store limiter.Store, kind gateway.Kind, document str
 		Identifier: caller.New(caller.Options{APIKeys: r}), Clock: func() time.Time { return r.now }, Recorder: recorder,
 		MACs: mac.Fixed("dev", []byte("secret")), BehindAuthorizer: true,
 	}
-	templ, err := template.Parse([]byte(everything))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := functions{"Authorizer": lambdahttp.NewAuthorizer(e), "Handler": lambdahttp.NewHandler(e, handler)}
-	r.api = serve(t, apiOf(t, templ, kind, f, e.Clock))
+	f := functions{"Guard": lambdahttp.NewAuthorizer(e), "Function": lambdahttp.NewHandler(e, handler)}
+	r.api = serve(t, apisOf(t, everything, everywhere, f, e.Clock)[kind])
 	return r
 }
 

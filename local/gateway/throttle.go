@@ -16,13 +16,6 @@ type throttle struct {
 	state  algo.State
 }
 
-func (t *runtime) throttle(bucket algo.Machine) *throttle {
-	if t.unthrottled || bucket == nil {
-		return nil
-	}
-	return &throttle{bucket: bucket}
-}
-
 // allows takes one token. It returns false if the bucket is empty.
 func (t *throttle) allows(at time.Time) bool {
 	if t == nil {

@@ -9,20 +9,17 @@ import (
 	"maps"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
-
-	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/infra/golden"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/gateway"
-	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/loopback"
 	"github.com/weir-limits/weir/local/operator"
 	"github.com/weir-limits/weir/local/servers"
@@ -95,59 +92,44 @@ func (s *Server) startServer(ctx context.Context) (*servers.Server, error) {
 	return servers.StartDynamoDB(ctx, s.checkout.Root, s.Out)
 }
 
-// gateway builds the gateway and the functions that its APIs invoke. Functions in this process
-// share one store, also a memory store.
-func (s *Server) gateway(ctx context.Context, template *template.Template) (*gateway.Gateway, error) {
-	var store limiter.Store
-	var basePaths []string
-	handlers := map[string]lambda.Handler{}
-	for _, f := range template.Functions() {
-		role := f.Environment[contract.VariableFunction]
-		// No API invokes this function; a schedule starts it, for example.
-		if role != contract.Authorizer && role != contract.Handler {
-			continue
-		}
-		c, err := s.load(f.Environment)
-		if err != nil {
-			return nil, err
-		}
-		basePaths = c.BasePaths
-		if store == nil {
-			store, err = s.openStore(ctx, c)
-			if err != nil {
-				return nil, err
-			}
-		}
-		handlers[f.ID], err = s.limiting(ctx, f, c, store)
-		if err != nil {
-			return nil, err
-		}
-	}
-	if len(handlers) == 0 {
-		return nil, fmt.Errorf("%s: no function has the variable %s, want %s or %s", s.Template, contract.VariableFunction, contract.Authorizer,
-			contract.Handler)
-	}
-	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock, BasePaths: basePaths,
-		Unthrottled: s.Unthrottled})
-}
-
-// limiting returns the authorizer or the handler.
-func (s *Server) limiting(ctx context.Context, f template.Function, c boot.Config, store limiter.Store) (lambda.Handler, error) {
-	role := f.Environment[contract.VariableFunction]
-	e, err := s.environment(ctx, c, store, s.Logger.With("function", f.ID), role)
-	switch {
-	case err != nil:
+// openStack returns the APIs of golden.Served with the routes of the API. The template works with every store, because
+// variables of the run select the store. The functions in this process share one store, also a memory store.
+func (s *Server) openStack(ctx context.Context) ([]*gateway.API, error) {
+	stack, err := gateway.ReadStack(golden.Served)
+	if err != nil {
 		return nil, err
-	case role == contract.Authorizer:
-		return lambdahttp.NewAuthorizer(e), nil
-	default:
-		return lambdahttp.NewHandler(e, s.API(e)), nil
 	}
+	c, err := s.load(stack.Authorizer.Environment)
+	if err != nil {
+		return nil, err
+	}
+	store, err := s.openStore(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	guard, err := s.environment(ctx, c, store, s.Logger.With("function", contract.Authorizer))
+	if err != nil {
+		return nil, err
+	}
+	c, err = s.load(stack.Handler.Environment)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.environment(ctx, c, store, s.Logger.With("function", contract.Handler))
+	if err != nil {
+		return nil, err
+	}
+	api, routes := s.API(e), []string{"ANY /", "ANY /{path+}"}
+	if mux, ok := api.(interface{ Routes() []string }); ok {
+		routes = mux.Routes()
+	}
+	return gateway.New(stack, routes, gateway.Options{Authorizer: lambdahttp.NewAuthorizer(guard), Handler: lambdahttp.NewHandler(e, api),
+		Logger: s.Logger, Clock: s.Clock, BasePaths: c.BasePaths, Unthrottled: s.Unthrottled})
 }
 
 // environment returns the environment of a function, and adds its limiter to the operator.
-func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.Store, logger *slog.Logger,
-	role string) (*lambdahttp.Environment, error) {
+func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.Store,
+	logger *slog.Logger) (*lambdahttp.Environment, error) {
 	e, err := s.placed(c).Environment(ctx, store, boot.Options{
 		Logger: logger, Metrics: s.record, Hash: s.record.Hash, Clock: s.Clock, Rules: s.live, Regions: s.otherRegions(), Reloaded: s.reloaded,
 	})
@@ -160,14 +142,13 @@ func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.S
 	}
 	s.live = e.Rules
 	s.recorders = append(s.recorders, e.Recorder)
-	s.operate(c, e, store, role)
+	s.operate(c, e, store)
 	s.operator.Record, err = c.FindRecord(ctx)
 	return e, err
 }
 
-// operate adds a function's limiter to the operator, which answers explain, usage and reset. It
-// answers with the limiter of the REST API's authorizer, so this one must be the first.
-func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter.Store, role string) {
+// operate adds a function's limiter to the operator, which answers explain, usage and reset with the first one.
+func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter.Store) {
 	if s.operator == nil {
 		s.operator = &operator.Operator{
 			Store: store, Kind: c.Store, Identifier: e.Identifier, Clock: s.Clock,
@@ -175,11 +156,7 @@ func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter
 			Hash: s.record.HashOf,
 		}
 	}
-	at := len(s.operator.Limiters)
-	if role == contract.Authorizer {
-		at = 0
-	}
-	s.operator.Limiters = slices.Insert(s.operator.Limiters, at, e.Limiter)
+	s.operator.Limiters = append(s.operator.Limiters, e.Limiter)
 }
 
 // lookup returns a function like os.LookupEnv for the variables of a Lambda function.

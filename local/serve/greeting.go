@@ -10,11 +10,10 @@ import (
 
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
-	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/servers"
 )
 
-func (s *Server) greet(apis []*gateway.API) {
+func (s *Server) greet() {
 	where := s.Store
 	if address := s.variables[servers.Variables[s.Store]]; address != "" {
 		where += " at " + address
@@ -23,31 +22,31 @@ func (s *Server) greet(apis []*gateway.API) {
 	fmt.Fprintf(s.Out, "rules  %s (%s, %s)\nstate  in %s\nlog    metrics and notices in %s\nkeys   in %s\n", s.Rules, count(inForce.Len()),
 		command.RulesVersion(inForce.Version()), where, s.checkout.MetricsFile(), s.checkout.Path(".weir"))
 	urls := s.urls(2)
-	for i, api := range apis {
+	for i, api := range s.apis {
 		fmt.Fprintf(s.Out, "%s   %s\n", api.Kind, urls[i])
 	}
 	if s.Upstream.url != nil {
 		fmt.Fprintf(s.Out, "to     %s\n", &s.Upstream)
 	}
-	s.greetRegions(inForce, len(apis))
+	s.greetRegions(inForce, len(s.apis))
 	if s.Console != nil {
 		fmt.Fprintf(s.Out, "page   %s%s\n", urls[0], SitePath)
 	}
 	PrintAPIKeys(s.Out, s.apiKeys)
-	s.warn(inForce, apis)
+	s.warn(inForce)
 	if os.Getenv("RECORDS_TABLE") != "" {
 		fmt.Fprintln(s.Out, "warning: RECORDS_TABLE has no effect: the API keys are in", s.checkout.APIKeysFile())
 	}
-	s.suggest(apis, urls)
+	s.suggest(urls)
 }
 
 // suggest prints requests to try.
-func (s *Server) suggest(apis []*gateway.API, urls []string) {
+func (s *Server) suggest(urls []string) {
 	fmt.Fprint(s.Out, "\nTry:\n")
 	if s.Port != DefaultPort {
 		fmt.Fprintf(s.Out, "  export WEIR_URL=%s\n", urls[0])
 	}
-	path, weir := s.limitedPath(apis[0]), cmp.Or(s.Command, self())
+	path, weir := s.limitedPath(), cmp.Or(s.Command, self())
 	fmt.Fprintf(s.Out, "  curl -i %s%s\n", urls[0], path)
 	if s.variables["JWKS"] == s.checkout.PublicKeysFile() { // not of another issuer
 		fmt.Fprintf(s.Out, "  curl -i -H \"Authorization: Bearer $(%s token --user alice --tier paid)\" %s%s\n", weir, urls[0], path)
@@ -56,8 +55,8 @@ func (s *Server) suggest(apis []*gateway.API, urls []string) {
 }
 
 // limitedPath returns a path whose GET requests have limits.
-func (s *Server) limitedPath(api *gateway.API) string {
-	for _, target := range targets(endpointsOf(s.live.Current()), api.Routes) {
+func (s *Server) limitedPath() string {
+	for _, target := range targets(endpointsOf(s.live.Current()), s.apis[0].Routes) {
 		if target.Method == http.MethodGet {
 			return target.Path
 		}

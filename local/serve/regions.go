@@ -83,7 +83,7 @@ func (s *Server) runRegions(ctx context.Context) error {
 		}
 		serving = append(serving, run)
 	}
-	list[0].greet(list[0].apis)
+	list[0].greet()
 	errs := make([]error, len(list))
 	var all sync.WaitGroup
 	for i, run := range serving {

@@ -45,8 +45,8 @@ func placedIn(r *rules.Rules) (list []placed) {
 }
 
 // warn prints the endpoints of the rules that no route can match, because they are probably misspelled.
-func (s *Server) warn(r *rules.Rules, apis []*gateway.API) {
-	for _, line := range unmatched(placedIn(r), apis) {
+func (s *Server) warn(r *rules.Rules) {
+	for _, line := range unmatched(placedIn(r), s.apis) {
 		fmt.Fprintln(s.Out, "warning:", line)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -60,8 +59,7 @@ func newLocal(t *testing.T, store, rules string) *local {
 	return l
 }
 
-// With Unthrottled, an API has no throttle: a burst above that of its stage at one instant gets no 429. The documents name
-// the burst of 600 of the template.
+// With Unthrottled, an API has no throttle: a burst above the 600 of its stage at one instant gets no 429.
 func TestServe_unthrottled(t *testing.T) {
 	rules := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(rules, []byte(`{"version":1,"rules":[]}`), 0o600); err != nil {
@@ -69,14 +67,10 @@ func TestServe_unthrottled(t *testing.T) {
 	}
 	for _, unthrottled := range []bool{false, true} {
 		checkouttest.Scratch(t)
-		template, golden := throttledAt(t, 10)
-		if n := bytes.Count(golden, []byte(`"ThrottlingBurstLimit": 600,`)); n != 2 {
-			t.Errorf("template: got %d APIs with a burst of 600, want 2", n)
-		}
 		var clock commandtest.Clock
 		clock.Set(start)
-		s := New(Options{API: sample.New, Rules: rules, Template: template, Out: io.Discard, Logger: slog.New(slog.DiscardHandler),
-			Clock: clock.Now, Unthrottled: unthrottled})
+		s := New(Options{API: sample.New, Rules: rules, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: clock.Now,
+			Unthrottled: unthrottled})
 		t.Cleanup(s.Close)
 		handlers, err := s.Open(t.Context())
 		if err != nil {
@@ -84,7 +78,7 @@ func TestServe_unthrottled(t *testing.T) {
 		}
 		for i, api := range handlers {
 			throttled := 0
-			for range 30 {
+			for range 620 {
 				w := httptest.NewRecorder()
 				api.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/search", http.NoBody))
 				if w.Code == http.StatusTooManyRequests {
@@ -265,27 +259,23 @@ func TestServe_noStore(t *testing.T) {
 }
 
 // No variable of its functions refers to AWS.
-func TestServe_template(t *testing.T) {
-	for _, store := range []string{"", "memory", "dynamodb", "redis"} {
-		checkouttest.Scratch(t)
-		s := &Server{Options: Options{API: sample.New, Store: store}}
-		template, err := s.read()
-		if err != nil || len(template.Functions()) < 2 {
-			t.Fatalf("%q: got functions %+v, error %v, want the authorizer and the handler", store, template.Functions(), err)
+func TestServe_variables(t *testing.T) {
+	stack, err := gateway.ReadStack(golden.Served)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{variables: map[string]string{"REDIS_URL": "redis://127.0.0.1:1", "STORE": "redis"}}
+	for _, f := range []gateway.Function{stack.Authorizer, stack.Handler} {
+		f.Environment["REDIS_USER"] = "aws"
+		lookup := s.lookup(f.Environment)
+		for name := range f.Environment {
+			value, ok := lookup(name)
+			if foreign := name == "REDIS_USER" || name == "RECORDS_TABLE" || name == "RULES_VERSION" || name == "RULES_FROM"; foreign == ok {
+				t.Errorf("%s: got %q (present: %t), want present: %t", name, value, ok, !foreign)
+			}
 		}
-		for _, f := range template.Functions() {
-			s.variables = map[string]string{"REDIS_URL": "redis://127.0.0.1:1", "STORE": "redis"}
-			lookup := s.lookup(f.Environment)
-			for name := range f.Environment {
-				value, ok := lookup(name)
-				if foreign := strings.HasPrefix(name, "REDIS_") && name != "REDIS_URL" || name == "RECORDS_TABLE" || name == "RULES_VERSION" ||
-					name == "RULES_FROM"; foreign == ok {
-					t.Errorf("%s of %s: got %q (present: %t), want present: %t", name, f.ID, value, ok, !foreign)
-				}
-			}
-			if url, _ := lookup("REDIS_URL"); url != "redis://127.0.0.1:1" {
-				t.Errorf("REDIS_URL of %s: got %q, want the URL of this run", f.ID, url)
-			}
+		if url, _ := lookup("REDIS_URL"); url != "redis://127.0.0.1:1" {
+			t.Errorf("REDIS_URL: got %q, want the URL of this run", url)
 		}
 	}
 }
@@ -356,26 +346,6 @@ func TestServe_explained(t *testing.T) {
 	}
 }
 
-// serve rejects a template in which no function has the variable WEIR_FUNCTION.
-func TestServe_templateWithoutRole(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "template.json")
-	if err := os.WriteFile(path, bytes.ReplaceAll(golden.Served, []byte("WEIR_FUNCTION"), []byte("OTHER")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{Options: Options{API: sample.New, Template: path, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
-	t.Cleanup(s.Close)
-	s.Template = absolute(s.Template, "")
-	checkouttest.Scratch(t)
-	template, err := s.read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.open(t.Context(), template); err == nil || err.Error() != s.Template+
-		": no function has the variable WEIR_FUNCTION, want authorizer or handler" {
-		t.Error(err)
-	}
-}
-
 // The greeting has the version of the rules, the endpoints that match no route, the variable that
 // has no effect, and a request with an API key.
 func TestServe_greet(t *testing.T) {
@@ -393,18 +363,17 @@ func TestServe_greet(t *testing.T) {
 		var out bytes.Buffer
 		s := &Server{Options: Options{API: sample.New, Console: func(Page) http.Handler { return http.NotFoundHandler() }, Rules: document,
 			Port: 8080, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
-		template, err := s.read()
+		if err := s.read(); err != nil {
+			t.Fatal(err)
+		}
+		err := s.open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		apis, err := s.open(t.Context(), template)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.greet(apis)
+		s.greet()
 		var elsewhere bytes.Buffer
 		s.Port, s.Out, s.variables["JWKS"] = 18480, &elsewhere, "https://issuer.example/keys"
-		s.greet(apis)
+		s.greet()
 		s.Close()
 		if line := "\n  export WEIR_URL=http://127.0.0.1:18480\n"; !strings.Contains(elsewhere.String(), line) || strings.Contains(out.String(),
 			"WEIR_URL") || strings.Contains(elsewhere.String(), " token --user") {
@@ -435,12 +404,10 @@ func TestServe_keys(t *testing.T) {
 	open := func() (*Server, error) {
 		s := &Server{Options: Options{API: sample.New, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 		t.Cleanup(s.Close)
-		template, err := s.read()
-		if err != nil {
+		if err := s.read(); err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.open(t.Context(), template)
-		return s, err
+		return s, s.open(t.Context())
 	}
 	if s, err := open(); err != nil || len(s.apiKeys) != 3 {
 		t.Fatal(err)
@@ -506,17 +473,4 @@ func TestUnmatched(t *testing.T) {
 		[]*gateway.API{{Routes: []gateway.Route{{Method: "ANY", Path: "$default"}}}}); lines != nil {
 		t.Errorf("default route: got %s, want no line", lines)
 	}
-}
-
-var throttleNumbers = regexp.MustCompile(`("Throttling(?:Rate|Burst)Limit": )\d+`)
-
-// throttledAt writes the template with other throttles of its stages. It returns the path of the file, and the template
-// itself.
-func throttledAt(t *testing.T, burst int) (path string, whole []byte) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "template.json")
-	if err := os.WriteFile(path, throttleNumbers.ReplaceAll(golden.Served, fmt.Appendf(nil, "${1}%d", burst)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path, golden.Served
 }

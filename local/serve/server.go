@@ -17,22 +17,19 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
-	"github.com/weir-limits/weir/infra/golden"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/gateway"
-	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/operator"
 	"github.com/weir-limits/weir/local/why"
 )
 
-// Options configure a run. Out, Log, Logger and Clock are required, and API without an Upstream or a Template.
+// Options configure a run. Out, Log, Logger and Clock are required, and API without an Upstream.
 type Options struct {
-	// API returns the API behind the limits. If it is a lambdahttp.Mux, the gateway has its routes instead of those of the
-	// default template.
+	// API returns the API behind the limits. If it is a lambdahttp.Mux, the gateway has its routes, and otherwise every path.
 	API func(*lambdahttp.Environment) http.Handler
 	// Command is the weir command in the greeting. Empty means this program.
 	Command string
@@ -42,12 +39,10 @@ type Options struct {
 	Rules string
 	// Store holds the state: memory (also if empty), dynamodb or redis.
 	Store string
-	// Upstream is the server that gets the admitted requests instead of the functions of a template.
+	// Upstream is the server that gets the admitted requests instead of the functions.
 	Upstream Upstream
 	// Address is the variable ADDRESS of the functions. Empty means that of the template.
 	Address string
-	// Template is the CloudFormation template. Empty means golden.Served.
-	Template string
 	// Namespace separates the state of this run from other state in the store. Empty means the
 	// namespace in the template.
 	Namespace string
@@ -106,28 +101,26 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.greet(s.apis)
+	s.greet()
 	return run()
 }
 
 // start starts everything, and returns a function that answers requests until ctx ends.
 func (s *Server) start(ctx context.Context) (run func() error, err error) {
-	template, err := s.read()
+	if err := s.read(); err != nil {
+		return nil, err
+	}
+	listeners, err := s.listen(ctx)
 	if err != nil {
 		return nil, err
 	}
-	listeners, err := s.listen(ctx, s.ports(template))
-	if err != nil {
-		return nil, err
-	}
-	apis, err := s.open(ctx, template)
-	if err != nil {
+	if err := s.open(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.warm(ctx); err != nil {
 		return nil, err
 	}
-	handlers := s.handlers(apis)
+	handlers := s.handlers()
 	go s.watchRules(ctx)
 	go s.flushMetrics(ctx)
 	return func() error { return s.serve(ctx, handlers, listeners) }, nil
@@ -135,33 +128,29 @@ func (s *Server) start(ctx context.Context) (run func() error, err error) {
 
 // Open starts everything except the listeners, and returns a handler for each API. Call Close afterwards.
 func (s *Server) Open(ctx context.Context) ([]http.Handler, error) {
-	template, err := s.read()
+	err := s.read()
+	if err == nil {
+		err = s.open(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
-	apis, err := s.open(ctx, template)
-	if err != nil {
-		return nil, err
-	}
-	return s.handlers(apis), nil
+	return s.handlers(), nil
 }
 
 // handlers returns a handler for each API. The first one also serves the console and the operator's
 // endpoints.
-func (s *Server) handlers(apis []*gateway.API) []http.Handler {
+func (s *Server) handlers() []http.Handler {
 	s.operator.Routed = func(method, path string) (routed, unrouted []string) {
-		return routing(apis, method, rules.TrimPrefix(path, s.operator.BasePaths))
+		return routing(s.apis, method, rules.TrimPrefix(path, s.operator.BasePaths))
 	}
 	var list []http.Handler
-	for _, api := range apis {
+	for _, api := range s.apis {
 		var h http.Handler = api
 		if s.operator.Viewers == nil {
 			h = s.warnForwarded(api)
 		}
 		list = append(list, h)
-	}
-	if s.Upstream.url == nil && s.Console != nil {
-		list[0] = withPointer(list[0])
 	}
 	list[0] = before(s.site(), list[0])
 	return list
@@ -175,50 +164,21 @@ func (s *Server) Close() {
 	s.closers = nil
 }
 
-// read reads the rules and the template, which is nil with an upstream. It runs first, so that mistakes are
-// reported before anything starts.
-func (s *Server) read() (parsed *template.Template, err error) {
+// read reads the rules. It runs first, so that mistakes are reported before anything starts.
+func (s *Server) read() (err error) {
 	s.checkout, err = s.find()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.Rules = absolute(s.Rules, s.checkout.Path("functions", "rules.json"))
 	document, err := os.ReadFile(s.Rules)
 	if err != nil {
-		return nil, fmt.Errorf("rules: %w", err)
+		return fmt.Errorf("rules: %w", err)
 	}
 	if _, err := checkout.ParseRules(document); err != nil {
-		return nil, fmt.Errorf("%s has mistakes:\n%w", s.Rules, err)
+		return fmt.Errorf("%s has mistakes:\n%w", s.Rules, err)
 	}
-	if s.Upstream.url != nil {
-		return nil, nil
-	}
-	if s.Template == "" {
-		return s.defaultTemplate()
-	}
-	s.Template = absolute(s.Template, "")
-	document, err = os.ReadFile(s.Template)
-	if err != nil {
-		return nil, fmt.Errorf("template: %w", err)
-	}
-	parsed, err = template.Parse(document)
-	if err != nil {
-		return nil, fmt.Errorf("%s has mistakes:\n%w", s.Template, err)
-	}
-	return parsed, nil
-}
-
-// defaultTemplate returns golden.Served with the routes of the API. The template works with every store, because variables
-// of the run select the store.
-func (s *Server) defaultTemplate() (*template.Template, error) {
-	parsed, err := template.Parse(golden.Served)
-	if err != nil {
-		return nil, err
-	}
-	if api, ok := s.API(&lambdahttp.Environment{}).(interface{ Routes() []string }); ok {
-		return parsed.WithRoutes(api.Routes())
-	}
-	return parsed, nil
+	return nil
 }
 
 // find returns the checkout. With rules of its own, a run can have any folder.
@@ -245,40 +205,29 @@ func absolute(path, fallback string) string {
 	return path
 }
 
-func (s *Server) open(ctx context.Context, template *template.Template) (apis []*gateway.API, err error) {
+func (s *Server) open(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.openMetrics(); err != nil {
-		return nil, err
+		return err
 	}
 	s.reload.Store(&Reload{Since: s.Clock()})
-	s.apis, err = s.openAPIs(ctx, template)
-	return s.apis, err
-}
-
-func (s *Server) openAPIs(ctx context.Context, template *template.Template) ([]*gateway.API, error) {
+	open := s.openStack
 	if s.Upstream.url != nil {
-		api, err := s.openUpstream(ctx)
-		return []*gateway.API{api}, err
+		open = s.openUpstream
 	}
-	g, err := s.gateway(ctx, template)
-	if err != nil {
-		return nil, err
-	}
-	return g.APIs(), nil
+	var err error
+	s.apis, err = open(ctx)
+	return err
 }
 
-// ports returns the number of ports: one for each API.
-func (s *Server) ports(template *template.Template) int {
-	if template == nil {
-		return 1
+func (s *Server) listen(ctx context.Context) (listeners []net.Listener, err error) {
+	apis := 2
+	if s.Upstream.url != nil {
+		apis = 1
 	}
-	return template.APIs()
-}
-
-func (s *Server) listen(ctx context.Context, n int) (listeners []net.Listener, err error) {
-	for i := range n {
+	for i := range apis {
 		port := s.Port + i
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {

@@ -61,7 +61,7 @@ const upstreamNamespace = "dev"
 var identityVariables = []string{"JWKS", "JWT_ISSUER", "JWT_AUDIENCE", "JWT_ALGORITHMS", "USER_CLAIM", "TIER_CLAIM", "CLAIMS"}
 
 // openUpstream returns an API that limits every request and passes it to the upstream.
-func (s *Server) openUpstream(ctx context.Context) (*gateway.API, error) {
+func (s *Server) openUpstream(ctx context.Context) ([]*gateway.API, error) {
 	for _, name := range []string{contract.VariableIdentity, contract.VariableCORSOrigins} {
 		s.variables[name] = os.Getenv(name)
 	}
@@ -79,7 +79,7 @@ func (s *Server) openUpstream(ctx context.Context) (*gateway.API, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.environment(ctx, c, store, s.Logger, contract.Handler)
+	e, err := s.environment(ctx, c, store, s.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *Server) openUpstream(ctx context.Context) (*gateway.API, error) {
 	if !own {
 		limited = p.hideForeign(limited)
 	}
-	return gateway.Upstream(limited), nil
+	return []*gateway.API{gateway.Upstream(limited)}, nil
 }
 
 // proxy passes requests to an upstream.

@@ -74,7 +74,7 @@ func (s *Server) printReload(now time.Time, n live.Reload) {
 		if len(n.Restarts) > 0 {
 			fmt.Fprintf(s.Out, "rules  counts restart, because they move to other items: %s\n", listed(n.Restarts))
 		}
-		s.warn(n.Rules, s.apis)
+		s.warn(n.Rules)
 	case n.Err == nil && n.Intervened:
 		for _, i := range n.Rules.Interventions().List {
 			if !i.Ended(now) {

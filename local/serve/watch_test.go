@@ -116,11 +116,10 @@ func TestServe_printReload(t *testing.T) {
 	var out bytes.Buffer
 	s := &Server{Options: Options{API: sample.New, Rules: file, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 	t.Cleanup(s.Close)
-	template, err := s.read()
-	if err != nil {
+	if err := s.read(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.open(t.Context(), template); err != nil {
+	if err := s.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ document, want string }{

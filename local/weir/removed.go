@@ -18,6 +18,7 @@ var removed = map[string]string{
 	"keys rotate-origin":         "set the parameters OriginSecret and PreviousOriginSecret of the stack",
 	"keys rotate-receipts":       "back ends report costs to the function log: see functions/SETTLE.md",
 	"serve --environments":       "functions run in the process of weir serve",
+	"serve --template":           "SAM runs a template of your own: see local/SAM.md",
 	"verify --stack":             "run CloudFormation's drift detection: see infra/VERIFY.md",
 	"why --stack":                "the stack has saved queries: see infra/OPERATIONS.md",
 }

@@ -26,7 +26,7 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the APIs with their limits on this machine",
-		Long: "Run the REST API and the HTTP API of the template on this machine, with the same functions as on Lambda. The functions run in " +
+		Long: "Run the REST API and the HTTP API of the stack on this machine, with the same functions as on Lambda. The functions run in " +
 			"this process. " +
 			"The page /_weir/ at the first port is a console: who is limited and why, and demonstrations. " +
 			"This command runs no function in another language: functions/LAYER.md shows how to try the Lambda layer with the SAM CLI.\n\n" +
@@ -40,7 +40,7 @@ func serveCommand() *cobra.Command {
 			"JWT_ISSUER and JWT_AUDIENCE, and USER_CLAIM, TIER_CLAIM and CLAIMS. CORS_ORIGINS lists the origins whose pages may read " +
 			"answers, with their limits. The sample keys and the key of the tokens are in .weir in this " +
 			"folder.\n\n" +
-			"The throttle of the template's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 " +
+			"The throttle of the stack's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 " +
 			"\"throttled\", unless --no-throttle is given.\n\n" +
 			"--store dynamodb and --store redis start a local DynamoDB or Redis server, unless DYNAMODB_ENDPOINT or REDIS_URL names one. Only a " +
 			"checkout can start DynamoDB.\n\n" +
@@ -60,15 +60,14 @@ func serveCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&o.Rules, "rules", "", "the rules document; default functions/rules.json")
-	c.Flags().Var(&o.Upstream, "upstream", "the URL of your HTTP server, which gets the admitted requests instead of the template's "+
+	c.Flags().Var(&o.Upstream, "upstream", "the URL of your HTTP server, which gets the admitted requests instead of the "+
 		"functions; paths below /_weir/ do not reach it")
 	c.Flags().StringVar(&o.Store, "store", serve.Memory, "the store of the state: memory, dynamodb or redis")
 	command.Complete(c, "store", serve.Memory, "dynamodb", "redis")
 	c.Flags().StringVar(&o.Address, "address", "", "the source of the client's address: host, cloudfront or hops:N, as in "+
 		"infra/edge/README.md; the last two need ORIGIN_SECRET")
 	command.Complete(c, "address", contract.AddressHost, contract.AddressCloudFront, contract.AddressHops)
-	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template, without corsOrigins; default: a template in infra/golden")
-	c.Flags().BoolVar(&o.Unthrottled, "no-throttle", false, "leave out the throttle of the template's stages, such as for a load test")
+	c.Flags().BoolVar(&o.Unthrottled, "no-throttle", false, "leave out the throttle of the stack's stages, such as for a load test")
 	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")
 	c.Flags().Var(command.Port(&o.Port), "port", "the port of the first API; the second API has the next port")
 	regions := command.Number{To: &o.Regions, Want: fmt.Sprintf("0 for one region, or 2 to %d", algo.MaxRegions),
@@ -83,10 +82,8 @@ func checkUpstream(c *cobra.Command) error {
 	if !c.Flags().Changed("upstream") {
 		return nil
 	}
-	for _, name := range []string{"template", "no-throttle"} {
-		if c.Flags().Changed(name) {
-			return command.Usage("--%s: has no effect with --upstream, which runs no functions", name)
-		}
+	if c.Flags().Changed("no-throttle") {
+		return command.Usage("--no-throttle: has no effect with --upstream, which runs no functions")
 	}
 	if !c.Flags().Changed("rules") {
 		return command.Usage("--rules: required with --upstream: the rules document of your server")
