@@ -14,12 +14,12 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awswafv2"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/edge"
+	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
 const region = "us-east-1"
@@ -99,7 +99,8 @@ func newStack(scope constructs.Construct, s settings) awscdk.Stack {
 		KeyValueStore: blocked,
 	})
 	props := &awscloudfront.DistributionProps{
-		Comment: jsii.String("Weir " + s.stage), HttpVersion: awscloudfront.HttpVersion_HTTP2_AND_3, WebAclId: newWebACL(stack, s).AttrArn(),
+		Comment: jsii.String("Weir " + s.stage), HttpVersion: awscloudfront.HttpVersion_HTTP2_AND_3,
+		WebAclId: ratelimit.NewWebACL(stack, "CLOUDFRONT", "weir-"+s.stage+"-edge", s.waf).AttrArn(),
 		DefaultBehavior: &awscloudfront.BehaviorOptions{
 			Origin:               awscloudfrontorigins.NewHttpOrigin(jsii.String(host), origin),
 			AllowedMethods:       awscloudfront.AllowedMethods_ALLOW_ALL(),
@@ -140,28 +141,4 @@ func newStack(scope constructs.Construct, s settings) awscdk.Stack {
 	awscdk.NewCfnOutput(stack, jsii.String("Url"), &awscdk.CfnOutputProps{Value: jsii.String("https://" + *d.DistributionDomainName())})
 	awscdk.NewCfnOutput(stack, jsii.String("KeyValueStore"), &awscdk.CfnOutputProps{Value: blocked.KeyValueStoreArn()})
 	return stack
-}
-
-// newWebACL creates a web ACL that blocks an address with more than s.waf requests in five minutes.
-func newWebACL(stack awscdk.Stack, s settings) awswafv2.CfnWebACL {
-	visible := func(name string) *awswafv2.CfnWebACL_VisibilityConfigProperty {
-		return &awswafv2.CfnWebACL_VisibilityConfigProperty{CloudWatchMetricsEnabled: jsii.Bool(true), SampledRequestsEnabled: jsii.Bool(true),
-			MetricName: jsii.String(name)}
-	}
-	name := "weir-" + s.stage + "-edge"
-	tooMany := &awswafv2.CfnWebACL_CustomResponseProperty{
-		ResponseCode:    jsii.Number(429),
-		ResponseHeaders: &[]any{&awswafv2.CfnWebACL_CustomHTTPHeaderProperty{Name: jsii.String("Retry-After"), Value: jsii.String("300")}},
-	}
-	return awswafv2.NewCfnWebACL(stack, jsii.String("WebAcl"), &awswafv2.CfnWebACLProps{
-		Scope: jsii.String("CLOUDFRONT"), VisibilityConfig: visible(name),
-		DefaultAction: &awswafv2.CfnWebACL_DefaultActionProperty{Allow: &awswafv2.CfnWebACL_AllowActionProperty{}},
-		Rules: &[]any{&awswafv2.CfnWebACL_RuleProperty{
-			Name: jsii.String("address"), Priority: jsii.Number(0), VisibilityConfig: visible(name + "-address"),
-			Action: &awswafv2.CfnWebACL_RuleActionProperty{Block: &awswafv2.CfnWebACL_BlockActionProperty{CustomResponse: tooMany}},
-			Statement: &awswafv2.CfnWebACL_StatementProperty{RateBasedStatement: &awswafv2.CfnWebACL_RateBasedStatementProperty{
-				AggregateKeyType: jsii.String("IP"), Limit: jsii.Number(s.waf), EvaluationWindowSec: jsii.Number(300),
-			}},
-		}},
-	})
 }

@@ -107,7 +107,7 @@ func (l *Limits) newAlarms() {
 			m.Metric(telemetry.ClockSkew, "Maximum"), skewMilliseconds, 3, 5},
 	)
 	// If a rule matches every request, the metric is always 0.
-	if !l.props.checked().MatchesAll || l.props.RulesFrom != "" {
+	if !l.props.found.MatchesAll || l.props.RulesFrom != "" {
 		l.NewAlarm(l, Alarm{"unmatched", "No rule matches more than 50 % of requests, so they are not limited. Was a base path, a domain or a " +
 			"prefix of routes added? List paths that need no limit in exempt. See 'No rule matches requests' in infra/OPERATIONS.md.",
 			Enough(m.Unmatched(), decided),

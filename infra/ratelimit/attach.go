@@ -119,7 +119,7 @@ func (l *Limits) newAttachment(api awsapigateway.IRestApi) *attachment {
 }
 
 func (l *Limits) respond(a *attachment) {
-	for _, r := range responses(l.props.checked().Refusal, l.props.CORSOrigins) {
+	for _, r := range responses(l.props.found.Refusal, l.props.CORSOrigins) {
 		fields := map[string]*string{}
 		for name, value := range r.fields {
 			fields[name] = &value

@@ -25,20 +25,19 @@ func (p *LimitsProps) checkDeployment() (problems []error) {
 			problem("Variables: got %s, want no variable that the construct sets", name)
 		}
 	}
-	document, unreadable := os.ReadFile(p.Rules)
-	if unreadable != nil {
-		problem("Rules: %w", unreadable)
-	}
-	result := boot.Check(p.known(), document)
-	if result.Environment != "" {
-		problem("the functions would not start:\n%s", result.Environment)
+	var unreadable error
+	p.document, unreadable = os.ReadFile(p.Rules)
+	p.found = boot.Check(p.known(), p.document)
+	if p.found.Environment != "" {
+		problem("the functions would not start:\n%s", p.found.Environment)
 	}
 	reserved := p.ReservedConcurrency
-	switch least := result.LocalProcesses; {
+	switch least := p.found.LocalProcesses; {
 	case unreadable != nil:
-	case result.Rules != "":
-		problem("Rules: %s has mistakes:\n%s", p.Rules, result.Rules)
-	case result.Version == 0 && !p.deployed():
+		problem("Rules: %w", unreadable)
+	case p.found.Rules != "":
+		problem("Rules: %s has mistakes:\n%s", p.Rules, p.found.Rules)
+	case p.found.Version == 0 && !p.deployed():
 		problem("Rules: %s has no version; add one that grows with every change, such as \"version\": 1, or set RulesVersion", p.Rules)
 	case reserved != nil && least > 0 && *reserved > float64(least):
 		problem("ReservedConcurrency: got %v, more than the local_processes %d of %s; raise local_processes to %[1]v, or reserve less. In an "+

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,16 +46,19 @@ type FunctionProps struct {
 // NewFunction creates a function whose bundle gets the rules, with its own log group and role, and
 // equips it like [Limits.Equip].
 func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
-	f, done := l.newFunction(id, p, l.props.Rules)
+	f, done := l.newFunction(id, p, true)
 	defer done()
 	l.equip(f)
 	return f
 }
 
-// newFunction creates a function. If document is not empty, it becomes rules.json in the bundle.
-// done removes the temporary bundle.
-func (l *Limits) newFunction(id string, p FunctionProps, document string) (f awslambda.Function, done func()) {
-	code, done := l.code(p.Bundle, document)
+// newFunction creates a function. If it decides, its bundle has the rules. done removes the temporary bundle.
+func (l *Limits) newFunction(id string, p FunctionProps, decides bool) (f awslambda.Function, done func()) {
+	texts := map[string]string{}
+	if decides {
+		texts[rulesFile] = string(l.props.document)
+	}
+	code, done := l.code(p.Bundle, bootstrap, texts)
 	tracing := awslambda.Tracing_DISABLED
 	if l.props.Tracing {
 		tracing = awslambda.Tracing_ACTIVE
@@ -65,13 +69,10 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 		Tracing: tracing, ReservedConcurrentExecutions: p.ReservedConcurrency,
 		Environment: &map[string]*string{contract.VariableFunction: jsii.String(p.Role)},
 	})
-	if l.props.Tracing {
-		Excuse(f.Role(), "AwsSolutions-IAM5", "X-Ray's actions support no resources.", "Resource::*")
-	}
-	if l.props.Key != nil && document == "" { // the others get access
+	if l.props.Key != nil && !decides { // the others get access
 		permit(f, l.keyAccess())
 	}
-	if document != "" {
+	if decides {
 		l.watch(logs.LogGroupName())
 		l.newFunctionAlarms(id, f, p)
 		l.forwardLines(l, id, logs)
@@ -137,7 +138,7 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 	if l.props.reporting().Counts {
 		permit(f, l.newKey(contract.MACKeyActions(), contract.MACKeyKey))
 	}
-	setVariables(f, map[string]*string{contract.VariableRefusal: jsii.String(l.props.checked().Refusal)})
+	setVariables(f, map[string]*string{contract.VariableRefusal: jsii.String(l.props.found.Refusal)})
 	if l.props.WeirBehind {
 		setVariables(f, map[string]*string{contract.VariableBackEnd: jsii.String(contract.BackEndWeir)})
 	}
@@ -159,34 +160,24 @@ func (l *Limits) newAlias() awslambda.IFunction {
 	})
 }
 
-// code returns a function's code: the bundle and the rules. Call done after the function exists.
-func (l *Limits) code(bundle, document string) (code awslambda.Code, done func()) {
+// code returns the code of a function or of the layer: the bundle, whose program gets a name, and texts by their names, in
+// one folder, which a CDK asset is. Call done after the function or the layer exists.
+func (l *Limits) code(bundle, program string, texts map[string]string) (code awslambda.Code, done func()) {
 	if l.props.Code != nil {
 		return l.props.Code(filepath.Base(bundle)), func() {}
 	}
-	folder, done := stage(bundle, document)
-	return awslambda.Code_FromAsset(jsii.String(folder), nil), done
-}
-
-// stage copies a bundle and the rules into a temporary folder, because a CDK asset is one folder.
-// Call remove after the asset exists.
-func stage(bundle, document string) (folder string, remove func()) {
 	folder, err := os.MkdirTemp("", "weir-bundle-")
-	if err == nil {
-		err = os.CopyFS(folder, os.DirFS(bundle))
+	if err != nil {
+		panic(fmt.Errorf("ratelimit: bundle %s: %w", bundle, err))
 	}
-	if err == nil && document != "" {
-		var content []byte
-		content, err = os.ReadFile(document)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(folder, rulesFile), content, 0o644)
-		}
-	}
-	if err == nil {
-		err = os.Chmod(filepath.Join(folder, bootstrap), 0o755)
+	in := func(name string) string { return filepath.Join(folder, filepath.FromSlash(name)) }
+	err = errors.Join(os.CopyFS(folder, os.DirFS(bundle)), os.MkdirAll(filepath.Dir(in(program)), 0o755),
+		os.Rename(in(bootstrap), in(program)), os.Chmod(in(program), 0o755))
+	for name, text := range texts {
+		err = errors.Join(err, os.WriteFile(in(name), []byte(text), 0o600), os.Chmod(in(name), 0o755)) // whatever the umask is
 	}
 	if err != nil {
 		panic(fmt.Errorf("ratelimit: bundle %s: %w", bundle, err))
 	}
-	return folder, func() { _ = os.RemoveAll(folder) }
+	return awslambda.Code_FromAsset(&folder, nil), func() { _ = os.RemoveAll(folder) }
 }

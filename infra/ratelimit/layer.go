@@ -3,8 +3,6 @@ package ratelimit
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -110,7 +108,14 @@ func (l *Limits) Layer() awslambda.ILayerVersion {
 	if l.layer != nil {
 		return l.layer
 	}
-	code, done := l.layerCode()
+	if l.props.Code == nil {
+		if err := l.props.checkBundle(contract.Extension); err != nil {
+			panic(fmt.Errorf("ratelimit: Bundles: %w", err))
+		}
+	}
+	code, done := l.code(l.Bundle(contract.Extension), contract.LayerExtension, map[string]string{
+		contract.LayerWrapper: contract.LayerScript(), contract.LayerRules: string(l.props.document),
+	})
 	defer done()
 	l.layer = awslambda.NewLayerVersion(l, jsii.String("Layer"), &awslambda.LayerVersionProps{
 		Code: code, Description: jsii.String("Weir: limits requests before the function runs"),
@@ -142,49 +147,9 @@ func (l *Limits) NewLayerPolicy() awsiam.ManagedPolicy {
 	for _, s := range l.access().statements {
 		statements = append(statements, awsiam.NewPolicyStatement(s))
 	}
-	policy := awsiam.NewManagedPolicy(l, jsii.String("LayerPolicy"), &awsiam.ManagedPolicyProps{
+	return awsiam.NewManagedPolicy(l, jsii.String("LayerPolicy"), &awsiam.ManagedPolicyProps{
 		Description: jsii.String("Permissions of a function with the layer of Weir"), Statements: &statements,
 	})
-	if l.props.inNetwork() {
-		excuseNetwork(policy)
-	}
-	return policy
-}
-
-// layerCode returns the layer's content. Call done after the layer exists.
-func (l *Limits) layerCode() (code awslambda.Code, done func()) {
-	const name = contract.Extension
-	if l.props.Code != nil {
-		return l.props.Code(name), func() {}
-	}
-	if err := l.props.checkBundle(name); err != nil {
-		panic(fmt.Errorf("ratelimit: Bundles: %w", err))
-	}
-	folder, err := stageLayer(filepath.Join(l.props.Bundles, name, bootstrap), l.props.Rules)
-	if err != nil {
-		panic(fmt.Errorf("ratelimit: layer: %w", err))
-	}
-	return awslambda.Code_FromAsset(jsii.String(folder), nil), func() { _ = os.RemoveAll(folder) }
-}
-
-// stageLayer writes the layer's files into a new folder.
-func stageLayer(program, rules string) (folder string, err error) {
-	folder, err = os.MkdirTemp("", "weir-layer-")
-	if err != nil {
-		return "", err
-	}
-	copied := func(from, to string, mode os.FileMode) {
-		content, readErr := []byte(contract.LayerScript()), error(nil)
-		if from != "" {
-			content, readErr = os.ReadFile(from)
-		}
-		path := filepath.Join(folder, filepath.FromSlash(to))
-		err = errors.Join(err, readErr, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, mode), os.Chmod(path, mode))
-	}
-	copied(program, contract.LayerExtension, 0o755)
-	copied("", contract.LayerWrapper, 0o755)
-	copied(rules, contract.LayerRules, 0o644)
-	return folder, err
 }
 
 // layeredMistakes returns an error for each function whose wrapper script was set after AddLayer.

@@ -171,7 +171,7 @@ func TestLimits_Layer(t *testing.T) {
 		content string
 	}{
 		"extensions/weir": {0o755, string(program(elf.EM_AARCH64))}, "weir": {0o755, contract.LayerScript()},
-		"weir-rules.json": {0o644, document},
+		"weir-rules.json": {0o755, document},
 	} {
 		info, err := fs.Stat(layer, name)
 		content, readErr := fs.ReadFile(layer, name)

@@ -51,11 +51,12 @@ type state interface {
 // NewLimits creates the limits in scope. It panics if props has mistakes; the error has one line
 // for each.
 func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limits {
+	l := &Limits{props: *props, alarms: map[string]int{}}
+	props = &l.props
 	if err := props.check(); err != nil {
 		panic(err)
 	}
 	props.checkRegion(scope)
-	l := &Limits{props: *props, alarms: map[string]int{}}
 	l.props.LogRetention = cmp.Or(l.props.LogRetention, awslogs.RetentionDays_ONE_MONTH)
 	if l.props.Architecture == nil {
 		l.props.Architecture = awslambda.Architecture_ARM_64()

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"errors"
-	"os"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -26,8 +25,7 @@ const absent = "-"
 // logTimeout is the timeout of the function Log. One event can have thousands of log lines.
 const logTimeout = 30 * time.Second
 
-// reporting returns whether the rules need the function Log, and whether it reads the access log.
-// checkDeployment has found no mistakes before.
+// reporting returns whether the rules need the function Log, and whether it reads the access log. check has read them.
 func (p *LimitsProps) reporting() boot.Checked {
 	switch {
 	case p.WeirBehind:
@@ -35,16 +33,7 @@ func (p *LimitsProps) reporting() boot.Checked {
 	case p.Reports:
 		return boot.Checked{Counts: true, CountsFromLog: true}
 	}
-	return p.checked()
-}
-
-// checked returns what the check of the rules found.
-func (p *LimitsProps) checked() boot.Checked {
-	document, err := os.ReadFile(p.Rules)
-	if err != nil {
-		return boot.Checked{}
-	}
-	return boot.Check(p.known(), document)
+	return p.found
 }
 
 // hasLog reports whether the function Log exists.
@@ -74,7 +63,7 @@ func (l *Limits) newLog() {
 	if checked.Counts {
 		l.countsFromLog, l.reports = checked.CountsFromLog, l.log
 	}
-	if l.props.Reports || l.props.checked().Counts {
+	if l.props.Reports || l.props.found.Counts {
 		l.NewAlarm(l, Alarm{"settlements-lost", "Costs that are known after the answer did not reach the store. Look at the store-* alarms.",
 			l.metrics.Metric(telemetry.SettlementsLost, "Sum"), 0, 3, 5})
 	}
@@ -90,7 +79,7 @@ func (l *Limits) forwardLines(scope constructs.Construct, id string, logs awslog
 // newLogFunction creates a function with the access to the counters. Of the records table, it can read only the key
 // of MACs.
 func (l *Limits) newLogFunction(counters access) awslambda.Function {
-	f, done := l.newFunction("Log", FunctionProps{Bundle: l.Bundle(contract.Log), Role: contract.Log, Timeout: logTimeout}, "")
+	f, done := l.newFunction("Log", FunctionProps{Bundle: l.Bundle(contract.Log), Role: contract.Log, Timeout: logTimeout}, false)
 	defer done()
 	l.measured = append(l.measured, f)
 	for _, statement := range counters.statements {

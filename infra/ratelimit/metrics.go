@@ -76,13 +76,20 @@ func (m Metrics) Unmatched() awscloudwatch.IMetric {
 	return m.percent("Unmatched, %", "100 * unmatched / ("+decided+")", telemetry.Allowed, telemetry.Refused, telemetry.Unmatched)
 }
 
-// RESTErrors returns the 5xx answers of a REST API, which the name identifies, in percent of its answers.
+// RESTErrors returns the 5xx answers of a REST API, which the name identifies, in percent of its answers, restRequests.
 func RESTErrors(name *string) awscloudwatch.IMetric {
-	answers := func(metric string) awscloudwatch.IMetric {
-		return Metric("AWS/ApiGateway", metric, "Sum", map[string]*string{"ApiName": name})
-	}
-	return Percent("REST errors, %", "100 * restErrors / restRequests", map[string]awscloudwatch.IMetric{
-		"restErrors": answers("5XXError"), "restRequests": answers("Count"),
+	return apiErrors("REST", "5XXError", map[string]*string{"ApiName": name})
+}
+
+// HTTPErrors returns the 5xx answers of an HTTP API, which the id identifies, in percent of its answers, httpRequests.
+func HTTPErrors(id *string) awscloudwatch.IMetric {
+	return apiErrors("HTTP", "5xx", map[string]*string{"ApiId": id})
+}
+
+func apiErrors(kind, errors string, api map[string]*string) awscloudwatch.IMetric {
+	id := strings.ToLower(kind)
+	return Percent(kind+" errors, %", fmt.Sprintf("100 * %[1]sErrors / %[1]sRequests", id), map[string]awscloudwatch.IMetric{
+		id + "Errors": Metric("AWS/ApiGateway", errors, "Sum", api), id + "Requests": Metric("AWS/ApiGateway", "Count", "Sum", api),
 	})
 }
 

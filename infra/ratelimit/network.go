@@ -2,14 +2,11 @@ package ratelimit
 
 import (
 	"fmt"
-	"regexp"
-	"slices"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
-	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -41,31 +38,15 @@ func (l *Limits) Network() (subnets *[]*string, group *string) {
 	return l.network.subnets.SubnetIds, l.network.clients.SecurityGroupId()
 }
 
-var validZone = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]+[a-z]$`)
-
-func (p *LimitsProps) checkZones(want func(ok bool, format string, args ...any)) {
-	if p.Zones == nil {
-		return
-	}
-	want(p.hasNetwork(), "Zones: got %q, want none; only %s and Kafka use a network", p.Zones, ElastiCache)
-	want(len(p.Zones) == 2 || len(p.Zones) == 3, "Zones: got %d, want 2 or 3 zones, which a serverless cache needs", len(p.Zones))
-	for i, zone := range p.Zones {
-		want(validZone.MatchString(zone), "Zones: got %q, want the name of an availability zone, such as eu-central-1a", zone)
-		want(!slices.Contains(p.Zones[:i], zone), "Zones: got %q twice, want different zones", zone)
-	}
-}
-
 func (l *Limits) newNetwork() *network {
-	n := &network{vpc: l.props.Vpc, given: l.props.Vpc != nil, clients: l.props.SecurityGroup}
+	n := &network{vpc: l.props.Vpc, given: l.props.Vpc != nil}
 	if !n.given {
 		n.vpc = l.newVpc()
 	}
 	n.subnets = subnets(n.vpc, l.props.Zones)
-	if n.clients == nil {
-		n.clients = awsec2.NewSecurityGroup(l, jsii.String("Clients"), &awsec2.SecurityGroupProps{
-			Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
-		})
-	}
+	n.clients = awsec2.NewSecurityGroup(l, jsii.String("Clients"), &awsec2.SecurityGroupProps{
+		Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
+	})
 	// The egress rule allows all addresses, because a template cannot contain DynamoDB's addresses.
 	// The VPC's routes limit them: if the gateway endpoint is the only route, only DynamoDB is
 	// reachable.
@@ -99,7 +80,6 @@ func (l *Limits) newVpc() awsec2.IVpc {
 		statement.Principals = &[]awsiam.IPrincipal{awsiam.NewStarPrincipal()}
 		endpoint.AddToPolicy(awsiam.NewPolicyStatement(statement))
 	}
-	Excuse(vpc, "AwsSolutions-VPC7", "Functions in the network can connect only to the cache and to one table, and both authenticate clients.")
 	return vpc
 }
 
@@ -149,7 +129,6 @@ func networkAccess() (a access) {
 }
 
 func (n *network) join(f awslambda.Function) {
-	excuseNetwork(f.Role())
 	function := f.Node().DefaultChild().(awslambda.CfnFunction)
 	switch {
 	case function.VpcConfig() == nil:
@@ -167,9 +146,4 @@ func (n *network) join(f awslambda.Function) {
 	if policy := f.Role().Node().TryFindChild(jsii.String("DefaultPolicy")); policy != nil {
 		function.Node().AddDependency(policy)
 	}
-}
-
-func excuseNetwork(c constructs.IConstruct) {
-	Excuse(c, "AwsSolutions-IAM5", "Lambda creates network interfaces with the function's permissions, and these actions support no "+
-		"resources. The policy denies them to the code of the function.", "Resource::*")
 }

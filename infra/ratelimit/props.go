@@ -10,7 +10,6 @@ import (
 	"math"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 
+	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 )
 
@@ -76,9 +76,6 @@ type LimitsProps struct {
 	// or three zones. The subnets need a route to DynamoDB, such as its gateway endpoint. nil: the
 	// construct creates a VPC without a route to the internet.
 	Vpc awsec2.IVpc
-	// SecurityGroup is the security group of the functions in Vpc. It must permit connections to DynamoDB, to
-	// the cache and to the brokers. nil: the construct creates one.
-	SecurityGroup awsec2.ISecurityGroup
 	// Zones are two or three availability zones, such as eu-central-1a. A new VPC gets these zones;
 	// in a given Vpc they select the subnets. Lambda and ElastiCache Serverless each lack some
 	// zones of some regions. nil means the first two zones of the region, or the zones of the
@@ -157,6 +154,9 @@ type LimitsProps struct {
 	PermissionsBoundary awsiam.IManagedPolicy
 	// AlarmAction is the action of every alarm. nil means no action.
 	AlarmAction awscloudwatch.IAlarmAction
+
+	document []byte       // content of Rules; check reads it
+	found    boot.Checked // what check found in it
 }
 
 // Tokens describes the JWTs that the functions accept. All fields are required.
@@ -184,8 +184,7 @@ func (p *LimitsProps) check() error {
 		"Namespace: got %q, want 1 to %d lower-case letters, digits and single hyphens, starting with a letter", p.Namespace, maxNamespace)
 	want(p.Store == "" || p.Store == DynamoDB || p.Store == ElastiCache, "Store: got %q, want %s or %s", p.Store, DynamoDB, ElastiCache)
 	want(p.Vpc == nil || p.hasNetwork(), "Vpc: got a network, want none; only %s and Kafka use a network", ElastiCache)
-	want(p.SecurityGroup == nil || p.Vpc != nil, "SecurityGroup: got one, want none without Vpc")
-	p.checkZones(want)
+	want(p.Zones == nil || p.hasNetwork(), "Zones: got %q, want none; only %s and Kafka use a network", p.Zones, ElastiCache)
 	want(p.WarmWrites == 0 || p.Store != ElastiCache, "WarmWrites: got %v, want 0 with %s, which has no table of counters", p.WarmWrites,
 		ElastiCache)
 	want(p.WarmWrites == 0 || p.WarmWrites >= NewTableWrites && p.WarmWrites == math.Trunc(p.WarmWrites),
@@ -196,14 +195,10 @@ func (p *LimitsProps) check() error {
 	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= max(1, p.ProvisionedConcurrency),
 		"ReservedConcurrency: want at least 1 and at least ProvisionedConcurrency; a lower number stops the authorizer")
 	if t := p.Tokens; t != nil {
-		want(t.Issuer != "" && t.Audience != "" && t.JWKS != "", "Tokens: got issuer %q, audience %q and JWKS %q, want all three; otherwise "+
-			"the functions would accept tokens for other APIs", t.Issuer, t.Audience, t.JWKS)
-		want(t.JWKS == "" || unresolved(t.JWKS) || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
+		want(t.Issuer != "" && t.Audience != "" && (unresolved(t.JWKS) || strings.HasPrefix(t.JWKS, "https://")), "Tokens: got issuer %q, "+
+			"audience %q and JWKS %q, want all three, and an https URL; otherwise the functions would accept tokens for other APIs", t.Issuer,
+			t.Audience, t.JWKS)
 	}
-	want(unresolved(p.Identity) || slices.Contains([]string{"", contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys},
-		p.Identity), "Identity: got %q, want %s, %s or %s", p.Identity, contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys)
-	want(!p.byHost() || p.Tokens == nil, "Tokens: got tokens with Identity %s, want none; the authorizer of your API verifies them",
-		p.Identity)
 	for _, secret := range []string{p.OriginSecret, p.PreviousOriginSecret} {
 		want(secret == "" || unresolved(secret), "OriginSecret: got a text, want the value of a CloudFormation parameter with NoEcho; a "+
 			"template must not contain a secret")

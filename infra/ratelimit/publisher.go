@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -60,7 +59,7 @@ func (l *Limits) newPublished(scope constructs.Construct, id, kind string, prope
 	if l.publisher == nil {
 		f, done := l.newFunction("Publisher", FunctionProps{
 			Bundle: l.Bundle(contract.Deploy), Role: contract.Publisher, Timeout: publisherTimeout,
-		}, "")
+		}, false)
 		defer done()
 		f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{MaxEventAge: within})
 		l.publisher = f
@@ -82,13 +81,9 @@ func (l *Limits) publishAfter(f awslambda.IFunction) {
 
 // packed returns the rules as contract.PropertyDocument.
 func (p *LimitsProps) packed() (string, error) {
-	document, err := os.ReadFile(p.Rules)
-	if err != nil {
-		return "", err
-	}
 	var b bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // NewWriterLevel fails only for an invalid level
-	_, _ = w.Write(document)                              // a Buffer never returns an error
+	_, _ = w.Write(p.document)                            // a Buffer never returns an error
 	_ = w.Close()
 	packed := base64.StdEncoding.EncodeToString(b.Bytes())
 	if len(packed) > maxDeployed {

@@ -22,7 +22,7 @@ const signingKeysEvery = 5 * time.Minute
 func (l *Limits) newSigningKeys() {
 	f, done := l.newFunction("SigningKeys", FunctionProps{
 		Bundle: l.Bundle(contract.Deploy), Role: contract.SigningKeys, Timeout: authorizerTimeout,
-	}, "")
+	}, false)
 	defer done()
 	setVariables(f, map[string]*string{contract.VariableJWKS: jsii.String(l.props.Tokens.JWKS),
 		contract.VariableRecordsTable: l.records.TableName()})

@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awselasticloadbalancingv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -23,7 +22,7 @@ type validator struct{ limits *Limits }
 
 // Validate returns the conflicts between the limits and the rest of the app. The CDK calls it.
 func (v *validator) Validate() *[]*string {
-	w := validation{limits: v.limits, responses: map[string]bool{}, methods: map[*attachment]int{}, domains: map[string]*string{}}
+	w := validation{limits: v.limits, responses: map[string]bool{}, methods: map[*attachment]int{}}
 	for _, each := range *v.limits.Node().Root().Node().FindAll("") {
 		switch c := each.(type) {
 		case awsapigateway.CfnAuthorizer:
@@ -32,18 +31,12 @@ func (v *validator) Validate() *[]*string {
 			w.method(c)
 		case awsapigateway.CfnGatewayResponse:
 			w.response(c)
-		case awsapigateway.CfnDomainName:
-			w.domains[*c.Ref()] = c.DomainName()
-		case awsapigatewayv2.CfnDomainName:
-			w.domains[*c.Ref()] = c.DomainName()
 		case awsapigateway.CfnBasePathMapping:
-			w.addMapping(c, c.DomainName(), c.RestApiId(), c.BasePath())
+			w.mapping(c, c.RestApiId(), c.BasePath())
 		case awsapigateway.CfnBasePathMappingV2:
-			w.addMapping(c, c.DomainNameArn(), c.RestApiId(), c.BasePath())
+			w.mapping(c, c.RestApiId(), c.BasePath())
 		case awsapigatewayv2.CfnApiMapping:
-			w.addMapping(c, c.DomainName(), c.ApiId(), c.ApiMappingKey())
-		case awslogs.CfnQueryDefinition:
-			w.namespace(c)
+			w.mapping(c, c.ApiId(), c.ApiMappingKey())
 		case awslambda.CfnUrl:
 			w.functionURL(c)
 		case awselasticloadbalancingv2.CfnTargetGroup:
@@ -59,7 +52,6 @@ func (v *validator) Validate() *[]*string {
 			w.problem("%s: got no method of the API that this app can limit, want at least one", *a.api.Node().Path())
 		}
 	}
-	w.basePaths()
 	for _, problem := range slices.Concat(v.limits.layeredMistakes(), v.limits.logMistakes()) {
 		w.problem("%s", problem)
 	}
@@ -71,8 +63,6 @@ type validation struct {
 	limits    *Limits
 	responses map[string]bool     // gateway responses found so far; key: path of the API and type of the response
 	methods   map[*attachment]int // number of limited methods of each API
-	mappings  []mapping
-	domains   map[string]*string // names of the custom domains in the app; key: reference to the domain
 	problems  []*string
 }
 
@@ -156,15 +146,6 @@ func (l *Limits) functions() (all []awscdk.CfnElement) {
 	return all
 }
 
-// namespace reports another deployment with the same namespace in the same account and region.
-func (v *validation) namespace(c awslogs.CfnQueryDefinition) {
-	own := v.limits.queries[0]
-	if *c.Name() == *own.Name() && *c.Node().Path() != *own.Node().Path() && *c.Stack().Environment() == *own.Stack().Environment() {
-		v.problem("Namespace: %s has %s too; use different namespaces in one account and region", *c.Node().Scope().Node().Path(),
-			v.limits.props.Namespace)
-	}
-}
-
 // method reports a method that Attach should limit but that lacks the authorizer.
 func (v *validation) method(c awsapigateway.CfnMethod) {
 	a := v.attachment(c, c.RestApiId())
@@ -185,62 +166,34 @@ func (v *validation) method(c awsapigateway.CfnMethod) {
 	}
 }
 
+// response reports a second gateway response of the same type.
 func (v *validation) response(c awsapigateway.CfnGatewayResponse) {
-	if a := v.attachment(c, c.RestApiId()); a != nil {
-		v.addResponse(a, *c.ResponseType())
+	a := v.attachment(c, c.RestApiId())
+	if a == nil {
+		return
 	}
-}
-
-// addResponse reports a second gateway response of the same type.
-func (v *validation) addResponse(a *attachment, kind string) {
-	key := *a.api.Node().Path() + " " + kind
+	key := *a.api.Node().Path() + " " + *c.ResponseType()
 	if v.responses[key] {
-		v.problem("%s has two gateway responses of type %s, want only that of the limits; remove the other", *a.api.Node().Path(), kind)
+		v.problem("%s has two gateway responses of type %s, want only that of the limits; remove the other", *a.api.Node().Path(),
+			*c.ResponseType())
 	}
 	v.responses[key] = true
 }
 
-// mapping maps a custom domain to an attached API.
-type mapping struct {
-	construct, domain string
-	path              string // that the domain adds before the API's paths; "/" adds none
-}
-
-// addMapping adds a mapping, which can be in another stack than the API.
-func (v *validation) addMapping(c constructs.IConstruct, domain, api, path *string) {
+// mapping reports a mapping of a custom domain to an attached API, also in another stack, whose path is missing in BASE_PATH. The
+// functions would match the rules with that path. They do not know the domain of a request: where any domain adds a path, a
+// mapping that adds none is in the list as /.
+func (v *validation) mapping(c constructs.IConstruct, api, path *string) {
 	if api == nil || !slices.ContainsFunc(v.limits.attached, func(a *attachment) bool { return *a.api.RestApiId() == *api }) {
 		return
 	}
-	m := mapping{*c.Node().Path(), *domain, "/"}
+	adds, list := "/", v.limits.props.Variables[contract.VariableBasePath]
 	if path != nil && *path != "(none)" {
-		m.path += *path
+		adds += *path
 	}
-	v.mappings = append(v.mappings, m)
-}
-
-// basePaths reports mappings whose path is missing in BASE_PATH. The functions would match the rules with that path.
-// They do not know the mappings of a domain. So a mapping that adds no path must be in the list if the list has a
-// path of another domain.
-func (v *validation) basePaths() {
-	list := v.limits.props.Variables[contract.VariableBasePath]
-	known := strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
-	for i, m := range v.mappings {
-		if name := v.domains[m.domain]; name != nil {
-			v.mappings[i].domain = *name
-		}
-	}
-	for _, m := range v.mappings {
-		elsewhere := slices.ContainsFunc(known, func(path string) bool {
-			return !slices.ContainsFunc(v.mappings, func(o mapping) bool { return o.domain == m.domain && o.path == path })
-		})
-		switch {
-		case slices.Contains(known, m.path), m.path == "/" && !elsewhere:
-		case m.path == "/":
-			v.problem("%s adds no path, but the list LimitsProps.Variables[%q] has paths of other domains (got %q); add / to the list", m.construct,
-				contract.VariableBasePath, list)
-		default:
-			v.problem("%s adds %s before every path, so no rule would match; add it to the list LimitsProps.Variables[%q] (got %q)", m.construct,
-				m.path, contract.VariableBasePath, list)
-		}
+	if known := strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' }); !slices.Contains(known, adds) &&
+		(adds != "/" || len(known) > 0) {
+		v.problem("%s adds %s before every path, so rules would not match; add it to the list LimitsProps.Variables[%q] (got %q)",
+			*c.Node().Path(), adds, contract.VariableBasePath, list)
 	}
 }

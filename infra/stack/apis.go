@@ -13,7 +13,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/infra/ratelimit"
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
@@ -65,19 +64,7 @@ func (s *stage) newRESTAPI() restAPI {
 	to := awsapigateway.NewLambdaIntegration(s.handler, &awsapigateway.LambdaIntegrationOptions{AllowTestInvoke: jsii.Bool(false)})
 	authorized := s.cognito()
 	for _, r := range routes() {
-		m := api.Root().ResourceForPath(jsii.String(r.path)).AddMethod(jsii.String(r.method), to, authorized)
-		ratelimit.Excuse(m, "AwsSolutions-COG4", "The authorizer is the limiter, which verifies tokens and keys.")
-	}
-	ratelimit.Excuse(api, "AwsSolutions-APIG2", "The handler validates requests; a model would duplicate that.")
-	ratelimit.Excuse(api, "AwsSolutions-APIG6", "The access log has a line for each request; execution logs would contain callers' tokens.")
-	if s.settings.LogRole {
-		ratelimit.Excuse(api.Node().FindChild(jsii.String("CloudWatchRole")), "AwsSolutions-IAM4",
-			"AWS defines the policy of the role with which API Gateway writes logs.",
-			"Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs")
-	}
-	if s.settings.WAF == 0 {
-		ratelimit.Excuse(api.DeploymentStage(), "AwsSolutions-APIG3",
-			"-c waf=2000 adds a web ACL, at 6 dollars a month and 60 cents a million requests.")
+		api.Root().ResourceForPath(jsii.String(r.path)).AddMethod(jsii.String(r.method), to, authorized)
 	}
 	return api
 }
@@ -115,11 +102,14 @@ func (s *stage) newHTTPAPI() httpAPI {
 		CreateDefaultStage: jsii.Bool(false),
 		CorsPreflight:      s.httpPreflight(),
 	})
-	awsapigatewayv2.NewHttpStage(s.stack, jsii.String("HttpStage"), &awsapigatewayv2.HttpStageProps{
+	stage := awsapigatewayv2.NewHttpStage(s.stack, jsii.String("HttpStage"), &awsapigatewayv2.HttpStageProps{
 		HttpApi: api, StageName: jsii.String("$default"), AutoDeploy: jsii.Bool(true),
 		Throttle: &awsapigatewayv2.ThrottleSettings{RateLimit: jsii.Number(s.settings.Throttle),
 			BurstLimit: jsii.Number(s.settings.Throttle)},
-		AccessLogSettings: httpAccess(s.newAccessLog("HttpAccess", vendedLogs+"apigateway/weir-"+s.settings.Namespace+"-http")),
+	})
+	logs := s.newAccessLog("HttpAccess", vendedLogs+"apigateway/weir-"+s.settings.Namespace+"-http")
+	stage.Node().DefaultChild().(awsapigatewayv2.CfnStage).SetAccessLogSettings(&awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
+		DestinationArn: logs.LogGroupArn(), Format: httpAccess(),
 	})
 	to := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), s.handler, nil)
 	var authorizer awsapigatewayv2.IHttpRouteAuthorizer
@@ -128,12 +118,10 @@ func (s *stage) newHTTPAPI() httpAPI {
 			&awsapigatewayv2authorizers.HttpJwtAuthorizerProps{JwtAudience: jsii.Strings(strings.Split(pool.Audience, ",")...)})
 	}
 	for _, r := range routes() {
-		for _, route := range *api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
+		api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
 			Path: jsii.String(r.path), Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod(r.method)}, Integration: to,
 			Authorizer: authorizer,
-		}) {
-			ratelimit.Excuse(route, "AwsSolutions-APIG4", "An authorizer of an HTTP API cannot answer 429, so the handler authenticates and limits.")
-		}
+		})
 	}
 	return api
 }

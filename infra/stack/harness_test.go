@@ -16,9 +16,7 @@ import (
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
 	"github.com/aws/jsii-runtime-go"
-	"github.com/cdklabs/cdk-nag-go/cdknag/v2"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/ratelimit"
@@ -129,11 +127,10 @@ func cdkApp(t *testing.T) awscdk.App {
 
 var assetHash = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// synthesis is a stage's template, in which a constant replaces the hashes of assets, and what the CDK and cdk-nag report.
+// synthesis is a stage's template, in which a constant replaces the hashes of assets.
 type synthesis struct {
 	settings stack.Settings
 	template []byte
-	findings []string
 }
 
 // syntheses has the results of synthesize, because a synthesis takes half a second.
@@ -148,7 +145,6 @@ func synthesize(t *testing.T, changes ...func(*stack.Settings)) synthesis {
 	}
 	a := cdkApp(t)
 	made := stack.New(a, s)
-	awscdk.Aspects_Of(a).Add(cdknag.NewAwsSolutionsChecks(&cdknag.NagPackProps{Verbose: jsii.Bool(true), Reports: jsii.Bool(false)}), nil)
 	content, err := os.ReadFile(filepath.Join(*a.Synth(nil).Directory(), *made.TemplateFile()))
 	if err != nil {
 		t.Fatal(err)
@@ -158,10 +154,6 @@ func synthesize(t *testing.T, changes ...func(*stack.Settings)) synthesis {
 		t.Fatal(err)
 	}
 	done := synthesis{settings: s, template: append(formatted.Bytes(), '\n')}
-	found, all := assertions.Annotations_FromStack(made), jsii.String("*")
-	for _, m := range slices.Concat(*found.FindError(all, assertions.Match_AnyValue()), *found.FindWarning(all, assertions.Match_AnyValue())) {
-		done.findings = append(done.findings, text(t, m))
-	}
 	syntheses = append(syntheses, done)
 	return done
 }

@@ -53,31 +53,46 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 	if err := json.Unmarshal(document, &stages); err != nil {
 		return Settings{}, fmt.Errorf("stages: %w; want {\"prod\": {\"store\": \"elasticache\"}}, each setting in quotes", err)
 	}
-	r := reader{context: context, stage: stages[cmp.Or(context("stage"), "dev")], known: map[string]bool{"stage": true}}
-	s := r.settings()
+	s := Settings{LimitsProps: ratelimit.LimitsProps{Namespace: "dev", Rules: "functions/rules.json", WeirBehind: true,
+		Variables: map[string]string{}}, Arch: "arm64", Throttle: defaultThrottle}
+	known, stage := s.known(), stages[cmp.Or(context("stage"), s.Namespace)]
+	names := strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+	var problems []error
+	refuse := func(key, got, want string) {
+		problems = append(problems, fmt.Errorf("-c %s=%s: want %s", key, got, want))
+	}
+	for _, key := range slices.Sorted(maps.Keys(known)) {
+		if value := cmp.Or(context(key), stage[key]); value != "" && !known[key].set(value) {
+			refuse(key, value, known[key].want)
+		}
+	}
+	s.complete(refuse)
 	for _, key := range given {
 		if instead := removed[key]; instead != "" {
-			r.refuse(key, context(key), "nothing; it is no longer a setting; "+instead)
-		} else if !r.known[key] && !ofCDK(key) {
-			r.refuse(key, context(key), "a setting: "+strings.Join(slices.Sorted(maps.Keys(r.known)), ", "))
+			refuse(key, context(key), "nothing; it is no longer a setting; "+instead)
+		} else if known[key].set == nil && !ofCDK(key) {
+			refuse(key, context(key), "a setting: "+names)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(r.stage)) {
+	for _, key := range slices.Sorted(maps.Keys(stage)) {
+		problem := ""
 		switch {
 		case key == "arch" || key == "bundles": // make builds the functions before the app reads the file, so the file cannot set them
-			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; run make deploy ARCH=%s", s.Namespace, key, s.Arch))
+			problem = "not a setting of a stage; run make deploy ARCH=" + s.Arch
 		case removed[key] != "":
-			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: no longer a setting; %s", s.Namespace, key, removed[key]))
-		case !r.known[key] || key == "stage":
-			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; want one of %s", s.Namespace, key,
-				strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
+			problem = "no longer a setting; " + removed[key]
+		case known[key].set == nil || key == "stage":
+			problem = "not a setting of a stage; want one of " + names
+		default:
+			continue
 		}
+		problems = append(problems, fmt.Errorf("stages: %s.%s: %s", s.Namespace, key, problem))
 	}
-	if r.stage == nil && context("stage") != "" {
+	if stage == nil && context("stage") != "" {
 		s.Warning = fmt.Sprintf("stages: no settings of stage %s, so the stack has the defaults; want one of %s, or your own stage", s.Namespace,
 			strings.Join(slices.Sorted(maps.Keys(stages)), ", "))
 	}
-	return s, errors.Join(r.problems...)
+	return s, errors.Join(problems...)
 }
 
 // removed are settings of earlier versions, with what to do instead.
@@ -96,117 +111,87 @@ func ofCDK(key string) bool {
 	return strings.ContainsAny(key, "@:") || key == "acknowledged-issue-numbers" || key == "cli-telemetry"
 }
 
-func (r *reader) settings() Settings {
-	s := Settings{
-		LimitsProps: ratelimit.LimitsProps{
-			Namespace: r.text("stage", "dev"), Store: ratelimit.Store(r.oneOf("store", string(ratelimit.DynamoDB), string(ratelimit.ElastiCache))),
-			Rules: r.text("rules", "functions/rules.json"), RulesFrom: r.text("rulesFrom", ""), WeirBehind: true,
-			CORSOrigins: r.list("corsOrigins"), RequireCredential: r.flag("requireCredential"), MaxDelay: r.duration("maxDelay"),
-			Variables:              map[string]string{},
-			ProvisionedConcurrency: r.number("provisioned", 0), Tracing: r.flag("tracing"),
-			Regions: r.list("regions"), Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0),
-			DecisionSample: int(r.number("decisionSample", 0)),
-			Identity:       r.oneOf("identity", contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys), Claims: r.list("claims"),
-			UserClaim: r.text("userClaim", ""), TierClaim: r.text("tierClaim", ""),
-		},
-		Arch: r.oneOf("arch", "arm64", "x86_64"), AlarmEmail: r.text("alarmEmail", ""), RecordsTable: r.text("recordsTable", ""),
-		LogRole:  r.flag("logRole"),
-		Throttle: r.number("throttle", defaultThrottle), WAF: r.number("waf", 0),
-		Kafka: Kafka{
-			Brokers: r.text("kafkaBrokers", ""), Topic: r.text("kafkaTopic", ""), Cluster: r.text("kafkaCluster", ""),
-			SecurityGroup: r.text("kafkaSecurityGroup", ""), Vpc: r.text("kafkaVpc", ""), Subnets: r.list("kafkaSubnets"),
-		},
+// setting is a key of the context: set takes its value, and reports whether that is what it wants.
+type setting struct {
+	want string
+	set  func(value string) bool
+}
+
+// known returns all settings, which write into s.
+func (s *Settings) known() map[string]setting {
+	var tokens ratelimit.Tokens
+	var reserved float64
+	all := map[string]setting{
+		"stage": matching(&s.Namespace, "lower-case letters, digits and single hyphens, starting with a letter", validStage),
+		"arch":  oneOf(&s.Arch, "arm64", "x86_64"), "store": oneOf(&s.Store, ratelimit.DynamoDB, ratelimit.ElastiCache),
+		"identity":   oneOf(&s.Identity, contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys),
+		"alarmEmail": matching(&s.AlarmEmail, "an address", regexp.MustCompile("@")),
+		"throttle":   number(&s.Throttle, 1), "waf": number(&s.WAF, 0),
+		"provisioned": number(&s.ProvisionedConcurrency, 0), "warmWrites": number(&s.WarmWrites, 0),
+		"reserved": number(&reserved, 0).then(func(string) { s.ReservedConcurrency = &reserved }),
+		"maxDelay": {"a time such as 2s", func(value string) (ok bool) {
+			d, err := time.ParseDuration(value)
+			s.MaxDelay = d
+			return err == nil
+		}},
+		"decisionSample": {"a whole number", func(value string) (ok bool) {
+			n, err := strconv.Atoi(value)
+			s.DecisionSample = n
+			return err == nil
+		}},
 	}
-	s.Address = r.text("address", "")
-	s.Bundles = r.text("bundles", "dist/"+s.Arch)
-	if tokens := (ratelimit.Tokens{Issuer: r.text("issuer", ""), Audience: r.text("audience", ""),
-		JWKS: r.text("jwks", "")}); tokens != (ratelimit.Tokens{}) {
-		s.Tokens = &tokens
+	for key, to := range map[string]*string{"rules": &s.Rules, "rulesFrom": &s.RulesFrom, "bundles": &s.Bundles, "address": &s.Address,
+		"userClaim": &s.UserClaim, "tierClaim": &s.TierClaim, "recordsTable": &s.RecordsTable, "kafkaBrokers": &s.Kafka.Brokers,
+		"kafkaTopic": &s.Kafka.Topic, "kafkaCluster": &s.Kafka.Cluster, "kafkaSecurityGroup": &s.Kafka.SecurityGroup, "kafkaVpc": &s.Kafka.Vpc} {
+		all[key] = setting{}.then(func(value string) { *to = value })
 	}
-	if s.Identity == contract.IdentityWeir {
-		s.Identity = ""
-	} else {
-		r.checkHost(&s)
+	for key, to := range map[string]*string{"issuer": &tokens.Issuer, "audience": &tokens.Audience, "jwks": &tokens.JWKS} {
+		all[key] = setting{}.then(func(value string) { *to, s.Tokens = value, &tokens })
 	}
 	for key, variable := range map[string]string{"basePath": contract.VariableBasePath, "apiKeyHeader": contract.VariableAPIKeyHeader,
 		"foreignApiKeys": contract.VariableForeignAPIKeys} {
-		if value := r.text(key, ""); value != "" {
-			s.Variables[variable] = value
+		all[key] = setting{}.then(func(value string) { s.Variables[variable] = value })
+	}
+	for key, to := range map[string]*[]string{"corsOrigins": &s.CORSOrigins, "regions": &s.Regions, "zones": &s.Zones,
+		"claims": &s.Claims, "kafkaSubnets": &s.Kafka.Subnets} {
+		all[key] = setting{}.then(func(value string) { *to = strings.Split(value, ",") })
+	}
+	for key, to := range map[string]*bool{"requireCredential": &s.RequireCredential, "tracing": &s.Tracing, "logRole": &s.LogRole} {
+		all[key] = oneOf(new(string), "false", "true").then(func(value string) { *to = value == "true" })
+	}
+	return all
+}
+
+// complete sets what depends on several settings, and refuses those that exclude or need each other.
+func (s *Settings) complete(refuse func(key, got, want string)) {
+	s.Bundles = cmp.Or(s.Bundles, "dist/"+s.Arch)
+	if s.Identity == contract.IdentityHost || s.Identity == contract.IdentityHostKeys {
+		if s.Tokens == nil || s.Tokens.Audience == "" || s.Tokens.JWKS != "" || !userPool.MatchString(s.Tokens.Issuer) {
+			refuse("identity", s.Identity, "also issuer, https://cognito-idp.REGION.amazonaws.com/POOL of a Cognito user pool, and audience, its "+
+				"app clients, but not jwks; with another authorizer, use the construct (infra/ATTACH.md)")
 		}
-	}
-	if r.text("reserved", "") != "" {
-		n := r.number("reserved", 0)
-		s.ReservedConcurrency = &n
-	}
-	if !validStage.MatchString(s.Namespace) {
-		r.refuse("stage", s.Namespace, "lower-case letters, digits and single hyphens, starting with a letter")
+		s.Cognito, s.Tokens = s.Tokens, nil // the authorizers of the APIs verify its tokens
 	}
 	if s.Regions != nil && (s.Kafka.Vpc != "" || s.Zones != nil) {
-		r.refuse("regions", r.lookup("regions"), "nothing with zones or kafkaVpc, which are in one region")
-	}
-	r.checkKafka(&s)
-	if s.AlarmEmail != "" && !strings.Contains(s.AlarmEmail, "@") {
-		r.refuse("alarmEmail", s.AlarmEmail, "an address")
-	}
-	if s.Throttle < 1 {
-		r.refuse("throttle", r.lookup("throttle"), "1 or more")
+		refuse("regions", strings.Join(s.Regions, ","), "nothing with zones or kafkaVpc, which are in one region")
 	}
 	if s.WAF != 0 && s.WAF < minWAF {
-		r.refuse("waf", r.lookup("waf"), "0, or at least 10, the minimum of WAF")
+		refuse("waf", fmt.Sprint(s.WAF), "0, or at least 10, the minimum of WAF")
 	}
-	return s
+	k := s.Kafka
+	kafka := []string{k.Brokers, k.Topic, k.Cluster, k.SecurityGroup, k.Vpc, strings.Join(k.Subnets, ",")}
+	if missing := slices.Contains(kafka, ""); missing && strings.Join(kafka, "") != "" {
+		refuse("kafkaBrokers", k.Brokers, "all of kafkaBrokers, kafkaTopic, kafkaCluster, kafkaSecurityGroup, kafkaVpc and kafkaSubnets, or none")
+	}
 }
 
 // userPool matches the issuer of a Cognito user pool.
 var userPool = regexp.MustCompile(`^https://cognito-idp\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([A-Za-z0-9-]+_[A-Za-z0-9]+)$`)
 
-// checkHost moves the issuer to Cognito: the authorizers of the APIs verify its tokens.
-func (r *reader) checkHost(s *Settings) {
-	if s.Tokens == nil || s.Tokens.Audience == "" || s.Tokens.JWKS != "" || !userPool.MatchString(s.Tokens.Issuer) {
-		r.refuse("identity", s.Identity, "also issuer, https://cognito-idp.REGION.amazonaws.com/POOL of a Cognito user pool, and audience, its "+
-			"app clients, but not jwks; with another authorizer, use the construct (infra/ATTACH.md)")
-		return
-	}
-	s.Cognito, s.Tokens = s.Tokens, nil
-}
-
-func (r *reader) checkKafka(s *Settings) {
-	k := &s.Kafka
-	settings := map[string]string{
-		"kafkaBrokers": k.Brokers, "kafkaTopic": k.Topic, "kafkaCluster": k.Cluster,
-		"kafkaSecurityGroup": k.SecurityGroup, "kafkaVpc": k.Vpc, "kafkaSubnets": strings.Join(k.Subnets, ","),
-	}
-	var missing []string
-	for _, key := range slices.Sorted(maps.Keys(settings)) {
-		if settings[key] == "" {
-			missing = append(missing, key)
-		}
-	}
-	switch len(missing) {
-	case len(settings):
-		return
-	case 0:
-	default:
-		r.refuse("kafkaBrokers", k.Brokers, "also "+strings.Join(missing, ", "))
-	}
-	if n := len(k.Subnets); n != 0 && (n < 2 || n > 3) {
-		r.refuse("kafkaSubnets", r.lookup("kafkaSubnets"), "two or three subnets in different zones, separated by commas")
-	}
-	if s.Zones != nil {
-		r.refuse("zones", r.lookup("zones"), "nothing with kafkaBrokers; kafkaSubnets determines the zones")
-	}
-}
-
 const minWAF = 10
 
-// With these defaults, all APIs together write no more than a new counter table accepts.
-// infra/README.md has the formula.
-const (
-	apis = 2 // the REST and the HTTP API
-	// The most expensive request under the repository's rules charges its caller and all callers.
-	requestWrites   = 2
-	defaultThrottle = 600
-)
+// With defaultThrottle, both APIs together write no more than a new counter table accepts. infra/README.md has the formula.
+const defaultThrottle = 600
 
 var validStage = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
@@ -232,71 +217,40 @@ func (s *Settings) In(folder string) {
 	}
 }
 
-type reader struct {
-	context  func(string) string
-	stage    map[string]string
-	known    map[string]bool // keys that lookup was asked for
-	problems []error
+// then returns a setting that also calls next with a value that it wants.
+func (s setting) then(next func(value string)) setting {
+	return setting{s.want, func(value string) (ok bool) {
+		if s.set != nil && !s.set(value) {
+			return false
+		}
+		next(value)
+		return true
+	}}
 }
 
-func (r *reader) lookup(key string) string {
-	r.known[key] = true
-	return cmp.Or(r.context(key), r.stage[key])
+func matching(to *string, want string, valid *regexp.Regexp) setting {
+	return setting{want, func(value string) (ok bool) {
+		*to = value
+		return valid.MatchString(value)
+	}}
 }
 
-func (r *reader) text(key, otherwise string) string {
-	if v := r.lookup(key); v != "" {
-		return v
+func oneOf[T ~string](to *T, values ...T) setting {
+	want := string(values[0])
+	for _, value := range values[1:] {
+		want += " or " + string(value)
 	}
-	return otherwise
+	return setting{want, func(value string) (ok bool) {
+		*to = T(value)
+		return slices.Contains(values, *to)
+	}}
 }
 
-func (r *reader) refuse(key, got, want string) {
-	r.problems = append(r.problems, fmt.Errorf("-c %s=%s: want %s", key, got, want))
-}
-
-func (r *reader) oneOf(key string, values ...string) string {
-	got := r.text(key, values[0])
-	if slices.Contains(values, got) {
-		return got
-	}
-	r.refuse(key, got, strings.Join(values, " or "))
-	return values[0]
-}
-
-func (r *reader) list(key string) []string {
-	if v := r.lookup(key); v != "" {
-		return strings.Split(v, ",")
-	}
-	return nil
-}
-
-func (r *reader) number(key string, otherwise float64) float64 {
-	v := r.lookup(key)
-	if v == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(v, 10, 31)
-	if err != nil {
-		r.refuse(key, v, "a whole number")
-		return otherwise
-	}
-	return float64(n)
-}
-
-func (r *reader) flag(key string) bool {
-	v := r.oneOf(key, "false", "true")
-	return v == "true"
-}
-
-func (r *reader) duration(key string) time.Duration {
-	v := r.lookup(key)
-	if v == "" {
-		return 0
-	}
-	d, err := time.ParseDuration(v)
-	if err != nil {
-		r.refuse(key, v, "a time such as 2s")
-	}
-	return d
+// number returns a setting whose value is a whole number of at least least.
+func number(to *float64, least float64) setting {
+	return setting{fmt.Sprintf("a whole number of at least %v", least), func(value string) (ok bool) {
+		n, err := strconv.ParseUint(value, 10, 31)
+		*to = float64(n)
+		return err == nil && *to >= least
+	}}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssnssubscriptions"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awswafv2"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -54,12 +55,13 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	}
 	s.http = s.newHTTPAPI()
 	if settings.WAF > 0 {
-		s.protectREST()
+		awswafv2.NewCfnWebACLAssociation(s.stack, jsii.String("WebAclOfRest"), &awswafv2.CfnWebACLAssociationProps{
+			WebAclArn:   ratelimit.NewWebACL(s.stack, "REGIONAL", "weir-"+settings.Namespace, settings.WAF).AttrArn(),
+			ResourceArn: s.rest.DeploymentStage().StageArn(),
+		})
 	}
-	s.newHTTPAlarm()
-	s.newDashboard()
+	s.watch()
 	s.newOutputs()
-	s.checkThroughput()
 	return s.stack
 }
 
@@ -90,19 +92,6 @@ func (s *stage) secret(id, description string, optional bool) string {
 	return *awscdk.NewCfnParameter(s.stack, jsii.String(id), &awscdk.CfnParameterProps{
 		NoEcho: jsii.Bool(true), AllowedPattern: pattern, Default: none, Description: jsii.String(description),
 	}).ValueAsString()
-}
-
-// checkThroughput warns if the throttles admit more writes than a new counter table accepts. It is
-// no error, because DynamoDB grows with the load.
-func (s *stage) checkThroughput() {
-	writes, table := s.settings.Throttle*apis*requestWrites, max(ratelimit.NewTableWrites, s.settings.WarmWrites)
-	if s.settings.Store == ratelimit.ElastiCache || writes <= table {
-		return
-	}
-	awscdk.Annotations_Of(s.stack).AddWarningV2(jsii.String("weir:throughput"), jsii.Sprintf(
-		"throttle: %[1]v requests a second on %[2]d APIs cause up to %[3]v writes a second, but a new table of counters accepts %[4]v; set "+
-			"warmWrites to %[3]v, or throttle to %[5]v",
-		s.settings.Throttle, apis, writes, table, float64(int(table/apis/requestWrites))))
 }
 
 func (s *stage) newTopic() awssns.Topic {

@@ -250,27 +250,20 @@ func TestStack_stages(t *testing.T) {
 func TestRead(t *testing.T) {
 	for want, context := range map[string]map[string]string{
 		"-c arch=riscv: want arm64 or x86_64":                                                {"arch": "riscv"},
-		"-c throttle=many: want a whole number":                                              {"throttle": "many"},
+		"-c throttle=many: want a whole number of at least 1":                                {"throttle": "many"},
 		"-c tracing=yes: want false or true":                                                 {"tracing": "yes"},
 		"-c maxDelay=2: want a time such as 2s":                                              {"maxDelay": "2"},
 		"-c waf=5: want 0, or at least 10":                                                   {"waf": "5"},
 		"-c stagee=prod: want a setting: ":                                                   {"stagee": "prod"},
 		"-c stage=My_Stage: want lower-case letters":                                         {"stage": "My_Stage"},
 		"-c alarmEmail=nobody: want an address":                                              {"alarmEmail": "nobody"},
-		"-c throttle=0: want 1 or more":                                                      {"throttle": "0"},
+		"-c throttle=0: want a whole number of at least 1":                                   {"throttle": "0"},
 		"-c events=kafka: want nothing; it is no longer a setting; a decision is a log line": {"events": "kafka"},
-		"-c kafkaBrokers=b: want also kafkaCluster, kafkaSecurityGroup, kafkaSub":            {"kafkaBrokers": "b", "kafkaTopic": "t"},
-		"-c kafkaSubnets=subnet-1: want two or three subnets in different": {
-			"kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v", "kafkaSubnets": "subnet-1",
-		},
-		"-c zones=a,b: want nothing with kafkaBrokers": {
-			"kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v",
-			"kafkaSubnets": "subnet-1,subnet-2", "zones": "a,b",
-		},
-		"-c warmWrites=many: want a whole number":                                   {"warmWrites": "many"},
-		"stages: prod.stores: not a setting of":                                     {"stage": "prod"},
-		"stages: built.arch: not a setting of a stage; run make deploy ARCH=x86_64": {"stage": "built"},
-		"stages: test.stage: not a setting of":                                      {"stage": "test"},
+		"-c kafkaBrokers=b: want all of kafkaBrokers, kafkaTopic, kafkaCluster":              {"kafkaBrokers": "b", "kafkaTopic": "t"},
+		"-c warmWrites=many: want a whole number":                                            {"warmWrites": "many"},
+		"stages: prod.stores: not a setting of":                                              {"stage": "prod"},
+		"stages: built.arch: not a setting of a stage; run make deploy ARCH=x86_64":          {"stage": "built"},
+		"stages: test.stage: not a setting of":                                               {"stage": "test"},
 	} {
 		_, err := stack.Read([]byte(`{"prod": {"stores": "dynamodb"}, "test": {"stage": "other"}, "built": {"arch": "x86_64"}}`),
 			slices.Collect(maps.Keys(context)), func(key string) string { return context[key] })

@@ -20,10 +20,10 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// The conditions of the template.
+// The conditions of the template. One named Has and a parameter, without Arn, holds if the parameter is not empty.
 const (
-	hasAPI          = "HasRestApi"
-	hasAccessLog    = "HasAccessLog"
+	hasAPI          = "HasRestApiId"
+	hasAccessLog    = "HasAccessLogGroup"
 	hasAlarmEmail   = "HasAlarmEmail"
 	hasIssuer       = "HasIssuer"
 	hasOrigin       = "HasCorsOrigin"
@@ -94,64 +94,51 @@ func restrict(id string, resource node) {
 	}
 }
 
-type stack struct {
-	cdk awscdk.Stack
-
-	namespace, bucket, prefix, architecture, api awscdk.CfnParameter
-	issuer, audience, jwks, email, accessLog     awscdk.CfnParameter
-	identity, userClaim, tierClaim, claims       awscdk.CfnParameter
-	origin, basePath, requireCredential          awscdk.CfnParameter
-	apiKeyHeader, foreignAPIKeys, algorithms     awscdk.CfnParameter
-	address, secret, secretBefore                awscdk.CfnParameter
-	boundary, key, retention                     awscdk.CfnParameter
-}
+type stack struct{ cdk awscdk.Stack }
 
 func (s *stack) fill(store ratelimit.Store, rules string) {
 	s.newParameters()
+	s.newRules()
 	if store == ratelimit.ElastiCache { // only functions in a VPC need a copy of the issuer's keys
-		s.condition(hasIssuer, s.issuer)
+		s.has("Issuer")
 	}
-	p := &ratelimit.LimitsProps{
-		Namespace: *s.namespace.ValueAsString(), Store: store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code, Reports: true,
-		Architecture: awslambda.Architecture_Custom(s.architecture.ValueAsString(), nil),
+	l := ratelimit.NewLimits(s.cdk, jsii.String("Limits"), &ratelimit.LimitsProps{
+		Namespace: s.value("Namespace"), Store: store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code, Reports: true,
+		Architecture: awslambda.Architecture_Custom(jsii.String(s.value("Architecture")), nil),
 		AlarmAction:  awscloudwatchactions.NewSnsAction(s.newTopic()),
-		Address:      *s.address.ValueAsString(), OriginSecret: *s.secret.ValueAsString(), PreviousOriginSecret: *s.secretBefore.ValueAsString(),
-		Identity: *s.identity.ValueAsString(), UserClaim: *s.userClaim.ValueAsString(), TierClaim: *s.tierClaim.ValueAsString(),
-		Claims: []string{*s.claims.ValueAsString()},
+		Address:      s.value("Address"), OriginSecret: s.value("OriginSecret"), PreviousOriginSecret: s.value("PreviousOriginSecret"),
+		Identity: s.value("Identity"), UserClaim: s.value("UserClaim"), TierClaim: s.value("TierClaim"), Claims: []string{s.value("Claims")},
+		CORSOrigins: []string{s.value("CorsOrigin")},
+		Tokens:      &ratelimit.Tokens{Issuer: s.value("Issuer"), Audience: s.value("Audience"), JWKS: s.value("JWKS")},
 		Variables: map[string]string{
-			contract.VariableBasePath: *s.basePath.ValueAsString(), contract.VariableRequireCredential: *s.requireCredential.ValueAsString(),
-			contract.VariableAPIKeyHeader: *s.apiKeyHeader.ValueAsString(), contract.VariableForeignAPIKeys: *s.foreignAPIKeys.ValueAsString(),
-			contract.VariableJWTAlgorithms: *s.algorithms.ValueAsString(),
+			contract.VariableBasePath: s.value("BasePath"), contract.VariableRequireCredential: s.value("RequireCredential"),
+			contract.VariableAPIKeyHeader: s.value("ApiKeyHeader"), contract.VariableForeignAPIKeys: s.value("ForeignApiKeys"),
+			contract.VariableJWTAlgorithms: s.value("JwtAlgorithms"),
 		},
-	}
-	p.CORSOrigins = []string{*s.origin.ValueAsString()}
-	p.Tokens = &ratelimit.Tokens{Issuer: *s.issuer.ValueAsString(), Audience: *s.audience.ValueAsString(), JWKS: *s.jwks.ValueAsString()}
-	l := ratelimit.NewLimits(s.cdk, jsii.String("Limits"), p)
-	api := awsapigateway.RestApi_FromRestApiId(s.cdk, jsii.String("Api"), s.api.ValueAsString())
-	authorizer := l.NewAuthorizer(api)
+	})
+	api := awsapigateway.RestApi_FromRestApiId(s.cdk, jsii.String("Api"), jsii.String(s.value("RestApiId")))
+	authorizer, given := l.NewAuthorizer(api), s.has("RestApiId")
 	api.Node().FindChild(jsii.String("Limiter")).(awscdk.CfnElement).OverrideLogicalId(jsii.String(authorizerID))
-	s.onlyIf(api, s.condition(hasAPI, s.api))
-	s.output("AuthorizerId", authorizer).SetCondition(s.cdk.Node().FindChild(jsii.String(hasAPI)).(awscdk.CfnCondition))
+	s.onlyIf(given, api)
+	s.output("AuthorizerId", authorizer).SetCondition(given)
 	s.output("RecordsTable", l.Records().TableName())
 	s.output("ReportFunctionArn", l.ReportFunction().FunctionArn())
 	s.newLayer(l)
 	s.output("DashboardName", l.NewDashboard(s.cdk, ratelimit.Dashboard{}))
-	logs := awslogs.LogGroup_FromLogGroupName(s.cdk, jsii.String("AccessLog"), s.accessLog.ValueAsString())
+	logs := awslogs.LogGroup_FromLogGroupName(s.cdk, jsii.String("AccessLog"), jsii.String(s.value("AccessLogGroup")))
 	l.ReportFromLog(logs)
 	alarms := constructs.NewConstruct(s.cdk, jsii.String("AccessLogAlarms"))
 	l.WatchAccessLog(alarms, logs)
-	given := s.condition(hasAccessLog, s.accessLog)
-	s.onlyIf(l.Node().FindChild(jsii.String("ReportAccessLog")), given)
-	s.onlyIf(alarms, given)
+	s.onlyIf(s.has("AccessLogGroup"), l.Node().FindChild(jsii.String("ReportAccessLog")), alarms)
 	s.override()
 }
 
 // override sets the properties that all resources of a type take from parameters.
 func (s *stack) override() {
-	boundary, key := optional(hasBoundary, node{"Ref": s.boundary.LogicalId()}), node{"Ref": s.key.LogicalId()}
+	boundary, key := optional(hasBoundary, node{"Ref": "PermissionsBoundary"}), node{"Ref": "KmsKeyArn"}
 	properties := map[string]node{
 		"AWS::IAM::Role":      {"PermissionsBoundary": boundary},
-		"AWS::Logs::LogGroup": {"KmsKeyId": optional(hasKey, key), "RetentionInDays": node{"Ref": s.retention.LogicalId()}},
+		"AWS::Logs::LogGroup": {"KmsKeyId": optional(hasKey, key), "RetentionInDays": node{"Ref": "LogRetentionDays"}},
 		"AWS::DynamoDB::Table": {"SSESpecification": optional(hasKey, node{"SSEEnabled": true, "SSEType": "KMS",
 			"KMSMasterKeyId": key})},
 		"AWS::ElastiCache::ServerlessCache": {"KmsKeyId": optional(hasKey, key)},
@@ -197,174 +184,166 @@ func (s *stack) newLayer(l *ratelimit.Limits) {
 	}
 }
 
-// newParameters adds the parameters, which CloudFormation checks before it creates resources.
+// parameter is a parameter of the template, which CloudFormation checks before it creates resources.
+type parameter struct {
+	id, text string
+	value    string   // default
+	pattern  string   // "" accepts every text
+	want     string   // what the pattern accepts
+	of       []string // accepted values; nil means all that the pattern accepts
+}
+
+// Patterns of parameters.
+const (
+	algorithm = "((RS|PS|ES)(256|384|512)|EdDSA)"
+	basePath  = "(/|(/[A-Za-z0-9$_~+!*'()-][A-Za-z0-9$_.~+!*'()-]*)+)"
+	origin    = `(\*|(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?)?`
+)
+
+var secret = fmt.Sprintf("([!-~]{%d,})?", contract.MinOriginSecret)
+
+var parameters = []parameter{
+	{id: "Namespace", text: "Separates deployments in keys, metrics and names. Two deployments in one account and region need different " +
+		"namespaces.", value: "main", pattern: "[a-z][a-z0-9]*(-[a-z0-9]+)*",
+		want: "1 to 32 lower-case letters, digits and single hyphens, starting with a letter"},
+	{id: "CodeBucket", text: "The S3 bucket, in this region, with the zip files of the release.", pattern: ".{3,}", want: "a bucket"},
+	{id: "CodePrefix", text: "The prefix of the zip files in the bucket, such as weir/v1.0.0/.", pattern: "([^/]+/)*",
+		want: "empty, or a path that ends with / and does not begin with it"},
+	{id: "Architecture", text: "The architecture of the functions.", value: "arm64", of: []string{"arm64", "x86_64"}},
+	{id: "RestApiId", text: "The id of the REST API to limit. Empty means none.", pattern: "([a-z0-9]{10})?", want: "the id of a REST API, " +
+		"such as a1b2c3d4e5; the id of an HTTP API does not work, because an HTTP API cannot answer 429 from an authorizer"},
+	{id: "Identity", text: "What identifies callers: weir verifies tokens and API keys, host takes the caller that the authorizer of the " +
+		"API, IAM or mutual TLS has verified, host+keys also reads API keys.", value: contract.IdentityWeir,
+		of: []string{contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys}},
+	{id: "UserClaim", text: "The path of the claim with the user, such as username.", value: "sub"},
+	{id: "TierClaim", text: "The path of the claim with the tier, such as cognito:groups or realm_access.roles.", value: "tier"},
+	{id: "Claims", text: "More names of claims for rules, such as org=org.id,team=https://example.com/team. Empty means none."},
+	{id: "Issuer", text: "The claim iss of accepted JWTs. Empty means that tokens are ignored."},
+	{id: "Audience", text: "The claim aud of accepted JWTs, or client_id of those without it; or several, separated by commas. Required " +
+		"with Issuer."},
+	{id: "JWKS", text: "The https URL of the issuer's public keys. Required with Issuer.", pattern: "(https://.+)?", want: "an https URL"},
+	{id: "JwtAlgorithms", text: "The signature algorithms of accepted JWTs, such as RS256,ES256.", value: "RS256",
+		pattern: algorithm + "(," + algorithm + ")*",
+		want:    "algorithms with a public key, such as RS256, ES256 and EdDSA, separated by commas without spaces"},
+	{id: "RequireCredential", text: "true rejects callers without a token or an API key with 401.", value: "false",
+		of: []string{"true", "false"}},
+	{id: "ApiKeyHeader", text: "The header field of API keys. none means that API keys identify no caller.", value: "x-api-key",
+		pattern: "[A-Za-z0-9-]{1,64}", want: "the name of a header field, or none"},
+	{id: "ForeignApiKeys", text: "Requests with an API key that is not Weir's, such as a key of a usage plan: ignore identifies the caller " +
+		"without the key, refuse answers 401, accept looks up keys of weir keys import.", value: contract.ForeignKeysIgnored,
+		of: []string{contract.ForeignKeysIgnored, contract.ForeignKeysRefused, contract.ForeignKeysAccepted}},
+	{id: "Address", text: "Source of the client's address: host, or behind a CDN or a proxy cloudfront or hops:N, which need OriginSecret. " +
+		"infra/edge/README.md describes them.", value: contract.AddressHost, pattern: "host|cloudfront|hops:([1-9]|1[0-6])",
+		want: "host, cloudfront, or hops:N with N from 1 to 16"},
+	{id: "OriginSecret", text: "The value of Weir-Origin-Secret in requests from the CDN or the proxy.", pattern: secret,
+		want: "empty, or at least 32 characters without spaces"},
+	{id: "PreviousOriginSecret", text: "A second valid value of Weir-Origin-Secret, until every CDN or proxy sends the first. " +
+		"Empty means none.", pattern: secret, want: "empty, or at least 32 characters without spaces"},
+	{id: "CorsOrigin", text: "The origin whose pages may read refusals, such as https://app.example. * means every origin. Empty means none.",
+		pattern: origin, want: "empty, *, or one https origin without a path"},
+	{id: "BasePath", text: "The paths that custom domains add before every path, such as /v1,/orders/v2, and / for a domain that adds none " +
+		"beside them. Empty means none.", pattern: "(" + basePath + "(," + basePath + ")*)?",
+		want: "empty, or paths such as / or /v1, separated by commas without spaces"},
+	{id: "AlarmEmail", text: "The address that alarms notify. Empty means that no alarm notifies."},
+	{id: "AccessLogGroup", text: "The log group of the REST API's access log, for the alarm authorizer-failed, and for limits that count " +
+		"failures or bytes. Its lines are JSON with responseType, report, status and responseLength. Empty means none."},
+	{id: "PermissionsBoundary", text: "The ARN of the policy that bounds the permissions of all roles. Empty means none.",
+		pattern: "(arn:[a-z-]+:iam::([0-9]{12}|aws):policy/.+)?", want: "empty, or the ARN of a managed policy"},
+	{id: "KmsKeyArn", text: "The ARN of the KMS key that encrypts the tables, the cache and the logs. Empty means keys of AWS.",
+		pattern: "(arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/.+)?", want: "empty, or the ARN of a key; not an alias"},
+	{id: "LogRetentionDays", text: "The retention of the functions' logs, in days.", value: "30", of: strings.Fields("1 3 5 7 14 30 60 90 " +
+		"120 150 180 365 400 545 731 1096 1827 2192 2557 2922 3288 3653")},
+}
+
 func (s *stack) newParameters() {
-	add := func(id, text string, p awscdk.CfnParameterProps) awscdk.CfnParameter {
-		p.Type, p.Description = jsii.String("String"), jsii.String(text)
-		return awscdk.NewCfnParameter(s.cdk, jsii.String(id), &p)
+	for _, p := range parameters {
+		made := &awscdk.CfnParameterProps{Type: jsii.String("String"), Description: &p.text, Default: &p.value}
+		switch p.id {
+		case "CodeBucket":
+			made.Default = nil
+		case "Namespace":
+			made.MaxLength = jsii.Number(32)
+		}
+		if p.pattern == secret {
+			made.NoEcho = jsii.Bool(true)
+		}
+		if p.pattern != "" {
+			made.AllowedPattern, made.ConstraintDescription = &p.pattern, &p.want
+		}
+		if p.of != nil {
+			made.AllowedValues = jsii.Strings(p.of...)
+		}
+		awscdk.NewCfnParameter(s.cdk, &p.id, made)
 	}
-	empty := jsii.String("")
-	s.namespace = add("Namespace", "Separates deployments in keys, metrics and names. Two deployments in one account and region need "+
-		"different namespaces.", awscdk.CfnParameterProps{
-		Default: jsii.String("main"), AllowedPattern: jsii.String("[a-z][a-z0-9]*(-[a-z0-9]+)*"), MaxLength: jsii.Number(32),
-		ConstraintDescription: jsii.String("1 to 32 lower-case letters, digits and single hyphens, starting with a letter"),
-	})
-	s.bucket = add("CodeBucket", "The S3 bucket, in this region, with the zip files of the release.",
-		awscdk.CfnParameterProps{MinLength: jsii.Number(3)})
-	s.prefix = add("CodePrefix", "The prefix of the zip files in the bucket, such as weir/v1.0.0/.", awscdk.CfnParameterProps{
-		Default: empty, AllowedPattern: jsii.String("([^/]+/)*"), ConstraintDescription: jsii.String("empty, or a path that ends with / and " +
-			"does not begin with it"),
-	})
-	s.architecture = add("Architecture", "The architecture of the functions.", awscdk.CfnParameterProps{Default: jsii.String("arm64"),
-		AllowedValues: jsii.Strings("arm64", "x86_64")})
-	s.api = add("RestApiId", "The id of the REST API to limit. Empty means none.", awscdk.CfnParameterProps{
-		Default: empty, AllowedPattern: jsii.String("([a-z0-9]{10})?"),
-		ConstraintDescription: jsii.String("the id of a REST API, such as a1b2c3d4e5; the id of an HTTP API does not work, because an HTTP " +
-			"API cannot answer 429 from an authorizer"),
-	})
-	s.identity = add("Identity", "What identifies callers: weir verifies tokens and API keys, host takes the caller that the authorizer of "+
-		"the API, IAM or mutual TLS has verified, host+keys also reads API keys.", awscdk.CfnParameterProps{
-		Default:       jsii.String(contract.IdentityWeir),
-		AllowedValues: jsii.Strings(contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys),
-	})
-	s.userClaim = add("UserClaim", "The path of the claim with the user, such as username.",
-		awscdk.CfnParameterProps{Default: jsii.String("sub")})
-	s.tierClaim = add("TierClaim", "The path of the claim with the tier, such as cognito:groups or realm_access.roles.",
-		awscdk.CfnParameterProps{Default: jsii.String("tier")})
-	s.claims = add("Claims", "More names of claims for rules, such as org=org.id,team=https://example.com/team. Empty means none.",
-		awscdk.CfnParameterProps{Default: empty})
-	s.issuer = add("Issuer", "The claim iss of accepted JWTs. Empty means that tokens are ignored.", awscdk.CfnParameterProps{Default: empty})
-	s.audience = add("Audience", "The claim aud of accepted JWTs, or client_id of those without it; or several, separated by commas. "+
-		"Required with Issuer.", awscdk.CfnParameterProps{Default: empty})
-	s.jwks = add("JWKS", "The https URL of the issuer's public keys. Required with Issuer.", awscdk.CfnParameterProps{Default: empty,
-		AllowedPattern: jsii.String("(https://.+)?"), ConstraintDescription: jsii.String("an https URL")})
-	const algorithm = "((RS|PS|ES)(256|384|512)|EdDSA)"
-	s.algorithms = add("JwtAlgorithms", "The signature algorithms of accepted JWTs, such as RS256,ES256.", awscdk.CfnParameterProps{
-		Default: jsii.String("RS256"), AllowedPattern: jsii.String(algorithm + "(," + algorithm + ")*"),
-		ConstraintDescription: jsii.String("algorithms with a public key, such as RS256, ES256 and EdDSA, separated by commas without spaces"),
-	})
-	s.requireCredential = add("RequireCredential", "true rejects callers without a token or an API key with 401.",
-		awscdk.CfnParameterProps{Default: jsii.String("false"), AllowedValues: jsii.Strings("true", "false")})
-	s.apiKeyHeader = add("ApiKeyHeader", "The header field of API keys. none means that API keys identify no caller.",
-		awscdk.CfnParameterProps{Default: jsii.String("x-api-key"), AllowedPattern: jsii.String("[A-Za-z0-9-]{1,64}")})
-	s.foreignAPIKeys = add("ForeignApiKeys", "Requests with an API key that is not Weir's, such as a key of a usage plan: ignore "+
-		"identifies the caller without the key, refuse answers 401, accept looks up keys of weir keys import.", awscdk.CfnParameterProps{
-		Default: jsii.String(contract.ForeignKeysIgnored), AllowedValues: jsii.Strings(contract.ForeignKeysIgnored, contract.ForeignKeysRefused,
-			contract.ForeignKeysAccepted),
-	})
-	s.address = add("Address", "Source of the client's address: host, or behind a CDN or a proxy cloudfront or hops:N, which need "+
-		"OriginSecret. infra/edge/README.md describes them.", awscdk.CfnParameterProps{
-		Default: jsii.String(contract.AddressHost), AllowedPattern: jsii.String("host|cloudfront|hops:([1-9]|1[0-6])"),
-		ConstraintDescription: jsii.String("host, cloudfront, or hops:N with N from 1 to 16"),
-	})
-	secret := func(id, text string) awscdk.CfnParameter {
-		return add(id, text, awscdk.CfnParameterProps{
-			Default: empty, NoEcho: jsii.Bool(true), AllowedPattern: jsii.Sprintf("([!-~]{%d,})?", contract.MinOriginSecret),
-			ConstraintDescription: jsii.Sprintf("empty, or at least %d characters without spaces", contract.MinOriginSecret),
-		})
+	for _, p := range []string{"CorsOrigin", "PermissionsBoundary", "KmsKeyArn"} {
+		s.has(p)
 	}
-	s.secret = secret("OriginSecret", "The value of Weir-Origin-Secret in requests from the CDN or the proxy.")
-	s.secretBefore = secret("PreviousOriginSecret", "A second valid value of Weir-Origin-Secret, until every CDN or proxy sends the first. "+
-		"Empty means none.")
-	s.origin = add("CorsOrigin", "The origin whose pages may read refusals, such as https://app.example. * means every origin. Empty means "+
-		"none.", awscdk.CfnParameterProps{
-		Default: empty, AllowedPattern: jsii.String(`(\*|(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?)?`),
-		ConstraintDescription: jsii.String("empty, *, or one https origin without a path"),
-	})
-	const basePath = "(/|(/[A-Za-z0-9$_~+!*'()-][A-Za-z0-9$_.~+!*'()-]*)+)"
-	s.basePath = add("BasePath", "The paths that custom domains add before every path, such as /v1,/orders/v2, and / for a domain that "+
-		"adds none beside them. Empty means none.", awscdk.CfnParameterProps{
-		Default: empty, AllowedPattern: jsii.String("(" + basePath + "(," + basePath + ")*)?"),
-		ConstraintDescription: jsii.String("empty, or paths such as / or /v1, separated by commas without spaces"),
-	})
-	s.email = add("AlarmEmail", "The address that alarms notify. Empty means that no alarm notifies.",
-		awscdk.CfnParameterProps{Default: empty})
-	s.accessLog = add("AccessLogGroup", "The log group of the REST API's access log, for the alarm authorizer-failed, and for limits that "+
-		"count failures or bytes. Its lines are JSON with responseType, report, status and responseLength. Empty means none.",
-		awscdk.CfnParameterProps{Default: empty})
-	s.newAccountParameters(add)
-	s.condition(hasOrigin, s.origin)
 	awscdk.NewCfnCondition(s.cdk, jsii.String(hasAPIAndOrigin),
-		&awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionOr(
-			awscdk.Fn_ConditionEquals(s.api.ValueAsString(), ""), awscdk.Fn_ConditionEquals(s.origin.ValueAsString(), ""),
-		))})
-	awscdk.NewCfnRule(s.cdk, jsii.String("TokensAreComplete"), &awscdk.CfnRuleProps{
-		RuleCondition: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.issuer.ValueAsString(), "")),
-		Assertions: &[]*awscdk.CfnRuleAssertion{{
-			Assert: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionOr(awscdk.Fn_ConditionEquals(s.audience.ValueAsString(), ""),
-				awscdk.Fn_ConditionEquals(s.jwks.ValueAsString(), ""))),
-			AssertDescription: jsii.String("Issuer needs Audience and JWKS; otherwise the functions would accept tokens for other APIs"),
-		}},
-	})
-	awscdk.NewCfnRule(s.cdk, jsii.String("HostIdentifies"), &awscdk.CfnRuleProps{
-		RuleCondition: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.identity.ValueAsString(), contract.IdentityWeir)),
-		Assertions: &[]*awscdk.CfnRuleAssertion{{
-			Assert: awscdk.Fn_ConditionAnd(awscdk.Fn_ConditionEquals(s.api.ValueAsString(), ""),
-				awscdk.Fn_ConditionEquals(s.issuer.ValueAsString(), "")),
-			AssertDescription: jsii.String("Identity host needs an empty RestApiId and Issuer: the authorizer of your API verifies callers"),
-		}},
-	})
-	awscdk.NewCfnRule(s.cdk, jsii.String("AddressHasASecret"), &awscdk.CfnRuleProps{
-		RuleCondition: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.address.ValueAsString(), contract.AddressHost)),
-		Assertions: &[]*awscdk.CfnRuleAssertion{{
-			Assert:            awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.secret.ValueAsString(), "")),
-			AssertDescription: jsii.String("Address needs OriginSecret; otherwise every client could choose its address"),
-		}},
-	})
+		&awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionAnd(s.given("RestApiId"), s.given("CorsOrigin"))})
 }
 
-// newAccountParameters adds the parameters for what an account prescribes: a boundary of roles, a key, and
-// the retention of logs.
-func (s *stack) newAccountParameters(add func(id, text string, p awscdk.CfnParameterProps) awscdk.CfnParameter) {
-	empty := jsii.String("")
-	s.boundary = add("PermissionsBoundary", "The ARN of the policy that bounds the permissions of all roles. Empty means none.",
-		awscdk.CfnParameterProps{
-			Default: empty, AllowedPattern: jsii.String("(arn:[a-z-]+:iam::([0-9]{12}|aws):policy/.+)?"),
-			ConstraintDescription: jsii.String("empty, or the ARN of a managed policy"),
-		})
-	s.key = add("KmsKeyArn", "The ARN of the KMS key that encrypts the tables, the cache and the logs. Empty means keys of AWS.",
-		awscdk.CfnParameterProps{
-			Default: empty, AllowedPattern: jsii.String("(arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/.+)?"),
-			ConstraintDescription: jsii.String("empty, or the ARN of a key; not an alias"),
-		})
-	s.retention = add("LogRetentionDays", "The retention of the functions' logs, in days.", awscdk.CfnParameterProps{
-		Default: jsii.String("30"), AllowedValues: jsii.Strings("1", "3", "5", "7", "14", "30", "60", "90", "120", "150", "180", "365", "400",
-			"545", "731", "1096", "1827", "2192", "2557", "2922", "3288", "3653"),
-	})
-	s.condition(hasBoundary, s.boundary)
-	s.condition(hasKey, s.key)
+// newRules adds what CloudFormation checks of several parameters.
+func (s *stack) newRules() {
+	rule := func(id string, when awscdk.ICfnRuleConditionExpression, description string, want awscdk.ICfnConditionExpression) {
+		awscdk.NewCfnRule(s.cdk, &id, &awscdk.CfnRuleProps{RuleCondition: when, Assertions: &[]*awscdk.CfnRuleAssertion{
+			{Assert: want, AssertDescription: &description},
+		}})
+	}
+	isNot := func(id, value string) awscdk.ICfnRuleConditionExpression {
+		return awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.value(id), value))
+	}
+	rule("TokensAreComplete", s.given("Issuer"), "Issuer needs Audience and JWKS; otherwise the functions would accept tokens for other APIs",
+		awscdk.Fn_ConditionAnd(s.given("Audience"), s.given("JWKS")))
+	rule("HostIdentifies", isNot("Identity", contract.IdentityWeir), "Identity host needs an empty RestApiId and Issuer: the authorizer of "+
+		"your API verifies callers", awscdk.Fn_ConditionAnd(awscdk.Fn_ConditionEquals(s.value("RestApiId"), ""),
+		awscdk.Fn_ConditionEquals(s.value("Issuer"), "")))
+	rule("AddressHasASecret", isNot("Address", contract.AddressHost), "Address needs OriginSecret; otherwise every client could choose its "+
+		"address", s.given("OriginSecret"))
 }
 
-// condition creates a condition that holds if parameter p is not empty.
-func (s *stack) condition(name string, p awscdk.CfnParameter) awscdk.CfnCondition {
-	return awscdk.NewCfnCondition(s.cdk, jsii.String(name), &awscdk.CfnConditionProps{
-		Expression: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(p.ValueAsString(), "")),
-	})
+// value returns the value of a parameter.
+func (s *stack) value(id string) string {
+	return *s.cdk.Node().FindChild(&id).(awscdk.CfnParameter).ValueAsString()
+}
+
+// given is true if a parameter is not empty.
+func (s *stack) given(id string) awscdk.ICfnRuleConditionExpression {
+	return awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(s.value(id), ""))
+}
+
+// has returns the condition that a parameter is not empty.
+func (s *stack) has(id string) awscdk.CfnCondition {
+	name := "Has" + strings.TrimSuffix(id, "Arn")
+	if made, ok := s.cdk.Node().TryFindChild(&name).(awscdk.CfnCondition); ok {
+		return made
+	}
+	return awscdk.NewCfnCondition(s.cdk, &name, &awscdk.CfnConditionProps{Expression: s.given(id)})
 }
 
 func (s *stack) code(bundle string) awslambda.Code {
 	id := jsii.String("Code")
 	bucket, ok := s.cdk.Node().TryFindChild(id).(awss3.IBucket)
 	if !ok {
-		bucket = awss3.Bucket_FromBucketName(s.cdk, id, s.bucket.ValueAsString())
+		bucket = awss3.Bucket_FromBucketName(s.cdk, id, jsii.String(s.value("CodeBucket")))
 	}
-	return awslambda.Code_FromBucketV2(bucket, jsii.String(*s.prefix.ValueAsString()+contract.Archive(bundle,
-		*s.architecture.ValueAsString())), nil)
+	return awslambda.Code_FromBucketV2(bucket, jsii.String(s.value("CodePrefix")+contract.Archive(bundle, s.value("Architecture"))), nil)
 }
 
 func (s *stack) newTopic() awssns.ITopic {
 	topic := awssns.NewTopic(s.cdk, jsii.String("Alarms"), nil)
 	subscription := awssns.NewCfnSubscription(s.cdk, jsii.String("AlarmEmailSubscription"), &awssns.CfnSubscriptionProps{
-		Protocol: jsii.String("email"), TopicArn: topic.TopicArn(), Endpoint: s.email.ValueAsString(),
+		Protocol: jsii.String("email"), TopicArn: topic.TopicArn(), Endpoint: jsii.String(s.value("AlarmEmail")),
 	})
-	subscription.CfnOptions().SetCondition(s.condition(hasAlarmEmail, s.email))
+	subscription.CfnOptions().SetCondition(s.has("AlarmEmail"))
 	return topic
 }
 
-func (s *stack) onlyIf(scope constructs.IConstruct, condition awscdk.CfnCondition) {
-	for _, c := range *scope.Node().FindAll("") {
-		if r, ok := c.(awscdk.CfnResource); ok {
-			r.CfnOptions().SetCondition(condition)
+func (s *stack) onlyIf(condition awscdk.CfnCondition, scopes ...constructs.IConstruct) {
+	for _, scope := range scopes {
+		for _, c := range *scope.Node().FindAll("") {
+			if r, ok := c.(awscdk.CfnResource); ok {
+				r.CfnOptions().SetCondition(condition)
+			}
 		}
 	}
 }
