@@ -154,7 +154,7 @@ func (d *Decision) report(a *ask, i int, r algo.Result, leaseLeft int64) {
 func (a *ask) wait(i int, r algo.Result) (wait time.Duration) {
 	line := &a.Lines[i]
 	if !a.Charges[i].Force {
-		wait = max(a.BackOffs[i], r.Machine.RetryAfter(r.State, a.Now, line.Want))
+		wait = max(line.BackOff, r.Machine.RetryAfter(r.State, a.Now, line.Want))
 	}
 	if line.Soon > 0 && wait != algo.Never {
 		wait = min(wait, line.Soon)

@@ -38,7 +38,7 @@ func (a *ask) fallBack() {
 	a.Full = strictest == OnErrorLocal
 	if strictest == OnErrorAllow {
 		a.Verdict = chain.Admitted
-		a.Lines, a.Charges, a.Results, a.BackOffs = nil, nil, nil, nil
+		a.Lines, a.Charges, a.Results = nil, nil, nil
 	}
 }
 

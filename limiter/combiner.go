@@ -18,10 +18,9 @@ type combiner struct {
 	notify  bool // a limit of the request has Notify
 
 	// The memory of the asks.
-	lines    []chain.Line
-	charges  []Charge
-	results  []algo.Result
-	backOffs []time.Duration
+	lines   []chain.Line
+	charges []Charge
+	results []algo.Result
 
 	calls     parallel.Calls
 	began     time.Time     // when the asks were taken; zero if no refund can follow
@@ -32,15 +31,14 @@ type combiner struct {
 
 // reset makes c ready for another decision. It keeps the memory of the slices.
 func (c *combiner) reset() {
-	*c = combiner{asks: c.asks[:0], lines: c.lines[:0], charges: c.charges[:0], results: c.results[:0], backOffs: c.backOffs[:0]}
+	*c = combiner{asks: c.asks[:0], lines: c.lines[:0], charges: c.charges[:0], results: c.results[:0]}
 }
 
 // arrange makes an ask for each subject. A limit with shards has an ask of its own.
 func (c *combiner) arrange(charges []Charge) error {
 	c.lines, c.results = slices.Grow(c.lines, len(charges))[:len(charges)], slices.Grow(c.results, len(charges))[:len(charges)]
-	c.charges, c.backOffs = slices.Grow(c.charges, len(charges))[:0], slices.Grow(c.backOffs, len(charges))[:len(charges)]
+	c.charges = slices.Grow(c.charges, len(charges))[:0]
 	clear(c.results)
-	clear(c.backOffs)
 	if len(charges) == 1 {
 		c.add(&charges[0])
 		return c.close(0, charges[0].Limit.CountedSubject(charges[0].Subject))
@@ -95,8 +93,7 @@ func (c *combiner) close(from int, subject Subject) error {
 		return fmt.Errorf("%w: too many limits on one subject (got %d, want at most %d)", ErrInvalidCharge, n, MaxCharges)
 	}
 	c.asks = append(c.asks, ask{layer: c.limiter.layers[needed], Ask: chain.Ask{Request: &c.Request, Subject: subject,
-		Shadow: c.lines[from].Limit.Shadow, Lines: c.lines[from:to:to], Charges: c.charges[from:to:to], Results: c.results[from:to:to],
-		BackOffs: c.backOffs[from:to:to]}})
+		Shadow: c.lines[from].Limit.Shadow, Lines: c.lines[from:to:to], Charges: c.charges[from:to:to], Results: c.results[from:to:to]}})
 	return nil
 }
 
@@ -148,13 +145,8 @@ func (c *combiner) leaveOut(i int) bool {
 		return true
 	}
 	rest, left := c.retry(a, func(j int) bool { return !out(j) }), *a
-	left.Lines, left.Charges, left.Results, left.BackOffs, left.over = nil, nil, nil, nil, true
-	for j := range a.Lines {
-		if out(j) {
-			left.Add(a.Lines[j], a.Charges[j], a.Results[j])
-			left.BackOffs[len(left.BackOffs)-1] = a.BackOffs[j]
-		}
-	}
+	left.Split(func(j int) bool { return !out(j) })
+	left.over = true
 	c.asks[i] = rest
 	c.asks = append(c.asks, left)
 	return true
@@ -168,11 +160,11 @@ func (c *combiner) retry(a *ask, includes func(i int) bool) ask {
 			continue
 		}
 		charge := a.Charge(i)
-		next.Lines = append(next.Lines, chain.Line{Limit: charge.Limit, Want: charge.Cost})
+		line := chain.Line{Limit: charge.Limit, Want: charge.Cost}
 		if c.Look {
 			charge.Cost = 0
 		}
-		next.Charges, next.Results, next.BackOffs = append(next.Charges, charge), append(next.Results, algo.Result{}), append(next.BackOffs, 0)
+		next.Add(line, charge, algo.Result{})
 	}
 	return next
 }

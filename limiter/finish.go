@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/internal/chain"
+	"github.com/weir-limits/weir/limiter/internal/parallel"
 )
 
 // finish refunds the admitted asks of a denied request, and writes the notices of an admitted one.
@@ -20,39 +21,44 @@ func (c *combiner) finish(ctx context.Context) {
 
 // refund corrects the admitted asks to the cost 0.
 func (c *combiner) refund() {
-	done := make([]chain.Correction, len(c.asks))
-	elapsed := time.Since(c.began)
-	for i := range c.asks {
-		a := &c.asks[i]
-		if a.Verdict != chain.Admitted || a.over {
-			continue
-		}
-		done[i] = a.Correct(func(Charge) int64 { return 0 })
-		if len(done[i].Parts) > 0 {
-			done[i].Request, done[i].Elapsed = &c.Request, elapsed
-			c.calls.Add(func() { c.limiter.correct(a.layer, &done[i]) })
-		}
-	}
 	began := time.Now()
-	c.Deadline()
-	c.calls.Run(c.limiter.clock)
-	for i := range done {
-		c.refunds.Add(Refunds{Given: done[i].Given, Dropped: done[i].Dropped + done[i].Lost})
-		c.corrected += done[i].Calls
+	for _, done := range c.limiter.correct(c.asks, &c.Request, began.Sub(c.began), func(Charge) int64 { return 0 }) {
+		c.refunds.Add(Refunds{Given: done.Given, Dropped: done.Dropped + done.Lost})
+		c.corrected += done.Calls
 	}
 	if c.corrected > 0 {
 		c.storeTime += time.Since(began)
 	}
 }
 
-// correct makes a correction.
-func (l *Limiter) correct(layer chain.Layer, done *chain.Correction) {
-	l.health.Active.Add(1)
-	defer func() {
-		l.health.Settled.Add(1)
-		l.health.Active.Add(-1)
-	}()
-	layer.Settle(done)
+// correct corrects the admitted asks to their actual costs, all at the same time. elapsed is the time since they were taken.
+func (l *Limiter) correct(asks []ask, request *chain.Request, elapsed time.Duration, actual func(Charge) int64) []chain.Correction {
+	done := make([]chain.Correction, len(asks))
+	var calls parallel.Calls
+	for i := range asks {
+		a, c := &asks[i], &done[i]
+		if a.Verdict != chain.Admitted || a.over {
+			continue
+		}
+		*c = a.Correct(actual)
+		if len(c.Parts) == 0 {
+			continue
+		}
+		c.Request, c.Elapsed = request, elapsed
+		calls.Add(func() {
+			l.health.Active.Add(1)
+			defer func() {
+				l.health.Settled.Add(1)
+				l.health.Active.Add(-1)
+			}()
+			a.layer.Settle(c)
+		})
+	}
+	if len(asks) > 1 {
+		request.Deadline()
+	}
+	calls.Run(l.clock)
+	return done
 }
 
 // writeNotices writes the notices of the charges of c. A denied request charges nothing. Counts of the fallback cause no

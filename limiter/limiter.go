@@ -7,7 +7,6 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/internal/chain"
 	"github.com/weir-limits/weir/limiter/internal/clock"
-	"github.com/weir-limits/weir/limiter/internal/commit"
 	"github.com/weir-limits/weir/limiter/internal/counters"
 	"github.com/weir-limits/weir/limiter/internal/deny"
 	"github.com/weir-limits/weir/limiter/internal/fallback"
@@ -107,7 +106,7 @@ func (l *Limiter) connect(own Shares, o Options) {
 
 	wire := &wire.Wire{Store: l.store, Health: &l.health, Cache: cache, Clock: o.Clock, IntN: o.IntN}
 	throttle := &throttle.Throttle{Below: wire, Trackers: l.trackers, Clock: o.Clock, IntN: o.IntN}
-	l.groups = &groups.Groups{Below: throttle, Health: &l.health, Trackers: l.trackers, Groups: commit.New(o.Timeout / 10)}
+	l.groups = &groups.Groups{Below: throttle, Health: &l.health, Trackers: l.trackers, Margin: o.Timeout / 10}
 	deny := &deny.Deny{Below: l.groups, Cache: cache}
 	regions := &regions.Regions{Below: deny, Own: own, All: o.Regions, Cache: cache, Health: &l.health, Clock: l.clock, Log: l.log.failure}
 	for set := range l.layers {

@@ -13,17 +13,16 @@ import (
 // plain is the ask of a request with one plain limit on a store of this process, and its memory. Such an ask enters no layer.
 type plain struct {
 	ask
-	request  chain.Request
-	lines    [1]chain.Line
-	charges  [1]Charge
-	results  [1]algo.Result
-	backOffs [1]time.Duration
+	request chain.Request
+	lines   [1]chain.Line
+	charges [1]Charge
+	results [1]algo.Result
 }
 
 // plains is a pool of asks that are reused.
 var plains = sync.Pool{New: func() any {
 	p := &plain{}
-	p.Request, p.Lines, p.Charges, p.Results, p.BackOffs = &p.request, p.lines[:], p.charges[:], p.results[:], p.backOffs[:]
+	p.Request, p.Lines, p.Charges, p.Results = &p.request, p.lines[:], p.charges[:], p.results[:]
 	return p
 }}
 

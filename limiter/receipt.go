@@ -8,7 +8,6 @@ import (
 
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/internal/chain"
-	"github.com/weir-limits/weir/limiter/internal/parallel"
 )
 
 // Receipt corrects what a request was charged, when its cost is known. For example, it refunds a login
@@ -95,28 +94,12 @@ func (r *Receipt) Settle(ctx context.Context, now time.Time, actual func(Charge)
 	return done
 }
 
-// settle corrects the asks, all at the same time.
+// settle corrects the asks, and logs and reports what became of it.
 func (r *Receipt) settle(ctx context.Context, now time.Time, actual func(Charge) int64) (done Settlement) {
 	l := r.limiter
 	request := chain.NewRequest(ctx, now, false, &l.timeouts)
 	defer request.End()
-	corrections := make([]chain.Correction, len(r.asks))
-	var calls parallel.Calls
-	for i := range r.asks {
-		a, c := &r.asks[i], &corrections[i]
-		if a.Verdict != chain.Admitted || a.over {
-			continue
-		}
-		*c = a.Correct(func(c Charge) int64 { return max(0, actual(c)) })
-		if len(c.Parts) > 0 {
-			c.Request, c.Elapsed = &request, max(0, now.Sub(r.at))
-			calls.Add(func() { l.correct(a.layer, c) })
-		}
-	}
-	if len(corrections) > 1 {
-		request.Deadline()
-	}
-	calls.Run(l.clock)
+	corrections := l.correct(r.asks, &request, max(0, now.Sub(r.at)), func(c Charge) int64 { return max(0, actual(c)) })
 	for i := range corrections {
 		c := &corrections[i]
 		s := Settlement{Refunds: Refunds{Given: c.Given + c.Returned, Dropped: c.Dropped}, Charged: c.Charged, Lost: c.Lost}

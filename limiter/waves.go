@@ -20,15 +20,7 @@ func (c *combiner) known() (denies bool) {
 		}
 		i++
 	}
-	if c.refused() {
-		return true
-	}
-	for i := range c.asks {
-		if a := &c.asks[i]; a.Shadow && a.wave() == ownWave { // its counter counts the demand
-			a.Verdict = chain.Unanswered
-		}
-	}
-	return false
+	return c.refused()
 }
 
 // take takes the asks that have no answer yet.

@@ -17,20 +17,18 @@ type Verdict uint8
 const (
 	Unanswered Verdict = iota
 	Admitted           // the charges are made; a look would be admitted
-	Refused            // Results have a state that refuses, or BackOffs a wait
+	Refused            // Results have a state that refuses, or Lines a back-off
 	Busy               // the requests of the subject come too fast; Err says why
 	Failed             // the store failed; Err says why
 )
 
-// Ask is what one request wants of one subject, with the answer. Each charge has an element of Lines, Charges, Results and
-// BackOffs.
+// Ask is what one request wants of one subject, with the answer. Each charge has an element of Lines, Charges and Results.
 type Ask struct {
 	*Request
-	Subject  domain.Subject
-	Lines    []Line
-	Charges  []domain.Charge // what the store gets; a cost above Line.Want has a spare
-	Results  []algo.Result   // in: the states that this process last saw; out: the states after the charges, or those that refuse
-	BackOffs []time.Duration // time for which the back-off refuses the charge, even if the state has room
+	Subject domain.Subject
+	Lines   []Line
+	Charges []domain.Charge // what the store gets; a cost above Line.Want has a spare
+	Results []algo.Result   // in: the states that this process last saw; out: the states after the charges, or those that refuse
 
 	// Shadow reports that the limits are shadow limits, which refuse nothing. They count on separate subjects, so all limits
 	// of an ask are shadow limits, or none is.
@@ -63,6 +61,8 @@ type Ask struct {
 type Line struct {
 	Limit *domain.Limit // limit that the caller passed; the Charge can be on its shard
 	Want  int64         // cost that the caller passed; the Charge has more with a spare, and 0 for a look
+
+	BackOff time.Duration // time for which the denial cache refuses the charge, even if the state has room
 
 	// Least is the charge of the request that needs the least room, if the Charge is the sum of several requests.
 	Least *domain.Charge
@@ -97,7 +97,7 @@ func (a *Ask) Refuser() *domain.Limit {
 // Refuses reports whether the known state or the back-off of charge i refuses it.
 func (a *Ask) Refuses(i int) bool {
 	r := &a.Results[i]
-	return a.BackOffs[i] > 0 || !a.Charges[i].Force && r.Machine != nil && r.RetryAfter(a.Now, a.Lines[i].Want) > 0
+	return a.Lines[i].BackOff > 0 || !a.Charges[i].Force && r.Machine != nil && r.RetryAfter(a.Now, a.Lines[i].Want) > 0
 }
 
 // Exhausted reports whether a known state refuses, without regard to back-offs.
@@ -178,8 +178,7 @@ func (a *Ask) Charge(i int) domain.Charge {
 
 // Add adds a charge of the cost want.
 func (a *Ask) Add(l Line, c domain.Charge, r algo.Result) {
-	a.Lines, a.Charges = append(a.Lines, l), append(a.Charges, c)
-	a.Results, a.BackOffs = append(a.Results, r), append(a.BackOffs, 0)
+	a.Lines, a.Charges, a.Results = append(a.Lines, l), append(a.Charges, c), append(a.Results, r)
 }
 
 // Split moves the charges that the function rest selects out of a, into an ask for the layer below. It returns a itself if
@@ -194,12 +193,11 @@ func (a *Ask) Split(rest func(i int) bool) *Ask {
 			to = below
 		}
 		to.Add(a.Lines[i], a.Charges[i], a.Results[i])
-		to.BackOffs[len(to.BackOffs)-1] = a.BackOffs[i]
 	}
 	if len(keep.Lines) == 0 {
 		return a
 	}
-	a.Lines, a.Charges, a.Results, a.BackOffs = keep.Lines, keep.Charges, keep.Results, keep.BackOffs
+	a.Lines, a.Charges, a.Results = keep.Lines, keep.Charges, keep.Results
 	return below
 }
 
@@ -208,8 +206,7 @@ func (a *Ask) Merge(below *Ask) {
 	if below == a {
 		return
 	}
-	a.Lines, a.Charges = append(a.Lines, below.Lines...), append(a.Charges, below.Charges...)
-	a.Results, a.BackOffs = append(a.Results, below.Results...), append(a.BackOffs, below.BackOffs...)
+	a.Lines, a.Charges, a.Results = append(a.Lines, below.Lines...), append(a.Charges, below.Charges...), append(a.Results, below.Results...)
 	a.Verdict, a.Err, a.Early, a.Outage, a.Full = below.Verdict, below.Err, below.Early, below.Outage, below.Full
 	a.Counted, a.NeedsShare, a.Transfer = a.Counted || below.Counted, below.NeedsShare, below.Transfer
 	a.Calls, a.StoreTime, a.Clamped = a.Calls+below.Calls, a.StoreTime+below.StoreTime, a.Clamped+below.Clamped

@@ -33,6 +33,9 @@ type Layer interface {
 	Settle(c *Correction)
 }
 
+// Below is the layer below a layer. If the layer embeds it, it passes on what it does not implement.
+type Below = Layer
+
 // Request is what all asks of one request share. Make the deadline with Deadline before asks run at the same time.
 type Request struct {
 	At       time.Time // with the monotonic reading of the caller, if there is one

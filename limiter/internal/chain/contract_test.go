@@ -12,7 +12,6 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/internal/chain"
-	"github.com/weir-limits/weir/limiter/internal/commit"
 	"github.com/weir-limits/weir/limiter/internal/counters"
 	"github.com/weir-limits/weir/limiter/internal/deny"
 	"github.com/weir-limits/weir/limiter/internal/fallback"
@@ -132,7 +131,7 @@ func (k *contract) layers() (top chain.Layer) {
 			"shards":   &shards.Shards{Below: below, IntN: k.IntN},
 			"regions":  &regions.Regions{Below: below, Own: k.Store, All: k.others, Cache: k.cache, Health: &k.health, Log: log},
 			"deny":     &deny.Deny{Below: below, Cache: k.cache},
-			"groups":   &groups.Groups{Below: below, Health: &k.health, Trackers: k.trackers, Groups: commit.New(time.Millisecond)},
+			"groups":   &groups.Groups{Below: below, Health: &k.health, Trackers: k.trackers, Margin: time.Millisecond},
 			"throttle": &throttle.Throttle{Below: below, Trackers: k.trackers, Clock: k, IntN: k.IntN},
 		}[name]
 	}

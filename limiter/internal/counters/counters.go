@@ -26,29 +26,8 @@ type Counters struct {
 // store decides.
 const rounds = 4
 
-// Know implements chain.Layer. Only a shadow limit is asked: a counter that decides also counts the demand.
-func (c *Counters) Know(a *chain.Ask) bool {
-	if !counts(a) {
-		return c.Below.Know(a)
-	}
-	return a.Shadow && c.exhausted(a)
-}
-
-// exhausted reports whether a counter refuses.
-func (c *Counters) exhausted(a *chain.Ask) bool {
-	c.Trackers.Lock()
-	defer c.Trackers.Unlock()
-	for i := range a.Lines {
-		if t := c.Trackers.Get(a.Now, a.Subject, a.Lines[i].Limit); t != nil && counted(&a.Lines[i]) && t.Counter.Known() {
-			allowed, r := t.Counter.Look(a.Now, a.Lines[i].Want, a.Charges[i].Force)
-			if !allowed {
-				a.Verdict, a.Early, a.Results[i] = chain.Refused, true, r
-				return true
-			}
-		}
-	}
-	return false
-}
+// Know implements chain.Layer. A counter is not asked, because it counts the demand of the requests that it refuses.
+func (c *Counters) Know(a *chain.Ask) bool { return !counts(a) && c.Below.Know(a) }
 
 func counts(a *chain.Ask) bool {
 	for i := range a.Lines {
@@ -168,6 +147,7 @@ func (s *serving) try(mayWait bool) (wait <-chan struct{}, due int) {
 		}
 		if wait != nil || due >= 0 {
 			s.drop()
+			s.Degraded = nil
 			return wait, due
 		}
 		if t.Err != nil && !s.Shadow {
@@ -187,8 +167,6 @@ func (s *serving) take(i int, t *table.Tracker) (allowed bool) {
 	s.Results[i] = result
 	if allowed {
 		line.Counter, line.Taken = t, &taken
-	} else {
-		line.Counter = t
 	}
 	return allowed
 }
@@ -203,27 +181,18 @@ func countsAlone(l *domain.Limit) bool {
 func (s *serving) undo() {
 	s.Trackers.Lock()
 	defer s.Trackers.Unlock()
-	for i := range s.Lines {
-		if line := &s.Lines[i]; line.Taken != nil {
-			line.Counter.Counter.Undo(*line.Taken)
-			line.Counter, line.Taken = nil, nil
-		}
-	}
+	s.drop()
 }
 
-// drop undoes the charges on counters, because they decide again. The caller holds the lock.
+// drop undoes the charges on counters. The caller holds the lock.
 func (s *serving) drop() {
 	for i := range s.Lines {
 		line := &s.Lines[i]
-		switch {
-		case line.Taken != nil:
+		if line.Taken != nil {
 			line.Counter.Counter.Undo(*line.Taken)
-		case line.Counter != nil:
-			line.Counter.Counter.Repeat(line.Want)
 		}
 		line.Counter, line.Taken, s.decided[i] = nil, nil, false
 	}
-	s.Degraded = nil
 }
 
 // synchronize synchronizes the counter of charge i with the store. The store makes the charges that the

@@ -2,6 +2,8 @@
 package deny
 
 import (
+	"time"
+
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/internal/chain"
 	"github.com/weir-limits/weir/limiter/internal/table"
@@ -15,8 +17,10 @@ type Deny struct {
 
 // Know implements chain.Layer.
 func (d *Deny) Know(a *chain.Ask) bool {
-	cost := func(i int) int64 { return min(a.Charges[i].Cost, a.Lines[i].Want) } // without a spare
-	if !d.Cache.Lookup(a.Now, a.Charges, cost, a.Results, a.BackOffs, !a.Counted) {
+	line := func(i int) (cost int64, backOff *time.Duration) {
+		return min(a.Charges[i].Cost, a.Lines[i].Want), &a.Lines[i].BackOff // without a spare
+	}
+	if !d.Cache.Lookup(a.Now, a.Charges, a.Results, line, !a.Counted) {
 		return false
 	}
 	a.Verdict, a.Early = chain.Refused, true

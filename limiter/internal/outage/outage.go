@@ -42,10 +42,12 @@ func (o *Outage) Take(a *chain.Ask) {
 		return
 	}
 	if o.Fallback.Holds(a.Now) {
-		if o.counted(a) && o.Know(a) {
-			return
+		if o.counted(a) {
+			if o.Know(a) {
+				return
+			}
+			a.DropSpares() // the mirror could lack room for them
 		}
-		o.boundSpares(a)
 	}
 	waited, settled := a.StoreTime, o.Health.Settled.Load()
 	o.Below.Take(a)
@@ -107,27 +109,13 @@ func (o *Outage) refuses(a *chain.Ask) bool {
 // refuse makes a report the counts of an outage.
 func (o *Outage) refuse(a *chain.Ask, l *local) {
 	clear(a.Results)
-	clear(a.BackOffs)
+	for i := range a.Lines {
+		a.Lines[i].BackOff = 0
+	}
 	for j, i := range l.of {
 		a.Results[i] = l.results[j]
 	}
 	a.Verdict, a.Outage = chain.Refused, true
-}
-
-// boundSpares lowers the spares of a to the room that counts of an outage leave.
-func (o *Outage) boundSpares(a *chain.Ask) {
-	if !a.Spared() || !o.counted(a) {
-		return
-	}
-	l, now := repeated(a), o.Fallback.At(a.Request).Now
-	if len(l.of) == 0 || !o.Fallback.Look(now, a.Subject, l.charges, l.results) {
-		return
-	}
-	for j, i := range l.of {
-		if r := l.results[j]; r.Machine != nil {
-			a.Charges[i].Cost = min(a.Charges[i].Cost, max(a.Lines[i].Want, r.Remaining(now)))
-		}
-	}
 }
 
 // mirror repeats the charges of a on the fallback. If it refuses, mirror takes the admission back. elapsed is the time since
@@ -186,7 +174,7 @@ func (o *Outage) fallBack(a *chain.Ask) {
 	switch strictest {
 	case domain.OnErrorAllow:
 		a.Verdict = chain.Admitted
-		a.Lines, a.Charges, a.Results, a.BackOffs = nil, nil, nil, nil
+		a.Lines, a.Charges, a.Results = nil, nil, nil
 	case domain.OnErrorLocal:
 		o.takeLocally(a)
 	case domain.OnErrorDeny:
@@ -225,7 +213,7 @@ func (o *Outage) takeLocally(a *chain.Ask) {
 	}
 	l.Answer(taken, nil)
 	a.Request = l.Request
-	a.Lines, a.Charges, a.Results, a.BackOffs, a.Verdict = l.Lines, l.Charges, l.Results, l.BackOffs, l.Verdict
+	a.Lines, a.Charges, a.Results, a.Verdict = l.Lines, l.Charges, l.Results, l.Verdict
 }
 
 // fillLast fills the results of a with the states that this process last saw. Where a charges a share of a limit, it

@@ -17,7 +17,7 @@ import (
 
 // Regions moves share between regions.
 type Regions struct {
-	Below  chain.Layer
+	chain.Below
 	Own    domain.Shares
 	All    []domain.Shares // the stores of all regions; nil at the place of this region
 	Cache  *table.Cache    // nil for a store of this process
@@ -55,9 +55,6 @@ func (r *Regions) Know(a *chain.Ask) (refuses bool) {
 	r.flag(a)
 	return true
 }
-
-// Settle implements chain.Layer. A correction moves no share.
-func (r *Regions) Settle(c *chain.Correction) { r.Below.Settle(c) }
 
 // Take implements chain.Layer.
 func (r *Regions) Take(a *chain.Ask) {
@@ -216,8 +213,9 @@ func (a *attempt) awaitTransfers(shortages []*shortage) bool {
 	defer cancel()
 	all := true
 	for _, k := range shortages {
+		line := &a.Lines[k.i]
 		if k.credited { // its state is new, so no earlier refusals count
-			a.BackOffs[k.i] = 0
+			line.BackOff = 0
 		}
 		moved := k.credited && !a.Refuses(k.i)
 		a.asked[k.i] = true
@@ -226,14 +224,13 @@ func (a *attempt) awaitTransfers(shortages []*shortage) bool {
 			case <-k.running:
 				moved = a.result(&k.need)
 				if moved {
-					a.BackOffs[k.i] = 0
+					line.BackOff = 0
 				}
 			case <-ctx.Done():
 				k.elsewhere = true
 			}
 			a.asked[k.i] = !moved
 		}
-		line := &a.Lines[k.i]
 		line.Shareless = !k.elsewhere
 		all = all && (moved || !line.Limit.Enforced())
 	}

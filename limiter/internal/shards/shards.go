@@ -12,8 +12,8 @@ import (
 // Shards charges one shard of a limit with Spread.Shards, and a second one if the first refuses. Such a limit has an ask of
 // its own.
 type Shards struct {
-	Below chain.Layer
-	IntN  func(n int) int
+	chain.Below
+	IntN func(n int) int
 }
 
 // Know implements chain.Layer. It leaves a at a shard that is not known to refuse, or at the refusal with the shortest wait.
@@ -23,9 +23,6 @@ func (s *Shards) Know(a *chain.Ask) (refuses bool) {
 	}
 	return s.pick(a, nil)
 }
-
-// Settle implements chain.Layer. The charges of a correction are on the shards.
-func (s *Shards) Settle(c *chain.Correction) { s.Below.Settle(c) }
 
 // Take implements chain.Layer.
 func (s *Shards) Take(a *chain.Ask) {
@@ -98,11 +95,11 @@ type refusal struct {
 	backOff time.Duration
 }
 
-func refusalOf(a *chain.Ask) refusal { return refusal{a.Charges[0], a.Results[0], a.BackOffs[0]} }
+func refusalOf(a *chain.Ask) refusal { return refusal{a.Charges[0], a.Results[0], a.Lines[0].BackOff} }
 
 // answer makes a report the refusal.
 func (f refusal) answer(a *chain.Ask) {
-	a.Charges[0], a.Results[0], a.BackOffs[0] = f.charge, f.result, f.backOff
+	a.Charges[0], a.Results[0], a.Lines[0].BackOff = f.charge, f.result, f.backOff
 	a.Verdict = chain.Refused
 }
 

@@ -20,27 +20,28 @@ type Cache struct {
 // maxOpen bounds the age of openCharge.least, which lacks the refunds since then.
 const maxOpen = time.Second
 
-// Lookup fills results and backOffs with what the cache knows of the charges on one subject. It reports whether they deny
-// the costs of the request at the instant now. If they do, Lookup clears results that are too old to deny. counts reports
-// whether a denial counts as an early request.
-func (d *Cache) Lookup(now algo.Instant, charges []domain.Charge, cost func(i int) int64, results []algo.Result, backOffs []time.Duration,
+// Lookup fills results with what the cache knows of the charges on one subject. The function line returns the cost of a
+// charge in the request, and where its back-off belongs. Lookup reports whether they deny the request at the instant now. If
+// they do, it clears results that are too old to deny. counts reports whether a denial counts as an early request.
+func (d *Cache) Lookup(now algo.Instant, charges []domain.Charge, results []algo.Result, line func(i int) (int64, *time.Duration),
 	counts bool) (denies bool) {
 	d.Lock()
 	defer d.Unlock()
 	seen := d.Of(charges[0].Subject).seen
 	for i := range charges {
 		c := &charges[i]
-		backOffs[i] = 0
+		want, left := line(i)
+		*left = 0
 		e := find(seen, c.Limit)
 		if e == nil {
 			continue
 		}
-		r, own, want := c.Limit.View(e.Result), e.backOffOf(c.Limit), cost(i)
+		r, own := c.Limit.View(e.Result), e.backOffOf(c.Limit)
 		results[i] = r
 		if !c.Force {
-			backOffs[i] = own.left(now, r, e.at, want, d.TTL)
+			*left = own.left(now, r, e.at, want, d.TTL)
 		}
-		if !d.stale(now, e, backOffs[i]) && (backOffs[i] > 0 || !c.Force && r.RetryAfter(now, want) > 0) {
+		if !d.stale(now, e, *left) && (*left > 0 || !c.Force && r.RetryAfter(now, want) > 0) {
 			if counts {
 				own.of(want).early++
 			}
@@ -49,7 +50,8 @@ func (d *Cache) Lookup(now algo.Instant, charges []domain.Charge, cost func(i in
 	}
 	if denies {
 		for i := range charges {
-			if e := find(seen, charges[i].Limit); e != nil && d.stale(now, e, backOffs[i]) {
+			e := find(seen, charges[i].Limit)
+			if _, left := line(i); e != nil && d.stale(now, e, *left) {
 				results[i] = algo.Result{}
 			}
 		}

@@ -58,17 +58,11 @@ const (
 
 // Throttle repeats a throttled call, so that a busy item is no outage.
 type Throttle struct {
-	Below    chain.Layer
+	chain.Below
 	Trackers *table.Trackers
 	Clock    domain.Clock
 	IntN     func(n int) int
 }
-
-// Know implements chain.Layer.
-func (t *Throttle) Know(a *chain.Ask) bool { return t.Below.Know(a) }
-
-// Settle implements chain.Layer.
-func (t *Throttle) Settle(c *chain.Correction) { t.Below.Settle(c) }
 
 // Take implements chain.Layer. If the requests of the subject make its item busy, it raises the pressure on the limits.
 func (t *Throttle) Take(a *chain.Ask) {
@@ -223,7 +217,7 @@ func (t *Throttle) read(c *call) (refuses bool) {
 	r := *c.Request
 	r.Look = true
 	look := chain.Ask{Request: &r, Subject: c.Subject, Lines: c.Lines, Charges: slices.Clone(c.Charges), Results: slices.Clone(c.Results),
-		BackOffs: make([]time.Duration, len(c.Lines)), Stale: true}
+		Stale: true}
 	for i := range look.Charges {
 		look.Charges[i].Cost = 0
 	}
