@@ -1,6 +1,6 @@
 // Package console serves the web pages of a local run, below /_weir/. The first page is for operators: who
 // is limited now and why, the limits of a caller, the last refusals, and the rules. It asks packages
-// why and operator once a second. The second one demonstrates the algorithms and the settlement of tokens.
+// why and operator once a second. The second one demonstrates the algorithms, the settlement of tokens and a ceiling by tier.
 //
 // # Guarantee
 //

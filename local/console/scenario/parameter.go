@@ -29,6 +29,7 @@ func All() []Scenario {
 		&Sync{Limit: 60, Nodes: 3, Interval: 400, Offered: 90},
 		&Algorithms{Capacity: 20, Rate: 10, Arrivals: Arrivals{Burst: 30, Offered: 15, Seconds: 6}},
 		&Tokens{Limit: 1000, Reserve: 100, Short: 60, Long: 600, AnswerTime: 2000, Offered: 2},
+		&Ceiling{Limit: 50, Percent: 60, Free: 100, Paid: 20},
 	}
 }
 

@@ -67,7 +67,7 @@ func (a *Arrivals) instants() (list []time.Duration) {
 	return list
 }
 
-var caller = limiter.User("demo")
+var subject = limiter.User("demo")
 
 // first returns the time at which a scenario starts, which is also the start of a window.
 func first(window time.Duration) time.Time {
@@ -95,7 +95,7 @@ func newDesk(l limiter.Limit) (*desk, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &desk{made, []limiter.Charge{{Subject: caller, Limit: limit, Cost: 1}}, first(limit.Rate.Window)}, nil
+	return &desk{made, []limiter.Charge{{Subject: subject, Limit: limit, Cost: 1}}, first(limit.Rate.Window)}, nil
 }
 
 // play decides arrivals, which must be sorted, for each limit.

@@ -206,6 +206,33 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// With a part for free callers, every paid request is admitted at a limit that the free ones use up without it. Free callers
+// never use more than their part.
+func TestCeiling(t *testing.T) {
+	for query, want := range map[string][8]int{ // free and paid: admitted and refused with the part, then without it
+		"":                       {120, 180, 60, 0, 185, 115, 14, 46},
+		"percent=100":            {185, 115, 14, 46, 185, 115, 14, 46},
+		"limit=10&percent=10":    {1, 299, 38, 22, 38, 262, 1, 59},
+		"free=0&paid=100":        {0, 0, 199, 101, 0, 0, 199, 101},
+		"limit=10&free=5&paid=4": {15, 0, 12, 0, 15, 0, 12, 0},
+	} {
+		r := play[scenario.CeilingResult](t, "ceiling", query)
+		var got [8]int
+		for i, run := range []scenario.CeilingRun{r.With, r.Without} {
+			copy(got[4*i:], []int{run.Admitted["free"], run.Refused["free"], run.Admitted["paid"], run.Refused["paid"]})
+		}
+		if got != want {
+			t.Errorf("%q: got %v, want %v", query, got, want)
+		}
+	}
+	r := play[scenario.CeilingResult](t, "ceiling", "paid=0")
+	for _, level := range r.With.Used {
+		if level.Tokens > r.Part || r.Part != 30 {
+			t.Errorf("%v ms: got %d tokens used by free callers, want at most 30", level.At, level.Tokens)
+		}
+	}
+}
+
 // Every parameter has bounds, and a value outside them is an error of one line. With all parameters
 // at their bounds, the result is still small enough for the page.
 func TestSet(t *testing.T) {

@@ -109,6 +109,32 @@ const demos = {
         (result.excess ? ` ${result.excess} exceeded the largest debt and were not counted.` : "");
     },
   },
+
+  ceiling: {
+    chart: {
+      x: "seconds", y: "tokens", series: [
+        { label: "Used", colour: "token_bucket", steps: true, width: 3 },
+        { label: "Used without a part", colour: "sliding_log", steps: true, dash: "dashed" },
+        { label: "Part of free callers", colour: "refused", dash: "dotted" },
+        { label: "Limit", colour: "limit", dash: "dotted" },
+      ],
+    },
+    show(result, { chart, list, table }) {
+      const end = seconds(result.with.used.at(-1).atMs);
+      const line = (run) => run.used.map((u) => [seconds(u.atMs), u.tokens]);
+      const level = (n) => [[0, n], [end, n]];
+      chart.set([line(result.with), line(result.without), level(result.part), level(result.limit)], end);
+      const of = (counts, tier) => counts[tier] ?? 0;
+      const cells = (run, tier) => [of(run.admitted, tier), of(run.refused, tier)];
+      const paid = cells(result.with, "paid");
+      const without = cells(result.without, "paid");
+      figures(list, [["Paid, admitted", paid[0], "allowed"], ["Paid, refused", paid[1], "refused"],
+        ["Paid, admitted without a part", without[0]], ["Paid, refused without a part", without[1]]]);
+      fill(table, ["Tier", "Admitted", "Refused", "Admitted without a part", "Refused without a part"],
+        ["free", "paid"].map((tier) => [tier, ...cells(result.with, tier), ...cells(result.without, tier)]));
+      return `${paid[0]} paid requests admitted and ${paid[1]} refused; without a part, ${without[0]} and ${without[1]}.`;
+    },
+  },
 };
 
 let sweep;

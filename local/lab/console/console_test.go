@@ -220,3 +220,27 @@ func TestConsole_tokens(t *testing.T) {
 		}
 	}
 }
+
+// The page shows, by tier, what one limit admits with a part for free callers and without it.
+func TestConsole_ceiling(t *testing.T) {
+	b := openConsole(t, newLocal(t, rules).rest, demosPage, 1280, 900)
+	for _, query := range []string{"", "limit=10&percent=50&free=30&paid=5"} {
+		want, got := played[scenario.CeilingResult](t, "ceiling", query), b.replay("ceiling", query)
+		numbers := func(tier string) []string {
+			return texts(want.With.Admitted[tier], want.With.Refused[tier], want.Without.Admitted[tier], want.Without.Refused[tier])
+		}
+		if !slices.Equal(got.Figures, numbers("paid")) || !slices.Equal(got.Table[0][1:], numbers("free")) ||
+			!slices.Equal(got.Table[1][1:], numbers("paid")) || got.last()[2] != float64(want.Part) || got.last()[3] != float64(want.Limit) {
+			t.Errorf("%q: got figures %v and table %v, want %v and %v", query, got.Figures, got.Table, numbers("paid"), numbers("free"))
+		}
+		for i, level := range want.With.Used {
+			if x := float64(level.At) / 1000; got.at(0, x) != float64(level.Tokens) || got.at(1, x) != float64(want.Without.Used[i].Tokens) {
+				t.Fatalf("%q: at %v s: got %v and %v used, want %d and %d", query, x, got.at(0, x), got.at(1, x), level.Tokens,
+					want.Without.Used[i].Tokens)
+			}
+		}
+		if query == "" && got.Status != "60 paid requests admitted and 0 refused; without a part, 14 and 46." {
+			t.Errorf("status: got %q, want the sentence of the defaults", got.Status)
+		}
+	}
+}
