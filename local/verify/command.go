@@ -51,12 +51,12 @@ func Command() *cobra.Command {
 			"the reason. infra/VERIFY.md describes the command.\n\n" +
 			"The command needs no AWS credentials. It sends GET and HEAD requests and preflights, about 250 with the sample rules, and prints " +
 			"the maximum number first. It exhausts limits of its caller, and no limit that all callers share. " +
-			"With --routes, it tests each route of a list; other methods only with --write.\n\n" +
+			"With --routes, it tests each route of a list or of an OpenAPI document in JSON; other methods only with --write.\n\n" +
 			"The caller is anonymous unless $" + tokenVariable + " or $" + apiKeyVariable + " has a credential, which has rows of its own. $" +
 			suspendedKeyVariable + " has an API key that is suspended. " +
 			"The exit status is 0 if no row failed and at least one passed, and 1 otherwise.",
 		Example: "  weir verify --url http://127.0.0.1:8080\n" +
-			"  weir verify --url https://api.example.com/v1 --routes routes.txt --value id=42",
+			"  weir verify --url https://api.example.com/v1 --routes openapi.json --value id=42",
 		Args: command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			v.out, v.log = c.OutOrStdout(), c.ErrOrStderr()
@@ -66,8 +66,9 @@ func Command() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&v.URL, "url", "", "the URL of an API with its stage, of a custom domain with the path of its mapping, of a distribution, "+
 		"or of a function")
-	f.StringVar(&v.routes, "routes", "", "a file with the routes to test, one a line, such as GET /items/{id}")
-	f.StringToStringVar(&v.values, "value", nil, "with --routes, the value of a parameter, such as id=42")
+	f.StringVar(&v.routes, "routes", "", "a file with the routes to test: lines such as GET /items/{id}, or an OpenAPI document in JSON")
+	f.StringToStringVar(&v.values, "value", nil, "with --routes, the value of a parameter, such as id=42; default: the examples of the "+
+		"document")
 	f.BoolVar(&v.Write, "write", false, "with --routes, also send requests that can change data, such as POST")
 	f.StringVar(&v.rules, "rules", "", "the rules of the deployment; default: functions/rules.json")
 	f.StringVar(&v.Path, "path", "", "the path of the GET requests; default: one with a small limit")
@@ -179,7 +180,7 @@ func (v *verifier) read() error {
 	if err != nil {
 		return fmt.Errorf("--routes: %w", err)
 	}
-	v.Routes, err = ParseRoutes(string(document), v.values)
+	v.Routes, err = ParseRoutes(document, v.values)
 	if err != nil {
 		return fmt.Errorf("--routes: %s: %w", v.routes, err)
 	}

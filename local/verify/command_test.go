@@ -115,7 +115,7 @@ func TestCommand_mistakes(t *testing.T) {
 		{"--rules: open nowhere", 1, []string{"--url", local, "--rules", "nowhere"}},
 		{"has mistakes", 1, []string{"--url", local, "--rules", written(t, "{")}},
 		{"--routes: open nowhere", 1, []string{"--url", local, "--routes", "nowhere"}},
-		{`: got the line "{"`, 1, []string{"--url", local, "--routes", written(t, "{")}},
+		{"unexpected end of JSON input", 1, []string{"--url", local, "--routes", written(t, "{")}},
 	} {
 		if code, out, errs := run(t, c.args...); code != c.code || out != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%q: got exit %d, output %q, stderr %q, want exit %d and %q", c.args, code, out, errs, c.code, c.want)
