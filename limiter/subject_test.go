@@ -47,7 +47,7 @@ func TestSubject(t *testing.T) {
 	if got := limiter.APIKey(long).And(limiter.Custom("", "")).String(); len(got) != limiter.MaxSubject {
 		t.Errorf("got %d bytes, want %d and no hash", len(got), limiter.MaxSubject)
 	}
-	if got, want := limiter.User("42").Key("weir-dev"), "weir-dev/3/user:42"; got != want {
+	if got, want := limiter.User("42").Key("weir-dev"), "weir-dev/4/user:42"; got != want {
 		t.Errorf("got the key %q, want %q", got, want)
 	}
 }

@@ -92,7 +92,7 @@ func TestStore_Take_lastAttempt(t *testing.T) {
 // A change of the item's layout needs a new format, which is part of the key. Without a new format, a
 // new version of Weir would fail on the items of an older version.
 func TestFormat(t *testing.T) {
-	const want = `3 {"c00000000y":{"Value":"0"},"c00000000z":{"Value":"3"},"x00000000":{"Value":"35"}}` +
+	const want = `4 {"c00000000y":{"Value":"0"},"c00000000z":{"Value":"3"},"x00000000":{"Value":"35"}}` +
 		` {"g00000000":{"Value":"7"},"t00000000":{"Value":"5"}}` +
 		` {"l00000000":{"Value":[{"Value":"5"},{"Value":"6"}]},"n00000000":{"Value":[{"Value":"0"},{"Value":"9"},{"Value":"2"}]},` +
 		`"x00000000":{"Value":"0"}}` +

@@ -24,44 +24,26 @@ const (
 // other connections.
 const mostBatched = 128
 
-// batched is a client whose concurrent script calls share pipelines. It sends a call at most once. It
-// does not send a call whose context has ended.
-type batched struct {
-	Client
-	lanes sync.Map // *lane by address of the server
-}
-
-// EvalSha implements redis.Scripter.
-func (b *batched) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	node := server(ctx, b.Client, keys[0])
-	if node == nil {
-		return b.Client.EvalSha(ctx, sha, keys, args...)
+// send sends a call at most once. Concurrent calls share pipelines. A call whose context has ended is not sent.
+func (s *Store) send(c *call) error {
+	c.node = server(c.ctx, s.client, c.key)
+	if c.node == nil {
+		return s.client.Process(c.ctx, c)
 	}
-	known, ok := b.lanes.Load(node.Options().Addr)
+	known, ok := s.lanes.Load(c.node.Options().Addr)
 	if !ok {
-		known, _ = b.lanes.LoadOrStore(node.Options().Addr, new(lane))
+		known, _ = s.lanes.LoadOrStore(c.node.Options().Addr, new(lane))
 	}
 	l := known.(*lane) //nolint:forcetypeassert // all values of the map are lanes
-	c := l.enter(ctx, node, sha, keys, args)
-	if c == nil {
+	if l.enter(c) {
 		defer l.leave()
-		return b.Client.EvalSha(ctx, sha, keys, args...)
+		return s.client.Process(c.ctx, c)
 	}
-	cmd := l.wait(c)
-	if redirected(cmd.Err()) {
-		return b.Client.EvalSha(ctx, sha, keys, args...)
+	err := l.wait(c)
+	if redirected(err) {
+		return s.client.Process(c.ctx, c)
 	}
-	return cmd
-}
-
-func evalSha(ctx context.Context, sha string, keys []string, args []any) *redis.Cmd {
-	all := append(make([]any, 0, 3+len(keys)+len(args)), "evalsha", sha, len(keys))
-	for _, key := range keys {
-		all = append(all, key)
-	}
-	cmd := redis.NewCmd(ctx, append(all, args...)...)
-	cmd.SetFirstKeyPos(3)
-	return cmd
+	return err
 }
 
 // redirected reports whether a node of a cluster did not run a command, because another node has the
@@ -79,18 +61,8 @@ type lane struct {
 	watched  bool      // a timer will run watch
 }
 
-// call is a script call that waits for a batch.
-type call struct {
-	ctx  context.Context //nolint:containedctx // the calls of a batch have different contexts
-	node *redis.Client
-	cmd  *redis.Cmd
-	over bool          // the call was sent or has ended; lane.mu guards this field
-	done chan struct{} // closed when cmd has its reply
-}
-
-// enter returns nil if a call may be sent now. The caller MUST then call leave. If not, enter returns
-// the call, which waits for a batch.
-func (l *lane) enter(ctx context.Context, node *redis.Client, sha string, keys []string, args []any) *call {
+// enter reports whether a call may be sent now. The caller MUST then call leave. If not, the call waits for a batch.
+func (l *lane) enter(c *call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.inFlight == 0 {
@@ -98,12 +70,12 @@ func (l *lane) enter(ctx context.Context, node *redis.Client, sha string, keys [
 	}
 	if l.inFlight < mostInFlight || l.stalled() {
 		l.inFlight++
-		return nil
+		return true
 	}
-	c := &call{ctx: ctx, node: node, cmd: evalSha(ctx, sha, keys, args), done: make(chan struct{})}
+	c.done = make(chan struct{})
 	l.waiting = append(l.waiting, c)
 	l.keepWatch()
-	return c
+	return false
 }
 
 // stalled reports whether one more batch may be sent because no call has returned for the time
@@ -178,13 +150,13 @@ func (l *lane) take() (batch []*call) {
 // run sends batches until no call waits.
 func (l *lane) run(batch []*call) {
 	for ; batch != nil; batch = l.next() {
-		send(batch)
+		sendBatch(batch)
 	}
 }
 
-// send sends a batch once, and waits for its replies until the last deadline of its calls. If a hook of
+// sendBatch sends a batch once, and waits for its replies until the last deadline of its calls. If a hook of
 // the client panics, all calls of the batch fail.
-func send(batch []*call) {
+func sendBatch(batch []*call) {
 	ctx := context.Background()
 	if last, ok := latest(batch); ok {
 		var cancel context.CancelFunc
@@ -195,14 +167,14 @@ func send(batch []*call) {
 		p := recover() // without recover, a panic in this goroutine would end the process
 		for _, c := range batch {
 			if p != nil {
-				c.cmd.SetErr(fmt.Errorf("redisstore: client: panic in a pipeline: %v", p))
+				c.SetErr(fmt.Errorf("redisstore: client: panic in a pipeline: %v", p))
 			}
 			close(c.done)
 		}
 	}()
 	pipe := batch[len(batch)-1].node.Pipeline() // the last call has the newest client; older clients of the server can be closed
 	for _, c := range batch {
-		_ = pipe.Process(ctx, final{c.cmd}) // Process only queues the command
+		_ = pipe.Process(ctx, c) // Process only queues the command
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 }
@@ -221,16 +193,16 @@ func latest(batch []*call) (last time.Time, ok bool) {
 	return last, true
 }
 
-// wait waits for the reply to c and returns its command. If the context ends first, the result is unknown,
+// wait waits for the reply to c and returns its error. If the context ends first, the result is unknown,
 // because c may have been sent.
-func (l *lane) wait(c *call) *redis.Cmd {
+func (l *lane) wait(c *call) error {
 	select {
 	case <-c.done:
-		return c.cmd
+		return c.Err()
 	case <-c.ctx.Done():
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.over = true
-	return redis.NewCmdResult(nil, c.ctx.Err())
+	return c.ctx.Err()
 }

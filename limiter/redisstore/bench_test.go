@@ -63,3 +63,17 @@ func BenchmarkTake(b *testing.B) {
 		}
 	}
 }
+
+// A decision on one limit of a known caller makes at most 14 allocations, with those of the client and of the deadline.
+func TestStore_calls_allocations(t *testing.T) {
+	l := storetest.Must(limiter.New(newStore(t, local(t), redisstore.Options{Namespace: "bench"}), limiter.Options{}))
+	charges := []limiter.Charge{{Subject: caller(), Limit: storetest.Limit(t, "l", algo.Rate{Requests: 1e9, Window: time.Minute}), Cost: 1}}
+	n := testing.AllocsPerRun(500, func() {
+		if d, err := l.Take(ctx, time.Now(), charges); err != nil || !d.Allowed || d.Reason != limiter.ReasonNone {
+			t.Error(d, err)
+		}
+	})
+	if n > 14 {
+		t.Errorf("got %.1f allocations, want at most 14", n)
+	}
+}

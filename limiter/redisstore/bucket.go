@@ -7,25 +7,19 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// bucketLayout is the layout of a bucket: its TAT. An element of its own has the number of refunds.
+// bucketLayout is the layout of a bucket: its TAT, and the number of refunds.
 type bucketLayout struct{}
 
-func (bucketLayout) parameters(m algo.Machine) (kind byte, p parameters) {
-	b := m.(*algo.Bucket)
-	return kindBucket, newParameters(b.Interval, b.Whole())
+func (bucketLayout) kind() byte { return kindBucket }
+
+const bucketSize = 8 + 4
+
+func (bucketLayout) read(state string) algo.State {
+	return algo.State{TAT: algo.Instant(integer(state[:8])), Refunds: integer(state[8:])}
 }
 
-func (bucketLayout) machine(r stored) (algo.Machine, error) {
-	return parse("bucket", r.limit[limitSize:])
-}
-
-func (bucketLayout) read(r stored) algo.State {
-	return algo.State{TAT: algo.Instant(integer(r.state)), Refunds: r.refunds}
-}
-
-func (bucketLayout) write(r stored, s algo.State) stored {
-	r.state, r.refunds = appendInteger(nil, int64(s.TAT), 8), s.Refunds
-	return r
+func (bucketLayout) write(b []byte, s algo.State) []byte {
+	return appendInteger(appendInteger(b, int64(s.TAT), 8), s.Refunds, 4)
 }
 
 func (bucketLayout) take(b []byte, m algo.Machine, now algo.Instant, c limiter.Charge) []byte {

@@ -102,11 +102,16 @@ func (NoRetry) DialHook(next redis.DialHook) redis.DialHook {
 
 // ProcessHook implements redis.Hook.
 func (NoRetry) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { return next(ctx, final{cmd}) }
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.NoRetry() {
+			return next(ctx, cmd)
+		}
+		return next(ctx, final{cmd})
+	}
 }
 
-// ProcessPipelineHook implements redis.Hook. It changes nothing, because the commands of a Store's
-// pipelines already have the type final.
+// ProcessPipelineHook implements redis.Hook. It changes nothing, because the calls in a Store's pipelines already have
+// the method NoRetry.
 func (NoRetry) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }

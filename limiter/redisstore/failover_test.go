@@ -171,7 +171,7 @@ func (g *group) shard(t *testing.T, shard int) (primary, replica *process) {
 // home returns the slot of a subject's key, and its shard.
 func (g *group) home(t *testing.T, namespace string, who limiter.Subject) (slot int64, shard int) {
 	t.Helper()
-	slot, err := g.nodes[0].client.ClusterKeySlot(ctx, "{"+namespace+"/"+limiter.StateFormat+"/"+who.String()+"}").Result()
+	slot, err := g.nodes[0].client.ClusterKeySlot(ctx, namespace+"/"+limiter.StateFormat+"/"+who.String()).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

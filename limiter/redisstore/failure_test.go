@@ -301,7 +301,7 @@ func idleValue(t *testing.T, n int) string {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+string(rune('a'+i)),
 			algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
 	}
-	value, err := server.Get(ctx, "{idle/"+limiter.StateFormat+"/"+who.String()+"}").Result()
+	value, err := server.Get(ctx, "idle/"+limiter.StateFormat+"/"+who.String()).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,21 +10,18 @@ import (
 // logLayout is the layout of a log: its newest instant, and its entries.
 type logLayout struct{}
 
-func (logLayout) parameters(m algo.Machine) (kind byte, p parameters) {
-	l := m.(*algo.Log)
-	return kindLog, newParameters(l.Length, l.Requests)
+func (logLayout) kind() byte { return kindLog }
+
+// logHead is the size of the state of a log without entries.
+const logHead = 8 + 4
+
+func (logLayout) read(state string) algo.State {
+	return algo.State{Newest: algo.Instant(integer(state[:8])), Entries: algo.Entries(state[logHead:])}
 }
 
-func (logLayout) machine(r stored) (algo.Machine, error) { return parse("log", r.limit[limitSize:]) }
-
-func (logLayout) read(r stored) algo.State {
-	return algo.State{Newest: algo.Instant(integer(r.state[:8])), Entries: algo.Entries(r.entries)}
-}
-
-func (logLayout) write(r stored, s algo.State) stored {
-	r.state = appendInteger(appendInteger(nil, int64(s.Newest), 8), int64(s.Entries.Len()), 4)
-	r.entries = []byte(s.Entries)
-	return r
+func (logLayout) write(b []byte, s algo.State) []byte {
+	b = appendInteger(appendInteger(b, int64(s.Newest), 8), int64(s.Entries.Len()), 4)
+	return append(b, s.Entries...)
 }
 
 func (logLayout) take(b []byte, m algo.Machine, now algo.Instant, c limiter.Charge) []byte {

@@ -1,15 +1,14 @@
 package redisstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,21 +17,6 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/resilient"
-)
-
-//go:embed take.lua
-var takeSource string
-
-//go:embed replace.lua
-var replaceSource string
-
-//go:embed settle.lua
-var settleSource string
-
-var (
-	takeScript    = redis.NewScript(takeSource)
-	replaceScript = redis.NewScript(replaceSource)
-	settleScript  = redis.NewScript(settleSource)
 )
 
 // Options are the options of a Store.
@@ -63,9 +47,7 @@ const settleAttempts = 10
 // UniversalClient. It must not retry, because a retried script can charge twice. For these three kinds,
 // New and NewBare add the hook NoRetry, which prevents retries.
 type Client interface {
-	redis.Scripter
-	Get(ctx context.Context, key string) *redis.StringCmd
-	Del(ctx context.Context, keys ...string) *redis.IntCmd
+	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
 // Store is a limiter.Store in Redis without a breaker. It is safe for concurrent use.
@@ -73,6 +55,7 @@ type Store struct {
 	client   Client
 	cluster  *redis.ClusterClient // nil if the client is of another kind
 	o        Options
+	lanes    sync.Map // *lane by address of the server
 	skew     limiter.Skew
 	untidied atomic.Int64 // instant of the last log line about tidying, in ns since 1970
 	close    func() error // nil if the client belongs to the caller of New
@@ -142,14 +125,9 @@ func (s *Store) greet(ctx context.Context) {
 // Warning returns a warning if the server can evict counts, and "" if it cannot, or does not say so: ElastiCache and access
 // lists can forbid INFO.
 func (s *Store) Warning(ctx context.Context) string {
-	client, ok := s.client.(*batched).Client.(interface {
-		Info(ctx context.Context, section ...string) *redis.StringCmd
-	})
-	if !ok {
-		return ""
-	}
-	info, _ := client.Info(ctx, "memory").Result()
-	_, policy, ok := strings.Cut(info, "maxmemory_policy:")
+	info := redis.NewStringCmd(ctx, "info", "memory")
+	_ = s.client.Process(ctx, info)
+	_, policy, ok := strings.Cut(info.Val(), "maxmemory_policy:")
 	policy, _, _ = strings.Cut(policy, "\r")
 	if !ok || policy == "noeviction" {
 		return ""
@@ -196,7 +174,7 @@ func NewBare(client Client, o Options) (*Store, error) {
 		c.OnNewNode(func(node *redis.Client) { node.AddHook(NoRetry{}) })
 	}
 	cluster, _ := client.(*redis.ClusterClient)
-	return &Store{client: &batched{Client: client}, cluster: cluster, o: o}, nil
+	return &Store{client: client, cluster: cluster, o: o}, nil
 }
 
 // obeysDeadlines reports whether a call of client ends with its context. Failover clients are also *redis.Client or
@@ -221,10 +199,8 @@ func (s *Store) Close() error {
 	return s.close()
 }
 
-// key returns the key of subject. The braces make the whole key the hash tag of a cluster.
-func (s *Store) key(subject limiter.Subject) string {
-	return "{" + subject.Key(s.o.Namespace) + "}"
-}
+// key returns the key of subject. It has no braces, so a cluster hashes all of it: a subject escapes braces.
+func (s *Store) key(subject limiter.Subject) string { return subject.Key(s.o.Namespace) }
 
 // Take implements limiter.Store.
 func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
@@ -247,29 +223,32 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 // charge runs the script once. If the script makes no charge, charge returns the current value.
 func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charges []limiter.Charge, results []algo.Result) (value, bool,
 	error) {
-	client := redis.Scripter(s.client)
-	if sent, due := s.skew.Begin(); due {
-		client = timed{s.client, key, sent, &s.skew}
-	}
-	v, charged, err := s.run(ctx, client, takeScript, key, encodeTake(now, charges, results), lifetime(charges, results))
-	if err != nil || !charged {
+	v, _, done, err := s.run(newCall(ctx, takeScript, key, encodeTake(now, charges, results)), s.sendTimed)
+	if err != nil || !done {
 		return v, false, err
 	}
-	if err := v.report(charges, results); err != nil {
-		return nil, false, err
+	err = v.report(charges, results)
+	if err != nil {
+		return "", false, err
 	}
 	s.tidy(ctx, now, key, v, charges)
 	return v, true, nil
+}
+
+// replace replaces the value old by next, unless another process has changed it. It then returns the present value.
+func (s *Store) replace(ctx context.Context, key string, old, next value, ttl int64) (present value, done bool, err error) {
+	present, _, done, err = s.run(newCall(ctx, replaceScript, key, []byte(old), string(next), ttl), s.send)
+	return present, done, err
 }
 
 // tidy removes idle limits from a value that has many limits. The charge is already made, so tidy only logs an
 // error. A later decision tidies again.
 func (s *Store) tidy(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge) {
 	tidied := v.tidied(now)
-	if tidied == nil {
+	if tidied == v {
 		return
 	}
-	_, _, err := s.run(ctx, s.client, replaceScript, key, []byte(v), []byte(tidied), tidied.ttl(now, charges))
+	_, _, err := s.replace(ctx, key, v, tidied, tidied.ttl(now, charges))
 	if err == nil {
 		return
 	}
@@ -311,15 +290,15 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 		if err != nil {
 			return false, err
 		}
-		if outcome.next == nil {
+		if outcome.next == "" {
 			return outcome.allowed, nil
 		}
 		var done bool
-		if outcome.superseded && !bytes.Equal(v, tried) {
+		if outcome.superseded && v != tried {
 			tried = v
 			v, done, err = s.charge(ctx, now, key, charges, results)
 		} else {
-			v, done, err = s.run(ctx, s.client, replaceScript, key, []byte(v), []byte(outcome.next), outcome.next.ttl(now, charges))
+			v, done, err = s.replace(ctx, key, v, outcome.next, outcome.next.ttl(now, charges))
 		}
 		if err != nil {
 			return false, err
@@ -339,15 +318,9 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 	key, late := s.key(subject), elapsed+s.o.Margin
 	var v value
 	if settleable(charges) {
-		reply, err := settleScript.Run(ctx, s.client, []string{key}, encodeSettle(now, charges, results, late), lifetime(charges, nil)).Result()
-		if err != nil {
-			return settled, s.failed(err)
-		}
-		if n, ok := reply.(int64); ok && n >= 0 && n <= int64(len(charges)) {
-			return limiter.Settled{Given: int(n)}, nil
-		}
-		v, err = present(reply)
-		if err != nil {
+		var done bool
+		v, settled.Given, done, err = s.run(newCall(ctx, settleScript, key, encodeSettle(now, charges, results, late)), s.send)
+		if err != nil || done {
 			return settled, err
 		}
 	} else {
@@ -358,11 +331,11 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 	}
 	for range settleAttempts {
 		next, settled, err := v.settle(now, charges, results, late)
-		if err != nil || bytes.Equal(next, v) {
+		if err != nil || next == v {
 			return settled, err
 		}
 		var done bool
-		v, done, err = s.run(ctx, s.client, replaceScript, key, []byte(v), []byte(next), next.ttl(now, charges))
+		v, done, err = s.replace(ctx, key, v, next, next.ttl(now, charges))
 		if err != nil {
 			return limiter.Settled{}, err
 		}
@@ -390,86 +363,19 @@ func (s *Store) Inspect(ctx context.Context, subject limiter.Subject) ([]limiter
 
 // Reset implements limiter.Store.
 func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
-	if err := s.client.Del(ctx, s.key(subject)).Err(); err != nil {
+	err := s.client.Process(ctx, redis.NewIntCmd(ctx, "del", s.key(subject)))
+	if err != nil {
 		return s.failed(err)
 	}
 	return nil
 }
 
 func (s *Store) get(ctx context.Context, key string) (value, error) {
-	b, err := s.client.Get(ctx, key).Bytes()
+	cmd := redis.NewStringCmd(ctx, "get", key)
+	err := s.client.Process(ctx, cmd)
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, s.failed(err)
+		return "", s.failed(err)
 	}
-	return b, value(b).check()
-}
-
-// run runs a script. It returns the value in the reply, and whether the script made its change.
-func (s *Store) run(ctx context.Context, client redis.Scripter, script *redis.Script, key string, args ...any) (v value, done bool,
-	err error) {
-	reply, err := script.Run(ctx, client, []string{key}, args...).Result()
-	if err != nil {
-		return nil, false, s.failed(err)
-	}
-	switch reply := reply.(type) {
-	case string:
-		v = value(reply)
-		return v, true, v.check()
-	case int64:
-		return nil, reply == 1, nil
-	}
-	v, err = present(reply)
-	return v, false, err
-}
-
-// present returns the value in the reply of a script that did not make its change.
-func present(reply any) (v value, err error) {
-	list, ok := reply.([]any)
-	if !ok {
-		return nil, fmt.Errorf("%w: reply (got %T %.20v, want text, an array or a number)", limiter.ErrFormat, reply, reply)
-	}
-	if len(list) > 0 && list[0] != nil {
-		text, ok := list[0].(string)
-		if !ok {
-			return nil, fmt.Errorf("%w: element of the reply (got %T, want text)", limiter.ErrFormat, list[0])
-		}
-		v = value(text)
-	}
+	v := value(cmd.Val())
 	return v, v.check()
-}
-
-// ttl returns the time to live in ms of a key that holds v. A limit in v that is not charged can need the
-// key for longer than the charged limits. Such a limit can be from newer rules, whose counts must not
-// expire because of a charge under older rules.
-func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
-	given := horizon(charges)
-	needed := given
-	for r := range v.limits {
-		needed = max(needed, r.idle().Sub(now))
-	}
-	needed = min(needed, 2*algo.MaxPeriod)
-	if needed > given+expiryMargin/2 { // half of the margin covers a small difference, the other half is for clock skew
-		return (needed + expiryMargin).Milliseconds()
-	}
-	return (given + expiryMargin).Milliseconds()
-}
-
-func horizon(charges []limiter.Charge) (longest time.Duration) {
-	for _, c := range charges {
-		longest = max(longest, c.Limit.Horizon)
-	}
-	return longest
-}
-
-// lifetime returns the time to live in ms that a call gives its key: the longest horizon of the charged limits.
-// seen contains the stored states; newer rules can have given them a longer horizon. If the key also holds
-// limits that are not charged, take.lua never shortens the life of the key.
-func lifetime(charges []limiter.Charge, seen []algo.Result) int64 {
-	longest := horizon(charges)
-	for _, r := range seen {
-		if r.Machine != nil {
-			longest = max(longest, r.Machine.Horizon())
-		}
-	}
-	return (longest + expiryMargin).Milliseconds()
 }

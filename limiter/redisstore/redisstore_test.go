@@ -135,22 +135,24 @@ func (c counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// The whole key is one hash tag. A value has 8 bytes, plus 16 or 17 bytes for each limit with round
-// numbers. The key expires when no limit needs it.
+// A value has the parameters of each limit as text, and 31 bytes for a window. The key
+// expires at most a quarter later than a limit needs it.
 func TestStore_value(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "value"}), caller()
 	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Counts: true})
 	minute := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "minute", Rate: algo.Rate{Requests: 10, Window: time.Minute, Counts: true},
 		Horizon: day.Horizon, Version: 1}))
-	key := "{value/" + limiter.StateFormat + "/" + who.String() + "}"
+	key := "value/" + limiter.StateFormat + "/" + who.String()
+	size := 1
 	for i, l := range []*limiter.Limit{day, minute} {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1})
-		if n := client.StrLen(ctx, key).Val(); n != int64(8+17+16*i) {
-			t.Errorf("got %d bytes with %d limits, want %d", n, i+1, 8+17+16*i)
+		size += 31 + len(l.Fingerprint())
+		if n := client.StrLen(ctx, key).Val(); n != int64(size) {
+			t.Errorf("got %d bytes with %d limits, want %d", n, i+1, size)
 		}
-		if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour || ttl > 48*time.Hour+time.Minute {
-			t.Errorf("expiry: got %s, want two days and a minute", ttl)
+		if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour || ttl > 60*time.Hour+75*time.Second {
+			t.Errorf("expiry: got %s, want two days and a minute, to a quarter more", ttl)
 		}
 	}
 	charges := []limiter.Charge{{Subject: who, Limit: day, Cost: 1}}
@@ -172,7 +174,7 @@ func TestStore_value_algorithms(t *testing.T) {
 	algorithms := []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}
 	for i, algorithm := range algorithms {
 		who := caller()
-		key := "{values/" + limiter.StateFormat + "/" + who.String() + "}"
+		key := "values/" + limiter.StateFormat + "/" + who.String()
 		var short []*limiter.Limit
 		for j, a := range []algo.Algorithm{algorithm, algorithms[(i+1)%len(algorithms)]} {
 			l := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "short", Rate: algo.Rate{Algorithm: a, Requests: 20, Window: 10 * time.Second},
@@ -222,7 +224,7 @@ func TestStore_value_olderRules(t *testing.T) {
 		for i, limit := range []*limiter.Limit{month, older, another, changed} {
 			cost := int64(5)
 			take(t, s, noon.Add(time.Duration(i)), limiter.Charge{Subject: who, Limit: limit, Cost: min(cost, limit.MaxCost())})
-			if ttl := client.PTTL(ctx, "{older/"+limiter.StateFormat+"/"+who.String()+"}").Val(); ttl < 30*24*time.Hour {
+			if ttl := client.PTTL(ctx, "older/"+limiter.StateFormat+"/"+who.String()).Val(); ttl < 30*24*time.Hour {
 				t.Errorf("%s, after %s of version %d: got an expiry in %s, want at least 30 days", month.Fingerprint(), limit.Name, limit.Version, ttl)
 			}
 		}
@@ -266,13 +268,14 @@ func TestStore_tidy(t *testing.T) {
 	}
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour, Counts: true}),
 		Cost: 1}
-	length := func() int64 { return client.StrLen(ctx, "{tidy/"+limiter.StateFormat+"/"+who.String()+"}").Val() }
+	length := func() int64 { return client.StrLen(ctx, "tidy/"+limiter.StateFormat+"/"+who.String()).Val() }
 	take(t, s, noon.Add(time.Hour), stays)
-	if length() != 8+25*16+17 {
-		t.Errorf("length: got %d bytes, want %d, because no limit has been idle for an hour", length(), 8+25*16+17)
+	one := 31 + int64(len(stays.Limit.Fingerprint()))
+	if all := 1 + 25*(31+int64(len("sliding/1s/10"))) + one; length() != all {
+		t.Errorf("length: got %d bytes, want %d, because no limit has been idle for an hour", length(), all)
 	}
 	take(t, s, noon.Add(time.Hour+2*time.Second), stays)
-	if length() != 8+17 {
+	if length() != 1+one {
 		t.Errorf("length: got %d bytes, want one limit", length())
 	}
 	if _, results := take(t, s, noon.Add(time.Hour+2*time.Second), stays); results[0].Machine.Remaining(results[0].State,
@@ -297,7 +300,8 @@ func TestStore_tidy_mark(t *testing.T) {
 		take(t, s, noon, charge("gone"+strconv.Itoa(i), time.Second))
 	}
 	take(t, s, noon.Add(12*time.Hour), charge("last", time.Second))
-	if n := client.StrLen(ctx, "{marks/"+limiter.StateFormat+"/"+who.String()+"}").Val(); n != 8+17+17+16 {
+	if n := client.StrLen(ctx, "marks/"+limiter.StateFormat+"/"+who.String()).Val(); n != 1+
+		31+int64(len("sliding/10h0m0s/10"))+16+31+int64(len("sliding/1s/10")) {
 		t.Errorf("length: got %d bytes, want two limits and a Skew", n)
 	}
 	entries, err := s.Inspect(ctx, who)
@@ -331,7 +335,7 @@ func TestStore_Settle_ttl(t *testing.T) {
 		"another limit needs the key":    {[]*limiter.Limit{short, day}, 48 * time.Hour, 47 * time.Hour},
 	} {
 		who := caller()
-		key := "{settled/" + limiter.StateFormat + "/" + who.String() + "}"
+		key := "settled/" + limiter.StateFormat + "/" + who.String()
 		var charges []limiter.Charge
 		for _, l := range c.limits {
 			charges = append(charges, limiter.Charge{Subject: who, Limit: l, Cost: 1})
@@ -356,12 +360,11 @@ func TestStore_unreadable(t *testing.T) {
 	s := open(t, redisstore.Options{Namespace: "bad"})
 	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute, Counts: true})
 	for _, value := range []string{
-		"\x01\x01" + strings.Repeat("x", 22), "\x02", "\x02x", "\x02\x01" + strings.Repeat("x", 22), "\x02\x00x", "text",
-		"\x02\x00version", "\x02\x01version" + strings.Repeat("\x22", 14), "\x02\x02version" + strings.Repeat("\x22", 15), "\x02\x01version" +
-			strings.Repeat("\x40", 17),
+		"\x01\x01" + strings.Repeat("x", 22), "\x04x", "text", "\x04\x01" + strings.Repeat("x", 22), "\x04" + strings.Repeat("\x00", 20),
+		"\x04" + strings.Repeat("\x00", 6) + "\x02" + strings.Repeat("x", 23), "\x04" + strings.Repeat("\x00", 6) + "\x02" + strings.Repeat("x", 25),
 	} {
 		who := caller()
-		key := "{bad/" + limiter.StateFormat + "/" + who.String() + "}"
+		key := "bad/" + limiter.StateFormat + "/" + who.String()
 		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -377,7 +380,7 @@ func TestStore_unreadable(t *testing.T) {
 			t.Errorf("value %q: got %q, want no change", value, now)
 		}
 	}
-	if err := client.LPush(ctx, "{bad/"+limiter.StateFormat+"/user:list}", "x").Err(); err != nil {
+	if err := client.LPush(ctx, "bad/"+limiter.StateFormat+"/user:list", "x").Err(); err != nil {
 		t.Fatal(err)
 	}
 	who := limiter.User("list")
@@ -385,14 +388,14 @@ func TestStore_unreadable(t *testing.T) {
 		limiter.ErrFormat) {
 		t.Errorf("key of another type: got error %v, want ErrFormat", err)
 	}
-	client.Del(ctx, "{bad/"+limiter.StateFormat+"/user:list}")
+	client.Del(ctx, "bad/"+limiter.StateFormat+"/user:list")
 }
 
 // Scripts use only what ElastiCache Serverless allows: declared keys and no clock.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("*.lua")
-	if err != nil || len(files) != 3 {
-		t.Fatalf("scripts: got %v, %v, want three files", files, err)
+	if err != nil || len(files) != 4 {
+		t.Fatalf("scripts: got %v, %v, want four files", files, err)
 	}
 	call := regexp.MustCompile(`redis\.p?call\(([^)]*)\)`)
 	for _, file := range files {

@@ -5,9 +5,8 @@
 -- ARGV[2]  the new value
 -- ARGV[3]  time to live of KEYS[1] in ms
 --
--- Returns 1 if it replaced the value. Otherwise it changes nothing and returns
---   the present value in an array, if another process changed it
+-- Returns B 1 if it replaced the value. Otherwise it returns B 0 and the present value.
 local value = redis.call('GET', KEYS[1])
-if (value or '') ~= ARGV[1] then return {value} end
+if (value or '') ~= ARGV[1] then return '\0' .. (value or '') end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-return 1
+return '\1'

@@ -5,44 +5,35 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/weir-limits/weir/limiter"
 )
 
-// timed is a client that also requests the server's time in the round trip of its next script call.
-type timed struct {
-	Client
-	key  string
-	sent time.Time
-	skew *limiter.Skew
-}
-
-// EvalSha implements redis.Scripter. If the key is on another node, this node has not run the script.
-// The client then sends the script to the other node.
-func (t timed) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	node := server(ctx, t.Client, t.key)
+// sendTimed is send for a call that sometimes also requests the server's time, in the same round trip. If the key is on
+// another node, this node has not run the script. The client then sends the script to the other node.
+func (s *Store) sendTimed(c *call) error {
+	sent, due := s.skew.Begin()
+	if !due {
+		return s.send(c)
+	}
+	node := server(c.ctx, s.client, c.key)
 	if node == nil || node.Options().PipelinePoolSize >= 0 { // a pipeline would then open another connection
-		return t.Client.EvalSha(ctx, sha, keys, args...)
+		return s.send(c)
 	}
 	pipe := node.Pipeline()
-	clock := pipe.Time(ctx)
-	cmd := evalSha(ctx, sha, keys, args)
-	_ = pipe.Process(ctx, final{cmd})
-	_, _ = pipe.Exec(ctx) // the commands return their own errors
+	clock := pipe.Time(c.ctx)
+	_ = pipe.Process(c.ctx, c)
+	_, _ = pipe.Exec(c.ctx) // the commands return their own errors
 	if now, err := clock.Result(); err == nil {
-		t.skew.Observe(t.sent, now, now.Add(time.Microsecond))
+		s.skew.Observe(sent, now, now.Add(time.Microsecond))
 	}
-	if redirected(cmd.Err()) {
-		return t.Client.EvalSha(ctx, sha, keys, args...)
+	if redirected(c.Err()) {
+		return s.client.Process(c.ctx, c)
 	}
-	return cmd
+	return c.Err()
 }
 
 // server returns the client of the server that has key, or nil if this server is unknown.
 func server(ctx context.Context, client Client, key string) *redis.Client {
 	switch c := client.(type) {
-	case *batched:
-		return server(ctx, c.Client, key)
 	case *redis.ClusterClient:
 		if node, err := c.MasterForKey(ctx, key); err == nil {
 			return node

@@ -1,29 +1,14 @@
 package redisstore
 
 import (
-	"bytes"
-
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// slotsLayout is the layout of slots: that of a log, whose parameters end with slotsMark.
+// slotsLayout is the layout of slots: that of a log.
 type slotsLayout struct{ logLayout }
 
-// slotsMark distinguishes slots from a log: the parameters of a log never end with a zero byte.
-const slotsMark = 0
-
-func (slotsLayout) parameters(m algo.Machine) (kind byte, p parameters) {
-	l := m.(*algo.Slots)
-	p = newParameters(l.Length, l.Requests)
-	p.bytes[p.size] = slotsMark
-	p.size++
-	return kindLog, p
-}
-
-func (slotsLayout) machine(r stored) (algo.Machine, error) {
-	return parse("slots", bytes.TrimSuffix(r.limit[limitSize:], []byte{slotsMark}))
-}
+func (slotsLayout) kind() byte { return kindSlots }
 
 func (slotsLayout) take(b []byte, m algo.Machine, now algo.Instant, c limiter.Charge) []byte {
 	l := m.(*algo.Slots)

@@ -4,69 +4,45 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// format is the version of the value's layout: its first byte.
-const format = 2
+// value is the value of a subject in Redis, which value.lua describes. It is empty if the subject has none.
+type value string
 
-// The layout of a value: format, number of limits, a version of rules, and the limits; take.lua
-// describes them. Integers and instants are big endian; the scripts read instants in two halves.
-const (
-	headerSize = 2 + versionSize
-	maxLimits  = 255
-)
-
-// value is the value of a subject in Redis. It is empty if the subject has none.
-type value []byte
-
-// version returns the version of the rules that applies to limits without a version element of their own.
-func (v value) version() int64 { return integer(v[2:headerSize]) }
+// format is the first byte of a value.
+const format = "\x04"
 
 // check reports whether v can be read.
 func (v value) check() error {
-	switch {
-	case len(v) == 0:
-		return nil
-	case v[0] != format:
-		return fmt.Errorf("%w: format %d, want %d", limiter.ErrFormat, v[0], format)
-	case len(v) < headerSize:
-		return fmt.Errorf("%w: %d bytes", limiter.ErrFormat, len(v))
+	r, n := v.limitsAfterFormat(), 0
+	if v != "" && !strings.HasPrefix(string(v), format) {
+		return fmt.Errorf("%w: format %d, want %d", limiter.ErrFormat, v[0], format[0])
 	}
-	n := 0
-	for rest := []byte(v[headerSize:]); len(rest) > 0; n++ {
-		var ok bool
-		_, rest, ok = cut(rest, 0)
-		if !ok {
-			return fmt.Errorf("%w: limit %d of %d", limiter.ErrFormat, n+1, v[1])
-		}
+	for ; r.rest != ""; n++ {
+		r.limit()
 	}
-	if n != int(v[1]) {
-		return fmt.Errorf("%w: %d limits, want %d", limiter.ErrFormat, n, v[1])
+	if r.short {
+		return fmt.Errorf("%w: limit %d", limiter.ErrFormat, n)
 	}
 	return nil
 }
 
+func (v value) limitsAfterFormat() reader { return reader{rest: string(v[min(1, len(v)):])} }
+
 // limits iterates over the stored limits of v. Call check first.
 func (v value) limits(yield func(stored) bool) {
-	if len(v) == 0 {
-		return
-	}
-	for rest := []byte(v[headerSize:]); len(rest) > 0; {
-		var r stored
-		r, rest, _ = cut(rest, v.version())
-		if !yield(r) {
-			return
-		}
+	for r := v.limitsAfterFormat(); r.rest != "" && yield(r.limit()); {
 	}
 }
 
 func (v value) held(limit *limiter.Limit) (limiter.Held, error) {
 	for r := range v.limits {
-		if r.id() == limit.ID {
+		if r.id == limit.ID {
 			return r.held(limit)
 		}
 	}
@@ -87,11 +63,11 @@ func (v value) current(limit *limiter.Limit, now algo.Instant) (current limiter.
 func (v value) entries() ([]limiter.Entry, error) {
 	var entries []limiter.Entry
 	for r := range v.limits {
-		held, err := r.parse()
+		held, err := r.held(nil)
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, limiter.Entry{ID: r.id(), Held: held})
+		entries = append(entries, limiter.Entry{ID: r.id, Held: held})
 	}
 	slices.SortFunc(entries, func(a, b limiter.Entry) int { return cmp.Compare(a.ID, b.ID) })
 	return entries, nil
@@ -116,7 +92,7 @@ func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 // store.
 type outcome struct {
 	allowed    bool
-	next       value // the new value; nil if the value does not change
+	next       value // the new value; empty if the value does not change
 	superseded bool  // the stored parameters of a limit decide, and the script can charge with them
 }
 
@@ -136,18 +112,14 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo
 	}
 	o.allowed = limiter.TakeAll(now, charges, results)
 	o.superseded = o.superseded && o.allowed && !byHand
+	next := v
 	for i, c := range charges {
 		if c.Cost == 0 || !o.allowed && !changed[i] {
 			continue
 		}
 		settled[i].State = results[i].State
-		if o.next == nil {
-			o.next = slices.Clone(v)
-		}
-		o.next, err = o.next.with(c.Limit.ID, settled[i])
-		if err != nil {
-			return o, err
-		}
+		next = next.with(c.Limit.ID, settled[i])
+		o.next = next
 	}
 	return o, nil
 }
@@ -166,78 +138,91 @@ func (v value) settle(now algo.Instant, charges []limiter.Charge, results []algo
 			held, _, err = v.current(c.Limit, now)
 		}
 		if err != nil {
-			return nil, settled, err
+			return "", settled, err
 		}
 		var given bool
 		settled.Excess[i], given = held.Settle(now, results[i], c.Cost, c.Force, late)
 		if given {
 			settled.Given++
-		} else if !c.Force {
-			continue
 		}
-		next, err = next.with(c.Limit.ID, held)
-		if err != nil {
-			return nil, settled, err
+		if given || c.Force {
+			next = next.with(c.Limit.ID, held)
 		}
 	}
 	return next, settled, nil
 }
 
-// with returns a copy of v in which the limit id has the state h.
-func (v value) with(id limiter.ID, h limiter.Held) (value, error) {
-	var list []stored
-	replaced := false
+// with returns v in which the limit id has the state h.
+func (v value) with(id limiter.ID, h limiter.Held) value {
+	b, replaced := []byte(format), false
 	for r := range v.limits {
-		if r.id() == id {
-			r, replaced = newStored(id, h), true
+		if r.id == id {
+			b, replaced = appendHeld(b, id, h), true
+		} else {
+			b = append(b, r.text...)
 		}
-		list = append(list, r)
 	}
 	if !replaced {
-		list = append(list, newStored(id, h))
+		b = appendHeld(b, id, h)
 	}
-	if len(list) > maxLimits {
-		// ErrContended denies the request under every OnError
-		return nil, fmt.Errorf("%w: too many limits on one subject (want at most %d)", limiter.ErrContended, maxLimits)
-	}
-	return newValue(list), nil
-}
-
-func newValue(list []stored) value {
-	version := int64(0)
-	if len(list) > 0 {
-		version = list[0].version
-	}
-	v := appendInteger([]byte{format, byte(len(list))}, version, versionSize)
-	for _, r := range list {
-		v = r.append(v, version)
-	}
-	return v
+	return value(b)
 }
 
 // A limit must have full quota for idleLeast before it is removed. Otherwise a process with a fast clock
 // could remove state that a process with a slow clock still counts.
 const idleLeast = time.Hour
 
-// manyLimits is the smallest number of limits at which the store searches a value for idle limits.
-// Limits of removed rules stay in a value and become idle.
-const manyLimits = 2 * limiter.MaxCharges
+// manyBytes is the size of about 20 limits. In a larger value, the store searches for idle limits. Limits of removed rules
+// stay in a value and become idle.
+const manyBytes = 1000
 
-// tidied returns v without its idle limits. It returns nil if v has no idle limits or only few
-// limits.
+// tidied returns v without its idle limits. It returns v if it has only few limits.
 func (v value) tidied(now algo.Instant) value {
-	if len(v) < headerSize || int(v[1]) <= manyLimits {
-		return nil
+	if len(v) <= manyBytes {
+		return v
 	}
-	var kept []stored
+	kept := []byte(format)
 	for r := range v.limits {
-		h, err := r.parse()
-		if err != nil || h.Machine.Idle(h.State).Add(idleLeast) > now {
-			kept = append(kept, r)
+		if h, err := r.held(nil); err != nil || h.Machine.Idle(h.State).Add(idleLeast) > now {
+			kept = append(kept, r.text...)
 		}
 	}
-	if len(kept) == int(v[1]) {
-		return nil
+	return value(kept)
+}
+
+// ttl returns the time to live in ms of a key that holds v. A limit in v that is not charged can need the
+// key for longer than the charged limits. Such a limit can be from newer rules, whose counts must not
+// expire because of a charge under older rules.
+func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
+	given := horizon(charges)
+	needed := given
+	for r := range v.limits {
+		if h, err := r.held(nil); err == nil {
+			needed = max(needed, h.Machine.Idle(h.State).Sub(now))
+		}
 	}
-	return newValue(kept)
+	needed = min(needed, 2*algo.MaxPeriod)
+	if needed > given+expiryMargin/2 { // half of the margin covers a small difference, the other half is for clock skew
+		return (needed + expiryMargin).Milliseconds()
+	}
+	return (given + expiryMargin).Milliseconds()
+}
+
+func horizon(charges []limiter.Charge) (longest time.Duration) {
+	for _, c := range charges {
+		longest = max(longest, c.Limit.Horizon)
+	}
+	return longest
+}
+
+// lifetime returns the time to live in ms that a call gives its key at least: the longest horizon of the charged
+// limits. seen contains the stored states; newer rules can have given them a longer horizon.
+func lifetime(charges []limiter.Charge, seen []algo.Result) int64 {
+	longest := horizon(charges)
+	for _, r := range seen {
+		if r.Machine != nil {
+			longest = max(longest, r.Machine.Horizon())
+		}
+	}
+	return (longest + expiryMargin).Milliseconds()
 }

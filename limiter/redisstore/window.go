@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"math"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -11,42 +10,17 @@ import (
 // windowLayout is the layout of a window: its newest index, and the counts of this window and of the one before.
 type windowLayout struct{}
 
-func (windowLayout) parameters(m algo.Machine) (kind byte, p parameters) {
-	w := m.(*algo.Window)
-	kind = kindFixed
-	if w.Sliding {
-		kind = kindSliding
-	}
-	if w.MaxDebt() > math.MaxUint16 {
-		kind += kindSlidingLarge - kindSliding
-	}
-	return kind, newParameters(w.Length, w.Whole())
+func (windowLayout) kind() byte { return kindWindow }
+
+// windowSize is the size of an index of 4 bytes and two counts of 7.
+const windowSize = 4 + 7 + 7
+
+func (windowLayout) read(state string) algo.State {
+	return algo.State{Window: integer(state[:4]), Count: integer(state[4:11]), Previous: integer(state[11:])}
 }
 
-func (windowLayout) machine(r stored) (algo.Machine, error) {
-	if kind := r.kind(); kind == kindSliding || kind == kindSlidingLarge {
-		return parse("sliding", r.limit[limitSize:])
-	}
-	return parse("fixed", r.limit[limitSize:])
-}
-
-func (windowLayout) read(r stored) algo.State {
-	half := len(r.state)/2 + 2 // offset of the previous count, which follows the index and the count
-	return algo.State{Window: integer(r.state[:4]), Count: integer(r.state[4:half]), Previous: integer(r.state[half:])}
-}
-
-// write implements layout. A count can need more than 16 bits although the present limit does not, because older
-// rules had a larger limit.
-func (windowLayout) write(r stored, s algo.State) stored {
-	if r.kind() < kindLog && max(s.Count, s.Previous) > math.MaxUint16 {
-		r.limit[0] += tagged(kindSlidingLarge-kindSliding, 0)
-	}
-	size := 2
-	if r.kind() > kindLog {
-		size = 7
-	}
-	r.state = appendIntegers(appendInteger(nil, s.Window, 4), size, s.Count, s.Previous)
-	return r
+func (windowLayout) write(b []byte, s algo.State) []byte {
+	return appendIntegers(appendInteger(b, s.Window, 4), 7, s.Count, s.Previous)
 }
 
 func (windowLayout) take(b []byte, m algo.Machine, now algo.Instant, c limiter.Charge) []byte {

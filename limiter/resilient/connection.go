@@ -87,14 +87,22 @@ type watched struct {
 // that does not use net/http SHOULD return such connections. A request and its answer MUST NOT be concurrent to others.
 func Watch(c net.Conn) net.Conn {
 	w := &watched{Conn: c, last: time.Now()}
-	if s, ok := c.(syscall.Conn); ok { // clients look there whether the server has closed the connection
-		return struct {
-			*watched
-			syscall.Conn
-		}{w, s}
+	if s, ok := c.(syscall.Conn); ok { // clients look there whether the server has closed the connection, before each request
+		if raw, err := s.SyscallConn(); err == nil {
+			return struct {
+				*watched
+				connected
+			}{w, connected{raw}}
+		}
 	}
 	return w
 }
+
+// connected is a syscall.Conn.
+type connected struct{ raw syscall.RawConn }
+
+// SyscallConn implements syscall.Conn.
+func (c connected) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 
 // Write implements net.Conn.
 func (w *watched) Write(b []byte) (int, error) {

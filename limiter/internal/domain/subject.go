@@ -52,7 +52,7 @@ func SubjectOf(text string) Subject {
 
 // StateFormat is the version of the state in stores, and a part of its keys. After a change, no store reads the state from
 // before, and all counts restart.
-const StateFormat = "3"
+const StateFormat = "4"
 
 // Key returns the key of s in a store. namespace separates deployments.
 func (s Subject) Key(namespace string) string {
