@@ -96,8 +96,6 @@ type compiler struct {
 	known   map[limitKey]*identified
 	ids     map[limiter.ID]*spec // the first limit with an ID
 	labels  map[string]bool      // the labels in rules.labels
-	names   map[string][]string  // names of the limits that count by a kind of identity
-	unknown map[kindName]bool    // unknown limits in overrides; Parse reports each once
 }
 
 // spec is a limit of the document with what the compiler finds out about it.
@@ -139,7 +137,7 @@ func newCompiler(d *document.Document, o Options) *compiler {
 		o.Items = unbounded{}
 	}
 	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]int{}, declared: d.Declared, version: o.Version,
-		defaultTier: d.DefaultTier, options: o, named: map[string][]*identified{}, own: map[ownKey]*limiter.Limit{}, records: newRecordLimits()}
+		defaultTier: d.DefaultTier, options: o, named: map[string][]*identified{}, own: map[ownKey]*limiter.Limit{}, made: newMadeLimits()}
 	r.refusal = d.Refusal
 	r.refusals = slices.ContainsFunc(d.Rules, func(rule document.Rule) bool { return rule.Refusal != "" })
 	if d.Version != 0 && !o.Assigned {
@@ -149,11 +147,11 @@ func newCompiler(d *document.Document, o Options) *compiler {
 		r.tiers[tier] = i
 	}
 	return &compiler{doc: d, rules: r, named: map[namedTier]bool{}, tiers: map[hashed][]*spec{}, classes: map[string]int{},
-		known: map[limitKey]*identified{}, ids: map[limiter.ID]*spec{}, labels: map[string]bool{}, names: map[string][]string{},
-		unknown: map[kindName]bool{}}
+		known: map[limitKey]*identified{}, ids: map[limiter.ID]*spec{}, labels: map[string]bool{}}
 }
 
 func (c *compiler) compile() {
+	before := c.doc.Mistakes()
 	for i := range c.doc.Rules {
 		c.rule(&c.doc.Rules[i])
 	}
@@ -170,7 +168,7 @@ func (c *compiler) compile() {
 		c.make(s, longest)
 	}
 	if !tooMany {
-		c.applyOverrides()
+		c.applyOverrides(c.doc.Complete && c.doc.Mistakes() == before)
 	}
 	c.checkUsage()
 	c.exempt()

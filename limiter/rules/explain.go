@@ -11,24 +11,13 @@ import (
 
 // Explanation explains to operators why a request has its charges.
 type Explanation struct {
+	// Selection is what Select returns. If it is Malformed, Matches are the rules for every path. If it has a block, no rule
+	// is matched.
+	Selection
 	// Readings are the readings of the path. A plain path has one. A malformed path has none.
 	Readings []string
-	// Malformed is Selection.Malformed. Matches are then the rules for every path.
-	Malformed bool
-	// Tier is the tier of the caller, or the default tier.
-	Tier string
 	// Matches are the rules whose endpoint matches a reading of the path, in file order.
 	Matches []Match
-	// Charges are the charges that [Rules.Charges] returns.
-	Charges []limiter.Charge
-	// Mistake is Selection.Mistake.
-	Mistake *Mistake
-	// Blocked is the block of the caller; nil for none. No rule is matched then.
-	Blocked *Intervention
-	// Uncounted is Selection.Uncounted.
-	Uncounted string
-	// Exemption is the exemption that applies to the request; nil if the request is not exempt.
-	Exemption *Exemption
 }
 
 // Match is a rule whose endpoint matches a request.
@@ -85,9 +74,7 @@ func (r *Rules) Limits() (list []Listed) {
 // the reason why the limit does not apply. It explains the result of Select.
 func (r *Rules) Explain(q Request) Explanation {
 	var e Explanation
-	s := r.choose(nil, &q, &e)
-	e.Malformed, e.Tier, e.Exemption, e.Charges, e.Blocked = s.Malformed, s.Tier, s.Exemption, s.Charges, s.Blocked
-	e.Mistake, e.Uncounted = s.Mistake, s.Uncounted
+	e.Selection = r.choose(nil, &q, &e)
 	return e
 }
 

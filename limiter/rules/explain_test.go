@@ -133,7 +133,7 @@ func TestRules_Of_tier(t *testing.T) {
 		"paid": "* global paid",
 	} {
 		got := ""
-		for _, l := range r.Of(rules.Values{Caller: caller.Caller{IP: address, Tier: tier}}, limiter.IP(address)) {
+		for _, l := range r.Of(rules.Request{Caller: caller.Caller{IP: address, Tier: tier}}, limiter.IP(address)) {
 			if l.Reason == "" {
 				got += " " + l.Tier
 			}
@@ -169,7 +169,7 @@ func TestRules_Of(t *testing.T) {
 		{caller.Caller{}, limiter.Global(), nil},
 	} {
 		var got []string
-		for _, l := range r.Of(rules.Values{Caller: c.caller}, c.subject) {
+		for _, l := range r.Of(rules.Request{Caller: c.caller}, c.subject) {
 			got = append(got, l.Path)
 			if l.Charge.Subject != c.subject || l.Overridden != (c.subject == alice && l.Charge.Limit.Name == "search") {
 				t.Errorf("%s: got %+v, want a charge on this subject, and an override only for alice's search", c.subject, l)

@@ -119,20 +119,7 @@ type Interventions struct {
 	Floor int64          `json:"floor,omitempty"`
 	List  []Intervention `json:"list"`
 
-	callers identities[*intervened]
-}
-
-// intervened is what the interventions do to one caller.
-type intervened struct {
-	block  *Intervention // the block that ends last; nil for none
-	phases []phase       // in order of time
-}
-
-// phase has the numbers of a caller's limits from an instant on, in Unix seconds.
-type phase struct {
-	from int64
-	own  *caller.Limits
-	key  string // of the limits that own makes
+	callers identities[[]*Intervention]
 }
 
 // ParseInterventions parses the JSON form of interventions. No text means none.
@@ -166,93 +153,46 @@ func (v *Interventions) index() error {
 		return fmt.Errorf("got %d entries, version %d and floor %d, want at most %d entries, and a floor of at most the version", len(v.List),
 			v.Version, v.Floor, MaxInterventions)
 	}
-	raised := map[document.Identity][]*Intervention{}
 	for i := range v.List {
-		one := &v.List[i]
-		identity, err := one.check()
+		identity, err := v.List[i].check()
 		if err != nil {
 			return fmt.Errorf("list[%d]: %w", i, err)
 		}
-		of, ok := v.callers.get(identity)
-		if !ok {
-			of = &intervened{}
-			v.callers.set(identity, of)
-		}
-		if one.Limit != "" {
-			raised[identity.Key()] = append(raised[identity.Key()], one)
-		} else if of.block == nil || of.block.End < one.End {
-			of.block = one
-		}
-	}
-	for identity, list := range raised {
-		of, _ := v.callers.get(identity)
-		err := of.phase(list, v.Floor)
-		if err != nil {
-			return err
-		}
+		list, _ := v.callers.get(identity)
+		v.callers.set(identity, append(list, &v.List[i]))
 	}
 	return nil
 }
 
-// phase makes the phases of a caller from its raised limits. When one begins or ends, its limits get a higher version.
-func (o *intervened) phase(list []*Intervention, floor int64) error {
-	var instants []int64
-	for _, i := range list {
-		instants = append(instants, i.Begin, i.End)
-	}
-	slices.Sort(instants)
-	for _, at := range slices.Compact(instants) {
-		rates := map[string]caller.Rate{}
-		for _, i := range list {
-			if i.Begin <= at && at < i.End {
-				rates[i.Limit] = caller.Rate{Requests: i.Requests}
-			}
-		}
-		own, err := caller.NewLimits(rates, "", max(1, at-floor))
-		if err != nil {
-			return fmt.Errorf("%s: %w", list[0].Subject(), err)
-		}
-		o.phases = append(o.phases, phase{at, own, "raised " + own.Text()})
-	}
-	return nil
-}
-
-// of calls visit with what the interventions do to a caller by its address, and by its verified identities.
-func (v *Interventions) of(c *caller.Caller, visit func(*intervened)) {
+// of calls visit with each list of interventions for a caller: by its networks, and by its verified identities.
+func (v *Interventions) of(c *caller.Caller, visit func([]*Intervention)) {
 	if v == nil || len(v.callers.values) == 0 {
 		return
 	}
-	v.callers.networks(c.IP, func(o *intervened) bool {
-		visit(o)
+	v.callers.networks(c.IP, func(list []*Intervention) bool {
+		visit(list)
 		return true
 	})
 	if c.Rejected {
 		return
 	}
 	for _, i := range [...]document.Identity{{Kind: document.PerUser, Value: c.User}, {Kind: document.PerAPIKey, Value: c.APIKey}} {
-		if o, ok := v.callers.get(i); ok { // no entry has an empty value
-			visit(o)
-		}
+		list, _ := v.callers.get(i) // no entry has an empty value
+		visit(list)
 	}
 }
 
 // Of returns the interventions that act on a caller at an instant, a block first.
-func (v *Interventions) Of(c caller.Caller, at time.Time) (list []Intervention) {
-	if v == nil {
-		return nil
-	}
-	for i := range v.List {
-		one := &v.List[i]
-		identity, _ := one.identity()
-		is := one.Kind == document.PerIP && c.IP.IsValid() && identity.Network.Bits() <= c.IP.Bits() && identity.Network.Contains(c.IP.Addr())
-		is = is || !c.Rejected && (one.Kind == document.PerUser && one.Value == c.User ||
-			one.Kind == document.PerAPIKey && one.Value == c.APIKey)
-		if is && !one.Ended(at) {
-			list = append(list, *one)
+func (v *Interventions) Of(c caller.Caller, at time.Time) (acting []Intervention) {
+	v.of(&c, func(list []*Intervention) {
+		for _, one := range list {
+			if !one.Ended(at) {
+				acting = append(acting, *one)
+			}
 		}
-	}
-	slices.SortStableFunc(list, func(a, b Intervention) int { return min(len(a.Limit), 1) - min(len(b.Limit), 1) })
-	return list
+	})
+	slices.SortStableFunc(acting, func(a, b Intervention) int { return min(len(a.Limit), 1) - min(len(b.Limit), 1) })
+	return acting
 }
 
 // Put returns the interventions with a further one, which replaces one for the same caller and limit. It begins at the
@@ -310,97 +250,42 @@ func (r *Rules) With(v *Interventions) *Rules {
 // Interventions returns those of With.
 func (r *Rules) Interventions() *Interventions { return r.interventions }
 
-// blocked returns the block of the caller of a request; nil if there is none.
+// blocked returns the block of the caller of a request that ends last; nil if there is none.
 func (r *Rules) blocked(q *Request) (block *Intervention) {
-	r.interventions.of(&q.Caller, func(o *intervened) {
-		if o.block != nil && !o.block.Ended(q.At) && (block == nil || block.End < o.block.End) {
-			block = o.block
+	r.interventions.of(&q.Caller, func(list []*Intervention) {
+		for _, one := range list {
+			if one.Limit == "" && !one.Ended(q.At) && (block == nil || block.End < one.End) {
+				block = one
+			}
 		}
 	})
 	return block
 }
 
-// raise applies what interventions set for a caller to the limit a, which applies without them in place of l.
-func (r *Rules) raise(who *caller.Caller, at time.Time, l *limit, a applied) applied {
-	if r.interventions == nil {
-		return a
-	}
-	var now *phase
+// raised returns the number that operators set for the limit l of a caller, or 0, and a version that is higher after each
+// begin and end. If l counts by several identities, or several networks contain the address, the first one with a version
+// decides.
+func (r *Rules) raised(q *Request, l *limit) (requests, version int64) {
+	now := q.At.Unix()
 	for _, part := range slices.Backward(r.classes[l.class].parts) {
-		r.interventions.callers.of(part.word, "", who, func(o *intervened) bool {
-			for i := range o.phases {
-				if o.phases[i].from <= at.Unix() {
-					now = &o.phases[i]
+		r.interventions.callers.of(part.word, "", &q.Caller, func(list []*Intervention) bool {
+			for _, one := range list {
+				switch {
+				case one.Limit == "" || now < one.Begin:
+				case now >= one.End:
+					version = max(version, one.End)
+				default:
+					version = max(version, one.Begin)
+					if one.Limit == l.Name {
+						requests = one.Requests
+					}
 				}
 			}
-			return now == nil
+			return version == 0
 		})
-		if now != nil {
-			return r.records.get(recordKey{a.limit, now.key}, func() applied { return r.applyRaise(now.own, l, a) })
+		if version > 0 {
+			return requests, max(1, version-r.interventions.Floor)
 		}
 	}
-	return a
-}
-
-// applyRaise makes the limit in place of a. Its version is higher, also if own no longer sets its number: see applyRecord.
-func (r *Rules) applyRaise(own *caller.Limits, l *limit, a applied) applied {
-	made := *a.limit
-	if rate, ok := own.Rate(l.Name); ok {
-		if raised, err := r.raised(l.shared, a.limit, rate.Requests); err == nil {
-			made, a.overridden = *raised, true
-		}
-	}
-	made.Version += own.Changed()
-	if limit, err := limiter.NewLimit(made); err == nil {
-		a.limit = limit
-	}
-	return a
-}
-
-// raised returns the limit of, which applies in place of base, with another number of requests.
-func (r *Rules) raised(base *identified, of *limiter.Limit, requests int64) (*limiter.Limit, error) {
-	l, was := *of, of.Rate
-	if was.Algorithm.Logs() && requests > base.Rate.Requests {
-		return nil, fmt.Errorf("limit %s: got %d requests, want at most %d: a sliding_log must fit its item", l.Name, requests,
-			base.Rate.Requests)
-	}
-	if was.Burst == was.Requests { // the default
-		was.Burst = 0
-	}
-	l.Rate = r.options.clamp(inherit(was, algo.Rate{Requests: requests}))
-	if base.spec.Spread == (limiter.Spread{}) {
-		l.Spread, _ = r.options.spread(base.spec, l.Rate, l.Global)
-	} else {
-		l.Spread.Lease = min(l.Spread.Lease, l.Rate.Capacity())
-	}
-	made, err := r.options.newLimit(l)
-	if err == nil && base.cost > base.most(made) {
-		err = fmt.Errorf("limit %s: got %d requests, want at least %d, the cost in %s", l.Name, requests, base.cost, base.costPath)
-	}
-	return made, err
-}
-
-// CheckIntervention returns an error if the rules have no limit that an intervention can set for its caller.
-func (r *Rules) CheckIntervention(i Intervention) error {
-	if i.Limit == "" {
-		return nil
-	}
-	counted := r.countedBy(i.Kind, i.Limit)
-	if len(counted) == 0 {
-		var names []string
-		for name := range r.named {
-			if len(r.countedBy(i.Kind, name)) > 0 {
-				names = append(names, name)
-			}
-		}
-		slices.Sort(names)
-		return fmt.Errorf("limit %.40s: no limit of this name counts by %s; those that do: %.200s%s", i.Limit, i.Kind,
-			strings.Join(names, ", "), document.DidYouMean(i.Limit, names))
-	}
-	for _, base := range counted {
-		if _, err := r.raised(base, base.Limit, i.Requests); err != nil {
-			return err
-		}
-	}
-	return nil
+	return 0, 0
 }

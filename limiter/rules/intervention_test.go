@@ -143,8 +143,8 @@ func TestRules_Select_raised(t *testing.T) {
 	for one, want := range map[rules.Intervention]string{
 		{Kind: "user", Limit: "b", Requests: 600}:        "",
 		{Kind: "user", Limit: "log", Requests: 11}:       "limit log: got 11 requests, want at most 10: a sliding_log must fit its item",
-		{Kind: "user", Limit: "i", Requests: 11}:         "limit i: no limit of this name counts by user; those that do: b, log, w",
-		{Kind: "apikey", Limit: "log", Requests: 2}:      "limit log: no limit of this name counts by apikey; those that do: b, w",
+		{Kind: "user", Limit: "i", Requests: 11}:         `limit i: no limit of this name counts by user, want "b", "log" or "w"`,
+		{Kind: "apikey", Limit: "log", Requests: 2}:      `limit log: no limit of this name counts by apikey, want "b" or "w"`,
 		{Kind: "ip", Limit: "i", Requests: 2}:            "",
 		{Kind: "user", Limit: "b", Requests: 10_000_000}: "",
 	} {

@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"slices"
-
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
@@ -59,18 +57,30 @@ func (c *compiler) merge() bool {
 	return true
 }
 
-// applyOverrides creates the limits of individual callers. Callers with the same numbers share a limit.
-func (c *compiler) applyOverrides() {
-	valid := map[numbers]bool{}
+// applyOverrides creates the limits of individual callers. Callers with the same numbers share a limit. complete reports
+// that all limits of the document were made.
+func (c *compiler) applyOverrides(complete bool) {
+	valid, unknown := map[numbers]bool{}, map[kindName]bool{}
 	for i := range c.doc.Overrides {
 		if c.doc.Full() {
 			return // enough mistakes; each further override can cost a pass over all limits
 		}
 		o := &c.doc.Overrides[i]
-		if !valid[numbersOf(o)] && !c.applyOverride(o) {
+		of := numbersOf(o)
+		switch counted := c.rules.countedBy(o.Kind, o.Name); {
+		case valid[of]:
+		case len(counted) > 0:
+			if !c.applyOverride(o, counted) {
+				continue
+			}
+		default:
+			if complete && !unknown[of.kindName] {
+				c.doc.Report(o.Path, "%s", c.rules.unknown(o.Kind, o.Name))
+			}
+			unknown[of.kindName] = true
 			continue
 		}
-		valid[numbersOf(o)] = true
+		valid[of] = true
 		rates, ok := c.rules.overrides.get(o.Identity)
 		if !ok {
 			rates = map[string]algo.Rate{}
@@ -83,19 +93,15 @@ func (c *compiler) applyOverrides() {
 	}
 }
 
-// applyOverride makes the limits that an override sets in place of the limits with its name. It returns true if there
-// are such limits and all numbers are valid.
-func (c *compiler) applyOverride(o *document.Override) bool {
-	if c.unknown[kindName{o.Kind, o.Name}] {
-		return false
-	}
-	counted := c.rules.countedBy(o.Kind, o.Name)
+// applyOverride makes the limits that an override sets in place of the limits counted. It returns true if all numbers are
+// valid.
+func (c *compiler) applyOverride(o *document.Override, counted []*identified) bool {
 	for _, base := range counted {
-		key := ownKey{base.Limit, o.Rate}
+		key := ownKey{base: base.Limit, override: o.Rate}
 		if c.rules.own[key] != nil {
 			continue
 		}
-		l, note, problem := c.rules.replace(base, o.Path, o.Rate)
+		l, note, problem := c.rules.replace(base, o.Path, o.Rate, 0, 0)
 		if note != "" {
 			c.doc.Note(o.Path, "%s", note)
 		}
@@ -106,37 +112,5 @@ func (c *compiler) applyOverride(o *document.Override) bool {
 		c.noteShallow(o.Path, l.Rate)
 		c.rules.own[key] = l
 	}
-	if len(counted) == 0 {
-		c.unknown[kindName{o.Kind, o.Name}] = true
-		if c.doc.Complete {
-			c.reportUnknown(o)
-		}
-	}
-	return len(counted) > 0
-}
-
-// reportUnknown reports an override of a limit that does not exist, and lists the names that exist.
-// It reports each pair of kind and name once.
-func (c *compiler) reportUnknown(o *document.Override) {
-	const most = 10
-	names, ok := c.names[o.Kind]
-	if !ok {
-		for _, s := range c.specs {
-			if c.rules.classes[s.class].countsBy(o.Kind) {
-				names = append(names, s.Name)
-			}
-		}
-		slices.Sort(names)
-		names = slices.Compact(names)
-		c.names[o.Kind] = names
-	}
-	_, exists := slices.BinarySearch(names, o.Name)
-	switch kind := document.Shorten(o.Kind); {
-	case exists: // the limit exists but has a mistake
-	case len(names) == 0:
-		c.doc.Report(o.Path, "no limit counts by %s", kind)
-	default:
-		c.doc.Report(o.Path, "no limit of this name counts by %s, want %s%s", kind, quoteAll(names[:min(most, len(names))]),
-			document.DidYouMean(o.Name, names))
-	}
+	return true
 }

@@ -156,7 +156,7 @@ func TestRules_Select_usageReadings(t *testing.T) {
 // Of returns the limits of a subject that has a parameter, a method or a header field.
 func TestRules_Of_per(t *testing.T) {
 	r := load(t, "testdata/good/per.json")
-	v := rules.Values{Caller: caller.Caller{User: "u"}, Parameters: map[string]string{"id": "7"}}
+	v := rules.Request{Caller: caller.Caller{User: "u"}, Parameters: map[string]string{"id": "7"}}
 	q := rules.Request{Method: "GET", Path: rules.EncodedPath("/docs/7"), Caller: v.Caller}
 	for _, charge := range r.Select(nil, q).Charges[:2] {
 		if got := r.Of(v, charge.Subject); len(got) != 1 || got[0].Charge.Limit != charge.Limit {

@@ -90,9 +90,9 @@ func TestRules_CheckLimits(t *testing.T) {
 	}{
 		{"search=5000/1m month=2000000 anchor=31", "", false},
 		{"log=30 week=9 anchor=monday", "", false},
-		{"serch=5", `limit serch: the rules have no limit of this name (did you mean "search"?)`, false},
-		{"people=5", `limit people: does not count by API key or client; want one of "log", "month", "search", "shards" or "week"`, false},
-		{"all=5", "limit all: does not count by API key or client", false},
+		{"serch=5", `limit serch: no limit of this name counts by apikey, want "log", "month", "search", "shards" or "week" (did you mean "search"?)`, false},
+		{"people=5", `limit people: no limit of this name counts by apikey, want "log", "month", "search", "shards" or "week"`, false},
+		{"all=5", "limit all: no limit of this name counts by apikey", false},
 		{"month=5/1h", "limit month: got the window 1h, want only a number: the limit has the period month", true},
 		{"shards=5", "limit shards: has lease, shards or sync_ms in the rules; a record cannot set such a limit", true},
 		{"log=31", "limit log: got 31 requests, want at most 30: a sliding_log must fit its item", true},

@@ -79,11 +79,11 @@ func TestMoved(t *testing.T) {
 // Of returns the limits in all items of a caller, or the limits in one of these items.
 func TestRules_Of_endpoints(t *testing.T) {
 	r := parse(t, document(append(endpoints(8), rule("*", "", `"global":{"name":"day","requests":9,"window":"1d","per":["client"]}`))...))
-	if got := r.Of(rules.Values{Caller: alice}, alice.Subject()); len(got) != 9 ||
+	if got := r.Of(rules.Request{Caller: alice}, alice.Subject()); len(got) != 9 ||
 		got[0].Charge.Subject.String() != "user:alice|endpoint::/e0" || got[8].Charge.Subject != alice.Subject() {
 		t.Errorf("caller: got %+v, want the limits of nine items", got)
 	}
-	if got := r.Of(rules.Values{Caller: alice}, r.Charges(nil, "GET", rules.EncodedPath("/e3"), alice)[0].Subject); len(got) != 1 ||
+	if got := r.Of(rules.Request{Caller: alice}, r.Charges(nil, "GET", rules.EncodedPath("/e3"), alice)[0].Subject); len(got) != 1 ||
 		got[0].Path != "rules[3].limits.*" {
 		t.Errorf("one endpoint: got %+v, want only rules[3].limits.*", got)
 	}

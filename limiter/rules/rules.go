@@ -30,7 +30,7 @@ type Rules struct {
 	own        map[ownKey]*limiter.Limit        // the limits with these numbers
 	options    Options
 	named      map[string][]*identified // the limits by name, in file order
-	records    *recordLimits
+	made       *madeLimits
 	exempt     exemptions
 	usage      bool // the last rule is the usage endpoint
 	notes      []Problem

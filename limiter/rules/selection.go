@@ -229,7 +229,7 @@ func (c *charger) addOne(q *Request, l *limit) {
 		}
 		return
 	}
-	own := c.rules.apply(q, l)
+	own := c.rules.apply(q, l, false)
 	if own.mistake != nil {
 		c.ignored = own.mistake
 	}
@@ -310,9 +310,11 @@ type Request struct {
 	Caller caller.Caller
 	At     time.Time // when the request arrived, for interventions
 
-	path       reading           // the reading of Path that is charged
-	element    int               // index of the combination of elements of claims that is charged
-	parameters map[string]string // values of the path parameters by name; if nil, they are read from path
+	// Parameters are the values of the path's parameters by name, for Of. If it is nil, they are read from Path.
+	Parameters map[string]string
+
+	path    reading // the reading of Path that is charged
+	element int     // index of the combination of elements of claims that is charged
 }
 
 // otherMethod stands for all methods that no rule can name. Without it, each invented method would have a
@@ -332,8 +334,8 @@ func (q *Request) method() string {
 }
 
 func (q *Request) parameter(name string, at int) string {
-	if q.parameters != nil {
-		return q.parameters[name]
+	if q.Parameters != nil {
+		return q.Parameters[name]
 	}
 	return q.path.segment(at)
 }

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/weir-limits/weir/limiter"
@@ -32,23 +31,6 @@ func partOf(whole *limiter.Limit, percent int64) (*limiter.Limit, error) {
 		made.Rate.Requests = n
 	}
 	return limiter.NewLimit(made)
-}
-
-// upTo returns a with the threshold of the tier of a request, for a limit with up_to.
-func (r *Rules) upTo(q *Request, l *limit, a applied) applied {
-	percent := l.part(r.Tier(q.Caller.Tier))
-	if len(l.UpTo) == 0 || percent == 100 {
-		return a
-	}
-	made := r.records.get(recordKey{a.limit, fmt.Sprintf("up_to %d", percent)}, func() applied {
-		part, err := partOf(a.limit, percent)
-		if err != nil { // most has refused such numbers
-			part = a.limit
-		}
-		return applied{limit: part}
-	})
-	a.limit = made.limit
-	return a
 }
 
 // most returns the largest cost that every caller of the limit made can be admitted with, also in an outage. made has the

@@ -1,12 +1,9 @@
 package rules
 
 import (
-	"net/http"
 	"slices"
-	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
@@ -55,7 +52,7 @@ func (r *Rules) Own(q Request) (list []Listed, complete bool) {
 				if seen[one{l.Limit, subject}] || l.Shadow || why != notSkipped || class.everyone() || class.byRequest() {
 					continue
 				}
-				own := r.apply(&q, &l)
+				own := r.apply(&q, &l, false)
 				for _, s := range own.limit.Subjects(subject) {
 					subjects[s] = true
 				}
@@ -70,23 +67,13 @@ func (r *Rules) Own(q Request) (list []Listed, complete bool) {
 	return list, true
 }
 
-// Values contains the identities, the method, the header fields and the path parameters of a subject.
-type Values struct {
-	Caller     caller.Caller
-	Method     string
-	Header     http.Header
-	Parameters map[string]string // parameters of the path, by name
-	At         time.Time         // see Request
-}
-
-// Of returns the limits that count in subject, for every path and tier, in file order. v must contain the values in
-// subject, because they select the overrides. A limit that several rules share appears once. If each endpoint of the
-// caller has its own item, the list includes these limits, and Charge.Subject identifies the item. If v.Caller has a
-// tier, the limits of other tiers have a Reason.
-func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
-	q := Request{Caller: v.Caller, Method: v.Method, Header: v.Header, At: v.At, parameters: v.Parameters}
-	if q.parameters == nil {
-		q.parameters = map[string]string{}
+// Of returns the limits that count in subject, for every path and tier, in file order. q must contain the values in
+// subject, because they select the overrides; it needs no path. A limit that several rules share appears once. If each
+// endpoint of the caller has its own item, the list includes these limits, and Charge.Subject identifies the item. If
+// q.Caller has a tier, the limits of other tiers have a Reason.
+func (r *Rules) Of(q Request, subject limiter.Subject) []Listed {
+	if q.Parameters == nil {
+		q.Parameters = map[string]string{}
 	}
 	var list []Listed
 	seen := map[*limiter.Limit]int{}                  // index in the list
@@ -104,14 +91,10 @@ func (r *Rules) Of(v Values, subject limiter.Subject) []Listed {
 		if !ok {
 			i = len(list)
 			seen[l.Limit] = i
-			own := r.whole(&q, l)
-			if v.Caller.Tier != "" {
-				own = r.upTo(&q, l, own)
-			}
-			list = append(list, r.list(l, counts[l.class], own))
+			list = append(list, r.list(l, counts[l.class], r.apply(&q, l, q.Caller.Tier == "")))
 			list[i].Reason = "applies to other tiers"
 		}
-		if v.Caller.Tier == "" || r.rules[l.rule].applies(v.Caller.Tier, l) {
+		if q.Caller.Tier == "" || r.rules[l.rule].applies(q.Caller.Tier, l) {
 			list[i].Reason = ""
 		}
 	}

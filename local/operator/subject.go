@@ -44,23 +44,23 @@ func ParseCaller(text string, ipv6Bits int) (limiter.Subject, caller.Caller, err
 
 // parse reads a subject in the form that explain prints. %XX is the escape of a byte. Only bytes with a
 // meaning in a subject need an escape. parse also returns the values in the subject.
-func (o *Operator) parse(text string) (limiter.Subject, rules.Values, error) {
+func (o *Operator) parse(text string) (limiter.Subject, rules.Request, error) {
 	if len(text) > maxSubject {
-		return limiter.Subject{}, rules.Values{}, Mistake("subject: got %d bytes, want at most %d", len(text), maxSubject)
+		return limiter.Subject{}, rules.Request{}, Mistake("subject: got %d bytes, want at most %d", len(text), maxSubject)
 	}
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
 	case kindGlobal:
 		if text == kindGlobal {
-			return limiter.Global(), rules.Values{}, nil
+			return limiter.Global(), rules.Request{}, nil
 		}
 	case kindEndpoint:
 		if s, ok := endpointOf(rest); ok {
-			return s, rules.Values{}, nil
+			return s, rules.Request{}, nil
 		}
 	case kindCustom:
 		if name, value, ok := strings.Cut(rest, "="); ok && name != "" {
-			return limiter.Custom(unescape(name), unescape(value)), rules.Values{}, nil
+			return limiter.Custom(unescape(name), unescape(value)), rules.Request{}, nil
 		}
 	default:
 		who, endpoint, split := strings.Cut(text, "|"+kindEndpoint+":")
@@ -72,13 +72,13 @@ func (o *Operator) parse(text string) (limiter.Subject, rules.Values, error) {
 			return s.And(of), values, nil
 		}
 	}
-	return limiter.Subject{}, rules.Values{}, Mistake("subject: got %q, %s", text, wantSubject)
+	return limiter.Subject{}, rules.Request{}, Mistake("subject: got %q, %s", text, wantSubject)
 }
 
 // parts reads a subject of one or more parts. The parts must be in the order that a subject in a store
 // always has: claims, header fields, the method and parameters by name, and then the identities by name.
-func (o *Operator) parts(text string) (subject limiter.Subject, v rules.Values, err error) {
-	v = rules.Values{Caller: caller.Caller{Claims: map[string][]string{}}, Header: http.Header{}, Parameters: map[string]string{}}
+func (o *Operator) parts(text string) (subject limiter.Subject, v rules.Request, err error) {
+	v = rules.Request{Caller: caller.Caller{Claims: map[string][]string{}}, Header: http.Header{}, Parameters: map[string]string{}}
 	last := ""
 	for i, part := range strings.Split(text, "|") {
 		order, one, err := o.part(part, &v)
@@ -100,7 +100,7 @@ func (o *Operator) parts(text string) (subject limiter.Subject, v rules.Values, 
 
 // part reads one part of a subject into v, and returns the part as a subject. order is the sort key of the
 // part within its subject.
-func (o *Operator) part(part string, v *rules.Values) (order string, one limiter.Subject, err error) {
+func (o *Operator) part(part string, v *rules.Request) (order string, one limiter.Subject, err error) {
 	const afterWords = "~" // "~" sorts after letters, so user, apikey and ip follow all other parts
 	kind, value, _ := strings.Cut(part, ":")
 	if strings.HasPrefix(value, "~") {
@@ -129,7 +129,7 @@ func (o *Operator) part(part string, v *rules.Values) (order string, one limiter
 }
 
 // namedPart reads a claim, a header field or a parameter of the path into v.
-func namedPart(part, kind, name, value string, v *rules.Values) (order string, one limiter.Subject, err error) {
+func namedPart(part, kind, name, value string, v *rules.Request) (order string, one limiter.Subject, err error) {
 	switch {
 	case kind == "claim" && value != "":
 		v.Caller.Claims[name], one = []string{value}, limiter.Claim(name, value)

@@ -286,8 +286,8 @@ func TestKeys_limits(t *testing.T) {
 		{[]string{"--limit", "search=5", "--limit", "search=6"}, 2, "--limit: got two limits search, want one"},
 		{[]string{"--limit", "search=0"}, 2, "requests: out of range (got 0, want 1 to 999999999999999)"},
 		{[]string{"--anchor", "monday"}, 1, "anchor: got monday, but no limit"},
-		{[]string{"--limit", "serch=5"}, 1, "limit serch: the rules have no limit of this name (did you mean \"search\"?)"},
-		{[]string{"--limit", "people=5"}, 1, "limit people: does not count by API key or client"},
+		{[]string{"--limit", "serch=5"}, 1, `(did you mean "search"?)`},
+		{[]string{"--limit", "people=5"}, 1, "limit people: no limit of this name counts by apikey, want "},
 		{[]string{"--limit", "month=5/1h"}, 1, "limit month: got the window 1h, want only a number"},
 	} {
 		if code, out, errs := weir(t, set(c.args...)...); code != c.code || out != "" || !strings.Contains(errs, c.want) {

@@ -107,7 +107,7 @@ func TestServe_upstream(t *testing.T) {
 			"own server with --upstream URL --rules FILE",
 		// the document of weir serve
 		"keys set sample-free --tier gold --local":       `rules.json: tier: got "gold", want a tier that a rule names`,
-		"keys set sample-free --limit goodbye=9 --local": "limit goodbye: the rules have no limit of this name",
+		"keys set sample-free --limit goodbye=9 --local": "limit goodbye: no limit of this name counts by apikey",
 	} {
 		c := commandtest.Command(t, strings.Fields(args), alone...)
 		if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
