@@ -20,11 +20,11 @@ func TestParse_messages(t *testing.T) {
 		{of("health", `"window":"1m"`), `line 1: rules[0].endpoint: got "health", want "*" or a path that begins with /`},
 		{of("*", `"window":"1m","period":"day"`),
 			`line 1: rules[0].limits.*.period: got day, want none: a limit has either a window or a period`},
-		{of("*", `"period":"week","anchor":0`), `line 1: rules[0].limits.*.anchor: got 0, want a weekday from monday to sunday`},
-		{of("*", `"period":"month","anchor":0`), `line 1: rules[0].limits.*.anchor: got 0, want a day of the month from 1 to 31`},
-		{of("*", `"period":"month","anchor":"1"`), `line 1: rules[0].limits.*.anchor: got "1", want a day of the month from 1 to 31, a number ` +
-			`without quotes`},
-		{of("*", `"period":"day","anchor":0`), `line 1: rules[0].limits.*.anchor: got 0, want none: only a week and a month have one`},
+		{of("*", `"period":"week","anchor":0`), `line 1: rules[0].limits.*.anchor: got 0, want the first day of a week, "monday" to "sunday"`},
+		{of("*", `"period":"month","anchor":0`), `line 1: rules[0].limits.*.anchor: got 0, want the first day of a month, 1 to 31`},
+		{of("*", `"period":"month","anchor":"1"`), `line 1: rules[0].limits.*.anchor: got "1", want a weekday from ` +
+			`monday to sunday, or a day of the month from 1 to 31 without quotes`},
+		{of("*", `"period":"day","anchor":0`), `line 1: rules[0].limits.*.anchor: got 0, want none: only a week and a month have one, not a day`},
 		{of("*", `"window":"1m","count":"failures","failure_status":[]`),
 			`line 1: rules[0].limits.*.failure_status: got an empty list, want a list of 1 to 100 statuses, such as [401, "5xx"]`},
 		{of("*", `"window":"1m","count":"failures","failure_status":["401"]`),

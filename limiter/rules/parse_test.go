@@ -19,7 +19,8 @@ import (
 var defects = map[string]string{
 	"cost_too_high":        `line 1: rules[0].cost: got 11, want at most 10, the capacity of rules[0].limits.paid`,
 	"unknown_default_tier": `line 1: default_tier: got "gold", want a tier that a rule names: free`,
-	"per_empty":            `line 1: rules[0].limits.free.per: got an empty list, want a word; the default is client and endpoint`,
+	"per_empty": `line 1: rules[0].limits.free.per: got an empty list, want a list of 1 to 6 words, such as ["client", ` +
+		`"endpoint"]`,
 	"limits_list": `line 1: rules[0].limits: got a list, want an object, such as {"*": {"requests": 100, "window": ` +
 		`"1m"}}, which has limits by tier`,
 	"empty_list":   `line 1: rules[0].limits.free: got an empty list, want a limit; leave out a tier that has no limit`,
@@ -38,21 +39,21 @@ var defects = map[string]string{
 	"count_without_reserve": `line 1: rules[0].limits.*.reserve: required with "count": "cost": what a request charges until its ` +
 		`answer is known`,
 	"count_reserve_of_requests": `line 1: rules[0].limits.*.reserve: requires "count": "cost" or "bytes"`,
-	"count_beside_lease": `line 1: rules[0].limits.*.lease: not allowed with "count": "failures": each request settles its own ` +
-		`charge`,
+	"count_beside_lease":        `line 1: rules[0].limits.*.count: got failures, want requests, because the limit has lease, shards or sync_ms`,
 	"count_status": `line 1: rules[0].limits.*.failure_status[1]: got "6xx", want a status from 100 to 599, or a class ` +
 		`such as "4xx"`,
 	"count_shared": `line 3: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same "count", ` +
 		`"failure_status" and "cost_field"`,
-	"notify_no_list":       `line 1: rules[0].limits.*.notify: got 80, want a list of 1 to 5 percentages, such as [80, 100]`,
-	"notify_text":          `line 1: rules[0].limits.*.notify[0]: got "80", want a whole number from 1 to 200, without quotes`,
-	"notify_unsorted":      `line 1: rules[0].limits.*.notify[1]: got 80, want more than 100: percentages are in ascending order`,
-	"notify_beside_shards": `line 1: rules[0].limits.*.shards: not allowed with "notify": only the store knows the exact usage`,
+	"notify_no_list":  `line 1: rules[0].limits.*.notify: got 80, want a list of 1 to 5 percentages, such as [80, 100]`,
+	"notify_text":     `line 1: rules[0].limits.*.notify[0]: got "80", want a whole number from 1 to 200, without quotes`,
+	"notify_unsorted": `line 1: rules[0].limits.*.notify: got 100, 80 %, want percentages from 1 to 200 in ascending order`,
+	"notify_beside_shards": `line 1: rules[0].limits.*.notify: got lease, shards or sync_ms, want none of them: only the store knows ` +
+		`the exact usage`,
 	"notify_of_a_bucket": `line 1: rules[0].limits.*.notify: got token_bucket, want a fixed_window or a sliding_window: a ` +
 		`notice is written once in a window`,
 	"notify_short_window": `line 1: rules[0].limits.*.notify: got 59s, want a window of at least 1m`,
-	"across_tiers_of_a_log": `line 1: rules[0].limits.*.across_tiers: got true, want a window, a bucket or a period: a sliding_log has ` +
-		`no thresholds`,
+	"across_tiers_of_a_log": `line 1: rules[0].limits.*.across_tiers: got 10, want none: a sliding_log has no threshold; use a window, ` +
+		`a bucket or a period`,
 	"across_tiers_by_ip": `line 1: rules[0].limits.*.across_tiers: got true, want a "per" with client, user, apikey or ` +
 		`claim:<name>: callers of several tiers share the other counts`,
 	"across_tiers_of_one_tier": `line 3: rules[0].limits.paid: keeps one count with rules[0].limits.free (across_tiers), so it must ` +
@@ -63,20 +64,19 @@ var defects = map[string]string{
 		`have the same algorithm, requests and window; only the burst may differ`,
 	"across_tiers_unnamed_tier": `line 3: rules[1].limits.*: applies to callers of tier paid too, but rules[0].limits.paid keeps the ` +
 		`same count with other numbers; name the tier paid in this rule`,
-	"up_to_beside_lease":   `line 1: rules[0].limits.global.up_to: want none beside lease, shards, sync_ms, across_tiers or notify`,
-	"up_to_below_a_cost":   `line 1: rules[0].limits.global.up_to: got a part of 1 requests (divided by local_processes), want at least the cost, 2`,
-	"up_to_of_a_log":       `line 1: rules[0].limits.global.up_to: want a window, a bucket or a period: a sliding_log has no thresholds`,
+	"up_to_beside_lease": `line 1: rules[0].limits.global.up_to: got 20, want none beside lease, shards or sync_ms`,
+	"up_to_below_a_cost": `line 1: rules[0].limits.global.up_to: got a part of 1 requests (divided by local_processes), want at least the cost, 2`,
+	"up_to_of_a_log": `line 1: rules[0].limits.global.up_to: got 20, want none: a sliding_log has no threshold; use a window, a ` +
+		`bucket or a period`,
 	"up_to_of_one_tier":    `line 1: rules[0].limits.free.up_to: want a limit under "global" or "*", which callers of several tiers share`,
 	"up_to_fraction":       `line 1: rules[0].limits.global.up_to.*: got "0.5", want "1%" to "100%", without fractions`,
 	"up_to_without_a_tier": `line 1: rules[0].limits.global.up_to: got no part for the tier free, want one for every tier, or for "*"`,
-	"up_to_regions":        `line 1: rules[0].limits.global.regions: got shared, as in the document beside across_tiers or up_to, want one of them`,
+	"up_to_regions":        `line 1: rules[0].limits.global.up_to: got 20, want none beside regions`,
 	"up_to_unknown_tier":   `line 1: rules[0].limits.global.up_to.piad: got "piad", want a tier of "tiers": free or paid; or "*"`,
-	"regions_of_slots": `line 2: rules[0].limits.*.regions: got shared, as in the document, want each: regions can share only ` +
-		`the counts of a fixed_window, a sliding_window or a period`,
-	"regions_beside_lease": `line 1: rules[0].limits.*.regions: got shared beside lease, shards or sync_ms, want each, or none of ` +
-		`them`,
-	"regions_beside_notify": `line 1: rules[0].limits.*.regions: got shared beside notify, want one of them: a region does not ` +
-		`know the usage in the others`,
+	"regions_of_slots": `line 2: rules[0].limits.*.regions: got shared, want each: regions cannot share a concurrent; use a ` +
+		`fixed_window, a sliding_window or a period`,
+	"regions_beside_lease":          `line 1: rules[0].limits.*.regions: got shared, want each beside lease, shards or sync_ms`,
+	"regions_beside_notify":         `line 1: rules[0].limits.*.regions: got shared, want each beside notify`,
 	"regions_above_local_processes": `line 1: rules[0].local_processes: got 6, want 1 to 5 here for rules[0].limits.*`,
 	"usage_mark":                    `line 1: usage.limit.mode: got "mark", want "enforce": nothing else limits the usage endpoint`,
 	"cost_field_in_use": `line 1: cost_field: got "x-ratelimit-limit", want Weir-Cost, or X- and up to 62 letters, digits and ` +
@@ -96,7 +96,7 @@ var defects = map[string]string{
 	"endpoint_parameter_proxy": `line 1: rules[0].endpoint: got "/v1/{proxy+}", want /* as the last segment instead of {proxy+}`,
 	"endpoint_query":           `line 1: rules[0].endpoint: got "/a?b=c", want a path without query and fragment`,
 	"endpoint_root_below":      `line 1: rules[0].endpoint: got "/*", want "*" for every path`,
-	"exempt_nothing":           `line 1: exempt[0]: exempts nothing, want a member ip, user, apikey or endpoint`,
+	"exempt_nothing":           `line 1: exempt[0]: want one of the members ip, user, apikey or endpoint`,
 	"exempt_empty":             `line 1: exempt[0].user: is empty`,
 	"exempt_all":               `line 1: exempt[0].endpoint: got "*", want a path; "mode": "shadow" stops the enforcement of all limits`,
 	"exempt_twice":             `line 1: exempt[1]: exempts the same requests as exempt[0]`,
@@ -106,7 +106,7 @@ var defects = map[string]string{
 		`domains of an API, and the others contain credentials; for a credential use user or apikey`,
 	"usage_endpoint": `line 1: usage.endpoint: got "/me/{x}", want a path without parameters and *`,
 	"five": `line 2: rules[0].endpoint: got "/a/", want /a
-line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
+line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
 line 2: rules[0].limits.free.window: got "0s", want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"; for calendar months and years, use "period": "month" or "year"
 line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, count, from, reserve, failure_status, notify, per, name, only, across_tiers, up_to, regions, mode, note`,
@@ -118,9 +118,9 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"logs_of_a_caller": `line 3: rules[1].limits.*: does not fit one item: the first 2 limits of a "*" caller in the item ` +
 		`(user) take up to 14834 bytes, want at most 8192 (8 write units); the first is rules[0].limits.*; use fewer requests or a ` +
 		`sliding_window for rules[1].limits.*`,
-	"method_head": `line 1: rules[0].method: got HEAD, want GET, which includes HEAD`,
-	"method_options": `line 1: rules[0].method: got OPTIONS, which counts by the method that a preflight asks for; leave ` +
-		`the method out to count every method`,
+	"method_head": `line 1: rules[0].method: got "HEAD", want GET, POST, PUT, PATCH or DELETE; GET includes HEAD`,
+	"method_options": `line 1: rules[0].method: got "OPTIONS", want GET, POST, PUT, PATCH or DELETE; OPTIONS counts by the ` +
+		`method that a preflight asks for`,
 	"name": `line 1: rules[0].limits.free.name: got "Search!", want 1 to 32 of a-z, 0-9, _ and -`,
 	"name_missing_without_endpoint": `line 1: rules[0].limits.free.name: required: all rules that use the name of a limit share its count, ` +
 		`unless the limit counts by endpoint`,
@@ -132,7 +132,7 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"not_json":                    `line 2, column 1: unexpected end of JSON input`,
 	"note":                        `line 1: rules[0].limits.free.note: got 7, want a string`,
 	"override_below_a_local_cost": `line 2: overrides[0].limits.a: got a capacity of 1, want at least 2, the cost in rules[0].cost`,
-	"override_for_nobody":         `line 1: overrides[0]: no caller, want a member user, apikey, ip or claim:<name>`,
+	"override_for_nobody":         `line 1: overrides[0]: want one of the members user, apikey, ip or claim:<name>`,
 	"override_for_two":            `line 1: overrides[0].apikey: got user and apikey, want one of them`,
 	"override_network": `line 1: overrides[0].ip: got "10.0.0.0/33", want an IPv4 address, or a network such as 192.0.2.0/24 or ` +
 		`2001:db8:1::/64`,
@@ -144,7 +144,7 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 		`API key if there is no user, or the address if there is neither`,
 	"per_global_and_user": `line 1: rules[0].limits.free.per: got global and user, want global alone or with endpoint; global ` +
 		`counts all callers together`,
-	"per_many":  `line 1: rules[0].limits.free.per: got 7 words, want at most 6`,
+	"per_many":  `line 1: rules[0].limits.free.per: got 7 words, want a list of 1 to 6 words, such as ["client", "endpoint"]`,
 	"per_twice": `line 1: rules[0].limits.free.per[1]: got "ip" twice`,
 	"per_unknown": `line 1: rules[0].limits.free.per[0]: got "tenant", want client, user, apikey, ip, claim:<name>, ` +
 		`path:<parameter>, method, header:<name>, endpoint or global`,
@@ -182,8 +182,8 @@ line 1: rules[0].limits.free.per[0]: got "clent", want client, user, apikey, ip,
 		`such as "Europe/Berlin"`,
 	"time_zone_of_a_window":     `line 1: rules[0].limits.free.time_zone: got "UTC", want none without a period`,
 	"anchor_weekday_of_a_month": `line 1: rules[0].limits.free.anchor: got monday, want the first day of a month, 1 to 31`,
-	"concurrent_algorithm": `line 1: rules[0].limits.*.algorithm: not allowed with "count": "concurrent": the limit counts requests ` +
-		`in flight, and window is the longest time that a request holds its slot`,
+	"concurrent_algorithm": `line 1: rules[0].limits.*.algorithm: got fixed_window, want none: a limit that counts concurrent ` +
+		`requests has no algorithm`,
 	"concurrent_without_window": `line 1: rules[0].limits.*.window: required with "count": "concurrent": the longest time that a request ` +
 		`holds its slot, such as "5m"`,
 	"amounts": `line 2: rules[0].limits.*[0].requests: got 1000000001, want a whole number from 1 to 1000000000
@@ -211,8 +211,6 @@ line 3: rules[0].limits.*[1].reserve.default: got 0, want a whole number from 1 
 line 4: rules[0].limits.*[2].reserve.json: got "a|", want 1 to 8 names of members, joined by dots, such as "usage.total_tokens"; "|" separates alternatives`,
 	"reserve_above": `line 2: rules[0].limits.*[0].reserve.most: got 2, want at least the default, 3
 line 3: rules[0].limits.*[1].reserve: got 1005, want at most 1000, the capacity of rules[0].limits.*[1]`,
-	"concurrent_cost": `line 1: rules[0].cost: got 3, want 1 with "count": "concurrent" of rules[0].limits.*: a request holds one slot; ` +
-		`move the limits that charge a cost to another rule`,
 }
 
 func TestParse_bad(t *testing.T) {
@@ -262,7 +260,7 @@ func TestSchema(t *testing.T) {
 		"same_limit_twice": true, "shared_with_other_numbers": true, "eight_limits_of_a_caller": true, "eleven_buckets_of_an_endpoint": true,
 		"logs_of_a_caller": true, "cost_above_local_processes": true,
 		"shared_with_other_on_error": true, "override_of_local_processes": true, "override_below_a_local_cost": true, "override_network": true,
-		"concurrent_cost": true, "count_shared": true,
+		"count_shared":        true,
 		"notify_short_window": true, "notify_unsorted": true, "regions_of_slots": true, "regions_above_local_processes": true,
 		"across_tiers_of_one_tier": true, "across_tiers_other_period": true, "across_tiers_other_rate": true,
 		"across_tiers_unnamed_tier": true, "usage_mark": true, "per_header_alone": true, "per_header_credential": true, "exempt_twice": true,

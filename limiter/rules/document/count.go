@@ -2,7 +2,6 @@ package document
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -36,35 +35,7 @@ func (d *Document) readCount(o *object) (c limiter.Count, reserve int64, from *m
 	case statuses != nil:
 		c.Failures = d.readStatuses(statuses)
 	}
-	because := fmt.Sprintf(`"count": %q: `, string(c.Of))
-	if c.Settles() {
-		d.forbid(o, because+"each request settles its own charge", "lease", "shards", "sync_ms")
-	}
-	if c.Of == limiter.CountConcurrent {
-		d.forbid(o, because+"the limit counts requests in flight, and window is the longest time that a request holds its slot", "algorithm",
-			"burst", "period", "time_zone", "anchor")
-	}
 	return c, reserve, from
-}
-
-// forbid reports fields that are not allowed with another one.
-func (d *Document) forbid(o *object, with string, fields ...string) {
-	for _, field := range fields {
-		if o.has(field) {
-			d.report.add(Join(o.node.path(), field), "not allowed with %s", with)
-		}
-	}
-}
-
-// checkCost reports a cost other than 1 in a rule that limits requests in flight.
-func (d *Document) checkCost(r *Rule) {
-	for i := range r.Limits {
-		if l := &r.Limits[i]; r.Cost != 1 && l.Count.Of == limiter.CountConcurrent {
-			d.report.add(Join(r.Path, "cost"), `got %d, want 1 with "count": %q of %s: a request holds one slot; move the limits that charge a `+
-				`cost to another rule`, r.Cost, string(l.Count.Of), l.Path)
-			return
-		}
-	}
 }
 
 // isClassOfStatuses reports whether s is a class of statuses, such as "5xx".

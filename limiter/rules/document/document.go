@@ -265,9 +265,7 @@ func (d *Document) readRule(n *node) Rule {
 		}
 	}
 	r.Headers = d.readHeaders(o.member("headers"))
-	if method := o.member("method"); method != nil {
-		r.Method = d.readMethod(o, method)
-	}
+	r.Method = o.choose(o.member("method"), methods, methodHints)
 	limits := o.required("limits")
 	if cost, ok := o.whole(o.member("cost"), algo.MaxRequests); ok {
 		r.Cost = cost
@@ -285,22 +283,12 @@ func (d *Document) readRule(n *node) Rule {
 			c.Field = costField
 		}
 	}
-	d.checkCost(&r)
 	return r
 }
 
-func (d *Document) readMethod(o *object, n *node) string {
-	method, ok := o.text(n)
-	switch {
-	case !ok || slices.Contains(methods, method):
-	case method == http.MethodOptions:
-		d.report.at(n, "got OPTIONS, which counts by the method that a preflight asks for; leave the method out to count every method")
-	case method == http.MethodHead:
-		d.report.at(n, "got HEAD, want GET, which includes HEAD")
-	default:
-		d.report.at(n, "got %s, want %s, or no method for all of them%s", n, AnyOf(methods), DidYouMean(method, methods))
-	}
-	return method
+// methodHints are the ends of messages about methods that a rule can not name.
+var methodHints = map[string]string{
+	http.MethodOptions: "; OPTIONS counts by the method that a preflight asks for", http.MethodHead: "; GET includes HEAD",
 }
 
 // onErrors are the values of on_error; the first is the default.
@@ -319,29 +307,26 @@ func (d *Document) readOnError(o *object) (policy limiter.OnError, processes int
 		policy = limiter.OnErrorAllow
 	}
 	n := o.member(LocalProcesses)
-	i, ok := o.whole(n, limiter.MaxLocalProcesses)
-	switch {
-	case policy != limiter.OnErrorLocal && n != nil:
-		d.report.at(n, `requires "on_error": "local"`)
-		return policy, 0
-	case policy != limiter.OnErrorLocal:
-		return policy, 0
-	case !ok:
-		i = 1
+	i, _ := o.whole(n, limiter.MaxLocalProcesses)
+	if policy == limiter.OnErrorLocal {
+		return policy, max(1, int(i))
 	}
-	return policy, int(i)
+	if n != nil {
+		d.report.at(n, `requires "on_error": "local"`)
+	}
+	return policy, 0
 }
 
 func (d *Document) readLimits(n *node, r *Rule) {
 	o := n.objectLike(&d.report, `{"*": {"requests": 100, "window": "1m"}}, which has limits by tier`)
-	if o.index("requests") >= 0 {
+	if o.has("requests") {
 		d.report.at(n, `got a limit, want limits by tier, such as {"*": {"requests": 100, "window": "1m"}}`)
 		return
 	}
-	if n.kind == isObject && len(n.members) == 0 {
+	if n.kind == isObject && len(n.children) == 0 {
 		d.report.at(n, `got an empty object, want a tier, "*" or "global"`)
 	}
-	for _, m := range n.members {
+	for _, m := range n.members() {
 		switch {
 		case d.report.more: // the check below would compare many names
 		case m.key == OtherTiers || m.key == Global || isTier(m.key) && (!d.Declared || d.hasTier(m.key)):
@@ -354,7 +339,7 @@ func (d *Document) readLimits(n *node, r *Rule) {
 		}
 		nodes, inList := []*node{m}, m.kind == isList
 		if inList {
-			nodes = m.elements
+			nodes = m.children
 			switch {
 			case len(nodes) == 0:
 				d.report.at(m, "got an empty list, want a limit; leave out a tier that has no limit")

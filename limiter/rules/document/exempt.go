@@ -1,7 +1,5 @@
 package document
 
-import "net/netip"
-
 const maxExemptions = 1000
 
 // Exemption selects requests that no rule counts.
@@ -30,19 +28,9 @@ func (d *Document) readExemption(n *node) (e Exemption, ok bool) {
 	before := d.Mistakes()
 	o := n.objectLike(&d.report, `{"endpoint": "/health"}`)
 	e.Path = n.path()
-	for _, kind := range exemptKinds {
-		value := o.member(kind)
-		if value == nil {
-			continue
-		}
-		if e.Kind != "" {
-			d.report.at(value, "got %s and %s, want one of them", e.Kind, kind)
-		}
-		e.Kind = kind
-		e.Value, e.Network = d.readExempt(o, value, kind)
-	}
-	if e.Kind == "" && n.kind == isObject {
-		d.report.at(n, "exempts nothing, want a member %s", AnyOf(exemptKinds))
+	e.Identity, _ = d.readIdentity(o, exemptKinds)
+	if e.Kind == PerEndpoint && e.Value == "*" {
+		d.report.at(o.get(PerEndpoint), `got "*", want a path; "mode": "shadow" stops the enforcement of all limits`)
 	}
 	e.Name = e.Kind
 	if name := o.member("name"); name != nil {
@@ -51,24 +39,4 @@ func (d *Document) readExemption(n *node) (e Exemption, ok bool) {
 	o.text(o.member("note"))
 	o.done()
 	return e, d.Mistakes() == before && !d.report.more
-}
-
-// readExempt reads the value that selects the requests of an exemption. of is the network of an exemption of
-// addresses.
-func (d *Document) readExempt(o *object, n *node, kind string) (value string, of netip.Prefix) {
-	value, ok := o.text(n)
-	switch {
-	case !ok:
-	case value == "":
-		d.report.at(n, "is empty")
-	case kind == PerEndpoint && value == "*":
-		d.report.at(n, `got "*", want a path; "mode": "shadow" stops the enforcement of all limits`)
-	case kind == PerIP:
-		of, ok = network(value)
-		d.noteHost(n, value, of)
-		if !ok {
-			d.report.at(n, "got %s, %s", n, wantNetwork)
-		}
-	}
-	return value, of
 }

@@ -27,11 +27,11 @@ func (d *Document) readHeaders(n *node) (list []Field) {
 		return nil
 	}
 	n.objectLike(&d.report, `{"mcp-method": "tools/call"}`)
-	if n.kind == isObject && (len(n.members) == 0 || len(n.members) > maxHeaders) {
-		d.report.at(n, "got %d fields, want 1 to %d", len(n.members), maxHeaders)
+	if n.kind == isObject && (len(n.children) == 0 || len(n.children) > maxHeaders) {
+		d.report.at(n, "got %d fields, want 1 to %d", len(n.children), maxHeaders)
 		return nil
 	}
-	for _, m := range n.members {
+	for _, m := range n.members() {
 		f := Field{Name: strings.ToLower(m.key)}
 		word := PerHeader + f.Name
 		switch {
@@ -44,7 +44,7 @@ func (d *Document) readHeaders(n *node) (list []Field) {
 		}
 		items := []*node{m}
 		if m.kind == isList {
-			items = m.elements
+			items = m.children
 		}
 		if len(items) == 0 || len(items) > maxOfField {
 			d.report.at(m, "got %d values, want 1 to %d", len(items), maxOfField)

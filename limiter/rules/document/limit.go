@@ -74,7 +74,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	o := n.object(&d.report)
 	l = Limit{Path: n.path(), Tier: tier}
 	most := int64(algo.MaxRequests)
-	if i := o.index("count"); i >= 0 && slices.Contains(amounts, n.members[i].value) {
+	if of := o.get("count"); of != nil && slices.Contains(amounts, of.value) {
 		most = algo.MaxAmount
 	}
 	l.Rate = d.readRate(o, most)
@@ -89,8 +89,8 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	default:
 		d.report.add(Join(n.path(), "window_seconds"), `required, or "window": "1m", or "period": "month"`)
 	}
-	if concurrent {
-		l.Rate.Algorithm, _ = l.Count.Algorithm("") // readCount reports any other
+	if concurrent && l.Rate.Algorithm == "" {
+		l.Rate.Algorithm = algo.Concurrent // NewLimit refuses any other
 	}
 	l.Rate.Algorithm = l.Rate.WithDefaults().Algorithm
 	l.Notify = d.readNotify(o)
@@ -99,7 +99,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	l.Only = d.readOnly(o, l.Per)
 	l.AcrossTiers = d.readAcrossTiers(o, &l)
 	l.UpTo = d.readUpTo(o, &l)
-	l.Rate.Regions = d.readRegions(o, &l)
+	l.Rate.Regions = d.readRegions(o)
 	l.Mark = o.choose(o.member("mode"), limitModes,
 		map[string]string{modeShadow: `; "shadow" is a mode of a rule or of the document`}) == modeMark
 	o.text(o.member("note"))
@@ -170,45 +170,22 @@ func texts[T ~string](names []T) (list []string) {
 // others.
 func (d *Document) readCalendar(o *object) (c algo.Calendar) {
 	c.Period = algo.Period(o.choice("period", periods))
-	zone, anchor := o.member("time_zone"), o.member("anchor")
-	if text, ok := o.text(zone); ok {
-		c.Zone = text
-		if !algo.ValidZone(text) {
-			d.report.at(zone, "got %s, want a %s", zone, algo.ZoneWords)
-		}
-	}
+	c.Zone, _ = o.text(o.member("time_zone"))
+	anchor := o.member("anchor")
 	if anchor == nil {
 		return c
 	}
 	if text, ok := anchor.value.(string); ok && slices.Contains(algo.Weekdays(), text) {
 		c.Anchor = text
 	} else if number, ok := anchor.value.(json.Number); ok {
-		if i, ok := integer(number.String()); ok && i >= 1 && i <= 31 {
+		if i, ok := integer(number); ok {
 			c.Anchor = strconv.FormatInt(i, 10)
 		}
 	}
 	if c.Anchor == "" {
-		d.report.at(anchor, "got %s, want %s", anchor, anchorOf(c.Period, anchor))
+		d.report.at(anchor, "got %s, want a weekday from monday to sunday, or a day of the month from 1 to 31 without quotes", anchor)
 	}
 	return c
-}
-
-// anchorOf describes the valid anchors of a period, for a message about the invalid anchor n.
-func anchorOf(p algo.Period, n *node) string {
-	const weekday, day = "a weekday from monday to sunday", "a day of the month from 1 to 31"
-	quoted := ""
-	if text, ok := n.value.(string); ok && isOf(text, digits, 2) {
-		quoted = ", a number without quotes"
-	}
-	switch p {
-	case algo.Week:
-		return weekday
-	case algo.Month:
-		return day + quoted
-	case algo.Day, algo.Year:
-		return "none: only a week and a month have one"
-	}
-	return weekday + ", or " + day + quoted
 }
 
 // duration parses like time.ParseDuration, and accepts days.
@@ -252,19 +229,10 @@ func (d *Document) readPer(o *object, tier string) []string {
 		return []string{PerEndpoint, PerGlobal}
 	case n == nil:
 		return []string{PerClient, PerEndpoint}
-	case n.kind != isList:
-		d.report.at(n, "got %s, want a list of words: %s", n, wantedWords[len("want "):])
-		return nil
-	case len(n.elements) == 0:
-		d.report.at(n, "got an empty list, want a word; the default is client and endpoint")
-		return nil
-	case len(n.elements) > maxPer:
-		d.report.at(n, "got %d words, want at most %d", len(n.elements), maxPer)
-		return nil
 	}
 	before := d.Mistakes()
 	var per []string
-	for _, item := range n.elements {
+	for _, item := range d.values(n, maxPer, "words", `["client", "endpoint"]`) {
 		word, ok := o.text(item)
 		if strings.HasPrefix(word, PerHeader) {
 			word = strings.ToLower(word)
@@ -330,39 +298,19 @@ func (d *Document) readAcrossTiers(o *object, l *Limit) bool {
 	if !o.truth("across_tiers") {
 		return false
 	}
-	switch {
-	case !l.Rate.Algorithm.HasWindows() && !l.Rate.Algorithm.HasBurst():
-		d.report.add(path, "got true, want a window, a bucket or a period: a %s has no thresholds", l.Rate.Algorithm)
-	case l.Spread != limiter.Spread{}:
-		d.report.add(path, "got true beside lease, shards or sync_ms, want none of them")
-	case l.Per != nil && !slices.ContainsFunc(l.Per, hasTier):
+	if l.Per != nil && !slices.ContainsFunc(l.Per, hasTier) {
 		d.report.add(path, `got true, want a "per" with client, user, apikey or claim:<name>: callers of several tiers share the other counts`)
 	}
 	return true
 }
 
-// readRegions reads the field regions of the limit l, whose other fields are known. Without the field, that of the
-// document applies.
-func (d *Document) readRegions(o *object, l *Limit) algo.Regions {
-	path, got := Join(o.node.path(), "regions"), regionsShared
-	switch chosen := o.choice("regions", regions); {
-	case chosen == regionsShared:
-	case d.shared && !o.has("regions"):
-		got += ", as in the document"
-	default:
-		return algo.Regions{}
+// readRegions reads the field regions of a limit. Without the field, that of the document applies.
+func (d *Document) readRegions(o *object) algo.Regions {
+	chosen := o.choice("regions", regions)
+	if chosen == regionsShared || d.shared && !o.has("regions") {
+		return anyRegion
 	}
-	switch {
-	case l.Rate.Algorithm != "" && !l.Rate.Algorithm.HasWindows():
-		d.report.add(path, "got %s, want each: regions can share only the counts of a fixed_window, a sliding_window or a period", got)
-	case l.Spread != limiter.Spread{}:
-		d.report.add(path, "got %s beside lease, shards or sync_ms, want each, or none of them", got)
-	case l.AcrossTiers, l.UpTo != nil:
-		d.report.add(path, "got %s beside across_tiers or up_to, want one of them", got)
-	case l.Notify != limiter.Percentages{}:
-		d.report.add(path, "got %s beside notify, want one of them: a region does not know the usage in the others", got)
-	}
-	return anyRegion
+	return algo.Regions{}
 }
 
 func (d *Document) readNotify(o *object) (p limiter.Percentages) {
@@ -370,17 +318,9 @@ func (d *Document) readNotify(o *object) (p limiter.Percentages) {
 	if n == nil {
 		return p
 	}
-	elements := d.values(n, len(p), "percentages", "[80, 100]")
-	if elements == nil {
-		return p
-	}
-	for i, item := range elements {
-		percent, ok := o.whole(item, limiter.MaxPercent)
-		if ok && i > 0 && int(percent) <= p[i-1] {
-			d.report.at(item, "got %s, want more than %d: percentages are in ascending order", item, p[i-1])
-		}
+	for i, item := range d.values(n, len(p), "percentages", "[80, 100]") {
+		percent, _ := o.whole(item, limiter.MaxPercent)
 		p[i] = int(percent)
 	}
-	d.forbid(o, `"notify": only the store knows the exact usage`, "lease", "shards", "sync_ms")
 	return p
 }

@@ -2,6 +2,7 @@ package document
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,10 +34,10 @@ func (d *Document) elements(n *node, most int, noun string) []*node {
 	switch {
 	case n.kind != isList:
 		d.report.at(n, "got %s, want a list", n)
-	case len(n.elements) > most:
-		d.report.at(n, "got %d %s, want at most %d", len(n.elements), noun, most)
+	case len(n.children) > most:
+		d.report.at(n, "got %d %s, want at most %d", len(n.children), noun, most)
 	default:
-		return n.elements
+		return n.children
 	}
 	return nil
 }
@@ -46,12 +47,12 @@ func (d *Document) values(n *node, most int, noun, example string) []*node {
 	got := n.String()
 	switch {
 	case n.kind != isList:
-	case len(n.elements) == 0:
+	case len(n.children) == 0:
 		got = "an empty list"
-	case len(n.elements) > most:
-		got = strconv.Itoa(len(n.elements)) + " " + noun
+	case len(n.children) > most:
+		got = strconv.Itoa(len(n.children)) + " " + noun
 	default:
-		return n.elements
+		return n.children
 	}
 	d.report.at(n, "got %s, want a list of 1 to %d %s, such as %s", got, most, noun, example)
 	return nil
@@ -60,16 +61,17 @@ func (d *Document) values(n *node, most int, noun, example string) []*node {
 // member returns the value of a key. It returns nil if the object does not have the key.
 func (o *object) member(key string) *node {
 	o.known = append(o.known, key)
-	if i := o.index(key); i >= 0 {
-		return o.node.members[i]
-	}
-	return nil
+	return o.get(key)
 }
 
-func (o *object) has(key string) bool { return o.index(key) >= 0 }
+func (o *object) has(key string) bool { return o.get(key) != nil }
 
-func (o *object) index(key string) int {
-	return slices.IndexFunc(o.node.members, func(m *node) bool { return m.key == key })
+func (o *object) get(key string) *node {
+	members := o.node.members()
+	if i := slices.IndexFunc(members, func(m *node) bool { return m.key == key }); i >= 0 {
+		return members[i]
+	}
+	return nil
 }
 
 // required returns the value of a key like member. If the key is missing, it reports a mistake.
@@ -83,7 +85,7 @@ func (o *object) required(key string) *node {
 
 // done reports every member whose name the reader does not support.
 func (o *object) done() {
-	for _, m := range o.node.members {
+	for _, m := range o.node.members() {
 		if o.report.more {
 			return
 		}
@@ -207,7 +209,7 @@ func (o *object) whole(n *node, most int64) (i int64, ok bool) {
 	}
 	none := false
 	if number, isNumber := n.value.(json.Number); isNumber {
-		i, ok := integer(number.String())
+		i, ok := integer(number)
 		if ok && i >= 1 && i <= most {
 			return i, true
 		}
@@ -223,24 +225,9 @@ func (o *object) whole(n *node, most int64) (i int64, ok bool) {
 	return 0, false
 }
 
-// integer returns the value of a JSON number that is whole and fits an int64. As in JSON Schema, 100,
-// 100.0 and 1e2 are the same number.
-func integer(number string) (int64, bool) {
-	const most = 18 // an int64 has at most 19 digits, so a number with more zeros does not fit
-	mantissa, exponent := number, "0"
-	if i := strings.IndexAny(number, "eE"); i >= 0 {
-		mantissa, exponent = number[:i], number[i+1:]
-	}
-	shift, err := strconv.Atoi(exponent)
-	if err != nil {
-		return 0, false
-	}
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	digits := strings.TrimRight(whole+fraction, "0")
-	zeros := len(whole) + shift - len(digits) // the number of zeros after digits
-	if zeros < 0 || zeros > most {
-		return 0, false
-	}
-	i, err := strconv.ParseInt(digits+strings.Repeat("0", zeros), 10, 64)
-	return i, err == nil
+// integer returns the value of a JSON number that is whole. As in JSON Schema, 100, 100.0 and 1e2 are the same number. It
+// must have at most 15 digits, which a float64 has.
+func integer(number json.Number) (int64, bool) {
+	f, err := number.Float64()
+	return int64(f), err == nil && f == math.Trunc(f) && math.Abs(f) < 1e15
 }

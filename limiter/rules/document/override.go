@@ -2,6 +2,7 @@ package document
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/weir-limits/weir/limiter/algo"
 )
@@ -40,7 +41,7 @@ func (d *Document) readOverrides(n *node) {
 
 func (d *Document) readOverride(n *node) {
 	o := n.object(&d.report)
-	caller, ok := d.readCaller(o)
+	caller, ok := d.readIdentity(o, callerKinds)
 	limits := o.required("limits")
 	o.text(o.member("note"))
 	o.done()
@@ -48,46 +49,55 @@ func (d *Document) readOverride(n *node) {
 		return
 	}
 	limits.object(&d.report)
-	for _, m := range limits.members {
+	for _, m := range limits.members() {
 		before := d.Mistakes()
 		l := m.object(&d.report)
-		caller.Path, caller.Name, caller.Rate = m.path(), m.key, d.readRate(l, algo.MaxAmount)
+		made := Override{caller, m.path(), m.key, d.readRate(l, algo.MaxAmount)}
 		l.text(l.member("note"))
 		l.done()
 		if ok && d.Mistakes() == before && !d.report.more {
-			d.Overrides = append(d.Overrides, caller)
+			d.Overrides = append(d.Overrides, made)
 		}
 	}
 }
 
-// readCaller reads the caller of an override. Exactly one member of the override must name an identity.
-func (d *Document) readCaller(o *object) (c Override, ok bool) {
-	for _, m := range o.node.members {
-		if m.key != PerUser && m.key != PerAPIKey && m.key != PerIP && !isClaim(m.key) {
+// anyClaim stands for all claims in the kinds of identities that a member can name.
+const anyClaim = PerClaim + "<name>"
+
+// callerKinds are the members that name the caller of an override. An override has exactly one of them.
+var callerKinds = []string{PerUser, PerAPIKey, PerIP, anyClaim}
+
+// readIdentity reads the one member that names an identity of these kinds. ok is false if it has mistakes.
+func (d *Document) readIdentity(o *object, kinds []string) (of Identity, ok bool) {
+	o.known = append(o.known, kinds...)
+	for _, m := range o.node.members() {
+		if isClaim(m.key) && slices.Contains(kinds, anyClaim) {
+			o.known = append(o.known, m.key)
+		} else if !slices.Contains(kinds, m.key) {
 			continue
 		}
-		value, isText := o.text(o.member(m.key))
-		switch {
-		case c.Kind != "":
-			d.report.at(m, "got %s and %s, want one of them", c.Kind, Shorten(m.key))
-			return c, false
-		case isText && value == "":
-			d.report.at(m, "is empty")
+		if of.Kind != "" {
+			d.report.at(m, "got %s and %s, want one of them", of.Kind, Shorten(m.key))
+			return of, false
 		}
-		c.Kind, c.Value, ok = m.key, value, isText && value != ""
-		if m.key == PerIP && ok {
-			c.Network, ok = network(value)
-			d.noteHost(m, value, c.Network)
+		of.Kind = m.key
+		of.Value, ok = o.text(m)
+		switch {
+		case ok && of.Value == "":
+			d.report.at(m, "is empty")
+			ok = false
+		case ok && m.key == PerIP:
+			of.Network, ok = network(of.Value)
+			d.noteHost(m, of.Value, of.Network)
 			if !ok {
 				d.report.at(m, "got %s, %s", m, wantNetwork)
 			}
 		}
 	}
-	if c.Kind == "" && o.node.kind == isObject {
-		o.known = append(o.known, PerUser, PerAPIKey, PerIP)
-		d.report.at(o.node, "no caller, want a member user, apikey, ip or claim:<name>")
+	if of.Kind == "" && o.node.kind == isObject {
+		d.report.at(o.node, "want one of the members %s", AnyOf(kinds))
 	}
-	return c, ok
+	return of, ok
 }
 
 // noteHost adds a note on a network that is written with bits of a host.

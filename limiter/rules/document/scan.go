@@ -28,8 +28,7 @@ type node struct {
 	offset   int32  // offset of the member's name or, in a list, of the value
 	value    any    // string, json.Number, bool or nil; nil for an object or a list
 	kind     kind
-	members  []*node // members of an object, in file order
-	elements []*node // elements of a list
+	children []*node // members of an object or elements of a list, in file order
 }
 
 type kind byte
@@ -75,28 +74,27 @@ func (n *node) path() string {
 	return Join(n.parent.path(), n.key)
 }
 
-// child returns the child of n whose path begins the string rest, and the part of rest behind it. It returns nil
-// if there is none. rest is a path without the path of n.
+// members returns the members of an object; nil for another value.
+func (n *node) members() []*node {
+	if n.kind != isObject {
+		return nil
+	}
+	return n.children
+}
+
+// child returns the child of n on a path, and the rest of the path behind it. It returns nil if there is none. rest is the
+// path behind n.
 func (n *node) child(rest string) (*node, string) {
 	if n.kind == isList {
 		number, after, _ := strings.Cut(strings.TrimPrefix(rest, "["), "]")
-		if i, err := strconv.Atoi(number); err == nil && 0 <= i && i < len(n.elements) {
-			return n.elements[i], after
+		if i, err := strconv.Atoi(number); err == nil && 0 <= i && i < len(n.children) {
+			return n.children[i], after
 		}
-		return nil, rest
 	}
-	dot := ""
-	if n.parent != nil {
-		dot = "."
-	}
-	for _, c := range n.members {
-		if after, ok := strings.CutPrefix(rest, dot+c.key); ok && (after == "" || after[0] == '.' || after[0] == '[') && isPlainKey(c.key) {
+	rest = strings.TrimPrefix(rest, ".")
+	for _, c := range n.members() {
+		if after, ok := strings.CutPrefix(rest, Join("", c.key)); ok && (after == "" || after[0] == '.' || after[0] == '[') {
 			return c, after
-		}
-		if strings.HasPrefix(rest, `["`) && !isPlainKey(c.key) {
-			if after, ok := strings.CutPrefix(rest, Join("", c.key)); ok {
-				return c, after
-			}
 		}
 	}
 	return nil, rest
@@ -215,23 +213,19 @@ func (s *scanner) value(parent *node, depth int) *node {
 func (s *scanner) children(n *node, depth int) {
 	seen := map[string]bool{}
 	for s.mistake == "" && s.tokens.More() {
-		if n.kind == isList {
-			child := s.value(n, depth)
-			child.index = int32(len(n.elements))
-			n.elements = append(n.elements, child)
-			continue
+		offset, key := s.next(), ""
+		if n.kind == isObject {
+			token, _ := s.tokens.Token()
+			key, _ = token.(string)
 		}
-		offset := s.next()
-		token, _ := s.tokens.Token()
-		key, _ := token.(string)
 		child := s.value(n, depth)
-		child.key, child.offset = key, offset
-		if seen[key] {
+		child.key, child.offset, child.index = key, offset, int32(len(n.children))
+		if n.kind == isObject && seen[key] {
 			s.duplicates = append(s.duplicates, child)
 			continue
 		}
 		seen[key] = true
-		n.members = append(n.members, child)
+		n.children = append(n.children, child)
 	}
 	if s.mistake == "" {
 		_, _ = s.tokens.Token() // the end

@@ -13,13 +13,13 @@ func (n *node) plain() any {
 	switch n.kind {
 	case isObject:
 		object := map[string]any{}
-		for _, m := range n.members {
+		for _, m := range n.children {
 			object[m.key] = m.plain()
 		}
 		return object
 	case isList:
 		list := []any{}
-		for _, item := range n.elements {
+		for _, item := range n.children {
 			list = append(list, item.plain())
 		}
 		return list

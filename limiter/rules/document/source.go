@@ -107,12 +107,12 @@ func (d *Document) readBy(o *object, n *node, s *meter.Source) {
 
 func (d *Document) readPrices(n *node, s *meter.Source) {
 	o := n.objectLike(&d.report, `{"*": {"usage.total_tokens": 10000}}`)
-	if len(n.members) > maxPrices {
-		d.report.at(n, "got %d prices, want at most %d", len(n.members), maxPrices)
+	if len(n.children) > maxPrices {
+		d.report.at(n, "got %d prices, want at most %d", len(n.children), maxPrices)
 		return
 	}
 	o.required(meter.OtherValues)
-	for _, m := range n.members {
+	for _, m := range n.members() {
 		if m.key == "" || len(m.key) > maxValue {
 			d.report.at(m, "got a value of %d bytes, want 1 to %d", len(m.key), maxValue)
 		}
@@ -126,11 +126,11 @@ func (d *Document) readPrices(n *node, s *meter.Source) {
 // readWeights reads the weights of fields for a value of the request.
 func (d *Document) readWeights(n *node, s *meter.Source, value string) {
 	o := n.objectLike(&d.report, `{"usage.prompt_tokens": 3, "usage.completion_tokens": 15}`)
-	if n.kind == isObject && len(n.members) == 0 {
+	if n.kind == isObject && len(n.children) == 0 {
 		d.report.at(n, "got an empty object, want a path")
 	}
 	weights := make([]int64, len(s.Fields), maxFields)
-	for _, m := range n.members {
+	for _, m := range n.members() {
 		weight, _ := o.whole(m, algo.MaxRequests)
 		field := d.addPaths(m, m.key)
 		i := slices.Index(s.Fields, field)

@@ -21,16 +21,14 @@ func (d *Document) readUpTo(o *object, l *Limit) (parts []Part) {
 	}
 	const example = `{"free": "60%", "*": "100%"}`
 	switch {
-	case n.kind != isObject || len(n.members) == 0:
+	case n.kind != isObject || len(n.children) == 0:
 		d.report.at(n, "got %s, want an object with a percentage for each tier, such as %s", n, example)
 	case l.Tier != Global && l.Tier != OtherTiers:
 		d.report.at(n, `want a limit under "global" or "*", which callers of several tiers share`)
-	case !l.Rate.Algorithm.HasWindows() && !l.Rate.Algorithm.HasBurst():
-		d.report.at(n, "want a window, a bucket or a period: a %s has no thresholds", l.Rate.Algorithm)
-	case l.Spread != limiter.Spread{}, l.AcrossTiers, l.Notify != limiter.Percentages{}:
-		d.report.at(n, "want none beside lease, shards, sync_ms, across_tiers or notify")
+	case l.AcrossTiers, l.Notify != limiter.Percentages{}:
+		d.report.at(n, "want none beside across_tiers or notify")
 	}
-	for _, m := range n.members {
+	for _, m := range n.members() {
 		text, _ := o.text(m)
 		percent, err := strconv.ParseInt(strings.TrimSuffix(text, "%"), 10, 64)
 		switch {
