@@ -50,12 +50,6 @@ func (Items) Misfit(limits [][]algo.Rate) string {
 	return ""
 }
 
-// Units implements rules.Items.
-func (Items) Units(r algo.Rate) int {
-	fixed, instants := sizeOf(r)
-	return (keyBytes + fixed + instants + unitBytes - 1) / unitBytes
-}
-
 // sizeOf returns the largest size, in bytes, of a limit with a rate in an item. instants is the size of the instants of
 // requests, and fixed the size of all else. Both are 0 if the rate is invalid.
 func sizeOf(r algo.Rate) (fixed, instants int) {

@@ -32,10 +32,9 @@ type class struct {
 // part is a word of the field per.
 type part struct {
 	word string
+	kind string // PerClaim, PerPath, PerHeader, or the word
 	name string // name of the claim, the parameter or the header field; "" for other words
 	at   int    // for a parameter: index of its segment in the path
-	// claim reports that name is a claim.
-	claim bool
 }
 
 // newClass returns the class of a limit. per is the limit's field "per", valid and sorted. If split
@@ -54,8 +53,9 @@ func newClass(per []string, method string, p pattern, split bool) class {
 	}
 	words = append(words, identities...)
 	for _, word := range words {
-		c.parts = append(c.parts, newPart(word, p))
-		c.claims = c.claims || strings.HasPrefix(word, document.PerClaim)
+		one := newPart(word, p)
+		c.parts = append(c.parts, one)
+		c.claims = c.claims || one.kind == document.PerClaim
 	}
 	c.key = strings.Join(words, " ")
 	c.families = []string{c.key}
@@ -83,16 +83,13 @@ func newClass(per []string, method string, p pattern, split bool) class {
 }
 
 func newPart(word string, p pattern) part {
-	one := part{word: word}
+	one := part{word: word, kind: word}
 	for _, kind := range []string{document.PerClaim, document.PerPath, document.PerHeader} {
 		if name, ok := strings.CutPrefix(word, kind); ok {
-			one.name, one.claim = name, kind == document.PerClaim
+			one.name, one.kind, one.at = name, kind, slices.Index(p.names, name)
 		}
 	}
-	switch {
-	case strings.HasPrefix(word, document.PerPath):
-		one.at = slices.Index(p.names, one.name)
-	case strings.HasPrefix(word, document.PerHeader):
+	if one.kind == document.PerHeader {
 		one.name = http.CanonicalHeaderKey(one.name)
 	}
 	return one
@@ -103,7 +100,7 @@ func newPart(word string, p pattern) part {
 func (c *class) place() string {
 	place := []byte(c.key)
 	for _, part := range c.parts {
-		if strings.HasPrefix(part.word, document.PerPath) {
+		if part.kind == document.PerPath {
 			place = strconv.AppendInt(append(place, ' '), int64(part.at), 10)
 		}
 	}
@@ -142,15 +139,32 @@ func (c *class) who(q *Request) limiter.Subject {
 }
 
 // part returns the subject of a request for one word of per. It returns the zero Subject if the caller lacks the identity.
-func (c *class) part(i int, q *Request) limiter.Subject {
-	p := &c.parts[i]
-	if !p.claim {
-		return p.subject(q)
+func (c *class) part(i int, q *Request) (s limiter.Subject) {
+	switch p := &c.parts[i]; p.kind {
+	case document.PerClient:
+		return q.Caller.Subject()
+	case document.PerUser:
+		if q.Caller.User != "" {
+			return limiter.User(q.Caller.User)
+		}
+	case document.PerAPIKey:
+		if q.Caller.APIKey != "" {
+			return limiter.APIKey(q.Caller.APIKey)
+		}
+	case document.PerIP:
+		return limiter.IP(q.Caller.IP)
+	case document.PerMethod:
+		return limiter.Method(q.method())
+	case document.PerClaim:
+		if value := c.value(i, q); value != "" {
+			return limiter.Claim(p.name, value)
+		}
+	case document.PerPath:
+		return limiter.PathParameter(p.name, q.parameter(p.name, p.at))
+	case document.PerHeader:
+		return limiter.Header(p.word[len(document.PerHeader):], q.field(p.name))
 	}
-	if value := c.value(i, q); value != "" {
-		return limiter.Claim(p.name, value)
-	}
-	return limiter.Subject{}
+	return s
 }
 
 // maxElements bounds the items that one request writes for the elements of claims that are lists.
@@ -168,7 +182,7 @@ func (c *class) elements(q *Request) (n int, uncounted string) {
 	n = 1
 	for i := range c.parts {
 		p := &c.parts[i]
-		if !p.claim {
+		if p.kind != document.PerClaim {
 			continue
 		}
 		values, present := q.Caller.Claims[p.name]
@@ -184,7 +198,7 @@ func (c *class) elements(q *Request) (n int, uncounted string) {
 func (c *class) value(at int, q *Request) string {
 	n := q.element
 	for i := range c.parts {
-		if !c.parts[i].claim {
+		if c.parts[i].kind != document.PerClaim {
 			continue
 		}
 		values := c.parts[i].values(q)
@@ -196,41 +210,11 @@ func (c *class) value(at int, q *Request) string {
 	return ""
 }
 
-// subject is part for a word other than a claim.
-func (p *part) subject(q *Request) limiter.Subject {
-	switch p.word {
-	case document.PerClient:
-		return q.Caller.Subject()
-	case document.PerUser:
-		if q.Caller.User != "" {
-			return limiter.User(q.Caller.User)
-		}
-	case document.PerAPIKey:
-		if q.Caller.APIKey != "" {
-			return limiter.APIKey(q.Caller.APIKey)
-		}
-	case document.PerIP:
-		return limiter.IP(q.Caller.IP)
-	case document.PerMethod:
-		return limiter.Method(q.method())
-	default:
-		return p.named(q)
-	}
-	return limiter.Subject{}
-}
-
-func (p *part) named(q *Request) limiter.Subject {
-	if strings.HasPrefix(p.word, document.PerPath) {
-		return limiter.PathParameter(p.name, q.parameter(p.name, p.at))
-	}
-	return limiter.Header(p.word[len(document.PerHeader):], q.field(p.name))
-}
-
 // chosen returns the words of per whose values a client can choose freely: parameters of the path and
 // header fields.
 func (c *class) chosen() (words []string) {
 	for _, part := range c.parts {
-		if strings.HasPrefix(part.word, document.PerPath) || strings.HasPrefix(part.word, document.PerHeader) {
+		if part.kind == document.PerPath || part.kind == document.PerHeader {
 			words = append(words, part.word)
 		}
 	}

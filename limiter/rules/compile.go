@@ -172,7 +172,6 @@ func (c *compiler) compile() {
 	}
 	c.checkUsage()
 	c.exempt()
-	c.readHeaders()
 	c.readCounts()
 }
 
@@ -184,7 +183,6 @@ func (c *compiler) rule(r *document.Rule) {
 	}
 	compiled := rule{Rule: r, pattern: c.pattern(document.Join(r.Path, "endpoint"), r.Endpoint, endpoints), tiers: map[string][]limit{}}
 	c.except(&compiled)
-	compiled.fields = fieldsOf(r)
 	compiled.call = c.isCall(&compiled)
 	c.rules.rules = append(c.rules.rules, compiled)
 	c.rules.index.add(compiled.pattern, at)

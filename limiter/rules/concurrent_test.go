@@ -37,15 +37,14 @@ func TestParse_concurrent(t *testing.T) {
 	}
 }
 
-// Parse notes four properties of a concurrent limit: that it does not work behind an authorizer with a foreign back end, a window below
-// the longest answer, a window above the longest invocation, and an item of more than one write unit.
+// Parse notes three properties of a concurrent limit: that it does not work behind an authorizer with a foreign back end, a window
+// below the longest answer, and a window above the longest invocation.
 func TestRules_Notes_concurrent(t *testing.T) {
-	const rest, short, long, large = "nothing limits the requests in flight", "loses its slot", "if a function dies", "write units"
+	const rest, short, long = "nothing limits the requests in flight", "loses its slot", "if a function dies"
 	for limits, want := range map[string][]string{
 		slots("a", 10, "30s"): {rest}, slots("a", 10, "15m"): {rest}, slots("a", 10, "29s"): {rest, short}, slots("a", 10, "16m"): {rest, long},
-		slots("a", 100, "1m"): {rest, large},
 	} {
-		for _, of := range []string{rest, short, long, large} {
+		for _, of := range []string{rest, short, long} {
 			if got := notes(t, document(rule("/a", "", `"*":`+limits)), of); len(got) > 1 || (len(got) == 1) != slices.Contains(want, of) {
 				t.Errorf("%s: got notes %q, want one with %q: %t", limits, got, of, slices.Contains(want, of))
 			}

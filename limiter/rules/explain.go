@@ -117,8 +117,8 @@ func selects(r *rule, q *Request) bool {
 
 func (r *rule) fieldNames() string {
 	var names []string
-	for _, f := range r.fields {
-		names = append(names, f.name)
+	for _, f := range r.Headers {
+		names = append(names, f.Name)
 	}
 	return strings.Join(names, " and ")
 }

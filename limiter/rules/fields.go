@@ -30,37 +30,22 @@ var (
 	unlistedTool   = &Mistake{"unlisted_tool", "No limit of this API is for this tool, or the fields Mcp-Method and Mcp-Name are missing."}
 )
 
-// field is a header field that selects the requests of a rule.
-type field struct {
-	name   string   // canonical
-	values []string // exact, or a beginning and *
-}
-
-func fieldsOf(r *document.Rule) (list []field) {
-	for _, f := range r.Headers {
-		list = append(list, field{http.CanonicalHeaderKey(f.Name), f.Values})
-	}
-	return list
-}
-
-func (f *field) matches(value string) bool {
-	return slices.ContainsFunc(f.values, func(want string) bool {
+// matches reports whether the value of a header field is one of the wanted ones, exact or a beginning and *.
+func matches(values []string, value string) bool {
+	return slices.ContainsFunc(values, func(want string) bool {
 		beginning, open := strings.CutSuffix(want, "*")
 		return value == want || open && strings.HasPrefix(value, beginning)
 	})
 }
 
-// example returns a value that the field matches.
-func (f *field) example() string { return strings.TrimSuffix(f.values[0], "*") }
-
 // exampleHeader returns a header with the fields of the rule; nil if it has none.
 func (r *rule) exampleHeader() http.Header {
-	if len(r.fields) == 0 {
+	if len(r.Headers) == 0 {
 		return nil
 	}
 	h := http.Header{}
-	for _, f := range r.fields {
-		h.Set(f.name, f.example())
+	for _, f := range r.Headers {
+		h.Set(f.Name, strings.TrimSuffix(f.Values[0], "*"))
 	}
 	return h
 }
@@ -114,17 +99,22 @@ func (q *Request) value(name string) (value string, sent, ok bool) {
 // selects reports whether the fields of a request are those of the rule. ok is false if one of them is repeated or malformed.
 func (r *rule) selects(q *Request) (selected, ok bool) {
 	selected, ok = true, true
-	for i := range r.fields {
-		value, sent, valid := q.value(r.fields[i].name)
+	for i := range r.Headers {
+		value, sent, valid := q.value(r.Headers[i].Name)
 		ok = ok && valid
-		selected = selected && sent && valid && r.fields[i].matches(value)
+		selected = selected && sent && valid && matches(r.Headers[i].Values, value)
 	}
 	return selected, ok
 }
 
+// byCall reports whether the rule selects requests by a field that repeats a part of the body.
+func (r *rule) byCall() bool {
+	return slices.ContainsFunc(r.Headers, func(f document.Field) bool { return isCall(f.Name) })
+}
+
 // isCall reports whether the body decides whether the rule applies, or in which count.
 func (c *compiler) isCall(r *rule) bool {
-	if slices.ContainsFunc(r.fields, func(f field) bool { return isCall(f.name) }) {
+	if r.byCall() {
 		return true
 	}
 	for _, l := range r.Limits {
@@ -154,7 +144,7 @@ type choice struct {
 func (c *choice) add(r *rule, q *Request) bool {
 	selected, ok := r.selects(q)
 	c.call = c.call || r.call
-	c.by = c.by || r.call && len(r.fields) > 0
+	c.by = c.by || r.call && len(r.Headers) > 0
 	c.other = c.other || selected
 	c.malformed = c.malformed || !ok
 	return selected

@@ -19,16 +19,12 @@ type Items interface {
 	// Misfit returns why limits do not fit one item, such as "take up to 1078 bytes, want at most 1024". It returns "" if they
 	// fit. Each limit has one of several rates.
 	Misfit(limits [][]algo.Rate) string
-
-	// Units returns the largest number of write units that a write of an item with one limit costs.
-	Units(r algo.Rate) int
 }
 
 // unbounded is the Items of a store whose items have no bound.
 type unbounded struct{}
 
 func (unbounded) Misfit([][]algo.Rate) string { return "" }
-func (unbounded) Units(algo.Rate) int         { return 1 }
 
 // place decides which items contain which limits. If all limits of every caller fit one item, this item
 // contains the limits by caller and endpoint too. If they do not fit, each pair of caller and endpoint
@@ -146,7 +142,6 @@ type misfit struct {
 	item
 	tier    string
 	limits  []*spec // up to the limit with which the set exceeds the item
-	count   int     // of limits in the item
 	problem string  // from Items
 }
 
@@ -167,22 +162,13 @@ func distinct(limits []*spec) iter.Seq[*spec] {
 func (c *compiler) overflow(limits []*spec, item item, tier string) *misfit {
 	m := &misfit{item: item, tier: tier}
 	for s := range distinct(limits) {
-		if m.count <= limiter.MaxCharges {
-			m.limits = append(m.limits, s)
-		}
-		m.count++
-	}
-	m.problem = c.problem(m.limits)
-	if m.problem == "" && m.count <= limiter.MaxCharges {
-		return nil
-	}
-	for n := range m.limits {
-		if problem := c.problem(m.limits[:n+1]); problem != "" {
-			m.limits, m.problem = m.limits[:n+1], problem
-			break
+		m.limits = append(m.limits, s)
+		m.problem = c.problem(m.limits)
+		if m.problem != "" {
+			return m
 		}
 	}
-	return m
+	return nil
 }
 
 // problem returns why limits do not fit one item. Those with shards have items of their own.
@@ -192,7 +178,11 @@ func (c *compiler) problem(limits []*spec) string {
 		part := min(1, s.Spread.Shards)
 		parts[part] = append(parts[part], s.rates())
 	}
-	return cmp.Or(c.rules.options.Items.Misfit(parts[0]), c.rules.options.Items.Misfit(parts[1]))
+	many := ""
+	if len(limits) > limiter.MaxCharges {
+		many = fmt.Sprintf("are more than %d", limiter.MaxCharges)
+	}
+	return cmp.Or(many, c.rules.options.Items.Misfit(parts[0]), c.rules.options.Items.Misfit(parts[1]))
 }
 
 func (c *compiler) report(m *misfit) {
@@ -208,12 +198,6 @@ func (c *compiler) report(m *misfit) {
 			remedy = `; add "endpoint" to the per of limits of a single endpoint, such as ` + s.Path
 		}
 	}
-	where := fmt.Sprintf("of a %q caller in the item (%s)", m.tier, m.family)
-	if m.count > limiter.MaxCharges {
-		c.doc.Report(last.Path, "does not fit one item: got %d limits %s, want at most %d; the first is %s%s", m.count, where, limiter.MaxCharges,
-			first.Path, remedy)
-		return
-	}
-	c.doc.Report(last.Path, "does not fit one item: the first %d limits %s %s; the first is %s%s", len(m.limits), where, m.problem, first.Path,
-		remedy)
+	c.doc.Report(last.Path, "does not fit one item: the first %d limits of a %q caller in the item (%s) %s; the first is %s%s", len(m.limits),
+		m.tier, m.family, m.problem, first.Path, remedy)
 }

@@ -121,8 +121,8 @@ func TestParse_items_messages(t *testing.T) {
 			`line 1: rules[0].limits.*[7]: does not fit one item: the first 8 limits of a "*" caller in the item (user endpoint GET /a) take up ` +
 				`to 1038 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]`},
 		{document(rule("/a", "", `"free":`+list("l", 11, `,"algorithm":"token_bucket"`))),
-			`line 1: rules[0].limits.free[10]: does not fit one item: got 11 limits of a "free" caller in the item (user endpoint /a), want at ` +
-				`most 10; the first is rules[0].limits.free[0]`},
+			`line 1: rules[0].limits.free[10]: does not fit one item: the first 11 limits of a "free" caller in the item (user endpoint /a) are ` +
+				`more than 10; the first is rules[0].limits.free[0]`},
 		{document(rule("*", "", `"*":`+list("a", 6, `,"per":["client"]`)), rule("/a", "", `"*":`+list("b", 2, `,"per":["client"]`)),
 			rule("/b/*", "", `"*":`+list("c", 1, `,"per":["client"]`)), rule("/d", "", `"*":`+list("a", 1, `,"per":["client"]`))),
 			`line 1: rules[1].limits.*[1]: does not fit one item: the first 8 limits of a "*" caller in the item (user) take up to 1038 bytes, ` +

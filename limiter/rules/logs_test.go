@@ -61,9 +61,6 @@ func TestParse_logs(t *testing.T) {
 				if r.PerEndpoint() != (c.want == split) {
 					t.Errorf("PerEndpoint: got %t, want %t", r.PerEndpoint(), c.want == split)
 				}
-				if notes := fmt.Sprint(r.Notes()); !strings.Contains(notes, "each write of this limit's item costs up to ") {
-					t.Errorf("got notes %s, want one about the cost of a write", notes)
-				}
 			case err == nil || !strings.HasPrefix(err.Error(), "line 1: "+c.want) || strings.Contains(err.Error(), "\n"):
 				t.Errorf("error: got %v, want %q", err, c.want)
 			}

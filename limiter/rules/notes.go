@@ -7,12 +7,10 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
@@ -25,15 +23,9 @@ func (c *compiler) note() {
 		c.doc.Note("mode", "the document enforces nothing in mode shadow")
 	}
 	for _, s := range c.specs {
-		c.noteShallow(s.Path, c.rules.options.clamp(s.Rate))
-		c.noteWindow(s)
 		c.noteCount(s)
-		c.noteNotify(s)
 		c.noteChosen(s)
 		c.noteNewCount(s)
-		if units := c.rules.options.Items.Units(s.Rate); units > 1 {
-			c.doc.Note(s.Path, "each write of this limit's item costs up to %d write units on DynamoDB", units)
-		}
 	}
 	tiers := c.rules.Tiers()
 	if i, named := slices.BinarySearch(tiers, c.doc.DefaultTier); !named {
@@ -53,39 +45,6 @@ func (c *compiler) note() {
 	c.noteStricter()
 	for i := range c.rules.exempt.list {
 		c.noteExemption(&c.rules.exempt.list[i])
-	}
-}
-
-// shallow is the largest clock skew that raises no alarm. If a bucket fills in less than this time, an
-// environment whose clock is ahead by this skew can block the bucket for all other environments.
-const shallow = 250 * time.Millisecond
-
-// noteShallow adds a note on a bucket that fills in less time than the possible difference between two
-// clocks.
-func (c *compiler) noteShallow(path string, r algo.Rate) {
-	m, err := algo.New(r)
-	if err != nil {
-		return // another check reports the mistake
-	}
-	if fills := algo.Leak(m, m.Capacity()); fills < shallow {
-		c.doc.Note(path, "the bucket fills in %s. An environment whose clock is further ahead would block the callers of all other "+
-			"environments. A burst that takes 250ms to fill is safe with the clocks of AWS", fills)
-	}
-}
-
-// noteWindow notes a window that looks like a calendar week or month.
-func (c *compiler) noteWindow(s *spec) {
-	const day = 24 * time.Hour
-	if s.Rate.Window <= day {
-		return
-	}
-	days := strconv.FormatFloat(float64(s.Rate.Window)/float64(day), 'f', -1, 64)
-	if s.Rate.Algorithm.Resets() {
-		c.doc.Note(s.Path, "the windows are not calendar weeks or months: each window takes %s days, counted from 1 January 1970 UTC; period "+
-			"counts by the calendar", days)
-	} else if !s.Rate.Algorithm.HasBurst() && !s.Rate.Algorithm.TakesSlots() {
-		c.doc.Note(s.Path, "the window is not a calendar week or month: usage expires gradually over %s days, and there is no reset; period "+
-			"counts by the calendar", days)
 	}
 }
 
@@ -124,13 +83,6 @@ func (c *compiler) noteSlots(s *spec) {
 			"for an answer", window, s.Rate.Requests, longestAnswer)
 	case window > longestFunction:
 		c.doc.Note(s.Path, "if a function dies, its request holds a slot for %s; a Lambda function runs for at most %s", window, longestFunction)
-	}
-}
-
-// noteNotify notes that a limit in mode shadow writes no notices.
-func (c *compiler) noteNotify(s *spec) {
-	if s.Notify != (limiter.Percentages{}) && c.rules.rules[s.rule].Shadow {
-		c.doc.Note(document.Join(s.Path, "notify"), "the limit writes no notices in mode shadow")
 	}
 }
 
@@ -281,13 +233,13 @@ var stages = []string{"$default", "dev", "development", "prod", "production", "s
 // noteHeaders notes that a client writes the fields that select the requests of a rule.
 func (c *compiler) noteHeaders(r *rule) {
 	path := document.Join(r.Path, "headers")
-	if len(r.fields) > 0 && slices.ContainsFunc(r.fields, func(f field) bool { return isCall(f.name) }) {
+	if r.byCall() {
 		c.doc.Note(path, "behind an authorizer, which sees no body, the MCP server must compare %s with the body; elsewhere Weir does",
 			r.fieldNames())
 	}
-	for _, f := range r.fields {
-		if !isCall(f.name) {
-			c.doc.Note(path, "a client chooses %s: a request with another value counts only on other rules", f.name)
+	for _, f := range r.Headers {
+		if !isCall(f.Name) {
+			c.doc.Note(path, "a client chooses %s: a request with another value counts only on other rules", f.Name)
 		}
 	}
 }
@@ -299,7 +251,7 @@ func (c *compiler) noteExcept(at int) {
 		example := []reading{{path: p.example()}}
 		counted := slices.ContainsFunc(c.rules.index.match(nil, example...), func(other int) bool {
 			o := &c.rules.rules[other]
-			return other != at && !o.Shadow && (o.Method == "" || o.Method == r.Method) && len(o.fields) == 0 && o.excepts(example) == ""
+			return other != at && !o.Shadow && (o.Method == "" || o.Method == r.Method) && len(o.Headers) == 0 && o.excepts(example) == ""
 		})
 		if !counted && c.rules.exempt.endpoint(example) == len(c.rules.exempt.list) {
 			c.doc.Note(exceptPath(r, i), "no other rule counts %s", document.Shorten(p.text))

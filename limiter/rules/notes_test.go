@@ -73,23 +73,6 @@ func TestRules_Notes_defaultTier(t *testing.T) {
 	}
 }
 
-// A note names a window of more than a day, because it is not a calendar period.
-func TestRules_Notes_windows(t *testing.T) {
-	for numbers, want := range map[string]string{
-		`"window":"30d"`: "1 rules[0].limits.*: the window is not a calendar week or month: usage expires gradually over 30 days, and there " +
-			"is no reset; period counts by the calendar",
-		`"window":"7d","algorithm":"fixed_window"`: "1 rules[0].limits.*: the windows are not calendar weeks or months: each window takes 7 " +
-			"days, counted from 1 January 1970 UTC; period counts by the calendar",
-		`"window":"36h","algorithm":"fixed_window"`: "1 rules[0].limits.*: the windows are not calendar weeks or months: each window takes " +
-			"1.5 days, counted from 1 January 1970 UTC; period counts by the calendar",
-		`"window":"1d"`: "", `"window":"1d","algorithm":"fixed_window"`: "", `"window":"30d","algorithm":"token_bucket"`: "",
-	} {
-		if got := strings.Join(notes(t, document(rule("/a", "", `"*":{"requests":9,`+numbers+`}`)), "calendar"), "\n"); got != want {
-			t.Errorf("%s:\n got %s\nwant %s", numbers, got, want)
-		}
-	}
-}
-
 // A limit whose counts a client chooses has no note if another limit of the rule bounds the sum.
 func TestRules_Notes_chosen(t *testing.T) {
 	one := func(name, per, more string) string {

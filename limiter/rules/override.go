@@ -109,7 +109,6 @@ func (c *compiler) applyOverride(o *document.Override, counted []*identified) bo
 			c.doc.Report(problem.Path, "%s", problem.Message)
 			return false
 		}
-		c.noteShallow(o.Path, l.Rate)
 		c.rules.own[key] = l
 	}
 	return true

@@ -87,8 +87,8 @@ var defects = map[string]string{
 	"duplicate_key": `line 1: rules: got the same name twice in one object`,
 	"eight_limits_of_a_caller": `line 9: rules[0].limits.*[7]: does not fit one item: the first 8 limits of a "*" caller in the item ` +
 		`(user) take up to 1118 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]`,
-	"eleven_buckets_of_an_endpoint": `line 12: rules[0].limits.*[10]: does not fit one item: got 11 limits of a "*" caller in the item ` +
-		`(user endpoint /a), want at most 10; the first is rules[0].limits.*[0]`,
+	"eleven_buckets_of_an_endpoint": `line 12: rules[0].limits.*[10]: does not fit one item: the first 11 limits of a "*" caller in the item ` +
+		`(user endpoint /a) are more than 10; the first is rules[0].limits.*[0]`,
 	"empty_limits": `line 1: rules[0].limits: got an empty object, want a tier, "*" or "global"`,
 	"endpoint_half_parameter": `line 1: rules[0].endpoint: got "/api/x{id}", want segments that are literals or one {parameter}; a * must ` +
 		`be the whole last segment`,

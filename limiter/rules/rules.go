@@ -35,7 +35,6 @@ type Rules struct {
 	usage      bool // the last rule is the usage endpoint
 	notes      []Problem
 	labels     []string
-	headers    []string
 	costFields []string
 	counts     []limiter.Counted
 	split      bool // each endpoint of a caller has its own item
@@ -55,7 +54,6 @@ type rule struct {
 	*document.Rule
 	pattern pattern
 	except  []pattern          // endpoints inside pattern that the rule leaves out
-	fields  []field            // header fields that a request must have
 	call    bool               // the body of an MCP request decides
 	tiers   map[string][]limit // a tier, "*" or "global", to the limits
 	global  []limit            // tiers["global"]

@@ -304,8 +304,6 @@ func (c *charger) subject(q *Request, l *limit) (s limiter.Subject, why skipped)
 type Request struct {
 	Method string
 	Path   Path
-	// Header has at least the fields that [Rules.Headers] names. It may be nil if Headers returns no
-	// names.
 	Header http.Header
 	Caller caller.Caller
 	At     time.Time // when the request arrived, for interventions
@@ -355,15 +353,11 @@ func (q *Request) field(name string) string {
 	return strings.Join(values, ",")
 }
 
-// Headers returns the names of the header fields by which limits count and rules select requests, in their canonical form and
-// sorted.
-func (r *Rules) Headers() []string { return r.headers }
-
 // Claims returns the names of the claims by which limits count.
 func (r *Rules) Claims() (names []string) {
 	for i := range r.classes {
 		for _, part := range r.classes[i].parts {
-			if strings.HasPrefix(part.word, document.PerClaim) && !slices.Contains(names, part.name) {
+			if part.kind == document.PerClaim && !slices.Contains(names, part.name) {
 				names = append(names, part.name)
 			}
 		}
@@ -388,56 +382,28 @@ func (c *compiler) readCounts() {
 	c.rules.costFields = slices.Sorted(maps.Keys(fields))
 }
 
-func (c *compiler) readHeaders() {
-	for i := range c.rules.rules {
-		for _, f := range c.rules.rules[i].fields {
-			c.rules.headers = append(c.rules.headers, f.name)
-		}
-	}
-	for i := range c.rules.classes {
-		for _, part := range c.rules.classes[i].parts {
-			if name, ok := strings.CutPrefix(part.word, document.PerHeader); ok {
-				c.rules.headers = append(c.rules.headers, http.CanonicalHeaderKey(name))
-			}
-		}
-	}
-	slices.Sort(c.rules.headers)
-	c.rules.headers = slices.Compact(c.rules.headers)
-}
-
 // trie finds the rules whose endpoint matches a path.
 type trie struct {
-	literal map[string]*trie
-	param   *trie
-	here    []int // rules whose endpoint ends at this node
-	below   []int // rules whose endpoint matches the path of this node and every path below it
+	next  map[string]*trie // by a segment, or parameter
+	here  []int            // rules whose endpoint ends at this node
+	below []int            // rules whose endpoint matches the path of this node and every path below it
 }
 
 func (t *trie) add(p pattern, rule int) {
 	for _, segment := range p.segments {
-		t = t.child(segment)
+		if t.next[segment] == nil {
+			if t.next == nil {
+				t.next = map[string]*trie{}
+			}
+			t.next[segment] = &trie{}
+		}
+		t = t.next[segment]
 	}
 	if p.below {
 		t.below = append(t.below, rule)
 	} else {
 		t.here = append(t.here, rule)
 	}
-}
-
-func (t *trie) child(segment string) *trie {
-	if segment == parameter {
-		if t.param == nil {
-			t.param = &trie{}
-		}
-		return t.param
-	}
-	if t.literal == nil {
-		t.literal = map[string]*trie{}
-	}
-	if t.literal[segment] == nil {
-		t.literal[segment] = &trie{}
-	}
-	return t.literal[segment]
 }
 
 // match appends to dst the rules whose endpoint matches one of the paths, each once and in file order.
@@ -467,11 +433,11 @@ func (t *trie) walk(dst []int, rest string) []int {
 		return dst
 	}
 	segment, rest := next(rest)
-	if next := t.literal[segment]; next != nil {
+	if next := t.next[segment]; next != nil && segment != parameter {
 		dst = next.walk(dst, rest)
 	}
-	if t.param != nil {
-		dst = t.param.walk(dst, rest)
+	if next := t.next[parameter]; next != nil {
+		dst = next.walk(dst, rest)
 	}
 	return dst
 }

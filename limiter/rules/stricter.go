@@ -56,7 +56,7 @@ func (r *rule) always(other *rule, tier string) []limit {
 // includes reports whether r applies to every request to which the rule other applies.
 func (r *rule) includes(other *rule) bool {
 	if r.Method != "" && r.Method != other.Method || !r.pattern.contains(other.pattern) ||
-		len(r.fields) > 0 && !reflect.DeepEqual(r.fields, other.fields) {
+		len(r.Headers) > 0 && !reflect.DeepEqual(r.Headers, other.Headers) {
 		return false
 	}
 	return !slices.ContainsFunc(r.except, func(p pattern) bool {
@@ -89,7 +89,7 @@ func (c *compiler) neverRefuses(l, stricter *limit) bool {
 		return false
 	}
 	if slices.ContainsFunc(of.parts, func(p part) bool {
-		return !slices.Contains(by.parts, p) || strings.HasPrefix(p.word, document.PerPath) && stricter.rule != l.rule
+		return !slices.Contains(by.parts, p) || p.kind == document.PerPath && stricter.rule != l.rule
 	}) {
 		return false
 	}

@@ -2,6 +2,7 @@ package document
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -15,7 +16,7 @@ const (
 
 // Field is a header field that selects the requests of a rule.
 type Field struct {
-	Name   string   // in lower case
+	Name   string   // canonical
 	Values []string // exact, or a beginning and *; at least one
 }
 
@@ -32,15 +33,14 @@ func (d *Document) readHeaders(n *node) (list []Field) {
 		return nil
 	}
 	for _, m := range n.members() {
-		f := Field{Name: strings.ToLower(m.key)}
-		word := PerHeader + f.Name
+		f, word := Field{Name: http.CanonicalHeaderKey(m.key)}, PerHeader+strings.ToLower(m.key)
 		switch {
 		case isReserved(word):
 			d.report.at(m, "got %s, want another field: %s", Shorten(m.key), reservedFields)
 		case !isHeader(word):
 			d.report.at(m, "got %s, want the name of a header field", Shorten(m.key))
 		case slices.ContainsFunc(list, func(other Field) bool { return other.Name == f.Name }):
-			d.report.at(m, "got the field %s twice", f.Name)
+			d.report.at(m, "got the field %s twice", strings.ToLower(f.Name))
 		}
 		items := []*node{m}
 		if m.kind == isList {
