@@ -92,11 +92,10 @@ synth: context functions infra/node_modules ## Synthesize the stack into infra/c
 diff: context functions infra/node_modules ## Show what a deploy would change
 	@$(CDK) diff $(SETTINGS)
 
-# An account has one role for API Gateway's logs in each region: a deployment creates it only if there is none.
-LOG_ROLE = $(if $(filter logRole=%,$(CONTEXT)),true,.bin/weir-tools log-role)
 SECRETS = $(if $(SECRET),--parameters OriginSecret="$(SECRET)" --parameters PreviousOriginSecret="$(PREVIOUS_SECRET)")
-deploy: context .bin/weir .bin/weir-tools functions infra/node_modules ## Deploy the stack with your AWS credentials
-	@setting=$$($(LOG_ROLE)) && $(CDK) deploy --require-approval $(APPROVAL) $(STACKS) $(SECRETS) $(SETTINGS) $$setting
+# infra/account.go says what a deployment asks the account first.
+deploy: context .bin/weir functions infra/node_modules ## Deploy the stack with your AWS credentials
+	@account=$$(cd infra && go run -trimpath . account $(filter-out -c,$(SETTINGS))) && $(CDK) deploy --require-approval $(APPROVAL) $(STACKS) $(SECRETS) $(SETTINGS) $$account
 
 edge: infra/node_modules ## Deploy a CloudFront distribution in front of an API; see infra/edge/README.md
 	@$(CDK) deploy --app "go run -trimpath ./edge" --output cdk.out/edge --require-approval $(APPROVAL) --parameters OriginSecret="$(SECRET)" $(SETTINGS)

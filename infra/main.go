@@ -21,10 +21,13 @@ import (
 
 func main() {
 	var err error
-	if settings := os.Args[1:]; len(settings) > 0 {
-		err = check(settings)
-	} else {
+	switch given := os.Args[1:]; {
+	case len(given) == 0:
 		err = synthesize(context.Background())
+	case given[0] == "account":
+		err = printAccount(context.Background(), given[1:])
+	default:
+		_, err = check(given)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -32,16 +35,28 @@ func main() {
 	}
 }
 
-// check reports mistakes in settings of the form key=value. make runs it before it builds the functions, which the
-// synthesis needs.
-func check(given []string) error {
+// printAccount prints what make deploy tells the CDK about the account.
+func printAccount(ctx context.Context, given []string) error {
+	settings, err := check(given)
+	if err != nil {
+		return err
+	}
+	found, err := account(ctx, settings, given)
+	if err == nil {
+		fmt.Println(found)
+	}
+	return err
+}
+
+// check returns settings of the form key=value, and reports mistakes in them. make runs it before it builds the functions, which
+// the synthesis needs.
+func check(given []string) (stack.Settings, error) {
 	settings := map[string]string{}
 	for _, each := range given {
 		key, value, _ := strings.Cut(each, "=")
 		settings[key] = value
 	}
-	_, err := read(slices.Sorted(maps.Keys(settings)), func(key string) string { return settings[key] })
-	return err
+	return read(slices.Sorted(maps.Keys(settings)), func(key string) string { return settings[key] })
 }
 
 // read returns the settings in the context of the CDK and in stages.json.

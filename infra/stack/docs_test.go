@@ -104,13 +104,33 @@ func TestMake(t *testing.T) {
 		"cdk destroy --force":                       {"destroy", "APPROVAL=never"},
 		// The CDK synthesizes the app before it prepares an account.
 		"-o dist/arm64/authorizer/bootstrap": {"-B", "bootstrap"},
-		// make deploy asks the account for its role for API Gateway's logs, unless CONTEXT decides.
-		"setting=$(.bin/weir-tools log-role) && ": {"deploy", "CONTEXT=stage=prod"},
-		"setting=$(true) && ":                     {"deploy", "CONTEXT=logRole=false"},
-		" $setting\n":                             {"deploy"},
 	} {
 		if out := dryRun(t, arguments...); !strings.Contains(out, want) {
 			t.Errorf("make %v: got output %s, want %s", arguments, out, want)
+		}
+	}
+}
+
+// make deploy tells the CDK what the account answers, and deploys nothing if it refuses to answer.
+func TestMake_account(t *testing.T) {
+	folder := t.TempDir()
+	for name, script := range map[string]string{
+		"npx": "echo ran $*",
+		"aws": `case $1$FAIL in *no) echo denied >&2; exit 1;; apigateway) echo {};; *) ` +
+			`echo '{"Stacks":[{"Outputs":[{"OutputKey":"Regions","OutputValue":"1:eu-west-1,us-east-1"}]}]}';; esac`,
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for fail, want := range map[string]string{"": "ran --no-install cdk deploy --require-approval any-change --all -c arch=arm64 " +
+		"-c stage=prod -c regions=1:eu-west-1,us-east-1 -c logRole=true -c deployed=1:eu-west-1,us-east-1\n", "no": "denied"} {
+		c := exec.CommandContext(t.Context(), "make", "-C", "../..", "-o", "functions", "-o", ".bin/weir", "-o", "infra/node_modules", "deploy",
+			"CONTEXT=stage=prod regions=1:eu-west-1,us-east-1")
+		c.Env = append(os.Environ(), "MAKEFLAGS=", "FAIL="+fail, "PATH="+folder+":"+os.Getenv("PATH"))
+		out, err := c.CombinedOutput()
+		if (err == nil) != (fail == "") || !strings.Contains(string(out), want) || strings.Contains(string(out), "ran ") == (fail != "") {
+			t.Errorf("FAIL=%s: got error %v, output %s, want %s", fail, err, out, want)
 		}
 	}
 }

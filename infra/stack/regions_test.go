@@ -143,3 +143,53 @@ func TestSettings_Each(t *testing.T) {
 		}()
 	}
 }
+
+// A deployment follows the deployed list: the number grows, one region joins or leaves, without share, and the first one stays.
+func TestRead_deployed(t *testing.T) {
+	for _, c := range []struct{ deployed, regions, records, want string }{
+		{"", "3:eu-central-1,us-east-1,us-west-2", "", ""},
+		{"none", "eu-central-1,us-east-1,us-west-2", "", ""},
+		{"none", "", "", ""},
+		{"eu-central-1", "", "", ""},
+		{"2:eu-central-1,us-east-1", "2:eu-central-1,us-east-1", "", ""},
+		{"eu-central-1", "eu-central-1,us-east-1", "", "also recordsTable, the records table of the deployed stack (eu-central-1)"},
+		{"eu-central-1", "eu-central-1,us-east-1", "old", ""},
+		{"eu-central-1,us-east-1", "", "", "also recordsTable, the records table of the deployed stack (eu-central-1,us-east-1)"},
+		{"eu-central-1,us-east-1", "", "weir-dev-records", ""},
+		// one region joins
+		{"eu-central-1,us-east-1", "1:eu-central-1,us-east-1,us-west-2:0", "", ""},
+		{"1:eu-central-1,us-east-1,us-west-2:0", "2:eu-central-1,us-east-1,us-west-2", "", ""},
+		{"eu-central-1,us-east-1", "1:eu-central-1,us-west-2:0,us-east-1", "", ""},
+		{"eu-central-1,us-east-1", "1:eu-central-1,us-east-1,us-west-2", "", "first 1:eu-central-1,us-east-1,us-west-2:0: one region"},
+		{"1:eu-central-1,us-east-1", "2:eu-central-1,us-east-1,us-west-2:0,us-west-1:0", "",
+			"first 2:eu-central-1,us-east-1,us-west-2:0: one region"},
+		// one region leaves
+		{"2:eu-central-1,us-east-1,us-west-2", "3:eu-central-1,us-east-1,us-west-2:0", "", ""},
+		{"3:eu-central-1,us-east-1,us-west-2:0", "4:eu-central-1,us-east-1", "", ""},
+		{"2:eu-central-1,us-east-1,us-west-2", "3:eu-central-1,us-east-1", "", "first 3:eu-central-1,us-east-1,us-west-2:0: one region"},
+		{"2:eu-central-1,us-east-1:0,us-west-2:0,us-west-1", "3:eu-central-1,us-west-1", "",
+			"first 3:eu-central-1,us-west-2:0,us-west-1: one region"},
+		// one replaces another
+		{"1:eu-central-1,us-east-1", "2:eu-central-1,us-west-2:0", "", "first 2:eu-central-1,us-east-1,us-west-2:0: one region"},
+		{"1:eu-central-1,us-east-1:0", "2:eu-central-1,us-west-2:0", "kept", "first 2:eu-central-1,us-east-1:0,us-west-2:0: one region"},
+		// the number
+		{"1:eu-central-1,us-east-1,us-west-2:0", "1:eu-central-1,us-east-1,us-west-2", "", "a number above 1 before the list, such as " +
+			"2:eu-central-1,us-east-1,us-west-2, because"},
+		{"2:eu-central-1,us-east-1", "2:eu-central-1,us-east-1:0", "", "a number above 2 before the list, such as 3:eu-central-1,us-east-1:0"},
+		{"2:eu-central-1,us-east-1:0,us-west-2", "1:eu-central-1,us-west-2", "", "a number above 2 before the list"},
+		{"2:eu-central-1,us-east-1", "eu-central-1,us-east-1", "", "a number above 2 before the list, such as 3:eu-central-1,us-east-1"},
+		// the first region
+		{"2:eu-central-1,us-east-1", "3:us-east-1,eu-central-1", "", "eu-central-1 first: it has the records"},
+	} {
+		given := map[string]string{"deployed": c.deployed, "regions": c.regions, "recordsTable": c.records}
+		_, err := stack.Read([]byte("{}"), nil, func(key string) string { return given[key] })
+		if want := "-c regions=" + c.regions + ": want " + c.want; (err == nil) != (c.want == "") || err != nil &&
+			!strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s, then %s: got error %v, want %q", c.deployed, c.regions, err, c.want)
+		}
+	}
+	deployed := synthesize(t, variants["regions"]).template
+	if want := `"Value": "us-east-1,eu-central-1,ap-southeast-1"`; !strings.Contains(string(deployed), want) {
+		t.Errorf("outputs: got none with %s, want the list, with which the next deployment compares its own", want)
+	}
+}

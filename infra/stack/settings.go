@@ -28,6 +28,9 @@ type Settings struct {
 	AlarmEmail   string // address that gets alarms; "" for none
 	RecordsTable string // name of an earlier deployment's records table
 	Region       string // region of the deployment, if it is known; "" otherwise
+	// Deployed is what Regions was in the last deployment, or the one region of a stack without Regions. [Read] refuses Regions that
+	// do not follow it. ["none"] means that there was no deployment, and nil that it is unknown.
+	Deployed []string
 
 	Throttle float64 // requests per second that each API's stage accepts; default 600
 	WAF      float64 // requests in five minutes above which WAF blocks an address; 0: no WAF
@@ -152,7 +155,7 @@ func (s *Settings) known() map[string]setting {
 		"foreignApiKeys": contract.VariableForeignAPIKeys} {
 		all[key] = setting{}.then(func(value string) { s.Variables[variable] = value })
 	}
-	for key, to := range map[string]*[]string{"corsOrigins": &s.CORSOrigins, "regions": &s.Regions, "zones": &s.Zones,
+	for key, to := range map[string]*[]string{"corsOrigins": &s.CORSOrigins, "regions": &s.Regions, "deployed": &s.Deployed, "zones": &s.Zones,
 		"claims": &s.Claims, "kafkaSubnets": &s.Kafka.Subnets} {
 		all[key] = setting{}.then(func(value string) { *to = strings.Split(value, ",") })
 	}
@@ -177,6 +180,11 @@ func (s *Settings) complete(refuse func(key, got, want string)) {
 	}
 	if s.WAF != 0 && s.WAF < minWAF {
 		refuse("waf", fmt.Sprint(s.WAF), "0, or at least 10, the minimum of WAF")
+	}
+	if s.Deployed != nil && s.Deployed[0] != NotDeployed && !slices.Equal(s.Deployed, s.Regions) {
+		if want := s.follows(); want != "" {
+			refuse("regions", strings.Join(s.Regions, ","), want)
+		}
 	}
 	k := s.Kafka
 	kafka := []string{k.Brokers, k.Topic, k.Cluster, k.SecurityGroup, k.Vpc, strings.Join(k.Subnets, ",")}

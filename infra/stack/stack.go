@@ -2,6 +2,7 @@ package stack
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -113,7 +114,10 @@ func (s *stage) newTopic() awssns.Topic {
 // newOutputs adds the outputs: the URLs, the names that the commands of operators need, and the command that creates
 // API keys.
 func (s *stage) newOutputs() {
-	variables := s.limits.LayerVariables()
+	variables, regions := s.limits.LayerVariables(), (*string)(nil)
+	if s.settings.Regions != nil {
+		regions = jsii.String(strings.Join(s.settings.Regions, ",")) // make deploy compares the next list with it
+	}
 	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's own output has the same URL as RestUrl
 	for _, o := range []struct {
 		id    string
@@ -125,11 +129,12 @@ func (s *stage) newOutputs() {
 		{"CountersTable", variables[contract.LayerVariable(contract.VariableTable)]},
 		{"RecordsTable", s.limits.Records().TableName()},
 		{"Keys", jsii.Sprintf(".bin/weir keys create --table %s --tier paid --owner NAME", *s.limits.Records().TableName())},
+		{"Regions", regions},
 		{"RulesVersion", jsii.String(strconv.FormatInt(s.settings.RulesVersion, 10))},
 		{"DashboardUrl", jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=%s",
 			*s.stack.Region(), *s.dashboard)},
 	} {
-		if o.value == nil { // no table of counters
+		if o.value == nil { // no table of counters, or one region
 			continue
 		}
 		awscdk.NewCfnOutput(s.stack, jsii.String(o.id), &awscdk.CfnOutputProps{Value: o.value})

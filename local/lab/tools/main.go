@@ -19,6 +19,6 @@ func rootCommand() *cobra.Command {
 			"Exit statuses: 0 done; 1 failed; 2 wrong command line; 130 interrupted. The command with exits with the status of the command that " +
 			"it runs. The commands sam and events --follow exit with 0 after an interrupt.",
 	})
-	root.AddCommand(withCommand(), samCommand(), logRoleCommand(), releaseCommand())
+	root.AddCommand(withCommand(), samCommand(), releaseCommand())
 	return root
 }

@@ -1,0 +1,72 @@
+package stack
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+// NotDeployed is the only element of [Settings].Deployed before the first deployment.
+const NotDeployed = "none"
+
+// RecordsName returns the name of the records table that a stack of several regions creates.
+func (s *Settings) RecordsName() string { return "weir-" + s.Namespace + "-records" }
+
+// follows returns "" if a stack with the list of regions Deployed can become one with Regions, a different list, and otherwise what
+// it can become. CloudFormation adds or removes one replica of a table an update, and a region moves only without share.
+func (s *Settings) follows() string {
+	was, is := contract.RegionNames(s.Deployed), contract.RegionNames(s.Regions)
+	if len(was) == 1 || is == nil {
+		if len(was) == 1 && is == nil || s.RecordsTable != "" {
+			return ""
+		}
+		return "also recordsTable, the records table of the deployed stack (" + strings.Join(s.Deployed, ",") + "), because a deployment " +
+			"between one region and several creates another table; see Regions in infra/OPERATIONS.md"
+	}
+	last, first := contract.ListNumber(s.Deployed[0])
+	number, _ := contract.ListNumber(s.Regions[0])
+	wanted := strings.TrimPrefix(strings.Join(s.Regions, ","), fmt.Sprint(number, ":"))
+	switch step := s.step(was, is); {
+	case is[0] != first:
+		return first + " first: it has the records, so it cannot leave its place"
+	case number <= last:
+		return fmt.Sprintf("a number above %d before the list, such as %d:%s, because states of the deployed list %s would not be converted",
+			last, last+1, wanted, strings.Join(s.Deployed, ","))
+	case step != nil:
+		return fmt.Sprintf("first %d:%s: one region joins or leaves a deployment, and only without share; when it is deployed, wait as "+
+			"Regions in infra/OPERATIONS.md says, and then make the next change", last+1, strings.Join(step, ","))
+	}
+	return ""
+}
+
+// step returns the list, without its number, to deploy before Regions. It is nil if Regions can be deployed: at most one region joins
+// or leaves, and it has no share.
+func (s *Settings) step(was, is []string) []string {
+	var moved []string
+	for _, name := range slices.Concat(is, was) {
+		if slices.Contains(was, name) != slices.Contains(is, name) {
+			moved = append(moved, name)
+		}
+	}
+	if len(moved) == 0 {
+		return nil
+	}
+	name, without := moved[0], moved[0]+contract.WithoutShare
+	joins, leaves := slices.Contains(s.Regions, without), slices.Contains(s.Deployed, without)
+	if len(moved) == 1 && (joins || leaves) {
+		return nil
+	}
+	list := slices.Clone(s.Deployed)
+	_, list[0] = contract.ListNumber(list[0])
+	i := slices.Index(was, name)
+	switch {
+	case i < 0:
+		return append(list, without)
+	case leaves:
+		return slices.Delete(list, i, i+1)
+	}
+	list[i] = without
+	return list
+}
