@@ -155,8 +155,8 @@ func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool)
 	return dst, true
 }
 
-// parsed returns the text of a path, and each other text that a back end reads if it parses the path as a URL, or if a
-// proxy in front of it encodes a backslash.
+// parsed returns the text of a path, and each other text that a back end reads if a proxy in front of it encodes a
+// backslash, or if it then parses the path as a URL.
 func (s *spelling) parsed(text string) []string {
 	texts := []string{text}
 	if strings.ContainsFunc(text, notInURL) {
@@ -166,16 +166,16 @@ func (s *spelling) parsed(text string) []string {
 			texts = append(texts, trim(trimmed[:end]))
 		}
 	}
-	for _, text := range texts {
-		if path, ok := afterAuthority(text, s.BackslashIsSlash); ok {
-			texts = append(texts, path)
-		}
-	}
 	if s.BackslashIsSlash {
 		for _, text := range texts {
 			if strings.Contains(text, `\`) {
 				texts = append(texts, strings.ReplaceAll(text, `\`, "%5C"))
 			}
+		}
+	}
+	for _, text := range texts {
+		if path, ok := afterAuthority(text, s.BackslashIsSlash); ok {
+			texts = append(texts, path)
 		}
 	}
 	return texts

@@ -75,7 +75,9 @@ func TestPath_readings(t *testing.T) {
 			"//a/b/c", "/a/b/c"}},
 		{`"backslash_is_slash":true,`, "/%2Fa%5Cb", []string{"/%2Fa%5Cb", "/%2Fa\\b", "//a\\b", "/a\\b", "/%2Fa/b", "//a/b", "/a/b"}},
 		{`"backslash_is_slash":true,`, "/a\\b", []string{"/a/b", "/a%5Cb", "/a\\b"}}, {`"backslash_is_slash":true,`, `/\h/a`,
-			[]string{"//h/a", "/h/a", "/a", "/%5Ch/a", `/\h/a`}}, {`"backslash_is_slash":true,`, "/a\\..\\b", nil}, {`"backslash_is_slash":true,`,
+			[]string{"//h/a", "/h/a", "/%5Ch/a", `/\h/a`, "/a"}}, {`"backslash_is_slash":true,`, `//u\p@h/a`, []string{"//u/p@h/a", "/u/p@h/a", "//u%5Cp@h/a",
+			"/u%5Cp@h/a", `//u\p@h/a`, `/u\p@h/a`, "/p@h/a", "/a"}},
+		{`"backslash_is_slash":true,`, "/a\\..\\b", nil}, {`"backslash_is_slash":true,`,
 			"/a%5Cb", []string{"/a%5Cb", "/a\\b", "/a/b"}}, {`"backslash_is_slash":true,`, "/a%5c..", nil},
 		{everySetting, "/Ab.X;y\\c.D", []string{"/ab.x/c.d", "/ab.x/c", "/ab.x", "/ab"}},
 	} {
