@@ -17,41 +17,51 @@ type backEnd struct {
 	routes   router
 	settings string
 	plain    func(path string) string // removes from a path what the settings ignore
+	command  []string                 // serves the routes on a port of loopback
 }
 
 // backEnds start the routers. Those of Rails, Tomcat and IIS are in Go.
 var backEnds = map[string]func(*testing.T) backEnd{
-	"ServeMux": func(*testing.T) backEnd { return backEnd{muxRoutes, "", identity} },
+	"ServeMux": func(*testing.T) backEnd { return backEnd{routes: muxRoutes, plain: identity} },
 	"Express": func(t *testing.T) backEnd {
 		modules := storetest.Must(filepath.Abs("../../infra/examples/express/node_modules"))
 		if _, err := os.Stat(modules); err != nil {
 			storetest.Unfetched(t, "node", "make -C local/lab modules", err)
 		}
-		return backEnd{program("node", "testdata/express.js", modules), `"ignore_case":true,`, strings.ToLower}
+		return inProgram(`"ignore_case":true,`, strings.ToLower, "node", "testdata/express.js", modules)
+	},
+	"Fastify": func(t *testing.T) backEnd {
+		storetest.Program(t, "node")
+		return backEnd{plain: identity, command: []string{"node", "testdata/fastify.js", storetest.Server(t, "clients", "WEIR_CLIENTS")}}
 	},
 	"Flask":     func(t *testing.T) backEnd { return inPython(t, "testdata/flask_routes.py") },
 	"Starlette": func(t *testing.T) backEnd { return inPython(t, "testdata/asgi_routes.py", "Starlette") },
 	"FastAPI":   func(t *testing.T) backEnd { return inPython(t, "testdata/asgi_routes.py", "FastAPI") },
 	"class URL": func(t *testing.T) backEnd {
 		storetest.Program(t, "node")
-		return backEnd{program("node", "testdata/url.js"), `"backslash_is_slash":true,`, slashes.Replace}
+		return inProgram(`"backslash_is_slash":true,`, slashes.Replace, "node", "testdata/url.js")
 	},
 	"Rails": func(*testing.T) backEnd {
-		return backEnd{readBy(identity, identity, `(?:\.[^/.?]+)?`), `"ignore_suffix":true,`, identity}
+		return backEnd{routes: readBy(identity, identity, `(?:\.[^/.?]+)?`), settings: `"ignore_suffix":true,`, plain: identity}
 	},
 	"Tomcat": func(*testing.T) backEnd {
-		return backEnd{readBy(withoutParameters, identity, ""), `"ignore_parameters":true,`, withoutParameters}
+		return backEnd{routes: readBy(withoutParameters, identity, ""), settings: `"ignore_parameters":true,`, plain: withoutParameters}
 	},
 	"IIS": func(*testing.T) backEnd {
 		plain := func(path string) string { return strings.ToLower(slashes.Replace(path)) }
-		return backEnd{readBy(identity, plain, ""), `"ignore_case":true,"backslash_is_slash":true,`, plain}
+		return backEnd{routes: readBy(identity, plain, ""), settings: `"ignore_case":true,"backslash_is_slash":true,`, plain: plain}
 	},
 }
 
 func inPython(t *testing.T, command ...string) backEnd {
 	t.Helper()
 	python := filepath.Join(storetest.Server(t, "tools", "WEIR_TOOLS"), "python")
-	return backEnd{program(append([]string{python}, command...)...), "", identity}
+	return inProgram("", identity, append([]string{python}, command...)...)
+}
+
+// inProgram returns a router in a program that reads events. With the argument serve, it listens on a port.
+func inProgram(settings string, plain func(string) string, command ...string) backEnd {
+	return backEnd{program(command...), settings, plain, append(command[:len(command):len(command)], "serve")}
 }
 
 func identity(path string) string { return path }

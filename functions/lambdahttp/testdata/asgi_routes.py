@@ -1,10 +1,14 @@
-"""Writes for each event, one a line, the name of the route that serves it in Starlette or FastAPI, or an empty line."""
+"""Writes for each event, one a line, the name of the route that serves it in Starlette or FastAPI, or an empty line.
+
+With the argument serve, it serves the routes on a port, which it prints."""
 
 import asyncio
 import json
+import socket
 import sys
 from urllib.parse import unquote
 
+import uvicorn
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
@@ -53,4 +57,11 @@ async def main():
         print(await get(event.get("rawPath") or event.get("path")))
 
 
-asyncio.run(main())
+if sys.argv[-1] == "serve":
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio needs the protocol to set TCP_NODELAY
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    print(listener.getsockname()[1], flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_config=None)).run([listener])
+else:
+    asyncio.run(main())
