@@ -3,28 +3,34 @@ package lambdahttp
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // NewForward returns the function behind the subscriptions of logs. It charges limits of requests behind a REST API's
-// authorizer, from lines of the stage's access log. Back ends invoke it with a contract.Report. e needs Limiter, Clock, Logger, Recorder
-// and MACs.
+// authorizer, from lines of the stage's access log. Back ends invoke it with a contract.Report. It passes lines of decisions and notices
+// to send, unless send is nil. e needs Limiter, Clock, Logger, Recorder and MACs.
 //
-// The function returns an error only if the store or the records table failed. If the event is repeated, what was
+// The function returns an error only if the store, the records table or send failed. If the event is repeated, what was
 // charged counts twice.
-func NewForward(e *Environment) lambda.Handler {
-	return &forwarder{e}
+func NewForward(e *Environment, send func(ctx context.Context, lines [][]byte) error) lambda.Handler {
+	return &forwarder{e, send}
 }
 
-type forwarder struct{ *Environment }
+type forwarder struct {
+	*Environment
+
+	send func(context.Context, [][]byte) error
+}
 
 type forwardEvent struct {
-	Report string          `json:"report"`
-	Cost   json.RawMessage `json:"cost"`
-	Status int             `json:"status"`
-	Bytes  *int64          `json:"bytes"`
+	contract.Report
 
+	Cost    json.RawMessage `json:"cost"` // replaces that of the Report
 	AWSLogs *struct {
 		Data []byte `json:"data"`
 	} `json:"awslogs"`
@@ -44,5 +50,29 @@ func (f *forwarder) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 		_, err := f.invalid(ctx, err)
 		return []byte("null"), err
 	}
+	if err := f.sendDecisions(ctx, lines); err != nil {
+		return nil, err
+	}
 	return []byte("null"), f.chargeLines(ctx, lines)
+}
+
+func (f *forwarder) sendDecisions(ctx context.Context, lines []string) error {
+	var decisions [][]byte
+	for _, line := range lines {
+		if f.send != nil && isDecision(line) {
+			decisions = append(decisions, []byte(strings.TrimSpace(line)))
+		}
+	}
+	if decisions == nil {
+		return nil
+	}
+	return f.send(ctx, decisions)
+}
+
+// isDecision reports whether a line is a decision or a notice. A line of an access log has a report, and can have any
+// member that a client adds.
+func isDecision(line string) bool {
+	members := objectOf([]byte(line))
+	kind := unquoted(members[contract.LineKind])
+	return members[contract.LogReport] == nil && (kind == telemetry.LineNotice || telemetry.IsDecision(kind))
 }

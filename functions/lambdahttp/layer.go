@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
-	"maps"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -139,8 +137,7 @@ func (l *Layer) serve(x *exchange, r *http.Request) (err error) {
 func forward(w http.ResponseWriter, r *http.Request) {
 	x, _ := r.Context().Value(exchangeKey{}).(*exchange)
 	x.called = true
-	a := &Admitted{Event: x.payload, ctx: r.Context(), w: w, counted: httplimit.Counted(r.Context()), costs: x.rules.Current().CostFields(),
-		event: x.event}
+	a := &Admitted{Event: x.payload, w: w, counted: httplimit.Counted(r.Context()), costs: x.rules.Current().CostFields(), event: x.event}
 	for _, cost := range a.costs {
 		r.Header.Del(cost)
 	}
@@ -148,9 +145,7 @@ func forward(w http.ResponseWriter, r *http.Request) {
 		a.Event = x.event.withHeader(x.payload, r.Header)
 	}
 	x.payload = nil // the function can free the event
-	err := x.function(a)
-	a.end()
-	if err != nil {
+	if err := x.function(a); err != nil {
 		panic(errFailed)
 	}
 }
@@ -166,12 +161,7 @@ type eventBody struct {
 func (b *eventBody) Read(p []byte) (int, error) {
 	if b.text == nil {
 		var event bodyEvent
-		members, _ := membersOf(b.payload, "body", "isBase64Encoded")
-		if text := find(members, "body"); !text.null() {
-			event.Body = unquoted(text.value)
-		}
-		encoded := find(members, "isBase64Encoded")
-		event.Base64 = encoded != nil && string(encoded.value) == "true"
+		_ = json.Unmarshal(b.payload, &event) // parseWithoutBody has reported the error
 		text, err := event.body()
 		if err != nil {
 			return 0, err
@@ -184,7 +174,7 @@ func (b *eventBody) Read(p []byte) (int, error) {
 // parseWithoutBody parses an event except its body, which no limit needs. It returns ErrForeign for an event that is no HTTP
 // request, such as the event of an authorizer. If the error is a json.UnmarshalTypeError, the event lacks values of unexpected types.
 func parseWithoutBody(payload []byte) (*proxyEvent, error) {
-	if !bytes.HasPrefix(bytes.TrimLeft(payload, space), []byte("{")) {
+	if !bytes.HasPrefix(bytes.TrimSpace(payload), []byte("{")) {
 		return nil, ErrForeign
 	}
 	event := new(proxyEvent)
@@ -202,8 +192,8 @@ func parseWithoutBody(payload []byte) (*proxyEvent, error) {
 	case method != "" && path != "":
 		return event, err
 	}
-	members, _ := membersOf(payload, "requestContext", "httpMethod", "rawPath")
-	if find(members, "requestContext") != nil && len(members) > 1 {
+	members := objectOf(payload)
+	if members["requestContext"] != nil && (members["httpMethod"] != nil || members["rawPath"] != nil) {
 		return nil, errUnreadable // other events, such as those of a WebSocket API and of VPC Lattice, lack these members
 	}
 	return nil, ErrForeign
@@ -213,26 +203,18 @@ func parseWithoutBody(payload []byte) (*proxyEvent, error) {
 // lacks, because only Weir may set them. It sets httplimit.OverField to the value in h, or removes the
 // field if h has none.
 func (e *proxyEvent) withHeader(payload []byte, h http.Header) []byte {
-	removed := map[string]bool{strings.ToLower(httplimit.OverField): true}
-	for _, names := range []iter.Seq[string]{maps.Keys(e.Headers), maps.Keys(e.MultiHeaders)} {
-		for name := range names {
-			if _, ok := h[http.CanonicalHeaderKey(name)]; !ok {
-				removed[strings.ToLower(name)] = true
-			}
+	event, over := objectOf(payload), h.Get(httplimit.OverField) // parseWithoutBody has checked the event
+	for member, value := range map[string]any{"headers": over, "multiValueHeaders": []string{over}} {
+		fields := objectOf(event[member])
+		if fields == nil {
+			continue
 		}
-	}
-	over := http.Header{}
-	if value := h.Get(httplimit.OverField); value != "" {
-		over[strings.ToLower(httplimit.OverField)] = []string{value}
-	}
-	members, _ := membersOf(payload, "headers", "multiValueHeaders") // parseWithoutBody has checked the event
-	single, lists := find(members, "headers"), find(members, "multiValueHeaders")
-	var parts [][]byte
-	at := 0
-	for _, m := range ordered(single, lists) {
-		if !m.null() {
-			parts, at = append(parts, payload[at:m.start], edited(m, appendFields(nil, over, nil, m == lists), removed)), m.end
+		fields.remove(func(name string) bool { _, ok := h[http.CanonicalHeaderKey(name)]; return !ok })
+		fields.remove(sameField([]string{httplimit.OverField}))
+		if over != "" {
+			fields[strings.ToLower(httplimit.OverField)] = encoded(value)
 		}
+		event[member] = fields.text()
 	}
-	return bytes.Join(append(parts, payload[at:]), nil)
+	return event.text()
 }

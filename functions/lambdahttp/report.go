@@ -2,6 +2,7 @@ package lambdahttp
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -33,7 +34,7 @@ func (f *forwarder) report(ctx context.Context, event *forwardEvent) ([]byte, er
 	if err != nil {
 		return f.invalid(ctx, err)
 	}
-	err = f.charge(ctx, event.Report, &known)
+	err = f.charge(ctx, event.Report.Report, &known)
 	reason, final := reasonOf(err)
 	if !final {
 		return nil, fmt.Errorf("report: %w", err)
@@ -57,49 +58,34 @@ const unknownLength = -1
 
 // known contains the values that an event has about an answer.
 type known struct {
-	costs  []cost
-	status int   // 0 if it is unknown
-	bytes  int64 // unknownLength if it is unknown
-}
-
-// cost is a reported cost on the limits of a name. An empty name means all limits of the request.
-type cost struct {
-	limit string
-	cost  int64
+	costs  map[string]*int64 // by the name of a limit; an empty name means all limits of the request
+	status int               // 0 if it is unknown
+	bytes  int64             // unknownLength if it is unknown
 }
 
 const maxCosts = 32
 
 // parseCosts parses a number, or an object of numbers by the names of limits. null is an error, because
 // JSON.stringify writes it for NaN.
-func parseCosts(text json.RawMessage) (costs []cost, err error) {
-	text = bytes.TrimSpace(text)
+func parseCosts(text json.RawMessage) (costs map[string]*int64, err error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
-	if text[0] != '{' { // the empty name stands for a cost without a name
+	if text[0] != '{' {
 		text = slices.Concat([]byte(`{"":`), text, []byte("}"))
 	}
-	named, err := allMembers(text)
-	if err != nil {
-		return nil, fmt.Errorf("cost: %w", err)
+	if err := json.Unmarshal(text, &costs); err != nil {
+		return nil, fmt.Errorf(`cost: %w (want 812, or {"input": 812, "output": 95})`, err)
 	}
-	if len(named) > maxCosts {
-		return nil, fmt.Errorf("cost: got %d numbers, want at most %d", len(named), maxCosts)
+	if len(costs) > maxCosts {
+		return nil, fmt.Errorf("cost: got %d numbers, want at most %d", len(costs), maxCosts)
 	}
-	for i, m := range named {
-		var n *int64
-		switch err := json.Unmarshal(m.value, &n); {
-		case err != nil:
-			return nil, fmt.Errorf(`cost: %w (want 812, or {"input": 812, "output": 95})`, err)
-		case n == nil:
+	for _, n := range costs {
+		if n == nil {
 			return nil, errors.New(`cost: got null, want a number; leave out a cost that is unknown`)
-		case *n < 0 || *n > httplimit.MaxReport:
+		} else if *n < 0 || *n > httplimit.MaxReport {
 			return nil, fmt.Errorf("cost: got %d, want 0 to %d", *n, httplimit.MaxReport)
-		case slices.ContainsFunc(named[:i], func(before member) bool { return before.name == m.name }):
-			return nil, fmt.Errorf("cost: got the name %.40q twice, want it once", m.name)
 		}
-		costs = append(costs, cost{m.name, *n})
 	}
 	return costs, nil
 }
@@ -145,11 +131,9 @@ func (f *forwarder) charge(ctx context.Context, sealed string, known *known) err
 func (k *known) cost(l *limiter.Limit) (n int64, ok bool) {
 	switch l.Count.Of {
 	case limiter.CountCost:
-		i := slices.IndexFunc(k.costs, func(r cost) bool { return r.limit == "" || r.limit == l.Name })
-		if i < 0 {
-			return 0, false
+		if given := cmp.Or(k.costs[""], k.costs[l.Name]); given != nil {
+			return *given, true
 		}
-		return k.costs[i].cost, true
 	case limiter.CountBytes:
 		return max(0, k.bytes), k.bytes != unknownLength
 	case limiter.CountFailures:
@@ -254,20 +238,21 @@ func uncompressed(data []byte) (lines []string, err error) {
 // Therefore, a line with a repeated member is an error, and charges nothing. So is a line that was cut: API Gateway cuts
 // events of execution logs at 1,024 bytes, and marks them.
 func parseLine(message string) (sealed string, k known, err error) {
-	members, err := allMembers([]byte(message))
-	switch {
-	case err == nil:
-	case strings.Contains(message, `"`+contract.LogReport+`"`):
-		return "", k, fmt.Errorf("access log: got a line of %d bytes with a report, want one JSON object; was the line cut?", len(message))
-	default:
-		return "", k, nil // the line does not have the documented format, so it charges nothing
-	}
-	values := make(map[string]string, len(members))
-	for _, m := range members {
-		if _, repeated := values[m.name]; repeated {
-			return "", k, fmt.Errorf("access log: got the member %.40q twice in one line, want it once", m.name)
+	if objectOf([]byte(message)) == nil {
+		if strings.Contains(message, `"`+contract.LogReport+`"`) {
+			err = fmt.Errorf("access log: got a line of %d bytes with a report, want one JSON object; was the line cut?", len(message))
 		}
-		values[m.name] = strings.Trim(string(m.value), `"`)
+		return "", k, err // the line does not have the documented format, so it charges nothing
+	}
+	values, members := map[any]string{}, json.NewDecoder(strings.NewReader(message))
+	for _, _ = members.Token(); members.More(); {
+		name, _ := members.Token()
+		if _, repeated := values[name]; repeated {
+			return "", k, fmt.Errorf("access log: got the member %.40q twice in one line, want it once", name)
+		}
+		var value json.RawMessage
+		_ = members.Decode(&value)
+		values[name] = strings.Trim(string(value), `"`)
 	}
 	number := func(name string, unknown int64) int64 {
 		if n, err := strconv.ParseInt(values[name], 10, 64); err == nil && n >= 0 {

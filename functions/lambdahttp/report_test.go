@@ -82,7 +82,7 @@ func newDecided(t *testing.T, document string) *decided {
 	d.e.Recorder = telemetry.New(&d.metrics, "dev", nil)
 	d.e.MACs = mac.Fixed("dev", []byte("secret"))
 	d.e.Logger = slog.New(slog.NewTextHandler(&d.log, nil))
-	d.settle = lambdahttp.NewForward(d.e)
+	d.settle = lambdahttp.NewForward(d.e, nil)
 	return d
 }
 
@@ -273,7 +273,8 @@ func TestForward_reports(t *testing.T) {
 		{"a negative cost", `{"report":"%s","cost":-1}`, invalid, "calls 1"},
 		{"a fraction", `{"report":"%s","cost":1.5}`, invalid, "calls 1"},
 		{"no number beside a number", `{"report":"%s","cost":{"input":null,"output":3},"status":200}`, invalid, "calls 1"},
-		{"a name twice", `{"report":"%s","cost":{"input":1,"input":3}}`, invalid, "calls 1"},
+		{"a name twice", `{"report":"%s","cost":{"input":1,"input":3}}`, charged, "calls 1, input 3"},
+		{"null", `{"report":"%s","cost":null,"status":200}`, invalid, "calls 1"},
 		{"no JSON", `{"report":"%s"`, invalid, "calls 1"},
 	} {
 		d := newDecided(t, eachCount)

@@ -211,7 +211,7 @@ func TestEnvironment_Serve_uncollapsed(t *testing.T) {
 					if own != "" {
 						fields["cache-control"] = own
 					}
-					answered = bytes.Join(a.Answered(storetest.Must(json.Marshal(map[string]any{"statusCode": 200, "headers": fields}))), nil)
+					answered = a.Answered(storetest.Must(json.Marshal(map[string]any{"statusCode": 200, "headers": fields})))
 					return nil
 				}); err != nil {
 					t.Fatal(err)

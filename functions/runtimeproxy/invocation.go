@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
@@ -30,7 +28,6 @@ type invocation struct {
 
 	// Proxy.mu guards these.
 	taken     bool // answers has an element or is closed
-	ended     bool // answers gets no further element
 	undecided bool // the function has the event without a decision
 }
 
@@ -50,7 +47,6 @@ func newInvocation(h http.Header) *invocation {
 
 // noAnswer ends an invocation without an answer, unless it has one. The caller holds Proxy.mu.
 func (i *invocation) noAnswer() {
-	i.ended = true
 	if !i.taken {
 		i.taken = true
 		close(i.answers)
@@ -59,10 +55,7 @@ func (i *invocation) noAnswer() {
 
 var errNoAnswer = errors.New("the function did not answer")
 
-// errNotSent means that Lambda did not get an answer, or that the function sent a part of it.
-var errNotSent = errors.New("answer not sent")
-
-// errFunction means that the function reported an error, or that Lambda rejected its answer.
+// errFunction means that the function reported an error or sent a part of its answer, or that Lambda did not accept the answer.
 var errFunction = errors.New("the function failed")
 
 // run decides an event, waits for the answer, and settles the request.
@@ -93,7 +86,14 @@ func (p *Proxy) run(i *invocation, event []byte) {
 	own, err := p.layer.Invoke(ctx, event, func(a *lambdahttp.Admitted) error {
 		i.admitted <- a.Event
 		event, a.Event = nil, nil // an event and its answer can have 6 MB each
-		return p.await(i, a, &current)
+		var ok bool
+		current, ok = <-i.answers
+		if !ok {
+			return errNoAnswer
+		}
+		err := current.send(a)
+		current.end()
+		return err
 	})
 	switch {
 	case own != nil:
@@ -105,23 +105,6 @@ func (p *Proxy) run(i *invocation, event []byte) {
 			p.logger.ErrorContext(ctx, "event without a decision passed to the function", slog.Any("err", err))
 		}
 		p.passOn(i, event)
-	}
-}
-
-// await sends the answer of the function to Lambda. If Lambda does not get it, the runtime can repeat it.
-func (p *Proxy) await(i *invocation, admitted *lambdahttp.Admitted, current **answer) error {
-	for {
-		a, ok := <-i.answers
-		if !ok {
-			return errNoAnswer
-		}
-		*current = a
-		err := a.send(admitted)
-		again := errors.Is(err, errNotSent) && p.untake(i)
-		a.end()
-		if !again {
-			return err
-		}
 	}
 }
 
@@ -175,25 +158,21 @@ func (a *answer) send(admitted *lambdahttp.Admitted) error {
 	switch {
 	case err != nil: // the connection has ended
 		a.w.WriteHeader(http.StatusBadRequest)
-		return errNotSent
+		return errFunction
 	case len(payload) > lambdahttp.MaxAnswer: // Lambda rejects it
 		return a.relay(func() io.Reader { return io.MultiReader(bytes.NewReader(payload), a.r.Body) }, -1)
 	}
-	parts, length := admitted.Answered(payload), 0
-	for _, part := range parts {
-		length += len(part)
-	}
-	return a.relay(func() io.Reader { return new(net.Buffers(slices.Clone(parts))) }, int64(length))
+	payload = admitted.Answered(payload)
+	return a.relay(func() io.Reader { return bytes.NewReader(payload) }, int64(len(payload)))
 }
 
 // relay sends a body to Lambda. It returns an error if Lambda does not accept it.
 func (a *answer) relay(body func() io.Reader, length int64) error {
 	status, err := a.proxy.relay(a.w, a.r, body, length)
-	switch {
-	case err != nil:
+	if err != nil {
 		a.proxy.fail(a.w, err)
-		return errNotSent
-	case status != http.StatusAccepted:
+	}
+	if status != http.StatusAccepted {
 		return errFunction
 	}
 	return nil

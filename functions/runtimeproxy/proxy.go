@@ -318,14 +318,6 @@ func (p *Proxy) take(id string) *invocation {
 	return i
 }
 
-// untake lets the runtime repeat an answer that Lambda did not get. It returns false if the invocation gets none any more.
-func (p *Proxy) untake(i *invocation) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	i.taken = i.ended
-	return !i.ended
-}
-
 // passOn gives the function an event without a decision, whose answer passes unchanged.
 func (p *Proxy) passOn(i *invocation, event []byte) {
 	p.mu.Lock()

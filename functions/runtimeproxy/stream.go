@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
 )
@@ -20,15 +19,15 @@ const maxPrelude = 64 << 10
 // stream sends a streamed answer to Lambda without waiting for its end.
 func (a *answer) stream(admitted *lambdahttp.Admitted) error {
 	body, kind := io.Reader(a.r.Body), a.r.Header.Get("Content-Type")
-	var prelude net.Buffers
+	var prelude []byte
 	if kind == lambdahttp.StreamType {
 		metadata, rest, ok := readPrelude(a.r.Body)
 		body = io.MultiReader(bytes.NewReader(rest), a.r.Body)
 		if ok {
-			prelude = append(admitted.Prelude(metadata), delimiter)
+			prelude = append(admitted.Prelude(metadata), delimiter...)
 		}
 	}
-	body = io.MultiReader(&prelude, admitted.Streamed(body, kind))
+	body = io.MultiReader(bytes.NewReader(prelude), admitted.Streamed(body, kind))
 	err := a.relay(func() io.Reader { return body }, -1)
 	if err == nil && a.r.Trailer.Get(headerErrorType) != "" {
 		return errFunction

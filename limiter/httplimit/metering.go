@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,10 +20,9 @@ const (
 
 // metering reads the costs of a request from its body and from the body of its answer.
 type metering struct {
-	of        []rules.Metered
-	request   *meter.Request
-	answer    *meter.Answer // nil if no cost is in the answer
-	elsewhere bool          // AnswerBody gets the body, and http.ResponseWriter does not
+	of      []rules.Metered
+	request *meter.Request
+	answer  *meter.Answer // nil if no cost is in the answer
 }
 
 // newMetering reads the body of r if one of the sources needs it, and reduces the reserve of charges. If known is false, the
@@ -80,16 +78,16 @@ func (g *Gate) readBody(r *Request) (body []byte, whole bool) {
 	return body, err == nil && len(body) <= maxBody
 }
 
-// begin begins the body of an answer that the http.ResponseWriter gets.
+// begin begins the body of an answer.
 func (m *metering) begin(h http.Header) {
-	if m != nil && m.answer != nil && !m.elsewhere {
+	if m != nil && m.answer != nil {
 		m.answer.Begin(h)
 	}
 }
 
 // write reads a part of that body.
 func (m *metering) write(b []byte) {
-	if m != nil && m.answer != nil && !m.elsewhere {
+	if m != nil && m.answer != nil {
 		_, _ = m.answer.Write(b)
 	}
 }
@@ -145,19 +143,6 @@ func (p *Pending) readCosts(ended bool) {
 		}
 		r.cost, r.state = cost, accepted
 	}
-}
-
-// AnswerBody returns a writer for the body of an answer with the header h. It is for a handler that does not write the body to its
-// http.ResponseWriter. It returns nil if no limit of the request has its cost in the answer. A second call begins a new body, which
-// replaces the first. ctx is the context of the request that the handler got.
-func AnswerBody(ctx context.Context, h http.Header) io.Writer {
-	p, ok := ctx.Value(pendingKey{}).(*Pending)
-	if !ok || p.metering == nil || p.metering.answer == nil {
-		return nil
-	}
-	p.metering.elsewhere = true
-	p.metering.answer.Begin(h)
-	return p.metering.answer
 }
 
 // unreadable reports whether a client accepts an answer in an encoding from which no cost can be read.

@@ -190,23 +190,3 @@ func TestGate_metering_bound(t *testing.T) {
 		t.Error("got a body read beside 256 others, want it unread")
 	}
 }
-
-// Of a body that a handler does not write, the last counts.
-func TestAnswerBody(t *testing.T) {
-	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
-	s.rules = storetest.Must(rules.Parse([]byte(priced), rules.Options{}))
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/chat", http.NoBody)
-	r.RemoteAddr = address.String() + ":1"
-	s.gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, body := range []string{`{"usage":{"total_tokens":5}}`, `{"usage":{"total_tokens":6}}`} {
-			_, _ = io.WriteString(httplimit.AnswerBody(r.Context(), http.Header{"Content-Type": {"application/json"}}), body)
-		}
-		_, _ = io.WriteString(w, "\x00\x00")
-	})).ServeHTTP(httptest.NewRecorder(), r)
-	if got := s.used("/chat", caller.Caller{IP: address})["tokens"]; got != 6 {
-		t.Errorf("got %d used, want 6", got)
-	}
-	if w := httplimit.AnswerBody(t.Context(), nil); w != nil {
-		t.Errorf("got %v without a request, want nil", w)
-	}
-}
