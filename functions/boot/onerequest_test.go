@@ -70,8 +70,8 @@ func TestOneRequest(t *testing.T) {
 	if err := os.WriteFile(source, []byte(oneRequest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	output("go", "build", "-trimpath", "-cover", "-covermode=atomic", "-coverpkg="+module+"limiter/...,"+module+"functions/...,command-line-arguments", "-o", program,
-		source)
+	output("go", "build", "-trimpath", "-cover", "-covermode=atomic", "-o", program,
+		"-coverpkg="+module+"limiter/...,"+module+"functions/...,command-line-arguments", source)
 	output(program, folder)
 	files, functions := map[string]int{}, 0
 	for line := range strings.Lines(output("go", "tool", "covdata", "func", "-i="+folder)) {

@@ -98,7 +98,8 @@ func TestLayer_answered(t *testing.T) {
 			[][]byte{api, url, rest, v1, alb}},
 		{"the function's own refusal", `{"statusCode":429,"headers":{"A":"b"}}`, `{"statusCode":429,"headers":{"A":"b"}}`,
 			[][]byte{api, url, rest, v1, alb}},
-		{"the last of two members", `{"headers":{"A":"b"},"headers":{"C":"d"},"statusCode":200}`, `{"headers":{` + fields + `,"C":"d"},"statusCode":200}`, [][]byte{api}},
+		{"the last of two members", `{"headers":{"A":"b"},"headers":{"C":"d"},"statusCode":200}`, `{"headers":{` + fields +
+			`,"C":"d"},"statusCode":200}`, [][]byte{api}},
 		{"an escaped name", `{"\u0068eaders":{"A":"b"},"statusCode":200}`, `{"headers":{` + fields + `,"A":"b"},"statusCode":200}`,
 			[][]byte{api}},
 
