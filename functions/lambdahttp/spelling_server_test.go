@@ -116,7 +116,8 @@ func (c *rawClient) get(target string) (route string, err error) {
 	}
 	_, err = io.WriteString(c.conn, "GET "+target+" HTTP/1.1\r\nHost: api.example.com\r\n\r\n")
 	response, readErr := http.ReadResponse(c.reader, nil)
-	if err = errors.Join(err, readErr); err != nil {
+	err = errors.Join(err, readErr)
+	if err != nil {
 		return "", err
 	}
 	body, err := io.ReadAll(response.Body)
