@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -61,7 +60,7 @@ type Gate struct {
 	untrusted sync.Once                       // the warning on a proxy that is not trusted
 	unread    sync.Once                       // the warning on a field Forwarded that is not read
 	uncounted sync.Once                       // the warning on a claim that cannot count
-	reading   atomic.Int64                    // the bodies that are being read
+	readers   readers                         // the bodies that are being read
 }
 
 // New returns a Gate. It panics if a required option is missing. The program then fails when it starts,
@@ -171,7 +170,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	var metered *metering
 	var ambiguous error
 	if len(selected.Metered) > 0 && !o.Blocked {
-		metered, ambiguous = g.newMetering(&r, selected.Metered, o.Charges, unidentified == nil)
+		metered, ambiguous = g.newMetering(&r, selected.Metered, o, unidentified == nil)
 		result.passed = r.origin
 		o.Time, begun = g.o.Clock(), time.Now() // a body can take long to arrive
 	}

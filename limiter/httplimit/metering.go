@@ -5,18 +5,48 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
+	"sync"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/meter"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // These constants bound the bodies that a Gate reads before its decision.
 const (
-	maxBody    = 1 << 20 // bytes of a body
-	maxReading = 256     // bodies at the same time
+	maxBody     = 1 << 20 // bytes of a body
+	maxReading  = 256     // bodies at the same time
+	maxOfClient = 32      // of these, bodies from one address
 )
+
+// readers counts the bodies that are being read, so that clients whose bodies arrive slowly hold bounded memory, and the
+// clients of one address leave room for others.
+type readers struct {
+	mu  sync.Mutex
+	all int
+	of  map[netip.Prefix]int
+}
+
+// add adds n, 1 or -1, to the bodies from an address. It returns false if they are too many then.
+func (r *readers) add(from netip.Prefix, n int) (room bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n > 0 && (r.all >= maxReading || r.of[from] >= maxOfClient) {
+		return false
+	}
+	if r.of == nil {
+		r.of = map[netip.Prefix]int{}
+	}
+	r.all += n
+	r.of[from] += n
+	if r.of[from] == 0 {
+		delete(r.of, from)
+	}
+	return true
+}
 
 // metering reads the costs of a request from its body and from the body of its answer.
 type metering struct {
@@ -25,10 +55,10 @@ type metering struct {
 	answer  *meter.Answer // nil if no cost is in the answer
 }
 
-// newMetering reads the body of r if one of the sources needs it, and reduces the reserve of charges. If known is false, the
-// caller is not known, and the body stays unread. It sets r.origin to a request with an unread body. An error means that the
+// newMetering reads the body of r if one of the sources needs it, and reduces the reserve of the charges in o. If known is
+// false, the caller is not known, and the body stays unread. It sets r.origin to a request with an unread body. An error means that the
 // body can be read in several ways.
-func (g *Gate) newMetering(r *Request, of []rules.Metered, charges []limiter.Charge, known bool) (m *metering, ambiguous error) {
+func (g *Gate) newMetering(r *Request, of []rules.Metered, o *telemetry.Outcome, known bool) (m *metering, ambiguous error) {
 	m = &metering{of: of}
 	sources, answered := make([]*meter.Source, len(of)), false
 	for i := range of {
@@ -39,12 +69,12 @@ func (g *Gate) newMetering(r *Request, of []rules.Metered, charges []limiter.Cha
 		m.answer = meter.NewAnswer(sources...)
 	}
 	if known && r.origin != nil && meter.ReadsRequest(sources...) {
-		if body, whole := g.readBody(r); whole {
+		if body, whole := g.readBody(r, o.Caller.IP); whole {
 			m.request, ambiguous = meter.ReadRequest(r.Header, body, sources...)
 		}
 	}
-	for i := range charges {
-		c, reserve := &charges[i], int64(0)
+	for i := range o.Charges {
+		c, reserve := &o.Charges[i], int64(0)
 		for _, one := range of {
 			if one.Limit == c.Limit && one.Source.MostReserve > 0 {
 				reserve = max(reserve, m.request.Reserve(one.Source, one.Value))
@@ -57,14 +87,13 @@ func (g *Gate) newMetering(r *Request, of []rules.Metered, charges []limiter.Cha
 	return m, ambiguous
 }
 
-// readBody reads the body of r.origin. whole is false if the body is longer than maxBody or cannot be read, or if too many
-// bodies are being read.
-func (g *Gate) readBody(r *Request) (body []byte, whole bool) {
-	reading := g.reading.Add(1)
-	defer g.reading.Add(-1)
-	if reading > maxReading || r.origin.ContentLength > maxBody {
+// readBody reads the body of r.origin, which is from an address. whole is false if the body is longer than maxBody or cannot be
+// read, or if too many bodies are being read.
+func (g *Gate) readBody(r *Request, from netip.Prefix) (body []byte, whole bool) {
+	if r.origin.ContentLength > maxBody || !g.readers.add(from, 1) {
 		return nil, false
 	}
+	defer g.readers.add(from, -1)
 	if r.origin.Body == nil || r.origin.Body == http.NoBody {
 		return nil, true
 	}

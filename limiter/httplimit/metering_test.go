@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -165,28 +166,44 @@ func (r *reading) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// Clients whose bodies do not arrive hold the memory of at most 256 bodies. Others then reserve the most.
+// Clients whose bodies do not arrive hold the memory of at most 32 bodies of an address, and of 256 in all. Others then reserve the
+// most.
 func TestGate_metering_bound(t *testing.T) {
 	gate := storetest.Must(httplimit.FromDocument([]byte(priced)))
 	h := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	send := func(body io.Reader) {
+	send := func(from string, body io.Reader) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/priced", body)
-		r.RemoteAddr = address.String() + ":1"
+		r.RemoteAddr = from
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	in, out := io.Pipe()
 	var waiting sync.WaitGroup
-	for range 256 {
-		waiting.Go(func() { send(io.MultiReader(strings.NewReader(" "), in)) })
+	hold := func(from string, upTo int) {
+		for range 32 {
+			waiting.Go(func() { send(from, io.MultiReader(strings.NewReader(" "), in)) })
+		}
+		for gate.Reading() < upTo {
+			runtime.Gosched()
+		}
 	}
-	for gate.Reading() < 256 {
-		runtime.Gosched()
+	reads := func(from string) bool {
+		body := &reading{}
+		send(from, body)
+		return body.read
 	}
-	body := &reading{}
-	send(body)
+	hold("[2001:db8::1]:1", 32)
+	if reads("[2001:db8::2]:1") || !reads("192.0.2.1:1") {
+		t.Error("got a body read beside 32 of its address, or none of another address, want the other one read")
+	}
+	for i := range 7 {
+		hold(fmt.Sprintf("192.0.2.%d:1", i), 64+32*i)
+	}
+	if reads("192.0.2.200:1") {
+		t.Error("got a body read beside 256 others, want it unread")
+	}
 	_ = out.Close()
 	waiting.Wait()
-	if body.read {
-		t.Error("got a body read beside 256 others, want it unread")
+	if !reads("[2001:db8::1]:1") || gate.Reading() != 0 || gate.Readers() != 0 {
+		t.Errorf("got %d bodies of %d addresses after the end, want none, and room for others", gate.Reading(), gate.Readers())
 	}
 }

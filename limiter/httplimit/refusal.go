@@ -26,10 +26,17 @@ func (p *Problem) Body(form string, id json.RawMessage) (contentType string, bod
 	return contentType, body
 }
 
+// refuseTimeout bounds how long a refusal waits for the body of its request: net/http reads what is left of a body before it
+// answers.
+const refuseTimeout = time.Second
+
 // refuse writes the answer to the refused request r.
 func (a Answer) refuse(w http.ResponseWriter, r *http.Request) {
+	if r.Body != nil && r.Body != http.NoBody { // the server sets another deadline for its next request
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refuseTimeout))
+	}
 	if a.Refusal == rules.RefusalJSONRPC {
-		a.id = rpcID(w, r)
+		a.id = rpcID(r)
 	}
 	a.Refuse(w)
 }
@@ -74,20 +81,18 @@ func group[T any](status int, invalid, limited, failed T) T {
 	return invalid
 }
 
-// These constants bound what is read of the body of a refused request to find its id, and how long that takes.
+// These constants bound what is read of the body of a refused request to find its id.
 const (
-	maxRPC     = 64 << 10
-	maxID      = 128
-	rpcTimeout = time.Second
+	maxRPC = 64 << 10
+	maxID  = 128
 )
 
 // rpcID returns the id of the JSON-RPC request in the body of r. It returns nil if the body has none, is a batch, is too long, or
 // waits for permission (100-continue).
-func rpcID(w http.ResponseWriter, r *http.Request) json.RawMessage {
+func rpcID(r *http.Request) json.RawMessage {
 	if r.Body == nil || r.Header.Get("Expect") != "" {
 		return nil
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(rpcTimeout)) // the server sets another one for its next request
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRPC))
 	var request struct {
 		ID json.RawMessage `json:"id"`

@@ -64,29 +64,34 @@ func TestProblem_Body(t *testing.T) {
 	}
 }
 
-// A client that sends its body slowly or only on demand gets its refusal without the id.
+// A client that sends its body slowly or only on demand gets its refusal, in json-rpc without the id.
 func TestGate_refusal_slow(t *testing.T) {
-	gate := storetest.Must(httplimit.FromDocument([]byte(`{"refusal":"json-rpc","rules":[
-		{"endpoint":"*","limits":{"*":{"name":"all","requests":1,"window":"1h"}}}]}`)))
-	server := httptest.NewServer(gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
-	defer server.Close()
-	for i, expect := range []string{"", "", "100-continue"} {
-		body, held := io.Pipe()
-		if i == 0 {
-			_ = held.Close()
-		}
-		r := storetest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, body))
-		r.Header.Set("Expect", expect)
-		begun := time.Now()
-		answer, err := http.DefaultClient.Do(r)
-		_ = held.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := io.ReadAll(answer.Body)
-		_ = answer.Body.Close()
-		if i > 0 && (!strings.Contains(string(text), `"id":null`) || time.Since(begun) > 5*time.Second) {
-			t.Errorf("request %d: got %d %s after %s, want a refusal without an id", i, answer.StatusCode, text, time.Since(begun))
-		}
+	for form, want := range map[string]string{"json-rpc": `"id":null`, "problem": `"status":429`, "openai": `"rate_limit_error"`} {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			gate := storetest.Must(httplimit.FromDocument([]byte(`{"refusal":"` + form + `","rules":[
+				{"endpoint":"*","limits":{"*":{"name":"all","requests":1,"window":"1h"}}}]}`)))
+			server := httptest.NewServer(gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+			defer server.Close()
+			for i, expect := range []string{"", "", "100-continue"} {
+				body, held := io.Pipe()
+				if i == 0 {
+					_ = held.Close()
+				}
+				r := storetest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, body))
+				r.Header.Set("Expect", expect)
+				begun := time.Now()
+				answer, err := http.DefaultClient.Do(r)
+				_ = held.Close()
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, _ := io.ReadAll(answer.Body)
+				_ = answer.Body.Close()
+				if i > 0 && (!strings.Contains(string(text), want) || time.Since(begun) > 5*time.Second) {
+					t.Errorf("request %d: got %d %s after %s, want a refusal with %s", i, answer.StatusCode, text, time.Since(begun), want)
+				}
+			}
+		})
 	}
 }
