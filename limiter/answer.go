@@ -14,7 +14,7 @@ import (
 func (c *combiner) answer(ctx context.Context, d *Decision) {
 	refused, failed := c.refused(), c.failed()
 	*d = Decision{Allowed: !refused && !failed, Failed: failed && !refused, At: c.At, StoreCalls: c.corrected, StoreTime: c.storeTime,
-		Refunds: c.refunds}
+		Refunds: c.refunds, Evicted: c.limiter.evicted()}
 	early, busy, over := refused, false, false
 	byStore := refused && c.any(func(a *ask) bool { return a.refuses() && a.Err == nil })
 	for i := range c.asks {

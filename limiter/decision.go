@@ -73,6 +73,9 @@ type Decision struct {
 	// Clamped is the number of limits whose state was further in the future than honest clocks allow, and
 	// was clamped (algo.Clamp). Before the clamp, these limits admitted too few requests.
 	Clamped int
+	// Evicted is the number of subjects below half of all their limits that lost their counts in this process since the last
+	// decision, because it had no room: in a Local store, or of an outage.
+	Evicted int64
 	// Reason is ReasonNone if no store failed. A decision with any other Reason is degraded: Limit.OnError
 	// decided, unless a limit with a known state refused. ReasonBusy and ReasonOutage deny the request for every
 	// OnError.

@@ -146,6 +146,8 @@ var siblings = map[string][]string{
 	// Stores outside the process have a circuit breaker unless a program declines it.
 	"limiter/dynamostore": {"limiter/resilient"},
 	"limiter/redisstore":  {"limiter/resilient"},
+	// A full memory store evicts like the table of a Limiter.
+	"limiter/memstore": {"limiter/internal/evict"},
 	// httplimit uses the path that rules match, the costs in bodies, the outcome of a request, the log line for bad
 	// credentials, and the store of a middleware that gets none.
 	"limiter/httplimit": {"limiter/caller", "limiter/memstore", "limiter/meter", "limiter/rules", "limiter/rules/live",

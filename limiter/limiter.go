@@ -37,6 +37,7 @@ type Limiter struct {
 	trackers *table.Trackers
 	fallback *fallback.Counts
 	health   health.Health
+	evicted  func() int64 // see Decision.Evicted
 	table    *table.Table // what this process keeps of subjects
 	notices  *notices     // nil without Options.Notify
 }
@@ -63,12 +64,12 @@ func New(store Store, o Options) (*Limiter, error) {
 	if ok {
 		l.home = placeOf(o.Regions)
 	}
-	if _, ok := store.(Local); ok {
-		l.timeouts.Usual = 0
+	if local, ok := store.(Local); ok {
+		l.timeouts.Usual, l.evicted = 0, local.Evicted
 		l.connectLocal(own, o)
 		return l, nil
 	}
-	l.remote = true
+	l.remote, l.evicted = true, l.table.Evicted
 	l.clock, _ = o.Clock.(ConcurrentClock)
 	l.connect(own, o)
 	return l, nil

@@ -273,8 +273,9 @@ func TestOnError_local_bound(t *testing.T) {
 	}
 }
 
-// If the fallback has no room for a subject, the request is denied with LocalFull. A full Local store denies
-// too. Once a second, subjects whose counts have expired are removed.
+// If the fallback has no room for a subject, it evicts the one below half of all its limits that was unused for the longest
+// time. If there is none, the request is denied with LocalFull. A full Local store denies too. Once a second, subjects whose
+// counts have expired are removed.
 func TestOnError_local_full(t *testing.T) {
 	c := limiter.Charge{Subject: user, Limit: onError(t, "a", 40, limiter.OnErrorLocal, 2), Cost: 1}
 	full := newRemote()
@@ -289,12 +290,15 @@ func TestOnError_local_full(t *testing.T) {
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{}
 	l = storetest.Must(limiter.New(down, limiter.Options{Subjects: 3, Logger: slog.New(slog.DiscardHandler)}))
-	request := func(i int, at time.Duration, want string) {
+	evicted := int64(0)
+	request := func(i int, at time.Duration, want string, cost int64) {
 		t.Helper()
+		c.Cost = cost
 		c.Subject = limiter.User(fmt.Sprint(i))
 		down.fail[c.Subject] = limiter.ErrUnavailable
-		if d := takeAt(t, l, noon.Add(at), c); outcome(d) != want || d.LocalFull != (want == "failed") || d.Reason != limiter.ReasonUnavailable {
-			t.Errorf("caller %d after %s: want %s, got %+v", i, at, want, d)
+		d := takeAt(t, l, noon.Add(at), c)
+		if outcome(d) != want || d.LocalFull != (want == "failed") || d.Reason != limiter.ReasonUnavailable || d.Evicted != evicted {
+			t.Errorf("caller %d after %s: want %s and %d evicted, got %+v", i, at, want, evicted, d)
 		}
 	}
 	for i := range 10 {
@@ -302,15 +306,19 @@ func TestOnError_local_full(t *testing.T) {
 		if i >= 3 {
 			want = "failed"
 		}
-		request(i, 0, want)
+		request(i, 0, want, 10) // half of the share of a process
 	}
-	request(0, time.Second, "degraded")
+	request(0, time.Second, "degraded", 1)
 	// The fallback still counts other callers of the first window, so it is full.
-	request(3, time.Minute, "failed")
-	request(0, 70*time.Second, "degraded")
-	request(4, 2*time.Minute, "degraded") // the counts of the other callers have expired
-	request(5, 2*time.Minute, "degraded")
-	request(6, 2*time.Minute, "failed")
+	request(3, time.Minute, "failed", 1)
+	request(0, 70*time.Second, "degraded", 9)
+	request(4, 2*time.Minute, "degraded", 10) // the counts of the other callers have expired
+	request(5, 2*time.Minute, "degraded", 9)
+	evicted = 1
+	request(6, 2*time.Minute, "degraded", 10) // in the place of 0: 4 has used half of its share, and 5 came later
+	evicted = 0
+	request(5, 2*time.Minute+time.Second, "degraded", 11)
+	request(7, 2*time.Minute+time.Second, "failed", 1)
 }
 
 // A cost above the share is denied with Failed. This is not a refusal by the limit: the limit admits the
@@ -345,7 +353,7 @@ func TestOnError_local_tooLarge(t *testing.T) {
 // inProcess is a store that the Limiter treats as part of this process.
 type inProcess struct{ limiter.Store }
 
-func (inProcess) Local() {}
+func (inProcess) Evicted() int64 { return 0 }
 
 // OnError also decides when a store in this process is full.
 func TestOnError_inProcess(t *testing.T) {

@@ -60,7 +60,7 @@ func loadStore(ctx context.Context, lookup func(string) (string, bool), logger *
 // start returns an environment with store and opens its connections. All its calls together may take as
 // long as the first decision of an environment.
 func (c Config) start(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
-	ctx, cancel := context.WithTimeout(ctx, resilient.DefaultFirstTimeout)
+	ctx, cancel := context.WithTimeout(ctx, resilient.FirstTimeout)
 	defer cancel()
 	e, err := c.Environment(ctx, store, o)
 	if err != nil {

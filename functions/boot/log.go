@@ -20,7 +20,7 @@ func OpenLog(ctx context.Context, lookup func(string) (string, bool), logger *sl
 	if err != nil {
 		return c, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, resilient.DefaultFirstTimeout)
+	ctx, cancel := context.WithTimeout(ctx, resilient.FirstTimeout)
 	defer cancel()
 	e, err := c.LogEnvironment(ctx, store, Options{Logger: logger, Metrics: os.Stdout})
 	if err != nil {

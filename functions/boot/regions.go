@@ -118,7 +118,7 @@ func (c Config) connectRegions(ctx context.Context, regions []limiter.Shares, lo
 			continue
 		}
 		go func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resilient.DefaultFirstTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resilient.FirstTimeout)
 			defer cancel()
 			if err := c.Probe(ctx, store); err != nil {
 				logger.Warn("region not reached", slog.String("region", c.Regions[i]), slog.Any("err", err))

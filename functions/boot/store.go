@@ -85,7 +85,7 @@ func (c Config) dynamoDBClient(ctx context.Context, region string, idle time.Dur
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
 			o.HTTPClient = resilient.HTTPClient{Doer: client.
 				WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = idle }).
-				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.DefaultFirstTimeout })} // the longest wait of a decision
+				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.FirstTimeout })} // the longest wait of a decision
 		}
 	}), nil
 }

@@ -75,12 +75,12 @@ func TestOpen(t *testing.T) {
 				_, err := store.Take(t.Context(), algo.InstantOf(time.Now()), charges[0].Subject, charges, make([]algo.Result, 1))
 				return err
 			}
-			for range resilient.DefaultFailures {
+			for range resilient.Failures {
 				if err := take(); !errors.Is(err, syscall.ECONNREFUSED) {
 					t.Fatalf("got error %v, want %v", err, syscall.ECONNREFUSED)
 				}
 			}
-			time.Sleep(resilient.DefaultPause + 1)
+			time.Sleep(resilient.Pause + 1)
 			if err := take(); errors.Is(err, limiter.ErrBreakerOpen) != open {
 				t.Errorf("after the pause: got error %v, want %v: %t", err, limiter.ErrBreakerOpen, open)
 			}

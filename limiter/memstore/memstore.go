@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/evict"
 )
 
 // DefaultSubjects is the default of Options.Subjects.
@@ -23,7 +24,7 @@ type Options struct {
 	//
 	// The bound is divided evenly among the shards of the store, at least one subject each. A
 	// subject belongs to a shard by its hash. A full shard removes subjects at full quota, and then evicts, of those
-	// below half of all their limits, the one that was unused for the longest time (see Store.Evicted). If there is none,
+	// below half of all their limits, one that was unused for long (Decision.Evicted). If it finds none,
 	// Take of a new subject, or of a new limit, fails with limiter.ErrFull, and logs of known subjects may grow to twice
 	// the bound.
 	Subjects int
@@ -31,8 +32,9 @@ type Options struct {
 
 // Store is a limiter.Store in memory. It is safe for concurrent use.
 type Store struct {
-	seed   maphash.Seed
-	shards [shards]shard
+	seed    maphash.Seed
+	shards  [shards]shard
+	evicted evict.Count
 }
 
 var (
@@ -56,24 +58,13 @@ func New(o Options) (*Store, error) {
 	s := &Store{seed: maphash.MakeSeed()}
 	for i := range s.shards {
 		sh := &s.shards[i]
-		sh.entries, sh.capacity = map[limiter.Subject]*entry{}, max(1, o.Subjects/shards)
+		sh.entries, sh.capacity, sh.evicted = map[limiter.Subject]*entry{}, max(1, o.Subjects/shards), &s.evicted
 	}
 	return s, nil
 }
 
-// Local implements limiter.Local.
-func (s *Store) Local() {}
-
-// Evicted returns how many subjects lost counts below half of all their limits since New.
-func (s *Store) Evicted() (n int64) {
-	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.Lock()
-		n += sh.evicted
-		sh.mu.Unlock()
-	}
-	return n
-}
+// Evicted implements limiter.Local.
+func (s *Store) Evicted() int64 { return s.evicted.Take() }
 
 // lock locks the shard that holds subject.
 func (s *Store) lock(subject limiter.Subject) *shard {

@@ -52,7 +52,8 @@ func sum(numbers []int) (n int) {
 	return n
 }
 
-// A full store evicts those that were unused for the longest time, and no subject that has used half of a limit.
+// A full store evicts those that were unused for long, and no subject that has used half of a limit. Of 16 random ones it
+// chooses the longest unused, so a few are younger.
 func TestStore_Evicted(t *testing.T) {
 	const subjects = 6400
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
@@ -73,8 +74,8 @@ func TestStore_Evicted(t *testing.T) {
 		charge(now.Add(time.Second), "used", 500, 0)
 	}
 	left := 0
-	for prefix, want := range map[string]struct{ n, least, most int }{"half": {1000, 1000, 1000}, "used": {500, 500, 500}, "less": {500, 0, 0},
-		"0/": {2000, 0, 0}, "1/": {2000, 0, 500}, "4/": {2000, 2000, 2000}} {
+	for prefix, want := range map[string]struct{ n, least, most int }{"half": {1000, 1000, 1000}, "used": {500, 490, 500}, "less": {500, 0, 5},
+		"0/": {2000, 0, 20}, "1/": {2000, 0, 500}, "4/": {2000, 1980, 2000}} {
 		if n := sum(inspect(t, s, prefix, want.n)); n < want.least || n > want.most {
 			t.Errorf("%s: got %d of %d subjects left, want %d to %d", prefix, n, want.n, want.least, want.most)
 		}
@@ -82,8 +83,8 @@ func TestStore_Evicted(t *testing.T) {
 	for prefix, n := range map[string]int{"half": 1000, "used": 500, "less": 500, "0/": 2000, "1/": 2000, "2/": 2000, "3/": 2000, "4/": 2000} {
 		left += sum(inspect(t, s, prefix, n))
 	}
-	if left > subjects || int(s.Evicted()) != 12_000-left {
-		t.Errorf("got %d subjects and %d evicted, want all of 12000, and at most %d", left, s.Evicted(), subjects)
+	if n := int(s.Evicted()); left > subjects || n != 12_000-left || s.Evicted() != 0 {
+		t.Errorf("got %d subjects and %d evicted, want all of 12000 once, and at most %d", left, n, subjects)
 	}
 }
 
@@ -128,8 +129,8 @@ func TestStore_full(t *testing.T) {
 			t.Fatalf("new subject %d: got error %v, want none", i, err)
 		}
 	}
-	if n := s.Evicted(); n > 1 {
-		t.Errorf("got %d subjects evicted, want only one that was below half", n)
+	if n := s.Evicted(); n > 10 { // a sample can have no subject at full quota
+		t.Errorf("got %d subjects evicted that were below half, want at most 10", n)
 	}
 }
 

@@ -1,13 +1,12 @@
 package memstore
 
 import (
-	"container/heap"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/evict"
 )
 
 // shard is a part of the subjects under one lock.
@@ -16,9 +15,8 @@ type shard struct {
 	entries  map[limiter.Subject]*entry
 	weight   int // sum of the weights of all counts
 	capacity int
-	swept    algo.Instant // last sweep
-	unused   unused       // after the first sweep, those that room may evict; others may have been evicted or used since
-	evicted  int64
+	chooser  evict.Chooser
+	evicted  *evict.Count // of all shards
 }
 
 // entry is what a shard holds of one subject.
@@ -104,9 +102,6 @@ func (sh *shard) put(e *entry, subject limiter.Subject, limit *limiter.Limit, s 
 		e = &entry{used: now}
 		subject = subject.Clone() // the subject can share memory with a large request text
 		sh.entries[subject] = e
-		if sh.unused != nil {
-			heap.Push(&sh.unused, use{subject, now})
-		}
 	}
 	e.counts = append(e.counts, count{limit: limit, state: s})
 	sh.weight += weight(&s)
@@ -136,10 +131,6 @@ func (sh *shard) drop(subject limiter.Subject, e *entry, ends func(*count) bool)
 	}
 }
 
-// sweepPause is the least time between two sweeps of a shard. Otherwise each request in a flood of new
-// subjects would cause a sweep.
-const sweepPause = time.Second
-
 // slotEntries is how many entries of logs count as much as a limit.
 const slotEntries = 8
 
@@ -161,60 +152,30 @@ func (sh *shard) fits(subject limiter.Subject, weight int) bool {
 	return sh.weight+weight <= sh.capacity || len(sh.entries) == 0 || len(sh.entries) == 1 && e != nil && len(e.counts) < limiter.MaxCharges
 }
 
-// room makes room for more weight of the subject, and reports whether there is enough. It first removes other subjects
-// that have their full quota, and then evicts others (see Options.Subjects). Only logs grow, not the number of counts: they
-// may grow to twice the capacity.
+// room makes room for more weight of the subject, and reports whether there is enough (see Options.Subjects). If grows is
+// true, the subject and its limits are known, and logs may grow to twice the capacity.
 func (sh *shard) room(now algo.Instant, subject limiter.Subject, weight int, grows bool) bool {
-	if sh.fits(subject, weight) {
-		return true
-	}
-	if pause := now.Sub(sh.swept); pause < 0 || pause >= sweepPause {
-		sh.sweep(now, subject)
-	}
 	for !sh.fits(subject, weight) {
-		if !sh.evict(now, subject) {
+		first, ok := evict.Choose(&sh.chooser, now, sh.entries, func(s limiter.Subject, e *entry) (algo.Instant, bool) {
+			if e.full(now) {
+				return 0, s != subject
+			}
+			return e.used, s != subject && e.light(now)
+		})
+		if !ok {
 			return grows && sh.weight+weight <= 2*sh.capacity
 		}
+		if e := sh.entries[first]; !e.full(now) {
+			sh.evicted.Add()
+		}
+		sh.drop(first, sh.entries[first], func(*count) bool { return true })
 	}
 	return true
 }
 
-// sweep removes all subjects at full quota, except the one that is being charged, and finds those that evict may choose.
-func (sh *shard) sweep(now algo.Instant, charged limiter.Subject) {
-	sh.swept, sh.unused = now, make(unused, 0, len(sh.entries))
-	for subject, e := range sh.entries {
-		full := !slices.ContainsFunc(e.counts, func(c count) bool { return c.limit.Machine().ResetAfter(c.state, now) > 0 })
-		switch {
-		case subject == charged:
-		case full:
-			sh.drop(subject, e, func(*count) bool { return true })
-		case e.light(now):
-			sh.unused = append(sh.unused, use{subject, e.used})
-		}
-	}
-	heap.Init(&sh.unused)
-}
-
-// evict removes the subject that was unused for the longest time, of those below half of all their limits. It reports
-// whether there was one.
-func (sh *shard) evict(now algo.Instant, charged limiter.Subject) bool {
-	for len(sh.unused) > 0 {
-		first := &sh.unused[0]
-		e := sh.entries[first.subject]
-		switch {
-		case e == nil || first.subject == charged || !e.light(now):
-			heap.Pop(&sh.unused)
-		case e.used != first.used:
-			first.used = e.used
-			heap.Fix(&sh.unused, 0)
-		default:
-			sh.drop(first.subject, e, func(*count) bool { return true })
-			heap.Pop(&sh.unused)
-			sh.evicted++
-			return true
-		}
-	}
-	return false
+// full reports whether the subject has its full quota.
+func (e *entry) full(now algo.Instant) bool {
+	return !slices.ContainsFunc(e.counts, func(c count) bool { return c.limit.Machine().ResetAfter(c.state, now) > 0 })
 }
 
 // light reports whether the subject has used less than half of each of its limits, and no region has moved share.
@@ -224,23 +185,4 @@ func (e *entry) light(now algo.Instant) bool {
 		m := c.limit.Machine()
 		return moved != 0 || before != 0 || 2*m.Used(c.state, now) >= m.Capacity()
 	})
-}
-
-// use is the last use of a subject that the shard knows.
-type use struct {
-	subject limiter.Subject
-	used    algo.Instant
-}
-
-// unused is a heap. Its first subject was unused for the longest time.
-type unused []use
-
-func (u *unused) Len() int           { return len(*u) }
-func (u *unused) Less(i, j int) bool { return (*u)[i].used < (*u)[j].used }
-func (u *unused) Swap(i, j int)      { (*u)[i], (*u)[j] = (*u)[j], (*u)[i] }
-func (u *unused) Push(x any)         { *u = append(*u, x.(use)) }
-func (u *unused) Pop() any {
-	last := (*u)[len(*u)-1]
-	*u = (*u)[:len(*u)-1]
-	return last
 }

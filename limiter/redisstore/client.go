@@ -47,7 +47,7 @@ func NewClient(address string, o ClientOptions) (redis.UniversalClient, error) {
 			return nil, ErrURL
 		}
 		c.MaxRetries, c.PoolSize, c.PipelinePoolSize = -1, poolSize, -1
-		c.DialerRetries, c.DialTimeout = 1, resilient.DefaultFirstTimeout // DialerRetries is the number of attempts, so 1 means no retry
+		c.DialerRetries, c.DialTimeout = 1, resilient.FirstTimeout // DialerRetries is the number of attempts, so 1 means no retry
 		c.ContextTimeoutEnabled = true
 		c.ConnMaxIdleTime, c.ConnMaxLifetime = resilient.ConnectionLife, maxLife
 		c.DisableIdentity, c.MaintNotificationsConfig = true, quiet
@@ -58,7 +58,7 @@ func NewClient(address string, o ClientOptions) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, ErrURL
 	}
-	c.DialerRetries, c.DialTimeout, c.PoolSize, c.PipelinePoolSize = 1, resilient.DefaultFirstTimeout, poolSize, -1
+	c.DialerRetries, c.DialTimeout, c.PoolSize, c.PipelinePoolSize = 1, resilient.FirstTimeout, poolSize, -1
 	c.ContextTimeoutEnabled = true
 	c.ConnMaxIdleTime, c.ConnMaxLifetime = resilient.ConnectionLife, maxLife
 	c.DisableIdentity, c.MaintNotificationsConfig = true, quiet

@@ -97,7 +97,7 @@ func Open(address string, o Options) (*resilient.Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), resilient.DefaultFirstTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), resilient.FirstTimeout)
 	greeted := make(chan struct{})
 	go func() {
 		defer close(greeted)

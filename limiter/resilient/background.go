@@ -16,7 +16,6 @@ import (
 // it.
 type background struct {
 	enabled bool
-	rare    time.Duration             // if no request comes for so long after the breaker opened, the next one probes the store
 	opened  atomic.Pointer[time.Time] // when the breaker opened; nil while it is closed, and if not enabled
 	looking atomic.Bool               // a look is in flight
 	works   atomic.Bool               // a look since the breaker opened has shown that the store answers
@@ -38,7 +37,7 @@ func (b *background) change(to gobreaker.State) {
 // waits reports whether no request may probe the store yet, if the pause of the breaker is over.
 func (b *background) waits() bool {
 	opened := b.opened.Load()
-	return opened != nil && !b.works.Load() && (b.looking.Load() || time.Since(*opened) < b.rare)
+	return opened != nil && !b.works.Load() && (b.looking.Load() || time.Since(*opened) < 2*Pause) // if no request comes for so long, the next one probes
 }
 
 // lookBeside looks at the limits of the charges in a goroutine, unless a look is in flight. The look ends at the

@@ -63,19 +63,19 @@ func TestBackground(t *testing.T) {
 		a.store.ConnectTimeout(algo.InstantOf(noon)) // the first decision begins
 		a.want("before", 1, nil, none)
 		s.hang.Store(true)
-		for range resilient.DefaultFailures {
+		for range resilient.Failures {
 			a.want("failure", 1, context.DeadlineExceeded, deadline)
 		}
 		for range 3 {
 			a.want("in the pause", 0, limiter.ErrBreakerOpen, none)
-			time.Sleep(resilient.DefaultPause + 1)
+			time.Sleep(resilient.Pause + 1)
 			a.want("after the pause", 1, limiter.ErrBreakerOpen, none)
 			a.want("a look is in flight", 0, limiter.ErrBreakerOpen, none)
-			time.Sleep(resilient.DefaultPause + 1)
+			time.Sleep(resilient.Pause + 1)
 			a.want("the pause begins at the end of the look", 0, limiter.ErrBreakerOpen, none)
 		}
 		s.hang.Store(false)
-		time.Sleep(resilient.DefaultPause + 1)
+		time.Sleep(resilient.Pause + 1)
 		a.want("the store works again", 1, limiter.ErrBreakerOpen, none)
 		if got := a.store.ConnectTimeout(algo.InstantOf(noon.Add(time.Second))); got != 0 {
 			t.Errorf("time to connect after the look: got %s, want 0s", got)
@@ -99,14 +99,14 @@ func TestBackground_rare(t *testing.T) {
 		s := newFailing()
 		a := asked{t, storetest.Must(resilient.New(s, resilient.Options{Background: true})), s.calls.Load}
 		s.failWith(limiter.ErrUnavailable)
-		for range resilient.DefaultFailures {
+		for range resilient.Failures {
 			a.want("failure", 1, limiter.ErrUnavailable, 0)
 		}
-		time.Sleep(2 * resilient.DefaultPause)
+		time.Sleep(2 * resilient.Pause)
 		a.want("a second later", 1, limiter.ErrUnavailable, 0)
 		a.want("the probe has failed", 0, limiter.ErrBreakerOpen, 0)
 		s.failWith(nil)
-		time.Sleep(2 * resilient.DefaultPause)
+		time.Sleep(2 * resilient.Pause)
 		a.want("the store works again", 1, nil, 0)
 	})
 }
@@ -117,12 +117,12 @@ func TestBackground_longLook(t *testing.T) {
 		s := newFailing()
 		store, charges := storetest.Must(resilient.New(s, resilient.Options{Background: true, Timeout: 900 * time.Millisecond})), charge(t, 1000)
 		s.failWith(limiter.ErrUnavailable)
-		for range resilient.DefaultFailures {
+		for range resilient.Failures {
 			_ = direct(t.Context(), store, charges)
 		}
 		s.failWith(nil)
 		s.hang.Store(true)
-		time.Sleep(resilient.DefaultPause + 1)
+		time.Sleep(resilient.Pause + 1)
 		for begun, before := time.Now(), s.calls.Load(); time.Since(begun) < 900*time.Millisecond; time.Sleep(100 * time.Millisecond) {
 			if err := direct(t.Context(), store, charges); !errors.Is(err, limiter.ErrBreakerOpen) || s.calls.Load() > before+1 {
 				t.Errorf("%s after the start of the look: got error %v and %d calls, want %v and at most the look", time.Since(begun), err,
@@ -130,7 +130,7 @@ func TestBackground_longLook(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		time.Sleep(resilient.DefaultPause)
+		time.Sleep(resilient.Pause)
 	})
 }
 
@@ -139,11 +139,11 @@ func TestBackground_writesFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := failWrites{failing: newFailing()}
 		a := asked{t, storetest.Must(resilient.New(s, resilient.Options{Background: true})), s.calls.Load}
-		for range resilient.DefaultFailures {
+		for range resilient.Failures {
 			a.want("failure", 1, limiter.ErrUnavailable, 0)
 		}
 		for range 3 {
-			time.Sleep(resilient.DefaultPause + 1)
+			time.Sleep(resilient.Pause + 1)
 			a.want("the look", 1, limiter.ErrBreakerOpen, 0)
 			a.want("the probe", 1, limiter.ErrUnavailable, 0)
 			a.want("the probe has failed", 0, limiter.ErrBreakerOpen, 0)
@@ -156,11 +156,11 @@ func TestBackground_panic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &failWrites{failing: newFailing()}
 		a := asked{t, storetest.Must(resilient.New(s, resilient.Options{Background: true})), s.calls.Load}
-		for range resilient.DefaultFailures {
+		for range resilient.Failures {
 			a.want("failure", 1, limiter.ErrUnavailable, 0)
 		}
 		s.panics = true
-		time.Sleep(resilient.DefaultPause + 1)
+		time.Sleep(resilient.Pause + 1)
 		a.want("the look", 0, limiter.ErrBreakerOpen, 0)
 		defer func() {
 			if recover() == nil {
@@ -177,12 +177,12 @@ func TestBackground_settle(t *testing.T) {
 		s := newFailing()
 		a := asked{t, storetest.Must(resilient.New(s, resilient.Options{Background: true})), s.calls.Load}
 		s.failWith(limiter.ErrUnavailable)
-		for range resilient.DefaultFailures {
+		for range resilient.Failures {
 			a.want("failure", 1, limiter.ErrUnavailable, 0)
 		}
 		s.failWith(nil)
 		s.hang.Store(true)
-		time.Sleep(resilient.DefaultPause + 1)
+		time.Sleep(resilient.Pause + 1)
 		a.want("the look", 1, limiter.ErrBreakerOpen, 0)
 		s.hang.Store(false)
 		charges := charge(t, 1000)

@@ -21,9 +21,10 @@ type Store struct {
 	inner redialing
 	usual time.Duration
 	deadlines
-	circuit *gobreaker.TwoStepCircuitBreaker[any]
-	answers atomic.Int64                  // number of calls that the store answered
-	probed  atomic.Pointer[chan struct{}] // closed when the last probe of the store has ended; nil before the first one
+	circuit  *gobreaker.TwoStepCircuitBreaker[any]
+	failures uint32                        // in a row that open the circuit
+	answers  atomic.Int64                  // number of calls that the store answered
+	probed   atomic.Pointer[chan struct{}] // closed when the last probe of the store has ended; nil before the first one
 	background
 	connections debitConnections
 }
@@ -35,11 +36,12 @@ var (
 )
 
 func newStore(inner redialing, o Options) *Store {
-	b := &Store{inner: inner, usual: o.Timeout, background: background{enabled: o.Background, rare: 2 * o.Pause}}
+	b := &Store{inner: inner, usual: o.Timeout, background: background{enabled: o.Background}, failures: Failures,
+		deadlines: deadlines{reconnect: ReconnectTimeout, first: FirstTimeout}}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
-		Timeout:      o.Pause,
+		Timeout:      Pause,
 		MaxRequests:  1, // one probe at a time
-		ReadyToTrip:  func(c gobreaker.Counts) bool { return int64(c.ConsecutiveFailures) >= int64(o.Failures) },
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= b.failures },
 		IsSuccessful: limiter.Answered,
 		IsExcluded:   func(err error) bool { return errors.Is(err, errOthersAnswered) },
 		OnStateChange: func(_ string, from, to gobreaker.State) { // the circuit calls it under its lock
@@ -52,7 +54,6 @@ func newStore(inner redialing, o Options) *Store {
 			b.change(to)
 		},
 	})
-	b.reconnect, b.first = o.ReconnectTimeout, o.FirstTimeout
 	return b
 }
 

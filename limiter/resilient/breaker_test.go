@@ -116,14 +116,14 @@ func TestStore(t *testing.T) {
 			for range 100 {
 				want("open", 0, true)
 			}
-			time.Sleep(resilient.DefaultPause)
+			time.Sleep(resilient.Pause)
 			want("open at the very end of the pause", 0, true)
 			time.Sleep(time.Nanosecond)
 			want("probe that fails", 1, false)
 		}
 		s.failWith(nil)
 		want("the store works again, and the breaker is still open", 0, true)
-		time.Sleep(resilient.DefaultPause + 1)
+		time.Sleep(resilient.Pause + 1)
 		want("probe that succeeds", 1, false)
 		for range 100 {
 			want("as before", 1, false)
@@ -136,7 +136,7 @@ func TestStore_probe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFailing()
 		s.hang.Store(true)
-		store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 2, Pause: time.Second})), charge(t, 1000)
+		store, charges := opening(s, 2), charge(t, 1000)
 		for range 3 { // two rounds of 50 concurrent requests each; in the second round, only the probe waits for the deadline
 			before := s.calls.Load()
 			for round := range 2 {
@@ -159,7 +159,7 @@ func TestStore_probe(t *testing.T) {
 				if round == 1 && open.Load() != 49 {
 					t.Errorf("got %d rejected, want 49", open.Load())
 				}
-				time.Sleep(time.Second + 1)
+				time.Sleep(resilient.Pause + 1)
 			}
 			if calls := s.calls.Load() - before; before > 0 && calls != 2 {
 				t.Errorf("got %d calls in two pauses, want 2", calls)
@@ -218,7 +218,7 @@ func TestStore_settleIsNoAnswer(t *testing.T) {
 func TestStore_late(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFailing()
-		store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 1000)
+		store, charges := opening(s, 1), charge(t, 1000)
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := direct(gone, store, charges); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, context.Canceled) {
@@ -227,7 +227,7 @@ func TestStore_late(t *testing.T) {
 		s.failWith(limiter.ErrUnavailable)
 		_ = direct(t.Context(), store, charges)
 		s.failWith(nil)
-		time.Sleep(resilient.DefaultPause + 1)
+		time.Sleep(resilient.Pause + 1)
 		_ = direct(gone, store, charges)
 		if err := direct(t.Context(), store, charges); err != nil || s.calls.Load() != 2 {
 			t.Errorf("got %d calls and error %v, want 2 and no error", s.calls.Load(), err)
@@ -238,7 +238,7 @@ func TestStore_late(t *testing.T) {
 // New wraps a remote store once. Inspect and Reset call the store even while the breaker is open.
 func TestNew(t *testing.T) {
 	s := newFailing()
-	store := storetest.Must(resilient.New(s, resilient.Options{Failures: 1}))
+	store := opening(s, 1)
 	for _, unfit := range []limiter.Store{nil, storetest.Must(memstore.New(memstore.Options{})), store} {
 		if got, err := resilient.New(unfit, resilient.Options{}); got != nil || err == nil || !strings.Contains(err.Error(),
 			fmt.Sprintf("got %T", unfit)) {
@@ -329,7 +329,7 @@ func TestStore_settle(t *testing.T) {
 			if err := settle(); !errors.Is(err, limiter.ErrBreakerOpen) {
 				t.Fatalf("in the pause: got error %v, want %v", err, limiter.ErrBreakerOpen)
 			}
-			time.Sleep(resilient.DefaultPause + 1)
+			time.Sleep(resilient.Pause + 1)
 			before := s.calls.Load()
 			if err := settle(); !errors.Is(err, limiter.ErrUnavailable) || s.calls.Load() != before+1 {
 				t.Fatalf("after the pause: got error %v and %d calls, want %v after one look", err, s.calls.Load()-before, limiter.ErrUnavailable)
@@ -337,7 +337,7 @@ func TestStore_settle(t *testing.T) {
 		}
 		s.hang.Store(false)
 		s.takes = time.Millisecond
-		time.Sleep(resilient.DefaultPause + 1)
+		time.Sleep(resilient.Pause + 1)
 		before := s.calls.Load()
 		var wg sync.WaitGroup
 		for i := range 16 {
@@ -374,10 +374,10 @@ func TestStore_settle_probe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newFailing()
-				store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 1000)
+				store, charges := opening(s, 1), charge(t, 1000)
 				s.failWith(limiter.ErrUnavailable)
 				_ = direct(t.Context(), store, charges)
-				time.Sleep(resilient.DefaultPause + 1)
+				time.Sleep(resilient.Pause + 1)
 				s.takes = test.takes
 				if test.takes > 0 {
 					s.failWith(nil)
@@ -403,7 +403,7 @@ func TestStore_settle_probe(t *testing.T) {
 // After a panic of the store, the breaker does not count the call as still in flight.
 func TestStore_panic(t *testing.T) {
 	s := newFailing()
-	store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 10)
+	store, charges := opening(s, 1), charge(t, 10)
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -498,14 +498,14 @@ func TestLimiter_outage_subjects(t *testing.T) {
 		take("first call of the outage", 3, limiter.ReasonTimeout)
 		take("second", 3, limiter.ReasonTimeout)
 		take("the breaker is open", 0, limiter.ReasonBreaker)
-		time.Sleep(resilient.DefaultPause + 1)
+		time.Sleep(resilient.Pause + 1)
 		s.hang.Store(true)
 		d, err := l.Take(t.Context(), time.Now(), charges)
 		if err != nil || d.StoreCalls != 1 {
 			t.Errorf("a probe that fails: got %+v, error %v; want one store call", d, err)
 		}
 		s.hang.Store(false)
-		time.Sleep(resilient.DefaultPause + 1)
+		time.Sleep(resilient.Pause + 1)
 		take("the first call after it", 3, limiter.ReasonNone)
 		if d, err := l.Take(t.Context(), time.Now(), charges); err != nil || d.Remaining != 1000-3-4 {
 			t.Errorf("this process: got %d remaining, want %d: %v", d.Remaining, 1000-3-4, err)
@@ -521,7 +521,7 @@ func TestLimiter_outage_subjects(t *testing.T) {
 		// A throttled item is an answer too. The probe reads its item and repeats its call. The other
 		// calls of the request then have time for at most two attempts.
 		s.failWith(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled))
-		time.Sleep(resilient.DefaultPause + 1)
+		time.Sleep(resilient.Pause + 1)
 		take("throttled", 10+2+2, limiter.ReasonBusy)
 	})
 }
@@ -544,8 +544,9 @@ func TestLimiter_outage_waiting(t *testing.T) {
 					t.Fatal(err)
 				}
 				s := newFailing()
-				l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{ReconnectTimeout: 50 * time.Millisecond,
-					FirstTimeout: 50 * time.Millisecond})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+				store := storetest.Must(resilient.New(s, resilient.Options{}))
+				resilient.Set(store, resilient.Failures, 50*time.Millisecond)
+				l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 				charges := []limiter.Charge{{Subject: user, Limit: made, Cost: 1}}
 				requests := func() (waited, degraded int64) {
 					var wg sync.WaitGroup
@@ -556,7 +557,7 @@ func TestLimiter_outage_waiting(t *testing.T) {
 							decision, err := l.Take(t.Context(), begun, charges)
 							took, busy := time.Since(begun), decision.Reason == limiter.ReasonBusy // the reason until the process detects the outage
 							if err != nil || took != 0 && took != 50*time.Millisecond || decision.Failed != (!busy && decision.Reason != limiter.ReasonNone &&
-								limit.OnError == limiter.OnErrorDeny) || busy && s.calls.Load() > resilient.DefaultFailures {
+								limit.OnError == limiter.OnErrorDeny) || busy && s.calls.Load() > resilient.Failures {
 								t.Errorf("got %s, %+v, error %v; want 0 or 50 ms, and a busy subject only until the breaker opens", took, decision, err)
 							}
 							if took > 0 {
@@ -588,7 +589,7 @@ func TestLimiter_outage_waiting(t *testing.T) {
 					t.Errorf("%d requests waited for %d calls, want one request for each call and at most 24", waits, s.calls.Load()-1)
 				}
 				s.hang.Store(false)
-				time.Sleep(resilient.DefaultPause + 1)
+				time.Sleep(resilient.Pause + 1)
 				requests() // one of these requests calls the store, whose answer closes the breaker
 				if waited, degraded := requests(); waited != 0 || degraded != 0 {
 					t.Errorf("after the outage: %d waited and %d were degraded, want none", waited, degraded)
@@ -598,6 +599,13 @@ func TestLimiter_outage_waiting(t *testing.T) {
 	}
 }
 
+// opening returns a resilient store whose breaker opens after a number of failures.
+func opening(s limiter.Store, failures uint32) *resilient.Store {
+	store := storetest.Must(resilient.New(s, resilient.Options{}))
+	resilient.Set(store, failures, 0)
+	return store
+}
+
 func TestNew_options(t *testing.T) {
 	for _, c := range []struct {
 		field string
@@ -605,13 +613,6 @@ func TestNew_options(t *testing.T) {
 	}{
 		{"Options.Timeout", resilient.Options{Timeout: -1}},
 		{"Options.Timeout", resilient.Options{Timeout: limiter.MinWindow}},
-		{"Options.Failures", resilient.Options{Failures: -1}},
-		{"Options.Pause", resilient.Options{Pause: -1}},
-		{"Options.ReconnectTimeout", resilient.Options{ReconnectTimeout: -1}},
-		{"Options.ReconnectTimeout", resilient.Options{ReconnectTimeout: limiter.MinWindow}},
-		{"Options.FirstTimeout", resilient.Options{FirstTimeout: resilient.DefaultReconnectTimeout - 1}},
-		{"Options.FirstTimeout", resilient.Options{FirstTimeout: limiter.MinWindow}},
-		{"Options.FirstTimeout", resilient.Options{ReconnectTimeout: 950 * time.Millisecond}}, // longer than the default
 	} {
 		for _, store := range []limiter.Store{newFailing(), storetest.Must(memstore.New(memstore.Options{}))} {
 			s, err := resilient.New(store, c.Options)

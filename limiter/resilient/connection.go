@@ -15,11 +15,8 @@ import (
 )
 
 // redialing repeats a Take once if its connection was idle and is dead. The second call may have to open a
-// connection, so it has more time: its deadline is the duration timeout after the start of the first call.
-type redialing struct {
-	limiter.Store
-	timeout time.Duration
-}
+// connection, so it has more time: its deadline is ReconnectTimeout after the start of the first call.
+type redialing struct{ limiter.Store }
 
 // Take implements limiter.Store.
 func (r redialing) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge,
@@ -27,7 +24,7 @@ func (r redialing) Take(ctx context.Context, now algo.Instant, subject limiter.S
 	begun, used := time.Now(), new(connection)
 	taken, err := r.Store.Take(used.trace(ctx), now, subject, charges, results)
 	if err != nil && ctx.Err() == nil && used.dead(err) {
-		ctx, cancel := extend(ctx, begun.Add(r.timeout))
+		ctx, cancel := extend(ctx, begun.Add(ReconnectTimeout))
 		defer cancel()
 		return r.Store.Take(ctx, now, subject, charges, results)
 	}

@@ -6,8 +6,8 @@
 //
 // # Circuit breaker
 //
-// After [Options.Failures] failures in a row, every call fails at once with [limiter.ErrBreakerOpen] for
-// [Options.Pause]. Then one Take probes the store. Other Takes still fail at once until the probe
+// After [Failures] failures in a row, every call fails at once with [limiter.ErrBreakerOpen] for
+// [Pause]. Then one Take probes the store. Other Takes still fail at once until the probe
 // returns. If the probe succeeds, the breaker closes. If the probe fails, another pause begins.
 // Therefore, an outage costs a process one deadline per pause.
 //

@@ -1,7 +1,6 @@
 package resilient
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -20,12 +19,17 @@ const (
 	DynamoDBTimeout = 100 * time.Millisecond
 )
 
-// The defaults of Options.
+// The bounds of every resilient store.
 const (
-	DefaultFailures         = 5
-	DefaultPause            = 500 * time.Millisecond
-	DefaultReconnectTimeout = 250 * time.Millisecond
-	DefaultFirstTimeout     = 900 * time.Millisecond
+	// Failures is the number of failures in a row that open the breaker.
+	Failures = 5
+	// Pause is the time from the opening of the breaker until a call probes the store.
+	Pause = 500 * time.Millisecond
+	// ReconnectTimeout bounds a decision that may have to open a connection, if it is longer than limiter.Options.Timeout.
+	ReconnectTimeout = 250 * time.Millisecond
+	// FirstTimeout replaces ReconnectTimeout for the first decision, and for decisions that begin before the first decision
+	// returns.
+	FirstTimeout = 900 * time.Millisecond
 )
 
 // Options are the options of New. The zero value is ready for use.
@@ -33,17 +37,6 @@ type Options struct {
 	// Timeout bounds a decision on an open connection, unless limiter.Options.Timeout is set. It MUST be below
 	// limiter.MinWindow. 0 means limiter.DefaultTimeout.
 	Timeout time.Duration
-	// Failures is the number of failures in a row that open the breaker; 0 means DefaultFailures.
-	Failures int
-	// Pause is the time from the opening of the breaker until a call probes the store; 0 means
-	// DefaultPause.
-	Pause time.Duration
-	// ReconnectTimeout bounds a decision that may have to open a connection. It applies if it is longer than
-	// limiter.Options.Timeout. It MUST be below limiter.MinWindow. 0 means DefaultReconnectTimeout.
-	ReconnectTimeout time.Duration
-	// FirstTimeout replaces ReconnectTimeout for the first decision, and for decisions that begin before
-	// the first decision returns. It MUST be at least ReconnectTimeout. 0 means DefaultFirstTimeout.
-	FirstTimeout time.Duration
 	// Background lets a goroutine look at the store after a pause, so that no request waits for a store that hangs. Set
 	// it in servers. In AWS Lambda, a process runs only during a request.
 	Background bool
@@ -53,34 +46,13 @@ type Options struct {
 // Inspect and Reset, which operators call, bypass the breaker. The error names the option that is out of range. A
 // store that is resilient already, and a Local store, which has no connections, are an error.
 func New(store limiter.Store, o Options) (*Store, error) {
-	o.Failures, o.Pause = cmp.Or(o.Failures, DefaultFailures), cmp.Or(o.Pause, DefaultPause)
-	o.ReconnectTimeout, o.FirstTimeout = cmp.Or(o.ReconnectTimeout, DefaultReconnectTimeout), cmp.Or(o.FirstTimeout, DefaultFirstTimeout)
-	if err := o.validate(); err != nil {
-		return nil, fmt.Errorf("resilient: %w", err)
+	if o.Timeout < 0 || o.Timeout >= limiter.MinWindow {
+		return nil, fmt.Errorf("resilient: %w", &algo.FieldError{Field: "Options.Timeout", Got: o.Timeout,
+			Want: fmt.Sprintf("at least 0 and less than %s; 0 means %s", limiter.MinWindow, limiter.DefaultTimeout)})
 	}
 	switch store.(type) {
 	case nil, limiter.Local, *Store:
 		return nil, fmt.Errorf("resilient: store: got %T, want a store outside this process that is not resilient yet", store)
 	}
-	return newStore(redialing{store, o.ReconnectTimeout}, o), nil
-}
-
-func (o Options) validate() error {
-	switch {
-	case o.Timeout < 0 || o.Timeout >= limiter.MinWindow:
-		return &algo.FieldError{Field: "Options.Timeout", Got: o.Timeout, Want: fmt.Sprintf("at least 0 and less than %s; 0 means %s",
-			limiter.MinWindow, limiter.DefaultTimeout)}
-	case o.Failures < 0:
-		return &algo.FieldError{Field: "Options.Failures", Got: o.Failures, Want: fmt.Sprintf("at least 1; 0 means %d", DefaultFailures)}
-	case o.Pause < 0:
-		return &algo.FieldError{Field: "Options.Pause", Got: o.Pause, Want: fmt.Sprintf("more than 0; 0 means %s", DefaultPause)}
-	case o.ReconnectTimeout < 0 || o.ReconnectTimeout >= limiter.MinWindow:
-		return &algo.FieldError{Field: "Options.ReconnectTimeout", Got: o.ReconnectTimeout,
-			Want: fmt.Sprintf("more than 0 and less than %s; 0 means %s", limiter.MinWindow, DefaultReconnectTimeout)}
-	case o.FirstTimeout < o.ReconnectTimeout || o.FirstTimeout >= limiter.MinWindow:
-		return &algo.FieldError{Field: "Options.FirstTimeout", Got: o.FirstTimeout,
-			Want: fmt.Sprintf("at least ReconnectTimeout (%s) and less than %s; 0 means %s", o.ReconnectTimeout, limiter.MinWindow,
-				DefaultFirstTimeout)}
-	}
-	return nil
+	return newStore(redialing{store}, o), nil
 }

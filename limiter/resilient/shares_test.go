@@ -113,10 +113,10 @@ func TestStore_Credit_fails(t *testing.T) {
 	limit := storetest.Must(limiter.NewLimit(limiter.Limit{Name: "a", Rate: shared}))
 	bare := &silent{Store: storetest.Must(memstore.New(memstore.Options{}))}
 	store := storetest.Must(resilient.New(unlocal{bare, bare}, resilient.Options{}))
-	for i := range resilient.DefaultFailures + 1 {
+	for i := range resilient.Failures + 1 {
 		_, credited, err := store.Credit(t.Context(), 0, user, limit, 0, 5)
-		open := i == resilient.DefaultFailures
-		if credited || err == nil || errors.Is(err, limiter.ErrBreakerOpen) != open || bare.credits != min(i+1, resilient.DefaultFailures) {
+		open := i == resilient.Failures
+		if credited || err == nil || errors.Is(err, limiter.ErrBreakerOpen) != open || bare.credits != min(i+1, resilient.Failures) {
 			t.Errorf("credit %d: got credited %t, error %v and %d credits in the store, want a failure, and an open breaker %t", i+1, credited, err,
 				bare.credits, open)
 		}

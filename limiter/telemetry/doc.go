@@ -19,6 +19,8 @@
 //	                              does not include busy subjects and counts of an earlier outage
 //	LocalFull       Count         of Failed: in an outage the environment had no room to count one
 //	                              more caller
+//	Evicted         Count         callers below half of all their limits whose counts a full memory store,
+//	                              or a full environment in an outage, forgot
 //	Busy            Count         of Refused: the subject got too many concurrent charges
 //	FromCache       Count         of Refused: the denial cache refused without a store call
 //	Shadowed        Count         of Allowed and Refused: a limit in shadow mode would have refused

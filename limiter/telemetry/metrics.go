@@ -18,6 +18,7 @@ const (
 	FromCache      = "FromCache"
 	Busy           = "Busy"
 	LocalFull      = "LocalFull"
+	Evicted        = "Evicted"
 	Shadowed       = "Shadowed"
 	Unauthorized   = "Unauthorized"
 	Failed         = "Failed"
@@ -67,7 +68,7 @@ const (
 // Metrics returns the names of the metrics without a dimension, in no particular order.
 func Metrics() []string {
 	return []string{
-		Allowed, Refused, Degraded, FromCache, Busy, LocalFull,
+		Allowed, Refused, Degraded, FromCache, Busy, LocalFull, Evicted,
 		Shadowed, Unauthorized, Failed, Latency, StoreCalls,
 		StoreLatency, Overshoot, RefundsGiven, RefundsDropped, Clamped, RegionCalls, TransfersLost, RegionsFailed,
 		SettlementsLost, ReportsRejected, CostsUnread, DebtExcess,
@@ -85,16 +86,16 @@ func RuleMetrics() []string {
 func Namespace(deployment string) string { return "Weir/" + deployment }
 
 type metrics struct {
-	allowed, refused, degraded, fromCache, busy, shadowed  int64
-	unauthorized, failed, localFull, storeCalls, clamped   int64
-	overshoot                                              int64 // the largest overshoot of a decision, not a sum
-	refunds                                                limiter.Refunds
-	regionCalls, transfersLost, regionsFailed              int64
-	settlementsLost, reportsRejected, costsUnread          int64
-	debtExcess                                             int64
-	rulesRefused, recordsIgnored, notices, claimsUncounted int64
-	foreignKeys, unmatched, addressesNotFound              int64
-	latency, storeLatency                                  sample
+	allowed, refused, degraded, fromCache, busy, shadowed         int64
+	unauthorized, failed, localFull, storeCalls, clamped, evicted int64
+	overshoot                                                     int64 // the largest overshoot of a decision, not a sum
+	refunds                                                       limiter.Refunds
+	regionCalls, transfersLost, regionsFailed                     int64
+	settlementsLost, reportsRejected, costsUnread                 int64
+	debtExcess                                                    int64
+	rulesRefused, recordsIgnored, notices, claimsUncounted        int64
+	foreignKeys, unmatched, addressesNotFound                     int64
+	latency, storeLatency                                         sample
 }
 
 func (m *metrics) addRefused(d *limiter.Decision) {
@@ -128,6 +129,7 @@ func (m *metrics) addStore(d *limiter.Decision) {
 	}
 	m.overshoot = max(m.overshoot, d.Overshoot)
 	m.clamped += int64(d.Clamped)
+	m.evicted += d.Evicted
 	m.regionCalls += int64(d.Transfer.Calls)
 	m.transfersLost += int64(d.Transfer.Lost)
 	m.regionsFailed += int64(d.Transfer.Failed)
@@ -202,7 +204,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 	}{
 		{Allowed, m.allowed}, {Refused, m.refused},
 		{Degraded, m.degraded}, {FromCache, m.fromCache}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized},
-		{Failed, m.failed}, {LocalFull, m.localFull},
+		{Failed, m.failed}, {LocalFull, m.localFull}, {Evicted, m.evicted},
 		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsDropped, int64(m.refunds.Dropped)},
 		{RegionCalls, m.regionCalls}, {TransfersLost, m.transfersLost}, {RegionsFailed, m.regionsFailed},
 		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {CostsUnread, m.costsUnread}, {DebtExcess, m.debtExcess},

@@ -229,6 +229,7 @@ func TestRecorder_Record(t *testing.T) {
 		{"above the limit", limiter.Decision{Allowed: true, Overshoot: 7}, nil, counts{"Allowed": 1, "Refused": 0, "Overshoot": 7, "Latency": 1}},
 		{"given back", limiter.Decision{Refunds: limiter.Refunds{Given: 2, Dropped: 1}, StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1,
 			"RefundsGiven": 2, "RefundsDropped": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
+		{"evicted", limiter.Decision{Allowed: true, Evicted: 2}, nil, counts{"Allowed": 1, "Refused": 0, "Evicted": 2, "Latency": 1}},
 		{"clamped", limiter.Decision{Clamped: 3}, nil, counts{"Allowed": 0, "Refused": 1, "Clamped": 3, "Latency": 1}},
 		{"moved share", limiter.Decision{Allowed: true, Transfer: limiter.Transfer{Calls: 2, Moved: 9, Lost: 1, Failed: 2}}, nil,
 			counts{"Allowed": 1, "Refused": 0, "RegionCalls": 2, "TransfersLost": 1, "RegionsFailed": 2, "Latency": 1}},

@@ -71,7 +71,8 @@ type Entry struct {
 // Local is implemented by stores whose state is in this process. A Limiter does not cache their states.
 type Local interface {
 	Store
-	Local()
+	// Evicted returns how many subjects lost counts since its last call, because the store is full.
+	Evicted() int64
 }
 
 // Shares is implemented by stores that hold limits that regions share (algo.Shared). Each region has a store of its own.

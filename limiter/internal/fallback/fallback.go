@@ -96,10 +96,10 @@ func (f *Counts) Take(now algo.Instant, subject domain.Subject, charges []domain
 		return false, nil
 	}
 	if writes {
-		if states == nil && !f.Room(now, f.ForOutage()) {
+		if states == nil && !f.Room(now, f.ForOutage()) && !f.Evict(now, f.ForOutage()) {
 			return false, domain.ErrFull
 		}
-		f.write(subject, states, charges, results)
+		f.write(now, subject, states, charges, results)
 	}
 	return true, nil
 }
@@ -120,7 +120,7 @@ func (f *Counts) Mirror(now algo.Instant, subject domain.Subject, charges []doma
 	for i, c := range charges {
 		results[i].State = algo.Repeat(results[i].Machine, results[i].State, stored[i].State, c.Cost)
 	}
-	f.write(subject, states, charges, results)
+	f.write(now, subject, states, charges, results)
 	return true
 }
 
@@ -232,7 +232,7 @@ func (f *Counts) Reset(subject domain.Subject) {
 }
 
 // write stores the results that have a Machine. The caller holds the lock.
-func (f *Counts) write(subject domain.Subject, states []table.Held, charges []domain.Charge, results []algo.Result) {
+func (f *Counts) write(now algo.Instant, subject domain.Subject, states []table.Held, charges []domain.Charge, results []algo.Result) {
 	for i, c := range charges {
 		r := results[i]
 		if r.Machine == nil {
@@ -246,6 +246,7 @@ func (f *Counts) write(subject domain.Subject, states []table.Held, charges []do
 		f.until.Store(max(f.until.Load(), int64(r.Machine.Idle(r.State))))
 	}
 	f.put(subject, states)
+	f.Of(subject).Used = now
 }
 
 // put replaces the states of the subject. The caller holds the lock.

@@ -24,6 +24,7 @@ import (
 // If the store refuses, Retry-After is the exact wait. During a pause, Retry-After is the time until the pause ends.
 // Charges of cost 0 and forced charges are never paused.
 type backOff struct {
+	most  int64   // the threshold of the charges
 	cost  int64   // the smallest refused cost; 0 if none
 	debts [2]debt // debts[0] is for costs below 2*cost, and debts[1] for larger costs
 }
@@ -52,10 +53,10 @@ func (b *backOff) of(cost int64) *debt {
 	return &b.debts[1]
 }
 
-// left returns the remaining time of the back-off for a cost; 0 for the cost 0. result is the cached state; the store returned it
+// left returns the remaining time of the back-off for a cost; 0 for the cost 0, and if b is nil. result is the cached state; the store returned it
 // at the instant seen.
 func (b *backOff) left(now algo.Instant, result algo.Result, seen algo.Instant, cost int64, ttl time.Duration) time.Duration {
-	if b.cost == 0 || cost < b.cost {
+	if b == nil || cost < b.cost {
 		return 0
 	}
 	left := b.of(cost).until.Sub(now)
@@ -93,9 +94,9 @@ func (b *backOff) refused(now algo.Instant, cost int64, ttl time.Duration, intN 
 	}
 }
 
-// admitted records that the store admitted the cost at the instant now.
+// admitted records that the store admitted the cost at the instant now. b can be nil.
 func (b *backOff) admitted(now algo.Instant, cost int64, ttl time.Duration) {
-	if b.cost == 0 || cost < b.cost {
+	if b == nil || cost < b.cost {
 		return
 	}
 	d := b.of(cost)

@@ -1,7 +1,6 @@
 package table
 
 import (
-	"slices"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -42,7 +41,7 @@ func (d *Cache) Lookup(now algo.Instant, charges []domain.Charge, results []algo
 			*left = own.left(now, r, e.at, want, d.TTL)
 		}
 		if !d.stale(now, e, *left) && (*left > 0 || !c.Force && r.RetryAfter(now, want) > 0) {
-			if counts {
+			if counts && own != nil {
 				own.of(want).early++
 			}
 			denies = true
@@ -82,31 +81,14 @@ func find(seen []Seen, limit *domain.Limit) *Seen {
 	return nil
 }
 
-// backOffOf returns the back-off of charges with the threshold of limit. If there is none, it returns an unused one.
+// backOffOf returns the back-off of charges with the threshold of limit; nil if there is none.
 func (s *Seen) backOffOf(limit *domain.Limit) *backOff {
-	most := limit.Machine().Capacity()
-	if most == s.limit.Machine().Capacity() {
-		return &s.backOff
-	}
-	for i := range s.tiers {
-		if s.tiers[i].most == most {
-			return &s.tiers[i].backOff
+	for i := range s.backOffs {
+		if s.backOffs[i].most == limit.Machine().Capacity() {
+			return &s.backOffs[i]
 		}
 	}
-	return &backOff{}
-}
-
-// turn makes limit the limit of s, and its back-off that of s.
-func (s *Seen) turn(limit *domain.Limit) {
-	from, most := s.limit.Machine().Capacity(), limit.Machine().Capacity()
-	own := *s.backOffOf(limit)
-	if from != most {
-		s.tiers = slices.DeleteFunc(s.tiers, func(t tierBackOff) bool { return t.most == most })
-		if s.backOff != (backOff{}) {
-			s.tiers = append(s.tiers, tierBackOff{from, s.backOff})
-		}
-	}
-	s.limit, s.backOff = limit, own
+	return nil
 }
 
 // Last returns the cached state of a limit, of any age and under any version of its rules. The result has no Machine if
@@ -238,8 +220,7 @@ func (d *Cache) next(now algo.Instant, before *Seen, c domain.Charge, cost int64
 	s.Result.Clamped = false // a clamp is reported once
 	expected := false        // whether the cached state also refuses the charge
 	if before != nil {
-		before.turn(c.Limit)
-		s.backOff, s.tiers, s.open = before.backOff, before.tiers, before.open
+		s.backOffs, s.open = before.backOffs, before.open
 		expected = c.Limit.View(before.Result).RetryAfter(now, c.Cost) > 0
 	}
 	switch o := s.open; {
@@ -252,11 +233,19 @@ func (d *Cache) next(now algo.Instant, before *Seen, c domain.Charge, cost int64
 	switch {
 	case c.Force || c.Cost == 0 || d.TTL <= 0 || c.Limit.Concurrent():
 	case taken:
-		s.admitted(now, c.Cost, d.TTL)
+		s.backOffOf(c.Limit).admitted(now, c.Cost, d.TTL)
 	case !expected && r.RetryAfter(now, c.Cost) > 0:
-		s.refused(now, c.Cost, d.TTL, d.IntN)
+		s.refused(c.Limit, now, c.Cost, d)
 	}
 	return s
+}
+
+// refused records that the store refused the cost at the instant now.
+func (s *Seen) refused(limit *domain.Limit, now algo.Instant, cost int64, d *Cache) {
+	if s.backOffOf(limit) == nil {
+		s.backOffs = append(s.backOffs, backOff{most: limit.Machine().Capacity()})
+	}
+	s.backOffOf(limit).refused(now, cost, d.TTL, d.IntN)
 }
 
 // put replaces the state of the same limit under any version of its rules, or adds a state.

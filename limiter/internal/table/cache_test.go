@@ -96,12 +96,10 @@ func TestSeen_tiers(t *testing.T) {
 	full := algo.Result{Machine: paid.Machine(), State: algo.State{Window: 1, Count: 9}}
 	seen := []Seen{{limit: free, Result: full, at: now}}
 	for range 4 {
-		seen[0].refused(now, 1, time.Second, func(int) int { return 0 })
+		seen[0].refused(free, now, 1, &Cache{TTL: time.Second, IntN: func(int) int { return 0 }})
 	}
 	for i, limit := range []*domain.Limit{paid, free} {
-		s := find(seen, limit)
-		s.turn(limit)
-		if left := s.left(now, limit.View(full), now, 1, time.Second); (left > 0) != (i == 1) {
+		if left := find(seen, limit).backOffOf(limit).left(now, limit.View(full), now, 1, time.Second); (left > 0) != (i == 1) {
 			t.Errorf("threshold of %d: got a back-off of %s, want one only for the refused tier", limit.MaxCost(), left)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/internal/domain"
+	"github.com/weir-limits/weir/limiter/internal/evict"
 	"github.com/weir-limits/weir/limiter/internal/quota"
 )
 
@@ -28,15 +29,18 @@ type Table struct {
 	order        list.List // the entries that may be forgotten; the last one has changed last
 	loose, fixed int       // weight of the entries in order, and of the others
 	swept        algo.Instant
+	chooser      evict.Chooser
+	evicted      evict.Count
 }
 
 // Entry is what this process keeps of one subject.
 type Entry struct {
 	subject  domain.Subject
-	seen     []Seen     // denial cache
-	Noticed  []Noticed  // notices
-	Held     []Held     // counts of an outage
-	trackers []*Tracker // leases and counters
+	seen     []Seen       // denial cache
+	Noticed  []Noticed    // notices
+	Held     []Held       // counts of an outage
+	trackers []*Tracker   // leases and counters
+	Used     algo.Instant // last charge in an outage
 
 	weight int           // as counted in the table; 0 if the entry is not in the table
 	holds  bool          // the entry counts in Table.holding
@@ -50,14 +54,8 @@ type Seen struct {
 	Result algo.Result
 	at     algo.Instant // when this process saw the state
 	open   *openCharge  // nil unless a settlement charges the limit
-	backOff
-	tiers []tierBackOff // of charges with other thresholds on the same count
-}
 
-// tierBackOff is the back-off of charges with the threshold most.
-type tierBackOff struct {
-	most    int64
-	backOff backOff
+	backOffs []backOff // one for each threshold on the count (Rate.Of) whose charges the store refused
 }
 
 // openCharge is a lower bound of what the store counts while settlements charge a limit. It is the state before the
@@ -212,6 +210,30 @@ func (t *Table) Room(now algo.Instant, most int) bool {
 	}
 	return t.fixed < most
 }
+
+// Evict makes room for entries of the weight most, as Room reports it. It evicts entries with counts of an outage, of those
+// below half of all their limits the ones that were unused for the longest time. It reports whether there is room. The caller
+// holds the lock.
+func (t *Table) Evict(now algo.Instant, most int) bool {
+	for t.fixed >= most {
+		oldest, ok := evict.Choose(&t.chooser, now, t.entries, func(_ domain.Subject, e *Entry) (algo.Instant, bool) {
+			return e.Used, e.holds && len(e.trackers) == 0 && !slices.ContainsFunc(e.Held, func(h Held) bool {
+				return 2*h.Machine.Used(h.State, now) >= h.Machine.Capacity()
+			})
+		})
+		if !ok {
+			return false
+		}
+		e := t.entries[oldest]
+		e.Held = nil
+		t.Changed(e)
+		t.evicted.Add()
+	}
+	return true
+}
+
+// Evicted returns how many subjects lost counts of an outage since its last call.
+func (t *Table) Evicted() int64 { return t.evicted.Take() }
 
 // expire removes idle trackers. It removes the counts of an outage if all of them have expired.
 func (e *Entry) expire(now algo.Instant) {

@@ -74,18 +74,18 @@ func askTogether(t *testing.T, found *problems, w *world) {
 	w.ask(client, "plenty")
 	w.network.poison(t, "up", "timeout", nil)
 	var mu sync.Mutex
-	for round := range resilient.DefaultFailures + 2 {
+	for round := range resilient.Failures + 2 {
 		var all sync.WaitGroup
 		for range 16 {
 			all.Go(func() {
 				a := w.ask(client, "plenty")
 				mu.Lock()
 				defer mu.Unlock()
-				if a.degraded != limiter.ReasonBusy || round >= resilient.DefaultFailures {
+				if a.degraded != limiter.ReasonBusy || round >= resilient.Failures {
 					found.degraded(a, w.deadline+w.allowance())
 				}
 				if busy := a.degraded == limiter.ReasonBusy; busy != (a.status == http.StatusTooManyRequests) || !busy &&
-					round < resilient.DefaultFailures-1 || a.took > w.deadline+w.allowance() {
+					round < resilient.Failures-1 || a.took > w.deadline+w.allowance() {
 					found.add("round %d: %+v", round+1, a)
 				}
 			})

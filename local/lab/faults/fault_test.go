@@ -249,8 +249,8 @@ func (f *fault) checkAttempts(found *problems, failed, spared int, took time.Dur
 	case f.lives:
 		low, high = all, all
 	default:
-		low = resilient.DefaultFailures
-		high = low + int(took/resilient.DefaultPause) // the breaker sends one probe after each pause
+		low = resilient.Failures
+		high = low + int(took/resilient.Pause) // the breaker sends one probe after each pause
 		rest = all - failed
 	}
 	if failed < low || failed > high || spared != rest {
