@@ -53,6 +53,15 @@ func (p *Paths) Add(text string) (s Set, err error) {
 	return s, nil
 }
 
+// Text returns the paths of a set in the form that Add reads, in the order of the document.
+func (p *Paths) Text(s Set) string {
+	var paths []string
+	for i := range s.each {
+		paths = append(paths, strings.Join(p.names[i], "."))
+	}
+	return strings.Join(paths, "|")
+}
+
 func isName(s string) bool {
 	return s != "" && len(s) <= maxName && !strings.ContainsFunc(s, func(r rune) bool {
 		return r != '_' && r != '-' && r != '$' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/meter"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
@@ -46,6 +47,8 @@ type Listed struct {
 	// Overridden reports whether an override or the record of an API key sets the numbers of the limit in
 	// Charge.
 	Overridden bool
+	// From is where the bodies of a request and its answer have the cost or the reserve; nil if they have neither.
+	From *meter.Source
 	// Ignored is the reason why the numbers of the API key's record do not apply; see Selection.
 	Ignored error
 	// Reason is the reason why the rule does not charge the limit, for example because an earlier rule has already
@@ -58,7 +61,7 @@ func (r *Rules) list(l *limit, s limiter.Subject, own applied) Listed {
 	return Listed{
 		Path: l.Path, Tier: l.Tier, Endpoint: rule.Endpoint, Method: rule.Method,
 		Charge: limiter.Charge{Subject: s, Limit: own.limit, Cost: l.cost}, Overridden: own.overridden, Ignored: own.mistake,
-		Shared: l.spec.Rate.Regions != algo.Regions{}, AcrossTiers: l.AcrossTiers, UpTo: l.UpTo != nil,
+		Shared: l.spec.Rate.Regions != algo.Regions{}, AcrossTiers: l.AcrossTiers, UpTo: l.UpTo != nil, From: l.From,
 	}
 }
 

@@ -1,6 +1,7 @@
 package checkout
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/hex"
@@ -110,7 +111,7 @@ func (c Checkout) SubjectKeyFile() string { return c.Path(".weir", "subject-key"
 func (c Checkout) InterventionsFile() string { return c.Path(".weir", "interventions.json") }
 
 // Interventions returns those in InterventionsFile.
-func (c Checkout) Interventions() (*rules.Interventions, error) {
+func (c Checkout) Interventions(context.Context) (*rules.Interventions, error) {
 	text, err := os.ReadFile(c.InterventionsFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -120,7 +121,7 @@ func (c Checkout) Interventions() (*rules.Interventions, error) {
 
 // Intervene writes InterventionsFile. If its version is no longer after, it writes nothing, and the error wraps
 // rulestore.ErrConflict.
-func (c Checkout) Intervene(v *rules.Interventions, after int64) error {
+func (c Checkout) Intervene(ctx context.Context, v *rules.Interventions, after int64) error {
 	if err := os.MkdirAll(c.Path(".weir"), 0o700); err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (c Checkout) Intervene(v *rules.Interventions, after int64) error {
 		return err
 	}
 	defer func() { _ = locked.Close() }()
-	was, err := c.Interventions()
+	was, err := c.Interventions(ctx)
 	if err == nil && was.Version != after {
 		err = rulestore.ErrConflict
 	}

@@ -22,13 +22,13 @@ func TestCheckout_Intervene(t *testing.T) {
 	)
 	for i := range 8 {
 		wg.Go(func() {
-			was, err := c.Interventions()
+			was, err := c.Interventions(t.Context())
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			made, _ := was.Put(now, rules.Intervention{Kind: "user", Value: strconv.Itoa(i), End: now.Unix() + 9})
-			err = c.Intervene(made, was.Version)
+			err = c.Intervene(t.Context(), made, was.Version)
 			if err == nil {
 				written.Add(1)
 			} else if !errors.Is(err, rulestore.ErrConflict) {
@@ -37,7 +37,7 @@ func TestCheckout_Intervene(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	v, err := c.Interventions()
+	v, err := c.Interventions(t.Context())
 	if err != nil || len(v.List) != int(written.Load()) || len(v.List) == 0 {
 		t.Errorf("got %d blocks, %v, want %d", len(v.List), err, written.Load())
 	}

@@ -37,24 +37,3 @@ func LocalRules() string {
 }
 
 func (c Checkout) rulesPathFile() string { return c.Path(".weir", "rules-path") }
-
-// Tiers returns the tiers of a rules document. "" means the document of the checkout. Tiers returns
-// none if it cannot read the document.
-func Tiers(document string) []string {
-	if document == "" {
-		c, err := Find()
-		if err != nil {
-			return nil
-		}
-		document = c.Path("functions", "rules.json")
-	}
-	content, err := os.ReadFile(document)
-	if err != nil {
-		return nil
-	}
-	r, err := ParseRules(content)
-	if err != nil {
-		return nil
-	}
-	return r.Tiers()
-}

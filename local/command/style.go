@@ -3,8 +3,6 @@ package command
 import (
 	"io"
 	"os"
-
-	"github.com/spf13/cobra"
 )
 
 // Style marks text on a terminal. The zero value does not change text.
@@ -13,11 +11,11 @@ type Style struct{ on bool }
 // StyleOf returns the style for output to the writer out. It has colours only if out is a terminal and
 // NO_COLOR (no-color.org) is not set.
 func StyleOf(out io.Writer) Style {
-	return Style{IsTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	return Style{isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-// IsTerminal reports whether a stream is a terminal: a character device other than the null device.
-func IsTerminal(stream any) bool {
+// isTerminal reports whether a stream is a terminal: a character device other than the null device.
+func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	if !ok {
 		return false
@@ -45,15 +43,3 @@ func (s Style) Bad(text string) string { return s.mark("31", text) }
 
 // Weak marks text that a reader can skip.
 func (s Style) Weak(text string) string { return s.mark("2", text) }
-
-// Complete makes a shell complete the values of a flag.
-func Complete(c *cobra.Command, flag string, values ...string) {
-	CompleteBy(c, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// CompleteBy makes a shell complete the values of a flag by a function.
-func CompleteBy(c *cobra.Command, flag string, values cobra.CompletionFunc) {
-	if err := c.RegisterFlagCompletionFunc(flag, values); err != nil {
-		panic(err) // the command has no such flag
-	}
-}

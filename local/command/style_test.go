@@ -19,7 +19,7 @@ func TestStyle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = null.Close() }()
-	if IsTerminal(null) || IsTerminal(nil) {
+	if isTerminal(null) || isTerminal(nil) {
 		t.Error("the null device, or none: got a terminal, want none")
 	}
 	if s := (Style{on: true}); s.Bad("x") != "\x1b[31mx\x1b[0m" || (Style{}).Bad("x") != "x" {

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// Limit is one limit of a subject, with its usage.
-type Limit struct {
+// LimitUsage is one limit of a subject, with its usage.
+type LimitUsage struct {
 	Name string `json:"name"`
 	Path string `json:"path"` // place in the rules document, such as "rules[2].limits.free"
 	Tier string `json:"tier"` // key of the limit in the rule: a tier, "*" or "global"
@@ -21,33 +21,37 @@ type Limit struct {
 	// the limit counts without an endpoint.
 	MetricsRule string `json:"metricsRule"`
 	Subject     string `json:"subject"`
-	// Counted has the subjects under which the store counts the limit, if they differ from Subject. A
-	// limit with shards has one subject for each shard. A limit in shadow mode has a subject of its own.
-	Counted []string `json:"counted,omitempty"`
-	ID      string   `json:"id"` // identifies the limit inside the subject
 
-	Algorithm      string `json:"algorithm"`
-	Requests       int64  `json:"requests"`
-	WindowSeconds  int64  `json:"windowSeconds"`         // length of the window; for a calendar, of the present period
-	Period         string `json:"period,omitempty"`      // unit of a calendar: day, week, month or year
-	TimeZone       string `json:"timeZone,omitempty"`    // time zone of the period
-	Anchor         string `json:"anchor,omitempty"`      // the first day of a week or a month
-	Burst          int64  `json:"burst,omitempty"`       // burst of a bucket
-	Cost           int64  `json:"cost"`                  // cost of one request
-	Count          string `json:"count,omitempty"`       // cost, failures, bytes or concurrent: Cost is charged until the answer is known
-	Notify         []int  `json:"notify,omitempty"`      // percentages at which the limit writes a notice
-	AcrossTiers    bool   `json:"acrossTiers,omitempty"` // true if the limits of several tiers keep one count
-	PartOf         int64  `json:"partOf,omitempty"`      // capacity of a limit with up_to, of which Requests or Burst is the part of the tier
-	Shared         bool   `json:"shared,omitempty"`      // true if regions share the limit
-	Mode           string `json:"mode"`                  // enforce, mark or shadow
-	OnError        string `json:"onError"`               // allow, deny or local
-	LocalProcesses int    `json:"localProcesses,omitempty"`
-	Lease          int64  `json:"lease,omitempty"`
-	Shards         int    `json:"shards,omitempty"`
-	SyncMS         int64  `json:"syncMs,omitempty"`
-	OtherTier      bool   `json:"otherTier,omitempty"`  // true if the caller has another tier now, so that the limit does not apply
-	Overridden     bool   `json:"overridden,omitempty"` // true if an override for the caller sets these numbers
-	State          State  `json:"state,omitzero"`
+	Algorithm      string   `json:"algorithm"`
+	Requests       int64    `json:"requests"`
+	WindowSeconds  int64    `json:"windowSeconds"`         // length of the window; for a calendar, of the present period
+	Period         string   `json:"period,omitempty"`      // unit of a calendar: day, week, month or year
+	TimeZone       string   `json:"timeZone,omitempty"`    // time zone of the period
+	Anchor         string   `json:"anchor,omitempty"`      // the first day of a week or a month
+	Burst          int64    `json:"burst,omitempty"`       // burst of a bucket
+	Cost           int64    `json:"cost"`                  // cost of one request, the largest if its body has the reserve
+	Count          string   `json:"count,omitempty"`       // cost, failures, bytes or concurrent: Cost is charged until the answer is known
+	Reserve        *Reserve `json:"reserve,omitempty"`     // the reserve in the body of a request; nil for a number
+	Notify         []int    `json:"notify,omitempty"`      // percentages at which the limit writes a notice
+	AcrossTiers    bool     `json:"acrossTiers,omitempty"` // true if the limits of several tiers keep one count
+	PartOf         int64    `json:"partOf,omitempty"`      // capacity of a limit with up_to, of which Requests or Burst is the part of the tier
+	Shared         bool     `json:"shared,omitempty"`      // true if regions share the limit
+	Mode           string   `json:"mode"`                  // enforce, mark or shadow
+	OnError        string   `json:"onError"`               // allow, deny or local
+	LocalProcesses int      `json:"localProcesses,omitempty"`
+	Lease          int64    `json:"lease,omitempty"`
+	Shards         int      `json:"shards,omitempty"`
+	SyncMS         int64    `json:"syncMs,omitempty"`
+	OtherTier      bool     `json:"otherTier,omitempty"`  // true if the caller has another tier now, so that the limit does not apply
+	Overridden     bool     `json:"overridden,omitempty"` // true if an override for the caller sets these numbers
+	State          State    `json:"state,omitzero"`
+}
+
+// Reserve is a reserve that the body of a request has. A price multiplies it.
+type Reserve struct {
+	JSON    string `json:"json"`    // the path of the number in the body, or several, joined by |
+	Default int64  `json:"default"` // without a number
+	Most    int64  `json:"most"`    // also for a body that cannot be read
 }
 
 // State is the usage of a limit, in requests, at the instant of the answer.
@@ -71,21 +75,21 @@ type State struct {
 }
 
 // Limits returns the limits of all rules in file order, without subjects and usage.
-func Limits(r *rules.Rules, now time.Time) []Limit {
-	limits := []Limit{}
+func Limits(r *rules.Rules, now time.Time) []LimitUsage {
+	limits := []LimitUsage{}
 	for _, l := range r.Limits() {
 		limits = append(limits, newLimit(l, now))
 	}
 	return limits
 }
 
-func newLimit(l rules.Listed, now time.Time) Limit {
+func newLimit(l rules.Listed, now time.Time) LimitUsage {
 	limit, s, c := l.Charge.Limit, l.Charge.Limit.Spread, l.Charge.Limit.Rate.Calendar
-	made := Limit{
+	made := LimitUsage{
 		Name: limit.Name, Path: l.Path, Tier: l.Tier, Rule: strings.TrimSpace(l.Method + " " + l.Endpoint),
 		MetricsRule: telemetry.RuleName(limit.Rule),
-		Subject:     l.Charge.Subject.String(), ID: limit.ID.String(),
-		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second),
+		Subject:     l.Charge.Subject.String(),
+		Algorithm:   string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.WindowAt(now) / time.Second),
 		Period: string(c.Period), TimeZone: c.Zone, Anchor: c.Anchor, Burst: limit.Rate.Burst,
 		Cost: l.Charge.Cost, Count: string(limit.Count.Of), AcrossTiers: l.AcrossTiers, Shared: l.Shared, Mode: "enforce",
 		OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
@@ -103,13 +107,8 @@ func newLimit(l rules.Listed, now time.Time) Limit {
 	case limit.Mark:
 		made.Mode = "mark"
 	}
-	if l.Charge.Subject == (limiter.Subject{}) {
-		return made
-	}
-	for _, subject := range limit.Subjects(l.Charge.Subject) {
-		if subject != l.Charge.Subject {
-			made.Counted = append(made.Counted, subject.String())
-		}
+	if l.From != nil && l.From.Reserve != 0 {
+		made.Reserve = &Reserve{JSON: l.From.Paths.Text(l.From.Reserve), Default: l.From.Default, Most: l.From.MostReserve}
 	}
 	return made
 }

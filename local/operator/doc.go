@@ -1,7 +1,7 @@
 // Package operator implements the commands explain, usage and reset. [Operator.Explain] lists the
 // limits that apply to a request, [Operator.Usage] returns the usage of a subject, and
 // [Operator.Reset] deletes it. The local gateway serves them over HTTP ([Operator.Handler]), and
-// [Client] is the HTTP client. For a deployment, the commands use an Operator over its store.
+// [Gateway] asks them. For a deployment, the commands use an Operator over its store.
 //
 // Explain and Usage change and charge nothing. They show the state in the store, in which a whole lease
 // counts as charged. They cannot show the counts in an environment's own memory: counts that are not

@@ -39,36 +39,28 @@ type Explanation struct {
 	Path   string `json:"path"`
 	// Readings are the readings of the path, which the rules match. It is empty for a plain path, whose only reading is Path.
 	Readings []string  `json:"readings,omitempty"`
-	Caller   Caller    `json:"caller"`
+	Caller   Identity  `json:"caller"`
 	At       time.Time `json:"at"`
 	// Version is the version of the rules.
 	Version int64  `json:"rulesVersion"`
 	Source  string `json:"rulesSource,omitempty"` // see Operator.Source
 	// Rules are the rules whose endpoint matches, in file order. Others is the number of all other
 	// rules.
-	Rules  []Rule `json:"rules"`
-	Others int    `json:"otherRules"`
+	Rules  []Matched `json:"rules"`
+	Others int       `json:"otherRules"`
 	// Interventions are the block of the caller (weir block), and what weir raise sets for its limits.
 	Interventions []rules.Intervention `json:"interventions,omitempty"`
 	// Exempt is the exemption that applies to the request. It is nil if the request is not exempt.
-	Exempt *Exemption `json:"exempt,omitempty"`
+	Exempt *rules.Exemption `json:"exempt,omitempty"`
 	// Limits are the limits that the request charges, in file order. If several rules share a limit,
 	// the limit has their highest cost.
-	Limits   []Limit  `json:"limits"`
-	Decision Decision `json:"decision"`
-	Notes    []string `json:"notes"`
+	Limits   []LimitUsage `json:"limits"`
+	Decision Verdict      `json:"decision"`
+	Notes    []string     `json:"notes"`
 }
 
-// Exemption is an entry of the list "exempt" in the rules document.
-type Exemption struct {
-	Path  string `json:"path"` // place in the document, such as "exempt[2]"
-	Name  string `json:"name"` // name in metrics
-	Kind  string `json:"kind"` // ip, user, apikey or endpoint
-	Value string `json:"value"`
-}
-
-// Caller has the identities of a request's caller that the rules use.
-type Caller struct {
+// Identity has the identities of a request's caller that the rules use.
+type Identity struct {
 	Subject  string              `json:"subject"`        // the subject of the user, else of the API key, else of the address
 	Hash     string              `json:"hash,omitempty"` // replaces the subject in logs, metrics and events
 	User     string              `json:"user,omitempty"`
@@ -81,8 +73,8 @@ type Caller struct {
 	Rejected string `json:"rejected,omitempty"`
 }
 
-// Rule is a rule whose endpoint matches a request.
-type Rule struct {
+// Matched is a rule whose endpoint matches a request.
+type Matched struct {
 	Path     string `json:"path"` // place in the document, such as "rules[2]"
 	Endpoint string `json:"endpoint"`
 	Method   string `json:"method,omitempty"`
@@ -92,8 +84,8 @@ type Rule struct {
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// Decision is the answer that the request would get now.
-type Decision struct {
+// Verdict is the answer that the request would get now.
+type Verdict struct {
 	Allowed bool `json:"allowed"`
 	// Status is the HTTP status of a refusal. A limit refuses with 429, or with 503 if the store failed
 	// and on_error is deny. If no limit refuses, a malformed path gets 400. Otherwise, if no limit refuses, Status is 401 for an invalid
@@ -116,8 +108,6 @@ type Decision struct {
 	Unrouted bool `json:"unrouted,omitempty"`
 	// Degraded is the reason for which the store did not decide. It is "" if the store decided.
 	Degraded string `json:"degraded,omitempty"`
-	// FromCache is true if the decision needed no store call.
-	FromCache bool `json:"fromCache,omitempty"`
 }
 
 // Explain answers q.
@@ -138,8 +128,8 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	request := rules.Request{Method: q.Method, Path: rules.EncodedPath(q.Path).Below(o.BasePaths), Header: header, Caller: who, At: now}
 	explained := r.Explain(request)
 	e := Explanation{
-		Method: q.Method, Path: q.Path, Caller: newCaller(who, explained.Tier, rejected), At: now.UTC(), Version: r.Version(), Source: o.Source,
-		Rules: []Rule{}, Others: r.Len() - len(explained.Matches), Notes: append([]string{}, notes...),
+		Method: q.Method, Path: q.Path, Caller: newIdentity(who, explained.Tier, rejected), At: now.UTC(), Version: r.Version(), Source: o.Source,
+		Rules: []Matched{}, Others: r.Len() - len(explained.Matches), Notes: append([]string{}, notes...),
 	}
 	e.Caller.Hash = o.hash(who.Subject())
 	if paths := explained.Readings; len(paths) > 1 || len(paths) == 1 && paths[0] != q.Path {
@@ -149,11 +139,9 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		e.Notes = append(e.Notes, "the path has a base path of a custom domain (BASE_PATH): the rules match it as "+path)
 	}
 	for _, m := range explained.Matches {
-		e.Rules = append(e.Rules, newRule(m))
+		e.Rules = append(e.Rules, newMatched(m))
 	}
-	if x := explained.Exemption; x != nil {
-		e.Exempt = &Exemption{Path: x.Path, Name: x.Name, Kind: x.Kind, Value: x.Value}
-	}
+	e.Exempt = explained.Exemption
 	listed := charged(explained)
 	e.Limits, err = o.usages(ctx, now, listed)
 	if err != nil {
@@ -163,10 +151,10 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	if err != nil {
 		return Explanation{}, err
 	}
-	e.Decision = newDecision(d, listed, rejected)
+	e.Decision = newVerdict(d, listed, rejected)
 	e.Interventions = r.Interventions().Of(who, now)
 	if explained.Blocked != nil {
-		e.Decision = Decision{Status: http.StatusForbidden}
+		e.Decision = Verdict{Status: http.StatusForbidden}
 	}
 	if (explained.Malformed || explained.Mistake != nil) && d.Allowed {
 		e.Decision.Allowed, e.Decision.Status = false, http.StatusBadRequest
@@ -197,7 +185,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 func (o *Operator) route(e *Explanation) {
 	routed, unrouted := o.Routed(e.Method, e.Path)
 	if len(routed) == 0 {
-		e.Decision = Decision{Status: http.StatusForbidden, Unrouted: true}
+		e.Decision = Verdict{Status: http.StatusForbidden, Unrouted: true}
 		e.Notes = append(e.Notes, "no API has a route for "+e.Method+" "+e.Path+
 			": the REST API answers 403 and the HTTP API 404, before any limit")
 		return
@@ -234,8 +222,8 @@ func (q Question) check() error {
 	return nil
 }
 
-func newCaller(c caller.Caller, tier string, rejected error) Caller {
-	made := Caller{Subject: c.Subject().String(), User: c.User, APIKeyID: c.APIKey, IPFrom: c.IPFrom, Tier: tier, Claims: c.Claims}
+func newIdentity(c caller.Caller, tier string, rejected error) Identity {
+	made := Identity{Subject: c.Subject().String(), User: c.User, APIKeyID: c.APIKey, IPFrom: c.IPFrom, Tier: tier, Claims: c.Claims}
 	if c.IP.IsValid() {
 		made.IP = c.IP.String()
 	}
@@ -324,8 +312,8 @@ func charged(e rules.Explanation) []rules.Listed {
 	return listed
 }
 
-func newRule(m rules.Match) Rule {
-	r := Rule{Path: m.Path, Endpoint: m.Endpoint, Method: m.Method}
+func newMatched(m rules.Match) Matched {
+	r := Matched{Path: m.Path, Endpoint: m.Endpoint, Method: m.Method}
 	if m.Reason != "" {
 		r.Reasons = append(r.Reasons, m.Reason)
 	}
@@ -339,12 +327,10 @@ func newRule(m rules.Match) Rule {
 	return r
 }
 
-// newDecision returns the limiter's decision d as the answer to a question. rejected is the reason why the
+// newVerdict returns the limiter's decision d as the answer to a question. rejected is the reason why the
 // credential is rejected, or nil. If no limit refuses, rejected decides the answer.
-func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Decision {
-	made := Decision{
-		Allowed: d.Allowed, DelaySeconds: d.Delay.Seconds(), Degraded: string(d.Reason), FromCache: d.FromCache && !d.Allowed,
-	}
+func newVerdict(d limiter.Decision, listed []rules.Listed, rejected error) Verdict {
+	made := Verdict{Allowed: d.Allowed, DelaySeconds: d.Delay.Seconds(), Degraded: string(d.Reason)}
 	for _, l := range listed {
 		if l.Charge.Limit == d.Limit {
 			made.Limit = cmp.Or(made.Limit, l.Path)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Path is the prefix of the paths at which a local gateway answers the questions of [Client].
+// Path is the prefix of the paths at which a local gateway answers the questions of [Gateway].
 const Path = "/_weir/api/"
 
 // These are the paths of the questions. A question is a POST with a JSON body, so that no URL contains a
@@ -82,17 +82,17 @@ func write(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // fails only if the client has disconnected
 }
 
-// Client queries the gateway on this machine. It is safe for concurrent use.
-type Client struct{ url string }
+// Gateway queries the gateway on this machine. It is safe for concurrent use.
+type Gateway struct{ url string }
 
-// NewClient returns a client of the gateway at a URL such as http://127.0.0.1:8080. The URL must be
-// on this machine, because the client sends tokens to it.
-func NewClient(address string) (*Client, error) {
+// NewGateway returns the gateway at a URL such as http://127.0.0.1:8080. The URL must be
+// on this machine, because questions can have tokens.
+func NewGateway(address string) (*Gateway, error) {
 	u, err := url.Parse(address)
 	if err == nil && u.Scheme == "http" && strings.Trim(u.Path, "/") == "" && u.RawQuery == "" {
 		addr, err := netip.ParseAddr(u.Hostname())
 		if u.Hostname() == "localhost" || err == nil && addr.IsLoopback() {
-			return &Client{"http://" + u.Host}, nil
+			return &Gateway{"http://" + u.Host}, nil
 		}
 	}
 	return nil, Mistake("url: got %q, want the URL of a gateway on this machine, such as http://127.0.0.1:8080", address)
@@ -102,18 +102,18 @@ func NewClient(address string) (*Client, error) {
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 // Explain is [Operator.Explain].
-func (c *Client) Explain(ctx context.Context, q Question) (Explanation, error) {
-	return Ask[Explanation](ctx, c, pathExplain, q)
+func (g *Gateway) Explain(ctx context.Context, q Question) (Explanation, error) {
+	return Ask[Explanation](ctx, g, pathExplain, q)
 }
 
 // Usage is [Operator.Usage].
-func (c *Client) Usage(ctx context.Context, subject string) (Usage, error) {
-	return Ask[Usage](ctx, c, pathUsage, about{subject})
+func (g *Gateway) Usage(ctx context.Context, subject string) (Usage, error) {
+	return Ask[Usage](ctx, g, pathUsage, about{subject})
 }
 
 // Reset is [Operator.Reset].
-func (c *Client) Reset(ctx context.Context, subject string) (Usage, error) {
-	return Ask[Usage](ctx, c, pathReset, about{subject})
+func (g *Gateway) Reset(ctx context.Context, subject string) (Usage, error) {
+	return Ask[Usage](ctx, g, pathReset, about{subject})
 }
 
 // NoGatewayError means that no gateway of Weir answers at a URL.
@@ -123,14 +123,14 @@ type NoGatewayError struct{ error }
 func (e *NoGatewayError) Unwrap() error { return e.error }
 
 // Ask sends a question to a path of the gateway, and returns the answer.
-func Ask[A any](ctx context.Context, c *Client, path string, question any) (a A, err error) {
+func Ask[A any](ctx context.Context, g *Gateway, path string, question any) (a A, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	body, err := json.Marshal(question)
 	if err != nil {
 		return a, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+path, bytes.NewReader(body))
 	if err != nil {
 		return a, err
 	}

@@ -20,7 +20,7 @@ func TestClient(t *testing.T) {
 	d := newDesk(t, "memory")
 	s := httptest.NewServer(d.Handler())
 	defer s.Close()
-	c, err := operator.NewClient(s.URL)
+	c, err := operator.NewGateway(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestClient(t *testing.T) {
 		t.Errorf("reset: got %+v, error %v, want 3 limits", f, err)
 	}
 	same(t, c.Reset, d.Reset, "user:alice") // alice has no usage now
-	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(failing{d.Store}, limiter.Options{}))}
+	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(failing{d.store}, limiter.Options{}))}
 	same(t, c.Usage, d.Usage, "user:alice")
 	s.Close()
 	if _, err := c.Usage(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(),
@@ -62,27 +62,27 @@ func same[Q, A any](t *testing.T, client, direct func(context.Context, Q) (A, er
 }
 
 // The client only accepts addresses of this machine.
-func TestNewClient(t *testing.T) {
+func TestNewGateway(t *testing.T) {
 	for address, ok := range map[string]bool{
 		"http://127.0.0.1:8080": true, "http://localhost:8080/": true, "http://[::1]:9": true,
 		"https://127.0.0.1:8080": false, "http://evil.example": false, "http://127.0.0.1.evil.example": false, "http://127.0.0.1:1/path": false,
 		"127.0.0.1:8080": false, "": false, "http://192.168.1.1": false, "http://127.0.0.1@evil.example": false,
 	} {
-		if _, err := operator.NewClient(address); (err == nil) != ok {
+		if _, err := operator.NewGateway(address); (err == nil) != ok {
 			t.Errorf("%q: got error %v, want an error: %t", address, err, !ok)
 		}
 	}
 }
 
 // The client does not follow a redirect. Its error states that the server is not a gateway.
-func TestClient_redirect(t *testing.T) {
+func TestGateway_redirect(t *testing.T) {
 	asked := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
 		http.Redirect(w, r, "/again", http.StatusTemporaryRedirect)
 	}))
 	defer s.Close()
-	c, err := operator.NewClient(s.URL)
+	c, err := operator.NewGateway(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,7 @@ import (
 // Operator answers questions about limits from rules and a store. Set its fields before the first
 // question. After that it is safe for concurrent use.
 type Operator struct {
-	// Store holds the counts, and Kind is its name: memory, dynamodb or redis.
-	Store limiter.Store
-	Kind  string
-	// Limiters decide requests with Store. There must be at least one. The first Limiter answers the
+	// Limiters decide requests. There must be at least one. The first Limiter answers the
 	// questions. A reset deletes the state of its subject in all of them.
 	Limiters []*limiter.Limiter
 	// Routed returns the kinds of APIs, REST and HTTP, that have a route for a request, and the other kinds. The gateway
@@ -74,7 +71,7 @@ func (o *Operator) prefix(addr netip.Addr) netip.Prefix {
 }
 
 // usages returns the usage of limits as the answer shows it. The first Limiter reads it.
-func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Listed) ([]Limit, error) {
+func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Listed) ([]LimitUsage, error) {
 	charges := make([]limiter.Charge, len(listed))
 	for i, l := range listed {
 		charges[i] = l.Charge
@@ -83,12 +80,10 @@ func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Lis
 	if err != nil {
 		return nil, err
 	}
-	limits := make([]Limit, len(listed))
+	limits := make([]LimitUsage, len(listed))
 	for i, l := range listed {
 		limits[i] = newLimit(l, now)
 		limits[i].State = newState(usages[i], now)
 	}
 	return limits, nil
 }
-
-const memory = "memory"

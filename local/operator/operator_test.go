@@ -3,6 +3,7 @@ package operator_test
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -54,16 +55,18 @@ var (
 type desk struct {
 	*operator.Operator
 	t     testing.TB
+	kind  string
+	store limiter.Store
 	now   time.Time
 	rules *rules.Rules
 }
 
 func newDesk(t testing.TB, kind string) *desk {
 	t.Helper()
-	d := &desk{t: t, now: noon, rules: parse(t, document)}
 	store := open(t, kind)
+	d := &desk{t: t, kind: kind, store: store, now: noon, rules: parse(t, document)}
 	d.Operator = &operator.Operator{
-		Store: store, Kind: kind, Address: local,
+		Address:  local,
 		Limiters: []*limiter.Limiter{storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))},
 		Rules:    func(context.Context, time.Time) *rules.Rules { return d.rules }, Clock: func() time.Time { return d.now },
 	}
@@ -240,7 +243,7 @@ func TestExplain(t *testing.T) {
 			e.Version != 7 || e.Others != 4 {
 			t.Errorf("explanation: got %+v, want the path, the caller and the rules of the request", e)
 		}
-		want := []operator.Rule{
+		want := []operator.Matched{
 			{Path: "rules[0]", Endpoint: "/search", Method: "GET", Charges: 1},
 			{Path: "rules[1]", Endpoint: "/search", Method: "POST", Reasons: []string{"applies to POST"}},
 			{Path: "rules[6]", Endpoint: "*", Charges: 2},
@@ -273,16 +276,16 @@ func TestInspect(t *testing.T) {
 		}
 		want := map[string]int64{"rules[0].limits.free": 7, "rules[4].limits.*": 0, "rules[2].limits.*[0]": 9, "rules[2].limits.*[1]": 9,
 			"rules[2].limits.*[2]": 9}
-		if d.Kind != "memory" { // a shared store lacks the charges of the limit with sync_ms, which the environment reports later
+		if d.kind != "memory" { // a shared store lacks the charges of the limit with sync_ms, which the environment reports later
 			delete(want, "rules[2].limits.*[2]")
 		}
-		if !reflect.DeepEqual(charged, want) || len(i.Limits) != 9 || len(i.Others) != 0 {
-			d.t.Errorf("charged: got %v, want %v; %d limits, others %+v", charged, want, len(i.Limits), i.Others)
+		if !reflect.DeepEqual(charged, want) || len(i.Limits) != 9 {
+			d.t.Errorf("charged: got %v, want %v; %d limits", charged, want, len(i.Limits))
 		}
 		if i := d.inspect("user:bob"); len(i.Limits) != 9 || i.Limits[0].State.Charged {
 			d.t.Errorf("bob: got %+v, want 9 limits without usage", i)
 		}
-		if i := d.inspect("global"); len(i.Limits) != 0 || len(i.Others) != 0 {
+		if i := d.inspect("global"); len(i.Limits) != 0 {
 			d.t.Errorf("global: got %+v, want no limits", i)
 		}
 	})
@@ -339,8 +342,8 @@ func TestInspect_acrossTiers(t *testing.T) {
 					d.t.Errorf("%s: got %+v, want the limit month with %d of %d", subject, l, remaining, capacity)
 				}
 			}
-			if text := strings.Join(got, " "); text != tiers || len(i.Others) > 0 {
-				d.t.Errorf("%s: got the limits of %q and others %+v, want those of %q", subject, text, i.Others, tiers)
+			if text := strings.Join(got, " "); text != tiers {
+				d.t.Errorf("%s: got the limits of %q, want those of %q", subject, text, tiers)
 			}
 		}
 		want("apikey:new", "paid", 5000, 5000)
@@ -368,26 +371,21 @@ func TestInspect_acrossTiers(t *testing.T) {
 	})
 }
 
-// Usage also shows readable state that no rule describes. A reset removes this state too.
-func TestInspect_others(t *testing.T) {
+// A reset also removes state that the present rules do not describe.
+func TestReset_unknown(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		d.send(operator.Question{Method: "GET", Path: "/search", User: "bob"})
 		d.send(operator.Question{Method: "GET", Path: "/tried", User: "bob"})
+		before := d.rules
 		d.rules = parse(t, `{"version":8,"rules":[{"endpoint":"/else","limits":{"*":{"requests":1,"window":"1m"}}}]}`)
-		i := d.inspect("user:bob")
-		if len(i.Limits) != 1 || i.Limits[0].State.Charged || len(i.Others) != 2 {
-			d.t.Fatalf("usage: got %+v, want one limit without usage and two others", i)
+		if f := d.reset("user:bob"); len(f.Limits) != 0 {
+			d.t.Errorf("reset: got %+v, want no limit of the rules", f)
 		}
-		for _, o := range i.Others {
-			if o.Version != 7 || o.Remaining != o.Capacity-1 || !o.FullAt.After(d.now) {
-				d.t.Errorf("other state: got %+v, want one request charged by rules of version 7", o)
+		d.rules = before
+		for _, l := range d.inspect("user:bob").Limits {
+			if l.State.Charged {
+				d.t.Errorf("after the reset: got %+v, want no usage", l)
 			}
-		}
-		if f := d.reset("user:bob"); len(f.Limits) != 0 || len(f.Others) != 2 {
-			d.t.Errorf("reset: got %+v, want two others without a rule", f)
-		}
-		if i := d.inspect("user:bob"); len(i.Others) != 0 {
-			d.t.Errorf("usage after a reset: got %+v, want no others", i)
 		}
 	})
 }
@@ -396,7 +394,7 @@ func TestInspect_others(t *testing.T) {
 // within a second. Other callers keep their usage.
 func TestReset(t *testing.T) {
 	eachStore(t, func(d *desk) {
-		other := storetest.Must(limiter.New(d.Store, limiter.Options{}))
+		other := storetest.Must(limiter.New(d.store, limiter.Options{}))
 		bob, alice := operator.Question{Method: "GET", Path: "/search", User: "bob"}, operator.Question{Method: "GET", Path: "/search",
 			User: "alice"}
 		for range 4 {
@@ -418,17 +416,17 @@ func TestReset(t *testing.T) {
 			d.t.Fatal("before the reset: bob got an admission, want a refusal in both environments")
 		}
 		f := d.reset("user:bob")
-		if len(f.Limits) != 1 || f.Limits[0].Name != "search" || f.Limits[0].State.Remaining != 0 || f.Removed[0] != "user:bob" {
+		if len(f.Limits) != 1 || f.Limits[0].Name != "search" || f.Limits[0].State.Remaining != 0 {
 			d.t.Errorf("reset: got %+v, want the limit search of user:bob with 0 remaining", f)
 		}
 		if !d.send(bob).Allowed {
 			d.t.Error("after the reset: bob got a refusal, want an admission")
 		}
-		if remembers := d.Kind != "memory"; elsewhere() == remembers {
+		if remembers := d.kind != "memory"; elsewhere() == remembers {
 			d.t.Errorf("after the reset, another environment: bob got an admission: %t, want %t", remembers, !remembers)
 		}
-		if says := strings.Contains(strings.Join(f.Notes, " "), "up to a second"); says != (d.Kind != "memory") {
-			d.t.Errorf("notes: got %q, want a note about other environments: %t", f.Notes, d.Kind != "memory")
+		if !strings.Contains(strings.Join(f.Notes, " "), "up to a second") {
+			d.t.Errorf("notes: got %q, want a note about other environments", f.Notes)
 		}
 		d.now = d.now.Add(time.Second + 1)
 		if !elsewhere() {
@@ -449,9 +447,9 @@ func TestReset_others(t *testing.T) {
 	}
 	f := d.reset("user:alice")
 	e := d.explain(q)
-	if d.send(q).Allowed || e.Decision.Limit != "rules[6].limits.global[0]" || len(f.Notes) != 1 || !strings.HasPrefix(f.Notes[0],
+	if d.send(q).Allowed || e.Decision.Limit != "rules[6].limits.global[0]" || len(f.Notes) != 2 || !strings.HasPrefix(f.Notes[0],
 		"other subjects of the same caller") {
-		t.Errorf("after the reset: got decision %+v and notes %q, want a refusal by the address and one note", e.Decision, f.Notes)
+		t.Errorf("after the reset: got decision %+v and notes %q, want a refusal by the address, and the note first", e.Decision, f.Notes)
 	}
 }
 
@@ -483,7 +481,7 @@ func TestExplain_rejected(t *testing.T) {
 func TestReset_limiters(t *testing.T) {
 	d := newDesk(t, "redis")
 	for range 2 {
-		d.Limiters = append(d.Limiters, storetest.Must(limiter.New(d.Store, limiter.Options{})))
+		d.Limiters = append(d.Limiters, storetest.Must(limiter.New(d.store, limiter.Options{})))
 	}
 	q := operator.Question{Method: "POST", Path: "/search", User: "bob"}
 	charges := d.rules.Charges(nil, q.Method, rules.EncodedPath(q.Path), caller.Caller{User: "bob"})[:1]
@@ -554,8 +552,8 @@ func TestExplain_claims(t *testing.T) {
 // If the store fails, each question returns an error.
 func TestOperator_storeFails(t *testing.T) {
 	d := newDesk(t, "memory")
-	d.Store = failing{d.Store}
-	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(d.Store, limiter.Options{}))}
+	d.store = failing{d.store}
+	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(d.store, limiter.Options{}))}
 	if _, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search"}); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("explain: got error %v, want ErrUnavailable", err)
 	}
@@ -571,7 +569,7 @@ func TestOperator_storeFails(t *testing.T) {
 // that the usage is from the store, and the decision is not.
 func TestExplain_undecided(t *testing.T) {
 	d := newDesk(t, "memory")
-	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(undecided{d.Store}, limiter.Options{}))}
+	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(undecided{d.store}, limiter.Options{}))}
 	e, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search", User: "alice"})
 	if err != nil || e.Decision.Degraded == "" || !strings.Contains(strings.Join(e.Notes, "\n"),
 		"on_error decides, not the usage that is shown") {
@@ -625,10 +623,11 @@ func TestExplain_exempt(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.rules = parse(t, `{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}],"exempt":[{"user":"ops","name":"operators"}]}`)
 	e := d.explain(operator.Question{Method: "GET", Path: "/a", User: "ops"})
-	rules := []operator.Rule{{Path: "rules[0]", Endpoint: "*", Reasons: []string{"exempt[0] exempts the request"}}}
-	if want := (operator.Exemption{Path: "exempt[0]", Name: "operators", Kind: "user", Value: "ops"}); e.Exempt == nil || *e.Exempt != want ||
-		len(e.Limits) > 0 || !e.Decision.Allowed || !reflect.DeepEqual(e.Rules, rules) {
-		t.Errorf("got %+v with exemption %+v, want %+v and no limits", e, e.Exempt, want)
+	rules := []operator.Matched{{Path: "rules[0]", Endpoint: "*", Reasons: []string{"exempt[0] exempts the request"}}}
+	const want = `{"kind":"user","value":"ops","path":"exempt[0]","name":"operators"}`
+	if got, err := json.Marshal(e.Exempt); err != nil || string(got) != want || len(e.Limits) > 0 || !e.Decision.Allowed ||
+		!reflect.DeepEqual(e.Rules, rules) {
+		t.Errorf("got %+v with exemption %s, %v, want %s and no limits", e, got, err, want)
 	}
 	if e := d.explain(operator.Question{Method: "GET", Path: "/a", User: "alice"}); e.Exempt != nil || len(e.Limits) != 1 {
 		t.Errorf("another user: got %+v, want one limit and no exemption", e)

@@ -142,16 +142,16 @@ func (s *Server) environment(ctx context.Context, c boot.Config, store limiter.S
 	}
 	s.live = e.Rules
 	s.recorders = append(s.recorders, e.Recorder)
-	s.operate(c, e, store)
+	s.operate(c, e)
 	s.operator.Record, err = c.FindRecord(ctx)
 	return e, err
 }
 
 // operate adds a function's limiter to the operator, which answers explain, usage and reset with the first one.
-func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter.Store) {
+func (s *Server) operate(c boot.Config, e *lambdahttp.Environment) {
 	if s.operator == nil {
 		s.operator = &operator.Operator{
-			Store: store, Kind: c.Store, Identifier: e.Identifier, Clock: s.Clock,
+			Identifier: e.Identifier, Clock: s.Clock,
 			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits, BasePaths: c.BasePaths, Viewers: e.Viewers,
 			Hash: s.record.HashOf,
 		}

@@ -285,7 +285,7 @@ func TestServe_variables(t *testing.T) {
 func TestServe_basePath(t *testing.T) {
 	t.Setenv("BASE_PATH", "/v1,/orders/v2")
 	l := newLocal(t, "memory", "testdata/design.json")
-	client, err := operator.NewClient(l.rest.URL)
+	client, err := operator.NewGateway(l.rest.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestServe_basePath(t *testing.T) {
 // routes the request.
 func TestServe_explained(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
-	client, err := operator.NewClient(l.rest.URL)
+	client, err := operator.NewGateway(l.rest.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,13 +30,13 @@ func TestServe_why(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLocal(t, "memory", file)
-	client, err := operator.NewClient(l.rest.URL)
+	client, err := operator.NewGateway(l.rest.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(q why.Question) why.Answer {
+	ask := func(q why.Question) why.Refusals {
 		t.Helper()
-		answer, err := why.Ask(t.Context(), client, q)
+		answer, err := operator.Ask[why.Refusals](t.Context(), client, why.Path, q)
 		if err != nil {
 			t.Fatal(err)
 		}

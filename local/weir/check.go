@@ -18,7 +18,6 @@ import (
 )
 
 func checkCommand() *cobra.Command {
-	var asJSON bool
 	var against, store string
 	c := &cobra.Command{
 		Use:   "check FILE",
@@ -39,13 +38,12 @@ func checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return check(c.Context(), c.InOrStdin(), c.OutOrStdout(), args[0], against, notes, asJSON)
+			return check(c, args[0], against, notes)
 		},
 	}
 	c.Flags().StringVar(&against, "against", "", "the document in force; print the limits whose counts would restart")
 	c.Flags().StringVar(&store, "store", "", "redis: also check the server of the variables REDIS_URL, REDIS_CLUSTER and REDIS_IAM_*")
-	command.Complete(c, "store", "redis")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	addJSON(c.Flags())
 	return c
 }
 
@@ -87,9 +85,10 @@ type checked struct {
 	Begins   []string        `json:"begins,omitempty"`   // only with --against: limits that the other document does not have
 }
 
-func check(ctx context.Context, in io.Reader, out io.Writer, file, against string, notes []rules.Problem, asJSON bool) error {
-	document, err := readDocument(ctx, in, file)
-	if err != nil && (!asJSON || ctx.Err() != nil) {
+func check(c *cobra.Command, file, against string, notes []rules.Problem) error {
+	ctx := c.Context()
+	document, err := readDocument(ctx, c.InOrStdin(), file)
+	if err != nil && (!isJSON(c) || ctx.Err() != nil) {
 		return err
 	}
 	result := checked{File: file}
@@ -103,18 +102,16 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 		result.Problems = rules.Problems{{Message: err.Error()}}
 	} else {
 		result.OK, result.Rules, result.Tiers, result.Notes = true, r.Len(), r.Tiers(), slices.Concat(r.Notes(), notes)
-		result.Restarts, result.Begins, err = moved(ctx, in, against, r)
+		result.Restarts, result.Begins, err = moved(ctx, c.InOrStdin(), against, r)
 		if err != nil {
 			return err
 		}
 	}
-	if err := result.print(out, asJSON); err != nil {
-		return err
+	err = result.show(c)
+	if err == nil && !result.OK {
+		err = command.ExitError{Code: 1}
 	}
-	if !result.OK {
-		return command.ExitError{Code: 1}
-	}
-	return nil
+	return err
 }
 
 // moved returns the limits whose counts would restart, and those whose counts would begin, if the rules r replaced the
@@ -135,46 +132,42 @@ func moved(ctx context.Context, in io.Reader, file string, r *rules.Rules) (rest
 	return restarts, begins, nil
 }
 
-func (c checked) print(out io.Writer, asJSON bool) error {
-	if asJSON {
-		return command.PrintJSON(out, c)
-	}
-	var b strings.Builder
-	for _, p := range c.Problems {
-		fmt.Fprintln(&b, p.In(c.File))
-	}
-	if c.OK {
-		c.printRules(&b)
-	}
-	_, err := io.WriteString(out, b.String())
-	return err
+func (d checked) show(c *cobra.Command) error {
+	return show(c, d, func(p *printer) {
+		for _, problem := range d.Problems {
+			p.line("%s", problem.In(d.File))
+		}
+		if d.OK {
+			d.printRules(p)
+		}
+	})
 }
 
-func (c checked) printRules(b *strings.Builder) {
-	summary := plural(c.Rules, "rule")
-	if c.Rules == 0 {
+func (d checked) printRules(p *printer) {
+	summary := plural(d.Rules, "rule")
+	if d.Rules == 0 {
 		summary += ": nothing is limited"
 	}
-	if len(c.Tiers) > 0 {
-		summary += ", tiers: " + strings.Join(c.Tiers, ", ")
+	if len(d.Tiers) > 0 {
+		summary += ", tiers: " + strings.Join(d.Tiers, ", ")
 	}
-	fmt.Fprintf(b, "%s: ok, %s\n", c.File, summary)
-	c.printNotes(b)
-	if len(c.Restarts) > 0 {
-		fmt.Fprintf(b, "  %s\n", restartText(c.Restarts))
+	p.line("%s: ok, %s", d.File, summary)
+	d.printNotes(p)
+	if len(d.Restarts) > 0 {
+		p.line("  %s", restartText(d.Restarts))
 	}
-	if len(c.Begins) > 0 {
-		fmt.Fprintf(b, "  new limits, whose counts start at zero: %s\n", some(c.Begins))
+	if len(d.Begins) > 0 {
+		p.line("  new limits, whose counts start at zero: %s", some(d.Begins))
 	}
 }
 
 // printNotes prints each note once, with all its places.
-func (c checked) printNotes(b *strings.Builder) {
+func (d checked) printNotes(p *printer) {
 	places := map[string][]string{}
-	for _, n := range c.Notes {
+	for _, n := range d.Notes {
 		places[n.Message] = append(places[n.Message], n.Path)
 	}
-	for _, n := range c.Notes {
+	for _, n := range d.Notes {
 		paths := places[n.Message]
 		delete(places, n.Message)
 		if len(paths) == 0 {
@@ -184,7 +177,7 @@ func (c checked) printNotes(b *strings.Builder) {
 		if len(paths) > 1 {
 			n.Line = 0
 		}
-		fmt.Fprintf(b, "  note: %s\n", n)
+		p.line("  note: %s", n)
 	}
 }
 

@@ -3,11 +3,9 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,7 +42,10 @@ func explainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return t.explain(c, q)
+			return t.each(c, func(to operating) (any, func(*printer), error) {
+				e, err := to.Explain(c.Context(), q)
+				return e, func(p *printer) { p.explanation(e) }, err
+			})
 		},
 	}
 	c.Flags().StringVar(&q.User, "user", "", "the user, as if a verified token named it")
@@ -58,13 +59,6 @@ func explainCommand() *cobra.Command {
 	c.Flags().StringVar(&q.IP, "ip", "", "the client's address; default 127.0.0.1 for the gateway on this machine")
 	c.Flags().StringVar(&q.Token, "token", "", "a token, in place of --user, --tier and --claim")
 	t.flags(c)
-	completeTiers(c, &t.rules)
-	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return []string{"GET", "POST", "PUT", "PATCH", "DELETE"}, cobra.ShellCompDirectiveNoFileComp
-		}
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
 	return c
 }
 
@@ -81,13 +75,6 @@ func parseHeaders(list []string) (map[string]string, error) {
 	return headers, nil
 }
 
-func (t *target) explain(c *cobra.Command, q operator.Question) error {
-	return usageOrFailure(t.each(c, func(to operating) (any, func(io.Writer) error, error) {
-		e, err := to.Explain(c.Context(), q)
-		return e, func(out io.Writer) error { return printExplanation(out, e) }, err
-	}))
-}
-
 // sourceOf returns the source of the rules as the end of a sentence.
 func sourceOf(source string) string {
 	if source == "" {
@@ -96,61 +83,59 @@ func sourceOf(source string) string {
 	return ", from " + source
 }
 
-func printExplanation(out io.Writer, e operator.Explanation) error {
-	s := command.StyleOf(out)
-	fmt.Fprintf(out, "%s %s by %s, tier %s, under rules of %s%s\n", s.Bold(e.Method), s.Bold(e.Path), s.Bold(e.Caller.Subject), e.Caller.Tier,
+func (p *printer) explanation(e operator.Explanation) {
+	p.line("%s %s by %s, tier %s, under rules of %s%s", p.Bold(e.Method), p.Bold(e.Path), p.Bold(e.Caller.Subject), e.Caller.Tier,
 		command.RulesVersion(e.Version), sourceOf(e.Source))
 	if len(e.Readings) > 0 {
-		fmt.Fprintf(out, "%s %q\n", s.Bold("readings of the path:"), e.Readings)
+		p.line("%s %q", p.Bold("readings of the path:"), e.Readings)
 	}
-	printHash(out, s, e.Caller.Hash)
+	p.hash(e.Caller.Hash)
 	if e.Caller.IPFrom != "" {
-		fmt.Fprintf(out, "%s %s, from %s\n", s.Bold("address:"), cmp.Or(e.Caller.IP, "unknown"), e.Caller.IPFrom)
+		p.line("%s %s, from %s", p.Bold("address:"), cmp.Or(e.Caller.IP, "unknown"), e.Caller.IPFrom)
 	}
 	if e.Caller.Rejected != "" {
-		fmt.Fprintf(out, "%s %s\n", s.Bad("the credential is rejected:"), e.Caller.Rejected)
+		p.line("%s %s", p.Bad("the credential is rejected:"), e.Caller.Rejected)
 	}
-	fmt.Fprintf(out, "\n%s\n", s.Bold("rules"))
+	p.matched(e)
+	blocked := e.Decision.Status == http.StatusForbidden && !e.Decision.Unrouted
+	if e.Others > 0 && !blocked {
+		p.line("  %s", p.Weak(plural(e.Others, "rule")+" for other paths"))
+	}
+	p.interventions(e.Interventions)
+	p.line("\n%s", p.Bold("limits"))
+	switch x := e.Exempt; {
+	case blocked:
+		p.line("  none is charged: the caller is blocked")
+	case x != nil:
+		p.line("  none: %s (%s) exempts the %s %s", x.Path, x.Name, x.Kind, x.Value)
+	case len(e.Limits) == 0:
+		p.line("  none: the request is not limited")
+	}
+	p.limits(e.Limits, e.At, usageOf)
+	p.line("\n%s  %s", p.Bold("now"), verdict(p.Style, e))
+	p.notes(e.Notes)
+}
+
+func (p *printer) matched(e operator.Explanation) {
+	p.line("\n%s", p.Bold("rules"))
 	charges := "charges "
 	if e.Decision.Unrouted {
 		charges = "would charge "
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var rows [][]string
 	for _, r := range e.Rules {
 		does := "charges no limit"
 		if r.Charges > 0 {
 			does = charges + plural(r.Charges, "limit")
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", r.Path, cmp.Or(r.Method, "any"), r.Endpoint, strings.Join(append([]string{does}, r.Reasons...),
-			"; "))
+		rows = append(rows, []string{"  " + r.Path, cmp.Or(r.Method, "any"), r.Endpoint, strings.Join(append([]string{does}, r.Reasons...), "; ")})
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	blocked := e.Decision.Status == http.StatusForbidden && !e.Decision.Unrouted
-	if e.Others > 0 && !blocked {
-		fmt.Fprintf(out, "  %s\n", s.Weak(plural(e.Others, "rule")+" for other paths"))
-	}
-	printInterventions(out, e.Interventions)
-	fmt.Fprintf(out, "\n%s\n", s.Bold("limits"))
-	switch x := e.Exempt; {
-	case blocked:
-		fmt.Fprintln(out, "  none is charged: the caller is blocked")
-	case x != nil:
-		fmt.Fprintf(out, "  none: %s (%s) exempts the %s %s\n", x.Path, x.Name, x.Kind, x.Value)
-	case len(e.Limits) == 0:
-		fmt.Fprintln(out, "  none: the request is not limited")
-	}
-	if err := printLimits(out, e.Limits, e.At, usageOf); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "\n%s  %s\n", s.Bold("now"), verdict(s, e))
-	return printNotes(out, s, e.Notes)
+	p.table(rows...)
 }
 
-func printHash(out io.Writer, s command.Style, hash string) {
+func (p *printer) hash(hash string) {
 	if hash != "" {
-		fmt.Fprintf(out, "%s %s\n", s.Bold("in logs, metrics and events:"), hash)
+		p.line("%s %s", p.Bold("in logs, metrics and events:"), hash)
 	}
 }
 
@@ -176,7 +161,7 @@ func verdict(s command.Style, e operator.Explanation) string {
 		text = s.Bad("503") + ": the token cannot be verified"
 	case d.Status == http.StatusServiceUnavailable:
 		text = s.Bad("503") + ": the store failed, and on_error is deny"
-	case slices.ContainsFunc(e.Limits, func(l operator.Limit) bool { return l.Path == d.Limit && concurrent(l) }):
+	case slices.ContainsFunc(e.Limits, func(l operator.LimitUsage) bool { return l.Path == d.Limit && concurrent(l) }):
 		text = s.Bad("429") + " by " + d.Limit + ", Retry-After: 1 to 3 (it passes when a request ends)"
 	default:
 		text = s.Bad("429") + " by " + d.Limit + fmt.Sprintf(", Retry-After: %d (it passes in %s)", d.RetryAfter, seconds(d.RetryAfterSeconds))
@@ -193,16 +178,16 @@ func verdict(s command.Style, e operator.Explanation) string {
 	return text
 }
 
-func printLimits(out io.Writer, limits []operator.Limit, at time.Time, describe func(operator.Limit, time.Time) string) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func (p *printer) limits(limits []operator.LimitUsage, at time.Time, describe func(operator.LimitUsage, time.Time) string) {
+	var rows [][]string
 	for _, l := range limits {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", l.Name, l.Path, l.Subject, strings.Join(numbers(l), ", "), describe(l, at))
+		rows = append(rows, []string{"  " + l.Name, l.Path, l.Subject, strings.Join(numbers(l), ", "), describe(l, at)})
 	}
-	return t.Flush()
+	p.table(rows...)
 }
 
 // numbers returns the parameters of a limit that have no default value, as text.
-func numbers(l operator.Limit) []string {
+func numbers(l operator.LimitUsage) []string {
 	words := []string{fmt.Sprintf("%s %d in %s", l.Algorithm, l.Requests, windowOf(l))}
 	if concurrent(l) {
 		words[0] = fmt.Sprintf("%d in flight, each for at most %s", l.Requests, windowOf(l))
@@ -213,7 +198,11 @@ func numbers(l operator.Limit) []string {
 		}
 	}
 	add(l.Burst > 0, "burst %d", l.Burst)
-	add(l.Count != "" && !concurrent(l), "counts %s, reserves %d", l.Count, l.Cost)
+	add(l.Count != "" && !concurrent(l) && l.Reserve == nil, "counts %s, reserves %d", l.Count, l.Cost)
+	if r := l.Reserve; r != nil {
+		add(true, "counts %s, reserves %s of the request's body: %d without it, at most %d", l.Count, r.JSON, r.Default, r.Most)
+		add(l.Cost != r.Most, "each times its price, at most %d", l.Cost)
+	}
 	add(l.Cost != 1 && l.Count == "", "cost %d", l.Cost)
 	add(l.AcrossTiers, "one count across tiers")
 	add(l.PartOf > 0, "the part of a tier of %d", l.PartOf)
@@ -229,9 +218,9 @@ func numbers(l operator.Limit) []string {
 	return words
 }
 
-func concurrent(l operator.Limit) bool { return l.Count == string(limiter.CountConcurrent) }
+func concurrent(l operator.LimitUsage) bool { return l.Count == string(limiter.CountConcurrent) }
 
-func windowOf(l operator.Limit) string {
+func windowOf(l operator.LimitUsage) string {
 	switch {
 	case l.Period == "":
 		return seconds(float64(l.WindowSeconds))
@@ -241,7 +230,7 @@ func windowOf(l operator.Limit) string {
 	return fmt.Sprintf("a %s from %s (%s)", l.Period, l.Anchor, l.TimeZone)
 }
 
-func usageOf(l operator.Limit, at time.Time) string {
+func usageOf(l operator.LimitUsage, at time.Time) string {
 	s, inFlight := l.State, concurrent(l)
 	text := fmt.Sprintf("%d of %d left", s.Remaining, cmp.Or(s.Share, s.Capacity))
 	if s.Share > 0 {

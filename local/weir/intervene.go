@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,7 +36,7 @@ func blockCommand() *cobra.Command {
 			"have only a hash of a key, so the command then needs the key itself.",
 		Example: "  weir block ip:203.0.113.7 --for 6h --note 'credential stuffing'\n" +
 			"  weir block apikey:acme --key-value-store \"$ARN\" --key-from key.txt",
-		Args: atMostOne,
+		Args: atMostOne("CALLER"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return o.list(c)
@@ -45,7 +44,7 @@ func blockCommand() *cobra.Command {
 			return o.put(c, args[0], rules.Intervention{})
 		},
 	}
-	o.flags(c)
+	o.addFlags(c)
 	o.periodFlags(c)
 	o.edgeFlags(c)
 	return c
@@ -59,7 +58,7 @@ func unblockCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return o.put(c, args[0], rules.Intervention{}) },
 	}
 	o.ends = true
-	o.flags(c)
+	o.addFlags(c)
 	o.edgeFlags(c)
 	return c
 }
@@ -82,40 +81,38 @@ func raiseCommand() *cobra.Command {
 			return o.put(c, args[0], rules.Intervention{Limit: args[1], Requests: max(n, 1)}) // the number of an ended one has no effect
 		},
 	}
-	o.flags(c)
+	o.addFlags(c)
 	o.periodFlags(c)
 	return c
 }
 
-func atMostOne(_ *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return command.Usage("arguments: got %q, want one CALLER, or none", args)
+// atMostOne accepts one argument, or none.
+func atMostOne(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return command.Usage("arguments: got %q, want one %s, or none", args, name)
+		}
+		return nil
 	}
-	return nil
 }
 
 // edgeKey returns the key of a block in the distribution's KeyValueStore; nil without a distribution.
 var edgeKey func(subject string) string
 
 type interveneOptions struct {
-	rulesOptions
+	deployed
 
 	period         time.Duration
 	ends           bool // end what is in force
 	note           string
 	store, keyFrom string // of the distribution
-	kept, mark     string // of the KeyValueStore: of the present block, and of the new one
 }
 
-func (o *interveneOptions) flags(c *cobra.Command) {
-	c.Flags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"),
-		"the records table of a deployment; default $RECORDS_TABLE, or a file in this folder's .weir")
-	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
+func (o *interveneOptions) addFlags(c *cobra.Command) {
+	o.flags(c.Flags(), ", or a file in this folder's .weir")
 }
 
 func (o *interveneOptions) periodFlags(c *cobra.Command) {
-	c.Flags().StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"),
-		"the namespace of the deployment, whose rules have the limits; default $NAMESPACE")
 	c.Flags().DurationVar(&o.period, "for", time.Hour, "how long, up to 8784h")
 	c.Flags().StringVar(&o.note, "note", "", "why, up to 256 bytes; explain and usage show it")
 }
@@ -126,37 +123,21 @@ func (o *interveneOptions) edgeFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.keyFrom, "key-from", "", "with --key-value-store, a file with the API key itself, or - for the standard input")
 }
 
-// keeper keeps interventions in a table or in a file.
-type keeper struct {
-	read  func(context.Context) (*rules.Interventions, error)
-	write func(ctx context.Context, v *rules.Interventions, after int64) error
-	rules func(context.Context) ([]byte, error) // the document in force
+// keeper keeps interventions: in a records table, or in a file of weir serve.
+type keeper interface {
+	Interventions(context.Context) (*rules.Interventions, error)
+	Intervene(ctx context.Context, v *rules.Interventions, after int64) error
 }
 
 func (o *interveneOptions) keeper(ctx context.Context) (keeper, error) {
-	if o.table == "" {
-		at, err := checkout.FindKeys()
-		if err != nil {
-			return keeper{}, fmt.Errorf("%w; or set --table", err)
-		}
-		write := func(_ context.Context, v *rules.Interventions, after int64) error { return at.Intervene(v, after) }
-		read := func(context.Context) (*rules.Interventions, error) { return at.Interventions() }
-		return keeper{read, write, func(context.Context) ([]byte, error) { return os.ReadFile(checkout.LocalRules()) }}, nil
+	if o.table != "" {
+		return o.versions(ctx)
 	}
-	kept, err := o.open(ctx)
+	at, err := checkout.FindKeys()
 	if err != nil {
-		return keeper{}, err
+		return nil, fmt.Errorf("%w; or set --table", err)
 	}
-	return keeper{kept.Interventions, kept.Intervene, func(ctx context.Context) (document []byte, err error) {
-		err = rulestore.ErrNoRules
-		if o.namespace != "" {
-			_, document, err = kept.Deployed(ctx, o.namespace)
-		}
-		if errors.Is(err, rulestore.ErrNoRules) {
-			_, document, err = kept.Get(ctx, 0)
-		}
-		return document, err
-	}}, nil
+	return at, nil
 }
 
 // put adds an intervention for a caller, until o.period has passed.
@@ -177,7 +158,7 @@ func (o *interveneOptions) put(c *cobra.Command, who string, one rules.Intervent
 		return err
 	}
 	if one.Limit != "" && !o.ends {
-		if err := o.checkLimit(ctx, k, one); err != nil {
+		if err := o.checkLimit(ctx, one); err != nil {
 			return err
 		}
 	}
@@ -185,15 +166,10 @@ func (o *interveneOptions) put(c *cobra.Command, who string, one rules.Intervent
 	if err != nil {
 		return o.explain(err)
 	}
-	if o.mark != "" || o.kept != "" {
-		if err := o.writeEdge(ctx, one.End); err != nil {
-			return fmt.Errorf("the functions know it, but not the distribution: %w", err)
-		}
-	}
-	return o.print(c.OutOrStdout(), v, now)
+	return showInterventions(c, v, now)
 }
 
-// name sets the caller of an intervention, and the key of the KeyValueStore.
+// name sets the caller of an intervention, and its key in the KeyValueStore.
 func (o *interveneOptions) name(ctx context.Context, in io.Reader, text string, one *rules.Intervention) error {
 	bits := 64
 	if value := os.Getenv("IPV6_BITS"); value != "" {
@@ -217,9 +193,9 @@ func (o *interveneOptions) name(ctx context.Context, in io.Reader, text string, 
 	if edgeKey == nil {
 		return command.Usage("--key-value-store: this program is built without a distribution")
 	}
-	switch subject := one.Subject(); one.Kind {
+	switch one.Kind {
 	case "ip":
-		o.mark = edgeKey(subject)
+		one.Edge = edgeKey(one.Subject())
 	case "apikey":
 		if o.keyFrom == "" {
 			return command.Usage("--key-from: required with --key-value-store and apikey: a file with the key itself, or -")
@@ -228,46 +204,50 @@ func (o *interveneOptions) name(ctx context.Context, in io.Reader, text string, 
 		if err != nil {
 			return err
 		}
-		o.mark = edgeKey("apikey:" + strings.TrimSpace(string(key)))
+		one.Edge = edgeKey("apikey:" + strings.TrimSpace(string(key)))
 	}
-	one.Edge = o.mark
 	return nil
 }
 
-func (o *interveneOptions) checkLimit(ctx context.Context, k keeper, one rules.Intervention) error {
-	document, err := k.rules(ctx)
-	if err != nil {
-		return o.explain(fmt.Errorf("rules: %w", err))
-	}
-	r, err := checkout.ParseRules(document)
-	if err != nil {
+func (o *interveneOptions) checkLimit(ctx context.Context, one rules.Intervention) error {
+	r, _, err := o.rules(ctx, "")
+	switch {
+	case err != nil:
 		return fmt.Errorf("rules: %w", err)
+	case r == nil:
+		return fmt.Errorf("rules: %w", rulestore.ErrNoRules)
 	}
 	return r.CheckIntervention(one)
 }
 
-// write adds an intervention to those that are kept. If another command writes at the same time, it tries again.
+// write adds an intervention to those that are kept. If another command writes at the same time, it tries again. It changes
+// the distribution first: the kept block has the key to delete, so the command can be repeated after an error.
 func (o *interveneOptions) write(ctx context.Context, k keeper, now time.Time, one rules.Intervention) (v *rules.Interventions,
 	err error) {
 	for range 5 {
 		var was *rules.Interventions
-		was, err = k.read(ctx)
+		was, err = k.Interventions(ctx)
 		if err != nil {
 			return nil, err
 		}
+		old := "" // key of the present block in the KeyValueStore
 		for _, i := range was.List {
-			if i.Kind == one.Kind && i.Value == one.Value && i.Limit == one.Limit && i.Edge != one.Edge && !i.Ended(now) {
-				o.kept = i.Edge
+			if i.Kind == one.Kind && i.Value == one.Value && i.Limit == one.Limit && !i.Ended(now) {
+				old = i.Edge
 			}
 		}
-		if o.kept != "" && o.store == "" {
+		if old != "" && o.store == "" {
 			return nil, command.Usage("--key-value-store: required: the distribution has this block")
 		}
 		v, err = was.Put(now, one)
 		if err != nil {
 			return nil, err
 		}
-		err = k.write(ctx, v, was.Version)
+		err = o.writeEdge(ctx, old, one)
+		if err != nil {
+			return nil, fmt.Errorf("the distribution: %w; the functions know no change: repeat the command", err)
+		}
+		err = k.Intervene(ctx, v, was.Version)
 		if !errors.Is(err, rulestore.ErrConflict) {
 			break
 		}
@@ -275,13 +255,24 @@ func (o *interveneOptions) write(ctx context.Context, k keeper, now time.Time, o
 	return v, err
 }
 
-// writeEdge writes the new block to the KeyValueStore, or deletes the present one.
-func (o *interveneOptions) writeEdge(ctx context.Context, end int64) error {
-	change := []string{"delete-key", "--key", o.kept}
-	if o.mark != "" {
-		change = []string{"put-key", "--key", o.mark, "--value", strconv.FormatInt(end, 10)}
+// writeEdge writes a block to the KeyValueStore, and deletes the key old of the block that it replaces or ends.
+func (o *interveneOptions) writeEdge(ctx context.Context, old string, one rules.Intervention) error {
+	if one.Edge != "" {
+		if err := o.changeEdge(ctx, "put-key", "--key", one.Edge, "--value", strconv.FormatInt(one.End, 10)); err != nil {
+			return err
+		}
 	}
-	var err error
+	if old == "" || old == one.Edge {
+		return nil
+	}
+	err := o.changeEdge(ctx, "delete-key", "--key", old)
+	if err != nil && strings.Contains(err.Error(), "ResourceNotFound") {
+		return nil
+	}
+	return err
+}
+
+func (o *interveneOptions) changeEdge(ctx context.Context, change ...string) (err error) {
 	for range 5 { // another command can change the store between the two calls
 		var tag string
 		tag, err = o.aws(ctx, "describe-key-value-store", "--query", "ETag", "--output", "text")
@@ -309,44 +300,41 @@ func (o *interveneOptions) list(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	v, err := k.read(c.Context())
+	v, err := k.Interventions(c.Context())
 	if err != nil {
 		return o.explain(err)
 	}
-	return o.print(c.OutOrStdout(), v, time.Now())
+	return showInterventions(c, v, time.Now())
 }
 
-// print lists the interventions that have not ended.
-func (o *interveneOptions) print(out io.Writer, v *rules.Interventions, now time.Time) error {
+// showInterventions prints the interventions that have not ended.
+func showInterventions(c *cobra.Command, v *rules.Interventions, now time.Time) error {
 	list := []rules.Intervention{}
+	rows := [][]string{{"CALLER", "LIMIT", "REQUESTS", "UNTIL", "NOTE"}}
 	for _, i := range v.List {
-		if !i.Ended(now) {
-			list = append(list, i)
+		if i.Ended(now) {
+			continue
 		}
-	}
-	if o.json {
-		return command.PrintJSON(out, list)
-	}
-	if len(list) == 0 {
-		fmt.Fprintln(out, "nobody is blocked, and no limit is raised")
-		return nil
-	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CALLER\tLIMIT\tREQUESTS\tUNTIL\tNOTE")
-	for _, i := range list {
 		limit, requests := "(blocked)", "0"
 		if i.Limit != "" {
 			limit, requests = i.Limit, strconv.FormatInt(i.Requests, 10)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", printable(i.Subject()), limit, requests,
-			time.Unix(i.End, 0).UTC().Format(time.RFC3339), printable(i.Note))
+		list = append(list, i)
+		rows = append(rows, []string{printable(i.Subject()), limit, requests, time.Unix(i.End, 0).UTC().Format(time.RFC3339),
+			printable(i.Note)})
 	}
-	return t.Flush()
+	return show(c, list, func(p *printer) {
+		if len(list) == 0 {
+			p.line("nobody is blocked, and no limit is raised")
+			return
+		}
+		p.table(rows...)
+	})
 }
 
-// printInterventions prints what operators decided about a caller.
-func printInterventions(out io.Writer, list []rules.Intervention) {
+// interventions prints what operators decided about a caller.
+func (p *printer) interventions(list []rules.Intervention) {
 	for _, i := range list {
-		fmt.Fprintf(out, "%s %s\n", command.StyleOf(out).Bad("operator"), printable(i.String()))
+		p.line("%s %s", p.Bad("operator"), printable(i.String()))
 	}
 }

@@ -80,7 +80,7 @@ func TestBlock_gateway(t *testing.T) {
 				!strings.Contains(out, "now  403: an operator has blocked the caller") {
 				t.Errorf("explain: got\n%s", out)
 			}
-			if a := answers[why.Answer](t, "why", "user:alice"); a.Count != 4 || !a.Rows[0].Blocked {
+			if a := answers[why.Refusals](t, "why", "user:alice"); a.Count != 4 || !a.Rows[0].Blocked {
 				t.Errorf("why: got %+v, want four blocked requests", a)
 			}
 			if out := ok(t, "why", "user:alice"); !strings.Contains(out, "(blocked)") {

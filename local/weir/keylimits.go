@@ -1,20 +1,14 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/functions/apikeys"
-	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/caller"
-	"github.com/weir-limits/weir/limiter/rules"
-	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
 )
 
@@ -29,7 +23,7 @@ type limitFlags struct {
 const limitsHelp = "\n\n--limit NAME=REQUESTS/WINDOW or NAME=REQUESTS replaces the numbers of a limit of the rules for this caller; " +
 	"NAME= removes them. " +
 	"A limit with a period takes only a number, and --anchor sets the first day of its period. " +
-	"The limits take precedence over the tier and over the overrides of the rules. The command checks them against the rules in the table " +
+	"The limits take precedence over the tier and over the overrides of the rules. The command checks them against the rules in force " +
 	"or, with --rules, against a document."
 
 func (l *limitFlags) flags(c *cobra.Command) {
@@ -37,13 +31,13 @@ func (l *limitFlags) flags(c *cobra.Command) {
 	c.Flags().StringVar(&l.anchor, "anchor", "", "first day of the caller's periods: 1 to 31, or monday to sunday; \"\" for the day in the "+
 		"rules")
 	c.Flags().BoolVar(&l.none, "no-limits", false, "remove the anchor and all limits that are for this caller only")
-	l.tierFlags(c, "the limits and the tier")
+	l.rulesFlag(c)
 }
 
-// tierFlags adds the flags of the rules that a tier must fit.
-func (l *limitFlags) tierFlags(c *cobra.Command, fitting string) {
-	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that "+fitting+
-		" must fit (default: the published rules, else functions/rules.json; with --local, those of the last weir serve)")
+// rulesFlag adds the flag of the rules that tiers and limits must fit.
+func (l *limitFlags) rulesFlag(c *cobra.Command) {
+	c.Flags().StringVar(&l.rules, "rules", "", "the rules document that tiers and limits must fit (default: the rules in force, else "+
+		"functions/rules.json; with --local, those of the last weir serve)")
 }
 
 // change returns the change that the flags request, or nil if no flag is set.
@@ -77,103 +71,34 @@ func (l *limitFlags) change(c *cobra.Command) (*apikeys.LimitsChange, error) {
 	return change, nil
 }
 
-// checked adds a check to the change: it fails if the new limits do not fit the rules of the
-// deployment. table is the records table.
-func (l *limitFlags) checked(ctx context.Context, progress io.Writer, table string, change *apikeys.LimitsChange) error {
-	if change == nil {
+// check returns an error if a tier is one that the rules do not name: the caller would get the limits of default_tier. It
+// adds a check of its limits to the change; nil changes none. If no rules are known, it only warns.
+func (l *limitFlags) check(c *cobra.Command, of *deployed, change *apikeys.LimitsChange, tiers ...string) error {
+	tiers = slices.DeleteFunc(tiers, func(tier string) bool { return tier == "" })
+	if change == nil && len(tiers) == 0 {
 		return nil
 	}
-	r, from, err := rulesInForce(ctx, table, l.rules)
-	switch {
-	case err != nil:
-		return err
-	case r == nil:
-		fmt.Fprintln(progress, "weir: warning:", unchecked(table, "limits are"))
-		return nil
-	}
-	change.Check = func(limits *caller.Limits) error {
-		if err := r.CheckLimits(limits); err != nil {
-			return fmt.Errorf("limits do not fit %s:\n%w", from, err)
-		}
-		return nil
-	}
-	return nil
-}
-
-// checkTier returns an error if the rules do not name the tier: the caller would get the limits of default_tier. It prints a
-// warning if the rules are unknown.
-func (l *limitFlags) checkTier(ctx context.Context, progress io.Writer, table, tier string) error {
-	if tier == "" {
-		return nil
-	}
-	r, from, err := rulesInForce(ctx, table, l.rules)
-	switch {
-	case err != nil:
-		return err
-	case r == nil:
-		_, err := fmt.Fprintln(progress, "weir: warning:", unchecked(table, "tier is"))
+	r, from, err := of.rules(c.Context(), l.rules)
+	if err != nil {
 		return err
 	}
-	if err := r.CheckTier(tier); err != nil {
-		return fmt.Errorf("%s: %w", from, err)
+	if r == nil {
+		fmt.Fprintln(c.ErrOrStderr(), "weir: warning: found no rules, so tiers and limits are not checked; name the rules document of the "+
+			"deployment or of weir serve with --rules")
+		return nil
 	}
-	return nil
-}
-
-// unchecked explains that no rules were found. table is "" for the keys of weir serve.
-func unchecked(table, what string) string {
-	if table == "" {
-		return "no rules document here, so the " + what + " not checked; name the document of weir serve with --rules"
-	}
-	return "the table has no rules, so the " + what + " not checked; name the rules document of the deployment with --rules"
-}
-
-// rulesInForce returns the rules in a file. Without a file, it returns the published rules if there is a table, or else
-// those of defaultRules, or nil. from is the name of the document in messages.
-func rulesInForce(ctx context.Context, table, file string) (r *rules.Rules, from string, err error) {
-	var document []byte
-	from = file
-	if file == "" && table != "" {
-		client, err := openRecords(ctx, table)
-		if err != nil {
-			return nil, "", err
-		}
-		v, published, err := rulestore.New(client, table).Get(ctx, 0)
-		if err == nil {
-			document, from = published, nameOf(v)
-		} else if !errors.Is(err, rulestore.ErrNoRules) {
-			return nil, "", explainRecords(table, err)
+	for _, tier := range tiers {
+		if err := r.CheckTier(tier); err != nil {
+			return fmt.Errorf("%s: %w", from, err)
 		}
 	}
-	if document == nil {
-		if file == "" {
-			file, from = defaultRules(table)
-			if file == "" {
-				return nil, "", nil
+	if change != nil {
+		change.Check = func(limits *caller.Limits) error {
+			if err := r.CheckLimits(limits); err != nil {
+				return fmt.Errorf("limits do not fit %s:\n%w", from, err)
 			}
-		}
-		document, err = os.ReadFile(file)
-		if err != nil {
-			return nil, "", fmt.Errorf("--rules: %w", err)
+			return nil
 		}
 	}
-	r, err = checkout.ParseRules(document)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", from, err)
-	}
-	return r, from, nil
-}
-
-// defaultRules returns the document of the last weir serve if there is no table, or else that of the checkout, and its name
-// in messages. It returns "" if there is none.
-func defaultRules(table string) (file, from string) {
-	if table == "" {
-		file = checkout.LocalRules()
-		return file, file
-	}
-	c, err := checkout.Find()
-	if err != nil {
-		return "", ""
-	}
-	return c.Path("functions", "rules.json"), "functions/rules.json (the table has no rules)"
+	return nil
 }

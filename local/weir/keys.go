@@ -2,19 +2,16 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/functions/apikeys"
+	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/command"
 )
 
@@ -32,11 +29,60 @@ func keysCommand() *cobra.Command {
 	})
 	var o keysOptions
 	c.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return o.check(c) }
-	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
+	o.flags(c.PersistentFlags(), "")
 	c.PersistentFlags().BoolVar(&o.local, "local", false, "change the keys of weir serve on this machine, in .weir")
-	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
 	c.AddCommand(createKeyCommand(&o), importKeysCommand(&o), listKeysCommand(&o), setKeysCommand(&o), revokeKeysCommand(&o))
 	return c
+}
+
+// keysOptions are the flags of weir keys.
+type keysOptions struct {
+	deployed
+
+	local bool
+}
+
+// check returns an error unless the flags name one source of keys. With --local it clears the table.
+func (o *keysOptions) check(c *cobra.Command) error {
+	switch {
+	case !o.local && o.table == "":
+		return command.Usage("%w; or --local, for the keys of weir serve", errNoTable)
+	case o.local && c.Flags().Changed("table"):
+		return command.Usage("--table and --local: got both, want one of them")
+	case o.local:
+		o.table = ""
+		_, err := checkout.FindKeys()
+		return err
+	}
+	return nil
+}
+
+// applied returns the text that says when a change applies: the text for a deployment, or that for --local.
+func (o *keysOptions) applied(deployed string) string {
+	if o.local {
+		return "a running weir serve applies the change to the next request"
+	}
+	return deployed
+}
+
+// keys returns the keys in the table or, with --local, in .weir. Progress and warnings go to the standard error.
+func (o *keysOptions) keys(c *cobra.Command) (keys *apikeys.Keys, err error) {
+	if o.local {
+		at, err := checkout.FindKeys()
+		if err != nil {
+			return nil, err
+		}
+		keys = at.Keys()
+	} else {
+		client, err := o.client(c.Context())
+		if err != nil {
+			return nil, err
+		}
+		keys = apikeys.New(client, o.table)
+	}
+	keys.Progress = func(n int) { fmt.Fprintf(c.ErrOrStderr(), "weir: %d keys read; reading more\n", n) }
+	keys.Warn = func(err error) { fmt.Fprintf(c.ErrOrStderr(), "weir: warning: %v\n", err) }
+	return keys, nil
 }
 
 func createKeyCommand(o *keysOptions) *cobra.Command {
@@ -65,16 +111,14 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 			case k.ID == "":
 				k.ID = "key-" + strings.ToLower(rand.Text()[:10])
 			}
-			if err := errors.Join(l.checkTier(c.Context(), c.ErrOrStderr(), o.table, k.Tier), l.checked(c.Context(), c.ErrOrStderr(), o.table,
-				change)); err != nil {
+			if err := l.check(c, &o.deployed, change, k.Tier); err != nil {
 				return err
 			}
-			return o.create(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), k, add, change)
+			return o.create(c, k, add, change)
 		},
 	}
 	c.Flags().StringVar(&k.ID, "id", "", "id by which limits count: 1 to 64 letters, digits, _, . and - (default: a random id)")
 	c.Flags().StringVar(&k.Tier, "tier", "", "tier of the key (default: default_tier of the rules)")
-	completeTiers(c, new(string))
 	c.Flags().StringVar(&k.Owner, "owner", "", "the owner of the key; only for information")
 	l.flags(c)
 	c.Flags().BoolVar(&add, "add", false, "add a key to an id that has one")
@@ -87,9 +131,7 @@ func listKeysCommand(o *keysOptions) *cobra.Command {
 		Short:   "List the records of the API keys",
 		Example: "  weir keys list\n  weir keys list --json",
 		Args:    command.Exactly(0),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return o.list(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
-		},
+		RunE:    func(c *cobra.Command, _ []string) error { return o.list(c) },
 	}
 }
 
@@ -122,17 +164,15 @@ func setKeysCommand(o *keysOptions) *cobra.Command {
 			if change == (apikeys.Change{}) {
 				return command.Usage("flags: got none, want --limit, --anchor, --no-limits, --tier or --suspended")
 			}
-			if err := errors.Join(l.checkTier(c.Context(), c.ErrOrStderr(), o.table, tier), l.checked(c.Context(), c.ErrOrStderr(), o.table,
-				limits)); err != nil {
+			if err := l.check(c, &o.deployed, limits, tier); err != nil {
 				return err
 			}
-			return o.set(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), args[0], change)
+			return o.set(c, args[0], change)
 		},
 	}
 	l.flags(c)
 	c.Flags().StringVar(&tier, "tier", "", "tier of the keys; \"\" for default_tier of the rules. In another tier, the caller starts new "+
 		"counts, except those of limits with across_tiers")
-	completeTiers(c, &l.rules)
 	c.Flags().BoolVar(&suspended, "suspended", false, "suspend the keys; with =false, lift the suspension")
 	return c
 }
@@ -153,15 +193,15 @@ func revokeKeysCommand(o *keysOptions) *cobra.Command {
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.revoke(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), strings.Join(args, ""), hash)
+			return o.revoke(c, strings.Join(args, ""), hash)
 		},
 	}
 	c.Flags().StringVar(&hash, "hash", "", "only the key with this hash, as weir keys list shows it")
 	return c
 }
 
-func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k apikeys.Key, add bool, limits *apikeys.LimitsChange) error {
-	keys, err := o.open(ctx, progress)
+func (o *keysOptions) create(c *cobra.Command, k apikeys.Key, add bool, limits *apikeys.LimitsChange) error {
+	keys, err := o.keys(c)
 	if err != nil {
 		return err
 	}
@@ -172,31 +212,23 @@ func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k api
 			return err
 		}
 	}
-	key, made, err := keys.Create(ctx, now, k, add)
-	switch {
-	case errors.Is(err, apikeys.ErrExists):
+	key, made, err := keys.Create(c.Context(), now, k, add)
+	if errors.Is(err, apikeys.ErrExists) {
 		return fmt.Errorf("%w; add a second key with --add, or choose another --id", err)
-	case err != nil:
+	} else if err != nil {
 		return o.explain(err)
-	case o.json:
-		return command.PrintJSON(out, struct {
-			apikeys.Key
-			APIKey string `json:"apiKey"`
-		}{made, key})
 	}
-	// Only the key is a result, so that key=$(weir keys create) works.
-	fmt.Fprintf(progress, "id %s, tier %s%s, hash %s. Save the key: Weir does not store it and cannot show it again. Clients send it as "+
-		"x-api-key, or in the header field that API_KEY_HEADER names.\n", made.ID, tierOf(made), limitsOf(made), made.Hash)
-	_, err = fmt.Fprintln(out, key)
-	return err
+	if !isJSON(c) { // only the key is a result, so that key=$(weir keys create) works
+		fmt.Fprintf(c.ErrOrStderr(), "id %s, tier %s%s, hash %s. Save the key: Weir does not store it and cannot show it again. Clients send "+
+			"it as x-api-key, or in the header field that API_KEY_HEADER names.\n", made.ID, tierOf(made), limitsOf(made), made.Hash)
+	}
+	return show(c, struct {
+		apikeys.Key
+		APIKey string `json:"apiKey"`
+	}{made, key}, func(p *printer) { p.line("%s", key) })
 }
 
-func tierOf(k apikeys.Key) string {
-	if k.Tier == "" {
-		return "(default)"
-	}
-	return k.Tier
-}
+func tierOf(k apikeys.Key) string { return cmp.Or(k.Tier, "(default)") }
 
 // limitsOf returns the limits of the key's caller, to append to a list. It is empty if the caller
 // has none.
@@ -214,73 +246,66 @@ func stateOf(k apikeys.Key) string {
 	return "active"
 }
 
-func (o *keysOptions) set(ctx context.Context, out, progress io.Writer, id string, change apikeys.Change) error {
-	keys, err := o.open(ctx, progress)
+func (o *keysOptions) set(c *cobra.Command, id string, change apikeys.Change) error {
+	keys, err := o.keys(c)
 	if err != nil {
 		return err
 	}
-	changed, failed := keys.Set(ctx, time.Now(), id, change)
-	failed = o.explain(failed)
-	if o.json {
-		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, changed...)), failed)
-	}
-	for _, k := range changed {
-		text := stateOf(k)
-		if change.Tier != nil {
-			text += ", tier " + tierOf(k)
+	changed, failed := keys.Set(c.Context(), time.Now(), id, change)
+	return errors.Join(show(c, append([]apikeys.Key{}, changed...), func(p *printer) {
+		for _, k := range changed {
+			text := stateOf(k)
+			if change.Tier != nil {
+				text += ", tier " + tierOf(k)
+			}
+			if change.Limits != nil {
+				text += cmp.Or(limitsOf(k), ", no limits of its own")
+			}
+			p.line("%s, hash %s: %s", k.ID, k.Hash, text)
 		}
-		if change.Limits != nil {
-			text += cmp.Or(limitsOf(k), ", no limits of its own")
+		switch {
+		case failed == nil && len(changed) == 0:
+			p.line("%s: no change", id)
+		case failed == nil:
+			p.line("%s", o.applied("functions apply the change within about a minute"))
 		}
-		fmt.Fprintf(out, "%s, hash %s: %s\n", k.ID, k.Hash, text)
-	}
-	switch {
-	case failed == nil && len(changed) == 0:
-		fmt.Fprintf(out, "%s: no change\n", id)
-	case failed == nil:
-		fmt.Fprintln(out, o.applied("functions apply the change within about a minute"))
-	}
-	return failed
+	}), o.explain(failed))
 }
 
-func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
-	keys, err := o.open(ctx, progress)
+func (o *keysOptions) list(c *cobra.Command) error {
+	keys, err := o.keys(c)
 	if err != nil {
 		return err
 	}
-	list, failed := keys.List(ctx)
-	if o.json {
-		return errors.Join(command.PrintJSON(out, list), o.explain(failed))
-	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if len(list) > 0 {
-		fmt.Fprintln(t, "ID\tTIER\tSTATE\tLIMITS\tCREATED\tHASH\tOWNER")
-	}
-	for _, k := range list {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, tierOf(k), stateOf(k), cmp.Or(k.Limits.String(), "-"),
-			k.Created.Format(time.DateTime), k.Hash, k.Owner)
-	}
-	if len(list) == 0 && failed == nil {
-		fmt.Fprintf(t, "no API keys in %s; create one with weir keys create\n", cmp.Or(o.table, ".weir"))
-	}
-	return errors.Join(t.Flush(), o.explain(failed))
+	list, failed := keys.List(c.Context())
+	return errors.Join(show(c, list, func(p *printer) {
+		if len(list) == 0 {
+			if failed == nil {
+				p.line("no API keys in %s; create one with weir keys create", cmp.Or(o.table, ".weir"))
+			}
+			return
+		}
+		rows := [][]string{{"ID", "TIER", "STATE", "LIMITS", "CREATED", "HASH", "OWNER"}}
+		for _, k := range list {
+			rows = append(rows, []string{k.ID, tierOf(k), stateOf(k), cmp.Or(k.Limits.String(), "-"), k.Created.Format(time.DateTime), k.Hash,
+				k.Owner})
+		}
+		p.table(rows...)
+	}), o.explain(failed))
 }
 
-func (o *keysOptions) revoke(ctx context.Context, out, progress io.Writer, id, hash string) error {
-	keys, err := o.open(ctx, progress)
+func (o *keysOptions) revoke(c *cobra.Command, id, hash string) error {
+	keys, err := o.keys(c)
 	if err != nil {
 		return err
 	}
-	revoked, failed := keys.Revoke(ctx, id, hash)
-	failed = o.explain(failed)
-	if o.json {
-		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, revoked...)), failed)
-	}
-	for _, k := range revoked {
-		fmt.Fprintf(out, "revoked %s, hash %s, created %s\n", cmp.Or(k.ID, "(no id)"), k.Hash, k.Created.Format(time.DateTime))
-	}
-	if failed == nil {
-		fmt.Fprintln(out, o.applied("functions reject revoked keys within about a minute"))
-	}
-	return failed
+	revoked, failed := keys.Revoke(c.Context(), id, hash)
+	return errors.Join(show(c, append([]apikeys.Key{}, revoked...), func(p *printer) {
+		for _, k := range revoked {
+			p.line("revoked %s, hash %s, created %s", cmp.Or(k.ID, "(no id)"), k.Hash, k.Created.Format(time.DateTime))
+		}
+		if failed == nil {
+			p.line("%s", o.applied("functions reject revoked keys within about a minute"))
+		}
+	}), o.explain(failed))
 }

@@ -256,7 +256,7 @@ func TestKeys_tier(t *testing.T) {
 	}
 	t.Chdir(t.TempDir()) // outside a checkout, nothing names the tiers
 	if code, _, errs := weir(t, "keys", "set", "acme", "--tier", "pade"); code != 0 ||
-		!strings.Contains(errs, "weir: warning: the table has no rules, so the tier is not checked") {
+		!strings.Contains(errs, "weir: warning: found no rules, so tiers and limits are not checked") {
 		t.Errorf("without rules: got exit %d, stderr %q, want exit 0 and a warning", code, errs)
 	}
 }

@@ -3,12 +3,10 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,13 +15,9 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-type keyImport struct {
-	limitFlags // only those of tiers
-	tier       string
-}
-
 func importKeysCommand(o *keysOptions) *cobra.Command {
-	var i keyImport
+	var l limitFlags // only that of the rules
+	var tier string
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Import API keys that another system created",
@@ -43,17 +37,16 @@ func importKeysCommand(o *keysOptions) *cobra.Command {
 			}
 			list, err := parseImport(text)
 			if err == nil {
-				err = i.check(c.Context(), c.ErrOrStderr(), o.table, list)
+				err = checkImport(c, o, &l, list, tier)
 			}
 			if err != nil {
 				return fmt.Errorf("%s: nothing was imported: %w", args[0], err)
 			}
-			return o.importKeys(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), list, i.tier)
+			return o.importKeys(c, list, tier)
 		},
 	}
-	c.Flags().StringVar(&i.tier, "tier", "", "tier of the keys that have none in the file, and whose id has none in the table")
-	i.tierFlags(c, "the tiers")
-	completeTiers(c, &i.rules)
+	c.Flags().StringVar(&tier, "tier", "", "tier of the keys that have none in the file, and whose id has none in the table")
+	l.rulesFlag(c)
 	return c
 }
 
@@ -84,45 +77,35 @@ func parseImport(text []byte) (list []apikeys.Imported, _ error) {
 	}
 }
 
-// check returns the first mistake.
-func (i *keyImport) check(ctx context.Context, progress io.Writer, table string, list []apikeys.Imported) error {
+// checkImport returns the first mistake.
+func checkImport(c *cobra.Command, o *keysOptions, l *limitFlags, list []apikeys.Imported, tier string) error {
 	var tiers []string
 	for n, key := range list {
-		key.Tier = cmp.Or(key.Tier, i.tier)
+		key.Tier = cmp.Or(key.Tier, tier)
 		if err := key.Check(); err != nil {
 			return fmt.Errorf("key %d: %w", n+1, err)
 		}
-		if !slices.Contains(tiers, key.Tier) {
-			tiers = append(tiers, key.Tier)
-		}
+		tiers = append(tiers, key.Tier)
 	}
-	for _, tier := range tiers {
-		if err := i.checkTier(ctx, progress, table, tier); err != nil {
-			return err
-		}
-	}
-	return nil
+	return l.check(c, &o.deployed, nil, tiers...)
 }
 
-func (o *keysOptions) importKeys(ctx context.Context, out, progress io.Writer, list []apikeys.Imported, tier string) error {
-	keys, err := o.open(ctx, progress)
+func (o *keysOptions) importKeys(c *cobra.Command, list []apikeys.Imported, tier string) error {
+	keys, err := o.keys(c)
 	if err != nil {
 		return err
 	}
-	written, err := keys.Import(ctx, time.Now(), list, tier)
-	err = o.explain(err)
-	if o.json {
-		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, written...)), err)
-	}
-	if err == nil || len(written) > 0 {
-		fmt.Fprintf(out, "imported %s\n", plural(len(written), "key"))
-	}
-	if err != nil {
-		return err
-	}
-	if n := len(list) - len(written); n > 0 {
-		fmt.Fprintf(out, "%s existed already\n", plural(n, "key"))
-	}
-	fmt.Fprintln(out, o.applied("functions with FOREIGN_API_KEYS=accept use them within ten seconds"))
-	return nil
+	written, failed := keys.Import(c.Context(), time.Now(), list, tier)
+	return errors.Join(show(c, append([]apikeys.Key{}, written...), func(p *printer) {
+		if failed == nil || len(written) > 0 {
+			p.line("imported %s", plural(len(written), "key"))
+		}
+		if failed != nil {
+			return
+		}
+		if n := len(list) - len(written); n > 0 {
+			p.line("%s existed already", plural(n, "key"))
+		}
+		p.line("%s", o.applied("functions with FOREIGN_API_KEYS=accept use them within ten seconds"))
+	}), o.explain(failed))
 }

@@ -70,7 +70,11 @@ func TestCheck(t *testing.T) {
 		"\ufeff{}": "-:1:1: the document begins with a byte order mark; save it as UTF-8 without the mark\n",
 	} {
 		var out bytes.Buffer
-		err := check(t.Context(), strings.NewReader(document), &out, "-", "", nil, false)
+		c := rootCommand()
+		c.SetArgs([]string{"check", "-"})
+		c.SetIn(strings.NewReader(document))
+		c.SetOut(&out)
+		err := c.ExecuteContext(t.Context())
 		if out.String() != want || (err == nil) != strings.Contains(want, "ok") {
 			t.Errorf("%q: got error %v, output %q, want %q", document, err, &out, want)
 		}
@@ -126,8 +130,6 @@ func TestCheck_against(t *testing.T) {
 // 130, and no error is printed.
 func TestInterrupt(t *testing.T) {
 	checkouttest.Scratch(t)
-	isPerson = func(any) bool { return true }
-	t.Cleanup(func() { isPerson = command.IsTerminal })
 	typing, never, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -138,9 +140,7 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, args := range [][]string{
-		{"check", "-"}, {"check", "-", "--json"}, {"rules", "publish", "-", "--table", "x"}, {"why", "user:a"}, {"reset", "user:a", "--store",
-			"redis", "--namespace", "x"},
-		{"usage", "user:a"},
+		{"check", "-"}, {"check", "-", "--json"}, {"rules", "publish", "-", "--table", "x"}, {"why", "user:a"}, {"usage", "user:a"},
 	} {
 		var out, errs bytes.Buffer
 		code := command.Execute(ctx, rootCommand(), args, &out, &errs)
@@ -164,6 +164,7 @@ func TestUsage(t *testing.T) {
 		"hash: no longer exists; weir usage prints":        {"hash", "user:alice"},
 		"rules rollback: no longer exists; weir rules get": {"rules", "rollback", "--to", "7"},
 		"why --stack: no longer exists; the stack has":     {"why", "user:hash", "--stack=prod"},
+		"reset --yes: no longer exists; the command asks":  {"reset", "user:a", "--yes"},
 	} {
 		if code, _, errs := weir(t, args...); code != 2 || !strings.HasPrefix(errs, "weir: "+want) {
 			t.Errorf("%v: got exit %d, stderr %q, want exit 2 and %q", args, code, errs, want)

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,7 +14,6 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/local/checkout"
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
-	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/operator"
 	"github.com/weir-limits/weir/local/serve"
@@ -39,7 +35,7 @@ func answers[A any](t *testing.T, args ...string) (a A) {
 }
 
 // leftOf returns the remaining quota of the limit at a path in the rules document.
-func leftOf(t *testing.T, limits []operator.Limit, path string) int64 {
+func leftOf(t *testing.T, limits []operator.LimitUsage, path string) int64 {
 	t.Helper()
 	for _, l := range limits {
 		if l.Path == path {
@@ -79,7 +75,7 @@ func TestOperator_gateway(t *testing.T) {
 				t.Errorf("explain with a bad token: got %+v, want status 401, a reason and no charged limits", got)
 			}
 			i := answers[operator.Usage](t, with("usage", "user:alice")...)
-			if leftOf(t, i.Limits, "rules[0].limits.free") != 0 || leftOf(t, i.Limits, "rules[0].limits.paid") != 100 || len(i.Others) != 0 {
+			if leftOf(t, i.Limits, "rules[0].limits.free") != 0 || leftOf(t, i.Limits, "rules[0].limits.paid") != 100 {
 				t.Errorf("usage: got %+v, want 0 remaining of tier free and 100 of tier paid", i)
 			}
 			if status := search(); status != http.StatusTooManyRequests {
@@ -154,7 +150,7 @@ func TestOperator_store(t *testing.T) {
 			if leftOf(t, e.Limits, "rules[0].limits.free") > 10 || !strings.Contains(strings.Join(e.Notes, " "), "--ip") {
 				t.Errorf("explain: got %+v, want one call, a charged limit and a note about --ip", e)
 			}
-			f := answers[operator.Usage](t, with("reset", "user:bob", "--yes")...)
+			f := answers[operator.Usage](t, with("reset", "user:bob")...)
 			if len(f.Limits) != 1 || !strings.Contains(strings.Join(f.Notes, " "), "up to a second") {
 				t.Errorf("reset: got %+v, want one limit and a note about other environments", f)
 			}
@@ -268,59 +264,6 @@ func TestOperator_mistakes(t *testing.T) {
 	}
 }
 
-// A question without an answer means no.
-func TestReset_confirm(t *testing.T) {
-	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, "\n": false, "": false, "n\n": false,
-		"yesterday\n": false} {
-		var out bytes.Buffer
-		if err := confirm(t.Context(), strings.NewReader(answer), &out, "Really?"); (err == nil) != want || out.String() != "Really? [y/N] " {
-			t.Errorf("%q: got error %v, output %q, want a question and a confirmation: %t", answer, err, &out, want)
-		}
-	}
-}
-
-// A reset in a deployment's store first asks a question that names the store. If the answer is no,
-// the command does not open the store. With --yes, without a terminal, or for the local gateway, it
-// does not ask.
-func TestReset_question(t *testing.T) {
-	checkouttest.Scratch(t)
-	person := true
-	isPerson = func(any) bool { return person }
-	t.Cleanup(func() { isPerson = command.IsTerminal })
-	reset := func(answer string, args ...string) string {
-		var errs bytes.Buffer
-		root := rootCommand()
-		root.SetArgs(append([]string{"reset", "user:alice"}, args...))
-		root.SetIn(strings.NewReader(answer))
-		root.SetOut(io.Discard)
-		root.SetErr(&errs)
-		err := root.ExecuteContext(t.Context())
-		return fmt.Sprint(errs.String(), err)
-	}
-	redis := []string{"--store", "redis", "--namespace", "prod", "--redis-url", "redis://u:hunter2@127.0.0.1:1/0"}
-	const question = "Reset the usage of user:alice in Redis at 127.0.0.1:1, namespace prod? [y/N] "
-	if got := reset("n\n", redis...); got != question+errCancelled.Error() {
-		t.Errorf("no: got %q, want the question and no reset", got)
-	}
-	if got := reset("y\n", redis...); !strings.HasPrefix(got, question) || !strings.Contains(got, "does not answer") {
-		t.Errorf("yes: got %q, want the question and a call to the store", got)
-	}
-	if got := reset("n\n", append(redis, "--yes")...); strings.Contains(got, "[y/N]") || !strings.Contains(got, "does not answer") {
-		t.Errorf("--yes: got %q, want no question and a call to the store", got)
-	}
-	if got := reset("n\n", "--store", "dynamodb", "--namespace", "prod", "--table",
-		"Limits"); got != "Reset the usage of user:alice in the DynamoDB table Limits, namespace prod? [y/N] "+errCancelled.Error() {
-		t.Errorf("DynamoDB: got %q, want a question that names the table, and no reset", got)
-	}
-	if got := reset("n\n", "--url", "http://127.0.0.1:1"); strings.Contains(got, "[y/N]") {
-		t.Errorf("gateway: got %q, want no question", got)
-	}
-	person = false
-	if got := reset("n\n", redis...); strings.Contains(got, "[y/N]") || !strings.Contains(got, "does not answer") {
-		t.Errorf("not a terminal: got %q, want no question and a call to the store", got)
-	}
-}
-
 // With --rules, RULES_FROM of this process has no effect. Otherwise the rules come from the records table.
 func TestTarget_lookup(t *testing.T) {
 	t.Setenv("RULES_FROM", "table")
@@ -330,42 +273,5 @@ func TestTarget_lookup(t *testing.T) {
 	t.Setenv("RULES_FROM", "")
 	if value, _ := (&target{store: "redis", recordsTable: "x"}).lookup("RULES_FROM"); value != contract.RulesTable {
 		t.Errorf("RULES_FROM by --records-table: got %q, want %q", value, contract.RulesTable)
-	}
-}
-
-func TestExplain_exempt(t *testing.T) {
-	var out bytes.Buffer
-	e := operator.Explanation{Method: "GET", Path: "/health", Exempt: &operator.Exemption{Path: "exempt[0]", Name: "health", Kind: "endpoint",
-		Value: "/health"}, Decision: operator.Decision{Allowed: true}}
-	if err := printExplanation(&out, e); err != nil || !strings.Contains(out.String(),
-		"  none: exempt[0] (health) exempts the endpoint /health\n") {
-		t.Errorf("got %q, error %v, want the exemption", out.String(), err)
-	}
-}
-
-// For a limit of concurrent requests, explain prints how many are in flight. For a refused request
-// it states that it passes when one of them ends.
-func TestExplain_concurrent(t *testing.T) {
-	full := operator.Limit{Name: "exports", Path: "rules[0].limits.*", Algorithm: "concurrent", Requests: 10, WindowSeconds: 900, Cost: 1,
-		Count: "concurrent", Mode: "enforce", OnError: "local",
-		State: operator.State{Charged: true, Capacity: 10, RetryAfterSeconds: 840, FullAt: time.Unix(900, 0)}}
-	var out bytes.Buffer
-	e := operator.Explanation{At: time.Unix(0, 0), Limits: []operator.Limit{full},
-		Decision: operator.Decision{Status: http.StatusTooManyRequests, Limit: full.Path, RetryAfter: 3}}
-	if err := printExplanation(&out, e); err != nil {
-		t.Fatal(err)
-	}
-	full.State = operator.State{Charged: true, Capacity: 10, Remaining: 7, Passes: true, FullAt: time.Unix(900, 0)}
-	if err := printUsage(&out, operator.Usage{At: time.Unix(0, 0), Limits: []operator.Limit{full}}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"10 in flight, each for at most 15m, on_error local  10 of 10 in flight, passes when a request ends, at the latest in 14m\n",
-		"429 by rules[0].limits.*, Retry-After: 1 to 3 (it passes when a request ends)\n",
-		"[######..............] 3 of 10 in flight\n",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("got %q, want %q", out.String(), want)
-		}
 	}
 }

@@ -69,7 +69,7 @@ func TestOperator_regions(t *testing.T) {
 	if left := remaining(1, "usage", "user:alice"); len(left) != 2 || left["eu-central-1"] != 70 || left["us-east-1"] != 70 {
 		t.Errorf("usage: got %v remaining, want 70 of the share of 100 in both regions", left)
 	}
-	if left := remaining(0, "reset", "user:alice", "--yes", "--region", "us-east-1"); len(left) != 1 {
+	if left := remaining(0, "reset", "user:alice", "--region", "us-east-1"); len(left) != 1 {
 		t.Errorf("reset in one region: got %v, want an answer of that region", left)
 	}
 	if left := remaining(1, "explain", "GET", "/", "--user", "alice"); left["eu-central-1"] != 70 || left["us-east-1"] != 100 {

@@ -2,11 +2,9 @@ package main
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/local/command"
 )
@@ -23,10 +21,7 @@ func rulesCommand() *cobra.Command {
 			"The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on).",
 	})
 	var o rulesOptions
-	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
-	c.PersistentFlags().StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"),
-		"the namespace of the deployment, such as its stage; default $NAMESPACE")
-	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
+	o.flags(c.PersistentFlags(), "")
 	c.AddCommand(publishCommand(&o), getCommand(&o), historyCommand(&o))
 	return c
 }
@@ -38,7 +33,7 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 		Short: "Publish a rules document as a new version, and show the changes",
 		Long: "Publish a rules document as a new version, and show the changes. FILE may be -, the standard input.\n\n" +
 			"If the deployment of the namespace publishes its own rules, functions do not read this version, and the command fails. A deployment " +
-			"that has changed to rulesFrom=table leaves its rules in the table; then add --rules-from-table, or set RULES_FROM=table.\n\n" +
+			"that has changed to rulesFrom=table leaves its rules in the table; then set the variable RULES_FROM=table, as its functions have it.\n\n" +
 			"The command rejects a document with mistakes and prints all mistakes. It does not publish a document again that equals the version " +
 			"in force. " +
 			"A document can move limits of a caller to other items of the store. The counts of these limits then restart. The command rejects " +
@@ -53,14 +48,12 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.publish(c, proposal{args[0], document}, note)
+			return o.publish(c, args[0], document, note)
 		},
 	}
 	c.Flags().StringVar(&note, "note", "", "why, up to 200 bytes; the history shows it")
 	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "publish even if counts of limits restart")
 	c.Flags().BoolVar(&o.unlimited, "unlimited", false, "publish even if no limit is left")
-	c.Flags().BoolVar(&o.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable,
-		"the deployment has rulesFrom=table now; do not check for rules of the deployment itself; default: whether $RULES_FROM is table")
 	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the setting maxDelay of the deployment, the maximum wait in a leaky bucket")
 	return c
 }
@@ -81,7 +74,7 @@ func getCommand(o *rulesOptions) *cobra.Command {
 			if deployed && (version != 0 || o.namespace == "") {
 				return command.Usage("--deployed: want it with --namespace (or NAMESPACE), and without --version")
 			}
-			return o.get(c.Context(), c.OutOrStdout(), version, deployed)
+			return o.get(c, version, deployed)
 		},
 	}
 	c.Flags().BoolVar(&deployed, "deployed", false, "the document that the deployment of the namespace published")
@@ -95,6 +88,6 @@ func historyCommand(o *rulesOptions) *cobra.Command {
 		Short:   fmt.Sprintf("List the last %d versions of the rules, the newest first", rulestore.Kept),
 		Example: "  weir rules history --json",
 		Args:    command.Exactly(0),
-		RunE:    func(c *cobra.Command, _ []string) error { return o.history(c.Context(), c.OutOrStdout()) },
+		RunE:    func(c *cobra.Command, _ []string) error { return o.history(c) },
 	}
 }

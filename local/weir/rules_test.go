@@ -135,9 +135,11 @@ func TestRules_deployed(t *testing.T) {
 			" use the rules of their deployment") || ok(t, "rules", "history") != before {
 			t.Errorf("%s: got exit %d, output %q, stderr %q, want exit 1, one line, and nothing published", args[0], code, out, errs)
 		}
-		if out := ok(t, append([]string{"rules"}, append(args, "--rules-from-table")...)...); !strings.Contains(out, "published version") {
-			t.Errorf("%s --rules-from-table: got %q, want a publication", args[0], out)
+		t.Setenv("RULES_FROM", "table")
+		if out := ok(t, append([]string{"rules"}, args...)...); !strings.Contains(out, "published version") {
+			t.Errorf("%s with RULES_FROM=table: got %q, want a publication", args[0], out)
 		}
+		t.Setenv("RULES_FROM", "")
 		before = ok(t, "rules", "history")
 	}
 	if out := ok(t, "rules", "get", "--deployed"); !strings.Contains(out, `"requests":7`) {
@@ -336,14 +338,17 @@ func TestRules_put_mistakes(t *testing.T) {
 	}
 }
 
-func TestProposal_restarts(t *testing.T) {
+// Without a document in force no count restarts, and with one that cannot be parsed every count may.
+func TestRulesOptions_compare(t *testing.T) {
 	r, err := rules.Parse([]byte(`{"rules":[]}`), rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for document, want := range map[string]string{"": "[]", `{"rules":[]}`: "[]", `{"rules":[{"limit":7}]}`: "[" + everyCount + "]"} {
-		if got := fmt.Sprint(proposal{}.restarts([]byte(document), r, 0)); got != want {
-			t.Errorf("%s: got %s, want %s", document, got, want)
+		var result published
+		err := (&rulesOptions{unlimited: true, restartCounts: true}).compare(&result, []byte(document), r, "f")
+		if got := fmt.Sprint(result.Restarts); err != nil || got != want {
+			t.Errorf("%s: got %s, %v, want %s", document, got, err, want)
 		}
 	}
 	if got := restartText([]string{everyCount}); got != everyCount {

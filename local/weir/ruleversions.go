@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/aws/smithy-go"
@@ -22,118 +20,45 @@ import (
 )
 
 type rulesOptions struct {
-	table     string
-	namespace string
-	json      bool
-	maxDelay  time.Duration
+	deployed
 
+	maxDelay      time.Duration
 	restartCounts bool // publish even if counts restart
 	unlimited     bool // publish even if no limit is left
-	fromTable     bool // publish even if the deployment published rules
-}
-
-func (o *rulesOptions) open(ctx context.Context) (*rulestore.Versions, error) {
-	client, err := openRecords(ctx, o.table)
-	if err != nil {
-		return nil, err
-	}
-	return rulestore.New(client, o.table), nil
 }
 
 // checkSource returns an error if the functions of the namespace read the rules that their deployment published, and
 // not the rules of kept. It warns if it cannot know this.
-func (o *rulesOptions) checkSource(ctx context.Context, errs io.Writer, kept *rulestore.Versions) error {
-	if o.fromTable {
-		return nil
-	}
-	var err error
-	if o.namespace != "" {
-		var v rulestore.Version
-		v, _, err = kept.Deployed(ctx, o.namespace)
-		if err == nil {
-			return fmt.Errorf("nothing was published: functions of namespace %s use the rules of their deployment (version %d, rules get "+
-				"--deployed), and not published ones; "+
-				"change the document and deploy, or deploy with rulesFrom=table and add --rules-from-table", o.namespace, v.Version)
-		} else if errors.Is(err, rulestore.ErrNoRules) {
-			return nil
-		}
-	}
-	denied, _ := errors.AsType[smithy.APIError](err)
-	if err != nil && (denied == nil || denied.ErrorCode() != "AccessDeniedException") {
-		return o.explain(err)
+func (o *rulesOptions) checkSource(c *cobra.Command, kept *rulestore.Versions) error {
+	v, _, err := o.own(c.Context(), kept)
+	if err == nil {
+		return fmt.Errorf("nothing was published: functions of namespace %s use the rules of their deployment (version %d, rules get "+
+			"--deployed), and not published ones; "+
+			"change the document and deploy, or deploy with rulesFrom=table and set RULES_FROM=table", o.namespace, v.Version)
 	}
 	reason := "--namespace is not given (or set NAMESPACE)"
-	if err != nil {
+	if denied, _ := errors.AsType[smithy.APIError](err); denied != nil && denied.ErrorCode() == "AccessDeniedException" {
 		reason = "dynamodb:GetItem on the item " + contract.DeployedRulesKey(o.namespace) + " is denied"
+	} else if !errors.Is(err, rulestore.ErrNoRules) {
+		return o.explain(err)
+	} else if o.namespace != "" || rulesFrom() == contract.RulesTable {
+		return nil
 	}
-	_, err = fmt.Fprintf(errs, "warning: only functions deployed with rulesFrom=table use published rules; the command cannot check this: "+
-		"%s; --rules-from-table omits the check\n", reason)
+	_, err = fmt.Fprintf(c.ErrOrStderr(), "warning: only functions deployed with rulesFrom=table use published rules; the command cannot "+
+		"check this: %s; RULES_FROM=table omits the check\n", reason)
 	return err
 }
 
-// explain adds a remedy to an error of the table.
-func (o *rulesOptions) explain(err error) error {
-	if errors.Is(err, rulestore.ErrConflict) {
-		return fmt.Errorf("%w; see weir rules history and try again", err)
-	}
-	return explainRecords(o.table, err)
-}
-
-type proposal struct {
-	name     string
-	document []byte
-}
-
-// check parses the document and checks it for every kind of store.
-func (p proposal) check(maxDelay time.Duration) (r *rules.Rules, err error) {
+// check parses a document and checks it for every kind of store.
+func (o *rulesOptions) check(document []byte) (r *rules.Rules, err error) {
 	for _, leaseAbove := range []int64{rules.LeaseAboveDynamoDB, 0} {
-		r, err = rules.Parse(p.document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: maxDelay, Items: dynamostore.Items{}, OneRegion: true,
+		r, err = rules.Parse(document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: o.maxDelay, Items: dynamostore.Items{}, OneRegion: true,
 			Now: time.Now()})
 		if err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
-}
-
-// restarts returns the limits whose counts would restart if the proposal replaced document. r is
-// the parsed proposal. If this version of weir cannot parse document, restarts returns only
-// everyCount.
-func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Duration) []string {
-	if len(document) == 0 { // nothing was published before
-		return nil
-	}
-	before, err := proposal{document: document}.check(maxDelay)
-	if err != nil {
-		return []string{everyCount}
-	}
-	moved, _ := rules.Moved(before, r)
-	return moved
-}
-
-// reshapes returns the form of refusals in the proposal, if document has another one. r is the parsed proposal.
-func (p proposal) reshapes(document []byte, r *rules.Rules, maxDelay time.Duration) string {
-	before, err := proposal{document: document}.check(maxDelay)
-	if err != nil || before.Refusal() == r.Refusal() {
-		return ""
-	}
-	return r.Refusal()
-}
-
-// unlimits returns an error if the proposal removes all limits: it enforces none, unlike document, which is in force. r
-// is the parsed proposal.
-func (p proposal) unlimits(document []byte, r *rules.Rules, maxDelay time.Duration) error {
-	if r.Enforces() {
-		return nil
-	}
-	if before, err := (proposal{document: document}).check(maxDelay); err == nil && !before.Enforces() {
-		return nil
-	}
-	reason := "no rule refuses a request"
-	if r.Len() == 0 {
-		reason = "the document has no rules"
-	}
-	return fmt.Errorf("%s: nothing was published, because %s; callers would have no limit; to accept this, add --unlimited", p.name, reason)
 }
 
 // published is the result of a publish. --json prints it.
@@ -145,78 +70,83 @@ type published struct {
 	Diff     string   `json:"diff"`               // unified diff; empty if the document was in force before
 }
 
-// publish publishes a proposal.
-func (o *rulesOptions) publish(c *cobra.Command, p proposal, note string) error {
-	ctx, out := c.Context(), c.OutOrStdout()
-	r, err := p.check(o.maxDelay)
-	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
-		return errors.Join(checked{File: p.name, Problems: problems}.print(out, o.json), command.ExitError{Code: 1})
-	}
-	kept, err := o.open(ctx)
+// compare sets what changes if the rules r replace a document, which is empty if nothing was published before. It returns an
+// error for a change that needs a flag. file is the name of the new document.
+func (o *rulesOptions) compare(result *published, document []byte, r *rules.Rules, file string) error {
+	before, err := o.check(document)
 	if err != nil {
-		return err
+		before = nil // this version of weir cannot parse it
 	}
-	if err := o.checkSource(ctx, c.ErrOrStderr(), kept); err != nil {
-		return err
+	switch {
+	case o.unlimited || r.Enforces() || before != nil && !before.Enforces():
+	case r.Len() == 0:
+		return fmt.Errorf("%s: nothing was published, because the document has no rules; %s", file, unlimitedText)
+	default:
+		return fmt.Errorf("%s: nothing was published, because no rule refuses a request; %s", file, unlimitedText)
 	}
-	before, document, err := kept.Get(ctx, 0)
-	if err != nil && !errors.Is(err, rulestore.ErrNoRules) {
-		return o.explain(err)
+	switch {
+	case before != nil:
+		result.Restarts, _ = rules.Moved(before, r)
+		if before.Refusal() != r.Refusal() {
+			result.Refusal = r.Refusal()
+		}
+	case len(document) > 0:
+		result.Restarts = []string{everyCount}
 	}
-	result := published{Version: before, Diff: difference(before, document, p)}
-	if result.Diff == "" {
-		return o.printPublished(out, result)
-	}
-	if err := p.unlimits(document, r, o.maxDelay); err != nil && !o.unlimited {
-		return err
-	}
-	result.Restarts = p.restarts(document, r, o.maxDelay)
 	if len(result.Restarts) > 0 && !o.restartCounts {
 		return fmt.Errorf("%s; callers would get the full quota of these limits again; to accept this, add --restart-counts",
 			restartText(result.Restarts))
 	}
-	result.Refusal = p.reshapes(document, r, o.maxDelay)
-	result.Version, err = kept.Publish(ctx, time.Now(), p.document, note, before.Version, r.Version())
+	return nil
+}
+
+const unlimitedText = "callers would have no limit; to accept this, add --unlimited"
+
+// publish publishes the document in a file.
+func (o *rulesOptions) publish(c *cobra.Command, file string, document []byte, note string) error {
+	r, err := o.check(document)
+	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
+		return errors.Join(checked{File: file, Problems: problems}.show(c), command.ExitError{Code: 1})
+	}
+	kept, err := o.versions(c.Context())
 	if err != nil {
+		return err
+	}
+	if err := o.checkSource(c, kept); err != nil {
+		return err
+	}
+	was, before, err := kept.Get(c.Context(), 0)
+	if err != nil && !errors.Is(err, rulestore.ErrNoRules) {
 		return o.explain(err)
 	}
-	result.Replaces = before.Version
-	return o.printPublished(out, result)
-}
-
-func (o *rulesOptions) printPublished(out io.Writer, r published) error {
-	var err error
-	switch {
-	case o.json:
-		return command.PrintJSON(out, r)
-	case r.Diff == "":
-		_, err = fmt.Fprintf(out, "nothing was published: %s, which is in force, has the same document\n",
-			command.RulesVersion(r.Version.Version))
-	default:
-		text := r.Diff
-		if len(r.Restarts) > 0 {
-			text += restartText(r.Restarts) + "\n"
+	result := published{Version: was, Diff: udiff.Unified(nameOf(was), file, lines(before), lines(document))}
+	if result.Diff != "" {
+		if err := o.compare(&result, before, r, file); err != nil {
+			return err
 		}
-		if r.Refusal != "" {
-			text += "refusals get the form " + r.Refusal + "; those of a REST API keep theirs until its next deployment with this document\n"
+		result.Replaces = was.Version
+		result.Version, err = kept.Publish(c.Context(), time.Now(), document, note, was.Version, r.Version())
+		if err != nil {
+			return o.explain(err)
 		}
-		_, err = fmt.Fprintf(out, "%spublished %s; functions with rulesFrom=table use it within a minute\n", text,
-			command.RulesVersion(r.Version.Version))
 	}
-	return err
+	return show(c, result, result.print)
 }
 
-// difference returns a unified diff from a version to the proposal, or "" if they are equal.
-func difference(v rulestore.Version, document []byte, p proposal) string {
-	return udiff.Unified(nameOf(v), p.name, lines(document), lines(p.document))
-}
-
-// nameOf returns "version N" or, for the zero Version, "no rules".
-func nameOf(v rulestore.Version) string {
-	if v.Version == 0 {
-		return "no rules"
+func (r published) print(p *printer) {
+	version := command.RulesVersion(r.Version.Version)
+	if r.Diff == "" {
+		p.line("nothing was published: %s, which is in force, has the same document", version)
+		return
 	}
-	return fmt.Sprintf("version %d", v.Version)
+	p.WriteString(r.Diff)
+	if len(r.Restarts) > 0 {
+		p.line("%s", restartText(r.Restarts))
+	}
+	if r.Refusal != "" {
+		p.line("refusals get the form %s; those of a REST API keep theirs until its next deployment with this document", r.Refusal)
+	}
+	p.line("published %s; functions with rulesFrom=table use it within a minute", version)
 }
 
 // lines formats a JSON document with one value per line, for a diff.
@@ -231,50 +161,45 @@ func lines(document []byte) string {
 	return b.String() + "\n"
 }
 
-func (o *rulesOptions) get(ctx context.Context, out io.Writer, version int64, deployed bool) error {
-	kept, err := o.open(ctx)
+func (o *rulesOptions) get(c *cobra.Command, version int64, deployed bool) error {
+	kept, err := o.versions(c.Context())
 	if err != nil {
 		return err
 	}
-	v, document, err := kept.Get(ctx, version)
+	v, document, err := kept.Get(c.Context(), version)
 	if deployed {
-		v, document, err = kept.Deployed(ctx, o.namespace)
+		v, document, err = kept.Deployed(c.Context(), o.namespace)
 	}
-	switch {
-	case deployed && errors.Is(err, rulestore.ErrNoRules):
+	if deployed && errors.Is(err, rulestore.ErrNoRules) {
 		return fmt.Errorf("--deployed: no rules of a deployment of namespace %s in table %s; want a deployment without rulesFrom", o.namespace,
 			o.table)
-	case err != nil:
+	} else if err != nil {
 		return o.explain(err)
-	case o.json:
-		return command.PrintJSON(out, struct {
-			rulestore.Version
-			Document json.RawMessage `json:"document"`
-		}{v, document})
 	}
-	_, err = out.Write(document)
-	return err
+	return show(c, struct {
+		rulestore.Version
+		Document json.RawMessage `json:"document"`
+	}{v, document}, func(p *printer) { p.WriteString(string(document)) })
 }
 
-func (o *rulesOptions) history(ctx context.Context, out io.Writer) error {
-	kept, err := o.open(ctx)
+func (o *rulesOptions) history(c *cobra.Command) error {
+	kept, err := o.versions(c.Context())
 	if err != nil {
 		return err
 	}
-	all, err := kept.History(ctx)
-	switch {
-	case err != nil:
+	all, err := kept.History(c.Context())
+	if err != nil {
 		return o.explain(err)
-	case o.json:
-		return command.PrintJSON(out, all)
-	case len(all) == 0:
-		_, err = fmt.Fprintf(out, "no rules in %s; publish them with weir rules publish FILE\n", o.table)
-		return err
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "VERSION\tPUT\tBYTES\tNOTE")
-	for _, v := range all {
-		fmt.Fprintf(t, "%d\t%s\t%d\t%s\n", v.Version, v.Published.UTC().Format(time.RFC3339), v.Bytes, v.Note)
-	}
-	return t.Flush()
+	return show(c, all, func(p *printer) {
+		if len(all) == 0 {
+			p.line("no rules in %s; publish them with weir rules publish FILE", o.table)
+			return
+		}
+		rows := [][]string{{"VERSION", "PUT", "BYTES", "NOTE"}}
+		for _, v := range all {
+			rows = append(rows, []string{strconv.FormatInt(v.Version, 10), v.Published.UTC().Format(time.RFC3339), strconv.Itoa(v.Bytes), v.Note})
+		}
+		p.table(rows...)
+	})
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/local/command"
@@ -63,10 +62,8 @@ func serveCommand() *cobra.Command {
 	c.Flags().Var(&o.Upstream, "upstream", "the URL of your HTTP server, which gets the admitted requests instead of the "+
 		"functions; paths below /_weir/ do not reach it")
 	c.Flags().StringVar(&o.Store, "store", serve.Memory, "the store of the state: memory, dynamodb or redis")
-	command.Complete(c, "store", serve.Memory, "dynamodb", "redis")
 	c.Flags().StringVar(&o.Address, "address", "", "the source of the client's address: host, cloudfront or hops:N, as in "+
 		"infra/edge/README.md; the last two need ORIGIN_SECRET")
-	command.Complete(c, "address", contract.AddressHost, contract.AddressCloudFront, contract.AddressHops)
 	c.Flags().BoolVar(&o.Unthrottled, "no-throttle", false, "leave out the throttle of the stack's stages, such as for a load test")
 	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")
 	c.Flags().Var(command.Port(&o.Port), "port", "the port of the first API; the second API has the next port")

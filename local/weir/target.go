@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/clients"
@@ -43,8 +44,6 @@ type target struct {
 	store, table, namespace, redisURL string
 	rules, recordsTable               string
 	region                            string // of several that share limits
-	fromTable                         bool
-	json                              bool
 }
 
 const targetHelp = "\n\nThe command queries the gateway of make run (--url, or the variable WEIR_URL) or, with --store, a deployed " +
@@ -55,7 +54,7 @@ const targetHelp = "\n\nThe command queries the gateway of make run (--url, or t
 
 func (t *target) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&t.url, "url", cmp.Or(os.Getenv("WEIR_URL"), defaultGateway), "the gateway on this machine; default $WEIR_URL")
+	gatewayFlag(f, &t.url)
 	f.StringVar(&t.store, "store", "", "query the store of a deployment instead: dynamodb or redis")
 	f.StringVar(&t.table, "table", "", "with --store dynamodb, the table for limits; default $TABLE")
 	f.StringVar(&t.namespace, "namespace", "", "with --store, the namespace of the deployment, such as its stage; default $NAMESPACE")
@@ -64,28 +63,26 @@ func (t *target) flags(c *cobra.Command) {
 	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json without a records table")
 	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules: the rules that the deployment "+
 		"of the namespace published, else the rules of weir rules publish; default $RECORDS_TABLE without --rules")
-	f.BoolVar(&t.fromTable, "rules-from-table", rulesFrom() == contract.RulesTable,
-		"with --store, the deployment has rulesFrom=table now; ignore rules of the deployment itself; default: whether $RULES_FROM is table")
 	f.StringVar(&t.region, "region", "", "with --store dynamodb and the variable REGIONS, the only region to query; default: each of REGIONS")
-	f.BoolVar(&t.json, "json", false, "print one JSON object")
-	command.Complete(c, "store", "dynamodb", "redis")
+	addJSON(f)
 }
 
-// rulesFrom returns the source of the rules of the deployment's functions, or "" if it is not given.
-func rulesFrom() string { return os.Getenv(contract.VariableRulesFrom) }
-
 const defaultGateway = "http://127.0.0.1:8080"
+
+func gatewayFlag(f *pflag.FlagSet, url *string) {
+	f.StringVar(url, "url", cmp.Or(os.Getenv("WEIR_URL"), defaultGateway), "the gateway on this machine; default $WEIR_URL")
+}
 
 // open returns what the flags select, and a function that closes it.
 func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() error, error) {
 	none := func() error { return nil }
 	if t.store == "" {
-		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table", "rules-from-table"} {
+		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table"} {
 			if c.Flags().Changed(name) {
 				return nil, none, command.Usage("--%s: requires --store dynamodb or redis; the gateway at %s ignores this flag", name, t.url)
 			}
 		}
-		client, err := operator.NewClient(t.url)
+		client, err := operator.NewGateway(t.url)
 		if err != nil {
 			return nil, none, command.AsUsage(err)
 		}
@@ -113,14 +110,18 @@ func (t *target) openStore(ctx context.Context) (operating, func() error, error)
 	if err != nil {
 		return nil, none, command.AsUsage(err)
 	}
+	source := "the file " + t.rules
 	if t.store == "dynamodb" || t.recordsTable != "" {
-		if err := reachable(ctx, config); err != nil {
+		client, err := config.DynamoDBClient(ctx)
+		if err == nil {
+			err = hasCredentials(ctx, client)
+		}
+		if err == nil && t.recordsTable != "" {
+			source, err = t.source(ctx, client, &config)
+		}
+		if err != nil {
 			return nil, none, err
 		}
-	}
-	source, err := t.source(ctx, &config)
-	if err != nil {
-		return nil, none, err
 	}
 	store, closeStore, err := config.OpenStore(ctx)
 	if err != nil {
@@ -133,28 +134,18 @@ func (t *target) openStore(ctx context.Context) (operating, func() error, error)
 	return o, closeStore, err
 }
 
-// source describes where the rules come from. If the deployment of the namespace published rules to the records table,
-// config reads these.
-func (t *target) source(ctx context.Context, config *boot.Config) (string, error) {
-	if t.recordsTable == "" {
-		return "the file " + t.rules, nil
-	}
-	operators := "those published to table " + t.recordsTable
-	if t.fromTable {
-		return operators, nil
-	}
-	client, err := config.DynamoDBClient(ctx)
-	if err != nil {
-		return "", err
-	}
-	switch _, _, err := rulestore.New(client, t.recordsTable).Deployed(ctx, config.Namespace); {
-	case errors.Is(err, rulestore.ErrNoRules):
-		return operators, nil
-	case err != nil:
+// source describes where the rules in the records table come from. If functions use those of their deployment, config reads
+// these.
+func (t *target) source(ctx context.Context, client *dynamodb.Client, config *boot.Config) (string, error) {
+	of := deployed{t.recordsTable, config.Namespace}
+	_, _, err := of.own(ctx, rulestore.New(client, t.recordsTable))
+	if errors.Is(err, rulestore.ErrNoRules) {
+		return "those published to table " + t.recordsTable, nil
+	} else if err != nil {
 		return "", fmt.Errorf("--records-table: %w", err)
 	}
 	config.RulesFrom = contract.RulesDeployment
-	return fmt.Sprintf("the deployment of namespace %s (table %s; --rules-from-table selects published rules)", config.Namespace,
+	return fmt.Sprintf("the deployment of namespace %s (table %s; RULES_FROM=table selects published rules)", config.Namespace,
 		t.recordsTable), nil
 }
 
@@ -201,37 +192,11 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 		return nil, err
 	}
 	o := &operator.Operator{
-		Store: store, Kind: t.store, Limiters: []*limiter.Limiter{e.Limiter}, Rules: e.Rules.At,
+		Limiters: []*limiter.Limiter{e.Limiter}, Rules: e.Rules.At,
 		Clock: time.Now, IPv6Bits: config.IPv6Bits, BasePaths: config.BasePaths, Identifier: e.Identifier, Viewers: e.Viewers, Hash: hash,
 	}
 	o.Record, err = config.FindRecord(ctx)
 	return o, err
-}
-
-// where describes the deployment's store in a question to the user, without the password of a Redis
-// URL.
-func (t *target) where() string {
-	value := func(name string) string { v, _ := t.lookup(name); return cmp.Or(v, "not given") }
-	if t.store == "dynamodb" {
-		where := fmt.Sprintf("the DynamoDB table %s, namespace %s", value("TABLE"), value("NAMESPACE"))
-		if regions, _ := t.regions(); len(regions) > 0 {
-			where += ", in " + strings.Join(regions, ", ")
-		}
-		return where
-	}
-	address := "not given"
-	if u, err := url.Parse(value("REDIS_URL")); err == nil && u.Host != "" {
-		address = u.Host
-	}
-	return fmt.Sprintf("Redis at %s, namespace %s", address, value("NAMESPACE"))
-}
-
-func reachable(ctx context.Context, config boot.Config) error {
-	client, err := config.DynamoDBClient(ctx)
-	if err != nil {
-		return err
-	}
-	return hasCredentials(ctx, client)
 }
 
 // lookup returns a variable of the deployment's functions: from a flag, or else from this process.
@@ -267,7 +232,7 @@ func (t *target) lookup(name string) (string, bool) {
 }
 
 // act is what a command does in one region: it returns its answer, and a function that prints it as text.
-type act func(operating) (answer any, text func(io.Writer) error, err error)
+type act func(operating) (answer any, text func(*printer), err error)
 
 // each acts in each region of the deployment (REGIONS), or in that of --region. Without REGIONS, it acts on what the flags
 // select. A region that fails is named, and the others are asked too.
@@ -277,13 +242,13 @@ func (t *target) each(c *cobra.Command, do act) error {
 		return err
 	}
 	if len(regions) == 0 {
-		return t.one(c, do)
+		return usageOrFailure(t.one(c, do))
 	}
 	var failed []error
 	for _, t.region = range regions {
-		err := t.one(c, do)
-		if _, mistaken := errors.AsType[*operator.MistakeError](err); mistaken { // the same in every region
-			return command.AsUsage(err)
+		err := usageOrFailure(t.one(c, do))
+		if _, mistaken := errors.AsType[command.UsageError](err); mistaken { // the same in every region
+			return err
 		} else if err != nil {
 			failed = append(failed, fmt.Errorf("region %s: %w", t.region, err))
 		}
@@ -317,16 +282,13 @@ func (t *target) one(c *cobra.Command, do act) error {
 	if err != nil {
 		return err
 	}
-	out := c.OutOrStdout()
-	switch {
-	case t.json && t.region != "":
-		return command.PrintJSON(out, map[string]any{"region": t.region, "answer": answer})
-	case t.json:
-		return command.PrintJSON(out, answer)
-	case t.region != "":
-		fmt.Fprintf(out, "%s %s\n", command.StyleOf(out).Bold("region"), t.region)
+	if t.region == "" {
+		return show(c, answer, text)
 	}
-	return text(out)
+	return show(c, map[string]any{"region": t.region, "answer": answer}, func(p *printer) {
+		p.line("%s %s", p.Bold("region"), t.region)
+		text(p)
+	})
 }
 
 // usageOrFailure returns a usage error if the user's question was wrong, and err otherwise.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -15,7 +14,6 @@ func tokenCommand() *cobra.Command {
 	var user, tier string
 	var valid time.Duration
 	var extra []string
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Create a token that the local gateway accepts",
@@ -37,25 +35,15 @@ func tokenCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return command.PrintJSON(c.OutOrStdout(), madeToken{token})
-			}
-			_, err = fmt.Fprintln(c.OutOrStdout(), token)
-			return err
+			return show(c, map[string]string{"token": token}, func(p *printer) { p.line("%s", token) })
 		},
 	}
 	c.Flags().StringVar(&user, "user", "alice", "the user, claim sub")
 	c.Flags().StringVar(&tier, "tier", "", "the tier, claim tier")
 	c.Flags().DurationVar(&valid, "valid", time.Hour, "time for which the token is valid; negative for an expired token")
 	c.Flags().StringArrayVar(&extra, "claim", nil, "another claim, as name=value; may be repeated, and a repeated name is a list")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	completeTiers(c, new(string))
+	addJSON(c.Flags())
 	return c
-}
-
-// madeToken is the output of --json.
-type madeToken struct {
-	Token string `json:"token"`
 }
 
 // reservedClaims are the claims that --claim rejects, with the flag or command that sets each. They
@@ -89,10 +77,4 @@ func parseClaims(list []string) (map[string][]string, error) {
 		claims[name] = append(claims[name], value)
 	}
 	return claims, nil
-}
-
-func completeTiers(c *cobra.Command, document *string) {
-	command.CompleteBy(c, "tier", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return checkout.Tiers(*document), cobra.ShellCompDirectiveNoFileComp
-	})
 }

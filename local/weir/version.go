@@ -1,15 +1,12 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/local/command"
 )
 
 func versionCommand() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version, the commit and the Go version of this program",
@@ -18,13 +15,9 @@ func versionCommand() *cobra.Command {
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			b := command.Built()
-			if asJSON {
-				return command.PrintJSON(c.OutOrStdout(), b)
-			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "weir %s, commit %s, %s\n", b.Version, b.Commit, b.Go)
-			return err
+			return show(c, b, func(p *printer) { p.line("weir %s, commit %s, %s", b.Version, b.Commit, b.Go) })
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	addJSON(c.Flags())
 	return c
 }

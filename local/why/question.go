@@ -13,7 +13,7 @@ import (
 // Path is the path at which a local gateway answers a Question. See [operator.Path].
 const Path = operator.Path + "why"
 
-// MaxRows is the largest number of rows in an Answer.
+// MaxRows is the largest number of rows in Refusals.
 const MaxRows = 1000
 
 // Question asks for refusals. The zero value asks for all that a Record has.
@@ -38,39 +38,33 @@ func (q *Question) rows() int { return cmp.Or(q.Number, MaxRows) }
 // the Host header and the origin before it calls the handler.
 func (r *Record) Handler(clock func() time.Time, ipv6Bits int, fresh func(time.Time)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		operator.Answer(w, request, func(_ context.Context, q Question) (Answer, error) {
+		operator.Answer(w, request, func(_ context.Context, q Question) (Refusals, error) {
 			now := clock()
 			fresh(now)
-			a, err := r.ask(q, now, ipv6Bits)
-			return a, err
+			return r.ask(q, now, ipv6Bits)
 		})
 	})
 }
 
-func (r *Record) ask(q Question, now time.Time, ipv6Bits int) (Answer, error) {
+func (r *Record) ask(q Question, now time.Time, ipv6Bits int) (Refusals, error) {
 	var from time.Time
 	if q.Since != "" {
 		since, err := time.ParseDuration(q.Since)
 		if err != nil || since <= 0 {
-			return Answer{}, operator.Mistake("since: got %q, want a period such as 10m", q.Since)
+			return Refusals{}, operator.Mistake("since: got %q, want a period such as 10m", q.Since)
 		}
 		from = now.Add(-since)
 	}
 	if q.Number < 0 || q.Number > MaxRows {
-		return Answer{}, operator.Mistake("number: got %d, want 1 to %d", q.Number, MaxRows)
+		return Refusals{}, operator.Mistake("number: got %d, want 1 to %d", q.Number, MaxRows)
 	}
 	var subject string
 	if q.Subject != "" {
 		parsed, _, err := operator.ParseCaller(q.Subject, ipv6Bits)
 		if err != nil {
-			return Answer{}, err
+			return Refusals{}, err
 		}
 		subject = r.HashOf(parsed)
 	}
 	return r.answer(q.kind(), subject, from, now, q.rows()), nil
-}
-
-// Ask asks a local gateway.
-func Ask(ctx context.Context, gateway *operator.Client, q Question) (Answer, error) {
-	return operator.Ask[Answer](ctx, gateway, Path, q)
 }

@@ -85,8 +85,8 @@ func (r *Record) forget() {
 
 // answer returns the refusals in lines of a kind since from. subject is the hash of a caller; "" means every caller. The
 // answer has at most most rows.
-func (r *Record) answer(kind, subject string, from, to time.Time, most int) Answer {
-	a := Answer{From: from, To: to, Rows: []Row{}}
+func (r *Record) answer(kind, subject string, from, to time.Time, most int) Refusals {
+	a := Refusals{From: from, To: to, Rows: []Row{}}
 	rows := map[Row]*Row{}
 	r.mu.Lock()
 	defer r.mu.Unlock()

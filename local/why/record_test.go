@@ -25,15 +25,15 @@ var (
 )
 
 // ask asks a gateway whose clock shows a minute after noon.
-func ask(t *testing.T, r *why.Record, q why.Question) (why.Answer, error) {
+func ask(t *testing.T, r *why.Record, q why.Question) (why.Refusals, error) {
 	t.Helper()
 	s := httptest.NewServer(r.Handler(func() time.Time { return noon.Add(time.Minute) }, 64, func(time.Time) {}))
 	defer s.Close()
-	client, err := operator.NewClient(s.URL)
+	client, err := operator.NewGateway(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return why.Ask(t.Context(), client, q)
+	return operator.Ask[why.Refusals](t.Context(), client, why.Path, q)
 }
 
 func write(t *testing.T, w io.Writer, prefix string, l telemetry.DecisionLine) {

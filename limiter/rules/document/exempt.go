@@ -8,8 +8,8 @@ type Exemption struct {
 	// does not validate. With PerAPIKey, it is the id of the key's record.
 	Identity
 
-	Path string // place in the document, such as "exempt[3]"
-	Name string // name in metrics; the default is Kind
+	Path string `json:"path"` // place in the document, such as "exempt[3]"
+	Name string `json:"name"` // name in metrics; the default is Kind
 }
 
 // exemptKinds are the members that select requests. An exemption has exactly one of them.

@@ -9,9 +9,9 @@ import (
 
 // Identity is a user, the id of an API key, the value of a claim, or a network.
 type Identity struct {
-	Kind    string       // PerUser, PerAPIKey, PerIP, or PerClaim and a name
-	Value   string       // as the document spells it
-	Network netip.Prefix // set if Kind is PerIP
+	Kind    string       `json:"kind"`  // PerUser, PerAPIKey, PerIP, or PerClaim and a name
+	Value   string       `json:"value"` // as the document spells it
+	Network netip.Prefix `json:"-"`     // set if Kind is PerIP
 }
 
 // Key returns i in the form in which equal identities are equal.

@@ -116,7 +116,7 @@ async function waitOf({ caller, limit, rule, last, retryAfterSeconds: wait }, no
 
 /** Shows the limits of the caller: first those that refuse, then by use. */
 async function showCaller() {
-  const { subject: name, at, limits, others } = await ask("usage", { subject });
+  const { subject: name, at, limits } = await ask("usage", { subject });
   const used = limits.filter(({ state, shared }) => !state.passes || (shared ? state.charged : state.remaining < state.capacity));
   const refusing = used.filter((l) => !l.state.passes && !l.otherTier && l.mode === "enforce").length;
   const share = (l) => (l.state.passes ? l.state.remaining / l.state.capacity : -1);
@@ -124,7 +124,6 @@ async function showCaller() {
   show("caller", ["Limit", "Tier", "Rule", "At most", "Used", "Free again, UTC", "Full again, UTC"], used.sort((a, b) => share(a) - share(b)).map((l) => ({
     ...l, free: freeAgain(l.state, at), full: time(l.state.fullAt, at),
   })), (l) => [named(l), tierOf(l), ruleOf(l.rule), atMost(l), useOf(l), free(l.free, l.mode), l.full]);
-  say("#caller .note", others.length ? `${number(others.length, "more count")} of limits that the rules no longer have.` : "");
   $("#reset").hidden = false;
 }
 

@@ -122,7 +122,7 @@ func testMCP(t *testing.T, version string, old bool) {
 	}
 	serving.Wait()
 	used := map[string]int64{}
-	for _, l := range storetest.Must(storetest.Must(operator.NewClient(url)).Usage(t.Context(), "ip:127.0.0.1")).Limits {
+	for _, l := range storetest.Must(storetest.Must(operator.NewGateway(url)).Usage(t.Context(), "ip:127.0.0.1")).Limits {
 		used[l.Name] = l.State.Capacity - l.State.Remaining
 	}
 	if used["tokens"] != 5*700 || used["expensive"] != 5 || used["search"] != 1 || used["in-flight"] != 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// Answer lists refusals, or what limits in shadow mode would have refused.
-type Answer struct {
+// Refusals lists refusals, or what limits in shadow mode would have refused.
+type Refusals struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	// Count is the number of requests of the caller of the question, or of all callers. Others is the number of them that
@@ -43,7 +43,7 @@ type Row struct {
 }
 
 // addUnnamed adds requests that no log line names a caller of.
-func (a *Answer) addUnnamed(n int64, caller string) {
+func (a *Refusals) addUnnamed(n int64, caller string) {
 	a.Unnamed += n
 	if caller == "" {
 		a.Count += n
@@ -62,7 +62,7 @@ func (r *Row) add(l *telemetry.DecisionLine) {
 }
 
 // finish sorts the rows and keeps the first ones.
-func (a *Answer) finish(most int) {
+func (a *Refusals) finish(most int) {
 	slices.SortFunc(a.Rows, func(x, y Row) int {
 		return cmp.Or(cmp.Compare(y.Count, x.Count), y.Last.Compare(x.Last), cmp.Compare(x.Subject, y.Subject), cmp.Compare(x.Rule, y.Rule),
 			cmp.Compare(x.Limit, y.Limit))
