@@ -134,7 +134,7 @@ func TestBlock_table(t *testing.T) {
 		"block user:a --for 0s":        "--for",
 		"block user:a --for 9000h":     "--for",
 		"raise user:a s x":             "NUMBER",
-		"raise user:a t 5":             "those that do: s",
+		"raise user:a t 5":             `counts by user, want "s"`,
 		"raise user:a s 5 --table no-": "no table",
 	} {
 		if code, _, errs := weir(t, strings.Fields(args)...); code == 0 || !strings.Contains(errs, want) {
