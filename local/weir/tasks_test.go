@@ -26,6 +26,7 @@ func TestTasks(t *testing.T) {
 		text := "ok\n"
 		if r.URL.Path == "/v1/chat" {
 			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush() // chunks, as of each stream: the last one follows the settlement
 			text = "data: {\"usage\":{\"prompt_tokens\":812,\"completion_tokens\":95,\"total_tokens\":907}}\n\n"
 		}
 		_, _ = io.WriteString(w, text)
