@@ -145,7 +145,8 @@ func TestConfig_rules_restarts(t *testing.T) {
 			list = append(list, fmt.Sprintf(`{"endpoint":"/e%d","limits":{"*":{"requests":3,"window":"30d","algorithm":"token_bucket"}}}`, i))
 		}
 		list = append(list, `{"endpoint":"*","limits":{"global":{"name":"all","requests":11,"window":"1m","per":["global"]}}}`)
-		v, err := rulestore.New(d.client, d.table).Publish(t.Context(), d.now, []byte(`{"refusal":"`+refusal+`","rules":[`+strings.Join(list, ",")+`]}`), "", version, 0)
+		v, err := rulestore.New(d.client, d.table).Publish(t.Context(), d.now, []byte(`{"refusal":"`+refusal+`","rules":[`+
+			strings.Join(list, ",")+`]}`), "", version, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,10 +22,12 @@ import (
 // targets are forms of the target of a request. Each contains a path, or one without its first slash. Most are no path, or
 // one that parsers of URLs read in another way.
 var targets = []string{
-	"/%[2]s", "http://h/%[2]s", "HTTPS://u:p@h:80/%[2]s", "x:http://h/%[2]s", "x:/%[2]s", "x:%[2]s", "http:/%[2]s", "http:%[2]s", "x://h/%[2]s",
+	"/%[2]s", "http://h/%[2]s", "HTTPS://u:p@h:80/%[2]s", "x:http://h/%[2]s", "x:/%[2]s", "x:%[2]s", "http:/%[2]s", "http:%[2]s",
+	"x://h/%[2]s",
 	"*", "*/%[2]s", "h:80", "h:80/%[2]s", "h/%[2]s", "%[2]s", "./%[2]s", "?/%[2]s", "#/%[2]s", "http://h?/%[2]s", "http://h",
 	"//h/%[2]s", "///h/%[2]s", "////h/%[2]s", "//u:p@h/%[2]s", "//h:80/%[2]s", "//[::1]/%[2]s", "//h?/%[2]s", "//%[2]s", "///%[2]s",
-	`/\h/%[2]s`, `\\h/%[2]s`, `//h\%[2]s`, `/\\h\%[2]s`, `//u\p@h/%[2]s`, `\%[2]s`, "%%2f%%2fh/%[2]s", "/%%2fh/%[2]s", "%%2f%[2]s", "%%5c%[2]s",
+	`/\h/%[2]s`, `\\h/%[2]s`, `//h\%[2]s`, `/\\h\%[2]s`, `//u\p@h/%[2]s`, `\%[2]s`, "%%2f%%2fh/%[2]s", "/%%2fh/%[2]s",
+	"%%2f%[2]s", "%%5c%[2]s",
 }
 
 // No target of a real request reaches a route of a real server, behind a reverse proxy, with less charged than the plain

@@ -44,8 +44,8 @@ func TestGate_refusal(t *testing.T) {
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Content-Type") != c.contentType || !strings.HasPrefix(got, c.begin) ||
 			!strings.HasSuffix(got, strings.Replace(c.end, "W", wait, 1)) || !strings.Contains(got, `"retry_after":`+wait) ||
 			!json.Valid([]byte(got)) {
-			t.Errorf("%s %.40s: got %d %s %s, want 429 %s %s…%s", c.form, c.body, w.Code, w.Header().Get("Content-Type"), got, c.contentType, c.begin,
-				c.end)
+			t.Errorf("%s %.40s: got %d %s %s, want 429 %s %s…%s", c.form, c.body, w.Code, w.Header().Get("Content-Type"), got, c.contentType,
+				c.begin, c.end)
 		}
 	}
 }

@@ -361,7 +361,8 @@ func TestStore_unreadable(t *testing.T) {
 	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute, Counts: true})
 	for _, value := range []string{
 		"\x01\x01" + strings.Repeat("x", 22), "\x04x", "text", "\x04\x01" + strings.Repeat("x", 22), "\x04" + strings.Repeat("\x00", 20),
-		"\x04" + strings.Repeat("\x00", 6) + "\x02" + strings.Repeat("x", 23), "\x04" + strings.Repeat("\x00", 6) + "\x02" + strings.Repeat("x", 25),
+		"\x04" + strings.Repeat("\x00", 6) + "\x02" + strings.Repeat("x", 23),
+		"\x04" + strings.Repeat("\x00", 6) + "\x02" + strings.Repeat("x", 25),
 	} {
 		who := caller()
 		key := "bad/" + limiter.StateFormat + "/" + who.String()

@@ -90,7 +90,8 @@ func TestRules_CheckLimits(t *testing.T) {
 	}{
 		{"search=5000/1m month=2000000 anchor=31", "", false},
 		{"log=30 week=9 anchor=monday", "", false},
-		{"serch=5", `limit serch: no limit of this name counts by apikey, want "log", "month", "search", "shards" or "week" (did you mean "search"?)`, false},
+		{"serch=5", `limit serch: no limit of this name counts by apikey, want "log", "month", "search", "shards" or "week" ` +
+			`(did you mean "search"?)`, false},
 		{"people=5", `limit people: no limit of this name counts by apikey, want "log", "month", "search", "shards" or "week"`, false},
 		{"all=5", "limit all: no limit of this name counts by apikey", false},
 		{"month=5/1h", "limit month: got the window 1h, want only a number: the limit has the period month", true},

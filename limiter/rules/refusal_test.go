@@ -13,8 +13,8 @@ func TestRules_Select_refusal(t *testing.T) {
 	document := `{"refusal":"openai","rules":[{"endpoint":"*",` + some + `},{"endpoint":"/mcp","method":"POST","refusal":"json-rpc",` + some +
 		`},{"endpoint":"/mcp","refusal":"problem","limits":{"*":{"name":"b","requests":9,"window":"1m"}}}]}`
 	r := parse(t, document)
-	for _, c := range []struct{ method, path, want string }{{"GET", "/v1/chat", "openai"}, {"POST", "/mcp", "json-rpc"}, {"GET", "/mcp", "problem"},
-		{"GET", "/%zz", "openai"}} {
+	for _, c := range []struct{ method, path, want string }{{"GET", "/v1/chat", "openai"}, {"POST", "/mcp", "json-rpc"},
+		{"GET", "/mcp", "problem"}, {"GET", "/%zz", "openai"}} {
 		if got := r.Select(nil, rules.Request{Method: c.method, Path: rules.EncodedPath(c.path)}).Refusal; got != c.want {
 			t.Errorf("%s %s: got %q, want %q", c.method, c.path, got, c.want)
 		}

@@ -50,7 +50,8 @@ var everything = &gateway.Stack{
 	REST: gateway.Stage{Name: "dev", Wait: time.Minute}, HTTP: gateway.Stage{Name: gateway.DefaultStage, Wait: time.Minute},
 	Authorizer: gateway.Function{Timeout: time.Minute}, Handler: gateway.Function{Timeout: time.Minute},
 	Responses: map[string]gateway.Response{"ACCESS_DENIED": {Status: http.StatusTooManyRequests,
-		Headers: map[string]string{"Retry-After": "context.authorizer.retryAfter"}, Body: `{"violated-policies":["$context.authorizer.policy"]}`}},
+		Headers: map[string]string{"Retry-After": "context.authorizer.retryAfter"},
+		Body:    `{"violated-policies":["$context.authorizer.policy"]}`}},
 }
 
 // charging is the two APIs with Weir's functions. For each request it records which limits were

@@ -600,7 +600,8 @@ func TestUpstream_cors(t *testing.T) {
 		got := commandtest.Do(t, r)
 		exposed := strings.Join(got.Header["Access-Control-Expose-Headers"], ",")
 		text := fmt.Sprintf("%d %t %s", got.StatusCode, strings.Contains(exposed, "Retry-After"), strings.Join(got.Header["Vary"], ","))
-		if text != want || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example" || (i == 1) != strings.Contains(exposed, "X-Mine") {
+		if text != want || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+			(i == 1) != strings.Contains(exposed, "X-Mine") {
 			t.Errorf("request %d: got %s %v, want %s", i, text, got.Header, want)
 		}
 	}

@@ -51,8 +51,8 @@ func TestLeases_grace(t *testing.T) {
 		a.Add(chain.Line{Limit: limit, Want: 1}, charge, algo.Result{})
 		l.Take(&a)
 		if a.Verdict != chain.Admitted || below.calls != 1 || a.Lines[0].LeaseLeft != int64(1-i) {
-			t.Errorf("request %d: got verdict %d, %d left of the lease and %d calls, want an admission, %d and 1", i, a.Verdict, a.Lines[0].LeaseLeft,
-				below.calls, 1-i)
+			t.Errorf("request %d: got verdict %d, %d left of the lease and %d calls, want an admission, %d and 1", i, a.Verdict,
+				a.Lines[0].LeaseLeft, below.calls, 1-i)
 		}
 	}
 }
@@ -60,8 +60,8 @@ func TestLeases_grace(t *testing.T) {
 // What the layers below know of a limit refuses no charge that its lease can serve.
 func TestLeases_Know(t *testing.T) {
 	limit := func(name string, s domain.Spread) *domain.Limit {
-		l, err := domain.NewLimit(domain.Limit{Name: name, Spread: s, Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Hour,
-			Burst: 60}})
+		l, err := domain.NewLimit(domain.Limit{Name: name, Spread: s, Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60,
+			Window: time.Hour, Burst: 60}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,8 +33,8 @@ func TestWire_spare(t *testing.T) {
 		a.Add(chain.Line{Limit: limit, Want: 1}, limiter.Charge{Subject: a.Subject, Limit: limit, Cost: c.cost}, algo.Result{})
 		w.Take(&a)
 		if a.Verdict != c.verdict || a.Calls != c.calls || a.Results[0].State.Count != c.charged {
-			t.Errorf("cost %d, group %t: got verdict %d after %d calls and a count of %d, want %d after %d and %d", c.cost, c.group, a.Verdict, a.Calls,
-				a.Results[0].State.Count, c.verdict, c.calls, c.charged)
+			t.Errorf("cost %d, group %t: got verdict %d after %d calls and a count of %d, want %d after %d and %d", c.cost, c.group, a.Verdict,
+				a.Calls, a.Results[0].State.Count, c.verdict, c.calls, c.charged)
 		}
 	}
 }
@@ -42,7 +42,8 @@ func TestWire_spare(t *testing.T) {
 // After its deadline, an ask makes no call. As long as the store works, its subject is busy, and this is no outage.
 func TestWire_late(t *testing.T) {
 	limit := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Hour})
-	w := wire.Wire{Store: storetest.Must(memstore.New(memstore.Options{})), Health: &health.Health{}, Cache: &table.Cache{Table: table.New(10)}}
+	w := wire.Wire{Store: storetest.Must(memstore.New(memstore.Options{})), Health: &health.Health{},
+		Cache: &table.Cache{Table: table.New(10)}}
 	r := chain.NewRequest(context.Background(), time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC), false, &chain.Timeouts{Usual: 1})
 	defer r.End()
 	a := chain.Ask{Request: &r, Subject: limiter.User("alice")}
