@@ -36,13 +36,12 @@ func (s *session) unauthorized(ctx context.Context) Result {
 			continue
 		}
 		a := s.send(ctx, s.with(c.field, c.value))
+		rejected := rejects(a, expected)
 		switch {
-		case a.refused():
-			return skipped(badCredentials)
 		case a.allowed() && c.field == authorization && s.Credential.Get(authorization) == "":
 			continue // no issuer
-		case a.status != http.StatusUnauthorized:
-			return failed(expected, a.summary(), a)
+		case rejected.Outcome != Pass:
+			return rejected
 		case !strings.HasPrefix(a.header.Get("WWW-Authenticate")+a.header.Get("X-Amzn-Remapped-Www-Authenticate"), "Bearer"):
 			return failed(expected, "no WWW-Authenticate", a)
 		case a.problem() != "unauthorized" || a.header.Get("Content-Type") != problemType:
@@ -54,13 +53,6 @@ func (s *session) unauthorized(ctx context.Context) Result {
 		return skipped(noAPIKeys + ", and the deployment has no issuer")
 	}
 	return passed("401 to " + strings.Join(tested, " and "))
-}
-
-func (s *session) suspended(ctx context.Context) Result {
-	if s.APIKeyHeader == contract.NoAPIKeys {
-		return skipped(noAPIKeys)
-	}
-	return rejects(s.send(ctx, s.with(s.APIKeyHeader, s.SuspendedKey)), "401")
 }
 
 // rejects tests that an answer is 401.

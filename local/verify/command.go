@@ -21,9 +21,8 @@ import (
 
 // These variables hold credentials. Other users of the machine could read them in arguments.
 const (
-	tokenVariable        = "WEIR_TOKEN"
-	apiKeyVariable       = "WEIR_API_KEY"
-	suspendedKeyVariable = "WEIR_SUSPENDED_API_KEY"
+	tokenVariable  = "WEIR_TOKEN"
+	apiKeyVariable = "WEIR_API_KEY"
 )
 
 const maxClients = 1000
@@ -35,13 +34,13 @@ type verifier struct {
 	Deployment
 	rules, routes string
 	values        map[string]string
-	yes, asJSON   bool
+	yes           bool
 	out, log      io.Writer
 }
 
 // Command returns the command weir verify.
 func Command() *cobra.Command {
-	v := &verifier{}
+	v := &verifier{Deployment: Deployment{Clock: time.Now}}
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Test a deployment, fact after fact",
@@ -52,8 +51,7 @@ func Command() *cobra.Command {
 			"The command needs no AWS credentials. It sends GET and HEAD requests and preflights, about 250 with the sample rules, and prints " +
 			"the maximum number first. It exhausts limits of its caller, and no limit that all callers share. " +
 			"With --routes, it tests each route of a list or of an OpenAPI document in JSON; other methods only with --write.\n\n" +
-			"The caller is anonymous unless $" + tokenVariable + " or $" + apiKeyVariable + " has a credential, which has rows of its own. $" +
-			suspendedKeyVariable + " has an API key that is suspended. " +
+			"The caller is anonymous unless $" + tokenVariable + " or $" + apiKeyVariable + " has a credential, which has rows of its own. " +
 			"The exit status is 0 if no row failed and at least one passed, and 1 otherwise.",
 		Example: "  weir verify --url http://127.0.0.1:8080\n" +
 			"  weir verify --url https://api.example.com/v1 --routes openapi.json --value id=42",
@@ -78,7 +76,6 @@ func Command() *cobra.Command {
 	f.DurationVar(&v.MaxWait, "wait", 15*time.Second, "the longest wait for a limit")
 	f.IntVar(&v.Clients, "clients", DefaultClients, fmt.Sprintf("maximum number of concurrent requests, at most %d", maxClients))
 	f.BoolVar(&v.yes, "yes", false, "test a deployment whose name looks like production")
-	f.BoolVar(&v.asJSON, "json", false, "print the rows as one JSON list")
 	return c
 }
 
@@ -89,7 +86,7 @@ func (v *verifier) run(ctx context.Context) error {
 	if err := v.read(); err != nil {
 		return err
 	}
-	v.Token, v.APIKey, v.SuspendedKey = os.Getenv(tokenVariable), os.Getenv(apiKeyVariable), os.Getenv(suspendedKeyVariable)
+	v.Token, v.APIKey = os.Getenv(tokenVariable), os.Getenv(apiKeyVariable)
 	v.Credential = http.Header{}
 	if v.Token != "" {
 		v.Credential.Set(authorization, "Bearer "+v.Token)
@@ -100,28 +97,19 @@ func (v *verifier) run(ctx context.Context) error {
 	v.Waiting = func(d time.Duration, reason string) { fmt.Fprintf(v.log, "waiting %s: %s\n", d, reason) }
 	plan := v.Plan()
 	fmt.Fprintf(v.log, "sending at most %d requests\n", plan.Requests)
-	out := v.out
-	if v.asJSON {
-		out = v.log
-	}
 	number := map[Outcome]int{}
-	style := command.StyleOf(out)
+	style := command.StyleOf(v.out)
 	styles := map[Outcome]func(string) string{Pass: style.Good, Fail: style.Bad, Skip: style.Weak}
 	results, interrupted := Run(ctx, plan, func(r Result) {
 		number[r.Outcome]++
-		fmt.Fprintf(out, "%s  %-13s  %s\n", styles[r.Outcome](string(r.Outcome)), r.Row, r.Detail)
+		fmt.Fprintf(v.out, "%s  %-13s  %s\n", styles[r.Outcome](string(r.Outcome)), r.Row, r.Detail)
 	})
 	for _, r := range results {
 		if r.Outcome == Fail {
-			fmt.Fprintf(out, "\n%s: %s\n%s\n", style.Bold(r.Row), r.Claim, r.Answer)
+			fmt.Fprintf(v.out, "\n%s: %s\n%s\n", style.Bold(r.Row), r.Claim, r.Answer)
 		}
 	}
-	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped\n", number[Pass], number[Fail], number[Skip])
-	if v.asJSON {
-		if err := command.PrintJSON(v.out, results); err != nil {
-			return err
-		}
-	}
+	fmt.Fprintf(v.out, "\n%d passed, %d failed, %d skipped\n", number[Pass], number[Fail], number[Skip])
 	switch {
 	case interrupted != nil:
 		return command.ExitError{Code: command.Interrupted}

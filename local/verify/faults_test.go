@@ -38,8 +38,6 @@ var faults = []struct {
 			r.Header().Del(name)
 		}
 	}), []string{"unauthorized"}},
-	{"a suspended key is anonymous", "200 to an invalid credential", replacing("X-Api-Key", func(v string) bool { return v == suspendedKey },
-		""), []string{"suspended-key"}},
 	{"an unknown key is anonymous", "200 to an invalid credential", replacing("X-Api-Key", isNewKey, ""), []string{"api-key"}},
 	{"a valid key is unknown", "401 unauthorized to the valid credential", replacing("X-Api-Key", func(v string) bool { return v == validKey },
 		"weir_unknown"), []string{"api-key"}},
@@ -144,7 +142,7 @@ func TestRun_variants(t *testing.T) {
 			[]string{"token"}, "requires $WEIR_TOKEN"},
 		{"another field", keyed, func(d *verify.Deployment) { d.APIKeyHeader = "x-other" }, nil, ""},
 		{"no field", changing(func(r *http.Request) { r.Header.Del("X-Api-Key") }), func(d *verify.Deployment) { d.APIKeyHeader = "none" },
-			[]string{"suspended-key", "api-key"}, "API keys identify no caller (API_KEY_HEADER is none)"},
+			[]string{"api-key"}, "API keys identify no caller (API_KEY_HEADER is none)"},
 		{"a credential is required", closed, func(*verify.Deployment) {}, []string{"allowed", "routes", "refused"},
 			"the deployment requires a credential; set WEIR_TOKEN or WEIR_API_KEY"},
 		{"a credential is required and given", closed, func(d *verify.Deployment) {

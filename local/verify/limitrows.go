@@ -62,12 +62,9 @@ func (s *session) limitExact(ctx context.Context) Result {
 		return skipped(fmt.Sprintf("only %d of the limit remained; run again later, or raise --wait", left))
 	}
 	answers := s.sendEach(ctx, slices.Repeat([]request{r}, left+extra))
-	admitted, busy, degraded, values, end := 0, 0, "", map[int]bool{}, before.ended
+	admitted, busy, degraded, values, end := 0, 0, "", map[int]bool{}, lastEnd(answers)
 	for _, a := range answers {
 		degraded = cmp.Or(a.degraded(), degraded)
-		if a.ended.After(end) {
-			end = a.ended
-		}
 		switch reset := a.header.Get(httplimit.ResetField); {
 		case !a.decided():
 			return failed(fmt.Sprintf("an answer to each of %d requests", len(answers)), a.summary(), a)
@@ -137,17 +134,14 @@ func (s *session) forged(ctx context.Context) Result {
 		}
 	}
 	const expected = "a refusal, whatever address the fields of a request name"
-	admitted, end, last := 0, refused.ended, refused
-	for _, a := range s.sendEach(ctx, requests) {
+	admitted, last, answers := 0, refused, s.sendEach(ctx, requests)
+	for _, a := range answers {
 		if a.allowed() {
 			admitted++
 			last = a
 		}
-		if a.ended.After(end) {
-			end = a.ended
-		}
 	}
-	regained := int(end.Sub(refused.sent)/t.Refill) + 1
+	regained := int(lastEnd(answers).Sub(refused.sent)/t.Refill) + 1
 	observed := fmt.Sprintf("%d of %d requests with forged fields are admitted", admitted, forgeries)
 	switch {
 	case admitted > regained:
@@ -156,6 +150,11 @@ func (s *session) forged(ctx context.Context) Result {
 		return skipped("the limit regained requests during the test; run again")
 	}
 	return passed(observed)
+}
+
+// lastEnd returns when the last answer had arrived.
+func lastEnd(answers []answer) time.Time {
+	return slices.MaxFunc(answers, func(a, b answer) int { return a.ended.Compare(b.ended) }).ended
 }
 
 func (s *session) retryAfter(ctx context.Context) Result {

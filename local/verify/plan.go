@@ -31,8 +31,8 @@ type Deployment struct {
 	Credential http.Header
 	// Tier is the tier of the caller. Empty means the default tier.
 	Tier string
-	// APIKey and Token are valid credentials, and SuspendedKey is an API key that is suspended, for the rows about them.
-	APIKey, Token, SuspendedKey string
+	// APIKey and Token are valid credentials, for the rows about them.
+	APIKey, Token string
 	// APIKeyHeader is the variable API_KEY_HEADER of the functions.
 	APIKeyHeader string
 	// Origin is an origin whose pages may read answers. Empty means an origin that only "*" permits.
@@ -40,7 +40,7 @@ type Deployment struct {
 	// MaxWait is the longest wait for a limit, and Clients the maximum number of requests at the same time.
 	MaxWait time.Duration
 	Clients int
-	// Clock measures time, and Wait waits. nil means real time.
+	// Clock measures time. Wait waits; nil means real time.
 	Clock func() time.Time
 	Wait  func(context.Context, time.Duration) error
 	// Waiting is called before a wait.
@@ -157,8 +157,7 @@ func byRecovery(a, b Target) int {
 // missing returns the reason why a row cannot be tested, or "".
 func (p *Plan) missing(r Row) string {
 	d := p.deployment
-	has := map[string]bool{"": true, "--routes": len(d.Routes) > 0, "$" + apiKeyVariable: d.APIKey != "", "$" + tokenVariable: d.Token != "",
-		"$" + suspendedKeyVariable: d.SuspendedKey != ""}
+	has := map[string]bool{"": true, "--routes": len(d.Routes) > 0, "$" + apiKeyVariable: d.APIKey != "", "$" + tokenVariable: d.Token != ""}
 	switch {
 	case !has[r.Need]:
 		return "requires " + r.Need
@@ -228,12 +227,7 @@ func (d *Deployment) first(method, path string) (first *limiter.Charge, exempt b
 
 // capacityOf returns the number of requests that a charge's limit admits.
 func capacityOf(c limiter.Charge) int64 {
-	rate := c.Limit.Rate.WithDefaults()
-	capacity := rate.Requests
-	if rate.Algorithm.HasBurst() {
-		capacity = rate.Burst
-	}
-	return capacity / c.Cost
+	return c.Limit.Machine().Capacity() / c.Cost
 }
 
 // caller returns a caller with the identities that the requests of a run have. The values have no

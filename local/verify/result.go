@@ -18,15 +18,15 @@ const (
 
 // Result is what a test of a row found.
 type Result struct {
-	Row     string  `json:"row"`
-	Claim   string  `json:"claim"`
-	Outcome Outcome `json:"outcome"`
+	Row     string
+	Claim   string
+	Outcome Outcome
 	// Detail is what was observed, what was wanted and got, or why the row was skipped.
-	Detail string `json:"detail"`
+	Detail string
 	// Answer is the answer that shows a failure, shortened.
-	Answer string `json:"answer,omitempty"`
+	Answer string
 	// Requests is the number of requests that the row sent.
-	Requests int `json:"requests"`
+	Requests int
 }
 
 // Run tests the rows of a plan, in their order, and calls the function end after each. An error means that ctx ended; the

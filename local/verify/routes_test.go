@@ -52,7 +52,7 @@ func TestParseRoutes(t *testing.T) {
 	}
 	for document, want := range map[string]string{
 		"":                            "got no route",
-		"openapi: 3.0.3\npaths: {}\n": "got YAML, want OpenAPI in JSON",
+		"openapi: 3.0.3\npaths: {}\n": `got the line "openapi: 3.0.3", want a route such as GET /items/{id}, or OpenAPI in JSON`,
 		"get /items":                  `got the line "get /items", want a route such as GET /items/{id}`,
 		"GET items":                   `got the line "GET items"`,
 		"{":                           "unexpected end of JSON input",

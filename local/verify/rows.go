@@ -31,10 +31,6 @@ func Rows() []Row {
 			Claim: "A request with an unknown API key gets 401 with a challenge, and so does one with an invalid token if there is an issuer.",
 		},
 		{
-			ID: "suspended-key", Need: "$" + suspendedKeyVariable, Requests: 1, check: (*session).suspended,
-			Claim: "A request with a suspended API key gets 401.",
-		},
-		{
 			ID: "api-key", Need: "$" + apiKeyVariable, Requests: patientCost + 1, check: (*session).validKey,
 			Claim: "A request with a valid API key is admitted, and one with a new key gets 401.",
 		},

@@ -30,9 +30,7 @@ import (
 // start is the time of the first request. It is a whole second, so that waits in whole seconds are exact.
 var start = time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC)
 
-// suspendedKey is the API key of a suspended record, and validKey that of another record.
-const suspendedKey = "weir-suspended"
-
+// validKey is the API key of a record.
 var validKey = caller.NewAPIKey()
 
 type front func(http.Handler) http.Handler
@@ -48,10 +46,7 @@ func served(t *testing.T, store string, fronts ...front) (rest, web *verify.Depl
 	c := checkouttest.Scratch(t)
 	_, err := c.Seed()
 	secret, missing := os.ReadFile(c.APIKeySecretFile())
-	records, _ := json.Marshal([]caller.Record{
-		{ID: "suspended", Hash: caller.HashAPIKey(secret, suspendedKey), Suspended: true},
-		{ID: "valid", Hash: caller.HashAPIKey(secret, validKey)},
-	})
+	records, _ := json.Marshal([]caller.Record{{ID: "valid", Hash: caller.HashAPIKey(secret, validKey)}})
 	token, unsigned := c.Token("vera", "", time.Until(start)+time.Hour, nil)
 	document, unread := os.ReadFile(c.Path("functions", "rules.json"))
 	parsed, wrong := checkout.ParseRules(document)
@@ -74,7 +69,7 @@ func served(t *testing.T, store string, fronts ...front) (rest, web *verify.Depl
 	})
 	deployment := func(url string) *verify.Deployment {
 		return &verify.Deployment{
-			URL: url, Rules: parsed, SuspendedKey: suspendedKey, APIKey: validKey, Token: token, APIKeyHeader: "x-api-key", MaxWait: time.Minute,
+			URL: url, Rules: parsed, APIKey: validKey, Token: token, APIKeyHeader: "x-api-key", MaxWait: time.Minute,
 			Clock: clock.Now,
 			Routes: []verify.Route{{Method: "GET", Pattern: "/api/v1/search", Path: "/api/v1/search"}, {Method: "GET", Pattern: "/api/v1/items/{id}",
 				Path: "/api/v1/items/7"}, {Method: "POST", Pattern: "/api/v1/data", Path: "/api/v1/data"}},
@@ -127,7 +122,7 @@ func detail(results []verify.Result, row string) string {
 }
 
 // all are the rows that pass behind make run with credentials. Only the preflight is skipped: it permits no other origin.
-var all = []string{"allowed", "unauthorized", "suspended-key", "api-key", "token", "routes", "limit-exact", "refused", "forged",
+var all = []string{"allowed", "unauthorized", "api-key", "token", "routes", "limit-exact", "refused", "forged",
 	"retry-after"}
 
 // tries is the maximum number of runs with a store. On a busy machine, the store can miss its deadline.

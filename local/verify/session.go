@@ -41,9 +41,6 @@ type session struct {
 }
 
 func newSession(p *Plan) *session {
-	if p.deployment.Clock == nil {
-		p.deployment.Clock = time.Now
-	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = cmp.Or(p.deployment.Clients, DefaultClients)
 	return &session{Deployment: p.deployment, plan: p, client: &http.Client{
