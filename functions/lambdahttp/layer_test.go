@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -542,6 +543,29 @@ func TestLayer_metering(t *testing.T) {
 			if got := reserved + " " + usedBy(t, e); got != c.want || err != nil {
 				t.Errorf("handler, %s: got %s, %v, want %s", file, got, err, c.want)
 			}
+		}
+	}
+}
+
+// The layer compares the header fields of a call with its body, and takes them from it if they are absent.
+func TestLayer_tools(t *testing.T) {
+	e := limitedBy(t, `{"rules":[{"endpoint":"*","method":"POST","headers":{"mcp-method":"tools/call","mcp-name":"search"},
+		"limits":{"*":{"name":"search","requests":3,"window":"1h"}}}]}`) // the first two cases are charged
+	for _, c := range []struct{ name, body, want string }{
+		{"search", `{"method":"tools/call","params":{"name":"render"}}`, "call_mismatch"},
+		{"search", `[{"method":"tools/call","params":{"name":"search"}}]`, "unreadable_call"},
+		{"render", `{"method":"tools/call","params":{"name":"render"}}`, "unlisted_tool"},
+		{"", `{"method":"tools/call","params":{"name":"search"}}`, ""},
+		{"", `{"method":"tools/call","params":{"name":"search"}}`, "rate_limit_exceeded"},
+	} {
+		passed := false
+		own, err := lambdahttp.NewLayer(e).Invoke(ctx, edited(t, "http-api-anonymous.json", func(event map[string]any) {
+			if event["body"], event["isBase64Encoded"] = c.body, false; c.name != "" {
+				event["headers"].(map[string]any)["mcp-method"], event["headers"].(map[string]any)["mcp-name"] = "tools/call", c.name
+			}
+		}), func(*lambdahttp.Admitted) error { passed = true; return nil })
+		if err != nil || passed != (c.want == "") || !passed && !strings.Contains(fmt.Sprintf("%s", own), c.want) {
+			t.Errorf("%s %s: got %s, passed %t, error %v; want %q", c.name, c.body, own, passed, err, c.want)
 		}
 	}
 }

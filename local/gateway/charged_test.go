@@ -51,7 +51,7 @@ var everything = &gateway.Stack{
 	Authorizer: gateway.Function{Timeout: time.Minute}, Handler: gateway.Function{Timeout: time.Minute},
 	Responses: map[string]gateway.Response{"ACCESS_DENIED": {Status: http.StatusTooManyRequests,
 		Headers: map[string]string{"Retry-After": "context.authorizer.retryAfter"},
-		Body:    `{"violated-policies":["$context.authorizer.policy"]}`}},
+		Body:    `{"error":"$context.authorizer.problemError","violated-policies":["$context.authorizer.policy"]}`}},
 }
 
 // charging is the two APIs with Weir's functions. For each request it records which limits were

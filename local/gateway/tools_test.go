@@ -25,23 +25,23 @@ func TestTools(t *testing.T) {
 	call := func(tool string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `"}}`
 	}
+	const method, over = "Mcp-Method: tools/call", "rate_limit_exceeded"
 	onEach(t, limits, api, func(t *testing.T, r *ruled) {
 		ask := func(user, body string, rest, web int, code string, fields ...string) {
 			t.Helper()
 			want := web
 			if r.kind == gateway.REST {
 				want = rest
+				if rest == 429 && code != over { // the authorizer refuses what it cannot compare with the body
+					code = "unlisted_tool"
+				}
 			}
 			got = ""
 			a := send(t, r.api, "POST", "/v1/mcp", body, append(fields, "X-Api-Key: key-"+user, "Content-Type: application/json")...)
-			if want == 429 && r.kind == gateway.REST { // whose 429 has no error in this template
-				code = ""
-			}
-			if a.status != want || want != 200 && code != "" && !strings.Contains(a.body, `"error":"`+code+`"`) || want == 200 && got != body {
+			if a.status != want || want != 200 && !strings.Contains(a.body, `"error":"`+code+`"`) || want == 200 && got != body {
 				t.Errorf("%s %q by %s: got %d %s and the body %q, want %d", body, fields, user, a.status, a.body, got, want)
 			}
 		}
-		const method, over = "Mcp-Method: tools/call", "rate_limit_exceeded"
 		ask("a", call("search_a"), 200, 200, "", method, "Mcp-Name: search_a")
 		ask("a", call("search_b"), 200, 200, "", method, "Mcp-Name: =?base64?c2VhcmNoX2I=?=")
 		ask("a", call("search_a"), 429, 429, over, method, "Mcp-Name: search_a")
@@ -53,10 +53,13 @@ func TestTools(t *testing.T) {
 		ask("b", call("delete"), 429, 400, "unlisted_tool", method, "Mcp-Name: delete")
 		ask("b", call("render"), 400, 400, "call_mismatch", "Mcp-Method: initialize")
 		ask("b", "["+call("render")+"]", 400, 400, "unreadable_call", method, "Mcp-Name: search_b")
+		ask("d", call("search_b"), 400, 400, "unreadable_call", method, "Mcp-Name: search_b", "Content-Encoding: br")
 		ask("b", `{"id":1,"method":"initialize"}`, 200, 200, "", "Mcp-Method: initialize")
 		ask("b", `{"id":1,"result":{}}`, 200, 200, "", "Mcp-Method: ")
 		ask("c", call("render"), 429, 200, "unlisted_tool") // an older client
-		ask("c", call("render"), 429, 429, over)
+		if r.kind == gateway.HTTP {
+			ask("c", call("render"), 429, 429, over)
+		}
 		ask("c", `{"id":1,"method":"initialize"}`, 429, 200, "unlisted_tool")
 		ask("c", call("search_a")+strings.Repeat(" ", 1<<20), 400, 400, "unreadable_call", method, "Mcp-Name: search_a")
 	})
