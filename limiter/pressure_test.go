@@ -252,11 +252,12 @@ func TestLimiter_Take_lease_refused(t *testing.T) {
 	}
 }
 
-// Logs, leaky buckets, buckets that drain too fast and limits with a Spread get no lease under pressure.
+// Logs, leaky buckets, buckets that drain too fast, thresholds and limits with a Spread get no lease under pressure.
 func TestLimiter_Take_pressure_notLeased(t *testing.T) {
 	for name, l := range map[string]limiter.Limit{
 		"log":            {Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 100, Window: time.Hour}},
 		"leaky bucket":   {Rate: algo.Rate{Algorithm: algo.LeakyBucket, Requests: 100, Window: time.Hour}},
+		"threshold":      {Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Of: 200, Window: time.Hour}},
 		"shallow bucket": {Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
