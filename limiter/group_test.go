@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -372,6 +373,39 @@ func TestGroup_timeouts_arrival(t *testing.T) {
 			if d := decisions[i]; d.Reason != want {
 				t.Errorf("request %d: got %+v, want reason %q", i+1, d, want)
 			}
+		}
+	})
+}
+
+// If the calls of many requests have no answer in time while the store answers others, their subject is busy, and it comes
+// under pressure: the next call takes a lease, which serves the requests that follow.
+func TestGroup_crowdedPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow,
+			Requests: 10_000, Window: time.Hour}})}
+		l := over(store, 50*time.Millisecond)
+		store.answer = func(call int, ctx context.Context) error {
+			if call == 1 {
+				return nil
+			}
+			<-ctx.Done()
+			return fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
+		}
+		begun := time.Now()
+		busy := 0
+		for _, d := range oneByOne(8, func(int) limiter.Decision { return takeAt(t, l, begun, c) }) {
+			if d.Reason == limiter.ReasonBusy {
+				busy++
+			}
+		}
+		store.answer = nil
+		at := time.Now()
+		takeAt(t, l, at, c)
+		before := len(store.costs)
+		if d := takeAt(t, l, at, c); busy == 0 || !d.Allowed || len(store.costs) != before {
+			t.Errorf("after %d busy requests: got %+v and %d calls, want an admission by the lease of the request before", busy, d,
+				len(store.costs)-before)
 		}
 	})
 }

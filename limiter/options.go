@@ -72,22 +72,17 @@ func (o Options) complete() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	for _, option := range []struct {
-		name string
-		ok   bool
-		got  any
-		want string
-	}{
-		{"Timeout", o.Timeout > 0 && o.Timeout < MinWindow, o.Timeout, fmt.Sprintf("more than 0 and less than %s; 0 means %s", MinWindow,
-			DefaultTimeout)},
-		{"Regions", len(o.Regions) == 0 || len(o.Regions) >= 2 && len(o.Regions) <= algo.MaxRegions && nils(o.Regions) == 1,
-			fmt.Sprintf("%d stores, %d of them nil", len(o.Regions), nils(o.Regions)),
-			fmt.Sprintf("2 to %d, with nil for this region", algo.MaxRegions)},
-		{"Subjects", o.Subjects > 0, o.Subjects, fmt.Sprintf("at least 1; 0 means %d", DefaultSubjects)},
-	} {
-		if !option.ok {
-			return o, fmt.Errorf("limiter: %w", &algo.FieldError{Field: "Options." + option.name, Got: option.got, Want: option.want})
-		}
+	wrong := func(field string, got any, want string) (Options, error) {
+		return o, fmt.Errorf("limiter: %w", &algo.FieldError{Field: "Options." + field, Got: got, Want: want})
+	}
+	switch n, own := len(o.Regions), nils(o.Regions); {
+	case o.Timeout < 0 || o.Timeout >= MinWindow:
+		return wrong("Timeout", o.Timeout, fmt.Sprintf("more than 0 and less than %s; 0 means %s", MinWindow, DefaultTimeout))
+	case n > 0 && (n < 2 || n > algo.MaxRegions || own != 1):
+		return wrong("Regions", fmt.Sprintf("%d stores, %d of them nil", n, own), fmt.Sprintf("2 to %d, with nil for this region",
+			algo.MaxRegions))
+	case o.Subjects < 0:
+		return wrong("Subjects", o.Subjects, fmt.Sprintf("at least 1; 0 means %d", DefaultSubjects))
 	}
 	return o, nil
 }

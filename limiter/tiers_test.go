@@ -145,3 +145,28 @@ func TestOutage_tiers(t *testing.T) {
 		t.Error("back in the smaller tier: got allowed, want refused")
 	}
 }
+
+// Two environments use two tiers of one caller at the same time. A limit of failures keeps no reserve of their successful
+// requests.
+func TestReceipt_tiers(t *testing.T) {
+	store := newRemote()
+	environments := []*limiter.Limiter{over(store, 0), over(store, 0)}
+	refused := 0
+	for i := range 400 {
+		charges := inTiers(t, 20, 40)
+		c := charges[i%2]
+		c.Limit = limit(t, limiter.Limit{Name: "quota", Rate: c.Limit.Rate, Count: limiter.Count{Of: limiter.CountFailures}})
+		at := noon.Add(time.Duration(i) * time.Second)
+		d, receipt, err := environments[i%2].TakeRefundable(ctx, at, []limiter.Charge{c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !d.Allowed {
+			refused++
+		}
+		receipt.Settle(ctx, at, func(limiter.Charge) int64 { return 0 })
+	}
+	if refused > 0 {
+		t.Errorf("got %d of 400 successful requests refused by a limit of failures, want none", refused)
+	}
+}

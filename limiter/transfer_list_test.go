@@ -112,7 +112,8 @@ func TestLimiter_Take_regionsOverlap(t *testing.T) {
 }
 
 // In random histories, a region joins or leaves while old and new environments of each region overlap. Together they never
-// admit more than the limit in a window.
+// admit more than the limit in a window. No region refuses what fits into its smallest base share of the lists in use, without
+// what it gave to others.
 func TestLimiter_Take_regionsListHistories(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
@@ -121,24 +122,49 @@ func TestLimiter_Take_regionsListHistories(t *testing.T) {
 			steps := inSteps(t, seed%2 == 0, limiter.Limit{Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: n, Window: time.Hour}})
 			var step [6]int // of two environments of each region
 			now, next, admitted := noon, time.Time{}, map[int64]int64{}
+			own, least, most, window, certain := [3]int64{}, 0, 0, int64(0), 0
 			for range 300 {
 				now = now.Add(time.Duration(r.Int64N(int64(2 * time.Minute))))
 				e := r.IntN(len(step))
+				if index := now.Unix() / 3600; index != window {
+					window, own, least, most = index, [3]int64{}, slices.Min(step[:]), slices.Max(step[:])
+					for _, s := range steps[1].stores {
+						s.gave.Store(0)
+					}
+				}
 				if r.IntN(15) == 0 && step[e] == slices.Min(step[:]) && step[e] < 2 && (step[e] == 0 || !next.IsZero() && now.After(next)) {
 					step[e]++
+					most = max(most, step[e])
 					if slices.Min(step[:]) == 1 && next.IsZero() {
 						next = now.Add(time.Hour)
 					}
 				}
 				if f := steps[step[e]]; e/2 < len(f.stores) {
-					cost := 1 + r.Int64N(1+n/4)
-					if f.take(t, e/2, now, cost).Allowed {
-						admitted[now.Unix()/3600] += cost
+					cost, base := 1+r.Int64N(1+n/4), n
+					for _, list := range steps[least : most+1] {
+						if e/2 < len(list.limits) {
+							base = min(base, list.limits[e/2].Rate.Regions.Base(n))
+						}
+					}
+					fits := own[e/2]+f.stores[e/2].gave.Load()+cost <= base && now.Unix()%3600 > 3 // without a back-off of the last window
+					switch d := f.take(t, e/2, now, cost); {
+					case d.Allowed:
+						admitted[window] += cost
+						own[e/2] += cost
+					case fits:
+						t.Fatalf("seed %d: region %d, steps %v to %v: got %+v, want cost %d admitted: %d used and %d given of %d", seed, e/2, least, most, d,
+							cost, own[e/2], f.stores[e/2].gave.Load(), base)
+					}
+					if fits {
+						certain++
 					}
 				}
-				if got := admitted[now.Unix()/3600]; got > n {
+				if got := admitted[window]; got > n {
 					t.Fatalf("seed %d: environments at the steps %v admit %d of %d", seed, step, got, n)
 				}
+			}
+			if certain == 0 && n > 10 {
+				t.Errorf("seed %d: got no request that certainly fits", seed)
 			}
 		})
 	}

@@ -23,6 +23,7 @@ type distant struct {
 	cut    atomic.Bool // no message arrives
 	unhear atomic.Bool // messages arrive, and no answer
 	debits atomic.Int64
+	gave   atomic.Int64 // share that debits took
 }
 
 func (f *distant) Debit(ctx context.Context, now algo.Instant, subject limiter.Subject, limit *limiter.Limit, index, lack int64,
@@ -34,6 +35,7 @@ func (f *distant) Debit(ctx context.Context, now algo.Instant, subject limiter.S
 	}
 	time.Sleep(f.delay)
 	moved, err = f.region.Debit(ctx, now, subject, limit, index, lack, seen)
+	f.gave.Add(moved)
 	if f.unhear.Load() {
 		<-ctx.Done()
 		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
@@ -555,6 +557,19 @@ func TestLimiter_Take_regionsFailing(t *testing.T) {
 		before := f.stores[1].debits.Load()
 		if d := takeAt(t, l, noon.Add(2*time.Second), c); d.Allowed || f.stores[1].debits.Load() != before {
 			t.Errorf("the store fails: got %+v and %d debits, want a refusal without debits", d, f.stores[1].debits.Load()-before)
+		}
+	})
+}
+
+// A store of another region that hangs until its context ends delays a decision by DebitTimeout, and costs no answer of the
+// others.
+func TestLimiter_Take_regionsHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFederation(t, 3, sharedMinute)
+		f.stores[2].cut.Store(true)
+		began := time.Now()
+		if d := f.take(t, 0, noon, 150); !d.Allowed || d.Transfer.Lost != 1 || time.Since(began) != limiter.DebitTimeout {
+			t.Errorf("got %+v after %s, want an admission with share of one region after %s", d, time.Since(began), limiter.DebitTimeout)
 		}
 	})
 }

@@ -35,8 +35,8 @@ var (
 	_ limiter.SkewEstimator = (*Store)(nil)
 )
 
-func newStore(inner redialing, o Options) *Store {
-	b := &Store{inner: inner, usual: o.Timeout, background: background{enabled: o.Background}, failures: Failures,
+func newStore(inner limiter.Store, o Options) *Store {
+	b := &Store{inner: redialing{inner}, usual: o.Timeout, background: background{enabled: o.Background}, failures: Failures,
 		deadlines: deadlines{reconnect: ReconnectTimeout, first: FirstTimeout}}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
 		Timeout:      Pause,

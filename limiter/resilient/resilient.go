@@ -54,5 +54,5 @@ func New(store limiter.Store, o Options) (*Store, error) {
 	case nil, limiter.Local, *Store:
 		return nil, fmt.Errorf("resilient: store: got %T, want a store outside this process that is not resilient yet", store)
 	}
-	return newStore(redialing{store}, o), nil
+	return newStore(store, o), nil
 }

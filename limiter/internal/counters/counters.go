@@ -57,7 +57,7 @@ func (c *Counters) Take(a *chain.Ask) {
 		s.undo()
 		a.Verdict, a.Early = chain.Refused, true
 		return
-	case s.all():
+	case s.decisions == len(a.Lines):
 		a.Verdict = chain.Admitted
 		return
 	}
@@ -74,18 +74,10 @@ type serving struct {
 	*Counters
 	*chain.Ask
 	decided   [domain.MaxCharges]bool // the charges that counters decided
+	decisions int                     // number of these
 	refused   bool                    // a counter refuses
 	unsynced  error                   // why a counter cannot decide
 	waitedFor *table.Tracker          // the tracker whose synchronization the request waited for
-}
-
-func (s *serving) all() bool {
-	for i := range s.Lines {
-		if !s.decided[i] {
-			return false
-		}
-	}
-	return true
 }
 
 func (s *serving) serve() {
@@ -155,6 +147,7 @@ func (s *serving) try(mayWait bool) (wait <-chan struct{}, due int) {
 		}
 		s.Results[i].Clamped = false // the synchronization has counted it
 		s.decided[i] = true
+		s.decisions++
 		s.refused = s.refused || !allowed
 	}
 	return nil, -1
@@ -193,6 +186,7 @@ func (s *serving) drop() {
 		}
 		line.Counter, line.Taken, s.decided[i] = nil, nil, false
 	}
+	s.decisions = 0
 }
 
 // synchronize synchronizes the counter of charge i with the store. The store makes the charges that the

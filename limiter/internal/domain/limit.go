@@ -152,10 +152,12 @@ func (l Limit) build() (*Limit, error) {
 		l.ID = NewID(l.Name)
 	}
 	l.Horizon = max(l.Horizon, machine.Horizon())
-	if err := l.validateRegions(); err != nil {
-		return nil, err
-	}
-	if l.Rate.Of > 0 && l.Spread != (Spread{}) {
+	switch shared, spread := l.Rate.Regions.Of > 0, l.Spread != (Spread{}); { // algo.New has checked the algorithm
+	case shared && spread:
+		return nil, &algo.FieldError{Field: "regions", Got: "shared", Want: "each beside lease, shards or sync_ms"}
+	case shared && l.Notifies():
+		return nil, &algo.FieldError{Field: "regions", Got: "shared", Want: "each beside notify"}
+	case l.Rate.Of > 0 && spread:
 		return nil, &algo.FieldError{Field: "of", Got: l.Rate.Of, Want: "none beside lease, shards or sync_ms"}
 	}
 	if err := l.Spread.validate(l.Rate, machine.Capacity()); err != nil {
@@ -187,22 +189,6 @@ func (l Limit) build() (*Limit, error) {
 		l.reports, err = newReports(&l)
 	}
 	return &l, err
-}
-
-// validateRegions returns an error if regions cannot share l. algo.New has checked the algorithm.
-func (l *Limit) validateRegions() error {
-	field := &algo.FieldError{Field: "regions", Got: "shared", Want: "each"}
-	switch {
-	case l.Rate.Regions.Of == 0:
-		return nil
-	case l.Spread != Spread{}:
-		field.Want += " beside lease, shards or sync_ms"
-	case l.Notifies():
-		field.Want += " beside notify"
-	default:
-		return nil
-	}
-	return field
 }
 
 // Regions returns the limit in each region that shares it; none if regions do not share it. They differ in

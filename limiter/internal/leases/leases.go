@@ -217,7 +217,9 @@ func (s *serving) takeRest(served int) {
 		s.renewed(below)
 		a.Merge(below)
 		if a.Verdict != chain.Admitted {
-			s.refused()
+			s.Trackers.Lock()
+			s.undo()
+			s.Trackers.Unlock()
 		}
 	}()
 	if s.paused(below) {
@@ -241,18 +243,6 @@ func (s *serving) renewed(below *chain.Ask) {
 			t.EndRenewal()
 			s.renews[i] = nil
 			s.Trackers.Unlock()
-		}
-	}
-}
-
-// refused returns what leases served of an ask that is refused.
-func (s *serving) refused() {
-	s.Trackers.Lock()
-	defer s.Trackers.Unlock()
-	for i := range s.Lines {
-		if line := &s.Lines[i]; line.Lease != nil && line.Renews == nil {
-			giveBack(s.Now, line, line.Want)
-			line.Lease = nil
 		}
 	}
 }

@@ -121,18 +121,19 @@ func (ts *Trackers) RaisePressure(now algo.Instant, charges []domain.Charge, pau
 
 // Paused reports whether the process makes no call for a limit of the subject, because the item is busy.
 func (ts *Trackers) Paused(now algo.Instant, subject domain.Subject, limit *domain.Limit) bool {
-	ts.Lock()
-	defer ts.Unlock()
-	t := ts.Pressed(now, subject, limit)
-	return t != nil && t.Pressure.Paused(now)
+	return ts.holds(now, subject, limit, (*quota.Pressure).Paused)
 }
 
 // Hot reports whether this process has recently seen that the requests of subject overload its item.
 func (ts *Trackers) Hot(now algo.Instant, subject domain.Subject, limit *domain.Limit) bool {
+	return ts.holds(now, subject, limit, (*quota.Pressure).Hot)
+}
+
+func (ts *Trackers) holds(now algo.Instant, subject domain.Subject, limit *domain.Limit, is func(*quota.Pressure, algo.Instant) bool) bool {
 	ts.Lock()
 	defer ts.Unlock()
 	t := ts.Pressed(now, subject, limit)
-	return t != nil && t.Pressure.Hot(now)
+	return t != nil && is(&t.Pressure, now)
 }
 
 // Leasable reports whether a process under pressure may take requests of l in advance. Some limits are not leasable:

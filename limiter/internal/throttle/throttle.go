@@ -78,7 +78,6 @@ func (t *Throttle) Take(a *chain.Ask) {
 // call is a throttled call that is repeated.
 type call struct {
 	*chain.Ask
-	plan       plan
 	hot        bool
 	lastRead   []algo.Result // the states of the last read
 	reads      int           // number of reads that succeeded
@@ -153,15 +152,15 @@ func (t *Throttle) press(a *chain.Ask, limit *domain.Limit, level int64) bool {
 
 // followPlan makes the calls of the plan. ended reports whether a call was not throttled, or a read refused.
 func (t *Throttle) followPlan(c *call) (ended bool) {
-	c.choosePlan()
+	plan := c.plan()
 	ctx, budget := c.Deadline(), planTime
 	if deadline, ok := ctx.Deadline(); ok {
 		budget = min(budget, time.Until(deadline)-planReserve)
 	}
 	end := t.Clock.Now().Add(budget)
-	for i, step := range c.plan {
+	for i, step := range plan {
 		left := end.Sub(t.Clock.Now())
-		if left <= 0 || !t.pause(ctx, left, len(c.plan)-i, c.settles()) {
+		if left <= 0 || !t.pause(ctx, left, len(plan)-i, c.settles()) {
 			return false
 		}
 		// Near the end, a read is worth more than another write: two reads decide whether the subject is
@@ -184,15 +183,14 @@ func (t *Throttle) followPlan(c *call) (ended bool) {
 	return false
 }
 
-func (c *call) choosePlan() {
+func (c *call) plan() plan {
 	switch {
 	case !c.hot:
-		c.plan = unknownPlan
+		return unknownPlan
 	case slices.ContainsFunc(c.Charges, func(c domain.Charge) bool { return !table.LeasesHelp(c.Limit) }):
-		c.plan = hotUnleasedPlan
-	default:
-		c.plan = hotPlan
+		return hotUnleasedPlan
 	}
+	return hotPlan
 }
 
 // settles reports whether a limit of the call has a Count. No lease admits its honest callers, so the last write of the
