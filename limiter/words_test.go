@@ -1,9 +1,13 @@
 package limiter_test
 
 import (
+	"go/ast"
+	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +36,52 @@ func TestWords(t *testing.T) {
 			} else if path, symbol, _ := strings.Cut(strings.Trim(name, "`"), "."); !declares(t, path, symbol) {
 				t.Errorf("%s: got no declaration of %s, want one", row[1], name)
 			}
+		}
+	}
+}
+
+// wordTypes has the packages that declare a type with the name of a word, and the reason for each further one. An alias is
+// no declaration.
+var wordTypes = map[string]map[string]string{
+	"Limit":    {"limiter/internal/domain": "", "limiter/rules/document": "a limit as the JSON of a document has it"},
+	"Rule":     {"limiter/rules/document": ""},
+	"Decision": {"limiter": ""},
+	"Settlement": {"limiter": "", "limiter/telemetry": "what metrics need of a settlement; telemetry is imported where the limiter " +
+		"is not"},
+	"Answer": {"limiter/httplimit": "", "limiter/meter": "the body of an API's answer, which it reads"},
+	"Caller": {"limiter/caller": ""},
+	"Client": {"limiter/redisstore": ""},
+}
+
+// TestWords_types proves that one word has one type: each type of wordTypes is declared in the packages listed there only.
+func TestWords_types(t *testing.T) {
+	declared := map[string]map[string]bool{}
+	eachFile(t, func(path string, _ *token.FileSet, file *ast.File) {
+		folder := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../")
+		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(folder, "local/lab/") {
+			return
+		}
+		for _, d := range file.Decls {
+			general, _ := d.(*ast.GenDecl)
+			if general == nil {
+				continue
+			}
+			for _, spec := range general.Specs {
+				is, ok := spec.(*ast.TypeSpec)
+				if !ok || is.Assign.IsValid() || wordTypes[is.Name.Name] == nil {
+					continue
+				}
+				if declared[is.Name.Name] == nil {
+					declared[is.Name.Name] = map[string]bool{}
+				}
+				declared[is.Name.Name][folder] = true
+			}
+		}
+	})
+	for word, allowed := range wordTypes {
+		got, want := slices.Sorted(maps.Keys(declared[word])), slices.Sorted(maps.Keys(allowed))
+		if !slices.Equal(got, want) {
+			t.Errorf("type %s: got declarations in %q, want %q: another word for another thing", word, got, want)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func TestViewer(t *testing.T) {
 	later, earlier := fmt.Sprint(time.Now().Unix()+60), fmt.Sprint(time.Now().Unix()-60)
 	entries := map[string]string{
 		keyOf("ip:203.0.113.7"): later, keyOf("ip:203.0.113.8"): earlier, keyOf("ip:203.0.113.9"): "soon",
-		keyOf("ip:2001:db8:0:1::/64"): later, keyOf("ip:0:0:1:2::/64"): later, keyOf("apikey:weir_abc"): later,
+		keyOf("ip:2001:db8:0:1::/64"): later, keyOf("ip:0:0:1:2::/64"): later, keyOf("ip:2001:db9::/64"): later, keyOf("apikey:weir_abc"): later,
 		keyOf("apikey:" + strings.Repeat("k", 257)): later,
 	}
 	for _, c := range []struct {
@@ -77,6 +77,8 @@ func TestViewer(t *testing.T) {
 		{request{"2001:db8:0:1:2:3:4:5", "/", ""}, "403"},
 		{request{"2001:db8:0:2::9", "/", ""}, "2001:db8:0:2::9:0"},
 		{request{"::1:2:3:4:5:6", "/", ""}, "403"},
+		{request{"2001:db9::7", "/", ""}, "403"},
+		{request{"2001:db9:0:0:1:2:3:4", "/", ""}, "403"},
 		{request{"192.0.2.1", "/", "weir_abc"}, "403"},
 		{request{"192.0.2.1", "/", "weir_abd"}, "192.0.2.1:0"},
 		{request{"192.0.2.1", "/", strings.Repeat("k", 257)}, "192.0.2.1:0"},

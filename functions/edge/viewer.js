@@ -8,7 +8,7 @@ import crypto from 'crypto';
 const longestKey = 256; // characters of an API key; Weir accepts no longer one
 const store = cf.kvs();
 
-// network returns an IPv4 address as it is, and the /64 of an IPv6 address with four groups.
+// network returns an IPv4 address as it is, and the /64 of an IPv6 address in its shortest form.
 function network(ip) {
   if (ip.indexOf(':') < 0) {
     return ip;
@@ -22,7 +22,11 @@ function network(ip) {
     }
     groups = groups.concat(tail);
   }
-  return groups.slice(0, 4).map(function (group) { return parseInt(group, 16).toString(16); }).join(':') + '::/64';
+  groups = groups.slice(0, 4).map(function (group) { return parseInt(group, 16).toString(16); });
+  while (groups[groups.length - 1] === '0') {
+    groups.pop(); // "::" has the last zeros
+  }
+  return groups.join(':') + '::/64';
 }
 
 // blocked reports whether a block of the subject has not ended. Without an entry, or if the store fails, nobody is blocked.

@@ -27,7 +27,7 @@ room() {
 	cd "$root" && rm -rf "${copy:?}/$name"
 }
 
-room edge 'functions/edge infra/edge local/weir/edge.go' ''
+room edge 'functions/edge infra/edge local/weir/edge.go local/weir/edge_test.go' ''
 room layer 'functions/extension functions/runtimeproxy local/lab/examples' ''
 room log 'functions/log local/lab/kafka' ''
 room redis 'limiter/redisstore functions/rediscache functions/stores/redis.go functions/boot/redis_test.go functions/contract/redis_test.go limiter/storetest/redis_test.go local/lab/bench/redis_test.go local/lab/simulate/real_test.go local/lab/faults' './functions/contract ./limiter/storetest'

@@ -634,6 +634,18 @@ func TestExplain_exempt(t *testing.T) {
 	}
 }
 
+// A limit shows the reserve that it reads from the body of a request.
+func TestExplain_reserve(t *testing.T) {
+	d := newDesk(t, "memory")
+	d.rules = parse(t, `{"rules":[{"endpoint":"/chat","limits":{"*":{"name":"tokens","requests":100000,"window":"1m","count":"cost",`+
+		`"reserve":{"json":"max_tokens|generation.max","default":4000,"most":32000}}}}]}`)
+	want := operator.Reserve{JSON: "max_tokens|generation.max", Default: 4000, Most: 32000}
+	e := d.explain(operator.Question{Method: "POST", Path: "/chat", User: "alice"})
+	if len(e.Limits) != 1 || e.Limits[0].Reserve == nil || *e.Limits[0].Reserve != want || e.Limits[0].Cost != 32000 {
+		t.Errorf("got %+v, want the reserve %+v", e.Limits, want)
+	}
+}
+
 // The usage of a caller has the debt of a limit whose cost was known after the answer.
 func TestUsage_debt(t *testing.T) {
 	d := newDesk(t, "memory")

@@ -195,6 +195,10 @@ func (o *interveneOptions) name(ctx context.Context, in io.Reader, text string, 
 	}
 	switch one.Kind {
 	case "ip":
+		if who.IP.Addr().Is6() && who.IP.Bits() != 64 {
+			return command.Usage("--key-value-store: the function of the distribution refuses IPv6 networks of 64 bits, got %s (IPV6_BITS)",
+				one.Value)
+		}
 		one.Edge = edgeKey(one.Subject())
 	case "apikey":
 		if o.keyFrom == "" {
