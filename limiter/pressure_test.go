@@ -255,10 +255,10 @@ func TestLimiter_Take_lease_refused(t *testing.T) {
 // Logs, leaky buckets, buckets that drain too fast, thresholds and limits with a Spread get no lease under pressure.
 func TestLimiter_Take_pressure_notLeased(t *testing.T) {
 	for name, l := range map[string]limiter.Limit{
-		"log":            {Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 100, Window: time.Hour}},
-		"leaky bucket":   {Rate: algo.Rate{Algorithm: algo.LeakyBucket, Requests: 100, Window: time.Hour}},
-		"threshold":      {Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Of: 200, Window: time.Hour}},
-		"shallow bucket": {Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Second}},
+		"log":            {Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Hour}},
+		"leaky bucket":   {Rate: algo.Rate{Algorithm: algo.LeakyBucket, Requests: 10_000, Window: time.Hour}},
+		"threshold":      {Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10_000, Of: 20_000, Window: time.Hour}},
+		"shallow bucket": {Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10_000, Window: time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -266,7 +266,7 @@ func TestLimiter_Take_pressure_notLeased(t *testing.T) {
 				made := limit(t, l)
 				e, p := pressed(t, true, made)
 				c := limiter.Charge{Subject: user, Limit: made, Cost: 1}
-				p.throttle[user] = 2
+				p.throttle[user] = 1
 				for range 5 {
 					take(t, e, c)
 				}
