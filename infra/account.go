@@ -17,7 +17,11 @@ import (
 
 // account asks the account, with the AWS CLI, what make deploy tells the CDK: -c logRole=true if API Gateway has no role for its
 // logs, and -c deployed= with the regions of the deployed stack. It asks nothing that is given. It changes nothing.
-func account(ctx context.Context, s stack.Settings, given []string) (settings string, err error) {
+func account(ctx context.Context, given []string) (settings string, err error) {
+	s, err := check(given)
+	if err != nil {
+		return "", err
+	}
 	is := func(key string) bool {
 		return slices.ContainsFunc(given, func(each string) bool { return strings.HasPrefix(each, key+"=") })
 	}

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/weir-limits/weir/infra/stack"
 )
 
 // make finds mistakes in CONTEXT and in stages.json before it builds the functions.
@@ -59,11 +57,7 @@ func TestAccount(t *testing.T) {
 			}
 		}
 		t.Setenv("PATH", folder+":/usr/bin:/bin")
-		settings, err := check(strings.Fields(c.given))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := account(t.Context(), settings, strings.Fields(c.given))
+		got, err := account(t.Context(), strings.Fields(c.given))
 		if err != nil {
 			got = "error: " + err.Error()
 		}
@@ -73,7 +67,7 @@ func TestAccount(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := account(t.Context(), stack.Settings{}, nil); err == nil || !strings.HasPrefix(err.Error(), "aws: not found; install") {
+	if _, err := account(t.Context(), nil); err == nil || !strings.HasPrefix(err.Error(), "aws: not found; install") {
 		t.Errorf("without the AWS CLI: got error %v, want one that names it", err)
 	}
 }

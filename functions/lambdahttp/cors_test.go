@@ -77,13 +77,13 @@ func TestHandler_cors(t *testing.T) {
 	}
 }
 
-// A preflight that the handler answers is free. One that is passed on counts by the method that it asks for, and
-// needs no credential.
+// A preflight that the handler answers is free, and needs no credential. One that is passed on counts by the method that it asks
+// for. It needs a credential where that method does, because a back end that ignores the method would run it.
 func TestOptions(t *testing.T) {
 	store := &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}
 	e := environment(t, store)
 	e.CORSOrigins = []string{"https://app.example.com"}
-	e.Identifier = caller.New(caller.Options{RequireCredential: true}) // no preflight has a credential
+	e.Identifier = caller.New(caller.Options{RequireCredential: true})
 	preflight := map[string]string{"origin": "https://app.example.com", "access-control-request-method": "GET",
 		"access-control-request-headers": "authorization,x-api-key"}
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete} {
@@ -114,6 +114,11 @@ func TestOptions(t *testing.T) {
 			t.Errorf("preflight for %s: got %s, want %s", method, effects, want)
 		}
 	}
+	event := sentBy(t, "rest-authorizer-anonymous.json", http.MethodOptions, preflight)
+	if p, err := authorize(t, e, event); err == nil || err.Error() != "Unauthorized" {
+		t.Errorf("preflight without the required credential: got %+v and error %v, want Unauthorized", p, err)
+	}
+	e.Identifier = caller.New(caller.Options{})
 	send(2, http.MethodPost) // the limit of this method
 	send(3, http.MethodGet)  // another rule
 }

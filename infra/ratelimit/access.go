@@ -14,11 +14,11 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// access is what a function needs to enforce the limits: permissions and variables, but not the
-// network.
+// access is what a function needs to enforce the limits.
 type access struct {
 	variables  map[string]*string // variables that functions/boot reads
 	statements []*awsiam.PolicyStatementProps
+	network    *network // nil if the function is in no VPC
 }
 
 func (a *access) allow(actions []string, resources ...*string) {
@@ -39,18 +39,16 @@ func (a *access) set(variables map[string]string) {
 func (a *access) add(b access) {
 	maps.Copy(a.variables, b.variables)
 	a.statements = append(a.statements, b.statements...)
-}
-
-func (l *Limits) storeAccess() access {
-	a := l.state.access()
-	if l.props.inNetwork() {
-		a.add(networkAccess())
+	if b.network != nil {
+		a.network = b.network
 	}
-	return a
 }
 
 func (l *Limits) access() access {
-	a := l.storeAccess()
+	a := l.state.access()
+	if l.props.inNetwork() {
+		a.add(l.network.access())
+	}
 	a.permit(l.record(contract.RecordActions(), l.props.recordKeys()...))
 	a.permit(l.newKey(contract.SubjectKeyActions(), contract.SubjectKeyKey))
 	a.variables[contract.VariableRecordsTable] = l.records.TableName()
@@ -76,14 +74,14 @@ func (l *Limits) keyAccess() *awsiam.PolicyStatementProps {
 	}
 }
 
-// permitAll gives f the permissions of a and connects f to the network.
+// permitAll gives f the permissions of a, and connects f to its network.
 func (l *Limits) permitAll(f awslambda.Function, a access) {
 	l.measured = append(l.measured, f)
 	for _, statement := range a.statements {
 		permit(f, statement)
 	}
-	if l.props.inNetwork() {
-		l.network.join(f)
+	if a.network != nil {
+		a.network.join(f)
 	}
 }
 

@@ -46,7 +46,6 @@ const (
 	errorsPercent    = 50  // invocations of a function; the layer's functions have errors of their own
 	answersPercent   = 1   // answers of an API
 	staleSeconds     = 300 // five times the interval at which environments reload the rules
-	concurrency      = 800 // concurrent environments; an account usually has 1,000, and a new one can have 10
 	slowMilliseconds = 250
 	regionsFailed    = 10 // in a minute; a connection that has to be opened can cause one
 	transfersLost    = 10 // in a minute
@@ -143,22 +142,16 @@ func (m Metrics) storeSlow(description string, above float64) Alarm {
 }
 
 // newFunctionAlarms adds the alarms on a function that makes decisions.
-func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, p FunctionProps) {
-	name, most := strings.ToLower(id), float64(concurrency)
-	if p.ReservedConcurrency != nil {
-		most = *p.ReservedConcurrency * concurrency / 1000
-	}
+func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, role string) {
+	name := strings.ToLower(id)
 	var transfer time.Duration
 	if l.props.Regions != nil {
 		transfer = limiter.TransferTimeout
 	}
-	l.newErrorsAlarm(l, id, f, p.Role == contract.Authorizer)
+	l.newErrorsAlarm(l, id, f, role == contract.Authorizer)
 	l.addAlarms(
 		Alarm{name + "-throttled", "Lambda throttles the function, and callers get 5xx. Raise the account's concurrency or the reserved " +
 			"concurrency, or lower the throttle.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
-		Alarm{name + "-concurrency", "The function is close to the concurrency that an account usually has, or to its reserved concurrency. " +
-			"Above that, callers get 5xx. Request a higher quota from AWS, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions",
-			"Maximum"), most, 3, 5},
 		Alarm{name + "-slow", "One in a hundred invocations is slow. Look at store-slow, then at cold starts on the dashboard.",
 			LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64((l.props.MaxDelay + transfer).Milliseconds()), 5, 5},
 	)

@@ -91,11 +91,6 @@ func (l *Limits) NewAuthorizer(api awsapigateway.IRestApi) *string {
 // An update of an OpenAPI definition in the default mode overwrite removes these responses. So create such
 // an API with RestApiMode_MERGE.
 func (l *Limits) Respond(api awsapigateway.IRestApi) {
-	cfn, own := api.Node().DefaultChild().(awsapigateway.CfnRestApi)
-	if own && (cfn.Body() != nil || cfn.BodyS3Location() != nil) && (cfn.Mode() == nil || *cfn.Mode() != "merge") {
-		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:mode"),
-			jsii.String("each update of the API's definition removes the gateway responses of the limits; set Mode to RestApiMode_MERGE"))
-	}
 	l.respond(l.newAttachment(api))
 }
 
@@ -147,14 +142,15 @@ func (l *Limits) newRequestAuthorizer(scope constructs.Construct, api awsapigate
 func (l *Limits) authorizerURI(scope constructs.Construct) *string {
 	stack := awscdk.Stack_Of(scope)
 	return jsii.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/%s/invocations",
-		*stack.Partition(), *stack.Region(), *l.invoked.FunctionArn())
+		*stack.Partition(), *stack.Region(), *l.authorizer.FunctionArn())
 }
 
 // permitAPI permits the authorizers of an API to invoke the function. The permission is a resource
 // in the API's stack: in the function's stack, it would make the two stacks depend on each other.
 func (l *Limits) permitAPI(scope constructs.Construct, api awsapigateway.IRestApi, authorizer string) {
 	awslambda.NewCfnPermission(scope, jsii.String("LimiterPermission"), &awslambda.CfnPermissionProps{
-		Action: jsii.String("lambda:InvokeFunction"), FunctionName: l.invoked.FunctionArn(), Principal: jsii.String("apigateway.amazonaws.com"),
+		Action: jsii.String("lambda:InvokeFunction"), FunctionName: l.authorizer.FunctionArn(),
+		Principal: jsii.String("apigateway.amazonaws.com"),
 		SourceArn: awscdk.Stack_Of(scope).FormatArn(&awscdk.ArnComponents{
 			Service: jsii.String("execute-api"), Resource: api.RestApiId(),
 			ResourceName: jsii.Sprintf("authorizers/%s", authorizer),

@@ -61,7 +61,6 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 		Engine: jsii.String("valkey"), MajorEngineVersion: jsii.String("8"), ServerlessCacheName: name,
 		Description:      jsii.String("State of the limits of " + c.limits.props.Namespace),
 		SecurityGroupIds: &[]any{group.SecurityGroupId()},
-		SubnetIds:        anyOf(*c.limits.network.subnets.SubnetIds),
 		UserGroupId:      users.Ref(),
 		CacheUsageLimits: &awselasticache.CfnServerlessCache_CacheUsageLimitsProperty{
 			DataStorage: &awselasticache.CfnServerlessCache_DataStorageProperty{Unit: jsii.String("GB"),
@@ -70,6 +69,7 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 				cacheECPUs))},
 		},
 	})
+	c.cache.AddPropertyOverride(jsii.String("SubnetIds"), c.limits.network.subnets.SubnetIds)
 	// Delete the cache without a snapshot: counters are useless after their window.
 	c.cache.ApplyRemovalPolicy(awscdk.RemovalPolicy_DESTROY, nil)
 }
@@ -85,12 +85,4 @@ func (c *cache) access() access {
 	}}
 	a.allow(contract.CacheActions(), c.cache.AttrArn(), c.user.AttrArn())
 	return a
-}
-
-func anyOf(texts []*string) *[]any {
-	all := make([]any, len(texts))
-	for i, text := range texts {
-		all[i] = text
-	}
-	return &all
 }

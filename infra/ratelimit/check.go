@@ -38,7 +38,7 @@ func (p *LimitsProps) checkDeployment() (problems []error) {
 	case p.found.Rules != "":
 		problem("Rules: %s has mistakes:\n%s", p.Rules, p.found.Rules)
 	case p.found.Version == 0 && !p.deployed():
-		problem("Rules: %s has no version; add one that grows with every change, such as \"version\": 1, or set RulesVersion", p.Rules)
+		problem("Rules: %s has no version; add one that grows with every change, such as \"version\": 1", p.Rules)
 	case reserved != nil && least > 0 && *reserved > float64(least):
 		problem("ReservedConcurrency: got %v, more than the local_processes %d of %s; raise local_processes to %[1]v, or reserve less. In an "+
 			"outage each environment admits a part of the limit", *reserved, least, p.Rules)

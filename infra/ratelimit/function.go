@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
-	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -46,54 +45,36 @@ type FunctionProps struct {
 // NewFunction creates a function whose bundle gets the rules, with its own log group and role, and
 // equips it like [Limits.Equip].
 func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
-	f, done := l.newFunction(id, p, true)
-	defer done()
+	f := l.newFunction(id, p, map[string]string{rulesFile: string(l.props.document)})
 	l.equip(f)
+	l.watch(f.LogGroup().LogGroupName())
+	l.newFunctionAlarms(id, f, p.Role)
+	l.forwardLines(l, id, f.LogGroup())
 	return f
 }
 
-// newFunction creates a function. If it decides, its bundle has the rules. done removes the temporary bundle.
-func (l *Limits) newFunction(id string, p FunctionProps, decides bool) (f awslambda.Function, done func()) {
-	texts := map[string]string{}
-	if decides {
-		texts[rulesFile] = string(l.props.document)
-	}
+// newFunction creates a function with a role and a log group of its own. Its bundle gets texts by their names.
+func (l *Limits) newFunction(id string, p FunctionProps, texts map[string]string) awslambda.Function {
 	code, done := l.code(p.Bundle, bootstrap, texts)
-	tracing := awslambda.Tracing_DISABLED
-	if l.props.Tracing {
-		tracing = awslambda.Tracing_ACTIVE
-	}
-	f, logs := l.newLoggedFunction(l, id, id, &awslambda.FunctionProps{
-		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String(bootstrap), Code: code,
-		MemorySize: jsii.Number(Memory), Timeout: awscdk.Duration_Seconds(jsii.Number(p.Timeout.Seconds())),
-		Tracing: tracing, ReservedConcurrentExecutions: p.ReservedConcurrency,
-		Environment: &map[string]*string{contract.VariableFunction: jsii.String(p.Role)},
-	})
-	if l.props.Key != nil && !decides { // the others get access
-		permit(f, l.keyAccess())
-	}
-	if decides {
-		l.watch(logs.LogGroupName())
-		l.newFunctionAlarms(id, f, p)
-		l.forwardLines(l, id, logs)
-	}
-	return f, done
-}
-
-// newLoggedFunction creates a function with a role and a log group of its own. The ids of these begin with prefix.
-func (l *Limits) newLoggedFunction(scope constructs.Construct, id, prefix string, p *awslambda.FunctionProps) (awslambda.Function,
-	awslogs.LogGroup) {
-	logs := awslogs.NewLogGroup(scope, jsii.String(prefix+"Logs"), &awslogs.LogGroupProps{
+	defer done()
+	logs := awslogs.NewLogGroup(l, jsii.String(id+"Logs"), &awslogs.LogGroupProps{
 		Retention: l.props.LogRetention, RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
 	})
-	lambda := awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)
-	p.Role = awsiam.NewRole(scope, jsii.String(prefix+"Role"), &awsiam.RoleProps{AssumedBy: lambda})
-	p.Architecture, p.LogGroup, p.LoggingFormat = l.props.Architecture, logs, awslambda.LoggingFormat_JSON
-	// Lambda's default logs two more lines per request, which would be most of the cost of logs.
-	p.SystemLogLevelV2 = awslambda.SystemLogLevel_WARN
-	f := awslambda.NewFunction(scope, &id, p)
+	f := awslambda.NewFunction(l, &id, &awslambda.FunctionProps{
+		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String(bootstrap), Code: code, Architecture: l.props.Architecture,
+		MemorySize: jsii.Number(Memory), Timeout: awscdk.Duration_Seconds(jsii.Number(p.Timeout.Seconds())),
+		ReservedConcurrentExecutions: p.ReservedConcurrency, Environment: &map[string]*string{contract.VariableFunction: jsii.String(p.Role)},
+		Role: awsiam.NewRole(l, jsii.String(id+"Role"), &awsiam.RoleProps{
+			AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
+		}),
+		// Lambda's default logs two more lines per request, which would be most of the cost of logs.
+		LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON, SystemLogLevelV2: awslambda.SystemLogLevel_WARN,
+	})
 	allow(f, []string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn())
-	return f, logs
+	if l.props.Key != nil && texts == nil { // the others get access
+		permit(f, l.keyAccess())
+	}
+	return f
 }
 
 // Equip gives a function the access that the limiter needs: the variables of functions/boot, the
@@ -116,19 +97,6 @@ func (l *Limits) equip(f awslambda.Function) {
 	l.publishAfter(f)
 }
 
-// logMistakes returns an error for each function whose log level drops metrics:
-// https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-log-level.html
-func (l *Limits) logMistakes() (problems []string) {
-	for _, f := range l.measured {
-		function := f.Node().DefaultChild().(awslambda.CfnFunction)
-		if level := fmt.Sprint(resolvedObject(f, function.LoggingConfig())["applicationLogLevel"]); contract.DropsMetrics(level) {
-			problems = append(problems, fmt.Sprintf("%s: LoggingConfig.ApplicationLogLevel: got %s, want INFO, because Lambda drops all metrics "+
-				"of Weir at this level; filter the function's own lines in its code", *f.Node().Path(), level))
-		}
-	}
-	return problems
-}
-
 // newAuthorizer creates the authorizer. It may create the key of MACs if a back end reports costs.
 func (l *Limits) newAuthorizer() awslambda.Function {
 	f := l.NewFunction("Authorizer", FunctionProps{
@@ -148,25 +116,15 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 // Bundle returns the folder in LimitsProps.Bundles for a role.
 func (l *Limits) Bundle(role string) string { return filepath.Join(l.props.Bundles, role) }
 
-// newAlias returns what API Gateway invokes: the function or, with provisioned concurrency, an
-// alias of its newest version. Only a version can have provisioned concurrency.
-func (l *Limits) newAlias() awslambda.IFunction {
-	if l.props.ProvisionedConcurrency == 0 {
-		return l.authorizer
-	}
-	return awslambda.NewAlias(l, jsii.String("Live"), &awslambda.AliasProps{
-		AliasName: jsii.String("live"), Version: l.authorizer.CurrentVersion(),
-		ProvisionedConcurrentExecutions: jsii.Number(l.props.ProvisionedConcurrency),
-	})
-}
-
 // code returns the code of a function or of the layer: the bundle, whose program gets a name, and texts by their names, in
 // one folder, which a CDK asset is. Call done after the function or the layer exists.
 func (l *Limits) code(bundle, program string, texts map[string]string) (code awslambda.Code, done func()) {
 	if l.props.Code != nil {
 		return l.props.Code(filepath.Base(bundle)), func() {}
 	}
-	folder, err := os.MkdirTemp("", "weir-bundle-")
+	err := l.props.checkBundle(bundle)
+	folder, failed := os.MkdirTemp("", "weir-bundle-")
+	err = errors.Join(err, failed)
 	if err != nil {
 		panic(fmt.Errorf("ratelimit: bundle %s: %w", bundle, err))
 	}

@@ -43,12 +43,9 @@ const layerWrapper = contract.LayerRoot + contract.LayerWrapper
 func (l *Limits) checkLayered(f awslambda.Function) error {
 	runtime, architecture := *f.Runtime().Name(), *f.Architecture().Name()
 	switch {
-	case runtime == *awslambda.Runtime_FROM_IMAGE().Name():
-		return errors.New("got a function of a container image, want one of a zip file, because an image has no layers; copy the files of the " +
-			"layer into the image")
-	case strings.HasPrefix(runtime, "provided") || strings.HasPrefix(runtime, "go"):
+	case runtime == *awslambda.Runtime_FROM_IMAGE().Name() || strings.HasPrefix(runtime, "provided") || strings.HasPrefix(runtime, "go"):
 		return fmt.Errorf("got the runtime %s, want a managed one, such as nodejs22.x; Lambda runs no wrapper script in others, so limit a Go "+
-			"function in its handler, with Equip", runtime)
+			"function in its handler, with Equip, and copy the files of the layer into a container image", runtime)
 	}
 	if want := *l.props.Architecture.Name(); architecture != want {
 		return fmt.Errorf("got the architecture %s, want %s, that of the layer; change it, or LimitsProps.Architecture", architecture, want)
@@ -108,11 +105,6 @@ func (l *Limits) Layer() awslambda.ILayerVersion {
 	if l.layer != nil {
 		return l.layer
 	}
-	if l.props.Code == nil {
-		if err := l.props.checkBundle(contract.Extension); err != nil {
-			panic(fmt.Errorf("ratelimit: Bundles: %w", err))
-		}
-	}
 	code, done := l.code(l.Bundle(contract.Extension), contract.LayerExtension, map[string]string{
 		contract.LayerWrapper: contract.LayerScript(), contract.LayerRules: string(l.props.document),
 	})
@@ -150,14 +142,4 @@ func (l *Limits) NewLayerPolicy() awsiam.ManagedPolicy {
 	return awsiam.NewManagedPolicy(l, jsii.String("LayerPolicy"), &awsiam.ManagedPolicyProps{
 		Description: jsii.String("Permissions of a function with the layer of Weir"), Statements: &statements,
 	})
-}
-
-// layeredMistakes returns an error for each function whose wrapper script was set after AddLayer.
-func (l *Limits) layeredMistakes() (problems []string) {
-	for _, f := range l.layered {
-		if wrapper := wrapperOf(f); wrapper != layerWrapper {
-			problems = append(problems, fmt.Sprintf("%s: %s", strings.TrimSuffix(*f.Node().Path(), "/Resource"), wrapperError(wrapper)))
-		}
-	}
-	return problems
 }

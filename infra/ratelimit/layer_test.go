@@ -311,7 +311,7 @@ func TestLimits_AddLayer_mistakes(t *testing.T) {
 		"Shop/Provided: got the runtime provided.al2023, want a managed one": function("Provided", func(p *awslambda.FunctionProps) {
 			p.Runtime, p.Code = awslambda.Runtime_PROVIDED_AL2023(), awslambda.Code_FromAsset(jsii.String("dist/arm64/orders"), nil)
 		}),
-		"Shop/Image: got a function of a container image": function("Image", func(p *awslambda.FunctionProps) {
+		"Shop/Image: got the runtime FROM_IMAGE, want a managed one": function("Image", func(p *awslambda.FunctionProps) {
 			p.Runtime, p.Handler = awslambda.Runtime_FROM_IMAGE(), awslambda.Handler_FROM_IMAGE()
 			p.Code = awslambda.Code_FromEcrImage(awsecr.Repository_FromRepositoryName(stack, jsii.String("Images"), jsii.String("orders")), nil)
 		}),
@@ -353,7 +353,7 @@ func TestLimits_AddLayer_later(t *testing.T) {
 // A deployment publishes the rules after all functions of the stack that decide have their new code, also behind an
 // alias. Functions may depend on the limits: nothing depends on the publication.
 func TestLimits_publishAfter(t *testing.T) {
-	app, l, layered := newLayered(t, func(p *ratelimit.LimitsProps) { p.ProvisionedConcurrency = 1 }, nil)
+	app, l, layered := newLayered(t, nil, nil)
 	l.AddLayer(layered)
 	stack := awscdk.Stack_Of(l)
 	function := func(scope awscdk.Stack, id string) awslambda.Function {
@@ -372,7 +372,7 @@ func TestLimits_publishAfter(t *testing.T) {
 	}
 	for id, r := range found {
 		after, _ := (*r)["DependsOn"].([]any)
-		for _, want := range []string{"LimitsLive", "Orders", "Equipped", "EquippedAliaslive"} {
+		for _, want := range []string{"LimitsAuthorizer", "Orders", "Equipped", "EquippedAliaslive"} {
 			if !slices.ContainsFunc(after, func(each any) bool { return strings.HasPrefix(each.(string), want) }) {
 				t.Errorf("publication: got it after %v, want it after %s", after, want)
 			}

@@ -23,9 +23,7 @@ type Limits struct {
 	network    *network // nil if the functions are in no VPC
 	records    awsdynamodb.ITable
 	authorizer awslambda.Function
-	invoked    awslambda.IFunction // the authorizer or, with provisioned concurrency, its alias
 	metrics    Metrics
-	publisher  awslambda.Function    // answers custom resources; nil until it is needed
 	published  awscdk.CustomResource // nil unless the deployment publishes the rules
 
 	log           awslambda.Function // behind the subscriptions of logs; nil without one
@@ -74,7 +72,6 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 	}
 	l.newLog()
 	l.authorizer = l.newAuthorizer()
-	l.invoked = l.newAlias()
 	if props.Tokens != nil && props.inNetwork() {
 		l.newSigningKeys()
 	}
@@ -84,7 +81,7 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 	}
 	l.newAlarms()
 	l.saveQueries()
-	l.Node().AddValidation(&validator{l})
+	l.Node().AddValidation(&validation{limits: l})
 	return l
 }
 

@@ -49,16 +49,13 @@ func (l *Limits) newLog() {
 			counters = l.state.access()
 		}
 		if l.network != nil {
-			counters.add(networkAccess())
+			counters.add(l.network.access())
 		}
 		if l.props.Kafka != nil {
 			l.openKafka()
 			counters.add(l.props.Kafka.access())
 		}
 		l.log = l.newLogFunction(counters)
-		if l.network != nil {
-			l.network.join(l.log)
-		}
 	}
 	if checked.Counts {
 		l.countsFromLog, l.reports = checked.CountsFromLog, l.log
@@ -79,12 +76,8 @@ func (l *Limits) forwardLines(scope constructs.Construct, id string, logs awslog
 // newLogFunction creates a function with the access to the counters. Of the records table, it can read only the key
 // of MACs.
 func (l *Limits) newLogFunction(counters access) awslambda.Function {
-	f, done := l.newFunction("Log", FunctionProps{Bundle: l.Bundle(contract.Log), Role: contract.Log, Timeout: logTimeout}, false)
-	defer done()
-	l.measured = append(l.measured, f)
-	for _, statement := range counters.statements {
-		permit(f, statement)
-	}
+	f := l.newFunction("Log", FunctionProps{Bundle: l.Bundle(contract.Log), Role: contract.Log, Timeout: logTimeout}, nil)
+	l.permitAll(f, counters)
 	setVariables(f, counters.variables)
 	permit(f, l.record(contract.RecordActions(), contract.MACKeyKey))
 	setVariables(f, map[string]*string{

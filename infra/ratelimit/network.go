@@ -113,9 +113,9 @@ var networkActions = []string{
 	"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses",
 }
 
-// networkAccess allows Lambda to connect a function to a VPC with the function's role, and denies
-// the same actions to the function's code.
-func networkAccess() (a access) {
+// access allows Lambda to connect a function to the VPC with the function's role, and denies the same actions to the function's code.
+func (n *network) access() access {
+	a := access{network: n}
 	a.allow(networkActions, jsii.String("*"))
 	a.permit(&awsiam.PolicyStatementProps{
 		Effect:    awsiam.Effect_DENY,

@@ -52,11 +52,8 @@ type LimitsProps struct {
 	// rules. With Code, Bundles is not used.
 	Code func(bundle string) awslambda.Code
 	// Rules is the path of the rules document. The synthesis validates the document. The bundle of
-	// every function with the limiter contains it.
+	// every function with the limiter contains it. With RulesFrom, it must have a version.
 	Rules string
-	// RulesVersion is the version of a document that has no field version. 0 means that the document
-	// must have a version if RulesFrom is set.
-	RulesVersion int64
 	// RulesFrom is the source of rules that change without a deployment. "table" means the records
 	// table, where `weir rules` publishes them. Until the table has a document, the document of Rules is in force. "" means that a deployment
 	// publishes Rules, and that its rollback publishes the previous document again.
@@ -136,8 +133,6 @@ type LimitsProps struct {
 
 	// Architecture is the architecture of the bundles. nil means arm64.
 	Architecture awslambda.Architecture
-	// Tracing samples requests with X-Ray.
-	Tracing bool
 	// LogRetention is the retention of the functions' logs. "" means one month.
 	LogRetention awslogs.RetentionDays
 	// ReservedConcurrency is the maximum number of concurrent requests in the authorizer. It takes
@@ -145,8 +140,6 @@ type LimitsProps struct {
 	// requests above it. It must be at most the smallest local_processes in the rules;
 	// infra/README.md has the formula. nil reserves nothing.
 	ReservedConcurrency *float64
-	// ProvisionedConcurrency is the number of environments of the authorizer that stay warm.
-	ProvisionedConcurrency float64
 	// Key encrypts the tables that the construct creates. nil means the key of DynamoDB. It is not for several Regions,
 	// because a key is in one region.
 	Key awskms.IKey
@@ -190,10 +183,7 @@ func (p *LimitsProps) check() error {
 	want(p.WarmWrites == 0 || p.WarmWrites >= NewTableWrites && p.WarmWrites == math.Trunc(p.WarmWrites),
 		"WarmWrites: got %v, want 0 or a whole number of at least %d, the throughput of every new table", p.WarmWrites, NewTableWrites)
 	want(p.MaxDelay < handlerTimeout, "MaxDelay: got %s, want less than %s, the timeout of a function", p.MaxDelay, handlerTimeout)
-	want(p.ProvisionedConcurrency >= 0 && p.ProvisionedConcurrency == math.Trunc(p.ProvisionedConcurrency),
-		"ProvisionedConcurrency: got %v, want a whole number", p.ProvisionedConcurrency)
-	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= max(1, p.ProvisionedConcurrency),
-		"ReservedConcurrency: want at least 1 and at least ProvisionedConcurrency; a lower number stops the authorizer")
+	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= 1, "ReservedConcurrency: want at least 1; 0 stops the authorizer")
 	if t := p.Tokens; t != nil {
 		want(t.Issuer != "" && t.Audience != "" && (unresolved(t.JWKS) || strings.HasPrefix(t.JWKS, "https://")), "Tokens: got issuer %q, "+
 			"audience %q and JWKS %q, want all three, and an https URL; otherwise the functions would accept tokens for other APIs", t.Issuer,
@@ -207,10 +197,11 @@ func (p *LimitsProps) check() error {
 	first, _, _ := strings.Cut(strings.Join(p.Regions, ","), ",")
 	want(!strings.HasSuffix(first, contract.WithoutShare), "Regions: got %s first, want a region with a share: it has the records, so it "+
 		"cannot join or leave", first)
-	p.checkKafka(want)
-	problems = append(problems, p.checkDeployment()...)
-	problems = append(problems, p.checkBundles()...)
-	return errors.Join(problems...)
+	if k := p.Kafka; k != nil {
+		want(p.Vpc != nil && k.SecurityGroup != nil && k.Brokers != "" && k.Topic != "" && k.Cluster != "",
+			"Kafka: want all its fields, and Vpc, the network of the brokers")
+	}
+	return errors.Join(append(problems, p.checkDeployment()...)...)
 }
 
 // fronted reports whether the functions believe a field of the request for the client's address.
@@ -233,9 +224,6 @@ func (p *LimitsProps) variables() map[string]string {
 			contract.RulesDeployment),
 		contract.VariableRegions: strings.Join(p.Regions, ","), contract.VariableUserClaim: p.UserClaim,
 		contract.VariableTierClaim: p.TierClaim, contract.VariableClaims: strings.Join(p.Claims, ","), contract.VariableIdentity: p.Identity,
-	}
-	if p.RulesVersion != 0 {
-		v[contract.VariableRulesVersion] = strconv.FormatInt(p.RulesVersion, 10)
 	}
 	if p.DecisionSample != 0 {
 		v[contract.VariableSample] = strconv.Itoa(p.DecisionSample)
@@ -261,35 +249,15 @@ func (p *LimitsProps) variables() map[string]string {
 	return v
 }
 
-// checkBundles returns an error for each function that is not built.
-func (p *LimitsProps) checkBundles() (problems []error) {
-	if p.Code != nil {
-		return nil
-	}
-	names := []string{contract.Authorizer}
-	if p.hasLog() {
-		names = append(names, contract.Log)
-	}
-	if p.deployed() || p.inNetwork() && p.Tokens != nil {
-		names = append(names, contract.Deploy)
-	}
-	for _, name := range names {
-		if err := p.checkBundle(name); err != nil {
-			problems = append(problems, fmt.Errorf("ratelimit: Bundles: %w", err))
-		}
-	}
-	return problems
-}
-
 // checkBundle returns an error if a function is missing or built for another architecture.
-func (p *LimitsProps) checkBundle(name string) error {
-	path := filepath.Join(p.Bundles, name, bootstrap)
+func (p *LimitsProps) checkBundle(bundle string) error {
+	path, name := filepath.Join(bundle, bootstrap), filepath.Base(bundle)
 	arch, machine := "arm64", elf.EM_AARCH64
 	if p.Architecture != nil && *p.Architecture.Name() == "x86_64" {
 		arch, machine = "amd64", elf.EM_X86_64
 	}
 	build := fmt.Sprintf("GOOS=linux GOARCH=%s CGO_ENABLED=0 go build -tags lambda.norpc,nethttpomithttp2 -trimpath -ldflags \"-s -w\" -o "+
-		"%s github.com/weir-limits/weir/functions/%s", arch, path, name)
+		"%s PACKAGE, such as github.com/weir-limits/weir/functions/%s", arch, path, name)
 	f, err := elf.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
@@ -46,28 +45,16 @@ func (l *Limits) newPublisher(scope constructs.Construct) {
 	if err != nil {
 		panic(fmt.Errorf("ratelimit: Rules: %w", err))
 	}
-	l.published = l.newPublished(scope, *l.Node().Id()+"Rules", "Custom::WeirRules", map[string]any{
-		contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace, contract.PropertyDocument: document,
-	}, l.record(contract.PublisherActions(), contract.DeployedRulesKey(l.props.Namespace)))
-	l.publishAfter(l.invoked)
-}
-
-// newPublished creates a custom resource of the function Publisher, which it permits to write the resource's item.
-func (l *Limits) newPublished(scope constructs.Construct, id, kind string, properties map[string]any,
-	permission *awsiam.PolicyStatementProps) awscdk.CustomResource {
 	within := awscdk.Duration_Seconds(jsii.Number(publishWithin.Seconds()))
-	if l.publisher == nil {
-		f, done := l.newFunction("Publisher", FunctionProps{
-			Bundle: l.Bundle(contract.Deploy), Role: contract.Publisher, Timeout: publisherTimeout,
-		}, false)
-		defer done()
-		f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{MaxEventAge: within})
-		l.publisher = f
-	}
-	permit(l.publisher, permission)
-	return awscdk.NewCustomResource(scope, &id, &awscdk.CustomResourceProps{
-		ServiceToken: l.publisher.FunctionArn(), ResourceType: &kind, ServiceTimeout: within, Properties: &properties,
+	f := l.newFunction("Publisher", FunctionProps{Bundle: l.Bundle(contract.Deploy), Role: contract.Publisher, Timeout: publisherTimeout}, nil)
+	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{MaxEventAge: within})
+	permit(f, l.record(contract.PublisherActions(), contract.DeployedRulesKey(l.props.Namespace)))
+	l.published = awscdk.NewCustomResource(scope, jsii.String(*l.Node().Id()+"Rules"), &awscdk.CustomResourceProps{
+		ServiceToken: f.FunctionArn(), ResourceType: jsii.String("Custom::WeirRules"), ServiceTimeout: within, Properties: &map[string]any{
+			contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace, contract.PropertyDocument: document,
+		},
 	})
+	l.publishAfter(l.authorizer)
 }
 
 // publishAfter delays the publication until f has its new code: new code reads old documents, but old code may reject

@@ -20,10 +20,9 @@ const signingKeysEvery = 5 * time.Minute
 // functions in the VPC read them. It runs outside the VPC, and can write only the item with these
 // keys.
 func (l *Limits) newSigningKeys() {
-	f, done := l.newFunction("SigningKeys", FunctionProps{
+	f := l.newFunction("SigningKeys", FunctionProps{
 		Bundle: l.Bundle(contract.Deploy), Role: contract.SigningKeys, Timeout: authorizerTimeout,
-	}, false)
-	defer done()
+	}, nil)
 	setVariables(f, map[string]*string{contract.VariableJWKS: jsii.String(l.props.Tokens.JWKS),
 		contract.VariableRecordsTable: l.records.TableName()})
 	permit(f, l.record(contract.SigningKeyActions(), contract.SigningKeysKey))

@@ -17,48 +17,50 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// validator checks the app when the CDK synthesizes it. It implements constructs.IValidation.
-type validator struct{ limits *Limits }
-
 // Validate returns the conflicts between the limits and the rest of the app. The CDK calls it.
-func (v *validator) Validate() *[]*string {
-	w := validation{limits: v.limits, responses: map[string]bool{}, methods: map[*attachment]int{}}
+func (v *validation) Validate() *[]*string {
+	v.responses, v.methods, v.problems = map[string]bool{}, map[*attachment]int{}, nil
 	for _, each := range *v.limits.Node().Root().Node().FindAll("") {
 		switch c := each.(type) {
 		case awsapigateway.CfnAuthorizer:
-			w.authorizer(c)
+			v.authorizer(c)
 		case awsapigateway.CfnMethod:
-			w.method(c)
+			v.method(c)
 		case awsapigateway.CfnGatewayResponse:
-			w.response(c)
+			v.response(c)
 		case awsapigateway.CfnBasePathMapping:
-			w.mapping(c, c.RestApiId(), c.BasePath())
+			v.mapping(c, c.RestApiId(), c.BasePath())
 		case awsapigateway.CfnBasePathMappingV2:
-			w.mapping(c, c.RestApiId(), c.BasePath())
+			v.mapping(c, c.RestApiId(), c.BasePath())
 		case awsapigatewayv2.CfnApiMapping:
-			w.mapping(c, c.ApiId(), c.ApiMappingKey())
+			v.mapping(c, c.ApiId(), c.ApiMappingKey())
 		case awslambda.CfnUrl:
-			w.functionURL(c)
+			v.functionURL(c)
 		case awselasticloadbalancingv2.CfnTargetGroup:
-			w.targets(c)
+			v.targets(c)
 		}
 	}
 	if v.limits.props.byHost() && len(v.limits.attached) > 0 {
-		w.problem("%s: got the authorizer of the limits with Identity %s, want the API's own; remove Attach, and use Equip or AddLayer",
+		v.problem("%s: got the authorizer of the limits with Identity %s, want the API's own; remove Attach, and use Equip or AddLayer",
 			*v.limits.attached[0].api.Node().Path(), v.limits.props.Identity)
 	}
 	for _, a := range v.limits.attached {
-		if a.authorizer != nil && w.methods[a] == 0 {
-			w.problem("%s: got no method of the API that this app can limit, want at least one", *a.api.Node().Path())
+		if a.authorizer != nil && v.methods[a] == 0 {
+			v.problem("%s: got no method of the API that this app can limit, want at least one", *a.api.Node().Path())
 		}
 	}
-	for _, problem := range slices.Concat(v.limits.layeredMistakes(), v.limits.logMistakes()) {
-		w.problem("%s", problem)
+	for _, f := range v.limits.layered {
+		if wrapper := wrapperOf(f); wrapper != layerWrapper { // it was set after AddLayer
+			v.problem("%s: %s", *f.Node().Path(), wrapperError(wrapper))
+		}
 	}
-	return &w.problems
+	for _, f := range v.limits.measured {
+		v.logLevel(f)
+	}
+	return &v.problems
 }
 
-// validation is one walk through all constructs of an app.
+// validation checks the app when the CDK synthesizes it, in one walk through all constructs. It implements constructs.IValidation.
 type validation struct {
 	limits    *Limits
 	responses map[string]bool     // gateway responses found so far; key: path of the API and type of the response
@@ -105,8 +107,8 @@ func (v *validation) functionURL(c awslambda.CfnUrl) {
 	if !v.invokes(resolved(c, c.TargetFunctionArn())) {
 		return
 	}
-	if v.limits.props.byHost() && *c.AuthType() == none {
-		v.nobody(c)
+	if *c.AuthType() == none {
+		v.open(c)
 	}
 	if who := v.limits.props.Address; strings.HasPrefix(who, contract.AddressHops) {
 		v.problem("%s: Address: got %s, want none behind a function URL, which keeps only the first entry of X-Forwarded-For, the one that a "+
@@ -116,12 +118,15 @@ func (v *validation) functionURL(c awslambda.CfnUrl) {
 
 // targets reports a load balancer in front of a function whose host must verify callers.
 func (v *validation) targets(c awselasticloadbalancingv2.CfnTargetGroup) {
-	if c.Targets() != nil && v.limits.props.byHost() && v.invokes(resolved(c, c.Targets())) {
-		v.nobody(c)
+	if c.Targets() != nil && v.invokes(resolved(c, c.Targets())) {
+		v.open(c)
 	}
 }
 
-func (v *validation) nobody(c constructs.IConstruct) {
+func (v *validation) open(c constructs.IConstruct) {
+	if !v.limits.props.byHost() {
+		return
+	}
 	v.problem("%s: Identity: got %s, want %s behind a load balancer or a function URL without AWS_IAM, which verify no caller",
 		*c.Node().Path(), v.limits.props.Identity, contract.IdentityWeir)
 }
@@ -135,13 +140,10 @@ func (v *validation) invokes(uri string) bool {
 	})
 }
 
-// functions returns the functions that contain the limiter or have its layer, and the authorizer's alias.
+// functions returns the functions that contain the limiter or have its layer.
 func (l *Limits) functions() (all []awscdk.CfnElement) {
 	for _, f := range slices.Concat(l.equipped, l.layered) {
 		all = append(all, f.Node().DefaultChild().(awslambda.CfnFunction))
-	}
-	if alias, ok := l.invoked.Node().DefaultChild().(awslambda.CfnAlias); ok {
-		all = append(all, alias)
 	}
 	return all
 }
@@ -195,5 +197,15 @@ func (v *validation) mapping(c constructs.IConstruct, api, path *string) {
 		(adds != "/" || len(known) > 0) {
 		v.problem("%s adds %s before every path, so rules would not match; add it to the list LimitsProps.Variables[%q] (got %q)",
 			*c.Node().Path(), adds, contract.VariableBasePath, list)
+	}
+}
+
+// logLevel reports a function whose log level drops metrics:
+// https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-log-level.html
+func (v *validation) logLevel(f awslambda.Function) {
+	config := resolvedObject(f, f.Node().DefaultChild().(awslambda.CfnFunction).LoggingConfig())
+	if level := fmt.Sprint(config["applicationLogLevel"]); contract.DropsMetrics(level) {
+		v.problem("%s: LoggingConfig.ApplicationLogLevel: got %s, want INFO, because Lambda drops all metrics of Weir at this level; filter the "+
+			"function's own lines in its code", *f.Node().Path(), level)
 	}
 }

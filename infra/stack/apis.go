@@ -3,13 +3,12 @@ package stack
 import (
 	_ "embed"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2authorizers"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awscognito"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
 
@@ -56,30 +55,15 @@ func (s *stage) newRESTAPI() restAPI {
 			ThrottlingBurstLimit: jsii.Number(s.settings.Throttle),
 			AccessLogDestination: awsapigateway.NewLogGroupLogDestination(logs),
 			AccessLogFormat:      restAccess(s.limits),
-			TracingEnabled:       jsii.Bool(s.settings.Tracing),
 			CachingEnabled:       jsii.Bool(false), // the default, but drift detection compares only properties that a template has
 		},
 		DefaultCorsPreflightOptions: s.preflight(),
 	})
 	to := awsapigateway.NewLambdaIntegration(s.handler, &awsapigateway.LambdaIntegrationOptions{AllowTestInvoke: jsii.Bool(false)})
-	authorized := s.cognito()
 	for _, r := range routes() {
-		api.Root().ResourceForPath(jsii.String(r.path)).AddMethod(jsii.String(r.method), to, authorized)
+		api.Root().ResourceForPath(jsii.String(r.path)).AddMethod(jsii.String(r.method), to, nil)
 	}
 	return api
-}
-
-// cognito returns the options of methods whose callers a user pool verifies, or nil.
-func (s *stage) cognito() *awsapigateway.MethodOptions {
-	if s.settings.Cognito == nil {
-		return nil
-	}
-	part := userPool.FindStringSubmatch(s.settings.Cognito.Issuer)
-	pool := awscognito.UserPool_FromUserPoolArn(s.stack, jsii.String("UserPool"), s.stack.FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("cognito-idp"), Region: &part[1], Resource: jsii.String("userpool"), ResourceName: &part[2],
-	}))
-	return &awsapigateway.MethodOptions{Authorizer: awsapigateway.NewCognitoUserPoolsAuthorizer(s.stack, jsii.String("Cognito"),
-		&awsapigateway.CognitoUserPoolsAuthorizerProps{CognitoUserPools: &[]awscognito.IUserPool{pool}})}
 }
 
 // preflight returns the CORS settings, with which API Gateway answers OPTIONS without a function.
@@ -100,8 +84,14 @@ func (s *stage) newHTTPAPI() httpAPI {
 	api := awsapigatewayv2.NewHttpApi(s.stack, jsii.String("Http"), &awsapigatewayv2.HttpApiProps{
 		ApiName:            jsii.String("weir-" + s.settings.Namespace),
 		CreateDefaultStage: jsii.Bool(false),
-		CorsPreflight:      s.httpPreflight(),
 	})
+	if len(s.settings.CORSOrigins) > 0 {
+		api.Node().DefaultChild().(awsapigatewayv2.CfnApi).SetCorsConfiguration(&awsapigatewayv2.CfnApi_CorsProperty{
+			AllowOrigins: jsii.Strings(s.settings.CORSOrigins...), AllowMethods: jsii.Strings(corsMethods...),
+			AllowHeaders: jsii.Strings(corsHeaders...), ExposeHeaders: jsii.Strings(httplimit.ExposedFields()...),
+			MaxAge: jsii.Number(time.Hour.Seconds()),
+		})
+	}
 	stage := awsapigatewayv2.NewHttpStage(s.stack, jsii.String("HttpStage"), &awsapigatewayv2.HttpStageProps{
 		HttpApi: api, StageName: jsii.String("$default"), AutoDeploy: jsii.Bool(true),
 		Throttle: &awsapigatewayv2.ThrottleSettings{RateLimit: jsii.Number(s.settings.Throttle),
@@ -112,35 +102,12 @@ func (s *stage) newHTTPAPI() httpAPI {
 		DestinationArn: logs.LogGroupArn(), Format: httpAccess(),
 	})
 	to := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), s.handler, nil)
-	var authorizer awsapigatewayv2.IHttpRouteAuthorizer
-	if pool := s.settings.Cognito; pool != nil {
-		authorizer = awsapigatewayv2authorizers.NewHttpJwtAuthorizer(jsii.String("Cognito"), &pool.Issuer,
-			&awsapigatewayv2authorizers.HttpJwtAuthorizerProps{JwtAudience: jsii.Strings(strings.Split(pool.Audience, ",")...)})
-	}
 	for _, r := range routes() {
 		api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
 			Path: jsii.String(r.path), Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod(r.method)}, Integration: to,
-			Authorizer: authorizer,
 		})
 	}
 	return api
-}
-
-func (s *stage) httpPreflight() *awsapigatewayv2.CorsPreflightOptions {
-	if len(s.settings.CORSOrigins) == 0 {
-		return nil
-	}
-	methods := make([]awsapigatewayv2.CorsHttpMethod, len(corsMethods))
-	for i, m := range corsMethods {
-		methods[i] = awsapigatewayv2.CorsHttpMethod(m)
-	}
-	return &awsapigatewayv2.CorsPreflightOptions{
-		AllowOrigins:  jsii.Strings(s.settings.CORSOrigins...),
-		AllowMethods:  &methods,
-		AllowHeaders:  jsii.Strings(corsHeaders...),
-		ExposeHeaders: jsii.Strings(httplimit.ExposedFields()...),
-		MaxAge:        awscdk.Duration_Hours(jsii.Number(1)),
-	}
 }
 
 // vendedLogs is a prefix of log groups to which AWS services can write under one policy of the

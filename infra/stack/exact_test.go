@@ -270,7 +270,7 @@ func TestStack_publisher(t *testing.T) {
 
 // Functions read the rules in the records table if the settings say so.
 func TestStack_rulesFrom(t *testing.T) {
-	made := templateOf(t, provisioned)
+	made := templateOf(t, fromTable)
 	_, f := made.one(t, "AWS::Lambda::Function", "LimitsAuthorizer")
 	if variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); variables["RULES_FROM"] != "table" ||
 		f.Properties["Layers"] != nil {

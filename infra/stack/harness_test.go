@@ -35,11 +35,11 @@ func TestMain(m *testing.M) {
 // settings returns the default settings with bundles for tests, after changes.
 func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 	t.Helper()
-	s, err := stack.Read([]byte("{}"), nil, func(string) string { return "" })
+	s, err := stack.Read([]byte("{}"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Rules, s.RulesVersion = "testdata/rules.json", 1
+	s.Rules = "testdata/rules.json"
 	for _, change := range changes {
 		change(&s)
 	}
@@ -87,7 +87,7 @@ func everything(s *stack.Settings) {
 	s.AlarmEmail = "operator@example.com"
 	s.Tokens = &ratelimit.Tokens{Issuer: "https://issuer.example/", Audience: "weir", JWKS: "https://issuer.example/jwks.json"}
 	s.CORSOrigins = []string{"https://app.example", "https://admin.example"}
-	s.WAF, s.ProvisionedConcurrency, s.Tracing, s.RequireCredential = 2000, 5, true, true
+	s.WAF, s.RequireCredential = 2000, true
 	s.ReservedConcurrency = jsii.Number(100)
 	s.DecisionSample = 1000
 	s.RulesFrom = "table"
@@ -243,5 +243,4 @@ func inZones(s *stack.Settings) {
 // withRecords has the records that the first of several regions created.
 func withRecords(s *stack.Settings) { s.RecordsTable, s.Region = "weir-dev-records", "us-east-1" }
 
-// provisioned invokes the authorizer through an alias.
-func provisioned(s *stack.Settings) { s.ProvisionedConcurrency, s.RulesFrom = 1, "table" }
+func fromTable(s *stack.Settings) { s.Rules, s.RulesFrom = "testdata/count.json", "table" }

@@ -25,7 +25,7 @@ var accepted = map[string]string{
 	"DDB3":              "counters are useless after their windows",
 	"VPC7":              "functions in the network reach only the cache and one table, which authenticate them",
 	"IAM4":              "AWS defines the policy of the role for API Gateway's logs",
-	"IAM5[Resource::*]": "actions of X-Ray and of networks support no resources; TestStack_privilege names them",
+	"IAM5[Resource::*]": "actions of networks support no resources; TestStack_privilege names them",
 }
 
 var finding = regexp.MustCompile(`AwsSolutions-([A-Z]+[0-9]+(?:\[Resource[^]]+\])?)`)

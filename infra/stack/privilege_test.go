@@ -14,7 +14,6 @@ import (
 // AWS compare these lists with the SDK's calls.
 func TestStack_privilege(t *testing.T) {
 	logs := []string{"logs:CreateLogStream", "logs:PutLogEvents"}
-	xray := []string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"}
 	network := []string{"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
 		"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"}
 	records := slices.Concat(contract.RecordActions(), contract.SubjectKeyActions())
@@ -38,10 +37,10 @@ func TestStack_privilege(t *testing.T) {
 		},
 		"everything": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"},
-				"LimitsRecords": records, "*": slices.Concat(network, xray)},
+				"LimitsRecords": records, "*": network},
 			"Handler": {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"},
-				"LimitsRecords": records, "*": slices.Concat(network, xray)},
-			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": contract.SigningKeyActions(), "*": xray},
+				"LimitsRecords": records, "*": network},
+			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": contract.SigningKeyActions()},
 		},
 		"kafka": {
 			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records},

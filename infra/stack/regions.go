@@ -28,45 +28,35 @@ func (s *Settings) follows() string {
 	last, first := contract.ListNumber(s.Deployed[0])
 	number, _ := contract.ListNumber(s.Regions[0])
 	wanted := strings.TrimPrefix(strings.Join(s.Regions, ","), fmt.Sprint(number, ":"))
-	switch step := s.step(was, is); {
+	switch change := s.step(was, is); {
 	case is[0] != first:
 		return first + " first: it has the records, so it cannot leave its place"
 	case number <= last:
 		return fmt.Sprintf("a number above %d before the list, such as %d:%s, because states of the deployed list %s would not be converted",
 			last, last+1, wanted, strings.Join(s.Deployed, ","))
-	case step != nil:
-		return fmt.Sprintf("first %d:%s: one region joins or leaves a deployment, and only without share; when it is deployed, wait as "+
-			"Regions in infra/OPERATIONS.md says, and then make the next change", last+1, strings.Join(step, ","))
+	case change != "":
+		return fmt.Sprintf("first %d: and the deployed list %s %s: one region joins or leaves a deployment, and only without share; then wait "+
+			"as Regions in infra/OPERATIONS.md says, and make the next change", last+1, strings.Join(s.Deployed, ","), change)
 	}
 	return ""
 }
 
-// step returns the list, without its number, to deploy before Regions. It is nil if Regions can be deployed: at most one region joins
-// or leaves, and it has no share.
-func (s *Settings) step(was, is []string) []string {
-	var moved []string
-	for _, name := range slices.Concat(is, was) {
-		if slices.Contains(was, name) != slices.Contains(is, name) {
-			moved = append(moved, name)
-		}
-	}
+// step returns the change of the deployed list to make before that to Regions. It is "" if Regions can be deployed: at most one region
+// joins or leaves, and it has no share.
+func (s *Settings) step(was, is []string) string {
+	joins := slices.DeleteFunc(slices.Clone(is), func(name string) bool { return slices.Contains(was, name) })
+	leaves := slices.DeleteFunc(slices.Clone(was), func(name string) bool { return slices.Contains(is, name) })
+	moved := slices.Concat(joins, leaves)
 	if len(moved) == 0 {
-		return nil
+		return ""
 	}
-	name, without := moved[0], moved[0]+contract.WithoutShare
-	joins, leaves := slices.Contains(s.Regions, without), slices.Contains(s.Deployed, without)
-	if len(moved) == 1 && (joins || leaves) {
-		return nil
-	}
-	list := slices.Clone(s.Deployed)
-	_, list[0] = contract.ListNumber(list[0])
-	i := slices.Index(was, name)
+	without := moved[0] + contract.WithoutShare
+	leaving := slices.Contains(s.Deployed, without)
 	switch {
-	case i < 0:
-		return append(list, without)
-	case leaves:
-		return slices.Delete(list, i, i+1)
+	case len(moved) == 1 && (leaving || slices.Contains(s.Regions, without)):
+		return ""
+	case leaving:
+		return "without " + moved[0]
 	}
-	list[i] = without
-	return list
+	return "with " + without
 }

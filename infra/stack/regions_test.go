@@ -106,7 +106,7 @@ func TestStack_regions_toOne(t *testing.T) {
 // Each region has a stack with the same name, in the order of the setting.
 func TestSettings_Each(t *testing.T) {
 	read := func(given map[string]string) (stack.Settings, error) {
-		return stack.Read([]byte("{}"), nil, func(key string) string { return given[key] })
+		return stack.Read([]byte("{}"), given)
 	}
 	s, err := read(map[string]string{"stage": "prod", "regions": "eu-central-1,us-east-1"})
 	if all := s.Each(); err != nil || len(all) != 2 || all[0].Region != "eu-central-1" || all[1].Region != "us-east-1" ||
@@ -160,18 +160,22 @@ func TestRead_deployed(t *testing.T) {
 		{"eu-central-1,us-east-1", "1:eu-central-1,us-east-1,us-west-2:0", "", ""},
 		{"1:eu-central-1,us-east-1,us-west-2:0", "2:eu-central-1,us-east-1,us-west-2", "", ""},
 		{"eu-central-1,us-east-1", "1:eu-central-1,us-west-2:0,us-east-1", "", ""},
-		{"eu-central-1,us-east-1", "1:eu-central-1,us-east-1,us-west-2", "", "first 1:eu-central-1,us-east-1,us-west-2:0: one region"},
+		{"eu-central-1,us-east-1", "1:eu-central-1,us-east-1,us-west-2", "",
+			"first 1: and the deployed list eu-central-1,us-east-1 with us-west-2:0: one"},
 		{"1:eu-central-1,us-east-1", "2:eu-central-1,us-east-1,us-west-2:0,us-west-1:0", "",
-			"first 2:eu-central-1,us-east-1,us-west-2:0: one region"},
+			"first 2: and the deployed list 1:eu-central-1,us-east-1 with us-west-2:0: one"},
 		// one region leaves
 		{"2:eu-central-1,us-east-1,us-west-2", "3:eu-central-1,us-east-1,us-west-2:0", "", ""},
 		{"3:eu-central-1,us-east-1,us-west-2:0", "4:eu-central-1,us-east-1", "", ""},
-		{"2:eu-central-1,us-east-1,us-west-2", "3:eu-central-1,us-east-1", "", "first 3:eu-central-1,us-east-1,us-west-2:0: one region"},
+		{"2:eu-central-1,us-east-1,us-west-2", "3:eu-central-1,us-east-1", "",
+			"first 3: and the deployed list 2:eu-central-1,us-east-1,us-west-2 with us-west-2:0: one"},
 		{"2:eu-central-1,us-east-1:0,us-west-2:0,us-west-1", "3:eu-central-1,us-west-1", "",
-			"first 3:eu-central-1,us-west-2:0,us-west-1: one region"},
+			"first 3: and the deployed list 2:eu-central-1,us-east-1:0,us-west-2:0,us-west-1 without us-east-1: one"},
 		// one replaces another
-		{"1:eu-central-1,us-east-1", "2:eu-central-1,us-west-2:0", "", "first 2:eu-central-1,us-east-1,us-west-2:0: one region"},
-		{"1:eu-central-1,us-east-1:0", "2:eu-central-1,us-west-2:0", "kept", "first 2:eu-central-1,us-east-1:0,us-west-2:0: one region"},
+		{"1:eu-central-1,us-east-1", "2:eu-central-1,us-west-2:0", "",
+			"first 2: and the deployed list 1:eu-central-1,us-east-1 with us-west-2:0: one"},
+		{"1:eu-central-1,us-east-1:0", "2:eu-central-1,us-west-2:0", "kept",
+			"first 2: and the deployed list 1:eu-central-1,us-east-1:0 with us-west-2:0: one"},
 		// the number
 		{"1:eu-central-1,us-east-1,us-west-2:0", "1:eu-central-1,us-east-1,us-west-2", "", "a number above 1 before the list, such as " +
 			"2:eu-central-1,us-east-1,us-west-2, because"},
@@ -182,7 +186,7 @@ func TestRead_deployed(t *testing.T) {
 		{"2:eu-central-1,us-east-1", "3:us-east-1,eu-central-1", "", "eu-central-1 first: it has the records"},
 	} {
 		given := map[string]string{"deployed": c.deployed, "regions": c.regions, "recordsTable": c.records}
-		_, err := stack.Read([]byte("{}"), nil, func(key string) string { return given[key] })
+		_, err := stack.Read([]byte("{}"), given)
 		if want := "-c regions=" + c.regions + ": want " + c.want; (err == nil) != (c.want == "") || err != nil &&
 			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s, then %s: got error %v, want %q", c.deployed, c.regions, err, c.want)

@@ -36,8 +36,7 @@ type Settings struct {
 	WAF      float64 // requests in five minutes above which WAF blocks an address; 0: no WAF
 	LogRole  bool    // create the account's role for API Gateway's logs, which replaces the one that the account has
 	Kafka    Kafka
-	Cognito  *ratelimit.Tokens // with Identity host, the user pool whose tokens the APIs verify
-	Warning  string            // a setting that is probably a mistake; "" for none
+	Warning  string // a setting that is probably a mistake; "" for none
 }
 
 // Kafka is a topic of an Amazon MSK cluster and the cluster's VPC.
@@ -47,51 +46,48 @@ type Kafka struct {
 	Subnets                                []string // subnets in two or three zones
 }
 
-// Read returns the settings of a CDK app. The function context returns the value of a key of the CDK's
-// context. given lists the keys of that context. For a key without a value there, Read uses the stage's
-// object in document, for example {"prod": {"throttle": "600"}}. The error lists all mistakes, including
-// unknown keys that the CDK did not set itself.
-func Read(document []byte, given []string, context func(key string) string) (Settings, error) {
+// Read returns the settings of a CDK app from the CDK's context, and for keys without a value there from the stage's object in
+// document, for example {"prod": {"throttle": "600"}}. The error lists all mistakes, including unknown keys that the CDK did not set
+// itself.
+func Read(document []byte, context map[string]string) (Settings, error) {
 	var stages map[string]map[string]string
 	if err := json.Unmarshal(document, &stages); err != nil {
 		return Settings{}, fmt.Errorf("stages: %w; want {\"prod\": {\"store\": \"elasticache\"}}, each setting in quotes", err)
 	}
 	s := Settings{LimitsProps: ratelimit.LimitsProps{Namespace: "dev", Rules: "functions/rules.json", WeirBehind: true,
 		Variables: map[string]string{}}, Arch: "arm64", Throttle: defaultThrottle}
-	known, stage := s.known(), stages[cmp.Or(context("stage"), s.Namespace)]
-	names := strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+	known, stage := s.known(), stages[cmp.Or(context["stage"], s.Namespace)]
 	var problems []error
 	refuse := func(key, got, want string) {
-		problems = append(problems, fmt.Errorf("-c %s=%s: want %s", key, got, want))
+		place := "-c"
+		if context[key] == "" && stage[key] != "" {
+			place = "stages:"
+		}
+		problems = append(problems, fmt.Errorf("%s %s=%s: want %s", place, key, got, want))
 	}
-	for _, key := range slices.Sorted(maps.Keys(known)) {
-		if value := cmp.Or(context(key), stage[key]); value != "" && !known[key].set(value) {
+	values := maps.Clone(stage)
+	if values == nil {
+		values = map[string]string{}
+	}
+	for _, key := range []string{"stage", "arch", "bundles"} { // make builds the functions before the app reads the file
+		if values[key] != "" {
+			problems = append(problems, fmt.Errorf("stages: %s: not a setting of a stage; run make with CONTEXT=stage= or ARCH=", key))
+		}
+	}
+	maps.Copy(values, context)
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		value := cmp.Or(context[key], stage[key])
+		switch {
+		case removed[key] != "":
+			refuse(key, value, "nothing; it is no longer a setting; "+removed[key])
+		case known[key].set == nil && !ofCDK(key):
+			refuse(key, value, "a setting: "+strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		case known[key].set != nil && value != "" && !known[key].set(value):
 			refuse(key, value, known[key].want)
 		}
 	}
 	s.complete(refuse)
-	for _, key := range given {
-		if instead := removed[key]; instead != "" {
-			refuse(key, context(key), "nothing; it is no longer a setting; "+instead)
-		} else if known[key].set == nil && !ofCDK(key) {
-			refuse(key, context(key), "a setting: "+names)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(stage)) {
-		problem := ""
-		switch {
-		case key == "arch" || key == "bundles": // make builds the functions before the app reads the file, so the file cannot set them
-			problem = "not a setting of a stage; run make deploy ARCH=" + s.Arch
-		case removed[key] != "":
-			problem = "no longer a setting; " + removed[key]
-		case known[key].set == nil || key == "stage":
-			problem = "not a setting of a stage; want one of " + names
-		default:
-			continue
-		}
-		problems = append(problems, fmt.Errorf("stages: %s.%s: %s", s.Namespace, key, problem))
-	}
-	if stage == nil && context("stage") != "" {
+	if stage == nil && context["stage"] != "" {
 		s.Warning = fmt.Sprintf("stages: no settings of stage %s, so the stack has the defaults; want one of %s, or your own stage", s.Namespace,
 			strings.Join(slices.Sorted(maps.Keys(stages)), ", "))
 	}
@@ -104,6 +100,9 @@ var removed = map[string]string{
 	"viewerAddress":  "set address to host, cloudfront or hops:N, and the parameter OriginSecret",
 	"events":         "a decision is a log line; set decisionSample and kafkaBrokers, or subscribe a stream to the logs",
 	"eventsSample":   "set decisionSample",
+	"identity":       "Weir verifies the tokens of issuer, also those of Cognito; for an authorizer that your API has, see infra/ATTACH.md",
+	"provisioned":    "an environment starts when it is needed",
+	"tracing":        "the metrics and the dashboard have the latencies",
 	"noticeBus":      "subscribe your function to the notices in the logs: see infra/OPERATIONS.md",
 	"appConfigLayer": "set rulesFrom to table, and publish the rules with `weir rules publish`",
 }
@@ -127,21 +126,12 @@ func (s *Settings) known() map[string]setting {
 	all := map[string]setting{
 		"stage": matching(&s.Namespace, "lower-case letters, digits and single hyphens, starting with a letter", validStage),
 		"arch":  oneOf(&s.Arch, "arm64", "x86_64"), "store": oneOf(&s.Store, ratelimit.DynamoDB, ratelimit.ElastiCache),
-		"identity":   oneOf(&s.Identity, contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys),
 		"alarmEmail": matching(&s.AlarmEmail, "an address", regexp.MustCompile("@")),
 		"throttle":   number(&s.Throttle, 1), "waf": number(&s.WAF, 0),
-		"provisioned": number(&s.ProvisionedConcurrency, 0), "warmWrites": number(&s.WarmWrites, 0),
-		"reserved": number(&reserved, 0).then(func(string) { s.ReservedConcurrency = &reserved }),
-		"maxDelay": {"a time such as 2s", func(value string) (ok bool) {
-			d, err := time.ParseDuration(value)
-			s.MaxDelay = d
-			return err == nil
-		}},
-		"decisionSample": {"a whole number", func(value string) (ok bool) {
-			n, err := strconv.Atoi(value)
-			s.DecisionSample = n
-			return err == nil
-		}},
+		"warmWrites":     number(&s.WarmWrites, 0),
+		"reserved":       number(&reserved, 0).then(func(string) { s.ReservedConcurrency = &reserved }),
+		"maxDelay":       parsed(&s.MaxDelay, "a time such as 2s", time.ParseDuration),
+		"decisionSample": parsed(&s.DecisionSample, "a whole number", strconv.Atoi),
 	}
 	for key, to := range map[string]*string{"rules": &s.Rules, "rulesFrom": &s.RulesFrom, "bundles": &s.Bundles, "address": &s.Address,
 		"userClaim": &s.UserClaim, "tierClaim": &s.TierClaim, "recordsTable": &s.RecordsTable, "kafkaBrokers": &s.Kafka.Brokers,
@@ -159,7 +149,7 @@ func (s *Settings) known() map[string]setting {
 		"claims": &s.Claims, "kafkaSubnets": &s.Kafka.Subnets} {
 		all[key] = setting{}.then(func(value string) { *to = strings.Split(value, ",") })
 	}
-	for key, to := range map[string]*bool{"requireCredential": &s.RequireCredential, "tracing": &s.Tracing, "logRole": &s.LogRole} {
+	for key, to := range map[string]*bool{"requireCredential": &s.RequireCredential, "logRole": &s.LogRole} {
 		all[key] = oneOf(new(string), "false", "true").then(func(value string) { *to = value == "true" })
 	}
 	return all
@@ -168,13 +158,6 @@ func (s *Settings) known() map[string]setting {
 // complete sets what depends on several settings, and refuses those that exclude or need each other.
 func (s *Settings) complete(refuse func(key, got, want string)) {
 	s.Bundles = cmp.Or(s.Bundles, "dist/"+s.Arch)
-	if s.Identity == contract.IdentityHost || s.Identity == contract.IdentityHostKeys {
-		if s.Tokens == nil || s.Tokens.Audience == "" || s.Tokens.JWKS != "" || !userPool.MatchString(s.Tokens.Issuer) {
-			refuse("identity", s.Identity, "also issuer, https://cognito-idp.REGION.amazonaws.com/POOL of a Cognito user pool, and audience, its "+
-				"app clients, but not jwks; with another authorizer, use the construct (infra/ATTACH.md)")
-		}
-		s.Cognito, s.Tokens = s.Tokens, nil // the authorizers of the APIs verify its tokens
-	}
 	if s.Regions != nil && (s.Kafka.Vpc != "" || s.Zones != nil) {
 		refuse("regions", strings.Join(s.Regions, ","), "nothing with zones or kafkaVpc, which are in one region")
 	}
@@ -192,9 +175,6 @@ func (s *Settings) complete(refuse func(key, got, want string)) {
 		refuse("kafkaBrokers", k.Brokers, "all of kafkaBrokers, kafkaTopic, kafkaCluster, kafkaSecurityGroup, kafkaVpc and kafkaSubnets, or none")
 	}
 }
-
-// userPool matches the issuer of a Cognito user pool.
-var userPool = regexp.MustCompile(`^https://cognito-idp\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([A-Za-z0-9-]+_[A-Za-z0-9]+)$`)
 
 const minWAF = 10
 
@@ -233,6 +213,14 @@ func (s setting) then(next func(value string)) setting {
 		}
 		next(value)
 		return true
+	}}
+}
+
+func parsed[T any](to *T, want string, parse func(string) (T, error)) setting {
+	return setting{want, func(value string) (ok bool) {
+		v, err := parse(value)
+		*to = v
+		return err == nil
 	}}
 }
 

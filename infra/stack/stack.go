@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -51,9 +50,7 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	s.handler = s.limits.NewFunction("Handler", ratelimit.FunctionProps{Bundle: s.limits.Bundle("handler"), Role: "handler",
 		Timeout: handlerTimeout})
 	s.rest = s.newRESTAPI()
-	if settings.Cognito == nil {
-		s.limits.Attach(s.rest)
-	}
+	s.limits.Attach(s.rest)
 	s.http = s.newHTTPAPI()
 	if settings.WAF > 0 {
 		awswafv2.NewCfnWebACLAssociation(s.stack, jsii.String("WebAclOfRest"), &awswafv2.CfnWebACLAssociationProps{
@@ -114,10 +111,7 @@ func (s *stage) newTopic() awssns.Topic {
 // newOutputs adds the outputs: the URLs, the names that the commands of operators need, and the command that creates
 // API keys.
 func (s *stage) newOutputs() {
-	variables, regions := s.limits.LayerVariables(), (*string)(nil)
-	if s.settings.Regions != nil {
-		regions = jsii.String(strings.Join(s.settings.Regions, ",")) // make deploy compares the next list with it
-	}
+	variables := s.limits.LayerVariables()
 	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's own output has the same URL as RestUrl
 	for _, o := range []struct {
 		id    string
@@ -129,12 +123,11 @@ func (s *stage) newOutputs() {
 		{"CountersTable", variables[contract.LayerVariable(contract.VariableTable)]},
 		{"RecordsTable", s.limits.Records().TableName()},
 		{"Keys", jsii.Sprintf(".bin/weir keys create --table %s --tier paid --owner NAME", *s.limits.Records().TableName())},
-		{"Regions", regions},
-		{"RulesVersion", jsii.String(strconv.FormatInt(s.settings.RulesVersion, 10))},
+		{"Regions", jsii.String(strings.Join(s.settings.Regions, ","))}, // make deploy compares the next list with it
 		{"DashboardUrl", jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=%s",
 			*s.stack.Region(), *s.dashboard)},
 	} {
-		if o.value == nil { // no table of counters, or one region
+		if o.value == nil || *o.value == "" { // no table of counters, or one region
 			continue
 		}
 		awscdk.NewCfnOutput(s.stack, jsii.String(o.id), &awscdk.CfnOutputProps{Value: o.value})

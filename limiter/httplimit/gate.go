@@ -114,7 +114,7 @@ func (r Request) Credentials(apiKeyField string) caller.Credentials {
 }
 
 // counted returns the method by which a request counts. A preflight that reaches a Gate was answered by nobody in front
-// of it, and a back end can run it like the method that it asks for.
+// of it, and a back end can run it like the method that it asks for: so it also needs a credential where that does.
 func (r Request) counted() (method string, preflight bool) {
 	if asked := r.Header[PreflightField]; r.Method == http.MethodOptions && len(asked) == 1 && asked[0] != "" {
 		return asked[0], true
@@ -151,9 +151,6 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	var unidentified error
 	o.Caller, unidentified = g.o.Identify(ctx, o.Time, r)
 	method, preflight := r.counted()
-	if preflight && errors.Is(unidentified, caller.ErrMissingCredential) {
-		o.Caller.Rejected, unidentified = false, nil // browsers send no credential with a preflight
-	}
 
 	// Match the rules and charge their limits.
 	asked := rules.Request{Method: method, Path: r.Path, Header: r.Header, Caller: o.Caller}
