@@ -34,7 +34,7 @@ type verifier struct {
 	Deployment
 	rules, routes string
 	values        map[string]string
-	yes           bool
+	yes, asJSON   bool
 	out, log      io.Writer
 }
 
@@ -76,6 +76,7 @@ func Command() *cobra.Command {
 	f.DurationVar(&v.MaxWait, "wait", 15*time.Second, "the longest wait for a limit")
 	f.IntVar(&v.Clients, "clients", DefaultClients, fmt.Sprintf("maximum number of concurrent requests, at most %d", maxClients))
 	f.BoolVar(&v.yes, "yes", false, "test a deployment whose name looks like production")
+	f.BoolVar(&v.asJSON, "json", false, "print the rows as one JSON list")
 	return c
 }
 
@@ -97,19 +98,28 @@ func (v *verifier) run(ctx context.Context) error {
 	v.Waiting = func(d time.Duration, reason string) { fmt.Fprintf(v.log, "waiting %s: %s\n", d, reason) }
 	plan := v.Plan()
 	fmt.Fprintf(v.log, "sending at most %d requests\n", plan.Requests)
+	out := v.out
+	if v.asJSON {
+		out = v.log
+	}
 	number := map[Outcome]int{}
-	style := command.StyleOf(v.out)
+	style := command.StyleOf(out)
 	styles := map[Outcome]func(string) string{Pass: style.Good, Fail: style.Bad, Skip: style.Weak}
 	results, interrupted := Run(ctx, plan, func(r Result) {
 		number[r.Outcome]++
-		fmt.Fprintf(v.out, "%s  %-13s  %s\n", styles[r.Outcome](string(r.Outcome)), r.Row, r.Detail)
+		fmt.Fprintf(out, "%s  %-13s  %s\n", styles[r.Outcome](string(r.Outcome)), r.Row, r.Detail)
 	})
 	for _, r := range results {
 		if r.Outcome == Fail {
-			fmt.Fprintf(v.out, "\n%s: %s\n%s\n", style.Bold(r.Row), r.Claim, r.Answer)
+			fmt.Fprintf(out, "\n%s: %s\n%s\n", style.Bold(r.Row), r.Claim, r.Answer)
 		}
 	}
-	fmt.Fprintf(v.out, "\n%d passed, %d failed, %d skipped\n", number[Pass], number[Fail], number[Skip])
+	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped\n", number[Pass], number[Fail], number[Skip])
+	if v.asJSON {
+		if err := command.PrintJSON(v.out, results); err != nil {
+			return err
+		}
+	}
 	switch {
 	case interrupted != nil:
 		return command.ExitError{Code: command.Interrupted}

@@ -3,6 +3,7 @@ package verify_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -52,7 +53,8 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// A row that fails shows the answer of the deployment.
+// A row that fails shows the answer of the deployment. --json prints the rows as one list, and progress to the standard
+// error.
 func TestCommand_fails(t *testing.T) {
 	d, _ := served(t, serve.Memory)
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("another API")) }))
@@ -61,6 +63,12 @@ func TestCommand_fails(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "FAIL  allowed        want the fields") || !strings.Contains(out, "another API") ||
 		!strings.Contains(out, "skip  limit-exact    the row allowed failed\n") {
 		t.Errorf("an API without limits: got exit %d, output %s, want exit 1, the row and its answer", code, out)
+	}
+	code, out, errs := run(t, "--url", other.URL, "--json")
+	var rows []verify.Result
+	if err := json.Unmarshal([]byte(out), &rows); err != nil || code != 1 || len(rows) != len(verify.Rows()) ||
+		!strings.Contains(errs, "FAIL  allowed") {
+		t.Fatalf("JSON: got exit %d, error %v, %d rows, stderr %s, want exit 1, each row and progress", code, err, len(rows), errs)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	interrupting := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() }))

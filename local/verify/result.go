@@ -18,13 +18,13 @@ const (
 
 // Result is what a test of a row found.
 type Result struct {
-	Row     string
-	Claim   string
-	Outcome Outcome
+	Row     string  `json:"row"`
+	Claim   string  `json:"claim"`
+	Outcome Outcome `json:"outcome"`
 	// Detail is what was observed, what was wanted and got, or why the row was skipped.
-	Detail string
+	Detail string `json:"detail"`
 	// Answer is the answer that shows a failure, shortened.
-	Answer string
+	Answer string `json:"answer,omitempty"`
 	// Requests is the number of requests that the row sent.
 	Requests int
 }

@@ -24,7 +24,6 @@ var removed = map[string]string{
 	"keys rotate-receipts":             "back ends report costs to the function log: see functions/SETTLE.md",
 	"serve --environments":             "functions run in the process of weir serve",
 	"serve --template":                 "SAM runs a template of your own: see local/SAM.md",
-	"verify --json":                    "the exit status is 1 if a row failed",
 	"verify --stack":                   "run CloudFormation's drift detection: see infra/VERIFY.md",
 	"why --stack":                      "the stack has saved queries: see infra/OPERATIONS.md",
 }
