@@ -14,8 +14,6 @@ import (
 // localRegion is the region of endpoints outside AWS.
 const localRegion = "us-east-1"
 
-const dynamoDBVariable = "DYNAMODB_ENDPOINT"
-
 // ownRegion returns the region of a process that is in one of several regions. Otherwise it returns "": the configuration of
 // AWS has the region.
 func (c Config) ownRegion() string {
@@ -25,13 +23,13 @@ func (c Config) ownRegion() string {
 	return c.Region
 }
 
-// AWSConfig returns the configuration of an AWS client. endpoint is the value of the given variable.
-// An empty endpoint means AWS. With an endpoint, AWSConfig reads no AWS profile: an invalid profile
-// cannot fail a local run, and the endpoint receives no real credentials.
-func (c Config) AWSConfig(ctx context.Context, variable, endpoint string) (aws.Config, error) {
+// AWSConfig returns the configuration of an AWS client. Without DynamoDBEndpoint it is for AWS. With an endpoint in a local run,
+// AWSConfig reads no AWS profile: an invalid profile cannot fail the run, and the endpoint receives no real credentials.
+func (c Config) AWSConfig(ctx context.Context) (aws.Config, error) {
+	endpoint := c.DynamoDBEndpoint
 	if endpoint != "" {
 		if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return aws.Config{}, fmt.Errorf("%s: got %q, want a URL such as http://127.0.0.1:8000", variable, endpoint)
+			return aws.Config{}, fmt.Errorf("DYNAMODB_ENDPOINT: got %q, want a URL such as http://127.0.0.1:8000", endpoint)
 		}
 		if c.Local {
 			return aws.Config{

@@ -68,7 +68,7 @@ func TestLoad(t *testing.T) {
 			"NAMESPACE: required\nRULES_VERSION: got \"1.5\", want an integer\nWEIR_LOCAL: got \"yes\", want true or false"},
 		{[]string{"NAMESPACE=a/b", "STORE=memory"}, `NAMESPACE: got "a/b", want 1 to 64 letters, digits, _, . and -`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=tables", "RECORDS_TABLE=records"},
-			`RULES_FROM: got "tables", want table or deployment`},
+			`RULES_FROM: got "tables", want one of table, deployment`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "EVENTS_SAMPLE=10"}, "EVENTS_SAMPLE: no longer a setting; set DECISION_SAMPLE"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=table"},
 			"RECORDS_TABLE: required with RULES_FROM=table: name of the table that holds the rules"},
@@ -103,7 +103,7 @@ func TestLoad(t *testing.T) {
 			"JWT_ISSUER: required with JWKS; otherwise tokens of any issuer with the same key are valid"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_ISSUER=i"},
 			"JWT_AUDIENCE: required with JWKS; otherwise tokens for other APIs are valid"},
-		{[]string{"NAMESPACE=a", "STORE=memory", "IDENTITY=hosts"}, `IDENTITY: got "hosts", want weir, host or host+keys`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "IDENTITY=hosts"}, `IDENTITY: got "hosts", want one of weir, host, host+keys`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "IDENTITY=host", "BEHIND_AUTHORIZER=true"},
 			"JWKS and BEHIND_AUTHORIZER: got one with IDENTITY=host, want neither: the host has verified the caller"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "IDENTITY=host", "CLAIMS=a=b,c"},
@@ -111,7 +111,7 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=keys.json", "JWT_ISSUER=i", "JWT_AUDIENCE=w"},
 			`JWKS: key file without WEIR_LOCAL=true (got "keys.json", want a URL); key files are for local use`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "API_KEYS_FILE=k", "API_KEY_SECRET_FILE=s"},
-			`API_KEYS_FILE: key file without WEIR_LOCAL=true (got "k", want none); key files are for local use`},
+			`API_KEYS_FILE: file without WEIR_LOCAL=true (got "k", want none); such files are for local use`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "API_KEYS_FILE=k", "WEIR_LOCAL=true"},
 			"API_KEYS_FILE and API_KEY_SECRET_FILE: got one, want both or none"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=records:", "JWT_ISSUER=i", "JWT_AUDIENCE=w"},
@@ -155,8 +155,7 @@ func write(t *testing.T, name, content string) string {
 const oneRule = `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}]}`
 
 // The version of the rules is in the document or in RULES_VERSION. On a developer's machine it can
-// also be the modification time of the file. The built-in rules could also use the commit time, but a
-// test binary has no version control information.
+// also be the modification time of the file.
 func TestConfig_Environment_version(t *testing.T) {
 	silent, speaking := write(t, "rules.json", oneRule), write(t, "rules.json", `{"version":7,`+oneRule[1:])
 	changed := time.Unix(1_700_000_000, 0)

@@ -121,11 +121,6 @@ type Config struct {
 	// The layer then streams its refusals.
 	ResponseStream bool `env:"RESPONSE_STREAM"`
 
-	// AllowBypass lets a function with the layer start although the layer cannot limit it: the function lacks the
-	// wrapper script, or its runtime requests events from another proxy of the Runtime API. The log and the metric
-	// Failed report it once in an environment.
-	AllowBypass bool `env:"ALLOW_BYPASS"`
-
 	// RequireCredential rejects anonymous callers.
 	RequireCredential bool `env:"REQUIRE_CREDENTIAL"`
 	// APIKeyHeader is the header field of API keys. "none" means that API keys identify no caller.
@@ -192,6 +187,7 @@ func Load(lookup func(string) (string, bool)) (Config, error) {
 
 // removed are variables of earlier versions, with what to do instead.
 var removed = map[string]string{
+	"ALLOW_BYPASS":    "a function without the layer's wrapper script does not start; remove the layer to run it without limits",
 	"DIRECT_REQUESTS": "a request without ORIGIN_SECRET counts by its source address",
 	"EVENTS": "set DECISION_SAMPLE, and send the lines of the log: with the function log to Kafka, or with a subscription to " +
 		"Kinesis or Firehose",
@@ -231,11 +227,18 @@ func (c *Config) validate() error {
 	default:
 		check(false, "STORE: got %q, want dynamodb, redis or memory", c.Store)
 	}
+	choice := func(name, got string, allowed ...string) {
+		check(slices.Contains(allowed, got), "%s: got %.80q, want one of %s", name, got, strings.Join(allowed, ", "))
+	}
+	choice("FOREIGN_API_KEYS", c.ForeignAPIKeys, contract.ForeignKeysIgnored, contract.ForeignKeysRefused, contract.ForeignKeysAccepted)
+	choice("IDENTITY", c.Identity, contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys)
+	choice("BACK_END", c.BackEnd, contract.BackEndWeir, contract.BackEndForeign)
+	if c.RulesFrom != "" {
+		choice("RULES_FROM", c.RulesFrom, contract.RulesTable, contract.RulesDeployment)
+	}
 	c.checkRegions(check)
 	check(c.RulesVersion >= 0 && c.RulesVersion <= limiter.MaxVersion, "RULES_VERSION: got %d, want 1 to %d, such as Unix seconds",
 		c.RulesVersion, int64(limiter.MaxVersion))
-	check(c.RulesFrom == "" || c.RulesFrom == contract.RulesTable || c.RulesFrom == contract.RulesDeployment,
-		"RULES_FROM: got %.80q, want %s or %s", c.RulesFrom, contract.RulesTable, contract.RulesDeployment)
 	check(c.RulesFrom == "" || c.RecordsTable != "", "RECORDS_TABLE: required with RULES_FROM=%s: name of the table that holds the rules",
 		c.RulesFrom)
 	check(len(c.BasePaths) <= maxBasePaths, "BASE_PATH: got %d paths, want at most %d", len(c.BasePaths), maxBasePaths)
@@ -251,9 +254,6 @@ func (c *Config) validate() error {
 	check(validHeader().MatchString(c.APIKeyHeader) && !strings.EqualFold(c.APIKeyHeader, "authorization") &&
 		!strings.EqualFold(c.APIKeyHeader, "cookie"),
 		"API_KEY_HEADER: got %q, want the name of a header field other than Authorization and Cookie, or %s", c.APIKeyHeader, contract.NoAPIKeys)
-	check(slices.Contains([]string{contract.ForeignKeysIgnored, contract.ForeignKeysRefused, contract.ForeignKeysAccepted}, c.ForeignAPIKeys),
-		"FOREIGN_API_KEYS: got %q, want %s, %s or %s", c.ForeignAPIKeys, contract.ForeignKeysIgnored, contract.ForeignKeysRefused,
-		contract.ForeignKeysAccepted)
 	source, err := viewer.Parse(c.Address)
 	check(err == nil, "ADDRESS: %w", err)
 	check(source == viewer.Source{} || validSecret(c.OriginSecret),
@@ -264,8 +264,6 @@ func (c *Config) validate() error {
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
 	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: required with JWKS; otherwise tokens of any issuer with the same key are valid")
 	check(c.JWKS == "" || c.JWTAudience != nil, "JWT_AUDIENCE: required with JWKS; otherwise tokens for other APIs are valid")
-	check(slices.Contains([]string{contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys}, c.Identity),
-		"IDENTITY: got %q, want %s, %s or %s", c.Identity, contract.IdentityWeir, contract.IdentityHost, contract.IdentityHostKeys)
 	check(c.Identity == contract.IdentityWeir || c.JWKS == "" && !c.BehindAuthorizer,
 		"JWKS and BEHIND_AUTHORIZER: got one with IDENTITY=%s, want neither: the host has verified the caller", c.Identity)
 	for _, claim := range c.Claims {
@@ -279,14 +277,11 @@ func (c *Config) validate() error {
 	check(c.RecordsTable == "" || contract.IsName(c.RecordsTable, 3, 255),
 		"RECORDS_TABLE: got %q, want the name of a DynamoDB table: 3 to 255 letters, digits, _, . and -", c.RecordsTable)
 	check(c.RecordsTable == "" || c.APIKeysFile == "", "RECORDS_TABLE and API_KEYS_FILE: got both, want one; API keys have one source")
-	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use",
-		c.APIKeysFile)
+	for _, file := range [][2]string{{"API_KEYS_FILE", c.APIKeysFile}, {"SUBJECT_KEY_FILE", c.SubjectKeyFile},
+		{"INTERVENTIONS_FILE", c.InterventionsFile}} {
+		check(file[1] == "" || c.Local, "%s: file without WEIR_LOCAL=true (got %q, want none); such files are for local use", file[0], file[1])
+	}
 	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: got one, want both or none")
-	check(c.SubjectKeyFile == "" || c.Local, "SUBJECT_KEY_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for "+
-		"local use", c.SubjectKeyFile)
-	check(c.InterventionsFile == "" || c.Local, "INTERVENTIONS_FILE: got %q without WEIR_LOCAL=true, want none", c.InterventionsFile)
-	check(c.BackEnd == contract.BackEndWeir || c.BackEnd == contract.BackEndForeign, "BACK_END: got %q, want %s or %s", c.BackEnd,
-		contract.BackEndWeir, contract.BackEndForeign)
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
 	check(c.SampleLogin == "" || strings.Contains(c.SampleLogin, ":"), "SAMPLE_LOGIN: no colon (want user:password)")
 	check(c.Sample >= 0 && c.Sample <= contract.MaxSample, "DECISION_SAMPLE: got %d, want 1 to %d (one line for this many requests), or 0 "+

@@ -80,7 +80,7 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if err != nil {
 		return nil, err
 	}
-	c.warmRegions(ctx, regions, o.Rules, o.Logger)
+	c.connectRegions(ctx, regions, o.Logger)
 	ring, err := c.macs(ctx, mac.Load)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 		WeirBehind: c.BackEnd == contract.BackEndWeir, BehindAuthorizer: c.BehindAuthorizer,
 		Viewers:   viewer.New(source, c.OriginSecret, c.OriginSecretBefore, o.Logger),
 		BasePaths: c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream,
-		AllowBypass: c.AllowBypass, SampleLogin: c.SampleLogin,
+		SampleLogin: c.SampleLogin,
 	}, nil
 }
 
@@ -134,7 +134,8 @@ func (c Config) reportedRules(o Options, recorder *telemetry.Recorder) (*live.Ru
 func (c Config) FindRecord(ctx context.Context) (find func(ctx context.Context, id string) (caller.Record, bool, error), err error) {
 	switch {
 	case c.APIKeysFile != "":
-		keys, err := c.keysFile()
+		keys := keysFile{c.APIKeysFile, c.APIKeySecretFile}
+		_, err := keys.read()
 		return keys.find, err
 	case c.RecordsTable != "":
 		client, err := c.sharedDynamoDBClient(ctx)
@@ -170,10 +171,11 @@ func (c Config) identifier() (*caller.Identifier, error) {
 		}
 	}
 	if c.APIKeysFile != "" {
-		o.APIKeys, err = c.keysFile()
-		if err != nil {
+		keys := keysFile{c.APIKeysFile, c.APIKeySecretFile}
+		if _, err := keys.read(); err != nil {
 			return nil, err
 		}
+		o.APIKeys = keys
 	}
 	if c.APIKeyHeader == contract.NoAPIKeys || c.Identity == contract.IdentityHost {
 		o.APIKeys = nil

@@ -4,7 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
+	"github.com/aws/aws-lambda-go/cfn"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
@@ -30,11 +32,18 @@ func (c Config) Warm(ctx context.Context, store limiter.Store, e *lambdahttp.Env
 
 // StartOver creates an environment with store and opens its connections, as a function does.
 func (c Config) StartOver(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
-	return c.start(ctx, store, o)
+	return c.start(ctx, store, o, Config.Environment)
 }
 
 // OpenPublisher returns the function publisher.
-var OpenPublisher = openPublisher
+func OpenPublisher(ctx context.Context, lookup func(string) (string, bool), clock func() time.Time) (func(context.Context, cfn.Event) error,
+	error) {
+	f, err := openDeploy(ctx, lookup, clock)
+	if err != nil {
+		return nil, err
+	}
+	return f.(func(context.Context, cfn.Event) error), nil
+}
 
 // OpenTables replaces the function that opens the store in a table, until the test ends.
 func OpenTables(t *testing.T, open func(client *dynamodb.Client, table, namespace string) (limiter.Store, error)) {

@@ -19,18 +19,23 @@ import (
 // connection to the store, and answers events. An invalid configuration ends the process with one log
 // line. Start writes metrics to standard output, and logs each message at most once a second.
 func Start(function func(*lambdahttp.Environment) lambda.Handler) {
-	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
-	e, err := open(context.Background(), os.LookupEnv, logger)
-	run(logger, err, func() any { return function(e) })
+	Run(slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler())), func(logger *slog.Logger) (any, error) {
+		e, err := open(context.Background(), os.LookupEnv, logger)
+		if err != nil {
+			return nil, err
+		}
+		return function(e), nil
+	})
 }
 
-// run runs a function until Lambda ends the process. An error of its environment ends the process with one log line.
-func run(logger *slog.Logger, err error, function func() any) {
+// Run runs the function that open returns until Lambda ends the process. An error ends the process with one log line.
+func Run(logger *slog.Logger, open func(*slog.Logger) (any, error)) {
+	function, err := open(logger)
 	if err != nil {
 		logger.Error("cannot start", slog.Any("err", err))
 		os.Exit(1)
 	}
-	lambda.Start(function())
+	lambda.Start(function)
 }
 
 // open returns a complete environment. Its connections stay open until the process ends.
@@ -39,7 +44,7 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	if err != nil {
 		return nil, err
 	}
-	return c.start(ctx, store, Options{Logger: logger, Metrics: os.Stdout})
+	return c.start(ctx, store, Options{Logger: logger, Metrics: os.Stdout}, Config.Environment)
 }
 
 // loadStore loads the configuration of a function, and opens its store. It logs an error if Lambda drops the metrics of
@@ -57,12 +62,13 @@ func loadStore(ctx context.Context, lookup func(string) (string, bool), logger *
 	return c, store, err
 }
 
-// start returns an environment with store and opens its connections. All its calls together may take as
+// start returns an environment with store, which create creates, and opens its connections. All its calls together may take as
 // long as the first decision of an environment.
-func (c Config) start(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
+func (c Config) start(ctx context.Context, store limiter.Store, o Options,
+	create func(Config, context.Context, limiter.Store, Options) (*lambdahttp.Environment, error)) (*lambdahttp.Environment, error) {
 	ctx, cancel := context.WithTimeout(ctx, resilient.FirstTimeout)
 	defer cancel()
-	e, err := c.Environment(ctx, store, o)
+	e, err := create(c, ctx, store, o)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +83,9 @@ func (c Config) warm(ctx context.Context, store limiter.Store, e *lambdahttp.Env
 		e.Logger.Warn("store not reached", slog.Any("err", err))
 	} else if warning := Warning(ctx, store); warning != "" {
 		e.Logger.Warn(warning)
+	}
+	if e.Rules == nil { // the function log
+		return
 	}
 	if err := e.Identifier.Warm(ctx, e.Clock()); err != nil {
 		e.Logger.Warn("records table not reached", slog.Any("err", err))

@@ -9,7 +9,6 @@ import (
 	"github.com/weir-limits/weir/functions/mac"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -20,16 +19,8 @@ func OpenLog(ctx context.Context, lookup func(string) (string, bool), logger *sl
 	if err != nil {
 		return c, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, resilient.FirstTimeout)
-	defer cancel()
-	e, err := c.LogEnvironment(ctx, store, Options{Logger: logger, Metrics: os.Stdout})
-	if err != nil {
-		return c, nil, err
-	}
-	if err := c.Probe(ctx, store); err != nil {
-		logger.Warn("store not reached", slog.Any("err", err))
-	}
-	return c, e, nil
+	e, err := c.start(ctx, store, Options{Logger: logger, Metrics: os.Stdout}, Config.LogEnvironment)
+	return c, e, err
 }
 
 // LogEnvironment returns the environment of the function log. It reads no rules. From the records

@@ -5,16 +5,12 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/resilient"
-	"github.com/weir-limits/weir/limiter/rules"
-	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
 var validRegion = pattern(`^[a-z]{2}(-[a-z]+)+-[0-9]{1,2}$`)
@@ -95,22 +91,8 @@ func (c Config) openRegions(ctx context.Context) (all []limiter.Shares, err erro
 	return all, nil
 }
 
-// warmRegions opens connections to the other regions as soon as rules are in force that have a limit that regions share. It
-// does not wait for them: until they are open, a request that needs share of another region is refused for a second.
-func (c Config) warmRegions(ctx context.Context, regions []limiter.Shares, all *live.Rules, logger *slog.Logger) {
-	if len(regions) == 0 {
-		return
-	}
-	var once sync.Once
-	warm := func(r *rules.Rules) {
-		if slices.ContainsFunc(r.Limits(), func(l rules.Listed) bool { return l.Shared }) {
-			once.Do(func() { c.connectRegions(ctx, regions, logger) })
-		}
-	}
-	warm(all.Current())
-	all.Observe(func(_ time.Time, r live.Reload) { warm(r.Rules) })
-}
-
+// connectRegions opens connections to the other regions. It does not wait for them: until they are open, a request that needs
+// share of another region is refused for a second.
 func (c Config) connectRegions(ctx context.Context, regions []limiter.Shares, logger *slog.Logger) {
 	for i, other := range regions {
 		store, ok := other.(limiter.Store)

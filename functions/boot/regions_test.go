@@ -19,12 +19,10 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/functions/records/recordstest"
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/rules"
-	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -124,42 +122,19 @@ func (r reached) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...fu
 	return r.Locked.GetItem(ctx, in, o...)
 }
 
-// source is a source of rules with a document.
-type source string
-
-func (s source) Document(context.Context) (live.Document, error) {
-	return live.Document{Content: []byte(s)}, nil
-}
-
-// A function opens the connections to the other regions once, when it has rules with a shared limit: at the start, or after a
-// reload.
+// A function opens the connections to the other regions once, at the start.
 func TestConfig_Environment_regionsWarm(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-central-1")
-	const each = `{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":300,"window":"1m"}}}]}`
-	for first, later := range map[string]string{sharedRules: "", each: strings.Replace(sharedRules, `"version":1`, `"version":2`, 1)} {
-		calls := make(chan struct{}, 10)
-		c := inRegion(t, nil, "eu-central-1", "REGIONS=eu-central-1,us-east-1")
-		boot.OpenTables(t, func(_ *dynamodb.Client, table, namespace string) (limiter.Store, error) {
-			return dynamostore.New(reached{&memtable.Locked{}, calls}, dynamostore.Options{Table: table, Namespace: namespace})
-		})
-		place := rules.Options{Regions: algo.Regions{Of: 2}}
-		all := live.New(storetest.Must(rules.Parse([]byte(first), place)), source(later), live.Options{Parse: place})
-		own := storetest.Must(dynamostore.New(&memtable.Locked{}, dynamostore.Options{Table: "counters", Namespace: "test"}))
-		storetest.Must(c.Environment(t.Context(), own, boot.Options{Logger: slog.New(slog.DiscardHandler), Rules: all}))
-		if later != "" {
-			if len(calls) > 0 {
-				t.Error("rules without shared limits: got a call of the other region, want none")
-			}
-			for range 2 {
-				if err := all.Refresh(t.Context(), time.Now()); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		<-calls
-		if len(calls) > 0 {
-			t.Errorf("got %d more calls of the other region, want one", len(calls))
-		}
+	calls := make(chan struct{}, 10)
+	c := inRegion(t, nil, "eu-central-1", "REGIONS=eu-central-1,us-east-1")
+	boot.OpenTables(t, func(_ *dynamodb.Client, table, namespace string) (limiter.Store, error) {
+		return dynamostore.New(reached{&memtable.Locked{}, calls}, dynamostore.Options{Table: table, Namespace: namespace})
+	})
+	own := storetest.Must(dynamostore.New(&memtable.Locked{}, dynamostore.Options{Table: "counters", Namespace: "test"}))
+	storetest.Must(c.Environment(t.Context(), own, boot.Options{Logger: slog.New(slog.DiscardHandler)}))
+	<-calls
+	if len(calls) > 0 {
+		t.Errorf("got %d more calls of the other region, want one", len(calls))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/weir-limits/weir/functions"
@@ -115,8 +114,6 @@ func (c Config) bundled() (d live.Document, r *rules.Rules, err error) {
 		if err != nil {
 			return d, nil, fmt.Errorf("rules: %w", err)
 		}
-	} else if o.Version == 0 {
-		o.Version = commitTime()
 	}
 	r, err = rules.Parse(d.Content, o)
 	if err != nil {
@@ -131,23 +128,6 @@ func (c Config) bundled() (d live.Document, r *rules.Rules, err error) {
 			"change, such as Unix seconds, or set RULES_VERSION"}})
 	}
 	return d, r, nil
-}
-
-// commitTime returns the time, in Unix seconds, of the commit that the program was built from. It
-// returns 0 if the program was built without version control.
-func commitTime() int64 {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return 0
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.time" {
-			if t, err := time.Parse(time.RFC3339, s.Value); err == nil {
-				return max(0, t.Unix())
-			}
-		}
-	}
-	return 0
 }
 
 // rulesFile is a live.Source that reads a document on a developer's machine, and the interventions of its operator.

@@ -74,7 +74,7 @@ func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 // dynamoDBClient returns a client that closes a connection after it was idle for a time. If region is "", it is that of
 // this process.
 func (c Config) dynamoDBClient(ctx context.Context, region string, idle time.Duration) (*dynamodb.Client, error) {
-	config, err := c.AWSConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
+	config, err := c.AWSConfig(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +88,6 @@ func (c Config) dynamoDBClient(ctx context.Context, region string, idle time.Dur
 				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.FirstTimeout })} // the longest wait of a decision
 		}
 	}), nil
-}
-
-func (c Config) retryingClient(ctx context.Context, retryer aws.Retryer) (*dynamodb.Client, error) {
-	client, err := c.DynamoDBClient(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.Retryer = retryer }), nil
 }
 
 // dynamoClient is a client that is created at its first use.

@@ -129,16 +129,9 @@ var fieldKeys = contract.FieldKeys()
 // infra/ratelimit and [NewHandler] read it. subject is the subject of the decision, and tier is the
 // tier that selected the limits.
 func DecisionContext(a httplimit.Answer, subject limiter.Subject, tier string) map[string]any {
-	return policyContext(a, subject.String(), tier, "")
-}
-
-func policyContext(a httplimit.Answer, subject, tier, report string) map[string]any {
-	context := map[string]any{keyWeir: decisionAllowed, keySubject: subject, keyTier: tier}
+	context := map[string]any{keyWeir: decisionAllowed, keySubject: subject.String(), keyTier: tier}
 	if a.Over != "" {
 		context[keyOver] = a.Over
-	}
-	if report != "" {
-		context[contract.KeyReport] = report
 	}
 	for _, f := range a.Fields() {
 		context[fieldKeys[f[0]]] = f[1]
@@ -182,13 +175,16 @@ func (a authorizer) policy(event *proxyEvent, effect string, r httplimit.Result,
 		stage, _, _ := strings.Cut(rest, "/")
 		resource = api + "/" + stage + "/*"
 	}
-	subject := r.Caller.Subject().String()
+	context := DecisionContext(r.Answer, r.Caller.Subject(), tier)
+	if report != "" {
+		context[contract.KeyReport] = report
+	}
 	return json.Marshal(events.APIGatewayCustomAuthorizerResponse{
-		PrincipalID: subject,
+		PrincipalID: r.Caller.Subject().String(),
 		PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{
 			Version: "2012-10-17", Statement: []events.IAMPolicyStatement{{Action: []string{"execute-api:Invoke"}, Effect: effect,
 				Resource: []string{resource}}},
 		},
-		Context: policyContext(r.Answer, subject, tier, report), UsageIdentifierKey: a.usageKey(event, &r.Caller),
+		Context: context, UsageIdentifierKey: a.usageKey(event, &r.Caller),
 	})
 }

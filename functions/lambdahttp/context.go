@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aws/aws-lambda-go/events"
+
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
@@ -30,11 +32,7 @@ type authorized struct {
 }
 
 // certificate is the client certificate of mutual TLS.
-type certificate struct {
-	Subject string `json:"subjectDN"`
-	Issuer  string `json:"issuerDN"`
-	Serial  string `json:"serialNumber"`
-}
+type certificate = events.APIGatewayV2HTTPRequestContextAuthenticationClientCert
 
 // verified returns what the host of an event has verified about the caller: the claims of the API's authorizer, or else
 // the IAM identity, or else the client certificate. An anonymous caller has no claims. It returns an error if the host
@@ -52,7 +50,7 @@ func (e *proxyEvent) verified(names caller.ClaimNames) (*caller.Claims, error) {
 	var claims caller.Claims
 	switch {
 	case e.host() == httpAPI:
-		identity, arn, by = a.IAM.Cognito.IdentityID, a.IAM.UserARN, c.Authentication.Certificate
+		identity, arn, by = a.IAM.Cognito.IdentityID, a.IAM.UserARN, c.Authentication.ClientCert
 		if arn == "" && e.functionURL() {
 			return nil, errNobody
 		}
@@ -74,9 +72,9 @@ func (e *proxyEvent) verified(names caller.ClaimNames) (*caller.Claims, error) {
 		claims.User = identity
 	case arn != "":
 		claims.User = principal(arn)
-	case by.Subject != "":
-		claims.User = by.Subject
-		claims.Values["issuerDN"], claims.Values["serialNumber"] = []string{by.Issuer}, []string{by.Serial}
+	case by.SubjectDN != "":
+		claims.User = by.SubjectDN
+		claims.Values["issuerDN"], claims.Values["serialNumber"] = []string{by.IssuerDN}, []string{by.SerialNumber}
 	}
 	return &claims, nil
 }

@@ -69,8 +69,6 @@ type Environment struct {
 	// answers, and Lambda would send the JSON text of an answer that is not streamed, with status 200, to the
 	// client.
 	ResponseStream bool
-	// AllowBypass lets a function with the layer start although its events do not pass the layer.
-	AllowBypass bool
 	// SampleLogin is the user:password of the login of the sample API. If it is empty, no login
 	// succeeds.
 	SampleLogin string
@@ -163,7 +161,7 @@ func (e *Environment) gate(adjust func(*httplimit.Options)) *httplimit.Gate {
 		Select:   e.Rules.Select,
 		Limiter:  e.Limiter,
 		Observe:  e.observe,
-		Settled:  e.settled,
+		Settled:  e.Recorder.Settled,
 		MaxDelay: e.MaxDelay,
 		Clock:    e.Clock,
 		Logger:   e.Logger,
@@ -221,9 +219,6 @@ func (d decided) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *Environment) observe(_ context.Context, o telemetry.Outcome) {
 	e.Recorder.Record(o)
 }
-
-// settled records a settlement in the metrics.
-func (e *Environment) settled(s telemetry.Settlement) { e.Recorder.Settled(s) }
 
 // identify returns the caller of a request.
 func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.Request) (c caller.Caller, err error) {

@@ -104,9 +104,6 @@ func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (
 	return l.own(x)
 }
 
-// Undecided records that events can pass without a decision.
-func (l *Layer) Undecided(err error) { _ = l.e.undecided(err) }
-
 // own returns the answer of Weir. A load balancer has no streams.
 func (l *Layer) own(x *exchange) (*Own, error) {
 	if l.e.ResponseStream && x.event.host() != loadBalancer {

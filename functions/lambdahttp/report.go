@@ -14,7 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
+
+	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/mac"
@@ -35,8 +36,8 @@ func (f *forwarder) report(ctx context.Context, event *forwardEvent) ([]byte, er
 		return f.invalid(ctx, err)
 	}
 	err = f.charge(ctx, event.Report.Report, &known)
-	reason, final := reasonOf(err)
-	if !final {
+	reason := reasonOf(err)
+	if err != nil && reason == "" {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	return json.Marshal(contract.Reported{Charged: err == nil, Reason: reason})
@@ -146,17 +147,15 @@ func (k *known) cost(l *limiter.Limit) (n int64, ok bool) {
 	return 0, false
 }
 
-// reasonOf returns the reason in the answer to a report. final is false if the report must be repeated.
-func reasonOf(err error) (reason string, final bool) {
+// reasonOf returns the reason in the answer to a report that must not be repeated.
+func reasonOf(err error) string {
 	switch {
-	case err == nil:
-		return "", true
 	case errors.Is(err, mac.ErrForged):
-		return contract.ReasonForged, true
+		return contract.ReasonForged
 	case errors.Is(err, errNothing):
-		return contract.ReasonNothing, true
+		return contract.ReasonNothing
 	}
-	return "", false
+	return ""
 }
 
 const (
@@ -173,8 +172,8 @@ func (f *forwarder) chargeLines(ctx context.Context, lines []string) error {
 	var (
 		wg     sync.WaitGroup
 		slots  = make(chan struct{}, reporting)
-		failed atomic.Int64
-		first  atomic.Pointer[error]
+		mu     sync.Mutex
+		failed []error
 	)
 	for _, text := range lines {
 		sealed, known, err := parseLine(text)
@@ -187,16 +186,16 @@ func (f *forwarder) chargeLines(ctx context.Context, lines []string) error {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			err := f.charge(ctx, sealed, &known)
-			if _, final := reasonOf(err); !final {
-				failed.Add(1)
-				first.CompareAndSwap(nil, &err)
+			if err := f.charge(ctx, sealed, &known); err != nil && reasonOf(err) == "" {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = append(failed, err)
 			}
 		})
 	}
 	wg.Wait()
-	if err := first.Load(); err != nil {
-		return fmt.Errorf("report: %d of %d lines not charged: %w", failed.Load(), len(lines), *err)
+	if failed != nil {
+		return fmt.Errorf("report: %d of %d lines not charged: %w", len(failed), len(lines), failed[0])
 	}
 	return nil
 }
@@ -214,12 +213,7 @@ func uncompressed(data []byte) (lines []string, err error) {
 	case len(text) > maxLines:
 		return nil, fmt.Errorf("log: got more than %d bytes, want at most that", maxLines)
 	}
-	var log struct {
-		LogEvents []struct {
-			ID      string `json:"id"`
-			Message string `json:"message"`
-		} `json:"logEvents"`
-	}
+	var log events.CloudwatchLogsData
 	if err := json.Unmarshal(text, &log); err != nil {
 		return nil, fmt.Errorf("log: %w", err)
 	}

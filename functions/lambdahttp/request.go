@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/aws/aws-lambda-go/events"
+
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -48,13 +50,8 @@ type proxyEvent struct {
 			CognitoID   string      `json:"cognitoIdentityId"`
 			Certificate certificate `json:"clientCert"`
 		} `json:"identity"`
-		Authentication struct {
-			Certificate certificate `json:"clientCert"`
-		} `json:"authentication"`
-		HTTP struct {
-			Method   string `json:"method"`
-			SourceIP string `json:"sourceIp"`
-		} `json:"http"`
+		Authentication events.APIGatewayV2HTTPRequestContextAuthentication  `json:"authentication"`
+		HTTP           events.APIGatewayV2HTTPRequestContextHTTPDescription `json:"http"`
 	} `json:"requestContext"`
 }
 

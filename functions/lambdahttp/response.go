@@ -3,10 +3,9 @@ package lambdahttp
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -79,12 +78,8 @@ func (r *response) stream() ([]byte, error) {
 	r.WriteHeader(http.StatusOK)
 	cookies := r.sent["Set-Cookie"]
 	delete(r.sent, "Set-Cookie")
-	metadata, err := json.Marshal(struct {
-		StatusCode int               `json:"statusCode"`
-		Headers    map[string]string `json:"headers"`
-		Cookies    []string          `json:"cookies,omitempty"`
-	}{r.status, joined(r.sent), cookies})
-	return slices.Concat(metadata, []byte(StreamDelimiter), r.body.Bytes()), err
+	return io.ReadAll(&events.LambdaFunctionURLStreamingResponse{StatusCode: r.status, Headers: joined(r.sent), Cookies: cookies,
+		Body: &r.body})
 }
 
 // text returns the body. It encodes the body in base64 if it is not text.

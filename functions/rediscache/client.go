@@ -64,7 +64,7 @@ func cacheLogin(ctx context.Context, c boot.Config) (login, error) {
 	if c.RedisIAMUser == "" {
 		return nil, nil //nolint:nilnil // nil means no login
 	}
-	config, err := c.AWSConfig(ctx, "DYNAMODB_ENDPOINT", c.DynamoDBEndpoint)
+	config, err := c.AWSConfig(ctx)
 	if err != nil {
 		return nil, err
 	}

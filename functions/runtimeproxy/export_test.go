@@ -7,7 +7,7 @@ var ReadPrelude = readPrelude
 
 // AwaitRuntime is awaitRuntime for tests.
 func (x *Extension) AwaitRuntime(requested <-chan struct{}) {
-	x.awaitRuntime(requested, func(error) {})
+	x.awaitRuntime(requested)
 }
 
 // SetTransport replaces the transport of the client of Lambda's APIs until restore.

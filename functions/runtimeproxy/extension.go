@@ -114,14 +114,9 @@ func (x *Extension) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, x.initError(ctx, err))
 	}
-	layer := lambdahttp.NewLayer(e)
-	proxy.Open(layer)
+	proxy.Open(lambdahttp.NewLayer(e))
 	defer proxy.Close()
-	if e.AllowBypass {
-		go x.awaitRuntime(proxy.requested, layer.Undecided)
-	} else {
-		x.awaitRuntime(proxy.requested, func(error) {})
-	}
+	x.awaitRuntime(proxy.requested)
 	return x.wait(ctx)
 }
 
@@ -137,7 +132,7 @@ func (x *Extension) upstream() string {
 
 // awaitRuntime returns when the runtime has requested an event through the proxy. Lambda ends the init, and sends
 // the first event, only after each extension has requested one. So if Run waits for this, no event passes the proxy.
-func (x *Extension) awaitRuntime(requested <-chan struct{}, report func(error)) {
+func (x *Extension) awaitRuntime(requested <-chan struct{}) {
 	select {
 	case <-requested:
 		return
@@ -147,7 +142,6 @@ func (x *Extension) awaitRuntime(requested <-chan struct{}, report func(error)) 
 			err = errNoWrapper
 		}
 		x.Logger.Error("the layer limits no request", slog.Any("err", err))
-		report(err)
 	}
 	<-requested
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -222,35 +221,6 @@ func TestExtension_awaitRuntime(t *testing.T) {
 			close(requested)
 			<-ended
 		})
-	}
-}
-
-// With AllowBypass the init ends, and a metric counts the environment.
-func TestExtension_allowBypass(t *testing.T) {
-	for wrapper, want := range map[string]string{"/opt/weir": "another proxy", "": "AWS_LAMBDA_EXEC_WRAPPER: not set"} {
-		t.Run("wrapper "+wrapper, func(t *testing.T) { allowsBypass(t, wrapper, want) })
-	}
-}
-
-func allowsBypass(t *testing.T, wrapper, want string) {
-	t.Helper()
-	x := newExtensionsAPI(t)
-	var metrics lockedBuffer
-	e := environment(t, limited, &metrics)
-	e.AllowBypass = true
-	log, done := x.run(t, wrapper, func(context.Context, *slog.Logger) (*lambdahttp.Environment, error) { return e, nil })
-	<-x.others
-	<-x.others // the request for an event
-	x.late <- noon
-	for !strings.Contains(metrics.String(), `"Failed":1`) {
-		runtime.Gosched()
-	}
-	if log := log.String(); !strings.Contains(log, want) {
-		t.Errorf("log: got %s, want %q", log, want)
-	}
-	close(x.shutdown)
-	if err := <-done; err != nil {
-		t.Error(err)
 	}
 }
 

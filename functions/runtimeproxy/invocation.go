@@ -22,9 +22,7 @@ type invocation struct {
 	deadline time.Time
 	admitted chan []byte   // gets the event that the function must answer, or nil when Weir has answered
 	answers  chan *answer  // gets the answer of the function; closed if there will be none
-	settled  chan struct{} // closed at the end, after earlier
-	// the channel settled of an earlier invocation with the same id, which is no longer in running but not yet settled; may be nil
-	earlier chan struct{}
+	settled  chan struct{} // closed at the end
 
 	// Proxy.mu guards these.
 	taken     bool // answers has an element or is closed
@@ -66,9 +64,6 @@ func (p *Proxy) run(i *invocation, event []byte) {
 			p.forget(i)
 		}
 	}()
-	if i.earlier != nil {
-		defer func() { <-i.earlier }()
-	}
 	ctx := lambdacontext.NewContext(context.Background(), &lambdacontext.LambdaContext{AwsRequestID: i.id, InvokedFunctionArn: i.arn})
 	ctx, cancel := context.WithDeadline(ctx, i.deadline)
 	defer cancel()

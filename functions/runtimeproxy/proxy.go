@@ -295,11 +295,8 @@ func deadlineOf(h http.Header) (time.Time, bool) {
 // admit decides an event. It returns the event for the function, or nil if Weir has answered the event.
 func (p *Proxy) admit(e event) []byte {
 	i := newInvocation(e.header)
+	p.finish(func(before *invocation) bool { return before.id == i.id })
 	p.mu.Lock()
-	if before := p.running[i.id]; before != nil {
-		before.noAnswer()
-		i.earlier = before.settled
-	}
 	p.running[i.id] = i
 	p.mu.Unlock()
 	go p.run(i, e.payload)

@@ -46,7 +46,7 @@ func Open(ctx context.Context, c boot.Config, lookup func(string) (string, bool)
 		return nil, err
 	}
 	if o.IAM {
-		config, err := c.AWSConfig(ctx, "DYNAMODB_ENDPOINT", c.DynamoDBEndpoint)
+		config, err := c.AWSConfig(ctx)
 		if err != nil {
 			return nil, err
 		}

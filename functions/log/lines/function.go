@@ -24,22 +24,15 @@ type Open func(ctx context.Context, c boot.Config, lookup func(string) (string, 
 
 // Start runs the function until Lambda ends the process.
 func Start(open Open) {
-	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
-	f, err := start(context.Background(), os.LookupEnv, logger, open)
-	if err != nil {
-		logger.Error("cannot start", slog.Any("err", err))
-		os.Exit(1)
-	}
-	lambda.Start(f)
-}
-
-func start(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, open Open) (lambda.Handler, error) {
-	c, e, err := boot.OpenLog(ctx, lookup, logger)
-	if err != nil {
-		return nil, err
-	}
-	to, err := open(ctx, c, lookup)
-	return New(e, to), err
+	boot.Run(slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler())), func(logger *slog.Logger) (any, error) {
+		ctx := context.Background()
+		c, e, err := boot.OpenLog(ctx, os.LookupEnv, logger)
+		if err != nil {
+			return nil, err
+		}
+		to, err := open(ctx, c, os.LookupEnv)
+		return New(e, to), err
+	})
 }
 
 // New returns the function. Without a Sender, it ignores lines of decisions.

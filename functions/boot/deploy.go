@@ -3,6 +3,7 @@ package boot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -12,12 +13,17 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/functions/rulestore"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
-type publisherConfig struct {
+// deployConfig has the variables of the function deploy. With JWKS, it copies the issuer's keys.
+type deployConfig struct {
+	RecordsTable     string `env:"RECORDS_TABLE"`
+	JWKS             string `env:"JWKS"` // the URL of the issuer's keys
 	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
 	Local            bool   `env:"WEIR_LOCAL"`
 }
@@ -39,27 +45,37 @@ func patientRetryer() aws.Retryer {
 // rules document of a stack.
 // With the variable JWKS, it copies the issuer's keys from that URL into RECORDS_TABLE instead.
 func StartDeploy() {
-	logger := slog.New(lambdacontext.NewLogHandler())
-	if os.Getenv(contract.VariableJWKS) != "" {
-		f, err := openSigningKeys(context.Background(), os.LookupEnv)
-		run(logger, err, func() any { return f })
-		return
-	}
-	f, err := openPublisher(context.Background(), os.LookupEnv, time.Now)
-	run(logger, err, func() any { return f })
+	Run(slog.New(lambdacontext.NewLogHandler()), func(*slog.Logger) (any, error) {
+		return openDeploy(context.Background(), os.LookupEnv, time.Now)
+	})
 }
 
-func openPublisher(ctx context.Context, lookup func(string) (string, bool), clock func() time.Time) (func(context.Context, cfn.Event) error,
-	error) {
-	var c publisherConfig
+// openDeploy returns the function. Its client retries: no request waits for it, and a repeated write changes nothing.
+func openDeploy(ctx context.Context, lookup func(string) (string, bool), clock func() time.Time) (any, error) {
+	var c deployConfig
 	if err := ReadVariables(&c, lookup); err != nil {
 		return nil, err
 	}
-	patient, err := Config{DynamoDBEndpoint: c.DynamoDBEndpoint, Local: c.Local}.retryingClient(ctx, patientRetryer())
+	client, err := Config{DynamoDBEndpoint: c.DynamoDBEndpoint, Local: c.Local}.DynamoDBClient(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &rulestore.Publisher{API: patient, Clock: clock}
+	patient := dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.Retryer = patientRetryer() })
+	if c.JWKS == "" {
+		return publishing(&rulestore.Publisher{API: patient, Clock: clock}), nil
+	}
+	if c.RecordsTable == "" {
+		return nil, errors.New("RECORDS_TABLE: required with JWKS")
+	}
+	fetch, err := caller.FetchFrom(c.JWKS)
+	if err != nil {
+		return nil, fmt.Errorf("JWKS: %w", err)
+	}
+	return &records.SigningKeys{API: patient, Table: c.RecordsTable, Fetch: fetch, Clock: clock}, nil
+}
+
+// publishing returns the function that publishes for CloudFormation and answers it.
+func publishing(p *rulestore.Publisher) func(context.Context, cfn.Event) error {
 	answer := cfn.LambdaWrap(func(ctx context.Context, e cfn.Event) (string, map[string]any, error) {
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
@@ -71,5 +87,5 @@ func openPublisher(ctx context.Context, lookup func(string) (string, bool), cloc
 			err = failed.Err // without the URL, which contains a signature
 		}
 		return err
-	}, nil
+	}
 }
