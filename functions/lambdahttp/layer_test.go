@@ -559,7 +559,8 @@ func TestLayer_tools(t *testing.T) {
 	} {
 		passed := false
 		own, err := lambdahttp.NewLayer(e).Invoke(ctx, edited(t, "http-api-anonymous.json", func(event map[string]any) {
-			if event["body"], event["isBase64Encoded"] = c.body, false; c.name != "" {
+			event["body"], event["isBase64Encoded"] = c.body, false
+			if c.name != "" {
 				event["headers"].(map[string]any)["mcp-method"], event["headers"].(map[string]any)["mcp-name"] = "tools/call", c.name
 			}
 		}), func(*lambdahttp.Admitted) error { passed = true; return nil })
