@@ -155,8 +155,8 @@ func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool)
 	return dst, true
 }
 
-// parsed returns the text of a path, and each other text that a back end reads if a proxy in front of it encodes a
-// backslash, or if it then parses the path as a URL.
+// parsed returns the text of a path, and each other text that a back end reads if a proxy in front of it encodes the path
+// again, or if it then parses the path as a URL.
 func (s *spelling) parsed(text string) []string {
 	texts := []string{text}
 	if strings.ContainsFunc(text, notInURL) {
@@ -166,11 +166,9 @@ func (s *spelling) parsed(text string) []string {
 			texts = append(texts, trim(trimmed[:end]))
 		}
 	}
-	if s.BackslashIsSlash {
-		for _, text := range texts {
-			if strings.Contains(text, `\`) {
-				texts = append(texts, strings.ReplaceAll(text, `\`, "%5C"))
-			}
+	for _, text := range texts {
+		if sent, ok := s.proxied(text); ok {
+			texts = append(texts, sent)
 		}
 	}
 	for _, text := range texts {
@@ -179,6 +177,19 @@ func (s *spelling) parsed(text string) []string {
 		}
 	}
 	return texts
+}
+
+// proxied returns the text that a reverse proxy of package net/http/httputil sends, if its readings can be others: it decodes
+// a path with a character that must be encoded, and encodes it again, so that %2F becomes a slash, and a backslash %5C.
+func (s *spelling) proxied(text string) (sent string, ok bool) {
+	path, err := url.PathUnescape(text)
+	if err != nil {
+		return "", false
+	}
+	sent = (&url.URL{Path: path, RawPath: text}).EscapedPath()
+	before, _ := decode(text, true)
+	after, _ := decode(sent, true)
+	return sent, before != after || s.BackslashIsSlash && strings.Contains(text, `\`)
 }
 
 // afterAuthority returns the path of a reference such as //host/path, as parsers of URLs read it relative to a base

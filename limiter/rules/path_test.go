@@ -40,6 +40,7 @@ func TestPath_readings(t *testing.T) {
 		{"", "/A;b=c\\d+e:f@g", []string{"/A;b=c\\d+e:f@g"}},
 		{"", "//", []string{"//", "/"}}, {"", "//h/a", []string{"//h/a", "/h/a", "/a"}},
 		{"", "///u:p@h/a/b", []string{"///u:p@h/a/b", "/u:p@h/a/b", "/a/b"}}, {"", "//h?b", []string{"//h?b", "/h?b", "//h", "/h", "/"}},
+		{"", "/%2fh/a\u00e9", []string{"/%2fh/a\u00e9", "/%2Fh/a\u00e9", "//h/a\u00e9", "/h/a\u00e9", "//h/a%C3%A9", "/h/a%C3%A9", "/a%C3%A9", "/a\u00e9"}},
 		{"", `/\h/a`, []string{`/\h/a`}}, {"", "/a/", []string{"/a/", "/a"}}, {"", "//a", []string{"//a", "/a", "/"}},
 		{"", "/a//b/", []string{"/a//b/", "/a//b", "/a/b"}},
 		{"", "/%61", []string{"/%61", "/a"}}, {"", "/%2561", []string{"/%2561", "/%61"}}, {"", "/%ff", nil}, {"", "/\xff", nil},
