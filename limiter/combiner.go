@@ -86,7 +86,7 @@ func (c *combiner) close(from int, subject Subject) error {
 	to, needed, n := len(c.charges), 0, 0
 	for i := from; i < to; i++ {
 		limit := c.lines[i].Limit
-		needed |= optionalLayers(limit)
+		needed |= layersOf(limit)
 		n++
 	}
 	if n > MaxCharges {

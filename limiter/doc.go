@@ -39,7 +39,8 @@
 // # How it works
 //
 // New makes a chain of layers, one for each mechanism, and method decide asks it about each subject of a request.
-// ARCHITECTURE.md has the picture of the chain.
+// ARCHITECTURE.md has the picture of the chain. Package limiter/internal/domain has the fields and methods of the types that
+// this package only names, such as Limit.
 //
 // # Limits of the package
 //

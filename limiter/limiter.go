@@ -32,8 +32,8 @@ type Limiter struct {
 	own      clock.Process // the time for a Local store
 
 	remote   bool // other processes charge the same store
-	layers   [allOptional + 1]chain.Layer
-	groups   *groups.Groups // nil for a Local store, as are trackers and fallback
+	layers   [1 << optionalLayers]chain.Layer
+	groups   *groups.Groups // nil for a Local store
 	trackers *table.Trackers
 	fallback *fallback.Counts
 	health   health.Health
@@ -64,86 +64,75 @@ func New(store Store, o Options) (*Limiter, error) {
 	if ok {
 		l.home = placeOf(o.Regions)
 	}
-	if local, ok := store.(Local); ok {
-		l.timeouts.Usual, l.evicted = 0, local.Evicted
-		l.connectLocal(own, o)
-		return l, nil
-	}
 	l.remote, l.evicted = true, l.table.Evicted
-	l.clock, _ = o.Clock.(ConcurrentClock)
+	if local, ok := store.(Local); ok {
+		l.remote, l.timeouts.Usual, l.evicted = false, 0, local.Evicted
+	} else {
+		l.clock, _ = o.Clock.(ConcurrentClock)
+	}
 	l.connect(own, o)
 	return l, nil
 }
 
-// The layers that a request enters only if one of its limits needs them.
+// The layers that an ask enters only if one of its limits needs them, from the store upward. A layer that connect does not make
+// is left out.
 const (
-	withCounters = 1 << iota
+	withRegions = iota
 	withShards
-	withRegions
-	allOptional = withCounters | withShards | withRegions
+	withCounters
+	optionalLayers
 )
 
-// optionalLayers returns the set of these layers that a limit needs.
-func optionalLayers(limit *Limit) (set int) {
-	if limit.Spread.HasCounter() {
-		set |= withCounters
+// layersOf returns the set of these layers that a limit needs.
+func layersOf(limit *Limit) (set int) {
+	if limit.Regions() != nil {
+		set |= 1 << withRegions
 	}
 	if limit.Spread.Shards > 0 {
-		set |= withShards
+		set |= 1 << withShards
 	}
-	if limit.Regions() != nil {
-		set |= withRegions
+	if limit.Spread.HasCounter() {
+		set |= 1 << withCounters
 	}
 	return set
 }
 
 // connect makes the chain of layers, and a shorter one for each set of layers that an ask needs. It makes them from the store
 // upward: an ask meets leases first and wire last (decide.go). Each layer calls only the one below it, but counters also
-// reports to wire. They share the table of this process and the health of the store.
+// reports to wire. A store of this process needs no other layer than regions.
 func (l *Limiter) connect(own Shares, o Options) {
-	cache := &table.Cache{Table: l.table, TTL: o.CacheTTL, IntN: o.IntN}
 	l.trackers = &table.Trackers{Table: l.table, IntN: o.IntN}
 	l.fallback = fallback.New(l.table)
-
-	wire := &wire.Wire{Store: l.store, Health: &l.health, Cache: cache, Clock: o.Clock, IntN: o.IntN}
-	throttle := &throttle.Throttle{Below: wire, Trackers: l.trackers, Clock: o.Clock, IntN: o.IntN}
-	l.groups = &groups.Groups{Below: throttle, Health: &l.health, Trackers: l.trackers, Margin: o.Timeout / 10}
-	deny := &deny.Deny{Below: l.groups, Cache: cache}
-	regions := &regions.Regions{Below: deny, Own: own, All: o.Regions, Cache: cache, Health: &l.health, Clock: l.clock, Log: l.log.failure}
+	p := &chain.Process{Health: &l.health, Cache: &table.Cache{Table: l.table, TTL: o.CacheTTL, IntN: o.IntN}, Trackers: l.trackers,
+		Clock: o.Clock, Together: l.clock, IntN: o.IntN, Log: l.log.failure}
+	lowest, store := chain.Layer(wire.Local{Store: l.store}), &wire.Wire{Store: l.store, Process: p}
+	if l.remote {
+		l.groups = &groups.Groups{Below: &throttle.Throttle{Below: store, Process: p}, Process: p, Margin: o.Timeout / 10}
+		lowest = &deny.Deny{Below: l.groups, Process: p}
+	}
+	optional := [optionalLayers]func(chain.Below) chain.Layer{
+		withRegions:  always(&regions.Regions{Below: lowest, Process: p, Own: own, All: o.Regions}),
+		withShards:   func(b chain.Below) chain.Layer { return &shards.Shards{Below: b, Process: p} },
+		withCounters: func(b chain.Below) chain.Layer { return &counters.Counters{Below: b, Process: p, Store: store} },
+	}
 	for set := range l.layers {
-		below := chain.Layer(deny)
-		if set&withRegions != 0 {
-			below = regions
+		top := lowest
+		for i, layer := range optional {
+			if set>>i&1 == 1 && layer != nil && (l.remote || i == withRegions) {
+				top = layer(top)
+			}
 		}
-		if set&withShards != 0 {
-			below = &shards.Shards{Below: below, IntN: o.IntN}
+		if l.remote {
+			top = &leases.Leases{Below: &outage.Outage{Below: top, Process: p, Fallback: l.fallback}, Process: p}
 		}
-		if set&withCounters != 0 {
-			below = &counters.Counters{Below: below, Store: wire, Trackers: l.trackers, IntN: o.IntN, Log: l.log.failure}
-		}
-		below = &outage.Outage{Below: below, Fallback: l.fallback, Cache: cache, Trackers: l.trackers, Health: &l.health}
-		l.layers[set] = &leases.Leases{Below: below, Trackers: l.trackers}
+		l.layers[set] = top
 	}
 }
 
-// connectLocal makes the chain of a store of this process, which needs no layer but regions.
-func (l *Limiter) connectLocal(own Shares, o Options) {
-	wire := wire.Local{Store: l.store}
-	regions := &regions.Regions{Below: wire, Own: own, All: o.Regions, Log: l.log.failure}
-	for set := range l.layers {
-		l.layers[set] = wire
-		if set&withRegions != 0 {
-			l.layers[set] = regions
-		}
-	}
+// always returns one layer, which has a state of its own, for all chains.
+func always(l chain.Layer) func(chain.Below) chain.Layer {
+	return func(chain.Below) chain.Layer { return l }
 }
-
-// TransferTimeout bounds the time that a decision waits for share of other regions. DebitTimeout is the part of it that the
-// other regions have for their answers. The rest is for the credit in the store of this region.
-const (
-	TransferTimeout = regions.Timeout
-	DebitTimeout    = regions.DebitTimeout
-)
 
 // Now returns the time for a decision. It is the clock of this process, corrected to the clock of the store if the
 // skew is known to within 10 ms. Read it once per request.

@@ -79,6 +79,13 @@ const (
 	MaxSync   = domain.MaxSync
 )
 
+// TransferTimeout bounds the time that a decision waits for share of other regions. DebitTimeout is the part of it that the
+// other regions have for their answers.
+const (
+	TransferTimeout = domain.TransferTimeout
+	DebitTimeout    = domain.DebitTimeout
+)
+
 // DefaultSync is the Sync of large limits of all callers on DynamoDB.
 const DefaultSync = domain.DefaultSync
 

@@ -8,9 +8,9 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 selected=" $* "
 
-# room NAME 'paths' 'packages to test'
+# room NAME 'paths' 'packages to test' ['file:pattern of its lines of wiring there']
 room() {
-	local name=$1 paths=$2 packages=$3
+	local name=$1 paths=$2 packages=$3 wiring=${4:-}
 	[[ $selected == "  " || $selected == *" $name "* ]] || return 0
 	rm -rf "$copy/$name" && mkdir "$copy/$name"
 	(cd "$root" && git ls-files -z | xargs -0 tar -c 2>/dev/null | tar -x -C "$copy/$name")
@@ -19,6 +19,7 @@ room() {
 		[[ -e $path ]] || { echo "removals: $name: $path: no such path" >&2; exit 1; }
 		rm -r "$path"
 	done
+	[[ -z $wiring ]] || sed -i "/${wiring#*:}/d" "${wiring%%:*}"
 	go build -trimpath -o /dev/null ./local/weir
 	go vet -trimpath ./...
 	[[ ! -d local/lab ]] || go -C local/lab vet -trimpath ./...
@@ -37,3 +38,4 @@ room verify 'local/verify local/weir/verify.go' './local/weir'
 room console 'local/console local/lab/console local/weir/console.go' './local/serve'
 room starter 'local/starter local/lab/starter' ''
 room lab 'local/lab' ''
+room regions 'limiter/internal/regions limiter/internal/chain/contract_test.go' './limiter/memstore' 'limiter/limiter.go:regions"$\|regions\.Regions{'

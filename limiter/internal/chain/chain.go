@@ -20,6 +20,8 @@ import (
 
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/internal/domain"
+	"github.com/weir-limits/weir/limiter/internal/health"
+	"github.com/weir-limits/weir/limiter/internal/table"
 )
 
 // Layer is a mechanism, with the layers below it. It MUST be safe for concurrent use.
@@ -35,6 +37,17 @@ type Layer interface {
 
 // Below is the layer below a layer. If the layer embeds it, it passes on what it does not implement.
 type Below = Layer
+
+// Process is what all layers of a process use. None of it is a part of a request.
+type Process struct {
+	Health   *health.Health
+	Cache    *table.Cache
+	Trackers *table.Trackers
+	Clock    domain.Clock           // times pauses
+	Together domain.ConcurrentClock // runs concurrent calls; nil for goroutines
+	IntN     func(n int) int        // returns a random number below n
+	Log      func(ctx context.Context, now algo.Instant, err error)
+}
 
 // Request is what all asks of one request share. Make the deadline with Deadline before asks run at the same time.
 type Request struct {

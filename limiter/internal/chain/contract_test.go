@@ -120,19 +120,20 @@ func (k *contract) Sleep(_ context.Context, d time.Duration) error {
 
 // layers returns the chain. What it knows of earlier requests is in the table, so a new one can replace it at any time.
 func (k *contract) layers() (top chain.Layer) {
-	log := func(context.Context, algo.Instant, error) {}
+	p := &chain.Process{Health: &k.health, Cache: k.cache, Trackers: k.trackers, Clock: k, IntN: k.IntN,
+		Log: func(context.Context, algo.Instant, error) {}}
 	top = k.recorder
 	for _, name := range slices.Backward(k.order) {
 		below := top
 		top = map[string]chain.Layer{
-			"leases":   &leases.Leases{Below: below, Trackers: k.trackers},
-			"outage":   &outage.Outage{Below: below, Fallback: k.counts, Cache: k.cache, Trackers: k.trackers, Health: &k.health},
-			"counters": &counters.Counters{Below: below, Store: k.recorder, Trackers: k.trackers, IntN: k.IntN, Log: log},
-			"shards":   &shards.Shards{Below: below, IntN: k.IntN},
-			"regions":  &regions.Regions{Below: below, Own: k.Store, All: k.others, Cache: k.cache, Health: &k.health, Log: log},
-			"deny":     &deny.Deny{Below: below, Cache: k.cache},
-			"groups":   &groups.Groups{Below: below, Health: &k.health, Trackers: k.trackers, Margin: time.Millisecond},
-			"throttle": &throttle.Throttle{Below: below, Trackers: k.trackers, Clock: k, IntN: k.IntN},
+			"leases":   &leases.Leases{Below: below, Process: p},
+			"outage":   &outage.Outage{Below: below, Process: p, Fallback: k.counts},
+			"counters": &counters.Counters{Below: below, Process: p, Store: k.recorder},
+			"shards":   &shards.Shards{Below: below, Process: p},
+			"regions":  &regions.Regions{Below: below, Process: p, Own: k.Store, All: k.others},
+			"deny":     &deny.Deny{Below: below, Process: p},
+			"groups":   &groups.Groups{Below: below, Process: p, Margin: time.Millisecond},
+			"throttle": &throttle.Throttle{Below: below, Process: p},
 		}[name]
 	}
 	return top

@@ -3,7 +3,6 @@
 package counters
 
 import (
-	"context"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -15,11 +14,9 @@ import (
 
 // Counters decides by counters of this process. If the synchronization of a counter is due, it first synchronizes it.
 type Counters struct {
-	Below    chain.Layer
-	Store    chain.Layer // takes the reports of counters
-	Trackers *table.Trackers
-	IntN     func(n int) int
-	Log      func(ctx context.Context, now algo.Instant, err error)
+	Below chain.Layer
+	*chain.Process
+	Store chain.Layer // takes the reports of counters
 }
 
 // rounds is the number of times that a request waits for another request that synchronizes its counter. After that, the

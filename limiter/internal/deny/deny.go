@@ -6,13 +6,12 @@ import (
 
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/internal/chain"
-	"github.com/weir-limits/weir/limiter/internal/table"
 )
 
 // Deny refuses requests by the cache, and gives the layers below the states that this process last saw.
 type Deny struct {
 	Below chain.Layer
-	Cache *table.Cache
+	*chain.Process
 }
 
 // Know implements chain.Layer.

@@ -1,5 +1,7 @@
 package domain
 
+import "time"
+
 // Refunds counts refunds. Given is the number of charges that were refunded, at least in part. Dropped
 // is the number of charges that were not refunded, because a refund was not safe or the store failed.
 type Refunds struct{ Given, Dropped int }
@@ -12,6 +14,13 @@ type Transfer struct {
 	// Failed is the number of other regions that could not be asked, or did not answer.
 	Failed int
 }
+
+// TransferTimeout bounds the time that a decision waits for share of other regions. DebitTimeout is the part of it that the
+// other regions have for their answers. The rest is for the credit in the store of this region.
+const (
+	TransferTimeout = 400 * time.Millisecond
+	DebitTimeout    = 300 * time.Millisecond
+)
 
 // Add adds other refunds.
 func (r *Refunds) Add(other Refunds) {

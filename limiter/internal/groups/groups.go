@@ -10,19 +10,15 @@ import (
 
 	"github.com/weir-limits/weir/limiter/internal/chain"
 	"github.com/weir-limits/weir/limiter/internal/domain"
-	"github.com/weir-limits/weir/limiter/internal/health"
 	"github.com/weir-limits/weir/limiter/internal/parallel"
-	"github.com/weir-limits/weir/limiter/internal/table"
 )
 
 // Groups are the subjects with a call in flight, and the requests that wait for them. At most one call is in flight for a
 // subject.
 type Groups struct {
 	chain.Below
-	Health   *health.Health
-	Trackers *table.Trackers
-	Margin   time.Duration // a request with less time left is not sent
-
+	*chain.Process
+	Margin  time.Duration // a request with less time left is not sent
 	mu      sync.Mutex
 	waiting map[domain.Subject][]*waiter // a subject is in the map only while its call is in flight
 }

@@ -12,8 +12,8 @@ import (
 
 // Leases serves requests from leases, and pauses the calls on busy subjects.
 type Leases struct {
-	Below    chain.Layer
-	Trackers *table.Trackers
+	Below chain.Layer
+	*chain.Process
 }
 
 // rounds is the number of times that a request waits for another request that renews its lease. After that, it calls the

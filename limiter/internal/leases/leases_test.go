@@ -42,7 +42,7 @@ func TestLeases_grace(t *testing.T) {
 		t.Fatal(err)
 	}
 	ts, below := &table.Trackers{Table: table.New(100), IntN: func(int) int { return 0 }}, &admits{}
-	l, noon := Leases{Below: below, Trackers: ts}, time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	l, noon := Leases{Below: below, Process: &chain.Process{Trackers: ts}}, time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	charge := domain.Charge{Subject: domain.User("alice"), Limit: limit, Cost: 1}
 	ts.RaisePressure(algo.InstantOf(noon), []domain.Charge{charge}, false)
 	for i, after := range []time.Duration{0, 100 * time.Millisecond} {
@@ -75,7 +75,7 @@ func TestLeases_Know(t *testing.T) {
 		want  bool
 	}{{"the lease has room", 2, leased, false}, {"the lease is used up", 3, leased, true}, {"another limit is full", 2, plain, true}} {
 		ts, below := &table.Trackers{Table: table.New(100), IntN: func(int) int { return 0 }}, &admits{full: c.full}
-		l, r := Leases{Below: below, Trackers: ts}, chain.NewRequest(context.Background(), time.Unix(1e9, 0), false, &chain.Timeouts{})
+		l, r := Leases{Below: below, Process: &chain.Process{Trackers: ts}}, chain.NewRequest(context.Background(), time.Unix(1e9, 0), false, &chain.Timeouts{})
 		var a chain.Ask
 		for range c.taken + 1 {
 			a = chain.Ask{Request: &r, Subject: domain.User("alice")}

@@ -10,19 +10,15 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/chain"
 	"github.com/weir-limits/weir/limiter/internal/domain"
 	"github.com/weir-limits/weir/limiter/internal/fallback"
-	"github.com/weir-limits/weir/limiter/internal/health"
 	"github.com/weir-limits/weir/limiter/internal/quota"
-	"github.com/weir-limits/weir/limiter/internal/table"
 )
 
 // Outage applies OnError to asks whose store failed. While the fallback holds counts of an outage, Outage also charges
 // the fallback with what the layers below admit, and with the spares.
 type Outage struct {
-	Below    chain.Layer
+	Below chain.Layer
+	*chain.Process
 	Fallback *fallback.Counts
-	Cache    *table.Cache
-	Trackers *table.Trackers
-	Health   *health.Health
 }
 
 // Know implements chain.Layer. Counts of an outage can refuse. While the store fails, they refuse nothing, because only a

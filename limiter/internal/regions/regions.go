@@ -10,35 +10,23 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/internal/chain"
 	"github.com/weir-limits/weir/limiter/internal/domain"
-	"github.com/weir-limits/weir/limiter/internal/health"
 	"github.com/weir-limits/weir/limiter/internal/parallel"
-	"github.com/weir-limits/weir/limiter/internal/table"
 )
 
 // Regions moves share between regions.
 type Regions struct {
 	chain.Below
-	Own    domain.Shares
-	All    []domain.Shares // the stores of all regions; nil at the place of this region
-	Cache  *table.Cache    // nil for a store of this process
-	Health *health.Health  // nil for a store of this process
-	Clock  domain.ConcurrentClock
-	Log    func(ctx context.Context, now algo.Instant, err error)
+	*chain.Process
+	Own domain.Shares
+	All []domain.Shares // the stores of all regions; nil at the place of this region
 	transfers
 }
 
-// Timeout bounds the time that a decision waits for share of other regions. DebitTimeout is the part of it that the other
-// regions have for their answers. The rest is for the credit in the store of this region.
-const (
-	Timeout      = 400 * time.Millisecond
-	DebitTimeout = 300 * time.Millisecond
-)
-
-// A second round begins only if the first one took at most a third of Timeout. Its debits then have more time than
+// A second round begins only if the first one took at most a third of domain.TransferTimeout. Its debits then have more time than
 // those of the first.
 const (
 	maxRounds  = 2
-	firstRound = Timeout / 3
+	firstRound = domain.TransferTimeout / 3
 )
 
 // Know implements chain.Layer. A limit of which other regions can have share is not known to refuse.
@@ -129,7 +117,7 @@ type shortage struct {
 // can decide again. It asks for share of a limit once. In a second round, it asks for what was not known to be lacking in
 // the first, or for what a transfer of another request did not bring.
 func (a *attempt) transfer() bool {
-	if a.Health != nil && a.Health.Failing() { // the credit would fail too, and the share would be lost
+	if a.Health.Failing() { // the credit would fail too, and the share would be lost
 		return false
 	}
 	shortages, helps := a.shortages()
@@ -161,8 +149,8 @@ func (a *attempt) shortages() (all []*shortage, helps bool) {
 // beginRound reports whether there is time for a round. It is not if the invocation could end between debit and credit.
 func (a *attempt) beginRound() bool {
 	if a.rounds == 0 {
-		a.until = time.Now().Add(Timeout)
-	} else if a.rounds == maxRounds || time.Until(a.until) < Timeout-firstRound {
+		a.until = time.Now().Add(domain.TransferTimeout)
+	} else if a.rounds == maxRounds || time.Until(a.until) < domain.TransferTimeout-firstRound {
 		return false
 	}
 	a.rounds++
@@ -256,7 +244,7 @@ func (a *attempt) moveShare(shortages []*shortage) {
 			})
 		}
 	}
-	p.Run(a.Clock)
+	p.Run(a.Together)
 	for _, k := range gifts {
 		a.countCredit(ctx, k)
 	}
@@ -264,7 +252,7 @@ func (a *attempt) moveShare(shortages []*shortage) {
 
 // debit takes share from all other regions, at the same time.
 func (a *attempt) debit(ctx context.Context, shortages []*shortage) {
-	ctx, cancel := context.WithDeadline(ctx, a.until.Add(DebitTimeout-Timeout))
+	ctx, cancel := context.WithDeadline(ctx, a.until.Add(domain.DebitTimeout-domain.TransferTimeout))
 	defer cancel()
 	var p parallel.Calls
 	for _, k := range shortages {
@@ -281,7 +269,7 @@ func (a *attempt) debit(ctx context.Context, shortages []*shortage) {
 			})
 		}
 	}
-	p.Run(a.Clock)
+	p.Run(a.Together)
 }
 
 // count adds up the answers to the debits of k.
@@ -326,8 +314,6 @@ func (a *attempt) countCredit(ctx context.Context, k *shortage) {
 	}
 	a.Transfer.Moved += k.got
 	a.Results[k.i] = k.state
-	if a.Cache != nil {
-		charge := &a.Charges[k.i]
-		a.Cache.Replace(charge.Subject, charge.Limit.ID, k.state)
-	}
+	charge := &a.Charges[k.i]
+	a.Cache.Replace(charge.Subject, charge.Limit.ID, k.state)
 }

@@ -13,7 +13,7 @@ import (
 // its own.
 type Shards struct {
 	chain.Below
-	IntN func(n int) int
+	*chain.Process
 }
 
 // Know implements chain.Layer. It leaves a at a shard that is not known to refuse, or at the refusal with the shortest wait.

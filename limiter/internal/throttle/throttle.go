@@ -59,9 +59,7 @@ const (
 // Throttle repeats a throttled call, so that a busy item is no outage.
 type Throttle struct {
 	chain.Below
-	Trackers *table.Trackers
-	Clock    domain.Clock
-	IntN     func(n int) int
+	*chain.Process
 }
 
 // Take implements chain.Layer. If the requests of the subject make its item busy, it raises the pressure on the limits.

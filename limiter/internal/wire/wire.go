@@ -11,17 +11,12 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/internal/chain"
 	"github.com/weir-limits/weir/limiter/internal/domain"
-	"github.com/weir-limits/weir/limiter/internal/health"
-	"github.com/weir-limits/weir/limiter/internal/table"
 )
 
 // Wire calls a shared store, and records the states that the store returns.
 type Wire struct {
-	Store  domain.Store
-	Health *health.Health
-	Cache  *table.Cache
-	Clock  domain.Clock
-	IntN   func(n int) int
+	Store domain.Store
+	*chain.Process
 }
 
 // Know implements chain.Layer. The store is not asked.

@@ -27,7 +27,7 @@ func TestWire_spare(t *testing.T) {
 		charged int64
 	}{{8, false, chain.Admitted, 1, 8}, {12, false, chain.Admitted, 2, 1}, {12, true, chain.Refused, 1, 0}} {
 		store := storetest.Must(memstore.New(memstore.Options{}))
-		w := wire.Wire{Store: store, Health: &health.Health{}, Cache: &table.Cache{Table: table.New(10), TTL: time.Second}}
+		w := wire.Wire{Store: store, Process: &chain.Process{Health: &health.Health{}, Cache: &table.Cache{Table: table.New(10), TTL: time.Second}}}
 		r := chain.NewRequest(context.Background(), time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC), false, &chain.Timeouts{})
 		a := chain.Ask{Request: &r, Subject: limiter.User("alice"), Group: c.group}
 		a.Add(chain.Line{Limit: limit, Want: 1}, limiter.Charge{Subject: a.Subject, Limit: limit, Cost: c.cost}, algo.Result{})
@@ -42,8 +42,8 @@ func TestWire_spare(t *testing.T) {
 // After its deadline, an ask makes no call. As long as the store works, its subject is busy, and this is no outage.
 func TestWire_late(t *testing.T) {
 	limit := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Hour})
-	w := wire.Wire{Store: storetest.Must(memstore.New(memstore.Options{})), Health: &health.Health{},
-		Cache: &table.Cache{Table: table.New(10)}}
+	w := wire.Wire{Store: storetest.Must(memstore.New(memstore.Options{})), Process: &chain.Process{Health: &health.Health{},
+		Cache: &table.Cache{Table: table.New(10)}}}
 	r := chain.NewRequest(context.Background(), time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC), false, &chain.Timeouts{Usual: 1})
 	defer r.End()
 	a := chain.Ask{Request: &r, Subject: limiter.User("alice")}
