@@ -34,7 +34,7 @@ type LimitUsage struct {
 	Reserve        *Reserve `json:"reserve,omitempty"`     // the reserve in the body of a request; nil for a number
 	Notify         []int    `json:"notify,omitempty"`      // percentages at which the limit writes a notice
 	AcrossTiers    bool     `json:"acrossTiers,omitempty"` // true if the limits of several tiers keep one count
-	PartOf         int64    `json:"partOf,omitempty"`      // capacity of a limit with up_to, of which Requests or Burst is the part of the tier
+	PartOf         int64    `json:"partOf,omitempty"`      // capacity of a limit with up_to; Requests or Burst is the part of the tier
 	Shared         bool     `json:"shared,omitempty"`      // true if regions share the limit
 	Mode           string   `json:"mode"`                  // enforce, mark or shadow
 	OnError        string   `json:"onError"`               // allow, deny or local

@@ -68,8 +68,9 @@ func TestBlock_distribution(t *testing.T) {
 			t.Fatalf("got %q, want %q as line %d of %d", lines, want[i], i+1, len(want))
 		}
 	}
-	for args, want := range map[string]string{"block apikey:acme": "--key-from", "block ip:2001:db8:7::1": "networks of 64 bits, got 2001:db8::/32"} {
-		t.Setenv("IPV6_BITS", "32")
+	t.Setenv("IPV6_BITS", "32")
+	for args, want := range map[string]string{"block apikey:acme": "--key-from",
+		"block ip:2001:db8:7::1": "networks of 64 bits, got 2001:db8::/32"} {
 		if code, _, errs := weir(t, strings.Fields(args)...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%s: got exit %d, %q, want %q", args, code, errs, want)
 		}

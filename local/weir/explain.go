@@ -128,7 +128,8 @@ func (p *printer) matched(e operator.Explanation) {
 		if r.Charges > 0 {
 			does = charges + plural(r.Charges, "limit")
 		}
-		rows = append(rows, []string{"  " + r.Path, cmp.Or(r.Method, "any"), r.Endpoint, strings.Join(append([]string{does}, r.Reasons...), "; ")})
+		rows = append(rows, []string{"  " + r.Path, cmp.Or(r.Method, "any"), r.Endpoint,
+			strings.Join(append([]string{does}, r.Reasons...), "; ")})
 	}
 	p.table(rows...)
 }

@@ -33,7 +33,8 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 		Short: "Publish a rules document as a new version, and show the changes",
 		Long: "Publish a rules document as a new version, and show the changes. FILE may be -, the standard input.\n\n" +
 			"If the deployment of the namespace publishes its own rules, functions do not read this version, and the command fails. A deployment " +
-			"that has changed to rulesFrom=table leaves its rules in the table; then set the variable RULES_FROM=table, as its functions have it.\n\n" +
+			"that has changed to rulesFrom=table leaves its rules in the table; then set the variable RULES_FROM=table, as its functions have " +
+			"it.\n\n" +
 			"The command rejects a document with mistakes and prints all mistakes. It does not publish a document again that equals the version " +
 			"in force. " +
 			"A document can move limits of a caller to other items of the store. The counts of these limits then restart. The command rejects " +
