@@ -128,6 +128,10 @@ func TestRules_deployed(t *testing.T) {
 		t.Errorf("get before a deployment: got exit %d, output %q, stderr %q, want exit 1", code, out, errs)
 	}
 	deploy(t, namespace, 7)
+	createKey(t, "--id", "acme", "--limit", "x=5") // keys are checked against the rules in force
+	if code, _, errs := weir(t, "keys", "set", "acme", "--limit", "e0=5"); code != 1 || !strings.Contains(errs, "limit e0: no limit of this name counts by apikey") {
+		t.Errorf("limit of the published rules: got exit %d, stderr %q, want exit 1", code, errs)
+	}
 	before := ok(t, "rules", "history")
 	for _, args := range [][]string{{"publish", endpoints(t, 5)}} {
 		code, out, errs := weir(t, append([]string{"rules"}, args...)...)
