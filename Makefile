@@ -35,7 +35,7 @@ APPROVAL ?= any-change
 CDK = cd infra && npx --no-install cdk
 # The regions that make deploy deploys, and make destroy destroys, such as ONLY="eu-central-1 us-east-1"; all by default.
 ONLY ?=
-STACKS = $(if $(ONLY),$(patsubst %,'Weir-*-%',$(ONLY)),--all)
+STACKS = $(if $(ONLY),--exclusively $(patsubst %,'Weir-*-%',$(ONLY)),--all)
 SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTEXT: got "$(word)", want key=value without spaces)))$(if $(filter arch=% rules=% bundles=%,$(CONTEXT)),$(error CONTEXT: got arch, rules or bundles; use ARCH= and RULES=)) -c arch=$(ARCH) $(if $(filter file,$(origin RULES)),,-c rules=$(RULES)) $(addprefix -c ,$(CONTEXT))
 
 LINT_VERSION := v2.15.0

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/infra/stack"
 )
@@ -75,15 +74,7 @@ func synthesize() (err error) {
 	}
 	settings.In("..")                                 // the CDK runs this program in infra, the folder of cdk.json
 	settings.Region = os.Getenv("CDK_DEFAULT_REGION") // the CDK sets it to the region of the deployment
-	var first awscdk.Stack
-	for _, each := range settings.Each() {
-		made := stack.New(app, each)
-		if first == nil {
-			first = made
-		} else { // the records that the first region creates
-			made.AddDependency(first, jsii.String("records"))
-		}
-	}
+	stack.NewEach(app, settings)
 	app.Synth(nil)
 	return nil
 }

@@ -123,15 +123,15 @@ func newStack(scope constructs.Construct, s settings) awscdk.Stack {
 		props.MinimumProtocolVersion = awscloudfront.SecurityPolicyProtocol_TLS_V1_2_2021
 	}
 	d := awscloudfront.NewDistribution(stack, jsii.String("Distribution"), props)
+	of := map[string]*string{"DistributionId": d.DistributionId(), "Region": jsii.String("Global")}
 	alarm := awscloudwatch.NewAlarm(stack, jsii.String("Errors"), &awscloudwatch.AlarmProps{
 		AlarmName: jsii.String("weir-" + s.stage + "-edge-errors"),
 		AlarmDescription: jsii.String("More than 1 % of the distribution's answers are 5xx. If the alarm on the API's errors is silent, " +
 			"CloudFront cannot reach the API, or the function fails."),
-		Metric: awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
-			Namespace: jsii.String("AWS/CloudFront"), MetricName: jsii.String("5xxErrorRate"), Statistic: jsii.String("Average"),
-			Period:        awscdk.Duration_Minutes(jsii.Number(1)),
-			DimensionsMap: &map[string]*string{"DistributionId": d.DistributionId(), "Region": jsii.String("Global")},
-		}),
+		Metric: ratelimit.Enough(ratelimit.Percent("5xx, %", "failed", map[string]awscloudwatch.IMetric{
+			"failed":   ratelimit.Metric("AWS/CloudFront", "5xxErrorRate", "Average", of),
+			"requests": ratelimit.Metric("AWS/CloudFront", "Requests", "Sum", of),
+		}), "requests"),
 		Threshold: jsii.Number(1), ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_THRESHOLD,
 		DatapointsToAlarm: jsii.Number(3), EvaluationPeriods: jsii.Number(5), TreatMissingData: awscloudwatch.TreatMissingData_NOT_BREACHING,
 	})

@@ -35,7 +35,7 @@ func TestStack(t *testing.T) {
 		`"ErrorCachingMinTTL":0,"ErrorCode":503`, `"EventType":"viewer-request"`, `"Runtime":"cloudfront-js-2.0"`, `"KeyValueStoreAssociations"`,
 		`"MinimumProtocolVersion":"TLSv1.2_2021"`,
 		`"RateBasedStatement":{"AggregateKeyType":"IP","EvaluationWindowSec":300,"Limit":2000}`, `"Scope":"CLOUDFRONT"`,
-		`"MetricName":"5xxErrorRate"`,
+		`"MetricName":"5xxErrorRate"`, `"Expression":"IF((requests) \u003e= 10, failed, 0)"`,
 	} {
 		if !strings.Contains(template, want) {
 			t.Errorf("got no %s in %s", want, template)

@@ -75,8 +75,7 @@ func (l *Limits) keyAccess() *awsiam.PolicyStatementProps {
 }
 
 // permitAll gives f the permissions of a, and connects f to its network.
-func (l *Limits) permitAll(f awslambda.Function, a access) {
-	l.measured = append(l.measured, f)
+func permitAll(f awslambda.Function, a access) {
 	for _, statement := range a.statements {
 		permit(f, statement)
 	}
@@ -90,10 +89,6 @@ func setVariables(f awslambda.Function, variables map[string]*string) {
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		f.AddEnvironment(jsii.String(name), variables[name], nil)
 	}
-}
-
-func allow(f awslambda.Function, actions []string, resources ...*string) {
-	permit(f, &awsiam.PolicyStatementProps{Actions: jsii.Strings(actions...), Resources: &resources})
 }
 
 // recordKeys returns the patterns of the partition keys of the records that a function reads to make decisions.

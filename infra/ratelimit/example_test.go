@@ -17,7 +17,7 @@ import (
 func Example() {
 	newStack := func(scope constructs.Construct) awscdk.Stack {
 		stack := awscdk.NewStack(scope, jsii.String("Shop"), nil)
-		api := awsapigateway.NewRestApi(stack, jsii.String("Api"), nil)
+		api := awsapigateway.NewRestApi(stack, jsii.String("Api"), &awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
 		api.Root().AddResource(jsii.String("orders"), nil).AddMethod(jsii.String("GET"), nil, nil)
 
 		limits := ratelimit.NewLimits(stack, jsii.String("Limits"), &ratelimit.LimitsProps{
@@ -81,10 +81,13 @@ func ExampleLimits_ReportFromLog() {
 	logs := awslogs.NewLogGroup(stack, jsii.String("Access"), nil)
 	limits.ReportFromLog(logs)
 	limits.WatchAccessLog(stack, logs) // the alarm authorizer-failed
-	api := awsapigateway.NewRestApi(stack, jsii.String("Api"), &awsapigateway.RestApiProps{DeployOptions: &awsapigateway.StageOptions{
-		AccessLogDestination: awsapigateway.NewLogGroupLogDestination(logs),
-		AccessLogFormat:      awsapigateway.AccessLogFormat_Custom(stack.ToJsonString(lines, nil)),
-	}})
+	api := awsapigateway.NewRestApi(stack, jsii.String("Api"), &awsapigateway.RestApiProps{
+		CloudWatchRole: jsii.Bool(false), // the account has one role for the logs of all APIs
+		DeployOptions: &awsapigateway.StageOptions{
+			AccessLogDestination: awsapigateway.NewLogGroupLogDestination(logs),
+			AccessLogFormat:      awsapigateway.AccessLogFormat_Custom(stack.ToJsonString(lines, nil)),
+		},
+	})
 	api.Root().AddMethod(jsii.String("POST"), awsapigateway.NewLambdaIntegration(function, nil), nil)
 	limits.Attach(api)
 	limits.GrantReport(function)

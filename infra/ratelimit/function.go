@@ -70,7 +70,8 @@ func (l *Limits) newFunction(id string, p FunctionProps, texts map[string]string
 		// Lambda's default logs two more lines per request, which would be most of the cost of logs.
 		LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON, SystemLogLevelV2: awslambda.SystemLogLevel_WARN,
 	})
-	allow(f, []string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn())
+	permit(f, &awsiam.PolicyStatementProps{Actions: jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"),
+		Resources: &[]*string{logs.LogGroupArn()}})
 	if l.props.Key != nil && texts == nil { // the others get access
 		permit(f, l.keyAccess())
 	}
@@ -91,7 +92,7 @@ func (l *Limits) Equip(f awslambda.Function) {
 
 func (l *Limits) equip(f awslambda.Function) {
 	a := l.access()
-	l.permitAll(f, a)
+	permitAll(f, a)
 	setVariables(f, a.variables)
 	l.equipped = append(l.equipped, f)
 	l.publishAfter(f)

@@ -26,7 +26,7 @@ func (l *Limits) AddLayer(f awslambda.Function) {
 	if err := l.checkLayered(f); err != nil {
 		panic(fmt.Errorf("ratelimit: %s: %w", *f.Node().Path(), err))
 	}
-	l.permitAll(f, l.access())
+	permitAll(f, l.access())
 	variables := l.LayerVariables()
 	variables[contract.VariableWrapper] = jsii.String(layerWrapper)
 	setVariables(f, variables)

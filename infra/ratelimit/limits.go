@@ -26,16 +26,14 @@ type Limits struct {
 	metrics    Metrics
 	published  awscdk.CustomResource // nil unless the deployment publishes the rules
 
-	log           awslambda.Function // behind the subscriptions of logs; nil without one
-	reports       awslambda.Function // nil if no back end reports costs
-	countsFromLog bool
+	log     awslambda.Function  // behind the subscriptions of logs; nil without one
+	reports awslambda.IFunction // log, or nil if no back end reports costs
 
 	attached []*attachment
 	alarms   map[string]int         // number of alarms by name
 	equipped []awslambda.Function   // functions that contain the limiter
 	layer    awslambda.LayerVersion // nil until AddLayer or Layer is called
 	layered  []awslambda.Function   // functions with the layer
-	measured []awslambda.Function   // functions that write metrics
 	logs     []*string              // names of the log groups, created by this app, of functions that make decisions
 	queries  []awslogs.CfnQueryDefinition
 }

@@ -186,9 +186,8 @@ func TestNew_mistakes(t *testing.T) {
 			p.Tokens = &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "http://i/k"}
 		},
 		"ReservedConcurrency: want at least 1": func(p *ratelimit.LimitsProps) { p.ReservedConcurrency = jsii.Number(0) },
-		"Vpc: got a network, want none; only elasticache and": func(p *ratelimit.LimitsProps) {
-			p.Vpc = awsec2.NewVpc(stack,
-				jsii.String("V"), nil)
+		"Vpc, Zones: want none; only elasticache": func(p *ratelimit.LimitsProps) {
+			p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil)
 		},
 		`RULES_FROM: got "tables", want table`: func(p *ratelimit.LimitsProps) { p.RulesFrom = "tables" },
 		`ADDRESS: got "proxy", want host`:      func(p *ratelimit.LimitsProps) { p.Address = "proxy" },
@@ -197,12 +196,9 @@ func TestNew_mistakes(t *testing.T) {
 			p.Address, p.OriginSecret = "hops:1",
 				strings.Repeat("x", 32)
 		},
-		"DECISION_SAMPLE: got -1":             func(p *ratelimit.LimitsProps) { p.DecisionSample = -1 },
-		"Kafka: want all its fields, and Vpc": func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{Cluster: "mine"} },
-		`Zones: got ["eu-central-1a" "eu-central-1b"], want none; only`: func(p *ratelimit.LimitsProps) {
-			p.Zones = []string{"eu-central-1a",
-				"eu-central-1b"}
-		},
+		"DECISION_SAMPLE: got -1":                        func(p *ratelimit.LimitsProps) { p.DecisionSample = -1 },
+		"Kafka: got {Brokers: Topic: Cluster:mine Vpc:":  func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{Cluster: "mine"} },
+		"Vpc, Zones: want none; only":                    func(p *ratelimit.LimitsProps) { p.Zones = []string{"eu-central-1a", "eu-central-1b"} },
 		"WarmWrites: got 3999, want 0 or a whole number": func(p *ratelimit.LimitsProps) { p.WarmWrites = 3999 },
 		"WarmWrites: got 5000, want 0 with elast": func(p *ratelimit.LimitsProps) {
 			p.Store,

@@ -58,7 +58,7 @@ func (l *Limits) newLog() {
 		l.log = l.newLogFunction(counters)
 	}
 	if checked.Counts {
-		l.countsFromLog, l.reports = checked.CountsFromLog, l.log
+		l.reports = l.log
 	}
 	if l.props.Reports || l.props.found.Counts {
 		l.NewAlarm(l, Alarm{"settlements-lost", "Costs that are known after the answer did not reach the store. Look at the store-* alarms.",
@@ -77,7 +77,7 @@ func (l *Limits) forwardLines(scope constructs.Construct, id string, logs awslog
 // of MACs.
 func (l *Limits) newLogFunction(counters access) awslambda.Function {
 	f := l.newFunction("Log", FunctionProps{Bundle: l.Bundle(contract.Log), Role: contract.Log, Timeout: logTimeout}, nil)
-	l.permitAll(f, counters)
+	permitAll(f, counters)
 	setVariables(f, counters.variables)
 	permit(f, l.record(contract.RecordActions(), contract.MACKeyKey))
 	setVariables(f, map[string]*string{
@@ -96,9 +96,6 @@ func (l *Limits) newLogFunction(counters access) awslambda.Function {
 // ReportFunction returns the function that charges what a foreign back end of a REST API reports. It is nil
 // if every limit of the rules counts requests, or with WeirBehind.
 func (l *Limits) ReportFunction() awslambda.IFunction {
-	if l.reports == nil {
-		return nil
-	}
 	return l.reports
 }
 
@@ -116,7 +113,7 @@ func (l *Limits) GrantReport(to awsiam.IGrantable) awsiam.Grant {
 // [Limits.WatchAccessLog] and [Limits.ReportFromLog]. Key: field; value: variable of API Gateway.
 func (l *Limits) AccessLogFields() map[string]string {
 	fields := map[string]string{responseTypeField: "$context.error.responseType"}
-	if l.countsFromLog {
+	if l.props.reporting().CountsFromLog {
 		fields[contract.LogReport] = "$context.authorizer." + contract.KeyReport
 		fields[contract.LogStatus], fields[contract.LogLength] = "$context.status", "$context.responseLength"
 	}
@@ -126,7 +123,7 @@ func (l *Limits) AccessLogFields() map[string]string {
 // ReportFromLog charges limits that count failures or bytes from a REST API's access log, so that foreign back ends need
 // no code for them. The log must be JSON with [Limits.AccessLogFields]. If no limit is charged from the log, it does nothing.
 func (l *Limits) ReportFromLog(logs awslogs.ILogGroup) {
-	if !l.countsFromLog {
+	if !l.props.reporting().CountsFromLog {
 		return
 	}
 	scope, ok := logs.(constructs.Construct)

@@ -39,8 +39,11 @@ func (l *Limits) Network() (subnets *[]*string, group *string) {
 }
 
 func (l *Limits) newNetwork() *network {
-	n := &network{vpc: l.props.Vpc, given: l.props.Vpc != nil}
-	if !n.given {
+	n := &network{vpc: l.props.Vpc, given: l.props.Vpc != nil || l.props.Kafka != nil}
+	switch {
+	case l.props.Kafka != nil:
+		n.vpc = l.props.Kafka.importVpc(l)
+	case !n.given:
 		n.vpc = l.newVpc()
 	}
 	n.subnets = subnets(n.vpc, l.props.Zones)

@@ -68,9 +68,8 @@ type LimitsProps struct {
 
 	// Store is the kind of store of the counters. "" means DynamoDB.
 	Store Store
-	// Vpc is the network of the functions and the cache (ElastiCache), and of the function Log and the brokers
-	// (Kafka). The functions use its isolated subnets, or else its private subnets, in two
-	// or three zones. The subnets need a route to DynamoDB, such as its gateway endpoint. nil: the
+	// Vpc is the network of the functions and the cache, with ElastiCache. The functions use its isolated subnets, or else its
+	// private subnets, in two or three zones. The subnets need a route to DynamoDB, such as its gateway endpoint. nil: the
 	// construct creates a VPC without a route to the internet.
 	Vpc awsec2.IVpc
 	// Zones are two or three availability zones, such as eu-central-1a. A new VPC gets these zones;
@@ -176,8 +175,7 @@ func (p *LimitsProps) check() error {
 	want(unresolved(p.Namespace) || len(p.Namespace) <= maxNamespace && validNamespace.MatchString(p.Namespace),
 		"Namespace: got %q, want 1 to %d lower-case letters, digits and single hyphens, starting with a letter", p.Namespace, maxNamespace)
 	want(p.Store == "" || p.Store == DynamoDB || p.Store == ElastiCache, "Store: got %q, want %s or %s", p.Store, DynamoDB, ElastiCache)
-	want(p.Vpc == nil || p.hasNetwork(), "Vpc: got a network, want none; only %s and Kafka use a network", ElastiCache)
-	want(p.Zones == nil || p.hasNetwork(), "Zones: got %q, want none; only %s and Kafka use a network", p.Zones, ElastiCache)
+	want(p.inNetwork() || p.Vpc == nil && p.Zones == nil, "Vpc, Zones: want none; only %s uses a network", ElastiCache)
 	want(p.WarmWrites == 0 || p.Store != ElastiCache, "WarmWrites: got %v, want 0 with %s, which has no table of counters", p.WarmWrites,
 		ElastiCache)
 	want(p.WarmWrites == 0 || p.WarmWrites >= NewTableWrites && p.WarmWrites == math.Trunc(p.WarmWrites),
@@ -197,10 +195,7 @@ func (p *LimitsProps) check() error {
 	first, _, _ := strings.Cut(strings.Join(p.Regions, ","), ",")
 	want(!strings.HasSuffix(first, contract.WithoutShare), "Regions: got %s first, want a region with a share: it has the records, so it "+
 		"cannot join or leave", first)
-	if k := p.Kafka; k != nil {
-		want(p.Vpc != nil && k.SecurityGroup != nil && k.Brokers != "" && k.Topic != "" && k.Cluster != "",
-			"Kafka: want all its fields, and Vpc, the network of the brokers")
-	}
+	p.checkKafka(want)
 	return errors.Join(append(problems, p.checkDeployment()...)...)
 }
 

@@ -54,7 +54,7 @@ func (v *validation) Validate() *[]*string {
 			v.problem("%s: %s", *f.Node().Path(), wrapperError(wrapper))
 		}
 	}
-	for _, f := range v.limits.measured {
+	for _, f := range v.limits.decide() {
 		v.logLevel(f)
 	}
 	return &v.problems
@@ -133,20 +133,15 @@ func (v *validation) open(c constructs.IConstruct) {
 
 // invokes reports whether a URI names a function that contains the limiter.
 func (v *validation) invokes(uri string) bool {
-	return slices.ContainsFunc(v.limits.functions(), func(f awscdk.CfnElement) bool {
+	return slices.ContainsFunc(v.limits.decide(), func(f awslambda.Function) bool {
 		// For a function in another stack of the app, the URI contains an import whose name has the
 		// function's logical id.
-		return strings.Contains(uri, *awscdk.Stack_Of(f).GetLogicalId(f))
+		return strings.Contains(uri, *awscdk.Stack_Of(f).GetLogicalId(f.Node().DefaultChild().(awscdk.CfnElement)))
 	})
 }
 
-// functions returns the functions that contain the limiter or have its layer.
-func (l *Limits) functions() (all []awscdk.CfnElement) {
-	for _, f := range slices.Concat(l.equipped, l.layered) {
-		all = append(all, f.Node().DefaultChild().(awslambda.CfnFunction))
-	}
-	return all
-}
+// decide returns the functions that contain the limiter or have its layer.
+func (l *Limits) decide() []awslambda.Function { return slices.Concat(l.equipped, l.layered) }
 
 // method reports a method that Attach should limit but that lacks the authorizer.
 func (v *validation) method(c awsapigateway.CfnMethod) {

@@ -82,6 +82,20 @@ func TestATTACH_versions(t *testing.T) {
 	}
 }
 
+// No example replaces the account's role for API Gateway's logs.
+func TestExamples_logRole(t *testing.T) {
+	for file, want := range map[string]string{"../examples/typescript/app.ts": "cloudWatchRole: false",
+		"../examples/python/app.py": "cloud_watch_role=False", "../../local/starter/infra/stack.go": "CloudWatchRole: jsii.Bool(false)",
+		"../ATTACH.md": "CloudWatchRole: jsii.Bool(false)", "../ratelimit/example_test.go": "CloudWatchRole: jsii.Bool(false)"} {
+		content := read(t, file)
+		if made, kept := len(restAPI.FindAllString(content, -1)), strings.Count(content, want); made == 0 || kept != made {
+			t.Errorf("%s: got %d REST APIs and %d of %q, want the same", file, made, kept, want)
+		}
+	}
+}
+
+var restAPI = regexp.MustCompile(`\bNewRestApi\(|\bRestApi\(`)
+
 var versioned = regexp.MustCompile(`aws-cdk@([0-9.]+)`)
 
 // dryRun returns the commands that make would run.
@@ -102,6 +116,8 @@ func TestMake(t *testing.T) {
 		"cdk deploy --require-approval any-change ": {"deploy"},
 		"cdk deploy --require-approval never ":      {"deploy", "APPROVAL=never"},
 		"cdk destroy --force":                       {"destroy", "APPROVAL=never"},
+		// Only this region goes: not those that depend on it.
+		"cdk destroy  --exclusively 'Weir-*-us-east-1' ": {"destroy", "ONLY=us-east-1"},
 		// The CDK synthesizes the app before it prepares an account.
 		"-o dist/arm64/authorizer/bootstrap": {"-B", "bootstrap"},
 	} {
@@ -221,6 +237,8 @@ func TestREADME_alarms(t *testing.T) {
 
 var quantity = regexp.MustCompile(`(\d+) (?:%|ms|seconds|invocations|calls|messages)`)
 
+var percentage = regexp.MustCompile(`more than \d+ %`)
+
 // checkAlarm compares the threshold and the minutes of an alarm with its row in the table and with its
 // description. The texts of store-slow also name twice the threshold, which is the timeout of a call.
 func checkAlarm(t *testing.T, name, row string, properties map[string]any) {
@@ -234,6 +252,9 @@ func checkAlarm(t *testing.T, name, row string, properties map[string]any) {
 	}
 	if !strings.Contains(row, minutes) {
 		t.Errorf("%s: got row %q, want %q", name, row, minutes)
+	}
+	if percentage.MatchString(row) && !strings.Contains(text(t, properties), `\u003e= 10, `) {
+		t.Errorf("%s: got %s, want a percentage of at least 10 requests", name, text(t, properties))
 	}
 	if above > 0 && !slices.ContainsFunc(quantity.FindAllStringSubmatch(row, -1), func(q []string) bool { return q[1] == fmt.Sprint(above) }) {
 		t.Errorf("%s: got row %q, want the threshold %v", name, row, above)

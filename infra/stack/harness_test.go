@@ -102,7 +102,7 @@ func inRegions(regions ...string) func(*stack.Settings) {
 // toKafka sends decisions to an existing cluster; the counters stay in DynamoDB.
 func toKafka(s *stack.Settings) {
 	s.Throttle, s.WarmWrites = 2000, 12000
-	s.Kafka = stack.Kafka{
+	s.Kafka = &ratelimit.Kafka{
 		Brokers: "b-1.decisions.example:9098,b-2.decisions.example:9098", Topic: "decisions", SecurityGroup: "sg-0123456789abcdef0",
 		Cluster: "arn:aws:kafka:eu-central-1:123456789012:cluster/decisions/0a1b2c3d-0000-1111-2222-333344445555-6",
 		Vpc:     "vpc-0123456789abcdef0", Subnets: []string{"subnet-0123456789abcdef0", "subnet-0123456789abcdef1"},

@@ -113,6 +113,12 @@ func TestSettings_Each(t *testing.T) {
 		len(all[1].Regions) != 2 {
 		t.Errorf("got %+v and error %v, want a stack in each region", all, err)
 	}
+	all := stack.NewEach(cdkApp(t), settings(t, func(s *stack.Settings) { s.Regions = []string{"us-east-1", "us-west-2", "us-east-2"} }))
+	for i, made := range all[1:] {
+		if d := *made.Dependencies(); len(d) != 1 || *d[0].Node().Id() != *all[i].Node().Id() {
+			t.Errorf("%s: got it after %d stacks, want it after %s", *made.Node().Id(), len(d), *all[i].Node().Id())
+		}
+	}
 	s, err = read(map[string]string{"stage": "prod", "regions": "eu-central-1,us-east-1:0"})
 	if all := s.Each(); err != nil || all[1].Region != "us-east-1" {
 		t.Errorf("a region without share: got %+v and error %v, want its stack", all, err)

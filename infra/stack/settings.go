@@ -20,7 +20,7 @@ import (
 // Settings are the settings of a deployment, from -c key=value of the CDK and from
 // infra/stages.json. [Read] reads them. infra/README.md documents each.
 type Settings struct {
-	// LimitsProps are the settings of the limits. [New] sets Architecture, Records, Vpc, Kafka and AlarmAction. The
+	// LimitsProps are the settings of the limits. [New] sets Architecture, Records and AlarmAction. The
 	// paths of Rules and Bundles are relative to the repository, unless [Settings.In] changes them.
 	ratelimit.LimitsProps
 
@@ -35,15 +35,7 @@ type Settings struct {
 	Throttle float64 // requests per second that each API's stage accepts; default 600
 	WAF      float64 // requests in five minutes above which WAF blocks an address; 0: no WAF
 	LogRole  bool    // create the account's role for API Gateway's logs, which replaces the one that the account has
-	Kafka    Kafka
-	Warning  string // a setting that is probably a mistake; "" for none
-}
-
-// Kafka is a topic of an Amazon MSK cluster and the cluster's VPC.
-type Kafka struct {
-	Brokers, Topic, Cluster, SecurityGroup string // see ratelimit.Kafka
-	Vpc                                    string
-	Subnets                                []string // subnets in two or three zones
+	Warning  string  // a setting that is probably a mistake; "" for none
 }
 
 // Read returns the settings of a CDK app from the CDK's context, and for keys without a value there from the stage's object in
@@ -122,6 +114,7 @@ type setting struct {
 // known returns all settings, which write into s.
 func (s *Settings) known() map[string]setting {
 	var tokens ratelimit.Tokens
+	var kafka ratelimit.Kafka
 	var reserved float64
 	all := map[string]setting{
 		"stage": matching(&s.Namespace, "lower-case letters, digits and single hyphens, starting with a letter", validStage),
@@ -134,19 +127,22 @@ func (s *Settings) known() map[string]setting {
 		"decisionSample": parsed(&s.DecisionSample, "a whole number", strconv.Atoi),
 	}
 	for key, to := range map[string]*string{"rules": &s.Rules, "rulesFrom": &s.RulesFrom, "bundles": &s.Bundles, "address": &s.Address,
-		"userClaim": &s.UserClaim, "tierClaim": &s.TierClaim, "recordsTable": &s.RecordsTable, "kafkaBrokers": &s.Kafka.Brokers,
-		"kafkaTopic": &s.Kafka.Topic, "kafkaCluster": &s.Kafka.Cluster, "kafkaSecurityGroup": &s.Kafka.SecurityGroup, "kafkaVpc": &s.Kafka.Vpc} {
+		"userClaim": &s.UserClaim, "tierClaim": &s.TierClaim, "recordsTable": &s.RecordsTable} {
 		all[key] = setting{}.then(func(value string) { *to = value })
 	}
 	for key, to := range map[string]*string{"issuer": &tokens.Issuer, "audience": &tokens.Audience, "jwks": &tokens.JWKS} {
 		all[key] = setting{}.then(func(value string) { *to, s.Tokens = value, &tokens })
+	}
+	for key, to := range map[string]*string{"kafkaBrokers": &kafka.Brokers, "kafkaTopic": &kafka.Topic, "kafkaCluster": &kafka.Cluster,
+		"kafkaSecurityGroup": &kafka.SecurityGroup, "kafkaVpc": &kafka.Vpc} {
+		all[key] = setting{}.then(func(value string) { *to, s.Kafka = value, &kafka })
 	}
 	for key, variable := range map[string]string{"basePath": contract.VariableBasePath, "apiKeyHeader": contract.VariableAPIKeyHeader,
 		"foreignApiKeys": contract.VariableForeignAPIKeys} {
 		all[key] = setting{}.then(func(value string) { s.Variables[variable] = value })
 	}
 	for key, to := range map[string]*[]string{"corsOrigins": &s.CORSOrigins, "regions": &s.Regions, "deployed": &s.Deployed, "zones": &s.Zones,
-		"claims": &s.Claims, "kafkaSubnets": &s.Kafka.Subnets} {
+		"claims": &s.Claims, "kafkaSubnets": &kafka.Subnets} {
 		all[key] = setting{}.then(func(value string) { *to = strings.Split(value, ",") })
 	}
 	for key, to := range map[string]*bool{"requireCredential": &s.RequireCredential, "logRole": &s.LogRole} {
@@ -158,7 +154,7 @@ func (s *Settings) known() map[string]setting {
 // complete sets what depends on several settings, and refuses those that exclude or need each other.
 func (s *Settings) complete(refuse func(key, got, want string)) {
 	s.Bundles = cmp.Or(s.Bundles, "dist/"+s.Arch)
-	if s.Regions != nil && (s.Kafka.Vpc != "" || s.Zones != nil) {
+	if s.Regions != nil && (s.Kafka != nil || s.Zones != nil) {
 		refuse("regions", strings.Join(s.Regions, ","), "nothing with zones or kafkaVpc, which are in one region")
 	}
 	if s.WAF != 0 && s.WAF < minWAF {
@@ -168,11 +164,6 @@ func (s *Settings) complete(refuse func(key, got, want string)) {
 		if want := s.follows(); want != "" {
 			refuse("regions", strings.Join(s.Regions, ","), want)
 		}
-	}
-	k := s.Kafka
-	kafka := []string{k.Brokers, k.Topic, k.Cluster, k.SecurityGroup, k.Vpc, strings.Join(k.Subnets, ",")}
-	if missing := slices.Contains(kafka, ""); missing && strings.Join(kafka, "") != "" {
-		refuse("kafkaBrokers", k.Brokers, "all of kafkaBrokers, kafkaTopic, kafkaCluster, kafkaSecurityGroup, kafkaVpc and kafkaSubnets, or none")
 	}
 }
 

@@ -63,6 +63,18 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	return s.stack
 }
 
+// NewEach adds the stacks of all regions to an app. Each depends on the one before it: the first creates the records of all, and the
+// last publishes the rules, when the others have the code that reads them.
+func NewEach(scope constructs.Construct, settings Settings) (all []awscdk.Stack) {
+	for i, each := range settings.Each() {
+		all = append(all, New(scope, each))
+		if i > 0 {
+			all[i].AddDependency(all[i-1], jsii.String("records and rules"))
+		}
+	}
+	return all
+}
+
 func (s *stage) props() *ratelimit.LimitsProps {
 	p := s.settings.LimitsProps
 	p.AlarmAction = awscloudwatchactions.NewSnsAction(s.alarms)
@@ -74,7 +86,6 @@ func (s *stage) props() *ratelimit.LimitsProps {
 		p.PreviousOriginSecret = s.secret("PreviousOriginSecret", "A second valid value, until every distribution or proxy sends the first. "+
 			"Empty means none.", true)
 	}
-	s.newSinks(&p)
 	if s.settings.Arch == "x86_64" {
 		p.Architecture = awslambda.Architecture_X86_64()
 	}

@@ -220,7 +220,6 @@ func TestRead(t *testing.T) {
 		"-c alarmEmail=nobody: want an address":                                              {"alarmEmail": "nobody"},
 		"-c throttle=0: want a whole number of at least 1":                                   {"throttle": "0"},
 		"-c events=kafka: want nothing; it is no longer a setting; a decision is a log line": {"events": "kafka"},
-		"-c kafkaBrokers=b: want all of kafkaBrokers, kafkaTopic, kafkaCluster":              {"kafkaBrokers": "b", "kafkaTopic": "t"},
 		"-c warmWrites=many: want a whole number":                                            {"warmWrites": "many"},
 		"stages: stores=dynamodb: want a setting: ":                                          {"stage": "prod"},
 		"stages: arch: not a setting of a stage; run make":                                   {"stage": "built"},
