@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -56,9 +55,9 @@ func (s *Server) suggest(urls []string) {
 
 // limitedPath returns a path whose GET requests have limits.
 func (s *Server) limitedPath() string {
-	for _, target := range targets(endpointsOf(s.live.Current()), s.apis[0].Routes) {
-		if target.Method == http.MethodGet {
-			return target.Path
+	for _, e := range endpointsOf(s.live.Current()) {
+		if path, ok := e.sample(s.apis[0].Routes); ok {
+			return path
 		}
 	}
 	return "/"

@@ -91,7 +91,7 @@ func (e endpoint) meets(r gateway.Route) bool {
 	if e.Method != "" && method != "ANY" && e.Method != method {
 		return false
 	}
-	if e.Endpoint == "*" || r.Path == "$default" {
+	if e.Endpoint == "*" || r.Path == gateway.DefaultRoute {
 		return true
 	}
 	rule, below := strings.CutSuffix(e.Endpoint, "/*")
@@ -110,39 +110,25 @@ func segments(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 }
 
-// target is a method and a path of an API.
-type target struct{ Method, Path string }
-
-// targets returns an endpoint that a client can call for each route with a rule, in the order of
-// the rules.
-func targets(rules []endpoint, routes []gateway.Route) (list []target) {
-	for _, rule := range rules {
-		for _, route := range routes {
-			if !rule.meets(route) {
-				continue
-			}
-			sample := target{Method: route.Method, Path: route.Path}
-			if sample.Method == "ANY" {
-				sample.Method = rule.Method
-			}
-			if sample.Method == "" {
-				sample.Method = http.MethodGet
-			}
-			if wide := route.Path == "$default" || strings.HasSuffix(route.Path, "+}"); wide && rule.Endpoint != "*" {
-				sample.Path = rule.Endpoint
-			}
-			sample.Path = concrete(sample.Path)
-			if !slices.Contains(list, sample) {
-				list = append(list, sample)
-			}
+// sample returns the path of a GET request that matches the endpoint and one of the routes. ok is false if there is none.
+func (e endpoint) sample(routes []gateway.Route) (path string, ok bool) {
+	for _, route := range routes {
+		get := (e.Method == "" || e.Method == http.MethodGet) && (route.Method == "ANY" || route.Method == http.MethodGet)
+		if !get || !e.meets(route) {
+			continue
 		}
+		wide := route.Path == gateway.DefaultRoute || strings.HasSuffix(route.Path, "+}")
+		if wide && e.Endpoint != "*" {
+			return concrete(e.Endpoint), true
+		}
+		return concrete(route.Path), true
 	}
-	return list
+	return "", false
 }
 
 // concrete replaces each path parameter, also a greedy one, with 1.
 func concrete(path string) string {
-	parts := segments(strings.TrimPrefix(path, "$default"))
+	parts := segments(strings.TrimPrefix(path, gateway.DefaultRoute))
 	for i, part := range parts {
 		if part[0] == '{' || part == "*" {
 			parts[i] = "1"

@@ -255,12 +255,12 @@ func (s *Server) serve(ctx context.Context, handlers []http.Handler, listeners [
 	failed := make(chan error, len(handlers))
 	var running []*http.Server
 	for i, handler := range handlers {
-		if s.Upstream.url == nil { // an upload to an upstream can take any time
-			handler = gateway.WithBodyTimeout(handler, bodyTimeout)
-		}
 		h := &http.Server{
 			Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 			ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelWarn),
+		}
+		if s.Upstream.url == nil { // an upload to an upstream can take any time
+			h.ReadTimeout = bodyTimeout // a function does not end with it
 		}
 		running = append(running, h)
 		go func() { failed <- h.Serve(listeners[i]) }()
