@@ -65,7 +65,7 @@ const (
 	FunctionDimension  = "FunctionName"
 )
 
-// Metrics returns the names of the metrics without a dimension, in no particular order.
+// Metrics returns the names of the metrics without a dimension; those that every line has are first.
 func Metrics() []string {
 	return []string{
 		Allowed, Refused, Degraded, FromCache, Busy, LocalFull, Evicted,
@@ -85,35 +85,28 @@ func RuleMetrics() []string {
 // Namespace returns the CloudWatch namespace of a deployment by its name, such as its stage.
 func Namespace(deployment string) string { return "Weir/" + deployment }
 
+// metrics are the counts by name, and the durations. The zero value is empty.
 type metrics struct {
-	allowed, refused, degraded, fromCache, busy, shadowed         int64
-	unauthorized, failed, localFull, storeCalls, clamped, evicted int64
-	overshoot                                                     int64 // the largest overshoot of a decision, not a sum
-	refunds                                                       limiter.Refunds
-	regionCalls, transfersLost, regionsFailed                     int64
-	settlementsLost, reportsRejected, costsUnread                 int64
-	debtExcess                                                    int64
-	rulesRefused, recordsIgnored, notices, claimsUncounted        int64
-	foreignKeys, unmatched, addressesNotFound                     int64
-	latency, storeLatency                                         sample
+	counts                map[string]int64
+	latency, storeLatency sample
 }
 
-func (m *metrics) addRefused(d *limiter.Decision) {
-	m.refused++
-	if d.FromCache {
-		m.fromCache++
+// add adds n to a count.
+func (m *metrics) add(name string, n int64) {
+	if n == 0 {
+		return
 	}
-	if d.Reason == limiter.ReasonBusy {
-		m.busy++
+	if m.counts == nil {
+		m.counts = map[string]int64{}
 	}
+	m.counts[name] += n
 }
 
-// addEnforced counts what allowed and refused requests have in common, such as the latency.
-func (m *metrics) addEnforced(took time.Duration, d *limiter.Decision) {
-	if d.Shadowed != nil {
-		m.shadowed++
+// addIf adds 1 to a count if the condition holds.
+func (m *metrics) addIf(holds bool, name string) {
+	if holds {
+		m.add(name, 1)
 	}
-	m.latency.add(took)
 }
 
 // addStore counts how a decision used the store, even if the decision was not enforced.
@@ -121,34 +114,34 @@ func (m *metrics) addStore(d *limiter.Decision) {
 	switch d.Reason {
 	case limiter.ReasonNone, limiter.ReasonBusy, limiter.ReasonOutage: // the store works
 	default:
-		m.degraded++
+		m.add(Degraded, 1)
 	}
 	if d.StoreCalls > 0 {
-		m.storeCalls += int64(d.StoreCalls)
+		m.add(StoreCalls, int64(d.StoreCalls))
 		m.storeLatency.add(d.StoreTime)
 	}
-	m.overshoot = max(m.overshoot, d.Overshoot)
-	m.clamped += int64(d.Clamped)
-	m.evicted += d.Evicted
-	m.regionCalls += int64(d.Transfer.Calls)
-	m.transfersLost += int64(d.Transfer.Lost)
-	m.regionsFailed += int64(d.Transfer.Failed)
+	m.add(Overshoot, max(0, d.Overshoot-m.counts[Overshoot])) // the largest overshoot of a decision, not a sum
+	m.add(Clamped, int64(d.Clamped))
+	m.add(Evicted, d.Evicted)
+	m.add(RegionCalls, int64(d.Transfer.Calls))
+	m.add(TransfersLost, int64(d.Transfer.Lost))
+	m.add(RegionsFailed, int64(d.Transfer.Failed))
 	m.addRefunds(d.Refunds)
 }
 
 func (m *metrics) addSettlement(s *Settlement) {
 	m.addRefunds(s.Refunds)
-	m.settlementsLost += int64(s.Lost)
-	m.reportsRejected += int64(s.Rejected)
-	m.costsUnread += int64(s.Unread)
+	m.add(SettlementsLost, int64(s.Lost))
+	m.add(ReportsRejected, int64(s.Rejected))
+	m.add(CostsUnread, int64(s.Unread))
 	for _, e := range s.Excess {
-		m.debtExcess += e.Cost
+		m.add(DebtExcess, e.Cost)
 	}
 }
 
 func (m *metrics) addRefunds(r limiter.Refunds) {
-	m.refunds.Given += r.Given
-	m.refunds.Dropped += r.Dropped
+	m.add(RefundsGiven, int64(r.Given))
+	m.add(RefundsDropped, int64(r.Dropped))
 }
 
 // inForce describes the rules in force. The zero value means that they are unknown.
@@ -198,22 +191,9 @@ func (l *line) add(name, unit string, value any) {
 // addTotals adds the counts of m and the rules that were in force at the time at. It always adds
 // Allowed and Refused, so that a ratio has a denominator. It adds other counts if they are not zero.
 func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time) {
-	for i, c := range [...]struct {
-		name  string
-		value int64
-	}{
-		{Allowed, m.allowed}, {Refused, m.refused},
-		{Degraded, m.degraded}, {FromCache, m.fromCache}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized},
-		{Failed, m.failed}, {LocalFull, m.localFull}, {Evicted, m.evicted},
-		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsDropped, int64(m.refunds.Dropped)},
-		{RegionCalls, m.regionCalls}, {TransfersLost, m.transfersLost}, {RegionsFailed, m.regionsFailed},
-		{SettlementsLost, m.settlementsLost}, {ReportsRejected, m.reportsRejected}, {CostsUnread, m.costsUnread}, {DebtExcess, m.debtExcess},
-		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {RecordsIgnored, m.recordsIgnored}, {Notices, m.notices},
-		{ForeignKeys, m.foreignKeys}, {ClaimsUncounted, m.claimsUncounted}, {Unmatched, m.unmatched},
-		{AddressesNotFound, m.addressesNotFound},
-	} {
-		if i < 2 || c.value > 0 {
-			l.add(c.name, "Count", c.value)
+	for i, name := range Metrics() {
+		if n := m.counts[name]; i < 2 || n > 0 {
+			l.add(name, "Count", n)
 		}
 	}
 	if !rules.at.IsZero() {
@@ -256,7 +236,7 @@ func (l *line) addExemption(c ruleCounts) {
 
 // addFunction adds the name of the function, if it has one, to the count Unauthorized.
 func (l *line) addFunction(name string, m *metrics) {
-	if name != "" && m.unauthorized > 0 {
+	if name != "" && m.counts[Unauthorized] > 0 {
 		l.members[FunctionDimension] = name
 		l.function = append(l.function, definition{Unauthorized, "Count"})
 	}

@@ -31,7 +31,7 @@ func (r *Recorder) Notice(_ context.Context, n limiter.Notice) error {
 	r.writing.Lock()
 	_ = r.out.Encode(line) // an error of the log cannot be reported anywhere else
 	r.writing.Unlock()
-	r.count(n.Time.UnixNano(), func() { r.metrics.notices++ })
+	r.count(n.Time.UnixNano(), func() { r.metrics.add(Notices, 1) })
 	return nil
 }
 

@@ -68,42 +68,33 @@ func (r *Recorder) add(o *Outcome, at int64) {
 	m, d := &r.metrics, &o.Decision
 	switch o.Class() {
 	case ClassAllowed:
-		m.allowed++
+		m.add(Allowed, 1)
 	case ClassRefused:
-		m.addRefused(d)
+		m.add(Refused, 1)
+		m.addIf(d.FromCache, FromCache)
+		m.addIf(d.Reason == limiter.ReasonBusy, Busy)
 		of := newRefusal(o.Caller, d.Limit, false)
 		of.blocked = o.Blocked
 		r.refusals.add(of, refused{1, d.Capacity, d.Remaining, at, d.RetryAfter, o.Caller.IPFrom})
 	case ClassUnauthorized:
-		m.unauthorized++
+		m.add(Unauthorized, 1)
 	case ClassFailed:
-		m.failed++
-		if o.Err == nil && d.LocalFull {
-			m.localFull++
-		}
+		m.add(Failed, 1)
+		m.addIf(o.Err == nil && d.LocalFull, LocalFull)
 	}
-	if o.Unmatched {
-		m.unmatched++
-	}
-	if o.RecordIgnored {
-		m.recordsIgnored++
-	}
-	if o.Uncounted {
-		m.claimsUncounted++
-	}
-	if o.Caller.ForeignKey {
-		m.foreignKeys++
-	}
-	if o.Caller.IPNotFound {
-		m.addressesNotFound++
-	}
+	m.addIf(o.Unmatched, Unmatched)
+	m.addIf(o.RecordIgnored, RecordsIgnored)
+	m.addIf(o.Uncounted, ClaimsUncounted)
+	m.addIf(o.Caller.ForeignKey, ForeignKeys)
+	m.addIf(o.Caller.IPNotFound, AddressesNotFound)
 	if o.Exemption != "" && o.Err == nil {
 		r.exempt.addExempt(o.Exemption)
 	}
 	if o.Err == nil && !d.Failed {
-		m.addEnforced(o.Duration, d)
+		m.latency.add(o.Duration)
 		r.byRule.add(o)
 		if d.Shadowed != nil {
+			m.add(Shadowed, 1)
 			r.refusals.add(newRefusal(o.Caller, d.Shadowed, true), refused{count: 1, capacity: d.Shadowed.Machine().Capacity(), at: at,
 				addressFrom: o.Caller.IPFrom})
 		}
@@ -127,7 +118,7 @@ func (r *Recorder) Settled(s Settlement) {
 
 // RulesRefused counts a rejected rules document.
 func (r *Recorder) RulesRefused(now time.Time) {
-	r.count(now.UnixNano(), func() { r.metrics.rulesRefused++ })
+	r.count(now.UnixNano(), func() { r.metrics.add(RulesRefused, 1) })
 }
 
 // Rules sets the version of the rules that are in force at the time now. confirmed is the time at which their

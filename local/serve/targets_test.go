@@ -16,7 +16,9 @@ func TestEndpoint_sample(t *testing.T) {
 			t.Errorf("%v: got %s, %t, want %q", e, got, ok, want)
 		}
 	}
-	if got, _ := (endpoint{"/x/{y}/z", ""}).sample([]gateway.Route{{Method: "ANY", Path: gateway.DefaultRoute}}); got != "/x/1/z" {
-		t.Errorf("default route: got %s, want /x/1/z", got)
+	for e, want := range map[endpoint]string{{"/x/{y}/z", ""}: "/x/1/z", {"*", ""}: "/"} {
+		if got, _ := e.sample([]gateway.Route{{Method: "ANY", Path: gateway.DefaultRoute}}); got != want {
+			t.Errorf("%v of the default route: got %s, want %s", e, got, want)
+		}
 	}
 }
