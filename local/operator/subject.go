@@ -24,13 +24,6 @@ const wantSubject = "want user:ID, apikey:ID, ip:ADDRESS, claim:NAME=VALUE, path
 
 const maxSubject = 4096
 
-// ParseSubject reads a subject in the form that explain prints. ipv6Bits is the prefix length of the
-// network that counts as one IPv6 caller. 0 means 64.
-func ParseSubject(text string, ipv6Bits int) (limiter.Subject, error) {
-	subject, _, err := (&Operator{IPv6Bits: ipv6Bits}).parse(text)
-	return subject, err
-}
-
 // ParseCaller reads a caller: user:ID, apikey:ID or ip:ADDRESS. ipv6Bits is the prefix length of the network that counts as
 // one IPv6 caller; 0 means 64.
 func ParseCaller(text string, ipv6Bits int) (limiter.Subject, caller.Caller, error) {
