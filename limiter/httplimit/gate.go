@@ -146,6 +146,7 @@ type Result struct {
 func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	result, begun := Result{Outcome: telemetry.Outcome{Time: g.o.Clock()}}, time.Now()
 	o := &result.Outcome
+	r.Method = strings.ToUpper(r.Method) // Flask and Django serve post like POST
 
 	// Identify the caller. If its credential is bad, only limits by address charge the caller.
 	var unidentified error

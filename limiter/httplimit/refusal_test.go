@@ -95,3 +95,21 @@ func TestGate_refusal_slow(t *testing.T) {
 		})
 	}
 }
+
+// A method in lower case counts like the method, because Flask and Django serve it so: the name in the fields must be that of
+// the body.
+func TestGate_method(t *testing.T) {
+	gate := storetest.Must(httplimit.FromDocument([]byte(`{"rules":[{"endpoint":"/mcp","method":"POST","headers":{"Mcp-Method":"tools/call",
+		"Mcp-Name":"cheap"},"limits":{"*":{"requests":9,"window":"1h"}}}]}`)))
+	h := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, method := range []string{"POST", "post"} {
+		r := httptest.NewRequestWithContext(t.Context(), method, "/mcp", strings.NewReader(`{"method":"tools/call","params":{"name":"dear"}}`))
+		r.Header.Set("Mcp-Method", "tools/call")
+		r.Header.Set("Mcp-Name", "cheap")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusBadRequest {
+			t.Errorf("%s: got %d %s, want 400", method, w.Code, w.Body)
+		}
+	}
+}

@@ -313,7 +313,7 @@ func TestRules_Select_unmatched(t *testing.T) {
 		"limits":{"*":{"requests":1,"window":"1m"}}},{"endpoint":"/c/{x}","limits":{"*":{"requests":1,"window":"1m"}}},
 		{"endpoint":"/users","limits":{"*":{"name":"users","requests":1,"window":"1m","per":["user"]}}}],"exempt":[{"endpoint":"/health"}]}`)
 	for request, want := range map[string]bool{
-		"GET /a": false, "HEAD /a": false, "POST /a": true, "GET /%61": false, "DELETE /b/c": false, "GET /v1/a": true, "GET /": true,
+		"GET /a": false, "HEAD /a": false, "get /a": false, "POST /a": true, "GET /%61": false, "DELETE /b/c": false, "GET /v1/a": true, "GET /": true,
 		"OPTIONS /": true, "OPTIONS /b/c": false, "GET /health": false, "GET /health/": true, "GET /..": false, "GET /c/1": false,
 		"GET /c/": true, "GET /users": false,
 	} {

@@ -76,6 +76,7 @@ func (r *Rules) Select(dst []limiter.Charge, q Request) Selection {
 
 // choose is Select. It adds the readings of the path and the matched rules to e, unless e is nil.
 func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selection {
+	q.Method = strings.ToUpper(q.Method) // Flask and Django serve get like GET
 	if block := r.blocked(q); block != nil {
 		return Selection{Charges: dst, Tier: r.Tier(q.Caller.Tier), Blocked: block, Refusal: r.refusal}
 	}
