@@ -161,7 +161,8 @@ func record() []byte {
 	}
 	r.Rules(now, 1, now, []string{l.Rule}, []string{"health"})
 	d := limiter.Decision{Allowed: true, Limit: l, Shadowed: l, Over: l, FromCache: true, Reason: limiter.ReasonTimeout, StoreCalls: 1,
-		Overshoot: 1, Clamped: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1}, Transfer: limiter.Transfer{Calls: 1, Lost: 1, Failed: 1}}
+		Overshoot: 1, Clamped: 1, Evicted: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1},
+		Transfer: limiter.Transfer{Calls: 1, Lost: 1, Failed: 1}}
 	charges := []limiter.Charge{{Limit: l, Subject: limiter.User("alice")}}
 	for _, err := range []error{nil, caller.ErrInvalidCredential, caller.ErrUnverified} {
 		r.Record(telemetry.Outcome{Time: now, Charges: charges, Decision: d, Err: err})
