@@ -174,7 +174,7 @@ func record() []byte {
 	r.Record(telemetry.Outcome{Time: now, Decision: d})
 	d.Reason = limiter.ReasonBusy
 	r.Record(telemetry.Outcome{Time: now, Decision: d})
-	d.Failed, d.LocalFull = true, true
+	d.Failed, d.LocalFull, d.Evicted = true, true, 1
 	r.Record(telemetry.Outcome{Time: now, Decision: d})
 	r.RulesRefused(now)
 	r.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return time.Second, 0, true })

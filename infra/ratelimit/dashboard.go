@@ -46,8 +46,8 @@ func (l *Limits) NewDashboard(scope awscdk.Stack, p Dashboard) (name *string) {
 			m.ByRule("shadow:", telemetry.RuleShadowed)}),
 	)
 	d.AddWidgets(
-		graph("What is not exact? Overshoot, refunds, clamped states", m.sums(telemetry.RefundsGiven, telemetry.RefundsDropped,
-			telemetry.Clamped), m.Metric(telemetry.Overshoot, "Maximum")),
+		graph("What is not exact? Overshoot, refunds, clamped and evicted states", m.sums(telemetry.RefundsGiven, telemetry.RefundsDropped,
+			telemetry.Clamped, telemetry.Evicted), m.Metric(telemetry.Overshoot, "Maximum")),
 		graph("Rules: oldest and newest version in force, and seconds since they were confirmed",
 			[]awscloudwatch.IMetric{m.Metric(telemetry.RulesVersion, "Minimum"), m.Metric(telemetry.RulesVersion, "Maximum")},
 			m.Metric(telemetry.RulesAge, "Minimum"), m.Metric(telemetry.RulesAge, "Maximum")),

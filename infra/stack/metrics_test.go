@@ -82,7 +82,7 @@ func TestStack_metrics(t *testing.T) {
 	if !slices.Equal(looked, want) {
 		t.Errorf("metrics that the stack shows:\n got %v\nwant %v", looked, want)
 	}
-	if len(want)+len(unused)+len(ofCount) != 39 {
+	if len(want)+len(unused)+len(ofCount) != 40 {
 		t.Errorf("got %d written metrics; update the number here and the cost in infra/COSTS.md", len(want)+len(unused)+len(ofCount))
 	}
 	if !strings.Contains(body.String(), "sort requests desc\\n| limit 10\"") {
