@@ -49,7 +49,7 @@ const (
 	ownWave        wave = iota // the ask can be refused without a charge, but not known to be
 	refundableWave             // the charge can be refunded
 	callerWave                 // the charge cannot be refunded; the limit counts one caller
-	sharedWave                 // the charge cannot be refunded; the limit counts all callers
+	globalWave                 // the charge cannot be refunded; the limit counts all callers
 )
 
 // If other requests have used a bucket since the charge, a store does not refund what leaks in refundMargin. If the
@@ -69,7 +69,7 @@ func (a *ask) wave() wave {
 		switch leak := algo.Leak(limit.Machine(), a.Charges[i].Cost); {
 		case leak == algo.Never || a.Charges[i].Force || limit.Spread.Lease > 1 || leak > refundMargin:
 		case limit.Global:
-			return sharedWave
+			return globalWave
 		default:
 			w = callerWave
 		}

@@ -24,7 +24,7 @@ type combiner struct {
 
 	calls     parallel.Calls
 	began     time.Time     // when the asks were taken; zero if no refund can follow
-	storeTime time.Duration // time that the request waited for a shared store
+	storeTime time.Duration // time that the request waited for a remote store
 	corrected int           // calls for refunds
 	refunds   Refunds
 }

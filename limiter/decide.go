@@ -50,7 +50,7 @@ func (l *Limiter) decidePooled(ctx context.Context, now time.Time, charges []Cha
 //
 //  1. The charges on each subject become an ask, which a store takes in one atomic step.
 //  2. If there are several asks, each says what this process knows without a call. If one is refused, the request is.
-//  3. The asks are taken: by a store of this process one after another, by a shared store in up to four waves. If only
+//  3. The asks are taken: by a store of this process one after another, by a remote store in up to four waves. If only
 //     limits with Mark refuse, their ask is taken again without them.
 //  4. If the request is denied, the admitted asks are corrected to the cost 0, except for forced charges.
 //

@@ -57,11 +57,11 @@ type Decision struct {
 	Overshoot int64
 	// FromCache reports that this process denied the request without a store call.
 	FromCache bool
-	// StoreCalls is the number of calls of a shared store for this decision, including refunds of a denied request.
+	// StoreCalls is the number of calls of a remote store for this decision, including refunds of a denied request.
 	// Several attempts inside a store are one call. Calls of a Local store do not count, and neither do calls of a
 	// later settlement (Receipt.Settle).
 	StoreCalls int
-	// StoreTime is the time that the decision waited for calls of a shared store. Concurrent calls count
+	// StoreTime is the time that the decision waited for calls of a remote store. Concurrent calls count
 	// once.
 	StoreTime time.Duration
 	// Refunds counts the charges of a denied request that were made before another subject refused

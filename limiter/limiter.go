@@ -34,7 +34,6 @@ type Limiter struct {
 	remote   bool // other processes charge the same store
 	layers   [1 << optionalLayers]chain.Layer
 	groups   *groups.Groups // nil for a Local store
-	trackers *table.Trackers
 	fallback *fallback.Counts
 	health   health.Health
 	evicted  func() int64 // see Decision.Evicted
@@ -101,10 +100,9 @@ func layersOf(limit *Limit) (set int) {
 // upward: an ask meets leases first and wire last (decide.go). Each layer calls only the one below it, but counters also
 // reports to wire. A store of this process needs no other layer than regions.
 func (l *Limiter) connect(own Shares, o Options) {
-	l.trackers = &table.Trackers{Table: l.table, IntN: o.IntN}
 	l.fallback = fallback.New(l.table)
-	p := &chain.Process{Health: &l.health, Cache: &table.Cache{Table: l.table, TTL: o.CacheTTL, IntN: o.IntN}, Trackers: l.trackers,
-		Clock: o.Clock, Together: l.clock, IntN: o.IntN, Log: l.log.failure}
+	p := &chain.Process{Health: &l.health, Cache: &table.Cache{Table: l.table, TTL: o.CacheTTL, IntN: o.IntN},
+		Trackers: &table.Trackers{Table: l.table, IntN: o.IntN}, Clock: o.Clock, Together: l.clock, IntN: o.IntN, Log: l.log.failure}
 	lowest, store := chain.Layer(wire.Local{Store: l.store}), &wire.Wire{Store: l.store, Process: p}
 	if l.remote {
 		l.groups = &groups.Groups{Below: &throttle.Throttle{Below: store, Process: p}, Process: p, Margin: o.Timeout / 10}

@@ -15,7 +15,7 @@ import (
 
 // Options are the options of a Limiter. The zero value is ready for use.
 type Options struct {
-	// Timeout bounds the time that a decision waits for a shared store; 0 means the timeout of a Remote store, and
+	// Timeout bounds the time that a decision waits for a remote store; 0 means the timeout of a Remote store, and
 	// DefaultTimeout for any other store. It MUST be below MinWindow. A Remote store may extend it. A Local store has
 	// no timeout.
 	Timeout time.Duration

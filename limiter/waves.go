@@ -44,15 +44,15 @@ func (c *combiner) take() {
 	}
 }
 
-// takeInWaves takes the asks of a shared store, those of one wave at the same time. A subject whose charge cannot be
+// takeInWaves takes the asks of a remote store, those of one wave at the same time. A subject whose charge cannot be
 // refunded waits until the other subjects have admitted the request. Otherwise a flood of refused requests would drain a
 // fast bucket that many callers share.
 //
 // A request on such a bucket takes two round trips, rarely three, but no more calls. It takes one round trip if this
 // process knows that the other limits have room.
 func (c *combiner) takeInWaves() {
-	for w := ownWave; w <= sharedWave && !c.refused(); w++ {
-		for w > ownWave && w < sharedWave && (c.Look || c.hasRoom(w)) {
+	for w := ownWave; w <= globalWave && !c.refused(); w++ {
+		for w > ownWave && w < globalWave && (c.Look || c.hasRoom(w)) {
 			w++
 		}
 		c.run(func(a *ask) bool { return a.Verdict == chain.Unanswered && a.wave() <= w })

@@ -34,10 +34,11 @@ func (b *background) change(to gobreaker.State) {
 	}
 }
 
-// waits reports whether no request may probe the store yet, if the pause of the breaker is over.
+// waits reports whether no request may probe the store yet, if the pause of the breaker is over. If no request comes for a
+// second pause, the next one probes the store.
 func (b *background) waits() bool {
 	opened := b.opened.Load()
-	return opened != nil && !b.works.Load() && (b.looking.Load() || time.Since(*opened) < 2*Pause) // if no request comes for so long, the next one probes
+	return opened != nil && !b.works.Load() && (b.looking.Load() || time.Since(*opened) < 2*Pause)
 }
 
 // lookBeside looks at the limits of the charges in a goroutine, unless a look is in flight. The look ends at the

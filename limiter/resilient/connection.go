@@ -84,7 +84,7 @@ type watched struct {
 // that does not use net/http SHOULD return such connections. A request and its answer MUST NOT be concurrent to others.
 func Watch(c net.Conn) net.Conn {
 	w := &watched{Conn: c, last: time.Now()}
-	if s, ok := c.(syscall.Conn); ok { // clients look there whether the server has closed the connection, before each request
+	if s, ok := c.(syscall.Conn); ok { // store clients look there whether the server has closed the connection, before each request
 		if raw, err := s.SyscallConn(); err == nil {
 			return struct {
 				*watched
@@ -126,7 +126,7 @@ func (w *watched) explain(err error) error {
 	return err
 }
 
-// ConnectionLife is how long an idle connection counts as usable. Clients of a store SHOULD close idle
+// ConnectionLife is how long an idle connection counts as usable. Store clients SHOULD close idle
 // connections after this time. Lambda freezes a process between two events. If the server closes a
 // connection meanwhile, the process notices this only at the next request.
 const ConnectionLife = 5 * time.Second

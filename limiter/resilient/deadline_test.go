@@ -20,7 +20,8 @@ import (
 
 // behind returns a Limiter with store, a timeout, and a breaker that never opens.
 func behind(store limiter.Store, timeout time.Duration) *limiter.Limiter {
-	return storetest.Must(limiter.New(opening(store, math.MaxUint32), limiter.Options{Timeout: timeout, Logger: slog.New(slog.DiscardHandler)}))
+	return storetest.Must(limiter.New(opening(store, math.MaxUint32),
+		limiter.Options{Timeout: timeout, Logger: slog.New(slog.DiscardHandler)}))
 }
 
 // hanging is a store that answers, or hangs until the deadline.

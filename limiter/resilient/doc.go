@@ -42,5 +42,5 @@
 //
 // A charge is repeated once if its connection was idle for more than a second and breaks without an answer. A connection
 // that was used since then probably lost an answer, and a repetition would charge twice. A refund is never repeated,
-// because two refunds would admit more. The package observes connections of net/http. Other clients dial with [Watch].
+// because two refunds would admit more. The package observes connections of net/http. Clients of other protocols dial with [Watch].
 package resilient

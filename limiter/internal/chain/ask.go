@@ -48,8 +48,8 @@ type Ask struct {
 	Full       bool          // the fallback has no room for the subject
 	Counted    bool          // the denial cache has counted the ask, if it is an early request
 	NeedsShare bool          // shared limits refuse, and other regions can have share
-	Calls      int           // calls of the shared store
-	StoreTime  time.Duration // time that the ask waited for the shared store
+	Calls      int           // calls of the remote store
+	StoreTime  time.Duration // time that the ask waited for the remote store
 	Clamped    int           // states that reports of counters clamped
 	Overshoot  int64         // by how much a counter exceeds its limit
 	Degraded   error         // why a counter decides without the store

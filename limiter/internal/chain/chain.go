@@ -70,7 +70,7 @@ func NewRequest(ctx context.Context, at time.Time, look bool, t *Timeouts) Reque
 func (r *Request) Context() context.Context { return r.values }
 
 // Deadline returns a context with the deadline of the request. It ignores that the caller leaves. The timeout begins at
-// the first call of Deadline, which is when the request first waits for a shared store.
+// the first call of Deadline, which is when the request first waits for a remote store.
 func (r *Request) Deadline() context.Context {
 	if r.deadline == nil {
 		r.deadline = r.values

@@ -197,9 +197,13 @@ func (s *serving) synchronize(i int) (unsynced error) {
 	s.Trackers.Unlock()
 
 	report := chain.Ask{Request: s.Request, Subject: s.Subject, Reports: true}
-	for _, c := range reportCharges(t.Limit, s.Subject, out) {
-		report.Add(chain.Line{Limit: c.Limit, Want: c.Cost}, c, algo.Result{})
+	add := func(l *domain.Limit, cost int64) {
+		report.Add(chain.Line{Limit: l, Want: cost}, domain.Charge{Subject: s.Subject, Limit: l, Cost: cost, Force: true}, algo.Result{})
 	}
+	r := t.Limit.Reports()
+	add(r.Admitted, out.Count)
+	add(r.Demand, out.Demand)
+	add(r.Processes, out.Interval.Milliseconds())
 	report.Calls, report.Err = 1, domain.ErrUnavailable // these values stay if the store panics
 	defer func() { s.synchronized(t, out, &report) }()
 	began := time.Now()
@@ -235,14 +239,6 @@ func (s *serving) synchronized(t *table.Tracker, out quota.Report, report *chain
 	}
 	t.Err = report.Err
 	t.EndRenewal()
-}
-
-func reportCharges(l *domain.Limit, subject domain.Subject, out quota.Report) []domain.Charge {
-	charge := func(l *domain.Limit, cost int64) domain.Charge {
-		return domain.Charge{Subject: subject, Limit: l, Cost: cost, Force: true}
-	}
-	r := l.Reports()
-	return []domain.Charge{charge(r.Admitted, out.Count), charge(r.Demand, out.Demand), charge(r.Processes, out.Interval.Milliseconds())}
 }
 
 // Settle implements chain.Layer. A counter returns a whole charge that it has not reported yet, and nothing else.

@@ -1,4 +1,4 @@
-// Package health has what a process knows of a shared store as a whole: whether it answers, and how many requests are in
+// Package health has what a process knows of a remote store as a whole: whether it answers, and how many requests are in
 // progress.
 package health
 
@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/domain"
 )
 
-// Health is the health of a shared store. The zero value is ready for use. It is safe for concurrent use.
+// Health is the health of a remote store. The zero value is ready for use. It is safe for concurrent use.
 type Health struct {
 	Active  atomic.Int64 // requests that are being decided, and settlements
 	Settled atomic.Int64 // settlements that have ended

@@ -247,7 +247,8 @@ func (s *serving) renewed(below *chain.Ask) {
 	}
 }
 
-// keep gives the spares of a to the trackers of their limits. A spare for which there is no tracker is lost.
+// keep gives the spares of a to the trackers of their limits. A spare that no request took for a renewal is lost if it finds no
+// tracker, or a lease that another request took meanwhile and that has more left.
 func (l *Leases) keep(a *chain.Ask) {
 	l.Trackers.Lock()
 	defer l.Trackers.Unlock()
@@ -256,7 +257,7 @@ func (l *Leases) keep(a *chain.Ask) {
 		t := line.Renews
 		if c.Cost > line.Want && t == nil {
 			t = l.Trackers.Get(a.Now, a.Subject, line.Limit)
-			if t != nil && t.Renewing != nil {
+			if t != nil && (t.Renewing != nil || t.Lease.Left(a.Now) >= c.Cost-line.Want) {
 				t = nil
 			}
 		}

@@ -57,6 +57,41 @@ func TestLeases_grace(t *testing.T) {
 	}
 }
 
+// meanwhile is a layer below that takes a spare of 3, while another request takes a lease.
+type meanwhile struct {
+	admits
+	other func()
+}
+
+func (b *meanwhile) Take(a *chain.Ask) {
+	b.other()
+	a.Charges[0].Cost += 3
+	b.admits.Take(a)
+}
+
+// A spare that a layer below took does not replace a lease that another request took meanwhile, unless it is larger.
+func TestLeases_keep(t *testing.T) {
+	limit, err := domain.NewLimit(domain.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60_000, Window: time.Minute,
+		Burst: 60_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for granted, want := range map[int64]int64{100: 99, 4: 3, 3: 3} {
+		ts, r := &table.Trackers{Table: table.New(100)}, chain.NewRequest(context.Background(), time.Unix(1e9, 0), false, &chain.Timeouts{})
+		a := chain.Ask{Request: &r, Subject: domain.User("alice")}
+		a.Add(chain.Line{Limit: limit, Want: 1}, domain.Charge{Subject: a.Subject, Limit: limit, Cost: 1}, algo.Result{})
+		tracker, serial := ts.Get(r.Now, a.Subject, limit), int64(0)
+		l := Leases{Process: &chain.Process{Trackers: ts}, Below: &meanwhile{other: func() {
+			tracker.Lease.Renew(r.Now, algo.Result{Machine: limit.Machine(), State: algo.State{TAT: r.Now}}, granted, 1)
+			tracker.Lease.Grace, serial = time.Second, tracker.Lease.Serial
+		}}}
+		l.Take(&a)
+		if left := tracker.Lease.Left(r.Now); left != want || (tracker.Lease.Serial == serial) != (granted > 3) {
+			t.Errorf("a lease of %d: got %d left, another lease: %t, want %d", granted, left, tracker.Lease.Serial != serial, want)
+		}
+	}
+}
+
 // What the layers below know of a limit refuses no charge that its lease can serve.
 func TestLeases_Know(t *testing.T) {
 	limit := func(name string, s domain.Spread) *domain.Limit {
@@ -75,7 +110,8 @@ func TestLeases_Know(t *testing.T) {
 		want  bool
 	}{{"the lease has room", 2, leased, false}, {"the lease is used up", 3, leased, true}, {"another limit is full", 2, plain, true}} {
 		ts, below := &table.Trackers{Table: table.New(100), IntN: func(int) int { return 0 }}, &admits{full: c.full}
-		l, r := Leases{Below: below, Process: &chain.Process{Trackers: ts}}, chain.NewRequest(context.Background(), time.Unix(1e9, 0), false, &chain.Timeouts{})
+		l := Leases{Below: below, Process: &chain.Process{Trackers: ts}}
+		r := chain.NewRequest(context.Background(), time.Unix(1e9, 0), false, &chain.Timeouts{})
 		var a chain.Ask
 		for range c.taken + 1 {
 			a = chain.Ask{Request: &r, Subject: domain.User("alice")}

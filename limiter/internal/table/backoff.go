@@ -53,8 +53,8 @@ func (b *backOff) of(cost int64) *debt {
 	return &b.debts[1]
 }
 
-// left returns the remaining time of the back-off for a cost; 0 for the cost 0, and if b is nil. result is the cached state; the store returned it
-// at the instant seen.
+// left returns the remaining time of the back-off for a cost; 0 for the cost 0, and if b is nil. result is the cached state; the store
+// returned it at the instant seen.
 func (b *backOff) left(now algo.Instant, result algo.Result, seen algo.Instant, cost int64, ttl time.Duration) time.Duration {
 	if b == nil || cost < b.cost {
 		return 0

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/domain"
 )
 
-// Wire calls a shared store, and records the states that the store returns.
+// Wire calls a remote store, and records the states that the store returns.
 type Wire struct {
 	Store domain.Store
 	*chain.Process

@@ -27,7 +27,8 @@ func TestWire_spare(t *testing.T) {
 		charged int64
 	}{{8, false, chain.Admitted, 1, 8}, {12, false, chain.Admitted, 2, 1}, {12, true, chain.Refused, 1, 0}} {
 		store := storetest.Must(memstore.New(memstore.Options{}))
-		w := wire.Wire{Store: store, Process: &chain.Process{Health: &health.Health{}, Cache: &table.Cache{Table: table.New(10), TTL: time.Second}}}
+		w := wire.Wire{Store: store, Process: &chain.Process{Health: &health.Health{},
+			Cache: &table.Cache{Table: table.New(10), TTL: time.Second}}}
 		r := chain.NewRequest(context.Background(), time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC), false, &chain.Timeouts{})
 		a := chain.Ask{Request: &r, Subject: limiter.User("alice"), Group: c.group}
 		a.Add(chain.Line{Limit: limit, Want: 1}, limiter.Charge{Subject: a.Subject, Limit: limit, Cost: c.cost}, algo.Result{})
