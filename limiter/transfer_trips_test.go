@@ -28,7 +28,7 @@ import (
 // farTable is a table of another region, behind HTTP connections. To open one takes two round trips, with TLS 1.3, and a call
 // takes one.
 type farTable struct {
-	*memtable.Locked
+	*memtable.Table
 	trip   time.Duration
 	client *http.Client
 	served sync.Map // what the table does for a call, by the header Call
@@ -36,9 +36,9 @@ type farTable struct {
 	dials  atomic.Int64
 }
 
-func newFarTable(t *testing.T, table *memtable.Locked, trip time.Duration) *farTable {
+func newFarTable(t *testing.T, table *memtable.Table, trip time.Duration) *farTable {
 	t.Helper()
-	f := &farTable{Locked: table, trip: trip}
+	f := &farTable{Table: table, trip: trip}
 	f.client = &http.Client{Transport: &http.Transport{DialContext: f.dial, IdleConnTimeout: resilient.RegionConnectionLife,
 		MaxIdleConnsPerHost: 10}}
 	t.Cleanup(f.client.CloseIdleConnections)
@@ -86,12 +86,12 @@ func call[T any](ctx context.Context, f *farTable, serve func() (*T, error)) (*T
 func (f *farTable) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
 	error) {
 	return call(ctx, f, func() (*dynamodb.UpdateItemOutput, error) {
-		return f.Locked.UpdateItem(context.WithoutCancel(ctx), in, o...)
+		return f.Table.UpdateItem(context.WithoutCancel(ctx), in, o...)
 	})
 }
 
 func (f *farTable) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	return call(ctx, f, func() (*dynamodb.GetItemOutput, error) { return f.Locked.GetItem(context.WithoutCancel(ctx), in, o...) })
+	return call(ctx, f, func() (*dynamodb.GetItemOutput, error) { return f.Table.GetItem(context.WithoutCancel(ctx), in, o...) })
 }
 
 // Three regions on DynamoDB: one is at 90 % of the limit, and the others get few requests or none. A debit needs one round trip
@@ -186,7 +186,7 @@ func TestLimiter_Take_regionsConnections(t *testing.T) {
 func farFederation(t *testing.T, trip time.Duration, requests int64) (f *federation, links []*farTable) {
 	t.Helper()
 	f = &federation{}
-	tables := []*memtable.Locked{{}, {}, {}}
+	tables := []*memtable.Table{{}, {}, {}}
 	open := func(api dynamostore.API) *resilient.Store {
 		return storetest.Must(resilient.New(storetest.Must(dynamostore.NewBare(api, dynamostore.Options{Table: "t", Namespace: "n"})),
 			resilient.Options{}))

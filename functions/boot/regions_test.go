@@ -31,7 +31,7 @@ const sharedRules = `{"version":1,"rules":[{"endpoint":"*","limits":{"*":{"name"
 	`"algorithm":"fixed_window","regions":"shared"}}}]}`
 
 // inRegion returns a Config of a function in a region. tables has the table of each region.
-func inRegion(t *testing.T, tables map[string]*memtable.Locked, region string, variables ...string) boot.Config {
+func inRegion(t *testing.T, tables map[string]*memtable.Table, region string, variables ...string) boot.Config {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(sharedRules), 0o600); err != nil {
@@ -48,7 +48,7 @@ func inRegion(t *testing.T, tables map[string]*memtable.Locked, region string, v
 // Three functions in three regions admit together what the rules say, and one region alone admits all of it.
 func TestConfig_Environment_regions(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-central-1")
-	tables, admitted := map[string]*memtable.Locked{"eu-central-1": {}, "us-east-1": {}, "ap-southeast-1": {}}, map[string]int{}
+	tables, admitted := map[string]*memtable.Table{"eu-central-1": {}, "us-east-1": {}, "ap-southeast-1": {}}, map[string]int{}
 	now := time.Unix(1_800_000_000, 0)
 	for _, region := range []string{"us-east-1", "ap-southeast-1", "eu-central-1"} {
 		c := inRegion(t, tables, region, "REGIONS=eu-central-1,us-east-1,ap-southeast-1")
@@ -71,7 +71,7 @@ func TestConfig_Environment_regions(t *testing.T) {
 // A region with :0 has no share: it takes its requests from the others, and gives them none.
 func TestConfig_Environment_regionsWithout(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-central-1")
-	tables, now := map[string]*memtable.Locked{"eu-central-1": {}, "us-east-1": {}}, time.Unix(1_800_000_000, 0)
+	tables, now := map[string]*memtable.Table{"eu-central-1": {}, "us-east-1": {}}, time.Unix(1_800_000_000, 0)
 	admitted := map[string]int{}
 	for _, region := range []string{"us-east-1", "eu-central-1"} {
 		c := inRegion(t, tables, region, "REGIONS=2:eu-central-1,us-east-1:0")
@@ -113,13 +113,13 @@ func TestConfig_Environment_regionsWithout(t *testing.T) {
 
 // reached counts the calls of a table.
 type reached struct {
-	*memtable.Locked
+	*memtable.Table
 	calls chan struct{}
 }
 
 func (r reached) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	defer func() { r.calls <- struct{}{} }()
-	return r.Locked.GetItem(ctx, in, o...)
+	return r.Table.GetItem(ctx, in, o...)
 }
 
 // A function opens the connections to the other regions once, at the start.
@@ -128,9 +128,9 @@ func TestConfig_Environment_regionsWarm(t *testing.T) {
 	calls := make(chan struct{}, 10)
 	c := inRegion(t, nil, "eu-central-1", "REGIONS=eu-central-1,us-east-1")
 	boot.OpenTables(t, func(_ *dynamodb.Client, table, namespace string) (limiter.Store, error) {
-		return dynamostore.New(reached{&memtable.Locked{}, calls}, dynamostore.Options{Table: table, Namespace: namespace})
+		return dynamostore.New(reached{&memtable.Table{}, calls}, dynamostore.Options{Table: table, Namespace: namespace})
 	})
-	own := storetest.Must(dynamostore.New(&memtable.Locked{}, dynamostore.Options{Table: "counters", Namespace: "test"}))
+	own := storetest.Must(dynamostore.New(&memtable.Table{}, dynamostore.Options{Table: "counters", Namespace: "test"}))
 	storetest.Must(c.Environment(t.Context(), own, boot.Options{Logger: slog.New(slog.DiscardHandler)}))
 	<-calls
 	if len(calls) > 0 {
@@ -162,7 +162,7 @@ func TestConfig_Environment_regionsUnknown(t *testing.T) {
 // no record has reached the other region yet.
 func TestConfig_Environment_regionsKeys(t *testing.T) {
 	table, list := "weir-test-"+rand.Text(), []string{"eu-central-1", "us-east-1"}
-	tables := map[string]*memtable.Locked{list[0]: {}, list[1]: {}}
+	tables := map[string]*memtable.Table{list[0]: {}, list[1]: {}}
 	endpoint := recordstest.Regional(t, table, list...)
 	hashes, found := map[string]bool{}, map[string]bool{}
 	for _, region := range []string{"us-east-1", "eu-central-1"} {

@@ -29,7 +29,7 @@ func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 //   - slots: Newest, the entry of the slot taken last, and Entries. A store that numbers slots in another way
 //     need not keep Newest.
 //
-// For a log or slots, a store may keep a number of its own in Refunds. The zero value is the state of a subject that
+// For a log, a store may keep a number of its own in Refunds. The zero value is the state of a subject that
 // was never charged: full quota. Only Convert and the machine that made a State may read it. States are comparable.
 type State struct {
 	TAT     Instant // theoretical arrival time: when the bucket will be full again

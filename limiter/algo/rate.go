@@ -48,8 +48,8 @@ const (
 	// requests and a debt of the same size, or entries that have expired and are not yet removed. Twice
 	// MaxLog entries of 12 bytes and the longest key fit into eight write units of DynamoDB.
 	MaxLog = 327
-	// MaxSlots is the highest Requests of a Concurrent rate. That many slots of 20 bytes and the longest key
-	// fit into eight write units of DynamoDB.
+	// MaxSlots is the highest Requests of a Concurrent rate. That many slots of 11 bytes and the longest key
+	// fit into five write units of DynamoDB.
 	MaxSlots = 390
 )
 

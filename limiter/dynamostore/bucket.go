@@ -32,8 +32,8 @@ func (bucketLayout) write(_ item, id string, s algo.State, _ algo.Instant) map[s
 	}
 }
 
-// busy implements layout. A bucket is busy if its TAT is after now.
-func (bucketLayout) busy(_ item, _ string, h limiter.Held, now algo.Instant) (busy, known bool) {
+// busy reports whether h is a bucket whose TAT is after now. known is false if it is no bucket.
+func busy(h limiter.Held, now algo.Instant) (busy, known bool) {
 	_, known = h.Machine.(*algo.Bucket)
 	return known && h.State.TAT > now, known
 }

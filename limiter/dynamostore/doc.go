@@ -20,7 +20,7 @@
 //	l<id>          L    log: instants of the last requests, in the order of the appends
 //	n<id>          L    log: stamp of the list since its last rewrite, three numbers
 //	x<id>          N    log: interval of 2.5 s in which the newest entry is
-//	m<id>          M    slots of a concurrent limit: number of a slot -> its entry (algo.Slots); x<id> as for a log
+//	m<id>          NS   entries of the slots of a concurrent limit (algo.Slots); x<id> as for a log
 //	a<id>          L    skew of a state too far ahead of a clock (algo.Clamp): two numbers
 //
 // # How one write can be exact
@@ -68,16 +68,12 @@
 // An entry takes 12 bytes, so a write costs one unit for each 85 entries in the list. A write of a log
 // of 100 requests costs 1 to 3 units. A write of the largest log, of 327 requests, costs up to 8 units.
 //
-// A slot of a concurrent limit is one element of a map, with a random number of its own. A charge adds the
-// element if the size of the map is below the limit. A release removes the element if it exists. Neither
-// condition names another slot, so charges and releases never collide. A charge or a release that arrives
-// twice has no effect the second time. Expired slots count until a charge finds the map full. Its next
-// attempt removes them, if they still exist. If other corrections of a settlement lose every race, its
-// slots are released in a last update. An element takes 20 bytes, so a write costs one unit for each 51
-// slots in the map.
-//
-// An update cannot add an element to an absent map. An environment that does not know the subject guesses
-// whether the map exists, by what was recently true for the limit. A wrong guess takes a second attempt.
+// The slots of a concurrent limit are a set of their entries. A charge adds an entry if the size of the set is below the
+// limit, and the set does not have the entry. A release deletes the entry if the set has it. Neither condition names
+// another slot, so charges and releases never collide. Expired slots count until a charge finds the set full. Its next
+// attempt replaces the set by one without them. If other corrections of a settlement lose every race, its
+// slots are released in a last update. An entry takes 11 bytes, so a write costs one unit for each 93
+// slots in the set.
 //
 // A request after a pause adds a count and removes the two counts whose names it knows. A second update
 // removes other dead counts. This update runs at once if the item has more than 512 bytes and one of its

@@ -139,7 +139,6 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 			return false, err
 		}
 		guessed := !t.exact
-		applied = applied || t.holds(item)
 		charged := applied && (guessed || t.passes) // if false, the attempt wrote only a conversion or a clamp
 		if applied {
 			t.noteClamped()

@@ -17,7 +17,9 @@ type expression struct {
 	known  map[string]string // attribute or number -> placeholder
 	set    []string
 	remove []string
-	when   []string
+	// Clauses that add members to a set, and delete them. An absent set is empty.
+	adds, deletes []string
+	when          []string
 }
 
 func newExpression() *expression {
@@ -119,11 +121,13 @@ func (e *expression) absentOr(attribute, op, value string) string {
 // update returns the update expression; nil if the update writes nothing.
 func (e *expression) update() *string {
 	var parts []string
-	if len(e.set) > 0 {
-		parts = append(parts, "SET "+strings.Join(e.set, ", "))
-	}
-	if len(e.remove) > 0 {
-		parts = append(parts, "REMOVE "+strings.Join(e.remove, ", "))
+	for _, section := range []struct {
+		word    string
+		clauses []string
+	}{{"SET ", e.set}, {"REMOVE ", e.remove}, {"ADD ", e.adds}, {"DELETE ", e.deletes}} {
+		if len(section.clauses) > 0 {
+			parts = append(parts, section.word+strings.Join(section.clauses, ", "))
+		}
 	}
 	if len(parts) == 0 {
 		return nil

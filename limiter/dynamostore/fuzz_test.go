@@ -55,9 +55,9 @@ func FuzzStore_item(f *testing.F) {
 		"f* S log/1m0s/10\nv* N 0\nn* L 4107585625000000000,77,1\nl* L 4107585620000000000,4107585625000000000",
 		"f* S fixed/1h0m0s/10\nx* N 1.5", "f* N 7", "f* S sliding/1m0s/10\nx* S 7\nc* L ,", "f* S log/1s/3\nl* L x\nn* N -1",
 		"f* S bucket/1s/3\nt* L 7",
-		"f* S slots/1m0s/2\nv* N 0\nx* N 1643034250\nm* M Aaaaaaaa=4107585620000000000,Aaaaaaab=4107585625000000000", "f* S slots/1s/1\nm* M a=x",
+		"f* S slots/1m0s/2\nv* N 0\nx* N 1643034250\nm* NS 4107585620000000000,4107585625000000000", "f* S slots/1s/1\nm* NS x",
 		"f* S slots/1s/1\nm* L 7",
-		"f* S slots/1m0s/10\nv* N 1\nx* N 9\nm* M a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=8,i=9,j=10",
+		"f* S slots/1m0s/10\nv* N 1\nx* N 9\nm* NS 1,2,3,4,5,6,7,8,9,10",
 	} {
 		for i := range uint8(len(limits)) {
 			f.Add(attributes, i, int64(3), false)
@@ -110,13 +110,8 @@ func parseItem(attributes, id string) map[string]types.AttributeValue {
 				list.Value = append(list.Value, &types.AttributeValueMemberN{Value: n})
 			}
 			item[name] = list
-		case "M":
-			m := &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{}}
-			for element := range strings.SplitSeq(fields[2], ",") {
-				key, n, _ := strings.Cut(element, "=")
-				m.Value[key] = &types.AttributeValueMemberN{Value: n}
-			}
-			item[name] = m
+		case "NS":
+			item[name] = &types.AttributeValueMemberNS{Value: strings.Split(fields[2], ",")}
 		}
 	}
 	return item

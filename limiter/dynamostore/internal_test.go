@@ -96,7 +96,7 @@ func TestFormat(t *testing.T) {
 		` {"g00000000":{"Value":"7"},"t00000000":{"Value":"5"}}` +
 		` {"l00000000":{"Value":[{"Value":"5"},{"Value":"6"}]},"n00000000":{"Value":[{"Value":"0"},{"Value":"9"},{"Value":"2"}]},` +
 		`"x00000000":{"Value":"0"}}` +
-		` {"m00000000":{"Value":{"AAAAAAAI":{"Value":"5"},"AAAAAAAJ":{"Value":"6"}}},"x00000000":{"Value":"0"}}`
+		` {"m00000000":{"Value":["5","6"]},"x00000000":{"Value":"0"}}`
 	got := limiter.StateFormat
 	for _, c := range []struct {
 		machine algo.Machine

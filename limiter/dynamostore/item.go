@@ -119,6 +119,15 @@ func list(entries algo.Entries) types.AttributeValue {
 	return l
 }
 
+// set returns the set of entries, which are not empty.
+func set(entries algo.Entries) types.AttributeValue {
+	s := &types.AttributeValueMemberNS{Value: make([]string, entries.Len())}
+	for i := range s.Value {
+		s.Value[i] = strconv.FormatInt(int64(entries.At(i)), 10)
+	}
+	return s
+}
+
 // reader reads numbers and keeps the first error.
 type reader struct {
 	item item
@@ -169,6 +178,24 @@ func (r *reader) instants(name string) []algo.Instant {
 	for i, v := range l.Value {
 		instants[i] = algo.Instant(r.parse(name, v))
 	}
+	return instants
+}
+
+// set returns the members of a set in order, or nil if the set is absent.
+func (r *reader) set(name string) (instants []algo.Instant) {
+	v, ok := r.item[name]
+	if !ok {
+		return nil
+	}
+	members, ok := v.(*types.AttributeValueMemberNS)
+	if !ok {
+		r.fail(name, "a %T, want a set of numbers", v)
+		return nil
+	}
+	for _, text := range members.Value {
+		instants = append(instants, algo.Instant(r.parse(name, &types.AttributeValueMemberN{Value: text})))
+	}
+	slices.Sort(instants)
 	return instants
 }
 

@@ -20,10 +20,6 @@ type layout interface {
 	// the instant of the decision. read is the inverse.
 	write(stored item, id string, s algo.State, now algo.Instant) map[string]types.AttributeValue
 
-	// busy reports whether h has the update for a busy state. known is false if the kind has only one update, or if h is
-	// of another kind. it is nil before the first attempt.
-	busy(stored item, id string, h limiter.Held, now algo.Instant) (busy, known bool)
-
 	// next returns the state of v after the charge c, and whether c is allowed.
 	next(v *view, c limiter.Charge, now algo.Instant) (algo.State, bool)
 
@@ -69,8 +65,6 @@ func layoutOf(m algo.Machine) layout {
 
 // plain has the methods of a layout that most kinds share.
 type plain struct{}
-
-func (plain) busy(item, string, limiter.Held, algo.Instant) (busy, known bool) { return false, false }
 
 func (plain) next(v *view, c limiter.Charge, now algo.Instant) (algo.State, bool) {
 	return c.Apply(v.current.Machine, v.current.State, now)

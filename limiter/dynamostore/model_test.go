@@ -47,7 +47,7 @@ func TestStore_model(t *testing.T) {
 	t.Logf("%d histories: %v", histories, n)
 	for _, kind := range []string{"allowed", "refused", "clamped", "trim", "settlement", "reset", "contended", "lost",
 		"log to log", "log to bucket", "window to log", "window to bucket", "slots to slots", "slots to log", "slots to bucket", "log to slots",
-		"slots expired", "slots repeated", "slots full"} {
+		"slots expired", "slots full"} {
 		if n[kind] == 0 && *modelHistories == 0 {
 			t.Errorf("histories: got none with %s, want at least one", kind)
 		}
@@ -76,7 +76,6 @@ type history struct {
 	processes []*process
 	pause     int  // the first process makes a call only in about one turn of this number, so that other processes win races against it
 	lossy     bool // some answers are lost
-	repeats   bool // some updates reach the table twice, as if a client repeated a call
 	events    []event
 }
 
@@ -97,13 +96,7 @@ func newHistory(seed uint64) *history {
 	requests := []int64{6, 12, 20, 60}[r.IntN(4)]
 	before := []algo.Algorithm{algo.SlidingLog, algo.SlidingLog, algo.SlidingWindow, algo.Concurrent, algo.Concurrent}[r.IntN(5)]
 	after := []algo.Algorithm{algo.SlidingLog, algo.TokenBucket, algo.Concurrent}[r.IntN(3)]
-	h.repeats = before == algo.Concurrent && after == algo.Concurrent && r.IntN(2) == 0
-	window := time.Second
-	if h.lossy && (before == algo.Concurrent || after == algo.Concurrent) {
-		// If an answer is lost, the model does not know which expired slots the store kept. It keeps none if the
-		// clocks differ by less than the window, so this window is long.
-		h.pause, window = 1, 20*time.Second
-	}
+	const window = time.Second
 	for i, rate := range []algo.Rate{
 		{Algorithm: before, Requests: requests, Window: window, Counts: true},
 		{Algorithm: after, Requests: requests + 3, Window: window * 13 / 10},
@@ -190,8 +183,8 @@ func (h *history) check(n tally) string {
 // String returns the limits and the first operations.
 func (h *history) String(operations int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nrules 1: %s, rules 2: %s, pause %d, lossy %t, repeats %t\n", h.rules[0].Fingerprint(), h.rules[1].Fingerprint(),
-		h.pause, h.lossy, h.repeats)
+	fmt.Fprintf(&b, "\nrules 1: %s, rules 2: %s, pause %d, lossy %t\n", h.rules[0].Fingerprint(), h.rules[1].Fingerprint(),
+		h.pause, h.lossy)
 	for _, e := range h.events[:operations] {
 		fmt.Fprintf(&b, "call %3d: %s\n", e.call, e.text)
 	}

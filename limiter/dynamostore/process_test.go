@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/dynamostore"
-	"github.com/weir-limits/weir/limiter/dynamostore/memtable"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -34,9 +34,7 @@ type process struct {
 	calls      []call                         // the calls of the current operation
 	cache      map[*limiter.Limit]algo.Result // the latest results
 	charged    []charged                      // charges that may be refunded
-	repeated   bool                           // an applied update of the current operation reached the table twice
 	removed    bool                           // an applied update of the current operation removed something
-	after      memtable.Item                  // the item after the first applied call of the current operation
 }
 
 type call struct {
@@ -84,7 +82,7 @@ func (p *process) run(yield func(struct{}) bool) {
 	p.yield = yield
 	for i := range p.operations {
 		p.now = p.now.Add(time.Duration(p.r.Int64N(int64(p.step))))
-		p.calls, p.repeated, p.removed, p.after = nil, false, false, nil
+		p.calls, p.removed = nil, false
 		limit := p.h.rules[0]
 		if i >= p.newer {
 			limit = p.h.rules[1]
@@ -115,13 +113,12 @@ func (p *process) reset() {
 // settle settles the latest charge: at the cost 0, or at twice its cost.
 func (p *process) settle() {
 	last := len(p.charged) - 1
-	charges, results, now := p.charged[last].charges, p.charged[last].results, p.now
+	charges, results, now := slices.Clone(p.charged[last].charges), p.charged[last].results, p.now
 	p.charged = p.charged[:last]
-	charges[0].Force = p.r.IntN(3) == 0 && !p.h.repeats // a forced charge whose slot has expired is made again
+	charges[0].Force = p.r.IntN(3) == 0
 	_, err := p.store.Settle(context.Background(), now, modelCaller, charges, results, modelMargin)
 	at, applied := p.decisive()
 	text := fmt.Sprintf("settlement of %d (force %t) at %s: %v", charges[0].Cost, charges[0].Force, sinceStart(now), err)
-	seen := []algo.State{p.written()}
 	switch {
 	case errors.Is(err, errLost) && !applied:
 	case errors.Is(err, limiter.ErrContended):
@@ -131,7 +128,7 @@ func (p *process) settle() {
 		})
 	default:
 		p.record(at, "settlement", text, func(m *storetest.Model) string {
-			got := m.SettleSeen(now, modelCaller, charges, results, modelMargin, seen)
+			got := m.Settle(now, modelCaller, charges, results, modelMargin)
 			return unless(applied || got.Given == 0 && !charges[0].Force, "the store made no correction") + unless(err == nil ||
 				errors.Is(err, errLost), "got an error")
 		})
@@ -187,8 +184,6 @@ func (p *process) taken(at call, text string, now algo.Instant, charges []limite
 		kind = "slots full"
 	case slots && allowed && p.removed:
 		kind = "slots expired"
-	case allowed && p.repeated:
-		kind = "slots repeated"
 	case allowed && at.applied && at != p.calls[len(p.calls)-1]:
 		kind = "trim"
 	case allowed:
@@ -196,7 +191,10 @@ func (p *process) taken(at call, text string, now algo.Instant, charges []limite
 	}
 	got := fmt.Sprintf("allowed %t, %s", allowed, shown(result))
 	p.record(at, kind, text+got, func(m *storetest.Model) string {
-		allowed, results := m.TakeSeen(now, modelCaller, charges, []algo.State{result.State})
+		allowed, results := m.Take(now, modelCaller, charges)
+		if allowed && !m.Number(modelCaller, charges, []algo.State{result.State}) {
+			return "a slot has the number of another one"
+		}
 		want := fmt.Sprintf("allowed %t, %s", allowed, shown(results[0]))
 		return unless(got == want, fmt.Sprintf("\n got %s\nwant %s", got, want))
 	})
@@ -226,10 +224,6 @@ func (p *process) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, 
 	applied := err == nil
 	p.called(applied)
 	p.removed = p.removed || applied && strings.Contains(*in.UpdateExpression, "REMOVE")
-	if p.h.repeats && p.r.IntN(4) == 0 {
-		p.repeated = applied
-		out, err = p.h.table.UpdateItem(ctx, in)
-	}
 	return answer(p, out, err)
 }
 
@@ -260,19 +254,6 @@ func (p *process) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, 
 func (p *process) called(applied bool) {
 	p.h.calls++
 	p.calls = append(p.calls, call{p.h.calls, applied})
-	if applied && p.after == nil {
-		p.after = p.h.table.Items[modelKey]
-	}
-}
-
-// written returns the state that the first applied call of the current operation left.
-func (p *process) written() algo.State {
-	s := open(&memtable.Table{Items: map[string]memtable.Item{modelKey: p.after}})
-	entries := storetest.Must(s.Inspect(context.Background(), modelCaller))
-	if len(entries) == 0 {
-		return algo.State{}
-	}
-	return entries[0].State
 }
 
 var errLost = errors.New("the answer is lost")

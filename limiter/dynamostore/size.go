@@ -24,7 +24,7 @@ const (
 	refundsBytes = nameBytes + 6
 	entryBytes   = 12
 	stampBytes   = nameBytes + 3 + 12 + 10 + 4 // attribute of a log: a list of an instant, a generation and a length
-	slotBytes    = 8 + 1 + 11                  // a member of the map of slots: its key and the instant of the request
+	slotBytes    = 11                          // a member of the set of slots
 )
 
 // Items describes the items that a Store writes. It implements rules.Items.

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/dynamostore"
@@ -23,8 +21,7 @@ func slotsOf(tb testing.TB, n int64) *limiter.Limit {
 }
 
 // A charge and a release take one call each. The test covers new and known subjects, a repeated release, and
-// slots of other requests. A new environment guesses that a subject has no map of slots yet. One wrong guess
-// costs a second call. The environment then guesses that the map exists.
+// slots of other requests, also in a new environment.
 func TestSlots_calls(t *testing.T) {
 	first, m := metered(t)
 	l, ctx := slotsOf(t, 5), context.Background()
@@ -63,7 +60,7 @@ func TestSlots_calls(t *testing.T) {
 		take(open(m), limiter.User(fmt.Sprint(i)), algo.Result{})
 	}
 	other := open(m)
-	calls("known subjects of a new environment, with one wrong guess", 9, func() {
+	calls("known subjects of a new environment", 8, func() {
 		for i := range 8 {
 			take(other, limiter.User(fmt.Sprint(i)), algo.Result{})
 		}
@@ -211,41 +208,4 @@ func TestSlots_markBehindCache(t *testing.T) {
 	if want := (algo.Skew{Since: slow, Newest: int64(fast)}); err != nil || len(entries) != 1 || entries[0].Skew != want {
 		t.Errorf("got %+v and error %v, want one limit with Skew %+v", entries, err, want)
 	}
-}
-
-// repeated is an API that sends each update twice, as a client that retries after a lost answer. The store gets the
-// answer to the second copy.
-type repeated struct {
-	memtable.Table
-	updates int
-}
-
-func (r *repeated) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
-	error) {
-	r.updates++
-	_, _ = r.Table.UpdateItem(ctx, in, o...)
-	return r.Table.UpdateItem(ctx, in, o...)
-}
-
-// A forced charge at the max debt takes no slot, so the store cannot recognize an update that was sent twice by its
-// slots. The item with the Skew of the first copy is the answer, and needs no further update.
-func TestSlots_forcedTwice(t *testing.T) {
-	api := &repeated{}
-	s := open(api)
-	l, who, ctx := slotsOf(t, 5), limiter.User("a"), context.Background()
-	slow := algo.InstantOf(noon)
-	force := func(now algo.Instant, updates int) {
-		t.Helper()
-		api.updates = 0
-		results := make([]algo.Result, 1)
-		ok, err := s.Take(ctx, now, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 10, Force: true}}, results)
-		if !ok || err != nil || api.updates != updates || results[0].State.Entries.Len() != 10 {
-			t.Errorf("got %t, error %v and %d slots after %d updates, want true and 10 slots after %d", ok, err, results[0].State.Entries.Len(),
-				api.updates, updates)
-		}
-	}
-	fast := slow.Add(algo.MaxSkew + time.Second)
-	force(fast, 1)
-	force(slow, 2) // the first update fails, and the second records the Skew of the slots
-	force(slow, 1)
 }

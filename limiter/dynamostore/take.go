@@ -36,12 +36,11 @@ type view struct {
 	changed bool         // the charge writes it
 	clamped bool         // an attempt of this decision has clamped the state
 	refuses bool         // the state has no room for the charge; valid if exact
-	capped  bool         // the charge exceeds the max debt, or needs room of expired slots
+	capped  bool         // the charge exceeds the max debt, or needs the room of expired slots
 	next    algo.State   // the state after the charge
 	guessed bool         // no cached state shows the bucket as busy, so busy is a guess
-	busy    bool         // a bucket is busy; for slots: the item has their map
-	slot    int64        // number of the last slot that the charge takes, or 0
-	entry   algo.Instant // entry of that slot
+	busy    bool         // a bucket is busy
+	entry   algo.Instant // entry of the last slot that the charge takes, or 0
 }
 
 func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, g *guesses) *take {
@@ -56,7 +55,7 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 			}
 		}
 		var known bool
-		v.busy, known = layoutOf(v.current.Machine).busy(nil, v.id, v.current, now)
+		v.busy, known = busy(v.current, now)
 		v.guessed = known && !v.busy
 		if v.guessed {
 			v.busy = g.busy(c.Limit.ID)
@@ -74,12 +73,12 @@ func (t *take) teach(g *guesses, applied bool) {
 		if !v.guessed {
 			continue
 		}
-		busy, known := v.busy, true
+		was, known := v.busy, true
 		if !applied {
-			busy, known = layoutOf(v.current.Machine).busy(t.item, v.id, v.held, t.now)
+			was, known = busy(v.held, t.now)
 		}
 		if known {
-			g.learn(t.charges[i].Limit.ID, busy)
+			g.learn(t.charges[i].Limit.ID, was)
 		}
 	}
 }
@@ -154,7 +153,7 @@ func (t *take) report() {
 		t.results[i] = v.current.Result
 		t.results[i].Clamped = v.clamped || v.current.Clamped
 		if algo.TakesSlots(v.current.Machine) {
-			t.results[i].State.Newest, t.results[i].State.Refunds = v.entry, v.slot
+			t.results[i].State.Newest = v.entry
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 				allowed, got.Machine.Fingerprint(), got.State, got.Clamped, model.Machine.Fingerprint(), model.State, model.Clamped)
 		}
 	}
-	if allowed && !p.model.number(p.subject, charges, statesOf(results)) {
+	if allowed && !p.model.Number(p.subject, charges, statesOf(results)) {
 		t.Fatalf("take of %v at start%+v: got %+v, want slots with new numbers", costs(charges), now.Sub(start), results)
 	}
 	return allowed, results
@@ -119,7 +119,7 @@ func statesOf(results []algo.Result) (list []algo.State) {
 // trimmed returns r without the parts in which a store may differ from the model:
 //
 //   - entries of a log that have expired by every clock
-//   - Refunds of a log or of slots
+//   - Refunds of a log
 //   - numbers of slots
 func trimmed(r algo.Result) algo.Result {
 	if log, ok := r.Machine.(*algo.Log); ok {
@@ -127,7 +127,7 @@ func trimmed(r algo.Result) algo.Result {
 		r.State.Refunds = 0
 	}
 	if _, ok := r.Machine.(*algo.Slots); ok {
-		r.State.Newest, r.State.Refunds, r.State.Entries = 0, 0, algo.SlotTimes(r.State.Entries)
+		r.State.Newest, r.State.Entries = 0, algo.SlotTimes(r.State.Entries)
 	}
 	return r
 }

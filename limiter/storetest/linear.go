@@ -38,8 +38,8 @@ func (o operation) String() string {
 func (m *Model) explains(o operation) bool {
 	switch {
 	case o.take:
-		allowed, results := m.TakeSeen(o.now, o.subject, o.charges, statesOf(o.seen))
-		return allowed == o.allowed && slices.EqualFunc(results, o.seen, sameResult)
+		allowed, results := m.Take(o.now, o.subject, o.charges)
+		return allowed == o.allowed && (!allowed || m.Number(o.subject, o.charges, statesOf(o.seen))) && slices.EqualFunc(results, o.seen, sameResult)
 	case o.contended:
 		m.release(o.subject, o.charges, o.given)
 	case o.settle:

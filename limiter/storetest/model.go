@@ -20,12 +20,11 @@ type Model struct {
 	slots map[slot]struct{} // all slots that were ever taken
 }
 
-// slot identifies a slot. A store may use an entry twice if it keeps its own number of the slot in Refunds.
+// slot identifies a slot.
 type slot struct {
 	subject limiter.Subject
 	limit   limiter.ID
 	entry   algo.Instant
-	refunds int64
 }
 
 // Take implements limiter.Store.Take.
@@ -56,26 +55,9 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 	return true, results
 }
 
-// TakeSeen makes the charges of a Take that a store answered with the states seen. A store may keep expired
-// slots that it did not know when it made room. The model then removes only those expired slots that are not in
-// seen. If the store gave a new slot the number of an earlier one, TakeSeen returns false.
-func (m *Model) TakeSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, seen []algo.State) (bool, []algo.Result) {
-	before := make([]limiter.Held, len(charges))
-	for i, c := range charges {
-		before[i], _ = m.current(subject, c.Limit, now)
-	}
-	allowed, results := m.Take(now, subject, charges)
-	for i, c := range charges {
-		if allowed && c.Cost > 0 {
-			results[i].State.Entries = m.keepExpired(now, subject, c.Limit.ID, before[i].State.Entries, seen[i].Entries)
-		}
-	}
-	return allowed && m.number(subject, charges, seen), results
-}
-
-// number gives the slots of the charges the numbers that a store gave them in the states seen. It returns false if
+// Number gives the slots of the charges the numbers that a store gave them in the states seen. It returns false if
 // the store gave a new slot the number of an earlier slot: the holder of the earlier slot could then release both.
-func (m *Model) number(subject limiter.Subject, charges []limiter.Charge, seen []algo.State) bool {
+func (m *Model) Number(subject limiter.Subject, charges []limiter.Charge, seen []algo.State) bool {
 	if m.slots == nil {
 		m.slots = map[slot]struct{}{}
 	}
@@ -90,7 +72,7 @@ func (m *Model) number(subject limiter.Subject, charges []limiter.Charge, seen [
 			continue
 		}
 		for j := range c.Cost {
-			taken := slot{subject, c.Limit.ID, seen[i].Newest - algo.Instant(j), seen[i].Refunds}
+			taken := slot{subject, c.Limit.ID, seen[i].Newest - algo.Instant(j)}
 			if _, used := m.slots[taken]; used {
 				return false
 			}
@@ -98,50 +80,6 @@ func (m *Model) number(subject limiter.Subject, charges []limiter.Charge, seen [
 		}
 	}
 	return true
-}
-
-// SettleSeen makes a Settle after which a store held the states seen. It keeps expired slots as TakeSeen does.
-func (m *Model) SettleSeen(now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result,
-	elapsed time.Duration, seen []algo.State) limiter.Settled {
-	before := make([]limiter.Held, len(charges))
-	for i, c := range charges {
-		before[i], _ = m.current(subject, c.Limit, now)
-	}
-	settled := m.Settle(now, subject, charges, results, elapsed)
-	for i, c := range charges {
-		if c.Force && c.Cost > 0 {
-			m.keepExpired(now, subject, c.Limit.ID, before[i].State.Entries, seen[i].Entries)
-		}
-	}
-	return settled
-}
-
-// keepExpired replaces the slots of a limit by the slots seen, if these differ only in their numbers and in expired
-// slots that the limit had before. It returns the entries of the limit.
-func (m *Model) keepExpired(now algo.Instant, subject limiter.Subject, id limiter.ID, had, seen algo.Entries) algo.Entries {
-	held := m.limits(subject)[id]
-	l, ok := held.Machine.(*algo.Slots)
-	if !ok {
-		return held.State.Entries
-	}
-	expired := func(e algo.Entries) int { return e.Until(algo.LastSlot(now.Add(-l.Length))) }
-	live := func(e algo.Entries) algo.Entries { return algo.SlotTimes(e.From(expired(e))) }
-	if live(seen) == live(held.State.Entries) && within(algo.SlotTimes(seen[:8*expired(seen)]), algo.SlotTimes(had[:8*expired(had)])) {
-		held.State.Entries = seen
-		m.limits(subject)[id] = held
-	}
-	return held.State.Entries
-}
-
-// within reports whether all entries of a are entries of b.
-func within(a, b algo.Entries) bool {
-	for a != "" && b != "" {
-		if a.At(0) == b.At(0) {
-			a = a.From(1)
-		}
-		b = b.From(1)
-	}
-	return a == ""
 }
 
 // keep stores h without the field Clamped, which a store does not keep. After a conversion to another kind of state, the

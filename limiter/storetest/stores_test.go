@@ -35,7 +35,7 @@ func inMemory(*testing.T) opener {
 
 // onDynamoDB returns stores on a table in memory, which answers as DynamoDB does (TestStore of dynamostore).
 func onDynamoDB(*testing.T) opener {
-	table := &memtable.Locked{}
+	table := &memtable.Table{}
 	return func() limiter.Store {
 		return Must(dynamostore.NewBare(table, dynamostore.Options{Table: "t", Namespace: "limiter"}))
 	}

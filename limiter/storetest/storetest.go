@@ -52,8 +52,6 @@ func Run(t *testing.T, s Suite) {
 		{"FarAhead", testFarAhead},
 		{"FarAheadCharged", testFarAheadCharged},
 		{"SameVersion", testSameVersion},
-		{"Settle", testSettle},
-		{"SettleUnknown", testSettleUnknown},
 		{"Concurrent", testConcurrent},
 	} {
 		t.Run(c.name, func(t *testing.T) {

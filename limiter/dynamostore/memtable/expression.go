@@ -10,12 +10,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// path is the place of an attribute, of an element of a list if index is not negative, or of an element
-// of a map if key is not empty.
+// path is the place of an attribute, or of an element of a list if index is not negative.
 type path struct {
 	name  string
 	index int
-	key   string
 }
 
 // change is one clause of an update.
@@ -29,8 +27,6 @@ func changed(item Item, changes []change) Item {
 	item = maps.Clone(item)
 	for _, c := range changes {
 		switch {
-		case c.key != "":
-			item[c.name] = &types.AttributeValueMemberM{Value: with(mapOf(item[c.name]), c.key, c.value)}
 		case c.index >= 0:
 			item[c.name] = &types.AttributeValueMemberL{Value: replaced(listOf(item[c.name]), c.index, c.value)}
 		case c.value == nil:
@@ -40,15 +36,6 @@ func changed(item Item, changes []change) Item {
 		}
 	}
 	return item
-}
-
-func with(elements Item, key string, value types.AttributeValue) Item {
-	elements = maps.Clone(elements)
-	elements[key] = value
-	if value == nil {
-		delete(elements, key)
-	}
-	return elements
 }
 
 // replaced replaces or removes an element of a list. If the list is shorter than the index, DynamoDB appends an
@@ -78,7 +65,7 @@ func (p *parser) start(expression string) {
 // next returns the next token: a word, a placeholder, a number or an operator.
 func (p *parser) next() (token string) {
 	token, p.rest = p.token, strings.TrimLeft(p.rest, " ")
-	n := strings.IndexAny(p.rest, " ()[],.=<>+-")
+	n := strings.IndexAny(p.rest, " ()[],=<>+-")
 	switch {
 	case n < 0:
 		n = len(p.rest)
@@ -139,6 +126,17 @@ func (p *parser) comparison() (holds bool) {
 		holds = p.anyOf()
 		p.expect(")")
 		return holds
+	case "NOT":
+		p.next()
+		return !p.comparison()
+	case "contains":
+		p.next()
+		p.expect("(")
+		members := membersOf(p.operand())
+		p.expect(",")
+		holds = slices.Contains(members, p.operand().(*types.AttributeValueMemberN).Value)
+		p.expect(")")
+		return holds
 	case "attribute_not_exists", "attribute_exists":
 		return (p.argument() != nil) == (function == "attribute_exists")
 	}
@@ -180,10 +178,36 @@ func (p *parser) changes(update string) (all []change) {
 	for more := p.accept("REMOVE"); more; more = p.accept(",") {
 		add(change{path: p.path()})
 	}
+	for more := p.accept("ADD"); more; more = p.accept(",") {
+		at := p.path()
+		add(change{at, setOf(slices.Concat(membersOf(p.value(at)), membersOf(p.operand())))})
+	}
+	for more := p.accept("DELETE"); more; more = p.accept(",") {
+		at := p.path()
+		deleted := membersOf(p.operand())
+		add(change{at, setOf(slices.DeleteFunc(membersOf(p.value(at)), func(member string) bool { return slices.Contains(deleted, member) }))})
+	}
 	p.expect("")
 	// From the end, because a removal shifts all later elements.
 	slices.SortFunc(all[set:], func(a, b change) int { return b.index - a.index })
 	return all
+}
+
+// setOf returns the set of members, which can contain duplicates; nil if there are none.
+func setOf(members []string) types.AttributeValue {
+	slices.Sort(members)
+	if len(members) == 0 {
+		return nil
+	}
+	return &types.AttributeValueMemberNS{Value: slices.Compact(members)}
+}
+
+// membersOf returns a copy of the members of a set; none for an absent set.
+func membersOf(v types.AttributeValue) []string {
+	if v == nil {
+		return nil
+	}
+	return slices.Clone(v.(*types.AttributeValueMemberNS).Value)
 }
 
 // sum evaluates the right side of a SET clause. An absent operand is an error in DynamoDB.
@@ -223,7 +247,7 @@ func (p *parser) operand() types.AttributeValue {
 		switch value := p.argument().(type) {
 		case nil:
 			return nil
-		case *types.AttributeValueMemberM:
+		case *types.AttributeValueMemberNS:
 			return number(int64(len(value.Value)))
 		default:
 			return number(int64(len(listOf(value))))
@@ -246,9 +270,6 @@ func (p *parser) argument() types.AttributeValue {
 
 func (p *parser) path() path {
 	at := path{name: defined(p.names, p.next()), index: -1}
-	if p.accept(".") {
-		at.key = defined(p.names, p.next())
-	}
 	if p.accept("[") {
 		at.index = int(parsed(p.next()))
 		p.expect("]")
@@ -258,12 +279,6 @@ func (p *parser) path() path {
 
 func (p *parser) value(at path) types.AttributeValue {
 	value := p.item[at.name]
-	if at.key != "" {
-		if m, ok := value.(*types.AttributeValueMemberM); ok && m.Value[at.key] != nil {
-			return m.Value[at.key]
-		}
-		return nil
-	}
 	if at.index < 0 || value == nil {
 		return value
 	}
@@ -294,16 +309,11 @@ func same(a, b types.AttributeValue) bool {
 	case *types.AttributeValueMemberL:
 		b, ok := b.(*types.AttributeValueMemberL)
 		return ok && slices.EqualFunc(a.Value, b.Value, same)
-	case *types.AttributeValueMemberM:
-		b, ok := b.(*types.AttributeValueMemberM)
-		return ok && maps.EqualFunc(a.Value, b.Value, same)
+	case *types.AttributeValueMemberNS:
+		b, ok := b.(*types.AttributeValueMemberNS)
+		return ok && slices.Equal(slices.Sorted(slices.Values(a.Value)), slices.Sorted(slices.Values(b.Value)))
 	}
 	panic(fmt.Sprintf("comparison of a %T", a))
-}
-
-// mapOf returns the elements of a map. As in DynamoDB, an update of an element of an absent map is invalid.
-func mapOf(v types.AttributeValue) Item {
-	return v.(*types.AttributeValueMemberM).Value
 }
 
 func listOf(v types.AttributeValue) []types.AttributeValue {

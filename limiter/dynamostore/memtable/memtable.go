@@ -5,6 +5,7 @@ package memtable
 import (
 	"context"
 	"strings"
+	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -16,12 +17,14 @@ import (
 type Item = map[string]types.AttributeValue
 
 // Table is a table with the key of a dynamostore.Store. It supports the part of DynamoDB's language that
-// the Store uses, and panics on anything else. The zero value is an empty table. A Table is not safe for
-// concurrent use; a [Locked] is.
+// the Store uses, and panics on anything else. The zero value is an empty table. Its methods are safe for
+// concurrent use.
 type Table struct {
 	// Items has the items by key. An update replaces an item and never modifies it, so an answer can
 	// contain the item.
 	Items map[string]Item
+
+	mu sync.Mutex
 }
 
 var _ dynamostore.API = (*Table)(nil)
@@ -35,6 +38,8 @@ func Key(item Item) string {
 // false, the error is a *types.ConditionalCheckFailedException with the item.
 func (t *Table) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput,
 	error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	key := Key(in.Key)
 	item := t.Items[key]
 	p := parser{item: item, names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues}
@@ -53,6 +58,8 @@ func (t *Table) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ..
 
 // GetItem implements dynamostore.API.
 func (t *Table) GetItem(_ context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return &dynamodb.GetItemOutput{Item: t.Items[Key(in.Key)]}, nil
 }
 
@@ -60,6 +67,8 @@ func (t *Table) GetItem(_ context.Context, in *dynamodb.GetItemInput, _ ...func(
 // *types.ConditionalCheckFailedException with the item.
 func (t *Table) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput,
 	error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	p := parser{item: t.Items[Key(in.Key)], names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues}
 	if in.ConditionExpression != nil && !p.holds(*in.ConditionExpression) {
 		return nil, &types.ConditionalCheckFailedException{Item: p.item}
@@ -69,8 +78,7 @@ func (t *Table) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ ..
 }
 
 // Size returns the number of bytes of an item as DynamoDB counts them. Names and text count their bytes. A number
-// counts one byte, and half a byte for each significant digit. A list or a map counts three bytes, and one byte for
-// each element.
+// counts one byte, and half a byte for each significant digit. A list counts three bytes, and one byte for each element.
 func Size(item Item) (n int) {
 	for name, value := range item {
 		n += len(name) + size(value)
@@ -96,8 +104,10 @@ func size(value types.AttributeValue) (n int) {
 		for _, element := range v.Value {
 			n += size(element)
 		}
-	case *types.AttributeValueMemberM:
-		n = 3 + len(v.Value) + Size(v.Value)
+	case *types.AttributeValueMemberNS:
+		for _, member := range v.Value {
+			n += size(&types.AttributeValueMemberN{Value: member})
+		}
 	}
 	return n
 }
