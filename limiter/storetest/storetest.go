@@ -65,7 +65,6 @@ func Run(t *testing.T, s Suite) {
 	t.Run("MostLimits", func(t *testing.T) { testMostLimits(t, s) })
 	t.Run("Cancelled", func(t *testing.T) { testCancelled(t, s) })
 	t.Run("Tiers", func(t *testing.T) { testTiers(t, s) })
-	t.Run("Burst", func(t *testing.T) { testBurst(t, s) })
 	t.Run("Shares", func(t *testing.T) { testShares(t, s) })
 	t.Run("Linearizable", func(t *testing.T) { testLinearizable(t, s) })
 	t.Run("Differential", func(t *testing.T) { testDifferential(t, s) })
