@@ -549,27 +549,31 @@ func TestLayer_metering(t *testing.T) {
 // The layer compares the header fields of a call with its body, and takes them from it if they are absent.
 func TestLayer_tools(t *testing.T) {
 	e := limitedBy(t, `{"rules":[{"endpoint":"*","method":"POST","headers":{"mcp-method":"tools/call","mcp-name":"search"},
-		"limits":{"*":{"name":"search","requests":3,"window":"1h"}}}]}`) // the first two cases are charged
+		"limits":{"*":{"name":"search","requests":5,"window":"1h"}}}]}`)
+	call := func(tool string) string { return `{"method":"tools/call","params":{"name":"` + tool + `"}}` }
 	for _, c := range []struct{ name, body, want string }{
-		{"search", `{"method":"tools/call","params":{"name":"render"}}`, "call_mismatch"},
-		{"search", `[{"method":"tools/call","params":{"name":"search"}}]`, "unreadable_call"},
-		{"render", `{"method":"tools/call","params":{"name":"render"}}`, "unlisted_tool"},
-		{"", `{"method":"tools/call","params":{"name":"search"}}`, ""},
-		{"", `{"method":"tools/call","params":{"name":"search"}}`, "rate_limit_exceeded"},
+		{"search", call("render"), "call_mismatch"},               // charged
+		{"search", `[` + call("search") + `]`, "unreadable_call"}, // charged
+		{"render", call("render"), "unlisted_tool"},
+		{"search", call("search"), ""},
+		{"search", "", "unreadable_call"}, // charged
+		{"", call("search"), ""},
+		{"", call("search"), "rate_limit_exceeded"},
+		{"search", call("search"), "rate_limit_exceeded"},
 	} {
-		passed := false
-		own, err := lambdahttp.NewLayer(e).Invoke(ctx, edited(t, "http-api-anonymous.json", func(event map[string]any) {
+		event := edited(t, "http-api-anonymous.json", func(event map[string]any) {
 			event["body"], event["isBase64Encoded"] = c.body, false
 			if c.name != "" {
 				event["headers"].(map[string]any)["mcp-method"], event["headers"].(map[string]any)["mcp-name"] = "tools/call", c.name
 			}
-		}), func(*lambdahttp.Admitted) error { passed = true; return nil })
-		text := ""
+		})
+		passed, text := false, ""
+		own, err := lambdahttp.NewLayer(e).Invoke(ctx, event, func(*lambdahttp.Admitted) error { passed = true; return nil })
 		if own != nil {
 			text = string(own.Payload)
 		}
 		if err != nil || passed != (c.want == "") || !strings.Contains(text, c.want) {
-			t.Errorf("%s %s: got %s, passed %t, error %v; want %q", c.name, c.body, text, passed, err, c.want)
+			t.Errorf("field %q, body %s: got %s, passed %t, error %v; want %q", c.name, c.body, text, passed, err, c.want)
 		}
 	}
 }
