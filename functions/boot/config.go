@@ -157,6 +157,7 @@ type Config struct {
 	// dynamo is the client that the store and the records share. It is nil unless Load created the
 	// Config.
 	dynamo *dynamoClient
+	source viewer.Source // of Address
 }
 
 // A pattern is compiled at its first use. Most functions use no pattern, and compiling one makes a cold
@@ -254,9 +255,10 @@ func (c *Config) validate() error {
 	check(validHeader().MatchString(c.APIKeyHeader) && !strings.EqualFold(c.APIKeyHeader, "authorization") &&
 		!strings.EqualFold(c.APIKeyHeader, "cookie"),
 		"API_KEY_HEADER: got %q, want the name of a header field other than Authorization and Cookie, or %s", c.APIKeyHeader, contract.NoAPIKeys)
-	source, err := viewer.Parse(c.Address)
+	var err error
+	c.source, err = viewer.Parse(c.Address)
 	check(err == nil, "ADDRESS: %w", err)
-	check(source == viewer.Source{} || validSecret(c.OriginSecret),
+	check(c.source == viewer.Source{} || validSecret(c.OriginSecret),
 		"ORIGIN_SECRET: got %d characters with ADDRESS=%s, want at least %d, without spaces", len(c.OriginSecret), c.Address,
 		contract.MinOriginSecret)
 	check(c.OriginSecretBefore == "" || validSecret(c.OriginSecretBefore),

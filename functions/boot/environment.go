@@ -85,10 +85,6 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	if err != nil {
 		return nil, err
 	}
-	source, err := viewer.Parse(c.Address)
-	if err != nil {
-		return nil, err
-	}
 	var host *caller.ClaimNames
 	if c.Identity != contract.IdentityWeir {
 		names := c.claimNames()
@@ -98,7 +94,7 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 		Host:    host,
 		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder, MACs: ring,
 		WeirBehind: c.BackEnd == contract.BackEndWeir, BehindAuthorizer: c.BehindAuthorizer,
-		Viewers:   viewer.New(source, c.OriginSecret, c.OriginSecretBefore, o.Logger),
+		Viewers:   viewer.New(c.source, c.OriginSecret, c.OriginSecretBefore, o.Logger),
 		BasePaths: c.BasePaths, APIKeyHeader: c.APIKeyHeader, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, ResponseStream: c.ResponseStream,
 		SampleLogin: c.SampleLogin,
 	}, nil

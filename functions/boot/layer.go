@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/weir-limits/weir/functions/contract"
@@ -21,11 +18,20 @@ func Layer(lookup func(string) (string, bool)) func(context.Context, *slog.Logge
 		if kind, _ := lookup(contract.VariableInit); kind == "snap-start" {
 			return nil, errSnapStart
 		}
-		e, err := open(ctx, func(name string) (string, bool) { return lookup(layerVariable(name)) }, logger)
-		if err != nil {
-			return nil, errors.New(layerNames().ReplaceAllStringFunc(err.Error(), layerVariable))
+		read := map[string]bool{}
+		e, err := open(ctx, func(name string) (string, bool) {
+			read[name] = true
+			return lookup(layerVariable(name))
+		}, logger)
+		if err == nil {
+			return e, nil
 		}
-		return e, nil
+		return nil, errors.New(regexp.MustCompile(`[A-Z0-9_]+`).ReplaceAllStringFunc(err.Error(), func(word string) string {
+			if read[word] {
+				return layerVariable(word)
+			}
+			return word
+		}))
 	}
 }
 
@@ -38,19 +44,4 @@ func layerVariable(name string) string {
 		return name
 	}
 	return contract.LayerVariable(name)
-}
-
-// layerNames matches the name of each variable of a Config.
-func layerNames() *regexp.Regexp {
-	var names []string
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
-		if tag, ok := field.Tag.Lookup("env"); ok {
-			name, _, _ := strings.Cut(tag, ", ")
-			names = append(names, name)
-		}
-	}
-	names = slices.AppendSeq(names, maps.Keys(removed))
-	// the first alternative that matches wins, so longer names come first
-	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) })
-	return regexp.MustCompile(`\b(` + strings.Join(names, "|") + `)\b`)
 }

@@ -137,14 +137,10 @@ var escapes = strings.NewReplacer(`"`, `\"`, `\`, `\\`, "\n", `\n`, "\r", `\r`, 
 // list reports whether the host reads lists of values from an answer. A load balancer reads either lists or
 // single values, and its events have the same form.
 func (a *Admitted) list(f *fullAnswer) bool {
-	switch a.event.host() {
-	case loadBalancer:
+	if a.event.host() == loadBalancer {
 		return len(a.event.MultiHeaders) > 0
-	case httpAPI:
-		return false
-	case restAPI:
 	}
-	return f.headers == nil && f.lists != nil
+	return a.event.host() == restAPI && f.headers == nil && f.lists != nil
 }
 
 // fullAnswer is an object that answers an event.

@@ -61,10 +61,6 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 	if err != nil {
 		return nil, a.undecided(fmt.Errorf("authorizer event: %w", err))
 	}
-	return a.decide(ctx, &event)
-}
-
-func (a authorizer) decide(ctx context.Context, event *proxyEvent) ([]byte, error) {
 	defer a.Rules.Wait()
 	result := a.gate.Decide(ctx, httplimit.Request{
 		Method: event.HTTPMethod, Path: rules.EncodedPath(event.Path).Below(a.basePaths(event.RequestContext.DomainName)), Header: event.header(),
@@ -76,9 +72,9 @@ func (a authorizer) decide(ctx context.Context, event *proxyEvent) ([]byte, erro
 		if len(result.Reported) > 0 {
 			report = a.sealed(ctx, result.Time, result.Reported)
 		}
-		return a.policy(event, "Allow", result, report)
+		return a.policy(&event, "Allow", result, report)
 	case telemetry.ClassRefused:
-		return a.policy(event, "Deny", result, "")
+		return a.policy(&event, "Deny", result, "")
 	case telemetry.ClassUnauthorized:
 		return nil, errUnauthorized
 	default: // an error, because API Gateway would answer Deny with 429

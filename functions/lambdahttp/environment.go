@@ -1,6 +1,7 @@
 package lambdahttp
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -160,7 +161,7 @@ func (e *Environment) gate(adjust func(*httplimit.Options)) *httplimit.Gate {
 		Identify: e.identify,
 		Select:   e.Rules.Select,
 		Limiter:  e.Limiter,
-		Observe:  e.observe,
+		Observe:  func(_ context.Context, outcome telemetry.Outcome) { e.Recorder.Record(outcome) },
 		Settled:  e.Recorder.Settled,
 		MaxDelay: e.MaxDelay,
 		Clock:    e.Clock,
@@ -177,9 +178,9 @@ func (e *Environment) gate(adjust func(*httplimit.Options)) *httplimit.Gate {
 func (e *Environment) countsGate() *httplimit.Gate {
 	return e.gate(func(o *httplimit.Options) {
 		o.Select = e.selecting(func(c limiter.Charge) bool { return c.Limit.Count.Settles() })
-		o.Observe = func(ctx context.Context, outcome telemetry.Outcome) {
+		o.Observe = func(_ context.Context, outcome telemetry.Outcome) {
 			if outcome.Class() != telemetry.ClassAllowed {
-				e.observe(ctx, outcome)
+				e.Recorder.Record(outcome)
 			}
 		}
 	})
@@ -216,10 +217,6 @@ func (d decided) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.api.ServeHTTP(w, r)
 }
 
-func (e *Environment) observe(_ context.Context, o telemetry.Outcome) {
-	e.Recorder.Record(o)
-}
-
 // identify returns the caller of a request.
 func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.Request) (c caller.Caller, err error) {
 	credentials := r.Credentials(e.apiKeyHeader())
@@ -244,15 +241,12 @@ func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.R
 }
 
 func (e *Environment) apiKeyHeader() string {
-	if e.APIKeyHeader == "" {
-		return defaultAPIKeyHeader
-	}
-	return http.CanonicalHeaderKey(e.APIKeyHeader)
+	return http.CanonicalHeaderKey(cmp.Or(e.APIKeyHeader, defaultAPIKeyHeader))
 }
 
 // undecided records a request that was not decided because of err. It returns err.
 func (e *Environment) undecided(err error) error {
-	e.observe(context.Background(), telemetry.Outcome{Time: e.Clock(), Err: err})
+	e.Recorder.Record(telemetry.Outcome{Time: e.Clock(), Err: err})
 	return err
 }
 

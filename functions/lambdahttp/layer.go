@@ -68,9 +68,7 @@ type exchangeKey struct{}
 type Own struct {
 	// Payload is the body of the request to the Runtime API.
 	Payload []byte
-	// ContentType is the content type of that request: [StreamType] if Streamed.
-	ContentType string
-	// Streamed is true if the answer must be sent as a stream.
+	// Streamed is true if the answer must be sent as a stream, with the content type [StreamType]. Otherwise it is JSON.
 	Streamed bool
 }
 
@@ -108,10 +106,10 @@ func (l *Layer) Invoke(ctx context.Context, payload []byte, function Function) (
 func (l *Layer) own(x *exchange) (*Own, error) {
 	if l.e.ResponseStream && x.event.host() != loadBalancer {
 		payload, err := x.stream()
-		return &Own{payload, StreamType, true}, err
+		return &Own{payload, true}, err
 	}
 	payload, err := json.Marshal(x.response.event(x.event))
-	return &Own{payload, "application/json", false}, err
+	return &Own{payload, false}, err
 }
 
 // serve serves a request. It returns an error if the decision panics.

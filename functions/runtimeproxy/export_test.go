@@ -1,9 +1,18 @@
 package runtimeproxy
 
-import "net/http"
+import (
+	"bufio"
+	"io"
+	"net/http"
+)
 
-// ReadPrelude is readPrelude for tests.
-var ReadPrelude = readPrelude
+// ReadPrelude is readPrelude for tests. rest has the bytes that it has not read.
+func ReadPrelude(r io.Reader) (metadata, rest []byte, ok bool) {
+	b := bufio.NewReaderSize(r, maxPrelude)
+	metadata, ok = readPrelude(b)
+	rest, _ = io.ReadAll(b)
+	return metadata, rest, ok
+}
 
 // AwaitRuntime is awaitRuntime for tests.
 func (x *Extension) AwaitRuntime(requested <-chan struct{}) {

@@ -24,9 +24,7 @@ type invocation struct {
 	answers  chan *answer  // gets the answer of the function; closed if there will be none
 	settled  chan struct{} // closed at the end
 
-	// Proxy.mu guards these.
-	taken     bool // answers has an element or is closed
-	undecided bool // the function has the event without a decision
+	taken bool // answers has an element or is closed; Proxy.mu guards it
 }
 
 // maxDuration bounds an invocation without a deadline. It is Lambda's largest timeout.
@@ -59,11 +57,7 @@ var errFunction = errors.New("the function failed")
 // run decides an event, waits for the answer, and settles the request.
 func (p *Proxy) run(i *invocation, event []byte) {
 	defer close(i.settled)
-	defer func() {
-		if !i.undecided {
-			p.forget(i)
-		}
-	}()
+	defer p.forget(i)
 	ctx := lambdacontext.NewContext(context.Background(), &lambdacontext.LambdaContext{AwsRequestID: i.id, InvokedFunctionArn: i.arn})
 	ctx, cancel := context.WithDeadline(ctx, i.deadline)
 	defer cancel()
@@ -103,13 +97,23 @@ func (p *Proxy) run(i *invocation, event []byte) {
 	}
 }
 
+// passOn gives the function an event without a decision. Its answer passes unchanged.
+func (p *Proxy) passOn(i *invocation, event []byte) {
+	i.admitted <- event
+	if a, ok := <-i.answers; ok {
+		p.pass(a.w, a.r)
+		a.end()
+	}
+}
+
 // post sends an answer of Weir to Lambda.
 func (p *Proxy) post(ctx context.Context, i *invocation, own *lambdahttp.Own) {
 	url := "http://" + p.api() + "/2018-06-01/runtime/invocation/" + i.id + "/response"
 	out, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(own.Payload))
 	if err == nil {
-		out.Header.Set("Content-Type", own.ContentType)
+		out.Header.Set("Content-Type", "application/json")
 		if own.Streamed {
+			out.Header.Set("Content-Type", lambdahttp.StreamType)
 			out.Header.Set(headerMode, streaming)
 			out.ContentLength = -1 // Lambda accepts a streamed answer only in chunks
 		}

@@ -43,7 +43,7 @@ type Proxy struct {
 	first      sync.Once     // closes requested
 
 	mu      sync.Mutex
-	running map[string]*invocation // events of the function, by request id, until they are settled; undecided ones until their answer
+	running map[string]*invocation // events of the function, by request id, until they are settled
 }
 
 // NewProxy returns a Proxy before the Runtime API at the address that api returns. Before [Proxy.Open] no event
@@ -67,7 +67,7 @@ func (p *Proxy) Handler() http.Handler {
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", p.next)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", func(w http.ResponseWriter, r *http.Request) { p.answer(w, r, false) })
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", func(w http.ResponseWriter, r *http.Request) { p.answer(w, r, true) })
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { p.pass(w, r) })
+	mux.HandleFunc("/", p.pass)
 	return mux
 }
 
@@ -139,14 +139,10 @@ func readAtMost(body io.Reader, length, most int64) ([]byte, error) {
 func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, failed bool) {
 	i := p.take(r.PathValue("id"))
 	switch {
-	case i != nil && !i.undecided:
+	case i != nil:
 		a := &answer{proxy: p, w: w, r: r, failed: failed, relayed: make(chan struct{})}
 		i.answers <- a
 		<-a.relayed
-	case i != nil:
-		if p.pass(w, r) == http.StatusAccepted {
-			p.forget(i)
-		}
 	case failed: // an error has no header fields
 		p.pass(w, r)
 	default: // Lambda answers a second answer like this
@@ -155,8 +151,8 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, failed bool) {
 	}
 }
 
-// pass passes a request on unchanged. It returns the status of Lambda's response, or 0 if there is none.
-func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) (status int) {
+// pass passes a request on unchanged.
+func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 	body, length := func() io.Reader { return r.Body }, r.ContentLength
 	switch {
 	case length > lambdahttp.MaxAnswer: // Lambda rejects it
@@ -165,15 +161,13 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) (status int) {
 		payload, err := readAtMost(r.Body, length, length)
 		if err != nil {
 			p.fail(w, err)
-			return 0
+			return
 		}
 		body = func() io.Reader { return bytes.NewReader(payload) }
 	}
-	status, err := p.relay(w, r, body, length)
-	if err != nil {
+	if _, err := p.relay(w, r, body, length); err != nil {
 		p.fail(w, err)
 	}
-	return status
 }
 
 // fail reports to the runtime that Lambda's Runtime API failed.
@@ -311,16 +305,8 @@ func (p *Proxy) take(id string) *invocation {
 	if i == nil || i.taken {
 		return nil
 	}
-	i.taken = !i.undecided
+	i.taken = true
 	return i
-}
-
-// passOn gives the function an event without a decision, whose answer passes unchanged.
-func (p *Proxy) passOn(i *invocation, event []byte) {
-	p.mu.Lock()
-	i.undecided = true
-	p.mu.Unlock()
-	i.admitted <- event
 }
 
 func (p *Proxy) forget(i *invocation) {
@@ -347,9 +333,6 @@ func (p *Proxy) finish(ended func(*invocation) bool) {
 		if ended(i) {
 			i.noAnswer()
 			wait = append(wait, i)
-			if i.undecided {
-				delete(p.running, i.id)
-			}
 		}
 	}
 	p.mu.Unlock()

@@ -534,7 +534,7 @@ func TestProxy_oneAnswer(t *testing.T) {
 			first := l.respond(id, "response", answer, nil)
 			l.status = http.StatusAccepted
 			return []int{first, l.respond(id, "response", answer, nil)}
-		}, []int{500, 202}, 2, "0 0 0 0"},
+		}, []int{500, 403}, 1, "0 0 0 0"},
 		{"none of an event without a decision", foreign, func(*layered, string) []int { return nil }, nil, 0, "0 0 0 0"},
 	} {
 		for _, concurrent := range []bool{false, true} {

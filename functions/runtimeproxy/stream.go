@@ -1,8 +1,8 @@
 package runtimeproxy
 
 import (
+	"bufio"
 	"bytes"
-	"errors"
 	"io"
 
 	"github.com/weir-limits/weir/functions/lambdahttp"
@@ -21,9 +21,9 @@ func (a *answer) stream(admitted *lambdahttp.Admitted) error {
 	body, kind := io.Reader(a.r.Body), a.r.Header.Get("Content-Type")
 	var prelude []byte
 	if kind == lambdahttp.StreamType {
-		metadata, rest, ok := readPrelude(a.r.Body)
-		body = io.MultiReader(bytes.NewReader(rest), a.r.Body)
-		if ok {
+		read := bufio.NewReaderSize(a.r.Body, maxPrelude)
+		body = read
+		if metadata, ok := readPrelude(read); ok {
 			prelude = append(admitted.Prelude(metadata), delimiter...)
 		}
 	}
@@ -35,26 +35,19 @@ func (a *answer) stream(admitted *lambdahttp.Admitted) error {
 	return err
 }
 
-// readPrelude reads up to the end of the metadata. rest has the bytes that were also read, after the
-// metadata. If there is no delimiter, ok is false, and rest has all bytes.
-func readPrelude(r io.Reader) (metadata, rest []byte, ok bool) {
-	read := make([]byte, 0, 4096)
-	for len(read) < maxPrelude {
-		if len(read) == cap(read) {
-			read = append(read, 0)[:len(read)]
-		}
-		n, err := r.Read(read[len(read):cap(read)])
-		from := max(0, len(read)-len(delimiter))
-		read = read[:len(read)+n]
-		if at := bytes.Index(read[from:], delimiter); at >= 0 {
-			return read[:from+at], read[from+at+len(delimiter):], true
+// readPrelude reads up to the end of the metadata. If there is no delimiter in the size of the buffer, ok is false, and it has
+// read nothing.
+func readPrelude(r *bufio.Reader) (metadata []byte, ok bool) {
+	for {
+		_, err := r.Peek(r.Buffered() + 1)
+		begun, _ := r.Peek(r.Buffered())
+		if metadata, _, ok = bytes.Cut(begun, delimiter); ok {
+			metadata = bytes.Clone(metadata)
+			_, _ = r.Discard(len(metadata) + len(delimiter))
+			return metadata, true
 		}
 		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				return nil, read, false
-			}
-			break
+			return nil, false
 		}
 	}
-	return nil, read, false
 }

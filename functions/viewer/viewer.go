@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -169,30 +168,28 @@ func hop(forwarded []string, n int, peer netip.Addr, appended bool) (addr netip.
 	if appended {
 		n++
 	}
-	first := true
-	for _, rest := range slices.Backward(forwarded) {
-		for more := true; more; {
-			var entry string
-			rest, entry, more = caller.CutLast(rest)
-			if entry == "" { // a list may have empty elements (RFC 9110, 5.6.1)
-				continue
-			}
-			if appended && first && caller.ParseAddress(entry).Unmap() != peer.Unmap() {
-				return addr, forwardedField + ": the last entry is not the source address"
-			}
-			first = false
-			n--
-			if n > 0 {
-				continue
-			}
-			if len(entry) <= maxEntry {
-				addr = caller.ParseAddress(entry)
-			}
-			if !addr.IsValid() {
-				return addr, forwardedField + ": no address at this hop"
-			}
-			return addr, ""
+	rest, first := strings.Join(forwarded, ","), true
+	for more := true; more; {
+		var entry string
+		rest, entry, more = caller.CutLast(rest)
+		if entry == "" { // a list may have empty elements (RFC 9110, 5.6.1)
+			continue
 		}
+		if appended && first && caller.ParseAddress(entry).Unmap() != peer.Unmap() {
+			return addr, forwardedField + ": the last entry is not the source address"
+		}
+		first = false
+		n--
+		if n > 0 {
+			continue
+		}
+		if len(entry) <= maxEntry {
+			addr = caller.ParseAddress(entry)
+		}
+		if !addr.IsValid() {
+			return addr, forwardedField + ": no address at this hop"
+		}
+		return addr, ""
 	}
 	return addr, forwardedField + ": too few entries"
 }
