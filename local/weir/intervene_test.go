@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/operator"
 	"github.com/weir-limits/weir/local/serve"
@@ -140,5 +142,29 @@ func TestBlock_table(t *testing.T) {
 		if code, _, errs := weir(t, strings.Fields(args)...); code == 0 || !strings.Contains(errs, want) {
 			t.Errorf("%s: got exit %d, %q, want %q", args, code, errs, want)
 		}
+	}
+}
+
+// kept has interventions in memory.
+type kept struct{ in *rules.Interventions }
+
+func (k *kept) Interventions(context.Context) (*rules.Interventions, error) { return k.in, nil }
+
+func (k *kept) Intervene(_ context.Context, v *rules.Interventions, _ int64) error {
+	k.in = v
+	return nil
+}
+
+// Only a block in force has a key at the distribution that a new block must delete.
+func TestInterveneOptions_write(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	one := rules.Intervention{Kind: "user", Value: "a", End: now.Unix() + 1, Edge: "old"}
+	k, o := &kept{storetest.Must((&rules.Interventions{}).Put(now, one))}, interveneOptions{}
+	one.Edge, one.End = "", now.Unix()+9
+	if _, err := o.write(t.Context(), k, now, one); err == nil || !strings.Contains(err.Error(), "--key-value-store: required") {
+		t.Errorf("in force: got %v, want an error that names the flag", err)
+	}
+	if v, err := o.write(t.Context(), k, now.Add(time.Second), one); err != nil || len(v.List) != 1 || v.List[0].Edge != "" {
+		t.Errorf("after the end: got %+v, %v, want the new block alone", v, err)
 	}
 }
