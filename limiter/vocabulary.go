@@ -98,7 +98,7 @@ const (
 	CountConcurrent = domain.CountConcurrent
 )
 
-// CostField is the default response field in which an API reports its cost.
+// CostField is the response field in which an API reports its cost.
 const CostField = domain.CostField
 
 // MaxPercentages is the largest number of percentages in Limit.Notify, and MaxPercent the largest of them.

@@ -27,7 +27,7 @@ type Admitted struct {
 
 	w       http.ResponseWriter
 	counted bool     // w reads the status, the cost fields and the body of the answer
-	costs   []string // cost fields of the rules
+	costs   []string // the cost field, if a limit of the rules counts costs
 	event   *proxyEvent
 }
 

@@ -10,8 +10,10 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
@@ -132,9 +134,10 @@ func (l *Layer) serve(x *exchange, r *http.Request) (err error) {
 func forward(w http.ResponseWriter, r *http.Request) {
 	x, _ := r.Context().Value(exchangeKey{}).(*exchange)
 	x.called = true
-	a := &Admitted{Event: x.payload, w: w, counted: httplimit.Counted(r.Context()), costs: x.rules.Current().CostFields(), event: x.event}
-	for _, cost := range a.costs {
-		r.Header.Del(cost)
+	a := &Admitted{Event: x.payload, w: w, counted: httplimit.Counted(r.Context()), event: x.event}
+	if slices.Contains(x.rules.Current().Counts(), limiter.CountCost) {
+		a.costs = []string{limiter.CostField}
+		r.Header.Del(limiter.CostField)
 	}
 	if len(r.Header) != x.fields || r.Header.Get(httplimit.OverField) != "" {
 		a.Event = x.event.withHeader(x.payload, r.Header)

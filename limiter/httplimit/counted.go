@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+
+	"github.com/weir-limits/weir/limiter"
 )
 
 // StatusClientLeft counts as the status of a request whose client leaves before the header of the answer. No client
@@ -45,8 +47,8 @@ func (p *Pending) inbound(r *http.Request) *http.Request {
 		}
 		r.Header.Del(field)
 	}
-	for i := range p.costs {
-		remove(p.costs[i].limit.Count.CostField())
+	if len(p.costs) > 0 {
+		remove(limiter.CostField)
 	}
 	if m := p.metering; m != nil && m.answer != nil && unreadable(r.Header["Accept-Encoding"]) {
 		remove("Accept-Encoding")

@@ -85,7 +85,7 @@ type pendingKey struct{}
 // already. After two reports for a limit, its reserve stays.
 func Report(ctx context.Context, limit string, cost int64) {
 	if p, ok := ctx.Value(pendingKey{}).(*Pending); ok {
-		p.report("", limit, cost)
+		p.report(limit, cost)
 	}
 }
 
@@ -106,9 +106,8 @@ func Unreported(ctx context.Context) *limiter.Limit {
 	return nil
 }
 
-// report records the cost for each limit with this cost field and this name. An empty field or name matches
-// every limit.
-func (p *Pending) report(field, name string, cost int64) {
+// report records the cost for each limit with this name. An empty name matches every limit.
+func (p *Pending) report(name string, cost int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if cost < 0 || cost > MaxReport {
@@ -118,7 +117,7 @@ func (p *Pending) report(field, name string, cost int64) {
 	found := false
 	for i := range p.costs {
 		r := &p.costs[i]
-		if name != "" && r.limit.Name != name || field != "" && !strings.EqualFold(r.limit.Count.CostField(), field) {
+		if name != "" && r.limit.Name != name {
 			continue
 		}
 		found = true
@@ -137,11 +136,10 @@ func (p *Pending) report(field, name string, cost int64) {
 // reject counts a report that is ignored, and keeps the reason. The caller holds p.mu.
 func (p *Pending) reject(problem error) { p.rejected, p.problem = p.rejected+1, problem }
 
-// takeFields reads the cost fields of the answer, in any spelling and as trailers, and removes them from h.
+// takeFields reads the cost field of the answer, in any spelling and as trailers, and removes them from h.
 func (p *Pending) takeFields(h http.Header) {
-	for i := range p.costs {
-		field := p.costs[i].limit.Count.CostField()
-		takeField(h, field, func(value string) { p.readField(field, value) })
+	if len(p.costs) > 0 {
+		takeField(h, limiter.CostField, p.readField)
 	}
 }
 
@@ -156,11 +154,11 @@ func takeField(h http.Header, field string, read func(value string)) {
 }
 
 // readField reads the value of a cost field: one cost, or a list of name=cost.
-func (p *Pending) readField(field, value string) {
+func (p *Pending) readField(value string) {
 	if len(value) > maxReportLength {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.reject(fmt.Errorf("field %s: got %d bytes, want at most %d", field, len(value), maxReportLength))
+		p.reject(fmt.Errorf("field %s: got %d bytes, want at most %d", limiter.CostField, len(value), maxReportLength))
 		return
 	}
 	for part := range strings.SplitSeq(value, ",") {
@@ -171,11 +169,11 @@ func (p *Pending) readField(field, value string) {
 		cost, err := strconv.ParseInt(number, 10, 64)
 		if err != nil || named && name == "" {
 			p.mu.Lock()
-			p.reject(fmt.Errorf("field %s: got %q, want 812, or input=812, output=95", field, shortened(part)))
+			p.reject(fmt.Errorf("field %s: got %q, want 812, or input=812, output=95", limiter.CostField, shortened(part)))
 			p.mu.Unlock()
 			continue
 		}
-		p.report(field, name, cost)
+		p.report(name, cost)
 	}
 }
 

@@ -41,9 +41,9 @@ const counting = `{"rules":[
 	{"endpoint":"/import","limits":{"*":{"name":"imports","requests":2,"window":"1m","per":["user"],"count":"concurrent"}}},
 	{"endpoint":"/report","limits":{"*":{"name":"reports","requests":2,"window":"40m","per":["user"],"count":"concurrent"}}},
 	{"endpoint":"/plain","limits":{"*":{"name":"plain","requests":100,"window":"1m","per":["ip"]}}},
-	{"endpoint":"/named","cost_field":"X-Tokens","limits":{"*":{"name":"named","requests":1000,"window":"1m","per":["ip"],"count":"cost",
+	{"endpoint":"/named","limits":{"*":{"name":"named","requests":1000,"window":"1m","per":["ip"],"count":"cost",
 		"reserve":100}}},
-	{"endpoint":"/lower","cost_field":"x-tokens","limits":{"*":{"name":"lower","requests":1000,"window":"1m","per":["ip"],"count":"cost",
+	{"endpoint":"/lower","limits":{"*":{"name":"lower","requests":1000,"window":"1m","per":["ip"],"count":"cost",
 		"reserve":100}}},
 	{"endpoint":"/queue","limits":{"*":[
 		{"name":"failures","requests":100,"window":"1m","per":["ip"],"count":"failures"},
@@ -299,33 +299,17 @@ func TestGate_Wrap_hijacked(t *testing.T) {
 	}
 }
 
-// An API does not get a cost field that a client sends. A rule can set another name for the field.
+// An API does not get a cost field that a client sends.
 func TestGate_Wrap_costField(t *testing.T) {
 	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
 	answer := s.get("/named", func(w http.ResponseWriter, r *http.Request) {
-		if got := r.Header.Get("X-Tokens"); got != "" {
-			t.Errorf("the API got X-Tokens %q of the client", got)
+		if got := r.Header.Get("Weir-Cost"); got != "" {
+			t.Errorf("the API got Weir-Cost %q of the client", got)
 		}
-		w.Header().Set("X-Tokens", "42")
-		w.Header().Set("Weir-Cost", "7")
-	}, "X-Tokens: 1")
-	if got := s.used("/named", user)["named"]; got != 42 || answer.Header.Get("X-Tokens") != "" || answer.Header.Get("Weir-Cost") != "7" {
-		t.Errorf("got a usage of %d and %v, want 42, and only X-Tokens removed", got, answer.Header)
-	}
-}
-
-// Two rules of a request can have two cost fields. A cost without a name applies to the limits of its field.
-func TestGate_Wrap_costFields(t *testing.T) {
-	s := newSettling(t, storetest.Must(memstore.New(memstore.Options{})))
-	s.rules = storetest.Must(rules.Parse([]byte(`{"rules":[
-		{"endpoint":"/a","cost_field":"X-Tokens","limits":{"*":{"name":"tokens","requests":1000,"window":"1m","count":"cost","reserve":100}}},
-		{"endpoint":"*","limits":{"*":{"name":"dollars","requests":1000,"window":"1m","count":"cost","reserve":100}}}]}`), rules.Options{}))
-	s.get("/a", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("X-Tokens", "42")
-		w.Header().Set("Weir-Cost", "7")
-	})
-	if got := s.used("/a", user); got["tokens"] != 42 || got["dollars"] != 7 || s.settled[0].Rejected != 0 {
-		t.Errorf("got a usage of %v and %d rejected reports, want 42 tokens, 7 dollars and none", got, s.settled[0].Rejected)
+		w.Header().Set("Weir-Cost", "42")
+	}, "Weir-Cost: 1")
+	if got := s.used("/named", user)["named"]; got != 42 || answer.Header.Get("Weir-Cost") != "" {
+		t.Errorf("got a usage of %d and %v, want 42, and Weir-Cost removed", got, answer.Header)
 	}
 }
 
@@ -345,15 +329,15 @@ func TestGate_Wrap_costFieldSpelled(t *testing.T) {
 	for name, api := range map[string]http.HandlerFunc{
 		"trailer": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "text")
-			w.Header().Set(http.TrailerPrefix+"X-Tokens", "42")
+			w.Header().Set(http.TrailerPrefix+"Weir-Cost", "42")
 		},
-		"not canonical": func(w http.ResponseWriter, _ *http.Request) { w.Header()["x-TOKENS"] = []string{"42"} },
+		"not canonical": func(w http.ResponseWriter, _ *http.Request) { w.Header()["weir-COST"] = []string{"42"} },
 		"before a flush": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("X-Tokens", "42")
+			w.Header().Set("Weir-Cost", "42")
 			_ = http.NewResponseController(w).Flush()
 		},
 		"early hints": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("X-Tokens", "42")
+			w.Header().Set("Weir-Cost", "42")
 			w.WriteHeader(http.StatusEarlyHints)
 		},
 	} {
@@ -363,15 +347,15 @@ func TestGate_Wrap_costFieldSpelled(t *testing.T) {
 			defer server.Close()
 			var early []string
 			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
-				early = h.Values("X-Tokens")
+				early = h.Values("Weir-Cost")
 				return nil
 			}})
 			answer := storetest.Must(http.DefaultClient.Do(storetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/lower",
 				http.NoBody))))
 			defer func() { _ = answer.Body.Close() }()
 			_, _ = io.Copy(io.Discard, answer.Body)
-			if got := slices.Concat(early, answer.Header.Values("X-Tokens"), answer.Trailer.Values("X-Tokens")); len(got) > 0 {
-				t.Errorf("the client got X-Tokens %q, want none", got)
+			if got := slices.Concat(early, answer.Header.Values("Weir-Cost"), answer.Trailer.Values("Weir-Cost")); len(got) > 0 {
+				t.Errorf("the client got Weir-Cost %q, want none", got)
 			}
 			if got := s.used("/lower", user)["lower"]; got != 42 {
 				t.Errorf("got a usage of %d, want the reported 42", got)

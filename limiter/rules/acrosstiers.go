@@ -79,7 +79,7 @@ func (c *compiler) checkJoined(s, first *spec) {
 	}{
 		{s.AcrossTiers != first.AcrossTiers, `the same "across_tiers"`},
 		{rate != first.Rate, want},
-		{s.Count != first.Count, `the same "count", "failure_status" and "cost_field"`},
+		{s.Count != first.Count, `the same "count" and "failure_status"`},
 		{s.Mark != first.Mark, "the same mode"},
 	} {
 		if field.differs {

@@ -221,9 +221,19 @@ func (c *class) chosen() (words []string) {
 	return words
 }
 
+// identities returns the words of per whose values a client cannot choose.
+func (c *class) identities() (words []string) {
+	for _, part := range c.parts {
+		if document.IsIdentity(part.word) {
+			words = append(words, part.word)
+		}
+	}
+	return words
+}
+
 // everyone reports whether all callers share the subjects of c.
 func (c *class) everyone() bool {
-	return !slices.ContainsFunc(c.parts, func(p part) bool { return document.IsIdentity(p.word) })
+	return len(c.identities()) == 0
 }
 
 // allTiers reports whether callers of different tiers can share a subject of c. They do not share a user,

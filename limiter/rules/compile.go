@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -87,15 +88,16 @@ func Parse(text []byte, o Options) (*Rules, error) {
 
 // compiler builds Rules from a document.
 type compiler struct {
-	doc     *document.Document
-	rules   *Rules
-	specs   []*spec // all limits, in file order
-	named   map[namedTier]bool
-	tiers   map[hashed][]*spec // the same limit in every tier, by its values without the tier
-	classes map[string]int     // index in rules.classes, by the place of the class
-	known   map[limitKey]*identified
-	ids     map[limiter.ID]*spec // the first limit with an ID
-	labels  map[string]bool      // the labels in rules.labels
+	doc      *document.Document
+	rules    *Rules
+	specs    []*spec // all limits, in file order
+	named    map[namedTier]bool
+	tiers    map[hashed][]*spec // the same limit in every tier, by its values without the tier
+	classes  map[string]int     // index in rules.classes, by the place of the class
+	known    map[limitKey]*identified
+	ids      map[limiter.ID]*spec // the first limit with an ID
+	labels   map[string]bool      // the labels in rules.labels
+	compared int                  // pairs of rules; see covering
 }
 
 // spec is a limit of the document with what the compiler finds out about it.
@@ -139,7 +141,6 @@ func newCompiler(d *document.Document, o Options) *compiler {
 	r := &Rules{spelling: newSpelling(d.Spelling), tiers: map[string]int{}, declared: d.Declared, version: o.Version,
 		defaultTier: d.DefaultTier, options: o, named: map[string][]*identified{}, own: map[ownKey]*limiter.Limit{}, made: newMadeLimits()}
 	r.refusal = d.Refusal
-	r.refusals = slices.ContainsFunc(d.Rules, func(rule document.Rule) bool { return rule.Refusal != "" })
 	if d.Version != 0 && !o.Assigned {
 		r.version = d.Version
 	}
@@ -239,23 +240,27 @@ func (c *compiler) checkParameters(l *document.Limit, p pattern) {
 		if !ok || p.text == "" { // another check reports the endpoint
 			continue
 		}
-		n := 0
-		for _, known := range p.names {
-			if known == name {
-				n++
-			}
+		n := len(p.names) - len(slices.DeleteFunc(slices.Clone(p.names), func(known string) bool { return known == name }))
+		if n == 1 {
+			continue
 		}
-		if n != 1 {
-			meant := ""
-			if n == 0 {
-				meant = strings.Replace(document.DidYouMean(name, p.names), `"`, `"`+document.PerPath, 1)
-			}
-			field := "per"
-			if i == len(l.Per) {
-				field = "from.by"
-			}
-			c.doc.Report(l.Path+"."+field, "got %s, want a parameter that occurs once in the endpoint %s (it occurs %d times)%s", word,
-				document.Shorten(p.text), n, meant)
+		field, meant := "per", ""
+		if i == len(l.Per) {
+			field = "from.by"
+		}
+		if n == 0 {
+			meant = strings.Replace(document.DidYouMean(name, p.names), `"`, `"`+document.PerPath, 1)
+		}
+		c.doc.Report(l.Path+"."+field, "got %s, want a parameter that occurs once in the endpoint %s (it occurs %d times)%s", word,
+			document.Shorten(p.text), n, meant)
+	}
+	if l.From == nil || l.From.Parameter == "" || !c.doc.Spelling.IgnoreCase {
+		return
+	}
+	for _, value := range slices.Sorted(maps.Keys(l.From.Weights)) {
+		if lower := folded(value); value != lower {
+			c.doc.Report(document.Join(l.Path+".from.prices", value), "got capital letters, want %q: with ignore_case, a value of the path has none",
+				document.Shorten(lower))
 		}
 	}
 }

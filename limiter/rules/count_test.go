@@ -23,11 +23,10 @@ func TestParse_count(t *testing.T) {
 	}{
 		{"POST", "/v1/chat", map[string]limiter.Charge{
 			"calls":  {Cost: 1, Limit: &limiter.Limit{}},
-			"input":  {Cost: 8000, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost, Field: "X-Tokens"}}},
-			"output": {Cost: 4000, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost, Field: "X-Tokens"}}},
+			"input":  {Cost: 8000, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost}}},
+			"output": {Cost: 4000, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost}}},
 		}},
-		{"POST", "/v1/embed", map[string]limiter.Charge{"embed": {Cost: 500, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost,
-			Field: "Weir-Cost"}}}}},
+		{"POST", "/v1/embed", map[string]limiter.Charge{"embed": {Cost: 500, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost}}}}},
 		{"GET", "/files/a", map[string]limiter.Charge{"bytes": {Cost: 1_000_000,
 			Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountBytes}}}, "files": {Cost: 1, Limit: &limiter.Limit{}}}},
 	} {
@@ -81,25 +80,6 @@ func TestParse_from(t *testing.T) {
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, want %q", c.path, got, c.want)
-		}
-	}
-}
-
-// Weir removes the cost field from answers, so a document can name only fields that no client needs.
-func TestParse_costField(t *testing.T) {
-	for field, want := range map[string]bool{
-		"Weir-Cost": true, "weir-cost": true, "X-Tokens": true, "x-ms-request-charge": true,
-		"Content-Type": false, "content-length": false, "Set-Cookie": false, "RateLimit": false, "RateLimit-Policy": false, "Retry-After": false,
-		"Weir-Over":     false,
-		"weir-degraded": false, "Location": false, "X-RateLimit-Remaining": false, "X-Forwarded-For": false, "x-amzn-requestid": false,
-		"X-Api-Key":              false,
-		"X-Content-Type-Options": false, "X-": false, "X": false, "": false, "X-" + strings.Repeat("a", 62): true,
-		"X-" + strings.Repeat("a", 63): false,
-	} {
-		_, err := rules.Parse([]byte(`{"cost_field":"`+field+`","rules":[{"endpoint":"*","limits":{"*":{"requests":9,"window":"1m"}}}]}`),
-			rules.Options{})
-		if (err == nil) != want {
-			t.Errorf("cost_field %q: got error %v, want it accepted: %t", field, err, want)
 		}
 	}
 }

@@ -28,17 +28,8 @@ func (e *exemptions) of(q *Request, paths []reading) *Exemption {
 		return nil
 	}
 	first, c := len(e.list), &q.Caller
-	earliest := func(i int) bool {
-		first = min(first, i)
-		return true
-	}
-	e.callers.networks(c.IP, earliest)
+	e.callers.known(c, func(i int) { first = min(first, i) })
 	if !c.Rejected {
-		for _, i := range [...]document.Identity{{Kind: document.PerUser, Value: c.User}, {Kind: document.PerAPIKey, Value: c.APIKey}} {
-			if at, ok := e.callers.get(i); ok { // no exemption has an empty value
-				first = min(first, at)
-			}
-		}
 		first = min(first, e.endpoint(paths))
 	}
 	if first == len(e.list) {

@@ -7,7 +7,6 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/meter"
-	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
 // Explanation explains to operators why a request has its charges.
@@ -87,30 +86,26 @@ func (e *Explanation) read(paths []reading) {
 	}
 }
 
-// usage adds the other rules that match the usage endpoint, with the reason why they charge nothing.
-func (e *Explanation) usage(r *Rules, matched []int) {
-	for _, i := range matched {
-		rule := &r.rules[i]
-		e.Matches = append(e.Matches, Match{Path: rule.Path, Endpoint: rule.Endpoint, Method: rule.Method,
-			Reason: "the usage endpoint charges only its own limit"})
-	}
+// add adds a rule, and why it does not apply; "" if it does.
+func (e *Explanation) add(r *rule, reason string) {
+	e.Matches = append(e.Matches, Match{Path: r.Path, Endpoint: r.Endpoint, Method: r.Method, Reason: reason})
 }
 
 func (e *Explanation) match(r *rule, q *Request, exemption *Exemption, paths []reading) {
-	m := Match{Path: r.Path, Endpoint: r.Endpoint, Method: r.Method}
+	reason := ""
 	switch {
 	case exemption != nil:
-		m.Reason = exemption.Path + " exempts the request"
+		reason = exemption.Path + " exempts the request"
 	case !r.accepts(q.Method):
-		m.Reason = "applies to " + r.Method
+		reason = "applies to " + r.Method
 	case r.excepts(paths) != "":
-		m.Reason = "leaves out " + r.excepts(paths)
+		reason = "leaves out " + r.excepts(paths)
 	case !selects(r, q):
-		m.Reason = "applies to requests with other header fields: " + r.fieldNames()
+		reason = "applies to requests with other header fields: " + r.fieldNames()
 	case len(r.of(q.Caller.Tier)[0]) == 0 && (len(r.global) == 0 || len(r.tiers) > 1):
-		m.Reason = fmt.Sprintf("has no limit for tier %s or for *", q.Caller.Tier)
+		reason = fmt.Sprintf("has no limit for tier %s or for *", q.Caller.Tier)
 	}
-	e.Matches = append(e.Matches, m)
+	e.add(r, reason)
 }
 
 func selects(r *rule, q *Request) bool {
@@ -127,18 +122,12 @@ func (r *rule) fieldNames() string {
 }
 
 // skip adds a limit that the request does not charge to the last rule.
-func (e *Explanation) skip(q *Request, r *Rules, l *limit, why skipped) {
-	listed := r.list(l, limiter.Subject{}, applied{limit: l.Limit})
-	listed.Charge.Cost = 0
-	switch why {
-	case skippedRejected:
-		listed.Reason = "only limits by ip charge a request with a bad credential"
-	case skippedOnly:
-		listed.Reason = "not charged: only requests " + onlyWords[l.Only]
-	case skippedIdentity:
-		listed.Reason = "counts by " + r.classes[l.class].lacks(q) + ", which the caller lacks"
-	case notSkipped:
+func (e *Explanation) skip(q *Request, r *Rules, l *limit, why string) {
+	if why == skippedIdentity {
+		why = "counts by " + r.classes[l.class].lacks(q) + ", which the caller lacks"
 	}
+	listed := r.list(l, limiter.Subject{}, applied{limit: l.Limit})
+	listed.Charge.Cost, listed.Reason = 0, why
 	e.list(listed)
 }
 
@@ -146,12 +135,6 @@ func (e *Explanation) skip(q *Request, r *Rules, l *limit, why skipped) {
 func (e *Explanation) list(l Listed) {
 	last := &e.Matches[len(e.Matches)-1]
 	last.Limits = append(last.Limits, l)
-}
-
-// onlyWords describes, for each value of the field "only", the requests that the limit charges.
-var onlyWords = map[string]string{
-	document.OnlyUnverified:     "without a verified user or API key",
-	document.OnlyBadCredentials: "with a bad credential",
 }
 
 // lacks returns the first identity of the class that the caller lacks; "" if there is none.

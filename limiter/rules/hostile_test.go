@@ -66,10 +66,10 @@ func hostile() []attack {
 		{"10 MB of rules", `{"rules":[` + strings.Repeat(rule("/a", "", `"*":`+limit)+",", 170_000) + `]}`, "want at most 1048576"},
 		{"10 MB of a number", numbered(strings.Repeat("9", 10<<20)), "want at most 1048576"},
 		{"10,000 rules", document(fill(10_000, func(i int) string { return fmt.Sprintf(`{"endpoint":"/a%d","limits":{"*":%s}}`, i, limit) })),
-			"rules: got 10000 rules, want at most 1000"},
+			"rules: got 10000 rules, want a list of 0 to 1000 rules"},
 		{"10,001 overrides", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` + fill(10_001, func(i int) string {
 			return fmt.Sprintf(`{"user":"u%d","limits":{"all":%s}}`, i, limit)
-		}) + `]}`, "overrides: got 10001 overrides, want at most 10000"},
+		}) + `]}`, "overrides: got 10001 overrides, want a list of 0 to 10000 overrides"},
 		{"deep lists", strings.Repeat("[", 500_000) + strings.Repeat("]", 500_000), "exceeded max depth"},
 		{"deep objects", strings.Repeat(`{"rules":`, 100_000), "exceeded max depth"},
 		{"deep in a note", numbered(`1,"note":` + strings.Repeat("[", 300_000)), "exceeded max depth"},

@@ -164,27 +164,12 @@ func (v *Interventions) index() error {
 	return nil
 }
 
-// of calls visit with each list of interventions for a caller: by its networks, and by its verified identities.
-func (v *Interventions) of(c *caller.Caller, visit func([]*Intervention)) {
-	if v == nil || len(v.callers.values) == 0 {
-		return
-	}
-	v.callers.networks(c.IP, func(list []*Intervention) bool {
-		visit(list)
-		return true
-	})
-	if c.Rejected {
-		return
-	}
-	for _, i := range [...]document.Identity{{Kind: document.PerUser, Value: c.User}, {Kind: document.PerAPIKey, Value: c.APIKey}} {
-		list, _ := v.callers.get(i) // no entry has an empty value
-		visit(list)
-	}
-}
-
 // Of returns the interventions that act on a caller at an instant, a block first.
 func (v *Interventions) Of(c caller.Caller, at time.Time) (acting []Intervention) {
-	v.of(&c, func(list []*Intervention) {
+	if v == nil {
+		return nil
+	}
+	v.callers.known(&c, func(list []*Intervention) {
 		for _, one := range list {
 			if !one.Ended(at) {
 				acting = append(acting, *one)
@@ -252,7 +237,10 @@ func (r *Rules) Interventions() *Interventions { return r.interventions }
 
 // blocked returns the block of the caller of a request that ends last; nil if there is none.
 func (r *Rules) blocked(q *Request) (block *Intervention) {
-	r.interventions.of(&q.Caller, func(list []*Intervention) {
+	if r.interventions == nil {
+		return nil
+	}
+	r.interventions.callers.known(&q.Caller, func(list []*Intervention) {
 		for _, one := range list {
 			if one.Limit == "" && !one.Ended(q.At) && (block == nil || block.End < one.End) {
 				block = one

@@ -187,17 +187,7 @@ func (c *compiler) problem(limits []*spec) string {
 
 func (c *compiler) report(m *misfit) {
 	first, last := m.limits[0], m.limits[len(m.limits)-1]
-	remedy := ""
-	for _, s := range m.limits {
-		switch single := !c.rules.rules[s.rule].pattern.below; {
-		case s.Rate.Algorithm.Logs():
-			remedy = "; use fewer requests or a sliding_window for " + s.Path
-		case s.Rate.Algorithm.TakesSlots():
-			remedy = "; use fewer requests, or count those in flight by another subject, for " + s.Path
-		case remedy == "" && single && !s.byEndpoint():
-			remedy = `; add "endpoint" to the per of limits of a single endpoint, such as ` + s.Path
-		}
-	}
-	c.doc.Report(last.Path, "does not fit one item: the first %d limits of a %q caller in the item (%s) %s; the first is %s%s", len(m.limits),
-		m.tier, m.family, m.problem, first.Path, remedy)
+	c.doc.Report(last.Path, "does not fit one item: the first %d limits of a %q caller in the item (%s) %s; the first is %s; "+
+		`use fewer requests in logs, or add "endpoint" to the per of limits of a single endpoint`, len(m.limits), m.tier, m.family, m.problem,
+		first.Path)
 }

@@ -116,18 +116,18 @@ func endpoints(n int) (list []string) {
 
 // The error of limits that do not fit an item is one line and contains the bound.
 func TestParse_items_messages(t *testing.T) {
+	const remedy = `; use fewer requests in logs, or add "endpoint" to the per of limits of a single endpoint`
 	for _, c := range []struct{ document, want string }{
 		{document(rule("/a", "GET", `"*":`+list("l", 8, ""))),
 			`line 1: rules[0].limits.*[7]: does not fit one item: the first 8 limits of a "*" caller in the item (user endpoint GET /a) take up ` +
-				`to 1038 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]`},
+				`to 1038 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]` + remedy},
 		{document(rule("/a", "", `"free":`+list("l", 11, `,"algorithm":"token_bucket"`))),
 			`line 1: rules[0].limits.free[10]: does not fit one item: the first 11 limits of a "free" caller in the item (user endpoint /a) are ` +
-				`more than 10; the first is rules[0].limits.free[0]`},
+				`more than 10; the first is rules[0].limits.free[0]` + remedy},
 		{document(rule("*", "", `"*":`+list("a", 6, `,"per":["client"]`)), rule("/a", "", `"*":`+list("b", 2, `,"per":["client"]`)),
 			rule("/b/*", "", `"*":`+list("c", 1, `,"per":["client"]`)), rule("/d", "", `"*":`+list("a", 1, `,"per":["client"]`))),
 			`line 1: rules[1].limits.*[1]: does not fit one item: the first 8 limits of a "*" caller in the item (user) take up to 1038 bytes, ` +
-				`want at most 1024 (one write unit); the first is rules[0].limits.*[0]; add "endpoint" to the per of limits of a single endpoint, ` +
-				`such as rules[1].limits.*[0]`},
+				`want at most 1024 (one write unit); the first is rules[0].limits.*[0]` + remedy},
 	} {
 		if _, err := rules.Parse([]byte(c.document), rules.Options{Items: dynamostore.Items{}}); err == nil || err.Error() != c.want {
 			t.Errorf("error:\n got %v\nwant %s", err, c.want)

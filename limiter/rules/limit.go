@@ -117,7 +117,7 @@ func (c *compiler) shares(s *spec, made *limiter.Limit, known *identified) bool 
 	}{
 		{known.spec.Rate.Regions != s.Rate.Regions, `it must have the same "regions"`},
 		{was.Rate != made.Rate || was.Spread != made.Spread, "it must have the same numbers"},
-		{was.Count != made.Count, `it must have the same "count", "failure_status" and "cost_field"`},
+		{was.Count != made.Count, `it must have the same "count" and "failure_status"`},
 		{was.Notify != made.Notify, `it must have the same "notify"`},
 		{!slices.Equal(known.UpTo, s.UpTo), `it must have the same "up_to"`},
 		{known.Only != s.Only, `it must have the same "only"`},

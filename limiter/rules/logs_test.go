@@ -40,7 +40,7 @@ func TestParse_logs(t *testing.T) {
 		{"two halves and three more", document(rule("/a", "", `"*":[`+half+`,`+sizedLog("c", 160, "1h", client)+`,`+sizedLog("d", 50, "1h",
 			client)+`]`)),
 			`rules[0].limits.*[2]: does not fit one item: the first 3 limits of a "*" caller in the item (user) take up to 9419 bytes, want at ` +
-				`most 8192 (8 write units); the first is rules[0].limits.*[0]; use fewer requests or a sliding_window for rules[0].limits.*[2]`},
+				`most 8192 (8 write units); the first is rules[0].limits.*[0]; use fewer requests in logs`},
 		{"a tier and the others in two rules", document(rule("/a", "", `"free":`+most), rule("/b", "", `"*":`+half)),
 			`rules[1].limits.*: does not fit one item: the first 2 limits of a "free" caller`},
 		{"a log and a small window", document(rule("/a", "", `"*":[`+sizedLog("l", 320, "1h", client)+`,{"name":"w","requests":15,"window":"1m"`+

@@ -86,14 +86,25 @@ func (c *compiler) noteSlots(s *spec) {
 	}
 }
 
-// noteChosen notes a limit whose counts a client chooses, unless another limit of the rule bounds the sum.
+// noteChosen notes a limit whose counts a client chooses, unless a limit of what it cannot choose covers the same requests.
 func (c *compiler) noteChosen(s *spec) {
-	limits, bounds := c.rules.rules[s.rule].tiers, func(other limit) bool { return c.bounds(&other, s) }
-	if words := c.rules.classes[s.class].chosen(); len(words) > 0 && !slices.ContainsFunc(limits[s.Tier], bounds) &&
-		!slices.ContainsFunc(limits[document.Global], bounds) {
-		c.doc.Note(s.Path, "a client chooses %s: each value has its own count and its own item. "+
-			"A limit without this word bounds the sum of a caller", strings.Join(words, " and "))
+	class, r := &c.rules.classes[s.class], &c.rules.rules[s.rule]
+	words, own := class.chosen(), class.identities()
+	if len(words) == 0 {
+		return
 	}
+	for o := range c.covering(r) {
+		if slices.ContainsFunc(o.always(r, s.Tier), func(other limit) bool { return c.bounds(&other, s) }) {
+			return
+		}
+	}
+	choice, beside := strings.Join(words, " and "), document.PerClient
+	if len(own) > 0 {
+		beside = strings.Join(own, " and ")
+		choice += ", but not " + beside
+	}
+	c.doc.Note(s.Path, "a client chooses %s: each value has its own count and its own item, so this limit alone is no protection; put a limit "+
+		"by %s beside it", choice, beside)
 }
 
 // bounds reports whether the limit other bounds the limit s, which counts by values that a caller can choose.
@@ -117,22 +128,18 @@ func (c *compiler) bounds(other *limit, s *spec) bool {
 func (c *compiler) noteTiers(r *rule, tiers []string) {
 	const most = 10
 	_, others := r.tiers[document.OtherTiers]
-	missing := len(tiers) - len(r.tiers)
-	if len(r.global) > 0 {
-		missing++
-	}
-	if others || missing == 0 || len(r.global) > 0 && len(r.tiers) == 1 {
-		return
-	}
-	var words []string
+	var missing []string
 	for _, tier := range tiers {
-		if _, ok := r.tiers[tier]; !ok && len(words) < most {
-			words = append(words, tier)
+		if _, ok := r.tiers[tier]; !ok {
+			missing = append(missing, tier)
 		}
 	}
-	without := document.AnyOf(words)
-	if missing > most {
-		without = fmt.Sprintf("%s and %d more", strings.Join(words, ", "), missing-most)
+	if others || len(missing) == 0 || len(r.global) > 0 && len(r.tiers) == 1 {
+		return
+	}
+	without := document.AnyOf(missing[:min(most, len(missing))])
+	if len(missing) > most {
+		without += fmt.Sprintf(", or %d more", len(missing)-most)
 	}
 	if len(tiers) > len(c.doc.Tiers) { // authors easily forget a tier that no rule names
 		without += "; " + c.doc.DefaultTier + " is the default_tier, and no rule names it"

@@ -58,6 +58,23 @@ func (m *identities[V]) networks(address netip.Prefix, visit func(V) bool) {
 	}
 }
 
+// known calls visit with the values of a caller: of its networks and, unless its credential was rejected, of its user and its
+// API key.
+func (m *identities[V]) known(c *caller.Caller, visit func(V)) {
+	m.networks(c.IP, func(v V) bool {
+		visit(v)
+		return true
+	})
+	if c.Rejected {
+		return
+	}
+	for _, i := range [...]document.Identity{{Kind: document.PerUser, Value: c.User}, {Kind: document.PerAPIKey, Value: c.APIKey}} {
+		if v, ok := m.get(i); ok { // no identity has an empty value
+			visit(v)
+		}
+	}
+}
+
 // of calls visit with the values of a caller that a word of per identifies, for an address the longest prefix first. claim
 // is the value of a claim. It ends when visit returns false.
 func (m *identities[V]) of(word, claim string, who *caller.Caller, visit func(V) bool) {

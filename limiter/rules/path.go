@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -337,30 +338,20 @@ func decode(path string, keepSlash bool) (decoded string, wellFormed bool) {
 			b = append(b, path[i])
 			continue
 		}
-		switch c, ok := encodedByte(path[i+1:]); {
-		case !ok:
+		n, err := strconv.ParseUint(path[i+1:min(i+3, len(path))], 16, 8)
+		switch {
+		case err != nil || i+2 >= len(path):
 			b, wellFormed = append(b, '%'), false
 			continue
-		case c == '/' && keepSlash:
+		case n == '/' && keepSlash:
 			b = append(b, "%2F"...)
 		default:
-			b = append(b, c)
+			b = append(b, byte(n))
 		}
 		i += 2
 	}
 	return string(b), wellFormed
 }
-
-// encodedByte returns the byte that two hexadecimal digits at the beginning of s encode.
-func encodedByte(s string) (c byte, ok bool) {
-	if len(s) < 2 {
-		return 0, false
-	}
-	high, low := strings.IndexByte(hexadecimal, s[0]|0x20), strings.IndexByte(hexadecimal, s[1]|0x20)
-	return byte(high<<4 | low), high >= 0 && low >= 0 && s[0] >= '0' && s[1] >= '0'
-}
-
-const hexadecimal = "0123456789abcdef"
 
 // separate applies BackslashIsSlash and IgnoreParameters to a path.
 func (s *spelling) separate(path string) string {
@@ -400,14 +391,11 @@ func hasDots(path string) bool {
 
 // joined returns a path without empty segments.
 func joined(path string) string {
-	var b strings.Builder
-	for segment := range strings.SplitSeq(path, "/") {
-		if segment != "" {
-			b.WriteByte('/')
-			b.WriteString(segment)
-		}
+	segments := strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
+	if len(segments) == 0 {
+		return ""
 	}
-	return b.String()
+	return "/" + strings.Join(segments, "/")
 }
 
 // next returns the first segment of a path, and the path after it. The path begins with a slash.

@@ -21,26 +21,24 @@ type Rules struct {
 	version     int64
 	defaultTier string
 	// tiers are the declared tiers or, without a declaration, those that rules name, with their places in the document
-	tiers      map[string]int
-	declared   bool
-	rules      []rule
-	index      trie
-	classes    []class                          // the sets of identities by which limits count
-	overrides  identities[map[string]algo.Rate] // the numbers of individual callers, by the name of the limit
-	own        map[ownKey]*limiter.Limit        // the limits with these numbers
-	options    Options
-	named      map[string][]*identified // the limits by name, in file order
-	made       *madeLimits
-	exempt     exemptions
-	usage      bool // the last rule is the usage endpoint
-	notes      []Problem
-	labels     []string
-	costFields []string
-	counts     []limiter.Counted
-	split      bool // each endpoint of a caller has its own item
-	spelling   *spelling
-	refusal    string // of the document
-	refusals   bool   // a rule has a form of its own
+	tiers     map[string]int
+	declared  bool
+	rules     []rule
+	index     trie
+	classes   []class                          // the sets of identities by which limits count
+	overrides identities[map[string]algo.Rate] // the numbers of individual callers, by the name of the limit
+	own       map[ownKey]*limiter.Limit        // the limits with these numbers
+	options   Options
+	named     map[string][]*identified // the limits by name, in file order
+	made      *madeLimits
+	exempt    exemptions
+	usage     bool // the last rule is the usage endpoint
+	notes     []Problem
+	labels    []string
+	counts    []limiter.Counted
+	split     bool // each endpoint of a caller has its own item
+	spelling  *spelling
+	refusal   string // of the document
 
 	interventions *Interventions
 }
@@ -145,7 +143,7 @@ func (r *Rules) Refusal() string { return r.refusal }
 // refusalOf returns the form of the refusal of a request that rules match: of the first rule with one, or else of the document.
 func (r *Rules) refusalOf(q *Request, matched []int) string {
 	for _, i := range matched {
-		if rule := &r.rules[i]; r.refusals && rule.Refusal != "" && rule.accepts(q.Method) {
+		if rule := &r.rules[i]; rule.Refusal != "" && rule.accepts(q.Method) {
 			return rule.Refusal
 		}
 	}

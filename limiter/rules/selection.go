@@ -2,7 +2,6 @@ package rules
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -100,7 +99,9 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 		s.Usage = func() ([]Listed, bool) { return r.Own(own) }
 		last := len(matched) - 1 // the last rule is the usage endpoint; the request charges only its limit
 		if e != nil {
-			e.usage(r, matched[:last])
+			for _, i := range matched[:last] {
+				e.add(&r.rules[i], "the usage endpoint charges only its own limit")
+			}
 		}
 		matched = matched[last:]
 	}
@@ -224,7 +225,7 @@ func (c *charger) add(q *Request, limits []limit) {
 // addOne charges a limit in one subject.
 func (c *charger) addOne(q *Request, l *limit) {
 	subject, why := c.subject(q, l)
-	if why != notSkipped {
+	if why != "" {
 		if c.explanation != nil && !c.again && q.element == 0 {
 			c.explanation.skip(q, c.rules, l, why)
 		}
@@ -267,25 +268,27 @@ func (c *charger) meter(q *Request, l *limit, made *limiter.Limit) {
 	}
 }
 
-// skipped is the reason why a request does not charge a limit.
-type skipped byte
-
+// These are reasons why a request does not charge a limit.
 const (
-	notSkipped skipped = iota
-	skippedRejected
-	skippedOnly
-	skippedIdentity
+	skippedRejected = "only limits by ip charge a request with a bad credential"
+	skippedIdentity = "the caller lacks an identity"
 )
 
+// onlyWords has the reason why a limit does not charge other requests, for each value of the field "only".
+var onlyWords = map[string]string{
+	document.OnlyUnverified:     "not charged: only requests without a verified user or API key",
+	document.OnlyBadCredentials: "not charged: only requests with a bad credential",
+}
+
 // subject returns the subject in which a request charges a limit, or the reason why it does not charge it.
-func (c *charger) subject(q *Request, l *limit) (s limiter.Subject, why skipped) {
+func (c *charger) subject(q *Request, l *limit) (s limiter.Subject, why string) {
 	class := &c.rules.classes[l.class]
 	switch {
 	case q.Caller.Rejected && !class.byIP:
 		return s, skippedRejected
 	case l.Only == document.OnlyUnverified && (q.Caller.User != "" || q.Caller.APIKey != ""), l.Only == document.OnlyBadCredentials &&
 		(!q.Caller.Rejected || q.Caller.Unverified):
-		return s, skippedOnly
+		return s, onlyWords[l.Only]
 	case l.class < len(c.subjects) && q.element == 0:
 		s = c.subjects[l.class]
 		if s == (limiter.Subject{}) {
@@ -366,21 +369,12 @@ func (r *Rules) Claims() (names []string) {
 	return names
 }
 
-// CostFields returns the names of the response fields in which an API reports costs, sorted. It is empty
-// unless a limit counts cost.
-func (r *Rules) CostFields() []string { return r.costFields }
-
 func (c *compiler) readCounts() {
-	fields := map[string]bool{}
 	for l := range c.rules.limits() {
 		if l.Count.Settles() && !slices.Contains(c.rules.counts, l.Count.Of) {
 			c.rules.counts = append(c.rules.counts, l.Count.Of)
 		}
-		if l.Count.Of == limiter.CountCost {
-			fields[http.CanonicalHeaderKey(l.Count.CostField())] = true
-		}
 	}
-	c.rules.costFields = slices.Sorted(maps.Keys(fields))
 }
 
 // trie finds the rules whose endpoint matches a path.

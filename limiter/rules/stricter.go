@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -12,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// maxCompared bounds the work of noteStricter: the number of pairs of limits that it compares.
+// maxCompared bounds the work of notes: the number of pairs of rules that they compare.
 const maxCompared = 200_000
 
 // noteStricter notes a limit that can never refuse, because another limit counts all of its requests and is stricter.
@@ -21,23 +22,28 @@ func (c *compiler) noteStricter() {
 	for i := range c.doc.Overrides {
 		overridden[c.doc.Overrides[i].Name] = true
 	}
-	compared := 0
 	for l := range c.rules.limits() {
 		never := func(o limit) bool { return !overridden[o.Name] && c.neverRefuses(l, &o) }
 		r := &c.rules.rules[l.rule]
-		for _, at := range c.rules.index.match(nil, reading{path: r.pattern.example()}) {
-			o := &c.rules.rules[at]
-			if r.Shadow || o.Shadow || !o.includes(r) {
-				continue
-			}
+		for o := range c.covering(r) {
 			limits := o.always(r, l.Tier)
-			compared += len(limits)
-			if compared > maxCompared {
-				return
-			}
-			if i := slices.IndexFunc(limits, never); i >= 0 {
+			if i := slices.IndexFunc(limits, never); i >= 0 && !r.Shadow {
 				c.doc.Note(l.Path, "can never refuse: %s is stricter, and counts all of its requests", limits[i].Path)
 				break
+			}
+		}
+	}
+}
+
+// covering returns the rules that enforce limits and apply to every request to which the rule r applies. It returns no more
+// after maxCompared.
+func (c *compiler) covering(r *rule) iter.Seq[*rule] {
+	return func(yield func(*rule) bool) {
+		for _, at := range c.rules.index.match(nil, reading{path: r.pattern.example()}) {
+			c.compared++
+			o := &c.rules.rules[at]
+			if c.compared > maxCompared || (!o.Shadow || r.Shadow) && o.includes(r) && !yield(o) {
+				return
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func (r *Rules) Own(q Request) (list []Listed, complete bool) {
 			elements, _ := class.elements(&q)
 			for q.element = range elements {
 				subject, why := c.subject(&q, &l)
-				if seen[one{l.Limit, subject}] || l.Shadow || why != notSkipped || class.everyone() || class.byRequest() {
+				if seen[one{l.Limit, subject}] || l.Shadow || why != "" || class.everyone() || class.byRequest() {
 					continue
 				}
 				own := r.apply(&q, &l, false)

@@ -110,7 +110,7 @@ func worst() []attack {
 // A note lists the tiers that have no limit in a rule. If there are many, it lists only the first ones.
 func TestRules_Notes_tiers(t *testing.T) {
 	for most, want := range map[int]string{
-		1: "", 3: "no limit for callers of tier t1 or t2", 11: "t4, t5, t6, t7, t8 or t9", 12: "t5, t6, t7, t8 and 1 more",
+		1: "", 3: "no limit for callers of tier t1 or t2", 11: "t4, t5, t6, t7, t8 or t9", 12: "t6, t7 or t8, or 1 more",
 	} {
 		text := document(rule("/a", "", tiers(0, most)), rule("/b", "", `"t0":`+limit+`,"global":{"requests":9,"window":"1s"}`),
 			rule("/c", "", `"*":`+limit),

@@ -24,7 +24,7 @@ var mechanisms = []mechanism{
 	{"group", nil, nil, map[stepKind]int{doBurst: 6}},
 	{"shards", []string{"Spread.Shards"}, func(l *limiter.Limit) { l.Spread.Shards = 3 }, nil},
 	{"sync", []string{"Spread.Sync"}, func(l *limiter.Limit) { l.Spread.Sync = 100 * time.Millisecond }, nil},
-	{"cost", []string{"CountCost", "Count.Of", "Count.Field"}, countsOf(limiter.CountCost), map[stepKind]int{doSettle: 6}},
+	{"cost", []string{"CountCost", "Count.Of"}, countsOf(limiter.CountCost), map[stepKind]int{doSettle: 6}},
 	{"failures", []string{"CountFailures", "Count.Failures"}, countsOf(limiter.CountFailures), map[stepKind]int{doSettle: 6}},
 	{"bytes", []string{"CountBytes"}, countsOf(limiter.CountBytes), map[stepKind]int{doSettle: 6}},
 	{"concurrent", []string{"CountConcurrent"}, countsOf(limiter.CountConcurrent), map[stepKind]int{doSettle: 8}},

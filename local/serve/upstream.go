@@ -138,10 +138,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(&httputil.ReverseProxy{
 		Transport: p.transport, Rewrite: p.rewrite, FlushInterval: -1, ErrorLog: slog.NewLogLogger(p.logger.Handler(), slog.LevelWarn),
 		ModifyResponse: func(answer *http.Response) error {
-			p.takeCosts(r.Context(), answer.Header)
-			for _, field := range p.costFields() { // the proxy announces those that are left
-				delete(answer.Trailer, field)
-			}
+			takeCosts(r.Context(), answer.Header)
+			delete(answer.Trailer, limiter.CostField) // the proxy announces those that are left
 			p.noteExpress(r.Context(), answer.Header)
 			add(answer.Header, answer.StatusCode)
 			return nil
@@ -151,22 +149,15 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.fail(w, r, err)
 		},
 	}).ServeHTTP(w, r)
-	p.takeCosts(r.Context(), w.Header()) // of the trailer
+	takeCosts(r.Context(), w.Header()) // of the trailer
 	p.warnMissing(r.Context())
 }
 
-// costFields returns the names of the fields with which the upstream can report a cost.
-func (p *proxy) costFields() []string {
-	return append([]string{limiter.CostField}, p.rules().CostFields()...)
-}
-
-// takeCosts reports the cost fields in h, and removes them also if no limit of the request counts them.
-func (p *proxy) takeCosts(ctx context.Context, h http.Header) {
+// takeCosts reports the cost field in h, and removes it also if no limit of the request counts it.
+func takeCosts(ctx context.Context, h http.Header) {
 	httplimit.ReportFields(ctx, h)
-	for _, field := range p.costFields() {
-		delete(h, field)
-		delete(h, http.TrailerPrefix+field)
-	}
+	delete(h, limiter.CostField)
+	delete(h, http.TrailerPrefix+limiter.CostField)
 }
 
 // missingPause is the least time between two warnings of a cost that was not reported.
@@ -183,7 +174,7 @@ func (p *proxy) warnMissing(ctx context.Context) {
 		return
 	}
 	p.notes.LogAttrs(ctx, slog.LevelWarn, "the upstream reported no cost, so the reserve stays charged", slog.String("limit", limit.Name),
-		slog.String("field", limit.Count.CostField()))
+		slog.String("field", limiter.CostField))
 }
 
 // noteExpress logs a note if Express gave an answer with the header h, and another spelling of its path can have other
@@ -308,9 +299,7 @@ func (p *proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "dial" { // the upstream did no work
-		for _, field := range p.rules().CostFields() {
-			httplimit.ReportFields(r.Context(), http.Header{field: {"0"}})
-		}
+		httplimit.ReportFields(r.Context(), http.Header{limiter.CostField: {"0"}})
 	}
 	p.logger.LogAttrs(r.Context(), slog.LevelError, "the upstream gave no answer", slog.String("upstream", p.url.String()),
 		slog.Any("err", err))

@@ -1,8 +1,6 @@
 package domain
 
 import (
-	"cmp"
-
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
@@ -15,9 +13,6 @@ type Count struct {
 	// Failures are the statuses that count as failures, for CountFailures. The zero value means 400
 	// and above.
 	Failures Statuses
-	// Field is the response field in which an API reports its cost, for CountCost. Empty means
-	// CostField.
-	Field string
 }
 
 // Counted is a kind of Count.
@@ -34,14 +29,11 @@ const (
 	CountConcurrent Counted = "concurrent"
 )
 
-// CostField is the default response field in which an API reports its cost.
+// CostField is the response field in which an API reports its cost.
 const CostField = "Weir-Cost"
 
 // Settles reports whether the cost of a request is known only after its answer.
 func (c *Count) Settles() bool { return c.Of != CountRequests }
-
-// CostField returns the response field in which an API reports its cost.
-func (c *Count) CostField() string { return cmp.Or(c.Field, CostField) }
 
 func (c *Count) validate(s Spread) error {
 	switch {

@@ -44,7 +44,7 @@ func isClassOfStatuses(s string) bool {
 }
 
 func (d *Document) readStatuses(n *node) (s limiter.Statuses) {
-	for _, item := range d.values(n, maxStatuses, "statuses", `[401, "5xx"]`) {
+	for _, item := range d.values(n, 1, maxStatuses, "statuses", `[401, "5xx"]`) {
 		text, isText := item.value.(string)
 		number, isNumber := item.value.(json.Number)
 		status, err := strconv.Atoi(number.String())
@@ -66,13 +66,3 @@ func (d *Document) readStatuses(n *node) (s limiter.Statuses) {
 
 // maxStatuses bounds a list of statuses.
 const maxStatuses = 100
-
-func (d *Document) readCostField(o *object) string {
-	n := o.member("cost_field")
-	name, ok := o.text(n)
-	if ok && !isCostField(name) {
-		d.report.at(n, "got %s, want %s, or X- and up to 62 letters, digits and -, but no field that others use, such as X-RateLimit-Limit or "+
-			"X-Request-Id", n, limiter.CostField)
-	}
-	return name
-}

@@ -46,10 +46,9 @@ type Document struct {
 	// Complete reports whether all limits of all rules were read without a mistake.
 	Complete bool
 
-	paths     meter.Paths
-	costField string // cost_field of the document, for rules without a cost_field
-	shared    bool   // regions share the limits that do not say otherwise
-	report    report
+	paths  meter.Paths
+	shared bool // regions share the limits that do not say otherwise
+	report report
 }
 
 // Spelling contains how the back end of an API reads paths, beyond what Weir assumes of every back end.
@@ -148,7 +147,6 @@ func (d *Document) read(root *node) {
 	tiers, tier := o.member("tiers"), o.member("default_tier")
 	d.Shadow = o.readMode() == modeShadow
 	d.Version, _ = o.whole(o.member("version"), limiter.MaxVersion)
-	d.costField = d.readCostField(o)
 	d.shared = o.choice("regions", regions) == regionsShared
 	d.Spelling = Spelling{o.truth("ignore_case"), o.truth("ignore_suffix"), o.truth("ignore_parameters"), o.truth("backslash_is_slash")}
 	d.Refusal = cmp.Or(o.choice("refusal", refusals), RefusalProblem)
@@ -177,7 +175,7 @@ func (d *Document) read(root *node) {
 func (d *Document) readRules(n *node) {
 	var tiers []string
 	limits := 0
-	for _, item := range d.elements(n, maxRules, "rules") {
+	for _, item := range d.values(n, 0, maxRules, "rules", `[{"endpoint": "*", "limits": {}}]`) {
 		r := d.readRule(item)
 		limits += len(r.Limits)
 		if limits > maxLimits {
@@ -209,7 +207,7 @@ func (d *Document) readRules(n *node) {
 
 func (d *Document) readTiers(n *node) {
 	before := d.Mistakes()
-	for _, item := range d.values(n, maxTiers, "tiers", `["free", "paid"]`) {
+	for _, item := range d.values(n, 1, maxTiers, "tiers", `["free", "paid"]`) {
 		name, ok := item.value.(string)
 		switch {
 		case !ok || !isTier(name) || name == Global:
@@ -259,7 +257,7 @@ func (d *Document) readRule(n *node) Rule {
 	r := Rule{Path: n.path(), Cost: 1}
 	r.Endpoint, _ = o.text(o.required("endpoint"))
 	if except := o.member("except"); except != nil {
-		for _, item := range d.values(except, maxExcept, "endpoints", `["/health"]`) {
+		for _, item := range d.values(except, 1, maxExcept, "endpoints", `["/health"]`) {
 			endpoint, _ := o.text(item)
 			r.Except = append(r.Except, endpoint)
 		}
@@ -273,15 +271,9 @@ func (d *Document) readRule(n *node) Rule {
 	r.Shadow = o.readMode() == modeShadow || d.Shadow
 	r.Refusal = o.choice("refusal", refusals)
 	r.OnError, r.LocalProcesses = d.readOnError(o)
-	costField := cmp.Or(d.readCostField(o), d.costField)
 	o.done()
 	if limits != nil {
 		d.readLimits(limits, &r)
-	}
-	for i := range r.Limits {
-		if c := &r.Limits[i].Count; c.Of == limiter.CountCost {
-			c.Field = costField
-		}
 	}
 	return r
 }

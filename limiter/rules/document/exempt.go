@@ -16,7 +16,7 @@ type Exemption struct {
 var exemptKinds = []string{PerIP, PerUser, PerAPIKey, PerEndpoint}
 
 func (d *Document) readExemptions(n *node) {
-	for _, item := range d.elements(n, maxExemptions, "exemptions") {
+	for _, item := range d.values(n, 0, maxExemptions, "exemptions", `[{"endpoint": "/health"}]`) {
 		if e, ok := d.readExemption(item); ok {
 			d.Exempt = append(d.Exempt, e)
 		}

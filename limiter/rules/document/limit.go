@@ -232,7 +232,7 @@ func (d *Document) readPer(o *object, tier string) []string {
 	}
 	before := d.Mistakes()
 	var per []string
-	for _, item := range d.values(n, maxPer, "words", `["client", "endpoint"]`) {
+	for _, item := range d.values(n, 1, maxPer, "words", `["client", "endpoint"]`) {
 		word, ok := o.text(item)
 		if strings.HasPrefix(word, PerHeader) {
 			word = strings.ToLower(word)
@@ -318,7 +318,7 @@ func (d *Document) readNotify(o *object) (p limiter.Percentages) {
 	if n == nil {
 		return p
 	}
-	for i, item := range d.values(n, len(p), "percentages", "[80, 100]") {
+	for i, item := range d.values(n, 1, len(p), "percentages", "[80, 100]") {
 		percent, _ := o.whole(item, limiter.MaxPercent)
 		p[i] = int(percent)
 	}

@@ -1,11 +1,8 @@
 package document
 
 import (
-	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/weir-limits/weir/limiter"
 )
 
 // Names and tokens are checked without regular expressions, whose compilation would make each cold start
@@ -65,23 +62,6 @@ func IsIdentity(word string) bool {
 		return true
 	}
 	return strings.HasPrefix(word, PerClaim)
-}
-
-// isCostField reports whether s can be the response field of a cost. Weir removes this field from requests
-// and answers, so it must not be a field that changes an answer, or that a gateway or proxy sets.
-func isCostField(s string) bool {
-	if !isOf(s, letters+"-", 64) {
-		return false
-	}
-	name, ok := strings.CutPrefix(strings.ToLower(s), "x-")
-	inUse := slices.ContainsFunc(fieldsInUse, func(start string) bool { return strings.HasPrefix(name, start) })
-	return strings.EqualFold(s, limiter.CostField) || ok && name != "" && !inUse
-}
-
-// fieldsInUse are prefixes of names that HTTP, gateways and Weir use after X-.
-var fieldsInUse = []string{
-	"amz", "api-key", "cache", "content-", "dns-", "forwarded-", "frame-", "http-method-", "permitted-", "powered-by", "ratelimit", "real-ip",
-	"request-id", "robots-", "xss-",
 }
 
 // isPlainKey reports whether a key needs no quotes in the path of a problem.

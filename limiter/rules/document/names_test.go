@@ -19,18 +19,15 @@ func FuzzNames(f *testing.F) {
 	}
 	name, tier, claim := regexp.MustCompile(`^[a-z0-9_-]{1,32}$`), regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`),
 		regexp.MustCompile(`^claim:[^\s]{1,64}$`)
-	class, field, inUse := regexp.MustCompile(`^[1-5]xx$`),
-		regexp.MustCompile(`^([Ww][Ee][Ii][Rr]-[Cc][Oo][Ss][Tt]|[Xx]-[A-Za-z0-9-]{1,62})$`),
-		regexp.MustCompile(`(?i)^x-(`+strings.Join(fieldsInUse, "|")+`)`)
+	class := regexp.MustCompile(`^[1-5]xx$`)
 	key := regexp.MustCompile(`^[A-Za-z_$*][A-Za-z0-9_*-]{0,63}$`)
 	f.Fuzz(func(t *testing.T, s string) {
 		if isName(s) != name.MatchString(s) || isTier(s) != tier.MatchString(s) || isClaim(s) != claim.MatchString(s) {
 			t.Errorf("%q: got name %t, tier %t, claim %t; want %t, %t, %t", s, isName(s), isTier(s), isClaim(s), name.MatchString(s),
 				tier.MatchString(s), claim.MatchString(s))
 		}
-		if isClassOfStatuses(s) != class.MatchString(s) || isCostField(s) != (field.MatchString(s) && !inUse.MatchString(s)) {
-			t.Errorf("%q: got class of statuses %t, field of a cost %t; want %t, %t", s, isClassOfStatuses(s), isCostField(s), class.MatchString(s),
-				field.MatchString(s) && !inUse.MatchString(s))
+		if isClassOfStatuses(s) != class.MatchString(s) {
+			t.Errorf("%q: got class of statuses %t, want %t", s, isClassOfStatuses(s), class.MatchString(s))
 		}
 		if isPlainKey(s) != key.MatchString(s) {
 			t.Errorf("%q: got plain key %t, want %t", s, isPlainKey(s), key.MatchString(s))

@@ -28,33 +28,20 @@ func (n *node) objectLike(r *report, example string) *object {
 	return &object{node: n, report: r, known: make([]string, 0, 16)}
 }
 
-// elements returns the elements of a list. If n is no list, or has more than most elements, elements reports a mistake and
-// returns nil.
-func (d *Document) elements(n *node, most int, noun string) []*node {
-	switch {
-	case n.kind != isList:
-		d.report.at(n, "got %s, want a list", n)
-	case len(n.children) > most:
-		d.report.at(n, "got %d %s, want at most %d", len(n.children), noun, most)
-	default:
-		return n.children
-	}
-	return nil
-}
-
-// values is like elements for a list of values that must not be empty.
-func (d *Document) values(n *node, most int, noun, example string) []*node {
+// values returns the elements of a list. If n is no list of least to most elements, values reports a mistake and returns
+// nil.
+func (d *Document) values(n *node, least, most int, noun, example string) []*node {
 	got := n.String()
 	switch {
 	case n.kind != isList:
-	case len(n.children) == 0:
+	case len(n.children) < least:
 		got = "an empty list"
 	case len(n.children) > most:
 		got = strconv.Itoa(len(n.children)) + " " + noun
 	default:
 		return n.children
 	}
-	d.report.at(n, "got %s, want a list of 1 to %d %s, such as %s", got, most, noun, example)
+	d.report.at(n, "got %s, want a list of %d to %d %s, such as %s", got, least, most, noun, example)
 	return nil
 }
 

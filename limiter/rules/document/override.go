@@ -34,7 +34,7 @@ type Override struct {
 }
 
 func (d *Document) readOverrides(n *node) {
-	for _, item := range d.elements(n, maxOverrides, "overrides") {
+	for _, item := range d.values(n, 0, maxOverrides, "overrides", `[{"user": "alice", "limits": {}}]`) {
 		d.readOverride(item)
 	}
 }

@@ -72,8 +72,7 @@ type Rules struct {
 
 	judging            sync.Mutex // guards the fields below; a reload locks it after the source has answered
 	accepted, rejected digest
-	rejection          error             // why the last document was rejected
-	interventions      [sha256.Size]byte // the text of those in force
+	rejection          error // why the last document was rejected
 	observers          []func(time.Time, Reload)
 }
 
@@ -267,7 +266,7 @@ func (l *Rules) finish(ctx context.Context, now time.Time, a *attempt) {
 // another document than the rules of was; the other results are those of judge.
 func (l *Rules) replace(d Document, was *state) (r *rules.Rules, changed, repeated bool, err error) {
 	before := l.accepted
-	operators, mistake := l.intervene(d, was.rules)
+	operators, mistake := intervene(d, was.rules)
 	r, repeated, err = l.judge(d, was.rules, operators)
 	changed = r != was.rules && (l.accepted.content != before.content || l.accepted.version != before.version)
 	if r != nil && r.Interventions() != operators {
@@ -281,23 +280,17 @@ func (l *Rules) replace(d Document, was *state) (r *rules.Rules, changed, repeat
 
 // intervene returns the interventions of a document. Those of the rules was stay if the text was not read, has a mistake, or
 // is older: a read of a table can be behind.
-func (l *Rules) intervene(d Document, was *rules.Rules) (v *rules.Interventions, err error) {
+func intervene(d Document, was *rules.Rules) (v *rules.Interventions, err error) {
 	if was != nil {
 		v = was.Interventions()
 	}
 	if d.Unread != nil {
 		return v, d.Unread
 	}
-	text := d.Interventions
-	sum := sha256.Sum256(text)
-	if v == nil && len(text) == 0 || v != nil && sum == l.interventions {
-		return v, nil
-	}
-	read, err := rules.ParseInterventions(text)
-	if err != nil || v != nil && len(text) > 0 && read.Version < v.Version {
+	read, err := rules.ParseInterventions(d.Interventions)
+	if err != nil || v == nil && read.Version == 0 || v != nil && (read.Version == v.Version || 0 < read.Version && read.Version < v.Version) {
 		return v, err
 	}
-	l.interventions = sum
 	return read, nil
 }
 
