@@ -221,6 +221,11 @@ func (c *class) chosen() (words []string) {
 	return words
 }
 
+// byPath reports whether the class counts by a parameter of the path.
+func (c *class) byPath() bool {
+	return slices.ContainsFunc(c.parts, func(p part) bool { return p.kind == document.PerPath })
+}
+
 // identities returns the words of per whose values a client cannot choose.
 func (c *class) identities() (words []string) {
 	for _, part := range c.parts {

@@ -70,6 +70,20 @@ func TestRules_Select_blocked(t *testing.T) {
 			}
 		}
 	}
+	two, err := rules.ParseInterventions(fmt.Appendf(nil, `{"version":%d,"list":[{"kind":"ip","value":"192.0.2.1","begin":%[1]d,"end":%[2]d},`+
+		`{"kind":"ip","value":"192.0.2.1/32","begin":%[1]d,"end":%[3]d,"note":"later"}]}`, instant, instant+50, instant+90))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for second, want := range map[int64]string{49: "later", 50: "later", 89: "later", 90: ""} {
+		q, note := rules.Request{Method: "GET", Caller: ip("192.0.2.1/32"), At: at(second)}, ""
+		if block := base.With(two).Select(nil, q).Blocked; block != nil {
+			note = block.Note
+		}
+		if note != want {
+			t.Errorf("an address and its network, second %d: got the block %q, want %q", second, note, want)
+		}
+	}
 	if base.Select(nil, rules.Request{Method: "GET", Caller: caller.Caller{User: "bob"}, At: at(1)}).Blocked != nil {
 		t.Error("With changed the rules")
 	}
@@ -233,6 +247,18 @@ func TestInterventions_Put(t *testing.T) {
 	escaped := rules.Intervention{Kind: "user", Value: strings.Repeat("<", 4000)} // in JSON, each is \u003c
 	if err := put(6000, 9000, escaped); err == nil || !strings.Contains(err.Error(), "bytes") {
 		t.Errorf("a text of more than 2 MB: got %v, want an error", err)
+	}
+}
+
+// If a limit counts by two identities, the number of the user precedes that of the address.
+func TestRules_Select_raisedTwice(t *testing.T) {
+	r := intervene(t, parse(t, `{"rules":[{"endpoint":"/a","limits":{"*":{"name":"both","requests":10,"window":"1h","per":["ip","user"]}}}]}`), 0,
+		`"kind":"ip","value":"`+address.Addr().String()+`","limit":"both","requests":7`, `"kind":"user","value":"alice","limit":"both","requests":8`)
+	for user, want := range map[string]int64{"alice": 8, "bob": 7} {
+		q := rules.Request{Method: "GET", Path: rules.EncodedPath("/a"), Caller: caller.Caller{User: user, IP: address}, At: at(1)}
+		if got := r.Select(nil, q).Charges[0].Limit.Rate.Requests; got != want {
+			t.Errorf("%s: got %d requests, want %d", user, got, want)
+		}
 	}
 }
 

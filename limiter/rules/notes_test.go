@@ -100,4 +100,23 @@ func TestRules_Notes_chosen(t *testing.T) {
 			t.Errorf("%s: got notes %q, want %d", limits, got, want)
 		}
 	}
+	run := rule("/docs/{id}", "POST", `"*":`+one("run", `"header:x-run-id","client"`, ""))
+	for other, want := range map[string]string{
+		rule("*", "", `"*":`+one("sum", `"client"`, "")):                                                      "",
+		rule("/docs/*", "POST", `"global":`+one("sum", `"client"`, "")):                                       "",
+		rule("/docs/*", "GET", `"*":`+one("sum", `"client"`, "")):                                             "client",
+		rule("/other", "", `"*":`+one("sum", `"client"`, "")):                                                 "client",
+		rule("*", "", `"paid":`+one("sum", `"client"`, "")):                                                   "client",
+		strings.Replace(rule("*", "", `"*":`+one("sum", `"client"`, "")), "{", `{"mode":"shadow",`, 1):        "client",
+		strings.Replace(rule("*", "", `"*":`+one("sum", `"client"`, "")), "{", `{"except":["/docs/{x}"],`, 1): "client",
+	} {
+		got := strings.Join(notes(t, document(run, other), "header:x-run-id"), "\n")
+		if want != "" {
+			want = "1 rules[0].limits.*: a client chooses header:x-run-id, but not client: each value has its own count and its own item, so this " +
+				"limit alone is no protection; put a limit by client beside it"
+		}
+		if got != want {
+			t.Errorf("a run beside %s:\n got %s\nwant %s", other, got, want)
+		}
+	}
 }

@@ -81,6 +81,8 @@ type checked struct {
 	Tiers    []string        `json:"tiers,omitempty"`
 	Problems rules.Problems  `json:"problems,omitempty"`
 	Notes    []rules.Problem `json:"notes,omitempty"`
+	Items    int             `json:"items,omitempty"`    // the most that one request writes
+	Path     string          `json:"path,omitempty"`     // of such a request
 	Restarts []string        `json:"restarts,omitempty"` // only with --against: limits whose counts restart
 	Begins   []string        `json:"begins,omitempty"`   // only with --against: limits that the other document does not have
 }
@@ -101,6 +103,7 @@ func check(c *cobra.Command, file, against string, notes []rules.Problem) error 
 	} else if err != nil {
 		result.Problems = rules.Problems{{Message: err.Error()}}
 	} else {
+		result.Items, result.Path = r.MostItems()
 		result.OK, result.Rules, result.Tiers, result.Notes = true, r.Len(), r.Tiers(), slices.Concat(r.Notes(), notes)
 		result.Restarts, result.Begins, err = moved(ctx, c.InOrStdin(), against, r)
 		if err != nil {
@@ -152,6 +155,9 @@ func (d checked) printRules(p *printer) {
 		summary += ", tiers: " + strings.Join(d.Tiers, ", ")
 	}
 	p.line("%s: ok, %s", d.File, summary)
+	if d.Items > 0 {
+		p.line("  a request writes at most %s, such as one to %s", plural(d.Items, "item"), d.Path)
+	}
 	d.printNotes(p)
 	if len(d.Restarts) > 0 {
 		p.line("  %s", restartText(d.Restarts))

@@ -1,0 +1,175 @@
+package rules
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules/document"
+)
+
+// These constants bound the work of MostItems.
+const (
+	maxShapes = 2000   // paths that it compares
+	maxTries  = 10_000 // spellings that it reads
+	partners  = 4      // the paths with most items, which it combines with each other one
+)
+
+// written is an item that a request writes.
+type written struct {
+	limiter.Subject
+	shards int
+}
+
+// MostItems returns the largest number of items that one request can write, and the path of such a request. It tries paths
+// that as many rules as possible match, and spellings of them that back ends read as several paths: a path is also read
+// before a #, and behind an authority such as //a%2Fb.
+func (r *Rules) MostItems() (most int, example string) {
+	tries := 0
+	try := func(text string) {
+		tries++
+		paths, ok := r.spelling.readings(nil, EncodedPath(text))
+		matched := r.index.match(nil, paths...)
+		if ok && r.atMost(matched) > most {
+			if n := r.itemsOf(text, matched); n > most {
+				most, example = n, text
+			}
+		}
+	}
+	paths := r.shapes()
+	for i, path := range paths {
+		try(path)
+		for _, other := range append(slices.Clone(paths[:min(i, partners)]), path) {
+			if tries > maxTries || r.bound(path)+r.bound(other) <= most {
+				break
+			}
+			for _, text := range []string{other, "//" + strings.ReplaceAll(path[1:], "/", "%2F") + "#" + other,
+				"//" + strings.ReplaceAll(other[1:], "/", "%2F") + "#" + path} {
+				last := strings.LastIndexByte(text, '/')
+				for _, end := range []string{text[last:], "/%2F? ", "/%2Fa?", `/%2F\`, "%2F" + text[last+1:]} {
+					try(text[:last] + end)
+					try(strings.ReplaceAll(text[:last], parameter, "%2F"+parameter) + end)
+				}
+			}
+		}
+	}
+	return most, example
+}
+
+// shapes returns the paths of the endpoints of rules, and those that several of them match. Those that can write most are
+// first.
+func (r *Rules) shapes() (paths []string) {
+	seen := map[string]bool{}
+	var list []pattern
+	add := func(p pattern) {
+		key := p.example() + strconv.FormatBool(p.below)
+		if !seen[key] && len(list) < maxShapes {
+			seen[key] = true
+			list = append(list, p)
+		}
+	}
+	for i := range r.rules {
+		add(r.rules[i].pattern)
+	}
+	endpoints := slices.Clone(list)
+	for i := 0; i < len(list); i++ {
+		for _, p := range endpoints {
+			if both, ok := list[i].and(p); ok {
+				add(both)
+			}
+		}
+	}
+	bound := map[string]int{}
+	for _, p := range list {
+		paths = append(paths, p.example())
+		bound[p.example()] = r.bound(p.example())
+	}
+	slices.SortFunc(paths, func(a, b string) int { return cmp.Or(bound[b]-bound[a], strings.Compare(a, b)) })
+	return slices.Compact(paths)
+}
+
+// and returns the pattern of the paths that p and q match; ok is false if there are none.
+func (p pattern) and(q pattern) (both pattern, ok bool) {
+	if len(p.segments) < len(q.segments) {
+		p, q = q, p
+	}
+	if len(p.segments) > len(q.segments) && !q.below {
+		return both, false
+	}
+	both.segments, both.below = slices.Clone(p.segments), p.below && q.below
+	for i, segment := range q.segments {
+		switch {
+		case both.segments[i] == parameter:
+			both.segments[i] = segment
+		case segment != parameter && segment != both.segments[i]:
+			return both, false
+		}
+	}
+	return both, true
+}
+
+// bound returns a bound of the items that a request with a plain path writes.
+func (r *Rules) bound(path string) int { return r.atMost(r.index.match(nil, reading{path: path})) }
+
+// atMost returns a bound of the items that a request writes for these rules.
+func (r *Rules) atMost(matched []int) (sum int) {
+	for _, i := range matched {
+		most, global := 0, 0
+		for tier, limits := range r.rules[i].tiers {
+			n := 0
+			for j := range limits {
+				one, class := 1, &r.classes[limits[j].class]
+				if class.byPath() {
+					one = maxValues
+				}
+				if class.claims {
+					one *= maxElements
+				}
+				n += one
+			}
+			if tier == document.Global {
+				global = n
+			} else {
+				most = max(most, n)
+			}
+		}
+		sum += most + global
+	}
+	return sum
+}
+
+// itemsOf returns the largest number of items that a request with a path writes. matched are the rules that match it.
+func (r *Rules) itemsOf(path string, matched []int) (most int) {
+	methods, tiers, header := map[string]bool{http.MethodGet: true}, map[string]bool{"": true}, http.Header{}
+	for _, i := range matched {
+		rule := &r.rules[i]
+		methods[rule.Method] = true
+		for tier := range rule.tiers {
+			tiers[tier] = true
+		}
+		for name, values := range rule.exampleHeader() {
+			header[name] = values
+		}
+	}
+	who := caller.Caller{User: "x", APIKey: "x", IP: exampleAddress, Claims: map[string][]string{}}
+	for _, name := range r.Claims() {
+		who.Claims[name] = strings.Split("1 2 3 4 5 6 7 8", " ")
+	}
+	for method := range methods {
+		for tier := range tiers {
+			for _, one := range []caller.Caller{who, {IP: exampleAddress}} {
+				one.Tier = tier
+				items := map[written]bool{}
+				for _, c := range r.Select(nil, Request{Method: method, Path: EncodedPath(path), Header: header, Caller: one}).Charges {
+					items[written{c.Limit.CountedSubject(c.Subject), c.Limit.Spread.Shards}] = true
+				}
+				most = max(most, len(items))
+			}
+		}
+	}
+	return most
+}

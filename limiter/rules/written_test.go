@@ -1,0 +1,72 @@
+package rules_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// items returns how many items a request of a user with a path writes.
+func items(r *rules.Rules, path string) int {
+	subjects := map[limiter.Subject]bool{}
+	for _, c := range r.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath(path), Caller: caller.Caller{User: "x", APIKey: "x",
+		IP: address}}).Charges {
+		subjects[c.Subject] = true
+	}
+	return len(subjects)
+}
+
+// The number of items is that of a request which exists, and no spelling of a path has more.
+func TestRules_MostItems(t *testing.T) {
+	per := func(endpoint, words string) string {
+		return rule(endpoint, "", `"*":{"name":"n`+strings.Trim(fmt.Sprint(len(endpoint)), " ")+`","requests":9,"window":"1m","per":[`+words+`]}`)
+	}
+	documents := map[string]int{
+		document(per("/a", `"client"`)):                                                     1,
+		document(per("/docs/{id}", `"user","path:id"`)):                                     4,
+		document(per("/docs/{id}/x", `"user","path:id"`)):                                   2,
+		document(per("/a/{x}", `"ip"`), per("/{y}/b", `"user"`)):                            2,
+		document(per("/a/{x}", `"ip"`), per("/a/{x}/{y}", `"user"`)):                        2,
+		document(per("/a", `"ip"`), per("/b", `"user"`), per("/c/d", `"apikey"`)):           2,
+		document(per("/a/{x}", `"ip","path:x"`), per("/b/{x}", `"user","path:x"`)):          5,
+		document(per("/a/{x}", `"ip","path:x"`), per("*", `"user"`), per("/b", `"apikey"`)): 6,
+	}
+	for text, want := range documents {
+		r := parse(t, text)
+		most, example := r.MostItems()
+		if most != want || items(r, example) != most {
+			t.Errorf("%s: got %d for %q, which writes %d, want %d", text, most, example, items(r, example), want)
+		}
+	}
+	pieces := []string{"/", "/", "a", "b", "c", "d", "docs", "x", "%2F", "?", "#", " ", "%20", "//", "%3F", "%2525", `\`, ".", ";"}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for text := range documents {
+		for _, settings := range []string{"", `"ignore_case":true,"ignore_suffix":true,`, `"backslash_is_slash":true,"ignore_parameters":true,`} {
+			r := parse(t, strings.Replace(text, "{", "{"+settings, 1))
+			most, _ := r.MostItems()
+			for range 2_000 {
+				path := "/"
+				for range rng.IntN(8) {
+					path += pieces[rng.IntN(len(pieces))]
+				}
+				if n := items(r, path); n > most {
+					t.Errorf("%s: got %d items for %q, want at most %d", r.Labels(), n, path, most)
+					break
+				}
+			}
+		}
+	}
+	large := parse(t, document(fill(400, func(i int) string {
+		return rule(fmt.Sprintf("/api/v1/things%d/{id}/parts/{part}/and/a/long/path/that/makes/the/document/large", i), "", tiers(i%7*5, 2))
+	})))
+	begun := time.Now()
+	if most, _ := large.MostItems(); most != 2 || time.Since(begun) > 10*time.Second {
+		t.Errorf("a large document: got %d after %s", most, time.Since(begun))
+	}
+}
