@@ -22,24 +22,22 @@ func account(ctx context.Context, given []string) (settings string, err error) {
 	if err != nil {
 		return "", err
 	}
-	is := func(key string) bool {
-		return slices.ContainsFunc(given, func(each string) bool { return strings.HasPrefix(each, key+"=") })
-	}
+	decided := slices.ContainsFunc(given, func(each string) bool { return strings.HasPrefix(each, "logRole=") })
 	regions := contract.RegionNames(s.Regions)
 	if regions == nil {
 		regions = []string{""}
 	}
 	var in struct{ CloudwatchRoleArn string } // of any region, because a stack must not replace the role of its region
-	for i := 0; i < len(regions) && !is("logRole"); i++ {
+	for i := 0; i < len(regions) && !decided; i++ {
 		if _, err := ask(ctx, regions[i], &in, "apigateway", "get-account"); err != nil {
 			return "", err
 		}
 	}
-	if in.CloudwatchRoleArn == "" && !is("logRole") {
+	if in.CloudwatchRoleArn == "" && !decided {
 		fmt.Fprintln(os.Stderr, "the account has no role for API Gateway's logs: the stack creates one")
 		settings = "-c logRole=true "
 	}
-	if is("deployed") {
+	if s.Deployed != nil {
 		return settings, nil
 	}
 	list, err := deployed(ctx, s, regions[0])
