@@ -41,7 +41,8 @@ func readPrelude(r *bufio.Reader) (metadata []byte, ok bool) {
 	for {
 		_, err := r.Peek(r.Buffered() + 1)
 		begun, _ := r.Peek(r.Buffered())
-		if metadata, _, ok = bytes.Cut(begun, delimiter); ok {
+		metadata, _, ok = bytes.Cut(begun, delimiter)
+		if ok {
 			metadata = bytes.Clone(metadata)
 			_, _ = r.Discard(len(metadata) + len(delimiter))
 			return metadata, true
