@@ -141,8 +141,8 @@ func TestMake_account(t *testing.T) {
 	}
 	for fail, want := range map[string]string{"": "ran --no-install cdk deploy --require-approval any-change --all -c arch=arm64 " +
 		"-c stage=prod -c regions=1:eu-west-1,us-east-1 -c logRole=true -c deployed=1:eu-west-1,us-east-1\n", "no": "denied"} {
-		c := exec.CommandContext(t.Context(), "make", "-C", "../..", "-o", "context", "-o", "functions", "-o", ".bin/weir", "-o", "infra/node_modules", "deploy",
-			"CONTEXT=stage=prod regions=1:eu-west-1,us-east-1")
+		c := exec.CommandContext(t.Context(), "make", "-C", "../..", "-o", "context", "-o", "functions", "-o", ".bin/weir", "-o",
+			"infra/node_modules", "deploy", "CONTEXT=stage=prod regions=1:eu-west-1,us-east-1")
 		c.Env = append(os.Environ(), "MAKEFLAGS=", "FAIL="+fail, "PATH="+folder+":"+os.Getenv("PATH"))
 		out, err := c.CombinedOutput()
 		if (err == nil) != (fail == "") || !strings.Contains(string(out), want) || strings.Contains(string(out), "ran ") == (fail != "") {
