@@ -17,7 +17,8 @@ func (g *Gate) selectCall(ctx context.Context, now time.Time, r *Request, asked 
 	}
 	body, whole := g.readBody(r, asked.Caller.IP)
 	if !whole {
-		selected.Mistake = &rules.Mistake{Code: "unreadable_call", Message: "The body is longer than 1 MB, cannot be read, or arrives beside too many others."}
+		selected.Mistake = &rules.Mistake{Code: "unreadable_call",
+			Message: "The body is longer than 1 MB, cannot be read, or arrives beside too many others."}
 		return selected
 	}
 	call, err := meter.ReadCall(r.Header, body)

@@ -233,7 +233,8 @@ func TestRecorder_Record(t *testing.T) {
 		{"clamped", limiter.Decision{Clamped: 3}, nil, counts{"Allowed": 0, "Refused": 1, "Clamped": 3, "Latency": 1}},
 		{"moved share", limiter.Decision{Allowed: true, Transfer: limiter.Transfer{Calls: 2, Moved: 9, Lost: 1, Failed: 2}}, nil,
 			counts{"Allowed": 1, "Refused": 0, "RegionCalls": 2, "TransfersLost": 1, "RegionsFailed": 2, "Latency": 1}},
-		{"a bad credential without room", limiter.Decision{LocalFull: true}, caller.ErrUnverified, counts{"Allowed": 0, "Refused": 0, "Failed": 1}},
+		{"a bad credential without room", limiter.Decision{LocalFull: true}, caller.ErrUnverified, counts{"Allowed": 0, "Refused": 0,
+			"Failed": 1}},
 		{"not decided", limiter.Decision{}, limiter.ErrInvalidCharge, counts{"Allowed": 0, "Refused": 0, "Failed": 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -269,7 +270,8 @@ func TestRecorder_facts(t *testing.T) {
 		Excess: []limiter.Excess{{Cost: 4}, {Cost: 5}}}})
 	r.FlushAll(noon)
 	l.want(line{at: noon, counts: counts{"Allowed": 3, "Refused": 0, "Latency": 3, "Overshoot": 5, "ForeignKeys": 3, "AddressesNotFound": 3,
-		"Unmatched": 3, "RecordsIgnored": 3, "ClaimsUncounted": 3, "ReportsRejected": 1, "CostsUnread": 2, "SettlementsLost": 3, "DebtExcess": 9}})
+		"Unmatched": 3, "RecordsIgnored": 3, "ClaimsUncounted": 3,
+		"ReportsRejected": 1, "CostsUnread": 2, "SettlementsLost": 3, "DebtExcess": 9}})
 }
 
 // The first decision after a quiet second is written at once. The decisions of the next second are
