@@ -27,7 +27,8 @@ func TestServe_ceiling(t *testing.T) {
 				address := storetest.Server(t, store, servers.Variables[store])
 				t.Chdir(t.TempDir())
 				document := fmt.Sprintf(`{"version":1,"tiers":["paid","free"],"rules":[{"endpoint":"*","limits":{"global":{"name":"all",`+
-					`"requests":200,"window":"2400h","per":["global"],"algorithm":"%s","up_to":{"free":"95%%","paid":"100%%"}}},"on_error":"deny"}]}`, algorithm)
+					`"requests":200,"window":"2400h","per":["global"],"algorithm":"%s","up_to":{"free":"95%%","paid":"100%%"}}},`+
+					`"on_error":"deny"}]}`, algorithm)
 				if err := os.WriteFile("rules.json", []byte(document), 0o600); err != nil {
 					t.Fatal(err)
 				}
