@@ -157,6 +157,8 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 		`"global"`,
 	"trailing_data": `line 2, column 1: invalid character '{' after top-level value`,
 	"two_windows":   `line 1: rules[0].limits.free.window: got window and window_seconds, want one of them`,
+	"cost_field": `line 1: rules[0].limits.free.cost_field: unknown field: a back end reports costs in Weir-Cost, or "from" reads them from ` +
+		`its answer`,
 	"unknown_field": `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, tiers, default_tier, ` +
 		`mode, version, regions, ignore_case, ignore_suffix, ignore_parameters, backslash_is_slash, refusal, ` +
 		`overrides, exempt, usage`,

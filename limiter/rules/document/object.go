@@ -70,13 +70,20 @@ func (o *object) required(key string) *node {
 	return n
 }
 
+// removed are fields of earlier versions, with what to do instead.
+var removed = map[string]string{
+	"cost_field": `a back end reports costs in Weir-Cost, or "from" reads them from its answer`,
+}
+
 // done reports every member whose name the reader does not support.
 func (o *object) done() {
 	for _, m := range o.node.members() {
 		if o.report.more {
 			return
 		}
-		if !slices.Contains(o.known, m.key) {
+		if instead := removed[m.key]; instead != "" {
+			o.report.at(m, "unknown field: %s", instead)
+		} else if !slices.Contains(o.known, m.key) {
 			o.report.at(m, "unknown field%s; known fields: %s", DidYouMean(m.key, o.known), strings.Join(o.known, ", "))
 		}
 	}
