@@ -126,6 +126,21 @@ func TestLayer_answered(t *testing.T) {
 	}
 }
 
+// A field of Weir that the function sets itself keeps the function's value, and an answer that Lambda would reject has no fields.
+func TestLayer_keeps(t *testing.T) {
+	e := limitedBy(t, one)
+	e.CORSOrigins = []string{"*"}
+	event := sentBy(t, "http-api-anonymous.json", http.MethodGet, map[string]string{"origin": "https://app.example"})
+	got := answered(t, e, event, `{"statusCode":200,"headers":{"access-control-allow-origin":"https://own.example"}}`)
+	if strings.Contains(got, `"*"`) || !strings.Contains(got, "X-RateLimit-Limit") {
+		t.Errorf("got %s, want the function's own field, and those of the decision", got)
+	}
+	largest := `{"body":"` + strings.Repeat("x", lambdahttp.MaxAnswer-len(`{"body":"","statusCode":200}`)) + `","statusCode":200}`
+	if got := answered(t, limitedBy(t, one), event, largest); got != largest {
+		t.Errorf("the largest answer: got %d bytes, want no change of its %d", len(got), len(largest))
+	}
+}
+
 // sameJSON reports whether two texts are JSON with the same values.
 func sameJSON(a, b string) bool {
 	var x, y any
