@@ -26,7 +26,8 @@ func TestParse_count(t *testing.T) {
 			"input":  {Cost: 8000, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost}}},
 			"output": {Cost: 4000, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost}}},
 		}},
-		{"POST", "/v1/embed", map[string]limiter.Charge{"embed": {Cost: 500, Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost}}}}},
+		{"POST", "/v1/embed", map[string]limiter.Charge{"embed": {Cost: 500,
+			Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountCost}}}}},
 		{"GET", "/files/a", map[string]limiter.Charge{"bytes": {Cost: 1_000_000,
 			Limit: &limiter.Limit{Count: limiter.Count{Of: limiter.CountBytes}}}, "files": {Cost: 1, Limit: &limiter.Limit{}}}},
 	} {

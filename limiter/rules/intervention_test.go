@@ -252,8 +252,10 @@ func TestInterventions_Put(t *testing.T) {
 
 // If a limit counts by two identities, the number of the user precedes that of the address.
 func TestRules_Select_raisedTwice(t *testing.T) {
-	r := intervene(t, parse(t, `{"rules":[{"endpoint":"/a","limits":{"*":{"name":"both","requests":10,"window":"1h","per":["ip","user"]}}}]}`), 0,
-		`"kind":"ip","value":"`+address.Addr().String()+`","limit":"both","requests":7`, `"kind":"user","value":"alice","limit":"both","requests":8`)
+	r := intervene(t, parse(t, `{"rules":[{"endpoint":"/a","limits":{"*":{"name":"both","requests":10,"window":"1h","per":["ip",`+
+		`"user"]}}}]}`), 0,
+		`"kind":"ip","value":"`+address.Addr().String()+`","limit":"both","requests":7`,
+		`"kind":"user","value":"alice","limit":"both","requests":8`)
 	for user, want := range map[string]int64{"alice": 8, "bob": 7} {
 		q := rules.Request{Method: "GET", Path: rules.EncodedPath("/a"), Caller: caller.Caller{User: user, IP: address}, At: at(1)}
 		if got := r.Select(nil, q).Charges[0].Limit.Rate.Requests; got != want {

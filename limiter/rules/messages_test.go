@@ -38,7 +38,8 @@ func TestParse_messages(t *testing.T) {
 		{of("/a/{id}", `"window":"1m","per":["ip","path:ID"]`), `line 1: rules[0].limits.*.per: got path:ID, want a parameter that occurs ` +
 			`once in the endpoint /a/{id} (it occurs 0 times) (did you mean "path:id"?)`},
 		{strings.Replace(of("/a/{id}", `"window":"1m","count":"cost","reserve":1,"from":{"by":"path:id","prices":{"*":{"a":1},"Gpt":{"a":2}}}`),
-			"{", `{"ignore_case":true,`, 1), `line 1: rules[0].limits.*.from.prices.Gpt: got capital letters, want "gpt": with ignore_case, a value ` +
+			"{", `{"ignore_case":true,`, 1), `line 1: rules[0].limits.*.from.prices.Gpt: got capital letters, want "gpt": with ` +
+			`ignore_case, a value ` +
 			`of the path has none`},
 		{of("/a/{id}", `"window":"1m","per":["ip","path:{id}"]`),
 			`line 1: rules[0].limits.*.per[1]: got "path:{id}", want path:id without braces`},

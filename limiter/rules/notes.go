@@ -103,7 +103,8 @@ func (c *compiler) noteChosen(s *spec) {
 		beside = strings.Join(own, " and ")
 		choice += ", but not " + beside
 	}
-	c.doc.Note(s.Path, "a client chooses %s: each value has its own count and its own item, so this limit alone is no protection; put a limit "+
+	c.doc.Note(s.Path, "a client chooses %s: each value has its own count and its own item, so this limit alone is no "+
+		"protection; put a limit "+
 		"by %s beside it", choice, beside)
 }
 

@@ -39,7 +39,8 @@ var defects = map[string]string{
 	"count_without_reserve": `line 1: rules[0].limits.*.reserve: required with "count": "cost": what a request charges until its ` +
 		`answer is known`,
 	"count_reserve_of_requests": `line 1: rules[0].limits.*.reserve: requires "count": "cost" or "bytes"`,
-	"count_beside_lease":        `line 1: rules[0].limits.*.count: got failures, want requests, because the limit has lease, shards or sync_ms`,
+	"count_beside_lease": `line 1: rules[0].limits.*.count: got failures, want requests, because the limit has lease, ` +
+		`shards or sync_ms`,
 	"count_status": `line 1: rules[0].limits.*.failure_status[1]: got "6xx", want a status from 100 to 599, or a class ` +
 		`such as "4xx"`,
 	"count_shared": `line 3: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same "count" and ` +
@@ -65,7 +66,8 @@ var defects = map[string]string{
 	"across_tiers_unnamed_tier": `line 3: rules[1].limits.*: applies to callers of tier paid too, but rules[0].limits.paid keeps the ` +
 		`same count with other numbers; name the tier paid in this rule`,
 	"up_to_beside_lease": `line 1: rules[0].limits.global.up_to: got 20, want none beside lease, shards or sync_ms`,
-	"up_to_below_a_cost": `line 1: rules[0].limits.global.up_to: got a part of 1 requests (divided by local_processes), want at least the cost, 2`,
+	"up_to_below_a_cost": `line 1: rules[0].limits.global.up_to: got a part of 1 requests (divided by local_processes), want at ` +
+		`least the cost, 2`,
 	"up_to_of_a_log": `line 1: rules[0].limits.global.up_to: got 20, want none: a sliding_log has no threshold; use a window, a ` +
 		`bucket or a period`,
 	"up_to_of_one_tier":    `line 1: rules[0].limits.free.up_to: want a limit under "global" or "*", which callers of several tiers share`,
@@ -86,7 +88,8 @@ var defects = map[string]string{
 	"eight_limits_of_a_caller": `line 9: rules[0].limits.*[7]: does not fit one item: the first 8 limits of a "*" caller in the item ` +
 		`(user) take up to 1118 bytes, want at most 1024 (one write unit); the first is rules[0].limits.*[0]; use ` +
 		`fewer requests in logs, or add "endpoint" to the per of limits of a single endpoint`,
-	"eleven_buckets_of_an_endpoint": `line 12: rules[0].limits.*[10]: does not fit one item: the first 11 limits of a "*" caller in the item ` +
+	"eleven_buckets_of_an_endpoint": `line 12: rules[0].limits.*[10]: does not fit one item: the first 11 limits of a "*" caller ` +
+		`in the item ` +
 		`(user endpoint /a) are more than 10; the first is rules[0].limits.*[0]; use fewer requests in logs, or ` +
 		`add "endpoint" to the per of limits of a single endpoint`,
 	"empty_limits": `line 1: rules[0].limits: got an empty object, want a tier, "*" or "global"`,
@@ -108,8 +111,11 @@ var defects = map[string]string{
 	"five": `line 2: rules[0].endpoint: got "/a/", want /a
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
-line 2: rules[0].limits.free.window: got "0s", want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"; for calendar months and years, use "period": "month" or "year"
-line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, count, from, reserve, failure_status, notify, per, name, only, across_tiers, up_to, regions, mode, note`,
+line 2: rules[0].limits.free.window: got "0s", want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"; for ` +
+		`calendar months and years, use "period": "month" or "year"
+line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known fields: requests, window_seconds, window, ` +
+		`period, time_zone, anchor, algorithm, burst, lease, shards, sync_ms, count, from, reserve, failure_status, notify, per, ` +
+		`name, only, across_tiers, up_to, regions, mode, note`,
 	"lease_above_requests": `line 1: rules[0].limits.free.lease: got 11, want 1 to 10 here`,
 	"lease_of_a_log":       `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log stores the instant of each request`,
 	"limits_without_tier": `line 1: rules[0].limits: got a limit, want limits by tier, such as {"*": {"requests": 100, "window": ` +
@@ -177,8 +183,10 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"syntax_escape":          `line 1, column 21: invalid character 'x' in string escape code`,
 	"syntax_open_string":     `line 1, column 24: invalid character '\n' in string literal`,
 	"syntax_byte_order_mark": `line 1, column 1: the document begins with a byte order mark; save it as UTF-8 without the mark`,
-	"misspelled": `line 1: rules[0].limits.free.algorithm: got "token_buket", want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log (did you mean "token_bucket"?)
-line 1: rules[0].limits.free.per[0]: got "clent", want client, user, apikey, ip, claim:<name>, path:<parameter>, method, header:<name>, endpoint or global (did you mean "client"?)`,
+	"misspelled": `line 1: rules[0].limits.free.algorithm: got "token_buket", want sliding_window, fixed_window, token_bucket, ` +
+		`leaky_bucket or sliding_log (did you mean "token_bucket"?)
+line 1: rules[0].limits.free.per[0]: got "clent", want client, user, apikey, ip, claim:<name>, path:<parameter>, method, ` +
+		`header:<name>, endpoint or global (did you mean "client"?)`,
 
 	"period_of_a_bucket": `line 1: rules[0].limits.free.period: got day, want none: a token_bucket has no periods; use a fixed_window`,
 	"time_zone_unknown": `line 1: rules[0].limits.free.time_zone: got "Europe/Berln", want a name of the IANA time zone database, ` +
@@ -195,13 +203,15 @@ line 4: rules[0].limits.*[2].requests: got 1000000001, want 1 to 1000000000
 line 5: rules[0].limits.*[3].requests: got 1000000001, want 1 to 1000000000
 line 6: rules[0].limits.*[4].requests: got 1000000000000000, want a whole number from 1 to 999999999999999`,
 	"from_path": `line 2: rules[0].limits.*[0].from: got 7, want an object, such as {"json": "usage.total_tokens"}
-line 3: rules[0].limits.*[1].from.json: got "a..b", want 1 to 8 names of members, joined by dots, such as "usage.total_tokens"; "|" separates alternatives
+line 3: rules[0].limits.*[1].from.json: got "a..b", want 1 to 8 names of members, joined by dots, such as "usage.total_tokens"; ` +
+		`"|" separates alternatives
 line 4: rules[0].limits.*[2].from.json: got an empty object, want a path
 line 5: rules[0].limits.*[3].from.json.a: got 0, want a whole number from 1 to 1000000000
 line 6: rules[0].limits.*[4].from: want either "json", or "by" and "prices"
 line 7: rules[0].limits.*[5].from: want either "json", or "by" and "prices"
 line 7: rules[0].limits.*[5].from.jason: unknown field (did you mean "json"?); known fields: json, by, prices`,
-	"from_prices": `line 2: rules[0].limits.*[0].from.by: got "model", want json:<path> of the request's body, such as "json:model", or path:<parameter>
+	"from_prices": `line 2: rules[0].limits.*[0].from.by: got "model", want json:<path> of the request's body, such as ` +
+		`"json:model", or path:<parameter>
 line 3: rules[0].limits.*[1].from.prices.*: required
 line 4: rules[0].limits.*[2].from.prices[""]: got a value of 0 bytes, want 1 to 128
 line 5: rules[0].limits.*[3].from.by: got "json:m|n", want json:<path> of the request's body, such as "json:model", or path:<parameter>`,
@@ -211,7 +221,8 @@ line 5: rules[0].limits.*[3].from.by: got "json:m|n", want json:<path> of the re
 line 3: rules[0].limits.*[1].reserve: got an object, want a whole number from 1 to 999999999999999`,
 	"reserve_object": `line 2: rules[0].limits.*[0].reserve.most: required
 line 3: rules[0].limits.*[1].reserve.default: got 0, want a whole number from 1 to 999999999999999
-line 4: rules[0].limits.*[2].reserve.json: got "a|", want 1 to 8 names of members, joined by dots, such as "usage.total_tokens"; "|" separates alternatives`,
+line 4: rules[0].limits.*[2].reserve.json: got "a|", want 1 to 8 names of members, joined by dots, such as ` +
+		`"usage.total_tokens"; "|" separates alternatives`,
 	"reserve_above": `line 2: rules[0].limits.*[0].reserve.most: got 2, want at least the default, 3
 line 3: rules[0].limits.*[1].reserve: got 1005, want at most 1000, the capacity of rules[0].limits.*[1]`,
 }

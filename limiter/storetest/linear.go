@@ -39,7 +39,8 @@ func (m *Model) explains(o operation) bool {
 	switch {
 	case o.take:
 		allowed, results := m.Take(o.now, o.subject, o.charges)
-		return allowed == o.allowed && (!allowed || m.Number(o.subject, o.charges, statesOf(o.seen))) && slices.EqualFunc(results, o.seen, sameResult)
+		return allowed == o.allowed && (!allowed || m.Number(o.subject, o.charges, statesOf(o.seen))) &&
+			slices.EqualFunc(results, o.seen, sameResult)
 	case o.contended:
 		m.release(o.subject, o.charges, o.given)
 	case o.settle:

@@ -53,7 +53,8 @@ func listed(text string, values map[string]string) (routes []Route, err error) {
 		case len(words) == 2 && words[0] == strings.ToUpper(words[0]) && strings.HasPrefix(words[1], "/"):
 			routes = append(routes, newRoute(words[0], words[1], values))
 		default:
-			return nil, fmt.Errorf("got the line %q, want a route such as GET /items/{id}, or OpenAPI in JSON (yq -o json converts YAML)", strings.TrimSpace(line))
+			return nil, fmt.Errorf("got the line %q, want a route such as GET /items/{id}, or OpenAPI in JSON (yq -o json converts YAML)",
+				strings.TrimSpace(line))
 		}
 	}
 	return routes, nil

@@ -129,7 +129,8 @@ func TestRules_deployed(t *testing.T) {
 	}
 	deploy(t, namespace, 7)
 	createKey(t, "--id", "acme", "--limit", "x=5") // keys are checked against the rules in force
-	if code, _, errs := weir(t, "keys", "set", "acme", "--limit", "e0=5"); code != 1 || !strings.Contains(errs, "limit e0: no limit of this name counts by apikey") {
+	if code, _, errs := weir(t, "keys", "set", "acme", "--limit", "e0=5"); code != 1 ||
+		!strings.Contains(errs, "limit e0: no limit of this name counts by apikey") {
 		t.Errorf("limit of the published rules: got exit %d, stderr %q, want exit 1", code, errs)
 	}
 	before := ok(t, "rules", "history")

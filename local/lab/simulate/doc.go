@@ -50,7 +50,8 @@
 // admits ten synchronous requests a second for each unit of an account's concurrency, so a million a
 // second needs a quota of 100,000. Lambda starts 1,000 environments of a function in 10 seconds.
 // The time to reach this quota is not modelled. A DynamoDB table as a whole has no limit here. (In AWS,
-// a new on-demand table accepts 4,000 write units a second. An account's quota is 40,000 unless AWS raises it.) Hot items have a partition of their own,
+// a new on-demand table accepts 4,000 write units a second. An account's quota is 40,000 unless AWS raises
+// it.) Hot items have a partition of their own,
 // except in the tests of pressure. ElastiCache grows at once, and its network does not slow down under
 // load.
 package simulate
