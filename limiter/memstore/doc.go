@@ -4,6 +4,6 @@
 // itself. It is for local runs, tests, and limits that are divided among processes beforehand.
 //
 // Its memory is bounded by what it holds: limits and the entries of logs. A full store removes subjects at full quota, and
-// then evicts, of those below half of all their limits, the longest unused one of a random sample. If it finds none, a
+// then evicts those that were unused for the longest time, of those below half of all their limits. If there are none, a
 // charge on a new subject, or on a new limit of a known subject, fails with [limiter.ErrFull].
 package memstore

@@ -24,7 +24,7 @@ type Options struct {
 	//
 	// The bound is divided evenly among the shards of the store, at least one subject each. A
 	// subject belongs to a shard by its hash. A full shard removes subjects at full quota, and then evicts, of those
-	// below half of all their limits, one that was unused for long (Decision.Evicted). If it finds none,
+	// below half of all their limits, the one that was unused for the longest time (Decision.Evicted). If there is none,
 	// Take of a new subject, or of a new limit, fails with limiter.ErrFull, and logs of known subjects may grow to twice
 	// the bound.
 	Subjects int

@@ -52,8 +52,7 @@ func sum(numbers []int) (n int) {
 	return n
 }
 
-// A full store evicts those that were unused for long, and no subject that has used half of a limit. Of 16 random ones it
-// chooses the longest unused, so a few are younger.
+// A full store evicts those that were unused for the longest time, and no subject that has used half of a limit.
 func TestStore_Evicted(t *testing.T) {
 	const subjects = 6400
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
@@ -74,8 +73,8 @@ func TestStore_Evicted(t *testing.T) {
 		charge(now.Add(time.Second), "used", 500, 0)
 	}
 	left := 0
-	for prefix, want := range map[string]struct{ n, least, most int }{"half": {1000, 1000, 1000}, "used": {500, 490, 500}, "less": {500, 0, 5},
-		"0/": {2000, 0, 20}, "1/": {2000, 0, 500}, "4/": {2000, 1980, 2000}} {
+	for prefix, want := range map[string]struct{ n, least, most int }{"half": {1000, 1000, 1000}, "used": {500, 500, 500}, "less": {500, 0, 0},
+		"0/": {2000, 0, 0}, "1/": {2000, 0, 500}, "4/": {2000, 2000, 2000}} {
 		if n := sum(inspect(t, s, prefix, want.n)); n < want.least || n > want.most {
 			t.Errorf("%s: got %d of %d subjects left, want %d to %d", prefix, n, want.n, want.least, want.most)
 		}
@@ -129,8 +128,54 @@ func TestStore_full(t *testing.T) {
 			t.Fatalf("new subject %d: got error %v, want none", i, err)
 		}
 	}
-	if n := s.Evicted(); n > 10 { // a sample can have no subject at full quota
-		t.Errorf("got %d subjects evicted that were below half, want at most 10", n)
+	if n := s.Evicted(); n > 1 {
+		t.Errorf("got %d subjects evicted, want only one that was below half", n)
+	}
+}
+
+// Of a full store, in which one subject is below half, that one goes, and no other one.
+func TestStore_full_one(t *testing.T) {
+	const subjects, flood = 64 * 600, 100_000
+	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
+	slow := storetest.Limit(t, "slow", algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Hour})
+	if err := take(t, s, noon, "light0", slow, 29); err != nil {
+		t.Fatal(err)
+	}
+	held := 0
+	for i := range flood {
+		switch err := take(t, s, noon.Add(time.Duration(i)), strconv.Itoa(i), slow, 30); {
+		case err == nil:
+			held++
+		case !errors.Is(err, limiter.ErrFull):
+			t.Fatal(err)
+		}
+	}
+	if n, left := s.Evicted(), sum(inspect(t, s, "light", 1)); n != 1 || left != 0 || held != subjects {
+		t.Errorf("got %d evicted, %d of the light subject left and %d others held, want 1, 0 and %d", n, left, held, subjects)
+	}
+}
+
+// Subjects at full quota go first, also if others that are below half were unused for a longer time.
+func TestStore_full_quota(t *testing.T) {
+	const subjects = 64 * 100
+	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
+	slow := storetest.Limit(t, "slow", algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Hour})
+	fast := storetest.Limit(t, "fast", algo.Rate{Algorithm: algo.FixedWindow, Requests: 2, Window: time.Second})
+	for i := range 2000 {
+		if err := take(t, s, noon, "slow"+strconv.Itoa(i), slow, 30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 4 * subjects {
+		_ = take(t, s, noon.Add(1), "fast"+strconv.Itoa(i), fast, 1) // the rest is full
+	}
+	for i := range 1000 {
+		if err := take(t, s, noon.Add(2*time.Minute), "new"+strconv.Itoa(i), slow, 30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, left := s.Evicted(), sum(inspect(t, s, "slow", 2000)); n != 0 || left != 2000 {
+		t.Errorf("got %d evicted and %d of 2000 light subjects left, want 0 and all", n, left)
 	}
 }
 

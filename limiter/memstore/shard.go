@@ -15,7 +15,7 @@ type shard struct {
 	entries  map[limiter.Subject]*entry
 	weight   int // sum of the weights of all counts
 	capacity int
-	chooser  evict.Chooser
+	unused   evict.Queue[limiter.Subject]
 	evicted  *evict.Count // of all shards
 }
 
@@ -102,6 +102,7 @@ func (sh *shard) put(e *entry, subject limiter.Subject, limit *limiter.Limit, s 
 		e = &entry{used: now}
 		subject = subject.Clone() // the subject can share memory with a large request text
 		sh.entries[subject] = e
+		sh.unused.Added(now, subject, len(sh.entries))
 	}
 	e.counts = append(e.counts, count{limit: limit, state: s})
 	sh.weight += weight(&s)
@@ -156,11 +157,15 @@ func (sh *shard) fits(subject limiter.Subject, weight int) bool {
 // true, the subject and its limits are known, and logs may grow to twice the capacity.
 func (sh *shard) room(now algo.Instant, subject limiter.Subject, weight int, grows bool) bool {
 	for !sh.fits(subject, weight) {
-		first, ok := evict.Choose(&sh.chooser, now, sh.entries, func(s limiter.Subject, e *entry) (algo.Instant, bool) {
-			if e.full(now) {
-				return 0, s != subject
+		first, ok := evict.Next(&sh.unused, now, sh.entries, subject, func(s limiter.Subject) (algo.Instant, bool) {
+			switch e := sh.entries[s]; {
+			case e == nil:
+				return 0, false
+			case e.full(now):
+				return 0, true
+			default:
+				return e.used, e.light(now)
 			}
-			return e.used, s != subject && e.light(now)
 		})
 		if !ok {
 			return grows && sh.weight+weight <= 2*sh.capacity

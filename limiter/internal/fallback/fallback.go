@@ -83,7 +83,11 @@ func (f *Counts) Take(now algo.Instant, subject domain.Subject, charges []domain
 	f.Holding.Add(1) // a number above 0 makes Holds wait for the lock
 	defer f.Holding.Add(-1)
 	seen()
-	states, writes := f.Of(subject).Held, false
+	e, writes := f.Of(subject), false
+	states := e.Held
+	if e.Holds() {
+		e.Used = now // also if f refuses the charges
+	}
 	for i, c := range charges {
 		s, _ := as(heldOf(states, c.Limit), c.Limit, now)
 		if results[i].Machine != nil {
@@ -180,7 +184,7 @@ func (f *Counts) Drop(subject domain.Subject, charges []domain.Charge, stored []
 			states = slices.DeleteFunc(states, func(s table.Held) bool { return s.Limit.ID == c.Limit.ID })
 		}
 	}
-	f.put(subject, states)
+	f.put(0, subject, states)
 }
 
 // Settle makes a correction of an earlier charge. charged is what Take or Mirror returned for it. A correction with Force
@@ -197,13 +201,14 @@ func (f *Counts) Settle(now algo.Instant, c domain.Charge, charged algo.Result, 
 	defer f.Unlock()
 	f.Holding.Add(1)
 	defer f.Holding.Add(-1)
-	states, has := f.Of(c.Subject).Held, false
+	states, has, used := f.Of(c.Subject).Held, false, algo.Instant(0)
 	s := heldOf(states, c.Limit)
 	if s == nil {
 		if !c.Force || seen == nil || c.Limit.IsLocalShare() || states == nil && !f.Room(now, f.ForOthers()) {
 			return 0, false
 		}
 		start := table.Held{Limit: c.Limit, Machine: c.Limit.Machine()}
+		used = now
 		var last algo.Result
 		last, has = seen()
 		if last.Machine != nil {
@@ -220,7 +225,7 @@ func (f *Counts) Settle(now algo.Instant, c domain.Charge, charged algo.Result, 
 	if c.Force {
 		f.until.Store(max(f.until.Load(), int64(r.Machine.Idle(r.State))))
 	}
-	f.put(c.Subject, states)
+	f.put(used, c.Subject, states)
 	return excess, given
 }
 
@@ -228,7 +233,7 @@ func (f *Counts) Settle(now algo.Instant, c domain.Charge, charged algo.Result, 
 func (f *Counts) Reset(subject domain.Subject) {
 	f.Lock()
 	defer f.Unlock()
-	f.put(subject, nil)
+	f.put(0, subject, nil)
 }
 
 // write stores the results that have a Machine. The caller holds the lock.
@@ -245,17 +250,16 @@ func (f *Counts) write(now algo.Instant, subject domain.Subject, states []table.
 		}
 		f.until.Store(max(f.until.Load(), int64(r.Machine.Idle(r.State))))
 	}
-	f.put(subject, states)
-	f.Of(subject).Used = now
+	f.put(now, subject, states)
 }
 
-// put replaces the states of the subject. The caller holds the lock.
-func (f *Counts) put(subject domain.Subject, states []table.Held) {
+// put replaces the states of the subject, which it used at the instant now; 0 if that is no use. The caller holds the lock.
+func (f *Counts) put(now algo.Instant, subject domain.Subject, states []table.Held) {
 	if len(states) == 0 && !f.Of(subject).Holds() {
 		return
 	}
 	e := f.Open(subject)
-	e.Held = states
+	e.Held, e.Used = states, max(e.Used, now)
 	f.Changed(e)
 }
 

@@ -1,6 +1,7 @@
 package fallback
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -182,6 +183,84 @@ func TestCounts_settle_room(t *testing.T) {
 	}
 	if taken != 5 {
 		t.Errorf("got room for %d subjects, want 5", taken)
+	}
+}
+
+// A full fallback evicts the longest unused subjects that are below half of all their limits, and none if there is none. A
+// refused charge and a settlement of a new subject are uses.
+func TestCounts_evict(t *testing.T) {
+	const room, flood = 2000, 10_000
+	f, limit := fallbackOf(room), hourly(t)
+	take := func(i int, now algo.Instant, cost int64) error {
+		_, err := f.Take(now, domain.User(fmt.Sprint(i)), []domain.Charge{{Limit: limit, Cost: cost}}, make([]algo.Result, 1), func() {})
+		return err
+	}
+	holds := func(i int) bool { return f.HoldsSubject(domain.User(fmt.Sprint(i))) }
+	now := algo.Instant(room)
+	settle(f, now, domain.User("0"), []domain.Charge{{Limit: limit, Cost: 4, Force: true}}, make([]algo.Result, 1), 0,
+		func() (algo.Result, bool) { return algo.Result{}, false })
+	for i := 1; i < room; i++ {
+		if err := take(i, algo.Instant(i), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const half, refused = 1, 2
+	_, _ = take(half, now, 4), take(refused, now+1, 10)
+	if holds(half+room) || !holds(refused) {
+		t.Fatal("before the flood: got another subject held")
+	}
+	gone := func(i int) int { // the subject that goes for new subject i of the flood
+		switch {
+		case i < room-3:
+			return i + 3
+		case i == room-3:
+			return 0
+		case i == room-2:
+			return refused
+		default:
+			return i + 1
+		}
+	}
+	for i := range flood {
+		if i == room-2 && !holds(refused) {
+			t.Fatal("got a subject evicted before those that were unused for longer")
+		}
+		if err := take(room+i, now.Add(time.Millisecond*time.Duration(1+i)/4), 1); err != nil || holds(gone(i)) || !holds(half) || !holds(gone(i+1)) {
+			t.Fatalf("new subject %d: got error %v, subject %d held: %t, next %t; want the longest unused one to go", i, err, gone(i),
+				holds(gone(i)), holds(gone(i+1)))
+		}
+	}
+	if n := f.Evicted(); n != flood || f.Holding.Load() != room {
+		t.Errorf("got %d evicted and %d held, want %d and %d", n, f.Holding.Load(), flood, room)
+	}
+	// Exactly one subject is light: it goes. Then all are heavy.
+	now = now.Add(time.Minute)
+	for i := range flood {
+		if one := flood + room/2; i != one-room && holds(room+i) {
+			_ = take(room+i, now, 5)
+		}
+	}
+	if err := take(-1, now, 5); err != nil || holds(flood+room/2) || f.Evicted() != 1 {
+		t.Errorf("one subject below half: got error %v, want it evicted", err)
+	}
+	if err := take(-2, now.Add(time.Minute), 1); !errors.Is(err, domain.ErrFull) || f.Holding.Load() != room {
+		t.Errorf("all above half: got error %v and %d held, want %v and %d", err, f.Holding.Load(), domain.ErrFull, room)
+	}
+}
+
+// Subjects that are again at full quota go first, and are not counted.
+func TestCounts_evict_fullQuota(t *testing.T) {
+	const now = algo.Instant(time.Hour + 900*time.Millisecond)
+	f, second := fallbackOf(2), limitOf(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Second})
+	for i, c := range []domain.Charge{{Limit: hourly(t), Cost: 1}, {Limit: second, Cost: 9}, {Limit: second, Cost: 1}} {
+		f.Room(now, 1)
+		if _, err := f.Take(now.Add(time.Duration(i)*50*time.Millisecond), domain.User(fmt.Sprint(i)), []domain.Charge{c},
+			make([]algo.Result, 1), func() {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := f.Evicted(); n != 0 || !f.HoldsSubject(domain.User("0")) {
+		t.Errorf("got %d evicted, want only the subject at full quota to go", n)
 	}
 }
 

@@ -29,7 +29,7 @@ type Table struct {
 	order        list.List // the entries that may be forgotten; the last one has changed last
 	loose, fixed int       // weight of the entries in order, and of the others
 	swept        algo.Instant
-	chooser      evict.Chooser
+	unused       evict.Queue[domain.Subject]
 	evicted      evict.Count
 }
 
@@ -141,6 +141,7 @@ func (t *Table) Changed(e *Entry) {
 	switch holds := len(e.Held) > 0; {
 	case holds && !e.holds:
 		t.Holding.Add(1)
+		t.unused.Added(e.Used, e.subject, len(t.entries))
 	case !holds && e.holds:
 		t.Holding.Add(-1)
 	}
@@ -211,23 +212,23 @@ func (t *Table) Room(now algo.Instant, most int) bool {
 	return t.fixed < most
 }
 
-// Evict makes room for entries of the weight most, as Room reports it. It evicts entries with counts of an outage, of those
-// below half of all their limits the ones that were unused for the longest time. It reports whether there is room. The caller
-// holds the lock.
+// Evict makes room for entries of the weight most, as Room reports it. It evicts entries with counts of an outage and without
+// trackers: subjects at full quota first, then, of those below half of all their limits, the ones that were unused for the
+// longest time. It reports whether there is room. The caller holds the lock.
 func (t *Table) Evict(now algo.Instant, most int) bool {
 	for t.fixed >= most {
-		oldest, ok := evict.Choose(&t.chooser, now, t.entries, func(_ domain.Subject, e *Entry) (algo.Instant, bool) {
-			return e.Used, e.holds && len(e.trackers) == 0 && !slices.ContainsFunc(e.Held, func(h Held) bool {
-				return 2*h.Machine.Used(h.State, now) >= h.Machine.Capacity()
-			})
+		oldest, ok := evict.Next(&t.unused, now, t.entries, domain.Subject{}, func(s domain.Subject) (algo.Instant, bool) {
+			return t.Of(s).unused(now)
 		})
 		if !ok {
 			return false
 		}
 		e := t.entries[oldest]
+		if !e.full(now) {
+			t.evicted.Add()
+		}
 		e.Held = nil
 		t.Changed(e)
-		t.evicted.Add()
 	}
 	return true
 }
@@ -241,6 +242,20 @@ func (e *Entry) expire(now algo.Instant) {
 	if !slices.ContainsFunc(e.Held, func(s Held) bool { return s.Machine.Idle(s.State) > now }) {
 		e.Held = nil
 	}
+}
+
+// full reports whether the counts of an outage leave the subject its full quota.
+func (e *Entry) full(now algo.Instant) bool {
+	return !slices.ContainsFunc(e.Held, func(h Held) bool { return h.Machine.ResetAfter(h.State, now) > 0 })
+}
+
+// unused returns the last charge in an outage, 0 of a subject at full quota, and whether Evict may evict e.
+func (e *Entry) unused(now algo.Instant) (at algo.Instant, may bool) {
+	may = e.holds && len(e.trackers) == 0
+	if may && e.full(now) {
+		return 0, true
+	}
+	return e.Used, may && !slices.ContainsFunc(e.Held, func(h Held) bool { return 2*h.Machine.Used(h.State, now) >= h.Machine.Capacity() })
 }
 
 // drop removes trackers. Their leases end, so a receipt can no longer return quota to them.
