@@ -378,34 +378,44 @@ func TestGroup_timeouts_arrival(t *testing.T) {
 }
 
 // If the calls of many requests have no answer in time while the store answers others, their subject is busy, and it comes
-// under pressure: the next call takes a lease, which serves the requests that follow.
+// under pressure: the next call takes a lease, which serves the requests that follow. In an outage, it does not.
 func TestGroup_crowdedPressure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newPaced()
-		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow,
-			Requests: 10_000, Window: time.Hour}})}
-		l := over(store, 50*time.Millisecond)
-		store.answer = func(call int, ctx context.Context) error {
-			if call == 1 {
-				return nil
-			}
-			<-ctx.Done()
-			return fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
-		}
-		begun := time.Now()
-		busy := 0
-		for _, d := range oneByOne(8, func(int) limiter.Decision { return takeAt(t, l, begun, c) }) {
-			if d.Reason == limiter.ReasonBusy {
-				busy++
-			}
-		}
-		store.answer = nil
-		at := time.Now()
-		takeAt(t, l, at, c)
-		before := len(store.costs)
-		if d := takeAt(t, l, at, c); busy == 0 || !d.Allowed || len(store.costs) != before {
-			t.Errorf("after %d busy requests: got %+v and %d calls, want an admission by the lease of the request before", busy, d,
-				len(store.costs)-before)
-		}
-	})
+	for name, down := range map[string]int{"busy": 0, "outage": 5} { // calls without an answer
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newPaced()
+				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", OnError: limiter.OnErrorAllow,
+					Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10_000, Window: time.Hour}})}
+				l := over(store, 50*time.Millisecond)
+				store.answer = func(call int, ctx context.Context) error {
+					switch {
+					case call == 1 || call == 2 && down == 0:
+						return nil
+					case call > down+2:
+						<-ctx.Done()
+					}
+					return fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.DeadlineExceeded)
+				}
+				for range 1 + down {
+					takeAt(t, l, time.Now(), c)
+				}
+				begun := time.Now()
+				busy := 0
+				for _, d := range oneByOne(8, func(int) limiter.Decision { return takeAt(t, l, begun, c) }) {
+					if d.Reason == limiter.ReasonBusy {
+						busy++
+					}
+				}
+				synctest.Wait() // the requests can leave at their deadline before their call ends, which is at the same time
+				store.answer = nil
+				at := time.Now()
+				takeAt(t, l, at, c)
+				before := len(store.costs)
+				d := takeAt(t, l, at, c)
+				if calls := len(store.costs) - before; (busy > 0) != (down == 0) || !d.Allowed || (calls == 0) != (down == 0) {
+					t.Errorf("after %d busy requests: got %+v and %d calls, want the lease of the request before only if busy", busy, d, calls)
+				}
+			})
+		})
+	}
 }

@@ -69,24 +69,29 @@ func (b *meanwhile) Take(a *chain.Ask) {
 	b.admits.Take(a)
 }
 
-// A spare that a layer below took does not replace a lease that another request took meanwhile, unless it is larger.
+// A spare that a layer below took does not replace a lease that another request took meanwhile, unless it is larger, and none
+// that another request renews (a lease of 0 here).
 func TestLeases_keep(t *testing.T) {
 	limit, err := domain.NewLimit(domain.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60_000, Window: time.Minute,
 		Burst: 60_000}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for granted, want := range map[int64]int64{100: 99, 4: 3, 3: 3} {
+	for granted, want := range map[int64]int64{100: 99, 4: 3, 3: 3, 0: 0} {
 		ts, r := &table.Trackers{Table: table.New(100)}, chain.NewRequest(context.Background(), time.Unix(1e9, 0), false, &chain.Timeouts{})
 		a := chain.Ask{Request: &r, Subject: domain.User("alice")}
 		a.Add(chain.Line{Limit: limit, Want: 1}, domain.Charge{Subject: a.Subject, Limit: limit, Cost: 1}, algo.Result{})
 		tracker, serial := ts.Get(r.Now, a.Subject, limit), int64(0)
 		l := Leases{Process: &chain.Process{Trackers: ts}, Below: &meanwhile{other: func() {
+			if granted == 0 {
+				tracker.Renewing = make(chan struct{})
+				return
+			}
 			tracker.Lease.Renew(r.Now, algo.Result{Machine: limit.Machine(), State: algo.State{TAT: r.Now}}, granted, 1)
 			tracker.Lease.Grace, serial = time.Second, tracker.Lease.Serial
 		}}}
 		l.Take(&a)
-		if left := tracker.Lease.Left(r.Now); left != want || (tracker.Lease.Serial == serial) != (granted > 3) {
+		if left := tracker.Lease.Left(r.Now); left != want || (tracker.Lease.Serial == serial) != (granted != 3) {
 			t.Errorf("a lease of %d: got %d left, another lease: %t, want %d", granted, left, tracker.Lease.Serial != serial, want)
 		}
 	}
