@@ -147,26 +147,38 @@ func TestOutage_tiers(t *testing.T) {
 }
 
 // Two environments use two tiers of one caller at the same time. A limit of failures keeps no reserve of their successful
-// requests.
+// requests, also if the settlement comes after a request in the other tier.
 func TestReceipt_tiers(t *testing.T) {
-	store := newRemote()
-	environments := []*limiter.Limiter{over(store, 0), over(store, 0)}
-	refused := 0
-	for i := range 400 {
-		charges := inTiers(t, 20, 40)
-		c := charges[i%2]
-		c.Limit = limit(t, limiter.Limit{Name: "quota", Rate: c.Limit.Rate, Count: limiter.Count{Of: limiter.CountFailures}})
-		at := noon.Add(time.Duration(i) * time.Second)
-		d, receipt, err := environments[i%2].TakeRefundable(ctx, at, []limiter.Charge{c})
-		if err != nil {
-			t.Fatal(err)
+	for _, rate := range []algo.Rate{
+		{Algorithm: algo.FixedWindow, Window: time.Hour},
+		{Algorithm: algo.FixedWindow, Calendar: algo.Calendar{Period: algo.Month}},
+		{Algorithm: algo.TokenBucket, Window: time.Hour},
+	} {
+		store := newRemote()
+		environments := []*limiter.Limiter{over(store, 0), over(store, 0)}
+		refused := 0
+		var before *limiter.Receipt
+		for i := range 400 {
+			tier := rate
+			tier.Requests, tier.Of = int64(20*(1+i%2)), 40
+			if rate.Algorithm == algo.TokenBucket {
+				tier.Requests, tier.Burst = 40, tier.Requests
+			}
+			c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "quota", Rate: tier,
+				Count: limiter.Count{Of: limiter.CountFailures}})}
+			at := noon.Add(time.Duration(i) * time.Second)
+			d, receipt, err := environments[i%2].TakeRefundable(ctx, at, []limiter.Charge{c})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !d.Allowed {
+				refused++
+			}
+			before.Settle(ctx, at, func(limiter.Charge) int64 { return 0 })
+			before = receipt
 		}
-		if !d.Allowed {
-			refused++
+		if refused > 0 {
+			t.Errorf("%+v: got %d of 400 successful requests refused by a limit of failures, want none", rate, refused)
 		}
-		receipt.Settle(ctx, at, func(limiter.Charge) int64 { return 0 })
-	}
-	if refused > 0 {
-		t.Errorf("got %d of 400 successful requests refused by a limit of failures, want none", refused)
 	}
 }
