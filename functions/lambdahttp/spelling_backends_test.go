@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,7 +62,7 @@ func inPython(t *testing.T, command ...string) backEnd {
 
 // inProgram returns a router in a program that reads events. With the argument serve, it listens on a port.
 func inProgram(settings string, plain func(string) string, command ...string) backEnd {
-	return backEnd{program(command...), settings, plain, append(command[:len(command):len(command)], "serve")}
+	return backEnd{program(command...), settings, plain, append(slices.Clip(command), "serve")}
 }
 
 func identity(path string) string { return path }

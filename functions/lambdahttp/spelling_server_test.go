@@ -2,6 +2,7 @@ package lambdahttp_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -62,7 +63,7 @@ func TestSpellings_server(t *testing.T) {
 					target = fmt.Sprintf(targets[random.IntN(len(targets))], path, path[1:])
 				}
 				store.names = nil
-				route := storetest.Must(client.get(target))
+				route := storetest.Must(client.get(t.Context(), target))
 				if route != "" {
 					reached[route]++
 				}
@@ -112,9 +113,9 @@ func (c *rawClient) close() {
 }
 
 // get returns the route that serves a target, or "" if none does.
-func (c *rawClient) get(target string) (route string, err error) {
+func (c *rawClient) get(ctx context.Context, target string) (route string, err error) {
 	if c.conn == nil {
-		c.conn, err = net.Dial("tcp", c.address)
+		c.conn, err = new(net.Dialer).DialContext(ctx, "tcp", c.address)
 		if err != nil {
 			return "", err
 		}

@@ -42,8 +42,7 @@ const layerWrapper = contract.LayerRoot + contract.LayerWrapper
 
 func (l *Limits) checkLayered(f awslambda.Function) error {
 	runtime, architecture := *f.Runtime().Name(), *f.Architecture().Name()
-	switch {
-	case runtime == *awslambda.Runtime_FROM_IMAGE().Name() || strings.HasPrefix(runtime, "provided") || strings.HasPrefix(runtime, "go"):
+	if runtime == *awslambda.Runtime_FROM_IMAGE().Name() || strings.HasPrefix(runtime, "provided") || strings.HasPrefix(runtime, "go") {
 		return fmt.Errorf("got the runtime %s, want a managed one, such as nodejs22.x; Lambda runs no wrapper script in others, so limit a Go "+
 			"function in its handler, with Equip, and copy the files of the layer into a container image", runtime)
 	}

@@ -232,8 +232,6 @@ func several(s *stack.Settings) {
 		contract.VariableForeignAPIKeys: "refuse"}
 }
 
-func onX86(s *stack.Settings) { s.Arch, s.Throttle, s.WarmWrites = "x86_64", 1001, 4004 }
-
 // inZones chooses the zones of a cache, which has no limit of writes.
 func inZones(s *stack.Settings) {
 	elasticache(s)

@@ -38,9 +38,9 @@ func TestNag(t *testing.T) {
 		made := stack.New(a, settings(t, change))
 		awscdk.Aspects_Of(a).Add(cdknag.NewAwsSolutionsChecks(&cdknag.NagPackProps{Verbose: jsii.Bool(true), Reports: jsii.Bool(false)}), nil)
 		a.Synth(nil)
-		all, any := assertions.Annotations_FromStack(made), assertions.Match_AnyValue()
-		for _, m := range slices.Concat(*all.FindError(jsii.String("*"), any), *all.FindWarning(jsii.String("*"), any)) {
-			line := fmt.Sprint(m.Entry.Data)
+		all, each := assertions.Annotations_FromStack(made), assertions.Match_AnyValue()
+		for _, m := range slices.Concat(*all.FindError(jsii.String("*"), each), *all.FindWarning(jsii.String("*"), each)) {
+			line := fmt.Sprint(m.Entry.Data) //nolint:staticcheck // assertions has no other type
 			name := append(finding.FindStringSubmatch(line), "", "")[1]
 			found[name] = true
 			if accepted[name] == "" {

@@ -223,11 +223,11 @@ func matching(to *string, want string, valid *regexp.Regexp) setting {
 }
 
 func oneOf[T ~string](to *T, values ...T) setting {
-	want := string(values[0])
-	for _, value := range values[1:] {
-		want += " or " + string(value)
+	var want []string
+	for _, value := range values {
+		want = append(want, string(value))
 	}
-	return setting{want, func(value string) (ok bool) {
+	return setting{strings.Join(want, " or "), func(value string) (ok bool) {
 		*to = T(value)
 		return slices.Contains(values, *to)
 	}}

@@ -61,10 +61,7 @@ const modelMargin = 50 * time.Millisecond
 
 var modelStart = algo.InstantOf(time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC))
 
-var (
-	modelCaller = limiter.User("model")
-	modelKey    = modelCaller.Key("n")
-)
+var modelCaller = limiter.User("model")
 
 // history is one item and the processes that use it.
 type history struct {

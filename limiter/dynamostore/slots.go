@@ -142,7 +142,7 @@ func (t *take) requireNewest(e *expression, v *view, cost int64) {
 }
 
 // exceeds implements layout. The set is rewritten without expired slots if they take the room.
-func (slotsLayout) exceeds(t *take, v *view, c limiter.Charge) bool {
+func (slotsLayout) exceeds(_ *take, v *view, c limiter.Charge) bool {
 	return int64(v.current.State.Entries.Len()) > slotsRoom(v.current.Machine.(*algo.Slots), c)
 }
 

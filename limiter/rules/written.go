@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -76,7 +77,7 @@ func (r *Rules) shapes() (paths []string) {
 		add(r.rules[i].pattern)
 	}
 	endpoints := slices.Clone(list)
-	for i := 0; i < len(list); i++ {
+	for i := 0; i < len(list); i++ { //nolint:intrange // the list grows in the loop
 		for _, p := range endpoints {
 			if both, ok := list[i].and(p); ok {
 				add(both)
@@ -151,9 +152,7 @@ func (r *Rules) itemsOf(path string, matched []int) (most int) {
 		for tier := range rule.tiers {
 			tiers[tier] = true
 		}
-		for name, values := range rule.exampleHeader() {
-			header[name] = values
-		}
+		maps.Copy(header, rule.exampleHeader())
 	}
 	who := caller.Caller{User: "x", APIKey: "x", IP: exampleAddress, Claims: map[string][]string{}}
 	for _, name := range r.Claims() {

@@ -39,7 +39,7 @@ func parseAuthorization(payload []byte) (a authorization, err error) {
 func (a authorization) failure(methodARN string) *failure {
 	begin, open := strings.CutSuffix(a.resource, "*")
 	switch {
-	case methodARN != a.resource && !(open && strings.HasPrefix(methodARN, begin)):
+	case methodARN != a.resource && (!open || !strings.HasPrefix(methodARN, begin)):
 		return &implicitlyDenied
 	case a.effect != "Allow":
 		return &explicitlyDenied

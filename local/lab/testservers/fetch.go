@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/weir-limits/weir/local/servers"
@@ -78,8 +79,8 @@ func fetchClients(ctx context.Context, root string, progress io.Writer) (string,
 	npm := []string{"env", "PATH=" + programs + string(os.PathListSeparator) + os.Getenv("PATH"), "npm_config_nodedir=" +
 		filepath.Dir(programs), "npm", "--prefix", filepath.Dir(dir)}
 	err := fetchOnce(ctx, filepath.Join(root, clientsPins), dir, progress, "Lambda's runtime for Node.js, and compiling it",
-		append(npm[:len(npm):len(npm)], "ci", "--ignore-scripts", "--no-progress"),
-		append(npm[:len(npm):len(npm)], "rebuild", "aws-lambda-ric", "--ignore-scripts=false"))
+		append(slices.Clip(npm), "ci", "--ignore-scripts", "--no-progress"),
+		append(slices.Clip(npm), "rebuild", "aws-lambda-ric", "--ignore-scripts=false"))
 	return dir, nil, err
 }
 
