@@ -191,13 +191,13 @@ func (r *Rules) make(key ownKey, l *limit, record *caller.Limits) (a applied) {
 		_ = accept(withRequests(rate, key.requests), nil)
 	}
 	made, _, problem := r.replace(l.shared, "limit "+l.Name, rate, version, kept)
-	if problem != nil { // the version is too high
-		without := cmp.Or(r.own[ownKey{base: l.Limit, override: key.override}], l.Limit)
-		return applied{without, without != l.Limit, errors.New(problem.String())}
-	}
 	a.limit, a.overridden = made, rate != algo.Rate{}
+	if problem != nil { // the version is too high
+		a.limit, a.mistake = cmp.Or(r.own[ownKey{base: l.Limit, override: key.override}], l.Limit), errors.New(problem.String())
+		a.overridden = a.limit != l.Limit
+	}
 	if key.percent > 0 {
-		part, err := partOf(made, key.percent)
+		part, err := partOf(a.limit, key.percent)
 		if err == nil { // most has refused other numbers
 			a.limit = part
 		}

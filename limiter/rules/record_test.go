@@ -143,13 +143,13 @@ func TestRules_record_mistake(t *testing.T) {
 		}
 	}
 	// The sum of both versions is above MaxVersion, so a store could not keep it.
-	high := parse(t, fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1m"}}}]}`,
+	high := parse(t, fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/a","limits":{"*":{"requests":9,"window":"1m","up_to":{"*":"34%%"}}}}]}`,
 		int64(limiter.MaxVersion)))
 	s := high.Select(nil, rules.Request{Method: "GET", Path: rules.EncodedPath("/a"), Caller: caller.Caller{APIKey: "x",
 		Limits: limitsOf(t, 1000, "a=5")}})
-	if s.Ignored == nil || s.Charges[0].Limit.Version != limiter.MaxVersion {
-		t.Errorf("version above the maximum: got version %d and the reason %v, want the limit of the document", s.Charges[0].Limit.Version,
-			s.Ignored)
+	if got := s.Charges[0].Limit; s.Ignored == nil || got.Version != limiter.MaxVersion || got.MaxCost() != 3 {
+		t.Errorf("version above the maximum: got version %d, at most %d and the reason %v; want the tier's part, 3, of the document",
+			got.Version, got.MaxCost(), s.Ignored)
 	}
 }
 

@@ -178,7 +178,7 @@ func (d *Document) readCalendar(o *object) (c algo.Calendar) {
 	if text, ok := anchor.value.(string); ok && slices.Contains(algo.Weekdays(), text) {
 		c.Anchor = text
 	} else if number, ok := anchor.value.(json.Number); ok {
-		if i, ok := integer(number); ok {
+		if i, ok := integer(number.String()); ok {
 			c.Anchor = strconv.FormatInt(i, 10)
 		}
 	}

@@ -2,7 +2,6 @@ package document
 
 import (
 	"encoding/json"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -203,7 +202,7 @@ func (o *object) whole(n *node, most int64) (i int64, ok bool) {
 	}
 	none := false
 	if number, isNumber := n.value.(json.Number); isNumber {
-		i, ok := integer(number)
+		i, ok := integer(number.String())
 		if ok && i >= 1 && i <= most {
 			return i, true
 		}
@@ -219,9 +218,24 @@ func (o *object) whole(n *node, most int64) (i int64, ok bool) {
 	return 0, false
 }
 
-// integer returns the value of a JSON number that is whole. As in JSON Schema, 100, 100.0 and 1e2 are the same number. It
-// must have at most 15 digits, which a float64 has.
-func integer(number json.Number) (int64, bool) {
-	f, err := number.Float64()
-	return int64(f), err == nil && f == math.Trunc(f) && math.Abs(f) < 1e15
+// integer returns the value of a JSON number that is whole and fits an int64. As in JSON Schema, 100,
+// 100.0 and 1e2 are the same number.
+func integer(number string) (int64, bool) {
+	const most = 18 // an int64 has at most 19 digits, so a number with more zeros does not fit
+	mantissa, exponent := number, "0"
+	if i := strings.IndexAny(number, "eE"); i >= 0 {
+		mantissa, exponent = number[:i], number[i+1:]
+	}
+	shift, err := strconv.Atoi(exponent)
+	if err != nil {
+		return 0, false
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimRight(whole+fraction, "0")
+	zeros := len(whole) + shift - len(digits) // the number of zeros after digits
+	if zeros < 0 || zeros > most {
+		return 0, false
+	}
+	i, err := strconv.ParseInt(digits+strings.Repeat("0", zeros), 10, 64)
+	return i, err == nil
 }
