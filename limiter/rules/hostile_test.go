@@ -31,7 +31,7 @@ func TestParse_numbers(t *testing.T) {
 		"10e-9223372036854775808": noNumber, "1e-400": noNumber, "0e999": noNumber, "0": noNumber, "-0": noNumber, "-1": noNumber,
 		"0.5": noNumber, "1.0000001": noNumber, "0.99999999999999999999": noNumber, "1.00000000000000000001": noNumber,
 		"4.0000000000000001": noNumber,
-		digits: noNumber, "1e" + digits: noNumber, "0." + digits + "e100000": noNumber,
+		digits:               noNumber, "1e" + digits: noNumber, "0." + digits + "e100000": noNumber,
 		`"NaN"`: noNumber, `"Infinity"`: noNumber, `"1"`: noNumber, `"0x10"`: noNumber, `"1e2"`: noNumber, "null": noNumber, "true": noNumber,
 		"[1]": noNumber, "{}": noNumber,
 		"NaN": notJSON, "Infinity": notJSON, "-Infinity": notJSON, "0x10": notJSON, "1_000": notJSON, "+1": notJSON, "01": notJSON, ".5": notJSON,
