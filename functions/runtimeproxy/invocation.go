@@ -97,11 +97,12 @@ func (p *Proxy) run(i *invocation, event []byte) {
 	}
 }
 
-// passOn gives the function an event without a decision. Its answer passes unchanged.
+// passOn gives the function an event without a decision. Its answer passes unchanged, in the request of the runtime, whose
+// panic net/http recovers.
 func (p *Proxy) passOn(i *invocation, event []byte) {
 	i.admitted <- event
 	if a, ok := <-i.answers; ok {
-		p.pass(a.w, a.r)
+		a.unchanged = true
 		a.end()
 	}
 }
@@ -135,12 +136,13 @@ func (p *Proxy) post(ctx context.Context, i *invocation, own *lambdahttp.Own) {
 
 // answer is a request of the runtime with an answer or an error.
 type answer struct {
-	proxy   *Proxy
-	w       http.ResponseWriter
-	r       *http.Request
-	failed  bool          // the function reports an error
-	relayed chan struct{} // closed when w has the response of Lambda
-	done    bool          // relayed is closed
+	proxy     *Proxy
+	w         http.ResponseWriter
+	r         *http.Request
+	failed    bool          // the function reports an error
+	unchanged bool          // Proxy.answer passes it on
+	relayed   chan struct{} // closed when w has the response of Lambda, or unchanged is true
+	done      bool          // relayed is closed
 }
 
 // send sends the answer, with the fields of the decision, to Lambda. It sends the response of Lambda to the

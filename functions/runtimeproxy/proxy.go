@@ -143,6 +143,9 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, failed bool) {
 		a := &answer{proxy: p, w: w, r: r, failed: failed, relayed: make(chan struct{})}
 		i.answers <- a
 		<-a.relayed
+		if a.unchanged {
+			p.pass(w, r)
+		}
 	case failed: // an error has no header fields
 		p.pass(w, r)
 	default: // Lambda answers a second answer like this
