@@ -23,7 +23,7 @@ const (
 )
 
 // readers counts the bodies that are being read, so that clients whose bodies arrive slowly hold bounded memory, and the
-// clients of one address leave room for others.
+// clients of one address leave room for others. Callers without a valid address share no bound but that of all.
 type readers struct {
 	mu  sync.Mutex
 	all int
@@ -34,7 +34,7 @@ type readers struct {
 func (r *readers) add(from netip.Prefix, n int) (room bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n > 0 && (r.all >= maxReading || r.of[from] >= maxOfClient) {
+	if n > 0 && (r.all >= maxReading || from.IsValid() && r.of[from] >= maxOfClient) {
 		return false
 	}
 	if r.of == nil {

@@ -167,7 +167,7 @@ func (r *reading) Read([]byte) (int, error) {
 }
 
 // Clients whose bodies do not arrive hold the memory of at most 32 bodies of an address, and of 256 in all. Others then reserve the
-// most.
+// most. Callers without an address are not one client.
 func TestGate_metering_bound(t *testing.T) {
 	gate := storetest.Must(httplimit.FromDocument([]byte(priced)))
 	h := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -195,8 +195,12 @@ func TestGate_metering_bound(t *testing.T) {
 	if reads("[2001:db8::2]:1") || !reads("192.0.2.1:1") {
 		t.Error("got a body read beside 32 of its address, or none of another address, want the other one read")
 	}
-	for i := range 7 {
-		hold(fmt.Sprintf("192.0.2.%d:1", i), 64+32*i)
+	hold("@", 64) // of a socket without addresses
+	if !reads("@") {
+		t.Error("got no body read of a caller without an address beside 32 others, want it read")
+	}
+	for i := range 6 {
+		hold(fmt.Sprintf("192.0.2.%d:1", i), 96+32*i)
 	}
 	if reads("192.0.2.200:1") {
 		t.Error("got a body read beside 256 others, want it unread")
