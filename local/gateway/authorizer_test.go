@@ -57,6 +57,7 @@ func TestREST_Policy(t *testing.T) {
 		{"shorter", resource(plainARN + "GET/guarde"), 403, implicit},
 		{"case", resource(plainARN + "get/guarded"), 403, implicit},
 		{"deny", says(denies("{}")), 403, explicit},
+		{"resource just not too long", resource(plainARN + strings.Repeat("x", 512-len(plainARN))), 403, implicit},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { checkGuarded(t, tt.guard, tt.status, tt.body) })
@@ -76,6 +77,10 @@ func TestREST_Authorizer(t *testing.T) {
 		{"error", fails("out of order"), 500, invalid},
 		{"no policy", says(`{"principalId":"u"}`), 500, invalid},
 		{"no resource", statements(`[{"Effect":"Allow","Action":["*"],"Resource":[]}]`), 500, invalid},
+		{"resource too long", resource(plainARN + strings.Repeat("x", 513-len(plainARN))), 500, invalid},
+		{"context an object", says(allows(`{"a":{}}`)), 500, invalid},
+		{"context a list", says(allows(`{"a":[]}`)), 500, invalid},
+		{"context a null", says(allows(`{"a":null}`)), 500, invalid},
 		{"panic", &stub{answer: func(context.Context, []byte) ([]byte, error) { panic("no") }}, 500, invalid},
 		{"Unauthorized in Lambda's error format", &stub{answer: func(context.Context, []byte) ([]byte, error) {
 			return nil, messages.InvokeResponse_Error{Message: "Unauthorized", Type: "errorString"}
