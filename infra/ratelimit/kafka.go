@@ -1,7 +1,10 @@
 package ratelimit
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
@@ -25,6 +28,11 @@ type Kafka struct {
 // brokerPort is the port at which brokers of MSK in a VPC accept IAM.
 const brokerPort = 9098
 
+var (
+	validBroker  = regexp.MustCompile(fmt.Sprintf(`^[^:,\s]+:%d$`, brokerPort))
+	validCluster = regexp.MustCompile(`^arn:[^:]+:kafka:[^:]*:[^:]*:cluster/[^/:]+/[^/:]+$`)
+)
+
 func (p *LimitsProps) checkKafka(want func(ok bool, format string, args ...any)) {
 	k := p.Kafka
 	if k == nil {
@@ -32,6 +40,14 @@ func (p *LimitsProps) checkKafka(want func(ok bool, format string, args ...any))
 	}
 	want(!slices.Contains([]string{k.Brokers, k.Topic, k.Cluster, k.Vpc, k.SecurityGroup}, "") && len(k.Subnets) >= 2 && len(k.Subnets) <= 3,
 		"Kafka: got %+v, want all its fields, and two or three subnets in different zones", *k)
+	for broker := range strings.SplitSeq(k.Brokers, ",") {
+		want(unresolved(k.Brokers) || validBroker.MatchString(strings.TrimSpace(broker)),
+			"Kafka.Brokers: got %q, want host:%d, the port for IAM inside the VPC, which the security groups open", broker, brokerPort)
+	}
+	want(unresolved(k.Topic) || contract.IsName(k.Topic, 1, 249),
+		"Kafka.Topic: got %q, want the name of a topic: 1 to 249 letters, digits, _, . and -", k.Topic)
+	want(unresolved(k.Cluster) || validCluster.MatchString(k.Cluster),
+		"Kafka.Cluster: got %q, want an ARN such as arn:aws:kafka:eu-central-1:123456789012:cluster/name/id", k.Cluster)
 	want(p.Vpc == nil && p.Zones == nil, "Vpc, Zones: want none with Kafka, which has the network")
 }
 

@@ -189,15 +189,20 @@ func TestNew_mistakes(t *testing.T) {
 		"Vpc, Zones: want none; only elasticache": func(p *ratelimit.LimitsProps) {
 			p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil)
 		},
-		`RULES_FROM: got "tables", want table`: func(p *ratelimit.LimitsProps) { p.RulesFrom = "tables" },
-		`ADDRESS: got "proxy", want host`:      func(p *ratelimit.LimitsProps) { p.Address = "proxy" },
-		"ORIGIN_SECRET: got 0 characters":      func(p *ratelimit.LimitsProps) { p.Address = "hops:1" },
+		`RULES_FROM: got "tables", want one of table, deployment`: func(p *ratelimit.LimitsProps) { p.RulesFrom = "tables" },
+		`ADDRESS: got "proxy", want host`:                         func(p *ratelimit.LimitsProps) { p.Address = "proxy" },
+		"ORIGIN_SECRET: got 0 characters":                         func(p *ratelimit.LimitsProps) { p.Address = "hops:1" },
 		"OriginSecret: got a text, want": func(p *ratelimit.LimitsProps) {
 			p.Address, p.OriginSecret = "hops:1",
 				strings.Repeat("x", 32)
 		},
-		"DECISION_SAMPLE: got -1":                        func(p *ratelimit.LimitsProps) { p.DecisionSample = -1 },
-		"Kafka: got {Brokers: Topic: Cluster:mine Vpc:":  func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{Cluster: "mine"} },
+		"DECISION_SAMPLE: got -1":                       func(p *ratelimit.LimitsProps) { p.DecisionSample = -1 },
+		"Kafka: got {Brokers: Topic: Cluster:mine Vpc:": func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{Cluster: "mine"} },
+		`Kafka.Brokers: got "b-1:9198", want host:9098`: func(p *ratelimit.LimitsProps) {
+			p.Kafka = &ratelimit.Kafka{Brokers: "b:9098,b-1:9198"}
+		},
+		`Kafka.Topic: got "a/b", want the name`:          func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{Topic: "a/b"} },
+		`Kafka.Cluster: got "mine", want an ARN`:         func(p *ratelimit.LimitsProps) { p.Kafka = &ratelimit.Kafka{Cluster: "mine"} },
 		"Vpc, Zones: want none; only":                    func(p *ratelimit.LimitsProps) { p.Zones = []string{"eu-central-1a", "eu-central-1b"} },
 		"WarmWrites: got 3999, want 0 or a whole number": func(p *ratelimit.LimitsProps) { p.WarmWrites = 3999 },
 		"WarmWrites: got 5000, want 0 with elast": func(p *ratelimit.LimitsProps) {
@@ -583,6 +588,23 @@ func TestLimits_Attach_imported(t *testing.T) {
 	if got, want := panicked(func() { app.Synth(&awscdk.StageSynthesisOptions{Force: jsii.Bool(true)}) }),
 		"Shop/Empty: got no method of the API that this app can limit"; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Respond warns if updates of a definition in OpenAPI would remove the gateway responses.
+func TestLimits_Respond_mode(t *testing.T) {
+	_, stack, _ := newAPI(t)
+	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
+	for mode, want := range map[awsapigateway.RestApiMode]int{
+		"": 1, awsapigateway.RestApiMode_OVERWRITE: 1, awsapigateway.RestApiMode_MERGE: 0,
+	} {
+		id := "Spec" + string(mode)
+		l.Respond(awsapigateway.NewSpecRestApi(stack, &id, &awsapigateway.SpecRestApiProps{Mode: mode,
+			ApiDefinition: awsapigateway.ApiDefinition_FromInline(map[string]any{"openapi": "3.0.1", "paths": map[string]any{}})}))
+		if got := len(*assertions.Annotations_FromStack(stack).FindWarning(jsii.String("/Shop/"+id),
+			assertions.Match_StringLikeRegexp(jsii.String("set Mode to RestApiMode_MERGE")))); got != want {
+			t.Errorf("mode %q: got %d warnings, want %d", mode, got, want)
+		}
 	}
 }
 
