@@ -89,8 +89,13 @@ func (l *Limits) NewAuthorizer(api awsapigateway.IRestApi) *string {
 // names [Limits.Authorizer]. The API must not define other responses of these types.
 //
 // An update of an OpenAPI definition in the default mode overwrite removes these responses. So create such
-// an API with RestApiMode_MERGE.
+// an API with RestApiMode_MERGE; otherwise the synthesis warns.
 func (l *Limits) Respond(api awsapigateway.IRestApi) {
+	cfn, own := api.Node().DefaultChild().(awsapigateway.CfnRestApi)
+	if own && (cfn.Body() != nil || cfn.BodyS3Location() != nil) && (cfn.Mode() == nil || *cfn.Mode() != "merge") {
+		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:mode"),
+			jsii.String("each update of the API's definition removes the gateway responses of the limits; set Mode to RestApiMode_MERGE"))
+	}
 	l.respond(l.newAttachment(api))
 }
 

@@ -220,7 +220,8 @@ func setLogLevel(f awslambda.Function, level string) {
 
 // The synthesis rejects a log level at which Lambda drops metrics, for each function that writes some.
 func TestLimits_logLevel(t *testing.T) {
-	app, l, _ := newLayered(t, nil, nil)
+	app, l, _ := newLayered(t, func(p *ratelimit.LimitsProps) { p.Reports = true }, nil)
+	setLogLevel(l.ReportFunction().(awslambda.Function), "WARN")
 	levels := map[string]bool{"TRACE": true, "DEBUG": true, "INFO": true, "WARN": false, "ERROR": false, "FATAL": false}
 	for level := range levels {
 		l.Equip(awslambda.NewFunction(awscdk.Stack_Of(l), jsii.String("Orders"+level), &awslambda.FunctionProps{
@@ -231,6 +232,9 @@ func TestLimits_logLevel(t *testing.T) {
 			Timeout: time.Second}), level)
 	}
 	got := panicked(func() { app.Synth(nil) })
+	if want := "Shop/Limits/Log: LoggingConfig.ApplicationLogLevel: got WARN"; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 	for level, accepted := range levels {
 		for _, name := range []string{"Shop/Orders", "Shop/Limits/Own"} {
 			if strings.Contains(got, name+level+": LoggingConfig.ApplicationLogLevel: got "+level) == accepted {

@@ -60,6 +60,9 @@ func (v *validation) Validate() *[]*string {
 	for _, f := range v.limits.decide() {
 		v.logLevel(f)
 	}
+	if v.limits.log != nil {
+		v.logLevel(v.limits.log)
+	}
 	return &v.problems
 }
 
