@@ -155,7 +155,7 @@ func write(t *testing.T, name, content string) string {
 const oneRule = `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}]}`
 
 // The version of the rules is in the document or in RULES_VERSION. On a developer's machine it can
-// also be the modification time of the file.
+// also be the modification time of the file. That of the built-in rules can also be the time of the commit.
 func TestConfig_Environment_version(t *testing.T) {
 	silent, speaking := write(t, "rules.json", oneRule), write(t, "rules.json", `{"version":7,`+oneRule[1:])
 	changed := time.Unix(1_700_000_000, 0)
@@ -185,6 +185,16 @@ func TestConfig_Environment_version(t *testing.T) {
 		if err != nil || e.Rules.Current().Version() != c.want {
 			t.Errorf("%v: got version %d, want %d: %v", c.variables, e.Rules.Current().Version(), c.want, err)
 		}
+	}
+	boot.BuiltFrom(t, "2023-11-14T22:13:20Z")
+	for version, want := range map[string]int64{"": 1_700_000_000, "8": 8} {
+		e, err := load(t, "STORE=memory", "RULES_VERSION="+version).Environment(t.Context(), store, quiet)
+		if err != nil || e.Rules.Current().Version() != want {
+			t.Errorf("built-in rules of a commit with RULES_VERSION=%s: got error %v, want the version %d", version, err, want)
+		}
+	}
+	if _, err := load(t, "STORE=memory", "RULES_FILE="+silent).Environment(t.Context(), store, quiet); err == nil {
+		t.Error("file of a bundle: got the time of the commit as its version, want an error")
 	}
 }
 

@@ -3,6 +3,7 @@ package boot
 import (
 	"context"
 	"log/slog"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -43,6 +44,15 @@ func OpenPublisher(ctx context.Context, lookup func(string) (string, bool), cloc
 		return nil, err
 	}
 	return f.(func(context.Context, cfn.Event) error), nil
+}
+
+// BuiltFrom makes the program one that was built from a commit of this time, until the test ends.
+func BuiltFrom(t *testing.T, committed string) {
+	before := buildInfo
+	buildInfo = func() (*debug.BuildInfo, bool) {
+		return &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.time", Value: committed}}}, true
+	}
+	t.Cleanup(func() { buildInfo = before })
 }
 
 // OpenTables replaces the function that opens the store in a table, until the test ends.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/weir-limits/weir/functions"
@@ -114,6 +115,8 @@ func (c Config) bundled() (d live.Document, r *rules.Rules, err error) {
 		if err != nil {
 			return d, nil, fmt.Errorf("rules: %w", err)
 		}
+	} else if o.Version == 0 {
+		o.Version = commitTime()
 	}
 	r, err = rules.Parse(d.Content, o)
 	if err != nil {
@@ -128,6 +131,24 @@ func (c Config) bundled() (d live.Document, r *rules.Rules, err error) {
 			"change, such as Unix seconds, or set RULES_VERSION"}})
 	}
 	return d, r, nil
+}
+
+// buildInfo describes how the program was built. Tests replace it.
+var buildInfo = debug.ReadBuildInfo
+
+// commitTime returns the time of the commit that the program was built from, in Unix seconds. It returns 0 if the program was
+// built without version control.
+func commitTime() int64 {
+	info, ok := buildInfo()
+	if !ok {
+		return 0
+	}
+	for _, s := range info.Settings {
+		if t, err := time.Parse(time.RFC3339, s.Value); err == nil && s.Key == "vcs.time" {
+			return max(0, t.Unix())
+		}
+	}
+	return 0
 }
 
 // rulesFile is a live.Source that reads a document on a developer's machine, and the interventions of its operator.
