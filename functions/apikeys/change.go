@@ -14,7 +14,8 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// ErrChanged means that another operator changed a key at the same time.
+// ErrChanged means that another operator changed the limits of a key at the same time, or changed the key before each of
+// several attempts.
 var ErrChanged = errors.New("another operator changed the key at the same time; run the command again")
 
 // Change is a change of all keys of an id. A nil field changes nothing.
@@ -59,8 +60,8 @@ func (c *LimitsChange) Apply(old *caller.Limits, now time.Time) (*caller.Limits,
 }
 
 // Set changes all keys of an id. It returns the changed keys, even with an error. Keys that are revoked meanwhile stay
-// revoked. The error wraps ErrNotFound if the id has no key, and ErrChanged if another operator changed a key at the
-// same time. If the change is invalid, Set writes nothing.
+// revoked, and concurrent changes of other attributes stay. The error wraps ErrNotFound if the id has no key, and ErrChanged
+// if another operator changed the limits too. If the change is invalid, Set writes nothing.
 func (t *Keys) Set(ctx context.Context, now time.Time, id string, c Change) (changed []Key, err error) {
 	if c.Tier != nil {
 		if err := (Key{ID: "x", Tier: *c.Tier}).validate(); err != nil {
@@ -80,8 +81,7 @@ func (t *Keys) Set(ctx context.Context, now time.Time, id string, c Change) (cha
 		return nil, err
 	}
 	for _, k := range same {
-		next := c.next(k.Key, limits)
-		written, err := t.write(ctx, k, next)
+		next, written, err := t.change(ctx, k, c, limits)
 		if err != nil {
 			return changed, err
 		}
@@ -144,9 +144,33 @@ func (c Change) next(k Key, limits *caller.Limits) Key {
 	return k
 }
 
-// write writes a key in place of k, with the attributes in which they differ. written is false if no attribute
+// attempts is how often Set writes a key that other operators change at the same time.
+const attempts = 5
+
+// change writes a key after the change. limits is nil if the change keeps the limits. written is false if no attribute
 // differs, or if another operator has revoked the key.
-func (t *Keys) write(ctx context.Context, k located, next Key) (written bool, err error) {
+func (t *Keys) change(ctx context.Context, k located, c Change, limits *caller.Limits) (next Key, written bool, err error) {
+	for range attempts {
+		next = c.next(k.Key, limits)
+		has, written, err := t.write(ctx, k, next)
+		if err != nil || written || len(has) == 0 {
+			return next, written, err
+		}
+		if limits != nil && has.Text(limitsAttribute) != k.stored.Text(limitsAttribute) {
+			break // limits follow from those that the operator has seen
+		}
+		k.stored = has
+		k.Key, err = parseKey(has)
+		if err != nil {
+			return next, false, err
+		}
+	}
+	return next, false, fmt.Errorf("%q: %w", k.ID, ErrChanged)
+}
+
+// write writes a key in place of k, with the attributes in which they differ. If another operator has changed the key, it
+// writes nothing and returns the item. has is nil if no attribute differs, or if another operator has revoked the key.
+func (t *Keys) write(ctx context.Context, k located, next Key) (has records.Item, written bool, err error) {
 	item := maps.Clone(k.stored)
 	set := func(name, from, to string) {
 		if from != to {
@@ -158,7 +182,7 @@ func (t *Keys) write(ctx context.Context, k located, next Key) (written bool, er
 	set(suspendedAttribute, suspendedText(k.Key), suspendedText(next))
 	set(limitsAttribute, textOf(k.Limits), textOf(next.Limits))
 	if maps.Equal(item, k.stored) {
-		return false, nil
+		return nil, false, nil
 	}
 	in := &dynamodb.PutItemInput{TableName: &t.table, Item: item, ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute}}
 	condition, values := "attribute_exists(#pk)", records.Item{}
@@ -175,11 +199,7 @@ func (t *Keys) write(ctx context.Context, k located, next Key) (written bool, er
 	if len(values) > 0 {
 		in.ExpressionAttributeValues = values
 	}
-	has, written, err := records.PutIf(ctx, t.api, in)
-	if err == nil && !written && len(has) > 0 {
-		err = fmt.Errorf("%q: %w", k.ID, ErrChanged)
-	}
-	return written, err
+	return records.PutIf(ctx, t.api, in)
 }
 
 // suspendedText returns the text of the attribute suspended; "" if the item does not have it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/functions/records/recordstest"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 var (
@@ -388,37 +390,49 @@ func TestKeys_Set_limits(t *testing.T) {
 // writing is a DynamoDB in which another operator changes a key before each write.
 type writing struct {
 	*dynamodb.Client
-	change apikeys.Change
+	change func() apikeys.Change
 }
 
 func (w writing) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	if _, err := apikeys.New(w.Client, *in.TableName).Set(ctx, noon, "acme", w.change); err != nil {
+	if _, err := apikeys.New(w.Client, *in.TableName).Set(ctx, noon, "acme", w.change()); err != nil {
 		return nil, err
 	}
 	return w.Client.PutItem(ctx, in, o...)
 }
 
-// Set does not overwrite a concurrent change of any attribute.
+// Set keeps a concurrent change of other attributes, so that a suspension succeeds beside it. A concurrent change of the limits
+// makes a change of the limits fail. The number of attempts is bounded.
 func TestKeys_Set_concurrent(t *testing.T) {
-	for name, change := range map[string]apikeys.Change{
-		"tier":      {Tier: aws.String("paid")},
-		"suspended": {Suspended: aws.Bool(true)},
-		"limits":    {Limits: &apikeys.LimitsChange{Rates: rates(t, "search=6")}},
+	suspended := apikeys.Change{Suspended: aws.Bool(true)}
+	limits := apikeys.Change{Limits: &apikeys.LimitsChange{Rates: rates(t, "month=5")}}
+	others := apikeys.Change{Limits: &apikeys.LimitsChange{Rates: rates(t, "search=6")}}
+	tiers := 0
+	for name, c := range map[string]struct {
+		own    apikeys.Change
+		other  func() apikeys.Change
+		failed error
+		want   string
+	}{
+		"suspension beside a tier and limits": {suspended, func() apikeys.Change {
+			return apikeys.Change{Tier: aws.String("paid"), Limits: others.Limits}
+		}, nil, "paid true search=6"},
+		"limits beside a tier and a suspension": {limits, func() apikeys.Change {
+			return apikeys.Change{Tier: aws.String("paid"), Suspended: aws.Bool(true)}
+		}, nil, "paid true month=5"},
+		"limits beside limits": {limits, func() apikeys.Change { return others }, apikeys.ErrChanged, "free false search=6"},
+		"suspension beside a change of each attempt": {suspended, func() apikeys.Change {
+			tiers++
+			return apikeys.Change{Tier: aws.String(fmt.Sprint("t", tiers))}
+		}, apikeys.ErrChanged, "t5 false "},
 	} {
 		client, table := recordstest.Table(t, nil)
-		create(t, apikeys.New(client, table), apikeys.Key{ID: "acme"}, false)
-		for range 2 { // the attribute is new, and then there
-			own := apikeys.Change{Limits: &apikeys.LimitsChange{Anchor: aws.String("31"), Rates: rates(t, "month=5")}}
-			if _, err := apikeys.New(writing{client, change}, table).Set(ctx, noon, "acme", own); !errors.Is(err, apikeys.ErrChanged) {
-				t.Errorf("%s: got %v, want ErrChanged", name, err)
-			}
-			list, err := apikeys.New(client, table).List(ctx)
-			if err != nil || list[0].Suspended != (change.Suspended != nil && *change.Suspended) || (list[0].Tier != "") != (change.Tier != nil) ||
-				strings.Contains(list[0].Limits.String(), "month") {
-				t.Errorf("%s: got %+v, %v; want only the other change", name, list, err)
-			}
-			change = map[string]apikeys.Change{"tier": {Tier: aws.String("free")}, "suspended": {Suspended: aws.Bool(false)},
-				"limits": {Limits: &apikeys.LimitsChange{Rates: rates(t, "search=7")}}}[name]
+		create(t, apikeys.New(client, table), apikeys.Key{ID: "acme", Tier: "free"}, false)
+		if _, err := apikeys.New(writing{client, c.other}, table).Set(ctx, noon, "acme", c.own); !errors.Is(err, c.failed) {
+			t.Errorf("%s: got error %v, want %v", name, err, c.failed)
+		}
+		list := storetest.Must(apikeys.New(client, table).List(ctx))
+		if got := fmt.Sprint(list[0].Tier, " ", list[0].Suspended, " ", list[0].Limits.String()); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
 }
