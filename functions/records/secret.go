@@ -5,13 +5,18 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // SecretBytes is the length of a secret.
 const SecretBytes = 32
 
-// secretAttribute is the attribute of an item with a secret.
-const secretAttribute = "key"
+// secretAttribute is the attribute of an item with a secret. Items of earlier versions have earlierAttribute instead.
+const (
+	secretAttribute  = "key"
+	earlierAttribute = "current"
+)
 
 // ErrNoSecret means that the table has no item of the secret.
 var ErrNoSecret = errors.New("missing")
@@ -60,6 +65,12 @@ func SecretOf(key string, item Item) ([]byte, error) {
 	switch {
 	case item == nil:
 		return nil, wrap(fmt.Errorf("item %s: %w", key, ErrNoSecret))
+	case secret == nil && item.Binary(earlierAttribute) != nil:
+		remedy := ""
+		if key == contract.SecretsKey {
+			remedy = ", revoke all API keys, and create them again"
+		}
+		return nil, wrap(fmt.Errorf("item %s: of an earlier version; delete the item%s", key, remedy))
 	case len(secret) != SecretBytes:
 		return nil, wrap(fmt.Errorf("item %s: %s: got %d bytes, want %d", key, secretAttribute, len(secret), SecretBytes))
 	}

@@ -56,3 +56,18 @@ func TestLoadSecret(t *testing.T) {
 		t.Errorf("short key: got %x, want an error", key)
 	}
 }
+
+// An item of an earlier version is an error that says what to do.
+func TestSecretOf_earlier(t *testing.T) {
+	for key, want := range map[string]string{
+		contract.SecretsKey: "records table: item secrets: of an earlier version; delete the item, revoke all API keys, and create them again",
+		contract.MACKeyKey:  "records table: item mackey: of an earlier version; delete the item",
+	} {
+		item := records.NewItem(key)
+		item.SetBinary("current", bytes.Repeat([]byte{1}, 32))
+		item.SetBinary("previous", bytes.Repeat([]byte{2}, 32))
+		if _, err := records.SecretOf(key, item); err == nil || err.Error() != want {
+			t.Errorf("%s: got error %v, want %s", key, err, want)
+		}
+	}
+}
