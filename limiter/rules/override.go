@@ -67,20 +67,20 @@ func (c *compiler) applyOverrides(complete bool) {
 		}
 		o := &c.doc.Overrides[i]
 		of := numbersOf(o)
-		switch counted := c.rules.countedBy(o.Kind, o.Name); {
-		case valid[of]:
-		case len(counted) > 0:
+		if !valid[of] {
+			counted := c.rules.countedBy(o.Kind, o.Name)
+			if len(counted) == 0 {
+				if complete && !unknown[of.kindName] {
+					c.doc.Report(o.Path, "%s", c.rules.unknown(o.Kind, o.Name))
+				}
+				unknown[of.kindName] = true
+				continue
+			}
 			if !c.applyOverride(o, counted) {
 				continue
 			}
-		default:
-			if complete && !unknown[of.kindName] {
-				c.doc.Report(o.Path, "%s", c.rules.unknown(o.Kind, o.Name))
-			}
-			unknown[of.kindName] = true
-			continue
+			valid[of] = true
 		}
-		valid[of] = true
 		rates, ok := c.rules.overrides.get(o.Identity)
 		if !ok {
 			rates = map[string]algo.Rate{}
