@@ -115,11 +115,11 @@ func (r Request) Credentials(apiKeyField string) caller.Credentials {
 
 // counted returns the method by which a request counts. A preflight that reaches a Gate was answered by nobody in front
 // of it, and a back end can run it like the method that it asks for: so it also needs a credential where that does.
-func (r Request) counted() (method string, preflight bool) {
+func (r Request) counted() (method string) {
 	if asked := r.Header[PreflightField]; r.Method == http.MethodOptions && len(asked) == 1 && asked[0] != "" {
-		return asked[0], true
+		return asked[0]
 	}
-	return r.Method, false
+	return r.Method
 }
 
 // PreflightField is the header field of a preflight (OPTIONS) with the method that it asks for. A [Request] needs it.
@@ -151,17 +151,14 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	// Identify the caller. If its credential is bad, only limits by address charge the caller.
 	var unidentified error
 	o.Caller, unidentified = g.o.Identify(ctx, o.Time, r)
-	method, preflight := r.counted()
+	method := r.counted()
 
 	// Match the rules and charge their limits.
 	asked := rules.Request{Method: method, Path: r.Path, Header: r.Header, Caller: o.Caller}
 	selected := g.o.Select(ctx, o.Time, asked)
-	if selected.Call && unidentified == nil && r.origin != nil && r.Method == http.MethodPost {
+	if selected.Call && unidentified == nil && r.origin != nil {
 		selected = g.selectCall(ctx, o.Time, &r, asked, selected)
 		result.passed = r.origin
-	}
-	if preflight && selected.Mistake != nil { // a browser writes no field of the request that follows
-		selected.Mistake = nil
 	}
 	result.Tier = selected.Tier
 	g.note(ctx, o, &selected)

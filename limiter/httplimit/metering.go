@@ -90,13 +90,13 @@ func (g *Gate) newMetering(r *Request, of []rules.Metered, o *telemetry.Outcome,
 // readBody reads the body of r.origin, which is from an address. whole is false if the body is longer than maxBody or cannot be
 // read, or if too many bodies are being read.
 func (g *Gate) readBody(r *Request, from netip.Prefix) (body []byte, whole bool) {
+	if r.origin.Body == nil || r.origin.Body == http.NoBody {
+		return nil, true
+	}
 	if r.origin.ContentLength > maxBody || !g.readers.add(from, 1) {
 		return nil, false
 	}
 	defer g.readers.add(from, -1)
-	if r.origin.Body == nil || r.origin.Body == http.NoBody {
-		return nil, true
-	}
 	body, err := io.ReadAll(io.LimitReader(r.origin.Body, maxBody+1))
 	unread := *r.origin
 	unread.Body = struct {

@@ -1,10 +1,12 @@
 package httplimit_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +112,68 @@ func TestGate_method(t *testing.T) {
 		h.ServeHTTP(w, r)
 		if w.Code != http.StatusBadRequest {
 			t.Errorf("%s: got %d %s, want 400", method, w.Code, w.Body)
+		}
+	}
+}
+
+// The body decides for every method that reaches the back end: a preflight, and a request of another method than POST, is no way
+// around the limits of tools. Without a body, only the fields count. Each case is sent 3 times; the limits allow 1 call.
+func TestGate_calls(t *testing.T) {
+	const document = `{"rules":[
+		{"endpoint":"/mcp","headers":{"mcp-method":"tools/call","mcp-name":["cheap","dear"]},"limits":{"*":{"requests":1,"window":"1h"}}},
+		{"endpoint":"/any","headers":{"mcp-name":"*"},"limits":{"*":{"name":"named","requests":1,"window":"1h"}}}]}`
+	call, tool := `{"method":"tools/call","params":{"name":"dear"}}`, []string{"Mcp-Method", "tools/call", "Mcp-Name", "dear"}
+	asking := []string{httplimit.PreflightField, "POST"}
+	const limited, mismatch, free = "200 429 429", "call_mismatch", "200 200 200"
+	for _, c := range []struct {
+		methods, body string
+		fields        []string
+		want          string // the answers, or the error of 400
+		path          string // "" means /mcp
+	}{
+		{"OPTIONS POST PUT GET DELETE PATCH HEAD", call, nil, limited, ""},
+		{"OPTIONS POST PUT GET DELETE PATCH HEAD", call, asking, limited, ""},
+		{"OPTIONS PUT GET", call, append(tool, asking...), limited, ""},
+		{"OPTIONS PUT GET", call, append(asking, "Mcp-Method", "tools/call", "Mcp-Name", "cheap"), mismatch, ""},
+		{"OPTIONS POST PUT GET", `{"method":"tools/call","params":{"name":"other"}}`, asking, "unlisted_tool", ""},
+		{"OPTIONS POST PUT GET", `[` + call + `]`, asking, "unreadable_call", ""},
+		{"OPTIONS POST PUT GET", call, append(tool, "Mcp-Name", "dear"), "malformed_field", ""},
+		{"OPTIONS PUT GET DELETE", "", asking, free, ""},
+		{"OPTIONS PUT GET DELETE", "", append(tool, asking...), limited, ""},
+		{"OPTIONS PUT GET", "", []string{"Mcp-Method", "tools/call", httplimit.PreflightField, "POST"}, "unlisted_tool", ""},
+		{"POST", "", nil, "unreadable_call", ""},
+		{"POST GET", `{"method":"initialize"}`, []string{"Mcp-Name", "dear"}, mismatch, ""},
+		{"POST GET", `{"method":"initialize"}`, []string{"Mcp-Name", ""}, free, "/any"},
+		{"POST GET", `{"method":"tools/call"}`, tool, mismatch, ""},
+		{"POST", `{"id":1,"result":{}}`, []string{"Mcp-Name", "dear"}, mismatch, ""},
+	} {
+		for method := range strings.SplitSeq(c.methods, " ") {
+			gate := storetest.Must(httplimit.FromDocument([]byte(document)))
+			h := gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if body, _ := io.ReadAll(r.Body); string(body) != c.body {
+					t.Errorf("%s %s: the back end got the body %q", method, c.body, body)
+				}
+			}))
+			got := ""
+			for i := range 3 {
+				r := httptest.NewRequestWithContext(t.Context(), method, cmp.Or(c.path, "/mcp"), strings.NewReader(c.body))
+				r.Header.Set("Content-Type", "application/json")
+				for i := 0; i < len(c.fields); i += 2 {
+					r.Header.Add(c.fields[i], c.fields[i+1])
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				if w.Code == http.StatusBadRequest && i == 0 {
+					var problem struct{ Error string }
+					_ = json.Unmarshal(w.Body.Bytes(), &problem)
+					got = problem.Error
+					break
+				}
+				got = strings.TrimSpace(got + " " + strconv.Itoa(w.Code))
+			}
+			if got != c.want {
+				t.Errorf("%s %s %q: got %s, want %s", method, c.body, c.fields, got, c.want)
+			}
 		}
 	}
 }

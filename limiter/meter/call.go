@@ -14,7 +14,7 @@ import (
 type Call struct{ Method, Name string }
 
 // callPaths are the members that a Call depends on.
-var callPaths = [][]string{{"method"}, {"params"}, {"params", "name"}, {"params", "uri"}}
+var callPaths = [][]string{{"method"}, {"params"}, {"params", "name"}, {"params", "uri"}, {"params", "taskId"}}
 
 // ReadCall reads the body of a request with the header h. An error says why back ends may read it in another way, or not at all.
 func ReadCall(h http.Header, body []byte) (c Call, err error) {
@@ -31,7 +31,7 @@ func ReadCall(h http.Header, body []byte) (c Call, err error) {
 	}
 	var message struct {
 		Method        *string
-		Params        struct{ Name, URI string }
+		Params        struct{ Name, URI, TaskID string }
 		Result, Error json.RawMessage
 	}
 	if err := json.Unmarshal(body, &message); err != nil || s.broken {
@@ -49,6 +49,8 @@ func ReadCall(h http.Header, body []byte) (c Call, err error) {
 		c.Name = message.Params.Name
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		c.Name = message.Params.URI
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		c.Name = message.Params.TaskID
 	}
 	return c, nil
 }

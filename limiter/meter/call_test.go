@@ -16,6 +16,7 @@ func TestReadCall(t *testing.T) {
 		`{"method":"prompts\/get","params":{"na\u006de":"r\u00e9sum\u00e9","uri":"u"}}`:                      {"prompts/get", "résumé"},
 		`{"method":"resources/read","params":{"uri":"` + long + `","name":"n"}}`:                             {"resources/read", long},
 		`{"method":"initialize","params":{"name":"x"}}`:                                                      {"initialize", ""},
+		`{"method":"tasks/get","params":{"taskId":"t","name":"n"}}`:                                          {"tasks/get", "t"},
 		`{"method":"tools/call"}`:     {"tools/call", ""},
 		`{"id":1,"result":{}}`:        {},
 		`{"id":1,"error":{"code":1}}`: {},
@@ -30,6 +31,7 @@ func TestReadCall(t *testing.T) {
 		`{"method":"a","params":[]}`,
 		`{"method":"a","params":{"name":1}}`, "{\"method\":\"\xff\"}", `{"method":"a"} {"method":"b"}`, `{"meth\u006fd":"a","method":"b"}`,
 		`{"a":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `,"method":"a","method":"b"}`, `{"method":"a","params":{"Uri":"b"}}`,
+		`{"method":"a","params":{"taskid":"b"}}`,
 	} {
 		if got, err := meter.ReadCall(json, []byte(body)); err == nil {
 			t.Errorf("%.99s: got %q, want an error", body, got)

@@ -151,7 +151,8 @@ func (c *choice) add(r *rule, q *Request) bool {
 }
 
 // mistake returns why the request must be refused; nil if it need not. A call of a tool must be counted: if no rule is for it,
-// silence would be a way around the others. So must a POST of a client that does not say what it calls.
+// silence would be a way around the others. So must a request of a client that does not say what it calls, unless MCP has its method
+// without a call (the stream of a session, and its end).
 func (c *choice) mistake(q *Request) *Mistake {
 	switch {
 	case c.malformed:
@@ -160,7 +161,8 @@ func (c *choice) mistake(q *Request) *Mistake {
 		return nil
 	}
 	method, sent, _ := q.value(CallMethodField)
-	if method == toolCall || !sent && q.Method == http.MethodPost {
+	silent := q.Method == http.MethodGet || q.Method == http.MethodHead || q.Method == http.MethodDelete
+	if method == toolCall || !sent && !silent {
 		return unlistedTool
 	}
 	return nil
