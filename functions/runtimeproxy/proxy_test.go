@@ -286,13 +286,15 @@ func TestProxy_panic(t *testing.T) {
 func TestProxy_passPanics(t *testing.T) {
 	e := environment(t, limited, nil)
 	e.Clock = func() time.Time { panic("clock") }
+	var transport panicking
+	t.Cleanup(runtimeproxy.SetTransport(&transport)) // after the server has ended
 	l := newLayered(t, e, false)
 	unknown := bytes.Replace(sample(t, "alb-anonymous.json"), []byte(`"headers": {`), []byte(`"headers": {"a":["b"],`), 1) // of no known form
 	for _, payload := range [][]byte{[]byte(`{"Records":[]}`), unknown} {
 		next := l.request()
 		l.events <- event{payload: payload}
 		url := l.server.URL + "/2018-06-01/runtime/invocation/" + (<-next).id + "/response"
-		restore := runtimeproxy.SetTransport(panicking{})
+		transport.on.Store(true)
 		for _, want := range []int{0, http.StatusForbidden} {
 			status := 0
 			r := storetest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader("{}")))
@@ -304,18 +306,23 @@ func TestProxy_passPanics(t *testing.T) {
 				t.Errorf("%.20s: got status %d, want %d (0: a closed connection)", payload, status, want)
 			}
 		}
-		restore()
+		transport.on.Store(false)
 		if got, ran := l.send(payload, `{"statusCode":200}`); !ran || string(got.body) != `{"statusCode":200}` {
 			t.Errorf("%.20s: next event: got %t %s, want the answer of the function", payload, ran, got.body)
 		}
 	}
 }
 
-// panicking is a transport that panics.
-type panicking struct{}
+// panicking is a transport that panics while it is on.
+type panicking struct{ on atomic.Bool }
 
 // RoundTrip implements http.RoundTripper.
-func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic(http.ErrAbortHandler) }
+func (p *panicking) RoundTrip(r *http.Request) (*http.Response, error) {
+	if p.on.Load() {
+		panic(http.ErrAbortHandler)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
 
 // A runtime that handles several events at once keeps the others when it requests the next one. An event without an
 // answer is settled after its deadline.
