@@ -132,32 +132,78 @@ func (r *Rules) Calls() bool {
 	return slices.ContainsFunc(r.rules, func(one rule) bool { return one.call })
 }
 
+// readingSet is a set of indexes of readings of a path. Those of usual paths need no memory.
+type readingSet struct {
+	first uint64 // a bit for each of the first 64
+	more  map[int]bool
+}
+
+func (s *readingSet) add(i int) {
+	switch {
+	case i < 64:
+		s.first |= 1 << i
+	case s.more == nil:
+		s.more = map[int]bool{i: true}
+	default:
+		s.more[i] = true
+	}
+}
+
+// includes reports whether all indexes in other are in s.
+func (s *readingSet) includes(other readingSet) bool {
+	for i := range other.more {
+		if !s.more[i] {
+			return false
+		}
+	}
+	return other.first&^s.first == 0
+}
+
 // choice is what the rules at an endpoint do with the header fields of a request.
 type choice struct {
 	call      bool // a rule depends on the body
-	by        bool // a rule selects requests by the fields of MCP
-	other     bool // a rule applies
+	applies   bool // a rule applies
 	malformed bool
+	tools     readingSet // an enforced rule selects requests by the fields of MCP
+	counted   readingSet // such a rule applies, or an enforced rule without headers charges the request
 }
 
 // add adds a rule whose endpoint and method match the request. It reports whether the rule applies.
-func (c *choice) add(r *rule, q *Request) bool {
+func (c *choice) add(r *rule, q *Request, paths []reading) bool {
 	selected, ok := r.selects(q)
 	c.call = c.call || r.call
-	c.by = c.by || r.call && len(r.Headers) > 0
-	c.other = c.other || selected
+	c.applies = c.applies || selected
 	c.malformed = c.malformed || !ok
+	if r.Shadow || !r.byCall() {
+		return selected
+	}
+	for i := range paths {
+		if (len(paths) == 1 || r.pattern.matches(paths[i])) && r.excepts(paths[i:i+1]) == "" {
+			c.tools.add(i)
+			if selected {
+				c.counted.add(i)
+			}
+		}
+	}
 	return selected
 }
 
-// mistake returns why the request must be refused; nil if it need not. A call of a tool must be counted: if no rule is for it,
-// silence would be a way around the others. So must a request of a client that does not say what it calls, unless MCP has its method
-// without a call (the stream of a session, and its end).
+// charged adds that a rule charges the request for a reading of the path. A rule with headers is no substitute for one that lists
+// the tool, because the client writes its fields.
+func (c *choice) charged(r *rule, paths []reading, i int) {
+	if !r.Shadow && len(r.Headers) == 0 && r.excepts(paths[i:i+1]) == "" {
+		c.counted.add(i)
+	}
+}
+
+// mistake returns why the request must be refused; nil if it need not. A call of a tool must be counted in every reading of the path:
+// if no rule is for it, silence would be a way around the others. So must a request of a client that does not say what it calls, unless
+// MCP has its method without a call (the stream of a session, and its end).
 func (c *choice) mistake(q *Request) *Mistake {
 	switch {
 	case c.malformed:
 		return malformedField
-	case !c.by || c.other || q.Caller.Rejected:
+	case c.counted.includes(c.tools) || q.Caller.Rejected:
 		return nil
 	}
 	method, sent, _ := q.value(CallMethodField)

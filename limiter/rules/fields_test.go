@@ -40,7 +40,7 @@ func TestRules_Select_headers(t *testing.T) {
 		{http.Header{"Mcp-Method": {"initialize"}}, "all", "", ""},
 		{http.Header{"Mcp-Method": {""}}, "all", "", ""},
 		{nil, "all", "", "unlisted_tool"},
-		{http.Header{"X-Plan": {"gold"}}, "plan all", "", ""},
+		{http.Header{"X-Plan": {"gold"}}, "plan all", "", "unlisted_tool"}, // the client writes x-plan
 		{http.Header{"X-Plan": {"=?base64?Z29sZA==?="}, "Mcp-Method": {"ping"}}, "all", "", ""},
 		{http.Header{"X-Plan": {"gold", "gold"}, "Mcp-Method": {"ping"}}, "all", "malformed_field", "malformed_field"},
 	} {
@@ -87,5 +87,51 @@ func TestRules_Select_headerCount(t *testing.T) {
 	}
 	if plain, encoded := subject("fetch"), subject("=?base64?ZmV0Y2g=?="); plain != encoded {
 		t.Errorf("got %s and %s, want one count", plain, encoded)
+	}
+}
+
+// A call of a tool that no rule lists is refused, unless an enforced rule without headers charges the caller in each reading of the
+// path that the rules of tools match.
+func TestRules_Select_unlisted(t *testing.T) {
+	const tool = `{"endpoint":"/mcp","headers":{"mcp-name":"search"},"limits":{"*":{"name":"search","requests":9,"window":"1m"}}}`
+	with := func(endpoint, more, tier, limit string) string {
+		return tool + `,{"endpoint":"` + endpoint + `",` + more + `"limits":{"` + tier + `":{"name":"other","requests":9,"window":"1m"` + limit + `}}}`
+	}
+	for _, c := range []struct {
+		rules, path string
+		refused     bool
+	}{
+		{tool, "/mcp", true},
+		{with("*", "", "*", ""), "/mcp", false},
+		{with("*", "", "global", ""), "/mcp", false},
+		{with("/mcp", "", "*", `,"per":["user"],"mode":"mark"`), "/mcp", false},
+		{with("*", "", "*", `,"per":["ip"],"only":"bad_credentials"`), "/mcp", true},
+		{with("*", "", "*", `,"per":["ip"],"only":"unverified"`), "/mcp", true},
+		{with("*", `"mode":"shadow",`, "*", ""), "/mcp", true},
+		{with("*", "", "paid", ""), "/mcp", true},
+		{with("*", "", "*", `,"per":["apikey"]`), "/mcp", true},
+		{with("*", `"method":"GET",`, "*", ""), "/mcp", true},
+		{with("*", `"headers":{"x-plan":"*"},`, "*", ""), "/mcp", true},
+		{with("*", `"headers":{"mcp-name":"*"},`, "*", ""), "/mcp", false},
+		{with("*", `"mode":"shadow","headers":{"mcp-name":"*"},`, "*", ""), "/mcp", true},
+		{with("*", `"headers":{"mcp-name":"*"},`, "paid", ""), "/mcp", false}, // a rule lists the tool
+		{strings.Replace(tool, `"/mcp"`, `"/mcp","mode":"shadow"`, 1), "/mcp", false},
+		{with("/public/*", "", "*", ""), "//public/mcp", true},
+		{with("/public/*", "", "*", ""), "/public/mcp", false},
+		{with("*", `"except":["/mcp"],`, "*", ""), "/mcp/", true},
+		{with("*", `"except":["/mcp/x"],`, "*", ""), "/mcp/", false},
+		{strings.Replace(with("*", "", "*", `,"per":["user"]`), `"/mcp"`, `"/mcp/*","except":["/mcp"]`, 1), "/mcp/", false},
+	} {
+		r := parse(t, document(c.rules))
+		for name, header := range map[string]http.Header{"no fields": {"X-Plan": {"a"}},
+			"fields": {"X-Plan": {"a"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"delete"}}} {
+			if name == "no fields" && strings.Contains(c.rules, `"mcp-name":"*"`) {
+				continue
+			}
+			s := r.Select(nil, rules.Request{Method: "POST", Path: rules.EncodedPath(c.path), Header: header, Caller: alice})
+			if refused := s.Mistake != nil && s.Mistake.Code == "unlisted_tool"; refused != c.refused || s.Malformed {
+				t.Errorf("%s: %s with %s: refused %v, want %v", c.rules, c.path, name, refused, c.refused)
+			}
+		}
 	}
 }

@@ -115,7 +115,7 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 		return r.choose(dst, q, e)
 	}
 	s.Charges, s.Metered, s.Ignored, s.Uncounted = c.charges, c.metered, c.ignored, c.uncounted
-	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && !c.fields.other
+	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && !c.fields.applies
 	s.Mistake, s.Call = c.fields.mistake(q), c.fields.call
 	return s
 }
@@ -158,6 +158,7 @@ type charger struct {
 	explanation *Explanation       // gets the matched rules and their limits; nil if the charges are not explained
 	other       bool               // the rule has another method, so only a bad credential counts
 	again       bool               // an earlier reading of the path matches the same rule
+	charged     bool               // the rule charges a limit for the reading, also one that an earlier rule charged
 	crowded     bool               // a rule has charges for more than maxValues values of its parameters
 }
 
@@ -172,7 +173,7 @@ func (c *charger) charge(q *Request, matched []int, paths []reading) {
 			c.explanation.match(rule, q, c.exemption, paths)
 		}
 		c.other = !rule.accepts(q.Method)
-		if c.exemption != nil || c.other && !q.Caller.Rejected || rule.excepts(paths) != "" || !c.other && !c.fields.add(rule, q) {
+		if c.exemption != nil || c.other && !q.Caller.Rejected || rule.excepts(paths) != "" || !c.other && !c.fields.add(rule, q, paths) {
 			continue
 		}
 		limits := rule.of(q.Caller.Tier)
@@ -181,9 +182,13 @@ func (c *charger) charge(q *Request, matched []int, paths []reading) {
 		for i := range paths {
 			if c.reads(q, rule, paths, i) {
 				before := len(c.charges)
+				c.charged = false
 				c.add(q, limits[0])
 				c.add(q, limits[1])
 				c.again = true
+				if c.charged {
+					c.fields.charged(rule, paths, i)
+				}
 				if len(c.charges) > before {
 					values++
 				}
@@ -238,6 +243,7 @@ func (c *charger) addOne(q *Request, l *limit) {
 	if l.From != nil {
 		c.meter(q, l, own.limit)
 	}
+	c.charged = true
 	charge := limiter.Charge{Subject: subject, Limit: own.limit, Cost: l.cost}
 	// A request is charged once on a limit that several rules share, at the highest cost.
 	same := func(made limiter.Charge) bool { return made.Limit == charge.Limit && made.Subject == subject }
