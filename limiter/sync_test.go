@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"math"
@@ -234,6 +235,53 @@ func TestSync_undo(t *testing.T) {
 	takeAt(t, e, tr.now, tr.charge)
 	if counted := used(t, store, tr.now, tr.charge); counted != int64(before+3) {
 		t.Errorf("after a refund of a reported charge: got %d admissions in the store, want %d", counted, before+3)
+	}
+}
+
+// demands records the demand that a process reports for a limit.
+type demands struct {
+	*remote
+	of      *limiter.Limit
+	reports []int64
+}
+
+// Take implements limiter.Store.
+func (d *demands) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool,
+	error) {
+	for _, c := range charges {
+		if c.Limit == d.of.Reports().Demand {
+			d.reports = append(d.reports, c.Cost)
+		}
+	}
+	return d.remote.Take(ctx, now, s, charges, results)
+}
+
+// The demand of a request that a counter refuses counts once, although the counters of its other limits synchronize often.
+func TestSync_demandOnce(t *testing.T) {
+	refuses := limit(t, limiter.Limit{Name: "a", Global: true, Rate: algo.Rate{Requests: 1, Window: 24 * time.Hour},
+		Spread: limiter.Spread{Sync: limiter.MaxSync}})
+	due := limit(t, limiter.Limit{Name: "b", Global: true, Rate: algo.Rate{Requests: 1_000_000, Window: time.Hour},
+		Spread: limiter.Spread{Sync: limiter.MinSync}})
+	store := &demands{remote: newRemote(), of: refuses}
+	e := storetest.Must(limiter.New(store, limiter.Options{IntN: func(n int) int { return n / 2 }}))
+	sent, compared := int64(0), 0
+	for i := range 600 {
+		now, reported := noon.Add(time.Duration(i)*100*time.Millisecond), len(store.reports)
+		d := takeAt(t, e, now, limiter.Charge{Subject: limiter.Global(), Limit: refuses, Cost: 1},
+			limiter.Charge{Subject: limiter.Global(), Limit: due, Cost: 1})
+		if len(store.reports) > reported {
+			if got := store.reports[reported]; i > 100 { // the first reports are estimates
+				compared++
+				if got != sent || d.Allowed {
+					t.Errorf("report at %s: got a demand of %d and an admission %t, want %d and false", now, got, d.Allowed, sent)
+				}
+			}
+			sent = 0
+		}
+		sent++
+	}
+	if compared < 3 {
+		t.Errorf("got %d reports, want at least 3", compared)
 	}
 }
 

@@ -135,7 +135,7 @@ func (s *serving) try(mayWait bool) (wait <-chan struct{}, due int) {
 			wait, s.waitedFor = t.Renewing, t
 		}
 		if wait != nil || due >= 0 {
-			s.drop()
+			s.drop(true)
 			s.Degraded = nil
 			return wait, due
 		}
@@ -154,9 +154,9 @@ func (s *serving) try(mayWait bool) (wait <-chan struct{}, due int) {
 func (s *serving) take(i int, t *table.Tracker) (allowed bool) {
 	line := &s.Lines[i]
 	allowed, result, taken := t.Counter.Take(s.Now, line.Want, s.Charges[i].Force)
-	s.Results[i] = result
+	s.Results[i], line.Counter = result, t
 	if allowed {
-		line.Counter, line.Taken = t, &taken
+		line.Taken = &taken
 	}
 	return allowed
 }
@@ -171,15 +171,19 @@ func countsAlone(l *domain.Limit) bool {
 func (s *serving) undo() {
 	s.Trackers.Lock()
 	defer s.Trackers.Unlock()
-	s.drop()
+	s.drop(false)
 }
 
-// drop undoes the charges on counters. The caller holds the lock.
-func (s *serving) drop() {
+// drop undoes the charges on counters. If the counters decide again, it also removes the demand of refused charges. The
+// caller holds the lock.
+func (s *serving) drop(again bool) {
 	for i := range s.Lines {
 		line := &s.Lines[i]
-		if line.Taken != nil {
+		switch {
+		case line.Taken != nil:
 			line.Counter.Counter.Undo(*line.Taken)
+		case line.Counter != nil && again:
+			line.Counter.Counter.Repeat(line.Want)
 		}
 		line.Counter, line.Taken, s.decided[i] = nil, nil, false
 	}

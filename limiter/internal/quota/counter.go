@@ -152,6 +152,9 @@ func (c *Counter) Undo(t Taken) bool {
 	return true
 }
 
+// Repeat announces that a refused request of this cost will be decided again. Its demand then counts only once.
+func (c *Counter) Repeat(cost int64) { c.share.forget(cost) }
+
 // undone removes a charge from the state s and returns the result. before and after are the states around the
 // charge.
 func undone(m algo.Machine, s, before, after algo.State, cost int64) algo.State {
