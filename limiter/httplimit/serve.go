@@ -20,7 +20,8 @@ import (
 //
 // If next is a reverse proxy, it MUST NOT pass an upgrade to another protocol than WebSocket: through h2c, a client could
 // send requests that nobody counts. It SHOULD drop fields with an underscore, which WSGI merges with those with a hyphen,
-// and trailers with the names of credentials. [github.com/weir-limits/weir/local/serve] does all of it.
+// and trailers with the names of credentials or of fields by which rules select or count.
+// [github.com/weir-limits/weir/local/serve] does all of it.
 func (g *Gate) Wrap(next http.Handler) http.Handler {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request := NewRequest(r)

@@ -137,6 +137,15 @@ const (
 	RefusalJSONRPC = document.RefusalJSONRPC
 )
 
+// Reads reports whether a rule selects requests by the header field with the canonical name, or counts by it.
+func (r *Rules) Reads(name string) bool {
+	return slices.ContainsFunc(r.rules, func(one rule) bool {
+		return slices.ContainsFunc(one.Headers, func(f document.Field) bool { return f.Name == name })
+	}) || slices.ContainsFunc(r.classes, func(c class) bool {
+		return slices.ContainsFunc(c.parts, func(p part) bool { return p.kind == document.PerHeader && p.name == name })
+	})
+}
+
 // Refusal returns the form of the document's refusals: RefusalProblem, RefusalOpenAI or RefusalJSONRPC.
 func (r *Rules) Refusal() string { return r.refusal }
 

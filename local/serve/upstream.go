@@ -237,7 +237,7 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 	if len(r.In.Trailer) > 0 && r.Out.Body != nil {
 		r.Out.Trailer = http.Header{}
 		for name := range r.In.Trailer {
-			if passes(name) {
+			if passes(name) && !p.rules().Reads(http.CanonicalHeaderKey(name)) {
 				r.Out.Trailer[name] = nil
 			}
 		}
@@ -288,7 +288,8 @@ func passes(name string) bool {
 	case "Authorization", "Cookie", "X-Api-Key", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", httplimit.OverField:
 		return false
 	}
-	return !strings.Contains(name, "_") && !strings.HasPrefix(http.CanonicalHeaderKey(name), "Weir-")
+	canonical := http.CanonicalHeaderKey(name)
+	return !strings.Contains(name, "_") && !strings.HasPrefix(canonical, "Weir-") && !strings.HasPrefix(canonical, "Mcp-")
 }
 
 // fail answers 502, and logs err, which names the upstream. If the client has left, it logs nothing, and the request is no failure of the

@@ -115,7 +115,10 @@ const (
 
 // A request reaches the upstream as the client sent it, except for hop-by-hop fields.
 func TestUpstream_request(t *testing.T) {
-	f := newFronted(t, Memory, limited("*", plenty), func(w http.ResponseWriter, r *http.Request) {
+	const selected = `{"version":1,"rules":[{"endpoint":"*","limits":{"*":[{` + plenty + `},{"name":"runs","requests":9999,"window":"1m",
+		"per":["client","header:x-run-id"]}]}},
+		{"endpoint":"*","headers":{"x-plan":"a"},"limits":{"*":{"name":"plan","requests":9,"window":"1m"}}}]}`
+	f := newFronted(t, Memory, selected, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %s host=%s length=%d body=%s trailer=%s xff=%s proto=%s encoding=%s hop=%s%s agent=%s over=%s upgrade=%v "+
 			"underscore=%v fields=%d", r.Method, r.RequestURI, r.Host, r.ContentLength, body, r.Trailer.Get("Sum"),
@@ -144,9 +147,10 @@ func TestUpstream_request(t *testing.T) {
 		}
 	}
 	r, _, _ := f.raw("POST / HTTP/1.1\nHost: h\nConnection: close\nTransfer-Encoding: chunked\nTrailer: Sum, X-Api-Key, " +
-		"X_User\n\n2\nhi\n0\nSum: 7\nX-Api-Key: k\nX_User: u\nAuthorization: Bearer x\n\n")
+		"X_User, mcp-name, X-Plan, x-run-id\n\n2\nhi\n0\nSum: 7\nX-Api-Key: k\nX_User: u\nAuthorization: Bearer x\nMcp-Name: dear\nX-Plan: a\n" +
+		"X-Run-Id: 2\n\n")
 	if text, _ := io.ReadAll(r.Body); !strings.HasSuffix(string(text), "fields=1") || !strings.Contains(string(text), "trailer=7") {
-		t.Errorf("trailer with credentials: got %s, want only the field Sum", text)
+		t.Errorf("trailer with credentials, and with fields of rules: got %s, want only the field Sum", text)
 	}
 	r, _, _ = f.raw("GET / HTTP/1.1\nHost: h\nConnection: close, Upgrade, HTTP2-Settings\nUpgrade: h2c\nHTTP2-Settings: " +
 		"AAMAAABk\nX_Forwarded_For: 1\n\n")
