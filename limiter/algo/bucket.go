@@ -21,6 +21,7 @@ type Bucket struct {
 	Depth    time.Duration // Burst*Interval: the time from empty to full
 	Burst    int64         // the most that charges may use
 	Of       int64         // Rate.Of; 0 without a threshold
+	parts
 }
 
 var _ Machine = (*Bucket)(nil)
@@ -31,7 +32,7 @@ func newBucket(r Rate) (*Bucket, error) {
 		return nil, &FieldError{"burst", most,
 			fmt.Sprintf("at most %d: a bucket must fill within 100 days", int64(MaxWindow)/interval)}
 	}
-	return &Bucket{time.Duration(interval), time.Duration(r.Burst * interval), r.Burst, r.Of}, nil
+	return &Bucket{time.Duration(interval), time.Duration(r.Burst * interval), r.Burst, r.Of, r.parts()}, nil
 }
 
 // Increment returns the duration by which a charge of this cost moves TAT. cost MUST be at most twice Burst.

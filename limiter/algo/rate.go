@@ -64,6 +64,11 @@ type Rate struct {
 	// the capacity Of. Rates that differ only in this capacity keep one state; debts are bounded by Of. 0 means none. Only a
 	// window, which then implies Counts, and a bucket can have it.
 	Of int64 `json:",omitzero"`
+	// Percent says that the capacity is this part of Of, 1 to 100. Where newer rules have set another count, the threshold
+	// is this part of their capacity. 0 means that the capacity is a number of its own, also there.
+	Percent int64 `json:",omitzero"`
+	// Least is the smallest capacity of the rates that keep the count of Of; 0 means the capacity of this rate.
+	Least int64 `json:",omitzero"`
 	// Calendar replaces Window, which is then 0. Its Algorithm is FixedWindow.
 	Calendar Calendar `json:",omitzero"`
 	// Counts makes a SlidingWindow of every size keep two counts, because something adds them up or takes them in
@@ -123,7 +128,7 @@ func New(r Rate) (Machine, error) {
 		if r.Algorithm == SlidingWindow && r.Requests <= MaxExact && !r.Counts && r.Of == 0 {
 			return &Log{r.Window, r.Requests}, nil
 		}
-		return &Window{Length: r.Window, Requests: r.Requests, Of: r.Of, Sliding: r.Algorithm == SlidingWindow}, nil
+		return &Window{Length: r.Window, Requests: r.Requests, Of: r.Of, parts: r.parts(), Sliding: r.Algorithm == SlidingWindow}, nil
 	case SlidingLog:
 		if r.Requests > MaxLog {
 			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a sliding_log, which stores every request; use "+
@@ -143,12 +148,14 @@ func New(r Rate) (Machine, error) {
 // validateOf returns an error if r cannot be a threshold. r has its defaults.
 func (r Rate) validateOf() error {
 	switch {
-	case r.Of == 0:
+	case r.Of == 0 && r.Percent == 0 && r.Least == 0:
 		return nil
 	case !r.Algorithm.HasWindows() && !r.Algorithm.HasBurst():
 		return &FieldError{"of", r.Of, fmt.Sprintf("none: a %s has no threshold; use a window, a bucket or a period", r.Algorithm)}
 	case r.Regions != (Regions{}):
 		return &FieldError{"of", r.Of, "none beside regions"}
+	case r.Percent < 0 || r.Percent > 100 || r.Least < 0 || r.Least > r.Capacity():
+		return &FieldError{"of", r.Of, "a percentage, and a least capacity of at most this capacity"}
 	case r.Of < r.Capacity() || r.Of > r.most():
 		return &FieldError{"of", r.Of, fmt.Sprintf("the capacity, to %d", r.most())}
 	}
@@ -170,7 +177,7 @@ func newPeriods(r Rate) (Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Window{Length: r.Span(), Requests: r.Requests, Of: r.Of, calendar: c}, nil
+	return &Window{Length: r.Span(), Requests: r.Requests, Of: r.Of, parts: r.parts(), calendar: c}, nil
 }
 
 // most returns the maximum of Requests.

@@ -1,38 +1,63 @@
 package algo
 
+// parts are the fields of a Rate that say how its threshold relates to the others of the count.
+type parts struct{ percent, least int64 }
+
+func (r Rate) parts() parts { return parts{r.Percent, r.Least} }
+
 // Within returns m with the threshold of own, or without one if own has none (Rate.Of). A state that was stored under
-// other rules thus decides by its own parameters, but admits no charge above the threshold of the charge.
+// other rules thus decides by its own parameters, but admits no charge above the threshold of the charge. A threshold that
+// is a part (Rate.Percent) is this part of m.
 func Within(m, own Machine) Machine {
-	threshold, limited := int64(0), false
+	threshold, is, limited := int64(0), parts{}, false
 	switch o := own.(type) {
 	case *Window:
-		threshold, limited = o.Requests, o.Of > 0
+		threshold, is, limited = o.Requests, o.parts, o.Of > 0
 	case *Bucket:
-		threshold, limited = o.Burst, o.Of > 0
+		threshold, is, limited = o.Burst, o.parts, o.Of > 0
 	}
-	if limited {
-		return WithThreshold(m, threshold)
+	m = Whole(m)
+	switch {
+	case !limited:
+		return m
+	case is.percent > 0:
+		threshold = m.Capacity() * is.percent / 100
 	}
-	return Whole(m)
+	return WithThreshold(m, threshold, 0)
 }
 
-// WithThreshold returns m with another threshold, at most that of the whole state. A machine that can have none stays as
-// it is.
-func WithThreshold(m Machine, most int64) Machine {
+// WithThreshold returns m with another threshold, at most that of the whole state, which is the part percent of it; 0 if it
+// is a number of its own. A machine that can have none stays as it is.
+func WithThreshold(m Machine, most, percent int64) Machine {
 	switch m := m.(type) {
 	case *Window:
 		one := *m
-		one.Of = m.Whole()
+		one.Of, one.percent = m.Whole(), percent
 		one.Requests = min(most, one.Of)
 		return &one
 	case *Bucket:
 		one := *m
-		one.Of = m.Whole()
+		one.Of, one.percent = m.Whole(), percent
 		one.Burst = min(most, one.Of)
 		one.Depth = one.Increment(one.Burst)
 		return &one
 	}
 	return m
+}
+
+// Least returns the smallest threshold on the count of m (Rate.Least), or the capacity of m.
+func Least(m Machine) int64 {
+	least := int64(0)
+	switch m := m.(type) {
+	case *Window:
+		least = m.least
+	case *Bucket:
+		least = m.least
+	}
+	if least > 0 {
+		return min(least, m.Capacity())
+	}
+	return m.Capacity()
 }
 
 // Whole returns m without its threshold, as it stands for a whole state.

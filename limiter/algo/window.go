@@ -34,6 +34,7 @@ type Window struct {
 	Requests int64         // the most that charges may use
 	Of       int64         // Rate.Of; 0 without a threshold
 	Sliding  bool
+	parts
 
 	calendar *calendar // periods of a fixed window; nil if all windows have the same Length
 }

@@ -141,7 +141,19 @@ func TestStore_full_one(t *testing.T) {
 	if err := take(t, s, noon, "light0", slow, 29); err != nil {
 		t.Fatal(err)
 	}
-	held := 0
+	parts := [2]*limiter.Limit{}
+	for i, percent := range []int64{10, 100} {
+		parts[i] = storetest.Limit(t, "parts", algo.Rate{Algorithm: algo.FixedWindow, Requests: 10 * percent, Of: 1000, Percent: percent, Least: 100,
+			Window: time.Hour})
+	}
+	for i := range 2 { // whichever part was charged first, half of the smallest is used
+		for j, limit := range []*limiter.Limit{parts[i], parts[1-i]} {
+			if err := take(t, s, noon, "parts"+strconv.Itoa(i), limit, int64(49+j)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	held := sum(inspect(t, s, "parts", 2))
 	for i := range flood {
 		switch err := take(t, s, noon.Add(time.Duration(i)), strconv.Itoa(i), slow, 30); {
 		case err == nil:

@@ -71,6 +71,9 @@ func (sh *shard) current(e *entry, c *limiter.Charge, now algo.Instant, r *algo.
 		held = at.held()
 		if same(own, c.Limit) {
 			held.Machine = c.Limit.Machine() // so that Current need not compare the fingerprints
+			if c.Cost > 0 && c.Limit.Version > own.Version && algo.Least(c.Limit.Machine()) < algo.Least(own.Machine()) {
+				at.limit = c.Limit // light judges the smaller part
+			}
 		}
 	}
 	held, changed := held.Current(c.Limit, now)
@@ -183,11 +186,12 @@ func (e *entry) full(now algo.Instant) bool {
 	return !slices.ContainsFunc(e.counts, func(c count) bool { return c.limit.Machine().ResetAfter(c.state, now) > 0 })
 }
 
-// light reports whether the subject has used less than half of each of its limits, and no region has moved share.
+// light reports whether the subject has used less than half of each of its limits, of the smallest part that a limit has,
+// and no region has moved share.
 func (e *entry) light(now algo.Instant) bool {
 	return !slices.ContainsFunc(e.counts, func(c count) bool {
 		moved, before := c.moved()
 		m := c.limit.Machine()
-		return moved != 0 || before != 0 || 2*m.Used(c.state, now) >= m.Capacity()
+		return moved != 0 || before != 0 || 2*m.Used(c.state, now) >= algo.Least(m)
 	})
 }

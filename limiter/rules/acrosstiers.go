@@ -26,13 +26,14 @@ func (c *compiler) joinTiers() {
 
 // join makes limits keep one count. The largest capacity bounds it.
 func (c *compiler) join(same []*spec) {
-	tiers, largest := map[string]*spec{}, int64(0)
+	tiers, largest, least := map[string]*spec{}, int64(0), same[0].Rate.Capacity()
 	for _, s := range same {
 		c.checkJoined(s, same[0])
 		tiers[s.Tier], largest = cmp.Or(tiers[s.Tier], s), max(largest, s.Rate.Capacity())
+		least = min(least, s.Rate.Capacity())
 	}
 	for _, s := range same {
-		s.joined, s.Rate.Of = true, largest
+		s.joined, s.Rate.Of, s.Rate.Least = true, largest, least
 		if s.Tier == document.OtherTiers {
 			c.checkUnnamed(s, tiers)
 		}

@@ -192,7 +192,7 @@ func (c *compiler) rule(r *document.Rule) {
 		c.checkParameters(l, compiled.pattern)
 		l.Rate.Counts = l.Spread.Counts() || l.AcrossTiers || l.Rate.Regions != (algo.Regions{})
 		if l.UpTo != nil {
-			l.Rate.Of = l.Rate.Capacity()
+			l.Rate.Of, l.Rate.Percent = l.Rate.Capacity(), 100
 		}
 		l.Name = cmp.Or(l.Name, compiled.pattern.name())
 		s := &spec{Limit: l, rule: at}

@@ -18,7 +18,7 @@ func (o Options) clamp(r algo.Rate) algo.Rate {
 	if r.Algorithm.Queues() && o.MaxDelay > 0 && interval > 0 {
 		r = r.WithDefaults()
 		most := int64(o.MaxDelay)/interval + 1
-		r.Burst, r.Of = min(r.Burst, most), min(r.Of, most)
+		r.Burst, r.Of, r.Least = min(r.Burst, most), min(r.Of, most), min(r.Least, most)
 	}
 	return r
 }
@@ -42,7 +42,7 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 	l.Rule, l.ID, l.Global, l.Version, l.Horizon = label, s.id(), class.everyone(),
 		min(c.rules.version+c.rules.options.Floor, limiter.MaxVersion), horizon
 	l.Shadow, l.Mark, l.OnError, l.LocalProcesses = r.Shadow, s.Mark && !r.Shadow, r.OnError, r.LocalProcesses
-	l.Rate = c.rules.options.clamp(s.Rate)
+	l.Rate = s.withLeast(c.rules.options.clamp(s.Rate))
 	var note string
 	l.Spread, note = c.rules.options.spread(s, l.Rate, class.global)
 	if note != "" {
@@ -116,10 +116,10 @@ func (c *compiler) shares(s *spec, made *limiter.Limit, known *identified) bool 
 		want    string
 	}{
 		{known.spec.Rate.Regions != s.Rate.Regions, `it must have the same "regions"`},
+		{!slices.Equal(known.UpTo, s.UpTo), `it must have the same "up_to"`},
 		{was.Rate != made.Rate || was.Spread != made.Spread, "it must have the same numbers"},
 		{was.Count != made.Count, `it must have the same "count" and "failure_status"`},
 		{was.Notify != made.Notify, `it must have the same "notify"`},
-		{!slices.Equal(known.UpTo, s.UpTo), `it must have the same "up_to"`},
 		{known.Only != s.Only, `it must have the same "only"`},
 		{was.Mark != made.Mark, "it must have the same mode"},
 		{was.OnError != made.OnError || was.LocalProcesses != made.LocalProcesses, "their rules must have the same on_error and local_processes"},

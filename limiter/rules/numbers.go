@@ -350,7 +350,8 @@ func (r *Rules) countedBy(kind, name string) (list []*identified) {
 func (r *Rules) replace(base *identified, path string, own algo.Rate, version int64, kept time.Duration) (made *limiter.Limit, note string,
 	problem *Problem) {
 	l := *base.Limit
-	l.Rate, l.Version, l.Horizon = r.options.clamp(inherit(base.spec.Rate, own)), l.Version+version, max(l.Horizon, kept)
+	l.Rate = base.spec.withLeast(r.options.clamp(inherit(base.spec.Rate, own)))
+	l.Version, l.Horizon = l.Version+version, max(l.Horizon, kept)
 	switch {
 	case base.spec.Spread == limiter.Spread{}:
 		l.Spread, note = r.options.spread(base.spec, l.Rate, l.Global)
@@ -416,11 +417,20 @@ func inherit(limit, own algo.Rate) algo.Rate {
 		own.Algorithm = limit.Algorithm
 	}
 	own.Algorithm = own.WithDefaults().Algorithm
-	if own.Burst == 0 && limit.Burst <= own.Requests && own.Algorithm.HasBurst() {
+	inherits := own.Burst == 0 && own.Algorithm.HasBurst() && limit.Algorithm.HasBurst()
+	if inherits && limit.Burst <= own.Requests {
 		own.Burst = limit.Burst
 	}
-	if limit.Of > 0 { // the numbers apply in every tier, so they bound the count
-		own.Of = max(own.Burst, own.Requests)
+	own.Percent = limit.Percent
+	switch {
+	case limit.Of == 0:
+	case limit.Percent > 0 || !inherits: // the numbers apply in every tier, so they bound the count
+		own.Of = own.Capacity()
+	default: // tiers have bursts of their own; one can have the default, the requests
+		own.Of, own.Least = own.Requests, min(limit.Least, own.Requests)
+		if limit.Of < limit.Requests {
+			own.Of = min(limit.Of, own.Requests)
+		}
 	}
 	return own
 }

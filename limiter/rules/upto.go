@@ -1,9 +1,11 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
@@ -21,9 +23,18 @@ func (s *spec) part(tier string) int64 {
 	return percent
 }
 
+// withLeast returns the numbers r of s with the smallest part.
+func (s *spec) withLeast(r algo.Rate) algo.Rate {
+	for _, p := range s.UpTo {
+		r.Least = max(1, min(cmp.Or(r.Least, r.Of), r.Of*p.Percent/100))
+	}
+	return r
+}
+
 // partOf returns the threshold of a percentage of a limit with up_to. The error is that of limiter.NewLimit.
 func partOf(whole *limiter.Limit, percent int64) (*limiter.Limit, error) {
 	made := *whole
+	made.Rate.Percent = percent
 	n := made.Rate.Capacity() * percent / 100
 	if made.Rate.Algorithm.HasBurst() {
 		made.Rate.Burst = max(1, n) // 0 would be the default

@@ -24,6 +24,17 @@ func inTiers(rate algo.Rate, version int64, capacities ...int64) (limits []*limi
 	return limits
 }
 
+// inParts returns 60 % and 100 % of a limit.
+func inParts(rate algo.Rate, version, most int64) []*limiter.Limit {
+	limits := inTiers(rate, version, most*60/100, most)
+	for i, percent := range []int64{60, 100} {
+		part := *limits[i]
+		part.Rate.Percent = percent
+		limits[i] = Must(limiter.NewLimit(part))
+	}
+	return limits
+}
+
 // Each tier is a threshold on one count. A change of tier converts nothing, and refunds find the count. If newer rules
 // decide, no tier exceeds its own threshold or theirs.
 func testTiers(t *testing.T, s Suite) {
@@ -75,6 +86,18 @@ func testTiers(t *testing.T, s Suite) {
 			refused("older rules, at their threshold", free)
 			used("older rules, above the thresholds of free", paid, 10, 60)
 			refused("older rules, at the largest threshold of the newer ones", paid)
+
+			// Parts of a limit (Rate.Percent) are parts of the capacity that newer rules set, whether it is smaller or larger.
+			for _, most := range []int64{50, 45_000} {
+				p = newPair(t, s)
+				older, newer := inParts(rate, 1, 300), inParts(rate, 2, most)
+				used("newer rules", newer[1], 1, 1)
+				used("older rules, up to the part", older[0], most*60/100-1, most*60/100)
+				refused("older rules, at the part", older[0])
+				refused("newer rules, at the part", newer[0])
+				used("older rules, the whole limit", older[1], most-most*60/100, most)
+				refused("older rules, at the whole limit", older[1])
+			}
 		})
 	}
 }

@@ -219,13 +219,13 @@ func (l *Limit) View(r algo.Result) algo.Result {
 	return r
 }
 
-// Within returns l with another threshold on the same count.
-func (l *Limit) Within(most int64) *Limit {
-	if most == l.machine.Capacity() {
+// Within returns l with another threshold on the same count, which is the part percent of it (algo.Rate.Percent).
+func (l *Limit) Within(most, percent int64) *Limit {
+	if most == l.machine.Capacity() && percent == l.Rate.Percent {
 		return l
 	}
 	one := *l
-	one.machine = algo.WithThreshold(l.machine, most)
+	one.machine = algo.WithThreshold(l.machine, most, percent)
 	return &one
 }
 

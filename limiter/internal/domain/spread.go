@@ -124,5 +124,6 @@ func divideRate(r algo.Rate, i, n int64, all bool) algo.Rate {
 	}
 	r.Counts = r.Counts || r.Requests > algo.MaxExact // the parts count like the whole
 	r.Requests, r.Burst, r.Of = one(r.Requests), one(r.Burst), one(r.Of)
+	r.Least = min(r.Least, max(1, one(r.Least)))
 	return r
 }

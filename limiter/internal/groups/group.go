@@ -65,7 +65,8 @@ type total struct {
 
 	// bound is the largest count with which every member is admitted in its turn: the smallest, over the members, of the
 	// threshold minus all costs up to its own.
-	bound int64
+	bound   int64
+	percent int64 // the smallest part of the members (algo.Rate.Percent)
 }
 
 // compose answers the requests that the known state refuses. The other requests become members in order of arrival,
@@ -166,6 +167,9 @@ func (t *total) add(c domain.Charge, at algo.Instant) {
 	if t.cost == 0 || room-t.cost < t.bound {
 		t.bound = room - t.cost
 	}
+	if percent := c.Limit.Rate.Percent; t.cost == 0 || percent < t.percent {
+		t.percent = percent
+	}
 	t.next.State, _ = m.Take(t.next.State, at, c.Cost)
 	t.cost += c.Cost
 }
@@ -176,7 +180,11 @@ func (t *total) charged() *domain.Limit {
 	if t.limit.Rate.Of == 0 || t.cost == 0 {
 		return t.limit
 	}
-	return t.limit.Within(t.bound + t.cost)
+	percent := t.percent
+	if !t.limit.Is(t.next.Machine) { // bound is already that of other rules
+		percent = 0
+	}
+	return t.limit.Within(t.bound+t.cost, percent)
 }
 
 // knows reports whether the last call returned the state of every limit of w.

@@ -255,7 +255,7 @@ func (e *Entry) unused(now algo.Instant) (at algo.Instant, may bool) {
 	if may && e.full(now) {
 		return 0, true
 	}
-	return e.Used, may && !slices.ContainsFunc(e.Held, func(h Held) bool { return 2*h.Machine.Used(h.State, now) >= h.Machine.Capacity() })
+	return e.Used, may && !slices.ContainsFunc(e.Held, func(h Held) bool { return 2*h.Machine.Used(h.State, now) >= algo.Least(h.Machine) })
 }
 
 // drop removes trackers. Their leases end, so a receipt can no longer return quota to them.
