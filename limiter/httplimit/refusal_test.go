@@ -149,7 +149,7 @@ func TestGate_calls(t *testing.T) {
 	} {
 		for method := range strings.SplitSeq(c.methods, " ") {
 			gate := storetest.Must(httplimit.FromDocument([]byte(document)))
-			h := gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := gate.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				if body, _ := io.ReadAll(r.Body); string(body) != c.body {
 					t.Errorf("%s %s: the back end got the body %q", method, c.body, body)
 				}

@@ -143,7 +143,8 @@ func TestStore_full_one(t *testing.T) {
 	}
 	parts := [2]*limiter.Limit{}
 	for i, percent := range []int64{10, 100} {
-		parts[i] = storetest.Limit(t, "parts", algo.Rate{Algorithm: algo.FixedWindow, Requests: 10 * percent, Of: 1000, Percent: percent, Least: 100,
+		parts[i] = storetest.Limit(t, "parts", algo.Rate{Algorithm: algo.FixedWindow, Requests: 10 * percent, Of: 1000, Percent: percent,
+			Least:  100,
 			Window: time.Hour})
 	}
 	for i := range 2 { // whichever part was charged first, half of the smallest is used

@@ -95,7 +95,8 @@ func TestRules_Select_headerCount(t *testing.T) {
 func TestRules_Select_unlisted(t *testing.T) {
 	const tool = `{"endpoint":"/mcp","headers":{"mcp-name":"search"},"limits":{"*":{"name":"search","requests":9,"window":"1m"}}}`
 	with := func(endpoint, more, tier, limit string) string {
-		return tool + `,{"endpoint":"` + endpoint + `",` + more + `"limits":{"` + tier + `":{"name":"other","requests":9,"window":"1m"` + limit + `}}}`
+		return tool + `,{"endpoint":"` + endpoint + `",` + more + `"limits":{"` + tier +
+			`":{"name":"other","requests":9,"window":"1m"` + limit + `}}}`
 	}
 	for _, c := range []struct {
 		rules, path string

@@ -225,7 +225,8 @@ func TestCounts_evict(t *testing.T) {
 		if i == room-2 && !holds(refused) {
 			t.Fatal("got a subject evicted before those that were unused for longer")
 		}
-		if err := take(room+i, now.Add(time.Millisecond*time.Duration(1+i)/4), 1); err != nil || holds(gone(i)) || !holds(half) || !holds(gone(i+1)) {
+		if err := take(room+i, now.Add(time.Millisecond*time.Duration(1+i)/4), 1); err != nil || holds(gone(i)) ||
+			!holds(half) || !holds(gone(i+1)) {
 			t.Fatalf("new subject %d: got error %v, subject %d held: %t, next %t; want the longest unused one to go", i, err, gone(i),
 				holds(gone(i)), holds(gone(i+1)))
 		}

@@ -3,6 +3,7 @@ package groups
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -64,9 +65,8 @@ type total struct {
 	least domain.Charge // the charge of a member that needs the least room
 
 	// bound is the largest count with which every member is admitted in its turn: the smallest, over the members, of the
-	// threshold minus all costs up to its own.
-	bound   int64
-	percent int64 // the smallest part of the members (algo.Rate.Percent)
+	// threshold minus all costs up to its own. percent is the smallest part of the members (algo.Rate.Percent).
+	bound, percent int64
 }
 
 // compose answers the requests that the known state refuses. The other requests become members in order of arrival,
@@ -161,15 +161,12 @@ func (g *group) join(w *waiter) {
 func (t *total) add(c domain.Charge, at algo.Instant) {
 	m := c.Limit.View(t.next).Machine
 	room := m.Capacity() - c.Cost
-	if t.cost == 0 || room > t.least.Limit.View(t.next).Machine.Capacity()-t.least.Cost {
+	if t.cost == 0 {
+		t.least, t.bound, t.percent = c, math.MaxInt64, math.MaxInt64
+	} else if room > t.least.Limit.View(t.next).Machine.Capacity()-t.least.Cost {
 		t.least = c
 	}
-	if t.cost == 0 || room-t.cost < t.bound {
-		t.bound = room - t.cost
-	}
-	if percent := c.Limit.Rate.Percent; t.cost == 0 || percent < t.percent {
-		t.percent = percent
-	}
+	t.bound, t.percent = min(t.bound, room-t.cost), min(t.percent, c.Limit.Rate.Percent)
 	t.next.State, _ = m.Take(t.next.State, at, c.Cost)
 	t.cost += c.Cost
 }
@@ -180,11 +177,10 @@ func (t *total) charged() *domain.Limit {
 	if t.limit.Rate.Of == 0 || t.cost == 0 {
 		return t.limit
 	}
-	percent := t.percent
 	if !t.limit.Is(t.next.Machine) { // bound is already that of other rules
-		percent = 0
+		return t.limit.Within(t.bound+t.cost, 0)
 	}
-	return t.limit.Within(t.bound+t.cost, percent)
+	return t.limit.Within(t.bound+t.cost, t.percent)
 }
 
 // knows reports whether the last call returned the state of every limit of w.
