@@ -350,7 +350,7 @@ func (r *Rules) countedBy(kind, name string) (list []*identified) {
 func (r *Rules) replace(base *identified, path string, own algo.Rate, version int64, kept time.Duration) (made *limiter.Limit, note string,
 	problem *Problem) {
 	l := *base.Limit
-	l.Rate = base.withLeast(r.options.clamp(inherit(base.Rate, own)))
+	l.Rate = base.withLeast(r.options.clamp(inherit(base.spec.Rate, own)))
 	l.Version, l.Horizon = l.Version+version, max(l.Horizon, kept)
 	switch {
 	case base.spec.Spread == limiter.Spread{}:
