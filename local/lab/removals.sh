@@ -31,7 +31,7 @@ room() {
 room edge 'functions/edge infra/edge local/weir/edge.go local/weir/edge_test.go' ''
 room layer 'functions/extension functions/runtimeproxy local/lab/examples' ''
 room log 'functions/log local/lab/kafka' ''
-room redis 'limiter/redisstore functions/rediscache functions/stores/redis.go functions/boot/redis_test.go functions/contract/redis_test.go limiter/storetest/redis_test.go local/lab/bench/redis_test.go local/lab/simulate/real_test.go local/lab/faults' './functions/contract ./limiter/storetest'
+room redis 'limiter/redisstore functions/rediscache functions/stores/redis.go functions/boot/redis_test.go functions/contract/redis_test.go limiter/storetest/redis_test.go local/lab/bench/alone_test.go local/lab/bench/redis_test.go local/lab/simulate/real_test.go local/lab/faults' './functions/contract ./limiter/storetest'
 room client 'limiter/httpclient' ''
 room otel 'limiter/otellimit local/lab/prometheus' ''
 room verify 'local/verify local/weir/verify.go' './local/weir'
