@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/infra/stack"
 )
 
-// account asks the account, with the AWS CLI, what make deploy tells the CDK: -c logRole=true if API Gateway has no role for its
+// account reads from the account, with the AWS CLI, what make deploy passes to the CDK: -c logRole=true if API Gateway has no role for its
 // logs, and -c deployed= with the regions of the deployed stack. It asks nothing that is given. It changes nothing.
 func account(ctx context.Context, given []string) (settings string, err error) {
 	s, err := check(given)

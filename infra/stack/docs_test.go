@@ -127,7 +127,7 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// make deploy tells the CDK what the account answers, and deploys nothing if it refuses to answer.
+// make deploy passes to the CDK what the account answers, and deploys nothing if it refuses to answer.
 func TestMake_account(t *testing.T) {
 	folder := t.TempDir()
 	for name, script := range map[string]string{

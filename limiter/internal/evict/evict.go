@@ -54,7 +54,7 @@ func Next[K comparable, E any](q *Queue[K], now algo.Instant, entries map[K]E, k
 	return oldest, ok
 }
 
-// Added tells the queue of a new entry, which was used at the instant now. entries is the number of entries of the map.
+// Added adds a new entry to the queue, which was used at the instant now. entries is the number of entries of the map.
 func (q *Queue[K]) Added(now algo.Instant, key K, entries int) {
 	switch {
 	case q.old(now), len(q.uses) >= 2*entries: // twice: entries that the map removed by itself
