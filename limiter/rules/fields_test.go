@@ -136,3 +136,17 @@ func TestRules_Select_unlisted(t *testing.T) {
 		}
 	}
 }
+
+// A call of an expensive tool in one run counts in all limits of the example.
+func TestRules_Select_mcp(t *testing.T) {
+	q := rules.Request{Method: "POST", Path: rules.EncodedPath("/mcp"), Caller: alice,
+		Header: http.Header{"Mcp-Method": {"tools/call"}, "Mcp-Name": {"render"}, "X-Run-Id": {"7"}}}
+	var names []string
+	for _, c := range load(t, "examples/mcp.json").Select(nil, q).Charges {
+		names = append(names, c.Limit.Name)
+	}
+	slices.Sort(names)
+	if got, want := strings.Join(names, " "), "calls expensive in-flight run tokens"; got != want {
+		t.Errorf("got limits %s, want %s", got, want)
+	}
+}

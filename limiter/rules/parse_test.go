@@ -163,6 +163,9 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 		`"global"`,
 	"trailing_data": `line 2, column 1: invalid character '{' after top-level value`,
 	"two_windows":   `line 1: rules[0].limits.free.window: got window and window_seconds, want one of them`,
+	"headers_value": `line 1: rules[0].headers.mcp-name[1]: got "=?Base64?c2VhcmNo?=", want the decoded value
+line 1: rules[0].headers.x-plan[0]: got " gold", want a value without spaces around it and control characters; no field has one
+line 1: rules[0].headers.x-plan[1]: got "a\x01", want a value without spaces around it and control characters; no field has one`,
 	"cost_field": `line 1: rules[0].limits.free.cost_field: unknown field: a back end reports costs in Weir-Cost, or "from" reads them from ` +
 		`its answer`,
 	"unknown_field": `line 1: rulez: unknown field (did you mean "rules"?); known fields: $schema, rules, tiers, default_tier, ` +
@@ -279,7 +282,7 @@ func TestSchema(t *testing.T) {
 		"across_tiers_of_one_tier": true, "across_tiers_other_period": true, "across_tiers_other_rate": true,
 		"across_tiers_unnamed_tier": true, "usage_mark": true, "per_header_alone": true, "per_header_credential": true, "exempt_twice": true,
 		"up_to_below_a_cost": true, "up_to_of_one_tier": true, "up_to_regions": true, "up_to_unknown_tier": true, "up_to_without_a_tier": true,
-		"from_without_parameter": true, "reserve_above": true,
+		"from_without_parameter": true, "reserve_above": true, "headers_value": true,
 		"tier_not_declared": true, "default_tier_missing": true, "time_zone_unknown": true, "except_every": true, "except_outside": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")

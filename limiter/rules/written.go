@@ -18,6 +18,8 @@ const (
 	maxShapes = 2000   // paths that it compares
 	maxTries  = 10_000 // spellings that it reads
 	partners  = 4      // the paths with most items, which it combines with each other one
+
+	maxHeaders = 256 // combinations of values of header fields for one path
 )
 
 // written is an item that a request writes.
@@ -145,30 +147,60 @@ func (r *Rules) atMost(matched []int) (sum int) {
 
 // itemsOf returns the largest number of items that a request with a path writes. matched are the rules that match it.
 func (r *Rules) itemsOf(path string, matched []int) (most int) {
-	methods, tiers, header := map[string]bool{http.MethodGet: true}, map[string]bool{"": true}, http.Header{}
+	methods, tiers := map[string]bool{http.MethodGet: true}, map[string]bool{"": true}
 	for _, i := range matched {
 		rule := &r.rules[i]
 		methods[rule.Method] = true
 		for tier := range rule.tiers {
 			tiers[tier] = true
 		}
-		maps.Copy(header, rule.exampleHeader())
 	}
 	who := caller.Caller{User: "x", APIKey: "x", IP: exampleAddress, Claims: map[string][]string{}}
 	for _, name := range r.Claims() {
 		who.Claims[name] = strings.Split("1 2 3 4 5 6 7 8", " ")
 	}
-	for method := range methods {
-		for tier := range tiers {
-			for _, one := range []caller.Caller{who, {IP: exampleAddress}} {
-				one.Tier = tier
-				items := map[written]bool{}
-				for _, c := range r.Select(nil, Request{Method: method, Path: EncodedPath(path), Header: header, Caller: one}).Charges {
-					items[written{c.Limit.CountedSubject(c.Subject), c.Limit.Spread.Shards}] = true
+	for _, header := range r.headersOf(matched) {
+		for method := range methods {
+			for tier := range tiers {
+				for _, one := range []caller.Caller{who, {IP: exampleAddress}} {
+					one.Tier = tier
+					q := Request{Method: method, Path: EncodedPath(path), Header: header, Caller: one}
+					most = max(most, r.itemsWritten(q))
 				}
-				most = max(most, len(items))
 			}
 		}
 	}
 	return most
+}
+
+func (r *Rules) itemsWritten(q Request) int {
+	items := map[written]bool{}
+	for _, c := range r.Select(nil, q).Charges {
+		items[written{c.Limit.CountedSubject(c.Subject), c.Limit.Spread.Shards}] = true
+	}
+	return len(items)
+}
+
+// headersOf returns headers for requests that these rules match, up to a bound: each combination of the values that rules name,
+// and of fields that are missing.
+func (r *Rules) headersOf(matched []int) []http.Header {
+	values := map[string][]string{}
+	for _, i := range matched {
+		for _, f := range r.rules[i].Headers {
+			values[f.Name] = append(values[f.Name], f.Values...)
+		}
+	}
+	list := []http.Header{{}}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		for _, h := range slices.Clone(list) {
+			for _, value := range slices.Compact(slices.Sorted(slices.Values(values[name]))) {
+				if len(list) < maxHeaders {
+					with := h.Clone()
+					with.Set(name, strings.TrimSuffix(value, "*"))
+					list = append(list, with)
+				}
+			}
+		}
+	}
+	return list
 }

@@ -70,3 +70,21 @@ func TestRules_MostItems(t *testing.T) {
 		t.Errorf("a large document: got %d after %s", most, time.Since(begun))
 	}
 }
+
+// The maximum is that of the best combination of header fields, in whatever order the rules have them.
+func TestRules_MostItems_headers(t *testing.T) {
+	one := func(name string, per ...string) string {
+		limits := fill(len(per), func(i int) string {
+			return fmt.Sprintf(`{"name":"n%d","requests":9,"window":"1m","per":[%q]}`, i, per[i])
+		})
+		return fmt.Sprintf(`{"endpoint":"/mcp","headers":{"mcp-name":%q},"limits":{"*":[%s]}}`, name, limits)
+	}
+	three, single := one("a", "ip", "user", "apikey"), one("b", "ip")
+	exact, open := one("search_docs", "ip"), one("search_*", "user")
+	for text, want := range map[string]int{document(three, single): 3, document(single, three): 3, document(exact, open): 2,
+		document(open, exact): 2} {
+		if most, _ := parse(t, text).MostItems(); most != want {
+			t.Errorf("%s: got %d, want %d", text, most, want)
+		}
+	}
+}

@@ -28,7 +28,7 @@ type Question struct {
 	Claims   map[string][]string `json:"claims,omitempty"`
 	APIKeyID string              `json:"apiKeyId,omitempty"` // id of the key's record, not the key
 	IP       string              `json:"ip,omitempty"`
-	Headers  map[string]string   `json:"headers,omitempty"` // fields by which limits count
+	Headers  http.Header         `json:"headers,omitempty"` // fields by which limits count
 	Token    string              `json:"token,omitempty"`
 	APIKey   string              `json:"apiKey,omitempty"` // the key itself
 }
@@ -117,8 +117,8 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		return Explanation{}, err
 	}
 	header := http.Header{}
-	for name, value := range q.Headers {
-		header.Set(name, value)
+	for name, values := range q.Headers {
+		header[http.CanonicalHeaderKey(name)] = values
 	}
 	who, rejected, notes, err := o.caller(ctx, now, q, header)
 	if err != nil {

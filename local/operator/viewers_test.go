@@ -16,12 +16,12 @@ func TestOperator_Explain_viewers(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
 	for _, c := range []struct {
 		name     string
-		headers  map[string]string
+		headers  http.Header
 		ip, from string
 	}{
-		{"through the distribution", map[string]string{contract.OriginSecretField: secret, contract.CloudFrontAddressField: "203.0.113.7:1"},
+		{"through the distribution", http.Header{contract.OriginSecretField: {secret}, contract.CloudFrontAddressField: {"203.0.113.7:1"}},
 			"203.0.113.7/32", "cloudfront"},
-		{"direct", map[string]string{contract.CloudFrontAddressField: "203.0.113.7:1"}, "127.0.0.1/32", "host (Weir-Origin-Secret: missing)"},
+		{"direct", http.Header{contract.CloudFrontAddressField: {"203.0.113.7:1"}}, "127.0.0.1/32", "host (Weir-Origin-Secret: missing)"},
 		{"no field in the question", nil, "127.0.0.1/32", "the question, not from Cloudfront-Viewer-Address and Weir-Origin-Secret"},
 	} {
 		d := newDesk(t, "memory")

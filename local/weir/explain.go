@@ -63,14 +63,14 @@ func explainCommand() *cobra.Command {
 }
 
 // parseHeaders parses header fields of the form "Name: value".
-func parseHeaders(list []string) (map[string]string, error) {
-	headers := map[string]string{}
+func parseHeaders(list []string) (http.Header, error) {
+	headers := http.Header{}
 	for _, header := range list {
 		name, value, ok := strings.Cut(header, ":")
 		if !ok || name == "" {
 			return nil, command.Usage("--header: got %q, want 'Name: value'", header)
 		}
-		headers[name] = strings.TrimSpace(value)
+		headers.Add(name, strings.TrimSpace(value))
 	}
 	return headers, nil
 }

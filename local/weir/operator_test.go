@@ -275,3 +275,11 @@ func TestTarget_lookup(t *testing.T) {
 		t.Errorf("RULES_FROM by --records-table: got %q, want %q", value, contract.RulesTable)
 	}
 }
+
+// A field that is given twice is repeated, as in a request.
+func TestParseHeaders(t *testing.T) {
+	got, err := parseHeaders([]string{"mcp-name: a", "Mcp-Name:b", "x-plan: gold "})
+	if want := (http.Header{"Mcp-Name": {"a", "b"}, "X-Plan": {"gold"}}); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v and error %v, want %v", got, err, want)
+	}
+}

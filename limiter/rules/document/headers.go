@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // These constants bound the header fields that select the requests of a rule.
@@ -51,8 +52,15 @@ func (d *Document) readHeaders(n *node) (list []Field) {
 		}
 		for _, item := range items {
 			value, ok := item.value.(string)
-			if beginning := strings.TrimSuffix(value, "*"); !ok || value == "" || len(value) > maxField || strings.Contains(beginning, "*") {
+			switch beginning := strings.TrimSuffix(value, "*"); {
+			case !ok || value == "" || len(value) > maxField || strings.Contains(beginning, "*"):
 				d.report.at(item, "got %s, %s", item, wantValues)
+			case strings.HasPrefix(f.Name, "Mcp-"): // a value with spaces can come encoded, or from the body
+				if strings.HasPrefix(strings.ToLower(value), "=?base64?") {
+					d.report.at(item, "got %s, want the decoded value", item)
+				}
+			case value != strings.TrimSpace(value) || strings.ContainsFunc(value, unicode.IsControl):
+				d.report.at(item, "got %s, want a value without spaces around it and control characters; no field has one", item)
 			}
 			f.Values = append(f.Values, value)
 		}
