@@ -185,6 +185,7 @@ func (c *compiler) rule(r *document.Rule) {
 	compiled := rule{Rule: r, pattern: c.pattern(document.Join(r.Path, "endpoint"), r.Endpoint, endpoints), tiers: map[string][]limit{}}
 	c.except(&compiled)
 	compiled.call = c.isCall(&compiled)
+	c.rules.calls = c.rules.calls || compiled.call
 	c.rules.rules = append(c.rules.rules, compiled)
 	c.rules.index.add(compiled.pattern, at)
 	for i := range r.Limits {

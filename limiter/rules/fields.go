@@ -128,9 +128,7 @@ func (c *compiler) isCall(r *rule) bool {
 }
 
 // Calls reports whether a rule depends on the body of an MCP request; see Selection.Call.
-func (r *Rules) Calls() bool {
-	return slices.ContainsFunc(r.rules, func(one rule) bool { return one.call })
-}
+func (r *Rules) Calls() bool { return r.calls }
 
 // readingSet is a set of indexes of readings of a path. Those of usual paths need no memory.
 type readingSet struct {
@@ -170,8 +168,12 @@ type choice struct {
 
 // add adds a rule whose endpoint and method match the request. It reports whether the rule applies.
 func (c *choice) add(r *rule, q *Request, paths []reading) bool {
-	selected, ok := r.selects(q)
 	c.call = c.call || r.call
+	if len(r.Headers) == 0 {
+		c.applies = true
+		return true
+	}
+	selected, ok := r.selects(q)
 	c.applies = c.applies || selected
 	c.malformed = c.malformed || !ok
 	if r.Shadow || !r.byCall() {

@@ -33,6 +33,7 @@ type Rules struct {
 	made      *madeLimits
 	exempt    exemptions
 	usage     bool // the last rule is the usage endpoint
+	calls     bool // a rule depends on the body of an MCP request
 	notes     []Problem
 	labels    []string
 	counts    []limiter.Counted

@@ -186,7 +186,7 @@ func (c *charger) charge(q *Request, matched []int, paths []reading) {
 				c.add(q, limits[0])
 				c.add(q, limits[1])
 				c.again = true
-				if c.charged {
+				if c.charged && c.rules.calls {
 					c.fields.charged(rule, paths, i)
 				}
 				if len(c.charges) > before {
