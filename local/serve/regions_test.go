@@ -74,6 +74,28 @@ func (f *federation) switched(region string, cut bool, fields map[string]string)
 	return commandtest.Do(f.t, request)
 }
 
+// minute sends requests to the regions in a minute, and returns how many each of them admits: together 90. A busy machine
+// can answer a call between two regions too late, so that its share is lost for this minute: then the next one counts.
+func (f *federation) minute(token string, requests ...int) (got [3]int) {
+	f.t.Helper()
+	for range 3 {
+		total := 0
+		for region, n := range requests {
+			got[region] = f.admitted(region, n, token)
+			total += got[region]
+		}
+		if total > 90 {
+			f.t.Errorf("got %v admitted, want at most 90", got)
+		}
+		if total >= 90 {
+			return got
+		}
+		f.Wait(time.Minute)
+	}
+	f.t.Errorf("got %v admitted in the last of three minutes, want 90", got)
+	return got
+}
+
 // Three gateways together admit one limit. A region that is cut off keeps its share, and gets more again when it is
 // connected. Another site cannot cut it off.
 func TestServe_regions(t *testing.T) {
@@ -81,8 +103,8 @@ func TestServe_regions(t *testing.T) {
 		t.Run(store, func(t *testing.T) {
 			f := newFederation(t, store)
 			token := storetest.Must(storetest.Must(checkout.Find()).Token("alice", "free", time.Until(start)+time.Hour, nil))
-			if got, other := f.admitted(0, 92, token), f.admitted(1, 2, token); got != 90 || other != 0 {
-				t.Fatalf("one busy region: got %d of 92 admitted, and %d of 2 in another region, want 90 and 0", got, other)
+			if got := f.minute(token, 92, 2); got[0] != 90 {
+				t.Fatalf("one busy region: got %v admitted, want 90 in the first", got)
 			}
 			for name, value := range map[string]string{"Content-Type": "text/plain", "Sec-Fetch-Site": "cross-site"} {
 				if r := f.switched("region-1", true, map[string]string{name: value}); r.StatusCode < 400 {
@@ -93,15 +115,12 @@ func TestServe_regions(t *testing.T) {
 			if r := f.switched("region-3", true, nil); r.StatusCode != http.StatusOK {
 				t.Errorf("switch: got %s %s, want 200", r.Status, r.Text)
 			}
-			a, b, c := f.admitted(0, 70, token), f.admitted(1, 5, token), f.admitted(2, 35, token)
-			if a+b != 60 || c != 30 {
-				t.Errorf("region-3 is cut off: got %d, %d and %d admitted, want 60 in the first two, and 30", a, b, c)
+			if got := f.minute(token, 70, 5, 35); got[2] != 30 {
+				t.Errorf("region-3 is cut off: got %v admitted, want 30 in it", got)
 			}
 			f.Wait(time.Minute)
 			f.switched("region-3", false, nil)
-			if got := f.admitted(2, 92, token); got != 90 {
-				t.Errorf("after the cut: got %d of 92 admitted, want 90", got)
-			}
+			f.minute(token, 0, 0, 92)
 			if r := f.switched("region-4", true, nil); !strings.Contains(r.Text, "want one of region-1, region-2, region-3") {
 				t.Errorf("unknown region: got %s, want the names", r.Text)
 			}
