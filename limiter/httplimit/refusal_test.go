@@ -121,7 +121,8 @@ func TestGate_method(t *testing.T) {
 func TestGate_calls(t *testing.T) {
 	const document = `{"rules":[
 		{"endpoint":"/mcp","headers":{"mcp-method":"tools/call","mcp-name":["cheap","dear"]},"limits":{"*":{"requests":1,"window":"1h"}}},
-		{"endpoint":"/any","headers":{"mcp-name":"*"},"limits":{"*":{"name":"named","requests":1,"window":"1h"}}}]}`
+		{"endpoint":"/any","headers":{"mcp-name":"*"},"limits":{"*":{"name":"named","requests":1,"window":"1h"}}},
+		{"endpoint":"/tried","mode":"shadow","headers":{"mcp-name":"dear"},"limits":{"*":{"requests":1,"window":"1h"}}}]}`
 	call, tool := `{"method":"tools/call","params":{"name":"dear"}}`, []string{"Mcp-Method", "tools/call", "Mcp-Name", "dear"}
 	asking := []string{httplimit.PreflightField, "POST"}
 	const limited, mismatch, free = "200 429 429", "call_mismatch", "200 200 200"
@@ -146,6 +147,10 @@ func TestGate_calls(t *testing.T) {
 		{"POST GET", `{"method":"initialize"}`, []string{"Mcp-Name", ""}, free, "/any"},
 		{"POST GET", `{"method":"tools/call"}`, tool, mismatch, ""},
 		{"POST", `{"id":1,"result":{}}`, []string{"Mcp-Name", "dear"}, mismatch, ""},
+		{"POST PUT", `[` + call + `]`, nil, free, "/tried"},
+		{"POST PUT", call, []string{"Mcp-Name", "cheap"}, free, "/tried"},
+		{"POST PUT", call, append(tool, "Mcp-Name", "dear"), free, "/tried"},
+		{"POST", strings.Repeat(" ", 1<<20) + call, nil, free, "/tried"},
 	} {
 		for method := range strings.SplitSeq(c.methods, " ") {
 			gate := storetest.Must(httplimit.FromDocument([]byte(document)))

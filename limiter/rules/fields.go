@@ -160,6 +160,7 @@ func (s *readingSet) includes(other readingSet) bool {
 // choice is what the rules at an endpoint do with the header fields of a request.
 type choice struct {
 	call      bool // a rule depends on the body
+	enforced  bool // such a rule is not in shadow
 	applies   bool // a rule applies
 	malformed bool
 	tools     readingSet // an enforced rule selects requests by the fields of MCP
@@ -168,14 +169,14 @@ type choice struct {
 
 // add adds a rule whose endpoint and method match the request. It reports whether the rule applies.
 func (c *choice) add(r *rule, q *Request, paths []reading) bool {
-	c.call = c.call || r.call
+	c.call, c.enforced = c.call || r.call, c.enforced || r.call && !r.Shadow
 	if len(r.Headers) == 0 {
 		c.applies = true
 		return true
 	}
 	selected, ok := r.selects(q)
 	c.applies = c.applies || selected
-	c.malformed = c.malformed || !ok
+	c.malformed = c.malformed || !ok && !r.Shadow
 	if r.Shadow || !r.byCall() {
 		return selected
 	}

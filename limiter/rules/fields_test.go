@@ -130,7 +130,8 @@ func TestRules_Select_unlisted(t *testing.T) {
 				continue
 			}
 			s := r.Select(nil, rules.Request{Method: "POST", Path: rules.EncodedPath(c.path), Header: header, Caller: alice})
-			if refused := s.Mistake != nil && s.Mistake.Code == "unlisted_tool"; refused != c.refused || s.Malformed {
+			tried := strings.HasPrefix(c.rules, `{"endpoint":"/mcp","mode":"shadow"`)
+			if refused := s.Mistake != nil && s.Mistake.Code == "unlisted_tool"; refused != c.refused || s.Malformed || s.Tried != tried {
 				t.Errorf("%s: %s with %s: refused %v, want %v", c.rules, c.path, name, refused, c.refused)
 			}
 		}

@@ -43,6 +43,8 @@ type Selection struct {
 	// Call reports that the rules depend on the method and the name in the body of an MCP request. If Mcp-Method and
 	// Mcp-Name can differ from it, they must be set to it, and Select called again.
 	Call bool
+	// Tried reports that only rules in shadow depend on it: then no body is a reason to refuse the request.
+	Tried bool
 	// Refusal is the form of the body, if the request is refused: RefusalProblem, RefusalOpenAI or RefusalJSONRPC. It is
 	// that of the first rule for the request that has one, or else of the document.
 	Refusal string
@@ -116,7 +118,7 @@ func (r *Rules) choose(dst []limiter.Charge, q *Request, e *Explanation) Selecti
 	}
 	s.Charges, s.Metered, s.Ignored, s.Uncounted = c.charges, c.metered, c.ignored, c.uncounted
 	s.Unmatched = ok && s.Exemption == nil && len(s.Charges) == len(dst) && !c.fields.applies
-	s.Mistake, s.Call = c.fields.mistake(q), c.fields.call
+	s.Mistake, s.Call, s.Tried = c.fields.mistake(q), c.fields.call, c.fields.call && !c.fields.enforced
 	return s
 }
 
