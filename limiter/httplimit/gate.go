@@ -167,6 +167,8 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	if len(selected.Metered) > 0 && !o.Blocked {
 		metered, ambiguous = g.newMetering(&r, selected.Metered, o, unidentified == nil)
 		result.passed = r.origin
+	}
+	if result.passed != nil {
 		o.Time, begun = g.o.Clock(), time.Now() // a body can take long to arrive
 	}
 	switch {

@@ -12,12 +12,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 const priced = `{"rules":[
@@ -164,6 +167,33 @@ type reading struct{ read bool }
 func (r *reading) Read([]byte) (int, error) {
 	r.read = true
 	return 0, io.EOF
+}
+
+// The instant of a decision is that after the body: a client that holds bodies back for a minute does not save its quota up.
+func TestGate_late(t *testing.T) {
+	const tools = `{"rules":[{"endpoint":"/priced","headers":{"mcp-name":"dear"},"limits":{"*":{"requests":1,"window":"1m"}}}]}`
+	for _, document := range []string{priced, tools} {
+		parsed, body, decided := storetest.Must(rules.Parse([]byte(document), rules.Options{Version: 1})), &reading{}, time.Time{}
+		gate := httplimit.New(httplimit.Options{
+			Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
+			Select:  func(_ context.Context, _ time.Time, q rules.Request) rules.Selection { return parsed.Select(nil, q) },
+			Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
+				return caller.Caller{}, nil
+			},
+			Observe: func(_ context.Context, o telemetry.Outcome) { decided = o.Time },
+			Clock: func() time.Time {
+				if body.read {
+					return noon.Add(time.Minute)
+				}
+				return noon
+			},
+		})
+		sent := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/priced", body)
+		gate.Wrap(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), sent)
+		if !body.read || !decided.Equal(noon.Add(time.Minute)) {
+			t.Errorf("%s: got a decision of %s, body read %t, want one after the body", document, decided, body.read)
+		}
+	}
 }
 
 // Clients whose bodies do not arrive hold the memory of at most 32 bodies of an address, and of 256 in all. Others then reserve the
