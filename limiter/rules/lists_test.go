@@ -2,16 +2,18 @@ package rules_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
 const lists = `{"tiers":["gold","free","silver"],"overrides":[{"claim:group":"b","limits":{"team":{"requests":7}}}],
 	"rules":[{"endpoint":"/",
-	"limits":{"*":{"name":"team","requests":5,"window":"1m","per":["claim:group"]},
+	"limits":{"*":{"name":"team","requests":5,"window":"1m","per":["claim:group"],"up_to":{"gold":"60%","*":"100%"}},
 	"silver":{"name":"pair","requests":6,"window":"1m","per":["claim:group","claim:role"]}}}]}`
 
 // A request counts by each element of a claim that is a list, at most eight, with the numbers of this element. The first
@@ -27,6 +29,7 @@ func TestRules_Select_lists(t *testing.T) {
 		"one value":          {claims: map[string][]string{"group": {"a"}}, want: "free: group=a/5"},
 		"elements":           {claims: map[string][]string{"group": {"a", "b", "a"}}, want: "free: group=a/5 group=b/7"},
 		"tier of a list":     {tiers: []string{"free", "x", "gold"}, want: "gold:"},
+		"part of the tier":   {tiers: []string{"gold"}, claims: map[string][]string{"group": {"a", "b"}}, want: "gold: group=a/3 group=b/4"},
 		"order of the rules": {tiers: []string{"gold", "free"}, want: "gold:"},
 		"no tier in it":      {tiers: []string{"x", "y"}, want: "free:"},
 		"absent":             {want: "free:"},
@@ -63,8 +66,9 @@ func TestRules_Select_lists(t *testing.T) {
 			if listed != len(s.Charges) || e.Uncounted != c.uncounted {
 				t.Errorf("explained %d limits, uncounted %q, want those of Select", listed, e.Uncounted)
 			}
-			if own, complete := r.Own(q); !complete || len(own) != len(s.Charges) {
-				t.Errorf("the caller's own limits: got %d (%t), want %d", len(own), complete, len(s.Charges))
+			same := func(l rules.Listed, c limiter.Charge) bool { return l.Charge == c }
+			if own, complete := r.Own(q); !complete || !slices.EqualFunc(own, s.Charges, same) {
+				t.Errorf("the caller's own limits: got %+v (%t), want %+v", own, complete, s.Charges)
 			}
 		})
 	}

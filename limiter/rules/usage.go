@@ -36,6 +36,7 @@ func (r *Rules) IsUsage(p Path) bool {
 // the path, the method or a header field. complete is false if there are too many limits.
 func (r *Rules) Own(q Request) (list []Listed, complete bool) {
 	c := charger{rules: r}
+	q.Caller.Tier = r.TierOf(&q.Caller)
 	type one struct {
 		*limiter.Limit
 		limiter.Subject
@@ -43,7 +44,7 @@ func (r *Rules) Own(q Request) (list []Listed, complete bool) {
 	seen := map[one]bool{}
 	subjects := map[limiter.Subject]bool{}
 	for i := range r.rules[:r.Len()] {
-		limits := r.rules[i].of(r.TierOf(&q.Caller))
+		limits := r.rules[i].of(q.Caller.Tier)
 		for _, l := range slices.Concat(limits[0], limits[1]) {
 			class := &r.classes[l.class]
 			elements, _ := class.elements(&q)
