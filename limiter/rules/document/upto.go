@@ -1,6 +1,8 @@
 package document
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,7 +15,7 @@ type Part struct {
 	Percent int64  // 1 to 100
 }
 
-// readUpTo reads the field up_to of the limit l, whose other fields are known. It returns nil without the field.
+// readUpTo reads the field up_to of the limit l, whose other fields are known, sorted by tier. It returns nil without the field.
 func (d *Document) readUpTo(o *object, l *Limit) (parts []Part) {
 	n := o.member("up_to")
 	if n == nil {
@@ -40,5 +42,6 @@ func (d *Document) readUpTo(o *object, l *Limit) (parts []Part) {
 			parts = append(parts, Part{m.key, percent})
 		}
 	}
+	slices.SortFunc(parts, func(a, b Part) int { return cmp.Compare(a.Tier, b.Tier) })
 	return parts
 }
