@@ -67,6 +67,10 @@ func TestRules_Notes_stricter(t *testing.T) {
 	second, day := `"requests":10,"window":"1s"`, `"requests":1000000,"window":"1d"`
 	bucket := `"requests":60,"window":"1m","algorithm":"token_bucket","burst":5`
 	pair := func(a, b string) string { return document(rule("/a", "", `"*":[`+a+`,`+b+`]`)) }
+	having := func(longer, stricter string) string {
+		return document(`{"headers":{`+longer+`},`+rule("/a", "", `"*":`+one("d", day, `"client"`))[1:],
+			`{"headers":{`+stricter+`},`+rule("/a", "", `"*":`+one("s", second, `"client"`))[1:])
+	}
 	for document, want := range map[string]string{
 		pair(one("s", second, `"client"`), one("d", day, `"client"`)):                                                     "rules[0].limits.*[1]",
 		pair(one("s", second, `"client"`), one("d", `"requests":800000,"window":"1d"`, `"client"`)):                       "",
@@ -99,6 +103,10 @@ func TestRules_Notes_stricter(t *testing.T) {
 			`{"except":["/a/b"],`, 1)): "",
 		document(rule("/a/*", "", `"*":`+one("d", day, `"client"`)), strings.Replace(rule("*", "", `"*":`+one("s", second, `"client"`)), "{",
 			`{"except":["/b"],`, 1)): "rules[0].limits.*",
+		having(`"a":"x","b":"y"`, `"a":["z","x"]`): "rules[0].limits.*",
+		having(`"a":["xa","xb*"]`, `"a":"x*"`):     "rules[0].limits.*",
+		having(`"a":["x","y"]`, `"a":"x"`):         "",
+		having(`"b":"y"`, `"a":"*"`):               "",
 		strings.Replace(pair(one("s", second, `"client"`), one("d", day, `"client"`)), "{",
 			`{"overrides":[{"user":"a","limits":{"s":{"requests":99}}}],`,
 			1): "",
@@ -116,6 +124,9 @@ func TestRules_Notes_meant(t *testing.T) {
 	with := func(member string) string {
 		return strings.Replace(document(rule("/a", "", all)), "{", "{"+member+",", 1)
 	}
+	having := func(method, field string) string {
+		return document(`{"headers":{"` + field + `":"a"},` + rule("/a", method, all)[1:])
+	}
 	for document, want := range map[string]string{
 		document(rule("/a/(b|c)", "", all)):                       "rules[0].endpoint: an endpoint is no regular expression",
 		document(rule("/a/[0-9]", "", all)):                       "rules[0].endpoint: an endpoint is no regular expression",
@@ -125,6 +136,9 @@ func TestRules_Notes_meant(t *testing.T) {
 		document(rule("/prod", "", all)):                          "",
 		document(rule("/a", "", all+`,"anonymous":`+limit)):       "a caller without a credential has the default_tier free",
 		strings.Replace(document(rule("/a", "", all+`,"anonymous":`+limit)), "{", `{"default_tier":"anonymous",`, 1): "",
+		having("", "x-plan"):       "rules[0].headers: a client chooses X-Plan",
+		having("", "mcp-name"):     "rules[0].headers: behind an authorizer, which sees no body, the MCP server must compare Mcp-Name",
+		having("POST", "mcp-name"): "rules[0].method: a call by another method than POST counts only on other rules",
 		with(`"exempt":[{"ip":"192.0.2.7/24"}]`): `exempt[0].ip: got "192.0.2.7/24", ` +
 			`which is the network 192.0.2.0/24`,
 		with(`"overrides":[{"ip":"2001:db8::1/64","limits":{"a":{"requests":9}}}]`):                  "overrides[0].ip: got",

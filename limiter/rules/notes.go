@@ -244,6 +244,10 @@ func (c *compiler) noteHeaders(r *rule) {
 	if r.byCall() {
 		c.doc.Note(path, "behind an authorizer, which sees no body, the MCP server must compare %s with the body; elsewhere Weir does",
 			r.fieldNames())
+		if r.Method != "" {
+			c.doc.Note(document.Join(r.Path, "method"), "a call by another method than %s counts only on other rules; leave the field out, unless "+
+				"the MCP server refuses such a call", r.Method)
+		}
 	}
 	for _, f := range r.Headers {
 		if !isCall(f.Name) {

@@ -3,7 +3,6 @@ package rules
 import (
 	"iter"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -61,12 +60,20 @@ func (r *rule) always(other *rule, tier string) []limit {
 
 // includes reports whether r applies to every request to which the rule other applies.
 func (r *rule) includes(other *rule) bool {
-	if r.Method != "" && r.Method != other.Method || !r.pattern.contains(other.pattern) ||
-		len(r.Headers) > 0 && !reflect.DeepEqual(r.Headers, other.Headers) {
+	if r.Method != "" && r.Method != other.Method || !r.pattern.contains(other.pattern) || !r.selectsAll(other) {
 		return false
 	}
 	return !slices.ContainsFunc(r.except, func(p pattern) bool {
 		return !slices.ContainsFunc(other.except, func(q pattern) bool { return q.contains(p) }) && p.overlaps(other.pattern)
+	})
+}
+
+// selectsAll reports whether a request with the header fields of the rule other has those of r.
+func (r *rule) selectsAll(other *rule) bool {
+	return !slices.ContainsFunc(r.Headers, func(f document.Field) bool {
+		return !slices.ContainsFunc(other.Headers, func(o document.Field) bool {
+			return o.Name == f.Name && !slices.ContainsFunc(o.Values, func(value string) bool { return !matches(f.Values, value) })
+		})
 	})
 }
 
