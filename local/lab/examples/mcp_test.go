@@ -20,17 +20,21 @@ import (
 	"github.com/weir-limits/weir/local/serve"
 )
 
-// newMCP returns a front of an MCP server with the example mcp.json. Its tools report 700 tokens.
+// newMCP returns a front of an MCP server with the example mcp.json.
 func newMCP(t *testing.T) (url string, serving *sync.WaitGroup) {
 	t.Helper()
+	return newFront(t, storetest.Must(filepath.Abs("../../../limiter/rules/examples/mcp.json")), newTools())
+}
+
+// newTools returns an MCP server whose tools report 700 tokens.
+func newTools() http.Handler {
 	server := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1"}, nil)
 	for _, name := range []string{"search_docs", "render", "delete"} {
 		mcp.AddTool(server, &mcp.Tool{Name: name}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Meta: mcp.Meta{"tokens": 700}, Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil, nil
 		})
 	}
-	return newFront(t, storetest.Must(filepath.Abs("../../../limiter/rules/examples/mcp.json")), mcp.NewStreamableHTTPHandler(
-		func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})
 }
 
 // newFront returns the URL of h behind weir serve --upstream with a file of rules. The requests that it serves hold serving until
@@ -94,6 +98,19 @@ func (a *agent) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestMCP(t *testing.T) {
 	for version, old := range map[string]bool{"2026-07-28": false, "2025-06-18": true} {
 		t.Run(version, func(t *testing.T) { testMCP(t, version, old) })
+
+		// Behind an authorizer, which sees no body, the official server must compare the fields itself. Of the older version, it does not.
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":`+
+			`"tools/call","params":{"name":"render","_meta":{"io.modelcontextprotocol/protocolVersion":"`+version+`"}}}`))
+		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			"Mcp-Protocol-Version": version, "Mcp-Method": "tools/call", "Mcp-Name": "search_docs"} {
+			r.Header.Set(name, value)
+		}
+		w := httptest.NewRecorder()
+		newTools().ServeHTTP(w, r)
+		if text := w.Body.String(); strings.Contains(text, "-32020") == old || strings.Contains(text, "done") != old {
+			t.Errorf("%s: the name of another tool, without Weir: got %d %s", version, w.Code, text)
+		}
 	}
 }
 
