@@ -35,7 +35,10 @@ func adviceOf(r *http.Response, now time.Time, forbidden bool) advice {
 	if r.Header.Get("Age") == "" { // a response with Age is from a cache, so its numbers are old
 		a.readQuotas(r, now)
 	}
-	after := retryAfter(r.Header, now)
+	after := instant(r.Header.Get("Retry-After-Ms")+"ms", now)
+	if after < 0 {
+		after = instant(r.Header.Get("Retry-After"), now)
+	}
 	switch r.StatusCode {
 	case http.StatusTooManyRequests:
 		a.refused = true
@@ -48,14 +51,6 @@ func adviceOf(r *http.Response, now time.Time, forbidden bool) advice {
 		a.wait = after
 	}
 	return a
-}
-
-// retryAfter reads Retry-After-Ms, or else Retry-After.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	if n, ok := decimal(h.Get("Retry-After-Ms")); ok {
-		return delay(n / 1000)
-	}
-	return instant(h.Get("Retry-After"), now)
 }
 
 // readQuotas reads the longest wait of an exhausted quota in all fields of quotas.
@@ -111,10 +106,8 @@ func (a *advice) readStructured(lines []string, read func(left, reset string)) {
 			read(fmt.Sprint(left), fmt.Sprint(reset))
 		}
 	}
-	if err == nil {
-		return
-	}
-	if whole, err := httpsfv.UnmarshalDictionary(lines); err == nil {
+	whole, malformed := httpsfv.UnmarshalDictionary(lines)
+	if err != nil && malformed == nil {
 		left, _ := whole.Get("remaining")
 		reset, _ := whole.Get("reset")
 		read(bare(left), bare(reset))
@@ -139,7 +132,7 @@ func instant(value string, now time.Time) time.Duration {
 		case n > 1e9:
 			return until(time.UnixMilli(int64(n*1000)), now)
 		}
-		return delay(n)
+		return time.Duration(min(n, farthest.Seconds()) * float64(time.Second))
 	}
 	if d, err := time.ParseDuration(value); err == nil && d >= 0 {
 		return min(d, farthest)
@@ -153,11 +146,6 @@ func instant(value string, now time.Time) time.Duration {
 }
 
 func until(at, now time.Time) time.Duration { return min(max(at.Sub(now), 0), farthest) }
-
-// delay returns n seconds, at most farthest.
-func delay(n float64) time.Duration {
-	return time.Duration(min(n, farthest.Seconds()) * float64(time.Second))
-}
 
 // decimal parses a number of digits with at most one point.
 func decimal(value string) (float64, bool) {

@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -83,12 +84,8 @@ func (t *Transport) open() {
 	if t.MaxWait <= 0 {
 		t.MaxWait = DefaultMaxWait
 	}
-	if t.Base == nil {
-		t.Base = http.DefaultTransport
-	}
-	if t.Retries == 0 {
-		t.Retries = DefaultRetries
-	}
+	t.Base = cmp.Or(t.Base, http.DefaultTransport)
+	t.Retries = cmp.Or(t.Retries, DefaultRetries)
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -100,16 +97,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	for n := 0; ; n++ {
 		if err := t.enter(r, giveUp); err != nil {
-			if n == 0 && r.Body != nil {
+			if r.Body != nil {
 				_ = r.Body.Close()
 			}
 			return nil, err
 		}
-		request, err := attempt(r, n)
-		if err != nil {
-			return nil, err
-		}
-		answer, err := t.Base.RoundTrip(request)
+		answer, err := t.Base.RoundTrip(r)
 		if err != nil {
 			return nil, err
 		}
@@ -126,6 +119,14 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		discard(answer)
 		if err := sleep(r.Context(), pause); err != nil {
 			return nil, err
+		}
+		if r.GetBody != nil {
+			body, err := r.GetBody()
+			if err != nil {
+				return nil, err
+			}
+			r = r.WithContext(r.Context())
+			r.Body = body
 		}
 	}
 }
@@ -164,46 +165,29 @@ func (t *Transport) learn(r *http.Request, status int, a advice, now time.Time) 
 	if a.wait < 0 {
 		return
 	}
-	host, folder, own := 0, 1, 2
-	scope := host
+	scopes := t.scopes(r)
+	key := scopes[0]
 	switch {
 	case a.named:
-		scope = folder
+		key = scopes[1]
 	case status == http.StatusServiceUnavailable:
-		scope = own
+		key = scopes[2]
 	}
-	key, b := t.scopes(r)[scope], block{until: now.Add(a.wait), probe: now.Add(min(a.wait, t.MaxWait))}
+	b := block{until: now.Add(a.wait), probe: now.Add(min(a.wait, t.MaxWait))}
 	if known, ok := t.blocks.Peek(key); !ok || b.until.After(known.until) || !known.probe.After(now) {
 		t.blocks.Add(key, b)
 	}
 }
 
-// scopes returns the keys of the quotas of a request: the host and the credential, also the folder of the path, and also
-// the path and the method.
+// scopes returns the keys of the quotas of a request: of the host and the credential, also of the folder of the path, and
+// also of the path and the method.
 func (t *Transport) scopes(r *http.Request) [3]uint64 {
-	caller := [5]string{r.URL.Scheme, r.URL.Host, r.Host, r.Header.Get("Authorization"), r.Header.Get("X-Api-Key")}
-	host := maphash.Comparable(t.seed, caller)
-	type place struct {
-		host         uint64
-		method, path string
+	key := func(kind, place string) uint64 {
+		return maphash.Comparable(t.seed, [...]string{r.URL.Scheme, r.URL.Host, r.Host, r.Header.Get("Authorization"),
+			r.Header.Get("X-Api-Key"), kind, place})
 	}
 	folder, _ := path.Split(r.URL.Path)
-	return [3]uint64{host, maphash.Comparable(t.seed, place{host: host, path: folder}),
-		maphash.Comparable(t.seed, place{host, "own " + r.Method, r.URL.Path})}
-}
-
-// attempt returns the request to send after n refusals. A repetition gets a new body.
-func attempt(r *http.Request, n int) (*http.Request, error) {
-	if n == 0 || r.GetBody == nil {
-		return r, nil
-	}
-	body, err := r.GetBody()
-	if err != nil {
-		return nil, err
-	}
-	r = r.WithContext(r.Context())
-	r.Body = body
-	return r, nil
+	return [3]uint64{key("host", ""), key("folder", folder), key("own "+r.Method, r.URL.Path)}
 }
 
 // idempotent lists the idempotent methods (RFC 9110, 9.2.2).
