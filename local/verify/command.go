@@ -132,8 +132,6 @@ func (v *verifier) run(ctx context.Context) error {
 func (v *verifier) check() error {
 	u, err := url.Parse(v.URL)
 	switch {
-	case v.URL == "":
-		return command.Usage("--url: required")
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "":
 		return command.Usage("--url: got %q, want a URL such as https://abc123.execute-api.eu-central-1.amazonaws.com/dev", v.URL)
 	case production.MatchString(v.URL) && !v.yes:

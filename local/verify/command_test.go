@@ -102,7 +102,7 @@ func TestCommand_mistakes(t *testing.T) {
 		code int
 		args []string
 	}{
-		{"--url: required", 2, nil},
+		{`--url: got "", want a URL`, 2, nil},
 		{`--url: got "localhost", want a URL`, 2, []string{"--url", "localhost"}},
 		{"--url: got", 2, []string{"--url", "http://user:secret@localhost"}},
 		{"looks like production", 2, []string{"--url", "https://abc.execute-api.eu-central-1.amazonaws.com/prod"}},

@@ -29,14 +29,13 @@ func (r Route) String() string { return r.Method + " " + r.Pattern }
 // values of parameters; in a document, its examples, defaults and enums are the others.
 func ParseRoutes(document []byte, values map[string]string) (routes []Route, err error) {
 	document = bytes.TrimSpace(document)
-	switch {
-	case bytes.HasPrefix(document, []byte("{")):
+	if bytes.HasPrefix(document, []byte("{")) {
 		var d openAPI
 		err = json.Unmarshal(document, &d)
 		if err == nil {
 			routes, err = d.routes(values)
 		}
-	default:
+	} else {
 		routes, err = listed(string(document), values)
 	}
 	if err == nil && len(routes) == 0 {
