@@ -66,7 +66,7 @@ func deployed(ctx context.Context, s stack.Settings, region string) (string, err
 		}
 		return region, nil
 	}
-	if s.Regions == nil || s.RecordsTable != "" {
+	if s.Regions == nil || s.Records != "" {
 		return stack.NotDeployed, nil
 	}
 	var left struct {

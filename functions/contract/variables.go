@@ -126,7 +126,7 @@ func Variables() []string {
 		VariableNamespace, VariableStore, VariableTable, VariableRedisURL, VariableRedisCluster,
 		VariableRedisIAMUser, VariableRedisIAMCache, VariableRecordsTable, VariableRulesFile,
 		VariableRulesFrom, VariableRulesVersion, VariableMaxDelay, VariableCORSOrigins,
-		VariableRequireCredential, VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableIdentity,
+		VariableJWKS, VariableJWTIssuer, VariableJWTAudience, VariableIdentity,
 		VariableUserClaim, VariableTierClaim, VariableClaims, VariableSample,
 		VariableAddress, VariableOriginSecret, VariableSecretBefore,
 		VariableBackEnd, VariableBehindAuthorizer, VariableRegions,

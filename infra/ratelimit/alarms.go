@@ -113,15 +113,9 @@ func (l *Limits) newAlarms() {
 			unmatchedPercent, 10, 15})
 	}
 	if l.props.fronted() {
-		alarm := l.NewAlarm(l, Alarm{"addresses-not-found", "Requests lack the secret of the distribution or the proxy, or the address of the " +
+		l.NewAlarm(l, Alarm{"addresses-not-found", "Requests lack the secret of the distribution or the proxy, or the address of the " +
 			"client. If they come through it, limits by address count all clients of a server together; others went to the API directly. The " +
 			"functions' logs name the reason.", m.Metric(telemetry.AddressesNotFound, "Sum"), 0, 2, 5})
-		if unresolved(l.props.Address) {
-			behind := awscdk.NewCfnCondition(awscdk.Stack_Of(l), jsii.String("IsFronted"), &awscdk.CfnConditionProps{
-				Expression: awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(l.props.Address, contract.AddressHost)),
-			})
-			alarm.Node().DefaultChild().(awscdk.CfnResource).CfnOptions().SetCondition(behind)
-		}
 	}
 	if l.props.Regions != nil {
 		l.NewAlarm(l, Alarm{"regions-failed", "Requests that need share of another region get no answer from it in time. Meanwhile this " +
@@ -181,32 +175,25 @@ func (l *Limits) newErrorsAlarm(scope constructs.Construct, id string, f awslamb
 		expression, using), "invocations"), errorsPercent, 3, 5})
 }
 
-// newAPIAlarm adds the alarm on the answers of a REST API. An id is a unique name only in one scope: the stack of the limits.
-func (l *Limits) newAPIAlarm(a *attachment) {
-	id := alarmID(a.api)
-	if *a.api.Node().Scope().Node().Path() == *awscdk.Stack_Of(l).Node().Path() {
-		id = *a.api.Node().Id()
-	}
-	l.NewAlarm(a.api.(constructs.Construct), Alarm{strings.ToLower(id) + "-errors",
-		"More than 1 % of the REST API's answers are 5xx. Look at authorizer-errors and authorizer-throttled, then at the logs of the " +
-			"authorizer and the back end.", Enough(RESTErrors(a.api.RestApiName()), "restRequests"), answersPercent, 3, 5})
-}
-
-// WatchAccessLog adds the alarm authorizer-failed in scope: API Gateway got no answer from the authorizer, for any
-// reason and even once. logs is the access log of a REST API's stage, in JSON with [Limits.AccessLogFields]. All access
-// logs write one metric, so only the first call adds the alarm.
+// WatchAccessLog reads the access log of a REST API's stage, in JSON with [Limits.AccessLogFields]. It adds the alarm
+// authorizer-failed in scope: API Gateway got no answer from the authorizer, for any reason and even once. All access logs
+// write one metric, so only the first call adds the alarm. If the rules have limits that count failures or bytes, and the
+// back end is foreign, the lines also charge these limits, so that the back end needs no code for them.
 func (l *Limits) WatchAccessLog(scope constructs.Construct, logs awslogs.ILogGroup) {
-	const name = "AuthorizerFailed"
-	id := name
-	if scope.Node().TryFindChild(&id) != nil { // a scope can have the access logs of several APIs
-		id += *awscdk.Names_NodeUniqueId(logs.Node())
+	const name, alarm = "AuthorizerFailed", "authorizer-failed"
+	var other string
+	if scope.Node().TryFindChild(jsii.String(name)) != nil { // a scope can have the access logs of several APIs
+		other = *awscdk.Names_NodeUniqueId(logs.Node())
 	}
-	filter := awslogs.NewMetricFilter(scope, &id, &awslogs.MetricFilterProps{
+	filter := awslogs.NewMetricFilter(scope, jsii.String(name+other), &awslogs.MetricFilterProps{
 		LogGroup:        logs,
 		FilterPattern:   awslogs.FilterPattern_StringValue(jsii.String("$."+responseTypeField), jsii.String("="), jsii.String("AUTHORIZER_*")),
 		MetricNamespace: jsii.String(l.metrics.namespace), MetricName: jsii.String(name), MetricValue: jsii.String("1"),
 	})
-	const alarm = "authorizer-failed"
+	if l.props.reporting().CountsFromLog {
+		subscribe(scope, "Report"+other, logs, l.log, awslogs.FilterPattern_StringValue(jsii.String("$."+contract.LogReport),
+			jsii.String("!="), jsii.String(absent)))
+	}
 	if l.alarms[alarm] > 0 {
 		return
 	}
@@ -231,7 +218,7 @@ func (t table) alarms(l *Limits) {
 	})
 	l.addAlarms(
 		Alarm{"store-throttled", "DynamoDB throttles writes. Either one item gets more than 1,000 a second (give its limit a lease or " +
-			"shards), or the table gets more than its warm throughput (set warmWrites, or lower throttle).", throttled, 0, 2, 5},
+			"shards), or the table gets more than its warm throughput (see 'Throughput of the table' in infra/README.md).", throttled, 0, 2, 5},
 		l.metrics.storeSlow("DynamoDB is slow. Above 100 ms a request is decided without it, by on_error. See the AWS Health Dashboard, and "+
 			"cold starts on the dashboard.", tableSlow),
 	)

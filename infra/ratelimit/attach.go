@@ -42,11 +42,7 @@ type attachment struct {
 // Attach cannot see what another app adds to the API: it replaces gateway responses of an imported API.
 func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Method) {
 	a := l.newAttachment(api)
-	a.methods = methods
-	scope := api.(constructs.Construct)
-	l.respond(a)
-	a.authorizer = l.newRequestAuthorizer(scope, api)
-	l.permitAPI(scope, api, *a.authorizer.Ref())
+	a.methods, a.authorizer = methods, l.newRequestAuthorizer(api)
 	limited := a.limit()
 	// API Gateway serves a snapshot of the API, so each change must create a new deployment.
 	d := api.LatestDeployment()
@@ -56,7 +52,7 @@ func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Met
 		return
 	}
 	d.Node().AddDependency(a.authorizer)
-	d.AddToLogicalId(map[string]any{"limiter": l.authorizerURI(scope), "ttl": 0, "methods": limited})
+	d.AddToLogicalId(map[string]any{"limiter": l.authorizerURI(api), "ttl": 0, "methods": limited})
 }
 
 // limit adds the authorizer to the chosen methods that have none, and returns their paths.
@@ -76,12 +72,8 @@ func (a *attachment) limit() (limited []string) {
 // gives the API the gateway responses of the limits. It returns the authorizer's id. The other tool gives
 // this authorizer to the methods, and then deploys the API again.
 func (l *Limits) NewAuthorizer(api awsapigateway.IRestApi) *string {
-	a := l.newAttachment(api)
-	l.respond(a)
-	scope := api.(constructs.Construct)
-	authorizer := l.newRequestAuthorizer(scope, api)
-	l.permitAPI(scope, api, *authorizer.Ref())
-	return authorizer.Ref()
+	l.newAttachment(api)
+	return l.newRequestAuthorizer(api).Ref()
 }
 
 // Respond gives a REST API the gateway responses of the limits, as Attach also does. Call Respond for an API whose
@@ -96,10 +88,10 @@ func (l *Limits) Respond(api awsapigateway.IRestApi) {
 		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:mode"),
 			jsii.String("each update of the API's definition removes the gateway responses of the limits; set Mode to RestApiMode_MERGE"))
 	}
-	l.respond(l.newAttachment(api))
+	l.newAttachment(api)
 }
 
-// newAttachment registers an API. It panics if the API is already attached.
+// newAttachment registers an API, and gives it the gateway responses of the limits. It panics if the API is already attached.
 func (l *Limits) newAttachment(api awsapigateway.IRestApi) *attachment {
 	if slices.ContainsFunc(l.attached, func(a *attachment) bool { return *a.api.Node().Path() == *api.Node().Path() }) {
 		panic(fmt.Errorf("ratelimit: the limits are already attached to %s; call Attach once with all its methods", *api.Node().Path()))
@@ -113,54 +105,55 @@ func (l *Limits) newAttachment(api awsapigateway.IRestApi) *attachment {
 		f.AddEnvironment(jsii.String(contract.LayerVariable(contract.VariableBehindAuthorizer)), jsii.String("true"), nil)
 	}
 	if _, own := api.Node().DefaultChild().(awsapigateway.CfnRestApi); own { // the name of an imported API is unknown here
-		l.newAPIAlarm(a)
+		id := alarmID(api)
+		if *api.Node().Scope().Node().Path() == *awscdk.Stack_Of(l).Node().Path() { // an id is a unique name only in one scope
+			id = *api.Node().Id()
+		}
+		l.NewAlarm(api.(constructs.Construct), Alarm{strings.ToLower(id) + "-errors",
+			"More than 1 % of the REST API's answers are 5xx. Look at authorizer-errors and authorizer-throttled, then at the logs of the " +
+				"authorizer and the back end.", Enough(APIErrors("REST", api.RestApiName()), "restRequests"), answersPercent, 3, 5})
 	}
-	return a
-}
-
-func (l *Limits) respond(a *attachment) {
 	for _, r := range responses(l.props.found.Refusal, l.props.CORSOrigins) {
 		fields := map[string]*string{}
 		for name, value := range r.fields {
 			fields[name] = &value
 		}
-		p := &awsapigateway.GatewayResponseProps{RestApi: a.api, Type: awsapigateway.ResponseType_Of(&r.kind), ResponseHeaders: &fields}
+		p := &awsapigateway.GatewayResponseProps{RestApi: api, Type: awsapigateway.ResponseType_Of(&r.kind), ResponseHeaders: &fields}
 		if r.status != "" {
 			p.StatusCode, p.Templates = &r.status, &map[string]*string{"application/json": &r.body}
 		}
-		awsapigateway.NewGatewayResponse(a.api.(constructs.Construct), jsii.String("Limits"+r.id), p)
+		awsapigateway.NewGatewayResponse(api.(constructs.Construct), jsii.String("Limits"+r.id), p)
 	}
+	return a
 }
 
 // newRequestAuthorizer creates a REQUEST authorizer without a cache, so that each request counts,
 // and without an identity source. With one, API Gateway would answer 401 to a request that lacks
-// it, and the limits would not count that request.
-func (l *Limits) newRequestAuthorizer(scope constructs.Construct, api awsapigateway.IRestApi) awsapigateway.CfnAuthorizer {
-	return awsapigateway.NewCfnAuthorizer(scope, jsii.String("Limiter"), &awsapigateway.CfnAuthorizerProps{
+// it, and the limits would not count that request. The permission to invoke the function is a resource in the API's
+// stack: in the function's stack, it would make the two stacks depend on each other.
+func (l *Limits) newRequestAuthorizer(api awsapigateway.IRestApi) awsapigateway.CfnAuthorizer {
+	scope := api.(constructs.Construct)
+	authorizer := awsapigateway.NewCfnAuthorizer(scope, jsii.String("Limiter"), &awsapigateway.CfnAuthorizerProps{
 		Name: jsii.String(schemeName), Type: jsii.String("REQUEST"), RestApiId: api.RestApiId(),
 		IdentitySource: jsii.String(""), AuthorizerResultTtlInSeconds: jsii.Number(0),
 		AuthorizerUri: l.authorizerURI(scope),
 	})
-}
-
-// authorizerURI returns the URI with which API Gateway invokes the authorizer.
-func (l *Limits) authorizerURI(scope constructs.Construct) *string {
-	stack := awscdk.Stack_Of(scope)
-	return jsii.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/%s/invocations",
-		*stack.Partition(), *stack.Region(), *l.authorizer.FunctionArn())
-}
-
-// permitAPI permits the authorizers of an API to invoke the function. The permission is a resource
-// in the API's stack: in the function's stack, it would make the two stacks depend on each other.
-func (l *Limits) permitAPI(scope constructs.Construct, api awsapigateway.IRestApi, authorizer string) {
 	awslambda.NewCfnPermission(scope, jsii.String("LimiterPermission"), &awslambda.CfnPermissionProps{
 		Action: jsii.String("lambda:InvokeFunction"), FunctionName: l.authorizer.FunctionArn(),
 		Principal: jsii.String("apigateway.amazonaws.com"),
 		SourceArn: awscdk.Stack_Of(scope).FormatArn(&awscdk.ArnComponents{
 			Service: jsii.String("execute-api"), Resource: api.RestApiId(),
-			ResourceName: jsii.Sprintf("authorizers/%s", authorizer),
+			ResourceName: jsii.Sprintf("authorizers/%s", *authorizer.Ref()),
 		}),
 	})
+	return authorizer
+}
+
+// authorizerURI returns the URI with which API Gateway invokes the authorizer.
+func (l *Limits) authorizerURI(scope constructs.IConstruct) *string {
+	stack := awscdk.Stack_Of(scope)
+	return jsii.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/%s/invocations",
+		*stack.Partition(), *stack.Region(), *l.authorizer.FunctionArn())
 }
 
 // schemeName is the name of the authorizer.

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -12,38 +11,28 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// checkDeployment returns the mistakes in variables and rules with which functions would not start.
-func (p *LimitsProps) checkDeployment() (problems []error) {
-	problem := func(format string, args ...any) {
-		problems = append(problems, fmt.Errorf("ratelimit: "+format, args...))
-	}
-	for name, value := range p.Variables {
-		if name == contract.VariableRequireCredential && unresolved(value) {
-			continue // RequireCredential is a bool, so a template's parameter can only be in Variables
-		}
-		if name == contract.VariableLocal || slices.Contains(contract.Variables(), name) {
-			problem("Variables: got %s, want no variable that the construct sets", name)
-		}
+// checkDeployment reports the mistakes in variables and rules with which functions would not start.
+func (p *LimitsProps) checkDeployment(want func(ok bool, format string, args ...any)) {
+	for name := range p.Variables {
+		want(name != contract.VariableLocal && !slices.Contains(contract.Variables(), name),
+			"Variables: got %s, want no variable that the construct sets", name)
 	}
 	var unreadable error
 	p.document, unreadable = os.ReadFile(p.Rules)
 	p.found = boot.Check(p.known(), p.document)
-	if p.found.Environment != "" {
-		problem("the functions would not start:\n%s", p.found.Environment)
-	}
+	want(p.found.Environment == "", "the functions would not start:\n%s", p.found.Environment)
 	reserved := p.ReservedConcurrency
 	switch least := p.found.LocalProcesses; {
 	case unreadable != nil:
-		problem("Rules: %w", unreadable)
+		want(false, "Rules: %w", unreadable)
 	case p.found.Rules != "":
-		problem("Rules: %s has mistakes:\n%s", p.Rules, p.found.Rules)
+		want(false, "Rules: %s has mistakes:\n%s", p.Rules, p.found.Rules)
 	case p.found.Version == 0 && !p.deployed():
-		problem("Rules: %s has no version; add one that grows with every change, such as \"version\": 1", p.Rules)
+		want(false, "Rules: %s has no version; add one that grows with every change, such as \"version\": 1", p.Rules)
 	case reserved != nil && least > 0 && *reserved > float64(least):
-		problem("ReservedConcurrency: got %v, more than the local_processes %d of %s; raise local_processes to %[1]v, or reserve less. In an "+
-			"outage each environment admits a part of the limit", *reserved, least, p.Rules)
+		want(false, "ReservedConcurrency: got %v, more than the local_processes %d of %s; raise local_processes to %[1]v, or reserve less. In "+
+			"an outage each environment admits a part of the limit", *reserved, least, p.Rules)
 	}
-	return problems
 }
 
 // known returns the variables of a function as far as they are known at synthesis. A placeholder

@@ -62,7 +62,7 @@ func ExampleLimits_Equip() {
 
 // A limit with "count" is settled after the answer: from the access log, or by a call of the back
 // end.
-func ExampleLimits_ReportFromLog() {
+func ExampleLimits_WatchAccessLog() {
 	app := awscdk.NewApp(nil)
 	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
 	function := awslambda.NewFunction(stack, jsii.String("Orders"), &awslambda.FunctionProps{
@@ -79,8 +79,7 @@ func ExampleLimits_ReportFromLog() {
 		lines[name] = variable
 	}
 	logs := awslogs.NewLogGroup(stack, jsii.String("Access"), nil)
-	limits.ReportFromLog(logs)
-	limits.WatchAccessLog(stack, logs) // the alarm authorizer-failed
+	limits.WatchAccessLog(stack, logs)
 	api := awsapigateway.NewRestApi(stack, jsii.String("Api"), &awsapigateway.RestApiProps{
 		CloudWatchRole: jsii.Bool(false), // the account has one role for the logs of all APIs
 		DeployOptions: &awsapigateway.StageOptions{
@@ -90,7 +89,7 @@ func ExampleLimits_ReportFromLog() {
 	})
 	api.Root().AddMethod(jsii.String("POST"), awsapigateway.NewLambdaIntegration(function, nil), nil)
 	limits.Attach(api)
-	limits.GrantReport(function)
+	limits.ReportFunction().GrantInvoke(function)
 	function.AddEnvironment(jsii.String("REPORT_FUNCTION"), limits.ReportFunction().FunctionName(), nil)
 	app.Synth(nil)
 	// Output:

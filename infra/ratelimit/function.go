@@ -61,7 +61,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, texts map[string]string
 		Retention: l.props.LogRetention, RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
 	})
 	f := awslambda.NewFunction(l, &id, &awslambda.FunctionProps{
-		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String(bootstrap), Code: code, Architecture: l.props.Architecture,
+		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String(bootstrap), Code: code, Architecture: l.architecture(),
 		MemorySize: jsii.Number(Memory), Timeout: awscdk.Duration_Seconds(jsii.Number(p.Timeout.Seconds())),
 		ReservedConcurrentExecutions: p.ReservedConcurrency, Environment: &map[string]*string{contract.VariableFunction: jsii.String(p.Role)},
 		Role: awsiam.NewRole(l, jsii.String(id+"Role"), &awsiam.RoleProps{
@@ -112,6 +112,10 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 		setVariables(f, map[string]*string{contract.VariableBackEnd: jsii.String(contract.BackEndWeir)})
 	}
 	return f
+}
+
+func (l *Limits) architecture() awslambda.Architecture {
+	return awslambda.Architecture_Custom(&l.props.Architecture, nil)
 }
 
 // Bundle returns the folder in LimitsProps.Bundles for a role.

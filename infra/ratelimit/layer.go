@@ -31,7 +31,11 @@ func (l *Limits) AddLayer(f awslambda.Function) {
 	variables[contract.VariableWrapper] = jsii.String(layerWrapper)
 	setVariables(f, variables)
 	f.AddLayers(l.Layer())
-	l.watchLayered(f)
+	// Without a log group of this app, LogGroup would create a custom resource.
+	if resolvedObject(f, f.Node().DefaultChild().(awslambda.CfnFunction).LoggingConfig())["logGroup"] != nil {
+		l.watch(f.LogGroup().LogGroupName())
+		l.forwardLines(f, "", f.LogGroup())
+	}
 	l.layered = append(l.layered, f)
 	l.publishAfter(f)
 	l.newErrorsAlarm(f, alarmID(f), f, false)
@@ -46,7 +50,7 @@ func (l *Limits) checkLayered(f awslambda.Function) error {
 		return fmt.Errorf("got the runtime %s, want a managed one, such as nodejs22.x; Lambda runs no wrapper script in others, so limit a Go "+
 			"function in its handler, with Equip, and copy the files of the layer into a container image", runtime)
 	}
-	if want := *l.props.Architecture.Name(); architecture != want {
+	if want := l.props.Architecture; architecture != want {
 		return fmt.Errorf("got the architecture %s, want %s, that of the layer; change it, or LimitsProps.Architecture", architecture, want)
 	}
 	if applied := resolvedObject(f, f.Node().DefaultChild().(awslambda.CfnFunction).SnapStart())["applyOn"]; applied != nil &&
@@ -87,17 +91,6 @@ func resolvedObject(f awslambda.Function, property any) map[string]any {
 	return made
 }
 
-// watchLayered adds the function's log group to the saved queries, and forwards its lines to Kafka, if this app
-// created the group.
-func (l *Limits) watchLayered(f awslambda.Function) {
-	function := f.Node().DefaultChild().(awslambda.CfnFunction)
-	// Otherwise LogGroup would create a custom resource.
-	if resolvedObject(f, function.LoggingConfig())["logGroup"] != nil {
-		l.watch(f.LogGroup().LogGroupName())
-		l.forwardLines(f, "", f.LogGroup())
-	}
-}
-
 // Layer returns the layer with the extension, the wrapper script and the rules. [Limits.AddLayer]
 // adds it to a function.
 func (l *Limits) Layer() awslambda.ILayerVersion {
@@ -110,7 +103,7 @@ func (l *Limits) Layer() awslambda.ILayerVersion {
 	defer done()
 	l.layer = awslambda.NewLayerVersion(l, jsii.String("Layer"), &awslambda.LayerVersionProps{
 		Code: code, Description: jsii.String("Weir: limits requests before the function runs"),
-		CompatibleArchitectures: &[]awslambda.Architecture{l.props.Architecture},
+		CompatibleArchitectures: &[]awslambda.Architecture{l.architecture()},
 	})
 	// An update creates a new version of the layer. Keep the previous version: functions of other
 	// stacks use its ARN, and Lambda rejects an update of a function whose layer version was

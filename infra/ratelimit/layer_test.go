@@ -334,7 +334,7 @@ func TestLimits_AddLayer_mistakes(t *testing.T) {
 	p.Namespace = "other"
 	without := ratelimit.NewLimits(awscdk.NewStack(app, jsii.String("Without"), nil), jsii.String("Limits"), p)
 	if got, want := panicked(func() { without.AddLayer(function("Unlimited", valid)) }),
-		"extension/bootstrap: not found; build it (make functions"; !strings.Contains(got, want) {
+		"extension/bootstrap: no such file or directory, want a program"; !strings.Contains(got, want) {
 		t.Errorf("no bundle: got %q, want %q", got, want)
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -26,8 +25,7 @@ type Limits struct {
 	metrics    Metrics
 	published  awscdk.CustomResource // nil unless the deployment publishes the rules
 
-	log     awslambda.Function  // behind the subscriptions of logs; nil without one
-	reports awslambda.IFunction // log, or nil if no back end reports costs
+	log awslambda.Function // behind the subscriptions of logs; nil without one
 
 	attached []*attachment
 	alarms   map[string]int         // number of alarms by name
@@ -45,18 +43,15 @@ type state interface {
 }
 
 // NewLimits creates the limits in scope. It panics if props has mistakes; the error has one line
-// for each.
+// for each. Apply a permissions boundary to the result: awsiam.PermissionsBoundary_Of(limits).Apply(policy).
 func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limits {
 	l := &Limits{props: *props, alarms: map[string]int{}}
 	props = &l.props
-	if err := props.check(); err != nil {
+	if err := props.check(awscdk.Stack_Of(scope)); err != nil {
 		panic(err)
 	}
-	props.checkRegion(scope)
 	l.props.LogRetention = cmp.Or(l.props.LogRetention, awslogs.RetentionDays_ONE_MONTH)
-	if l.props.Architecture == nil {
-		l.props.Architecture = awslambda.Architecture_ARM_64()
-	}
+	l.props.Architecture = cmp.Or(l.props.Architecture, "arm64")
 	constructs.NewConstruct_Override(l, scope, id)
 	l.metrics = newMetrics(props.Namespace)
 	l.records = l.newRecords()
@@ -74,9 +69,6 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 		l.newSigningKeys()
 	}
 	l.newPublisher(scope)
-	if props.PermissionsBoundary != nil {
-		awsiam.PermissionsBoundary_Of(l).Apply(props.PermissionsBoundary)
-	}
 	l.newAlarms()
 	l.saveQueries()
 	l.Node().AddValidation(&validation{limits: l})
@@ -97,8 +89,8 @@ func (l *Limits) Metrics() Metrics { return l.metrics }
 // stack, because lost API keys cannot be restored.
 func (l *Limits) newRecords() awsdynamodb.ITable {
 	switch {
-	case l.props.Records != nil:
-		return l.props.Records
+	case l.props.Records != "":
+		return awsdynamodb.Table_FromTableName(l, jsii.String("Records"), &l.props.Records)
 	case l.props.Regions != nil:
 		return l.globalRecords()
 	}

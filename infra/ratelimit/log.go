@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -57,9 +56,6 @@ func (l *Limits) newLog() {
 		}
 		l.log = l.newLogFunction(counters)
 	}
-	if checked.Counts {
-		l.reports = l.log
-	}
 	if l.props.Reports || l.props.found.Counts {
 		l.NewAlarm(l, Alarm{"settlements-lost", "Costs that are known after the answer did not reach the store. Look at the store-* alarms.",
 			l.metrics.Metric(telemetry.SettlementsLost, "Sum"), 0, 3, 5})
@@ -93,24 +89,19 @@ func (l *Limits) newLogFunction(counters access) awslambda.Function {
 	return f
 }
 
-// ReportFunction returns the function that charges what a foreign back end of a REST API reports. It is nil
-// if every limit of the rules counts requests, or with WeirBehind.
+// ReportFunction returns the function that charges what a foreign back end of a REST API reports. A back end that invokes it
+// needs the permission: see awslambda.IFunction.GrantInvoke. ReportFunction panics if every limit of the rules counts requests,
+// or with WeirBehind.
 func (l *Limits) ReportFunction() awslambda.IFunction {
-	return l.reports
-}
-
-// GrantReport permits a back end to invoke the function that charges what it reports. It panics if
-// ReportFunction returns nil.
-func (l *Limits) GrantReport(to awsiam.IGrantable) awsiam.Grant {
-	if l.reports == nil {
-		panic(errors.New("ratelimit: GrantReport: no limit of the rules has a count, or WeirBehind is set, so nothing is reported; remove the " +
-			"call"))
+	if !l.props.reporting().Counts {
+		panic(errors.New("ratelimit: ReportFunction: no limit of the rules has a count, or WeirBehind is set, so nothing is reported; " +
+			"remove the call"))
 	}
-	return grant(to, []string{"lambda:InvokeFunction"}, l.reports.FunctionArn(), nil)
+	return l.log
 }
 
 // AccessLogFields returns the fields that the JSON access log of a REST API's stage needs for
-// [Limits.WatchAccessLog] and [Limits.ReportFromLog]. Key: field; value: variable of API Gateway.
+// [Limits.WatchAccessLog]. Key: field; value: variable of API Gateway.
 func (l *Limits) AccessLogFields() map[string]string {
 	fields := map[string]string{responseTypeField: "$context.error.responseType"}
 	if l.props.reporting().CountsFromLog {
@@ -118,20 +109,6 @@ func (l *Limits) AccessLogFields() map[string]string {
 		fields[contract.LogStatus], fields[contract.LogLength] = "$context.status", "$context.responseLength"
 	}
 	return fields
-}
-
-// ReportFromLog charges limits that count failures or bytes from a REST API's access log, so that foreign back ends need
-// no code for them. The log must be JSON with [Limits.AccessLogFields]. If no limit is charged from the log, it does nothing.
-func (l *Limits) ReportFromLog(logs awslogs.ILogGroup) {
-	if !l.props.reporting().CountsFromLog {
-		return
-	}
-	scope, ok := logs.(constructs.Construct)
-	if !ok { // an imported log group has no such resource in this app
-		scope = constructs.NewConstruct(l, jsii.String("Report"+*logs.Node().Id()))
-	}
-	subscribe(scope, "Report", logs, l.reports, awslogs.FilterPattern_StringValue(jsii.String("$."+contract.LogReport), jsii.String("!="),
-		jsii.String(absent)))
 }
 
 // subscribe sends the lines of a log group that match a pattern to a function.

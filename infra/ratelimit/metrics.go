@@ -76,20 +76,16 @@ func (m Metrics) Unmatched() awscloudwatch.IMetric {
 	return m.percent("Unmatched, %", "100 * unmatched / ("+decided+")", telemetry.Allowed, telemetry.Refused, telemetry.Unmatched)
 }
 
-// RESTErrors returns the 5xx answers of a REST API, which the name identifies, in percent of its answers, restRequests.
-func RESTErrors(name *string) awscloudwatch.IMetric {
-	return apiErrors("REST", "5XXError", map[string]*string{"ApiName": name})
-}
-
-// HTTPErrors returns the 5xx answers of an HTTP API, which the id identifies, in percent of its answers, httpRequests.
-func HTTPErrors(id *string) awscloudwatch.IMetric {
-	return apiErrors("HTTP", "5xx", map[string]*string{"ApiId": id})
-}
-
-func apiErrors(kind, errors string, api map[string]*string) awscloudwatch.IMetric {
-	id := strings.ToLower(kind)
+// APIErrors returns the 5xx answers of an API in percent of its answers, restRequests or httpRequests. A REST API is known by its
+// name, and an HTTP API by its id.
+func APIErrors(kind string, api *string) awscloudwatch.IMetric {
+	errors, dimension := "5XXError", "ApiName"
+	if kind == "HTTP" {
+		errors, dimension = "5xx", "ApiId"
+	}
+	id, of := strings.ToLower(kind), map[string]*string{dimension: api}
 	return Percent(kind+" errors, %", fmt.Sprintf("100 * %[1]sErrors / %[1]sRequests", id), map[string]awscloudwatch.IMetric{
-		id + "Errors": Metric("AWS/ApiGateway", errors, "Sum", api), id + "Requests": Metric("AWS/ApiGateway", "Count", "Sum", api),
+		id + "Errors": Metric("AWS/ApiGateway", errors, "Sum", of), id + "Requests": Metric("AWS/ApiGateway", "Count", "Sum", of),
 	})
 }
 

@@ -92,8 +92,6 @@ func subnets(vpc awsec2.IVpc, zones []string) *awsec2.SelectedSubnets {
 	kind := awsec2.SubnetType_PRIVATE_WITH_EGRESS
 	if len(*vpc.IsolatedSubnets()) > 0 {
 		kind = awsec2.SubnetType_PRIVATE_ISOLATED
-	} else if len(*vpc.PrivateSubnets()) == 0 {
-		panic(fmt.Errorf("ratelimit: Vpc: %s has public subnets only; want isolated or private ones", *vpc.Node().Path()))
 	}
 	p := &awsec2.SubnetSelection{SubnetType: kind, OnePerAz: jsii.Bool(true)}
 	if zones != nil {

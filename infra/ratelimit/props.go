@@ -5,20 +5,17 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"math"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
@@ -80,13 +77,9 @@ type LimitsProps struct {
 	// CacheGigabytes and CacheECPUs are the cache's maximum storage and its maximum ECPUs per
 	// second, which bound its cost. 0 means 5 GB and 100,000 ECPUs per second.
 	CacheGigabytes, CacheECPUs float64
-	// WarmWrites is the number of write units per second that the counter table accepts at once, at
-	// least 4,000. Every new table accepts 4,000. AWS charges a higher number once and cannot lower
-	// it. infra/README.md has the formula. With 0, DynamoDB chooses.
-	WarmWrites float64
-	// Records is the records table of an earlier deployment. nil: the construct creates one, which
+	// Records is the name of the records table of an earlier deployment. "": the construct creates one, which
 	// outlives the stack.
-	Records awsdynamodb.ITable
+	Records string
 
 	// Regions are the regions that share limits with "regions": "shared", such as eu-central-1 and us-east-1, in an order
 	// that is the same in all of them. Each has limits with the same Namespace, in a stack whose Env has the region. The
@@ -112,8 +105,6 @@ type LimitsProps struct {
 	UserClaim, TierClaim string
 	// Claims are more names of claims for rules, such as org=org.id.
 	Claims []string
-	// RequireCredential rejects anonymous callers with 401.
-	RequireCredential bool
 	// CORSOrigins are the origins whose pages may call the API, such as https://app.example, or
 	// only "*". Cookies are not allowed. nil means none.
 	CORSOrigins []string
@@ -125,13 +116,12 @@ type LimitsProps struct {
 	OriginSecret, PreviousOriginSecret string
 	// MaxDelay is the longest wait of a request in a leaky bucket. 0: requests do not wait.
 	MaxDelay time.Duration
-	// Variables are more variables of functions/boot, such as BASE_PATH (for a custom domain),
-	// JWT_ALGORITHMS or IPV6_BITS. Variables that another property sets are
-	// rejected. The only exception is REQUIRE_CREDENTIAL with a parameter of the template as value.
+	// Variables are more variables of functions/boot, such as BASE_PATH (for a custom domain), REQUIRE_CREDENTIAL (true rejects
+	// anonymous callers with 401), JWT_ALGORITHMS or IPV6_BITS. Variables that another property sets are rejected.
 	Variables map[string]string
 
-	// Architecture is the architecture of the bundles. nil means arm64.
-	Architecture awslambda.Architecture
+	// Architecture is the architecture of the bundles: arm64 (also if empty) or x86_64. With Code, it can be a parameter.
+	Architecture string
 	// LogRetention is the retention of the functions' logs. "" means one month.
 	LogRetention awslogs.RetentionDays
 	// ReservedConcurrency is the maximum number of concurrent requests in the authorizer. It takes
@@ -142,8 +132,6 @@ type LimitsProps struct {
 	// Key encrypts the tables that the construct creates. nil means the key of DynamoDB. It is not for several Regions,
 	// because a key is in one region.
 	Key awskms.IKey
-	// PermissionsBoundary limits the roles of the functions. nil means none.
-	PermissionsBoundary awsiam.IManagedPolicy
 	// AlarmAction is the action of every alarm. nil means no action.
 	AlarmAction awscloudwatch.IAlarmAction
 
@@ -164,8 +152,8 @@ var validNamespace = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 // have 40 characters.
 const maxNamespace = 32
 
-// check returns the mistakes in p, one per line.
-func (p *LimitsProps) check() error {
+// check returns the mistakes in p for limits in a stack, one per line.
+func (p *LimitsProps) check(in awscdk.Stack) error {
 	var problems []error
 	want := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -176,10 +164,6 @@ func (p *LimitsProps) check() error {
 		"Namespace: got %q, want 1 to %d lower-case letters, digits and single hyphens, starting with a letter", p.Namespace, maxNamespace)
 	want(p.Store == "" || p.Store == DynamoDB || p.Store == ElastiCache, "Store: got %q, want %s or %s", p.Store, DynamoDB, ElastiCache)
 	want(p.inNetwork() || p.Vpc == nil && p.Zones == nil, "Vpc, Zones: want none; only %s uses a network", ElastiCache)
-	want(p.WarmWrites == 0 || p.Store != ElastiCache, "WarmWrites: got %v, want 0 with %s, which has no table of counters", p.WarmWrites,
-		ElastiCache)
-	want(p.WarmWrites == 0 || p.WarmWrites >= NewTableWrites && p.WarmWrites == math.Trunc(p.WarmWrites),
-		"WarmWrites: got %v, want 0 or a whole number of at least %d, the throughput of every new table", p.WarmWrites, NewTableWrites)
 	want(p.MaxDelay < handlerTimeout, "MaxDelay: got %s, want less than %s, the timeout of a function", p.MaxDelay, handlerTimeout)
 	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= 1, "ReservedConcurrency: want at least 1; 0 stops the authorizer")
 	if t := p.Tokens; t != nil {
@@ -195,8 +179,11 @@ func (p *LimitsProps) check() error {
 	first, _, _ := strings.Cut(strings.Join(p.Regions, ","), ",")
 	want(!strings.HasSuffix(first, contract.WithoutShare), "Regions: got %s first, want a region with a share: it has the records, so it "+
 		"cannot join or leave", first)
+	want(p.Regions == nil || slices.Contains(contract.RegionNames(p.Regions), *in.Region()), "Regions: the stack %s is in the region %s, "+
+		"want one of %v; set Env.Region of the stack", *in.StackName(), *in.Region(), p.Regions)
 	p.checkKafka(want)
-	return errors.Join(append(problems, p.checkDeployment()...)...)
+	p.checkDeployment(want)
+	return errors.Join(problems...)
 }
 
 // fronted reports whether the functions believe a field of the request for the client's address.
@@ -226,9 +213,6 @@ func (p *LimitsProps) variables() map[string]string {
 	if p.MaxDelay != 0 {
 		v[contract.VariableMaxDelay] = p.MaxDelay.String()
 	}
-	if p.RequireCredential {
-		v[contract.VariableRequireCredential] = "true"
-	}
 	if p.fronted() {
 		v[contract.VariableAddress], v[contract.VariableOriginSecret], v[contract.VariableSecretBefore] = p.Address, p.OriginSecret,
 			p.PreviousOriginSecret
@@ -248,21 +232,18 @@ func (p *LimitsProps) variables() map[string]string {
 func (p *LimitsProps) checkBundle(bundle string) error {
 	path, name := filepath.Join(bundle, bootstrap), filepath.Base(bundle)
 	arch, machine := "arm64", elf.EM_AARCH64
-	if p.Architecture != nil && *p.Architecture.Name() == "x86_64" {
+	if p.Architecture == "x86_64" {
 		arch, machine = "amd64", elf.EM_X86_64
 	}
 	build := fmt.Sprintf("GOOS=linux GOARCH=%s CGO_ENABLED=0 go build -tags lambda.norpc,nethttpomithttp2 -trimpath -ldflags \"-s -w\" -o "+
 		"%s PACKAGE, such as github.com/weir-limits/weir/functions/%s", arch, path, name)
 	f, err := elf.Open(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: not found; build it (make functions, or %s)", path, build)
-	case err != nil:
-		return fmt.Errorf("%s: not a program for Linux (%w); build it (%s)", path, err, build)
+	if err == nil {
+		defer func() { _ = f.Close() }()
+		if f.Machine == machine {
+			return nil
+		}
+		err = fmt.Errorf("built for %s", f.Machine)
 	}
-	defer func() { _ = f.Close() }()
-	if f.Machine != machine {
-		return fmt.Errorf("%s: built for %s, want %s; build it (%s)", path, f.Machine, machine, build)
-	}
-	return nil
+	return fmt.Errorf("bootstrap: got %w, want a program for Linux and %s; build it (make functions, or %s)", err, machine, build)
 }

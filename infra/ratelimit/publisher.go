@@ -41,17 +41,14 @@ func (l *Limits) newPublisher(scope constructs.Construct) {
 	if !l.props.deployed() || !l.publishes() {
 		return
 	}
-	document, err := l.props.packed()
-	if err != nil {
-		panic(fmt.Errorf("ratelimit: Rules: %w", err))
-	}
 	within := awscdk.Duration_Seconds(jsii.Number(publishWithin.Seconds()))
 	f := l.newFunction("Publisher", FunctionProps{Bundle: l.Bundle(contract.Deploy), Role: contract.Publisher, Timeout: publisherTimeout}, nil)
 	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{MaxEventAge: within})
 	permit(f, l.record(contract.PublisherActions(), contract.DeployedRulesKey(l.props.Namespace)))
 	l.published = awscdk.NewCustomResource(scope, jsii.String(*l.Node().Id()+"Rules"), &awscdk.CustomResourceProps{
 		ServiceToken: f.FunctionArn(), ResourceType: jsii.String("Custom::WeirRules"), ServiceTimeout: within, Properties: &map[string]any{
-			contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace, contract.PropertyDocument: document,
+			contract.PropertyTable: l.records.TableName(), contract.PropertyNamespace: l.props.Namespace,
+			contract.PropertyDocument: l.props.packed(),
 		},
 	})
 	l.publishAfter(l.authorizer)
@@ -66,16 +63,16 @@ func (l *Limits) publishAfter(f awslambda.IFunction) {
 	}
 }
 
-// packed returns the rules as contract.PropertyDocument.
-func (p *LimitsProps) packed() (string, error) {
+// packed returns the rules as contract.PropertyDocument. It panics if they are too large.
+func (p *LimitsProps) packed() string {
 	var b bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // NewWriterLevel fails only for an invalid level
 	_, _ = w.Write(p.document)                            // a Buffer never returns an error
 	_ = w.Close()
 	packed := base64.StdEncoding.EncodeToString(b.Bytes())
 	if len(packed) > maxDeployed {
-		return "", fmt.Errorf("%s: got %d bytes after compression, want at most %d in a template; set RulesFrom to %s, and publish the rules "+
-			"with `weir rules publish`", p.Rules, len(packed), maxDeployed, contract.RulesTable)
+		panic(fmt.Errorf("ratelimit: Rules: %s: got %d bytes after compression, want at most %d in a template; set RulesFrom to %s, and "+
+			"publish the rules with `weir rules publish`", p.Rules, len(packed), maxDeployed, contract.RulesTable))
 	}
-	return packed, nil
+	return packed
 }

@@ -1,26 +1,16 @@
 package ratelimit
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
-	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 )
-
-// checkRegion panics unless the stack of the limits is in one of the regions that share limits.
-func (p *LimitsProps) checkRegion(scope constructs.Construct) {
-	if region := *awscdk.Stack_Of(scope).Region(); p.Regions != nil && !slices.Contains(contract.RegionNames(p.Regions), region) {
-		panic(fmt.Errorf("ratelimit: Regions: the stack %s is in the region %s, want one of %v; set Env.Region of the stack",
-			*awscdk.Stack_Of(scope).StackName(), region, p.Regions))
-	}
-}
 
 // owns reports whether these limits own the records of all regions.
 func (l *Limits) owns() bool {

@@ -36,14 +36,9 @@ var (
 	corsHeaders = []string{"Authorization", "Content-Type", "x-api-key"}
 )
 
-type (
-	restAPI = awsapigateway.RestApi
-	httpAPI = awsapigatewayv2.HttpApi
-)
-
 // newRESTAPI creates the REST API, whose methods the authorizer limits.
-func (s *stage) newRESTAPI() restAPI {
-	logs := s.newAccessLog("RestAccess", "")
+func (s *stage) newRESTAPI() awsapigateway.RestApi {
+	logs := s.newAccessLog("RestAccess", nil)
 	s.limits.WatchAccessLog(s.stack, logs)
 	api := awsapigateway.NewRestApi(s.stack, jsii.String("Rest"), &awsapigateway.RestApiProps{
 		RestApiName:    jsii.String("weir-" + s.settings.Namespace),
@@ -54,7 +49,7 @@ func (s *stage) newRESTAPI() restAPI {
 			ThrottlingRateLimit:  jsii.Number(s.settings.Throttle),
 			ThrottlingBurstLimit: jsii.Number(s.settings.Throttle),
 			AccessLogDestination: awsapigateway.NewLogGroupLogDestination(logs),
-			AccessLogFormat:      restAccess(s.limits),
+			AccessLogFormat:      awsapigateway.AccessLogFormat_Custom(accessFormat(s.limits.AccessLogFields(), restFields)),
 			CachingEnabled:       jsii.Bool(false), // the default, but drift detection compares only properties that a template has
 		},
 		DefaultCorsPreflightOptions: s.preflight(),
@@ -80,7 +75,7 @@ func (s *stage) preflight() *awsapigateway.CorsOptions {
 }
 
 // newHTTPAPI creates the HTTP API, whose handler makes the decisions.
-func (s *stage) newHTTPAPI() httpAPI {
+func (s *stage) newHTTPAPI() awsapigatewayv2.HttpApi {
 	api := awsapigatewayv2.NewHttpApi(s.stack, jsii.String("Http"), &awsapigatewayv2.HttpApiProps{
 		ApiName:            jsii.String("weir-" + s.settings.Namespace),
 		CreateDefaultStage: jsii.Bool(false),
@@ -97,9 +92,9 @@ func (s *stage) newHTTPAPI() httpAPI {
 		Throttle: &awsapigatewayv2.ThrottleSettings{RateLimit: jsii.Number(s.settings.Throttle),
 			BurstLimit: jsii.Number(s.settings.Throttle)},
 	})
-	logs := s.newAccessLog("HttpAccess", vendedLogs+"apigateway/weir-"+s.settings.Namespace+"-http")
+	logs := s.newAccessLog("HttpAccess", jsii.String(vendedLogs+"apigateway/weir-"+s.settings.Namespace+"-http"))
 	stage.Node().DefaultChild().(awsapigatewayv2.CfnStage).SetAccessLogSettings(&awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
-		DestinationArn: logs.LogGroupArn(), Format: httpAccess(),
+		DestinationArn: logs.LogGroupArn(), Format: accessFormat(httpFields),
 	})
 	to := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), s.handler, nil)
 	for _, r := range routes() {
@@ -116,11 +111,9 @@ func (s *stage) newHTTPAPI() httpAPI {
 // instead.
 const vendedLogs = "/aws/vendedlogs/"
 
-// newAccessLog creates a log group. CloudFormation chooses the name if name is empty.
-func (s *stage) newAccessLog(id, name string) awslogs.LogGroup {
-	p := &awslogs.LogGroupProps{Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY}
-	if name != "" {
-		p.LogGroupName = jsii.String(name)
-	}
-	return awslogs.NewLogGroup(s.stack, jsii.String(id), p)
+// newAccessLog creates a log group. CloudFormation chooses the name if name is nil.
+func (s *stage) newAccessLog(id string, name *string) awslogs.LogGroup {
+	return awslogs.NewLogGroup(s.stack, &id, &awslogs.LogGroupProps{
+		LogGroupName: name, Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
+	})
 }

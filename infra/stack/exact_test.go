@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/infra/ratelimit"
 	"github.com/weir-limits/weir/infra/stack"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -127,13 +126,17 @@ func TestStack_network_zones(t *testing.T) {
 	}
 }
 
+// newTableWrites is the number of write units a second that a new on-demand table accepts:
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html
+const newTableWrites = 4000
+
 // With the default throttle, even a flood of the most expensive requests to all APIs writes no more
 // than a new table accepts. The documents name the default.
 func TestStack_throughput(t *testing.T) {
 	_, stage := templateOf(t).one(t, "AWS::ApiGateway::Stage", "")
 	throttle := stage.Properties["MethodSettings"].([]any)[0].(map[string]any)["ThrottlingRateLimit"].(float64)
-	if got := throttle * 2 * dearest(t); got > ratelimit.NewTableWrites {
-		t.Errorf("writes a second that the throttles admit: got %v, want at most the %d of a new table", got, ratelimit.NewTableWrites)
+	if got := throttle * 2 * dearest(t); got > newTableWrites {
+		t.Errorf("writes a second that the throttles admit: got %v, want at most the %d of a new table", got, newTableWrites)
 	}
 	for _, file := range []string{"../README.md", "../OPERATIONS.md", "../../local/weir/serve.go"} {
 		if want := fmt.Sprintf("%v requests a second", throttle); !strings.Contains(read(t, file), want) {
@@ -283,15 +286,5 @@ func TestStack_waf(t *testing.T) {
 	if got, want := text(t, acl.Properties["Rules"].([]any)[0].(map[string]any)["Statement"]),
 		`{"RateBasedStatement":{"AggregateKeyType":"IP","EvaluationWindowSec":300,"Limit":2000}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-// Without the setting warmWrites, the table has no warm throughput.
-func TestStack_warmWrites(t *testing.T) {
-	for name, want := range map[string]string{"kafka": `{"WriteUnitsPerSecond":12000}`, "dynamodb": "null"} {
-		_, counters := templateOf(t, variants[name]).one(t, "AWS::DynamoDB::Table", "LimitsCounters")
-		if got := text(t, counters.Properties["WarmThroughput"]); got != want {
-			t.Errorf("%s: got %s, want %s", name, got, want)
-		}
 	}
 }

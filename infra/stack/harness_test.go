@@ -43,7 +43,7 @@ func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 	for _, change := range changes {
 		change(&s)
 	}
-	s.Bundles = bundles(t)[s.Arch]
+	s.Bundles = bundles(t)[s.Architecture]
 	return s
 }
 
@@ -87,7 +87,7 @@ func everything(s *stack.Settings) {
 	s.AlarmEmail = "operator@example.com"
 	s.Tokens = &ratelimit.Tokens{Issuer: "https://issuer.example/", Audience: "weir", JWKS: "https://issuer.example/jwks.json"}
 	s.CORSOrigins = []string{"https://app.example", "https://admin.example"}
-	s.WAF, s.RequireCredential = 2000, true
+	s.WAF, s.Variables[contract.VariableRequireCredential] = 2000, "true"
 	s.ReservedConcurrency = jsii.Number(100)
 	s.DecisionSample = 1000
 	s.RulesFrom = "table"
@@ -101,7 +101,7 @@ func inRegions(regions ...string) func(*stack.Settings) {
 
 // toKafka sends decisions to an existing cluster; the counters stay in DynamoDB.
 func toKafka(s *stack.Settings) {
-	s.Throttle, s.WarmWrites = 2000, 12000
+	s.Throttle = 2000
 	s.Kafka = &ratelimit.Kafka{
 		Brokers: "b-1.decisions.example:9098,b-2.decisions.example:9098", Topic: "decisions", SecurityGroup: "sg-0123456789abcdef0",
 		Cluster: "arn:aws:kafka:eu-central-1:123456789012:cluster/decisions/0a1b2c3d-0000-1111-2222-333344445555-6",
@@ -239,6 +239,6 @@ func inZones(s *stack.Settings) {
 }
 
 // withRecords has the records that the first of several regions created.
-func withRecords(s *stack.Settings) { s.RecordsTable, s.Region = "weir-dev-records", "us-east-1" }
+func withRecords(s *stack.Settings) { s.Records, s.Region = "weir-dev-records", "us-east-1" }
 
 func fromTable(s *stack.Settings) { s.Rules, s.RulesFrom = "testdata/count.json", "table" }

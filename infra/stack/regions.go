@@ -19,7 +19,7 @@ func (s *Settings) RecordsName() string { return "weir-" + s.Namespace + "-recor
 func (s *Settings) follows() string {
 	was, is := contract.RegionNames(s.Deployed), contract.RegionNames(s.Regions)
 	if len(was) == 1 || is == nil {
-		if len(was) == 1 && is == nil || s.RecordsTable != "" {
+		if len(was) == 1 && is == nil || s.Records != "" {
 			return ""
 		}
 		return "also recordsTable, the records table of the deployed stack (" + strings.Join(s.Deployed, ",") + "), because a deployment " +

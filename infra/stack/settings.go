@@ -20,14 +20,12 @@ import (
 // Settings are the settings of a deployment, from -c key=value of the CDK and from
 // infra/stages.json. [Read] reads them. infra/README.md documents each.
 type Settings struct {
-	// LimitsProps are the settings of the limits. [New] sets Architecture, Records and AlarmAction. The
+	// LimitsProps are the settings of the limits. [New] sets AlarmAction. The
 	// paths of Rules and Bundles are relative to the repository, unless [Settings.In] changes them.
 	ratelimit.LimitsProps
 
-	Arch         string // arm64 or x86_64
-	AlarmEmail   string // address that gets alarms; "" for none
-	RecordsTable string // name of an earlier deployment's records table
-	Region       string // region of the deployment, if it is known; "" otherwise
+	AlarmEmail string // address that gets alarms; "" for none
+	Region     string // region of the deployment, if it is known; "" otherwise
 	// Deployed is what Regions was in the last deployment, or the one region of a stack without Regions. [Read] refuses Regions that
 	// do not follow it. ["none"] means that there was no deployment, and nil that it is unknown.
 	Deployed []string
@@ -47,7 +45,7 @@ func Read(document []byte, context map[string]string) (Settings, error) {
 		return Settings{}, fmt.Errorf("stages: %w; want {\"prod\": {\"store\": \"elasticache\"}}, each setting in quotes", err)
 	}
 	s := Settings{LimitsProps: ratelimit.LimitsProps{Namespace: "dev", Rules: "functions/rules.json", WeirBehind: true,
-		Variables: map[string]string{}}, Arch: "arm64", Throttle: defaultThrottle}
+		Variables: map[string]string{}, Architecture: "arm64"}, Throttle: defaultThrottle}
 	known, stage := s.known(), stages[cmp.Or(context["stage"], s.Namespace)]
 	var problems []error
 	refuse := func(key, got, want string) {
@@ -96,6 +94,7 @@ var removed = map[string]string{
 	"provisioned":    "an environment starts when it is needed",
 	"tracing":        "the metrics and the dashboard have the latencies",
 	"noticeBus":      "subscribe your function to the notices in the logs: see infra/OPERATIONS.md",
+	"warmWrites":     "raise the warm throughput with the AWS CLI: see Throughput of the table in infra/README.md",
 	"appConfigLayer": "set rulesFrom to table, and publish the rules with `weir rules publish`",
 }
 
@@ -117,17 +116,19 @@ func (s *Settings) known() map[string]setting {
 	var kafka ratelimit.Kafka
 	var reserved float64
 	all := map[string]setting{
-		"stage": matching(&s.Namespace, "lower-case letters, digits and single hyphens, starting with a letter", validStage),
-		"arch":  oneOf(&s.Arch, "arm64", "x86_64"), "store": oneOf(&s.Store, ratelimit.DynamoDB, ratelimit.ElastiCache),
-		"alarmEmail": matching(&s.AlarmEmail, "an address", regexp.MustCompile("@")),
-		"throttle":   number(&s.Throttle, 1), "waf": number(&s.WAF, 0),
-		"warmWrites":     number(&s.WarmWrites, 0),
+		"stage": {"lower-case letters, digits and single hyphens, starting with a letter", func(value string) (ok bool) {
+			s.Namespace = value
+			return validStage.MatchString(value)
+		}},
+		"arch": oneOf(&s.Architecture, "arm64", "x86_64"), "store": oneOf(&s.Store, ratelimit.DynamoDB, ratelimit.ElastiCache),
+		"throttle": number(&s.Throttle, 1), "waf": number(&s.WAF, 0),
+		"logRole":        oneOf(new(string), "false", "true").then(func(value string) { s.LogRole = value == "true" }),
 		"reserved":       number(&reserved, 0).then(func(string) { s.ReservedConcurrency = &reserved }),
 		"maxDelay":       parsed(&s.MaxDelay, "a time such as 2s", time.ParseDuration),
 		"decisionSample": parsed(&s.DecisionSample, "a whole number", strconv.Atoi),
 	}
-	for key, to := range map[string]*string{"rules": &s.Rules, "rulesFrom": &s.RulesFrom, "bundles": &s.Bundles, "address": &s.Address,
-		"userClaim": &s.UserClaim, "tierClaim": &s.TierClaim, "recordsTable": &s.RecordsTable} {
+	for key, to := range map[string]*string{"rules": &s.Rules, "rulesFrom": &s.RulesFrom, "alarmEmail": &s.AlarmEmail,
+		"bundles": &s.Bundles, "address": &s.Address, "userClaim": &s.UserClaim, "tierClaim": &s.TierClaim, "recordsTable": &s.Records} {
 		all[key] = setting{}.then(func(value string) { *to = value })
 	}
 	for key, to := range map[string]*string{"issuer": &tokens.Issuer, "audience": &tokens.Audience, "jwks": &tokens.JWKS} {
@@ -137,23 +138,21 @@ func (s *Settings) known() map[string]setting {
 		"kafkaSecurityGroup": &kafka.SecurityGroup, "kafkaVpc": &kafka.Vpc} {
 		all[key] = setting{}.then(func(value string) { *to, s.Kafka = value, &kafka })
 	}
+	all["requireCredential"] = oneOf(new(string), "false", "true")
 	for key, variable := range map[string]string{"basePath": contract.VariableBasePath, "apiKeyHeader": contract.VariableAPIKeyHeader,
-		"foreignApiKeys": contract.VariableForeignAPIKeys} {
-		all[key] = setting{}.then(func(value string) { s.Variables[variable] = value })
+		"foreignApiKeys": contract.VariableForeignAPIKeys, "requireCredential": contract.VariableRequireCredential} {
+		all[key] = all[key].then(func(value string) { s.Variables[variable] = value })
 	}
 	for key, to := range map[string]*[]string{"corsOrigins": &s.CORSOrigins, "regions": &s.Regions, "deployed": &s.Deployed, "zones": &s.Zones,
 		"claims": &s.Claims, "kafkaSubnets": &kafka.Subnets} {
 		all[key] = setting{}.then(func(value string) { *to = strings.Split(value, ",") })
-	}
-	for key, to := range map[string]*bool{"requireCredential": &s.RequireCredential, "logRole": &s.LogRole} {
-		all[key] = oneOf(new(string), "false", "true").then(func(value string) { *to = value == "true" })
 	}
 	return all
 }
 
 // complete sets what depends on several settings, and refuses those that exclude or need each other.
 func (s *Settings) complete(refuse func(key, got, want string)) {
-	s.Bundles = cmp.Or(s.Bundles, "dist/"+s.Arch)
+	s.Bundles = cmp.Or(s.Bundles, "dist/"+s.Architecture)
 	if s.Regions != nil && (s.Kafka != nil || s.Zones != nil) {
 		refuse("regions", strings.Join(s.Regions, ","), "nothing with zones or kafkaVpc, which are in one region")
 	}
@@ -212,13 +211,6 @@ func parsed[T any](to *T, want string, parse func(string) (T, error)) setting {
 		v, err := parse(value)
 		*to = v
 		return err == nil
-	}}
-}
-
-func matching(to *string, want string, valid *regexp.Regexp) setting {
-	return setting{want, func(value string) (ok bool) {
-		*to = value
-		return valid.MatchString(value)
 	}}
 }
 

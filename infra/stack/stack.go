@@ -5,8 +5,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
@@ -29,10 +30,8 @@ type stage struct {
 	alarms  awssns.Topic
 	limits  *ratelimit.Limits
 	handler awslambda.Function
-	rest    restAPI
-	http    httpAPI
-
-	dashboard *string // name of the dashboard
+	rest    awsapigateway.RestApi
+	http    awsapigatewayv2.HttpApi
 }
 
 // New adds the stack of a stage to an app, or that of Settings.Region if Settings.Regions is set. It panics if the settings
@@ -58,8 +57,12 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 			ResourceArn: s.rest.DeploymentStage().StageArn(),
 		})
 	}
-	s.watch()
-	s.newOutputs()
+	failed := ratelimit.APIErrors("HTTP", s.http.ApiId()) // the construct does not know the HTTP API
+	s.limits.NewAlarm(s.stack, ratelimit.Alarm{
+		Name: "http-errors", Description: "More than 1 % of the HTTP API's answers are 5xx. Look at handler-errors and handler-throttled, " +
+			"then at the handler's log.", Metric: ratelimit.Enough(failed, "httpRequests"), Above: 1, Of: 3, In: 5,
+	})
+	s.newOutputs(s.limits.NewDashboard(s.stack, ratelimit.APIErrors("REST", s.rest.RestApiName()), failed))
 	return s.stack
 }
 
@@ -78,16 +81,10 @@ func NewEach(scope constructs.Construct, settings Settings) (all []awscdk.Stack)
 func (s *stage) props() *ratelimit.LimitsProps {
 	p := s.settings.LimitsProps
 	p.AlarmAction = awscloudwatchactions.NewSnsAction(s.alarms)
-	if name := s.settings.RecordsTable; name != "" {
-		p.Records = awsdynamodb.Table_FromTableName(s.stack, jsii.String("Records"), jsii.String(name))
-	}
 	if p.Address != "" && p.Address != contract.AddressHost {
 		p.OriginSecret = s.secret("OriginSecret", "The value of Weir-Origin-Secret in requests from the distribution or the proxy.", false)
 		p.PreviousOriginSecret = s.secret("PreviousOriginSecret", "A second valid value, until every distribution or proxy sends the first. "+
 			"Empty means none.", true)
-	}
-	if s.settings.Arch == "x86_64" {
-		p.Architecture = awslambda.Architecture_X86_64()
 	}
 	return &p
 }
@@ -119,9 +116,8 @@ func (s *stage) newTopic() awssns.Topic {
 	return topic
 }
 
-// newOutputs adds the outputs: the URLs, the names that the commands of operators need, and the command that creates
-// API keys.
-func (s *stage) newOutputs() {
+// newOutputs adds the outputs: the URLs, and the names that the commands of operators need.
+func (s *stage) newOutputs(dashboard *string) {
 	variables := s.limits.LayerVariables()
 	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's own output has the same URL as RestUrl
 	for _, o := range []struct {
@@ -133,10 +129,9 @@ func (s *stage) newOutputs() {
 		{"HttpUrl", s.http.ApiEndpoint()},
 		{"CountersTable", variables[contract.LayerVariable(contract.VariableTable)]},
 		{"RecordsTable", s.limits.Records().TableName()},
-		{"Keys", jsii.Sprintf(".bin/weir keys create --table %s --tier paid --owner NAME", *s.limits.Records().TableName())},
 		{"Regions", jsii.String(strings.Join(s.settings.Regions, ","))}, // make deploy compares the next list with it
 		{"DashboardUrl", jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=%s",
-			*s.stack.Region(), *s.dashboard)},
+			*s.stack.Region(), *dashboard)},
 	} {
 		if o.value == nil || *o.value == "" { // no table of counters, or one region
 			continue

@@ -3,6 +3,7 @@ package standalone
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 
@@ -20,25 +21,8 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// The conditions of the template. One named Has and a parameter, without Arn, holds if the parameter is not empty.
-const (
-	hasAPI          = "HasRestApiId"
-	hasAccessLog    = "HasAccessLogGroup"
-	hasAlarmEmail   = "HasAlarmEmail"
-	hasIssuer       = "HasIssuer"
-	hasOrigin       = "HasCorsOrigin"
-	hasAPIAndOrigin = "HasRestApiAndCorsOrigin"
-	hasBoundary     = "HasPermissionsBoundary"
-	hasKey          = "HasKmsKey"
-	description     = "Weir: a rate limiter for APIs on API Gateway"
-)
-
-// Logical ids that users of CfnInclude refer to.
-const (
-	authorizerID  = "Authorizer"
-	layerID       = "Layer"
-	layerPolicyID = "LayerPolicy"
-)
+// hasAPIAndOrigin is a condition. conditionOf names the others.
+const hasAPIAndOrigin = "HasRestApiAndCorsOrigin"
 
 type node = map[string]any
 
@@ -58,8 +42,8 @@ func Template(store ratelimit.Store, rules string) (content []byte, err error) {
 	defer func() { _ = os.RemoveAll(folder) }()
 	app := awscdk.NewApp(&awscdk.AppProps{Outdir: &folder, AnalyticsReporting: jsii.Bool(false)})
 	synthesizer := awscdk.NewDefaultStackSynthesizer(&awscdk.DefaultStackSynthesizerProps{GenerateBootstrapVersionRule: jsii.Bool(false)})
-	s := &stack{cdk: awscdk.NewStack(app, jsii.String("Weir"), &awscdk.StackProps{Description: jsii.String(description),
-		Synthesizer: synthesizer})}
+	s := &stack{cdk: awscdk.NewStack(app, jsii.String("Weir"), &awscdk.StackProps{Synthesizer: synthesizer,
+		Description: jsii.String("Weir: a rate limiter for APIs on API Gateway")})}
 	s.fill(store, rules)
 	template, _ := app.Synth(nil).GetStackByName(s.cdk.StackName()).Template().(node)
 	resources, _ := template["Resources"].(node)
@@ -72,12 +56,20 @@ func Template(store ratelimit.Store, rules string) (content []byte, err error) {
 	return append(content, '\n'), err
 }
 
-// restrict gives a condition to what exists only with a parameter: header fields for pages of an origin, and the
-// function that copies an issuer's keys.
+// restrict sets the properties that resources take from parameters, and gives a condition to what exists only with a parameter: header
+// fields for pages of an origin, and the function that copies an issuer's keys.
 func restrict(id string, resource node) {
 	properties, _ := resource["Properties"].(node)
+	key := node{"Ref": "KmsKeyArn"}
+	maps.Copy(properties, map[any]node{
+		"AWS::IAM::Role":      {"PermissionsBoundary": optional("PermissionsBoundary", node{"Ref": "PermissionsBoundary"})},
+		"AWS::Logs::LogGroup": {"KmsKeyId": optional("KmsKeyArn", key), "RetentionInDays": node{"Ref": "LogRetentionDays"}},
+		"AWS::DynamoDB::Table": {"SSESpecification": optional("KmsKeyArn", node{"SSEEnabled": true, "SSEType": "KMS",
+			"KMSMasterKeyId": key})},
+		"AWS::ElastiCache::ServerlessCache": {"KmsKeyId": optional("KmsKeyArn", key)},
+	}[resource["Type"]])
 	if name := fmt.Sprint(properties["AlarmName"]); strings.HasPrefix(id, "LimitsSigningKeys") || strings.Contains(name, "/signing-keys") {
-		resource["Condition"] = hasIssuer
+		resource["Condition"] = conditionOf("Issuer")
 	}
 	if resource["Type"] != "AWS::ApiGateway::GatewayResponse" {
 		return
@@ -88,10 +80,18 @@ func restrict(id string, resource node) {
 	}
 	fields, _ := properties["ResponseParameters"].(node)
 	for name, value := range fields {
-		if strings.HasPrefix(name, "gatewayresponse.header.Access-Control-") || name == "gatewayresponse.header.Vary" {
-			fields[name] = optional(hasOrigin, value)
+		if strings.HasPrefix(name, "gatewayresponse.header.Access-Control-") {
+			fields[name] = optional("CorsOrigin", value)
 		}
 	}
+}
+
+// conditionOf returns the name of the condition that a parameter is not empty.
+func conditionOf(parameter string) string { return "Has" + strings.TrimSuffix(parameter, "Arn") }
+
+// optional returns a property that exists only if a parameter is not empty.
+func optional(parameter string, value any) node {
+	return node{"Fn::If": []any{conditionOf(parameter), value, node{"Ref": "AWS::NoValue"}}}
 }
 
 type stack struct{ cdk awscdk.Stack }
@@ -104,7 +104,7 @@ func (s *stack) fill(store ratelimit.Store, rules string) {
 	}
 	l := ratelimit.NewLimits(s.cdk, jsii.String("Limits"), &ratelimit.LimitsProps{
 		Namespace: s.value("Namespace"), Store: store, Rules: rules, RulesFrom: contract.RulesTable, Code: s.code, Reports: true,
-		Architecture: awslambda.Architecture_Custom(jsii.String(s.value("Architecture")), nil),
+		Architecture: s.value("Architecture"),
 		AlarmAction:  awscloudwatchactions.NewSnsAction(s.newTopic()),
 		Address:      s.value("Address"), OriginSecret: s.value("OriginSecret"), PreviousOriginSecret: s.value("PreviousOriginSecret"),
 		Identity: s.value("Identity"), UserClaim: s.value("UserClaim"), TierClaim: s.value("TierClaim"), Claims: []string{s.value("Claims")},
@@ -118,49 +118,24 @@ func (s *stack) fill(store ratelimit.Store, rules string) {
 	})
 	api := awsapigateway.RestApi_FromRestApiId(s.cdk, jsii.String("Api"), jsii.String(s.value("RestApiId")))
 	authorizer, given := l.NewAuthorizer(api), s.has("RestApiId")
-	api.Node().FindChild(jsii.String("Limiter")).(awscdk.CfnElement).OverrideLogicalId(jsii.String(authorizerID))
+	api.Node().FindChild(jsii.String("Limiter")).(awscdk.CfnElement).OverrideLogicalId(jsii.String("Authorizer"))
 	s.onlyIf(given, api)
 	s.output("AuthorizerId", authorizer).SetCondition(given)
 	s.output("RecordsTable", l.Records().TableName())
 	s.output("ReportFunctionArn", l.ReportFunction().FunctionArn())
 	s.newLayer(l)
-	s.output("DashboardName", l.NewDashboard(s.cdk, ratelimit.Dashboard{}))
+	s.output("DashboardName", l.NewDashboard(s.cdk))
 	logs := awslogs.LogGroup_FromLogGroupName(s.cdk, jsii.String("AccessLog"), jsii.String(s.value("AccessLogGroup")))
-	l.ReportFromLog(logs)
 	alarms := constructs.NewConstruct(s.cdk, jsii.String("AccessLogAlarms"))
 	l.WatchAccessLog(alarms, logs)
-	s.onlyIf(s.has("AccessLogGroup"), l.Node().FindChild(jsii.String("ReportAccessLog")), alarms)
-	s.override()
-}
-
-// override sets the properties that all resources of a type take from parameters.
-func (s *stack) override() {
-	boundary, key := optional(hasBoundary, node{"Ref": "PermissionsBoundary"}), node{"Ref": "KmsKeyArn"}
-	properties := map[string]node{
-		"AWS::IAM::Role":      {"PermissionsBoundary": boundary},
-		"AWS::Logs::LogGroup": {"KmsKeyId": optional(hasKey, key), "RetentionInDays": node{"Ref": "LogRetentionDays"}},
-		"AWS::DynamoDB::Table": {"SSESpecification": optional(hasKey, node{"SSEEnabled": true, "SSEType": "KMS",
-			"KMSMasterKeyId": key})},
-		"AWS::ElastiCache::ServerlessCache": {"KmsKeyId": optional(hasKey, key)},
-	}
-	for _, c := range *s.cdk.Node().FindAll("") {
-		if r, ok := c.(awscdk.CfnResource); ok {
-			for name, value := range properties[*r.CfnResourceType()] {
-				r.AddPropertyOverride(jsii.String(name), value)
-			}
-		}
-	}
-}
-
-// optional returns a property that exists only if the condition holds.
-func optional(condition string, value any) node {
-	return node{"Fn::If": []any{condition, value, node{"Ref": "AWS::NoValue"}}}
+	s.onlyIf(s.has("AccessLogGroup"), alarms)
 }
 
 // newLayer adds the layer, and the outputs that functions of other stacks need to use it.
 func (s *stack) newLayer(l *ratelimit.Limits) {
+	// users of CfnInclude refer to these logical ids
 	layer, policy, variables := l.Layer(), l.NewLayerPolicy(), l.LayerVariables()
-	for id, c := range map[string]constructs.IConstruct{layerID: layer, layerPolicyID: policy} {
+	for id, c := range map[string]constructs.IConstruct{"Layer": layer, "LayerPolicy": policy} {
 		c.Node().DefaultChild().(awscdk.CfnElement).OverrideLogicalId(jsii.String(id))
 	}
 	s.output("LayerArn", layer.LayerVersionArn())
@@ -169,7 +144,7 @@ func (s *stack) newLayer(l *ratelimit.Limits) {
 		delete(variables, contract.LayerVariable(name)) // an output would show it
 	}
 	behind := contract.LayerVariable(contract.VariableBehindAuthorizer)
-	variables[behind] = awscdk.Token_AsString(awscdk.Fn_ConditionIf(jsii.String(hasAPI), variables[behind], "false"), nil)
+	variables[behind] = awscdk.Token_AsString(awscdk.Fn_ConditionIf(jsii.String(conditionOf("RestApiId")), variables[behind], "false"), nil)
 	s.output("LayerVariables", s.cdk.ToJsonString(variables, nil))
 	// A template cannot parse the JSON in LayerVariables. So values that are no parameters are
 	// outputs of their own.
@@ -313,7 +288,7 @@ func (s *stack) given(id string) awscdk.ICfnRuleConditionExpression {
 
 // has returns the condition that a parameter is not empty.
 func (s *stack) has(id string) awscdk.CfnCondition {
-	name := "Has" + strings.TrimSuffix(id, "Arn")
+	name := conditionOf(id)
 	if made, ok := s.cdk.Node().TryFindChild(&name).(awscdk.CfnCondition); ok {
 		return made
 	}

@@ -142,8 +142,8 @@ func TestTemplate_everyResource(t *testing.T) {
 	for _, set := range []bool{true, false} {
 		for _, redis := range []bool{true, false} {
 			template := released(t, map[bool]ratelimit.Store{true: ratelimit.ElastiCache, false: ratelimit.DynamoDB}[redis])
-			got := evaluate(t, template, map[string]bool{hasAPI: true, hasAlarmEmail: true, hasAccessLog: true, hasIssuer: true, hasOrigin: true,
-				hasAPIAndOrigin: true, hasBoundary: set, hasKey: set})
+			got := evaluate(t, template, map[string]bool{"HasRestApiId": true, "HasAlarmEmail": true, "HasAccessLogGroup": true,
+				"HasIssuer": true, "HasCorsOrigin": true, hasAPIAndOrigin: true, "HasPermissionsBoundary": set, "HasKmsKey": set})
 			boundary, key := any(node{"Ref": "PermissionsBoundary"}), any(node{"Ref": "KmsKeyArn"})
 			table := any(node{"SSEEnabled": true, "SSEType": "KMS", "KMSMasterKeyId": key})
 			if !set {
@@ -199,8 +199,8 @@ func TestTemplate(t *testing.T) {
 			t.Errorf("%s differs from the template of %s; if the change is intended, run make golden", file, store)
 		}
 		for _, issuer := range []bool{true, false} {
-			got := evaluate(t, released(t, store), map[string]bool{hasAPI: true, hasIssuer: issuer, hasAlarmEmail: true, hasAccessLog: true,
-				hasBoundary: true, hasKey: true, hasOrigin: true, hasAPIAndOrigin: true})
+			got := evaluate(t, released(t, store), map[string]bool{"HasRestApiId": true, "HasIssuer": issuer, "HasAlarmEmail": true,
+				"HasAccessLogGroup": true, "HasPermissionsBoundary": true, "HasKmsKey": true, "HasCorsOrigin": true, hasAPIAndOrigin: true})
 			copies := 0
 			for id := range object(got["Resources"]) {
 				if strings.HasPrefix(id, "LimitsSigningKeys") {
@@ -234,8 +234,8 @@ func object(v any) node {
 func TestTemplate_browser(t *testing.T) {
 	template := released(t, ratelimit.DynamoDB)
 	for origin, responses := range map[bool]int{true: 8, false: 6} {
-		got := evaluate(t, template, map[string]bool{hasAPI: true, hasAlarmEmail: false, hasAccessLog: false, hasIssuer: false, hasOrigin: origin,
-			hasAPIAndOrigin: origin})
+		got := evaluate(t, template, map[string]bool{"HasRestApiId": true, "HasAlarmEmail": false, "HasAccessLogGroup": false,
+			"HasIssuer": false, "HasCorsOrigin": origin, hasAPIAndOrigin: origin})
 		decides := 0
 		for id, each := range object(got["Resources"]) {
 			properties := object(object(each)["Properties"])
