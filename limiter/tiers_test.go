@@ -122,6 +122,44 @@ func TestGroup_tiersRaced(t *testing.T) {
 	})
 }
 
+// A group of older rules knows a state of newer ones, and perhaps its call finds still newer ones. A tier may use its part of
+// those that decide: no more, and no less.
+func TestGroup_parts(t *testing.T) {
+	part := func(version, most, percent int64) limiter.Charge {
+		return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "quota", Version: version, Rate: algo.Rate{
+			Algorithm: algo.FixedWindow, Requests: most * percent / 100, Of: most, Percent: percent, Window: time.Hour}})}
+	}
+	for name, c := range map[string]struct {
+		most        [3]int64 // of the versions; 0 for none
+		sent, admit int
+	}{"more": {[3]int64{20, 100, 0}, 60, 49}, "less": {[3]int64{100, 80, 50}, 31, 23}, "more at last": {[3]int64{100, 50, 80}, 60, 38}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newPaced()
+				l := over(store, 0)
+				takeAt(t, over(store.remote, 0), noon, part(2, c.most[1], 100))
+				store.answer = func(call int, _ context.Context) error {
+					if call == 2 && c.most[2] > 0 {
+						takeAt(t, over(store.remote, 0), noon, part(3, c.most[2], 100))
+					}
+					return nil
+				}
+				admitted, free := 0, part(1, c.most[0], 50)
+				for _, d := range oneByOne(c.sent, func(int) limiter.Decision { return takeAt(t, l, noon, free) }) {
+					if d.Allowed {
+						admitted++
+					} else if d.Remaining > 0 || d.Reason != "" {
+						t.Errorf("got %+v, want a refusal by the part", d)
+					}
+				}
+				if admitted != c.admit {
+					t.Errorf("got %d admitted, want %d", admitted, c.admit)
+				}
+			})
+		})
+	}
+}
+
 // In an outage, a caller that changes tier keeps what the process has seen and admitted.
 func TestOutage_tiers(t *testing.T) {
 	store := newRemote()

@@ -1,13 +1,16 @@
 package algo
 
 // parts are the fields of a Rate that say how its threshold relates to the others of the count.
-type parts struct{ percent, least int64 }
+type parts struct {
+	percent, least int64
+	most, of       int64 // the threshold on states of the capacity of (WithThreshold); 0 for none
+}
 
-func (r Rate) parts() parts { return parts{r.Percent, r.Least} }
+func (r Rate) parts() parts { return parts{percent: r.Percent, least: r.Least} }
 
 // Within returns m with the threshold of own, or without one if own has none (Rate.Of). A state that was stored under
 // other rules thus decides by its own parameters, but admits no charge above the threshold of the charge. A threshold that
-// is a part (Rate.Percent) is this part of m.
+// is a part (Rate.Percent) is this part of m, at least 1: rules have no part that admits nothing.
 func Within(m, own Machine) Machine {
 	threshold, is, limited := int64(0), parts{}, false
 	switch o := own.(type) {
@@ -20,24 +23,27 @@ func Within(m, own Machine) Machine {
 	switch {
 	case !limited:
 		return m
+	case is.of == m.Capacity():
+		threshold = is.most
 	case is.percent > 0:
-		threshold = m.Capacity() * is.percent / 100
+		threshold = max(1, m.Capacity()*is.percent/100)
 	}
-	return WithThreshold(m, threshold, 0)
+	return WithThreshold(m, m, threshold, 0)
 }
 
-// WithThreshold returns m with another threshold, at most that of the whole state, which is the part percent of it; 0 if it
-// is a number of its own. A machine that can have none stays as it is.
-func WithThreshold(m Machine, most, percent int64) Machine {
+// WithThreshold returns m with another threshold on states of the machine of, at most the whole state. On states of another
+// capacity, it is the part percent; 0 if it is a number of its own. A machine that can have none stays as it is.
+func WithThreshold(m, of Machine, most, percent int64) Machine {
+	whole := Whole(of).Capacity()
 	switch m := m.(type) {
 	case *Window:
 		one := *m
-		one.Of, one.percent = m.Whole(), percent
+		one.Of, one.parts = m.Whole(), parts{percent, m.least, most, whole}
 		one.Requests = min(most, one.Of)
 		return &one
 	case *Bucket:
 		one := *m
-		one.Of, one.percent = m.Whole(), percent
+		one.Of, one.parts = m.Whole(), parts{percent, m.least, most, whole}
 		one.Burst = min(most, one.Of)
 		one.Depth = one.Increment(one.Burst)
 		return &one

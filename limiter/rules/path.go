@@ -123,10 +123,11 @@ type reading struct {
 // readings appends the readings of a path to dst, each once. A plain path has one. Other paths have at most
 // nine: the segments are not decoded, decoded after the path is split, or decoded before; and empty segments
 // are kept, kept except at the end, or dropped. A back end that parses the path as a URL once more adds this number
-// again for each of: the text without white space at its end, the text before ? or #, and the text after //host.
-// IgnoreParameters and BackslashIsSlash double the number, because a back end can apply them before it decodes the path,
-// after, or twice; a proxy can encode a backslash on the way. IgnoreSuffix adds a reading to each, and so does IgnoreCase
-// if the path has letters outside ASCII. There are as many for each prefix with which the path begins; see Below.
+// again for each of: the text without white space at its end, the text before ? or #, with IgnoreParameters the text before
+// the first ; (Fastify with useSemicolonDelimiter), and the text after //host. IgnoreParameters and BackslashIsSlash double
+// the number, because a back end can apply them before it decodes the path, after, or twice; a proxy can encode a backslash
+// on the way. IgnoreSuffix adds a reading to each, and so does IgnoreCase if the path has letters outside ASCII. There are as
+// many for each prefix with which the path begins; see Below.
 //
 // ok is false if the path is malformed: it does not begin with a slash, or is longer than maxPath; it has a dot segment
 // in some reading, or a % without two hexadecimal digits after it; or its text, or its decoded text, has a control
@@ -160,6 +161,9 @@ func (s *spelling) readings(dst []reading, p Path) (readings []reading, ok bool)
 // again, or if it then parses the path as a URL.
 func (s *spelling) parsed(text string) []string {
 	texts := []string{text}
+	if before, _, cut := strings.Cut(text, ";"); cut && s.IgnoreParameters {
+		texts = append(texts, before)
+	}
 	if strings.ContainsFunc(text, notInURL) {
 		trimmed := trim(text)
 		texts = append(texts, trimmed)
@@ -227,13 +231,15 @@ func (s *spelling) read(dst []reading, text string, p Path) (readings []reading,
 	for i, decoded := range [...]string{raw, segments, separated, s.separate(segments), s.separate(separated), whole} {
 		for _, path := range [...]string{decoded, strings.TrimSuffix(decoded, "/"), joined(decoded)} {
 			for path := range below(path, p.prefixes, s.IgnoreCase) {
+				forms := []string{path}
 				if s.IgnoreCase {
-					dst = appendNew(dst, reading{lower(path), i == 0})
-					path = folded(path)
+					forms = []string{lower(path), folded(path)}
 				}
-				dst = appendNew(dst, reading{path, i == 0})
-				if s.IgnoreSuffix {
-					dst = appendNew(dst, reading{withoutSuffix(path), i == 0})
+				for _, form := range forms {
+					dst = appendNew(dst, reading{form, i == 0})
+					if s.IgnoreSuffix {
+						dst = appendNew(dst, reading{withoutSuffix(form), i == 0})
+					}
 				}
 			}
 		}

@@ -28,10 +28,10 @@ type written struct {
 	shards int
 }
 
-// MostItems returns the largest number of items that one request can write, and the path of such a request. It tries paths
-// that as many rules as possible match, and spellings of them that back ends read as several paths: a path is also read
-// before a #, and behind an authority such as //a%2Fb.
-func (r *Rules) MostItems() (most int, example string) {
+// MostItems returns the largest number of items that one request was found to write, and the path of such a request. No
+// request writes more than bound. It tries paths that as many rules as possible match, and spellings of them that back ends
+// read as several paths: a path is also read before a #, and behind an authority such as //a%2Fb.
+func (r *Rules) MostItems() (most int, example string, bound int) {
 	tries := 0
 	try := func(text string) {
 		tries++
@@ -60,7 +60,84 @@ func (r *Rules) MostItems() (most int, example string) {
 			}
 		}
 	}
-	return most, example
+	return most, example, r.boundOfAny()
+}
+
+// family identifies the items of a class with all values of parameters of the path.
+type family struct {
+	name   string
+	shards int
+	shadow bool
+}
+
+// boundOfAny returns a bound of the items that any request writes: as if all rules matched it.
+func (r *Rules) boundOfAny() (most int) {
+	tiers := map[string]bool{document.OtherTiers: true}
+	for i := range r.rules {
+		for tier := range r.rules[i].tiers {
+			tiers[tier] = tier != document.Global
+		}
+	}
+	for tier, is := range tiers {
+		for _, caller := range []string{document.PerUser, document.PerAPIKey, document.PerIP, rejected} {
+			if is {
+				most = max(most, r.boundOf(tier, caller))
+			}
+		}
+	}
+	return most
+}
+
+// rejected stands for a caller with a bad credential. Other callers have an identity of a word of per, and all after it.
+const rejected = "rejected"
+
+// boundOf is boundOfAny for the callers of a tier with this identity. The values of a path are others for each rule.
+func (r *Rules) boundOf(tier, caller string) (sum int) {
+	known := map[family]int{}
+	for i := range r.rules {
+		byPath := map[family]int{}
+		for _, limits := range r.rules[i].of(tier) {
+			for j := range limits {
+				class := &r.classes[limits[j].class]
+				name, n := class.boundFor(caller, limits[j].Only)
+				at := family{name, limits[j].Spread.Shards, limits[j].Shadow}
+				if class.byPath() {
+					byPath[at] = n
+				} else {
+					known[at] = n
+				}
+			}
+		}
+		for _, n := range byPath {
+			sum += n
+		}
+	}
+	for _, n := range known {
+		sum += n
+	}
+	return sum
+}
+
+// boundFor returns the family in which a class counts a caller, and a bound of the items that a rule writes in it; 0 if a limit
+// with the field only does not charge the caller.
+func (c *class) boundFor(caller, only string) (family string, n int) {
+	has := func(word string) bool {
+		return slices.ContainsFunc(c.parts, func(p part) bool { return p.word == word })
+	}
+	at := slices.Index([]string{document.PerUser, document.PerAPIKey, document.PerIP, rejected}, caller)
+	switch {
+	case at == 3 && !c.byIP, at < 3 && only == document.OnlyBadCredentials, at < 2 && only == document.OnlyUnverified,
+		at > 0 && has(document.PerUser), at > 1 && has(document.PerAPIKey):
+		return "", 0
+	}
+	n = 1
+	if c.byPath() {
+		n = maxValues
+	}
+	if c.claims {
+		n *= maxElements
+	}
+	return c.families[min(at, len(c.families)-1)], n
 }
 
 // shapes returns the paths of the endpoints of rules, and those that several of them match. Those that can write most are

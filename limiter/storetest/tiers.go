@@ -26,7 +26,7 @@ func inTiers(rate algo.Rate, version int64, capacities ...int64) (limits []*limi
 
 // inParts returns 60 % and 100 % of a limit.
 func inParts(rate algo.Rate, version, most int64) []*limiter.Limit {
-	limits := inTiers(rate, version, most*60/100, most)
+	limits := inTiers(rate, version, max(1, most*60/100), most)
 	for i, percent := range []int64{60, 100} {
 		part := *limits[i]
 		part.Rate.Percent = percent
@@ -58,8 +58,10 @@ func testTiers(t *testing.T, s Suite) {
 			}
 			refused := func(step string, l *limiter.Limit) {
 				t.Helper()
-				if allowed, results := p.take(t, now, one(l, 1), nil); allowed || results[0].Remaining(now) != 0 {
-					t.Fatalf("%s: got allowed %t and %d remaining, want a refusal and none", step, allowed, results[0].Remaining(now))
+				allowed, results := p.take(t, now, one(l, 1), nil)
+				if wait := results[0].RetryAfter(now, 1); allowed || results[0].Remaining(now) != 0 || wait == algo.Never {
+					t.Fatalf("%s: got allowed %t, %d remaining and %s to wait, want a refusal for some time", step, allowed, results[0].Remaining(now),
+						wait)
 				}
 			}
 			first := used("free", free, 45, 45)
@@ -87,15 +89,17 @@ func testTiers(t *testing.T, s Suite) {
 			used("older rules, above the thresholds of free", paid, 10, 60)
 			refused("older rules, at the largest threshold of the newer ones", paid)
 
-			// Parts of a limit (Rate.Percent) are parts of the capacity that newer rules set, whether it is smaller or larger.
-			for _, most := range []int64{50, 45_000} {
+			// Parts of a limit (Rate.Percent) are parts of the capacity that newer rules set, whether it is smaller or larger, at
+			// least 1.
+			for most, part := range map[int64]int64{1: 1, 50: 30, 45_000: 27_000} {
 				p = newPair(t, s)
 				older, newer := inParts(rate, 1, 300), inParts(rate, 2, most)
-				used("newer rules", newer[1], 1, 1)
-				used("older rules, up to the part", older[0], most*60/100-1, most*60/100)
+				first := used("newer rules", newer[1], 1, 1)
+				p.refund(t, one(newer[1], 1), first, 0)
+				used("older rules, up to the part", older[0], part, part)
 				refused("older rules, at the part", older[0])
 				refused("newer rules, at the part", newer[0])
-				used("older rules, the whole limit", older[1], most-most*60/100, most)
+				used("older rules, the whole limit", older[1], most-part, most)
 				refused("older rules, at the whole limit", older[1])
 			}
 		})

@@ -35,10 +35,17 @@ func Find() (Checkout, error) { return search(filepath.Join("functions", "rules.
 // FindKeys is Find for commands that only need the files in .weir. Outside the repository, it searches for the
 // folder of `weir serve --upstream`. If somebody else can write to its .weir, the error says so.
 func FindKeys() (Checkout, error) {
-	if c, err := Find(); !errors.Is(err, errOutside) {
+	c, err := Find()
+	if err == nil {
+		user, _, _ := owner(c.Root)
+		if keys, _, err := owner(c.Path(".weir")); err == nil && keys != user && keys != os.Getuid() {
+			return c, fmt.Errorf("%s: belongs to another user; change to a folder of your own", c.Path(".weir"))
+		}
+	}
+	if !errors.Is(err, errOutside) {
 		return c, err
 	}
-	c, err := search(".weir")
+	c, err = search(".weir")
 	if errors.Is(err, errOutside) {
 		return c, fmt.Errorf("%w, or to the folder in which you run weir serve --upstream", err)
 	}

@@ -37,6 +37,8 @@ func TestHere_search(t *testing.T) {
 		"a parent of another user":          {[]func() error{folder("parent/.weir", 0o700), owned("parent")}, here},
 		"a .weir of another user": {[]func() error{folder("parent/.weir", 0o700), owned("parent/.weir")},
 			"another user can write"},
+		"a .weir of another user beside rules": {[]func() error{folder(here+"/functions/rules.json", 0o700), folder(here+"/.weir", 0o700),
+			owned(here + "/.weir")}, "belongs to another user"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, err := filepath.EvalSymlinks(t.TempDir())

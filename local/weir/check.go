@@ -81,8 +81,9 @@ type checked struct {
 	Tiers    []string        `json:"tiers,omitempty"`
 	Problems rules.Problems  `json:"problems,omitempty"`
 	Notes    []rules.Problem `json:"notes,omitempty"`
-	Items    int             `json:"items,omitempty"`    // the most that one request writes
+	Items    int             `json:"items,omitempty"`    // the most that one request was found to write
 	Path     string          `json:"path,omitempty"`     // of such a request
+	Bound    int             `json:"bound,omitempty"`    // no request writes more items
 	Restarts []string        `json:"restarts,omitempty"` // only with --against: limits whose counts restart
 	Begins   []string        `json:"begins,omitempty"`   // only with --against: limits that the other document does not have
 }
@@ -103,7 +104,7 @@ func check(c *cobra.Command, file, against string, notes []rules.Problem) error 
 	} else if err != nil {
 		result.Problems = rules.Problems{{Message: err.Error()}}
 	} else {
-		result.Items, result.Path = r.MostItems()
+		result.Items, result.Path, result.Bound = r.MostItems()
 		result.OK, result.Rules, result.Tiers, result.Notes = true, r.Len(), r.Tiers(), slices.Concat(r.Notes(), notes)
 		result.Restarts, result.Begins, err = moved(ctx, c.InOrStdin(), against, r)
 		if err != nil {
@@ -155,8 +156,12 @@ func (d checked) printRules(p *printer) {
 		summary += ", tiers: " + strings.Join(d.Tiers, ", ")
 	}
 	p.line("%s: ok, %s", d.File, summary)
-	if d.Items > 0 {
+	switch {
+	case d.Items == d.Bound && d.Items > 0:
 		p.line("  a request writes at most %s, such as one to %s", plural(d.Items, "item"), d.Path)
+	case d.Items > 0:
+		p.line("  a request to %s writes %s; none is known to write more, and none can write more than %d", d.Path, plural(d.Items, "item"),
+			d.Bound)
 	}
 	d.printNotes(p)
 	if len(d.Restarts) > 0 {

@@ -219,13 +219,13 @@ func (l *Limit) View(r algo.Result) algo.Result {
 	return r
 }
 
-// Within returns l with another threshold on the same count, which is the part percent of it (algo.Rate.Percent).
-func (l *Limit) Within(most, percent int64) *Limit {
-	if most == l.machine.Capacity() && percent == l.Rate.Percent {
+// Within returns l with another threshold on states of the machine of, which is the part percent of others (algo.Rate.Percent).
+func (l *Limit) Within(of algo.Machine, most, percent int64) *Limit {
+	if most == l.machine.Capacity() && percent == l.Rate.Percent && l.Is(of) {
 		return l
 	}
 	one := *l
-	one.machine = algo.WithThreshold(l.machine, most, percent)
+	one.machine = algo.WithThreshold(l.machine, of, most, percent)
 	return &one
 }
 

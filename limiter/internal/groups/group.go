@@ -177,10 +177,7 @@ func (t *total) charged() *domain.Limit {
 	if t.limit.Rate.Of == 0 || t.cost == 0 {
 		return t.limit
 	}
-	if !t.limit.Is(t.next.Machine) { // bound is already that of other rules
-		return t.limit.Within(t.bound+t.cost, 0)
-	}
-	return t.limit.Within(t.bound+t.cost, t.percent)
+	return t.limit.Within(t.next.Machine, t.bound+t.cost, t.percent)
 }
 
 // knows reports whether the last call returned the state of every limit of w.
