@@ -46,7 +46,7 @@ type Ask struct {
 	Early      bool          // refused by what this process knows
 	Outage     bool          // counts of an earlier outage refuse
 	Full       bool          // the fallback has no room for the subject
-	Counted    bool          // the denial cache has counted the ask, if it is an early request
+	Counted    bool          // the denial cache has counted this refusal in its back-off, and counts no second one
 	NeedsShare bool          // shared limits refuse, and other regions can have share
 	Calls      int           // calls of the remote store
 	StoreTime  time.Duration // time that the ask waited for the remote store

@@ -19,7 +19,8 @@ type Regions struct {
 	*chain.Process
 	Own domain.Shares
 	All []domain.Shares // the stores of all regions; nil at the place of this region
-	transfers
+
+	transfers transfers
 }
 
 // A second round begins only if the first one took at most a third of domain.TransferTimeout. Its debits then have more time than
@@ -165,7 +166,7 @@ func (a *attempt) makeTransfers(shortages []*shortage) (begun []*shortage) {
 	defer func() {
 		for _, k := range shortages {
 			if k.first {
-				a.end(a.Now, a.Charges[k.i].Limit.Rate.Span(), &k.need)
+				a.transfers.end(a.Now, a.Charges[k.i].Limit.Rate.Span(), &k.need)
 			}
 		}
 	}()
@@ -181,7 +182,7 @@ func (a *attempt) makeTransfers(shortages []*shortage) (begun []*shortage) {
 func (a *attempt) beginTransfers(shortages []*shortage) (begun []*shortage) {
 	for _, k := range shortages {
 		charge, line := &a.Charges[k.i], &a.Lines[k.i]
-		known := a.begin(a.Now, transferKey{charge.Subject, charge.Limit}, &k.need, a.rounds == 1)
+		known := a.transfers.begin(a.Now, transferKey{charge.Subject, charge.Limit}, &k.need, a.rounds == 1)
 		switch {
 		case k.first || k.running != nil:
 			begun = append(begun, k)
@@ -210,7 +211,7 @@ func (a *attempt) awaitTransfers(shortages []*shortage) bool {
 		if !k.first {
 			select {
 			case <-k.running:
-				moved = a.result(&k.need)
+				moved = a.transfers.result(&k.need)
 				if moved {
 					line.BackOff = 0
 				}
