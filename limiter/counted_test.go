@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// uneven is a shared store that stalls for a time, and throttles a part of the writes at random. It makes some of the
+// uneven is a remote store that stalls for a time, and throttles a part of the writes at random. It makes some of the
 // calls whose answer is lost.
 type uneven struct {
 	*remote

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// far is a shared store whose Take lasts 3 ms and whose Refund lasts 2 ms.
+// far is a remote store whose Take lasts 3 ms and whose Refund lasts 2 ms.
 type far struct{ limiter.Store }
 
 func (f far) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {

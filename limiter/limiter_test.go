@@ -163,7 +163,7 @@ func TestLimiter_Take_strictest(t *testing.T) {
 }
 
 // If one subject refuses, the charge on the other subject is refunded. This is true for a store in this
-// process. It is also true for a shared store, which charges all subjects at the same time.
+// process. It is also true for a remote store, which charges all subjects at the same time.
 func TestLimiter_Take_refund(t *testing.T) {
 	for _, name := range []string{"local", "remote"} {
 		t.Run(name, func(t *testing.T) {
@@ -441,7 +441,7 @@ func TestLimiter_Take_superseded(t *testing.T) {
 	}
 }
 
-// StoreCalls is the number of calls of the shared store.
+// StoreCalls is the number of calls of the remote store.
 func TestDecision_StoreCalls(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// outage is a shared store that fails on demand. It can lose the answer of a settlement, and can delay calls and answers.
+// outage is a remote store that fails on demand. It can lose the answer of a settlement, and can delay calls and answers.
 type outage struct {
 	limiter.Store
 	storetest.Patient

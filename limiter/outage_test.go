@@ -18,7 +18,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// flaky is a shared store that fails and recovers at random. It loses charges, answers and refunds, and
+// flaky is a remote store that fails and recovers at random. It loses charges, answers and refunds, and
 // executes charges late.
 type flaky struct {
 	fated
@@ -72,7 +72,7 @@ func (f *flaky) fate(_ limiter.Subject, _ uint64, call func()) error {
 	return nil
 }
 
-// fated is a shared store. The function meet executes each call at once, late or never, and returns the simulated error,
+// fated is a remote store. The function meet executes each call at once, late or never, and returns the simulated error,
 // or nil. kind is 0 for a charge and 1 for a settlement.
 type fated struct {
 	limiter.Store

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// broken is a shared store that panics on demand.
+// broken is a remote store that panics on demand.
 type broken struct {
 	*remote
 	takes, settles bool

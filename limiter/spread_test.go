@@ -385,7 +385,7 @@ func TestSpread_peek(t *testing.T) {
 	}
 }
 
-// A reset deletes all counts of a limit, with every Spread, in a store of this process and in a shared store.
+// A reset deletes all counts of a limit, with every Spread, in a store of this process and in a remote store.
 func TestLimiter_Reset(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {}} {
 		for _, shadow := range []bool{false, true} {

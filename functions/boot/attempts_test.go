@@ -346,7 +346,7 @@ func TestConfig_Environment_deadline(t *testing.T) {
 	}
 }
 
-// memstoreOf returns a store in memory that the limiter treats as a shared store, because a wrapper hides
+// memstoreOf returns a store in memory that the limiter treats as a remote store, because a wrapper hides
 // its type.
 func memstoreOf() limiter.Store {
 	return struct{ limiter.Store }{storetest.Must(memstore.New(memstore.Options{}))}

@@ -134,7 +134,7 @@ func (c Config) FindRecord(ctx context.Context) (find func(ctx context.Context, 
 		_, err := keys.read()
 		return keys.find, err
 	case c.RecordsTable != "":
-		client, err := c.sharedDynamoDBClient(ctx)
+		client, err := c.onlyDynamoDBClient(ctx)
 		return func(ctx context.Context, id string) (caller.Record, bool, error) {
 			return apikeys.New(client, c.RecordsTable).Find(ctx, id)
 		}, err
@@ -193,7 +193,7 @@ func (c Config) records(ctx context.Context) (*records.Table, error) {
 	if c.RecordsTable == "" {
 		return nil, nil
 	}
-	client, err := c.sharedDynamoDBClient(ctx)
+	client, err := c.onlyDynamoDBClient(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (c Config) macs(ctx context.Context, load func(context.Context, records.Rea
 	case c.RecordsTable == "":
 		return nil, nil
 	}
-	client, err := c.sharedDynamoDBClient(ctx)
+	client, err := c.onlyDynamoDBClient(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (c Config) place() (r algo.Regions) {
 // regions: a global table keeps only the last of two writes that two regions accept at once, and a function of the other
 // region would go on with the lost key.
 func (c Config) keyRecords(ctx context.Context) (records.ReadWriter, error) {
-	own, err := c.sharedDynamoDBClient(ctx)
+	own, err := c.onlyDynamoDBClient(ctx)
 	names := contract.RegionNames(c.Regions)
 	if err != nil || len(names) == 0 || names[0] == c.Region {
 		return own, err

@@ -57,7 +57,7 @@ func openMemory(context.Context, Config) (limiter.Store, func() error, error) {
 var openTable = dynamostore.Open
 
 func openDynamoDB(ctx context.Context, c Config) (limiter.Store, func() error, error) {
-	client, err := c.sharedDynamoDBClient(ctx)
+	client, err := c.onlyDynamoDBClient(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -97,9 +97,9 @@ type dynamoClient struct {
 	err    error
 }
 
-// sharedDynamoDBClient returns the only client of an environment, so that reads of records use the
+// onlyDynamoDBClient returns the only client of an environment, so that reads of records use the
 // connections that the store opened.
-func (c Config) sharedDynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
+func (c Config) onlyDynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 	if c.dynamo == nil {
 		return c.DynamoDBClient(ctx)
 	}

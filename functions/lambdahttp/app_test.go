@@ -491,7 +491,7 @@ func TestEvents_used(t *testing.T) {
 	}
 }
 
-// counting records the charged subjects. Each charge is one write to a shared store.
+// counting records the charged subjects. Each charge is one write to a remote store.
 type counting struct {
 	limiter.Store
 	storetest.Patient

@@ -21,7 +21,7 @@ import (
 // caller is its network of 64 bits. All requests without an address, such as those of a Unix socket, count
 // together. The answers call the limit "ip".
 //
-// In a shared store, Gates with equal numbers share the counts, and other numbers start new counts. PerIP
+// In a remote store, Gates with equal numbers share the counts, and other numbers start new counts. PerIP
 // panics if a number or an option is out of range, because a program usually has them in its source.
 func PerIP(requests int, window time.Duration, options ...Option) *Gate {
 	return per("PerIP", "ip", requests, window, options, func(c *caller.Caller) limiter.Subject { return limiter.IP(c.IP) })
@@ -60,7 +60,7 @@ func FromDocument(document []byte, options ...Option) (*Gate, error) {
 }
 
 // FromFile is FromDocument for a file, which the Gate reads again when a request arrives a second after the last time. A
-// document with mistakes does not come into force; the log has them. Without the field "version", which a shared store
+// document with mistakes does not come into force; the log has them. Without the field "version", which a remote store
 // needs, the version is the time of the file's last change.
 func FromFile(path string, options ...Option) (*Gate, error) {
 	return follow(live.File{Path: path}, options)

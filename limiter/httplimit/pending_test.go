@@ -434,7 +434,7 @@ func TestGate_Wrap_settlementCalls(t *testing.T) {
 	}
 }
 
-// callCounter is a shared store that counts its calls, and whose settlements can fail.
+// callCounter is a remote store that counts its calls, and whose settlements can fail.
 type callCounter struct {
 	limiter.Store
 	storetest.Patient

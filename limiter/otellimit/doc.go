@@ -6,7 +6,7 @@
 //
 //	weir.decisions          counter    {request}  attributes weir.outcome, weir.limit.name, weir.limit.rule, error.type
 //	weir.decision.duration  histogram  s          attribute weir.outcome; includes the identification of the caller
-//	weir.store.duration     histogram  s          attribute error.type; decisions that waited for a shared store
+//	weir.store.duration     histogram  s          attribute error.type; decisions that waited for a remote store
 //
 // # Attributes
 //

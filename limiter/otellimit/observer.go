@@ -42,7 +42,7 @@ func Observer(provider metric.MeterProvider) func(context.Context, telemetry.Out
 		buckets)
 	handle(err)
 	store, err := meter.Float64Histogram("weir.store.duration", metric.WithUnit("s"),
-		metric.WithDescription("Time that decisions waited for a shared store."), buckets)
+		metric.WithDescription("Time that decisions waited for a remote store."), buckets)
 	handle(err)
 	return func(ctx context.Context, o telemetry.Outcome) {
 		result, failure := outcomeKey.String(string(o.Class())), reason(o.Decision.Reason)

@@ -39,9 +39,9 @@ const DefaultMargin = 2 * time.Second
 // no early expiry.
 const expiryMargin = time.Minute
 
-// settleAttempts is the maximum number of attempts of a decision that the script cannot make at once.
-// Decisions that need more than one attempt are rare.
-const settleAttempts = 10
+// mostAttempts is the maximum number of attempts of a decision or a settlement that the script cannot make at once.
+// Those that need more than one attempt are rare.
+const mostAttempts = 10
 
 // Client is the part of Redis that a Store calls: a *redis.Client, a *redis.ClusterClient, or any
 // UniversalClient. It must not retry, because a retried script can charge twice. For these three kinds,
@@ -211,13 +211,13 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 		if err != nil {
 			return false, err
 		}
-		return s.settle(ctx, now, key, v, charges, results)
+		return s.decide(ctx, now, key, v, charges, results)
 	}
 	v, charged, err := s.charge(ctx, now, key, charges, results)
 	if err != nil || charged {
 		return charged, err
 	}
-	return s.settle(ctx, now, key, v, charges, results)
+	return s.decide(ctx, now, key, v, charges, results)
 }
 
 // charge runs the script once. If the script makes no charge, charge returns the current value.
@@ -278,14 +278,14 @@ func tooMuch(c limiter.Charge, m algo.Machine) bool {
 	return c.Cost > most && (!c.Force || c.Cost > 2*most)
 }
 
-// settle decides from a value that the script did not charge. Usually the value refuses, and settle returns the
-// refusal. If the value has newer parameters, settle runs the script with them. If a limit must be converted or its
-// state clamped, settle computes the new value. It writes the new value only if no other process has changed the old
+// decide decides from a value that the script did not charge. Usually the value refuses, and decide returns the
+// refusal. If the value has newer parameters, decide runs the script with them. If a limit must be converted or its
+// state clamped, decide computes the new value. It writes the new value only if no other process has changed the old
 // one.
-func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []algo.Result) (bool,
+func (s *Store) decide(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []algo.Result) (bool,
 	error) {
 	var tried value // the value on which the script failed; the script cannot bound a debt by the parameters of newer rules
-	for range settleAttempts {
+	for range mostAttempts {
 		outcome, err := v.charge(now, charges, results)
 		if err != nil {
 			return false, err
@@ -307,7 +307,7 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 			return outcome.allowed, nil
 		}
 	}
-	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, settleAttempts)
+	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, mostAttempts)
 }
 
 // Settle implements limiter.Store. The script makes the usual corrections. Settle computes the new value
@@ -329,7 +329,7 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 			return settled, err
 		}
 	}
-	for range settleAttempts {
+	for range mostAttempts {
 		next, settled, err := v.settle(now, charges, results, late)
 		if err != nil || next == v {
 			return settled, err
@@ -343,7 +343,7 @@ func (s *Store) Settle(ctx context.Context, now algo.Instant, subject limiter.Su
 			return settled, nil
 		}
 	}
-	return settled, fmt.Errorf("%w: settlement, %d attempts", limiter.ErrContended, settleAttempts)
+	return settled, fmt.Errorf("%w: settlement, %d attempts", limiter.ErrContended, mostAttempts)
 }
 
 // settleable reports whether the script can make the corrections. It cannot if the cost of one forced

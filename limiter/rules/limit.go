@@ -86,7 +86,7 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 	if cost > known.cost {
 		known.cost, known.costPath = cost, costPath
 	}
-	r.tiers[s.Tier] = append(r.tiers[s.Tier], limit{Limit: known.Limit, spec: s, shared: known, cost: cost})
+	r.tiers[s.Tier] = append(r.tiers[s.Tier], limit{Limit: known.Limit, spec: s, identified: known, cost: cost})
 	r.global = r.tiers[document.Global]
 }
 

@@ -173,7 +173,7 @@ func (r *Rules) make(key ownKey, l *limit, record *caller.Limits) (a applied) {
 	rate, version, kept := key.override, key.raised, time.Duration(0)
 	accept := func(next algo.Rate, err error) error {
 		if err == nil && next != rate {
-			err = r.fits(l.shared, next)
+			err = r.fits(l.identified, next)
 		}
 		if err == nil {
 			rate = next
@@ -184,13 +184,13 @@ func (r *Rules) make(key ownKey, l *limit, record *caller.Limits) (a applied) {
 		version, kept = version+record.Changed(), r.ownHorizon(record)
 		a.mistake = record.Mistake()
 		if a.mistake == nil {
-			a.mistake = accept(recorded(l.shared, rate, record))
+			a.mistake = accept(recorded(l.identified, rate, record))
 		}
 	}
 	if key.requests > 0 {
 		_ = accept(withRequests(rate, key.requests), nil)
 	}
-	made, _, problem := r.replace(l.shared, "limit "+l.Name, rate, version, kept)
+	made, _, problem := r.replace(l.identified, "limit "+l.Name, rate, version, kept)
 	a.limit, a.overridden = made, rate != algo.Rate{}
 	if problem != nil { // the version is too high
 		a.limit, a.mistake = cmp.Or(r.own[ownKey{base: l.Limit, override: key.override}], l.Limit), errors.New(problem.String())

@@ -94,8 +94,8 @@ func (r *rule) label() string {
 type limit struct {
 	*limiter.Limit
 	*spec
-	shared *identified
-	cost   int64 // what a request charges at admission
+	identified *identified
+	cost       int64 // what a request charges at admission
 }
 
 // Version returns the version of the document or of Options.

@@ -84,8 +84,8 @@ func search(name string) (Checkout, error) {
 
 // own reports whether a file belongs to one of the users, and no other user can write to it.
 func own(path string, users ...int) bool {
-	user, shared, err := owner(path)
-	return err == nil && !shared && slices.Contains(users, user)
+	user, writable, err := owner(path)
+	return err == nil && !writable && slices.Contains(users, user)
 }
 
 // Path returns the path of a file of the checkout.

@@ -8,7 +8,7 @@ import (
 )
 
 // owner returns the user of this process: files have no owners here.
-func owner(string) (user int, shared bool, err error) { return os.Getuid(), false, nil }
+func owner(string) (user int, writable bool, err error) { return os.Getuid(), false, nil }
 
 // lock locks nothing: two commands at the same time can lose a change here.
 func lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }

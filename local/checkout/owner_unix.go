@@ -10,7 +10,7 @@ import (
 
 // owner returns the user who owns a file, and whether others can write to it. The group of this process does not count
 // as others, because it is often the user's own.
-func owner(path string) (user int, shared bool, err error) {
+func owner(path string) (user int, writable bool, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return 0, true, err

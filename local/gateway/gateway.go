@@ -69,17 +69,17 @@ func New(s *Stack, routes []string, o Options) ([]*API, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	shared := &runtime{Options: o, stack: s}
-	rest, err := shared.parseRoutes(routes, s.REST)
+	both := &runtime{Options: o, stack: s}
+	rest, err := both.parseRoutes(routes, s.REST)
 	if err != nil {
 		return nil, err
 	}
-	web, err := shared.parseRoutes(routes, s.HTTP)
+	web, err := both.parseRoutes(routes, s.HTTP)
 	var listed []Route
 	for _, r := range web {
 		listed = append(listed, r.Route)
 	}
-	return []*API{{REST, listed, &restHandler{shared, rest}}, {HTTP, listed, &httpHandler{shared, web}}}, err
+	return []*API{{REST, listed, &restHandler{both, rest}}, {HTTP, listed, &httpHandler{both, web}}}, err
 }
 
 // DefaultRoute is the path of the route of an HTTP API that gets every request.

@@ -276,7 +276,7 @@ func TestInspect(t *testing.T) {
 		}
 		want := map[string]int64{"rules[0].limits.free": 7, "rules[4].limits.*": 0, "rules[2].limits.*[0]": 9, "rules[2].limits.*[1]": 9,
 			"rules[2].limits.*[2]": 9}
-		if d.kind != "memory" { // a shared store lacks the charges of the limit with sync_ms, which the environment reports later
+		if d.kind != "memory" { // a remote store lacks the charges of the limit with sync_ms, which the environment reports later
 			delete(want, "rules[2].limits.*[2]")
 		}
 		if !reflect.DeepEqual(charged, want) || len(i.Limits) != 9 {

@@ -109,9 +109,9 @@ type schema struct {
 
 func (d *openAPI) routes(values map[string]string) (routes []Route, err error) {
 	for pattern, item := range d.Paths {
-		var shared []parameter
+		var ofPath []parameter
 		if raw, ok := item["parameters"]; ok {
-			err = errors.Join(err, json.Unmarshal(raw, &shared))
+			err = errors.Join(err, json.Unmarshal(raw, &ofPath))
 		}
 		for key, raw := range item {
 			method := methods[strings.ToLower(key)]
@@ -121,7 +121,7 @@ func (d *openAPI) routes(values map[string]string) (routes []Route, err error) {
 			var operation struct{ Parameters []parameter }
 			err = errors.Join(err, json.Unmarshal(raw, &operation))
 			all, query := map[string]string{}, url.Values{}
-			for _, p := range slices.Concat(shared, operation.Parameters) { // those of the operation replace others
+			for _, p := range slices.Concat(ofPath, operation.Parameters) { // those of the operation replace others
 				if p.Ref != "" {
 					p = d.Components.Parameters[path.Base(p.Ref)]
 				}
