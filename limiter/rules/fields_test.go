@@ -141,6 +141,16 @@ func TestRules_Select_unlisted(t *testing.T) {
 	}
 }
 
+// Without the fields, only the methods of MCP that call nothing pass where no rule without headers counts.
+func TestRules_Select_silent(t *testing.T) {
+	r := parse(t, document(`{"endpoint":"/mcp","headers":{"mcp-name":"search"},"limits":{"*":{"requests":9,"window":"1m"}}}`))
+	for method, passes := range map[string]bool{"GET": true, "HEAD": true, "DELETE": true, "POST": false, "PUT": false, "OPTIONS": false} {
+		if s := r.Select(nil, rules.Request{Method: method, Path: rules.EncodedPath("/mcp"), Caller: alice}); (s.Mistake == nil) != passes {
+			t.Errorf("%s: got the mistake %+v, want a pass: %t", method, s.Mistake, passes)
+		}
+	}
+}
+
 // A call of an expensive tool in one run counts in all limits of the example.
 func TestRules_Select_mcp(t *testing.T) {
 	q := rules.Request{Method: "POST", Path: rules.EncodedPath("/mcp"), Caller: alice,
