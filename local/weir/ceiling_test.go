@@ -46,11 +46,11 @@ func TestServe_ceiling(t *testing.T) {
 					}
 					b.tokens[tier] = strings.TrimSpace(string(token))
 				}
-				if got := b.send(4, "free"); got["free"] != 190 {
-					t.Errorf("256 requests of free callers: got %d admitted, want 190", got["free"])
+				if got := b.send(4, "free"); !b.exact(got["free"], 190) {
+					t.Errorf("256 requests of free callers: got %d admitted, and %d without a decision, want 190", got["free"], b.busy)
 				}
-				if got := b.send(4, "free", "paid"); got["free"] != 0 || got["paid"] != 10 {
-					t.Errorf("128 requests of free callers and 128 of paid ones: got %v admitted, want 0 and 10", got)
+				if got := b.send(4, "free", "paid"); got["free"] != 0 || !b.exact(got["paid"], 10) {
+					t.Errorf("128 requests of free callers and 128 of paid ones: got %v admitted, and %d without a decision, want 0 and 10", got, b.busy)
 				}
 			})
 		}
@@ -65,11 +65,16 @@ type burst struct {
 
 	mu       sync.Mutex
 	admitted map[string]int // by tier
+	busy     int            // calls of the store that were too late to decide
 }
+
+// exact reports whether as many requests were admitted as wanted. A call that is too late, as on a slow machine, can have been
+// counted, so it can be missing.
+func (b *burst) exact(admitted, want int) bool { return admitted <= want && admitted+b.busy >= want }
 
 // send sends some requests by each connection, of each tier in turn. It returns how many were admitted.
 func (b *burst) send(each int, tiers ...string) map[string]int {
-	b.admitted = map[string]int{}
+	b.admitted, b.busy = map[string]int{}, 0
 	var connections sync.WaitGroup
 	for i := range 64 {
 		connections.Go(func() {
@@ -77,7 +82,7 @@ func (b *burst) send(each int, tiers ...string) map[string]int {
 			defer transport.CloseIdleConnections()
 			for n := range each {
 				tier := tiers[(i/len(b.urls)+n)%len(tiers)]
-				for !b.ask(transport, b.urls[i%len(b.urls)], tier) { // nothing was counted
+				for !b.ask(transport, b.urls[i%len(b.urls)], tier) {
 				}
 			}
 		})
@@ -107,6 +112,9 @@ func (b *burst) ask(transport *http.Transport, url, tier string) (decided bool) 
 		defer b.mu.Unlock()
 		b.admitted[tier]++
 	case strings.Contains(string(body), "subject_busy"):
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.busy++
 		return false
 	case answer.StatusCode != http.StatusTooManyRequests:
 		b.t.Errorf("%s: got %s %s, want an answer of the upstream or 429", tier, answer.Status, body)
